@@ -194,11 +194,6 @@ typedef struct {
 } uct_abi_mem_reg_params_t;
 
 enum {
-    UCT_ABI_MKEY_PACK_INVALIDATE = 1 << 0,
-    UCT_ABI_MKEY_PACK_EXPORT     = 1 << 1
-};
-
-enum {
     UCT_ABI_MEM_DEREG_INVALIDATE = 1 << 0
 };
 
@@ -232,7 +227,7 @@ struct uct_abi_md_ops {
 
     /* address and length (bytes) are NULL and 0 before 1.16. */
     ucs_status_t (*mkey_pack)(uct_abi_md_t *md, uct_mem_h memh, void *address,
-                              size_t length, unsigned flags, void *buffer);
+                              size_t length, void *buffer);
 
     ucs_status_t (*detect_memory_type)(uct_abi_md_t *md, const void *address,
                                        size_t length,

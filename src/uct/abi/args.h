@@ -118,11 +118,6 @@ enum {
 };
 
 typedef struct {
-    uint64_t field_mask; /* bit 0: flags */
-    unsigned flags;
-} uct_abi_host_mkey_pack_params_t;
-
-typedef struct {
     uint64_t         field_mask; /* bit 0: sys_device */
     ucs_sys_device_t sys_device;
 } uct_abi_host_rkey_unpack_params_t;

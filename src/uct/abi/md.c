@@ -230,39 +230,21 @@ static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
     return UCS_OK;
 }
 
+/* The host's flags say what a key is for; ours are alike */
 static ucs_status_t
 uct_abi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address, size_t length,
-                     const uct_abi_host_mkey_pack_params_t *params,
-                     void *buffer)
+                     const void *params, void *buffer)
 {
     const uct_abi_md_ops_t *ops = uct_abi_md(md)->ops;
-    unsigned export_bit, host_flags;
-    unsigned flags = 0;
 
-    if (ops->mkey_pack == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    if ((params != NULL) && (params->field_mask & 1)) {
-        /* 1.15 put "invalidate AMO" at bit 1 and moved "export" up */
-        export_bit = (uct_abi_host.release->minor < 15) ? (1 << 1) : (1 << 2);
-        host_flags = params->flags;
-        if (host_flags & export_bit) {
-            flags      |= UCT_ABI_MKEY_PACK_EXPORT;
-            host_flags &= ~export_bit;
-        }
-        if (host_flags != 0) {
-            flags |= UCT_ABI_MKEY_PACK_INVALIDATE;
-        }
-    }
-
-    return ops->mkey_pack(uct_abi_md(md), memh, address, length, flags, buffer);
+    return (ops->mkey_pack == NULL) ?
+                   UCS_ERR_UNSUPPORTED :
+                   ops->mkey_pack(uct_abi_md(md), memh, address, length,
+                                  buffer);
 }
 
-static ucs_status_t
-uct_abi_md_mkey_pack_13(uct_md_h md, uct_mem_h memh,
-                        const uct_abi_host_mkey_pack_params_t *params,
-                        void *buffer)
+static ucs_status_t uct_abi_md_mkey_pack_13(uct_md_h md, uct_mem_h memh,
+                                            const void *params, void *buffer)
 {
     return uct_abi_md_mkey_pack(md, memh, NULL, 0, params, buffer);
 }

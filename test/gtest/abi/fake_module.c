@@ -166,9 +166,9 @@ static ucs_status_t fake_md_mem_query(uct_abi_md_t *md, const void *address,
 
 static ucs_status_t fake_md_mkey_pack(uct_abi_md_t *md, uct_mem_h memh,
                                       void *address, size_t length,
-                                      unsigned flags, void *buffer)
+                                      void *buffer)
 {
-    uint64_t key[3] = {FAKE_MAGIC, (uintptr_t)memh, flags};
+    uint64_t key[3] = {FAKE_MAGIC, (uintptr_t)memh};
 
     memcpy(buffer, key, sizeof(key));
     return UCS_OK;

@@ -222,10 +222,6 @@ TEST_P(test_abi_layout, arguments)
     ABI_SAME(MEM_DEREG, uct_abi_host_mem_dereg_params_t, comp);
     size_is(MEM_DEREG, sizeof(uct_abi_host_mem_dereg_params_t));
 
-    ABI_SAME("uct_md_mkey_pack_params_t", uct_abi_host_mkey_pack_params_t,
-             field_mask);
-    ABI_SAME("uct_md_mkey_pack_params_t", uct_abi_host_mkey_pack_params_t,
-             flags);
     ABI_SAME("uct_rkey_unpack_params_t", uct_abi_host_rkey_unpack_params_t,
              field_mask);
     ABI_SAME("uct_rkey_unpack_params_t", uct_abi_host_rkey_unpack_params_t,

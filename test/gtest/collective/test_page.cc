@@ -8,6 +8,7 @@ extern "C" {
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -230,6 +231,29 @@ TEST_F(CollBoard, there_is_an_end_of_pages)
     EXPECT_EQ(UCS_OK,
               uct_cuda_coll_board_get(board, pages.size() + 1, 64, &memory));
     uct_cuda_coll_board_put(board, pages.size() + 1, 64, memory);
+}
+
+/* Where the file system is full; the next one may find room again */
+TEST_F(CollBoard, a_file_that_cannot_grow)
+{
+    struct rlimit before, full;
+    struct stat st;
+    void *memory;
+
+    ASSERT_EQ(0, stat(path().c_str(), &st));
+    ASSERT_EQ(0, getrlimit(RLIMIT_FSIZE, &before));
+    full          = before;
+    full.rlim_cur = (rlim_t)st.st_size;
+    signal(SIGXFSZ, SIG_IGN);
+    ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &full));
+    const ucs_status_t status = uct_cuda_coll_board_get(board, 7, 1 << 20,
+                                                        &memory);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, SIG_DFL);
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, status);
+    EXPECT_FALSE(uct_cuda_coll_board_has(board, 7));
+    ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, 7, 1 << 20, &memory));
+    uct_cuda_coll_board_put(board, 7, 1 << 20, memory);
 }
 
 TEST_F(CollPage, a_rank_joins_before_a_call)

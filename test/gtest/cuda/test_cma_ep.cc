@@ -58,7 +58,7 @@ protected:
         ASSERT_EQ(UCS_OK, md->ops->mem_reg(md, host.data(), host.size(), NULL,
                                            &memh));
         ASSERT_EQ(UCS_OK, md->ops->mkey_pack(md, memh, host.data(),
-                                             host.size(), 0, packed));
+                                             host.size(), packed));
         ASSERT_EQ(UCS_OK, component->rkey_unpack(component, packed, 0, &rkey,
                                                  &handle));
         md->ops->mem_dereg(md, memh, 0, NULL);

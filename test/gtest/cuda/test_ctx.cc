@@ -184,6 +184,21 @@ TEST_F(Ctx, none_to_be_had)
     uct_cuda_ctx_release(device);
 }
 
+/* Before CUDA 12 contexts have no ids: one is there until its device says not */
+TEST_F(Ctx, a_driver_that_does_not_number_contexts)
+{
+    driver.table.cuCtxGetId = NULL;
+    is_active               = true;
+    EXPECT_EQ(PRIMARY, retain(false));
+    EXPECT_TRUE(uct_cuda_ctx_is_alive(PRIMARY, uct_cuda_ctx_id(PRIMARY)));
+    EXPECT_TRUE(uct_cuda_ctx_is_active(device));
+    EXPECT_EQ(PRIMARY, retain(true));
+    EXPECT_EQ(1, retained);
+    uct_cuda_ctx_release(device);
+    uct_cuda_ctx_release(device);
+    EXPECT_EQ(0, retained);
+}
+
 /* cudaDeviceReset(): the handle stays, the context is another; the driver's
  * count of the old one is still to be given back, and is, once */
 TEST_F(Ctx, reset_by_the_program)

@@ -264,6 +264,27 @@ TEST_F(IpcPool, memory_opened_twice_stays_until_it_is_closed_twice)
     EXPECT_EQ(0, pool_is_refused);
 }
 
+/* They came one after the other, and who opens has to be able to close */
+TEST_F(IpcPool, a_driver_that_lacks_one_of_the_calls)
+{
+    const uct_cuda_driver_t whole = driver.table;
+
+    driver.table.cuMemPoolDestroy = NULL;
+    open(1, 0, UCS_ERR_UNSUPPORTED);
+    driver.table                    = whole;
+    driver.table.cuMemPoolSetAccess = NULL;
+    open(1, 0, UCS_ERR_UNSUPPORTED);
+    driver.table                       = whole;
+    driver.table.cuMemPoolImportPointer = NULL;
+    open(1, 0, UCS_ERR_UNSUPPORTED);
+    driver.table                                  = whole;
+    driver.table.cuMemPoolImportFromShareableHandle = NULL;
+    open(1, 0, UCS_ERR_UNSUPPORTED);
+    EXPECT_EQ(0, pool_imports);
+    driver.table = whole;
+    uct_cuda_node_handle_close(&handle, open(1));
+}
+
 TEST_F(IpcPool, failure_leaves_nothing_open)
 {
     open(1, 1, UCS_ERR_UNREACHABLE); /* no access from that GPU */

@@ -108,8 +108,7 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h tl_memh,
 }
 
 static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h tl_memh,
-                              void *address, size_t length, unsigned flags,
-                              void *buffer)
+                              void *address, size_t length, void *buffer)
 {
     memh_t *memh               = tl_memh;
     uct_cuda_cma_rkey_t packed = memh->key;

@@ -160,7 +160,7 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
 }
 
 static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
-                              size_t length, unsigned flags, void *buffer)
+                              size_t length, void *buffer)
 {
     return uct_cuda_node_rkey_pack(memh, address, length, buffer);
 }
