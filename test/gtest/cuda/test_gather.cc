@@ -965,9 +965,11 @@ TEST_F(GatherKernel, a_launch_that_fails_is_made_up_for)
  * had its turn; what has begun is waited for */
 TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
 {
-    for (unsigned share : {0u, 3u}) {
+    unsigned first = 0;
+
+    /* none, few, and more than one word has bits for */
+    for (unsigned share : {0u, 3u, 67u}) {
         uct_cuda_queue_t *queue = &iface.queue;
-        const unsigned first    = (share > 0) ? 128 : 0;
 
         launched.clear();
         driver.batches = 0;
@@ -993,15 +995,20 @@ TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
         uct_cuda_queue_progress(queue);
         EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
                 << "one that began later is none of those";
-        end(launched[0], std::min(1u, share), share);
+        end(launched[0], std::min(1u, share), share - std::min(1u, share));
         uct_cuda_queue_progress(queue);
         EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
-                << "the first of them is still there";
+                << "the first of them is still there, and the last";
+        end(launched[0], 0, share - std::min(1u, share));
+        uct_cuda_queue_progress(queue);
+        EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
+                << "the last of them is still there";
         end(launched[0], 0, share);
         finish();
         EXPECT_EQ(1u, told[first].count);
         EXPECT_EQ(UCS_OK, told[first].comp.status);
         expect_there(first + 128);
+        first += 128;
     }
 }
 
