@@ -79,12 +79,20 @@ static void begun(const char *name, int rc, MPI_Request *request)
     ++calls_begun;
 }
 
+static void freed(const char *name, MPI_Request *request)
+{
+    if ((MPI_Request_free(request) != MPI_SUCCESS) ||
+        (*request != MPI_REQUEST_NULL)) {
+        wrong(name, "the request stays");
+    }
+}
+
 #ifdef HAS_MPI_4
 static void made(const char *name, int rc, MPI_Request *request)
 {
     rc = (rc == MPI_SUCCESS) ? MPI_Start(request) : rc;
     begun(name, rc, request);
-    MPI_Request_free(request);
+    freed(name, request);
 }
 #endif
 
@@ -424,7 +432,7 @@ static void try_buffered(void)
         rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
         received("MPI_Bsend_init", rc, 9 + i);
     }
-    MPI_Request_free(&request);
+    freed("MPI_Bsend_init", &request);
     MPI_Buffer_detach(&detached, &size);
 }
 
