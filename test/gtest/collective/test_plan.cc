@@ -12,7 +12,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cfloat>
 #include <cstring>
+#include <map>
 #include <random>
 #include <set>
 #include <vector>
@@ -1264,17 +1266,29 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
             EXPECT_NE(best.algorithm, best.other.algorithm);
             ASSERT_EQ(UCS_OK, plan.make(request));
             EXPECT_EQ(best.other.seconds, plan.plan.other.seconds);
-            request.algorithm = best.other.algorithm;
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
-            EXPECT_LE(choice.seconds, 1.0303 * best.other.seconds) << bytes;
-            EXPECT_EQ(0, choice.other.seconds);
+            /* A search stops within 3 % of the best, and one that cannot win any
+               more before that */
+            std::map<int, double> seconds;
+            double least = DBL_MAX;
+            for (int algorithm = 0; algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
+                 ++algorithm) {
+                request.algorithm = algorithm;
+                if ((algorithm != best.algorithm) &&
+                    (uct_cuda_coll_choose(&request, NULL, &choice) == UCS_OK)) {
+                    seconds[algorithm] = choice.seconds;
+                    least              = std::min(least, choice.seconds);
+                    EXPECT_EQ(0, choice.other.seconds);
+                }
+            }
+            ASSERT_EQ(1u, seconds.count(best.other.algorithm));
+            EXPECT_LE(seconds[best.other.algorithm],
+                      1.0303 * best.other.seconds) << bytes;
+            EXPECT_LE(best.other.seconds, 1.25 * least) << bytes;
         }
     }
     EXPECT_GE(named, 7u);
 }
 
-/* Behind a switch: whatever the i-th copy of each rank is, no two go to one
- * GPU, and each is pushed from the submitting rank's memory */
 /* Who has measured transfers on a node has measured copies of collectives */
 TEST_F(CollPlan, constants_of_transfers_change_what_is_chosen)
 {
