@@ -1274,7 +1274,8 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
                  ++algorithm) {
                 request.algorithm = algorithm;
                 if ((algorithm != best.algorithm) &&
-                    (uct_cuda_coll_choose(&request, NULL, &choice) == UCS_OK)) {
+                    (UCS_OK ==
+                     uct_cuda_coll_choose(&request, NULL, &choice))) {
                     seconds[algorithm] = choice.seconds;
                     least              = std::min(least, choice.seconds);
                     EXPECT_EQ(0, choice.other.seconds);

@@ -184,7 +184,7 @@ TEST_F(Ctx, none_to_be_had)
     uct_cuda_ctx_release(device);
 }
 
-/* Before CUDA 12 contexts have no ids: one is there until its device says not */
+/* Before CUDA 12 contexts have no ids: one is there until its device says no */
 TEST_F(Ctx, a_driver_that_does_not_number_contexts)
 {
     driver.table.cuCtxGetId = NULL;

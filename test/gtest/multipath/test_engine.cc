@@ -1089,8 +1089,8 @@ TEST_P(test_engine, little_memory_for_staging)
     EXPECT_EQ(1u, (unsigned)messages.size());
 }
 
-/* Slots grow with what is sent: the smaller ones go first, so that memory for the
- * larger ones alone is enough */
+/* Slots grow with what is sent: the smaller ones go first, so that memory for
+ * the larger ones is enough */
 TEST_P(test_engine, slots_grow_in_the_place_of_smaller_ones)
 {
     m_config.set("_STAGING_SIZE", "64m").set("_PATHS", "direct,gpu2");
