@@ -1266,8 +1266,8 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
             EXPECT_NE(best.algorithm, best.other.algorithm);
             ASSERT_EQ(UCS_OK, plan.make(request));
             EXPECT_EQ(best.other.seconds, plan.plan.other.seconds);
-            /* A search stops within 3 % of the best, and one that cannot win any
-               more before that */
+            /* A search ends within 3 % of the best, and one that cannot win
+               before that */
             std::map<int, double> seconds;
             double least = DBL_MAX;
             for (int algorithm = 0; algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
