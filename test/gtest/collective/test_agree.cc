@@ -263,6 +263,19 @@ TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
     EXPECT_EQ("collective 1: all-reduce of 4000 bytes, 3 ranks: rank 0 waits "
               "for rank 2, which has not come to this call for a second\n",
               log);
+
+    /* ... and not of one that is shorter, whatever was before */
+    log.clear();
+    begin();
+    say(1, post);
+    rounds = 0;
+    others = [this] {
+        if (rounds == 30) {
+            say(2, post);
+        }
+    };
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
+    EXPECT_EQ("", log);
 }
 
 TEST_F(Agreement, all_have_joined_before_the_call)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who is called back, how often, and not before its time. */
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+#include <unistd.h>
+
+extern "C" {
+#include <uct/cuda/base/alarm.h>
+#include <uct/cuda/base/clock.h>
+}
+
+static constexpr uint64_t MS = 1000000;
+
+struct Sleeper {
+    std::atomic<unsigned> calls{0};
+    std::atomic<uint64_t> last{0};
+
+    static void wake(void *arg)
+    {
+        auto *self = (Sleeper*)arg;
+
+        self->last = uct_cuda_now_ns();
+        ++self->calls;
+    }
+
+    bool set(uint64_t at)
+    {
+        return uct_cuda_alarm_set(at, wake, this);
+    }
+};
+
+static void wait_for(const Sleeper &sleeper)
+{
+    for (int i = 0; (i < 2000) && (sleeper.calls == 0); ++i) {
+        usleep(1000);
+    }
+}
+
+TEST(Alarm, each_sleeper_is_called_once)
+{
+    std::vector<Sleeper> sleepers(5);
+    const uint64_t now = uct_cuda_now_ns();
+
+    for (size_t i = 0; i < sleepers.size(); ++i) {
+        ASSERT_TRUE(sleepers[i].set(now + (5 - i) * 10 * MS)) << i;
+    }
+    for (size_t i = 0; i < sleepers.size(); ++i) {
+        wait_for(sleepers[i]);
+        EXPECT_LE(now + (5 - i) * 10 * MS, sleepers[i].last) << i;
+    }
+    usleep(20000);
+    for (Sleeper &sleeper : sleepers) {
+        EXPECT_EQ(1u, sleeper.calls);
+    }
+}
+
+/* The earlier of two times counts, whichever was asked for first */
+TEST(Alarm, twice_for_the_same_is_once)
+{
+    const uint64_t now = uct_cuda_now_ns(), late = now + 3600000 * MS;
+    Sleeper sooner, later;
+
+    ASSERT_TRUE(sooner.set(late));
+    ASSERT_TRUE(sooner.set(now + 5 * MS));
+    ASSERT_TRUE(later.set(now + 5 * MS));
+    ASSERT_TRUE(later.set(late));
+    wait_for(sooner);
+    wait_for(later);
+    usleep(20000);
+    EXPECT_EQ(1u, sooner.calls);
+    EXPECT_EQ(1u, later.calls);
+}
+
+/* As many as there is room for; the others are told, and find room later */
+TEST(Alarm, who_finds_no_room_is_told)
+{
+    const uint64_t at = uct_cuda_now_ns() + 300 * MS;
+    std::vector<Sleeper> sleepers(300);
+    size_t count = 0;
+
+    while ((count < sleepers.size()) && sleepers[count].set(at)) {
+        ++count;
+    }
+    ASSERT_LT(count, sleepers.size());
+    ASSERT_LT(0u, count);
+    EXPECT_FALSE(sleepers[count + 1].set(at));
+    EXPECT_TRUE(sleepers[0].set(at)) << "it has a place";
+    for (size_t i = 0; i < count; ++i) {
+        wait_for(sleepers[i]);
+        EXPECT_EQ(1u, sleepers[i].calls) << i;
+    }
+    EXPECT_EQ(0u, sleepers[count].calls);
+    EXPECT_TRUE(sleepers[count].set(uct_cuda_now_ns()));
+    wait_for(sleepers[count]);
+    EXPECT_EQ(1u, sleepers[count].calls);
+}
