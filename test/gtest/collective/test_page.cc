@@ -256,6 +256,14 @@ TEST_F(CollBoard, a_file_that_cannot_grow)
     uct_cuda_coll_board_put(board, 7, 1 << 20, memory);
 }
 
+TEST_F(CollPage, closed_by_all_it_is_nobodys)
+{
+    EXPECT_TRUE(uct_cuda_coll_board_has(board, KEY));
+    uct_cuda_coll_page_close(page);
+    page = nullptr;
+    EXPECT_FALSE(uct_cuda_coll_board_has(board, KEY));
+}
+
 TEST_F(CollPage, a_rank_joins_before_a_call)
 {
     EXPECT_EQ(0u, uct_cuda_coll_page_joined(page, 1));

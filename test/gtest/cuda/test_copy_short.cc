@@ -240,6 +240,18 @@ static ucs_status_t short_get(uct_ep_h ep, const void *buffer, unsigned length,
                                       rkey);
 }
 
+/* ... whatever the addresses are */
+TEST_F(CopyShort, no_bytes_are_copied_at_once)
+{
+    uct_iov_t iov = {NULL, 0, NULL, 0, 1};
+
+    EXPECT_EQ(UCS_OK, uct_cuda_copy_ep_put_zcopy(&ep, &iov, 1, 16, 0, NULL));
+    EXPECT_EQ(UCS_OK, uct_cuda_copy_ep_get_zcopy(&ep, &iov, 1, 16, 0, NULL));
+    EXPECT_EQ(UCS_OK, uct_cuda_copy_ep_put_short(&ep, NULL, 0, 16, 0));
+    EXPECT_EQ(UCS_OK, short_get(&ep, NULL, 0, 16, 0));
+    EXPECT_EQ(0u, driver.questions);
+}
+
 /* Host memory that the CPU may not touch: one generic copy of the driver's
  * each, not the CPU's and not by a slot, whatever is at the other end */
 TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
