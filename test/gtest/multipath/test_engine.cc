@@ -1089,20 +1089,6 @@ TEST_P(test_engine, little_memory_for_staging)
     EXPECT_EQ(1u, (unsigned)messages.size());
 }
 
-/* Slots grow with what is sent: the smaller ones go first, so that memory for
- * the larger ones is enough */
-TEST_P(test_engine, slots_grow_in_the_place_of_smaller_ones)
-{
-    m_config.set("_STAGING_SIZE", "64m").set("_PATHS", "direct,gpu2");
-    m_node->gpu_memory = 64 * MiB;
-    create();
-    for (size_t size : {MiB, 32 * MiB, 2 * MiB, 256 * MiB}) {
-        transfer(0, 1, size);
-    }
-    EXPECT_GT(bytes(0, 2), 64 * MiB);
-    EXPECT_EQ(0u, messages.size());
-}
-
 TEST_P(test_engine, no_memory_for_staging)
 {
     m_config.set("_STAGING_SIZE", "64m");

@@ -329,7 +329,8 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
         return UCS_ERR_UNREACHABLE;
     }
 
-    if ((staging->base != 0) && (staging->slot_size >= plan->slot_size)) {
+    /* Slots of an engine's plans get smaller, not larger */
+    if (staging->base != 0) {
         return UCS_OK;
     }
 
@@ -338,7 +339,6 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    release_staging(rsc, staging);
     status = uct_cuda_mp_staging_alloc(staging, via, plan->numa, home,
                                        plan->slot_size);
     uct_cuda_ctx_pop();
