@@ -10,7 +10,7 @@ ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
     libmpich-dev mpich
     python3 python3-pip python3-venv"
 ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev help2man
-    ucx-utils"
+    ucx-utils dpkg-dev valgrind"
 
 # install_hint PACKAGE...: the command that installs these, which go by Debian's
 # names here, with what this machine has
