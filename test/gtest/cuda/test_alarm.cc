@@ -77,7 +77,7 @@ TEST(Alarm, twice_for_the_same_is_once)
 /* As many as there is room for; the others are told, and find room later */
 TEST(Alarm, who_finds_no_room_is_told)
 {
-    const uint64_t at = uct_cuda_now_ns() + 300 * MS;
+    const uint64_t at = uct_cuda_now_ns() + 1000 * MS;
     std::vector<Sleeper> sleepers(300);
     size_t count = 0;
 
