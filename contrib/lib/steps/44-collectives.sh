@@ -12,16 +12,15 @@ build_mpich() {
             --with-mpicc="$(command -v mpicc.mpich)"
 }
 
-# collectives_run MPI ARGUMENT...: four ranks; of MPICH three, whose sides of an
-# intercommunicator differ
+# collectives_run MPI[:RANKS] ARGUMENT...: four ranks, if nothing else is said
 collectives_run() {
-    local mpirun programs ranks=4
-    case $1 in
+    local mpirun programs mpi=${1%:*} ranks=4
+    [ "$mpi" = "$1" ] || ranks=${1#*:}
+    case $mpi in
     mpich)
         mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        ranks=3
         programs=$ucx_mp_build/mpich/test/mpi ;;
-    *)  mpi_tools "$1" || return ;;
+    *)  mpi_tools "$mpi" || return ;;
     esac
     [ -x "$programs/ucx_mp_collectives" ] ||
         { say "$programs/ucx_mp_collectives was not built"; return 1; }
@@ -529,9 +528,14 @@ for mpi_name in openmpi5 mpich; do
          "comms_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \
          "the same of other MPIs"
 done
+# Three ranks of MPICH: sides of an intercommunicator differ. Not for long: MPICH 4.0
+# ends some reduce-scatters in place of three ranks in an assertion, with the host's
+# memory and without us, too.
 for mpi_name in distribution openmpi5 mpich; do
+    mpi_ranks=4
+    [ $mpi_name != mpich ] || mpi_ranks=3
     step "collectives-$mpi_name" full 100 \
-         "collectives_run $mpi_name --calls 350 --alike 50 --on-gpus 25" \
+         "collectives_run $mpi_name:$mpi_ranks --calls 350 --alike 50 --on-gpus 25" \
          "350 random collectives of GPU and host buffers"
     step "collectives-$mpi_name-long" long 3600 \
          "collectives_run $mpi_name --calls 20000 --alike 50 --on-gpus 25 --seed 2 --max-size 4M" \
