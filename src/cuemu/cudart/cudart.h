@@ -37,9 +37,6 @@ enum {
     CUDART_INVALID_SYMBOL          = 13
 };
 
-/* cudaMemcpyDefault, the last of cudaMemcpyKind */
-#define CUDART_MEMCPY_DEFAULT 4
-
 /*
  * Makes the driver ready and gives the calling thread a current context (the
  * primary one of its device), unless it has one.
@@ -51,6 +48,12 @@ cuemu_cudart_error_t cuemu_cudart_driver(void);
 
 /* Remembers an error for cudaGetLastError, and returns it. */
 cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error);
+
+/*
+ * The driver finds out by itself what the addresses of a copy are; so does the
+ * runtime, which only refuses a direction (cudaMemcpyKind) that does not exist.
+ */
+cuemu_cudart_error_t cuemu_cudart_kind(int kind);
 
 /* A whole call: enter, run a driver function, remember its error. */
 #define CUEMU_CUDART_CALL(_call) \

@@ -10,6 +10,7 @@
 #define CUEMU_PTR(_ptr)  ((CUdeviceptr)(uintptr_t)(_ptr))
 
 enum {
+    CUDART_MEMCPY_LAST_KIND   = 4, /* cudaMemcpyDefault */
     CUDART_MEMORY_UNREGISTERED = 0,
     CUDART_MEMORY_HOST        = 1,
     CUDART_MEMORY_DEVICE      = 2,
@@ -195,11 +196,9 @@ cudaPointerGetAttributes(cuemu_cudart_pointer_t *attributes, const void *ptr)
 
 /* ---------------------------------------------------------------- copies */
 
-/* The driver finds out by itself what the addresses are; so does the runtime,
-   which only refuses a direction that does not exist. */
-static cuemu_cudart_error_t cuemu_cudart_kind(int kind)
+cuemu_cudart_error_t cuemu_cudart_kind(int kind)
 {
-    return ((kind < 0) || (kind > CUDART_MEMCPY_DEFAULT)) ?
+    return ((kind < 0) || (kind > CUDART_MEMCPY_LAST_KIND)) ?
            CUDART_INVALID_MEMCPY_DIRECTION : CUDART_SUCCESS;
 }
 

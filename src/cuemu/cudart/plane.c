@@ -8,10 +8,19 @@
 #include <string.h>
 
 
-static void describe(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch,
-                     const void *src, size_t src_pitch, size_t width,
-                     size_t height)
+/* What the driver is to copy, or what the runtime refuses before it asks it */
+static cuemu_cudart_error_t
+describe(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch, const void *src,
+         size_t src_pitch, size_t width, size_t height, int kind)
 {
+    if (cuemu_cudart_kind(kind) != CUDART_SUCCESS) {
+        return CUDART_INVALID_MEMCPY_DIRECTION;
+    }
+
+    if ((width > dst_pitch) || (width > src_pitch)) {
+        return CUDART_INVALID_PITCH;
+    }
+
     memset(copy, 0, sizeof(*copy));
     copy->srcMemoryType = CU_MEMORYTYPE_UNIFIED;
     copy->srcDevice     = (CUdeviceptr)(uintptr_t)src;
@@ -21,31 +30,21 @@ static void describe(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch,
     copy->dstPitch      = dst_pitch;
     copy->WidthInBytes  = width;
     copy->Height        = height;
-}
-
-/* What the runtime refuses before it asks the driver */
-static cuemu_cudart_error_t check(size_t dst_pitch, size_t src_pitch,
-                                  size_t width, int kind)
-{
-    if ((kind < 0) || (kind > CUDART_MEMCPY_DEFAULT)) {
-        return CUDART_INVALID_MEMCPY_DIRECTION;
-    }
-    return ((width > dst_pitch) || (width > src_pitch)) ? CUDART_INVALID_PITCH :
-                                                          CUDART_SUCCESS;
+    return CUDART_SUCCESS;
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaMemcpy2D(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
              size_t width, size_t height, int kind)
 {
-    const cuemu_cudart_error_t error = check(dst_pitch, src_pitch, width, kind);
     CUDA_MEMCPY2D copy;
+    const cuemu_cudart_error_t error = describe(&copy, dst, dst_pitch, src,
+                                                src_pitch, width, height, kind);
 
     if (error != CUDART_SUCCESS) {
         return cuemu_cudart_return(error);
     }
 
-    describe(&copy, dst, dst_pitch, src, src_pitch, width, height);
     CUEMU_CUDART_CALL((width * height == 0) ? CUDA_SUCCESS :
                                               cuMemcpy2DUnaligned(&copy));
 }
@@ -55,14 +54,14 @@ cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src,
                   size_t src_pitch, size_t width, size_t height, int kind,
                   CUstream stream)
 {
-    const cuemu_cudart_error_t error = check(dst_pitch, src_pitch, width, kind);
     CUDA_MEMCPY2D copy;
+    const cuemu_cudart_error_t error = describe(&copy, dst, dst_pitch, src,
+                                                src_pitch, width, height, kind);
 
     if (error != CUDART_SUCCESS) {
         return cuemu_cudart_return(error);
     }
 
-    describe(&copy, dst, dst_pitch, src, src_pitch, width, height);
     CUEMU_CUDART_CALL((width * height == 0) ? CUDA_SUCCESS :
                                               cuMemcpy2DAsync(&copy, stream));
 }

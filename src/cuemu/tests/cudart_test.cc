@@ -364,7 +364,7 @@ TEST_P(cudart, device_properties_fit_the_release)
 }
 
 /* Pools trimmed by hand, as programs with a cache of their own do */
-TEST_P(cudart, pools_keep_what_they_are_told_to)
+TEST_P(cudart, pools_tell_what_they_have)
 {
     const size_t size  = 8 << 20;
     uint64_t threshold = ~0ull, reserved = 0;
