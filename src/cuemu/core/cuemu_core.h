@@ -157,6 +157,7 @@ typedef enum {
     CUEMU_CALL_GRAPH_LAUNCH,     /* fixed part */
     CUEMU_CALL_GRAPH_UPDATE_NODE, /* setting one node of an executable graph */
     CUEMU_CALL_CONTEXT,          /* making a primary context */
+    CUEMU_CALL_CONTEXT_HOLD,     /* ... its end: other threads' calls wait */
     CUEMU_CALL_LAST
 } cuemu_call_t;
 

@@ -230,9 +230,8 @@ CUEMU_API(cuDevicePrimaryCtxRetain, (CUcontext *ctx_p, CUdevice device),
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    /* Calls of other threads go on meanwhile: an assumption */
     if (!cuemu_primary_exists(device)) {
-        cuemu_work_spend(CUEMU_CALL_CONTEXT);
+        cuemu_work_spend_held(CUEMU_CALL_CONTEXT, CUEMU_CALL_CONTEXT_HOLD);
     }
 
     cuemu_lock();
@@ -374,7 +373,7 @@ static CUresult cuemu_context_create(CUcontext *ctx_p, unsigned flags,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    cuemu_work_spend(CUEMU_CALL_CONTEXT);
+    cuemu_work_spend_held(CUEMU_CALL_CONTEXT, CUEMU_CALL_CONTEXT_HOLD);
     cuemu_lock();
     result = cuemu_context_new(device, flags, &ctx);
     cuemu_unlock();

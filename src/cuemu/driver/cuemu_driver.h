@@ -460,6 +460,13 @@ cuemu_time_t cuemu_cost(cuemu_call_t call);
 void cuemu_work_spend_until(cuemu_time_t until);
 void cuemu_work_spend(cuemu_call_t call);
 
+/* The same, and other threads' calls that begin within its last part, which
+   takes as long as `held`, wait for its end. */
+void cuemu_work_spend_held(cuemu_call_t call, cuemu_call_t held);
+
+/* Holds the caller until no other thread's call holds up all others. */
+void cuemu_work_wait_held(void);
+
 /* Operations of the process in one stream; waits for room if need be. `at`: end
    of the submitting call. With cuemu_lock(). */
 cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,

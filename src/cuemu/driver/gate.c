@@ -172,6 +172,8 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
         if (cuemu_session.shared->failed) {
             return CUDA_ERROR_UNKNOWN;
         }
+
+        cuemu_work_wait_held();
     }
 
     if (cuemu_num_faults > 0) {

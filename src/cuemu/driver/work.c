@@ -84,6 +84,9 @@ typedef struct {
     unsigned      how;   /* CUstreamWaitValue_flags */
 } cuemu_spin_t;
 
+/* When a call of another thread holds up all others */
+static cuemu_time_t cuemu_hold_begin, cuemu_hold_end;
+
 static cuemu_spin_t cuemu_spins[CUEMU_MAX_SPINS];
 static int cuemu_num_spins;
 
@@ -186,6 +189,30 @@ void cuemu_work_spend_until(cuemu_time_t until)
 void cuemu_work_spend(cuemu_call_t call)
 {
     cuemu_work_spend_until(cuemu_now() + cuemu_cost(call));
+}
+
+/* Two threads that do so at once hold the others until the later one ends */
+void cuemu_work_spend_held(cuemu_call_t call, cuemu_call_t held)
+{
+    const cuemu_time_t end = cuemu_now() + cuemu_cost(call);
+
+    if (cuemu_cost(held) > 0) {
+        __atomic_store_n(&cuemu_hold_begin, end - cuemu_cost(held),
+                         __ATOMIC_RELAXED);
+        __atomic_store_n(&cuemu_hold_end, end, __ATOMIC_RELEASE);
+    }
+
+    cuemu_work_spend_until(end);
+}
+
+void cuemu_work_wait_held(void)
+{
+    const cuemu_time_t end = __atomic_load_n(&cuemu_hold_end, __ATOMIC_ACQUIRE);
+
+    if ((end > 0) && (cuemu_now() >= __atomic_load_n(&cuemu_hold_begin,
+                                                     __ATOMIC_RELAXED))) {
+        cuemu_work_spend_until(end);
+    }
 }
 
 void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end)

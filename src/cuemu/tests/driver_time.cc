@@ -424,24 +424,37 @@ static double real_ms()
             .count();
 }
 
-/* A node may say what a context costs: each thread pays for its own, and calls
- * of others go on */
-TEST_F(driver, contexts_of_several_threads)
+/* A beluga on which some calls take other times */
+static bool use_costs(const std::string &dir, const std::string &costs)
 {
     const char *nodes = getenv("CUEMU_NODES");
     if (nodes == nullptr) {
-        GTEST_SKIP() << "CUEMU_NODES is not set";
+        return false;
     }
 
     std::ifstream in(std::string(nodes) + "/beluga.xml");
     std::stringstream text;
     text << in.rdbuf();
     std::string node = text.str();
-    node.insert(node.find("</system>"),
-                "<cuemu set=\"cost\" name=\"context\" us=\"10000\" "
-                "source=\"test\"/>\n");
-    std::ofstream(m_dir + "/node.xml") << node;
-    setenv("CUEMU_NODE", (m_dir + "/node.xml").c_str(), 1);
+    node.insert(node.find("</system>"), costs);
+    std::ofstream(dir + "/node.xml") << node;
+    setenv("CUEMU_NODE", (dir + "/node.xml").c_str(), 1);
+    return true;
+}
+
+static std::string cost(const std::string &name, int us)
+{
+    return "<cuemu set=\"cost\" name=\"" + name + "\" us=\"" +
+           std::to_string(us) + "\" source=\"test\"/>\n";
+}
+
+/* A node may say what a context costs: each thread pays for its own, and calls
+ * of others go on */
+TEST_F(driver, contexts_of_several_threads)
+{
+    if (!use_costs(m_dir, cost("context", 10000))) {
+        GTEST_SKIP() << "CUEMU_NODES is not set";
+    }
 
     run(1, [](int) {
         double begin = real_ms();
@@ -463,6 +476,32 @@ TEST_F(driver, contexts_of_several_threads)
 
         begin = real_ms();
         use(1); /* it is there */
+        EXPECT_LT(real_ms() - begin, 100);
+    });
+}
+
+/* ... or stand still for the last part of it */
+TEST_F(driver, a_context_holds_up_other_threads_at_its_end)
+{
+    if (!use_costs(m_dir,
+                   cost("context", 20000) + cost("context-hold", 10000))) {
+        GTEST_SKIP() << "CUEMU_NODES is not set";
+    }
+
+    run(1, [](int) {
+        use(0);
+
+        double begin = real_ms();
+        std::thread thread([] { use(1); }); /* 400 ms at a slowdown of 20 */
+        EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
+        EXPECT_LT(real_ms() - begin, 190);
+        usleep(250000);
+        EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
+        EXPECT_GE(real_ms() - begin, 390);
+        thread.join();
+
+        begin = real_ms();
+        EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
         EXPECT_LT(real_ms() - begin, 100);
     });
 }

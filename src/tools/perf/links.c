@@ -288,7 +288,8 @@ static void measure_planned(int src, int dst)
 {
     static uct_cuda_mp_plan_t plan;
     static uct_cuda_mp_config_t config;
-    const uct_cuda_mp_load_t idle = {.is_known = true};
+    const uct_cuda_mp_load_t idle = {.is_known  = true,
+                                     .uncrossed = UINT64_MAX};
     const char *table             = getenv(TUNING_FILE);
     uct_cuda_mp_tuning_t *tuning  = NULL;
     uct_cuda_mp_knowledge_t know  = {

@@ -90,7 +90,8 @@ void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
 /* With a ledger all processes' transfers are known; here there are none */
 static uct_cuda_mp_load_t idle_load(const uct_cuda_mp_config_t *config)
 {
-    return (uct_cuda_mp_load_t){.is_known = (config->ledger[0] != '\0')};
+    return (uct_cuda_mp_load_t){.is_known  = (config->ledger[0] != '\0'),
+                                .uncrossed = UINT64_MAX};
 }
 
 /* The reason that a message would be told, with nothing ahead of it, before any
@@ -107,11 +108,13 @@ static uct_cuda_mp_reason_t admit(const uct_cuda_mp_knowledge_t *know,
         .dst_end = options->dst,
         .size    = options->size
     };
+    uct_cuda_mp_min_sizes_t sizes;
 
     if (!thresholds.is_off) {
         uct_cuda_mp_plan_min_sizes(know, uct_cuda_mp_ends_is_host(&request),
-                                   &plan->plan, &thresholds.alone_min_size,
-                                   &thresholds.min_size);
+                                   &plan->plan, &sizes);
+        thresholds.alone_min_size = sizes.alone;
+        thresholds.min_size       = sizes.behind;
     }
 
     plan->min_size = thresholds.alone_min_size;

@@ -124,7 +124,8 @@ static void choice_of_plan(const search_t *search, choice_t *choice)
 static double play(search_t *search, const uct_cuda_mp_config_t *config,
                    double *predicted_p, double *path_p)
 {
-    const uct_cuda_mp_load_t idle      = {.is_known = true};
+    const uct_cuda_mp_load_t idle      = {.is_known  = true,
+                                          .uncrossed = UINT64_MAX};
     const uct_cuda_mp_knowledge_t know = {
         .topo = search->tune->topo, .config = config, .load = &idle,
         .tuning = search->tune->table

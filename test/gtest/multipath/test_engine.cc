@@ -81,6 +81,14 @@ protected:
                                                         End(dst), 64 * MiB));
     }
 
+    /* So many that nothing has crossed that the host path may be used */
+    void prove(int src, int dst)
+    {
+        for (int i = 0; i < UCT_CUDA_MP_HOST_PROOF; ++i) {
+            go_before(src, dst);
+        }
+    }
+
     void set_node(const uct_cuda_topo_t &topo, int num_gpus, unsigned seed = 1)
     {
         destroy();
@@ -804,6 +812,7 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     EXPECT_EQ(nullptr, t.transfer);
     EXPECT_FALSE(may_split(0, 1, 32 * MiB));
     EXPECT_TRUE(may_split(0, 1, 256 * MiB));
+    prove(0, 1);
 
     uint16_t small = uct_cuda_mp_single_begin(m_engine, End(0), End(1), MiB);
     t              = start(0, 1, 32 * MiB);
@@ -843,15 +852,20 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
     Transfer first = start(0, 1, 64 * MiB);
+    EXPECT_EQ(nullptr, first.transfer) << "without proof";
+    prove(0, 1);
+    first = start(0, 1, 64 * MiB);
     ASSERT_NE(nullptr, first.transfer);
     std::swap(m_engine, other);
     Transfer second = start(1, 0, 64 * MiB);
     EXPECT_EQ(nullptr, second.transfer);
     wait(first);
     usleep(50000); /* whom one has met counts a little longer */
+    prove(1, 0);
     second = start(1, 0, 64 * MiB);
     ASSERT_NE(nullptr, second.transfer);
     wait(second);
+    prove(3, 2);
 
     /* A plain copy counts as well */
     std::swap(m_engine, other);
@@ -894,6 +908,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     create();
     ASSERT_EQ(UCS_OK, uct_cuda_mp_engine_create(m_config, &other));
 
+    prove(0, 1);
     Transfer t = start(0, 1, 64 * MiB);
     ASSERT_NE(nullptr, t.transfer);
     wait(t);
@@ -917,6 +932,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
             usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
             EXPECT_TRUE(is_yielding()) << i;
         }
+        prove(0, 1);
         EXPECT_FALSE(is_yielding());
         usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
         ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
@@ -1368,6 +1384,10 @@ TEST_P(test_engine_start, the_hosts_path_by_itself)
     use_switch(mkdtemp(dir));
     m_node->hold_context(1);
     create_with_contexts({0});
+    EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
+    EXPECT_EQ(0u, count_messages("in the background"));
+    EXPECT_FALSE(m_node->has_context(1)) << "without proof nothing is prepared";
+    prove(0, 1);
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(0u, num_steps(0, 1, 64 * MiB));
     }
@@ -1386,6 +1406,7 @@ TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
 
     use_switch(mkdtemp(dir));
     create_with_contexts({0});
+    prove(0, 1);
     m_node->fail_function = "cuDevicePrimaryCtxRetain";
     m_node->fail_call(1, CUDA_ERROR_UNKNOWN);
     await([&] {

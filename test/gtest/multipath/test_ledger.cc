@@ -290,6 +290,41 @@ TEST_F(test_ledger, gpus_in_another_order)
     EXPECT_EQ(1u, others(a, 3, HOST));
 }
 
+TEST_F(test_ledger, what_has_begun_at_an_end)
+{
+    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
+    uct_cuda_mp_ledger_t *b = open(Gpus{3, 2, 1});
+    const auto begun        = [&](int to, int from) {
+        return uct_cuda_mp_ledger_begun(b, End(to), End(from));
+    };
+    unsigned before;
+
+    /* 1 to 2, which b knows as its GPUs 2 and 1 */
+    before = begun(1, 2);
+    EXPECT_EQ(begun(0, 0), begun(HOST, HOST));
+    set(a, 0, 1, true);
+    EXPECT_EQ(before + 2, begun(1, 2));
+    EXPECT_EQ(begun(0, 0), begun(HOST, HOST));
+    EXPECT_EQ(before + 1, begun(1, 0));
+    EXPECT_EQ(before + 1, begun(HOST, 2));
+
+    /* It goes on, ends, and begins again */
+    set(a, 0, 1, true, true);
+    EXPECT_EQ(before + 2, begun(1, 2));
+    set(a, 0, 1, false);
+    EXPECT_EQ(before + 2, begun(1, 2));
+    set(a, 0, 1, true);
+    EXPECT_EQ(before + 4, begun(1, 2));
+
+    before = begun(HOST, 1);
+    set(a, 1, HOST, true);
+    EXPECT_EQ(before + 2, begun(HOST, 1));
+
+    before = begun(HOST, 0);
+    set(b, 0, HOST, true);
+    EXPECT_EQ(before, begun(HOST, 0)) << "its own";
+}
+
 TEST_F(test_ledger, gpus_that_only_some_see)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{2, 1});
@@ -870,7 +905,8 @@ protected:
     {
         uct_cuda_mp_flow_t result;
 
-        uct_cuda_mp_flow_single(End(src), End(dst), is_large, &result);
+        uct_cuda_mp_flow_single(End(src), End(dst), 64 * MiB, is_large,
+                                &result);
         return result;
     }
 
@@ -1058,13 +1094,105 @@ TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
     }
 }
 
+/* Each exchange is begun and ended by the same process, which never finds the
+ * other one's transfer under way: MPI ranks stay in that order, since the one
+ * whose message is late begins the next exchange first. Every second transfer
+ * of the other one is all within the first one's. */
+TEST_F(test_traffic, who_begins_first_and_ends_last_is_crossed_too)
+{
+    uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
+    uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
+    uct_cuda_mp_flow_t there = flow(0, 1, true);
+    uct_cuda_mp_flow_t back  = flow(1, 0, true);
+
+    (void)load(a, 0, 1);
+    (void)load(b, 1, 0);
+    for (int i = 0; i < 5; ++i) {
+        uct_cuda_mp_traffic_begin(a, &there);
+        uct_cuda_mp_traffic_begin(b, &back);
+        uct_cuda_mp_traffic_end(b, &back);
+        uct_cuda_mp_traffic_end(a, &there);
+        EXPECT_EQ(0u, load(a, 0, 1).uncrossed);
+        EXPECT_EQ(0u, load(b, 1, 0).uncrossed);
+    }
+}
+
+/* ... and so are two pairs of one process, and those of a ring */
+TEST_F(test_traffic, crossing_is_seen_in_one_process_and_in_rings)
+{
+    uct_cuda_mp_traffic_t *a   = create(m_dir.c_str());
+    uct_cuda_mp_traffic_t *b   = create(m_dir.c_str());
+    uct_cuda_mp_flow_t there   = flow(0, 1, true);
+    uct_cuda_mp_flow_t onwards = flow(1, 2, true);
+    uct_cuda_mp_flow_t beside  = flow(3, 2, true);
+    uct_cuda_mp_flow_t before  = flow(3, 0, true);
+
+    (void)load(b, 0, 1);
+    for (unsigned i = 0; i < 5; ++i) {
+        EXPECT_EQ(i * 64 * MiB, load(a, 0, 1).uncrossed);
+        uct_cuda_mp_traffic_begin(a, &there);
+        uct_cuda_mp_traffic_begin(b, &beside);
+        uct_cuda_mp_traffic_end(b, &beside);
+        uct_cuda_mp_traffic_end(a, &there);
+        if (i % 2) {
+            /* Between two transfers it crosses neither */
+            uct_cuda_mp_traffic_begin(b, &before);
+            uct_cuda_mp_traffic_end(b, &before);
+        }
+    }
+    EXPECT_EQ(5 * 64 * MiB, load(a, 0, 1).uncrossed);
+
+    for (uct_cuda_mp_traffic_t *other : {a, b}) {
+        for (const uct_cuda_mp_flow_t &crossing : {onwards, before}) {
+            uct_cuda_mp_traffic_begin(a, &there);
+            uct_cuda_mp_traffic_end(a, &there);
+            EXPECT_LT(0u, load(a, 0, 1).uncrossed);
+            uct_cuda_mp_traffic_begin(a, &there);
+            uct_cuda_mp_traffic_begin(other, &crossing);
+            uct_cuda_mp_traffic_end(other, &crossing);
+            uct_cuda_mp_traffic_end(a, &there);
+            EXPECT_EQ(0u, load(a, 0, 1).uncrossed);
+        }
+    }
+}
+
+/* In a window those that were under way count as crossed, and no later ones */
+TEST_F(test_traffic, what_was_crossed_in_a_window)
+{
+    uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
+    uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
+    uct_cuda_mp_flow_t there = flow(0, 1, true);
+    uct_cuda_mp_flow_t back  = flow(1, 0, true);
+    unsigned i;
+
+    (void)load(b, 1, 0);
+    for (i = 0; i < 3; ++i) {
+        uct_cuda_mp_traffic_begin(a, &there);
+    }
+    uct_cuda_mp_traffic_begin(b, &back);
+    uct_cuda_mp_traffic_end(b, &back);
+    uct_cuda_mp_traffic_begin(a, &there);
+    for (i = 0; i < 3; ++i) {
+        uct_cuda_mp_traffic_end(a, &there);
+        EXPECT_EQ(0u, load(a, 0, 1).uncrossed) << i;
+    }
+
+    /* A stream of messages that never runs dry */
+    for (i = 1; i < 5; ++i) {
+        uct_cuda_mp_traffic_begin(a, &there);
+        uct_cuda_mp_traffic_end(a, &there);
+        EXPECT_EQ(i * 64 * MiB, load(a, 0, 1).uncrossed);
+    }
+    uct_cuda_mp_traffic_end(a, &there);
+}
+
 /* One way, then the other: never both at once */
 TEST_F(test_traffic, ping_pong_meets_nobody)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
-    uct_cuda_mp_flow_t there = flow(0, 1);
-    uct_cuda_mp_flow_t back  = flow(1, 0);
+    uct_cuda_mp_flow_t there = flow(0, 1, true);
+    uct_cuda_mp_flow_t back  = flow(1, 0, true);
 
     for (int i = 0; i < 10; ++i) {
         EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0));

@@ -43,11 +43,11 @@ protected:
 
     size_t min_size(const uct_cuda_topo_t &topo, bool is_host)
     {
-        size_t alone, behind;
+        uct_cuda_mp_min_sizes_t sizes;
 
         uct_cuda_mp_plan_min_sizes(Know(topo, Config()), is_host, m_plan.get(),
-                                   &alone, &behind);
-        return alone;
+                                   &sizes);
+        return sizes.alone;
     }
 
     /* Paths as text, in the plan's order */
@@ -181,7 +181,8 @@ TEST_F(test_planner, switch_with_a_quiet_host)
 {
     uct_cuda_mp_load_t quiet = {};
 
-    quiet.is_known = true;
+    quiet.is_known  = true;
+    quiet.uncrossed = UINT64_MAX;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("direct,host", paths());
     /* 396 and 55 GB/s would be 12 %; by hand on two H200, in 8 and 9 chunks,
@@ -196,6 +197,45 @@ TEST_F(test_planner, switch_with_a_quiet_host)
     EXPECT_EQ("", paths());
 }
 
+/* Without proof that nothing crosses it, for those who ask for several paths */
+TEST_F(test_planner, host_path_wants_proof)
+{
+    uct_cuda_mp_load_t unproven = {};
+
+    unproven.is_known  = true;
+    unproven.uncrossed = UCT_CUDA_MP_HOST_PROOF * 256 * MiB - 1;
+    plan(hgx(), Config(), 0, 1, 256 * MiB, &unproven);
+    EXPECT_EQ("", paths());
+    plan(beluga(), Config(), 0, 1, 256 * MiB, &unproven);
+    EXPECT_EQ("direct,gpu2,gpu3", paths());
+    for (const char *variable : {"", "_HOST"}) {
+        plan(hgx(), Config().set(variable, "y"), 0, 1, 256 * MiB, &unproven);
+        EXPECT_NE(std::string::npos, paths().find("host")) << variable;
+    }
+}
+
+/* Without it nothing gains behind a switch, and messages are smaller on a mesh
+ * where several are under way */
+TEST_F(test_planner, min_sizes_without_the_host_path)
+{
+    uct_cuda_mp_min_sizes_t sizes;
+    uct_cuda_mp_load_t known = {};
+
+    known.is_known       = true;
+    uct_cuda_topo_t node = hgx();
+    uct_cuda_mp_plan_min_sizes(Know(node, Config(), &known), false,
+                               m_plan.get(), &sizes);
+    EXPECT_LT(32 * MiB, sizes.alone);
+    EXPECT_GT(32 * MiB, sizes.behind);
+    EXPECT_EQ(SIZE_MAX, sizes.by_relays);
+
+    node = beluga();
+    uct_cuda_mp_plan_min_sizes(Know(node, Config(), &known), false,
+                               m_plan.get(), &sizes);
+    EXPECT_EQ(sizes.behind, sizes.by_relays);
+    EXPECT_GE(sizes.alone, sizes.behind);
+}
+
 /* On real H200 two paths by hand won 3 % at 32 MiB, 5 % at 64 and 9 % at 128;
  * puts won nothing at 32 MiB, 1 to 4 % at 48, 3 to 6 at 64 and 7 to 8 at 128.
  * Messages of 32 MiB won 2 % by a search: two runs of one path differed as much
@@ -204,7 +244,8 @@ TEST_F(test_planner, host_path_needs_time_to_begin)
 {
     uct_cuda_mp_load_t quiet = {};
 
-    quiet.is_known = true;
+    quiet.is_known  = true;
+    quiet.uncrossed = UINT64_MAX;
     for (size_t size = 16; size < 36; ++size) {
         plan(hgx(), Config(), 0, 1, size * MiB, &quiet);
         EXPECT_EQ("", paths()) << size;
@@ -238,7 +279,8 @@ TEST_F(test_planner, pcie_has_nothing_to_gain)
 {
     uct_cuda_mp_load_t quiet = {};
 
-    quiet.is_known = true;
+    quiet.is_known  = true;
+    quiet.uncrossed = UINT64_MAX;
     plan(pcie_node(4, 12 * GB), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("", paths());
 }
@@ -440,7 +482,8 @@ TEST_F(test_planner, other_way_busy_leaves_the_host_out)
 {
     uct_cuda_mp_load_t load = {};
 
-    load.is_known = true;
+    load.is_known  = true;
+    load.uncrossed = UINT64_MAX;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3,host", paths());
     load.active[uct_cuda_mp_lane(End(1), End(0))] = 1;
@@ -461,7 +504,8 @@ TEST_F(test_planner, neighbours_of_a_ring_leave_the_host_out)
     for (const auto &other : cases) {
         uct_cuda_mp_load_t load = {};
 
-        load.is_known = true;
+        load.is_known  = true;
+        load.uncrossed = UINT64_MAX;
         load.active[uct_cuda_mp_lane(End(other.from), End(other.to))] = 1;
         plan(hgx(), Config(), 0, 1, 256 * MiB, &load);
         EXPECT_EQ(other.host ? "direct,host" : "", paths())
@@ -480,7 +524,8 @@ TEST_F(test_planner, ring_settles)
         uct_cuda_mp_load_t load = {};
         int rank                = turn % 4;
 
-        load.is_known = true;
+        load.is_known  = true;
+        load.uncrossed = UINT64_MAX;
         for (int other = 0; other < 4; ++other) {
             for (int i = 0; (other != rank) && (i < plans[other].num_steps);
                  ++i) {
@@ -658,7 +703,8 @@ TEST_F(test_planner, host_memory_shares_links_in_use)
 {
     uct_cuda_mp_load_t load = {};
 
-    load.is_known = true;
+    load.is_known  = true;
+    load.uncrossed = UINT64_MAX;
     load.active[uct_cuda_mp_lane(End(HOST), End(2))] = 1;
     plan(hgx(), Config(), -1, 1, 256 * MiB, &load);
     ASSERT_EQ("direct,gpu3,gpu0,gpu2", paths());
@@ -677,7 +723,8 @@ TEST_F(test_planner, host_memory_is_shared_copy_by_copy)
                                                    120 * GB);
     uct_cuda_mp_load_t load = {};
 
-    load.is_known = true;
+    load.is_known  = true;
+    load.uncrossed = UINT64_MAX;
     for (int gpu = 0; gpu < 4; ++gpu) {
         uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].to_host, memory);
         load.active[uct_cuda_mp_lane(End(gpu), End(HOST))] = 1;
@@ -1041,7 +1088,8 @@ protected:
     void set_load()
     {
         memset(&m_load, 0, sizeof(m_load));
-        m_load.is_known = one_in(2);
+        m_load.is_known  = one_in(2);
+        m_load.uncrossed = one_in(2) ? UINT64_MAX : random() % (4ul << 30);
         m_load.queued   = (uint16_t)(one_in(2) ? 0 : pick(0, 5));
         m_load.window   = (uint16_t)(m_load.queued + pick(1, 40));
         for (int lane = pick(0, 8); lane > 0; --lane) {

@@ -44,24 +44,25 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
 {
     static const char *names[] = {"", " from or to host memory"};
     uct_cuda_mp_knowledge_t know;
-    size_t alone, size;
+    uct_cuda_mp_min_sizes_t sizes;
 
     uct_cuda_mp_core_know(core, kind, &core->load, &know);
     uct_cuda_mp_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
-                               &core->plan, &alone, &size);
-    __atomic_store_n(&core->kinds[kind].alone_min_size, alone,
+                               &core->plan, &sizes);
+    core->kinds[kind].relays_min_size = sizes.by_relays;
+    __atomic_store_n(&core->kinds[kind].alone_min_size, sizes.alone,
                      __ATOMIC_RELAXED);
-    if ((size == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
+    if ((sizes.behind == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
         uct_cuda_info("no transfer between this process's %d GPUs gains by "
                       "several paths: one path is used",
                       core->topo->num_gpus);
     } else {
         uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
                        "behind others from %zu",
-                       names[kind], alone, size);
+                       names[kind], sizes.alone, sizes.behind);
     }
 
-    uct_cuda_mp_core_set_min_size(core, kind, size);
+    uct_cuda_mp_core_set_min_size(core, kind, sizes.behind);
 }
 
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)

@@ -54,6 +54,7 @@ typedef struct {
     uct_cuda_mp_refused_t     refused;
     size_t                    alone_min_size; /**< With nothing ahead of it; 0:
                                                    unknown */
+    size_t                    relays_min_size; /**< Without the host path */
 } uct_cuda_mp_kind_t;
 
 

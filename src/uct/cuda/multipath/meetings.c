@@ -58,11 +58,18 @@ void uct_cuda_mp_meetings_add(uct_cuda_mp_meetings_t *meetings,
     keep_larger(meetings->turns[0].direct, load->direct);
 }
 
+void uct_cuda_mp_meetings_end(uct_cuda_mp_meetings_t *meetings, uint64_t bytes,
+                              bool is_crossed)
+{
+    meetings->uncrossed = is_crossed ? 0 : (meetings->uncrossed + bytes);
+}
+
 void uct_cuda_mp_meetings_recall(const uct_cuda_mp_meetings_t *meetings,
                                  uint64_t now, uct_cuda_mp_load_t *load)
 {
     unsigned i;
 
+    load->uncrossed = meetings->uncrossed;
     for (i = 0; (meetings->until > now) && (i < 2); ++i) {
         keep_larger(load->active, meetings->turns[i].active);
         keep_larger(load->direct, meetings->turns[i].direct);

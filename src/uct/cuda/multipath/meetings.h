@@ -15,6 +15,11 @@
  * that is late once does not forget. Who is alone from now on has all relays
  * again with its third message, or after 4 ms of shorter ones.
  *
+ * The host path is more demanding. Two transfers that cross lose by it where
+ * both take it, and preparing it disturbs the program (2 x H100). So bytes are
+ * counted that have gone without traffic that crosses them; a transfer that is
+ * crossed starts the count again.
+ *
  * Pure: the time comes from the caller. Not thread-safe.
  */
 #ifndef UCT_CUDA_MP_MEETINGS_H
@@ -42,6 +47,7 @@ typedef struct {
         uint8_t active[UCT_CUDA_MP_NUM_LANES];
         uint8_t direct[UCT_CUDA_MP_NUM_LANES];
     } turns[2]; /**< This one, the one before; as in the load */
+    uint64_t uncrossed; /**< Bytes, as in the load */
 } uct_cuda_mp_meetings_t;
 
 
@@ -55,7 +61,13 @@ void uct_cuda_mp_meetings_add(uct_cuda_mp_meetings_t *meetings,
                               const uct_cuda_mp_load_t *load, uint64_t now);
 
 
-/** Raise active and direct of @a load to what is kept. */
+/** A transfer of @a bytes has ended. @a is_crossed: while it was under way,
+ *  something came to its source or left its destination. */
+void uct_cuda_mp_meetings_end(uct_cuda_mp_meetings_t *meetings, uint64_t bytes,
+                              bool is_crossed);
+
+
+/** Raise active and direct of @a load to what is kept, and set uncrossed. */
 void uct_cuda_mp_meetings_recall(const uct_cuda_mp_meetings_t *meetings,
                                  uint64_t now, uct_cuda_mp_load_t *load);
 

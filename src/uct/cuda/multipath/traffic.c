@@ -28,8 +28,12 @@ typedef struct {
     uint16_t window;   /* All of them since there were none */
     uint16_t before;   /* ... and before that */
     uint16_t expected; /* The load's window */
+    uint64_t size;     /* Sum of those queued, bytes */
     unsigned lanes;    /* Sum of count */
     uint16_t lane;     /* From its one end to the other */
+    uint16_t crossed;  /* Of those queued, the first so many were crossed */
+    unsigned begun;    /* Times that something that crosses them had begun, at
+                          the last look */
     uct_cuda_mp_meetings_t met;
 } pair_t;
 
@@ -42,6 +46,8 @@ struct uct_cuda_mp_traffic {
     uint16_t             count[NUM_LANES];
     uint16_t             direct[NUM_LANES]; /* of them, between its ends */
     unsigned             lanes;             /* Sum of count */
+    /* Times that a lane to, or from, an end became active */
+    unsigned             to[UCT_CUDA_NUM_ENDS], from[UCT_CUDA_NUM_ENDS];
     /* By their ends, host memory among them; NULL: none so far */
     pair_t               *pairs[UCT_CUDA_NUM_ENDS][UCT_CUDA_NUM_ENDS];
     char                 dir[];
@@ -214,14 +220,42 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
     return any;
 }
 
-/* Remember whom a pair's transfer meets at this moment */
-static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair)
+/* How often what crosses a pair's transfers has begun: those to its source and
+ * those from its destination. None of its own is among them. */
+static unsigned
+count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t lane)
 {
-    const uint64_t now = uct_cuda_now_ns();
+    const uct_cuda_end_t src = uct_cuda_mp_lane_from(lane);
+    const uct_cuda_end_t dst = uct_cuda_mp_lane_to(lane);
+    unsigned count           = traffic->to[uct_cuda_end_index(src)] +
+                               traffic->from[uct_cuda_end_index(dst)];
+
+    return (traffic->ledger == NULL) ?
+                   count :
+                   count + uct_cuda_mp_ledger_begun(traffic->ledger, src, dst);
+}
+
+/* Remember what a pair's transfers, @a queued of which are under way since the
+ * last look, meet: at this moment, and since then. Two that cross for a part of
+ * their time see each other by that, whichever begins or ends first. */
+static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
+{
+    const uint64_t now   = uct_cuda_now_ns();
+    const unsigned begun = count_crossing(traffic, pair->lane);
     uct_cuda_mp_load_t load;
 
-    if ((pair != NULL) && look_around(traffic, pair, now, &load)) {
+    if (begun != pair->begun) {
+        pair->begun   = begun;
+        pair->crossed = (uint16_t)queued;
+    }
+
+    if (look_around(traffic, pair, now, &load)) {
         uct_cuda_mp_meetings_add(&pair->met, &load, now);
+        if (uct_cuda_mp_load_is_crossed(&load,
+                                        uct_cuda_mp_lane_from(pair->lane),
+                                        uct_cuda_mp_lane_to(pair->lane))) {
+            pair->crossed = pair->queued;
+        }
     }
 }
 
@@ -229,8 +263,9 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair)
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
     if (pair == NULL) {
-        load->queued = 0;
-        load->window = 1;
+        load->queued    = 0;
+        load->window    = 1;
+        load->uncrossed = 0;
         memset(load->ahead, 0, sizeof(load->ahead));
     } else {
         load->queued = pair->queued;
@@ -268,6 +303,7 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
 
     flow->src       = plan->src;
     flow->dst       = plan->dst;
+    flow->size      = size;
     flow->is_large  = true;
     flow->num_lanes = 0;
     for (i = 0; i < plan->num_paths; ++i) {
@@ -295,6 +331,11 @@ static void count_lane(uct_cuda_mp_traffic_t *traffic,
                                        (is_direct ? by : 0));
     active = (traffic->count[lane] > 0);
     direct = (traffic->direct[lane] > 0);
+    if (active && !was_active) {
+        ++traffic->from[uct_cuda_end_index(uct_cuda_mp_lane_from(lane))];
+        ++traffic->to[uct_cuda_end_index(uct_cuda_mp_lane_to(lane))];
+    }
+
     if ((traffic->ledger != NULL) &&
         ((active != was_active) || (direct != was_direct))) {
         uct_cuda_mp_ledger_set(traffic->ledger, lane, active, direct);
@@ -322,9 +363,10 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
         }
 
         (*pair)->window += ((*pair)->window < UINT16_MAX);
+        (*pair)->size   += flow->size;
         set_queued(*pair, (*pair)->queued + 1);
         uct_cuda_mp_meetings_begin(&(*pair)->met, uct_cuda_now_ns());
-        look(traffic, *pair);
+        look(traffic, *pair, (*pair)->queued - 1);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
@@ -341,6 +383,17 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_unlock(&traffic->lock);
 }
 
+/* The one that has ended counts as one of average size */
+static void end_large(pair_t *pair)
+{
+    const uint64_t size = pair->size / pair->queued;
+
+    set_queued(pair, pair->queued - 1);
+    uct_cuda_mp_meetings_end(&pair->met, size, pair->crossed > 0);
+    pair->size    -= size;
+    pair->crossed -= (pair->crossed > 0);
+}
+
 void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                              const uct_cuda_mp_flow_t *flow)
 {
@@ -350,13 +403,10 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 
     pthread_mutex_lock(&traffic->lock);
     pair = *find_pair(traffic, flow->src, flow->dst);
-    if (flow->is_large) {
-        if ((pair != NULL) && (pair->queued > 0)) {
-            set_queued(pair, pair->queued - 1);
-        }
-
-        /* A plain copy as well: in a ring, who starts first meets nobody */
-        look(traffic, pair);
+    if (flow->is_large && (pair != NULL) && (pair->queued > 0)) {
+        /* A plain copy as well: in a ring, the first to start meets nobody */
+        look(traffic, pair, pair->queued);
+        end_large(pair);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {

@@ -25,6 +25,7 @@ typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
 typedef struct {
     uct_cuda_end_t src;
     uct_cuda_end_t dst;
+    uint64_t size;      /**< Bytes; what ends one does not need it */
     bool     is_large;  /**< Others can fill their paths behind it */
     unsigned num_lanes;
     uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
@@ -63,11 +64,12 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_mp_load_t *load);
 
 
-/** One copy; its bytes are not counted. */
+/** One copy; its bytes on the lane are not counted. */
 static inline void
-uct_cuda_mp_flow_single(uct_cuda_end_t src, uct_cuda_end_t dst, bool is_large,
-                        uct_cuda_mp_flow_t *flow)
+uct_cuda_mp_flow_single(uct_cuda_end_t src, uct_cuda_end_t dst, uint64_t size,
+                        bool is_large, uct_cuda_mp_flow_t *flow)
 {
+    flow->size      = size;
     flow->is_large  = is_large;
     flow->src       = src;
     flow->dst       = dst;

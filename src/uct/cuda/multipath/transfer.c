@@ -14,6 +14,7 @@
 
 #include <ucs/sys/math.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,20 +61,55 @@ static double phase_us(uint64_t begin)
     return (double)(uct_cuda_now_ns() - begin) * 1e-3;
 }
 
-static void log_plan(const uct_cuda_mp_core_t *core)
+/* Why the planner may use the host path, or may not */
+static const char *
+host_path_str(const uct_cuda_mp_core_t *core,
+              const uct_cuda_mp_request_t *request, char *text, size_t max)
+{
+    const uct_cuda_mp_load_t *load     = &core->load;
+    const uct_cuda_mp_config_t *config = &core->config;
+    const double wanted = (config->enable == UCT_CUDA_MP_YES) ?
+                                  0 :
+                                  UCT_CUDA_MP_HOST_PROOF *
+                                          (double)request->size;
+
+    if (uct_cuda_mp_ends_is_host(request)) {
+        return "not needed";
+    } else if (config->host != UCT_CUDA_MP_AUTO) {
+        return (config->host == UCT_CUDA_MP_YES) ? "on" : "off";
+    } else if (!load->is_known) {
+        return "off, no ledger of other processes' traffic";
+    } else if (uct_cuda_mp_load_is_crossed(load, request->src_end,
+                                           request->dst_end)) {
+        return "off, there is or was traffic the other way";
+    } else if ((double)load->uncrossed < wanted) {
+        snprintf(text, max, "off until %.0f MB more have gone without traffic "
+                 "the other way", (wanted - (double)load->uncrossed) * 1e-6);
+        return text;
+    }
+
+    return "allowed";
+}
+
+static void log_plan(const uct_cuda_mp_core_t *core,
+                     const uct_cuda_mp_request_t *request)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
-    char from[16], to[16], paths[256];
+    char from[16], to[16], paths[256], host[128];
+
+    if (!uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
+        return;
+    }
 
     uct_cuda_debug("%s to %s, %zu bytes: %u paths (%s), %u copies; %u "
-                   "transfers ahead; %s",
+                   "transfers ahead; %s; host path %s",
                    uct_cuda_end_str(plan->src, from, sizeof(from)),
                    uct_cuda_end_str(plan->dst, to, sizeof(to)),
                    (size_t)plan->size, plan->num_paths,
                    uct_cuda_mp_plan_paths_str(plan, paths, sizeof(paths)),
                    plan->num_steps, core->load.queued,
-                   uct_cuda_mp_reason_str(
-                           (uct_cuda_mp_reason_t)plan->reason));
+                   uct_cuda_mp_reason_str((uct_cuda_mp_reason_t)plan->reason),
+                   host_path_str(core, request, host, sizeof(host)));
 }
 
 /* Make a plan whose needs are met, of the transfer or of a piece. Its reason is
@@ -98,7 +134,7 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
                           NULL;
     while (acquired == UCT_CUDA_MP_ASK_AGAIN) {
         uct_cuda_mp_plan_make(&know, src, dst, size, plan);
-        log_plan(core);
+        log_plan(core, request);
         if (plan->num_paths == 0) {
             break;
         }
@@ -262,6 +298,19 @@ learn(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
             (uct_cuda_mp_admit(&core->super, request) == UCT_CUDA_MP_ADMITTED));
 }
 
+/* Whether a glance at the load tells that no plan gains: most transfers of a
+ * program whose ranks send to each other end here */
+static bool has_no_gain(const uct_cuda_mp_core_t *core,
+                        const uct_cuda_mp_request_t *request)
+{
+    return !uct_cuda_mp_ends_is_host(request) &&
+           (request->size <
+            core->kinds[UCT_CUDA_MP_KIND_GPU].relays_min_size) &&
+           !uct_cuda_mp_plan_may_use_host(&core->config, &core->load,
+                                          request->src_end, request->dst_end,
+                                          (double)request->size);
+}
+
 /* The first piece: its size tells that of the others */
 static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
                                        const uct_cuda_mp_request_t *request,
@@ -272,8 +321,15 @@ static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
     const uct_cuda_end_t dst = request->dst_end;
     uct_cuda_mp_knowledge_t know;
     uct_cuda_mp_reason_t reason;
+    char text[128];
 
     uct_cuda_mp_traffic_load(core->traffic, src, dst, &core->load);
+    if (has_no_gain(core, request)) {
+        uct_cuda_debug("host path %s",
+                       host_path_str(core, request, text, sizeof(text)));
+        return UCT_CUDA_MP_NO_GAIN;
+    }
+
     uct_cuda_mp_core_renew(core);
     uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), NULL, &know);
     do {

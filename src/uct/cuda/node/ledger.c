@@ -25,24 +25,28 @@
 
 /* "ucxmpled", and the layout's number: to be raised with every change */
 #define MAGIC  0x64656c706d786375ul
-#define LAYOUT 3
+#define LAYOUT 4
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LANES UCT_CUDA_MP_NUM_LANES
 #define WORD_BITS 64
 #define NUM_WORDS ((NUM_LANES + WORD_BITS - 1) / WORD_BITS)
+#define NUM_ENDS  UCT_CUDA_NUM_ENDS
 #define NO_LANE   UINT16_MAX
 
 #define LOCK_TRIES 40
 #define LOCK_PAUSE 500000 /* ns */
 
 
-/* Two cache lines. Lanes are numbered by the page's own list of GPUs. */
+/* Two cache lines. Lanes and ends are numbered by the page's own list of
+ * GPUs. */
 typedef struct {
     uint32_t pid;     /* 0: free. Written last when taken. */
     uint32_t changes; /* of the bits */
     uint64_t active[NUM_WORDS];
     uint64_t direct[NUM_WORDS];
+    uint8_t  to[NUM_ENDS];   /* Times that a lane to an end became active */
+    uint8_t  from[NUM_ENDS]; /* ... or a lane from it. Both wrap around. */
 } __attribute__((aligned(64))) slot_t;
 
 
@@ -69,6 +73,7 @@ struct uct_cuda_mp_ledger {
     uint16_t              from_page[NUM_WORDS * WORD_BITS]; /* this process's
                                                                lane */
     uint16_t              to_page[NUM_LANES];
+    uint8_t               ends[NUM_ENDS]; /* The page's numbers of ends */
     /* When each slot was last seen to have changed */
     struct {
         uint32_t changes;
@@ -301,10 +306,13 @@ static ucs_status_t map_lanes(uct_cuda_mp_ledger_t *ledger,
             return UCS_ERR_NO_RESOURCE;
         }
 
-        ends[gpu] = uct_cuda_end_gpu(at);
+        ends[gpu]         = uct_cuda_end_gpu(at);
+        ledger->ends[gpu] = (uint8_t)at;
     }
 
-    ends[uct_cuda_end_index(uct_cuda_end_host())] = uct_cuda_end_host();
+    at               = uct_cuda_end_index(uct_cuda_end_host());
+    ends[at]         = uct_cuda_end_host();
+    ledger->ends[at] = (uint8_t)at;
     for (lane = 0; lane < NUM_LANES; ++lane) {
         from = ends[uct_cuda_end_index(uct_cuda_mp_lane_from(lane))];
         to   = ends[uct_cuda_end_index(uct_cuda_mp_lane_to(lane))];
@@ -463,6 +471,16 @@ static void set_bit(uint64_t *words, uint16_t number, bool is_set)
                      __ATOMIC_RELAXED);
 }
 
+static bool has_bit(const uint64_t *words, uint16_t number)
+{
+    return ((words[number / WORD_BITS] >> (number % WORD_BITS)) & 1) != 0;
+}
+
+static void count_begin(uint8_t *count)
+{
+    __atomic_store_n(count, (uint8_t)(*count + 1), __ATOMIC_RELAXED);
+}
+
 void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
                             bool is_active, bool is_direct)
 {
@@ -471,6 +489,11 @@ void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
 
     if ((number == NO_LANE) || is_foreign(ledger)) {
         return;
+    }
+
+    if (is_active && !has_bit(slot->active, number)) {
+        count_begin(&slot->from[number / NUM_ENDS]);
+        count_begin(&slot->to[number % NUM_ENDS]);
     }
 
     set_bit(slot->active, number, is_active);
@@ -560,6 +583,26 @@ bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
     }
 
     return any;
+}
+
+unsigned uct_cuda_mp_ledger_begun(const uct_cuda_mp_ledger_t *ledger,
+                                  uct_cuda_end_t to, uct_cuda_end_t from)
+{
+    const uint8_t to_end   = ledger->ends[uct_cuda_end_index(to)];
+    const uint8_t from_end = ledger->ends[uct_cuda_end_index(from)];
+    unsigned count         = 0;
+    const slot_t *slot;
+    unsigned i;
+
+    for (i = 0; i < page_num_slots(ledger->page); ++i) {
+        slot = &ledger->page->slots[i];
+        if (slot != ledger->slot) {
+            count += __atomic_load_n(&slot->to[to_end], __ATOMIC_RELAXED) +
+                     __atomic_load_n(&slot->from[from_end], __ATOMIC_RELAXED);
+        }
+    }
+
+    return count;
 }
 
 unsigned uct_cuda_mp_ledger_others(const uct_cuda_mp_ledger_t *ledger,

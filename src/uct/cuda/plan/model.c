@@ -88,11 +88,31 @@ bool uct_cuda_mp_load_is_crossed(const uct_cuda_mp_load_t *load,
     return false;
 }
 
+/* What others' transfers on a lane take of limits */
+static void add_others(query_t *query, uint16_t lane)
+{
+    const uct_cuda_topo_link_t *link;
+    int i;
+
+    if (uct_cuda_end_equal(uct_cuda_mp_lane_from(lane),
+                           uct_cuda_mp_lane_to(lane))) {
+        return;
+    }
+
+    link = lane_link(query->topo, lane);
+    for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
+        if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            query->others[link->limits[i]] += query->load->active[lane];
+            query->direct[link->limits[i]] += query->load->direct[lane];
+        }
+    }
+}
+
 /* Shared limits, less what others' transfers take of them */
 void uct_cuda_mp_model_start(query_t *query)
 {
-    const uct_cuda_topo_t *topo = query->topo;
-    const uct_cuda_topo_link_t *link;
+    static const uint8_t idle[16] = {0};
+    const uct_cuda_topo_t *topo   = query->topo;
     uint16_t lane;
     int i;
 
@@ -108,18 +128,15 @@ void uct_cuda_mp_model_start(query_t *query)
     }
 
     for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
-        if ((query->load->active[lane] == 0) ||
-            uct_cuda_end_equal(uct_cuda_mp_lane_from(lane),
-                               uct_cuda_mp_lane_to(lane))) {
-            continue;
+        /* Nearly all are idle */
+        while ((lane + sizeof(idle) <= UCT_CUDA_MP_NUM_LANES) &&
+               (memcmp(&query->load->active[lane], idle, sizeof(idle)) == 0)) {
+            lane += sizeof(idle);
         }
 
-        link = lane_link(topo, lane);
-        for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-            if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-                query->others[link->limits[i]] += query->load->active[lane];
-                query->direct[link->limits[i]] += query->load->direct[lane];
-            }
+        if ((lane < UCT_CUDA_MP_NUM_LANES) &&
+            (query->load->active[lane] != 0)) {
+            add_others(query, lane);
         }
     }
 

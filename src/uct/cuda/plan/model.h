@@ -118,6 +118,9 @@ typedef struct {
     uint16_t window;   /**< Such transfers that follow each other before all
                             before them have ended, this one counted: as it has
                             been of late */
+    uint64_t uncrossed; /**< Bytes that have gone between these ends without
+                             traffic that crossed them, since the last that
+                             did */
     uint8_t  active[UCT_CUDA_MP_NUM_LANES];
     uint8_t  direct[UCT_CUDA_MP_NUM_LANES];
     uint64_t ahead[UCT_CUDA_MP_NUM_LANES]; /**< Bytes of those that are queued

@@ -22,6 +22,14 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_PLAN_MAX_SIZE (1ul << 30)
 
 
+/** With everything set to auto, the host path between GPUs is used once so many
+ *  transfers' bytes have gone one way with nothing crossing them. The first few
+ *  of an exchange may miss each other while both sides map memory. At 16, a
+ *  program that only sends one way goes without 1.6 messages' worth of gain,
+ *  which is a tenth of a message. */
+#define UCT_CUDA_MP_HOST_PROOF 16
+
+
 /** What could not be had, and plans do without. Zeroed: nothing is missing. */
 typedef struct {
     /** By where a lane begins: uct_cuda_end_bit() of where it ends */
@@ -91,19 +99,36 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
 size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest);
 
 
+/** Return whether a transfer between two GPUs may use the host path: the user
+ *  says so, or nothing crosses it, nor has crossed those before it.
+ *  @a size in bytes. */
+bool uct_cuda_mp_plan_may_use_host(const uct_cuda_mp_config_t *config,
+                                   const uct_cuda_mp_load_t *load,
+                                   uct_cuda_end_t src, uct_cuda_end_t dst,
+                                   double size);
+
+
+/** From what size on, bytes (within 7 %), some pair of GPUs, or host memory and
+ *  some GPU, gets a plan. SIZE_MAX: none ever does. Behind others, smaller
+ *  transfers gain: paths that take long to begin do so before they are
+ *  needed. */
+typedef struct {
+    size_t alone;     /**< With nothing ahead */
+    size_t behind;    /**< Behind others; never more */
+    size_t by_relays; /**< Behind others or not, when host=auto leaves the host
+                           path out */
+} uct_cuda_mp_min_sizes_t;
+
+
 /**
- * From what size on, bytes (within 7 %), does some pair of GPUs, or host memory
- * and some GPU, get a plan? SIZE_MAX: none ever does. Behind others, smaller
- * ones gain: paths that take long to begin do so before they are needed. Not
- * fast.
+ * Find the smallest sizes that get a plan. Not fast.
  *
- * @param know      Its load is passed over, but for whether it is known.
- * @param alone_p   With nothing ahead.
- * @param behind_p  Behind others; never more.
+ * @param know   Its load is passed over, but for whether it is known.
+ * @param sizes  Filled.
  */
 void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
                                 bool is_host, uct_cuda_mp_plan_t *scratch,
-                                size_t *alone_p, size_t *behind_p);
+                                uct_cuda_mp_min_sizes_t *sizes);
 
 
 END_C_DECLS
