@@ -41,8 +41,8 @@
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
 #define BW_WARM_UP     16     /* messages at least: some things are got ready
                                  while the first few go by what is there */
-#define BW_WARM_TIME   0.3    /* seconds on GPUs: the path through the host is
-                                 made by a thread, in 0.15 s */
+#define BW_WARM_TIME   0.6    /* seconds on GPUs: a thread makes the host path
+                                 in 0.17 to 0.3 s, after some messages */
 #define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
 #define BW_MAX_MESSAGE ((size_t)1 << 30)
 
@@ -68,7 +68,7 @@ typedef struct {
     double       time;       /* seconds a sample may take; 0: any */
     int          iterations; /* 0: by size */
     int          warmup;     /* -1: by size */
-    double       warm_time;  /* seconds of a benchmark and window; -1: 0.3 on
+    double       warm_time;  /* seconds of a benchmark and window; -1: 0.6 on
                                 GPUs */
     double       effort;     /* factor on iterations by size */
     int          repeats;
@@ -131,7 +131,7 @@ static void bw_usage(void)
            "  --warmup N       windows before the first sample (by size)\n"
            "  --warmup-time SECONDS\n"
            "                   messages of the largest size before the first "
-           "size (0.3;\n                   none with --warmup, --fresh or "
+           "size (0.6;\n                   none with --warmup, --fresh or "
            "emulated)\n"
            "  --effort F       factor on both where they go by size (1)\n"
            "  --time SECONDS   fewer iterations where a sample would take "
