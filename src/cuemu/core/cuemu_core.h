@@ -44,12 +44,12 @@ typedef int64_t cuemu_time_t;
 
 #define CUEMU_MAX_GPUS     16
 #define CUEMU_MAX_NUMA     8
-#define CUEMU_MAX_NVLINKS  18 /* of one GPU */
+#define CUEMU_MAX_NVLINKS  36 /* of one GPU */
 #define CUEMU_MAX_LINKS    512
 #define CUEMU_MAX_HOPS     14
 #define CUEMU_MAX_PCI_PATH 6
 #define CUEMU_NAME_SIZE    48
-#define CUEMU_BUSID_SIZE   16 /* "0000:1b:00.0" */
+#define CUEMU_BUSID_SIZE   20 /* "0000:1b:00.0" */
 
 /* UUIDs of emulated GPUs begin with it; the node's name follows (9 bytes) */
 #define CUEMU_UUID_MARK    "emu"

@@ -35,14 +35,15 @@
  * NVLink 4: 397 GB/s over 18 links for one copy: H.
  * NVLink 5: twice NVLink 4: A.
  * Copies inside a GPU read and write its memory: 0.43 of V's rate, A.
+ * PCIe: V.
  */
 static const cuemu_gpu_model_t cuemu_gpu_models[] = {
-    {100, "NVIDIA B200",           183359, 148, 5, 50000, 44.11, 3400},
-    { 90, "NVIDIA H100 80GB HBM3",  81559, 132, 4, 26562, 22.056, 1440},
-    { 80, "NVIDIA A100-SXM4-40GB",  40960, 108, 3, 25000, 23.25, 670},
-    { 70, "Tesla V100-SXM2-16GB",   16160,  80, 2, 25781, 24.0, 385},
-    { 60, "Tesla P100-SXM2-16GB",   16280,  56, 1, 19531, 18.0, 315},
-    {  0, "Tesla K80",              11441,  13, 0,     0,  0.0, 100}
+    {100, "NVIDIA B200",           183359, 148, 5, 50000, 44.11, 3400, 32},
+    { 90, "NVIDIA H100 80GB HBM3",  81559, 132, 4, 26562, 22.056, 1440, 32},
+    { 80, "NVIDIA A100-SXM4-40GB",  40960, 108, 3, 25000, 23.25, 670, 16},
+    { 70, "Tesla V100-SXM2-16GB",   16160,  80, 2, 25781, 24.0, 385, 8},
+    { 60, "Tesla P100-SXM2-16GB",   16280,  56, 1, 19531, 18.0, 315, 8},
+    {  0, "Tesla K80",              11441,  13, 0,     0,  0.0, 100, 8}
 };
 
 const cuemu_gpu_model_t *cuemu_gpu_model(int sm)

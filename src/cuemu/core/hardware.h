@@ -19,6 +19,7 @@ typedef struct {
     int         nvlink_mbps;   /* what NVML reports for a link */
     double      nvlink_gbps;   /* what a copy gets out of a link */
     double      local_gbps;    /* copy inside the GPU's memory */
+    double      pcie_gtps;     /* of a lane */
 } cuemu_gpu_model_t;
 
 const cuemu_gpu_model_t *cuemu_gpu_model(int sm);

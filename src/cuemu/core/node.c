@@ -103,6 +103,24 @@ static void cuemu_gpu_uuid(const char *node, const char *busid, uint8_t *uuid)
     }
 }
 
+/* What NVML says: of the device, not of the bridges above it. No GPU is made
+ * with less than a quarter of what its generation has. */
+static void cuemu_gpu_pcie(cuemu_gpu_t *gpu, const cuemu_xml_pci_t *pci,
+                           const cuemu_gpu_model_t *model)
+{
+    double gbps, most;
+    int gen, most_gen;
+
+    gpu->pcie_width = (pci->width > 0) ? pci->width : 16;
+    gbps            = cuemu_pcie_lane_gbps(pci->gtps, &gen) * gpu->pcie_width;
+    most            = cuemu_pcie_lane_gbps(model->pcie_gtps, &most_gen) * 16;
+    gpu->pcie_gen   = gen;
+    if (gbps < most / 4) {
+        gpu->pcie_gen   = most_gen;
+        gpu->pcie_width = 16;
+    }
+}
+
 static void cuemu_build_gpu(cuemu_build_t *b, int index)
 {
     const cuemu_xml_gpu_t *xgpu    = &b->xml->gpus[b->gpu_xml[index]];
@@ -118,12 +136,11 @@ static void cuemu_build_gpu(cuemu_build_t *b, int index)
     gpu->sm_count       = model->sm_count;
     gpu->memory_bytes   = model->memory_mib << 20;
     gpu->numa           = pci->cpu;
-    gpu->pcie_width     = (pci->width > 0) ? pci->width : 16;
     gpu->nvlink_version = (xgpu->num_nvlinks > 0) ? model->nvlink_version : 0;
     gpu->nvlink_mbps    = (xgpu->num_nvlinks > 0) ? model->nvlink_mbps : 0;
     gpu->c2c_count      = xgpu->c2c_count;
     gpu->c2c_mbps       = xgpu->c2c_mbps;
-    cuemu_pcie_lane_gbps((pci->gtps > 0) ? pci->gtps : 8.0, &gpu->pcie_gen);
+    cuemu_gpu_pcie(gpu, pci, model);
 
     /* from the root: the CPU (ids from 0), then bridges (after the CPUs) */
     gpu->pci_depth = 1;
@@ -203,7 +220,9 @@ static cuemu_status_t cuemu_build_nvlinks(cuemu_build_t *b, int index)
             cuemu_build_nvlink_peers(gpu, link->count, CUEMU_PEER_CPU, -1,
                                      cuemu_xml_busid(link->target, busid) ?
                                      busid : "0000:00:00.0");
-        } else if ((peer < 0) || (peer == index)) {
+        } else if (peer == index) {
+            continue; /* see cuemu_build_nvlink_back() */
+        } else if (peer < 0) {
             return cuemu_node_error(b, link->line,
                                     "nvlink target=\"%s\" is no other GPU of "
                                     "this node", link->target);
@@ -242,6 +261,30 @@ static cuemu_status_t cuemu_build_nvlinks(cuemu_build_t *b, int index)
     return CUEMU_OK;
 }
 
+/* A GPU whose <nvlink> names itself, by a slip of the file's, has the links of
+ * the one that names it; one without an <nvlink> to it stays without */
+static void cuemu_build_nvlink_back(cuemu_build_t *b, int from, int to)
+{
+    const cuemu_xml_gpu_t *xgpu = &b->xml->gpus[b->gpu_xml[to]];
+    const cuemu_gpu_t *gpu      = &b->node->gpus[from];
+    cuemu_gpu_t *back           = &b->node->gpus[to];
+    int i, k;
+
+    for (i = 0; (i < xgpu->num_nvlinks) &&
+                (cuemu_build_find_gpu(b, xgpu->nvlinks[i].target) != to);
+         ++i)
+        ;
+    for (k = 0; (k < gpu->num_nvlinks) && (i < xgpu->num_nvlinks) &&
+                (back->num_nvlinks < CUEMU_MAX_NVLINKS);
+         ++k) {
+        if (gpu->nvlinks[k].peer_gpu == to) {
+            cuemu_build_nvlink_peers(
+                    back, 1, CUEMU_PEER_GPU, from,
+                    b->xml->pci[b->xml->gpus[b->gpu_xml[from]].pci].busid);
+        }
+    }
+}
+
 static cuemu_status_t cuemu_build_gpus(cuemu_build_t *b)
 {
     cuemu_status_t status;
@@ -275,6 +318,7 @@ static cuemu_status_t cuemu_build_gpus(cuemu_build_t *b)
                 b->nvlink[dev][i] = cuemu_build_link(
                         b, b->node->links[b->nvlink[i][dev]].capacity /
                         CUEMU_GBPS, "nvlink.%d>%d", dev, i);
+                cuemu_build_nvlink_back(b, i, dev);
             }
         }
         b->local[i] = cuemu_build_link(
@@ -287,17 +331,69 @@ static cuemu_status_t cuemu_build_gpus(cuemu_build_t *b)
 
 /* ----------------------------------------------------------- host and PCI */
 
+/* A GPU's own link; where a virtual machine hides it, as its generation has */
+static double cuemu_build_gpu_gbps(const cuemu_build_t *b, int gpu)
+{
+    int pci = b->xml->gpus[b->gpu_xml[gpu]].pci;
+    double gbps;
+    int gen;
+
+    gbps = cuemu_pcie_lane_gbps(b->xml->pci[pci].gtps, &gen);
+    if (gbps <= 0) {
+        gbps = cuemu_pcie_lane_gbps(
+                cuemu_gpu_model(b->node->gpus[gpu].sm)->pcie_gtps, &gen);
+    }
+    return gbps * ((b->xml->pci[pci].width > 0) ? b->xml->pci[pci].width : 16);
+}
+
+/* What the links of all GPUs below a bridge carry together, and the fastest of
+ * them alone */
+static double cuemu_build_below(const cuemu_build_t *b, int bridge,
+                                double *fastest_p)
+{
+    double gbps, sum = 0;
+    int gpu, pci;
+
+    *fastest_p = 0;
+    for (gpu = 0; gpu < b->node->num_gpus; ++gpu) {
+        for (pci = b->xml->gpus[b->gpu_xml[gpu]].pci; pci >= 0;
+             pci = b->xml->pci[pci].parent) {
+            if (pci == bridge) {
+                gbps       = cuemu_build_gpu_gbps(b, gpu);
+                sum       += gbps;
+                *fastest_p = (gbps > *fastest_p) ? gbps : *fastest_p;
+                break;
+            }
+        }
+    }
+    return sum;
+}
+
+/*
+ * Virtual machines put bridges above passed-through GPUs that are no wires and
+ * say 2.5 GT/s, x1 (QEMU's; NVIDIA/nccl-tests issue 256 has such a file). No
+ * switch is as slow as 1/32 of a GPU's link: that one limits nothing.
+ */
+static double cuemu_build_bridge_gbps(const cuemu_build_t *b, int bridge)
+{
+    const cuemu_xml_pci_t *pci = &b->xml->pci[bridge];
+    double gbps, sum, fastest;
+    int gen;
+
+    gbps = cuemu_pcie_lane_gbps(pci->gtps, &gen) *
+           ((pci->width > 0) ? pci->width : 16);
+    sum  = cuemu_build_below(b, bridge, &fastest);
+    return (gbps < fastest / 32) ? sum : gbps;
+}
+
 static void cuemu_build_pci(cuemu_build_t *b)
 {
     const cuemu_xml_pci_t *pci;
     double gbps;
-    int i, gpu, gen;
+    int i, gpu;
 
     for (i = 0; i < b->xml->num_pci; ++i) {
-        pci  = &b->xml->pci[i];
-        gbps = cuemu_pcie_lane_gbps(pci->gtps, &gen) *
-               ((pci->width > 0) ? pci->width : 16);
-
+        pci = &b->xml->pci[i];
         b->pci_up[i] = b->pci_down[i] = CUEMU_NO_LINK;
         for (gpu = 0; (gpu < b->node->num_gpus) &&
                       (b->xml->gpus[b->gpu_xml[gpu]].pci != i);
@@ -305,12 +401,14 @@ static void cuemu_build_pci(cuemu_build_t *b)
             ;
 
         if (gpu < b->node->num_gpus) {
-            if (gbps <= 0) { /* virtual machines hide it: PCIe 3 x16 */
-                gbps = cuemu_pcie_lane_gbps(8.0, &gen) * 16;
-            }
+            gbps           = cuemu_build_gpu_gbps(b, gpu);
             b->pci_up[i]   = cuemu_build_link(b, gbps, "pcie.%d.up", gpu);
             b->pci_down[i] = cuemu_build_link(b, gbps, "pcie.%d.down", gpu);
-        } else if (gbps > 0) {
+            continue;
+        }
+
+        gbps = cuemu_build_bridge_gbps(b, i);
+        if (gbps > 0) {
             b->pci_up[i]   = cuemu_build_link(b, gbps, "bridge.%s.up",
                                               pci->busid);
             b->pci_down[i] = cuemu_build_link(b, gbps, "bridge.%s.down",
@@ -802,26 +900,16 @@ static void cuemu_build_init(cuemu_build_t *b, cuemu_xml_t *xml,
              (int)strcspn(base, "."), base);
 }
 
-cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
-                               char *errbuf)
+cuemu_status_t cuemu_node_build(cuemu_xml_t *xml, cuemu_node_t *node_p)
 {
-    cuemu_xml_t *xml = calloc(1, sizeof(*xml));
     cuemu_build_t *b = malloc(sizeof(*b));
     cuemu_status_t status;
     int i;
 
-    errbuf[0] = '\0';
-    if ((xml == NULL) || (b == NULL)) {
-        snprintf(errbuf, CUEMU_ERRBUF_SIZE, "%s: out of memory", path);
-        status = CUEMU_ERR_IO;
-        goto out;
-    }
-
-    xml->path   = path;
-    xml->errbuf = errbuf;
-    status      = cuemu_xml_read(xml);
-    if (status != CUEMU_OK) {
-        goto out;
+    if (b == NULL) {
+        snprintf(xml->errbuf, CUEMU_ERRBUF_SIZE, "%s: out of memory",
+                 xml->path);
+        return CUEMU_ERR_IO;
     }
 
     memset(node_p, 0, sizeof(*node_p));
@@ -851,6 +939,27 @@ cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
 
 out:
     free(b);
+    return status;
+}
+
+cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
+                               char *errbuf)
+{
+    cuemu_xml_t *xml = calloc(1, sizeof(*xml));
+    cuemu_status_t status;
+
+    errbuf[0] = '\0';
+    if (xml == NULL) {
+        snprintf(errbuf, CUEMU_ERRBUF_SIZE, "%s: out of memory", path);
+        return CUEMU_ERR_IO;
+    }
+
+    xml->path   = path;
+    xml->errbuf = errbuf;
+    status      = cuemu_xml_read(xml);
+    if (status == CUEMU_OK) {
+        status = cuemu_node_build(xml, node_p);
+    }
     free(xml);
     return status;
 }

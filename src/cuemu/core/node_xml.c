@@ -11,6 +11,7 @@
 #include <libxml/tree.h>
 #include <libxml/xmlerror.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -21,6 +22,7 @@
 
 #define CUEMU_XML_MAX_DEPTH     (CUEMU_MAX_PCI_PATH - 1)
 #define CUEMU_XML_MAX_FILE_SIZE (16l << 20)
+#define CUEMU_PCIE_MAX_WIDTH    32
 
 cuemu_status_t cuemu_xml_error(const cuemu_xml_t *xml, int line,
                                const char *format, ...)
@@ -45,11 +47,11 @@ int cuemu_xml_busid(const char *text, char *busid_p)
     int used = 0;
 
     if ((sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &dev, &func,
-                &used) != 4) || (text[used] != '\0') || (domain > 0xffff) ||
-        (dev > 31) || (func > 7)) {
+                &used) != 4) || (text[used] != '\0') || (dev > 31) ||
+        (func > 7)) {
         return 0;
     }
-    snprintf(busid_p, CUEMU_BUSID_SIZE, "%04x:%02x:%02x.%x", domain & 0xffff,
+    snprintf(busid_p, CUEMU_BUSID_SIZE, "%04x:%02x:%02x.%x", domain,
              bus & 0xff, dev & 0xff, func & 0xf);
     return 1;
 }
@@ -63,6 +65,11 @@ static int cuemu_xml_is(const xmlNode *elem, const char *name)
 {
     return (elem->type == XML_ELEMENT_NODE) &&
            (strcmp((const char*)elem->name, name) == 0);
+}
+
+static int cuemu_xml_hex(char digit)
+{
+    return (digit <= '9') ? (digit - '0') : ((digit | 0x20) - 'a' + 10);
 }
 
 /* Copies an attribute; 0 if there is none. Too long values are cut. */
@@ -104,6 +111,52 @@ static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
 
     *value_p = (int)value;
     return CUEMU_OK;
+}
+
+/* link_width, of which Linux says 255 where a device has no such capability and
+ * 63 of one that is asleep (drivers/pci: all bits of a field set) */
+static cuemu_status_t cuemu_xml_width(const cuemu_xml_t *xml,
+                                      const xmlNode *elem, int *width_p)
+{
+    cuemu_status_t status;
+
+    status = cuemu_xml_int(xml, elem, "link_width", 0, 0, 255, width_p);
+    if (*width_p > CUEMU_PCIE_MAX_WIDTH) {
+        *width_p = 0;
+    }
+    return status;
+}
+
+/* affinity: "000000ff,fff00000", the lowest cores last */
+static cuemu_status_t cuemu_xml_affinity(const cuemu_xml_t *xml,
+                                         const xmlNode *elem,
+                                         cuemu_xml_cpu_t *cpu)
+{
+    xmlChar *value = xmlGetProp((xmlNode*)elem, (const xmlChar*)"affinity");
+    const char *text = (const char*)value;
+    cuemu_status_t status = CUEMU_OK;
+    int bit = 0;
+    size_t i;
+
+    for (i = (text == NULL) ? 0 : strlen(text); i > 0; --i) {
+        if (text[i - 1] == ',') {
+            continue;
+        }
+        if (!isxdigit((unsigned char)text[i - 1]) ||
+            (bit == CUEMU_XML_MAX_CORES)) {
+            status = cuemu_xml_error(xml, cuemu_xml_line(elem),
+                                     "affinity=\"%.40s%s\" of <cpu> is no mask "
+                                     "of at most %d cores", text,
+                                     (strlen(text) > 40) ? "..." : "",
+                                     CUEMU_XML_MAX_CORES);
+            break;
+        }
+        cpu->cores[bit / 8] |= (uint8_t)(cuemu_xml_hex(text[i - 1]) <<
+                                         (bit % 8));
+        bit += 4;
+    }
+    xmlFree(value);
+    return status;
 }
 
 /* Attribute as a number >= 0; -1 if it is not there. */
@@ -194,6 +247,55 @@ static cuemu_status_t cuemu_xml_c2c(cuemu_xml_t *xml, const xmlNode *elem,
            status;
 }
 
+static int cuemu_xml_find_pci(const cuemu_xml_t *xml, const char *busid)
+{
+    int i = 0;
+
+    while ((i < xml->num_pci) && (strcmp(xml->pci[i].busid, busid) != 0)) {
+        ++i;
+    }
+    return i;
+}
+
+/*
+ * A PCI device has one GPU. Where it is split in parts (MLOPart), CUDA shows
+ * each as a GPU, and all at the same bus id; here the others get the next
+ * device numbers, since all else takes a bus id for a GPU's.
+ */
+static cuemu_status_t cuemu_xml_gpu_place(cuemu_xml_t *xml,
+                                          cuemu_xml_gpu_t *gpu)
+{
+    cuemu_xml_pci_t *pci = &xml->pci[gpu->pci];
+    unsigned domain, bus, dev;
+
+    if ((sscanf(pci->busid, "%x:%x:%x", &domain, &bus, &dev) != 3) ||
+        (domain > 0xffff)) {
+        return cuemu_xml_error(xml, gpu->line, "a GPU with busid=\"%s\": CUDA "
+                               "has domains up to ffff", pci->busid);
+    }
+    if (!pci->has_gpu) {
+        pci->has_gpu = 1;
+        return CUEMU_OK;
+    }
+    if (xml->num_pci == CUEMU_XML_MAX_PCI) {
+        return cuemu_xml_error(xml, gpu->line, "more than %d <pci>",
+                               CUEMU_XML_MAX_PCI);
+    }
+
+    xml->pci[xml->num_pci] = *pci;
+    pci                    = &xml->pci[xml->num_pci];
+    do {
+        if (++dev == 32) {
+            return cuemu_xml_error(xml, gpu->line, "no number is left for one "
+                                   "more GPU of a <pci>%s", "");
+        }
+        snprintf(pci->busid, sizeof(pci->busid), "%04x:%02x:%02x.0",
+                 domain & 0xffff, bus & 0xff, dev & 0xff);
+    } while (cuemu_xml_find_pci(xml, pci->busid) < xml->num_pci);
+    gpu->pci = xml->num_pci++;
+    return CUEMU_OK;
+}
+
 static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
                                     int pci)
 {
@@ -223,11 +325,21 @@ static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
                                gpu->dev);
     }
 
+    status = cuemu_xml_int(xml, elem, "mlopart", 0, -1, 16, &gpu->mlopart);
+    if (status != CUEMU_OK) {
+        return status;
+    }
+
     for (i = 0; i < xml->num_gpus; ++i) {
-        if (xml->gpus[i].dev == gpu->dev) {
+        if ((xml->gpus[i].dev == gpu->dev) &&
+            (xml->gpus[i].mlopart == gpu->mlopart)) {
             return cuemu_xml_error(xml, gpu->line, "two GPUs with dev=\"%d\"",
                                    gpu->dev);
         }
+    }
+    status = cuemu_xml_gpu_place(xml, gpu);
+    if (status != CUEMU_OK) {
+        return status;
     }
 
     for (child = elem->children; child != NULL; child = child->next) {
@@ -245,6 +357,37 @@ static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
     return CUEMU_OK;
 }
 
+/* What could be no file's name, or is one already, is no device's */
+static void cuemu_xml_nic(cuemu_xml_t *xml, const xmlNode *elem, int pci)
+{
+    cuemu_xml_net_t *net;
+    const xmlNode *child;
+    size_t length;
+    int i;
+
+    for (child = elem->children; (child != NULL) &&
+                                 (xml->num_nets < CUEMU_XML_MAX_NETS);
+         child = child->next) {
+        net = &xml->nets[xml->num_nets];
+        if (!cuemu_xml_is(child, "net")) {
+            continue;
+        }
+        cuemu_xml_text(child, "name", net->name, sizeof(net->name));
+        length = strspn(net->name, "abcdefghijklmnopqrstuvwxyz"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.");
+        for (i = 0; (i < xml->num_nets) &&
+                    (strcmp(xml->nets[i].name, net->name) != 0);
+             ++i)
+            ;
+        if ((length > 0) && (net->name[length] == '\0') &&
+            (net->name[0] != '.') && (net->name[0] != '-') &&
+            (i == xml->num_nets)) {
+            net->pci = pci;
+            ++xml->num_nets;
+        }
+    }
+}
+
 static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
                                     int cpu, int parent, int depth)
 {
@@ -253,7 +396,6 @@ static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
     cuemu_status_t status;
     const xmlNode *child;
     char text[CUEMU_XML_TEXT];
-    int i;
 
     if (index == CUEMU_XML_MAX_PCI) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem), "more than %d <pci>",
@@ -270,11 +412,9 @@ static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
         return cuemu_xml_error(xml, cuemu_xml_line(elem),
                                "busid=\"%s\" of <pci> is no PCI bus id", text);
     }
-    for (i = 0; i < index; ++i) {
-        if (strcmp(xml->pci[i].busid, pci->busid) == 0) {
-            return cuemu_xml_error(xml, cuemu_xml_line(elem),
-                                   "two <pci> with busid=\"%s\"", pci->busid);
-        }
+    if (cuemu_xml_find_pci(xml, pci->busid) < index) {
+        return cuemu_xml_error(xml, cuemu_xml_line(elem),
+                               "two <pci> with busid=\"%s\"", pci->busid);
     }
 
     pci->cpu    = cpu;
@@ -283,8 +423,9 @@ static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
 
     status = cuemu_xml_speed(xml, elem, &pci->gtps);
     if (status == CUEMU_OK) {
-        status = cuemu_xml_int(xml, elem, "link_width", 0, 0, 64, &pci->width);
+        status = cuemu_xml_width(xml, elem, &pci->width);
     }
+    cuemu_xml_text(elem, "link_speed", pci->speed, sizeof(pci->speed));
 
     for (child = elem->children; (child != NULL) && (status == CUEMU_OK);
          child = child->next) {
@@ -292,6 +433,8 @@ static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
             status = cuemu_xml_pci(xml, child, cpu, index, depth + 1);
         } else if (cuemu_xml_is(child, "gpu")) {
             status = cuemu_xml_gpu(xml, child, index);
+        } else if (cuemu_xml_is(child, "nic")) {
+            cuemu_xml_nic(xml, child, index);
         }
     }
     return status;
@@ -301,8 +444,19 @@ static cuemu_status_t cuemu_xml_cpu(cuemu_xml_t *xml, const xmlNode *elem)
 {
     cuemu_xml_cpu_t *cpu = &xml->cpus[xml->num_cpus];
     int index            = xml->num_cpus;
+    char host[sizeof(xml->host)];
     cuemu_status_t status;
     const xmlNode *child;
+
+    /* NCCL writes all hosts that NVLink joins (MNNVL) into one file; a node of
+       ours is one of them */
+    cuemu_xml_text(elem, "host_hash", host, sizeof(host));
+    if (index == 0) {
+        memcpy(xml->host, host, sizeof(host));
+    } else if (strcmp(xml->host, host) != 0) {
+        ++xml->num_others;
+        return CUEMU_OK;
+    }
 
     if (index == CUEMU_XML_MAX_CPUS) {
         return cuemu_xml_error(xml, cuemu_xml_line(elem), "more than %d <cpu>",
@@ -313,6 +467,9 @@ static cuemu_status_t cuemu_xml_cpu(cuemu_xml_t *xml, const xmlNode *elem)
     cuemu_xml_text(elem, "arch", cpu->arch, sizeof(cpu->arch));
     status = cuemu_xml_int(xml, elem, "numaid", index, -1, 1 << 20,
                            &cpu->numaid);
+    if (status == CUEMU_OK) {
+        status = cuemu_xml_affinity(xml, elem, cpu);
+    }
     for (child = elem->children; (child != NULL) && (status == CUEMU_OK);
          child = child->next) {
         if (cuemu_xml_is(child, "pci")) {
@@ -389,7 +546,8 @@ static cuemu_status_t cuemu_xml_system(cuemu_xml_t *xml, const xmlNode *root)
     }
 
     if ((status == CUEMU_OK) && (xml->num_gpus == 0)) {
-        return cuemu_xml_error(xml, cuemu_xml_line(root), "there is no GPU");
+        return cuemu_xml_error(xml, cuemu_xml_line(root), "there is no GPU: "
+                               "no <gpu>, as NCCL_TOPO_DUMP_FILE writes them");
     }
     return status;
 }
@@ -441,6 +599,10 @@ cuemu_status_t cuemu_xml_read(cuemu_xml_t *xml)
                                  (int)strcspn(error->message, "\n") : 7,
                                  ((error != NULL) && (error->message != NULL)) ?
                                  error->message : "unknown");
+    } else if (doc->intSubset != NULL) {
+        status = cuemu_xml_error(xml, 1, "a document type (<!DOCTYPE>): no "
+                                 "topology file has one");
+        xmlFreeDoc(doc);
     } else {
         status = cuemu_xml_system(xml, xmlDocGetRootElement(doc));
         xmlFreeDoc(doc);

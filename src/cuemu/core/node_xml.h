@@ -12,11 +12,14 @@
 #define CUEMU_XML_MAX_PCI      256
 #define CUEMU_XML_MAX_NVLINKS  32
 #define CUEMU_XML_MAX_SETTINGS 128
+#define CUEMU_XML_MAX_NETS     64
+#define CUEMU_XML_MAX_CORES    8192 /* Linux's largest CONFIG_NR_CPUS */
 #define CUEMU_XML_TEXT         160
 
 typedef struct {
-    int  numaid;
-    char arch[16];
+    int     numaid;
+    char    arch[16];
+    uint8_t cores[CUEMU_XML_MAX_CORES / 8]; /* affinity; none: not given */
 } cuemu_xml_cpu_t;
 
 typedef struct {
@@ -25,7 +28,15 @@ typedef struct {
     int    parent;  /* index of the bridge above, -1: the CPU */
     double gtps;    /* of one lane, 0: not given */
     int    width;   /* 0: not given */
+    char   speed[32]; /* as the file has it, for sysfs */
+    int    has_gpu;
 } cuemu_xml_pci_t;
+
+/* A network device, as sysfs lists it below class/infiniband */
+typedef struct {
+    char name[32];
+    int  pci;
+} cuemu_xml_net_t;
 
 typedef struct {
     char target[24];
@@ -41,6 +52,7 @@ typedef struct {
     int                line;
     int                c2c_count; /* <c2c>: NVLink-C2C to the CPU */
     int                c2c_mbps;  /* of one of them */
+    int                mlopart;   /* part of a GPU that is split, or 0 */
     int                num_nvlinks;
     cuemu_xml_nvlink_t nvlinks[CUEMU_XML_MAX_NVLINKS];
 } cuemu_xml_gpu_t;
@@ -68,14 +80,27 @@ typedef struct {
     int                 num_pci;
     int                 num_gpus;
     int                 num_settings;
+    int                 num_nets;
+    int                 num_others;   /* <cpu> of other hosts: passed over */
+    char                host[32];     /* host_hash of the first <cpu> */
     cuemu_xml_cpu_t     cpus[CUEMU_XML_MAX_CPUS];
     cuemu_xml_pci_t     pci[CUEMU_XML_MAX_PCI];
     cuemu_xml_gpu_t     gpus[CUEMU_MAX_GPUS];
+    cuemu_xml_net_t     nets[CUEMU_XML_MAX_NETS];
     cuemu_xml_setting_t settings[CUEMU_XML_MAX_SETTINGS];
 } cuemu_xml_t;
 
 /* Fills xml; the caller has set path and errbuf and zeroed the rest. */
 cuemu_status_t cuemu_xml_read(cuemu_xml_t *xml);
+
+/* cuemu_node_load() of what is read. */
+cuemu_status_t cuemu_node_build(cuemu_xml_t *xml, cuemu_node_t *node_p);
+
+/*
+ * Writes what sysfs shows of the node's PCIe tree, NUMA nodes and network
+ * devices below `folder`, which is made. Its path has at most 512 characters.
+ */
+cuemu_status_t cuemu_sysfs_write(const cuemu_xml_t *xml, const char *folder);
 
 /* Writes "path:line: text" to errbuf and returns CUEMU_ERR_PARSE. */
 cuemu_status_t cuemu_xml_error(const cuemu_xml_t *xml, int line,

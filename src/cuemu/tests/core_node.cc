@@ -266,14 +266,12 @@ TEST_F(core_xml, nvlink_to_nowhere)
 {
     refuse(one_gpu("<nvlink target=\"0000:99:00.0\" count=\"2\" "
                    "tclass=\"0x030200\"/>\n"), 5, "0000:99:00.0");
-    refuse(one_gpu("\n<nvlink target=\"0000:01:00.0\" count=\"2\" "
-                   "tclass=\"0x030200\"/>\n"), 6, "no other GPU");
     refuse(one_gpu("<nvlink count=\"2\"/>\n"), 5, "without a target");
     refuse(one_gpu("<nvlink target=\"x\" count=\"-2\" tclass=\"0x68000\"/>\n"),
            5, "count=\"-2\"");
-    refuse(one_gpu("<nvlink target=\"x\" count=\"12\" tclass=\"0x68000\"/>\n"
-                   "<nvlink target=\"y\" count=\"12\" tclass=\"0x68000\"/>\n"),
-           6, "more than 18");
+    refuse(one_gpu("<nvlink target=\"x\" count=\"24\" tclass=\"0x68000\"/>\n"
+                   "<nvlink target=\"y\" count=\"24\" tclass=\"0x68000\"/>\n"),
+           6, "more than 36");
 }
 
 TEST_F(core_xml, speeds)
@@ -297,6 +295,70 @@ TEST_F(core_xml, gpu_attributes)
            "<gpu dev=\"0\" sm=\"70\"/></pci>\n<pci busid=\"0000:02:00.0\">\n"
            "<gpu dev=\"0\" sm=\"70\"/></pci></cpu></system>", 5,
            "two GPUs with dev=\"0\"");
+}
+
+/* Slips and oddities of files that real machines and clouds wrote */
+TEST_F(core_xml, real_ones)
+{
+    std::string gpus[2];
+
+    for (int i = 0; i < 2; ++i) {
+        gpus[i] = "<pci busid=\"0001:0" + std::to_string(i) + ":00.0\" "
+                  "link_speed=\"Unknown speed\" link_width=\"" +
+                  std::string(i ? "255" : "63") + "\"><gpu dev=\"" +
+                  std::to_string(i) + "\" sm=\"80\">"
+                  "<nvlink target=\"0001:00:00.0\" count=\"12\" "
+                  "tclass=\"0x030200\"/></gpu></pci>";
+    }
+    ASSERT_EQ(CUEMU_OK, load("<system><cpu numaid=\"-1\">" + gpus[0] +
+                             gpus[1] + "</cpu></system>")) << m_error;
+    for (int i = 0; i < 2; ++i) {
+        /* gpu0's link names itself: it is the one to gpu1 */
+        EXPECT_EQ(12, m_node.gpus[i].num_nvlinks);
+        EXPECT_EQ(1 - i, m_node.gpus[i].nvlinks[0].peer_gpu);
+        /* no link is told: what the generation has */
+        EXPECT_EQ(4, m_node.gpus[i].pcie_gen);
+        EXPECT_EQ(16, m_node.gpus[i].pcie_width);
+        EXPECT_DOUBLE_EQ(25e9, cuemu_node_route(&m_node, i, CUEMU_PLACE_NUMA(0))
+                         ->own_rate);
+    }
+
+    /* two hosts that NVLink joins: the first; parts of one GPU: two */
+    std::string parts = "<pci busid=\"0002:81:00.0\">"
+                        "<gpu dev=\"0\" sm=\"107\" mlopart=\"0\">"
+                        "<nvlink target=\"fffffff:ff:ff.0\" count=\"36\" "
+                        "tclass=\"0x068000\"/></gpu>"
+                        "<gpu dev=\"0\" sm=\"107\" mlopart=\"1\"/></pci>";
+    ASSERT_EQ(CUEMU_OK, load("<system version=\"2\"><cpu host_hash=\"0x1\">" +
+                             parts + "</cpu><cpu host_hash=\"0x2\">" + gpus[0] +
+                             parts + "</cpu></system>")) << m_error;
+    ASSERT_EQ(2, m_node.num_gpus);
+    EXPECT_EQ(36, m_node.gpus[0].num_nvlinks);
+    EXPECT_STREQ("0002:81:00.0", m_node.gpus[0].busid);
+    EXPECT_STREQ("0002:81:01.0", m_node.gpus[1].busid);
+
+    refuse("<system>\n<cpu affinity=\"-1\"/></system>", 2, "is no mask");
+    refuse("<system>\n<cpu affinity=\"" + std::string(3000, '0') +
+           "\"/></system>", 2, "0...\" of <cpu> is no mask");
+}
+
+/* A bridge of a virtual machine is no wire, unless somebody says so */
+TEST_F(core_xml, virtual_bridges)
+{
+    std::string text = one_gpu("");
+    size_t at        = text.find("<pci");
+
+    text.insert(at, "<pci busid=\"0000:00:01.0\" class=\"0x060400\" "
+                "link_speed=\"2.5 GT/s PCIe\" link_width=\"1\">");
+    text.insert(text.find("</cpu>"), "</pci>");
+    ASSERT_EQ(CUEMU_OK, load(text)) << m_error;
+    EXPECT_DOUBLE_EQ(25e9, cuemu_node_route(&m_node, 0, CUEMU_PLACE_NUMA(0))
+                     ->solo_rate);
+    text.insert(text.find("</system>"), "<cuemu set=\"link\" "
+                "name=\"bridge.*\" gbps=\"0.2\" source=\"a riser\"/>");
+    ASSERT_EQ(CUEMU_OK, load(text)) << m_error;
+    EXPECT_DOUBLE_EQ(0.2e9, cuemu_node_route(&m_node, 0, CUEMU_PLACE_NUMA(0))
+                     ->solo_rate);
 }
 
 TEST_F(core_xml, nesting_without_end)
