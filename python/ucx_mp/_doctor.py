@@ -359,6 +359,23 @@ class Doctor:
             r' us +([0-9.]+) GB/s +[0-9.]+x +(\S+)\n',
             text.partition('\nby the model')[2])}
 
+    def links(self):
+        """Links that sources disagree on."""
+        topo = self.install.program('ucx_mp_topo')
+        if not os.path.exists(topo):
+            return
+        try:
+            text = subprocess.run(
+                self.under(topo), stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, universal_newlines=True,
+                timeout=max(1, self.end - time.monotonic())).stdout
+        except subprocess.TimeoutExpired:
+            return
+        doubts = re.findall(r'^(gpu\d+): (taken for PCIe .*)$', text, re.M)
+        for what in dict.fromkeys(what for _, what in doubts):
+            self.note('links', '%s: %s' % (', '.join(
+                gpu for gpu, other in doubts if other == what), what))
+
     def transfers(self, ucx, extra=(), kinds=()):
         """Yields what _transfer.py prints; an error as {'error': sentence}."""
         here = os.path.dirname(os.path.realpath(__file__))
@@ -573,6 +590,7 @@ class Doctor:
         if count == 0:
             self.look('messages', 'not tried, without a GPU')
             return
+        self.links()
         self.messages(ucx)
 
     def result(self):

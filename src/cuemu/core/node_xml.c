@@ -7,6 +7,8 @@
 
 #include "node_xml.h"
 
+#include "hardware.h"
+
 #include <libxml/parser.h>
 #include <libxml/tree.h>
 #include <libxml/xmlerror.h>
@@ -247,6 +249,24 @@ static cuemu_status_t cuemu_xml_c2c(cuemu_xml_t *xml, const xmlNode *elem,
            status;
 }
 
+/*
+ * NCCL writes the slower of a GPU's link and of the port above it. Ports of
+ * virtual machines say 2.5 GT/s and one lane and are no ends of a wire (QEMU's
+ * root ports up to 3.1): a link that says less than 1/32 of what the GPU's
+ * generation has is such a port's, and the GPU's own is the generation's.
+ */
+static void cuemu_xml_gpu_link(cuemu_xml_pci_t *pci, int sm)
+{
+    const double gtps = cuemu_gpu_model(sm)->pcie_gtps;
+
+    if ((pci->gtps > 0) && (pci->width > 0) &&
+        (pci->gtps * pci->width * 32 < gtps * 16)) {
+        pci->gtps  = gtps;
+        pci->width = 16;
+        snprintf(pci->speed, sizeof(pci->speed), "%.1f GT/s PCIe", gtps);
+    }
+}
+
 static int cuemu_xml_find_pci(const cuemu_xml_t *xml, const char *busid)
 {
     int i = 0;
@@ -341,6 +361,7 @@ static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
     if (status != CUEMU_OK) {
         return status;
     }
+    cuemu_xml_gpu_link(&xml->pci[gpu->pci], gpu->sm);
 
     for (child = elem->children; child != NULL; child = child->next) {
         if (cuemu_xml_is(child, "nvlink")) {
@@ -426,6 +447,8 @@ static cuemu_status_t cuemu_xml_pci(cuemu_xml_t *xml, const xmlNode *elem,
         status = cuemu_xml_width(xml, elem, &pci->width);
     }
     cuemu_xml_text(elem, "link_speed", pci->speed, sizeof(pci->speed));
+    memcpy(pci->port_speed, pci->speed, sizeof(pci->speed));
+    pci->port_width = pci->width;
 
     for (child = elem->children; (child != NULL) && (status == CUEMU_OK);
          child = child->next) {

@@ -29,6 +29,8 @@ typedef struct {
     double gtps;    /* of one lane, 0: not given */
     int    width;   /* 0: not given */
     char   speed[32]; /* as the file has it, for sysfs */
+    char   port_speed[32]; /* of the port above, and its lanes */
+    int    port_width;
     int    has_gpu;
 } cuemu_xml_pci_t;
 

@@ -120,21 +120,21 @@ static void cuemu_sysfs_cores(cuemu_sysfs_t *s, const char *folder,
     }
 }
 
-static void cuemu_sysfs_device(cuemu_sysfs_t *s, const char *folder,
-                               const cuemu_xml_pci_t *pci, int is_gpu)
+static void cuemu_sysfs_device(cuemu_sysfs_t *s, const char *folder, int cpu,
+                               const char *vendor, const char *speed, int width)
 {
     cuemu_sysfs_mkdir(s, "%s", folder);
-    cuemu_sysfs_put(s, folder, "vendor", is_gpu ? "0x10de" : "0x0000");
-    cuemu_sysfs_put(s, folder, "numa_node", "%d", pci->cpu);
-    cuemu_sysfs_cores(s, folder, s->xml->cpus[pci->cpu].cores);
-    if (pci->speed[0] != '\0') {
-        cuemu_sysfs_put(s, folder, "max_link_speed", "%s", pci->speed);
+    cuemu_sysfs_put(s, folder, "vendor", "%s", vendor);
+    cuemu_sysfs_put(s, folder, "numa_node", "%d", cpu);
+    cuemu_sysfs_cores(s, folder, s->xml->cpus[cpu].cores);
+    if (speed[0] != '\0') {
+        cuemu_sysfs_put(s, folder, "max_link_speed", "%s", speed);
     }
-    if (pci->width > 0) {
-        cuemu_sysfs_put(s, folder, "max_link_width", "%d", pci->width);
+    if (width > 0) {
+        cuemu_sysfs_put(s, folder, "max_link_width", "%d", width);
         /* GPUs that nobody uses save power: generation 1, all lanes */
         cuemu_sysfs_put(s, folder, "current_link_speed", "2.5 GT/s PCIe");
-        cuemu_sysfs_put(s, folder, "current_link_width", "%d", pci->width);
+        cuemu_sysfs_put(s, folder, "current_link_width", "%d", width);
     }
 }
 
@@ -156,9 +156,11 @@ static void cuemu_sysfs_pci(cuemu_sysfs_t *s, int index,
     n += snprintf(folder + n, CUEMU_SYSFS_FOLDER - (size_t)n,
                   "/%.*s:%02x:%02x.7", (int)strcspn(pci->busid, ":"),
                   pci->busid, index / 32, index % 32);
-    cuemu_sysfs_device(s, folder, pci, 0);
+    cuemu_sysfs_device(s, folder, pci->cpu, "0x0000", pci->port_speed,
+                       pci->port_width);
     snprintf(folder + n, CUEMU_SYSFS_FOLDER - (size_t)n, "/%s", pci->busid);
-    cuemu_sysfs_device(s, folder, pci, pci->has_gpu);
+    cuemu_sysfs_device(s, folder, pci->cpu, pci->has_gpu ? "0x10de" : "0x0000",
+                       pci->speed, pci->width);
     cuemu_sysfs_link(s, folder, "bus/pci/devices", pci->busid);
 }
 

@@ -52,8 +52,11 @@ static void put_link(const uct_cuda_topo_link_t *link, FILE *stream)
     const char *comma = "";
     int i;
 
-    fprintf(stream, "{\"gbps\": %.3f, \"latency_us\": %.2f, \"limits\": [",
-            link->bandwidth / GIGA, link->latency * 1e6);
+    fprintf(stream,
+            "{\"gbps\": %.3f, \"latency_us\": %.2f, \"doubtful\": %s, "
+            "\"limits\": [",
+            link->bandwidth / GIGA, link->latency * 1e6,
+            link->is_doubtful ? "true" : "false");
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
             fprintf(stream, "%s%d", comma, link->limits[i]);

@@ -229,6 +229,40 @@ static void put_legend(const ucx_mp_topo_node_t *node, FILE *stream)
     }
 }
 
+/* What is told of a GPU's link to the host and not believed */
+static void put_doubt(const ucx_mp_topo_node_t *node, int gpu, FILE *stream)
+{
+    const uct_cuda_wiring_t *wiring   = &node->wiring;
+    const uct_cuda_wiring_gpu_t *told = &wiring->gpus[gpu];
+    uct_cuda_wiring_pcie_t pcie;
+    int s;
+
+    if (!node->topo.gpus[gpu].to_host.is_doubtful) {
+        return;
+    }
+
+    if (uct_cuda_wiring_believe(told, &pcie)) {
+        fprintf(stream, "gpu%d: taken for PCIe %u x%u, though sysfs or NVML "
+                        "says %u x%u",
+                gpu, pcie.generation, pcie.width, told->pcie.generation,
+                told->pcie.width);
+    } else {
+        for (s = told->pci_switch;
+             (wiring->switches[s].parent != UCT_CUDA_WIRING_NONE) &&
+             !uct_cuda_wiring_is_slow(&wiring->switches[s].pcie, &pcie);
+             s = wiring->switches[s].parent)
+            ;
+        fprintf(stream, "gpu%d: taken for PCIe %u x%u, though a bridge above "
+                        "it says %u x%u",
+                gpu, pcie.generation, pcie.width,
+                wiring->switches[s].pcie.generation,
+                wiring->switches[s].pcie.width);
+    }
+    fprintf(stream, " (virtual machines do): no message is led over its link "
+                    "to the host but those of its own; "
+                    "UCX_CUDA_IPC_MULTIPATH=y uses it all the same\n");
+}
+
 void ucx_mp_topo_text(const ucx_mp_topo_node_t *node, FILE *stream)
 {
     const uct_cuda_topo_t *topo = &node->topo;
@@ -271,6 +305,9 @@ void ucx_mp_topo_text(const ucx_mp_topo_node_t *node, FILE *stream)
     put_legend(node, stream);
     fprintf(stream, "\n");
     put_shared(node, stream);
+    for (i = 0; i < topo->num_gpus; ++i) {
+        put_doubt(node, i, stream);
+    }
 }
 
 void ucx_mp_topo_times(const ucx_mp_topo_node_t *node, FILE *stream)

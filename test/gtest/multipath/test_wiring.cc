@@ -218,6 +218,79 @@ TEST_F(test_draw, slow_switch_of_one_gpu)
     EXPECT_EQ(6, gbps(0, 1));
 }
 
+/* The bridges of a virtual machine: as fast as the GPU's own link, and a path
+ * of a plain copy alone */
+TEST_F(test_draw, virtual_bridges)
+{
+    gpus(3);
+    pci_switch(UCT_CUDA_WIRING_NONE, 1, {0});
+    m_wiring.switches[0].pcie.width = 1;
+    pci_switch(UCT_CUDA_WIRING_NONE, 1, {1, 2});
+    m_wiring.switches[1].pcie.width = 4;
+    m_wiring.access[0][1] = false;
+    draw();
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(12, to_host(i).bandwidth / GB);
+        EXPECT_TRUE(to_host(i).is_doubtful);
+        EXPECT_TRUE(from_host(i).is_doubtful);
+    }
+    EXPECT_TRUE(m_topo.links[1][2].is_doubtful);
+
+    /* exactly a quarter is a switch that there may be: x16 of PCIe 1 */
+    m_wiring.switches[0].pcie.width = m_wiring.switches[1].pcie.width = 16;
+    draw();
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(3, to_host(i).bandwidth / GB);
+        EXPECT_FALSE(to_host(i).is_doubtful);
+    }
+
+    /* one that says nothing is as fast as what is below it */
+    m_wiring.switches[1].pcie = {0, 0};
+    m_wiring.gpus[2].pcie     = {5, 16};
+    draw();
+    EXPECT_EQ(12, to_host(1).bandwidth / GB);
+    EXPECT_EQ(55, to_host(2).bandwidth / GB);
+    EXPECT_FALSE(to_host(1).is_doubtful);
+}
+
+/* Of a GPU's own link: what the GPU can do, its generation, lanes in use */
+TEST_F(test_draw, links_that_are_not_believed)
+{
+    struct {
+        int                    sm;
+        uct_cuda_wiring_pcie_t told, own;
+        unsigned               lanes;
+        double                 gbps;
+        bool                   is_doubtful;
+    } cases[] = {
+        {90, {1, 1}, {5, 16}, 0, 55, true},  /* a port of a virtual machine */
+        {80, {1, 16}, {1, 16}, 16, 25, true}, /* saves power */
+        {80, {1, 16}, {4, 16}, 16, 25, true},
+        {80, {0, 0}, {0, 0}, 0, 25, false},  /* hidden */
+        {90, {0, 0}, {0, 0}, 0, 55, false},
+        {0, {0, 0}, {0, 0}, 0, 12, false},
+        {80, {4, 8}, {4, 16}, 8, 12.5, false}, /* narrow slots */
+        {80, {4, 1}, {4, 16}, 1, 25. / 16, false},
+        {80, {4, 1}, {4, 16}, 0, 25, true},  /* ... that nobody confirms */
+        {80, {3, 16}, {4, 16}, 16, 12, false}, /* an older board */
+        {70, {3, 16}, {3, 16}, 16, 12, false},
+        {70, {4, 16}, {4, 16}, 16, 12, false}, /* as fast as the GPU can be */
+    };
+
+    gpus(2);
+    for (auto &c : cases) {
+        m_wiring.gpus[1].sm       = c.sm;
+        m_wiring.gpus[1].pcie     = c.told;
+        m_wiring.gpus[1].pcie_own = c.own;
+        m_wiring.gpus[1].lanes    = c.lanes;
+        draw();
+        EXPECT_EQ(c.gbps, to_host(1).bandwidth / GB);
+        EXPECT_EQ(c.is_doubtful, from_host(1).is_doubtful) << c.gbps;
+        EXPECT_EQ(c.is_doubtful, m_topo.links[0][1].is_doubtful);
+        EXPECT_FALSE(to_host(0).is_doubtful);
+    }
+}
+
 TEST_F(test_draw, mixed_pcie)
 {
     gpus(3);
@@ -522,6 +595,48 @@ TEST_F(test_sysfs, slower_port_above_the_gpu)
     uct_cuda_wiring_ask_host(&m_wiring);
     EXPECT_EQ(4u, m_wiring.gpus[0].pcie.generation);
     EXPECT_EQ(8u, m_wiring.gpus[0].pcie.width);
+}
+
+/* ... of which a virtual machine's port is none: the GPU uses more lanes, or is
+ * faster, than it has; idle or not */
+TEST_F(test_sysfs, port_that_is_no_end_of_the_link)
+{
+    const std::string port = "pci0000:20/0000:20:01.0";
+    const std::string path = "devices/" + port + "/0000:21:00.0";
+    struct {
+        const char *width, *speed, *lanes;
+        unsigned   generation;
+    } cases[] = {
+        {"1", "2.5 GT/s PCIe", "16", 5}, {"16", "32.0 GT/s PCIe", "16", 5},
+        {"1", "2.5 GT/s PCIe", "1", 1}, {"16", "2.5 GT/s PCIe", "255", 1}
+    };
+
+    device(port, "2.5 GT/s PCIe", "1");
+    device(port + "/0000:21:00.0", "32.0 GT/s PCIe", "16");
+    for (auto &c : cases) {
+        put("devices/" + port + "/max_link_width", c.width);
+        put(path + "/current_link_speed", c.speed);
+        put(path + "/current_link_width", c.lanes);
+        m_wiring = {};
+        gpu("0000:21:00.0");
+        uct_cuda_wiring_ask_host(&m_wiring);
+        EXPECT_EQ(c.generation, m_wiring.gpus[0].pcie.generation) << c.lanes;
+        EXPECT_EQ(5u, m_wiring.gpus[0].pcie_own.generation);
+    }
+}
+
+/* As Linux has it of devices without a link, and of those that sleep */
+TEST_F(test_sysfs, widths_that_are_none)
+{
+    for (const char *width : {"0", "63", "255", "-1", "x"}) {
+        device("pci0000:20/0000:20:01.0/0000:21:00.0", "16.0 GT/s PCIe", width);
+        m_wiring = {};
+        gpu("0000:21:00.0");
+        uct_cuda_wiring_ask_host(&m_wiring);
+        EXPECT_EQ(0u, m_wiring.gpus[0].pcie.generation) << width;
+        EXPECT_EQ(0u, m_wiring.gpus[0].lanes);
+        std::filesystem::remove(m_root / "bus/pci/devices/0000:21:00.0");
+    }
 }
 
 TEST_F(test_sysfs, another_device_in_its_place)

@@ -38,6 +38,8 @@ typedef struct {
     double  bandwidth; /**< Bytes/s in effect; 0: no such link */
     double  latency;   /**< Seconds from submission to seen completion of an
                             empty copy */
+    bool    is_doubtful; /**< Sources disagree on the bandwidth, which is the
+                              largest: good for a direct path, for no other */
     /** Entries of uct_cuda_topo_t.limits that copies over this link share with
      *  others, or NO_LIMIT */
     int16_t limits[UCT_CUDA_TOPO_LINK_LIMITS];

@@ -8,6 +8,7 @@
 
 #include <ucs/sys/math.h>
 
+#include <float.h>
 #include <string.h>
 
 
@@ -49,6 +50,8 @@ typedef struct {
     const uct_cuda_wiring_t *wiring;
     uct_cuda_topo_t         *topo;
     double                  host[UCT_CUDA_MAX_GPUS];  /* bytes/s */
+    uct_cuda_wiring_pcie_t  pcie[UCT_CUDA_MAX_GPUS];  /* that is believed */
+    bool                    is_doubtful[UCT_CUDA_MAX_GPUS];
     bool                    has_cpu_links[UCT_CUDA_MAX_GPUS];
     bool                    is_power;
     bool                    is_grace;
@@ -66,7 +69,7 @@ typedef struct {
 
 /* 55 GB/s over 16 lanes measured on H200 (generation 5); 25 and 12 GB/s are the
  * usual figures of page-locked copies on A100 and V100; the others follow the
- * signalling rate. An unknown link is taken for a V100's. */
+ * signalling rate. An unknown link of an unknown GPU is taken for a V100's. */
 static double pcie_bandwidth(const uct_cuda_wiring_pcie_t *pcie)
 {
     static const double x16[] = {0, 3, 6, 12, 25, 55, 110};
@@ -191,11 +194,13 @@ static void build_nvlinks(build_t *d)
         if (to_cpu > 0) {
             d->host[i]          = to_cpu;
             d->has_cpu_links[i] = true;
+            d->is_doubtful[i]   = false;
             d->is_power         = true; /* no other processor has them */
         }
         if (gpu->num_c2c > 0) {
             d->host[i]          = gpu->c2c_rate * NVLINK_EFFICIENCY_NEW;
             d->has_cpu_links[i] = true;
+            d->is_doubtful[i]   = false;
             d->is_grace         = true;
         }
     }
@@ -243,6 +248,31 @@ static void add_limits(build_t *d, uct_cuda_topo_limit_kind_t kind,
     *back_p  = uct_cuda_topo_add_limit(d->topo, kind, bandwidth);
 }
 
+/* The link above a switch, bytes/s: as told, as fast as the fastest below where
+ * nobody tells, or no limit at all where it says less than a quarter of that.
+ * Bridges of virtual machines do; which of both is right is not known then. */
+static double above_bandwidth(build_t *d, int sw)
+{
+    const uct_cuda_wiring_pcie_t *told = &d->wiring->switches[sw].pcie;
+    double fastest                     = 0;
+    bool is_slow                       = false;
+    int i;
+
+    for (i = 0; i < d->wiring->num_gpus; ++i) {
+        if (is_below(d, sw, i)) {
+            fastest = ucs_max(fastest, d->host[i]);
+            is_slow = is_slow || uct_cuda_wiring_is_slow(told, &d->pcie[i]);
+        }
+    }
+    for (i = 0; is_slow && (i < d->wiring->num_gpus); ++i) {
+        d->is_doubtful[i] = d->is_doubtful[i] || is_below(d, sw, i);
+    }
+
+    return is_slow                                           ? DBL_MAX :
+           ((told->generation == 0) || (told->width == 0)) ? fastest :
+                                                       pcie_bandwidth(told);
+}
+
 /* Limits of GPUs' own links to the host, and of links above switches that more
  * than one GPU is behind. Switches in a row with the same GPUs are one. */
 static void build_pcie(build_t *d)
@@ -266,7 +296,7 @@ static void build_pcie(build_t *d)
                      (d->below[parent] == d->below[s])) ?
                             stands[parent] :
                             s;
-        above[s]         = pcie_bandwidth(&wiring->switches[s].pcie);
+        above[s]         = above_bandwidth(d, s);
         above[stands[s]] = ucs_min(above[stands[s]], above[s]);
         d->up.above[s]   = UCT_CUDA_TOPO_NO_LIMIT;
         d->down.above[s] = UCT_CUDA_TOPO_NO_LIMIT;
@@ -286,7 +316,8 @@ static void build_pcie(build_t *d)
     }
 
     for (s = 0; s < wiring->num_switches; ++s) {
-        if ((stands[s] == s) && ((d->below[s] & (d->below[s] - 1)) != 0)) {
+        if ((stands[s] == s) && ((d->below[s] & (d->below[s] - 1)) != 0) &&
+            (above[s] < DBL_MAX)) {
             add_limits(d, UCT_CUDA_TOPO_LIMIT_HOST, above[s], &d->up.above[s],
                        &d->down.above[s]);
         }
@@ -327,9 +358,7 @@ static void build_numa(build_t *d)
     int n, m, i;
 
     for (i = 0; i < wiring->num_gpus; ++i) {
-        if (wiring->gpus[i].pcie.generation > generation) {
-            generation = wiring->gpus[i].pcie.generation;
-        }
+        generation = ucs_max(generation, d->pcie[i].generation);
     }
 
     memory_bandwidth(d, generation, &read, &write);
@@ -374,6 +403,7 @@ static void build_pcie_link(build_t *d, int from, int to)
     uct_cuda_topo_set_link(topo, from, to,
                            ucs_min(d->host[from], d->host[to]),
                            d->up.gpu[from], d->down.gpu[to]);
+    link->is_doubtful = d->is_doubtful[from] || d->is_doubtful[to];
     for (s = 0; s < d->wiring->num_switches; ++s) {
         if (is_below(d, s, from) && !is_below(d, s, to)) {
             uct_cuda_topo_link_add_limit(topo, link, d->up.above[s]);
@@ -397,6 +427,8 @@ static void build_host_links(build_t *d, int gpu)
 
     uct_cuda_topo_set_host(topo, gpu, d->host[gpu], d->up.gpu[gpu],
                            d->down.gpu[gpu]);
+    topo->gpus[gpu].to_host.is_doubtful   = d->is_doubtful[gpu];
+    topo->gpus[gpu].from_host.is_doubtful = d->is_doubtful[gpu];
     for (s = 0; s < d->wiring->num_switches; ++s) {
         if (is_below(d, s, gpu)) {
             uct_cuda_topo_link_add_limit(topo, &topo->gpus[gpu].to_host,
@@ -474,7 +506,8 @@ void uct_cuda_topo_build(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
         topo->gpus[i].numa         = (gpu->numa != UCT_CUDA_WIRING_NONE) ?
                                              wiring->numa[gpu->numa].os_index :
                                              0;
-        d.host[i]                  = pcie_bandwidth(&gpu->pcie);
+        d.is_doubtful[i]           = uct_cuda_wiring_believe(gpu, &d.pcie[i]);
+        d.host[i]                  = pcie_bandwidth(&d.pcie[i]);
     }
 
     if (wiring->has_nvml) {

@@ -2,8 +2,10 @@
 /* Filling the wiring in: what all who ask for parts of it share. */
 #include <uct/cuda/base/wiring.h>
 
+#include <ucs/sys/math.h>
 #include <uct/cuda/base/clock.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -90,4 +92,62 @@ void uct_cuda_wiring_add_nvlink(uct_cuda_wiring_gpu_t *gpu,
         entry->count  = 1;
         entry->bus_id = *bus_id;
     }
+}
+
+/* As many lanes of generation 1 */
+static unsigned signalling(const uct_cuda_wiring_pcie_t *pcie)
+{
+    return ((pcie->generation > 0) && (pcie->generation < 16)) ?
+                   pcie->width << (pcie->generation - 1) :
+                   0;
+}
+
+bool uct_cuda_wiring_is_slow(const uct_cuda_wiring_pcie_t *pcie,
+                             const uct_cuda_wiring_pcie_t *other)
+{
+    return (signalling(pcie) > 0) &&
+           (signalling(pcie) * 4 < signalling(other));
+}
+
+/* NVIDIA's data sheets: V100 3, A100 4, H100 and B200 5 */
+static uct_cuda_wiring_pcie_t pcie_of_generation(int sm)
+{
+    const uct_cuda_wiring_pcie_t none = {0, 0};
+    const uct_cuda_wiring_pcie_t pcie = {(sm >= 90) ? 5 : (sm >= 80) ? 4 : 3,
+                                         16};
+
+    return (sm > 0) ? pcie : none;
+}
+
+/* The same, of GPUs that have no successor of the same capability to come */
+static unsigned newest_generation(int sm)
+{
+    return ((sm > 0) && (sm < 90)) ? pcie_of_generation(sm).generation :
+                                     UINT_MAX;
+}
+
+bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
+                             uct_cuda_wiring_pcie_t *pcie_p)
+{
+    uct_cuda_wiring_pcie_t best = pcie_of_generation(gpu->sm);
+    uct_cuda_wiring_pcie_t told;
+
+    if ((signalling(&gpu->pcie_own) > signalling(&best)) ||
+        (signalling(&best) == 0)) {
+        best = gpu->pcie_own;
+    }
+    if (signalling(&gpu->pcie) == 0) {
+        *pcie_p = best;
+        return false;
+    }
+
+    told            = gpu->pcie;
+    told.generation = ucs_min(told.generation, newest_generation(gpu->sm));
+
+    /* A slot may be narrow: then no more lanes are in use, idle or not */
+    if ((gpu->lanes > 0) && (gpu->lanes <= told.width)) {
+        best.width = ucs_min(best.width, told.width);
+    }
+    *pcie_p = uct_cuda_wiring_is_slow(&told, &best) ? best : told;
+    return uct_cuda_wiring_is_slow(&told, &best);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What is known of the node's hardware, as it was told: GPUs, NVLinks, PCIe
- * switches, NUMA nodes; counts and speeds, no judgement. uct_cuda_topo_build()
- * makes of it what the planner sees.
+ * switches, NUMA nodes; counts and speeds. uct_cuda_topo_build() makes of it
+ * what the planner sees.
  */
 #ifndef UCT_CUDA_BASE_WIRING_H
 #define UCT_CUDA_BASE_WIRING_H
@@ -62,7 +62,10 @@ typedef struct {
     uct_cuda_bus_id_t      bus_id;
     int                    numa;       /**< Index in numa[], or NONE */
     int                    pci_switch; /**< That it hangs at, or NONE */
-    uct_cuda_wiring_pcie_t pcie;
+    uct_cuda_wiring_pcie_t pcie;       /**< As its slower end tells it */
+    uct_cuda_wiring_pcie_t pcie_own;   /**< What the GPU itself can do, as
+                                            sysfs tells it, or NVML */
+    unsigned               lanes;      /**< That are in use; 0 unknown */
     bool                   is_mig;         /**< A slice of a GPU */
     unsigned               nvlink_version; /**< As NVML numbers them */
     double                 nvlink_rate;    /**< Signalling rate of one link,
@@ -183,6 +186,24 @@ int uct_cuda_wiring_numa(uct_cuda_wiring_t *wiring, int os_index);
 void uct_cuda_wiring_add_nvlink(uct_cuda_wiring_gpu_t *gpu,
                                 uct_cuda_wiring_end_t end, int peer,
                                 const uct_cuda_bus_id_t *bus_id);
+
+/**
+ * The PCIe link that a GPU has, where what tells of it may be wrong: bridges of
+ * virtual machines say 2.5 GT/s and one lane, a GPU that saves power may say
+ * generation 1, and many say nothing.
+ *
+ * @param pcie_p  What is believed: as it is told, no newer than the GPU is; or
+ *                as fast as any source says, where that is less than a quarter
+ *                of it. Zeroes if unknown.
+ * @return Whether sources disagree so much.
+ */
+bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
+                             uct_cuda_wiring_pcie_t *pcie_p);
+
+/** Whether a link signals less than a quarter of what another one does. False
+ *  if either is unknown. */
+bool uct_cuda_wiring_is_slow(const uct_cuda_wiring_pcie_t *pcie,
+                             const uct_cuda_wiring_pcie_t *other);
 
 /** Seconds of a clock that only goes forward. */
 double uct_cuda_wiring_now(void);

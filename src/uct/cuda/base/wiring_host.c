@@ -19,6 +19,9 @@
 
 #define VENDOR_NVIDIA 0x10de
 
+/* Of a PCIe link */
+#define MAX_LANES 32
+
 /* Devices between the root complex and a GPU */
 #define MAX_DEPTH 16
 
@@ -85,17 +88,19 @@ static unsigned generation_of(const char *speed)
     return 0;
 }
 
-static uct_cuda_wiring_pcie_t read_pcie(const char *device)
+/* Of what a link can do ("max") or does ("current"). More lanes than there may
+ * be: Linux says 63 of a device that is asleep and 255 of one without a link */
+static uct_cuda_wiring_pcie_t read_pcie_of(const char *device, const char *what)
 {
     uct_cuda_wiring_pcie_t pcie = {0, 0};
     char path[PATH_MAX + 32];
     char line[64];
     long width;
 
-    snprintf(path, sizeof(path), "%s/max_link_speed", device);
+    snprintf(path, sizeof(path), "%s/%s_link_speed", device, what);
     if (read_line(path, line, sizeof(line)) &&
-        read_number(&width, "%s/max_link_width", device) && (width > 0) &&
-        (width <= 64)) {
+        read_number(&width, "%s/%s_link_width", device, what) && (width > 0) &&
+        (width <= MAX_LANES)) {
         pcie.generation = generation_of(line);
         pcie.width      = (unsigned)width;
     }
@@ -105,6 +110,11 @@ static uct_cuda_wiring_pcie_t read_pcie(const char *device)
     }
 
     return pcie;
+}
+
+static uct_cuda_wiring_pcie_t read_pcie(const char *device)
+{
+    return read_pcie_of(device, "max");
 }
 
 /* A link is as fast as the slower of its two ends */
@@ -161,7 +171,7 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
     char path[PATH_MAX];
     unsigned depth = 0;
     int parent     = UCT_CUDA_WIRING_NONE;
-    uct_cuda_wiring_pcie_t pcie;
+    uct_cuda_wiring_pcie_t pcie, port;
     char *start, *end;
     unsigned i;
     long value;
@@ -198,11 +208,19 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
         return false;
     }
 
-    gpu->pcie = read_pcie(path);
+    gpu->pcie = gpu->pcie_own = read_pcie(path);
+    pcie       = read_pcie_of(path, "current");
+    gpu->lanes = pcie.width;
     if ((depth > 1) && (gpu->pcie.generation != 0)) {
         path[ends[depth - 2]] = '\0';
-        gpu->pcie             = slower(gpu->pcie, read_pcie(path));
+        port                  = read_pcie(path);
         path[ends[depth - 2]] = '/';
+        /* What is in use is more than a virtual machine's port is said to have:
+         * that one is no end of the link */
+        if ((pcie.width <= port.width) &&
+            (pcie.generation <= port.generation)) {
+            gpu->pcie = slower(gpu->pcie, port);
+        }
     }
 
     if ((gpu->numa == UCT_CUDA_WIRING_NONE) &&

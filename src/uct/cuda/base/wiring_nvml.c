@@ -55,8 +55,9 @@ static bool find_handle(const uct_cuda_nvml_t *nvml,
 }
 
 static void ask_pcie(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
-                     uct_cuda_wiring_pcie_t *pcie)
+                     uct_cuda_wiring_gpu_t *gpu)
 {
+    uct_cuda_wiring_pcie_t pcie;
     unsigned generation, width;
 
     if ((nvml->nvmlDeviceGetMaxPcieLinkGeneration != NULL) &&
@@ -65,8 +66,15 @@ static void ask_pcie(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
          NVML_SUCCESS) &&
         (nvml->nvmlDeviceGetMaxPcieLinkWidth(device, &width) ==
          NVML_SUCCESS)) {
-        pcie->generation = generation;
-        pcie->width      = width;
+        pcie.generation = generation;
+        pcie.width      = width;
+        if (gpu->pcie.generation == 0) {
+            gpu->pcie = pcie;
+        }
+        if ((gpu->pcie_own.generation == 0) ||
+            uct_cuda_wiring_is_slow(&gpu->pcie_own, &pcie)) {
+            gpu->pcie_own = pcie;
+        }
     }
 }
 
@@ -256,6 +264,7 @@ void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
     nvmlDevice_t devices[UCT_CUDA_MAX_GPUS];
     bool is_known[UCT_CUDA_MAX_GPUS];
     double start = uct_cuda_wiring_now();
+    uct_cuda_wiring_pcie_t pcie;
     const uct_cuda_nvml_t *nvml;
     unsigned count;
     double now;
@@ -282,8 +291,9 @@ void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
         }
 
         /* 2.6 ms a GPU (H200), for what sysfs shows as a rule */
-        if (wiring->gpus[i].pcie.generation == 0) {
-            ask_pcie(nvml, devices[i], &wiring->gpus[i].pcie);
+        if ((wiring->gpus[i].pcie.generation == 0) ||
+            uct_cuda_wiring_believe(&wiring->gpus[i], &pcie)) {
+            ask_pcie(nvml, devices[i], &wiring->gpus[i]);
         }
         wiring->gpus[i].is_mig = is_mig(nvml, devices[i]);
         if (!wiring->gpus[i].is_mig) {

@@ -52,6 +52,11 @@ double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
     return lane_link(topo, lane)->bandwidth;
 }
 
+bool uct_cuda_mp_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane)
+{
+    return lane_link(topo, lane)->is_doubtful;
+}
+
 double uct_cuda_mp_model_limit(const query_t *query, int limit)
 {
     const uct_cuda_mp_model_t *model = query->model;

@@ -200,6 +200,11 @@ double uct_cuda_mp_model_limit(const uct_cuda_mp_query_t *query, int limit);
 double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane);
 
 
+/** Whether sources disagree on that, so that no path leads over it but the one
+ *  of a plain copy. */
+bool uct_cuda_mp_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane);
+
+
 /** Describe a path of this transfer. @return false if the hardware has none. */
 bool uct_cuda_mp_model_path(const uct_cuda_mp_query_t *query,
                             const uct_cuda_mp_path_t *path,

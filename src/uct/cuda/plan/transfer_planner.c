@@ -69,8 +69,13 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
         return false;
     }
 
+    /* A link that may be slower than is said is no way round, unless the user
+     * wants all of them */
     for (hop = 0; hop < candidate->hops; ++hop) {
-        if (is_lane_absent(problem->constraints, candidate->lanes[hop])) {
+        if (is_lane_absent(problem->constraints, candidate->lanes[hop]) ||
+            ((candidate->hops > 1) && (config->enable == UCT_CUDA_MP_AUTO) &&
+             uct_cuda_mp_model_is_doubtful(problem->query.topo,
+                                           candidate->lanes[hop]))) {
             return false;
         }
     }
