@@ -10,7 +10,7 @@ ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
     libmpich-dev mpich
     python3 python3-pip python3-venv"
 ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev help2man
-    ucx-utils dpkg-dev valgrind"
+    ucx-utils dpkg-dev valgrind libclang-rt-14-dev"
 
 # install_hint PACKAGE...: the command that installs these, which go by Debian's
 # names here, with what this machine has
@@ -23,6 +23,7 @@ install_hint() {
             clang-format-14) continue ;;
         g++) name=gcc-c++ ;;
         g++-aarch64-linux-gnu) name=gcc-c++-aarch64-linux-gnu ;;
+        libclang-rt-14-dev) name=compiler-rt ;;
         libgtest-dev) name=gtest-devel ;;
         libmpich-dev) name=mpich-devel ;;
         libopenmpi-dev) name=openmpi-devel ;;

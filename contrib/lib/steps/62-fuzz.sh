@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# Readers of files and keys from outside, fuzzed; those in Python have mutators
+# in test/trace and test/launcher.
+
+# fuzz_readers SECONDS: each
+fuzz_readers() {
+    local flags="-g -O1 -fsanitize=fuzzer-no-link,address,undefined"
+    have clang || { skip "no clang"; return; }
+    echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' |
+        clang -x c -fsanitize=fuzzer,address -o /dev/null - 2>/dev/null ||
+        { skip "clang has no libFuzzer (libclang-rt-14-dev)"; return; }
+    variant fuzz -- --enable-debug CC=clang CXX=clang++ CFLAGS="$flags" || return
+    make -C "$ucx_mp_build/fuzz/src" -j"$ucx_mp_jobs" --no-print-directory \
+        libuct_cuda_objects.la libucx_mp_check.la &&
+        make -C "$ucx_mp_build/fuzz/src/cuemu" -j"$ucx_mp_jobs" \
+            --no-print-directory libcuemu_core.la || return
+    UCX_MP_RUN=$mpi_run passing_on '^fuzz: keys: inputs: [1-9]' \
+        "$ucx_mp_top/test/fuzz/run" "$ucx_mp_build/fuzz" "$1"
+}
+
+step fuzz full 300 "fuzz_readers 30" \
+     "readers of node files, tuning tables and keys, fuzzed for half a minute"
+step fuzz-long long 4500 "fuzz_readers 1800" "... for an hour, all of them"
+wide fuzz
