@@ -29,12 +29,17 @@
 cuemu_status_t cuemu_xml_error(const cuemu_xml_t *xml, int line,
                                const char *format, ...)
 {
-    char *pos   = xml->errbuf;
-    size_t left = CUEMU_ERRBUF_SIZE;
+    const char *path = xml->path;
+    char *pos        = xml->errbuf;
+    size_t left      = CUEMU_ERRBUF_SIZE;
     va_list ap;
     int n;
 
-    n = snprintf(pos, left, "%s:%d: ", xml->path, line);
+    /* The reason has to find room behind a long path */
+    if ((strlen(path) > CUEMU_ERRBUF_SIZE / 2) && strrchr(path, '/')) {
+        path = strrchr(path, '/') + 1;
+    }
+    n = snprintf(pos, left, "%.*s:%d: ", CUEMU_ERRBUF_SIZE / 2, path, line);
     if ((n > 0) && ((size_t)n < left)) {
         va_start(ap, format);
         vsnprintf(pos + n, left - (size_t)n, format, ap);

@@ -251,6 +251,18 @@ TEST_F(core_xml, broken_xml)
     }
 }
 
+TEST_F(core_xml, long_path)
+{
+    std::string path = m_path;
+
+    m_path += std::string(200, 'x');
+    EXPECT_EQ(CUEMU_ERR_PARSE, load("<graphs/>"));
+    EXPECT_NE(std::string::npos, m_error.find("xxx:1: the root element"))
+            << m_error;
+    unlink(m_path.c_str());
+    m_path = path;
+}
+
 TEST_F(core_xml, other_root)
 {
     refuse("<graphs version=\"1\"/>", 1, "no NCCL topology file");

@@ -265,6 +265,8 @@ TEST_F(test_draw, links_that_are_not_believed)
     } cases[] = {
         {90, {1, 1}, {5, 16}, 0, 55, true},  /* a port of a virtual machine */
         {80, {1, 16}, {1, 16}, 16, 25, true}, /* saves power */
+        {70, {1, 16}, {1, 16}, 16, 12, true},
+        {70, {1, 16}, {3, 16}, 0, 12, true},
         {80, {1, 16}, {4, 16}, 16, 25, true},
         {80, {0, 0}, {0, 0}, 0, 25, false},  /* hidden */
         {90, {0, 0}, {0, 0}, 0, 55, false},

@@ -131,6 +131,7 @@ bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
 {
     uct_cuda_wiring_pcie_t best = pcie_of_generation(gpu->sm);
     uct_cuda_wiring_pcie_t told;
+    bool is_slow;
 
     if ((signalling(&gpu->pcie_own) > signalling(&best)) ||
         (signalling(&best) == 0)) {
@@ -148,6 +149,10 @@ bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
     if ((gpu->lanes > 0) && (gpu->lanes <= told.width)) {
         best.width = ucs_min(best.width, told.width);
     }
-    *pcie_p = uct_cuda_wiring_is_slow(&told, &best) ? best : told;
-    return uct_cuda_wiring_is_slow(&told, &best);
+
+    /* No board for such GPUs has PCIe 1, but a link that saves power says so */
+    is_slow = uct_cuda_wiring_is_slow(&told, &best) ||
+              ((told.generation == 1) && (best.generation > 2));
+    *pcie_p = is_slow ? best : told;
+    return is_slow;
 }
