@@ -2,6 +2,7 @@
 /* Requests to a peer's server, which the test plays; the peer is a child that
  * has memory and does nothing. */
 #include "fake_driver.h"
+#include "ticks.h"
 
 extern "C" {
 #include <uct/cuda/base/host/host_pipeline.h>
@@ -77,6 +78,7 @@ protected:
         child = fork();
         if (child == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
+            signal(SIGUSR1, become_other);
             uct_cuda_cma_addr_self(2, addr);
             (void)!write(pipes[1], "", 1);
             for (;;) {
@@ -110,6 +112,13 @@ protected:
         close(id.fd);
         uct_cuda_cma_page_close(page);
         munmap(host, host_size);
+    }
+
+    /* The child, when it is told to */
+    static void become_other(int)
+    {
+        execl("/bin/sleep", "sleep", "60", NULL);
+        _exit(1);
     }
 
     static void *map(size_t size, int flags)
@@ -284,6 +293,42 @@ TEST_F(CmaChannel, a_peer_that_dies_is_an_error)
     ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
     ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
     end_child();
+    progress_until(told);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
+}
+
+/* The program could free memory that the server's GPU writes to */
+TEST_F(CmaChannel, what_is_begun_is_waited_for_while_the_peer_lives)
+{
+    Told told;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, false, &told));
+    ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
+    for (int flags : {0, SA_RESTART}) {
+        Ticks ticks(flags);
+        while (Ticks::count < 3000) {
+            uct_cuda_queue_progress(&queue);
+        }
+    }
+    EXPECT_EQ(0u, told.count_told);
+    uct_cuda_cma_request_hand_over(&request(0), UCT_CUDA_CMA_DONE);
+    progress_until(told);
+    EXPECT_EQ(UCS_OK, told.status);
+}
+
+/* Its files are closed by then, but the driver may not be through */
+TEST_F(CmaChannel, a_peer_that_executes_another_program_is_an_error_later)
+{
+    Told told;
+
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, false, &told));
+    ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
+    kill(child, SIGUSR1);
+    for (int i = 0; i < 500; ++i) {
+        uct_cuda_queue_progress(&queue);
+        usleep(1000);
+    }
+    EXPECT_EQ(0u, told.count_told);
     progress_until(told);
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Another process's memory: who it is, what is copied, and what is not. */
+#include "ticks.h"
+
 extern "C" {
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
@@ -217,6 +219,75 @@ TEST_F(CmaPeer, stays_as_long_as_somebody_holds_it)
     EXPECT_EQ(before, num_fds());
 }
 
+/* UCX keeps endpoints that their peer has closed: a descriptor a process */
+TEST_F(CmaPeer, endpoints_of_a_process_share_one_descriptor)
+{
+    const unsigned before = num_fds();
+    uct_cuda_cma_peer_t *same[3];
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    const unsigned with = num_fds();
+    for (auto &one : same) {
+        ++shared->addr.process.iface;
+        ASSERT_EQ(UCS_OK, uct_cuda_cma_peer_get(&shared->addr, &one, NULL));
+        EXPECT_EQ(peer, one);
+        EXPECT_EQ(with, num_fds());
+    }
+    for (auto *one : same) {
+        uct_cuda_cma_peer_put(one);
+    }
+    EXPECT_EQ(with, num_fds());
+    uct_cuda_cma_peer_put(peer);
+    peer = nullptr;
+    EXPECT_EQ(before, num_fds());
+}
+
+/* Asked while signals come, with and without SA_RESTART: poll() is never
+ * restarted */
+TEST_F(CmaPeer, a_signal_is_not_a_death)
+{
+    uint8_t local[64] = {};
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    for (int flags : {0, SA_RESTART}) {
+        Ticks ticks(flags);
+        while (Ticks::count < 3000) {
+            ASSERT_EQ(UCT_CUDA_CMA_PEER_THERE, uct_cuda_cma_peer_state(peer));
+            ASSERT_EQ(UCS_OK, copy(local, 0, sizeof(local), true));
+            ASSERT_EQ(UCS_OK, copy(local, 0, sizeof(local), false));
+        }
+    }
+}
+
+/* As a daemon does that closes all it has not opened: the number is nobody's,
+ * then that of a file which is readable */
+TEST_F(CmaPeer, a_descriptor_that_was_closed_is_not_a_death)
+{
+    const int next = dup(0);
+    int pipes[2];
+
+    close(next);
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    close(next);
+    EXPECT_EQ(UCT_CUDA_CMA_PEER_THERE, uct_cuda_cma_peer_state(peer));
+    ASSERT_EQ(0, pipe(pipes));
+    EXPECT_EQ(next, pipes[0]);
+    ASSERT_EQ(1, write(pipes[1], "", 1));
+    EXPECT_EQ(UCT_CUDA_CMA_PEER_THERE, uct_cuda_cma_peer_state(peer));
+    end_child();
+    EXPECT_EQ(UCT_CUDA_CMA_PEER_ENDED, uct_cuda_cma_peer_state(peer));
+    close(pipes[1]);
+}
+
 TEST_F(CmaPeer, where_the_kernel_refuses_it_is_out_of_reach)
 {
     shared->addr.place = 64; /* as if: nothing can be read there */
@@ -317,6 +388,7 @@ TEST_P(CmaPeerImage, nothing_goes_to_another_program)
     memset(local, 'l', sizeof(local));
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, copy(local, 0, sizeof(local), false));
     EXPECT_EQ(0, word(200)) << "the other program's memory was written to";
+    EXPECT_EQ(UCT_CUDA_CMA_PEER_REPLACED, uct_cuda_cma_peer_state(peer));
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, copy(local, 0, sizeof(local), true));
 }
 

@@ -39,7 +39,7 @@ BEGIN_C_DECLS
  *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
  *      collective/options.c, node/alive.c, node/process.c, port.c,
- *      cuda_cma/cuda_cma_ranges.c, abi/
+ *      cuda_cma/cuda_cma_ranges.c, cuda_cma/cuda_cma_peer.c, abi/
  *   6. base/driver.c                 opens the driver at its first use
  *
  * The driver is called with any of them held. What it calls back (the queue's

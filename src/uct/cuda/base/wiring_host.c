@@ -7,6 +7,7 @@
  */
 #include <uct/cuda/base/wiring.h>
 
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
 
 #include <ctype.h>
@@ -37,20 +38,10 @@ static const char *sysfs(void)
 /* First line of a file below sysfs, without its end */
 static bool read_line(const char *path, char *line, size_t size)
 {
-    FILE *file = fopen(path, "r");
-    bool result;
+    const size_t length = uct_cuda_file_text(path, line, size);
 
-    if (file == NULL) {
-        return false;
-    }
-
-    result = (fgets(line, (int)size, file) != NULL);
-    fclose(file);
-    if (result) {
-        line[strcspn(line, "\n")] = '\0';
-    }
-
-    return result;
+    line[strcspn(line, "\n")] = '\0';
+    return length > 0;
 }
 
 static bool __attribute__((format(printf, 2, 3)))

@@ -43,6 +43,10 @@ _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
 #define ALIVE_NS (1000ul * 1000)
 #define SLEEP_NS (50ul * 1000)
 
+/* How long the driver may take to stop the work of a peer that has executed
+ * another program (ns) */
+#define REPLACED_NS (1000ul * 1000 * 1000)
+
 
 typedef struct batch batch_t;
 
@@ -77,7 +81,8 @@ struct uct_cuda_cma_channel {
     unsigned             head;       /* The next request goes there */
     batch_t              *open;      /* Has room for more; or NULL */
     batch_t              *idle;
-    bool                 is_gone;    /* The peer */
+    bool                 is_gone;    /* The peer, and what its GPU did */
+    uint64_t             replaced;   /* Its image, when first seen, or 0 */
     uint32_t             beat;       /* The server's, when it changed ... */
     uint64_t             beat_time;  /* ... as seen then, or 0 */
     uint64_t             asked;      /* The peer, whether it is there */
@@ -258,11 +263,30 @@ static bool is_served(uct_cuda_cma_channel_t *channel, uint64_t now)
     return now - channel->beat_time < PATIENCE_NS;
 }
 
+/* Can the peer's GPU carry out nothing more? Until then memory that a request
+ * names is not the program's: a peer that is alive, or of which the kernel says
+ * nothing, is waited for. When a process has ended its files are closed, and
+ * with them the driver has stopped its work. By execve() they are closed as
+ * well, but nothing says when the driver is through. */
 static bool is_gone(uct_cuda_cma_channel_t *channel, uint64_t now)
 {
-    if (!channel->is_gone && (now - channel->asked >= ALIVE_NS)) {
-        channel->asked   = now;
-        channel->is_gone = uct_cuda_cma_peer_is_gone(channel->peer);
+    if (channel->is_gone || (now - channel->asked < ALIVE_NS)) {
+        return channel->is_gone;
+    }
+
+    channel->asked = now;
+    switch (uct_cuda_cma_peer_state(channel->peer)) {
+    case UCT_CUDA_CMA_PEER_ENDED:
+        channel->is_gone = true;
+        break;
+
+    case UCT_CUDA_CMA_PEER_REPLACED:
+        channel->replaced = (channel->replaced == 0) ? now : channel->replaced;
+        channel->is_gone  = (now - channel->replaced >= REPLACED_NS);
+        break;
+
+    default:
+        channel->replaced = 0;
     }
 
     return channel->is_gone;

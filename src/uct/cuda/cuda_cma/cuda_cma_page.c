@@ -6,7 +6,9 @@
 
 #include <uct/cuda/cuda_cma/cuda_cma_page.h>
 
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/retry.h>
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -27,14 +28,6 @@
 /* Who opens it cannot cut it short under its owner, nor its owner under them */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-
-/* What is larger than that ends the program with a signal */
-static bool may_be_as_large(size_t size)
-{
-    struct rlimit limit;
-
-    return (getrlimit(RLIMIT_FSIZE, &limit) == 0) && (size <= limit.rlim_cur);
-}
 
 static uct_cuda_cma_page_t *map(int fd)
 {
@@ -55,8 +48,7 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
         return NULL;
     }
 
-    if (may_be_as_large(sizeof(*page)) &&
-        (ftruncate(fd, sizeof(*page)) == 0) &&
+    if (uct_cuda_file_resize(fd, sizeof(*page)) &&
         (fcntl(fd, F_ADD_SEALS, SEALS) == 0)) {
         page = map(fd);
     }
@@ -91,7 +83,8 @@ uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, id->fd);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd = UCT_CUDA_RETRY(open(path,
+                             O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (fd < 0) {
         return NULL;
     }

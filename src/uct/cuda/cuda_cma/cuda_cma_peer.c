@@ -6,11 +6,14 @@
 
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/retry.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +29,7 @@
 
 
 struct uct_cuda_cma_peer {
+    uct_cuda_cma_peer_t *next;
     uct_cuda_cma_addr_t addr;
     int                 pidfd; /* -1: a kernel before 5.3 */
     unsigned            users;
@@ -35,34 +39,56 @@ struct uct_cuda_cma_peer {
 /* What peers read: a word of this process that no other one has there */
 static uint64_t number;
 
+/* Peers of this process, each once, however many endpoints it has: UCX keeps
+ * endpoints whose peer has closed its own, and each would keep a descriptor */
+static struct {
+    pthread_mutex_t     lock; /* order: base/thread.h */
+    uct_cuda_cma_peer_t *head;
+} peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Field 22 of /proc/PID/stat, or 0. The name of the
- * program, in brackets, may hold blanks and brackets. */
-static uint64_t find_start_time(int32_t pid)
+
+static void before_fork(void)
 {
-    unsigned long long start = 0;
-    char path[64], text[1024];
+    pthread_mutex_lock(&peers.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&peers.lock);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+/* What /proc/PID/stat says of a process */
+typedef struct {
+    unsigned long long start; /* Clock ticks since boot; 0: nothing is said */
+    bool               is_over;
+} process_t;
+
+/* Fields 3, 20 and 22. The name of the program, in brackets, may hold blanks
+ * and brackets. A process whose first thread has ended is no zombie yet. */
+static process_t find_process(int32_t pid)
+{
+    process_t process = {0};
+    char path[64], text[1024], state;
     const char *field;
-    ssize_t length;
-    int fd;
+    long threads;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0;
-    }
-
-    length = read(fd, text, sizeof(text) - 1);
-    close(fd);
-    text[(length > 0) ? length : 0] = '\0';
+    (void)uct_cuda_file_text(path, text, sizeof(text));
     field = strrchr(text, ')');
     if ((field == NULL) ||
-        (sscanf(field + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-                "%*s %*s %*s %*s %*s %*s %*s %llu", &start) != 1)) {
-        return 0;
+        (sscanf(field + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                "%*s %*s %*s %*s %*s %ld %*s %llu", &state, &threads,
+                &process.start) != 3)) {
+        return (process_t){0};
     }
 
-    return start;
+    process.is_over = ((state == 'Z') || (state == 'X')) && (threads <= 1);
+    return process;
 }
 
 void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
@@ -78,25 +104,29 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
     memset(addr, 0, sizeof(*addr));
     uct_cuda_node_iface_addr_self(&addr->process);
     addr->process.iface = iface;
-    addr->start_time    = find_start_time(addr->process.pid);
+    addr->start_time    = find_process(addr->process.pid).start;
     addr->place         = (uintptr_t)&number;
     addr->number        = __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
 
-/* Without a pidfd, what cannot be seen is left to the copies to find out */
-static bool is_alive(const uct_cuda_cma_peer_t *peer)
+/* Does the kernel say that the process has ended? What cannot be seen, as in a
+ * folder without /proc, is no end. A pidfd becomes readable when all threads
+ * have ended and their files are closed; but programs close descriptors that
+ * are not theirs, and then the number may be another file's. */
+static bool has_ended(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
     struct pollfd poll_fd           = {.fd = peer->pidfd, .events = POLLIN};
-    uint64_t start_time;
+    process_t process;
 
-    if (peer->pidfd >= 0) {
-        /* It becomes readable when its process ends */
-        return poll(&poll_fd, 1, 0) == 0;
+    if ((peer->pidfd >= 0) && (UCT_CUDA_RETRY(poll(&poll_fd, 1, 0)) == 0)) {
+        return false;
     }
 
-    start_time = find_start_time(addr->process.pid);
-    return (start_time == 0) || (start_time == addr->start_time);
+    process = find_process(addr->process.pid);
+    return (process.start != 0) ?
+                   (process.start != addr->start_time) || process.is_over :
+                   (kill(addr->process.pid, 0) != 0) && (errno == ESRCH);
 }
 
 static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
@@ -107,8 +137,9 @@ static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
                                 .iov_len  = length};
     const pid_t pid          = peer->addr.process.pid;
 
-    return to_local ? process_vm_readv(pid, &here, 1, &there, 1, 0) :
-                      process_vm_writev(pid, &here, 1, &there, 1, 0);
+    return UCT_CUDA_RETRY(
+            to_local ? process_vm_readv(pid, &here, 1, &there, 1, 0) :
+                       process_vm_writev(pid, &here, 1, &there, 1, 0));
 }
 
 /* The peer's word, or false with errno */
@@ -123,13 +154,20 @@ static bool read_number(const uct_cuda_cma_peer_t *peer, uint64_t *number_p)
     return done == sizeof(*number_p);
 }
 
-/* Is the image that gave its address still there? By execve() another one has
- * its process number, start time and descriptors, but not its memory. */
-static bool is_itself(const uct_cuda_cma_peer_t *peer)
+/* By execve() another image has the process's number, start time and
+ * descriptors, but not its memory: another word is there, or none. A process
+ * that has no memory at all (ESRCH) is about to end. */
+static uct_cuda_cma_peer_state_t find_image(const uct_cuda_cma_peer_t *peer)
 {
     uint64_t found;
 
-    return read_number(peer, &found) && (found == peer->addr.number);
+    if (!read_number(peer, &found)) {
+        return (errno == EFAULT) ? UCT_CUDA_CMA_PEER_REPLACED :
+                                   UCT_CUDA_CMA_PEER_UNKNOWN;
+    }
+
+    return (found == peer->addr.number) ? UCT_CUDA_CMA_PEER_THERE :
+                                          UCT_CUDA_CMA_PEER_REPLACED;
 }
 
 /* NULL: it is the process of the address, and its memory may be read */
@@ -138,8 +176,12 @@ static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
     const uct_cuda_cma_addr_t *addr = &peer->addr;
     uint64_t found;
 
+    if (has_ended(peer)) {
+        return "there is no such process";
+    }
+
     if ((addr->start_time == 0) ||
-        (find_start_time(addr->process.pid) != addr->start_time)) {
+        (find_process(addr->process.pid).start != addr->start_time)) {
         return "the process is gone, or not to be seen";
     }
 
@@ -152,6 +194,49 @@ static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
     return (found == addr->number) ? NULL : "it is another process";
 }
 
+/* Whichever of the process's interfaces it is */
+static bool is_of(const uct_cuda_cma_peer_t *peer,
+                  const uct_cuda_cma_addr_t *addr)
+{
+    return (peer->addr.process.pid == addr->process.pid) &&
+           (peer->addr.process.pid_ns == addr->process.pid_ns) &&
+           (peer->addr.start_time == addr->start_time) &&
+           (peer->addr.place == addr->place) &&
+           (peer->addr.number == addr->number);
+}
+
+/* The one that is there, or another; to be put back */
+static uct_cuda_cma_peer_t *peer_of(const uct_cuda_cma_addr_t *addr)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    uct_cuda_cma_peer_t *peer;
+
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&peers.lock);
+    for (peer = peers.head; (peer != NULL) && !is_of(peer, addr);
+         peer = peer->next) {
+    }
+
+    if (peer != NULL) {
+        ++peer->users;
+        goto out;
+    }
+
+    peer = calloc(1, sizeof(*peer));
+    if (peer != NULL) {
+        peer->next  = peers.head;
+        peer->addr  = *addr;
+        peer->users = 1;
+        /* Opened before it is looked at: what it says is of this process */
+        peer->pidfd = (int)syscall(SYS_pidfd_open, addr->process.pid, 0);
+        peers.head  = peer;
+    }
+
+out:
+    pthread_mutex_unlock(&peers.lock);
+    return peer;
+}
+
 ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
                                    uct_cuda_cma_peer_t **peer_p,
                                    const char **reason_p)
@@ -160,22 +245,14 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
     uct_cuda_cma_peer_t *peer;
     const char *reason;
 
-    peer = calloc(1, sizeof(*peer));
+    peer = peer_of(addr);
     if (peer == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
     uct_cuda_node_iface_addr_self(&self);
-    peer->addr  = *addr;
-    peer->users = 1;
-
-    /* Opened before it is looked at: what it says is of this process then */
-    peer->pidfd = (int)syscall(SYS_pidfd_open, addr->process.pid, 0);
-    reason      = (self.pid_ns != addr->process.pid_ns) ?
-                          "another pid namespace" :
-                  ((peer->pidfd < 0) && (errno != ENOSYS) && (errno != EPERM)) ?
-                          "there is no such process" :
-                          find_obstacle(peer);
+    reason = (self.pid_ns != addr->process.pid_ns) ? "another pid namespace" :
+                                                     find_obstacle(peer);
     if (reason != NULL) {
         if (reason_p != NULL) {
             *reason_p = reason;
@@ -188,16 +265,10 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
     return UCS_OK;
 }
 
-bool uct_cuda_cma_peer_is_gone(const uct_cuda_cma_peer_t *peer)
+uct_cuda_cma_peer_state_t
+uct_cuda_cma_peer_state(const uct_cuda_cma_peer_t *peer)
 {
-    uint64_t found;
-
-    if (!is_alive(peer)) {
-        return true;
-    }
-
-    return read_number(peer, &found) ? (found != peer->addr.number) :
-                                       ((errno == EFAULT) || (errno == ESRCH));
+    return has_ended(peer) ? UCT_CUDA_CMA_PEER_ENDED : find_image(peer);
 }
 
 pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer)
@@ -207,19 +278,28 @@ pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer)
 
 void uct_cuda_cma_peer_hold(uct_cuda_cma_peer_t *peer)
 {
-    __atomic_fetch_add(&peer->users, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&peers.lock);
+    ++peer->users;
+    pthread_mutex_unlock(&peers.lock);
 }
 
 void uct_cuda_cma_peer_put(uct_cuda_cma_peer_t *peer)
 {
-    if (__atomic_sub_fetch(&peer->users, 1, __ATOMIC_ACQ_REL) > 0) {
-        return;
-    }
+    uct_cuda_cma_peer_t **link = &peers.head;
 
-    if (peer->pidfd >= 0) {
-        close(peer->pidfd);
+    pthread_mutex_lock(&peers.lock);
+    if (--peer->users == 0) {
+        while (*link != peer) {
+            link = &(*link)->next;
+        }
+
+        *link = peer->next;
+        if (peer->pidfd >= 0) {
+            close(peer->pidfd);
+        }
+        free(peer);
     }
-    free(peer);
+    pthread_mutex_unlock(&peers.lock);
 }
 
 static ucs_status_t tell_gone(const uct_cuda_cma_peer_t *peer, size_t length)
@@ -230,41 +310,69 @@ static ucs_status_t tell_gone(const uct_cuda_cma_peer_t *peer, size_t length)
     return UCS_ERR_CONNECTION_RESET;
 }
 
-/* The kernel copies all of a call to or from one image. What was read is the
- * peer's if its image is still there afterwards; between a look and a write
- * there is a moment that nothing closes. */
+/* Why a copy failed */
+static ucs_status_t tell_error(const uct_cuda_cma_peer_t *peer,
+                               uint64_t address, size_t length, bool to_local,
+                               int error)
+{
+    uct_cuda_error("cannot %s %zu bytes at %#lx of process %d: %s",
+                   to_local ? "read" : "write", length, (unsigned long)address,
+                   peer->addr.process.pid, strerror(error));
+    return (error == ESRCH)  ? UCS_ERR_CONNECTION_RESET :
+           (error == EFAULT) ? UCS_ERR_INVALID_ADDR :
+                               UCS_ERR_IO_ERROR;
+}
+
+/* As much as the kernel copies at a time: to or from one image. What was read
+ * is the peer's if its image is still there afterwards; between a look and a
+ * write there is a moment that nothing closes. */
+static uct_cuda_cma_peer_state_t
+copy_checked(const uct_cuda_cma_peer_t *peer, void *local, uint64_t address,
+             size_t length, bool to_local, ssize_t *done_p)
+{
+    uct_cuda_cma_peer_state_t state;
+    int error;
+
+    *done_p = -1;
+    if (has_ended(peer)) {
+        return UCT_CUDA_CMA_PEER_ENDED;
+    }
+
+    state = to_local ? UCT_CUDA_CMA_PEER_THERE : find_image(peer);
+    if (state == UCT_CUDA_CMA_PEER_THERE) {
+        *done_p = copy_some(peer, local, address, length, to_local);
+        error   = (*done_p == 0) ? EFAULT : errno;
+        if (to_local || (*done_p <= 0)) {
+            state = find_image(peer);
+        }
+        errno = (*done_p > 0) ? errno : error;
+    }
+
+    return state;
+}
+
 ucs_status_t uct_cuda_cma_peer_copy(void *arg, void *local, uint64_t address,
                                     size_t length, bool to_local)
 {
     const uct_cuda_cma_peer_t *peer = arg;
     size_t offset                   = 0;
+    uct_cuda_cma_peer_state_t state;
     ssize_t done;
-    int error;
 
     while (offset < length) {
-        if (!is_alive(peer) || (!to_local && !is_itself(peer))) {
+        state = copy_checked(peer, (char*)local + offset, address + offset,
+                             length - offset, to_local, &done);
+        if (uct_cuda_cma_peer_is_lost(state)) {
             return tell_gone(peer, length - offset);
         }
 
-        done = copy_some(peer, (char*)local + offset, address + offset,
-                         length - offset, to_local);
-        if (done <= 0) {
-            error = (done < 0) ? errno : EFAULT;
-            if ((error == EFAULT) && !is_itself(peer)) {
-                return tell_gone(peer, length - offset);
-            }
-
-            uct_cuda_error("cannot %s %zu bytes at %#lx of process %d: %s",
-                           to_local ? "read" : "write", length - offset,
-                           (unsigned long)(address + offset),
-                           peer->addr.process.pid, strerror(error));
-            return (error == ESRCH)  ? UCS_ERR_CONNECTION_RESET :
-                   (error == EFAULT) ? UCS_ERR_INVALID_ADDR :
-                                       UCS_ERR_IO_ERROR;
+        if ((state != UCT_CUDA_CMA_PEER_THERE) || (done <= 0)) {
+            return tell_error(peer, address + offset, length - offset,
+                              to_local, errno);
         }
 
         offset += (size_t)done;
     }
 
-    return (to_local && !is_itself(peer)) ? tell_gone(peer, length) : UCS_OK;
+    return UCS_OK;
 }

@@ -37,11 +37,21 @@ typedef struct {
 typedef struct uct_cuda_cma_peer uct_cuda_cma_peer_t;
 
 
+/** What the kernel says of a peer. */
+typedef enum {
+    UCT_CUDA_CMA_PEER_THERE,
+    UCT_CUDA_CMA_PEER_UNKNOWN,  /**< It does not say: no verdict */
+    UCT_CUDA_CMA_PEER_REPLACED, /**< By execve(); or the module has left it */
+    UCT_CUDA_CMA_PEER_ENDED     /**< With all threads, and its files closed */
+} uct_cuda_cma_peer_state_t;
+
+
 /** This process's, of an interface with a number (node/process.h). */
 void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr);
 
 /**
- * Find the process and see whether its memory may be read.
+ * Find the process and see whether its memory may be read. All endpoints of a
+ * process share one peer, and so one descriptor.
  *
  * @param addr      Of this machine. The own process is no peer.
  * @param reason_p  Filled with a constant text if it may not; may be NULL.
@@ -52,9 +62,15 @@ ucs_status_t uct_cuda_cma_peer_get(const uct_cuda_cma_addr_t *addr,
                                    uct_cuda_cma_peer_t **peer_p,
                                    const char **reason_p);
 
-/** Has it ended, or given way to another image? Not where the kernel does not
- *  let us look any more. 1 us. */
-bool uct_cuda_cma_peer_is_gone(const uct_cuda_cma_peer_t *peer);
+/** Ask the kernel. 1 us. */
+uct_cuda_cma_peer_state_t
+uct_cuda_cma_peer_state(const uct_cuda_cma_peer_t *peer);
+
+static inline bool uct_cuda_cma_peer_is_lost(uct_cuda_cma_peer_state_t state)
+{
+    return (state == UCT_CUDA_CMA_PEER_REPLACED) ||
+           (state == UCT_CUDA_CMA_PEER_ENDED);
+}
 
 pid_t uct_cuda_cma_peer_pid(const uct_cuda_cma_peer_t *peer);
 

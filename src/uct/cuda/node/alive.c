@@ -11,7 +11,8 @@
 
 #include <uct/cuda/node/alive.h>
 
-#include <errno.h>
+#include <uct/cuda/base/retry.h>
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -71,7 +72,7 @@ ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p)
     pthread_once(&once, watch_forks);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     pthread_mutex_lock(&all.lock);
-    alive->fd = open(path, O_RDWR | O_CLOEXEC);
+    alive->fd = UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC));
     if (alive->fd >= 0) {
         alive->next = all.head;
         all.head    = alive;
@@ -111,17 +112,11 @@ bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive)
 static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
                       int command, struct flock *lock)
 {
-    int result;
-
     lock->l_whence = SEEK_SET;
     lock->l_start  = (off_t)number;
     lock->l_len    = 1;
     lock->l_pid    = 0;
-    do {
-        result = fcntl(alive->fd, command, lock);
-    } while ((result != 0) && (errno == EINTR));
-
-    return result == 0;
+    return UCT_CUDA_RETRY(fcntl(alive->fd, command, lock)) == 0;
 }
 
 bool uct_cuda_node_alive_take(uct_cuda_node_alive_t *alive, unsigned number)

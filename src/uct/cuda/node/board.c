@@ -4,7 +4,9 @@
 #include <uct/cuda/node/board.h>
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/retry.h>
 #include <uct/cuda/node/alive.h>
 
 #include <errno.h>
@@ -87,17 +89,18 @@ static ucs_status_t board_make(uct_cuda_coll_board_t *board, const char *dir,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    board->fd = open(board->path,
-                     O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    board->fd = UCT_CUDA_RETRY(open(board->path,
+                                    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC |
+                                            O_NOFOLLOW, 0600));
     if (board->fd < 0) {
         board->path[0] = '\0';
         return UCS_ERR_NO_RESOURCE;
     }
 
     /* A full file system is told now, and not by a signal later */
-    return (posix_fallocate(board->fd, 0, sizeof(layout_t)) == 0) ?
-               UCS_OK :
-               UCS_ERR_NO_RESOURCE;
+    return uct_cuda_file_reserve(board->fd, 0, sizeof(layout_t)) ?
+                   UCS_OK :
+                   UCS_ERR_NO_RESOURCE;
 }
 
 static ucs_status_t board_find(uct_cuda_coll_board_t *board, const char *dir,
@@ -116,7 +119,7 @@ static ucs_status_t board_find(uct_cuda_coll_board_t *board, const char *dir,
         return UCS_ERR_UNREACHABLE;
     }
 
-    board->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    board->fd = UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if ((board->fd < 0) || (fstat(board->fd, &st) != 0) ||
         (st.st_uid != geteuid()) || (st.st_size < (off_t)sizeof(layout_t))) {
         return UCS_ERR_UNREACHABLE;
@@ -282,7 +285,7 @@ static ucs_status_t board_add(uct_cuda_coll_board_t *board, size_t bytes,
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    if (posix_fallocate(board->fd, (off_t)shared->end, (off_t)bytes) != 0) {
+    if (!uct_cuda_file_reserve(board->fd, (off_t)shared->end, bytes)) {
         return UCS_ERR_NO_RESOURCE;
     }
 

@@ -4,7 +4,9 @@
 #include <uct/cuda/node/notices.h>
 
 #include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/retry.h>
 #include <uct/cuda/node/process.h>
 
 #include <fcntl.h>
@@ -63,7 +65,7 @@ static page_t *page_make(int *fd_p)
         return NULL;
     }
 
-    if ((ftruncate(fd, sizeof(page_t)) != 0) ||
+    if (!uct_cuda_file_resize(fd, sizeof(page_t)) ||
         (fcntl(fd, F_ADD_SEALS, SEALS) != 0)) {
         goto err_close;
     }
@@ -147,7 +149,8 @@ static int board_open(int32_t pid, int32_t fd)
     name[length] = '\0';
     return (strncmp(name, "/memfd:" FILE_NAME " ",
                     strlen("/memfd:" FILE_NAME " ")) == 0) ?
-                   open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) :
+                   UCT_CUDA_RETRY(open(path, O_RDONLY | O_CLOEXEC |
+                                                     O_NONBLOCK)) :
                    -1;
 }
 

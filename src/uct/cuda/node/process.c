@@ -2,9 +2,9 @@
 /* Machine and process identity for cuda_ipc's addresses. */
 #include <uct/cuda/node/process.h>
 
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/hash.h>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -47,20 +47,12 @@ static void read_device_addr(uct_cuda_node_device_addr_t *addr)
     char text[64] = "";
     unsigned nibble, count = 0;
     const char *p;
-    int fd;
 
     memset(addr, 0, sizeof(*addr));
     addr->magic = ADDR_MAGIC;
 
-    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        if (read(fd, text, sizeof(text) - 1) < 0) {
-            text[0] = '\0';
-        }
-        close(fd);
-    }
-
-    if (text[0] == '\0') {
+    if (uct_cuda_file_text("/proc/sys/kernel/random/boot_id", text,
+                           sizeof(text)) == 0) {
         (void)gethostname(text, sizeof(text) - 1);
     }
 

@@ -2,6 +2,7 @@
 /* Affinity masks and control groups, as Linux tells of them. */
 #include <uct/cuda/base/host/host_cpus.h>
 
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/thread.h>
 
 #include <ctype.h>
@@ -38,20 +39,6 @@ static bool mask_has(const mask_t *mask, int cpu)
     return CPU_ISSET_S(cpu, sizeof(*mask), mask->sets);
 }
 
-/* A file's text, ended by 0; empty if there is none */
-static void read_text(const char *path, char *text, size_t size)
-{
-    FILE *file    = fopen(path, "re");
-    size_t length = 0;
-
-    if (file != NULL) {
-        length = fread(text, 1, size - 1, file);
-        fclose(file);
-    }
-
-    text[length] = '\0';
-}
-
 /* What one group grants; 0: no limit. The two layouts differ in their files. */
 static unsigned group_quota(const char *folder, bool is_v1)
 {
@@ -61,15 +48,15 @@ static unsigned group_quota(const char *folder, bool is_v1)
 
     if (is_v1) {
         snprintf(path, sizeof(path), "%s/cpu.cfs_quota_us", folder);
-        read_text(path, text, sizeof(text));
+        (void)uct_cuda_file_text(path, text, sizeof(text));
         quota = atoll(text);
         snprintf(path, sizeof(path), "%s/cpu.cfs_period_us", folder);
-        read_text(path, text, sizeof(text));
+        (void)uct_cuda_file_text(path, text, sizeof(text));
         period = atoll(text);
     } else {
         /* "max 100000" is no number */
         snprintf(path, sizeof(path), "%s/cpu.max", folder);
-        read_text(path, text, sizeof(text));
+        (void)uct_cuda_file_text(path, text, sizeof(text));
         if (sscanf(text, "%lld %lld", &quota, &period) != 2) {
             return 0;
         }
@@ -174,7 +161,7 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
     }
 
     /* Processes of one job are in one group */
-    read_text("/proc/self/cgroup", groups, sizeof(groups));
+    (void)uct_cuda_file_text("/proc/self/cgroup", groups, sizeof(groups));
     quota = uct_cuda_host_cpus_quota("/sys/fs/cgroup", groups);
     if ((quota != 0) && (sum > (double)quota / (count + 1))) {
         sum = (double)quota / (count + 1);
@@ -238,7 +225,7 @@ void uct_cuda_host_cpus_run_near(const char *bus_id)
 
     memset(&near, 0, sizeof(near));
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/local_cpulist", name);
-    read_text(path, text, sizeof(text));
+    (void)uct_cuda_file_text(path, text, sizeof(text));
     (void)sched_setaffinity(0, sizeof(near),
                             (parse_list(text, &process, &near) > 0) ?
                                     near.sets :
@@ -268,7 +255,7 @@ static bool is_of_driver(const char *task)
     char path[64], name[32];
 
     snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", task);
-    read_text(path, name, sizeof(name));
+    (void)uct_cuda_file_text(path, name, sizeof(name));
     return !strncmp(name, "cuda-Evt", 8) ||
            (!strncmp(name, "cuda", 4) && isdigit((unsigned char)name[4]));
 }
