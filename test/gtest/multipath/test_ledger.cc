@@ -5,6 +5,7 @@
  */
 #include "fake_node.h"
 #include "nodes.h"
+#include "ticks.h"
 
 #include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/traffic.h>
@@ -12,6 +13,7 @@
 #include <uct/cuda/node/ledger.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <dirent.h>
@@ -19,6 +21,8 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,8 +31,9 @@
 #include <vector>
 
 
-/* Of the file */
-static const size_t PAGE_BYTES = 16320;
+/* Of the page; of the file that says where it is */
+static const size_t PAGE_BYTES  = 16320;
+static const size_t PLACE_BYTES = 24;
 
 
 /* A process's GPUs: UUIDs that begin with these numbers */
@@ -91,6 +96,24 @@ protected:
         std::string path             = m_dir + "/" + files().at(0);
         close(ledger);
         return path;
+    }
+
+    static std::string content(const std::string &path)
+    {
+        std::ifstream file(path, std::ios::binary);
+
+        return std::string((std::istreambuf_iterator<char>(file)), {});
+    }
+
+    /* The page that a file names */
+    static char *page_of(const std::string &path)
+    {
+        const std::string place = content(path);
+        int segment;
+
+        EXPECT_EQ(PLACE_BYTES, place.size());
+        memcpy(&segment, place.data() + 12, sizeof(segment));
+        return (char*)shmat(segment, NULL, 0);
     }
 
     ucs_status_t try_open(const Gpus &gpus, uct_cuda_mp_ledger_t **ledger_p)
@@ -396,8 +419,8 @@ TEST_F(test_ledger, slots_that_were_never_taken)
     const std::string pattern = std::string((const char*)&pid, sizeof(pid));
     uint32_t found[3];
 
-    std::ifstream in(path, std::ios::binary);
-    std::string page((std::istreambuf_iterator<char>(in)), {});
+    char *memory = page_of(path);
+    std::string page(memory, PAGE_BYTES);
     size_t first  = page.find(pattern);
     size_t second = page.find(pattern, first + 1);
     size_t behind = 2 * second - first;
@@ -406,10 +429,8 @@ TEST_F(test_ledger, slots_that_were_never_taken)
     ASSERT_EQ(std::string(sizeof(other), '\0'),
               page.substr(behind, sizeof(other)));
 
-    std::fstream out(path, std::ios::binary | std::ios::in | std::ios::out);
-    out.seekp((std::streamoff)behind);
-    out.write((const char*)&other, sizeof(other));
-    out.close();
+    memcpy(memory + behind, &other, sizeof(other));
+    shmdt(memory);
     EXPECT_EQ(0u, uct_cuda_mp_ledger_others(a, found, 3));
     EXPECT_EQ(0u, uct_cuda_mp_ledger_others(b, found, 3));
 }
@@ -514,17 +535,14 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
     reap(pid);
 
     /* As if a process that lives had got its number */
-    int fd              = ::open(path.c_str(), O_RDWR);
     const pid_t another = getppid();
-    char page[PAGE_BYTES];
-    ASSERT_EQ((ssize_t)sizeof(page), pread(fd, page, sizeof(page), 0));
-    for (size_t at = 0; at < sizeof(page); at += 64) {
+    char *page          = page_of(path);
+    for (size_t at = 0; at < PAGE_BYTES; at += 64) {
         if (memcmp(page + at, &pid, sizeof(pid)) == 0) {
-            ASSERT_EQ((ssize_t)sizeof(another),
-                      pwrite(fd, &another, sizeof(another), (off_t)at));
+            memcpy(page + at, &another, sizeof(another));
         }
     }
-    ::close(fd);
+    shmdt(page);
 
     m_now += UCT_CUDA_MP_LEDGER_STALE;
     (void)others(a, 0, 1);
@@ -687,28 +705,68 @@ TEST_F(test_ledger, garbage)
     std::string path = page_path();
 
     refused(path, "x");
-    refused(path, std::string(PAGE_BYTES - 1, '\0'));
-    refused(path, std::string(PAGE_BYTES, '\xff'));
+    refused(path, std::string(PLACE_BYTES - 1, '\0'));
+    refused(path, std::string(PLACE_BYTES, '\xff'));
+    refused(path, std::string(PAGE_BYTES, '\0'));
     refused(path, std::string(1 << 20, 'x'));
 }
 
 TEST_F(test_ledger, another_layout)
 {
     std::string path = page_path();
-    Gpus gpus{1};
-
-    uct_cuda_mp_ledger_t *ledger = open(gpus);
-    std::ifstream file(path, std::ios::binary);
-    std::string good((std::istreambuf_iterator<char>(file)),
-                     std::istreambuf_iterator<char>());
-    close(ledger);
+    uct_cuda_mp_ledger_t *ledger = open(Gpus{1}), *other;
+    const std::string good       = content(path);
+    char *page                   = page_of(path);
 
     for (size_t at : {0, 8, 12, 16}) { /* magic, layout, size, GPUs */
+        page[at] = (char)(page[at] + 100);
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, try_open(Gpus{1}, &other));
+        page[at] = (char)(page[at] - 100);
+    }
+    shmdt(page);
+    close(ledger);
+
+    for (size_t at : {0, 8}) { /* magic, layout */
         std::string bad = good;
 
         bad[at] = (char)(bad[at] + 100);
         refused(path, bad);
     }
+}
+
+/* Its owner can cut a file short, and whoever maps it gets SIGBUS. Those who
+ * have the page go on; those who come do without until these have left. */
+TEST_F(test_ledger, a_file_that_is_cut_short)
+{
+    const std::string path  = page_path();
+    const std::string other = std::string(PLACE_BYTES, 'x');
+    uct_cuda_mp_ledger_t *ledger;
+
+    for (const std::string &bytes : {std::string(), other}) {
+        uct_cuda_mp_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
+
+        std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+        set(a, 0, 1, true);
+        EXPECT_EQ(1u, others(b, 0, 1));
+        EXPECT_EQ(UCS_ERR_UNSUPPORTED, try_open(Gpus{1, 2}, &ledger));
+        close(a);
+        EXPECT_EQ(0u, others(b, 0, 1));
+        close(b);
+        EXPECT_TRUE(files().empty());
+    }
+}
+
+/* The kernel ends what writes beyond it */
+TEST_F(test_ledger, a_limit_of_file_sizes)
+{
+    reap(spawn([&] {
+        const struct rlimit limit = {PLACE_BYTES - 1, PLACE_BYTES - 1};
+        uct_cuda_mp_ledger_t *ledger;
+
+        setrlimit(RLIMIT_FSIZE, &limit);
+        return try_open(Gpus{1}, &ledger) == UCS_ERR_NO_RESOURCE;
+    }));
+    EXPECT_TRUE(files().empty());
 }
 
 TEST_F(test_ledger, nonsense_in_a_good_page)
@@ -724,14 +782,12 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
     }
 
     /* All but the layout, and the slot of the one who lives */
-    int fd = ::open(path.c_str(), O_RDWR);
-    for (auto range : {std::make_pair((size_t)20, own),
-                       std::make_pair(own + 128, PAGE_BYTES)}) {
-        const size_t bytes = range.second - range.first;
-        ASSERT_EQ((ssize_t)bytes, pwrite(fd, nonsense.data() + range.first,
-                                         bytes, (off_t)range.first));
-    }
-    ::close(fd);
+    char *page = page_of(path);
+    memcpy(page + 20, nonsense.data() + 20, 4);         /* up to the token */
+    memcpy(page + 32, nonsense.data() + 32, own - 32);
+    memcpy(page + own + 128, nonsense.data() + own + 128,
+           PAGE_BYTES - own - 128);
+    shmdt(page);
 
     for (int i = 0; i < 4; ++i) {
         load = {};
@@ -744,19 +800,23 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
     EXPECT_EQ(0u, others(other, 0, 1)) << "nobody's slots are free again";
 }
 
-TEST_F(test_ledger, maker_killed_half_way)
+/* Before the file says where the page is; and behind that, which ends the page */
+TEST_F(test_ledger, maker_killed)
 {
-    std::string path = page_path();
+    const std::string path = page_path();
+    uct_cuda_mp_ledger_t *ledger;
 
-    {
-        std::ofstream file(path, std::ios::binary);
-        file << std::string(PAGE_BYTES, '\0');
+    ::close(::open(path.c_str(), O_CREAT | O_RDWR, 0600));
+    for (int i = 0; i < 2; ++i) {
+        uct_cuda_mp_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
+
+        set(a, 0, 1, true);
+        EXPECT_EQ(1u, others(b, 0, 1));
+        close(a);
+        close(b);
+        reap(spawn([&] { return try_open(Gpus{1}, &ledger) == UCS_OK; }));
+        EXPECT_EQ(PLACE_BYTES, content(path).size());
     }
-    chmod(path.c_str(), 0600);
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
-    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2});
-    set(a, 0, 1, true);
-    EXPECT_EQ(1u, others(b, 0, 1));
 }
 
 /* Whoever removes a file parts those who have it from those who come */
@@ -813,6 +873,31 @@ TEST_F(test_ledger, lock_that_never_comes_free)
     EXPECT_EQ(UCS_ERR_BUSY, try_open(Gpus{1}, &ledger));
     close(a);
     uct_cuda_node_alive_close(alive);
+}
+
+/* A pause that a signal cuts short would be the whole of its patience */
+TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
+{
+    std::string path        = page_path();
+    uct_cuda_mp_ledger_t *a = open(Gpus{1});
+    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_alive_t *alive = lock_page(path);
+    std::thread other([&] {
+        const auto end = std::chrono::steady_clock::now() +
+                         std::chrono::milliseconds(12);
+        while (std::chrono::steady_clock::now() < end) {
+            usleep(100);
+        }
+        uct_cuda_node_alive_close(alive);
+    });
+
+    {
+        Ticks ticks;
+        EXPECT_EQ(UCS_OK, try_open(Gpus{1}, &ledger));
+    }
+    other.join();
+    uct_cuda_mp_ledger_close(ledger);
+    close(a);
 }
 
 /* Processes that come, work and go as fast as they can, some of them killed */

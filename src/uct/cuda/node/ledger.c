@@ -2,14 +2,22 @@
 /*
  * The page, who may use it, and how the dead leave it.
  *
- * Coming and going happens under a lock on the file, and a process holds the
- * number of its slot in it (alive.h). Everything else is plain atomic loads and
- * stores.
+ * A file with a name says where the page is. Coming and going happens under a
+ * lock on that file, and a process holds the number of its slot in it (alive.h).
+ * Everything else is plain atomic loads and stores.
+ *
+ * The page itself is a System V segment, since the owner of a file can cut it
+ * short by its name, and then whoever touches a mapping of it gets SIGBUS. A
+ * segment has one size for ever. It is marked for removal as soon as it is
+ * there, so that it goes with the last process that has it.
  */
 #include <uct/cuda/node/ledger.h>
 
+#include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/retry.h>
 #include <uct/cuda/node/alive.h>
 
 #include <errno.h>
@@ -17,9 +25,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 
@@ -56,11 +63,21 @@ typedef struct {
     uint32_t size;
     uint32_t num_gpus;
     uint32_t num_slots; /* those behind were never used */
+    uint64_t token;     /* the file has the same */
     uint8_t  uuids[MAX_GPUS][16];
     slot_t   slots[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
 } page_t;
 
 _Static_assert(sizeof(page_t) == 16320, "the layout is the same everywhere");
+
+
+/* What the file says */
+typedef struct {
+    uint64_t magic;
+    uint32_t layout;
+    int32_t  segment; /* that the page is */
+    uint64_t token;   /* a segment of that number may be another one by now */
+} place_t;
 
 
 struct uct_cuda_mp_ledger {
@@ -102,42 +119,40 @@ static uint64_t hash(uint64_t value, const char *text, size_t length)
     return value;
 }
 
-/* Process numbers mean nothing to another PID namespace, nor after a boot */
+static uint64_t hash_namespace(uint64_t id, const char *path)
+{
+    struct stat st;
+
+    return (stat(path, &st) == 0) ?
+                   hash(id, (const char*)&st.st_ino, sizeof(st.st_ino)) :
+                   id;
+}
+
+/* Numbers of processes and segments mean nothing to another namespace of
+ * either, nor after a boot */
 static uint64_t numbering_id(void)
 {
-    uint64_t id = UCT_CUDA_HASH64;
-    struct stat st;
     char text[64];
-    ssize_t length;
-    int fd;
+    uint64_t id;
+    size_t length;
 
-    if (stat("/proc/self/ns/pid", &st) == 0) {
-        id = hash(id, (const char*)&st.st_ino, sizeof(st.st_ino));
-    }
-
-    fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        length = read(fd, text, sizeof(text));
-        if (length > 0) {
-            id = hash(id, text, (size_t)length);
-        }
-        close(fd);
-    }
-
-    return id;
+    id     = hash_namespace(UCT_CUDA_HASH64, "/proc/self/ns/pid");
+    id     = hash_namespace(id, "/proc/self/ns/ipc");
+    length = uct_cuda_file_text("/proc/sys/kernel/random/boot_id", text,
+                                sizeof(text));
+    return hash(id, text, length);
 }
 
 /* A process that was stopped with the lock in its hands must not stop us */
 static ucs_status_t file_lock(uct_cuda_node_alive_t *alive)
 {
-    const struct timespec pause = {0, LOCK_PAUSE};
     int i;
 
     for (i = 0; i < LOCK_TRIES; ++i) {
         if (uct_cuda_node_alive_take(alive, UCT_CUDA_NODE_ALIVE_FILE)) {
             return UCS_OK;
         }
-        nanosleep(&pause, NULL);
+        uct_cuda_sleep_ns(LOCK_PAUSE);
     }
 
     return UCS_ERR_BUSY;
@@ -161,8 +176,9 @@ static ucs_status_t file_open(uct_cuda_mp_ledger_t *ledger, struct stat *st)
     int tries           = LOCK_TRIES;
 
     while (tries-- > 0) {
-        ledger->fd = open(ledger->path,
-                          O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        ledger->fd = UCT_CUDA_RETRY(open(ledger->path,
+                                         O_RDWR | O_CREAT | O_CLOEXEC |
+                                                 O_NOFOLLOW, 0600));
         if (ledger->fd < 0) {
             return UCS_ERR_IO_ERROR;
         }
@@ -248,17 +264,122 @@ static bool page_reap(page_t *page, const uct_cuda_node_alive_t *alive)
     return any;
 }
 
-/* Make a page of a new file, or of one whose maker did not come to the end;
- * else see that it is what we know */
+static page_t *segment_attach(int segment)
+{
+    void *page = shmat(segment, NULL, 0);
+
+    return (page == (void*)-1) ? NULL : page;
+}
+
+/* The segment of this user that the file means, or NULL: it is gone */
+static page_t *segment_find(const place_t *place)
+{
+    struct shmid_ds found;
+    page_t *page;
+
+    if ((shmctl(place->segment, IPC_STAT, &found) != 0) ||
+        (found.shm_segsz != sizeof(page_t)) ||
+        (found.shm_perm.uid != geteuid())) {
+        return NULL;
+    }
+
+    page = segment_attach(place->segment);
+    if ((page != NULL) && (page->token != place->token)) {
+        shmdt(page);
+        return NULL;
+    }
+
+    return page;
+}
+
+/* A new one, which the file says from now on */
+static page_t *segment_make(const uct_cuda_mp_ledger_t *ledger)
+{
+    const int segment   = shmget(IPC_PRIVATE, sizeof(page_t), 0600);
+    const place_t place = {
+        .magic   = MAGIC,
+        .layout  = LAYOUT,
+        .segment = segment,
+        .token   = uct_cuda_now_ns() ^ ((uint64_t)ledger->pid << 40)
+    };
+    page_t *page;
+
+    if (segment < 0) {
+        return NULL;
+    }
+
+    page = segment_attach(segment);
+    (void)shmctl(segment, IPC_RMID, NULL);
+    if (page == NULL) {
+        return NULL;
+    }
+
+    page->magic  = MAGIC;
+    page->layout = LAYOUT;
+    page->size   = sizeof(*page);
+    page->token  = place.token;
+    if (!uct_cuda_file_write(ledger->fd, &place, sizeof(place), 0)) {
+        shmdt(page);
+        return NULL;
+    }
+
+    return page;
+}
+
+/* Does any process hold a number in the file? */
+static bool is_used(const uct_cuda_node_alive_t *alive)
+{
+    unsigned i;
+
+    for (i = 0; (i < UCT_CUDA_MP_LEDGER_MAX_SLOTS) &&
+                !uct_cuda_node_alive_is_there(alive, i);
+         ++i) {
+    }
+
+    return i < UCT_CUDA_MP_LEDGER_MAX_SLOTS;
+}
+
+/* The page that the file means. A file that was cut short while others use
+ * their page means none until they have left: a second page beside theirs would
+ * say that their links are idle. */
+static ucs_status_t page_find(uct_cuda_mp_ledger_t *ledger,
+                              const struct stat *st)
+{
+    place_t place = {0};
+
+    if (!file_is_ours(st) ||
+        ((st->st_size != 0) &&
+         ((st->st_size != (off_t)sizeof(place)) ||
+          (uct_cuda_file_read(ledger->fd, &place, sizeof(place), 0) !=
+           sizeof(place)) ||
+          (place.magic != MAGIC) || (place.layout != LAYOUT)))) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    ledger->page = (st->st_size != 0) ? segment_find(&place) : NULL;
+    if (ledger->page != NULL) {
+        return UCS_OK;
+    }
+
+    if (is_used(ledger->alive)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    ledger->page = segment_make(ledger);
+    if (ledger->page == NULL) {
+        (void)unlink(ledger->path);
+        return UCS_ERR_NO_RESOURCE;
+    }
+
+    return UCS_OK;
+}
+
+/* See that it is what we know */
 static ucs_status_t
 page_check(page_t *page, const uct_cuda_node_alive_t *alive)
 {
-    if (page->magic == 0) {
-        page->layout = LAYOUT;
-        page->size   = sizeof(*page);
-        __atomic_store_n(&page->magic, MAGIC, __ATOMIC_RELEASE);
-    } else if ((page->magic != MAGIC) || (page->layout != LAYOUT) ||
-               (page->size != sizeof(*page)) || (page->num_gpus > MAX_GPUS)) {
+    if ((page->magic != MAGIC) || (page->layout != LAYOUT) ||
+        (page->size != sizeof(*page)) || (page->num_gpus > MAX_GPUS)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -354,29 +475,13 @@ static ucs_status_t ledger_attach(uct_cuda_mp_ledger_t *ledger,
                                   const struct stat *st,
                                   const uint8_t (*uuids)[16], int num_gpus)
 {
-    const bool is_new = (st->st_size == 0);
-    ucs_status_t status;
-    void *page;
+    ucs_status_t status = page_find(ledger, st);
 
-    if (!file_is_ours(st) ||
-        (!is_new && (st->st_size != (off_t)sizeof(page_t)))) {
-        return UCS_ERR_UNSUPPORTED;
+    if (status != UCS_OK) {
+        return status;
     }
 
-    /* Memory that is not there would kill who touches it */
-    if (is_new && (posix_fallocate(ledger->fd, 0, sizeof(page_t)) != 0)) {
-        (void)unlink(ledger->path);
-        return UCS_ERR_NO_RESOURCE;
-    }
-
-    page = mmap(NULL, sizeof(page_t), PROT_READ | PROT_WRITE, MAP_SHARED,
-                ledger->fd, 0);
-    if (page == MAP_FAILED) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    ledger->page = page;
-    status       = page_check(ledger->page, ledger->alive);
+    status = page_check(ledger->page, ledger->alive);
     if (status == UCS_OK) {
         status = map_lanes(ledger, uuids, num_gpus);
     }
@@ -386,7 +491,7 @@ static ucs_status_t ledger_attach(uct_cuda_mp_ledger_t *ledger,
     }
 
     if (status != UCS_OK) {
-        munmap(page, sizeof(page_t));
+        shmdt(ledger->page);
     }
 
     return status;
@@ -453,7 +558,7 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
         }
     }
 
-    munmap(ledger->page, sizeof(page_t));
+    shmdt(ledger->page);
     file_close(ledger);
     free(ledger);
 }

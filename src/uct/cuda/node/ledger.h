@@ -35,8 +35,9 @@ typedef struct uct_cuda_mp_ledger uct_cuda_mp_ledger_t;
  * @param uuids  UUIDs of this process's GPUs, by ordinal. GPUs are matched
  *               between processes by them.
  * @return UCS_OK; UCS_ERR_NO_RESOURCE when all slots are taken, or the GPUs of
- *         all processes are too many; UCS_ERR_UNSUPPORTED for a file that is
- *         not ours or of another layout (it is left alone); UCS_ERR_BUSY;
+ *         all processes are too many, or there is no memory for it;
+ *         UCS_ERR_UNSUPPORTED for a file that is not ours, of another layout,
+ *         or cut short by somebody (it is left alone); UCS_ERR_BUSY;
  *         UCS_ERR_IO_ERROR; UCS_ERR_NO_MEMORY. Told at debug level.
  */
 ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
