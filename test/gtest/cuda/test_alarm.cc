@@ -5,6 +5,7 @@
 #include <atomic>
 #include <vector>
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 extern "C" {
@@ -13,6 +14,17 @@ extern "C" {
 }
 
 static constexpr uint64_t MS = 1000000;
+
+/* Seconds by which somebody has set the system's clock */
+static std::atomic<time_t> clock_shift{0};
+
+extern "C" int clock_gettime(clockid_t id, struct timespec *now) noexcept
+{
+    const int result = (int)syscall(SYS_clock_gettime, id, now);
+
+    now->tv_sec += (id == CLOCK_REALTIME) ? clock_shift.load() : 0;
+    return result;
+}
 
 struct Sleeper {
     std::atomic<unsigned> calls{0};
@@ -72,6 +84,18 @@ TEST(Alarm, twice_for_the_same_is_once)
     usleep(20000);
     EXPECT_EQ(1u, sooner.calls);
     EXPECT_EQ(1u, later.calls);
+}
+
+/* As when the clock is set back while somebody sleeps: the two differ */
+TEST(Alarm, a_clock_that_is_set_does_not_matter)
+{
+    Sleeper sleeper;
+
+    clock_shift = 3600;
+    ASSERT_TRUE(sleeper.set(uct_cuda_now_ns() + 20 * MS));
+    wait_for(sleeper);
+    clock_shift = 0;
+    EXPECT_EQ(1u, sleeper.calls);
 }
 
 /* As many as there is room for; the others are told, and find room later */

@@ -759,13 +759,17 @@ TEST_F(test_ledger, a_file_that_is_cut_short)
 /* The kernel ends what writes beyond it */
 TEST_F(test_ledger, a_limit_of_file_sizes)
 {
-    reap(spawn([&] {
-        const struct rlimit limit = {PLACE_BYTES - 1, PLACE_BYTES - 1};
-        uct_cuda_mp_ledger_t *ledger;
+    const struct rlimit limit = {PLACE_BYTES - 1, PLACE_BYTES - 1};
+    uct_cuda_mp_ledger_t *ledger;
+    int status;
 
+    const pid_t pid = fork();
+    if (pid == 0) {
         setrlimit(RLIMIT_FSIZE, &limit);
-        return try_open(Gpus{1}, &ledger) == UCS_ERR_NO_RESOURCE;
-    }));
+        _exit(try_open(Gpus{1}, &ledger) != UCS_ERR_NO_RESOURCE);
+    }
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
     EXPECT_TRUE(files().empty());
 }
 

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,7 +33,7 @@ static struct {
     unsigned         count;
     uct_cuda_alarm_t alarms[MAX_ALARMS];
 } alarms = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .some = PTHREAD_COND_INITIALIZER
+    .lock = PTHREAD_MUTEX_INITIALIZER
 };
 
 
@@ -55,8 +56,9 @@ static uint64_t call_due(uint64_t now)
     return next;
 }
 
-/* Clocks of programs may be slower than those of the system (on an emulated
- * node): what is waited for is a time, and who wakes up early waits again */
+/* The kernel's own clock that nobody sets, which the wait goes by. Clocks of
+ * programs may be slower than it (on an emulated node): what is waited for is a
+ * time, and who wakes up early waits again. */
 static void wait_until(uint64_t next, uint64_t now)
 {
     struct timespec end;
@@ -67,7 +69,7 @@ static void wait_until(uint64_t next, uint64_t now)
         return;
     }
 
-    clock_gettime(CLOCK_REALTIME, &end);
+    (void)syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &end);
     at          = ((uint64_t)end.tv_sec * NS_A_SECOND) +
                   (uint64_t)end.tv_nsec + (next - now);
     end.tv_sec  = (time_t)(at / NS_A_SECOND);
@@ -88,12 +90,23 @@ static void *alarm_thread(void *arg)
     return NULL;
 }
 
+static void use_monotonic_clock(void)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&alarms.some, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 static bool is_running(void)
 {
     pthread_t thread;
 
     if (alarms.owner != getpid()) {
         alarms.count = 0;
+        use_monotonic_clock();
         if (!uct_cuda_thread_start(alarm_thread, NULL, &thread)) {
             return false;
         }

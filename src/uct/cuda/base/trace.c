@@ -4,10 +4,13 @@
 #include <uct/cuda/base/trace.h>
 
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/retry.h>
 
-#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +44,16 @@ struct uct_cuda_trace_copy {
 
 static struct {
     pthread_mutex_t       lock;
-    FILE                  *file;
+    int                   fd;        /* -1: none yet */
+    bool                  is_broken; /* nothing more is written */
+    char                  path[512];
     base_t                *bases;
     uct_cuda_trace_copy_t *oldest;
     uct_cuda_trace_copy_t **last;
     unsigned              num_pending;
-} trace = {.lock = PTHREAD_MUTEX_INITIALIZER, .last = &trace.oldest};
+} trace = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .last = &trace.oldest
+};
 
 bool uct_cuda_trace_is_on;
 
@@ -86,25 +93,48 @@ static const char *rank(void)
                    value;
 }
 
+/* Append a line by one call, as several threads may write. What does not fit
+ * onto the disk, or below a limit, ends the trace. */
+static void __attribute__((format(printf, 1, 2)))
+write_line(const char *format, ...)
+{
+    char line[512];
+    va_list ap;
+    int length;
+
+    va_start(ap, format);
+    length = vsnprintf(line, sizeof(line), format, ap);
+    va_end(ap);
+    if (__atomic_load_n(&trace.is_broken, __ATOMIC_RELAXED) ||
+        uct_cuda_file_write(trace.fd, line, (size_t)length, 0) ||
+        __atomic_exchange_n(&trace.is_broken, true, __ATOMIC_RELAXED)) {
+        return;
+    }
+
+    uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_TRACE: %s: %s; the trace ends here, "
+                  "name a directory with more room", trace.path,
+                  strerror(errno));
+}
+
 void uct_cuda_trace_start(const char *dir)
 {
-    char path[512];
-
     if (dir[0] == '\0') {
         return;
     }
 
     pthread_mutex_lock(&trace.lock);
-    if (trace.file == NULL) {
-        snprintf(path, sizeof(path), "%s/%d.trace", dir, (int)getpid());
-        trace.file = fopen(path, "ae");
-        if (trace.file == NULL) {
+    if (trace.fd < 0) {
+        snprintf(trace.path, sizeof(trace.path), "%s/%d.trace", dir,
+                 (int)getpid());
+        trace.fd = UCT_CUDA_RETRY(open(trace.path,
+                                       O_WRONLY | O_CREAT | O_APPEND |
+                                               O_CLOEXEC, 0666));
+        if (trace.fd < 0) {
             uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_TRACE: %s: %s; copies are "
-                          "not traced", path, strerror(errno));
+                          "not traced", trace.path, strerror(errno));
         } else {
-            setvbuf(trace.file, NULL, _IOLBF, 0);
-            fprintf(trace.file, "{\"process\": %d, \"rank\": %s}\n",
-                    (int)getpid(), rank());
+            write_line("{\"process\": %d, \"rank\": %.20s}\n", (int)getpid(),
+                       rank());
             uct_cuda_trace_is_on = true;
         }
     }
@@ -185,16 +215,15 @@ static void copy_destroy(uct_cuda_trace_copy_t *copy)
     free(copy);
 }
 
-/* In microseconds; one line, as several threads may write */
+/* In microseconds */
 static void write_bar(bool is_link, const char *name, const char *what,
                       const char *places, size_t bytes, double begin,
                       double duration)
 {
-    fprintf(trace.file,
-            "{\"%s\": \"%s\", \"what\": \"%s\", \"places\": \"%s\", "
-            "\"bytes\": %zu, \"ts\": %.3f, \"dur\": %.3f}\n",
-            is_link ? "link" : "transfer", name, what, places, bytes, begin,
-            duration);
+    write_line("{\"%s\": \"%.80s\", \"what\": \"%.80s\", \"places\": \"%s\", "
+               "\"bytes\": %zu, \"ts\": %.3f, \"dur\": %.3f}\n",
+               is_link ? "link" : "transfer", name, what, places, bytes, begin,
+               duration);
 }
 
 static void write_call(bool is_link, const char *name, const char *what,
@@ -286,7 +315,6 @@ void uct_cuda_trace_flush(void)
     if (uct_cuda_trace_is_on) {
         pthread_mutex_lock(&trace.lock);
         collect(true);
-        fflush(trace.file);
         pthread_mutex_unlock(&trace.lock);
     }
 }

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A trace that finds no room: the program goes on, and is warned once. */
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern "C" {
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/trace.h>
+}
+
+static unsigned    warnings;
+static std::string warning;
+
+static void note(uct_cuda_log_level_t, const char*, unsigned, const char*,
+                 const char *message)
+{
+    ++warnings;
+    warning = message;
+}
+
+class Trace : public ::testing::Test
+{
+protected:
+    void SetUp() override
+    {
+        ASSERT_NE(nullptr, mkdtemp(dir));
+    }
+
+    void TearDown() override
+    {
+        ASSERT_EQ(0, system((std::string("rm -rf ") + dir).c_str()));
+    }
+
+    std::string path()
+    {
+        return std::string(dir) + "/" + std::to_string(getpid()) + ".trace";
+    }
+
+    /* In a process of its own: what it is warned of begins with the file */
+    void is_told_once(void (*prepare)(const std::string &path),
+                      const char *reason)
+    {
+        const pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            prepare(path());
+            uct_cuda_log_set(note, UCT_CUDA_LOG_WARN);
+            uct_cuda_trace_start(dir);
+            for (int i = 0; i < 100; ++i) {
+                uct_cuda_trace_call("MPI_Bcast", 4096, "of a test", 1);
+            }
+            uct_cuda_trace_flush();
+            _exit((warnings != 1) ? 1 :
+                  (warning.find(path() + ": " + reason) == std::string::npos) ?
+                                    2 :
+                                    0);
+        }
+        ASSERT_EQ(pid, waitpid(pid, &status, 0));
+        ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+        EXPECT_EQ(0, WEXITSTATUS(status));
+    }
+
+    char dir[32] = "/tmp/test_trace.XXXXXX";
+};
+
+TEST_F(Trace, a_disk_that_is_full)
+{
+    is_told_once(
+            [](const std::string &path) {
+                (void)!symlink("/dev/full", path.c_str());
+            },
+            "No space left on device");
+}
+
+/* The kernel ends what writes beyond it */
+TEST_F(Trace, a_limit_of_file_sizes)
+{
+    is_told_once(
+            [](const std::string&) {
+                const struct rlimit limit = {300, 300};
+                setrlimit(RLIMIT_FSIZE, &limit);
+            },
+            "File too large");
+}
