@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -94,7 +95,12 @@ static void lives_load(void)
 
 static void send_bytes(int fd, const void *bytes, size_t size)
 {
-    if (write(fd, bytes, size) != (ssize_t)size) {
+    ssize_t n;
+
+    do {
+        n = write(fd, bytes, size);
+    } while ((n < 0) && (errno == EINTR));
+    if (n != (ssize_t)size) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: the peer does not listen",
                    lives_mode);
     }
@@ -107,6 +113,9 @@ static void recv_bytes(int fd, void *bytes, size_t size)
 
     while (got < size) {
         n = read(fd, (char*)bytes + got, size - got);
+        if ((n < 0) && (errno == EINTR)) {
+            continue;
+        }
         if (n <= 0) {
             ucx_mp_die(UCX_MP_EXIT_WRONG, "%s: the peer has gone", lives_mode);
         }
@@ -258,18 +267,23 @@ static void *recv_start(end_t *end, void *buffer, size_t size)
                                 &param);
 }
 
-static void compare(const uint8_t *buffer, uint64_t seed)
+static void compare_some(const uint8_t *buffer, size_t size, uint64_t seed)
 {
     ucx_mp_pattern_error_t error;
 
     __atomic_add_fetch(&lives_messages, 1, __ATOMIC_RELAXED);
-    if (ucx_mp_pattern_check(UCX_MP_MEM_DEVICE, buffer, LIVES_SIZE, seed, 0,
+    if (ucx_mp_pattern_check(UCX_MP_MEM_DEVICE, buffer, size, seed, 0,
                              LIVES_POISON, &error)) {
         fprintf(stderr, "ucx_mp_lives: WRONG data, %s: offset %zu expected "
                 "0x%02x got 0x%02x%s\n", lives_mode, error.offset,
                 error.expected, error.got, error.hint);
         lives_wrong = 1;
     }
+}
+
+static void compare(const uint8_t *buffer, uint64_t seed)
+{
+    compare_some(buffer, LIVES_SIZE, seed);
 }
 
 /* A message each way */
@@ -951,7 +965,7 @@ static void one_serve(end_t *end, int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 
-    while (poll(&poll_fd, 1, 0) == 0) {
+    while (poll(&poll_fd, 1, 0) <= 0) { /* a signal is no word of the peer's */
         progress(end);
     }
 }
@@ -1037,6 +1051,104 @@ static void mode_beside(int role, int fd)
     one_sided(role, fd, 100);
 }
 
+#define SIGNALS_COUNT 150
+
+/* Puts and gets between GPU memory and the peer's page-locked memory, which the
+ * peer's GPU copies: for runs with signals (test/faults/ticks.c) */
+static void mode_signals(int role, int fd)
+{
+    static const ucp_request_param_t param;
+    uint8_t *mine, *host;
+    uint64_t theirs;
+    ucp_rkey_h rkey;
+    ucp_mem_h memh;
+    end_t end;
+    int i;
+
+    lives_features = UCP_FEATURE_RMA;
+    lives_errors   = UCP_ERR_HANDLING_MODE_NONE;
+    gpu_use(role);
+    end_open(&end, fd);
+    mine = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    host = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, LIVES_SIZE);
+    key_send(&end, host, LIVES_SIZE, fd, &memh);
+    theirs = key_recv(&end, fd, &rkey);
+    for (i = 0; (role == 0) && (i < SIGNALS_COUNT); ++i) {
+        ucx_mp_pattern_fill(UCX_MP_MEM_DEVICE, mine, LIVES_SIZE, (uint64_t)i);
+        lives_check(wait_for(&end, ucx.ucp_put_nbx(end.ep, mine, LIVES_SIZE,
+                                                   theirs, rkey, &param)),
+                    "a put");
+        lives_check(wait_for(&end, ucx.ucp_ep_flush_nbx(end.ep, &param)),
+                    "ucp_ep_flush_nbx");
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, mine, LIVES_POISON, LIVES_SIZE);
+        lives_check(wait_for(&end, ucx.ucp_get_nbx(end.ep, mine, LIVES_SIZE,
+                                                   theirs, rkey, &param)),
+                    "a get");
+        compare(mine, (uint64_t)i);
+    }
+    if (role == 1) {
+        one_serve(&end, fd);
+    }
+    meet(fd);
+    ucx.ucp_rkey_destroy(rkey);
+    lives_check(ucx.ucp_mem_unmap(end.context, memh), "ucp_mem_unmap");
+    meet(fd);
+    end_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
+}
+
+#define RECONNECT_COUNT 300
+#define RECONNECT_FILES 200
+
+/* Workers of one process that come and go, while the other keeps its endpoints
+ * to them: to UCX they are a descriptor each at most, to the module none */
+static void mode_reconnect(int role, int fd)
+{
+    static const ucp_request_param_t param;
+    const struct rlimit limit = {RECONNECT_FILES, RECONNECT_FILES};
+    uint8_t *mine, *host;
+    uint64_t theirs;
+    ucp_rkey_h rkey;
+    ucp_mem_h memh;
+    end_t end;
+    int i;
+
+    lives_features = UCP_FEATURE_RMA;
+    lives_errors   = UCP_ERR_HANDLING_MODE_NONE;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    gpu_use(role);
+    memset(&end, 0, sizeof(end));
+    context_open(&end);
+    worker_open(&end);
+    mine = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
+    host = ucx_mp_mem_alloc(UCX_MP_MEM_PINNED, LIVES_SIZE);
+    for (i = 0; i < RECONNECT_COUNT; ++i) {
+        end_connect(&end, fd);
+        if (role == 0) {
+            ucx_mp_pattern_fill(UCX_MP_MEM_PINNED, host, LIVES_SIZE / 1024,
+                                (uint64_t)i);
+            key_send(&end, host, LIVES_SIZE, fd, &memh);
+            one_serve(&end, fd);
+        } else {
+            theirs = key_recv(&end, fd, &rkey);
+            lives_check(wait_for(&end, ucx.ucp_get_nbx(end.ep, mine,
+                                                       LIVES_SIZE / 1024,
+                                                       theirs, rkey, &param)),
+                        "a get");
+            compare_some(mine, LIVES_SIZE / 1024, (uint64_t)i);
+            ucx.ucp_rkey_destroy(rkey);
+        }
+        meet(fd);
+        if (role == 0) {
+            lives_check(ucx.ucp_mem_unmap(end.context, memh), "ucp_mem_unmap");
+            ucx.ucp_worker_destroy(end.worker);
+            worker_open(&end);
+        }
+    }
+    meet(fd);
+    ucx.ucp_worker_destroy(end.worker);
+    ucx.ucp_cleanup(end.context);
+}
+
 
 static const struct {
     const char  *name;
@@ -1052,6 +1164,8 @@ static const struct {
     {"pointers", mode_pointers, "pointers to a peer's memory, from UCX 1.21"},
     {"onesided", mode_onesided, "500 random puts and gets, lists of them"},
     {"beside", mode_beside, "100, by a program that has messages, too"},
+    {"signals", mode_signals, "150 puts and gets of page-locked memory"},
+    {"reconnect", mode_reconnect, "endpoints to 300 workers of one peer"},
     {"pids", mode_pids, "memory by file descriptor; with PATH, containers"}
 };
 
@@ -1063,7 +1177,7 @@ static void usage(void)
             "  Two processes, or one of two: ROLE 0 or 1, who meet at the "
             "socket PATH.\n");
     for (i = 0; i < sizeof(lives_modes) / sizeof(lives_modes[0]); ++i) {
-        fprintf(stderr, "  %-8s %s\n", lives_modes[i].name,
+        fprintf(stderr, "  %-9s %s\n", lives_modes[i].name,
                 lives_modes[i].what);
     }
     exit(UCX_MP_EXIT_USAGE);
@@ -1147,7 +1261,8 @@ int main(int argc, char **argv)
     close(fds[0]);
     close(fds[1]);
     for (role = 0; role < 2; ++role) {
-        waitpid(children[role], &status, 0);
+        while ((waitpid(children[role], &status, 0) < 0) && (errno == EINTR)) {
+        }
         if (status != 0) {
             fprintf(stderr, "ucx_mp_lives: %s, process %d ended with %s %d\n",
                     lives_mode, role,

@@ -66,7 +66,9 @@ nixl_check() { nixl_run check "$@"; }
 # nixl_run PROGRAM [--stock] ARGUMENTS...: the same with any of test/nixl
 nixl_run() { nixl_run_of nixl nixl-cu12==1.5.1 "$@"; }
 
-# nixl_run_of FOLDER WHEEL PROGRAM [--stock] ARGUMENTS...: with this wheel
+# nixl_run_of FOLDER WHEEL PROGRAM [--stock] ARGUMENTS...: with this wheel, behind
+# the words of nixl_before
+nixl_before=()
 nixl_run_of() {
     local folder=$1 wheel=$2 stock=() program=$3
     shift 3
@@ -76,7 +78,7 @@ nixl_run_of() {
     PYTHONPATH=$ucx_mp_deps/$folder:$ucx_mp_deps/numpy:${PYTHONPATH-} \
         passing_on '^all right$' \
         "$ucx_mp_prefix/bin/ucx_mp_run" "${stock[@]}" --emulate hgx-h200 \
-        "$ucx_mp_top/test/nixl/$program" "$@"
+        "${nixl_before[@]}" "$ucx_mp_top/test/nixl/$program" "$@"
 }
 
 # The room's own tests once more, in every UCX that has been unpacked by now

@@ -51,7 +51,7 @@ protected:
     uct_cuda_cma_page_t      *page   = nullptr;
     uct_cuda_cma_server_id_t id      = {};
     uct_cuda_cma_peer_t      *peer   = nullptr;
-    uct_cuda_cma_channel_t   *channel = nullptr;
+    uct_cuda_cma_channel_t   *channel = nullptr, *all = nullptr;
     uint8_t                  *host   = nullptr; /* the child's, by now */
     pid_t                    child   = -1;
 
@@ -94,7 +94,7 @@ protected:
         }
         munmap(addr, sizeof(*addr));
         ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
-        channel = uct_cuda_cma_channel_open(peer, &id);
+        channel = uct_cuda_cma_channel_open(&all, peer, &id);
         ASSERT_NE(nullptr, channel);
     }
 
@@ -390,17 +390,35 @@ TEST_F(CmaChannel, what_is_forgotten_gives_its_slot_back)
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
 }
 
+/* UCX keeps endpoints that their peer has closed: a slot a worker */
+TEST_F(CmaChannel, endpoints_of_a_worker_share_one_channel)
+{
+    uct_cuda_cma_channel_t *same;
+
+    for (int i = 0; i < 2 * UCT_CUDA_CMA_SLOTS; ++i) {
+        same = uct_cuda_cma_channel_open(&all, peer, &id);
+        ASSERT_EQ(channel, same);
+    }
+    EXPECT_EQ(0, page->slots[1].pid);
+    for (int i = 0; i < 2 * UCT_CUDA_CMA_SLOTS; ++i) {
+        uct_cuda_cma_channel_close(channel);
+    }
+    EXPECT_EQ(0u, page->slots[0].is_over);
+}
+
 /* Slots of processes that have gone are asked for, the others are theirs */
 TEST_F(CmaChannel, no_slot_is_no_channel)
 {
+    std::vector<uct_cuda_cma_channel_t*> all(UCT_CUDA_CMA_SLOTS);
     std::vector<uct_cuda_cma_channel_t*> more;
 
     while (more.size() < UCT_CUDA_CMA_SLOTS - 1) {
-        more.push_back(uct_cuda_cma_channel_open(peer, &id));
+        more.push_back(uct_cuda_cma_channel_open(&all[more.size()], peer,
+                                                 &id));
         ASSERT_NE(nullptr, more.back());
     }
     EXPECT_EQ(0u, page->is_short);
-    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &id));
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(&all.back(), peer, &id));
     EXPECT_EQ(1u, page->is_short);
     for (auto *one : more) {
         uct_cuda_cma_channel_close(one);
@@ -410,17 +428,18 @@ TEST_F(CmaChannel, no_slot_is_no_channel)
 
 TEST_F(CmaChannel, other_files_are_no_page)
 {
+    uct_cuda_cma_channel_t *none   = nullptr;
     uct_cuda_cma_server_id_t other = id;
 
     other.token ^= 2;
-    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &other));
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(&none, peer, &other));
     other    = id;
     other.fd = STDERR_FILENO;
-    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &other));
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(&none, peer, &other));
     other.fd = -1;
-    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &other));
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(&none, peer, &other));
     __atomic_store_n(&page->is_over, 1, __ATOMIC_RELAXED);
-    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(peer, &id));
+    EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(&none, peer, &id));
 }
 
 static bool says_idle()
@@ -495,11 +514,12 @@ TEST_F(CmaChannel, a_forked_child_gives_no_slot_back)
 TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
 {
     uct_cuda_cma_channel_t *first = channel;
+    uct_cuda_cma_channel_t *others = nullptr;
     Told stands, goes;
 
     ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &stands));
     ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
-    channel = uct_cuda_cma_channel_open(peer, &id);
+    channel = uct_cuda_cma_channel_open(&others, peer, &id);
     ASSERT_NE(nullptr, channel);
     ASSERT_EQ(UCS_INPROGRESS, post(8, 5, true, &goes));
     uct_cuda_cma_request_hand_over(&page->slots[1].requests[0],
@@ -508,7 +528,8 @@ TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
     EXPECT_EQ(0u, stands.count_told);
     uct_cuda_cma_request_hand_over(&request(0), UCT_CUDA_CMA_DONE);
     progress_until(stands);
-    uct_cuda_cma_channel_close(first);
+    uct_cuda_cma_channel_close(channel);
+    channel = first;
 }
 
 /* Memory that is served: what keys were given out for */

@@ -804,7 +804,7 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
     EXPECT_EQ(0u, others(other, 0, 1)) << "nobody's slots are free again";
 }
 
-/* Before the file says where the page is; and behind that, which ends the page */
+/* Before the file says where the page is; and after, which ends the page */
 TEST_F(test_ledger, maker_killed)
 {
     const std::string path = page_path();

@@ -71,7 +71,10 @@ struct batch {
 };
 
 struct uct_cuda_cma_channel {
-    unsigned             users;      /* The endpoint, and batches under way */
+    uct_cuda_cma_channel_t *next;    /* Of the interface's ... */
+    uct_cuda_cma_channel_t **all;    /* ... which begin here */
+    uint64_t             token;      /* Of the page */
+    unsigned             users;      /* Endpoints, and batches under way */
     uct_cuda_cma_peer_t  *peer;
     uct_cuda_cma_page_t  *page;
     uct_cuda_cma_slot_t  *slot;
@@ -122,15 +125,39 @@ find_slot(uct_cuda_cma_page_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
     return NULL;
 }
 
+/* The one that the interface has to this page already, or NULL */
+static uct_cuda_cma_channel_t *
+find_channel(uct_cuda_cma_channel_t *channel, const uct_cuda_cma_peer_t *peer,
+             uint64_t token)
+{
+    const pid_t pid = getpid();
+
+    while ((channel != NULL) &&
+           ((channel->peer != peer) || (channel->token != token) ||
+            (channel->owner != pid) ||
+            __atomic_load_n(&channel->page->is_over, __ATOMIC_RELAXED))) {
+        channel = channel->next;
+    }
+
+    return channel;
+}
+
 uct_cuda_cma_channel_t *
-uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
+uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
+                          uct_cuda_cma_peer_t *peer,
                           const uct_cuda_cma_server_id_t *id)
 {
     static unsigned num_channels;
 
     const pid_t pid                 = uct_cuda_cma_peer_pid(peer);
-    uct_cuda_cma_channel_t *channel = calloc(1, sizeof(*channel));
+    uct_cuda_cma_channel_t *channel = find_channel(*all, peer, id->token);
 
+    if (channel != NULL) {
+        ++channel->users;
+        return channel;
+    }
+
+    channel = calloc(1, sizeof(*channel));
     if (channel == NULL) {
         return NULL;
     }
@@ -152,11 +179,15 @@ uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
     }
 
     uct_cuda_cma_peer_hold(peer);
+    channel->token  = id->token;
     channel->peer   = peer;
     channel->users  = 1;
     channel->stream = FIRST_STREAM +
                       __atomic_fetch_add(&num_channels, 1, __ATOMIC_RELAXED) %
                               NUM_STREAMS;
+    channel->next = *all;
+    channel->all  = all;
+    *all          = channel;
     uct_cuda_debug("page-locked memory of process %d is copied there",
                    (int)pid);
     return channel;
@@ -171,11 +202,17 @@ err_free:
 
 static void channel_put(uct_cuda_cma_channel_t *channel)
 {
+    uct_cuda_cma_channel_t **link = channel->all;
     batch_t *batch;
 
     if (--channel->users > 0) {
         return;
     }
+
+    while (*link != channel) {
+        link = &(*link)->next;
+    }
+    *link = channel->next;
 
     /* In a forked child, too, that cleans up: the slot is its parent's */
     if (channel->owner == getpid()) {

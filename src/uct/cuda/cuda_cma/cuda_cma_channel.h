@@ -24,13 +24,16 @@ typedef struct {
 
 
 /**
- * A slot of the peer's server. An endpoint's: used by one thread at a time.
+ * A slot of the peer's server, which all endpoints of an interface to that peer
+ * share: used by one thread at a time.
  *
+ * @param all   Channels of the interface, at first NULL.
  * @param peer  Held until the channel is closed.
  * @return NULL: the peer has no server (any more), or no slot for us.
  */
 uct_cuda_cma_channel_t *
-uct_cuda_cma_channel_open(uct_cuda_cma_peer_t *peer,
+uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
+                          uct_cuda_cma_peer_t *peer,
                           const uct_cuda_cma_server_id_t *id);
 
 /** The endpoint is going. What is under way goes on. */

@@ -275,7 +275,8 @@ peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
 {
     if ((ep->channel == NULL) && (ep->asked != rkey->server.token)) {
         ep->asked   = rkey->server.token;
-        ep->channel = uct_cuda_cma_channel_open(ep->peer, &rkey->server);
+        ep->channel = uct_cuda_cma_channel_open(&ep_iface(ep)->channels,
+                                                ep->peer, &rkey->server);
     }
 
     return (ep->channel == NULL) ?

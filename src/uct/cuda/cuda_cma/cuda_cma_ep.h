@@ -16,6 +16,7 @@ typedef struct {
     uct_cuda_port_t  port;  /**< For copies within this process */
     uint64_t         epoch; /**< Another behind each flush and fence */
     void             (*submit_gathered)(uct_cuda_queue_t *queue, bool is_all);
+    uct_cuda_cma_channel_t *channels; /**< To peers' servers, one each */
 } uct_cuda_cma_iface_t;
 
 

@@ -3,8 +3,8 @@
  * The page, who may use it, and how the dead leave it.
  *
  * A file with a name says where the page is. Coming and going happens under a
- * lock on that file, and a process holds the number of its slot in it (alive.h).
- * Everything else is plain atomic loads and stores.
+ * lock on that file, and a process holds the number of its slot in it
+ * (alive.h). Everything else is plain atomic loads and stores.
  *
  * The page itself is a System V segment, since the owner of a file can cut it
  * short by its name, and then whoever touches a mapping of it gets SIGBUS. A

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash
+#
+# A signal each 0.1 ms in the processes that use GPUs, as under a profiler, with
+# and without SA_RESTART: nothing fails, no byte is wrong.
+
+# with_signals PROGRAM ARGUMENT...: beside what is preloaded already
+with_signals() {
+    local library=$ucx_mp_build/main/test/faults/.libs/libucx_mp_ticks.so
+    # shellcheck disable=SC2016
+    signals=(sh -c "LD_PRELOAD=$library:\$LD_PRELOAD exec \"\$@\"" sh "$@")
+}
+
+# signals_mpi [RUN-OPTION...] -- PROGRAM ARGUMENT...: two ranks
+signals_mpi() {
+    local mpirun programs options=() signals
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    mpi_tools distribution || return
+    with_signals "$programs/$1" "${@:2}"
+    for UCX_MP_TICKS in restart plain; do
+        export UCX_MP_TICKS
+        passing_on "^$1: [1-9].* 0 wrong" "$mpi_run" --quiet --emulate beluga \
+            "${options[@]}" "$mpirun" -n 2 "${signals[@]}" || return
+    done
+}
+
+# signals_onesided: puts and gets of all kinds of memory, cuda_cma among them
+signals_onesided() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives signals
+    [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
+    lives_ucx cu12 || return
+    with_signals "$program" signals
+    export UCX_CUDA_CMA_ENABLE=y UCX_TLS=$UCX_TLS,cuda_cma
+    for UCX_MP_TICKS in restart plain; do
+        export UCX_MP_TICKS
+        passing_on \
+            '^ucx_mp_lives: signals, process 0: [1-9][0-9]* messages, 0 wrong' \
+            "$mpi_run" --quiet --emulate beluga --slowdown 2 "${signals[@]}" ||
+            return
+    done
+}
+
+# signals_nixl: agents that come and go
+signals_nixl() {
+    local signals nixl_before
+    with_signals
+    nixl_before=("${signals[@]}")
+    for UCX_MP_TICKS in restart plain; do
+        export UCX_MP_TICKS
+        nixl_run random --count 60 --renew 30 || return
+    done
+}
+
+# reconnect: endpoints to 300 workers of one peer, and 200 files
+reconnect() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
+    [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
+    lives_ucx cu12 || return
+    export UCX_CUDA_CMA_ENABLE=y UCX_TLS=$UCX_TLS,cuda_cma
+    passing_on '^ucx_mp_lives: reconnect, process 1: 300 messages, 0 wrong' \
+        "$mpi_run" --quiet --emulate pcie-only --slowdown 2 "$program" reconnect
+}
+
+step signals-messages full 60 \
+     "signals_mpi -- ucx_mp_checked --transfers 20 --max-size 8M" \
+     "messages while a signal comes each 0.1 ms"
+step signals-collectives full 60 \
+     "signals_mpi --collectives y -- ucx_mp_collectives --alike 100 --on-gpus 50
+      --calls 60" \
+     "... collectives of GPUs"
+step signals-cma full 90 signals_onesided \
+     "... GPU memory to and from page-locked memory of a peer (cuda_cma)"
+step signals-nixl full 90 signals_nixl "... transfers between NIXL agents"
+step reconnect full 60 reconnect \
+     "a peer's workers come and go: no descriptor is kept of them"
