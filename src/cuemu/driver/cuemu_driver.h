@@ -71,6 +71,9 @@ enum {
 /* SUCCESS if the call may go on; else the error it has to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
+/* The same behind a call that went well: bytes may have been lost meanwhile. */
+CUresult cuemu_gate_leave(const cuemu_gate_t *gate);
+
 /* Adds a call's name and its error to the file CUEMU_REFUSED, if that is set:
    what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
 void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result);
@@ -103,6 +106,9 @@ CUEMU_FOR_TESTS const char *cuemu_census(char *text, size_t size);
         CUresult cuemu_result          = cuemu_gate_enter(&cuemu_gate); \
         cuemu_result = (cuemu_result == CUDA_SUCCESS) ? _do _args : \
                                                         cuemu_result; \
+        if (__builtin_expect(cuemu_result == CUDA_SUCCESS, 1)) { \
+            cuemu_result = cuemu_gate_leave(&cuemu_gate); \
+        } \
         if (__builtin_expect(cuemu_result != CUDA_SUCCESS, 0)) { \
             cuemu_gate_refused(&cuemu_gate, cuemu_result); \
         } \

@@ -90,6 +90,9 @@ extern cuemu_session_t cuemu_session;
    one sentence on stderr. Returns 0 or -1. */
 int cuemu_session_join(void);
 
+/* Says once that the folder's file system is full, and what to do. */
+void cuemu_session_no_room(uint64_t size, const char *what);
+
 /* Gives back everything this process holds in the session. */
 void cuemu_session_leave(void);
 

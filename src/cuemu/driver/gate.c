@@ -145,6 +145,40 @@ static void cuemu_gate_list(cuemu_gate_t *gate)
     }
 }
 
+/* Once bytes were lost for want of room, which was told on stderr: what moves
+   bytes, waits for them or wants more room is refused. What asks about memory
+   or gives it back is not: a UCX that the driver refuses to tell what a pointer
+   is takes it for host memory. */
+static int cuemu_gate_is_full(const cuemu_gate_t *gate, int is_over)
+{
+    static const char *names[] = {
+        "cuMemcpy",       "cuMemset",        "cuLaunch",     "cuGraphLaunch",
+        "cuStreamSync",   "cuStreamQuery",   "cuEventSync",  "cuEventQuery",
+        "cuCtxSync",      "cuMemAlloc",      "cuMemCreate"
+    };
+    const size_t moving = 9;
+    size_t i;
+
+    if ((cuemu_session.shared == NULL) || !cuemu_session.shared->failed) {
+        return 0;
+    }
+
+    for (i = 0; i < (is_over ? moving : sizeof(names) / sizeof(names[0]));
+         ++i) {
+        if (strncmp(gate->name, names[i], strlen(names[i])) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+CUresult cuemu_gate_leave(const cuemu_gate_t *gate)
+{
+    return cuemu_gate_is_full(gate, 1) ? CUDA_ERROR_OUT_OF_MEMORY :
+                                         CUDA_SUCCESS;
+}
+
 CUresult cuemu_gate_enter(cuemu_gate_t *gate)
 {
     CUresult result;
@@ -168,9 +202,8 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
             return CUDA_ERROR_NOT_PERMITTED;
         }
 
-        /* Bytes were lost for want of room, which was told on stderr */
-        if (cuemu_session.shared->failed) {
-            return CUDA_ERROR_UNKNOWN;
+        if (cuemu_gate_is_full(gate, 0)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
         }
 
         cuemu_work_wait_held();

@@ -531,10 +531,7 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
     /* The emulated GPU may be larger than what holds its memory */
     if ((statvfs(cuemu_session.dir, &fs) == 0) &&
         ((uint64_t)fs.f_bavail * fs.f_frsize < size)) {
-        fprintf(stderr,
-                "cuemu: no room for %llu bytes of GPU %d's memory in the file "
-                "system of session folder %s\n", (unsigned long long)size, gpu,
-                cuemu_session.dir);
+        cuemu_session_no_room(size, "a GPU's memory");
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 

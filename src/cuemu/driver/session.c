@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -244,7 +245,59 @@ void cuemu_session_unlock(void)
 
 static void cuemu_session_complain(const char *what, const char *path)
 {
-    fprintf(stderr, "cuemu: %s %s: %s\n", what, path, strerror(errno));
+    fprintf(stderr, "cuemu: %s %s: %s%s\n", what, path, strerror(errno),
+            ((errno == EROFS) || (errno == EACCES) || (errno == ENOSPC)) ?
+                    "; name a folder elsewhere in CUEMU_SESSION, or give this "
+                    "file system more room (Docker: --shm-size)" :
+                    "");
+}
+
+void cuemu_session_no_room(uint64_t size, const char *what)
+{
+    static int is_told;
+
+    if (!__atomic_exchange_n(&is_told, 1, __ATOMIC_RELAXED)) {
+        fprintf(stderr,
+                "cuemu: no room for %llu bytes of %s in the file system of "
+                "session folder %s: give it more (Docker: --shm-size), or name "
+                "a folder elsewhere in CUEMU_SESSION\n",
+                (unsigned long long)size, what, cuemu_session.dir);
+    }
+}
+
+/* A file of that size: beyond RLIMIT_FSIZE the kernel ends the program */
+static int cuemu_session_resize(int fd, uint64_t size, const char *path)
+{
+    struct rlimit limit;
+
+    if ((getrlimit(RLIMIT_FSIZE, &limit) == 0) && (size > limit.rlim_cur)) {
+        errno = EFBIG;
+    } else if (ftruncate(fd, (off_t)size) == 0) {
+        return 0;
+    }
+
+    cuemu_session_complain("cannot size", path);
+    return -1;
+}
+
+/* Memory for all of a file: who touches a page that there is none for is ended
+   by a signal. A tmpfs gives all back when a signal comes: page by page. */
+static int cuemu_session_reserve(int fd, uint64_t size)
+{
+    uint64_t at = 0, bytes;
+    int error;
+
+    while (at < size) {
+        bytes = (size - at < 4096) ? size - at : 4096;
+        error = posix_fallocate(fd, (off_t)at, (off_t)bytes);
+        if ((error != 0) && (error != EINTR)) {
+            cuemu_session_no_room(size, "the session's state");
+            return -1;
+        }
+        at += (error == 0) ? bytes : 0;
+    }
+
+    return 0;
 }
 
 static void cuemu_session_path(char *path, size_t size, const char *name)
@@ -367,9 +420,10 @@ static int cuemu_session_found(const cuemu_node_t *node, double slowdown,
         return -1;
     }
 
-    if (ftruncate(fd, (off_t)(offset + sim_size)) != 0) {
-        cuemu_session_complain("cannot size", tmp);
+    if ((cuemu_session_resize(fd, offset + sim_size, tmp) != 0) ||
+        (cuemu_session_reserve(fd, offset + sim_size) != 0)) {
         close(fd);
+        unlink(tmp);
         return -1;
     }
 
@@ -416,8 +470,14 @@ static int cuemu_session_found(const cuemu_node_t *node, double slowdown,
     for (i = 0; i < node->num_gpus; ++i) {
         snprintf(tmp, sizeof(tmp), "%s/gpu%d", cuemu_session.dir, i);
         fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        if ((fd < 0) || (ftruncate(fd, (off_t)sh->gpu_bytes[i]) != 0)) {
+        if (fd < 0) {
             cuemu_session_complain("cannot create", tmp);
+        }
+        if ((fd < 0) ||
+            (cuemu_session_resize(fd, sh->gpu_bytes[i], tmp) != 0)) {
+            if (fd >= 0) {
+                close(fd);
+            }
             munmap(sh, offset + sim_size);
             return -1;
         }
@@ -529,7 +589,7 @@ static int cuemu_session_lock_dir(int *made_p)
 {
     struct stat st_fd, st_path;
     char path[300];
-    int fd, tries;
+    int fd, rc, tries;
 
     *made_p = 0;
     cuemu_session_path(path, sizeof(path), "lock");
@@ -548,7 +608,9 @@ static int cuemu_session_lock_dir(int *made_p)
             break;
         }
 
-        if ((flock(fd, LOCK_EX) == 0) && (fstat(fd, &st_fd) == 0) &&
+        while ((rc = flock(fd, LOCK_EX)) != 0 && (errno == EINTR)) {
+        }
+        if ((rc == 0) && (fstat(fd, &st_fd) == 0) &&
             (stat(path, &st_path) == 0) && (st_fd.st_ino == st_path.st_ino)) {
             return fd;
         }

@@ -276,18 +276,20 @@ int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
         return 0;
     }
 
-    if ((madvise(cuemu_session.memory[gpu] + begin, end - begin,
-                 MADV_POPULATE_WRITE) == 0) ||
-        (errno == EINVAL)) {
+    do {
+        if (madvise(cuemu_session.memory[gpu] + begin, end - begin,
+                    MADV_POPULATE_WRITE) == 0) {
+            return 0;
+        }
+    } while (errno == EINTR);
+
+    if (errno == EINVAL) { /* a kernel before 5.14 */
         return 0;
     }
 
     if (!__atomic_exchange_n(&cuemu_session.shared->failed, 1,
                              __ATOMIC_RELAXED)) {
-        fprintf(stderr,
-                "cuemu: the file system of session folder %s is full: no room "
-                "for %llu bytes of GPU %d's memory\n",
-                cuemu_session.dir, (unsigned long long)size, gpu);
+        cuemu_session_no_room(size, "a GPU's memory");
     }
     return -1;
 #else

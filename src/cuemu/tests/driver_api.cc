@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 TEST_F(driver, nothing_before_init)
@@ -336,8 +337,48 @@ TEST_F(driver, full_file_system)
         CUdeviceptr a = alloc(40 * MiB), b = alloc(40 * MiB);
         CU_OK(cuMemsetD8(a, 1, 40 * MiB));
         (void)cuMemsetD8(b, 1, 40 * MiB);
-        (void)cuCtxSynchronize();
-        EXPECT_EQ(CUDA_ERROR_UNKNOWN, cuCtxSynchronize());
+        EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuCtxSynchronize());
+        /* what a pointer is can still be asked, and memory given back */
+        CUmemorytype type;
+        CU_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    a));
+        EXPECT_EQ(CU_MEMORYTYPE_DEVICE, type);
+        EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemcpyHtoD(a, &type, 4));
+        CU_OK(cuMemFree(a));
+    });
+}
+
+/* Too small for the session itself: a sentence, and no GPU */
+TEST_F(driver, tiny_file_system)
+{
+    std::string dir = m_dir + "/tiny";
+
+    ASSERT_EQ(0, mkdir(dir.c_str(), 0700));
+    setenv("CUEMU_SESSION", dir.c_str(), 1);
+    run(1, [&](int) {
+        if ((unshare(CLONE_NEWNS) != 0) ||
+            (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ||
+            (mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=64k") != 0)) {
+            printf("not tried: no right to mount a file system\n");
+            return;
+        }
+
+        EXPECT_NE(CUDA_SUCCESS, cuInit(0));
+    });
+}
+
+/* The kernel ends what makes a larger file */
+TEST_F(driver, limit_of_file_sizes)
+{
+    std::string dir = m_dir + "/limited";
+
+    ASSERT_EQ(0, mkdir(dir.c_str(), 0700));
+    setenv("CUEMU_SESSION", dir.c_str(), 1);
+    run(1, [&](int) {
+        const struct rlimit limit = {1 << 20, 1 << 20};
+
+        ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &limit));
+        EXPECT_NE(CUDA_SUCCESS, cuInit(0));
     });
 }
 
