@@ -2,6 +2,8 @@
 /* What driver calls take of the calling thread. */
 #include "tool.h"
 
+#include <uct/cuda/base/retry.h>
+
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +43,9 @@ static void peer_main(int gpu, int results, int stop)
         (driver->cuCtxSetCurrent(context) == CUDA_SUCCESS) &&
         (driver->cuMemAlloc(&memory, LARGE) == CUDA_SUCCESS) &&
         (driver->cuIpcGetMemHandle(&handle, memory) == CUDA_SUCCESS) &&
-        (write(results, &handle, sizeof(handle)) == sizeof(handle))) {
-        (void)!read(stop, &byte, 1);
+        (UCT_CUDA_RETRY(write(results, &handle, sizeof(handle))) ==
+         sizeof(handle))) {
+        (void)!UCT_CUDA_RETRY(read(stop, &byte, 1));
         _exit(0);
     }
 
@@ -75,7 +78,7 @@ static void peer_end(void)
 {
     close(peer.stop);
     close(peer.results);
-    (void)waitpid(peer.pid, NULL, 0);
+    (void)UCT_CUDA_RETRY(waitpid(peer.pid, NULL, 0));
 }
 
 
@@ -103,8 +106,8 @@ static void measure_ipc(const ucx_mp_perf_options_t *options)
     CUdeviceptr mapped;
 
     if ((peer.pid < 0) ||
-        (read(peer.results, &peer.handle, sizeof(peer.handle)) !=
-         sizeof(peer.handle))) {
+        (UCT_CUDA_RETRY(read(peer.results, &peer.handle,
+                             sizeof(peer.handle))) != sizeof(peer.handle))) {
         printf("%-44s not measured: no second process with GPU memory\n",
                "cuIpcOpenMemHandle");
         return;

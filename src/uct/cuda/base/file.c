@@ -43,6 +43,17 @@ size_t uct_cuda_file_text(const char *path, char *text, size_t size)
     return length;
 }
 
+FILE *uct_cuda_file_stream(const char *path)
+{
+    FILE *stream;
+
+    do {
+        stream = fopen(path, "re");
+    } while ((stream == NULL) && (errno == EINTR));
+
+    return stream;
+}
+
 static bool may_end_at(off_t end)
 {
     struct rlimit limit;

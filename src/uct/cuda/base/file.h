@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 BEGIN_C_DECLS
@@ -20,6 +21,9 @@ BEGIN_C_DECLS
 /** Read the beginning of a file, and end it with a 0.
  *  @return Bytes before that; 0, too, if there is no such file. */
 size_t uct_cuda_file_text(const char *path, char *text, size_t size);
+
+/** Open a file of text to be read. @return NULL with errno. */
+FILE *uct_cuda_file_stream(const char *path);
 
 /** Read up to @a size bytes at an offset. @return How many there are. */
 size_t uct_cuda_file_read(int fd, void *data, size_t size, off_t offset);

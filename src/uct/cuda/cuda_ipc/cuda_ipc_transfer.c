@@ -7,6 +7,7 @@
 
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/retry.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 
 #include <errno.h>
@@ -34,9 +35,10 @@ static ucs_status_t own_host_copy(const uct_cuda_block_t *block)
         local.iov_len   = block->length - offset;
         remote.iov_base = (void*)(uintptr_t)(block->remote_addr + offset);
         remote.iov_len  = local.iov_len;
-        done = block->is_put ?
-                       process_vm_writev(getpid(), &local, 1, &remote, 1, 0) :
-                       process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        done = UCT_CUDA_RETRY(
+                block->is_put ?
+                        process_vm_writev(getpid(), &local, 1, &remote, 1, 0) :
+                        process_vm_readv(getpid(), &local, 1, &remote, 1, 0));
         if (done <= 0) {
             uct_cuda_debug("cannot copy %zu bytes between %p and %#lx: %s",
                            block->length, block->local,

@@ -2,6 +2,8 @@
 /* Reading the tuning table, and finding the one of a node. */
 #include <uct/cuda/plan/tuning.h>
 
+#include <uct/cuda/base/file.h>
+
 #include <ucs/sys/math.h>
 
 #include <ctype.h>
@@ -368,7 +370,7 @@ static ucs_status_t load(const char *path, const uct_cuda_topo_t *topo,
     ucs_status_t status;
     FILE *stream;
 
-    stream = fopen(path, "re");
+    stream = uct_cuda_file_stream(path);
     if (stream == NULL) {
         status = (errno == ENOENT) ? UCS_ERR_NO_ELEM : UCS_ERR_IO_ERROR;
         snprintf(error, error_size, "%s: %s", path, strerror(errno));
@@ -388,7 +390,7 @@ static bool file_is_for(const char *path, const char *node)
     bool is_found = false;
     FILE *stream;
 
-    stream = fopen(path, "re");
+    stream = uct_cuda_file_stream(path);
     if (stream == NULL) {
         return false;
     }
