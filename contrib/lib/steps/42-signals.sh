@@ -51,7 +51,7 @@ signals_nixl() {
     nixl_before=("${signals[@]}")
     for UCX_MP_TICKS in restart plain; do
         export UCX_MP_TICKS
-        nixl_run random --count 60 --renew 30 || return
+        nixl_run random --count 40 --renew 20 || return
     done
 }
 

@@ -265,6 +265,32 @@ TEST_F(CmaPeer, a_signal_is_not_a_death)
     }
 }
 
+/* By a process that cannot look into /proc any more, of a peer that nobody has
+ * waited for */
+TEST_F(CmaPeer, an_end_is_seen_behind_a_chroot)
+{
+    char dir[] = "/tmp/test_cma_peer.XXXXXX";
+    siginfo_t info;
+    int status;
+
+    if (obstacle() != nullptr) {
+        GTEST_SKIP() << "no cross-memory attach here";
+    }
+
+    ASSERT_NE(nullptr, mkdtemp(dir));
+    kill(child, SIGKILL);
+    ASSERT_EQ(0, waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        _exit((chroot(dir) != 0) ?
+                      0 :
+                      uct_cuda_cma_peer_state(peer) != UCT_CUDA_CMA_PEER_ENDED);
+    }
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
+    rmdir(dir);
+}
+
 /* As a daemon does that closes all it has not opened: the number is nobody's,
  * then that of a file which is readable */
 TEST_F(CmaPeer, a_descriptor_that_was_closed_is_not_a_death)

@@ -20,12 +20,14 @@
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Which libcs before 2.36 do not have; the same for all processors */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
+#define P_PIDFD ((idtype_t)3) /* an enumerator, where a libc has it */
 
 
 struct uct_cuda_cma_peer {
@@ -109,10 +111,20 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
     addr->number        = __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
 
-/* Does the kernel say that the process has ended? What cannot be seen, as in a
- * folder without /proc, is no end. A pidfd becomes readable when all threads
- * have ended and their files are closed; but programs close descriptors that
- * are not theirs, and then the number may be another file's. */
+/* Programs close descriptors that are not theirs: is it still one? That of a
+ * process which is no child cannot be waited for. */
+static bool is_pidfd(int fd)
+{
+    siginfo_t info;
+
+    return (UCT_CUDA_RETRY(waitid(P_PIDFD, (id_t)fd, &info,
+                                  WEXITED | WNOHANG | WNOWAIT)) == 0) ||
+           (errno == ECHILD);
+}
+
+/* Does the kernel say that the process has ended? What cannot be seen, as
+ * behind a chroot() without /proc, is no end. A pidfd becomes readable when all
+ * threads have ended and their files are closed. */
 static bool has_ended(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
@@ -124,9 +136,12 @@ static bool has_ended(const uct_cuda_cma_peer_t *peer)
     }
 
     process = find_process(addr->process.pid);
-    return (process.start != 0) ?
-                   (process.start != addr->start_time) || process.is_over :
-                   (kill(addr->process.pid, 0) != 0) && (errno == ESRCH);
+    if (process.start != 0) {
+        return (process.start != addr->start_time) || process.is_over;
+    }
+
+    return ((poll_fd.revents & POLLIN) && is_pidfd(peer->pidfd)) ||
+           ((kill(addr->process.pid, 0) != 0) && (errno == ESRCH));
 }
 
 static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
