@@ -882,9 +882,9 @@ TEST_F(test_ledger, lock_that_never_comes_free)
 /* A pause that a signal cuts short would be the whole of its patience */
 TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
 {
-    std::string path        = page_path();
-    uct_cuda_mp_ledger_t *a = open(Gpus{1});
-    uct_cuda_mp_ledger_t *ledger;
+    std::string path             = page_path();
+    uct_cuda_mp_ledger_t *a      = open(Gpus{1});
+    uct_cuda_mp_ledger_t *ledger = nullptr;
     uct_cuda_node_alive_t *alive = lock_page(path);
     std::thread other([&] {
         const auto end = std::chrono::steady_clock::now() +
@@ -900,7 +900,9 @@ TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
         EXPECT_EQ(UCS_OK, try_open(Gpus{1}, &ledger));
     }
     other.join();
-    uct_cuda_mp_ledger_close(ledger);
+    if (ledger != nullptr) {
+        uct_cuda_mp_ledger_close(ledger);
+    }
     close(a);
 }
 
