@@ -189,14 +189,14 @@ static uct_cuda_cma_peer_state_t find_image(const uct_cuda_cma_peer_t *peer)
 static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
+    const uint64_t start            = find_process(addr->process.pid).start;
     uint64_t found;
 
-    if (has_ended(peer)) {
+    if (((start == 0) || (start == addr->start_time)) && has_ended(peer)) {
         return "there is no such process";
     }
 
-    if ((addr->start_time == 0) ||
-        (find_process(addr->process.pid).start != addr->start_time)) {
+    if ((start == 0) || (start != addr->start_time)) {
         return "the process is gone, or not to be seen";
     }
 
