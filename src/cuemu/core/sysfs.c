@@ -148,7 +148,8 @@ static void cuemu_sysfs_pci(cuemu_sysfs_t *s, int index,
     int n;
 
     if (pci->parent >= 0) {
-        n = snprintf(folder, CUEMU_SYSFS_FOLDER, "%s", folders[pci->parent]);
+        memcpy(folder, folders[pci->parent], CUEMU_SYSFS_FOLDER);
+        n = (int)strlen(folder);
     } else {
         n = snprintf(folder, CUEMU_SYSFS_FOLDER, "devices/pci%04x:00",
                      pci->cpu);
