@@ -3,8 +3,9 @@
 /*
  * State that all processes of an emulated node share. It lies in a folder:
  * "state" (this header's cuemu_shared_t, then the simulation), "gpuN" (memory
- * of GPU N, sparse), "slots" (one locked byte a living process) and "lock"
- * (taken while processes come and go).
+ * of GPU N, sparse), "slots" (one locked byte a living process), "lock" (taken
+ * while processes come and go) and "memoryN" (behind the descriptors of memory
+ * with id N).
  */
 #ifndef CUEMU_SESSION_H_
 #define CUEMU_SESSION_H_
@@ -14,7 +15,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define CUEMU_SESSION_MAGIC   0x63756d5553313032ull
+#define CUEMU_SESSION_MAGIC   0x63756d5553313033ull
 #define CUEMU_MAX_PROCS       64
 #define CUEMU_MAX_EXTENTS     16384
 #define CUEMU_MAX_MOVES       4096
@@ -31,6 +32,8 @@ typedef struct {
     int32_t  owner;   /* slot that allocated it */
     int32_t  live;    /* not freed by its owner */
     int32_t  next;    /* in the GPU's list, by offset; or in the free list */
+    int32_t  shared;  /* exported as a descriptor */
+    int32_t  spare;
 } cuemu_extent_t;
 
 /* A copy that was submitted and did not move its bytes yet. */
@@ -57,7 +60,7 @@ typedef struct {
     uint32_t        served;         /* futex: a due operation was served */
     uint32_t        sleepers;       /* processes that wait on it */
     int32_t         failed;         /* the session's memory ran full */
-    int32_t         spare;
+    int32_t         num_unused;     /* extents that descriptors alone keep */
     uint64_t        next_id;
     uint64_t        time_only;      /* copies of so many bytes take their time
                                        and move nothing; 0: all move */
@@ -112,8 +115,16 @@ int cuemu_session_extent_alloc(int gpu, uint64_t size);
 void cuemu_session_extent_get(int index);
 
 /* The caller uses the extent once less (and frees it, if `free_it`); its
-   memory goes back with the last user. With the lock. */
+   memory goes back with the last user and the last descriptor. With the
+   lock. */
 void cuemu_session_extent_put(int index, int free_it);
+
+/* A new descriptor of the extent, which keeps its memory in use until it and
+   all its duplicates are closed; -1: none. With the lock. */
+int cuemu_session_extent_share(int index);
+
+/* Gives back what closed descriptors kept. With the lock. */
+void cuemu_session_collect(void);
 
 /* Real time, whatever the program's clock functions say. */
 uint64_t cuemu_real_ns(void);

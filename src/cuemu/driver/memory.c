@@ -859,6 +859,9 @@ CUEMU_API(cuMemGetInfo, (size_t *free_p, size_t *total_p), (free_p, total_p))
     }
 
     cuemu_pool_collect();
+    cuemu_session_lock();
+    cuemu_session_collect();
+    cuemu_session_unlock();
     *total_p = cuemu_session.shared->gpu_bytes[ctx->gpu];
     *free_p  = *total_p - cuemu_session.shared->gpu_used[ctx->gpu];
     return CUDA_SUCCESS;

@@ -78,10 +78,23 @@ static int cuemu_slot_is_alive(int slot)
 
 /* ------------------------------------------------------------- extents */
 
+static void cuemu_session_path(char *path, size_t size, const char *name)
+{
+    snprintf(path, size, "%s/%s", cuemu_session.dir, name);
+}
+
+static void cuemu_extent_path(char *path, size_t size,
+                              const cuemu_extent_t *ext)
+{
+    snprintf(path, size, "%s/memory%llu", cuemu_session.dir,
+             (unsigned long long)ext->id);
+}
+
 static void cuemu_extent_release(cuemu_shared_t *sh, int index)
 {
     cuemu_extent_t *ext = &sh->extents[index];
     int32_t *link       = &sh->extent_head[ext->gpu];
+    char path[300];
 
     while (*link != index) {
         link = &sh->extents[*link].next;
@@ -95,10 +108,82 @@ static void cuemu_extent_release(cuemu_shared_t *sh, int index)
                         (off_t)ext->offset, (off_t)ext->size);
     }
 
+    if (ext->shared) {
+        cuemu_extent_path(path, sizeof(path), ext);
+        (void)unlink(path);
+    }
+
     sh->gpu_used[ext->gpu] -= ext->size;
     ext->id                 = 0;
+    ext->shared             = 0;
     ext->next               = sh->extent_free;
     sh->extent_free         = index;
+}
+
+/* A descriptor of cuMemExportToShareableHandle() keeps the memory until it is
+   closed (1 GiB on an H100, driver 580), as do its duplicates in any process:
+   each locks its file, and a lock goes with the last duplicate */
+static int cuemu_extent_has_descriptor(const cuemu_extent_t *ext)
+{
+    char path[300];
+    int fd, held;
+
+    if (!ext->shared) {
+        return 0;
+    }
+
+    cuemu_extent_path(path, sizeof(path), ext);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+
+    held = (flock(fd, LOCK_EX | LOCK_NB) != 0);
+    close(fd);
+    return held;
+}
+
+/* The last process has no use for it any more */
+static void cuemu_extent_unused(cuemu_shared_t *sh, int index)
+{
+    if (cuemu_extent_has_descriptor(&sh->extents[index])) {
+        ++sh->num_unused;
+    } else {
+        cuemu_extent_release(sh, index);
+    }
+}
+
+int cuemu_session_extent_share(int index)
+{
+    cuemu_extent_t *ext = &cuemu_session.shared->extents[index];
+    char path[300];
+    int fd;
+
+    cuemu_extent_path(path, sizeof(path), ext);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if ((fd >= 0) && (flock(fd, LOCK_SH | LOCK_NB) != 0)) {
+        close(fd);
+        return -1;
+    }
+
+    ext->shared |= (fd >= 0);
+    return fd;
+}
+
+void cuemu_session_collect(void)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+    const cuemu_extent_t *ext;
+    int i;
+
+    for (i = 0; (i < CUEMU_MAX_EXTENTS) && (sh->num_unused > 0); ++i) {
+        ext = &sh->extents[i];
+        if ((ext->id != 0) && (ext->users == 0) &&
+            !cuemu_extent_has_descriptor(ext)) {
+            --sh->num_unused;
+            cuemu_extent_release(sh, i);
+        }
+    }
 }
 
 int cuemu_session_extent_alloc(int gpu, uint64_t size)
@@ -109,6 +194,7 @@ int cuemu_session_extent_alloc(int gpu, uint64_t size)
     cuemu_extent_t *ext;
     int index;
 
+    cuemu_session_collect();
     size = (size + CUEMU_GRANULE - 1) & ~(CUEMU_GRANULE - 1);
     if ((size == 0) || (size > sh->gpu_bytes[gpu]) || (sh->extent_free < 0)) {
         return -1;
@@ -147,8 +233,11 @@ int cuemu_session_extent_alloc(int gpu, uint64_t size)
 
 void cuemu_session_extent_get(int index)
 {
+    cuemu_shared_t *sh = cuemu_session.shared;
+
+    sh->num_unused -= (sh->extents[index].users == 0);
     ++cuemu_extent_refs[index];
-    cuemu_session.shared->extents[index].users |= 1ull << cuemu_session.slot;
+    sh->extents[index].users |= 1ull << cuemu_session.slot;
 }
 
 void cuemu_session_extent_put(int index, int free_it)
@@ -166,7 +255,7 @@ void cuemu_session_extent_put(int index, int free_it)
 
     ext->users &= ~(1ull << cuemu_session.slot);
     if (ext->users == 0) {
-        cuemu_extent_release(sh, index);
+        cuemu_extent_unused(sh, index);
     }
 }
 
@@ -199,7 +288,7 @@ static void cuemu_slot_reclaim(cuemu_shared_t *sh, int slot)
 
         ext->users &= ~(1ull << slot);
         if (ext->users == 0) {
-            cuemu_extent_release(sh, i);
+            cuemu_extent_unused(sh, i);
         }
     }
 
@@ -298,11 +387,6 @@ static int cuemu_session_reserve(int fd, uint64_t size)
     }
 
     return 0;
-}
-
-static void cuemu_session_path(char *path, size_t size, const char *name)
-{
-    snprintf(path, size, "%s/%s", cuemu_session.dir, name);
 }
 
 static uint64_t cuemu_hash(uint64_t hash, const void *data, size_t size)
@@ -574,6 +658,14 @@ static void cuemu_session_remove(void)
     for (i = 0; i < CUEMU_MAX_GPUS; ++i) {
         snprintf(path, sizeof(path), "%s/gpu%zu", cuemu_session.dir, i);
         unlink(path);
+    }
+
+    for (i = 0; i < CUEMU_MAX_EXTENTS; ++i) {
+        if (cuemu_session.shared->extents[i].shared) {
+            cuemu_extent_path(path, sizeof(path),
+                              &cuemu_session.shared->extents[i]);
+            unlink(path);
+        }
     }
 
     for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {

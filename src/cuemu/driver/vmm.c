@@ -137,6 +137,20 @@ static CUresult cuemu_check_types(int types)
            CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
+static int cuemu_share_fd(const cuemu_vmm_file_t *file)
+{
+    int fd;
+
+    if (file->extent < 0) {
+        return memfd_create("cuemu-memory", MFD_CLOEXEC);
+    }
+
+    cuemu_session_lock();
+    fd = cuemu_session_extent_share(file->extent);
+    cuemu_session_unlock();
+    return fd;
+}
+
 /* Writes a handle of a type, for a file or the fabric. */
 static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
 {
@@ -150,7 +164,7 @@ static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
         return CUDA_SUCCESS;
     }
 
-    fd = memfd_create("cuemu-memory", MFD_CLOEXEC);
+    fd = cuemu_share_fd(file);
     if (fd < 0) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
@@ -623,6 +637,10 @@ CUEMU_API(cuMemImportFromShareableHandle,
     result = cuemu_shared(shareable, type, CUEMU_FD_MAGIC, &file);
     if (result != CUDA_SUCCESS) {
         return result;
+    }
+
+    if ((file.extent < 0) || (file.extent >= CUEMU_MAX_EXTENTS)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
 
     handle = cuemu_object_new(CUEMU_OBJ_HANDLE, sizeof(*handle));

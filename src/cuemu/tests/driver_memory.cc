@@ -202,6 +202,63 @@ TEST_F(driver_memory, freed_memory_is_nobodys)
     });
 }
 
+/* A descriptor keeps memory in use after its owner has unmapped and released
+   it, and so does each duplicate, in whichever process; closing the last one
+   gives the memory back (H100, driver 580) */
+TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
+{
+    run(2, [&](int rank) {
+        CUmemGenericAllocationHandle handle;
+        CUdeviceptr address = 0;
+        size_t before;
+        int fd = -1;
+
+        use(0);
+        barrier();
+        before = used();
+        barrier();
+
+        if (rank == 0) {
+            handle  = create();
+            address = map(handle);
+            CU_OK(cuMemExportToShareableHandle(
+                    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+            CU_OK(cuMemRelease(handle));
+            m_shared->value[0] = (uint64_t)getpid();
+            m_shared->value[1] = (uint64_t)fd;
+        }
+        barrier();
+        if (rank == 1) {
+            int pidfd = (int)syscall(SYS_pidfd_open, m_shared->value[0], 0);
+            fd        = (int)syscall(SYS_pidfd_getfd, pidfd,
+                                     m_shared->value[1], 0);
+            ASSERT_LE(0, fd);
+            close(pidfd);
+        }
+        barrier();
+        if (rank == 0) {
+            unmap(address);
+            EXPECT_EQ(before + size, used());
+            close(fd);
+        }
+        barrier();
+        EXPECT_EQ(before + size, used());
+        barrier();
+
+        if (rank == 1) {
+            /* Good for a mapping as long as it is open */
+            CU_OK(cuMemImportFromShareableHandle(
+                    &handle, (void*)(intptr_t)fd,
+                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+            close(fd);
+            EXPECT_EQ(before + size, used());
+            CU_OK(cuMemRelease(handle));
+        }
+        barrier();
+        EXPECT_EQ(before, used());
+    });
+}
+
 /* What a peer has open is in use for all of the node, its owner's or not
    (H100: 10.7 GiB after 20,000 messages between buffers that came and went) */
 TEST_F(driver_memory, what_a_peer_has_open_is_in_use)
@@ -242,12 +299,15 @@ TEST_F(driver_memory, what_a_peer_has_open_is_in_use)
                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
             vmm = map(handle);
             CU_OK(cuMemRelease(handle));
+            close(pidfd);
+            close(fd);
         }
         barrier();
 
         if (rank == 0) {
             CU_OK(cuMemFree(legacy));
             unmap(vmm);
+            close(fd);
         }
         barrier();
         EXPECT_EQ(before + 2 * size, used());
