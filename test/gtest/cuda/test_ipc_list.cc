@@ -50,6 +50,7 @@ protected:
         driver.offer_handles();
 
         ep.super.super.iface = (uct_iface_h)&iface;
+        ep.is_own            = true;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
         iface.port.max_streams         = 4;
@@ -119,6 +120,15 @@ protected:
                   std::vector<uint8_t>(gpu + half, gpu + 2 * half));
     }
 };
+
+/* An endpoint to another process takes no key of this process's memory, which
+ * a peer may have made up */
+TEST_F(IpcList, a_key_of_the_own_process_is_for_its_own_endpoint)
+{
+    ep.is_own = false;
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, put());
+    expect_nothing();
+}
 
 /* 8, 16, 32 and the rest; nothing waits for progress to be submitted */
 TEST_F(IpcList, few_calls_and_one_completion)

@@ -296,6 +296,39 @@ TEST_F(IpcBoard, a_loan_ends_with_the_memory)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
+/* A key is not to be believed: one of the same allocation may name another
+ * place of the page, one that is not there, or another page */
+TEST_F(IpcBoard, a_key_with_another_place_is_looked_up_there)
+{
+    uct_cuda_node_handle_t h         = handle(0);
+    uct_cuda_node_mapping_t *mapping = get(h);
+
+    h.type        = UCT_CUDA_NODE_HANDLE_LEGACY;
+    h.notice.slot = 1;
+    EXPECT_EQ(mapping, get(h));
+    end(1);
+    uct_cuda_node_cache_put(mapping, true);
+    uct_cuda_node_cache_put(mapping, true);
+    EXPECT_EQ(0u, uct_cuda_node_cache_count()) << "its place has ended";
+
+    for (uint32_t slot : {UCT_CUDA_NODE_NOTICES_NO_SLOT, UINT32_MAX / 2,
+                          (uint32_t)UCT_CUDA_NODE_NOTICES_SLOTS}) {
+        h       = handle(2);
+        mapping = get(h);
+        EXPECT_NE(nullptr, mapping->view);
+        h.notice.slot = slot;
+        uct_cuda_node_cache_put(get(h), true);
+        EXPECT_EQ(nullptr, mapping->view);
+        h.notice = notices[2];
+        uct_cuda_node_cache_put(get(h), true);
+        EXPECT_NE(nullptr, mapping->view);
+        h.notice.board += 2;
+        uct_cuda_node_cache_put(get(h), true);
+        EXPECT_EQ(nullptr, mapping->view);
+        uct_cuda_node_cache_put(mapping, false);
+    }
+}
+
 /* Who sees no board lets go of what was not used while many others were */
 TEST_F(IpcBoard, peers_without_one)
 {

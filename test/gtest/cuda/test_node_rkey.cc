@@ -4,6 +4,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
@@ -14,8 +15,10 @@ extern "C" {
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <fcntl.h>
 #include <random>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
@@ -219,6 +222,95 @@ TEST_F(NodeRkey, what_is_not_ours_is_unreachable)
     packed.handle.type = 200;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
     packed.handle      = good.handle;
+}
+
+/* Each field has its bounds, and they are asked once */
+TEST_F(NodeRkey, fields_out_of_bounds_are_refused)
+{
+    pack_as_peer(40);
+    const uct_cuda_node_packed_rkey_t good = packed;
+    std::vector<std::function<void(uct_cuda_node_handle_t&)>> changes = {
+        [](auto &h) { h.type = UCT_CUDA_NODE_HANDLE_LAST; },
+        [](auto &h) { h.pid = 0; },
+        [](auto &h) { h.pid = -h.pid; },
+        [](auto &h) { h.base = 0; },
+        [](auto &h) { h.length = 0; },
+        [](auto &h) { h.length = UINT64_MAX; },
+        [](auto &h) { h.notice.slot = UCT_CUDA_NODE_NOTICES_SLOTS; },
+        [](auto &h) { h.notice.slot = UINT32_MAX - 1; },
+    };
+
+    for (const auto &change : changes) {
+        packed = good;
+        change(packed.handle);
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    }
+    EXPECT_EQ(0u, driver.opens);
+    packed                    = good;
+    packed.handle.notice.slot = UCT_CUDA_NODE_NOTICES_NO_SLOT;
+    EXPECT_EQ(UCS_OK, unpack());
+}
+
+/* Another module's key may be shorter than ours: behind its magic nothing is
+ * read */
+TEST_F(NodeRkey, short_key_is_not_read_beyond_its_end)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages       = (char*)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uct_cuda_node_rkey_t *rkey;
+    uct_rkey_t host_rkey;
+    void *handle;
+
+    ASSERT_NE(MAP_FAILED, (void*)pages);
+    ASSERT_EQ(0, mprotect(pages + page, page, PROT_NONE));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_node_rkey_unpack(pages + page - sizeof(uint64_t),
+                                        uct_cuda_end_none(), &rkey));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_cma_rkey_unpack(nullptr,
+                                       pages + page - sizeof(uint64_t),
+                                       UCS_SYS_DEVICE_ID_UNKNOWN, &host_rkey,
+                                       &handle));
+    munmap(pages, 2 * page);
+    pack();
+}
+
+/* The driver knows how long the allocation is */
+TEST_F(NodeRkey, key_that_is_longer_than_its_memory_is_refused)
+{
+    pack_as_peer(41);
+    driver.table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
+                                           CUdeviceptr address) {
+        *start = address;
+        *size  = length;
+        return CUDA_SUCCESS;
+    };
+    packed.handle.base   -= 1 << 20;
+    packed.handle.length += 1 << 20;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    EXPECT_TRUE(driver.mapped.empty());
+    packed.handle.base   += 1 << 20;
+    packed.handle.length -= 1 << 20;
+    EXPECT_EQ(UCS_OK, unpack());
+}
+
+/* A peer cannot have this process copy within its own memory wherever it
+ * likes */
+TEST_F(NodeRkey, own_memory_is_believed_as_the_driver_knows_it)
+{
+    pack();
+    const uct_cuda_node_packed_rkey_t good = packed;
+    packed.handle.length += 1;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    packed              = good;
+    packed.handle.base -= 4096;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    packed                   = good;
+    packed.handle.buffer_id += 1;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+    packed = good;
+    EXPECT_EQ(UCS_OK, unpack());
 }
 
 /* Reservations are filled mapping by mapping (PyTorch's expandable segments);

@@ -227,7 +227,8 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
 static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
 {
     const uint64_t sequence = memory->agreement->sequence;
-    const uct_cuda_node_handle_t *handle;
+    const uct_cuda_node_handle_t *shown;
+    uct_cuda_node_handle_t handle;
     uint32_t generation;
     import_t *import;
 
@@ -240,10 +241,15 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
         return UCS_OK;
     }
 
-    handle = uct_cuda_coll_page_shown(memory->agreement->page, rank, index,
-                                      &generation);
-    if (handle == NULL) {
+    shown = uct_cuda_coll_page_shown(memory->agreement->page, rank, index,
+                                     &generation);
+    if (shown == NULL) {
         return UCS_ERR_NO_ELEM;
+    }
+
+    handle = *shown;
+    if (!uct_cuda_node_handle_is_valid(&handle)) {
+        return UCS_ERR_INVALID_PARAM;
     }
 
     if (import->generation != generation) {
@@ -254,7 +260,7 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
         import->pause   = (import->refusal == UCS_OK) ?
                                   1 :
                                   ucs_min(2 * import->pause, MAX_PAUSE);
-        import->refusal = import_get(memory, import, handle);
+        import->refusal = import_get(memory, import, &handle);
         import->retry   = sequence + import->pause;
     }
     return import->refusal;

@@ -8,12 +8,11 @@
 
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/retry.h>
+#include <uct/cuda/node/process.h>
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -79,17 +78,13 @@ uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
 {
     uct_cuda_cma_page_t *page = NULL;
     struct stat file;
-    char path[64];
     int fd;
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, id->fd);
-    fd = UCT_CUDA_RETRY(open(path,
-                             O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    fd = uct_cuda_node_file_open(pid, id->fd, FILE_NAME, O_RDWR);
     if (fd < 0) {
         return NULL;
     }
 
-    /* The number may be another file's by now */
     if ((fstat(fd, &file) == 0) && S_ISREG(file.st_mode) &&
         (file.st_size == sizeof(*page)) &&
         (fcntl(fd, F_GET_SEALS) == SEALS)) {

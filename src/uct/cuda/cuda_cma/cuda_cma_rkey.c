@@ -27,8 +27,14 @@ ucs_status_t uct_cuda_cma_rkey_unpack(const uct_abi_component_t *component,
 {
     uct_cuda_cma_rkey_t packed, *rkey;
 
-    memcpy(&packed, buffer, sizeof(packed));
+    /* Another module's key may be shorter */
+    memcpy(&packed.magic, buffer, sizeof(packed.magic));
     if (packed.magic != UCT_CUDA_CMA_PACKED_MAGIC) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    memcpy(&packed, buffer, sizeof(packed));
+    if (packed.length > UINT64_MAX - packed.base) {
         return UCS_ERR_UNREACHABLE;
     }
 

@@ -22,6 +22,17 @@ static uct_cuda_port_t *ep_port(uct_ep_h ep)
     return &((uct_cuda_ipc_iface_t*)ep->iface)->port;
 }
 
+/* NULL: no key, or one of this process's own memory that a peer made up */
+static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
+{
+    uct_cuda_node_rkey_t *known = uct_cuda_node_rkey_get(rkey);
+
+    return ((known != NULL) && known->is_own &&
+            !((uct_cuda_ipc_ep_t*)ep)->is_own) ?
+                   NULL :
+                   known;
+}
+
 /* Host memory of this process; the kernel copies, and tells what is not there
  * where a copy of ours would crash */
 static ucs_status_t own_host_copy(const uct_cuda_block_t *block)
@@ -85,7 +96,7 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    block.rkey        = uct_cuda_node_rkey_get(rkey);
+    block.rkey        = ep_key(ep, rkey);
     block.local       = iov->buffer;
     block.remote_addr = remote_addr;
     block.length      = iov->length;
@@ -129,10 +140,11 @@ static void list_over(uct_completion_t *comp)
     free(end);
 }
 
-static void list_block(const uct_abi_list_t *list, size_t i, bool is_put,
-                       uct_completion_t *comp, uct_cuda_block_t *block)
+static void list_block(uct_ep_h ep, const uct_abi_list_t *list, size_t i,
+                       bool is_put, uct_completion_t *comp,
+                       uct_cuda_block_t *block)
 {
-    block->rkey        = uct_cuda_node_rkey_get(list->rkeys[i]);
+    block->rkey        = ep_key(ep, list->rkeys[i]);
     block->local       = list->buffers[i];
     block->remote_addr = list->remote_addrs[i];
     block->length      = list->lengths[i];
@@ -143,7 +155,8 @@ static void list_block(const uct_abi_list_t *list, size_t i, bool is_put,
 /* Number of blocks that are not empty; what is wrong with one is said before
  * any has begun */
 static ucs_status_t
-check_list(const uct_abi_list_t *list, bool is_put, size_t *count_p)
+check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
+           size_t *count_p)
 {
     uct_cuda_block_t block;
     ucs_status_t status;
@@ -155,7 +168,7 @@ check_list(const uct_abi_list_t *list, bool is_put, size_t *count_p)
             continue;
         }
 
-        list_block(list, i, is_put, NULL, &block);
+        list_block(ep, list, i, is_put, NULL, &block);
         status = uct_cuda_port_check(&block);
         if (status != UCS_OK) {
             uct_cuda_error("in a list: block %zu of %zu", i, list->count);
@@ -182,7 +195,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
     uct_cuda_block_t block;
     list_end_t *end;
 
-    status = check_list(list, is_put, &left);
+    status = check_list(ep, list, is_put, &left);
     if ((status != UCS_OK) || (left == 0)) {
         return status;
     }
@@ -201,7 +214,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
             continue;
         }
 
-        list_block(list, i, is_put, &end->comp, &block);
+        list_block(ep, list, i, is_put, &end->comp, &block);
         status = uct_cuda_port_post(ep_port(ep), &block, --left > 0,
                                     end->comp.count > 0);
         if (status == UCS_INPROGRESS) {

@@ -10,6 +10,7 @@
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/range.h>
 #include <uct/cuda/node/process.h>
 
 #include <pthread.h>
@@ -61,6 +62,14 @@ static struct {
     place_t         *places;
 } pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+
+bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
+{
+    return (handle->type < UCT_CUDA_NODE_HANDLE_LAST) && (handle->pid > 0) &&
+           (handle->length > 0) && (handle->base > 0) &&
+           (handle->length <= UINT64_MAX - handle->base) &&
+           uct_cuda_node_notice_is_valid(&handle->notice);
+}
 
 /* Exports memory made with cuMemCreate in one of the ways it was made for */
 static ucs_status_t export_vmm(const void *address, uint64_t allowed,
@@ -264,6 +273,31 @@ static int fetch_fd(const uct_cuda_node_handle_t *handle)
     return fd;
 }
 
+/* Does the driver say that the mapping is as long as its handle? What the
+ * driver does not tell is believed. */
+static bool is_all_mapped(const uct_cuda_node_handle_t *handle,
+                          CUdeviceptr mapped)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUdeviceptr base;
+    size_t length;
+
+    if ((driver->cuMemGetAddressRange == NULL) ||
+        (driver->cuMemGetAddressRange(&base, &length, mapped) !=
+         CUDA_SUCCESS) ||
+        !uct_cuda_range_holds(base, length, mapped, 1) ||
+        uct_cuda_range_holds(base, length, mapped, handle->length)) {
+        return true;
+    }
+
+    uct_cuda_debug("a key of pid %d is for %lu bytes at %#lx, of which %lu are "
+                   "there",
+                   handle->pid, (unsigned long)handle->length,
+                   (unsigned long)handle->base,
+                   (unsigned long)(base + length - mapped));
+    return false;
+}
+
 static ucs_status_t open_legacy(const uct_cuda_node_handle_t *handle,
                                 CUdeviceptr *mapped_p)
 {
@@ -280,6 +314,11 @@ static ucs_status_t open_legacy(const uct_cuda_node_handle_t *handle,
                        uct_cuda_result_name(result));
         return (result == CUDA_ERROR_ALREADY_MAPPED) ? UCS_ERR_ALREADY_EXISTS :
                                                        UCS_ERR_UNREACHABLE;
+    }
+
+    if (!is_all_mapped(handle, *mapped_p)) {
+        (void)driver->cuIpcCloseMemHandle(*mapped_p);
+        return UCS_ERR_UNREACHABLE;
     }
 
     return UCS_OK;
@@ -523,6 +562,19 @@ static void close_pool(CUdeviceptr mapped)
     pthread_mutex_unlock(&pools.lock);
 }
 
+static ucs_status_t open_pool_checked(const uct_cuda_node_handle_t *handle,
+                                      CUdevice device, CUdeviceptr *mapped_p)
+{
+    ucs_status_t status = open_pool(handle, device, mapped_p);
+
+    if ((status == UCS_OK) && !is_all_mapped(handle, *mapped_p)) {
+        close_pool(*mapped_p);
+        status = UCS_ERR_UNREACHABLE;
+    }
+
+    return status;
+}
+
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p)
 {
@@ -539,7 +591,7 @@ ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
         return open_vmm(handle, device, mapped_p);
     case UCT_CUDA_NODE_HANDLE_POOL_FABRIC:
     case UCT_CUDA_NODE_HANDLE_POOL_FD:
-        return open_pool(handle, device, mapped_p);
+        return open_pool_checked(handle, device, mapped_p);
     default:
         return UCS_ERR_UNREACHABLE;
     }

@@ -56,6 +56,11 @@ uct_cuda_node_handle_is_fabric(const uct_cuda_node_handle_t *handle)
 }
 
 
+/** Is every field of a handle that came from outside within its bounds? To be
+ *  asked once, before any other function gets the handle. */
+bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle);
+
+
 /**
  * Describe the allocation that holds @a address to other processes. Memory
  * made with cuMemCreate is an allocation a mapping, and so is each piece of a
@@ -74,8 +79,11 @@ void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle);
 /**
  * Map a peer's allocation into the current context.
  *
+ * @param handle  Valid one.
+ *
  * @return UCS_OK; UCS_ERR_ALREADY_EXISTS when a stale mapping of the peer is in
- *         the way; UCS_ERR_UNREACHABLE when it cannot be mapped.
+ *         the way; UCS_ERR_UNREACHABLE when it cannot be mapped, or is shorter
+ *         than the handle says.
  */
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);

@@ -322,6 +322,24 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
     return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
 }
 
+/* The place of an allocation in its owner's page may be another one, or the
+ * page itself; NULL as a view if nothing is to be read there */
+static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
+                               const uct_cuda_node_notice_t *notice)
+{
+    if (memcmp(&mapping->handle.notice, notice, sizeof(*notice)) == 0) {
+        return;
+    }
+
+    if (mapping->view != NULL) {
+        uct_cuda_node_notices_view_put(mapping->view);
+    }
+
+    mapping->handle.notice = *notice;
+    mapping->view          = uct_cuda_node_notices_view_get(
+            mapping->handle.pid_ns, mapping->handle.pid, notice);
+}
+
 /* That of this very allocation; one of another that was there goes */
 static uct_cuda_node_mapping_t *find_mapping(const uct_cuda_node_mapping_t *key)
 {
@@ -339,10 +357,7 @@ static uct_cuda_node_mapping_t *find_mapping(const uct_cuda_node_mapping_t *key)
         return NULL;
     }
 
-    if (memcmp(&mapping->handle.notice, &key->handle.notice,
-               sizeof(key->handle.notice)) != 0) {
-        mapping->handle.notice = key->handle.notice;
-    }
+    mapping_set_notice(mapping, &key->handle.notice);
     return mapping;
 }
 

@@ -133,30 +133,10 @@ bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice)
 
 /* ---------------------------------------------------------------- others' */
 
-/* Opens a file of another process's, if it is a board: by its name first, since
- * opening what is none might wait, or do something */
-static int board_open(int32_t pid, int32_t fd)
-{
-    char path[64], name[64];
-    ssize_t length;
-
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-    length = readlink(path, name, sizeof(name) - 1);
-    if (length < 0) {
-        return -1;
-    }
-
-    name[length] = '\0';
-    return (strncmp(name, "/memfd:" FILE_NAME " ",
-                    strlen("/memfd:" FILE_NAME " ")) == 0) ?
-                   UCT_CUDA_RETRY(open(path, O_RDONLY | O_CLOEXEC |
-                                                     O_NONBLOCK)) :
-                   -1;
-}
-
 static const page_t *page_map(int32_t pid, const uct_cuda_node_notice_t *notice)
 {
-    const int fd = board_open(pid, notice->fd);
+    const int fd = uct_cuda_node_file_open(pid, notice->fd, FILE_NAME,
+                                           O_RDONLY);
     page_t *page = MAP_FAILED;
 
     if (fd < 0) {

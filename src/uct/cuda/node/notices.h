@@ -31,6 +31,15 @@ typedef struct {
 } uct_cuda_node_notice_t;
 
 
+/** Can a notice that came from outside be looked up? */
+static inline bool
+uct_cuda_node_notice_is_valid(const uct_cuda_node_notice_t *notice)
+{
+    return (notice->slot < UCT_CUDA_NODE_NOTICES_SLOTS) ||
+           (notice->slot == UCT_CUDA_NODE_NOTICES_NO_SLOT);
+}
+
+
 /** A peer's board. */
 typedef struct uct_cuda_node_notices_view uct_cuda_node_notices_view_t;
 

@@ -243,6 +243,25 @@ bool uct_cuda_node_is_own_process(int32_t pid, uint64_t pid_ns)
            (pid_ns != 0);
 }
 
+int uct_cuda_node_file_open(int32_t pid, int32_t fd, const char *name,
+                            int flags)
+{
+    char path[64], expected[64], found[64];
+    ssize_t length;
+
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+    length = readlink(path, found, sizeof(found) - 1);
+    if (length < 0) {
+        return -1;
+    }
+
+    found[length] = '\0';
+    snprintf(expected, sizeof(expected), "/memfd:%s (deleted)", name);
+    return (strcmp(found, expected) == 0) ?
+                   open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) :
+                   -1;
+}
+
 const char *uct_cuda_node_addr_obstacle(const void *device_addr,
                                         const void *iface_addr, uint32_t iface,
                                         const uct_cuda_fabric_t *fabric)

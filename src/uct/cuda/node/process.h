@@ -90,6 +90,17 @@ uct_cuda_node_is_same_process(const uct_cuda_node_iface_addr_t *a,
 /** Is it this process, for certain? */
 bool uct_cuda_node_is_own_process(int32_t pid, uint64_t pid_ns);
 
+/**
+ * Open another process's descriptor of a memfd anew, if the file has that name.
+ * The number may be another file's by now, whose opening might wait or do
+ * something: the name is read first.
+ *
+ * @param flags  O_RDONLY or O_RDWR.
+ * @return -1: the descriptor is of another file, or cannot be opened.
+ */
+int uct_cuda_node_file_open(int32_t pid, int32_t fd, const char *name,
+                            int flags);
+
 /** This machine, in 8 bytes: handles of its driver mean nothing elsewhere. */
 uint64_t uct_cuda_node_machine_self(void);
 

@@ -6,6 +6,8 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/range.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 
@@ -197,6 +199,35 @@ bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
     return true;
 }
 
+/* What a peer says of this process's own memory holds if the driver says the
+ * same: a copy to it asks nothing else */
+static bool own_is_there(const uct_cuda_node_handle_t *handle)
+{
+    uct_cuda_memory_t memory;
+
+    uct_cuda_memory_query((void*)handle->base, 0, &memory);
+    return (memory.type == UCS_MEMORY_TYPE_CUDA) &&
+           (memory.buffer_id == handle->buffer_id) &&
+           ((memory.length == 0) ||
+            uct_cuda_range_holds(memory.base, memory.length, handle->base,
+                                 handle->length));
+}
+
+/* Copies a key that came from outside; another module's may be shorter */
+static ucs_status_t
+copy_valid(const void *buffer, uct_cuda_node_packed_rkey_t *packed)
+{
+    memcpy(&packed->magic, buffer, sizeof(packed->magic));
+    if (packed->magic != UCT_CUDA_NODE_PACKED_RKEY_MAGIC) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    memcpy(packed, buffer, sizeof(*packed));
+    return uct_cuda_node_handle_is_valid(&packed->handle) ?
+                   UCS_OK :
+                   UCS_ERR_UNREACHABLE;
+}
+
 ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                        uct_cuda_node_rkey_t **rkey_p)
 {
@@ -206,15 +237,15 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
     ucs_status_t status;
     bool is_own;
 
-    memcpy(&packed, buffer, sizeof(packed));
-    if (packed.magic != UCT_CUDA_NODE_PACKED_RKEY_MAGIC) {
-        return UCS_ERR_UNREACHABLE;
+    status = copy_valid(buffer, &packed);
+    if (status != UCS_OK) {
+        return status;
     }
 
     is_own = uct_cuda_node_is_own_process(packed.handle.pid,
                                           packed.handle.pid_ns);
-    if (!is_own && ((packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE) ||
-                    (packed.handle.type >= UCT_CUDA_NODE_HANDLE_LAST))) {
+    if (is_own ? !own_is_there(&packed.handle) :
+                 (packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE)) {
         return UCS_ERR_UNREACHABLE;
     }
 
