@@ -475,6 +475,15 @@ void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags);
 
 void uct_abi_iface_progress_disable(uct_abi_iface_t *iface, unsigned flags);
 
+/* Have the interface's worker call func with every progress call, until it is
+ * removed. Any thread. A UCX that cannot do it leaves *id_p as it is. */
+void uct_abi_iface_callback_add(uct_abi_iface_t *iface, ucs_callback_t func,
+                                void *arg, uct_worker_cb_id_t *id_p);
+
+/* Remove it, if it is there, and set *id_p to UCS_CALLBACKQ_ID_NULL. */
+void uct_abi_iface_callback_remove(uct_abi_iface_t *iface,
+                                   uct_worker_cb_id_t *id_p);
+
 static inline uct_iface_h uct_abi_iface_handle(uct_abi_iface_t *iface)
 {
     return (uct_iface_h)iface;

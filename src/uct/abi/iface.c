@@ -574,3 +574,21 @@ uint64_t uct_abi_iface_flags(unsigned abi_flags)
 
     return flags;
 }
+
+void uct_abi_iface_callback_add(uct_abi_iface_t *iface, ucs_callback_t func,
+                                void *arg, uct_worker_cb_id_t *id_p)
+{
+    if (uct_abi_host.sym.uct_worker_progress_register_safe != NULL) {
+        uct_abi_host.sym.uct_worker_progress_register_safe(iface->worker, func,
+                                                           arg, 0, id_p);
+    }
+}
+
+void uct_abi_iface_callback_remove(uct_abi_iface_t *iface,
+                                   uct_worker_cb_id_t *id_p)
+{
+    if (uct_abi_host.sym.uct_worker_progress_unregister_safe != NULL) {
+        uct_abi_host.sym.uct_worker_progress_unregister_safe(iface->worker,
+                                                             id_p);
+    }
+}

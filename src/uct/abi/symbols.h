@@ -51,7 +51,12 @@ typedef void (*uct_abi_fn_t)(void);
     _(ucs_status_t, ucm_bistro_patch, \
       (void *function, void *hook, const char *name, void **original_p, \
        void **restore_point_p)) \
-    _(ucs_status_t, uct_iface_base_query_v2, (uct_iface_h iface, void *attr))
+    _(ucs_status_t, uct_iface_base_query_v2, (uct_iface_h iface, void *attr)) \
+    _(void, uct_worker_progress_register_safe, \
+      (uct_worker_h worker, ucs_callback_t func, void *arg, unsigned flags, \
+       uct_worker_cb_id_t *id_p)) \
+    _(void, uct_worker_progress_unregister_safe, \
+      (uct_worker_h worker, uct_worker_cb_id_t *id_p))
 
 /* _(type, name): variables. A program may hold the copy that counts. */
 #define UCT_ABI_VARIABLES(_) \

@@ -3,6 +3,7 @@
 
 extern "C" {
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/node/watch.h>
 }
 
 #include <cstring>
@@ -118,6 +119,7 @@ FakeDriver::FakeDriver()
                                              CUDA_ERROR_INVALID_VALUE;
     };
 
+    uct_cuda_node_watch_replace(false);
     uct_cuda_driver_override(&table);
 }
 

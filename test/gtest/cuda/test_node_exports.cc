@@ -7,6 +7,7 @@ extern "C" {
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/unmap.h>
+#include <uct/cuda/node/watch.h>
 }
 
 #include <gtest/gtest.h>
@@ -28,6 +29,7 @@ protected:
 
     void SetUp() override
     {
+        uct_cuda_node_watch_replace(true);
         allocations.clear();
         driver.offer_descriptors();
         driver.table.cuPointerGetAttributes =
@@ -61,8 +63,9 @@ protected:
     {
         allocations.clear();
         while (uct_cuda_node_exports_count() > 0) {
-            uct_cuda_node_exports_check();
+            (void)uct_cuda_node_exports_check(4);
         }
+        uct_cuda_node_watch_replace(false);
     }
 
     static CUdeviceptr alloc(CUdeviceptr base)
@@ -87,9 +90,14 @@ protected:
         return handle;
     }
 
-    static bool is_open(int fd)
+    static unsigned num_open()
     {
-        return fcntl(fd, F_GETFD) >= 0;
+        unsigned count = 0;
+
+        for (int fd = 0; fd < 1024; ++fd) {
+            count += (fcntl(fd, F_GETFD) >= 0);
+        }
+        return count;
     }
 };
 
@@ -100,8 +108,70 @@ TEST_F(IpcExports, an_allocation_has_one_handle)
 
     EXPECT_EQ(0, memcmp(&first, &second, sizeof(first)));
     EXPECT_EQ(1u, uct_cuda_node_exports_count());
+    EXPECT_EQ(1u, uct_cuda_node_exports_num_held());
     uct_cuda_node_exports_put(&first);
-    EXPECT_TRUE(is_open(second.os.fd));
+    EXPECT_EQ(1u, uct_cuda_node_exports_num_held());
+    uct_cuda_node_exports_put(&second);
+}
+
+/* The last user's end closes the descriptor, which keeps the memory; peers may
+ * have the allocation mapped all the same, so that it keeps its place */
+TEST_F(IpcExports, a_descriptor_goes_with_the_last_user)
+{
+    const unsigned before        = num_open();
+    uct_cuda_node_handle_t first = get(alloc(0x10000));
+
+    EXPECT_EQ(before + 1, num_open());
+    uct_cuda_node_exports_put(&first);
+    EXPECT_EQ(before, num_open());
+    EXPECT_EQ(1u, uct_cuda_node_exports_count());
+    EXPECT_FALSE(uct_cuda_node_notices_is_over(&first.notice));
+
+    uct_cuda_node_handle_t second = get(0x10000);
+    EXPECT_EQ(0, memcmp(&first, &second, sizeof(first)));
+    EXPECT_EQ(before + 1, num_open());
+    uct_cuda_node_exports_put(&second);
+}
+
+/* Programs register thousands of pieces, and have files of their own */
+TEST_F(IpcExports, few_descriptors_are_held)
+{
+    const unsigned before = num_open();
+    std::vector<uct_cuda_node_handle_t> handles;
+
+    for (unsigned i = 0; i < 7000; ++i) {
+        handles.push_back(get(alloc(0x100000 + i * length)));
+        EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, handles.back().type);
+    }
+    EXPECT_EQ(before + UCT_CUDA_NODE_EXPORTS_MAX_HELD, num_open());
+    EXPECT_EQ(7000u, uct_cuda_node_exports_count());
+
+    /* ... and each can be had */
+    for (unsigned i : {0u, 100u, 6999u}) {
+        int fd = uct_cuda_node_exports_descriptor(&handles[i].notice);
+        EXPECT_LE(0, fd);
+        close(fd);
+    }
+    for (auto &handle : handles) {
+        uct_cuda_node_exports_put(&handle);
+    }
+    EXPECT_EQ(before, num_open());
+}
+
+/* A child keeps no memory of its parent's in use */
+TEST_F(IpcExports, a_child_has_no_descriptors)
+{
+    uct_cuda_node_handle_t handle = get(alloc(0x10000));
+    const unsigned open           = num_open();
+    const pid_t pid               = fork();
+    int status;
+
+    if (pid == 0) {
+        _exit(open - num_open());
+    }
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(3, WEXITSTATUS(status)) << "with both ends of a socket";
+    uct_cuda_node_exports_put(&handle);
 }
 
 /* A descriptor keeps memory in use as a mapping does */
@@ -109,13 +179,13 @@ TEST_F(IpcExports, freed_memory_is_noticed)
 {
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
 
-    uct_cuda_node_exports_check();
+    (void)uct_cuda_node_exports_check(4);
     EXPECT_FALSE(uct_cuda_node_notices_is_over(&handle.notice));
-    EXPECT_TRUE(is_open(handle.os.fd));
+    EXPECT_EQ(1u, uct_cuda_node_exports_num_held());
     allocations.erase(0x10000);
-    uct_cuda_node_exports_check();
+    (void)uct_cuda_node_exports_check(4);
     EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
-    EXPECT_FALSE(is_open(handle.os.fd));
+    EXPECT_EQ(0u, uct_cuda_node_exports_num_held());
 
     /* Another allocation at the address has another handle */
     uct_cuda_node_handle_t other = get(alloc(0x10000));
@@ -129,7 +199,7 @@ TEST_F(IpcExports, what_is_about_to_go_is_ended_at_once)
 
     uct_cuda_node_exports_end(&handle);
     EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
-    EXPECT_FALSE(is_open(handle.os.fd));
+    EXPECT_EQ(0u, uct_cuda_node_exports_num_held());
     uct_cuda_node_exports_end(&handle); /* somebody else's turn */
     EXPECT_EQ(0u, uct_cuda_node_exports_count());
 }
@@ -155,7 +225,7 @@ TEST_F(IpcExports, the_table_does_not_grow)
         return CUDA_ERROR_DEINITIALIZED;
     };
     const unsigned before = uct_cuda_node_exports_count();
-    uct_cuda_node_exports_check();
+    (void)uct_cuda_node_exports_check(4);
     EXPECT_EQ(before, uct_cuda_node_exports_count());
     SetUp();
 }

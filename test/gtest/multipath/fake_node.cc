@@ -2,6 +2,10 @@
 /* The driver functions that the engine calls, on host memory. */
 #include "fake_node.h"
 
+extern "C" {
+#include <uct/cuda/node/watch.h>
+}
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -303,6 +307,7 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
 
     init_graphs();
     init_host();
+    uct_cuda_node_watch_replace(false);
     uct_cuda_driver_override(&m_table);
 }
 

@@ -9,12 +9,21 @@
 #include <uct/cuda/base/log_ucx.h>
 #include <uct/cuda/base/memtype.h>
 
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 
 #define DEVICE_NAME "cuda"
+
+/* For calls in the next progress */
+static struct {
+    pthread_mutex_t  lock; /* order: base/thread.h */
+    uct_cuda_iface_t *head;
+    void             (*func)(void);
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 
 /* More than lie between two GPU messages of a program that sends such */
 #define MAX_IDLE_CALLS 10000
@@ -141,6 +150,61 @@ ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events)
     return uct_cuda_queue_arm(uct_cuda_iface_queue(iface));
 }
 
+static void iface_add(uct_cuda_iface_t *iface)
+{
+    iface->soon = UCS_CALLBACKQ_ID_NULL;
+    pthread_mutex_lock(&all.lock);
+    iface->next = all.head;
+    all.head    = iface;
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void iface_remove(uct_cuda_iface_t *iface)
+{
+    uct_cuda_iface_t **link = &all.head;
+
+    pthread_mutex_lock(&all.lock);
+    while ((*link != NULL) && (*link != iface)) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        *link = iface->next;
+    }
+    uct_abi_iface_callback_remove(&iface->super, &iface->soon);
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* With the lock busy the next progress call tries again: whoever holds it may
+ * wait for a lock of the worker's */
+static unsigned call_now(void *arg)
+{
+    uct_cuda_iface_t *iface = arg;
+    void (*func)(void);
+
+    if (pthread_mutex_trylock(&all.lock) != 0) {
+        return 0;
+    }
+
+    uct_abi_iface_callback_remove(&iface->super, &iface->soon);
+    func = all.func;
+    pthread_mutex_unlock(&all.lock);
+    func();
+    return 0;
+}
+
+void uct_cuda_iface_call_soon(void (*func)(void))
+{
+    uct_cuda_iface_t *iface;
+
+    pthread_mutex_lock(&all.lock);
+    all.func = func;
+    for (iface = all.head; iface != NULL; iface = iface->next) {
+        uct_abi_iface_callback_add(&iface->super, call_now, iface,
+                                   &iface->soon);
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
 ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
                                 const uct_abi_iface_args_t *args,
                                 unsigned max_poll, unsigned max_events,
@@ -175,11 +239,13 @@ ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
     }
 
     iface->queue.on_busy = on_busy;
+    iface_add(iface);
     return UCS_OK;
 }
 
 void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface)
 {
+    iface_remove(iface);
     uct_cuda_queue_cleanup(&iface->queue);
     uct_abi_iface_cleanup(&iface->super);
 }

@@ -11,12 +11,14 @@
 
 
 /** Interface whose work is a queue of CUDA operations. */
-typedef struct {
+typedef struct uct_cuda_iface {
     uct_abi_iface_t  super;
     uct_cuda_queue_t queue;
     unsigned         progress_wanted; /**< UCT_PROGRESS_ flags, by UCP */
     bool             is_progressed;   /**< The worker calls us */
     unsigned         idle_calls;      /**< ... and for so long in vain */
+    uct_worker_cb_id_t soon;          /**< uct_cuda_iface_call_soon()'s */
+    struct uct_cuda_iface *next;      /**< Of all */
 } uct_cuda_iface_t;
 
 
@@ -78,6 +80,12 @@ ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
 
 /** Waits for the queue's operations; the memory is to be freed then. */
 void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface);
+
+/**
+ * Have @a func called once in the next progress call of each worker that an
+ * interface belongs to, idle or not. Any thread; costs nothing until then.
+ */
+void uct_cuda_iface_call_soon(void (*func)(void));
 
 /** The capabilities that all have: events, and zero-copy of one buffer. */
 void uct_cuda_iface_query(uct_iface_attr_t *attr);

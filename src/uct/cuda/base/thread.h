@@ -18,6 +18,7 @@ BEGIN_C_DECLS
  * is called back, with a completion, a pending request or a purged one.
  *
  *   0. cuda_cma/cuda_cma_server.c    starting and ending the one server
+ *      node/watch.c                  while it looks; forks wait for that
  *      process_settings.c            what memory domains say for the process
  *   1. multipath/registry.c          making and destroying of engines
  *   2. multipath/transfer.c          an engine: plans, submits, releases
@@ -36,7 +37,9 @@ BEGIN_C_DECLS
  *      base/ctx.c                    contexts that are kept; one lock for
  *                                    making our own, then that of all
  *      base/memtype.c                UCX's cache of memory types
- *   5. base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
+ *      base/iface.c                  interfaces to be called in progress
+ *   5. node/watch.c                  its start and end
+ *      base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
  *      collective/options.c, node/alive.c, node/process.c, port.c,
  *      cuda_cma/cuda_cma_ranges.c, cuda_cma/cuda_cma_peer.c, abi/

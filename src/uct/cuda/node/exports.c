@@ -3,15 +3,21 @@
 #include <uct/cuda/node/exports.h>
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/hash.h>
 #include <uct/cuda/node/process.h>
+#include <uct/cuda/node/watch.h>
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 
 /* Old ones asked about for each new one. With four of them half of what is in
  * the table is there at least, however fast allocations come and go. */
 #define CHECKS 4
+
+#define NUM_BUCKETS 4096
 
 #define NO_SLOT UCT_CUDA_NODE_NOTICES_NO_SLOT
 
@@ -19,7 +25,9 @@
 typedef struct {
     uct_cuda_node_handle_t handle;
     bool                   is_there;
-    uint32_t               next_free;
+    int                    fd;    /* held, or -1 */
+    unsigned               users; /* that have not put it back */
+    uint32_t               next;  /* in its bucket, or free */
 } export_t;
 
 static struct {
@@ -29,7 +37,9 @@ static struct {
     uint32_t        free;   /* NO_SLOT: none of num_slots */
     uint32_t        cursor; /* asked about next */
     unsigned        count;
+    unsigned        num_held;
     int32_t         pid;
+    uint32_t        buckets[NUM_BUCKETS]; /* first slot + 1, by base */
 } exports = {.lock = PTHREAD_MUTEX_INITIALIZER, .free = NO_SLOT};
 
 
@@ -46,7 +56,9 @@ static void notice_fork(void)
         exports.free      = NO_SLOT;
         exports.cursor    = 0;
         exports.count     = 0;
+        exports.num_held  = 0;
         exports.pid       = self.pid;
+        memset(exports.buckets, 0, sizeof(exports.buckets));
     }
 }
 
@@ -65,21 +77,66 @@ static bool is_gone(const uct_cuda_node_handle_t *handle)
            (id != handle->buffer_id);
 }
 
+static uint32_t *bucket_of(uint64_t base)
+{
+    /* Allocations begin at multiples of 512 bytes at least */
+    return &exports.buckets[uct_cuda_hash64(UCT_CUDA_HASH64, base >> 9) %
+                            NUM_BUCKETS];
+}
+
+static void bucket_remove(uint32_t slot)
+{
+    uint32_t *link = bucket_of(exports.slots[slot].handle.base);
+
+    while (*link != slot + 1) {
+        link = &exports.slots[*link - 1].next;
+    }
+    *link = exports.slots[slot].next;
+}
+
+/* Holds a descriptor for peers to duplicate, while there are few */
+static void hold(uint32_t slot, int fd)
+{
+    if ((fd >= 0) && (exports.num_held == UCT_CUDA_NODE_EXPORTS_MAX_HELD)) {
+        close(fd);
+        fd = -1;
+    }
+
+    exports.slots[slot].fd = fd;
+    if (fd >= 0) {
+        ++exports.num_held;
+        uct_cuda_node_notices_set_fd(slot, fd);
+    }
+}
+
+static void let_go(uint32_t slot)
+{
+    export_t *export = &exports.slots[slot];
+
+    if (export->fd >= 0) {
+        uct_cuda_node_notices_set_fd(slot, -1);
+        close(export->fd);
+        export->fd = -1;
+        --exports.num_held;
+    }
+}
+
 static void slot_end(uint32_t slot)
 {
     export_t *export = &exports.slots[slot];
 
     uct_cuda_node_notices_end(slot);
+    let_go(slot);
     uct_cuda_node_handle_release(&export->handle);
-    export->is_there  = false;
-    export->next_free = exports.free;
-    exports.free      = slot;
+    bucket_remove(slot);
+    export->is_there = false;
+    export->next     = exports.free;
+    exports.free     = slot;
     --exports.count;
 }
 
-static void check(void)
+static void check(unsigned left)
 {
-    unsigned left = CHECKS;
     uint32_t i;
 
     for (i = 0; (i < exports.num_slots) && (left > 0); ++i) {
@@ -111,33 +168,37 @@ static void grow(void)
     exports.slots = slots;
     while (count > exports.num_slots) {
         slots[--count].is_there = false;
-        slots[count].next_free  = exports.free;
+        slots[count].next       = exports.free;
         exports.free            = count;
     }
     exports.num_slots = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
 }
 
-static const export_t *find(const uct_cuda_memory_t *memory)
+/* NO_SLOT: it has no handle yet */
+static uint32_t find(const uct_cuda_memory_t *memory)
 {
     const export_t *export;
-    uint32_t i;
+    uint32_t next;
 
-    for (i = 0; (i < exports.num_slots) && (memory->buffer_id != 0); ++i) {
-        export = &exports.slots[i];
-        if (export->is_there && (export->handle.base == memory->base) &&
+    for (next = *bucket_of(memory->base);
+         (next != 0) && (memory->buffer_id != 0); next = export->next) {
+        export = &exports.slots[next - 1];
+        if ((export->handle.base == memory->base) &&
             (export->handle.length == memory->length) &&
             (export->handle.buffer_id == memory->buffer_id)) {
-            return export;
+            return next - 1;
         }
     }
 
-    return NULL;
+    return NO_SLOT;
 }
 
-static ucs_status_t add(const void *address, uct_cuda_node_handle_t *handle_p)
+static ucs_status_t
+add(const void *address, int server, uct_cuda_node_handle_t *handle_p)
 {
     ucs_status_t status = uct_cuda_node_handle_export(address, handle_p);
     uint32_t slot;
+    int fd = -1;
 
     if ((status != UCS_OK) || (handle_p->type == UCT_CUDA_NODE_HANDLE_NONE)) {
         return status;
@@ -153,38 +214,83 @@ static ucs_status_t add(const void *address, uct_cuda_node_handle_t *handle_p)
     }
 
     uct_cuda_node_notices_begin(slot, &handle_p->notice);
-    exports.free                 = exports.slots[slot].next_free;
-    exports.slots[slot].handle   = *handle_p;
-    exports.slots[slot].is_there = true;
+    if (uct_cuda_node_handle_is_fd(handle_p) && (server >= 0) &&
+        (handle_p->notice.board != 0)) {
+        uct_cuda_node_notices_set_server(server);
+        fd              = handle_p->os.fd;
+        handle_p->os.fd = -1;
+    }
+
+    exports.free                  = exports.slots[slot].next;
+    exports.slots[slot].handle    = *handle_p;
+    exports.slots[slot].is_there  = true;
+    exports.slots[slot].users     = 1;
+    exports.slots[slot].next      = *bucket_of(handle_p->base);
+    *bucket_of(handle_p->base)    = slot + 1;
     ++exports.count;
+    hold(slot, fd);
     return UCS_OK;
+}
+
+/* One more user, of a handle that nobody may have used for long */
+static void use(uint32_t slot)
+{
+    export_t *export = &exports.slots[slot];
+
+    if ((export->users++ == 0) && uct_cuda_node_handle_is_fd(&export->handle) &&
+        (export->handle.os.fd < 0) &&
+        (exports.num_held < UCT_CUDA_NODE_EXPORTS_MAX_HELD)) {
+        hold(slot, uct_cuda_node_handle_descriptor(&export->handle));
+    }
 }
 
 ucs_status_t uct_cuda_node_exports_get(const void *address,
                                        const uct_cuda_memory_t *memory,
                                        uct_cuda_node_handle_t *handle_p)
 {
+    const int server    = uct_cuda_node_watch_start();
     ucs_status_t status = UCS_OK;
-    const export_t *known;
+    uint32_t slot;
 
     pthread_mutex_lock(&exports.lock);
     notice_fork();
-    check();
-    known = find(memory);
-    if (known != NULL) {
-        *handle_p = known->handle;
+    check(CHECKS);
+    slot = find(memory);
+    if (slot != NO_SLOT) {
+        use(slot);
+        *handle_p = exports.slots[slot].handle;
     } else {
-        status = add(address, handle_p);
+        status = add(address, server, handle_p);
     }
     pthread_mutex_unlock(&exports.lock);
+
+    uct_cuda_node_watch_wake();
     return status;
+}
+
+/* Does a notice stand for what is in its slot now? */
+static bool is_current(const uct_cuda_node_notice_t *notice)
+{
+    return (notice->slot < exports.num_slots) &&
+           exports.slots[notice->slot].is_there &&
+           !uct_cuda_node_notices_is_over(notice);
 }
 
 void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)
 {
-    if (handle->notice.slot == NO_SLOT) {
+    const uint32_t slot = handle->notice.slot;
+
+    if (slot == NO_SLOT) {
         uct_cuda_node_handle_release(handle);
+        return;
     }
+
+    pthread_mutex_lock(&exports.lock);
+    notice_fork();
+    if (is_current(&handle->notice) && (--exports.slots[slot].users == 0)) {
+        let_go(slot);
+    }
+    pthread_mutex_unlock(&exports.lock);
 }
 
 void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle)
@@ -196,27 +302,71 @@ void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle)
 
     pthread_mutex_lock(&exports.lock);
     notice_fork();
-    if ((handle->notice.slot < exports.num_slots) &&
-        !uct_cuda_node_notices_is_over(&handle->notice)) {
+    if (is_current(&handle->notice)) {
         slot_end(handle->notice.slot);
     }
     pthread_mutex_unlock(&exports.lock);
 }
 
-void uct_cuda_node_exports_check(void)
+unsigned uct_cuda_node_exports_check(unsigned count)
 {
+    unsigned left;
+
     pthread_mutex_lock(&exports.lock);
     notice_fork();
-    check();
+    check(count);
+    left = exports.count;
     pthread_mutex_unlock(&exports.lock);
+    return left;
+}
+
+int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice)
+{
+    int fd = -1;
+
+    pthread_mutex_lock(&exports.lock);
+    notice_fork();
+    if (is_current(notice) &&
+        !is_gone(&exports.slots[notice->slot].handle)) {
+        fd = uct_cuda_node_handle_descriptor(
+                &exports.slots[notice->slot].handle);
+    }
+    pthread_mutex_unlock(&exports.lock);
+    return fd;
+}
+
+void uct_cuda_node_exports_close_inherited(void)
+{
+    uint32_t i;
+
+    for (i = 0; i < exports.num_slots; ++i) {
+        if (exports.slots[i].is_there) {
+            if (exports.slots[i].fd >= 0) {
+                close(exports.slots[i].fd);
+            }
+            uct_cuda_node_handle_release(&exports.slots[i].handle);
+            exports.slots[i].is_there = false;
+        }
+    }
+    pthread_mutex_init(&exports.lock, NULL);
+}
+
+static unsigned read_count(const unsigned *count)
+{
+    unsigned value;
+
+    pthread_mutex_lock(&exports.lock);
+    value = *count;
+    pthread_mutex_unlock(&exports.lock);
+    return value;
 }
 
 unsigned uct_cuda_node_exports_count(void)
 {
-    unsigned count;
+    return read_count(&exports.count);
+}
 
-    pthread_mutex_lock(&exports.lock);
-    count = exports.count;
-    pthread_mutex_unlock(&exports.lock);
-    return count;
+unsigned uct_cuda_node_exports_num_held(void)
+{
+    return read_count(&exports.num_held);
 }

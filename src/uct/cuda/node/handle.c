@@ -11,6 +11,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
+#include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/process.h>
 
 #include <pthread.h>
@@ -71,6 +72,29 @@ bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
            uct_cuda_node_notice_is_valid(&handle->notice);
 }
 
+/* A descriptor of memory made with cuMemCreate, or -1 */
+static int vmm_descriptor(CUmemGenericAllocationHandle allocation)
+{
+    int fd;
+
+    return (uct_cuda_driver_get()->cuMemExportToShareableHandle(
+                    &fd, allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                    0) == CUDA_SUCCESS) ?
+                   fd :
+                   -1;
+}
+
+static bool
+vmm_retain(uint64_t address, CUmemGenericAllocationHandle *allocation_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    return (driver->cuMemRetainAllocationHandle != NULL) &&
+           (driver->cuMemRetainAllocationHandle(allocation_p,
+                                                (void*)address) ==
+            CUDA_SUCCESS);
+}
+
 /* Exports memory made with cuMemCreate in one of the ways it was made for */
 static ucs_status_t export_vmm(const void *address, uint64_t allowed,
                                uct_cuda_node_handle_t *handle)
@@ -78,11 +102,8 @@ static ucs_status_t export_vmm(const void *address, uint64_t allowed,
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUmemGenericAllocationHandle allocation;
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    int fd;
 
-    if ((driver->cuMemRetainAllocationHandle == NULL) ||
-        (driver->cuMemRetainAllocationHandle(&allocation, (void*)address) !=
-         CUDA_SUCCESS)) {
+    if (!vmm_retain((uintptr_t)address, &allocation)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -92,22 +113,42 @@ static ucs_status_t export_vmm(const void *address, uint64_t allowed,
          CUDA_SUCCESS)) {
         handle->type = UCT_CUDA_NODE_HANDLE_FABRIC;
         status       = UCS_OK;
-        goto out;
+    } else if (allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        handle->os.fd = vmm_descriptor(allocation);
+        if (handle->os.fd >= 0) {
+            handle->type = UCT_CUDA_NODE_HANDLE_FD;
+            status       = UCS_OK;
+        }
     }
 
-    if ((allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) &&
-        (driver->cuMemExportToShareableHandle(
-                 &fd, allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                 0) == CUDA_SUCCESS)) {
-        handle->os.fd = fd;
-        handle->type  = UCT_CUDA_NODE_HANDLE_FD;
-        status        = UCS_OK;
-        goto out;
-    }
-
-out:
     (void)driver->cuMemRelease(allocation);
     return status;
+}
+
+static bool pool_find(uint64_t address, CUmemoryPool *pool_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    *pool_p = NULL;
+    return (driver->cuMemPoolExportPointer != NULL) &&
+           (driver->cuMemPoolExportToShareableHandle != NULL) &&
+           (driver->cuPointerGetAttribute(pool_p,
+                                          CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                          (CUdeviceptr)address) ==
+            CUDA_SUCCESS) &&
+           (*pool_p != NULL);
+}
+
+/* A pool's descriptor, or -1 */
+static int pool_descriptor(CUmemoryPool pool)
+{
+    int fd;
+
+    return (uct_cuda_driver_get()->cuMemPoolExportToShareableHandle(
+                    &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
+            CUDA_SUCCESS) ?
+                   fd :
+                   -1;
 }
 
 /* Exports memory of a pool that was made to be shared */
@@ -115,20 +156,13 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
                                 uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUmemoryPool pool               = NULL;
     CUmemPoolPtrExportData place;
-    int fd;
+    CUmemoryPool pool;
 
     _Static_assert(sizeof(place) == sizeof(handle->place),
                    "what a pool's memory is exported as");
 
-    if ((allowed == 0) || (driver->cuMemPoolExportPointer == NULL) ||
-        (driver->cuMemPoolExportToShareableHandle == NULL) ||
-        (driver->cuPointerGetAttribute(&pool,
-                                       CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-                                       (CUdeviceptr)address) !=
-         CUDA_SUCCESS) ||
-        (pool == NULL) ||
+    if ((allowed == 0) || !pool_find((uintptr_t)address, &pool) ||
         (driver->cuMemPoolExportPointer(&place, (CUdeviceptr)handle->base) !=
          CUDA_SUCCESS)) {
         return UCS_ERR_UNSUPPORTED;
@@ -143,16 +177,33 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
         return UCS_OK;
     }
 
-    if ((allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) &&
-        (driver->cuMemPoolExportToShareableHandle(
-                 &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
-         CUDA_SUCCESS)) {
-        handle->os.fd = fd;
-        handle->type  = UCT_CUDA_NODE_HANDLE_POOL_FD;
-        return UCS_OK;
+    if (allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        handle->os.fd = pool_descriptor(pool);
+        if (handle->os.fd >= 0) {
+            handle->type = UCT_CUDA_NODE_HANDLE_POOL_FD;
+            return UCS_OK;
+        }
     }
 
     return UCS_ERR_UNSUPPORTED;
+}
+
+int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle)
+{
+    CUmemGenericAllocationHandle allocation;
+    CUmemoryPool pool;
+    int fd = -1;
+
+    if ((handle->type == UCT_CUDA_NODE_HANDLE_FD) &&
+        vmm_retain(handle->base, &allocation)) {
+        fd = vmm_descriptor(allocation);
+        (void)uct_cuda_driver_get()->cuMemRelease(allocation);
+    } else if ((handle->type == UCT_CUDA_NODE_HANDLE_POOL_FD) &&
+               pool_find(handle->base, &pool)) {
+        fd = pool_descriptor(pool);
+    }
+
+    return fd;
 }
 
 ucs_status_t uct_cuda_node_handle_export(const void *address,
@@ -242,10 +293,68 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
 
 void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle)
 {
-    if ((handle->type == UCT_CUDA_NODE_HANDLE_FD) ||
-        (handle->type == UCT_CUDA_NODE_HANDLE_POOL_FD)) {
+    if (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) {
         close(handle->os.fd);
     }
+}
+
+static int get_fd(int pidfd, int number)
+{
+    return (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
+}
+
+/* Of a number that the exporter's page has: right if it is there afterwards,
+ * too */
+static int fetch_shown(const uct_cuda_node_notices_view_t *view,
+                       const uct_cuda_node_notice_t *notice, int pidfd)
+{
+    const int number = uct_cuda_node_notices_view_fd(view, notice);
+    int fd;
+
+    if (number < 0) {
+        return -1;
+    }
+
+    fd = get_fd(pidfd, number);
+    if ((fd >= 0) && (uct_cuda_node_notices_view_fd(view, notice) != number)) {
+        close(fd);
+        fd = -1;
+    }
+
+    return fd;
+}
+
+static int fetch_by_asking(const uct_cuda_node_notices_view_t *view,
+                           const uct_cuda_node_notice_t *notice, int pidfd)
+{
+    const int server = get_fd(pidfd, uct_cuda_node_notices_view_server(view));
+    int fd           = -1;
+
+    if (server >= 0) {
+        fd = uct_cuda_node_descriptors_ask(server, notice);
+        close(server);
+    }
+
+    return fd;
+}
+
+static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
+{
+    uct_cuda_node_notices_view_t *view;
+    int fd;
+
+    view = uct_cuda_node_notices_view_get(handle->pid_ns, handle->pid,
+                                          &handle->notice);
+    if (view == NULL) {
+        return -1;
+    }
+
+    fd = fetch_shown(view, &handle->notice, pidfd);
+    if (fd < 0) {
+        fd = fetch_by_asking(view, &handle->notice, pidfd);
+    }
+    uct_cuda_node_notices_view_put(view);
+    return fd;
 }
 
 /*
@@ -268,7 +377,8 @@ static int fetch_fd(const uct_cuda_node_handle_t *handle)
         return -1;
     }
 
-    fd = (int)syscall(SYS_pidfd_getfd, pidfd, handle->os.fd, 0);
+    fd = (handle->os.fd >= 0) ? get_fd(pidfd, handle->os.fd) :
+                                fetch_by_page(handle, pidfd);
     close(pidfd);
     return fd;
 }

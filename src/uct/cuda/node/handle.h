@@ -41,7 +41,7 @@ typedef struct {
     uct_cuda_node_notice_t notice; /**< Where its end is told */
     union {
         uint8_t bytes[UCT_CUDA_NODE_HANDLE_BYTES]; /**< LEGACY, *FABRIC */
-        int32_t fd;                              /**< *FD: exporter's number */
+        int32_t fd; /**< *FD: exporter's number; -1: see its page, or ask */
     } os;
     uint8_t place[UCT_CUDA_NODE_HANDLE_BYTES];    /**< POOL_*: in the pool */
 } uct_cuda_node_handle_t;
@@ -74,6 +74,18 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
                                          uct_cuda_node_handle_t *handle_p);
 
 void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle);
+
+/** Does it stand for a descriptor, of memory or of a pool? */
+static inline bool
+uct_cuda_node_handle_is_fd(const uct_cuda_node_handle_t *handle)
+{
+    return (handle->type == UCT_CUDA_NODE_HANDLE_FD) ||
+           (handle->type == UCT_CUDA_NODE_HANDLE_POOL_FD);
+}
+
+/** Make another descriptor of this process's memory that it stands for.
+ *  @return -1: it cannot be made. */
+int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
 
 
 /**

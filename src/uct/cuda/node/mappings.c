@@ -7,6 +7,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/unmap.h>
+#include <uct/cuda/node/watch.h>
 
 #include <limits.h>
 #include <pthread.h>
@@ -420,7 +421,8 @@ ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
                                    .device     = device,
                                    .context    = context,
                                    .context_id = context_id};
-    ucs_status_t status        = UCS_OK;
+    ucs_status_t status         = UCS_OK;
+    bool is_new                 = false;
     const uct_cuda_node_mapping_t *opener;
     uct_cuda_node_mapping_t *mapping;
     bool is_current = true;
@@ -473,6 +475,7 @@ ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
     mapping->view = uct_cuda_node_notices_view_get(handle->pid_ns, handle->pid,
                                                    &handle->notice);
     list_add_newest(mapping);
+    is_new = true;
     ++cache.count;
     ++cache.num_mapped;
     mapping->last_use = cache.num_mapped;
@@ -499,6 +502,9 @@ err_free:
     free(mapping);
 out:
     cache_unlock();
+    if (is_new && (uct_cuda_node_watch_start() >= 0)) {
+        uct_cuda_node_watch_wake();
+    }
     return status;
 }
 
@@ -613,6 +619,18 @@ void uct_cuda_node_cache_look(void)
     pthread_mutex_lock(&cache.lock);
     look_for_news();
     cache_unlock();
+}
+
+unsigned uct_cuda_node_cache_watch(bool *is_due_p)
+{
+    unsigned count;
+
+    pthread_mutex_lock(&cache.lock);
+    look_for_news();
+    *is_due_p = uct_cuda_node_unmap_is_much();
+    count     = cache.count;
+    pthread_mutex_unlock(&cache.lock);
+    return count;
 }
 
 unsigned uct_cuda_node_cache_count(void)

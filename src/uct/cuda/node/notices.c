@@ -18,7 +18,7 @@
 
 
 /* "ucxmpbrd", and the layout's version */
-#define MAGIC UINT64_C(0x7563786d70627201)
+#define MAGIC UINT64_C(0x7563786d70627202)
 
 #define FILE_NAME "ucx-mp-board"
 
@@ -30,8 +30,10 @@ typedef struct {
     uint64_t magic;
     uint32_t board;
     int32_t  pid;
-    uint32_t changes __attribute__((aligned(64))); /* of what is below */
+    uint32_t server; /* descriptor + 1; 0: none */
+    uint32_t changes __attribute__((aligned(64))); /* of generations */
     uint32_t generations[UCT_CUDA_NODE_NOTICES_SLOTS];
+    uint32_t fds[UCT_CUDA_NODE_NOTICES_SLOTS]; /* descriptor + 1; 0: none */
 } page_t;
 
 struct uct_cuda_node_notices_view {
@@ -121,6 +123,19 @@ void uct_cuda_node_notices_end(uint32_t slot)
 {
     __atomic_add_fetch(&own.page->generations[slot], 1, __ATOMIC_RELEASE);
     __atomic_add_fetch(&own.page->changes, 1, __ATOMIC_RELEASE);
+}
+
+void uct_cuda_node_notices_set_fd(uint32_t slot, int fd)
+{
+    own_open();
+    __atomic_store_n(&own.page->fds[slot], (uint32_t)(fd + 1),
+                     __ATOMIC_SEQ_CST);
+}
+
+void uct_cuda_node_notices_set_server(int fd)
+{
+    own_open();
+    __atomic_store_n(&own.page->server, (uint32_t)(fd + 1), __ATOMIC_RELEASE);
 }
 
 bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice)
@@ -270,4 +285,20 @@ bool uct_cuda_node_notices_view_is_over(
 {
     return __atomic_load_n(&view->page->generations[notice->slot],
                            __ATOMIC_ACQUIRE) != notice->generation;
+}
+
+int uct_cuda_node_notices_view_fd(const uct_cuda_node_notices_view_t *view,
+                                  const uct_cuda_node_notice_t *notice)
+{
+    /* Ahead of the generation: a slot that is used again has another one */
+    const uint32_t fd = __atomic_load_n(&view->page->fds[notice->slot],
+                                        __ATOMIC_SEQ_CST);
+
+    return uct_cuda_node_notices_view_is_over(view, notice) ? -1 :
+                                                              (int)fd - 1;
+}
+
+int uct_cuda_node_notices_view_server(const uct_cuda_node_notices_view_t *view)
+{
+    return (int)__atomic_load_n(&view->page->server, __ATOMIC_ACQUIRE) - 1;
 }

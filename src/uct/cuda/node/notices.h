@@ -14,8 +14,9 @@
 #include <stdint.h>
 
 
-/** Handles that are told of at once; of more a peer learns nothing. */
-#define UCT_CUDA_NODE_NOTICES_SLOTS 8192
+/** Handles that are told of at once, a power of two; of more a peer learns
+ *  nothing. */
+#define UCT_CUDA_NODE_NOTICES_SLOTS 65536
 
 /** Slot of a handle that none was left for */
 #define UCT_CUDA_NODE_NOTICES_NO_SLOT UINT32_MAX
@@ -51,6 +52,13 @@ void uct_cuda_node_notices_begin(uint32_t slot,
 /** The slot's handle has ended. */
 void uct_cuda_node_notices_end(uint32_t slot);
 
+/** The descriptor that the slot's handle stands for, or -1: peers ask for one
+ *  (node/descriptors.h). */
+void uct_cuda_node_notices_set_fd(uint32_t slot, int fd);
+
+/** The socket's end that peers duplicate for that, or -1. */
+void uct_cuda_node_notices_set_server(int fd);
+
 /** Is a handle of this process's over? A load. */
 bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice);
 
@@ -71,6 +79,15 @@ void uct_cuda_node_notices_view_put(uct_cuda_node_notices_view_t *view);
 
 /** Close the views of a process that nobody uses. */
 void uct_cuda_node_notices_view_purge(uint64_t pid_ns, int32_t pid);
+
+/** A handle's descriptor in its process, or -1. It may be closed meanwhile:
+ *  whoever has duplicated it asks once more. */
+int uct_cuda_node_notices_view_fd(const uct_cuda_node_notices_view_t *view,
+                                  const uct_cuda_node_notice_t *notice);
+
+/** The socket's end that was set there, or -1. */
+int uct_cuda_node_notices_view_server(
+        const uct_cuda_node_notices_view_t *view);
 
 /** Has anything ended since the last such question? A load. */
 bool uct_cuda_node_notices_view_has_news(uct_cuda_node_notices_view_t *view);

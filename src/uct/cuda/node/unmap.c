@@ -127,6 +127,11 @@ static size_t part_of(size_t size)
     return size / (uct_cuda_node_notices_num_views() + 1);
 }
 
+bool uct_cuda_node_unmap_is_much(void)
+{
+    return kept.size > part_of(UCT_CUDA_NODE_UNMAP_KEPT);
+}
+
 bool uct_cuda_node_unmap_is_due(void)
 {
     return __atomic_load_n(&kept.size, __ATOMIC_RELAXED) >

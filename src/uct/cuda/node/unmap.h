@@ -18,7 +18,7 @@
 
 /** Memory of a GPU that its processes and those they talk to keep in this way
  *  altogether, bytes; half of it where the GPU may be asked about ... */
-#define UCT_CUDA_NODE_UNMAP_KEPT ((size_t)224 << 20)
+#define UCT_CUDA_NODE_UNMAP_KEPT ((size_t)64 << 20)
 
 /** ... and whatever the GPU is busy with. */
 #define UCT_CUDA_NODE_UNMAP_MAX ((size_t)2 << 30)
@@ -41,6 +41,9 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
  *                 Who may not goes by the last answer, while it is young.
  */
 void uct_cuda_node_unmap_due(bool may_ask);
+
+/** Is there too much, by what messages may close? */
+bool uct_cuda_node_unmap_is_much(void);
 
 /** May there be too much? A load; without the lock. */
 bool uct_cuda_node_unmap_is_due(void);

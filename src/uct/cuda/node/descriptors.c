@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Requests and answers: a message each, with a descriptor. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <uct/cuda/node/descriptors.h>
+
+#include <uct/cuda/base/clock.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+
+/* How long a peer waits for an exporter that may be stopped (ns) */
+#define WAIT_NS (2000ul * 1000 * 1000)
+
+
+typedef union {
+    char           bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+} control_t;
+
+
+/* Sends a message with a descriptor, or with none (-1). Does not wait. */
+static bool
+send_with(int socket, const void *data, size_t size, int fd)
+{
+    struct iovec iov  = {.iov_base = (void*)data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    control_t control;
+    struct cmsghdr *header;
+    ssize_t sent;
+
+    if (fd >= 0) {
+        memset(&control, 0, sizeof(control));
+        msg.msg_control    = control.bytes;
+        msg.msg_controllen = sizeof(control.bytes);
+        header             = CMSG_FIRSTHDR(&msg);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type  = SCM_RIGHTS;
+        header->cmsg_len   = CMSG_LEN(sizeof(fd));
+        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+    }
+
+    do {
+        sent = sendmsg(socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while ((sent < 0) && (errno == EINTR));
+    return sent == (ssize_t)size;
+}
+
+/* Closes all but the first: there is room for two */
+static void take_first(const struct cmsghdr *header, int *fd_p)
+{
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    size_t i;
+    int fd;
+
+    for (i = 0; i < count; ++i) {
+        memcpy(&fd, CMSG_DATA(header) + (i * sizeof(fd)), sizeof(fd));
+        if (i == 0) {
+            *fd_p = fd;
+        } else {
+            close(fd);
+        }
+    }
+}
+
+/* @return Whether a message of that size has come; *fd_p: -1, or to be
+ *         closed. */
+static bool receive_with(int socket, void *data, size_t size, int *fd_p)
+{
+    struct iovec iov  = {.iov_base = data, .iov_len = size};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+    control_t control;
+    struct cmsghdr *header;
+    ssize_t received;
+
+    *fd_p              = -1;
+    msg.msg_control    = control.bytes;
+    msg.msg_controllen = sizeof(control.bytes);
+    do {
+        received = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while ((received < 0) && (errno == EINTR));
+    if (received < 0) {
+        return false;
+    }
+
+    header = CMSG_FIRSTHDR(&msg);
+    if ((header != NULL) && (header->cmsg_level == SOL_SOCKET) &&
+        (header->cmsg_type == SCM_RIGHTS)) {
+        take_first(header, fd_p);
+    }
+
+    return received == (ssize_t)size;
+}
+
+bool uct_cuda_node_descriptors_open(int ends[2])
+{
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
+}
+
+void uct_cuda_node_descriptors_answer(
+        int end, int (*make)(const uct_cuda_node_notice_t *notice))
+{
+    uct_cuda_node_notice_t notice;
+    int reply, fd;
+
+    for (;;) {
+        if (!receive_with(end, &notice, sizeof(notice), &reply)) {
+            if (reply < 0) {
+                return;
+            }
+        } else if (reply >= 0) {
+            fd = make(&notice);
+            if (fd >= 0) {
+                (void)send_with(reply, "", 1, fd);
+                close(fd);
+            }
+        }
+        if (reply >= 0) {
+            close(reply);
+        }
+    }
+}
+
+void uct_cuda_node_descriptors_wake(int peers_end)
+{
+    static const uct_cuda_node_notice_t nothing;
+
+    (void)send_with(peers_end, &nothing, sizeof(nothing), -1);
+}
+
+/* Waits until the answer is there, or its socket's other end is closed */
+static void wait_for_answer(int socket)
+{
+    struct pollfd poll_fd = {.fd = socket, .events = POLLIN};
+    const uint64_t end    = uct_cuda_now_ns() + WAIT_NS;
+    uint64_t now;
+    int result;
+
+    do {
+        now    = uct_cuda_now_ns();
+        result = poll(&poll_fd, 1,
+                      (now < end) ? (int)((end - now) / 1000000) + 1 : 0);
+    } while ((result < 0) && (errno == EINTR));
+}
+
+int uct_cuda_node_descriptors_ask(int peers_end,
+                                  const uct_cuda_node_notice_t *notice)
+{
+    int fd = -1, reply[2];
+    bool is_sent;
+    char byte;
+
+    if (!uct_cuda_node_descriptors_open(reply)) {
+        return -1;
+    }
+
+    is_sent = send_with(peers_end, notice, sizeof(*notice), reply[1]);
+    close(reply[1]);
+    if (is_sent) {
+        wait_for_answer(reply[0]);
+        (void)receive_with(reply[0], &byte, sizeof(byte), &fd);
+    }
+
+    close(reply[0]);
+    return fd;
+}

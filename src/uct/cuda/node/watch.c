@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The thread, its start and end, and forks. */
+#include <uct/cuda/node/watch.h>
+
+#include <uct/cuda/base/iface.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/thread.h>
+#include <uct/cuda/node/descriptors.h>
+#include <uct/cuda/node/exports.h>
+#include <uct/cuda/node/mappings.h>
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+
+#define PERIOD_MS 25
+
+/* Allocations that are asked about in a period, 0.2 us each */
+#define CHECKS 2048
+
+
+static struct {
+    pthread_mutex_t lock;      /* start and end; order: base/thread.h */
+    pthread_mutex_t busy;      /* held while the thread does something */
+    bool            is_tried;
+    bool            is_there;
+    bool            has_thread;
+    bool            is_over;
+    bool            is_asleep; /* until somebody wakes it up */
+    pid_t           pid;
+    pthread_t       thread;
+    int             ends[2];   /* own, and the one that peers duplicate */
+} watch = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .busy = PTHREAD_MUTEX_INITIALIZER
+};
+
+
+/* In a progress call of the program's */
+static void close_mappings(void)
+{
+    uct_cuda_node_cache_look();
+}
+
+/* @return Whether there is anything to look after */
+static bool look(void)
+{
+    unsigned num_exports, num_mappings;
+    bool is_due;
+
+    pthread_mutex_lock(&watch.busy);
+    uct_cuda_node_descriptors_answer(watch.ends[0],
+                                     uct_cuda_node_exports_descriptor);
+    num_exports  = uct_cuda_node_exports_check(CHECKS);
+    num_mappings = uct_cuda_node_cache_watch(&is_due);
+    if (is_due) {
+        uct_cuda_iface_call_soon(close_mappings);
+    }
+    pthread_mutex_unlock(&watch.busy);
+    return (num_exports > 0) || (num_mappings > 0) || is_due;
+}
+
+static void *watch_main(void *arg)
+{
+    struct pollfd poll_fd = {.fd = watch.ends[0], .events = POLLIN};
+    bool has_work;
+
+    while (!__atomic_load_n(&watch.is_over, __ATOMIC_ACQUIRE)) {
+        /* Whoever adds something behind this look sees it asleep */
+        __atomic_store_n(&watch.is_asleep, true, __ATOMIC_SEQ_CST);
+        has_work = look();
+        if (has_work) {
+            __atomic_store_n(&watch.is_asleep, false, __ATOMIC_SEQ_CST);
+        }
+        (void)poll(&poll_fd, 1, has_work ? PERIOD_MS : -1);
+    }
+
+    return NULL;
+}
+
+/* With the lock */
+static void end(void)
+{
+    if (watch.has_thread) {
+        __atomic_store_n(&watch.is_over, true, __ATOMIC_RELEASE);
+        uct_cuda_node_descriptors_wake(watch.ends[1]);
+        pthread_join(watch.thread, NULL);
+        watch.has_thread = false;
+    }
+    if (watch.is_there) {
+        close(watch.ends[0]);
+        close(watch.ends[1]);
+    }
+    watch.is_tried = true;
+    watch.is_there = false;
+}
+
+/* Before the driver's own exit handlers, which were there first */
+static void on_exit_of_program(void)
+{
+    if (watch.pid == getpid()) {
+        pthread_mutex_lock(&watch.lock);
+        end();
+        pthread_mutex_unlock(&watch.lock);
+    }
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&watch.busy);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&watch.busy);
+}
+
+/* A child keeps none of its parent's memory in use */
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&watch.busy, NULL);
+    pthread_mutex_init(&watch.lock, NULL);
+    if (watch.is_there) {
+        close(watch.ends[0]);
+        close(watch.ends[1]);
+        uct_cuda_node_exports_close_inherited();
+    }
+    watch.is_tried   = watch.is_tried && !watch.has_thread;
+    watch.is_there   = false;
+    watch.has_thread = false;
+    watch.is_asleep  = false;
+}
+
+/* @return Whether they are there */
+static bool add_handlers(void)
+{
+    static bool has_handlers;
+
+    has_handlers = has_handlers ||
+                   ((atexit(on_exit_of_program) == 0) &&
+                    (pthread_atfork(before_fork, after_fork,
+                                    after_fork_in_child) == 0));
+    return has_handlers;
+}
+
+/* With the lock */
+static void start(void)
+{
+    watch.is_tried = true;
+    watch.pid      = getpid();
+    if (!add_handlers() || !uct_cuda_node_descriptors_open(watch.ends)) {
+        uct_cuda_debug("no socket for peers' requests");
+        return;
+    }
+
+    watch.has_thread = uct_cuda_thread_start(watch_main, NULL, &watch.thread);
+    if (!watch.has_thread) {
+        close(watch.ends[0]);
+        close(watch.ends[1]);
+        return;
+    }
+
+    watch.is_there = true;
+}
+
+int uct_cuda_node_watch_start(void)
+{
+    int peers_end;
+
+    pthread_mutex_lock(&watch.lock);
+    if (!watch.is_tried) {
+        start();
+    }
+    peers_end = watch.is_there ? watch.ends[1] : -1;
+    pthread_mutex_unlock(&watch.lock);
+    return peers_end;
+}
+
+void uct_cuda_node_watch_replace(bool is_there)
+{
+    pthread_mutex_lock(&watch.lock);
+    end();
+    watch.is_there = is_there && add_handlers() &&
+                     uct_cuda_node_descriptors_open(watch.ends);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void uct_cuda_node_watch_wake(void)
+{
+    if (__atomic_load_n(&watch.is_asleep, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&watch.is_asleep, false, __ATOMIC_SEQ_CST)) {
+        uct_cuda_node_descriptors_wake(watch.ends[1]);
+    }
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Memory that is freed must be free. Rank 0 allocates GPU memory, exchanges
+ * messages with rank 1 in each piece of it, and frees it. From then on both
+ * ranks call nothing but progress (MPI_Iprobe), and rank 0's GPU has to have as
+ * much in use as before within a time, but for some slack.
+ */
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FREED_GIVE_UP 5.0 /* seconds */
+
+typedef unsigned long long freed_ptr_t;
+
+/* CUmemAllocationProp, CUmemPoolProps and CUmemAccessDesc, as far as they are
+   used here */
+typedef struct {
+    int                type;
+    int                handle_types;
+    int                location_type;
+    int                location;
+    void               *win32;
+    unsigned long long rest[8];
+} freed_prop_t;
+
+typedef struct {
+    int location_type;
+    int location;
+    int flags;
+} freed_access_t;
+
+/* Functions of the driver: member name, exported name, arguments */
+#define FREED_FUNCTIONS(_) \
+    _(get_info, "cuMemGetInfo_v2", (size_t *free_p, size_t *total_p)) \
+    _(get_device, "cuCtxGetDevice", (int *device_p)) \
+    _(alloc, "cuMemAlloc_v2", (freed_ptr_t *ptr_p, size_t size)) \
+    _(free, "cuMemFree_v2", (freed_ptr_t ptr)) \
+    _(pool_create, "cuMemPoolCreate", \
+      (void **pool_p, const freed_prop_t *prop)) \
+    _(alloc_from_pool, "cuMemAllocFromPoolAsync", \
+      (freed_ptr_t *ptr_p, size_t size, void *pool, void *stream)) \
+    _(free_async, "cuMemFreeAsync", (freed_ptr_t ptr, void *stream)) \
+    _(synchronize, "cuStreamSynchronize", (void *stream)) \
+    _(trim, "cuMemPoolTrimTo", (void *pool, size_t keep)) \
+    _(reserve, "cuMemAddressReserve", \
+      (freed_ptr_t *ptr_p, size_t size, size_t align, freed_ptr_t hint, \
+       unsigned long long flags)) \
+    _(create, "cuMemCreate", \
+      (unsigned long long *handle_p, size_t size, const freed_prop_t *prop, \
+       unsigned long long flags)) \
+    _(release, "cuMemRelease", (unsigned long long handle)) \
+    _(map, "cuMemMap", \
+      (freed_ptr_t ptr, size_t size, size_t offset, \
+       unsigned long long handle, unsigned long long flags)) \
+    _(unmap, "cuMemUnmap", (freed_ptr_t ptr, size_t size)) \
+    _(set_access, "cuMemSetAccess", \
+      (freed_ptr_t ptr, size_t size, const freed_access_t *access, \
+       size_t count))
+
+#define FREED_MEMBER(_member, _name, _args) int(*_member) _args;
+#define FREED_SYMBOL(_member, _name, _args) \
+    {_name, (void**)&freed_driver._member},
+
+static struct {
+    FREED_FUNCTIONS(FREED_MEMBER)
+} freed_driver;
+
+static struct {
+    size_t   size;
+    size_t   piece;
+    size_t   message;
+    size_t   slack;
+    uint64_t within; /* milliseconds */
+} freed = {
+    .size    = (size_t)1 << 30,
+    .piece   = (size_t)20 << 20,
+    .message = (size_t)1 << 20,
+    .slack   = (size_t)64 << 20,
+    .within  = 100
+};
+
+static int freed_rank;
+static void *freed_pool;
+static freed_ptr_t freed_range;
+static freed_prop_t freed_prop = {.type          = 1,
+                                  .handle_types  = 1,
+                                  .location_type = 1};
+
+static void freed_check(int error, const char *what)
+{
+    if (error != 0) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %s", what,
+                   ucx_mp_gpu_error_name(error));
+    }
+}
+
+#define FREED_CALL(_member, ...) \
+    freed_check(freed_driver._member(__VA_ARGS__), #_member)
+
+static void freed_load(void)
+{
+    const struct {
+        const char *name;
+        void       **address_p;
+    } symbols[] = {FREED_FUNCTIONS(FREED_SYMBOL)};
+    char why[256];
+    size_t i;
+
+    if (ucx_mp_gpu_init(freed_rank, why, sizeof(why)) < 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "two GPUs are needed");
+    }
+
+    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
+        *symbols[i].address_p = ucx_mp_gpu_function(symbols[i].name);
+        if (*symbols[i].address_p == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "the driver has no %s",
+                       symbols[i].name);
+        }
+    }
+
+    FREED_CALL(get_device, &freed_prop.location);
+    FREED_CALL(reserve, &freed_range, freed.size, 0, 0, 0);
+    FREED_CALL(pool_create, &freed_pool, &freed_prop);
+}
+
+static size_t freed_in_use(void)
+{
+    size_t free_bytes, total;
+
+    FREED_CALL(get_info, &free_bytes, &total);
+    return total - free_bytes;
+}
+
+
+/* ------------------------------------------------------ kinds of memory */
+
+static freed_ptr_t freed_alloc(size_t piece)
+{
+    freed_ptr_t ptr;
+
+    FREED_CALL(alloc, &ptr, freed.size);
+    return ptr;
+}
+
+static void freed_free(freed_ptr_t ptr)
+{
+    FREED_CALL(free, ptr);
+}
+
+static freed_ptr_t freed_pool_alloc(size_t piece)
+{
+    freed_ptr_t ptr;
+
+    FREED_CALL(alloc_from_pool, &ptr, freed.size, freed_pool, NULL);
+    FREED_CALL(synchronize, NULL);
+    return ptr;
+}
+
+static void freed_pool_free(freed_ptr_t ptr)
+{
+    FREED_CALL(free_async, ptr, NULL);
+    FREED_CALL(synchronize, NULL);
+    FREED_CALL(trim, freed_pool, 0);
+}
+
+static freed_ptr_t freed_map(size_t piece)
+{
+    freed_access_t access = {.location_type = 1,
+                             .location      = freed_prop.location,
+                             .flags         = 3};
+    unsigned long long handle;
+    size_t offset;
+
+    for (offset = 0; offset < freed.size; offset += piece) {
+        FREED_CALL(create, &handle, piece, &freed_prop, 0);
+        FREED_CALL(map, freed_range + offset, piece, 0, handle, 0);
+        FREED_CALL(release, handle);
+    }
+
+    FREED_CALL(set_access, freed_range, freed.size, &access, 1);
+    return freed_range;
+}
+
+static void freed_unmap(freed_ptr_t ptr)
+{
+    FREED_CALL(unmap, ptr, freed.size);
+}
+
+static const struct {
+    const char  *name;
+    int         is_in_pieces;
+    freed_ptr_t (*get)(size_t piece);
+    void        (*put)(freed_ptr_t ptr);
+} freed_kinds[] = {
+    {"legacy", 0, freed_alloc, freed_free},
+    {"pool", 0, freed_pool_alloc, freed_pool_free},
+    {"vmm", 0, freed_map, freed_unmap},
+    {"pieces", 1, freed_map, freed_unmap}
+};
+
+
+/* ---------------------------------------------------------------- ranks */
+
+/* There and back, in each piece */
+static void freed_exchange(void *memory, size_t step)
+{
+    const int peer = 1 - freed_rank;
+    size_t offset;
+    char *at;
+
+    for (offset = 0; offset < freed.size; offset += step) {
+        at = (freed_rank == 0) ? (char*)memory + offset : memory;
+        if (freed_rank == 0) {
+            MPI_Send(at, (int)freed.message, MPI_BYTE, peer, 0,
+                     MPI_COMM_WORLD);
+            MPI_Recv(at, (int)freed.message, MPI_BYTE, peer, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        } else {
+            MPI_Recv(at, (int)freed.message, MPI_BYTE, peer, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            MPI_Send(at, (int)freed.message, MPI_BYTE, peer, 0,
+                     MPI_COMM_WORLD);
+        }
+    }
+}
+
+static int freed_progress(void)
+{
+    int flag;
+
+    MPI_Iprobe(1 - freed_rank, 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    return flag;
+}
+
+/* Rank 0. Returns whether the memory was given back in time. */
+static int freed_wait(const char *name, size_t before, size_t during)
+{
+    const double start = ucx_mp_real_time();
+    double seconds;
+    size_t after;
+    int is_right;
+
+    do {
+        (void)freed_progress();
+        after   = freed_in_use();
+        seconds = ucx_mp_real_time() - start;
+    } while ((after > before + freed.slack) && (seconds < FREED_GIVE_UP));
+
+    is_right = (after <= before + freed.slack) &&
+               (seconds * 1e3 <= (double)freed.within);
+    printf("ucx_mp_freed: %s: %zu MiB in use before, %zu with it, %zu after "
+           "%.0f ms%s\n",
+           name, before >> 20, during >> 20, after >> 20, seconds * 1e3,
+           is_right ? "" : ": WRONG");
+    fflush(stdout);
+    return is_right;
+}
+
+/* The other rank is idle until rank 0 has seen enough */
+static int freed_kind(int kind, void *peers)
+{
+    const size_t step = freed_kinds[kind].is_in_pieces ? freed.piece :
+                                                         freed.size;
+    int is_right = 1;
+    freed_ptr_t memory;
+    size_t before, during;
+
+    if (freed_rank == 1) {
+        freed_exchange(peers, step);
+        while (!freed_progress()) {
+        }
+        MPI_Recv(&is_right, 1, MPI_INT, 0, 1, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+        return is_right;
+    }
+
+    before = freed_in_use();
+    memory = freed_kinds[kind].get(step);
+    freed_exchange((void*)(size_t)memory, step);
+    during = freed_in_use();
+    freed_kinds[kind].put(memory);
+    is_right = freed_wait(freed_kinds[kind].name, before, during);
+    MPI_Send(&is_right, 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
+    return is_right;
+}
+
+static void freed_parse(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"size", required_argument, NULL, 's'},
+        {"piece", required_argument, NULL, 'p'},
+        {"slack", required_argument, NULL, 'l'},
+        {"within", required_argument, NULL, 'w'},
+        {NULL, 0, NULL, 0}
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case 's':
+            freed.size = ucx_mp_parse_size("--size", optarg);
+            break;
+        case 'p':
+            freed.piece = ucx_mp_parse_size("--piece", optarg);
+            break;
+        case 'l':
+            freed.slack = ucx_mp_parse_size("--slack", optarg);
+            break;
+        case 'w':
+            freed.within = ucx_mp_parse_number("--within", optarg, 1, 10000);
+            break;
+        default:
+            fprintf(stderr, "usage: ucx_mp_freed [--size SIZE] [--piece SIZE] "
+                    "[--slack SIZE] [--within MILLISECONDS]\n");
+            exit(UCX_MP_EXIT_USAGE);
+        }
+    }
+
+    freed.size -= freed.size % freed.piece;
+    if (freed.size == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "--size is less than a piece");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int wrong = 0, ranks, kind;
+    void *peers;
+
+    ucx_mp_program = "ucx_mp_freed";
+    freed_parse(argc, argv);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &freed_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    ucx_mp_set_rank(freed_rank);
+    if (ranks != 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks, no more");
+    }
+
+    freed_load();
+    peers = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, freed.message);
+    /* What the first messages allocate for good */
+    freed_exchange(peers, freed.size);
+    for (kind = 0; kind < (int)(sizeof(freed_kinds) / sizeof(freed_kinds[0]));
+         ++kind) {
+        wrong += !freed_kind(kind, peers);
+    }
+
+    if (freed_rank == 0) {
+        printf("ucx_mp_freed: %d kinds of memory, %d not given back\n", kind,
+               wrong);
+    }
+
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, peers);
+    MPI_Finalize();
+    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
