@@ -64,6 +64,19 @@ for memory_ranks in 2 4 8; do
          "... 20,000 times, with $memory_ranks ranks"
 done
 
+# What is freed is free soon, with the ranks calling nothing but progress: on
+# processors of their own in a tenth of the second that they have here.
+memory_freed() {
+    local mpirun programs
+    mpi_tools distribution || return
+    passing_on '^ucx_mp_freed: 4 kinds of memory, 0 not given back' \
+        "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 "$mpirun" -n 2 \
+        --oversubscribe "$programs/ucx_mp_freed" --within 1000
+}
+
+step memory-freed full 60 memory_freed \
+     "freed memory is nobody's within a second, whatever kind it is"
+
 # memory_torch ALLOCATOR: test/torch/churn with one of PyTorch's allocators; it
 # says itself what is missing here
 memory_torch() {

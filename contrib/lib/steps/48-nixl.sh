@@ -90,6 +90,8 @@ step nixl-lists full 60 "nixl_check --transport cuda_ipc --lists VwV PwV" \
      "lists of blocks, which the module takes whole"
 step nixl-random-lists long 600 "nixl_lists random --count 2000 --renew 500" \
      "2,000 random transfers, those that write as lists"
+step nixl-freed full 60 "nixl_run freed --within 1" \
+     "memory that an agent frees is free, whoever has read it"
 step nixl-random full 120 "nixl_run random --count 350 --renew 120" \
      "350 random transfers between NIXL agents that come and go"
 step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check

@@ -610,6 +610,7 @@ CUEMU_API(cuCtxSynchronize, (void), ())
     }
 
     cuemu_context_wait(ctx);
+    cuemu_pool_collect();
     cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
     return cuemu_context_fault(ctx);
 }

@@ -271,6 +271,7 @@ CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
         }
     }
 
+    cuemu_pool_collect();
     cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
     return cuemu_context_fault(stream->ctx);
 }
@@ -649,6 +650,7 @@ CUEMU_API(cuEventSynchronize, (CUevent handle), (handle))
         cuemu_work_observe(event->start, event->end);
     }
 
+    cuemu_pool_collect();
     cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
     return CUDA_SUCCESS;
 }

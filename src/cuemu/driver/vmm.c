@@ -873,8 +873,12 @@ CUEMU_API(cuMemPoolGetAccess,
 
 CUEMU_API(cuMemPoolTrimTo, (CUmemoryPool handle, size_t keep), (handle, keep))
 {
-    return (cuemu_object_check(handle, CUEMU_OBJ_POOL) == NULL) ?
-           CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (cuemu_object_check(handle, CUEMU_OBJ_POOL) == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_pool_collect();
+    return CUDA_SUCCESS;
 }
 
 CUEMU_API(cuMemPoolSetAttribute,
@@ -925,10 +929,16 @@ CUEMU_API(cuMemPoolGetAttribute,
     }
 }
 
-/* Frees what cuMemFreeAsync released since. */
+/* Frees what cuMemFreeAsync released since: with the next synchronization of a
+   stream, an event or the context, as a pool does by the manual that has no
+   release threshold. */
 void cuemu_pool_collect(void)
 {
     cuemu_pool_free_t *item, *next;
+
+    if (__atomic_load_n(&cuemu_pool_frees, __ATOMIC_RELAXED) == NULL) {
+        return;
+    }
 
     item = __atomic_exchange_n(&cuemu_pool_frees, NULL, __ATOMIC_ACQ_REL);
     for (; item != NULL; item = next) {

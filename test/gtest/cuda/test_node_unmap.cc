@@ -123,6 +123,32 @@ TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
     }
 }
 
+/* Nobody waits for a GPU in a look: it closes much, or nothing */
+TEST_F(IpcUnmap, a_look_closes_what_is_idle)
+{
+    for (auto how : {&IpcUnmap::busy, &IpcUnmap::busy_elsewhere}) {
+        (this->*how)();
+        unmap_up_to(2 * UCT_CUDA_NODE_UNMAP_MAX);
+        if (how == &IpcUnmap::busy_elsewhere) {
+            uct_cuda_node_unmap_due(true); /* notices it */
+        }
+        const size_t before = driver.mapped.size();
+        EXPECT_FALSE(uct_cuda_node_unmap_idle(UINT64_MAX));
+        EXPECT_EQ(before, driver.mapped.size());
+        uct_cuda_node_unmap_all();
+    }
+
+    idle();
+    unmap_up_to(UCT_CUDA_NODE_UNMAP_KEPT);
+    uct_cuda_node_unmap_due(true); /* notices it */
+    unmap_up_to(2 * UCT_CUDA_NODE_UNMAP_MAX);
+    EXPECT_TRUE(uct_cuda_node_unmap_is_much());
+    EXPECT_TRUE(uct_cuda_node_unmap_idle(0)) << "more is to be closed";
+    EXPECT_FALSE(uct_cuda_node_unmap_idle(UINT64_MAX));
+    EXPECT_FALSE(uct_cuda_node_unmap_is_much());
+    EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
+}
+
 TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
 {
     unmap(4096);

@@ -21,7 +21,7 @@
 static struct {
     pthread_mutex_t  lock; /* order: base/thread.h */
     uct_cuda_iface_t *head;
-    void             (*func)(void);
+    bool             (*func)(void);
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -179,25 +179,22 @@ static void iface_remove(uct_cuda_iface_t *iface)
 static unsigned call_now(void *arg)
 {
     uct_cuda_iface_t *iface = arg;
-    void (*func)(void);
+    bool (*func)(void)      = __atomic_load_n(&all.func, __ATOMIC_ACQUIRE);
 
-    if (pthread_mutex_trylock(&all.lock) != 0) {
-        return 0;
+    if (!func() && (pthread_mutex_trylock(&all.lock) == 0)) {
+        uct_abi_iface_callback_remove(&iface->super, &iface->soon);
+        pthread_mutex_unlock(&all.lock);
     }
 
-    uct_abi_iface_callback_remove(&iface->super, &iface->soon);
-    func = all.func;
-    pthread_mutex_unlock(&all.lock);
-    func();
     return 0;
 }
 
-void uct_cuda_iface_call_soon(void (*func)(void))
+void uct_cuda_iface_call_soon(bool (*func)(void))
 {
     uct_cuda_iface_t *iface;
 
     pthread_mutex_lock(&all.lock);
-    all.func = func;
+    __atomic_store_n(&all.func, func, __ATOMIC_RELEASE);
     for (iface = all.head; iface != NULL; iface = iface->next) {
         uct_abi_iface_callback_add(&iface->super, call_now, iface,
                                    &iface->soon);

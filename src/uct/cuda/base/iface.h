@@ -82,10 +82,11 @@ ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
 void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface);
 
 /**
- * Have @a func called once in the next progress call of each worker that an
- * interface belongs to, idle or not. Any thread; costs nothing until then.
+ * Have @a func called in the next progress call of each worker that an
+ * interface belongs to, idle or not, and in those behind it while it returns
+ * true. Any thread; costs nothing until then.
  */
-void uct_cuda_iface_call_soon(void (*func)(void));
+void uct_cuda_iface_call_soon(bool (*func)(void));
 
 /** The capabilities that all have: events, and zero-copy of one buffer. */
 void uct_cuda_iface_query(uct_iface_attr_t *attr);

@@ -435,7 +435,7 @@ static void *serve(void *arg)
                    (now - round >= ROUND_NS);
         if (is_round) {
             round = now;
-            uct_cuda_node_cache_look();
+            (void)uct_cuda_node_cache_look();
         }
 
         if (take_all(is_round) > 0) {

@@ -21,6 +21,9 @@
  * others were mapped is taken for it */
 #define MAX_UNUSED 256
 
+/* How long a look closes mappings (ns) */
+#define MAX_LOOK_NS (1000ul * 1000)
+
 /* Calls until news of all peers are looked for, not of the one alone */
 #define CALLS_BEFORE_NEWS 64
 
@@ -614,11 +617,15 @@ void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid)
     cache_unlock();
 }
 
-void uct_cuda_node_cache_look(void)
+bool uct_cuda_node_cache_look(void)
 {
+    bool has_more;
+
     pthread_mutex_lock(&cache.lock);
     look_for_news();
-    cache_unlock();
+    has_more = uct_cuda_node_unmap_idle(MAX_LOOK_NS);
+    pthread_mutex_unlock(&cache.lock);
+    return has_more;
 }
 
 unsigned uct_cuda_node_cache_watch(bool *is_due_p)

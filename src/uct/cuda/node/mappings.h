@@ -111,9 +111,11 @@ void uct_cuda_node_cache_limit(unsigned long max_regions, size_t max_size);
  *  last user. */
 void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid);
 
-/** Let go of what peers have told of since it was last looked at; who maps
- *  memory does so by itself. */
-void uct_cuda_node_cache_look(void);
+/** Unmap memory that owners have freed since it was last looked at, for a
+ *  millisecond at most; mapping memory does so as well. Waits for no GPU that is
+ *  known to be busy.
+ *  @return Whether there is more. */
+bool uct_cuda_node_cache_look(void);
 
 /** The same for a thread that must not wait: legacy mappings are left to the
  *  next call.

@@ -152,6 +152,23 @@ void uct_cuda_node_unmap_due(bool may_ask)
     }
 }
 
+bool uct_cuda_node_unmap_idle(uint64_t max_ns)
+{
+    const uint64_t start = uct_cuda_now_ns();
+
+    while (uct_cuda_node_unmap_is_much()) {
+        if (uct_cuda_now_ns() - start > max_ns) {
+            return true;
+        }
+        if (!is_idle(kept.oldest, false)) {
+            return false;
+        }
+        close_oldest();
+    }
+
+    return false;
+}
+
 unsigned uct_cuda_node_unmap_all(void)
 {
     unsigned count = 0;

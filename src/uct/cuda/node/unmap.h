@@ -42,6 +42,15 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
  */
 void uct_cuda_node_unmap_due(bool may_ask);
 
+/**
+ * Close those that are too much for messages, while that does not wait, however
+ * much it is.
+ *
+ * @param max_ns  For so long, ns.
+ * @return Whether more can be closed.
+ */
+bool uct_cuda_node_unmap_idle(uint64_t max_ns);
+
 /** Is there too much, by what messages may close? */
 bool uct_cuda_node_unmap_is_much(void);
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The thread, its start and end, and forks. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+#endif
+
 #include <uct/cuda/node/watch.h>
 
 #include <uct/cuda/base/iface.h>
@@ -12,11 +16,15 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 
-#define PERIOD_MS 25
+#define PERIOD_MS 20
+
+/* How long a fork, or the end of the process, waits for the thread */
+#define FORK_WAIT_MS 100
+#define END_WAIT_S   1
 
 /* Allocations that are asked about in a period, 0.2 us each */
 #define CHECKS 2048
@@ -29,6 +37,7 @@ static struct {
     bool            is_there;
     bool            has_thread;
     bool            is_over;
+    bool            is_forking; /* with busy locked */
     bool            is_asleep; /* until somebody wakes it up */
     pid_t           pid;
     pthread_t       thread;
@@ -39,11 +48,6 @@ static struct {
 };
 
 
-/* In a progress call of the program's */
-static void close_mappings(void)
-{
-    uct_cuda_node_cache_look();
-}
 
 /* @return Whether there is anything to look after */
 static bool look(void)
@@ -57,7 +61,7 @@ static bool look(void)
     num_exports  = uct_cuda_node_exports_check(CHECKS);
     num_mappings = uct_cuda_node_cache_watch(&is_due);
     if (is_due) {
-        uct_cuda_iface_call_soon(close_mappings);
+        uct_cuda_iface_call_soon(uct_cuda_node_cache_look);
     }
     pthread_mutex_unlock(&watch.busy);
     return (num_exports > 0) || (num_mappings > 0) || is_due;
@@ -81,16 +85,22 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* With the lock */
+/* With the lock. A thread of the program may hold what the thread waits for, in
+ * a call of the driver that never returns: the process ends all the same. */
 static void end(void)
 {
+    struct timespec latest;
+
     if (watch.has_thread) {
         __atomic_store_n(&watch.is_over, true, __ATOMIC_RELEASE);
         uct_cuda_node_descriptors_wake(watch.ends[1]);
-        pthread_join(watch.thread, NULL);
-        watch.has_thread = false;
+        (void)clock_gettime(CLOCK_REALTIME, &latest);
+        latest.tv_sec += END_WAIT_S;
+        if (pthread_timedjoin_np(watch.thread, NULL, &latest) == 0) {
+            watch.has_thread = false;
+        }
     }
-    if (watch.is_there) {
+    if (watch.is_there && !watch.has_thread) {
         close(watch.ends[0]);
         close(watch.ends[1]);
     }
@@ -108,14 +118,23 @@ static void on_exit_of_program(void)
     }
 }
 
+/* The driver may fork in a call that the thread waits for */
 static void before_fork(void)
 {
-    pthread_mutex_lock(&watch.busy);
+    const struct timespec pause = {.tv_nsec = 1000000};
+    unsigned tries              = FORK_WAIT_MS;
+
+    while (!(watch.is_forking = (pthread_mutex_trylock(&watch.busy) == 0)) &&
+           (tries-- > 0)) {
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 static void after_fork(void)
 {
-    pthread_mutex_unlock(&watch.busy);
+    if (watch.is_forking) {
+        pthread_mutex_unlock(&watch.busy);
+    }
 }
 
 /* A child keeps none of its parent's memory in use */

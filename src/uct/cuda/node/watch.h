@@ -3,7 +3,7 @@
  * A thread that looks after memory which comes and goes while the program calls
  * nothing. As an owner it finds allocations that were freed, tells peers, and
  * makes descriptors for them; as a peer it unmaps what owners have freed. It
- * wakes up 40 times a second while there is something to look after, and never
+ * wakes up 50 times a second while there is something to look after, and never
  * otherwise.
  *
  * Closing a legacy mapping waits for the work of its context, which may wait
