@@ -264,13 +264,13 @@ static int freed_wait(const char *name, size_t before, size_t during)
 }
 
 /* The other rank is idle until rank 0 has seen enough */
-static int freed_kind(int kind, void *peers)
+static int freed_kind(int kind, size_t before, void *peers)
 {
     const size_t step = freed_kinds[kind].is_in_pieces ? freed.piece :
                                                          freed.size;
     int is_right = 1;
     freed_ptr_t memory;
-    size_t before, during;
+    size_t during;
 
     if (freed_rank == 1) {
         freed_exchange(peers, step);
@@ -281,7 +281,6 @@ static int freed_kind(int kind, void *peers)
         return is_right;
     }
 
-    before = freed_in_use();
     memory = freed_kinds[kind].get(step);
     freed_exchange((void*)(size_t)memory, step);
     during = freed_in_use();
@@ -332,6 +331,7 @@ static void freed_parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int wrong = 0, ranks, kind;
+    size_t before;
     void *peers;
 
     ucx_mp_program = "ucx_mp_freed";
@@ -348,9 +348,10 @@ int main(int argc, char **argv)
     peers = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, freed.message);
     /* What the first messages allocate for good */
     freed_exchange(peers, freed.size);
+    before = freed_in_use();
     for (kind = 0; kind < (int)(sizeof(freed_kinds) / sizeof(freed_kinds[0]));
          ++kind) {
-        wrong += !freed_kind(kind, peers);
+        wrong += !freed_kind(kind, before, peers);
     }
 
     if (freed_rank == 0) {

@@ -112,8 +112,8 @@ void uct_cuda_node_cache_limit(unsigned long max_regions, size_t max_size);
 void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid);
 
 /** Unmap memory that owners have freed since it was last looked at, for a
- *  millisecond at most; mapping memory does so as well. Waits for no GPU that is
- *  known to be busy.
+ *  millisecond at most; mapping memory does so as well. Waits for no GPU that
+ *  is known to be busy.
  *  @return Whether there is more. */
 bool uct_cuda_node_cache_look(void);
 
