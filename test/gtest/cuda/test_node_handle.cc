@@ -3,6 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/handle.h>
 #include <uct/cuda/node/process.h>
 }
@@ -14,7 +15,9 @@ extern "C" {
 #include <cstring>
 #include <fcntl.h>
 #include <map>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -113,17 +116,147 @@ protected:
         return uct_cuda_node_handle_open(&handle, 0, &mapped);
     }
 
-    /* Does the kernel let this process have another's descriptors? */
+    bool may_fetch_any()
+    {
+        return may_fetch(0);
+    }
     bool may_fetch()
     {
+        return may_fetch(handle.os.fd);
+    }
+
+    /* Does the kernel let this process have another's descriptors? */
+    bool may_fetch(int number)
+    {
         int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
-        int fd    = (int)syscall(SYS_pidfd_getfd, pidfd, handle.os.fd, 0);
+        int fd    = (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
 
         close(pidfd);
         close(fd);
         return fd >= 0;
     }
 };
+
+/* An exporter that holds few descriptors, or none: its page has a number, or a
+ * socket to ask by */
+class IpcDescriptor : public IpcHandle
+{
+protected:
+    enum { OVER = 'o', SHOWN = 's', ASKED = 'a', SILENT = 'q',
+           OTHER = 'x' };
+
+    int control[2];
+
+    void SetUp() override
+    {
+        IpcHandle::SetUp();
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, control));
+        child = fork();
+        if (child == 0) {
+            export_as_told();
+            _exit(0);
+        }
+        close(control[1]);
+        ASSERT_EQ((ssize_t)sizeof(handle.notice),
+                  read(control[0], &handle.notice, sizeof(handle.notice)));
+        handle.pid   = child;
+        number       = handle.os.fd;
+        handle.os.fd = -1;
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_node_notices_view_purge(handle.pid_ns, handle.pid);
+        close(control[0]);
+        handle.os.fd = number;
+        IpcHandle::TearDown();
+    }
+
+    static int make(const uct_cuda_node_notice_t *notice)
+    {
+        int fd = memfd_create("asked", MFD_CLOEXEC);
+
+        return ((notice->slot == 5) && (write(fd, "asked", 5) == 5)) ? fd : -1;
+    }
+
+    void export_as_told()
+    {
+        uct_cuda_node_notice_t notice;
+        struct pollfd fds[2];
+        uct_cuda_node_descriptors_t socket;
+        char what;
+
+        uct_cuda_node_notices_begin(5, &notice);
+        uct_cuda_node_descriptors_open(&socket);
+        fds[0] = {control[1], POLLIN, 0};
+        fds[1] = {socket.own, POLLIN, 0};
+        if (write(control[1], &notice, sizeof(notice)) < 0) {
+            return;
+        }
+        while (poll(fds, 2, -1) > 0) {
+            if (fds[1].revents & POLLIN) {
+                uct_cuda_node_descriptors_answer(&socket, make);
+            }
+            if (fds[0].revents != 0) {
+                if (read(control[1], &what, 1) != 1) {
+                    return;
+                }
+                if (what == OVER) {
+                    uct_cuda_node_notices_end(5);
+                }
+                uct_cuda_node_notices_set_fd(
+                        5, (what == SHOWN) ? make(&notice) : -1);
+                uct_cuda_node_notices_set_server(
+                        ((what == ASKED) || (what == OVER)) ?
+                                socket.peers :
+                                (what == OTHER) ? control[1] : -1,
+                        socket.peers_inode);
+                if (write(control[1], "", 1) != 1) {
+                    return;
+                }
+            }
+        }
+    }
+
+    void tell(char what)
+    {
+        ASSERT_EQ(1, write(control[0], &what, 1));
+        ASSERT_EQ(1, read(control[0], &what, 1));
+    }
+
+    int number;
+};
+
+TEST_F(IpcDescriptor, is_found_or_asked_for)
+{
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    for (char what : {SHOWN, ASKED}) {
+        imports = 0;
+        memset(imported, 0, sizeof(imported));
+        tell(what);
+        EXPECT_EQ(UCS_OK, open()) << what;
+        EXPECT_STREQ("asked", imported);
+    }
+
+    for (char what : {SILENT, OTHER}) {
+        tell(what);
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, open()) << what;
+    }
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    ++handle.notice.generation; /* of another allocation */
+    tell(SHOWN);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    --handle.notice.generation;
+    tell(OVER);
+    EXPECT_EQ(UCS_OK, open()) << "the exporter judges what it is asked for";
+    handle.notice.slot = 6;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+}
 
 TEST_F(IpcHandle, descriptor_is_the_exporters)
 {

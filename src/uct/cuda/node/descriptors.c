@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 
@@ -98,19 +99,72 @@ static bool receive_with(int socket, void *data, size_t size, int *fd_p)
     return received == (ssize_t)size;
 }
 
-bool uct_cuda_node_descriptors_open(int ends[2])
+static bool open_pair(int ends[2])
 {
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
 }
 
+/* 0: there is no such file */
+static uint64_t inode_of(int fd)
+{
+    struct stat file;
+
+    return (fstat(fd, &file) == 0) ? file.st_ino : 0;
+}
+
+bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket)
+{
+    int ends[2];
+
+    if (!open_pair(ends)) {
+        return false;
+    }
+
+    socket->own         = ends[0];
+    socket->peers       = ends[1];
+    socket->own_inode   = inode_of(ends[0]);
+    socket->peers_inode = inode_of(ends[1]);
+    return true;
+}
+
+static bool has_own(const uct_cuda_node_descriptors_t *socket)
+{
+    return inode_of(socket->own) == socket->own_inode;
+}
+
+static bool has_peers(const uct_cuda_node_descriptors_t *socket)
+{
+    return inode_of(socket->peers) == socket->peers_inode;
+}
+
+void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket)
+{
+    if (has_own(socket)) {
+        close(socket->own);
+    }
+    if (has_peers(socket)) {
+        close(socket->peers);
+    }
+}
+
+void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
+                                    unsigned milliseconds)
+{
+    struct pollfd poll_fd = {.fd     = has_own(socket) ? socket->own : -1,
+                             .events = POLLIN};
+
+    (void)poll(&poll_fd, 1, (int)milliseconds);
+}
+
 void uct_cuda_node_descriptors_answer(
-        int end, int (*make)(const uct_cuda_node_notice_t *notice))
+        const uct_cuda_node_descriptors_t *socket,
+        int (*make)(const uct_cuda_node_notice_t *notice))
 {
     uct_cuda_node_notice_t notice;
     int reply, fd;
 
-    for (;;) {
-        if (!receive_with(end, &notice, sizeof(notice), &reply)) {
+    while (has_own(socket)) {
+        if (!receive_with(socket->own, &notice, sizeof(notice), &reply)) {
             if (reply < 0) {
                 return;
             }
@@ -127,11 +181,13 @@ void uct_cuda_node_descriptors_answer(
     }
 }
 
-void uct_cuda_node_descriptors_wake(int peers_end)
+void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
 {
     static const uct_cuda_node_notice_t nothing;
 
-    (void)send_with(peers_end, &nothing, sizeof(nothing), -1);
+    if (has_peers(socket)) {
+        (void)send_with(socket->peers, &nothing, sizeof(nothing), -1);
+    }
 }
 
 /* Waits until the answer is there, or its socket's other end is closed */
@@ -149,14 +205,14 @@ static void wait_for_answer(int socket)
     } while ((result < 0) && (errno == EINTR));
 }
 
-int uct_cuda_node_descriptors_ask(int peers_end,
+int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
                                   const uct_cuda_node_notice_t *notice)
 {
     int fd = -1, reply[2];
     bool is_sent;
     char byte;
 
-    if (!uct_cuda_node_descriptors_open(reply)) {
+    if ((inode_of(peers_end) != inode) || !open_pair(reply)) {
         return -1;
     }
 

@@ -14,30 +14,45 @@
 #include <stdbool.h>
 
 
-/** Make the exporter's socket.
- *
- *  @param ends  Filled with its own end and the one that peers duplicate.
- *  @return Whether there is one. */
-bool uct_cuda_node_descriptors_open(int ends[2]);
+/** The exporter's socket. A program may close descriptors that are not its own,
+ *  and have other files there afterwards: the inodes tell. */
+typedef struct {
+    int      own;   /**< To answer by ... */
+    int      peers; /**< ... and what peers duplicate */
+    uint64_t own_inode;
+    uint64_t peers_inode;
+} uct_cuda_node_descriptors_t;
 
-/** Answer all requests that have arrived at the exporter's end, without
- *  waiting.
+
+/** Make the exporter's socket. @return Whether there is one. */
+bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket);
+
+/** Close what is still there of it. */
+void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket);
+
+/** Wait for requests, or to be woken up, for a time. */
+void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
+                                    unsigned milliseconds);
+
+/** Answer all requests that have arrived, without waiting.
  *
  *  @param make  Returns a descriptor for a notice, or -1. It is closed after
  *               it was sent. */
 void uct_cuda_node_descriptors_answer(
-        int end, int (*make)(const uct_cuda_node_notice_t *notice));
+        const uct_cuda_node_descriptors_t *socket,
+        int (*make)(const uct_cuda_node_notice_t *notice));
 
-/** Make the exporter look at its socket: for its own process. */
-void uct_cuda_node_descriptors_wake(int peers_end);
+/** End a wait of this process. */
+void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
 
 /**
  * Ask an exporter for a descriptor and wait for it, some seconds at most.
  *
- * @param peers_end  Duplicate of its socket's end, in this process.
+ * @param peers_end, inode  Duplicate of its socket's end, in this process, and
+ *                          the inode that it must have.
  * @return -1: it has none, does not answer, or is gone.
  */
-int uct_cuda_node_descriptors_ask(int peers_end,
+int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
                                   const uct_cuda_node_notice_t *notice);
 
 #endif

@@ -7,6 +7,8 @@
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/watch.h>
 
+#include <ucs/sys/math.h>
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,7 @@ static struct {
     uint32_t        num_slots;
     uint32_t        free;   /* NO_SLOT: none of num_slots */
     uint32_t        cursor; /* asked about next */
+    uint32_t        high;   /* slots behind it were never used */
     unsigned        count;
     unsigned        num_held;
     int32_t         pid;
@@ -55,6 +58,7 @@ static void notice_fork(void)
         exports.num_slots = 0;
         exports.free      = NO_SLOT;
         exports.cursor    = 0;
+        exports.high      = 0;
         exports.count     = 0;
         exports.num_held  = 0;
         exports.pid       = self.pid;
@@ -139,8 +143,11 @@ static void check(unsigned left)
 {
     uint32_t i;
 
-    for (i = 0; (i < exports.num_slots) && (left > 0); ++i) {
-        exports.cursor = (exports.cursor + 1) % exports.num_slots;
+    left = ucs_min(left, exports.count);
+    for (i = 0; (i < exports.high) && (left > 0); ++i) {
+        exports.cursor = (exports.cursor + 1 < exports.high) ?
+                                 exports.cursor + 1 :
+                                 0;
         if (exports.slots[exports.cursor].is_there) {
             --left;
             if (is_gone(&exports.slots[exports.cursor].handle)) {
@@ -193,8 +200,9 @@ static uint32_t find(const uct_cuda_memory_t *memory)
     return NO_SLOT;
 }
 
-static ucs_status_t
-add(const void *address, int server, uct_cuda_node_handle_t *handle_p)
+static ucs_status_t add(const void *address,
+                        const uct_cuda_node_descriptors_t *socket,
+                        uct_cuda_node_handle_t *handle_p)
 {
     ucs_status_t status = uct_cuda_node_handle_export(address, handle_p);
     uint32_t slot;
@@ -214,9 +222,9 @@ add(const void *address, int server, uct_cuda_node_handle_t *handle_p)
     }
 
     uct_cuda_node_notices_begin(slot, &handle_p->notice);
-    if (uct_cuda_node_handle_is_fd(handle_p) && (server >= 0) &&
+    if (uct_cuda_node_handle_is_fd(handle_p) && (socket != NULL) &&
         (handle_p->notice.board != 0)) {
-        uct_cuda_node_notices_set_server(server);
+        uct_cuda_node_notices_set_server(socket->peers, socket->peers_inode);
         fd              = handle_p->os.fd;
         handle_p->os.fd = -1;
     }
@@ -227,6 +235,7 @@ add(const void *address, int server, uct_cuda_node_handle_t *handle_p)
     exports.slots[slot].users     = 1;
     exports.slots[slot].next      = *bucket_of(handle_p->base);
     *bucket_of(handle_p->base)    = slot + 1;
+    exports.high                  = ucs_max(exports.high, slot + 1);
     ++exports.count;
     hold(slot, fd);
     return UCS_OK;
@@ -248,8 +257,8 @@ ucs_status_t uct_cuda_node_exports_get(const void *address,
                                        const uct_cuda_memory_t *memory,
                                        uct_cuda_node_handle_t *handle_p)
 {
-    const int server    = uct_cuda_node_watch_start();
-    ucs_status_t status = UCS_OK;
+    const uct_cuda_node_descriptors_t *socket = uct_cuda_node_watch_start();
+    ucs_status_t status                       = UCS_OK;
     uint32_t slot;
 
     pthread_mutex_lock(&exports.lock);
@@ -260,7 +269,7 @@ ucs_status_t uct_cuda_node_exports_get(const void *address,
         use(slot);
         *handle_p = exports.slots[slot].handle;
     } else {
-        status = add(address, server, handle_p);
+        status = add(address, socket, handle_p);
     }
     pthread_mutex_unlock(&exports.lock);
 
@@ -288,7 +297,12 @@ void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     if (is_current(&handle->notice) && (--exports.slots[slot].users == 0)) {
-        let_go(slot);
+        /* Peers that cannot ask have the number of the descriptor itself */
+        if (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) {
+            slot_end(slot);
+        } else {
+            let_go(slot);
+        }
     }
     pthread_mutex_unlock(&exports.lock);
 }

@@ -327,11 +327,12 @@ static int fetch_shown(const uct_cuda_node_notices_view_t *view,
 static int fetch_by_asking(const uct_cuda_node_notices_view_t *view,
                            const uct_cuda_node_notice_t *notice, int pidfd)
 {
-    const int server = get_fd(pidfd, uct_cuda_node_notices_view_server(view));
-    int fd           = -1;
+    int server, fd = -1;
+    uint64_t inode;
 
+    server = get_fd(pidfd, uct_cuda_node_notices_view_server(view, &inode));
     if (server >= 0) {
-        fd = uct_cuda_node_descriptors_ask(server, notice);
+        fd = uct_cuda_node_descriptors_ask(server, inode, notice);
         close(server);
     }
 

@@ -505,7 +505,7 @@ err_free:
     free(mapping);
 out:
     cache_unlock();
-    if (is_new && (uct_cuda_node_watch_start() >= 0)) {
+    if (is_new && (uct_cuda_node_watch_start() != NULL)) {
         uct_cuda_node_watch_wake();
     }
     return status;

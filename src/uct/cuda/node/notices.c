@@ -31,6 +31,7 @@ typedef struct {
     uint32_t board;
     int32_t  pid;
     uint32_t server; /* descriptor + 1; 0: none */
+    uint64_t server_inode;
     uint32_t changes __attribute__((aligned(64))); /* of generations */
     uint32_t generations[UCT_CUDA_NODE_NOTICES_SLOTS];
     uint32_t fds[UCT_CUDA_NODE_NOTICES_SLOTS]; /* descriptor + 1; 0: none */
@@ -132,9 +133,10 @@ void uct_cuda_node_notices_set_fd(uint32_t slot, int fd)
                      __ATOMIC_SEQ_CST);
 }
 
-void uct_cuda_node_notices_set_server(int fd)
+void uct_cuda_node_notices_set_server(int fd, uint64_t inode)
 {
     own_open();
+    __atomic_store_n(&own.page->server_inode, inode, __ATOMIC_RELAXED);
     __atomic_store_n(&own.page->server, (uint32_t)(fd + 1), __ATOMIC_RELEASE);
 }
 
@@ -298,7 +300,12 @@ int uct_cuda_node_notices_view_fd(const uct_cuda_node_notices_view_t *view,
                                                               (int)fd - 1;
 }
 
-int uct_cuda_node_notices_view_server(const uct_cuda_node_notices_view_t *view)
+int uct_cuda_node_notices_view_server(
+        const uct_cuda_node_notices_view_t *view, uint64_t *inode_p)
 {
-    return (int)__atomic_load_n(&view->page->server, __ATOMIC_ACQUIRE) - 1;
+    const int fd = (int)__atomic_load_n(&view->page->server,
+                                        __ATOMIC_ACQUIRE) - 1;
+
+    *inode_p = __atomic_load_n(&view->page->server_inode, __ATOMIC_RELAXED);
+    return fd;
 }

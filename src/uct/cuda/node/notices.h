@@ -56,8 +56,8 @@ void uct_cuda_node_notices_end(uint32_t slot);
  *  (node/descriptors.h). */
 void uct_cuda_node_notices_set_fd(uint32_t slot, int fd);
 
-/** The socket's end that peers duplicate for that, or -1. */
-void uct_cuda_node_notices_set_server(int fd);
+/** The socket's end that peers duplicate for that, or -1, and its inode. */
+void uct_cuda_node_notices_set_server(int fd, uint64_t inode);
 
 /** Is a handle of this process's over? A load. */
 bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice);
@@ -85,9 +85,9 @@ void uct_cuda_node_notices_view_purge(uint64_t pid_ns, int32_t pid);
 int uct_cuda_node_notices_view_fd(const uct_cuda_node_notices_view_t *view,
                                   const uct_cuda_node_notice_t *notice);
 
-/** The socket's end that was set there, or -1. */
+/** The socket's end that was set there, or -1, and its inode. */
 int uct_cuda_node_notices_view_server(
-        const uct_cuda_node_notices_view_t *view);
+        const uct_cuda_node_notices_view_t *view, uint64_t *inode_p);
 
 /** Has anything ended since the last such question? A load. */
 bool uct_cuda_node_notices_view_has_news(uct_cuda_node_notices_view_t *view);

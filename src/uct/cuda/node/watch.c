@@ -9,11 +9,9 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
-#include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/mappings.h>
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,6 +19,10 @@
 
 
 #define PERIOD_MS 20
+
+/* How long it sleeps with nothing to look after: it may have lost the socket
+ * that wakes it up */
+#define IDLE_MS 1000
 
 /* How long a fork, or the end of the process, waits for the thread */
 #define FORK_WAIT_MS 100
@@ -41,7 +43,7 @@ static struct {
     bool            is_asleep; /* until somebody wakes it up */
     pid_t           pid;
     pthread_t       thread;
-    int             ends[2];   /* own, and the one that peers duplicate */
+    uct_cuda_node_descriptors_t socket;
 } watch = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .busy = PTHREAD_MUTEX_INITIALIZER
@@ -56,7 +58,7 @@ static bool look(void)
     bool is_due;
 
     pthread_mutex_lock(&watch.busy);
-    uct_cuda_node_descriptors_answer(watch.ends[0],
+    uct_cuda_node_descriptors_answer(&watch.socket,
                                      uct_cuda_node_exports_descriptor);
     num_exports  = uct_cuda_node_exports_check(CHECKS);
     num_mappings = uct_cuda_node_cache_watch(&is_due);
@@ -69,7 +71,6 @@ static bool look(void)
 
 static void *watch_main(void *arg)
 {
-    struct pollfd poll_fd = {.fd = watch.ends[0], .events = POLLIN};
     bool has_work;
 
     while (!__atomic_load_n(&watch.is_over, __ATOMIC_ACQUIRE)) {
@@ -79,7 +80,8 @@ static void *watch_main(void *arg)
         if (has_work) {
             __atomic_store_n(&watch.is_asleep, false, __ATOMIC_SEQ_CST);
         }
-        (void)poll(&poll_fd, 1, has_work ? PERIOD_MS : -1);
+        uct_cuda_node_descriptors_wait(&watch.socket,
+                                       has_work ? PERIOD_MS : IDLE_MS);
     }
 
     return NULL;
@@ -93,7 +95,7 @@ static void end(void)
 
     if (watch.has_thread) {
         __atomic_store_n(&watch.is_over, true, __ATOMIC_RELEASE);
-        uct_cuda_node_descriptors_wake(watch.ends[1]);
+        uct_cuda_node_descriptors_wake(&watch.socket);
         (void)clock_gettime(CLOCK_REALTIME, &latest);
         latest.tv_sec += END_WAIT_S;
         if (pthread_timedjoin_np(watch.thread, NULL, &latest) == 0) {
@@ -101,8 +103,7 @@ static void end(void)
         }
     }
     if (watch.is_there && !watch.has_thread) {
-        close(watch.ends[0]);
-        close(watch.ends[1]);
+        uct_cuda_node_descriptors_close(&watch.socket);
     }
     watch.is_tried = true;
     watch.is_there = false;
@@ -143,8 +144,7 @@ static void after_fork_in_child(void)
     pthread_mutex_init(&watch.busy, NULL);
     pthread_mutex_init(&watch.lock, NULL);
     if (watch.is_there) {
-        close(watch.ends[0]);
-        close(watch.ends[1]);
+        uct_cuda_node_descriptors_close(&watch.socket);
         uct_cuda_node_exports_close_inherited();
     }
     watch.is_tried   = watch.is_tried && !watch.has_thread;
@@ -170,32 +170,31 @@ static void start(void)
 {
     watch.is_tried = true;
     watch.pid      = getpid();
-    if (!add_handlers() || !uct_cuda_node_descriptors_open(watch.ends)) {
+    if (!add_handlers() || !uct_cuda_node_descriptors_open(&watch.socket)) {
         uct_cuda_debug("no socket for peers' requests");
         return;
     }
 
     watch.has_thread = uct_cuda_thread_start(watch_main, NULL, &watch.thread);
     if (!watch.has_thread) {
-        close(watch.ends[0]);
-        close(watch.ends[1]);
+        uct_cuda_node_descriptors_close(&watch.socket);
         return;
     }
 
     watch.is_there = true;
 }
 
-int uct_cuda_node_watch_start(void)
+const uct_cuda_node_descriptors_t *uct_cuda_node_watch_start(void)
 {
-    int peers_end;
+    const uct_cuda_node_descriptors_t *socket;
 
     pthread_mutex_lock(&watch.lock);
     if (!watch.is_tried) {
         start();
     }
-    peers_end = watch.is_there ? watch.ends[1] : -1;
+    socket = watch.is_there ? &watch.socket : NULL;
     pthread_mutex_unlock(&watch.lock);
-    return peers_end;
+    return socket;
 }
 
 void uct_cuda_node_watch_replace(bool is_there)
@@ -203,7 +202,7 @@ void uct_cuda_node_watch_replace(bool is_there)
     pthread_mutex_lock(&watch.lock);
     end();
     watch.is_there = is_there && add_handlers() &&
-                     uct_cuda_node_descriptors_open(watch.ends);
+                     uct_cuda_node_descriptors_open(&watch.socket);
     pthread_mutex_unlock(&watch.lock);
 }
 
@@ -211,6 +210,6 @@ void uct_cuda_node_watch_wake(void)
 {
     if (__atomic_load_n(&watch.is_asleep, __ATOMIC_SEQ_CST) &&
         __atomic_exchange_n(&watch.is_asleep, false, __ATOMIC_SEQ_CST)) {
-        uct_cuda_node_descriptors_wake(watch.ends[1]);
+        uct_cuda_node_descriptors_wake(&watch.socket);
     }
 }
