@@ -475,14 +475,17 @@ void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags);
 
 void uct_abi_iface_progress_disable(uct_abi_iface_t *iface, unsigned flags);
 
-/* Have the interface's worker call func with every progress call, until it is
- * removed. Any thread. A UCX that cannot do it leaves *id_p as it is. */
-void uct_abi_iface_callback_add(uct_abi_iface_t *iface, ucs_callback_t func,
-                                void *arg, uct_worker_cb_id_t *id_p);
+/*
+ * Have a worker call func with every progress call, until it is removed; it may
+ * be called once more then. Any thread. Not by libuct's own functions, which take
+ * the worker's lock: whoever closes an interface holds it.
+ *
+ * Returns its number, or UCS_CALLBACKQ_ID_NULL: this UCX cannot do it.
+ */
+int uct_abi_worker_callback_add(uct_worker_h worker, ucs_callback_t func,
+                                void *arg);
 
-/* Remove it, if it is there, and set *id_p to UCS_CALLBACKQ_ID_NULL. */
-void uct_abi_iface_callback_remove(uct_abi_iface_t *iface,
-                                   uct_worker_cb_id_t *id_p);
+void uct_abi_worker_callback_remove(uct_worker_h worker, int id);
 
 static inline uct_iface_h uct_abi_iface_handle(uct_abi_iface_t *iface)
 {

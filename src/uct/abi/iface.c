@@ -575,20 +575,18 @@ uint64_t uct_abi_iface_flags(unsigned abi_flags)
     return flags;
 }
 
-void uct_abi_iface_callback_add(uct_abi_iface_t *iface, ucs_callback_t func,
-                                void *arg, uct_worker_cb_id_t *id_p)
+/* UCX 1.16 and later have no flags, and leave the argument alone */
+int uct_abi_worker_callback_add(uct_worker_h worker, ucs_callback_t func,
+                                void *arg)
 {
-    if (uct_abi_host.sym.uct_worker_progress_register_safe != NULL) {
-        uct_abi_host.sym.uct_worker_progress_register_safe(iface->worker, func,
-                                                           arg, 0, id_p);
-    }
+    return ((uct_abi_host.sym.ucs_callbackq_add_safe != NULL) &&
+            (uct_abi_host.sym.ucs_callbackq_remove_safe != NULL)) ?
+                   uct_abi_host.sym.ucs_callbackq_add_safe(&worker->progress_q,
+                                                           func, arg, 0) :
+                   UCS_CALLBACKQ_ID_NULL;
 }
 
-void uct_abi_iface_callback_remove(uct_abi_iface_t *iface,
-                                   uct_worker_cb_id_t *id_p)
+void uct_abi_worker_callback_remove(uct_worker_h worker, int id)
 {
-    if (uct_abi_host.sym.uct_worker_progress_unregister_safe != NULL) {
-        uct_abi_host.sym.uct_worker_progress_unregister_safe(iface->worker,
-                                                             id_p);
-    }
+    uct_abi_host.sym.ucs_callbackq_remove_safe(&worker->progress_q, id);
 }

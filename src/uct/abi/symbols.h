@@ -52,11 +52,10 @@ typedef void (*uct_abi_fn_t)(void);
       (void *function, void *hook, const char *name, void **original_p, \
        void **restore_point_p)) \
     _(ucs_status_t, uct_iface_base_query_v2, (uct_iface_h iface, void *attr)) \
-    _(void, uct_worker_progress_register_safe, \
-      (uct_worker_h worker, ucs_callback_t func, void *arg, unsigned flags, \
-       uct_worker_cb_id_t *id_p)) \
-    _(void, uct_worker_progress_unregister_safe, \
-      (uct_worker_h worker, uct_worker_cb_id_t *id_p))
+    _(int, ucs_callbackq_add_safe, \
+      (ucs_callbackq_t *queue, ucs_callback_t func, void *arg, \
+       unsigned flags)) \
+    _(void, ucs_callbackq_remove_safe, (ucs_callbackq_t *queue, int id))
 
 /* _(type, name): variables. A program may hold the copy that counts. */
 #define UCT_ABI_VARIABLES(_) \

@@ -17,12 +17,22 @@
 
 #define DEVICE_NAME "cuda"
 
-/* For calls in the next progress */
+/* A worker that has interfaces. Stays for another one: the worker may call back
+ * once more after the callback was removed. */
+typedef struct uct_cuda_worker uct_cuda_worker_t;
+
+struct uct_cuda_worker {
+    uct_cuda_worker_t *next;
+    uct_worker_h      uct;
+    unsigned          num_ifaces;
+    int               callback; /* number, or UCS_CALLBACKQ_ID_NULL */
+};
+
 static struct {
-    pthread_mutex_t  lock; /* order: base/thread.h */
-    uct_cuda_iface_t *head;
-    bool             (*func)(void);
-} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_mutex_t   lock; /* order: base/thread.h */
+    uct_cuda_worker_t *head;
+    bool              (*func)(void);
+} workers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 /* More than lie between two GPU messages of a program that sends such */
@@ -150,40 +160,76 @@ ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events)
     return uct_cuda_queue_arm(uct_cuda_iface_queue(iface));
 }
 
+/* With the lock. NULL: no memory. */
+static uct_cuda_worker_t *worker_get(uct_worker_h uct)
+{
+    uct_cuda_worker_t *worker, *idle = NULL;
+
+    for (worker = workers.head; worker != NULL; worker = worker->next) {
+        if (worker->num_ifaces == 0) {
+            idle = worker;
+        } else if (worker->uct == uct) {
+            return worker;
+        }
+    }
+
+    if (idle == NULL) {
+        idle = calloc(1, sizeof(*idle));
+        if (idle == NULL) {
+            return NULL;
+        }
+
+        idle->next   = workers.head;
+        workers.head = idle;
+    }
+
+    idle->uct      = uct;
+    idle->callback = UCS_CALLBACKQ_ID_NULL;
+    return idle;
+}
+
+/* With the lock */
+static void worker_cancel(uct_cuda_worker_t *worker)
+{
+    if (worker->callback != UCS_CALLBACKQ_ID_NULL) {
+        uct_abi_worker_callback_remove(worker->uct, worker->callback);
+        worker->callback = UCS_CALLBACKQ_ID_NULL;
+    }
+}
+
+/* Without memory its worker is called for others alone */
 static void iface_add(uct_cuda_iface_t *iface)
 {
-    iface->soon = UCS_CALLBACKQ_ID_NULL;
-    pthread_mutex_lock(&all.lock);
-    iface->next = all.head;
-    all.head    = iface;
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_lock(&workers.lock);
+    iface->worker = worker_get(iface->super.worker);
+    if (iface->worker != NULL) {
+        ++iface->worker->num_ifaces;
+    }
+    pthread_mutex_unlock(&workers.lock);
 }
 
 static void iface_remove(uct_cuda_iface_t *iface)
 {
-    uct_cuda_iface_t **link = &all.head;
+    if (iface->worker == NULL) {
+        return;
+    }
 
-    pthread_mutex_lock(&all.lock);
-    while ((*link != NULL) && (*link != iface)) {
-        link = &(*link)->next;
+    pthread_mutex_lock(&workers.lock);
+    if (--iface->worker->num_ifaces == 0) {
+        worker_cancel(iface->worker);
     }
-    if (*link != NULL) {
-        *link = iface->next;
-    }
-    uct_abi_iface_callback_remove(&iface->super, &iface->soon);
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&workers.lock);
 }
 
 /* With the lock busy the next progress call tries again: whoever holds it may
- * wait for a lock of the worker's */
-static unsigned call_now(void *arg)
+ * wait for a lock of the worker's queue */
+static unsigned worker_call(void *arg)
 {
-    uct_cuda_iface_t *iface = arg;
-    bool (*func)(void)      = __atomic_load_n(&all.func, __ATOMIC_ACQUIRE);
+    bool (*func)(void) = __atomic_load_n(&workers.func, __ATOMIC_ACQUIRE);
 
-    if (!func() && (pthread_mutex_trylock(&all.lock) == 0)) {
-        uct_abi_iface_callback_remove(&iface->super, &iface->soon);
-        pthread_mutex_unlock(&all.lock);
+    if (!func() && (pthread_mutex_trylock(&workers.lock) == 0)) {
+        worker_cancel(arg);
+        pthread_mutex_unlock(&workers.lock);
     }
 
     return 0;
@@ -191,15 +237,18 @@ static unsigned call_now(void *arg)
 
 void uct_cuda_iface_call_soon(bool (*func)(void))
 {
-    uct_cuda_iface_t *iface;
+    uct_cuda_worker_t *worker;
 
-    pthread_mutex_lock(&all.lock);
-    __atomic_store_n(&all.func, func, __ATOMIC_RELEASE);
-    for (iface = all.head; iface != NULL; iface = iface->next) {
-        uct_abi_iface_callback_add(&iface->super, call_now, iface,
-                                   &iface->soon);
+    pthread_mutex_lock(&workers.lock);
+    __atomic_store_n(&workers.func, func, __ATOMIC_RELEASE);
+    for (worker = workers.head; worker != NULL; worker = worker->next) {
+        if ((worker->num_ifaces > 0) &&
+            (worker->callback == UCS_CALLBACKQ_ID_NULL)) {
+            worker->callback = uct_abi_worker_callback_add(worker->uct,
+                                                           worker_call, worker);
+        }
     }
-    pthread_mutex_unlock(&all.lock);
+    pthread_mutex_unlock(&workers.lock);
 }
 
 ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,

@@ -11,14 +11,13 @@
 
 
 /** Interface whose work is a queue of CUDA operations. */
-typedef struct uct_cuda_iface {
+typedef struct {
     uct_abi_iface_t  super;
     uct_cuda_queue_t queue;
     unsigned         progress_wanted; /**< UCT_PROGRESS_ flags, by UCP */
     bool             is_progressed;   /**< The worker calls us */
     unsigned         idle_calls;      /**< ... and for so long in vain */
-    uct_worker_cb_id_t soon;          /**< uct_cuda_iface_call_soon()'s */
-    struct uct_cuda_iface *next;      /**< Of all */
+    struct uct_cuda_worker *worker;   /**< For uct_cuda_iface_call_soon() */
 } uct_cuda_iface_t;
 
 
@@ -82,9 +81,9 @@ ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
 void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface);
 
 /**
- * Have @a func called in the next progress call of each worker that an
- * interface belongs to, idle or not, and in those behind it while it returns
- * true. Any thread; costs nothing until then.
+ * Have @a func called in the next progress call of each worker that has an
+ * interface, idle or not, and in those behind it while it returns true. Any
+ * thread; costs nothing until then.
  */
 void uct_cuda_iface_call_soon(bool (*func)(void));
 

@@ -37,7 +37,8 @@ BEGIN_C_DECLS
  *      base/ctx.c                    contexts that are kept; one lock for
  *                                    making our own, then that of all
  *      base/memtype.c                UCX's cache of memory types
- *      base/iface.c                  interfaces to be called in progress
+ *      base/iface.c                  workers to be called in progress; of
+ *                                    UCX's locks only a queue's is taken
  *   5. node/watch.c                  its start and end
  *      base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
