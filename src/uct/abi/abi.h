@@ -477,8 +477,8 @@ void uct_abi_iface_progress_disable(uct_abi_iface_t *iface, unsigned flags);
 
 /*
  * Have a worker call func with every progress call, until it is removed; it may
- * be called once more then. Any thread. Not by libuct's own functions, which take
- * the worker's lock: whoever closes an interface holds it.
+ * be called once more then. Any thread. Not by libuct's own functions, which
+ * take the worker's lock: whoever closes an interface holds it.
  *
  * Returns its number, or UCS_CALLBACKQ_ID_NULL: this UCX cannot do it.
  */
