@@ -6,6 +6,7 @@
 
 #include <uct/cuda/node/watch.h>
 
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
@@ -51,6 +52,23 @@ static struct {
 
 
 
+/* Pools are asked for by an attribute, which may need a context */
+static int make_descriptor(const uct_cuda_node_notice_t *notice)
+{
+    uct_cuda_gpu_context_t context;
+    bool is_pushed;
+    int fd;
+
+    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+                                               &context) == UCS_OK);
+    fd        = uct_cuda_node_exports_descriptor(notice);
+    if (is_pushed) {
+        uct_cuda_gpu_context_pop(&context);
+    }
+
+    return fd;
+}
+
 /* @return Whether there is anything to look after */
 static bool look(void)
 {
@@ -58,8 +76,7 @@ static bool look(void)
     bool is_due;
 
     pthread_mutex_lock(&watch.busy);
-    uct_cuda_node_descriptors_answer(&watch.socket,
-                                     uct_cuda_node_exports_descriptor);
+    uct_cuda_node_descriptors_answer(&watch.socket, make_descriptor);
     num_exports  = uct_cuda_node_exports_check(CHECKS);
     num_mappings = uct_cuda_node_cache_watch(&is_due);
     if (is_due) {
