@@ -9,6 +9,7 @@ extern "C" {
 
 #include <atomic>
 #include <cstring>
+#include <fcntl.h>
 #include <pthread.h>
 #include <set>
 #include <string>
@@ -338,4 +339,26 @@ TEST_F(IpcFabric, processes_of_other_machines_are_others)
     uct_cuda_node_iface_addr_self(&iface);
     EXPECT_EQ(st.st_ino ^ uct_cuda_node_machine_self(), iface.pid_ns);
     EXPECT_NE(0u, uct_cuda_node_machine_self());
+}
+
+/* A key says which descriptor of its process is a page: another file may be
+ * there, which opening would change, wait for, or tell of */
+TEST(NodeProcess, only_a_file_of_that_name_is_opened)
+{
+    const int page  = memfd_create("a-page", MFD_CLOEXEC);
+    const int other = memfd_create("a-page-too", MFD_CLOEXEC);
+    int ends[2];
+
+    ASSERT_EQ(0, pipe(ends));
+    const int opened = uct_cuda_node_file_open(getpid(), page, "a-page",
+                                               O_RDWR);
+    EXPECT_LE(0, opened);
+    EXPECT_EQ(-1, uct_cuda_node_file_open(getpid(), page, "a-pag", O_RDWR));
+    for (int fd : {other, ends[0], ends[1], 1 << 20, -1}) {
+        EXPECT_EQ(-1, uct_cuda_node_file_open(getpid(), fd, "a-page",
+                                              O_RDONLY));
+    }
+    for (int fd : {page, other, ends[0], ends[1], opened}) {
+        close(fd);
+    }
 }
