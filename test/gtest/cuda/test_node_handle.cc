@@ -246,6 +246,8 @@ TEST_F(IpcDescriptor, is_found_or_asked_for)
     for (char what : {SILENT, OTHER}) {
         tell(what);
         EXPECT_EQ(UCS_ERR_UNREACHABLE, open()) << what;
+        EXPECT_EQ(-1, recv(control[0], &what, 1, MSG_DONTWAIT))
+                << "another file is written to";
     }
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
     ++handle.notice.generation; /* of another allocation */
