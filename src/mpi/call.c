@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/call.h>
 #include <mpi/handles.h>
+#include <mpi/packed.h>
 
 #include <limits.h>
 #include <stdlib.h>
@@ -9,6 +10,12 @@
 
 /* The copy begins as far from such a boundary as the original does */
 #define ALIGNMENT 256
+
+/* An image of more, most of it gaps, is packed instead */
+#define SPARSE_MIN ((size_t)64 << 20)
+
+/* What is sent of lost buffers, and received to them; nobody reads it */
+static char lost_bytes[UCX_MP_MPI_PACKED_LOST];
 
 
 static bool is_host(const void *pointer)
@@ -55,13 +62,15 @@ static int call_is_inter(ucx_mp_mpi_call_t *call)
 }
 
 void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
-                           MPI_Comm comm)
+                           MPI_Comm comm, unsigned flags)
 {
     int is_inter;
 
     memset(call, 0, sizeof(*call));
     call->name      = name;
     call->comm      = comm;
+    call->flags     = flags;
+    call->byte      = ucx_mp_mpi_byte();
     call->is_member = true;
 
     is_inter = call_is_inter(call);
@@ -152,97 +161,137 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)
     return sum;
 }
 
-/* The next buffer, if it is one to look at: not the MPI's IN_PLACE, and not
-   host memory */
-static ucx_mp_mpi_buffer_t *
-call_next_buffer(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p)
+/* What is wrong with a negative count or no type the MPI says */
+static int part_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
+                    MPI_Count count, MPI_Datatype datatype, bool is_exact)
+{
+    return ((count <= 0) || (datatype == ucx_mp_mpi_real.datatype_null)) ?
+                   MPI_SUCCESS :
+                   ucx_mp_mpi_layout_add(layout, offset, count, datatype,
+                                         is_exact);
+}
+
+/* @return As of ucx_mp_mpi_layout_add(). */
+static int parts_add(const ucx_mp_mpi_parts_t *parts,
+                     ucx_mp_mpi_layout_t *layout, bool is_exact)
+{
+    const MPI_Datatype *types = (parts->types_p != NULL) ? *parts->types_p :
+                                                           NULL;
+    MPI_Count lower, extent   = 1;
+    int rc                    = MPI_SUCCESS;
+    int i;
+
+    if (parts->ranks == 0) {
+        return part_add(layout, 0, parts->count, *parts->type_p, is_exact);
+    }
+
+    if (types == NULL) {
+        if (*parts->type_p == ucx_mp_mpi_real.datatype_null) {
+            return MPI_SUCCESS;
+        }
+        rc = ucx_mp_mpi_real.Type_get_extent_x(*parts->type_p, &lower, &extent);
+    }
+    for (i = 0; (i < parts->ranks) && (rc == MPI_SUCCESS); ++i) {
+        rc = part_add(layout, ucx_mp_mpi_vector_at(parts->displs, i) * extent,
+                      ucx_mp_mpi_vector_at(parts->counts, i),
+                      (types == NULL) ? *parts->type_p : types[i], is_exact);
+    }
+    return rc;
+}
+
+static void call_fail(ucx_mp_mpi_call_t *call, int code)
+{
+    call->failed = (call->failed == MPI_SUCCESS) ? code : call->failed;
+}
+
+/* The layout of the call's next buffer. What a datatype in host memory leads to
+   is looked at, too; where it cannot be, it is taken for host memory. */
+static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
+{
+    const int rc = parts_add(&buffer->parts, &buffer->layout, false);
+
+    switch (rc) {
+    case MPI_SUCCESS:
+        ++call->num_buffers;
+        return;
+    case UCX_MP_MPI_LAYOUT_NO_MEMORY:
+    case UCX_MP_MPI_LAYOUT_TOO_LARGE:
+        ucx_mp_mpi_layout_free(&buffer->layout);
+        if (is_host(buffer->original)) {
+            return;
+        }
+        break;
+    default:
+        call->rc = rc;
+        ucx_mp_mpi_layout_free(&buffer->layout);
+        return;
+    }
+
+    buffer->is_lost = true;
+    ++call->num_buffers;
+    call_fail(call, (rc == UCX_MP_MPI_LAYOUT_NO_MEMORY) ?
+              ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
+                               "%s: no memory to describe a datatype",
+                               call->name) :
+              ucx_mp_mpi_raise(call->comm, MPI_ERR_TYPE,
+                               "%s: GPU buffers of datatypes with gaps and "
+                               "2 GiB of data or more are not supported",
+                               call->name));
+}
+
+/* Describe the next buffer, if it is one to look at: not the MPI's IN_PLACE */
+static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
+                     const ucx_mp_mpi_parts_t *parts)
 {
     ucx_mp_mpi_buffer_t *buffer = &call->buffers[call->num_buffers];
     const void *pointer;
 
     if (!call_is_intact(call)) {
-        return NULL;
+        return;
     }
 
     memcpy(&pointer, pointer_p, sizeof(pointer));
     if (pointer == MPI_IN_PLACE) {
         call->is_in_place = true;
-        return NULL;
+        return;
     }
 
-    if (is_host(pointer)) {
-        return NULL;
+    if ((parts->ranks == 0) && is_host(pointer) &&
+        ((parts->count <= 0) ||
+         (*parts->type_p == ucx_mp_mpi_real.datatype_null) ||
+         ucx_mp_mpi_layout_is_array(*parts->type_p))) {
+        return;
     }
 
     buffer->pointer_p = pointer_p;
     buffer->original  = pointer;
     buffer->use       = use;
+    buffer->parts     = *parts;
     if (call->is_in_place && (use & UCX_MP_MPI_WRITE)) {
         buffer->use |= UCX_MP_MPI_READ;
     }
-
-    ++call->num_buffers;
-    return buffer;
-}
-
-static void call_layout_add(ucx_mp_mpi_call_t *call,
-                            ucx_mp_mpi_buffer_t *buffer, ptrdiff_t offset,
-                            MPI_Count count, MPI_Datatype datatype)
-{
-    /* what is wrong with a negative count or no type the MPI says */
-    if (!call_is_intact(call) || (count <= 0) ||
-        (datatype == ucx_mp_mpi_real.datatype_null)) {
-        return;
-    }
-
-    call->rc = ucx_mp_mpi_layout_add(&buffer->layout, offset, count, datatype);
-    switch (call->rc) {
-    case UCX_MP_MPI_LAYOUT_NO_MEMORY:
-        call->rc = ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
-                                    "%s: no memory to describe a datatype",
-                                    call->name);
-        break;
-    case UCX_MP_MPI_LAYOUT_TOO_LARGE:
-        call->rc = ucx_mp_mpi_raise(call->comm, MPI_ERR_TYPE,
-                                    "%s: GPU buffers of datatypes with gaps "
-                                    "and 2 GiB of data or more are not "
-                                    "supported", call->name);
-        break;
-    }
+    call_describe(call, buffer);
 }
 
 void ucx_mp_mpi_call_buffer(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, MPI_Count count,
-                            MPI_Datatype datatype)
+                            MPI_Datatype *type_p)
 {
-    ucx_mp_mpi_buffer_t *buffer = call_next_buffer(call, use, pointer_p);
-
-    if (buffer != NULL) {
-        call_layout_add(call, buffer, 0, count, datatype);
-    }
+    call_add(call, use, pointer_p,
+             &(ucx_mp_mpi_parts_t){.count = count, .type_p = type_p});
 }
 
 void ucx_mp_mpi_call_vector(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, int ranks,
                             ucx_mp_mpi_vector_t counts,
-                            ucx_mp_mpi_vector_t displs, MPI_Datatype datatype)
+                            ucx_mp_mpi_vector_t displs, MPI_Datatype *type_p)
 {
-    ucx_mp_mpi_buffer_t *buffer = call_next_buffer(call, use, pointer_p);
-    MPI_Count lower, extent;
-    int i;
-
-    if ((buffer == NULL) || (ranks == 0)) {
-        return;
-    }
-
-    if (datatype == ucx_mp_mpi_real.datatype_null) {
-        return; /* the MPI says what is wrong */
-    }
-
-    call->rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent);
-    for (i = 0; i < ranks; ++i) {
-        call_layout_add(call, buffer, ucx_mp_mpi_vector_at(displs, i) * extent,
-                        ucx_mp_mpi_vector_at(counts, i), datatype);
+    if (ranks > 0) {
+        call_add(call, use, pointer_p,
+                 &(ucx_mp_mpi_parts_t){.ranks  = ranks,
+                                       .counts = counts,
+                                       .displs = displs,
+                                       .type_p = type_p});
     }
 }
 
@@ -250,14 +299,14 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
                            void *pointer_p, int ranks,
                            ucx_mp_mpi_vector_t counts,
                            ucx_mp_mpi_vector_t displs,
-                           const MPI_Datatype *datatypes)
+                           const MPI_Datatype **types_p)
 {
-    ucx_mp_mpi_buffer_t *buffer = call_next_buffer(call, use, pointer_p);
-    int i;
-
-    for (i = 0; (buffer != NULL) && (datatypes != NULL) && (i < ranks); ++i) {
-        call_layout_add(call, buffer, ucx_mp_mpi_vector_at(displs, i),
-                        ucx_mp_mpi_vector_at(counts, i), datatypes[i]);
+    if ((ranks > 0) && (*types_p != NULL)) {
+        call_add(call, use, pointer_p,
+                 &(ucx_mp_mpi_parts_t){.ranks   = ranks,
+                                       .counts  = counts,
+                                       .displs  = displs,
+                                       .types_p = types_p});
     }
 }
 
@@ -274,8 +323,6 @@ bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
 bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
                               MPI_Datatype datatype)
 {
-    bool is_dense;
-
     if (!call_is_intact(call) || (peer == MPI_PROC_NULL)) {
         return false;
     }
@@ -285,27 +332,68 @@ bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
         return true;
     }
 #endif
-    if (datatype == ucx_mp_mpi_real.datatype_null) {
-        return false;
-    }
-
-    call->rc = ucx_mp_mpi_layout_is_dense(datatype, &is_dense);
-    return call_is_intact(call) && !is_dense;
+    return (datatype != ucx_mp_mpi_real.datatype_null) &&
+           !ucx_mp_mpi_layout_is_array(datatype);
 }
 
 
 /* ----------------------------------------------------------------- staging */
 
-/* Bounds, and an address that the driver knows. A buffer at MPI_BOTTOM may be
-   host memory after all, or some of both. */
+/* @return The first address of a row that leads to a GPU, or NULL. `seen_p` is
+   the granule that was looked at last. */
+static const void *row_on_gpu(const char *row, size_t length,
+                              uintptr_t *seen_p)
+{
+    uintptr_t at        = (uintptr_t)row;
+    const uintptr_t end = at + length;
+
+    while (at < end) {
+        if (at / UCX_MP_MPI_GRANULE != *seen_p) {
+            *seen_p = at / UCX_MP_MPI_GRANULE;
+            if (!is_host((void*)at)) {
+                return (void*)at;
+            }
+        }
+        at = (*seen_p + 1) * UCX_MP_MPI_GRANULE;
+    }
+    return NULL;
+}
+
+/* A buffer at MPI_BOTTOM may be host memory after all, or some of both, and so
+   may any other: pointers lead to one allocation, datatypes to many */
+static const void *buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
+{
+    const void *found = NULL;
+    uintptr_t seen    = UINTPTR_MAX;
+    const ucx_mp_mpi_rows_t *rows;
+    size_t i, j;
+
+    for (i = 0; i < buffer->layout.count; ++i) {
+        rows = &buffer->layout.rows[i];
+        for (j = 0; (j < rows->count) && (found == NULL); ++j) {
+            found = row_on_gpu((const char*)buffer->original + rows->offset +
+                                       (ptrdiff_t)j * rows->stride,
+                               rows->length, &seen);
+        }
+    }
+    return found;
+}
+
+/* Bounds, and an address that the driver knows */
 static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
 {
-    const char *original = buffer->original;
-    ptrdiff_t low        = PTRDIFF_MAX;
-    ptrdiff_t high       = PTRDIFF_MIN;
+    ptrdiff_t low  = PTRDIFF_MAX;
+    ptrdiff_t high = PTRDIFF_MIN;
     const ucx_mp_mpi_rows_t *rows;
     ptrdiff_t begin, end;
     size_t i;
+
+    if (buffer->on_gpu == NULL) {
+        buffer->on_gpu = buffer_on_gpu(buffer);
+    }
+    if (buffer->on_gpu == NULL) {
+        return 0;
+    }
 
     for (i = 0; i < buffer->layout.count; ++i) {
         rows  = &buffer->layout.rows[i];
@@ -318,13 +406,6 @@ static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
         low  = (begin < low) ? begin : low;
         end += rows->length;
         high = (end > high) ? end : high;
-        if ((buffer->on_gpu == NULL) && !is_host(original + rows->offset)) {
-            buffer->on_gpu = original + rows->offset;
-        }
-    }
-
-    if (buffer->on_gpu == NULL) {
-        return 0;
     }
 
     buffer->low = low;
@@ -334,31 +415,33 @@ static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
 static void buffer_copy(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
                         ucx_mp_mpi_use_t use)
 {
+    const bool is_packed     = (buffer->staged != NULL);
+    ucx_mp_mpi_plane_t plane = {.is_back = (use == UCX_MP_MPI_WRITE)};
     const ucx_mp_mpi_rows_t *rows;
-    char *original, *staged;
     size_t i;
 
     for (i = 0; i < buffer->layout.count; ++i) {
-        rows     = &buffer->layout.rows[i];
-        original = (char*)buffer->original + rows->offset;
-        staged   = (char*)((uintptr_t)original + buffer->shift);
-        if (use == UCX_MP_MPI_READ) {
-            ucx_mp_mpi_copy_rows(copy, staged, original, rows->length,
-                                 rows->stride, rows->count);
-        } else {
-            ucx_mp_mpi_copy_rows(copy, original, staged, rows->length,
-                                 rows->stride, rows->count);
-        }
+        rows            = &buffer->layout.rows[i];
+        plane.program   = (char*)buffer->original + rows->offset;
+        plane.staged    = is_packed ? buffer->staged + rows->packed :
+                                      (char*)((uintptr_t)plane.program +
+                                              buffer->shift);
+        plane.stride    = rows->stride;
+        plane.step      = is_packed ? (ptrdiff_t)rows->step : rows->stride;
+        plane.length    = rows->length;
+        plane.count     = rows->count;
+        plane.is_joined = rows->is_joined;
+        ucx_mp_mpi_copy_rows(copy, plane);
     }
 }
 
 static void call_copy_failed(ucx_mp_mpi_call_t *call, CUresult result,
                              const char *what)
 {
-    call->rc = ucx_mp_mpi_raise(call->comm, MPI_ERR_OTHER,
-                                "%s: a GPU buffer could not be copied %s host "
-                                "memory: %s", call->name, what,
-                                ucx_mp_mpi_gpu_error(result));
+    call_fail(call, ucx_mp_mpi_raise(call->comm, MPI_ERR_OTHER,
+                                     "%s: a GPU buffer could not be copied %s "
+                                     "host memory: %s", call->name, what,
+                                     ucx_mp_mpi_gpu_error(result)));
 }
 
 /* Between a buffer and its copy */
@@ -377,39 +460,104 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
     }
 }
 
+/* Give the wrapper's call another pointer */
+static void buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
+{
+    memcpy(buffer->pointer_p, &pointer, sizeof(pointer));
+}
+
+/* Get memory for an image of the buffer */
+static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
+                              ucx_mp_mpi_copy_t *copy, size_t size)
+{
+    const uintptr_t low = (uintptr_t)buffer->original + buffer->low;
+    char *staged;
+
+    if (size > SIZE_MAX - ALIGNMENT) {
+        return false;
+    }
+
+    staged = ucx_mp_mpi_pool_get(size + ALIGNMENT, copy, &buffer->block);
+    if (staged == NULL) {
+        return false;
+    }
+
+    buffer->shift = (uintptr_t)staged + low % ALIGNMENT - low;
+    buffer_point(buffer, (void*)((uintptr_t)buffer->original + buffer->shift));
+    return true;
+}
+
+/* Get memory for a packed copy, and the call's arguments for that */
+static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
+                               ucx_mp_mpi_copy_t *copy)
+{
+    ucx_mp_mpi_layout_t layout = {0};
+
+    if ((parts_add(&buffer->parts, &layout, true) != MPI_SUCCESS) ||
+        layout.is_unordered) {
+        goto err;
+    }
+
+    buffer->staged = ucx_mp_mpi_pool_get(layout.size, copy, &buffer->block);
+    if (buffer->staged == NULL) {
+        goto err;
+    }
+
+    if (!ucx_mp_mpi_packed_make(buffer, UCX_MP_MPI_PACKED_WHOLE)) {
+        goto err_put;
+    }
+
+    ucx_mp_mpi_layout_free(&buffer->layout);
+    buffer->layout = layout;
+    buffer_point(buffer, buffer->staged);
+    return true;
+
+err_put:
+    ucx_mp_mpi_pool_put(buffer->block);
+    buffer->block  = NULL;
+    buffer->staged = NULL;
+err:
+    ucx_mp_mpi_layout_free(&layout);
+    return false;
+}
+
+static bool buffer_hold(const ucx_mp_mpi_call_t *call,
+                        ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
+                        size_t size)
+{
+    const bool packs     = (call->flags & UCX_MP_MPI_PACKS);
+    const bool is_sparse = (size > SPARSE_MIN) &&
+                           (buffer->layout.size < size / 4);
+
+    return (packs && is_sparse && buffer_hold_packed(buffer, copy)) ||
+           buffer_hold_image(buffer, copy, size) ||
+           (packs && !is_sparse && buffer_hold_packed(buffer, copy));
+}
+
 static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 {
     size_t size = buffer_measure(buffer);
     ucx_mp_mpi_copy_t copy;
     CUresult result;
-    uintptr_t low;
-    char *staged;
-    void *copied;
 
     if (size == 0) {
         return;
     }
 
     ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
-    staged = ucx_mp_mpi_pool_get(size + ALIGNMENT, &copy, &buffer->block);
-    if (staged != NULL) {
-        low           = (uintptr_t)buffer->original + buffer->low;
-        buffer->shift = (uintptr_t)staged + low % ALIGNMENT - low;
-        if (buffer->use & UCX_MP_MPI_READ) {
-            buffer_copy(buffer, &copy, UCX_MP_MPI_READ);
-        }
+    buffer->is_lost = !buffer_hold(call, buffer, &copy, size);
+    if (!buffer->is_lost && (buffer->use & UCX_MP_MPI_READ)) {
+        buffer_copy(buffer, &copy, UCX_MP_MPI_READ);
     }
 
     result = ucx_mp_mpi_copy_end(&copy);
-    if (staged == NULL) {
-        call->rc = ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
-                                    "%s: no host memory to stage %zu bytes of "
-                                    "a GPU buffer", call->name, size);
+    if (buffer->is_lost) {
+        call_fail(call, ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
+                                         "%s: no host memory to stage %zu "
+                                         "bytes of a GPU buffer", call->name,
+                                         size));
     } else if (result != CUDA_SUCCESS) {
         call_copy_failed(call, result, "to");
-    } else {
-        copied = (void*)((uintptr_t)buffer->original + buffer->shift);
-        memcpy(buffer->pointer_p, &copied, sizeof(copied));
     }
 }
 
@@ -423,7 +571,8 @@ static void call_alias(ucx_mp_mpi_call_t *call)
 
     if (call->is_apart || (call->num_buffers != 2) ||
         (large->original != small->original) || (large->block == NULL) ||
-        (small->block == NULL) || (large->low != small->low)) {
+        (small->block == NULL) || (large->low != small->low) ||
+        (large->staged != NULL) || (small->staged != NULL)) {
         return;
     }
 
@@ -439,18 +588,68 @@ static void call_alias(ucx_mp_mpi_call_t *call)
     }
 }
 
-bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
+/* Give the call something in place of a buffer, after a failure. @return
+   Whether this rank's part can be made. */
+static bool buffer_join(const ucx_mp_mpi_call_t *call,
+                        ucx_mp_mpi_buffer_t *buffer)
 {
+    const bool is_empty = (call->flags & UCX_MP_MPI_EMPTY) &&
+                          !(buffer->use & UCX_MP_MPI_RECEIVE);
+
+    if (!is_empty && !buffer->is_lost) {
+        return true;
+    }
+
+    if (!is_empty && !(call->flags & UCX_MP_MPI_PACKS)) {
+        return false;
+    }
+
+    buffer_point(buffer, lost_bytes);
+    ucx_mp_mpi_packed_free(&buffer->packed);
+    return ucx_mp_mpi_packed_make(buffer, is_empty ? UCX_MP_MPI_PACKED_NONE :
+                                                     UCX_MP_MPI_PACKED_SAME);
+}
+
+/* This rank has failed. @return Whether it makes the MPI's call all the same,
+   since others wait for it. */
+static bool call_join(ucx_mp_mpi_call_t *call)
+{
+    bool is_joined = (call->flags & UCX_MP_MPI_JOINS);
     unsigned i;
 
-    for (i = 0; (i < call->num_buffers) && call_is_intact(call); ++i) {
-        buffer_stage(call, &call->buffers[i]);
+    for (i = 0; (i < call->num_buffers) && is_joined; ++i) {
+        is_joined = buffer_join(call, &call->buffers[i]);
+    }
+    if (!is_joined) {
+        call->rc = call->failed;
+    }
+    return is_joined;
+}
+
+bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
+{
+    bool is_staged = false;
+    unsigned i;
+
+    if (!call_is_intact(call)) {
+        return false;
     }
 
-    if (call_is_intact(call)) {
+    for (i = 0; i < call->num_buffers; ++i) {
+        buffer_stage(call, &call->buffers[i]);
+        is_staged |= (call->buffers[i].block != NULL);
+    }
+    if (call->failed == MPI_SUCCESS) {
         call_alias(call);
     }
-    return call_is_intact(call);
+    if (call->failed != MPI_SUCCESS) {
+        return call_join(call);
+    }
+
+    if (!is_staged) {
+        ucx_mp_mpi_call_free(call); /* all of it is host memory */
+    }
+    return true;
 }
 
 MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
@@ -460,14 +659,12 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
     const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
     int position                  = 0;
     MPI_Count element;
-    bool is_dense;
     int size;
 
     /* what is wrong the MPI says */
     if ((peer == MPI_PROC_NULL) || (count <= 0) ||
         (*datatype_p == real->datatype_null) ||
-        (ucx_mp_mpi_layout_is_dense(*datatype_p, &is_dense) != MPI_SUCCESS) ||
-        is_dense ||
+        ucx_mp_mpi_layout_is_array(*datatype_p) ||
         (real->Type_size_x(*datatype_p, &element) != MPI_SUCCESS) ||
         (element <= 0) || (count > INT_MAX / 2 / element) ||
         (real->Pack_size((int)count, *datatype_p, call->comm, &size) !=
@@ -492,7 +689,8 @@ void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
     ucx_mp_mpi_buffer_t *buffer;
     unsigned i;
 
-    for (i = 0; (i < call->num_buffers) && call_is_intact(call); ++i) {
+    for (i = 0; (i < call->num_buffers) && call_is_intact(call) &&
+                (call->failed == MPI_SUCCESS); ++i) {
         buffer = &call->buffers[i];
         if ((buffer->block != NULL) && (buffer->use & use)) {
             call_copy_buffer(call, buffer, use);
@@ -509,6 +707,7 @@ void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_pool_put(call->buffers[i].block);
         }
         ucx_mp_mpi_layout_free(&call->buffers[i].layout);
+        ucx_mp_mpi_packed_free(&call->buffers[i].packed);
     }
     call->num_buffers = 0;
     free(call->packed);
@@ -519,5 +718,5 @@ int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call)
 {
     ucx_mp_mpi_call_copy(call, UCX_MP_MPI_WRITE);
     ucx_mp_mpi_call_free(call);
-    return call->rc;
+    return (call->failed != MPI_SUCCESS) ? call->failed : call->rc;
 }

@@ -4,6 +4,14 @@
  * what it may read is copied in, the same call is made on the copies, what it
  * may write is copied back, and no other byte. Calls that end later: later.h.
  *
+ * A copy is the image of its buffer, gaps included, so that the call differs in
+ * a pointer only. Where the gaps are most of it (GPU memory and memory far away
+ * in one datatype) it is packed, and the call gets datatypes and displacements
+ * of the packed copy (packed.h).
+ *
+ * A rank that cannot stage its buffers takes part in the call all the same, and
+ * returns an error: the other ranks do not wait for it.
+ *
  * Each rank does so for itself and makes the same call of its MPI, so that
  * nothing has to be agreed on: other ranks' buffers may be anywhere.
  *
@@ -24,50 +32,21 @@
 
 /* What a call does with a buffer */
 typedef enum {
-    UCX_MP_MPI_READ  = 1,
-    UCX_MP_MPI_WRITE = 2 /* all that is described; with UCX_MP_MPI_READ, as much
-                            of it as arrives */
+    UCX_MP_MPI_READ    = 1,
+    UCX_MP_MPI_WRITE   = 2, /* all that is described; with UCX_MP_MPI_READ, as
+                             much of it as arrives */
+    UCX_MP_MPI_RECEIVE = 4  /* by a message that another rank sends anyhow */
 } ucx_mp_mpi_use_t;
-
-typedef struct {
-    void                *pointer_p; /* the wrapper's argument */
-    const void          *original;
-    unsigned            use;
-    ucx_mp_mpi_layout_t layout;      /* relative to `original` */
-    const void          *on_gpu;     /* an address of it in GPU memory */
-    ptrdiff_t           low;         /* first byte of the layout */
-    ptrdiff_t           shift;       /* from the original to the copy, bytes */
-    ucx_mp_mpi_block_t  *block;
-} ucx_mp_mpi_buffer_t;
-
-#define UCX_MP_MPI_MAX_BUFFERS 2
-
-typedef struct {
-    const char          *name;
-    MPI_Comm            comm;
-    int                 rc;        /* first failure, raised already */
-    bool                is_in_place;
-    bool                is_apart;  /* one pointer for two buffers means two
-                                      copies */
-    bool                is_root;   /* has what all get, or gets what all have */
-    bool                is_member; /* one of those that the root deals with */
-    int                 rank;      /* in the (local) group */
-    int                 local;     /* ranks of that */
-    int                 sources;   /* ranks that this one gets something from */
-    int                 targets;   /* ranks that this one sends something to */
-    unsigned            num_buffers;
-    ucx_mp_mpi_buffer_t buffers[UCX_MP_MPI_MAX_BUFFERS];
-    void                *packed;   /* what is sent instead of a buffer */
-} ucx_mp_mpi_call_t;
 
 /* An argument with a number a rank: int, MPI_Count or MPI_Aint */
 typedef struct {
     const void *values;
     size_t     width;
+    void       *values_p; /* the wrapper's argument */
 } ucx_mp_mpi_vector_t;
 
 #define UCX_MP_MPI_VECTOR(_array) \
-    ((ucx_mp_mpi_vector_t){(_array), sizeof(*(_array))})
+    ((ucx_mp_mpi_vector_t){(_array), sizeof(*(_array)), &(_array)})
 
 /* A rank's; 0 if there is no array: that it is missing the MPI says */
 static inline MPI_Count
@@ -81,6 +60,68 @@ ucx_mp_mpi_vector_at(ucx_mp_mpi_vector_t vector, int rank)
                    ((const int*)vector.values)[rank] :
                    ((const int64_t*)vector.values)[rank];
 }
+
+/* A buffer's description, and where the wrapper has it: one part, or one a
+   rank. The types are those of `type_p`, or else an array's. */
+typedef struct {
+    int                 ranks; /* 0: one part, of `count` elements */
+    MPI_Count           count;
+    ucx_mp_mpi_vector_t counts, displs;
+    MPI_Datatype        *type_p;
+    const MPI_Datatype  **types_p;
+} ucx_mp_mpi_parts_t;
+
+/* What a call gets instead of its own datatypes and displacements */
+typedef struct {
+    MPI_Datatype *types;
+    int          num_types;
+    void         *displs;
+} ucx_mp_mpi_packed_t;
+
+typedef struct {
+    void                *pointer_p; /* the wrapper's argument */
+    const void          *original;
+    unsigned            use;
+    bool                is_lost;     /* it cannot be staged */
+    ucx_mp_mpi_parts_t  parts;
+    ucx_mp_mpi_layout_t layout;      /* relative to `original` */
+    const void          *on_gpu;     /* an address of it in GPU memory */
+    ptrdiff_t           low;         /* first byte of the layout */
+    ptrdiff_t           shift;       /* from the original to the copy, bytes */
+    char                *staged;     /* a packed copy, or NULL */
+    ucx_mp_mpi_packed_t packed;
+    ucx_mp_mpi_block_t  *block;
+} ucx_mp_mpi_buffer_t;
+
+#define UCX_MP_MPI_MAX_BUFFERS 2
+
+/* What may be done with a call's arguments */
+typedef enum {
+    UCX_MP_MPI_PACKS  = 1, /* datatypes may become others of as many bytes */
+    UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this one's part */
+    UCX_MP_MPI_EMPTY  = 4  /* ... which may be one of no bytes */
+} ucx_mp_mpi_call_flags_t;
+
+typedef struct {
+    const char          *name;
+    MPI_Comm            comm;
+    unsigned            flags;
+    MPI_Datatype        byte;
+    int                 rc;        /* the MPI's failure, raised already */
+    int                 failed;    /* first failure in staging, likewise */
+    bool                is_in_place;
+    bool                is_apart;  /* one pointer for two buffers means two
+                                      copies */
+    bool                is_root;   /* has what all get, or gets what all have */
+    bool                is_member; /* one of those that the root deals with */
+    int                 rank;      /* in the (local) group */
+    int                 local;     /* ranks of that */
+    int                 sources;   /* ranks that this one gets something from */
+    int                 targets;   /* ranks that this one sends something to */
+    unsigned            num_buffers;
+    ucx_mp_mpi_buffer_t buffers[UCX_MP_MPI_MAX_BUFFERS];
+    void                *packed;   /* what is sent instead of a buffer */
+} ucx_mp_mpi_call_t;
 
 
 /* Whether neither pointer can lead to GPU memory: slow part of the below. */
@@ -102,12 +143,11 @@ static inline bool ucx_mp_mpi_may_be_gpu(void)
     return ucx_mp_mpi_gpu_is_used();
 }
 
-/* Whether the call is the MPI's own affair. */
-static inline bool ucx_mp_mpi_is_straight(const void *first,
-                                          const void *second)
+/* Whether the call is the MPI's own affair, whatever its pointers: a datatype
+   may lead from host memory to a GPU's. */
+static inline bool ucx_mp_mpi_is_straight(void)
 {
-    return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_real.stages ||
-           ucx_mp_mpi_pointers_are_host(first, second);
+    return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_real.stages;
 }
 
 
@@ -123,9 +163,10 @@ int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win);
 /* MPI_BYTE, of which a packed buffer is. */
 MPI_Datatype ucx_mp_mpi_byte(void);
 
-/* Begins a call with the ranks of its communicator; everyone is a member. */
+/* Begins a call with the ranks of its communicator; everyone is a member.
+   `flags`: ucx_mp_mpi_call_flags_t. */
 void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
-                           MPI_Comm comm);
+                           MPI_Comm comm, unsigned flags);
 
 /* The call has a root: sets is_root and is_member. */
 void ucx_mp_mpi_call_root(ucx_mp_mpi_call_t *call, int root);
@@ -142,17 +183,16 @@ void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call);
  */
 void ucx_mp_mpi_call_buffer(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, MPI_Count count,
-                            MPI_Datatype datatype);
+                            MPI_Datatype *type_p);
 void ucx_mp_mpi_call_vector(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, int ranks,
                             ucx_mp_mpi_vector_t counts,
-                            ucx_mp_mpi_vector_t displs,
-                            MPI_Datatype datatype);
+                            ucx_mp_mpi_vector_t displs, MPI_Datatype *type_p);
 void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
                            void *pointer_p, int ranks,
                            ucx_mp_mpi_vector_t counts,
                            ucx_mp_mpi_vector_t displs,
-                           const MPI_Datatype *datatypes);
+                           const MPI_Datatype **types_p);
 
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
@@ -160,16 +200,17 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
 
 /* Whether a message to or from `peer` is one that needs staging: of a datatype
-   with gaps, or under MPICH to oneself. UCX does the others. */
+   with gaps, or that begins elsewhere, or under MPICH to oneself. UCX does the
+   others. */
 bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
                               MPI_Datatype datatype);
 
 /* Copies in and points the wrapper's arguments to the copies. Whether the
-   MPI's call may be made now. */
+   MPI's call may be made now: also after a failure, if others wait for it. */
 bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
 
 /*
- * A message of a datatype with gaps goes out packed, as bytes in a row: UCX
+ * A message of such a datatype goes out packed, as bytes in a row: UCX
  * 1.13 and 1.14 end the program where one with gaps comes to managed memory, or
  * to the sender's own GPU memory.
  *

@@ -53,15 +53,13 @@ static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
 {
     int integers, addresses, types, combiner;
     MPI_Count size;
-    bool is_dense;
 
     if ((count < 0) || (datatype == ucx_mp_mpi_real.datatype_null) ||
         (ucx_mp_mpi_real.Type_get_envelope(datatype, &integers, &addresses,
                                            &types, &combiner) !=
          MPI_SUCCESS) ||
         (combiner != MPI_COMBINER_NAMED) ||
-        (ucx_mp_mpi_layout_is_dense(datatype, &is_dense) != MPI_SUCCESS) ||
-        !is_dense ||
+        !ucx_mp_mpi_layout_is_array(datatype) ||
         (ucx_mp_mpi_real.Type_size_x(datatype, &size) != MPI_SUCCESS)) {
         return false;
     }

@@ -41,16 +41,17 @@ KINDS = {
 
 READ, WRITE, BOTH = ('UCX_MP_MPI_READ', 'UCX_MP_MPI_WRITE',
                      'UCX_MP_MPI_READ | UCX_MP_MPI_WRITE')
+ARRIVE = BOTH + ' | UCX_MP_MPI_RECEIVE'
 
 
 def one(use, name, count, datatype, when=None):
-    return when, 'buffer', (use, '&' + name, count, datatype)
+    return when, 'buffer', (use, '&' + name, count, '&' + datatype)
 
 
 def parts(way, use, name, ranks, counts, displs, datatype, when=None):
     return when, way, (use, '&' + name, 'call.' + ranks,
                        'UCX_MP_MPI_VECTOR(%s)' % counts,
-                       'UCX_MP_MPI_VECTOR(%s)' % displs, datatype)
+                       'UCX_MP_MPI_VECTOR(%s)' % displs, '&' + datatype)
 
 
 def each(count, ranks):
@@ -190,7 +191,7 @@ EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
             'int source, int recvtag, comm comm, ', (
                 one(READ, 'sendbuf', 'sendcount', 'sendtype',
                     'ucx_mp_mpi_call_is_local(&call, dest, sendtype)'),
-                one(BOTH, 'recvbuf', 'recvcount', 'recvtype',
+                one(ARRIVE, 'recvbuf', 'recvcount', 'recvtype',
                     'ucx_mp_mpi_call_is_local(&call, source, recvtype)')))
 REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
            'int source, int recvtag, comm comm, ',
@@ -199,8 +200,8 @@ OTHERS['Sendrecv'] = (EXCHANGE[0] + 'status status', '', EXCHANGE[1])
 OTHERS['Sendrecv_replace'] = (REPLACE[0] + 'status status', '', REPLACE[1])
 
 PACKING = (one(READ, 'inbuf', 'incount', 'datatype'),
-           one(BOTH, 'outbuf', 'outsize', 'ucx_mp_mpi_byte()'))
-UNPACKING = (one(READ, 'inbuf', 'insize', 'ucx_mp_mpi_byte()'),
+           one(BOTH, 'outbuf', 'outsize', 'call.byte'))
+UNPACKING = (one(READ, 'inbuf', 'insize', 'call.byte'),
              one(WRITE, 'outbuf', 'outcount', 'datatype'))
 OTHERS.update({
     'Pack': ('in inbuf, n incount, type datatype, out outbuf, n outsize, '
@@ -318,14 +319,27 @@ class Call:
         found = [name for kind, name in self.arguments
                  if kind in ('in', 'out')]
         found += found[-1:] * (len(found) % 2)
-        every = ' || ' if what.endswith('_gpu') else ' && '
-        return every.join('%s(%s, %s)' % (what, found[i], found[i + 1])
+        return ' || '.join('%s(%s, %s)' % (what, found[i], found[i + 1])
                           for i in range(0, len(found), 2))
 
     def of(self, kind):
         """The argument of a kind that there is one of, or None."""
         return next((name for other, name in self.arguments if other == kind),
                     None)
+
+    def flags(self):
+        """What may be done with its arguments. Reductions and files look at
+        datatypes, and so does an external representation."""
+        is_file = self.name.startswith('File_')
+        is_local = self.of('position') or self.of('place')
+        is_joint = (('_all' in self.name or '_ordered' in self.name) if is_file
+                    else self.of('comm') and not is_local)
+        is_message = is_file or 'dest' in self.words()
+        found = [flag for flag, has in (
+            ('PACKS', not (is_file or self.of('op') or self.of('text'))),
+            ('JOINS', is_joint),
+            ('EMPTY', is_joint and is_message)) if has]
+        return ' | '.join('UCX_MP_MPI_' + flag for flag in found) or '0'
 
     def comm(self):
         return self.of('comm') or 'ucx_mp_mpi_real.comm_world'
@@ -354,10 +368,9 @@ class Call:
             self.write_on_gpus(name, real)
         elif not self.refused:
             print()
-        straight = self.pointers('ucx_mp_mpi_is_straight')
+        straight = 'ucx_mp_mpi_is_straight()'
         if self.name in ON_GPUS:
-            straight = ('!may_be_gpu || !ucx_mp_mpi_real.stages ||\n        ' +
-                        self.pointers('ucx_mp_mpi_pointers_are_host'))
+            straight = '!may_be_gpu || !ucx_mp_mpi_real.stages'
         elif self.refused:
             straight = '!ucx_mp_mpi_may_be_gpu()%s || !(%s)' % (
                 ' || !ucx_mp_mpi_is_own_rank(%s, %s)' % (self.comm(), self.peer)
@@ -414,8 +427,8 @@ class Call:
         return '(%s)' % ' ||\n            '.join(wrong)
 
     def write_staging(self, name, real):
-        print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s);'
-              % (name, self.comm()))
+        print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s, %s);'
+              % (name, self.comm(), self.flags()))
         if self.kind == 'root':
             print('    ucx_mp_mpi_call_root(&call, root);')
         if self.kind == 'neighbors':

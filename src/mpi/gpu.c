@@ -4,9 +4,13 @@
 #include <mpi/module.h>
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 
 /* name here, exported name, must be there, result, arguments */
@@ -18,6 +22,8 @@
     _(ctx_pop, "cuCtxPopCurrent_v2", true, (CUcontext*)) \
     _(device_count, "cuDeviceGetCount", true, (int*)) \
     _(error_name, "cuGetErrorName", true, (CUresult, const char**)) \
+    _(address_range, "cuMemGetAddressRange_v2", true, \
+      (CUdeviceptr*, size_t*, CUdeviceptr)) \
     _(host_register, "cuMemHostRegister_v2", true, (void*, size_t, unsigned)) \
     _(mem_release, "cuMemRelease", false, (CUmemGenericAllocationHandle)) \
     _(mem_retain, "cuMemRetainAllocationHandle", false, \
@@ -251,6 +257,7 @@ void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
 {
     copy->ctx    = NULL;
     copy->stream = NULL;
+    copy->piece  = (ucx_mp_mpi_piece_t){0};
     copy->result = copy_context(address, &copy->ctx);
     if (copy->result != CUDA_SUCCESS) {
         copy->ctx = NULL;
@@ -294,41 +301,180 @@ bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
     return true;
 }
 
-static void copy_one(ucx_mp_mpi_copy_t *copy, void *dst, const void *src,
-                     size_t length)
+/* Whether the CPU may read there: the kernel looks at the argument before it
+   finds that there is no such operation */
+static bool is_readable(uintptr_t at)
 {
-    if (copy->result == CUDA_SUCCESS) {
-        copy->result = driver.memcpy((CUdeviceptr)dst, (CUdeviceptr)src,
-                                     length, copy->stream);
-    }
+    return (syscall(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) ==
+            0) || (errno != EFAULT);
 }
 
-void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, void *dst, const void *src,
-                          size_t length, ptrdiff_t stride, size_t count)
+/* Look up what the driver has around an address. Of memory that was mapped into
+   a larger reservation the attributes give the reservation; such memory has no
+   context. Where the driver does not say, the row is copied alone. */
+static void find_piece(ucx_mp_mpi_copy_t *copy, const char *address,
+                       size_t length)
 {
-    CUDA_MEMCPY2D rows = {
-        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
-        .srcDevice     = (CUdeviceptr)src,
-        .srcPitch      = stride,
-        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
-        .dstDevice     = (CUdeviceptr)dst,
-        .dstPitch      = stride,
-        .WidthInBytes  = length,
-        .Height        = count
-    };
-    size_t i;
+    const uintptr_t at               = (uintptr_t)address;
+    unsigned type                    = 0;
+    CUcontext ctx                    = NULL;
+    CUdeviceptr base                 = 0;
+    size_t size                      = 0;
+    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                        CU_POINTER_ATTRIBUTE_CONTEXT,
+                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                        CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+    void *values[]                   = {&type, &ctx, &base, &size};
+    CUresult result;
 
-    if ((count > 1) && (stride >= (ptrdiff_t)length) &&
-        (stride <= MAX_PITCH)) {
-        if (copy->result == CUDA_SUCCESS) {
-            copy->result = driver.memcpy_2d(&rows, copy->stream);
+    result = driver.pointer_attributes(4, attributes, values, at);
+    if ((result != CUDA_SUCCESS) || (type == 0)) {
+        base        = at & ~(UCX_MP_MPI_GRANULE - 1);
+        copy->piece = (ucx_mp_mpi_piece_t){base, base + UCX_MP_MPI_GRANULE,
+                                           true, false};
+        if (!is_readable(at)) {
+            copy->result = CUDA_ERROR_INVALID_VALUE;
         }
         return;
     }
 
+    if (ctx == NULL) {
+        result = driver.address_range(&base, &size, at);
+    } else if ((type == CU_MEMORYTYPE_DEVICE) &&
+               (ucx_mp_mpi_module() != NULL)) {
+        ucx_mp_mpi_module()->sync(address);
+    }
+
+    if ((result != CUDA_SUCCESS) || (at - base >= size)) {
+        base = at;
+        size = length;
+    }
+    copy->piece = (ucx_mp_mpi_piece_t){base, base + size, false,
+                                       (ctx != NULL) &&
+                                       (type == CU_MEMORYTYPE_DEVICE)};
+}
+
+/* @return Rows, from the first on, that lie in the piece as a whole. */
+static size_t piece_rows(const ucx_mp_mpi_piece_t *piece,
+                         const ucx_mp_mpi_plane_t *plane)
+{
+    const uintptr_t at = (uintptr_t)plane->program;
+    size_t count       = plane->count;
+
+    if ((at < piece->begin) || (at >= piece->end) ||
+        (plane->length > piece->end - at)) {
+        return 0;
+    }
+
+    if (plane->stride > 0) {
+        count = (piece->end - at - plane->length) / (size_t)plane->stride + 1;
+    } else if (plane->stride < 0) {
+        count = (at - piece->begin) / -(size_t)plane->stride + 1;
+    }
+    return (count < plane->count) ? count : plane->count;
+}
+
+static void copy_row(ucx_mp_mpi_copy_t *copy, const ucx_mp_mpi_plane_t *plane,
+                     size_t row)
+{
+    char *program   = plane->program + (ptrdiff_t)row * plane->stride;
+    char *staged    = plane->staged + (ptrdiff_t)row * plane->step;
+    char *dst       = plane->is_back ? program : staged;
+    const char *src = plane->is_back ? staged : program;
+
+    if (copy->piece.is_pageable) {
+        memcpy(dst, src, plane->length);
+    } else if (copy->result == CUDA_SUCCESS) {
+        copy->result = driver.memcpy((CUdeviceptr)dst, (CUdeviceptr)src,
+                                     plane->length, copy->stream);
+    }
+}
+
+static bool is_pitch(const ucx_mp_mpi_plane_t *plane, ptrdiff_t pitch)
+{
+    return (pitch >= (ptrdiff_t)plane->length) && (pitch <= MAX_PITCH);
+}
+
+/* Copy rows that lie in one piece */
+static void copy_inside(ucx_mp_mpi_copy_t *copy,
+                        const ucx_mp_mpi_plane_t *plane, size_t count)
+{
+    CUDA_MEMCPY2D rows = {
+        .srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .srcDevice     = (CUdeviceptr)plane->program,
+        .srcPitch      = plane->stride,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+        .dstDevice     = (CUdeviceptr)plane->staged,
+        .dstPitch      = plane->step,
+        .WidthInBytes  = plane->length,
+        .Height        = count
+    };
+    size_t i;
+
+    if (!copy->piece.is_pageable && (count > 1) &&
+        is_pitch(plane, plane->stride) && is_pitch(plane, plane->step)) {
+        if (plane->is_back) {
+            rows.srcDevice = (CUdeviceptr)plane->staged;
+            rows.srcPitch  = plane->step;
+            rows.dstDevice = (CUdeviceptr)plane->program;
+            rows.dstPitch  = plane->stride;
+        }
+        copy->result = driver.memcpy_2d(&rows, copy->stream);
+        return;
+    }
+
     for (i = 0; i < count; ++i) {
-        copy_one(copy, (char*)dst + (ptrdiff_t)i * stride,
-                 (const char*)src + (ptrdiff_t)i * stride, length);
+        copy_row(copy, plane, i);
+    }
+}
+
+/* Copy the first row, which begins in the piece, and what it has of others: of
+   blocks side by side, or of memory mapped side by side */
+static void copy_across(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t row)
+{
+    size_t left = row.length;
+
+    while ((left > 0) && (copy->result == CUDA_SUCCESS)) {
+        row.length = copy->piece.end - (uintptr_t)row.program;
+        row.length = (row.length < left) ? row.length : left;
+        if ((row.length < left) && copy->piece.is_allocation &&
+            !row.is_joined) {
+            copy->result = CUDA_ERROR_INVALID_VALUE; /* beyond its end */
+            return;
+        }
+
+        copy_row(copy, &row, 0);
+        row.program += row.length;
+        row.staged  += row.length;
+        left        -= row.length;
+        if (left > 0) {
+            find_piece(copy, row.program, left);
+        }
+    }
+}
+
+void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane)
+{
+    size_t count;
+
+    while ((plane.count > 0) && (copy->result == CUDA_SUCCESS)) {
+        count = piece_rows(&copy->piece, &plane);
+        if (count == 0) {
+            find_piece(copy, plane.program, plane.length);
+            count = piece_rows(&copy->piece, &plane);
+        }
+
+        if (copy->result != CUDA_SUCCESS) {
+            return;
+        } else if (count > 0) {
+            copy_inside(copy, &plane, count);
+        } else {
+            copy_across(copy, plane);
+            count = 1;
+        }
+        plane.program += (ptrdiff_t)count * plane.stride;
+        plane.staged  += (ptrdiff_t)count * plane.step;
+        plane.count   -= count;
     }
 }
 

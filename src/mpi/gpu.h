@@ -9,6 +9,7 @@
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 
 typedef enum {
@@ -17,13 +18,34 @@ typedef enum {
     UCX_MP_MPI_MEMORY_GPU
 } ucx_mp_mpi_memory_t;
 
+/* Memory that one copy may reach into: an allocation, or pageable memory */
+typedef struct {
+    uintptr_t begin, end;
+    bool      is_pageable; /* the CPU copies it */
+    bool      is_allocation; /* of a GPU, and whole: a block ends in it */
+} ucx_mp_mpi_piece_t;
+
 /* Copies in one context, from ucx_mp_mpi_copy_begin() to _end(). */
 typedef struct {
-    CUcontext ctx;
-    CUstream  stream;
-    bool      is_kept; /* the stream is there for the next time, too */
-    CUresult  result;  /* first failure */
+    CUcontext          ctx;
+    CUstream           stream;
+    bool               is_kept; /* the stream is there for the next time, too */
+    CUresult           result;  /* first failure */
+    ucx_mp_mpi_piece_t piece;   /* the last one that was looked up */
 } ucx_mp_mpi_copy_t;
+
+/* Rows of the program's memory and of memory of ours, in bytes. */
+typedef struct {
+    char      *program, *staged; /* the first rows */
+    ptrdiff_t stride, step;      /* from start to start, in each */
+    size_t    length, count;
+    bool      is_back;           /* copy to the program's memory */
+    bool      is_joined;         /* rows are of several blocks side by side */
+} ucx_mp_mpi_plane_t;
+
+/* A GPU has memory in pieces of this size: what is around an address is all
+   GPU memory, or none of it. */
+#define UCX_MP_MPI_GRANULE ((uintptr_t)2 << 20)
 
 
 /*
@@ -55,10 +77,12 @@ void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
 /* Whether all copies so far are done, or one has failed. */
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
 
-/* Copies `count` rows of `length` bytes, `stride` bytes from start to start in
-   both places. Done when ucx_mp_mpi_copy_end() returns. */
-void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, void *dst, const void *src,
-                          size_t length, ptrdiff_t stride, size_t count);
+/*
+ * Copies rows, in as few copies as possible: the driver refuses one that
+ * reaches from one allocation into another. The program's memory may be of any
+ * kind, and in several places. Done when ucx_mp_mpi_copy_end() returns.
+ */
+void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane);
 
 /* Page-locks memory of ours for copies from any context, unless it is. */
 bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size);

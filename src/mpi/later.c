@@ -21,6 +21,8 @@ struct later {
     int               index;     /* among a call's requests */
     bool              is_again;  /* persistent; the request outlives its end */
     bool              is_active; /* the MPI may use the copies */
+    int               lost;      /* persistent; buffers that cannot be staged,
+                                    whenever it is started */
     ucx_mp_mpi_call_t call;
 };
 
@@ -104,10 +106,12 @@ static int later_end(later_t *later)
         ucx_mp_mpi_call_copy(&later->call, UCX_MP_MPI_WRITE);
     }
     later->is_active = false;
-    rc               = later->call.rc;
+    rc               = later->call.failed;
+    rc               = (rc == MPI_SUCCESS) ? later->call.rc : rc;
 
     if (later->is_again) {
-        later->call.rc = MPI_SUCCESS;
+        later->call.rc     = MPI_SUCCESS;
+        later->call.failed = later->lost;
         table_put(later);
     } else {
         ucx_mp_mpi_call_free(&later->call);
@@ -168,6 +172,7 @@ static later_t *later_new(ucx_mp_mpi_call_t *call, uintptr_t key)
 
     later->key       = key;
     later->is_active = true;
+    later->lost      = call->failed;
     later->call      = *call;
     later->call.comm = ucx_mp_mpi_real.comm_world;
     return later;
@@ -177,7 +182,8 @@ int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
 {
     int is_over = 0;
 
-    /* what is over at once may have a handle that all such share */
+    /* what is over at once may have a handle that all such share; a failure in
+       staging is reported when the rest of the call is over */
     if ((call->rc != MPI_SUCCESS) ||
         ((call->num_buffers == 0) && (call->packed == NULL)) ||
         (ucx_mp_mpi_real.Request_get_status(*request, &is_over,
@@ -217,7 +223,9 @@ int ucx_mp_mpi_call_split(ucx_mp_mpi_call_t *call, MPI_File file)
     return MPI_SUCCESS;
 }
 
-/* @return An error in copying what a persistent request of ours sends. */
+/* Copy what a persistent request of ours sends. @return An error that keeps it
+   from being started: other ranks wait for a collective all the same, and the
+   error is that of its end. */
 static int request_start(MPI_Request request)
 {
     later_t *later = table_take((uintptr_t)request);
@@ -228,9 +236,12 @@ static int request_start(MPI_Request request)
     }
 
     ucx_mp_mpi_call_copy(&later->call, UCX_MP_MPI_READ);
-    rc               = later->call.rc;
+    if ((later->call.failed != later->lost) &&
+        (later->call.flags & UCX_MP_MPI_EMPTY)) {
+        rc                 = later->call.failed;
+        later->call.failed = later->lost;
+    }
     later->is_active = (rc == MPI_SUCCESS);
-    later->call.rc   = MPI_SUCCESS;
     table_put(later);
     return rc;
 }

@@ -89,12 +89,24 @@ out:
     return rc;
 }
 
+static bool is_named(MPI_Datatype datatype)
+{
+    int integers, addresses, types, combiner;
+
+    return (ucx_mp_mpi_real.Type_get_envelope(datatype, &integers, &addresses,
+                                              &types, &combiner) ==
+            MPI_SUCCESS) &&
+           (combiner == MPI_COMBINER_NAMED);
+}
+
 int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
-                          MPI_Count count, MPI_Datatype datatype)
+                          MPI_Count count, MPI_Datatype datatype,
+                          bool is_exact)
 {
     const ucx_mp_mpi_layout_t *element;
     MPI_Count size, lower, extent, begin, length;
-    size_t i;
+    ucx_mp_mpi_rows_t row   = {0};
+    ucx_mp_mpi_layout_t one = {.rows = &row, .count = 1};
     int rc;
 
     rc = ucx_mp_mpi_real.Type_size_x(datatype, &size);
@@ -110,35 +122,29 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
         return rc;
     }
 
-    if (size == length) {
-        return ucx_mp_mpi_rows_add(layout, offset + begin, length, extent,
-                                   count);
+    if ((size == length) && (!is_exact || is_named(datatype))) {
+        row      = (ucx_mp_mpi_rows_t){begin, size, size, 1, 0, size,
+                                       false};
+        one.size = size;
+        element  = &one;
+    } else {
+        rc = element_get(&element, datatype, size, begin, length);
     }
 
-    rc = element_get(&element, datatype, size, begin, length);
-    for (i = 0; (rc == MPI_SUCCESS) && (i < element->count); ++i) {
-        rc = ucx_mp_mpi_layout_add_rows(layout, offset, count, extent,
-                                        &element->rows[i]);
-    }
-
-    return rc;
+    return (rc != MPI_SUCCESS) ? rc :
+                                 ucx_mp_mpi_layout_add_elements(layout, offset,
+                                                                count, extent,
+                                                                element);
 }
 
-int ucx_mp_mpi_layout_is_dense(MPI_Datatype datatype, bool *is_dense_p)
+bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)
 {
     MPI_Count size, begin, lower, length, extent;
-    int rc;
 
-    *is_dense_p = false;
-    rc = ucx_mp_mpi_real.Type_size_x(datatype, &size);
-    if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin, &length);
-    }
-    if (rc == MPI_SUCCESS) {
-        rc          = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower,
-                                                        &extent);
-        *is_dense_p = (size == length) && (size == extent);
-    }
-
-    return rc;
+    return (ucx_mp_mpi_real.Type_size_x(datatype, &size) == MPI_SUCCESS) &&
+           (ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin,
+                                                   &length) == MPI_SUCCESS) &&
+           (ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent) ==
+            MPI_SUCCESS) &&
+           (begin == 0) && (size == length) && (size == extent);
 }

@@ -16,13 +16,18 @@
  * Adds the bytes of `count` (> 0) elements of a datatype, the first one's
  * origin being at `offset`.
  *
+ * @param is_exact  Packed positions matter: a type without gaps may have its
+ *                  blocks in another order than they lie in memory.
+ *
  * @return  MPI_SUCCESS; an MPI error, raised already; or a negative
  *          ucx_mp_mpi_layout_error_t, not raised yet.
  */
 int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
-                          MPI_Count count, MPI_Datatype datatype);
+                          MPI_Count count, MPI_Datatype datatype,
+                          bool is_exact);
 
-/* Whether elements in a row are one piece without gaps. */
-int ucx_mp_mpi_layout_is_dense(MPI_Datatype datatype, bool *is_dense_p);
+/* Whether the bytes of elements in a row are those from the first one's origin
+   on. */
+bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype);
 
 #endif

@@ -173,22 +173,16 @@ static int element_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                        MPI_Count count, ptrdiff_t extent,
                        const ucx_mp_mpi_layout_t *element)
 {
-    int rc = MPI_SUCCESS;
-    size_t i;
-
-    for (i = 0; (count > 0) && (rc == MPI_SUCCESS) && (i < element->count);
-         ++i) {
-        rc = ucx_mp_mpi_layout_add_rows(layout, offset, count, extent,
-                                        &element->rows[i]);
-    }
-    return rc;
+    return (count > 0) ? ucx_mp_mpi_layout_add_elements(layout, offset, count,
+                                                        extent, element) :
+                         MPI_SUCCESS;
 }
 
 /* `count` blocks of `length` elements, `stride` bytes from one to the next */
 static int vector_add(ucx_mp_mpi_layout_t *layout, const element_t *element,
                       MPI_Count count, MPI_Count length, MPI_Count stride)
 {
-    ucx_mp_mpi_layout_t block = {NULL, 0, 0};
+    ucx_mp_mpi_layout_t block = {0};
     int rc;
 
     rc = element_add(&block, 0, length, element->extent, &element->layout);
@@ -242,7 +236,7 @@ static int walk_struct(contents_t *contents, ucx_mp_mpi_layout_t *layout,
     element_t element;
 
     for (i = 0; (i < count) && (rc == MPI_SUCCESS); ++i) {
-        element = (element_t){{NULL, 0, 0}, 0};
+        element = (element_t){0};
         offset  = take_address(contents);
         length  = take_count(&lengths);
         rc      = element_open(&element, contents->types[i], depth);
@@ -295,8 +289,8 @@ static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
     contents_t kinds            = *contents; /* or sizes of the part */
     contents_t arguments        = kinds;
     contents_t grid             = kinds;
-    ucx_mp_mpi_layout_t inner   = {NULL, 0, 0};
-    ucx_mp_mpi_layout_t outer   = {NULL, 0, 0};
+    ucx_mp_mpi_layout_t inner   = {0};
+    ucx_mp_mpi_layout_t outer   = {0};
     MPI_Count extent            = element->extent;
     int *places                 = calloc(dimensions + 1, sizeof(*places));
     int rc, i, at, order;
@@ -338,7 +332,7 @@ static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
         extent *= AT(sizes);
         ucx_mp_mpi_layout_free(&inner);
         inner = outer;
-        outer = (ucx_mp_mpi_layout_t){NULL, 0, 0};
+        outer = (ucx_mp_mpi_layout_t){0};
     }
 
     if (rc == MPI_SUCCESS) {
@@ -352,7 +346,7 @@ static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
 static int walk_contents(contents_t *contents, ucx_mp_mpi_layout_t *layout,
                          int depth)
 {
-    element_t element = {{NULL, 0, 0}, 0};
+    element_t element = {0};
     MPI_Count count, length, stride;
     int rc;
 
@@ -502,5 +496,6 @@ int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *element,
     }
 
     ucx_mp_mpi_layout_free(element);
+    element->is_unordered = true;
     return element_look(element, datatype, size, begin, extent);
 }

@@ -261,19 +261,21 @@ static void slot_copy(run_t *run, slot_t *slot, stage_t stage)
                                                run->nodes->rank) *
                            run->element;
     const char *source   = (run->nodes->size == 1) ? run->send : run->recv;
+    ucx_mp_mpi_plane_t plane = {.staged = slot->host,
+                                .stride = bytes,
+                                .step   = bytes,
+                                .length = bytes,
+                                .count  = (bytes > 0)};
 
     slot->stage = stage;
     if (run->is_given_up) {
         return;
     }
 
-    if (stage == STAGE_OUT) {
-        ucx_mp_mpi_copy_rows(&slot->copy, slot->host,
-                             source + first * run->element, bytes, bytes, 1);
-    } else {
-        ucx_mp_mpi_copy_rows(&slot->copy, run_place(run, first), slot->host,
-                             bytes, bytes, 1);
-    }
+    plane.is_back = (stage != STAGE_OUT);
+    plane.program = plane.is_back ? run_place(run, first) :
+                                    (char*)source + first * run->element;
+    ucx_mp_mpi_copy_rows(&slot->copy, plane);
 }
 
 /* One slot as far as it goes without waiting. @return whether the MPI was
@@ -356,7 +358,7 @@ static void run_wait(run_t *run, const slot_t *slot)
 static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
 {
     const ucx_mp_mpi_nodes_t *nodes     = run->nodes;
-    const MPI_Datatype datatype         = run->args->datatype;
+    MPI_Datatype datatype               = run->args->datatype;
     int counts[UCT_CUDA_COLL_API_RANKS] = {0};
     int displs[UCT_CUDA_COLL_API_RANKS] = {0};
     const void *sendbuf                 = MPI_IN_PLACE;
@@ -370,17 +372,17 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
         total    += counts[i];
     }
 
-    ucx_mp_mpi_call_begin(&call, run->args->name, nodes->local);
+    ucx_mp_mpi_call_begin(&call, run->args->name, nodes->local, 0);
     call.is_apart = true; /* a slice may lie where the chunk begins */
     if (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) {
         ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_READ | UCX_MP_MPI_WRITE,
-                               &recvbuf, total, datatype);
+                               &recvbuf, total, &datatype);
     } else {
         sendbuf = what->sendbuf;
         ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_READ, &sendbuf, total,
-                               datatype);
+                               &datatype);
         ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_WRITE, &recvbuf,
-                               counts[nodes->rank], datatype);
+                               counts[nodes->rank], &datatype);
     }
 
     /* Nobody of the node goes where one cannot */

@@ -36,7 +36,13 @@
     _(Iprobe) \
     _(Pack_size) \
     _(Topo_test) \
+    _(Type_commit) \
+    _(Type_contiguous) \
+    _(Type_create_hindexed) \
+    _(Type_create_hvector) \
     _(Type_create_keyval) \
+    _(Type_create_resized) \
+    _(Type_create_struct) \
     _(Type_free) \
     _(Type_get_attr) \
     _(Type_get_contents) \

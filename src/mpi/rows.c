@@ -13,49 +13,64 @@ void ucx_mp_mpi_layout_free(ucx_mp_mpi_layout_t *layout)
     memset(layout, 0, sizeof(*layout));
 }
 
+/* Is the next row the rest of the last one, packed as well? */
 static bool rows_continue(const ucx_mp_mpi_rows_t *rows,
                           const ucx_mp_mpi_rows_t *next)
 {
     return (rows->count == 1) && (next->count == 1) &&
-           (rows->offset + (ptrdiff_t)rows->length == next->offset);
+           (rows->offset + (ptrdiff_t)rows->length == next->offset) &&
+           (rows->packed + rows->length == next->packed);
 }
 
-/* One more like them, as far from the last as they are from each other */
+/* Is the next row one more like the last ones, as far from the last of them as
+   they are from each other? */
 static bool rows_repeat(const ucx_mp_mpi_rows_t *rows,
                         const ucx_mp_mpi_rows_t *next)
 {
     return (rows->length == next->length) && (next->count == 1) &&
-           ((rows->count == 1) ||
-            (rows->offset + (ptrdiff_t)rows->count * rows->stride ==
-             next->offset));
+           (rows->is_joined == next->is_joined) &&
+           ((rows->count == 1) ?
+                    (rows->packed < next->packed) :
+                    ((rows->offset + (ptrdiff_t)rows->count * rows->stride ==
+                      next->offset) &&
+                     (rows->packed + rows->count * rows->step ==
+                      next->packed)));
 }
 
-int ucx_mp_mpi_rows_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
-                        size_t length, ptrdiff_t stride, size_t count)
+/* Make one row of rows without gaps */
+static void rows_join(ucx_mp_mpi_rows_t *rows)
 {
-    ucx_mp_mpi_rows_t rows = {offset, length, stride, count};
+    if ((rows->count == 1) || ((rows->stride == (ptrdiff_t)rows->length) &&
+                               (rows->step == rows->length))) {
+        rows->length *= rows->count;
+        rows->stride  = rows->length;
+        rows->step    = rows->length;
+        rows->count   = 1;
+    }
+}
+
+static int rows_add(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_rows_t rows)
+{
     ucx_mp_mpi_rows_t *last, *grown;
     size_t capacity;
 
-    if ((length == 0) || (count == 0)) {
+    if ((rows.length == 0) || (rows.count == 0)) {
         return MPI_SUCCESS;
     }
 
-    if ((stride == (ptrdiff_t)length) || (count == 1)) {
-        rows.length = length * count;
-        rows.stride = rows.length;
-        rows.count  = 1;
-    }
-
+    rows_join(&rows);
     last = (layout->count > 0) ? &layout->rows[layout->count - 1] : NULL;
     if ((last != NULL) && rows_continue(last, &rows)) {
-        last->length += rows.length;
-        last->stride  = last->length;
+        last->length   += rows.length;
+        last->is_joined = true;
+        rows_join(last);
         return MPI_SUCCESS;
     }
     if ((last != NULL) && rows_repeat(last, &rows)) {
-        last->stride = (last->count == 1) ? offset - last->offset :
-                                            last->stride;
+        if (last->count == 1) {
+            last->stride = rows.offset - last->offset;
+            last->step   = rows.packed - last->packed;
+        }
         ++last->count;
         return MPI_SUCCESS;
     }
@@ -77,39 +92,64 @@ int ucx_mp_mpi_rows_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
 int ucx_mp_mpi_layout_add_row(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                               size_t length)
 {
-    return ucx_mp_mpi_rows_add(layout, offset, length, length, 1);
+    const size_t packed = layout->size;
+
+    layout->size += length;
+    return rows_add(layout, (ucx_mp_mpi_rows_t){offset, length, length, 1,
+                                                packed, length, false});
 }
 
-/* As few rows as can be */
-int ucx_mp_mpi_layout_add_rows(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
-                               size_t count, ptrdiff_t extent,
-                               const ucx_mp_mpi_rows_t *rows)
+/* Add `count` times these rows, `extent` bytes from one to the next and `size`
+   bytes when packed: in as few rows as possible */
+static int rows_add_each(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_rows_t rows,
+                         size_t count, ptrdiff_t extent, size_t size)
 {
-    int rc = MPI_SUCCESS;
+    ucx_mp_mpi_rows_t each = rows;
+    const bool is_one      = (rows.count == 1);
+    size_t times           = count;
+    int rc                 = MPI_SUCCESS;
     size_t i;
 
-    offset += rows->offset;
-    if (rows->count == 1) {
-        return ucx_mp_mpi_rows_add(layout, offset, rows->length, extent, count);
+    if (!is_one && ((ptrdiff_t)rows.count * rows.stride == extent) &&
+        (rows.count * rows.step == size)) {
+        rows.count *= count;
+        return rows_add(layout, rows);
     }
 
-    if ((ptrdiff_t)rows->count * rows->stride == extent) {
-        return ucx_mp_mpi_rows_add(layout, offset, rows->length, rows->stride,
-                                   rows->count * count);
+    if (is_one || (count > rows.count)) { /* all first rows, all second ones */
+        each.count  = count;
+        each.stride = extent;
+        each.step   = size;
+        times       = rows.count;
+        extent      = rows.stride;
+        size        = rows.step;
     }
-
-    if (count <= rows->count) {
-        for (i = 0; (i < count) && (rc == MPI_SUCCESS); ++i) {
-            rc = ucx_mp_mpi_rows_add(layout, offset + (ptrdiff_t)i * extent,
-                                     rows->length, rows->stride, rows->count);
-        }
-    } else {
-        for (i = 0; (i < rows->count) && (rc == MPI_SUCCESS); ++i) {
-            rc = ucx_mp_mpi_rows_add(layout,
-                                     offset + (ptrdiff_t)i * rows->stride,
-                                     rows->length, extent, count);
-        }
+    for (i = 0; (i < times) && (rc == MPI_SUCCESS); ++i) {
+        rc           = rows_add(layout, each);
+        each.offset += extent;
+        each.packed += size;
     }
+    return rc;
+}
 
+int ucx_mp_mpi_layout_add_elements(ucx_mp_mpi_layout_t *layout,
+                                   ptrdiff_t offset, size_t count,
+                                   ptrdiff_t extent,
+                                   const ucx_mp_mpi_layout_t *element)
+{
+    const size_t packed = layout->size;
+    int rc              = MPI_SUCCESS;
+    ucx_mp_mpi_rows_t rows;
+    size_t i;
+
+    layout->size         += count * element->size;
+    layout->is_unordered |= element->is_unordered;
+    for (i = 0; (i < element->count) && (rc == MPI_SUCCESS); ++i) {
+        rows         = element->rows[i];
+        rows.offset += offset;
+        rows.packed += packed;
+        rc           = rows_add_each(layout, rows, count, extent,
+                                     element->size);
+    }
     return rc;
 }

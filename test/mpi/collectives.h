@@ -125,14 +125,19 @@ void coll_type_draw(coll_type_t *type, const coll_base_t *base, int kinds,
 void coll_type_base(coll_type_t *type, const coll_base_t *base);
 void coll_type_free(coll_type_t *type);
 
+/* Makes the same type again, each block so many bytes further. */
+void coll_type_scatter(coll_type_t *twin, const coll_type_t *type,
+                       const ptrdiff_t *places);
+
 /* Fills `count` base elements with values that reductions cannot overflow in a
    way that depends on their order. Gaps are filled, too. */
 void coll_base_fill(const coll_base_t *base, void *buffer, size_t count,
                     uint64_t *state);
 
-/* Sets the bytes that the side covers to 1; `mask` begins at its lowest. */
+/* Sets the bytes that the side covers to their block's value, NULL: 1; `mask`
+   begins at its lowest. */
 void coll_side_cover(const coll_side_t *side, const coll_base_t *base,
-                     uint8_t *mask);
+                     const uint8_t *values, uint8_t *mask);
 
 /* A reduction of our own, which must not be reordered, for a type. */
 MPI_Op coll_op_own(const coll_type_t *type);

@@ -121,6 +121,29 @@ void coll_type_draw(coll_type_t *type, const coll_base_t *base, int kinds,
     type_commit(type);
 }
 
+void coll_type_scatter(coll_type_t *twin, const coll_type_t *type,
+                       const ptrdiff_t *places)
+{
+    const MPI_Aint size = type->base->size;
+    MPI_Aint at[COLL_MAX_BLOCKS];
+    MPI_Datatype indexed;
+    int i;
+
+    for (i = 0; i < type->blocks; ++i) {
+        at[i] = type->offset[i] * size + places[i];
+    }
+
+    *twin            = *type;
+    twin->is_derived = true;
+    MPI_Type_create_hindexed(type->blocks, type->length, at, type->base->mpi,
+                             &indexed);
+    /* Open MPI 4.1 takes one block of a type that begins at 0 to lie there */
+    MPI_Type_create_resized(indexed, (type->blocks == 1) ? at[0] : 0,
+                            type->extent * size, &twin->mpi);
+    MPI_Type_commit(&twin->mpi);
+    MPI_Type_free(&indexed);
+}
+
 void coll_type_free(coll_type_t *type)
 {
     if (type->is_derived) {
@@ -175,20 +198,20 @@ void coll_base_fill(const coll_base_t *base, void *buffer, size_t count,
     }
 }
 
-static void base_cover(const coll_base_t *base, uint8_t *mask)
+static void base_cover(const coll_base_t *base, uint8_t value, uint8_t *mask)
 {
     if (base->class != COLL_PAIR) {
-        memset(mask, 1, base->size);
+        memset(mask, value, base->size);
         return;
     }
 
-    memset(mask, 1, base->value);
+    memset(mask, value, base->value);
     /* the int is aligned, and padding may come after it */
-    memset(mask + ((base->value + 3) & ~(size_t)3), 1, sizeof(int));
+    memset(mask + ((base->value + 3) & ~(size_t)3), value, sizeof(int));
 }
 
 void coll_side_cover(const coll_side_t *side, const coll_base_t *base,
-                     uint8_t *mask)
+                     const uint8_t *values, uint8_t *mask)
 {
     const coll_type_t *type;
     int part, i, block, k;
@@ -198,10 +221,11 @@ void coll_side_cover(const coll_side_t *side, const coll_base_t *base,
         for (i = 0; i < side->count[part]; ++i) {
             for (block = 0; block < type->blocks; ++block) {
                 for (k = 0; k < type->length[block]; ++k) {
-                    base_cover(base, mask + (side->displ[part] - side->low +
-                                             i * type->extent +
-                                             type->offset[block] + k) *
-                                                    base->size);
+                    base_cover(base, (values == NULL) ? 1 : values[block],
+                               mask + (side->displ[part] - side->low +
+                                       i * type->extent +
+                                       type->offset[block] + k) *
+                                              base->size);
                 }
             }
         }

@@ -20,6 +20,7 @@
 #define COLL_GUARD   256
 #define COLL_SLACK   ((size_t)1 << 18)
 #define COLL_OFFSETS 64
+#define COLL_ARENAS  (UCX_MP_MEM_LAST + 2) /* each kind's, and a GPU's */
 
 /* A communicator, and world ranks of those that this one deals with */
 typedef struct {
@@ -37,11 +38,15 @@ typedef struct {
 /* One side's bytes: as they are before, as they shall be, and those tried */
 typedef struct {
     ucx_mp_mem_t mem;
-    uint8_t      *arena[UCX_MP_MEM_LAST];
+    uint8_t      *arena[COLL_ARENAS];
     uint8_t      *tried;
-    uint8_t      *before, *host, *after, *mask;
+    uint8_t      *before, *host, *after, *mask, *where;
     size_t       span, origin; /* bytes; where the MPI's pointer leads to */
     bool         is_null;
+    bool         is_scattered; /* blocks lie in several arenas, at the same
+                                  place of each */
+    uint8_t      block_arena[COLL_MAX_BLOCKS];
+    coll_type_t  twins[2]; /* of the type and its base, then */
 } section_t;
 
 #define COLL_MAX_GROUPS 8
@@ -56,6 +61,7 @@ static size_t coll_max_size = (size_t)1 << 20;
 static ucx_mp_mem_t coll_mem = UCX_MP_MEM_LAST; /* any */
 static int coll_only = -1; /* the call to draw; -1: any */
 static unsigned coll_alike;    /* percent, see draw_call() */
+static unsigned coll_scattered; /* percent of buffers of derived types */
 static unsigned coll_on_gpus;  /* percent of such calls that are to be */
 static bool coll_is_mpich_cuda; /* see is_overwritten() */
 static bool coll_verbose;
@@ -515,21 +521,28 @@ static size_t arena_size(void)
     return 2 * coll_max_size + COLL_SLACK;
 }
 
+static ucx_mp_mem_t arena_mem(int arena)
+{
+    return (arena < UCX_MP_MEM_LAST) ? (ucx_mp_mem_t)arena :
+                                       UCX_MP_MEM_DEVICE;
+}
+
 static void sections_init(void)
 {
-    ucx_mp_mem_t mem;
-    int i;
+    int i, k;
 
     for (i = 0; i < 2; ++i) {
-        for (mem = 0; mem < UCX_MP_MEM_LAST; ++mem) {
-            sections[i].arena[mem] = ucx_mp_mem_alloc(mem, arena_size());
+        for (k = 0; k < COLL_ARENAS; ++k) {
+            sections[i].arena[k] = ucx_mp_mem_alloc(arena_mem(k), arena_size());
         }
+        sections[i].where  = malloc(arena_size());
         sections[i].before = malloc(arena_size());
         sections[i].host   = malloc(arena_size());
         sections[i].after  = malloc(arena_size());
         sections[i].mask   = malloc(arena_size());
         if ((sections[i].before == NULL) || (sections[i].host == NULL) ||
-            (sections[i].after == NULL) || (sections[i].mask == NULL)) {
+            (sections[i].after == NULL) || (sections[i].mask == NULL) ||
+            (sections[i].where == NULL)) {
             ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
         }
     }
@@ -554,6 +567,52 @@ static bool is_overwritten(const coll_draw_t *draw, const group_t *group)
                    group->is_inter && (draw->call->flow == COLL_TO_ROOT) &&
                            (group->rank == draw->root) :
                    !draw->send.is_in_place;
+}
+
+/* Each block of the types goes to an arena of its own; types that are only
+   moved, since a reduction is told where blocks are. @return The side with such
+   types. */
+static coll_side_t section_scatter(section_t *section, const coll_side_t *side,
+                                   const coll_draw_t *draw, uint64_t *state)
+{
+    coll_side_t scattered = *side;
+    ptrdiff_t places[COLL_MAX_BLOCKS];
+    int i;
+
+    section->is_scattered = false;
+    if ((coll_scattered == 0) || draw->call->reduces || !side->is_used ||
+        !draw_type.is_derived ||
+        (ucx_mp_random_below(state, 100) >= coll_scattered)) {
+        return scattered;
+    }
+
+    section->is_scattered = true;
+    for (i = 0; i < COLL_MAX_BLOCKS; ++i) {
+        section->block_arena[i] = ucx_mp_random_below(state, COLL_ARENAS);
+        places[i] = section->arena[section->block_arena[i]] -
+                    section->arena[section->mem];
+    }
+    coll_type_scatter(&section->twins[0], &draw_type, places);
+    coll_type_scatter(&section->twins[1], &draw_base, places);
+    for (i = 0; i < side->parts; ++i) {
+        scattered.type[i] =
+                &section->twins[(side->type[i] == &draw_type) ? 0 : 1];
+    }
+    for (i = 0; i < COLL_ARENAS; ++i) {
+        ucx_mp_mem_write(arena_mem(i),
+                         section->arena[i] + (section->tried -
+                                              section->arena[section->mem]),
+                         section->before, section->span);
+    }
+    return scattered;
+}
+
+static void section_free(section_t *section)
+{
+    if (section->is_scattered) {
+        coll_type_free(&section->twins[0]);
+        coll_type_free(&section->twins[1]);
+    }
 }
 
 static void section_fill(section_t *section, const coll_side_t *side,
@@ -617,54 +676,79 @@ static void section_cover(section_t *section, const coll_side_t *side,
     coll_side_t result = *side;
     size_t i;
 
-    coll_side_cover(side, draw_base.base, mask);
+    coll_side_cover(side, draw_base.base, NULL, mask);
     if ((side == &draw->recv) && draw->call->reduces &&
         (draw->result < side->count[0])) {
         for (i = 0; i < section->span - COLL_GUARD; ++i) {
             mask[i] *= 2;
         }
         result.count[0] = draw->result;
-        coll_side_cover(&result, draw_base.base, mask);
+        coll_side_cover(&result, draw_base.base, NULL, mask);
     }
 }
 
-/* Number of wrong bytes; says where the first one is */
-static size_t section_check(section_t *section, const coll_side_t *side,
-                            const coll_draw_t *draw, const group_t *group,
-                            const char *what, long number)
+/* Number of wrong bytes of one arena; says where the first one is */
+static size_t arena_check(const section_t *section, int arena,
+                          const coll_draw_t *draw, const group_t *group,
+                          const char *what, long number)
 {
     const coll_base_t *base = draw_base.base;
     size_t wrong = 0, first = 0, i;
-    uint8_t expected;
+    uint8_t expected, mask;
 
-    if (side->is_used) {
-        section_cover(section, side, draw);
-    }
-    ucx_mp_mem_read(section->mem, section->after, section->tried,
+#define MASK(_i) ((section->where[_i] == arena) ? section->mask[_i] : 0)
+    ucx_mp_mem_read(arena_mem(arena), section->after,
+                    section->arena[arena] + (section->tried -
+                                             section->arena[section->mem]),
                     section->span);
     for (i = 0; i < section->span; ++i) {
-        expected = section->mask[i] ? section->host[i] : section->before[i];
+        mask     = MASK(i);
+        expected = mask ? section->host[i] : section->before[i];
         if ((section->after[i] != expected) &&
-            ((section->mask[i] != 2) ||
-             (section->after[i] != section->before[i])) && (wrong++ == 0)) {
+            ((mask != 2) || (section->after[i] != section->before[i])) &&
+            (wrong++ == 0)) {
             first = i;
         }
     }
 
     if (wrong > 0) {
         fprintf(stderr, "ucx_mp_collectives: rank %d, call %ld, %s of %s "
-                "(%s type of %d elements) on %s: %zu wrong bytes of %zu in the "
-                "%s buffer (%s memory), the first at %zd%s: 0x%02x, not "
+                "(%s type of %d elements%s) on %s: %zu wrong bytes of %zu in "
+                "the %s buffer (%s memory), the first at %zd%s: 0x%02x, not "
                 "0x%02x\n", world_rank, number, draw->call->name, base->name,
                 draw_type.is_derived ? "a derived" : "the", draw_type.elements,
-                group->name, wrong, section->span - 2 * COLL_GUARD, what,
-                ucx_mp_mem_names[section->mem], first - COLL_GUARD,
-                section->mask[first] ? "" : ", which nobody may write",
+                section->is_scattered ? ", scattered" : "", group->name, wrong,
+                section->span - 2 * COLL_GUARD, what,
+                ucx_mp_mem_names[arena_mem(arena)], first - COLL_GUARD,
+                MASK(first) ? "" : ", which nobody may write",
                 section->after[first],
-                section->mask[first] ? section->host[first] :
-                                       section->before[first]);
+                MASK(first) ? section->host[first] : section->before[first]);
     }
 
+    return wrong;
+}
+
+static size_t section_check(section_t *section, const coll_side_t *side,
+                            const coll_draw_t *draw, const group_t *group,
+                            const char *what, long number)
+{
+    size_t wrong = 0;
+    int arena;
+
+    if (side->is_used) {
+        section_cover(section, side, draw);
+    }
+
+    memset(section->where, section->mem, section->span);
+    if (!section->is_scattered) {
+        return arena_check(section, section->mem, draw, group, what, number);
+    }
+
+    coll_side_cover(side, draw_base.base, section->block_arena,
+                    section->where + COLL_GUARD);
+    for (arena = 0; arena < COLL_ARENAS; ++arena) {
+        wrong += arena_check(section, arena, draw, group, what, number);
+    }
     return wrong;
 }
 
@@ -739,29 +823,30 @@ static int end_requests(MPI_Request *requests, uint64_t random)
 }
 
 /* Both ways at once */
-static int call_later(const coll_draw_t *draw, coll_function_t function,
+static int call_later(const coll_draw_t *draws, coll_function_t function,
                       void *pointers[2][2], uint64_t random)
 {
     MPI_Request requests[2];
     int way, rc = MPI_SUCCESS;
 
     for (way = 0; (way < 2) && (rc == MPI_SUCCESS); ++way) {
-        rc = function(draw, pointers[way][0], pointers[way][1], &requests[way]);
+        rc = function(&draws[way], pointers[way][0], pointers[way][1],
+                      &requests[way]);
     }
     return (rc == MPI_SUCCESS) ? end_requests(requests, random) : rc;
 }
 
-static int call_now(const coll_draw_t *draw, coll_function_t function,
+static int call_now(const coll_draw_t *draws, coll_function_t function,
                     void *pointers[2][2])
 {
-    int rc = draw->call->forms[COLL_NOW](draw, pointers[0][0], pointers[0][1],
-                                         NULL);
+    int rc = draws->call->forms[COLL_NOW](&draws[0], pointers[0][0],
+                                          pointers[0][1], NULL);
 
     if (coll_is_late) {
         sleep(coll_pause);
     }
     return (rc == MPI_SUCCESS) ?
-                   function(draw, pointers[1][0], pointers[1][1], NULL) :
+                   function(&draws[1], pointers[1][0], pointers[1][1], NULL) :
                    rc;
 }
 
@@ -791,7 +876,8 @@ static bool try_call(long number, bool *is_gpu_p)
     const uint64_t seed = ucx_mp_hash(coll_seed + ((uint64_t)number << 20));
     uint64_t state      = ucx_mp_hash(seed + 1 + (unsigned)world_rank);
     const group_t *group;
-    coll_draw_t draw;
+    coll_draw_t draws[2]; /* as the host has it, and as it is tried */
+    coll_draw_t *draw = &draws[0];
     char text[MPI_MAX_ERROR_STRING];
     void *pointers[2][2];
     int way, rc, length;
@@ -800,49 +886,54 @@ static bool try_call(long number, bool *is_gpu_p)
     tally_t *tally;
     long before;
 
-    group = draw_call(&draw, seed, &state);
-    section_fill(&sections[0], &draw.send, draw_base.base, false, &state);
-    section_fill(&sections[1], &draw.recv, draw_base.base,
-                 coll_is_mpich_cuda && is_overwritten(&draw, group), &state);
+    group = draw_call(draw, seed, &state);
+    section_fill(&sections[0], &draw->send, draw_base.base, false, &state);
+    section_fill(&sections[1], &draw->recv, draw_base.base,
+                 coll_is_mpich_cuda && is_overwritten(draw, group), &state);
+    draws[1]      = draws[0];
+    draws[1].send = section_scatter(&sections[0], &draw->send, draw, &state);
+    draws[1].recv = section_scatter(&sections[1], &draw->recv, draw, &state);
     for (way = 0; way < 2; ++way) {
-        pointers[way][0] = section_pointer(&sections[0], &draw.send, way == 0);
-        pointers[way][1] = section_pointer(&sections[1], &draw.recv, way == 0);
+        pointers[way][0] = section_pointer(&sections[0], &draw->send, way == 0);
+        pointers[way][1] = section_pointer(&sections[1], &draw->recv, way == 0);
     }
 
-    form = draw_form(&draw, group->is_inter, ucx_mp_hash(seed + 5));
+    form = draw_form(draw, group->is_inter, ucx_mp_hash(seed + 5));
     if (coll_verbose) {
         fprintf(stderr, "rank %d, call %ld: %s%s of %s%s, %d and %d elements, "
                 "root %d, on %s, %s and %s\n", world_rank, number,
-                draw.call->name, coll_form_names[form], draw_base.base->name,
+                draw->call->name, coll_form_names[form], draw_base.base->name,
                 draw_type.is_derived ? " (derived)" : "",
-                draw.send.is_in_place ? -1 : draw.send.count[0],
-                draw.recv.is_in_place ? -1 : draw.recv.count[0], draw.root,
+                draw->send.is_in_place ? -1 : draw->send.count[0],
+                draw->recv.is_in_place ? -1 : draw->recv.count[0], draw->root,
                 group->name, ucx_mp_mem_names[sections[0].mem],
                 ucx_mp_mem_names[sections[1].mem]);
     }
 
     before = ucx_mp_on_gpus();
     rc     = (form < COLL_LATER) ?
-                     call_now(&draw, draw.call->forms[form], pointers) :
-                     call_later(&draw, draw.call->forms[form], pointers,
+                     call_now(draws, draw->call->forms[form], pointers) :
+                     call_later(draws, draw->call->forms[form], pointers,
                                 ucx_mp_hash(state));
     if (rc != MPI_SUCCESS) {
         MPI_Error_string(rc, text, &length);
         ucx_mp_die(UCX_MP_EXIT_WRONG, "call %ld: %s%s fails: %s", number,
-                   draw.call->name, coll_form_names[form], text);
+                   draw->call->name, coll_form_names[form], text);
     }
     coll_later += (form >= COLL_LATER);
 
-    tally           = &tallies[draw.call - coll_calls];
+    tally           = &tallies[draw->call - coll_calls];
     tally->parts   += 1;
     tally->on_gpus += ucx_mp_on_gpus() - before;
-    wrong  = section_check(&sections[0], &draw.send, &draw, group, "send",
+    wrong  = section_check(&sections[0], &draw->send, draw, group, "send",
                            number);
-    wrong += section_check(&sections[1], &draw.recv, &draw, group, "receive",
+    wrong += section_check(&sections[1], &draw->recv, draw, group, "receive",
                            number);
-    *is_gpu_p = (draw.send.is_used &&
+    *is_gpu_p = (draw->send.is_used &&
                  (sections[0].mem == UCX_MP_MEM_DEVICE)) ||
-                (draw.recv.is_used && (sections[1].mem == UCX_MP_MEM_DEVICE));
+                (draw->recv.is_used && (sections[1].mem == UCX_MP_MEM_DEVICE));
+    section_free(&sections[0]);
+    section_free(&sections[1]);
     coll_type_free(&draw_type);
     return wrong == 0;
 }
@@ -885,6 +976,9 @@ static void parse(int argc, char **argv)
         } else if (strcmp(argv[i], "--on-gpus") == 0) {
             coll_on_gpus = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1],
                                                          0, 100);
+        } else if (strcmp(argv[i], "--scattered") == 0) {
+            coll_scattered = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1],
+                                                           0, 100);
         } else if (strcmp(argv[i], "--later") == 0) {
             coll_has_later = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
         } else if (strcmp(argv[i], "--pause") == 0) {
@@ -905,7 +999,9 @@ static void parse(int argc, char **argv)
                    "[--first NUMBER] [--seed N] [--max-size BYTES, 256M at "
                    "most] [--memory KIND] [--call MPI_NAME] [--alike PERCENT "
                    "of calls that GPUs can carry out] [--on-gpus PERCENT of "
-                   "each that they have to] [--later 0: none with a request] "
+                   "each that they have to] [--scattered PERCENT of derived "
+                   "types that lead to several allocations] "
+                   "[--later 0: none with a request] "
                    "[--pause SECONDS of rank 1 before the last] "
                    "[--mpich-cuda 1: none that it gets wrong] "
                    "[--verbose 1]");

@@ -145,6 +145,21 @@ layouts() {
         "$mpirun" --allow-run-as-root -n 1 "$programs/ucx_mp_layout"
 }
 
+# unstaged MPI: a rank that cannot stage its buffer returns an error in each call,
+# and the others return
+unstaged() {
+    local mpirun programs
+    case $1 in
+    mpich)
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi ;;
+    *)  mpi_tools "$1" || return ;;
+    esac
+    passing_on '^ucx_mp_unstaged: [1-9][0-9]* calls, 0 wrong' timeout 60 \
+        "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" -n 3 \
+        "$programs/ucx_mp_unstaged"
+}
+
 # fortran: mpif.h, mpi and mpi_f08, whose bindings call the MPI's inner names
 fortran() {
     local mpirun programs program=$ucx_mp_build/log/ucx_mp_f08
@@ -497,6 +512,15 @@ step layouts full 30 "layouts distribution" \
 step collectives-gaps full 30 \
      "collectives_run distribution --seed 9 --calls 200 --call MPI_Sendrecv" \
      "messages with gaps to memory where UCX 1.13 wants them packed"
+step scattered full 60 \
+     "collectives_run distribution --seed 3 --calls 400 --scattered 60" \
+     "datatypes whose blocks lie in several allocations, of mixed memory"
+step scattered-mpich full 60 \
+     "collectives_run mpich --seed 3 --calls 400 --scattered 60" \
+     "the same under MPICH"
+step unstaged full 60 "unstaged distribution" \
+     "a rank that cannot stage its buffer fails alone, and nothing hangs"
+step unstaged-mpich full 60 "unstaged mpich" "the same under MPICH"
 step fortran full 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu full 30 collectives_one_gpu \

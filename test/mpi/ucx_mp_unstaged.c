@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * A rank that cannot stage its buffer returns an error, and all others return:
+ * each rank in turn sends from an allocation that is shorter than its count
+ * says, or while it gets no more memory. Then the communicator is used again.
+ */
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define MAX_RANKS 8
+#define COUNT     32768     /* elements of 8 bytes in 12 */
+#define LARGE     (6 << 20) /* more than is kept for the next call */
+
+typedef struct {
+    const char *name;
+    bool       is_from_root; /* only the root's buffer is sent */
+    bool       is_large;     /* also tried for want of memory */
+    int        (*call)(const void *send, void *recv, MPI_Request *request);
+} unstaged_call_t;
+
+static MPI_Datatype type, types[MAX_RANKS];
+static MPI_Op op;
+static MPI_Comm ring;
+static int rank, size, last, next;
+static int counts[MAX_RANKS], displs[MAX_RANKS], bytes[MAX_RANKS];
+static int count;   /* elements for each rank */
+static int arrived; /* bytes of the last message */
+
+#define CALL(_name, _call) \
+    static int call_##_name(const void *send, void *recv, \
+                            MPI_Request *request) \
+    { \
+        (void)send; \
+        (void)recv; \
+        (void)request; \
+        return _call; \
+    }
+#define WORLD MPI_COMM_WORLD
+
+CALL(Bcast, MPI_Bcast((rank == 0) ? (void*)send : recv, count, type, 0, WORLD))
+CALL(Ibcast, MPI_Ibcast((rank == 0) ? (void*)send : recv, count, type, 0, WORLD,
+                        request))
+CALL(Gather, MPI_Gather(send, count, type, recv, count, type, 0, WORLD))
+CALL(Igatherv, MPI_Igatherv(send, count, type, recv, counts, displs, type, 0,
+                            WORLD, request))
+CALL(Scatter, MPI_Scatter(send, count, type, recv, count, type, 0, WORLD))
+CALL(Scatterv, MPI_Scatterv(send, counts, displs, type, recv, count, type, 0,
+                            WORLD))
+CALL(Allgather, MPI_Allgather(send, count, type, recv, count, type, WORLD))
+CALL(Allgatherv, MPI_Allgatherv(send, count, type, recv, counts, displs, type,
+                                WORLD))
+CALL(Iallgather, MPI_Iallgather(send, count, type, recv, count, type, WORLD,
+                                request))
+CALL(Alltoall, MPI_Alltoall(send, count, type, recv, count, type, WORLD))
+CALL(Alltoallv, MPI_Alltoallv(send, counts, displs, type, recv, counts, displs,
+                              type, WORLD))
+CALL(Ialltoallw, MPI_Ialltoallw(send, counts, bytes, types, recv, counts, bytes,
+                                types, WORLD, request))
+CALL(Neighbor_allgather, MPI_Neighbor_allgather(send, count, type, recv, count,
+                                                type, ring))
+CALL(Reduce, MPI_Reduce(send, recv, count, MPI_INT, op, 0, WORLD))
+CALL(Allreduce, MPI_Allreduce(send, recv, count, MPI_INT, op, WORLD))
+CALL(Iallreduce, MPI_Iallreduce(send, recv, count, MPI_INT, op, WORLD, request))
+CALL(Scan, MPI_Scan(send, recv, count, MPI_INT, op, WORLD))
+CALL(Reduce_scatter, MPI_Reduce_scatter(send, recv, counts, MPI_INT, op, WORLD))
+
+/* The neighbour of a rank that cannot send gets a message of no bytes */
+static int call_Sendrecv(const void *send, void *recv, MPI_Request *request)
+{
+    MPI_Status status;
+    int rc;
+
+    (void)request;
+    arrived = -1;
+    rc      = MPI_Sendrecv(send, count, type, next, 0, recv, count, type, last,
+                           0, WORLD, &status);
+    if (rc == MPI_SUCCESS) {
+        MPI_Get_count(&status, MPI_BYTE, &arrived);
+    }
+    return rc;
+}
+
+#if MPI_VERSION >= 4
+/* The error is that of the request's end, each time that it is started */
+static int call_Allgather_init(const void *send, void *recv,
+                               MPI_Request *request)
+{
+    MPI_Request again;
+    int rc, turn;
+
+    (void)request;
+    rc = MPI_Allgather_init(send, count, type, recv, count, type, WORLD,
+                            MPI_INFO_NULL, &again);
+    for (turn = 0; (rc == MPI_SUCCESS) && (turn < 2); ++turn) {
+        rc = MPI_Start(&again);
+        if (rc == MPI_SUCCESS) {
+            rc = MPI_Wait(&again, MPI_STATUS_IGNORE);
+        }
+        rc = (turn == 0) ? ((rc == MPI_SUCCESS) ? rc : MPI_SUCCESS) : rc;
+    }
+    MPI_Request_free(&again);
+    return rc;
+}
+#endif
+
+static const unstaged_call_t calls[] = {
+#define ENTRY(_name, _is_from_root, _is_moved) \
+    {"MPI_" #_name, _is_from_root, _is_moved, call_##_name}
+    ENTRY(Bcast, true, true),       ENTRY(Ibcast, true, false),
+    ENTRY(Gather, false, false),     ENTRY(Igatherv, false, false),
+    ENTRY(Scatter, true, false),     ENTRY(Scatterv, true, false),
+    ENTRY(Allgather, false, true),  ENTRY(Allgatherv, false, false),
+    ENTRY(Iallgather, false, false), ENTRY(Alltoall, false, false),
+    ENTRY(Alltoallv, false, false),  ENTRY(Ialltoallw, false, true),
+    ENTRY(Neighbor_allgather, false, false),
+    ENTRY(Reduce, false, false),    ENTRY(Allreduce, false, false),
+    ENTRY(Iallreduce, false, false), ENTRY(Scan, false, false),
+    ENTRY(Reduce_scatter, false, false),
+    ENTRY(Sendrecv, false, true),
+#if MPI_VERSION >= 4
+    ENTRY(Allgather_init, false, false)
+#endif
+};
+
+static void add(void *in, void *inout, int *count, MPI_Datatype *datatype)
+{
+    int i;
+
+    (void)datatype;
+    for (i = 0; i < *count; ++i) {
+        ((int*)inout)[i] += ((int*)in)[i];
+    }
+}
+
+static void init(void)
+{
+    const int weight = 1;
+
+    MPI_Type_vector(2, 1, 2, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Op_create(add, 1, &op);
+    last = (rank + size - 1) % size;
+    next = (rank + 1) % size;
+    MPI_Dist_graph_create_adjacent(WORLD, 1, &last, &weight, 1, &next, &weight,
+                                   MPI_INFO_NULL, 0, &ring);
+    MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
+}
+
+static void set_count(int elements)
+{
+    int i;
+
+    count = elements;
+    for (i = 0; i < size; ++i) {
+        counts[i] = count;
+        displs[i] = i * count;
+        bytes[i]  = i * count * 12;
+        types[i]  = type;
+    }
+}
+
+/* Pages that the process may have more of: none, or as before */
+static void limit(bool is_none)
+{
+    struct rlimit limits;
+
+    getrlimit(RLIMIT_AS, &limits);
+    limits.rlim_cur = is_none ? 4096 : limits.rlim_max;
+    setrlimit(RLIMIT_AS, &limits);
+}
+
+/* All ranks call, of which one cannot. @return Whether this one returned as it
+   should, and the communicator still works. */
+static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
+                     const char *send, char *recv)
+{
+    const bool fails    = (rank == failing) &&
+                          (!call->is_from_root || (rank == 0));
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rc, sum = 0;
+    bool is_right;
+
+    if (fails && is_memory) {
+        limit(true);
+    }
+    rc = call->call(send, recv, &request);
+    if ((rc == MPI_SUCCESS) && (request != MPI_REQUEST_NULL)) {
+        rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    if (fails && is_memory) {
+        limit(false);
+    }
+
+    is_right = ((rc != MPI_SUCCESS) == fails);
+    if (call->call == call_Sendrecv) {
+        is_right = is_right && (fails || (arrived == ((last == failing) ?
+                                                      0 : count * 8)));
+    }
+    if (!is_right) {
+        fprintf(stderr, "ucx_mp_unstaged: %s, rank %d cannot%s: rank %d "
+                "returns %d, %d bytes arrived\n", call->name, failing,
+                is_memory ? " for want of memory" : "", rank, rc, arrived);
+    }
+    return (MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, WORLD) ==
+            MPI_SUCCESS) && (sum == size * (size - 1) / 2) && is_right;
+}
+
+int main(int argc, char **argv)
+{
+    const int num_calls = (int)(sizeof(calls) / sizeof(calls[0]));
+    int wrong = 0, tried = 0, all, i, failing;
+    char *send, *recv, *small, why[256] = "";
+
+    ucx_mp_program = "ucx_mp_unstaged";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(WORLD, &rank);
+    MPI_Comm_size(WORLD, &size);
+    ucx_mp_set_rank(rank);
+    if ((size > MAX_RANKS) || (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU and %d ranks at most: %s",
+                   MAX_RANKS, why);
+    }
+
+    MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
+    init();
+    send  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size * (size_t)LARGE * 12);
+    recv  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size * (size_t)LARGE * 12);
+    small = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, 4096);
+    for (i = 0; i < num_calls; ++i) {
+        set_count(COUNT);
+        for (failing = 0; failing < size; ++failing, ++tried) {
+            wrong += !try_call(&calls[i], failing, false,
+                               (rank == failing) ? small : send, recv);
+        }
+#ifdef OPEN_MPI /* MPICH itself needs memory, and hangs without it */
+        set_count(LARGE);
+        if (calls[i].is_large) {
+            wrong += !try_call(&calls[i], 0, true, send, recv);
+            ++tried;
+        }
+#endif
+    }
+    MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, WORLD);
+    if (rank == 0) {
+        printf("ucx_mp_unstaged: %d calls, %d wrong\n", tried, all);
+    }
+    MPI_Comm_free(&ring);
+    MPI_Op_free(&op);
+    MPI_Type_free(&type);
+    MPI_Finalize();
+    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
