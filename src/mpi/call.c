@@ -256,10 +256,10 @@ static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
         return;
     }
 
-    if ((parts->ranks == 0) && is_host(pointer) &&
+    if ((parts->ranks == 0) &&
         ((parts->count <= 0) ||
          (*parts->type_p == ucx_mp_mpi_real.datatype_null) ||
-         ucx_mp_mpi_layout_is_array(*parts->type_p))) {
+         ucx_mp_mpi_layout_is_array(*parts->type_p)) && is_host(pointer)) {
         return;
     }
 
@@ -321,8 +321,11 @@ bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
 }
 
 bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
+                              const void *pointer, MPI_Count count,
                               MPI_Datatype datatype)
 {
+    MPI_Count size;
+
     if (!call_is_intact(call) || (peer == MPI_PROC_NULL)) {
         return false;
     }
@@ -332,8 +335,14 @@ bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
         return true;
     }
 #endif
-    return (datatype != ucx_mp_mpi_real.datatype_null) &&
-           !ucx_mp_mpi_layout_is_array(datatype);
+    if ((datatype == ucx_mp_mpi_real.datatype_null) || (count <= 0)) {
+        return false;
+    }
+
+    return !ucx_mp_mpi_layout_is_array(datatype) ||
+           (!ucx_mp_mpi_layout_is_named(datatype) &&
+            (ucx_mp_mpi_real.Type_size_x(datatype, &size) == MPI_SUCCESS) &&
+            !ucx_mp_mpi_gpu_is_one(pointer, count * size));
 }
 
 
@@ -463,6 +472,7 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
 /* Give the wrapper's call another pointer */
 static void buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
 {
+    buffer->given = pointer;
     memcpy(buffer->pointer_p, &pointer, sizeof(pointer));
 }
 
@@ -521,17 +531,25 @@ err:
     return false;
 }
 
+static bool call_packs(const ucx_mp_mpi_call_t *call)
+{
+    return (call->flags & UCX_MP_MPI_PACKS) &&
+           ((call->file_p == NULL) ||
+            ucx_mp_mpi_layout_is_native(*call->file_p));
+}
+
 static bool buffer_hold(const ucx_mp_mpi_call_t *call,
                         ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
                         size_t size)
 {
-    const bool packs     = (call->flags & UCX_MP_MPI_PACKS);
     const bool is_sparse = (size > SPARSE_MIN) &&
-                           (buffer->layout.size < size / 4);
+                           (buffer->layout.size < size / 4) &&
+                           call_packs(call);
 
-    return (packs && is_sparse && buffer_hold_packed(buffer, copy)) ||
+    return (is_sparse && buffer_hold_packed(buffer, copy)) ||
            buffer_hold_image(buffer, copy, size) ||
-           (packs && !is_sparse && buffer_hold_packed(buffer, copy));
+           (!is_sparse && call_packs(call) &&
+            buffer_hold_packed(buffer, copy));
 }
 
 static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)

@@ -81,6 +81,7 @@ typedef struct {
 typedef struct {
     void                *pointer_p; /* the wrapper's argument */
     const void          *original;
+    const void          *given;      /* what the MPI gets instead */
     unsigned            use;
     bool                is_lost;     /* it cannot be staged */
     ucx_mp_mpi_parts_t  parts;
@@ -97,7 +98,8 @@ typedef struct {
 
 /* What may be done with a call's arguments */
 typedef enum {
-    UCX_MP_MPI_PACKS  = 1, /* datatypes may become others of as many bytes */
+    UCX_MP_MPI_PACKS  = 1, /* datatypes may become others of as many bytes; of
+                              a file, if it has them as they are in memory */
     UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this one's part */
     UCX_MP_MPI_EMPTY  = 4  /* ... which may be one of no bytes */
 } ucx_mp_mpi_call_flags_t;
@@ -107,6 +109,7 @@ typedef struct {
     MPI_Comm            comm;
     unsigned            flags;
     MPI_Datatype        byte;
+    MPI_File            *file_p;   /* of a call with a file; else NULL */
     int                 rc;        /* the MPI's failure, raised already */
     int                 failed;    /* first failure in staging, likewise */
     bool                is_in_place;
@@ -200,9 +203,10 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
 
 /* Whether a message to or from `peer` is one that needs staging: of a datatype
-   with gaps, or that begins elsewhere, or under MPICH to oneself. UCX does the
-   others. */
+   with gaps, or that begins elsewhere, in allocations side by side, or under
+   MPICH to oneself. UCX does the others. */
 bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
+                              const void *pointer, MPI_Count count,
                               MPI_Datatype datatype);
 
 /* Copies in and points the wrapper's arguments to the copies. Whether the

@@ -51,14 +51,10 @@ static bool request_counts(request_t *request,
 static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
                         uint64_t *bytes_p)
 {
-    int integers, addresses, types, combiner;
     MPI_Count size;
 
     if ((count < 0) || (datatype == ucx_mp_mpi_real.datatype_null) ||
-        (ucx_mp_mpi_real.Type_get_envelope(datatype, &integers, &addresses,
-                                           &types, &combiner) !=
-         MPI_SUCCESS) ||
-        (combiner != MPI_COMBINER_NAMED) ||
+        !ucx_mp_mpi_layout_is_named(datatype) ||
         !ucx_mp_mpi_layout_is_array(datatype) ||
         (ucx_mp_mpi_real.Type_size_x(datatype, &size) != MPI_SUCCESS)) {
         return false;

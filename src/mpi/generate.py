@@ -190,9 +190,11 @@ OTHERS = {
 EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
             'int source, int recvtag, comm comm, ', (
                 one(READ, 'sendbuf', 'sendcount', 'sendtype',
-                    'ucx_mp_mpi_call_is_local(&call, dest, sendtype)'),
+                    'ucx_mp_mpi_call_is_local(&call, dest, sendbuf, '
+                    'sendcount, sendtype)'),
                 one(ARRIVE, 'recvbuf', 'recvcount', 'recvtype',
-                    'ucx_mp_mpi_call_is_local(&call, source, recvtype)')))
+                    'ucx_mp_mpi_call_is_local(&call, source, recvbuf, '
+                    'recvcount, recvtype)')))
 REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
            'int source, int recvtag, comm comm, ',
            (one(BOTH, 'buf', 'count', 'datatype'),))
@@ -336,7 +338,7 @@ class Call:
                     else self.of('comm') and not is_local)
         is_message = is_file or 'dest' in self.words()
         found = [flag for flag, has in (
-            ('PACKS', not (is_file or self.of('op') or self.of('text'))),
+            ('PACKS', not (self.of('op') or self.of('text'))),
             ('JOINS', is_joint),
             ('EMPTY', is_joint and is_message)) if has]
         return ' | '.join('UCX_MP_MPI_' + flag for flag in found) or '0'
@@ -429,6 +431,8 @@ class Call:
     def write_staging(self, name, real):
         print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s, %s);'
               % (name, self.comm(), self.flags()))
+        if self.of('file'):
+            print('    call.file_p = &%s;' % self.of('file'))
         if self.kind == 'root':
             print('    ucx_mp_mpi_call_root(&call, root);')
         if self.kind == 'neighbors':

@@ -312,8 +312,8 @@ static bool is_readable(uintptr_t at)
 /* Look up what the driver has around an address. Of memory that was mapped into
    a larger reservation the attributes give the reservation; such memory has no
    context. Where the driver does not say, the row is copied alone. */
-static void find_piece(ucx_mp_mpi_copy_t *copy, const char *address,
-                       size_t length)
+static CUresult find_piece(const char *address, size_t length,
+                           ucx_mp_mpi_piece_t *piece)
 {
     const uintptr_t at               = (uintptr_t)address;
     unsigned type                    = 0;
@@ -329,30 +329,45 @@ static void find_piece(ucx_mp_mpi_copy_t *copy, const char *address,
 
     result = driver.pointer_attributes(4, attributes, values, at);
     if ((result != CUDA_SUCCESS) || (type == 0)) {
-        base        = at & ~(UCX_MP_MPI_GRANULE - 1);
-        copy->piece = (ucx_mp_mpi_piece_t){base, base + UCX_MP_MPI_GRANULE,
-                                           true, false};
-        if (!is_readable(at)) {
-            copy->result = CUDA_ERROR_INVALID_VALUE;
-        }
-        return;
+        base   = at & ~(UCX_MP_MPI_GRANULE - 1);
+        *piece = (ucx_mp_mpi_piece_t){base, base + UCX_MP_MPI_GRANULE, true,
+                                      false};
+        return is_readable(at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
 
     if (ctx == NULL) {
         result = driver.address_range(&base, &size, at);
-    } else if ((type == CU_MEMORYTYPE_DEVICE) &&
-               (ucx_mp_mpi_module() != NULL)) {
-        ucx_mp_mpi_module()->sync(address);
     }
 
     if ((result != CUDA_SUCCESS) || (at - base >= size)) {
         base = at;
         size = length;
     }
-    copy->piece = (ucx_mp_mpi_piece_t){base, base + size, false,
-                                       (ctx != NULL) &&
-                                       (type == CU_MEMORYTYPE_DEVICE)};
+    *piece = (ucx_mp_mpi_piece_t){base, base + size, false,
+                                  (ctx != NULL) &&
+                                  (type == CU_MEMORYTYPE_DEVICE)};
+    return CUDA_SUCCESS;
 }
+
+bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length)
+{
+    ucx_mp_mpi_piece_t piece;
+
+    return (find_piece(address, length, &piece) != CUDA_SUCCESS) ||
+           !piece.is_allocation || (length <= piece.end - (uintptr_t)address);
+}
+
+/* Have the next rows' piece; what the program has copied into it is there */
+static void copy_find_piece(ucx_mp_mpi_copy_t *copy, const char *address,
+                            size_t length)
+{
+    copy->result = find_piece(address, length, &copy->piece);
+    if ((copy->result == CUDA_SUCCESS) && copy->piece.is_allocation &&
+        (ucx_mp_mpi_module() != NULL)) {
+        ucx_mp_mpi_module()->sync(address);
+    }
+}
+
 
 /* @return Rows, from the first on, that lie in the piece as a whole. */
 static size_t piece_rows(const ucx_mp_mpi_piece_t *piece,
@@ -448,7 +463,7 @@ static void copy_across(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t row)
         row.staged  += row.length;
         left        -= row.length;
         if (left > 0) {
-            find_piece(copy, row.program, left);
+            copy_find_piece(copy, row.program, left);
         }
     }
 }
@@ -460,7 +475,7 @@ void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane)
     while ((plane.count > 0) && (copy->result == CUDA_SUCCESS)) {
         count = piece_rows(&copy->piece, &plane);
         if (count == 0) {
-            find_piece(copy, plane.program, plane.length);
+            copy_find_piece(copy, plane.program, plane.length);
             count = piece_rows(&copy->piece, &plane);
         }
 

@@ -61,6 +61,9 @@ bool ucx_mp_mpi_gpu_is_there(void);
 /* What `address` leads to; asks the driver (0.14 to 0.26 us on H200). */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
+/* Whether bytes lie in one allocation of a GPU, or in none. */
+bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
+
 /*
  * Begins copies to or from the memory at `address`, in its own context or, if
  * it has none, the current one or its device's primary one. What other work

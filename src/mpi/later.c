@@ -354,7 +354,7 @@ UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
             return ucx_mp_mpi_real.File_##_name(fh, buf, status); \
         } \
         \
-        buf = (void*)((uintptr_t)buf + later->call.buffers[0].shift); \
+        buf = (void*)later->call.buffers[0].given; \
         later->call.rc = ucx_mp_mpi_real.File_##_name(fh, buf, status); \
         return later_end(later); \
     }

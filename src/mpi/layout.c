@@ -89,14 +89,18 @@ out:
     return rc;
 }
 
-static bool is_named(MPI_Datatype datatype)
+static int combiner_of(MPI_Datatype datatype)
 {
     int integers, addresses, types, combiner;
 
     return (ucx_mp_mpi_real.Type_get_envelope(datatype, &integers, &addresses,
                                               &types, &combiner) ==
-            MPI_SUCCESS) &&
-           (combiner == MPI_COMBINER_NAMED);
+            MPI_SUCCESS) ? combiner : MPI_UNDEFINED;
+}
+
+bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype)
+{
+    return combiner_of(datatype) == MPI_COMBINER_NAMED;
 }
 
 int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
@@ -107,6 +111,7 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
     MPI_Count size, lower, extent, begin, length;
     ucx_mp_mpi_rows_t row   = {0};
     ucx_mp_mpi_layout_t one = {.rows = &row, .count = 1};
+    bool is_named;
     int rc;
 
     rc = ucx_mp_mpi_real.Type_size_x(datatype, &size);
@@ -122,9 +127,10 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
         return rc;
     }
 
-    if ((size == length) && (!is_exact || is_named(datatype))) {
+    is_named = (size == length) && ucx_mp_mpi_layout_is_named(datatype);
+    if ((size == length) && (is_named || !is_exact)) {
         row      = (ucx_mp_mpi_rows_t){begin, size, size, 1, 0, size,
-                                       false};
+                                       !is_named};
         one.size = size;
         element  = &one;
     } else {
@@ -147,4 +153,35 @@ bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)
            (ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent) ==
             MPI_SUCCESS) &&
            (begin == 0) && (size == length) && (size == extent);
+}
+
+/* MPI hands out types that are the caller's to free, if it may */
+static void type_let_go(MPI_Datatype *datatype)
+{
+    switch (combiner_of(*datatype)) {
+    case MPI_UNDEFINED:
+    case MPI_COMBINER_NAMED:
+    case MPI_COMBINER_F90_REAL:
+    case MPI_COMBINER_F90_COMPLEX:
+    case MPI_COMBINER_F90_INTEGER:
+        return;
+    default:
+        (void)ucx_mp_mpi_real.Type_free(datatype);
+    }
+}
+
+bool ucx_mp_mpi_layout_is_native(MPI_File file)
+{
+    char representation[MPI_MAX_DATAREP_STRING] = "";
+    MPI_Datatype etype, filetype;
+    MPI_Offset offset;
+
+    if (ucx_mp_mpi_real.File_get_view(file, &offset, &etype, &filetype,
+                                      representation) != MPI_SUCCESS) {
+        return false;
+    }
+
+    type_let_go(&etype);
+    type_let_go(&filetype);
+    return strcmp(representation, "native") == 0;
 }

@@ -30,4 +30,10 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
    on. */
 bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype);
 
+/* Whether it is one of MPI's own. */
+bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype);
+
+/* Whether a file has elements as they are in memory. */
+bool ucx_mp_mpi_layout_is_native(MPI_File file);
+
 #endif

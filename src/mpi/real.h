@@ -30,6 +30,7 @@
     _(Comm_size) \
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
+    _(File_get_view) \
     _(Graph_neighbors_count) \
     _(Group_free) \
     _(Group_translate_ranks) \

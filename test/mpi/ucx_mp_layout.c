@@ -30,6 +30,7 @@ static struct {
     POINTER(Type_get_contents_c)
     POINTER(Type_get_envelope_c)
 #endif
+    __typeof__(MPI_File_get_view) *File_get_view; /* not called */
     MPI_Comm comm_world;
 } ucx_mp_mpi_real;
 
