@@ -190,6 +190,23 @@ static void reset_message(ucx_mp_mem_t mine, size_t size, uint64_t seed,
     ucx_mp_mem_free(mine, buf);
 }
 
+/* GPU memory into pageable memory, both ways at once: UCP 1.20 and later take
+ * buffers of their own in GPU memory in between, and keep those */
+static void reset_exchange(size_t size, uint64_t seed, const char *what)
+{
+    uint8_t *sent = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
+    uint8_t *got  = ucx_mp_mem_alloc(UCX_MP_MEM_HOST, size);
+    const int to  = 1 - reset_rank;
+
+    reset_fill(UCX_MP_MEM_DEVICE, sent, size, seed + (uint64_t)reset_rank);
+    memset(got, RESET_POISON, size);
+    MPI_Sendrecv(sent, (int)size, MPI_BYTE, to, 0, got, (int)size, MPI_BYTE, to,
+                 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    reset_compare(UCX_MP_MEM_HOST, got, size, seed + (uint64_t)to, what);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, sent);
+    ucx_mp_mem_free(UCX_MP_MEM_HOST, got);
+}
+
 static void reset_messages(const char *what)
 {
     static const ucx_mp_mem_t mems[][2] = {
@@ -207,6 +224,8 @@ static void reset_messages(const char *what)
             seed += 2;
         }
     }
+    reset_exchange((size_t)3 << 20, seed, what);
+    seed += 2;
 }
 
 /* As cudaDeviceReset() and the runtime's next call do */

@@ -6,11 +6,15 @@
 # memory in reservations.
 
 # lives_reset WAY MULTIPATH UCX [NODE]: ucx_mp_reset's WAY with that UCX, the
-# distribution's or a wheel's folder, which sees memory being freed
+# distribution's, Open MPI 5's or a wheel's folder, which sees memory being freed
 lives_reset() {
     local mpirun programs way=$1 multipath=$2 ucx=$3 node=${4:-beluga}
-    mpi_tools distribution || return
-    if [ "$ucx" != distribution ]; then
+    if [ "$ucx" = openmpi5 ]; then
+        mpi_tools openmpi5 || return
+    else
+        mpi_tools distribution || return
+    fi
+    if [ "$ucx" != distribution ] && [ "$ucx" != openmpi5 ]; then
         wheel_folder "$ucx" libucx-cu12==1.22.0 ||
             { skip "no libucx-cu12 1.22.0"; return; }
         local -x LD_LIBRARY_PATH=$ucx_mp_deps/$ucx/libucx/lib
@@ -60,6 +64,8 @@ for lives_way in n y; do
          "lives_reset contexts $lives_way cu12" \
          "contexts are made, used and destroyed between messages"
 done
+step lives-reset-openmpi5 full 90 "lives_reset reset auto openmpi5" \
+     "devices are reset while UCP 1.20 keeps buffers in GPU memory"
 step lives-own-context full 60 lives_own_context \
      "pools' memory in a context of the program's own"
 step lives-collectives full 90 "lives_collectives collectives" \

@@ -17,6 +17,7 @@
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 
@@ -120,6 +121,14 @@ static ucs_status_t md_query(uct_abi_md_t *tl_md, uct_abi_md_attr_t *attr)
 static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
                               size_t length, uct_abi_mem_attr_t *attr);
 
+/* UCP keeps its own buffers until it ends, also if the program resets the
+ * device in between: messages from GPU to host memory of 1.20 and later would
+ * go by way of memory that is freed */
+static bool is_buffer_of_ucp(const char *name)
+{
+    return (name != NULL) && (strcmp(name, "ucp_rndv_frags") == 0);
+}
+
 static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
                               void **address_p, uct_abi_mem_type_t mem_type,
                               ucs_sys_device_t sys_dev, unsigned flags,
@@ -133,7 +142,7 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
     status = uct_cuda_copy_mem_alloc((ucs_memory_type_t)mem_type,
                                      uct_cuda_gpu_by_sys_device(sys_dev),
                                      md->config.retain_primary_ctx,
-                                     md->fabric,
+                                     md->fabric, is_buffer_of_ucp(name),
                                      flags & UCT_MD_MEM_FLAG_HIDE_ERRORS,
                                      length_p, address_p, &memh);
     if (status != UCS_OK) {

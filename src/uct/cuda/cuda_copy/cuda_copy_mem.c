@@ -59,13 +59,13 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
     return uct_cuda_gpu_context_push(cuda, device, context);
 }
 
-/* Memory with a fabric handle, in whole granules */
-static ucs_status_t alloc_fabric(int device, size_t length,
-                                 uct_cuda_copy_memh_t *memh)
+/* Memory without a context, in whole granules, that such a handle shares */
+static ucs_status_t alloc_mapped(int device, CUmemAllocationHandleType handle,
+                                 size_t length, uct_cuda_copy_memh_t *memh)
 {
-    const ucs_status_t status = uct_cuda_mapped_alloc(
-            device, device, UCT_CUDA_MAPPED_FABRIC, &length,
-            &memh->device_memory);
+    const ucs_status_t status = uct_cuda_mapped_alloc(device, device, handle,
+                                                      &length,
+                                                      &memh->device_memory);
 
     if (status == UCS_OK) {
         memh->mapped_length = length;
@@ -94,11 +94,13 @@ static ucs_status_t alloc_plain(ucs_memory_type_t type, int device,
 }
 
 static ucs_status_t alloc(ucs_memory_type_t type, int device,
-                          uct_cuda_copy_fabric_t fabric, size_t length,
-                          bool hide_errors, uct_cuda_copy_memh_t *memh)
+                          uct_cuda_copy_fabric_t fabric, bool is_kept,
+                          size_t length, bool hide_errors,
+                          uct_cuda_copy_memh_t *memh)
 {
     if ((type == UCS_MEMORY_TYPE_CUDA) && (fabric != UCT_CUDA_COPY_FABRIC_NO)) {
-        if (alloc_fabric(device, length, memh) == UCS_OK) {
+        if (alloc_mapped(device, UCT_CUDA_MAPPED_FABRIC, length, memh) ==
+            UCS_OK) {
             return UCS_OK;
         }
 
@@ -111,13 +113,20 @@ static ucs_status_t alloc(ucs_memory_type_t type, int device,
         }
     }
 
+    if ((type == UCS_MEMORY_TYPE_CUDA) && is_kept &&
+        (alloc_mapped(device, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, length,
+                      memh) == UCS_OK)) {
+        return UCS_OK;
+    }
+
     return alloc_plain(type, device, length, hide_errors, memh);
 }
 
 ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
                                      bool use_inactive,
                                      uct_cuda_copy_fabric_t fabric,
-                                     bool hide_errors, size_t *length_p,
+                                     bool is_kept, bool hide_errors,
+                                     size_t *length_p,
                                      void **address_p,
                                      uct_cuda_copy_memh_t **memh_p)
 {
@@ -142,7 +151,8 @@ ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
         goto err_free;
     }
 
-    status = alloc(type, context.device, fabric, *length_p, hide_errors, memh);
+    status = alloc(type, context.device, fabric, is_kept, *length_p,
+                   hide_errors, memh);
     if (status != UCS_OK) {
         goto err_pop;
     }

@@ -30,6 +30,8 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
  * @param gpu        To allocate on; none: that of the current context.
  * @param use_inactive  May make a primary context active for it.
  * @param fabric     For GPU memory; in whole granules (2 MiB) then.
+ * @param is_kept    GPU memory of no context, where the driver has it: a reset
+ *                   of the device does not free it. In whole granules then.
  * @param hide_errors   Log failures at debug level only.
  * @param length_p   Bytes wanted; filled with the bytes allocated.
  *
@@ -39,7 +41,8 @@ typedef struct uct_cuda_copy_memh uct_cuda_copy_memh_t;
 ucs_status_t uct_cuda_copy_mem_alloc(ucs_memory_type_t type, uct_cuda_end_t gpu,
                                      bool use_inactive,
                                      uct_cuda_copy_fabric_t fabric,
-                                     bool hide_errors, size_t *length_p,
+                                     bool is_kept, bool hide_errors,
+                                     size_t *length_p,
                                      void **address_p,
                                      uct_cuda_copy_memh_t **memh_p);
 
