@@ -159,6 +159,14 @@ static bool is_vmm(const void *address)
     return true;
 }
 
+/* Whether the CPU may read there: the kernel looks at the argument before it
+   finds that there is no such operation */
+static bool is_readable(uintptr_t at)
+{
+    return (syscall(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) ==
+            0) || (errno != EFAULT);
+}
+
 /* Memory made with cuMemCreate may be the host's, and the CPU may not touch it
    all the same. The driver calls it host memory, and of no context. */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
@@ -170,10 +178,17 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
                                         CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                         CU_POINTER_ATTRIBUTE_CONTEXT};
     void *values[]                   = {&type, &is_managed, &ctx};
+    CUresult result;
 
-    if (driver.pointer_attributes(3, attributes, values,
-                                  (CUdeviceptr)address) != CUDA_SUCCESS) {
-        return UCX_MP_MPI_MEMORY_HOST;
+    result = driver.pointer_attributes(3, attributes, values,
+                                       (CUdeviceptr)address);
+    if (result != CUDA_SUCCESS) {
+        /* Where one thread has called exit(), the driver may be gone while
+           another thread still calls MPI: its GPU memory is not the CPU's */
+        return ((result == CUDA_ERROR_DEINITIALIZED) &&
+                !is_readable((uintptr_t)address)) ?
+                       UCX_MP_MPI_MEMORY_GPU :
+                       UCX_MP_MPI_MEMORY_HOST;
     }
 
     return is_managed                     ? UCX_MP_MPI_MEMORY_MANAGED :
@@ -301,14 +316,6 @@ bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
     return true;
 }
 
-/* Whether the CPU may read there: the kernel looks at the argument before it
-   finds that there is no such operation */
-static bool is_readable(uintptr_t at)
-{
-    return (syscall(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) ==
-            0) || (errno != EFAULT);
-}
-
 /* Look up what the driver has around an address. Of memory that was mapped into
    a larger reservation the attributes give the reservation; such memory has no
    context. Where the driver does not say, the row is copied alone. */
@@ -328,7 +335,9 @@ static CUresult find_piece(const char *address, size_t length,
     CUresult result;
 
     result = driver.pointer_attributes(4, attributes, values, at);
-    if ((result != CUDA_SUCCESS) || (type == 0)) {
+    if (result == CUDA_ERROR_DEINITIALIZED) {
+        return result;
+    } else if ((result != CUDA_SUCCESS) || (type == 0)) {
         base   = at & ~(UCX_MP_MPI_GRANULE - 1);
         *piece = (ucx_mp_mpi_piece_t){base, base + UCX_MP_MPI_GRANULE, true,
                                       false};
@@ -546,6 +555,10 @@ CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy)
 const char *ucx_mp_mpi_gpu_error(CUresult result)
 {
     const char *name;
+
+    if (result == CUDA_ERROR_DEINITIALIZED) { /* nor does it say so */
+        return "CUDA_ERROR_DEINITIALIZED, the program is ending";
+    }
 
     return (driver.error_name(result, &name) == CUDA_SUCCESS) ?
                    name :

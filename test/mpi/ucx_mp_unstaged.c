@@ -3,7 +3,8 @@
 /*
  * A rank that cannot stage its buffer returns an error, and all others return:
  * each rank in turn sends from an allocation that is shorter than its count
- * says, or while it gets no more memory. Then the communicator is used again.
+ * says, or while it gets no more memory. Then the communicator is used again. A
+ * thread that calls MPI while another one ends the program gets an error, too.
  */
 #include "gpu.h"
 #include "util.h"
@@ -213,6 +214,32 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
             MPI_SUCCESS) && (sum == size * (size - 1) / 2) && is_right;
 }
 
+/* The driver says that it is gone, as it does to threads that still run when
+   one of them has called exit(). Of an emulated GPU. */
+static bool try_end(const char *send, char *recv)
+{
+    const char *faults          = "cuPointerGetAttributes:1:4,"
+                                  "cuPointerGetAttributes:2:4,"
+                                  "cuPointerGetAttributes:3:4,"
+                                  "cuPointerGetAttributes:4:4,"
+                                  "cuPointerGetAttributes:5:4";
+    int (*set)(const char *all) = ucx_mp_gpu_function("cuemu_fault");
+    int rc;
+
+    if (set == NULL) {
+        return true;
+    }
+
+    set(faults);
+    rc = MPI_Reduce_local(send, recv, 16, MPI_INT, MPI_SUM);
+    set("");
+    if (rc == MPI_SUCCESS) {
+        fprintf(stderr, "ucx_mp_unstaged: rank %d: GPU memory is added up "
+                "without a driver\n", rank);
+    }
+    return rc != MPI_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     const int num_calls = (int)(sizeof(calls) / sizeof(calls[0]));
@@ -248,6 +275,7 @@ int main(int argc, char **argv)
         }
 #endif
     }
+    wrong += !try_end(send, recv);
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, WORLD);
     if (rank == 0) {
         printf("ucx_mp_unstaged: %d calls, %d wrong\n", tried, all);
