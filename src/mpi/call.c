@@ -672,17 +672,25 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
 
 MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                const void **buffer_p, MPI_Count count,
-                               MPI_Datatype *datatype_p)
+                               MPI_Datatype *datatype_p, const void *received)
 {
     const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
     int position                  = 0;
     MPI_Count element;
     int size;
 
+#ifndef OPEN_MPI /* it packs nothing there */
+    if (*buffer_p == MPI_BOTTOM) {
+        return count;
+    }
+#endif
+
     /* what is wrong the MPI says */
     if ((peer == MPI_PROC_NULL) || (count <= 0) ||
         (*datatype_p == real->datatype_null) ||
         ucx_mp_mpi_layout_is_array(*datatype_p) ||
+        ((call->num_buffers == 0) &&
+         ucx_mp_mpi_pointers_are_host(*buffer_p, received)) ||
         (real->Type_size_x(*datatype_p, &element) != MPI_SUCCESS) ||
         (element <= 0) || (count > INT_MAX / 2 / element) ||
         (real->Pack_size((int)count, *datatype_p, call->comm, &size) !=

@@ -216,13 +216,14 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
 /*
  * A message of such a datatype goes out packed, as bytes in a row: UCX
  * 1.13 and 1.14 end the program where one with gaps comes to managed memory, or
- * to the sender's own GPU memory.
+ * to the sender's own GPU memory. Not where both of the call's buffers are host
+ * memory.
  *
  * @return  Elements to send of what `buffer_p` and `datatype_p` are now.
  */
 MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                const void **buffer_p, MPI_Count count,
-                               MPI_Datatype *datatype_p);
+                               MPI_Datatype *datatype_p, const void *received);
 
 /* Copies what is staged to or from the copies, as `use` says, once more; not if
    something has failed. */

@@ -447,7 +447,7 @@ class Call:
         print('    if (ucx_mp_mpi_call_stage(&call)) {')
         if 'sendbuf' in self.words() and self.of('int') == 'dest':
             print('        sendcount = ucx_mp_mpi_call_pack(&call, dest, '
-                  '&sendbuf, sendcount, &sendtype);')
+                  '&sendbuf, sendcount, &sendtype, recvbuf);')
         print('        call.rc = %s;\n    }\n' % real)
         print('    return ucx_mp_mpi_call_%s;' % self.end)
 

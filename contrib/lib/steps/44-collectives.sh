@@ -145,19 +145,28 @@ layouts() {
         "$mpirun" --allow-run-as-root -n 1 "$programs/ucx_mp_layout"
 }
 
+# pieces MPI: datatypes whose blocks are allocations
+pieces() { staged "$1" 2 ucx_mp_pieces '^ucx_mp_pieces: 78 types, .* 0 wrong'; }
+
 # unstaged MPI: a rank that cannot stage its buffer returns an error in each call,
 # and the others return
 unstaged() {
-    local mpirun programs
+    staged "$1" 3 ucx_mp_unstaged '^ucx_mp_unstaged: [1-9][0-9]* calls, 0 wrong'
+}
+
+# staged MPI RANKS PROGRAM PATTERN
+staged() {
+    local mpirun programs ranks=$2 program=$3 pattern=$4
     case $1 in
     mpich)
         mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
         programs=$ucx_mp_build/mpich/test/mpi ;;
     *)  mpi_tools "$1" || return ;;
     esac
-    passing_on '^ucx_mp_unstaged: [1-9][0-9]* calls, 0 wrong' timeout 60 \
-        "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" -n 3 \
-        "$programs/ucx_mp_unstaged"
+    [ -x "$programs/$program" ] ||
+        { say "$programs/$program was not built"; return 1; }
+    passing_on "$pattern" timeout 60 "$mpi_run" --quiet --emulate beluga \
+        --slowdown 1 "$mpirun" -n "$ranks" "$programs/$program"
 }
 
 # fortran: mpif.h, mpi and mpi_f08, whose bindings call the MPI's inner names
@@ -518,6 +527,9 @@ step scattered full 60 \
 step scattered-mpich full 60 \
      "collectives_run mpich --seed 3 --calls 400 --scattered 60" \
      "the same under MPICH"
+step pieces full 60 "pieces distribution" \
+     "datatypes whose blocks are allocations, side by side and far away"
+step pieces-mpich full 60 "pieces mpich" "the same under MPICH"
 step unstaged full 60 "unstaged distribution" \
      "a rank that cannot stage its buffer fails alone, and nothing hangs"
 step unstaged-mpich full 60 "unstaged mpich" "the same under MPICH"
