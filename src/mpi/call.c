@@ -369,7 +369,8 @@ static const void *row_on_gpu(const char *row, size_t length,
 }
 
 /* A buffer at MPI_BOTTOM may be host memory after all, or some of both, and so
-   may any other: pointers lead to one allocation, datatypes to many */
+   may any other: pointers lead to one allocation, datatypes to many. Where the
+   pointer alone leads to a GPU, UCX takes the rest for GPU memory, too. */
 static const void *buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
 {
     const void *found = NULL;
@@ -385,7 +386,10 @@ static const void *buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
                                rows->length, &seen);
         }
     }
-    return found;
+    return ((found == NULL) && (buffer->layout.count > 0) &&
+            !is_host(buffer->original)) ?
+                   buffer->original :
+                   found;
 }
 
 /* Bounds, and an address that the driver knows */

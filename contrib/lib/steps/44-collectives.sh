@@ -524,15 +524,22 @@ step collectives-gaps full 30 \
 step scattered full 60 \
      "collectives_run distribution --seed 3 --calls 400 --scattered 60" \
      "datatypes whose blocks lie in several allocations, of mixed memory"
-step scattered-mpich full 60 \
-     "collectives_run mpich --seed 3 --calls 400 --scattered 60" \
-     "the same under MPICH"
+for mpi_name in openmpi5 mpich; do
+    step "scattered-$mpi_name" full 60 \
+         "collectives_run $mpi_name --seed 6 --calls 400 --scattered 60" \
+         "the same of other MPIs"
+done
 step pieces full 60 "pieces distribution" \
      "datatypes whose blocks are allocations, side by side and far away"
-step pieces-mpich full 60 "pieces mpich" "the same under MPICH"
+for mpi_name in openmpi5 mpich; do
+    step "pieces-$mpi_name" full 60 "pieces $mpi_name" "the same of other MPIs"
+done
 step unstaged full 60 "unstaged distribution" \
      "a rank that cannot stage its buffer fails alone, and nothing hangs"
-step unstaged-mpich full 60 "unstaged mpich" "the same under MPICH"
+for mpi_name in openmpi5 mpich; do
+    step "unstaged-$mpi_name" full 60 "unstaged $mpi_name" \
+         "the same of other MPIs"
+done
 step fortran full 30 fortran \
      "collectives of GPU buffers from Fortran: mpif.h, mpi and mpi_f08"
 step collectives-one-gpu full 30 collectives_one_gpu \
