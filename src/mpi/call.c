@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/call.h>
 #include <mpi/handles.h>
-#include <mpi/packed.h>
 
 #include <limits.h>
 #include <stdlib.h>
@@ -517,7 +516,8 @@ static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
         goto err;
     }
 
-    if (!ucx_mp_mpi_packed_make(buffer, UCX_MP_MPI_PACKED_WHOLE)) {
+    if (!ucx_mp_mpi_packed_make(&buffer->packed, &buffer->parts,
+                                UCX_MP_MPI_PACKED_WHOLE)) {
         goto err_put;
     }
 
@@ -628,8 +628,9 @@ static bool buffer_join(const ucx_mp_mpi_call_t *call,
 
     buffer_point(buffer, lost_bytes);
     ucx_mp_mpi_packed_free(&buffer->packed);
-    return ucx_mp_mpi_packed_make(buffer, is_empty ? UCX_MP_MPI_PACKED_NONE :
-                                                     UCX_MP_MPI_PACKED_SAME);
+    return ucx_mp_mpi_packed_make(&buffer->packed, &buffer->parts,
+                                  is_empty ? UCX_MP_MPI_PACKED_NONE :
+                                             UCX_MP_MPI_PACKED_SAME);
 }
 
 /* This rank has failed. @return Whether it makes the MPI's call all the same,

@@ -24,6 +24,7 @@
 
 #include <mpi/gpu.h>
 #include <mpi/layout.h>
+#include <mpi/packed.h>
 #include <mpi/pool.h>
 #include <mpi/real.h>
 
@@ -37,46 +38,6 @@ typedef enum {
                              much of it as arrives */
     UCX_MP_MPI_RECEIVE = 4  /* by a message that another rank sends anyhow */
 } ucx_mp_mpi_use_t;
-
-/* An argument with a number a rank: int, MPI_Count or MPI_Aint */
-typedef struct {
-    const void *values;
-    size_t     width;
-    void       *values_p; /* the wrapper's argument */
-} ucx_mp_mpi_vector_t;
-
-#define UCX_MP_MPI_VECTOR(_array) \
-    ((ucx_mp_mpi_vector_t){(_array), sizeof(*(_array)), &(_array)})
-
-/* A rank's; 0 if there is no array: that it is missing the MPI says */
-static inline MPI_Count
-ucx_mp_mpi_vector_at(ucx_mp_mpi_vector_t vector, int rank)
-{
-    if (vector.values == NULL) {
-        return 0;
-    }
-
-    return (vector.width == sizeof(int)) ?
-                   ((const int*)vector.values)[rank] :
-                   ((const int64_t*)vector.values)[rank];
-}
-
-/* A buffer's description, and where the wrapper has it: one part, or one a
-   rank. The types are those of `type_p`, or else an array's. */
-typedef struct {
-    int                 ranks; /* 0: one part, of `count` elements */
-    MPI_Count           count;
-    ucx_mp_mpi_vector_t counts, displs;
-    MPI_Datatype        *type_p;
-    const MPI_Datatype  **types_p;
-} ucx_mp_mpi_parts_t;
-
-/* What a call gets instead of its own datatypes and displacements */
-typedef struct {
-    MPI_Datatype *types;
-    int          num_types;
-    void         *displs;
-} ucx_mp_mpi_packed_t;
 
 typedef struct {
     void                *pointer_p; /* the wrapper's argument */

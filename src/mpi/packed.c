@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/packed.h>
 
+#include <mpi/handles.h>
+
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+
+static MPI_Datatype byte_type(void)
+{
+    ucx_mp_mpi_handles_find();
+    return ucx_mp_mpi_handles.byte;
+}
 
 /* Free a datatype that was made on the way to another one */
 static int type_replace(int rc, MPI_Datatype *type_p, const MPI_Datatype *made)
@@ -32,7 +40,7 @@ static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
     MPI_Datatype types[2], made;
     int rc;
 
-    rc = real->Type_contiguous((int)piece, ucx_mp_mpi_byte(), type_p);
+    rc = real->Type_contiguous((int)piece, byte_type(), type_p);
     if (rc != MPI_SUCCESS) {
         return rc;
     }
@@ -41,7 +49,7 @@ static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
                                                 &made), type_p, &made);
     if (rc == MPI_SUCCESS) {
         types[0] = *type_p;
-        types[1] = ucx_mp_mpi_byte();
+        types[1] = byte_type();
         rc = type_replace(real->Type_create_struct(2, lengths, places, types,
                                                    &made), type_p, &made);
     }
@@ -72,7 +80,7 @@ static bool type_make(MPI_Datatype datatype, ucx_mp_mpi_packed_way_t way,
 
     rc = ((way == UCX_MP_MPI_PACKED_SAME) || (size > INT_MAX)) ?
                  type_of_pieces(size, way == UCX_MP_MPI_PACKED_SAME, type_p) :
-                 real->Type_contiguous((int)size, ucx_mp_mpi_byte(), type_p);
+                 real->Type_contiguous((int)size, byte_type(), type_p);
     if ((rc == MPI_SUCCESS) && (place != 0)) {
         rc = type_replace(real->Type_create_hindexed(1, &length, &place,
                                                      *type_p, &made),
@@ -94,7 +102,7 @@ static bool make_each(ucx_mp_mpi_packed_t *packed,
     int i;
 
     for (i = 0; i < parts->ranks; ++i) {
-        packed->types[i] = ucx_mp_mpi_byte();
+        packed->types[i] = byte_type();
         count            = ucx_mp_mpi_vector_at(parts->counts, i);
         if ((count <= 0) || (types[i] == ucx_mp_mpi_real.datatype_null)) {
             continue;
@@ -142,18 +150,16 @@ static bool packed_fill(ucx_mp_mpi_packed_t *packed,
         return make_each(packed, parts, way);
     }
 
-    packed->types[0] = ucx_mp_mpi_byte();
+    packed->types[0] = byte_type();
     return type_make(*parts->type_p, way, 0, &packed->types[0]) &&
            ((parts->ranks == 0) || (way != UCX_MP_MPI_PACKED_WHOLE) ||
             displs_fill(packed->displs, parts));
 }
 
-bool ucx_mp_mpi_packed_make(ucx_mp_mpi_buffer_t *buffer,
+bool ucx_mp_mpi_packed_make(ucx_mp_mpi_packed_t *packed,
+                            const ucx_mp_mpi_parts_t *parts,
                             ucx_mp_mpi_packed_way_t way)
 {
-    const ucx_mp_mpi_parts_t *parts = &buffer->parts;
-    ucx_mp_mpi_packed_t *packed     = &buffer->packed;
-
     packed->num_types = (parts->types_p != NULL) ? parts->ranks : 1;
     packed->types     = calloc(packed->num_types + 1, sizeof(*packed->types));
     packed->displs    = calloc(parts->ranks + 1, sizeof(int64_t));
@@ -181,7 +187,7 @@ void ucx_mp_mpi_packed_free(ucx_mp_mpi_packed_t *packed)
     for (i = 0; (packed->types != NULL) && (i < packed->num_types); ++i) {
         if ((packed->types[i] != (MPI_Datatype)0) &&
             (packed->types[i] != ucx_mp_mpi_real.datatype_null) &&
-            (packed->types[i] != ucx_mp_mpi_byte())) {
+            (packed->types[i] != byte_type())) {
             (void)ucx_mp_mpi_real.Type_free(&packed->types[i]);
         }
     }
