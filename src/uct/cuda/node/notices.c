@@ -6,7 +6,6 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/retry.h>
 #include <uct/cuda/node/process.h>
 
 #include <fcntl.h>

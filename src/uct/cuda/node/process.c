@@ -4,7 +4,9 @@
 
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/hash.h>
+#include <uct/cuda/base/retry.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -258,7 +260,8 @@ int uct_cuda_node_file_open(int32_t pid, int32_t fd, const char *name,
     found[length] = '\0';
     snprintf(expected, sizeof(expected), "/memfd:%s (deleted)", name);
     return (strcmp(found, expected) == 0) ?
-                   open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) :
+                   UCT_CUDA_RETRY(open(path, flags | O_CLOEXEC | O_NONBLOCK |
+                                                     O_NOCTTY)) :
                    -1;
 }
 
