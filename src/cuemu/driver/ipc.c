@@ -19,7 +19,8 @@ typedef struct {
     uint64_t size;
     int32_t  extent;
     int32_t  slot;    /* process that exported it */
-    uint64_t spare[2];
+    uint64_t base;    /* its address there */
+    uint64_t spare;
 } cuemu_ipc_handle_t;
 
 _Static_assert(sizeof(cuemu_ipc_handle_t) == sizeof(CUipcMemHandle),
@@ -29,7 +30,8 @@ _Static_assert(sizeof(cuemu_ipc_handle_t) == sizeof(CUipcMemHandle),
 #define CUEMU_MAX_IPC_OPEN 4096
 
 static cuemu_mem_t *cuemu_ipc_opened[CUEMU_MAX_IPC_OPEN];
-static int32_t cuemu_ipc_slots[CUEMU_MAX_IPC_OPEN]; /* that exported it */
+static int32_t cuemu_ipc_slots[CUEMU_MAX_IPC_OPEN];  /* that exported it */
+static uint64_t cuemu_ipc_bases[CUEMU_MAX_IPC_OPEN]; /* its address there */
 static int cuemu_num_ipc_opened;
 
 CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
@@ -60,6 +62,7 @@ CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
         ipc.size   = mem->size;
         ipc.extent = mem->extent;
         ipc.slot   = cuemu_session.slot;
+        ipc.base   = mem->base;
         memcpy(handle, &ipc, sizeof(ipc));
         result = CUDA_SUCCESS;
     }
@@ -109,6 +112,25 @@ static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
     return 0;
 }
 
+/* What the exporter has freed and put something else in the place of stays
+   mapped until it is closed; the new allocation is refused so long (2 x H100,
+   driver 580, buffers of some KiB). With the lock. */
+static int cuemu_ipc_is_replaced(const cuemu_ipc_handle_t *ipc,
+                                 const cuemu_context_t *ctx)
+{
+    int i;
+
+    for (i = 0; i < cuemu_num_ipc_opened; ++i) {
+        if ((cuemu_ipc_slots[i] == ipc->slot) &&
+            (cuemu_ipc_bases[i] == ipc->base) &&
+            (cuemu_ipc_opened[i]->ctx == ctx)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
 static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
                                const cuemu_ipc_handle_t *ipc,
                                CUdeviceptr *ptr_p)
@@ -143,6 +165,10 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
         return CUDA_SUCCESS;
     }
 
+    if (cuemu_ipc_is_replaced(ipc, ctx)) {
+        return CUDA_ERROR_ALREADY_MAPPED;
+    }
+
     if (cuemu_num_ipc_opened == CUEMU_MAX_IPC_OPEN) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -170,6 +196,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
 
     cuemu_session_extent_get(ipc->extent);
     cuemu_ipc_slots[cuemu_num_ipc_opened]    = ipc->slot;
+    cuemu_ipc_bases[cuemu_num_ipc_opened]    = ipc->base;
     cuemu_ipc_opened[cuemu_num_ipc_opened++] = opened;
     *ptr_p = (CUdeviceptr)opened->base;
     return CUDA_SUCCESS;
@@ -224,6 +251,7 @@ void cuemu_ipc_forget(const cuemu_mem_t *mem)
             --cuemu_num_ipc_opened;
             cuemu_ipc_opened[i] = cuemu_ipc_opened[cuemu_num_ipc_opened];
             cuemu_ipc_slots[i]  = cuemu_ipc_slots[cuemu_num_ipc_opened];
+            cuemu_ipc_bases[i]  = cuemu_ipc_bases[cuemu_num_ipc_opened];
             return;
         }
     }

@@ -75,6 +75,45 @@ TEST_F(driver, ipc_of_small_allocations)
     });
 }
 
+/* What stands where mapped memory was is refused until that is unmapped */
+TEST_F(driver, ipc_of_memory_in_the_place_of_mapped_memory)
+{
+    run(2, [&](int rank) {
+        const unsigned flags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+        CUdeviceptr mine = 0, theirs[2] = {0, 0};
+
+        use(rank);
+        for (int i = 0; i < 2; ++i) {
+            if (rank == 1) {
+                mine = alloc(4096);
+                CU_OK(cuIpcGetMemHandle(&m_shared->handle[i], mine));
+                m_shared->value[i] = mine;
+            }
+            barrier();
+            if ((rank == 0) && (i == 0)) {
+                CU_OK(cuIpcOpenMemHandle(&theirs[0], m_shared->handle[0],
+                                         flags));
+            }
+            barrier();
+            if ((rank == 1) && (i == 0)) {
+                CU_OK(cuMemFree(mine));
+            }
+        }
+
+        if ((rank == 0) && (m_shared->value[0] == m_shared->value[1])) {
+            EXPECT_EQ(CUDA_ERROR_ALREADY_MAPPED,
+                      cuIpcOpenMemHandle(&theirs[1], m_shared->handle[1],
+                                         flags));
+            CU_OK(cuIpcCloseMemHandle(theirs[0]));
+            CU_OK(cuIpcOpenMemHandle(&theirs[1], m_shared->handle[1], flags));
+            CU_OK(cuIpcCloseMemHandle(theirs[1]));
+        } else if (rank == 0) {
+            ADD_FAILURE() << "the address was not used again";
+        }
+        barrier();
+    });
+}
+
 TEST_F(driver, ipc_refuses)
 {
     run(2, [&](int rank) {

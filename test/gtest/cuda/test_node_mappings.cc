@@ -251,6 +251,33 @@ TEST_F(IpcCache, stale_mapping_in_the_way_is_closed_and_tried_again)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
+/* The peer has something else at an address that a communicator has mapped: so
+ * it has freed that, whatever it has said so far. A transfer keeps it. */
+TEST_F(IpcCache, a_weak_reference_in_the_way_is_closed)
+{
+    uct_cuda_node_mapping_t *mapping = nullptr;
+    uct_cuda_node_mapping_t *lent    = get(handle(0x10000, 1));
+    uct_cuda_node_mapping_t *used    = get(handle(0x10000, 1));
+    uct_cuda_node_handle_t second    = handle(0x10000, 2);
+
+    uct_cuda_node_cache_lend(lent);
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_node_cache_get(&second, 0, &mapping));
+    EXPECT_FALSE(lent->closed);
+    uct_cuda_node_cache_put(used, true);
+
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
+    ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&second, 0, &mapping));
+    EXPECT_TRUE(lent->closed);
+    EXPECT_EQ(1u, driver.mapped.size());
+    uct_cuda_node_cache_unlend(lent);
+    uct_cuda_node_cache_put(mapping, true);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
+}
+
 TEST_F(IpcCache, handle_that_cannot_be_opened_is_unreachable)
 {
     uct_cuda_node_mapping_t *mapping = nullptr;

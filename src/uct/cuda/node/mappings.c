@@ -206,24 +206,41 @@ static bool is_same_allocation(const uct_cuda_node_handle_t *a,
            is_of_same_process(a, b);
 }
 
+static bool overlaps(const uct_cuda_node_mapping_t *mapping, uint64_t start,
+                     uint64_t end)
+{
+    return (mapping->handle.base < end) &&
+           (mapping->handle.base + mapping->handle.length > start);
+}
+
 /* Retires a peer's idle mappings within an address range, but for those of the
- * allocation itself on other devices than one (-1: on any) */
+ * allocation itself on other devices than one (-1: on any). What lies where the
+ * allocation is now was freed: weak references do not keep it open. */
 static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
                             uint64_t end, CUdevice device)
 {
     unsigned count = 0;
     uct_cuda_node_mapping_t *mapping, *newer;
+    bool is_same;
 
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
-        newer = mapping->newer;
-        if ((mapping->users == 0) && is_same_peer(mapping, peer) &&
-            (mapping->handle.base < end) &&
-            (mapping->handle.base + mapping->handle.length > start) &&
-            (!is_same_allocation(&mapping->handle, peer) ||
-             (mapping->device == device))) {
-            mapping_retire(mapping);
-            ++count;
+        newer   = mapping->newer;
+        is_same = is_same_allocation(&mapping->handle, peer);
+        if (!is_same_peer(mapping, peer) || !overlaps(mapping, start, end) ||
+            (is_same && (mapping->device != device)) || mapping->closed) {
+            continue;
         }
+
+        if ((mapping->users > 0) && (mapping->users == mapping->loans) &&
+            !is_same && overlaps(mapping, peer->base,
+                                 peer->base + peer->length)) {
+            mapping_close(mapping);
+        } else if (mapping->users > 0) {
+            continue;
+        }
+
+        mapping_retire(mapping);
+        ++count;
     }
 
     return count;
@@ -301,6 +318,26 @@ find_opener(const uct_cuda_node_mapping_t *key)
     return NULL;
 }
 
+/* Name the mappings that keep the driver from opening a handle */
+static void log_overlapping(const uct_cuda_node_handle_t *handle)
+{
+    const uct_cuda_node_mapping_t *mapping;
+
+    for (mapping = cache.oldest; mapping != NULL; mapping = mapping->newer) {
+        if (is_same_peer(mapping, handle) && !mapping->closed &&
+            overlaps(mapping, handle->base, handle->base + handle->length)) {
+            uct_cuda_debug("in the way of %#lx: %#lx, %lu bytes, buffer %lu, "
+                           "%u users, %u weak, freed %d, seen to be %d",
+                           (unsigned long)handle->base,
+                           (unsigned long)mapping->handle.base,
+                           (unsigned long)mapping->handle.length,
+                           (unsigned long)mapping->handle.buffer_id,
+                           mapping->users, mapping->loans, mapping->stale,
+                           mapping_is_over(mapping));
+        }
+    }
+}
+
 /* Opens the handle. Where the driver refuses it, mappings of the peer go that
  * may be in the way, at once. */
 static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
@@ -323,7 +360,12 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
     }
 
-    return (status == UCS_ERR_ALREADY_EXISTS) ? UCS_ERR_UNREACHABLE : status;
+    if (status == UCS_ERR_ALREADY_EXISTS) {
+        log_overlapping(handle);
+        status = UCS_ERR_UNREACHABLE;
+    }
+
+    return status;
 }
 
 /* The place of an allocation in its owner's page may be another one, or the
