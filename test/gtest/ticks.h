@@ -4,6 +4,7 @@
 #ifndef TEST_TICKS_H
 #define TEST_TICKS_H
 
+#include <atomic>
 #include <csignal>
 #include <sys/time.h>
 
@@ -14,7 +15,7 @@ public:
     {
         struct sigaction action = {};
 
-        action.sa_handler = [](int) { count = count + 1; };
+        action.sa_handler = [](int) { ++count; };
         action.sa_flags   = flags;
         sigaction(SIGALRM, &action, &m_before);
         count = 0;
@@ -27,7 +28,7 @@ public:
         sigaction(SIGALRM, &m_before, NULL);
     }
 
-    static inline volatile unsigned count;
+    static inline std::atomic<unsigned> count;
 
 private:
     static void set(long us)

@@ -413,6 +413,19 @@ static void print_sets(const uct_cuda_topo_t *topo,
     }
 }
 
+static bool takes_host_path(const uct_cuda_mp_plan_t *plan)
+{
+    unsigned i;
+
+    for (i = 0; i < plan->num_paths; ++i) {
+        if (plan->paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
+            return true;
+        }
+    }
+
+    return false;
+}
+
 
 /* ------------------------------------------------------------ why this plan */
 
@@ -460,6 +473,15 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
                 "     after a first message of %lu bytes or more: until then a "
                 "process does not look at the node\n",
                 UCT_CUDA_MP_LEARN_MIN_SIZE);
+    }
+
+    if ((config->enable == UCT_CUDA_MP_AUTO) &&
+        (config->host == UCT_CUDA_MP_AUTO) && (config->num_paths == 0) &&
+        takes_host_path(&plan->plan)) {
+        fprintf(stream,
+                "     once %d such messages have gone this way with nothing "
+                "crossing them; until then without the host path\n",
+                UCT_CUDA_MP_HOST_PROOF);
     }
 
     if (config->ledger[0] != '\0') {
