@@ -369,8 +369,9 @@ static int cuemu_session_resize(int fd, uint64_t size, const char *path)
     return -1;
 }
 
-/* Memory for all of a file: who touches a page that there is none for is ended
-   by a signal. A tmpfs gives all back when a signal comes: page by page. */
+/* Reserve memory for all of a file: a process that touches a page without any
+   is ended by SIGBUS. A tmpfs gives all back when a signal comes, so reserve
+   page by page. */
 static int cuemu_session_reserve(int fd, uint64_t size)
 {
     uint64_t at = 0, bytes;

@@ -56,9 +56,8 @@ static uint64_t call_due(uint64_t now)
     return next;
 }
 
-/* The kernel's own clock that nobody sets, which the wait goes by. Clocks of
- * programs may be slower than it (on an emulated node): what is waited for is a
- * time, and who wakes up early waits again. */
+/* Wait by CLOCK_MONOTONIC, which nobody sets. Clocks of programs may be slower
+ * than it (on an emulated node): a wait that ends early is repeated. */
 static void wait_until(uint64_t next, uint64_t now)
 {
     struct timespec end;
