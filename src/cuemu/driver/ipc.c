@@ -20,7 +20,7 @@ typedef struct {
     int32_t  extent;
     int32_t  slot;    /* process that exported it */
     uint64_t base;    /* its address there */
-    uint64_t spare;
+    uint64_t memory;  /* tells allocations apart that follow each other there */
 } cuemu_ipc_handle_t;
 
 _Static_assert(sizeof(cuemu_ipc_handle_t) == sizeof(CUipcMemHandle),
@@ -30,8 +30,7 @@ _Static_assert(sizeof(cuemu_ipc_handle_t) == sizeof(CUipcMemHandle),
 #define CUEMU_MAX_IPC_OPEN 4096
 
 static cuemu_mem_t *cuemu_ipc_opened[CUEMU_MAX_IPC_OPEN];
-static int32_t cuemu_ipc_slots[CUEMU_MAX_IPC_OPEN];  /* that exported it */
-static uint64_t cuemu_ipc_bases[CUEMU_MAX_IPC_OPEN]; /* its address there */
+static cuemu_ipc_handle_t cuemu_ipc_handles[CUEMU_MAX_IPC_OPEN]; /* of it */
 static int cuemu_num_ipc_opened;
 
 CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
@@ -63,6 +62,7 @@ CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
         ipc.extent = mem->extent;
         ipc.slot   = cuemu_session.slot;
         ipc.base   = mem->base;
+        ipc.memory = mem->id;
         memcpy(handle, &ipc, sizeof(ipc));
         result = CUDA_SUCCESS;
     }
@@ -80,11 +80,7 @@ static cuemu_mem_t *cuemu_ipc_find_open(const cuemu_ipc_handle_t *ipc,
 
     for (i = 0; i < cuemu_num_ipc_opened; ++i) {
         if ((cuemu_ipc_opened[i]->ctx == ctx) &&
-            (cuemu_ipc_opened[i]->extent == ipc->extent) &&
-            (cuemu_ipc_opened[i]->size == ipc->size) &&
-            (cuemu_ipc_opened[i]->offset ==
-             cuemu_session.shared->extents[ipc->extent].offset +
-             ipc->offset)) {
+            (memcmp(&cuemu_ipc_handles[i], ipc, sizeof(*ipc)) == 0)) {
             return cuemu_ipc_opened[i];
         }
     }
@@ -103,7 +99,7 @@ static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
 
     for (i = 0; i < cuemu_num_ipc_opened; ++i) {
         mem = cuemu_ipc_opened[i];
-        if ((cuemu_ipc_slots[i] == ipc->slot) && (mem->gpu == gpu) &&
+        if ((cuemu_ipc_handles[i].slot == ipc->slot) && (mem->gpu == gpu) &&
             (mem->ctx != ctx) && (mem->ctx->gpu == ctx->gpu)) {
             return 1;
         }
@@ -112,17 +108,18 @@ static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
     return 0;
 }
 
-/* What the exporter has freed and put something else in the place of stays
-   mapped until it is closed; the new allocation is refused so long (2 x H100,
-   driver 580, buffers of some KiB). With the lock. */
+/* Small allocations share memory. What the exporter has freed of that stays
+   mapped until it is closed; another allocation in its place is refused so long
+   (2 x H100, driver 580, buffers of 120 B to 42 KiB). With the lock. */
 static int cuemu_ipc_is_replaced(const cuemu_ipc_handle_t *ipc,
                                  const cuemu_context_t *ctx)
 {
     int i;
 
     for (i = 0; i < cuemu_num_ipc_opened; ++i) {
-        if ((cuemu_ipc_slots[i] == ipc->slot) &&
-            (cuemu_ipc_bases[i] == ipc->base) &&
+        if ((cuemu_ipc_handles[i].slot == ipc->slot) &&
+            (cuemu_ipc_handles[i].id == ipc->id) &&
+            (cuemu_ipc_handles[i].base == ipc->base) &&
             (cuemu_ipc_opened[i]->ctx == ctx)) {
             return 1;
         }
@@ -195,8 +192,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
     }
 
     cuemu_session_extent_get(ipc->extent);
-    cuemu_ipc_slots[cuemu_num_ipc_opened]    = ipc->slot;
-    cuemu_ipc_bases[cuemu_num_ipc_opened]    = ipc->base;
+    cuemu_ipc_handles[cuemu_num_ipc_opened]  = *ipc;
     cuemu_ipc_opened[cuemu_num_ipc_opened++] = opened;
     *ptr_p = (CUdeviceptr)opened->base;
     return CUDA_SUCCESS;
@@ -249,9 +245,8 @@ void cuemu_ipc_forget(const cuemu_mem_t *mem)
     for (i = 0; i < cuemu_num_ipc_opened; ++i) {
         if (cuemu_ipc_opened[i] == mem) {
             --cuemu_num_ipc_opened;
-            cuemu_ipc_opened[i] = cuemu_ipc_opened[cuemu_num_ipc_opened];
-            cuemu_ipc_slots[i]  = cuemu_ipc_slots[cuemu_num_ipc_opened];
-            cuemu_ipc_bases[i]  = cuemu_ipc_bases[cuemu_num_ipc_opened];
+            cuemu_ipc_opened[i]  = cuemu_ipc_opened[cuemu_num_ipc_opened];
+            cuemu_ipc_handles[i] = cuemu_ipc_handles[cuemu_num_ipc_opened];
             return;
         }
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A table of allocations, and who goes round in it. */
+/* A table of allocations. */
 #include <uct/cuda/node/exports.h>
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/watch.h>
@@ -18,6 +19,9 @@
 /* Old ones asked about for each new one. With four of them half of what is in
  * the table is there at least, however fast allocations come and go. */
 #define CHECKS 4
+
+/* ... and by the thread in each of its periods, 0.2 us each */
+#define CHECKS_OF_WATCH 2048
 
 #define NUM_BUCKETS 4096
 
@@ -253,14 +257,93 @@ static void use(uint32_t slot)
     }
 }
 
+/* Does a notice stand for what is in its slot now? */
+static bool is_current(const uct_cuda_node_notice_t *notice)
+{
+    return (notice->slot < exports.num_slots) &&
+           exports.slots[notice->slot].is_there &&
+           !uct_cuda_node_notices_is_over(notice);
+}
+
+unsigned uct_cuda_node_exports_check(unsigned count)
+{
+    unsigned left;
+
+    pthread_mutex_lock(&exports.lock);
+    notice_fork();
+    check(count);
+    left = exports.count;
+    pthread_mutex_unlock(&exports.lock);
+    return left;
+}
+
+int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice)
+{
+    int fd = -1;
+
+    pthread_mutex_lock(&exports.lock);
+    notice_fork();
+    if (is_current(notice) &&
+        !is_gone(&exports.slots[notice->slot].handle)) {
+        fd = uct_cuda_node_handle_descriptor(
+                &exports.slots[notice->slot].handle);
+    }
+    pthread_mutex_unlock(&exports.lock);
+    return fd;
+}
+
+static void close_inherited(void)
+{
+    uint32_t i;
+
+    for (i = 0; i < exports.num_slots; ++i) {
+        if (exports.slots[i].is_there) {
+            if (exports.slots[i].fd >= 0) {
+                close(exports.slots[i].fd);
+            }
+            uct_cuda_node_handle_release(&exports.slots[i].handle);
+            exports.slots[i].is_there = false;
+        }
+    }
+    pthread_mutex_init(&exports.lock, NULL);
+}
+
+/* Pools are asked for by an attribute, which may need a context */
+static int make_descriptor(const uct_cuda_node_notice_t *notice)
+{
+    uct_cuda_gpu_context_t context;
+    bool is_pushed;
+    int fd;
+
+    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+                                               &context) == UCS_OK);
+    fd        = uct_cuda_node_exports_descriptor(notice);
+    if (is_pushed) {
+        uct_cuda_gpu_context_pop(&context);
+    }
+
+    return fd;
+}
+
+static bool watch_look(void)
+{
+    return uct_cuda_node_exports_check(CHECKS_OF_WATCH) > 0;
+}
+
 ucs_status_t uct_cuda_node_exports_get(const void *address,
                                        const uct_cuda_memory_t *memory,
                                        uct_cuda_node_handle_t *handle_p)
 {
-    const uct_cuda_node_descriptors_t *socket = uct_cuda_node_watch_start();
-    ucs_status_t status                       = UCS_OK;
+    static const uct_cuda_node_watched_t watched = {
+        .look            = watch_look,
+        .make            = make_descriptor,
+        .close_inherited = close_inherited
+    };
+    const uct_cuda_node_descriptors_t *socket;
+    ucs_status_t status = UCS_OK;
     uint32_t slot;
 
+    socket = uct_cuda_node_watch_start(&watched);
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     check(CHECKS);
@@ -275,14 +358,6 @@ ucs_status_t uct_cuda_node_exports_get(const void *address,
 
     uct_cuda_node_watch_wake();
     return status;
-}
-
-/* Does a notice stand for what is in its slot now? */
-static bool is_current(const uct_cuda_node_notice_t *notice)
-{
-    return (notice->slot < exports.num_slots) &&
-           exports.slots[notice->slot].is_there &&
-           !uct_cuda_node_notices_is_over(notice);
 }
 
 void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)
@@ -320,49 +395,6 @@ void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle)
         slot_end(handle->notice.slot);
     }
     pthread_mutex_unlock(&exports.lock);
-}
-
-unsigned uct_cuda_node_exports_check(unsigned count)
-{
-    unsigned left;
-
-    pthread_mutex_lock(&exports.lock);
-    notice_fork();
-    check(count);
-    left = exports.count;
-    pthread_mutex_unlock(&exports.lock);
-    return left;
-}
-
-int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice)
-{
-    int fd = -1;
-
-    pthread_mutex_lock(&exports.lock);
-    notice_fork();
-    if (is_current(notice) &&
-        !is_gone(&exports.slots[notice->slot].handle)) {
-        fd = uct_cuda_node_handle_descriptor(
-                &exports.slots[notice->slot].handle);
-    }
-    pthread_mutex_unlock(&exports.lock);
-    return fd;
-}
-
-void uct_cuda_node_exports_close_inherited(void)
-{
-    uint32_t i;
-
-    for (i = 0; i < exports.num_slots; ++i) {
-        if (exports.slots[i].is_there) {
-            if (exports.slots[i].fd >= 0) {
-                close(exports.slots[i].fd);
-            }
-            uct_cuda_node_handle_release(&exports.slots[i].handle);
-            exports.slots[i].is_there = false;
-        }
-    }
-    pthread_mutex_init(&exports.lock, NULL);
 }
 
 static unsigned read_count(const unsigned *count)

@@ -47,9 +47,6 @@ unsigned uct_cuda_node_exports_check(unsigned count);
  *  has ended. */
 int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice);
 
-/** In a forked child: close the descriptors that it has inherited. */
-void uct_cuda_node_exports_close_inherited(void);
-
 /** How many there are, and how many of them hold a descriptor, for tests. */
 unsigned uct_cuda_node_exports_count(void);
 unsigned uct_cuda_node_exports_num_held(void);

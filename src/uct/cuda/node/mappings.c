@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/unmap.h>
@@ -442,6 +443,27 @@ static ucs_status_t own_get(const uct_cuda_node_handle_t *handle,
     return UCS_OK;
 }
 
+/* For a thread that must not wait: legacy mappings are left to a progress call
+ * of the program */
+static bool watch_look(void)
+{
+    bool is_due, has_work;
+
+    pthread_mutex_lock(&cache.lock);
+    look_for_news();
+    is_due   = uct_cuda_node_unmap_is_much();
+    has_work = is_due || (cache.count > 0);
+    pthread_mutex_unlock(&cache.lock);
+
+    if (is_due) {
+        uct_cuda_iface_call_soon(uct_cuda_node_cache_look);
+    }
+
+    return has_work;
+}
+
+static const uct_cuda_node_watched_t watched = {.look = watch_look};
+
 ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                                      CUdevice device,
                                      uct_cuda_node_mapping_t **mapping_p)
@@ -547,7 +569,7 @@ err_free:
     free(mapping);
 out:
     cache_unlock();
-    if (is_new && (uct_cuda_node_watch_start() != NULL)) {
+    if (is_new && (uct_cuda_node_watch_start(&watched) != NULL)) {
         uct_cuda_node_watch_wake();
     }
     return status;
@@ -668,18 +690,6 @@ bool uct_cuda_node_cache_look(void)
     has_more = uct_cuda_node_unmap_idle(MAX_LOOK_NS);
     pthread_mutex_unlock(&cache.lock);
     return has_more;
-}
-
-unsigned uct_cuda_node_cache_watch(bool *is_due_p)
-{
-    unsigned count;
-
-    pthread_mutex_lock(&cache.lock);
-    look_for_news();
-    *is_due_p = uct_cuda_node_unmap_is_much();
-    count     = cache.count;
-    pthread_mutex_unlock(&cache.lock);
-    return count;
 }
 
 unsigned uct_cuda_node_cache_count(void)

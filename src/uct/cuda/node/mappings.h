@@ -117,13 +117,6 @@ void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid);
  *  @return Whether there is more. */
 bool uct_cuda_node_cache_look(void);
 
-/** The same for a thread that must not wait: legacy mappings are left to the
- *  next call.
- *
- *  @param is_due_p  Whether there are some to be closed.
- *  @return Number of mappings held. */
-unsigned uct_cuda_node_cache_watch(bool *is_due_p);
-
 /** Number of mappings held, for tests and for the VFS. */
 unsigned uct_cuda_node_cache_count(void);
 

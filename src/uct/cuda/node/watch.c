@@ -6,12 +6,8 @@
 
 #include <uct/cuda/node/watch.h>
 
-#include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/thread.h>
-#include <uct/cuda/node/exports.h>
-#include <uct/cuda/node/mappings.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,8 +25,7 @@
 #define FORK_WAIT_MS 100
 #define END_WAIT_S   1
 
-/* Allocations that are asked about in a period, 0.2 us each */
-#define CHECKS 2048
+#define MAX_WATCHED 2
 
 
 static struct {
@@ -45,45 +40,51 @@ static struct {
     pid_t           pid;
     pthread_t       thread;
     uct_cuda_node_descriptors_t socket;
+    const uct_cuda_node_watched_t *watched[MAX_WATCHED]; /* NULL: no more */
 } watch = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .busy = PTHREAD_MUTEX_INITIALIZER
 };
 
 
-
-/* Pools are asked for by an attribute, which may need a context */
-static int make_descriptor(const uct_cuda_node_notice_t *notice)
+static const uct_cuda_node_watched_t *get_watched(unsigned number)
 {
-    uct_cuda_gpu_context_t context;
-    bool is_pushed;
-    int fd;
-
-    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
-                                               &context) == UCS_OK);
-    fd        = uct_cuda_node_exports_descriptor(notice);
-    if (is_pushed) {
-        uct_cuda_gpu_context_pop(&context);
-    }
-
-    return fd;
+    return (number < MAX_WATCHED) ?
+                   __atomic_load_n(&watch.watched[number], __ATOMIC_ACQUIRE) :
+                   NULL;
 }
 
 /* @return Whether there is anything to look after */
 static bool look(void)
 {
-    unsigned num_exports, num_mappings;
-    bool is_due;
+    bool has_work = false;
+    const uct_cuda_node_watched_t *watched;
+    unsigned i;
 
     pthread_mutex_lock(&watch.busy);
-    uct_cuda_node_descriptors_answer(&watch.socket, make_descriptor);
-    num_exports  = uct_cuda_node_exports_check(CHECKS);
-    num_mappings = uct_cuda_node_cache_watch(&is_due);
-    if (is_due) {
-        uct_cuda_iface_call_soon(uct_cuda_node_cache_look);
+    for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
+        if (watched->make != NULL) {
+            uct_cuda_node_descriptors_answer(&watch.socket, watched->make);
+        }
+        has_work |= watched->look();
     }
     pthread_mutex_unlock(&watch.busy);
-    return (num_exports > 0) || (num_mappings > 0) || is_due;
+    return has_work;
+}
+
+/* With the lock */
+static void add_watched(const uct_cuda_node_watched_t *watched)
+{
+    unsigned i;
+
+    for (i = 0; i < MAX_WATCHED; ++i) {
+        if (watch.watched[i] == NULL) {
+            __atomic_store_n(&watch.watched[i], watched, __ATOMIC_RELEASE);
+        }
+        if (watch.watched[i] == watched) {
+            return;
+        }
+    }
 }
 
 static void *watch_main(void *arg)
@@ -158,11 +159,18 @@ static void after_fork(void)
 /* A child keeps none of its parent's memory in use */
 static void after_fork_in_child(void)
 {
+    const uct_cuda_node_watched_t *watched;
+    unsigned i;
+
     pthread_mutex_init(&watch.busy, NULL);
     pthread_mutex_init(&watch.lock, NULL);
     if (watch.is_there) {
         uct_cuda_node_descriptors_close(&watch.socket);
-        uct_cuda_node_exports_close_inherited();
+        for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
+            if (watched->close_inherited != NULL) {
+                watched->close_inherited();
+            }
+        }
     }
     watch.is_tried   = watch.is_tried && !watch.has_thread;
     watch.is_there   = false;
@@ -201,11 +209,13 @@ static void start(void)
     watch.is_there = true;
 }
 
-const uct_cuda_node_descriptors_t *uct_cuda_node_watch_start(void)
+const uct_cuda_node_descriptors_t *
+uct_cuda_node_watch_start(const uct_cuda_node_watched_t *watched)
 {
     const uct_cuda_node_descriptors_t *socket;
 
     pthread_mutex_lock(&watch.lock);
+    add_watched(watched);
     if (!watch.is_tried) {
         start();
     }

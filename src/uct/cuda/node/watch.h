@@ -18,10 +18,23 @@
 #include <stdbool.h>
 
 
-/** Start the thread, if it is not there yet. No lock of this folder is held.
+/** What the thread looks after: one of the exports', one of the mappings'. */
+typedef struct {
+    /** Look once. Returns whether there is anything to look after. */
+    bool (*look)(void);
+    /** Make a descriptor for a peer, or return -1. NULL: none are asked for */
+    int  (*make)(const uct_cuda_node_notice_t *notice);
+    /** Close what a forked child has inherited. NULL: nothing */
+    void (*close_inherited)(void);
+} uct_cuda_node_watched_t;
+
+
+/** Have the thread look after something, and start it if it is not there yet.
+ *  No lock of this folder is held.
  *  @return The socket that peers ask for descriptors by; NULL: there is no
  *          thread. */
-const uct_cuda_node_descriptors_t *uct_cuda_node_watch_start(void);
+const uct_cuda_node_descriptors_t *
+uct_cuda_node_watch_start(const uct_cuda_node_watched_t *watched);
 
 /** For tests, whose drivers come and go: end the thread, start none any more,
  *  and answer @a is_there as if there were one. */
