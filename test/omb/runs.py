@@ -24,8 +24,8 @@ PLACES = ('--wheel', '--ucx', '--launcher', '--base-launcher', '--programs',
           '--byhand', '--nccl', '--from',
           '--perftest', '--json', '--page', '--out')
 # Messages of ucx_perftest before those that count, at least: some things are got
-# ready while the first few go by what is there
-WARM_UP = 16
+# ready while the first few go by what is there: the host path after 16
+WARM_UP = 32
 # Seconds that a test of ucx_perftest between GPUs lasts, at least: it warms up
 # for 0.1 to 0.2 s at most, and the path through the host is there after 0.15 to
 # 0.2 s (measured on 2 x H200), so that a fifth of a test may be without it

@@ -170,12 +170,14 @@ mpi_windows() {
         --time-limit 20
 }
 
-# mpi_self: one process, two GPUs, put and get: all links carry
+# mpi_self: one process, two GPUs, put and get: all links carry, the host's from
+# the first message on
 mpi_self() {
     local mpirun programs scheme
     mpi_tools distribution || return
     for scheme in put_zcopy get_zcopy; do
-        UCX_RNDV_SCHEME=$scheme mpi_self_at 140 "$mpi_run" --emulate beluga \
+        UCX_RNDV_SCHEME=$scheme UCX_CUDA_IPC_MULTIPATH_HOST=y \
+            mpi_self_at 140 "$mpi_run" --emulate beluga \
             --slowdown 20 --multipath auto "$mpirun" -n 1 \
             "$programs/ucx_mp_self" || return
     done
