@@ -39,8 +39,9 @@
 #define BW_SPREAD      0.03   /* of the fastest sample */
 #define BW_CLAIMED     100e-6 /* seconds of an iteration */
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
-#define BW_WARM_UP     16     /* messages at least: some things are got ready
-                                 while the first few go by what is there */
+#define BW_WARM_UP     32     /* messages at least: some things are got ready
+                                 while the first few go by what is there, the
+                                 host path after 16 */
 #define BW_WARM_TIME   0.6    /* seconds on GPUs: a thread makes the host path
                                  in 0.17 to 0.3 s, after some messages */
 #define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
