@@ -75,7 +75,8 @@ TEST_F(driver, ipc_of_small_allocations)
     });
 }
 
-/* What stands where mapped memory was is refused until that is unmapped */
+/* What stands where mapped memory was is refused until that is unmapped, among
+ * small allocations, which share a block as long as one of them is there */
 TEST_F(driver, ipc_of_memory_in_the_place_of_mapped_memory)
 {
     run(2, [&](int rank) {
@@ -83,6 +84,7 @@ TEST_F(driver, ipc_of_memory_in_the_place_of_mapped_memory)
         CUdeviceptr mine = 0, theirs[2] = {0, 0};
 
         use(rank);
+        (void)alloc(4096);
         for (int i = 0; i < 2; ++i) {
             if (rank == 1) {
                 mine = alloc(4096);

@@ -348,6 +348,7 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
 
     /* The peer has freed whatever else was mapped within this range */
     (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
+    uct_cuda_node_unmap_replaced(handle);
 
     status = uct_cuda_node_handle_open(handle, device, mapped_p);
     if ((status != UCS_OK) && (uct_cuda_node_unmap_all() > 0)) {

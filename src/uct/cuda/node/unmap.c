@@ -57,18 +57,24 @@ static void unmap_now(const uct_cuda_node_handle_t *handle, CUdeviceptr mapped,
     }
 }
 
+/* Closes the one that the link leads to */
+static void close_kept(kept_t **link)
+{
+    kept_t *entry = *link;
+
+    unmap_now(&entry->handle, entry->mapped, entry->context,
+              entry->context_id);
+    kept.size -= entry->size;
+    *link      = entry->next;
+    if (*link == NULL) {
+        kept.end = link;
+    }
+    free(entry);
+}
+
 static void close_oldest(void)
 {
-    kept_t *oldest = kept.oldest;
-
-    unmap_now(&oldest->handle, oldest->mapped, oldest->context,
-              oldest->context_id);
-    kept.size  -= oldest->size;
-    kept.oldest = oldest->next;
-    if (kept.oldest == NULL) {
-        kept.end = &kept.oldest;
-    }
-    free(oldest);
+    close_kept(&kept.oldest);
 }
 
 void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
@@ -167,6 +173,26 @@ bool uct_cuda_node_unmap_idle(uint64_t max_ns)
     }
 
     return false;
+}
+
+void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle)
+{
+    kept_t **link = &kept.oldest;
+
+    if ((handle->type != UCT_CUDA_NODE_HANDLE_LEGACY) ||
+        (handle->length >= GRANULARITY)) {
+        return;
+    }
+
+    while (*link != NULL) {
+        if (((*link)->handle.pid == handle->pid) &&
+            ((*link)->handle.pid_ns == handle->pid_ns) &&
+            ((*link)->handle.base == handle->base)) {
+            close_kept(link);
+        } else {
+            link = &(*link)->next;
+        }
+    }
 }
 
 unsigned uct_cuda_node_unmap_all(void)

@@ -57,6 +57,11 @@ bool uct_cuda_node_unmap_is_much(void);
 /** May there be too much? A load; without the lock. */
 bool uct_cuda_node_unmap_is_due(void);
 
+/** Close those that a peer's small allocation has taken the place of. The
+ *  driver keeps small allocations in blocks, and refuses to open one where
+ *  another is still mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100). */
+void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle);
+
 /** Close all. @return How many there were. */
 unsigned uct_cuda_node_unmap_all(void);
 
