@@ -68,27 +68,26 @@ host_path_str(const uct_cuda_mp_core_t *core,
 {
     const uct_cuda_mp_load_t *load     = &core->load;
     const uct_cuda_mp_config_t *config = &core->config;
-    const double wanted = (config->enable == UCT_CUDA_MP_YES) ?
-                                  0 :
-                                  UCT_CUDA_MP_HOST_PROOF *
-                                          (double)request->size;
+    const double size                  = (double)request->size;
 
     if (uct_cuda_mp_ends_is_host(request)) {
         return "not needed";
     } else if (config->host != UCT_CUDA_MP_AUTO) {
         return (config->host == UCT_CUDA_MP_YES) ? "on" : "off";
+    } else if (uct_cuda_mp_plan_may_use_host(config, load, request->src_end,
+                                             request->dst_end, size)) {
+        return "allowed";
     } else if (!load->is_known) {
         return "off, no ledger of other processes' traffic";
     } else if (uct_cuda_mp_load_is_crossed(load, request->src_end,
                                            request->dst_end)) {
         return "off, there is or was traffic the other way";
-    } else if ((double)load->uncrossed < wanted) {
-        snprintf(text, max, "off until %.0f MB more have gone without traffic "
-                 "the other way", (wanted - (double)load->uncrossed) * 1e-6);
-        return text;
     }
 
-    return "allowed";
+    snprintf(text, max,
+             "off until %.0f MB more have gone without traffic the other way",
+             (UCT_CUDA_MP_HOST_PROOF * size - (double)load->uncrossed) * 1e-6);
+    return text;
 }
 
 static void log_plan(const uct_cuda_mp_core_t *core,

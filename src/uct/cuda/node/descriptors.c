@@ -7,8 +7,8 @@
 #include <uct/cuda/node/descriptors.h>
 
 #include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/retry.h>
 
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -47,9 +47,7 @@ send_with(int socket, const void *data, size_t size, int fd)
         memcpy(CMSG_DATA(header), &fd, sizeof(fd));
     }
 
-    do {
-        sent = sendmsg(socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-    } while ((sent < 0) && (errno == EINTR));
+    sent = UCT_CUDA_RETRY(sendmsg(socket, &msg, MSG_DONTWAIT | MSG_NOSIGNAL));
     return sent == (ssize_t)size;
 }
 
@@ -83,9 +81,8 @@ static bool receive_with(int socket, void *data, size_t size, int *fd_p)
     *fd_p              = -1;
     msg.msg_control    = control.bytes;
     msg.msg_controllen = sizeof(control.bytes);
-    do {
-        received = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    } while ((received < 0) && (errno == EINTR));
+    received           = UCT_CUDA_RETRY(recvmsg(socket, &msg, MSG_DONTWAIT |
+                                                    MSG_CMSG_CLOEXEC));
     if (received < 0) {
         return false;
     }
@@ -190,19 +187,20 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
     }
 }
 
+static int milliseconds_until(uint64_t end)
+{
+    const uint64_t now = uct_cuda_now_ns();
+
+    return (now < end) ? (int)((end - now) / 1000000) + 1 : 0;
+}
+
 /* Waits until the answer is there, or its socket's other end is closed */
 static void wait_for_answer(int socket)
 {
     struct pollfd poll_fd = {.fd = socket, .events = POLLIN};
     const uint64_t end    = uct_cuda_now_ns() + WAIT_NS;
-    uint64_t now;
-    int result;
 
-    do {
-        now    = uct_cuda_now_ns();
-        result = poll(&poll_fd, 1,
-                      (now < end) ? (int)((end - now) / 1000000) + 1 : 0);
-    } while ((result < 0) && (errno == EINTR));
+    (void)UCT_CUDA_RETRY(poll(&poll_fd, 1, milliseconds_until(end)));
 }
 
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,

@@ -7,6 +7,7 @@
 #include <uct/cuda/node/watch.h>
 
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/retry.h>
 #include <uct/cuda/base/thread.h>
 
 #include <pthread.h>
@@ -140,12 +141,11 @@ static void on_exit_of_program(void)
 /* The driver may fork in a call that the thread waits for */
 static void before_fork(void)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-    unsigned tries              = FORK_WAIT_MS;
+    unsigned tries = FORK_WAIT_MS;
 
     while (!(watch.is_forking = (pthread_mutex_trylock(&watch.busy) == 0)) &&
            (tries-- > 0)) {
-        (void)nanosleep(&pause, NULL);
+        uct_cuda_sleep_ns(1000000);
     }
 }
 
