@@ -65,6 +65,14 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
     uct_cuda_mp_core_set_min_size(core, kind, sizes.behind);
 }
 
+/* Whether transfers go by one path while a thread probes the node */
+static bool is_probed_meanwhile(const uct_cuda_mp_config_t *config)
+{
+    return (config->start == UCT_CUDA_MP_START_BACKGROUND) ||
+           ((config->start == UCT_CUDA_MP_START_AUTO) &&
+            (config->enable == UCT_CUDA_MP_AUTO));
+}
+
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
 {
     const uct_cuda_topo_t *topo;
@@ -75,7 +83,7 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
         return true;
     }
 
-    if ((core->config.start == UCT_CUDA_MP_START_BACKGROUND) &&
+    if (is_probed_meanwhile(&core->config) &&
         !uct_cuda_mp_background_knows_node(core->background)) {
         return false;
     }

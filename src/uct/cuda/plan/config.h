@@ -32,8 +32,9 @@ typedef enum {
 
 /** Who waits while contexts and staging memory of relays are made. */
 typedef enum {
-    UCT_CUDA_MP_START_AUTO,      /**< As the next, but for the host's path
-                                      nobody */
+    UCT_CUDA_MP_START_AUTO,      /**< As the next; but nobody for the host's
+                                      path, nor, with several paths on auto,
+                                      for the probe of the node */
     UCT_CUDA_MP_START_WAIT,      /**< The first transfer that wants them */
     UCT_CUDA_MP_START_BACKGROUND /**< Nobody */
 } uct_cuda_mp_start_t;
