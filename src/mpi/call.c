@@ -666,6 +666,7 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
         call_alias(call);
     }
     if (call->failed != MPI_SUCCESS) {
+        ucx_mp_mpi_failure_report(call->ordinal, call->rank);
         return call_join(call);
     }
 
@@ -719,6 +720,11 @@ void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
 {
     ucx_mp_mpi_buffer_t *buffer;
     unsigned i;
+
+    if ((use == UCX_MP_MPI_WRITE) && (call->failed == MPI_SUCCESS)) {
+        call->rc = ucx_mp_mpi_failure_end(call->ordinal, call->name, call->comm,
+                                          call->rc);
+    }
 
     for (i = 0; (i < call->num_buffers) && call_is_intact(call) &&
                 (call->failed == MPI_SUCCESS); ++i) {

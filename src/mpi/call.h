@@ -10,7 +10,8 @@
  * of the packed copy (packed.h).
  *
  * A rank that cannot stage its buffers takes part in the call all the same, and
- * returns an error: the other ranks do not wait for it.
+ * returns an error: the other ranks do not wait for it. Ranks that have got
+ * something from it in a collective return an error, too (failure.h).
  *
  * Each rank does so for itself and makes the same call of its MPI, so that
  * nothing has to be agreed on: other ranks' buffers may be anywhere.
@@ -22,6 +23,8 @@
 #ifndef UCX_MP_MPI_CALL_H_
 #define UCX_MP_MPI_CALL_H_
 
+#include <mpi/error.h>
+#include <mpi/failure.h>
 #include <mpi/gpu.h>
 #include <mpi/layout.h>
 #include <mpi/packed.h>
@@ -78,6 +81,7 @@ typedef struct {
                                       copies */
     bool                is_root;   /* has what all get, or gets what all have */
     bool                is_member; /* one of those that the root deals with */
+    ucx_mp_mpi_ordinal_t ordinal;
     int                 rank;      /* in the (local) group */
     int                 local;     /* ranks of that */
     int                 sources;   /* ranks that this one gets something from */
@@ -114,15 +118,6 @@ static inline bool ucx_mp_mpi_is_straight(void)
     return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_real.stages;
 }
 
-
-/* Fails the call with a sentence, through the communicator's error handler.
-   Returns the error code. */
-int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
-
-/* For a call that GPU memory cannot be staged for: MPI_ERR_BUFFER. */
-int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm);
-int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win);
 
 /* MPI_BYTE, of which a packed buffer is. */
 MPI_Datatype ucx_mp_mpi_byte(void);
@@ -187,7 +182,7 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                MPI_Datatype *datatype_p, const void *received);
 
 /* Copies what is staged to or from the copies, as `use` says, once more; not if
-   something has failed. */
+   something has failed, for UCX_MP_MPI_WRITE on another rank. */
 void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use);
 
 /* Lets go of everything. */

@@ -221,11 +221,10 @@ static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
     return true;
 }
 
-bool ucx_mp_mpi_collective_pass(MPI_Comm comm, uct_cuda_coll_kind_t kind,
+bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
+                                uct_cuda_coll_kind_t kind,
                                 uct_cuda_coll_reason_t reason)
 {
-    ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
-
     if (member == NULL) {
         return true;
     } else if (member->nodes != NULL) {
@@ -236,10 +235,10 @@ bool ucx_mp_mpi_collective_pass(MPI_Comm comm, uct_cuda_coll_kind_t kind,
     return true;
 }
 
-bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p)
+bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
+                           const ucx_mp_mpi_collective_t *args, int *rc_p)
 {
-    MPI_Comm comm               = args->comm;
-    ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
+    MPI_Comm comm = args->comm;
     uct_cuda_coll_group_t *group;
     request_t request;
     char why[256];

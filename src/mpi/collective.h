@@ -10,6 +10,7 @@
 #define UCX_MP_MPI_COLLECTIVE_H_
 
 #include <mpi/arguments.h>
+#include <mpi/member.h>
 
 #include <stdbool.h>
 
@@ -18,9 +19,12 @@
  * A rank whose process uses no GPU, or whose arguments the MPI has to judge,
  * says so of a call of the kinds that the module has, before all else.
  *
+ * @param member  NULL: of no use for the module.
+ *
  * @return  Whether that is all; otherwise it goes on with the below.
  */
-bool ucx_mp_mpi_collective_pass(MPI_Comm comm, uct_cuda_coll_kind_t kind,
+bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
+                                uct_cuda_coll_kind_t kind,
                                 uct_cuda_coll_reason_t reason);
 
 /*
@@ -30,6 +34,7 @@ bool ucx_mp_mpi_collective_pass(MPI_Comm comm, uct_cuda_coll_kind_t kind,
  *
  * @return  Whether it is done; otherwise all ranks go on with the MPI's call.
  */
-bool ucx_mp_mpi_collective(const ucx_mp_mpi_collective_t *args, int *rc_p);
+bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
+                           const ucx_mp_mpi_collective_t *args, int *rc_p);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <mpi/call.h>
+#include <mpi/error.h>
 
 #include <pthread.h>
 #include <stdarg.h>

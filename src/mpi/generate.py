@@ -304,12 +304,13 @@ class Call:
     """One function with a body."""
 
     def __init__(self, name, arguments, kind='', buffers=(), refused=False,
-                 peer=None, end='end(&call)'):
+                 peer=None, end='end(&call)', counted=False):
         self.name = name
         self.kind = kind
         self.buffers = buffers
         self.refused = refused
         self.end = end
+        self.counted = counted  # by its communicator
         self.peer = peer        # then only if it is the calling rank
         self.arguments = [item.split() for item in arguments.split(', ')]
 
@@ -367,9 +368,14 @@ class Call:
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
         if self.name in ON_GPUS:
-            self.write_on_gpus(name, real)
-        elif not self.refused:
+            print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();')
+        if self.counted:
+            print('    ucx_mp_mpi_member_t *member = '
+                  'ucx_mp_mpi_member_next(comm);')
+        if not self.refused:
             print()
+        if self.name in ON_GPUS:
+            self.write_on_gpus(name, real)
         straight = 'ucx_mp_mpi_is_straight()'
         if self.name in ON_GPUS:
             straight = '!may_be_gpu || !ucx_mp_mpi_real.stages'
@@ -379,7 +385,7 @@ class Call:
                 if self.peer else '',
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
         print('    if (%s) {' % straight)
-        print('        return %s;\n    }\n' % real)
+        print('        return %s;\n    }\n' % self.straight(name, real))
         if self.refused:
             print('    return %s;' % self.refusal(name))
         else:
@@ -388,9 +394,9 @@ class Call:
 
     def write_on_gpus(self, name, real):
         kind, words = ON_GPUS[self.name]
-        print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();\n')
         print('    if (!may_be_gpu && %s) {' % self.passing(kind, 'HOST'))
-        print('        return %s;\n    }\n\n    {' % real)
+        print('        return %s;\n    }\n\n    {'
+              % self.straight(name, real))
         print('        const ucx_mp_mpi_collective_t args = {')
         print('            .name = "MPI_%s",\n            .comm = comm,' % name)
         for word in words.split():
@@ -402,14 +408,23 @@ class Call:
         print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
         print('        int rc;\n')
         wrong = self.looks_wrong()
-        print('        if (%sucx_mp_mpi_collective(&args, &rc)) {' % (
+        print('        if (%sucx_mp_mpi_collective(member, &args, &rc)) {' % (
             '!(%s && %s) &&\n            '
             % (wrong, self.passing(kind, 'ARGUMENTS')) if wrong else ''))
         print('            return rc;\n        }\n    }\n')
 
+    def straight(self, name, real):
+        """The MPI's call alone. What only begins goes unheard."""
+        if not self.counted or self.end != 'end(&call)':
+            return real
+        return ('ucx_mp_mpi_failure_end(\n                '
+                'ucx_mp_mpi_member_ordinal(member), "MPI_%s", comm,\n'
+                '                %s)' % (name, real))
+
     @staticmethod
     def passing(kind, reason):
-        return ('ucx_mp_mpi_collective_pass(comm, UCT_CUDA_COLL_KIND_%s, '
+        return ('ucx_mp_mpi_collective_pass(member, comm, '
+                'UCT_CUDA_COLL_KIND_%s, '
                 'UCT_CUDA_COLL_NO_%s)' % (kind, reason))
 
     def looks_wrong(self):
@@ -431,6 +446,8 @@ class Call:
     def write_staging(self, name, real):
         print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s, %s);'
               % (name, self.comm(), self.flags()))
+        if self.counted:
+            print('    call.ordinal = ucx_mp_mpi_member_ordinal(member);')
         if self.of('file'):
             print('    call.file_p = &%s;' % self.of('file'))
         if self.kind == 'root':
@@ -456,13 +473,14 @@ def calls():
     """Calls of MPI 3, of MPI 4, and what only MPICH's have of both."""
     third, fourth = [], []
     for name, (arguments, kind, buffers) in COLLECTIVES.items():
-        third.append(Call(name, arguments + 'comm comm', kind, buffers))
+        third.append(Call(name, arguments + 'comm comm', kind, buffers,
+                          counted=True))
         third.append(Call('I' + name.lower(),
                           arguments + 'comm comm, request request', kind,
-                          buffers, end=LATER))
+                          buffers, end=LATER, counted=True))
         fourth.append(Call(name + '_init', arguments +
                            'comm comm, info info, request request', kind,
-                           buffers, end=AGAIN))
+                           buffers, end=AGAIN, counted=True))
     for name, (arguments, kind, buffers) in OTHERS.items():
         third.append(Call(name, arguments, kind, buffers))
     for where, found in ((third, {**FILES_LATER, **MESSAGES_LATER}),

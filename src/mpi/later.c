@@ -182,10 +182,15 @@ int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
 {
     int is_over = 0;
 
+    /* Nothing is staged: the request is left to the MPI alone */
+    if ((call->num_buffers == 0) && (call->packed == NULL)) {
+        call->ordinal.key = 0;
+        return ucx_mp_mpi_call_end(call);
+    }
+
     /* what is over at once may have a handle that all such share; a failure in
        staging is reported when the rest of the call is over */
     if ((call->rc != MPI_SUCCESS) ||
-        ((call->num_buffers == 0) && (call->packed == NULL)) ||
         (ucx_mp_mpi_real.Request_get_status(*request, &is_over,
                                             MPI_STATUS_IGNORE) !=
          MPI_SUCCESS) ||
@@ -235,7 +240,11 @@ static int request_start(MPI_Request request)
         return MPI_SUCCESS;
     }
 
+    ++later->call.ordinal.start;
     ucx_mp_mpi_call_copy(&later->call, UCX_MP_MPI_READ);
+    if (later->call.failed != MPI_SUCCESS) {
+        ucx_mp_mpi_failure_report(later->call.ordinal, later->call.rank);
+    }
     if ((later->call.failed != later->lost) &&
         (later->call.flags & UCX_MP_MPI_EMPTY)) {
         rc                 = later->call.failed;

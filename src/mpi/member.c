@@ -5,6 +5,7 @@
 
 #include <mpi/handles.h>
 #include <mpi/member.h>
+#include <mpi/nodes.h>
 #include <mpi/world.h>
 
 #include <pthread.h>

@@ -8,7 +8,7 @@
 #ifndef UCX_MP_MPI_MEMBER_H_
 #define UCX_MP_MPI_MEMBER_H_
 
-#include <mpi/nodes.h>
+#include <mpi/failure.h>
 #include <mpi/real.h>
 
 #include <uct/cuda/collective_api.h>
@@ -21,11 +21,12 @@ typedef struct {
     uint64_t              key;    /* the communicator's, on all its ranks */
     uint64_t              calls;  /* of the kinds that the module has, until
                                      there is a group */
+    uint64_t              number; /* of the last collective with buffers */
     uint32_t              word;   /* of the board, when last looked at */
     bool                  has_failed; /* to join a group */
     int                   rank, size;
     uct_cuda_coll_group_t *group; /* NULL: none yet */
-    ucx_mp_mpi_nodes_t    *nodes; /* NULL: all on one node */
+    struct ucx_mp_mpi_nodes *nodes; /* NULL: all on one node */
 } ucx_mp_mpi_member_t;
 
 
@@ -36,6 +37,26 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm);
 
 /* NULL: of no use for the module. */
 ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm);
+
+/* Count a collective of this rank. @return As ucx_mp_mpi_member_of(). */
+static inline ucx_mp_mpi_member_t *ucx_mp_mpi_member_next(MPI_Comm comm)
+{
+    ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
+
+    if (member != NULL) {
+        ++member->number;
+    }
+    return member;
+}
+
+/* The collective that was counted last */
+static inline ucx_mp_mpi_ordinal_t
+ucx_mp_mpi_member_ordinal(const ucx_mp_mpi_member_t *member)
+{
+    return (member == NULL) ? (ucx_mp_mpi_ordinal_t){0} :
+                              (ucx_mp_mpi_ordinal_t){.key = member->key,
+                                                     .number = member->number};
+}
 
 /* This rank makes a call that the module has another way. */
 void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,

@@ -16,7 +16,10 @@
 #include <unistd.h>
 
 
+static const uint32_t no_failures;
+
 ucx_mp_mpi_world_t ucx_mp_mpi_world;
+const uint32_t *ucx_mp_mpi_failures = &no_failures;
 
 
 bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine)
@@ -199,9 +202,10 @@ static void world_join(MPI_Comm comm, int rank, int size)
     }
 
     if (ucx_mp_mpi_on_all(comm, is_joined)) {
-        world->has_rival = !real->stages &&
-                           !ucx_mp_mpi_on_all(comm, api->is_on() == 2);
-        world->api       = api;
+        world->has_rival    = !real->stages &&
+                              !ucx_mp_mpi_on_all(comm, api->is_on() == 2);
+        world->api          = api;
+        ucx_mp_mpi_failures = api->board_failures(world->board);
     }
 }
 

@@ -31,6 +31,9 @@ typedef struct {
 
 extern ucx_mp_mpi_world_t ucx_mp_mpi_world;
 
+/* The number of failures that ranks of this node have reported; never NULL */
+extern const uint32_t *ucx_mp_mpi_failures;
+
 
 /* The MPI has just started. */
 void ucx_mp_mpi_world_begin(void);

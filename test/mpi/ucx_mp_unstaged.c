@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A rank that cannot stage its buffer returns an error, and all others return:
- * each rank in turn sends from an allocation that is shorter than its count
- * says, or while it gets no more memory. Then the communicator is used again. A
- * thread that calls MPI while another one ends the program gets an error, too.
+ * A rank that cannot stage its buffer returns an error, and so does each rank
+ * whose result depends on that one's part; the others return. Each rank in turn
+ * sends from an allocation that is shorter than its count says, or while it
+ * gets no more memory. At first the last rank uses no GPU. After each call the
+ * communicator is used again. A thread that calls MPI while another one ends
+ * the program gets an error, too.
  */
 #include "gpu.h"
 #include "util.h"
@@ -20,11 +22,21 @@
 #define COUNT     32768     /* elements of 8 bytes in 12 */
 #define LARGE     (6 << 20) /* more than is kept for the next call */
 
+/* Ranks whose result a rank's part belongs to */
+typedef enum {
+    FOR_ALL,
+    FROM_ROOT, /* all; only the root has a part */
+    FOR_ROOT,
+    FOR_LATER, /* those behind the rank */
+    FOR_NEXT,
+    MESSAGE    /* the next one, which gets a message of no bytes */
+} unstaged_flow_t;
+
 typedef struct {
-    const char *name;
-    bool       is_from_root; /* only the root's buffer is sent */
-    bool       is_large;     /* also tried for want of memory */
-    int        (*call)(const void *send, void *recv, MPI_Request *request);
+    const char      *name;
+    unstaged_flow_t flow;
+    bool            is_large; /* also tried for want of memory */
+    int             (*call)(const void *send, void *recv, MPI_Request *request);
 } unstaged_call_t;
 
 static MPI_Datatype type, types[MAX_RANKS];
@@ -34,6 +46,7 @@ static int rank, size, last, next;
 static int counts[MAX_RANKS], displs[MAX_RANKS], bytes[MAX_RANKS];
 static int count;   /* elements for each rank */
 static int arrived; /* bytes of the last message */
+static int tried;
 
 #define CALL(_name, _call) \
     static int call_##_name(const void *send, void *recv, \
@@ -113,21 +126,21 @@ static int call_Allgather_init(const void *send, void *recv,
 #endif
 
 static const unstaged_call_t calls[] = {
-#define ENTRY(_name, _is_from_root, _is_moved) \
-    {"MPI_" #_name, _is_from_root, _is_moved, call_##_name}
-    ENTRY(Bcast, true, true),       ENTRY(Ibcast, true, false),
-    ENTRY(Gather, false, false),     ENTRY(Igatherv, false, false),
-    ENTRY(Scatter, true, false),     ENTRY(Scatterv, true, false),
-    ENTRY(Allgather, false, false),  ENTRY(Allgatherv, false, false),
-    ENTRY(Iallgather, false, false), ENTRY(Alltoall, false, false),
-    ENTRY(Alltoallv, false, false),  ENTRY(Ialltoallw, false, false),
-    ENTRY(Neighbor_allgather, false, false),
-    ENTRY(Reduce, false, false),    ENTRY(Allreduce, false, false),
-    ENTRY(Iallreduce, false, false), ENTRY(Scan, false, false),
-    ENTRY(Reduce_scatter, false, false),
-    ENTRY(Sendrecv, false, true),
+#define ENTRY(_name, _flow, _is_large) \
+    {"MPI_" #_name, _flow, _is_large, call_##_name}
+    ENTRY(Bcast, FROM_ROOT, true),     ENTRY(Ibcast, FROM_ROOT, false),
+    ENTRY(Gather, FOR_ROOT, false),    ENTRY(Igatherv, FOR_ROOT, false),
+    ENTRY(Scatter, FROM_ROOT, false),  ENTRY(Scatterv, FROM_ROOT, false),
+    ENTRY(Allgather, FOR_ALL, false),  ENTRY(Allgatherv, FOR_ALL, false),
+    ENTRY(Iallgather, FOR_ALL, false), ENTRY(Alltoall, FOR_ALL, false),
+    ENTRY(Alltoallv, FOR_ALL, false),  ENTRY(Ialltoallw, FOR_ALL, false),
+    ENTRY(Neighbor_allgather, FOR_NEXT, false),
+    ENTRY(Reduce, FOR_ROOT, false),    ENTRY(Allreduce, FOR_ALL, false),
+    ENTRY(Iallreduce, FOR_ALL, false), ENTRY(Scan, FOR_LATER, false),
+    ENTRY(Reduce_scatter, FOR_ALL, false),
+    ENTRY(Sendrecv, MESSAGE, true),
 #if MPI_VERSION >= 4
-    ENTRY(Allgather_init, false, false)
+    ENTRY(Allgather_init, FOR_ALL, false)
 #endif
 };
 
@@ -178,21 +191,42 @@ static void limit(bool is_none)
     setrlimit(RLIMIT_AS, &limits);
 }
 
-/* All ranks call, of which one cannot. @return Whether this one returned as it
+/* Whether a rank's result depends on what the failing one sends */
+static bool needs_part(unstaged_flow_t flow, int failing)
+{
+    switch (flow) {
+    case FOR_ROOT:
+        return rank == 0;
+    case FOR_LATER:
+        return rank > failing;
+    case FOR_NEXT:
+        return last == failing;
+    case MESSAGE:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* All ranks call, of which one cannot. A rank with nothing on a GPU need not
+   hear of it at the end of a request. @return Whether this one returned as it
    should, and the communicator still works. */
 static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
-                     const char *send, char *recv)
+                     bool is_host, const char *send, char *recv)
 {
-    const bool fails    = (rank == failing) &&
-                          (!call->is_from_root || (rank == 0));
+    const bool is_one   = (call->flow != FROM_ROOT) || (failing == 0);
+    const bool fails    = is_one && (rank == failing);
     MPI_Request request = MPI_REQUEST_NULL;
     int rc, sum = 0;
-    bool is_right;
+    bool is_right, is_told;
 
     if (fails && is_memory) {
         limit(true);
     }
-    rc = call->call(send, recv, &request);
+    rc      = call->call(send, recv, &request);
+    is_told = is_one && needs_part(call->flow, failing) &&
+              !(is_host && ((request != MPI_REQUEST_NULL) ||
+                            (strstr(call->name, "_init") != NULL)));
     if ((rc == MPI_SUCCESS) && (request != MPI_REQUEST_NULL)) {
         rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
@@ -200,8 +234,10 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
         limit(false);
     }
 
-    is_right = ((rc != MPI_SUCCESS) == fails);
-    if (call->call == call_Sendrecv) {
+    is_right = (rc != MPI_SUCCESS) ?
+                       is_one && (fails || (call->flow != MESSAGE)) :
+                       !fails && !is_told;
+    if (call->flow == MESSAGE) {
         is_right = is_right && (fails || (arrived == ((last == failing) ?
                                                       0 : count * 8)));
     }
@@ -240,42 +276,73 @@ static bool try_end(const char *send, char *recv)
     return rc != MPI_SUCCESS;
 }
 
+/* Each rank but those with host memory fails in each call */
+static int try_calls(bool has_host)
+{
+    const int num_calls    = (int)(sizeof(calls) / sizeof(calls[0]));
+    const bool is_host     = has_host && (rank == size - 1);
+    const ucx_mp_mem_t mem = is_host ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+    char *send             = ucx_mp_mem_alloc(mem, size * (size_t)LARGE * 12);
+    char *recv             = ucx_mp_mem_alloc(mem, size * (size_t)LARGE * 12);
+    char *small            = ucx_mp_mem_alloc(mem, 4096);
+    int wrong              = 0;
+    int i, failing;
+
+    for (i = 0; i < num_calls; ++i) {
+        set_count(COUNT);
+        for (failing = 0; failing < size - has_host; ++failing, ++tried) {
+            wrong += !try_call(&calls[i], failing, false, is_host,
+                               (rank == failing) ? small : send, recv);
+        }
+#ifdef OPEN_MPI /* MPICH itself needs memory, as Open MPI does in others */
+        set_count(LARGE);
+        if (calls[i].is_large && !has_host) {
+            wrong += !try_call(&calls[i], 0, true, is_host, send, recv);
+            ++tried;
+        }
+#endif
+    }
+    if (!has_host) {
+        wrong += !try_end(send, recv);
+    }
+    ucx_mp_mem_free(mem, small);
+    ucx_mp_mem_free(mem, recv);
+    ucx_mp_mem_free(mem, send);
+    return wrong;
+}
+
+static void use_gpu(void)
+{
+    char why[256] = "";
+
+    if (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    const int num_calls = (int)(sizeof(calls) / sizeof(calls[0]));
-    int wrong = 0, tried = 0, all, i, failing;
-    char *send, *recv, *small, why[256] = "";
+    int wrong, all;
 
     ucx_mp_program = "ucx_mp_unstaged";
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(WORLD, &rank);
     MPI_Comm_size(WORLD, &size);
     ucx_mp_set_rank(rank);
-    if ((size > MAX_RANKS) || (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU and %d ranks at most: %s",
-                   MAX_RANKS, why);
+    if (size > MAX_RANKS) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "%d ranks at most", MAX_RANKS);
     }
 
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
     init();
-    send  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size * (size_t)LARGE * 12);
-    recv  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size * (size_t)LARGE * 12);
-    small = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, 4096);
-    for (i = 0; i < num_calls; ++i) {
-        set_count(COUNT);
-        for (failing = 0; failing < size; ++failing, ++tried) {
-            wrong += !try_call(&calls[i], failing, false,
-                               (rank == failing) ? small : send, recv);
-        }
-#ifdef OPEN_MPI /* MPICH itself needs memory, as Open MPI does in others */
-        set_count(LARGE);
-        if (calls[i].is_large) {
-            wrong += !try_call(&calls[i], 0, true, send, recv);
-            ++tried;
-        }
-#endif
+    if (rank < size - 1) {
+        use_gpu();
     }
-    wrong += !try_end(send, recv);
+    wrong = try_calls(true);
+    if (rank == size - 1) {
+        use_gpu();
+    }
+    wrong += try_calls(false);
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, WORLD);
     if (rank == 0) {
         printf("ucx_mp_unstaged: %d calls, %d wrong\n", tried, all);

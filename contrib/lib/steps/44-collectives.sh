@@ -149,7 +149,7 @@ layouts() {
 pieces() { staged "$1" 2 ucx_mp_pieces '^ucx_mp_pieces: 78 types, .* 0 wrong'; }
 
 # unstaged MPI: a rank that cannot stage its buffer returns an error in each call,
-# and the others return
+# and so does each rank that gets something from it
 unstaged() {
     staged "$1" 3 ucx_mp_unstaged '^ucx_mp_unstaged: [1-9][0-9]* calls, 0 wrong'
 }
@@ -535,7 +535,7 @@ for mpi_name in openmpi5 mpich; do
     step "pieces-$mpi_name" full 60 "pieces $mpi_name" "the same of other MPIs"
 done
 step unstaged full 60 "unstaged distribution" \
-     "a rank that cannot stage its buffer fails alone, and nothing hangs"
+     "a rank cannot stage its buffer: an error on each that needs it, no hang"
 for mpi_name in openmpi5 mpich; do
     step "unstaged-$mpi_name" full 60 "unstaged $mpi_name" \
          "the same of other MPIs"

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** The table's symbol. Another layout gets another name. */
-#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v5"
+#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v6"
 
 /** Ranks of a group at most. */
 #define UCT_CUDA_COLL_API_RANKS 64
@@ -201,11 +201,31 @@ typedef struct {
     /** The program's synchronous copies to the memory around an address have
      *  ended, and will have when they return: for who copies from it. */
     void (*sync)(const void *address);
+
+    /** The number of failures that ranks of the board have reported: a word to
+     *  look at before board_failed(). */
+    const uint32_t *(*board_failures)(const uct_cuda_coll_board_t *board);
+
+    /**
+     * Report that a rank has failed in a call that the MPI carries out, before
+     * it sends its part: each rank that has received that sees the report.
+     *
+     * @param key     Of the communicator, not 0.
+     * @param number  Of the call in the communicator, on all ranks the same.
+     * @param start   Of a persistent call: how often it was started.
+     * @param rank    In the communicator.
+     */
+    void (*board_fail)(uct_cuda_coll_board_t *board, uint64_t key,
+                       uint64_t number, uint32_t start, uint32_t rank);
+
+    /** The rank that has failed in a call; -1: there is no report. */
+    int (*board_failed)(const uct_cuda_coll_board_t *board, uint64_t key,
+                        uint64_t number, uint32_t start);
 } uct_cuda_coll_api_t;
 
 
 /** The table itself, for who is linked with it. */
-extern const uct_cuda_coll_api_t uct_cuda_coll_api_v5;
+extern const uct_cuda_coll_api_t uct_cuda_coll_api_v6;
 
 #ifdef __cplusplus
 }

@@ -160,6 +160,28 @@ TEST_F(CollBoard, another_machines_board_is_not_opened)
     strcpy(name, here.c_str());
 }
 
+/* A report is found by communicator, call and start; the oldest ones go */
+TEST_F(CollBoard, failures_are_found_by_their_call)
+{
+    EXPECT_EQ(0u, *uct_cuda_coll_board_failures(board));
+    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 3, 0));
+    EXPECT_EQ(0, in_board_1([](uct_cuda_coll_board_t *mine) {
+        uct_cuda_coll_board_fail(mine, 7, 3, 0, 1);
+        return 0;
+    }));
+    EXPECT_EQ(1u, *uct_cuda_coll_board_failures(board));
+    EXPECT_EQ(1, uct_cuda_coll_board_failed(board, 7, 3, 0));
+    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 4, 0));
+    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 8, 3, 0));
+    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 3, 1));
+    for (int i = 1; i <= UCT_CUDA_COLL_BOARD_FAILURES; ++i) {
+        uct_cuda_coll_board_fail(board, 9, 100, i, i);
+    }
+    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 3, 0));
+    EXPECT_EQ(1, uct_cuda_coll_board_failed(board, 9, 100, 1));
+    EXPECT_EQ(200, uct_cuda_coll_board_failed(board, 9, 100, 200));
+}
+
 /* Who sees a key first makes its page, and the others notice */
 TEST_F(CollBoard, a_page_is_found_by_its_key)
 {

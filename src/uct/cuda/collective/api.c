@@ -45,17 +45,20 @@ static int api_group_create(uct_cuda_coll_board_t *board, uint64_t key,
                    -1;
 }
 
-UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v5 = {
-    .size          = sizeof(uct_cuda_coll_api_t),
-    .is_on         = uct_cuda_coll_is_on,
-    .board_open    = api_board_open,
-    .board_opened  = uct_cuda_coll_board_unlink,
-    .board_word    = uct_cuda_coll_board_word,
-    .board_has     = api_board_has,
-    .group_create  = api_group_create,
-    .group_destroy = uct_cuda_coll_group_destroy,
-    .pass          = uct_cuda_coll_group_pass,
-    .collective    = uct_cuda_coll_group_collective,
-    .counts        = uct_cuda_coll_counts,
-    .sync          = uct_cuda_memory_sync
+UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v6 = {
+    .size           = sizeof(uct_cuda_coll_api_t),
+    .is_on          = uct_cuda_coll_is_on,
+    .board_open     = api_board_open,
+    .board_opened   = uct_cuda_coll_board_unlink,
+    .board_word     = uct_cuda_coll_board_word,
+    .board_has      = api_board_has,
+    .group_create   = api_group_create,
+    .group_destroy  = uct_cuda_coll_group_destroy,
+    .pass           = uct_cuda_coll_group_pass,
+    .collective     = uct_cuda_coll_group_collective,
+    .counts         = uct_cuda_coll_counts,
+    .sync           = uct_cuda_memory_sync,
+    .board_failures = uct_cuda_coll_board_failures,
+    .board_fail     = uct_cuda_coll_board_fail,
+    .board_failed   = uct_cuda_coll_board_failed
 };

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 
-#define MAGIC 0x366c6c6f63786375ul /* "ucxcoll6" */
+#define MAGIC 0x376c6c6f63786375ul /* "ucxcoll7" */
 
 /* Pages begin where those of any processor's virtual memory do */
 #define ALIGNMENT ((size_t)64 << 10)
@@ -38,6 +38,14 @@ typedef struct {
     uint32_t reserved;
 } entry_t;
 
+/* A call in which a rank has failed */
+typedef struct {
+    uint64_t key; /* written last */
+    uint64_t number;
+    uint32_t start;
+    uint32_t rank;
+} failure_t;
+
 typedef struct {
     uint64_t magic;
     uint32_t num_ranks;
@@ -45,6 +53,9 @@ typedef struct {
     uint32_t num_entries; /* the others were never used */
     uint64_t end;         /* of the file, bytes */
     entry_t  entries[UCT_CUDA_COLL_BOARD_PAGES];
+
+    _Alignas(64) uint32_t num_failures; /* that ranks have reported */
+    failure_t             failures[UCT_CUDA_COLL_BOARD_FAILURES];
 } layout_t;
 
 struct uct_cuda_coll_board {
@@ -371,4 +382,55 @@ void uct_cuda_coll_board_put(uct_cuda_coll_board_t *board, uint64_t key,
         }
     }
     board_leave(board);
+}
+
+
+/* --------------------------------------------------------------- failures */
+
+const uint32_t *uct_cuda_coll_board_failures(const uct_cuda_coll_board_t *board)
+{
+    return &board->shared->num_failures;
+}
+
+void uct_cuda_coll_board_fail(uct_cuda_coll_board_t *board, uint64_t key,
+                              uint64_t number, uint32_t start, uint32_t rank)
+{
+    layout_t *shared = board->shared;
+    failure_t *failure;
+
+    if (board_enter(board)) {
+        failure = &shared->failures[shared->num_failures %
+                                    UCT_CUDA_COLL_BOARD_FAILURES];
+        __atomic_store_n(&failure->key, 0, __ATOMIC_RELEASE);
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        __atomic_store_n(&failure->number, number, __ATOMIC_RELAXED);
+        __atomic_store_n(&failure->start, start, __ATOMIC_RELAXED);
+        __atomic_store_n(&failure->rank, rank, __ATOMIC_RELAXED);
+        __atomic_store_n(&failure->key, key, __ATOMIC_RELEASE);
+        __atomic_fetch_add(&shared->num_failures, 1, __ATOMIC_RELEASE);
+    }
+    board_leave(board);
+}
+
+int uct_cuda_coll_board_failed(const uct_cuda_coll_board_t *board, uint64_t key,
+                               uint64_t number, uint32_t start)
+{
+    const failure_t *failure = board->shared->failures;
+    const failure_t *end     = failure + UCT_CUDA_COLL_BOARD_FAILURES;
+    uint32_t rank;
+
+    for (; failure < end; ++failure) {
+        if ((__atomic_load_n(&failure->key, __ATOMIC_ACQUIRE) != key) ||
+            (__atomic_load_n(&failure->number, __ATOMIC_RELAXED) != number) ||
+            (__atomic_load_n(&failure->start, __ATOMIC_RELAXED) != start)) {
+            continue;
+        }
+
+        rank = __atomic_load_n(&failure->rank, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&failure->key, __ATOMIC_RELAXED) == key) {
+            return (int)rank;
+        }
+    }
+    return -1;
 }

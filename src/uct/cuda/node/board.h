@@ -21,6 +21,7 @@ BEGIN_C_DECLS
 
 #define UCT_CUDA_COLL_BOARD_NAME  64   /**< Bytes of a name */
 #define UCT_CUDA_COLL_BOARD_PAGES 4096 /**< That there are at once, at most */
+#define UCT_CUDA_COLL_BOARD_FAILURES 256 /**< Reports that are kept */
 
 
 typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
@@ -76,6 +77,28 @@ ucs_status_t uct_cuda_coll_board_get(uct_cuda_coll_board_t *board, uint64_t key,
 /** Unmap it. Once nobody has it any more it may become another page. */
 void uct_cuda_coll_board_put(uct_cuda_coll_board_t *board, uint64_t key,
                              size_t bytes, void *memory);
+
+
+/** The number of failures that ranks have reported; 0: none. */
+const uint32_t *
+uct_cuda_coll_board_failures(const uct_cuda_coll_board_t *board);
+
+/**
+ * Report that a rank has failed in a call. The oldest of more than
+ * UCT_CUDA_COLL_BOARD_FAILURES reports are forgotten.
+ *
+ * @param key     Of the communicator, not 0.
+ * @param number  Of the call in the communicator.
+ * @param start   Of a persistent call: how often it was started.
+ * @param rank    In the communicator.
+ */
+void uct_cuda_coll_board_fail(uct_cuda_coll_board_t *board, uint64_t key,
+                              uint64_t number, uint32_t start, uint32_t rank);
+
+/** Find the report of a call. Takes no lock. @return The rank; -1: there is
+ *  none. */
+int uct_cuda_coll_board_failed(const uct_cuda_coll_board_t *board, uint64_t key,
+                               uint64_t number, uint32_t start);
 
 
 END_C_DECLS

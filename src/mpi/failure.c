@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/failure.h>
+
+#include <mpi/error.h>
+
+
+void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank)
+{
+    const ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
+
+    if (ordinal.key != 0) {
+        world->api->board_fail(world->board, ordinal.key, ordinal.number,
+                               ordinal.start, (uint32_t)rank);
+    }
+}
+
+int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
+                            MPI_Comm comm, int rc)
+{
+    const ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
+    int rank;
+
+    if ((ordinal.key == 0) || (rc != MPI_SUCCESS)) {
+        return rc;
+    }
+
+    rank = world->api->board_failed(world->board, ordinal.key, ordinal.number,
+                                    ordinal.start);
+    return (rank < 0) ? rc :
+                        ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
+                                         "%s: rank %d could not stage its GPU "
+                                         "buffers", name, rank);
+}
