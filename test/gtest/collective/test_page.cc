@@ -11,6 +11,7 @@ extern "C" {
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <map>
 #include <string>
 #include <sys/mman.h>
@@ -158,6 +159,43 @@ TEST_F(CollBoard, another_machines_board_is_not_opened)
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, name, &mine));
     unlink((dir + "/" + name).c_str());
     strcpy(name, here.c_str());
+}
+
+/* A job that was killed while it started leaves a name; the next one removes
+ * it, unless it is young or a process holds it */
+TEST_F(CollBoard, what_killed_jobs_left_is_removed)
+{
+    const std::string prefix = std::string(name).substr(
+            0, std::string(name).find('-', strlen("ucx-mp-coll-")) + 1);
+    const std::string left = dir + "/" + prefix + "1-left";
+    const std::string held = dir + "/" + prefix + "1-held";
+    const std::string young = dir + "/" + prefix + "1-young";
+    const std::string other = dir + "/ucx-mp-coll-other";
+    const struct timespec old[] = {{1, 0}, {1, 0}};
+    struct flock lock           = {};
+    char next_name[UCT_CUDA_COLL_BOARD_NAME];
+    uct_cuda_coll_board_t *next;
+    int fd = -1;
+
+    for (const auto &file : {left, young, other, held}) {
+        close(fd);
+        fd = ::open(file.c_str(), O_RDWR | O_CREAT, 0600);
+        ASSERT_LE(0, fd);
+        if (file != young) {
+            futimens(fd, old);
+        }
+    }
+    lock.l_type = F_WRLCK;
+    lock.l_len  = 1;
+    ASSERT_EQ(0, fcntl(fd, F_OFD_SETLK, &lock));
+    ASSERT_EQ(UCS_OK, open(0, 2, next_name, &next));
+    EXPECT_EQ(0, access(path().c_str(), F_OK));
+    EXPECT_NE(0, access(left.c_str(), F_OK));
+    EXPECT_EQ(0, unlink(held.c_str()));
+    EXPECT_EQ(0, unlink(young.c_str()));
+    EXPECT_EQ(0, unlink(other.c_str()));
+    uct_cuda_coll_board_close(next);
+    close(fd);
 }
 
 /* A report is found by communicator, call and start; the oldest ones go */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every process holds the number of its rank (alive.h), and that of the file
  * while pages are handed out. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* F_OFD_GETLK */
+#endif
+
 #include <uct/cuda/node/board.h>
 
 #include <uct/abi/abi.h>
@@ -9,6 +13,7 @@
 #include <uct/cuda/base/retry.h>
 #include <uct/cuda/node/alive.h>
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 
@@ -25,6 +31,9 @@
 
 /* Pages begin where those of any processor's virtual memory do */
 #define ALIGNMENT ((size_t)64 << 10)
+
+/* Age of a named board that is removed if no process holds it, seconds */
+#define LEFT_MIN 60
 
 #define ALIGN_UP(_bytes) (((_bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
 
@@ -80,12 +89,56 @@ static int board_prefix(char prefix[UCT_CUDA_COLL_BOARD_NAME])
                     (unsigned long long)uct_abi_system_id());
 }
 
+/* Remove a board whose job was killed before all of its ranks had opened it */
+static void board_sweep_one(int folder, const char *name)
+{
+    const int fd      = UCT_CUDA_RETRY(openat(folder, name,
+                                              O_RDWR | O_CLOEXEC | O_NOFOLLOW |
+                                                      O_NONBLOCK));
+    struct flock lock = {.l_type = F_WRLCK}; /* of all numbers */
+    struct stat st;
+
+    if (fd < 0) {
+        return;
+    }
+
+    if ((fstat(fd, &st) == 0) && S_ISREG(st.st_mode) &&
+        (st.st_uid == geteuid()) && (st.st_mtime < time(NULL) - LEFT_MIN) &&
+        (UCT_CUDA_RETRY(fcntl(fd, F_OFD_GETLK, &lock)) == 0) &&
+        (lock.l_type == F_UNLCK)) {
+        uct_cuda_debug("removed a board for collectives that no process holds "
+                       "(%s)", name);
+        (void)unlinkat(folder, name, 0);
+    }
+    close(fd);
+}
+
+static void board_sweep(const char *dir)
+{
+    char prefix[UCT_CUDA_COLL_BOARD_NAME];
+    const int length = board_prefix(prefix);
+    DIR *folder      = opendir(dir);
+    struct dirent *entry;
+
+    if (folder == NULL) {
+        return;
+    }
+
+    while ((entry = readdir(folder)) != NULL) {
+        if (strncmp(entry->d_name, prefix, length) == 0) {
+            board_sweep_one(dirfd(folder), entry->d_name);
+        }
+    }
+    closedir(folder);
+}
+
 static ucs_status_t board_make(uct_cuda_coll_board_t *board, const char *dir,
                                char *name)
 {
     uint64_t random;
     int length;
 
+    board_sweep(dir);
     if (getrandom(&random, sizeof(random), GRND_NONBLOCK) !=
         (ssize_t)sizeof(random)) {
         return UCS_ERR_NO_RESOURCE;
