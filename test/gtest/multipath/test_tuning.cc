@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <sstream>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -225,6 +226,23 @@ TEST_F(test_tuning, no_file)
     EXPECT_EQ(UCS_ERR_IO_ERROR,
               uct_cuda_mp_tuning_get("/", &m_node, m_error, sizeof(m_error),
                                      &table));
+}
+
+/* Nobody waits for something to be written to it */
+TEST_F(test_tuning, a_fifo_is_no_table)
+{
+    char dir[]             = "/tmp/ucx-mp-tuning-XXXXXX";
+    const std::string path = std::string(mkdtemp(dir)) + "/x.tune";
+    uct_cuda_mp_tuning_t *table;
+
+    ASSERT_EQ(0, mkfifo(path.c_str(), 0600));
+    alarm(20);
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_mp_tuning_get(path.c_str(), &m_node, m_error,
+                                     sizeof(m_error), &table));
+    alarm(0);
+    unlink(path.c_str());
+    rmdir(dir);
 }
 
 TEST_F(test_tuning, constants_of_the_model)

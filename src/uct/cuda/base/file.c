@@ -45,12 +45,25 @@ size_t uct_cuda_file_text(const char *path, char *text, size_t size)
 
 FILE *uct_cuda_file_stream(const char *path)
 {
+    const int fd = UCT_CUDA_RETRY(open(path, O_RDONLY | O_CLOEXEC |
+                                                     O_NONBLOCK));
+    struct stat st;
     FILE *stream;
 
-    do {
-        stream = fopen(path, "re");
-    } while ((stream == NULL) && (errno == EINTR));
+    if (fd < 0) {
+        return NULL;
+    }
 
+    if ((fstat(fd, &st) != 0) || S_ISFIFO(st.st_mode)) {
+        close(fd);
+        errno = EINVAL;
+        return NULL;
+    }
+
+    stream = fdopen(fd, "r");
+    if (stream == NULL) {
+        close(fd);
+    }
     return stream;
 }
 

@@ -22,7 +22,8 @@ BEGIN_C_DECLS
  *  @return Bytes before that; 0, too, if there is no such file. */
 size_t uct_cuda_file_text(const char *path, char *text, size_t size);
 
-/** Open a file of text to be read. @return NULL with errno. */
+/** Open a file of text to be read; a FIFO, which would be waited for, is none.
+ *  @return NULL with errno. */
 FILE *uct_cuda_file_stream(const char *path);
 
 /** Read up to @a size bytes at an offset. @return How many there are. */
