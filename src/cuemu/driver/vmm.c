@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CUEMU_FD_MAGIC   0x64666d6d76756d63ull
@@ -27,7 +28,9 @@
 #define CUEMU_LOCATION_HOST_NUMA         3
 #define CUEMU_LOCATION_HOST_NUMA_CURRENT 4
 
-/* What the file behind an exported handle holds, or a fabric handle itself. */
+/* What the times of the file behind an exported handle hold, or a fabric handle
+   itself. Nothing is written: the real driver's descriptors are no files, and
+   RLIMIT_FSIZE does not concern them. */
 typedef struct {
     uint64_t magic;
     uint64_t epoch;
@@ -137,6 +140,40 @@ static CUresult cuemu_check_types(int types)
            CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
+#define CUEMU_TIME_UNIT 1000000000
+
+/* Seconds of a file system may have 34 bits only. Nothing reads the file, so
+   that its time of access stays. */
+static int cuemu_file_put(int fd, const cuemu_vmm_file_t *file)
+{
+    const struct timespec times[] = {
+        {.tv_sec  = (time_t)file->id,
+         .tv_nsec = file->gpu + (file->on_host << 8) + (file->numa << 9)},
+        {.tv_sec  = file->extent + 1,
+         .tv_nsec = (long)((file->epoch ^ file->magic) % CUEMU_TIME_UNIT)}
+    };
+
+    return futimens(fd, times);
+}
+
+static int cuemu_file_get(int fd, cuemu_vmm_file_t *file)
+{
+    struct stat st;
+
+    if ((fstat(fd, &st) != 0) || !S_ISREG(st.st_mode) || (st.st_size != 0) ||
+        ((uint64_t)st.st_mtim.tv_nsec !=
+         (file->epoch ^ file->magic) % CUEMU_TIME_UNIT)) {
+        return -1;
+    }
+
+    file->id      = (uint64_t)st.st_atim.tv_sec;
+    file->extent  = (int32_t)st.st_mtim.tv_sec - 1;
+    file->gpu     = (int32_t)st.st_atim.tv_nsec & 0xff;
+    file->on_host = ((int32_t)st.st_atim.tv_nsec >> 8) & 1;
+    file->numa    = (int32_t)st.st_atim.tv_nsec >> 9;
+    return 0;
+}
+
 static int cuemu_share_fd(const cuemu_vmm_file_t *file)
 {
     int fd;
@@ -169,7 +206,7 @@ static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
 
-    if (pwrite(fd, file, sizeof(*file), 0) != (ssize_t)sizeof(*file)) {
+    if (cuemu_file_put(fd, file) != 0) {
         close(fd);
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
@@ -186,14 +223,16 @@ static CUresult cuemu_shared(void *shareable, int type, uint64_t magic,
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
-    if (type == CUEMU_TYPE_FABRIC) {
-        memcpy(file, shareable, sizeof(*file));
-        if (file->fabric != cuemu_fabric()) {
-            return CUDA_ERROR_NOT_PERMITTED;
-        }
-    } else if (pread((int)(intptr_t)shareable, file, sizeof(*file), 0) !=
-               (ssize_t)sizeof(*file)) {
-        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CUEMU_TYPE_FABRIC) {
+        *file = (cuemu_vmm_file_t){
+                .magic = magic, .epoch = cuemu_session.shared->real_epoch_ns};
+        return (cuemu_file_get((int)(intptr_t)shareable, file) == 0) ?
+               CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    }
+
+    memcpy(file, shareable, sizeof(*file));
+    if (file->fabric != cuemu_fabric()) {
+        return CUDA_ERROR_NOT_PERMITTED;
     }
 
     return ((file->magic == magic) &&

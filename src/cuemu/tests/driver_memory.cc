@@ -4,6 +4,7 @@
    somebody else has it open. */
 #include "driver_fixture.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 static std::atomic<int> num_mapping_calls;
@@ -256,6 +257,29 @@ TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
         }
         barrier();
         EXPECT_EQ(before, used());
+    });
+}
+
+/* The real driver writes no file, so that a limit of their size, which would end
+   the program by SIGXFSZ, does not concern it */
+TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
+{
+    run(1, [&](int) {
+        const struct rlimit none = {0, 0};
+        CUmemGenericAllocationHandle handle, imported;
+        int fd;
+
+        use(0);
+        handle = create();
+        ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &none));
+        CU_OK(cuMemExportToShareableHandle(
+                &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        CU_OK(cuMemImportFromShareableHandle(
+                &imported, (void*)(intptr_t)fd,
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+        CU_OK(cuMemRelease(imported));
+        CU_OK(cuMemRelease(handle));
+        close(fd);
     });
 }
 
