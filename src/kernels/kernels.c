@@ -165,22 +165,6 @@ ucx_mp_kernels_t *ucx_mp_kernels_create(const ucx_mp_kernels_driver_t *driver)
     return kernels;
 }
 
-void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels, int is_alive)
-{
-    int op, type;
-
-    for (op = 0; is_alive && (op < UCX_MP_OP_LAST); ++op) {
-        for (type = 0; type < UCX_MP_TYPE_LAST; ++type) {
-            if (kernels->kernel[op][type].module != NULL) {
-                (void)kernels->driver.ModuleUnload(
-                        kernels->kernel[op][type].module);
-            }
-        }
-    }
-    pthread_mutex_destroy(&kernels->lock);
-    free(kernels);
-}
-
 static CUresult ucx_mp_kernels_compile(const ucx_mp_kernels_driver_t *driver,
                                        ucx_mp_op_t op, ucx_mp_type_t type,
                                        CUmodule *module_p,

@@ -400,7 +400,6 @@ TEST_F(kernel_reduce, every_operation_on_every_type)
         open(0);
         EXPECT_EQ(2u * 14 + 2 * 12 + 6 * 8 + 2 * 7,
                   check_all({1003, 2, 1, {0, 0, 0}, false, 80}));
-        ucx_mp_kernels_destroy(m_kernels, 1);
     });
 }
 
@@ -411,7 +410,6 @@ TEST_F(kernel_reduce, addresses_that_are_no_multiples_of_16)
         open(0);
         check_all({259, 3, 2, {1, 1, 1}, false, 80});
         check_all({101, 2, 2, {0, 1, 3}, false, 80});
-        ucx_mp_kernels_destroy(m_kernels, 1);
     });
 }
 
@@ -427,7 +425,6 @@ TEST_F(kernel_reduce, one_block_in_place_many_sources_and_results)
             check(UCX_MP_OP_SUM, UCX_MP_TYPE_F64,
                   {count, 1, 3, {0, 0, 0}, false, 2}); /* a copy */
         }
-        ucx_mp_kernels_destroy(m_kernels, 1);
     });
 }
 
@@ -465,7 +462,6 @@ TEST_F(kernel_reduce, what_is_wrong_is_refused)
         args.num_dst = 0;
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                   reduce(UCX_MP_OP_SUM, UCX_MP_TYPE_F32));
-        ucx_mp_kernels_destroy(m_kernels, 1);
     });
 }
 
@@ -572,6 +568,5 @@ TEST_F(kernel_reduce, time_is_that_of_the_bytes)
         *word = 1;
         double both = std::max(timed(begin, end), timed(begin, copied));
         EXPECT_NEAR(1.0, both / ((size / part + size) / link), 0.03);
-        ucx_mp_kernels_destroy(m_kernels, 1);
     });
 }

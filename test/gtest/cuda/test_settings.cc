@@ -3,6 +3,7 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 #include <uct/cuda/node/mappings.h>
@@ -58,6 +59,24 @@ protected:
         return md;
     }
 
+    /* A copy without threads is refused before it asks for a stream, which it
+     * does not get here */
+    bool has_threads()
+    {
+        std::vector<char> host(UCT_CUDA_HOST_THREADS_MIN_SIZE);
+        uct_cuda_host_job_t *job;
+        ucs_status_t status;
+
+        driver.offer_host_threads();
+        driver.table.cuStreamCreate = [](CUstream*, unsigned) {
+            return CUDA_ERROR_UNKNOWN;
+        };
+        status = uct_cuda_host_pipeline_start(0, host.data(), host.size(), true,
+                                              &job);
+        EXPECT_NE(UCS_OK, status);
+        return status != UCS_ERR_UNSUPPORTED;
+    }
+
     void close(uct_abi_md_t *md)
     {
         md->ops->close(md);
@@ -68,16 +87,16 @@ TEST_F(Settings, the_first_memory_domain_decides_until_all_are_closed)
 {
     uct_abi_md_t *first = open(true, 3);
     EXPECT_TRUE(uct_cuda_settings_host_zcopy());
-    EXPECT_TRUE(uct_cuda_host_pipeline_has_threads());
+    EXPECT_TRUE(has_threads());
 
     uct_abi_md_t *second = open(false, 0);
     EXPECT_TRUE(uct_cuda_settings_host_zcopy());
-    EXPECT_TRUE(uct_cuda_host_pipeline_has_threads());
+    EXPECT_TRUE(has_threads());
 
     close(first); /* the second one was promised nothing else */
     uct_abi_md_t *third = open(false, 0);
     EXPECT_TRUE(uct_cuda_settings_host_zcopy());
-    EXPECT_TRUE(uct_cuda_host_pipeline_has_threads());
+    EXPECT_TRUE(has_threads());
     close(second);
     close(third);
     EXPECT_TRUE(uct_cuda_settings_host_zcopy()); /* of copies still under way */
@@ -85,7 +104,7 @@ TEST_F(Settings, the_first_memory_domain_decides_until_all_are_closed)
     first  = open(false, 0);
     second = open(true, 3);
     EXPECT_FALSE(uct_cuda_settings_host_zcopy());
-    EXPECT_FALSE(uct_cuda_host_pipeline_has_threads());
+    EXPECT_FALSE(has_threads());
     close(first);
     close(second);
 }

@@ -560,11 +560,6 @@ void uct_cuda_host_pipeline_enable(unsigned num_threads)
     pthread_mutex_unlock(&pipeline.lock);
 }
 
-bool uct_cuda_host_pipeline_has_threads(void)
-{
-    return !pipeline.is_foreign && (max_threads() > 0);
-}
-
 /* Several chunks for each thread */
 static size_t chunk_size(size_t length, unsigned num_threads)
 {

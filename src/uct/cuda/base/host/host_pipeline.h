@@ -54,9 +54,6 @@ typedef struct uct_cuda_host_job uct_cuda_host_job_t;
 void uct_cuda_host_pipeline_enable(unsigned num_threads);
 
 
-/** Would a copy have threads? */
-bool uct_cuda_host_pipeline_has_threads(void);
-
 /**
  * Start a copy, with a context current in which @a gpu is valid. Any thread.
  *
