@@ -284,43 +284,6 @@ void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
     }
 }
 
-double uct_cuda_coll_bound_rings(const uct_cuda_topo_t *topo, const int *gpus,
-                                 unsigned num_gpus, double *through_p)
-{
-    double least = DBL_MAX;
-    uint16_t ways[MAX_WAYS];
-    unsigned count, w;
-    uint32_t inside;
-    net_t net;
-
-    if (num_gpus < 2) {
-        return 0;
-    }
-
-    init(&net, topo, gpus, num_gpus, false);
-    for (inside = 1; inside < (1u << num_gpus) - 1; ++inside) {
-        /* Of many GPUs those next to each other, as cables go */
-        if ((num_gpus > UCT_CUDA_COLL_BOUND_ALL) &&
-            ((inside & (inside + (inside & -inside))) != 0)) {
-            continue;
-        }
-
-        count = 0;
-        for (w = 0; w < net.num_ways; ++w) {
-            if (((inside >> net.from[w]) & 1) && !((inside >> net.to[w]) & 1)) {
-                ways[count++] = (uint16_t)w;
-            }
-        }
-        least = ucs_min(least, carry(&net, ways, count));
-    }
-
-    if (through_p != NULL) {
-        *through_p = least;
-    }
-
-    return least * num_gpus / (2 * (num_gpus - 1));
-}
-
 void uct_cuda_coll_bound_print_groups(const uct_cuda_coll_bound_t *bound,
                                       FILE *stream)
 {

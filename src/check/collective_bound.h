@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What no all-reduce on a node can be faster than, by the links alone, and what
- * rings reach there at best.
- */
+/* What no all-reduce on a node can be faster than, by the links alone. */
 #ifndef UCX_MP_CHECK_COLLECTIVE_BOUND_H
 #define UCX_MP_CHECK_COLLECTIVE_BOUND_H
 
@@ -47,18 +44,6 @@ typedef struct {
 void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
                          unsigned num_gpus, bool use_relays, bool use_host,
                          uct_cuda_coll_bound_t *bound);
-
-
-/**
- * Rings at their best, NCCL's for instance: each passes every GPU once, so that
- * all rings together carry no more than what leaves any set of GPUs, B bytes/s,
- * and 2 (n - 1) / n of the data goes along each link.
- *
- * @param through_p  B. May be NULL.
- * @return N / t = B n / (2 (n - 1)), bytes/s; 0: there is no ring.
- */
-double uct_cuda_coll_bound_rings(const uct_cuda_topo_t *topo, const int *gpus,
-                                 unsigned num_gpus, double *through_p);
 
 
 /** "{0} {1} {2 3}": the groups of a bound. */

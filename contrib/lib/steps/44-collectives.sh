@@ -338,7 +338,7 @@ allreduce_on_gpus() {
 collectives_on_gpus() {
     local mpirun programs algorithm fault
     mpi_tools distribution || return
-    for algorithm in kernel flat hierarchical ring; do
+    for algorithm in kernel flat hierarchical; do
         UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=$algorithm \
             passing_on ' 0 wrong' "$mpi_run" --emulate mist \
             --collectives y "$mpirun" --oversubscribe -n 4 \
@@ -396,7 +396,7 @@ allreduce_faults() {
     fi
 
     # scratch that cannot grow for the largest size; the smaller ones after it
-    CUEMU_FAULT=cuMemAlloc:9:2 UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=ring \
+    CUEMU_FAULT=cuMemAlloc:9:2 UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=flat \
         passing_on ' 13 calls of 3 ranks, 36 carried out on GPUs, 0 wrong ' \
             "$mpi_run" --quiet --emulate beluga "$mpirun" --oversubscribe -n 3 \
             "$programs/ucx_mp_allreduce_checked" --min-size 1K --calls 1 \
@@ -424,7 +424,7 @@ allreduce_faults() {
         { tail -n 20 "$log"; return 1; }
 
     # a kernel that fails: an error on all ranks, whatever stands behind it
-    for algorithm in kernel flat ring; do
+    for algorithm in kernel flat hierarchical; do
         UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=$algorithm \
             "$mpi_run" --emulate beluga "$mpirun" --oversubscribe \
             --enable-recovery -n 3 "$programs/ucx_mp_allreduce_checked" \

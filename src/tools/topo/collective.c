@@ -175,25 +175,6 @@ static void print_bound(const ucx_mp_topo_collective_t *collective,
     }
 }
 
-static void print_rings(const ucx_mp_topo_collective_t *collective,
-                        FILE *stream)
-{
-    const uct_cuda_coll_request_t *request = &collective->request;
-    const double bytes                     = (double)collective->plan.bytes;
-    double rate, through;
-
-    rate = uct_cuda_coll_bound_rings(request->topo, request->gpus,
-                                     request->num_ranks, &through);
-    if (rate > 0) {
-        fprintf(stream,
-                "  %-21s %9.1f us  %6.1f GB/s = %.1f GB/s through any cut x %u "
-                "/ (2 x %u); this plan %.2fx\n",
-                "rings at their best", bytes / rate * MEGA, rate / GIGA,
-                through / GIGA, request->num_ranks, request->num_ranks - 1,
-                bytes / rate / collective->plan.seconds);
-    }
-}
-
 /* The best with an algorithm, and with or without copies over other GPUs; the
  * scratch memory that there is may have made more chunks of it */
 static void print_other(const uct_cuda_coll_request_t *request,
@@ -256,7 +237,6 @@ void ucx_mp_topo_collective_text(const ucx_mp_topo_options_t *options,
         (collective->plan.kind == UCT_CUDA_COLL_KIND_ALLREDUCE)) {
         print_bound(collective, false, stream);
         print_bound(collective, true, stream);
-        print_rings(collective, stream);
     }
 }
 
@@ -267,12 +247,9 @@ void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
     const uct_cuda_coll_request_t *request = &collective->request;
     const uct_cuda_coll_plan_t *plan       = &collective->plan;
     uct_cuda_coll_bound_t bound, host;
-    double rings;
 
     find_bound(request, false, &bound);
     find_bound(request, true, &host);
-    rings = uct_cuda_coll_bound_rings(request->topo, request->gpus,
-                                      request->num_ranks, NULL);
     fprintf(stream,
             ",\n  \"%s\": {\"ranks\": %u, \"bytes\": %llu, "
             "\"algorithm\": \"%s\", \"chunks\": %u,\n    \"kernels_alone\": "
@@ -286,9 +263,8 @@ void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
             plan->seconds);
     if (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) {
         fprintf(stream,
-                ", \"links_allow\": %.0f, \"links_and_host_allow\": %.0f, "
-                "\"rings\": %.0f",
-                bound.rate, host.rate, rings);
+                ", \"links_allow\": %.0f, \"links_and_host_allow\": %.0f",
+                bound.rate, host.rate);
     }
     fprintf(stream, "}");
 }

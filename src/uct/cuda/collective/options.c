@@ -27,8 +27,7 @@ ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
     static const char *names[] = {
         [UCT_CUDA_COLL_ONE_KERNEL]   = "kernel",
         [UCT_CUDA_COLL_FLAT]         = "flat",
-        [UCT_CUDA_COLL_HIERARCHICAL] = "hierarchical",
-        [UCT_CUDA_COLL_RING]         = "ring"
+        [UCT_CUDA_COLL_HIERARCHICAL] = "hierarchical"
     };
     int i;
 

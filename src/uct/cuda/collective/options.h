@@ -26,7 +26,7 @@ typedef struct {
 
 
 /** Number of an algorithm by its name ("auto", "kernel", "flat",
- *  "hierarchical", "ring"); UCS_ERR_INVALID_PARAM. */
+ *  "hierarchical"); UCS_ERR_INVALID_PARAM. */
 ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
 
 /** Once a process. */

@@ -56,7 +56,7 @@ uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
 
 const char *uct_cuda_coll_algorithm_str(unsigned algorithm)
 {
-    static const char *names[] = {"one kernel", "flat", "hierarchical", "ring"};
+    static const char *names[] = {"one kernel", "flat", "hierarchical"};
 
     return (algorithm < UCT_CUDA_COLL_ALGORITHM_LAST) ? names[algorithm] :
                                                         "unknown";

@@ -51,7 +51,6 @@ typedef enum {
     UCT_CUDA_COLL_FLAT,         /**< Two stages: copy engines bring each rank
                                      its slice, it reduces, they push it */
     UCT_CUDA_COLL_HIERARCHICAL, /**< Three: inside groups, between, inside */
-    UCT_CUDA_COLL_RING,
     UCT_CUDA_COLL_ALGORITHM_LAST
 } uct_cuda_coll_algorithm_t;
 
@@ -144,7 +143,7 @@ bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
 
 
-/** "one kernel", "flat", "hierarchical", "ring"; "unknown". */
+/** "one kernel", "flat", "hierarchical"; "unknown". */
 const char *uct_cuda_coll_algorithm_str(unsigned algorithm);
 
 

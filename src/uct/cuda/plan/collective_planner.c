@@ -306,9 +306,6 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
         return planner->are_all_peers;
     case UCT_CUDA_COLL_HIERARCHICAL:
         return has_trees(planner) && pack_trees(planner, choice, trees);
-    case UCT_CUDA_COLL_RING:
-        return has_trees(planner) &&
-               uct_cuda_coll_trees_ring(&planner->ranks, choice->slices, trees);
     default:
         return false;
     }
@@ -577,12 +574,11 @@ static bool is_too_long(const planner_t *planner, unsigned chunks,
             NEAR * planner->best.seconds);
 }
 
-/* The plainest has no slices that do what chunks do, nor have rings from a
- * root: in one chunk they say little of what they take in many */
-static bool is_pipe(const planner_t *planner, const choice_t *choice)
+/* The plainest plan has no slices that do what chunks do: in one chunk it says
+ * little of what it takes in many */
+static bool is_pipe(const choice_t *choice)
 {
-    return (choice->algorithm == UCT_CUDA_COLL_FLAT) ||
-           ((choice->algorithm == UCT_CUDA_COLL_RING) && has_root(planner));
+    return choice->algorithm == UCT_CUDA_COLL_FLAT;
 }
 
 /* Seconds that one chunk may take, for more to be tried */
@@ -591,7 +587,7 @@ static double limit_alone(const planner_t *planner, const choice_t *choice)
     const double least = choice->kernels ? planner->best.seconds :
                                            planner->alone;
 
-    return ((least == 0) || is_pipe(planner, choice)) ? DBL_MAX :
+    return ((least == 0) || is_pipe(choice)) ? DBL_MAX :
            (choice->slices == 1) ? NEAR_ONE * least : NEAR * least;
 }
 
@@ -603,7 +599,7 @@ static double limit_chunks(const planner_t *planner, const choice_t *choice)
                                   3 :
                                   planner->request->num_ranks;
 
-    return (is_pipe(planner, choice) ? 1 + stages / choice->chunks : FAR) *
+    return (is_pipe(choice) ? 1 + stages / choice->chunks : FAR) *
            planner->best.seconds;
 }
 
@@ -640,7 +636,7 @@ static void try_chunks(planner_t *planner, choice_t choice,
                        const uct_cuda_coll_trees_t *trees)
 {
     const unsigned most = most_chunks(planner, &choice);
-    unsigned tries      = is_pipe(planner, &choice) ? 1 : 2;
+    unsigned tries      = is_pipe(&choice) ? 1 : 2;
     uint32_t num_steps  = count_steps(planner, trees);
     double least        = find_trial(planner, &choice);
     double seconds;
@@ -674,8 +670,7 @@ static bool is_no_use(const planner_t *planner, const choice_t *choice)
     return planner->is_switched && !has_root(planner) &&
            (planner->request->num_ranks <= UCT_CUDA_COLL_MAX_FAN) &&
            (planner->algorithm == UCT_CUDA_COLL_AUTO) &&
-           ((choice->algorithm == UCT_CUDA_COLL_HIERARCHICAL) ||
-            (choice->algorithm == UCT_CUDA_COLL_RING));
+           (choice->algorithm == UCT_CUDA_COLL_HIERARCHICAL);
 }
 
 static void try_trees(planner_t *planner, const choice_t *choice)
@@ -754,29 +749,6 @@ bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks)
     return false;
 }
 
-static void try_rings(planner_t *planner)
-{
-    choice_t choice = {.algorithm = UCT_CUDA_COLL_RING};
-    unsigned i;
-
-    /* Among more, looking for one takes longer than it can gain. Ranks of one
-       GPU take turns on it, which the model does not know: 64 MiB from one of
-       four ranks on two H100 took 436 us for 225, and 254 by trees. */
-    if ((planner->algorithm == UCT_CUDA_COLL_AUTO) &&
-        ((planner->request->num_ranks > UCT_CUDA_MAX_GPUS / 2) ||
-         uct_cuda_coll_shares_gpus(planner->request->gpus,
-                                   planner->request->num_ranks))) {
-        return;
-    }
-
-    /* In chunks those that may take least first */
-    for (i = 1; i <= UCT_CUDA_COLL_MAX_RINGS; ++i) {
-        choice.slices = planner->is_chunked ? UCT_CUDA_COLL_MAX_RINGS + 1 - i :
-                                              i;
-        try_trees(planner, &choice);
-    }
-}
-
 /* Copies over other GPUs as well: flat, or through several ranks */
 static void try_multipath(planner_t *planner)
 {
@@ -811,7 +783,6 @@ static void try_single(planner_t *planner)
         choice.kernels   = false;
         try_trees(planner, &choice);
         try_hierarchical(planner, false);
-        try_rings(planner);
     }
 }
 

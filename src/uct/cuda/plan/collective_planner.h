@@ -35,8 +35,7 @@ BEGIN_C_DECLS
 typedef struct {
     uct_cuda_coll_algorithm_t algorithm;
     unsigned chunks;    /**< Pieces of a slice */
-    unsigned slices;    /**< HIERARCHICAL, multipath: of each rank; RING: how
-                             many rings */
+    unsigned slices;    /**< HIERARCHICAL, multipath: of each rank */
     unsigned depth;     /**< ... hops from a slice's root at most */
     bool     kernels;   /**< Kernels copy as well; always so of ONE_KERNEL */
     bool     multipath; /**< Copies go over GPUs that no rank has as well */

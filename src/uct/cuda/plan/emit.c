@@ -33,7 +33,6 @@
 #define QUEUE_RELAY(_is_in, _is_first, _relay) \
     (QUEUE_RELAYS + \
      (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
-#define QUEUES (QUEUE_RELAYS + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 
 /* Behind all else: see wave_of() */
 #define LAST_WAVE(_plan) \
@@ -377,16 +376,6 @@ static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
            (chunk->trees->rotates ? away : 0);
 }
 
-/* Around rings, every other chunk has queues of its own: a link goes on with
- * the one while the other begins. Elsewhere it has a queue at either end. */
-static unsigned queue_of(const chunk_t *chunk, unsigned queue)
-{
-    const bool is_other = (chunk->trees->algorithm == UCT_CUDA_COLL_RING) &&
-                          (chunk->index % 2 == 1);
-
-    return queue + (is_other ? QUEUES : 0);
-}
-
 /* Where a rank has what it hands on to its parent */
 static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
 {
@@ -472,7 +461,7 @@ static void fetch(chunk_t *chunk, unsigned rank)
 
         chunk->copies[child] = add_step(
                 chunk, UCT_CUDA_STEP_COPY, rotates ? child : rank,
-                rotates ? QUEUE_PUSHES : queue_of(chunk, QUEUE_FROM(child)),
+                rotates ? QUEUE_PUSHES : QUEUE_FROM(child),
                 wave);
         chunk->own.reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
@@ -582,7 +571,7 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
             chunk->kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, from,
             chunk->kernels ? QUEUE_KERNELS :
             rotates        ? QUEUE_PUSHES :
-                             queue_of(chunk, QUEUE_TO(to)),
+                             QUEUE_TO(to),
             wave_of(chunk, 2 * level + rotates, from, to));
     add_source(chunk, from);
     if (chunk->kernels) {

@@ -3,7 +3,7 @@
  * Trees: which way a slice of the data takes. Along one tree its parts from all
  * ranks come together at a root and are added on the way; along another the sum
  * goes out from there. Every algorithm but one kernel is a choice of trees:
- * stars are the flat one, stars of stars the hierarchical one, chains a ring.
+ * stars are the flat one, stars of stars the hierarchical one.
  */
 #ifndef UCT_CUDA_COLL_TREES_H
 #define UCT_CUDA_COLL_TREES_H
@@ -17,8 +17,6 @@ BEGIN_C_DECLS
 /** Slices of a plan at most. */
 #define UCT_CUDA_COLL_MAX_TREES 64
 
-/** Rings of a plan at most. */
-#define UCT_CUDA_COLL_MAX_RINGS 4
 
 /** "Over no relay". */
 #define UCT_CUDA_COLL_DIRECT 0xff
@@ -107,21 +105,6 @@ void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
 bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
                               unsigned per_rank, unsigned max_depth,
                               uct_cuda_coll_trees_t *trees);
-
-
-/**
- * Chains around rings, of each ring one from each rank, or from the root, each
- * way round. All links that rings pass are busy from the first step to the
- * last. Each ring is the one that loads the fullest link the least, those
- * before it counted: on a cube of NVLinks two along the pairs of links and one
- * along the others are all of its links.
- *
- * @param count  Rings, 1 to MAX_RINGS; as many trees as this makes, MAX_TREES
- *               at most.
- * @return False: there is no ring, or so many are too many.
- */
-bool uct_cuda_coll_trees_ring(const uct_cuda_coll_ranks_t *ranks,
-                              unsigned count, uct_cuda_coll_trees_t *trees);
 
 
 /** Seconds a byte of the whole that the fullest link is busy. */
