@@ -73,7 +73,7 @@ tools_tune() {
 }
 
 step tune full 240 "tools_tune dead-link mixed-pcie" \
-     "ucx_mp_tune: the model near the best found, tables, stopping and resuming"
+     "ucx_mp_tune: the model near the best found, what forces it, tables"
 step tune-long long 240 "tools_tune board6 dead-link mixed-pcie triangle" \
      "... of more nodes"
 

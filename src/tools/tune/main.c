@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_mp_plan_time: what the module's plans take on an emulated node, and what
- * the best plans would, without the transport. One JSON line a transfer.
+ * ucx_mp_plan_time: what plans take on an emulated node, without the transport:
+ * the module's, a JSON line a transfer, or those that standard input asks for.
  */
 #include "tool.h"
 
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/size.h>
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 
 #define VAR_PREFIX "UCX_CUDA_IPC_"
@@ -26,7 +24,7 @@ typedef struct {
     unsigned   factor;
     int        src; /* or -1: one pair of each class */
     int        dst;
-    bool       is_search;
+    bool       is_asked; /* plans come from standard input */
 } options_t;
 
 typedef struct {
@@ -40,19 +38,25 @@ static void usage(FILE *stream)
 {
     fprintf(stream,
             "Usage: ucx_mp_run --emulate NODE ucx_mp_plan_time [options]\n"
-            "What the module's plans take on the emulated node's timing core, "
-            "and what the\nbest plans would take. One JSON line a transfer.\n\n"
+            "What the module's plans take on the emulated node's timing core. "
+            "One JSON line a\ntransfer.\n\n"
             "  --sizes MIN:MAX  sizes, each a multiple of the one before "
             "(1m:512m)\n"
             "  --factor N       that multiple (2)\n"
             "  --pair SRC,DST   only from one GPU to another (one pair of each "
             "class)\n"
-            "  --no-search      only the module's own plans\n"
+            "  --plans          instead of the module's plans, those that "
+            "standard input asks\n                   for, a line each: SIZE "
+            "PATHS SHARES CHUNKS GRAPH, all but the\n                   size "
+            "as values of the variables. Prints the seconds of each,\n"
+            "                   or \"-\" where the planner has no such plan. "
+            "Needs --pair\n"
             "  --help           this text\n\n"
             "UCX_CUDA_IPC_MULTIPATH_* variables hold as they do in the "
-            "module; plans go\nthrough streams. A plan is printed as what "
-            "UCX_CUDA_IPC_MULTIPATH_PATHS, _SHARES\nand _CHUNKS would have "
-            "to say, beside UCX_CUDA_IPC_MULTIPATH=y.\n");
+            "module; plans go\nthrough streams, or with _GRAPH=y as graphs "
+            "that are there. A plan is printed as\nthe values of "
+            "UCX_CUDA_IPC_MULTIPATH_PATHS, _SHARES and _CHUNKS that force it,\n"
+            "beside UCX_CUDA_IPC_MULTIPATH=y.\n");
 }
 
 static void parse_sizes(const char *text, options_t *options)
@@ -80,7 +84,7 @@ static void options_read(int argc, char **argv, options_t *options)
         {"sizes", required_argument, NULL, 's'},
         {"factor", required_argument, NULL, 'f'},
         {"pair", required_argument, NULL, 'p'},
-        {"no-search", no_argument, NULL, 'n'},
+        {"plans", no_argument, NULL, 'l'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}
     };
@@ -88,8 +92,7 @@ static void options_read(int argc, char **argv, options_t *options)
     int c;
 
     *options = (options_t){.min_size = 1ul << 20, .max_size = 512ul << 20,
-                           .factor = 2, .src = -1, .dst = -1,
-                           .is_search = true};
+                           .factor = 2, .src = -1, .dst = -1};
     while ((c = getopt_long(argc, argv, "h", names, NULL)) != -1) {
         switch (c) {
         case 's':
@@ -108,8 +111,8 @@ static void options_read(int argc, char **argv, options_t *options)
                 ucx_mp_tune_die("--pair: '%s' is not SRC,DST", optarg);
             }
             break;
-        case 'n':
-            options->is_search = false;
+        case 'l':
+            options->is_asked = true;
             break;
         case 'h':
             usage(stdout);
@@ -120,32 +123,48 @@ static void options_read(int argc, char **argv, options_t *options)
         }
     }
 
-    if (optind < argc) {
+    if ((optind < argc) || (options->is_asked && (options->src < 0))) {
         usage(stderr);
         exit(2);
+    }
+}
+
+static void config_set(uct_cuda_mp_config_t *config, const char *name,
+                       const char *value)
+{
+    char error[512];
+
+    if (uct_cuda_mp_config_set(config, name, value, error, sizeof(error)) !=
+        UCS_OK) {
+        ucx_mp_tune_die(VAR_PREFIX "%s: %s", name, error);
+    }
+}
+
+static void config_check(const uct_cuda_mp_config_t *config)
+{
+    char error[512];
+
+    if (uct_cuda_mp_config_check(config, error, sizeof(error)) != UCS_OK) {
+        ucx_mp_tune_die("%s", error);
     }
 }
 
 static void config_read(uct_cuda_mp_config_t *config)
 {
     const uct_cuda_mp_config_var_t *var;
-    char error[512], name[64];
     const char *value;
+    char name[64];
 
     uct_cuda_mp_config_init(config);
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         snprintf(name, sizeof(name), VAR_PREFIX "%s", var->name);
         value = getenv(name);
-        if ((value != NULL) &&
-            (uct_cuda_mp_config_set(config, var->name, value, error,
-                                    sizeof(error)) != UCS_OK)) {
-            ucx_mp_tune_die("%s: %s", name, error);
+        if (value != NULL) {
+            config_set(config, var->name, value);
         }
     }
 
-    if (uct_cuda_mp_config_check(config, error, sizeof(error)) != UCS_OK) {
-        ucx_mp_tune_die("%s", error);
-    }
+    config_check(config);
 }
 
 static bool is_first_of_class(const uct_cuda_mp_tuning_t *table, int from,
@@ -196,31 +215,58 @@ static unsigned list_cells(const uct_cuda_topo_t *topo,
     return count;
 }
 
-static void print_choice(const char *name, const ucx_mp_tune_choice_t *choice)
+/* The module's own plan for a transfer */
+static void play_cell(const cuemu_node_t *node,
+                      const uct_cuda_mp_config_t *config,
+                      ucx_mp_tune_case_t *tune)
 {
-    printf("\"%s\": {", name);
-    ucx_mp_tune_choice_print(choice, stdout);
-    printf(", \"seconds\": %.9f}", choice->seconds);
+    const uct_cuda_mp_tuning_t *table = tune->table;
+    double predicted;
+    const double seconds              = ucx_mp_tune_play(tune, config,
+                                                         &predicted);
+
+    printf("{\"node\": \"%s\", \"class\": \"%s\", \"src\": %d, \"dst\": %d, "
+           "\"size\": %zu, \"single_seconds\": %.9f, \"model\": {",
+           node->name, table->classes[table->class_of[tune->src][tune->dst]],
+           tune->src, tune->dst, tune->size,
+           ucx_mp_player_single(tune->player, tune->src, tune->dst,
+                                tune->size));
+    ucx_mp_tune_plan_print(&tune->plan, stdout);
+    printf(", \"seconds\": %.9f}, \"predicted_seconds\": %.9f}\n", seconds,
+           predicted);
+    fflush(stdout);
 }
 
-static void print_cell(const cuemu_node_t *node,
-                       const uct_cuda_mp_tuning_t *table, const cell_t *cell,
-                       const ucx_mp_tune_found_t *found, bool is_search)
+/* The plans that standard input asks for */
+static void play_lines(const uct_cuda_mp_config_t *plain,
+                       ucx_mp_tune_case_t *tune)
 {
-    printf("{\"node\": \"%s\", \"class\": \"%s\", \"src\": %d, \"dst\": %d, "
-           "\"size\": %zu, \"single_seconds\": %.9f, ",
-           node->name, table->classes[table->class_of[cell->src][cell->dst]],
-           cell->src, cell->dst, cell->size, found->single);
-    print_choice("model", &found->model);
-    printf(", \"predicted_seconds\": %.9f", found->predicted);
-    if (is_search) {
-        printf(", ");
-        print_choice("best", &found->best);
-        printf(", \"ratio\": %.4f, \"plays\": %lu",
-               found->model.seconds / found->best.seconds, found->plays);
+    char size[32], paths[256], shares[256], chunks[256], graph[16];
+    uct_cuda_mp_config_t config = *plain;
+    double seconds, predicted;
+    const char *end;
+
+    config.enable   = UCT_CUDA_MP_YES;
+    config.min_size = 0;
+    while (scanf("%31s %255s %255s %255s %15s", size, paths, shares, chunks,
+                 graph) == 5) {
+        if (!uct_cuda_size_parse(size, &end, &tune->size) || (*end != '\0') ||
+            (tune->size == 0)) {
+            ucx_mp_tune_die("--plans: '%s' is no size", size);
+        }
+
+        config_set(&config, "MULTIPATH_PATHS", paths);
+        config_set(&config, "MULTIPATH_SHARES", shares);
+        config_set(&config, "MULTIPATH_CHUNKS", chunks);
+        config_set(&config, "MULTIPATH_GRAPH", graph);
+        config_check(&config);
+        seconds = ucx_mp_tune_play(tune, &config, &predicted);
+        if (tune->plan.num_paths == config.num_paths) {
+            printf("%.9f\n", seconds);
+        } else {
+            printf("-\n");
+        }
     }
-    printf("}\n");
-    fflush(stdout);
 }
 
 /* The table that the configuration names, or one that sets no constant */
@@ -243,14 +289,6 @@ table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config)
     return table;
 }
 
-static void show_progress(unsigned done, unsigned count)
-{
-    if (isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\r%u of %u%s", done, count,
-                (done == count) ? "\n" : "");
-    }
-}
-
 static void log_message(uct_cuda_log_level_t level, const char *file,
                         unsigned line, const char *function,
                         const char *message)
@@ -262,12 +300,11 @@ int main(int argc, char **argv)
 {
     static cell_t cells[MAX_CELLS];
     static cuemu_node_t node;
-    ucx_mp_tune_found_t found;
+    static ucx_mp_tune_case_t tune;
     uct_cuda_mp_tuning_t *table;
     uct_cuda_mp_config_t config;
     char error[CUEMU_ERRBUF_SIZE];
     const uct_cuda_topo_t *topo;
-    ucx_mp_tune_case_t tune;
     options_t options;
     unsigned count, i;
 
@@ -291,24 +328,21 @@ int main(int argc, char **argv)
         ucx_mp_tune_die("no such pair of peers");
     }
 
-    tune.topo   = topo;
-    tune.config = &config;
-    tune.table  = table;
-    for (i = 0; i < count; ++i) {
-        show_progress(i, count);
+    tune.topo  = topo;
+    tune.table = table;
+    for (i = 0; i < (options.is_asked ? 1 : count); ++i) {
         tune.player = ucx_mp_player_create(&node, topo);
         tune.src    = cells[i].src;
         tune.dst    = cells[i].dst;
         tune.size   = cells[i].size;
-        ucx_mp_tune_model(&tune, &found);
-        if (options.is_search) {
-            ucx_mp_tune_search(&tune, &found);
+        if (options.is_asked) {
+            play_lines(&config, &tune);
+        } else {
+            play_cell(&node, &config, &tune);
         }
-        print_cell(&node, table, &cells[i], &found, options.is_search);
         ucx_mp_player_destroy(tune.player);
     }
 
-    show_progress(count, count);
     free(table);
     return 0;
 }

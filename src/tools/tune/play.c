@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The streams executor's calls, and what the timing core makes of them. */
+/* The executors' calls, and what the timing core makes of them. */
 #include "play.h"
 #include "die.h"
 
@@ -26,17 +26,17 @@ typedef struct {
 struct ucx_mp_player {
     cuemu_sim_t   *sim;
     void          *memory;
-    const int64_t *cost;                          /* of each call */
+    const cuemu_cost_t *cost;                     /* of each call */
     int           gpu[UCT_CUDA_MAX_GPUS];    /* ordinal: GPU of the node */
     int           num_numa;
     cuemu_time_t  begin;
     cuemu_time_t  cpu;                            /* the calling processor */
+    bool          is_graph;
     unsigned      num_used;
     uint16_t      used[UCT_CUDA_MP_NUM_LANES];    /* in order of first use */
     cuemu_op_id_t last[UCT_CUDA_MP_NUM_LANES];
     cuemu_op_id_t steps[UCT_CUDA_MP_MAX_STEPS];
     unsigned      num_paths;                      /* of the last piece */
-    cuemu_op_id_t path[UCT_CUDA_MP_MAX_PATHS];    /* its last copy */
     staging_t     staging[MAX_PLACES];
 };
 
@@ -74,7 +74,7 @@ ucx_mp_player_t *ucx_mp_player_create(const cuemu_node_t *node,
         ucx_mp_tune_die("the timing core does not start");
     }
 
-    player->cost     = cuemu_sim_node(player->sim)->cost.call;
+    player->cost     = &cuemu_sim_node(player->sim)->cost;
     player->num_numa = node->num_numa;
     for (i = 0; i < topo->num_gpus; ++i) {
         player->gpu[i] = find_gpu(node, &topo->gpus[i]);
@@ -91,7 +91,15 @@ void ucx_mp_player_destroy(ucx_mp_player_t *player)
 
 static void call(ucx_mp_player_t *player, cuemu_call_t which)
 {
-    player->cpu += player->cost[which];
+    player->cpu += player->cost->call[which];
+}
+
+/* A call of the streams executor, for which a graph has a node */
+static void call_stream(ucx_mp_player_t *player, cuemu_call_t which)
+{
+    if (!player->is_graph) {
+        call(player, which);
+    }
 }
 
 /* A copy may start once the call that submits it has returned */
@@ -171,12 +179,12 @@ static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
 
     deps[num_deps++] = player->last[step->queue];
     if (uct_cuda_mp_plan_step_waits(plan, number)) {
-        call(player, CUEMU_CALL_STREAM_WAIT);
+        call_stream(player, CUEMU_CALL_STREAM_WAIT);
         deps[num_deps++] = player->steps[plan->waits[number]];
     }
 
     if (drained != NULL) {
-        call(player, CUEMU_CALL_STREAM_WAIT);
+        call_stream(player, CUEMU_CALL_STREAM_WAIT);
         deps[num_deps++] = *drained;
     }
 
@@ -184,7 +192,12 @@ static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
         desc.flags |= CUEMU_OP_CROSS_STREAM;
     }
 
-    call(player, CUEMU_CALL_COPY_ASYNC);
+    if (player->is_graph) {
+        player->cpu += player->cost->graph_launch_node;
+    } else {
+        call(player, CUEMU_CALL_COPY_ASYNC);
+    }
+
     desc.src   = lane_place(player, uct_cuda_mp_lane_from(step->queue),
                             plan->numa);
     desc.dst   = lane_place(player, uct_cuda_mp_lane_to(step->queue),
@@ -193,15 +206,15 @@ static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
 
     player->steps[number]     = add(player, &desc, deps, num_deps);
     player->last[step->queue]  = player->steps[number];
-    player->path[step->part]  = player->steps[number];
     use_lane(player, step->queue);
     if (is_awaited) {
-        call(player, CUEMU_CALL_EVENT_RECORD);
+        call_stream(player, CUEMU_CALL_EVENT_RECORD);
     }
 }
 
-void ucx_mp_player_begin(ucx_mp_player_t *player)
+void ucx_mp_player_begin(ucx_mp_player_t *player, bool is_graph)
 {
+    player->is_graph = is_graph;
     player->begin    = cuemu_sim_time(player->sim);
     player->cpu      = player->begin;
     player->num_used = 0;
@@ -219,6 +232,10 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     unsigned i;
 
     call(player, CUEMU_CALL_CTX_SWITCH);
+    if (player->is_graph) {
+        call(player, CUEMU_CALL_GRAPH_LAUNCH);
+    }
+
     uct_cuda_mp_plan_awaited(plan, is_awaited);
     player->num_paths = plan->num_paths;
     for (i = 0; i < plan->num_steps; ++i) {
@@ -255,18 +272,17 @@ static double finish(ucx_mp_player_t *player, cuemu_op_id_t op)
     end = cuemu_sim_op_end_time(player->sim, op);
     cuemu_sim_op_release(player->sim, op);
     return (double)(end - player->begin +
-                    player->cost[CUEMU_CALL_QUERY_DONE]) /
+                    player->cost->call[CUEMU_CALL_QUERY_DONE]) /
            (double)CUEMU_PS_PER_SEC;
 }
 
 /* An event behind each stream that writes to the destination */
-double ucx_mp_player_finish(ucx_mp_player_t *player, double *path_p)
+double ucx_mp_player_finish(ucx_mp_player_t *player)
 {
     cuemu_op_desc_t all = {
         .kind = CUEMU_OP_MARK, .flags = CUEMU_OP_HOLD
     };
     cuemu_op_id_t deps[MAX_DEPS];
-    double seconds;
     unsigned i;
 
     call(player, CUEMU_CALL_CTX_SWITCH);
@@ -278,15 +294,7 @@ double ucx_mp_player_finish(ucx_mp_player_t *player, double *path_p)
         call(player, CUEMU_CALL_EVENT_RECORD);
     }
 
-    seconds = finish(player, add(player, &all, deps, player->num_used));
-    for (i = 0; (path_p != NULL) && (i < player->num_paths); ++i) {
-        path_p[i] = (double)(cuemu_sim_op_end_time(player->sim,
-                                                   player->path[i]) -
-                             player->begin) /
-                    (double)CUEMU_PS_PER_SEC;
-    }
-
-    return seconds;
+    return finish(player, add(player, &all, deps, player->num_used));
 }
 
 double ucx_mp_player_single(ucx_mp_player_t *player, int src_device,
@@ -300,7 +308,7 @@ double ucx_mp_player_single(ucx_mp_player_t *player, int src_device,
         .bytes = size
     };
 
-    ucx_mp_player_begin(player);
+    ucx_mp_player_begin(player, false);
     call(player, CUEMU_CALL_CTX_SWITCH);
     call(player, CUEMU_CALL_COPY_ASYNC);
     return finish(player, add(player, &desc, NULL, 0));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Plays plans on the emulated node's timing core: the driver's calls that the
- * streams executor makes, one after the other on a processor of their own, and
- * the copies that follow from them. No driver, no process, no clock.
+ * executors make, one after the other on a processor of their own, and the
+ * copies that follow from them. No driver, no process, no clock.
  *
  * Reckoned is a transfer of many alike: events and staging memory are there,
  * and each slot has been drained before. Times go from the first call to the
@@ -29,8 +29,9 @@ ucx_mp_player_t *ucx_mp_player_create(const cuemu_node_t *node,
 void ucx_mp_player_destroy(ucx_mp_player_t *player);
 
 
-/** A transfer begins. */
-void ucx_mp_player_begin(ucx_mp_player_t *player);
+/** Begin a transfer; @a is_graph: its pieces are launches of a graph that is
+ *  there and has the addresses. */
+void ucx_mp_player_begin(ucx_mp_player_t *player, bool is_graph);
 
 
 /** Submit its next piece. */
@@ -38,15 +39,8 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
                           const uct_cuda_mp_plan_t *plan);
 
 
-/**
- * Submit the end, and let it all happen.
- *
- * @param path_p  Unless NULL, filled with the seconds after which each path of
- *                the last piece has ended.
- *
- * @return Seconds of the transfer.
- */
-double ucx_mp_player_finish(ucx_mp_player_t *player, double *path_p);
+/** Submit the end, and let it all happen. @return Seconds of the transfer. */
+double ucx_mp_player_finish(ucx_mp_player_t *player);
 
 
 /** Seconds of one plain copy with an event behind it, as cuda_ipc makes it. */
