@@ -230,7 +230,7 @@ static void group_submit(uct_cuda_gather_t *gather)
     gather->queue->is_gathering = false;
 
     /* It was current when they were posted; the program may have reset it */
-    is_pushed     = uct_cuda_ctx_push_alive(context->cuda, context->id);
+    is_pushed     = uct_cuda_context_push(context);
     group->status = is_pushed ? group_start(group) : UCS_ERR_IO_ERROR;
     if (group->status == UCS_OK) {
         group_count(group);

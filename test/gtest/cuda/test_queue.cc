@@ -362,9 +362,9 @@ TEST_F(Queue, contexts_that_are_gone_are_forgotten)
         driver.renew_context();
         finish(post(0, nullptr));
         EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
-        ASSERT_NE(nullptr, queue.contexts);
-        EXPECT_EQ(driver.ctx_id, queue.contexts->id);
-        EXPECT_EQ(nullptr, queue.contexts->next);
+        ASSERT_NE(nullptr, queue.pools);
+        EXPECT_EQ(driver.ctx_id, queue.pools->context->id);
+        EXPECT_EQ(nullptr, queue.pools->next);
         driver.done.clear(); /* with the context */
         driver.events.clear();
         driver.streams.clear();

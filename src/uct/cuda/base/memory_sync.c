@@ -13,18 +13,14 @@
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 
-#include <pthread.h>
-
 
 /* Allocations that a thread remembers, a power of 2 */
 #define KNOWN 64
-
-#define MAX_CONTEXTS 64
 
 /* CU_CTX_SYNC_MEMOPS, which came with CUDA 12.1 */
 #define CTX_SYNC_MEMOPS 0x80
@@ -38,117 +34,99 @@
 #define IDLE_WAIT_NS (100 * 1000)
 
 
-/* Of a context that is gone the numbers are never asked for again */
+/* What is kept of a context for that */
 typedef struct {
-    unsigned long long id;
-    CUstream           stream; /* blocking; nothing is ever in it */
-    CUevent            event;
-    bool               is_busy; /* the event has not come in MAX_WAIT_NS */
-} entry_t;
-
-static struct {
-    pthread_mutex_t lock; /* order: base/thread.h */
-    unsigned        next;
-    entry_t         entries[MAX_CONTEXTS];
-} contexts = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    CUstream stream; /* blocking; nothing is ever in it */
+    CUevent  event;
+    bool     is_busy; /* the event has not come in MAX_WAIT_NS */
+} legacy_t;
 
 
-static bool make_entry(unsigned long long id, entry_t *entry)
+static ucs_status_t legacy_create(void *arg)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    legacy_t *legacy                = arg;
 
-    if (driver->cuStreamCreate(&entry->stream, CU_STREAM_DEFAULT) !=
+    if (driver->cuStreamCreate(&legacy->stream, CU_STREAM_DEFAULT) !=
         CUDA_SUCCESS) {
-        return false;
+        return UCS_ERR_IO_ERROR;
     }
 
-    if (driver->cuEventCreate(&entry->event, CU_EVENT_DISABLE_TIMING) !=
+    if (driver->cuEventCreate(&legacy->event, CU_EVENT_DISABLE_TIMING) !=
         CUDA_SUCCESS) {
-        (void)driver->cuStreamDestroy(entry->stream);
-        return false;
+        (void)driver->cuStreamDestroy(legacy->stream);
+        return UCS_ERR_IO_ERROR;
     }
 
-    entry->id      = id;
-    entry->is_busy = false;
-    return true;
+    return UCS_OK;
 }
 
-/* The current context's; NULL: it cannot be had. The lock is held. */
-static entry_t *get_entry(void)
-{
-    unsigned long long id;
-    CUcontext cuda;
-    entry_t *entry;
-    unsigned i;
-
-    if (uct_cuda_ctx_current(&cuda, &id) != UCS_OK) {
-        return NULL;
-    }
-
-    for (i = 0; i < MAX_CONTEXTS; ++i) {
-        if (contexts.entries[i].id == id) {
-            return &contexts.entries[i];
-        }
-    }
-
-    entry = &contexts.entries[contexts.next % MAX_CONTEXTS];
-    if (!make_entry(id, entry)) {
-        return NULL;
-    }
-
-    ++contexts.next;
-    return entry;
-}
+static const uct_cuda_context_kind_t legacy_kind = {
+    .size   = sizeof(legacy_t),
+    .create = legacy_create
+};
 
 /*
- * Records an event of the current context behind all its legacy stream's work
- * until now; waiting for the stream instead does not wait for that.
+ * Record the event of a context behind all its legacy stream's work until now;
+ * waiting for the stream instead does not wait for that. Another thread that
+ * records it meanwhile puts it behind more.
  *
  * If one has not come for long, nothing of the program's has been copied since:
  * cuMemcpyHtoD() itself waits for what the legacy stream had before it.
  */
-static bool record_event(entry_t **entry_p)
+static bool legacy_record(legacy_t *legacy)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    entry_t *entry                  = get_entry();
 
-    if ((entry == NULL) ||
-        (entry->is_busy &&
-         (driver->cuEventQuery(entry->event) == CUDA_ERROR_NOT_READY))) {
+    if (__atomic_load_n(&legacy->is_busy, __ATOMIC_RELAXED) &&
+        (driver->cuEventQuery(legacy->event) == CUDA_ERROR_NOT_READY)) {
         return false;
     }
 
-    entry->is_busy = false;
-    *entry_p       = entry;
-    return driver->cuEventRecord(entry->event, entry->stream) == CUDA_SUCCESS;
+    __atomic_store_n(&legacy->is_busy, false, __ATOMIC_RELAXED);
+    return driver->cuEventRecord(legacy->event, legacy->stream) ==
+           CUDA_SUCCESS;
+}
+
+static bool legacy_wait(legacy_t *legacy, uint64_t wait_ns)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uint64_t start            = uct_cuda_now_ns();
+    CUresult result;
+
+    if (!legacy_record(legacy)) {
+        return false;
+    }
+
+    do {
+        result = driver->cuEventQuery(legacy->event);
+    } while ((result == CUDA_ERROR_NOT_READY) &&
+             (uct_cuda_now_ns() - start < wait_ns));
+
+    if (wait_ns == MAX_WAIT_NS) {
+        __atomic_store_n(&legacy->is_busy, result == CUDA_ERROR_NOT_READY,
+                         __ATOMIC_RELAXED);
+    }
+
+    return result == CUDA_SUCCESS;
 }
 
 /* @return Whether the legacy stream has ended all that it had */
 static bool wait_for_legacy(uint64_t wait_ns)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    const uint64_t start            = uct_cuda_now_ns();
-    bool is_recorded;
-    CUresult result;
-    entry_t *entry;
+    uct_cuda_context_t *context;
+    bool has_ended;
+    void *legacy;
 
-    pthread_mutex_lock(&contexts.lock);
-    is_recorded = record_event(&entry);
-    pthread_mutex_unlock(&contexts.lock);
-    if (!is_recorded) {
+    if (uct_cuda_context_hold(NULL, &context) != UCS_OK) {
         return false;
     }
 
-    do {
-        result = driver->cuEventQuery(entry->event);
-    } while ((result == CUDA_ERROR_NOT_READY) &&
-             (uct_cuda_now_ns() - start < wait_ns));
-
-    if (wait_ns == MAX_WAIT_NS) {
-        entry->is_busy = (result == CUDA_ERROR_NOT_READY);
-    }
-
-    return result == CUDA_SUCCESS;
+    has_ended = (uct_cuda_context_member(context, &legacy_kind, &legacy) ==
+                 UCS_OK) &&
+                legacy_wait(legacy, wait_ns);
+    uct_cuda_context_put(context);
+    return has_ended;
 }
 
 static void wait_for_copies(void)

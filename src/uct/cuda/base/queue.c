@@ -82,7 +82,7 @@ ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
     return UCS_OK;
 }
 
-static void context_destroy(uct_cuda_context_t *context)
+static void pool_destroy(uct_cuda_pool_t *pool)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     bool is_pushed;
@@ -90,24 +90,24 @@ static void context_destroy(uct_cuda_context_t *context)
     unsigned i;
 
     /* Streams and events went with their context, if that is gone */
-    is_pushed = uct_cuda_ctx_push_alive(context->cuda, context->id);
+    is_pushed = uct_cuda_context_push(pool->context);
 
-    while ((op = context->free_ops) != NULL) {
-        context->free_ops = op->next;
+    while ((op = pool->free_ops) != NULL) {
+        pool->free_ops = op->next;
         if (is_pushed) {
             (void)driver->cuEventDestroy(op->event);
         }
         free(op);
     }
 
-    if (is_pushed && (context->wake_up != NULL)) {
-        (void)driver->cuStreamDestroy(context->wake_up);
+    if (is_pushed && (pool->wake_up != NULL)) {
+        (void)driver->cuStreamDestroy(pool->wake_up);
     }
 
     for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
-        if (is_pushed && (context->streams[i].cuda != NULL)) {
-            (void)driver->cuStreamSynchronize(context->streams[i].cuda);
-            (void)driver->cuStreamDestroy(context->streams[i].cuda);
+        if (is_pushed && (pool->streams[i].cuda != NULL)) {
+            (void)driver->cuStreamSynchronize(pool->streams[i].cuda);
+            (void)driver->cuStreamDestroy(pool->streams[i].cuda);
         }
     }
 
@@ -115,7 +115,8 @@ static void context_destroy(uct_cuda_context_t *context)
         uct_cuda_ctx_pop();
     }
 
-    free(context);
+    uct_cuda_context_put(pool->context);
+    free(pool);
 }
 
 /* UCX frees its requests before it closes interfaces: nobody is told any more,
@@ -201,8 +202,8 @@ out:
 
 void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
 {
-    uct_cuda_context_t *context;
     uct_cuda_flush_t *flush;
+    uct_cuda_pool_t *pool;
 
     uct_cuda_queue_submit_gathered(queue, true);
     forget_requests(queue);
@@ -212,9 +213,9 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
         }
     }
 
-    while ((context = queue->contexts) != NULL) {
-        queue->contexts = context->next;
-        context_destroy(context);
+    while ((pool = queue->pools) != NULL) {
+        queue->pools = pool->next;
+        pool_destroy(pool);
     }
 
     while ((flush = queue->oldest) != NULL) {
@@ -227,69 +228,84 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     }
 }
 
-/* Those that the program destroyed or reset, so that they do not pile up */
-static void drop_dead_contexts(uct_cuda_queue_t *queue)
+/* Those of contexts that the program destroyed or reset, so that they do not
+ * pile up */
+static void drop_dead_pools(uct_cuda_queue_t *queue)
 {
-    uct_cuda_context_t **link = &queue->contexts;
-    uct_cuda_context_t *context;
+    uct_cuda_pool_t **link = &queue->pools;
+    uct_cuda_pool_t *pool;
     bool is_active;
     unsigned i;
 
     /* What is gathered is not posted yet, and on one of the streams */
     uct_cuda_queue_submit_gathered(queue, true);
-    while ((context = *link) != NULL) {
+    while ((pool = *link) != NULL) {
         is_active = false;
         for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
-            is_active |= context->streams[i].is_active;
+            is_active |= pool->streams[i].is_active;
         }
 
-        if (is_active || uct_cuda_ctx_is_alive(context->cuda, context->id)) {
-            link = &context->next;
+        if (is_active || uct_cuda_context_is_alive(pool->context)) {
+            link = &pool->next;
         } else {
-            *link = context->next;
-            context_destroy(context);
+            *link = pool->next;
+            pool_destroy(pool);
         }
     }
 }
 
-/* Resources of the current context */
-static ucs_status_t current_context(uct_cuda_queue_t *queue,
-                                    uct_cuda_context_t **context_p)
+static ucs_status_t
+make_pool(uct_cuda_queue_t *queue, uct_cuda_pool_t **pool_p)
+{
+    uct_cuda_pool_t *pool;
+    ucs_status_t status;
+    unsigned i;
+
+    drop_dead_pools(queue);
+    pool = calloc(1, sizeof(*pool));
+    if (pool == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_context_hold(NULL, &pool->context);
+    if (status != UCS_OK) {
+        free(pool);
+        return status;
+    }
+
+    for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
+        pool->streams[i].context = pool->context;
+        pool->streams[i].pool    = pool;
+    }
+
+    pool->next   = queue->pools;
+    queue->pools = pool;
+    *pool_p      = pool;
+    return UCS_OK;
+}
+
+/* That of the current context */
+static ucs_status_t
+get_pool(uct_cuda_queue_t *queue, uct_cuda_pool_t **pool_p)
 {
     unsigned long long id;
-    uct_cuda_context_t *context;
+    uct_cuda_pool_t *pool;
     ucs_status_t status;
     CUcontext cuda;
-    unsigned i;
 
     status = uct_cuda_ctx_current(&cuda, &id);
     if (status != UCS_OK) {
         return status;
     }
 
-    for (context = queue->contexts; context != NULL; context = context->next) {
-        if (context->id == id) {
-            *context_p = context;
+    for (pool = queue->pools; pool != NULL; pool = pool->next) {
+        if (pool->context->id == id) {
+            *pool_p = pool;
             return UCS_OK;
         }
     }
 
-    drop_dead_contexts(queue);
-    context = calloc(1, sizeof(*context));
-    if (context == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    context->cuda = cuda;
-    context->id   = id;
-    for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
-        context->streams[i].context = context;
-    }
-
-    context->next   = queue->contexts;
-    queue->contexts = context;
-    *context_p      = context;
-    return UCS_OK;
+    return make_pool(queue, pool_p);
 }
 
 ucs_status_t uct_cuda_queue_stream(uct_cuda_queue_t *queue, unsigned index,
@@ -306,16 +322,16 @@ ucs_status_t uct_cuda_queue_stream(uct_cuda_queue_t *queue, unsigned index,
 ucs_status_t uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
                                        uct_cuda_stream_t **stream_p)
 {
-    uct_cuda_context_t *context;
     uct_cuda_stream_t *stream;
+    uct_cuda_pool_t *pool;
     ucs_status_t status;
 
-    status = current_context(queue, &context);
+    status = get_pool(queue, &pool);
     if (status != UCS_OK) {
         return status;
     }
 
-    stream = &context->streams[index % UCT_CUDA_QUEUE_MAX_STREAMS];
+    stream = &pool->streams[index % UCT_CUDA_QUEUE_MAX_STREAMS];
     if (stream->cuda == NULL) {
         status = UCT_CUDA_CALL(cuStreamCreate, &stream->cuda,
                                CU_STREAM_NON_BLOCKING);
@@ -330,14 +346,14 @@ ucs_status_t uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
 }
 
 /* An event that nobody looks at, in a stream of ours */
-static void context_record(const uct_cuda_context_t *context)
+static void pool_record(const uct_cuda_pool_t *pool)
 {
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
-        if (context->streams[i].cuda != NULL) {
-            (void)uct_cuda_driver_get()->cuEventRecord(
-                    context->free_ops->event, context->streams[i].cuda);
+        if (pool->streams[i].cuda != NULL) {
+            (void)uct_cuda_driver_get()->cuEventRecord(pool->free_ops->event,
+                                                       pool->streams[i].cuda);
             return;
         }
     }
@@ -345,12 +361,11 @@ static void context_record(const uct_cuda_context_t *context)
 
 void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue)
 {
-    const uct_cuda_context_t *context;
+    const uct_cuda_pool_t *pool;
 
-    for (context = queue->contexts; context != NULL; context = context->next) {
-        if ((context->free_ops != NULL) &&
-            uct_cuda_ctx_push_alive(context->cuda, context->id)) {
-            context_record(context);
+    for (pool = queue->pools; pool != NULL; pool = pool->next) {
+        if ((pool->free_ops != NULL) && uct_cuda_context_push(pool->context)) {
+            pool_record(pool);
             uct_cuda_ctx_pop();
         }
     }
@@ -358,11 +373,11 @@ void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue)
 
 ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
 {
-    uct_cuda_op_t *op = stream->context->free_ops;
+    uct_cuda_op_t *op = stream->pool->free_ops;
     ucs_status_t status;
 
     if (op != NULL) {
-        stream->context->free_ops = op->next;
+        stream->pool->free_ops = op->next;
     } else {
         op = malloc(sizeof(*op));
         if (op == NULL) {
@@ -394,8 +409,8 @@ ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
 
 void uct_cuda_op_put(uct_cuda_op_t *op)
 {
-    op->next                      = op->stream->context->free_ops;
-    op->stream->context->free_ops = op;
+    op->next                   = op->stream->pool->free_ops;
+    op->stream->pool->free_ops = op;
 }
 
 static void op_over(uct_cuda_op_t *op)
@@ -474,9 +489,7 @@ ucs_status_t uct_cuda_op_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
 /* Until nothing is read or written any more; if the context is there still */
 static void stream_wait(const uct_cuda_stream_t *stream)
 {
-    const uct_cuda_context_t *context = stream->context;
-
-    if (uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+    if (uct_cuda_context_push(stream->context)) {
         (void)uct_cuda_driver_get()->cuStreamSynchronize(stream->cuda);
         uct_cuda_ctx_pop();
     }
@@ -756,25 +769,24 @@ static void CUDA_CB wake_up(void *arg)
 
 /* A stream that has nothing but callbacks: what is behind one in its stream
  * waits until it has run */
-static ucs_status_t wake_up_stream(uct_cuda_context_t *context,
-                                   CUstream *stream_p)
+static ucs_status_t wake_up_stream(uct_cuda_pool_t *pool, CUstream *stream_p)
 {
     ucs_status_t status = UCS_OK;
 
-    if (context->wake_up == NULL) {
-        if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+    if (pool->wake_up == NULL) {
+        if (!uct_cuda_context_push(pool->context)) {
             return UCS_ERR_IO_ERROR;
         }
 
-        status = UCT_CUDA_CALL(cuStreamCreate, &context->wake_up,
+        status = UCT_CUDA_CALL(cuStreamCreate, &pool->wake_up,
                                CU_STREAM_NON_BLOCKING);
         uct_cuda_ctx_pop();
         if (status != UCS_OK) {
-            context->wake_up = NULL;
+            pool->wake_up = NULL;
         }
     }
 
-    *stream_p = context->wake_up;
+    *stream_p = pool->wake_up;
     return status;
 }
 
@@ -793,7 +805,7 @@ static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
         return status;
     }
 
-    status = wake_up_stream(stream->context, &wake);
+    status = wake_up_stream(stream->pool, &wake);
     if (status != UCS_OK) {
         return status;
     }

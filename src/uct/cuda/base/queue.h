@@ -8,6 +8,7 @@
 #define UCT_CUDA_BASE_QUEUE_H
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/base/context.h>
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -25,7 +26,7 @@
 
 typedef struct uct_cuda_op      uct_cuda_op_t;
 typedef struct uct_cuda_stream  uct_cuda_stream_t;
-typedef struct uct_cuda_context uct_cuda_context_t;
+typedef struct uct_cuda_pool    uct_cuda_pool_t;
 typedef struct uct_cuda_flush   uct_cuda_flush_t;
 typedef struct uct_cuda_queue   uct_cuda_queue_t;
 
@@ -70,6 +71,7 @@ struct uct_cuda_op {
 struct uct_cuda_stream {
     CUstream           cuda;
     uct_cuda_context_t *context;
+    uct_cuda_pool_t    *pool;
     uct_cuda_op_t      *head;
     uct_cuda_op_t      *tail;
     uct_cuda_stream_t  *next_active;
@@ -77,10 +79,10 @@ struct uct_cuda_stream {
 };
 
 
-struct uct_cuda_context {
-    uct_cuda_context_t *next;
-    CUcontext          cuda;
-    unsigned long long id;
+/** What a queue has in a context, which it holds. */
+struct uct_cuda_pool {
+    uct_cuda_pool_t    *next;
+    uct_cuda_context_t *context;
     uct_cuda_op_t      *free_ops;
     CUstream           wake_up; /**< For callbacks; NULL until one is */
     uct_cuda_stream_t  streams[UCT_CUDA_QUEUE_MAX_STREAMS];
@@ -88,7 +90,7 @@ struct uct_cuda_context {
 
 
 struct uct_cuda_queue {
-    uct_cuda_context_t *contexts;
+    uct_cuda_pool_t    *pools;
     uct_cuda_stream_t  *active;      /**< Streams with operations */
     uct_cuda_flush_t   *oldest;      /**< Epochs, oldest first ... */
     uct_cuda_flush_t   *current;     /**< ... and the one that is filling */

@@ -40,11 +40,12 @@ BEGIN_C_DECLS
  *      base/iface.c                  workers to be called in progress; of
  *                                    UCX's locks only a queue's is taken
  *   5. node/watch.c                  its start and end
- *      base/nvml.c, base/memory_sync.c, base/alarm.c, base/host/host_bounce.c,
+ *      base/nvml.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
  *      collective/options.c, node/alive.c, node/process.c, port.c,
  *      cuda_cma/cuda_cma_ranges.c, cuda_cma/cuda_cma_peer.c, abi/
- *   6. base/driver.c                 opens the driver at its first use
+ *   6. base/context.c                records by context, and making a member
+ *   7. base/driver.c                 opens the driver at its first use
  *
  * The driver is called with any of them held. What it calls back (the queue's
  * wake-up) takes none, nor do the hooks on its first use and on unmapping.

@@ -3,6 +3,7 @@
  * of. What has happened is written down when enough has come together. */
 #include <uct/cuda/base/trace.h>
 
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
@@ -21,17 +22,15 @@
 
 
 /* A context's clock */
-typedef struct base {
-    struct base        *next;
-    CUcontext          ctx;
-    unsigned long long id;
-    CUevent            event;
-    double             us; /* of the host when it happened */
+typedef struct {
+    CUevent event;
+    double  us; /* of the host when it happened */
 } base_t;
 
 
 struct uct_cuda_trace_copy {
     uct_cuda_trace_copy_t *next;
+    uct_cuda_context_t    *context;
     const base_t          *base;
     CUevent               begin;
     CUevent               end;
@@ -47,7 +46,6 @@ static struct {
     int                   fd;        /* -1: none yet */
     bool                  is_broken; /* nothing more is written */
     char                  path[512];
-    base_t                *bases;
     uct_cuda_trace_copy_t *oldest;
     uct_cuda_trace_copy_t **last;
     unsigned              num_pending;
@@ -143,8 +141,9 @@ void uct_cuda_trace_start(const char *dir)
 
 /* An event of the current context that has happened, and when: one in a stream
  * of its own, so that it need not wait for what is under way */
-static ucs_status_t base_mark(base_t *base)
+static ucs_status_t base_create(void *arg)
 {
+    base_t *base = arg;
     ucs_status_t status;
     CUstream stream;
     double before;
@@ -175,44 +174,22 @@ out_destroy:
     return status;
 }
 
-static const base_t *base_of_current(void)
+static const uct_cuda_context_kind_t base_kind = {
+    .size   = sizeof(base_t),
+    .create = base_create
+};
+
+static void copy_free(uct_cuda_trace_copy_t *copy)
 {
-    unsigned long long id;
-    CUcontext ctx;
-    base_t *base;
-
-    if (uct_cuda_ctx_current(&ctx, &id) != UCS_OK) {
-        return NULL;
-    }
-
-    for (base = trace.bases; base != NULL; base = base->next) {
-        if ((base->ctx == ctx) && (base->id == id)) {
-            return base;
-        }
-    }
-
-    base = calloc(1, sizeof(*base));
-    if (base == NULL) {
-        return NULL;
-    }
-
-    base->ctx = ctx;
-    base->id  = id;
-    if (base_mark(base) != UCS_OK) {
-        free(base);
-        return NULL;
-    }
-
-    base->next  = trace.bases;
-    trace.bases = base;
-    return base;
+    uct_cuda_context_put(copy->context);
+    free(copy);
 }
 
 static void copy_destroy(uct_cuda_trace_copy_t *copy)
 {
     UCT_CUDA_CALL(cuEventDestroy, copy->begin);
     UCT_CUDA_CALL(cuEventDestroy, copy->end);
-    free(copy);
+    copy_free(copy);
 }
 
 /* In microseconds */
@@ -272,8 +249,8 @@ static void copy_write(const uct_cuda_trace_copy_t *copy)
  * a context that is gone went with it. */
 static ucs_status_t copy_collect(uct_cuda_trace_copy_t *copy, bool wait)
 {
-    if (!uct_cuda_ctx_push_alive(copy->base->ctx, copy->base->id)) {
-        free(copy);
+    if (!uct_cuda_context_push(copy->context)) {
+        copy_free(copy);
         return UCS_OK;
     }
 
@@ -322,13 +299,19 @@ void uct_cuda_trace_flush(void)
 static uct_cuda_trace_copy_t *copy_create(CUstream stream)
 {
     uct_cuda_trace_copy_t *copy = calloc(1, sizeof(*copy));
+    void *base;
 
     if (copy == NULL) {
         return NULL;
     }
 
-    copy->base = base_of_current();
-    if ((copy->base == NULL) ||
+    if (uct_cuda_context_hold(NULL, &copy->context) != UCS_OK) {
+        free(copy);
+        return NULL;
+    }
+
+    if ((uct_cuda_context_member(copy->context, &base_kind, &base) !=
+         UCS_OK) ||
         (UCT_CUDA_CALL(cuEventCreate, &copy->begin, CU_EVENT_DEFAULT) !=
          UCS_OK)) {
         goto err_free;
@@ -343,12 +326,13 @@ static uct_cuda_trace_copy_t *copy_create(CUstream stream)
         return NULL;
     }
 
+    copy->base = base;
     return copy;
 
 err_destroy:
     UCT_CUDA_CALL(cuEventDestroy, copy->begin);
 err_free:
-    free(copy);
+    copy_free(copy);
     return NULL;
 }
 

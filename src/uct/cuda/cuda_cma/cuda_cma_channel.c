@@ -250,7 +250,7 @@ thread_start(const batch_t *batch, transfer_t *transfer)
     };
     ucs_status_t status;
 
-    if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+    if (!uct_cuda_context_push(context)) {
         return UCS_ERR_IO_ERROR;
     }
 

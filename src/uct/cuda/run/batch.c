@@ -176,7 +176,7 @@ static ucs_status_t kernel_test(uct_cuda_op_t *op)
         return (result == CUDA_SUCCESS) ? UCS_OK : UCS_INPROGRESS;
     }
 
-    if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+    if (!uct_cuda_context_push(context)) {
         return UCS_ERR_IO_ERROR;
     }
 

@@ -10,6 +10,7 @@
  */
 #include <uct/cuda/base/host/host_pipeline.h>
 
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/host/host_block.h>
@@ -41,21 +42,17 @@
 
 
 /* What threads need in a context; each has its own */
-typedef struct context {
-    struct context     *next;
-    CUcontext          cuda;
-    unsigned long long id;
-    unsigned           num_jobs;   /* that use it */
-    bool               is_gone;    /* out of the list, freed with the last */
-    char               bus_id[BUS_ID_SIZE]; /* of its GPU; or empty */
-    CUstream           streams[NUM_STREAMS];
-    CUevent            events[MAX_THREADS][NUM_SLOTS];
-} context_t;
+typedef struct {
+    char     bus_id[BUS_ID_SIZE]; /* of its GPU; or empty */
+    CUstream streams[NUM_STREAMS];
+    CUevent  events[MAX_THREADS][NUM_SLOTS];
+} resources_t;
 
 
 struct uct_cuda_host_job {
     uct_cuda_host_job_t *next; /* younger */
-    context_t           *context;
+    uct_cuda_context_t  *context;
+    resources_t         *resources; /* in it */
     CUdeviceptr         gpu;
     char                *host;
     uct_cuda_host_remote_t remote; /* copy NULL: it is of this process */
@@ -94,7 +91,6 @@ static struct {
     pthread_cond_t      work; /* there is a job */
     pthread_cond_t      over; /* a job has ended */
     uct_cuda_host_job_t *jobs; /* with chunks to be taken, oldest first */
-    context_t           *contexts;
     unsigned            num_jobs; /* that are not over */
     unsigned            wanted;   /* threads */
     unsigned            num_threads;
@@ -204,7 +200,7 @@ static ucs_status_t copy_slot(const uct_cuda_host_job_t *job, char *slot,
  * 8 streams at 36; to the GPU those of 8 do 46, of 2 42 (measured on H200). */
 static CUstream stream_of(const uct_cuda_host_job_t *job, unsigned thread)
 {
-    return job->context->streams[job->to_gpu ? thread : FROM_GPU];
+    return job->resources->streams[job->to_gpu ? thread : FROM_GPU];
 }
 
 /* Has the GPU copy a chunk, to or from the slot; with its context current */
@@ -240,7 +236,7 @@ static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuEventRecord,
-                               job->context->events[thread][slot], stream);
+                               job->resources->events[thread][slot], stream);
     }
 
     if (status != UCS_OK) {
@@ -253,11 +249,10 @@ static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 
 static ucs_status_t begin_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 {
-    const context_t *context = chunk->job->context;
     ucs_status_t status;
 
     /* The program may have reset the GPU meanwhile */
-    if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+    if (!uct_cuda_context_push(chunk->job->context)) {
         uct_cuda_error("the context of a copy of %zu bytes is gone",
                        chunk->job->length);
         return UCS_ERR_IO_ERROR;
@@ -274,11 +269,10 @@ static ucs_status_t end_chunk(unsigned thread, unsigned slot,
                               const chunk_t *chunk, bool wait)
 {
     const uct_cuda_host_job_t *job = chunk->job;
-    const context_t *context       = job->context;
-    CUevent event                  = context->events[thread][slot];
+    CUevent event = job->resources->events[thread][slot];
     ucs_status_t status;
 
-    if (!uct_cuda_ctx_push_alive(context->cuda, context->id)) {
+    if (!uct_cuda_context_push(job->context)) {
         return UCS_ERR_IO_ERROR;
     }
 
@@ -370,8 +364,8 @@ static void *thread_main(void *arg)
         chunk = &ring.chunks[slot];
         if ((ring.count < NUM_SLOTS) && take_chunk(thread, chunk)) {
             pthread_mutex_unlock(&pipeline.lock);
-            if (strcmp(near, chunk->job->context->bus_id) != 0) {
-                strcpy(near, chunk->job->context->bus_id);
+            if (strcmp(near, chunk->job->resources->bus_id) != 0) {
+                strcpy(near, chunk->job->resources->bus_id);
                 uct_cuda_host_cpus_run_near(near);
             }
 
@@ -440,110 +434,82 @@ static void start_threads(unsigned count)
     }
 }
 
-/* The context is current, or gone: its streams and events with it */
-static void context_destroy(context_t *context, bool is_alive)
+static void resources_release(const resources_t *resources)
 {
     unsigned i, k;
 
-    for (i = 0; is_alive && (i < MAX_THREADS); ++i) {
+    for (i = 0; i < MAX_THREADS; ++i) {
         for (k = 0; k < NUM_SLOTS; ++k) {
-            if (context->events[i][k] != NULL) {
-                (void)UCT_CUDA_CALL(cuEventDestroy, context->events[i][k]);
+            if (resources->events[i][k] != NULL) {
+                (void)UCT_CUDA_CALL(cuEventDestroy, resources->events[i][k]);
             }
         }
     }
 
-    for (i = 0; is_alive && (i < NUM_STREAMS); ++i) {
-        if (context->streams[i] != NULL) {
-            (void)UCT_CUDA_CALL(cuStreamDestroy, context->streams[i]);
+    for (i = 0; i < NUM_STREAMS; ++i) {
+        if (resources->streams[i] != NULL) {
+            (void)UCT_CUDA_CALL(cuStreamDestroy, resources->streams[i]);
         }
     }
-
-    free(context);
 }
 
-static ucs_status_t context_create(CUcontext cuda, unsigned long long id,
-                                   context_t **context_p)
+static ucs_status_t resources_create(void *arg)
 {
-    ucs_status_t status = UCS_OK;
-    context_t *context;
+    resources_t *resources = arg;
+    ucs_status_t status    = UCS_OK;
     CUdevice device;
     unsigned i, k;
 
-    context = calloc(1, sizeof(*context));
-    if (context == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    context->cuda = cuda;
-    context->id   = id;
     if ((UCT_CUDA_CALL_NOLOG(cuCtxGetDevice, &device) != UCS_OK) ||
-        (UCT_CUDA_CALL_NOLOG(cuDeviceGetPCIBusId, context->bus_id,
-                             sizeof(context->bus_id), device) != UCS_OK)) {
-        context->bus_id[0] = '\0';
+        (UCT_CUDA_CALL_NOLOG(cuDeviceGetPCIBusId, resources->bus_id,
+                             sizeof(resources->bus_id), device) != UCS_OK)) {
+        resources->bus_id[0] = '\0';
     }
 
     for (i = 0; (i < NUM_STREAMS) && (status == UCS_OK); ++i) {
-        status = UCT_CUDA_CALL(cuStreamCreate, &context->streams[i],
+        status = UCT_CUDA_CALL(cuStreamCreate, &resources->streams[i],
                                CU_STREAM_NON_BLOCKING);
     }
 
     for (i = 0; (i < MAX_THREADS) && (status == UCS_OK); ++i) {
         for (k = 0; (k < NUM_SLOTS) && (status == UCS_OK); ++k) {
-            status = UCT_CUDA_CALL(cuEventCreate, &context->events[i][k],
+            status = UCT_CUDA_CALL(cuEventCreate, &resources->events[i][k],
                                    CU_EVENT_DISABLE_TIMING);
         }
     }
 
     if (status != UCS_OK) {
-        context_destroy(context, true);
-        return status;
+        resources_release(resources);
     }
 
-    *context_p = context;
-    return UCS_OK;
+    return status;
 }
 
-/* What threads have in the current context; the lock is held */
-static ucs_status_t find_context(context_t **context_p)
-{
-    context_t **link = &pipeline.contexts;
-    unsigned long long id;
-    context_t *context;
-    ucs_status_t status;
-    CUcontext cuda;
+static const uct_cuda_context_kind_t resources_kind = {
+    .size   = sizeof(resources_t),
+    .create = resources_create
+};
 
-    status = uct_cuda_ctx_current(&cuda, &id);
+/* The current context, and what threads have in it */
+static ucs_status_t job_enter(uct_cuda_host_job_t *job)
+{
+    ucs_status_t status;
+    void *resources;
+
+    status = uct_cuda_context_hold(NULL, &job->context);
     if (status != UCS_OK) {
         return status;
     }
 
-    while ((context = *link) != NULL) {
-        if (context->id == id) {
-            *context_p = context;
-            return UCS_OK;
-        }
-
-        if (!uct_cuda_ctx_is_alive(context->cuda, context->id)) {
-            *link            = context->next;
-            context->is_gone = true;
-            if (context->num_jobs == 0) {
-                context_destroy(context, false);
-            }
-            continue;
-        }
-
-        link = &context->next;
+    status = uct_cuda_context_member(job->context, &resources_kind,
+                                     &resources);
+    if (status != UCS_OK) {
+        uct_cuda_context_put(job->context);
+        return status;
     }
 
-    status = context_create(cuda, id, &context);
-    if (status == UCS_OK) {
-        context->next     = pipeline.contexts;
-        pipeline.contexts = context;
-        *context_p        = context;
-    }
-
-    return status;
+    job->resources = resources;
+    return UCS_OK;
 }
 
 
@@ -582,7 +548,6 @@ static void job_append(uct_cuda_host_job_t *job)
     }
 
     *link = job;
-    ++job->context->num_jobs;
     __atomic_fetch_add(&pipeline.num_jobs, 1, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&pipeline.work);
 }
@@ -607,7 +572,7 @@ job_start(CUdeviceptr gpu, void *host, size_t length, bool to_gpu,
     pthread_mutex_lock(&pipeline.lock);
     start_threads(count);
     status = (pipeline.num_threads == 0) ? UCS_ERR_UNSUPPORTED :
-                                           find_context(&job->context);
+                                           job_enter(job);
     if (status == UCS_OK) {
         job->gpu         = gpu;
         job->host        = host;
@@ -694,8 +659,6 @@ void uct_cuda_host_pipeline_notify(uct_cuda_host_job_t *job, CUhostFn func,
 
 void uct_cuda_host_pipeline_release(uct_cuda_host_job_t *job)
 {
-    context_t *context = job->context;
-
     if (pipeline.is_foreign) {
         free(job); /* the lock may be held by a thread that is not there */
         return;
@@ -705,11 +668,8 @@ void uct_cuda_host_pipeline_release(uct_cuda_host_job_t *job)
     while (job->status == UCS_INPROGRESS) {
         pthread_cond_wait(&pipeline.over, &pipeline.lock);
     }
-
-    if ((--context->num_jobs == 0) && context->is_gone) {
-        context_destroy(context, false);
-    }
     pthread_mutex_unlock(&pipeline.lock);
 
+    uct_cuda_context_put(job->context);
     free(job);
 }
