@@ -193,8 +193,7 @@ static ucs_status_t group_start(uct_cuda_gather_group_t *group)
     uct_cuda_copier_t *copier = NULL;
 
     if (wants_kernel(group)) {
-        copier = uct_cuda_copier_get(&gather->copiers,
-                                     group->batch.op->stream->context,
+        copier = uct_cuda_copier_get(group->batch.op->stream->pool,
                                      gather->loads_kernels);
     }
 
@@ -331,6 +330,7 @@ void uct_cuda_gather_init(uct_cuda_gather_t *gather, uct_cuda_queue_t *queue)
     queue->gather          = gather;
     queue->submit_gathered = submit_gathered;
     queue->may_wait        = may_wait;
+    queue->destroy_copier  = uct_cuda_copier_destroy;
 }
 
 static void note_fed(uct_cuda_gather_t *gather)
@@ -551,7 +551,6 @@ void uct_cuda_gather_cleanup(uct_cuda_gather_t *gather)
 {
     uct_cuda_gather_group_t *group;
 
-    uct_cuda_copiers_cleanup(&gather->copiers);
     while ((group = gather->all) != NULL) {
         gather->all = group->next;
         free(group);

@@ -69,7 +69,6 @@ typedef struct {
     unsigned                streak;      /**< ... after so many others */
     bool                    is_threaded; /**< Another thread makes progress */
     unsigned                num_small;   /**< Blocks so far, up to some */
-    uct_cuda_copier_t       *copiers;    /**< A context */
 } uct_cuda_gather_t;
 
 

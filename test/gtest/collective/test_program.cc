@@ -25,6 +25,7 @@ protected:
     uct_cuda_coll_run_t run         = {};
     uct_cuda_coll_program_t *program = nullptr;
     CUcontext context               = nullptr;
+    uct_cuda_context_t *record      = nullptr;
 
     /* What happens while there is nothing to do */
     std::function<ucs_status_t()> idle = [] { return UCS_OK; };
@@ -48,14 +49,11 @@ protected:
     /* Empty buffers of both ranks, and a plan without steps */
     void start(unsigned seed)
     {
-        unsigned long long id;
-
         gpus.reset(new Gpus(SIZE, GetParam(), seed));
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(0, true, &context));
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_push(context));
-        ASSERT_EQ(UCS_OK, uct_cuda_ctx_current(&context, &id));
-        ASSERT_EQ(UCS_OK,
-                  uct_cuda_coll_device_get(0, context, id, &run.device));
+        ASSERT_EQ(UCS_OK, uct_cuda_context_hold(NULL, &record));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_device_get(record, &run.device));
         run.events   = &events;
         run.sequence = SEQUENCE;
         run.op       = UCX_MP_OP_BOR;
@@ -90,6 +88,7 @@ protected:
             uct_cuda_coll_plan_release(&plan);
         }
         uct_cuda_coll_events_release(&events, run.device, true);
+        uct_cuda_context_put(record);
         uct_cuda_ctx_pop();
         uct_cuda_ctx_release(0);
         EXPECT_EQ(std::vector<std::string>(), gpus->complaints);

@@ -82,7 +82,8 @@ ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
     return UCS_OK;
 }
 
-static void pool_destroy(uct_cuda_pool_t *pool)
+static void
+pool_destroy(const uct_cuda_queue_t *queue, uct_cuda_pool_t *pool)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     bool is_pushed;
@@ -98,6 +99,10 @@ static void pool_destroy(uct_cuda_pool_t *pool)
             (void)driver->cuEventDestroy(op->event);
         }
         free(op);
+    }
+
+    if (pool->copier != NULL) {
+        queue->destroy_copier(pool->copier, is_pushed);
     }
 
     if (is_pushed && (pool->wake_up != NULL)) {
@@ -215,7 +220,7 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
 
     while ((pool = queue->pools) != NULL) {
         queue->pools = pool->next;
-        pool_destroy(pool);
+        pool_destroy(queue, pool);
     }
 
     while ((flush = queue->oldest) != NULL) {
@@ -249,7 +254,7 @@ static void drop_dead_pools(uct_cuda_queue_t *queue)
             link = &pool->next;
         } else {
             *link = pool->next;
-            pool_destroy(pool);
+            pool_destroy(queue, pool);
         }
     }
 }

@@ -29,6 +29,7 @@ typedef struct uct_cuda_stream  uct_cuda_stream_t;
 typedef struct uct_cuda_pool    uct_cuda_pool_t;
 typedef struct uct_cuda_flush   uct_cuda_flush_t;
 typedef struct uct_cuda_queue   uct_cuda_queue_t;
+typedef struct uct_cuda_copier  uct_cuda_copier_t; /* run/copier.h */
 
 
 /**
@@ -85,6 +86,7 @@ struct uct_cuda_pool {
     uct_cuda_context_t *context;
     uct_cuda_op_t      *free_ops;
     CUstream           wake_up; /**< For callbacks; NULL until one is */
+    uct_cuda_copier_t  *copier; /**< The owner's kernel; NULL until one is */
     uct_cuda_stream_t  streams[UCT_CUDA_QUEUE_MAX_STREAMS];
 };
 
@@ -113,6 +115,11 @@ struct uct_cuda_queue {
      *  soon have nothing to do; may be NULL */
     void               (*submit_gathered)(uct_cuda_queue_t *queue,
                                           bool is_all);
+
+    /** Frees a copier, with its context current if that is there still; set
+     *  with submit_gathered */
+    void               (*destroy_copier)(uct_cuda_copier_t *copier,
+                                         bool is_alive);
 
     /** Has progress no need to ask the driver, since more comes in and the GPU
      *  has work for a while? A question takes 1.5 us with the worker's lock

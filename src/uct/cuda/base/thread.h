@@ -27,7 +27,7 @@ BEGIN_C_DECLS
  *   3. node/mappings.c               mappings of peers' memory, and what
  *                                    they tell of it
  *      node/exports.c                what others have handles of
- *      run/copier.c                  kernels by context
+ *      run/copier.c                  loading a kernel for small blocks
  *      run/background.c              threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
  *      run/device.c                  streams and kernels of collectives

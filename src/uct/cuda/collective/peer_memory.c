@@ -207,7 +207,8 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
     ucs_status_t status;
 
     status = uct_cuda_node_cache_get_in(handle, memory->cuda_device,
-                                       memory->context, memory->context_id,
+                                       memory->context->cuda,
+                                       memory->context->id,
                                        &import->mapping);
     if (status != UCS_OK) {
         import->mapping = NULL;
@@ -215,7 +216,7 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
     }
 
     uct_cuda_node_cache_lend(import->mapping);
-    if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context_id)) {
+    if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context->id)) {
         uct_cuda_node_cache_unlend(import->mapping);
         import->mapping = NULL;
         return UCS_ERR_UNREACHABLE;
@@ -510,8 +511,7 @@ void uct_cuda_coll_memory_place(const memory_t *memory,
 static void leave_context(memory_t *memory)
 {
     const bool is_alive = (memory->context != NULL) &&
-                          uct_cuda_ctx_push_alive(memory->context,
-                                                  memory->context_id);
+                          uct_cuda_context_push(memory->context);
 
     imports_drop(memory, true);
     uct_cuda_coll_memory_free_relays(memory);
@@ -520,6 +520,9 @@ static void leave_context(memory_t *memory)
     if (is_alive) {
         uct_cuda_ctx_pop();
     }
+    if (memory->context != NULL) {
+        uct_cuda_context_put(memory->context);
+    }
     memory->context = NULL;
     memory->device  = NULL;
 }
@@ -527,32 +530,33 @@ static void leave_context(memory_t *memory)
 ucs_status_t uct_cuda_coll_memory_enter(memory_t *memory, int device)
 {
     uct_cuda_coll_agreement_t *agreement = memory->agreement;
-    unsigned long long id;
+    uct_cuda_context_t *context;
     ucs_status_t status;
-    CUcontext context;
     CUuuid uuid;
 
-    status = uct_cuda_ctx_current(&context, &id);
-    if ((status != UCS_OK) || ((context == memory->context) &&
-                               (id == memory->context_id))) {
+    status = uct_cuda_context_hold(NULL, &context);
+    if (status != UCS_OK) {
         return status;
+    }
+
+    if (context == memory->context) {
+        uct_cuda_context_put(context);
+        return UCS_OK;
     }
 
     leave_context(memory);
     memory->is_lost = true;
     status          = UCT_CUDA_CALL(cuDeviceGetUuid, &uuid, device);
-    if (status != UCS_OK) {
-        return status;
+    if (status == UCS_OK) {
+        status = uct_cuda_coll_device_get(context, &memory->device);
     }
-
-    status = uct_cuda_coll_device_get(device, context, id, &memory->device);
     if (status != UCS_OK) {
+        uct_cuda_context_put(context);
         return status;
     }
 
     uct_cuda_coll_page_set_gpu(agreement->page, (const uint8_t*)uuid.bytes);
     memory->context     = context;
-    memory->context_id  = id;
     memory->cuda_device = device;
     if (agreement->rank == 0) {
         uct_cuda_coll_agree_tell_node(agreement);

@@ -9,6 +9,7 @@
 #ifndef UCT_CUDA_COLL_PEER_MEMORY_H
 #define UCT_CUDA_COLL_PEER_MEMORY_H
 
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/agree.h>
 #include <uct/cuda/node/mappings.h>
@@ -51,8 +52,7 @@ typedef struct {
     uct_cuda_coll_agreement_t *agreement;
 
     /** That the buffers of the last call were in; NULL: none yet */
-    CUcontext              context;
-    unsigned long long     context_id;
+    uct_cuda_context_t     *context; /**< Held */
     int                    cuda_device;
     uct_cuda_coll_device_t *device;
     uct_cuda_coll_events_t events;

@@ -6,6 +6,7 @@
 #include <kernels/copy.h>
 #include <uct/cuda/base/alarm.h>
 #include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
@@ -13,7 +14,6 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,22 +31,20 @@ _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS < UCX_MP_COPY_OFF,
 #define MAX_PAUSE_NS (1000ul * 1000 * 1000)
 
 
-/* The kernel in a context; entries stay, as a context's number comes once */
-typedef struct kernel kernel_t;
-struct kernel {
-    kernel_t           *next;
-    CUcontext          context;
-    unsigned long long id;
-    ucx_mp_copy_t      functions; /* NULL: none yet, or never */
-    bool               is_refused;
-    uint64_t           asked;    /* When the GPU was busy */
-    uint64_t           pause;
+/* The kernel in a context */
+typedef struct {
+    ucx_mp_copy_t functions; /* NULL: none yet, or never */
+    bool          is_refused;
+    uint64_t      asked;     /* When the GPU was busy */
+    uint64_t      pause;
+} kernel_t;
+
+static const uct_cuda_context_kind_t kernel_kind = {
+    .size = sizeof(kernel_t)
 };
 
 struct uct_cuda_copier {
-    uct_cuda_copier_t     *next;
-    CUcontext             context;
-    unsigned long long    id;
+    const uct_cuda_context_t *context;
     ucx_mp_copy_t         functions;
     CUstream              stream;
     CUstream              beside;
@@ -57,10 +55,8 @@ struct uct_cuda_copier {
     uint64_t              serial; /* Of the last launch */
 };
 
-static struct {
-    pthread_mutex_t lock; /* order: base/thread.h */
-    kernel_t        *head;
-} kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* Of all kernels; order: base/thread.h */
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 
 static bool get_functions(ucx_mp_kernels_driver_t *functions)
@@ -74,30 +70,6 @@ static bool get_functions(ucx_mp_kernels_driver_t *functions)
     return (functions->ModuleLoadData != NULL) &&
            (functions->ModuleGetFunction != NULL) &&
            (functions->LaunchKernel != NULL);
-}
-
-static kernel_t *find_kernel(CUcontext context, unsigned long long id)
-{
-    kernel_t *kernel;
-
-    for (kernel = kernels.head;
-         (kernel != NULL) &&
-         ((kernel->context != context) || (kernel->id != id));
-         kernel = kernel->next) {
-    }
-
-    if (kernel == NULL) {
-        kernel = calloc(1, sizeof(*kernel));
-        if (kernel != NULL) {
-            kernel->context = context;
-            kernel->id      = id;
-            kernel->pause   = MIN_PAUSE_NS;
-            kernel->next    = kernels.head;
-            kernels.head    = kernel;
-        }
-    }
-
-    return kernel;
 }
 
 static void load_kernel(kernel_t *kernel)
@@ -133,25 +105,24 @@ static void load_kernel(kernel_t *kernel)
 }
 
 /* False: none, or not now */
-static bool
-get_kernel(CUcontext context, unsigned long long id, bool may_load,
-           ucx_mp_copy_t *functions)
+static bool get_kernel(uct_cuda_context_t *context, bool may_load,
+                       ucx_mp_copy_t *functions)
 {
-    bool is_there = false;
     kernel_t *kernel;
+    void *member;
 
-    pthread_mutex_lock(&kernels.lock);
-    kernel = find_kernel(context, id);
-    if (kernel != NULL) {
-        if ((kernel->functions.copy == NULL) && !kernel->is_refused &&
-            may_load) {
-            load_kernel(kernel);
-        }
-        is_there   = (kernel->functions.copy != NULL);
-        *functions = kernel->functions;
+    if (uct_cuda_context_member(context, &kernel_kind, &member) != UCS_OK) {
+        return false;
     }
-    pthread_mutex_unlock(&kernels.lock);
-    return is_there;
+
+    kernel = member;
+    pthread_mutex_lock(&loading);
+    if ((kernel->functions.copy == NULL) && !kernel->is_refused && may_load) {
+        load_kernel(kernel);
+    }
+    *functions = kernel->functions;
+    pthread_mutex_unlock(&loading);
+    return functions->copy != NULL;
 }
 
 /* Memory made with cuMemCreate has access by GPU, maybe for reading alone */
@@ -183,18 +154,6 @@ bool uct_cuda_copier_reaches(CUdeviceptr address, int device)
             may_write(address, device));
 }
 
-/* Of the highest priority (what is beyond the range is clamped): the program
- * waits for what is in them */
-static ucs_status_t create_stream(CUstream *stream_p)
-{
-    if (uct_cuda_driver_get()->cuStreamCreateWithPriority == NULL) {
-        return UCT_CUDA_CALL(cuStreamCreate, stream_p, CU_STREAM_NON_BLOCKING);
-    }
-
-    return UCT_CUDA_CALL(cuStreamCreateWithPriority, stream_p,
-                         CU_STREAM_NON_BLOCKING, INT_MIN);
-}
-
 /* What there is; what was called off and has not run yet still looks at the
  * words */
 static void release(uct_cuda_copier_t *copier)
@@ -221,9 +180,9 @@ static ucs_status_t create(uct_cuda_copier_t *copier)
     static const uint64_t zeros[NUM_WORDS];
     ucs_status_t status;
 
-    status = create_stream(&copier->stream);
+    status = uct_cuda_context_create_stream(&copier->stream);
     if (status == UCS_OK) {
-        status = create_stream(&copier->beside);
+        status = uct_cuda_context_create_stream(&copier->beside);
     }
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuEventCreate, &copier->off,
@@ -246,32 +205,31 @@ static ucs_status_t create(uct_cuda_copier_t *copier)
 
 void uct_cuda_copier_prepare(void)
 {
-    uct_cuda_gpu_context_t context;
+    uct_cuda_gpu_context_t current;
+    uct_cuda_context_t *context;
     ucx_mp_copy_t functions;
-    unsigned long long id;
-    CUcontext cuda;
     int i;
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {
-        if (uct_cuda_gpu_context_push(NULL, i, &context) != UCS_OK) {
+        if (uct_cuda_gpu_context_push(NULL, i, &current) != UCS_OK) {
             continue;
         }
 
-        if (uct_cuda_ctx_current(&cuda, &id) == UCS_OK) {
-            (void)get_kernel(cuda, id, true, &functions);
+        if (uct_cuda_context_hold(NULL, &context) == UCS_OK) {
+            (void)get_kernel(context, true, &functions);
+            uct_cuda_context_put(context);
         }
-        uct_cuda_gpu_context_pop(&context);
+        uct_cuda_gpu_context_pop(&current);
     }
 }
 
-static uct_cuda_copier_t *add(uct_cuda_copier_t **head,
-                              const uct_cuda_context_t *context,
-                              bool may_load)
+static uct_cuda_copier_t *
+make_copier(uct_cuda_context_t *context, bool may_load)
 {
     uct_cuda_copier_t *copier;
     ucx_mp_copy_t functions;
 
-    if (!get_kernel(context->cuda, context->id, may_load, &functions)) {
+    if (!get_kernel(context, may_load, &functions)) {
         return NULL;
     }
 
@@ -285,28 +243,17 @@ static uct_cuda_copier_t *add(uct_cuda_copier_t **head,
         return NULL;
     }
 
-    copier->context   = context->cuda;
-    copier->id        = context->id;
+    copier->context   = context;
     copier->functions = functions;
-    copier->next      = *head;
-    *head             = copier;
     return copier;
 }
 
-uct_cuda_copier_t *
-uct_cuda_copier_get(uct_cuda_copier_t **head,
-                    const uct_cuda_context_t *context, bool may_load)
+uct_cuda_copier_t *uct_cuda_copier_get(uct_cuda_pool_t *pool, bool may_load)
 {
-    uct_cuda_copier_t *copier;
-
-    for (copier = *head;
-         (copier != NULL) && ((copier->context != context->cuda) ||
-                              (copier->id != context->id));
-         copier = copier->next) {
-    }
+    uct_cuda_copier_t *copier = pool->copier;
 
     if (copier == NULL) {
-        return add(head, context, may_load);
+        return pool->copier = make_copier(pool->context, may_load);
     }
 
     if (copier->is_off) {
@@ -317,18 +264,12 @@ uct_cuda_copier_get(uct_cuda_copier_t **head,
     return copier->is_off ? NULL : copier;
 }
 
-void uct_cuda_copiers_cleanup(uct_cuda_copier_t **head)
+void uct_cuda_copier_destroy(uct_cuda_copier_t *copier, bool is_alive)
 {
-    uct_cuda_copier_t *copier;
-
-    while ((copier = *head) != NULL) {
-        *head = copier->next;
-        if (uct_cuda_ctx_push_alive(copier->context, copier->id)) {
-            release(copier);
-            uct_cuda_ctx_pop();
-        }
-        free(copier);
+    if (is_alive) {
+        release(copier);
     }
+    free(copier);
 }
 
 /* The first one lies in the middle of what can be said */
@@ -536,7 +477,7 @@ ucs_status_t uct_cuda_copier_notify(const uct_cuda_launch_t *launch,
         return UCS_ERR_BUSY;
     }
 
-    if (!uct_cuda_ctx_push_alive(copier->context, copier->id)) {
+    if (!uct_cuda_context_push(copier->context)) {
         return UCS_ERR_IO_ERROR;
     }
 
@@ -559,7 +500,7 @@ void uct_cuda_copier_wait(const uct_cuda_copier_t *copier)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    if (uct_cuda_ctx_push_alive(copier->context, copier->id)) {
+    if (uct_cuda_context_push(copier->context)) {
         (void)driver->cuStreamSynchronize(copier->stream);
         (void)driver->cuStreamSynchronize(copier->beside);
         uct_cuda_ctx_pop();

@@ -29,9 +29,6 @@
     (UCT_CUDA_COPIER_MAX_BLOCKS * UCX_MP_COPY_WARPS)
 
 
-/** What an interface has in a context for it. */
-typedef struct uct_cuda_copier uct_cuda_copier_t;
-
 /** Copies that go together. Alike are those of one length whose addresses fit
  *  the kernel for more of them. */
 typedef struct {
@@ -67,27 +64,23 @@ void uct_cuda_copy_list_add(uct_cuda_copy_list_t *list, CUdeviceptr dst,
 bool uct_cuda_copier_reaches(CUdeviceptr address, int device);
 
 /**
- * That of a context, which is current; made at its first use.
+ * That of a queue in a context, which is current; made at its first use.
  *
  * The kernel is loaded once a context (some ms), for which the GPU has to be
  * idle, since loading waits for all that is queued there.
  *
- * @param head      List of those of an interface; first NULL.
- * @param context   Of the interface's queue.
  * @param may_load  Or has to be loaded already.
  * @return NULL: no kernels, or not now.
  */
-uct_cuda_copier_t *
-uct_cuda_copier_get(uct_cuda_copier_t **head,
-                    const uct_cuda_context_t *context, bool may_load);
+uct_cuda_copier_t *uct_cuda_copier_get(uct_cuda_pool_t *pool, bool may_load);
+
+/** As uct_cuda_queue_t::destroy_copier. Nothing of it is under way but what was
+ *  called off. */
+void uct_cuda_copier_destroy(uct_cuda_copier_t *copier, bool is_alive);
 
 /** Load the kernel, where that may be done now, into the primary context of
  *  each GPU that has one, for those that may not load it. */
 void uct_cuda_copier_prepare(void);
-
-/** Give back all of a list; nothing of theirs is under way but what was called
- *  off. */
-void uct_cuda_copiers_cleanup(uct_cuda_copier_t **head);
 
 /**
  * Launch the kernel, with the context current.

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams and kernels by context, in a list that only grows. */
+/* Streams and kernels of a context. */
 #include <uct/cuda/run/device.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/plan/collective_plan.h>
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,26 +26,17 @@ struct uct_cuda_coll_words {
 };
 
 struct uct_cuda_coll_device {
-    uct_cuda_coll_device_t *next;
-    CUcontext              context;
-    unsigned long long     id;
     unsigned               max_blocks;
     ucx_mp_kernels_t       *kernels;
     uct_cuda_coll_words_t  *words; /* that nobody has */
     CUstream               streams[UCT_CUDA_COLL_MAX_QUEUES];
 };
 
-/* A context that is reset leaves its entry behind: what that names went with
- * it, and no other context gets its number */
-static struct {
-    pthread_mutex_t        lock; /* order: base/thread.h */
-    uct_cuda_coll_device_t *head;
-} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* Of all devices' streams and words; order: base/thread.h */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 
-static ucs_status_t device_create(int cuda_device, CUcontext context,
-                                  unsigned long long id,
-                                  uct_cuda_coll_device_t **device_p)
+static ucs_status_t device_create(void *arg)
 {
     const uct_cuda_driver_t *driver        = uct_cuda_driver_get();
     const ucx_mp_kernels_driver_t functions = {
@@ -55,8 +45,9 @@ static ucs_status_t device_create(int cuda_device, CUcontext context,
         .ModuleUnload      = driver->cuModuleUnload,
         .LaunchKernel      = driver->cuLaunchKernel
     };
-    uct_cuda_coll_device_t *device;
+    uct_cuda_coll_device_t *device = arg;
     ucs_status_t status;
+    CUdevice number;
     int blocks;
 
     if ((functions.ModuleLoadData == NULL) ||
@@ -66,63 +57,51 @@ static ucs_status_t device_create(int cuda_device, CUcontext context,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    status = UCT_CUDA_CALL(cuDeviceGetAttribute, &blocks,
-                           CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-                           cuda_device);
+    status = UCT_CUDA_CALL(cuCtxGetDevice, &number);
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuDeviceGetAttribute, &blocks,
+                               CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                               number);
+    }
     if (status != UCS_OK) {
         return status;
     }
 
-    device = calloc(1, sizeof(*device));
-    if (device == NULL) {
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    device->kernels = ucx_mp_kernels_create(&functions);
-    if (device->kernels == NULL) {
-        free(device);
-        return UCS_ERR_NO_MEMORY;
-    }
-
-    device->context    = context;
-    device->id         = id;
     device->max_blocks = (blocks > 0) ? (unsigned)blocks : 1;
-    device->next       = devices.head;
-    devices.head       = device;
-    *device_p          = device;
-    return UCS_OK;
+    device->kernels    = ucx_mp_kernels_create(&functions);
+    return (device->kernels == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
 }
 
-ucs_status_t uct_cuda_coll_device_get(int cuda_device, CUcontext context,
-                                      unsigned long long id,
+/* The words' memory went with the context */
+static void device_destroy(void *arg)
+{
+    uct_cuda_coll_device_t *device = arg;
+    uct_cuda_coll_words_t *words;
+
+    while ((words = device->words) != NULL) {
+        device->words = words->next;
+        free(words);
+    }
+    ucx_mp_kernels_destroy(device->kernels, 0);
+}
+
+ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
                                       uct_cuda_coll_device_t **device_p)
 {
-    ucs_status_t status = UCS_OK;
-    uct_cuda_coll_device_t *device;
+    static const uct_cuda_context_kind_t kind = {
+        .size    = sizeof(uct_cuda_coll_device_t),
+        .create  = device_create,
+        .destroy = device_destroy
+    };
+    ucs_status_t status;
+    void *device;
 
-    pthread_mutex_lock(&devices.lock);
-    for (device = devices.head; device != NULL; device = device->next) {
-        if ((device->context == context) && (device->id == id)) {
-            *device_p = device;
-            goto out;
-        }
+    status = uct_cuda_context_member(context, &kind, &device);
+    if (status == UCS_OK) {
+        *device_p = device;
     }
 
-    status = device_create(cuda_device, context, id, device_p);
-out:
-    pthread_mutex_unlock(&devices.lock);
     return status;
-}
-
-/* Of the highest priority (what is beyond the range is clamped): the host and
-   all other ranks wait for what is in it */
-static ucs_status_t stream_create(CUstream *stream_p)
-{
-    if (uct_cuda_driver_get()->cuStreamCreateWithPriority == NULL) {
-        return UCT_CUDA_CALL(cuStreamCreate, stream_p, CU_STREAM_NON_BLOCKING);
-    }
-    return UCT_CUDA_CALL(cuStreamCreateWithPriority, stream_p,
-                         CU_STREAM_NON_BLOCKING, INT_MIN);
 }
 
 ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
@@ -135,16 +114,16 @@ ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
         return UCS_OK;
     }
 
-    pthread_mutex_lock(&devices.lock);
+    pthread_mutex_lock(&lock);
     if (device->streams[queue] == NULL) {
-        status = stream_create(stream_p);
+        status = uct_cuda_context_create_stream(stream_p);
         if (status == UCS_OK) {
             __atomic_store_n(&device->streams[queue], *stream_p,
                              __ATOMIC_RELEASE);
         }
     }
     *stream_p = device->streams[queue];
-    pthread_mutex_unlock(&devices.lock);
+    pthread_mutex_unlock(&lock);
     return status;
 }
 
@@ -178,7 +157,7 @@ uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
         return NULL;
     }
 
-    pthread_mutex_lock(&devices.lock);
+    pthread_mutex_lock(&lock);
     for (link = &device->words; (*link != NULL) && ((*link)->count < count);
          link = &(*link)->next) {
     }
@@ -186,7 +165,7 @@ uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
     if (words != NULL) {
         *link = words->next;
     }
-    pthread_mutex_unlock(&devices.lock);
+    pthread_mutex_unlock(&lock);
 
     words = (words == NULL) ? words_new(count) : words;
     if (words != NULL) {
@@ -199,10 +178,10 @@ uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
 void uct_cuda_coll_device_put_words(uct_cuda_coll_device_t *device,
                                     uct_cuda_coll_words_t *words)
 {
-    pthread_mutex_lock(&devices.lock);
+    pthread_mutex_lock(&lock);
     words->next   = device->words;
     device->words = words;
-    pthread_mutex_unlock(&devices.lock);
+    pthread_mutex_unlock(&lock);
 }
 
 ucs_status_t uct_cuda_coll_device_load(uct_cuda_coll_device_t *device,

@@ -8,6 +8,7 @@
 #define UCT_CUDA_COLL_DEVICE_H
 
 #include <kernels/kernels.h>
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/driver.h>
 
 #include <stdbool.h>
@@ -22,15 +23,12 @@ typedef struct uct_cuda_coll_words uct_cuda_coll_words_t;
 
 
 /**
- * That of the current context.
+ * That of a context, which is current; there as long as the caller holds that.
  *
- * @param device  The context's.
- * @param id      Its number (uct_cuda_ctx_current()).
  * @return UCS_OK, UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED (a driver without
  *         kernels).
  */
-ucs_status_t uct_cuda_coll_device_get(int device, CUcontext context,
-                                      unsigned long long id,
+ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
                                       uct_cuda_coll_device_t **device_p);
 
 
