@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Blocks that lie apart in both memories, by the three ways that the module has
- * for them (run/batch.h): a copy each, one call for many, the kernel. By the
+ * for them (copy/batch.h): a copy each, one call for many, the kernel. By the
  * clock, from the first submission until all is seen to have ended. What the
  * module's choice by size (gather.c) is taken from.
  */

@@ -139,16 +139,16 @@ protected:
     ucs_status_t post(size_t offset, size_t length, bool is_put, Told *told,
                       uint64_t epoch = 0)
     {
-        const uct_cuda_cma_copy_t copy = {gpu + offset,
-                                          (uintptr_t)host + offset, length,
-                                          is_put};
-        ucs_status_t status = uct_cuda_cma_channel_follow(channel, &queue,
-                                                          epoch, &copy, told);
+        uct_cuda_copy_t copy;
+        ucs_status_t status;
+
+        uct_cuda_copy_init(&copy, gpu + offset, NULL, (uintptr_t)host + offset,
+                           length, is_put, told);
+        status = uct_cuda_cma_channel_follow(channel, &queue, epoch, &copy);
 
         return (status != UCS_ERR_UNSUPPORTED) ?
                        status :
-                       uct_cuda_cma_channel_post(channel, &queue, epoch, &copy,
-                                                 told);
+                       uct_cuda_cma_channel_post(channel, &queue, epoch, &copy);
     }
 
     uct_cuda_cma_request_t &request(unsigned i)

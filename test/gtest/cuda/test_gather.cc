@@ -4,7 +4,7 @@
 
 extern "C" {
 #include <uct/cuda/base/iface.h>
-#include <uct/cuda/gather.h>
+#include <uct/cuda/copy/group.h>
 #include <uct/cuda/node/process.h>
 }
 
@@ -103,18 +103,26 @@ protected:
         driver.records = 0;
     }
 
+    uct_cuda_copy_t block(unsigned i, size_t from, size_t to, size_t length,
+                          bool is_put = true)
+    {
+        uct_cuda_copy_t copy;
+
+        uct_cuda_copy_init(&copy, local + from, &rkey, (uintptr_t)remote + to,
+                           length, is_put, &told[i].comp);
+        copy.local.end     = local_end;
+        copy.local.context = is_owned ? driver.context : nullptr;
+        return copy;
+    }
+
     ucs_status_t
     post(unsigned i, size_t from, size_t to, size_t length, bool is_put = true)
     {
-        const uct_cuda_block_t block = {
-            &rkey, local + from, (uintptr_t)remote + to, length, is_put,
-            &told[i].comp
-        };
+        const uct_cuda_copy_t copy = block(i, from, to, length, is_put);
 
-        return uct_cuda_gather_follow(&gather, &block, false, false) ?
+        return uct_cuda_gather_follow(&gather, &copy, false, false) ?
                        UCS_INPROGRESS :
-                       uct_cuda_gather_add(&gather, stream, 0, local_end,
-                                           is_owned, &block, false);
+                       uct_cuda_gather_add(&gather, stream, 0, &copy, false);
     }
 
     /* The local memory is the host's from now on; to start with, the driver is
@@ -748,17 +756,14 @@ protected:
     void post_list(unsigned first, unsigned last, unsigned odd = UINT_MAX)
     {
         for (unsigned i = first; i < last; ++i) {
-            const uct_cuda_block_t block = {
-                &rkey, local + i * 512, (uintptr_t)remote + i * 768,
-                (i == odd) ? 255ul : 256ul, true, &told[i].comp
-            };
+            const uct_cuda_copy_t copy = block(i, i * 512, i * 768,
+                                               (i == odd) ? 255 : 256);
 
             memset(local + i * 512, 1 + (int)i, 256);
-            if (!uct_cuda_gather_follow(&gather, &block, i + 1 < last,
+            if (!uct_cuda_gather_follow(&gather, &copy, i + 1 < last,
                                         i > first)) {
                 ASSERT_EQ(UCS_INPROGRESS,
-                          uct_cuda_gather_add(&gather, stream, 0, local_end,
-                                              is_owned, &block,
+                          uct_cuda_gather_add(&gather, stream, 0, &copy,
                                               i + 1 < last));
             }
         }
@@ -821,20 +826,18 @@ bool GatherKernel::reached;
  * not within a list. What is read into it is no matter. */
 TEST_F(Gather, memory_of_no_context_is_looked_at_block_by_block)
 {
-    const uct_cuda_block_t block = {
-        &rkey, local + 512, (uintptr_t)remote + 1024, 256, true, &told[0].comp
-    };
+    const uct_cuda_copy_t copy = block(0, 512, 1024, 256);
 
     is_owned = false;
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(1, 0, 0, 256));
-    EXPECT_FALSE(uct_cuda_gather_follow(&gather, &block, false, false));
-    EXPECT_TRUE(uct_cuda_gather_follow(&gather, &block, false, true));
+    EXPECT_FALSE(uct_cuda_gather_follow(&gather, &copy, false, false));
+    EXPECT_TRUE(uct_cuda_gather_follow(&gather, &copy, false, true));
     ASSERT_EQ(UCS_INPROGRESS, post(2, 1024, 2048, 256, false));
     ASSERT_EQ(UCS_INPROGRESS, post(3, 2048, 4096, 256, false));
     is_owned = true;
     ASSERT_EQ(UCS_INPROGRESS, post(4, 4096, 8192, 256));
-    uct_cuda_block_t more = block;
+    uct_cuda_copy_t more = copy;
     more.comp = &told[5].comp;
     EXPECT_TRUE(uct_cuda_gather_follow(&gather, &more, false, false));
     finish();

@@ -5,7 +5,8 @@
 extern "C" {
 #include <uct/cuda/base/host/host_bounce.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/transfer.h>
+#include <uct/cuda/copy/method.h>
+#include <uct/cuda/node/process.h>
 }
 
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ protected:
     FakeDriver driver;
     uct_cuda_queue_t queue;
     uct_cuda_op_t *op;
-    uct_cuda_transfer_t transfer;
+    uct_cuda_node_rkey_t rkey = {}; /* of the GPU memory, as a peer's */
     bool is_peer = GetParam();
 
     void SetUp() override
@@ -83,43 +84,35 @@ protected:
 
     ucs_status_t start(size_t size, bool to_gpu)
     {
-        uct_cuda_mp_request_t request = {};
-        uct_cuda_mp_memory_t memory   = {};
+        uct_cuda_copy_t copy = {};
+        uct_cuda_node_iface_addr_t self;
         uct_cuda_stream_t *stream;
 
-        request.src_end = to_gpu ? uct_cuda_end_host() : uct_cuda_end_gpu(0);
-        request.dst_end = to_gpu ? uct_cuda_end_gpu(0) : uct_cuda_end_host();
-        request.size    = size;
-        memory.src      = (CUdeviceptr)host.data();
-        memory.dst      = (CUdeviceptr)host.data();
-        if (is_peer) {
-            request.remote = uct_cuda_end_gpu(0);
-            memory.map     = [](void*, int, CUdeviceptr*) {
-                return UCS_ERR_UNSUPPORTED;
-            };
-            memory.map_arg = to_gpu ? &memory.dst : &memory.src;
-            memory.map_one = [](uct_cuda_mp_memory_t *self) {
-                *(CUdeviceptr*)self->map_arg = (CUdeviceptr)gpu.data();
-                return can_map ? UCS_OK : UCS_ERR_UNREACHABLE;
-            };
-        } else {
-            (to_gpu ? memory.dst : memory.src) = (CUdeviceptr)gpu.data();
-        }
+        uct_cuda_node_iface_addr_self(&self);
+        rkey.gpu              = uct_cuda_end_gpu(0);
+        rkey.handle.type      = can_map ? UCT_CUDA_NODE_HANDLE_LEGACY :
+                                          UCT_CUDA_NODE_HANDLE_NONE;
+        rkey.handle.pid       = can_map ? self.pid : self.pid + 1;
+        rkey.handle.pid_ns    = self.pid_ns;
+        rkey.handle.base      = (uintptr_t)gpu.data();
+        rkey.handle.length    = gpu.size();
+        rkey.handle.buffer_id = 7;
+        uct_cuda_copy_init(&copy, host.data(), is_peer ? &rkey : nullptr,
+                           (uintptr_t)gpu.data(), size, to_gpu, nullptr);
+        copy.local.end  = uct_cuda_end_host();
+        copy.remote.end = uct_cuda_end_gpu(0);
 
         EXPECT_EQ(UCS_OK, uct_cuda_queue_stream(&queue, 0, &stream));
         EXPECT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
         driver.questions = 0;
-        return uct_cuda_transfer_start(NULL, &request, &memory, &transfer, op);
+        return uct_cuda_copy_start(op, &copy, NULL, 0, true);
     }
 
     /* All of a copy, every byte looked at */
-    uct_cuda_way_t way(size_t size, bool to_gpu)
+    std::string way(size_t size, bool to_gpu)
     {
         EXPECT_EQ(UCS_OK, start(size, to_gpu));
-        op->arg  = &transfer;
-        op->done = [](uct_cuda_op_t *self) {
-            uct_cuda_transfer_end((uct_cuda_transfer_t*)self->arg);
-        };
+        const std::string name = op->method->name;
         EXPECT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&queue, op));
         while (!uct_cuda_queue_is_idle(&queue)) {
             uct_cuda_queue_progress(&queue);
@@ -132,14 +125,13 @@ protected:
         for (size_t i = 0; i < size; ++i) {
             dst[i] = char(~dst[i]);
         }
-        return transfer.way;
+        return name;
     }
 };
 
 TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
 {
-    const uct_cuda_way_t small = is_peer ? UCT_CUDA_BY_SLOT :
-                                                UCT_CUDA_BY_DRIVER;
+    const char *small = is_peer ? "a slot" : "the driver";
 
     EXPECT_EQ(small, way(1, false));
     EXPECT_EQ(small, way(4 * KiB, false));
@@ -147,27 +139,27 @@ TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
     EXPECT_EQ(small, way(4 * KiB + 1, false));
     EXPECT_LT(0u, driver.questions);
     EXPECT_EQ(small, way(64 * KiB, false));
-    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(64 * KiB + 1, false));
-    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * KiB, true));
-    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(64 * KiB, true));
+    EXPECT_EQ("the driver", way(64 * KiB + 1, false));
+    EXPECT_EQ("the driver", way(4 * KiB, true));
+    EXPECT_EQ("the driver", way(64 * KiB, true));
 
     is_locked = true;
     EXPECT_EQ(small, way(4 * KiB, false)); /* without a look */
-    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * KiB + 1, false));
+    EXPECT_EQ("the driver", way(4 * KiB + 1, false));
 }
 
 TEST_P(HostTransfer, what_is_not_locked_goes_by_threads)
 {
     for (bool to_gpu : {false, true}) {
-        EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * MiB - 1, to_gpu));
-        EXPECT_EQ(UCT_CUDA_BY_THREADS, way(4 * MiB, to_gpu));
+        EXPECT_EQ("the driver", way(4 * MiB - 1, to_gpu));
+        EXPECT_EQ("threads", way(4 * MiB, to_gpu));
         is_locked = true;
-        EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * MiB, to_gpu));
+        EXPECT_EQ("the driver", way(4 * MiB, to_gpu));
         is_locked = false;
     }
 
     uct_cuda_host_pipeline_enable(0);
-    EXPECT_EQ(UCT_CUDA_BY_DRIVER, way(4 * MiB, true));
+    EXPECT_EQ("the driver", way(4 * MiB, true));
 }
 
 /* Nothing is kept of what could not be started: not a slot, not an operation */
@@ -182,7 +174,7 @@ TEST_P(HostTransfer, failures_hold_nothing)
         EXPECT_EQ((is_peer && !can_map) ? UCS_ERR_UNREACHABLE :
                                           UCS_ERR_IO_ERROR,
                   start(8, false));
-        EXPECT_EQ(nullptr, op->release);
+        EXPECT_EQ(nullptr, op->method->end);
         uct_cuda_op_put(op);
     }
 
@@ -191,7 +183,7 @@ TEST_P(HostTransfer, failures_hold_nothing)
                                         size_t length, CUstream) {
         return copy(dst, (const void*)src, length);
     };
-    EXPECT_EQ(is_peer ? UCT_CUDA_BY_SLOT : UCT_CUDA_BY_DRIVER,
+    EXPECT_EQ(is_peer ? "a slot" : "the driver",
               way(8, false));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the engine is told of copies that it does not carry. */
 extern "C" {
-#include <uct/cuda/transfer.h>
+#include <uct/cuda/copy/method.h>
 #include <multipath/end.h>
 }
 
@@ -28,12 +28,12 @@ protected:
 
     bool is_counted(int peer, int local, bool is_put)
     {
-        uct_cuda_op_t op = {};
+        uct_cuda_copy_count_t count;
 
-        uct_cuda_op_count(&op, engine, End(is_put ? local : peer),
-                          End(is_put ? peer : local), 16ul << 20);
-        op.release(&op);
-        return op.counted != UCT_CUDA_MP_NOT_COUNTED;
+        uct_cuda_copy_count(&count, engine, End(is_put ? local : peer),
+                            End(is_put ? peer : local), 16ul << 20);
+        uct_cuda_copy_uncount(&count);
+        return count.number != UCT_CUDA_MP_NOT_COUNTED;
     }
 
     uct_cuda_mp_engine_t *engine;

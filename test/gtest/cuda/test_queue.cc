@@ -313,6 +313,10 @@ TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
 {
     static unsigned waits;
     static unsigned waits_when_done;
+    static const uct_cuda_method_t method = {"a test", nullptr, nullptr,
+                                             [](uct_cuda_op_t*) {
+                                                 waits_when_done = waits;
+                                             }};
     uct_cuda_op_t *op = post(0, nullptr);
 
     waits = waits_when_done          = 0;
@@ -320,14 +324,14 @@ TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
         ++waits;
         return CUDA_SUCCESS;
     };
-    op->done    = [](uct_cuda_op_t *) { waits_when_done = waits; };
+    op->method  = &method;
     driver.fail = "cuEventQuery";
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
     EXPECT_EQ(1u, waits_when_done);
 
     /* Its context went: so did the stream */
     op            = post(0, nullptr);
-    op->done      = [](uct_cuda_op_t *) { waits_when_done = waits; };
+    op->method    = &method;
     driver.fail   = "cuEventQuery";
     ++driver.ctx_id;
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
@@ -560,6 +564,10 @@ TEST_F(Queue, is_armed_once)
 TEST_F(Queue, who_has_gone_is_not_told)
 {
     static int runs, released;
+    static const uct_cuda_method_t method = {"a test", nullptr, nullptr,
+                                             [](uct_cuda_op_t*) {
+                                                 ++released;
+                                             }};
     Completion comps[3], flushed[2];
     uct_pending_req_t req;
 
@@ -570,7 +578,7 @@ TEST_F(Queue, who_has_gone_is_not_told)
     };
     queue.max_events = 3;
     for (int i = 0; i < 3; ++i) {
-        post(i / 2, &comps[i])->done = [](uct_cuda_op_t*) { ++released; };
+        post(i / 2, &comps[i])->method = &method;
         if (i < 2) {
             EXPECT_EQ(UCS_INPROGRESS,
                       uct_cuda_queue_flush(&queue, &flushed[i].super));
@@ -598,14 +606,18 @@ TEST_F(Queue, a_late_wake_up_writes_to_nobody_else)
 
     ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
     uct_cuda_op_t *op = post(0, nullptr);
-    op->test          = [](uct_cuda_op_t*) { return UCS_INPROGRESS; };
-    op->notify        = [](uct_cuda_op_t*, CUhostFn func, void *arg) {
-        fake->host_func = func;
-        fake->host_arg  = arg;
-        return UCS_OK;
+    uct_cuda_method_t method = {
+        "a test", [](uct_cuda_op_t*) { return UCS_INPROGRESS; },
+        [](uct_cuda_op_t*, CUhostFn func, void *arg) {
+            fake->host_func = func;
+            fake->host_arg  = arg;
+            return UCS_OK;
+        },
+        nullptr
     };
+    op->method = &method;
     ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
-    op->test = [](uct_cuda_op_t*) { return UCS_OK; };
+    method.test = [](uct_cuda_op_t*) { return UCS_OK; };
     uct_cuda_queue_cleanup(&queue);
 
     own               = eventfd(0, EFD_NONBLOCK);

@@ -13,7 +13,7 @@ extern "C" {
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 #include <uct/cuda/process_settings.h>
-#include <uct/cuda/transfer.h>
+#include <uct/cuda/copy/method.h>
 }
 
 #include <algorithm>
@@ -99,8 +99,7 @@ protected:
     {
         const uct_cuda_end_t host_end = uct_cuda_end_host();
         const uct_cuda_end_t gpu_end  = uct_cuda_end_gpu(gpu);
-        uct_cuda_mp_request_t request = {};
-        uct_cuda_mp_memory_t memory   = {};
+        uct_cuda_copy_t description;
         uint8_t *other                = m_node->alloc(gpu, size);
         uct_cuda_stream_t *stream;
         uct_cuda_op_t *op;
@@ -116,12 +115,12 @@ protected:
         }
         memset(copy.dst, 0, size);
 
-        request.src_end     = GetParam() ? host_end : gpu_end;
-        request.dst_end     = GetParam() ? gpu_end : host_end;
-        request.size        = size;
-        request.is_mappable = m_may_split;
-        memory.src          = (CUdeviceptr)copy.src;
-        memory.dst          = (CUdeviceptr)copy.dst;
+        uct_cuda_copy_init(&description, copy.src, NULL, (uintptr_t)copy.dst,
+                           size, true, NULL);
+        description.local.end      = GetParam() ? host_end : gpu_end;
+        description.remote.end     = GetParam() ? gpu_end : host_end;
+        description.local.context  = m_may_split ? m_context : NULL;
+        description.remote.context = m_may_split ? m_context : NULL;
 
         copy.status = uct_cuda_queue_stream(&m_queue, 0, &stream);
         if (copy.status != UCS_OK) {
@@ -131,12 +130,10 @@ protected:
         if (copy.status != UCS_OK) {
             return copy;
         }
-        auto *transfer = new uct_cuda_transfer_t;
-        copy.status    = uct_cuda_transfer_start(has_engine ? m_engine : NULL,
-                                                 &request, &memory, transfer,
-                                                 op);
+        copy.status = uct_cuda_copy_start(op, &description,
+                                          has_engine ? m_engine : NULL, gpu,
+                                          false);
         if (copy.status != UCS_OK) {
-            delete transfer;
             uct_cuda_op_put(op);
             return copy;
         }
@@ -147,14 +144,7 @@ protected:
             ((Completion*)self)->is_done = true;
         };
         op->comp      = &copy.comp->super;
-        op->arg       = transfer;
-        op->done      = [](uct_cuda_op_t *self) {
-            auto *transfer = static_cast<uct_cuda_transfer_t*>(self->arg);
-
-            uct_cuda_transfer_end(transfer);
-            delete transfer;
-        };
-        copy.is_split = (transfer->way == UCT_CUDA_BY_ENGINE);
+        copy.is_split = (op->method->name == std::string("the engine"));
         copy.status   = uct_cuda_op_post(&m_queue, op);
         return copy;
     }

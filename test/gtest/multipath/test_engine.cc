@@ -12,7 +12,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/multipath/meetings.h>
 #include <uct/cuda/multipath/multipath.h>
-#include <uct/cuda/transfer.h>
+#include <uct/cuda/copy/method.h>
 
 #include <algorithm>
 #include <chrono>

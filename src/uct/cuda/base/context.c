@@ -190,6 +190,25 @@ ucs_status_t uct_cuda_context_member(uct_cuda_context_t *context,
     return status;
 }
 
+ucs_status_t uct_cuda_context_hold_member(const uct_cuda_context_kind_t *kind,
+                                          uct_cuda_context_t **context_p,
+                                          void **member_p)
+{
+    ucs_status_t status;
+
+    status = uct_cuda_context_hold(NULL, context_p);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_context_member(*context_p, kind, member_p);
+    if (status != UCS_OK) {
+        uct_cuda_context_put(*context_p);
+    }
+
+    return status;
+}
+
 bool uct_cuda_context_is_alive(const uct_cuda_context_t *context)
 {
     return uct_cuda_ctx_is_alive(context->cuda, context->id);

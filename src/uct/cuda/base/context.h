@@ -74,6 +74,13 @@ ucs_status_t uct_cuda_context_member(uct_cuda_context_t *context,
                                      void **member_p);
 
 
+/** Hold the current context's record, and get a member of it. After an error
+ *  nothing is held. */
+ucs_status_t uct_cuda_context_hold_member(const uct_cuda_context_kind_t *kind,
+                                          uct_cuda_context_t **context_p,
+                                          void **member_p);
+
+
 /** As uct_cuda_ctx_is_alive() and uct_cuda_ctx_push_alive(). */
 bool uct_cuda_context_is_alive(const uct_cuda_context_t *context);
 

@@ -118,13 +118,12 @@ static bool wait_for_legacy(uint64_t wait_ns)
     bool has_ended;
     void *legacy;
 
-    if (uct_cuda_context_hold(NULL, &context) != UCS_OK) {
+    if (uct_cuda_context_hold_member(&legacy_kind, &context, &legacy) !=
+        UCS_OK) {
         return false;
     }
 
-    has_ended = (uct_cuda_context_member(context, &legacy_kind, &legacy) ==
-                 UCS_OK) &&
-                legacy_wait(legacy, wait_ns);
+    has_ended = legacy_wait(legacy, wait_ns);
     uct_cuda_context_put(context);
     return has_ended;
 }

@@ -376,6 +376,9 @@ void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue)
     }
 }
 
+/* Of copies in a stream that hold nothing */
+static const uct_cuda_method_t by_event = {.name = "the driver"};
+
 ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
 {
     uct_cuda_op_t *op = stream->pool->free_ops;
@@ -397,18 +400,15 @@ ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
         }
     }
 
-    op->next      = NULL;
-    op->stream    = stream;
-    op->comp      = NULL;
-    op->flush     = NULL;
-    op->test      = NULL;
-    op->notify    = NULL;
-    op->release   = NULL;
-    op->done      = NULL;
-    op->arg       = NULL;
-    op->steps     = 0;
-    op->is_armed  = false;
-    *op_p         = op;
+    op->next     = NULL;
+    op->stream   = stream;
+    op->comp     = NULL;
+    op->flush    = NULL;
+    op->method   = &by_event;
+    op->work     = NULL;
+    op->steps    = 0;
+    op->is_armed = false;
+    *op_p        = op;
     return UCS_OK;
 }
 
@@ -420,11 +420,8 @@ void uct_cuda_op_put(uct_cuda_op_t *op)
 
 static void op_over(uct_cuda_op_t *op)
 {
-    if (op->release != NULL) {
-        op->release(op);
-    }
-    if (op->done != NULL) {
-        op->done(op);
+    if (op->method->end != NULL) {
+        op->method->end(op);
     }
 }
 
@@ -434,7 +431,7 @@ ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op)
     uct_cuda_stream_t *stream       = op->stream;
     ucs_status_t status;
 
-    if (op->test == NULL) {
+    if (op->method->test == NULL) {
         status = UCT_CUDA_CALL(cuEventRecord, op->event, stream->cuda);
         if (status != UCS_OK) {
             if (driver->cuStreamSynchronize(stream->cuda) == CUDA_SUCCESS) {
@@ -519,7 +516,7 @@ static ucs_status_t event_test(uct_cuda_op_t *op)
 
 static ucs_status_t op_test(uct_cuda_op_t *op)
 {
-    return (op->test != NULL) ? op->test(op) : event_test(op);
+    return (op->method->test != NULL) ? op->method->test(op) : event_test(op);
 }
 
 ucs_status_t uct_cuda_queue_stream_wait(uct_cuda_queue_t *queue, unsigned index,
@@ -804,8 +801,8 @@ static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
     ucs_status_t status;
     CUstream wake;
 
-    if (op->notify != NULL) {
-        status       = op->notify(op, wake_up, (void*)(intptr_t)fd);
+    if (op->method->wake != NULL) {
+        status       = op->method->wake(op, wake_up, (void*)(intptr_t)fd);
         op->is_armed = (status == UCS_OK);
         return status;
     }
@@ -815,7 +812,7 @@ static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
         return status;
     }
 
-    while ((last->next != NULL) && (last->next->test == NULL)) {
+    while ((last->next != NULL) && (last->next->method->test == NULL)) {
         last = last->next;
     }
 

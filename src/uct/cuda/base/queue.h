@@ -21,7 +21,7 @@
  *  block, and a copy of many needs up to three on each of its streams. */
 #define UCT_CUDA_QUEUE_MAX_STEPS 1024
 
-/** Bytes that an operation has for what its caller keeps until the end. */
+/** Bytes that an operation has for what its method keeps until the end. */
 #define UCT_CUDA_OP_STATE_SIZE 288
 
 typedef struct uct_cuda_op      uct_cuda_op_t;
@@ -29,23 +29,24 @@ typedef struct uct_cuda_stream  uct_cuda_stream_t;
 typedef struct uct_cuda_pool    uct_cuda_pool_t;
 typedef struct uct_cuda_flush   uct_cuda_flush_t;
 typedef struct uct_cuda_queue   uct_cuda_queue_t;
-typedef struct uct_cuda_copier  uct_cuda_copier_t; /* run/copier.h */
+typedef struct uct_cuda_copier  uct_cuda_copier_t; /* copy/kernel.h */
 
 
-/**
- * How an operation that is not one event is asked for its progress.
- *
- * @return UCS_INPROGRESS until it is over, then its status.
- */
-typedef ucs_status_t (*uct_cuda_op_test_t)(uct_cuda_op_t *op);
+/** How the work of an operation is followed. */
+typedef struct {
+    const char   *name; /**< For log lines and timelines */
 
-/** Called once when an operation is over, before its completion is. */
-typedef void (*uct_cuda_op_done_t)(uct_cuda_op_t *op);
+    /** UCS_INPROGRESS until the work is over, then its status. NULL: the
+     *  operation's event tells. */
+    ucs_status_t (*test)(uct_cuda_op_t *op);
 
+    /** Have a function called when the work is over. NULL: behind the event. */
+    ucs_status_t (*wake)(uct_cuda_op_t *op, CUhostFn func, void *arg);
 
-/** How somebody is asked to call back at the end of such an operation. */
-typedef ucs_status_t (*uct_cuda_op_notify_t)(uct_cuda_op_t *op, CUhostFn func,
-                                             void *arg);
+    /** Give back what the operation holds. Called once when it is over, before
+     *  its completion is told. NULL: nothing. */
+    void         (*end)(uct_cuda_op_t *op);
+} uct_cuda_method_t;
 
 
 struct uct_cuda_op {
@@ -54,16 +55,11 @@ struct uct_cuda_op {
     uct_cuda_stream_t  *stream;
     uct_completion_t   *comp;    /**< Told at the end; may be NULL */
     uct_cuda_flush_t   *flush;   /**< Epoch that the operation belongs to */
-    uct_cuda_op_test_t test;     /**< NULL: the event tells */
-    uct_cuda_op_notify_t notify; /**< Goes with test */
-    uct_cuda_op_done_t release;  /**< Gives work back; may be NULL */
-    void               *work;    /**< What carries or counts it, for these */
-    uint16_t           counted;  /**< ... where it is counted */
+    const uct_cuda_method_t *method; /**< At first: its event alone */
+    void               *work;    /**< The method's */
     unsigned           steps;    /**< Copies, where they are many */
     bool               is_armed; /**< Wakes the queue up when it is over */
-    uct_cuda_op_done_t done;     /**< The caller's, last; may be NULL */
-    void               *arg;     /**< ... and what it needs */
-    /** Room for that; undefined at first, and stays where it is */
+    /** Room for the method; undefined at first, and stays where it is */
     uint64_t           state[UCT_CUDA_OP_STATE_SIZE / sizeof(uint64_t)];
 };
 
@@ -193,9 +189,9 @@ void uct_cuda_op_put(uct_cuda_op_t *op);
 /**
  * Post an operation whose work has been submitted to its stream.
  *
- * Without a test function its event is recorded behind the work. Should that
+ * Without a method's test() its event is recorded behind the work. Should that
  * fail, the stream is drained, so that nothing is still moving when the caller
- * hears of it, done() is called and the operation is given back.
+ * hears of it, end() is called and the operation is given back.
  *
  * @return UCS_INPROGRESS; UCS_OK if it is over already, and nobody will be told
  *         again; UCS_ERR_IO_ERROR.

@@ -27,7 +27,7 @@ BEGIN_C_DECLS
  *   3. node/mappings.c               mappings of peers' memory, and what
  *                                    they tell of it
  *      node/exports.c                what others have handles of
- *      run/copier.c                  loading a kernel for small blocks
+ *      copy/kernel.c                 loading a kernel for small blocks
  *      run/background.c              threads that prepare; these take no lock
  *      multipath/traffic.c           what is under way on the links
  *      run/device.c                  streams and kernels of collectives
@@ -42,7 +42,7 @@ BEGIN_C_DECLS
  *   5. node/watch.c                  its start and end
  *      base/nvml.c, base/alarm.c, base/host/host_bounce.c,
  *      base/host/host_pipeline.c, base/queue.c,
- *      collective/options.c, node/alive.c, node/process.c, port.c,
+ *      collective/options.c, node/alive.c, node/process.c, copy/post.c,
  *      cuda_cma/cuda_cma_ranges.c, cuda_cma/cuda_cma_peer.c, abi/
  *   6. base/context.c                records by context, and making a member
  *   7. base/driver.c                 opens the driver at its first use

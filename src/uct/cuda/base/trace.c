@@ -305,15 +305,15 @@ static uct_cuda_trace_copy_t *copy_create(CUstream stream)
         return NULL;
     }
 
-    if (uct_cuda_context_hold(NULL, &copy->context) != UCS_OK) {
+    if (uct_cuda_context_hold_member(&base_kind, &copy->context, &base) !=
+        UCS_OK) {
         free(copy);
         return NULL;
     }
 
-    if ((uct_cuda_context_member(copy->context, &base_kind, &base) !=
-         UCS_OK) ||
-        (UCT_CUDA_CALL(cuEventCreate, &copy->begin, CU_EVENT_DEFAULT) !=
-         UCS_OK)) {
+    copy->base = base;
+    if (UCT_CUDA_CALL(cuEventCreate, &copy->begin, CU_EVENT_DEFAULT) !=
+        UCS_OK) {
         goto err_free;
     }
 
@@ -326,7 +326,6 @@ static uct_cuda_trace_copy_t *copy_create(CUstream stream)
         return NULL;
     }
 
-    copy->base = base;
     return copy;
 
 err_destroy:

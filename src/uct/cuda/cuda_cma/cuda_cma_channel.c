@@ -51,8 +51,7 @@ _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
 typedef struct batch batch_t;
 
 typedef struct {
-    uct_completion_t    *comp;
-    uct_cuda_cma_copy_t copy;
+    uct_cuda_copy_t     copy;
     uct_cuda_cma_key_t  *key;
     uct_cuda_host_job_t *job;    /* By threads, or NULL */
     ucs_status_t        status;
@@ -243,7 +242,7 @@ static ucs_status_t
 thread_start(const batch_t *batch, transfer_t *transfer)
 {
     const uct_cuda_context_t *context   = batch->op->stream->context;
-    const uct_cuda_cma_copy_t *copy     = &transfer->copy;
+    const uct_cuda_copy_t *copy         = &transfer->copy;
     const uct_cuda_host_remote_t remote = {
         .copy = uct_cuda_cma_peer_copy,
         .arg  = batch->channel->peer
@@ -254,10 +253,10 @@ thread_start(const batch_t *batch, transfer_t *transfer)
         return UCS_ERR_IO_ERROR;
     }
 
-    status = uct_cuda_host_pipeline_start_remote((CUdeviceptr)copy->local,
-                                                 copy->remote, copy->length,
-                                                 !copy->is_put, &remote,
-                                                 &transfer->job);
+    status = uct_cuda_host_pipeline_start_remote(copy->local.address,
+                                                 copy->remote.address,
+                                                 copy->bytes, !copy->is_put,
+                                                 &remote, &transfer->job);
     uct_cuda_ctx_pop();
     if (status != UCS_OK) {
         transfer->job = NULL;
@@ -373,7 +372,7 @@ request_test(batch_t *batch, transfer_t *transfer,
 
 static ucs_status_t batch_test(uct_cuda_op_t *op)
 {
-    batch_t *batch                  = op->arg;
+    batch_t *batch                  = op->work;
     uct_cuda_cma_channel_t *channel = batch->channel;
     uct_cuda_cma_request_t *request;
     transfer_t *transfer;
@@ -402,7 +401,7 @@ static ucs_status_t batch_test(uct_cuda_op_t *op)
 }
 
 /* Nobody calls back from another process: look again soon */
-static ucs_status_t batch_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+static ucs_status_t batch_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
 {
     return uct_cuda_alarm_set(uct_cuda_now_ns() + SLEEP_NS, func, arg) ?
                    UCS_OK :
@@ -419,10 +418,10 @@ static void batch_release(batch_t *batch)
 }
 
 /* Of an interface that goes nobody is told */
-static void batch_done(uct_cuda_op_t *op)
+static void batch_end(uct_cuda_op_t *op)
 {
     if (op->comp == NULL) {
-        batch_release(op->arg);
+        batch_release(op->work);
     }
 }
 
@@ -432,12 +431,16 @@ static void batch_completed(uct_completion_t *comp)
     unsigned i;
 
     for (i = 0; i < batch->count; ++i) {
-        uct_abi_completion_update(batch->transfers[i].comp, 1,
+        uct_abi_completion_update(batch->transfers[i].copy.comp, 1,
                                   batch->transfers[i].status);
     }
 
     batch_release(batch);
 }
+
+static const uct_cuda_method_t by_peer = {
+    "the peer", batch_test, batch_wake, batch_end
+};
 
 static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
 {
@@ -446,23 +449,19 @@ static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
     batch->op  = op;
     op->steps  = BATCH_COUNT; /* so that the queue holds up whom no request is
                                  left for */
-    op->test   = batch_test;
-    op->notify = batch_notify;
-    op->done   = batch_done;
-    op->arg    = batch;
+    op->method = &by_peer;
+    op->work   = batch;
     return UCS_OK;
 }
 
 static void
-batch_add(batch_t *batch, uct_cuda_cma_key_t *key,
-          const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+batch_add(batch_t *batch, uct_cuda_cma_key_t *key, const uct_cuda_copy_t *copy)
 {
     uct_cuda_cma_channel_t *channel = batch->channel;
     transfer_t *transfer            = &batch->transfers[batch->count++];
     uct_cuda_cma_request_t *request =
             &channel->slot->requests[channel->head++ % UCT_CUDA_CMA_REQUESTS];
 
-    transfer->comp   = comp;
     transfer->copy   = *copy;
     transfer->key    = key;
     transfer->job    = NULL;
@@ -472,9 +471,9 @@ batch_add(batch_t *batch, uct_cuda_cma_key_t *key,
     request->key     = (uint16_t)(key - channel->keys.keys);
     request->serial  = key->serial;
     request->to_host = copy->is_put;
-    request->gpu     = (uintptr_t)copy->local;
-    request->host    = copy->remote;
-    request->length  = copy->length;
+    request->gpu     = copy->local.address;
+    request->host    = copy->remote.address;
+    request->length  = copy->bytes;
     uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_POSTED);
     uct_cuda_cma_page_wake(channel->page);
 }
@@ -554,8 +553,7 @@ static bool has_room(uct_cuda_cma_channel_t *channel)
 ucs_status_t
 uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
                             uct_cuda_queue_t *queue, uint64_t epoch,
-                            const uct_cuda_cma_copy_t *copy,
-                            uct_completion_t *comp)
+                            const uct_cuda_copy_t *copy)
 {
     batch_t *batch = find_open(channel, queue, epoch);
     uct_cuda_cma_key_t *key;
@@ -566,20 +564,20 @@ uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
 
     /* What is read out of memory that nobody owns has to be waited for first
      * (base/memory.h) */
-    key = uct_cuda_cma_keys_find(&channel->keys, copy->local, copy->length);
+    key = uct_cuda_cma_keys_find(&channel->keys, (void*)copy->local.address,
+                                 copy->bytes);
     if ((key == NULL) || is_refused(key) || (key->is_unowned && copy->is_put) ||
         channel->is_gone || !has_room(channel)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    batch_add(batch, key, copy, comp);
+    batch_add(batch, key, copy);
     return UCS_INPROGRESS;
 }
 
 ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
                                        uct_cuda_queue_t *queue, uint64_t epoch,
-                                       const uct_cuda_cma_copy_t *copy,
-                                       uct_completion_t *comp)
+                                       const uct_cuda_copy_t *copy)
 {
     batch_t *batch = find_open(channel, queue, epoch);
     uct_cuda_cma_key_t *key;
@@ -591,7 +589,8 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    key = uct_cuda_cma_keys_get(&channel->keys, copy->local, copy->length);
+    key = uct_cuda_cma_keys_get(&channel->keys, (void*)copy->local.address,
+                                copy->bytes);
     if ((key == NULL) || is_refused(key) ||
         (key->packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE) ||
         !has_room(channel)) {
@@ -612,6 +611,6 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
         channel->slot->keys[index].serial = key->serial;
     }
 
-    batch_add(channel->open, key, copy, comp);
+    batch_add(channel->open, key, copy);
     return UCS_INPROGRESS;
 }

@@ -7,20 +7,12 @@
 #define UCT_CUDA_CMA_CHANNEL_H
 
 #include <uct/cuda/base/queue.h>
+#include <uct/cuda/copy/copy.h>
 #include <uct/cuda/cuda_cma/cuda_cma_page.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 
 
 typedef struct uct_cuda_cma_channel uct_cuda_cma_channel_t;
-
-
-/** A transfer between GPU memory of this process and the peer's host memory. */
-typedef struct {
-    void     *local;
-    uint64_t remote;
-    size_t   length;
-    bool     is_put;
-} uct_cuda_cma_copy_t;
 
 
 /**
@@ -45,22 +37,20 @@ void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel);
 ucs_status_t
 uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
                             uct_cuda_queue_t *queue, uint64_t epoch,
-                            const uct_cuda_cma_copy_t *copy,
-                            uct_completion_t *comp);
+                            const uct_cuda_copy_t *copy);
 
 /**
  * Post one with the context of its GPU memory current.
  *
  * @param epoch  Transfers of different ones have operations of their own: what
  *               comes behind a flush does not hold it up.
- * @param comp   Told when it is over; may be NULL.
+ * @param copy   From or to memory here and the peer's host memory.
  *
  * @return UCS_INPROGRESS, UCS_ERR_NO_RESOURCE (try again when some are over);
  *         UCS_ERR_UNSUPPORTED: not by this way; or an error of the queue's.
  */
 ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
                                        uct_cuda_queue_t *queue, uint64_t epoch,
-                                       const uct_cuda_cma_copy_t *copy,
-                                       uct_completion_t *comp);
+                                       const uct_cuda_copy_t *copy);
 
 #endif

@@ -9,9 +9,10 @@
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/range.h>
+#include <uct/cuda/copy/method.h>
+#include <uct/cuda/copy/where.h>
 #include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
-#include <uct/cuda/transfer.h>
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -105,82 +106,6 @@ int uct_cuda_cma_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer)
 }
 
 
-static void peer_done(uct_cuda_op_t *op)
-{
-    uct_cuda_cma_peer_put(op->arg);
-}
-
-/* A copy, between here and there */
-typedef struct {
-    uct_cuda_cma_peer_t *peer;  /* NULL: this process */
-    int                 device; /* Of the memory here */
-    uct_cuda_cma_copy_t copy;
-} peer_copy_t;
-
-static ucs_status_t peer_start(uct_cuda_op_t *op, const peer_copy_t *start)
-{
-    uct_cuda_cma_peer_t *peer           = start->peer;
-    const uct_cuda_cma_copy_t *copy     = &start->copy;
-    const uct_cuda_host_remote_t remote = {
-        .copy = uct_cuda_cma_peer_copy,
-        .arg  = peer
-    };
-    uct_cuda_host_job_t *job;
-    ucs_status_t status;
-
-    status = uct_cuda_host_pipeline_start_remote((CUdeviceptr)copy->local,
-                                                 copy->remote,
-                                                 copy->length, !copy->is_put,
-                                                 &remote, &job);
-    if (status == UCS_OK) {
-        uct_cuda_cma_peer_hold(peer);
-        uct_cuda_op_follow_job(op, job);
-        op->done = peer_done;
-        op->arg  = peer;
-    }
-
-    return status;
-}
-
-static void own_done(uct_cuda_op_t *op)
-{
-    uct_cuda_transfer_end(op->arg);
-}
-
-static ucs_status_t own_start(uct_cuda_op_t *op, const peer_copy_t *start)
-{
-    const uct_cuda_cma_copy_t *copy = &start->copy;
-    const uct_cuda_end_t gpu      = uct_cuda_end_gpu(start->device);
-    const uct_cuda_end_t host     = uct_cuda_end_host();
-    const CUdeviceptr local       = (CUdeviceptr)copy->local;
-    uct_cuda_mp_request_t request = {
-        .src_end = copy->is_put ? gpu : host,
-        .dst_end = copy->is_put ? host : gpu,
-        .size    = copy->length
-    };
-    uct_cuda_mp_memory_t memory   = {
-        .src = copy->is_put ? local : copy->remote,
-        .dst = copy->is_put ? copy->remote : local
-    };
-    ucs_status_t status;
-
-    op->arg = op->state;
-    status  = uct_cuda_transfer_start(NULL, &request, &memory, op->arg, op);
-    if (status == UCS_OK) {
-        op->done = own_done;
-    }
-
-    return status;
-}
-
-static ucs_status_t peer_copy_start(uct_cuda_op_t *op, void *arg)
-{
-    const peer_copy_t *start = arg;
-
-    return (start->peer != NULL) ? peer_start(op, start) :
-                                   own_start(op, start);
-}
-
 static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
 {
     return (uct_cuda_cma_iface_t*)ep->super.super.iface;
@@ -188,38 +113,32 @@ static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
 
 /* Page-locked memory of this process, as a put or get of its GPU memory, with
  * which small blocks go together */
-static uct_cuda_block_t
-own_block(const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+static void own_copy(const uct_cuda_copy_t *copy,
+                     const uct_cuda_node_rkey_t *key, uct_cuda_copy_t *own)
 {
-    uct_cuda_block_t block;
-
-    block.rkey        = NULL;
-    block.local       = (void*)(uintptr_t)copy->remote;
-    block.remote_addr = (uintptr_t)copy->local;
-    block.length      = copy->length;
-    block.is_put      = !copy->is_put;
-    block.comp        = comp;
-    return block;
+    uct_cuda_copy_init(own, (void*)copy->remote.address, key,
+                       copy->local.address, copy->bytes, !copy->is_put,
+                       copy->comp);
 }
 
 /* One more in the allocations of a block that waits for others, which for that
  * cannot have been freed: nobody is asked */
 static ucs_status_t
-own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
-           uct_completion_t *comp)
+own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
 {
-    uct_cuda_block_t block = own_block(copy, comp);
+    uct_cuda_copy_t own;
 
     /* As in uct_cuda_cma_channel_follow() */
     if ((ep->last == NULL) || (ep->last->is_unowned && copy->is_put) ||
-        !uct_cuda_cma_key_covers(ep->last, copy->local, copy->length)) {
+        (ep->last->rkey == NULL) ||
+        !uct_cuda_cma_key_covers(ep->last, (void*)copy->local.address,
+                                 copy->bytes)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    block.rkey = ep->last->rkey;
-    return ((block.rkey != NULL) &&
-            uct_cuda_gather_follow(&ep_iface(ep)->port.gather, &block, false,
-                                   false)) ?
+    own_copy(copy, ep->last->rkey, &own);
+    return uct_cuda_gather_follow(&ep_iface(ep)->port.gather, &own, false,
+                                  false) ?
                    UCS_INPROGRESS :
                    UCS_ERR_UNSUPPORTED;
 }
@@ -242,12 +161,12 @@ static ucs_status_t iface_lend(uct_cuda_cma_iface_t *iface)
 }
 
 static ucs_status_t
-own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
-           uct_completion_t *comp)
+own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
 {
     uct_cuda_cma_iface_t *iface = ep_iface(ep);
-    uct_cuda_block_t     block  = own_block(copy, comp);
+    const uct_cuda_node_rkey_t *rkey;
     uct_cuda_cma_key_t *key;
+    uct_cuda_copy_t own;
 
     if (iface_lend(iface) != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
@@ -260,18 +179,22 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_copy_t *copy,
         }
     }
 
-    key        = uct_cuda_cma_keys_get(ep->keys, copy->local, copy->length);
-    ep->last   = key;
-    block.rkey = (key == NULL) ? NULL : uct_cuda_cma_key_own(key);
-    return (block.rkey == NULL) ?
-                   UCS_ERR_UNSUPPORTED :
-                   uct_cuda_port_transfer(&iface->port, &block, false);
+    key      = uct_cuda_cma_keys_get(ep->keys, (void*)copy->local.address,
+                                     copy->bytes);
+    ep->last = key;
+    rkey     = (key == NULL) ? NULL : uct_cuda_cma_key_own(key);
+    if (rkey == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    own_copy(copy, rkey, &own);
+    return uct_cuda_port_transfer(&iface->port, &own, false);
 }
 
 /* By the peer's GPU */
 static ucs_status_t
 peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
-            const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+            const uct_cuda_copy_t *copy)
 {
     if ((ep->channel == NULL) && (ep->asked != rkey->server.token)) {
         ep->asked   = rkey->server.token;
@@ -284,33 +207,33 @@ peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                    uct_cuda_cma_channel_post(ep->channel,
                                              uct_cuda_ep_queue(
                                                      &ep->super.super),
-                                             ep_iface(ep)->epoch, copy, comp);
+                                             ep_iface(ep)->epoch, copy);
 }
 
 /* With the context of the local memory current, which is a GPU's */
 static ucs_status_t
 locked_start(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
-             const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+             const uct_cuda_copy_t *copy)
 {
     if (rkey->server.token == 0) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    return (ep->peer == NULL) ? own_locked(ep, copy, comp) :
-                                peer_locked(ep, rkey, copy, comp);
+    return (ep->peer == NULL) ? own_locked(ep, copy) :
+                                peer_locked(ep, rkey, copy);
 }
 
 /* One more of those under way? */
 static ucs_status_t
 locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
-              const uct_cuda_cma_copy_t *copy, uct_completion_t *comp)
+              const uct_cuda_copy_t *copy)
 {
     if (rkey->server.token == 0) {
         return UCS_ERR_UNSUPPORTED;
     }
 
     if (ep->peer == NULL) {
-        return own_follow(ep, copy, comp);
+        return own_follow(ep, copy);
     }
 
     return (ep->channel == NULL) ?
@@ -318,7 +241,42 @@ locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                    uct_cuda_cma_channel_follow(ep->channel,
                                                uct_cuda_ep_queue(
                                                        &ep->super.super),
-                                               ep_iface(ep)->epoch, copy, comp);
+                                               ep_iface(ep)->epoch, copy);
+}
+
+static void peer_put(void *arg)
+{
+    uct_cuda_cma_peer_put(arg);
+}
+
+/* By threads of this process, or as copies within it go */
+static ucs_status_t plain_start(uct_cuda_cma_ep_t *ep,
+                                const uct_cuda_copy_t *copy, int device)
+{
+    const uct_cuda_host_remote_t remote = {
+        .copy = uct_cuda_cma_peer_copy,
+        .arg  = ep->peer
+    };
+    uct_cuda_queue_t *queue             = uct_cuda_ep_queue(&ep->super.super);
+    uct_cuda_stream_t *stream;
+    ucs_status_t status;
+
+    status = uct_cuda_queue_stream(queue, copy->is_put ? 0 : 1, &stream);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (ep->peer == NULL) {
+        return uct_cuda_copy_run(queue, stream, copy, NULL, device, false);
+    }
+
+    uct_cuda_cma_peer_hold(ep->peer);
+    status = uct_cuda_copy_run_remote(queue, stream, copy, &remote, peer_put);
+    if (UCS_STATUS_IS_ERR(status)) {
+        uct_cuda_cma_peer_put(ep->peer);
+    }
+
+    return status;
 }
 
 static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
@@ -328,66 +286,46 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
 {
     uct_cuda_cma_ep_t *ep           = (uct_cuda_cma_ep_t*)tl_ep;
     const uct_cuda_cma_rkey_t *rkey = uct_cuda_cma_rkey_get(uct_rkey);
-    uct_cuda_queue_t *queue         = uct_cuda_ep_queue(tl_ep);
     uct_cuda_gpu_context_t context;
-    uct_cuda_stream_t *stream;
-    CUcontext local_context;
+    uct_cuda_copy_t copy;
     ucs_status_t status;
-    uct_cuda_end_t local;
-    peer_copy_t start;
-    char name[16];
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
     }
 
-    if ((rkey == NULL) || (iovcnt != 1) || (remote_addr < rkey->base) ||
-        (iov->length > rkey->length) ||
-        (remote_addr - rkey->base > rkey->length - iov->length)) {
+    if ((rkey == NULL) || (iovcnt != 1) ||
+        !uct_cuda_range_holds(rkey->base, rkey->length, remote_addr,
+                              iov->length)) {
         uct_cuda_error("transfer of %zu bytes at %#lx without a key for them",
                        iov->length, (unsigned long)remote_addr);
         return UCS_ERR_INVALID_PARAM;
     }
 
-    start.peer        = ep->peer;
-    start.copy.local  = iov->buffer;
-    start.copy.remote = remote_addr;
-    start.copy.length = iov->length;
-    start.copy.is_put = is_put;
-
-    status = locked_follow(ep, rkey, &start.copy, comp);
+    uct_cuda_copy_init(&copy, iov->buffer, NULL, remote_addr, iov->length,
+                       is_put, comp);
+    status = locked_follow(ep, rkey, &copy);
     if (status != UCS_ERR_UNSUPPORTED) {
         return status;
     }
 
-    uct_cuda_memory_place(iov->buffer, &local, &local_context);
-    if (uct_cuda_end_is_host(local)) {
+    uct_cuda_copy_place(&copy.local);
+    if (uct_cuda_end_is_host(copy.local.end)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    status = uct_cuda_end_is_gpu(local) ?
-                     uct_cuda_gpu_context_push(local_context,
-                                               uct_cuda_end_device(local),
-                                               &context) :
-                     uct_cuda_gpu_context_push_touching(
-                             (CUdeviceptr)iov->buffer, NULL, local, &context);
+    copy.remote.end     = uct_cuda_end_host();
+    copy.remote.context = NULL;
+    status              = uct_cuda_copy_enter(&copy, &context);
     if (status != UCS_OK) {
-        uct_cuda_error("no usable context for %s memory at %p",
-                       uct_cuda_end_str(local, name, sizeof(name)),
-                       iov->buffer);
         return status;
     }
 
-    start.device = context.device;
-    status       = uct_cuda_end_is_gpu(local) ?
-                           locked_start(ep, rkey, &start.copy, comp) :
-                           UCS_ERR_UNSUPPORTED;
+    status = uct_cuda_end_is_gpu(copy.local.end) ?
+                     locked_start(ep, rkey, &copy) :
+                     UCS_ERR_UNSUPPORTED;
     if (status == UCS_ERR_UNSUPPORTED) {
-        status = uct_cuda_queue_stream(queue, is_put ? 0 : 1, &stream);
-        if (status == UCS_OK) {
-            status = uct_cuda_op_run(queue, stream, comp, peer_copy_start,
-                                     &start);
-        }
+        status = plain_start(ep, &copy, context.device);
     }
 
     uct_cuda_gpu_context_pop(&context);

@@ -7,7 +7,7 @@
 #include <uct/cuda/cuda_cma/cuda_cma_channel.h>
 #include <uct/cuda/cuda_cma/cuda_cma_keys.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
-#include <uct/cuda/port.h>
+#include <uct/cuda/copy/post.h>
 
 
 /** What endpoints know of their interface. */

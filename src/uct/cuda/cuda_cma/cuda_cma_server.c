@@ -20,8 +20,8 @@
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 #include <uct/cuda/node/mappings.h>
-#include <uct/cuda/port.h>
-#include <uct/cuda/run/copier.h>
+#include <uct/cuda/copy/post.h>
+#include <uct/cuda/copy/kernel.h>
 
 #include <ucs/sys/math.h>
 
@@ -199,24 +199,20 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
               const uct_cuda_cma_request_t *request, uct_completion_t *comp,
               bool has_more)
 {
-    uct_cuda_queue_t *queue = &server.queue;
-    uct_cuda_block_t block  = {
-        .rkey        = find_rkey(view, slot, request),
-        .local       = (void*)(uintptr_t)request->host,
-        .remote_addr = request->gpu,
-        .length      = request->length,
-        .is_put      = !request->to_host,
-        .comp        = comp
-    };
+    uct_cuda_queue_t *queue         = &server.queue;
+    const uct_cuda_node_rkey_t *key = find_rkey(view, slot, request);
+    uct_cuda_copy_t transfer;
     ucs_status_t status;
 
-    if ((block.rkey == NULL) || (block.length == 0) ||
+    if ((key == NULL) || (request->length == 0) ||
         !open_host(request->host, request->length)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
+    uct_cuda_copy_init(&transfer, (void*)(uintptr_t)request->host, key,
+                       request->gpu, request->length, !request->to_host, comp);
     for (;;) {
-        status = uct_cuda_port_transfer(&server.port, &block, has_more);
+        status = uct_cuda_port_transfer(&server.port, &transfer, has_more);
         if (status != UCS_ERR_NO_RESOURCE) {
             return status;
         }

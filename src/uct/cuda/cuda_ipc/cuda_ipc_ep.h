@@ -5,7 +5,7 @@
 
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/node/process.h>
-#include <uct/cuda/port.h>
+#include <uct/cuda/copy/post.h>
 
 #include <cuda.h>
 

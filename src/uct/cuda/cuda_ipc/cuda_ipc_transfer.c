@@ -35,25 +35,26 @@ static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
 
 /* Host memory of this process; the kernel copies, and tells what is not there
  * where a copy of ours would crash */
-static ucs_status_t own_host_copy(const uct_cuda_block_t *block)
+static ucs_status_t own_host_copy(const uct_cuda_copy_t *copy)
 {
     struct iovec local, remote;
     size_t offset = 0;
     ssize_t done;
 
-    while (offset < block->length) {
-        local.iov_base  = (char*)block->local + offset;
-        local.iov_len   = block->length - offset;
-        remote.iov_base = (void*)(uintptr_t)(block->remote_addr + offset);
+    while (offset < copy->bytes) {
+        local.iov_base  = (char*)copy->local.address + offset;
+        local.iov_len   = copy->bytes - offset;
+        remote.iov_base = (char*)copy->remote.address + offset;
         remote.iov_len  = local.iov_len;
         done = UCT_CUDA_RETRY(
-                block->is_put ?
+                copy->is_put ?
                         process_vm_writev(getpid(), &local, 1, &remote, 1, 0) :
                         process_vm_readv(getpid(), &local, 1, &remote, 1, 0));
         if (done <= 0) {
             uct_cuda_debug("cannot copy %zu bytes between %p and %#lx: %s",
-                           block->length, block->local,
-                           (unsigned long)block->remote_addr, strerror(errno));
+                           copy->bytes, (void*)copy->local.address,
+                           (unsigned long)copy->remote.address,
+                           strerror(errno));
             return (errno == EFAULT) ? UCS_ERR_INVALID_ADDR :
                                        UCS_ERR_UNSUPPORTED;
         }
@@ -65,7 +66,7 @@ static ucs_status_t own_host_copy(const uct_cuda_block_t *block)
 }
 
 /* Host memory of this process has no key */
-static bool is_own_host(uct_ep_h ep, const uct_cuda_block_t *block,
+static bool is_own_host(uct_ep_h ep, const uct_cuda_copy_t *copy,
                         uct_rkey_t rkey)
 {
     CUcontext context;
@@ -75,7 +76,7 @@ static bool is_own_host(uct_ep_h ep, const uct_cuda_block_t *block,
         return false;
     }
 
-    uct_cuda_memory_place(block->local, &end, &context);
+    uct_cuda_memory_place((void*)copy->local.address, &end, &context);
     return uct_cuda_end_is_host(end);
 }
 
@@ -84,7 +85,7 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
                                  uct_rkey_t rkey, uct_completion_t *comp,
                                  bool is_put)
 {
-    uct_cuda_block_t block;
+    uct_cuda_copy_t copy;
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
@@ -96,17 +97,13 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    block.rkey        = ep_key(ep, rkey);
-    block.local       = iov->buffer;
-    block.remote_addr = remote_addr;
-    block.length      = iov->length;
-    block.is_put      = is_put;
-    block.comp        = comp;
-    if (is_own_host(ep, &block, rkey)) {
-        return own_host_copy(&block);
+    uct_cuda_copy_init(&copy, iov->buffer, ep_key(ep, rkey), remote_addr,
+                       iov->length, is_put, comp);
+    if (is_own_host(ep, &copy, rkey)) {
+        return own_host_copy(&copy);
     }
 
-    return uct_cuda_port_transfer(ep_port(ep), &block, false);
+    return uct_cuda_port_transfer(ep_port(ep), &copy, false);
 }
 
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -140,16 +137,12 @@ static void list_over(uct_completion_t *comp)
     free(end);
 }
 
-static void list_block(uct_ep_h ep, const uct_abi_list_t *list, size_t i,
-                       bool is_put, uct_completion_t *comp,
-                       uct_cuda_block_t *block)
+static void list_copy(uct_ep_h ep, const uct_abi_list_t *list, size_t i,
+                      bool is_put, uct_completion_t *comp,
+                      uct_cuda_copy_t *copy)
 {
-    block->rkey        = ep_key(ep, list->rkeys[i]);
-    block->local       = list->buffers[i];
-    block->remote_addr = list->remote_addrs[i];
-    block->length      = list->lengths[i];
-    block->is_put      = is_put;
-    block->comp        = comp;
+    uct_cuda_copy_init(copy, list->buffers[i], ep_key(ep, list->rkeys[i]),
+                       list->remote_addrs[i], list->lengths[i], is_put, comp);
 }
 
 /* Number of blocks that are not empty; what is wrong with one is said before
@@ -158,7 +151,7 @@ static ucs_status_t
 check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
            size_t *count_p)
 {
-    uct_cuda_block_t block;
+    uct_cuda_copy_t copy;
     ucs_status_t status;
     size_t i;
 
@@ -168,8 +161,8 @@ check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
             continue;
         }
 
-        list_block(ep, list, i, is_put, NULL, &block);
-        status = uct_cuda_port_check(&block);
+        list_copy(ep, list, i, is_put, NULL, &copy);
+        status = uct_cuda_port_check(&copy);
         if (status != UCS_OK) {
             uct_cuda_error("in a list: block %zu of %zu", i, list->count);
             return status;
@@ -192,7 +185,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
     uct_cuda_queue_t *queue = uct_cuda_ep_queue(ep);
     ucs_status_t status     = UCS_OK;
     size_t left, i;
-    uct_cuda_block_t block;
+    uct_cuda_copy_t copy;
     list_end_t *end;
 
     status = check_list(ep, list, is_put, &left);
@@ -214,8 +207,8 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
             continue;
         }
 
-        list_block(ep, list, i, is_put, &end->comp, &block);
-        status = uct_cuda_port_post(ep_port(ep), &block, --left > 0,
+        list_copy(ep, list, i, is_put, &end->comp, &copy);
+        status = uct_cuda_port_post(ep_port(ep), &copy, --left > 0,
                                     end->comp.count > 0);
         if (status == UCS_INPROGRESS) {
             ++end->comp.count;

@@ -62,15 +62,12 @@ typedef struct {
  * two GPUs, 391 against 91 in one piece from a relay (measured on H200). Hence
  * a function, and no pointer, for memory of another process.
  */
-typedef struct uct_cuda_mp_memory {
+typedef struct {
     CUdeviceptr            src; /**< The remote end's does not matter */
     CUdeviceptr            dst;
     uct_cuda_mp_map_func_t map; /**< Of a remote end */
     void                   *map_arg;
     uint64_t               allocation; /**< Tells its allocation apart */
-    /** Not for the engine: map a remote end in the context of a copy by one
-     *  path, which is current, and fill src or dst with it; logs errors */
-    ucs_status_t           (*map_one)(struct uct_cuda_mp_memory *memory);
     /** Where in host memory, in bytes and ascending, one registration ends and
      *  another begins: the driver refuses a copy across. */
     unsigned               num_boundaries;

@@ -490,28 +490,6 @@ static const uct_cuda_context_kind_t resources_kind = {
     .create = resources_create
 };
 
-/* The current context, and what threads have in it */
-static ucs_status_t job_enter(uct_cuda_host_job_t *job)
-{
-    ucs_status_t status;
-    void *resources;
-
-    status = uct_cuda_context_hold(NULL, &job->context);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = uct_cuda_context_member(job->context, &resources_kind,
-                                     &resources);
-    if (status != UCS_OK) {
-        uct_cuda_context_put(job->context);
-        return status;
-    }
-
-    job->resources = resources;
-    return UCS_OK;
-}
-
 
 /* --------------------------------------------------------------- interface */
 
@@ -559,6 +537,7 @@ job_start(CUdeviceptr gpu, void *host, size_t length, bool to_gpu,
 {
     uct_cuda_host_job_t *job;
     ucs_status_t status;
+    void *resources;
 
     if (pipeline.is_foreign || (count == 0)) {
         return UCS_ERR_UNSUPPORTED;
@@ -571,9 +550,12 @@ job_start(CUdeviceptr gpu, void *host, size_t length, bool to_gpu,
 
     pthread_mutex_lock(&pipeline.lock);
     start_threads(count);
-    status = (pipeline.num_threads == 0) ? UCS_ERR_UNSUPPORTED :
-                                           job_enter(job);
+    status = (pipeline.num_threads == 0) ?
+                     UCS_ERR_UNSUPPORTED :
+                     uct_cuda_context_hold_member(&resources_kind,
+                                                  &job->context, &resources);
     if (status == UCS_OK) {
+        job->resources   = resources;
         job->gpu         = gpu;
         job->host        = host;
         job->length      = length;

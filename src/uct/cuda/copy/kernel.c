@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A stream for kernels, one beside it, and words of GPU memory that both sides
  * of calling off look at (kernels/copy.cu). */
-#include <uct/cuda/run/copier.h>
+#include <uct/cuda/copy/kernel.h>
 
 #include <kernels/copy.h>
 #include <uct/cuda/base/alarm.h>

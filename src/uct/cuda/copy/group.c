@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Gathered copies: a group is an operation with many completions. */
-#include <uct/cuda/gather.h>
+#include <uct/cuda/copy/group.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
@@ -9,8 +9,8 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/node/mappings.h>
-#include <uct/cuda/run/batch.h>
-#include <uct/cuda/transfer.h>
+#include <uct/cuda/copy/batch.h>
+#include <uct/cuda/copy/method.h>
 
 #include <ucs/sys/math.h>
 
@@ -46,11 +46,12 @@
 
 
 struct uct_cuda_gather_group {
-    uct_cuda_batch_t         batch; /* First: the operation's argument */
+    uct_cuda_batch_t         batch; /* First: the operation's work */
     uct_cuda_gather_group_t  *next_idle;
     uct_cuda_gather_group_t  *next;  /* Of all */
     uct_completion_t         comp;   /* The operation's */
     uct_cuda_gather_t        *gather;
+    uct_cuda_copy_count_t    count;
     ucs_status_t             status; /* Of submitting */
 
     /* The last block's key and allocations */
@@ -94,10 +95,11 @@ static void group_completed(uct_completion_t *comp)
     group_tell(group, comp->status);
 }
 
-static void group_unmap(uct_cuda_op_t *op)
+static void group_end(uct_cuda_op_t *op)
 {
-    uct_cuda_gather_group_t *group = op->arg;
+    uct_cuda_gather_group_t *group = op->work;
 
+    uct_cuda_copy_uncount(&group->count);
     while (group->num_mappings > 0) {
         uct_cuda_node_cache_put(group->mappings[--group->num_mappings],
                                 group->gather->enable_cache);
@@ -106,10 +108,20 @@ static void group_unmap(uct_cuda_op_t *op)
 
 /* Of a group with nothing under way, its completions are to be told by progress
  * all the same, not within the call that posts a block */
-static ucs_status_t group_over(uct_cuda_op_t *op)
+static ucs_status_t failed_test(uct_cuda_op_t *op)
 {
-    return ((uct_cuda_gather_group_t*)op->arg)->status;
+    return ((uct_cuda_gather_group_t*)op->work)->status;
 }
+
+static const uct_cuda_method_t by_batch  = {.name = "a batch",
+                                            .end  = group_end};
+static const uct_cuda_method_t by_kernel = {
+    "a kernel", uct_cuda_batch_kernel_test, uct_cuda_batch_kernel_wake,
+    group_end
+};
+static const uct_cuda_method_t by_none   = {.name = "nothing",
+                                            .test = failed_test,
+                                            .end  = group_end};
 
 static ucs_status_t
 group_get_op(uct_cuda_gather_group_t *group, uct_cuda_stream_t *stream)
@@ -118,9 +130,9 @@ group_get_op(uct_cuda_gather_group_t *group, uct_cuda_stream_t *stream)
 
     status = uct_cuda_op_get(stream, &group->batch.op);
     if (status == UCS_OK) {
-        group->batch.op->comp = &group->comp;
-        group->batch.op->done = group_unmap;
-        group->batch.op->arg  = group;
+        group->batch.op->comp   = &group->comp;
+        group->batch.op->method = &by_batch;
+        group->batch.op->work   = group;
     }
 
     return status;
@@ -156,6 +168,7 @@ group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
     group->comp.status        = UCS_OK;
     group->batch.bytes        = 0;
     group->batch.copies.count = 0;
+    group->count.engine       = NULL;
     group->is_list            = is_list;
     group->is_reached         = true;
     group->num_blocks         = 0;
@@ -191,15 +204,23 @@ static ucs_status_t group_start(uct_cuda_gather_group_t *group)
     uct_cuda_gather_t *gather = group->gather;
     const bool is_gpu         = uct_cuda_end_is_gpu(group->batch.local_end);
     uct_cuda_copier_t *copier = NULL;
+    ucs_status_t status;
+    bool is_kernel;
 
     if (wants_kernel(group)) {
         copier = uct_cuda_copier_get(group->batch.op->stream->pool,
                                      gather->loads_kernels);
     }
 
-    return uct_cuda_batch_start(&group->batch, copier,
-                                is_gpu ? 2 * gather->kernel_blocks :
-                                         gather->kernel_blocks);
+    status = uct_cuda_batch_start(&group->batch, copier,
+                                  is_gpu ? 2 * gather->kernel_blocks :
+                                           gather->kernel_blocks,
+                                  &is_kernel);
+    if (is_kernel) {
+        group->batch.op->method = &by_kernel;
+    }
+
+    return status;
 }
 
 /* Has the engine count what is under way for long */
@@ -209,10 +230,12 @@ static void group_count(uct_cuda_gather_group_t *group)
 
     if (uct_cuda_end_is_gpu(batch->local_end) &&
         (batch->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE)) {
-        uct_cuda_op_count(batch->op, group->gather->engine,
-                          batch->is_put ? batch->local_end : batch->remote_end,
-                          batch->is_put ? batch->remote_end : batch->local_end,
-                          batch->bytes);
+        uct_cuda_copy_count(&group->count, group->gather->engine,
+                            batch->is_put ? batch->local_end :
+                                            batch->remote_end,
+                            batch->is_put ? batch->remote_end :
+                                            batch->local_end,
+                            batch->bytes);
     }
 }
 
@@ -234,7 +257,7 @@ static void group_submit(uct_cuda_gather_t *gather)
     if (group->status == UCS_OK) {
         group_count(group);
     } else {
-        op->test = group_over;
+        op->method = &by_none;
     }
 
     status = uct_cuda_op_post(gather->queue, op);
@@ -242,7 +265,7 @@ static void group_submit(uct_cuda_gather_t *gather)
         /* The operation has been given back: that one is there for sure */
         group->status = status;
         if (group_get_op(group, stream) == UCS_OK) {
-            group->batch.op->test = group_over;
+            group->batch.op->method = &by_none;
             (void)uct_cuda_op_post(gather->queue, group->batch.op);
         }
     }
@@ -358,16 +381,16 @@ static unsigned group_max_count(const uct_cuda_gather_group_t *group)
 
 /* The block lies in the mapping and local allocation of the last one */
 static void group_append(uct_cuda_gather_group_t *group,
-                         const uct_cuda_block_t *block, CUdeviceptr remote,
+                         const uct_cuda_copy_t *copy, CUdeviceptr remote,
                          bool has_more)
 {
-    const CUdeviceptr local   = (CUdeviceptr)block->local;
-    const CUdeviceptr dst     = block->is_put ? remote : local;
-    const CUdeviceptr src     = block->is_put ? local : remote;
+    const CUdeviceptr local   = copy->local.address;
+    const CUdeviceptr dst     = copy->is_put ? remote : local;
+    const CUdeviceptr src     = copy->is_put ? local : remote;
     uct_cuda_gather_t *gather = group->gather;
     unsigned max_count;
 
-    uct_cuda_copy_list_add(&group->batch.copies, dst, src, block->length,
+    uct_cuda_copy_list_add(&group->batch.copies, dst, src, copy->bytes,
                            group->may_merge);
     gather->is_fed = true;
     if (!has_more) {
@@ -375,8 +398,8 @@ static void group_append(uct_cuda_gather_group_t *group,
     }
     gather->num_small                += gather->num_small < KERNEL_MIN_BLOCKS;
     group->may_merge                  = true;
-    group->comps[group->num_blocks++] = block->comp;
-    group->batch.bytes               += block->length;
+    group->comps[group->num_blocks++] = copy->comp;
+    group->batch.bytes               += copy->bytes;
     max_count                         = group_max_count(group);
     if ((group->num_blocks >= max_count) ||
         ((group->num_blocks >= gather->max_count) &&
@@ -388,10 +411,10 @@ static void group_append(uct_cuda_gather_group_t *group,
 }
 
 static CUdeviceptr group_remote(const uct_cuda_gather_group_t *group,
-                                const uct_cuda_block_t *block)
+                                const uct_cuda_copy_t *copy)
 {
     return group->mappings[group->num_mappings - 1]->mapped +
-           (block->remote_addr - block->rkey->handle.base);
+           (copy->remote.address - copy->remote.key->handle.base);
 }
 
 /* Larger ones take their time whoever submits them, or several paths */
@@ -406,29 +429,28 @@ static bool is_small(const uct_cuda_gather_t *gather, size_t length,
 
 /* What the local memory was locked with, all of it, so that no copy leaves
  * that */
-static bool find_locked(const uct_cuda_block_t *block,
+static bool find_locked(const uct_cuda_copy_t *copy,
                         CUdeviceptr *begin_p, size_t *size_p)
 {
     uct_cuda_memory_t memory;
 
-    uct_cuda_memory_query(block->local, block->length, &memory);
+    uct_cuda_memory_query((void*)copy->local.address, copy->bytes, &memory);
     *begin_p = memory.base;
     *size_p  = memory.length;
     return (memory.type == UCS_MEMORY_TYPE_HOST) && memory.is_pinned &&
            uct_cuda_range_holds(memory.base, memory.length,
-                                (CUdeviceptr)block->local, block->length);
+                                copy->local.address, copy->bytes);
 }
 
 /* The allocation that the local memory lies in */
-static bool find_local(const uct_cuda_block_t *block,
-                       uct_cuda_end_t local_end, CUdeviceptr *begin_p,
+static bool find_local(const uct_cuda_copy_t *copy, CUdeviceptr *begin_p,
                        size_t *size_p)
 {
-    return uct_cuda_end_is_gpu(local_end) ?
+    return uct_cuda_end_is_gpu(copy->local.end) ?
                    (uct_cuda_driver_get()->cuMemGetAddressRange(
-                            begin_p, size_p, (CUdeviceptr)block->local) ==
+                            begin_p, size_p, copy->local.address) ==
                     CUDA_SUCCESS) :
-                   find_locked(block, begin_p, size_p);
+                   find_locked(copy, begin_p, size_p);
 }
 
 /* Another GPU's memory than that whose context runs the copies? */
@@ -441,45 +463,45 @@ static bool is_elsewhere(uct_cuda_end_t local_end, int device)
 /* A kernel may fault where a copy is refused, or goes another way: both ends
  * are looked at once an allocation */
 static bool is_reached(const uct_cuda_gather_group_t *group,
-                       const uct_cuda_block_t *block, int device)
+                       const uct_cuda_copy_t *copy, int device)
 {
     return (group->gather->kernel_blocks > 0) &&
-           uct_cuda_copier_reaches((CUdeviceptr)block->local, device) &&
-           uct_cuda_copier_reaches(group_remote(group, block), device);
+           uct_cuda_copier_reaches(copy->local.address, device) &&
+           uct_cuda_copier_reaches(group_remote(group, copy), device);
 }
 
 bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
-                            const uct_cuda_block_t *block, bool has_more,
+                            const uct_cuda_copy_t *copy, bool has_more,
                             bool is_next)
 {
     uct_cuda_gather_group_t *group       = gather->open;
-    const uct_cuda_node_handle_t *handle = &block->rkey->handle;
-    const CUdeviceptr local              = (CUdeviceptr)block->local;
+    const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
+    const CUdeviceptr local              = copy->local.address;
 
     /* The key may be another one that was unpacked to the same place */
-    if ((group == NULL) || (group->rkey != block->rkey) ||
-        (block->is_put && !group->is_owned && !is_next) ||
+    if ((group == NULL) || (group->rkey != copy->remote.key) ||
+        (copy->is_put && !group->is_owned && !is_next) ||
         (group->key_base != handle->base) ||
         (group->key_buffer_id != handle->buffer_id) ||
         (group->key_pid != handle->pid) ||
-        (group->batch.is_put != block->is_put) ||
+        (group->batch.is_put != copy->is_put) ||
         (local < group->local_begin) || (local >= group->local_end_addr) ||
-        (block->length > group->local_end_addr - local) ||
-        !is_small(gather, block->length, group->batch.local_end)) {
+        (copy->bytes > group->local_end_addr - local) ||
+        !is_small(gather, copy->bytes, group->batch.local_end)) {
         return false;
     }
 
-    group_append(group, block, group_remote(group, block), has_more);
+    group_append(group, copy, group_remote(group, copy), has_more);
     return true;
 }
 
 ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
                                  uct_cuda_stream_t *stream, int device,
-                                 uct_cuda_end_t local_end, bool is_owned,
-                                 const uct_cuda_block_t *block, bool has_more)
+                                 const uct_cuda_copy_t *copy, bool has_more)
 {
-    const uct_cuda_node_handle_t *handle = &block->rkey->handle;
-    const uct_cuda_end_t remote_end      = block->rkey->gpu;
+    const uct_cuda_end_t local_end       = copy->local.end;
+    const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
+    const uct_cuda_end_t remote_end      = copy->remote.key->gpu;
     uct_cuda_gather_group_t *group       = gather->open;
     CUdeviceptr local_begin;
     size_t local_size;
@@ -490,8 +512,8 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
      * to reach both ends. */
     if (((stream->head == NULL) && !has_more && !is_fed(gather)) ||
         is_elsewhere(local_end, device) ||
-        !is_small(gather, block->length, local_end) ||
-        !find_local(block, local_end, &local_begin, &local_size)) {
+        !is_small(gather, copy->bytes, local_end) ||
+        !find_local(copy, &local_begin, &local_size)) {
         if (group != NULL) {
             group_submit(gather);
         }
@@ -500,7 +522,7 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
 
     if ((group != NULL) &&
         ((group->batch.op->stream != stream) ||
-         (group->batch.is_put != block->is_put) ||
+         (group->batch.is_put != copy->is_put) ||
          !uct_cuda_end_equal(group->batch.local_end, local_end) ||
          !uct_cuda_end_equal(group->batch.remote_end, remote_end))) {
         group_submit(gather);
@@ -530,20 +552,21 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
     }
 
     ++group->num_mappings;
-    group->batch.is_put     = block->is_put;
+    group->batch.is_put     = copy->is_put;
     group->batch.local_end  = local_end;
     group->batch.remote_end = remote_end;
-    group->rkey             = block->rkey;
+    group->rkey             = copy->remote.key;
     group->key_base         = handle->base;
     group->key_buffer_id    = handle->buffer_id;
     group->key_pid          = handle->pid;
-    group->is_owned         = is_owned;
+    group->is_owned         = (copy->local.context != NULL) ||
+                              !uct_cuda_end_is_gpu(local_end);
     group->local_begin      = local_begin;
     group->local_end_addr   = local_begin + local_size;
     group->may_merge        = false;
     group->is_reached       = group->is_reached &&
-                              is_reached(group, block, device);
-    group_append(group, block, group_remote(group, block), has_more);
+                              is_reached(group, copy, device);
+    group_append(group, copy, group_remote(group, copy), has_more);
     return UCS_INPROGRESS;
 }
 

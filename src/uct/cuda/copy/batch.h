@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Many copies between two ends as one operation: carried by the kernel for
- * small blocks (copier.h), by one call where the driver has one, or each by
+ * small blocks (kernel.h), by one call where the driver has one, or each by
  * itself, with one event behind them.
  */
-#ifndef UCT_CUDA_RUN_BATCH_H
-#define UCT_CUDA_RUN_BATCH_H
+#ifndef UCT_CUDA_COPY_BATCH_H
+#define UCT_CUDA_COPY_BATCH_H
 
 #include <uct/cuda/base/end.h>
 #include <uct/cuda/base/queue.h>
-#include <uct/cuda/run/copier.h>
+#include <uct/cuda/copy/kernel.h>
 
 #include <stdbool.h>
 
@@ -40,14 +40,23 @@ typedef struct {
 
 /**
  * Submit the copies to the operation's stream, whose context is current, or to
- * the copier's; the operation is to be posted then. Its argument is the batch,
- * or what begins with it.
+ * the copier's; the operation is to be posted then.
  *
- * @param copier  Of that context; NULL: not by a kernel.
- * @param blocks  Of threads, at most.
+ * @param copier       Of that context; NULL: not by a kernel.
+ * @param blocks       Of threads, at most.
+ * @param is_kernel_p  Whether a kernel carries them: the two functions below
+ *                     follow it. Else the operation's event tells.
  * @return UCS_OK; else nothing is under way.
  */
 ucs_status_t uct_cuda_batch_start(uct_cuda_batch_t *batch,
-                                  uct_cuda_copier_t *copier, unsigned blocks);
+                                  uct_cuda_copier_t *copier, unsigned blocks,
+                                  bool *is_kernel_p);
+
+/** As a method's test() and wake(), of an operation whose work is the batch, or
+ *  begins with it. */
+ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op);
+
+ucs_status_t
+uct_cuda_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg);
 
 #endif

@@ -8,8 +8,8 @@
  * for as long as it likes, waiting for the very blocks. So a launch may be
  * called off while it waits for room, and its blocks be copied otherwise.
  */
-#ifndef UCT_CUDA_COPIER_H
-#define UCT_CUDA_COPIER_H
+#ifndef UCT_CUDA_COPY_KERNEL_H
+#define UCT_CUDA_COPY_KERNEL_H
 
 #include <kernels/copy_args.h>
 #include <uct/cuda/base/queue.h>

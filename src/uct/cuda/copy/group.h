@@ -9,13 +9,13 @@
  * A copy alone costs a call (2.9 us), an event (0.35) and a question (1.5), on
  * H200; 64 KiB are copied in less than one of them.
  */
-#ifndef UCT_CUDA_GATHER_H
-#define UCT_CUDA_GATHER_H
+#ifndef UCT_CUDA_COPY_GROUP_H
+#define UCT_CUDA_COPY_GROUP_H
 
 #include <uct/cuda/base/queue.h>
+#include <uct/cuda/copy/copy.h>
+#include <uct/cuda/copy/kernel.h>
 #include <uct/cuda/multipath/multipath.h>
-#include <uct/cuda/node/rkey.h>
-#include <uct/cuda/run/copier.h>
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -34,17 +34,6 @@
 
 /** Blocks of a list that a kernel takes, if they are alike. */
 #define UCT_CUDA_GATHER_MAX_ALIKE UCT_CUDA_COPIER_MAX_ALIKE
-
-
-/** A transfer, with what an endpoint has found out about it. */
-typedef struct {
-    const uct_cuda_node_rkey_t *rkey;
-    void                       *local;
-    uint64_t                   remote_addr; /**< Within the key's memory */
-    size_t                     length;      /**< Bytes */
-    bool                       is_put;      /**< Else get */
-    uct_completion_t           *comp;       /**< May be NULL */
-} uct_cuda_block_t;
 
 
 typedef struct uct_cuda_gather_group uct_cuda_gather_group_t;
@@ -87,7 +76,7 @@ void uct_cuda_gather_init(uct_cuda_gather_t *gather, uct_cuda_queue_t *queue);
  * @return Whether it was; its completion is told then.
  */
 bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
-                            const uct_cuda_block_t *block, bool has_more,
+                            const uct_cuda_copy_t *copy, bool has_more,
                             bool is_next);
 
 /**
@@ -95,9 +84,9 @@ bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
  *
  * @param stream  The stream for it; its context is current.
  * @param device  Of that context.
- * @param local_end  Where the local memory is.
- * @param is_owned   By a context: else the next block that is put from it has
- *                   to be waited for by itself (base/memory.h).
+ * @param copy    Its local end has been placed. If that belongs to no context,
+ *                the next block that is put from it has to be waited for by
+ *                itself (base/memory.h).
  * @param has_more  Others follow for sure, so the first one waits for them too.
  *
  * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: it goes by itself, behind all
@@ -105,8 +94,7 @@ bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
  */
 ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
                                  uct_cuda_stream_t *stream, int device,
-                                 uct_cuda_end_t local_end, bool is_owned,
-                                 const uct_cuda_block_t *block, bool has_more);
+                                 const uct_cuda_copy_t *copy, bool has_more);
 
 /** The queue is going, and its operations are over. */
 void uct_cuda_gather_cleanup(uct_cuda_gather_t *gather);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* By the kernel for small blocks, by one call of the driver's, or by a call a
  * copy. */
-#include <uct/cuda/run/batch.h>
+#include <uct/cuda/copy/batch.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
@@ -158,9 +158,9 @@ static bool kernel_may_wait(const uct_cuda_batch_t *batch, bool is_there)
            (uct_cuda_now_ns() - batch->launch.start < KERNEL_PATIENCE_NS);
 }
 
-static ucs_status_t kernel_test(uct_cuda_op_t *op)
+ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op)
 {
-    uct_cuda_batch_t *batch    = op->arg;
+    uct_cuda_batch_t *batch           = op->work;
     const uct_cuda_context_t *context = op->stream->context;
     const CUresult result = uct_cuda_driver_get()->cuEventQuery(op->event);
     ucs_status_t status;
@@ -185,9 +185,10 @@ static ucs_status_t kernel_test(uct_cuda_op_t *op)
     return status;
 }
 
-static ucs_status_t kernel_notify(uct_cuda_op_t *op, CUhostFn func, void *arg)
+ucs_status_t
+uct_cuda_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
 {
-    const uct_cuda_batch_t *batch = op->arg;
+    const uct_cuda_batch_t *batch = op->work;
 
     return (batch->kernel == UCT_CUDA_BATCH_RUNS) ?
                    uct_cuda_copier_notify(&batch->launch, op->event,
@@ -210,15 +211,14 @@ static bool kernel_start(uct_cuda_batch_t *batch, uct_cuda_copier_t *copier,
         return false;
     }
 
-    batch->kernel     = UCT_CUDA_BATCH_RUNS;
-    batch->op->test   = kernel_test;
-    batch->op->notify = kernel_notify;
-    batch->op->steps  = 1;
+    batch->kernel    = UCT_CUDA_BATCH_RUNS;
+    batch->op->steps = 1;
     return true;
 }
 
 ucs_status_t uct_cuda_batch_start(uct_cuda_batch_t *batch,
-                                  uct_cuda_copier_t *copier, unsigned blocks)
+                                  uct_cuda_copier_t *copier, unsigned blocks,
+                                  bool *is_kernel_p)
 {
     const CUstream stream     = batch->op->stream->cuda;
     const uct_cuda_end_t from = batch->is_put ? batch->local_end :
@@ -228,7 +228,9 @@ ucs_status_t uct_cuda_batch_start(uct_cuda_batch_t *batch,
     uct_cuda_trace_copy_t *copy;
     ucs_status_t status;
 
-    if ((copier != NULL) && kernel_start(batch, copier, blocks, from, to)) {
+    *is_kernel_p = (copier != NULL) &&
+                   kernel_start(batch, copier, blocks, from, to);
+    if (*is_kernel_p) {
         return UCS_OK;
     }
 

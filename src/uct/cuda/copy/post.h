@@ -2,12 +2,12 @@
 /*
  * Put and get between memory of this process and a peer's GPU memory, block by
  * block: what a transport has for it, beside the queue that it has anyway.
- * Small blocks are gathered (gather.h), others go by transfer.h.
+ * Small blocks are gathered (group.h), others go by method.h.
  */
-#ifndef UCT_CUDA_PORT_H
-#define UCT_CUDA_PORT_H
+#ifndef UCT_CUDA_COPY_POST_H
+#define UCT_CUDA_COPY_POST_H
 
-#include <uct/cuda/gather.h>
+#include <uct/cuda/copy/group.h>
 
 #include <stdbool.h>
 
@@ -15,7 +15,7 @@
 /** What the user says of an interface that has one. */
 typedef struct {
     unsigned max_streams;   /**< That single-path transfers are spread over */
-    unsigned kernel_blocks; /**< As in gather.h */
+    unsigned kernel_blocks; /**< As in group.h */
     bool     enable_cache;  /**< Mappings of peers' memory are kept */
 } uct_cuda_port_settings_t;
 
@@ -47,10 +47,10 @@ void uct_cuda_port_close(uct_cuda_port_t *port);
 
 /** Refuse what has no key, or leaves the key's memory: UCS_ERR_INVALID_PARAM
  *  (logged). */
-ucs_status_t uct_cuda_port_check(const uct_cuda_block_t *block);
+ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy);
 
 /**
- * Post a block that has been checked.
+ * Post a copy that has been checked; finds out where its ends are.
  *
  * @param has_more  Others follow for sure.
  * @param is_next   Of a list that has been checked, and others of it have gone
@@ -58,13 +58,11 @@ ucs_status_t uct_cuda_port_check(const uct_cuda_block_t *block);
  * @return UCS_INPROGRESS, UCS_OK (over already), UCS_ERR_NO_RESOURCE; or an
  *         error, after which nothing of it is under way.
  */
-ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port,
-                                const uct_cuda_block_t *block, bool has_more,
-                                bool is_next);
+ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
+                                bool has_more, bool is_next);
 
-/** Check a block that is on its own, and post it. */
+/** Check a copy that is on its own, and post it. */
 ucs_status_t uct_cuda_port_transfer(uct_cuda_port_t *port,
-                                    const uct_cuda_block_t *block,
-                                    bool has_more);
+                                    uct_cuda_copy_t *copy, bool has_more);
 
 #endif

@@ -1,0 +1,723 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Methods are tried in their order, the best one first; the driver's is the
+ * last. A peer's memory is mapped wherever a copy reads or writes it from: in
+ * one context for one path, in that of each relay for several. Host memory is
+ * only ever touched by its own process, which copies it over PCIe.
+ */
+#include <uct/cuda/copy/method.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/host/host_bounce.h>
+#include <uct/cuda/base/host/host_limits.h>
+#include <uct/cuda/base/host/host_pieces.h>
+#include <uct/cuda/base/host/host_pipeline.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/trace.h>
+#include <uct/cuda/node/mappings.h>
+
+#include <ucs/sys/math.h>
+
+#include <linux/mempolicy.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+
+/* What an operation keeps of its copy until the end */
+typedef struct {
+    const uct_cuda_copy_t   *copy;   /* during the start */
+    int                     device;  /* of the context; the same */
+    bool                    keep;    /* mappings in their cache */
+    uct_cuda_end_t          src_end;
+    uct_cuda_end_t          dst_end;
+    size_t                  bytes;
+    void                    *host;   /* the end that is host memory, or NULL */
+    void                    *slot;   /* it comes here first; or NULL */
+    uint64_t                begin;   /* for a timeline */
+    uct_cuda_copy_count_t   count;
+    uct_cuda_host_pieces_t  pieces;  /* none if it was not looked at */
+    unsigned                num_mappings;
+    uct_cuda_node_mapping_t *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
+} state_t;
+
+_Static_assert(sizeof(state_t) <= UCT_CUDA_OP_STATE_SIZE,
+               "an operation has room for it");
+
+/* A copy that starts, with what the engine is asked for */
+typedef struct {
+    uct_cuda_op_t         *op;
+    state_t               *state;
+    uct_cuda_mp_engine_t  *engine;
+    uct_cuda_mp_request_t request;
+    uct_cuda_mp_memory_t  memory;
+} start_t;
+
+typedef struct {
+    uct_cuda_method_t super;
+    bool              (*can)(const start_t *start);
+
+    /* UCS_ERR_UNSUPPORTED: the next method may */
+    ucs_status_t      (*start)(start_t *start);
+} method_t;
+
+
+/* Memory of this process is there as it is; without a remote end to map */
+static bool is_own(const start_t *start)
+{
+    return uct_cuda_end_is_none(start->request.remote);
+}
+
+static bool is_to_gpu(const start_t *start)
+{
+    return uct_cuda_end_is_host(start->request.src_end);
+}
+
+static CUdeviceptr gpu_address(const start_t *start)
+{
+    return is_to_gpu(start) ? start->memory.dst : start->memory.src;
+}
+
+
+/* ------------------------------------------------------- the peer's memory */
+
+static void unmap(state_t *state)
+{
+    while (state->num_mappings > 0) {
+        uct_cuda_node_cache_put(state->mappings[--state->num_mappings],
+                                state->keep);
+    }
+}
+
+static ucs_status_t map_in(state_t *state, int device, CUcontext context,
+                           unsigned long long context_id, CUdeviceptr *ptr_p)
+{
+    const uct_cuda_copy_end_t *remote    = &state->copy->remote;
+    const uct_cuda_node_handle_t *handle = &remote->key->handle;
+    uct_cuda_node_mapping_t **mapping = &state->mappings[state->num_mappings];
+    ucs_status_t status;
+
+    if (state->num_mappings == ucs_static_array_size(state->mappings)) {
+        return UCS_ERR_EXCEEDS_LIMIT;
+    }
+
+    status = uct_cuda_node_cache_get_in(handle, device, context, context_id,
+                                        mapping);
+    if (status == UCS_OK) {
+        ++state->num_mappings;
+        *ptr_p = (*mapping)->mapped + (remote->address - handle->base);
+    }
+
+    return status;
+}
+
+/* For the engine; a context is current: one of the device */
+static ucs_status_t map_for_engine(void *arg, int device, CUdeviceptr *ptr_p)
+{
+    unsigned long long id;
+    CUcontext context;
+    ucs_status_t status;
+
+    status = uct_cuda_ctx_current(&context, &id);
+    return (status == UCS_OK) ? map_in(arg, device, context, id, ptr_p) :
+                                status;
+}
+
+/* For a copy by one path; what the engine has mapped is not needed any more */
+static ucs_status_t map_one(start_t *start)
+{
+    const uct_cuda_context_t *context = start->op->stream->context;
+    state_t *state                    = start->state;
+    ucs_status_t status;
+
+    if (is_own(start)) {
+        return UCS_OK;
+    }
+
+    unmap(state);
+    status = map_in(state, state->device, context->cuda, context->id,
+                    state->copy->is_put ? &start->memory.dst :
+                                          &start->memory.src);
+    if (status != UCS_OK) {
+        uct_cuda_node_cache_tell_failure(&state->copy->remote.key->handle);
+    }
+
+    return status;
+}
+
+
+/* ----------------------------------------------------- what a copy is asked */
+
+static bool is_unowned(const uct_cuda_copy_end_t *end)
+{
+    return uct_cuda_end_is_gpu(end->end) && (end->context == NULL);
+}
+
+/* Can other GPUs be let reach the memory, which is all of this process? */
+static bool is_reachable(const uct_cuda_copy_t *copy,
+                         uct_cuda_mp_engine_t *engine)
+{
+    if (is_unowned(&copy->local) || is_unowned(&copy->remote)) {
+        return false;
+    }
+
+    return uct_cuda_copy_has_host(copy) ||
+           ((engine != NULL) && uct_cuda_mp_wants(engine, copy->bytes) &&
+            uct_cuda_ctx_has_peer(uct_cuda_copy_src(copy)->context,
+                                  uct_cuda_copy_dst(copy)->address));
+}
+
+static bool
+is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
+            int device)
+{
+    const uct_cuda_node_rkey_t *key = copy->remote.key;
+
+    if (key == NULL) {
+        return is_reachable(copy, engine);
+    }
+
+    return (key->handle.type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
+           (!uct_cuda_end_is_gpu(copy->local.end) ||
+            (uct_cuda_end_is_device(copy->local.end, device) &&
+             (!key->is_own || key->own.is_reached)));
+}
+
+/* Memory of this process behind a key is there as it is, and other GPUs have
+ * access or have not; but host memory is copied as to another process's */
+static void describe(start_t *start, const uct_cuda_copy_t *copy, int device)
+{
+    const uct_cuda_node_rkey_t *key = copy->remote.key;
+    const bool is_peer              = (key != NULL) &&
+                                      !(key->is_own &&
+                                        uct_cuda_end_is_gpu(copy->local.end));
+    uct_cuda_mp_request_t *request  = &start->request;
+    uct_cuda_mp_memory_t *memory    = &start->memory;
+
+    request->src_end     = uct_cuda_copy_src(copy)->end;
+    request->dst_end     = uct_cuda_copy_dst(copy)->end;
+    request->size        = copy->bytes;
+    request->remote      = is_peer ? key->gpu : uct_cuda_end_none();
+    request->is_mappable = is_mappable(copy, start->engine, device);
+    memory->src          = uct_cuda_copy_src(copy)->address;
+    memory->dst          = uct_cuda_copy_dst(copy)->address;
+    memory->map          = is_peer ? map_for_engine : NULL;
+    memory->map_arg      = start->state;
+    memory->allocation   = (key != NULL) ? key->handle.buffer_id : 0;
+}
+
+
+/* ---------------------------------------------------------------- the end */
+
+static void give_back(state_t *state)
+{
+    uct_cuda_host_pieces_release(&state->pieces);
+    if (state->slot != NULL) {
+        uct_cuda_host_bounce_put(state->slot);
+    }
+}
+
+/* Copies between GPUs hold no more than mappings, and are on the timeline */
+static void copy_end(uct_cuda_op_t *op)
+{
+    state_t *state = (state_t*)op->state;
+
+    uct_cuda_copy_uncount(&state->count);
+    if (state->slot != NULL) {
+        memcpy(state->host, state->slot, state->bytes);
+    }
+    if (state->host != NULL) {
+        give_back(state);
+    }
+    unmap(state);
+}
+
+/* One that an engine's plan does not show */
+static void single_end(uct_cuda_op_t *op)
+{
+    const state_t *state = (const state_t*)op->state;
+
+    if (state->host != NULL) {
+        uct_cuda_trace_bar(true, state->src_end, state->dst_end, state->bytes,
+                           op->method->name, state->begin);
+    }
+    copy_end(op);
+}
+
+void uct_cuda_copy_count(uct_cuda_copy_count_t *count,
+                         uct_cuda_mp_engine_t *engine, uct_cuda_end_t src,
+                         uct_cuda_end_t dst, size_t size)
+{
+    count->engine = engine;
+    count->number = uct_cuda_mp_single_begin(engine, src, dst, size);
+}
+
+void uct_cuda_copy_uncount(uct_cuda_copy_count_t *count)
+{
+    if (count->engine != NULL) {
+        uct_cuda_mp_single_end(count->engine, count->number);
+        count->engine = NULL;
+    }
+}
+
+
+/* ----------------------------------------------------------- by the engine */
+
+static ucs_status_t engine_test(uct_cuda_op_t *op)
+{
+    return uct_cuda_mp_test(op->work);
+}
+
+static ucs_status_t engine_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    return uct_cuda_mp_notify(op->work, func, arg);
+}
+
+static void engine_end(uct_cuda_op_t *op)
+{
+    uct_cuda_mp_release(op->work);
+    copy_end(op);
+}
+
+/* Managed memory may be anywhere, and moves to the GPU that touches it */
+static bool is_gpu_memory(CUdeviceptr address, size_t size)
+{
+    uct_cuda_memory_t memory;
+
+    uct_cuda_memory_query((void*)address, size, &memory);
+    return memory.type == UCS_MEMORY_TYPE_CUDA;
+}
+
+/* NUMA node of a buffer's first byte, if the system says */
+static int find_numa(const void *address)
+{
+    int numa;
+
+    return (syscall(SYS_get_mempolicy, &numa, NULL, 0ul, address,
+                    (unsigned long)(MPOL_F_NODE | MPOL_F_ADDR)) == 0) ?
+                   numa :
+                   UCT_CUDA_TOPO_NO_NUMA;
+}
+
+/* May host memory go by the engine? Small messages do without the questions */
+static bool engine_can_host(const start_t *start)
+{
+    const uct_cuda_mp_request_t *request = &start->request;
+
+    return start->state->pieces.is_locked && request->is_mappable &&
+           (!is_own(start) ||
+            (request->size >= UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) &&
+           uct_cuda_mp_wants_host(start->engine, request->size) &&
+           (uct_cuda_mp_admit(start->engine, request) ==
+            UCT_CUDA_MP_ADMITTED) &&
+           (!is_own(start) ||
+            is_gpu_memory(gpu_address(start), request->size));
+}
+
+/* Host VMM memory has no place in a plan, nor on the engine's links */
+static bool engine_can(const start_t *start)
+{
+    const uct_cuda_mp_request_t *request = &start->request;
+
+    if ((start->engine == NULL) ||
+        uct_cuda_copy_has_host_vmm(start->state->copy)) {
+        return false;
+    }
+
+    return (start->state->host != NULL) ?
+                   engine_can_host(start) :
+                   uct_cuda_mp_wants(start->engine, request->size) &&
+                           (request->is_mappable || !is_own(start));
+}
+
+static ucs_status_t engine_start(start_t *start)
+{
+    const state_t *state = start->state;
+    uct_cuda_mp_transfer_t *work;
+
+    if (state->host != NULL) {
+        start->request.host_numa     = find_numa(state->host);
+        start->memory.num_boundaries = state->pieces.count - 1;
+        start->memory.boundaries     = state->pieces.ends;
+    }
+
+    if ((uct_cuda_mp_start(start->engine, &start->request, &start->memory,
+                           &work) != UCS_OK) ||
+        (work == NULL)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    start->op->work  = work;
+    start->op->steps = uct_cuda_mp_num_steps(work);
+    return UCS_OK;
+}
+
+static const method_t by_engine = {
+    {"the engine", engine_test, engine_wake, engine_end},
+    engine_can,
+    engine_start
+};
+
+
+/* -------------------------------------------------------------- by threads */
+
+static ucs_status_t threads_test(uct_cuda_op_t *op)
+{
+    return uct_cuda_host_pipeline_test(op->work);
+}
+
+static ucs_status_t threads_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
+{
+    uct_cuda_host_pipeline_notify(op->work, func, arg);
+    return UCS_OK;
+}
+
+static void threads_end(uct_cuda_op_t *op)
+{
+    uct_cuda_host_pipeline_release(op->work);
+    single_end(op);
+}
+
+/* Memory most of which is not locked */
+static bool threads_can(const start_t *start)
+{
+    const state_t *state = start->state;
+
+    return (state->host != NULL) && (state->slot == NULL) &&
+           (state->pieces.pageable > state->bytes / 2);
+}
+
+static ucs_status_t threads_start(start_t *start)
+{
+    uct_cuda_host_job_t *job;
+
+    if (uct_cuda_host_pipeline_start(gpu_address(start), start->state->host,
+                                     start->state->bytes, is_to_gpu(start),
+                                     &job) != UCS_OK) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    start->op->work = job;
+    return UCS_OK;
+}
+
+static const method_t by_threads = {
+    {"threads", threads_test, threads_wake, threads_end},
+    threads_can,
+    threads_start
+};
+
+
+/* ------------------------------ by threads that reach memory by a function */
+
+typedef struct {
+    void (*end)(void *arg);
+    void *arg;
+} remote_state_t;
+
+static void remote_end(uct_cuda_op_t *op)
+{
+    const remote_state_t *state = (const remote_state_t*)op->state;
+
+    uct_cuda_host_pipeline_release(op->work);
+    state->end(state->arg);
+}
+
+static const uct_cuda_method_t by_remote_threads = {
+    "threads", threads_test, threads_wake, remote_end
+};
+
+
+/* -------------------------------------------- by a slot, and by the driver */
+
+/* Others of the node are to know what uses a link for long */
+static void count_single(start_t *start)
+{
+    const uct_cuda_mp_request_t *request = &start->request;
+    const state_t *state                 = start->state;
+
+    if ((start->engine != NULL) &&
+        ((state->host == NULL) ?
+                 (request->size >= UCT_CUDA_MP_COUNTED_MIN_SIZE) :
+                 !is_own(start) && state->pieces.is_locked &&
+                         uct_cuda_mp_wants_host(start->engine,
+                                                request->size))) {
+        uct_cuda_copy_count(&start->state->count, start->engine,
+                            request->src_end, request->dst_end,
+                            request->size);
+    }
+}
+
+static bool slot_can(const start_t *start)
+{
+    return start->state->slot != NULL;
+}
+
+static ucs_status_t slot_start(start_t *start)
+{
+    const state_t *state  = start->state;
+    const CUstream stream = start->op->stream->cuda;
+    ucs_status_t status;
+
+    status = uct_cuda_host_copy(gpu_address(start), state->slot, state->bytes,
+                                false, stream);
+    if (status != UCS_OK) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
+        return status;
+    }
+
+    count_single(start);
+    return UCS_OK;
+}
+
+static const method_t by_slot = {
+    {"a slot", NULL, NULL, single_end},
+    slot_can,
+    slot_start
+};
+
+static bool driver_can(const start_t *start)
+{
+    return true;
+}
+
+/* What was submitted must not outlive the memory that it uses */
+static ucs_status_t copy_host(start_t *start, CUstream stream)
+{
+    const state_t *state = start->state;
+    ucs_status_t status;
+
+    status = uct_cuda_host_pieces_copy(&state->pieces, gpu_address(start),
+                                       state->host, is_to_gpu(start), stream);
+    if (status != UCS_OK) {
+        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
+    }
+
+    return status;
+}
+
+static ucs_status_t copy_gpus(start_t *start, CUstream stream)
+{
+    const uct_cuda_mp_request_t *request = &start->request;
+    const uct_cuda_mp_memory_t *memory   = &start->memory;
+    uct_cuda_trace_copy_t *trace         = uct_cuda_trace_begin(stream);
+    ucs_status_t status;
+
+    status = uct_cuda_copy_has_host_vmm(start->state->copy) ?
+                     UCT_CUDA_CALL(cuMemcpyAsync, memory->dst, memory->src,
+                                   request->size, stream) :
+                     UCT_CUDA_CALL(cuMemcpyDtoDAsync, memory->dst, memory->src,
+                                   request->size, stream);
+    uct_cuda_trace_end(trace, stream, request->src_end, request->dst_end,
+                       request->size, "one path");
+    return status;
+}
+
+static ucs_status_t driver_start(start_t *start)
+{
+    const CUstream stream = start->op->stream->cuda;
+    const ucs_status_t status =
+            (start->state->host != NULL) ? copy_host(start, stream) :
+                                           copy_gpus(start, stream);
+
+    if (status == UCS_OK) {
+        count_single(start);
+    }
+
+    return status;
+}
+
+static const method_t by_driver = {
+    {"the driver", NULL, NULL, single_end},
+    driver_can,
+    driver_start
+};
+
+
+/* --------------------------------------------------------------- interface */
+
+/* Host memory at one end: a slot, or what of it is locked */
+static ucs_status_t look_at_host(start_t *start)
+{
+    state_t *state      = start->state;
+    const bool has_slot = !is_own(start) && !is_to_gpu(start);
+    ucs_status_t status;
+
+    if (has_slot && (state->bytes <= UCT_CUDA_HOST_UNSEEN_MAX_SIZE)) {
+        state->slot = uct_cuda_host_bounce_get(state->bytes);
+        if (state->slot != NULL) {
+            return UCS_OK;
+        }
+    }
+
+    status = uct_cuda_host_pieces_find(&state->pieces, state->host,
+                                       state->bytes);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    if (has_slot && !state->pieces.is_locked && (state->pieces.count == 1)) {
+        state->slot = uct_cuda_host_bounce_get(state->bytes);
+    }
+
+    if ((start->engine != NULL) && (state->pieces.pageable > 0)) {
+        uct_cuda_mp_share_cpus(start->engine);
+    }
+
+    return UCS_OK;
+}
+
+static ucs_status_t start_by(start_t *start, const method_t *method)
+{
+    ucs_status_t status = UCS_ERR_UNSUPPORTED;
+
+    if (method->can(start)) {
+        status = method->start(start);
+        if (status == UCS_OK) {
+            start->op->method = &method->super;
+        }
+    }
+
+    return status;
+}
+
+/* All but the engine read and write one mapping of a peer's memory */
+static ucs_status_t start_by_any(start_t *start)
+{
+    static const method_t *const others[] = {&by_threads, &by_slot,
+                                             &by_driver};
+    ucs_status_t status;
+    unsigned i;
+
+    status = start_by(start, &by_engine);
+    if (status != UCS_ERR_UNSUPPORTED) {
+        return status;
+    }
+
+    status = map_one(start);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = UCS_ERR_UNSUPPORTED;
+    for (i = 0; (i < ucs_static_array_size(others)) &&
+                (status == UCS_ERR_UNSUPPORTED); ++i) {
+        status = start_by(start, others[i]);
+    }
+
+    return status;
+}
+
+static void *find_host(const uct_cuda_copy_t *copy)
+{
+    return uct_cuda_end_is_host(copy->local.end) ?
+                   (void*)copy->local.address :
+           uct_cuda_end_is_host(copy->remote.end) ?
+                   (void*)copy->remote.address :
+                   NULL;
+}
+
+ucs_status_t
+uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
+                    uct_cuda_mp_engine_t *engine, int device, bool keep)
+{
+    state_t *state      = (state_t*)op->state;
+    start_t start       = {.op = op, .state = state, .engine = engine};
+    ucs_status_t status = UCS_OK;
+
+    state->copy         = copy;
+    state->device       = device;
+    state->keep         = keep;
+    state->src_end      = uct_cuda_copy_src(copy)->end;
+    state->dst_end      = uct_cuda_copy_dst(copy)->end;
+    state->bytes        = copy->bytes;
+    state->host         = find_host(copy);
+    state->slot         = NULL;
+    state->begin        = uct_cuda_trace_now();
+    state->count.engine = NULL;
+    state->num_mappings = 0;
+    uct_cuda_host_pieces_init(&state->pieces);
+    describe(&start, copy, device);
+
+    if (state->host != NULL) {
+        status = look_at_host(&start);
+    }
+
+    if (status == UCS_OK) {
+        status = start_by_any(&start);
+    }
+
+    if (status != UCS_OK) {
+        give_back(state);
+        unmap(state);
+        return status;
+    }
+
+    if (uct_cuda_log_is_on(UCT_CUDA_LOG_INFO) && (engine != NULL)) {
+        uct_cuda_mp_count(engine);
+    }
+
+    uct_cuda_trace("%zu bytes from %p to %p: by %s", copy->bytes,
+                   (void*)start.memory.src, (void*)start.memory.dst,
+                   op->method->name);
+    return UCS_OK;
+}
+
+ucs_status_t
+uct_cuda_copy_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
+                  const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
+                  int device, bool keep)
+{
+    ucs_status_t status;
+    uct_cuda_op_t *op;
+
+    status = uct_cuda_op_get(stream, &op);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    op->comp = copy->comp;
+    status   = uct_cuda_copy_start(op, copy, engine, device, keep);
+    if (status != UCS_OK) {
+        uct_cuda_op_put(op);
+        return status;
+    }
+
+    return uct_cuda_op_post(queue, op);
+}
+
+ucs_status_t uct_cuda_copy_run_remote(uct_cuda_queue_t *queue,
+                                      uct_cuda_stream_t *stream,
+                                      const uct_cuda_copy_t *copy,
+                                      const uct_cuda_host_remote_t *remote,
+                                      void (*end)(void *arg))
+{
+    remote_state_t *state;
+    uct_cuda_host_job_t *job;
+    ucs_status_t status;
+    uct_cuda_op_t *op;
+
+    status = uct_cuda_op_get(stream, &op);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_host_pipeline_start_remote(copy->local.address,
+                                                 copy->remote.address,
+                                                 copy->bytes, !copy->is_put,
+                                                 remote, &job);
+    if (status != UCS_OK) {
+        uct_cuda_op_put(op);
+        return status;
+    }
+
+    state      = (remote_state_t*)op->state;
+    state->end = end;
+    state->arg = remote->arg;
+    op->comp   = copy->comp;
+    op->method = &by_remote_threads;
+    op->work   = job;
+    return uct_cuda_op_post(queue, op);
+}

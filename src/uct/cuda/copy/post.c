@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Check, choose the context, keep the order of a stream, submit. */
+#include <uct/cuda/copy/post.h>
+
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/log.h>
+#include <uct/cuda/base/range.h>
+#include <uct/cuda/copy/method.h>
+#include <uct/cuda/copy/where.h>
+#include <uct/cuda/node/own.h>
+
+#include <ucs/sys/math.h>
+
+#include <pthread.h>
+
+
+/* Host memory has streams of its own, one each way: its copies take longer than
+ * those between GPUs */
+static unsigned
+find_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy)
+{
+    const unsigned max_streams = port->max_streams;
+    const unsigned number      = copy->remote.key->stream;
+
+    return uct_cuda_end_is_host(copy->local.end) ?
+                   max_streams - 1 -
+                           (((2 * number) + !copy->is_put) % max_streams) :
+                   number % max_streams;
+}
+
+/* A list is posted as a whole: only its first block may have to wait */
+static ucs_status_t
+get_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
+           bool is_next, uct_cuda_stream_t **stream)
+{
+    uct_cuda_queue_t *queue = port->gather.queue;
+    const unsigned index    = find_stream(port, copy);
+
+    return is_next ? uct_cuda_queue_stream_now(queue, index, stream) :
+                     uct_cuda_queue_stream(queue, index, stream);
+}
+
+/* Memory of this process that is reached from another context of the GPU only:
+ * makes that current instead, with its own stream */
+static ucs_status_t
+use_own(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy, bool is_next,
+        uct_cuda_gpu_context_t *context, uct_cuda_stream_t **stream_p)
+{
+    const int device = context->device;
+    CUcontext instead;
+    ucs_status_t status;
+
+    if (!copy->remote.key->is_own || !uct_cuda_end_is_gpu(copy->local.end)) {
+        return UCS_OK;
+    }
+
+    instead = uct_cuda_node_own_instead(copy->remote.key, (*stream_p)->context,
+                                        device);
+    if (instead == NULL) {
+        return UCS_OK;
+    }
+
+    uct_cuda_gpu_context_pop(context);
+    status = uct_cuda_gpu_context_push(instead, device, context);
+    return (status == UCS_OK) ? get_stream(port, copy, is_next, stream_p) :
+                                status;
+}
+
+/* With the context current that is to run it, which may become another */
+static ucs_status_t submit(uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
+                           bool has_more, bool is_next,
+                           uct_cuda_gpu_context_t *context)
+{
+    uct_cuda_gather_t *gather = &port->gather;
+    uct_cuda_stream_t *stream;
+    ucs_status_t status;
+
+    status = get_stream(port, copy, is_next, &stream);
+    if (status == UCS_OK) {
+        status = use_own(port, copy, is_next, context, &stream);
+    }
+
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_gather_add(gather, stream, context->device, copy,
+                                 has_more);
+    if (status != UCS_ERR_UNSUPPORTED) {
+        return status;
+    }
+
+    return uct_cuda_copy_run(gather->queue, stream, copy, gather->engine,
+                             context->device, gather->enable_cache);
+}
+
+
+/* --------------------------------------------------------------- interface */
+
+ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy)
+{
+    const uct_cuda_copy_end_t *remote = &copy->remote;
+    const uct_cuda_node_handle_t *handle;
+
+    if (remote->key == NULL) {
+        uct_cuda_error("transfer of %zu bytes at %#lx without a valid key",
+                       copy->bytes, (unsigned long)remote->address);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    handle = &remote->key->handle;
+    if (!uct_cuda_range_holds(handle->base, handle->length, remote->address,
+                              copy->bytes)) {
+        uct_cuda_error("transfer of %zu bytes at %#lx leaves the peer's memory "
+                       "%#lx..%#lx",
+                       copy->bytes, (unsigned long)remote->address,
+                       (unsigned long)handle->base,
+                       (unsigned long)(handle->base + handle->length));
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    return UCS_OK;
+}
+
+ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
+                                bool has_more, bool is_next)
+{
+    uct_cuda_gpu_context_t context;
+    ucs_status_t status;
+
+    if (uct_cuda_gather_follow(&port->gather, copy, has_more, is_next)) {
+        return UCS_INPROGRESS;
+    }
+
+    uct_cuda_copy_place(&copy->local);
+    copy->remote.end     = copy->remote.key->gpu;
+    copy->remote.context = NULL;
+    status               = uct_cuda_copy_enter(copy, &context);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = submit(port, copy, has_more, is_next, &context);
+    uct_cuda_gpu_context_pop(&context);
+    return status;
+}
+
+ucs_status_t uct_cuda_port_transfer(uct_cuda_port_t *port,
+                                    uct_cuda_copy_t *copy, bool has_more)
+{
+    const ucs_status_t status = uct_cuda_port_check(copy);
+
+    return (status == UCS_OK) ?
+                   uct_cuda_port_post(port, copy, has_more, false) :
+                   status;
+}
+
+
+/* -------------------------------------------------------------- open, close */
+
+/* Of the port that was opened last */
+static struct {
+    pthread_mutex_t          lock; /* takes no other */
+    uct_cuda_port_settings_t settings;
+} last = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static void port_set(uct_cuda_port_t *port, uct_cuda_queue_t *queue,
+                     uct_cuda_mp_engine_t *engine,
+                     const uct_cuda_port_settings_t *settings)
+{
+    port->max_streams          = ucs_max(settings->max_streams, 1);
+    port->gather.engine        = engine;
+    port->gather.kernel_blocks = ucs_min(settings->kernel_blocks,
+                                         UCT_CUDA_COPIER_MAX_BLOCKS / 2);
+    port->gather.enable_cache  = settings->enable_cache;
+    uct_cuda_gather_init(&port->gather, queue);
+}
+
+void uct_cuda_port_open(uct_cuda_port_t *port, uct_cuda_queue_t *queue,
+                        uct_cuda_mp_engine_t *engine,
+                        const uct_cuda_port_settings_t *settings)
+{
+    port_set(port, queue, engine, settings);
+    pthread_mutex_lock(&last.lock);
+    last.settings = *settings;
+    pthread_mutex_unlock(&last.lock);
+}
+
+/* An engine may be there before a port is opened */
+ucs_status_t uct_cuda_port_lend(uct_cuda_port_t *port, uct_cuda_queue_t *queue)
+{
+    uct_cuda_port_settings_t settings;
+    uct_cuda_mp_engine_t *engine;
+    ucs_status_t status;
+
+    if (port->gather.engine != NULL) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_mp_engine_get_any(&engine);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    pthread_mutex_lock(&last.lock);
+    settings = last.settings;
+    pthread_mutex_unlock(&last.lock);
+    port_set(port, queue, engine, &settings);
+    return UCS_OK;
+}
+
+void uct_cuda_port_close(uct_cuda_port_t *port)
+{
+    if (port->gather.engine != NULL) {
+        uct_cuda_gather_cleanup(&port->gather);
+        uct_cuda_mp_engine_put(port->gather.engine);
+        port->gather.engine = NULL;
+    }
+}
