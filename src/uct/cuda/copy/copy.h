@@ -15,7 +15,7 @@
  * by (base/queue.h), with what it can carry and how it starts (method.c):
  *
  *   engine     over several links               multipath/
- *   threads    pageable host memory by threads  base/host/host_pipeline.h
+ *   threads    pageable and peers' host memory  base/host/host_pipeline.h
  *   slot       little, from a peer to the host  base/host/host_bounce.h
  *   driver     one copy a piece of memory       base/host/host_pieces.h
  *   batch      copies of a group                batch.c
@@ -29,6 +29,7 @@
 #define UCT_CUDA_COPY_COPY_H
 
 #include <uct/abi/abi.h>
+#include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/node/rkey.h>
 
@@ -39,6 +40,8 @@
 /** Where a copy's bytes are at one end. */
 typedef struct {
     const uct_cuda_node_rkey_t *key;    /**< Of a peer's GPU memory, or NULL */
+    const uct_cuda_host_remote_t *by;   /**< By it threads reach a peer's host
+                                             memory, or NULL */
     CUdeviceptr                address; /**< In the process that has it */
     uct_cuda_end_t             end;     /**< GPU, host or host VMM memory */
     CUcontext                  context; /**< That GPU memory of this process
@@ -48,8 +51,8 @@ typedef struct {
 
 /** A copy between memory of this process and other memory. */
 typedef struct {
-    uct_cuda_copy_end_t local;  /**< Without a key */
-    uct_cuda_copy_end_t remote; /**< With a key, or of this process, too */
+    uct_cuda_copy_end_t local;  /**< Memory of this process */
+    uct_cuda_copy_end_t remote; /**< A peer's, or of this process, too */
     size_t              bytes;
     bool                is_put; /**< From local to remote */
     uct_completion_t    *comp;  /**< Told at the end; may be NULL */
@@ -65,6 +68,7 @@ uct_cuda_copy_init(uct_cuda_copy_t *copy, const void *local,
     copy->local.key      = NULL;
     copy->local.address  = (CUdeviceptr)local;
     copy->remote.key     = key;
+    copy->remote.by      = NULL;
     copy->remote.address = remote;
     copy->bytes          = bytes;
     copy->is_put         = is_put;

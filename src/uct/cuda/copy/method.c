@@ -51,6 +51,7 @@ typedef struct {
     uct_cuda_op_t         *op;
     state_t               *state;
     uct_cuda_mp_engine_t  *engine;
+    const uct_cuda_host_remote_t *by; /* threads reach the peer's memory */
     uct_cuda_mp_request_t request;
     uct_cuda_mp_memory_t  memory;
 } start_t;
@@ -380,53 +381,47 @@ static void threads_end(uct_cuda_op_t *op)
     single_end(op);
 }
 
-/* Memory most of which is not locked */
+/* Memory most of which is not locked, and what threads alone can reach */
 static bool threads_can(const start_t *start)
 {
     const state_t *state = start->state;
 
-    return (state->host != NULL) && (state->slot == NULL) &&
-           (state->pieces.pageable > state->bytes / 2);
+    return (start->by != NULL) ||
+           ((state->host != NULL) && (state->slot == NULL) &&
+            (state->pieces.pageable > state->bytes / 2));
 }
 
 static ucs_status_t threads_start(start_t *start)
 {
+    const bool to_gpu    = is_to_gpu(start);
+    const state_t *state = start->state;
     uct_cuda_host_job_t *job;
+    ucs_status_t status;
 
-    if (uct_cuda_host_pipeline_start(gpu_address(start), start->state->host,
-                                     start->state->bytes, is_to_gpu(start),
-                                     &job) != UCS_OK) {
-        return UCS_ERR_UNSUPPORTED;
+    if (start->by != NULL) {
+        status = uct_cuda_host_pipeline_start_remote(
+                gpu_address(start),
+                to_gpu ? start->memory.src : start->memory.dst, state->bytes,
+                to_gpu, start->by, &job);
+    } else if (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
+                                            state->bytes, to_gpu,
+                                            &job) == UCS_OK) {
+        status = UCS_OK;
+    } else {
+        status = UCS_ERR_UNSUPPORTED;
     }
 
-    start->op->work = job;
-    return UCS_OK;
+    if (status == UCS_OK) {
+        start->op->work = job;
+    }
+
+    return status;
 }
 
 static const method_t by_threads = {
     {"threads", threads_test, threads_wake, threads_end},
     threads_can,
     threads_start
-};
-
-
-/* ------------------------------ by threads that reach memory by a function */
-
-typedef struct {
-    void (*end)(void *arg);
-    void *arg;
-} remote_state_t;
-
-static void remote_end(uct_cuda_op_t *op)
-{
-    const remote_state_t *state = (const remote_state_t*)op->state;
-
-    uct_cuda_host_pipeline_release(op->work);
-    state->end(state->arg);
-}
-
-static const uct_cuda_method_t by_remote_threads = {
-    "threads", threads_test, threads_wake, remote_end
 };
 
 
@@ -480,7 +475,7 @@ static const method_t by_slot = {
 
 static bool driver_can(const start_t *start)
 {
-    return true;
+    return start->by == NULL;
 }
 
 /* What was submitted must not outlive the memory that it uses */
@@ -610,11 +605,12 @@ static ucs_status_t start_by_any(start_t *start)
     return status;
 }
 
+/* Host memory that this process can touch, or NULL */
 static void *find_host(const uct_cuda_copy_t *copy)
 {
     return uct_cuda_end_is_host(copy->local.end) ?
                    (void*)copy->local.address :
-           uct_cuda_end_is_host(copy->remote.end) ?
+           uct_cuda_end_is_host(copy->remote.end) && (copy->remote.by == NULL) ?
                    (void*)copy->remote.address :
                    NULL;
 }
@@ -624,7 +620,9 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
                     uct_cuda_mp_engine_t *engine, int device, bool keep)
 {
     state_t *state      = (state_t*)op->state;
-    start_t start       = {.op = op, .state = state, .engine = engine};
+    start_t start       = {
+        .op = op, .state = state, .engine = engine, .by = copy->remote.by
+    };
     ucs_status_t status = UCS_OK;
 
     state->copy         = copy;
@@ -685,39 +683,5 @@ uct_cuda_copy_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
         return status;
     }
 
-    return uct_cuda_op_post(queue, op);
-}
-
-ucs_status_t uct_cuda_copy_run_remote(uct_cuda_queue_t *queue,
-                                      uct_cuda_stream_t *stream,
-                                      const uct_cuda_copy_t *copy,
-                                      const uct_cuda_host_remote_t *remote,
-                                      void (*end)(void *arg))
-{
-    remote_state_t *state;
-    uct_cuda_host_job_t *job;
-    ucs_status_t status;
-    uct_cuda_op_t *op;
-
-    status = uct_cuda_op_get(stream, &op);
-    if (status != UCS_OK) {
-        return status;
-    }
-
-    status = uct_cuda_host_pipeline_start_remote(copy->local.address,
-                                                 copy->remote.address,
-                                                 copy->bytes, !copy->is_put,
-                                                 remote, &job);
-    if (status != UCS_OK) {
-        uct_cuda_op_put(op);
-        return status;
-    }
-
-    state      = (remote_state_t*)op->state;
-    state->end = end;
-    state->arg = remote->arg;
-    op->comp   = copy->comp;
-    op->method = &by_remote_threads;
-    op->work   = job;
     return uct_cuda_op_post(queue, op);
 }

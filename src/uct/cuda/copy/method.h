@@ -7,7 +7,6 @@
 #ifndef UCT_CUDA_COPY_METHOD_H
 #define UCT_CUDA_COPY_METHOD_H
 
-#include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/queue.h>
 #include <uct/cuda/copy/copy.h>
 #include <uct/cuda/multipath/multipath.h>
@@ -41,18 +40,6 @@ ucs_status_t
 uct_cuda_copy_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
                   const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
                   int device, bool keep);
-
-/**
- * The same between GPU memory of this process, where the context is, and
- * memory that threads reach by a function.
- *
- * @param end  Called when all is over, with the function's argument.
- */
-ucs_status_t uct_cuda_copy_run_remote(uct_cuda_queue_t *queue,
-                                      uct_cuda_stream_t *stream,
-                                      const uct_cuda_copy_t *copy,
-                                      const uct_cuda_host_remote_t *remote,
-                                      void (*end)(void *arg));
 
 
 /** A copy that the engine counts on the links, while it lasts. */

@@ -7,7 +7,6 @@
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/copy/method.h>
@@ -250,12 +249,13 @@ static void peer_put(void *arg)
 }
 
 /* By threads of this process, or as copies within it go */
-static ucs_status_t plain_start(uct_cuda_cma_ep_t *ep,
-                                const uct_cuda_copy_t *copy, int device)
+static ucs_status_t plain_start(uct_cuda_cma_ep_t *ep, uct_cuda_copy_t *copy,
+                                int device)
 {
     const uct_cuda_host_remote_t remote = {
-        .copy = uct_cuda_cma_peer_copy,
-        .arg  = ep->peer
+        .copy    = uct_cuda_cma_peer_copy,
+        .release = peer_put,
+        .arg     = ep->peer
     };
     uct_cuda_queue_t *queue             = uct_cuda_ep_queue(&ep->super.super);
     uct_cuda_stream_t *stream;
@@ -266,13 +266,13 @@ static ucs_status_t plain_start(uct_cuda_cma_ep_t *ep,
         return status;
     }
 
-    if (ep->peer == NULL) {
-        return uct_cuda_copy_run(queue, stream, copy, NULL, device, false);
+    if (ep->peer != NULL) {
+        uct_cuda_cma_peer_hold(ep->peer);
+        copy->remote.by = &remote;
     }
 
-    uct_cuda_cma_peer_hold(ep->peer);
-    status = uct_cuda_copy_run_remote(queue, stream, copy, &remote, peer_put);
-    if (UCS_STATUS_IS_ERR(status)) {
+    status = uct_cuda_copy_run(queue, stream, copy, NULL, device, false);
+    if (UCS_STATUS_IS_ERR(status) && (ep->peer != NULL)) {
         uct_cuda_cma_peer_put(ep->peer);
     }
 

@@ -641,17 +641,18 @@ void uct_cuda_host_pipeline_notify(uct_cuda_host_job_t *job, CUhostFn func,
 
 void uct_cuda_host_pipeline_release(uct_cuda_host_job_t *job)
 {
-    if (pipeline.is_foreign) {
-        free(job); /* the lock may be held by a thread that is not there */
-        return;
+    /* In a child, the lock may be held by a thread that is not there */
+    if (!pipeline.is_foreign) {
+        pthread_mutex_lock(&pipeline.lock);
+        while (job->status == UCS_INPROGRESS) {
+            pthread_cond_wait(&pipeline.over, &pipeline.lock);
+        }
+        pthread_mutex_unlock(&pipeline.lock);
     }
 
-    pthread_mutex_lock(&pipeline.lock);
-    while (job->status == UCS_INPROGRESS) {
-        pthread_cond_wait(&pipeline.over, &pipeline.lock);
+    if (job->remote.release != NULL) {
+        job->remote.release(job->remote.arg);
     }
-    pthread_mutex_unlock(&pipeline.lock);
-
     uct_cuda_context_put(job->context);
     free(job);
 }

@@ -35,7 +35,9 @@ typedef struct {
     /** Copy between a slot and that memory; any thread, logs errors. */
     ucs_status_t (*copy)(void *arg, void *slot, uint64_t address,
                          size_t length, bool to_slot);
-    void         *arg; /**< Has to stay until the copy is released */
+    /** Called once the copy is released; may be NULL. */
+    void         (*release)(void *arg);
+    void         *arg; /**< Has to stay until then */
 } uct_cuda_host_remote_t;
 
 
