@@ -165,6 +165,12 @@ ucx_mp_kernels_t *ucx_mp_kernels_create(const ucx_mp_kernels_driver_t *driver)
     return kernels;
 }
 
+void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels)
+{
+    pthread_mutex_destroy(&kernels->lock);
+    free(kernels);
+}
+
 static CUresult ucx_mp_kernels_compile(const ucx_mp_kernels_driver_t *driver,
                                        ucx_mp_op_t op, ucx_mp_type_t type,
                                        CUmodule *module_p,

@@ -95,9 +95,11 @@ size_t ucx_mp_type_align(ucx_mp_type_t type);
 /* Non-zero if the operation is defined for the type. */
 int ucx_mp_kernel_is_known(ucx_mp_op_t op, ucx_mp_type_t type);
 
-/* Nothing is loaded yet. `driver` is copied. They stay as long as their context
- * or the process does. NULL: no memory. */
+/* Nothing is loaded yet. `driver` is copied. NULL: no memory. */
 ucx_mp_kernels_t *ucx_mp_kernels_create(const ucx_mp_kernels_driver_t *driver);
+
+/* Frees them when their context is gone, and the modules with it. */
+void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels);
 
 /*
  * Compiles what the operation needs, with the context current, so that no

@@ -82,7 +82,7 @@ static void device_destroy(void *arg)
         device->words = words->next;
         free(words);
     }
-    ucx_mp_kernels_destroy(device->kernels, 0);
+    ucx_mp_kernels_destroy(device->kernels);
 }
 
 ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
