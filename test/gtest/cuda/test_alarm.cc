@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern "C" {
@@ -96,6 +97,30 @@ TEST(Alarm, a_clock_that_is_set_does_not_matter)
     wait_for(sleeper);
     clock_shift = 0;
     EXPECT_EQ(1u, sleeper.calls);
+}
+
+/* A child that is forked off while the thread calls somebody has alarms, too */
+TEST(Alarm, a_fork_waits_for_the_thread)
+{
+    static std::atomic<int> state{0};
+    Sleeper sleeper;
+    int status = -1;
+
+    ASSERT_TRUE(uct_cuda_alarm_set(
+            uct_cuda_now_ns(), [](void*) { state = 1; usleep(300000); },
+            nullptr));
+    while (state == 0) {
+        usleep(1000);
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        const bool is_set = sleeper.set(uct_cuda_now_ns());
+        wait_for(sleeper);
+        _exit(!is_set || (sleeper.calls != 1));
+    }
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    EXPECT_EQ(0, status);
 }
 
 /* As many as there is room for; the others are told, and find room later */

@@ -99,10 +99,28 @@ static void use_monotonic_clock(void)
     pthread_condattr_destroy(&attr);
 }
 
+/* A fork waits until the thread calls nobody: the child gets a free lock */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&alarms.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&alarms.lock);
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 static bool is_running(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_t thread;
 
+    pthread_once(&once, watch_forks);
     if (alarms.owner != getpid()) {
         alarms.count = 0;
         use_monotonic_clock();
