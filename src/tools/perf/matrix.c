@@ -6,6 +6,9 @@
  */
 #include "tool.h"
 
+#include <draw/draw.h>
+
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -77,6 +80,35 @@ void ucx_mp_perf_copies(int src, int dst, size_t size, unsigned count,
     }
 }
 
+static void plot_open(const char *name, ucx_mp_draw_t *draw)
+{
+    const int error = (name == NULL) ? 0 :
+                                       ucx_mp_draw_open(draw, "matrices", name);
+
+    if (error != 0) {
+        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be written: %s", name,
+                        strerror(error));
+    }
+}
+
+/* As ucx_mp_draw reads it */
+static void plot_matrix(const char *what, const char *unit, size_t size,
+                        int num_gpus, double values[][UCT_CUDA_MAX_GPUS],
+                        const char *comma, FILE *json)
+{
+    int i, j;
+
+    fprintf(json, "%s{\"what\": \"%s\", \"unit\": \"%s\", \"size\": %zu, "
+            "\"values\": [", comma, what, unit, size);
+    for (i = 0; i < num_gpus; ++i) {
+        for (j = 0; j < num_gpus; ++j) {
+            fprintf(json, "%s%.6f", (j > 0) ? ", " : (i > 0) ? "], [" : "[",
+                    values[i][j]);
+        }
+    }
+    fprintf(json, "]]}");
+}
+
 void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
                         const ucx_mp_perf_options_t *options)
 {
@@ -93,12 +125,12 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
         {"both ways", "GB/s", large, 2},
         {"latency", "us", SMALL, 1}
     };
+    ucx_mp_draw_t draw;
     double seconds;
     unsigned k;
     int i, j;
 
-    ucx_mp_perf_plot_open(options->plot, topo->num_gpus,
-                          sizeof(kinds) / sizeof(kinds[0]));
+    plot_open(options->plot, &draw);
     for (k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
         ucx_mp_perf_report_step(kinds[k].what);
         memset(values, 0, sizeof(values));
@@ -119,9 +151,17 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
         }
         ucx_mp_perf_report_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
                                   topo->num_gpus, values, options->repeats);
-        ucx_mp_perf_plot_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
-                                topo->num_gpus, values);
+        if (options->plot != NULL) {
+            plot_matrix(kinds[k].what, kinds[k].unit, kinds[k].size,
+                        topo->num_gpus, values, (k > 0) ? ",\n" : "[",
+                        draw.json);
+        }
     }
 
-    ucx_mp_perf_plot_close();
+    if (options->plot != NULL) {
+        fprintf(draw.json, "]\n");
+        if (ucx_mp_draw_close(&draw) != 0) {
+            exit(UCX_MP_PERF_FAILED);
+        }
+    }
 }

@@ -170,16 +170,4 @@ void ucx_mp_perf_report_graph(unsigned nodes, unsigned num_phases,
 void ucx_mp_perf_report_close(void);
 
 
-/* The matrices as a picture (plot.c) */
-
-/** Of so many matrices; nothing is drawn if @a name is NULL. */
-void ucx_mp_perf_plot_open(const char *name, int num_gpus, int num_matrices);
-
-/** As ucx_mp_perf_report_matrix(). */
-void ucx_mp_perf_plot_matrix(const char *what, const char *unit, size_t size,
-                             int num_gpus,
-                             double values[][UCT_CUDA_MAX_GPUS]);
-
-void ucx_mp_perf_plot_close(void);
-
 #endif

@@ -72,6 +72,7 @@ static void put_gpu(const ucx_mp_topo_node_t *node, int index, FILE *stream)
     const uct_cuda_wiring_gpu_t *gpu = &node->wiring.gpus[index];
     const uct_cuda_topo_gpu_t *drawn = &node->topo.gpus[index];
     const uct_cuda_wiring_peer_t *peer;
+    char how[32];
     unsigned i;
 
     fprintf(stream, "    {\"gpu\": %d, \"name\": ", index);
@@ -83,7 +84,9 @@ static void put_gpu(const ucx_mp_topo_node_t *node, int index, FILE *stream)
     for (i = 0; i < sizeof(gpu->uuid); ++i) {
         fprintf(stream, "%02x", gpu->uuid[i]);
     }
-    fprintf(stream, "\",\n     \"numa\": %d, \"pci_switch\": ", drawn->numa);
+    fprintf(stream, "\",\n     \"numa\": %d, \"home\": ", drawn->numa);
+    put_index(gpu->numa, stream);
+    fprintf(stream, ", \"pci_switch\": ");
     put_index(gpu->pci_switch, stream);
     fprintf(stream, ", \"pcie\": ");
     put_pcie(&gpu->pcie, stream);
@@ -102,7 +105,8 @@ static void put_gpu(const ucx_mp_topo_node_t *node, int index, FILE *stream)
     }
     fprintf(stream, "]},\n     \"c2c\": {\"count\": %u, \"rate_gbps\": %.3f}",
             gpu->num_c2c, gpu->c2c_rate / GIGA);
-    fprintf(stream, ",\n     \"to_host\": ");
+    fprintf(stream, ",\n     \"host_how\": \"%s\", \"to_host\": ",
+            ucx_mp_topo_host_str(&node->wiring, index, how, sizeof(how)));
     put_link(&drawn->to_host, stream);
     fprintf(stream, ", \"from_host\": ");
     put_link(&drawn->from_host, stream);
@@ -113,7 +117,7 @@ static void put_hardware(const ucx_mp_topo_node_t *node, FILE *stream)
 {
     const uct_cuda_wiring_t *wiring = &node->wiring;
     const uct_cuda_wiring_switch_t *sw;
-    int i;
+    int i, limit;
 
     fprintf(stream, "  \"gpus\": [\n");
     for (i = 0; i < wiring->num_gpus; ++i) {
@@ -144,6 +148,16 @@ static void put_hardware(const ucx_mp_topo_node_t *node, FILE *stream)
         fprintf(stream, "%s{\"node\": %d, \"socket\": %d}", (i > 0) ? ", " : "",
                 wiring->numa[i].os_index, wiring->numa[i].socket);
     }
+
+    /* Between each NUMA node and the next one */
+    fprintf(stream, "],\n  \"sockets_gbps\": [");
+    for (i = 1; i < wiring->num_numa; ++i) {
+        limit = node->topo.sockets[i - 1][i];
+        fprintf(stream, "%s%.3f", (i > 1) ? ", " : "",
+                (limit == UCT_CUDA_TOPO_NO_LIMIT) ?
+                        0 :
+                        node->topo.limits[limit] / GIGA);
+    }
     fprintf(stream, "],\n");
 }
 
@@ -163,6 +177,7 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
     const uct_cuda_topo_t *topo = &node->topo;
     uct_cuda_mp_tuning_t *table = uct_cuda_mp_tuning_create(topo);
     const char *comma           = "";
+    char how[16];
     int i, j;
 
     if (table == NULL) {
@@ -179,11 +194,14 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
             if (i != j) {
                 fprintf(stream,
                         "%s\n    {\"from\": %d, \"to\": %d, \"access\": %s, "
-                        "\"atomics\": %s, \"rank\": %d, \"link\": ",
+                        "\"atomics\": %s, \"rank\": %d, \"how\": \"%s\", "
+                        "\"link\": ",
                         comma, i, j,
                         node->wiring.access[i][j] ? "true" : "false",
                         node->wiring.atomics[i][j] ? "true" : "false",
-                        node->wiring.rank[i][j]);
+                        node->wiring.rank[i][j],
+                        ucx_mp_topo_pair_str(&node->wiring, i, j, how,
+                                             sizeof(how)));
                 put_link(&topo->links[i][j], stream);
                 if (table->class_of[i][j] >= 0) {
                     fprintf(stream, ", \"class\": \"%s\"",

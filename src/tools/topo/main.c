@@ -2,11 +2,14 @@
 /* ucx_mp_topo: shows how the node is wired, and plans of transfers on it. */
 #include "tool.h"
 
+#include <draw/draw.h>
+
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 
@@ -61,18 +64,23 @@ static void close_file(FILE *file, const char *name)
     }
 }
 
-static void write_svg(const char *name, const ucx_mp_topo_node_t *node,
-                      const ucx_mp_topo_plan_t *plan)
+/* Have ucx_mp_draw make something of the JSON */
+static void draw(const char *what, const char *name,
+                 const ucx_mp_topo_node_t *node,
+                 const ucx_mp_topo_near_t *near, const ucx_mp_topo_plan_t *plan)
 {
-    FILE *file = fopen(name, "w");
+    ucx_mp_draw_t draw;
+    int error = ucx_mp_draw_open(&draw, what, name);
 
-    if (file == NULL) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "%s cannot be written: %s", name,
-                        strerror(errno));
+    if (error != 0) {
+        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "%s cannot be written: %s",
+                        (name == NULL) ? what : name, strerror(error));
     }
 
-    ucx_mp_topo_svg(node, plan, file);
-    close_file(file, name);
+    ucx_mp_topo_json(node, near, plan, NULL, NULL, draw.json);
+    if (ucx_mp_draw_close(&draw) != 0) {
+        exit(UCX_MP_TOPO_FAILED);
+    }
 }
 
 static void check_ends(const ucx_mp_topo_options_t *options,
@@ -117,12 +125,15 @@ int main(int argc, char **argv)
         ucx_mp_topo_collective_make(&node.topo, &options, &collective);
     }
 
+    if (options.format != UCX_MP_TOPO_TIME) {
+        ucx_mp_topo_near_find(&node, &near);
+    }
+
     switch (options.format) {
     case UCX_MP_TOPO_XML:
-        ucx_mp_topo_xml(&node, stdout);
+        draw("xml", NULL, &node, &near, NULL);
         break;
     case UCX_MP_TOPO_JSON:
-        ucx_mp_topo_near_find(&node, &near);
         ucx_mp_topo_json(&node, &near, is_copy ? &plan : NULL,
                          (options.collective != NULL) ? &collective : NULL,
                          options.collective, stdout);
@@ -137,14 +148,13 @@ int main(int argc, char **argv)
             ucx_mp_topo_collective_text(&options, &collective, stdout);
         } else {
             ucx_mp_topo_text(&node, stdout);
-            ucx_mp_topo_near_find(&node, &near);
             ucx_mp_topo_near_text(&node, &near, stdout);
         }
         break;
     }
 
     if (options.svg != NULL) {
-        write_svg(options.svg, &node, is_copy ? &plan : NULL);
+        draw("node", options.svg, &node, &near, is_copy ? &plan : NULL);
     }
 
     uct_cuda_coll_plan_release(&collective.plan);

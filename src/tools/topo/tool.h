@@ -119,10 +119,6 @@ const char *ucx_mp_topo_host_str(const uct_cuda_wiring_t *wiring, int gpu,
 void ucx_mp_topo_times(const ucx_mp_topo_node_t *node, FILE *stream);
 
 
-/** The node as NCCL topology XML, which ucx_mp_run --emulate takes. */
-void ucx_mp_topo_xml(const ucx_mp_topo_node_t *node, FILE *stream);
-
-
 /** A plan with what led to it. */
 typedef struct {
     uct_cuda_mp_config_t config; /**< From the environment */
@@ -151,11 +147,6 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                       const ucx_mp_topo_collective_t *collective,
                       const char *name,
                       FILE *stream);
-
-
-/** The node as a picture; @a plan, drawn into it, may be NULL. */
-void ucx_mp_topo_svg(const ucx_mp_topo_node_t *node,
-                     const ucx_mp_topo_plan_t *plan, FILE *stream);
 
 
 /** UCX_CUDA_IPC_MULTIPATH* of the environment; ends the program with variable
