@@ -34,8 +34,8 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm);
  * Takes an MPI_Allreduce if it is large enough and all ranks have their buffers
  * in GPU memory, on which they agree by a small reduction. Smaller calls cost
  * nothing besides; others than MPI_Allreduce are not taken. After a call with
- * host buffers on all ranks the next 1, 3, 7, ... 4095 calls of that size are not
- * taken, and agree on nothing. The first call that is taken splits the
+ * host buffers on all ranks the next 1, 3, 7, ... 4095 calls of that size are
+ * not taken, and agree on nothing. The first call that is taken splits the
  * communicator by node and by slice.
  *
  * @param rc_p  What the wrapper returns, if it is done.
