@@ -573,7 +573,8 @@ class Doctor:
     def examine(self):
         self.end = time.monotonic() + self.limit()
         try:
-            self.install = self.launcher.Installation(os.environ)
+            self.install = self.launcher.Installation(
+                os.environ, self.launcher.HERE)
             if self.options.emulate:
                 self.install.node(self.options.emulate)
         except self.launcher.SetupError as error:

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The parts of ucx_mp_run."""
+
+import sys
+
+VERSION = '0.1.0'
+MODULE = 'libuct_cuda.so'
+DEFAULT_SLOWDOWN = 20
+MISSING = 'not found'                   # ldd's words
+PERFTEST = 'ucx_perftest'
+EXIT_SETUP = 2          # the set-up is wrong; a sentence says how
+EXIT_NOT_FOUND = 127    # as a shell
+
+
+class SetupError(Exception):
+    """Something is missing; the message says what."""
+
+    def __init__(self, message, code=EXIT_SETUP):
+        super().__init__(message)
+        self.code = code
+
+
+def say(message):
+    try:
+        print('ucx_mp_run: ' + message, file=sys.stderr, flush=True)
+    except OSError:
+        pass                    # nobody reads it, and the command is to run

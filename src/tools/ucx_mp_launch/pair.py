@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The command as a child, or as the two ends of a UCX program (--pair)."""
+
+import importlib.util
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+from . import EXIT_SETUP, PERFTEST, SetupError, say
+from .find import Target, executable, word_after
+from .folders import temporary_folder
+
+LISTENS_WITHIN = 60     # seconds that a server of --pair may take to listen
+ENDS_WITHIN = 3         # seconds that one end of --pair may outlive the other
+
+
+class Children:
+    """Processes that get the signals that come to us."""
+
+    def __init__(self):
+        self.started = []
+        self.pending = []
+
+        def forward(signum, frame):
+            self.pending.append(signum)
+            for child in self.started:
+                self.send(child, signum)
+
+        def ignore(signum, frame):
+            """The terminal has sent it to the children as well."""
+
+        for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
+                       signal.SIGUSR2):
+            signal.signal(signum, forward)
+        for signum in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(signum, ignore if os.isatty(0) else forward)
+
+    @staticmethod
+    def send(child, signum):
+        try:
+            child.send_signal(signum)
+        except OSError:
+            pass
+
+    def start(self, command, environ, **streams):
+        try:
+            # with what was handed to us, such as PMI_FD's descriptor
+            child = subprocess.Popen(command, env=environ, close_fds=False,
+                                     **streams)
+        except OSError as error:
+            raise SetupError('%s cannot be run: %s'
+                             % (command[0], error.strerror), 126)
+        earlier = list(self.pending)
+        self.started.append(child)
+        for signum in earlier:
+            self.send(child, signum)
+        return child
+
+
+def run_and_clean(command, environ):
+    """Runs the command, hands signals on, and returns its exit code."""
+    return exit_code(Children().start(command, environ).wait())
+
+
+def exit_code(code):
+    """As a shell gives it."""
+    return code if code >= 0 else 128 - code
+
+
+def pair_target(options):
+    """What --pair runs: the command as given; with the ucx_perftest of a UCX
+    wheel, where PATH's does not know the GPU memory that is asked for."""
+    words = options.command
+    index = next((index for index, word in enumerate(words)
+                  if os.path.basename(word) == PERFTEST), None)
+    if index is None:
+        raise SetupError('--pair starts both ends of %s, and the command has '
+                         'none: %s' % (PERFTEST, ' '.join(words)))
+    if '-l' in words[index:]:
+        raise SetupError('--pair starts two processes, and -l is for one: '
+                         'leave out one of them')
+    target = None
+    if os.sep in words[index] or executable(words[index]):
+        target = Target(words, os.environ, options.ucx)
+        if target.launcher is not None:
+            raise SetupError('--pair starts both ends itself; leave out %s'
+                             % words[target.launcher])
+    memory = ' '.join(word_after(words, '-m') + [
+        word for word in words[index:] if re.match('-m.', word)])
+    if target and ('cuda' not in memory or target.ucx.measures_gpus()):
+        return target
+    wheel = importlib.util.find_spec('libucx')
+    path = wheel and os.path.join(os.path.dirname(wheel.origin or ''), 'bin',
+                                  PERFTEST)
+    if os.sep in words[index] or not path or not os.access(path, os.X_OK):
+        raise SetupError(
+            '--pair: %s; the one of a wheel has it: python3 -m pip install '
+            'libucx-cu12 (or libucx-cu13)'
+            % ('%s knows no GPU memory (-m %s): its UCX, %s, was built without '
+               'CUDA' % (words[index], memory, target.ucx.path) if target else
+               'there is no %s in PATH' % PERFTEST))
+    return Target(words[:index] + [path] + words[index + 1:], os.environ,
+                  options.ucx)
+
+
+def in_bytes(words):
+    """The words with -s 64M as 67108864, of which ucx_perftest takes the 64;
+    and a note, or None."""
+    def plain_number(match):
+        return str(int(match.group(1)) <<
+                   ' KMGT'.index(match.group(2).upper()) * 10)
+
+    changed = list(words)
+    for index, word in enumerate(words):
+        if index and words[index - 1] == '-s' or re.match(r'-s\d', word):
+            changed[index] = re.sub(r'(\d+)([kKmMgGtT])\b', plain_number, word)
+    return changed, None if changed == words else (
+        '%s takes bytes, and gets: %s' % (PERFTEST, ' '.join(
+            new for new, old in zip(changed, words) if new != old)))
+
+
+def pair_of(command):
+    """(server's command, client's, their port): one that is free, unless the
+    command says."""
+    given = re.findall(r'(?<= -p)\s*(\d+)', ' '.join(command))
+    if given:
+        port = int(given[-1])
+    else:
+        with socket.socket() as sock:
+            sock.bind(('127.0.0.1', 0))
+            port = sock.getsockname()[1]
+        command = command + ['-p', str(port)]
+    return command, command + ['localhost'], port
+
+
+def listens(port):
+    """Whether somebody does; without connecting, which would be the client."""
+    for path in ('/proc/net/tcp', '/proc/net/tcp6'):
+        try:
+            with open(path) as file:
+                lines = [line.split() for line in file]
+        except OSError:
+            continue
+        if any(words[1].endswith(':%04X' % port) and words[3] == '0A'
+               for words in lines):
+            return True
+    return False
+
+
+def run_pair(command, environ):
+    """Runs the server and, when it listens, the client, whose exit code it
+    returns. Neither outlives the other."""
+    server_command, client_command, port = pair_of(command)
+    if listens(port):
+        raise SetupError('--pair: port %d is taken; leave out -p' % port)
+    children = Children()
+    log = open(os.path.join(temporary_folder(), 'server'), 'w+',
+               errors='replace')
+    server = children.start(server_command, environ, stdout=log,
+                            stderr=subprocess.STDOUT,
+                            stdin=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + LISTENS_WITHIN
+        while not listens(port):
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise SetupError(
+                    '--pair: the server %s%s'
+                    % ('ended with exit status %d before it listened'
+                       % exit_code(server.returncode)
+                       if server.returncode is not None else
+                       'did not listen within %d s' % LISTENS_WITHIN,
+                       last_words(log)), exit_code(server.returncode or
+                                                   EXIT_SETUP))
+            time.sleep(0.02)
+        client = children.start(client_command, environ)
+        while ended_within(server, 0.2) is None and client.poll() is None:
+            pass
+        if server.returncode:
+            ended_within(client, ENDS_WITHIN)
+            stop(client)
+        elif client.wait() == 0:
+            ended_within(server, ENDS_WITHIN)
+        if server.returncode:
+            say('--pair: the server ended with exit status %d%s'
+                % (exit_code(server.returncode), last_words(log)))
+        return exit_code(client.returncode)
+    finally:
+        stop(server)
+        log.close()
+
+
+def ended_within(child, seconds):
+    try:
+        return child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def stop(child):
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        if child.poll() is None:
+            Children.send(child, signum)
+            ended_within(child, 5)
+
+
+def last_words(log):
+    """What a server said of its end, for the end of a sentence."""
+    log.seek(0)
+    lines = [line.strip() for line in log if line.strip('+-| \n')]
+    # a page of usage may follow what was wrong
+    wrong = [line for line in lines if re.search('error|invalid', line, re.I)]
+    return ''.join(': ' + line for line in wrong[:1] or lines[-1:])

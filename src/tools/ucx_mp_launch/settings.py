@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The environment: settings, each with its reason, and the command that they are
+put around."""
+
+import glob
+import os
+import re
+import shlex
+
+from . import MODULE, SetupError
+from .find import (
+    append, executable, mca_from_command, prepend, word_after, words_of)
+from .folders import state, temporary_folder
+
+FIRST_UCX_WITH_PLUGIN_PATH = (1, 22)
+FIRST_UCX_WITH_BOTH = (1, 23)   # loads a plugin and its own module beside it
+PRELOAD = 'libucx_mp_preload.so'
+BASE_ENV_LIST = 'mca_base_env_list'     # Open MPI's other way to set variables
+LIMITING_OPTIONS = {dash + name for dash in ('-', '--')     # MPICH's
+                    for name in ('envnone', 'envlist', 'genvnone', 'genvlist')}
+
+
+class Settings:
+    """The environment that the command gets, and why."""
+
+    def __init__(self, environ):
+        # UCX warns of variables with its prefix that it does not know
+        environ = {name: value for name, value in environ.items()
+                   if not name.startswith('UCX_MP_') or
+                   name == 'UCX_MP_MODULE'}
+        self.original = dict(environ)
+        self.environ = dict(environ)
+        self.reasons = {}               # name -> list of reasons, in order
+        self.fronts = {}                # name -> what front() has put there
+        self.backs = {}                 # name -> what back() has
+        self.notes = []                 # sentences for the user
+
+    def put(self, name, value, reason):
+        """Sets a variable unless the user has."""
+        if name in self.original:
+            if self.original[name] != value:
+                self.notes.append('%s=%s is yours and stays (%s would be: %s)'
+                                  % (name, self.original[name], value, reason))
+            return
+        self.environ[name] = value
+        self.reasons.setdefault(name, []).append(reason)
+
+    def front(self, name, value, reason):
+        prepend(self.environ, name, value)
+        prepend(self.fronts, name, value)
+        self.reasons.setdefault(name, []).append(reason)
+
+    def back(self, name, value, reason):
+        append(self.environ, name, value)
+        append(self.backs, name, value)
+        self.reasons.setdefault(name, []).append(reason)
+
+    def note(self, sentence):
+        self.notes.append(sentence)
+
+    def has_list(self, name):
+        return name in self.fronts or name in self.backs
+
+    def exported(self):
+        """Names of what the ranks are to have, on other nodes too."""
+        return [name for name in self.reasons
+                if not name.startswith(('OMPI_', 'PRTE_', 'HYDRA_'))]
+
+    def merged(self, name, value):
+        """What a list becomes that the command sets for its ranks itself."""
+        both = {name: value}
+        for item in reversed(self.fronts.get(name, '').split(':')):
+            prepend(both, name, item)
+        for item in self.backs.get(name, '').split(':'):
+            append(both, name, item)
+        return both[name]
+
+
+def set_module(settings, install, target):
+    """Puts our module into the command's UCX."""
+    ucx = target.ucx
+    module = install.library(MODULE)
+    by_plugin = ucx.version[:2] >= FIRST_UCX_WITH_PLUGIN_PATH
+    by_both = ucx.version[:2] >= FIRST_UCX_WITH_BOTH
+    stock = ucx.stock_module()
+    if by_both or not by_plugin or not target.certain:
+        settings.front('LD_PRELOAD', install.library(PRELOAD),
+                       'UCX 1.23 would take its stock CUDA module besides' if
+                       by_both else
+                       'UCX up to 1.21 gets the module through this shim%s'
+                       % (', which keeps its stock CUDA module out'
+                          if stock and not by_plugin else ''))
+    if by_plugin or not target.certain:
+        settings.front('UCX_PLUGIN_PATH', plugin_folder(install, module, ucx),
+                       'UCX 1.22 and newer load the module from here%s'
+                       % (', in place of their stock CUDA module'
+                          if stock and by_plugin else ''))
+
+
+def plugin_folder(install, module, ucx):
+    """Folder that holds the module under the name that this UCX looks for."""
+    folder = os.path.join(install.libdir, 'plugin')
+    name = MODULE[:-len('.so')] + ucx.plugin_suffix()
+    if os.path.exists(os.path.join(folder, name)):
+        return folder
+    folder = os.path.join(temporary_folder(), 'plugin')
+    if not state.settings_only:
+        os.makedirs(folder, exist_ok=True)
+        for suffix in {'.so', '.so.0', '.so.0.0.0', ucx.plugin_suffix()}:
+            os.symlink(module, os.path.join(folder,
+                                            MODULE[:-len('.so')] + suffix))
+    return folder
+
+
+def set_mpi(settings, target):
+    """Makes MPI choose its UCX."""
+    mpi = target.mpi
+    if mpi is None or mpi.why_none and not target.named:
+        return
+    if mpi.name == 'Open MPI':
+        chosen = mca_from_command(target.command, 'pml')
+        chosen = chosen or settings.original.get('OMPI_MCA_pml')
+        if chosen and chosen != 'ucx':
+            settings.note("you have chosen Open MPI's pml %s: GPU messages go "
+                          'through UCX with pml ucx only' % chosen)
+        elif not chosen:
+            settings.put('OMPI_MCA_pml', 'ucx',
+                         'point-to-point goes through UCX')
+        reason = 'Open MPI is to take UCX on machines without InfiniBand too'
+        settings.put('OMPI_MCA_opal_common_ucx_tls', 'any', reason)
+        settings.put('OMPI_MCA_opal_common_ucx_devices', 'any', reason)
+    elif mpi.name == 'MPICH':
+        settings.put('MPIR_CVAR_CH4_NETMOD', 'ucx',
+                     'messages between nodes go through UCX')
+        settings.put('MPIR_CVAR_NOLOCAL', '1',
+                     'and so do those inside a node')
+
+
+def other_collectives(settings, target):
+    """Open MPI's variable that puts another library before its collectives."""
+    for name in ('coll_ucc_enable', 'coll_hcoll_enable'):
+        value = mca_from_command(target.command, name)
+        value = value or settings.original.get('OMPI_MCA_' + name, '0')
+        if value.lower() not in ('0', 'n', 'no', 'f', 'false'):
+            return name
+    return None
+
+
+def set_collectives(settings, options, install, target):
+    """Puts the library for GPU buffers in front of an MPI."""
+    mpi = target.mpi
+    wanted = options.collectives
+    if wanted == 'auto' and options.stock:
+        wanted = 'n'
+    if mpi is None or wanted == 'n':
+        if wanted == 'y':
+            raise SetupError('--collectives y: the command shows no MPI')
+        return
+    name = mpi.collectives()
+    if name is not None and os.path.basename(
+            os.path.realpath(mpi.path)).startswith('libmpi_abi'):
+        name = None         # its handles are the standard's, not MPICH's
+    other = other_collectives(settings, target)
+    if wanted == 'auto' and other is not None:
+        settings.note('collectives are left to what %s has switched on '
+                      '(--collectives y: ours come before it)' % other)
+        return
+    if name is None:
+        problem = 'there is no library for this MPI (%s, %s)' % (mpi.text,
+                                                                 mpi.path)
+    elif not os.path.exists(os.path.join(install.libdir, name)):
+        problem = '%s is not built (it needs the headers of %s)' % (name,
+                                                                    mpi.name)
+    else:
+        # a tool's MPI_ functions see the program's calls first
+        settings.back('LD_PRELOAD', install.library(name),
+                      'collectives of GPU buffers are done in front of %s%s'
+                      % (mpi.name, ', where that is faster' if mpi.has_cuda
+                         else ', which has no CUDA'))
+        if wanted == 'y':
+            settings.put('UCX_CUDA_IPC_COLLECTIVES', 'y', '--collectives y')
+        return
+    if wanted == 'y':
+        raise SetupError('--collectives y: ' + problem)
+    if not mpi.has_cuda:
+        settings.note('collectives of GPU buffers will not work: ' + problem)
+
+
+def check_tls(settings):
+    """Warns if the user's UCX_TLS leaves the CUDA transports out."""
+    value = settings.environ.get('UCX_TLS')
+    if not value or value == 'all':
+        return
+    inverted = value.startswith('^')
+    names = set(re.split('[,:]', value.lstrip('^')))
+    cuda = {'cuda', 'cuda_ipc', 'cuda_copy'}
+    if inverted and names & cuda:
+        settings.note('UCX_TLS=%s takes CUDA transports out: multi-path needs '
+                      'cuda_copy and cuda_ipc' % value)
+    elif not inverted and 'all' not in names:
+        missing = [name for name in ('cuda_copy', 'cuda_ipc')
+                   if not names & {name, 'cuda'}]
+        if missing:
+            settings.note('UCX_TLS=%s leaves out %s: multi-path needs '
+                          'cuda_copy and cuda_ipc, add them'
+                          % (value, ' and '.join(missing)))
+
+
+def gpu_count(install, options):
+    """GPUs of the node that the command will see; None: not known."""
+    if options.emulate:
+        return install.describe(install.node(options.emulate))[0]
+    return len(glob.glob('/proc/driver/nvidia/gpus/*')) or None
+
+
+MAX_GPUS = 16                   # that plans have room for: base/end.h
+
+
+def check_values(settings, options, install):
+    """Tells what the module's variables name and this machine lacks."""
+    prefix = 'UCX_CUDA_IPC_MULTIPATH_'
+    count = gpu_count(install, options)
+    for word in settings.environ.get(prefix + 'PATHS', '').split(','):
+        match = re.fullmatch(r'gpu(\d+)', word.strip(), re.IGNORECASE)
+        if match and int(match.group(1)) >= MAX_GPUS:
+            settings.note('%sPATHS: %s is none of gpu0 to gpu%d: all that it '
+                          'says is left out, paths are chosen'
+                          % (prefix, word.strip(), MAX_GPUS - 1))
+        elif match and count and int(match.group(1)) >= count:
+            settings.note('%sPATHS names %s, but the node has %d GPUs, gpu0 to '
+                          'gpu%d: that path is left out'
+                          % (prefix, word.strip(), count, count - 1))
+    for name in (prefix + 'LEDGER', prefix + 'TRACE'):
+        folder = settings.environ.get(name, '')
+        if folder.startswith('/') and name not in settings.reasons and \
+                not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
+            settings.note('%s=%s is no folder that can be written to: nothing '
+                          'is kept there' % (name, folder))
+
+
+def set_options(settings, options):
+    """The module's variables that have options here."""
+    if options.multipath:
+        settings.environ['UCX_CUDA_IPC_MULTIPATH'] = options.multipath
+        settings.reasons['UCX_CUDA_IPC_MULTIPATH'] = ['--multipath']
+    if options.paths:
+        settings.environ['UCX_CUDA_IPC_MULTIPATH_PATHS'] = options.paths
+        settings.reasons['UCX_CUDA_IPC_MULTIPATH_PATHS'] = ['--paths']
+
+
+def merged_command(settings, command):
+    """Lists that the command's own options set for the ranks, such as -x
+    LD_PRELOAD=FILE: ours are put around them, as they would be around the
+    environment's."""
+    words = list(command)
+    for index, word in enumerate(words[:-1]):
+        after = words[index + 1]
+        name, equals, value = after.partition('=')
+        if word == '-x' and equals and settings.has_list(name):
+            words[index + 1] = name + '=' + settings.merged(name, value)
+        elif word in ('-env', '-genv', '--env', '--genv') and \
+                settings.has_list(after) and index + 2 < len(words):
+            words[index + 2] = settings.merged(after, words[index + 2])
+        elif after == BASE_ENV_LIST and word in ('-mca', '--mca') and \
+                index + 2 < len(words):
+            words[index + 2] = merged_list(settings, words[index + 2])
+    name = 'OMPI_MCA_' + BASE_ENV_LIST
+    if settings.environ.get(name):
+        settings.environ[name] = merged_list(settings, settings.environ[name])
+    return words
+
+
+def merged_list(settings, text):
+    """The same in Open MPI's NAME=VALUE;NAME;..., and what it lacks: -x beside
+    it is refused."""
+    items = [item.partition('=') for item in text.split(';') if item]
+    names = [name for name, _, _ in items]
+    items += [(name, '', '') for name in settings.exported()
+              if name not in names]
+    return ';'.join(name + equals + (settings.merged(name, value)
+                                     if equals and settings.has_list(name)
+                                     else value)
+                    for name, equals, value in items)
+
+
+def applications(command, launcher):
+    """The launcher's words, one list for each application."""
+    found = [[]]
+    for word in command[launcher + 1:]:
+        if word == ':':
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
+def exported_command(settings, target):
+    """Open MPI hands variables to the ranks of other nodes only if told, each
+    application's for itself, and MPICH all of them unless told."""
+    command = target.command
+    if target.launcher is None:
+        return command
+    if os.path.basename(command[target.launcher]) == 'srun':
+        return exported_srun(settings, target)
+    if target.mpi is None or target.other_mpi():
+        return command      # another MPI's mpirun has other options
+    parts = applications(command, target.launcher)
+    if target.mpi.name == 'Open MPI':
+        if settings.environ.get('OMPI_MCA_' + BASE_ENV_LIST) or \
+                mca_from_command(command, BASE_ENV_LIST):
+            return command
+        files = word_after(command, '-app', '--app')
+        if files and not any('-x' in words for words in
+                             [command] + [words_of(path) for path in files]):
+            # its lines are applications, too
+            settings.environ['OMPI_MCA_' + BASE_ENV_LIST] = \
+                ';'.join(settings.exported())
+            return command
+        if files:
+            settings.note('each line of %s wants: %s' % (files[0], ' '.join(
+                '-x ' + name for name in settings.exported())))
+        for part in parts:
+            given = [word.partition('=')[0] for word in word_after(part, '-x')]
+            part[:0] = [word for name in settings.exported()
+                        if name not in given for word in ('-x', name)]
+    elif target.mpi.name == 'MPICH' and LIMITING_OPTIONS.intersection(command):
+        given = word_after(parts[0], '-genv', '--genv')
+        parts[0][:0] = [word for name in settings.exported()
+                        if name not in given
+                        for word in ('-genv', name, settings.environ[name])]
+    words = [word for part in parts for word in [':'] + part]
+    return command[:target.launcher + 1] + words[1:]
+
+
+def exported_srun(settings, target):
+    """srun hands on all variables, unless it or its environment has a list of
+    them, or NONE: what we set is added to that."""
+    words = list(target.command)
+    end = next((index for index in range(target.launcher + 1, len(words))
+                if executable(words[index]) == target.program), len(words))
+    place, given = None, settings.environ.get('SLURM_EXPORT_ENV')
+    for index in range(target.launcher + 1, end):
+        if words[index].startswith('--export='):
+            place, given = index, words[index].partition('=')[2]
+        elif words[index] == '--export' and index + 1 < end:
+            place, given = index + 1, words[index + 1]
+    names = [name for name in settings.reasons
+             if name not in re.split('[,=]', given or '')]
+    if given is None or 'ALL' in given.upper().split(',') or not names:
+        return words
+    if given.upper() in ('', 'NONE', 'NIL'):
+        text = ','.join(names)
+    else:
+        text = ','.join([given] + names)
+    if place is None:
+        settings.environ['SLURM_EXPORT_ENV'] = text
+        settings.reasons['SLURM_EXPORT_ENV'] = ['srun is to hand these on']
+    elif words[place].startswith('--export='):
+        words[place] = '--export=' + text
+    else:
+        words[place] = text
+    settings.note('%s=%s would keep from the ranks what is set here, and they '
+                  'would run without us: %s and %d more are added to it'
+                  % ('SLURM_EXPORT_ENV' if place is None else
+                     'srun --export', given, names[0], len(names) - 1))
+    return words
+
+
+def print_settings(settings, target, commands):
+    print('# command: %s' % target.path)
+    if target.program and target.program != target.path:
+        print('# program: %s' % target.program)
+    if target.mpi:
+        print('# MPI: %s, %s%s' % (target.mpi.text, 'with CUDA, '
+                                   if target.mpi.has_cuda else '',
+                                   target.mpi.path))
+    print('# UCX: %s, %s (%s)' % (target.ucx.text, target.ucx.path,
+                                  target.ucx.how))
+    for ucx in target.others:
+        print('# UCX as well: %s, %s' % (ucx.text, ucx.path))
+    stock = target.ucx.stock_module()
+    print('# CUDA module of this UCX: %s' % (stock or 'none'))
+    for sentence in settings.notes:
+        print('# note: %s' % sentence)
+    for name, reasons in settings.reasons.items():
+        print('export %s=%s  # %s' % (name, shlex.quote(settings.environ[name]),
+                                      '; '.join(dict.fromkeys(reasons))))
+    for words in commands:
+        print(' '.join(shlex.quote(word) for word in words))

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A timeline of all ranks (--trace)."""
+
+import os
+import subprocess
+import sys
+
+from .folders import state, step_folder, temporary_folder
+
+
+def set_trace(settings, options, install, target):
+    """Where processes write their parts, and who makes one file of them. The
+    command's exit code stays what it is: a trace is no part of the program."""
+    folder, name = temporary_folder(), options.trace
+    rank = first_set('OMPI_COMM_WORLD_RANK', 'PMIX_RANK', 'PMI_RANK')
+    step = step_folder() if target.launcher is None else None
+    if step is not None:
+        # the ranks' launchers of a node share the folder, nodes the file
+        folder = os.path.join(step, 'trace')
+        if first_set('SLURM_STEP_NUM_NODES') not in (None, '1'):
+            name = with_word(name, os.uname().nodename)
+        if not state.settings_only:
+            os.makedirs(folder, exist_ok=True)
+    elif target.launcher is None and rank is not None:
+        name = with_word(name, rank)
+        settings.note('--trace: this is rank %s, whose timeline is %s; '
+                      'ucx_mp_run in front of the MPI makes one of all ranks'
+                      % (rank, name))
+
+    def write():
+        subprocess.call([sys.executable, install.program('ucx_mp_trace'),
+                         folder, '-o', name] + ['--quiet'] * options.quiet)
+
+    settings.put('UCX_CUDA_IPC_MULTIPATH_TRACE', folder, '--trace')
+    (state.when_done if step is None else state.when_last).append(write)
+
+
+def first_set(*names):
+    return next(filter(None, map(os.environ.get, names)), None)
+
+
+def with_word(path, word):
+    """timeline.json and 3: timeline.3.json"""
+    root, ending = os.path.splitext(path)
+    return '%s.%s%s' % (root, word, ending)
