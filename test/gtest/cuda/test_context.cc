@@ -3,14 +3,31 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/memory.h>
 }
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
+#include <thread>
+#include <vector>
 
 static constexpr unsigned MANY = 100;
+
+static std::atomic<unsigned> created, destroyed;
+static ucs_status_t create_status;
+
+static const uct_cuda_context_kind_t kind = {
+    sizeof(unsigned),
+    [](void *member) {
+        EXPECT_EQ(0u, *(unsigned*)member);
+        *(unsigned*)member = ++created;
+        return create_status;
+    },
+    [](void*) { ++destroyed; }
+};
 
 /* Contexts by number, from 1; each is at an address of its own */
 class Contexts : public testing::Test
@@ -21,6 +38,8 @@ protected:
 
     Contexts()
     {
+        uct_cuda_context_t *context;
+
         dead.clear();
         first                       = driver.ctx_id << 16;
         driver.table.cuCtxGetId     = [](CUcontext context,
@@ -30,6 +49,12 @@ protected:
                                          CUDA_SUCCESS;
         };
         driver.table.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
+
+        use(MANY + 1); /* what other tests left behind goes */
+        EXPECT_EQ(UCS_OK, uct_cuda_context_hold(NULL, &context));
+        uct_cuda_context_put(context);
+        created = destroyed = 0;
+        create_status       = UCS_OK;
     }
 
     CUcontext at(unsigned number)
@@ -40,6 +65,18 @@ protected:
     void use(unsigned number)
     {
         driver.context = at(number);
+    }
+
+    /* The member's number, held */
+    unsigned get(unsigned number, uct_cuda_context_t **context)
+    {
+        void *member = nullptr;
+
+        use(number);
+        EXPECT_EQ(UCS_OK,
+                  uct_cuda_context_hold_member(&kind, context, &member));
+        EXPECT_EQ(at(number), (*context)->cuda);
+        return *(unsigned*)member;
     }
 
     static unsigned long long first;
@@ -59,4 +96,77 @@ TEST_F(Contexts, many_have_one_stream_and_event_each)
         EXPECT_EQ(MANY, driver.streams.size());
         EXPECT_EQ(MANY, driver.events.size());
     }
+}
+
+/* Only when another comes, and not while somebody holds it; a context at the
+ * address of one that is gone is another */
+TEST_F(Contexts, what_is_kept_goes_with_a_context)
+{
+    uct_cuda_context_t *one, *two, *three;
+
+    EXPECT_EQ(1u, get(1, &one));
+    EXPECT_EQ(2u, get(2, &two));
+    uct_cuda_context_put(two);
+    EXPECT_EQ(2u, get(2, &two));
+    dead.insert(at(1));
+    dead.insert(at(2));
+    uct_cuda_context_put(two);
+    EXPECT_FALSE(uct_cuda_context_is_alive(one));
+    EXPECT_EQ(0u, destroyed);
+    EXPECT_EQ(3u, get(3, &three));
+    EXPECT_EQ(1u, destroyed); /* the first is held */
+    uct_cuda_context_put(one);
+
+    dead.clear();
+    first += 1000; /* all at their old addresses */
+    EXPECT_EQ(4u, get(1, &one));
+    EXPECT_EQ(2u, destroyed);
+    EXPECT_FALSE(uct_cuda_context_is_alive(three));
+    uct_cuda_context_put(one);
+    uct_cuda_context_put(three);
+}
+
+/* It holds nothing, and is tried again */
+TEST_F(Contexts, a_member_that_cannot_be_made)
+{
+    uct_cuda_context_t *context;
+    void *member;
+
+    use(1);
+    create_status = UCS_ERR_IO_ERROR;
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_context_hold_member(&kind, &context, &member));
+    create_status = UCS_OK;
+    EXPECT_EQ(2u, get(1, &context));
+    EXPECT_EQ(1u, context->holders);
+    uct_cuda_context_put(context);
+
+    driver.context = nullptr;
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              uct_cuda_context_hold_member(&kind, &context, &member));
+    EXPECT_EQ(0u, destroyed);
+}
+
+TEST_F(Contexts, threads_have_one_between_them)
+{
+    std::vector<std::thread> threads;
+
+    use(1);
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([] {
+            for (int k = 0; k < 200; ++k) {
+                uct_cuda_context_t *context;
+                void *member;
+
+                ASSERT_EQ(UCS_OK, uct_cuda_context_hold_member(&kind, &context,
+                                                               &member));
+                EXPECT_EQ(1u, *(unsigned*)member);
+                uct_cuda_context_put(context);
+            }
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    EXPECT_EQ(1u, created);
 }
