@@ -450,29 +450,6 @@ static bool slot_can(const start_t *start)
     return start->state->slot != NULL;
 }
 
-static ucs_status_t slot_start(start_t *start)
-{
-    const state_t *state  = start->state;
-    const CUstream stream = start->op->stream->cuda;
-    ucs_status_t status;
-
-    status = uct_cuda_host_copy(gpu_address(start), state->slot, state->bytes,
-                                false, stream);
-    if (status != UCS_OK) {
-        (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
-        return status;
-    }
-
-    count_single(start);
-    return UCS_OK;
-}
-
-static const method_t by_slot = {
-    {"a slot", NULL, NULL, single_end},
-    slot_can,
-    slot_start
-};
-
 static bool driver_can(const start_t *start)
 {
     return start->by == NULL;
@@ -481,11 +458,16 @@ static bool driver_can(const start_t *start)
 /* What was submitted must not outlive the memory that it uses */
 static ucs_status_t copy_host(start_t *start, CUstream stream)
 {
-    const state_t *state = start->state;
+    const state_t *state  = start->state;
+    const CUdeviceptr gpu = gpu_address(start);
     ucs_status_t status;
 
-    status = uct_cuda_host_pieces_copy(&state->pieces, gpu_address(start),
-                                       state->host, is_to_gpu(start), stream);
+    status = (state->slot != NULL) ?
+                     uct_cuda_host_copy(gpu, state->slot, state->bytes, false,
+                                        stream) :
+                     uct_cuda_host_pieces_copy(&state->pieces, gpu,
+                                               state->host, is_to_gpu(start),
+                                               stream);
     if (status != UCS_OK) {
         (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
     }
@@ -523,6 +505,12 @@ static ucs_status_t driver_start(start_t *start)
 
     return status;
 }
+
+static const method_t by_slot = {
+    {"a slot", NULL, NULL, single_end},
+    slot_can,
+    driver_start
+};
 
 static const method_t by_driver = {
     {"the driver", NULL, NULL, single_end},
