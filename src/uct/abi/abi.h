@@ -97,6 +97,14 @@ typedef struct {
     const char *const     *names;  /* ENUM: NULL-terminated */
 } uct_abi_config_field_t;
 
+/* A field's description; what follows the text is for its type (.names) */
+#define UCT_ABI_CONFIG_FIELD(_name, _dfl, _type, _struct, _member, _doc, ...) \
+    { \
+        .name = _name, .dfl = _dfl, .doc = _doc, \
+        .type = UCT_ABI_CONFIG_##_type, .offset = offsetof(_struct, _member), \
+        ##__VA_ARGS__ \
+    }
+
 typedef struct {
     const char                   *name;   /* title in ucx_info -c */
     const char                   *prefix; /* "CUDA_COPY_" */

@@ -24,17 +24,11 @@
 #define LATENCY  10e-6
 
 
-#define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
-    { \
-        .name = _name, .dfl = _dfl, .doc = _doc, .type = _type, \
-        .offset = offsetof(uct_cuda_cma_iface_config_t, _field) \
-    }
-
 static uct_abi_config_field_t config_fields[] = {
-    CONFIG_FIELD("MAX_POLL", "16", "Completions picked up a progress call",
-                 UCT_ABI_CONFIG_UINT, max_poll),
-    CONFIG_FIELD("BW", "auto", "Bandwidth that UCX reckons with",
-                 UCT_ABI_CONFIG_BW, bandwidth),
+    UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, uct_cuda_cma_iface_config_t,
+                         max_poll, "Completions picked up a progress call"),
+    UCT_ABI_CONFIG_FIELD("BW", "auto", BW, uct_cuda_cma_iface_config_t,
+                         bandwidth, "Bandwidth that UCX reckons with"),
     {.type = UCT_ABI_CONFIG_END}
 };
 

@@ -32,19 +32,14 @@ typedef struct {
 } memh_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
-    {.name   = "ENABLE",
-     .dfl    = "auto",
-     .doc    = "Reach other processes' host memory from this one's GPUs, by "
-               "cross-memory attach; auto: in NIXL's UCX",
-     .type   = UCT_ABI_CONFIG_ON_OFF_AUTO,
-     .offset = offsetof(md_config_t, enable)},
-    {.name   = "PEER_GPU",
-     .dfl    = "y",
-     .doc    = "Have a peer copy to and from this process's page-locked memory "
-               "by a GPU of this process, which a thread here asks to do so; "
-               "no: by threads of the peer's",
-     .type   = UCT_ABI_CONFIG_BOOL,
-     .offset = offsetof(md_config_t, peer_gpu)},
+    UCT_ABI_CONFIG_FIELD("ENABLE", "auto", ON_OFF_AUTO, md_config_t, enable,
+                         "Reach other processes' host memory from this one's "
+                         "GPUs, by cross-memory attach; auto: in NIXL's UCX"),
+    UCT_ABI_CONFIG_FIELD("PEER_GPU", "y", BOOL, md_config_t, peer_gpu,
+                         "Have a peer copy to and from this process's "
+                         "page-locked memory by a GPU of this process, which "
+                         "a thread here asks to do so; no: by threads of the "
+                         "peer's"),
     {.type = UCT_ABI_CONFIG_END}
 };
 

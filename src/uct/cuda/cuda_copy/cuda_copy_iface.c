@@ -44,29 +44,20 @@ enum {
 static const char *const short_proto_names[] = {"eager", "rndv", NULL};
 
 static const uct_abi_config_field_t iface_config_fields[] = {
-    {.name   = "MAX_POLL",
-     .dfl    = "16",
-     .doc    = "Completions picked up a progress call",
-     .type   = UCT_ABI_CONFIG_UINT,
-     .offset = offsetof(iface_config_t, max_poll)},
-    {.name   = "MAX_EVENTS",
-     .dfl    = "inf",
-     .doc    = "Copies under way at most",
-     .type   = UCT_ABI_CONFIG_UINT,
-     .offset = offsetof(iface_config_t, max_events)},
-    {.name   = "BW",
-     .dfl    = BW_DEFAULT,
-     .doc    = "Bandwidths that UCX reckons with: default, h2d, d2h, d2d",
-     .type   = UCT_ABI_CONFIG_STRING,
-     .offset = offsetof(iface_config_t, bandwidth)},
-    {.name   = "SHORT_PROTO",
-     .dfl    = "eager",
-     .doc    = "How small messages between GPUs go: eager, as with stock UCX; "
-               "or rndv, in half of the time, where no two processes both wait "
-               "for the end of a send before they receive (UCX 1.16 and later)",
-     .type   = UCT_ABI_CONFIG_ENUM,
-     .offset = offsetof(iface_config_t, short_proto),
-     .names  = short_proto_names},
+    UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, iface_config_t, max_poll,
+                         "Completions picked up a progress call"),
+    UCT_ABI_CONFIG_FIELD("MAX_EVENTS", "inf", UINT, iface_config_t, max_events,
+                         "Copies under way at most"),
+    UCT_ABI_CONFIG_FIELD("BW", BW_DEFAULT, STRING, iface_config_t, bandwidth,
+                         "Bandwidths that UCX reckons with: default, h2d, "
+                         "d2h, d2d"),
+    UCT_ABI_CONFIG_FIELD("SHORT_PROTO", "eager", ENUM, iface_config_t,
+                         short_proto,
+                         "How small messages between GPUs go: eager, as with "
+                         "stock UCX; or rndv, in half of the time, where no "
+                         "two processes both wait for the end of a send "
+                         "before they receive (UCX 1.16 and later)",
+                         .names = short_proto_names),
     {.type = UCT_ABI_CONFIG_END}
 };
 

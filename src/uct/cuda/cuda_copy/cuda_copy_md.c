@@ -50,46 +50,33 @@ static const char *const async_mem_type_names[] = {"host", "cuda",
                                                    "cuda-managed", NULL};
 
 static const uct_abi_config_field_t md_config_fields[] = {
-    {.name   = "REG_WHOLE_ALLOC",
-     .dfl    = "auto",
-     .doc    = "Report whole allocations to UCX, so that they are registered "
-               "once; auto does so up to MAX_REG_RATIO",
-     .type   = UCT_ABI_CONFIG_ON_OFF_AUTO,
-     .offset = offsetof(md_config_t, reg_whole_alloc)},
-    {.name   = "MAX_REG_RATIO",
-     .dfl    = "0.1",
-     .doc    = "Largest allocation that auto reports whole, as a share of the "
-               "GPU's memory",
-     .type   = UCT_ABI_CONFIG_DOUBLE,
-     .offset = offsetof(md_config_t, max_reg_ratio)},
-    {.name   = "DMABUF",
-     .dfl    = "try",
-     .doc    = "Hand out dmabuf file descriptors of GPU memory",
-     .type   = UCT_ABI_CONFIG_TERNARY,
-     .offset = offsetof(md_config_t, dmabuf)},
-    {.name   = "PREF_LOC",
-     .dfl    = "cpu",
-     .doc    = "Where managed memory without a preferred location counts as",
-     .type   = UCT_ABI_CONFIG_ENUM,
-     .offset = offsetof(md_config_t, pref_loc),
-     .names  = pref_loc_names},
-    {.name   = "ENABLE_FABRIC",
-     .dfl    = "try",
-     .doc    = "Allocate memory that other nodes can map over NVLink; try: "
-               "where nodes are joined so",
-     .type   = UCT_ABI_CONFIG_TERNARY,
-     .offset = offsetof(md_config_t, enable_fabric)},
-    {.name   = "ASYNC_MEM_TYPE",
-     .dfl    = "cuda-managed",
-     .doc    = "What stream-ordered allocations count as: cuda, cuda-managed",
-     .type   = UCT_ABI_CONFIG_ENUM,
-     .offset = offsetof(md_config_t, async_mem_type),
-     .names  = async_mem_type_names},
-    {.name   = "RETAIN_PRIMARY_CTX",
-     .dfl    = "n",
-     .doc    = "Make an inactive primary context active for an allocation",
-     .type   = UCT_ABI_CONFIG_BOOL,
-     .offset = offsetof(md_config_t, retain_primary_ctx)},
+    UCT_ABI_CONFIG_FIELD("REG_WHOLE_ALLOC", "auto", ON_OFF_AUTO, md_config_t,
+                         reg_whole_alloc,
+                         "Report whole allocations to UCX, so that they are "
+                         "registered once; auto does so up to MAX_REG_RATIO"),
+    UCT_ABI_CONFIG_FIELD("MAX_REG_RATIO", "0.1", DOUBLE, md_config_t,
+                         max_reg_ratio,
+                         "Largest allocation that auto reports whole, as a "
+                         "share of the GPU's memory"),
+    UCT_ABI_CONFIG_FIELD("DMABUF", "try", TERNARY, md_config_t, dmabuf,
+                         "Hand out dmabuf file descriptors of GPU memory"),
+    UCT_ABI_CONFIG_FIELD("PREF_LOC", "cpu", ENUM, md_config_t, pref_loc,
+                         "Where managed memory without a preferred location "
+                         "counts as",
+                         .names = pref_loc_names),
+    UCT_ABI_CONFIG_FIELD("ENABLE_FABRIC", "try", TERNARY, md_config_t,
+                         enable_fabric,
+                         "Allocate memory that other nodes can map over "
+                         "NVLink; try: where nodes are joined so"),
+    UCT_ABI_CONFIG_FIELD("ASYNC_MEM_TYPE", "cuda-managed", ENUM, md_config_t,
+                         async_mem_type,
+                         "What stream-ordered allocations count as: cuda, "
+                         "cuda-managed",
+                         .names = async_mem_type_names),
+    UCT_ABI_CONFIG_FIELD("RETAIN_PRIMARY_CTX", "n", BOOL, md_config_t,
+                         retain_primary_ctx,
+                         "Make an inactive primary context active for an "
+                         "allocation"),
     {.type = UCT_ABI_CONFIG_END}
 };
 

@@ -32,44 +32,41 @@
 #define HIDDEN_GET_BANDWIDTH 5e9
 
 
-#define CONFIG_FIELD(_name, _dfl, _doc, _type, _field) \
-    { \
-        .name = _name, .dfl = _dfl, .doc = _doc, .type = _type, \
-        .offset = offsetof(uct_cuda_ipc_iface_config_t, _field) \
-    }
-
 #define NUM_PLAIN_FIELDS 10
 #define MAX_FIELDS       (NUM_PLAIN_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
 
 /* Stock's variables, and two; the engine's follow when the module is loaded */
 static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
-    CONFIG_FIELD("MAX_POLL", "16", "Completions picked up a progress call",
-                 UCT_ABI_CONFIG_UINT, max_poll),
-    CONFIG_FIELD("MAX_STREAMS", "16",
-                 "Streams that single-path transfers are spread over",
-                 UCT_ABI_CONFIG_UINT, max_streams),
-    CONFIG_FIELD("CACHE", "y", "Keep mappings of peers' memory",
-                 UCT_ABI_CONFIG_BOOL, enable_cache),
-    CONFIG_FIELD("ENABLE_GET_ZCOPY", "auto",
-                 "Offer get: auto keeps messages from it without NVLink",
-                 UCT_ABI_CONFIG_ON_OFF_AUTO, enable_get_zcopy),
-    CONFIG_FIELD("MAX_EVENTS", "inf", "Transfers under way at most",
-                 UCT_ABI_CONFIG_UINT, max_events),
-    CONFIG_FIELD("BW", "auto", "Bandwidth between GPUs that UCX reckons with",
-                 UCT_ABI_CONFIG_BW, bandwidth),
-    CONFIG_FIELD("LAT", "1.8us", "Latency that UCX reckons with",
-                 UCT_ABI_CONFIG_TIME, latency),
-    CONFIG_FIELD("OVERHEAD", "4.0us",
-                 "CPU time of a transfer that UCX reckons with",
-                 UCT_ABI_CONFIG_TIME, overhead),
-    CONFIG_FIELD("ENABLE_SAME_PROCESS", "n",
-                 "Reach other workers of this process; always so in NIXL's UCX",
-                 UCT_ABI_CONFIG_BOOL, enable_same_process),
-    CONFIG_FIELD("KERNEL_BLOCKS", "8",
-                 "Blocks of threads, at most, of the kernel that copies small "
-                 "blocks which lie apart, twice that between GPUs; 0: never by "
-                 "a kernel",
-                 UCT_ABI_CONFIG_UINT, kernel_blocks),
+    UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, uct_cuda_ipc_iface_config_t,
+                         max_poll, "Completions picked up a progress call"),
+    UCT_ABI_CONFIG_FIELD("MAX_STREAMS", "16", UINT, uct_cuda_ipc_iface_config_t,
+                         max_streams,
+                         "Streams that single-path transfers are spread over"),
+    UCT_ABI_CONFIG_FIELD("CACHE", "y", BOOL, uct_cuda_ipc_iface_config_t,
+                         enable_cache, "Keep mappings of peers' memory"),
+    UCT_ABI_CONFIG_FIELD("ENABLE_GET_ZCOPY", "auto", ON_OFF_AUTO,
+                         uct_cuda_ipc_iface_config_t, enable_get_zcopy,
+                         "Offer get: auto keeps messages from it without "
+                         "NVLink"),
+    UCT_ABI_CONFIG_FIELD("MAX_EVENTS", "inf", UINT, uct_cuda_ipc_iface_config_t,
+                         max_events, "Transfers under way at most"),
+    UCT_ABI_CONFIG_FIELD("BW", "auto", BW, uct_cuda_ipc_iface_config_t,
+                         bandwidth,
+                         "Bandwidth between GPUs that UCX reckons with"),
+    UCT_ABI_CONFIG_FIELD("LAT", "1.8us", TIME, uct_cuda_ipc_iface_config_t,
+                         latency, "Latency that UCX reckons with"),
+    UCT_ABI_CONFIG_FIELD("OVERHEAD", "4.0us", TIME, uct_cuda_ipc_iface_config_t,
+                         overhead,
+                         "CPU time of a transfer that UCX reckons with"),
+    UCT_ABI_CONFIG_FIELD("ENABLE_SAME_PROCESS", "n", BOOL,
+                         uct_cuda_ipc_iface_config_t, enable_same_process,
+                         "Reach other workers of this process; always so in "
+                         "NIXL's UCX"),
+    UCT_ABI_CONFIG_FIELD("KERNEL_BLOCKS", "8", UINT,
+                         uct_cuda_ipc_iface_config_t, kernel_blocks,
+                         "Blocks of threads, at most, of the kernel that "
+                         "copies small blocks which lie apart, twice that "
+                         "between GPUs; 0: never by a kernel"),
 };
 
 

@@ -44,64 +44,47 @@ typedef struct {
 #define CHECKS 4
 
 static const uct_abi_config_field_t md_config_fields[] = {
-    {.name   = "ENABLE_MNNVL",
-     .dfl    = "try",
-     .doc    = "Reach GPUs of other nodes by NVLink, where these are joined "
-               "so (UCX 1.18 and later)",
-     .type   = UCT_ABI_CONFIG_TERNARY,
-     .offset = offsetof(md_config_t, enable_mnnvl)},
-    {.name   = "CACHE_MAX_REGIONS",
-     .dfl    = "inf",
-     .doc    = "Mappings kept of each peer's memory at most",
-     .type   = UCT_ABI_CONFIG_ULUNITS,
-     .offset = offsetof(md_config_t, cache_max_regions)},
-    {.name   = "CACHE_MAX_SIZE",
-     .dfl    = "inf",
-     .doc    = "Bytes of each peer's memory kept mapped at most",
-     .type   = UCT_ABI_CONFIG_MEMUNITS,
-     .offset = offsetof(md_config_t, cache_max_size)},
-    {.name   = "HOST_ZCOPY",
-     .dfl    = "y",
-     .doc    = "Copy between this process's host memory and peers' GPUs "
-               "directly (UCX 1.16 and later), and have its own GPUs' copies "
-               "take several links",
-     .type   = UCT_ABI_CONFIG_BOOL,
-     .offset = offsetof(md_config_t, host_zcopy)},
-    {.name   = "HOST_COPY_THREADS",
-     .dfl    = "auto",
-     .doc    = "Threads that copy host memory which is not page-locked, 8 at "
-               "most; auto: as many as the process's share of the processors, "
-               "less one",
-     .type   = UCT_ABI_CONFIG_ULUNITS,
-     .offset = offsetof(md_config_t, host_copy_threads)},
-    {.name   = "COLLECTIVES",
-     .dfl    = "auto",
-     .doc    = "Carry out an MPI's collectives on the GPUs, on a communicator "
-               "of several nodes all-reduces (ucx_mp_run --collectives). auto: "
-               "of an MPI built with CUDA those that it does not do as fast; "
-               "n: by way of the host, or as the MPI does them",
-     .type   = UCT_ABI_CONFIG_STRING,
-     .offset = offsetof(md_config_t, collectives)},
-    {.name   = "COLLECTIVES_ALGORITHM",
-     .dfl    = "auto",
-     .doc    = "How: kernel (one a rank, through peers' memory), flat (copy "
-               "engines and kernels in two stages), hierarchical, ring; auto: "
-               "by the node and the size",
-     .type   = UCT_ABI_CONFIG_STRING,
-     .offset = offsetof(md_config_t, collectives_algorithm)},
-    {.name   = "COLLECTIVES_MULTIPATH",
-     .dfl    = "auto",
-     .doc    = "Let their copies go over GPUs of the node that no rank of the "
-               "communicator has: y (wherever they can), n, or auto: where it "
-               "gains",
-     .type   = UCT_ABI_CONFIG_TERNARY_AUTO,
-     .offset = offsetof(md_config_t, collectives_multipath)},
-    {.name   = "COLLECTIVES_WAITS",
-     .dfl    = "n",
-     .doc    = "Say as a warning, not at debug level only, what a collective "
-               "waits for that has waited for more than a second",
-     .type   = UCT_ABI_CONFIG_BOOL,
-     .offset = offsetof(md_config_t, collectives_waits)},
+    UCT_ABI_CONFIG_FIELD("ENABLE_MNNVL", "try", TERNARY, md_config_t,
+                         enable_mnnvl,
+                         "Reach GPUs of other nodes by NVLink, where these "
+                         "are joined so (UCX 1.18 and later)"),
+    UCT_ABI_CONFIG_FIELD("CACHE_MAX_REGIONS", "inf", ULUNITS, md_config_t,
+                         cache_max_regions,
+                         "Mappings kept of each peer's memory at most"),
+    UCT_ABI_CONFIG_FIELD("CACHE_MAX_SIZE", "inf", MEMUNITS, md_config_t,
+                         cache_max_size,
+                         "Bytes of each peer's memory kept mapped at most"),
+    UCT_ABI_CONFIG_FIELD("HOST_ZCOPY", "y", BOOL, md_config_t, host_zcopy,
+                         "Copy between this process's host memory and peers' "
+                         "GPUs directly (UCX 1.16 and later), and have its "
+                         "own GPUs' copies take several links"),
+    UCT_ABI_CONFIG_FIELD("HOST_COPY_THREADS", "auto", ULUNITS, md_config_t,
+                         host_copy_threads,
+                         "Threads that copy host memory which is not "
+                         "page-locked, 8 at most; auto: as many as the "
+                         "process's share of the processors, less one"),
+    UCT_ABI_CONFIG_FIELD("COLLECTIVES", "auto", STRING, md_config_t,
+                         collectives,
+                         "Carry out an MPI's collectives on the GPUs, on a "
+                         "communicator of several nodes all-reduces "
+                         "(ucx_mp_run --collectives). auto: of an MPI built "
+                         "with CUDA those that it does not do as fast; n: by "
+                         "way of the host, or as the MPI does them"),
+    UCT_ABI_CONFIG_FIELD("COLLECTIVES_ALGORITHM", "auto", STRING, md_config_t,
+                         collectives_algorithm,
+                         "How: kernel (one a rank, through peers' memory), "
+                         "flat (copy engines and kernels in two stages), "
+                         "hierarchical, ring; auto: by the node and the size"),
+    UCT_ABI_CONFIG_FIELD("COLLECTIVES_MULTIPATH", "auto", TERNARY_AUTO,
+                         md_config_t, collectives_multipath,
+                         "Let their copies go over GPUs of the node that no "
+                         "rank of the communicator has: y (wherever they "
+                         "can), n, or auto: where it gains"),
+    UCT_ABI_CONFIG_FIELD("COLLECTIVES_WAITS", "n", BOOL, md_config_t,
+                         collectives_waits,
+                         "Say as a warning, not at debug level only, what a "
+                         "collective waits for that has waited for more than "
+                         "a second"),
     {.type = UCT_ABI_CONFIG_END}
 };
 
