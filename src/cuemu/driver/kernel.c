@@ -530,9 +530,7 @@ void cuemu_job_reserve(unsigned count)
 {
     while (__atomic_load_n(&cuemu_num_jobs, __ATOMIC_RELAXED) + count >
            CUEMU_MAX_LAUNCHES) {
-        if (!cuemu_work_progress()) {
-            sched_yield();
-        }
+        cuemu_work_pause();
     }
 }
 

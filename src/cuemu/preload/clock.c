@@ -26,7 +26,7 @@
 /* UCX reads the processor's time stamps itself, unless told not to. */
 CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
 
-static const cuemu_shared_t *cuemu_view;
+static cuemu_shared_t *cuemu_view;
 static uint64_t cuemu_next_look_ns;
 
 
@@ -40,10 +40,11 @@ static int cuemu_real_gettime(clockid_t id, struct timespec *ts)
     return (int)syscall(SYS_clock_gettime, id, ts);
 }
 
-/* The session's state, read-only; NULL as long as there is none. */
-static const cuemu_shared_t *cuemu_find_session(void)
+/* The session's state, of which the clock alone is written; NULL as long as
+   there is none. */
+static cuemu_shared_t *cuemu_find_session(void)
 {
-    const cuemu_shared_t *view = __atomic_load_n(&cuemu_view, __ATOMIC_ACQUIRE);
+    cuemu_shared_t *view = __atomic_load_n(&cuemu_view, __ATOMIC_ACQUIRE);
     const char *dir;
     struct timespec ts;
     struct stat st;
@@ -77,7 +78,7 @@ static const cuemu_shared_t *cuemu_find_session(void)
 
     memcpy(path, dir, length);
     memcpy(path + length, "/state", sizeof("/state"));
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
@@ -85,15 +86,15 @@ static const cuemu_shared_t *cuemu_find_session(void)
     ptr = -1;
     if ((syscall(SYS_fstat, fd, &st) == 0) &&
         ((size_t)st.st_size >= sizeof(*view))) {
-        ptr = syscall(SYS_mmap, NULL, sizeof(*view), PROT_READ, MAP_SHARED, fd,
-                      0L);
+        ptr = syscall(SYS_mmap, NULL, sizeof(*view), PROT_READ | PROT_WRITE,
+                      MAP_SHARED, fd, 0L);
     }
     syscall(SYS_close, fd);
     if (ptr == -1) {
         return NULL;
     }
 
-    view = (const cuemu_shared_t*)ptr;
+    view = (cuemu_shared_t*)ptr;
     if (view->magic != CUEMU_SESSION_MAGIC) {
         syscall(SYS_munmap, ptr, sizeof(*view));
         return NULL;
@@ -103,10 +104,31 @@ static const cuemu_shared_t *cuemu_find_session(void)
     return view;
 }
 
+/* Which rank of the node this process is; -1 if none */
+static int cuemu_find_rank(const cuemu_clock_t *clk)
+{
+    static int found = -1;
+    int pid          = (int)syscall(SYS_getpid);
+    int rank         = __atomic_load_n(&found, __ATOMIC_RELAXED);
+
+    if ((rank >= 0) && (clk->ranks[rank].pid == pid)) {
+        return rank;
+    }
+
+    for (rank = clk->num_ranks - 1; rank >= 0; --rank) {
+        if ((clk->ranks[rank].pid == pid) &&
+            (clk->ranks[rank].space == cuemu_clock_source->space())) {
+            __atomic_store_n(&found, rank, __ATOMIC_RELAXED);
+            return rank;
+        }
+    }
+    return -1;
+}
+
 /* Emulated nanoseconds of the given clock's epoch; 0 if it is a real clock. */
 static uint64_t cuemu_emulated_ns(clockid_t id)
 {
-    const cuemu_shared_t *view;
+    cuemu_shared_t *view;
     uint64_t epoch, ns;
     int saved_errno;
 
@@ -131,7 +153,9 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
 
     epoch = ((id == CLOCK_REALTIME) || (id == CLOCK_REALTIME_COARSE)) ?
             view->real_epoch_ns : view->mono_epoch_ns;
-    ns    = (uint64_t)(cuemu_clock_now(&view->clock, NULL) / CUEMU_PS_PER_NS);
+    ns    = (uint64_t)(cuemu_clock_now(&view->clock,
+                                       cuemu_find_rank(&view->clock), NULL) /
+                       CUEMU_PS_PER_NS);
     return epoch + ns;
 }
 
