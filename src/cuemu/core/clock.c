@@ -91,7 +91,7 @@ typedef enum {
     CUEMU_RANK_WAITS   /* all threads that matter wait in the driver */
 } cuemu_rank_state_t;
 
-/* What its threads do, and the first moment that one waits for, 0 if none does */
+/* What its threads do; the first moment that one waits for, 0: none does */
 static cuemu_rank_state_t cuemu_rank_threads(const cuemu_clock_rank_t *rank,
                                              cuemu_time_t *until_p)
 {
@@ -262,7 +262,7 @@ static int cuemu_rank_is_asleep(cuemu_clock_rank_t *rank, uint64_t still,
     }
 
     rank->asked_ns = real_ns;
-    running        = cuemu_clock_source->is_running(rank->pid, 0, rank->service);
+    running = cuemu_clock_source->is_running(rank->pid, 0, rank->service);
     return (running < 0) ? (still > CUEMU_CLOCK_SILENT_NS) : !running;
 }
 

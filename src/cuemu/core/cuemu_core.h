@@ -3,10 +3,10 @@
 /*
  * Timing core of the emulated node: node description, link simulation, clock.
  *
- * Nothing here starts a thread, waits for a lock, or keeps a pointer inside one of
- * its objects, so a cuemu_node_t, cuemu_sim_t or cuemu_clock_t may live in
- * memory that many processes map at different addresses. Unless said otherwise
- * the caller serialises all calls on one object.
+ * Nothing here starts a thread or keeps a pointer inside one of its objects, so
+ * a cuemu_node_t, cuemu_sim_t or cuemu_clock_t may live in memory that many
+ * processes map at different addresses. Unless said otherwise the caller
+ * serialises all calls on one object.
  *
  * Units: time is int64_t picoseconds of emulated time, sizes are bytes, rates
  * are bytes per second (node files and messages use GB/s = 10^9 bytes/s).

@@ -162,7 +162,8 @@ protected:
                 [] { return fake.real_ns; },
                 [](int pid) { return fake.cpu_ns[pid]; },
                 [](int pid, int, int) -> int { return fake.running[pid]; },
-                [](int pid) { return fake.delay_ns[pid]; }, [] { return fake.space; }};
+                [](int pid) { return fake.delay_ns[pid]; },
+                [] { return fake.space; }};
 
         fake               = {};
         fake.real_ns       = 1000 * ms;
@@ -304,7 +305,7 @@ TEST_F(clock_source, what_cannot_be_seen_holds_up_nobody)
     EXPECT_NEAR(40 * ms, now(0), ms);
 }
 
-/* The program's own sleep is the wall clock's; a wait for a processor is not. */
+/* The program's own sleep takes time, a wait for a processor none. */
 TEST_F(clock_source, a_sleep_counts)
 {
     attach(0);
