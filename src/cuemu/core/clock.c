@@ -4,7 +4,6 @@
 #include "cuemu_core.h"
 
 #include <string.h>
-#include <time.h>
 
 /* Another rank's processor time is read that often at most: emulated time is
    less fine by as much (real time, as all that follows) */
@@ -27,6 +26,11 @@
    other one of its rank that waits */
 #define CUEMU_CLOCK_ELSEWHERE_NS 1000000ull
 #define CUEMU_CLOCK_GONE         1ull /* `left_ns` of such a one */
+
+/* A thread that waits keeps its processor while others move time on, and for
+   so long after they last did; then it sleeps in pieces */
+#define CUEMU_CLOCK_AWAKE_NS 20000ull
+#define CUEMU_CLOCK_SLEEP_NS 20000ull
 
 /* Nobody has the lock for longer and lives */
 #define CUEMU_CLOCK_LOCK_NS   300000000ull
@@ -65,13 +69,12 @@ static uint64_t cuemu_clock_try_lock(cuemu_clock_t *clk)
 
 static uint64_t cuemu_clock_lock(cuemu_clock_t *clk)
 {
-    const struct timespec pause = {0, 20000};
-    unsigned tries              = 0;
+    unsigned tries = 0;
     uint64_t real_ns;
 
     while ((real_ns = cuemu_clock_try_lock(clk)) == 0) {
         if (++tries % 64 == 0) {
-            nanosleep(&pause, NULL);
+            cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
         }
     }
     return real_ns;
@@ -650,6 +653,44 @@ int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
     return (cuemu_clock_now(clk, -1, &clamped) >= until) || clamped ||
            ((thread >= 0) &&
             (CUEMU_LOAD(&clk->ranks[rank].threads[thread].until) != until));
+}
+
+static void cuemu_clock_relax(void)
+{
+    int i;
+
+    for (i = 0; i < 40; ++i) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ __volatile__("yield");
+#endif
+    }
+}
+
+void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
+                      cuemu_time_t until, const uint64_t *word, uint64_t value)
+{
+    cuemu_time_t last = -1, now;
+    uint64_t since    = 0, real_ns;
+
+    cuemu_clock_wait_begin(clk, rank, thread, until);
+    while (!cuemu_clock_wait_over(clk, rank, thread, until) &&
+           ((word == NULL) || (CUEMU_LOAD(word) == value))) {
+        now     = CUEMU_LOAD(&clk->time);
+        real_ns = cuemu_clock_source->real_ns();
+        if (now != last) {
+            last  = now;
+            since = real_ns;
+        }
+
+        if (real_ns - since < CUEMU_CLOCK_AWAKE_NS) {
+            cuemu_clock_relax();
+        } else {
+            cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
+        }
+    }
+    cuemu_clock_wait_end(clk, rank, thread);
 }
 
 void cuemu_clock_wake(cuemu_clock_t *clk, int rank)

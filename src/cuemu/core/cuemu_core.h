@@ -516,6 +516,11 @@ void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread);
 int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
                           cuemu_time_t until);
 
+/* All of this: returns when that thread has to go on or, with `word`, when that
+   is no longer `value`. */
+void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
+                      cuemu_time_t until, const uint64_t *word, uint64_t value);
+
 /* Threads of the rank that wait for the simulation have to go on, at this
    moment of emulated time. */
 void cuemu_clock_wake(cuemu_clock_t *clk, int rank);
@@ -538,6 +543,7 @@ typedef struct {
     int      (*is_running)(int pid, int tid, int service);
     /* Time for which its first thread waited for a processor, in all */
     uint64_t (*delay_ns)(int pid);
+    void     (*sleep)(uint64_t ns);
     /* This process's PID namespace */
     uint64_t (*space)(void);
 } cuemu_clock_source_t;

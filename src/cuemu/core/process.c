@@ -181,11 +181,19 @@ static uint64_t cuemu_process_delay_ns(int pid)
     return ns;
 }
 
+static void cuemu_process_sleep(uint64_t ns)
+{
+    const struct timespec ts = {0, (long)ns};
+
+    syscall(SYS_nanosleep, &ts, NULL);
+}
+
 const cuemu_clock_source_t cuemu_clock_processes = {
     .real_ns    = cuemu_process_real_ns,
     .cpu_ns     = cuemu_process_cpu_ns,
     .is_running = cuemu_process_is_running,
     .delay_ns   = cuemu_process_delay_ns,
+    .sleep      = cuemu_process_sleep,
     .space      = cuemu_process_space
 };
 

@@ -29,11 +29,6 @@
 #define CUEMU_GRACE_NS      500000ull
 #define CUEMU_GRACE_WAIT_NS 5000000ull
 
-/* A thread that waits keeps its processor while others move time on, and for
-   so long after they last did; then it sleeps in pieces (real time) */
-#define CUEMU_AWAKE_NS 20000ull
-#define CUEMU_SLEEP_NS 50000ull
-
 /* Copies between host buffers do not touch the node's links */
 #define CUEMU_HOST_COPY_RATE 10e9
 
@@ -108,22 +103,6 @@ static void cuemu_futex_wake(uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static void cuemu_sleep(uint64_t ns)
-{
-    const struct timespec ts = {0, (long)ns};
-
-    syscall(SYS_nanosleep, &ts, NULL);
-}
-
-static void cuemu_relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield");
-#endif
-}
-
 /* ---------------------------------------------------------------- time */
 
 /* Calls of this thread that count as one, and its place in the clock */
@@ -190,33 +169,11 @@ static void cuemu_work_unclamp(void)
 static void cuemu_work_rest(cuemu_time_t until, const uint64_t *seen)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
-    cuemu_clock_t *clk = &sh->clock;
-    int slot           = cuemu_session.slot;
-    cuemu_time_t last  = -1, now;
-    uint64_t since     = 0, real_ns;
-    int i;
 
     cuemu_work_call_begin(); /* cuInit() waits, too */
-    cuemu_clock_wait_begin(clk, slot, cuemu_call.place, until);
-    while (!cuemu_clock_wait_over(clk, slot, cuemu_call.place, until) &&
-           ((seen == NULL) ||
-            (*seen == __atomic_load_n(&sh->change, __ATOMIC_ACQUIRE)))) {
-        now     = __atomic_load_n(&clk->time, __ATOMIC_RELAXED);
-        real_ns = cuemu_real_ns();
-        if (now != last) {
-            last  = now;
-            since = real_ns;
-        }
-
-        if (real_ns - since < CUEMU_AWAKE_NS) {
-            for (i = 0; i < 40; ++i) {
-                cuemu_relax();
-            }
-        } else {
-            cuemu_sleep(CUEMU_SLEEP_NS);
-        }
-    }
-    cuemu_clock_wait_end(clk, slot, cuemu_call.place);
+    cuemu_clock_wait(&sh->clock, cuemu_session.slot, cuemu_call.place, until,
+                     (seen == NULL) ? NULL : &sh->change,
+                     (seen == NULL) ? 0 : *seen);
     cuemu_work_call_end();
 }
 

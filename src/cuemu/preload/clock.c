@@ -23,6 +23,12 @@
 /* How often, in real time, to look whether a session has come into being */
 #define CUEMU_LOOK_NS 1000000ull
 
+/* What a yield takes, of emulated time; where that stands still, after how many
+   of them to sleep, and for how long (real time) */
+#define CUEMU_YIELD_TIME     (CUEMU_PS_PER_US / 5)
+#define CUEMU_YIELD_ROUNDS   16
+#define CUEMU_YIELD_SLEEP_NS 20000ull
+
 /* UCX reads the processor's time stamps itself, unless told not to. */
 CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
 
@@ -157,6 +163,45 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
                                        cuemu_find_rank(&view->clock), NULL) /
                        CUEMU_PS_PER_NS);
     return epoch + ns;
+}
+
+/*
+ * A program that has nothing to do yields its processor, again and again. Here
+ * it waits for a moment of emulated time, about what a round of polling takes:
+ * where all wait no real time passes, and no other program gets a whole slice
+ * of the processor for each yield.
+ */
+CUEMU_EXPORT int sched_yield(void)
+{
+    static __thread int tid, place, rounds;
+    cuemu_shared_t *view = cuemu_find_session();
+    int rank             = (view == NULL) ? -1 : cuemu_find_rank(&view->clock);
+    cuemu_clock_t *clk;
+    cuemu_time_t until;
+    int clamped;
+
+    if (rank < 0) {
+        return (int)syscall(SYS_sched_yield);
+    }
+
+    clk   = &view->clock;
+    until = cuemu_clock_now(clk, rank, &clamped) + CUEMU_YIELD_TIME;
+    if (clamped) {
+        /* This program may have to do something first, or another one */
+        if (++rounds % CUEMU_YIELD_ROUNDS == 0) {
+            cuemu_clock_source->sleep(CUEMU_YIELD_SLEEP_NS);
+        }
+        return 0;
+    }
+
+    if (tid == 0) {
+        tid   = (int)syscall(SYS_gettid);
+        place = -1;
+    }
+    place = cuemu_clock_call_begin(clk, rank, tid, place);
+    cuemu_clock_wait(clk, rank, place, until, NULL, 0);
+    cuemu_clock_call_end(clk, rank, place);
+    return 0;
 }
 
 CUEMU_EXPORT int clock_gettime(clockid_t id, struct timespec *ts)

@@ -163,6 +163,7 @@ protected:
                 [](int pid) { return fake.cpu_ns[pid]; },
                 [](int pid, int, int) -> int { return fake.running[pid]; },
                 [](int pid) { return fake.delay_ns[pid]; },
+                [](uint64_t ns) { fake.real_ns += ns; },
                 [] { return fake.space; }};
 
         fake               = {};
