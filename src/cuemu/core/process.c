@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -183,8 +184,13 @@ static uint64_t cuemu_process_delay_ns(int pid)
 
 static void cuemu_process_sleep(uint64_t ns)
 {
+    static __thread int is_exact __attribute__((tls_model("initial-exec")));
     const struct timespec ts = {0, (long)ns};
 
+    if (!is_exact) {
+        is_exact = 1;
+        syscall(SYS_prctl, PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+    }
     syscall(SYS_nanosleep, &ts, NULL);
 }
 

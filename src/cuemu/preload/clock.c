@@ -26,6 +26,8 @@
 /* What a yield takes, of emulated time; where that stands still, after how many
    of them to sleep, and for how long (real time) */
 #define CUEMU_YIELD_TIME     (CUEMU_PS_PER_US / 5)
+#define CUEMU_YIELD_LONGEST  CUEMU_PS_PER_US
+#define CUEMU_YIELD_PART     512 /* longest yield, of the time since the first */
 #define CUEMU_YIELD_ROUNDS   16
 #define CUEMU_YIELD_SLEEP_NS 20000ull
 
@@ -166,6 +168,30 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
 }
 
 /*
+ * How long a yield may take: the longer, the longer the program has been doing
+ * nothing but that. It does something else when a round, from yield to yield,
+ * takes more than the shortest one by half.
+ */
+static cuemu_time_t cuemu_yield_time(cuemu_time_t now, cuemu_time_t end)
+{
+    static __thread cuemu_time_t first, least;
+    cuemu_time_t round = now - end;
+    cuemu_time_t time;
+
+    if ((least == 0) || (round < least)) {
+        least = round;
+    } else if (round > least + least / 2) {
+        first  = now;
+        least += least / 16 + 1;
+    }
+
+    time = (now - first) / CUEMU_YIELD_PART;
+    return (time < CUEMU_YIELD_TIME)    ? CUEMU_YIELD_TIME :
+           (time > CUEMU_YIELD_LONGEST) ? CUEMU_YIELD_LONGEST :
+                                          time;
+}
+
+/*
  * A program that has nothing to do yields its processor, again and again. Here
  * it waits for a moment of emulated time, about what a round of polling takes:
  * where all wait no real time passes, and no other program gets a whole slice
@@ -174,18 +200,19 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
 CUEMU_EXPORT int sched_yield(void)
 {
     static __thread int tid, place, rounds;
+    static __thread cuemu_time_t end;
     cuemu_shared_t *view = cuemu_find_session();
     int rank             = (view == NULL) ? -1 : cuemu_find_rank(&view->clock);
     cuemu_clock_t *clk;
-    cuemu_time_t until;
+    cuemu_time_t now;
     int clamped;
 
     if (rank < 0) {
         return (int)syscall(SYS_sched_yield);
     }
 
-    clk   = &view->clock;
-    until = cuemu_clock_now(clk, rank, &clamped) + CUEMU_YIELD_TIME;
+    clk = &view->clock;
+    now = cuemu_clock_now(clk, rank, &clamped);
     if (clamped) {
         /* This program may have to do something first, or another one */
         if (++rounds % CUEMU_YIELD_ROUNDS == 0) {
@@ -199,7 +226,9 @@ CUEMU_EXPORT int sched_yield(void)
         place = -1;
     }
     place = cuemu_clock_call_begin(clk, rank, tid, place);
-    cuemu_clock_wait(clk, rank, place, until, NULL, 0);
+    cuemu_clock_wait(clk, rank, place, now + cuemu_yield_time(now, end), NULL,
+                     0);
+    end = cuemu_clock_now(clk, -1, NULL);
     cuemu_clock_call_end(clk, rank, place);
     return 0;
 }
