@@ -305,6 +305,30 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaRuntimeGetVersion(int *version)
     return CUDART_SUCCESS;
 }
 
+/* cudaLimit has the driver's numbers */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceGetLimit(size_t *value,
+                                                            int limit)
+{
+    CUEMU_CUDART_CALL(cuCtxGetLimit(value, (CUlimit)limit));
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceSetLimit(int limit,
+                                                            size_t value)
+{
+    CUEMU_CUDART_CALL(cuCtxSetLimit((CUlimit)limit, value));
+}
+
+/* No profiler listens */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaProfilerStart(void)
+{
+    return cuemu_cudart_return(cuemu_cudart_driver());
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaProfilerStop(void)
+{
+    return cuemu_cudart_return(cuemu_cudart_driver());
+}
+
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaSetDeviceFlags(unsigned flags)
 {
     return cuemu_cudart_return(cuemu_cudart_driver());

@@ -16,6 +16,9 @@ cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error)
     return error;
 }
 
+/* What tells this library from NVIDIA's (preload/static.c) */
+CUEMU_CUDART_EXPORT const int __cudaEmulated = CUEMU_CUDART_MAJOR;
+
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaGetLastError(void)
 {
     cuemu_cudart_error_t error = cuemu_cudart_last;

@@ -2,18 +2,24 @@
 
 /*
  * What programs are linked with (tests/lookups.txt) and this runtime does not
- * do: there, and "not supported".
+ * do: there, and "not supported", which the first call says on stderr.
  */
 #include "cudart.h"
+
+#include <stdio.h>
 
 #define CUEMU_CUDART_LACKS(_name) \
     CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name(void); \
     CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name(void) \
     { \
+        static int told; \
+        if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) { \
+            fprintf(stderr, "cuemu: the emulated runtime has no " #_name \
+                            "; it returns cudaErrorNotSupported\n"); \
+        } \
         return cuemu_cudart_return(CUDART_NOT_SUPPORTED); \
     }
 
-CUEMU_CUDART_LACKS(cudaFuncGetAttributes)
 CUEMU_CUDART_LACKS(cudaGraphAddMemcpyNode1D)
 CUEMU_CUDART_LACKS(cudaGraphCreate)
 CUEMU_CUDART_LACKS(cudaGraphExecMemcpyNodeSetParams1D)

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* dim3, and uint3 in kernel launches */
 typedef struct {
@@ -399,6 +400,102 @@ cudaFuncSetAttribute(const void *func, int attribute, int value)
                 (CUfunction)kernel, (CUfunction_attribute)attribute, value);
     }
     return cuemu_cudart_return(error);
+}
+
+/* cudaFuncAttributes */
+typedef struct {
+    size_t shared, constant, local; /* bytes */
+    int    values[13];
+    int    reserved[16];
+} cuemu_cudart_func_attr_t;
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaFuncGetAttributes(cuemu_cudart_func_attr_t *attr, const void *func)
+{
+    static const CUfunction_attribute values[] = {
+        CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_NUM_REGS,
+        CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_BINARY_VERSION,
+        CU_FUNC_ATTRIBUTE_CACHE_MODE_CA,
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+        CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+    };
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    CUkernel kernel            = NULL;
+    int bytes[3]               = {0, 0, 0};
+    size_t i;
+
+    if (attr == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_kernel(func, &kernel);
+    }
+    memset(attr, 0, sizeof(*attr));
+    for (i = 0; (i < 3) && (error == CUDART_SUCCESS); ++i) {
+        error = (cuemu_cudart_error_t)cuFuncGetAttribute(
+                &bytes[i], CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES + i,
+                (CUfunction)kernel);
+    }
+    for (i = 0; (i < sizeof(values) / sizeof(values[0])) &&
+         (error == CUDART_SUCCESS); ++i) {
+        error = (cuemu_cudart_error_t)cuFuncGetAttribute(
+                &attr->values[i], values[i], (CUfunction)kernel);
+    }
+    attr->shared   = (size_t)bytes[0];
+    attr->constant = (size_t)bytes[1];
+    attr->local    = (size_t)bytes[2];
+    return cuemu_cudart_return(error);
+}
+
+/* cudaLaunchConfig_t. Attributes are those of the driver. */
+typedef struct {
+    cuemu_cudart_dim3_t grid, block;
+    size_t              shared;
+    CUstream            stream;
+    CUlaunchAttribute  *attrs;
+    unsigned            num_attrs;
+} cuemu_cudart_config_t;
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaLaunchKernelExC(const cuemu_cudart_config_t *config, const void *func,
+                    void **args)
+{
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    CUkernel kernel            = NULL;
+    CUlaunchConfig launch;
+
+    if (config == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_kernel(func, &kernel);
+    }
+    if (error == CUDART_SUCCESS) {
+        launch = (CUlaunchConfig){
+            .gridDimX = config->grid.x, .gridDimY = config->grid.y,
+            .gridDimZ = config->grid.z, .blockDimX = config->block.x,
+            .blockDimY = config->block.y, .blockDimZ = config->block.z,
+            .sharedMemBytes = (unsigned)config->shared,
+            .hStream = config->stream, .attrs = config->attrs,
+            .numAttrs = config->num_attrs
+        };
+        error = (cuemu_cudart_error_t)cuLaunchKernelEx(
+                &launch, (CUfunction)kernel, args, NULL);
+    }
+    return cuemu_cudart_return(error);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *func,
+                                              int threads, size_t shared);
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        int *blocks, const void *func, int threads, size_t shared,
+        unsigned flags)
+{
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, func, threads,
+                                                         shared);
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t

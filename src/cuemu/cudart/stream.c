@@ -26,6 +26,18 @@ cudaStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
     CUEMU_CUDART_CALL(cuStreamCreateWithPriority(stream, flags, priority));
 }
 
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaStreamGetFlags(CUstream stream, unsigned *flags)
+{
+    CUEMU_CUDART_CALL(cuStreamGetFlags(stream, flags));
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaStreamGetPriority(CUstream stream, int *priority)
+{
+    CUEMU_CUDART_CALL(cuStreamGetPriority(stream, priority));
+}
+
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaStreamDestroy(CUstream stream)
 {
     CUEMU_CUDART_CALL(cuStreamDestroy(stream));

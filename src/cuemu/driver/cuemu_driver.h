@@ -65,7 +65,8 @@ typedef struct cuemu_gate {
 } cuemu_gate_t;
 
 enum {
-    CUEMU_GATE_NO_INIT = 1 /* may be called before cuInit */
+    CUEMU_GATE_NO_INIT = 1, /* may be called before cuInit */
+    CUEMU_GATE_LACKS   = 2  /* there in name alone */
 };
 
 /* SUCCESS if the call may go on; else the error it has to return. */

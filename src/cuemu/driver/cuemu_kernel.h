@@ -24,6 +24,7 @@ struct cuemu_module {
     cuemu_function_t   *functions;
     cuemu_module_t     *next;      /* of a library */
     int                 refs;      /* itself, and launches under way */
+    int                 target;    /* 90 for ".target sm_90" */
 };
 
 struct cuemu_function {

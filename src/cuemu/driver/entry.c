@@ -106,16 +106,21 @@ CUEMU_API_FLAGS(cuGetProcAddress, CUEMU_GATE_NO_INIT,
     return (*func == NULL) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
-/* Only NVIDIA's own runtime library asks for the driver's private tables. */
+/* NVIDIA's own runtime library asks for the driver's private tables; so does
+   NVRTC, for this one, and does without. */
 CUEMU_API_FLAGS(cuGetExportTable, CUEMU_GATE_NO_INIT,
                 (const void **table, const CUuuid *id), (table, id))
 {
-    static int told = 0;
+    static const char nvrtc[] = "\xda\x91\x51\xd3\x3a\xe6\xcc\x41"
+                                "\xa5\xc0\x4f\x26\xd5\x33\xe3\x28";
+    static int told           = 0;
 
-    if (!__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) {
-        fprintf(stderr, "cuemu: this program has NVIDIA's CUDA runtime in it, "
-                        "which cannot run on an emulated driver: link it with "
-                        "the shared libcudart (nvcc -cudart shared)\n");
+    if (((id == NULL) || (memcmp(id->bytes, nvrtc, sizeof(id->bytes)) != 0)) &&
+        !__atomic_exchange_n(&told, 1, __ATOMIC_RELAXED)) {
+        fprintf(stderr, "cuemu: this program has NVIDIA's CUDA runtime in it "
+                        "and no symbol table, so that the emulated one cannot "
+                        "take its place: keep the symbols (no strip, no -s), "
+                        "or link with -cudart shared\n");
     }
 
     if (table != NULL) {

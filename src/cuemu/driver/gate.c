@@ -222,6 +222,11 @@ static void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result)
     const char *path = getenv("CUEMU_REFUSED");
     FILE *file;
 
+    if ((gate->flags & CUEMU_GATE_LACKS) && (gate->calls == 1)) {
+        fprintf(stderr, "cuemu: the emulated driver has no %s; it returns "
+                        "CUDA_ERROR_NOT_SUPPORTED\n", gate->name);
+    }
+
     if ((path == NULL) || (result == CUDA_ERROR_NOT_READY)) {
         return;
     }

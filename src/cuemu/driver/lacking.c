@@ -2,14 +2,14 @@
 
 /*
  * What programs look up (tests/lookups.txt) and this driver does not model:
- * there, and "not supported". CUEMU_REFUSED lists who was called.
+ * there, and "not supported", which the first call says on stderr.
  */
 #include "cuemu_driver.h"
 
 #undef cuStreamBatchMemOp /* of cuda.h, for the newer name */
 
 #define CUEMU_LACKS(_name) \
-    CUEMU_API(_name, (void), ()) \
+    CUEMU_API_FLAGS(_name, CUEMU_GATE_LACKS, (void), ()) \
     { \
         return CUDA_ERROR_NOT_SUPPORTED; \
     }

@@ -95,7 +95,8 @@ static CUresult cuemu_text_check(const char *text, int sm, char *error)
 
 static CUresult cuemu_ptx_result(cuemu_ptx_status_t status)
 {
-    return (status == CUEMU_PTX_NO_MEMORY) ? CUDA_ERROR_OUT_OF_MEMORY :
+    return (status == CUEMU_PTX_OK) ? CUDA_SUCCESS :
+           (status == CUEMU_PTX_NO_MEMORY) ? CUDA_ERROR_OUT_OF_MEMORY :
            (status == CUEMU_PTX_NOT_KNOWN) ? CUDA_ERROR_NOT_SUPPORTED :
                                              CUDA_ERROR_INVALID_PTX;
 }
@@ -219,11 +220,12 @@ static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    module->ctx  = ctx;
-    module->refs = 1;
-    status       = cuemu_ptx_load(text, strlen(text), &module->ptx, error);
-    result       = (status == CUEMU_PTX_OK) ? cuemu_module_globals(module) :
-                                              cuemu_ptx_result(status);
+    module->ctx    = ctx;
+    module->refs   = 1;
+    module->target = cuemu_text_number(text, ".target");
+    status         = cuemu_ptx_load(text, strlen(text), &module->ptx, error);
+    result         = (status == CUEMU_PTX_OK) ? cuemu_module_globals(module) :
+                                                cuemu_ptx_result(status);
     if (result != CUDA_SUCCESS) {
         cuemu_module_free(module, 0);
         return result;
@@ -385,12 +387,22 @@ CUEMU_API(cuModuleUnload, (CUmodule handle), (handle))
 static CUresult cuemu_function_get(cuemu_module_t *module, const char *name,
                                    cuemu_function_t **function_p)
 {
+    char error[CUEMU_PTX_ERROR_SIZE] = "";
     cuemu_ptx_kernel_t *kernel;
     cuemu_function_t *function;
+    CUresult result;
 
     kernel = cuemu_ptx_kernel(module->ptx, name, 0);
     if (kernel == NULL) {
         return CUDA_ERROR_NOT_FOUND;
+    }
+
+    result = cuemu_ptx_result(cuemu_ptx_kernel_parse(kernel, error));
+    if (result != CUDA_SUCCESS) {
+        if (error[0] != '\0') { /* the first time */
+            fprintf(stderr, "cuemu: kernel %s: %s\n", name, error);
+        }
+        return result;
     }
 
     cuemu_lock();
@@ -494,7 +506,9 @@ CUEMU_API(cuFuncGetAttribute,
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
         *value = 32; /* those of PTX are not those of a GPU */
         break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION: /* CUB chooses its kernels by it */
+        *value = function->module->target;
+        break;
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
         *value = cuemu_session.node->gpus[function->module->ctx->gpu].sm;
         break;

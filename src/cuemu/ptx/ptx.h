@@ -6,9 +6,9 @@
  *
  * What is known is what nvcc makes of plain kernels: integers of all sizes,
  * float and double, half and bfloat16 as numbers, memory of all spaces,
- * atomics, barriers, warp shuffles and votes. Not known: calls, textures,
- * tensor cores, clusters. Who loads PTX with anything else gets its name and
- * line. The words are those of "Parallel Thread Execution ISA", NVIDIA.
+ * atomics, barriers, warp shuffles and votes, calls of functions by name. Not
+ * known: other calls, textures, tensor cores, clusters. PTX with anything else
+ * is refused with its name and line. The words are those of "Parallel Thread Execution ISA", NVIDIA.
  *
  * Nothing here knows of the driver; memory is reached by a function that the
  * caller gives.
@@ -57,6 +57,7 @@ typedef enum {
     CUEMU_PTX_BAD_ADDRESS,   /* at run time, as are those below */
     CUEMU_PTX_MISALIGNED,
     CUEMU_PTX_TRAP,
+    CUEMU_PTX_ASSERT,
     CUEMU_PTX_DEADLOCK,      /* threads wait for others that never come */
     CUEMU_PTX_TIMEOUT        /* it executed more than it may */
 } cuemu_ptx_status_t;
@@ -72,6 +73,11 @@ void cuemu_ptx_unload(cuemu_ptx_module_t *module);
 /* NULL if there is none of the name; `name` NULL: the index-th. */
 cuemu_ptx_kernel_t *cuemu_ptx_kernel(cuemu_ptx_module_t *module,
                                      const char *name, unsigned index);
+
+/* A kernel of a long module is parsed when it is first used, by this: with one
+   sentence in `error` if it is refused. */
+cuemu_ptx_status_t cuemu_ptx_kernel_parse(cuemu_ptx_kernel_t *kernel,
+                                          char *error);
 void cuemu_ptx_kernel_info(const cuemu_ptx_kernel_t *kernel,
                            cuemu_ptx_info_t *info);
 

@@ -27,6 +27,7 @@ typedef enum {
     CUEMU_PTX_B64, CUEMU_PTX_U64, CUEMU_PTX_S64,
     CUEMU_PTX_F16, CUEMU_PTX_BF16, CUEMU_PTX_F32, CUEMU_PTX_F64,
     CUEMU_PTX_F16X2, CUEMU_PTX_BF16X2, CUEMU_PTX_B128,
+    CUEMU_PTX_U16X2, CUEMU_PTX_S16X2,
     CUEMU_PTX_TYPE_LAST
 } cuemu_ptx_type_t;
 
@@ -91,6 +92,11 @@ struct cuemu_ptx_insn {
     uint32_t        line;
 };
 
+/* What bar.red makes of its predicates: in->how2 */
+enum {
+    CUEMU_PTX_RED_NONE, CUEMU_PTX_RED_AND, CUEMU_PTX_RED_OR, CUEMU_PTX_RED_COUNT
+};
+
 /* Registers that are filled before a group begins */
 typedef enum {
     CUEMU_PTX_FILL_IMM,      /* `value` */
@@ -129,6 +135,10 @@ typedef struct {
 struct cuemu_ptx_kernel {
     char               *name;
     cuemu_ptx_module_t *module;
+    const char         *text;          /* not parsed yet: behind its name */
+    uint32_t            line;          /* ... of the text */
+    cuemu_ptx_status_t  status;        /* of parsing it */
+    unsigned            calls;         /* that the parser is inside of */
     cuemu_ptx_insn_t   *code;
     uint32_t            num_code, max_code;
     cuemu_ptx_fill_t   *fills;
@@ -145,6 +155,7 @@ struct cuemu_ptx_kernel {
 };
 
 struct cuemu_ptx_module {
+    struct ptx_parser   *parser;       /* of kernels not parsed yet, or NULL */
     cuemu_ptx_kernel_t **kernels;
     uint32_t             num_kernels;
     cuemu_ptx_global_t  *globals;
@@ -225,6 +236,11 @@ cuemu_ptx_status_t cuemu_ptx_decode_memory(cuemu_ptx_kernel_t *k,
                                            const cuemu_ptx_statement_t *st,
                                            cuemu_ptx_insn_t *in, char *error);
 cuemu_ptx_status_t cuemu_ptx_decode_warp(cuemu_ptx_kernel_t *k,
+                                         const cuemu_ptx_statement_t *st,
+                                         cuemu_ptx_insn_t *in, char *error);
+
+/* A function that the GPU's own system has: token 1 is its name */
+cuemu_ptx_status_t cuemu_ptx_decode_call(cuemu_ptx_kernel_t *k,
                                          const cuemu_ptx_statement_t *st,
                                          cuemu_ptx_insn_t *in, char *error);
 
@@ -353,6 +369,7 @@ struct cuemu_ptx_block {
     char                     *memory;   /* register files, local memory */
     struct {
         unsigned arrived, expected;     /* expected 0: all that live */
+        unsigned yes;                   /* arrived with a true predicate */
     } barrier[CUEMU_PTX_BARRIERS];
     char                     *pointer[CUEMU_PTX_LANES]; /* of one access */
     cuemu_ptx_page_t          page[CUEMU_PTX_PAGES];
@@ -362,6 +379,11 @@ struct cuemu_ptx_block {
 void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_status_t status, unsigned lane,
                      uint64_t address);
+
+/* The memory behind an address of the generic space; NULL, and the kernel
+   ends, if it is none that may be read */
+const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                              unsigned lane, uint64_t address, unsigned size);
 
 #define CUEMU_PTX_REG(_g, _type, _offset) ((_type*)((_g)->reg + (_offset)))
 

@@ -153,13 +153,22 @@ static void ptx_set(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 {
     cuemu_ptx_mask_t result = ptx_compare(g, in), c = 0;
     uint32_t *d  = CUEMU_PTX_REG(g, uint32_t, in->r[0]);
-    uint32_t yes = (in->type2 == CUEMU_PTX_F32) ? 0x3f800000 : ~0u;
+    uint16_t *h  = CUEMU_PTX_REG(g, uint16_t, in->r[0]);
+    uint32_t yes = (in->type2 == CUEMU_PTX_F32) ? 0x3f800000 :
+                   (in->type2 == CUEMU_PTX_F16) ? 0x3c00 :
+                   (in->type2 == CUEMU_PTX_BF16) ? 0x3f80 : ~0u;
 
     if (in->how2 != PTX_COMBINE_NONE) {
         c = *CUEMU_PTX_REG(g, cuemu_ptx_mask_t, in->r[4]);
         c = in->negated_source ? ~c : c;
     }
     result = ptx_combine(result, c, in->how2);
+    if (cuemu_ptx_type_size(in->type2) == 2) {
+        CUEMU_PTX_FOR_EACH(m, {
+            h[i] = ((result >> i) & 1) ? (uint16_t)yes : 0;
+        })
+        return;
+    }
     CUEMU_PTX_FOR_EACH(m, { d[i] = ((result >> i) & 1) ? yes : 0; })
 }
 
@@ -275,7 +284,8 @@ static cuemu_ptx_status_t ptx_decode_setp(cuemu_ptx_kernel_t *k,
     if (is_set) {
         to = (st->num_tokens < 4) ? -1 :
              cuemu_ptx_type(st->token[st->num_tokens - 2]);
-        if ((to < 0) || (cuemu_ptx_type_size(to) != 4)) {
+        if ((to < 0) || ((cuemu_ptx_type_size(to) != 4) &&
+                         (cuemu_ptx_type_size(to) != 2))) {
             return CUEMU_PTX_NOT_KNOWN;
         }
     }

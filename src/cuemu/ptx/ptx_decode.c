@@ -30,7 +30,9 @@ static const struct {
     [CUEMU_PTX_F64]    = {"f64", 8, 8},
     [CUEMU_PTX_F16X2]  = {"f16x2", 4, 4},
     [CUEMU_PTX_BF16X2] = {"bf16x2", 4, 4},
-    [CUEMU_PTX_B128]   = {"b128", 16, 16}
+    [CUEMU_PTX_B128]   = {"b128", 16, 16},
+    [CUEMU_PTX_U16X2]  = {"u16x2", 4, 4},
+    [CUEMU_PTX_S16X2]  = {"s16x2", 4, 4}
 };
 
 int cuemu_ptx_type(const char *word)
@@ -262,25 +264,46 @@ static cuemu_ptx_status_t ptx_decode_barrier(cuemu_ptx_kernel_t *k,
                                              const cuemu_ptx_statement_t *st,
                                              cuemu_ptx_insn_t *in)
 {
-    if ((cuemu_ptx_stranger(st, "cta sync aligned arrive") != NULL) ||
-        (st->num_ops < 1) || (st->num_ops > 2)) {
+    const cuemu_ptx_operand_t *op = st->op;
+    int is_red       = cuemu_ptx_has(st, "red"), i;
+    unsigned num_ops = st->num_ops;
+
+    if ((cuemu_ptx_stranger(st, "cta sync aligned arrive red and or popc") !=
+         NULL) || (num_ops < (is_red ? 3u : 1u)) ||
+        (num_ops > (is_red ? 4u : 2u))) {
         return CUEMU_PTX_NOT_KNOWN;
     }
 
-    in->kind      = CUEMU_PTX_BARRIER;
-    in->how       = (uint8_t)cuemu_ptx_has(st, "arrive");
-    in->r[0]      = cuemu_ptx_source(k, &st->op[0], CUEMU_PTX_U32);
-    in->r[1]      = (st->num_ops < 2) ? CUEMU_PTX_NONE :
-                    cuemu_ptx_source(k, &st->op[1], CUEMU_PTX_U32);
+    in->kind = CUEMU_PTX_BARRIER;
+    in->how  = (uint8_t)cuemu_ptx_has(st, "arrive");
+    in->r[2] = in->r[3] = 0;
+    if (is_red) { /* d, barrier, threads, p */
+        in->how2 = cuemu_ptx_has(st, "and") ? CUEMU_PTX_RED_AND :
+                   cuemu_ptx_has(st, "or")  ? CUEMU_PTX_RED_OR :
+                                              CUEMU_PTX_RED_COUNT;
+        in->r[2] = cuemu_ptx_target(k, op,
+                                    (in->how2 == CUEMU_PTX_RED_COUNT) ?
+                                    CUEMU_PTX_U32 : CUEMU_PTX_PRED);
+        in->r[3] = cuemu_ptx_source(k, &op[num_ops - 1], CUEMU_PTX_PRED);
+        in->negated_source = op[num_ops - 1].negated;
+        ++op;
+        num_ops -= 2;
+    }
+    in->r[0] = cuemu_ptx_source(k, op, CUEMU_PTX_U32);
+    in->r[1] = (num_ops < 2) ? 0 : cuemu_ptx_source(k, &op[1], CUEMU_PTX_U32);
+    for (i = 0; i < 4; ++i) {
+        if (in->r[i] == CUEMU_PTX_NONE) {
+            return CUEMU_PTX_NOT_KNOWN;
+        }
+    }
+    in->r[1]       = (num_ops < 2) ? CUEMU_PTX_NONE : in->r[1];
     k->has_barrier = 1;
-    return ((in->r[0] != CUEMU_PTX_NONE) &&
-            ((st->num_ops < 2) || (in->r[1] != CUEMU_PTX_NONE))) ?
-           CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;
+    return CUEMU_PTX_OK;
 }
 
 static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
                                              const cuemu_ptx_statement_t *st,
-                                             cuemu_ptx_insn_t *in)
+                                             cuemu_ptx_insn_t *in, char *error)
 {
     const char *name = st->token[0];
 
@@ -304,6 +327,8 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
     } else if ((strcmp(name, "trap") == 0) || (strcmp(name, "brkpt") == 0)) {
         in->run = ptx_trap;
         return CUEMU_PTX_OK;
+    } else if (strcmp(name, "call") == 0) {
+        return cuemu_ptx_decode_call(k, st, in, error);
     } else if (((strcmp(name, "bar") == 0) ||
                 (strcmp(name, "barrier") == 0)) &&
                !cuemu_ptx_has(st, "warp")) {
@@ -312,6 +337,7 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
                (strcmp(name, "prefetch") == 0) ||
                (strcmp(name, "prefetchu") == 0) ||
                (strcmp(name, "discard") == 0) ||
+               (strcmp(name, "griddepcontrol") == 0) ||
                (strcmp(name, "applypriority") == 0)) {
         return CUEMU_PTX_OK; /* one thing is done after the other anyway */
     } else if (strcmp(name, "nanosleep") == 0) {
@@ -345,7 +371,7 @@ cuemu_ptx_status_t cuemu_ptx_decode(cuemu_ptx_kernel_t *k,
         return CUEMU_PTX_SYNTAX;
     }
 
-    status = ptx_decode_control(k, st, in);
+    status = ptx_decode_control(k, st, in, error);
     for (i = 0; (status == CUEMU_PTX_NOT_KNOWN) && (error[0] == '\0') &&
          (i < sizeof(families) / sizeof(families[0])); ++i) {
         status = families[i](k, st, in, error);

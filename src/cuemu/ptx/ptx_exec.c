@@ -97,6 +97,24 @@ static uint32_t ptx_next_fragment(const cuemu_ptx_group_t *g, uint32_t pc)
 
 /* ------------------------------------------------------------- barriers */
 
+/* What threads get of bar.red, which is the instruction before `pc` */
+static void ptx_reduce(cuemu_ptx_group_t *g, uint32_t pc, cuemu_ptx_mask_t m,
+                       unsigned arrived, unsigned yes)
+{
+    const cuemu_ptx_insn_t *in = &g->block->kernel->code[pc - 1];
+    cuemu_ptx_mask_t *p;
+
+    if (in->how2 == CUEMU_PTX_RED_COUNT) {
+        CUEMU_PTX_FOR_EACH(m, {
+            CUEMU_PTX_REG(g, uint32_t, in->r[2])[i] = yes;
+        })
+    } else if (in->how2 != CUEMU_PTX_RED_NONE) {
+        p  = CUEMU_PTX_REG(g, cuemu_ptx_mask_t, in->r[2]);
+        *p = ((in->how2 == CUEMU_PTX_RED_AND) ? (yes == arrived) : (yes > 0)) ?
+             (*p | m) : (*p & ~m);
+    }
+}
+
 static void ptx_release(cuemu_ptx_block_t *block, unsigned barrier)
 {
     cuemu_ptx_group_t *g;
@@ -109,11 +127,15 @@ static void ptx_release(cuemu_ptx_block_t *block, unsigned barrier)
                 ++j;
                 continue;
             }
+            ptx_reduce(g, g->parked[j].pc, g->parked[j].mask,
+                       block->barrier[barrier].arrived,
+                       block->barrier[barrier].yes);
             ptx_push(g, g->parked[j].pc, g->parked[j].mask, 0);
             g->parked[j] = g->parked[--g->num_parked];
         }
     }
     block->barrier[barrier].arrived  = 0;
+    block->barrier[barrier].yes      = 0;
     block->barrier[barrier].expected = 0;
 }
 
@@ -150,12 +172,18 @@ static void ptx_arrive(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     cuemu_ptx_block_t *block = g->block;
     unsigned lane            = (unsigned)__builtin_ctzll(m);
     unsigned barrier         = CUEMU_PTX_REG(g, uint32_t, in->r[0])[lane];
+    cuemu_ptx_mask_t yes;
 
     if (barrier >= CUEMU_PTX_BARRIERS) {
         cuemu_ptx_fault(g, in, CUEMU_PTX_TRAP, lane, barrier);
         return;
     }
 
+    if (in->how2 != CUEMU_PTX_RED_NONE) {
+        yes = *CUEMU_PTX_REG(g, cuemu_ptx_mask_t, in->r[3]);
+        yes = (in->negated_source ? ~yes : yes) & m;
+        block->barrier[barrier].yes += (unsigned)__builtin_popcountll(yes);
+    }
     block->barrier[barrier].arrived += (unsigned)__builtin_popcountll(m);
     block->barrier[barrier].expected =
             (in->r[1] == CUEMU_PTX_NONE) ? 0 :
@@ -525,6 +553,8 @@ static const char *ptx_fault_name(cuemu_ptx_status_t status)
         return "is misaligned at address";
     case CUEMU_PTX_TRAP:
         return "stopped by itself:";
+    case CUEMU_PTX_ASSERT:
+        return "fails an assertion:";
     case CUEMU_PTX_DEADLOCK:
         return "waits at a barrier that others never reach:";
     default:

@@ -79,6 +79,12 @@
         [CUEMU_PTX_S64] = ptx_##_name##_s64 \
     }
 
+#define PTX_PAIRS(_unsigned, _signed) \
+    { \
+        [CUEMU_PTX_U16X2] = ptx_##_unsigned, \
+        [CUEMU_PTX_S16X2] = ptx_##_signed \
+    }
+
 /* ... that do not care for the sign */
 #define PTX_SAME(_name) \
     { \
@@ -107,6 +113,30 @@ PTX_UNSIGNED(BINARY, min, (x < y) ? x : y)
 PTX_SIGNED(BINARY, min, (x < y) ? x : y)
 PTX_UNSIGNED(BINARY, max, (x > y) ? x : y)
 PTX_SIGNED(BINARY, max, (x > y) ? x : y)
+/* Two in one register */
+#define PTX_TWO(_name, _type, _expr) \
+    PTX_RUN(_name) \
+    { \
+        PTX_D(uint32_t); \
+        PTX_S(a, uint32_t, 1); \
+        PTX_S(b, uint32_t, 2); \
+        CUEMU_PTX_FOR(g, m, { \
+            uint32_t both = 0; \
+            for (unsigned j = 0; j < 32; j += 16) { \
+                _type x = (_type)(a[i] >> j); \
+                _type y = (_type)(b[i] >> j); \
+                both |= (uint32_t)(uint16_t)(_expr) << j; \
+            } \
+            d[i] = both; \
+        }); \
+    }
+
+PTX_TWO(add_u16x2, uint16_t, x + y)
+PTX_TWO(min_u16x2, uint16_t, (x < y) ? x : y)
+PTX_TWO(min_s16x2, int16_t, (x < y) ? x : y)
+PTX_TWO(max_u16x2, uint16_t, (x > y) ? x : y)
+PTX_TWO(max_s16x2, int16_t, (x > y) ? x : y)
+
 PTX_UNSIGNED(TERNARY, sad, z + ((x > y) ? (x - y) : (y - x)))
 
 PTX_UNARY(abs_u16, int16_t, int32_t, (x < 0) ? -x : x)
@@ -474,11 +504,14 @@ PTX_RUN(not_pred)
 
 static const cuemu_ptx_entry_t ptx_integers[] = {
     {"add", 2, PTX_SAME(add)},
+    {"add", 2, PTX_PAIRS(add_u16x2, add_u16x2)},
     {"sub", 2, PTX_SAME(sub)},
     {"mul", 2, PTX_SAME(mul)},
     {"mad", 3, PTX_SAME(mad)},
     {"min", 2, PTX_BOTH(min)},
+    {"min", 2, PTX_PAIRS(min_u16x2, min_s16x2)},
     {"max", 2, PTX_BOTH(max)},
+    {"max", 2, PTX_PAIRS(max_u16x2, max_s16x2)},
     {"div", 2, PTX_BOTH(div)},
     {"rem", 2, PTX_BOTH(rem)},
     {"abs", 1, PTX_SAME(abs)},
@@ -670,7 +703,8 @@ cuemu_ptx_status_t cuemu_ptx_decode_integer(cuemu_ptx_kernel_t *k,
     }
 
     for (i = 0; i < sizeof(ptx_integers) / sizeof(ptx_integers[0]); ++i) {
-        if (strcmp(name, ptx_integers[i].name) == 0) {
+        if ((strcmp(name, ptx_integers[i].name) == 0) &&
+            (ptx_integers[i].run[type] != NULL)) {
             entry = &ptx_integers[i];
         }
     }

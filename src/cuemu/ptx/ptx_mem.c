@@ -76,6 +76,27 @@ static char *ptx_shared(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     return block->shared + offset;
 }
 
+const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                              unsigned lane, uint64_t address, unsigned size)
+{
+    const cuemu_ptx_kernel_t *k = g->block->kernel;
+    uint64_t offset             = address & ~CUEMU_PTX_WINDOW_MASK;
+
+    switch (address & CUEMU_PTX_WINDOW_MASK) {
+    case CUEMU_PTX_WINDOW_SHARED:
+        return ptx_shared(g, in, lane, offset, size);
+    case CUEMU_PTX_WINDOW_LOCAL:
+        if ((offset > k->local_size) || (size > k->local_size - offset)) {
+            cuemu_ptx_fault(g, in, CUEMU_PTX_BAD_ADDRESS, lane, address);
+            return NULL;
+        }
+        return g->local + (uint64_t)lane * k->local_size + offset;
+    default:
+        return ptx_global(g, in, lane, address, size, 0,
+                          g->block->count->read);
+    }
+}
+
 /* Pointers of all threads; 0 if one of them is wrong */
 static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                         cuemu_ptx_mask_t m, uint32_t reg, int write,
@@ -531,7 +552,7 @@ static const char ptx_modifiers[] =
         "acq_rel cta gpu sys cluster nc ca cg cs lu cv wb wt v2 v4 noftz "
         "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last "
         "L1::no_allocate L2::64B L2::128B L2::256B L2::cache_hint "
-        "shared::cta param::entry entry unified "
+        "shared::cta param::entry param::func entry func unified "
         "add min max and or xor exch cas inc dec";
 
 static int ptx_space(const cuemu_ptx_statement_t *st)
@@ -541,7 +562,8 @@ static int ptx_space(const cuemu_ptx_statement_t *st)
             cuemu_ptx_has(st, "shared::cta")) ? CUEMU_PTX_SHARED :
            cuemu_ptx_has(st, "local") ? CUEMU_PTX_LOCAL :
            (cuemu_ptx_has(st, "param") ||
-            cuemu_ptx_has(st, "param::entry")) ? CUEMU_PTX_PARAM :
+            cuemu_ptx_has(st, "param::entry") ||
+            cuemu_ptx_has(st, "param::func")) ? CUEMU_PTX_PARAM :
            cuemu_ptx_has(st, "const") ? CUEMU_PTX_CONST : CUEMU_PTX_GENERIC;
 }
 
@@ -591,6 +613,11 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
     in->count     = cuemu_ptx_has(st, "v4") ? 4 : cuemu_ptx_has(st, "v2") ? 2 :
                                                                             1;
     in->space     = (uint8_t)ptx_space(st);
+    if ((in->space == CUEMU_PTX_PARAM) &&
+        ((at->reg == CUEMU_PTX_NONE) ? (at->space == CUEMU_PTX_LOCAL) :
+                                       (k->calls > 0))) {
+        in->space = CUEMU_PTX_LOCAL; /* a call's */
+    }
     in->is_signed = (type == CUEMU_PTX_S8) || (type == CUEMU_PTX_S16) ||
                     (type == CUEMU_PTX_S32) || (type == CUEMU_PTX_S64);
     status        = ptx_address(k, at, in, 5);

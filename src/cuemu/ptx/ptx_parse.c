@@ -4,6 +4,7 @@
 #include "ptx_code.h"
 
 #include <ctype.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,14 +39,33 @@ typedef struct {
     int      is_table;
 } ptx_label_t;
 
+/* A .func: where in the text its parameters and its body are */
+typedef struct {
+    char       *name;
+    const char *results;  /* behind "(", NULL: none */
+    const char *params;   /* the same */
+    const char *body;     /* behind "{", NULL: only declared */
+    uint32_t    line;     /* of the body */
+} ptx_function_t;
+
+/* Braces, and functions that are carried out in their callers */
+#define PTX_MAX_DEPTH 100
+#define PTX_MAX_CALLS 16
+
+/* Longer texts have kernels that are parsed when they are first used */
+#define PTX_EAGER_SIZE (1u << 20)
+
+/* Where "ret" of a called function goes: no name that PTX could have */
+#define PTX_RETURN "%ret"
+
 /* A word of the text, from calloc(); lives as long as the parser */
 typedef struct ptx_word {
     struct ptx_word *next;
     char             text[];
 } ptx_word_t;
 
-typedef struct {
-    const char         *p, *end;
+typedef struct ptx_parser {
+    const char         *begin, *p, *end;
     uint32_t            line;
     cuemu_ptx_module_t *module;
     cuemu_ptx_kernel_t *kernel;
@@ -60,8 +80,15 @@ typedef struct {
     ptx_label_t        *labels, *uses;
     unsigned            num_labels, max_labels, num_uses, max_uses;
     int                 scope, last_scope;
-    int                 parent[256];
+    struct {
+        int             scope;
+        unsigned        uses, labels; /* that there were when it began */
+    } parent[PTX_MAX_DEPTH];
+    unsigned            depth;
+    unsigned            calls;        /* that the text is inside of */
     uint32_t            max_tables;
+    ptx_function_t     *functions;
+    unsigned            num_functions, max_functions;
 } ptx_parser_t;
 
 
@@ -652,6 +679,22 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
 
 static int ptx_parse_operand(ptx_parser_t *ps, cuemu_ptx_operand_t *op);
 
+static int ptx_use_label(ptx_parser_t *ps, char *name, cuemu_ptx_operand_t *op)
+{
+    if (cuemu_ptx_grow(&ps->uses, ps->num_uses, &ps->max_uses,
+                 sizeof(*ps->uses)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    op->kind                         = CUEMU_PTX_OPERAND_LABEL;
+    op->value                        = ps->num_uses;
+    ps->uses[ps->num_uses].name      = name;
+    ps->uses[ps->num_uses].scope     = ps->scope;
+    ps->uses[ps->num_uses].pc        = ps->kernel->num_code;
+    ps->uses[ps->num_uses].is_table  = 0;
+    ++ps->num_uses;
+    return 0;
+}
+
 /* reg, "_", number, name; not in brackets or braces */
 static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
 {
@@ -729,18 +772,7 @@ static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
     }
 
     /* A label, or a function: who uses it knows */
-    if (cuemu_ptx_grow(&ps->uses, ps->num_uses, &ps->max_uses,
-                 sizeof(*ps->uses)) != 0) {
-        return ptx_no_memory(ps);
-    }
-    op->kind                         = CUEMU_PTX_OPERAND_LABEL;
-    op->value                        = ps->num_uses;
-    ps->uses[ps->num_uses].name      = word;
-    ps->uses[ps->num_uses].scope     = ps->scope;
-    ps->uses[ps->num_uses].pc        = ps->kernel->num_code;
-    ps->uses[ps->num_uses].is_table  = 0;
-    ++ps->num_uses;
-    return 0;
+    return ptx_use_label(ps, word, op);
 }
 
 static int ptx_parse_address(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
@@ -865,6 +897,9 @@ static int ptx_fail_insn(ptx_parser_t *ps, const char *word)
     return -1;
 }
 
+static int ptx_parse_call(ptx_parser_t *ps, const char *word,
+                          const cuemu_ptx_operand_t *guard);
+
 static int ptx_parse_insn(ptx_parser_t *ps, char *word,
                           const cuemu_ptx_operand_t *guard)
 {
@@ -887,8 +922,14 @@ static int ptx_parse_insn(ptx_parser_t *ps, char *word,
     }
 
     if ((st.num_tokens > 0) && (strcmp(st.token[0], "call") == 0)) {
-        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                        "%s: functions are not called here", word);
+        return ptx_parse_call(ps, word, guard);
+    }
+
+    if ((ps->calls > 0) && (strcmp(copy, "ret") == 0)) {
+        st.token[0] = "bra";
+        if (ptx_use_label(ps, PTX_RETURN, &st.op[st.num_ops++]) != 0) {
+            return -1;
+        }
     }
 
     while (!ptx_accept(ps, ';')) {
@@ -984,19 +1025,19 @@ static int ptx_parse_targets(ptx_parser_t *ps)
 /* Uses of labels inside a scope that ends: found there, or left to the next */
 static int ptx_close_scope(ptx_parser_t *ps)
 {
-    int parent = (ps->scope > 1) ? ps->parent[ps->scope & 255] : 0;
+    unsigned depth        = --ps->depth, i, j;
+    int parent            = ps->parent[depth].scope;
     cuemu_ptx_kernel_t *k = ps->kernel;
     const ptx_label_t *label;
     ptx_label_t *use;
-    unsigned i, j;
 
-    for (i = 0; i < ps->num_uses; ++i) {
+    for (i = ps->parent[depth].uses; i < ps->num_uses; ++i) {
         use = &ps->uses[i];
         if (use->scope != ps->scope) {
             continue;
         }
 
-        for (j = 0; j < ps->num_labels; ++j) {
+        for (j = ps->parent[depth].labels; j < ps->num_labels; ++j) {
             label = &ps->labels[j];
             if ((label->scope == ps->scope) &&
                 (strcmp(label->name, use->name) == 0)) {
@@ -1037,18 +1078,14 @@ static int ptx_close_scope(ptx_parser_t *ps)
 
 static int ptx_open_scope(ptx_parser_t *ps)
 {
-    int scope = ++ps->last_scope, depth = 0, s;
-
-    for (s = ps->scope; s > 0; s = ps->parent[s & 255]) {
-        if (++depth > 100) {
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "so many braces");
-        }
-        if ((s & 255) == (scope & 255)) {
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "so many scopes");
-        }
+    if (ps->depth == PTX_MAX_DEPTH) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "so many braces");
     }
-    ps->parent[scope & 255] = ps->scope;
-    ps->scope               = scope;
+    ps->parent[ps->depth].scope  = ps->scope;
+    ps->parent[ps->depth].uses   = ps->num_uses;
+    ps->parent[ps->depth].labels = ps->num_labels;
+    ++ps->depth;
+    ps->scope = ++ps->last_scope;
     return 0;
 }
 
@@ -1059,6 +1096,8 @@ static int ptx_parse_directive(ptx_parser_t *ps, const char *word)
     } else if (strcmp(word, ".shared") == 0) {
         return ptx_parse_variable(ps, CUEMU_PTX_SHARED, 0);
     } else if (strcmp(word, ".local") == 0) {
+        return ptx_parse_variable(ps, CUEMU_PTX_LOCAL, 0);
+    } else if (strcmp(word, ".param") == 0) { /* of a call */
         return ptx_parse_variable(ps, CUEMU_PTX_LOCAL, 0);
     } else if (strcmp(word, ".branchtargets") == 0) {
         return ptx_parse_targets(ps);
@@ -1113,14 +1152,16 @@ static int ptx_parse_statement(ptx_parser_t *ps)
     return ptx_parse_insn(ps, word, NULL);
 }
 
+/* Up to the brace that ends the innermost scope */
 static int ptx_parse_body(ptx_parser_t *ps)
 {
+    unsigned depth = ps->depth;
     cuemu_ptx_insn_t *in;
     cuemu_ptx_statement_t ret = {.token = {"exit"}, .num_tokens = 1,
                                  .written = "exit"};
     char error[CUEMU_PTX_ERROR_SIZE];
 
-    while (ps->scope > 0) {
+    while (ps->depth >= depth) {
         if (ptx_peek(ps) == 0) {
             return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s has no end",
                             ps->kernel->name);
@@ -1129,7 +1170,11 @@ static int ptx_parse_body(ptx_parser_t *ps)
                 return -1;
             }
         } else if (ptx_accept(ps, '}')) {
-            if (ps->parent[ps->scope & 255] == 0) {
+            if ((ps->depth == depth) && (ps->calls > 0) &&
+                (ptx_add_label(ps, PTX_RETURN) != 0)) {
+                return -1;
+            }
+            if (ps->parent[ps->depth - 1].scope == 0) {
                 /* What runs off the end has ended */
                 in = ptx_new_insn(ps);
                 if ((in == NULL) ||
@@ -1254,15 +1299,101 @@ static int ptx_parse_tuning(ptx_parser_t *ps)
     return 0;
 }
 
+/* Past a body whose brace has been read */
+static void ptx_skip_body(ptx_parser_t *ps)
+{
+    const char *p = ps->p;
+    int depth     = 1;
+
+    for (; (p < ps->end) && (depth > 0); ++p) {
+        switch (*p) {
+        case '\n':
+            ++ps->line;
+            break;
+        case '{':
+            ++depth;
+            break;
+        case '}':
+            --depth;
+            break;
+        case '"':
+        case '/':
+            ps->p = p; /* a string or a comment */
+            if (*p == '"') {
+                for (++p; (p < ps->end) && (*p != '"'); ++p) {
+                }
+            } else if ((p + 1 < ps->end) && ((p[1] == '/') || (p[1] == '*'))) {
+                ptx_skip_space(ps);
+                p = ps->p - 1;
+            }
+            break;
+        default:
+            break;
+        }
+    }
+    ps->p = p;
+}
+
+/* Parameters and body of a kernel that ptx_parse_entry() has seen */
+static int ptx_parse_kernel(ptx_parser_t *ps, cuemu_ptx_kernel_t *k)
+{
+    unsigned i;
+
+    ps->kernel     = k;
+    ps->p          = k->text;
+    ps->line       = k->line;
+    ps->num_regs   = 0;
+    ps->num_labels = 0;
+    ps->num_uses   = 0;
+    ps->max_tables = 0;
+    ps->depth      = 0;
+    ps->scope      = 0;
+    ps->calls      = 0;
+    k->text        = NULL;
+    while ((ps->num_symbols > 0) &&
+           (ps->symbols[ps->num_symbols - 1].scope != 0)) {
+        --ps->num_symbols; /* of one that could not be parsed */
+    }
+    for (i = 0; i < ps->num_symbols; ++i) {
+        if (ps->symbols[i].size > 0) {
+            ps->symbols[i].offset = PTX_NO_OFFSET;
+        }
+    }
+
+    if (ptx_accept(ps, '(') && !ptx_accept(ps, ')')) {
+        do {
+            if (ptx_parse_param(ps) != 0) {
+                return -1;
+            }
+        } while (ptx_accept(ps, ','));
+        if (ptx_expect(ps, ')') != 0) {
+            return -1;
+        }
+    }
+
+    return ((ptx_parse_tuning(ps) != 0) || (ptx_expect(ps, '{') != 0) ||
+            (ptx_open_scope(ps) != 0)) ? -1 : ptx_parse_body(ps);
+}
+
 static int ptx_parse_entry(ptx_parser_t *ps)
 {
     cuemu_ptx_module_t *module = ps->module;
+    char *word                 = ptx_expect_word(ps);
+    const char *text           = ps->p;
+    uint32_t line              = ps->line;
     cuemu_ptx_kernel_t **kernels, *k;
-    char *word = ptx_expect_word(ps);
-    unsigned i;
+    int c;
 
     if (word == NULL) {
         return -1;
+    }
+
+    while (((c = ptx_peek(ps)) != 0) && (c != ';') && (c != '{')) {
+        ++ps->p;
+    }
+    if (c == ';') { /* declared, defined elsewhere */
+        ++ps->p;
+        return 0;
     }
 
     kernels = realloc(module->kernels, (module->num_kernels + 1) *
@@ -1278,57 +1409,241 @@ static int ptx_parse_entry(ptx_parser_t *ps)
     kernels[module->num_kernels++] = k;
     k->module                      = module;
     k->name                        = strdup(word);
-    ps->kernel                     = k;
-    ps->num_regs                   = 0;
-    ps->num_labels                 = 0;
-    ps->num_uses                   = 0;
-    ps->max_tables                 = 0;
-    for (i = 0; i < ps->num_symbols; ++i) {
-        if (ps->symbols[i].size > 0) {
-            ps->symbols[i].offset = PTX_NO_OFFSET;
-        }
-    }
+    k->text                        = text;
+    k->line                        = line;
     if (k->name == NULL) {
         return ptx_no_memory(ps);
     }
 
-    if (ptx_accept(ps, '(') && !ptx_accept(ps, ')')) {
-        do {
-            if (ptx_parse_param(ps) != 0) {
-                return -1;
-            }
-        } while (ptx_accept(ps, ','));
-        if (ptx_expect(ps, ')') != 0) {
-            return -1;
-        }
+    if (c == '{') {
+        ++ps->p;
+        ptx_skip_body(ps);
     }
-
-    if (ptx_parse_tuning(ps) != 0) {
-        return -1;
-    }
-
-    if (ptx_accept(ps, ';')) { /* declared, defined elsewhere */
-        ps->kernel = NULL;
-        return 0;
-    }
-
-    if ((ptx_expect(ps, '{') != 0) || (ptx_open_scope(ps) != 0) ||
-        (ptx_parse_body(ps) != 0)) {
-        return -1;
-    }
-    ps->kernel = NULL;
     return 0;
 }
 
-/* Behind .func: nothing that is called, so nothing that is run */
-static void ptx_skip_function(ptx_parser_t *ps)
+/* ----------------------------------------------------------- functions */
+
+/* Behind .func: (results) name (parameters) { ... }, or ";" */
+static int ptx_parse_function(ptx_parser_t *ps)
 {
+    ptx_function_t function = {.name = NULL};
     int c;
 
     while (((c = ptx_peek(ps)) != 0) && (c != ';') && (c != '{')) {
-        ++ps->p;
+        if (c == '(') {
+            ++ps->p;
+            *((function.name == NULL) ? &function.results :
+                                        &function.params) = ps->p;
+            while (((c = ptx_peek(ps)) != 0) && (c != ')')) {
+                ++ps->p;
+            }
+            ++ps->p;
+        } else if (function.name == NULL) {
+            function.name = ptx_expect_word(ps);
+            if (function.name == NULL) {
+                return -1;
+            }
+        } else {
+            ++ps->p; /* .noreturn and the like */
+        }
     }
-    ptx_skip_statement(ps);
+
+    ps->p += (c != 0);
+    if (c == '{') {
+        function.body = ps->p;
+        function.line = ps->line;
+        ptx_skip_body(ps);
+    }
+    if (cuemu_ptx_grow(&ps->functions, ps->num_functions, &ps->max_functions,
+                       sizeof(*ps->functions)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    ps->functions[ps->num_functions++] = function;
+    return 0;
+}
+
+/* The one that has a body, if there is one; NULL: no such name */
+static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
+                                               const char *name)
+{
+    const ptx_function_t *found = NULL;
+    unsigned i;
+
+    for (i = 0; i < ps->num_functions; ++i) {
+        if ((strcmp(ps->functions[i].name, name) == 0) &&
+            ((found == NULL) || (found->body == NULL))) {
+            found = &ps->functions[i];
+        }
+    }
+    return found;
+}
+
+/* (a, b), with or without anything in it: up to `max` operands */
+static int ptx_parse_arguments(ptx_parser_t *ps, cuemu_ptx_operand_t *op,
+                               unsigned max, unsigned *count_p)
+{
+    *count_p = 0;
+    if (ptx_accept(ps, ')')) {
+        return 0;
+    }
+
+    do {
+        if (*count_p == max) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "so many arguments");
+        }
+        if (ptx_parse_operand(ps, &op[(*count_p)++]) != 0) {
+            return -1;
+        }
+    } while (ptx_accept(ps, ','));
+    return ptx_expect(ps, ')');
+}
+
+/* A parameter of a function is its caller's variable under another name */
+static int ptx_bind(ptx_parser_t *ps, const char *text,
+                    const cuemu_ptx_operand_t *op, unsigned count)
+{
+    ptx_symbol_t *symbol;
+    uint64_t number;
+    char *word;
+
+    for (ps->p = text; (text != NULL) && !ptx_accept(ps, ')'); ++op) {
+        do {
+            word = ptx_expect_word(ps);
+            if ((word == NULL) || ((strcmp(word, ".align") == 0) &&
+                                   (ptx_integer(ps, &number) != 0))) {
+                return -1;
+            }
+            if (strcmp(word, ".reg") == 0) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                                "a function with parameters in registers");
+            }
+        } while (word[0] == '.');
+        if (ptx_accept(ps, '[') && ((ptx_integer(ps, &number) != 0) ||
+                                    (ptx_expect(ps, ']') != 0))) {
+            return -1;
+        }
+        (void)ptx_accept(ps, ',');
+        if ((count-- == 0) || (op->kind != CUEMU_PTX_OPERAND_SYMBOL) ||
+            (op->space != CUEMU_PTX_LOCAL)) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "argument %s", word);
+        }
+        if (cuemu_ptx_grow(&ps->symbols, ps->num_symbols, &ps->max_symbols,
+                           sizeof(*ps->symbols)) != 0) {
+            return ptx_no_memory(ps);
+        }
+        symbol  = &ps->symbols[ps->num_symbols++];
+        *symbol = (ptx_symbol_t){.name = word, .space = CUEMU_PTX_LOCAL,
+                                 .offset = op->value, .global = -1,
+                                 .scope = ps->scope};
+    }
+    return 0;
+}
+
+/* An instruction of our own; `name` is no string of PTX's */
+static int ptx_emit(ptx_parser_t *ps, cuemu_ptx_statement_t *st,
+                    const cuemu_ptx_operand_t *guard, int negate)
+{
+    char error[CUEMU_PTX_ERROR_SIZE] = "";
+    cuemu_ptx_insn_t *in             = ptx_new_insn(ps);
+
+    if (in == NULL) {
+        return -1;
+    }
+    if (guard != NULL) {
+        in->guard   = guard->reg;
+        in->negated = guard->negated ^ (uint8_t)negate;
+    }
+    if (cuemu_ptx_decode(ps->kernel, st, in, error) != CUEMU_PTX_OK) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s", st->written, error);
+    }
+    ++ps->kernel->num_code;
+    return 0;
+}
+
+/*
+ * call (results), function, (arguments); The function's text is parsed here
+ * once more, in a scope of its own: it is carried out in its caller.
+ */
+static int ptx_parse_call(ptx_parser_t *ps, const char *word,
+                          const cuemu_ptx_operand_t *guard)
+{
+    cuemu_ptx_statement_t st = {.token = {"bra"}, .num_tokens = 1,
+                                .num_ops = 1, .written = "call"};
+    cuemu_ptx_operand_t result[4], argument[64];
+    unsigned num_results = 0, num_arguments = 0;
+    const ptx_function_t *function;
+    const char *after;
+    uint32_t line;
+    char *name;
+
+    if (ptx_accept(ps, '(') &&
+        ((ptx_parse_arguments(ps, result, 4, &num_results) != 0) ||
+         (ptx_expect(ps, ',') != 0))) {
+        return -1;
+    }
+
+    name = ptx_expect_word(ps);
+    if ((name == NULL) ||
+        (ptx_accept(ps, ',') &&
+         ((ptx_expect(ps, '(') != 0) ||
+          (ptx_parse_arguments(ps, argument, 64, &num_arguments) != 0)))) {
+        return -1;
+    }
+
+    if ((name[0] == '%') || (ptx_peek(ps) == ',')) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                        "%s: functions are called by name alone", word);
+    }
+
+    if (ptx_expect(ps, ';') != 0) {
+        return -1;
+    }
+
+    function = ptx_find_function(ps, name);
+    if ((function == NULL) || (function->body == NULL)) {
+        st.token[0]   = "call";
+        st.token[1]   = name;
+        st.num_tokens = 2;
+        st.written    = name;
+        st.num_ops    = (num_arguments < 8) ? num_arguments : 8;
+        memcpy(st.op, argument, st.num_ops * sizeof(*argument));
+        return ptx_emit(ps, &st, guard, 0);
+    }
+
+    if (ps->calls == PTX_MAX_CALLS) {
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s calls itself, or "
+                        "%u others are inside each other", word, name,
+                        PTX_MAX_CALLS);
+    }
+
+    after = ps->p;
+    line  = ps->line;
+    if (ptx_open_scope(ps) != 0) {
+        return -1;
+    }
+    if ((guard != NULL) &&
+        ((ptx_use_label(ps, PTX_RETURN, &st.op[0]) != 0) ||
+         (ptx_emit(ps, &st, guard, 1) != 0))) {
+        return -1;
+    }
+    if ((ptx_bind(ps, function->results, result, num_results) != 0) ||
+        (ptx_bind(ps, function->params, argument, num_arguments) != 0)) {
+        return -1;
+    }
+
+    ps->p    = function->body;
+    ps->line = function->line;
+    ++ps->calls;
+    ps->kernel->calls = ps->calls;
+    if (ptx_parse_body(ps) != 0) {
+        return -1;
+    }
+    --ps->calls;
+    ps->kernel->calls = ps->calls;
+    ps->p             = after;
+    ps->line          = line;
+    return 0;
 }
 
 static int ptx_parse_module(ptx_parser_t *ps)
@@ -1375,7 +1690,9 @@ static int ptx_parse_module(ptx_parser_t *ps)
                 return -1;
             }
         } else if (strcmp(word, ".func") == 0) {
-            ptx_skip_function(ps);
+            if (ptx_parse_function(ps) != 0) {
+                return -1;
+            }
         } else if ((strcmp(word, ".global") == 0) ||
                    (strcmp(word, ".const") == 0) ||
                    (strcmp(word, ".shared") == 0)) {
@@ -1395,36 +1712,90 @@ static int ptx_parse_module(ptx_parser_t *ps)
            ptx_fail(ps, CUEMU_PTX_SYNTAX, "no .version: not PTX");
 }
 
+static void ptx_parser_free(ptx_parser_t *ps)
+{
+    ptx_word_t *word;
+
+    while (ps->words != NULL) {
+        word      = ps->words;
+        ps->words = word->next;
+        free(word);
+    }
+    free(ps->regs);
+    free(ps->symbols);
+    free(ps->labels);
+    free(ps->uses);
+    free(ps->functions);
+    free((void*)ps->begin);
+    free(ps);
+}
+
 cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size,
                                   cuemu_ptx_module_t **module_p, char *error)
 {
-    ptx_parser_t ps = {.p = text, .end = text + strnlen(text, size),
-                       .line = 1, .error = error};
-    ptx_word_t *word;
+    ptx_parser_t *ps          = calloc(1, sizeof(*ps));
+    cuemu_ptx_status_t status = CUEMU_PTX_NO_MEMORY;
+    cuemu_ptx_module_t *module;
+    uint32_t i;
 
     *module_p = NULL;
-    ps.module = calloc(1, sizeof(*ps.module));
-    if (ps.module == NULL) {
-        snprintf(error, CUEMU_PTX_ERROR_SIZE, "no memory");
-        return CUEMU_PTX_NO_MEMORY;
+    module    = calloc(1, sizeof(*module));
+    snprintf(error, CUEMU_PTX_ERROR_SIZE, "no memory");
+    if ((ps == NULL) || (module == NULL)) {
+        free(module);
+        free(ps);
+        return status;
     }
 
-    if (ptx_parse_module(&ps) == 0) {
-        *module_p = ps.module;
+    size       = strnlen(text, size);
+    ps->begin  = strndup(text, size);
+    ps->p      = ps->begin;
+    ps->end    = ps->begin + size;
+    ps->line   = 1;
+    ps->error  = error;
+    ps->module = module;
+    if (ps->begin != NULL) {
+        (void)ptx_parse_module(ps);
+        status = ps->status;
+    }
+
+    module->parser = ps;
+    for (i = 0; (status == CUEMU_PTX_OK) && (size < PTX_EAGER_SIZE) &&
+         (i < module->num_kernels); ++i) {
+        status = cuemu_ptx_kernel_parse(module->kernels[i], error);
+    }
+
+    if ((status != CUEMU_PTX_OK) || (size < PTX_EAGER_SIZE)) {
+        ptx_parser_free(ps);
+        module->parser = NULL;
+    }
+    if (status == CUEMU_PTX_OK) {
+        *module_p = module;
+        error[0]  = '\0';
     } else {
-        cuemu_ptx_unload(ps.module);
+        cuemu_ptx_unload(module);
     }
+    return status;
+}
 
-    while (ps.words != NULL) {
-        word     = ps.words;
-        ps.words = word->next;
-        free(word);
+cuemu_ptx_status_t cuemu_ptx_kernel_parse(cuemu_ptx_kernel_t *kernel,
+                                          char *error)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    cuemu_ptx_status_t status   = CUEMU_PTX_OK;
+    ptx_parser_t *ps            = kernel->module->parser;
+
+    pthread_mutex_lock(&lock);
+    if (kernel->text != NULL) {
+        ps->error      = error;
+        ps->status     = CUEMU_PTX_OK;
+        (void)ptx_parse_kernel(ps, kernel);
+        kernel->status = ps->status;
+        ps->kernel     = NULL;
     }
-    free(ps.regs);
-    free(ps.symbols);
-    free(ps.labels);
-    free(ps.uses);
-    return ps.status;
+    status = kernel->status;
+    pthread_mutex_unlock(&lock);
+    return status;
 }
 
 void cuemu_ptx_unload(cuemu_ptx_module_t *module)
@@ -1432,6 +1803,9 @@ void cuemu_ptx_unload(cuemu_ptx_module_t *module)
     cuemu_ptx_kernel_t *k;
     uint32_t i, j;
 
+    if (module->parser != NULL) {
+        ptx_parser_free(module->parser);
+    }
     for (i = 0; i < module->num_kernels; ++i) {
         k = module->kernels[i];
         for (j = 0; j < k->num_params; ++j) {

@@ -26,17 +26,20 @@ def number_of_ranks(target):
 
 
 def has_static_runtime(path, environ):
-    """Whether NVIDIA's runtime library seems to be linked in statically."""
-    if linked(linked_libraries(path, environ), 'libcudart')[0]:
+    """Whether NVIDIA's runtime library seems to be linked in statically, and
+    without the symbols by which the emulated one takes its place."""
+    if linked(linked_libraries(path, environ), 'libcudart')[0] or (
+            os.uname().machine == 'x86_64' and
+            contains(path, b'\0__cudaGetKernel\0')):
         return False
     return contains(path, b'cuGetExportTable') and contains(path,
                                                             b'libcuda.so.1')
 
 
 def static_runtime(path):
-    return ("%s has NVIDIA's CUDA runtime linked in statically, which runs on "
-            "NVIDIA's own driver only; link it with -cudart shared to run it "
-            'on an emulated node' % path)
+    return ("%s has NVIDIA's CUDA runtime linked in statically and no symbol "
+            'table, so that the emulated one cannot take its place; keep the '
+            'symbols (no strip, no -s), or link with -cudart shared' % path)
 
 
 def set_runtime_libraries(settings, install, target):
@@ -127,6 +130,9 @@ def set_emulation(settings, options, install, target):
     settings.front('LD_PRELOAD',
                    os.path.join(install.cuemu_dir, EMULATOR_PRELOAD),
                    'program clocks run at modelled time')
+    if 'CUPY_COMPILE_WITH_PTX' not in settings.original:
+        settings.put('CUPY_COMPILE_WITH_PTX', '1', 'the emulated driver runs '
+                     'PTX, no machine code')
     set_runtime_libraries(settings, install, target)
     if target.ucx.version[:2] >= FIRST_UCX_WITH_GRACE_DURATION:
         settings.put('UCX_MEM_BISTRO_GRACE_DURATION',

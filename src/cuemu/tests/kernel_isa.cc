@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Instructions that other people's compilers write, by themselves. What is
+ * expected is computed here as "Parallel Thread Execution ISA" defines it.
+ */
+#include "kernel_fixture.h"
+
+class kernel_isa : public kernel {
+protected:
+    kernel_isa() : kernel("hgx-h200", "")
+    {
+    }
+
+    /* A module of one kernel "k" with a parameter "out", in %out as a global
+       address of this thread's 4 bytes; %t is its number in the block */
+    static std::string module(const std::string &body,
+                              const std::string &before = "")
+    {
+        return ".version 8.0\n.target sm_90\n.address_size 64\n" + before +
+               ".visible .entry k(.param .u64 out)\n{\n"
+               ".reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<16>, %t;\n"
+               ".reg .f32 %f<8>; .reg .b64 %rd<8>, %out;\n"
+               "mov.u32 %t, %tid.x; ld.param.u64 %rd1, [out];\n"
+               "cvta.to.global.u64 %rd1, %rd1; mul.wide.u32 %rd2, %t, 4;\n"
+               "add.s64 %out, %rd1, %rd2;\n" + body + "\nret;\n}\n";
+    }
+
+    void load_text(const std::string &text)
+    {
+        use(0);
+        ASSERT_EQ(CUDA_SUCCESS, cuModuleLoadData(&m_module, text.c_str()));
+    }
+
+    /* What each of `threads` writes */
+    std::vector<uint32_t> results(const std::string &text, unsigned threads)
+    {
+        std::vector<uint32_t> out(threads);
+
+        load_text(text);
+        CUdeviceptr ptr = upload(out);
+        launch("k", 1, threads, 0, ptr);
+        download(out, ptr);
+        return out;
+    }
+};
+
+/* f(x) = g(x) + 1, g(x) = x * x for odd x, 7 for even ones, by early returns */
+static const char functions[] =
+        ".func (.param .b32 g_ret) g(.param .b32 g_x);\n"
+        ".func (.param .b32 f_ret) f(.param .b32 f_x)\n{\n"
+        ".reg .b32 %r<4>;\nld.param.u32 %r1, [f_x];\n"
+        "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r1;\n"
+        "call.uni (r), g, (a); ld.param.b32 %r2, [r]; }\n"
+        "add.u32 %r2, %r2, 1; st.param.b32 [f_ret], %r2; ret;\n}\n"
+        ".func (.param .b32 g_ret) g(.param .b32 g_x)\n{\n"
+        ".reg .b32 %r<4>; .reg .pred %p<2>;\nld.param.u32 %r1, [g_x];\n"
+        "and.b32 %r2, %r1, 1; setp.eq.u32 %p1, %r2, 1; @%p1 bra $ODD;\n"
+        "mov.u32 %r3, 7; st.param.b32 [g_ret], %r3; ret;\n"
+        "$ODD: mul.lo.u32 %r3, %r1, %r1; st.param.b32 [g_ret], %r3; ret;\n}\n";
+
+TEST_F(kernel_isa, functions_are_called)
+{
+    run(1, [&](int) {
+        std::vector<uint32_t> out = results(
+                module("mov.u32 %r5, 0; setp.lt.u32 %p1, %t, 60;\n"
+                       "{ .param .b32 a; .param .b32 r;\n"
+                       "st.param.b32 [a], %t; st.param.b32 [r], %r5;\n"
+                       "@%p1 call (r), f, (a); ld.param.b32 %r1, [r]; }\n"
+                       "{ .param .b32 a; .param .b32 r;\n"
+                       "st.param.b32 [a+0], %r1; call (r), f, (a);\n"
+                       "ld.param.b32 %r2, [r+0]; }\n"
+                       "st.global.u32 [%out], %r2;", functions), 100);
+        auto g = [](uint32_t x) { return (x & 1) ? (x * x) : 7; };
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            uint32_t once = (i < 60) ? (g(i) + 1) : 0;
+
+            EXPECT_EQ(g(once) + 1, out[i]) << i;
+        }
+    });
+}
+
+TEST_F(kernel_isa, what_cannot_be_called_is_named)
+{
+    run(1, [&](int) {
+        const char *recursive =
+                ".func r()\n{\ncall.uni r;\nret;\n}\n";
+        char log[512] = "";
+        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+        void *values[]         = {log, (void*)sizeof(log)};
+
+        use(0);
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuModuleLoadDataEx(&m_module,
+                                     module("call.uni r;", recursive).c_str(),
+                                     2, options, values));
+        EXPECT_NE(nullptr, strstr(log, "r calls itself")) << log;
+        values[1] = (void*)sizeof(log);
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuModuleLoadDataEx(&m_module,
+                                     module("call.uni cudaLaunchDevice;",
+                                            ".extern .func cudaLaunchDevice();"
+                                            "\n").c_str(), 2, options, values));
+        EXPECT_NE(nullptr, strstr(log, "cudaLaunchDevice")) << log;
+    });
+}
+
+/* bar.red: of all threads of a block, in warps of which some part before */
+TEST_F(kernel_isa, barriers_that_reduce)
+{
+    run(1, [&](int) {
+        std::vector<uint32_t> out = results(
+                module("setp.lt.u32 %p1, %t, 130; setp.ge.u32 %p2, %t, 0;\n"
+                       "bar.red.popc.u32 %r1, 0, %p1;\n"
+                       "bar.red.and.pred %p3, 0, %p1;\n"
+                       "bar.red.and.pred %p4, 0, !%p2;\n"
+                       "barrier.cta.red.or.pred %p5, 0, %p1;\n"
+                       "bar.red.and.pred %p6, 0, %p2;\n"
+                       "selp.u32 %r2, 1000, 0, %p3; add.u32 %r1, %r1, %r2;\n"
+                       "selp.u32 %r2, 2000, 0, %p4; add.u32 %r1, %r1, %r2;\n"
+                       "selp.u32 %r2, 4000, 0, %p5; add.u32 %r1, %r1, %r2;\n"
+                       "selp.u32 %r2, 8000, 0, %p6; add.u32 %r1, %r1, %r2;\n"
+                       "st.global.u32 [%out], %r1;"), 200);
+        EXPECT_EQ(std::vector<uint32_t>(200, 130 + 4000 + 8000), out);
+    });
+}
+
+TEST_F(kernel_isa, pairs_of_sixteen_bits)
+{
+    run(1, [&](int) {
+        const uint32_t b = 0x8001fffe;
+        auto each = [&](uint32_t a, int (*f)(int, int), bool is_signed) {
+            uint32_t both = 0;
+            for (unsigned j = 0; j < 32; j += 16) {
+                uint16_t x = (uint16_t)(a >> j), y = (uint16_t)(b >> j);
+
+                both |= (uint32_t)(uint16_t)(
+                        is_signed ? f((int16_t)x, (int16_t)y) : f(x, y)) << j;
+            }
+            return both;
+        };
+        auto least = [](int x, int y) { return std::min(x, y); };
+        auto most  = [](int x, int y) { return std::max(x, y); };
+        auto sum   = [](int x, int y) { return x + y; };
+        std::vector<uint32_t> out = results(
+                module("mul.lo.u32 %r1, %t, 0x10f001;\n"
+                       "mov.u32 %r2, 0x8001fffe;\n"
+                       "min.u16x2 %r3, %r1, %r2; min.s16x2 %r4, %r1, %r2;\n"
+                       "max.u16x2 %r5, %r1, %r2; max.s16x2 %r6, %r1, %r2;\n"
+                       "add.u16x2 %r7, %r1, %r2; xor.b32 %r3, %r3, %r4;\n"
+                       "mad.lo.u32 %r3, %r5, 3, %r3;\n"
+                       "mad.lo.u32 %r3, %r6, 5, %r3;\n"
+                       "mad.lo.u32 %r3, %r7, 7, %r3;\n"
+                       "st.global.u32 [%out], %r3;"), 128);
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            uint32_t a = i * 0x10f001;
+
+            EXPECT_EQ((each(a, least, false) ^ each(a, least, true)) +
+                      3 * each(a, most, false) + 5 * each(a, most, true) +
+                      7 * each(a, sum, false), out[i]) << i;
+        }
+    });
+}
+
+/* set.f16.f16: 1.0 is 0x3c00; a number is none if one of the two is none */
+TEST_F(kernel_isa, set_in_half_precision)
+{
+    run(1, [&](int) {
+        std::vector<uint32_t> out = results(
+                module("setp.eq.u32 %p1, %t, 3; mov.b16 %h1, 0x3c00;\n"
+                       "selp.b16 %h1, 0x7e00, %h1, %p1; mov.b16 %h2, 0x4000;\n"
+                       "set.nan.f16.f16 %h3, %h1, %h2;\n"
+                       "set.lt.f16.f16 %h4, %h1, %h2;\n"
+                       "mov.b32 %r1, {%h3, %h4};\n"
+                       "st.global.u32 [%out], %r1;"), 5);
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            EXPECT_EQ((i == 3) ? 0x00003c00u : 0x3c000000u, out[i]) << i;
+        }
+    });
+}
+
+/* A long module's kernels are parsed when they are asked for: what is wrong
+   with one of them is its own affair. */
+TEST_F(kernel_isa, long_modules)
+{
+    run(1, [&](int) {
+        std::string text = module("st.global.u32 [%out], %t;") +
+                           "// " + std::string(1 << 20, 'x') + "\n"
+                           ".visible .entry bad()\n{\nfrobnicate.b32;\nret;\n}"
+                           "\n.visible .entry braces()\n{\n/* } */ // }\n"
+                           "{ ret; }\n}\n.visible .entry last()\n{\nret;\n}\n";
+        std::vector<uint32_t> out = results(text, 70);
+        CUfunction func;
+        int version = 0;
+
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            EXPECT_EQ(i, out[i]);
+        }
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuModuleGetFunction(&func, m_module, "bad"));
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuModuleGetFunction(&func, m_module, "bad"));
+        EXPECT_EQ(CUDA_SUCCESS,
+                  cuModuleGetFunction(&func, m_module, "braces"));
+        CU_OK(cuModuleGetFunction(&func, m_module, "last"));
+        CU_OK(cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_PTX_VERSION,
+                                 func));
+        EXPECT_EQ(90, version);
+    });
+}
