@@ -7,8 +7,7 @@
 slurm=$ucx_mp_top/contrib/slurm
 slurm_checked="--transfers 4 --min-size 1M --max-size 16M --memory device"
 
-# slurm_is_here: it is not installed for a test, since it brings daemons that
-# start with the machine
+# slurm_is_here: where packages are left to the user it may not be
 slurm_is_here() {
     local program
     for program in munged slurmctld slurmd srun; do

@@ -471,14 +471,17 @@ cudaLaunchKernelExC(const cuemu_cudart_config_t *config, const void *func,
         error = cuemu_cudart_kernel(func, &kernel);
     }
     if (error == CUDART_SUCCESS) {
-        launch = (CUlaunchConfig){
-            .gridDimX = config->grid.x, .gridDimY = config->grid.y,
-            .gridDimZ = config->grid.z, .blockDimX = config->block.x,
-            .blockDimY = config->block.y, .blockDimZ = config->block.z,
-            .sharedMemBytes = (unsigned)config->shared,
-            .hStream = config->stream, .attrs = config->attrs,
-            .numAttrs = config->num_attrs
-        };
+        memset(&launch, 0, sizeof(launch));
+        launch.gridDimX       = config->grid.x;
+        launch.gridDimY       = config->grid.y;
+        launch.gridDimZ       = config->grid.z;
+        launch.blockDimX      = config->block.x;
+        launch.blockDimY      = config->block.y;
+        launch.blockDimZ      = config->block.z;
+        launch.sharedMemBytes = (unsigned)config->shared;
+        launch.hStream        = config->stream;
+        launch.attrs          = config->attrs;
+        launch.numAttrs       = config->num_attrs;
         error = (cuemu_cudart_error_t)cuLaunchKernelEx(
                 &launch, (CUfunction)kernel, args, NULL);
     }

@@ -254,17 +254,52 @@ cudaMemsetAsync(void *ptr, int value, size_t count, CUstream stream)
                                       count, stream));
 }
 
-/* Hints: managed memory lies in the host's memory here and stays there. */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaMemPrefetchAsync(const void *ptr)
+/* Hints: managed memory lies in the host's memory here and stays there. What
+   they say is looked at nevertheless. `where` is a device, or below 0 the
+   host (cudaCpuDeviceId). */
+static cuemu_cudart_error_t cuemu_cudart_hint(const void *ptr, int where)
 {
-    return cuemu_cudart_return(cuemu_cudart_enter());
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
+    int count                  = 0;
+
+    if (error == CUDART_SUCCESS) {
+        error = (cuemu_cudart_error_t)cuDeviceGetCount(&count);
+    }
+    if (error == CUDART_SUCCESS) {
+        error = (ptr == NULL)    ? CUDART_INVALID_VALUE :
+                (where >= count) ? CUDART_INVALID_DEVICE : CUDART_SUCCESS;
+    }
+    return cuemu_cudart_return(error);
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaMemAdvise(const void *ptr)
+#if CUEMU_CUDART_MAJOR >= 13
+/* cudaMemLocation, of which type 1 is a device */
+typedef struct {
+    int type, id;
+} cuemu_cudart_location_t;
+
+#define CUEMU_CUDART_WHERE       cuemu_cudart_location_t
+#define CUEMU_CUDART_PLACE(_w)   (((_w).type == 1) ? (_w).id : -1)
+#else
+#define CUEMU_CUDART_WHERE       int
+#define CUEMU_CUDART_PLACE(_w)   (_w)
+#endif
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemPrefetchAsync(const void *ptr, size_t count, CUEMU_CUDART_WHERE where)
 {
-    return cuemu_cudart_return(cuemu_cudart_enter());
+    return cuemu_cudart_hint(ptr, CUEMU_CUDART_PLACE(where));
 }
 
+/* cudaMemAdvise_t: 1 to 6 */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemAdvise(const void *ptr, size_t count, int advice,
+              CUEMU_CUDART_WHERE where)
+{
+    return ((advice < 1) || (advice > 6)) ?
+           cuemu_cudart_return(CUDART_INVALID_VALUE) :
+           cuemu_cudart_hint(ptr, CUEMU_CUDART_PLACE(where));
+}
 
 /* -------------------------------------------------- handles for processes */
 

@@ -146,6 +146,7 @@ typedef enum {
     CUEMU_OBJ_MODULE,
     CUEMU_OBJ_FUNCTION,
     CUEMU_OBJ_LIBRARY,
+    CUEMU_OBJ_LINK,
     CUEMU_OBJ_KERNEL,
     CUEMU_OBJ_LAST
 } cuemu_obj_type_t;

@@ -42,6 +42,9 @@ CUresult cuemu_function_resolve(CUfunction handle,
 /* Dynamic shared memory that it may be launched with, bytes. */
 uint32_t cuemu_function_shared(const cuemu_function_t *function);
 
+/* A file, with zeros behind it, from malloc(). */
+CUresult cuemu_image_read(const char *path, void **image_p, size_t *size_p);
+
 /* A launch of it has ended. */
 void cuemu_module_release(cuemu_module_t *module);
 

@@ -341,11 +341,11 @@ CUEMU_API(cuModuleLoadFatBinary, (CUmodule *module, const void *image),
     return cuemu_module_load(module, image, 0, NULL, NULL);
 }
 
-CUEMU_API(cuModuleLoad, (CUmodule *module, const char *path), (module, path))
+CUresult cuemu_image_read(const char *path, void **image_p, size_t *size_p)
 {
     FILE *file      = (path == NULL) ? NULL : fopen(path, "rb");
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    char *image;
+    CUresult result = CUDA_ERROR_INVALID_IMAGE;
+    char *image     = NULL;
     long size;
 
     if (file == NULL) {
@@ -353,19 +353,33 @@ CUEMU_API(cuModuleLoad, (CUmodule *module, const char *path), (module, path))
                                 CUDA_ERROR_FILE_NOT_FOUND;
     }
 
-    if ((fseek(file, 0, SEEK_END) != 0) || ((size = ftell(file)) < 0) ||
-        (fseek(file, 0, SEEK_SET) != 0)) {
-        fclose(file);
-        return CUDA_ERROR_INVALID_IMAGE;
+    if ((fseek(file, 0, SEEK_END) == 0) && ((size = ftell(file)) >= 0) &&
+        (fseek(file, 0, SEEK_SET) == 0)) {
+        image  = calloc(1, (size_t)size + 16);
+        result = (image == NULL) ? CUDA_ERROR_OUT_OF_MEMORY :
+                 (fread(image, 1, (size_t)size, file) == (size_t)size) ?
+                 CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+        *size_p = (size_t)size;
     }
-
-    image = calloc(1, (size_t)size + 16);
-    if ((image != NULL) &&
-        (fread(image, 1, (size_t)size, file) == (size_t)size)) {
-        result = cuemu_module_load(module, image, 0, NULL, NULL);
-    }
-    free(image);
     fclose(file);
+    if (result != CUDA_SUCCESS) {
+        free(image);
+        return result;
+    }
+    *image_p = image;
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuModuleLoad, (CUmodule *module, const char *path), (module, path))
+{
+    void *image;
+    size_t size;
+    CUresult result = cuemu_image_read(path, &image, &size);
+
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_module_load(module, image, 0, NULL, NULL);
+        free(image);
+    }
     return result;
 }
 

@@ -8,7 +8,8 @@
  * float and double, half and bfloat16 as numbers, memory of all spaces,
  * atomics, barriers, warp shuffles and votes, calls of functions by name. Not
  * known: other calls, textures, tensor cores, clusters. PTX with anything else
- * is refused with its name and line. The words are those of "Parallel Thread Execution ISA", NVIDIA.
+ * is refused with its name and line. The words are those of "Parallel Thread
+ * Execution ISA", NVIDIA.
  *
  * Nothing here knows of the driver; memory is reached by a function that the
  * caller gives.

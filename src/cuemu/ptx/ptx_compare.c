@@ -164,9 +164,8 @@ static void ptx_set(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
     result = ptx_combine(result, c, in->how2);
     if (cuemu_ptx_type_size(in->type2) == 2) {
-        CUEMU_PTX_FOR_EACH(m, {
-            h[i] = ((result >> i) & 1) ? (uint16_t)yes : 0;
-        })
+        CUEMU_PTX_FOR_EACH(m,
+                           { h[i] = ((result >> i) & 1) ? (uint16_t)yes : 0; })
         return;
     }
     CUEMU_PTX_FOR_EACH(m, { d[i] = ((result >> i) & 1) ? yes : 0; })

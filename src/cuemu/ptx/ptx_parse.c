@@ -80,6 +80,7 @@ typedef struct ptx_parser {
     ptx_label_t        *labels, *uses;
     unsigned            num_labels, max_labels, num_uses, max_uses;
     int                 scope, last_scope;
+    int                 is_weak;      /* what is declared next */
     struct {
         int             scope;
         unsigned        uses, labels; /* that there were when it began */
@@ -562,6 +563,7 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
     cuemu_ptx_global_t *globals;
     int type = -1, vector = 1, open = 0;
     ptx_symbol_t *symbol;
+    unsigned i;
     char *word;
 
     for (;;) {
@@ -616,6 +618,13 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
     if (cuemu_ptx_grow(&ps->symbols, ps->num_symbols, &ps->max_symbols,
                  sizeof(*ps->symbols)) != 0) {
         return ptx_no_memory(ps);
+    }
+    for (i = 0; (i < ps->num_symbols) && (ps->kernel == NULL) && !is_extern &&
+         !ps->is_weak; ++i) {
+        if (strcmp(ps->symbols[i].name, word) == 0) {
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                            "%s is there twice", word);
+        }
     }
     symbol         = &ps->symbols[ps->num_symbols++];
     symbol->name   = word;
@@ -1684,6 +1693,7 @@ static int ptx_parse_module(ptx_parser_t *ps)
         } else if ((strcmp(word, ".visible") == 0) ||
                    (strcmp(word, ".weak") == 0) ||
                    (strcmp(word, ".common") == 0)) {
+            ps->is_weak |= (word[1] == 'w');
             continue;
         } else if (strcmp(word, ".entry") == 0) {
             if (ptx_parse_entry(ps) != 0) {
@@ -1705,7 +1715,8 @@ static int ptx_parse_module(ptx_parser_t *ps)
         } else {
             return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s", word);
         }
-        is_extern = 0;
+        is_extern   = 0;
+        ps->is_weak = 0;
     }
 
     return seen_version ? 0 :
