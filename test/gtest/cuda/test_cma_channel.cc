@@ -136,19 +136,18 @@ protected:
         }
     }
 
-    ucs_status_t post(size_t offset, size_t length, bool is_put, Told *told,
-                      uint64_t epoch = 0)
+    ucs_status_t post(size_t offset, size_t length, bool is_put, Told *told)
     {
         uct_cuda_copy_t copy;
         ucs_status_t status;
 
         uct_cuda_copy_init(&copy, gpu + offset, NULL, (uintptr_t)host + offset,
                            length, is_put, told);
-        status = uct_cuda_cma_channel_follow(channel, &queue, epoch, &copy);
+        status = uct_cuda_cma_channel_follow(channel, &queue, &copy);
 
         return (status != UCS_ERR_UNSUPPORTED) ?
                        status :
-                       uct_cuda_cma_channel_post(channel, &queue, epoch, &copy);
+                       uct_cuda_cma_channel_post(channel, &queue, &copy);
     }
 
     uct_cuda_cma_request_t &request(unsigned i)
@@ -361,12 +360,14 @@ TEST_F(CmaChannel, as_many_as_like)
 /* What comes behind a flush does not hold it up */
 TEST_F(CmaChannel, another_epoch_is_another_operation)
 {
-    Told first, second;
+    Told first, second, flush;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &first, 0));
-    ASSERT_EQ(UCS_INPROGRESS, post(8, 5, true, &second, 1));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &first));
+    ASSERT_EQ(UCS_INPROGRESS, uct_cuda_queue_flush(&queue, &flush));
+    ASSERT_EQ(UCS_INPROGRESS, post(8, 5, true, &second));
     answer(0, UCT_CUDA_CMA_DONE);
-    progress_until(first);
+    progress_until(flush);
+    EXPECT_EQ(1u, first.count_told);
     EXPECT_EQ(0u, second.count_told);
     answer(1, UCT_CUDA_CMA_DONE);
     progress_until(second);

@@ -62,7 +62,6 @@ struct batch {
     uct_completion_t       comp;     /* The operation's */
     uct_cuda_cma_channel_t *channel;
     uct_cuda_op_t          *op;
-    uint64_t               epoch;
     unsigned               first;    /* Request of the first transfer */
     unsigned               num_over; /* So many from there on */
     unsigned               count;
@@ -479,8 +478,7 @@ batch_add(batch_t *batch, uct_cuda_cma_key_t *key, const uct_cuda_copy_t *copy)
 }
 
 static ucs_status_t
-batch_open(uct_cuda_cma_channel_t *channel, uct_cuda_queue_t *queue,
-           uint64_t epoch)
+batch_open(uct_cuda_cma_channel_t *channel, uct_cuda_queue_t *queue)
 {
     batch_t *batch = channel->idle;
     uct_cuda_stream_t *stream;
@@ -505,7 +503,6 @@ batch_open(uct_cuda_cma_channel_t *channel, uct_cuda_queue_t *queue,
     batch->comp.count  = 1;
     batch->comp.status = UCS_OK;
     batch->channel     = channel;
-    batch->epoch       = epoch;
     batch->first       = channel->head;
     batch->num_over    = 0;
     batch->count       = 0;
@@ -520,14 +517,13 @@ batch_open(uct_cuda_cma_channel_t *channel, uct_cuda_queue_t *queue,
     return UCS_OK;
 }
 
-/* The one that has room, or NULL */
+/* The one that has room, and no flush behind it; or NULL */
 static batch_t *
-find_open(uct_cuda_cma_channel_t *channel, const uct_cuda_queue_t *queue,
-          uint64_t epoch)
+find_open(uct_cuda_cma_channel_t *channel, const uct_cuda_queue_t *queue)
 {
     batch_t *batch = channel->open;
 
-    return ((batch != NULL) && (batch->epoch == epoch) &&
+    return ((batch != NULL) && (batch->op->flush == queue->current) &&
             (batch->count < BATCH_COUNT) && !queue->is_fenced) ?
                    batch :
                    NULL;
@@ -552,10 +548,10 @@ static bool has_room(uct_cuda_cma_channel_t *channel)
 
 ucs_status_t
 uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
-                            uct_cuda_queue_t *queue, uint64_t epoch,
+                            uct_cuda_queue_t *queue,
                             const uct_cuda_copy_t *copy)
 {
-    batch_t *batch = find_open(channel, queue, epoch);
+    batch_t *batch = find_open(channel, queue);
     uct_cuda_cma_key_t *key;
 
     if (batch == NULL) {
@@ -576,10 +572,10 @@ uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
 }
 
 ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
-                                       uct_cuda_queue_t *queue, uint64_t epoch,
+                                       uct_cuda_queue_t *queue,
                                        const uct_cuda_copy_t *copy)
 {
-    batch_t *batch = find_open(channel, queue, epoch);
+    batch_t *batch = find_open(channel, queue);
     uct_cuda_cma_key_t *key;
     ucs_status_t status;
     unsigned index;
@@ -598,7 +594,7 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
     }
 
     if (batch == NULL) {
-        status = batch_open(channel, queue, epoch);
+        status = batch_open(channel, queue);
         if (status != UCS_OK) {
             return status;
         }

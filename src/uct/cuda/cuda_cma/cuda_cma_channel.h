@@ -36,21 +36,20 @@ void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel);
  *  uct_cuda_cma_channel_post(). */
 ucs_status_t
 uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
-                            uct_cuda_queue_t *queue, uint64_t epoch,
+                            uct_cuda_queue_t *queue,
                             const uct_cuda_copy_t *copy);
 
 /**
- * Post one with the context of its GPU memory current.
+ * Post one with the context of its GPU memory current. What comes behind a
+ * flush has an operation of its own, and does not hold that up.
  *
- * @param epoch  Transfers of different ones have operations of their own: what
- *               comes behind a flush does not hold it up.
  * @param copy   From or to memory here and the peer's host memory.
  *
  * @return UCS_INPROGRESS, UCS_ERR_NO_RESOURCE (try again when some are over);
  *         UCS_ERR_UNSUPPORTED: not by this way; or an error of the queue's.
  */
 ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
-                                       uct_cuda_queue_t *queue, uint64_t epoch,
+                                       uct_cuda_queue_t *queue,
                                        const uct_cuda_copy_t *copy);
 
 #endif

@@ -13,32 +13,9 @@
 #include <uct/cuda/copy/where.h>
 #include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-
-/* All before anything is waited for */
-static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
-{
-    uct_cuda_cma_iface_t *iface =
-            (uct_cuda_cma_iface_t*)((char*)queue -
-                                    offsetof(uct_cuda_cma_iface_t,
-                                             super.queue));
-
-    iface->epoch += is_all;
-    if (iface->submit_gathered != NULL) {
-        iface->submit_gathered(queue, is_all);
-    }
-}
-
-void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface)
-{
-    uct_cuda_queue_t *queue = &iface->super.queue;
-
-    iface->submit_gathered = queue->submit_gathered;
-    queue->submit_gathered = submit_gathered;
-}
 
 ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
                                     const uct_abi_ep_params_t *params,
@@ -142,23 +119,6 @@ own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
                    UCS_ERR_UNSUPPORTED;
 }
 
-/* As uct_cuda_port_lend(), with the interface's */
-static ucs_status_t iface_lend(uct_cuda_cma_iface_t *iface)
-{
-    ucs_status_t status;
-
-    if (iface->port.gather.engine != NULL) {
-        return UCS_OK;
-    }
-
-    status = uct_cuda_port_lend(&iface->port, &iface->super.queue);
-    if (status == UCS_OK) {
-        uct_cuda_cma_iface_count_epochs(iface);
-    }
-
-    return status;
-}
-
 static ucs_status_t
 own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
 {
@@ -167,7 +127,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     uct_cuda_cma_key_t *key;
     uct_cuda_copy_t own;
 
-    if (iface_lend(iface) != UCS_OK) {
+    if (uct_cuda_port_lend(&iface->port, &iface->super.queue) != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -206,7 +166,7 @@ peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                    uct_cuda_cma_channel_post(ep->channel,
                                              uct_cuda_ep_queue(
                                                      &ep->super.super),
-                                             ep_iface(ep)->epoch, copy);
+                                             copy);
 }
 
 /* With the context of the local memory current, which is a GPU's */
@@ -240,7 +200,7 @@ locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                    uct_cuda_cma_channel_follow(ep->channel,
                                                uct_cuda_ep_queue(
                                                        &ep->super.super),
-                                               ep_iface(ep)->epoch, copy);
+                                               copy);
 }
 
 static void peer_put(void *arg)

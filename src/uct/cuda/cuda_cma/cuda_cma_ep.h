@@ -14,8 +14,6 @@
 typedef struct {
     uct_cuda_iface_t super;
     uct_cuda_port_t  port;  /**< For copies within this process */
-    uint64_t         epoch; /**< Another behind each flush and fence */
-    void             (*submit_gathered)(uct_cuda_queue_t *queue, bool is_all);
     uct_cuda_cma_channel_t *channels; /**< To peers' servers, one each */
 } uct_cuda_cma_iface_t;
 
@@ -30,9 +28,6 @@ typedef struct {
     uint64_t            asked;  /**< That server was, by its token, in vain */
 } uct_cuda_cma_ep_t;
 
-
-/** Have the epochs counted; the queue is there already. */
-void uct_cuda_cma_iface_count_epochs(uct_cuda_cma_iface_t *iface);
 
 /** @return UCS_ERR_UNREACHABLE if the peer has gone since it was asked for. */
 ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,

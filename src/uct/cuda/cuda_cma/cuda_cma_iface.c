@@ -194,7 +194,6 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     iface->bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
                                threads_bandwidth() :
                                config->bandwidth;
-    uct_cuda_cma_iface_count_epochs(&iface->super);
     return UCS_OK;
 }
 
