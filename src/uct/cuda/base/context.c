@@ -6,8 +6,6 @@
  */
 #include <uct/cuda/base/context.h>
 
-#include <uct/cuda/base/ctx.h>
-
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -207,16 +205,6 @@ ucs_status_t uct_cuda_context_hold_member(const uct_cuda_context_kind_t *kind,
     }
 
     return status;
-}
-
-bool uct_cuda_context_is_alive(const uct_cuda_context_t *context)
-{
-    return uct_cuda_ctx_is_alive(context->cuda, context->id);
-}
-
-bool uct_cuda_context_push(const uct_cuda_context_t *context)
-{
-    return uct_cuda_ctx_push_alive(context->cuda, context->id);
 }
 
 /* The driver takes what is beyond the range of priorities as its end */

@@ -15,6 +15,7 @@
 #ifndef UCT_CUDA_BASE_CONTEXT_H
 #define UCT_CUDA_BASE_CONTEXT_H
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
 
 #include <stdbool.h>
@@ -81,10 +82,16 @@ ucs_status_t uct_cuda_context_hold_member(const uct_cuda_context_kind_t *kind,
                                           void **member_p);
 
 
-/** As uct_cuda_ctx_is_alive() and uct_cuda_ctx_push_alive(). */
-bool uct_cuda_context_is_alive(const uct_cuda_context_t *context);
+static inline bool uct_cuda_context_is_alive(const uct_cuda_context_t *context)
+{
+    return uct_cuda_ctx_is_alive(context->cuda, context->id);
+}
 
-bool uct_cuda_context_push(const uct_cuda_context_t *context);
+/** As uct_cuda_ctx_push_alive(). */
+static inline bool uct_cuda_context_push(const uct_cuda_context_t *context)
+{
+    return uct_cuda_ctx_push_alive(context->cuda, context->id);
+}
 
 
 /** Create a non-blocking stream of the highest priority in the current context,
