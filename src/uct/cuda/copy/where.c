@@ -68,20 +68,18 @@ enter_host(const uct_cuda_copy_t *copy, uct_cuda_gpu_context_t *context)
     return uct_cuda_gpu_context_push_any(uct_cuda_end_none(), context);
 }
 
+static bool is_own_gpu(const uct_cuda_copy_end_t *end)
+{
+    return (end->key == NULL) && uct_cuda_end_is_gpu(end->end);
+}
+
 /* GPU memory of this process, or NULL */
 static const uct_cuda_copy_end_t *find_gpu(const uct_cuda_copy_t *copy)
 {
-    const uct_cuda_copy_end_t *ends[] = {uct_cuda_copy_src(copy),
-                                         uct_cuda_copy_dst(copy)};
-    unsigned i;
+    const uct_cuda_copy_end_t *src = uct_cuda_copy_src(copy);
+    const uct_cuda_copy_end_t *dst = uct_cuda_copy_dst(copy);
 
-    for (i = 0; i < 2; ++i) {
-        if ((ends[i]->key == NULL) && uct_cuda_end_is_gpu(ends[i]->end)) {
-            return ends[i];
-        }
-    }
-
-    return NULL;
+    return is_own_gpu(src) ? src : is_own_gpu(dst) ? dst : NULL;
 }
 
 ucs_status_t uct_cuda_copy_enter(const uct_cuda_copy_t *copy,
