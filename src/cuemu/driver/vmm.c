@@ -224,8 +224,8 @@ static CUresult cuemu_shared(void *shareable, int type, uint64_t magic,
     }
 
     if (type != CUEMU_TYPE_FABRIC) {
-        *file = (cuemu_vmm_file_t){
-                .magic = magic, .epoch = cuemu_session.shared->real_epoch_ns};
+        file->magic = magic;
+        file->epoch = cuemu_session.shared->real_epoch_ns;
         return (cuemu_file_get((int)(intptr_t)shareable, file) == 0) ?
                CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }

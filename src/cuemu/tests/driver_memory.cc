@@ -260,8 +260,8 @@ TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
     });
 }
 
-/* The real driver writes no file, so that a limit of their size, which would end
-   the program by SIGXFSZ, does not concern it */
+/* The real driver writes no file, so that a limit of their size, which would
+   end the program by SIGXFSZ, does not concern it */
 TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
 {
     run(1, [&](int) {

@@ -99,6 +99,12 @@ TEST(Alarm, a_clock_that_is_set_does_not_matter)
     EXPECT_EQ(1u, sleeper.calls);
 }
 
+static void be_slow(void *arg)
+{
+    *(std::atomic<int>*)arg = 1;
+    usleep(300000);
+}
+
 /* A child that is forked off while the thread calls somebody has alarms, too */
 TEST(Alarm, a_fork_waits_for_the_thread)
 {
@@ -106,9 +112,7 @@ TEST(Alarm, a_fork_waits_for_the_thread)
     Sleeper sleeper;
     int status = -1;
 
-    ASSERT_TRUE(uct_cuda_alarm_set(
-            uct_cuda_now_ns(), [](void*) { state = 1; usleep(300000); },
-            nullptr));
+    ASSERT_TRUE(uct_cuda_alarm_set(uct_cuda_now_ns(), be_slow, &state));
     while (state == 0) {
         usleep(1000);
     }
