@@ -8,6 +8,7 @@
  * allocated, and at the end: memory that somebody keeps for buffers that are
  * gone shows there.
  */
+#include "driver.h"
 #include "gpu.h"
 #include "pattern.h"
 #include "util.h"
@@ -36,64 +37,11 @@ enum {
 static const char *const churn_kinds[] = {"alloc", "async",   "vmm",
                                           "mixed", "managed", NULL};
 
-typedef unsigned long long churn_ptr_t;
-
-/* CUmemAllocationProp and CUmemAccessDesc, as far as they are used here */
 typedef struct {
-    int                type;
-    int                handle_types;
-    int                location_type;
-    int                location;
-    void               *win32;
-    unsigned long long flags;
-} churn_prop_t;
-
-typedef struct {
-    int location_type;
-    int location;
-    int flags;
-} churn_access_t;
-
-/* Functions of the driver: member name, exported name, arguments */
-#define CHURN_FUNCTIONS(_) \
-    _(get_device, "cuCtxGetDevice", (int *device_p)) \
-    _(get_info, "cuMemGetInfo_v2", (size_t *free_p, size_t *total_p)) \
-    _(alloc, "cuMemAlloc_v2", (churn_ptr_t *ptr_p, size_t size)) \
-    _(alloc_managed, "cuMemAllocManaged", \
-      (churn_ptr_t *ptr_p, size_t size, unsigned flags)) \
-    _(free, "cuMemFree_v2", (churn_ptr_t ptr)) \
-    _(alloc_async, "cuMemAllocAsync", \
-      (churn_ptr_t *ptr_p, size_t size, void *stream)) \
-    _(free_async, "cuMemFreeAsync", (churn_ptr_t ptr, void *stream)) \
-    _(synchronize, "cuStreamSynchronize", (void *stream)) \
-    _(reserve, "cuMemAddressReserve", \
-      (churn_ptr_t *ptr_p, size_t size, size_t align, churn_ptr_t hint, \
-       unsigned long long flags)) \
-    _(create, "cuMemCreate", \
-      (unsigned long long *handle_p, size_t size, const churn_prop_t *prop, \
-       unsigned long long flags)) \
-    _(release, "cuMemRelease", (unsigned long long handle)) \
-    _(map, "cuMemMap", \
-      (churn_ptr_t ptr, size_t size, size_t offset, \
-       unsigned long long handle, unsigned long long flags)) \
-    _(unmap, "cuMemUnmap", (churn_ptr_t ptr, size_t size)) \
-    _(set_access, "cuMemSetAccess", \
-      (churn_ptr_t ptr, size_t size, const churn_access_t *access, \
-       size_t count))
-
-#define CHURN_MEMBER(_member, _name, _args) int(*_member) _args;
-#define CHURN_SYMBOL(_member, _name, _args) \
-    {_name, (void**)&churn_driver._member},
-
-static struct {
-    CHURN_FUNCTIONS(CHURN_MEMBER)
-} churn_driver;
-
-typedef struct {
-    churn_ptr_t ptr;
-    size_t      size; /* 0: there is none */
-    int         kind;
-    churn_ptr_t range; /* VMM: reserved once, for any size */
+    ucx_mp_ptr_t ptr;
+    size_t       size; /* 0: there is none */
+    int          kind;
+    ucx_mp_ptr_t range; /* VMM: reserved once, for any size */
 } churn_buf_t;
 
 static struct {
@@ -115,69 +63,31 @@ static int churn_rank, churn_ranks, churn_gpus;
 static unsigned long long churn_wrong;
 static churn_buf_t churn_send[CHURN_MAX_SLOTS], churn_recv[CHURN_MAX_SLOTS];
 
-static void churn_check(int error, const char *what)
-{
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %s", what,
-                   ucx_mp_gpu_error_name(error));
-    }
-}
-
 static void churn_load(void)
 {
-    const struct {
-        const char *name;
-        void       **address_p;
-    } symbols[] = {CHURN_FUNCTIONS(CHURN_SYMBOL)};
     char why[256];
-    size_t i;
 
     churn_gpus = ucx_mp_gpu_init(churn_rank, why, sizeof(why));
     if (churn_gpus == 0) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
     }
 
-    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
-        *symbols[i].address_p = ucx_mp_gpu_function(symbols[i].name);
-        if (*symbols[i].address_p == NULL) {
-            ucx_mp_die(UCX_MP_EXIT_USAGE, "the driver has no %s",
-                       symbols[i].name);
-        }
-    }
+    ucx_mp_driver_load();
 }
 
+/* Bytes of whole pieces */
 static size_t churn_pieces(size_t size)
 {
-    return (size + CHURN_PIECE - 1) / CHURN_PIECE;
+    return (size + CHURN_PIECE - 1) / CHURN_PIECE * CHURN_PIECE;
 }
 
 static void churn_map(churn_buf_t *buf, size_t size)
 {
-    churn_prop_t prop     = {.type = 1, .handle_types = 1, .location_type = 1};
-    churn_access_t access = {.location_type = 1, .flags = 3};
-    unsigned long long handle;
-    size_t i;
-
-    churn_check(churn_driver.get_device(&prop.location), "cuCtxGetDevice");
-    access.location = prop.location;
     if (buf->range == 0) {
-        churn_check(churn_driver.reserve(&buf->range, CHURN_MAX_SIZE, 0, 0, 0),
-                    "cuMemAddressReserve");
+        UCX_MP_DRIVER(reserve, &buf->range, CHURN_MAX_SIZE, 0, 0, 0);
     }
 
-    for (i = 0; i < churn_pieces(size); ++i) {
-        churn_check(churn_driver.create(&handle, CHURN_PIECE, &prop, 0),
-                    "cuMemCreate");
-        churn_check(churn_driver.map(buf->range + (i * CHURN_PIECE),
-                                     CHURN_PIECE, 0, handle, 0),
-                    "cuMemMap");
-        churn_check(churn_driver.release(handle), "cuMemRelease");
-    }
-
-    churn_check(churn_driver.set_access(buf->range,
-                                        churn_pieces(size) * CHURN_PIECE,
-                                        &access, 1),
-                "cuMemSetAccess");
+    ucx_mp_driver_map(buf->range, churn_pieces(size), CHURN_PIECE);
     buf->ptr = buf->range;
 }
 
@@ -188,19 +98,17 @@ static void churn_get(churn_buf_t *buf, size_t size, uint64_t dice)
                                               churn.kind;
     switch (buf->kind) {
     case CHURN_ASYNC:
-        churn_check(churn_driver.alloc_async(&buf->ptr, size, NULL),
-                    "cuMemAllocAsync");
-        churn_check(churn_driver.synchronize(NULL), "cuStreamSynchronize");
+        UCX_MP_DRIVER(alloc_async, &buf->ptr, size, NULL);
+        UCX_MP_DRIVER(synchronize, NULL);
         break;
     case CHURN_VMM:
         churn_map(buf, size);
         break;
     case CHURN_MANAGED:
-        churn_check(churn_driver.alloc_managed(&buf->ptr, size, 1),
-                    "cuMemAllocManaged");
+        UCX_MP_DRIVER(alloc_managed, &buf->ptr, size, 1);
         break;
     default:
-        churn_check(churn_driver.alloc(&buf->ptr, size), "cuMemAlloc");
+        UCX_MP_DRIVER(alloc, &buf->ptr, size);
         break;
     }
 }
@@ -213,16 +121,14 @@ static void churn_put(churn_buf_t *buf)
 
     switch (buf->kind) {
     case CHURN_ASYNC:
-        churn_check(churn_driver.free_async(buf->ptr, NULL), "cuMemFreeAsync");
-        churn_check(churn_driver.synchronize(NULL), "cuStreamSynchronize");
+        UCX_MP_DRIVER(free_async, buf->ptr, NULL);
+        UCX_MP_DRIVER(synchronize, NULL);
         break;
     case CHURN_VMM:
-        churn_check(churn_driver.unmap(buf->ptr, churn_pieces(buf->size) *
-                                                 CHURN_PIECE),
-                    "cuMemUnmap");
+        UCX_MP_DRIVER(unmap, buf->ptr, churn_pieces(buf->size));
         break;
     default:
-        churn_check(churn_driver.free(buf->ptr), "cuMemFree");
+        UCX_MP_DRIVER(free, buf->ptr);
         break;
     }
 
@@ -317,7 +223,6 @@ static void churn_step(uint64_t step)
 static unsigned long long churn_in_use(void)
 {
     unsigned long long used = 0, sum;
-    size_t free_bytes, total;
     int i;
 
     for (i = 0; i < churn.num_slots; ++i) {
@@ -327,8 +232,7 @@ static unsigned long long churn_in_use(void)
 
     MPI_Barrier(MPI_COMM_WORLD);
     if (churn_rank < churn_gpus) {
-        churn_check(churn_driver.get_info(&free_bytes, &total), "cuMemGetInfo");
-        used = total - free_bytes;
+        used = ucx_mp_driver_in_use();
     }
     MPI_Allreduce(&used, &sum, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM,
                   MPI_COMM_WORLD);

@@ -6,6 +6,7 @@
  * ranks call nothing but progress (MPI_Iprobe), and rank 0's GPU has to have as
  * much in use as before within a time, but for some slack.
  */
+#include "driver.h"
 #include "gpu.h"
 #include "util.h"
 
@@ -16,61 +17,6 @@
 #include <stdlib.h>
 
 #define FREED_GIVE_UP 5.0 /* seconds */
-
-typedef unsigned long long freed_ptr_t;
-
-/* CUmemAllocationProp, CUmemPoolProps and CUmemAccessDesc, as far as they are
-   used here */
-typedef struct {
-    int                type;
-    int                handle_types;
-    int                location_type;
-    int                location;
-    void               *win32;
-    unsigned long long rest[8];
-} freed_prop_t;
-
-typedef struct {
-    int location_type;
-    int location;
-    int flags;
-} freed_access_t;
-
-/* Functions of the driver: member name, exported name, arguments */
-#define FREED_FUNCTIONS(_) \
-    _(get_info, "cuMemGetInfo_v2", (size_t *free_p, size_t *total_p)) \
-    _(get_device, "cuCtxGetDevice", (int *device_p)) \
-    _(alloc, "cuMemAlloc_v2", (freed_ptr_t *ptr_p, size_t size)) \
-    _(free, "cuMemFree_v2", (freed_ptr_t ptr)) \
-    _(pool_create, "cuMemPoolCreate", \
-      (void **pool_p, const freed_prop_t *prop)) \
-    _(alloc_from_pool, "cuMemAllocFromPoolAsync", \
-      (freed_ptr_t *ptr_p, size_t size, void *pool, void *stream)) \
-    _(free_async, "cuMemFreeAsync", (freed_ptr_t ptr, void *stream)) \
-    _(synchronize, "cuStreamSynchronize", (void *stream)) \
-    _(trim, "cuMemPoolTrimTo", (void *pool, size_t keep)) \
-    _(reserve, "cuMemAddressReserve", \
-      (freed_ptr_t *ptr_p, size_t size, size_t align, freed_ptr_t hint, \
-       unsigned long long flags)) \
-    _(create, "cuMemCreate", \
-      (unsigned long long *handle_p, size_t size, const freed_prop_t *prop, \
-       unsigned long long flags)) \
-    _(release, "cuMemRelease", (unsigned long long handle)) \
-    _(map, "cuMemMap", \
-      (freed_ptr_t ptr, size_t size, size_t offset, \
-       unsigned long long handle, unsigned long long flags)) \
-    _(unmap, "cuMemUnmap", (freed_ptr_t ptr, size_t size)) \
-    _(set_access, "cuMemSetAccess", \
-      (freed_ptr_t ptr, size_t size, const freed_access_t *access, \
-       size_t count))
-
-#define FREED_MEMBER(_member, _name, _args) int(*_member) _args;
-#define FREED_SYMBOL(_member, _name, _args) \
-    {_name, (void**)&freed_driver._member},
-
-static struct {
-    FREED_FUNCTIONS(FREED_MEMBER)
-} freed_driver;
 
 static struct {
     size_t   size;
@@ -88,116 +34,69 @@ static struct {
 
 static int freed_rank;
 static void *freed_pool;
-static freed_ptr_t freed_range;
-static freed_prop_t freed_prop = {.type          = 1,
-                                  .handle_types  = 1,
-                                  .location_type = 1};
-
-static void freed_check(int error, const char *what)
-{
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %s", what,
-                   ucx_mp_gpu_error_name(error));
-    }
-}
-
-#define FREED_CALL(_member, ...) \
-    freed_check(freed_driver._member(__VA_ARGS__), #_member)
+static ucx_mp_ptr_t freed_range;
 
 static void freed_load(void)
 {
-    const struct {
-        const char *name;
-        void       **address_p;
-    } symbols[] = {FREED_FUNCTIONS(FREED_SYMBOL)};
     char why[256];
-    size_t i;
 
     if (ucx_mp_gpu_init(freed_rank, why, sizeof(why)) < 2) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "two GPUs are needed");
     }
 
-    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
-        *symbols[i].address_p = ucx_mp_gpu_function(symbols[i].name);
-        if (*symbols[i].address_p == NULL) {
-            ucx_mp_die(UCX_MP_EXIT_USAGE, "the driver has no %s",
-                       symbols[i].name);
-        }
-    }
-
-    FREED_CALL(get_device, &freed_prop.location);
-    FREED_CALL(reserve, &freed_range, freed.size, 0, 0, 0);
-    FREED_CALL(pool_create, &freed_pool, &freed_prop);
-}
-
-static size_t freed_in_use(void)
-{
-    size_t free_bytes, total;
-
-    FREED_CALL(get_info, &free_bytes, &total);
-    return total - free_bytes;
+    ucx_mp_driver_load();
+    UCX_MP_DRIVER(reserve, &freed_range, freed.size, 0, 0, 0);
+    UCX_MP_DRIVER(pool_create, &freed_pool, &ucx_mp_driver.prop);
 }
 
 
 /* ------------------------------------------------------ kinds of memory */
 
-static freed_ptr_t freed_alloc(size_t piece)
+static ucx_mp_ptr_t freed_alloc(size_t piece)
 {
-    freed_ptr_t ptr;
+    ucx_mp_ptr_t ptr;
 
-    FREED_CALL(alloc, &ptr, freed.size);
+    UCX_MP_DRIVER(alloc, &ptr, freed.size);
     return ptr;
 }
 
-static void freed_free(freed_ptr_t ptr)
+static void freed_free(ucx_mp_ptr_t ptr)
 {
-    FREED_CALL(free, ptr);
+    UCX_MP_DRIVER(free, ptr);
 }
 
-static freed_ptr_t freed_pool_alloc(size_t piece)
+static ucx_mp_ptr_t freed_pool_alloc(size_t piece)
 {
-    freed_ptr_t ptr;
+    ucx_mp_ptr_t ptr;
 
-    FREED_CALL(alloc_from_pool, &ptr, freed.size, freed_pool, NULL);
-    FREED_CALL(synchronize, NULL);
+    UCX_MP_DRIVER(alloc_from_pool, &ptr, freed.size, freed_pool, NULL);
+    UCX_MP_DRIVER(synchronize, NULL);
     return ptr;
 }
 
-static void freed_pool_free(freed_ptr_t ptr)
+static void freed_pool_free(ucx_mp_ptr_t ptr)
 {
-    FREED_CALL(free_async, ptr, NULL);
-    FREED_CALL(synchronize, NULL);
-    FREED_CALL(trim, freed_pool, 0);
+    UCX_MP_DRIVER(free_async, ptr, NULL);
+    UCX_MP_DRIVER(synchronize, NULL);
+    UCX_MP_DRIVER(trim, freed_pool, 0);
 }
 
-static freed_ptr_t freed_map(size_t piece)
+static ucx_mp_ptr_t freed_map(size_t piece)
 {
-    freed_access_t access = {.location_type = 1,
-                             .location      = freed_prop.location,
-                             .flags         = 3};
-    unsigned long long handle;
-    size_t offset;
-
-    for (offset = 0; offset < freed.size; offset += piece) {
-        FREED_CALL(create, &handle, piece, &freed_prop, 0);
-        FREED_CALL(map, freed_range + offset, piece, 0, handle, 0);
-        FREED_CALL(release, handle);
-    }
-
-    FREED_CALL(set_access, freed_range, freed.size, &access, 1);
+    ucx_mp_driver_map(freed_range, freed.size, piece);
     return freed_range;
 }
 
-static void freed_unmap(freed_ptr_t ptr)
+static void freed_unmap(ucx_mp_ptr_t ptr)
 {
-    FREED_CALL(unmap, ptr, freed.size);
+    UCX_MP_DRIVER(unmap, ptr, freed.size);
 }
 
 static const struct {
-    const char  *name;
-    int         is_in_pieces;
-    freed_ptr_t (*get)(size_t piece);
-    void        (*put)(freed_ptr_t ptr);
+    const char   *name;
+    int          is_in_pieces;
+    ucx_mp_ptr_t (*get)(size_t piece);
+    void         (*put)(ucx_mp_ptr_t ptr);
 } freed_kinds[] = {
     {"legacy", 0, freed_alloc, freed_free},
     {"pool", 0, freed_pool_alloc, freed_pool_free},
@@ -249,7 +148,7 @@ static int freed_wait(const char *name, size_t before, size_t during)
 
     do {
         (void)freed_progress();
-        after   = freed_in_use();
+        after   = ucx_mp_driver_in_use();
         seconds = ucx_mp_real_time() - start;
     } while ((after > before + freed.slack) && (seconds < FREED_GIVE_UP));
 
@@ -269,7 +168,7 @@ static int freed_kind(int kind, size_t before, void *peers)
     const size_t step = freed_kinds[kind].is_in_pieces ? freed.piece :
                                                          freed.size;
     int is_right = 1;
-    freed_ptr_t memory;
+    ucx_mp_ptr_t memory;
     size_t during;
 
     if (freed_rank == 1) {
@@ -283,7 +182,7 @@ static int freed_kind(int kind, size_t before, void *peers)
 
     memory = freed_kinds[kind].get(step);
     freed_exchange((void*)(size_t)memory, step);
-    during = freed_in_use();
+    during = ucx_mp_driver_in_use();
     freed_kinds[kind].put(memory);
     is_right = freed_wait(freed_kinds[kind].name, before, during);
     MPI_Send(&is_right, 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
@@ -348,7 +247,7 @@ int main(int argc, char **argv)
     peers = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, freed.message);
     /* What the first messages allocate for good */
     freed_exchange(peers, freed.size);
-    before = freed_in_use();
+    before = ucx_mp_driver_in_use();
     for (kind = 0; kind < (int)(sizeof(freed_kinds) / sizeof(freed_kinds[0]));
          ++kind) {
         wrong += !freed_kind(kind, before, peers);
