@@ -36,7 +36,6 @@
 #include <mpi.h>
 
 #include <dlfcn.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,35 +164,6 @@ static FILE *json;
 static int any_wrong;
 
 
-static void allred_usage(void)
-{
-    printf("Usage: ucx_mp_allreduce [options]    (under mpirun)\n"
-           "Time of an all-reduce (sum) of GPU buffers, several ways in turns."
-           "\n\n"
-           "  --call NAME     allreduce, reduce, bcast, reduce_scatter, "
-           "allgather, alltoall\n                  (allreduce)\n"
-           "  --ways LIST     mpi: MPI_Allreduce of GPU buffers; nccl; staged: "
-           "the MPI's own on\n                  page-locked host memory, with "
-           "copies by hand (mpi)\n"
-           "  --types LIST    float, double (float)\n"
-           "  --places LIST   in: in place; out (in; of reduce_scatter and "
-           "alltoall out)\n"
-           "  --sizes LIST    SIZE or MIN:MAX (powers of two between them), "
-           "8 to 1G,\n                  multiples of 8 (8:64M)\n"
-           "  --rounds N      samples of each way and cell (5)\n"
-           "  --time SECONDS  what a sample is to take (0.02)\n"
-           "  --calls N       at most so many calls a sample (1000)\n"
-           "  --no-check      do not look at the results\n"
-           "  --nccl FILE     NCCL's library (libnccl.so.2)\n"
-           "  --busy FILE     the GPUs multiply matrices meanwhile, by this "
-           "libcublas.so\n"
-           "  --json FILE     one JSON object a line a sample; - is standard "
-           "output\n"
-           "  --help          this text\n\n"
-           "GB/s are bytes of a rank's buffer over the time, 10^9 a second. "
-           "Exit code 1:\na result was wrong.\n");
-}
-
 /* Indices of the words of a list with commas */
 static int allred_parse_list(const char *option, const char *text,
                              const char *const *names, int *values, int max)
@@ -222,86 +192,60 @@ static int allred_has_no_place(void)
 
 static void allred_parse(int argc, char **argv)
 {
-    static const struct option longopts[] = {
-        {"call", required_argument, NULL, 'C'},
-        {"ways", required_argument, NULL, 'w'},
-        {"types", required_argument, NULL, 't'},
-        {"places", required_argument, NULL, 'p'},
-        {"sizes", required_argument, NULL, 's'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"time", required_argument, NULL, 'T'},
-        {"calls", required_argument, NULL, 'c'},
-        {"no-check", no_argument, NULL, 'n'},
-        {"nccl", required_argument, NULL, 'N'},
-        {"busy", required_argument, NULL, 'b'},
-        {"json", required_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
-    const char *sizes = "8:64M";
-    int c, i;
+    static const char *ways = "mpi", *types = "float", *places;
+    static const char *sizes = "8:64M";
+    static int has_no_check;
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_CHOICE("call", opts.call, allred_calls_names, "what is timed"),
+        UCX_MP_TEXT("ways", ways, "LIST",
+                    "mpi: GPU buffers; nccl; staged: the MPI's own on "
+                    "page-locked memory,\n"
+                    "                         with copies by hand (mpi)"),
+        UCX_MP_TEXT("types", types, "LIST", "float, double (float)"),
+        UCX_MP_TEXT("places", places, "LIST",
+                    "in: in place; out (in; of reduce_scatter and alltoall "
+                    "out)"),
+        UCX_MP_TEXT("sizes", sizes, "LIST",
+                    "SIZE or MIN:MAX (powers of two between them), 8 to 1G, "
+                    "multiples\n                         of 8 (8:64M)"),
+        UCX_MP_NUMBER("rounds", opts.rounds, 1, ALLRED_MAX_ROUNDS, "N",
+                      "samples of each way and cell (5)"),
+        UCX_MP_FACTOR("time", opts.time, "SECONDS",
+                      "what a sample is to take (0.02)"),
+        UCX_MP_NUMBER("calls", opts.max_calls, 1, 1000000, "N",
+                      "at most so many calls a sample (1000)"),
+        UCX_MP_FLAG("no-check", has_no_check, "do not look at the results"),
+        UCX_MP_TEXT("nccl", opts.nccl_path, "FILE",
+                    "NCCL's library (libnccl.so.2)"),
+        UCX_MP_TEXT("busy", opts.busy_path, "FILE",
+                    "the GPUs multiply matrices meanwhile, by this "
+                    "libcublas.so"),
+        UCX_MP_TEXT("json", opts.json_path, "FILE",
+                    "one JSON object a line a sample; - is standard output"),
+        {NULL}
+    };
+    int i;
 
-    opts.ways[0]   = WAY_MPI;
-    opts.types[0]  = TYPE_FLOAT;
-    opts.places[0] = PLACE_LAST; /* whatever the call has */
-    opts.num_ways  = opts.num_types = opts.num_places = 1;
-    opts.rounds    = 5;
-    opts.max_calls = ALLRED_MAX_CALLS;
-    opts.time      = 0.02;
-    opts.check     = 1;
-    opts.nccl_path = "libnccl.so.2";
-    while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
-        switch (c) {
-        case 'C':
-            opts.call = ucx_mp_parse_choice("--call", optarg,
-                                            allred_calls_names);
-            break;
-        case 'w':
-            opts.num_ways = allred_parse_list("--ways", optarg, allred_ways,
-                                              opts.ways, WAY_LAST);
-            break;
-        case 't':
-            opts.num_types = allred_parse_list("--types", optarg, allred_types,
-                                               opts.types, TYPE_LAST);
-            break;
-        case 'p':
-            opts.num_places = allred_parse_list("--places", optarg,
-                                                allred_places, opts.places,
-                                                PLACE_LAST);
-            break;
-        case 's':
-            sizes = optarg;
-            break;
-        case 'r':
-            opts.rounds = ucx_mp_parse_number("--rounds", optarg, 1,
-                                              ALLRED_MAX_ROUNDS);
-            break;
-        case 'T':
-            opts.time = ucx_mp_parse_factor("--time", optarg);
-            break;
-        case 'c':
-            opts.max_calls = ucx_mp_parse_number("--calls", optarg, 1, 1000000);
-            break;
-        case 'n':
-            opts.check = 0;
-            break;
-        case 'N':
-            opts.nccl_path = optarg;
-            break;
-        case 'b':
-            opts.busy_path = optarg;
-            break;
-        case 'j':
-            opts.json_path = optarg;
-            break;
-        case 'h':
-            allred_usage();
-            exit(UCX_MP_EXIT_OK);
-        default:
-            exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
-        }
-    }
-    if (argc != optind) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "'%s' is not an option", argv[optind]);
+    opts.places[0]  = PLACE_LAST; /* whatever the call has */
+    opts.num_places = 1;
+    opts.rounds     = 5;
+    opts.max_calls  = ALLRED_MAX_CALLS;
+    opts.time       = 0.02;
+    opts.nccl_path  = "libnccl.so.2";
+    ucx_mp_parse_options(
+            argc, argv,
+            "Time of an all-reduce (sum) of GPU buffers, several ways in "
+            "turns. GB/s are bytes of\na rank's buffer over the time, 10^9 a "
+            "second. "
+            "Exit code 1: a result was wrong.", options);
+    opts.check     = !has_no_check;
+    opts.num_ways  = allred_parse_list("--ways", ways, allred_ways, opts.ways,
+                                       WAY_LAST);
+    opts.num_types = allred_parse_list("--types", types, allred_types,
+                                       opts.types, TYPE_LAST);
+    if (places != NULL) {
+        opts.num_places = allred_parse_list("--places", places, allred_places,
+                                            opts.places, PLACE_LAST);
     }
 
     for (i = 0; i < opts.num_places; ++i) {

@@ -255,43 +255,25 @@ static void parse(int argc, char **argv)
                                               "call", "root", "leave",
                                               "kernel",
                                               NULL};
-    int i;
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_SIZE("min-size", ar_min, 4, (size_t)4 << 30, "smallest buffer"),
+        UCX_MP_SIZE("max-size", ar_max, 4, (size_t)4 << 30, "largest buffer"),
+        UCX_MP_NUMBER("calls", ar_calls, 1, 1 << 20, "N", "of each size"),
+        UCX_MP_NUMBER("check", ar_check, 0, 1, "0", "look at no result"),
+        UCX_MP_CHOICE("in-place", ar_in_place, in_place_names, "which calls"),
+        UCX_MP_CHOICE("fault", ar_fault, fault_names, "what a rank does wrong"),
+        UCX_MP_NUMBER("down", ar_down, 0, 1, "1", "sizes go down again"),
+        UCX_MP_NUMBER("host-first", ar_host_first, 1, 1 << 20, "CALLS",
+                      "with host buffers before all else"),
+        UCX_MP_NUMBER("on-gpus", ar_expect, 0, 100, "PERCENT",
+                      "of the calls that GPUs have to carry out"),
+        {NULL}
+    };
 
-    for (i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--min-size") == 0) {
-            ar_min = ucx_mp_parse_size(argv[i], argv[i + 1]);
-        } else if (strcmp(argv[i], "--max-size") == 0) {
-            ar_max = ucx_mp_parse_size(argv[i], argv[i + 1]);
-        } else if (strcmp(argv[i], "--calls") == 0) {
-            ar_calls = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
-                                                 1 << 20);
-        } else if (strcmp(argv[i], "--check") == 0) {
-            ar_check = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
-        } else if (strcmp(argv[i], "--in-place") == 0) {
-            ar_in_place = ucx_mp_parse_choice(argv[i], argv[i + 1],
-                                              in_place_names);
-        } else if (strcmp(argv[i], "--fault") == 0) {
-            ar_fault = ucx_mp_parse_choice(argv[i], argv[i + 1], fault_names);
-        } else if (strcmp(argv[i], "--down") == 0) {
-            ar_down = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
-        } else if (strcmp(argv[i], "--host-first") == 0) {
-            ar_host_first = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
-                                                      1 << 20);
-        } else if (strcmp(argv[i], "--on-gpus") == 0) {
-            ar_expect = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
-                                                  100);
-        } else {
-            break;
-        }
-    }
-
-    if ((i != argc) || (ar_min < 4) || (ar_max < ar_min) ||
-        (ar_max > (size_t)4 << 30)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_allreduce_checked "
-                   "[--min-size BYTES] [--max-size BYTES] [--calls N] "
-                   "[--check 0] [--in-place n|y|both] [--on-gpus PERCENT] "
-                   "[--host-first CALLS] [--down 1] "
-                   "[--fault differ|short|die|call|root|leave|kernel]");
+    ucx_mp_parse_options(argc, argv, "All-reduces of GPU buffers, checked.",
+                         options);
+    if (ar_max < ar_min) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "--min-size is more than --max-size");
     }
 }
 

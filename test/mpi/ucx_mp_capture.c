@@ -476,30 +476,20 @@ static void idle(int round)
 
 static void parse(int argc, char **argv)
 {
-    int i;
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("rounds", rounds, 1, 1 << 20, "N", "of each way"),
+        UCX_MP_SIZE("max-size", max_size, 1024, (size_t)1 << 30,
+                    "largest message, 1K to 1G"),
+        UCX_MP_SECONDS("idle", idle_seconds, "of captures with no message"),
+        UCX_MP_SECONDS("limit", limit_seconds, "of a message"),
+        UCX_MP_CHOICE("way", way, ways, "when streams are captured"),
+        {NULL}
+    };
 
-    for (i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--rounds") == 0) {
-            rounds = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1, 1 << 20);
-        } else if (strcmp(argv[i], "--max-size") == 0) {
-            max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
-        } else if (strcmp(argv[i], "--idle") == 0) {
-            idle_seconds = ucx_mp_parse_seconds(argv[i], argv[i + 1]);
-        } else if (strcmp(argv[i], "--limit") == 0) {
-            limit_seconds = ucx_mp_parse_seconds(argv[i], argv[i + 1]);
-        } else if (strcmp(argv[i], "--way") == 0) {
-            way = ucx_mp_parse_choice(argv[i], argv[i + 1], ways);
-        } else {
-            break;
-        }
-    }
-
-    if ((i != argc) || (ranks % 2) || (max_size < 1024) ||
-        (max_size > (size_t)1 << 30)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage, on an even number of ranks: "
-                   "ucx_mp_capture [--rounds N] [--max-size BYTES, 1K to 1G] "
-                   "[--idle SECONDS] [--limit SECONDS of a message] "
-                   "[--way all|inside|idle|beside|collectives]");
+    ucx_mp_parse_options(argc, argv, "Messages of programs that capture "
+                         "streams, on an even number of ranks.", options);
+    if (ranks % 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "an even number of ranks, not %d", ranks);
     }
 }
 

@@ -15,7 +15,6 @@
 
 #include <mpi.h>
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,49 +117,36 @@ static struct {
     char              stalled[256];
 } checked;
 
-static void checked_usage(void)
-{
-    printf("Usage: ucx_mp_checked [options]        (under mpirun, 2 or more "
-           "ranks)\n"
-           "Ranks exchange buffers of random size and place and compare every "
-           "byte.\n\n"
-           "  --transfers N    messages in all (200)\n"
-           "  --seed S         what happens follows from this number (1)\n"
-           "  --min-size SIZE  smallest message (0); sizes between are "
-           "log-uniform\n"
-           "  --max-size SIZE  largest message, up to 1G (512M)\n"
-           "  --max-bytes SIZE most that a rank has on the way at once (1G)\n"
-           "  --memory KIND    device, host, managed or mixed (mixed if there "
-           "is a GPU)\n"
-           "  --pattern P      pair, ring, all or any (any: one of them a "
-           "step)\n"
-           "  --verify HOW     full or sampled (full)\n"
-           "  --time-limit S   stop after that many seconds (none)\n"
-           "  --stall-limit S  give up if a step takes longer (300)\n"
-           "  --step N         do only this step of the sequence\n"
-           "  --self-test      damage buffers and see that it is noticed\n"
-           "  --help           this text\n");
-}
-
 static void checked_parse(int argc, char **argv)
 {
-    static const struct option longopts[] = {
-        {"transfers", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},
-        {"min-size", required_argument, NULL, 'i'},
-        {"max-size", required_argument, NULL, 'm'},
-        {"max-bytes", required_argument, NULL, 'b'},
-        {"memory", required_argument, NULL, 'k'},
-        {"pattern", required_argument, NULL, 'p'},
-        {"verify", required_argument, NULL, 'v'},
-        {"time-limit", required_argument, NULL, 't'},
-        {"stall-limit", required_argument, NULL, 'l'},
-        {"step", required_argument, NULL, 'o'},
-        {"self-test", no_argument, NULL, 'x'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
     checked_options_t *o = &checked.opts;
-    int c;
+    const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("transfers", o->transfers, 1, UINT64_MAX, "N",
+                      "messages in all (200)"),
+        UCX_MP_NUMBER("seed", o->seed, 0, UINT64_MAX, "S",
+                      "what happens follows from this number (1)"),
+        UCX_MP_SIZE("min-size", o->min_size, 0, SIZE_MAX,
+                    "smallest message (0); sizes between are log-uniform"),
+        UCX_MP_SIZE("max-size", o->max_size, 0, (size_t)1 << 30,
+                    "largest message, up to 1G (512M)"),
+        UCX_MP_SIZE("max-bytes", o->max_bytes, 0, SIZE_MAX,
+                    "most that a rank has on the way at once (1G)"),
+        UCX_MP_CHOICE("memory", o->memory, checked_memories,
+                      "of all buffers; mixed, if there is a GPU"),
+        UCX_MP_CHOICE("pattern", o->pattern, checked_patterns,
+                      "who sends to whom; any: one of them a step"),
+        UCX_MP_CHOICE("verify", o->sampled, checked_verifies,
+                      "full: each byte"),
+        UCX_MP_NUMBER("time-limit", o->time_limit, 1, 1000000, "S",
+                      "stop after that many seconds (none)"),
+        UCX_MP_NUMBER("stall-limit", o->stall_limit, 1, 1000000, "S",
+                      "give up if a step takes longer (300)"),
+        UCX_MP_NUMBER("step", o->only_step, 0, INT64_MAX, "N",
+                      "do only this step of the sequence"),
+        UCX_MP_FLAG("self-test", o->self_test,
+                    "damage buffers and see that it is noticed"),
+        {NULL}
+    };
 
     *o = (checked_options_t){.transfers   = 200,
                              .seed        = 1,
@@ -170,68 +156,12 @@ static void checked_parse(int argc, char **argv)
                              .pattern     = PATTERN_ANY,
                              .stall_limit = 300,
                              .only_step   = -1};
-    while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
-        switch (c) {
-        case 'n':
-            o->transfers = ucx_mp_parse_number("--transfers", optarg, 1,
-                                               UINT64_MAX);
-            break;
-        case 's':
-            o->seed = ucx_mp_parse_number("--seed", optarg, 0, UINT64_MAX);
-            break;
-        case 'i':
-            o->min_size = ucx_mp_parse_size("--min-size", optarg);
-            break;
-        case 'm':
-            o->max_size = ucx_mp_parse_size("--max-size", optarg);
-            if (o->max_size > ((size_t)1 << 30)) {
-                ucx_mp_die(UCX_MP_EXIT_USAGE,
-                           "--max-size: %s is more than 1G", optarg);
-            }
-            break;
-        case 'b':
-            o->max_bytes = ucx_mp_parse_size("--max-bytes", optarg);
-            break;
-        case 'k':
-            o->memory = ucx_mp_parse_choice("--memory", optarg,
-                                            checked_memories);
-            break;
-        case 'p':
-            o->pattern = ucx_mp_parse_choice("--pattern", optarg,
-                                             checked_patterns);
-            break;
-        case 'v':
-            o->sampled = ucx_mp_parse_choice("--verify", optarg,
-                                             checked_verifies);
-            break;
-        case 't':
-            o->time_limit = ucx_mp_parse_number("--time-limit", optarg, 1,
-                                                1000000);
-            break;
-        case 'l':
-            o->stall_limit = ucx_mp_parse_number("--stall-limit", optarg, 1,
-                                                 1000000);
-            break;
-        case 'o':
-            o->only_step = ucx_mp_parse_number("--step", optarg, 0, INT64_MAX);
-            break;
-        case 'x':
-            o->self_test = 1;
-            break;
-        case 'h':
-            checked_usage();
-            exit(UCX_MP_EXIT_OK);
-        default:
-            exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
-        }
-    }
+    ucx_mp_parse_options(argc, argv,
+                         "2 or more ranks exchange buffers of random size and "
+                         "place and compare every byte.", options);
     if (o->min_size > o->max_size) {
         ucx_mp_die(UCX_MP_EXIT_USAGE,
                    "--min-size is more than --max-size (%zu)", o->max_size);
-    }
-    if (optind < argc) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "'%s' is not an option; see --help",
-                   argv[optind]);
     }
 }
 

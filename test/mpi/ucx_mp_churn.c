@@ -15,7 +15,6 @@
 
 #include <mpi.h>
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -239,64 +238,27 @@ static unsigned long long churn_in_use(void)
     return sum;
 }
 
-static void churn_usage(void)
-{
-    printf("usage: ucx_mp_churn [--steps N] [--seed S] [--kind KIND] "
-           "[--min-size SIZE] [--max-size SIZE] [--kept N] [--slack SIZE]\n"
-           "  KIND: alloc, async, vmm, mixed or managed\n"
-           "  --kept: buffers that live on for some steps, each way\n"
-           "  --slack: how much more the GPUs may have in use at the end than "
-           "after a tenth of the steps (256M)\n");
-    exit(UCX_MP_EXIT_OK);
-}
-
 static void churn_parse(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"steps", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},
-        {"kind", required_argument, NULL, 'k'},
-        {"min-size", required_argument, NULL, 'm'},
-        {"max-size", required_argument, NULL, 'x'},
-        {"kept", required_argument, NULL, 'c'},
-        {"slack", required_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("steps", churn.steps, 10, 100000000, "N", "in all"),
+        UCX_MP_NUMBER("seed", churn.seed, 0, UINT64_MAX, "S",
+                      "what happens follows from this number"),
+        UCX_MP_CHOICE("kind", churn.kind, churn_kinds, "of memory"),
+        UCX_MP_SIZE("min-size", churn.min_size, 1, CHURN_MAX_SIZE,
+                    "smallest buffer"),
+        UCX_MP_SIZE("max-size", churn.max_size, 1, CHURN_MAX_SIZE,
+                    "largest buffer"),
+        UCX_MP_NUMBER("kept", churn.num_slots, 0, CHURN_MAX_SLOTS - 1, "N",
+                      "buffers that live on for some steps, each way"),
+        UCX_MP_SIZE("slack", churn.slack, 0, SIZE_MAX,
+                    "that the GPUs may have in use more at the end than after "
+                    "a tenth of the steps (256M)"),
+        {NULL}
     };
-    int option;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (option) {
-        case 'n':
-            churn.steps = ucx_mp_parse_number("--steps", optarg, 10, 100000000);
-            break;
-        case 's':
-            churn.seed = ucx_mp_parse_number("--seed", optarg, 0, UINT64_MAX);
-            break;
-        case 'k':
-            churn.kind = ucx_mp_parse_choice("--kind", optarg, churn_kinds);
-            break;
-        case 'm':
-            churn.min_size = ucx_mp_parse_size("--min-size", optarg);
-            break;
-        case 'x':
-            churn.max_size = ucx_mp_parse_size("--max-size", optarg);
-            break;
-        case 'c':
-            churn.num_slots = (int)ucx_mp_parse_number("--kept", optarg, 0,
-                                                       CHURN_MAX_SLOTS - 1);
-            break;
-        case 'l':
-            churn.slack = ucx_mp_parse_size("--slack", optarg);
-            break;
-        case 'h':
-            churn_usage();
-            break;
-        default:
-            exit(UCX_MP_EXIT_USAGE);
-        }
-    }
-
+    ucx_mp_parse_options(argc, argv, "Messages from and to memory that comes "
+                         "and goes.", options);
     ++churn.num_slots;
     if ((churn.min_size < 1) || (churn.min_size > churn.max_size) ||
         (churn.max_size > CHURN_MAX_SIZE)) {

@@ -952,59 +952,36 @@ static int call_parse(const char *name)
 
 static void parse(int argc, char **argv)
 {
-    int i;
+    static const char *call;
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("calls", coll_calls_wanted, 1, 1 << 30, "N", "in all"),
+        UCX_MP_NUMBER("first", coll_first, 0, 1 << 30, "NUMBER",
+                      "begin with this one of the sequence"),
+        UCX_MP_NUMBER("seed", coll_seed, 0, 1 << 30, "N",
+                      "what happens follows from this number"),
+        UCX_MP_SIZE("max-size", coll_max_size, 0, (size_t)1 << 28,
+                    "largest buffer, 256M at most"),
+        UCX_MP_CHOICE("memory", coll_mem, ucx_mp_mem_names, "of all buffers"),
+        UCX_MP_TEXT("call", call, "MPI_NAME", "only this one"),
+        UCX_MP_NUMBER("alike", coll_alike, 0, 100, "PERCENT",
+                      "of calls that GPUs can carry out"),
+        UCX_MP_NUMBER("on-gpus", coll_on_gpus, 0, 100, "PERCENT",
+                      "of each call that they have to"),
+        UCX_MP_NUMBER("scattered", coll_scattered, 0, 100, "PERCENT",
+                      "of derived types that lead to several allocations"),
+        UCX_MP_NUMBER("later", coll_has_later, 0, 1, "0",
+                      "none with a request"),
+        UCX_MP_NUMBER("pause", coll_pause, 0, 60, "SECONDS",
+                      "of rank 1 before the last call"),
+        UCX_MP_NUMBER("mpich-cuda", coll_is_mpich_cuda, 0, 1, "1",
+                      "none that MPICH gets wrong with CUDA"),
+        UCX_MP_NUMBER("verbose", coll_verbose, 0, 1, "1", "say every call"),
+        {NULL}
+    };
 
-    for (i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--calls") == 0) {
-            coll_calls_wanted = (long)ucx_mp_parse_number(argv[i], argv[i + 1],
-                                                          1, 1 << 30);
-        } else if (strcmp(argv[i], "--first") == 0) {
-            coll_first = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
-                                                   1 << 30);
-        } else if (strcmp(argv[i], "--seed") == 0) {
-            coll_seed = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1 << 30);
-        } else if (strcmp(argv[i], "--max-size") == 0) {
-            coll_max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
-        } else if (strcmp(argv[i], "--memory") == 0) {
-            coll_mem = ucx_mp_parse_choice(argv[i], argv[i + 1],
-                                           ucx_mp_mem_names);
-        } else if (strcmp(argv[i], "--call") == 0) {
-            coll_only = call_parse(argv[i + 1]);
-        } else if (strcmp(argv[i], "--alike") == 0) {
-            coll_alike = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
-                                                       100);
-        } else if (strcmp(argv[i], "--on-gpus") == 0) {
-            coll_on_gpus = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1],
-                                                         0, 100);
-        } else if (strcmp(argv[i], "--scattered") == 0) {
-            coll_scattered = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1],
-                                                           0, 100);
-        } else if (strcmp(argv[i], "--later") == 0) {
-            coll_has_later = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
-        } else if (strcmp(argv[i], "--pause") == 0) {
-            coll_pause = (unsigned)ucx_mp_parse_number(argv[i], argv[i + 1], 0,
-                                                       60);
-        } else if (strcmp(argv[i], "--mpich-cuda") == 0) {
-            coll_is_mpich_cuda = ucx_mp_parse_number(argv[i], argv[i + 1], 0,
-                                                     1);
-        } else if (strcmp(argv[i], "--verbose") == 0) {
-            coll_verbose = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1);
-        } else {
-            break;
-        }
-    }
-
-    if ((i != argc) || (coll_max_size > (size_t)1 << 28)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_collectives [--calls N] "
-                   "[--first NUMBER] [--seed N] [--max-size BYTES, 256M at "
-                   "most] [--memory KIND] [--call MPI_NAME] [--alike PERCENT "
-                   "of calls that GPUs can carry out] [--on-gpus PERCENT of "
-                   "each that they have to] [--scattered PERCENT of derived "
-                   "types that lead to several allocations] "
-                   "[--later 0: none with a request] "
-                   "[--pause SECONDS of rank 1 before the last] "
-                   "[--mpich-cuda 1: none that it gets wrong] "
-                   "[--verbose 1]");
+    ucx_mp_parse_options(argc, argv, "Random collectives, checked.", options);
+    if (call != NULL) {
+        coll_only = call_parse(call);
     }
 }
 

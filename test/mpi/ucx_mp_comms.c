@@ -442,26 +442,21 @@ static void host_times(int count)
 
 static void parse(int argc, char **argv)
 {
-    int i;
+#define NUMBER(_name, _member, _help) \
+    UCX_MP_NUMBER(_name, options._member, 0, 1000000, "N", _help)
+    static const ucx_mp_option_t table[] = {
+        NUMBER("host", num_host, "communicators of host memory"),
+        NUMBER("gpu", num_gpu, "communicators of GPU memory"),
+        NUMBER("calls", num_calls, "of each"),
+        NUMBER("first", num_first, "calls of host memory before"),
+        NUMBER("times", num_times, "calls that are timed"),
+        NUMBER("seed", seed, "what happens follows from this number"),
+        {NULL}
+    };
+#undef NUMBER
 
-    for (i = 1; i + 1 < argc; i += 2) {
-        int *value = (strcmp(argv[i], "--host") == 0)  ? &options.num_host :
-                     (strcmp(argv[i], "--gpu") == 0)   ? &options.num_gpu :
-                     (strcmp(argv[i], "--calls") == 0) ? &options.num_calls :
-                     (strcmp(argv[i], "--first") == 0) ? &options.num_first :
-                     (strcmp(argv[i], "--times") == 0) ? &options.num_times :
-                     (strcmp(argv[i], "--seed") == 0)  ? &options.seed :
-                                                         NULL;
-        if (value == NULL) {
-            break;
-        }
-        *value = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1000000);
-    }
-    if (i != argc) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: %s [--host N] [--gpu N] "
-                   "[--calls N] [--first N] [--times N] [--seed N]",
-                   ucx_mp_program);
-    }
+    ucx_mp_parse_options(argc, argv, "Communicators of ranks whose GPU buffers "
+                         "come at different times.", table);
 }
 
 #ifdef OPEN_MPI

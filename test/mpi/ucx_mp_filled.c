@@ -313,26 +313,19 @@ int main(int argc, char **argv)
 {
     uint64_t steps = 200, seed = 1, state, step, wrong = 0, calls = 0, all;
     const char *memory = "device";
+    const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("steps", steps, 1, 1000000, "N", "calls (200)"),
+        UCX_MP_NUMBER("seed", seed, 0, UINT64_MAX, "N",
+                      "what happens follows from this number (1)"),
+        UCX_MP_TEXT("memory", memory, "KIND", "device, pool or vmm"),
+        {NULL}
+    };
     unsigned i;
 
     ucx_mp_program = "ucx_mp_filled";
     MPI_Init(&argc, &argv);
-    for (i = 1; i + 1 < (unsigned)argc; i += 2) {
-        if (strcmp(argv[i], "--steps") == 0) {
-            steps = ucx_mp_parse_number(argv[i], argv[i + 1], 1, 1000000);
-        } else if (strcmp(argv[i], "--seed") == 0) {
-            seed = ucx_mp_parse_number(argv[i], argv[i + 1], 0, UINT64_MAX);
-        } else if (strcmp(argv[i], "--memory") == 0) {
-            memory = argv[i + 1];
-        } else {
-            break;
-        }
-    }
-    if (i < (unsigned)argc) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_filled [--steps N] "
-                                      "[--seed N] [--memory device|pool|vmm]");
-    }
-
+    ucx_mp_parse_options(argc, argv, "Fills memory by plain copies just before "
+                         "MPI's calls, and compares.", options);
     filled_setup(memory);
     state = seed;
     for (step = 0; step < steps; ++step) {

@@ -12,7 +12,6 @@
 
 #include <mpi.h>
 
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -191,36 +190,18 @@ static int freed_kind(int kind, size_t before, void *peers)
 
 static void freed_parse(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"size", required_argument, NULL, 's'},
-        {"piece", required_argument, NULL, 'p'},
-        {"slack", required_argument, NULL, 'l'},
-        {"within", required_argument, NULL, 'w'},
-        {NULL, 0, NULL, 0}
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_SIZE("size", freed.size, 0, SIZE_MAX, "of an allocation"),
+        UCX_MP_SIZE("piece", freed.piece, 1, SIZE_MAX, "of a message"),
+        UCX_MP_SIZE("slack", freed.slack, 0, SIZE_MAX,
+                    "that may stay in use"),
+        UCX_MP_NUMBER("within", freed.within, 1, 10000, "MILLISECONDS",
+                      "until freed memory is free"),
+        {NULL}
     };
-    int option;
 
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (option) {
-        case 's':
-            freed.size = ucx_mp_parse_size("--size", optarg);
-            break;
-        case 'p':
-            freed.piece = ucx_mp_parse_size("--piece", optarg);
-            break;
-        case 'l':
-            freed.slack = ucx_mp_parse_size("--slack", optarg);
-            break;
-        case 'w':
-            freed.within = ucx_mp_parse_number("--within", optarg, 1, 10000);
-            break;
-        default:
-            fprintf(stderr, "usage: ucx_mp_freed [--size SIZE] [--piece SIZE] "
-                    "[--slack SIZE] [--within MILLISECONDS]\n");
-            exit(UCX_MP_EXIT_USAGE);
-        }
-    }
-
+    ucx_mp_parse_options(argc, argv, "Memory that a process frees is free, "
+                         "whoever has read it.", options);
     freed.size -= freed.size % freed.piece;
     if (freed.size == 0) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "--size is less than a piece");

@@ -456,28 +456,19 @@ static void *work(void *arg)
 
 static void parse(int argc, char **argv)
 {
-    int i;
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("steps", gpus_steps, 1, 1 << 30, "N", "of each thread"),
+        UCX_MP_NUMBER("seed", gpus_seed, 0, 1 << 30, "N",
+                      "what happens follows from this number"),
+        UCX_MP_SIZE("max-size", gpus_max_size, 0, (size_t)1 << 28,
+                    "largest buffer, 256M at most"),
+        UCX_MP_NUMBER("threads", gpus_threads, 1, GPUS_MAX_THREADS, "N",
+                      "each with a GPU of its own"),
+        {NULL}
+    };
 
-    for (i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--steps") == 0) {
-            gpus_steps = (long)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
-                                                   1 << 30);
-        } else if (strcmp(argv[i], "--seed") == 0) {
-            gpus_seed = ucx_mp_parse_number(argv[i], argv[i + 1], 0, 1 << 30);
-        } else if (strcmp(argv[i], "--max-size") == 0) {
-            gpus_max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
-        } else if (strcmp(argv[i], "--threads") == 0) {
-            gpus_threads = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
-                                                    GPUS_MAX_THREADS);
-        } else {
-            break;
-        }
-    }
-
-    if ((i != argc) || (gpus_max_size > (size_t)1 << 28)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_gpus [--steps N] [--seed "
-                   "N] [--max-size BYTES, 256M at most] [--threads N]");
-    }
+    ucx_mp_parse_options(argc, argv, "Random messages and collectives of ranks "
+                         "that use several GPUs.", options);
 }
 
 static void workers_run(worker_t *workers, int count)

@@ -17,7 +17,6 @@
 
 #include <mpi.h>
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -72,100 +71,39 @@ static struct {
 
 static char harmless_stall_text[256];
 
-static void harmless_usage(void)
-{
-    printf("Usage: ucx_mp_harmless [options]       (under mpirun, 2 or more "
-           "ranks)\n"
-           "Messages of random parts of host arrays and GPU buffers, among the "
-           "program's own\ncopies, registrations and other calls to the "
-           "driver: each has to end as if there\nwere no transport, and every "
-           "byte has to be right.\n\n"
-           "  --steps N        (2000)\n"
-           "  --seed S         what happens follows from this number (1)\n"
-           "  --max-size SIZE  largest array and message, 1M to 1G (96M)\n"
-           "  --time-limit S   stop after that many seconds (none)\n"
-           "  --stall-limit S  give up if a step takes longer (300)\n"
-           "  --resets         reset GPUs' contexts, too\n"
-           "  --host-only      nothing of CUDA, although there is a GPU\n"
-           "  --no-windows     no MPI windows\n"
-           "  --self-test      a transport that meddles is played: it has to "
-           "be noticed\n"
-           "  --verbose        say every call\n"
-           "  --help           this text\n");
-}
-
 static void harmless_parse(int argc, char **argv)
 {
-    static const struct option longopts[] = {
-        {"steps", required_argument, NULL, 'n'},
-        {"seed", required_argument, NULL, 's'},
-        {"max-size", required_argument, NULL, 'm'},
-        {"time-limit", required_argument, NULL, 't'},
-        {"stall-limit", required_argument, NULL, 'l'},
-        {"resets", no_argument, NULL, 'r'},
-        {"host-only", no_argument, NULL, 'o'},
-        {"no-windows", no_argument, NULL, 'w'},
-        {"self-test", no_argument, NULL, 'x'},
-        {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
     harmless_options_t *o = &harmless.opts;
-    int c;
+    const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("steps", o->steps, 1, UINT64_MAX, "N", "in all (2000)"),
+        UCX_MP_NUMBER("seed", o->seed, 0, UINT64_MAX, "S",
+                      "what happens follows from this number (1)"),
+        UCX_MP_SIZE("max-size", o->max_size, (size_t)1 << 20, (size_t)1 << 30,
+                    "largest array and message, 1M to 1G (96M)"),
+        UCX_MP_NUMBER("time-limit", o->time_limit, 1, 1000000, "S",
+                      "stop after that many seconds (none)"),
+        UCX_MP_NUMBER("stall-limit", o->stall_limit, 1, 1000000, "S",
+                      "give up if a step takes longer (300)"),
+        UCX_MP_FLAG("resets", o->resets, "reset GPUs' contexts, too"),
+        UCX_MP_FLAG("host-only", o->host_only,
+                    "nothing of CUDA, although there is a GPU"),
+        UCX_MP_FLAG("no-windows", o->no_windows, "no MPI windows"),
+        UCX_MP_FLAG("self-test", o->self_test,
+                    "play a transport that meddles: it has to be noticed"),
+        UCX_MP_FLAG("verbose", o->verbose, "say every call"),
+        {NULL}
+    };
 
     *o = (harmless_options_t){.steps       = 2000,
                               .seed        = 1,
                               .max_size    = (size_t)96 << 20,
                               .stall_limit = 300};
-    while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
-        switch (c) {
-        case 'n':
-            o->steps = ucx_mp_parse_number("--steps", optarg, 1, UINT64_MAX);
-            break;
-        case 's':
-            o->seed = ucx_mp_parse_number("--seed", optarg, 0, UINT64_MAX);
-            break;
-        case 'm':
-            o->max_size = ucx_mp_parse_size("--max-size", optarg);
-            if ((o->max_size < ((size_t)1 << 20)) ||
-                (o->max_size > ((size_t)1 << 30))) {
-                ucx_mp_die(UCX_MP_EXIT_USAGE,
-                           "--max-size: %s is not within 1M and 1G", optarg);
-            }
-            break;
-        case 't':
-            o->time_limit = ucx_mp_parse_number("--time-limit", optarg, 1,
-                                                1000000);
-            break;
-        case 'l':
-            o->stall_limit = ucx_mp_parse_number("--stall-limit", optarg, 1,
-                                                 1000000);
-            break;
-        case 'r':
-            o->resets = 1;
-            break;
-        case 'o':
-            o->host_only = 1;
-            break;
-        case 'w':
-            o->no_windows = 1;
-            break;
-        case 'x':
-            o->self_test = 1;
-            break;
-        case 'v':
-            o->verbose = 1;
-            break;
-        case 'h':
-            harmless_usage();
-            exit(UCX_MP_EXIT_OK);
-        default:
-            exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
-        }
-    }
-    if (optind < argc) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "'%s' is not an option; see --help",
-                   argv[optind]);
-    }
+    ucx_mp_parse_options(
+            argc, argv,
+            "Messages of random parts of host arrays and GPU buffers, among "
+            "the program's own\ncopies, registrations and other calls to the "
+            "driver: each has to end as if there\nwere no transport, and every "
+            "byte has to be right.", options);
 }
 
 static uint64_t harmless_hash3(uint64_t a, uint64_t b, uint64_t c)

@@ -227,31 +227,20 @@ static void *thread_main(void *arg)
 
 static void parse(int argc, char **argv)
 {
-    int i;
+    static const ucx_mp_option_t options[] = {
+        UCX_MP_NUMBER("threads", threads_count, 1, THREADS_MAX, "N",
+                      "of each rank"),
+        UCX_MP_NUMBER("windows", threads_windows, 1, 1 << 20, "N",
+                      "of messages, of each thread"),
+        UCX_MP_NUMBER("collectives", threads_collectives, 0, 1 << 20, "N",
+                      "after each window"),
+        UCX_MP_SIZE("max-size", threads_max_size, 1, (size_t)1 << 30,
+                    "largest message, 1G at most"),
+        {NULL}
+    };
 
-    for (i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--threads") == 0) {
-            threads_count = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
-                                                     THREADS_MAX);
-        } else if (strcmp(argv[i], "--windows") == 0) {
-            threads_windows = (int)ucx_mp_parse_number(argv[i], argv[i + 1], 1,
-                                                       1 << 20);
-        } else if (strcmp(argv[i], "--collectives") == 0) {
-            threads_collectives = (int)ucx_mp_parse_number(
-                    argv[i], argv[i + 1], 0, 1 << 20);
-        } else if (strcmp(argv[i], "--max-size") == 0) {
-            threads_max_size = ucx_mp_parse_size(argv[i], argv[i + 1]);
-        } else {
-            break;
-        }
-    }
-
-    if ((i != argc) || (threads_max_size == 0) ||
-        (threads_max_size > (size_t)1 << 30)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_threads [--threads N] "
-                   "[--windows N] [--collectives N, after each window] "
-                   "[--max-size BYTES, 1G at most]");
-    }
+    ucx_mp_parse_options(argc, argv, "Windows of messages and collectives of "
+                         "threads, at once.", options);
 }
 
 int main(int argc, char **argv)

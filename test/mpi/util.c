@@ -195,6 +195,116 @@ int ucx_mp_parse_choice(const char *option, const char *text,
                list);
 }
 
+static void options_help(const char *what, const ucx_mp_option_t *options)
+{
+    int is_initialized, i;
+    char name[64];
+
+    if (ucx_mp_rank <= 0) {
+        printf("usage: %s [options]        (under mpirun)\n%s\n\n",
+               ucx_mp_program, what);
+        for (; options->name != NULL; ++options) {
+            snprintf(name, sizeof(name), "--%s %s", options->name,
+                     options->arg);
+            printf("  %-22s %s", name, options->help);
+            for (i = 0; (options->words != NULL) && (options->words[i] != NULL);
+                 ++i) {
+                printf("%s%s", (i > 0) ? ", " : " (", options->words[i]);
+            }
+            printf("%s\n", (i > 0) ? ")" : "");
+        }
+        printf("  %-22s %s\n", "--help", "this text");
+    }
+
+    MPI_Initialized(&is_initialized);
+    if (is_initialized) {
+        MPI_Finalize();
+    }
+    exit(UCX_MP_EXIT_OK);
+}
+
+static void option_store(const ucx_mp_option_t *option, uint64_t number)
+{
+    if (option->is_real) {
+        *(double*)option->value = (double)number;
+    } else if (option->bytes == sizeof(uint8_t)) { /* a bool as well */
+        *(uint8_t*)option->value = (uint8_t)number;
+    } else if (option->bytes == sizeof(uint32_t)) {
+        *(uint32_t*)option->value = (uint32_t)number;
+    } else {
+        *(uint64_t*)option->value = number;
+    }
+}
+
+static void option_set(const ucx_mp_option_t *option, const char *text)
+{
+    char name[64];
+    size_t size;
+
+    snprintf(name, sizeof(name), "--%s", option->name);
+    switch (option->kind) {
+    case UCX_MP_OPTION_FLAG:
+        option_store(option, 1);
+        break;
+    case UCX_MP_OPTION_NUMBER:
+        option_store(option, ucx_mp_parse_number(name, text, option->min,
+                                                 option->max));
+        break;
+    case UCX_MP_OPTION_SIZE:
+        size = ucx_mp_parse_size(name, text);
+        if ((size < option->min) || (size > option->max)) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "%s: %s is not within %llu and %llu "
+                       "bytes", name, text, (unsigned long long)option->min,
+                       (unsigned long long)option->max);
+        }
+        option_store(option, size);
+        break;
+    case UCX_MP_OPTION_FACTOR:
+        *(double*)option->value = ucx_mp_parse_factor(name, text);
+        break;
+    case UCX_MP_OPTION_SECONDS:
+        *(double*)option->value = ucx_mp_parse_seconds(name, text);
+        break;
+    case UCX_MP_OPTION_CHOICE:
+        *(int*)option->value = ucx_mp_parse_choice(name, text, option->words);
+        break;
+    case UCX_MP_OPTION_TEXT:
+        *(const char**)option->value = text;
+        break;
+    }
+}
+
+void ucx_mp_parse_options(int argc, char **argv, const char *what,
+                          const ucx_mp_option_t *options)
+{
+    const ucx_mp_option_t *option;
+    int i;
+
+    for (i = 1; i < argc; ++i) {
+        if ((strcmp(argv[i], "--help") == 0) || (strcmp(argv[i], "-h") == 0)) {
+            options_help(what, options);
+        }
+
+        for (option = options;
+             (option->name != NULL) &&
+             ((strncmp(argv[i], "--", 2) != 0) ||
+              (strcmp(argv[i] + 2, option->name) != 0));
+             ++option) {
+        }
+
+        if (option->name == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "'%s' is not an option; see --help",
+                       argv[i]);
+        }
+
+        if ((option->kind != UCX_MP_OPTION_FLAG) && (++i == argc)) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "--%s needs an argument",
+                       option->name);
+        }
+        option_set(option, argv[i]);
+    }
+}
+
 uint64_t ucx_mp_hash(uint64_t x)
 {
     /* splitmix64's finalizer */

@@ -57,6 +57,55 @@ double ucx_mp_parse_seconds(const char *option, const char *text);
 int ucx_mp_parse_choice(const char *option, const char *text,
                         const char *const *names);
 
+typedef enum {
+    UCX_MP_OPTION_FLAG,   /* sets an integer to 1, has no argument */
+    UCX_MP_OPTION_NUMBER, /* of any type, whole */
+    UCX_MP_OPTION_SIZE,
+    UCX_MP_OPTION_FACTOR,
+    UCX_MP_OPTION_SECONDS,
+    UCX_MP_OPTION_CHOICE, /* an int, the word's index */
+    UCX_MP_OPTION_TEXT
+} ucx_mp_option_kind_t;
+
+/* An option of a program, by the macros below */
+typedef struct {
+    const char           *name; /* without "--"; NULL ends the table */
+    ucx_mp_option_kind_t kind;
+    void                 *value;
+    size_t               bytes; /* of an integer */
+    int                  is_real;
+    uint64_t             min;
+    uint64_t             max;
+    const char *const    *words;
+    const char           *arg;  /* what --help calls it */
+    const char           *help;
+} ucx_mp_option_t;
+
+#define UCX_MP_OPTION(_kind, _name, _value, _min, _max, _words, _arg, _help) \
+    {_name, UCX_MP_OPTION_##_kind, &(_value), sizeof(_value), \
+     __builtin_types_compatible_p(__typeof__(_value), double), _min, _max, \
+     _words, _arg, _help}
+
+#define UCX_MP_FLAG(_name, _value, _help) \
+    UCX_MP_OPTION(FLAG, _name, _value, 0, 0, NULL, "", _help)
+#define UCX_MP_NUMBER(_name, _value, _min, _max, _arg, _help) \
+    UCX_MP_OPTION(NUMBER, _name, _value, _min, _max, NULL, _arg, _help)
+#define UCX_MP_SIZE(_name, _value, _min, _max, _help) \
+    UCX_MP_OPTION(SIZE, _name, _value, _min, _max, NULL, "SIZE", _help)
+#define UCX_MP_SECONDS(_name, _value, _help) \
+    UCX_MP_OPTION(SECONDS, _name, _value, 0, 0, NULL, "SECONDS", _help)
+#define UCX_MP_FACTOR(_name, _value, _arg, _help) \
+    UCX_MP_OPTION(FACTOR, _name, _value, 0, 0, NULL, _arg, _help)
+#define UCX_MP_CHOICE(_name, _value, _words, _help) \
+    UCX_MP_OPTION(CHOICE, _name, _value, 0, 0, _words, "WORD", _help)
+#define UCX_MP_TEXT(_name, _value, _arg, _help) \
+    UCX_MP_OPTION(TEXT, _name, _value, 0, 0, NULL, _arg, _help)
+
+/* Sets what the command line asks for. --help prints `what` (what the program
+   does) and the table, and ends the program; so does what is wrong. */
+void ucx_mp_parse_options(int argc, char **argv, const char *what,
+                          const ucx_mp_option_t *options);
+
 /* 64 well-mixed bits from `x`; the same everywhere. */
 uint64_t ucx_mp_hash(uint64_t x);
 
