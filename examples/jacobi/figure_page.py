@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)),
                                 '..', '..', 'test', 'omb'))
 import plot
+from pages import table
 from runs import size_text
 
 STRIP = 8               # rows of a thread, jacobi_layout.h
@@ -31,11 +32,6 @@ NAMES = {'one': 'one path', '2/streams': 'two GPU paths, streams',
 COLORS = {'one': '#888', '2/streams': '#1f77b4', '2/graph': '#d62728',
           '3/streams': '#17becf', '3/graph': '#ff7f0e',
           'auto-no-host': '#2ca02c', 'auto': '#9467bd', 'stock': '#000'}
-
-
-def table(head, lines):
-    return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head)] + \
-        ['| ' + ' | '.join(line) + ' |' for line in lines] + ['']
 
 
 def ms(seconds):

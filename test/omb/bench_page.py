@@ -6,6 +6,7 @@ import statistics
 
 import plot
 import stats
+from pages import table
 from bench_data import BASES, ORIGINS, kind_of, unit
 from runs import size_text
 
@@ -17,11 +18,6 @@ SIDES = {'D D': 'GPU to GPU', 'P D': 'page-locked host to GPU',
 NAMES = {'stock': 'stock', 'single': 'one path', 'other': 'the other build',
          'ours': 'ours', 'byhand': 'by hand'}
 COLORS = {'base': '#777777', 'ours': '#1f6fb4', 'ratio': '#2a9d4a'}
-
-
-def table(heads, rows):
-    return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + \
-        ['| ' + ' | '.join(row) + ' |' for row in rows] + ['']
 
 
 def kind_text(run):

@@ -21,6 +21,7 @@ import statistics
 import sys
 
 sys.dont_write_bytecode = True
+import pages
 import stats
 from bench_data import CLAIMED, Data, seconds
 from runs import Refused, size_text
@@ -154,10 +155,9 @@ class Part:
 
 
 def table(pairs):
-    heads = ['what', 'size', 'by', 'real (least to most, samples)',
-             'emulated (samples)', 'emulated is', 'within']
-    return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + [
-        '| ' + ' | '.join(pair.line()) + ' |' for pair in pairs] + ['']
+    return pages.table(['what', 'size', 'by', 'real (least to most, samples)',
+                        'emulated (samples)', 'emulated is', 'within'],
+                       [pair.line() for pair in pairs])
 
 
 def parts_of(emulated, reals):

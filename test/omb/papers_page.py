@@ -12,7 +12,11 @@ import json
 import os
 import sys
 
+sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, HERE)
+from pages import table
+
 TITLES = {'put': 'UCX put', 'bw': 'MPI bandwidth', 'bibw':
           'MPI bandwidth, both ways', 'latency': 'MPI latency'}
 ORDER = list(TITLES)
@@ -64,11 +68,6 @@ def matches(row, item):
 
 
 # --------------------------------------------------------------------- tables
-
-def table(heads, rows):
-    return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + \
-        ['| ' + ' | '.join(row) + ' |' for row in rows] + ['']
-
 
 def node_tables(rows):
     """A table a benchmark: GB/s, and in brackets times stock."""

@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
 import bound
+from pages import table
 
 NODES = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'src', 'cuemu',
                      'nodes')
@@ -67,11 +68,6 @@ def bounds(rows, node, paths, size):
                                        for name in sorted(used)
                                        if described.hops(name, 0, 1)])
     return total, total / described.solo(described.gpu_to_gpu(0, 1))
-
-
-def table(heads, lines):
-    return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + \
-        ['| ' + ' | '.join(line) + ' |' for line in lines] + ['']
 
 
 def size_text(size):
