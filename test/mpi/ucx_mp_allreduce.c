@@ -222,7 +222,7 @@ static void allred_parse(int argc, char **argv)
                     "libcublas.so"),
         UCX_MP_TEXT("json", opts.json_path, "FILE",
                     "one JSON object a line a sample; - is standard output"),
-        {NULL}
+        {.name = NULL}
     };
     int i;
 

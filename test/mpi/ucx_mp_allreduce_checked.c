@@ -267,7 +267,7 @@ static void parse(int argc, char **argv)
                       "with host buffers before all else"),
         UCX_MP_NUMBER("on-gpus", ar_expect, 0, 100, "PERCENT",
                       "of the calls that GPUs have to carry out"),
-        {NULL}
+        {.name = NULL}
     };
 
     ucx_mp_parse_options(argc, argv, "All-reduces of GPU buffers, checked.",

@@ -483,7 +483,7 @@ static void parse(int argc, char **argv)
         UCX_MP_SECONDS("idle", idle_seconds, "of captures with no message"),
         UCX_MP_SECONDS("limit", limit_seconds, "of a message"),
         UCX_MP_CHOICE("way", way, ways, "when streams are captured"),
-        {NULL}
+        {.name = NULL}
     };
 
     ucx_mp_parse_options(argc, argv, "Messages of programs that capture "

@@ -145,7 +145,7 @@ static void checked_parse(int argc, char **argv)
                       "do only this step of the sequence"),
         UCX_MP_FLAG("self-test", o->self_test,
                     "damage buffers and see that it is noticed"),
-        {NULL}
+        {.name = NULL}
     };
 
     *o = (checked_options_t){.transfers   = 200,

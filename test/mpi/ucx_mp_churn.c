@@ -254,7 +254,7 @@ static void churn_parse(int argc, char **argv)
         UCX_MP_SIZE("slack", churn.slack, 0, SIZE_MAX,
                     "that the GPUs may have in use more at the end than after "
                     "a tenth of the steps (256M)"),
-        {NULL}
+        {.name = NULL}
     };
 
     ucx_mp_parse_options(argc, argv, "Messages from and to memory that comes "

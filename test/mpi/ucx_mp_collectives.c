@@ -976,7 +976,7 @@ static void parse(int argc, char **argv)
         UCX_MP_NUMBER("mpich-cuda", coll_is_mpich_cuda, 0, 1, "1",
                       "none that MPICH gets wrong with CUDA"),
         UCX_MP_NUMBER("verbose", coll_verbose, 0, 1, "1", "say every call"),
-        {NULL}
+        {.name = NULL}
     };
 
     ucx_mp_parse_options(argc, argv, "Random collectives, checked.", options);

@@ -451,7 +451,7 @@ static void parse(int argc, char **argv)
         NUMBER("first", num_first, "calls of host memory before"),
         NUMBER("times", num_times, "calls that are timed"),
         NUMBER("seed", seed, "what happens follows from this number"),
-        {NULL}
+        {.name = NULL}
     };
 #undef NUMBER
 

@@ -318,7 +318,7 @@ int main(int argc, char **argv)
         UCX_MP_NUMBER("seed", seed, 0, UINT64_MAX, "N",
                       "what happens follows from this number (1)"),
         UCX_MP_TEXT("memory", memory, "KIND", "device, pool or vmm"),
-        {NULL}
+        {.name = NULL}
     };
     unsigned i;
 

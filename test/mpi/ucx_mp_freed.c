@@ -197,7 +197,7 @@ static void freed_parse(int argc, char **argv)
                     "that may stay in use"),
         UCX_MP_NUMBER("within", freed.within, 1, 10000, "MILLISECONDS",
                       "until freed memory is free"),
-        {NULL}
+        {.name = NULL}
     };
 
     ucx_mp_parse_options(argc, argv, "Memory that a process frees is free, "

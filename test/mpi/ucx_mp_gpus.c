@@ -464,7 +464,7 @@ static void parse(int argc, char **argv)
                     "largest buffer, 256M at most"),
         UCX_MP_NUMBER("threads", gpus_threads, 1, GPUS_MAX_THREADS, "N",
                       "each with a GPU of its own"),
-        {NULL}
+        {.name = NULL}
     };
 
     ucx_mp_parse_options(argc, argv, "Random messages and collectives of ranks "

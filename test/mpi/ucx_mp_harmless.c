@@ -91,7 +91,7 @@ static void harmless_parse(int argc, char **argv)
         UCX_MP_FLAG("self-test", o->self_test,
                     "play a transport that meddles: it has to be noticed"),
         UCX_MP_FLAG("verbose", o->verbose, "say every call"),
-        {NULL}
+        {.name = NULL}
     };
 
     *o = (harmless_options_t){.steps       = 2000,

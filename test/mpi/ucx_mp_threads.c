@@ -236,7 +236,7 @@ static void parse(int argc, char **argv)
                       "after each window"),
         UCX_MP_SIZE("max-size", threads_max_size, 1, (size_t)1 << 30,
                     "largest message, 1G at most"),
-        {NULL}
+        {.name = NULL}
     };
 
     ucx_mp_parse_options(argc, argv, "Windows of messages and collectives of "
