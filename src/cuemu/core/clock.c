@@ -16,6 +16,9 @@
 /* ... and does, where the kernel does not tell */
 #define CUEMU_CLOCK_SILENT_NS 20000000ull
 
+/* A rank that does not go on after a wait may be stopped; how often to ask */
+#define CUEMU_CLOCK_STOPPED_NS 20000000ull
+
 /* In the driver it waits for a lock whose holder has lost its processor */
 #define CUEMU_CLOCK_LOCKED_NS 200000000ull
 
@@ -316,6 +319,19 @@ static void cuemu_rank_listen(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
+/* Whether a rank that waits was stopped, by a signal or a debugger. */
+static int cuemu_rank_is_stopped(cuemu_clock_rank_t *rank, uint64_t real_ns)
+{
+    if ((real_ns > rank->asked_ns + CUEMU_CLOCK_STOPPED_NS) &&
+        (rank->space == cuemu_clock_source->space())) {
+        rank->asked_ns   = real_ns;
+        rank->is_stopped = (cuemu_clock_source->is_running(rank->pid, rank->pid,
+                                                           0) ==
+                            CUEMU_CLOCK_STOPPED);
+    }
+    return rank->is_stopped;
+}
+
 static void cuemu_rank_forget(cuemu_clock_t *clk, cuemu_clock_rank_t *rank)
 {
     cuemu_time_t most = clk->time + cuemu_clock_ahead(clk);
@@ -348,7 +364,8 @@ static cuemu_clock_rank_t *cuemu_clock_last(cuemu_clock_t *clk,
     *bound_p = CUEMU_TIME_INF;
     *waits_p = 0;
     for (rank = clk->ranks; rank < clk->ranks + clk->num_ranks; ++rank) {
-        if (rank->pid == 0) {
+        if ((rank->pid == 0) ||
+            (rank->is_stopped && cuemu_rank_is_stopped(rank, real_ns))) {
             continue;
         }
 
@@ -403,6 +420,11 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
                                  real_ns);
             }
             return;
+        }
+
+        if (waits && (bound <= clk->time) &&
+            cuemu_rank_is_stopped(last, real_ns)) {
+            continue;
         }
 
         if (waits) {

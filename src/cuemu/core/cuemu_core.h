@@ -423,6 +423,7 @@ double cuemu_sim_op_rate(const cuemu_sim_t *sim, cuemu_op_id_t id);
  * cuemu_clock_poll() and _advance() want the caller's lock, all else none.
  */
 #define CUEMU_CLOCK_RANKS   64
+#define CUEMU_CLOCK_STOPPED (-2)
 #define CUEMU_CLOCK_THREADS 8 /* of a rank that are in the driver at once */
 
 /* Processor time by which a rank may be ahead of the node */
@@ -443,7 +444,7 @@ typedef struct {
     uint64_t     space;     /* PID namespace; of another one nothing is known */
     uint64_t     service_ns; /* processor time of that thread */
     int32_t      is_asleep; /* in the kernel: holds up nobody */
-    int32_t      reserved;
+    int32_t      is_stopped; /* by a signal while it waited: likewise */
     uint64_t     cpu_ns;    /* processor time when `time` was right */
     uint64_t     delay_ns;  /* time in the queue for a processor, so far */
     uint64_t     seen_ns;   /* CLOCK_MONOTONIC of `cpu_ns` */
@@ -539,7 +540,8 @@ typedef struct {
     /* Processor time of a process; 0 if that is not to be learned */
     uint64_t (*cpu_ns)(int pid);
     /* Whether thread `tid` of it runs or waits for a processor; 0: any, but for
-       the calling one and `service`. -1: that is not to be learned. */
+       the calling one and `service`. CUEMU_CLOCK_STOPPED: `tid` is stopped.
+       -1: that is not to be learned. */
     int      (*is_running)(int pid, int tid, int service);
     /* Time for which its first thread waited for a processor, in all */
     uint64_t (*delay_ns)(int pid);

@@ -101,8 +101,8 @@ static long cuemu_process_read(const char *path, char *text, size_t size)
     return length;
 }
 
-/* Runs, or would (R), or waits for a disk or for memory, as everything may that
-   touches any (D) */
+/* 1: runs, or would (R), or waits for a disk or for memory, as everything may
+   that touches any (D); CUEMU_CLOCK_STOPPED: by a signal or a debugger */
 static int cuemu_process_task_runs(int pid, int tid)
 {
     char path[64], text[512];
@@ -114,8 +114,12 @@ static int cuemu_process_task_runs(int pid, int tid)
     }
 
     state = strrchr(text, ')');
-    return (state != NULL) && (state[1] == ' ') &&
-           ((state[2] == 'R') || (state[2] == 'D'));
+    if ((state == NULL) || (state[1] != ' ')) {
+        return 0;
+    }
+    return ((state[2] == 'T') || (state[2] == 't')) ?
+                   CUEMU_CLOCK_STOPPED :
+                   ((state[2] == 'R') || (state[2] == 'D'));
 }
 
 static int cuemu_process_is_running(int pid, int tid, int service)
@@ -142,7 +146,7 @@ static int cuemu_process_is_running(int pid, int tid, int service)
             entry = (const cuemu_dirent_t*)(const void*)(list + at);
             task  = atoi(entry->name);
             if ((task != 0) && (task != self) && (task != service)) {
-                running = cuemu_process_task_runs(pid, task);
+                running = (cuemu_process_task_runs(pid, task) > 0);
             }
         }
     }

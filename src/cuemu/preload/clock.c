@@ -27,7 +27,7 @@
    of them to sleep, and for how long (real time) */
 #define CUEMU_YIELD_TIME     (CUEMU_PS_PER_US / 5)
 #define CUEMU_YIELD_LONGEST  CUEMU_PS_PER_US
-#define CUEMU_YIELD_PART     512 /* longest yield, of the time since the first */
+#define CUEMU_YIELD_PART     512 /* of the time since the first one */
 #define CUEMU_YIELD_ROUNDS   16
 #define CUEMU_YIELD_SLEEP_NS 20000ull
 

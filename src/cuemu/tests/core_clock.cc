@@ -149,7 +149,7 @@ TEST(core_clock, never_runs_backwards)
 static struct {
     uint64_t real_ns, space;
     uint64_t cpu_ns[CUEMU_CLOCK_RANKS], delay_ns[CUEMU_CLOCK_RANKS];
-    bool     running[CUEMU_CLOCK_RANKS];
+    bool     running[CUEMU_CLOCK_RANKS], stopped[CUEMU_CLOCK_RANKS];
 } fake;
 
 class clock_source : public testing::Test {
@@ -161,7 +161,10 @@ protected:
         static const cuemu_clock_source_t source = {
                 [] { return fake.real_ns; },
                 [](int pid) { return fake.cpu_ns[pid]; },
-                [](int pid, int, int) -> int { return fake.running[pid]; },
+                [](int pid, int, int) -> int {
+                    return fake.stopped[pid] ? CUEMU_CLOCK_STOPPED :
+                                               fake.running[pid];
+                },
                 [](int pid) { return fake.delay_ns[pid]; },
                 [](uint64_t ns) { fake.real_ns += ns; },
                 [] { return fake.space; }};
@@ -372,6 +375,24 @@ TEST_F(clock_source, a_rank_waits_when_all_its_threads_do)
     fake.running[1] = false;
     run(2 * ms, {});
     EXPECT_TRUE(is_over(0, 32 * ms, a));
+    leave(0, a);
+}
+
+/* By a signal or a debugger, while it waits */
+TEST_F(clock_source, a_rank_that_is_stopped_holds_up_nobody)
+{
+    attach(0);
+    attach(1);
+    int a = wait(0, ms, 7);
+    fake.stopped[1] = true;
+    run(50 * ms, {1});
+    EXPECT_GT(now(1), 10 * ms);
+
+    fake.stopped[1] = false;
+    run(50 * ms, {1});
+    uint64_t before = now(1);
+    run(10 * ms, {1});
+    EXPECT_EQ(before, now(1));
     leave(0, a);
 }
 
