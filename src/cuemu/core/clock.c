@@ -9,6 +9,9 @@
    less fine by as much (real time, as all that follows) */
 #define CUEMU_CLOCK_FRESH_NS  4000ull
 
+/* Longest time that looking at one's own processor time takes */
+#define CUEMU_CLOCK_LOOK_NS 1000ull
+
 /* A rank that did not run for so long may sleep; how often to ask again */
 #define CUEMU_CLOCK_STUCK_NS  300000ull
 #define CUEMU_CLOCK_ASK_NS    1000000ull
@@ -220,16 +223,17 @@ static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* What this process did. What the emulator itself does takes no time. */
-static void cuemu_rank_publish(const cuemu_clock_t *clk,
-                               cuemu_clock_rank_t *rank, uint64_t real_ns)
+/* What this process did. What the emulator itself does takes no time. Returns
+   the processor time up to which it was counted, 0 if none was. */
+static uint64_t cuemu_rank_publish(const cuemu_clock_t *clk,
+                                   cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     uint64_t cpu_ns, away;
 
     if (rank->is_asleep || cuemu_rank_is(rank, CUEMU_RANK_CALLS)) {
         rank->is_asleep = 0;
         cuemu_rank_restart(clk, rank, real_ns);
-        return;
+        return 0;
     }
 
     cpu_ns = cuemu_rank_cpu(rank);
@@ -238,6 +242,18 @@ static void cuemu_rank_publish(const cuemu_clock_t *clk,
         cuemu_rank_sleep(clk, rank, away);
     }
     cuemu_rank_count(clk, rank, cpu_ns, real_ns);
+    return cpu_ns;
+}
+
+/* What was used since then is not the program's, nor is what the next look will
+   take: as long as this one, or less if that did more. */
+static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t since)
+{
+    uint64_t cpu_ns = cuemu_rank_cpu(rank);
+    uint64_t used   = (cpu_ns > since) ? cpu_ns - since : 0;
+
+    rank->cpu_ns += used + ((used < CUEMU_CLOCK_LOOK_NS) ? used :
+                                                           CUEMU_CLOCK_LOOK_NS);
 }
 
 /* How far the rank lets time go */
@@ -398,6 +414,7 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
 {
     cuemu_clock_rank_t *last, *rank;
     cuemu_time_t bound;
+    uint64_t cpu_ns = 0;
     int waits, tries;
 
     if ((clk->slowdown <= 0) || clk->is_stopped) {
@@ -405,7 +422,7 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
     }
 
     if (self >= 0) {
-        cuemu_rank_publish(clk, &clk->ranks[self], real_ns);
+        cpu_ns = cuemu_rank_publish(clk, &clk->ranks[self], real_ns);
     }
 
     for (tries = 0; tries < 2 * CUEMU_CLOCK_RANKS; ++tries) {
@@ -419,7 +436,7 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
                                  cuemu_clock_span(clk, real_ns - clk->moved_ns),
                                  real_ns);
             }
-            return;
+            break;
         }
 
         if (waits && (bound <= clk->time) &&
@@ -449,6 +466,10 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
         if (rank->pid != 0) {
             cuemu_rank_forget(clk, rank);
         }
+    }
+
+    if (cpu_ns > 0) {
+        cuemu_rank_skip(&clk->ranks[self], cpu_ns);
     }
 }
 
@@ -631,6 +652,7 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
 
     if (cuemu_rank_is(r, CUEMU_RANK_CALLS)) {
         cuemu_rank_restart(clk, r, owner);
+        cuemu_rank_skip(r, r->cpu_ns);
     }
     if (thread >= 0) {
         r->threads[thread].left_ns = owner;
