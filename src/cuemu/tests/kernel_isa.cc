@@ -209,3 +209,91 @@ TEST_F(kernel_isa, long_modules)
         EXPECT_EQ(90, version);
     });
 }
+
+/* What the driver links is loaded as a module: a kernel of one text calls a
+   function of another. Machine code is refused by a sentence. */
+TEST_F(kernel_isa, texts_are_linked)
+{
+    run(1, [&](int) {
+        std::string caller = module(
+                "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %t;\n"
+                "call.uni (r), f, (a); ld.param.b32 %r1, [r]; }\n"
+                "st.global.u32 [%out], %r1;",
+                ".extern .func (.param .b32 f_ret) f(.param .b32 f_x);\n");
+        std::string callee = ".version 8.0\n.target sm_90\n.address_size 64\n" +
+                             std::string(functions);
+        std::string data   = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                             ".visible .global .u32 x = 1;\n";
+        std::vector<uint32_t> out(64);
+        char log[256] = "";
+        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+        void *values[]         = {log, (void*)sizeof(log)}, *image;
+        CUlinkState link;
+        size_t size;
+
+        auto add = [&](std::string &text, CUjitInputType type) {
+            return cuLinkAddData(link, type, &text[0], text.size() + 1, "x", 0,
+                                 nullptr, nullptr);
+        };
+
+        use(0);
+        CU_OK(cuLinkCreate(2, options, values, &link));
+        CU_OK(add(caller, CU_JIT_INPUT_PTX));
+        CU_OK(add(callee, CU_JIT_INPUT_PTX));
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, add(callee, CU_JIT_INPUT_CUBIN));
+        EXPECT_NE(nullptr, strstr(log, "cuLinkAddData")) << log;
+        CU_OK(cuLinkComplete(link, &image, &size));
+        CU_OK(cuModuleLoadData(&m_module, image));
+        CU_OK(cuLinkDestroy(link));
+        EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuLinkDestroy(link));
+
+        CUdeviceptr ptr = upload(out);
+        launch("k", 1, 64, 0, ptr);
+        download(out, ptr);
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            EXPECT_EQ(((i & 1) ? (i * i) : 7) + 1, out[i]) << i;
+        }
+
+        /* Two variables of a name are not told apart: refused */
+        CU_OK(cuLinkCreate(0, nullptr, nullptr, &link));
+        CU_OK(add(data, CU_JIT_INPUT_PTX));
+        CU_OK(add(data, CU_JIT_INPUT_PTX));
+        CU_OK(cuLinkComplete(link, &image, &size));
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuModuleLoadData(&m_module, image));
+        CU_OK(cuLinkDestroy(link));
+    });
+}
+
+/* printf() of a kernel: each argument lies at its own alignment */
+TEST_F(kernel_isa, kernels_print)
+{
+    run(1, [&](int) {
+        std::string text = module(
+                "setp.eq.u32 %p1, %t, 5; @!%p1 bra $NO;\n"
+                "mov.b64 %rd3, buffer; cvta.local.u64 %rd4, %rd3;\n"
+                "st.local.u32 [%rd3], %t; mov.f64 %d1, 0d3FF8000000000000;\n"
+                "st.local.f64 [%rd3+8], %d1; mov.u64 %rd5, word;\n"
+                "cvta.global.u64 %rd5, %rd5; st.local.u64 [%rd3+16], %rd5;\n"
+                "mov.u64 %rd6, format; cvta.global.u64 %rd6, %rd6;\n"
+                "{ .param .b64 a; .param .b64 b; .param .b32 r;\n"
+                "st.param.b64 [a], %rd6; st.param.b64 [b], %rd4;\n"
+                "call.uni (r), vprintf, (a, b); }\n$NO:",
+                ".extern .func (.param .b32 r) vprintf(.param .b64 a,\n"
+                ".param .b64 b);\n"
+                ".global .align 1 .b8 format[18] = {37, 100, 32, 37, 45, 54,\n"
+                "46, 50, 102, 124, 37, 115, 32, 37, 37, 10, 0, 0};\n"
+                ".global .align 1 .b8 word[3] = {111, 107, 0};\n");
+        size_t at = text.find(".reg .f32");
+
+        text.insert(at, ".local .align 8 .b8 buffer[24]; .reg .f64 %d<2>;\n");
+        load_text(text);
+        CUdeviceptr ptr = alloc(4);
+        testing::internal::CaptureStdout();
+        launch("k", 1, 32, 0, ptr);
+        CU_OK(cuCtxSynchronize());
+        fflush(stdout);
+        EXPECT_EQ("5 1.50  |ok %\n", testing::internal::GetCapturedStdout());
+    });
+}
