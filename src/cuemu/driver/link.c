@@ -187,3 +187,167 @@ CUEMU_API(cuLinkDestroy, (CUlinkState link), (link))
     cuemu_object_delete(link);
     return CUDA_SUCCESS;
 }
+
+/* ------------------------------------------------------------- nvJitLink */
+
+/*
+ * The functions of NVIDIA's nvJitLink, which links by itself and gives machine
+ * code: preload/static.c has those of such a library jump here. Numbers are
+ * those of nvJitLink.h.
+ */
+#define CUEMU_JIT __attribute__((visibility("default"))) int
+
+enum {
+    CUEMU_JIT_SUCCESS       = 0,
+    CUEMU_JIT_INVALID_INPUT = 3,
+    CUEMU_JIT_NO_PTX        = 4,
+    CUEMU_JIT_INTERNAL      = 6,
+    CUEMU_JIT_PTX           = 2, /* inputs */
+    CUEMU_JIT_FATBIN        = 4,
+    CUEMU_JIT_ANY           = 10
+};
+
+typedef struct CUlinkState_st *cuemu_jit_t;
+
+CUEMU_JIT nvJitLinkCreate(cuemu_jit_t *handle, uint32_t num_options,
+                          const char **options);
+CUEMU_JIT nvJitLinkDestroy(cuemu_jit_t *handle);
+CUEMU_JIT nvJitLinkAddData(cuemu_jit_t jit, int type, const void *data,
+                           size_t size, const char *name);
+CUEMU_JIT nvJitLinkAddFile(cuemu_jit_t jit, int type, const char *path);
+CUEMU_JIT nvJitLinkComplete(cuemu_jit_t jit);
+CUEMU_JIT nvJitLinkGetLinkedCubinSize(cuemu_jit_t jit, size_t *size);
+CUEMU_JIT nvJitLinkGetLinkedCubin(cuemu_jit_t jit, void *image);
+CUEMU_JIT nvJitLinkGetLinkedPtxSize(cuemu_jit_t jit, size_t *size);
+CUEMU_JIT nvJitLinkGetLinkedPtx(cuemu_jit_t jit, char *text);
+CUEMU_JIT nvJitLinkGetErrorLogSize(cuemu_jit_t jit, size_t *size);
+CUEMU_JIT nvJitLinkGetErrorLog(cuemu_jit_t jit, char *log);
+CUEMU_JIT nvJitLinkGetInfoLogSize(cuemu_jit_t jit, size_t *size);
+CUEMU_JIT nvJitLinkGetInfoLog(cuemu_jit_t jit, char *log);
+CUEMU_JIT nvJitLinkVersion(unsigned *major, unsigned *minor);
+
+CUEMU_JIT nvJitLinkCreate(cuemu_jit_t *handle, uint32_t num_options,
+                          const char **options)
+{
+    cuemu_jit_t jit = calloc(1, sizeof(*jit));
+    char *log       = calloc(1, CUEMU_PTX_ERROR_SIZE);
+
+    if ((jit == NULL) || (log == NULL)) {
+        free(jit);
+        free(log);
+        return CUEMU_JIT_INTERNAL;
+    }
+    jit->log      = log;
+    jit->log_size = CUEMU_PTX_ERROR_SIZE;
+    *handle       = jit;
+    return CUEMU_JIT_SUCCESS;
+}
+
+CUEMU_JIT nvJitLinkDestroy(cuemu_jit_t *handle)
+{
+    free((*handle)->text);
+    free((*handle)->log);
+    free(*handle);
+    *handle = NULL;
+    return CUEMU_JIT_SUCCESS;
+}
+
+CUEMU_JIT nvJitLinkAddData(cuemu_jit_t jit, int type, const void *data,
+                           size_t size, const char *name)
+{
+    uint32_t magic = 0;
+
+    if (data == NULL) {
+        return CUEMU_JIT_INVALID_INPUT;
+    }
+
+    memcpy(&magic, data, (size < sizeof(magic)) ? size : sizeof(magic));
+    if (type == CUEMU_JIT_ANY) {
+        type = (magic == CUEMU_FATBIN_MAGIC)          ? CUEMU_JIT_FATBIN :
+               (memcmp(&magic, "\177ELF", 4) == 0) ? 0 : CUEMU_JIT_PTX;
+    }
+    if (((type == CUEMU_JIT_FATBIN) && (cuemu_session.node == NULL)) ||
+        (cuemu_link_add(jit,
+                        (type == CUEMU_JIT_PTX)    ? CU_JIT_INPUT_PTX :
+                        (type == CUEMU_JIT_FATBIN) ? CU_JIT_INPUT_FATBINARY :
+                                                     CU_JIT_INPUT_CUBIN,
+                        data, size) != CUDA_SUCCESS)) {
+        return CUEMU_JIT_NO_PTX;
+    }
+    return CUEMU_JIT_SUCCESS;
+}
+
+CUEMU_JIT nvJitLinkAddFile(cuemu_jit_t jit, int type, const char *path)
+{
+    void *image;
+    size_t size;
+    int result;
+
+    if (cuemu_image_read(path, &image, &size) != CUDA_SUCCESS) {
+        return CUEMU_JIT_INVALID_INPUT;
+    }
+    result = nvJitLinkAddData(jit, type, image, size, path);
+    free(image);
+    return result;
+}
+
+CUEMU_JIT nvJitLinkComplete(cuemu_jit_t jit)
+{
+    return (jit->text == NULL) ? CUEMU_JIT_INVALID_INPUT : CUEMU_JIT_SUCCESS;
+}
+
+CUEMU_JIT nvJitLinkGetLinkedCubinSize(cuemu_jit_t jit, size_t *size)
+{
+    *size = jit->size + 1;
+    return nvJitLinkComplete(jit);
+}
+
+CUEMU_JIT nvJitLinkGetLinkedCubin(cuemu_jit_t jit, void *image)
+{
+    if (jit->text != NULL) {
+        memcpy(image, jit->text, jit->size + 1);
+    }
+    return nvJitLinkComplete(jit);
+}
+
+CUEMU_JIT nvJitLinkGetLinkedPtxSize(cuemu_jit_t jit, size_t *size)
+{
+    return nvJitLinkGetLinkedCubinSize(jit, size);
+}
+
+CUEMU_JIT nvJitLinkGetLinkedPtx(cuemu_jit_t jit, char *text)
+{
+    return nvJitLinkGetLinkedCubin(jit, text);
+}
+
+CUEMU_JIT nvJitLinkGetErrorLogSize(cuemu_jit_t jit, size_t *size)
+{
+    *size = strlen(jit->log) + 1;
+    return CUEMU_JIT_SUCCESS;
+}
+
+CUEMU_JIT nvJitLinkGetErrorLog(cuemu_jit_t jit, char *log)
+{
+    memcpy(log, jit->log, strlen(jit->log) + 1);
+    return CUEMU_JIT_SUCCESS;
+}
+
+CUEMU_JIT nvJitLinkGetInfoLogSize(cuemu_jit_t jit, size_t *size)
+{
+    *size = 1;
+    return CUEMU_JIT_SUCCESS;
+}
+
+CUEMU_JIT nvJitLinkGetInfoLog(cuemu_jit_t jit, char *log)
+{
+    *log = '\0';
+    return CUEMU_JIT_SUCCESS;
+}
+
+/* One that Numba gives PTX to: LTO-IR from 12.3 on */
+CUEMU_JIT nvJitLinkVersion(unsigned *major, unsigned *minor)
+{
+    *major = 12;
+    *minor = 2;
+    return CUEMU_JIT_SUCCESS;
+}

@@ -859,3 +859,51 @@ CUEMU_API(cuKernelGetFunction, (CUfunction *function, CUkernel handle),
            cuemu_function_resolve((CUfunction)handle,
                                   (cuemu_function_t**)function);
 }
+
+/* Of the current context, whatever device is asked about: code is the same */
+CUEMU_API(cuKernelGetAttribute,
+          (int *value, CUfunction_attribute attribute, CUkernel kernel,
+           CUdevice dev),
+          (value, attribute, kernel, dev))
+{
+    return cuemu_do_cuFuncGetAttribute(value, attribute, (CUfunction)kernel);
+}
+
+CUEMU_API(cuKernelSetAttribute,
+          (CUfunction_attribute attribute, int value, CUkernel kernel,
+           CUdevice dev),
+          (attribute, value, kernel, dev))
+{
+    return cuemu_do_cuFuncSetAttribute((CUfunction)kernel, attribute, value);
+}
+
+CUEMU_API(cuFuncGetParamInfo,
+          (CUfunction handle, size_t index, size_t *offset, size_t *size),
+          (handle, index, offset, size))
+{
+    cuemu_function_t *function;
+    CUresult result = cuemu_function_resolve(handle, &function);
+    uint32_t at, length;
+
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    if ((offset == NULL) || (index >= function->info.num_params)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_ptx_kernel_param(function->kernel, (unsigned)index, &at, &length);
+    *offset = at;
+    if (size != NULL) {
+        *size = length;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuKernelGetParamInfo,
+          (CUkernel kernel, size_t index, size_t *offset, size_t *size),
+          (kernel, index, offset, size))
+{
+    return cuemu_do_cuFuncGetParamInfo((CUfunction)kernel, index, offset, size);
+}

@@ -6,7 +6,8 @@
  * path. That runtime asks its driver for private tables. Its public functions
  * are in the file's symbol table unless that was stripped: each one's entry is
  * made to jump to the emulated runtime's function of the same name, before
- * anything of the object runs.
+ * anything of the object runs. NVIDIA's nvJitLink, which makes machine code,
+ * gives way in the same manner.
  *
  * The dynamic linker calls a function of its own for debuggers (r_brk of
  * <link.h>) when it has mapped objects and before it relocates them: that one
@@ -39,8 +40,29 @@
 typedef struct {
     void       *target; /* static_bind() until the first call */
     const char *name;
-    int         major;  /* of the runtime, 12 or 13 */
+    const char *library; /* beside this one */
 } static_slot_t;
+
+/* A library of NVIDIA's that gives way: told by two names of its functions,
+   if a third one is there or not (NULL: whatever is there) */
+typedef struct {
+    const char *prefix, *prefix2; /* of functions, a capital comes next */
+    const char *one, *two, *third;
+    int         has_third;
+    const char *library;          /* ours */
+} static_family_t;
+
+static const static_family_t static_families[] = {
+    {"cuda", "__cuda", "__cudaGetKernel", "cudaGetExportTable",
+     "cudaGetDeviceProperties_v2", 1, "libcudart.so.12"},
+    {"cuda", "__cuda", "__cudaGetKernel", "cudaGetExportTable",
+     "cudaGetDeviceProperties_v2", 0, "libcudart.so.13"},
+    {"nvJitLink", "nvJitLink", "nvJitLinkCreate", "nvJitLinkAddData",
+     "nvJitLinkVersion", 1, "libcuda.so.1"}
+};
+
+/* Names that our own libraries have, of which nothing is to be replaced */
+static const char *const static_ours[] = {"__cudaEmulated", "cuemu_census"};
 
 /* A file that is mapped for reading */
 typedef struct {
@@ -115,14 +137,14 @@ void *cuemu_static_find(static_slot_t *slot)
 
     if ((dladdr((void*)static_lacks, &info) != 0) &&
         ((slash = strrchr(info.dli_fname, '/')) != NULL)) {
-        snprintf(path, sizeof(path), "%.*s/libcudart.so.%d",
-                 (int)(slash - info.dli_fname), info.dli_fname, slot->major);
+        snprintf(path, sizeof(path), "%.*s/%s",
+                 (int)(slash - info.dli_fname), info.dli_fname, slot->library);
         library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     }
 
     if (library == NULL) {
-        fprintf(stderr, "cuemu: %s is called, and the emulated runtime cannot "
-                        "be opened: %s\n", slot->name, dlerror());
+        fprintf(stderr, "cuemu: %s is called, and the emulated %s cannot be "
+                        "opened: %s\n", slot->name, slot->library, dlerror());
     } else {
         found = dlsym(library, slot->name);
         if (found == NULL) {
@@ -191,19 +213,27 @@ static int static_has(const char *names, size_t size, const char *name)
     return memmem(names, size, name, strlen(name) + 1) != NULL;
 }
 
-static int static_is_public(const Elf64_Sym *symbol, const char *name)
+static int static_begins(const char *name, const char *prefix)
+{
+    size_t length = strlen(prefix);
+
+    return (strncmp(name, prefix, length) == 0) && (name[length] >= 'A') &&
+           (name[length] <= 'Z');
+}
+
+static int static_is_public(const Elf64_Sym *symbol, const char *name,
+                            const static_family_t *family)
 {
     return (ELF64_ST_TYPE(symbol->st_info) == STT_FUNC) &&
            (symbol->st_shndx != SHN_UNDEF) &&
            ((symbol->st_value & 15) == 0) &&
-           (((strncmp(name, "cuda", 4) == 0) && (name[4] >= 'A') &&
-             (name[4] <= 'Z')) ||
-            (strncmp(name, "__cuda", 6) == 0));
+           (static_begins(name, family->prefix) ||
+            static_begins(name, family->prefix2));
 }
 
 static void static_redirect(uintptr_t base, const Elf64_Sym *symbols,
                             size_t count, const char *names, size_t size,
-                            int major)
+                            const static_family_t *family)
 {
     uint8_t entry[STATIC_ENTRY_SIZE] = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0,
                                         0x41, 0xff, 0x23};
@@ -214,12 +244,12 @@ static void static_redirect(uintptr_t base, const Elf64_Sym *symbols,
     for (i = 0; (i < count) && (slots != NULL); ++i) {
         name = names + symbols[i].st_name;
         if ((symbols[i].st_name >= size) ||
-            !static_is_public(&symbols[i], name)) {
+            !static_is_public(&symbols[i], name, family)) {
             continue;
         }
-        slot->target = (void*)cuemu_static_bind;
-        slot->name   = strdup(name);
-        slot->major  = major;
+        slot->target  = (void*)cuemu_static_bind;
+        slot->name    = strdup(name);
+        slot->library = family->library;
         memcpy(entry + 2, &slot, sizeof(slot));
         if ((slot->name == NULL) ||
             (static_write((void*)(base + symbols[i].st_value), entry,
@@ -230,8 +260,6 @@ static void static_redirect(uintptr_t base, const Elf64_Sym *symbols,
     }
 }
 
-/* A runtime is told by the names of functions that are nobody else's: each
-   has the first one, CUDA 12's alone the second, ours the third. */
 static void static_table(uintptr_t base, const static_file_t *file,
                          const Elf64_Shdr *table, const Elf64_Shdr *strings)
 {
@@ -239,19 +267,25 @@ static void static_table(uintptr_t base, const static_file_t *file,
                                             strings->sh_size);
     const Elf64_Sym *symbols = static_piece(file, table->sh_offset,
                                             table->sh_size);
+    size_t size              = strings->sh_size, i;
+    const static_family_t *family;
 
-    if ((names == NULL) || (symbols == NULL) || (strings->sh_size == 0) ||
-        (names[strings->sh_size - 1] != '\0') ||
-        !static_has(names, strings->sh_size, "__cudaGetKernel") ||
-        !static_has(names, strings->sh_size, "cudaGetExportTable") ||
-        static_has(names, strings->sh_size, "__cudaEmulated")) {
+    if ((names == NULL) || (symbols == NULL) || (size == 0) ||
+        (names[size - 1] != '\0')) {
         return;
     }
 
-    static_redirect(base, symbols, table->sh_size / sizeof(*symbols), names,
-                    strings->sh_size,
-                    static_has(names, strings->sh_size,
-                               "cudaGetDeviceProperties_v2") ? 12 : 13);
+    for (i = 0; i < sizeof(static_families) / sizeof(*static_families); ++i) {
+        family = &static_families[i];
+        if (static_has(names, size, family->one) &&
+            static_has(names, size, family->two) &&
+            (static_has(names, size, family->third) == family->has_third) &&
+            !static_has(names, size, static_ours[0]) &&
+            !static_has(names, size, static_ours[1])) {
+            static_redirect(base, symbols, table->sh_size / sizeof(*symbols),
+                            names, size, family);
+        }
+    }
 }
 
 static void static_object(uintptr_t base, const char *path)

@@ -297,3 +297,58 @@ TEST_F(kernel_isa, kernels_print)
         EXPECT_EQ("5 1.50  |ok %\n", testing::internal::GetCapturedStdout());
     });
 }
+
+extern "C" {
+typedef struct CUlinkState_st *jit_t;
+int nvJitLinkCreate(jit_t *jit, uint32_t num_options, const char **options);
+int nvJitLinkAddData(jit_t jit, int type, const void *data, size_t size,
+                     const char *name);
+int nvJitLinkComplete(jit_t jit);
+int nvJitLinkGetLinkedCubinSize(jit_t jit, size_t *size);
+int nvJitLinkGetLinkedCubin(jit_t jit, void *image);
+int nvJitLinkGetErrorLogSize(jit_t jit, size_t *size);
+int nvJitLinkDestroy(jit_t *jit);
+}
+
+/* What stands in for nvJitLink: PTX (2) comes out as what loads, LTO-IR (3) is
+   refused; and what cuda.core asks of a kernel. */
+TEST_F(kernel_isa, nvjitlink_gives_what_loads)
+{
+    run(1, [&](int) {
+        std::string text = module("st.global.u32 [%out], %t;");
+        std::vector<char> image;
+        size_t size = 0, offset = 9;
+        CUlibrary library;
+        CUkernel kernel;
+        int value = 0;
+        jit_t jit;
+
+        use(0);
+        EXPECT_EQ(0, nvJitLinkCreate(&jit, 0, nullptr));
+        EXPECT_NE(0, nvJitLinkComplete(jit));
+        EXPECT_NE(0, nvJitLinkAddData(jit, 3, "BC", 2, "x"));
+        EXPECT_EQ(0, nvJitLinkGetErrorLogSize(jit, &size));
+        EXPECT_LT(20u, size);
+        EXPECT_EQ(0, nvJitLinkAddData(jit, 2, text.c_str(), text.size(), "x"));
+        EXPECT_EQ(0, nvJitLinkComplete(jit));
+        EXPECT_EQ(0, nvJitLinkGetLinkedCubinSize(jit, &size));
+        image.resize(size);
+        EXPECT_EQ(0, nvJitLinkGetLinkedCubin(jit, image.data()));
+        EXPECT_EQ(0, nvJitLinkDestroy(&jit));
+
+        CU_OK(cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0,
+                                nullptr, nullptr, 0));
+        CU_OK(cuLibraryGetKernel(&kernel, library, "k"));
+        CU_OK(cuKernelGetAttribute(&value,
+                                   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                   kernel, 0));
+        EXPECT_EQ(1024, value);
+        CU_OK(cuLibraryUnload(library));
+        CU_OK(cuModuleLoadData(&m_module, text.c_str()));
+        CU_OK(cuFuncGetParamInfo(function("k"), 0, &offset, &size));
+        EXPECT_EQ(0u, offset);
+        EXPECT_EQ(8u, size);
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuFuncGetParamInfo(function("k"), 1, &offset, &size));
+    });
+}
