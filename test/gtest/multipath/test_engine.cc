@@ -1951,6 +1951,31 @@ TEST_P(test_engine_host, plain_copies_make_windows)
     EXPECT_FALSE(may_split(1, host, MiB));
 }
 
+TEST_P(test_engine_host, windows_go_by_turns)
+{
+    m_config = Config();
+    m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
+    set_node(hgx(), 4);
+    create();
+    for (int window = 0; window < 2; ++window) {
+        std::vector<Transfer> transfers;
+
+        for (int i = 0; i < 16; ++i) {
+            transfers.push_back(start(-1, 1, 2 * MiB + 4 * i));
+            ASSERT_NE(nullptr, transfers.back().transfer);
+            /* Whoever is the first of all does not know that others follow */
+            EXPECT_GE((window == 0) ? 8u : 2u,
+                      uct_cuda_mp_num_steps(transfers.back().transfer));
+        }
+        for (Transfer &t : transfers) {
+            wait(t);
+        }
+    }
+    for (int gpu = 0; gpu < 4; ++gpu) {
+        EXPECT_GT(bytes(-1, gpu), 8 * MiB) << gpu;
+    }
+}
+
 /* What the engine's last line says of its graphs */
 class test_engine_graphs : public test_engine
 {

@@ -1085,6 +1085,11 @@ TEST_F(test_traffic, windows_are_as_they_were)
         uct_cuda_mp_load_t seen = load(a, -1, 1);
         EXPECT_EQ(count, seen.queued);
         EXPECT_EQ(count + 1, seen.window);
+        for (unsigned i = 0; i < plan.num_steps; ++i) {
+            unsigned path = plan.steps[i].part;
+            EXPECT_EQ(count * plan.paths[path].bytes,
+                      seen.ahead[plan.steps[i].queue]);
+        }
         EXPECT_EQ(1u, load(a, 1, -1).window) << "the other way";
     }
 
@@ -1098,6 +1103,7 @@ TEST_F(test_traffic, windows_are_as_they_were)
 
     uct_cuda_mp_load_t seen = load(a, -1, 1);
     EXPECT_EQ(4u, seen.window) << "as the last one was";
+    EXPECT_EQ(0u, seen.ahead[uct_cuda_mp_lane(End(HOST), End(1))]);
 
     /* That is believed until the next one has been as well */
     uct_cuda_mp_traffic_begin(a, &there);

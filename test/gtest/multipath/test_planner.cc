@@ -787,6 +787,69 @@ TEST_F(test_planner, host_relays_need_time_to_begin)
     EXPECT_EQ(0u, paths().find("direct,gpu2"));
 }
 
+/* Four copies for each of many small messages take longer to submit than four
+ * links to work off */
+TEST_F(test_planner, windows_from_host_memory_go_by_turns)
+{
+    uct_cuda_mp_load_t load = {};
+    std::map<std::string, unsigned> messages;
+
+    load.window = 16;
+    for (int i = 0; i < 16; ++i) {
+        load.queued = (uint16_t)i;
+        plan(hgx(), Config(), -1, 1, 2 * MiB, &load);
+        ASSERT_EQ(1u, m_plan->num_paths);
+        EXPECT_EQ(2 * MiB, m_plan->paths[0].bytes);
+        EXPECT_EQ((paths() == "direct") ? 1u : 2u, m_plan->num_steps);
+        ++messages[paths()];
+        for (unsigned step = 0; step < m_plan->num_steps; ++step) {
+            load.ahead[m_plan->steps[step].queue] += 2 * MiB;
+        }
+    }
+    for (const char *path : {"direct", "gpu2", "gpu3", "gpu0"}) {
+        EXPECT_EQ(4u, messages[path]) << path;
+    }
+
+    /* Links take longer than the processor: all of them at once, as ever */
+    load = {};
+    load.window = 16;
+    plan(hgx(), Config(), -1, 1, 64 * MiB, &load);
+    EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
+
+    /* Two messages cannot use four links by turns */
+    load.window = 2;
+    plan(hgx(), Config(), -1, 1, 2 * MiB, &load);
+    EXPECT_EQ(0u, paths().find("direct,gpu2"));
+
+    /* Nobody follows */
+    load.window = 1;
+    plan(hgx(), Config(), -1, 1, 2 * MiB, &load);
+    EXPECT_EQ(0u, paths().find("direct,gpu2"));
+
+    /* To the host they do not go by turns */
+    load.window = 16;
+    plan(hgx(), Config(), 1, -1, 2 * MiB, &load);
+    EXPECT_EQ(0u, paths().find("direct,gpu2"));
+}
+
+TEST_F(test_planner, turns_keep_to_the_users_paths)
+{
+    uct_cuda_mp_load_t load = {};
+
+    load.window = 16;
+    load.queued = 1;
+    load.ahead[uct_cuda_mp_lane(End(HOST), End(1))] = 64 * MiB;
+    load.ahead[uct_cuda_mp_lane(End(HOST), End(2))] = 64 * MiB;
+    plan(hgx(), Config(), -1, 1, MiB, &load);
+    EXPECT_EQ("gpu3", paths());
+    plan(hgx(), Config().set("_PATHS", "2"), -1, 1, MiB, &load);
+    EXPECT_EQ(std::string::npos, paths().find("gpu3"));
+    plan(hgx(), Config().set("_PATHS", "direct,gpu2"), -1, 1, MiB, &load);
+    EXPECT_EQ("direct,gpu2", paths());
+    plan(hgx(), Config().set("", "y"), -1, 1, MiB, &load);
+    EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
+}
+
 TEST_F(test_planner, same_question_same_plan)
 {
     std::unique_ptr<uct_cuda_mp_plan_t> other(new uct_cuda_mp_plan_t);
@@ -1029,6 +1092,9 @@ protected:
         m_load.uncrossed = one_in(2) ? UINT64_MAX : random() % (4ul << 30);
         m_load.queued   = (uint16_t)(one_in(2) ? 0 : pick(0, 5));
         m_load.window   = (uint16_t)(m_load.queued + pick(1, 40));
+        for (int lane = pick(0, 8); lane > 0; --lane) {
+            m_load.ahead[pick(0, UCT_CUDA_MP_NUM_LANES - 1)] = m_random();
+        }
         for (int busy = one_in(2) ? 0 : pick(1, 8); busy > 0; --busy) {
             int ends[2];
 

@@ -23,6 +23,7 @@
 /* Transfers of one pair of GPUs on each lane */
 typedef struct {
     uint16_t count[NUM_LANES];
+    uint64_t bytes[NUM_LANES];
     uint16_t queued;   /* large transfers */
     uint16_t window;   /* All of them since there were none */
     uint16_t before;   /* ... and before that */
@@ -265,9 +266,11 @@ static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
         load->queued    = 0;
         load->window    = 1;
         load->uncrossed = 0;
+        memset(load->ahead, 0, sizeof(load->ahead));
     } else {
         load->queued = pair->queued;
         load->window = pair->expected;
+        memcpy(load->ahead, pair->bytes, sizeof(load->ahead));
     }
 }
 
@@ -295,7 +298,8 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
 void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
                               uct_cuda_mp_flow_t *flow)
 {
-    unsigned i;
+    const double pieces = (double)size / (double)plan->size;
+    unsigned i, hops;
 
     flow->src       = plan->src;
     flow->dst       = plan->dst;
@@ -303,8 +307,12 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
     flow->is_large  = true;
     flow->num_lanes = 0;
     for (i = 0; i < plan->num_paths; ++i) {
-        flow->num_lanes += uct_cuda_mp_plan_path_lanes(
-                plan, &plan->paths[i].path, &flow->lanes[flow->num_lanes]);
+        hops = uct_cuda_mp_plan_path_lanes(plan, &plan->paths[i].path,
+                                           &flow->lanes[flow->num_lanes]);
+        for (; hops > 0; --hops) {
+            flow->bytes[flow->num_lanes++] = (uint64_t)(
+                    pieces * (double)plan->paths[i].bytes);
+        }
     }
 }
 
@@ -366,6 +374,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
         if (*pair != NULL) {
             ++(*pair)->lanes;
             ++(*pair)->count[lane];
+            (*pair)->bytes[lane] += flow->bytes[i];
         }
 
         count_lane(traffic, flow, lane, 1);
@@ -405,6 +414,9 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
         if ((pair != NULL) && (pair->count[lane] > 0)) {
             --pair->lanes;
             --pair->count[lane];
+            pair->bytes[lane] = (pair->count[lane] > 0) ?
+                                        pair->bytes[lane] - flow->bytes[i] :
+                                        0;
         }
 
         count_lane(traffic, flow, lane, -1);

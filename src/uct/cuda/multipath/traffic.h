@@ -29,6 +29,7 @@ typedef struct {
     bool     is_large;  /**< Others can fill their paths behind it */
     unsigned num_lanes;
     uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
+    uint64_t bytes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
 } uct_cuda_mp_flow_t;
 
 
@@ -63,7 +64,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_mp_load_t *load);
 
 
-/** Fill in a flow of one copy. */
+/** One copy; its bytes on the lane are not counted. */
 static inline void
 uct_cuda_mp_flow_single(uct_cuda_end_t src, uct_cuda_end_t dst, uint64_t size,
                         bool is_large, uct_cuda_mp_flow_t *flow)
@@ -74,11 +75,12 @@ uct_cuda_mp_flow_single(uct_cuda_end_t src, uct_cuda_end_t dst, uint64_t size,
     flow->dst       = dst;
     flow->num_lanes = 1;
     flow->lanes[0]  = uct_cuda_mp_lane(src, dst);
+    flow->bytes[0]  = 0;
 }
 
 
-/** Fill in the flow of a transfer of @a size bytes by a plan. The size may be
- *  several times the plan's. */
+/** The lanes that a plan uses, and the bytes on them of a transfer of @a size,
+ *  which may be several times the plan's. */
 void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
                               uct_cuda_mp_flow_t *flow);
 

@@ -17,6 +17,9 @@
 /* Transfers of a window that a plan reckons with */
 #define MAX_PIPED 4u
 
+/* ... and where they take paths by turns: several rounds of any node's */
+#define MAX_TURNS 24u
+
 /* Chunks are chosen for a time that depends on them; it settles at once */
 #define ROUNDS 3
 
@@ -729,4 +732,84 @@ void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
                                    0 :
                                    (seconds - lines[i].start) / lines[i].cost;
     }
+}
+
+/* What one path takes for a whole transfer, and the processor for that. Nobody
+ * waits for the fill of a path that has others before it: few chunks do. */
+static void turn_times(const query_t *query, split_t *split, unsigned path,
+                       double rate, double *seconds_p, double *work_p)
+{
+    const candidate_t *candidate = split->paths[path];
+    unsigned chunks              = 0;
+    unsigned least;
+
+    if (candidate->hops > 1) {
+        least  = least_chunks(query, query->size);
+        chunks = ucs_max(candidate->chunks, least);
+    }
+
+    split->bytes[path]  = query->size;
+    split->chunks[path] = chunks;
+    *seconds_p          = query->size / rate + chunks * candidate->gap;
+    *work_p             = path_submit_time(query, candidate, chunks) +
+                          query->model->message + query->model->path;
+}
+
+static unsigned window_of(const query_t *query)
+{
+    const unsigned window = (query->load == NULL) ? 0 :
+                                                      query->load->window;
+
+    return (window == 0) ? 1 : (window < MAX_TURNS) ? window : MAX_TURNS;
+}
+
+void uct_cuda_mp_model_turns(const query_t *query, split_t *split,
+                             double *rates)
+{
+    const unsigned window = window_of(query);
+    double submitted      = 0;
+    double end            = 0;
+    double seconds[UCT_CUDA_MP_MAX_PATHS];
+    double work[UCT_CUDA_MP_MAX_PATHS];
+    double ends[UCT_CUDA_MP_MAX_PATHS];
+    unsigned i, next, turn;
+
+    uct_cuda_mp_model_rates(query, split, rates);
+    for (i = 0; i < split->count; ++i) {
+        turn_times(query, split, i, rates[i], &seconds[i], &work[i]);
+        ends[i] = 0;
+    }
+
+    for (turn = 0; turn < window; ++turn) {
+        next = 0;
+        for (i = 1; i < split->count; ++i) {
+            if (ends[i] + seconds[i] < ends[next] + seconds[next]) {
+                next = i;
+            }
+        }
+
+        submitted += work[next];
+        ends[next] = ucs_max(ends[next], submitted) + seconds[next];
+        end        = ucs_max(end, ends[next]);
+    }
+
+    split->seconds = end / window;
+}
+
+double uct_cuda_mp_model_window(const query_t *query, const split_t *split)
+{
+    double work = query->model->join;
+    double rate = 0;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    unsigned i;
+
+    uct_cuda_mp_model_rates(query, split, rates);
+    for (i = 0; i < split->count; ++i) {
+        rate += rates[i];
+        work += path_submit_time(query, split->paths[i], split->chunks[i]);
+    }
+
+    work += query->model->message + split->count * query->model->path;
+    return ucs_max(split->seconds,
+                      work + query->size / rate / window_of(query));
 }

@@ -72,6 +72,10 @@ typedef struct {
                                  it */
     double join;            /**< Seeing that several paths have ended, against
                                  one */
+    double message;         /**< Processor time that a message of a window takes
+                                 besides submitting its copies ... */
+    double path;            /**< ... and that each of its paths does: events,
+                                 contexts, mappings */
     double graph;           /**< Times what graphs cost beside H200, where a
                                  copy costs submit_copy as it does there */
     double min_gain;        /**< Less than so many times faster than one path is
@@ -119,6 +123,8 @@ typedef struct {
                              did */
     uint8_t  active[UCT_CUDA_MP_NUM_LANES];
     uint8_t  direct[UCT_CUDA_MP_NUM_LANES];
+    uint64_t ahead[UCT_CUDA_MP_NUM_LANES]; /**< Bytes of those that are queued
+                                                and have plans, by lane */
 } uct_cuda_mp_load_t;
 
 
@@ -221,6 +227,24 @@ double uct_cuda_mp_model_single(const uct_cuda_mp_query_t *query,
  *  even start before the others are done getting none; or as configured. */
 void uct_cuda_mp_model_solve(const uct_cuda_mp_query_t *query,
                              uct_cuda_mp_split_t *split);
+
+
+/**
+ * A window of transfers that each take one of @a split's paths, by turns: there
+ * is less to submit for each. Fills bytes, all of a transfer on each path, and
+ * chunks, and the seconds that each transfer adds to the window, which is as
+ * long as the load says.
+ *
+ * @param rates_p  Bytes/s of each path.
+ */
+void uct_cuda_mp_model_turns(const uct_cuda_mp_query_t *query,
+                             uct_cuda_mp_split_t *split, double *rates_p);
+
+
+/** Those seconds if each transfer takes all paths of a split, whose seconds and
+ *  chunks are filled. */
+double uct_cuda_mp_model_window(const uct_cuda_mp_query_t *query,
+                                const uct_cuda_mp_split_t *split);
 
 
 /** Chunk length, bytes, for a part that is to have so many; the last chunk may

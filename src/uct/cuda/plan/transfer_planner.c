@@ -23,6 +23,12 @@
 #define RATE_ROUNDING 1e-6
 
 
+/* A window whose transfers take paths by turns has to be so many times faster
+ * than one whose transfers take all of them: the processor's part in that
+ * differs by half from machine to machine (4 x H200), and it ends unevenly */
+#define TURN_MIN_GAIN 1.25
+
+
 typedef struct {
     uct_cuda_mp_query_t query;
     double             single_seconds; /* of one plain copy */
@@ -350,6 +356,103 @@ static void split_best(const problem_t *problem, bool has_host,
             }
         }
     }
+}
+
+/* Of paths that go by turns, that over which this transfer ends first: behind
+ * what is on their lanes */
+static unsigned next_turn(const problem_t *problem,
+                          const uct_cuda_mp_split_t *split,
+                          const double *rates)
+{
+    const uct_cuda_mp_load_t *load = problem->query.load;
+    double least                   = DBL_MAX;
+    unsigned best                  = 0;
+    double seconds;
+    uint64_t ahead;
+    unsigned i, hop;
+
+    for (i = 0; i < split->count; ++i) {
+        ahead = 0;
+        for (hop = 0; hop < split->paths[i]->hops; ++hop) {
+            if (load->ahead[split->paths[i]->lanes[hop]] > ahead) {
+                ahead = load->ahead[split->paths[i]->lanes[hop]];
+            }
+        }
+
+        seconds = split->paths[i]->latency +
+                  ((double)ahead + problem->query.size) / rates[i];
+        if (seconds < least) {
+            least = seconds;
+            best  = i;
+        }
+    }
+
+    return best;
+}
+
+/* How the transfers of a window go by turns, each over one path. Returns
+ * whether that beats all paths, or one, for each of them: the best without
+ * turns, as in the middle of the window, is in @a others. */
+static bool solve_turns(const problem_t *problem,
+                        const uct_cuda_mp_split_t *others,
+                        uct_cuda_mp_split_t *turns, double *rates)
+{
+    const uct_cuda_mp_query_t *query = &problem->query;
+    uct_cuda_mp_split_t single       = {
+        .count   = 1,
+        .paths   = {&problem->candidates[0]},
+        .seconds = problem->single_seconds
+    };
+
+    take_all(problem, turns);
+    others = (others->count > 0) ? others : &single;
+    uct_cuda_mp_model_turns(query, turns, rates);
+    return (turns->seconds * TURN_MIN_GAIN <=
+            uct_cuda_mp_model_window(query, others)) &&
+           is_worthwhile(problem, turns);
+}
+
+/* In a window of small transfers from host memory, submitting copies over all
+ * paths for each takes longer than they do. Each takes one of the paths, then.
+ * Not to host memory: there such windows stood still for milliseconds at a time
+ * (4 x H200, MPI; not so the same copies by hand, and why is not known).
+ *
+ * Returns whether its turn is what @a split has now; if not, that is the best
+ * without turns. */
+static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
+{
+    uct_cuda_mp_query_t *query  = &problem->query;
+    const unsigned queued       = query->queued;
+    const double single_seconds = problem->single_seconds;
+    double rates[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_mp_split_t turns;
+    unsigned turn;
+    bool is_turn;
+
+    if (queued == 0) {
+        /* Looked at as one that has others before it, too */
+        query->queued           = 1;
+        turns.count             = 1;
+        turns.paths[0]          = &problem->candidates[0];
+        problem->single_seconds = uct_cuda_mp_model_single(query, &turns);
+    }
+
+    split_best(problem, false, split);
+    is_turn                 = solve_turns(problem, split, &turns, rates);
+    query->queued           = queued;
+    problem->single_seconds = single_seconds;
+    if (is_turn) {
+        turn             = next_turn(problem, &turns, rates);
+        split->count     = 1;
+        split->seconds   = turns.seconds;
+        split->paths[0]  = turns.paths[turn];
+        split->bytes[0]  = turns.bytes[turn];
+        split->chunks[0] = turns.chunks[turn];
+    } else if (queued == 0) {
+        split_best(problem, false, split);
+    }
+
+    return is_turn;
 }
 
 /* A plan's steps while they are written */
@@ -713,8 +816,9 @@ problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
     uct_cuda_mp_model_start(query);
 }
 
-/* Divide the transfer, with the direct path as the first candidate */
-static void choose_split(const uct_cuda_mp_knowledge_t *know,
+/* With the direct path as the first candidate. Returns whether it is a turn in
+ * a window. */
+static bool choose_split(const uct_cuda_mp_knowledge_t *know,
                          problem_t *problem, uct_cuda_mp_plan_t *plan,
                          uct_cuda_mp_split_t *split)
 {
@@ -735,9 +839,14 @@ static void choose_split(const uct_cuda_mp_knowledge_t *know,
     problem_choose_relays(problem, has_host);
     if (config->enable == UCT_CUDA_MP_YES) {
         split_of_all(problem, split);
+    } else if (uct_cuda_end_is_host(plan->src) && (know->load != NULL) &&
+               (know->load->window > 1)) {
+        return split_window(problem, split);
     } else {
         split_best(problem, has_host, split);
     }
+
+    return false;
 }
 
 /* As configured, or the best. False: one plain copy it is. */
@@ -746,6 +855,7 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
                        uct_cuda_mp_plan_t *plan)
 {
     const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
+    bool is_turn                    = false;
     problem_t problem;
     uct_cuda_mp_split_t split;
 
@@ -759,7 +869,7 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
                                                       &split);
     plan->single_seconds   = problem.single_seconds;
     if (config->num_paths == 0) {
-        choose_split(know, &problem, plan, &split);
+        is_turn = choose_split(know, &problem, plan, &split);
     } else if (problem_set_paths(&problem)) {
         split_of_all(&problem, &split);
     } else {
@@ -774,7 +884,7 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
 
     plan->seconds = split.seconds;
     plan_write(&problem, &split, plan->size, plan);
-    return (plan->num_paths != 1) ||
+    return is_turn || (plan->num_paths != 1) ||
            (plan->paths[0].path.route != UCT_CUDA_MP_ROUTE_DIRECT);
 }
 

@@ -80,7 +80,7 @@ size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know);
  *              equals @a dst, gives "one path is best".
  * @param size  Bytes, at most uct_cuda_mp_plan_max_size().
  * @param plan  Filled; num_paths is 0 when one plain copy is best, and reason
- *              says why. One path: as the user has it.
+ *              says why. One path: by turns in a window, or as the user has it.
  */
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
                            uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
