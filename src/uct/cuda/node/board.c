@@ -454,11 +454,11 @@ void uct_cuda_coll_board_fail(uct_cuda_coll_board_t *board, uint64_t key,
     if (board_enter(board)) {
         failure = &shared->failures[shared->num_failures %
                                     UCT_CUDA_COLL_BOARD_FAILURES];
+        /* A reader that sees one of these sees the key gone, too */
         __atomic_store_n(&failure->key, 0, __ATOMIC_RELEASE);
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
-        __atomic_store_n(&failure->number, number, __ATOMIC_RELAXED);
-        __atomic_store_n(&failure->start, start, __ATOMIC_RELAXED);
-        __atomic_store_n(&failure->rank, rank, __ATOMIC_RELAXED);
+        __atomic_store_n(&failure->number, number, __ATOMIC_RELEASE);
+        __atomic_store_n(&failure->start, start, __ATOMIC_RELEASE);
+        __atomic_store_n(&failure->rank, rank, __ATOMIC_RELEASE);
         __atomic_store_n(&failure->key, key, __ATOMIC_RELEASE);
         __atomic_fetch_add(&shared->num_failures, 1, __ATOMIC_RELEASE);
     }
@@ -474,13 +474,12 @@ int uct_cuda_coll_board_failed(const uct_cuda_coll_board_t *board, uint64_t key,
 
     for (; failure < end; ++failure) {
         if ((__atomic_load_n(&failure->key, __ATOMIC_ACQUIRE) != key) ||
-            (__atomic_load_n(&failure->number, __ATOMIC_RELAXED) != number) ||
-            (__atomic_load_n(&failure->start, __ATOMIC_RELAXED) != start)) {
+            (__atomic_load_n(&failure->number, __ATOMIC_ACQUIRE) != number) ||
+            (__atomic_load_n(&failure->start, __ATOMIC_ACQUIRE) != start)) {
             continue;
         }
 
-        rank = __atomic_load_n(&failure->rank, __ATOMIC_RELAXED);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        rank = __atomic_load_n(&failure->rank, __ATOMIC_ACQUIRE);
         if (__atomic_load_n(&failure->key, __ATOMIC_RELAXED) == key) {
             return (int)rank;
         }
