@@ -3,6 +3,7 @@
 /* Contexts: primary ones, created ones, the stack of a thread, peers. */
 #include "cuemu_driver.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +128,9 @@ void cuemu_process_wait(void)
 void cuemu_process_wait_unlocked(void)
 {
     while (__atomic_load_n(&cuemu_num_unlocking, __ATOMIC_SEQ_CST) > 0) {
-        cuemu_work_pause();
+        if (!cuemu_work_progress()) {
+            sched_yield();
+        }
     }
 }
 
