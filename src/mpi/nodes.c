@@ -30,14 +30,9 @@
 
 #define IDLE_BEFORE_YIELD 64
 
-/* Calls of one size that go by without an agreement after one by which no rank
-   had a GPU buffer: 1, 3, 7, ... and so many at most. A million calls with host
-   buffers make 255 agreements. */
-#define MAX_UNASKED 4095
-
-/* Sizes whose calls are counted apart, so that calls with host buffers do not
-   keep those of another size from the GPUs */
-#define NUM_SIZES 32
+/* Calls at most that go by without agreement after one by which no rank's
+   process uses a GPU: it is asked again after 1, 2, 4, ... of them */
+#define MAX_UNASKED 63
 
 struct ucx_mp_mpi_nodes {
     uint64_t              key;    /* the communicator's */
@@ -50,10 +45,8 @@ struct ucx_mp_mpi_nodes {
     bool                  has_local;
     bool                  is_off;     /* they cannot be had, on all ranks */
     bool                  has_slice;
-    struct {
-        uint16_t          unasked; /* calls that go by without agreement, */
-        uint16_t          left;    /* and those of them still to come */
-    } sizes[NUM_SIZES];
+    unsigned              unasked; /* calls that go by without agreement, */
+    unsigned              left;    /* and those of them still to come */
 };
 
 /* Where a chunk's slice of this rank is */
@@ -92,6 +85,22 @@ typedef struct {
                                                   buffers are left alone */
     char                          why[256];
 } run_t;
+
+static struct {
+    uint64_t calls, chunks, bytes, agreements;
+} totals;
+
+
+__attribute__((visibility("default"))) void
+ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,
+                        uint64_t *bytes_p, uint64_t *agreements_p)
+{
+    *calls_p      = __atomic_load_n(&totals.calls, __ATOMIC_RELAXED);
+    *chunks_p     = __atomic_load_n(&totals.chunks, __ATOMIC_RELAXED);
+    *bytes_p      = __atomic_load_n(&totals.bytes, __ATOMIC_RELAXED);
+    *agreements_p = __atomic_load_n(&totals.agreements, __ATOMIC_RELAXED);
+}
+
 
 /* ------------------------------------------------------------ communicators */
 
@@ -297,6 +306,8 @@ static bool slot_advance(run_t *run, slot_t *slot)
         }
 
         slot->stage = STAGE_ACROSS;
+        __atomic_fetch_add(&totals.bytes, (uint64_t)count * run->element,
+                           __ATOMIC_RELAXED);
         return true;
     case STAGE_ACROSS:
         run_check(run, real->Test(&slot->request, &is_done, MPI_STATUS_IGNORE),
@@ -528,7 +539,7 @@ static void run_end(run_t *run)
 typedef enum {
     AGREE_GPU,  /* buffers in GPU memory, and all else it takes */
     AGREE_FITS, /* buffers do not end too early */
-    AGREE_HOST, /* no buffer in GPU memory */
+    AGREE_HOST, /* no process uses a GPU */
     AGREE_LOW,  /* bytes, in two parts, and their negatives */
     AGREE_NOT_LOW,
     AGREE_HIGH,
@@ -542,15 +553,8 @@ static bool is_gpu(const void *pointer)
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
 }
 
-/* The entry of a call's size, on all ranks the same */
-static unsigned size_index(uint64_t bytes)
-{
-    return (unsigned)((bytes * 0x9e3779b97f4a7c15u) >> 59) % NUM_SIZES;
-}
-
 /* @return MPI_SUCCESS, or what the call is to return on all ranks */
-static int run_agree(const run_t *run, bool has_buffers, bool is_ready,
-                     bool *is_ready_p)
+static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
 {
     const MPI_Comm comm        = run->args->comm;
     const uint64_t bytes       = run->count * run->element;
@@ -558,12 +562,10 @@ static int run_agree(const run_t *run, bool has_buffers, bool is_ready,
                                     is_gpu(run->send + bytes - 1));
     const int low              = bytes & INT_MAX;
     const int high             = (bytes >> 31) & INT_MAX;
-    const int mine[AGREE_LAST] = {is_ready, fits, !has_buffers,
+    const int mine[AGREE_LAST] = {is_ready, fits, !ucx_mp_mpi_gpu_is_used(),
                                   low, -low, high, -high};
-    const unsigned size        = size_index(bytes);
     ucx_mp_mpi_nodes_t *nodes  = run->nodes;
     int all[AGREE_LAST];
-    unsigned unasked;
     int rc;
 
     rc = ucx_mp_mpi_real.Allreduce(mine, all, AGREE_LAST,
@@ -573,9 +575,11 @@ static int run_agree(const run_t *run, bool has_buffers, bool is_ready,
         return rc;
     }
 
-    unasked = all[AGREE_HOST] ? 2 * nodes->sizes[size].unasked + 1 : 0;
-    unasked = (unasked > MAX_UNASKED) ? MAX_UNASKED : unasked;
-    nodes->sizes[size].unasked = nodes->sizes[size].left = (uint16_t)unasked;
+    __atomic_fetch_add(&totals.agreements, 1, __ATOMIC_RELAXED);
+    nodes->unasked = all[AGREE_HOST] ? 2 * nodes->unasked + 1 : 0;
+    nodes->unasked = (nodes->unasked > MAX_UNASKED) ? MAX_UNASKED :
+                                                      nodes->unasked;
+    nodes->left    = nodes->unasked;
 
     if ((all[AGREE_LOW] != -all[AGREE_NOT_LOW]) ||
         (all[AGREE_HIGH] != -all[AGREE_NOT_HIGH])) {
@@ -610,7 +614,6 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
                               .count = args->count};
     bool is_ready = false;
     bool has_buffers;
-    unsigned index;
     MPI_Count size;
     int mine, is_good;
 
@@ -627,26 +630,24 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
         return false;
     }
 
-    index = size_index(run.count * run.element);
     if (nodes->is_off) { /* on all ranks alike */
         return false;
-    } else if (nodes->sizes[index].left > 0) {
-        --nodes->sizes[index].left;
+    } else if (nodes->left > 0) {
+        --nodes->left;
         return false;
     }
 
     has_buffers = ucx_mp_mpi_gpu_is_used() && is_gpu(run.recv) &&
                   (is_in_place || is_gpu(run.send));
     if (!nodes->is_split) {
-        *rc_p = run_agree(&run, has_buffers, has_buffers, &is_ready);
+        *rc_p = run_agree(&run, has_buffers, &is_ready);
         if (!is_ready || !nodes_are_split(nodes, args->comm)) {
             return *rc_p != MPI_SUCCESS;
         }
     }
 
     is_ready = false;
-    *rc_p    = run_agree(&run, has_buffers, has_buffers && run_begin(&run),
-                         &is_ready);
+    *rc_p    = run_agree(&run, has_buffers && run_begin(&run), &is_ready);
     if (is_ready) {
         run_chunks(&run);
     }
@@ -657,6 +658,8 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
         return *rc_p != MPI_SUCCESS;
     }
 
+    __atomic_fetch_add(&totals.calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&totals.chunks, run.num_chunks, __ATOMIC_RELAXED);
     mine  = !run.is_failed;
     *rc_p = ucx_mp_mpi_real.Allreduce(&mine, &is_good, 1,
                                       ucx_mp_mpi_handles.integer,

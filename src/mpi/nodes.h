@@ -33,10 +33,10 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm);
 /*
  * Takes an MPI_Allreduce if it is large enough and all ranks have their buffers
  * in GPU memory, on which they agree by a small reduction. Smaller calls cost
- * nothing besides; others than MPI_Allreduce are not taken. After a call with
- * host buffers on all ranks the next 1, 3, 7, ... 4095 calls of that size are
- * not taken, and agree on nothing. The first call that is taken splits the
- * communicator by node and by slice.
+ * nothing besides; others than MPI_Allreduce are not taken. While no rank's
+ * process uses a GPU the agreement is made ever more rarely, down to every 64th
+ * such call: those between are not taken. The first call that is taken splits
+ * the communicator by node and by slice.
  *
  * @param rc_p  What the wrapper returns, if it is done.
  *
@@ -45,5 +45,12 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm);
 bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
                                  const ucx_mp_mpi_collective_t *args,
                                  int *rc_p);
+
+/*
+ * Of this process so far: calls that were taken, chunks of them, bytes that it
+ * gave to the MPI's reductions between nodes, and agreements. For tests.
+ */
+void ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,
+                             uint64_t *bytes_p, uint64_t *agreements_p);
 
 #endif

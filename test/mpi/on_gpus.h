@@ -7,4 +7,8 @@
 /* 0 where there is no module of ours. */
 long ucx_mp_on_gpus(void);
 
+/* What this process has given to the MPI's reductions between nodes, bytes; and
+   how often it has agreed with other nodes on a call. */
+unsigned long long ucx_mp_between_nodes(unsigned long long *agreements_p);
+
 #endif

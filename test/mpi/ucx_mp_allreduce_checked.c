@@ -210,6 +210,7 @@ static void try_fault(const float *send, float *recv)
 static long try_host(long calls)
 {
     enum { COUNT = 1 << 16 };
+    unsigned long long agreements;
     long wrong = 0, call;
     float *buffer;
     int i;
@@ -222,6 +223,11 @@ static long try_host(long calls)
         MPI_Allreduce(MPI_IN_PLACE, buffer, COUNT, MPI_FLOAT, MPI_SUM,
                       MPI_COMM_WORLD);
         wrong += (buffer[COUNT - 1] != world_size * (1 + (float)call));
+    }
+    ucx_mp_between_nodes(&agreements);
+    if ((world_rank == 0) && (calls > 0)) {
+        printf("%llu agreements for %ld calls of host memory\n", agreements,
+               calls);
     }
     free(buffer);
     return wrong;
@@ -279,9 +285,10 @@ static void parse(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    long mine[3] = {0, 0, 0}, all[3], call = 0, before;
+    long mine[4] = {0, 0, 0, 0}, all[4], call = 0, before;
     char why[256] = "";
     float *send, *recv, *host;
+    unsigned long long agreements;
     double *seconds;
     size_t bytes, room;
     int in_place, shift;
@@ -294,6 +301,7 @@ int main(int argc, char **argv)
     ucx_mp_set_rank(world_rank);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     parse(argc, argv);
+    mine[0] = try_host(ar_host_first);
     if (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
     }
@@ -307,7 +315,6 @@ int main(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "no memory");
     }
 
-    mine[0] = try_host(ar_host_first);
     try_fault(send, recv);
     for (bytes = ar_min; bytes != 0; bytes = next_size(bytes)) {
         for (in_place = 0; in_place < 2; ++in_place) {
@@ -340,10 +347,15 @@ int main(int argc, char **argv)
         }
     }
 
-    MPI_Allreduce(mine, all, 3, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    mine[3] = (long)ucx_mp_between_nodes(&agreements);
+    MPI_Allreduce(mine, all, 4, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
     if (world_rank == 0) {
+        if (all[3] > 0) {
+            printf("%ld bytes given to the MPI to add up between nodes\n",
+                   all[3]);
+        }
         printf("ucx_mp_allreduce_checked: %ld calls of %d ranks, %ld carried "
                "out on GPUs, %ld wrong elements\n", call, world_size, all[2],
                all[0]);

@@ -9,7 +9,6 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
-#include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/rkey.h>
 #include <uct/cuda/plan/collective_planner.h>
@@ -119,18 +118,6 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
     return UCS_OK;
 }
 
-/* The program has GPU memory to send: its first large message is near */
-static void prepare(size_t length)
-{
-    static bool is_prepared;
-
-    if (!__atomic_load_n(&is_prepared, __ATOMIC_RELAXED) &&
-        (length >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&
-        uct_cuda_mp_engines_prepare()) {
-        __atomic_store_n(&is_prepared, true, __ATOMIC_RELAXED);
-    }
-}
-
 static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
                             const uct_abi_mem_reg_params_t *params,
                             uct_mem_h *memh_p)
@@ -138,7 +125,6 @@ static ucs_status_t mem_reg(uct_abi_md_t *md, void *address, size_t length,
     uct_cuda_node_memh_t *memh;
     ucs_status_t status;
 
-    prepare(length);
     status = uct_cuda_node_memh_create(address, length, &memh);
     if (status == UCS_OK) {
         *memh_p = memh;

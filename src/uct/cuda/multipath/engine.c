@@ -102,21 +102,6 @@ err_free:
     return status;
 }
 
-void uct_cuda_mp_engine_prepare(uct_cuda_mp_engine_t *super)
-{
-    uct_cuda_mp_core_t *core = uct_cuda_mp_core(super);
-
-    if ((core->background == NULL) || (core->config.enable == UCT_CUDA_MP_NO)) {
-        return;
-    }
-
-    pthread_mutex_lock(&core->lock);
-    if (!core->is_learned) {
-        (void)uct_cuda_mp_background_knows_node(core->background);
-    }
-    pthread_mutex_unlock(&core->lock);
-}
-
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
 {
     uct_cuda_mp_core_t *core = uct_cuda_mp_core(super);

@@ -56,18 +56,6 @@ ucs_status_t uct_cuda_mp_engine_get_any(uct_cuda_mp_engine_t **engine_p);
 
 void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine);
 
-/**
- * Start the probe of the node in a thread, so that the first large transfer
- * does not wait for it (12 ms on 2 H100s, most of it NVML's start).
- *
- * @return Whether an engine is there that could start it. Call it again if not.
- */
-bool uct_cuda_mp_engines_prepare(void);
-
-/** The same for one engine. Does nothing if several paths are off, or with
- *  MULTIPATH_START=wait. */
-void uct_cuda_mp_engine_prepare(uct_cuda_mp_engine_t *engine);
-
 
 /** Waits for transfers that are still running. Those that nobody has released
  *  are gone as well. */

@@ -88,21 +88,6 @@ ucs_status_t uct_cuda_mp_engine_get_any(uct_cuda_mp_engine_t **engine_p)
     return status;
 }
 
-bool uct_cuda_mp_engines_prepare(void)
-{
-    const shared_t *shared;
-    bool is_there;
-
-    pthread_mutex_lock(&registry.lock);
-    is_there = (registry.first != NULL);
-    for (shared = registry.first; shared != NULL; shared = shared->next) {
-        uct_cuda_mp_engine_prepare(shared->engine);
-    }
-
-    pthread_mutex_unlock(&registry.lock);
-    return is_there;
-}
-
 void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine)
 {
     shared_t **link = &registry.first;
