@@ -134,7 +134,7 @@ static void checked_parse(int argc, char **argv)
         UCX_MP_CHOICE("memory", o->memory, checked_memories,
                       "of all buffers; mixed, if there is a GPU"),
         UCX_MP_CHOICE("pattern", o->pattern, checked_patterns,
-                      "who sends to whom; any: one of them a step"),
+                      "which ranks exchange; any: one of them a step"),
         UCX_MP_CHOICE("verify", o->sampled, checked_verifies,
                       "full: each byte"),
         UCX_MP_NUMBER("time-limit", o->time_limit, 1, 1000000, "S",

@@ -9,7 +9,7 @@ from .folders import state, step_folder, temporary_folder
 
 
 def set_trace(settings, options, install, target):
-    """Where processes write their parts, and who makes one file of them. The
+    """Where processes write their parts, and which one joins them. The
     command's exit code stays what it is: a trace is no part of the program."""
     folder, name = temporary_folder(), options.trace
     rank = first_set('OMPI_COMM_WORLD_RANK', 'PMIX_RANK', 'PMI_RANK')

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI of one process: the functions that src/mpi calls, and the variables
- * that Open MPI's handles are. Other ranks are what a test makes of the
- * reductions.
+ * An MPI of one process: the functions that the tested files call, and the
+ * variables that Open MPI's handles are.
  */
 #ifndef UCX_MP_TEST_FAKE_MPI_H
 #define UCX_MP_TEST_FAKE_MPI_H
@@ -15,10 +14,5 @@ void fake_mpi_open(void);
 
 /* A datatype or operation by Open MPI's name, "float" or "op_sum" */
 void *fake_mpi_handle(const char *name);
-
-/* Reductions so far, and what follows one: may change its result, as other
-   ranks would. NULL: they are like this one. */
-extern int fake_mpi_reductions;
-extern void (*fake_mpi_others)(int *result, int count);
 
 #endif

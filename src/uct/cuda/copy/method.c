@@ -51,7 +51,6 @@ typedef struct {
     uct_cuda_op_t         *op;
     state_t               *state;
     uct_cuda_mp_engine_t  *engine;
-    const uct_cuda_host_remote_t *by; /* threads reach the peer's memory */
     uct_cuda_mp_request_t request;
     uct_cuda_mp_memory_t  memory;
 } start_t;
@@ -69,6 +68,12 @@ typedef struct {
 static bool is_own(const start_t *start)
 {
     return uct_cuda_end_is_none(start->request.remote);
+}
+
+/* By it threads alone reach a peer's host memory; NULL: there is none */
+static const uct_cuda_host_remote_t *remote_by(const start_t *start)
+{
+    return start->state->copy->remote.by;
 }
 
 static bool is_to_gpu(const start_t *start)
@@ -386,7 +391,7 @@ static bool threads_can(const start_t *start)
 {
     const state_t *state = start->state;
 
-    return (start->by != NULL) ||
+    return (remote_by(start) != NULL) ||
            ((state->host != NULL) && (state->slot == NULL) &&
             (state->pieces.pageable > state->bytes / 2));
 }
@@ -398,11 +403,11 @@ static ucs_status_t threads_start(start_t *start)
     uct_cuda_host_job_t *job;
     ucs_status_t status;
 
-    if (start->by != NULL) {
+    if (remote_by(start) != NULL) {
         status = uct_cuda_host_pipeline_start_remote(
                 gpu_address(start),
                 to_gpu ? start->memory.src : start->memory.dst, state->bytes,
-                to_gpu, start->by, &job);
+                to_gpu, remote_by(start), &job);
     } else if (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
                                             state->bytes, to_gpu,
                                             &job) == UCS_OK) {
@@ -452,7 +457,7 @@ static bool slot_can(const start_t *start)
 
 static bool driver_can(const start_t *start)
 {
-    return start->by == NULL;
+    return remote_by(start) == NULL;
 }
 
 /* What was submitted must not outlive the memory that it uses */
@@ -609,7 +614,7 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
 {
     state_t *state      = (state_t*)op->state;
     start_t start       = {
-        .op = op, .state = state, .engine = engine, .by = copy->remote.by
+        .op = op, .state = state, .engine = engine
     };
     ucs_status_t status = UCS_OK;
 

@@ -73,7 +73,7 @@ static const uct_abi_config_field_t md_config_fields[] = {
                          collectives_algorithm,
                          "How: kernel (one a rank, through peers' memory), "
                          "flat (copy engines and kernels in two stages), "
-                         "hierarchical, ring; auto: by the node and the size"),
+                         "hierarchical; auto: by the node and the size"),
     UCT_ABI_CONFIG_FIELD("COLLECTIVES_MULTIPATH", "auto", TERNARY_AUTO,
                          md_config_t, collectives_multipath,
                          "Let their copies go over GPUs of the node that no "
@@ -222,7 +222,7 @@ read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
     }
     if (is_wrong_algorithm) {
         uct_cuda_warn("UCX_CUDA_IPC_COLLECTIVES_ALGORITHM: '%s' is neither "
-                      "auto, kernel, flat, hierarchical nor ring; the default, "
+                      "auto, kernel, flat nor hierarchical; the default, "
                       "auto, stays",
                       config->collectives_algorithm);
     }
