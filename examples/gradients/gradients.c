@@ -28,8 +28,6 @@
 #define MAX_TENSORS 4096
 #define MAX_STEPS   1000
 #define ALIGNMENT   64   /* elements, of a tensor in memory */
-#define TRIES       5    /* most steps taken, by steps wanted */
-#define LATE        0.01 /* of a step's all-reduces: emulated node's lateness */
 
 typedef unsigned long long gpu_ptr_t;
 
@@ -116,8 +114,7 @@ static struct {
     DRIVER(MEMBER)
 } cu;
 
-static void (*lateness)(unsigned long long *observed, unsigned long long *late,
-                        unsigned long long *late_ns);
+static int is_emulated;
 
 #define CU(_call) gpu_check(cu._call, #_call)
 
@@ -152,7 +149,7 @@ static void gpu_open(void)
             fail("the CUDA driver has no %s", symbols[i].name);
         }
     }
-    *(void **)&lateness = dlsym(lib, "cuemu_lateness");
+    is_emulated = (dlsym(lib, "cuemu_drift") != NULL);
 
     CU(Init(0));
     CU(DeviceGetCount(&count));
@@ -206,8 +203,7 @@ static void usage(void)
            "  --check        look at every element after the last step\n"
            "  --json FILE    one JSON object a line; - is standard output\n"
            "  --help         this text\n\n"
-           "Exit status 1: wrong sums; 3: an emulated node could not keep its "
-           "time.\n");
+           "Exit status 1: wrong sums.\n");
     exit(0);
 }
 
@@ -528,21 +524,6 @@ static int is_right(void)
 
 /* --------------------------------------------------------------------- main */
 
-/* Seconds by which ranks have seen an emulated node's work late so far */
-static double late_so_far(void)
-{
-    unsigned long long observed, late, late_ns = 0;
-    double seconds;
-
-    if (lateness != NULL) {
-        lateness(&observed, &late, &late_ns);
-    }
-    seconds = late_ns * 1e-9 / ranks;
-    MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_SUM,
-                  MPI_COMM_WORLD);
-    return seconds;
-}
-
 static int by_seconds(const void *a, const void *b)
 {
     double x = ((const step_t *)a)->seconds, y = ((const step_t *)b)->seconds;
@@ -550,7 +531,7 @@ static int by_seconds(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report(step_t *steps, size_t count, size_t dropped, int right)
+static void report(step_t *steps, size_t count, int right)
 {
     double images = (double)opts.batch * ranks;
     FILE *json;
@@ -565,10 +546,10 @@ static void report(step_t *steps, size_t count, size_t dropped, int right)
         fprintf(json, "{\"model\": \"%s\", \"way\": \"%s\", \"ranks\": %d, "
                 "\"fusion\": %zu, \"fill\": \"%s\", \"batch\": %zu, "
                 "\"scale\": %zu, \"modelled\": %s, \"limit\": %.9g, "
-                "\"dropped\": %zu, \"steps\": [", opts.model,
+                "\"steps\": [", opts.model,
                 ways[opts.way], ranks, opts.fusion, fills[opts.fill],
-                opts.batch, opts.scale, lateness ? "true" : "false",
-                backward_end, dropped);
+                opts.batch, opts.scale, is_emulated ? "true" : "false",
+                backward_end);
         for (i = 0; i < count; ++i) {
             fprintf(json, "%s{\"seconds\": %.9g, \"inside\": %.9g, \"calls\": "
                     "%d, \"largest\": %zu}", i ? ", " : "", steps[i].seconds,
@@ -586,7 +567,7 @@ static void report(step_t *steps, size_t count, size_t dropped, int right)
                "without communication %.1f; a step: %d all-reduces of up to "
                "%.1f MiB, %.2f ms in them, %.2f ms not hidden%s\n",
                opts.model, ways[opts.way], ranks,
-               lateness ? "modelled" : "all-reduces measured",
+               is_emulated ? "modelled" : "all-reduces measured",
                images / median.seconds, images / steps[count - 1].seconds,
                images / steps[0].seconds, count, images / backward_end,
                median.calls, median.largest / 1048576.0, median.inside * 1e3,
@@ -598,8 +579,7 @@ static void report(step_t *steps, size_t count, size_t dropped, int right)
 int main(int argc, char **argv)
 {
     static step_t steps[MAX_STEPS];
-    size_t count = 0, dropped = 0, largest = 0, room, i;
-    double late;
+    size_t count, largest = 0, room, i;
     int right = 1;
 
     parse(argc, argv);
@@ -624,30 +604,18 @@ int main(int argc, char **argv)
     for (i = 0; i < opts.warmup; ++i) {
         step();
     }
-    while ((count < opts.steps) && (count + dropped < TRIES * opts.steps)) {
+    for (count = 0; count < opts.steps; ++count) {
         if (opts.check && (count + 1 == opts.steps)) {
             fill(); /* sums of sums are no whole numbers for long */
         }
-        late         = late_so_far();
         steps[count] = step();
-        late         = late_so_far() - late;
-        if (late > LATE * steps[count].inside) {
-            ++dropped;
-        } else {
-            ++count;
-        }
-    }
-    if ((count < opts.steps) && (rank == 0)) {
-        fprintf(stderr, "gradients: %zu of %zu steps dropped because the "
-                "emulated node was late: this machine is too busy or too slow; "
-                "raise CUEMU_SLOWDOWN\n", dropped, count + dropped);
     }
     if (opts.check) {
         right = is_right();
     }
-    if ((rank == 0) && (count == opts.steps)) {
-        report(steps, count, dropped, right);
+    if (rank == 0) {
+        report(steps, count, right);
     }
     MPI_Finalize();
-    return !right ? 1 : (count < opts.steps) ? 3 : 0;
+    return !right;
 }

@@ -17,8 +17,6 @@
 #define BYHAND_MAX_SAMPLES 1000
 #define BYHAND_MAX_CALLS   1000 /* of a sample */
 #define BYHAND_MAX_OPTIONS 8
-#define BYHAND_LATE        0.01 /* of a sample: an emulated node's lateness */
-#define BYHAND_JITTER      2e-6 /* seconds of a call, besides */
 
 byhand_driver_t cu;
 int byhand_gpus;
@@ -29,9 +27,7 @@ static size_t sizes[BYHAND_MAX_SIZES];
 static int num_sizes;
 static size_t num_samples = 7, num_gpus, sample_ms = 20;
 static FILE *json;
-static void (*lateness)(unsigned long long *observed_p,
-                        unsigned long long *late_p,
-                        unsigned long long *late_ns_p);
+static int is_emulated;
 
 /* CUmemcpyAttributes, which toolkits before 12.8 do not have */
 typedef struct {
@@ -233,7 +229,7 @@ static void byhand_load(void)
             byhand_die("the CUDA driver has no %s", symbols[i].name);
         }
     }
-    *(void**)&lateness    = dlsym(lib, "cuemu_lateness");
+    is_emulated           = (dlsym(lib, "cuemu_drift") != NULL);
     *(void**)&batch_async = dlsym(lib, "cuMemcpyBatchAsync");
 }
 
@@ -374,17 +370,6 @@ double byhand_now(void)
     return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-/* Seconds by which an emulated node's work was seen late so far */
-static double byhand_late(void)
-{
-    unsigned long long observed, late, late_ns = 0;
-
-    if (lateness != NULL) {
-        lateness(&observed, &late, &late_ns);
-    }
-    return late_ns * 1e-9;
-}
-
 /* Seconds of a call */
 static double byhand_sample(void (*once)(size_t), size_t size, size_t calls)
 {
@@ -407,9 +392,8 @@ static int byhand_compare(const void *a, const void *b)
 static void byhand_measure(const char *label, double factor, size_t size,
                            int right, void (*once)(size_t))
 {
-    double samples[BYHAND_MAX_SAMPLES], least = 1e9, late, median;
-    char is_late[BYHAND_MAX_SAMPLES];
-    size_t i, calls, num_late = 0;
+    double samples[BYHAND_MAX_SAMPLES], least = 1e9, median;
+    size_t i, calls;
 
     for (i = 0; i < 3; ++i) {
         samples[0] = byhand_sample(once, size, 1);
@@ -423,25 +407,16 @@ static void byhand_measure(const char *label, double factor, size_t size,
                 "\"gpus\": %d, \"calls\": %zu, \"right\": %s, \"modelled\": "
                 "%s, \"seconds\": [", program->name, label, size, byhand_gpus,
                 calls, right ? "true" : "false",
-                (lateness != NULL) ? "true" : "false");
+                is_emulated ? "true" : "false");
     }
     for (i = 0; i < num_samples; ++i) {
         byhand_sample(once, size, 1 + calls / 10); /* warms up */
-        late       = byhand_late();
         samples[i] = byhand_sample(once, size, calls);
-        late       = (byhand_late() - late) / calls;
-        is_late[i] = (late > samples[i] * BYHAND_LATE + BYHAND_JITTER);
-        num_late  += is_late[i];
         if (json != NULL) {
             fprintf(json, "%s%.9g", (i == 0) ? "" : ", ", samples[i]);
         }
     }
     if (json != NULL) {
-        fprintf(json, "], \"late\": [");
-        for (i = 0; i < num_samples; ++i) {
-            fprintf(json, "%s%s", (i == 0) ? "" : ", ",
-                    is_late[i] ? "true" : "false");
-        }
         fprintf(json, "]}\n");
         fflush(json);
     }
@@ -449,10 +424,9 @@ static void byhand_measure(const char *label, double factor, size_t size,
     qsort(samples, num_samples, sizeof(double), byhand_compare);
     median = (samples[num_samples / 2] + samples[(num_samples - 1) / 2]) / 2;
     if (json != stdout) {
-        printf("%12zu %12.2f %12.2f %12.2f %10.2f  %s%s\n", size, median * 1e6,
+        printf("%12zu %12.2f %12.2f %12.2f %10.2f  %s\n", size, median * 1e6,
                samples[0] * 1e6, samples[num_samples - 1] * 1e6,
-               factor * size / median * 1e-9, right ? "right" : "WRONG",
-               (num_late > 0) ? ", the emulated node was late" : "");
+               factor * size / median * 1e-9, right ? "right" : "WRONG");
         fflush(stdout);
     }
 }
@@ -467,7 +441,7 @@ int byhand_run(const char *label, double factor, void (*prepare)(size_t size),
     if (json != stdout) {
         printf("# %s: %s, %d x %s, %s\n%12s %12s %12s %12s %10s\n",
                program->name, label, byhand_gpus, name,
-               (lateness != NULL) ? "modelled (emulated node)" : "measured",
+               is_emulated ? "modelled (emulated node)" : "measured",
                "bytes", "us", "min", "max", "GB/s");
     }
     for (i = 0; i < num_sizes; ++i) {

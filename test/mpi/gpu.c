@@ -49,8 +49,6 @@ static struct {
     UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_MEMBER)
     void *lib;
     int present;
-    void (*lateness)(unsigned long long *observed_p, unsigned long long *late_p,
-                     unsigned long long *late_ns_p);
     int (*put)(ucx_mp_devptr_t dst, const void *src, size_t size);
     int (*get)(void *dst, ucx_mp_devptr_t src, size_t size);
 } ucx_mp_gpu;
@@ -119,7 +117,6 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
             return 0;
         }
     }
-    *(void**)&ucx_mp_gpu.lateness = dlsym(lib, "cuemu_lateness");
     *(void**)&ucx_mp_gpu.put      = dlsym(lib, "cuemu_put");
     *(void**)&ucx_mp_gpu.get      = dlsym(lib, "cuemu_get");
 
@@ -279,13 +276,7 @@ void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size)
     ucx_mp_gpu_check(ucx_mp_gpu.ctx_synchronize(), "cuMemsetD8", size);
 }
 
-int ucx_mp_gpu_emulated(double *late_p)
+int ucx_mp_gpu_emulated(void)
 {
-    unsigned long long observed, late, late_ns = 0;
-
-    if (ucx_mp_gpu.lateness != NULL) {
-        ucx_mp_gpu.lateness(&observed, &late, &late_ns);
-    }
-    *late_p = late_ns * 1e-9;
     return ucx_mp_gpu.present && (getenv("CUEMU_NODE") != NULL);
 }

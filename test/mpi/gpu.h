@@ -65,12 +65,7 @@ void ucx_mp_mem_get(ucx_mp_mem_t mem, void *dst, const void *src, size_t size);
 /* Sets `size` bytes to `value`; done when it returns. */
 void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size);
 
-/*
- * Whether the GPUs are those of an emulated node.
- *
- * @param late_p  Seconds by which this process has seen completions later than
- *                they were so far, in all, if the emulator tells; otherwise 0.
- */
-int ucx_mp_gpu_emulated(double *late_p);
+/* Whether the GPUs are those of an emulated node. */
+int ucx_mp_gpu_emulated(void);
 
 #endif

@@ -44,8 +44,6 @@
 #define ALLRED_MAX_ROUNDS 1000
 #define ALLRED_MAX_CALLS  1000 /* of a sample */
 #define ALLRED_TRIALS     3    /* calls whose fastest says how many to make */
-#define ALLRED_LATE       0.01 /* of a sample: an emulated node's lateness */
-#define ALLRED_JITTER     2e-6 /* seconds of a call, besides */
 #define ALLRED_MATRIX     4096 /* rows and columns */
 #define ALLRED_PRODUCTS   20   /* of a sample */
 #define ALLRED_COVER      2.0  /* time of calls, by the products' alone */
@@ -709,16 +707,6 @@ static int allred_check(int way, const cell_t *cell, int round)
 
 /* -------------------------------------------------------------- measurement */
 
-/* Seconds by which ranks have seen an emulated node's work late so far */
-static double allred_late(int *emulated_p)
-{
-    double late;
-
-    *emulated_p = ucx_mp_gpu_emulated(&late);
-    MPI_Allreduce(MPI_IN_PLACE, &late, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    return late;
-}
-
 /* Seconds of a call, of so many, on the slowest rank; beside products of
    matrices if that is wanted */
 static double allred_sample(int way, const cell_t *cell, int calls,
@@ -766,8 +754,7 @@ static int allred_compare(const void *a, const void *b)
 
 /* A sample; `products`: seconds of one alone, and of one beside the calls */
 static void allred_put(int way, const cell_t *cell, int round, int calls,
-                       double seconds, double late, int emulated,
-                       const double *products)
+                       double seconds, const double *products)
 {
     char more[128] = "";
 
@@ -782,14 +769,13 @@ static void allred_put(int way, const cell_t *cell, int round, int calls,
             "{\"call\": \"%s\", \"way\": \"%s\", \"type\": \"%s\", "
             "\"place\": \"%s\", "
             "\"size\": %zu, \"ranks\": %d, \"round\": %d, \"calls\": %d, "
-            "\"seconds\": %.9g, \"late\": %s, \"modelled\": %s, "
+            "\"seconds\": %.9g, \"modelled\": %s, "
             "\"checked\": %s%s%s%s%s}\n",
             allred_calls_names[opts.call], allred_ways[way],
             allred_types[cell->type],
             allred_places[cell->place], cell->size, allred_ranks, round, calls,
-            seconds,
-            (late > (seconds * ALLRED_LATE) + ALLRED_JITTER) ? "true" : "false",
-            emulated ? "true" : "false", opts.check ? "true" : "false",
+            seconds, ucx_mp_gpu_emulated() ? "true" : "false",
+            opts.check ? "true" : "false",
             more, (way == WAY_NCCL) ? ", \"library\": \"" : "",
             (way == WAY_NCCL) ? nccl.version + 2 : "",
             (way == WAY_NCCL) ? "\"" : "");
@@ -800,8 +786,8 @@ static void allred_cell(const cell_t *cell)
 {
     static double samples[WAY_LAST][ALLRED_MAX_ROUNDS];
     int calls[WAY_LAST], right[WAY_LAST];
-    int emulated, i, round, way;
-    double late, median, products[2] = {0, 0};
+    int i, round, way;
+    double median, products[2] = {0, 0};
 
     for (i = 0; i < opts.num_ways; ++i) {
         way        = opts.ways[i];
@@ -819,16 +805,14 @@ static void allred_cell(const cell_t *cell)
                 calls[way]  = 1 + (ALLRED_COVER * ALLRED_PRODUCTS *
                                    products[0] / median);
             }
-            late                = allred_late(&emulated);
             samples[way][round] = allred_sample(way, cell, calls[way],
                                                 opts.busy_path != NULL);
-            late                = allred_late(&emulated) - late;
             if (opts.busy_path != NULL) {
                 products[1] = allred_busy_wait();
             }
             if (right[way]) {
                 allred_put(way, cell, round, calls[way], samples[way][round],
-                           late / calls[way], emulated, products);
+                           products);
             }
         }
     }
@@ -866,7 +850,7 @@ static void allred_prepare(void)
     size_t size    = 0;
     char why[256]  = "";
     Dl_info where;
-    int emulated, i, local_rank;
+    int i, local_rank;
 
     for (i = 0; i < opts.sizes.count; ++i) {
         size = (opts.sizes.values[i] > size) ? opts.sizes.values[i] : size;
@@ -891,7 +875,6 @@ static void allred_prepare(void)
     if (opts.busy_path != NULL) {
         allred_busy_init();
     }
-    allred_late(&emulated);
     if (allred_rank != 0) {
         return;
     }
@@ -916,7 +899,7 @@ static void allred_prepare(void)
                (opts.call == CALL_ALLREDUCE) ? "sum" :
                                                allred_calls_names[opts.call],
                allred_ranks,
-               emulated ? "modelled (emulated node)" : "measured",
+               ucx_mp_gpu_emulated() ? "modelled (emulated node)" : "measured",
                nccl.version, "way",
                "type", "place", "bytes", "us", "min", "max", "GB/s");
         fflush(stdout);

@@ -7,15 +7,8 @@
  * any even number as pairs, each on its own (0 with 1, 2 with 3), or three and
  * more as a ring, in which every rank sends to the next one.
  *
- * On an emulated node times are modelled ones. A busy machine can only make
- * them longer: the emulator or a rank is late. There a sample is dropped and
- * another one taken if work was seen late by 1 % of the sample and 2 us (but
- * for windows of several messages, where a rank has other things to do) or if
- * every rank had to wait for a core most of the time. The figure is the median
- * of all others. They are taken until as many as were asked for are within 3 %
- * of the fastest; where that never happens the run fails and prints no figure.
- * Iterations under 100 us are exempt: they are made of CPU time more than of
- * modelled time, and no claim is made of them.
+ * The figure is the median of all samples. On an emulated node times are
+ * modelled ones, which other programs on the machine do not change.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -32,12 +25,6 @@
 
 #define BW_MAX_REPEATS 100
 #define BW_ANSWER_SIZE 4
-#define BW_TRIES       8      /* most samples taken, by samples wanted */
-#define BW_LATE        0.01   /* of a sample */
-#define BW_JITTER      2e-6   /* seconds of an iteration; 2 % where least */
-#define BW_CORELESS    0.65   /* of a sample, in real time */
-#define BW_SPREAD      0.03   /* of the fastest sample */
-#define BW_CLAIMED     100e-6 /* seconds of an iteration */
 #define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
 #define BW_WARM_UP     32     /* messages at least: some things are got ready
                                  while the first few go by what is there, the
@@ -81,13 +68,10 @@ typedef struct {
 
 /* Results of one size */
 typedef struct {
-    double samples[BW_MAX_REPEATS * BW_TRIES]; /* seconds of an iteration,
-                                                  ascending */
-    double evenness[BW_MAX_REPEATS * BW_TRIES]; /* time of the first pair that
-                                                   was done, of the last's */
-    int    count;                              /* samples on time */
-    int    close;                              /* ... near the fastest */
-    int    dropped;
+    double samples[BW_MAX_REPEATS];  /* seconds of an iteration, ascending */
+    double evenness[BW_MAX_REPEATS]; /* time of the first pair that was done, of
+                                        the last's */
+    int    count;
     int    iterations;
     int    valid;
 } bw_result_t;
@@ -148,8 +132,7 @@ static void bw_usage(void)
            "  --help           this text\n\n"
            "With several pairs of ranks \"even\" is the time of the first one "
            "that was done,\nof that of the last.\n"
-           "GB/s are 10^9 bytes a second. Exit code 3: the emulated node could "
-           "not keep\nits time, no figure is printed.\n");
+           "GB/s are 10^9 bytes a second.\n");
 }
 
 static ucx_mp_mem_t bw_parse_side(const char *text)
@@ -479,16 +462,6 @@ static int bw_check(size_t size, int round)
     return !any;
 }
 
-/* Seconds by which ranks have seen work late so far, on an emulated node */
-static double bw_late(void)
-{
-    double late, all;
-
-    bw.emulated = ucx_mp_gpu_emulated(&late);
-    MPI_Allreduce(&late, &all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    return all;
-}
-
 static int bw_compare(const void *a, const void *b)
 {
     double x = *(const double*)a, y = *(const double*)b;
@@ -507,57 +480,19 @@ static int bw_default_iterations(size_t size)
     return (count > 0) ? count : 1;
 }
 
-/* Samples, ascending, that are close to the fastest one */
-static int bw_count_close(const double *samples, int taken)
-{
-    int count = 0;
-
-    while ((count < taken) &&
-           (!bw.emulated || (samples[0] < BW_CLAIMED) ||
-            (samples[count] <= samples[0] * (1 + BW_SPREAD)))) {
-        ++count;
-    }
-    return count;
-}
-
-/* A rank that submits the next message of its window has no time to notice that
- * an earlier one has arrived, on a real node as well */
-static int bw_notices_late(void)
-{
-    return bw.opts.window > 1;
-}
-
 static void bw_take_samples(size_t size, bw_result_t *result)
 {
-    int taken = 0;
-    double late, seconds, real, coreless;
-    int on_time;
+    double seconds;
 
-    while ((result->close < bw.opts.repeats) &&
-           (taken < bw.opts.repeats * BW_TRIES)) {
-        late     = bw_late();
-        real     = ucx_mp_real_time();
-        coreless = ucx_mp_coreless_time();
-        seconds  = bw_iterate(size, result->iterations);
-        coreless = bw_least((ucx_mp_coreless_time() - coreless) /
-                            (ucx_mp_real_time() - real));
-        late     = (bw_late() - late) / result->iterations;
+    while (result->count < bw.opts.repeats) {
+        seconds = bw_iterate(size, result->iterations);
         /* every rank goes by what rank 0 measured */
         MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
-
-        ++taken;
-        on_time = (bw_notices_late() ||
-                   (late <= (seconds * BW_LATE) + BW_JITTER)) &&
-                  (coreless <= BW_CORELESS);
-        if (on_time || (seconds < BW_CLAIMED) || !bw.emulated) {
-            result->evenness[result->count]  = bw.evenness;
-            result->samples[result->count++] = seconds;
-            qsort(result->samples, result->count, sizeof(double), bw_compare);
-            qsort(result->evenness, result->count, sizeof(double), bw_compare);
-        }
-        result->close = bw_count_close(result->samples, result->count);
+        result->evenness[result->count]  = bw.evenness;
+        result->samples[result->count++] = seconds;
     }
-    result->dropped = taken - result->count;
+    qsort(result->samples, result->count, sizeof(double), bw_compare);
+    qsort(result->evenness, result->count, sizeof(double), bw_compare);
 }
 
 /* Whether a size is measured with this window */
@@ -688,9 +623,9 @@ static void bw_print_head(void)
            bw.emulated ? "modelled (emulated node)" : "measured",
            o->validate ? ", validated" : "",
            o->fresh ? ", fresh host memory" : "");
-    printf("%12s %12s %12s %12s %8s%s%s\n", "bytes",
+    printf("%12s %12s %12s %12s%s%s\n", "bytes",
            (o->benchmark == BENCH_LATENCY) ? "us" : "GB/s", "min", "max",
-           "dropped", (bw.num_ranks > 2) ? "     even" : "",
+           (bw.num_ranks > 2) ? "     even" : "",
            o->validate ? "  bytes" : "");
     fflush(stdout);
 }
@@ -736,7 +671,7 @@ static void bw_print(size_t size, const bw_result_t *result)
                 "\"iterations\": %d, \"repeats\": %d, "
                 "\"%s\": %.6g, \"median\": %.6g, \"min\": %.6g, "
                 "\"max\": %.6g, \"even\": %.4g, \"fresh\": %s, "
-                "\"validated\": %s, \"modelled\": %s, \"dropped\": %d, "
+                "\"validated\": %s, \"modelled\": %s, "
                 "\"samples\": [",
                 bw_benchmarks[o->benchmark], bw_sides[o->mem[0]],
                 bw_sides[o->mem[1]], bw.num_ranks, size, o->window,
@@ -744,7 +679,7 @@ static void bw_print(size_t size, const bw_result_t *result)
                 result->count, latency ? "usec" : "gbps", median, median, low,
                 high, even, o->fresh ? "true" : "false",
                 (o->validate && result->valid) ? "true" : "false",
-                bw.emulated ? "true" : "false", result->dropped);
+                bw.emulated ? "true" : "false");
         for (i = 0; i < result->count; ++i) {
             fprintf(bw.json, "%s%.6g", (i > 0) ? ", " : "",
                     bw_value(size, result->samples[i]));
@@ -753,8 +688,8 @@ static void bw_print(size_t size, const bw_result_t *result)
         fflush(bw.json);
     }
     if (bw.json != stdout) {
-        printf("%12zu %12.2f %12.2f %12.2f %8d%s%s\n", size, median, low, high,
-               result->dropped, evenness,
+        printf("%12zu %12.2f %12.2f %12.2f%s%s\n", size, median, low, high,
+               evenness,
                !o->validate  ? "" :
                result->valid ? "  right" :
                                "  WRONG");
@@ -855,19 +790,7 @@ static int bw_run(int benchmark, int window)
             continue;
         }
         bw_measure(size, &result);
-        if (result.close < bw.opts.repeats) {
-            if (bw.rank == 0) {
-                fprintf(stderr,
-                        "ucx_mp_bw: %zu bytes: %d of %d samples dropped "
-                        "because the emulated node or a rank was late, %d "
-                        "within 3 %% of the fastest: this machine is too busy "
-                        "or too slow; raise ucx_mp_run's --slowdown or run "
-                        "fewer ranks. No figure.\n",
-                        size, result.dropped, result.count + result.dropped,
-                        result.close);
-            }
-            ret = (ret == UCX_MP_EXIT_OK) ? UCX_MP_EXIT_LATE : ret;
-        } else if (bw.rank == 0) {
+        if (bw.rank == 0) {
             bw_print(size, &result);
         }
         if (!result.valid) {
@@ -891,7 +814,7 @@ int main(int argc, char **argv)
     ucx_mp_set_rank(bw.rank);
     bw.side = bw.rank % 2;
     bw_prepare();
-    bw_late();
+    bw.emulated = ucx_mp_gpu_emulated();
 
     for (i = 0; i < bw.opts.num_benchmarks; ++i) {
         benchmark = bw.opts.benchmarks[i];

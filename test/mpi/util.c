@@ -348,20 +348,6 @@ double ucx_mp_time(void)
     return ts.tv_sec + (ts.tv_nsec * 1e-9);
 }
 
-double ucx_mp_coreless_time(void)
-{
-    unsigned long long ran, waited;
-    int count = 0;
-    FILE *file;
-
-    file = fopen("/proc/thread-self/schedstat", "r");
-    if (file != NULL) {
-        count = fscanf(file, "%llu %llu", &ran, &waited);
-        fclose(file);
-    }
-    return (count == 2) ? (waited * 1e-9) : 0;
-}
-
 double ucx_mp_real_time(void)
 {
     struct timespec ts;

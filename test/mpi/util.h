@@ -14,8 +14,7 @@
 enum {
     UCX_MP_EXIT_OK    = 0,
     UCX_MP_EXIT_WRONG = 1, /* a byte was wrong, or the transport failed */
-    UCX_MP_EXIT_USAGE = 2,
-    UCX_MP_EXIT_LATE  = 3  /* emulated node could not keep its time */
+    UCX_MP_EXIT_USAGE = 2
 };
 
 /* Name that messages begin with; set it first. */
@@ -122,10 +121,6 @@ size_t ucx_mp_random_size(uint64_t *state, size_t min, size_t max);
 /* Seconds of CLOCK_MONOTONIC. An emulated node interposes that clock, so this
    is modelled time there. */
 double ucx_mp_time(void);
-
-/* Seconds that this thread could run but had no core, so far; 0 if the kernel
-   does not tell. */
-double ucx_mp_coreless_time(void);
 
 /* Seconds as the wall clock has them, on an emulated node too. */
 double ucx_mp_real_time(void);

@@ -40,7 +40,7 @@ def samples_of(data, kind, place, size, way):
     return {(item['turn'], item['round']): item['seconds']
             for item in data['samples']
             if (item['type'], item['place'], item['size'], item['way']) ==
-            (kind, place, size, way) and not item['late']}
+            (kind, place, size, way) and not item.get('late')}
 
 
 class Row:
@@ -273,7 +273,7 @@ def section(data, path, number):
                      [padded(cells_of(data, row), data) for row in rows])
     if plan['busy']:
         out += busy_section(data)
-    late = sum(item['late'] for item in data['samples'])
+    late = sum(item.get('late', False) for item in data['samples'])
     if late:
         out += ['%d samples that the emulated node made late are left out.'
                 % late, '']

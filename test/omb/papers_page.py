@@ -277,8 +277,8 @@ def page(data, papers, path, plots=True):
            'and the share of the bound. The bound is what the links alone '
            'allow: rates of the paths, fill and drain of the chunks that the '
            'plan has (`test/omb/bound.py`). `(+ host)` takes the host\'s path '
-           'only while nothing runs the other way. *Void*: this machine was '
-           'too busy to keep the node\'s time, the graph executor was not used, '
+           'only while nothing runs the other way. *Void*: a run '
+           'failed, the graph executor was not used, '
            'or stock stayed below 97 % of its link at 128 MiB or more.', '']
     out += ['## Aims', '',
             'Over the sizes that were run; the lowest counts.', '']

@@ -33,4 +33,3 @@ step papers-put long 180 papers_put \
      "beluga, put of 256 MiB, all paths, against stock"
 step papers-bw  long 180 papers_bw \
      "beluga, MPI bandwidth, windows of 1, 4 and 16 messages, all paths"
-alone papers-put papers-bw

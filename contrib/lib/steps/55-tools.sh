@@ -185,4 +185,4 @@ END
 step plans full 180 "tools_plans daily" \
      "what plans of collectives cost: the first, and of a new size"
 step plans-long long 180 "tools_plans long" "... of other numbers of ranks"
-alone calls perf trace
+alone calls

@@ -1,90 +1,476 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/*
- * Emulated time of a node. Readers take a snapshot by sequence count; writers
- * hold the caller's lock.
- */
-
+/* Emulated time of a node: cuemu_core.h says what it follows. */
 #include "cuemu_core.h"
 
-#include <dlfcn.h>
 #include <string.h>
-#include <time.h>
 
-typedef int (*cuemu_clock_gettime_func_t)(clockid_t, struct timespec*);
+/* Another rank's processor time is read that often at most: emulated time is
+   less fine by as much (real time, as all that follows) */
+#define CUEMU_CLOCK_FRESH_NS  4000ull
 
-/*
- * The program's clock_gettime() may be an interposed one that shows emulated
- * time; real time comes from libc's own.
- */
-static cuemu_clock_gettime_func_t cuemu_clock_libc(void)
+/* Longest time that looking at one's own processor time takes */
+#define CUEMU_CLOCK_LOOK_NS 1000ull
+
+/* A rank that did not run for so long may sleep; how often to ask again */
+#define CUEMU_CLOCK_STUCK_NS  300000ull
+#define CUEMU_CLOCK_ASK_NS    1000000ull
+
+/* ... and does, where the kernel does not tell */
+#define CUEMU_CLOCK_SILENT_NS 20000000ull
+
+/* A rank that does not go on after a wait may be stopped; how often to ask */
+#define CUEMU_CLOCK_STOPPED_NS 20000000ull
+
+/* In the driver it waits for a lock whose holder has lost its processor */
+#define CUEMU_CLOCK_LOCKED_NS 200000000ull
+
+/* A rank that was away for so long may have slept */
+#define CUEMU_CLOCK_AWAY_NS   200000ull
+
+/* A thread that has left the driver for so long may sleep: then it holds up no
+   other one of its rank that waits */
+#define CUEMU_CLOCK_ELSEWHERE_NS 1000000ull
+#define CUEMU_CLOCK_GONE         1ull /* `left_ns` of such a one */
+
+/* A thread that waits keeps its processor while others move time on, and for
+   so long after they last did; then it sleeps in pieces */
+#define CUEMU_CLOCK_AWAKE_NS 20000ull
+#define CUEMU_CLOCK_SLEEP_NS 20000ull
+
+/* Nobody has the lock for longer and lives */
+#define CUEMU_CLOCK_LOCK_NS   300000000ull
+
+/* An end that far off is none: something else will come first, such as a word
+   that a stream waits for (emulated time) */
+#define CUEMU_CLOCK_FAR (1000 * CUEMU_PS_PER_SEC)
+
+#define CUEMU_LOAD(_ptr)        __atomic_load_n(_ptr, __ATOMIC_ACQUIRE)
+#define CUEMU_STORE(_ptr, _val) __atomic_store_n(_ptr, _val, __ATOMIC_RELEASE)
+
+static cuemu_time_t cuemu_clock_span(const cuemu_clock_t *clk, uint64_t ns)
 {
-    static cuemu_clock_gettime_func_t libc_func;
-    cuemu_clock_gettime_func_t func;
-    void *libc, *symbol;
+    return (cuemu_time_t)((double)ns * (double)CUEMU_PS_PER_NS / clk->slowdown);
+}
 
-    func = __atomic_load_n(&libc_func, __ATOMIC_RELAXED);
-    if (func != NULL) {
-        return func;
+static cuemu_time_t cuemu_clock_ahead(const cuemu_clock_t *clk)
+{
+    return cuemu_clock_span(clk, CUEMU_CLOCK_AHEAD_NS);
+}
+
+/* Returns the time that the lock is known by, 0 if another has it. */
+static uint64_t cuemu_clock_try_lock(cuemu_clock_t *clk)
+{
+    uint64_t real_ns = cuemu_clock_source->real_ns() | 1;
+    uint64_t owner   = __atomic_load_n(&clk->lock, __ATOMIC_RELAXED);
+
+    if ((owner != 0) && (real_ns - owner < CUEMU_CLOCK_LOCK_NS ||
+                         real_ns < owner)) {
+        return 0;
+    }
+    return __atomic_compare_exchange_n(&clk->lock, &owner, real_ns, 0,
+                                       __ATOMIC_ACQUIRE, __ATOMIC_RELAXED) ?
+           real_ns : 0;
+}
+
+static uint64_t cuemu_clock_lock(cuemu_clock_t *clk)
+{
+    unsigned tries = 0;
+    uint64_t real_ns;
+
+    while ((real_ns = cuemu_clock_try_lock(clk)) == 0) {
+        if (++tries % 64 == 0) {
+            cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
+        }
+    }
+    return real_ns;
+}
+
+static void cuemu_clock_unlock(cuemu_clock_t *clk, uint64_t owner)
+{
+    __atomic_compare_exchange_n(&clk->lock, &owner, 0, 0, __ATOMIC_RELEASE,
+                                __ATOMIC_RELAXED);
+}
+
+/* ----------------------------------------------------------------- ranks */
+
+typedef enum {
+    CUEMU_RANK_RUNS,   /* some thread is outside of the driver */
+    CUEMU_RANK_CALLS,  /* in the driver, where none waits */
+    CUEMU_RANK_WAITS   /* all threads that matter wait in the driver */
+} cuemu_rank_state_t;
+
+/* What its threads do; the first moment that one waits for, 0: none does */
+static cuemu_rank_state_t cuemu_rank_threads(const cuemu_clock_rank_t *rank,
+                                             cuemu_time_t *until_p)
+{
+    int waits = 0, calls = 0, others = 0;
+    const cuemu_clock_thread_t *thread;
+
+    *until_p = 0;
+    for (thread = rank->threads; thread < rank->threads + CUEMU_CLOCK_THREADS;
+         ++thread) {
+        if (thread->tid == 0) {
+            continue;
+        }
+
+        if (thread->until != 0) {
+            *until_p = ((waits == 0) || (thread->until < *until_p)) ?
+                       thread->until : *until_p;
+            ++waits;
+        } else if (thread->left_ns == 0) {
+            ++calls;
+        } else {
+            others += (thread->left_ns != CUEMU_CLOCK_GONE);
+        }
+    }
+    return (waits == 0) ? ((calls > 0) ? CUEMU_RANK_CALLS : CUEMU_RANK_RUNS) :
+           (calls + others > 0) ? CUEMU_RANK_RUNS :
+                                  CUEMU_RANK_WAITS;
+}
+
+static int cuemu_rank_is(const cuemu_clock_rank_t *rank,
+                         cuemu_rank_state_t state)
+{
+    cuemu_time_t until;
+
+    return cuemu_rank_threads(rank, &until) == state;
+}
+
+/* Looks which of its threads that have left the driver sleep. */
+static void cuemu_rank_settle(cuemu_clock_rank_t *rank, uint64_t real_ns)
+{
+    cuemu_clock_thread_t *thread;
+
+    for (thread = rank->threads; thread < rank->threads + CUEMU_CLOCK_THREADS;
+         ++thread) {
+        if ((thread->tid != 0) && (thread->left_ns > CUEMU_CLOCK_GONE) &&
+            (real_ns > thread->left_ns + CUEMU_CLOCK_ELSEWHERE_NS)) {
+            thread->left_ns =
+                    (cuemu_clock_source->is_running(rank->pid, thread->tid,
+                                                    0) > 0) ?
+                            real_ns : CUEMU_CLOCK_GONE;
+        }
+    }
+}
+
+/* Processor time of the program itself; 0 if that is not to be learned */
+static uint64_t cuemu_rank_cpu(const cuemu_clock_rank_t *rank)
+{
+    uint64_t cpu_ns     = cuemu_clock_source->cpu_ns(rank->pid);
+    uint64_t service_ns = CUEMU_LOAD(&rank->service_ns);
+
+    return (cpu_ns > service_ns) ? cpu_ns - service_ns : 0;
+}
+
+/* From now on, at the node's time or where it was ahead of that */
+static void cuemu_rank_restart(const cuemu_clock_t *clk,
+                               cuemu_clock_rank_t *rank, uint64_t real_ns)
+{
+    rank->cpu_ns  = cuemu_rank_cpu(rank);
+    rank->seen_ns = rank->ran_ns = real_ns;
+    if (rank->time < clk->time) {
+        rank->time = clk->time;
+    } else if (rank->time > clk->time + cuemu_clock_ahead(clk)) {
+        rank->time = clk->time + cuemu_clock_ahead(clk);
+    }
+}
+
+/* The rank's time grows with its processor time, threads side by side not
+   faster than the wall clock */
+static void cuemu_rank_count(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
+                             uint64_t cpu_ns, uint64_t real_ns)
+{
+    uint64_t ran    = (cpu_ns > rank->cpu_ns) ? cpu_ns - rank->cpu_ns : 0;
+    uint64_t passed = (real_ns > rank->seen_ns) ? real_ns - rank->seen_ns : 0;
+
+    if (ran > passed + CUEMU_CLOCK_AWAY_NS) {
+        rank->cpu_ns = cpu_ns - passed;
+        ran          = passed;
+    } else if (ran > passed) {
+        ran = passed; /* the rest counts next time: the clocks differ a bit */
     }
 
-    libc   = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    symbol = (libc == NULL) ? NULL : dlsym(libc, "clock_gettime");
-    if (symbol == NULL) {
-        return clock_gettime;
+    if (ran > 0) {
+        rank->cpu_ns += ran;
+        rank->time   += cuemu_clock_span(clk, ran);
+        rank->ran_ns  = real_ns;
     }
-    memcpy(&func, &symbol, sizeof(func));
-    __atomic_store_n(&libc_func, func, __ATOMIC_RELAXED);
-    return func;
+    rank->seen_ns = real_ns;
 }
 
-/* so that signal handlers find it done */
-static void __attribute__((constructor)) cuemu_clock_library_init(void)
+/* For how long it did not run, if that may have been a sleep */
+static uint64_t cuemu_rank_away(const cuemu_clock_rank_t *rank, uint64_t cpu_ns,
+                                uint64_t real_ns)
 {
-    cuemu_clock_libc();
+    uint64_t known = rank->seen_ns + CUEMU_CLOCK_AWAY_NS + cpu_ns;
+
+    return (real_ns + rank->cpu_ns > known) ?
+           real_ns + rank->cpu_ns - rank->seen_ns - cpu_ns : 0;
 }
 
-static uint64_t cuemu_clock_real_ns(void)
+/* A sleep counts, a wait for a processor does not. */
+static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
+                             uint64_t away)
 {
-    struct timespec ts;
+    uint64_t delay_ns = cuemu_clock_source->delay_ns(rank->pid);
+    uint64_t delayed  = delay_ns - rank->delay_ns;
 
-    cuemu_clock_libc()(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000ul + (uint64_t)ts.tv_nsec;
-}
-
-#define CUEMU_LOAD(_ptr)         __atomic_load_n(_ptr, __ATOMIC_RELAXED)
-#define CUEMU_STORE(_ptr, _val)  __atomic_store_n(_ptr, _val, __ATOMIC_RELAXED)
-
-/* A writer that died in between left an odd count: make it odd anyway. */
-static void cuemu_clock_write_begin(cuemu_clock_t *clk)
-{
-    CUEMU_STORE(&clk->seq, clk->seq | 1);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-}
-
-static void cuemu_clock_write_end(cuemu_clock_t *clk)
-{
-    __atomic_store_n(&clk->seq, clk->seq + 1, __ATOMIC_RELEASE);
-}
-
-static void cuemu_clock_set(cuemu_clock_t *clk, cuemu_time_t base,
-                            uint64_t base_real_ns, cuemu_time_t limit)
-{
-    cuemu_clock_write_begin(clk);
-    CUEMU_STORE(&clk->base, base);
-    CUEMU_STORE(&clk->base_real_ns, base_real_ns);
-    CUEMU_STORE(&clk->limit, limit);
-    cuemu_clock_write_end(clk);
-}
-
-static cuemu_time_t cuemu_clock_extend(cuemu_time_t base, uint64_t base_real_ns,
-                                       uint64_t real_ns, double slowdown)
-{
-    if ((slowdown <= 0) || (real_ns <= base_real_ns)) {
-        return base;
+    rank->delay_ns = delay_ns;
+    if (away > delayed) {
+        rank->time    += cuemu_clock_span(clk, away - delayed);
+        rank->seen_ns += away;
     }
-    return base + (cuemu_time_t)((double)(real_ns - base_real_ns) *
-                                 (double)CUEMU_PS_PER_NS / slowdown);
+}
+
+/* What this process did. What the emulator itself does takes no time. Returns
+   the processor time up to which it was counted, 0 if none was. */
+static uint64_t cuemu_rank_publish(const cuemu_clock_t *clk,
+                                   cuemu_clock_rank_t *rank, uint64_t real_ns)
+{
+    uint64_t cpu_ns, away;
+
+    if (rank->is_asleep || cuemu_rank_is(rank, CUEMU_RANK_CALLS)) {
+        rank->is_asleep = 0;
+        cuemu_rank_restart(clk, rank, real_ns);
+        return 0;
+    }
+
+    cpu_ns = cuemu_rank_cpu(rank);
+    away   = cuemu_rank_away(rank, cpu_ns, real_ns);
+    if (away > 0) {
+        cuemu_rank_sleep(clk, rank, away);
+    }
+    cuemu_rank_count(clk, rank, cpu_ns, real_ns);
+    return cpu_ns;
+}
+
+/* What was used since then is not the program's, nor is what the next look will
+   take: as long as this one, or less if that did more. */
+static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t since)
+{
+    uint64_t cpu_ns = cuemu_rank_cpu(rank);
+    uint64_t used   = (cpu_ns > since) ? cpu_ns - since : 0;
+
+    rank->cpu_ns += used + ((used < CUEMU_CLOCK_LOOK_NS) ? used :
+                                                           CUEMU_CLOCK_LOOK_NS);
+}
+
+/* How far the rank lets time go */
+static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
+                                     int *waits_p)
+{
+    cuemu_time_t until;
+
+    *waits_p = (cuemu_rank_threads(rank, &until) == CUEMU_RANK_WAITS);
+    if (!*waits_p && (until != 0) &&
+        (rank->space == cuemu_clock_source->space())) {
+        cuemu_rank_settle(rank, real_ns);
+        *waits_p = (cuemu_rank_threads(rank, &until) == CUEMU_RANK_WAITS);
+    }
+    return *waits_p        ? until :
+           rank->is_asleep ? CUEMU_TIME_INF :
+                             rank->time;
+}
+
+/* Asks the kernel whether the rank sleeps, not too often. */
+static int cuemu_rank_is_asleep(cuemu_clock_rank_t *rank, uint64_t still,
+                                uint64_t real_ns)
+{
+    int running;
+
+    if (real_ns - rank->asked_ns < CUEMU_CLOCK_ASK_NS) {
+        return 0;
+    }
+
+    rank->asked_ns = real_ns;
+    running = cuemu_clock_source->is_running(rank->pid, 0, rank->service);
+    return (running < 0) ? (still > CUEMU_CLOCK_SILENT_NS) : !running;
+}
+
+/* Looks what another rank did meanwhile. Returns whether it lets more pass. */
+static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
+                           uint64_t real_ns)
+{
+    int is_here     = (rank->space == cuemu_clock_source->space());
+    uint64_t cpu_ns = is_here ? cuemu_rank_cpu(rank) : 0;
+    uint64_t still, least, away;
+
+    if (cpu_ns > rank->cpu_ns) {
+        if (cuemu_rank_is(rank, CUEMU_RANK_CALLS)) {
+            cuemu_rank_restart(clk, rank, real_ns);
+            return 0;
+        }
+
+        away = cuemu_rank_away(rank, cpu_ns, real_ns);
+        if ((away > 0) && cuemu_rank_is_asleep(rank, away, real_ns)) {
+            cuemu_rank_sleep(clk, rank, away);
+        }
+        cuemu_rank_count(clk, rank, cpu_ns, real_ns);
+        return 1;
+    }
+
+    still = (real_ns > rank->ran_ns) ? real_ns - rank->ran_ns : 0;
+    least = cuemu_rank_is(rank, CUEMU_RANK_CALLS) ?
+            CUEMU_CLOCK_LOCKED_NS : CUEMU_CLOCK_STUCK_NS;
+    if ((still >= least) &&
+        ((cpu_ns == 0) || cuemu_rank_is_asleep(rank, still, real_ns))) {
+        rank->is_asleep = 1;
+        rank->asked_ns  = real_ns;
+    }
+    return rank->is_asleep;
+}
+
+/* A rank that was asleep counts again once it runs. */
+static void cuemu_rank_listen(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
+                              uint64_t real_ns)
+{
+    if ((real_ns - rank->asked_ns >= CUEMU_CLOCK_ASK_NS) &&
+        (rank->space == cuemu_clock_source->space())) {
+        rank->asked_ns = real_ns;
+        if (cuemu_rank_cpu(rank) > rank->cpu_ns) {
+            rank->is_asleep = 0;
+            cuemu_rank_restart(clk, rank, real_ns);
+        }
+    }
+}
+
+/* Whether a rank that waits was stopped, by a signal or a debugger. */
+static int cuemu_rank_is_stopped(cuemu_clock_rank_t *rank, uint64_t real_ns)
+{
+    if ((real_ns > rank->asked_ns + CUEMU_CLOCK_STOPPED_NS) &&
+        (rank->space == cuemu_clock_source->space())) {
+        rank->asked_ns   = real_ns;
+        rank->is_stopped = (cuemu_clock_source->is_running(rank->pid, rank->pid,
+                                                           0) ==
+                            CUEMU_CLOCK_STOPPED);
+    }
+    return rank->is_stopped;
+}
+
+static void cuemu_rank_forget(cuemu_clock_t *clk, cuemu_clock_rank_t *rank)
+{
+    cuemu_time_t most = clk->time + cuemu_clock_ahead(clk);
+    uint64_t ns;
+
+    if (rank->time > most) {
+        ns = (uint64_t)((double)(rank->time - most) /
+                        (double)CUEMU_PS_PER_NS * clk->slowdown);
+        rank->time         = most;
+        clk->forgotten_ns += ns;
+        if (ns > clk->max_forgotten_ns) {
+            clk->max_forgotten_ns = ns;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ time */
+
+/* The rank that lets time go least far, how far, and whether it waits. NULL:
+   none, and whether any waits */
+static cuemu_clock_rank_t *cuemu_clock_last(cuemu_clock_t *clk,
+                                            uint64_t real_ns,
+                                            cuemu_time_t *bound_p,
+                                            int *waits_p)
+{
+    cuemu_clock_rank_t *last = NULL, *rank;
+    int waits, any_waits     = 0;
+    cuemu_time_t bound;
+
+    *bound_p = CUEMU_TIME_INF;
+    *waits_p = 0;
+    for (rank = clk->ranks; rank < clk->ranks + clk->num_ranks; ++rank) {
+        if ((rank->pid == 0) ||
+            (rank->is_stopped && cuemu_rank_is_stopped(rank, real_ns))) {
+            continue;
+        }
+
+        if (rank->is_asleep) {
+            cuemu_rank_listen(clk, rank, real_ns);
+        }
+        bound      = cuemu_rank_bound(rank, real_ns, &waits);
+        any_waits |= waits;
+        if (bound < *bound_p) {
+            *bound_p = bound;
+            *waits_p = waits;
+            last     = rank;
+        }
+    }
+    *waits_p = (last == NULL) ? any_waits : *waits_p;
+    return last;
+}
+
+static void cuemu_clock_move(cuemu_clock_t *clk, cuemu_time_t time,
+                             uint64_t real_ns)
+{
+    if (time > clk->time) {
+        CUEMU_STORE(&clk->time, time);
+        clk->moved_ns = real_ns;
+    }
+}
+
+/* Moves time on. With the lock. */
+static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
+{
+    cuemu_clock_rank_t *last, *rank;
+    cuemu_time_t bound;
+    uint64_t cpu_ns = 0;
+    int waits, tries;
+
+    if ((clk->slowdown <= 0) || clk->is_stopped) {
+        return;
+    }
+
+    if (self >= 0) {
+        cpu_ns = cuemu_rank_publish(clk, &clk->ranks[self], real_ns);
+    }
+
+    for (tries = 0; tries < 2 * CUEMU_CLOCK_RANKS; ++tries) {
+        last = cuemu_clock_last(clk, real_ns, &bound, &waits);
+        if (last == NULL) {
+            /* All wait for the simulation, or all sleep */
+            if (waits && (clk->limit - clk->time < CUEMU_CLOCK_FAR)) {
+                cuemu_clock_move(clk, clk->limit, real_ns);
+            } else if (real_ns > clk->moved_ns) {
+                cuemu_clock_move(clk, clk->time +
+                                 cuemu_clock_span(clk, real_ns - clk->moved_ns),
+                                 real_ns);
+            }
+            break;
+        }
+
+        if (waits && (bound <= clk->time) &&
+            cuemu_rank_is_stopped(last, real_ns)) {
+            continue;
+        }
+
+        if (waits) {
+            cuemu_clock_move(clk, (bound < clk->limit) ? bound : clk->limit,
+                             real_ns);
+            break;
+        }
+
+        cuemu_clock_move(clk, bound, real_ns);
+        if (((self >= 0) && (last == &clk->ranks[self])) ||
+            (real_ns < last->looked_ns + CUEMU_CLOCK_FRESH_NS)) {
+            break;
+        }
+
+        last->looked_ns = real_ns;
+        if (!cuemu_rank_look(clk, last, real_ns)) {
+            break;
+        }
+    }
+
+    for (rank = clk->ranks; rank < clk->ranks + clk->num_ranks; ++rank) {
+        if (rank->pid != 0) {
+            cuemu_rank_forget(clk, rank);
+        }
+    }
+
+    if (cpu_ns > 0) {
+        cuemu_rank_skip(&clk->ranks[self], cpu_ns);
+    }
 }
 
 cuemu_status_t cuemu_clock_init(cuemu_clock_t *clk, double slowdown)
@@ -95,102 +481,105 @@ cuemu_status_t cuemu_clock_init(cuemu_clock_t *clk, double slowdown)
     }
 
     memset(clk, 0, sizeof(*clk));
-    clk->slowdown     = slowdown;
-    clk->limit        = CUEMU_TIME_INF;
-    clk->base_real_ns = cuemu_clock_real_ns();
+    clk->slowdown = slowdown;
+    clk->limit    = CUEMU_TIME_INF;
+    clk->moved_ns = cuemu_clock_source->real_ns();
     return CUEMU_OK;
 }
 
-cuemu_time_t cuemu_clock_now(const cuemu_clock_t *clk, int *clamped_p)
+void cuemu_clock_attach(cuemu_clock_t *clk, int rank, int pid)
 {
-    unsigned tries = 0;
-    uint64_t seq, base_real_ns;
-    cuemu_time_t base, limit, now;
+    uint64_t owner        = cuemu_clock_lock(clk);
+    cuemu_clock_rank_t *r = &clk->ranks[rank];
 
-    do {
-        seq          = __atomic_load_n(&clk->seq, __ATOMIC_ACQUIRE);
-        base         = CUEMU_LOAD(&clk->base);
-        base_real_ns = CUEMU_LOAD(&clk->base_real_ns);
-        limit        = CUEMU_LOAD(&clk->limit);
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        /* gives up on a writer that was killed; the next one repairs it */
-    } while (((seq & 1) || (seq != CUEMU_LOAD(&clk->seq))) &&
-             (++tries < 100000));
+    cuemu_clock_turn(clk, -1, owner);
+    memset(r, 0, sizeof(*r));
+    r->space = cuemu_clock_source->space();
+    r->pid   = pid;
+    cuemu_rank_restart(clk, r, owner);
+    if (rank >= clk->num_ranks) {
+        clk->num_ranks = rank + 1;
+    }
+    cuemu_clock_unlock(clk, owner);
+}
 
-    now = cuemu_clock_extend(base, base_real_ns, cuemu_clock_real_ns(),
-                             clk->slowdown);
+void cuemu_clock_detach(cuemu_clock_t *clk, int rank)
+{
+    uint64_t owner = cuemu_clock_lock(clk);
+
+    memset(&clk->ranks[rank], 0, sizeof(clk->ranks[rank]));
+    cuemu_clock_unlock(clk, owner);
+}
+
+cuemu_time_t cuemu_clock_now(cuemu_clock_t *clk, int rank, int *clamped_p)
+{
+    cuemu_time_t limit, now;
+    uint64_t owner;
+
+    if ((clk->slowdown > 0) && !CUEMU_LOAD(&clk->is_stopped) &&
+        ((owner = cuemu_clock_try_lock(clk)) != 0)) {
+        cuemu_clock_turn(clk, rank, owner);
+        cuemu_clock_unlock(clk, owner);
+    }
+
+    /* In this order: beyond the limit time is taken back before that moves */
+    limit = CUEMU_LOAD(&clk->limit);
+    now   = CUEMU_LOAD(&clk->time);
     if (clamped_p != NULL) {
         *clamped_p = (now >= limit);
     }
     return (now < limit) ? now : limit;
 }
 
+/* Served: time goes on from where it stood, and what ranks did meanwhile took
+   none */
+static void cuemu_clock_restart(cuemu_clock_t *clk, uint64_t real_ns)
+{
+    cuemu_clock_rank_t *rank;
+
+    CUEMU_STORE(&clk->time, clk->limit);
+    for (rank = clk->ranks; rank < clk->ranks + clk->num_ranks; ++rank) {
+        if ((rank->pid != 0) && !rank->is_asleep &&
+            !cuemu_rank_is(rank, CUEMU_RANK_WAITS)) {
+            cuemu_rank_restart(clk, rank, real_ns);
+        }
+    }
+    clk->real_clamped_ns += real_ns - clk->stopped_ns;
+    clk->moved_ns         = real_ns;
+    CUEMU_STORE(&clk->is_stopped, 0);
+}
+
 cuemu_time_t cuemu_clock_poll(cuemu_clock_t *clk, cuemu_sim_t *sim)
 {
-    uint64_t real_ns = cuemu_clock_real_ns();
-    cuemu_time_t base     = clk->base;
-    uint64_t base_real_ns = clk->base_real_ns;
-    cuemu_time_t now, reached;
-    double lost;
+    uint64_t owner = cuemu_clock_lock(clk);
+    cuemu_time_t reached;
 
-    now = cuemu_clock_extend(base, base_real_ns, real_ns, clk->slowdown);
-    if (clk->stopped) {
+    if (clk->is_stopped && (cuemu_sim_num_due(sim) == 0)) {
+        cuemu_clock_restart(clk, owner);
+    }
+
+    if (clk->is_stopped) {
+        reached = clk->limit;
+        cuemu_sim_advance(sim, reached);
+    } else {
+        cuemu_clock_turn(clk, -1, owner);
+        reached = cuemu_sim_advance(sim, clk->time);
         if (cuemu_sim_num_due(sim) > 0) {
-            cuemu_sim_advance(sim, clk->limit);
-            return clk->limit;
+            clk->stopped_ns = owner;
+            CUEMU_STORE(&clk->limit, reached);
+            CUEMU_STORE(&clk->is_stopped, 1);
+        } else {
+            CUEMU_STORE(&clk->limit, cuemu_sim_next(sim));
         }
-
-        /* served: time goes on from where it stood */
-        lost = (double)(now - clk->limit) * clk->slowdown /
-               (double)CUEMU_PS_PER_NS;
-        clk->real_clamped_ns += (lost > 0) ? (uint64_t)lost : 0;
-        clk->stopped          = 0;
-        now = base            = clk->limit;
-        base_real_ns          = real_ns;
     }
 
-    reached = cuemu_sim_advance(sim, now);
-    if (cuemu_sim_num_due(sim) > 0) {
-        clk->stopped = 1;
-        cuemu_clock_set(clk, base, base_real_ns, reached);
-        return reached;
-    }
-
-    cuemu_clock_set(clk, base, base_real_ns, cuemu_sim_next(sim));
-    return now;
+    cuemu_clock_unlock(clk, owner);
+    return reached;
 }
 
-/* A base in the real future: until then the time is that of the base. */
-void cuemu_clock_hold(cuemu_clock_t *clk, uint64_t max_real_ns)
+uint64_t cuemu_clock_real_until(cuemu_clock_t *clk, cuemu_time_t t)
 {
-    uint64_t real_ns = cuemu_clock_real_ns();
-    cuemu_time_t now;
-
-    if ((clk->slowdown <= 0) || clk->stopped) {
-        return; /* it stands still anyway */
-    }
-
-    now = cuemu_clock_extend(clk->base, clk->base_real_ns, real_ns,
-                             clk->slowdown);
-    cuemu_clock_release(clk);
-    clk->real_clamped_ns += max_real_ns;
-    cuemu_clock_set(clk, (now < clk->limit) ? now : clk->limit,
-                    real_ns + max_real_ns, clk->limit);
-}
-
-void cuemu_clock_release(cuemu_clock_t *clk)
-{
-    uint64_t real_ns = cuemu_clock_real_ns();
-
-    if (clk->base_real_ns > real_ns) {
-        clk->real_clamped_ns -= clk->base_real_ns - real_ns;
-        cuemu_clock_set(clk, clk->base, real_ns, clk->limit);
-    }
-}
-
-uint64_t cuemu_clock_real_until(const cuemu_clock_t *clk, cuemu_time_t t)
-{
-    cuemu_time_t now = cuemu_clock_now(clk, NULL);
+    cuemu_time_t now = cuemu_clock_now(clk, -1, NULL);
     double ns;
 
     if (t <= now) {
@@ -208,25 +597,157 @@ cuemu_time_t cuemu_clock_advance(cuemu_clock_t *clk, cuemu_sim_t *sim,
 {
     cuemu_time_t reached = cuemu_sim_advance(sim, t);
 
-    clk->stopped = (cuemu_sim_num_due(sim) > 0);
-    cuemu_clock_set(clk, reached, clk->base_real_ns,
-                    clk->stopped ? reached : CUEMU_TIME_INF);
+    clk->is_stopped = (cuemu_sim_num_due(sim) > 0);
+    CUEMU_STORE(&clk->time, reached);
+    CUEMU_STORE(&clk->limit, clk->is_stopped ? reached : CUEMU_TIME_INF);
     return reached;
 }
 
-int cuemu_clock_observe(cuemu_clock_t *clk, cuemu_time_t start,
-                        cuemu_time_t end, cuemu_time_t observed)
+/* --------------------------------------------------------------- waiting */
+
+/* A place for a thread: its own, a free one, or that of a thread that has long
+   left the driver */
+static int cuemu_rank_place(const cuemu_clock_rank_t *rank, int tid, int hint)
 {
-    cuemu_time_t late = observed - end;
+    int i, best = -1;
 
-    ++clk->num_observed;
-    if (late > clk->max_late) {
-        clk->max_late = late;
-    }
-    if (late * 100 <= end - start) {
-        return 0;
+    if ((hint >= 0) && (rank->threads[hint].tid == tid)) {
+        return hint;
     }
 
-    ++clk->num_late;
-    return 1;
+    for (i = 0; i < CUEMU_CLOCK_THREADS; ++i) {
+        if ((rank->threads[i].tid == 0) || (rank->threads[i].tid == tid)) {
+            return i;
+        }
+
+        if ((rank->threads[i].left_ns > 0) &&
+            ((best < 0) ||
+             (rank->threads[i].left_ns < rank->threads[best].left_ns))) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint)
+{
+    cuemu_clock_rank_t *r = &clk->ranks[rank];
+    uint64_t owner        = cuemu_clock_lock(clk);
+    int thread            = cuemu_rank_place(r, tid, hint);
+
+    cuemu_clock_turn(clk, rank, owner);
+    if (thread >= 0) {
+        r->threads[thread].tid     = tid;
+        r->threads[thread].left_ns = 0;
+        r->threads[thread].until   = 0;
+    }
+    cuemu_clock_unlock(clk, owner);
+    return thread;
+}
+
+void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
+{
+    cuemu_clock_rank_t *r = &clk->ranks[rank];
+    uint64_t owner        = cuemu_clock_lock(clk);
+
+    if (cuemu_rank_is(r, CUEMU_RANK_CALLS)) {
+        cuemu_rank_restart(clk, r, owner);
+        cuemu_rank_skip(r, r->cpu_ns);
+    }
+    if (thread >= 0) {
+        r->threads[thread].left_ns = owner;
+    }
+    cuemu_clock_unlock(clk, owner);
+}
+
+void cuemu_clock_wait_begin(cuemu_clock_t *clk, int rank, int thread,
+                            cuemu_time_t until)
+{
+    uint64_t owner = cuemu_clock_lock(clk);
+
+    if (thread >= 0) {
+        CUEMU_STORE(&clk->ranks[rank].threads[thread].until, until);
+    }
+    cuemu_clock_turn(clk, -1, owner);
+    cuemu_clock_unlock(clk, owner);
+}
+
+void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
+{
+    cuemu_clock_rank_t *r = &clk->ranks[rank];
+    uint64_t owner        = cuemu_clock_lock(clk);
+    int waited            = cuemu_rank_is(r, CUEMU_RANK_WAITS);
+
+    if (thread >= 0) {
+        r->threads[thread].until = 0;
+    }
+    r->is_asleep = 0;
+    if (waited) {
+        r->time = (clk->time < clk->limit) ? clk->time : clk->limit;
+        cuemu_rank_restart(clk, r, owner);
+    }
+    cuemu_clock_unlock(clk, owner);
+}
+
+int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
+                          cuemu_time_t until)
+{
+    int clamped;
+
+    return (cuemu_clock_now(clk, -1, &clamped) >= until) || clamped ||
+           ((thread >= 0) &&
+            (CUEMU_LOAD(&clk->ranks[rank].threads[thread].until) != until));
+}
+
+static void cuemu_clock_relax(void)
+{
+    int i;
+
+    for (i = 0; i < 40; ++i) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ __volatile__("yield");
+#endif
+    }
+}
+
+void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
+                      cuemu_time_t until, const uint64_t *word, uint64_t value)
+{
+    cuemu_time_t last = -1, now;
+    uint64_t since    = 0, real_ns;
+
+    cuemu_clock_wait_begin(clk, rank, thread, until);
+    while (!cuemu_clock_wait_over(clk, rank, thread, until) &&
+           ((word == NULL) || (CUEMU_LOAD(word) == value))) {
+        now     = CUEMU_LOAD(&clk->time);
+        real_ns = cuemu_clock_source->real_ns();
+        if (now != last) {
+            last  = now;
+            since = real_ns;
+        }
+
+        if (real_ns - since < CUEMU_CLOCK_AWAKE_NS) {
+            cuemu_clock_relax();
+        } else {
+            cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
+        }
+    }
+    cuemu_clock_wait_end(clk, rank, thread);
+}
+
+void cuemu_clock_wake(cuemu_clock_t *clk, int rank)
+{
+    cuemu_clock_thread_t *threads = clk->ranks[rank].threads;
+    uint64_t owner                = cuemu_clock_lock(clk);
+    cuemu_time_t now = (clk->time < clk->limit) ? clk->time : clk->limit;
+    int i;
+
+    for (i = 0; i < CUEMU_CLOCK_THREADS; ++i) {
+        if (threads[i].until == CUEMU_TIME_INF) {
+            CUEMU_STORE(&threads[i].until, (now > 0) ? now : 1);
+        }
+    }
+    cuemu_clock_unlock(clk, owner);
 }

@@ -3,10 +3,10 @@
 /*
  * Timing core of the emulated node: node description, link simulation, clock.
  *
- * Nothing here starts a thread, takes a lock, or keeps a pointer inside one of
- * its objects, so a cuemu_node_t, cuemu_sim_t or cuemu_clock_t may live in
- * memory that many processes map at different addresses. Unless said otherwise
- * the caller serialises all calls on one object.
+ * Nothing here starts a thread or keeps a pointer inside one of its objects, so
+ * a cuemu_node_t, cuemu_sim_t or cuemu_clock_t may live in memory that many
+ * processes map at different addresses. Unless said otherwise the caller
+ * serialises all calls on one object.
  *
  * Units: time is int64_t picoseconds of emulated time, sizes are bytes, rates
  * are bytes per second (node files and messages use GB/s = 10^9 bytes/s).
@@ -396,36 +396,98 @@ double cuemu_sim_op_rate(const cuemu_sim_t *sim, cuemu_op_id_t id);
 /* ----------------------------------------------------------------- clock */
 
 /*
- * Emulated time of all processes of a node. It runs at real time / slowdown but
- * never beyond the simulation's next event ("limit"); once bytes of a due copy
- * were moved it goes on from the moment that the copy ended, so that moving
- * bytes takes no emulated time. A virtual clock only moves when told.
+ * Emulated time of all processes of a node: what they did, not what the wall
+ * clock says. Each attached process ("rank") has a time of its own, which grows
+ * with the processor time that it used, divided by the slowdown. While it waits
+ * in the driver its time is the moment that it waits for. The node's time is
+ * the lowest of all ranks' times: time that other programs took from a rank
+ * does not exist, and a wait of all ranks takes no real time.
  *
- * cuemu_clock_now() may be called without the lock; everything else with it.
+ * A rank that is ahead of the node's time by more than the look-ahead forgets
+ * the surplus: it cannot be told from polling for a rank that is behind. A rank
+ * that sleeps in the kernel holds up nobody; its own time includes the sleep.
+ * Where all sleep, or none is attached, the wall clock counts.
+ *
+ * A program reads the node's time, but never beyond the simulation's next event
+ * ("limit"). Once bytes of a due copy were moved the node's time goes on from
+ * the moment that the copy ended, so that moving bytes takes no emulated time.
+ * A virtual clock only moves when told.
+ *
+ * Who reads and writes: any thread of any process takes `lock` to publish its
+ * own rank's time and to move the node's on; a reader that does not get it
+ * takes the node's time as it is. `limit` is written with `lock` and the
+ * caller's lock. Nobody keeps `lock` across a wait; one that was killed or
+ * stopped with it loses it after 0.3 s. The node's time only grows, except from
+ * beyond `limit`, where nobody has seen it.
+ *
+ * cuemu_clock_poll() and _advance() want the caller's lock, all else none.
  */
+#define CUEMU_CLOCK_RANKS   64
+#define CUEMU_CLOCK_STOPPED (-2)
+#define CUEMU_CLOCK_THREADS 8 /* of a rank that are in the driver at once */
+
+/* Processor time by which a rank may be ahead of the node */
+#define CUEMU_CLOCK_AHEAD_NS 50000
+
+/* A thread of a rank that calls the driver. */
 typedef struct {
-    uint64_t     seq;           /* odd while being written */
-    uint64_t     base_real_ns;  /* CLOCK_MONOTONIC */
-    cuemu_time_t base;
-    cuemu_time_t limit;
-    double       slowdown;      /* 0: virtual */
-    int32_t      stopped;       /* at `limit`, until what is due was served */
+    int32_t      tid;     /* 0: free */
     int32_t      reserved;
-    /* statistics; real_clamped_ns: real time in which the clock stood still */
-    uint64_t     num_observed;
-    uint64_t     num_late;
+    uint64_t     left_ns; /* CLOCK_MONOTONIC; 0: it is in the driver; 1: it has
+                             left it long ago and sleeps */
+    cuemu_time_t until;   /* what it waits for there; 0: it does not */
+} cuemu_clock_thread_t;
+
+typedef struct {
+    int32_t      pid;       /* 0: free */
+    int32_t      service;   /* thread of the emulator in that process, or 0 */
+    uint64_t     space;     /* PID namespace; of another one nothing is known */
+    uint64_t     service_ns; /* processor time of that thread */
+    int32_t      is_asleep; /* in the kernel: holds up nobody */
+    int32_t      is_stopped; /* by a signal while it waited: likewise */
+    uint64_t     cpu_ns;    /* processor time when `time` was right */
+    uint64_t     delay_ns;  /* time in the queue for a processor, so far */
+    uint64_t     seen_ns;   /* CLOCK_MONOTONIC of `cpu_ns` */
+    uint64_t     looked_ns; /* CLOCK_MONOTONIC when another rank looked */
+    uint64_t     ran_ns;    /* CLOCK_MONOTONIC when it was seen to have run */
+    uint64_t     asked_ns;  /* CLOCK_MONOTONIC when its state was looked up */
+    cuemu_time_t time;
+    cuemu_clock_thread_t threads[CUEMU_CLOCK_THREADS];
+} cuemu_clock_rank_t;
+
+typedef struct {
+    uint64_t     lock;        /* CLOCK_MONOTONIC when it was taken; 0: free */
+    cuemu_time_t time;        /* the node's; shown only up to `limit` */
+    cuemu_time_t limit;
+    double       slowdown;    /* 0: virtual */
+    int32_t      is_stopped;  /* at `limit`, until what is due was served */
+    int32_t      num_ranks;   /* highest one + 1 */
+    uint64_t     moved_ns;    /* CLOCK_MONOTONIC when `time` grew last */
+    uint64_t     stopped_ns;  /* CLOCK_MONOTONIC when it stopped */
+    /* statistics: real time for which it stood still to be served, processor
+       time that ranks forgot, the most at once */
     uint64_t     real_clamped_ns;
-    cuemu_time_t max_late;
+    uint64_t     forgotten_ns;
+    uint64_t     max_forgotten_ns;
+    cuemu_clock_rank_t ranks[CUEMU_CLOCK_RANKS];
 } cuemu_clock_t;
 
-/* `slowdown`: real seconds for an emulated one, > 0; 0 for a virtual clock. */
+/* `slowdown`: processor seconds for an emulated one; 0 for a virtual clock. */
 cuemu_status_t cuemu_clock_init(cuemu_clock_t *clk, double slowdown);
 
+/* That process of this PID namespace is rank `rank` from now on. */
+void cuemu_clock_attach(cuemu_clock_t *clk, int rank, int pid);
+
+/* The rank is no more. */
+void cuemu_clock_detach(cuemu_clock_t *clk, int rank);
+
 /*
- * Emulated time; lock-free, async-signal-safe. `clamped_p` (may be NULL) tells
- * that the clock waits for cuemu_clock_poll() by somebody.
+ * Emulated time; async-signal-safe, by system calls alone. `rank`: what this
+ * process did counts up to now; -1: it does not, the caller only looks.
+ * `clamped_p` (may be NULL) tells that the clock waits for cuemu_clock_poll()
+ * by somebody.
  */
-cuemu_time_t cuemu_clock_now(const cuemu_clock_t *clk, int *clamped_p);
+cuemu_time_t cuemu_clock_now(cuemu_clock_t *clk, int rank, int *clamped_p);
 
 /*
  * Brings simulation and clock to the present and returns it. Call it before
@@ -435,29 +497,61 @@ cuemu_time_t cuemu_clock_now(const cuemu_clock_t *clk, int *clamped_p);
  */
 cuemu_time_t cuemu_clock_poll(cuemu_clock_t *clk, cuemu_sim_t *sim);
 
-/*
- * Lets time stand still where it is, until cuemu_clock_release() or for
- * `max_real_ns` at most. For the moment after a completion: a process that was
- * polling for it but does not get a CPU would see it late, and that lateness
- * would be the machine's, not the program's. Call it after cuemu_clock_poll().
- */
-void cuemu_clock_hold(cuemu_clock_t *clk, uint64_t max_real_ns);
-void cuemu_clock_release(cuemu_clock_t *clk);
+/* Thread `tid` of this rank comes into the driver. What happens until it leaves
+   takes no time but for what it waits for. Returns what the other functions
+   want, -1 if there are too many; `hint`: what it was last time, or -1. */
+int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint);
+void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread);
 
-/* Real nanoseconds (CLOCK_MONOTONIC) from now until emulated time `t`, if
-   nothing stops the clock; 0 if reached; UINT64_MAX for CUEMU_TIME_INF. */
-uint64_t cuemu_clock_real_until(const cuemu_clock_t *clk, cuemu_time_t t);
+/*
+ * It waits there for emulated time `until` (CUEMU_TIME_INF: for what the
+ * simulation brings). Where all threads of the rank do that call the driver,
+ * that moment does not pass until cuemu_clock_wait_end().
+ */
+void cuemu_clock_wait_begin(cuemu_clock_t *clk, int rank, int thread,
+                            cuemu_time_t until);
+void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread);
+
+/* Whether that thread has to go on: its moment has come, something is due, or
+   cuemu_clock_wake() was called. */
+int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
+                          cuemu_time_t until);
+
+/* All of this: returns when that thread has to go on or, with `word`, when that
+   is no longer `value`. */
+void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
+                      cuemu_time_t until, const uint64_t *word, uint64_t value);
+
+/* Threads of the rank that wait for the simulation have to go on, at this
+   moment of emulated time. */
+void cuemu_clock_wake(cuemu_clock_t *clk, int rank);
+
+/* Nanoseconds from now until emulated time `t`, at the usual pace; 0 if
+   reached; UINT64_MAX for CUEMU_TIME_INF. */
+uint64_t cuemu_clock_real_until(cuemu_clock_t *clk, cuemu_time_t t);
 
 /* Virtual clock: moves on to `t`, or to where something becomes due. */
 cuemu_time_t cuemu_clock_advance(cuemu_clock_t *clk, cuemu_sim_t *sim,
                                  cuemu_time_t t);
 
-/*
- * A program learned at `observed` that work done from `start` to `end` is
- * complete. Late if by more than 1 % of the duration; returns non-zero then.
- */
-int cuemu_clock_observe(cuemu_clock_t *clk, cuemu_time_t start,
-                        cuemu_time_t end, cuemu_time_t observed);
+/* Where the clock learns of processes; tests have another one. */
+typedef struct {
+    uint64_t (*real_ns)(void);
+    /* Processor time of a process; 0 if that is not to be learned */
+    uint64_t (*cpu_ns)(int pid);
+    /* Whether thread `tid` of it runs or waits for a processor; 0: any, but for
+       the calling one and `service`. CUEMU_CLOCK_STOPPED: `tid` is stopped.
+       -1: that is not to be learned. */
+    int      (*is_running)(int pid, int tid, int service);
+    /* Time for which its first thread waited for a processor, in all */
+    uint64_t (*delay_ns)(int pid);
+    void     (*sleep)(uint64_t ns);
+    /* This process's PID namespace */
+    uint64_t (*space)(void);
+} cuemu_clock_source_t;
+
+extern const cuemu_clock_source_t cuemu_clock_processes;
+extern const cuemu_clock_source_t *cuemu_clock_source;
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,6 @@
 /* Contexts: primary ones, created ones, the stack of a thread, peers. */
 #include "cuemu_driver.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,9 +127,7 @@ void cuemu_process_wait(void)
 void cuemu_process_wait_unlocked(void)
 {
     while (__atomic_load_n(&cuemu_num_unlocking, __ATOMIC_SEQ_CST) > 0) {
-        if (!cuemu_work_progress()) {
-            sched_yield();
-        }
+        cuemu_work_pause();
     }
 }
 

@@ -150,7 +150,7 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
                                    const cuemu_copy_t *copy, int sync,
                                    cuemu_copy_place_t place)
 {
-    cuemu_time_t submitted = cuemu_now(), end, at;
+    cuemu_time_t submitted = cuemu_now(), at;
     cuemu_copy_kind_t kind;
     cuemu_work_t work;
     cuemu_op_id_t op = 0, linger = 0;
@@ -201,12 +201,6 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
     if (!kind.staged &&
         ((sync && (!kind.device || kind.sync)) || kind.blocks)) {
         cuemu_work_wait(op);
-        cuemu_session_lock();
-        end = cuemu_sim_op_end_time(cuemu_session.sim, op);
-        cuemu_session_unlock();
-        if (end >= 0) {
-            cuemu_work_observe(submitted, end);
-        }
     }
 
     return CUDA_SUCCESS;

@@ -72,12 +72,8 @@ enum {
 /* SUCCESS if the call may go on; else the error it has to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
-/* The same behind a call that went well: bytes may have been lost meanwhile. */
-CUresult cuemu_gate_leave(const cuemu_gate_t *gate);
-
-/* Adds a call's name and its error to the file CUEMU_REFUSED, if that is set:
-   what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
-void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result);
+/* What a call returns that went so: bytes may have been lost meanwhile. */
+CUresult cuemu_gate_leave(const cuemu_gate_t *gate, CUresult result);
 
 /* Of CUEMU_FAULT, for what is no function: its error if this is the n-th. */
 CUresult cuemu_gate_fault(const char *name);
@@ -107,13 +103,7 @@ CUEMU_FOR_TESTS const char *cuemu_census(char *text, size_t size);
         CUresult cuemu_result          = cuemu_gate_enter(&cuemu_gate); \
         cuemu_result = (cuemu_result == CUDA_SUCCESS) ? _do _args : \
                                                         cuemu_result; \
-        if (__builtin_expect(cuemu_result == CUDA_SUCCESS, 1)) { \
-            cuemu_result = cuemu_gate_leave(&cuemu_gate); \
-        } \
-        if (__builtin_expect(cuemu_result != CUDA_SUCCESS, 0)) { \
-            cuemu_gate_refused(&cuemu_gate, cuemu_result); \
-        } \
-        return cuemu_result; \
+        return cuemu_gate_leave(&cuemu_gate, cuemu_result); \
     } \
     static CUresult _do _decl
 
@@ -461,6 +451,10 @@ typedef struct {
 /* Emulated time now. */
 cuemu_time_t cuemu_now(void);
 
+/* A thread comes into the driver or leaves it; these may nest. */
+void cuemu_work_call_begin(void);
+void cuemu_work_call_end(void);
+
 /* What a call costs on this node. */
 cuemu_time_t cuemu_cost(cuemu_call_t call);
 
@@ -471,6 +465,9 @@ void cuemu_work_spend(cuemu_call_t call);
 /* The same, and other threads' calls that begin within its last part, which
    takes as long as `held`, wait for its end. */
 void cuemu_work_spend_held(cuemu_call_t call, cuemu_call_t held);
+
+/* A moment of a call that waits until others, or some work, have ended. */
+void cuemu_work_pause(void);
 
 /* Holds the caller until no other thread's call holds up all others. */
 void cuemu_work_wait_held(void);
@@ -566,15 +563,13 @@ void cuemu_module_retire(cuemu_context_t *ctx);
 
 /* Counters for the report at exit. */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
-extern uint64_t cuemu_stat_observed, cuemu_stat_late;
-
-/* The program learned that work is done that it was waiting for. Work of less
-   than 100 us does not count: there a program's own time outweighs it. */
-void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end);
 
 /* Process start, fork and end. */
 CUresult cuemu_process_start(void);
 void cuemu_work_stop(void);
+
+/* This process is the child of one that has called the driver. */
+extern int cuemu_gate_forked;
 
 /* Set while a host function runs, which may not call the driver. */
 extern __thread int cuemu_in_callback;

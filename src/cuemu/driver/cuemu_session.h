@@ -15,8 +15,8 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define CUEMU_SESSION_MAGIC   0x63756d5553313033ull
-#define CUEMU_MAX_PROCS       64
+#define CUEMU_SESSION_MAGIC   0x63756d5553313034ull
+#define CUEMU_MAX_PROCS       CUEMU_CLOCK_RANKS
 #define CUEMU_MAX_EXTENTS     16384
 #define CUEMU_MAX_MOVES       4096
 #define CUEMU_MAX_OPS         16384

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-extern int cuemu_gate_forked, cuemu_gate_ended;
+extern int cuemu_gate_ended;
 
 cuemu_process_t cuemu_process;
 
@@ -110,15 +110,14 @@ static void cuemu_report(void)
 
     snprintf(line, sizeof(line),
              "{\"pid\": %d, \"node\": \"%s\", \"slowdown\": %g, \"copies\": "
-             "%llu, \"bytes\": %llu, \"torn\": %llu, \"observed\": %llu, "
-             "\"late\": %llu, \"clamped_s\": %.6f, \"modelled_s\": %.9f}\n",
+             "%llu, \"bytes\": %llu, \"torn\": %llu, \"forgotten_s\": %.9f, "
+             "\"clamped_s\": %.6f, \"modelled_s\": %.9f}\n",
              (int)getpid(), cuemu_session.node->name,
              cuemu_session.shared->clock.slowdown,
              (unsigned long long)cuemu_stat_moves,
              (unsigned long long)cuemu_stat_bytes,
              (unsigned long long)cuemu_stat_torn,
-             (unsigned long long)cuemu_stat_observed,
-             (unsigned long long)cuemu_stat_late,
+             (double)cuemu_session.shared->clock.forgotten_ns * 1e-9,
              (double)cuemu_session.shared->clock.real_clamped_ns * 1e-9,
              (double)cuemu_now() / (double)CUEMU_PS_PER_SEC);
 

@@ -173,16 +173,11 @@ static int cuemu_gate_is_full(const cuemu_gate_t *gate, int is_over)
     return 0;
 }
 
-CUresult cuemu_gate_leave(const cuemu_gate_t *gate)
-{
-    return cuemu_gate_is_full(gate, 1) ? CUDA_ERROR_OUT_OF_MEMORY :
-                                         CUDA_SUCCESS;
-}
-
 CUresult cuemu_gate_enter(cuemu_gate_t *gate)
 {
     CUresult result;
 
+    cuemu_work_call_begin();
     pthread_once(&cuemu_faults_once, cuemu_faults_read);
     if (__atomic_fetch_add(&gate->calls, 1, __ATOMIC_RELAXED) == 0) {
         cuemu_gate_list(gate);
@@ -220,7 +215,9 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
     return (result != CUDA_SUCCESS) ? result : cuemu_capture_enter(gate->name);
 }
 
-void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result)
+/* Adds a call's name and its error to the file CUEMU_REFUSED, if that is set:
+   what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
+static void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result)
 {
     const char *path = getenv("CUEMU_REFUSED");
     FILE *file;
@@ -241,6 +238,19 @@ void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result)
     }
     fprintf(file, "%s %d\n", gate->name, (int)result);
     fclose(file);
+}
+
+CUresult cuemu_gate_leave(const cuemu_gate_t *gate, CUresult result)
+{
+    if ((result == CUDA_SUCCESS) && cuemu_gate_is_full(gate, 1)) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) {
+        cuemu_gate_refused(gate, result);
+    }
+
+    cuemu_work_call_end();
+    return result;
 }
 
 /* ------------------------------------------------------------- objects */

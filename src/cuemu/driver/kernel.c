@@ -13,7 +13,6 @@
 #include "cuemu_kernel.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -405,7 +404,7 @@ void cuemu_kernel_serve(uint64_t arg)
 
     /* Its launching call is not through yet */
     while (__atomic_load_n(&job->end, __ATOMIC_ACQUIRE) == 0) {
-        sched_yield();
+        cuemu_clock_source->sleep(20000);
     }
 
     if (job->has_begun) {
@@ -531,9 +530,7 @@ void cuemu_job_reserve(unsigned count)
 {
     while (__atomic_load_n(&cuemu_num_jobs, __ATOMIC_RELAXED) + count >
            CUEMU_MAX_LAUNCHES) {
-        if (!cuemu_work_progress()) {
-            sched_yield();
-        }
+        cuemu_work_pause();
     }
 }
 

@@ -293,6 +293,7 @@ static void cuemu_slot_reclaim(cuemu_shared_t *sh, int slot)
     }
 
     sh->slots[slot].pid = 0;
+    cuemu_clock_detach(&sh->clock, slot);
     ++sh->change;
 }
 
@@ -801,6 +802,7 @@ int cuemu_session_join(void)
             (cuemu_slot_lock(slot, F_WRLCK) == 0)) {
             cuemu_session.slot                  = slot;
             cuemu_session.shared->slots[slot].pid = getpid();
+            cuemu_clock_attach(&cuemu_session.shared->clock, slot, getpid());
             ret                                 = 0;
             break;
         }

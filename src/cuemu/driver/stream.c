@@ -3,7 +3,6 @@
 /* Streams, events and host functions. */
 #include "cuemu_capture.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,7 +237,6 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
             cuemu_work_watch(tail);
         }
         cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
-        sched_yield();
         return CUDA_ERROR_NOT_READY;
     }
 
@@ -248,7 +246,7 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
 
 CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
 {
-    cuemu_time_t submitted, end;
+    cuemu_time_t submitted;
     cuemu_stream_t *stream;
     cuemu_op_id_t op;
     CUresult result = cuemu_stream_resolve(handle, &stream);
@@ -263,12 +261,6 @@ CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
     op = cuemu_stream_tail(stream, &submitted);
     if (op != 0) {
         cuemu_work_wait(op);
-        cuemu_session_lock();
-        end = cuemu_sim_op_end_time(cuemu_session.sim, op);
-        cuemu_session_unlock();
-        if (end >= 0) {
-            cuemu_work_observe(submitted, end);
-        }
     }
 
     cuemu_pool_collect();
@@ -605,7 +597,8 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
     if (event->op != 0) {
         /* Nothing can have ended unless the clock waits for somebody, or
            something changed since the last look */
-        cuemu_clock_now(&cuemu_session.shared->clock, &clamped);
+        cuemu_clock_now(&cuemu_session.shared->clock, cuemu_session.slot,
+                        &clamped);
         if (clamped) {
             (void)cuemu_work_progress();
         }
@@ -618,15 +611,11 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
                 cuemu_work_watch(event->op);
             }
             cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
-            sched_yield();
             return CUDA_ERROR_NOT_READY;
         }
     }
 
-    if (event->polled) {
-        event->polled = 0;
-        cuemu_work_observe(event->start, event->end);
-    }
+    event->polled = 0;
 
     cuemu_work_spend(CUEMU_CALL_QUERY_DONE);
     return CUDA_SUCCESS;
@@ -647,7 +636,6 @@ CUEMU_API(cuEventSynchronize, (CUevent handle), (handle))
     if (event->op != 0) {
         cuemu_work_wait(event->op);
         (void)cuemu_event_is_done(event);
-        cuemu_work_observe(event->start, event->end);
     }
 
     cuemu_pool_collect();

@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,24 +28,11 @@
    while it waits for something: it may have lost its processor for a while */
 #define CUEMU_GRACE_NS      500000ull
 #define CUEMU_GRACE_WAIT_NS 5000000ull
-#define CUEMU_SPINS    50
-
-/* Longest stretch of a call's own time that is spent without a yield */
-#define CUEMU_SPIN_MAX_NS 200000ull
-
-/* Waiting is slept through but for the last of it, which a sleeper might miss,
-   and in pieces: what others submit may stop the clock sooner (real time) */
-#define CUEMU_AWAKE_NS 150000ull
-#define CUEMU_SLEEP_NS 1000000ull
-
-/* Work that takes less is not judged for being noticed in time */
-#define CUEMU_OBSERVE_MIN (100 * CUEMU_PS_PER_US)
 
 /* Copies between host buffers do not touch the node's links */
 #define CUEMU_HOST_COPY_RATE 10e9
 
 uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
-uint64_t cuemu_stat_observed, cuemu_stat_late, cuemu_stat_late_ps;
 
 static pthread_mutex_t cuemu_tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -119,9 +105,43 @@ static void cuemu_futex_wake(uint32_t *word)
 
 /* ---------------------------------------------------------------- time */
 
+/* Calls of this thread that count as one, and its place in the clock */
+static __thread struct {
+    int depth;
+    int counts;
+    int tid;
+    int place;
+} cuemu_call = {.place = -1};
+
+void cuemu_work_call_begin(void)
+{
+    if ((++cuemu_call.depth == 1) && (cuemu_session.slot >= 0) &&
+        !cuemu_gate_forked) {
+        if (cuemu_call.tid == 0) {
+            cuemu_call.tid = (int)syscall(SYS_gettid);
+        }
+        cuemu_call.counts = 1;
+        cuemu_call.place  = cuemu_clock_call_begin(
+                &cuemu_session.shared->clock, cuemu_session.slot,
+                cuemu_call.tid, cuemu_call.place);
+    }
+}
+
+void cuemu_work_call_end(void)
+{
+    if ((--cuemu_call.depth == 0) && cuemu_call.counts) {
+        cuemu_call.counts = 0;
+        if (cuemu_session.slot >= 0) {
+            cuemu_clock_call_end(&cuemu_session.shared->clock,
+                                 cuemu_session.slot, cuemu_call.place);
+        }
+    }
+}
+
 cuemu_time_t cuemu_now(void)
 {
-    return cuemu_clock_now(&cuemu_session.shared->clock, NULL);
+    return cuemu_clock_now(&cuemu_session.shared->clock, cuemu_session.slot,
+                           NULL);
 }
 
 cuemu_time_t cuemu_cost(cuemu_call_t call)
@@ -133,56 +153,48 @@ cuemu_time_t cuemu_cost(cuemu_call_t call)
 static void cuemu_work_unclamp(void)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
-    uint32_t served;
-    int i;
+    uint32_t served    = __atomic_load_n(&sh->served, __ATOMIC_ACQUIRE);
 
-    for (i = 0; i < CUEMU_SPINS; ++i) {
-        served = __atomic_load_n(&sh->served, __ATOMIC_ACQUIRE);
-        if (cuemu_work_progress()) {
-            return;
-        }
-        sched_yield();
-        if (served != __atomic_load_n(&sh->served, __ATOMIC_ACQUIRE)) {
-            return;
-        }
-    }
-
-    __atomic_add_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
-    cuemu_futex_wait(&sh->served, served, 1000000);
-    __atomic_sub_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
-}
-
-/* Leaves the processor to others, until shortly before `until` or before the
-   clock stands still for somebody */
-static void cuemu_work_rest(cuemu_time_t until)
-{
-    const cuemu_clock_t *clk = &cuemu_session.shared->clock;
-    cuemu_time_t limit       = __atomic_load_n(&clk->limit, __ATOMIC_RELAXED);
-    uint64_t ns;
-
-    ns = cuemu_clock_real_until(clk, (until < limit) ? until : limit);
-    if (ns < 2 * CUEMU_AWAKE_NS) {
-        sched_yield();
+    if (cuemu_work_progress()) {
         return;
     }
 
-    ns -= CUEMU_AWAKE_NS;
-    usleep(((ns < CUEMU_SLEEP_NS) ? ns : CUEMU_SLEEP_NS) / 1000);
+    __atomic_add_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
+    cuemu_futex_wait(&sh->served, served, 200000);
+    __atomic_sub_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Lets time go on until then, until something is due or, with `seen`, until the
+   session's count of changes is another one */
+static void cuemu_work_rest(cuemu_time_t until, const uint64_t *seen)
+{
+    cuemu_shared_t *sh = cuemu_session.shared;
+
+    cuemu_work_call_begin(); /* cuInit() waits, too */
+    cuemu_clock_wait(&sh->clock, cuemu_session.slot, cuemu_call.place, until,
+                     (seen == NULL) ? NULL : &sh->change,
+                     (seen == NULL) ? 0 : *seen);
+    cuemu_work_call_end();
 }
 
 void cuemu_work_spend_until(cuemu_time_t until)
 {
-    const cuemu_clock_t *clk = &cuemu_session.shared->clock;
     int clamped;
 
-    /* The call keeps its processor for a while, as the real one would: whoever
-       got it by a yield might not give it back for milliseconds */
-    while (cuemu_clock_now(clk, &clamped) < until) {
+    while (cuemu_clock_now(&cuemu_session.shared->clock, cuemu_session.slot,
+                           &clamped) < until) {
         if (clamped) {
             cuemu_work_unclamp();
-        } else if (cuemu_clock_real_until(clk, until) > CUEMU_SPIN_MAX_NS) {
-            cuemu_work_rest(until);
+        } else {
+            cuemu_work_rest(until, NULL);
         }
+    }
+}
+
+void cuemu_work_pause(void)
+{
+    if (!cuemu_work_progress()) {
+        cuemu_work_spend_until(cuemu_now() + CUEMU_PS_PER_US);
     }
 }
 
@@ -215,43 +227,22 @@ void cuemu_work_wait_held(void)
     }
 }
 
-void cuemu_work_observe(cuemu_time_t start, cuemu_time_t end)
-{
-    cuemu_time_t now = cuemu_now();
-    int late;
-
-    if (end - start < CUEMU_OBSERVE_MIN) {
-        return;
-    }
-
-    cuemu_session_lock();
-    late = cuemu_clock_observe(&cuemu_session.shared->clock, start, end, now);
-    cuemu_session_unlock();
-
-    __atomic_add_fetch(&cuemu_stat_observed, 1, __ATOMIC_RELAXED);
-    if (late) {
-        __atomic_add_fetch(&cuemu_stat_late, 1, __ATOMIC_RELAXED);
-        __atomic_add_fetch(&cuemu_stat_late_ps, (uint64_t)(now - end),
-                           __ATOMIC_RELAXED);
-    }
-}
-
 /*
- * For benchmarks, which look it up by name: how often this process learned that
- * work which it waited for was done, how often late by more than 1 % of the
- * work's length, and by how many emulated nanoseconds in all.
+ * For benchmarks, which look it up by name: by how much ranks may differ in
+ * emulated time, and how much processor time they used that took none, because
+ * they were ahead by more. Seconds of emulated time, of all ranks so far.
  */
 __attribute__((visibility("default")))
-void cuemu_lateness(unsigned long long *observed_p, unsigned long long *late_p,
-                    unsigned long long *late_ns_p);
+void cuemu_drift(double *ahead_p, double *forgotten_p);
 
-void cuemu_lateness(unsigned long long *observed_p, unsigned long long *late_p,
-                    unsigned long long *late_ns_p)
+void cuemu_drift(double *ahead_p, double *forgotten_p)
 {
-    *observed_p = __atomic_load_n(&cuemu_stat_observed, __ATOMIC_RELAXED);
-    *late_p     = __atomic_load_n(&cuemu_stat_late, __ATOMIC_RELAXED);
-    *late_ns_p  = __atomic_load_n(&cuemu_stat_late_ps, __ATOMIC_RELAXED) /
-                  (uint64_t)CUEMU_PS_PER_NS;
+    const cuemu_clock_t *clk = &cuemu_session.shared->clock;
+
+    *ahead_p     = CUEMU_CLOCK_AHEAD_NS * 1e-9 / clk->slowdown;
+    *forgotten_p = (double)__atomic_load_n(&clk->forgotten_ns,
+                                           __ATOMIC_RELAXED) * 1e-9 /
+                   clk->slowdown;
 }
 
 /* --------------------------------------------------------- moving bytes */
@@ -419,6 +410,7 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
         break;
     case CUEMU_PAYLOAD_WATCH:
         __atomic_sub_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);
+        cuemu_clock_wake(&cuemu_session.shared->clock, cuemu_session.slot);
         break;
     default:
         break;
@@ -660,9 +652,11 @@ static void cuemu_service_serve(void)
 static void *cuemu_service_main(void *arg)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
+    struct timespec cpu;
     uint64_t wait_ns;
     uint32_t word;
 
+    sh->clock.ranks[cuemu_session.slot].service = (int32_t)syscall(SYS_gettid);
     while (!cuemu_service_stop) {
         word = __atomic_load_n(&cuemu_service_word, __ATOMIC_SEQ_CST);
 
@@ -689,6 +683,10 @@ static void *cuemu_service_main(void *arg)
         }
         cuemu_session_unlock();
 
+        syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
+        __atomic_store_n(&sh->clock.ranks[cuemu_session.slot].service_ns,
+                         (uint64_t)cpu.tv_sec * 1000000000ull +
+                         (uint64_t)cpu.tv_nsec, __ATOMIC_RELEASE);
         cuemu_futex_wait(&cuemu_service_word, word, wait_ns);
         __atomic_store_n(&cuemu_service_idle, 0, __ATOMIC_SEQ_CST);
     }
@@ -789,9 +787,7 @@ cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
             break;
         }
 
-        if (!cuemu_work_progress()) {
-            sched_yield();
-        }
+        cuemu_work_pause();
     }
 
     if (status != CUEMU_OK) {
@@ -1127,11 +1123,11 @@ void cuemu_work_wait(cuemu_op_id_t op)
             }
         }
 
-        cuemu_clock_now(&sh->clock, &clamped);
+        cuemu_clock_now(&sh->clock, cuemu_session.slot, &clamped);
         if (clamped) {
             cuemu_work_unclamp();
         } else {
-            cuemu_work_rest(CUEMU_TIME_INF);
+            cuemu_work_rest(CUEMU_TIME_INF, &seen);
         }
     }
 }

@@ -23,10 +23,18 @@
 /* How often, in real time, to look whether a session has come into being */
 #define CUEMU_LOOK_NS 1000000ull
 
+/* What a yield takes, of emulated time; where that stands still, after how many
+   of them to sleep, and for how long (real time) */
+#define CUEMU_YIELD_TIME     (CUEMU_PS_PER_US / 5)
+#define CUEMU_YIELD_LONGEST  CUEMU_PS_PER_US
+#define CUEMU_YIELD_PART     512 /* of the time since the first one */
+#define CUEMU_YIELD_ROUNDS   16
+#define CUEMU_YIELD_SLEEP_NS 20000ull
+
 /* UCX reads the processor's time stamps itself, unless told not to. */
 CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
 
-static const cuemu_shared_t *cuemu_view;
+static cuemu_shared_t *cuemu_view;
 static uint64_t cuemu_next_look_ns;
 
 
@@ -40,10 +48,11 @@ static int cuemu_real_gettime(clockid_t id, struct timespec *ts)
     return (int)syscall(SYS_clock_gettime, id, ts);
 }
 
-/* The session's state, read-only; NULL as long as there is none. */
-static const cuemu_shared_t *cuemu_find_session(void)
+/* The session's state, of which the clock alone is written; NULL as long as
+   there is none. */
+static cuemu_shared_t *cuemu_find_session(void)
 {
-    const cuemu_shared_t *view = __atomic_load_n(&cuemu_view, __ATOMIC_ACQUIRE);
+    cuemu_shared_t *view = __atomic_load_n(&cuemu_view, __ATOMIC_ACQUIRE);
     const char *dir;
     struct timespec ts;
     struct stat st;
@@ -77,7 +86,7 @@ static const cuemu_shared_t *cuemu_find_session(void)
 
     memcpy(path, dir, length);
     memcpy(path + length, "/state", sizeof("/state"));
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
@@ -85,15 +94,15 @@ static const cuemu_shared_t *cuemu_find_session(void)
     ptr = -1;
     if ((syscall(SYS_fstat, fd, &st) == 0) &&
         ((size_t)st.st_size >= sizeof(*view))) {
-        ptr = syscall(SYS_mmap, NULL, sizeof(*view), PROT_READ, MAP_SHARED, fd,
-                      0L);
+        ptr = syscall(SYS_mmap, NULL, sizeof(*view), PROT_READ | PROT_WRITE,
+                      MAP_SHARED, fd, 0L);
     }
     syscall(SYS_close, fd);
     if (ptr == -1) {
         return NULL;
     }
 
-    view = (const cuemu_shared_t*)ptr;
+    view = (cuemu_shared_t*)ptr;
     if (view->magic != CUEMU_SESSION_MAGIC) {
         syscall(SYS_munmap, ptr, sizeof(*view));
         return NULL;
@@ -103,10 +112,31 @@ static const cuemu_shared_t *cuemu_find_session(void)
     return view;
 }
 
+/* Which rank of the node this process is; -1 if none */
+static int cuemu_find_rank(const cuemu_clock_t *clk)
+{
+    static int found = -1;
+    int pid          = (int)syscall(SYS_getpid);
+    int rank         = __atomic_load_n(&found, __ATOMIC_RELAXED);
+
+    if ((rank >= 0) && (clk->ranks[rank].pid == pid)) {
+        return rank;
+    }
+
+    for (rank = clk->num_ranks - 1; rank >= 0; --rank) {
+        if ((clk->ranks[rank].pid == pid) &&
+            (clk->ranks[rank].space == cuemu_clock_source->space())) {
+            __atomic_store_n(&found, rank, __ATOMIC_RELAXED);
+            return rank;
+        }
+    }
+    return -1;
+}
+
 /* Emulated nanoseconds of the given clock's epoch; 0 if it is a real clock. */
 static uint64_t cuemu_emulated_ns(clockid_t id)
 {
-    const cuemu_shared_t *view;
+    cuemu_shared_t *view;
     uint64_t epoch, ns;
     int saved_errno;
 
@@ -131,8 +161,76 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
 
     epoch = ((id == CLOCK_REALTIME) || (id == CLOCK_REALTIME_COARSE)) ?
             view->real_epoch_ns : view->mono_epoch_ns;
-    ns    = (uint64_t)(cuemu_clock_now(&view->clock, NULL) / CUEMU_PS_PER_NS);
+    ns    = (uint64_t)(cuemu_clock_now(&view->clock,
+                                       cuemu_find_rank(&view->clock), NULL) /
+                       CUEMU_PS_PER_NS);
     return epoch + ns;
+}
+
+/*
+ * How long a yield may take: the longer, the longer the program has been doing
+ * nothing but that. It does something else when a round, from yield to yield,
+ * takes more than the shortest one by half.
+ */
+static cuemu_time_t cuemu_yield_time(cuemu_time_t now, cuemu_time_t end)
+{
+    static __thread cuemu_time_t first, least;
+    cuemu_time_t round = now - end;
+    cuemu_time_t time;
+
+    if ((least == 0) || (round < least)) {
+        least = round;
+    } else if (round > least + least / 2) {
+        first  = now;
+        least += least / 16 + 1;
+    }
+
+    time = (now - first) / CUEMU_YIELD_PART;
+    return (time < CUEMU_YIELD_TIME)    ? CUEMU_YIELD_TIME :
+           (time > CUEMU_YIELD_LONGEST) ? CUEMU_YIELD_LONGEST :
+                                          time;
+}
+
+/*
+ * A program that has nothing to do yields its processor, again and again. Here
+ * it waits for a moment of emulated time, about what a round of polling takes:
+ * where all wait no real time passes, and no other program gets a whole slice
+ * of the processor for each yield.
+ */
+CUEMU_EXPORT int sched_yield(void)
+{
+    static __thread int tid, place, rounds;
+    static __thread cuemu_time_t end;
+    cuemu_shared_t *view = cuemu_find_session();
+    int rank             = (view == NULL) ? -1 : cuemu_find_rank(&view->clock);
+    cuemu_clock_t *clk;
+    cuemu_time_t now;
+    int clamped;
+
+    if (rank < 0) {
+        return (int)syscall(SYS_sched_yield);
+    }
+
+    clk = &view->clock;
+    now = cuemu_clock_now(clk, rank, &clamped);
+    if (clamped) {
+        /* This program may have to do something first, or another one */
+        if (++rounds % CUEMU_YIELD_ROUNDS == 0) {
+            cuemu_clock_source->sleep(CUEMU_YIELD_SLEEP_NS);
+        }
+        return 0;
+    }
+
+    if (tid == 0) {
+        tid   = (int)syscall(SYS_gettid);
+        place = -1;
+    }
+    place = cuemu_clock_call_begin(clk, rank, tid, place);
+    cuemu_clock_wait(clk, rank, place, now + cuemu_yield_time(now, end), NULL,
+                     0);
+    end = cuemu_clock_now(clk, -1, NULL);
+    cuemu_clock_call_end(clk, rank, place);
+    return 0;
 }
 
 CUEMU_EXPORT int clock_gettime(clockid_t id, struct timespec *ts)

@@ -5,6 +5,7 @@
  */
 #include "core_fixture.h"
 
+#include <algorithm>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,15 +23,15 @@ TEST(core_clock, virtual_clock_moves_when_told)
     cuemu_clock_t clk;
 
     ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&clk, 0));
-    EXPECT_EQ(0, cuemu_clock_now(&clk, NULL));
+    EXPECT_EQ(0, cuemu_clock_now(&clk, -1, NULL));
     sleep_ms(2);
-    EXPECT_EQ(0, cuemu_clock_now(&clk, NULL));
+    EXPECT_EQ(0, cuemu_clock_now(&clk, -1, NULL));
 
     cuemu_op_id_t id = s.add(s.delay_desc(5000, CUEMU_OP_NEEDS_SERVICE));
     EXPECT_EQ(3000, cuemu_clock_advance(&clk, s.sim, 3000));
-    EXPECT_EQ(3000, cuemu_clock_now(&clk, NULL));
+    EXPECT_EQ(3000, cuemu_clock_now(&clk, -1, NULL));
     EXPECT_EQ(5000, cuemu_clock_advance(&clk, s.sim, 9000));
-    EXPECT_EQ(5000, cuemu_clock_now(&clk, NULL));
+    EXPECT_EQ(5000, cuemu_clock_now(&clk, -1, NULL));
     EXPECT_EQ(id, cuemu_sim_service(s.sim, 0, NULL));
     cuemu_sim_served(s.sim, id);
     EXPECT_EQ(9000, cuemu_clock_advance(&clk, s.sim, 9000));
@@ -50,14 +51,14 @@ TEST(core_clock, runs_at_real_time_by_the_factor)
     cuemu_clock_t clk;
 
     ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&clk, 20));
-    cuemu_time_t before = cuemu_clock_now(&clk, NULL);
+    cuemu_time_t before = cuemu_clock_now(&clk, -1, NULL);
     sleep_ms(100);
-    cuemu_time_t after = cuemu_clock_now(&clk, NULL);
+    cuemu_time_t after = cuemu_clock_now(&clk, -1, NULL);
     /* 100 ms are 5 emulated; a busy machine may wake us late, never early */
     EXPECT_GE(after - before, (cuemu_time_t)(4999 * US));
     EXPECT_LT(after - before, (cuemu_time_t)(500000 * US));
     EXPECT_NEAR(20e6, (double)cuemu_clock_real_until(
-                              &clk, cuemu_clock_now(&clk, NULL) +
+                              &clk, cuemu_clock_now(&clk, -1, NULL) +
                                     CUEMU_PS_PER_US * 1000), 5e6);
     EXPECT_EQ(0u, cuemu_clock_real_until(&clk, 0));
     EXPECT_EQ(UINT64_MAX, cuemu_clock_real_until(&clk, CUEMU_TIME_INF));
@@ -82,7 +83,7 @@ TEST(core_clock, stands_still_until_served)
     cuemu_time_t due = now + 1000 * CUEMU_PS_PER_US;
 
     sleep_ms(30);
-    EXPECT_EQ(due, cuemu_clock_now(&clk, &clamped));
+    EXPECT_EQ(due, cuemu_clock_now(&clk, -1, &clamped));
     EXPECT_TRUE(clamped);
     EXPECT_EQ(due, cuemu_clock_poll(&clk, s.sim));
     EXPECT_EQ(a, cuemu_sim_service(s.sim, 0, NULL));
@@ -92,11 +93,11 @@ TEST(core_clock, stands_still_until_served)
     now = cuemu_clock_poll(&clk, s.sim);
     EXPECT_EQ(due, now);
     EXPECT_EQ(due, s.end(a));
-    EXPECT_GT(clk.real_clamped_ns, 50000000u);
+    EXPECT_GT(clk.real_clamped_ns, 29000000u);
     sleep_ms(1);
     EXPECT_GT(cuemu_clock_poll(&clk, s.sim), due);
     EXPECT_EQ(due + 10, s.end(b));
-    EXPECT_LT(cuemu_clock_now(&clk, NULL), due + 1000000 * CUEMU_PS_PER_US);
+    EXPECT_LT(cuemu_clock_now(&clk, -1, NULL), due + 1000000 * CUEMU_PS_PER_US);
 }
 
 /* What needs no service ends on time in the model, though nobody looked. */
@@ -116,49 +117,6 @@ TEST(core_clock, late_polls_change_no_end_time)
     EXPECT_EQ(now + 200 * CUEMU_PS_PER_US, s.end(b));
 }
 
-TEST(core_clock, can_be_held_until_somebody_has_looked)
-{
-    core_node node("beluga");
-    core_sim s(*node);
-    cuemu_clock_t clk;
-
-    ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&clk, 1));
-    cuemu_clock_poll(&clk, s.sim);
-    cuemu_clock_hold(&clk, 10000000000ul);
-    cuemu_time_t now = cuemu_clock_now(&clk, NULL);
-    sleep_ms(20);
-    EXPECT_EQ(now, cuemu_clock_now(&clk, NULL));
-    EXPECT_EQ(now, cuemu_clock_poll(&clk, s.sim));
-    cuemu_clock_release(&clk);
-    EXPECT_GE(clk.real_clamped_ns, 19000000u);
-    EXPECT_LT(clk.real_clamped_ns, 9000000000u);
-    sleep_ms(2);
-    EXPECT_GT(cuemu_clock_now(&clk, NULL), now);
-
-    /* nobody comes: it goes on by itself */
-    cuemu_clock_poll(&clk, s.sim);
-    cuemu_clock_hold(&clk, 5000000);
-    now = cuemu_clock_now(&clk, NULL);
-    sleep_ms(25);
-    EXPECT_GT(cuemu_clock_now(&clk, NULL), now + 15000 * CUEMU_PS_PER_US);
-    cuemu_clock_release(&clk);
-
-    /* a hold while held starts anew; what is due stops it as ever */
-    now = cuemu_clock_poll(&clk, s.sim);
-    cuemu_op_id_t id = s.add(s.delay_desc(0, CUEMU_OP_NEEDS_SERVICE), {}, now);
-    EXPECT_EQ(now, cuemu_clock_poll(&clk, s.sim));
-    cuemu_clock_hold(&clk, 10000000000ul);
-    cuemu_sim_service(s.sim, 0, NULL);
-    cuemu_sim_served(s.sim, id);
-    cuemu_clock_poll(&clk, s.sim);
-    cuemu_clock_hold(&clk, 10000000000ul);
-    now = cuemu_clock_now(&clk, NULL);
-    cuemu_clock_hold(&clk, 10000000000ul);
-    EXPECT_EQ(now, cuemu_clock_now(&clk, NULL));
-    EXPECT_LT(clk.real_clamped_ns, 11000000000u);
-    cuemu_clock_release(&clk);
-}
-
 TEST(core_clock, never_runs_backwards)
 {
     core_node node("beluga");
@@ -168,7 +126,7 @@ TEST(core_clock, never_runs_backwards)
 
     ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&clk, 2));
     for (int i = 0; i < 20000; ++i) {
-        cuemu_time_t now = (i % 3) ? cuemu_clock_now(&clk, NULL) :
+        cuemu_time_t now = (i % 3) ? cuemu_clock_now(&clk, -1, NULL) :
                                      cuemu_clock_poll(&clk, s.sim);
         ASSERT_GE(now, last);
         last = now;
@@ -187,15 +145,310 @@ TEST(core_clock, never_runs_backwards)
     EXPECT_GT(last, 0);
 }
 
-TEST(core_clock, counts_late_observers)
-{
-    cuemu_clock_t clk;
+/* Processes that do what a test says, on a machine with a clock of its own */
+static struct {
+    uint64_t real_ns, space;
+    uint64_t cpu_ns[CUEMU_CLOCK_RANKS], delay_ns[CUEMU_CLOCK_RANKS];
+    bool     running[CUEMU_CLOCK_RANKS], stopped[CUEMU_CLOCK_RANKS];
+} fake;
 
-    ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&clk, 0));
-    EXPECT_FALSE(cuemu_clock_observe(&clk, 0, 1000000, 1010000));
-    EXPECT_TRUE(cuemu_clock_observe(&clk, 0, 1000000, 1010001));
-    EXPECT_FALSE(cuemu_clock_observe(&clk, 500, 1000500, 1000500));
-    EXPECT_EQ(3u, clk.num_observed);
-    EXPECT_EQ(1u, clk.num_late);
-    EXPECT_EQ(10001, clk.max_late);
+class clock_source : public testing::Test {
+protected:
+    static constexpr uint64_t ms = 1000000, us = 1000;
+
+    void SetUp() override
+    {
+        static const cuemu_clock_source_t source = {
+                [] { return fake.real_ns; },
+                [](int pid) { return fake.cpu_ns[pid]; },
+                [](int pid, int, int) -> int {
+                    return fake.stopped[pid] ? CUEMU_CLOCK_STOPPED :
+                                               fake.running[pid];
+                },
+                [](int pid) { return fake.delay_ns[pid]; },
+                [](uint64_t ns) { fake.real_ns += ns; },
+                [] { return fake.space; }};
+
+        fake               = {};
+        fake.real_ns       = 1000 * ms;
+        fake.space         = 1;
+        cuemu_clock_source = &source;
+        /* an emulated nanosecond for one of a processor's */
+        ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&m_clk, 1));
+    }
+
+    void TearDown() override
+    {
+        cuemu_clock_source = &cuemu_clock_processes;
+    }
+
+    /* Process `rank` + 1 */
+    void attach(int rank)
+    {
+        fake.cpu_ns[rank + 1]  = 5 * ms;
+        fake.running[rank + 1] = true;
+        cuemu_clock_attach(&m_clk, rank, rank + 1);
+    }
+
+    /* These ranks run; all others, and those that want to, do not. */
+    void run(uint64_t ns, std::initializer_list<int> ranks)
+    {
+        for (; ns > 0; ns -= std::min(ns, (uint64_t)10 * us)) {
+            uint64_t step = std::min(ns, (uint64_t)10 * us);
+
+            fake.real_ns += step;
+            for (int pid = 1; pid < CUEMU_CLOCK_RANKS; ++pid) {
+                fake.delay_ns[pid] += fake.running[pid] ? step : 0;
+            }
+            for (int rank : ranks) {
+                fake.cpu_ns[rank + 1]   += step;
+                fake.delay_ns[rank + 1] -= step;
+            }
+            now();
+        }
+    }
+
+    /* Emulated nanoseconds */
+    uint64_t now(int rank = -1)
+    {
+        return cuemu_clock_now(&m_clk, rank, NULL) / CUEMU_PS_PER_NS;
+    }
+
+    /* Thread `tid` of a rank waits in the driver, and comes out of it */
+    int wait(int rank, uint64_t ns, int tid)
+    {
+        int thread = cuemu_clock_call_begin(&m_clk, rank, tid, -1);
+
+        cuemu_clock_wait_begin(&m_clk, rank, thread, ns * CUEMU_PS_PER_NS);
+        return thread;
+    }
+
+    bool is_over(int rank, uint64_t ns, int thread)
+    {
+        return cuemu_clock_wait_over(&m_clk, rank, thread,
+                                     ns * CUEMU_PS_PER_NS);
+    }
+
+    void leave(int rank, int thread)
+    {
+        cuemu_clock_wait_end(&m_clk, rank, thread);
+        cuemu_clock_call_end(&m_clk, rank, thread);
+    }
+
+    cuemu_clock_t m_clk;
+};
+
+/* What other programs take of the processors does not pass. */
+TEST_F(clock_source, stolen_time_does_not_exist)
+{
+    attach(0);
+    attach(1);
+    run(ms, {0, 1});
+    EXPECT_NEAR(ms, now(), 20 * us);
+    run(100 * ms, {}); /* a hog has both processors */
+    EXPECT_NEAR(ms, now(0), 20 * us);
+    run(ms, {0, 1});
+    EXPECT_NEAR(2 * ms, now(0), 40 * us);
+}
+
+/* One waits for the other, which has lost its processor: what it spins is
+   forgotten but for the look-ahead, now and when the other one is back. */
+TEST_F(clock_source, a_surplus_is_forgotten)
+{
+    attach(0);
+    attach(1);
+    run(50 * ms, {0});
+    EXPECT_LE(now(0), 10 * us);
+    EXPECT_NEAR(50 * ms, m_clk.forgotten_ns, 100 * us);
+    run(ms, {1});
+    EXPECT_LE(now(0), CUEMU_CLOCK_AHEAD_NS + 10 * us);
+    run(ms, {0, 1});
+    EXPECT_NEAR(ms, now(0), CUEMU_CLOCK_AHEAD_NS + 50 * us);
+}
+
+/* Threads side by side are not faster than the wall clock. */
+TEST_F(clock_source, threads_do_not_add_up)
+{
+    attach(0);
+    run(2 * ms, {0, 0, 0});
+    EXPECT_NEAR(2 * ms, now(0), 20 * us);
+}
+
+TEST_F(clock_source, what_sleeps_in_the_kernel_holds_up_nobody)
+{
+    attach(0);
+    attach(1);
+    fake.running[2] = false;
+    run(20 * ms, {0});
+    EXPECT_NEAR(20 * ms, now(0), 500 * us);
+
+    /* ... and counts from now on, once it is back */
+    fake.running[2] = true;
+    run(5 * ms, {1});
+    uint64_t before = now(1);
+    run(10 * ms, {0});
+    EXPECT_LE(now(1), before + 100 * us);
+    run(ms, {0, 1});
+    EXPECT_NEAR(before + ms, now(1), 200 * us);
+}
+
+/* Another PID namespace, or one that has died */
+TEST_F(clock_source, what_cannot_be_seen_holds_up_nobody)
+{
+    attach(0);
+    fake.space = 2;
+    attach(1);
+    fake.space = 1;
+    run(20 * ms, {0, 1});
+    EXPECT_NEAR(20 * ms, now(0), 500 * us);
+    cuemu_clock_detach(&m_clk, 1);
+    attach(2);
+    fake.cpu_ns[3]  = 0;
+    fake.running[3] = false;
+    run(20 * ms, {0});
+    EXPECT_NEAR(40 * ms, now(0), ms);
+}
+
+/* The program's own sleep takes time, a wait for a processor none. */
+TEST_F(clock_source, a_sleep_counts)
+{
+    attach(0);
+    run(ms, {0});
+    now(0);
+    fake.real_ns += 30 * ms;
+    EXPECT_NEAR(31 * ms, now(0), 20 * us);
+    fake.real_ns     += 30 * ms;
+    fake.delay_ns[1] += 30 * ms;
+    EXPECT_NEAR(31 * ms, now(0), 20 * us);
+}
+
+TEST_F(clock_source, the_wall_clock_counts_where_all_sleep)
+{
+    attach(0);
+    attach(1);
+    fake.running[1] = fake.running[2] = false;
+    run(50 * ms, {});
+    EXPECT_NEAR(50 * ms, now(), ms);
+}
+
+/* All wait: the next moment that one waits for is there at once, and does not
+   pass before that one has gone on. */
+TEST_F(clock_source, waits_of_all_take_no_time)
+{
+    attach(0);
+    attach(1);
+    int a = wait(0, 3 * ms, 7);
+    run(ms, {1});
+    EXPECT_NEAR(ms, now(), 20 * us);
+    int b = wait(1, 7 * ms, 8);
+    EXPECT_EQ(3 * ms, now());
+    run(50 * ms, {0, 1});
+    EXPECT_EQ(3 * ms, now());
+    EXPECT_TRUE(is_over(0, 3 * ms, a));
+    EXPECT_FALSE(is_over(1, 7 * ms, b));
+    leave(0, a);
+    EXPECT_NEAR(3 * ms, now(0), us);
+    run(ms, {0});
+    EXPECT_NEAR(4 * ms, now(0), 20 * us);
+    a = wait(0, 9 * ms, 7);
+    EXPECT_EQ(7 * ms, now());
+    leave(1, b);
+    leave(0, a);
+}
+
+/* A second thread goes on while the first one waits, unless it sleeps. */
+TEST_F(clock_source, a_rank_waits_when_all_its_threads_do)
+{
+    attach(0);
+    int a = wait(0, 30 * ms, 7);
+    EXPECT_EQ(30 * ms, now());
+    leave(0, a);
+    int b = wait(0, 31 * ms, 8);
+    EXPECT_EQ(30 * ms, now());
+    run(ms / 2, {0});
+    EXPECT_NEAR(30 * ms + ms / 2, now(), 20 * us);
+    a = wait(0, 32 * ms, 7);
+    EXPECT_EQ(31 * ms, now());
+    leave(0, b);
+    run(2 * ms, {});
+    EXPECT_FALSE(is_over(0, 32 * ms, a)); /* has lost its processor */
+    fake.running[1] = false;
+    run(2 * ms, {});
+    EXPECT_TRUE(is_over(0, 32 * ms, a));
+    leave(0, a);
+}
+
+/* By a signal or a debugger, while it waits */
+TEST_F(clock_source, a_rank_that_is_stopped_holds_up_nobody)
+{
+    attach(0);
+    attach(1);
+    int a = wait(0, ms, 7);
+    fake.stopped[1] = true;
+    run(50 * ms, {1});
+    EXPECT_GT(now(1), 10 * ms);
+
+    fake.stopped[1] = false;
+    run(50 * ms, {1});
+    uint64_t before = now(1);
+    run(10 * ms, {1});
+    EXPECT_EQ(before, now(1));
+    leave(0, a);
+}
+
+/* The emulator's own work */
+TEST_F(clock_source, calls_take_no_time)
+{
+    attach(0);
+    run(ms, {0});
+    int a = cuemu_clock_call_begin(&m_clk, 0, 7, -1);
+    run(20 * ms, {0});
+    EXPECT_NEAR(ms, now(0), 20 * us);
+    cuemu_clock_call_end(&m_clk, 0, a);
+    run(ms, {0});
+    EXPECT_NEAR(2 * ms, now(0), 40 * us);
+
+    /* ... of more threads than are known, which have to come to an end */
+    int last = 0;
+    for (int tid = 20; tid < 30; ++tid) {
+        last = cuemu_clock_call_begin(&m_clk, 0, tid, -1);
+    }
+    EXPECT_EQ(-1, last);
+    cuemu_clock_wait_begin(&m_clk, 0, last, 60 * ms * CUEMU_PS_PER_NS);
+    cuemu_clock_wait_end(&m_clk, 0, last);
+    cuemu_clock_call_end(&m_clk, 0, last);
+}
+
+/* Another process has done what a wait was for: it ends now, not later. */
+TEST_F(clock_source, a_wait_can_be_ended)
+{
+    core_node node("beluga");
+    core_sim s(*node);
+
+    attach(0);
+    attach(1);
+    cuemu_clock_poll(&m_clk, s.sim);
+    int a = cuemu_clock_call_begin(&m_clk, 0, 7, -1);
+    cuemu_clock_wait_begin(&m_clk, 0, a, CUEMU_TIME_INF);
+    run(2 * ms, {1});
+    uint64_t before = now();
+    EXPECT_FALSE(cuemu_clock_wait_over(&m_clk, 0, a, CUEMU_TIME_INF));
+    cuemu_clock_wake(&m_clk, 0);
+    run(9 * ms, {1});
+    EXPECT_NEAR(before, now(), us);
+    EXPECT_TRUE(cuemu_clock_wait_over(&m_clk, 0, a, CUEMU_TIME_INF));
+    leave(0, a);
+}
+
+/* Who was killed, or stopped, with the clock in hand loses it. */
+TEST_F(clock_source, a_lock_that_was_left_is_taken)
+{
+    attach(0);
+    m_clk.lock = fake.real_ns;
+    fake.cpu_ns[1] += ms;
+    fake.real_ns   += ms;
+    EXPECT_LE(now(0), 1u);
+    fake.real_ns   += 300 * ms;
+    EXPECT_GE(now(0), ms);
+    EXPECT_EQ(0u, m_clk.lock);
 }

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * What the kernel says of the node's processes: how much processor time they
+ * used, and whether they sleep. By system calls alone: programs that read the
+ * clock come here from signal handlers and from inside memory hooks.
+ */
+#define _GNU_SOURCE
+#include "cuemu_core.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef int (*cuemu_clock_gettime_func_t)(clockid_t, struct timespec*);
+
+typedef struct {
+    uint64_t       ino;
+    int64_t        off;
+    unsigned short reclen;
+    unsigned char  type;
+    char           name[];
+} cuemu_dirent_t; /* struct linux_dirent64 */
+
+/*
+ * The program's clock_gettime() may be an interposed one that shows emulated
+ * time; real time comes from libc's own.
+ */
+static cuemu_clock_gettime_func_t cuemu_process_libc_clock(void)
+{
+    static cuemu_clock_gettime_func_t libc_func;
+    cuemu_clock_gettime_func_t func;
+    void *libc, *symbol;
+
+    func = __atomic_load_n(&libc_func, __ATOMIC_RELAXED);
+    if (func != NULL) {
+        return func;
+    }
+
+    libc   = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    symbol = (libc == NULL) ? NULL : dlsym(libc, "clock_gettime");
+    if (symbol == NULL) {
+        return clock_gettime;
+    }
+    memcpy(&func, &symbol, sizeof(func));
+    __atomic_store_n(&libc_func, func, __ATOMIC_RELAXED);
+    return func;
+}
+
+/* so that signal handlers find it done */
+static void __attribute__((constructor)) cuemu_process_init(void)
+{
+    cuemu_process_libc_clock();
+}
+
+static uint64_t cuemu_process_ns(const struct timespec *ts)
+{
+    return (uint64_t)ts->tv_sec * 1000000000ul + (uint64_t)ts->tv_nsec;
+}
+
+static uint64_t cuemu_process_real_ns(void)
+{
+    struct timespec ts;
+
+    cuemu_process_libc_clock()(CLOCK_MONOTONIC, &ts);
+    return cuemu_process_ns(&ts);
+}
+
+static uint64_t cuemu_process_cpu_ns(int pid)
+{
+    /* as clock_getcpuclockid() has it, without looking for the process */
+    clockid_t id = (clockid_t)((~(unsigned)pid << 3) | 2);
+    struct timespec ts;
+
+    return (syscall(SYS_clock_gettime, id, &ts) == 0) ? cuemu_process_ns(&ts) :
+                                                        0;
+}
+
+/* The whole of a small file; its size, or -1 */
+static long cuemu_process_read(const char *path, char *text, size_t size)
+{
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    long length;
+
+    if (fd < 0) {
+        return -1;
+    }
+
+    length = syscall(SYS_read, fd, text, size - 1);
+    syscall(SYS_close, fd);
+    if (length >= 0) {
+        text[length] = '\0';
+    }
+    return length;
+}
+
+/* 1: runs, or would (R), or waits for a disk or for memory, as everything may
+   that touches any (D); CUEMU_CLOCK_STOPPED: by a signal or a debugger */
+static int cuemu_process_task_runs(int pid, int tid)
+{
+    char path[64], text[512];
+    const char *state;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
+    if (cuemu_process_read(path, text, sizeof(text)) <= 0) {
+        return 0; /* it has just ended */
+    }
+
+    state = strrchr(text, ')');
+    if ((state == NULL) || (state[1] != ' ')) {
+        return 0;
+    }
+    return ((state[2] == 'T') || (state[2] == 't')) ?
+                   CUEMU_CLOCK_STOPPED :
+                   ((state[2] == 'R') || (state[2] == 'D'));
+}
+
+static int cuemu_process_is_running(int pid, int tid, int service)
+{
+    int self = (int)syscall(SYS_gettid), running = 0, task, fd;
+    const cuemu_dirent_t *entry;
+    char path[64], list[2048];
+    long bytes, at;
+
+    if (tid != 0) {
+        return cuemu_process_task_runs(pid, tid);
+    }
+
+    snprintf(path, sizeof(path), "/proc/%d/task", pid);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path,
+                      O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+
+    while (!running &&
+           ((bytes = syscall(SYS_getdents64, fd, list, sizeof(list))) > 0)) {
+        for (at = 0; (at < bytes) && !running; at += entry->reclen) {
+            entry = (const cuemu_dirent_t*)(const void*)(list + at);
+            task  = atoi(entry->name);
+            if ((task != 0) && (task != self) && (task != service)) {
+                running = (cuemu_process_task_runs(pid, task) > 0);
+            }
+        }
+    }
+    syscall(SYS_close, fd);
+    return running;
+}
+
+/* A number that no other PID namespace has; 0 without /proc */
+static uint64_t cuemu_process_space(void)
+{
+    static uint64_t space;
+    struct stat st;
+
+    if ((__atomic_load_n(&space, __ATOMIC_RELAXED) == 0) &&
+        (stat("/proc/self/ns/pid", &st) == 0)) {
+        __atomic_store_n(&space, (uint64_t)st.st_ino, __ATOMIC_RELAXED);
+    }
+    return __atomic_load_n(&space, __ATOMIC_RELAXED);
+}
+
+/* "processor time, time in the queue for one, number of turns" */
+static uint64_t cuemu_process_delay_ns(int pid)
+{
+    char path[64], text[128];
+    const char *p;
+    uint64_t ns = 0;
+
+    snprintf(path, sizeof(path), "/proc/%d/schedstat", pid);
+    if (cuemu_process_read(path, text, sizeof(text)) <= 0) {
+        return 0;
+    }
+
+    p = strchr(text, ' ');
+    for (p = (p == NULL) ? "" : p + 1; (*p >= '0') && (*p <= '9'); ++p) {
+        ns = ns * 10 + (uint64_t)(*p - '0');
+    }
+    return ns;
+}
+
+static void cuemu_process_sleep(uint64_t ns)
+{
+    static __thread int is_exact __attribute__((tls_model("initial-exec")));
+    const struct timespec ts = {0, (long)ns};
+
+    if (!is_exact) {
+        is_exact = 1;
+        syscall(SYS_prctl, PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+    }
+    syscall(SYS_nanosleep, &ts, NULL);
+}
+
+const cuemu_clock_source_t cuemu_clock_processes = {
+    .real_ns    = cuemu_process_real_ns,
+    .cpu_ns     = cuemu_process_cpu_ns,
+    .is_running = cuemu_process_is_running,
+    .delay_ns   = cuemu_process_delay_ns,
+    .sleep      = cuemu_process_sleep,
+    .space      = cuemu_process_space
+};
+
+const cuemu_clock_source_t *cuemu_clock_source = &cuemu_clock_processes;
