@@ -33,13 +33,22 @@
 #define CUEMU_CLOCK_ELSEWHERE_NS 1000000ull
 #define CUEMU_CLOCK_GONE         1ull /* `left_ns` of such a one */
 
-/* A thread that waits keeps its processor while others move time on, and for
-   so long after they last did; then it sleeps in pieces */
-#define CUEMU_CLOCK_AWAKE_NS 20000ull
+/* As long as there are processors for all ranks that are awake, a waiting
+   thread keeps its own while others move time on, and for so long after they
+   last did. Then it sleeps until it is woken, and looks around by itself at
+   growing intervals between these. */
+#define CUEMU_CLOCK_AWAKE_NS       20000ull
+#define CUEMU_CLOCK_LOOK_AROUND_NS 100000ull
+#define CUEMU_CLOCK_LONGEST_NS     1000000ull
+
+/* A thread that has no place to be woken at, or finds the lock taken, sleeps */
 #define CUEMU_CLOCK_SLEEP_NS 20000ull
 
 /* Nobody has the lock for longer and lives */
 #define CUEMU_CLOCK_LOCK_NS   300000000ull
+
+/* A rank that waits for longer has ended a piece of work (emulated time) */
+#define CUEMU_CLOCK_STIR CUEMU_PS_PER_US
 
 /* An end that far off is none: something else will come first, such as a word
    that a stream waits for (emulated time) */
@@ -86,10 +95,38 @@ static uint64_t cuemu_clock_lock(cuemu_clock_t *clk)
     return real_ns;
 }
 
+/* Wakes the threads that sleep although their wait is over. */
+static void cuemu_clock_rouse(cuemu_clock_t *clk)
+{
+    cuemu_time_t limit = CUEMU_LOAD(&clk->limit);
+    cuemu_time_t now   = CUEMU_LOAD(&clk->time);
+    cuemu_clock_thread_t *thread;
+    uint32_t asleep;
+    int rank;
+
+    for (rank = 0; rank < clk->num_ranks; ++rank) {
+        for (thread = clk->ranks[rank].threads;
+             thread < clk->ranks[rank].threads + CUEMU_CLOCK_THREADS;
+             ++thread) {
+            asleep = 1;
+            if (CUEMU_LOAD(&thread->is_asleep) &&
+                ((now >= limit) || (CUEMU_LOAD(&thread->until) <= now)) &&
+                __atomic_compare_exchange_n(&thread->is_asleep, &asleep, 0, 0,
+                                            __ATOMIC_ACQ_REL,
+                                            __ATOMIC_RELAXED)) {
+                cuemu_clock_source->wake(&thread->is_asleep);
+            }
+        }
+    }
+}
+
 static void cuemu_clock_unlock(cuemu_clock_t *clk, uint64_t owner)
 {
-    __atomic_compare_exchange_n(&clk->lock, &owner, 0, 0, __ATOMIC_RELEASE,
+    __atomic_compare_exchange_n(&clk->lock, &owner, 0, 0, __ATOMIC_SEQ_CST,
                                 __ATOMIC_RELAXED);
+    if (__atomic_load_n(&clk->num_asleep, __ATOMIC_SEQ_CST) > 0) {
+        cuemu_clock_rouse(clk);
+    }
 }
 
 /* ----------------------------------------------------------------- ranks */
@@ -100,14 +137,17 @@ typedef enum {
     CUEMU_RANK_WAITS   /* all threads that matter wait in the driver */
 } cuemu_rank_state_t;
 
-/* What its threads do; the first moment that one waits for, 0: none does */
+/* What its threads do; the first moment that one waits for, 0: none does; and
+   the first one if all ranks wait */
 static cuemu_rank_state_t cuemu_rank_threads(const cuemu_clock_rank_t *rank,
-                                             cuemu_time_t *until_p)
+                                             cuemu_time_t *until_p,
+                                             cuemu_time_t *idle_p)
 {
     int waits = 0, calls = 0, others = 0;
     const cuemu_clock_thread_t *thread;
 
     *until_p = 0;
+    *idle_p  = CUEMU_TIME_INF;
     for (thread = rank->threads; thread < rank->threads + CUEMU_CLOCK_THREADS;
          ++thread) {
         if (thread->tid == 0) {
@@ -117,6 +157,7 @@ static cuemu_rank_state_t cuemu_rank_threads(const cuemu_clock_rank_t *rank,
         if (thread->until != 0) {
             *until_p = ((waits == 0) || (thread->until < *until_p)) ?
                        thread->until : *until_p;
+            *idle_p  = (thread->idle < *idle_p) ? thread->idle : *idle_p;
             ++waits;
         } else if (thread->left_ns == 0) {
             ++calls;
@@ -132,9 +173,9 @@ static cuemu_rank_state_t cuemu_rank_threads(const cuemu_clock_rank_t *rank,
 static int cuemu_rank_is(const cuemu_clock_rank_t *rank,
                          cuemu_rank_state_t state)
 {
-    cuemu_time_t until;
+    cuemu_time_t until, idle;
 
-    return cuemu_rank_threads(rank, &until) == state;
+    return cuemu_rank_threads(rank, &until, &idle) == state;
 }
 
 /* Looks which of its threads that have left the driver sleep. */
@@ -256,17 +297,18 @@ static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t since)
                                                            CUEMU_CLOCK_LOOK_NS);
 }
 
-/* How far the rank lets time go */
+/* How far the rank lets time go, and how far if all wait */
 static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
-                                     int *waits_p)
+                                     int *waits_p, cuemu_time_t *idle_p)
 {
     cuemu_time_t until;
 
-    *waits_p = (cuemu_rank_threads(rank, &until) == CUEMU_RANK_WAITS);
+    *waits_p = (cuemu_rank_threads(rank, &until, idle_p) == CUEMU_RANK_WAITS);
     if (!*waits_p && (until != 0) &&
         (rank->space == cuemu_clock_source->space())) {
         cuemu_rank_settle(rank, real_ns);
-        *waits_p = (cuemu_rank_threads(rank, &until) == CUEMU_RANK_WAITS);
+        *waits_p = (cuemu_rank_threads(rank, &until, idle_p) ==
+                    CUEMU_RANK_WAITS);
     }
     return *waits_p        ? until :
            rank->is_asleep ? CUEMU_TIME_INF :
@@ -367,15 +409,16 @@ static void cuemu_rank_forget(cuemu_clock_t *clk, cuemu_clock_rank_t *rank)
 /* ------------------------------------------------------------------ time */
 
 /* The rank that lets time go least far, how far, and whether it waits. NULL:
-   none, and whether any waits */
+   none, and whether any waits. Where all wait, the moment that the first one
+   waits for then. */
 static cuemu_clock_rank_t *cuemu_clock_last(cuemu_clock_t *clk,
                                             uint64_t real_ns,
                                             cuemu_time_t *bound_p,
                                             int *waits_p)
 {
     cuemu_clock_rank_t *last = NULL, *rank;
-    int waits, any_waits     = 0;
-    cuemu_time_t bound;
+    cuemu_time_t bound, idle, least = CUEMU_TIME_INF;
+    int waits, any_waits = 0, all = 1;
 
     *bound_p = CUEMU_TIME_INF;
     *waits_p = 0;
@@ -388,13 +431,20 @@ static cuemu_clock_rank_t *cuemu_clock_last(cuemu_clock_t *clk,
         if (rank->is_asleep) {
             cuemu_rank_listen(clk, rank, real_ns);
         }
-        bound      = cuemu_rank_bound(rank, real_ns, &waits);
+        bound      = cuemu_rank_bound(rank, real_ns, &waits, &idle);
         any_waits |= waits;
+        all       &= waits || (bound == CUEMU_TIME_INF);
+        /* one that may go on now counts as one that runs */
+        idle  = (bound <= clk->time) ? bound : idle;
+        least = (waits && (idle < least)) ? idle : least;
         if (bound < *bound_p) {
             *bound_p = bound;
             *waits_p = waits;
             last     = rank;
         }
+    }
+    if ((last != NULL) && all) {
+        *bound_p = least;
     }
     *waits_p = (last == NULL) ? any_waits : *waits_p;
     return last;
@@ -660,12 +710,42 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
     cuemu_clock_unlock(clk, owner);
 }
 
-void cuemu_clock_wait_begin(cuemu_clock_t *clk, int rank, int thread,
-                            cuemu_time_t until)
+static void cuemu_rank_stir(cuemu_clock_t *clk, const cuemu_clock_rank_t *self)
+{
+    cuemu_time_t now = (self->time > clk->time) ? self->time : clk->time;
+    cuemu_clock_thread_t *thread;
+    cuemu_clock_rank_t *rank;
+
+    for (rank = clk->ranks; rank < clk->ranks + clk->num_ranks; ++rank) {
+        for (thread = rank->threads;
+             (rank != self) && (thread < rank->threads + CUEMU_CLOCK_THREADS);
+             ++thread) {
+            if ((thread->idle > thread->until) && (thread->until > now)) {
+                thread->idle = now;
+                CUEMU_STORE(&thread->until, now);
+            }
+        }
+    }
+}
+
+void cuemu_clock_stir(cuemu_clock_t *clk, int rank)
 {
     uint64_t owner = cuemu_clock_lock(clk);
 
+    cuemu_rank_stir(clk, &clk->ranks[rank]);
+    cuemu_clock_unlock(clk, owner);
+}
+
+void cuemu_clock_wait_begin(cuemu_clock_t *clk, int rank, int thread,
+                            cuemu_time_t until, cuemu_time_t idle)
+{
+    uint64_t owner = cuemu_clock_lock(clk);
+
+    if ((idle == until) && (until - clk->time > CUEMU_CLOCK_STIR)) {
+        cuemu_rank_stir(clk, &clk->ranks[rank]);
+    }
     if (thread >= 0) {
+        clk->ranks[rank].threads[thread].idle = idle;
         CUEMU_STORE(&clk->ranks[rank].threads[thread].until, until);
     }
     cuemu_clock_turn(clk, -1, owner);
@@ -692,11 +772,15 @@ void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
 int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
                           cuemu_time_t until)
 {
+    cuemu_time_t now;
     int clamped;
 
-    return (cuemu_clock_now(clk, -1, &clamped) >= until) || clamped ||
-           ((thread >= 0) &&
-            (CUEMU_LOAD(&clk->ranks[rank].threads[thread].until) != until));
+    now = cuemu_clock_now(clk, -1, &clamped);
+    if (thread >= 0) {
+        /* another rank may have brought it forward */
+        until = CUEMU_LOAD(&clk->ranks[rank].threads[thread].until);
+    }
+    return clamped || (now >= until);
 }
 
 static void cuemu_clock_relax(void)
@@ -712,13 +796,30 @@ static void cuemu_clock_relax(void)
     }
 }
 
-void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
-                      cuemu_time_t until, const uint64_t *word, uint64_t value)
+/* Sleeps until another thread has moved time far enough, or for so long. */
+static void cuemu_clock_doze(cuemu_clock_t *clk, int rank, int thread,
+                             cuemu_time_t until, uint64_t ns)
 {
-    cuemu_time_t last = -1, now;
-    uint64_t since    = 0, real_ns;
+    uint32_t *word = &clk->ranks[rank].threads[thread].is_asleep;
 
-    cuemu_clock_wait_begin(clk, rank, thread, until);
+    __atomic_add_fetch(&clk->num_asleep, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
+    if (!cuemu_clock_wait_over(clk, rank, thread, until)) {
+        cuemu_clock_source->wait(word, 1, ns);
+    }
+    __atomic_store_n(word, 0, __ATOMIC_SEQ_CST);
+    __atomic_sub_fetch(&clk->num_asleep, 1, __ATOMIC_SEQ_CST);
+}
+
+void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
+                      cuemu_time_t until, cuemu_time_t idle,
+                      const uint64_t *word, uint64_t value)
+{
+    int most          = cuemu_clock_source->num_processors();
+    uint64_t since    = 0, ns = CUEMU_CLOCK_LOOK_AROUND_NS, real_ns;
+    cuemu_time_t last = -1, now;
+
+    cuemu_clock_wait_begin(clk, rank, thread, until, idle);
     while (!cuemu_clock_wait_over(clk, rank, thread, until) &&
            ((word == NULL) || (CUEMU_LOAD(word) == value))) {
         now     = CUEMU_LOAD(&clk->time);
@@ -728,8 +829,13 @@ void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
             since = real_ns;
         }
 
-        if (real_ns - since < CUEMU_CLOCK_AWAKE_NS) {
+        if ((clk->num_ranks - CUEMU_LOAD(&clk->num_asleep) <= most) &&
+            (real_ns - since < CUEMU_CLOCK_AWAKE_NS)) {
             cuemu_clock_relax();
+        } else if (thread >= 0) {
+            cuemu_clock_doze(clk, rank, thread, until, ns);
+            ns = (2 * ns < CUEMU_CLOCK_LONGEST_NS) ? 2 * ns :
+                                                     CUEMU_CLOCK_LONGEST_NS;
         } else {
             cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
         }

@@ -431,11 +431,12 @@ double cuemu_sim_op_rate(const cuemu_sim_t *sim, cuemu_op_id_t id);
 
 /* A thread of a rank that calls the driver. */
 typedef struct {
-    int32_t      tid;     /* 0: free */
-    int32_t      reserved;
-    uint64_t     left_ns; /* CLOCK_MONOTONIC; 0: it is in the driver; 1: it has
-                             left it long ago and sleeps */
-    cuemu_time_t until;   /* what it waits for there; 0: it does not */
+    int32_t      tid;       /* 0: free */
+    uint32_t     is_asleep; /* while it waits: a futex, cleared to wake it */
+    uint64_t     left_ns;   /* CLOCK_MONOTONIC when it left the driver; 0: it is
+                               there; 1: it left long ago and sleeps */
+    cuemu_time_t until;     /* end of its wait in the driver; 0: none */
+    cuemu_time_t idle;      /* end of its wait if all ranks wait; >= until */
 } cuemu_clock_thread_t;
 
 typedef struct {
@@ -462,6 +463,8 @@ typedef struct {
     double       slowdown;    /* 0: virtual */
     int32_t      is_stopped;  /* at `limit`, until what is due was served */
     int32_t      num_ranks;   /* highest one + 1 */
+    int32_t      num_asleep;  /* threads that wait and sleep */
+    int32_t      reserved;
     uint64_t     moved_ns;    /* CLOCK_MONOTONIC when `time` grew last */
     uint64_t     stopped_ns;  /* CLOCK_MONOTONIC when it stopped */
     /* statistics: real time for which it stood still to be served, processor
@@ -509,7 +512,7 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread);
  * that moment does not pass until cuemu_clock_wait_end().
  */
 void cuemu_clock_wait_begin(cuemu_clock_t *clk, int rank, int thread,
-                            cuemu_time_t until);
+                            cuemu_time_t until, cuemu_time_t idle);
 void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread);
 
 /* Whether that thread has to go on: its moment has come, something is due, or
@@ -518,13 +521,20 @@ int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
                           cuemu_time_t until);
 
 /* All of this: returns when that thread has to go on or, with `word`, when that
-   is no longer `value`. */
+   is no longer `value`. `idle` >= `until`: the wait ends then if all ranks wait,
+   for a thread that polls and can find nothing while nobody else runs. */
 void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
-                      cuemu_time_t until, const uint64_t *word, uint64_t value);
+                      cuemu_time_t until, cuemu_time_t idle,
+                      const uint64_t *word, uint64_t value);
 
 /* Threads of the rank that wait for the simulation have to go on, at this
    moment of emulated time. */
 void cuemu_clock_wake(cuemu_clock_t *clk, int rank);
+
+/* The rank may have written something that others poll for: waits of theirs that
+   are longer where all wait end at its present time. A wait of more than 1 us
+   says so by itself. */
+void cuemu_clock_stir(cuemu_clock_t *clk, int rank);
 
 /* Nanoseconds from now until emulated time `t`, at the usual pace; 0 if
    reached; UINT64_MAX for CUEMU_TIME_INF. */
@@ -546,6 +556,11 @@ typedef struct {
     /* Time for which its first thread waited for a processor, in all */
     uint64_t (*delay_ns)(int pid);
     void     (*sleep)(uint64_t ns);
+    /* Sleep for that long at most, or until wake() if `word` is `value` */
+    void     (*wait)(uint32_t *word, uint32_t value, uint64_t ns);
+    void     (*wake)(uint32_t *word);
+    /* Processors that this process may run on */
+    int      (*num_processors)(void);
     /* This process's PID namespace */
     uint64_t (*space)(void);
 } cuemu_clock_source_t;

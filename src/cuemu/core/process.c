@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,13 +199,49 @@ static void cuemu_process_sleep(uint64_t ns)
     syscall(SYS_nanosleep, &ts, NULL);
 }
 
+static void cuemu_process_wait(uint32_t *word, uint32_t value, uint64_t ns)
+{
+    const struct timespec ts = {(time_t)(ns / 1000000000ull),
+                                (long)(ns % 1000000000ull)};
+
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
+}
+
+static void cuemu_process_wake(uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static int cuemu_process_num_processors(void)
+{
+    static int num;
+    unsigned long mask[128];
+    long bytes, i;
+    int count = __atomic_load_n(&num, __ATOMIC_RELAXED);
+
+    if (count > 0) {
+        return count;
+    }
+
+    bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+    for (i = 0; i < bytes / (long)sizeof(mask[0]); ++i) {
+        count += __builtin_popcountl(mask[i]);
+    }
+    count = (count > 0) ? count : 1;
+    __atomic_store_n(&num, count, __ATOMIC_RELAXED);
+    return count;
+}
+
 const cuemu_clock_source_t cuemu_clock_processes = {
-    .real_ns    = cuemu_process_real_ns,
-    .cpu_ns     = cuemu_process_cpu_ns,
-    .is_running = cuemu_process_is_running,
-    .delay_ns   = cuemu_process_delay_ns,
-    .sleep      = cuemu_process_sleep,
-    .space      = cuemu_process_space
+    .real_ns        = cuemu_process_real_ns,
+    .cpu_ns         = cuemu_process_cpu_ns,
+    .is_running     = cuemu_process_is_running,
+    .delay_ns       = cuemu_process_delay_ns,
+    .sleep          = cuemu_process_sleep,
+    .wait           = cuemu_process_wait,
+    .wake           = cuemu_process_wake,
+    .num_processors = cuemu_process_num_processors,
+    .space          = cuemu_process_space
 };
 
 const cuemu_clock_source_t *cuemu_clock_source = &cuemu_clock_processes;

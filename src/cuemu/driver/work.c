@@ -172,7 +172,7 @@ static void cuemu_work_rest(cuemu_time_t until, const uint64_t *seen)
 
     cuemu_work_call_begin(); /* cuInit() waits, too */
     cuemu_clock_wait(&sh->clock, cuemu_session.slot, cuemu_call.place, until,
-                     (seen == NULL) ? NULL : &sh->change,
+                     until, (seen == NULL) ? NULL : &sh->change,
                      (seen == NULL) ? 0 : *seen);
     cuemu_work_call_end();
 }

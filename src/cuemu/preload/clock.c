@@ -25,9 +25,11 @@
 
 /* What a yield takes, of emulated time; where that stands still, after how many
    of them to sleep, and for how long (real time) */
-#define CUEMU_YIELD_TIME     (CUEMU_PS_PER_US / 5)
-#define CUEMU_YIELD_LONGEST  CUEMU_PS_PER_US
-#define CUEMU_YIELD_PART     512 /* of the time since the first one */
+#define CUEMU_YIELD_TIME     (CUEMU_PS_PER_US / 2)
+#define CUEMU_YIELD_LONGEST  (2 * CUEMU_PS_PER_US)
+#define CUEMU_YIELD_PART     16 /* of the time since the first one */
+#define CUEMU_YIELD_ACTIVE   4
+#define CUEMU_YIELD_IDLE_LONGEST (100 * CUEMU_PS_PER_US)
 #define CUEMU_YIELD_ROUNDS   16
 #define CUEMU_YIELD_SLEEP_NS 20000ull
 
@@ -36,6 +38,9 @@ CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
 
 static cuemu_shared_t *cuemu_view;
 static uint64_t cuemu_next_look_ns;
+
+/* Since when this thread has done nothing but yield (emulated time) */
+static __thread cuemu_time_t cuemu_yield_first;
 
 
 /*
@@ -167,28 +172,39 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
     return epoch + ns;
 }
 
+static cuemu_time_t cuemu_yield_clip(cuemu_time_t time, cuemu_time_t longest)
+{
+    return (time < CUEMU_YIELD_TIME) ? CUEMU_YIELD_TIME :
+           (time > longest)          ? longest :
+                                       time;
+}
+
 /*
  * How long a yield may take: the longer, the longer the program has been doing
- * nothing but that. It does something else when a round, from yield to yield,
- * takes more than the shortest one by half.
+ * nothing but that. It has done something else when a round, from yield to
+ * yield, took much longer than the shortest one; returns whether it has. Where
+ * all ranks wait, none can find anything before a copy ends, which ends all
+ * waits, or another one has done something.
  */
-static cuemu_time_t cuemu_yield_time(cuemu_time_t now, cuemu_time_t end)
+static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
+                             cuemu_time_t *until_p, cuemu_time_t *idle_p)
 {
-    static __thread cuemu_time_t first, least;
-    cuemu_time_t round = now - end;
-    cuemu_time_t time;
+    static __thread cuemu_time_t least;
+    cuemu_time_t round = now - end, part;
+    int is_active      = 0;
 
     if ((least == 0) || (round < least)) {
         least = round;
-    } else if (round > least + least / 2) {
-        first  = now;
-        least += least / 16 + 1;
+    } else if (round > CUEMU_YIELD_ACTIVE * least + CUEMU_YIELD_TIME / 2) {
+        cuemu_yield_first = now;
+        least            += least / 16 + 1;
+        is_active         = 1;
     }
 
-    time = (now - first) / CUEMU_YIELD_PART;
-    return (time < CUEMU_YIELD_TIME)    ? CUEMU_YIELD_TIME :
-           (time > CUEMU_YIELD_LONGEST) ? CUEMU_YIELD_LONGEST :
-                                          time;
+    part     = (now - cuemu_yield_first) / CUEMU_YIELD_PART;
+    *until_p = now + cuemu_yield_clip(part, CUEMU_YIELD_LONGEST);
+    *idle_p  = now + cuemu_yield_clip(part, CUEMU_YIELD_IDLE_LONGEST) + 1;
+    return is_active;
 }
 
 /*
@@ -203,8 +219,8 @@ CUEMU_EXPORT int sched_yield(void)
     static __thread cuemu_time_t end;
     cuemu_shared_t *view = cuemu_find_session();
     int rank             = (view == NULL) ? -1 : cuemu_find_rank(&view->clock);
+    cuemu_time_t now, until, idle;
     cuemu_clock_t *clk;
-    cuemu_time_t now;
     int clamped;
 
     if (rank < 0) {
@@ -215,6 +231,7 @@ CUEMU_EXPORT int sched_yield(void)
     now = cuemu_clock_now(clk, rank, &clamped);
     if (clamped) {
         /* This program may have to do something first, or another one */
+        cuemu_yield_first = now;
         if (++rounds % CUEMU_YIELD_ROUNDS == 0) {
             cuemu_clock_source->sleep(CUEMU_YIELD_SLEEP_NS);
         }
@@ -226,8 +243,10 @@ CUEMU_EXPORT int sched_yield(void)
         place = -1;
     }
     place = cuemu_clock_call_begin(clk, rank, tid, place);
-    cuemu_clock_wait(clk, rank, place, now + cuemu_yield_time(now, end), NULL,
-                     0);
+    if (cuemu_yield_until(now, end, &until, &idle)) {
+        cuemu_clock_stir(clk, rank);
+    }
+    cuemu_clock_wait(clk, rank, place, until, idle, NULL, 0);
     end = cuemu_clock_now(clk, -1, NULL);
     cuemu_clock_call_end(clk, rank, place);
     return 0;

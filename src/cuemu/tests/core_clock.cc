@@ -147,7 +147,7 @@ TEST(core_clock, never_runs_backwards)
 
 /* Processes that do what a test says, on a machine with a clock of its own */
 static struct {
-    uint64_t real_ns, space;
+    uint64_t real_ns, space, wakes;
     uint64_t cpu_ns[CUEMU_CLOCK_RANKS], delay_ns[CUEMU_CLOCK_RANKS];
     bool     running[CUEMU_CLOCK_RANKS], stopped[CUEMU_CLOCK_RANKS];
 } fake;
@@ -167,6 +167,8 @@ protected:
                 },
                 [](int pid) { return fake.delay_ns[pid]; },
                 [](uint64_t ns) { fake.real_ns += ns; },
+                [](uint32_t *, uint32_t, uint64_t ns) { fake.real_ns += ns; },
+                [](uint32_t *) { ++fake.wakes; }, [] { return 1; },
                 [] { return fake.space; }};
 
         fake               = {};
@@ -215,11 +217,12 @@ protected:
     }
 
     /* Thread `tid` of a rank waits in the driver, and comes out of it */
-    int wait(int rank, uint64_t ns, int tid)
+    int wait(int rank, uint64_t ns, int tid, uint64_t idle = 0)
     {
         int thread = cuemu_clock_call_begin(&m_clk, rank, tid, -1);
 
-        cuemu_clock_wait_begin(&m_clk, rank, thread, ns * CUEMU_PS_PER_NS);
+        cuemu_clock_wait_begin(&m_clk, rank, thread, ns * CUEMU_PS_PER_NS,
+                               (idle ? idle : ns) * CUEMU_PS_PER_NS);
         return thread;
     }
 
@@ -356,6 +359,42 @@ TEST_F(clock_source, waits_of_all_take_no_time)
     leave(0, a);
 }
 
+/* Two ranks that poll wait longer where no other one runs, and the first one to
+   go on holds time up again. */
+TEST_F(clock_source, polls_of_all_are_fewer)
+{
+    attach(0);
+    attach(1);
+    int a = wait(0, ms, 7, 40 * ms);
+    run(2 * ms, {1});
+    EXPECT_EQ(ms, now());
+    leave(0, a);
+    a     = wait(0, 3 * ms, 7, 40 * ms);
+    int b = wait(1, 3 * ms, 8, 50 * ms);
+    EXPECT_EQ(40 * ms, now());
+    EXPECT_TRUE(is_over(0, 3 * ms, a));
+    run(50 * ms, {0, 1});
+    EXPECT_EQ(40 * ms, now());
+    leave(0, a);
+    leave(1, b);
+}
+
+/* A thread that sleeps is woken once time has reached its moment, not before. */
+TEST_F(clock_source, sleepers_are_woken)
+{
+    attach(0);
+    attach(1);
+    int a = wait(0, 3 * ms, 7);
+    m_clk.ranks[0].threads[a].is_asleep = 1;
+    m_clk.num_asleep                    = 1;
+    run(2 * ms, {1});
+    EXPECT_EQ(0u, fake.wakes);
+    run(2 * ms, {1});
+    EXPECT_EQ(1u, fake.wakes);
+    EXPECT_EQ(0u, m_clk.ranks[0].threads[a].is_asleep);
+    leave(0, a);
+}
+
 /* A second thread goes on while the first one waits, unless it sleeps. */
 TEST_F(clock_source, a_rank_waits_when_all_its_threads_do)
 {
@@ -414,7 +453,8 @@ TEST_F(clock_source, calls_take_no_time)
         last = cuemu_clock_call_begin(&m_clk, 0, tid, -1);
     }
     EXPECT_EQ(-1, last);
-    cuemu_clock_wait_begin(&m_clk, 0, last, 60 * ms * CUEMU_PS_PER_NS);
+    cuemu_clock_wait_begin(&m_clk, 0, last, 60 * ms * CUEMU_PS_PER_NS,
+                           60 * ms * CUEMU_PS_PER_NS);
     cuemu_clock_wait_end(&m_clk, 0, last);
     cuemu_clock_call_end(&m_clk, 0, last);
 }
@@ -429,7 +469,7 @@ TEST_F(clock_source, a_wait_can_be_ended)
     attach(1);
     cuemu_clock_poll(&m_clk, s.sim);
     int a = cuemu_clock_call_begin(&m_clk, 0, 7, -1);
-    cuemu_clock_wait_begin(&m_clk, 0, a, CUEMU_TIME_INF);
+    cuemu_clock_wait_begin(&m_clk, 0, a, CUEMU_TIME_INF, CUEMU_TIME_INF);
     run(2 * ms, {1});
     uint64_t before = now();
     EXPECT_FALSE(cuemu_clock_wait_over(&m_clk, 0, a, CUEMU_TIME_INF));
