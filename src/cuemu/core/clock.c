@@ -204,17 +204,25 @@ static uint64_t cuemu_rank_cpu(const cuemu_clock_rank_t *rank)
     return (cpu_ns > service_ns) ? cpu_ns - service_ns : 0;
 }
 
-/* From now on, at the node's time or where it was ahead of that */
-static void cuemu_rank_restart(const cuemu_clock_t *clk,
-                               cuemu_clock_rank_t *rank, uint64_t real_ns)
+/* The rank was seen to run just now; its time is the node's, or ahead of that
+   within the look-ahead. */
+static void cuemu_rank_align(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
+                             uint64_t real_ns)
 {
-    rank->cpu_ns  = cuemu_rank_cpu(rank);
     rank->seen_ns = rank->ran_ns = real_ns;
     if (rank->time < clk->time) {
         rank->time = clk->time;
     } else if (rank->time > clk->time + cuemu_clock_ahead(clk)) {
         rank->time = clk->time + cuemu_clock_ahead(clk);
     }
+}
+
+/* Likewise, and the processor time used so far does not count. */
+static void cuemu_rank_restart(const cuemu_clock_t *clk,
+                               cuemu_clock_rank_t *rank, uint64_t real_ns)
+{
+    rank->cpu_ns = cuemu_rank_cpu(rank);
+    cuemu_rank_align(clk, rank, real_ns);
 }
 
 /* The rank's time grows with its processor time, threads side by side not
@@ -265,13 +273,17 @@ static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
 }
 
 /* What this process did. What the emulator itself does takes no time. Returns
-   the processor time up to which it was counted, 0 if none was. */
-static uint64_t cuemu_rank_publish(const cuemu_clock_t *clk,
+   whether its processor time was counted. */
+static int cuemu_rank_publish(const cuemu_clock_t *clk,
                                    cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     uint64_t cpu_ns, away;
 
-    if (rank->is_asleep || cuemu_rank_is(rank, CUEMU_RANK_CALLS)) {
+    if (cuemu_rank_is(rank, CUEMU_RANK_CALLS)) {
+        rank->is_asleep = 0;
+        cuemu_rank_align(clk, rank, real_ns);
+        return 0; /* the end of the call does the rest */
+    } else if (rank->is_asleep) {
         rank->is_asleep = 0;
         cuemu_rank_restart(clk, rank, real_ns);
         return 0;
@@ -283,18 +295,18 @@ static uint64_t cuemu_rank_publish(const cuemu_clock_t *clk,
         cuemu_rank_sleep(clk, rank, away);
     }
     cuemu_rank_count(clk, rank, cpu_ns, real_ns);
-    return cpu_ns;
+    return 1;
 }
 
-/* What was used since then is not the program's, nor is what the next look will
-   take: as long as this one, or less if that did more. */
-static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t since)
+/* The clock's own work since `real_ns` is not the program's, nor is as much
+   again until its next look. */
+static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
-    uint64_t cpu_ns = cuemu_rank_cpu(rank);
-    uint64_t used   = (cpu_ns > since) ? cpu_ns - since : 0;
+    uint64_t now  = cuemu_clock_source->real_ns();
+    uint64_t used = (now > real_ns) ? now - real_ns : 0;
 
-    rank->cpu_ns += used + ((used < CUEMU_CLOCK_LOOK_NS) ? used :
-                                                           CUEMU_CLOCK_LOOK_NS);
+    used          = (used < CUEMU_CLOCK_LOOK_NS) ? used : CUEMU_CLOCK_LOOK_NS;
+    rank->cpu_ns += 2 * used;
 }
 
 /* How far the rank lets time go, and how far if all wait */
@@ -464,15 +476,14 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
 {
     cuemu_clock_rank_t *last, *rank;
     cuemu_time_t bound;
-    uint64_t cpu_ns = 0;
-    int waits, tries;
+    int is_counted = 0, waits, tries;
 
     if ((clk->slowdown <= 0) || clk->is_stopped) {
         return;
     }
 
     if (self >= 0) {
-        cpu_ns = cuemu_rank_publish(clk, &clk->ranks[self], real_ns);
+        is_counted = cuemu_rank_publish(clk, &clk->ranks[self], real_ns);
     }
 
     for (tries = 0; tries < 2 * CUEMU_CLOCK_RANKS; ++tries) {
@@ -518,8 +529,8 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
         }
     }
 
-    if (cpu_ns > 0) {
-        cuemu_rank_skip(&clk->ranks[self], cpu_ns);
+    if (is_counted) {
+        cuemu_rank_skip(&clk->ranks[self], real_ns);
     }
 }
 
@@ -702,7 +713,7 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
 
     if (cuemu_rank_is(r, CUEMU_RANK_CALLS)) {
         cuemu_rank_restart(clk, r, owner);
-        cuemu_rank_skip(r, r->cpu_ns);
+        cuemu_rank_skip(r, owner);
     }
     if (thread >= 0) {
         r->threads[thread].left_ns = owner;
@@ -763,24 +774,31 @@ void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
     }
     r->is_asleep = 0;
     if (waited) {
+        /* its processor time counts again from the end of the call */
         r->time = (clk->time < clk->limit) ? clk->time : clk->limit;
-        cuemu_rank_restart(clk, r, owner);
+        cuemu_rank_align(clk, r, owner);
     }
     cuemu_clock_unlock(clk, owner);
+}
+
+/* Whether the clock as it stands ends that wait */
+static int cuemu_clock_is_over(const cuemu_clock_t *clk, int rank, int thread,
+                               cuemu_time_t until)
+{
+    cuemu_time_t now = CUEMU_LOAD(&clk->time);
+
+    if (thread >= 0) {
+        /* another rank may have brought it forward */
+        until = CUEMU_LOAD(&clk->ranks[rank].threads[thread].until);
+    }
+    return (now >= until) || (now >= CUEMU_LOAD(&clk->limit));
 }
 
 int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
                           cuemu_time_t until)
 {
-    cuemu_time_t now;
-    int clamped;
-
-    now = cuemu_clock_now(clk, -1, &clamped);
-    if (thread >= 0) {
-        /* another rank may have brought it forward */
-        until = CUEMU_LOAD(&clk->ranks[rank].threads[thread].until);
-    }
-    return clamped || (now >= until);
+    cuemu_clock_now(clk, -1, NULL);
+    return cuemu_clock_is_over(clk, rank, thread, until);
 }
 
 static void cuemu_clock_relax(void)
@@ -811,32 +829,51 @@ static void cuemu_clock_doze(cuemu_clock_t *clk, int rank, int thread,
     __atomic_sub_fetch(&clk->num_asleep, 1, __ATOMIC_SEQ_CST);
 }
 
-void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
-                      cuemu_time_t until, cuemu_time_t idle,
-                      const uint64_t *word, uint64_t value)
+/* Keeps the processor until the wait is over, `word` is no longer `value` or
+   time has stood still for a while. */
+static void cuemu_clock_spin(cuemu_clock_t *clk, int rank, int thread,
+                             cuemu_time_t until, const uint64_t *word,
+                             uint64_t value)
 {
     int most          = cuemu_clock_source->num_processors();
-    uint64_t since    = 0, ns = CUEMU_CLOCK_LOOK_AROUND_NS, real_ns;
+    uint64_t since    = 0, looked = 0, real_ns;
     cuemu_time_t last = -1, now;
 
-    cuemu_clock_wait_begin(clk, rank, thread, until, idle);
-    while (!cuemu_clock_wait_over(clk, rank, thread, until) &&
-           ((word == NULL) || (CUEMU_LOAD(word) == value))) {
+    while (!cuemu_clock_is_over(clk, rank, thread, until) &&
+           ((word == NULL) || (CUEMU_LOAD(word) == value)) &&
+           (clk->num_ranks - CUEMU_LOAD(&clk->num_asleep) <= most)) {
         now     = CUEMU_LOAD(&clk->time);
         real_ns = cuemu_clock_source->real_ns();
         if (now != last) {
             last  = now;
             since = real_ns;
+        } else if (real_ns - since >= CUEMU_CLOCK_AWAKE_NS) {
+            break;
         }
 
-        if ((clk->num_ranks - CUEMU_LOAD(&clk->num_asleep) <= most) &&
-            (real_ns - since < CUEMU_CLOCK_AWAKE_NS)) {
-            cuemu_clock_relax();
-        } else if (thread >= 0) {
+        if (real_ns - looked >= CUEMU_CLOCK_FRESH_NS) {
+            looked = real_ns;
+            cuemu_clock_now(clk, -1, NULL);
+        }
+        cuemu_clock_relax();
+    }
+}
+
+void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
+                      cuemu_time_t until, cuemu_time_t idle,
+                      const uint64_t *word, uint64_t value)
+{
+    uint64_t ns = CUEMU_CLOCK_LOOK_AROUND_NS;
+
+    cuemu_clock_wait_begin(clk, rank, thread, until, idle);
+    while (!cuemu_clock_is_over(clk, rank, thread, until) &&
+           ((word == NULL) || (CUEMU_LOAD(word) == value))) {
+        cuemu_clock_spin(clk, rank, thread, until, word, value);
+        if (thread >= 0) {
             cuemu_clock_doze(clk, rank, thread, until, ns);
             ns = (2 * ns < CUEMU_CLOCK_LONGEST_NS) ? 2 * ns :
                                                      CUEMU_CLOCK_LONGEST_NS;
-        } else {
+        } else if (!cuemu_clock_wait_over(clk, rank, thread, until)) {
             cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
         }
     }

@@ -228,27 +228,28 @@ CUEMU_EXPORT int sched_yield(void)
     }
 
     clk = &view->clock;
-    now = cuemu_clock_now(clk, rank, &clamped);
+    if (tid == 0) {
+        tid   = (int)syscall(SYS_gettid);
+        place = -1;
+    }
+    place = cuemu_clock_call_begin(clk, rank, tid, place);
+    now   = cuemu_clock_now(clk, rank, &clamped);
+    if (!clamped) {
+        if (cuemu_yield_until(now, end, &until, &idle)) {
+            cuemu_clock_stir(clk, rank);
+        }
+        cuemu_clock_wait(clk, rank, place, until, idle, NULL, 0);
+        end = cuemu_clock_now(clk, -1, NULL);
+    }
+    cuemu_clock_call_end(clk, rank, place);
+
     if (clamped) {
         /* This program may have to do something first, or another one */
         cuemu_yield_first = now;
         if (++rounds % CUEMU_YIELD_ROUNDS == 0) {
             cuemu_clock_source->sleep(CUEMU_YIELD_SLEEP_NS);
         }
-        return 0;
     }
-
-    if (tid == 0) {
-        tid   = (int)syscall(SYS_gettid);
-        place = -1;
-    }
-    place = cuemu_clock_call_begin(clk, rank, tid, place);
-    if (cuemu_yield_until(now, end, &until, &idle)) {
-        cuemu_clock_stir(clk, rank);
-    }
-    cuemu_clock_wait(clk, rank, place, until, idle, NULL, 0);
-    end = cuemu_clock_now(clk, -1, NULL);
-    cuemu_clock_call_end(clk, rank, place);
     return 0;
 }
 
