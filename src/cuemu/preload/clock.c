@@ -23,15 +23,18 @@
 /* How often, in real time, to look whether a session has come into being */
 #define CUEMU_LOOK_NS 1000000ull
 
-/* What a yield takes, of emulated time; where that stands still, after how many
-   of them to sleep, and for how long (real time) */
-#define CUEMU_YIELD_TIME     (CUEMU_PS_PER_US / 2)
-#define CUEMU_YIELD_LONGEST  (2 * CUEMU_PS_PER_US)
-#define CUEMU_YIELD_PART     16 /* of the time since the first one */
-#define CUEMU_YIELD_ACTIVE   4
+/* What a yield takes at least and, while some rank runs, at most: emulated time,
+   or this processor time if that is more. Where time stands still, after how
+   many yields to sleep, and for how long (real time). */
+#define CUEMU_YIELD_TIME       (CUEMU_PS_PER_US / 2)
+#define CUEMU_YIELD_LONGEST    (2 * CUEMU_PS_PER_US)
+#define CUEMU_YIELD_NS         10000ull
+#define CUEMU_YIELD_LONGEST_NS 50000ull
+#define CUEMU_YIELD_PART       16 /* of the time since the first one */
+#define CUEMU_YIELD_ACTIVE     4
 #define CUEMU_YIELD_IDLE_LONGEST (100 * CUEMU_PS_PER_US)
-#define CUEMU_YIELD_ROUNDS   16
-#define CUEMU_YIELD_SLEEP_NS 20000ull
+#define CUEMU_YIELD_ROUNDS     16
+#define CUEMU_YIELD_SLEEP_NS   20000ull
 
 /* UCX reads the processor's time stamps itself, unless told not to. */
 CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
@@ -172,11 +175,23 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
     return epoch + ns;
 }
 
+/* `time`, or this processor time if that is longer */
+static cuemu_time_t cuemu_yield_span(cuemu_time_t time, uint64_t ns)
+{
+    double slowdown   = cuemu_view->clock.slowdown;
+    cuemu_time_t span = (cuemu_time_t)((double)(ns * CUEMU_PS_PER_NS) /
+                                       slowdown);
+
+    return ((slowdown > 0) && (span > time)) ? span : time;
+}
+
 static cuemu_time_t cuemu_yield_clip(cuemu_time_t time, cuemu_time_t longest)
 {
-    return (time < CUEMU_YIELD_TIME) ? CUEMU_YIELD_TIME :
-           (time > longest)          ? longest :
-                                       time;
+    cuemu_time_t least = cuemu_yield_span(CUEMU_YIELD_TIME, CUEMU_YIELD_NS);
+
+    return (time < least)   ? least :
+           (time > longest) ? longest :
+                              time;
 }
 
 /*
@@ -202,7 +217,9 @@ static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
     }
 
     part     = (now - cuemu_yield_first) / CUEMU_YIELD_PART;
-    *until_p = now + cuemu_yield_clip(part, CUEMU_YIELD_LONGEST);
+    *until_p = now +
+               cuemu_yield_clip(part, cuemu_yield_span(CUEMU_YIELD_LONGEST,
+                                                       CUEMU_YIELD_LONGEST_NS));
     *idle_p  = now + cuemu_yield_clip(part, CUEMU_YIELD_IDLE_LONGEST) + 1;
     return is_active;
 }
