@@ -11,6 +11,7 @@
  */
 #include "cuemu_driver.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -616,6 +617,19 @@ int cuemu_work_progress(void)
 
 /* ------------------------------------------------------- service thread */
 
+/* The clock does not count this thread's processor time. */
+static void cuemu_service_count(void)
+{
+    cuemu_clock_rank_t *rank =
+            &cuemu_session.shared->clock.ranks[cuemu_session.slot];
+    struct timespec cpu;
+
+    syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
+    __atomic_store_n(&rank->service_ns,
+                     (uint64_t)cpu.tv_sec * 1000000000ull +
+                     (uint64_t)cpu.tv_nsec, __ATOMIC_RELEASE);
+}
+
 static uint64_t cuemu_service_grace(void)
 {
     return (__atomic_load_n(&cuemu_num_watches, __ATOMIC_RELAXED) > 0) ?
@@ -646,13 +660,15 @@ static void cuemu_service_serve(void)
                 any = cuemu_serve_one(CUEMU_OWNER_COPY(cuemu_session.slot));
             }
         }
+        if (any) {
+            cuemu_service_count(); /* before time goes on */
+        }
     } while (any && !cuemu_service_stop);
 }
 
 static void *cuemu_service_main(void *arg)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
-    struct timespec cpu;
     uint64_t wait_ns;
     uint32_t word;
 
@@ -683,15 +699,30 @@ static void *cuemu_service_main(void *arg)
         }
         cuemu_session_unlock();
 
-        syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
-        __atomic_store_n(&sh->clock.ranks[cuemu_session.slot].service_ns,
-                         (uint64_t)cpu.tv_sec * 1000000000ull +
-                         (uint64_t)cpu.tv_nsec, __ATOMIC_RELEASE);
+        cuemu_service_count();
         cuemu_futex_wait(&cuemu_service_word, word, wait_ns);
         __atomic_store_n(&cuemu_service_idle, 0, __ATOMIC_SEQ_CST);
     }
 
     return NULL;
+}
+
+/* For sched_yield(): serves copies of this process that are due. */
+static int cuemu_work_yield(void)
+{
+    return (cuemu_call.depth == 0) && !cuemu_gate_forked &&
+           (cuemu_session.slot >= 0) && cuemu_work_progress();
+}
+
+/* The preloaded library calls `serve` from sched_yield(); NULL: no longer. */
+static void cuemu_work_on_yield(int (*serve)(void))
+{
+    int (**hook)(void) = (int (**)(void))dlsym(RTLD_DEFAULT,
+                                               "cuemu_yield_serve");
+
+    if (hook != NULL) {
+        __atomic_store_n(hook, serve, __ATOMIC_RELEASE);
+    }
 }
 
 static void cuemu_service_start(void)
@@ -701,6 +732,8 @@ static void cuemu_service_start(void)
     if (cuemu_service_running) {
         return;
     }
+
+    cuemu_work_on_yield(cuemu_work_yield);
 
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
@@ -719,6 +752,7 @@ void cuemu_work_stop(void)
         return;
     }
 
+    cuemu_work_on_yield(NULL);
     cuemu_service_stop = 1;
     cuemu_service_poke();
     if (!pthread_equal(pthread_self(), cuemu_service_thread)) {

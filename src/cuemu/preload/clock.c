@@ -25,7 +25,7 @@
 
 /* What a yield takes at least and, while some rank runs, at most: emulated time,
    or this processor time if that is more. Where time stands still, after how
-   many yields to sleep, and for how long (real time). */
+   many yields to sleep, and for how long at most (real time). */
 #define CUEMU_YIELD_TIME       (CUEMU_PS_PER_US / 2)
 #define CUEMU_YIELD_LONGEST    (2 * CUEMU_PS_PER_US)
 #define CUEMU_YIELD_NS         10000ull
@@ -33,11 +33,15 @@
 #define CUEMU_YIELD_PART       16 /* of the time since the first one */
 #define CUEMU_YIELD_ACTIVE     4
 #define CUEMU_YIELD_IDLE_LONGEST (100 * CUEMU_PS_PER_US)
-#define CUEMU_YIELD_ROUNDS     16
-#define CUEMU_YIELD_SLEEP_NS   20000ull
+#define CUEMU_YIELD_ROUNDS     4
+#define CUEMU_YIELD_SLEEP_NS   200000ull
 
 /* UCX reads the processor's time stamps itself, unless told not to. */
 CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
+
+/* The driver's function that serves this process's work that is due; returns
+   whether there was any. The driver sets it. */
+CUEMU_EXPORT int (*cuemu_yield_serve)(void);
 
 static cuemu_shared_t *cuemu_view;
 static uint64_t cuemu_next_look_ns;
@@ -225,6 +229,24 @@ static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
 }
 
 /*
+ * Time stands still until work that is due was served: by this process if it is
+ * its own, else by another one. The program may find more work first.
+ */
+static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
+{
+    int (*serve)(void) = __atomic_load_n(&cuemu_yield_serve, __ATOMIC_ACQUIRE);
+    static __thread unsigned rounds;
+
+    if (((serve != NULL) && serve()) || (++rounds % CUEMU_YIELD_ROUNDS != 0)) {
+        return;
+    }
+
+    __atomic_add_fetch(&view->sleepers, 1, __ATOMIC_SEQ_CST);
+    cuemu_clock_source->wait(&view->served, served, CUEMU_YIELD_SLEEP_NS);
+    __atomic_sub_fetch(&view->sleepers, 1, __ATOMIC_SEQ_CST);
+}
+
+/*
  * A program that has nothing to do yields its processor, again and again. Here
  * it waits for a moment of emulated time, about what a round of polling takes:
  * where all wait no real time passes, and no other program gets a whole slice
@@ -232,17 +254,20 @@ static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
  */
 CUEMU_EXPORT int sched_yield(void)
 {
-    static __thread int tid, place, rounds;
+    static __thread int tid, place;
     static __thread cuemu_time_t end;
     cuemu_shared_t *view = cuemu_find_session();
     int rank             = (view == NULL) ? -1 : cuemu_find_rank(&view->clock);
     cuemu_time_t now, until, idle;
     cuemu_clock_t *clk;
+    uint32_t served;
     int clamped;
 
     if (rank < 0) {
         return (int)syscall(SYS_sched_yield);
     }
+
+    served = __atomic_load_n(&view->served, __ATOMIC_ACQUIRE);
 
     clk = &view->clock;
     if (tid == 0) {
@@ -261,11 +286,8 @@ CUEMU_EXPORT int sched_yield(void)
     cuemu_clock_call_end(clk, rank, place);
 
     if (clamped) {
-        /* This program may have to do something first, or another one */
         cuemu_yield_first = now;
-        if (++rounds % CUEMU_YIELD_ROUNDS == 0) {
-            cuemu_clock_source->sleep(CUEMU_YIELD_SLEEP_NS);
-        }
+        cuemu_yield_stopped(view, served);
     }
     return 0;
 }
