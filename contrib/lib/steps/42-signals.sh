@@ -49,6 +49,7 @@ signals_nixl() {
     local signals nixl_before
     with_signals
     nixl_before=("${signals[@]}")
+    export CUEMU_SLOWDOWN=5 # agents poll in Python: no figure depends on it
     for UCX_MP_TICKS in restart plain; do
         export UCX_MP_TICKS
         nixl_run random --count 40 --renew 20 || return

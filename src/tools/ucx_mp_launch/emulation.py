@@ -92,8 +92,7 @@ def set_emulation(settings, options, install, target):
     cores = len(os.sched_getaffinity(0))
     slowdown = options.slowdown
     if slowdown is None:
-        slowdown = float(os.environ.get('CUEMU_SLOWDOWN') or
-                         DEFAULT_SLOWDOWN * max(1, -(-ranks // cores)))
+        slowdown = float(os.environ.get('CUEMU_SLOWDOWN') or DEFAULT_SLOWDOWN)
     for name in ('CUEMU_NODE', 'CUEMU_SLOWDOWN'):
         settings.original.pop(name, None)
     settings.put('CUEMU_NODE', node, '--emulate %s' % options.emulate)
@@ -123,8 +122,7 @@ def set_emulation(settings, options, install, target):
     if not state.settings_only:
         install.describe(node, sysfs)
     settings.put('CUEMU_SLOWDOWN', '%g' % slowdown,
-                 'real seconds for a modelled one (%d ranks, %d cores)'
-                 % (ranks, cores))
+                 'processor seconds of a rank for a modelled one')
     settings.front('LD_LIBRARY_PATH', install.cuemu_dir,
                    'the emulated CUDA driver, runtime and NVML')
     settings.front('LD_PRELOAD',
