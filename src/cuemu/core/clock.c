@@ -178,6 +178,19 @@ static int cuemu_rank_is(const cuemu_clock_rank_t *rank,
     return cuemu_rank_threads(rank, &until, &idle) == state;
 }
 
+/* Whether a thread of it is in the driver */
+static int cuemu_rank_is_inside(const cuemu_clock_rank_t *rank)
+{
+    int i;
+
+    for (i = 0; i < CUEMU_CLOCK_THREADS; ++i) {
+        if ((rank->threads[i].tid != 0) && (rank->threads[i].left_ns == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Looks which of its threads that have left the driver sleep. */
 static void cuemu_rank_settle(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
@@ -258,7 +271,8 @@ static uint64_t cuemu_rank_away(const cuemu_clock_rank_t *rank, uint64_t cpu_ns,
            real_ns + rank->cpu_ns - rank->seen_ns - cpu_ns : 0;
 }
 
-/* A sleep counts, a wait for a processor does not. */
+/* A sleep counts. A wait for a processor does not, nor one beside a thread that
+   is in the driver, which may be what it waits for. */
 static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                              uint64_t away)
 {
@@ -267,7 +281,9 @@ static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
 
     rank->delay_ns = delay_ns;
     if (away > delayed) {
-        rank->time    += cuemu_clock_span(clk, away - delayed);
+        if (!cuemu_rank_is_inside(rank)) {
+            rank->time += cuemu_clock_span(clk, away - delayed);
+        }
         rank->seen_ns += away;
     }
 }
@@ -701,6 +717,8 @@ int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint)
         r->threads[thread].tid     = tid;
         r->threads[thread].left_ns = 0;
         r->threads[thread].until   = 0;
+        r->threads[thread].cpu_ns  = cuemu_rank_is(r, CUEMU_RANK_CALLS) ?
+                                     0 : cuemu_clock_source->thread_ns();
     }
     cuemu_clock_unlock(clk, owner);
     return thread;
@@ -710,10 +728,17 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
 {
     cuemu_clock_rank_t *r = &clk->ranks[rank];
     uint64_t owner        = cuemu_clock_lock(clk);
+    uint64_t used;
 
     if (cuemu_rank_is(r, CUEMU_RANK_CALLS)) {
         cuemu_rank_restart(clk, r, owner);
         cuemu_rank_skip(r, owner);
+    } else if ((thread >= 0) && (r->threads[thread].cpu_ns > 0)) {
+        /* another thread waits there: leave out this one's part */
+        used        = cuemu_clock_source->thread_ns() -
+                      r->threads[thread].cpu_ns;
+        r->cpu_ns  += used;
+        r->seen_ns += used;
     }
     if (thread >= 0) {
         r->threads[thread].left_ns = owner;

@@ -437,6 +437,7 @@ typedef struct {
                                there; 1: it left long ago and sleeps */
     cuemu_time_t until;     /* end of its wait in the driver; 0: none */
     cuemu_time_t idle;      /* end of its wait if all ranks wait; >= until */
+    uint64_t     cpu_ns;    /* its processor time when it came; 0: not asked */
 } cuemu_clock_thread_t;
 
 typedef struct {
@@ -549,6 +550,8 @@ typedef struct {
     uint64_t (*real_ns)(void);
     /* Processor time of a process; 0 if that is not to be learned */
     uint64_t (*cpu_ns)(int pid);
+    /* Processor time of the calling thread */
+    uint64_t (*thread_ns)(void);
     /* Whether thread `tid` of it runs or waits for a processor; 0: any, but for
        the calling one and `service`. CUEMU_CLOCK_STOPPED: `tid` is stopped.
        -1: that is not to be learned. */

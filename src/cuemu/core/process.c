@@ -84,6 +84,14 @@ static uint64_t cuemu_process_cpu_ns(int pid)
                                                         0;
 }
 
+static uint64_t cuemu_process_thread_ns(void)
+{
+    struct timespec ts;
+
+    return (syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &ts) == 0) ?
+                   cuemu_process_ns(&ts) : 0;
+}
+
 /* The whole of a small file; its size, or -1 */
 static long cuemu_process_read(const char *path, char *text, size_t size)
 {
@@ -235,6 +243,7 @@ static int cuemu_process_num_processors(void)
 const cuemu_clock_source_t cuemu_clock_processes = {
     .real_ns        = cuemu_process_real_ns,
     .cpu_ns         = cuemu_process_cpu_ns,
+    .thread_ns      = cuemu_process_thread_ns,
     .is_running     = cuemu_process_is_running,
     .delay_ns       = cuemu_process_delay_ns,
     .sleep          = cuemu_process_sleep,

@@ -276,7 +276,10 @@ CUEMU_EXPORT int sched_yield(void)
     }
     place = cuemu_clock_call_begin(clk, rank, tid, place);
     now   = cuemu_clock_now(clk, rank, &clamped);
-    if (!clamped) {
+    if (clamped) {
+        cuemu_yield_first = now;
+        cuemu_yield_stopped(view, served);
+    } else {
         if (cuemu_yield_until(now, end, &until, &idle)) {
             cuemu_clock_stir(clk, rank);
         }
@@ -284,11 +287,6 @@ CUEMU_EXPORT int sched_yield(void)
         end = cuemu_clock_now(clk, -1, NULL);
     }
     cuemu_clock_call_end(clk, rank, place);
-
-    if (clamped) {
-        cuemu_yield_first = now;
-        cuemu_yield_stopped(view, served);
-    }
     return 0;
 }
 

@@ -147,7 +147,7 @@ TEST(core_clock, never_runs_backwards)
 
 /* Processes that do what a test says, on a machine with a clock of its own */
 static struct {
-    uint64_t real_ns, space, wakes;
+    uint64_t real_ns, space, wakes, thread_ns;
     uint64_t cpu_ns[CUEMU_CLOCK_RANKS], delay_ns[CUEMU_CLOCK_RANKS];
     bool     running[CUEMU_CLOCK_RANKS], stopped[CUEMU_CLOCK_RANKS];
 } fake;
@@ -161,6 +161,7 @@ protected:
         static const cuemu_clock_source_t source = {
                 [] { return fake.real_ns; },
                 [](int pid) { return fake.cpu_ns[pid]; },
+                [] { return fake.thread_ns; },
                 [](int pid, int, int) -> int {
                     return fake.stopped[pid] ? CUEMU_CLOCK_STOPPED :
                                                fake.running[pid];
@@ -457,6 +458,30 @@ TEST_F(clock_source, calls_take_no_time)
                            60 * ms * CUEMU_PS_PER_NS);
     cuemu_clock_wait_end(&m_clk, 0, last);
     cuemu_clock_call_end(&m_clk, 0, last);
+}
+
+/* ... nor those of a thread beside one that waits there */
+TEST_F(clock_source, calls_beside_a_wait_take_no_time)
+{
+    attach(0);
+    attach(1);
+    int a = wait(0, 900 * ms, 7);
+    int c = cuemu_clock_call_begin(&m_clk, 0, 8, -1);
+    cuemu_clock_call_end(&m_clk, 0, c);
+    run(ms, {0, 1});
+    fake.thread_ns  = ms;
+    int b           = cuemu_clock_call_begin(&m_clk, 0, 8, -1);
+    uint64_t before = now(0);
+    fake.cpu_ns[1] += 20 * ms;
+    fake.thread_ns += 20 * ms;
+    fake.real_ns   += 20 * ms;
+    cuemu_clock_call_end(&m_clk, 0, b);
+    fake.cpu_ns[2] += 20 * ms;
+    now(1);
+    run(5 * ms, {0, 1});
+    now(1);
+    EXPECT_NEAR(before + 5 * ms, now(0), ms);
+    leave(0, a);
 }
 
 /* Another process has done what a wait was for: it ends now, not later. */
