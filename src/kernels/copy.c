@@ -2,7 +2,7 @@
 
 #include "copy.h"
 
-/* The PTX, a text with a zero behind it; see regenerate */
+/* The PTX as zero-terminated text; see regenerate */
 __asm__(".pushsection .rodata\n"
         ".globl ucx_mp_copy_ptx\n"
         ".hidden ucx_mp_copy_ptx\n"

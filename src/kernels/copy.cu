@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Copies many small blocks that lie apart in both memories. Compiled by
- * regenerate into copy.ptx.
+ * Copy many small blocks that lie apart in both memories. regenerate compiles
+ * this file into copy.ptx.
  *
- * A launch may be called off while it waits for room on a GPU that others keep
- * full: each warp says that it has begun before it looks whether it is, and who
- * calls off says so before it looks who has begun. So a warp that is not seen
- * to have begun copies nothing any more, whenever it gets its turn. One that is
- * waits for nobody, and says whether it has copied: both may see each other.
+ * The host may cancel a launch while it waits for room on a busy GPU. Each warp
+ * first announces that it has begun, then reads the cancellation slot. The host
+ * first writes the slot, then reads the warps' states. So a warp not seen as
+ * begun will copy nothing, whenever it runs. A warp seen as begun waits for
+ * nothing and announces whether it copied: it and the host may each have seen
+ * the other.
  */
 #include "copy_args.h"
 
@@ -17,14 +18,14 @@ typedef unsigned int       u32;
 typedef unsigned long long u64;
 
 #define LANES   32
-#define DEPTH   8                    /* vectors that a thread has under way */
+#define DEPTH   8                    /* vectors in flight per thread */
 #define SEGMENT (LANES * DEPTH * 16) /* bytes that a warp copies at a time */
 
 struct alignas(16) vector_t {
     u32 word[4];
 };
 
-/* Addresses are of global memory, which the compiler does not see by itself */
+/* Addresses are global memory; the compiler cannot see that by itself */
 static __device__ vector_t load(u64 addr)
 {
     vector_t v;
@@ -56,7 +57,7 @@ static __device__ void store_word(u64 addr, u64 word)
     asm volatile("st.volatile.global.u64 [%0], %1;" :: "l"(addr), "l"(word));
 }
 
-/* Elements of one size, by a warp */
+/* Copy elements of one size, by a warp. */
 template<typename T>
 static __device__ void elements(u64 dst, u64 src, u32 bytes, u32 lane)
 {
@@ -66,8 +67,8 @@ static __device__ void elements(u64 dst, u64 src, u32 bytes, u32 lane)
     }
 }
 
-/* At most a segment, by a warp; what is past the end loads the last vector once
-   more */
+/* Copy at most a segment, by a warp. Threads past the end load the last vector
+   once more. */
 static __device__ void vectors(u64 dst, u64 src, u32 count, u32 lane)
 {
     vector_t value[DEPTH];
@@ -120,7 +121,8 @@ static __device__ u64 state_of(u64 words, u32 warp)
     return words + 8 * (UCX_MP_COPY_OFF + (u64)warp);
 }
 
-/* This warp has begun; or is it called off? */
+/* Announce that this warp has begun; return false if the launch is
+   cancelled. */
 static __device__ bool has_begun(u64 words, u64 serial, u64 state, u32 lane)
 {
     u32 is_off = 0;
@@ -145,7 +147,7 @@ static __device__ void has_ended(u64 serial, u64 state, u32 lane)
     }
 }
 
-/* Segments are dealt out to the warps, block after block */
+/* Segments go to the warps in rotation, block after block */
 extern "C" __global__ void __launch_bounds__(UCX_MP_COPY_THREADS)
 ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
 {
@@ -153,8 +155,8 @@ ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
     const u32 warp  = blockIdx.x * UCX_MP_COPY_WARPS + threadIdx.x / LANES;
     const u32 warps = gridDim.x * UCX_MP_COPY_WARPS;
     const u64 state = state_of(args.words, warp);
-    u32 first       = 0;    /* segments of the blocks before */
-    u32 mine        = warp; /* the next one for this warp */
+    u32 first       = 0;    /* segments of earlier blocks */
+    u32 mine        = warp; /* next segment of this warp */
 
     if (!has_begun(args.words, args.serial, state, lane)) {
         return;
@@ -179,7 +181,7 @@ ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
     has_ended(args.serial, state, lane);
 }
 
-/* The same, where each block has as many */
+/* All blocks have the same number of segments */
 extern "C" __global__ void __launch_bounds__(UCX_MP_COPY_THREADS)
 ucx_mp_copy_alike(const __grid_constant__ ucx_mp_copy_alike_args_t args)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Many small blocks copied at once by a kernel that comes with the library as
- * PTX. Addresses are of device memory, of peers' that is mapped, or of
- * page-locked host memory, at any alignment; nothing overlaps.
+ * Copy many small blocks in one kernel launch. The library contains the kernel
+ * as PTX. Addresses are device memory of this GPU, mapped memory of peers, or
+ * page-locked host memory, at any alignment. Blocks must not overlap.
  */
 #ifndef UCX_MP_COPY_H_
 #define UCX_MP_COPY_H_
@@ -15,23 +15,23 @@
 extern "C" {
 #endif
 
-/* The kernels, as a context has them */
+/* Copy kernels loaded into one context */
 typedef struct {
     CUfunction copy;
-    CUfunction alike; /* of blocks that are alike */
+    CUfunction alike; /* for blocks of equal size */
 } ucx_mp_copy_t;
 
 /*
- * Loads the kernels into the current context, which is never undone: unloading
- * would wait for all that is queued there, and so does loading. SUCCESS, or
- * what the driver says.
+ * Load the kernels into the current context. They stay loaded as long as the
+ * context exists: unloading waits for all work queued there, and so does
+ * loading. Returns SUCCESS or the driver's error.
  */
 CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,
                           ucx_mp_copy_t *kernels);
 
 /*
- * Launches one with `blocks` (> 0) blocks of UCX_MP_COPY_THREADS threads. The
- * words are UCX_MP_COPY_WORDS(blocks).
+ * Launch the copy kernel with `blocks` (> 0) blocks of UCX_MP_COPY_THREADS
+ * threads. `words` is the address of UCX_MP_COPY_WORDS(blocks) words.
  */
 CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
                             const ucx_mp_copy_t *kernels, unsigned blocks,

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What the copying kernel is launched with, the same for C and CUDA C. */
+/* Arguments of the copy kernels, shared by C and CUDA C. */
 #ifndef UCX_MP_COPY_ARGS_H_
 #define UCX_MP_COPY_ARGS_H_
 
-#define UCX_MP_COPY_MAX     128 /* blocks of memory a launch */
-#define UCX_MP_COPY_THREADS 512 /* of a block of threads: 16 warps */
+#define UCX_MP_COPY_MAX     128 /* memory blocks per launch */
+#define UCX_MP_COPY_THREADS 512 /* threads of a thread block: 16 warps */
 #define UCX_MP_COPY_WARPS   (UCX_MP_COPY_THREADS / 32)
 
 /*
- * Words of GPU memory, of 8 bytes each, zero at first. First one for each of
- * so many launches in turn: the serial of one that is called off. Then one a
- * warp, which has begun, or has ended and copied nothing, or all.
+ * GPU memory of a launch, in words of 8 bytes, initially zero. The first
+ * UCX_MP_COPY_OFF words are cancellation slots, used by launches in rotation:
+ * each holds the serial number of a cancelled launch. Then follows one state
+ * word per warp: begun, ended without copying, or ended after copying.
  */
 #define UCX_MP_COPY_OFF             2048
 #define UCX_MP_COPY_WORDS(blocks)   \
@@ -25,13 +26,13 @@ typedef struct {
     unsigned long long dst[UCX_MP_COPY_MAX];
     unsigned           size[UCX_MP_COPY_MAX]; /* bytes */
     unsigned long long count;
-    unsigned long long serial; /* of the launch, from 1 on */
+    unsigned long long serial; /* of the launch, counting from 1 */
     unsigned long long words;
 } ucx_mp_copy_args_t;
 
 /*
- * The same of more blocks: all have one size, and lie a multiple of
- * UCX_MP_COPY_UNIT bytes behind the bases, less than 2^32 units.
+ * Arguments for more blocks of equal size. Each begins a multiple of
+ * UCX_MP_COPY_UNIT bytes behind its base, less than 2^32 units.
  */
 #define UCX_MP_COPY_ALIKE_MAX 480
 #define UCX_MP_COPY_UNIT      16

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The PTX, a text with a zero behind it; see regenerate */
+/* The PTX as zero-terminated text; see regenerate */
 __asm__(".pushsection .rodata\n"
         ".globl ucx_mp_reduce_ptx\n"
         ".hidden ucx_mp_reduce_ptx\n"
@@ -22,17 +22,17 @@ extern const char ucx_mp_reduce_ptx[] __attribute__((visibility("hidden")));
 
 struct ucx_mp_kernels {
     ucx_mp_kernels_driver_t driver;
-    pthread_mutex_t         lock; /* of what is being loaded */
+    pthread_mutex_t         lock; /* protects loading */
     struct {
         CUmodule   module;
-        CUfunction function;      /* NULL: not yet */
+        CUfunction function;      /* NULL: not loaded */
     } kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
 };
 
 static const struct {
     const char *name;
     size_t      size, align;
-    const char *same;  /* whose sums and logical operations are the same */
+    const char *same;  /* type with the same sums and logical operations */
 } ucx_mp_types[UCX_MP_TYPE_LAST] = {
     [UCX_MP_TYPE_I8]      = {"i8", 1, 1, "u8"},
     [UCX_MP_TYPE_U8]      = {"u8", 1, 1, "u8"},
@@ -105,7 +105,8 @@ static int ucx_mp_op_is_bitwise(ucx_mp_op_t op)
            (op == UCX_MP_OP_BXOR);
 }
 
-/* The type whose kernel does it: bits are bits, whatever they stand for */
+/* Return the type whose kernel implements the operation: equal bits give equal
+   results for several types. */
 static const char *ucx_mp_kernel_type(ucx_mp_op_t op, ucx_mp_type_t type)
 {
     switch (op) {
@@ -124,8 +125,9 @@ static const char *ucx_mp_kernel_type(ucx_mp_op_t op, ucx_mp_type_t type)
 }
 
 /*
- * PTX of one kernel alone, from malloc(): what stands before the first one,
- * and its own text. The driver compiles in proportion.
+ * Return the PTX of one kernel in memory from malloc(): the text before the
+ * first kernel, and its own. The driver's compile time is proportional to the
+ * text.
  */
 static char *ucx_mp_kernel_ptx(const char *name)
 {
@@ -203,7 +205,7 @@ static CUresult ucx_mp_kernels_compile(const ucx_mp_kernels_driver_t *driver,
     return result;
 }
 
-/* Of bits there is one kernel for all types, loaded once */
+/* All types share one kernel per bitwise operation, loaded once */
 static ucx_mp_type_t ucx_mp_kernel_shared(ucx_mp_op_t op, ucx_mp_type_t type)
 {
     return ucx_mp_op_is_bitwise(op) ? UCX_MP_TYPE_U8 : type;
@@ -253,8 +255,8 @@ CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
     return ucx_mp_kernels_function(kernels, op, type, &function);
 }
 
-/* One of 16 bytes a thread is what keeps a GPU busy with few elements; with
-   many, each thread has several at once */
+/* With few elements, one load of 16 bytes per thread keeps the most threads
+   busy. With many, each thread has several loads under way. */
 static unsigned ucx_mp_kernels_blocks(unsigned long long bytes,
                                       unsigned max_blocks)
 {

@@ -5,15 +5,15 @@
  *
  *     dst[j][i] = ((src[0][i] op src[1][i]) op src[2][i]) op ...   for all j, i
  *
- * by kernels that come with the library as PTX and are compiled by the driver,
- * each when it is first asked for. Sources and destinations are device
- * addresses: of this GPU, of peers that are mapped, of page-locked host memory.
- * A destination may be a source at the same address; else nothing overlaps.
+ * The library contains the kernels as PTX. The driver compiles each one on its
+ * first use. Sources and destinations are device addresses: memory of this GPU,
+ * mapped memory of peers, or page-locked host memory. A destination may be a
+ * source at the same address; otherwise nothing may overlap.
  *
- * The result depends on the order of sources alone, not on the grid nor on the
- * GPU. Floating point is rounded to nearest after each operation, half and
- * bfloat16 too; min and max of a NaN and a number give the second operand, as
- * (a < b) ? a : b does in C; complex products are (ac - bd) + (ad + bc)i.
+ * The result depends only on the order of the sources, not on the grid or the
+ * GPU. Floating point is rounded to nearest after each operation, also for half
+ * and bfloat16. min and max of a NaN and a number give the second operand, as
+ * (a < b) ? a : b does in C. Complex products are (ac - bd) + (ad + bc)i.
  * Logical operations give 0 or 1. MINLOC and MAXLOC take the smaller index
  * where values are equal (MPI 4.1, 6.9.4).
  */
@@ -45,8 +45,8 @@ typedef enum {
     UCX_MP_OP_LAST
 } ucx_mp_op_t;
 
-/* The pairs are structures {value, index} as C lays them out: {double, int} and
-   {long, int} are 16 bytes, {short, int} 8. */
+/* Pairs are structures {value, index} in C layout: {double, int} and {long,
+   int} have 16 bytes, {short, int} 8. */
 typedef enum {
     UCX_MP_TYPE_I8,
     UCX_MP_TYPE_U8,
@@ -61,18 +61,18 @@ typedef enum {
     UCX_MP_TYPE_F32,
     UCX_MP_TYPE_F64,
     UCX_MP_TYPE_C32,     /* complex of two floats */
-    UCX_MP_TYPE_C64,     /* ... doubles */
-    UCX_MP_TYPE_I16_I32, /* pairs: for MINLOC and MAXLOC alone */
+    UCX_MP_TYPE_C64,     /* complex of two doubles */
+    UCX_MP_TYPE_I16_I32, /* pairs: only for MINLOC and MAXLOC */
     UCX_MP_TYPE_I32_I32,
     UCX_MP_TYPE_I64_I32,
     UCX_MP_TYPE_F32_I32,
     UCX_MP_TYPE_F64_I32,
     UCX_MP_TYPE_F32_F32, /* Fortran's MPI_2REAL */
-    UCX_MP_TYPE_F64_F64, /* ... MPI_2DOUBLE_PRECISION */
+    UCX_MP_TYPE_F64_F64, /* Fortran's MPI_2DOUBLE_PRECISION */
     UCX_MP_TYPE_LAST
 } ucx_mp_type_t;
 
-/* Functions of the driver that are used, under their names without "cu". */
+/* Driver functions used here, under their names without "cu" */
 typedef struct {
     CUresult (*ModuleLoadData)(CUmodule *module, const void *image);
     CUresult (*ModuleGetFunction)(CUfunction *function, CUmodule module,
@@ -85,42 +85,44 @@ typedef struct {
                              CUstream stream, void **params, void **extra);
 } ucx_mp_kernels_driver_t;
 
-/* Kernels of one context. */
+/* Kernels of one context */
 typedef struct ucx_mp_kernels ucx_mp_kernels_t;
 
-/* Bytes of an element, and what its address has to be a multiple of. */
+/* Return the bytes of an element, and the alignment of its address in bytes. */
 size_t ucx_mp_type_size(ucx_mp_type_t type);
 size_t ucx_mp_type_align(ucx_mp_type_t type);
 
-/* Non-zero if the operation is defined for the type. */
+/* Return non-zero if the operation is defined for the type. */
 int ucx_mp_kernel_is_known(ucx_mp_op_t op, ucx_mp_type_t type);
 
-/* Nothing is loaded yet. `driver` is copied. NULL: no memory. */
+/* Create an empty set of kernels, NULL if out of memory. `driver` is copied. */
 ucx_mp_kernels_t *ucx_mp_kernels_create(const ucx_mp_kernels_driver_t *driver);
 
-/* Frees them when their context is gone, and the modules with it. */
+/* Free the set after its context is gone. The context took the modules with
+   it. */
 void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels);
 
 /*
- * Compiles what the operation needs, with the context current, so that no
- * launch has to: tens of milliseconds the first time on a machine, less where
- * the driver's cache knows it. SUCCESS, NOT_SUPPORTED if it is not known, what
- * the driver says (for instance INVALID_PTX of one that is too old).
+ * Compile the kernel of an operation and type in the current context, so that
+ * no launch has to: tens of milliseconds the first time on a machine, less if
+ * the driver's cache has it. Returns SUCCESS, NOT_SUPPORTED for an undefined
+ * combination, or the driver's error (for instance INVALID_PTX from an old
+ * driver).
  */
 CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
                              ucx_mp_type_t type);
 
-/* Whether that has been done. */
+/* Return non-zero if ucx_mp_kernels_load() has loaded the kernel. */
 int ucx_mp_kernels_are_loaded(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
                               ucx_mp_type_t type);
 
 /*
- * Launches a reduction with at most `max_blocks` (> 0) blocks of
- * UCX_MP_REDUCE_THREADS threads; fewer if there is no work for more. Any number
- * of threads may call. One source: a copy to all destinations. SUCCESS (with
- * nothing launched for no elements), NOT_SUPPORTED, INVALID_VALUE for a wrong
- * number of sources or destinations or a misaligned address, or what the
- * driver says.
+ * Launch a reduction with at most `max_blocks` (> 0) blocks of
+ * UCX_MP_REDUCE_THREADS threads, fewer if there is no work for more. Any number
+ * of threads may call. With one source it copies to all destinations. Returns
+ * SUCCESS (launching nothing for no elements), NOT_SUPPORTED, INVALID_VALUE for
+ * a wrong number of sources or destinations or a misaligned address, or the
+ * driver's error.
  */
 CUresult ucx_mp_kernels_reduce(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
                                ucx_mp_type_t type,

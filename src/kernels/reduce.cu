@@ -5,13 +5,13 @@
  *
  *     dst[j] = ((src[0] op src[1]) op src[2]) op ... src[num_src - 1]
  *
- * for all j, in that order whatever the grid. With two sources and one
- * destination that is out = op(a, b); with mapped memory of peers among them
- * it is a stage of an allreduce, or all of it. A destination may be one of the
- * sources at the same addresses; apart from that nothing may overlap.
+ * for all j, in this order for every grid. With two sources and one destination
+ * this is out = op(a, b). With mapped memory of peers among the sources it is a
+ * stage of an allreduce, or all of it. A destination may be a source at the
+ * same address; otherwise nothing may overlap.
  *
- * No block waits for another one, nor for another GPU. Compiled by regenerate
- * into reduce.ptx, one function an operation and type, each usable by itself.
+ * No block waits for another block or another GPU. regenerate compiles this
+ * file into reduce.ptx: one function per operation and type, each usable alone.
  */
 #include "reduce_args.h"
 
@@ -20,12 +20,12 @@ typedef unsigned short     u16;
 typedef unsigned int       u32;
 typedef unsigned long long u64;
 
-/* What one thread loads at once, and how often before it uses any of it */
+/* A vector of one load, and the number of loads in flight per thread */
 struct alignas(16) vector_t {
     u32 word[4];
 };
 
-/* Addresses are of global memory, which the compiler does not see by itself */
+/* Addresses are global memory; the compiler cannot see that by itself */
 static __device__ vector_t load(u64 addr)
 {
     vector_t v;
@@ -72,7 +72,7 @@ struct bf16 {
         return __int_as_float((int)((u32)bits << 16));
     }
 
-    /* To nearest, ties to even; a NaN stays one */
+    /* Round to nearest, ties to even; a NaN stays a NaN */
     static __device__ bf16 make(float value)
     {
         u32 word = (u32)__float_as_int(value);
@@ -96,7 +96,7 @@ template<typename V, typename I> struct pair {
 
 /* ----------------------------------------------------------- operations */
 
-/* Products keep their roundings: a host has no fused multiply-add either */
+/* Round each product: a host has no fused multiply-add either */
 static __device__ float times(float a, float b)
 {
     return __fmul_rn(a, b);
@@ -134,7 +134,7 @@ struct sum {
 };
 
 struct prod {
-    /* Small unsigned types become int, where a product may overflow */
+    /* Small unsigned types become int, and a product of ints may overflow */
     template<typename T> static __device__ T of(T a, T b)
     {
         return (T)((u64)a * (u64)b);
@@ -192,7 +192,7 @@ private:
     }
 };
 
-/* As `(a > b) ? a : b` of a host: the second if either is a NaN */
+/* `(a > b) ? a : b` as on a host: the second operand if either is a NaN */
 struct max {
     template<typename T> static __device__ T of(T a, T b)
     {
@@ -307,8 +307,8 @@ static __device__ void combine(vector_t *a, const vector_t &b)
     *a = x.whole;
 }
 
-/* One element after the other: the first `head` ones, and those that follow
-   `skipped` others */
+/* Reduce element by element: the first `head` elements, and those behind the
+   next `skipped`. */
 template<typename OP, typename T>
 static __device__ void elements(const ucx_mp_reduce_args_t &args, u64 head,
                                 u64 skipped, u64 thread, u64 threads)
@@ -350,7 +350,7 @@ static __device__ void reduce(const ucx_mp_reduce_args_t &args)
         bits |= args.dst[d] ^ odd;
     }
 
-    /* Vectors of whole elements lie where all addresses are multiples of 16 */
+    /* Full vectors of elements begin where all addresses are multiples of 16 */
     if (((bits % 16) == 0) && ((even % sizeof(T)) == 0) &&
         (args.count > head)) {
         vectors = (args.count - head) * sizeof(T) / 16;
@@ -363,7 +363,7 @@ static __device__ void reduce(const ucx_mp_reduce_args_t &args)
         vector_t a[DEPTH], b[DEPTH];
         u64 at[DEPTH];
 
-        /* Those past the end take the last vector once more */
+        /* Threads past the end load the last vector once more */
 #pragma unroll
         for (unsigned j = 0; j < DEPTH; ++j) {
             at[j] = i + j * threads;
@@ -419,8 +419,8 @@ static __device__ void reduce(const ucx_mp_reduce_args_t &args)
     KERNEL(minloc, _name, 1, __VA_ARGS__) \
     KERNEL(maxloc, _name, 1, __VA_ARGS__)
 
-/* Sums, products and logical operations of signed integers are those of
-   unsigned ones, bit by bit; bitwise ones are those of bytes */
+/* Sums, products and logical operations give the same bits for signed and
+   unsigned integers; bitwise operations use the kernels for bytes */
 KERNELS_SUM(u8, 1, u8)
 KERNELS_SUM(u16, 1, u16)
 KERNELS_SUM(u32, 4, u32)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a reducing kernel is launched with, the same for C and CUDA C. */
+/* Arguments of a reduction kernel, shared by C and CUDA C. */
 #ifndef UCX_MP_REDUCE_ARGS_H_
 #define UCX_MP_REDUCE_ARGS_H_
 
-#define UCX_MP_REDUCE_MAX     16  /* sources; destinations */
-#define UCX_MP_REDUCE_THREADS 512 /* of a block */
+#define UCX_MP_REDUCE_MAX     16  /* sources; also destinations */
+#define UCX_MP_REDUCE_THREADS 512 /* threads of a block */
 
 typedef struct {
     unsigned long long src[UCX_MP_REDUCE_MAX]; /* device addresses */
