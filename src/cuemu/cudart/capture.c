@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Runtime: streams that are captured, and the graphs that come of it.
+ * Runtime: capture of streams, and graphs.
  */
 #include "cudart.h"
 
@@ -24,7 +24,7 @@ cudaStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 }
 
 #if CUEMU_CUDART_MAJOR < 13
-/* Toolkits from 13 on declare only the newest */
+/* Toolkits from 13 on declare only the newest version */
 CUresult CUDAAPI cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus*,
                                            cuuint64_t*, CUgraph*,
                                            const CUgraphNode**, size_t*);

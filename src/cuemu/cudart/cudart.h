@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A CUDA runtime library over the driver API, for programs that run on the
- * emulated node: NVIDIA's own asks its driver for private tables.
+ * A CUDA runtime library over the driver API, for programs on the emulated
+ * node: NVIDIA's runtime needs private tables of its driver.
  *
- * The numbers and layouts are those of the runtime's public headers, which are
- * not used here, since one source makes the libraries of CUDA 12 and 13
- * (CUEMU_CUDART_MAJOR) and their headers disagree.
+ * Numbers and layouts are those of the runtime's public headers. The headers
+ * are not included, since one source makes the libraries of CUDA 12 and 13
+ * (CUEMU_CUDART_MAJOR) and their headers differ.
  */
 #ifndef CUEMU_CUDART_H_
 #define CUEMU_CUDART_H_
@@ -18,7 +18,7 @@
 
 #define CUEMU_CUDART_EXPORT __attribute__((visibility("default")))
 
-/* cudaError_t. Where the driver has the same error, the number is the same. */
+/* cudaError_t. Errors of the driver have the same numbers. */
 typedef int cuemu_cudart_error_t;
 
 enum {
@@ -38,24 +38,25 @@ enum {
 };
 
 /*
- * Makes the driver ready and gives the calling thread a current context (the
+ * Initialize the driver and give the calling thread a current context (the
  * primary one of its device), unless it has one.
  */
 cuemu_cudart_error_t cuemu_cudart_enter(void);
 
-/* The driver is ready; no context is made. */
+/* Initialize the driver without making a context. */
 cuemu_cudart_error_t cuemu_cudart_driver(void);
 
-/* Remembers an error for cudaGetLastError, and returns it. */
+/* Store an error for cudaGetLastError, and return it. */
 cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error);
 
 /*
- * The driver finds out by itself what the addresses of a copy are; so does the
- * runtime, which only refuses a direction (cudaMemcpyKind) that does not exist.
+ * Check the direction (cudaMemcpyKind) of a copy. Only values outside the
+ * enumeration are errors: driver and runtime detect the kind of both addresses
+ * by themselves.
  */
 cuemu_cudart_error_t cuemu_cudart_kind(int kind);
 
-/* A whole call: enter, run a driver function, remember its error. */
+/* Run a complete call: enter, run a driver function, store its error. */
 #define CUEMU_CUDART_CALL(_call) \
     do { \
         cuemu_cudart_error_t _error = cuemu_cudart_enter(); \
@@ -65,7 +66,7 @@ cuemu_cudart_error_t cuemu_cudart_kind(int kind);
         return cuemu_cudart_return(_error); \
     } while (0)
 
-/* The same for calls that need no context. */
+/* Run a call that needs no context. */
 #define CUEMU_CUDART_PLAIN_CALL(_call) \
     do { \
         cuemu_cudart_error_t _error = cuemu_cudart_driver(); \

@@ -10,7 +10,7 @@
 
 #define CUEMU_CUDART_MAX_DEVICES 64
 
-/* Primary contexts that this library holds, made when first needed. */
+/* Primary contexts retained by this library, on first use. */
 static struct {
     pthread_mutex_t lock;
     CUcontext       ctx[CUEMU_CUDART_MAX_DEVICES];
@@ -162,8 +162,8 @@ cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
 }
 
 /*
- * cudaDeviceProp: what lies at the same place in all releases up to the compute
- * capability, then fields at the offsets of the release.
+ * cudaDeviceProp: the part with one layout in all releases, up to the compute
+ * capability; later fields are at offsets of the release.
  */
 typedef struct {
     char     name[256];
@@ -282,7 +282,7 @@ cudaGetDeviceProperties_v2(void *prop, int device)
     return cuemu_cudart_properties(prop, 1032, device);
 }
 
-/* the structure of CUDA 11 and before: the same up to its shorter end */
+/* CUDA 11 and before: the structure is shorter, with the same layout */
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaGetDeviceProperties(void *prop, int device)
 {
@@ -318,7 +318,7 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceSetLimit(int limit,
     CUEMU_CUDART_CALL(cuCtxSetLimit((CUlimit)limit, value));
 }
 
-/* No profiler listens */
+/* Profiling has no effect */
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaProfilerStart(void)
 {
     return cuemu_cudart_return(cuemu_cudart_driver());
@@ -367,7 +367,8 @@ static cuemu_cudart_error_t cuemu_cudart_peer(int peer, int enable)
         return error;
     }
 
-    /* the peer's primary context may have to be made: as a guest there */
+    /* the peer's primary context may have to be created: make it current for a
+       moment */
     cuCtxGetCurrent(&mine);
     device = cuemu_cudart_device;
     error  = cuemu_cudart_use(peer);

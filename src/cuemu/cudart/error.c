@@ -5,7 +5,7 @@
  */
 #include "cudart.h"
 
-/* not "not ready": a query that finds work unfinished is no failure */
+/* without "not ready": a query of unfinished work is no failure */
 static __thread cuemu_cudart_error_t cuemu_cudart_last;
 
 cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error)
@@ -16,7 +16,7 @@ cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error)
     return error;
 }
 
-/* What tells this library from NVIDIA's (preload/static.c) */
+/* Identifies this library for preload/static.c, which redirects NVIDIA's */
 CUEMU_CUDART_EXPORT const int __cudaEmulated = CUEMU_CUDART_MAJOR;
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaGetLastError(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What programs are linked with (tests/lookups.txt) and this runtime does not
- * do: there, and "not supported", which the first call says on stderr.
+ * Functions that programs link (tests/lookups.txt) but this runtime does not
+ * have: they exist, return "not supported", and print it on stderr once.
  */
 #include "cudart.h"
 

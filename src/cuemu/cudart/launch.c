@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Runtime: what the compiler puts into a program with kernels in it. Its PTX
- * becomes a library of the driver's when something of it is first used.
+ * Runtime: functions called by compiler-generated code of programs with
+ * kernels. A program's PTX becomes a library of the driver on its first use.
  */
 #include "cudart.h"
 
@@ -15,20 +15,20 @@ typedef struct {
     unsigned x, y, z;
 } cuemu_cudart_dim3_t;
 
-/* What a source file has for the GPU. */
+/* GPU code of one source file. */
 typedef struct {
     const void *image;
     CUlibrary   library;   /* NULL: not loaded yet */
 } cuemu_cudart_module_t;
 
-/* A __device__ variable or a kernel: the address of its shadow in the program
-   is its name there. */
+/* A __device__ variable or a kernel, identified by the address of its shadow in
+   the program. */
 typedef struct cuemu_cudart_symbol {
     const void                 *shadow;
     const char                 *name;
     size_t                      size;      /* 0: a kernel */
     cuemu_cudart_module_t      *module;
-    CUkernel                    kernel;    /* NULL: not asked for yet */
+    CUkernel                    kernel;    /* NULL: not looked up yet */
     struct cuemu_cudart_symbol *next;
 } cuemu_cudart_symbol_t;
 
@@ -39,7 +39,7 @@ static struct {
     .lock = PTHREAD_MUTEX_INITIALIZER
 };
 
-/* <<<...>>> of the launch that this thread is about to make */
+/* <<<...>>> arguments of this thread's next launch */
 #define CUEMU_CUDART_MAX_CONFIGS 16
 
 static __thread struct {
@@ -128,7 +128,7 @@ __cudaRegisterVar(void **handle, char *hostVar, char *deviceAddress,
     cuemu_cudart_add(handle, hostVar, deviceName, size);
 }
 
-/* With the lock; NULL: not registered */
+/* Find a registered symbol, NULL if unknown. Call with the lock. */
 static cuemu_cudart_symbol_t *cuemu_cudart_find(const void *shadow)
 {
     cuemu_cudart_symbol_t *symbol;
@@ -142,8 +142,9 @@ static cuemu_cudart_symbol_t *cuemu_cudart_find(const void *shadow)
     return NULL;
 }
 
-/* With the lock; the driver says on stderr what is wrong with it. A program
-   that captures a kernel does not know that it was not loaded before. */
+/* Load a module; the driver prints its errors on stderr. Loading is allowed
+   during a capture: the program cannot know that a kernel was not loaded
+   before. Call with the lock. */
 static cuemu_cudart_error_t cuemu_cudart_load(cuemu_cudart_module_t *module)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -183,7 +184,7 @@ static cuemu_cudart_error_t cuemu_cudart_kernel(const void *shadow,
     return error;
 }
 
-/* Where a variable is in the current context, and how large */
+/* Return address and size of a variable in the current context. */
 static cuemu_cudart_error_t cuemu_cudart_variable(const void *shadow,
                                                   CUdeviceptr *ptr_p,
                                                   size_t *size_p)
@@ -264,7 +265,7 @@ cuemu_cudart_symbol_copy(const void *shadow, void *to, const void *from,
     return cuemu_cudart_return(error);
 }
 
-/* Addresses say by themselves where they are, whatever `kind` says */
+/* Addresses identify their memory by themselves: `kind` is not needed */
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count,
                    size_t offset, int kind)
@@ -345,7 +346,7 @@ cudaLaunchKernel(const void *func, cuemu_cudart_dim3_t gridDim,
                                stream);
 }
 
-/* What nvcc 13 puts behind <<<...>>> */
+/* Called by code of nvcc 13 for <<<...>>> */
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t __cudaGetKernel(CUkernel *kernel,
                                                          const void *func)
 {
@@ -362,7 +363,7 @@ __cudaLaunchKernel(CUkernel kernel, cuemu_cudart_dim3_t gridDim,
                    cuemu_cudart_dim3_t blockDim, void **args, size_t sharedMem,
                    CUstream stream)
 {
-    /* Without one __cudaGetKernel() has failed, which nobody looks at */
+    /* NULL: __cudaGetKernel() has failed, and its result was ignored */
     return (kernel == NULL) ?
                cuemu_cudart_return(
                    (cuemu_cudart_error_t)CUDA_ERROR_NO_BINARY_FOR_GPU) :
@@ -447,7 +448,7 @@ cudaFuncGetAttributes(cuemu_cudart_func_attr_t *attr, const void *func)
     return cuemu_cudart_return(error);
 }
 
-/* cudaLaunchConfig_t. Attributes are those of the driver. */
+/* cudaLaunchConfig_t. Attributes are the driver's. */
 typedef struct {
     cuemu_cudart_dim3_t grid, block;
     size_t              shared;

@@ -156,7 +156,7 @@ cuemu_cudart_pointer(cuemu_cudart_pointer_t *attrs, const void *ptr)
 
     memset(attrs, 0, sizeof(*attrs));
     attrs->type   = CUDART_MEMORY_UNREGISTERED;
-    attrs->device = -2; /* as the runtime says of memory it does not know */
+    attrs->device = -2; /* as the runtime reports for unknown memory */
     attrs->host_pointer = (void*)ptr;
     if ((cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                dptr) != CUDA_SUCCESS) || (type == 0)) {
@@ -254,9 +254,9 @@ cudaMemsetAsync(void *ptr, int value, size_t count, CUstream stream)
                                       count, stream));
 }
 
-/* Hints: managed memory lies in the host's memory here and stays there. What
-   they say is looked at nevertheless. `where` is a device, or below 0 the
-   host (cudaCpuDeviceId). */
+/* Check the arguments of a hint. Hints have no effect: managed memory is always
+   in host memory here. `where` is a device, or negative for the host
+   (cudaCpuDeviceId). */
 static cuemu_cudart_error_t cuemu_cudart_hint(const void *ptr, int where)
 {
     cuemu_cudart_error_t error = cuemu_cudart_enter();
@@ -273,7 +273,7 @@ static cuemu_cudart_error_t cuemu_cudart_hint(const void *ptr, int where)
 }
 
 #if CUEMU_CUDART_MAJOR >= 13
-/* cudaMemLocation, of which type 1 is a device */
+/* cudaMemLocation; type 1 is a device */
 typedef struct {
     int type, id;
 } cuemu_cudart_location_t;

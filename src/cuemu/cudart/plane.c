@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Runtime: copies and fills of rows that lie a pitch apart, in bytes.
+ * Runtime: copies and fills of rows with a pitch, in bytes.
  */
 #include "cudart.h"
 
 #include <string.h>
 
 
-/* What the driver is to copy, or what the runtime refuses before it asks it */
+/* Describe a copy for the driver, or return the runtime's error. */
 static cuemu_cudart_error_t
 describe(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch, const void *src,
          size_t src_pitch, size_t width, size_t height, int kind)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Runtime: memory in the order of streams, and the pools that it comes from.
- * A pool, its attributes and its properties are the driver's, all numbers too.
+ * Runtime: stream-ordered memory and its pools. Pools, their attributes and
+ * properties are the driver's, with the same numbers.
  */
 #include "cudart.h"
 

@@ -114,7 +114,7 @@ cudaEventElapsedTime(float *ms, CUevent start, CUevent end)
 }
 
 #if CUEMU_CUDART_MAJOR < 13
-/* programs built with CUDA 12.8 and later ask for this one */
+/* name of this function for programs built with CUDA 12.8 and later */
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Capture of streams into graphs, and what calls beside it do to it.
+ * Capture of streams into graphs, and its effect on other calls.
  *
  * The rules are the manual's (cuStreamBeginCapture,
- * cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing). Which calls are
- * "potentially unsafe" it leaves open: the table below has what was measured,
- * and takes the worst of what was not.
+ * cuThreadExchangeStreamCaptureMode, cuStreamIsCapturing). The manual does not
+ * list the "potentially unsafe" calls. The table below has the measured ones
+ * and assumes the worst for all others.
  */
 #include "cuemu_capture.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A '*' at the end stands for anything. What is not here is unsafe. */
+/* A '*' at the end matches any suffix. Calls not listed are unsafe. */
 static const struct {
     const char          *call;
     cuemu_capture_kind_t kind;
@@ -79,8 +79,8 @@ static const struct {
     {"cuStreamIsCapturing", CUEMU_CAPTURE_SAFE},
     {"cuThreadExchangeStreamCaptureMode", CUEMU_CAPTURE_SAFE},
 
-    /* They tell what is so, or which context the thread has: not measured but
-       for cuCtxGetDevice, cuCtxGetFlags, cuDevicePrimaryCtxGetState */
+    /* Queries, and changes of the thread's current context. Measured:
+       cuCtxGetDevice, cuCtxGetFlags, cuDevicePrimaryCtxGetState. */
     {"cuCtxGet*", CUEMU_CAPTURE_SAFE},
     {"cuCtxPopCurrent", CUEMU_CAPTURE_SAFE},
     {"cuCtxSetCurrent", CUEMU_CAPTURE_SAFE},
@@ -101,19 +101,19 @@ typedef struct cuemu_capture {
     struct cuemu_capture *next;
     uint64_t              id;
     int                   mode;
-    const void           *thread;  /* that began it */
+    const void           *thread;  /* thread that began it */
     int                   is_broken;
     CUgraph               graph;
     cuemu_stream_t       *origin;
-    cuemu_stream_t       *streams; /* that have joined, the origin too */
+    cuemu_stream_t       *streams; /* joined streams with the origin */
 } cuemu_capture_t;
 
 static pthread_mutex_t cuemu_captures_lock = PTHREAD_MUTEX_INITIALIZER;
-static cuemu_capture_t *cuemu_captures; /* under way, broken or not */
+static cuemu_capture_t *cuemu_captures; /* active, valid or broken */
 static unsigned cuemu_num_captures;
 static uint64_t cuemu_last_capture;
 
-/* The thread's, and what stands for it */
+/* Mode of the thread; its address identifies the thread */
 static __thread int cuemu_thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 
@@ -145,7 +145,8 @@ cuemu_capture_kind_t cuemu_capture_kind(const char *call)
     return CUEMU_CAPTURE_UNSAFE;
 }
 
-/* May this thread not make unsafe calls beside it? With the lock. */
+/* Return non-zero if the capture's mode forbids this thread unsafe calls. Call
+   with the lock. */
 static int cuemu_capture_minds(const cuemu_capture_t *capture)
 {
     int is_own = (capture->thread == &cuemu_thread_mode);
@@ -156,8 +157,8 @@ static int cuemu_capture_minds(const cuemu_capture_t *capture)
              (cuemu_thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)));
 }
 
-/* What has broken a capture, on stderr with CUEMU_CAPTURE_SAY: the program
-   learns only later that it is broken */
+/* Break a capture. With CUEMU_CAPTURE_SAY print the reason to stderr: the
+   program itself learns only at the end that its capture is broken. */
 static void cuemu_capture_break(cuemu_capture_t *capture, const char *by)
 {
     if (!capture->is_broken && (getenv("CUEMU_CAPTURE_SAY") != NULL)) {
@@ -208,7 +209,7 @@ CUEMU_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode),
 
 /* ---------------------------------------------------------------- fronts */
 
-/* What the next node of a stream comes behind */
+/* Forget the dependencies of a stream's next node. */
 static void cuemu_front_clear(cuemu_front_t *front)
 {
     free(front->nodes);
@@ -252,7 +253,8 @@ static CUresult cuemu_front_merge(cuemu_front_t *front,
 
 /* -------------------------------------------------------------- captures */
 
-/* With the lock, as all that follow but for the driver's calls */
+/* Find a capture by its id. Call with the lock, as all functions below except
+   driver functions. */
 static cuemu_capture_t *cuemu_capture_find(uint64_t id)
 {
     cuemu_capture_t *capture = cuemu_captures;
@@ -271,7 +273,7 @@ static void cuemu_capture_join(cuemu_capture_t *capture, cuemu_stream_t *stream)
     capture->streams      = stream;
 }
 
-/* The streams are as they were before; the graph is the caller's */
+/* Return the streams to their normal state; the graph becomes the caller's. */
 static void cuemu_capture_end(cuemu_capture_t *capture)
 {
     cuemu_capture_t **link = &cuemu_captures;
@@ -307,7 +309,7 @@ static int cuemu_capture_has_blocking(const cuemu_capture_t *capture,
     return 0;
 }
 
-/* The legacy stream would wait for blocking streams that are captured */
+/* The legacy stream would wait for blocking streams under capture */
 static CUresult cuemu_capture_check_legacy(const cuemu_stream_t *stream,
                                            int breaks)
 {
@@ -415,13 +417,14 @@ CUresult cuemu_capture_record(cuemu_stream_t *stream, cuemu_event_t *event)
     return result;
 }
 
-/* The stream waits for work of `capture`, which may be the stream's own */
+/* Let the stream wait for work of `capture`, possibly the stream's own
+   capture. */
 static CUresult cuemu_capture_wait_for(cuemu_capture_t *capture,
                                        cuemu_stream_t *stream,
                                        const cuemu_event_t *event)
 {
     if (capture == NULL) {
-        return CUDA_ERROR_CAPTURED_EVENT; /* it has ended */
+        return CUDA_ERROR_CAPTURED_EVENT; /* the capture has ended */
     }
 
     if (capture->is_broken) {
@@ -585,7 +588,7 @@ CUEMU_API(cuStreamBeginCapture, (CUstream handle, int mode), (handle, mode))
 
 CUEMU_ALSO(cuStreamBeginCapture_v2, cuStreamBeginCapture);
 
-/* Has all that other streams have captured been waited for? */
+/* Return non-zero if the origin waits for all work of the other streams. */
 static int cuemu_capture_is_joined(const cuemu_capture_t *capture)
 {
     const cuemu_front_t *end = &capture->origin->front;
@@ -610,7 +613,7 @@ static int cuemu_capture_is_joined(const cuemu_capture_t *capture)
     return 1;
 }
 
-/* Whether it may be ended here, and how it has gone */
+/* Return whether the stream may end the capture, and its result. */
 static CUresult cuemu_capture_judge(cuemu_capture_t *capture,
                                     const cuemu_stream_t *stream, int *ends_p)
 {
@@ -668,7 +671,7 @@ CUEMU_API(cuStreamEndCapture, (CUstream handle, CUgraph *graph_p),
     return result;
 }
 
-/* Where the answers go that a caller wants; NULL: not this one */
+/* Results for the caller; NULL: not requested */
 typedef struct {
     CUstreamCaptureStatus *status;
     cuuint64_t            *id;
@@ -744,7 +747,7 @@ CUEMU_API(cuStreamGetCaptureInfo_v2,
     return cuemu_capture_info(handle, &info);
 }
 
-/* There is no data of edges here, which NULL says */
+/* Edge data is not modelled: NULL says that there is none */
 CUEMU_API(cuStreamGetCaptureInfo_v3,
           (CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
            CUgraph *graph, const CUgraphNode **deps, const void **edges,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What a process holds of the driver: tests look for what is not given back. */
+/* Count a process's driver objects, so that tests can find leaks. */
 #include "cuemu_driver.h"
 
 #include <stdio.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Code for the GPU: what its loading (module.c, fatbin.c) and its running
-   (kernel.c) know of each other. */
+/* GPU code: shared by module.c and fatbin.c, for loading, and by kernel.c, for
+   running. */
 #ifndef CUEMU_KERNEL_H_
 #define CUEMU_KERNEL_H_
 
 #include "cuemu_driver.h"
 #include "../ptx/ptx.h"
 
-/* Threads of a block: all GPUs of these days */
+/* Maximum of threads in a block, the same for all current GPUs */
 #define CUEMU_BLOCK_THREADS 1024
 
 typedef struct cuemu_module   cuemu_module_t;
@@ -20,10 +20,11 @@ struct cuemu_module {
     cuemu_object_t      obj;
     cuemu_context_t    *ctx;
     cuemu_ptx_module_t *ptx;
-    CUdeviceptr         globals;   /* memory of all its variables; 0: none */
+    CUdeviceptr         globals;   /* memory of all its variables; 0: no
+                                      variables */
     cuemu_function_t   *functions;
-    cuemu_module_t     *next;      /* of a library */
-    int                 refs;      /* itself, and launches under way */
+    cuemu_module_t     *next;      /* next module of a library */
+    int                 refs;      /* itself, and running launches */
     int                 target;    /* 90 for ".target sm_90" */
 };
 
@@ -32,26 +33,26 @@ struct cuemu_function {
     cuemu_module_t     *module;
     cuemu_ptx_kernel_t *kernel;
     cuemu_ptx_info_t    info;
-    uint32_t            dynamic_shared; /* it may have; 0: not said */
+    uint32_t            dynamic_shared; /* limit in bytes; 0: default */
     cuemu_function_t   *next;
 };
 
 CUresult cuemu_function_resolve(CUfunction handle,
                                 cuemu_function_t **function_p);
 
-/* Dynamic shared memory that it may be launched with, bytes. */
+/* Return the largest dynamic shared memory of a launch, in bytes. */
 uint32_t cuemu_function_shared(const cuemu_function_t *function);
 
-/* A file, with zeros behind it, from malloc(). */
+/* Read a file into memory from malloc(), with zeros behind it. */
 CUresult cuemu_image_read(const char *path, void **image_p, size_t *size_p);
 
-/* A launch of it has ended. */
+/* Release the module after a launch has ended. */
 void cuemu_module_release(cuemu_module_t *module);
 
 #define CUEMU_FATBIN_MAGIC   0xba55ed50u
 #define CUEMU_FATBIN_WRAPPER 0x466243b1u
 
-/* The PTX in a fat binary that suits a GPU, from malloc(). */
+/* Extract the PTX for a GPU from a fat binary, in memory from malloc(). */
 CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
                            char *error);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * State that all processes of an emulated node share. It lies in a folder:
- * "state" (this header's cuemu_shared_t, then the simulation), "gpuN" (memory
- * of GPU N, sparse), "slots" (one locked byte a living process), "lock" (taken
- * while processes come and go) and "memoryN" (behind the descriptors of memory
+ * State shared by all processes of an emulated node. It lies in a folder:
+ * "state" (cuemu_shared_t of this header, then the simulation), "gpuN" (memory
+ * of GPU N, sparse), "slots" (one locked byte per living process), "lock" (held
+ * while processes start and end) and "memoryN" (behind descriptors of memory
  * with id N).
  */
 #ifndef CUEMU_SESSION_H_
@@ -27,19 +27,19 @@ typedef struct {
     uint64_t id;      /* never reused; 0: free entry */
     uint64_t offset;
     uint64_t size;
-    uint64_t users;   /* bit per slot: process that holds it or maps it */
+    uint64_t users;   /* bit per slot of a process that uses it */
     int32_t  gpu;     /* of the node */
-    int32_t  owner;   /* slot that allocated it */
+    int32_t  owner;   /* slot of the process that allocated it */
     int32_t  live;    /* not freed by its owner */
     int32_t  next;    /* in the GPU's list, by offset; or in the free list */
     int32_t  shared;  /* exported as a descriptor */
     int32_t  spare;
 } cuemu_extent_t;
 
-/* A copy that was submitted and did not move its bytes yet. */
+/* A submitted copy that has not moved its bytes yet. */
 typedef struct {
     cuemu_op_id_t op;         /* 0: free entry */
-    uint64_t      skip_begin; /* part moved early, see work.c */
+    uint64_t      skip_begin; /* part already moved, see work.c */
     uint64_t      skip_end;
 } cuemu_move_t;
 
@@ -56,14 +56,15 @@ typedef struct {
     uint64_t        mono_epoch_ns;  /* CLOCK_MONOTONIC, likewise */
     pthread_mutex_t lock;           /* robust; everything below */
     cuemu_clock_t   clock;
-    uint64_t        change;         /* counts what waiters may care about */
+    uint64_t        change;         /* counts events of interest to waiters */
     uint32_t        served;         /* futex: a due operation was served */
-    uint32_t        sleepers;       /* processes that wait on it */
+    uint32_t        sleepers;       /* number of processes waiting on it */
     int32_t         failed;         /* the session's memory ran full */
-    int32_t         num_unused;     /* extents that descriptors alone keep */
+    int32_t         num_unused;     /* extents kept only by descriptors */
     uint64_t        next_id;
-    uint64_t        time_only;      /* copies of so many bytes take their time
-                                       and move nothing; 0: all move */
+    uint64_t        time_only;      /* copies of at least so many bytes take
+                                       their time and move nothing; 0: all
+                                       move */
     uint64_t        gpu_bytes[CUEMU_MAX_GPUS];
     uint64_t        gpu_used[CUEMU_MAX_GPUS];
     int32_t         extent_head[CUEMU_MAX_GPUS];
@@ -75,7 +76,7 @@ typedef struct {
     cuemu_move_t    moves[CUEMU_MAX_MOVES];
 } cuemu_shared_t;
 
-/* This process's view of the session. */
+/* This process's view of the session */
 typedef struct {
     cuemu_shared_t     *shared;
     cuemu_sim_t        *sim;
@@ -89,48 +90,49 @@ typedef struct {
 
 extern cuemu_session_t cuemu_session;
 
-/* Joins the session named by the environment, or founds it. On failure prints
+/* Join the session named by the environment, or create it. On failure prints
    one sentence on stderr. Returns 0 or -1. */
 int cuemu_session_join(void);
 
-/* Says once that the folder's file system is full, and what to do. */
+/* Report once that the folder's file system is full, and the remedy. */
 void cuemu_session_no_room(uint64_t size, const char *what);
 
-/* Gives back everything this process holds in the session. */
+/* Release everything this process uses in the session. */
 void cuemu_session_leave(void);
 
-/* The lock of cuemu_shared_t; recovers if a process died holding it. */
+/* Take the lock of cuemu_shared_t; recovers if a process died holding it. */
 void cuemu_session_lock(void);
 void cuemu_session_unlock(void);
 
-/* Takes back what dead processes left. Called with the lock; looks at most
-   every 20 ms unless `force`. */
+/* Release the resources of dead processes. Looks at most every 20 ms unless
+   `force`. Call with the lock. */
 void cuemu_session_reap(int force);
 
-/* Memory of a GPU, in granules, first fit; -1 if it has none left. The caller
-   is owner and user. With the lock. */
+/* Allocate memory of a GPU, in granules, first fit; -1 if there is too little.
+   The caller becomes owner and user. Call with the lock. */
 int cuemu_session_extent_alloc(int gpu, uint64_t size);
 
-/* The caller uses an extent (once more). With the lock. */
+/* Add a reference of the caller to an extent. Call with the lock. */
 void cuemu_session_extent_get(int index);
 
-/* The caller uses the extent once less (and frees it, if `free_it`); its
-   memory goes back with the last user and the last descriptor. With the
-   lock. */
+/* Drop a reference of the caller to the extent, and free it if `free_it`. Its
+   memory returns to the GPU with the last user and the last descriptor. Call
+   with the lock. */
 void cuemu_session_extent_put(int index, int free_it);
 
-/* A new descriptor of the extent, which keeps its memory in use until it and
-   all its duplicates are closed; -1: none. With the lock. */
+/* Return a new descriptor of the extent, -1 on failure. The extent's memory
+   stays in use until it and all its duplicates are closed. Call with the
+   lock. */
 int cuemu_session_extent_share(int index);
 
-/* Gives back what closed descriptors kept. With the lock. */
+/* Release memory whose descriptors are all closed. Call with the lock. */
 void cuemu_session_collect(void);
 
-/* Real time, whatever the program's clock functions say. */
+/* Return real time, not the program's emulated clock. */
 uint64_t cuemu_real_ns(void);
 
 /* Owners in the simulation: copies of a process, and its host callbacks, which
-   only its service thread may run. */
+   run only in its service thread. */
 #define CUEMU_OWNER_COPY(_slot) ((_slot) * 2)
 #define CUEMU_OWNER_CALL(_slot) ((_slot) * 2 + 1)
 

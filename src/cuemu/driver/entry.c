@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Finding entry points by name, and what this driver does not have. */
+/* Entry points by name, and names not offered by this driver. */
 #include "cuemu_driver.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Names whose variants take different arguments: from which version on. */
+/* First version of names whose variants take different arguments */
 static const struct {
     const char *name;
     int         version;
@@ -106,8 +106,8 @@ CUEMU_API_FLAGS(cuGetProcAddress, CUEMU_GATE_NO_INIT,
     return (*func == NULL) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
-/* NVIDIA's own runtime library asks for the driver's private tables; so does
-   NVRTC, for this one, and does without. */
+/* NVIDIA's runtime library needs the driver's private tables. NVRTC asks for
+   this one, and works without it. */
 CUEMU_API_FLAGS(cuGetExportTable, CUEMU_GATE_NO_INIT,
                 (const void **table, const CUuuid *id), (table, id))
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Fat binaries: what nvcc puts into programs, PTX and machine code for several
- * GPUs. Their layout is not documented; this much of it can be seen in any.
+ * Fat binaries, made by nvcc for programs: PTX and machine code for several
+ * GPUs. Their layout is not documented; these parts are visible in any of them.
  */
 #include "cuemu_kernel.h"
 
@@ -26,25 +26,25 @@ typedef struct {
     uint32_t magic;
     uint16_t version;
     uint16_t header_size;
-    uint64_t size;         /* of all that follows */
+    uint64_t size;         /* bytes of all entries behind the header */
 } cuemu_fatbin_header_t;
 
 typedef struct {
     uint16_t kind;
     uint16_t version;
     uint32_t header_size;
-    uint64_t size;         /* of what follows the header */
-    uint32_t packed_size;  /* of that, less the padding */
+    uint64_t size;         /* bytes behind the entry's header */
+    uint32_t packed_size;  /* bytes without padding */
     uint32_t spare;
     uint16_t minor, major;
     uint32_t arch;         /* 70 */
     uint32_t name_offset, name_size;
     uint64_t flags;
     uint64_t spare2;
-    uint64_t full_size;    /* once unpacked */
+    uint64_t full_size;    /* bytes when unpacked */
 } cuemu_fatbin_entry_t;
 
-/* LZ4's block format; the size of what was unpacked, 0 if it is not that. */
+/* Unpack LZ4's block format. Returns the bytes unpacked, 0 for bad data. */
 static size_t cuemu_lz4_unpack(const uint8_t *in, size_t in_size, uint8_t *out,
                                size_t out_size)
 {
@@ -99,7 +99,8 @@ static size_t cuemu_lz4_unpack(const uint8_t *in, size_t in_size, uint8_t *out,
     return to;
 }
 
-/* By the system's zstd, if there is one: nvcc's way since release 13 */
+/* Unpack with the system's zstd, if present: nvcc uses zstd since release
+   13. */
 static size_t cuemu_zstd_unpack(const void *in, size_t in_size, void *out,
                                 size_t out_size)
 {
@@ -118,8 +119,9 @@ static size_t cuemu_zstd_unpack(const void *in, size_t in_size, void *out,
     return (size > out_size) ? 0 : size; /* errors are large numbers */
 }
 
-/* Is `a` the better code for such a GPU? The newest that it runs; else, since
-   nvcc makes none for old ones any more, the oldest of those it would refuse */
+/* Return non-zero if `a` is the better code for a GPU: the newest code that it
+   runs. If it runs none, the oldest, since nvcc no longer makes code for old
+   GPUs. */
 static int cuemu_fatbin_is_better(const cuemu_fatbin_entry_t *a,
                                   const cuemu_fatbin_entry_t *b, int sm)
 {
@@ -149,7 +151,7 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
         return CUDA_ERROR_INVALID_IMAGE;
     }
 
-    /* An empty one may come first */
+    /* The first one may be empty */
     while ((header->size == 0) && (header[1].magic == CUEMU_FATBIN_MAGIC)) {
         ++header;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Graphs, built node by node or captured, instantiated, updated and launched:
- * of copies, fills, host functions, events, empty nodes, and of kernels where
- * those were captured; no nested graphs.
+ * Graphs, built node by node or captured, instantiated, updated and launched.
+ * Nodes are copies, fills, host functions, events, empty nodes, and captured
+ * kernels. Graphs cannot be nested.
  */
 #include "cuemu_capture.h"
 
@@ -20,7 +20,7 @@ struct cuemu_node {
     int               type;       /* CUgraphNodeType */
     cuemu_gparams_t   params;
     cuemu_context_t  *ctx;        /* of copies and fills */
-    cuemu_gnode_t    *origin;     /* in the graph that this is a clone of */
+    cuemu_gnode_t    *origin;     /* node that this is a clone of */
     cuemu_gnode_t   **deps;
     unsigned          num_deps;
     int               index;      /* scratch of instantiation */
@@ -28,29 +28,31 @@ struct cuemu_node {
 
 struct cuemu_graph {
     cuemu_object_t  obj;
-    cuemu_gnode_t  *first, *last; /* in the order in which they were added */
+    cuemu_gnode_t  *first, *last; /* in the order of creation */
     unsigned        num_nodes;
 };
 
 /* A node of an executable graph: ready to be submitted. */
 typedef struct {
-    cuemu_gnode_t   *node;        /* only compared: it may be gone */
+    cuemu_gnode_t   *node;        /* only compared: may be deleted */
     int              type;
     int              enabled;
     cuemu_gparams_t  params;
     cuemu_context_t *ctx;
-    uint64_t         ctx_id;      /* it had then */
+    uint64_t         ctx_id;      /* id of `ctx` at instantiation */
     CUcontext        dst_ctx, src_ctx; /* of the memory at instantiation */
-    unsigned        *deps;        /* indices, smaller than this one's */
+    unsigned        *deps;        /* smaller indices than this node's */
     unsigned         num_deps;
     int              has_next;
 } cuemu_xnode_t;
 
 typedef struct {
     cuemu_object_t  obj;
-    cuemu_xnode_t  *nodes;        /* each behind those it depends on */
+    cuemu_xnode_t  *nodes;        /* sorted: each node behind its
+                                     dependencies */
     unsigned        num_nodes;
-    cuemu_op_id_t   last;         /* newest launch: one at a time */
+    cuemu_op_id_t   last;         /* newest launch: launches run one at a
+                                     time */
     int             launched;
     unsigned long long flags;
 } cuemu_exec_t;
@@ -66,8 +68,9 @@ static cuemu_gnode_t *cuemu_gnode_check(CUgraphNode handle)
     return cuemu_object_check(handle, CUEMU_OBJ_NODE);
 }
 
-/* One with a node of a context that was reset or destroyed: launching it ends
-   the program, and destroying it never returns (seen on H100, driver 580) */
+/* Return a valid executable graph. With a node of a context that was reset or
+   destroyed, launching ends the program and destroying never returns (seen on
+   H100, driver 580). */
 static cuemu_exec_t *cuemu_exec_check(CUgraphExec handle)
 {
     cuemu_exec_t *exec = cuemu_object_check(handle, CUEMU_OBJ_EXEC);
@@ -225,7 +228,8 @@ static CUresult cuemu_gnode_new(CUgraphNode *node_p, CUgraph handle,
 
 /* ----------------------------------------------------------- copy nodes */
 
-/* One side of a copy as an address of its first byte; 0 if it is no memory. */
+/* Return the address of the first byte of one side of a copy; 0 if it is no
+   memory. */
 static uint64_t cuemu_gcopy_side(CUmemorytype type, const void *host,
                                  CUdeviceptr device, size_t pitch,
                                  size_t height, size_t x, size_t y, size_t z)
@@ -254,7 +258,7 @@ typedef struct {
     cuemu_range_t dst_range, src_range;
 } cuemu_gcopy_t;
 
-/* Resolves the operands of a copy node. With the lock. */
+/* Resolve the operands of a copy node. Call with the lock. */
 static CUresult cuemu_gcopy_resolve(const CUDA_MEMCPY3D *p,
                                     const cuemu_context_t *ctx,
                                     cuemu_gcopy_t *copy)
@@ -296,8 +300,8 @@ static CUresult cuemu_gcopy_resolve(const CUDA_MEMCPY3D *p,
                                    &copy->src_range);
     }
 
-    /* What is said to be device memory has to be; cuMemcpy finds out by
-       itself only with CU_MEMORYTYPE_UNIFIED */
+    /* Operands declared as device memory must be device memory; cuMemcpy
+       detects the type only with CU_MEMORYTYPE_UNIFIED */
     if ((result == CUDA_SUCCESS) &&
         (((p->dstMemoryType == CU_MEMORYTYPE_DEVICE) &&
           copy->dst_range.pageable) ||
@@ -483,7 +487,7 @@ CUEMU_API(cuGraphAddEventWaitNode,
 
 /* ----------------------------------------------------------------- shape */
 
-/* Is `from` reachable from `to` against the arrows? */
+/* Return non-zero if `to` is `from` or depends on it. */
 static int cuemu_gnode_reaches(const cuemu_gnode_t *to,
                                const cuemu_gnode_t *from)
 {
@@ -546,7 +550,7 @@ CUEMU_API(cuGraphAddDependencies,
     return cuemu_graph_add_deps(graph, from, to, count);
 }
 
-/* Edge data is for kernels only */
+/* Edge data is only for kernels */
 CUEMU_API(cuGraphAddDependencies_v2,
           (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
            const void *data, size_t count),
@@ -599,7 +603,8 @@ CUEMU_API(cuGraphRemoveDependencies_v2,
     return cuemu_graph_remove_deps(graph, from, to, count);
 }
 
-/* Copies at most *count_p of `count` and tells how many; all if out is NULL. */
+/* Copy up to *count_p of `count` nodes and return how many; all if out is
+   NULL. */
 static CUresult cuemu_list_nodes(cuemu_graph_t *graph, int roots_only,
                                  CUgraphNode *nodes, size_t *count_p)
 {
@@ -1093,7 +1098,7 @@ CUEMU_API(cuGraphExecMemcpyNodeSetParams,
         return result;
     }
 
-    /* New operands have to be of the contexts of the old ones, and plain */
+    /* New operands must be linear and in the contexts of the old ones */
     if ((copy.height != 1) || (x->params.copy.Height != 1) ||
         ((CUcontext)copy.dst_range.ctx != x->dst_ctx) ||
         ((CUcontext)copy.src_range.ctx != x->src_ctx) || (ctx != x->ctx) ||
@@ -1244,7 +1249,7 @@ static CUresult cuemu_exec_make_work(const cuemu_xnode_t *x, cuemu_work_t *work,
     }
 }
 
-/* Makes the event stand for the node's place in the graph. With the lock. */
+/* Let the event stand for the node's place in the graph. Call with the lock. */
 static void cuemu_exec_record(CUevent handle, const cuemu_op_id_t *deps,
                               unsigned num_deps, cuemu_time_t at)
 {
@@ -1291,7 +1296,8 @@ static CUresult cuemu_exec_launch(cuemu_exec_t *exec, cuemu_stream_t *stream,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    /* All that was in the stream, and this graph's previous launch */
+    /* Wait for all earlier work in the stream and for this graph's previous
+       launch */
     memset(&mark, 0, sizeof(mark));
     mark.desc.kind = CUEMU_OP_MARK;
     root           = cuemu_work_submit(stream, &mark, &exec->last, 1, begin);
@@ -1379,7 +1385,7 @@ CUEMU_API(cuGraphLaunch, (CUgraphExec handle, CUstream stream_handle),
         return result;
     }
 
-    result = cuemu_capture_refuse(stream); /* graphs are not nested here */
+    result = cuemu_capture_refuse(stream); /* graphs cannot be nested here */
     if (result != CUDA_SUCCESS) {
         return result;
     }

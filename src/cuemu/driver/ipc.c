@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Memory shared between processes by handle. A handle names a piece of a GPU's
- * memory by a number that is never reused, so one of freed memory fails to
- * open. What is opened stays alive until the last process closes it.
+ * Memory shared between processes by handle. A handle names a GPU's memory by a
+ * number that is never reused, so opening a handle of freed memory fails.
+ * Opened memory stays alive until the last process closes it.
  */
 #include "cuemu_driver.h"
 
@@ -13,24 +13,25 @@
 
 typedef struct {
     uint64_t magic;
-    uint64_t epoch;   /* tells sessions apart */
+    uint64_t epoch;   /* identifies the session */
     uint64_t id;      /* of the extent */
     uint64_t offset;  /* of the allocation in the extent */
     uint64_t size;
     int32_t  extent;
     int32_t  slot;    /* process that exported it */
-    uint64_t base;    /* its address there */
-    uint64_t memory;  /* tells allocations apart that follow each other there */
+    uint64_t base;    /* address in that process */
+    uint64_t memory;  /* identifies successive allocations at that address */
 } cuemu_ipc_handle_t;
 
 _Static_assert(sizeof(cuemu_ipc_handle_t) == sizeof(CUipcMemHandle),
                "a handle is 64 bytes");
 
-/* All that is open; few enough to be searched. */
+/* All open handles; few enough for a linear search */
 #define CUEMU_MAX_IPC_OPEN 4096
 
 static cuemu_mem_t *cuemu_ipc_opened[CUEMU_MAX_IPC_OPEN];
-static cuemu_ipc_handle_t cuemu_ipc_handles[CUEMU_MAX_IPC_OPEN]; /* of it */
+static cuemu_ipc_handle_t cuemu_ipc_handles[CUEMU_MAX_IPC_OPEN]; /* handle of
+                                                                    each */
 static int cuemu_num_ipc_opened;
 
 CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
@@ -72,7 +73,7 @@ CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
     return result;
 }
 
-/* Opened before in this context? With the lock. */
+/* Find a handle already open in this context. Call with the lock. */
 static cuemu_mem_t *cuemu_ipc_find_open(const cuemu_ipc_handle_t *ipc,
                                         cuemu_context_t *ctx)
 {
@@ -88,9 +89,10 @@ static cuemu_mem_t *cuemu_ipc_find_open(const cuemu_ipc_handle_t *ipc,
     return NULL;
 }
 
-/* Of what a process has on one of its GPUs a context opens handles alone among
-   those of its own GPU (2 x H100, driver 580, and the manual). With the
-   lock. */
+/* Return non-zero if another context of the same GPU has opened a handle of the
+   exporter's memory on `gpu`. Only one context per GPU can open handles of one
+   process's memory on one GPU (2 x H100, driver 580, and the manual). Call with
+   the lock. */
 static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
                                  const cuemu_context_t *ctx)
 {
@@ -108,9 +110,10 @@ static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
     return 0;
 }
 
-/* Small allocations share memory. What the exporter has freed of that stays
-   mapped until it is closed; another allocation in its place is refused so long
-   (2 x H100, driver 580, buffers of 120 B to 42 KiB). With the lock. */
+/* Return non-zero if another allocation has replaced freed memory that is still
+   open. Small allocations share memory: freed memory stays mapped until it is
+   closed, and until then opening its replacement fails (2 x H100, driver 580,
+   buffers of 120 B to 42 KiB). Call with the lock. */
 static int cuemu_ipc_is_replaced(const cuemu_ipc_handle_t *ipc,
                                  const cuemu_context_t *ctx)
 {
@@ -170,7 +173,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    /* Keeps its place within a granule, as the exporter's address has it */
+    /* Keep the exporter's offset within a granule */
     shift       = ipc->offset % CUEMU_GRANULE;
     mem.va_size = ipc->size + shift;
     mem.va      = cuemu_va_reserve(0, mem.va_size, 0);
@@ -222,7 +225,7 @@ CUEMU_API(cuIpcOpenMemHandle,
     }
 
     if (ipc.slot == cuemu_session.slot) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* one's own */
+        return CUDA_ERROR_INVALID_CONTEXT; /* handle of this process */
     }
 
     cuemu_lock();
@@ -237,7 +240,7 @@ CUEMU_API(cuIpcOpenMemHandle,
 
 CUEMU_ALSO(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
 
-/* Takes it off the list; the record itself stays. With the lock. */
+/* Remove it from the list; the record itself stays. Call with the lock. */
 void cuemu_ipc_forget(const cuemu_mem_t *mem)
 {
     int i;

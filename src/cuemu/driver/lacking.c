@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What programs look up (tests/lookups.txt) and this driver does not model:
- * there, and "not supported", which the first call says on stderr.
+ * Functions that programs look up (tests/lookups.txt) but this driver does not
+ * model: they exist, return "not supported", and print it on stderr once.
  */
 #include "cuemu_driver.h"
 
-#undef cuStreamBatchMemOp /* of cuda.h, for the newer name */
+#undef cuStreamBatchMemOp /* cuda.h maps it to a newer name */
 
 #define CUEMU_LACKS(_name) \
     CUEMU_API_FLAGS(_name, CUEMU_GATE_LACKS, (void), ()) \

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The linker of the driver. PTX goes in, one or more; what comes out is opaque
- * to programs and is loaded by cuModuleLoadData(): here PTX as well, all texts
- * one behind the other. A name that one text declares and another defines is
- * found, since a module is one scope.
+ * The linker of the driver. It takes one or more PTX texts. Its result is
+ * opaque to programs and loaded by cuModuleLoadData(): here it is PTX again,
+ * all texts one behind the other. A module is one scope, so a text finds names
+ * defined in another one.
  */
 #include "cuemu_kernel.h"
 
@@ -16,11 +16,12 @@ struct CUlinkState_st {
     cuemu_object_t obj;
     char          *text;
     size_t         size;     /* without the final zero */
-    char          *log;      /* the program's, for errors; NULL: none */
+    char          *log;      /* the program's, for errors; NULL: no log */
     size_t         log_size;
 };
 
-/* ".version" and its like stand in the first text alone */
+/* Remove ".version" and similar directives, which only the first text may
+   have. */
 static void cuemu_link_hide(char *text)
 {
     static const char *const once[] = {".version", ".target", ".address_size"};
@@ -191,9 +192,8 @@ CUEMU_API(cuLinkDestroy, (CUlinkState link), (link))
 /* ------------------------------------------------------------- nvJitLink */
 
 /*
- * The functions of NVIDIA's nvJitLink, which links by itself and gives machine
- * code: preload/static.c has those of such a library jump here. Numbers are
- * those of nvJitLink.h.
+ * NVIDIA's nvJitLink, which links by itself into machine code: preload/static.c
+ * redirects its functions here. Numbers are those of nvJitLink.h.
  */
 #define CUEMU_JIT __attribute__((visibility("default"))) int
 
@@ -344,7 +344,7 @@ CUEMU_JIT nvJitLinkGetInfoLog(cuemu_jit_t jit, char *log)
     return CUEMU_JIT_SUCCESS;
 }
 
-/* One that Numba gives PTX to: LTO-IR from 12.3 on */
+/* A version for which Numba passes PTX: from 12.3 on it passes LTO-IR */
 CUEMU_JIT nvJitLinkVersion(unsigned *major, unsigned *minor)
 {
     *major = 12;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Memory as the program sees it: addresses, allocations, what an address is.
+ * Memory as the program sees it: addresses, allocations, attributes of an
+ * address.
  *
- * Device addresses are mapped without any permission, so a CPU that touches one
- * dies as it would on a machine with a GPU; so it does at host memory made with
- * cuMemCreate() that cuMemSetAccess() has not let it touch. Each process has
- * addresses of its own, so that an address taken over from another process
- * cannot work.
+ * Device addresses are mapped without any permission, so a CPU access crashes
+ * as on a machine with a GPU. So does a CPU access to host memory of
+ * cuMemCreate() before cuMemSetAccess(). Each process has addresses of its own,
+ * so using an address of another process fails.
  */
 #include "cuemu_driver.h"
 
@@ -28,7 +28,7 @@
 #define CUEMU_SMALL_UNIT  512
 #define CUEMU_SLAB_UNITS  (CUEMU_GRANULE / CUEMU_SMALL_UNIT)
 
-/* A block of GPU memory that allocations below CUEMU_SMALL_MAX share. */
+/* A block of GPU memory shared by allocations below CUEMU_SMALL_MAX. */
 struct cuemu_slab {
     cuemu_slab_t *next;
     cuemu_mem_t   back;       /* its memory and addresses */
@@ -42,7 +42,7 @@ typedef struct {
 
 static cuemu_mem_t **cuemu_mems;  /* by address */
 static size_t cuemu_num_mems, cuemu_max_mems;
-/* For kernels that run, which cannot take cuemu_lock(); taken after it */
+/* For running kernels, which cannot take cuemu_lock(); taken after it */
 static pthread_rwlock_t cuemu_mems_lock = PTHREAD_RWLOCK_INITIALIZER;
 
 static cuemu_va_t *cuemu_vas;     /* by address */
@@ -80,9 +80,9 @@ static int cuemu_va_insert(size_t index, uint64_t base, uint64_t size)
     return 0;
 }
 
-/* Not through libc: the driver maps and unmaps where no hook of the program's
-   sees it (H100, driver 580: what is freed stays in the process as "---p", and
-   is handed out again with no call that UCX's memory hooks notice) */
+/* Map memory without libc: the real driver maps and unmaps unseen by the
+   program's hooks (H100, driver 580: freed memory stays in the process as
+   "---p" and is handed out again without a call seen by UCX's memory hooks). */
 static int cuemu_va_map(uint64_t base, uint64_t size, int prot, int flags,
                         int fd, uint64_t offset)
 {
@@ -96,8 +96,8 @@ static int cuemu_va_map(uint64_t base, uint64_t size, int prot, int flags,
     return (ptr == -1) ? -1 : 0;
 }
 
-/* All addresses that this process will ever have of the driver, at once. 0 or
-   -1. */
+/* Reserve all addresses that this process will ever get from the driver.
+   Returns 0 or -1. */
 static int cuemu_va_arena(uint64_t begin)
 {
     static uint64_t arena = 0;
@@ -137,7 +137,7 @@ uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align)
     align = (align < CUEMU_GRANULE) ? CUEMU_GRANULE : align;
     base  = (begin + align - 1) & ~(align - 1);
 
-    /* Lowest gap first: addresses of freed memory come back at once */
+    /* Use the lowest gap: addresses of freed memory are reused at once */
     for (i = 0; (i < cuemu_num_vas) && (base + size > cuemu_vas[i].base);
          ++i) {
         base = cuemu_vas[i].base + cuemu_vas[i].size;
@@ -175,8 +175,8 @@ int cuemu_va_protect(uint64_t va, uint64_t size, int prot, int fd,
                         is_open ? offset : 0);
 }
 
-/* Page-locked host memory: through libc, where the program's hooks see it come
-   and go. Nobody measured that the real driver hides it. */
+/* Map page-locked host memory through libc, where the program's hooks see it.
+   It was not measured whether the real driver hides it. */
 static int cuemu_va_host(uint64_t va, uint64_t size, int prot)
 {
     const int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS |
@@ -222,7 +222,7 @@ uint64_t cuemu_va_size(uint64_t va)
 
 /* -------------------------------------------------------------- records */
 
-/* Index of the first record that ends behind `addr`. */
+/* Return the index of the first record that ends behind `addr`. */
 static size_t cuemu_mem_index(uint64_t addr)
 {
     size_t low = 0, high = cuemu_num_mems, mid;
@@ -247,7 +247,7 @@ cuemu_mem_t *cuemu_mem_find(uint64_t addr)
            cuemu_mems[i] : NULL;
 }
 
-/* The first record within [addr, addr + size), NULL if there is none. */
+/* Return the first record within [addr, addr + size), NULL if there is none. */
 static cuemu_mem_t *cuemu_mem_after(uint64_t addr, uint64_t size)
 {
     size_t i = cuemu_mem_index(addr);
@@ -326,7 +326,7 @@ void cuemu_mem_remove(cuemu_mem_t *mem)
     free(mem);
 }
 
-/* Host memory at the addresses that the program has of it */
+/* Return non-zero for host memory at the program's own addresses. */
 static int cuemu_mem_is_own(const cuemu_mem_t *mem)
 {
     return (mem->kind == CUEMU_MEM_HOST) || (mem->kind == CUEMU_MEM_HOST_REG);
@@ -342,7 +342,7 @@ static int cuemu_mem_numa(const cuemu_mem_t *mem)
     return mem->on_host ? mem->numa : cuemu_session.node->gpus[mem->gpu].numa;
 }
 
-/* What was opened by handle is in the address space of one context only */
+/* Memory opened by handle belongs to the address space of one context */
 int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx)
 {
     switch (mem->kind) {
@@ -396,7 +396,7 @@ void cuemu_mem_page(const cuemu_context_t *ctx, uint64_t addr, uint64_t size,
     pthread_rwlock_unlock(&cuemu_mems_lock);
 }
 
-/* Bytes between a GPU's memory and the program's, at once */
+/* Copy bytes between a GPU's memory and the program's immediately. */
 static CUresult cuemu_mem_touch(uint64_t addr, void *data, uint64_t size,
                                 int is_read)
 {
@@ -427,9 +427,9 @@ CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size)
 }
 
 /*
- * For test programs, which look them up by name: GPU memory as it is when they
- * ask, for which nothing is waited, in no modelled time. 0, or -1 where it is
- * no piece of a GPU's memory.
+ * For test programs, which look them up by name: read or write GPU memory as it
+ * is now, without waiting and without modelled time. Return 0, or -1 if the
+ * range is not in one piece of a GPU's memory.
  */
 __attribute__((visibility("default")))
 int cuemu_put(unsigned long long dst, const void *src, size_t size);
@@ -462,8 +462,8 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
     uint64_t end;
 
     if (mem == NULL) {
-        /* What begins in pageable memory may reach into locked memory, and
-           behind it: the beginning decides (seen on H200) */
+        /* A range that begins in pageable memory may reach into locked memory
+           and beyond: its beginning decides (seen on H200) */
         next = cuemu_mem_after(addr, size);
         if (((next != NULL) && (next->kind != CUEMU_MEM_HOST_REG)) ||
             cuemu_va_is_driver(addr)) {
@@ -481,7 +481,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
         return CUDA_SUCCESS;
     }
 
-    /* Mappings of one piece of memory may lie side by side */
+    /* Mappings of one piece of memory may be adjacent */
     for (end = mem->base + mem->size, next = mem; end < addr + size;
          end = next->base + next->size) {
         next = cuemu_mem_find(end);
@@ -528,7 +528,7 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
     struct statvfs fs;
     int extent;
 
-    /* The emulated GPU may be larger than what holds its memory */
+    /* The emulated GPU may be larger than the file system of its memory */
     if ((statvfs(cuemu_session.dir, &fs) == 0) &&
         ((uint64_t)fs.f_bavail * fs.f_frsize < size)) {
         cuemu_session_no_room(size, "a GPU's memory");
@@ -571,7 +571,7 @@ void cuemu_mem_unback(cuemu_mem_t *mem, int free_it)
     }
 }
 
-/* First unit of a free run in the slab, -1 if there is none. */
+/* Return the first unit of a free run in the slab, -1 if there is none. */
 static int cuemu_slab_find(const cuemu_slab_t *slab, unsigned units)
 {
     unsigned i, run = 0;
@@ -727,7 +727,7 @@ CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream)
         return result;
     }
 
-    /* Freeing waits for the work that may use the memory */
+    /* Free after the work that may use the memory */
     if (!from_stream && (ctx != NULL)) {
         cuemu_context_wait(ctx);
     }
@@ -767,7 +767,7 @@ uint64_t cuemu_mem_bytes_of(const void *owner)
     return bytes;
 }
 
-/* A context is going: so is its memory. With the lock. */
+/* Free the memory of a context. Call with the lock. */
 void cuemu_mem_drop_context(cuemu_context_t *ctx)
 {
     size_t i = cuemu_num_mems;
@@ -884,8 +884,8 @@ CUEMU_API(cuMemGetAddressRange,
     mem = cuemu_mem_find(ptr);
     if ((mem != NULL) && !cuemu_mem_is_own(mem)) {
         if (base != NULL) {
-            /* Of host memory the driver says that it begins at 0 (a comment in
-               UCX 1.22's test host_vmm_mem_registrable) */
+            /* For host memory the driver reports base 0 (a comment in UCX
+               1.22's test host_vmm_mem_registrable) */
             *base = mem->on_host ? 0 : (CUdeviceptr)mem->base;
         }
         if (size != NULL) {
@@ -1003,7 +1003,8 @@ CUEMU_API(cuMemAllocHost, (void **ptr, size_t size), (ptr, size))
 
 CUEMU_ALSO(cuMemAllocHost_v2, cuMemAllocHost);
 
-/* The record of a kind that begins there, or NULL. With the lock. */
+/* Return the record of a kind that begins there, or NULL. Call with the
+   lock. */
 static cuemu_mem_t *cuemu_mem_at(const void *ptr, cuemu_mem_kind_t kind)
 {
     cuemu_mem_t *mem = cuemu_mem_find((uint64_t)(uintptr_t)ptr);
@@ -1022,9 +1023,9 @@ static int cuemu_mem_is_at(const void *ptr, cuemu_mem_kind_t kind)
     return result;
 }
 
-/* Waits until no GPU has any of this process's work left, whether that has to
-   do with the memory or not, and holds up copies of page-locked memory that
-   other threads ask for meanwhile (seen on H100, driver 580) */
+/* Wait until no GPU has work of this process left, related to the memory or
+   not. Meanwhile copies of page-locked memory by other threads are held up
+   (seen on H100, driver 580). */
 CUEMU_API(cuMemFreeHost, (void *ptr), (ptr))
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -1045,7 +1046,7 @@ CUEMU_API(cuMemFreeHost, (void *ptr), (ptr))
     return result;
 }
 
-/* Time that grows with the size of what is (un)registered */
+/* Spend a time proportional to the size that is registered or unregistered. */
 static void cuemu_register_spend(cuemu_call_t call, double rate, size_t size)
 {
     cuemu_time_t bytes = (rate > 0) ?
@@ -1083,7 +1084,7 @@ CUEMU_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
 
     if (mincore((void*)(uintptr_t)begin, length, resident) != 0) {
         free(resident);
-        return CUDA_ERROR_INVALID_VALUE; /* nothing is mapped there */
+        return CUDA_ERROR_INVALID_VALUE; /* not mapped */
     }
     free(resident);
 
@@ -1115,7 +1116,7 @@ CUEMU_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
 
 CUEMU_ALSO(cuMemHostRegister_v2, cuMemHostRegister);
 
-/* Waits and holds up others as cuMemFreeHost does */
+/* Wait and hold up other threads as cuMemFreeHost does. */
 CUEMU_API(cuMemHostUnregister, (void *ptr), (ptr))
 {
     CUresult result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Code for the GPU: modules, libraries, functions, their variables. PTX is
- * parsed as the real driver compiles it, when it is loaded; machine code has
- * nothing to run it.
+ * GPU code: modules, libraries, functions, variables. PTX is parsed when the
+ * real driver would compile it, at loading; machine code cannot run here.
  */
 #include "cuemu_kernel.h"
 
@@ -12,8 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Shared memory of a block: without and with having asked for more, bytes
-   (CUDA programming guide, "Compute capabilities": 7.0 and later) */
+/* Shared memory of a block, bytes: by default, and on request (CUDA programming
+   guide, "Compute capabilities": 7.0 and later) */
 #define CUEMU_SHARED_PLAIN 49152
 #define CUEMU_SHARED_MAX   98304
 
@@ -23,11 +22,11 @@ struct cuemu_library {
     cuemu_object_t   obj;
     char            *text;
     cuemu_kernel_t  *kernels;
-    cuemu_module_t  *modules;   /* one a context that used it */
+    cuemu_module_t  *modules;   /* one module per context */
     cuemu_library_t *next;
 };
 
-/* What cuLibraryGetKernel() gives: a function, whatever the context */
+/* Result of cuLibraryGetKernel(): a function, independent of contexts */
 struct cuemu_kernel {
     cuemu_object_t   obj;
     cuemu_library_t *library;
@@ -40,7 +39,7 @@ static cuemu_library_t *cuemu_libraries;
 
 /* ----------------------------------------------------------- what is in it */
 
-/* ".target sm_80" and the like: 80; 0 if there is none */
+/* Return the number behind ".target sm_80" or similar: 80; 0 without one. */
 static int cuemu_text_number(const char *text, const char *word)
 {
     const char *p = strstr(text, word);
@@ -63,7 +62,7 @@ static void cuemu_complain(const char *what)
     fprintf(stderr, "cuemu: %s\n", what);
 }
 
-/* nvcc 13 makes nothing that a V100 takes: a real one would refuse it */
+/* Warn: a real V100 would refuse PTX of nvcc 13, which does not support it. */
 static void cuemu_tell_target(int target, int sm)
 {
     const char *level = getenv("UCX_LOG_LEVEL");
@@ -76,7 +75,7 @@ static void cuemu_tell_target(int target, int sm)
     }
 }
 
-/* PTX 9.0 is that of the driver's version 13.0 */
+/* PTX 9.0 belongs to driver version 13.0 */
 static CUresult cuemu_text_check(const char *text, int sm, char *error)
 {
     int version = cuemu_text_number(text, ".version");
@@ -101,7 +100,7 @@ static CUresult cuemu_ptx_result(cuemu_ptx_status_t status)
                                              CUDA_ERROR_INVALID_PTX;
 }
 
-/* A copy of the PTX in an image, from malloc() */
+/* Return a copy of the PTX in an image, from malloc(). */
 static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
                                  char *error)
 {
@@ -125,7 +124,7 @@ static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
 
 /* ---------------------------------------------------------------- modules */
 
-/* Memory for the module's variables, with what is in them at first */
+/* Allocate memory for the module's variables and initialize it. */
 static CUresult cuemu_module_globals(cuemu_module_t *module)
 {
     uint64_t size = 0;
@@ -201,7 +200,7 @@ static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
     cuemu_module_put(module);
 }
 
-/* Parses `text`, which is PTX, for a context. */
+/* Parse `text`, which is PTX, for a context. */
 static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
                                  cuemu_module_t **module_p, char *error)
 {
@@ -260,8 +259,8 @@ void cuemu_module_retire(cuemu_context_t *ctx)
     }
 }
 
-/* What the program gave to hear of errors: CU_JIT_ERROR_LOG_BUFFER and its
-   size, which are options 5 and 6 */
+/* Write an error to the program's CU_JIT_ERROR_LOG_BUFFER; the buffer and its
+   size are options 5 and 6. */
 static void cuemu_module_log(unsigned num_options, const CUjit_option *options,
                              void **values, const char *error)
 {
@@ -314,7 +313,8 @@ static CUresult cuemu_module_load(CUmodule *module_p, const void *image,
     }
     cuemu_module_log(num_options, options, values, error);
     if (result == CUDA_SUCCESS) {
-        /* With and without lazy loading (H100, driver 580) */
+        /* Loading waits for the context's work, with and without lazy loading
+           (H100, driver 580) */
         cuemu_context_wait(ctx);
         *module_p = (CUmodule)module;
     }
@@ -391,7 +391,7 @@ CUEMU_API(cuModuleUnload, (CUmodule handle), (handle))
         return CUDA_ERROR_INVALID_HANDLE;
     }
 
-    cuemu_context_wait(module->ctx); /* what runs may be of it */
+    cuemu_context_wait(module->ctx); /* running kernels may belong to it */
     cuemu_module_free(module, 0);
     return CUDA_SUCCESS;
 }
@@ -518,7 +518,7 @@ CUEMU_API(cuFuncGetAttribute,
         *value = (int)function->info.local_size;
         break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = 32; /* those of PTX are not those of a GPU */
+        *value = 32; /* PTX registers are not GPU registers */
         break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION: /* CUB chooses its kernels by it */
         *value = function->module->target;
@@ -594,7 +594,7 @@ CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
     return CUDA_SUCCESS;
 }
 
-/* As many as have threads: registers of PTX say nothing */
+/* Only threads limit the number: registers of PTX do not count */
 CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
           (int *blocks, CUfunction handle, int threads, size_t shared),
           (blocks, handle, threads, shared))
@@ -645,7 +645,7 @@ CUEMU_API(cuLibraryLoadData,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    /* What is wrong with it is told now */
+    /* Report bad code now */
     result = cuemu_image_text(code, sm, &library->text, error);
     if (result == CUDA_SUCCESS) {
         result = cuemu_text_check(library->text, sm, error);
@@ -827,7 +827,7 @@ CUEMU_API(cuLibraryGetGlobal,
            cuemu_module_global(module, name, ptr, size);
 }
 
-/* A function, or a kernel's function in the current context */
+/* Return a function, or a kernel's function in the current context. */
 CUresult cuemu_function_resolve(CUfunction handle,
                                 cuemu_function_t **function_p)
 {
@@ -860,7 +860,7 @@ CUEMU_API(cuKernelGetFunction, (CUfunction *function, CUkernel handle),
                                   (cuemu_function_t**)function);
 }
 
-/* Of the current context, whatever device is asked about: code is the same */
+/* Answer for the current context and all devices: the code is the same */
 CUEMU_API(cuKernelGetAttribute,
           (int *value, CUfunction_attribute attribute, CUkernel kernel,
            CUdevice dev),

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What the driver says about a pointer. */
+/* Attributes of pointers. */
 #include "cuemu_driver.h"
 
 #include <string.h>
 
-/* Device that an attribute query names when a pointer belongs to none */
+/* Device of a pointer that belongs to no device, in attribute queries */
 #define CUEMU_DEVICE_NONE (-2)
 
 static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
 {
-    /* Of host memory made with cuMemCreate it was not seen what the real driver
-       says. A program that believes this may copy with a GPU without access. */
+    /* For host memory of cuMemCreate the real driver's answer was not measured.
+       A program that relies on this one may copy with a GPU that has no
+       access. */
     int device = mem->on_host ? 0 : cuemu_device_of_gpu(mem->gpu);
 
-    /* Opened from a GPU that this process may not see */
+    /* Opened memory of a GPU that is not visible to this process */
     return ((device < 0) && (mem->ctx != NULL)) ? mem->ctx->device : device;
 }
 
 extern uint64_t cuemu_handle_types(const cuemu_mem_t *mem);
 
-/* As of H100, driver 580: an allocation's own; but where it was mapped into a
-   larger reservation, that one's, mapped or not. The "mapping" is what the GPU
-   has in one piece: the block that small allocations share. */
+/* Return the start of a range as H100 with driver 580 reports it: the start of
+   the allocation, or of the larger reservation around it, mapped or not. The
+   "mapping" is contiguous GPU memory: the block shared by small allocations. */
 static uint64_t cuemu_pointer_range(const cuemu_mem_t *mem)
 {
     return (mem->kind == CUEMU_MEM_VMM) ? cuemu_va_find(mem->base, mem->size) :
@@ -37,8 +38,9 @@ static uint64_t cuemu_pointer_mapping_size(const cuemu_mem_t *mem)
     return (end & ~(CUEMU_GRANULE - 1)) - begin;
 }
 
-/* Not in a context whose kernels may not use it, says the manual; so it is
-   without peer access (H200, driver 580) */
+/* Return non-zero if kernels of the current context may use it. If they may
+   not, the manual says that it has no device pointer; so it is without peer
+   access (H200, driver 580). */
 static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
 {
     const cuemu_context_t *ctx = cuemu_context_current();
@@ -46,16 +48,17 @@ static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
     return (ctx == NULL) || cuemu_mem_is_reached(mem, ctx);
 }
 
-/* Memory of malloc(), which GPUs with NVLink-C2C share a page table with: where
-   the manual is silent, its type stays 0 and it has an address for the GPU */
+/* Return non-zero for malloc() memory on GPUs with NVLink-C2C, which share the
+   page table of the CPU. The manual does not say its type: it stays 0, with a
+   device address. */
 static int cuemu_pointer_is_shared(const cuemu_mem_t *mem)
 {
     return (mem == NULL) && (cuemu_session.node->gpus[0].c2c_count > 0);
 }
 
 /*
- * Writes the attribute of `ptr` inside `mem` (NULL: a pointer that the driver
- * knows nothing of). INVALID_VALUE if it has none; `data` then has a zero.
+ * Write the attribute of `ptr` inside `mem` (NULL: unknown to the driver).
+ * Returns INVALID_VALUE if the attribute does not apply; `data` is zero then.
  */
 static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
                                         CUpointer_attribute attribute,
@@ -175,7 +178,7 @@ CUEMU_API(cuPointerGetAttributes,
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
     for (i = 0; (i < count) && (result == CUDA_SUCCESS); ++i) {
-        /* What does not apply is zero here, not an error */
+        /* Attributes that do not apply are zero here, not an error */
         if (((int)attributes[i] < 1) || ((int)attributes[i] > 20) ||
             ((int)attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS) ||
             (data[i] == NULL)) {
@@ -191,9 +194,9 @@ CUEMU_API(cuPointerGetAttributes,
     return result;
 }
 
-/* As of H100, driver 580: none of memory made with cuMemCreate, and none that
-   does anything of pools'; of others what was copied to the memory before is
-   there afterwards, and nothing else is waited for */
+/* As on H100, driver 580: fails for memory of cuMemCreate, has no effect for
+   pools. For other memory it waits for earlier copies to the memory and for no
+   other work */
 CUEMU_API(cuPointerSetAttribute,
           (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
           (value, attribute, ptr))
@@ -224,7 +227,7 @@ CUEMU_API(cuPointerSetAttribute,
     return result;
 }
 
-/* Managed memory has no advice yet: it is wherever it was allocated. */
+/* Managed memory has no advice yet: it is where it was allocated. */
 CUEMU_API(cuMemRangeGetAttribute,
           (void *data, size_t size, CUmem_range_attribute attribute,
            CUdeviceptr ptr, size_t count),

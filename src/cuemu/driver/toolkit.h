@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* cuda.h, and what those of older toolkits, from 12.0 on, do not have of what
- * the emulated driver offers; values and layouts are the driver API's. */
+/* cuda.h, with additions for older toolkits, from 12.0 on. Values and layouts
+   are the driver API's. */
 #ifndef CUEMU_TOOLKIT_H_
 #define CUEMU_TOOLKIT_H_
 

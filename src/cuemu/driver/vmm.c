@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Memory in two steps (physical memory, then a mapping), handles of it as file
- * descriptors or for the fabric, and stream-ordered memory from pools, which
- * can be shared the same two ways. Physical memory may be the host's: GPUs use
- * it as they are allowed to, and so does the CPU.
+ * Memory in two steps (physical memory, then a mapping), with handles as file
+ * descriptors or for the fabric; and stream-ordered memory from pools, shared
+ * in the same two ways. Physical memory may be host memory: GPUs and the CPU
+ * use it according to its access rights.
  */
 #include "cuemu_capture.h"
 
@@ -20,23 +20,23 @@
 
 #define CUEMU_SHAREABLE_BYTES 64
 
-/* CU_MEM_HANDLE_TYPE_FABRIC, which headers before 12.3 do not have */
+/* CU_MEM_HANDLE_TYPE_FABRIC, missing in headers before 12.3 */
 #define CUEMU_TYPE_FABRIC 8
 
-/* CU_MEM_LOCATION_TYPE_HOST and those behind it, not in headers before 12.2 */
+/* CU_MEM_LOCATION_TYPE_HOST and its variants, missing in headers before 12.2 */
 #define CUEMU_LOCATION_HOST              2
 #define CUEMU_LOCATION_HOST_NUMA         3
 #define CUEMU_LOCATION_HOST_NUMA_CURRENT 4
 
-/* What the times of the file behind an exported handle hold, or a fabric handle
-   itself. Nothing is written: the real driver's descriptors are no files, and
-   RLIMIT_FSIZE does not concern them. */
+/* Contents of a handle: a fabric handle, or the times of the file behind a file
+   descriptor. No data is written: the real driver's descriptors are no files,
+   and RLIMIT_FSIZE does not apply to them. */
 typedef struct {
     uint64_t magic;
     uint64_t epoch;
     uint64_t id;
     uint64_t fabric; /* the cluster's number; 0 in a file */
-    int32_t  extent; /* -1: of a pool */
+    int32_t  extent; /* -1: a pool's */
     int32_t  gpu;
     int32_t  on_host;
     int32_t  numa;
@@ -63,7 +63,7 @@ _Static_assert(sizeof(cuemu_pool_ptr_t) == sizeof(CUmemPoolPtrExportData),
 typedef struct {
     cuemu_object_t      obj;
     CUmemAllocationProp prop;
-    int                 gpu;       /* whose file has the bytes */
+    int                 gpu;       /* GPU whose file has the bytes */
     int                 extent;
     int                 on_host;   /* memory of the host, of a NUMA node */
     int                 numa;
@@ -80,9 +80,9 @@ typedef struct cuemu_pool {
     int                handle_types;
     uint64_t           id;        /* the exporter's, if it is imported */
     uint64_t           threshold;
-    unsigned           access;    /* bit per GPU of the node, beside its own */
-    int                imported;  /* how often; 0: this process's own */
-    struct cuemu_pool *next;      /* imported ones */
+    unsigned           access;    /* bit per GPU of the node, without its own */
+    int                imported;  /* number of imports; 0: this process's own */
+    struct cuemu_pool *next;      /* next imported pool */
 } cuemu_pool_t;
 
 static cuemu_pool_t *cuemu_pool_imported;
@@ -90,7 +90,7 @@ static cuemu_pool_t *cuemu_pool_imported;
 static cuemu_pool_t *cuemu_pool_default[CUEMU_MAX_GPUS];
 static cuemu_pool_t *cuemu_pool_current[CUEMU_MAX_GPUS];
 
-/* Memory whose release in its stream has come; see cuMemFreeAsync */
+/* Memory released in stream order; see cuMemFreeAsync */
 typedef struct cuemu_pool_free {
     struct cuemu_pool_free *next;
     CUdeviceptr             ptr;
@@ -129,7 +129,7 @@ uint64_t cuemu_fabric(void)
     return (env == NULL) ? 0 : strtoull(env, NULL, 0);
 }
 
-/* SUCCESS if memory may be shared in all of these ways. */
+/* Return SUCCESS if memory may be shared in all of these ways. */
 static CUresult cuemu_check_types(int types)
 {
     if (cuemu_fabric() != 0) {
@@ -142,8 +142,8 @@ static CUresult cuemu_check_types(int types)
 
 #define CUEMU_TIME_UNIT 1000000000
 
-/* Seconds of a file system may have 34 bits only. Nothing reads the file, so
-   that its time of access stays. */
+/* Store the handle in a file's times. Seconds of a file system may have only 34
+   bits. The file is never read, so its time of access stays. */
 static int cuemu_file_put(int fd, const cuemu_vmm_file_t *file)
 {
     const struct timespec times[] = {
@@ -188,7 +188,7 @@ static int cuemu_share_fd(const cuemu_vmm_file_t *file)
     return fd;
 }
 
-/* Writes a handle of a type, for a file or the fabric. */
+/* Write a handle of a type, for a file or the fabric. */
 static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
 {
     int fd;
@@ -245,7 +245,7 @@ static cuemu_handle_t *cuemu_handle_check(CUmemGenericAllocationHandle handle)
     return cuemu_object_check((void*)(uintptr_t)handle, CUEMU_OBJ_HANDLE);
 }
 
-/* With the lock. */
+/* Drop a reference to the handle. Call with the lock. */
 static void cuemu_handle_put(cuemu_handle_t *handle)
 {
     if (--handle->refs == 0) {
@@ -262,7 +262,8 @@ static int cuemu_vmm_is_host(int type)
            (type <= CUEMU_LOCATION_HOST_NUMA_CURRENT);
 }
 
-/* A GPU of the node, the nearest to host memory: its file has the bytes */
+/* Return the GPU nearest to host memory of a NUMA node: its file has the
+   bytes. */
 static int cuemu_vmm_gpu_near(int numa)
 {
     int gpu;
@@ -282,7 +283,7 @@ static CUresult cuemu_vmm_check_prop(const CUmemAllocationProp *prop, int *gpu)
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    /* Of the host's locations the driver takes the one that names a node */
+    /* For host memory the driver requires a NUMA node */
     if (cuemu_vmm_is_host((int)prop->location.type)) {
         if (((int)prop->location.type != CUEMU_LOCATION_HOST_NUMA) ||
             (prop->location.id < 0) ||
@@ -513,7 +514,7 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
     uint64_t end    = ptr + size;
     cuemu_mem_t *mem;
 
-    /* Waits for nothing that is queued (H100, driver 580) */
+    /* Does not wait for queued work (H100, driver 580) */
     cuemu_lock();
     for (; ptr < end; ptr = (CUdeviceptr)(mem->base + mem->size)) {
         mem = cuemu_mem_find(ptr);
@@ -539,7 +540,7 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
     return result;
 }
 
-/* With the lock. */
+/* Give the CPU access according to `flags`. Call with the lock. */
 static CUresult cuemu_vmm_let_cpu(cuemu_mem_t *mem, int flags)
 {
     const int prot = (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ?
@@ -548,7 +549,7 @@ static CUresult cuemu_vmm_let_cpu(cuemu_mem_t *mem, int flags)
                                                                 PROT_NONE;
 
     if (!mem->on_host) {
-        return CUDA_SUCCESS; /* the CPU may never touch a GPU's memory */
+        return CUDA_SUCCESS; /* the CPU can never access a GPU's memory */
     }
 
     if (cuemu_va_protect(mem->base, mem->size, prot,
@@ -956,7 +957,7 @@ CUEMU_API(cuMemPoolGetAttribute,
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
         *(cuuint64_t*)value = pool->threshold;
         return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: /* nothing is kept here */
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: /* pools reserve nothing here */
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         cuemu_pool_collect();
         cuemu_lock();
@@ -968,8 +969,8 @@ CUEMU_API(cuMemPoolGetAttribute,
     }
 }
 
-/* Frees what cuMemFreeAsync released since: with the next synchronization of a
-   stream, an event or the context, as a pool does by the manual that has no
+/* Free memory released by cuMemFreeAsync: at the next synchronization of a
+   stream, an event or the context, as the manual says for a pool without
    release threshold. */
 void cuemu_pool_collect(void)
 {
@@ -996,7 +997,8 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
 
     result = cuemu_stream_resolve(handle, &stream);
     if (result == CUDA_SUCCESS) {
-        result = cuemu_capture_refuse(stream); /* no such nodes here */
+        result = cuemu_capture_refuse(stream); /* no graph nodes of this kind
+                                                  here */
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -1079,8 +1081,8 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    /* The memory is free once the stream got there; the next allocation takes
-       it back, since whoever serves the operation holds no lock */
+    /* The memory is free when the stream gets there. The next allocation
+       collects it, since no lock is held while operations are served */
     item->ptr = ptr;
     memset(&work, 0, sizeof(work));
     work.desc.kind    = CUEMU_OP_MARK;
@@ -1114,8 +1116,9 @@ CUEMU_API(cuMemPoolExportToShareableHandle,
     return cuemu_share(shareable, type, &file);
 }
 
-/* The same pool again is the same handle, to be destroyed as often, which is
-   refused while memory of it is imported, as on an H100. */
+/* Importing the same pool again returns the same handle, to be destroyed as
+   often. Destroying fails while memory of the pool is imported (as on an
+   H100). */
 CUEMU_API(cuMemPoolImportFromShareableHandle,
           (CUmemoryPool *handle, void *shareable, int type,
            unsigned long long flags),
@@ -1175,7 +1178,7 @@ CUEMU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data,
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    /* Its beginning alone (H100) */
+    /* Only the beginning of an allocation is valid (H100) */
     if ((mem != NULL) && (mem->kind == CUEMU_MEM_POOL) && (mem->base == ptr)) {
         pool = cuemu_object_check(mem->owner, CUEMU_OBJ_POOL);
         if ((pool != NULL) && (pool->handle_types != 0)) {
@@ -1193,8 +1196,8 @@ CUEMU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data,
     return result;
 }
 
-/* The same memory again is the same address, and one cuMemFree() undoes all of
-   it, as on an H100. */
+/* Map memory of an imported pool. Mapping it again gives the same address, and
+   one cuMemFree() undoes all (as on an H100). */
 static CUresult cuemu_pool_map(const cuemu_pool_ptr_t *in, cuemu_pool_t *pool,
                                CUdeviceptr *ptr)
 {

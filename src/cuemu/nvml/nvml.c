@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * libnvidia-ml.so.1 of the emulated node: answers from the node description
- * that CUEMU_NODE names. Every entry is a function of its own.
+ * libnvidia-ml.so.1 of the emulated node: answers from the node description in
+ * CUEMU_NODE. Each entry point has code of its own.
  *
- * CUDA_VISIBLE_DEVICES means nothing here, as in NVIDIA's library. The layouts
- * are those of nvml.h; entries without a version suffix are for old programs.
+ * CUDA_VISIBLE_DEVICES has no effect here, as in NVIDIA's library. Layouts are
+ * those of nvml.h; functions without a version suffix are for old programs.
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 
@@ -25,18 +25,19 @@
 #define CUEMU_NVML_DRIVER    "580.65.06"
 #define CUEMU_NVML_CUDA      13000
 #define CUEMU_NVML_VENDOR    0x10deu
-#define CUEMU_NVML_RESERVED  (512ull << 20) /* what a driver keeps of a GPU */
+#define CUEMU_NVML_RESERVED  (512ull << 20) /* memory of a GPU reserved by the
+                                               driver */
 
 static struct {
     pthread_mutex_t lock;
-    unsigned        users;     /* nvmlInit less nvmlShutdown */
+    unsigned        users;     /* nvmlInit minus nvmlShutdown calls */
     int             loaded;
     cuemu_node_t    node;
 } cuemu_nvml = {
     .lock = PTHREAD_MUTEX_INITIALIZER
 };
 
-/* Handles are the addresses of these. */
+/* A handle is the address of an element. */
 static char cuemu_nvml_handles[CUEMU_MAX_GPUS];
 
 
@@ -96,7 +97,7 @@ static int cuemu_nvml_index(nvmlDevice_t device)
     return (int)(handle - cuemu_nvml_handles);
 }
 
-/* Common start of all queries of a device. */
+/* Begin a query of a device: resolve its handle or return the error. */
 #define CUEMU_NVML_GPU(_device, _gpu, _bad_arg) \
     const cuemu_gpu_t *_gpu; \
     do { \
@@ -133,7 +134,7 @@ static void cuemu_nvml_uuid(const cuemu_gpu_t *gpu, char *text, size_t size)
              u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
-/* The PCI device number tells the generation only; there is no board. */
+/* The PCI device number encodes only the GPU's generation. */
 static unsigned cuemu_nvml_pci_device(const cuemu_gpu_t *gpu)
 {
     if (gpu == NULL) {
@@ -177,7 +178,7 @@ static unsigned long long cuemu_nvml_memory(const cuemu_gpu_t *gpu)
                                                           gpu->memory_bytes;
 }
 
-/* The link, NULL if the GPU has fewer */
+/* Return the link, NULL if the GPU has fewer. */
 static const cuemu_nvlink_t *
 cuemu_nvml_link(const cuemu_gpu_t *gpu, unsigned link)
 {
@@ -510,7 +511,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return NVML_SUCCESS;
 }
 
-/* The older ones write a shorter structure: all but the long bus id. */
+/* Older versions write a shorter structure, without the long bus id. */
 static nvmlReturn_t cuemu_nvml_old_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
 {
     nvmlPciInfo_t full;
@@ -837,9 +838,10 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
 }
 
 /*
- * CUEMU_FABRIC=N: the node is one of cluster N, whose nodes share memory over
- * NVLink; CUEMU_FABRIC_CLIQUE is its part of it, 0 if not set. Else what a
- * single node without a fabric manager says.
+ * Return the cluster of this node. CUEMU_FABRIC=N: a cluster whose nodes share
+ * memory over NVLink. CUEMU_FABRIC_CLIQUE is the node's clique in it, 0 by
+ * default. Without CUEMU_FABRIC: the answer of a single node without a fabric
+ * manager.
  */
 static nvmlReturn_t cuemu_nvml_fabric(void *uuid, unsigned *clique)
 {
@@ -857,7 +859,7 @@ static nvmlReturn_t cuemu_nvml_fabric(void *uuid, unsigned *clique)
     return NVML_SUCCESS;
 }
 
-/* nvmlGpuFabricInfo_t, whose fields have other names before 12.3 */
+/* nvmlGpuFabricInfo_t; before 12.3 its fields have other names */
 typedef struct {
     unsigned char clusterUuid[16];
     nvmlReturn_t  status;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* nvml.h, and what those of older toolkits, from 12.0 on, do not have of what
- * the emulated NVML offers. */
+/* nvml.h, with additions for older toolkits, from 12.0 on. */
 #ifndef CUEMU_NVML_TOOLKIT_H_
 #define CUEMU_NVML_TOOLKIT_H_
 

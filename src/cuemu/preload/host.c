@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Several emulated nodes on one machine: with CUEMU_HOST, the name of one of
- * them, a process has this host name and a kernel's boot id made of it. By the
- * latter UCX and the module tell machines apart: processes of two such nodes
- * offer each other no shared memory and no CUDA IPC.
+ * Several emulated nodes on one machine: with CUEMU_HOST, the node's name, a
+ * process gets this host name and a kernel boot id derived from it. UCX and
+ * this project's module compare boot ids, so processes on two such nodes offer
+ * each other neither shared memory nor CUDA IPC.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Programs and libraries with NVIDIA's CUDA runtime in them: linked statically
- * (nvcc's default, and PyPI's CuPy), or a libcudart.so that they open by its
- * path. That runtime asks its driver for private tables. Its public functions
- * are in the file's symbol table unless that was stripped: each one's entry is
- * made to jump to the emulated runtime's function of the same name, before
- * anything of the object runs. NVIDIA's nvJitLink, which makes machine code,
- * gives way in the same manner.
+ * Redirect programs and libraries that contain NVIDIA's CUDA runtime: linked
+ * statically (nvcc's default, and PyPI's CuPy), or opened as libcudart.so by
+ * its path. This runtime needs private tables of its driver. Its public
+ * functions are in the file's symbol table, unless stripped. Each of them gets
+ * a jump to the same function of the emulated runtime, before any code of the
+ * object runs. NVIDIA's nvJitLink, which makes machine code, is redirected in
+ * the same way.
  *
- * The dynamic linker calls a function of its own for debuggers (r_brk of
- * <link.h>) when it has mapped objects and before it relocates them: that one
- * jumps here.
+ * The dynamic linker calls a function for debuggers (r_brk of <link.h>) after
+ * it has mapped objects and before it relocates them. This function gets a jump
+ * to this file.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -36,20 +36,20 @@
 /* movabs $function, %rax; jmp *%rax */
 #define STATIC_BREAK_SIZE    12
 
-/* Where an entry jumps to */
+/* Target of a redirected function */
 typedef struct {
     void       *target; /* static_bind() until the first call */
     const char *name;
-    const char *library; /* beside this one */
+    const char *library; /* in this library's folder */
 } static_slot_t;
 
-/* A library of NVIDIA's that gives way: told by two names of its functions,
-   if a third one is there or not (NULL: whatever is there) */
+/* A library of NVIDIA's to redirect, identified by two of its functions and by
+   presence or absence of a third one (NULL: not tested) */
 typedef struct {
-    const char *prefix, *prefix2; /* of functions, a capital comes next */
+    const char *prefix, *prefix2; /* of functions; followed by a capital */
     const char *one, *two, *third;
     int         has_third;
-    const char *library;          /* ours */
+    const char *library;          /* its replacement */
 } static_family_t;
 
 static const static_family_t static_families[] = {
@@ -61,10 +61,10 @@ static const static_family_t static_families[] = {
      "nvJitLinkVersion", 1, "libcuda.so.1"}
 };
 
-/* Names that our own libraries have, of which nothing is to be replaced */
+/* Names in the emulated libraries, which are not redirected */
 static const char *const static_ours[] = {"__cudaEmulated", "cuemu_census"};
 
-/* A file that is mapped for reading */
+/* A file mapped for reading */
 typedef struct {
     const char *begin;
     size_t      size;
@@ -74,8 +74,8 @@ void cuemu_static_bind(void);
 void *cuemu_static_find(static_slot_t *slot);
 
 
-/* Called with a slot in r11, in place of a function: all that may carry its
-   arguments is kept. */
+/* Resolve a function on its first call, with its slot in r11. Keeps all
+   registers that may contain arguments. */
 __asm__(".text\n"
         ".hidden cuemu_static_bind\n"
         ".globl cuemu_static_bind\n"
@@ -127,7 +127,7 @@ static int static_lacks(void)
     return STATIC_NOT_SUPPORTED;
 }
 
-/* The emulated runtime's function; it lies beside this library. */
+/* Return the emulated runtime's function, from the library beside this one. */
 void *cuemu_static_find(static_slot_t *slot)
 {
     void *library = NULL, *found = NULL;
@@ -158,7 +158,7 @@ void *cuemu_static_find(static_slot_t *slot)
     return found;
 }
 
-/* Writes over code, whole or not at all. */
+/* Overwrite code, completely or not at all. */
 static int static_write(void *code, const void *bytes, size_t size)
 {
     uintptr_t begin = (uintptr_t)code & ~(STATIC_PAGE - 1);
@@ -199,7 +199,7 @@ static int static_map(const char *path, static_file_t *file)
     return 0;
 }
 
-/* A piece of the file, or NULL if it ends before */
+/* Return a piece of the file, NULL if the file ends before. */
 static const void *static_piece(const static_file_t *file, uint64_t offset,
                                 uint64_t size)
 {
@@ -207,7 +207,7 @@ static const void *static_piece(const static_file_t *file, uint64_t offset,
            (file->begin + offset);
 }
 
-/* Non-zero if a table of names has this one */
+/* Return non-zero if a table of names contains this one. */
 static int static_has(const char *names, size_t size, const char *name)
 {
     return memmem(names, size, name, strlen(name) + 1) != NULL;
@@ -254,7 +254,7 @@ static void static_redirect(uintptr_t base, const Elf64_Sym *symbols,
         if ((slot->name == NULL) ||
             (static_write((void*)(base + symbols[i].st_value), entry,
                           sizeof(entry)) != 0)) {
-            return; /* the driver says what it thinks of such a program */
+            return; /* the driver reports such a program */
         }
         ++slot;
     }
@@ -317,7 +317,8 @@ static void static_object(uintptr_t base, const char *path)
 
 /* ------------------------------------------------------ dynamic linker */
 
-/* Looks at what has been loaded since the last time: such objects come last */
+/* Search the objects loaded since the last call: they are at the end of the
+   list. */
 static void static_look(void)
 {
     static const struct link_map *seen;
@@ -340,8 +341,8 @@ static void static_look(void)
     seen = last;
 }
 
-/* Code that does nothing and has room: "ret", with or without "endbr64" before
-   and with fillers behind it */
+/* Return non-zero for an empty function with room for a jump: "ret", optionally
+   with "endbr64" before it, and padding behind it. */
 static int static_is_empty(const uint8_t *code)
 {
     static const uint8_t fillers[] = {0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x40, 0x44,

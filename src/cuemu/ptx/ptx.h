@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Kernels without a GPU: PTX text is parsed into decoded instructions, which
- * are carried out for the threads of a block in step.
+ * Run kernels without a GPU: parse PTX text into decoded instructions and
+ * execute them for all threads of a block in step.
  *
- * What is known is what nvcc makes of plain kernels: integers of all sizes,
- * float and double, half and bfloat16 as numbers, memory of all spaces,
- * atomics, barriers, warp shuffles and votes, calls of functions by name. Not
- * known: other calls, textures, tensor cores, clusters. PTX with anything else
- * is refused with its name and line. The words are those of "Parallel Thread
- * Execution ISA", NVIDIA.
+ * The interpreter knows the PTX that nvcc makes of plain kernels: integers of
+ * all sizes, float and double, half and bfloat16 as numbers, all state spaces,
+ * atomics, barriers, warp shuffles and votes, calls of functions by name. It
+ * does not know other calls, textures, tensor cores or clusters, and refuses a
+ * module with any of these by name and line. Terms are those of "Parallel
+ * Thread Execution ISA", NVIDIA.
  *
- * Nothing here knows of the driver; memory is reached by a function that the
- * caller gives.
+ * The interpreter does not depend on the driver. It reaches memory through a
+ * function of the caller.
  */
 #ifndef CUEMU_PTX_H_
 #define CUEMU_PTX_H_
@@ -36,7 +36,7 @@ typedef struct {
     uint64_t    size;     /* bytes */
     uint64_t    align;
     const void *init;     /* `size` bytes; NULL: zeros */
-    uint64_t    address;  /* of the memory that the caller made for it */
+    uint64_t    address;  /* of the memory made for it by the caller */
 } cuemu_ptx_global_t;
 
 typedef struct {
@@ -46,7 +46,7 @@ typedef struct {
     uint32_t    shared_size;     /* bytes, static */
     uint32_t    local_size;      /* bytes a thread */
     unsigned    max_threads;     /* of a block, 0: not said */
-    unsigned    num_registers;   /* virtual ones */
+    unsigned    num_registers;   /* virtual registers */
     unsigned    num_instructions;
 } cuemu_ptx_info_t;
 
@@ -54,48 +54,50 @@ typedef enum {
     CUEMU_PTX_OK = 0,
     CUEMU_PTX_NO_MEMORY,
     CUEMU_PTX_SYNTAX,        /* not PTX */
-    CUEMU_PTX_NOT_KNOWN,     /* PTX, but nothing that is carried out here */
-    CUEMU_PTX_BAD_ADDRESS,   /* at run time, as are those below */
+    CUEMU_PTX_NOT_KNOWN,     /* valid PTX, not supported here */
+    CUEMU_PTX_BAD_ADDRESS,   /* a run-time error, as the next two */
     CUEMU_PTX_MISALIGNED,
     CUEMU_PTX_TRAP,
     CUEMU_PTX_ASSERT,
-    CUEMU_PTX_DEADLOCK,      /* threads wait for others that never come */
-    CUEMU_PTX_TIMEOUT        /* it executed more than it may */
+    CUEMU_PTX_DEADLOCK,      /* threads wait for others, and none can run */
+    CUEMU_PTX_TIMEOUT        /* more instructions than the launch allows */
 } cuemu_ptx_status_t;
 
 /*
- * Parses a module. `error` (CUEMU_PTX_ERROR_SIZE bytes) holds one sentence with
- * the line if it is refused: SYNTAX, NOT_KNOWN, NO_MEMORY.
+ * Parse a module. On SYNTAX, NOT_KNOWN or NO_MEMORY `error`
+ * (CUEMU_PTX_ERROR_SIZE bytes) holds one sentence with the line.
  */
 cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size,
                                   cuemu_ptx_module_t **module_p, char *error);
 void cuemu_ptx_unload(cuemu_ptx_module_t *module);
 
-/* NULL if there is none of the name; `name` NULL: the index-th. */
+/* Return the kernel of this name, or with `name` NULL the index-th one; NULL if
+   the module has no such kernel. */
 cuemu_ptx_kernel_t *cuemu_ptx_kernel(cuemu_ptx_module_t *module,
                                      const char *name, unsigned index);
 
-/* A kernel of a long module is parsed when it is first used, by this: with one
-   sentence in `error` if it is refused. */
+/* Parse a kernel of a long module on its first use. If it is refused, `error`
+   holds one sentence. */
 cuemu_ptx_status_t cuemu_ptx_kernel_parse(cuemu_ptx_kernel_t *kernel,
                                           char *error);
 void cuemu_ptx_kernel_info(const cuemu_ptx_kernel_t *kernel,
                            cuemu_ptx_info_t *info);
 
-/* Bytes from the beginning of the parameters, and bytes. */
+/* Set the offset and the size of a parameter, both in bytes. */
 void cuemu_ptx_kernel_param(const cuemu_ptx_kernel_t *kernel, unsigned index,
                             uint32_t *offset_p, uint32_t *size_p);
 
-/* NULL past the last one. Addresses are to be set before anything runs. */
+/* Return the index-th variable, NULL past the last one. The caller sets all
+   addresses before anything runs. */
 cuemu_ptx_global_t *cuemu_ptx_global(cuemu_ptx_module_t *module,
                                      unsigned index);
 
-/* A piece of memory that a kernel may use: begin <= address < end. */
+/* Memory that a kernel may use: begin <= address < end */
 typedef struct cuemu_ptx_range {
     uint64_t begin, end;
-    char    *memory;    /* of `begin`; NULL: nothing that may be used */
+    char    *memory;    /* where `begin` is; NULL: not accessible */
     int      writable;
-    int      place;     /* that its bytes are counted for, < MAX_PLACES */
+    int      place;     /* bytes count for this place, < MAX_PLACES */
 } cuemu_ptx_range_t;
 
 typedef struct {
@@ -116,19 +118,20 @@ typedef struct {
     int         dry;                /* count only: no store is made */
     uint64_t    max_instructions;   /* times threads; 0: any number */
 
-    /* The piece of memory around an address; called again for each page of
-       CUEMU_PTX_PAGE bytes, so that pieces may be larger. */
+    /* Find the range around an address. Called again for each page of
+       CUEMU_PTX_PAGE bytes, so ranges may be larger. */
     void      (*map)(void *arg, uint64_t address, cuemu_ptx_range_t *range);
     void       *arg;
-    uint64_t  (*clock)(void *arg);  /* nanoseconds; NULL: there is none */
+    uint64_t  (*clock)(void *arg);  /* nanoseconds; NULL: no clock */
 } cuemu_ptx_launch_t;
 
 #define CUEMU_PTX_PAGE 65536
 
 /*
- * Runs blocks of a kernel, one after the other; several callers may at once.
- * Adds to `count`. OK, NO_MEMORY, or what went wrong, with a sentence in
- * `error` that names kernel, line, block and thread.
+ * Run blocks of a kernel, one after the other, and add to `count`. Several
+ * threads may run blocks of a kernel at the same time. Returns OK, NO_MEMORY,
+ * or a run-time error with a sentence in `error` that names kernel, line, block
+ * and thread.
  */
 cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
                                  const cuemu_ptx_launch_t *launch,

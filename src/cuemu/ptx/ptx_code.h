@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Kernels as they are executed: an array of decoded instructions over a file
- * of registers.
+ * Decoded kernels: an array of instructions over a file of registers.
  *
- * Threads of a block run in groups of 64, one bit of a mask each. A register
- * is an array over its group's threads, with elements of its own size; a
- * predicate is a mask. Immediates and special registers are such arrays, too,
- * filled before anything runs, so an instruction's operands are all alike:
- * offsets into the group's register file.
+ * Threads of a block run in groups of 64, one bit of a mask each. A register is
+ * an array over its group's threads, with elements of its own size; a predicate
+ * is a mask. Immediates and special registers are arrays as well, filled before
+ * anything runs, so all operands have the same form: offsets into the group's
+ * register file.
  */
 #ifndef CUEMU_PTX_CODE_H_
 #define CUEMU_PTX_CODE_H_
@@ -40,17 +39,17 @@ typedef enum {
     CUEMU_PTX_CONST
 } cuemu_ptx_space_t;
 
-/* Where the generic address space shows the others: addresses that no
-   process and no GPU has */
+/* Windows of the generic address space onto shared and local memory. No process
+   and no GPU uses these addresses. */
 #define CUEMU_PTX_WINDOW_SHARED 0x0100000000000000ull
 #define CUEMU_PTX_WINDOW_LOCAL  0x0200000000000000ull
 #define CUEMU_PTX_WINDOW_PARAM  0x0300000000000000ull
 #define CUEMU_PTX_WINDOW_MASK   0xff00000000000000ull
 
-/* Shared memory whose size the launch says: offsets from here on */
+/* First offset of shared memory with the size given by the launch */
 #define CUEMU_PTX_DYNAMIC       0x1000000u
 
-/* Instructions that the scheduler carries out itself */
+/* Instructions executed by the scheduler itself */
 typedef enum {
     CUEMU_PTX_PLAIN = 0,
     CUEMU_PTX_BRANCH,
@@ -72,32 +71,32 @@ typedef void (*cuemu_ptx_run_t)(cuemu_ptx_group_t *g,
 
 struct cuemu_ptx_insn {
     cuemu_ptx_run_t run;
-    uint32_t        r[CUEMU_PTX_MAX_OPERANDS]; /* offsets of registers; those
-                                                  that are written come first */
+    uint32_t        r[CUEMU_PTX_MAX_OPERANDS]; /* offsets of registers;
+                                                  destinations come first */
     uint32_t        guard;    /* offset of a predicate, or NONE */
-    uint8_t         negated;  /* the guard */
-    uint8_t         negated_source; /* a predicate that is read */
+    uint8_t         negated;  /* for the guard */
+    uint8_t         negated_source; /* for a source predicate */
     uint8_t         kind;
     uint8_t         space;
     uint8_t         size;     /* MEMORY: bytes of an element */
-    uint8_t         count;    /* ... elements */
-    uint8_t         width;    /* ... bytes of a register's elements */
+    uint8_t         count;    /* MEMORY: elements */
+    uint8_t         width;    /* MEMORY: bytes of a register element */
     uint8_t         width2;   /* of the source or address register */
     uint8_t         is_signed;
     uint8_t         type, type2;
-    uint8_t         how;      /* comparison, rounding, atomic operation ... */
+    uint8_t         how;      /* comparison, rounding or atomic operation */
     uint8_t         how2;
-    uint64_t        imm;      /* offset of an address, table ... */
+    uint64_t        imm;      /* offset of an address, or table */
     uint32_t        target;   /* instruction */
     uint32_t        line;
 };
 
-/* What bar.red makes of its predicates: in->how2 */
+/* Results of bar.red: in->how2 */
 enum {
     CUEMU_PTX_RED_NONE, CUEMU_PTX_RED_AND, CUEMU_PTX_RED_OR, CUEMU_PTX_RED_COUNT
 };
 
-/* Registers that are filled before a group begins */
+/* Sources of registers that are filled before a group begins */
 typedef enum {
     CUEMU_PTX_FILL_IMM,      /* `value` */
     CUEMU_PTX_FILL_TID,      /* + 0, 1, 2 */
@@ -135,10 +134,10 @@ typedef struct {
 struct cuemu_ptx_kernel {
     char               *name;
     cuemu_ptx_module_t *module;
-    const char         *text;          /* not parsed yet: behind its name */
-    uint32_t            line;          /* ... of the text */
+    const char         *text;          /* behind its name, until it is parsed */
+    uint32_t            line;          /* of the text, first one */
     cuemu_ptx_status_t  status;        /* of parsing it */
-    unsigned            calls;         /* that the parser is inside of */
+    unsigned            calls;         /* function calls around the parser */
     cuemu_ptx_insn_t   *code;
     uint32_t            num_code, max_code;
     cuemu_ptx_fill_t   *fills;
@@ -164,7 +163,7 @@ struct cuemu_ptx_module {
 
 /* ------------------------------------------------------------- decoding */
 
-/* An operand as it was written, with the register or address it stands for. */
+/* An operand as written, with its register or address */
 typedef enum {
     CUEMU_PTX_OPERAND_NONE,    /* "_" */
     CUEMU_PTX_OPERAND_REG,
@@ -174,7 +173,7 @@ typedef enum {
     CUEMU_PTX_OPERAND_VECTOR,
     CUEMU_PTX_OPERAND_ADDRESS, /* [base + offset] */
     CUEMU_PTX_OPERAND_SYMBOL,  /* variable or parameter (+ offset) */
-    CUEMU_PTX_OPERAND_CLOCK,   /* a register that counts */
+    CUEMU_PTX_OPERAND_CLOCK,   /* clock register */
     CUEMU_PTX_OPERAND_LABEL
 } cuemu_ptx_operand_kind_t;
 
@@ -185,7 +184,7 @@ typedef struct {
     uint8_t  space;       /* SYMBOL, ADDRESS of a symbol */
     uint8_t  count;       /* VECTOR */
     uint8_t  types[4];
-    uint32_t reg;         /* REG, ADDRESS (NONE: no register) */
+    uint32_t reg;         /* REG, ADDRESS; NONE: no register */
     uint32_t second;      /* REG: the q of "p|q", or NONE */
     uint32_t regs[4];     /* VECTOR */
     int32_t  global;      /* SYMBOL: index of a module's variable, or -1 */
@@ -200,26 +199,27 @@ typedef struct {
     unsigned num_ops;
 } cuemu_ptx_statement_t;
 
-/* Room for one more element; `array` is the address of a pointer. -1: no
- * memory. */
+/* Make room for one more element; `array` is the address of a pointer. Returns
+   -1 if out of memory. */
 int cuemu_ptx_grow(void *array, unsigned count, unsigned *max, size_t size);
 
-/* Registers, their offsets given back. */
+/* Allocate a register and return its offset. */
 uint32_t cuemu_ptx_new_register(cuemu_ptx_kernel_t *k, unsigned width);
-/* A register of that value in each thread. NONE: no memory. */
+/* Return a register with this value in each thread, NONE if out of memory. */
 uint32_t cuemu_ptx_constant(cuemu_ptx_kernel_t *k, unsigned width,
                             cuemu_ptx_fill_kind_t kind, uint64_t value,
                             uint64_t offset);
 
 /*
- * Fills `in` from a statement. NOT_KNOWN or SYNTAX with what is not known
- * (operands and types, if the operation is) in `error`.
+ * Decode a statement into `in`. On NOT_KNOWN and SYNTAX `error` names the
+ * unknown operation, with its operands and types if only these are unknown.
  */
 cuemu_ptx_status_t cuemu_ptx_decode(cuemu_ptx_kernel_t *k,
                                     const cuemu_ptx_statement_t *st,
                                     cuemu_ptx_insn_t *in, char *error);
 
-/* The same of one family; NOT_KNOWN without a word if it is none of theirs. */
+/* Decode a statement of one family. NOT_KNOWN without an error text means that
+   the statement belongs to another family. */
 cuemu_ptx_status_t cuemu_ptx_decode_integer(cuemu_ptx_kernel_t *k,
                                             const cuemu_ptx_statement_t *st,
                                             cuemu_ptx_insn_t *in, char *error);
@@ -239,54 +239,56 @@ cuemu_ptx_status_t cuemu_ptx_decode_warp(cuemu_ptx_kernel_t *k,
                                          const cuemu_ptx_statement_t *st,
                                          cuemu_ptx_insn_t *in, char *error);
 
-/* A function that the GPU's own system has: token 1 is its name */
+/* Decode a call of a GPU system function; token 1 is its name. */
 cuemu_ptx_status_t cuemu_ptx_decode_call(cuemu_ptx_kernel_t *k,
                                          const cuemu_ptx_statement_t *st,
                                          cuemu_ptx_insn_t *in, char *error);
 
-/* An operation of a family: what runs for which type */
+/* An operation of a family: its implementation for each type */
 typedef struct {
     const char     *name;
     unsigned        num_sources;
     cuemu_ptx_run_t run[CUEMU_PTX_TYPE_LAST];
 } cuemu_ptx_entry_t;
 
-/* Destination and sources of one type into in->r. */
+/* Set in->r to the destination and the sources, all of one type. */
 cuemu_ptx_status_t cuemu_ptx_operands(cuemu_ptx_kernel_t *k,
                                       const cuemu_ptx_statement_t *st,
                                       cuemu_ptx_insn_t *in, int to, int from,
                                       unsigned num_sources, char *error);
 
-/* Non-zero if one of the statement's words (after the first) is `word`. */
+/* Return non-zero if one of the statement's words, after the first, is
+   `word`. */
 int cuemu_ptx_has(const cuemu_ptx_statement_t *st, const char *word);
 
-/* What its words are, that are not known to be fine: NULL if all are.
-   `known`: words with spaces between. */
+/* Return the first word of a statement that is not in `known` (words with
+   spaces between), NULL if all are. */
 const char *cuemu_ptx_stranger(const cuemu_ptx_statement_t *st,
                                const char *known);
 
-/* -1 if the word is no type */
+/* Return a type by its name, -1 if the word is no type. */
 int cuemu_ptx_type(const char *word);
 unsigned cuemu_ptx_type_size(int type); /* bytes; PRED: 0 */
 unsigned cuemu_ptx_type_width(int type); /* of a register's elements */
 
-/* The register of a source operand that is read as elements of a type: itself,
-   or a constant. NONE if it cannot be one. */
+/* Return the register of a source operand read as elements of a type: its own
+   register, or a constant. NONE if the operand has no such value. */
 uint32_t cuemu_ptx_source(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
                           int type);
-/* ... of a destination */
+/* Return the register of a destination operand of a type, or NONE. */
 uint32_t cuemu_ptx_target(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
                           int type);
 
 /* ------------------------------------------------------------ execution */
 
-/* Half precision and bfloat16 as float; back to nearest, ties to even */
+/* Convert half precision and bfloat16 to float, and back to nearest, ties to
+   even. */
 float cuemu_ptx_from_half(uint16_t bits);
 uint16_t cuemu_ptx_to_half(double value);
 float cuemu_ptx_from_bfloat(uint16_t bits);
 uint16_t cuemu_ptx_to_bfloat(double value);
 
-/* Bit i of the mask as byte i, and back; the bytes are 0 or 1 */
+/* Convert bit i of the mask to byte i, and back; the bytes are 0 or 1. */
 static inline void cuemu_ptx_spread(cuemu_ptx_mask_t mask, uint8_t *bytes)
 {
     uint64_t eight;
@@ -314,18 +316,18 @@ static inline cuemu_ptx_mask_t cuemu_ptx_gather(const uint8_t *bytes)
 }
 
 typedef struct {
-    uint64_t begin, end; /* of the page that may be used, 0, 0: none */
-    char    *memory;     /* of address 0, so to say */
+    uint64_t begin, end; /* accessible part of the page; 0, 0: none */
+    char    *memory;     /* pointer for address 0 */
     int32_t  place;
     int32_t  writable;
 } cuemu_ptx_page_t;
 
 #define CUEMU_PTX_PAGES 512
 
-/* Threads at one instruction */
+/* Threads at the same instruction */
 typedef struct {
     uint32_t         pc;
-    uint32_t         waits;  /* for the others of their warps, at pc */
+    uint32_t         waits;  /* waiting for others of their warps, at pc */
     cuemu_ptx_mask_t mask;
 } cuemu_ptx_fragment_t;
 
@@ -335,9 +337,9 @@ typedef struct cuemu_ptx_block cuemu_ptx_block_t;
 
 struct cuemu_ptx_group {
     char                *reg;      /* register file */
-    cuemu_ptx_mask_t     exists;   /* threads that there are */
-    cuemu_ptx_mask_t     live;     /* ... that have not ended */
-    cuemu_ptx_mask_t     carry;    /* of add.cc and its like */
+    cuemu_ptx_mask_t     exists;   /* threads of the group */
+    cuemu_ptx_mask_t     live;     /* threads that have not ended */
+    cuemu_ptx_mask_t     carry;    /* carry bit of add.cc and similar */
     cuemu_ptx_block_t   *block;
     char                *local;    /* of thread 0 */
     unsigned             first;    /* thread of the block */
@@ -358,8 +360,8 @@ struct cuemu_ptx_block {
     uint64_t                  budget;   /* instructions left */
     uint64_t                  slept;    /* ns, its first threads */
     cuemu_ptx_status_t        status;
-    uint64_t                  address;  /* that was bad */
-    unsigned                  thread;   /* ... and whose */
+    uint64_t                  address;  /* bad address of a fault */
+    unsigned                  thread;   /* its thread in the block */
     const cuemu_ptx_insn_t   *insn;
     unsigned                  ctaid[3];
     char                     *shared;
@@ -368,20 +370,21 @@ struct cuemu_ptx_block {
     cuemu_ptx_group_t        *groups;
     char                     *memory;   /* register files, local memory */
     struct {
-        unsigned arrived, expected;     /* expected 0: all that live */
+        unsigned arrived, expected;     /* expected 0: all live threads */
         unsigned yes;                   /* arrived with a true predicate */
     } barrier[CUEMU_PTX_BARRIERS];
-    char                     *pointer[CUEMU_PTX_LANES]; /* of one access */
+    char                     *pointer[CUEMU_PTX_LANES]; /* pointers of one
+                                                           access */
     cuemu_ptx_page_t          page[CUEMU_PTX_PAGES];
 };
 
-/* Ends the kernel. */
+/* End the kernel with a fault. */
 void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_status_t status, unsigned lane,
                      uint64_t address);
 
-/* The memory behind an address of the generic space; NULL, and the kernel
-   ends, if it is none that may be read */
+/* Return the memory behind a generic address. If it is not readable, end the
+   kernel and return NULL. */
 const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                               unsigned lane, uint64_t address, unsigned size);
 
@@ -389,13 +392,14 @@ const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 
 #ifdef __clang__
 #define CUEMU_PTX_VECTORIZE _Pragma("clang loop vectorize(assume_safety)")
-/* A loop that has no vector form stays one */
+/* Loops without a vector form stay scalar: clang must not warn */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #else
 #define CUEMU_PTX_VECTORIZE _Pragma("GCC ivdep")
 #endif
 
-/* For all threads `i` of mask `m`, in one go if they are all that there are */
+/* Run the body for all threads `i` of mask `m`, in one loop without tests if
+   the mask is full */
 #define CUEMU_PTX_FOR(_g, _m, ...) \
     do { \
         if ((_m) == (_g)->exists) { \
@@ -408,7 +412,7 @@ const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
         } \
     } while (0)
 
-/* ... one after the other, and none that does not exist */
+/* Run the body for each existing thread in turn */
 #define CUEMU_PTX_FOR_EACH(_m, ...) \
     for (cuemu_ptx_mask_t left = (_m); left != 0; left &= left - 1) { \
         unsigned i = (unsigned)__builtin_ctzll(left); \

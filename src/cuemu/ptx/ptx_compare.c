@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Comparisons and what chooses by them: setp, set, selp, slct, testp. */
+/* Comparisons and selections: setp, set, selp, slct, testp. */
 #include "ptx_code.h"
 
 #include <math.h>
@@ -31,8 +31,8 @@ enum {
         } \
     } while (0)
 
-/* Nothing can go wrong with threads that there are not: all are compared. The
-   comparison of floats as unordered is the opposite one, negated. */
+/* Compare all 64 elements: elements without a thread cannot fault. An unordered
+   comparison of floats is the opposite one, negated. */
 #define PTX_COMPARE(_name, _type, _what) \
     static cuemu_ptx_mask_t ptx_##_name(const cuemu_ptx_group_t *g, \
                                         const cuemu_ptx_insn_t *in) \
@@ -191,7 +191,7 @@ PTX_SELECT(16)
 PTX_SELECT(32)
 PTX_SELECT(64)
 
-/* slct.type.s32 or .f32: by whether c is at least 0 */
+/* slct.type.s32 or .f32: selects by c >= 0 */
 static void ptx_slct(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_mask_t m)
 {

@@ -250,7 +250,7 @@ static void ptx_trap(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     cuemu_ptx_fault(g, in, CUEMU_PTX_TRAP, (unsigned)__builtin_ctzll(m), 0);
 }
 
-/* All sleep at the same time: the first group stands for the block */
+/* All threads sleep at the same time: the first group stands for the block */
 static void ptx_nanosleep(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                           cuemu_ptx_mask_t m)
 {
@@ -339,7 +339,7 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
                (strcmp(name, "discard") == 0) ||
                (strcmp(name, "griddepcontrol") == 0) ||
                (strcmp(name, "applypriority") == 0)) {
-        return CUEMU_PTX_OK; /* one thing is done after the other anyway */
+        return CUEMU_PTX_OK; /* operations complete in program order anyway */
     } else if (strcmp(name, "nanosleep") == 0) {
         in->run  = ptx_nanosleep;
         in->r[0] = (st->num_ops == 1) ?

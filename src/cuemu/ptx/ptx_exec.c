@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Running blocks. The threads of a group that stand at one instruction are a
- * fragment; a branch on which they differ splits it. The fragment that is
- * furthest behind in the text goes first, and joins those that it comes to:
- * compilers lay code out so that threads meet again where their ways do.
+ * Running blocks. Threads of a group at the same instruction form a fragment; a
+ * divergent branch splits it. The fragment furthest behind in the text runs
+ * first and merges with each fragment it reaches: compilers lay out code so
+ * that divergent paths meet again.
  */
 #include "ptx_code.h"
 
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Instructions, times threads, that a fragment runs in a row while others of
-   its group stand by: it may be waiting for them */
+/* Instructions times threads after which a running fragment yields to others of
+   its group. It may be waiting for them. */
 #define PTX_PATIENCE 200000
 
 void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
@@ -51,8 +51,8 @@ static void ptx_push(cuemu_ptx_group_t *g, uint32_t pc, cuemu_ptx_mask_t mask,
     ++g->num_fragments;
 }
 
-/* The next one to run, taken off the list. What waits goes last: then nobody
-   is left whom it could wait for. */
+/* Take the next fragment off the list. Waiting fragments go last, because only
+   then no other fragment is left for them to wait for. */
 static int ptx_pop(cuemu_ptx_group_t *g, uint32_t avoid, uint32_t *pc_p,
                    cuemu_ptx_mask_t *mask_p, int *waits_p)
 {
@@ -81,7 +81,7 @@ static int ptx_pop(cuemu_ptx_group_t *g, uint32_t avoid, uint32_t *pc_p,
     return 1;
 }
 
-/* Where the one that runs from `pc` comes upon another */
+/* Return the instruction where the fragment from `pc` meets another one. */
 static uint32_t ptx_next_fragment(const cuemu_ptx_group_t *g, uint32_t pc)
 {
     uint32_t next = UINT32_MAX;
@@ -97,7 +97,7 @@ static uint32_t ptx_next_fragment(const cuemu_ptx_group_t *g, uint32_t pc)
 
 /* ------------------------------------------------------------- barriers */
 
-/* What threads get of bar.red, which is the instruction before `pc` */
+/* Store the results of bar.red, the instruction before `pc`. */
 static void ptx_reduce(cuemu_ptx_group_t *g, uint32_t pc, cuemu_ptx_mask_t m,
                        unsigned arrived, unsigned yes)
 {
@@ -149,7 +149,7 @@ static unsigned ptx_num_live(const cuemu_ptx_block_t *block)
     return live;
 }
 
-/* Barriers that all have reached who can */
+/* Release barriers that all live threads have reached. */
 static void ptx_look_at_barriers(cuemu_ptx_block_t *block)
 {
     unsigned i, expected;
@@ -198,7 +198,7 @@ static void ptx_arrive(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
-/* Non-zero if all threads are there that the instruction names and that live */
+/* Return non-zero if all live threads named by the instruction have arrived. */
 static int ptx_is_complete(const cuemu_ptx_group_t *g,
                            const cuemu_ptx_insn_t *in, cuemu_ptx_mask_t m)
 {
@@ -218,9 +218,9 @@ static int ptx_is_complete(const cuemu_ptx_group_t *g,
 /* ------------------------------------------------------------------ run */
 
 /*
- * Runs a fragment until it meets another one, splits, waits or ends, whatever
- * is left of it being pushed. Returns the instruction to avoid: that of a
- * fragment that has run for long while others stand by; else UINT32_MAX.
+ * Run a fragment until it meets another one, splits, waits or ends, and push
+ * the rest of it. Returns the instruction to avoid if the fragment ran for long
+ * while others wait, else UINT32_MAX.
  */
 static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
                                  cuemu_ptx_mask_t mask, int complete)
@@ -269,7 +269,7 @@ static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
                             same |= 1ull << i;
                         }
                     })
-                    if (same != m) { /* the others come back here */
+                    if (same != m) { /* the other threads come back here */
                         ptx_push(g, pc, m & ~same, 0);
                         if (m != mask) {
                             ptx_push(g, pc + 1, mask & ~m, 0);
@@ -298,7 +298,7 @@ static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
                         ptx_push(g, target, mask, 0);
                         return target;
                     }
-                    /* Short goes add up as well */
+                    /* Short runs of a fragment add up as well */
                     if (g->num_fragments == 0) {
                         done = 0;
                     } else {
@@ -361,7 +361,7 @@ out:
     return UINT32_MAX;
 }
 
-/* Until all of its threads wait for a barrier, or have ended */
+/* Run a group until all of its threads have ended or wait at a barrier. */
 static void ptx_run_group(cuemu_ptx_group_t *g)
 {
     uint32_t avoid = UINT32_MAX, pc;
@@ -431,9 +431,9 @@ static uint64_t ptx_fill_value(const cuemu_ptx_block_t *block,
     }
 }
 
-/* What a register that is filled depends on */
+/* Lifetime of a filled register's value */
 enum {
-    PTX_FILL_LAUNCH = 1, /* the same until the end */
+    PTX_FILL_LAUNCH = 1, /* whole launch */
     PTX_FILL_GROUP  = 2,
     PTX_FILL_BLOCK  = 4,
     PTX_FILL_ALL    = 7
@@ -465,7 +465,7 @@ static void ptx_fill(cuemu_ptx_group_t *g, unsigned kinds)
         if (!(ptx_fill_kind(fill) & kinds)) {
             continue;
         }
-        if (fill->width == 0) { /* a predicate: any but zero is true */
+        if (fill->width == 0) { /* a predicate: true unless zero */
             *CUEMU_PTX_REG(g, cuemu_ptx_mask_t, fill->reg) =
                     (fill->value != 0) ? ~0ull : 0;
             continue;
@@ -487,7 +487,7 @@ static void ptx_start(cuemu_ptx_group_t *g)
     g->fragment[0]   = (cuemu_ptx_fragment_t){0, 0, g->exists};
 }
 
-/* All groups in turns, as long as barriers hold them up */
+/* Run all groups in turn, as long as barriers stop them. */
 static void ptx_run_together(cuemu_ptx_block_t *block)
 {
     unsigned i, busy;
@@ -528,7 +528,8 @@ static void ptx_run_block(cuemu_ptx_block_t *block, int is_first)
     memset(block->barrier, 0, sizeof(block->barrier));
     for (i = 0; i < block->num_groups; ++i) {
         g = &block->groups[i];
-        /* Groups that run one after the other share a register file */
+        /* Groups without barriers run one after the other and share a register
+           file */
         ptx_fill(g, (is_first && ((i == 0) || block->kernel->has_barrier)) ?
                     PTX_FILL_ALL :
                     block->kernel->has_barrier ? PTX_FILL_BLOCK :
@@ -562,7 +563,7 @@ static const char *ptx_fault_name(cuemu_ptx_status_t status)
     }
 }
 
-/* One allocation: groups, register files, local memory, shared memory */
+/* Allocate groups, register files, local and shared memory in one piece. */
 static int ptx_allocate(cuemu_ptx_block_t *block)
 {
     const cuemu_ptx_kernel_t *k = block->kernel;

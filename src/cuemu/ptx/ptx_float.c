@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Arithmetic of floating point. Roundings are to nearest, the only ones known;
- * what is approximate on a GPU is computed here as well as the C library does.
- * Half precision and bfloat16 are rounded from exact or float results.
+ * Floating-point arithmetic. The only rounding mode is to nearest. Operations
+ * that are approximate on a GPU have the precision of the C library here. Half
+ * precision and bfloat16 are rounded from exact or float results.
  */
 #include "ptx_code.h"
 
@@ -12,9 +12,9 @@
 #include <string.h>
 
 enum {
-    PTX_FTZ = 1, /* small numbers count as zero */
-    PTX_SAT = 2, /* results go from 0 to 1 */
-    PTX_NAN = 4  /* of min and max: a NaN wins */
+    PTX_FTZ = 1, /* subnormal numbers count as zero */
+    PTX_SAT = 2, /* results are clamped to 0 .. 1 */
+    PTX_NAN = 4  /* min and max: return NaN for a NaN */
 };
 
 /* ----------------------------------------------------- half and bfloat16 */
@@ -75,7 +75,7 @@ uint16_t cuemu_ptx_to_bfloat(double value)
         return 0x7fff;
     }
 
-    /* To odd first, so that it is rounded once */
+    /* Round to odd first, so that the value is rounded once */
     memcpy(&word, &nearest, sizeof(word));
     if ((double)nearest != value) {
         if (fabs((double)nearest) > fabs(value)) {
@@ -116,7 +116,7 @@ static inline double ptx_pick(double x, double y, int how, int is_max)
 #define PTX_SOURCE(_p, _type, _i) \
     const _type *_p = CUEMU_PTX_REG(g, const _type, in->r[_i])
 
-/* x, y, z: the sources. One that an operation does not have is its first. */
+/* x, y, z: the sources. Missing sources repeat the first one. */
 #define PTX_FLOAT(_name, _n, ...) \
     PTX_RUN(_name##_f32) \
     { \
@@ -165,8 +165,8 @@ static inline double ptx_pick(double x, double y, int how, int is_max)
         }); \
     }
 
-/* One or two (x2) short numbers a register; x, y, z are doubles, in which
-   sums and products of them are exact */
+/* One or two (x2) short numbers per register. x, y, z are doubles, so sums and
+   products of short numbers are exact. */
 #define PTX_SHORT(_name, _suffix, _kind, _n, _parts, ...) \
     PTX_RUN(_name##_##_suffix) \
     { \

@@ -15,8 +15,8 @@
     static void ptx_##_name(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in, \
                             cuemu_ptx_mask_t m)
 
-/* x, y, z: the sources' values, as `_wide`, which no operation overflows in
-   that C would not define */
+/* x, y, z: the sources' values as `_wide`, a type in which no operation
+   overflows and C leaves no result undefined */
 #define PTX_UNARY(_name, _type, _wide, ...) \
     PTX_RUN(_name) \
     { \
@@ -85,7 +85,7 @@
         [CUEMU_PTX_S16X2] = ptx_##_signed \
     }
 
-/* ... that do not care for the sign */
+/* Operations with the same result for signed and unsigned types */
 #define PTX_SAME(_name) \
     { \
         [CUEMU_PTX_B16] = ptx_##_name##_u16, \
@@ -113,7 +113,7 @@ PTX_UNSIGNED(BINARY, min, (x < y) ? x : y)
 PTX_SIGNED(BINARY, min, (x < y) ? x : y)
 PTX_UNSIGNED(BINARY, max, (x > y) ? x : y)
 PTX_SIGNED(BINARY, max, (x > y) ? x : y)
-/* Two in one register */
+/* Two numbers in one register */
 #define PTX_TWO(_name, _type, _expr) \
     PTX_RUN(_name) \
     { \
@@ -143,7 +143,7 @@ PTX_UNARY(abs_u16, int16_t, int32_t, (x < 0) ? -x : x)
 PTX_UNARY(abs_u32, uint32_t, uint32_t, (x >> 31) ? (0 - x) : x)
 PTX_UNARY(abs_u64, uint64_t, uint64_t, (x >> 63) ? (0 - x) : x)
 
-/* Dividing by zero gives all ones, as GPUs do; the manual leaves it open */
+/* Division by zero gives all ones, as on GPUs; the manual leaves it open */
 PTX_UNSIGNED(BINARY, div, (y == 0) ? ~(uint64_t)0 : (x / y))
 PTX_UNSIGNED(BINARY, rem, (y == 0) ? x : (x % y))
 
@@ -196,7 +196,7 @@ PTX_WIDE(s16, int16_t, int32_t)
 PTX_WIDE(u32, uint32_t, uint64_t)
 PTX_WIDE(s32, int32_t, int64_t)
 
-/* The amount is a .u32; whatever is more than the width is the width */
+/* The amount is a .u32; larger amounts than the width are clamped to it */
 #define PTX_SHIFT(_name, _type, ...) \
     PTX_RUN(_name) \
     { \
@@ -238,7 +238,7 @@ static inline uint64_t ptx_reverse(uint64_t x, unsigned bits)
     return y;
 }
 
-/* The result is a .u32 whatever the source */
+/* The result is a .u32 for every source type */
 #define PTX_COUNT(_name, _type, ...) \
     PTX_RUN(_name) \
     { \
@@ -357,7 +357,7 @@ PTX_RUN(shf)
     })
 }
 
-/* The ways in which the manual's other modes choose their bytes */
+/* Select bytes by prmt's other modes, as the manual's table does */
 static inline uint32_t ptx_permute(uint32_t a, uint32_t b, uint32_t c,
                                    unsigned mode)
 {
@@ -417,7 +417,7 @@ static inline uint32_t ptx_lop3(uint32_t a, uint32_t b, uint32_t c,
 
 PTX_TERNARY(lop3_run, uint32_t, uint32_t, ptx_lop3(x, y, z, in->how))
 
-/* add.cc, addc, sub.cc, subc, mad.lo.cc, madc.hi ... : one carry a thread */
+/* add.cc, addc, sub.cc, subc, mad.lo.cc, madc.hi: one carry per thread */
 enum {
     PTX_CARRY_IN   = 1,
     PTX_CARRY_OUT  = 2,
@@ -546,7 +546,7 @@ static const cuemu_ptx_run_t ptx_madwide[CUEMU_PTX_TYPE_LAST] = {
     [CUEMU_PTX_U32] = ptx_madwide_u32, [CUEMU_PTX_S32] = ptx_madwide_s32
 };
 
-/* Sources of different types: a, then .u32s */
+/* Sources of different types: a of the given type, others .u32 */
 static const cuemu_ptx_entry_t ptx_mixed[] = {
     {"shl", 2, {[CUEMU_PTX_B16] = ptx_shl_u16, [CUEMU_PTX_B32] = ptx_shl_u32,
                 [CUEMU_PTX_B64] = ptx_shl_u64}},
@@ -716,7 +716,7 @@ cuemu_ptx_status_t cuemu_ptx_decode_integer(cuemu_ptx_kernel_t *k,
     to   = type;
     runs = entry->run;
     if (cuemu_ptx_has(st, "wide")) {
-        to   = type + 3; /* the next larger one */
+        to   = type + 3; /* next larger type */
         runs = (entry->num_sources == 3) ? ptx_madwide : ptx_mulwide;
     } else if (cuemu_ptx_has(st, "hi")) {
         runs = (entry->num_sources == 3) ? ptx_madhi : ptx_mulhi;

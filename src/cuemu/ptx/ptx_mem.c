@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Memory: loads, stores, atomics. An access first turns its threads' addresses
- * into pointers, then moves the elements one after the other. Bytes are counted
- * as the threads ask for them, but once where neighbours in a warp ask for the
- * same ones (CUDA C++ Programming Guide, "Device Memory Accesses": a warp's
- * accesses are coalesced); there is no cache.
+ * Memory: loads, stores, atomics. An access first converts its threads'
+ * addresses into pointers, then moves the elements one after the other. Each
+ * thread's bytes count, but bytes shared by neighbours in a warp count once
+ * (CUDA C++ Programming Guide, "Device Memory Accesses": a warp's accesses are
+ * coalesced). The model has no cache.
  */
 #include "ptx_code.h"
 
@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------ addresses */
 
-/* The page that an address is in; begin == end: nothing is there */
+/* Return the page of an address; begin == end: nothing is accessible. */
 static const cuemu_ptx_page_t *ptx_page(cuemu_ptx_block_t *block,
                                         uint64_t address)
 {
@@ -41,7 +41,8 @@ static const cuemu_ptx_page_t *ptx_page(cuemu_ptx_block_t *block,
     return page;
 }
 
-/* A piece of global memory; those at the edge of a page are in both. */
+/* Return a pointer to global memory. An element at a page's edge is accessible
+   through both pages. */
 static char *ptx_global(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                         unsigned lane, uint64_t address, unsigned size,
                         int write, uint64_t *count)
@@ -97,7 +98,7 @@ const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
-/* Pointers of all threads; 0 if one of them is wrong */
+/* Convert the addresses of all threads to pointers; 0 if one is invalid. */
 static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                         cuemu_ptx_mask_t m, uint32_t reg, int write,
                         uint64_t *count)
@@ -126,7 +127,7 @@ static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 
         space = in->space;
         if (space <= CUEMU_PTX_GLOBAL) {
-            /* Most are where the one before was */
+            /* Most accesses hit the same page as the one before */
             if ((page != NULL) && (address >= page->begin) &&
                 (address + size <= page->end)) {
                 pointer[i] = page->memory + address;
@@ -206,7 +207,7 @@ static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
         }) \
     } while (0)
 
-/* What is loaded may be shorter than its register */
+/* Load one element, extended to the width of its register. */
 static void ptx_load_element(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                              cuemu_ptx_mask_t m, unsigned j)
 {
@@ -281,7 +282,7 @@ static void ptx_load(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
-/* The same for all threads */
+/* Load a parameter, with the same value for all threads. */
 static void ptx_load_param(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                            cuemu_ptx_mask_t m)
 {
@@ -358,7 +359,7 @@ static void ptx_store(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
-/* cp.async.ca.shared.global [d], [a], 16: at once */
+/* cp.async.ca.shared.global [d], [a], 16: copies at once */
 static void ptx_copy(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_mask_t m)
 {
@@ -378,7 +379,7 @@ static void ptx_copy(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     CUEMU_PTX_FOR_EACH(m, {
         at   = ((in->width == 4) ? from4[i] : from[i]) + in->r[3];
         some = in->size;
-        if (in->r[2] != CUEMU_PTX_NONE) { /* the rest is zeros */
+        if (in->r[2] != CUEMU_PTX_NONE) { /* the rest becomes zeros */
             amount = CUEMU_PTX_REG(g, const uint32_t, in->r[2]);
             some   = (amount[i] < some) ? amount[i] : some;
         }
@@ -518,7 +519,7 @@ static uint64_t ptx_atomic_result(const cuemu_ptx_insn_t *in, uint64_t x,
                  !__atomic_compare_exchange_n(p, &old, new, 0, \
                                               __ATOMIC_ACQ_REL, \
                                               __ATOMIC_RELAXED)); \
-        if (in->how2 /* the old value is wanted */) { \
+        if (in->how2 /* the old value is a result */) { \
             d[i] = old; \
         } \
     } while (0)
@@ -567,7 +568,7 @@ static int ptx_space(const cuemu_ptx_statement_t *st)
            cuemu_ptx_has(st, "const") ? CUEMU_PTX_CONST : CUEMU_PTX_GENERIC;
 }
 
-/* The register and offset of an address */
+/* Decode the register and the offset of an address. */
 static cuemu_ptx_status_t ptx_address(cuemu_ptx_kernel_t *k,
                                       const cuemu_ptx_operand_t *op,
                                       cuemu_ptx_insn_t *in, unsigned index)
@@ -616,7 +617,7 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
     if ((in->space == CUEMU_PTX_PARAM) &&
         ((at->reg == CUEMU_PTX_NONE) ? (at->space == CUEMU_PTX_LOCAL) :
                                        (k->calls > 0))) {
-        in->space = CUEMU_PTX_LOCAL; /* a call's */
+        in->space = CUEMU_PTX_LOCAL; /* parameter of a call */
     }
     in->is_signed = (type == CUEMU_PTX_S8) || (type == CUEMU_PTX_S16) ||
                     (type == CUEMU_PTX_S32) || (type == CUEMU_PTX_S64);

@@ -41,14 +41,14 @@ static void ptx_mov_clock(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     uint64_t ns = (block->launch->clock == NULL) ? 0 :
                   block->launch->clock(block->launch->arg);
 
-    /* It goes on, though the emulated one stands still meanwhile */
+    /* The GPU's clock advances while the emulated clock stands still */
     ns += block->count->instructions;
     CUEMU_PTX_FOR_EACH(m, {
         memcpy(g->reg + in->r[0] + i * in->width, &ns, in->width);
     })
 }
 
-/* mov.b64 d, {a, b} and mov.b64 {a, b}, d: r[0] is the whole */
+/* mov.b64 d, {a, b} and mov.b64 {a, b}, d: r[0] is the wide register */
 static void ptx_pack(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_mask_t m)
 {
@@ -175,7 +175,7 @@ static double ptx_round(double x, unsigned how)
     }
 }
 
-/* Out of range: the nearest there is. NaN: 0, but 2^63 in 64 bits */
+/* Convert with saturation. NaN gives 0, or 2^63 in 64 bits */
 static uint64_t ptx_to_integer(double x, int type)
 {
     unsigned bits = cuemu_ptx_type_size(type) * 8;
@@ -273,7 +273,7 @@ static uint64_t ptx_store_float(double value, int type)
     return bits;
 }
 
-/* 64-bit integers have more digits than a double: to float in one rounding */
+/* Round a 64-bit integer to float once: it has more digits than a double */
 static uint64_t ptx_integer_to_float(uint64_t x, int from, int to)
 {
     int is_signed = ptx_is_signed(from);
@@ -290,7 +290,7 @@ static uint64_t ptx_integer_to_float(uint64_t x, int from, int to)
     return ptx_store_float(value, to);
 }
 
-/* Any of them, one thread after the other */
+/* Convert between any two types, one thread after the other. */
 static void ptx_cvt(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                     cuemu_ptx_mask_t m)
 {
@@ -325,7 +325,7 @@ static void ptx_cvt(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
             }
         }
 
-        /* A register may be wider than the type: sign or zeros before it */
+        /* A register may be wider than the type: extend by sign or zeros */
         if ((size < in->width) && !ptx_is_float(to)) {
             result &= (1ull << (size * 8)) - 1;
             if (ptx_is_signed(to) && ((result >> (size * 8 - 1)) & 1)) {
@@ -452,7 +452,7 @@ static cuemu_ptx_status_t ptx_decode_cvt(cuemu_ptx_kernel_t *k,
     in->how2 = (uint8_t)((cuemu_ptx_has(st, "sat") ? PTX_SAT : 0) |
                          (cuemu_ptx_has(st, "ftz") ? PTX_FTZ : 0));
 
-    /* Registers may be wider than the types */
+    /* A register may be wider than its type */
     in->r[0]  = (op[0].kind == CUEMU_PTX_OPERAND_REG) ? op[0].reg :
                                                         CUEMU_PTX_NONE;
     in->width = (uint8_t)cuemu_ptx_type_width(op[0].type);
@@ -475,7 +475,7 @@ static cuemu_ptx_status_t ptx_decode_cvt(cuemu_ptx_kernel_t *k,
 
 /* ------------------------------------------------------------- addresses */
 
-/* Generic addresses of shared and local memory have a window of their own */
+/* Generic addresses of shared and local memory lie in a window each */
 static uint64_t ptx_window(const cuemu_ptx_statement_t *st)
 {
     return cuemu_ptx_has(st, "shared") ? CUEMU_PTX_WINDOW_SHARED :

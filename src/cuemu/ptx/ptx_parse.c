@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* PTX text: modules, kernels, variables, statements with their operands. */
+/* Parse PTX text: modules, kernels, variables, statements with operands. */
 #include "ptx_code.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A .reg declaration: one name, or `count` numbered ones */
+/* A .reg declaration: one name, or `count` numbered names */
 typedef struct {
     char    *name;
     unsigned count;   /* 0: the name alone */
@@ -23,39 +23,40 @@ typedef struct {
     char    *name;
     int      space;   /* SHARED, LOCAL; GLOBAL and CONST: a module's */
     uint64_t offset;
-    uint64_t size, align; /* SHARED, the module's: each kernel that uses it has
-                             it, at an offset of its own */
+    uint64_t size, align; /* SHARED, module scope: each kernel that uses it has
+                             an offset of its own */
     int      global;
     int      scope;   /* 0: the module's */
 } ptx_symbol_t;
 
 #define PTX_NO_OFFSET UINT64_MAX
 
-/* A label, or a use of one: instruction's target, or an entry of a table */
+/* A label, or a use of a label by an instruction's target or a table entry */
 typedef struct {
     char    *name;
     int      scope;
-    uint32_t pc;      /* label: where it is; use: who uses it */
+    uint32_t pc;      /* label: its instruction; use: the instruction to
+                         patch */
     int      is_table;
 } ptx_label_t;
 
-/* A .func: where in the text its parameters and its body are */
+/* A .func: where its parameters and its body are in the text */
 typedef struct {
     char       *name;
-    const char *results;  /* behind "(", NULL: none */
-    const char *params;   /* the same */
-    const char *body;     /* behind "{", NULL: only declared */
+    const char *results;  /* behind "("; NULL: no results */
+    const char *params;   /* behind "("; NULL: no parameters */
+    const char *body;     /* behind "{"; NULL: declared only */
     uint32_t    line;     /* of the body */
 } ptx_function_t;
 
-/* Braces, and functions that are carried out in their callers */
+/* Nested braces, and nested calls of functions (which are inlined) */
 #define PTX_MAX_DEPTH 100
 #define PTX_MAX_CALLS 16
 
-/* Longer texts have kernels that are parsed when they are first used */
+/* Longer texts: parse each kernel on its first use */
 #define PTX_EAGER_SIZE (1u << 20)
 
-/* Where "ret" of a called function goes: no name that PTX could have */
+/* Target of "ret" in an inlined function: not a valid PTX name */
 #define PTX_RETURN "%ret"
 
 /* A word of the text, from calloc(); lives as long as the parser */
@@ -80,13 +81,13 @@ typedef struct ptx_parser {
     ptx_label_t        *labels, *uses;
     unsigned            num_labels, max_labels, num_uses, max_uses;
     int                 scope, last_scope;
-    int                 is_weak;      /* what is declared next */
+    int                 is_weak;      /* the next declaration is weak */
     struct {
         int             scope;
-        unsigned        uses, labels; /* that there were when it began */
+        unsigned        uses, labels; /* uses and labels before this scope */
     } parent[PTX_MAX_DEPTH];
     unsigned            depth;
-    unsigned            calls;        /* that the text is inside of */
+    unsigned            calls;        /* calls around the current text */
     uint32_t            max_tables;
     ptx_function_t     *functions;
     unsigned            num_functions, max_functions;
@@ -185,7 +186,7 @@ static char *ptx_keep(ptx_parser_t *ps, const char *text, size_t length)
     return word->text;
 }
 
-/* Names, numbers, opcodes and directives with their dots; NULL: none here. */
+/* Names, numbers, opcodes and directives with their dots; NULL: no word here */
 static char *ptx_word(ptx_parser_t *ps)
 {
     const char *begin;
@@ -219,7 +220,8 @@ static char *ptx_expect_word(ptx_parser_t *ps)
     return word;
 }
 
-/* Non-zero if the word is a number: an integer, or bits of a floating one. */
+/* Return non-zero if the word is a number: an integer, or the bits of a
+   float. */
 static int ptx_number(const char *word, uint64_t *value_p, int *kind_p)
 {
     char *end;
@@ -266,7 +268,7 @@ static int ptx_integer(ptx_parser_t *ps, uint64_t *value_p)
     return 0;
 }
 
-/* To the end of a statement, or of what stands in braces */
+/* Skip to the end of a statement or of a braced block. */
 static void ptx_skip_statement(ptx_parser_t *ps)
 {
     int depth = 0, c;
@@ -293,7 +295,7 @@ static void ptx_skip_statement(ptx_parser_t *ps)
 
 /* ----------------------------------------------------------- registers */
 
-/* .reg .b32 %r<9>, %x, ... ; */
+/* .reg .b32 %r<9>, %x; */
 static int ptx_parse_reg(ptx_parser_t *ps)
 {
     char *word = ptx_expect_word(ps);
@@ -462,7 +464,7 @@ static int ptx_place_shared(ptx_parser_t *ps, ptx_symbol_t *symbol,
     return 0;
 }
 
-/* A parameter or a variable; -1 if it is one that has no room */
+/* Find a parameter or a variable. Returns -1 for one without storage. */
 static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
                            cuemu_ptx_operand_t *op)
 {
@@ -500,7 +502,7 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
     return 0;
 }
 
-/* The bytes behind "=" */
+/* Parse the bytes behind "=". */
 static int ptx_parse_init(ptx_parser_t *ps, cuemu_ptx_global_t *global,
                           int type)
 {
@@ -555,7 +557,8 @@ static int ptx_parse_init(ptx_parser_t *ps, cuemu_ptx_global_t *global,
     return 0;
 }
 
-/* Behind .global, .const, .shared, .local: .align 4 .b8 name[16] = {...}; */
+/* Parse the text behind .global, .const, .shared, .local: .align 4 .b8 name[16]
+   = {0, 1}; */
 static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
 {
     uint64_t align = 0, elements = 1, size, dim, start;
@@ -704,7 +707,7 @@ static int ptx_use_label(ptx_parser_t *ps, char *name, cuemu_ptx_operand_t *op)
     return 0;
 }
 
-/* reg, "_", number, name; not in brackets or braces */
+/* Parse a register, "_", a number or a name; no brackets or braces. */
 static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
 {
     int negative = ptx_accept(ps, '-'), kind, found;
@@ -780,7 +783,7 @@ static int ptx_parse_simple(ptx_parser_t *ps, cuemu_ptx_operand_t *op)
         return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "register %s", word);
     }
 
-    /* A label, or a function: who uses it knows */
+    /* A label or a function: the caller tells them apart */
     return ptx_use_label(ps, word, op);
 }
 
@@ -888,7 +891,8 @@ static cuemu_ptx_insn_t *ptx_new_insn(ptx_parser_t *ps)
     return in;
 }
 
-/* What its operands are like may be what is not known */
+/* Report an unknown instruction: unless its name is unknown, its operands
+   are */
 static int ptx_fail_insn(ptx_parser_t *ps, const char *word)
 {
     char *why = strchr(ps->error, ':'), *copy;
@@ -897,7 +901,7 @@ static int ptx_fail_insn(ptx_parser_t *ps, const char *word)
         return -1;
     }
 
-    if (ptx_peek(ps) != 0) { /* not for want of the rest */
+    if (ptx_peek(ps) != 0) { /* not because text is missing */
         ps->status = CUEMU_PTX_NOT_KNOWN;
     }
     copy = ptx_keep(ps, why + 2, strlen(why + 2));
@@ -999,7 +1003,7 @@ static int ptx_add_to_table(ptx_parser_t *ps, uint32_t value)
     return 0;
 }
 
-/* label: .branchtargets A, B, ...; the label before stands for the table */
+/* label: .branchtargets A, B; the label before names the table */
 static int ptx_parse_targets(ptx_parser_t *ps)
 {
     cuemu_ptx_kernel_t *k = ps->kernel;
@@ -1031,7 +1035,8 @@ static int ptx_parse_targets(ptx_parser_t *ps)
     return ptx_expect(ps, ';');
 }
 
-/* Uses of labels inside a scope that ends: found there, or left to the next */
+/* Resolve uses of labels in a scope that ends; unresolved ones move to the
+   outer scope. */
 static int ptx_close_scope(ptx_parser_t *ps)
 {
     unsigned depth        = --ps->depth, i, j;
@@ -1106,7 +1111,7 @@ static int ptx_parse_directive(ptx_parser_t *ps, const char *word)
         return ptx_parse_variable(ps, CUEMU_PTX_SHARED, 0);
     } else if (strcmp(word, ".local") == 0) {
         return ptx_parse_variable(ps, CUEMU_PTX_LOCAL, 0);
-    } else if (strcmp(word, ".param") == 0) { /* of a call */
+    } else if (strcmp(word, ".param") == 0) { /* parameter of a call */
         return ptx_parse_variable(ps, CUEMU_PTX_LOCAL, 0);
     } else if (strcmp(word, ".branchtargets") == 0) {
         return ptx_parse_targets(ps);
@@ -1161,7 +1166,7 @@ static int ptx_parse_statement(ptx_parser_t *ps)
     return ptx_parse_insn(ps, word, NULL);
 }
 
-/* Up to the brace that ends the innermost scope */
+/* Parse up to the brace that ends the innermost scope. */
 static int ptx_parse_body(ptx_parser_t *ps)
 {
     unsigned depth = ps->depth;
@@ -1184,7 +1189,7 @@ static int ptx_parse_body(ptx_parser_t *ps)
                 return -1;
             }
             if (ps->parent[ps->depth - 1].scope == 0) {
-                /* What runs off the end has ended */
+                /* Threads end after the last instruction */
                 in = ptx_new_insn(ps);
                 if ((in == NULL) ||
                     (cuemu_ptx_decode(ps->kernel, &ret, in, error) !=
@@ -1230,7 +1235,7 @@ static int ptx_parse_param(ptx_parser_t *ps)
                    (strcmp(word, ".const") == 0) ||
                    (strcmp(word, ".shared") == 0)) {
             if (strcmp(word, ".ptr") == 0) {
-                align = 8; /* what follows is of what it points to */
+                align = 8; /* the next words describe the pointer's target */
             }
         } else if (word[0] == '.') {
             type = cuemu_ptx_type(word + 1);
@@ -1273,7 +1278,7 @@ static int ptx_parse_param(ptx_parser_t *ps)
     return (params->name == NULL) ? ptx_no_memory(ps) : 0;
 }
 
-/* .maxntid 512, 1, 1 and the like, up to the body */
+/* .maxntid 512, 1, 1 and other directives, up to the body */
 static int ptx_parse_tuning(ptx_parser_t *ps)
 {
     uint64_t value, product;
@@ -1308,7 +1313,7 @@ static int ptx_parse_tuning(ptx_parser_t *ps)
     return 0;
 }
 
-/* Past a body whose brace has been read */
+/* Skip a body behind its opening brace. */
 static void ptx_skip_body(ptx_parser_t *ps)
 {
     const char *p = ps->p;
@@ -1343,7 +1348,7 @@ static void ptx_skip_body(ptx_parser_t *ps)
     ps->p = p;
 }
 
-/* Parameters and body of a kernel that ptx_parse_entry() has seen */
+/* Parse parameters and body of a kernel found by ptx_parse_entry(). */
 static int ptx_parse_kernel(ptx_parser_t *ps, cuemu_ptx_kernel_t *k)
 {
     unsigned i;
@@ -1361,7 +1366,7 @@ static int ptx_parse_kernel(ptx_parser_t *ps, cuemu_ptx_kernel_t *k)
     k->text        = NULL;
     while ((ps->num_symbols > 0) &&
            (ps->symbols[ps->num_symbols - 1].scope != 0)) {
-        --ps->num_symbols; /* of one that could not be parsed */
+        --ps->num_symbols; /* drop those of a kernel that failed to parse */
     }
     for (i = 0; i < ps->num_symbols; ++i) {
         if (ps->symbols[i].size > 0) {
@@ -1433,7 +1438,8 @@ static int ptx_parse_entry(ptx_parser_t *ps)
 
 /* ----------------------------------------------------------- functions */
 
-/* Behind .func: (results) name (parameters) { ... }, or ";" */
+/* Parse the text behind .func: (results) name (parameters), then a body or
+   ";" */
 static int ptx_parse_function(ptx_parser_t *ps)
 {
     ptx_function_t function = {.name = NULL};
@@ -1454,7 +1460,7 @@ static int ptx_parse_function(ptx_parser_t *ps)
                 return -1;
             }
         } else {
-            ++ps->p; /* .noreturn and the like */
+            ++ps->p; /* .noreturn and similar */
         }
     }
 
@@ -1472,7 +1478,8 @@ static int ptx_parse_function(ptx_parser_t *ps)
     return 0;
 }
 
-/* The one that has a body, if there is one; NULL: no such name */
+/* Return the function's definition, or its declaration without one; NULL: no
+   such name. */
 static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
                                                const char *name)
 {
@@ -1488,7 +1495,7 @@ static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
     return found;
 }
 
-/* (a, b), with or without anything in it: up to `max` operands */
+/* Parse (a, b), possibly empty: up to `max` operands. */
 static int ptx_parse_arguments(ptx_parser_t *ps, cuemu_ptx_operand_t *op,
                                unsigned max, unsigned *count_p)
 {
@@ -1508,7 +1515,7 @@ static int ptx_parse_arguments(ptx_parser_t *ps, cuemu_ptx_operand_t *op,
     return ptx_expect(ps, ')');
 }
 
-/* A parameter of a function is its caller's variable under another name */
+/* Bind a function's parameters to variables of its caller. */
 static int ptx_bind(ptx_parser_t *ps, const char *text,
                     const cuemu_ptx_operand_t *op, unsigned count)
 {
@@ -1549,7 +1556,7 @@ static int ptx_bind(ptx_parser_t *ps, const char *text,
     return 0;
 }
 
-/* An instruction of our own; `name` is no string of PTX's */
+/* Add an instruction of our own; its name cannot occur in PTX. */
 static int ptx_emit(ptx_parser_t *ps, cuemu_ptx_statement_t *st,
                     const cuemu_ptx_operand_t *guard, int negate)
 {
@@ -1571,8 +1578,8 @@ static int ptx_emit(ptx_parser_t *ps, cuemu_ptx_statement_t *st,
 }
 
 /*
- * call (results), function, (arguments); The function's text is parsed here
- * once more, in a scope of its own: it is carried out in its caller.
+ * Parse "call (results), function, (arguments);" and inline the function: parse
+ * its text once more, in a scope of its own.
  */
 static int ptx_parse_call(ptx_parser_t *ps, const char *word,
                           const cuemu_ptx_operand_t *guard)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Functions that no module has and a GPU's own system does: printf() and
- * assert() of kernels (CUDA C++ Programming Guide, "Formatted Output": vprintf
- * takes a format and a buffer in which each argument is aligned to its size).
+ * GPU system functions: printf() and assert() of kernels. No module defines
+ * them. CUDA C++ Programming Guide, "Formatted Output": vprintf takes a format
+ * and a buffer in which each argument is aligned to its size.
  */
 #include "ptx_code.h"
 
@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PTX_TEXT_SIZE 1024 /* bytes of what one thread prints or says */
+#define PTX_TEXT_SIZE 1024 /* bytes of text that one thread may print */
 
-/* An argument of the call: 8 bytes of the thread's local memory */
+/* Return an argument of the call: 8 bytes of the thread's local memory. */
 static uint64_t ptx_argument(const cuemu_ptx_group_t *g, uint32_t offset,
                              unsigned lane)
 {
@@ -24,7 +24,7 @@ static uint64_t ptx_argument(const cuemu_ptx_group_t *g, uint32_t offset,
     return value;
 }
 
-/* A string of the kernel's, cut to `size` */
+/* Copy a string of the kernel, cut to `size` bytes. */
 static void ptx_string(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                        unsigned lane, uint64_t address, char *text,
                        size_t size)
@@ -42,7 +42,7 @@ static void ptx_string(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     text[i] = '\0';
 }
 
-/* The next argument of printf(), `size` bytes of it */
+/* Return the next argument of printf(), `size` bytes. */
 static uint64_t ptx_next(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                          unsigned lane, uint64_t *at_p, unsigned size)
 {
@@ -58,7 +58,8 @@ static uint64_t ptx_next(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     return value;
 }
 
-/* One conversion, "%-5.2f" say; `spec` has room for a longer length */
+/* Print one conversion, for instance "%-5.2f". `spec` has room for a longer
+   length modifier. */
 static void ptx_convert(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                         unsigned lane, char *spec, uint64_t *at_p)
 {
@@ -142,7 +143,7 @@ static void ptx_vprintf(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
-/* __assertfail(what, file, line, function, size of a character) */
+/* __assertfail(message, file, line, function, size of a character) */
 static void ptx_assert(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                        cuemu_ptx_mask_t m)
 {
@@ -185,7 +186,7 @@ cuemu_ptx_status_t cuemu_ptx_decode_call(cuemu_ptx_kernel_t *k,
         for (j = 0; j < st->num_ops; ++j) {
             in->r[j] = (uint32_t)st->op[j].value; /* offsets in local memory */
         }
-        k->local_size += 8; /* each may be read as one of 8 bytes */
+        k->local_size += 8; /* each is read as 8 bytes */
         return CUEMU_PTX_OK;
     }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Among the threads of a warp: shuffles, votes, reductions. A group holds two
- * warps; whoever runs them sees to it that those come together that the
- * instruction names.
+ * Exchange among the threads of a warp: shuffles, votes, reductions. A group
+ * holds two warps. The scheduler collects all threads named by the instruction
+ * before it runs.
  */
 #include "ptx_code.h"
 
@@ -36,7 +36,7 @@ static void ptx_shfl(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
         low  = lane & (int)((c[i] >> 8) & 31);
         high = low | ((int)(c[i] & 31) & ~(int)((c[i] >> 8) & 31));
         switch (in->how) {
-        case PTX_UP: /* here c is the least one */
+        case PTX_UP: /* for shfl.up c is the lowest lane */
             from   = lane - (int)(b[i] & 31);
             inside = (from >= high);
             break;
@@ -124,7 +124,7 @@ static void ptx_match(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                 same |= 1u << (j & 31);
             }
         }
-        if (in->how != 0) { /* all or none */
+        if (in->how != 0) { /* .all */
             same = (same == ptx_half(m, i)) ? same : 0;
             all |= (cuemu_ptx_mask_t)(same != 0) << i;
         }
