@@ -64,8 +64,8 @@ TEST(core_clock, runs_at_real_time_by_the_factor)
     EXPECT_EQ(UINT64_MAX, cuemu_clock_real_until(&clk, CUEMU_TIME_INF));
 }
 
-/* However long it takes until somebody serves, and to serve, the copy ends
-   when the model says, and time goes on from there. */
+/* The copy ends at the model's time, however long serving it takes, and the
+   clock goes on from there. */
 TEST(core_clock, stands_still_until_served)
 {
     core_node node("beluga");
@@ -100,7 +100,8 @@ TEST(core_clock, stands_still_until_served)
     EXPECT_LT(cuemu_clock_now(&clk, -1, NULL), due + 1000000 * CUEMU_PS_PER_US);
 }
 
-/* What needs no service ends on time in the model, though nobody looked. */
+/* Operations without service end on time in the model, however late the
+   poll. */
 TEST(core_clock, late_polls_change_no_end_time)
 {
     core_node node("beluga");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A node and a simulation on it, on the virtual clock.
+ * A node and its simulation, on the virtual clock.
  */
 #ifndef CUEMU_CORE_FIXTURE_H_
 #define CUEMU_CORE_FIXTURE_H_
@@ -48,7 +48,7 @@ public:
         return *cuemu_node_route(m_node.get(), src, dst);
     }
 
-    /* a link's index by name */
+    /* return a link's index by its name */
     int link(const std::string &name)
     {
         for (int i = 0; i < m_node->num_links; ++i) {
@@ -60,7 +60,7 @@ public:
         return 0;
     }
 
-    /* takes all fixed times out, so that arithmetic by hand is exact */
+    /* remove all fixed times, so that expected times are exact */
     void no_fixed_times()
     {
         for (auto &from : m_node->routes) {

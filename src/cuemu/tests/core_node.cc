@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Node descriptions: those that come with us, and broken ones.
+ * Node descriptions: the installed ones, and broken ones.
  */
 #include "core_fixture.h"
 
@@ -34,8 +34,8 @@ TEST(core_node, beluga_is_a_mesh_of_48)
     }
 }
 
-/* The host path of beluga is one PCIe 3 link for all: the papers' finding that
-   host staging hurts when both directions run. */
+/* beluga's host path is one PCIe 3 link for both directions. The papers found
+   that host staging hurts when both directions run. */
 TEST(core_node, beluga_host_path_is_shared_by_both_directions)
 {
     core_node node("beluga");
@@ -129,7 +129,7 @@ TEST(core_node, pcie_only_meets_at_the_switch_or_not_at_all)
     ASSERT_EQ(4, node->num_gpus);
     EXPECT_EQ(0, node->gpus[0].num_nvlinks);
     EXPECT_TRUE(node.route(0, 1).p2p);
-    EXPECT_EQ(2, node.route(0, 1).num_links); /* its up, the other's down */
+    EXPECT_EQ(2, node.route(0, 1).num_links); /* one link up, one link down */
     EXPECT_TRUE(node.route(2, 3).p2p);
     EXPECT_FALSE(node.route(0, 2).p2p);
     EXPECT_GT(node.route(0, 2).setup, node.route(0, 1).setup);
@@ -185,7 +185,7 @@ protected:
         unlink(m_path.c_str());
     }
 
-    /* loads `text`; the message has to name the file, the line and `reason` */
+    /* load `text`; the message must name the file, the line and `reason` */
     void refuse(const std::string &text, int line, const std::string &reason)
     {
         cuemu_status_t status = load(text);
@@ -207,7 +207,7 @@ protected:
         return status;
     }
 
-    /* one CPU, one GPU with `inside`, from line 1 on; then `after` */
+    /* one CPU and one GPU with `inside`, beginning at line 1; then `after` */
     static std::string one_gpu(const std::string &inside,
                                const std::string &after = "",
                                const std::string &speed = "16.0 GT/s PCIe")
@@ -309,7 +309,7 @@ TEST_F(core_xml, gpu_attributes)
            "two GPUs with dev=\"0\"");
 }
 
-/* Slips and oddities of files that real machines and clouds wrote */
+/* Mistakes and oddities of files written by real machines and clouds */
 TEST_F(core_xml, real_ones)
 {
     std::string gpus[2];
@@ -325,17 +325,17 @@ TEST_F(core_xml, real_ones)
     ASSERT_EQ(CUEMU_OK, load("<system><cpu numaid=\"-1\">" + gpus[0] +
                              gpus[1] + "</cpu></system>")) << m_error;
     for (int i = 0; i < 2; ++i) {
-        /* gpu0's link names itself: it is the one to gpu1 */
+        /* gpu0's link names gpu0 itself: it leads to gpu1 */
         EXPECT_EQ(12, m_node.gpus[i].num_nvlinks);
         EXPECT_EQ(1 - i, m_node.gpus[i].nvlinks[0].peer_gpu);
-        /* no link is told: what the generation has */
+        /* without link attributes: the generation's default */
         EXPECT_EQ(4, m_node.gpus[i].pcie_gen);
         EXPECT_EQ(16, m_node.gpus[i].pcie_width);
         EXPECT_DOUBLE_EQ(25e9, cuemu_node_route(&m_node, i, CUEMU_PLACE_NUMA(0))
                          ->own_rate);
     }
 
-    /* two hosts that NVLink joins: the first; parts of one GPU: two */
+    /* two hosts joined by NVLink: only the first; parts of one GPU: two */
     std::string parts = "<pci busid=\"0002:81:00.0\">"
                         "<gpu dev=\"0\" sm=\"107\" mlopart=\"0\">"
                         "<nvlink target=\"fffffff:ff:ff.0\" count=\"36\" "
@@ -354,7 +354,7 @@ TEST_F(core_xml, real_ones)
            "\"/></system>", 2, "0...\" of <cpu> is no mask");
 }
 
-/* A bridge of a virtual machine is no wire, unless somebody says so */
+/* A virtual machine's bridge is no link, unless a setting says so */
 TEST_F(core_xml, virtual_bridges)
 {
     std::string text = one_gpu("");
@@ -456,7 +456,7 @@ TEST_F(core_xml, wrong_overrides)
     }
 }
 
-/* Any byte of a good file turned into another: a message or a node, no crash */
+/* Replace any byte of a good file: a message or a node, never a crash */
 TEST_F(core_xml, damaged_files_do_not_crash)
 {
     const char *dir = getenv("CUEMU_NODES");

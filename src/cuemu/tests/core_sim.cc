@@ -44,8 +44,8 @@ TEST(core_sim, beluga_64MiB_is_within_3_percent_of_48_GBps)
     }
 }
 
-/* Direct copies measured on H200, GB/s: the range seen, or the median. What a
-   program sees is submission + copy + the query that finds it done. */
+/* Direct copies measured on H200, GB/s: the range, or the median. A program
+   sees submission + copy + the query that returns success. */
 TEST(core_sim, h200_direct_copies_are_as_measured)
 {
     static const struct {
@@ -71,7 +71,7 @@ TEST(core_sim, h200_direct_copies_are_as_measured)
         double gbps    = m.mib * MIB / seconds / 1e9;
         EXPECT_GE(gbps, m.low * 0.9) << m.mib << " MiB";
         EXPECT_LE(gbps, m.high * 1.1) << m.mib << " MiB";
-        /* and what is promised: 10 % from the middle */
+        /* the promise: at most 10 % from the middle */
         EXPECT_NEAR(gbps, (m.low + m.high) / 2, (m.low + m.high) / 20);
     }
 }
@@ -98,9 +98,9 @@ TEST(core_sim, h200_small_copies_are_as_measured)
     }
 }
 
-/* What stock UCX did on 4 x H200 (h200.json, git 6aa8353), us: the figures that
-   h200-x2's constants come from. Puts are copies by the GPU that sends, gets by
-   the one that receives. 0.3 us of a transfer are UCX's. */
+/* Times of stock UCX on 4 x H200 (h200.json, git 6aa8353), us, from which the
+   constants of h200-x2 come. The sending GPU copies for puts, the receiving GPU
+   for gets. UCX takes 0.3 us of each transfer. */
 TEST(core_sim, h200_x2_is_what_stock_did)
 {
     static const struct {
@@ -124,7 +124,7 @@ TEST(core_sim, h200_x2_is_what_stock_did)
                          US;
 
     ASSERT_EQ(2, node->num_gpus);
-    EXPECT_NEAR(3.8, calls, 0.1); /* one of up to 64 KiB among many */
+    EXPECT_NEAR(3.8, calls, 0.1); /* per copy of up to 64 KiB, among many */
     for (unsigned flags : {0u, (unsigned)CUEMU_OP_PULLED}) {
         for (auto &m : alone) {
             core_sim s(*node);
@@ -154,8 +154,8 @@ TEST(core_sim, h200_x2_is_what_stock_did)
     }
 }
 
-/* One after another, 64 KiB to and from page-locked memory by hand
-   (docs/results/logs/h200-x2-blocks.txt), us each */
+/* Successive copies of 64 KiB to and from page-locked memory, us each, measured
+   without UCX (docs/results/logs/h200-x2-blocks.txt) */
 TEST(core_sim, h200_x2_copies_of_host_memory_are_as_measured)
 {
     core_node node("h200-x2");
@@ -177,7 +177,7 @@ TEST(core_sim, h200_x2_copies_of_host_memory_are_as_measured)
     }
 }
 
-/* Both ways at once, 256 MiB: 772 GB/s in all was measured */
+/* Both directions at once, 256 MiB: measured 772 GB/s in total */
 TEST(core_sim, h200_both_directions_share_the_ports)
 {
     core_node node("hgx-h200");
@@ -191,7 +191,7 @@ TEST(core_sim, h200_both_directions_share_the_ports)
     EXPECT_NEAR(772, gbps, 772 * 0.02);
 }
 
-/* Behind the NVSwitch a relay takes from the direct path: no gain. */
+/* Behind the NVSwitch a relay shares the direct path's port: no gain. */
 TEST(core_sim, h200_relay_leaves_through_the_same_port)
 {
     core_node node("hgx-h200");
@@ -203,9 +203,9 @@ TEST(core_sim, h200_relay_leaves_through_the_same_port)
     EXPECT_GE((double)s.end(relay), 256 * MIB / 397e9 * 1e12);
 }
 
-/* Four links of GPUs to and from host memory: of three machines one gave 161 to
-   193 and 133 to 153 GB/s, one 135 to 150 and 105 to 123; between them the
-   third, 158 and 131.5 by hand, within 2 % */
+/* Four GPUs' links to and from host memory, GB/s. One machine gave 161 to 193
+   and 133 to 153, another one 135 to 150 and 105 to 123. The third, measured
+   without UCX, is between them: 158 and 131.5, within 2 % */
 TEST(core_sim, h200_host_memory_limits_four_gpus)
 {
     core_node node("hgx-h200");
@@ -295,8 +295,9 @@ TEST(core_sim, max_min_of_three_flows_over_two_links)
     EXPECT_NEAR(1800 * US, (double)s.end(iz), 2.0);
 }
 
-/* No link may ever carry more than it can; a flow that is not at the limit of
-   a full link would not be max-min fair. Random loads, all routes. */
+/* Random loads on all routes: no link carries more than its bandwidth, and each
+   flow meets the limit of a full link. Otherwise the shares would not be
+   max-min fair. */
 TEST(core_sim, random_loads_fill_links_and_never_overfill)
 {
     for (const char *name : {"beluga", "hgx-h200", "dgx1", "mist"}) {
@@ -366,8 +367,8 @@ TEST(core_sim, setting_a_copy_up_keeps_the_link_busy)
                 (double)eight.end(ids[7]), 100.0);
 }
 
-/* The four GPUs of a beluga node share one link to the host; the engine that is
- * set up is one GPU's */
+/* The four GPUs of a beluga node share one link to the host. Setting up a copy
+   occupies the engine of one GPU only */
 TEST(core_sim, setting_a_copy_up_keeps_other_gpus_going)
 {
     core_node node("beluga");
@@ -493,7 +494,7 @@ TEST(core_sim, same_work_takes_the_same_time_to_the_picosecond)
             }
             ids.push_back(s.copy((int)(rng() % 4), (int)(rng() % 4),
                                  rng() % (8 << 20), deps));
-            /* another way to the same moments must not change a thing */
+            /* reaching the same times in other steps must change nothing */
             for (int k = 0; k < round; ++k) {
                 cuemu_sim_next(s.sim);
             }
@@ -534,9 +535,10 @@ TEST(core_sim, time_stops_until_bytes_are_moved)
     EXPECT_FALSE(cuemu_sim_op_done(s.sim, a));
     EXPECT_FALSE(cuemu_sim_op_done(s.sim, soon)); /* though it is past 100 us */
 
-    EXPECT_EQ(a, cuemu_sim_service(s.sim, 7, &got)); /* anybody may */
+    EXPECT_EQ(a, cuemu_sim_service(s.sim, 7, &got)); /* any process may serve
+                                                        it */
     EXPECT_EQ(42u, got.payload.words[3]);
-    EXPECT_EQ(0u, cuemu_sim_service(s.sim, 1, &got)); /* but only one */
+    EXPECT_EQ(0u, cuemu_sim_service(s.sim, 1, &got)); /* but only once */
     EXPECT_EQ(t, cuemu_sim_advance(s.sim, (cuemu_time_t)(600 * US)));
     cuemu_sim_served(s.sim, a);
     EXPECT_EQ(t, s.end(a));
@@ -590,7 +592,7 @@ TEST(core_sim, ids_outlive_their_operations)
     core_sim s(*node, 4);
     cuemu_op_desc_t desc = s.delay_desc(10);
 
-    desc.flags           = 0; /* nobody holds it */
+    desc.flags           = 0; /* no process holds it */
     cuemu_op_id_t first  = s.add(desc);
     s.run();
     EXPECT_EQ(10, s.end(first)); /* may still be asked for */
@@ -632,7 +634,7 @@ TEST(core_sim, dependencies_run_out_with_an_error)
     core_sim s(*node, 8);
     cuemu_op_desc_t desc = s.delay_desc(10);
     cuemu_op_id_t a      = s.add(desc);
-    std::vector<cuemu_op_id_t> deps(33, a); /* 8 x 4 are there */
+    std::vector<cuemu_op_id_t> deps(33, a); /* room for 8 x 4 only */
     cuemu_op_id_t id;
 
     EXPECT_EQ(CUEMU_ERR_FULL,
@@ -641,7 +643,7 @@ TEST(core_sim, dependencies_run_out_with_an_error)
               cuemu_sim_op_add(s.sim, 0, &desc, deps.data(), 32, &id));
     s.run();
     EXPECT_EQ(20, s.end(id));
-    EXPECT_EQ(CUEMU_OK, /* they came back */
+    EXPECT_EQ(CUEMU_OK, /* the entries came back */
               cuemu_sim_op_add(s.sim, 0, &desc, deps.data(), 32, &id));
 }
 
@@ -684,7 +686,7 @@ TEST(core_sim, a_dead_owner_frees_links_and_those_that_wait)
     cuemu_op_id_t b  = s.copy(0, 1, 48000000);
     cuemu_op_id_t c  = s.delay(100, {a3});
 
-    /* after 1 ms at half rate b has 24 MB left: 500 us at the full one */
+    /* after 1 ms at half rate b has 24 MB left: 500 us at full rate */
     cuemu_sim_advance(s.sim, (cuemu_time_t)(1000 * US));
     EXPECT_EQ(3u, cuemu_sim_num_live(s.sim, 5));
     EXPECT_EQ(3u, cuemu_sim_owner_purge(s.sim, 5));
@@ -752,7 +754,7 @@ TEST(core_sim, purging_at_random_moments_leaves_a_working_simulation)
     }
 }
 
-/* A block of memory that is mapped elsewhere has to go on working. */
+/* A simulation must work after its memory is mapped at another address. */
 TEST(core_sim, works_at_another_address)
 {
     core_node node("beluga");
@@ -765,7 +767,7 @@ TEST(core_sim, works_at_another_address)
     cuemu_sim_advance(s.sim, 1000);
     memcpy(other, (void*)s.sim, size);
     s.run();
-    memset((void*)s.sim, 0xff, 1024); /* whoever looks here now gets lost */
+    memset((void*)s.sim, 0xff, 1024); /* a pointer to here would fail now */
     cuemu_sim_t *moved = (cuemu_sim_t*)other;
     cuemu_sim_advance(moved, CUEMU_TIME_INF);
     EXPECT_GT(cuemu_sim_op_end_time(moved, b), 0);
@@ -774,7 +776,7 @@ TEST(core_sim, works_at_another_address)
     free(other);
 }
 
-/* 4096 copies at once: an algorithm quadratic in them would take minutes */
+/* 4096 copies at once: an algorithm of quadratic time would take minutes */
 TEST(core_sim, thousands_of_copies_at_once_are_quick)
 {
     core_node node("dgx1");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The emulated CUDA runtime, as a program loads it. The functions are declared
- * here: there is a library of CUDA 12 and one of CUDA 13 to look at.
+ * The emulated CUDA runtime, loaded as a program loads it. The functions are
+ * declared here, since the libraries of CUDA 12 and CUDA 13 are both tested.
  */
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@
 
 class cudart : public ::testing::TestWithParam<const char*> {
 protected:
-    /* a node of one's own: nobody else's copies are on its links. The driver
-       makes the folder, and removes it with its last process. */
+    /* a session of this program: no copies of others on its links. The driver
+       creates the folder and removes it with the last process. */
     static void SetUpTestSuite()
     {
         std::string dir = "/dev/shm/cuemu_test_" + std::to_string(getpid());
@@ -91,7 +91,7 @@ TEST_P(cudart, bytes_go_round_over_three_gpus)
     ASSERT_EQ(0, call("cudaEventRecord", event2, stream));
     ASSERT_EQ(0, call("cudaEventSynchronize", event2));
     ASSERT_EQ(0, call("cudaEventElapsedTime", &ms, event, event2));
-    /* two copies of 3 MiB at 48 GB/s: 131 us and what they cost beside that */
+    /* two copies of 3 MiB at 48 GB/s: 131 us and their fixed costs */
     EXPECT_GT(ms, 0.131);
     EXPECT_LT(ms, 0.131 * 1.25);
     ASSERT_EQ(0, call("cudaMemcpy", (void*)out.data(), (const void*)ptr[2],
@@ -134,14 +134,14 @@ TEST_P(cudart, pointers_tell_what_they_are)
     ASSERT_EQ(0, call("cudaPointerGetAttributes", &attr, (const void*)&local));
     EXPECT_EQ(0, attr.type);
 
-    /* the program's structure of CUDA 12 is shorter: nothing behind it */
+    /* CUDA 12 has a shorter structure: nothing may be written behind it */
     if (strstr(GetParam(), ".so.12") != NULL) {
         memset(&attr, 0x5a, sizeof(attr));
         ASSERT_EQ(0, call("cudaPointerGetAttributes", &attr, (const void*)dev));
         EXPECT_EQ(0x5a5a5a5a5a5a5a5al, attr.reserved[0]);
     }
 
-    memset(managed, 1, 4096); /* a CPU may */
+    memset(managed, 1, 4096); /* CPU access is allowed */
     memset(pinned, 1, 4096);
     EXPECT_EQ(0, call("cudaFree", dev));
     EXPECT_EQ(0, call("cudaFree", managed));
@@ -198,22 +198,22 @@ TEST_P(cudart, kernels_without_ptx_are_refused_and_symbols_known)
     call("cudaGetLastError");
 }
 
-/* A fat binary with one piece of PTX in it, as nvcc makes them: plain, or
-   packed by LZ4 or zstd, here without making it any smaller */
+/* Make a fat binary with one PTX text, as nvcc does: plain, or in the format of
+   LZ4 or zstd without compression */
 static std::vector<uint64_t> fat_binary(const std::string &ptx, uint64_t flags,
                                         unsigned sm)
 {
     std::string data = ptx;
     size_t n         = ptx.size();
 
-    if (flags & 0x2000) { /* literals, and nothing else */
+    if (flags & 0x2000) { /* literals only */
         data = "\xf0";
         for (n -= 15; n >= 255; n -= 255) {
             data += '\xff';
         }
         data += (char)n;
         data += ptx;
-    } else if (flags & 0x8000) { /* a frame of one raw block */
+    } else if (flags & 0x8000) { /* a frame with one raw block */
         size_t block = (n << 3) | 1;
         data  = std::string("\x28\xb5\x2f\xfd\xa0", 5);
         data += std::string((const char*)&n, 4);
@@ -261,7 +261,7 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
                                                     "__cudaRegisterFatBinary");
     static char kernel, variable;
 
-    /* of a newer GPU than the node has, too: nvcc 13 makes none for sm_70 */
+    /* also code of a newer GPU than the node's: nvcc 13 makes none for sm_70 */
     for (uint64_t flags : {0x11, 0x2011, 0x8011, 0x10}) {
         const unsigned sm           = (flags == 0x10) ? 120 : 70;
         std::vector<uint64_t> image = fat_binary(ptx, flags, sm);
@@ -301,7 +301,7 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
     }
 }
 
-/* From cudaStreamBeginCapture to cudaGraphLaunch; mode 0 is the global one */
+/* From cudaStreamBeginCapture to cudaGraphLaunch; mode 0 is global */
 TEST_P(cudart, a_captured_stream_is_a_graph)
 {
     const size_t size = 4096;
@@ -332,7 +332,7 @@ TEST_P(cudart, a_captured_stream_is_a_graph)
     ASSERT_EQ(0, call("cudaThreadExchangeStreamCaptureMode", &relaxed));
     EXPECT_EQ(2, relaxed);
 
-    /* Not relaxed: what allocates breaks the capture */
+    /* In global mode an allocation breaks the capture */
     ASSERT_EQ(0, call("cudaStreamBeginCapture", stream, 0));
     EXPECT_EQ(900, call("cudaMalloc", &more, size));
     EXPECT_EQ(901, call("cudaStreamEndCapture", stream, &graph));
@@ -363,7 +363,7 @@ TEST_P(cudart, device_properties_fit_the_release)
     EXPECT_EQ(0x5a, prop[size]);
 }
 
-/* Pools trimmed by hand, as programs with a cache of their own do */
+/* Pools trimmed explicitly, as by programs with a cache of their own */
 TEST_P(cudart, pools_tell_what_they_have)
 {
     const size_t size  = 8 << 20;
@@ -373,7 +373,7 @@ TEST_P(cudart, pools_tell_what_they_have)
     ASSERT_EQ(0, call("cudaDeviceGetDefaultMemPool", &pool, 0));
     ASSERT_EQ(0, call("cudaDeviceGetMemPool", &other, 0));
     EXPECT_EQ(pool, other);
-    /* cudaMemPoolAttrReleaseThreshold, ...ReservedMemCurrent */
+    /* cudaMemPoolAttrReleaseThreshold, cudaMemPoolAttrReservedMemCurrent */
     ASSERT_EQ(0, call("cudaMemPoolSetAttribute", pool, 4, (void*)&threshold));
     ASSERT_EQ(0, call("cudaMallocFromPoolAsync", &ptr, size, pool,
                       (void*)nullptr));
@@ -434,7 +434,7 @@ TEST_P(cudart, rows_are_copied_and_filled_by_their_pitch)
     EXPECT_EQ(0, call("cudaStreamDestroy", stream));
 }
 
-/* Hints are looked at, though nothing moves */
+/* Arguments of hints are checked, though nothing moves */
 TEST_P(cudart, hints_for_managed_memory)
 {
     void *ptr = nullptr, *none = nullptr;
@@ -460,7 +460,8 @@ TEST_P(cudart, hints_for_managed_memory)
     EXPECT_EQ(0, call("cudaFree", ptr));
 }
 
-/* What is there in name alone says so, and is not supported */
+/* Functions without an implementation print their name and return "not
+   supported" */
 TEST_P(cudart, lacking_functions_are_named)
 {
     testing::internal::CaptureStderr();

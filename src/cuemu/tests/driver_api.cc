@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What calls return, and in which order things happen. */
+/* Results of calls, and the order of their effects. */
 #include "driver_fixture.h"
 
 #include <set>
@@ -155,7 +155,8 @@ TEST_F(driver, bad_arguments)
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree(a + 1));
         CU_OK(cuMemFree(0));
 
-        /* across the end; no device memory at all; host where device is said */
+        /* beyond the end; no device memory; host memory declared as device
+           memory */
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                   cuMemcpyHtoD(big + 4 * MiB - 10, host.data(), 11));
         CU_OK(cuMemcpyHtoD(big + 4 * MiB - 10, host.data(), 10));
@@ -213,7 +214,7 @@ TEST_F(driver, host_memory)
         CU_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                     (CUdeviceptr)(uintptr_t)(ptr + 5)));
         EXPECT_EQ((unsigned)CU_MEMORYTYPE_HOST, type);
-        /* half of it registered: where it begins decides */
+        /* half of it is registered: the beginning of a range decides */
         CU_OK(cuMemcpyAsync(dev, (CUdeviceptr)(uintptr_t)(ptr - 4096), 8192,
                             nullptr));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
@@ -277,7 +278,7 @@ TEST_F(driver, pointer_attributes)
         EXPECT_EQ(0x07070707u, get(dev, 8192)[2047]);
         CU_OK(cuMemFree(managed));
 
-        /* nothing the driver knows: no error, and nothing */
+        /* unknown to the driver: no error, zeros */
         CU_OK(cuPointerGetAttributes(6, attrs, data,
                                      (CUdeviceptr)(uintptr_t)&size));
         EXPECT_EQ(0u, type);
@@ -306,7 +307,7 @@ TEST_F(driver, out_of_memory)
         CU_OK(cuMemAlloc(&a, 32 * MiB));
         CU_OK(cuMemAlloc(&b, 32 * MiB));
         EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&c, 1));
-        /* other GPUs have their own */
+        /* limits of other GPUs are their own */
         use(1);
         CU_OK(cuMemAlloc(&c, 64 * MiB));
         CU_OK(cuMemFree(a));
@@ -315,7 +316,7 @@ TEST_F(driver, out_of_memory)
     });
 }
 
-/* The node's memory is larger than the file system that has to hold it. */
+/* The node's memory is larger than its file system. */
 TEST_F(driver, full_file_system)
 {
     std::string dir = m_dir + "/small";
@@ -333,12 +334,12 @@ TEST_F(driver, full_file_system)
         CUdeviceptr ptr;
         use(0);
         EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&ptr, 80 * MiB));
-        /* each fits, both do not, which shows when they are written to */
+        /* each fits alone, both do not: writing to them fails */
         CUdeviceptr a = alloc(40 * MiB), b = alloc(40 * MiB);
         CU_OK(cuMemsetD8(a, 1, 40 * MiB));
         (void)cuMemsetD8(b, 1, 40 * MiB);
         EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuCtxSynchronize());
-        /* what a pointer is can still be asked, and memory given back */
+        /* pointers can still be queried, and memory can be freed */
         CUmemorytype type;
         CU_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                     a));
@@ -348,7 +349,7 @@ TEST_F(driver, full_file_system)
     });
 }
 
-/* Too small for the session itself: a sentence, and no GPU */
+/* Too small for the session itself: an error message, and no GPU */
 TEST_F(driver, tiny_file_system)
 {
     std::string dir = m_dir + "/tiny";
@@ -367,7 +368,7 @@ TEST_F(driver, tiny_file_system)
     });
 }
 
-/* The kernel ends what makes a larger file */
+/* The kernel ends a process that makes a larger file */
 TEST_F(driver, limit_of_file_sizes)
 {
     std::string dir = m_dir + "/limited";
@@ -519,7 +520,7 @@ TEST_F(driver, events)
         float ms;
 
         enable_peers(ctx, peer);
-        CU_OK(cuEventQuery(end)); /* never recorded: nothing to wait for */
+        CU_OK(cuEventQuery(end)); /* never recorded: does not wait */
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                   cuEventElapsedTime(&ms, begin, end));
         CU_OK(cuEventRecord(begin, s));
@@ -537,7 +538,7 @@ TEST_F(driver, events)
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                   cuEventElapsedTime(&ms, begin, untimed));
 
-        /* an event of another context has no business in this stream */
+        /* an event of another context cannot be recorded in this stream */
         CU_OK(cuCtxSetCurrent(peer));
         other = event();
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(other, s));
@@ -589,7 +590,7 @@ TEST_F(driver, host_functions_run_in_their_turn)
         CU_OK(cuLaunchHostFunc(s, on_host, &first));
         CU_OK(cuStreamAddCallback(s, on_stream, &second, 0));
         EXPECT_EQ(0, first.done);
-        /* nobody waits in the driver: it happens all the same */
+        /* no thread waits in the driver: the callback runs nevertheless */
         for (int i = 0; (i < 5000) && !second.done; ++i) {
             usleep(1000);
         }
@@ -774,9 +775,9 @@ TEST_F(driver, graph_of_a_relay)
     });
 }
 
-/* A launch copies what its graph was told by then; one executable graph runs
- * once at a time, whatever streams it is launched on (CUDA driver API,
- * cuGraphExecMemcpyNodeSetParams and cuGraphLaunch) */
+/* A launch uses the graph's parameters at the time of the launch. Launches of
+   one executable graph run one at a time, also on several streams (CUDA driver
+   API, cuGraphExecMemcpyNodeSetParams and cuGraphLaunch) */
 TEST_F(driver, graph_changed_in_flight)
 {
     run(1, [](int) {
@@ -811,7 +812,8 @@ TEST_F(driver, graph_changed_in_flight)
         CU_OK(cuGraphLaunch(exec, s[1]));
         EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(s[0]));
         CU_OK(cuStreamSynchronize(s[1]));
-        EXPECT_EQ(CUDA_SUCCESS, cuStreamQuery(s[0])); /* in that order */
+        EXPECT_EQ(CUDA_SUCCESS, cuStreamQuery(s[0])); /* the first launch ended
+                                                         first */
         EXPECT_EQ(first, get(dst[0], size));
         EXPECT_EQ(second, get(dst[1], size));
 
@@ -867,7 +869,7 @@ TEST_F(driver, stream_ordered_memory)
     });
 }
 
-/* Memory hooks move the first instructions of these elsewhere. */
+/* Memory hooks must be able to move these functions' first instructions. */
 TEST_F(driver, entries_can_be_hooked)
 {
     static const char *names[] = {

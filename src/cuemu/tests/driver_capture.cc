@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Capture of streams: what is captured is a graph that does it, and what calls
- * beside a capture do to it, by the manual and as measured on H100 (driver
- * 580).
+ * Capture of streams: the graph does the captured work. Effects of other calls
+ * on a capture are the manual's, and those measured on H100 (driver 580).
  */
 #include "driver_fixture.h"
 
@@ -32,7 +31,7 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS, cuStreamBeginCapture(s, mode));
     }
 
-    /* Ends it, which is to say so */
+    /* End a capture with the expected result. */
     static void end(CUstream s, CUresult expected, const char *what)
     {
         CUgraph graph = (CUgraph)0x1;
@@ -65,7 +64,7 @@ protected:
         return exec;
     }
 
-    /* A call, and what a capture in global mode has of it: as it is, and made
+    /* A call with its effect on a capture in global mode: when made as is, and
        in relaxed mode */
     struct call_t {
         const char               *name;
@@ -182,8 +181,8 @@ protected:
         };
     }
 
-    /* Makes all calls, each in a capture of its own of this thread, in this
-       thread or another one */
+    /* Make all calls, each during a new capture of this thread, in this thread
+       or another one. */
     void make_calls(bool elsewhere, bool is_relaxed)
     {
         std::vector<call_t> all = calls();
@@ -272,7 +271,7 @@ TEST_F(capture, copies_fills_and_host_functions_become_a_graph)
     });
 }
 
-/* Two streams meet twice; what comes behind both sees what both have written */
+/* Two streams meet twice; work behind both sees the writes of both */
 TEST_F(capture, streams_join_by_events)
 {
     run(1, [](int) {
@@ -329,7 +328,7 @@ TEST_F(capture, streams_join_by_events)
         EXPECT_EQ(right, get(a, half));
         CU_OK(cuGraphExecDestroy(exec));
 
-        /* What the other stream did last was not waited for */
+        /* The other stream's last work was not waited for */
         begin(s, GLOBAL);
         CU_OK(cuEventRecord(fork, s));
         CU_OK(cuStreamWaitEvent(t, fork, 0));
@@ -357,7 +356,8 @@ TEST_F(capture, calls_in_relaxed_mode)
     });
 }
 
-/* Who minds an unsafe call: by the mode of the capture and of the caller */
+/* The modes of the capture and of the caller decide whether an unsafe call
+   breaks a capture */
 TEST_F(capture, modes_are_the_manuals)
 {
     static const struct {
@@ -408,7 +408,7 @@ TEST_F(capture, modes_are_the_manuals)
     });
 }
 
-/* What conflicts with a capture itself does so in relaxed mode, too */
+/* Calls that conflict with the capture itself fail in relaxed mode, too */
 TEST_F(capture, what_the_captured_stream_cannot_do)
 {
     run(1, [](int) {
@@ -471,7 +471,8 @@ TEST_F(capture, what_the_captured_stream_cannot_do)
     });
 }
 
-/* The legacy stream waits for blocking streams, also by calls that take none */
+/* The legacy stream waits for blocking streams, also in calls without a
+   stream */
 TEST_F(capture, a_blocking_stream_and_the_legacy_one)
 {
     run(1, [](int) {
@@ -502,7 +503,7 @@ TEST_F(capture, a_blocking_stream_and_the_legacy_one)
                   cuMemsetD8Async(a, 1, 16, nullptr));
         end(blocking, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "a fill");
 
-        /* The thread's own default stream is a blocking one, and no other */
+        /* The thread's default stream is blocking, others are not */
         begin(CU_STREAM_PER_THREAD, RELAXED);
         EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
                   cuMemcpyDtoH(&word, a, sizeof(word)));
@@ -512,7 +513,7 @@ TEST_F(capture, a_blocking_stream_and_the_legacy_one)
     });
 }
 
-/* Streams and devices that go in the middle of a capture */
+/* Streams and devices destroyed during a capture */
 TEST_F(capture, captures_end_with_their_streams)
 {
     run(1, [](int) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Calls that return before their bytes are there, and calls that wait for work
- * which has nothing to do with them: seen on H100 and H200 with driver 580, or
- * by the manual's "API synchronization behavior".
+ * Calls that return before their bytes have arrived, and calls that wait for
+ * unrelated work: seen on H100 and H200 with driver 580, or documented in "API
+ * synchronization behavior".
  */
 #include "driver_fixture.h"
 
@@ -13,14 +13,14 @@ class driver_early : public driver {
 protected:
     static const size_t STAGED = 64 << 10;
 
-    /* A busy machine has time to look before the copies end */
+    /* Slow enough for a busy machine to look before the copies end */
     void SetUp() override
     {
         driver::SetUp();
         setenv("CUEMU_SLOWDOWN", "500", 1);
     }
 
-    /* What is there now, for who does not wait for the program's copies */
+    /* Read memory as it is now, without waiting for copies. */
     static std::vector<uint32_t> now(CUdeviceptr ptr, size_t bytes)
     {
         static CUstream s = stream();
@@ -48,7 +48,7 @@ protected:
         return ptr;
     }
 
-    /* Whether `call` comes back while a stream waits for a word */
+    /* Return whether `call` returns while a stream waits for a word. */
     static bool returns(const std::function<void()> &call)
     {
         volatile uint32_t *word = flag();
@@ -83,7 +83,8 @@ TEST_F(driver_early, a_small_pageable_copy_ends_after_the_call)
             std::vector<uint32_t> words = pattern(size, 1), kept = words;
 
             plain(ptr, words);
-            std::fill(words.begin(), words.end(), 0); /* it was staged */
+            std::fill(words.begin(), words.end(), 0); /* the bytes were
+                                                         staged */
             EXPECT_EQ(std::vector<uint32_t>(size / 4), now(ptr, size)) << size;
             EXPECT_EQ(kept, get(ptr, size)) << size; /* in stream order */
             EXPECT_EQ(kept, now(ptr, size)) << size;
@@ -180,7 +181,7 @@ TEST_F(driver_early, not_where_the_program_wants_them_waited_for)
     });
 }
 
-/* Only then the bytes of the first message are right */
+/* With the attribute, the first message's bytes are right */
 TEST_F(driver_early, the_attribute_waits_for_what_was_copied_before)
 {
     run(1, [](int) {
@@ -197,7 +198,7 @@ TEST_F(driver_early, the_attribute_waits_for_what_was_copied_before)
     });
 }
 
-/* All there is for memory that does not take the attribute */
+/* The only ways to wait for memory that does not accept the attribute */
 TEST_F(driver_early, an_event_in_a_blocking_stream_does_and_the_stream_does_not)
 {
     run(1, [](int) {
@@ -219,7 +220,7 @@ TEST_F(driver_early, an_event_in_a_blocking_stream_does_and_the_stream_does_not)
 
         words = pattern(4096, 11);
         plain(ptr, words);
-        spin(other, word); /* nor does this hold it up */
+        spin(other, word); /* nor does this delay it */
         CU_OK(cuEventRecord(e, s));
         CU_OK(cuEventSynchronize(e));
         EXPECT_EQ(words, now(ptr, 4096));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Tests of the emulated driver run its calls in processes of their own, one or
- * several, in a session folder of their own; the test itself never starts it.
+ * Run calls of the emulated driver in one or several processes, in a session
+ * folder of their own. The test process itself never starts the driver.
  */
 #ifndef CUEMU_DRIVER_FIXTURE_H_
 #define CUEMU_DRIVER_FIXTURE_H_
@@ -36,7 +36,7 @@ static const double BELUGA_LINK = 48.0;
 
 class driver : public ::testing::Test {
 public:
-    /* What the processes of a test share. */
+    /* Memory shared by the processes of a test. */
     struct shared_t {
         std::atomic<int> arrived;
         std::atomic<int> generation;
@@ -75,7 +75,8 @@ protected:
         EXPECT_EQ(0, system(command.c_str()));
     }
 
-    /* Starts a process that runs `body(rank)`; its failures are its status. */
+    /* Start a process that runs `body(rank)`; its exit status reports
+       failures. */
     pid_t start(int rank, const std::function<void(int)> &body)
     {
         fflush(stdout);
@@ -112,7 +113,7 @@ protected:
         }
     }
 
-    /* Waits for all processes of run(). */
+    /* Wait for all processes of run(). */
     void barrier()
     {
         int generation = m_shared->generation;
@@ -127,7 +128,7 @@ protected:
         }
     }
 
-    /* Makes the primary context of a device current. */
+    /* Make the primary context of a device current. */
     static CUcontext use(int device)
     {
         CUcontext ctx = nullptr;
@@ -178,7 +179,8 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS, cuCtxEnablePeerAccess(b, 0));
     }
 
-    /* A word for cuStreamWaitValue32(): what stands for a running kernel. */
+    /* Return a word for cuStreamWaitValue32(), which stands for a running
+       kernel. */
     static volatile uint32_t *flag()
     {
         volatile uint32_t *word = (volatile uint32_t*)pinned(4096);
@@ -187,7 +189,7 @@ protected:
         return word;
     }
 
-    /* The stream's next work begins once the word is set */
+    /* Let the stream's next work wait until the word is set. */
     static void spin(CUstream s, volatile uint32_t *word)
     {
         EXPECT_EQ(CUDA_SUCCESS,
@@ -195,7 +197,8 @@ protected:
                                       CU_STREAM_WAIT_VALUE_GEQ));
     }
 
-    /* Different for each position and seed, so that displaced bytes show. */
+    /* Make words that differ for each position and seed, so that displaced
+       bytes show. */
     static std::vector<uint32_t> pattern(size_t bytes, uint32_t seed)
     {
         std::vector<uint32_t> words(bytes / 4);
@@ -207,7 +210,7 @@ protected:
         return words;
     }
 
-    /* There for every stream, when it returns */
+    /* Write words to memory, visible to every stream on return. */
     static void put(CUdeviceptr ptr, const std::vector<uint32_t> &words)
     {
         EXPECT_EQ(CUDA_SUCCESS,
@@ -223,8 +226,8 @@ protected:
         return words;
     }
 
-    /* Modelled seconds of what `work` puts into a stream. It begins when all of
-       it is there: what this processor does between two calls is not in it. */
+    /* Return the modelled seconds of the operations that `work` submits. They
+       start after all are submitted, so the processor's time does not count. */
     static double timed(CUstream s, const std::function<CUresult()> &work)
     {
         CUevent begin = event(), end = event();
@@ -242,8 +245,8 @@ protected:
         return ms * 1e-3;
     }
 
-    /* Modelled seconds of one copy, between two events; the best of a few, as a
-       busy machine can only add to it. */
+    /* Return the modelled seconds of one copy between two events: the best of a
+       few, since a busy machine can only add time. */
     static double timed_copy(CUdeviceptr dst, CUdeviceptr src, size_t size,
                              CUstream s)
     {
@@ -252,7 +255,7 @@ protected:
         float ms      = 0;
 
         for (int i = 0; i < 5; ++i) {
-            /* queued behind another one: only the second counts */
+            /* queued behind another copy: only the second one counts */
             EXPECT_EQ(CUDA_SUCCESS, cuMemcpyAsync(dst, src, size, s));
             EXPECT_EQ(CUDA_SUCCESS, cuEventRecord(begin, s));
             EXPECT_EQ(CUDA_SUCCESS, cuMemcpyAsync(dst, src, size, s));

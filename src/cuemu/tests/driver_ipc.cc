@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Memory of one process in another: handles, death, and who may touch what. */
+/* Memory of one process in another: handles, death of a process, access. */
 #include "driver_fixture.h"
 
 #include <csignal>
@@ -22,7 +22,7 @@ TEST_F(driver, ipc_moves_bytes_both_ways)
             CU_OK(cuIpcOpenMemHandle(&theirs, m_shared->handle[1],
                                      CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
             EXPECT_NE(m_shared->value[1], theirs);
-            /* once more: the same mapping */
+            /* opening again gives the same mapping */
             CU_OK(cuIpcOpenMemHandle(&again, m_shared->handle[1],
                                      CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
             EXPECT_EQ(theirs, again);
@@ -75,8 +75,9 @@ TEST_F(driver, ipc_of_small_allocations)
     });
 }
 
-/* What stands where mapped memory was is refused until that is unmapped, among
- * small allocations, which share a block as long as one of them is there */
+/* An allocation in the place of freed memory cannot be opened until the old
+   mapping is closed. This concerns small allocations, which share a block as
+   long as one of them exists */
 TEST_F(driver, ipc_of_memory_in_the_place_of_mapped_memory)
 {
     run(2, [&](int rank) {
@@ -130,7 +131,7 @@ TEST_F(driver, ipc_refuses)
             CU_OK(cuMemFree(mine));
             EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                       cuIpcGetMemHandle(&m_shared->handle[1], mine));
-            /* the same memory and address again, but not the same handle */
+            /* the same memory and address again, but a new handle */
             EXPECT_EQ(mine, alloc(4 * MiB));
         }
         barrier();
@@ -161,7 +162,7 @@ TEST_F(driver, opened_memory_outlives_its_owner)
             barrier();
             barrier();
             CU_OK(cuMemFree(mine));
-            /* still held by the other one */
+            /* still open in the other process */
             EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&mine, 48 * MiB));
             barrier();
             barrier();
@@ -179,7 +180,7 @@ TEST_F(driver, opened_memory_outlives_its_owner)
     });
 }
 
-/* Memory at an address that was used before has another buffer id. */
+/* Each allocation has a new buffer id, also at a reused address. */
 TEST_F(driver, buffer_id_tells_allocations_apart)
 {
     run(1, [](int) {
@@ -214,8 +215,8 @@ TEST_F(driver, cpu_must_not_touch_device_memory)
     }
 }
 
-/* A process is killed with a copy under way: its memory comes back, and time
-   goes on for the others. */
+/* A process is killed during a copy: its memory is freed, and time goes on for
+   the others. */
 TEST_F(driver, killed_process_leaves_nothing)
 {
     setenv("CUEMU_GPU_MEMORY", "256M", 1);
@@ -322,8 +323,7 @@ TEST_F(driver, physical_memory_by_descriptor)
     });
 }
 
-/* Memory of the host, made with cuMemCreate; which processors may use it is
-   said of each */
+/* Host memory of cuMemCreate; access is granted to each processor separately */
 class driver_host_vmm : public driver {
 protected:
     static const size_t size = 4 * MiB;
@@ -358,7 +358,7 @@ protected:
         return cuMemSetAccess(va, size, &access, 1);
     }
 
-    /* As the kernel says: no signal has to be caught */
+    /* Ask the kernel: needs no signal handler */
     static bool cpu_can(CUdeviceptr va, int prot)
     {
         std::string perms;
@@ -394,12 +394,12 @@ TEST_F(driver_host_vmm, is_host_memory_of_no_context)
 
         use(0);
         CU_OK(cuMemCreate(&handle, size, &prop, 0));
-        for (int other : {2, 4}) { /* which the driver's manual excludes */
+        for (int other : {2, 4}) { /* the driver's manual excludes these */
             prop = properties(other, 0);
             EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                       cuMemCreate(&again, size, &prop, 0));
         }
-        prop = properties(3, 64); /* no such node */
+        prop = properties(3, 64); /* no NUMA node of this number */
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                   cuMemCreate(&again, size, &prop, 0));
 
@@ -446,7 +446,7 @@ TEST_F(driver_host_vmm, each_processor_is_let_use_it)
         CUdeviceptr gpu = alloc(size);
         CU_OK(cuMemcpy(gpu, va, size));
         EXPECT_EQ(pattern(size, 60), get(gpu, size));
-        use(0); /* which was not let */
+        use(0); /* without access */
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, va, 1));
         use(1);
 
@@ -508,8 +508,8 @@ TEST_F(driver_host_vmm, is_shared_by_descriptor)
     });
 }
 
-/* What a handle is fetched as: a file descriptor of the other process, or a
-   fabric handle, which lies in shared memory */
+/* Fetch a handle: a file descriptor of the other process, or a fabric handle in
+   shared memory */
 static void *fetch(int type, const void *fabric, uint64_t pid, uint64_t fd,
                    FILE **file)
 {

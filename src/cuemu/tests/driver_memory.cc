@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What becomes of memory that was freed: its addresses, and its bytes while
-   somebody else has it open. */
+/* Freed memory: its addresses, and its bytes while another process has it
+   open. */
 #include "driver_fixture.h"
 
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 
 static std::atomic<int> num_mapping_calls;
 
-/* What hooks on libc's functions see of a program and its libraries */
+/* Calls seen by hooks on libc's functions in a program and its libraries */
 extern "C" void *mmap(void *addr, size_t length, int prot, int flags, int fd,
                       off_t offset)
 {
@@ -27,7 +27,7 @@ class driver_memory : public driver {
 protected:
     static const size_t size = 4 * MiB;
 
-    /* As the kernel says: "---p", "rw-p"; empty: nothing is there */
+    /* Return the kernel's permissions, "---p" or "rw-p"; empty: not mapped */
     static std::string mapped(CUdeviceptr va)
     {
         std::string perms;
@@ -56,7 +56,7 @@ protected:
         return type;
     }
 
-    /* Of the current device, by whatever process */
+    /* Memory in use on the current device, by all processes */
     static size_t used()
     {
         size_t free_bytes = 0, total = 0;
@@ -65,8 +65,8 @@ protected:
         return total - free_bytes;
     }
 
-    /* Gives memory back, whatever it was allocated by, and takes some again:
-       nobody who watches mappings learns of either */
+    /* Free memory of any kind and allocate again: hooks on mappings see
+       neither */
     static void frees_unseen(const std::function<CUdeviceptr()> &take,
                              const std::function<void(CUdeviceptr)> &give,
                              const char *perms)
@@ -106,7 +106,7 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS, cuMemAddressFree(va, size));
     }
 
-    /* Device 0's, to be shared by descriptor */
+    /* Memory of device 0, to be shared by descriptor */
     static CUmemGenericAllocationHandle create()
     {
         CUmemGenericAllocationHandle handle = 0;
@@ -120,7 +120,7 @@ protected:
     }
 };
 
-/* By mapping calls, which UCX's hooks look for (cuda_hooks.test_cuMemAllocHost
+/* Through mapping calls, as UCX's hooks expect (cuda_hooks.test_cuMemAllocHost
    of its own tests) */
 TEST_F(driver_memory, locked_memory_comes_and_goes_seen)
 {
@@ -171,7 +171,7 @@ TEST_F(driver_memory, freed_addresses_come_back_unseen)
                     CUdeviceptr other = 0;
                     EXPECT_EQ(CUDA_SUCCESS, cuMemFreeAsync(va, nullptr));
                     EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(nullptr));
-                    /* which is when the driver looks at what is free */
+                    /* makes the driver look for free memory */
                     EXPECT_EQ(CUDA_SUCCESS,
                               cuMemAllocAsync(&other, 64 * MiB, nullptr));
                     EXPECT_EQ(CUDA_SUCCESS, cuMemFree(other));
@@ -187,7 +187,7 @@ TEST_F(driver_memory, freed_addresses_come_back_unseen)
     });
 }
 
-/* Neither a copy nor a registration takes freed memory for the host's */
+/* Neither a copy nor a registration treats freed memory as host memory */
 TEST_F(driver_memory, freed_memory_is_nobodys)
 {
     run(1, [&](int) {
@@ -204,8 +204,8 @@ TEST_F(driver_memory, freed_memory_is_nobodys)
 }
 
 /* A descriptor keeps memory in use after its owner has unmapped and released
-   it, and so does each duplicate, in whichever process; closing the last one
-   gives the memory back (H100, driver 580) */
+   it. So does each duplicate, in any process. Closing the last one frees the
+   memory (H100, driver 580) */
 TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
 {
     run(2, [&](int rank) {
@@ -247,7 +247,7 @@ TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
         barrier();
 
         if (rank == 1) {
-            /* Good for a mapping as long as it is open */
+            /* Can be mapped as long as the descriptor is open */
             CU_OK(cuMemImportFromShareableHandle(
                     &handle, (void*)(intptr_t)fd,
                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -260,8 +260,8 @@ TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
     });
 }
 
-/* The real driver writes no file, so that a limit of their size, which would
-   end the program by SIGXFSZ, does not concern it */
+/* The real driver writes no file, so a limit on file sizes, which would end the
+   program by SIGXFSZ, does not apply */
 TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
 {
     run(1, [&](int) {
@@ -283,8 +283,8 @@ TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
     });
 }
 
-/* What a peer has open is in use for all of the node, its owner's or not
-   (H100: 10.7 GiB after 20,000 messages between buffers that came and went) */
+/* Memory opened by a peer is in use on the whole node, freed by its owner or
+   not (H100: 10.7 GiB after 20,000 messages between temporary buffers) */
 TEST_F(driver_memory, what_a_peer_has_open_is_in_use)
 {
     run(2, [&](int rank) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What the real driver does where it is unkind to programs: seen on H100 with
- * driver 580, unless it says otherwise.
+ * Surprising behaviour of the real driver: seen on H100 with driver 580, unless
+ * noted otherwise.
  */
 #include "driver_fixture.h"
 
@@ -11,7 +11,7 @@
 
 class driver_real : public driver {
 protected:
-    /* Ends by itself only if `call` returns. */
+    /* The process ends by itself only if `call` returns. */
     void expect_death(const std::function<void()> &call)
     {
         pid_t pid  = start(0, [&](int) { call(); });
@@ -21,8 +21,8 @@ protected:
                 << "status " << status;
     }
 
-    /* How `call` fares while a word is waited for: non-zero if it returns, and
-       then it must do so once the word is set. */
+    /* Run `call` while a stream waits for a word. Returns non-zero if it
+       returns early; otherwise it must return once the word is set. */
     static bool returns(volatile uint32_t *word, std::function<void()> call)
     {
         std::atomic<bool> is_over(false);
@@ -79,7 +79,7 @@ TEST_F(driver_real, handles_after_a_reset)
                   cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                         (CUdeviceptr)(uintptr_t)host));
 
-        /* the same handle, and another context */
+        /* the same handle for a new context */
         CU_OK(cuDevicePrimaryCtxRetain(&again, 0));
         EXPECT_EQ(ctx, again);
         CU_OK(cuCtxGetId(ctx, &after));
@@ -90,7 +90,7 @@ TEST_F(driver_real, handles_after_a_reset)
         EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventQuery(e));
         EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuEventDestroy(e));
 
-        /* who retained it has to release it, a reset or not */
+        /* each retain needs a release, also after a reset */
         CU_OK(cuDevicePrimaryCtxRelease(0));
         CU_OK(cuDevicePrimaryCtxGetState(0, &flags, &active));
         EXPECT_EQ(1, active);
@@ -125,7 +125,7 @@ TEST_F(driver_real, streams_after_a_reset)
     }
 }
 
-/* The manual: undefined. The real driver gets by with an error here. */
+/* The manual leaves it undefined. The real driver returns an error. */
 TEST_F(driver_real, streams_of_a_destroyed_context)
 {
     expect_death([] {
@@ -182,7 +182,7 @@ TEST_F(driver_real, graphs_after_a_reset)
     }
 }
 
-/* A context's peers go with it, on either side */
+/* A destroyed context is removed from the peers on both sides */
 TEST_F(driver_real, peers_after_a_reset)
 {
     run(1, [](int) {
@@ -228,7 +228,7 @@ TEST_F(driver_real, what_waits_for_kernels)
         EXPECT_FALSE(
             returns(word, [&] { EXPECT_EQ(CUDA_SUCCESS, cuMemFree(ptr)); }));
 
-        /* ... and what does not */
+        /* Calls that do not wait */
         *word = 0;
         spin(s, word);
         EXPECT_TRUE(returns(word, [&] {
@@ -247,7 +247,8 @@ TEST_F(driver_real, what_waits_for_kernels)
     });
 }
 
-/* Work of another device's context, and other threads' copies meanwhile */
+/* Work of another device's context delays it, and copies of other threads wait
+   meanwhile */
 TEST_F(driver_real, unlocking_holds_up_copies)
 {
     run(1, [](int) {
@@ -335,7 +336,7 @@ TEST_F(driver_real, words_that_a_stream_writes)
     });
 }
 
-/* The program's other streams see old bytes until it waits */
+/* Other streams of the program see old bytes until it waits */
 TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
 {
     run(1, [](int) {
@@ -362,7 +363,8 @@ TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
         EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
         CU_OK(cuCtxSynchronize());
 
-        /* One of the two says so, or the context (the manual) */
+        /* Either address has the attribute, or the context has it (the
+           manual) */
         CU_OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                     dst));
         CU_OK(cuMemcpyDtoD(dst, src, size));
@@ -379,8 +381,8 @@ TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
     });
 }
 
-/* The manual: the source has been read when the call returns, and into pageable
-   memory it returns when all is there */
+/* The manual: the source has been read when the call returns; a copy into
+   pageable memory has ended */
 TEST_F(driver_real, pageable_memory_is_the_programs_again)
 {
     run(1, [](int) {
@@ -440,12 +442,12 @@ TEST_F(driver_real, mappings_in_a_larger_reservation)
                                         CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                         va));
 
-        /* a copy over both */
+        /* a copy across both */
         const auto words = pattern(64, 7);
         put(va + 2 * chunk - 32, words);
         EXPECT_EQ(words, get(va + 2 * chunk - 32, 64));
 
-        /* it is of no context: a reset leaves it */
+        /* it belongs to no context: a reset keeps it */
         CU_OK(cuDevicePrimaryCtxReset(0));
         use(0);
         CU_OK(cuMemGetAddressRange(&base, &size, va + chunk));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* How long copies take, alone and side by side, and when their bytes arrive. */
+/* Durations of copies, alone and concurrent, and arrival of their bytes. */
 #include "driver_fixture.h"
 
 #include <chrono>
@@ -31,7 +31,7 @@ TEST_F(driver, copy_takes_bytes_over_rate)
     });
 }
 
-/* 0.7 us more where the GPU that receives runs the copy */
+/* 0.7 us more if the receiving GPU copies */
 TEST_F(driver, pulling_takes_longer_than_pushing)
 {
     setenv("CUEMU_NODE", "h200-x2", 1);
@@ -54,7 +54,7 @@ TEST_F(driver, pulling_takes_longer_than_pushing)
     });
 }
 
-/* Microseconds from before a batch of copies until they have been made */
+/* Return the microseconds from before a batch of copies until they ended. */
 static double batch_time(CUdeviceptr dst, CUdeviceptr src, size_t size,
                          size_t count, CUstream s, CUevent begin, CUevent end)
 {
@@ -82,9 +82,9 @@ static double batch_time(CUdeviceptr dst, CUdeviceptr src, size_t size,
     return ms * 1e3;
 }
 
-/* By hand on H200 (docs/results/logs/h200-x2-blocks.txt): calls for 8 and 32
-   copies of 64 KiB take 5.5 and 19.8 us; 32 of 1 MiB are under way for 2.9 us
-   each, of which the bytes take 2.7 */
+/* H200, measured without UCX (docs/results/logs/h200-x2-blocks.txt): calls for
+   8 and 32 copies of 64 KiB take 5.5 and 19.8 us. Each of 32 copies of 1 MiB
+   takes 2.9 us, of which the bytes take 2.7 */
 TEST_F(driver, a_batch_costs_what_was_measured)
 {
     setenv("CUEMU_NODE", "h200-x2", 1);
@@ -131,7 +131,8 @@ TEST_F(driver, time_does_not_depend_on_slowdown)
     }
 }
 
-/* Two processes on one link get half each; opposite ways get all of it. */
+/* Two processes on one link get half each; opposite directions each get the
+   full link. */
 TEST_F(driver, processes_share_a_link)
 {
     for (int opposite = 0; opposite < 2; ++opposite) {
@@ -146,7 +147,7 @@ TEST_F(driver, processes_share_a_link)
 
             enable_peers(ctx, peer);
             barrier();
-            /* several in a row, so that starting apart does not matter */
+            /* several in a row, so that different starts do not matter */
             CUevent begin = event(), end = event();
             float ms      = 0;
             CU_OK(cuEventRecord(begin, s));
@@ -210,7 +211,7 @@ TEST_F(driver, bytes_arrive_when_the_copy_ends)
         CU_OK(cuCtxSynchronize());
         enable_peers(ctx, peer);
 
-        /* a short copy in another stream looks while the long one runs */
+        /* a short copy in another stream reads while the long one runs */
         CU_OK(cuMemcpyAsync(dst, src, size, a));
         CU_OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)early, dst, 4096, b));
         CU_OK(cuStreamSynchronize(b));
@@ -221,8 +222,9 @@ TEST_F(driver, bytes_arrive_when_the_copy_ends)
     });
 }
 
-/* A relay whose second hop does not wait for the first delivers wrong bytes,
-   although both end at the same time; with the wait it is right. */
+/* A relay whose second hop does not wait for the first one delivers wrong
+   bytes, although both end at the same time. With the wait the bytes are
+   right. */
 TEST_F(driver, forgotten_dependency_shows)
 {
     run(1, [](int) {
@@ -262,7 +264,7 @@ TEST_F(driver, forgotten_dependency_shows)
     });
 }
 
-/* A staging buffer that is filled again before it was drained */
+/* A staging buffer is overwritten before it is read */
 TEST_F(driver, early_refill_shows)
 {
     run(1, [](int) {
@@ -310,12 +312,12 @@ TEST_F(driver, report_of_a_process)
     EXPECT_NE(nullptr, fgets(line, sizeof(line), file));
     EXPECT_EQ(nullptr, fgets(line + 400, 100, file));
     fclose(file);
-    /* one there, in two pieces, and one back */
+    /* one copy in two pieces, and one back */
     EXPECT_NE(nullptr, strstr(line, "\"copies\": 3, \"bytes\": 2097152,"))
             << line;
 }
 
-/* Nanoseconds that a program with the emulated clock reads. */
+/* Return the emulated clock as a program reads it, ns. */
 static double program_ns(const std::string &lib)
 {
     std::string command = "LD_PRELOAD=" + lib +
@@ -340,7 +342,7 @@ TEST_F(driver, programs_read_the_emulated_clock)
     setenv("CUEMU_SLOWDOWN", "50", 1);
     run(1, [&](int) {
         struct timespec begin, end;
-        /* no session yet: real time */
+        /* before the session exists: real time */
         double before = program_ns(lib);
         usleep(100000);
         EXPECT_GE(program_ns(lib) - before, 1e8);
@@ -482,8 +484,8 @@ static std::string cost(const std::string &name, int us)
            std::to_string(us) + "\" source=\"test\"/>\n";
 }
 
-/* A node may say what a context costs: each thread pays for its own, and calls
- * of others go on */
+/* A node's description may set the time to create a context: each thread spends
+   it for itself, and other threads' calls go on */
 TEST_F(driver, contexts_of_several_threads)
 {
     if (!use_costs(m_dir, cost("context", 10000))) {
@@ -524,7 +526,7 @@ TEST_F(driver, contexts_of_several_threads)
     });
 }
 
-/* ... or stand still for the last part of it */
+/* Its last part may hold up other threads */
 TEST_F(driver, a_context_holds_up_other_threads_at_its_end)
 {
     if (!use_costs(m_dir,

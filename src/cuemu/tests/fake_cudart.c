@@ -2,7 +2,7 @@
 
 /*
  * Part of a program or library that looks as if NVIDIA's CUDA runtime were
- * linked into it: local functions by its names, none of which does anything.
+ * linked statically: local functions with its names that do nothing.
  */
 #define FAKE __attribute__((noinline, noclone, aligned(16), used)) static
 
@@ -14,7 +14,7 @@ FAKE int cudaGetDeviceCount(int *count)
     return FAKE_ERROR;
 }
 
-/* A name that the emulated runtime does not have */
+/* A name missing in the emulated runtime */
 FAKE int cudaFrobnicate(int a)
 {
     __asm__ volatile("nop; nop; nop; nop; nop; nop; nop; nop" : : "r"(a));
@@ -39,11 +39,11 @@ FAKE int cudaGetDeviceProperties_v2(void)
     return FAKE_ERROR;
 }
 
-/* By way of pointers, as from other files: with an aligned stack */
+/* Calls through pointers, as from other files: with an aligned stack */
 static int (*volatile fake_count)(int*) = cudaGetDeviceCount;
 static int (*volatile fake_other)(int)  = cudaFrobnicate;
 
-/* Before main(), as a library's constructors call the runtime */
+/* Before main(), like calls of a library's constructors */
 static int fake_early;
 
 static void __attribute__((constructor)) fake_init(void)

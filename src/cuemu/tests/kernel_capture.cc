@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Kernels that are captured run when their graph does. */
+/* Captured kernels run when their graph is launched. */
 #include "kernel_fixture.h"
 
 class kernel_capture : public kernel {
@@ -9,7 +9,7 @@ protected:
     {
     }
 
-    /* Adds what the parameter points to to each of its threads' words */
+    /* Load a kernel that adds *parameter to a word of each of its threads. */
     void load_add()
     {
         use(0);
@@ -30,8 +30,8 @@ protected:
     }
 };
 
-/* Three kernels with arguments of their own, in order, twice; the arguments are
-   those of the call that was captured */
+/* Three kernels with different arguments, in order, twice; arguments are those
+   of the captured calls */
 TEST_F(kernel_capture, kernels_run_when_the_graph_does)
 {
     run(1, [&](int) {

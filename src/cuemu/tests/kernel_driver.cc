@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Loading and launching as the driver's manual has it: what is refused and with
- * which error, what faults do to a context, order in streams, time.
+ * Loading and launching kernels by the driver's manual: errors, effects of
+ * faults on a context, order in streams, time.
  */
 #include "kernel_fixture.h"
 
@@ -12,7 +12,7 @@ protected:
     {
     }
 
-    /* A module around the body of `go`, whose one parameter is in %rd0 */
+    /* Wrap the body of `go` into a module; its one parameter is in %rd0. */
     static std::string module_of(const std::string &body)
     {
         return ".version 6.0\n.target sm_60\n.address_size 64\n"
@@ -21,7 +21,7 @@ protected:
                "ld.param.u64 %rd0, [go_param];\n" + body + "\nret;\n}\n";
     }
 
-    /* A context beside the primary one, and current */
+    /* Create a context beside the primary one and make it current. */
     static CUcontext create(int device)
     {
         CUcontext ctx = nullptr;
@@ -59,7 +59,7 @@ protected:
             CU_OK(try_launch(function("go"), 1, threads, 0, nullptr, ptr));
             EXPECT_EQ(expected, cuCtxSynchronize());
 
-            /* The context is of no use any more, the device is */
+            /* The context cannot be used any more, the device can */
             EXPECT_EQ(expected, cuMemAlloc(&other, 64));
             EXPECT_EQ(expected, cuStreamSynchronize(nullptr));
             CU_OK(cuCtxGetCurrent(&ctx));
@@ -98,7 +98,7 @@ TEST_F(kernel_driver, what_is_no_ptx_is_refused)
         EXPECT_EQ(CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
                   load_text(".version 9.9\n.target sm_60\n.address_size 64\n"));
 
-        /* The word and the line, counted from 1 */
+        /* The error names the word and its line, counted from 1 */
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
                   cuModuleLoadDataEx(&m_module,
                                      module_of("tex.1d.v4.f32.s32 {%r0, %r1, "
@@ -152,7 +152,7 @@ TEST_F(kernel_driver, what_is_no_launch_is_refused)
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                   try_launch(func, 1, 32, 0, stream(), ptr));
 
-        /* A function goes with its context */
+        /* A function is destroyed with its context */
         CU_OK(cuCtxSetCurrent(ctx));
         CU_OK(cuDevicePrimaryCtxReset(0));
         use(0);
@@ -256,7 +256,7 @@ TEST_F(kernel_driver, variables_of_a_module)
     });
 }
 
-/* clang and nvcc -G leave shared variables outside of the kernels */
+/* clang and nvcc -G declare shared variables outside of kernels */
 TEST_F(kernel_driver, shared_variables_of_a_module)
 {
     run(1, [&](int) {
@@ -324,7 +324,7 @@ TEST_F(kernel_driver, shared_memory_that_there_is_not)
     faults("st.shared.u32 [%r0+4096], %r0;", 1, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* Thread 0 waits for one that has gone to another barrier */
+/* Thread 0 waits for a thread at another barrier */
 TEST_F(kernel_driver, a_barrier_that_some_never_reach)
 {
     faults("mov.u32 %r0, %tid.x;\nsetp.eq.u32 %p0, %r0, 0;\n"
@@ -341,7 +341,7 @@ TEST_F(kernel_driver, a_loop_without_end)
     unsetenv("CUEMU_KERNEL_LIMIT");
 }
 
-/* Of those that run, counted from when they begin */
+/* Counted are kernels that run, when they begin */
 TEST_F(kernel_driver, a_kernel_that_shall_fail)
 {
     setenv("CUEMU_FAULT", "kernel:2:700", 1);
@@ -389,8 +389,8 @@ TEST_F(kernel_driver, a_peers_memory_before_and_after_it_is_opened)
 
 TEST_F(kernel_driver, access_is_a_pair_of_contexts_and_has_a_direction)
 {
-    /* Whose memory which context uses, after the primary one of GPU 0 was given
-       access to that of GPU 1 */
+    /* Access of each context to memory of another one, after the primary
+       context of GPU 0 got access to GPU 1 */
     static const struct {
         int user, owner;
         CUresult expected;
@@ -435,8 +435,8 @@ TEST_F(kernel_driver, access_is_a_pair_of_contexts_and_has_a_direction)
     }
 }
 
-/* What was opened from another process is reached whatever is enabled or
-   disabled, and enables nothing (2 x H100) */
+/* Memory opened from another process is accessible with and without peer
+   access, and opening it enables none (2 x H100) */
 TEST_F(kernel_driver, what_was_opened_has_access_of_its_own)
 {
     run(2, [&](int rank) {
@@ -470,8 +470,8 @@ TEST_F(kernel_driver, what_was_opened_has_access_of_its_own)
     });
 }
 
-/* "May only be opened by one CUcontext per CUdevice", of what a process has on
-   one GPU; copies in other contexts may use it (2 x H100) */
+/* The handles of one process and GPU "may only be opened by one CUcontext per
+   CUdevice". Copies in other contexts may use the memory (2 x H100) */
 TEST_F(kernel_driver, one_context_of_a_gpu_opens_a_processs_handles)
 {
     run(2, [&](int rank) {
@@ -505,7 +505,7 @@ TEST_F(kernel_driver, one_context_of_a_gpu_opens_a_processs_handles)
     });
 }
 
-/* A word behind it says nothing: there is none (H100) */
+/* A word behind a faulting kernel is not written (H100) */
 TEST_F(kernel_driver, nothing_is_written_behind_a_kernel_that_faults)
 {
     run(1, [&](int) {
@@ -572,7 +572,7 @@ TEST_F(kernel_driver, memory_of_another_process)
 
 /* ------------------------------------------------------------ order, time */
 
-/* Half of the blocks see what was there when they began: a kernel that should
+/* Half of the blocks see memory as it was when they began: a kernel that should
    have waited for a copy, and a copy that should have waited for a kernel */
 TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
 {
@@ -611,8 +611,8 @@ TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
     }
 }
 
-/* What a warp's threads read together crosses the link once: 16 MiB of the
-   host's memory by 16 bytes a thread, or by 16 bytes a warp */
+/* Bytes read together by a warp cross the link once: 16 MiB of host memory, 16
+   bytes per thread or per warp */
 TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
 {
     const unsigned blocks = 2048, threads = 512;
@@ -642,8 +642,8 @@ TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
     });
 }
 
-/* CUEMU_TIME_ONLY: the same times, while large copies and all of a grid but its
-   first and last blocks leave memory as it is */
+/* CUEMU_TIME_ONLY: times are the same, but large copies move nothing, and only
+   the first and last blocks of a grid run */
 TEST_F(kernel_driver, time_alone)
 {
     const unsigned blocks = 8192, threads = 512;
@@ -686,8 +686,8 @@ TEST_F(kernel_driver, time_alone)
     EXPECT_NEAR(1.0, m_shared->seconds[3] / m_shared->seconds[1], 0.001);
 }
 
-/* A kernel that holds all of a GPU's processors keeps others waiting, copies
- * not; one that leaves room does neither */
+/* A kernel on all of a GPU's processors delays other kernels, but no copies. A
+   kernel that leaves room delays neither */
 TEST_F(kernel_driver, a_full_gpu_keeps_kernels_waiting)
 {
     static const char body[] = "mov.u32 %r0, 1000000;\nnanosleep.u32 %r0;\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Tests that load PTX of tests/kernels into the emulated driver and run it. */
+/* Load PTX of tests/kernels into the emulated driver and run it. */
 #ifndef CUEMU_KERNEL_FIXTURE_H_
 #define CUEMU_KERNEL_FIXTURE_H_
 
@@ -19,7 +19,7 @@ protected:
     {
         driver::SetUp();
         setenv("CUEMU_NODE", m_node, 1);
-        /* What is looked at is bytes; time is looked at where it says so */
+        /* Tests compare bytes; those of time set another slowdown */
         setenv("CUEMU_SLOWDOWN", "1", 1);
     }
 
@@ -33,7 +33,7 @@ protected:
         return text.str();
     }
 
-    /* Makes a device's context current, with the file's kernels in it. */
+    /* Make a device's context current and load the file's kernels into it. */
     void load(int device)
     {
         use(device);
@@ -86,7 +86,7 @@ protected:
                               block.z, shared, stream, params, nullptr);
     }
 
-    /* In the null stream, so that what is copied afterwards comes after. */
+    /* Launch in the null stream, so that later copies wait for the kernel. */
     template<typename... Args>
     void launch(const char *name, size_t3 grid, size_t3 block, unsigned shared,
                 Args... args)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Instructions that other people's compilers write, by themselves. What is
- * expected is computed here as "Parallel Thread Execution ISA" defines it.
+ * Single instructions that other compilers emit. Expected results are computed
+ * here as "Parallel Thread Execution ISA" defines them.
  */
 #include "kernel_fixture.h"
 
@@ -12,8 +12,9 @@ protected:
     {
     }
 
-    /* A module of one kernel "k" with a parameter "out", in %out as a global
-       address of this thread's 4 bytes; %t is its number in the block */
+    /* Wrap a body into a module of one kernel "k" with a parameter "out". %out
+       is the global address of this thread's 4 bytes; %t is its number in the
+       block. */
     static std::string module(const std::string &body,
                               const std::string &before = "")
     {
@@ -32,7 +33,7 @@ protected:
         ASSERT_EQ(CUDA_SUCCESS, cuModuleLoadData(&m_module, text.c_str()));
     }
 
-    /* What each of `threads` writes */
+    /* Return the result of each of `threads` threads. */
     std::vector<uint32_t> results(const std::string &text, unsigned threads)
     {
         std::vector<uint32_t> out(threads);
@@ -45,7 +46,7 @@ protected:
     }
 };
 
-/* f(x) = g(x) + 1, g(x) = x * x for odd x, 7 for even ones, by early returns */
+/* f(x) = g(x) + 1; g(x) = x * x for odd x, 7 for even x, with early returns */
 static const char functions[] =
         ".func (.param .b32 g_ret) g(.param .b32 g_x);\n"
         ".func (.param .b32 f_ret) f(.param .b32 f_x)\n{\n"
@@ -106,7 +107,7 @@ TEST_F(kernel_isa, what_cannot_be_called_is_named)
     });
 }
 
-/* bar.red: of all threads of a block, in warps of which some part before */
+/* bar.red over all threads of a block, with divergent warps */
 TEST_F(kernel_isa, barriers_that_reduce)
 {
     run(1, [&](int) {
@@ -163,7 +164,7 @@ TEST_F(kernel_isa, pairs_of_sixteen_bits)
     });
 }
 
-/* set.f16.f16: 1.0 is 0x3c00; a number is none if one of the two is none */
+/* set.f16.f16: 1.0 is 0x3c00; "num" is false if either operand is NaN */
 TEST_F(kernel_isa, set_in_half_precision)
 {
     run(1, [&](int) {
@@ -180,8 +181,8 @@ TEST_F(kernel_isa, set_in_half_precision)
     });
 }
 
-/* A long module's kernels are parsed when they are asked for: what is wrong
-   with one of them is its own affair. */
+/* Kernels of a long module are parsed on their first use: an error in one does
+   not affect the others. */
 TEST_F(kernel_isa, long_modules)
 {
     run(1, [&](int) {
@@ -210,8 +211,8 @@ TEST_F(kernel_isa, long_modules)
     });
 }
 
-/* What the driver links is loaded as a module: a kernel of one text calls a
-   function of another. Machine code is refused by a sentence. */
+/* The driver's linker makes a loadable module: a kernel of one text calls a
+   function of another. Machine code is refused with an error message. */
 TEST_F(kernel_isa, texts_are_linked)
 {
     run(1, [&](int) {
@@ -255,7 +256,7 @@ TEST_F(kernel_isa, texts_are_linked)
             EXPECT_EQ(((i & 1) ? (i * i) : 7) + 1, out[i]) << i;
         }
 
-        /* Two variables of a name are not told apart: refused */
+        /* Two variables of the same name are refused */
         CU_OK(cuLinkCreate(0, nullptr, nullptr, &link));
         CU_OK(add(data, CU_JIT_INPUT_PTX));
         CU_OK(add(data, CU_JIT_INPUT_PTX));
@@ -266,7 +267,7 @@ TEST_F(kernel_isa, texts_are_linked)
     });
 }
 
-/* printf() of a kernel: each argument lies at its own alignment */
+/* printf() in kernels: each argument has its own alignment */
 TEST_F(kernel_isa, kernels_print)
 {
     run(1, [&](int) {
@@ -310,8 +311,8 @@ int nvJitLinkGetErrorLogSize(jit_t jit, size_t *size);
 int nvJitLinkDestroy(jit_t *jit);
 }
 
-/* What stands in for nvJitLink: PTX (2) comes out as what loads, LTO-IR (3) is
-   refused; and what cuda.core asks of a kernel. */
+/* The nvJitLink replacement turns PTX (2) into a loadable module and refuses
+   LTO-IR (3). Queries of cuda.core about a kernel work. */
 TEST_F(kernel_isa, nvjitlink_gives_what_loads)
 {
     run(1, [&](int) {

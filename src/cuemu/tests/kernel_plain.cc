@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Kernels in the manner of other people's programs, as nvcc compiled them
- * (kernels/plain.cu), launched by the emulated driver. What is expected is
- * computed here, in plain C.
+ * Kernels like those of other programs, compiled by nvcc (kernels/plain.cu) and
+ * launched by the emulated driver. Expected results are computed here in plain
+ * C.
  */
 #include "kernel_fixture.h"
 
@@ -83,8 +83,8 @@ TEST_F(kernel_plain, sums_over_blocks)
         download(sum, d_sum);
         EXPECT_EQ(want, sum[0]);
 
-        /* Small integers: exact in any order. Twice: the count of blocks that
-           are done wraps */
+        /* Small integers: exact in any order. Runs twice, since the counter of
+           finished blocks wraps */
         d_in                = upload(numbers);
         CUdeviceptr d_left  = upload(left), d_total = upload(total);
         for (int turn = 0; turn < 2; ++turn) {
@@ -131,7 +131,7 @@ TEST_F(kernel_plain, threads_part_and_meet)
     });
 }
 
-/* What the kernel `mixed` computes for one thread */
+/* Compute the result of kernel `mixed` for one thread. */
 static long long mixed(signed char in, unsigned short shift)
 {
     long long kept[8] = {}, x;
@@ -175,7 +175,7 @@ static long long mixed(signed char in, unsigned short shift)
     for (int j = 0; j < 32; ++j) {
         reversed |= ((low >> j) & 1) << (31 - j);
     }
-    for (int j = 0; j < 4; ++j) { /* bytes 5, 1, 7, 3 of the two */
+    for (int j = 0; j < 4; ++j) { /* bytes 5, 1, 7, 3 of both words */
         bytes |= (uint32_t)((both >> (8 * ((0x3715 >> (4 * j)) & 7))) & 0xff)
                  << (8 * j);
     }

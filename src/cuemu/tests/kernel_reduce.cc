@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The project's reducing kernels (src/kernels), each operation on each type
- * that it is defined for, against plain C on the host: bytes have to be equal,
- * for the order of operations is fixed.
+ * The project's reduction kernels (src/kernels): each operation on each type it
+ * is defined for, compared with plain C on the host. All bytes must be equal,
+ * since the order of operations is fixed.
  */
 #include "kernel_fixture.h"
 
@@ -28,7 +28,7 @@ float from_half(uint16_t bits)
     return (bits & 0x8000) ? -value : value;
 }
 
-/* The nearest of all that there are: slow, and sure */
+/* Search all values for the nearest one: slow and simple */
 uint16_t to_half(float value)
 {
     uint16_t best = 0;
@@ -123,7 +123,7 @@ template<typename P> P extreme(ucx_mp_op_t op, P a, P b)
 
 /* ---------------------------------------------------------------- elements */
 
-/* A value that is not the same as its neighbours, nor too large to multiply */
+/* Return a value that differs from its neighbours, small enough to multiply. */
 template<typename T> T any(std::mt19937 &random)
 {
     if constexpr (std::is_integral<T>::value) {
@@ -134,7 +134,7 @@ template<typename T> T any(std::mt19937 &random)
     }
 }
 
-/* How a type is made, combined and compared */
+/* Construction, combination and comparison of a type */
 template<typename T> struct plain {
     typedef T type;
 
@@ -198,7 +198,7 @@ template<typename T> struct twofold {
             return type{a.re + b.re, a.im + b.im};
         }
 
-        /* Each product rounded: in variables that keep it so */
+        /* Each product is rounded: volatile variables prevent contraction */
         volatile T ac = a.re * b.re, bd = a.im * b.im;
         volatile T ad = a.re * b.im, bc = a.im * b.re;
         return type{(T)(ac - bd), (T)(ad + bc)};
@@ -257,7 +257,8 @@ protected:
     struct shape_t {
         size_t   count;
         unsigned num_src, num_dst;
-        size_t   skew[3];   /* elements: of even sources, odd ones, results */
+        size_t   skew[3];   /* offset in elements: even sources, odd sources,
+                               results */
         bool     in_place;  /* the first result is the last source */
         unsigned blocks;
     };
@@ -403,7 +404,8 @@ TEST_F(kernel_reduce, every_operation_on_every_type)
     });
 }
 
-/* Equal offsets leave vectors behind the first elements, others none */
+/* Equal offsets allow vectors behind the first elements, different ones do
+   not */
 TEST_F(kernel_reduce, addresses_that_are_no_multiples_of_16)
 {
     run(1, [&](int) {
@@ -466,7 +468,7 @@ TEST_F(kernel_reduce, what_is_wrong_is_refused)
 }
 
 /* The one-kernel all-reduce of two GPUs: each reads the other's half, adds, and
-   writes both; over NVLink, at the same time */
+   writes both halves, concurrently over NVLink */
 TEST_F(kernel_reduce, two_gpus_reduce_each_others_memory)
 {
     run(1, [&](int) {
@@ -516,8 +518,8 @@ TEST_F(kernel_reduce, two_gpus_reduce_each_others_memory)
     });
 }
 
-/* Bytes that a kernel reads from a peer occupy the link as a copy's do, at the
-   part of its rate that kernels reach: 340 of 397 GB/s, measured on H200 */
+/* Bytes read by a kernel from a peer occupy the link like a copy's, at the rate
+   of kernels: 340 of 397 GB/s, measured on H200 */
 TEST_F(kernel_reduce, time_is_that_of_the_bytes)
 {
     setenv("CUEMU_SLOWDOWN", "20", 1);
@@ -556,7 +558,7 @@ TEST_F(kernel_reduce, time_is_that_of_the_bytes)
         CU_OK(cuEventRecord(end, s));
         EXPECT_NEAR(1.0, timed(begin, end) / (size / (link * part)), 0.03);
 
-        /* With a copy engine at the same link: shared until one is done */
+        /* A copy on the same link: they share it until one ends */
         volatile uint32_t *word = flag();
         spin(s, word);
         spin(t, word);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The names that other projects look up (lookups.txt) are there, in each of
- * the emulated libraries that they look in.
+ * The emulated libraries export each name that other projects look up in them
+ * (lookups.txt).
  */
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ protected:
         return handle;
     }
 
-    /* Names of functions in the list that begin so */
+    /* Return the functions in the list with this prefix. */
     static std::vector<std::string> names(const std::string &prefix)
     {
         std::vector<std::string> found;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The emulated NVML, as a program loads it: what it says of each node.
+ * The emulated NVML, loaded as a program loads it: its answers for each node.
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 
@@ -15,7 +15,7 @@
 #include <cstring>
 #include <string>
 
-/* A fresh copy of the library for a node: it reads its node once. */
+/* A fresh copy of the library for a node: it reads its node only once. */
 class nvml_library {
 public:
     explicit nvml_library(const char *node)
@@ -78,7 +78,7 @@ TEST(nvml, beluga)
     EXPECT_STREQ("0000:1C:00.0", pci.busIdLegacy);
     EXPECT_EQ(0x1cu, pci.bus);
 
-    /* every way to a handle leads to the same one */
+    /* all ways to get a handle give the same one */
     nvmlDevice_t other;
     EXPECT_EQ(NVML_SUCCESS, CALL(lib, nvmlDeviceGetHandleByPciBusId_v2,
                                  pci.busId, &other));

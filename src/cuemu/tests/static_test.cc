@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Programs that have NVIDIA's CUDA runtime in them get the emulated one by
- * preload/static.c: in a program, and in a library that is opened later.
+ * preload/static.c redirects NVIDIA's CUDA runtime to the emulated one, in a
+ * program and in a library opened later.
  */
 #include <gtest/gtest.h>
 
@@ -17,16 +17,16 @@
 
 extern "C" int fake_call(int *count, int *early);
 
-/* Of the node that the programs here run on */
+/* GPUs of the emulated node used here */
 static const int num_gpus = 4;
 
-/* 0 * 1000 + 801: the first call went well, the other one is not supported */
+/* 0 * 1000 + 801: the first call succeeded, the second is not supported */
 static bool is_emulated(int result, int count, int early)
 {
     return (result == 801) && (count == num_gpus) && (early == num_gpus);
 }
 
-/* In a process of its own, with the emulated node under it */
+/* Run in a process of its own on the emulated node. */
 static int inside(const char *library)
 {
     int (*call)(int*, int*) = fake_call;

@@ -1,15 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-#
-# Runs the ucx_perftest of a UCX wheel, unmodified and with its own CUDA module,
+# Run the ucx_perftest of a UCX wheel, unmodified and with its own CUDA module,
 # between two processes of the emulated node:
 #
 #   stock_ucx.sh FOLDER [LIB]
 #
-# FOLDER is where PyPI's libucx-cu12 or libucx-cu13 was unpacked (it holds
-# libucx/ and libucx_cu12.libs/), LIB the folder with the emulated libraries
-# (default: $CUEMU_LIB). Fails unless the memory hooks took hold and 64 MiB move
-# within 3 % of the link's 48 GB/s. Figures are modelled, not measured.
+# FOLDER contains PyPI's libucx-cu12 or libucx-cu13, unpacked (libucx/ and
+# libucx_cu12.libs/). LIB contains the emulated libraries (default: $CUEMU_LIB).
+# Fails unless the memory hooks work and 64 MiB move within 3 % of the link's 48
+# GB/s. Figures are modelled, not measured.
 
 wheel=${1:?usage: stock_ucx.sh FOLDER [LIB]}
 lib=${2:-${CUEMU_LIB:?the folder with the emulated libraries}}
@@ -25,7 +24,7 @@ fail() {
 [ -x "$perftest" ] || chmod +x "$perftest" 2>/dev/null
 [ -x "$perftest" ] || fail "no program at $perftest"
 
-# The runtime library under the name that this wheel wants
+# The runtime library under the name required by this wheel
 cudart=$(cd "$wheel"/libucx_cu1?.libs 2>/dev/null && ls | grep ^libcudart)
 [ -n "$cudart" ] || fail "no libcudart beside $wheel/libucx"
 
@@ -71,7 +70,7 @@ perf() {
          END {printf "%.2f\n", rate * 1048576 / 1e9}' "$session/client.log"
 }
 
-# Were the hooks installed, and did the copies go over cuda_ipc?
+# Check that the hooks were installed and the copies used cuda_ipc
 UCX_MEM_LOG_LEVEL=debug emulated timeout 60 "$perftest" -t ucp_put_bw \
     -m cuda,cuda -s 8 -n 1 -w 0 -p $((40000 + $$ % 20000)) -l \
     >"$session/hooks.log" 2>&1

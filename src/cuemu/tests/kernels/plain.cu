@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Kernels as people write them who do not have the emulated node in mind. What
- * nvcc makes of them, plain.ptx, is what kernel_plain.cc runs:
+ * Kernels as people write them without the emulated node in mind.
+ * kernel_plain.cc runs plain.ptx, compiled by nvcc:
  *
  *     regenerate
  */
@@ -54,7 +54,7 @@ extern "C" __global__ void stencil(double *out, const double *in, int width,
     }
 }
 
-/* Shared memory whose size the launch says, a tree, one atomic a block */
+/* Shared memory sized by the launch, a tree, one atomic per block */
 extern "C" __global__ void sum_tree(unsigned *out, const unsigned *in, int n)
 {
     extern __shared__ unsigned part[];
@@ -78,7 +78,7 @@ extern "C" __global__ void sum_tree(unsigned *out, const unsigned *in, int n)
     }
 }
 
-/* The same by shuffles; the last block to come adds up what all left */
+/* The same with shuffles; the last block adds the results of all */
 __device__ unsigned blocks_done;
 
 extern "C" __global__ void sum_shuffle(float *out, float *left, const float *in,
@@ -120,7 +120,7 @@ extern "C" __global__ void sum_shuffle(float *out, float *left, const float *in,
     }
 }
 
-/* 16 bytes a thread and step, as bandwidth tests have it */
+/* 16 bytes per thread and step, as in bandwidth tests */
 extern "C" __global__ void copy_stride(uint4 *out, const uint4 *in, size_t n)
 {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
@@ -129,7 +129,7 @@ extern "C" __global__ void copy_stride(uint4 *out, const uint4 *in, size_t n)
     }
 }
 
-/* Threads part and meet again, each after its own number of steps */
+/* Threads diverge and meet again, each after its own number of steps */
 extern "C" __global__ void collatz(unsigned *out, unsigned n)
 {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -192,7 +192,7 @@ extern "C" __global__ void mixed(long long *out, const signed char *in,
              __brev((unsigned)x) + __byte_perm((unsigned)x, 0x11223344, 0x3715);
 }
 
-/* Numbers: what is exact, or rounded in one way everywhere */
+/* Floating point: exact, or rounded in the same way everywhere */
 __constant__ double factors[4] = {1.5, -0.25, 3, 1e-3};
 
 extern "C" __global__ void numbers(double *out, const float *in, int n)
