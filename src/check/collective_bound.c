@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cuts. What ways across a cut carry together is at most what any set of
- * resources does that has one of each of them; a small such set is found by
- * taking the cheapest a way first, and leaving out those that turn out to be
- * superfluous. Whatever the set, the bound holds.
+ * Bounds from cuts. The ways across a cut carry at most the bandwidth of any
+ * set of resources that contains one resource of each way. A small set is found
+ * by repeatedly taking the cheapest resource per way, and dropping superfluous
+ * ones. The bound is valid for every set.
  */
 #include <check/collective_bound.h>
 
@@ -23,11 +23,12 @@
 
 typedef struct {
     unsigned            num_gpus;
-    unsigned            num_ranks; /* of these, the first that have data */
+    unsigned            num_ranks; /* ranks: the first num_ranks GPUs have
+                                      data */
     double              capacity[NUM_RESOURCES];
     unsigned            num_ways;
     uct_cuda_share_way_t ways[MAX_WAYS];
-    uint8_t             from[MAX_WAYS]; /* indices into the GPUs given */
+    uint8_t             from[MAX_WAYS]; /* indices into `gpus` */
     uint8_t             to[MAX_WAYS];
 } net_t;
 
@@ -53,7 +54,7 @@ static void add_limits(uct_cuda_share_way_t *way,
     }
 }
 
-/* From one GPU through memory of its NUMA node to another */
+/* Find the way from one GPU to another through memory of its NUMA node. */
 static void find_host_way(const uct_cuda_topo_t *topo, int from, int to,
                           uct_cuda_share_way_t *way)
 {
@@ -109,7 +110,7 @@ static bool has(const uct_cuda_share_way_t *way, int resource)
     return false;
 }
 
-/* How many of these ways a resource covers that no other does yet */
+/* Return how many of these ways a resource covers that no other does yet. */
 static unsigned gain(const net_t *net, const uint16_t *ways, unsigned count,
                      const unsigned *covers, int resource)
 {
@@ -122,7 +123,7 @@ static unsigned gain(const net_t *net, const uint16_t *ways, unsigned count,
     return sum;
 }
 
-/* The resource that costs least for each way that it adds */
+/* Return the resource with the lowest cost per additional way. */
 static int cheapest(const net_t *net, const uint16_t *ways, unsigned count,
                     const unsigned *covers)
 {
@@ -146,7 +147,7 @@ static int cheapest(const net_t *net, const uint16_t *ways, unsigned count,
     return found;
 }
 
-/* Bytes/s that these ways carry at most, all together */
+/* Return an upper bound of these ways' total bandwidth, bytes/s. */
 static double carry(const net_t *net, const uint16_t *ways, unsigned count)
 {
     unsigned covers[MAX_WAYS] = {0};
@@ -185,7 +186,7 @@ static double carry(const net_t *net, const uint16_t *ways, unsigned count)
     return sum;
 }
 
-/* What goes between groups */
+/* Bound the traffic between groups. */
 static void try_groups(const net_t *net, const uint8_t *groups,
                        unsigned num_groups, uct_cuda_coll_bound_t *bound)
 {
@@ -210,8 +211,7 @@ static void try_groups(const net_t *net, const uint8_t *groups,
     }
 }
 
-/* Every way of putting GPUs from this one on into groups, of which there are
- * some already */
+/* Try all ways to put the GPUs from `next` on into existing or new groups. */
 static void group_all(const net_t *net, uint8_t *groups, unsigned next,
                       unsigned num_groups, uct_cuda_coll_bound_t *bound)
 {
@@ -232,7 +232,7 @@ static void group_all(const net_t *net, uint8_t *groups, unsigned next,
     }
 }
 
-/* ... that are not given */
+/* Add the GPUs not among the given ones. */
 static void add_relays(const uct_cuda_topo_t *topo,
                        uct_cuda_coll_bound_t *bound)
 {
@@ -271,7 +271,7 @@ void uct_cuda_coll_bound(const uct_cuda_topo_t *topo, const int *gpus,
         return;
     }
 
-    /* Each by itself; and each against all others */
+    /* Groups of one GPU each; then each GPU against all others */
     for (i = 0; i < num_gpus; ++i) {
         groups[i] = (uint8_t)i;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a collective begins with and ends with. */
+/* Initial memory and expected results of collectives. */
 #include <check/collective_check.h>
 #include <check/proof.h>
 
@@ -11,7 +11,7 @@
 #define NUM_MEMORIES (UCT_CUDA_COLL_MAX_MEMBERS * UCT_CUDA_BUFFER_LAST)
 
 
-/* In place, what is sent is where the result goes */
+/* In place, the send buffer is the receive buffer */
 static unsigned number_of(const uct_cuda_coll_plan_t *plan, unsigned rank,
                           unsigned buffer)
 {
@@ -47,7 +47,7 @@ memory_str(const void *arg, unsigned memory, char *buffer, size_t size)
 
 /* ----------------------------------------------------------------- result */
 
-/* Whose block of the whole a byte of it is in */
+/* Return the rank whose block contains a byte of all ranks' data. */
 static unsigned owner_of(const uct_cuda_coll_plan_t *plan, uint64_t at)
 {
     unsigned rank = 0;
@@ -59,8 +59,8 @@ static unsigned owner_of(const uct_cuda_coll_plan_t *plan, uint64_t at)
     return rank;
 }
 
-/* The rank whose input a byte of a result is, and where it is in that; of
- * reductions, no rank's */
+/* Return the rank whose input appears at a byte of a result, and its offset
+   there. For a reduction there is no single rank. */
 static unsigned expected(const uct_cuda_coll_plan_t *plan, unsigned rank,
                          uint64_t offset, uint64_t *at_p)
 {
@@ -86,7 +86,7 @@ static unsigned expected(const uct_cuda_coll_plan_t *plan, unsigned rank,
     }
 }
 
-/* All ranks' inputs, once each */
+/* Check for the inputs of all ranks, once each. */
 static ucs_status_t check_sum(ucx_mp_proof_t *proof, unsigned rank,
                               const ucx_mp_proof_piece_t *piece)
 {
@@ -114,7 +114,8 @@ static ucs_status_t check_order(ucx_mp_proof_t *proof, unsigned rank,
                                        UCT_CUDA_BUFFER_RECV)];
     const ucx_mp_proof_piece_t *other;
 
-    /* Pieces of the other that begin in this one, and the one before */
+    /* Pieces of the other memory that begin in this piece, and the one
+       before */
     other = &first->pieces[ucx_mp_proof_find(first, piece->offset)];
     for (; (other < first->pieces + first->count) &&
            (other->offset < piece->offset + piece->bytes);
@@ -130,7 +131,8 @@ static ucs_status_t check_order(ucx_mp_proof_t *proof, unsigned rank,
     return UCS_OK;
 }
 
-/* What a rank gets; a reduce-scatter in place may leave anything behind that */
+/* Check a rank's result. A reduce-scatter in place may leave any bytes behind
+   it */
 static ucs_status_t check_result(ucx_mp_proof_t *proof, unsigned rank)
 {
     const uct_cuda_coll_plan_t *plan = proof->subject->plan;
@@ -207,7 +209,7 @@ static ucs_status_t init_memory(ucx_mp_proof_t *proof, unsigned rank,
     proof->memories[memory].is_fixed = (buffer == UCT_CUDA_BUFFER_SEND) &&
                                        !is_same;
 
-    /* In place the own block is there already */
+    /* In place, the rank's own block is there already */
     if ((status == UCS_OK) && (buffer == UCT_CUDA_BUFFER_RECV) && is_block &&
         plan->is_in_place && (size > 0) &&
         (plan->blocks[rank + 1] > plan->blocks[rank])) {

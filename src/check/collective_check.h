@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Proves that a collective plan gives its result and has no races. */
+/* Prove that a collective plan computes its result without races. */
 #ifndef UCX_MP_CHECK_COLLECTIVE_CHECK_H
 #define UCX_MP_CHECK_COLLECTIVE_CHECK_H
 
@@ -10,20 +10,21 @@ BEGIN_C_DECLS
 
 
 /**
- * Check a plan, knowing nothing of how it came about:
- * - results: each byte of every rank's RECV ends as what its collective says,
- *   a byte of one rank's SEND, or the sum of that byte of all ranks', each once
- *   and added in one order on all ranks;
- * - order: where two steps touch the same byte and one of them writes, one
- *   surely ends before the other begins, by waits and queues;
- * - what is read has been written, if it is not what the caller sent; in place
- *   that is never overwritten before;
- * - bounds: no place leaves its buffer, nor cuts an element;
- * - waits name earlier steps, so that none waits for ever;
- * - kernels read and write at most MAX_FAN places; a destination is a source
- *   or overlaps none.
+ * Check a plan from its steps alone, independent of the planner:
+ * - results: each byte of every rank's RECV is as the collective defines it: a
+ *   byte of one rank's SEND, or the sum of this byte over all ranks, each added
+ *   once and in one order on all ranks;
+ * - order: if two steps touch the same byte and one of them writes, waits and
+ *   queues make one end before the other begins;
+ * - every byte read is written before, or comes from the caller; in place, the
+ *   caller's bytes are not overwritten before they are read;
+ * - bounds: each place is inside its buffer, and contains complete elements;
+ * - waits name earlier steps, so no step waits forever;
+ * - kernels read and write at most MAX_FAN places; a destination is a source or
+ *   overlaps none.
  *
- * Allocates and is slow (quadratic in steps): for tests and debug builds.
+ * Allocates memory and is slow (quadratic in steps): for tests and debug
+ * builds.
  *
  * @param error  Filled with a sentence naming step and rule when the result is
  *               UCS_ERR_INVALID_PARAM.

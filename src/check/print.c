@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a plan is in all, and a line a step. */
+/* Print a plan's summary, and one line per step. */
 #include "print.h"
 
 #include <string.h>
@@ -84,7 +84,8 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
     }
 }
 
-/* What NCCL's tests multiply the rate of the whole with: on links of a ring */
+/* Return the factor of NCCL's tests from algorithm bandwidth to bus
+   bandwidth. */
 static double bus_factor(const uct_cuda_coll_plan_t *plan)
 {
     const double share = (plan->num_ranks - 1.) / plan->num_ranks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans as text, for people. */
+/* Plans as readable text. */
 #ifndef UCT_CUDA_CHECK_PRINT_H
 #define UCT_CUDA_CHECK_PRINT_H
 
@@ -11,12 +11,12 @@
 BEGIN_C_DECLS
 
 
-/** The paths with their shares; with @a steps also every step. */
+/** Print the paths with their shares; with @a steps also every step. */
 void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
                             FILE *stream);
 
 
-/** A line that sums it up; with @a steps also every step. */
+/** Print one summary line; with @a steps also every step. */
 void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
                               FILE *stream);
 

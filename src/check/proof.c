@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Steps one by one, then in pairs, then carried out. */
+/* Check steps one by one, then in pairs, then execute them symbolically. */
 #include <check/proof.h>
 
 #include <ucs/sys/math.h>
@@ -343,7 +343,7 @@ is_before(const ucx_mp_proof_t *proof, uint32_t earlier, uint32_t step)
             (earlier % 64)) & 1;
 }
 
-/* Waits, and queues that work in order */
+/* Compute the order given by waits and by in-order queues. */
 static ucs_status_t find_order(ucx_mp_proof_t *proof)
 {
     const uct_cuda_steps_t *list = &proof->list;
@@ -386,7 +386,7 @@ static int compare_accesses(const void *a, const void *b)
                                        (x->step < y->step));
 }
 
-/* A kernel reads an element before it writes it */
+/* A kernel reads each element before it writes it */
 static ucs_status_t
 check_pair(ucx_mp_proof_t *proof, const access_t *a, const access_t *b)
 {
@@ -417,7 +417,7 @@ check_pair(ucx_mp_proof_t *proof, const access_t *a, const access_t *b)
     return UCS_OK;
 }
 
-/* Those of all steps, by memory and byte. @return How many */
+/* List the accesses of all steps, by memory and byte. @return Their number */
 static uint32_t list_accesses(const ucx_mp_proof_t *proof, access_t *accesses)
 {
     uint32_t count = 0;
@@ -470,7 +470,7 @@ static ucs_status_t check_races(ucx_mp_proof_t *proof)
 
 /* ------------------------------------------------------------------- sums */
 
-/* The number of a sum; NO_TERM without memory */
+/* Return the number of a sum, NO_TERM if out of memory. */
 static uint32_t
 sum_of(ucx_mp_proof_t *proof, const uint32_t *parts, unsigned count)
 {
@@ -514,8 +514,8 @@ sum_of(ucx_mp_proof_t *proof, const uint32_t *parts, unsigned count)
     return proof->num_terms++;
 }
 
-/* Carry out a step from byte `done` of it on, as far as its sources are pieces
- * of one kind each; how far that was is added to `done` */
+/* Execute a step from byte `done` on, as far as each of its sources is one
+   piece, and add the bytes to `done`. */
 static ucs_status_t
 add_some(ucx_mp_proof_t *proof, uint32_t index, uint64_t *done)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a transfer begins with and ends with, and that its lanes are right. */
+/* Initial memory, expected result and directed links of a transfer. */
 #include <check/proof.h>
 #include <check/transfer_check.h>
 
 #include <stdio.h>
 
 
-/* Memories of an end: what it sends, what it receives, and its slots */
+/* Memories of an end: source, destination, and staging slots */
 enum {
     SEND,
     RECV,
@@ -14,7 +14,7 @@ enum {
     NUM_KINDS = FIRST_SLOT + UCT_CUDA_MP_PLAN_SLOTS
 };
 
-/* The one input */
+/* The only input */
 #define SOURCE 0
 
 
@@ -59,7 +59,7 @@ memory_str(const void *arg, unsigned memory, char *buffer, size_t size)
     return buffer;
 }
 
-/* The source holds the input; every end that has an index may have slots */
+/* The source holds the input; every end with an index may have slots */
 static ucs_status_t init_memories(ucx_mp_proof_t *proof)
 {
     const uct_cuda_mp_plan_t *plan = proof->subject->plan;
@@ -87,8 +87,8 @@ static ucs_status_t init_memories(ucx_mp_proof_t *proof)
     return status;
 }
 
-/* Every byte the source's of the same offset, in pieces that follow one another
- * in both */
+/* Check that every destination byte is the source's byte of the same offset, in
+   contiguous pieces. */
 static ucs_status_t check_result(ucx_mp_proof_t *proof)
 {
     const uct_cuda_mp_plan_t *plan      = proof->subject->plan;
@@ -123,8 +123,8 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof)
                                             "again");
 }
 
-/* What only transfers say: each step is a copy on the lane between its places,
- * for one of the paths, and waits for one other at most */
+/* Check rules of transfers: each step is a copy on the directed link between
+   its places, belongs to one of the paths, and waits for at most one step. */
 static ucs_status_t check_lanes(ucx_mp_proof_t *proof)
 {
     const uct_cuda_mp_plan_t *plan = proof->subject->plan;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Proves that a plan moves every byte once, and rightly in whatever order its
- * steps may run. */
+/* Prove that a plan moves every byte once, correctly in every order in which
+   its steps may run. */
 #ifndef UCX_MP_CHECK_TRANSFER_CHECK_H
 #define UCX_MP_CHECK_TRANSFER_CHECK_H
 
@@ -10,17 +10,17 @@ BEGIN_C_DECLS
 
 
 /**
- * Check a plan, knowing nothing of how it came about:
- * - destination bytes: each written exactly once, and with the source's byte of
+ * Check a plan from its steps alone, independent of the planner:
+ * - destination bytes: each is written exactly once, with the source's byte of
  *   the same offset;
- * - order: what goes on to the destination from a staging slot was written
- *   there by a step that surely ended before, and is not overwritten before it
- *   was surely read;
- * - lanes: every step uses the lane between the places that it names;
- * - sizes: no copy is empty or leaves its slot; no slot is beyond the pool;
+ * - order: a staging slot is read only after the step that fills it has ended,
+ *   and overwritten only after it was read;
+ * - directed links: every step uses the link between the places that it names;
+ * - sizes: no copy is empty or exceeds its slot; no slot is outside the pool;
  * - waits name earlier steps.
  *
- * Allocates and is slow (quadratic in steps): for tests and debug builds.
+ * Allocates memory and is slow (quadratic in steps): for tests and debug
+ * builds.
  *
  * @param error  Filled with a sentence naming step and rule when the result is
  *               UCS_ERR_INVALID_PARAM.
