@@ -20,7 +20,7 @@ BEGIN_C_DECLS
  * needs 2 (k - 1) messages between groups (Patarasuk and Yuan, "Bandwidth
  * optimal all-reduce algorithms for clusters of workstations", 2009). So
  *
- * N / t  <=  links / (2 (k - 1)).
+ *     N / t  <=  links / (2 (k - 1)).
  */
 typedef struct {
     double   rate;       /**< N / t, bytes/s, of the most limiting grouping; 0:

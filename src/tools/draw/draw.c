@@ -13,18 +13,19 @@
 
 #define PROGRAM "ucx_mp_draw"
 
-/* The exit status of a child that cannot be what it should */
+/* Exit status of a child that could not start the program */
 #define NOT_STARTED 127
 
 
-/* In the installation that this program is in, else where configure put it */
+/* Return the program's path in this program's installation, or as
+   configured. */
 static const char *program_path(char *path, size_t size)
 {
     ssize_t length = readlink("/proc/self/exe", path, size - 1);
     int i;
 
     for (i = 0; (length > 0) && (i < 2); ++i) {
-        path[length] = '\0'; /* of PREFIX/bin/NAME, PREFIX */
+        path[length] = '\0'; /* PREFIX of PREFIX/bin/NAME */
         length       = strrchr(path, '/') - path;
     }
 
@@ -60,7 +61,7 @@ int ucx_mp_draw_open(ucx_mp_draw_t *draw, const char *what, const char *file)
     int out = STDOUT_FILENO;
     int ends[2], error;
 
-    /* A program that ends early says why: its exit status tells */
+    /* If the program ends early, its exit status tells why, not SIGPIPE */
     signal(SIGPIPE, SIG_IGN);
     fflush(stdout);
     if (file != NULL) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Pictures and NCCL's XML, which ucx_mp_draw, in Python, makes of JSON. */
+/* Pictures and NCCL's XML, made from JSON by ucx_mp_draw, a Python program. */
 #ifndef UCX_MP_DRAW_H
 #define UCX_MP_DRAW_H
 
@@ -8,7 +8,7 @@
 
 
 typedef struct {
-    FILE  *json; /**< What the program is to read goes here */
+    FILE  *json; /**< Input of the program */
     pid_t pid;
 } ucx_mp_draw_t;
 
@@ -17,7 +17,7 @@ typedef struct {
  * Start the program.
  *
  * @param what  "node", "xml" or "matrices".
- * @param file  Is overwritten; NULL: it goes to standard output.
+ * @param file  File to overwrite; NULL: standard output.
  *
  * @return 0, or an errno: the file cannot be written, or the program cannot be
  *         started.
@@ -25,8 +25,8 @@ typedef struct {
 int ucx_mp_draw_open(ucx_mp_draw_t *draw, const char *what, const char *file);
 
 
-/** Wait for it to end. @return Its exit status: 0, or it has said on standard
- *  error why not. */
+/** Wait until it ends. @return Its exit status: 0, or non-zero after a message
+ *  on standard error. */
 int ucx_mp_draw_close(ucx_mp_draw_t *draw);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks that lie apart in both memories, by the three ways that the module has
- * for them (copy/batch.h): a copy each, one call for many, the kernel. By the
- * clock, from the first submission until all is seen to have ended. What the
- * module's choice by size (gather.c) is taken from.
+ * Blocks that lie apart in both memories, copied in the module's three ways
+ * (copy/batch.h): one copy each, one call for many, the kernel. Times are by
+ * the clock, from the first submission until all copies are seen to have ended.
+ * The module's choice by size (gather.c) is based on these figures.
  */
 #include "tool.h"
 
@@ -24,7 +24,7 @@
 /* Blocks at every other place of two memories */
 typedef struct {
     int         from, to; /* GPUs, or HOST */
-    int         gpu;      /* that runs the copies */
+    int         gpu;      /* GPU that copies */
     CUdeviceptr src;
     CUdeviceptr dst;
     size_t      size;     /* of a block */
@@ -132,7 +132,7 @@ static const struct {
 #define NUM_WAYS (sizeof(ways) / sizeof(ways[0]))
 
 
-/* False: there is no such way */
+/* Measure one way; false if it is not available. */
 static bool measure(const blocks_t *blocks, unsigned way, unsigned repeats,
                     ucx_mp_perf_series_t *series)
 {
@@ -155,7 +155,7 @@ static bool measure(const blocks_t *blocks, unsigned way, unsigned repeats,
     return true;
 }
 
-/* In the context of the GPU that is current */
+/* Load the kernel in the current GPU's context. */
 static void kernel_open(unsigned threads)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -183,7 +183,7 @@ static void kernel_close(void)
     }
 }
 
-/* One direction, all sizes and ways */
+/* Measure one direction with all sizes and ways. */
 static void route(int from, int to, const ucx_mp_perf_options_t *options)
 {
     static ucx_mp_perf_series_t series[NUM_WAYS];
@@ -192,7 +192,7 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
     const bool is_host = (from == HOST) || (to == HOST);
     void *host         = is_host ? ucx_mp_perf_alloc_host(gpu, 2 * total) :
                                    NULL;
-    size_t faster      = 0; /* the batch is, from here on */
+    size_t faster      = 0; /* the batch is faster from here on */
     blocks_t blocks    = {.from = from, .to = to, .gpu = gpu};
     bool is_there[NUM_WAYS];
     unsigned i, way;
@@ -222,7 +222,7 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
             }
         }
 
-        /* A size at which the kernel is ahead again begins anew */
+        /* A size with a faster kernel restarts the search */
         if (is_there[1] && is_there[2]) {
             faster = (ucx_mp_perf_median(&series[1]) >=
                       ucx_mp_perf_median(&series[2])) ?

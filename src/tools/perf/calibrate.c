@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The planner's constants: ucx_mp_tune measures them, on real messages. */
+/* Planner constants, measured on real messages by ucx_mp_tune. */
 #include "tool.h"
 
 #include <errno.h>

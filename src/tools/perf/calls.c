@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What driver calls take of the calling thread. */
+/* Time of driver calls in the calling thread. */
 #include "tool.h"
 
 #include <uct/cuda/base/retry.h>
@@ -17,11 +17,11 @@
 #define WARM_UP 3
 
 
-/* The other process, whose memory is opened */
+/* The other process, owner of the memory to open */
 static struct {
     pid_t          pid;
     int            results; /* its handle comes here */
-    int            stop;    /* closed: it may go */
+    int            stop;    /* closed: the process may end */
     CUipcMemHandle handle;
 } peer;
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The life of a CUDA graph against its number of nodes: what Sojoodi et al.
- * (multi-path communication with CUDA Graphs, section 5.5) measure, and the
- * same copies by streams. The copies are those of one message: first a direct
- * one, then, chunk by chunk, two hops over another GPU.
+ * Phases of a CUDA graph by its number of nodes, as measured by Sojoodi et al.
+ * (multi-path communication with CUDA Graphs, section 5.5), and the same copies
+ * by streams. The copies are those of one message: first a direct one, then,
+ * chunk by chunk, two hops over another GPU.
  */
 #include "tool.h"
 
 #include <string.h>
 
 
-#define CHUNK     65536ul /* of one copy: submission is what is timed */
+#define CHUNK     65536ul /* of one copy, small: submission is measured */
 #define MAX_NODES 512u
 #define LANES     3u      /* direct, to the relay, from the relay */
 #define SLOTS     8u
@@ -29,7 +29,7 @@ static const char *const phases[NUM_PHASES] = {
 
 typedef struct {
     unsigned lane;
-    int      wait; /* copy on another lane, or -1 */
+    int      wait; /* copy on another directed link, or -1 */
     unsigned from; /* index into the buffers below */
     unsigned to;
     size_t   from_offset;
@@ -37,7 +37,7 @@ typedef struct {
 } copy_t;
 
 static struct {
-    int         gpus[LANES]; /* whose context a lane's copies are of */
+    int         gpus[LANES]; /* context of each directed link's copies */
     CUdeviceptr buffers[2][3]; /* source, destination, staging; two sets */
     CUstream    streams[LANES];
     CUevent     events[MAX_NODES];
@@ -49,7 +49,7 @@ static struct {
 } work;
 
 
-/* Copy 0 is the direct one; then each chunk has two */
+/* Plan copies: the first one is direct; then each chunk has two. */
 static void plan(unsigned count)
 {
     unsigned i, chunk, slot;
@@ -68,7 +68,8 @@ static void plan(unsigned count)
             copy->to          = 2;
             copy->from_offset = chunk * CHUNK;
             copy->to_offset   = slot * CHUNK;
-            if (chunk > SLOTS) { /* what was in the slot has gone on */
+            if (chunk > SLOTS) { /* the slot's previous chunk has been
+                                    forwarded */
                 copy->wait = (int)(i + 1 - 2 * SLOTS);
             }
         } else {
@@ -136,7 +137,8 @@ static void update(unsigned count, unsigned set)
     }
 }
 
-/* Every copy waits for others by events, and the first lane for all */
+/* Submit copies by streams: each waits for others by events, and the first
+   stream for all. */
 static void submit(unsigned count)
 {
     bool is_used[LANES] = {false};
@@ -164,7 +166,7 @@ static void submit(unsigned count)
 
     for (lane = 1; lane < LANES; ++lane) {
         if (is_used[lane] && (count > lane)) {
-            /* its last copy is one of the last two */
+            /* its last copy is one of the final two */
             i = ((count - 1) % 2 == lane % 2) ? count - 1 : count - 2;
             UCX_MP_PERF_CALL(cuStreamWaitEvent, work.streams[0],
                              work.events[i], 0);
@@ -282,7 +284,7 @@ void ucx_mp_perf_graph(const uct_cuda_topo_t *topo,
     }
 
     for (i = 0; i < MAX_NODES; ++i) {
-        /* an event belongs to the context that it is recorded in */
+        /* an event must be recorded in its own context */
         work.events[i] = ucx_mp_perf_event(work.gpus[(i == 0) ? 0 :
                                                      (i % 2) ? 1 : 2]);
     }

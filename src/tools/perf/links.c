@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bandwidths: links one by one, and paths of several links in sets. Copies are
- * timed by events in front of them and behind the last one; copies to and from
- * pageable memory block, and are timed by the clock.
+ * Bandwidths of single links, and of sets of paths with several links each.
+ * Events around the copies measure time. Copies to and from pageable memory
+ * block, so the clock measures them.
  */
 #include "tool.h"
 
@@ -13,13 +13,13 @@
 
 
 #define MAX_PATHS (UCT_CUDA_MAX_GPUS + 2)
-#define CHUNKS    16u /* of a staged path, but a plan's */
+#define CHUNKS    16u /* of a staged path without a plan */
 #define WARM_UP   2u
 
 #define TUNING_FILE "UCX_CUDA_IPC_MULTIPATH_TUNING_FILE"
 
 
-/* A way from one GPU to another */
+/* A path from one GPU to another */
 typedef struct {
     int    relay;    /* GPU; VIA_HOST or DIRECT */
     size_t bytes;
@@ -31,7 +31,7 @@ enum {
     VIA_HOST = -2
 };
 
-/* What a message over some paths uses; made once for all sizes */
+/* Resources of a message over some paths; made once for all sizes */
 typedef struct {
     int         src;
     int         dst;
@@ -40,7 +40,7 @@ typedef struct {
     CUdeviceptr staging[UCT_CUDA_MAX_GPUS];
     void        *host;
     size_t      host_size;
-    CUstream    first[MAX_PATHS];  /* by path: first hop, or the only one */
+    CUstream    first[MAX_PATHS];  /* by path: first hop, or the only hop */
     CUstream    second[MAX_PATHS];
     CUevent     hopped[MAX_PATHS][UCT_CUDA_MP_MAX_CHUNKS];
     CUevent     ended[MAX_PATHS];
@@ -56,7 +56,7 @@ static bool has_link(int from, int to)
     return topo->links[from][to].bandwidth > 0;
 }
 
-/* A path's place in a set: the direct one, the host, then relays by GPU */
+/* Return a path's place in a set: direct, host, then relays by GPU. */
 static unsigned path_place(const path_t *path)
 {
     return (path->relay == DIRECT)   ? 0 :
@@ -69,7 +69,8 @@ static int first_gpu(const lane_set_t *set)
     return set->src;
 }
 
-/* Who runs the second hop: the relay; what comes from the host, its receiver */
+/* Return the GPU that copies the second hop: the relay, or the receiver for the
+   host path. */
 static int second_gpu(const lane_set_t *set, const path_t *path)
 {
     return (path->relay == VIA_HOST) ? set->dst : path->relay;
@@ -84,7 +85,7 @@ static void set_open(lane_set_t *set, int src, int dst, size_t size)
     set->to    = ucx_mp_perf_alloc(dst, size);
 }
 
-/* Streams, events and staging memory of a path, when it is first used */
+/* Create streams, events and staging memory of a path, on its first use. */
 static void set_add(lane_set_t *set, const path_t *path, size_t size)
 {
     unsigned place = path_place(path);
@@ -151,7 +152,8 @@ static void copy(int gpu, CUdeviceptr to, CUdeviceptr from, size_t bytes,
     UCX_MP_PERF_CALL(cuMemcpyAsync, to, from, bytes, stream);
 }
 
-/* Every chunk of a staged path has memory of its own: no slot to wait for */
+/* Each chunk of a staged path has memory of its own: it never waits for a
+   slot */
 static void chunk_submit(lane_set_t *set, const path_t *path, size_t offset,
                          unsigned number)
 {
@@ -180,7 +182,8 @@ static void chunk_submit(lane_set_t *set, const path_t *path, size_t offset,
          set->second[place]);
 }
 
-/* The paths' chunks by turns, so that none waits for another's submission */
+/* Submit the paths' chunks alternately, so that no path waits for the others'
+   submission. */
 static void set_submit(lane_set_t *set, const path_t *paths, unsigned count)
 {
     const path_t *path;
@@ -208,8 +211,8 @@ static void set_submit(lane_set_t *set, const path_t *paths, unsigned count)
     }
 }
 
-/* Until the last copy of each path is seen to have ended, by the clock: events
- * with times would add how long streams take to wait for each other */
+/* Wait until the last copy of each path is seen to have ended. Times are by the
+   clock: events would add the time that streams wait for each other */
 static void set_wait(lane_set_t *set, const path_t *paths, unsigned count)
 {
     unsigned i;
@@ -219,7 +222,7 @@ static void set_wait(lane_set_t *set, const path_t *paths, unsigned count)
     }
 }
 
-/* One message by some paths */
+/* Measure a message over a set of paths. */
 static void measure_set(const char *what, const char *via, int src, int dst,
                         const path_t *paths, unsigned count, size_t size)
 {
@@ -246,7 +249,7 @@ static void measure_set(const char *what, const char *via, int src, int dst,
     set_close(&set);
 }
 
-/* All sizes; shares are as the links' bandwidths are */
+/* Measure all sizes; shares are proportional to the links' bandwidths. */
 static void measure_paths(const char *what, const char *via, int src, int dst,
                           const path_t *wanted, unsigned count)
 {
@@ -282,8 +285,8 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
     }
 }
 
-/* By the plan that a message gets which is alone, with the constants of this
- * node's table if it has one; where one path is best, by that one */
+/* Measure the plan of a single message, with this node's table of constants if
+   there is one; a plan of one path uses this path */
 static void measure_planned(int src, int dst)
 {
     static uct_cuda_mp_plan_t plan;
@@ -307,7 +310,7 @@ static void measure_planned(int src, int dst)
     know.tuning = tuning;
     for (n = 0; n < options->num_sizes; ++n) {
         if (options->sizes[n] > uct_cuda_mp_plan_max_size(&config)) {
-            continue; /* goes piece by piece */
+            continue; /* sent piece by piece */
         }
 
         uct_cuda_mp_plan_make(&know, uct_cuda_end_gpu(src),
@@ -345,7 +348,8 @@ static void measure_planned(int src, int dst)
     free(tuning);
 }
 
-/* Both at once, by the clock: from the first submission until both are seen */
+/* Measure both directions at once, by the clock: from the first submission
+   until both are seen to have ended. */
 static void measure_both_ways(int src, int dst)
 {
     static ucx_mp_perf_series_t series;

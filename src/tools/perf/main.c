@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_mp_perf: measures what the planner assumes of a node. */
+/* ucx_mp_perf: measures the planner's assumptions about a node. */
 #include "tool.h"
 
 #include <uct/cuda/base/log.h>
@@ -28,8 +28,8 @@ int main(int argc, char **argv)
     static ucx_mp_perf_options_t options;
     const uct_cuda_topo_t *topo;
 
-    /* Whoever reads what we print may end early, as head does: a parent may
-     * have left that ignored, as Python does */
+    /* The reader of our output may end early, as head does; a parent such as
+       Python may have left SIGPIPE ignored */
     signal(SIGPIPE, SIG_DFL);
     ucx_mp_perf_options_read(argc, argv, &options);
     if (options.calibrate != NULL) {
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     ucx_mp_perf_calls_prepare(&options);
     topo = ucx_mp_perf_node_open();
     if (topo->num_gpus == 1) {
-        options.dst = 0; /* what needs two is left out */
+        options.dst = 0; /* measurements between two GPUs are left out */
     }
     check_gpu("--src", options.src, topo->num_gpus);
     check_gpu("--dst", options.dst, topo->num_gpus);

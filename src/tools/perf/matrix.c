@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * All pairs of GPUs as matrices: one way and both ways at once, and what a copy
- * of a few bytes takes. By the clock, from submission until it is seen to have
- * ended; the median of the repeats.
+ * Matrices of all pairs of GPUs: one direction, both directions at once, and
+ * the time of a small copy. The clock runs from submission until the copy is
+ * seen to have ended; figures are medians.
  */
 #include "tool.h"
 
@@ -16,9 +16,9 @@
 #define WARM_UP 2u
 
 
-/* A copy from one GPU to another */
+/* One copy from a GPU to another */
 typedef struct {
-    int         gpu; /* that sends */
+    int         gpu; /* the sending GPU */
     CUdeviceptr from;
     CUdeviceptr to;
     CUstream    stream;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node's GPUs, with a context each, and memory on them and beside them. */
+/* The node's GPUs, each with a context, and memory on and near them. */
 #include "tool.h"
 
 #include <uct/cuda/base/ctx.h>
@@ -107,7 +107,7 @@ CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size)
     return memory;
 }
 
-/* The engine's way to memory of a NUMA node, which comes in slots */
+/* Host memory on a NUMA node, allocated as the engine does, in slots */
 static size_t slot_size(size_t size)
 {
     return (size + UCT_CUDA_MP_STAGING_SLOTS - 1) / UCT_CUDA_MP_STAGING_SLOTS;

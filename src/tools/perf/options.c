@@ -94,7 +94,7 @@ static size_t read_size(const char *text)
     return size;
 }
 
-/* Calls read() for each item of a list by commas */
+/* Call read() for each item of a comma-separated list. */
 static unsigned read_list(const char *option, const char *text,
                           void (*read)(const char *item, unsigned place,
                                        ucx_mp_perf_options_t *options),

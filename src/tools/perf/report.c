@@ -17,7 +17,7 @@ static struct {
     unsigned   step;
     unsigned   num_steps;
     bool       is_terminal;
-    bool       has_progress; /* a line of it is on the terminal */
+    bool       has_progress; /* the terminal shows a progress line */
     double     start;
 } report;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --plan COLLECTIVE: its plan, what the links allow, and what others take. */
+/* --plan COLLECTIVE: its plan, the links' bound, and other algorithms'
+   times. */
 #include "tool.h"
 
 #include <check/collective_bound.h>
@@ -14,12 +15,12 @@
 #define GIGA 1e9
 #define MEGA 1e6
 
-/* Steps of plans that are proved before they are shown; the proof's time grows
- * with their square */
+/* Largest number of steps that are proved before a plan is shown; the proof's
+   time grows with its square */
 #define MAX_PROVED 8000
 
 
-/* "0,1": no GPU twice */
+/* Read a list "0,1" without repeated GPUs. */
 static void read_gpus(const char *text, uct_cuda_coll_request_t *request)
 {
     const char *next = text;
@@ -49,7 +50,7 @@ static void read_gpus(const char *text, uct_cuda_coll_request_t *request)
     } while (*end == ',');
 }
 
-/* As the module reads it */
+/* Read the switch as the module does. */
 static int read_multipath(void)
 {
     static const char name[] = "UCX_CUDA_IPC_COLLECTIVES_MULTIPATH";
@@ -91,8 +92,8 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     int gpu;
 
     ucx_mp_topo_config_read(&config);
-    /* Ranks may see other GPUs than a table was made for: then the model's own
-     * constants count, without a word, as in the module */
+    /* Ranks may see fewer GPUs than a table's: then the model's own constants
+       apply silently, as in the module */
     (void)uct_cuda_mp_tuning_get(config.tuning_file, topo, error, sizeof(error),
                                  &tuning);
     memset(collective, 0, sizeof(*collective));
@@ -148,7 +149,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     }
 }
 
-/* What copies of the request may take, be it that none does */
+/* Find the bound for copies of the request, even if no copy is needed. */
 static void find_bound(const uct_cuda_coll_request_t *request, bool use_host,
                        uct_cuda_coll_bound_t *bound)
 {
@@ -175,8 +176,8 @@ static void print_bound(const ucx_mp_topo_collective_t *collective,
     }
 }
 
-/* The best with an algorithm, and with or without copies over other GPUs; the
- * scratch memory that there is may have made more chunks of it */
+/* Print the best plan with an algorithm, with or without copies over other
+   GPUs. The scratch memory may have required more chunks */
 static void print_other(const uct_cuda_coll_request_t *request,
                         const uct_cuda_coll_choice_t *chosen, FILE *stream)
 {

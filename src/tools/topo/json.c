@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node as JSON: what was found out, and the links and limits made of it. */
+/* The node as JSON: the probed facts, and the links and limits derived from
+   them. */
 #include "tool.h"
 
 #include <uct/cuda/plan/tuning.h>
@@ -31,7 +32,7 @@ static void put_bus_id(const uct_cuda_bus_id_t *bus_id, FILE *stream)
             uct_cuda_bus_id_str(bus_id, text, sizeof(text)));
 }
 
-/* An index, or null */
+/* Print an index, or null. */
 static void put_index(int index, FILE *stream)
 {
     if (index == UCT_CUDA_WIRING_NONE) {
@@ -149,7 +150,7 @@ static void put_hardware(const ucx_mp_topo_node_t *node, FILE *stream)
                 wiring->numa[i].os_index, wiring->numa[i].socket);
     }
 
-    /* Between each NUMA node and the next one */
+    /* Links between each NUMA node and the next */
     fprintf(stream, "],\n  \"sockets_gbps\": [");
     for (i = 1; i < wiring->num_numa; ++i) {
         limit = node->topo.sockets[i - 1][i];
@@ -184,7 +185,7 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "out of memory");
     }
 
-    /* How tuning tables call the node, and below its pairs */
+    /* Names of the node and its pairs in tuning tables */
     fprintf(stream, "{\n  \"node\": \"%s\",\n", table->node);
     put_hardware(node, stream);
     ucx_mp_topo_near_json(node, near, stream);

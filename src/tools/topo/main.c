@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_mp_topo: shows how the node is wired, and plans of transfers on it. */
+/* ucx_mp_topo: prints a node's wiring, and plans of transfers on it. */
 #include "tool.h"
 
 #include <draw/draw.h>
@@ -53,7 +53,7 @@ static void check_end(const char *name, uct_cuda_end_t end,
     }
 }
 
-/* Anything written may have failed, a full disk above all */
+/* Close the file; reports if any write failed, for instance on a full disk. */
 static void close_file(FILE *file, const char *name)
 {
     int failed = ferror(file);
@@ -64,7 +64,7 @@ static void close_file(FILE *file, const char *name)
     }
 }
 
-/* Have ucx_mp_draw make something of the JSON */
+/* Convert the JSON with ucx_mp_draw. */
 static void draw(const char *what, const char *name,
                  const ucx_mp_topo_node_t *node,
                  const ucx_mp_topo_near_t *near, const ucx_mp_topo_plan_t *plan)
@@ -105,8 +105,8 @@ int main(int argc, char **argv)
     ucx_mp_topo_options_t options;
     bool is_copy;
 
-    /* Whoever reads what we print may end early, as head does: a parent may
-     * have left that ignored, as Python does */
+    /* The reader of our output may end early, as head does; a parent such as
+       Python may have left SIGPIPE ignored */
     signal(SIGPIPE, SIG_DFL);
     ucx_mp_topo_options_read(argc, argv, &options);
     uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
         ucx_mp_topo_config_read(&plan.config);
     }
 
-    /* Times are those of the questions that a message asks, no others */
+    /* --time measures only the queries that a message needs */
     probe(&node, options.format != UCX_MP_TOPO_TIME);
     if (is_copy) {
         check_ends(&options, &node.topo);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is near a GPU: cores and NICs, from sysfs. */
+/* Cores and NICs near a GPU, from sysfs. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* strverscmp */
 #endif
@@ -11,7 +11,7 @@
 #include <string.h>
 
 
-/* Where sysfs is mounted; libsysfs' variable for that is honoured */
+/* Return the mount point of sysfs, or libsysfs' variable for it. */
 static const char *sysfs(void)
 {
     const char *path = getenv("SYSFS_PATH");
@@ -19,7 +19,7 @@ static const char *sysfs(void)
     return ((path != NULL) && (path[0] != '\0')) ? path : "/sys";
 }
 
-/* First line of a device's file; empty if there is none */
+/* Read the first line of a device's file; empty if there is none. */
 static void
 read_file(const char *device, const char *name, char *line, size_t size)
 {
@@ -52,7 +52,8 @@ static unsigned count_devices(const char *path)
 }
 
 /*
- * What lies between two devices, by their paths:
+ * Return the relation of two devices, by their sysfs paths:
+ *
  *   .../pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0
  *       root       root port    switch: up   and down     device
  */
@@ -104,7 +105,7 @@ static int compare_nics(const void *a, const void *b)
                       ((const ucx_mp_topo_nic_t*)b)->name);
 }
 
-/* RDMA devices: what MPI's messages between nodes leave through */
+/* Find RDMA devices, which send MPI's messages between nodes. */
 static void find_nics(ucx_mp_topo_near_t *near)
 {
     char link[PATH_MAX], path[PATH_MAX];

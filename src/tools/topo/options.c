@@ -77,7 +77,7 @@ static void usage_error(const char *format, const char *what)
     exit(UCX_MP_TOPO_USAGE);
 }
 
-/* A GPU's number, or "host" */
+/* Read a GPU's number, or "host". */
 static uct_cuda_end_t read_end(const char *name, const char *text)
 {
     const char *digits = (strncmp(text, "gpu", 3) == 0) ? text + 3 : text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* --plan: the plan that a transfer would get, and what others would take. */
+/* --plan: the plan of a transfer, and times of other sets of paths. */
 #include "tool.h"
 
 #include <check/print.h>
@@ -17,20 +17,20 @@
 
 #define VAR_PREFIX "UCX_CUDA_IPC_"
 
-/* Sets of paths that are compared: all of them while there are few */
+/* Largest number of sets of paths to compare */
 #define MAX_SETS       128
 #define MAX_SETS_SHOWN 12
 
 extern char **environ;
 
 
-/* A set of paths with what the model says of it */
+/* A set of paths with the model's results */
 typedef struct {
     unsigned           count;
     uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS];
-    double             seconds; /* 0: no plan, since no gain */
+    double             seconds; /* 0: no plan, since there is no gain */
     bool               is_chosen;
-    const char         *forbidden; /* why it is no choice, or NULL */
+    const char         *forbidden; /* reason against it, or NULL */
 } path_set_t;
 
 
@@ -87,15 +87,15 @@ void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
     }
 }
 
-/* With a ledger all processes' transfers are known; here there are none */
+/* A ledger knows the transfers of all processes; here there are none */
 static uct_cuda_mp_load_t idle_load(const uct_cuda_mp_config_t *config)
 {
     return (uct_cuda_mp_load_t){.is_known  = (config->ledger[0] != '\0'),
                                 .uncrossed = UINT64_MAX};
 }
 
-/* The reason that a message would be told, with nothing ahead of it, before any
- * plan is made */
+/* Return the reason for a message's decision before any plan is made, with no
+   messages ahead of it. */
 static uct_cuda_mp_reason_t admit(const uct_cuda_mp_knowledge_t *know,
                                   const ucx_mp_topo_options_t *options,
                                   ucx_mp_topo_plan_t *plan)
@@ -161,7 +161,7 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
     uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
                           &plan->plan);
     free(tuning);
-    /* What a variable or the hardware says is the plan's own reason */
+    /* A variable or the hardware decides: use the plan's own reason */
     if ((reason != UCT_CUDA_MP_ADMITTED) &&
         ((plan->plan.num_paths > 0) ||
          (plan->plan.reason == UCT_CUDA_MP_NO_GAIN))) {
@@ -199,14 +199,15 @@ static const char *set_name(const path_set_t *set, char *buffer, size_t size)
     return buffer;
 }
 
-/* Would there be a plan, if messages of that size were asked about at all? */
+/* Return whether there is a plan for this size, below the smallest planned
+   message. */
 static bool is_below(const ucx_mp_topo_plan_t *plan)
 {
     return (plan->plan.reason == UCT_CUDA_MP_NO_SMALL) ||
            (plan->plan.reason == UCT_CUDA_MP_NO_ALONE);
 }
 
-/* Does the plan have these paths, in whatever order? */
+/* Return whether the plan has these paths, in any order. */
 static bool is_chosen(const uct_cuda_mp_plan_t *plan, const path_set_t *set)
 {
     unsigned found = 0;
@@ -268,16 +269,17 @@ static void set_cost(const uct_cuda_topo_t *topo,
     config.host       = UCT_CUDA_MP_AUTO;
     config.min_size   = 0;
     config.num_shares = 0;
-    config.num_chunks = (config.num_chunks == 1); /* not those of a list */
+    config.num_chunks = (config.num_chunks == 1); /* not the variable's
+                                                     chunks */
     config.num_paths  = set->count;
     memcpy(config.paths, set->paths, sizeof(config.paths));
     uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
                           &scratch);
     set->forbidden = find_forbidden(plan, set);
     set->is_chosen = is_chosen(&plan->plan, set);
-    /* The plan's own time, if it is the model's: its paths may be in another
-     * order, which is worth a little. Who would have less than a page is left
-     * out, and that is another set. */
+    /* Take the plan's own time, if the model made it. Its paths may have
+       another order, with a slightly different time. A path with less than a
+       page is dropped, which gives another set. */
     set->seconds   = (set->count == 1) ? plan->plan.single_seconds :
                      (set->is_chosen && (plan->config.num_shares == 0)) ?
                                          plan->plan.seconds :
@@ -285,8 +287,9 @@ static void set_cost(const uct_cuda_topo_t *topo,
                                                          0;
 }
 
-/* Relays are tried in one order, the first few of them; of those that bring in
- * links to host memory one more is taken if it costs next to nothing */
+/* Return whether the planner skips a set. It tries the first few relays in one
+   order. If relays add links to host memory, it takes one more relay at nearly
+   no cost. */
 static bool is_passed_over(const ucx_mp_topo_plan_t *plan,
                            const path_set_t *set)
 {
@@ -307,7 +310,8 @@ static int set_compare(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Between two GPUs, or the host and one; none has one to itself */
+/* Return whether there is a link between two GPUs, or the host and a GPU; no
+   end has a link to itself. */
 static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
                      uct_cuda_end_t to)
 {
@@ -315,8 +319,8 @@ static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
            (uct_cuda_mp_model_bandwidth(topo, uct_cuda_mp_lane(from, to)) > 0);
 }
 
-/* Every set of the direct path with some of the relays and perhaps the host;
- * with many relays only the first so many of them, by bandwidth */
+/* List every set of the direct path with some relays and optionally the host;
+   with many relays only the first ones by bandwidth. */
 static unsigned list_sets(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,
                           path_set_t *sets)
@@ -541,7 +545,7 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
     }
 }
 
-/* A GPU's ordinal; -1 is host memory */
+/* Return a GPU's ordinal; -1 for host memory. */
 static int json_end(uct_cuda_end_t end)
 {
     return uct_cuda_end_is_host(end) ? -1 : uct_cuda_end_device(end);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node as a matrix, in the manner of nvidia-smi topo -m. */
+/* The node as a matrix like that of nvidia-smi topo -m. */
 #include "tool.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #define MILLI 1e3
 
 
-/* NVLinks of a GPU to one kind of end, or to one GPU */
+/* Count a GPU's NVLinks to one kind of end, or to one GPU. */
 static unsigned count_nvlinks(const uct_cuda_wiring_gpu_t *gpu,
                               uct_cuda_wiring_end_t end, int peer)
 {
@@ -35,7 +35,7 @@ static unsigned count_switched(const uct_cuda_wiring_gpu_t *gpu)
                                        UCT_CUDA_WIRING_NONE);
 }
 
-/* Number of PCIe switches between two GPUs, or 0 if they share none */
+/* Return the number of PCIe switches between two GPUs, 0 if they share none. */
 static int count_pci_switches(const uct_cuda_wiring_t *wiring, int a, int b)
 {
     int count_a, count_b, s, t;
@@ -106,7 +106,7 @@ const char *ucx_mp_topo_host_str(const uct_cuda_wiring_t *wiring, int gpu,
     return buffer;
 }
 
-/* "gpu0, gpu1": those behind a switch. Returns how many. */
+/* Write the GPUs behind a switch, "gpu0, gpu1". Returns their number. */
 static int behind(const uct_cuda_wiring_t *wiring, int index, char *buffer,
                   size_t size)
 {
@@ -229,7 +229,7 @@ static void put_legend(const ucx_mp_topo_node_t *node, FILE *stream)
     }
 }
 
-/* What is told of a GPU's link to the host and not believed */
+/* Print reported facts of a GPU's host link that are implausible. */
 static void put_doubt(const ucx_mp_topo_node_t *node, int gpu, FILE *stream)
 {
     const uct_cuda_wiring_t *wiring   = &node->wiring;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_mp_plan_time: what plans take on an emulated node, without the transport:
- * the module's, a JSON line a transfer, or those that standard input asks for.
+ * ucx_mp_plan_time: times plans on an emulated node without the transport.
+ * Prints one JSON line per transfer, for the module's plans or for those on
+ * standard input.
  */
 #include "tool.h"
 
@@ -22,7 +23,7 @@ typedef struct {
     size_t     min_size;
     size_t     max_size;
     unsigned   factor;
-    int        src; /* or -1: one pair of each class */
+    int        src; /* -1: one pair of each class */
     int        dst;
     bool       is_asked; /* plans come from standard input */
 } options_t;
@@ -215,7 +216,7 @@ static unsigned list_cells(const uct_cuda_topo_t *topo,
     return count;
 }
 
-/* The module's own plan for a transfer */
+/* Time the module's own plan of a transfer. */
 static void play_cell(const cuemu_node_t *node,
                       const uct_cuda_mp_config_t *config,
                       ucx_mp_tune_case_t *tune)
@@ -237,7 +238,7 @@ static void play_cell(const cuemu_node_t *node,
     fflush(stdout);
 }
 
-/* The plans that standard input asks for */
+/* Time the plans on standard input. */
 static void play_lines(const uct_cuda_mp_config_t *plain,
                        ucx_mp_tune_case_t *tune)
 {
@@ -269,7 +270,7 @@ static void play_lines(const uct_cuda_mp_config_t *plain,
     }
 }
 
-/* The table that the configuration names, or one that sets no constant */
+/* Return the table of the configuration, or one that sets no constant. */
 static uct_cuda_mp_tuning_t *
 table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config)
 {

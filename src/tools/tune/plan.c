@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A transfer planned by a configuration, and played. */
+/* Plan a transfer by a configuration, and time it. */
 #include "tool.h"
 
 

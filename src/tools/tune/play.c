@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The executors' calls, and what the timing core makes of them. */
+/* The executors' calls, timed by the emulated node's core. */
 #include "play.h"
 #include "die.h"
 
@@ -18,7 +18,7 @@
 
 /* Staging memory of a GPU or NUMA node */
 typedef struct {
-    unsigned      next; /* slot that the next plan begins with */
+    unsigned      next; /* first slot of the next plan */
     cuemu_op_id_t drained[UCT_CUDA_MP_STAGING_SLOTS];
 } staging_t;
 
@@ -26,11 +26,12 @@ typedef struct {
 struct ucx_mp_player {
     cuemu_sim_t   *sim;
     void          *memory;
-    const cuemu_cost_t *cost;                     /* of each call */
-    int           gpu[UCT_CUDA_MAX_GPUS];    /* ordinal: GPU of the node */
+    const cuemu_cost_t *cost;                     /* cost of each call */
+    int           gpu[UCT_CUDA_MAX_GPUS];    /* GPU of the node, by ordinal */
     int           num_numa;
     cuemu_time_t  begin;
-    cuemu_time_t  cpu;                            /* the calling processor */
+    cuemu_time_t  cpu;                            /* time of the calling
+                                                     processor */
     bool          is_graph;
     unsigned      num_used;
     uint16_t      used[UCT_CUDA_MP_NUM_LANES];    /* in order of first use */
@@ -94,7 +95,7 @@ static void call(ucx_mp_player_t *player, cuemu_call_t which)
     player->cpu += player->cost->call[which];
 }
 
-/* A call of the streams executor, for which a graph has a node */
+/* Spend a call of the streams executor; a graph has a node instead. */
 static void call_stream(ucx_mp_player_t *player, cuemu_call_t which)
 {
     if (!player->is_graph) {
@@ -130,7 +131,7 @@ static cuemu_place_t lane_place(const ucx_mp_player_t *player,
     return CUEMU_PLACE_NUMA((numa < player->num_numa) ? numa : 0);
 }
 
-/* Of a GPU, or of a NUMA node */
+/* Return the staging memory of a GPU or a NUMA node. */
 static staging_t *
 end_staging(ucx_mp_player_t *player, uct_cuda_end_t end, int numa)
 {
@@ -242,7 +243,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
         submit_step(player, plan, i, is_awaited[i]);
     }
 
-    /* Whoever has a slot next waits for the last copy out of it */
+    /* The next user of a slot waits for the last copy out of it */
     for (i = 0; i < plan->num_steps; ++i) {
         drained = slot_drained(player, plan, uct_cuda_mp_plan_from(plan, i));
         if (drained != NULL) {
@@ -260,7 +261,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     }
 }
 
-/* Let everything happen up to this operation; seconds that it took */
+/* Run the simulation up to this operation; returns its seconds. */
 static double finish(ucx_mp_player_t *player, cuemu_op_id_t op)
 {
     cuemu_time_t end;
@@ -276,7 +277,7 @@ static double finish(ucx_mp_player_t *player, cuemu_op_id_t op)
            (double)CUEMU_PS_PER_SEC;
 }
 
-/* An event behind each stream that writes to the destination */
+/* Add an event behind each stream that writes to the destination, and wait. */
 double ucx_mp_player_finish(ucx_mp_player_t *player)
 {
     cuemu_op_desc_t all = {

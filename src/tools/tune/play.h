@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plays plans on the emulated node's timing core: the driver's calls that the
- * executors make, one after the other on a processor of their own, and the
- * copies that follow from them. No driver, no process, no clock.
+ * Time plans on the emulated node's core: the executors' driver calls, one
+ * after the other on a processor of their own, and the resulting copies. No
+ * driver, process or clock is involved.
  *
- * Reckoned is a transfer of many alike: events and staging memory are there,
- * and each slot has been drained before. Times go from the first call to the
+ * The times are those of one among many equal transfers: events and staging
+ * memory exist, and each slot is empty. Times go from the first call to the
  * poll that finds the completion.
  */
 #ifndef UCX_MP_TUNE_PLAY_H
@@ -20,8 +20,8 @@
 typedef struct ucx_mp_player ucx_mp_player_t;
 
 
-/** A player for a node as this process's @a topo numbers its GPUs. Ends the
- *  program when the two do not belong together. */
+/** Create a player for a node and the GPUs of @a topo, as this process numbers
+ *  them. Ends the program if the two do not match. */
 ucx_mp_player_t *ucx_mp_player_create(const cuemu_node_t *node,
                                       const uct_cuda_topo_t *topo);
 
@@ -29,21 +29,23 @@ ucx_mp_player_t *ucx_mp_player_create(const cuemu_node_t *node,
 void ucx_mp_player_destroy(ucx_mp_player_t *player);
 
 
-/** Begin a transfer; @a is_graph: its pieces are launches of a graph that is
- *  there and has the addresses. */
+/** Begin a transfer; @a is_graph: its pieces are launches of an existing graph
+ *  with the right addresses. */
 void ucx_mp_player_begin(ucx_mp_player_t *player, bool is_graph);
 
 
-/** Submit its next piece. */
+/** Submit the next piece. */
 void ucx_mp_player_submit(ucx_mp_player_t *player,
                           const uct_cuda_mp_plan_t *plan);
 
 
-/** Submit the end, and let it all happen. @return Seconds of the transfer. */
+/** Submit the end, and run until it completes. @return Seconds of the
+ *  transfer. */
 double ucx_mp_player_finish(ucx_mp_player_t *player);
 
 
-/** Seconds of one plain copy with an event behind it, as cuda_ipc makes it. */
+/** Return the seconds of one plain copy with an event behind it, as cuda_ipc
+ *  makes it. */
 double ucx_mp_player_single(ucx_mp_player_t *player, int src_device,
                             int dst_device, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_mp_plan_time: what its parts share. */
+/* ucx_mp_plan_time: declarations shared by its parts. */
 #ifndef UCX_MP_TUNE_TOOL_H
 #define UCX_MP_TUNE_TOOL_H
 
@@ -11,26 +11,26 @@
 #include <stdio.h>
 
 
-/** A transfer that is to be planned. */
+/** A transfer to plan. */
 typedef struct {
     const uct_cuda_topo_t      *topo;
-    const uct_cuda_mp_tuning_t *table;  /**< With the model's constants */
+    const uct_cuda_mp_tuning_t *table;  /**< Table with the model's constants */
     ucx_mp_player_t            *player;
     int                        src;
     int                        dst;
     size_t                     size;    /**< Bytes */
-    uct_cuda_mp_plan_t         plan;    /**< Of its last piece; no paths: one
-                                             plain copy */
+    uct_cuda_mp_plan_t         plan;    /**< Plan of the last piece; no paths:
+                                             one plain copy */
 } ucx_mp_tune_case_t;
 
 
 /**
- * Plan a transfer by a configuration and play it, piece by piece as the engine
- * cuts it; as graphs with MULTIPATH_GRAPH=y, else through streams.
+ * Plan a transfer by a configuration and time it, piece by piece as the engine
+ * does; with MULTIPATH_GRAPH=y as graphs, otherwise through streams.
  *
- * @param predicted_p  Filled with the seconds that the model expects.
+ * @param predicted_p  Filled with the model's seconds.
  *
- * @return Seconds, as played.
+ * @return Timed seconds.
  */
 double ucx_mp_tune_play(ucx_mp_tune_case_t *tune,
                         const uct_cuda_mp_config_t *config,

@@ -8,12 +8,12 @@ MODULE = 'libuct_cuda.so'
 DEFAULT_SLOWDOWN = 20
 MISSING = 'not found'                   # ldd's words
 PERFTEST = 'ucx_perftest'
-EXIT_SETUP = 2          # the set-up is wrong; a sentence says how
-EXIT_NOT_FOUND = 127    # as a shell
+EXIT_SETUP = 2          # setup error, explained by a message
+EXIT_NOT_FOUND = 127    # as of a shell
 
 
 class SetupError(Exception):
-    """Something is missing; the message says what."""
+    """Something is missing; the message names it."""
 
     def __init__(self, message, code=EXIT_SETUP):
         super().__init__(message)
@@ -24,4 +24,4 @@ def say(message):
     try:
         print('ucx_mp_run: ' + message, file=sys.stderr, flush=True)
     except OSError:
-        pass                    # nobody reads it, and the command is to run
+        pass                    # a lost message must not stop the command

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Emulated nodes: what has to be set for one, or for several."""
+"""Emulated nodes: settings for one node or several."""
 
 import glob
 import os
@@ -26,8 +26,8 @@ def number_of_ranks(target):
 
 
 def has_static_runtime(path, environ):
-    """Whether NVIDIA's runtime library seems to be linked in statically, and
-    without the symbols by which the emulated one takes its place."""
+    """Return whether NVIDIA's runtime library seems to be linked statically,
+    without the symbols needed to redirect it to the emulated one."""
     if linked(linked_libraries(path, environ), 'libcudart')[0] or (
             os.uname().machine == 'x86_64' and
             contains(path, b'\0__cudaGetKernel\0')):
@@ -43,8 +43,9 @@ def static_runtime(path):
 
 
 def set_runtime_libraries(settings, install, target):
-    """Wheels ask for libcudart by a name of their own and a fixed path; only a
-    preloaded library of that name takes its place."""
+    """Make wheels load the emulated runtime. They ask for libcudart by a name
+    of their own at a fixed path; only a preloaded library of this name replaces
+    it."""
     if target.ucx.libucs == MISSING:
         return
     folder = os.path.dirname(os.path.realpath(target.ucx.libucs))
@@ -66,7 +67,7 @@ def set_runtime_libraries(settings, install, target):
 
 
 def runtime_of_name(install, name):
-    """A copy of the emulated runtime that bears that name, or None."""
+    """Return a copy of the emulated runtime with this name, or None."""
     maker = os.path.join(install.cuemu_dir, 'cuemu_cudart_name')
     if not os.path.exists(maker):
         return None
@@ -81,7 +82,7 @@ def runtime_of_name(install, name):
 
 
 def set_emulation(settings, options, install, target):
-    """Puts an emulated node under the command."""
+    """Run the command on an emulated node."""
     node = install.node(options.emulate)
     settings.notes += install.describe(node)[1]
     if target.program and is_elf(target.program) and \
@@ -99,7 +100,7 @@ def set_emulation(settings, options, install, target):
     if options.nodes:
         set_nodes(settings, options, target, ranks)
     elif 'CUEMU_SESSION' not in settings.original:
-        # a session of the user's joins several commands to one node
+        # a session of the user joins several commands on one node
         session = os.path.join(target.launcher is None and step_folder() or
                                temporary_folder(), 'session')
         settings.put('CUEMU_SESSION', session,
@@ -142,8 +143,8 @@ def set_emulation(settings, options, install, target):
         set_emulated_openmpi(settings, ranks, cores)
 
 
-# In place of ssh: what an MPI starts on a node runs here, with that node's
-# emulated GPUs, ledger and temporary files
+# Replacement for ssh: processes for another node run here, with the emulated
+# GPUs, ledger and temporary files of that node
 AGENT = '''#!/bin/sh
 while case $1 in -*) ;; *) false ;; esac; do shift; done
 CUEMU_HOST=$1
@@ -158,7 +159,7 @@ HOST_OPTIONS = ('-H', '-host', '--host', '-hosts', '--hosts', '-f',
 
 
 def ranks_of_nodes(options, ranks):
-    """How many ranks each of --nodes has."""
+    """Return the number of ranks on each of --nodes."""
     words = options.nodes.split(',')
     if len(words) > 1:
         counts = [int(word) for word in words]
@@ -174,7 +175,7 @@ def ranks_of_nodes(options, ranks):
 
 
 def set_nodes(settings, options, target, ranks):
-    """Several emulated nodes: the MPI starts each one's ranks by an agent."""
+    """Emulate several nodes: the MPI starts the ranks of each through an agent."""
     if target.launcher is None or target.mpi is None or \
             target.mpi.name not in ('Open MPI', 'MPICH'):
         raise SetupError('--nodes: the command is to be the mpirun of an Open '

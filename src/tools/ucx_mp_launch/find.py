@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Our own files, and the UCX and MPI that a command loads."""
+"""Files of this project, and the UCX and MPI that a command loads."""
 
 import glob
 import json
@@ -25,7 +25,7 @@ def others(environ, name, value):
 
 
 def prepend(environ, name, value):
-    """Puts `value` in front of a colon-separated list."""
+    """Put `value` in front of a colon-separated list."""
     environ[name] = ':'.join([value] * bool(value) +
                              others(environ, name, value))
 
@@ -36,7 +36,7 @@ def append(environ, name, value):
 
 
 def word_after(command, *names):
-    """Words that follow each occurrence of an option."""
+    """Return the words behind each occurrence of an option."""
     found = []
     for index, word in enumerate(command[:-1]):
         if word in names:
@@ -45,7 +45,7 @@ def word_after(command, *names):
 
 
 def mca_from_command(command, name):
-    """Value that `--mca name value` gives, or None."""
+    """Return the value of `--mca name value`, or None."""
     for index, word in enumerate(command[:-2]):
         if word in ('-mca', '--mca') and command[index + 1] == name:
             return command[index + 2]
@@ -57,14 +57,14 @@ def words_of(path):
         with open(path, errors='replace') as file:
             return file.read().split()
     except OSError:
-        return []       # mpirun says so
+        return []       # mpirun itself reports this
 
 
 class Installation:
     """Where the module, the shim, the emulator and the node files are."""
 
     def __init__(self, environ, here):
-        """`here`: the folder that ucx_mp_run is in."""
+        """Start the search in `here`, the folder of ucx_mp_run."""
         self.bindir = here
         if environ.get('UCX_MP_LIBDIR'):
             tried = [environ['UCX_MP_LIBDIR']]
@@ -121,7 +121,8 @@ class Installation:
         return sorted(names)
 
     def node(self, name):
-        """Path of a node's description, by name or path, looked into."""
+        """Return the path of a node's description, given by name or path, and
+        check it."""
         path = name
         if os.sep not in name and not name.endswith('.xml'):
             found = [os.path.join(folder, name + '.xml')
@@ -140,8 +141,8 @@ class Installation:
         return path
 
     def describe(self, path, sysfs=None):
-        """Has the emulator's own reader judge a node's file, and write the
-        node's sysfs into a folder: (number of GPUs, sentences)."""
+        """Have the emulator check a node's file, and write the node's sysfs to a
+        folder. Returns (number of GPUs, messages)."""
         if self.cuemu_dir is None:
             raise SetupError(
                 '--emulate: the emulator is not built: no libcuda.so.1 in '
@@ -164,7 +165,7 @@ class Installation:
 
 
 def executable(word):
-    """Path of the program that a shell would run for `word`, or None."""
+    """Return the path of the program that a shell would run for `word`, or None."""
     path = shutil.which(word)
     return os.path.abspath(path) if path else None
 
@@ -178,8 +179,8 @@ def is_elf(path):
 
 
 def linked_libraries(path, environ):
-    """{soname: path or MISSING} of what the dynamic linker would load for
-    `path`, a program or a library; nothing of it is run."""
+    """Return {soname: path or MISSING} of the libraries that the dynamic linker
+    would load for `path`, a program or a library. Runs none of its code."""
     result = subprocess.run(['ldd', path], stdout=subprocess.PIPE,
                             stderr=subprocess.DEVNULL, env=environ,
                             universal_newlines=True)
@@ -193,14 +194,14 @@ def linked_libraries(path, environ):
 
 
 def together(first, then):
-    """The libraries of a process that loads these and then those: the first
-    one of a name is everybody's."""
+    """Return the libraries of a process that loads `first` and `then`: the first
+    library of each name serves both."""
     found = {soname: path for soname, path in first.items() if path != MISSING}
     return dict(then, **found)
 
 
 def linked(libraries, stem):
-    """(soname, path) of the library whose name begins with `stem` + '.so'."""
+    """Return (soname, path) of the library named `stem` + '.so*'."""
     for soname, path in libraries.items():
         if re.match(re.escape(stem) + r'(-[0-9a-f]+)?\.so', soname):
             return soname, path
@@ -208,7 +209,7 @@ def linked(libraries, stem):
 
 
 def data_of(path):
-    """A file's bytes, to search them: none, if it cannot be read."""
+    """Return a file's bytes, to search them; empty if it cannot be read."""
     try:
         with open(path, 'rb') as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -221,13 +222,13 @@ def contains(path, text):
 
 
 def strings_of_folders(path):
-    """Paths of libraries' folders that a library has in it."""
+    """Return the folders of libraries named inside a library."""
     return [os.fsdecode(found) for found in re.findall(
         rb'(?<=\0)/[^\0\n:]*/lib[^\0\n:]*(?=\0)', data_of(path))]
 
 
 def interpreter(path):
-    """Interpreter of a script: what its first line runs, or None."""
+    """Return the interpreter in the first line of a script, or None."""
     try:
         with open(path, 'rb') as file:
             first = file.readline(256).decode('utf-8', 'replace')
@@ -278,8 +279,8 @@ print("\nucx_mp_run:" + json.dumps(answer))
 
 
 def probe(libraries, environ):
-    """Loads libraries in a process of its own, which starts quicker without
-    others' packages, and tells what they say."""
+    """Load libraries in a process of its own, without other packages to start
+    faster, and return its report."""
     try:
         result = subprocess.run(
             [sys.executable, '-S', '-c', PROBE, json.dumps(libraries)],
@@ -296,16 +297,16 @@ def probe(libraries, environ):
 
 
 class Ucx:
-    """A UCX: the one that the command will load."""
+    """The UCX that the command will load."""
 
     def __init__(self, answer, path, how):
         numbers = re.findall(r'\d+', answer.get('version', ''))[:3]
-        self.version = tuple(map(int, numbers))     # () if it is not known
+        self.version = tuple(map(int, numbers))     # () if unknown
         self.path = answer.get('libucp', path)
         self.libucs = answer.get('libucs', path)
         self.statistics = answer.get('statistics', False)
         self.errors = '; '.join(answer['errors']) or 'it does not tell'
-        self.how = how                  # a word on how it was found
+        self.how = how                  # how it was found, in words
 
     @property
     def text(self):
@@ -313,7 +314,7 @@ class Ucx:
 
     @classmethod
     def among(cls, libraries, environ, how):
-        """The one among a process's libraries, or None."""
+        """Return the UCX among a process's libraries, or None."""
         paths = [linked(libraries, stem)[1]
                  for stem in ('libucm', 'libucs', 'libuct', 'libucp')]
         if paths[-1] is None:
@@ -322,45 +323,45 @@ class Ucx:
             return cls({'errors': ['%s is not found here'
                                    % linked(libraries, 'libucp')[0]]}, MISSING,
                        how)
-        # in this order each finds those that it needs
+        # in this order each finds the libraries it depends on
         return cls(probe([path for path in paths if path not in (None, MISSING)],
                          environ), paths[-1], how)
 
     @classmethod
     def at(cls, path, environ, how):
-        """The one of a libucp."""
+        """Return the UCX of a libucp."""
         return cls.among(together({os.path.basename(path): path},
                                   linked_libraries(path, environ)), environ,
                          how)
 
     @classmethod
     def of_linker(cls, environ):
-        """The one that the dynamic linker finds: a guess, for want of better.
-        """
+        """Return the UCX that the dynamic linker finds: a guess, used last."""
         return cls(probe(['libucp.so.0'], environ), MISSING, 'the one that the '
                    'dynamic linker finds; the command itself shows none')
 
     def stock_module(self):
-        """UCX's own CUDA module, or None."""
+        """Return UCX's own CUDA module, or None."""
         found = self.libucs != MISSING and glob.glob(os.path.join(
             glob.escape(os.path.dirname(os.path.realpath(self.libucs))), 'ucx',
             'libuct_cuda.so*'))
         return found[0] if found else None
 
     def measures_gpus(self):
-        """Whether its ucx_perftest knows GPU memory, which is a module's."""
+        """Return whether its ucx_perftest supports GPU memory, which needs a
+        module."""
         return self.libucs == MISSING or bool(glob.glob(os.path.join(
             glob.escape(os.path.dirname(os.path.realpath(self.libucs))), 'ucx',
             'libucx_perftest_cuda.so*')))
 
     def plugin_suffix(self):
-        """How a plugin's file name has to end for this UCX to take it."""
+        """Return the suffix of plugin file names that this UCX loads."""
         return re.search(r'\.so.*|$',
                          os.path.basename(self.libucs)).group() or '.so.0'
 
     def check(self):
         if not self.version:
-            return      # whoever has it says what is assumed
+            return      # the caller reports the assumption
         if self.version[:2] < OLDEST_UCX:
             problem = 'older than 1.13, the oldest that the module knows'
         elif self.version[:2] > NEWEST_UCX:
@@ -377,18 +378,19 @@ class Ucx:
 
 
 class Mpi:
-    """An MPI library: which one, and the UCX in it."""
+    """An MPI library: its kind, and its UCX."""
 
     NAMES = (('Open MPI', b'Open MPI v'), ('MPICH', b'MPICH Version'),
              ('MVAPICH', b'MVAPICH'))
 
     def __init__(self, path, environ, loaded):
-        """The library at `path`, in a process that has `loaded` already."""
+        """Examine the library at `path`, in a process with `loaded` libraries."""
         self.path = path
         libraries = linked_libraries(path, environ)
         answer = probe([path], environ)
         text = answer.get('mpi')
-        # one that cannot be loaded here, such as without a driver, still tells
+        # a library that cannot be loaded here, for instance without a driver,
+        # still shows its name
         self.name = next(
             (name for name, mark in self.NAMES
              if (name in text if text else contains(path, mark))), 'MPI')
@@ -396,12 +398,12 @@ class Mpi:
         # others may have an Open MPI beside them
         folders = [] if self.name in ('MPICH', 'MVAPICH') else \
             self._component_folders(libraries, environ)
-        # as far as it shows before MPI_Init
+        # as far as it is visible before MPI_Init
         self.has_cuda = bool(
             answer.get('cuda') or linked(libraries, 'libcuda')[0] or
             linked(libraries, 'libcudart')[0] or
             first_of(folders, 'mca_accelerator_cuda.so', 'mca_btl_smcuda.so'))
-        self.why_none = None            # where no UCX was found
+        self.why_none = None            # reason if no UCX was found
         self._find_ucx(libraries, environ, loaded, folders)
 
     def _find_ucx(self, libraries, environ, loaded, folders):
@@ -427,11 +429,11 @@ class Mpi:
             self.why_none = 'it needs no libucp'
 
     def _component_folders(self, libraries, environ):
-        """Where an Open MPI looks for its components, in its order."""
+        """Return the folders where an Open MPI looks for components, in order."""
         folders = environ.get('OMPI_MCA_' + COMPONENT_PATH, '').split(':')
         bases = [os.path.join(environ['OPAL_PREFIX'], 'lib')] \
             if environ.get('OPAL_PREFIX') else []
-        # the folder that it was built for is written in it
+        # the library contains the folder it was built for
         bases += strings_of_folders(linked(libraries, 'libopen-pal')[1] or
                                     self.path)
         for path in (self.path, os.path.realpath(self.path)):
@@ -448,8 +450,9 @@ class Mpi:
         return ('%s %s' % (self.name, self.version)).strip()
 
     def collectives(self):
-        """Name of the library that goes in front of it, or None. One of MPI 4
-        shows functions that an older MPI has not, and programs would see."""
+        """Return the name of the collectives library for this MPI, or None. The
+        variant for MPI 4 exports functions that an older MPI lacks, which
+        programs would notice."""
         name = COLLECTIVES.get(self.name)
         if name is not None and contains(self.path, b'MPI_Isendrecv\0'):
             name = name.replace('.so', '_mpi4.so')
@@ -457,20 +460,20 @@ class Mpi:
 
 
 def first_of(folders, *names):
-    """Path of the first file of one of these names, or None."""
+    """Return the path of the first existing file of these names, or None."""
     return next((os.path.join(folder, name)
                  for folder in folders for name in names
                  if os.path.exists(os.path.join(folder, name))), None)
 
 
 def is_hydra(path):
-    """Whether an mpirun is MPICH's."""
+    """Return whether an mpirun is MPICH's."""
     return bool(re.search(r'hydra|mpich',
                           os.path.basename(os.path.realpath(path))))
 
 
 def mpi_of_launcher(path):
-    """libmpi that belongs to an mpirun, or None."""
+    """Return the libmpi of an mpirun, or None."""
     real = os.path.realpath(path)
     folders = []
     for launcher in (path, real):
@@ -482,15 +485,15 @@ def mpi_of_launcher(path):
     return next(filter(None, (first_of(folders, name) for name in names)), None)
 
 
-# what lies beside this program and loads no UCX
+# programs beside this one that load no UCX
 NO_UCX = ('ucx_mp_perf', 'ucx_mp_topo', 'ucx_mp_trace')
 LAUNCHERS = re.compile(
     r'(mpirun|mpiexec|orterun|prterun)([.](openmpi|mpich|hydra|gforker))?$')
 
 
 def importing(path):
-    """A pattern for Python text that loads the UCX at `path`, by the package
-    that has it: libucx/lib is ucxx's, nixl_cu12.libs NIXL's."""
+    """Return a pattern for Python text that loads the UCX at `path`, by its
+    package: libucx/lib is ucxx's, nixl_cu12.libs NIXL's."""
     folder = os.path.dirname(path)
     if folder.endswith('.libs'):
         name = os.path.basename(folder)[:-len('.libs')]
@@ -502,20 +505,20 @@ def importing(path):
 
 
 class Target:
-    """What will run, and the UCX that it will load."""
+    """The program to run, and the UCX it will load."""
 
     def __init__(self, command, environ, named=None):
         self.environ = dict(environ)
         self.command = list(command)
         self.path = executable(command[0])
-        self.launcher = None            # index of mpirun's word, or None
-        self.program = None             # what the ranks run
+        self.launcher = None            # index of mpirun in the command, or None
+        self.program = None             # program of the ranks
         self.mpi = None
         self.ucx = None
-        self.others = []                # further UCXs that may be meant
-        self.certain = True             # that it is this UCX
-        self.is_told = False            # by what a Python program imports
-        self.wheel_libs = None          # folder that bin/ of a wheel needs
+        self.others = []                # other UCXs that may be loaded
+        self.certain = True             # this UCX is certain
+        self.is_told = False            # found by a Python program's imports
+        self.wheel_libs = None          # library folder for a wheel's programs
         if self.path is None:
             self._not_found(command[0])
         self._find_programs()
@@ -535,7 +538,7 @@ class Target:
         raise SetupError('%s: command not found' % word, EXIT_NOT_FOUND)
 
     def _find_programs(self):
-        """Sets launcher and candidates, from the words of the command."""
+        """Find launcher and candidate programs in the command's words."""
         self.candidates = []
         for path in word_after(self.command, '-app', '--app'):
             self.candidates += filter(None, map(executable, words_of(path)))
@@ -550,8 +553,8 @@ class Target:
             else:
                 self.candidates.append(path)
         if self.launcher is None:
-            # words behind the program are its arguments, unless it is one of
-            # those that run what follows
+            # words behind the program are its arguments, unless it is a wrapper
+            # that runs another program
             wrappers = {'env', 'time', 'nice', 'timeout', 'numactl', 'taskset',
                         'stdbuf', 'strace', 'ltrace', 'gdb', 'valgrind',
                         'perf', 'nsys', 'setsid', 'nohup'}
@@ -568,7 +571,7 @@ class Target:
                 self._not_found(words[-1] if len(words) == 1 else words[0])
 
     def _set_ranks_environment(self):
-        """What the command says to the ranks' dynamic linkers alone."""
+        """Apply variables that the command sets only for the ranks."""
         for index, word in enumerate(self.command):
             name, equals, value = word.partition('=')
             if name not in ('LD_LIBRARY_PATH', 'OPAL_PREFIX'):
@@ -585,8 +588,8 @@ class Target:
         path = executable(self.command[self.launcher])
         prefix = word_after(self.command, '-prefix', '--prefix')
         if LAUNCHERS.match(os.path.basename(path)) and not is_hydra(path):
-            # Open MPI's tells them where its own libraries are, if it is called
-            # by its path; else if it was built to
+            # Open MPI sets the ranks' library path if it is called by its path,
+            # or if it was built to
             certain = prefix or os.path.isabs(self.command[self.launcher])
             prefix = prefix or [os.path.dirname(os.path.dirname(path))]
             (prepend if certain else append)(
@@ -599,7 +602,7 @@ class Target:
         if libmpi is not None:
             self.mpi = Mpi(libmpi, self.environ, libraries)
         if self.ucx is not None:
-            return      # a Python's own
+            return      # of a Python installation
         self.ucx = self.named or (self.mpi and self.mpi.ucx) or \
             Ucx.among(libraries, self.environ, 'linked into %s' % self.program)
         if self.ucx is None and self.mpi and self.mpi.why_none:
@@ -612,7 +615,8 @@ class Target:
             self.certain = False
 
     def other_mpi(self):
-        """A sentence where mpirun is another MPI's than the program's; None."""
+        """Return a sentence if mpirun belongs to another MPI than the program,
+        else None."""
         if self.launcher is None or self.mpi is None:
             return None
         path = executable(self.command[self.launcher])
@@ -627,8 +631,8 @@ class Target:
                 "one's mpirun" % (path, own, self.program, self.mpi.path))
 
     def _launchers_mpi(self, libraries):
-        """Its libmpi, or None. Slurm's srun has none: the one at hand is meant,
-        if the program does not show that it does without."""
+        """Return the launcher's libmpi, or None. Slurm's srun has none: use the
+        one found on this machine, unless the program does not use MPI."""
         path = executable(self.command[self.launcher])
         if os.path.basename(path) == 'srun':
             if libraries:
@@ -638,7 +642,7 @@ class Target:
         return mpi_of_launcher(path)
 
     def _find_program(self):
-        """Sets the program; its libmpi, or None, and all its libraries."""
+        """Set the program; return its libmpi, or None, and all its libraries."""
         for path in self.candidates:
             script = interpreter(path)
             actual = script or path
@@ -667,7 +671,7 @@ class Target:
         return None, {}
 
     def _named_ucx(self, folder):
-        """The UCX that the user names: its folder, or its libucp."""
+        """Return the UCX named by the user, as a folder or a libucp."""
         paths = [folder] if os.path.isfile(folder) else \
             sorted(glob.glob(os.path.join(folder, 'libucp*.so*'))) + \
             sorted(glob.glob(os.path.join(folder, 'lib', 'libucp*.so*')))
@@ -679,7 +683,8 @@ class Target:
         return Ucx.at(os.path.abspath(paths[0]), self.environ, 'named by --ucx')
 
     def _add_wheel_libraries(self, path, libraries):
-        """PyPI's wheels: programs without a path to the libraries beside them.
+        """Support PyPI's wheels, whose programs have no path to the libraries
+        beside them.
         """
         own = os.path.join(os.path.dirname(os.path.dirname(
             os.path.realpath(path))), 'lib')
@@ -692,7 +697,7 @@ class Target:
             libraries.update(linked_libraries(path, self.environ))
 
     def assumption(self):
-        """A sentence for where it is not certain what will be loaded."""
+        """Return a sentence if it is uncertain which UCX will be loaded."""
         ucx = self.ucx
         if ucx.version:
             return ('the command may load another UCX than the one assumed, '
@@ -705,7 +710,7 @@ class Target:
                 % ((ucx.how, ucx.errors) + OLDEST_UCX + NEWEST_UCX))
 
     def _find_python_ucx(self, python):
-        """UCXs that packages of a Python installation bring along."""
+        """Find the UCXs in packages of a Python installation."""
         code = ('import sys, json; print(json.dumps([sys.prefix, '
                 '[p for p in sys.path if p]]))')
         try:
@@ -733,7 +738,7 @@ class Target:
         for ucx in ucxs:
             ucx.is_imported = re.search(importing(ucx.path), text) is not None
         ucxs = [ucx for ucx in ucxs if ucx.version]
-        # of several, what the program imports, and what the module can serve
+        # of several, prefer the imported one, then one that the module supports
         ucxs.sort(key=lambda ucx: (not ucx.is_imported, not (
             OLDEST_UCX <= ucx.version[:2] <= NEWEST_UCX)))
         if not ucxs:
@@ -746,8 +751,8 @@ class Target:
         return True
 
     def _python_text(self):
-        """What a Python command runs, as far as its words show it: -c's text,
-        an import of -m's module, or a script."""
+        """Return the text of a Python command, as far as its words show it: that
+        of -c, an import of the module of -m, or a script."""
         start = [is_python(word) for word in self.command + ['python']].index(
             True) + 1
         words = self.command[start:] or self.command

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The folders of a run, in shared memory, gone when it ends."""
+"""Folders of a run, in shared memory, removed when it ends."""
 
 import atexit
 import fcntl
@@ -14,30 +14,30 @@ import time
 from . import SetupError
 
 SESSION_PREFIX = 'ucx_mp_run.'
-UNNAMED_PREFIX = '.ucx_mp_run'  # of a run's folder until its lock is held
+UNNAMED_PREFIX = '.ucx_mp_run'  # before the folder's lock is held
 MADE_WITHIN = 60                # seconds
 SHM_WANTED = 256 << 20          # bytes: ledger, session, emulated memory
 
 
 class State:
-    """Of this run."""
+    """State of this run."""
     settings_only = False       # --print: nothing is created
     folder = None
     step_folder = None
-    notes = []                  # sentences on where run folders are
-    when_last = []              # called before the step's folder goes ...
-    when_done = []              # ... and when our command has ended
+    notes = []                  # sentences about the place of run folders
+    when_last = []              # called before the step's folder is removed
+    when_done = []              # called when the command has ended
 
 
 state = State()
 
 
 def shared_place():
-    """The folder that run folders are in: /dev/shm, or TMPDIR's where that
-    cannot be written to or has less room than an emulated node may want."""
+    """Return the parent of run folders: /dev/shm, or TMPDIR if /dev/shm is not
+    writable or has less room than an emulated node may need."""
     shm, problem = '/dev/shm', None
     try:
-        # the ranks of a job step have to come to the same
+        # all ranks of a job step must choose the same place
         free = shutil.disk_usage(shm)[0 if step_numbers() else 2]
         if not os.access(shm, os.W_OK | os.X_OK):
             problem = 'cannot be written to'
@@ -62,14 +62,14 @@ def shared_place():
 
 
 def temporary_folder():
-    """A folder for this run, in shared memory, gone when it ends."""
+    """Make a folder for this run in shared memory, removed when it ends."""
     if state.folder is None:
         base = shared_place()
         if state.settings_only:
             state.folder = os.path.join(base, SESSION_PREFIX + '<new>')
             return state.folder
         sweep({base, '/dev/shm', os.environ.get('TMPDIR', '/tmp')})
-        # the name that is swept comes when the lock is held
+        # rename it to the name that sweep() removes once the lock is held
         made = tempfile.mkdtemp(prefix=UNNAMED_PREFIX, dir=base)
         hold(made)
         state.folder = os.path.join(base, '%s%d.%s' % (
@@ -80,8 +80,8 @@ def temporary_folder():
 
 
 def hold(folder):
-    """Locks a folder's file for this process's life; whether nobody else has.
-    A lock is seen from all containers that share the folder, a pid is not."""
+    """Lock a folder's file until this process ends; return whether it succeeded.
+    All containers that share the folder see a lock, but not a pid."""
     descriptor = os.open(os.path.join(folder, 'lock'), os.O_RDWR | os.O_CREAT |
                          os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -93,8 +93,8 @@ def hold(folder):
 
 
 def sweep(bases):
-    """Removes the folders of runs that were killed. One that is being made or
-    removed has no lock or none yet: it is left over once it is old."""
+    """Remove folders of killed runs. A folder being made or removed may have no
+    lock: it is removed if it is old."""
     for path in [path for base in bases
                  for prefix in (SESSION_PREFIX, UNNAMED_PREFIX)
                  for path in glob.glob(os.path.join(base, prefix + '*'))]:
@@ -111,28 +111,28 @@ def sweep(bases):
 
 
 def remove(folder):
-    """Removes a folder that nobody else holds. It goes at once: whoever comes
-    now makes a new one."""
+    """Remove a folder that no other process holds. It disappears at once: a
+    process that comes now makes a new one."""
     gone = '%s.gone.%d' % (folder, os.getpid())
     os.rename(folder, gone)
     shutil.rmtree(gone, ignore_errors=True)
 
 
 def step_numbers():
-    """What tells a step of a Slurm job from others; None, if this is none."""
+    """Return numbers that identify a Slurm job step; None outside of one."""
     words = [os.environ.get(name, '') for name in
              ('SLURM_JOB_ID', 'SLURM_STEP_ID', 'SLURM_STEP_LAUNCHER_PORT')]
     return words if all(re.fullmatch(r'\d+', word) for word in words) else None
 
 
 def step_folder():
-    """A folder that the ranks of a step of a Slurm job share, each of which has
-    a launcher of its own; the last one removes it. None, if this is no step."""
+    """Return a folder shared by the ranks of a Slurm job step, each with a
+    launcher of its own; the last launcher removes it. None outside of a step."""
     words = step_numbers()
     if state.step_folder is not None or words is None:
         return state.step_folder
     base = os.path.dirname(temporary_folder())
-    # a job's number is its Slurm's, and there may be two here: hence the port
+    # two Slurms on this machine may use one job number: hence the port
     folder = os.path.join(base, '%sslurm.%d.%s'
                           % (SESSION_PREFIX, os.getuid(), '.'.join(words)))
     if not state.settings_only:
@@ -143,7 +143,7 @@ def step_folder():
 
 
 def share(folder):
-    """Holds a folder together with others; whether that succeeded."""
+    """Hold a folder together with other processes; return whether it succeeded."""
     path = os.path.join(folder, 'lock')
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -152,7 +152,7 @@ def share(folder):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC |
                              os.O_NOFOLLOW, 0o600)
     except FileNotFoundError:
-        return False            # it has been removed meanwhile
+        return False            # removed meanwhile
     except OSError as error:
         raise SetupError('%s cannot be used: %s' % (path, error.strerror))
     try:
@@ -160,14 +160,14 @@ def share(folder):
         if not os.path.samestat(os.stat(path), os.fstat(descriptor)):
             raise FileNotFoundError(path)
     except OSError:
-        os.close(descriptor)    # whoever removes it has it
+        os.close(descriptor)    # another process is removing it
         return False
 
     def leave():
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return              # others are there
+            return              # others still hold it
         for call in state.when_last:
             call()
         try:
@@ -180,8 +180,8 @@ def share(folder):
 
 
 def plain(folder):
-    """A path to that folder that LD_PRELOAD, which is split at blanks and
-    colons, can have in it."""
+    """Return a path to the folder without blanks and colons, at which LD_PRELOAD
+    is split."""
     if not re.search(r'[\s:]', folder):
         return folder
     link = os.path.join(temporary_folder(), 'ucx-mp')

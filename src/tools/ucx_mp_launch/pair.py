@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The command as a child, or as the two ends of a UCX program (--pair)."""
+"""The command as a child process, or as the two ends of a UCX program (--pair)."""
 
 import importlib.util
 import os
@@ -13,12 +13,12 @@ from . import EXIT_SETUP, PERFTEST, SetupError, say
 from .find import Target, executable, word_after
 from .folders import temporary_folder
 
-LISTENS_WITHIN = 60     # seconds that a server of --pair may take to listen
+LISTENS_WITHIN = 60     # seconds for a server of --pair to begin listening
 ENDS_WITHIN = 3         # seconds that one end of --pair may outlive the other
 
 
 class Children:
-    """Processes that get the signals that come to us."""
+    """Child processes that receive this process's signals."""
 
     def __init__(self):
         self.started = []
@@ -30,7 +30,7 @@ class Children:
                 self.send(child, signum)
 
         def ignore(signum, frame):
-            """The terminal has sent it to the children as well."""
+            """The terminal sends it to the children as well."""
 
         for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
                        signal.SIGUSR2):
@@ -47,7 +47,7 @@ class Children:
 
     def start(self, command, environ, **streams):
         try:
-            # with what was handed to us, such as PMI_FD's descriptor
+            # inherit descriptors such as PMI_FD's
             child = subprocess.Popen(command, env=environ, close_fds=False,
                                      **streams)
         except OSError as error:
@@ -61,18 +61,18 @@ class Children:
 
 
 def run_and_clean(command, environ):
-    """Runs the command, hands signals on, and returns its exit code."""
+    """Run the command, forward signals, and return its exit code."""
     return exit_code(Children().start(command, environ).wait())
 
 
 def exit_code(code):
-    """As a shell gives it."""
+    """Return the exit code in a shell's form."""
     return code if code >= 0 else 128 - code
 
 
 def pair_target(options):
-    """What --pair runs: the command as given; with the ucx_perftest of a UCX
-    wheel, where PATH's does not know the GPU memory that is asked for."""
+    """Return the command of --pair: as given, or with the ucx_perftest of a UCX
+    wheel if the one in PATH does not support the requested GPU memory."""
     words = options.command
     index = next((index for index, word in enumerate(words)
                   if os.path.basename(word) == PERFTEST), None)
@@ -107,8 +107,8 @@ def pair_target(options):
 
 
 def in_bytes(words):
-    """The words with -s 64M as 67108864, of which ucx_perftest takes the 64;
-    and a note, or None."""
+    """Return the words with -s 64M replaced by 67108864, since ucx_perftest
+    would read 64; and a note, or None."""
     def plain_number(match):
         return str(int(match.group(1)) <<
                    ' KMGT'.index(match.group(2).upper()) * 10)
@@ -123,8 +123,8 @@ def in_bytes(words):
 
 
 def pair_of(command):
-    """(server's command, client's, their port): one that is free, unless the
-    command says."""
+    """Return (server's command, client's, their port): a free port, unless the
+    command names one."""
     given = re.findall(r'(?<= -p)\s*(\d+)', ' '.join(command))
     if given:
         port = int(given[-1])
@@ -137,7 +137,8 @@ def pair_of(command):
 
 
 def listens(port):
-    """Whether somebody does; without connecting, which would be the client."""
+    """Return whether a process listens on the port. Does not connect: the
+    server would take that for the client."""
     for path in ('/proc/net/tcp', '/proc/net/tcp6'):
         try:
             with open(path) as file:
@@ -151,8 +152,8 @@ def listens(port):
 
 
 def run_pair(command, environ):
-    """Runs the server and, when it listens, the client, whose exit code it
-    returns. Neither outlives the other."""
+    """Run the server and, when it listens, the client, and return the client's
+    exit code. Neither outlives the other."""
     server_command, client_command, port = pair_of(command)
     if listens(port):
         raise SetupError('--pair: port %d is taken; leave out -p' % port)
@@ -207,9 +208,9 @@ def stop(child):
 
 
 def last_words(log):
-    """What a server said of its end, for the end of a sentence."""
+    """Return a server's last message, for the end of a sentence."""
     log.seek(0)
     lines = [line.strip() for line in log if line.strip('+-| \n')]
-    # a page of usage may follow what was wrong
+    # a page of usage may follow the error
     wrong = [line for line in lines if re.search('error|invalid', line, re.I)]
     return ''.join(': ' + line for line in wrong[:1] or lines[-1:])

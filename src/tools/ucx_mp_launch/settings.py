@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The environment: settings, each with its reason, and the command that they are
-put around."""
+"""The environment: settings, each with its reason, and the command with settings
+merged into it."""
 
 import glob
 import os
@@ -13,7 +13,7 @@ from .find import (
 from .folders import state, temporary_folder
 
 FIRST_UCX_WITH_PLUGIN_PATH = (1, 22)
-FIRST_UCX_WITH_BOTH = (1, 23)   # loads a plugin and its own module beside it
+FIRST_UCX_WITH_BOTH = (1, 23)   # loads a plugin and its own module
 PRELOAD = 'libucx_mp_preload.so'
 BASE_ENV_LIST = 'mca_base_env_list'     # Open MPI's other way to set variables
 LIMITING_OPTIONS = {dash + name for dash in ('-', '--')     # MPICH's
@@ -21,22 +21,22 @@ LIMITING_OPTIONS = {dash + name for dash in ('-', '--')     # MPICH's
 
 
 class Settings:
-    """The environment that the command gets, and why."""
+    """The environment for the command, with reasons."""
 
     def __init__(self, environ):
-        # UCX warns of variables with its prefix that it does not know
+        # UCX warns about unknown variables with its prefix
         environ = {name: value for name, value in environ.items()
                    if not name.startswith('UCX_MP_') or
                    name == 'UCX_MP_MODULE'}
         self.original = dict(environ)
         self.environ = dict(environ)
         self.reasons = {}               # name -> list of reasons, in order
-        self.fronts = {}                # name -> what front() has put there
-        self.backs = {}                 # name -> what back() has
+        self.fronts = {}                # name -> value added by front()
+        self.backs = {}                 # name -> value added by back()
         self.notes = []                 # sentences for the user
 
     def put(self, name, value, reason):
-        """Sets a variable unless the user has."""
+        """Set a variable unless the user has set it."""
         if name in self.original:
             if self.original[name] != value:
                 self.notes.append('%s=%s is yours and stays (%s would be: %s)'
@@ -62,12 +62,12 @@ class Settings:
         return name in self.fronts or name in self.backs
 
     def exported(self):
-        """Names of what the ranks are to have, on other nodes too."""
+        """Return the names of variables for the ranks, also on other nodes."""
         return [name for name in self.reasons
                 if not name.startswith(('OMPI_', 'PRTE_', 'HYDRA_'))]
 
     def merged(self, name, value):
-        """What a list becomes that the command sets for its ranks itself."""
+        """Merge our values into a list that the command sets for its ranks."""
         both = {name: value}
         for item in reversed(self.fronts.get(name, '').split(':')):
             prepend(both, name, item)
@@ -77,7 +77,7 @@ class Settings:
 
 
 def set_module(settings, install, target):
-    """Puts our module into the command's UCX."""
+    """Load the module into the command's UCX."""
     ucx = target.ucx
     module = install.library(MODULE)
     by_plugin = ucx.version[:2] >= FIRST_UCX_WITH_PLUGIN_PATH
@@ -98,7 +98,7 @@ def set_module(settings, install, target):
 
 
 def plugin_folder(install, module, ucx):
-    """Folder that holds the module under the name that this UCX looks for."""
+    """Return a folder with the module under the name that this UCX looks for."""
     folder = os.path.join(install.libdir, 'plugin')
     name = MODULE[:-len('.so')] + ucx.plugin_suffix()
     if os.path.exists(os.path.join(folder, name)):
@@ -113,7 +113,7 @@ def plugin_folder(install, module, ucx):
 
 
 def set_mpi(settings, target):
-    """Makes MPI choose its UCX."""
+    """Make MPI select UCX."""
     mpi = target.mpi
     if mpi is None or mpi.why_none and not target.named:
         return
@@ -137,7 +137,7 @@ def set_mpi(settings, target):
 
 
 def other_collectives(settings, target):
-    """Open MPI's variable that puts another library before its collectives."""
+    """Return Open MPI's variable that gives other collectives a higher priority."""
     for name in ('coll_ucc_enable', 'coll_hcoll_enable'):
         value = mca_from_command(target.command, name)
         value = value or settings.original.get('OMPI_MCA_' + name, '0')
@@ -147,7 +147,7 @@ def other_collectives(settings, target):
 
 
 def set_collectives(settings, options, install, target):
-    """Puts the library for GPU buffers in front of an MPI."""
+    """Preload the library for collectives of GPU buffers."""
     mpi = target.mpi
     wanted = options.collectives
     if wanted == 'auto' and options.stock:
@@ -172,7 +172,7 @@ def set_collectives(settings, options, install, target):
         problem = '%s is not built (it needs the headers of %s)' % (name,
                                                                     mpi.name)
     else:
-        # a tool's MPI_ functions see the program's calls first
+        # a tool's MPI_ functions must see the program's calls first
         settings.back('LD_PRELOAD', install.library(name),
                       'collectives of GPU buffers are done in front of %s%s'
                       % (mpi.name, ', where that is faster' if mpi.has_cuda
@@ -187,7 +187,7 @@ def set_collectives(settings, options, install, target):
 
 
 def check_tls(settings):
-    """Warns if the user's UCX_TLS leaves the CUDA transports out."""
+    """Warn if the user's UCX_TLS excludes the CUDA transports."""
     value = settings.environ.get('UCX_TLS')
     if not value or value == 'all':
         return
@@ -207,17 +207,17 @@ def check_tls(settings):
 
 
 def gpu_count(install, options):
-    """GPUs of the node that the command will see; None: not known."""
+    """Return the number of GPUs visible to the command; None if unknown."""
     if options.emulate:
         return install.describe(install.node(options.emulate))[0]
     return len(glob.glob('/proc/driver/nvidia/gpus/*')) or None
 
 
-MAX_GPUS = 16                   # that plans have room for: base/end.h
+MAX_GPUS = 16                   # maximum of a plan: base/end.h
 
 
 def check_values(settings, options, install):
-    """Tells what the module's variables name and this machine lacks."""
+    """Warn of values in the module's variables that do not fit this machine."""
     prefix = 'UCX_CUDA_IPC_MULTIPATH_'
     count = gpu_count(install, options)
     for word in settings.environ.get(prefix + 'PATHS', '').split(','):
@@ -239,7 +239,7 @@ def check_values(settings, options, install):
 
 
 def set_options(settings, options):
-    """The module's variables that have options here."""
+    """Set the module's variables from options."""
     if options.multipath:
         settings.environ['UCX_CUDA_IPC_MULTIPATH'] = options.multipath
         settings.reasons['UCX_CUDA_IPC_MULTIPATH'] = ['--multipath']
@@ -249,9 +249,8 @@ def set_options(settings, options):
 
 
 def merged_command(settings, command):
-    """Lists that the command's own options set for the ranks, such as -x
-    LD_PRELOAD=FILE: ours are put around them, as they would be around the
-    environment's."""
+    """Merge settings into lists that the command sets for the ranks, such as -x
+    LD_PRELOAD=FILE, as they are merged into the environment's."""
     words = list(command)
     for index, word in enumerate(words[:-1]):
         after = words[index + 1]
@@ -271,8 +270,8 @@ def merged_command(settings, command):
 
 
 def merged_list(settings, text):
-    """The same in Open MPI's NAME=VALUE;NAME;..., and what it lacks: -x beside
-    it is refused."""
+    """Do the same in Open MPI's NAME=VALUE;NAME;... and add missing names: Open
+    MPI refuses -x beside it."""
     items = [item.partition('=') for item in text.split(';') if item]
     names = [name for name, _, _ in items]
     items += [(name, '', '') for name in settings.exported()
@@ -284,7 +283,7 @@ def merged_list(settings, text):
 
 
 def applications(command, launcher):
-    """The launcher's words, one list for each application."""
+    """Return the launcher's words as one list per application."""
     found = [[]]
     for word in command[launcher + 1:]:
         if word == ':':
@@ -295,15 +294,15 @@ def applications(command, launcher):
 
 
 def exported_command(settings, target):
-    """Open MPI hands variables to the ranks of other nodes only if told, each
-    application's for itself, and MPICH all of them unless told."""
+    """Export variables to the ranks on other nodes. Open MPI exports only the
+    named ones, for each application separately; MPICH exports all by default."""
     command = target.command
     if target.launcher is None:
         return command
     if os.path.basename(command[target.launcher]) == 'srun':
         return exported_srun(settings, target)
     if target.mpi is None or target.other_mpi():
-        return command      # another MPI's mpirun has other options
+        return command      # the mpirun of another MPI has other options
     parts = applications(command, target.launcher)
     if target.mpi.name == 'Open MPI':
         if settings.environ.get('OMPI_MCA_' + BASE_ENV_LIST) or \
@@ -312,7 +311,7 @@ def exported_command(settings, target):
         files = word_after(command, '-app', '--app')
         if files and not any('-x' in words for words in
                              [command] + [words_of(path) for path in files]):
-            # its lines are applications, too
+            # each line of the file is an application, too
             settings.environ['OMPI_MCA_' + BASE_ENV_LIST] = \
                 ';'.join(settings.exported())
             return command
@@ -333,8 +332,8 @@ def exported_command(settings, target):
 
 
 def exported_srun(settings, target):
-    """srun hands on all variables, unless it or its environment has a list of
-    them, or NONE: what we set is added to that."""
+    """Add our variables to a list of srun. It exports all variables, unless an
+    option or its environment has a list, or NONE."""
     words = list(target.command)
     end = next((index for index in range(target.launcher + 1, len(words))
                 if executable(words[index]) == target.program), len(words))

@@ -9,13 +9,14 @@ from .folders import state, step_folder, temporary_folder
 
 
 def set_trace(settings, options, install, target):
-    """Where processes write their parts, and which one joins them. The
-    command's exit code stays what it is: a trace is no part of the program."""
+    """Set the folder where processes write their parts, and the process that
+    joins them. The command's exit code does not change: a trace is not part of
+    the program."""
     folder, name = temporary_folder(), options.trace
     rank = first_set('OMPI_COMM_WORLD_RANK', 'PMIX_RANK', 'PMI_RANK')
     step = step_folder() if target.launcher is None else None
     if step is not None:
-        # the ranks' launchers of a node share the folder, nodes the file
+        # launchers on a node share the folder, nodes share the file
         folder = os.path.join(step, 'trace')
         if first_set('SLURM_STEP_NUM_NODES') not in (None, '1'):
             name = with_word(name, os.uname().nodename)
@@ -40,6 +41,6 @@ def first_set(*names):
 
 
 def with_word(path, word):
-    """timeline.json and 3: timeline.3.json"""
+    """Insert a word: timeline.json and 3 give timeline.3.json."""
     root, ending = os.path.splitext(path)
     return '%s.%s%s' % (root, word, ending)
