@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the module sees of UCX, whichever release it was loaded into.
+ * The module's view of UCX, independent of the release it is loaded into.
  *
- * Everything declared here has one meaning in all releases. This folder
- * translates it to the tables, arguments and numbers of the running UCX; no
- * other one calls a UCX symbol or looks at a release number. Of UCX's
- * installed headers the module uses only types and constants which have been
- * the same since 1.13 (status codes, uct_iov_t, uct_completion_t,
- * uct_iface_attr_t, uct_iface_params_t, the UCT_IFACE_FLAG_ bits of 1.13,
- * the UCT_MD_MEM_ flags): never a function, and never a macro or inline
- * which calls one.
+ * Every declaration here has one meaning in all releases. This folder
+ * translates it to the tables, arguments and numbers of the running UCX. No
+ * other folder calls a UCX symbol or tests a release number. From UCX's
+ * installed headers the module uses only types and constants unchanged since
+ * 1.13 (status codes, uct_iov_t, uct_completion_t, uct_iface_attr_t,
+ * uct_iface_params_t, the UCT_IFACE_FLAG_ bits of 1.13, the UCT_MD_MEM_ flags).
+ * It never uses a function, nor a macro or inline function with a call.
  */
 
 #ifndef UCT_ABI_H_
@@ -32,8 +31,9 @@ extern "C" {
 /* "No such device", in every release. */
 #define UCT_ABI_SYS_DEVICE_UNKNOWN ((ucs_sys_device_t)UINT8_MAX)
 
-/* UCX numbers "unknown" after its last type, so that number moves; the module
- * uses this one, which is translated. The types below it never moved. */
+/* Memory types. UCX numbers "unknown" after its last type, so its number
+   changes between releases; UNKNOWN here is translated. The other numbers never
+   changed. */
 typedef enum {
     UCT_ABI_MEM_TYPE_HOST         = 0,
     UCT_ABI_MEM_TYPE_CUDA         = 1,
@@ -51,9 +51,9 @@ typedef enum {
     UCT_ABI_CONFIG_END = 0,      /* ends an array of fields */
     UCT_ABI_CONFIG_BOOL,         /* y|n [int] */
     UCT_ABI_CONFIG_TERNARY,      /* y|n|try [int, uct_abi_ternary_t] */
-    UCT_ABI_CONFIG_TERNARY_AUTO, /* y|n|auto [int, uct_abi_ternary_t]; the
-                                    host's own parser, "try" on 1.13 to 1.15
-                                    is taken as well */
+    UCT_ABI_CONFIG_TERNARY_AUTO, /* y|n|auto [int, uct_abi_ternary_t]; read by
+                                    the host's own parser, which also accepts
+                                    "try" on 1.13 to 1.15 */
     UCT_ABI_CONFIG_ON_OFF_AUTO,  /* on|off|auto [int, uct_abi_on_off_auto_t] */
     UCT_ABI_CONFIG_UINT,         /* number or "inf" = UINT_MAX [unsigned] */
     UCT_ABI_CONFIG_ULUNITS,      /* number, "inf" or "auto" [unsigned long];
@@ -64,7 +64,7 @@ typedef enum {
     UCT_ABI_CONFIG_TIME,         /* seconds, "10us" [double] */
     UCT_ABI_CONFIG_BW,           /* bytes/s, "10GBs" or "auto" [double];
                                     UCT_ABI_DOUBLE_AUTO */
-    UCT_ABI_CONFIG_ENUM,         /* one of .names [int, its index] */
+    UCT_ABI_CONFIG_ENUM,         /* a word of .names [int, its index] */
     UCT_ABI_CONFIG_STRING        /* [char *] */
 } uct_abi_config_type_t;
 
@@ -97,7 +97,7 @@ typedef struct {
     const char *const     *names;  /* ENUM: NULL-terminated */
 } uct_abi_config_field_t;
 
-/* A field's description; what follows the text is for its type (.names) */
+/* Describe a field; arguments behind the text depend on its type (.names). */
 #define UCT_ABI_CONFIG_FIELD(_name, _dfl, _type, _struct, _member, _doc, ...) \
     { \
         .name = _name, .dfl = _dfl, .doc = _doc, \
@@ -117,8 +117,8 @@ static inline int uct_abi_double_is_auto(double value)
     return (long)value == -2;
 }
 
-/* An interface's config structure begins with this. Behind it come the host's
- * own base variables (UCX_<prefix>ALLOC, ...), which live in it. */
+/* Beginning of an interface's config structure. The host's own base variables
+   (UCX_<prefix>ALLOC and others) live in it and are listed behind it. */
 typedef struct {
     uint64_t host[4];
 } uct_abi_iface_config_t;
@@ -132,8 +132,8 @@ typedef struct uct_abi_md uct_abi_md_t;
 typedef struct uct_abi_md_ops uct_abi_md_ops_t;
 typedef struct uct_abi_component uct_abi_component_t;
 
-/* Capability bits of a memory domain. Those a release does not know are left
- * out there. */
+/* Capability bits of a memory domain. Bits unknown to the running release are
+   omitted. */
 enum {
     UCT_ABI_MD_FLAG_ALLOC        = 1 << 0,
     UCT_ABI_MD_FLAG_REG          = 1 << 1,
@@ -141,8 +141,9 @@ enum {
     UCT_ABI_MD_FLAG_NEED_RKEY    = 1 << 3,
     UCT_ABI_MD_FLAG_ADVISE       = 1 << 4,
     UCT_ABI_MD_FLAG_FIXED        = 1 << 5,
-    UCT_ABI_MD_FLAG_RKEY_PTR     = 1 << 6, /* offered from 1.21 on, whose UCP
-                                              knows of GPU memory behind it */
+    UCT_ABI_MD_FLAG_RKEY_PTR     = 1 << 6, /* offered from 1.21 on: its UCP
+                                              knows that the pointer may be GPU
+                                              memory */
     UCT_ABI_MD_FLAG_INVALIDATE   = 1 << 8, /* mem_dereg invalidates (RMA and
                                               AMO since 1.15) */
     UCT_ABI_MD_FLAG_REG_DMABUF   = 1 << 10, /* 1.14 */
@@ -169,7 +170,7 @@ typedef struct {
                                                  module is asked */
 } uct_abi_md_attr_t;
 
-/* Which answers mem_query is asked for. */
+/* Attributes requested from mem_query. */
 enum {
     UCT_ABI_MEM_ATTR_MEM_TYPE     = 1 << 0,
     UCT_ABI_MEM_ATTR_SYS_DEV      = 1 << 1,
@@ -180,23 +181,23 @@ enum {
     UCT_ABI_MEM_ATTR_MEM_FLAGS     = 1 << 6 /* 1.22 */
 };
 
-/* All fields are preset (host memory, unknown device, the range asked about,
- * no file, registrable); fill in what field_mask asks for and what comes cheap
- * besides, but open a dmabuf file only when asked: the caller owns it then. */
+/* All fields are preset (host memory, unknown device, the given range, no file,
+   registrable). Fill in the fields of field_mask, and others if they cost
+   nothing. Open a dmabuf file only on request: the caller owns it then. */
 typedef struct {
     uint64_t           field_mask;
     uct_abi_mem_type_t mem_type;
     ucs_sys_device_t   sys_dev;
     void               *base_address;
     size_t             alloc_length;  /* bytes */
-    int                dmabuf_fd;     /* -1: none */
+    int                dmabuf_fd;     /* -1: no file */
     size_t             dmabuf_offset; /* bytes */
     int                is_registrable; /* by network devices, 1.22 */
 } uct_abi_mem_attr_t;
 
 typedef struct {
     unsigned           flags;         /* UCT_MD_MEM_ */
-    int                dmabuf_fd;     /* -1: none */
+    int                dmabuf_fd;     /* -1: no file */
     size_t             dmabuf_offset; /* bytes */
     uct_abi_mem_type_t mem_type;      /* UNKNOWN before 1.22 */
 } uct_abi_mem_reg_params_t;
@@ -205,12 +206,12 @@ enum {
     UCT_ABI_MEM_DEREG_INVALIDATE = 1 << 0
 };
 
-/* Operations of a memory domain. One left NULL answers UCS_ERR_UNSUPPORTED;
- * close and query must be there. */
+/* Operations of a memory domain. close and query are required. NULL means
+   UCS_ERR_UNSUPPORTED. */
 struct uct_abi_md_ops {
     void (*close)(uct_abi_md_t *md);
 
-    /* attr_p comes zeroed but for local_cpus. */
+    /* attr_p is zeroed except local_cpus. */
     ucs_status_t (*query)(uct_abi_md_t *md, uct_abi_md_attr_t *attr_p);
 
     /* sys_dev is UNKNOWN before 1.19. */
@@ -225,8 +226,8 @@ struct uct_abi_md_ops {
                             const uct_abi_mem_reg_params_t *params,
                             uct_mem_h *memh_p);
 
-    /* comp is not NULL only with flag INVALIDATE: the operation calls
-     * uct_abi_completion_update(comp, 1, ...) once remote access has ended. */
+    /* comp is non-NULL only with flag INVALIDATE: the operation calls
+       uct_abi_completion_update(comp, 1, ...) once remote access has ended. */
     ucs_status_t (*mem_dereg)(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
                               uct_completion_t *comp);
 
@@ -241,15 +242,15 @@ struct uct_abi_md_ops {
                                        size_t length,
                                        uct_abi_mem_type_t *mem_type_p);
 
-    /* For code on GPUs, 1.21: writes what leads it to the memory behind rkey,
-     * in the layout of UCX's device header (at most 8 bytes of a domain of this
-     * kind). The caller's context is current. */
+    /* For code on GPUs, 1.21: write a description of the memory behind rkey, in
+       the layout of UCX's device header (at most 8 bytes for a domain of this
+       kind). The caller's context is current. */
     ucs_status_t (*mem_elem_pack)(uct_abi_md_t *md, uct_mem_h memh,
                                   uct_rkey_t rkey, void *mem_elem);
 };
 
-/* A memory domain of the module begins with this. The module's md_open sets
- * ops; the rest is filled once md_open has returned. */
+/* Beginning of a memory domain of the module. The module's md_open sets ops;
+   the other fields are filled after md_open has returned. */
 struct uct_abi_md {
     const void                *host_ops;  /* laid out as uct_md */
     void                      *host_component;
@@ -257,7 +258,7 @@ struct uct_abi_md {
     const uct_abi_component_t *component;
 };
 
-/* NULL-safe for the C++ and C callers alike: what UCX hands about. */
+/* Return UCX's handle of a memory domain; NULL gives NULL in C and C++. */
 static inline uct_md_h uct_abi_md_handle(uct_abi_md_t *md)
 {
     return (uct_md_h)md;
@@ -271,8 +272,8 @@ static inline uct_md_h uct_abi_md_handle(uct_abi_md_t *md)
 typedef struct uct_abi_iface uct_abi_iface_t;
 typedef struct uct_abi_iface_ops uct_abi_iface_ops_t;
 
-/* An interface of the module begins with this. A uct_iface_h that UCX hands
- * in may be cast to it. */
+/* Beginning of an interface of the module. A uct_iface_h from UCX may be cast
+   to it. */
 struct uct_abi_iface {
     uint64_t                  host[UCT_ABI_BASE_IFACE_SIZE / 8];
     const uct_abi_iface_ops_t *ops;
@@ -280,7 +281,7 @@ struct uct_abi_iface {
     uct_worker_h              worker;
 };
 
-/* An endpoint of the module begins with this. A uct_ep_h may be cast to it. */
+/* Beginning of an endpoint of the module. A uct_ep_h may be cast to it. */
 typedef struct {
     uct_ep_t super;
 } uct_abi_ep_t;
@@ -298,9 +299,9 @@ typedef struct {
     unsigned                path_index;
 } uct_abi_ep_params_t;
 
-/* The scope UCP asks about and a text of its own are not the module's: it
- * answers whether the peer can be reached at all, and may say why not
- * by pointing reason at a constant string. */
+/* The module only answers whether it can reach the peer. If not, it may point
+   reason at a constant string. This folder handles the scope requested by UCP,
+   and UCP's own text. */
 typedef struct {
     const uct_device_addr_t *dev_addr;
     const uct_iface_addr_t  *iface_addr;
@@ -309,7 +310,7 @@ typedef struct {
     const char              *reason;
 } uct_abi_reachable_t;
 
-/* Operation that a performance estimate is asked about. */
+/* Operation of a performance estimate. */
 typedef enum {
     UCT_ABI_EP_OP_AM_SHORT = 0,
     UCT_ABI_EP_OP_AM_BCOPY,
@@ -341,18 +342,17 @@ static inline int uct_abi_ep_op_is_get(uct_abi_ep_op_t op)
            (op == UCT_ABI_EP_OP_GET_ZCOPY);
 }
 
-/* Inputs that UCX did not give are UNKNOWN.
- * Outputs come zeroed, max_inflight_eps SIZE_MAX; set them all, UCX gets
- * what it asked for. path_bandwidth is what one path gives (1.19); left
- * zero it is taken as bandwidth. */
+/* Inputs omitted by UCX are UNKNOWN. Outputs are zeroed, max_inflight_eps is
+   SIZE_MAX. Set them all; UCX gets the requested ones. path_bandwidth is the
+   bandwidth of one path (1.19); zero means the same as bandwidth. */
 typedef struct {
     uct_abi_ep_op_t     operation;
     uct_abi_mem_type_t  local_mem_type;
     uct_abi_mem_type_t  remote_mem_type;
     ucs_sys_device_t    local_sys_dev;
     ucs_sys_device_t    remote_sys_dev;
-    int                 is_answered;        /* whatever is asked: in, up to
-                                               1.18 */
+    int                 is_answered;        /* input: UCX expects an answer to
+                                               every question, up to 1.18 */
     double              send_pre_overhead;  /* s */
     double              send_post_overhead; /* s */
     double              recv_overhead;      /* s */
@@ -363,9 +363,9 @@ typedef struct {
     uint64_t            flags;              /* UCT_PERF_ATTR_FLAGS_, 1.17 */
 } uct_abi_perf_attr_t;
 
-/* Transfers that are posted by one call: number i moves lengths[i] bytes
- * between buffers[i] and remote_addrs[i], in the memory of rkeys[i]. A length
- * may be 0, count too. */
+/* Transfers posted by one call: number i moves lengths[i] bytes between
+   buffers[i] and remote_addrs[i], in the memory of rkeys[i]. A length may be 0,
+   and so may count. */
 typedef struct {
     void *const      *buffers;
     const size_t     *lengths;
@@ -374,10 +374,9 @@ typedef struct {
     size_t           count;
 } uct_abi_list_t;
 
-/* Operations of an interface and its endpoints. The first group goes into
- * UCX's table as it is (no step between), the others are called by
- * functions here. What is NULL answers UCS_ERR_UNSUPPORTED unless said
- * otherwise. */
+/* Operations of an interface and its endpoints. The first group goes directly
+   into UCX's table, without a function in between. Functions of this folder
+   call the others. NULL means UCS_ERR_UNSUPPORTED unless noted otherwise. */
 struct uct_abi_iface_ops {
     uct_ep_put_short_func_t       ep_put_short;
     uct_ep_put_bcopy_func_t       ep_put_bcopy;
@@ -386,7 +385,7 @@ struct uct_abi_iface_ops {
     uct_ep_get_bcopy_func_t       ep_get_bcopy;
     uct_ep_get_zcopy_func_t       ep_get_zcopy;
     uct_ep_pending_add_func_t     ep_pending_add;   /* NULL: UCS_ERR_BUSY */
-    uct_ep_pending_purge_func_t   ep_pending_purge; /* NULL: nothing to do */
+    uct_ep_pending_purge_func_t   ep_pending_purge; /* NULL: does nothing */
     uct_ep_flush_func_t           ep_flush;
     uct_ep_fence_func_t           ep_fence;         /* NULL: UCS_OK */
     uct_ep_check_func_t           ep_check;
@@ -396,13 +395,13 @@ struct uct_abi_iface_ops {
     uct_iface_progress_enable_func_t  iface_progress_enable;  /* NULL: libuct's
                                          own: the worker calls iface_progress */
     uct_iface_progress_disable_func_t iface_progress_disable; /* likewise */
-    uct_iface_progress_func_t     iface_progress;   /* NULL: nothing, 0 */
+    uct_iface_progress_func_t     iface_progress;   /* NULL: returns 0 */
     uct_iface_event_fd_get_func_t iface_event_fd_get;
     uct_iface_event_arm_func_t    iface_event_arm;
     uct_iface_close_func_t        iface_close;
 
-    /* attr_p comes filled with libuct's base answers. Flags that came after
-     * 1.13 are set through uct_abi_iface_flags. */
+    /* attr_p holds libuct's base answers. Set flags newer than 1.13 through
+       uct_abi_iface_flags. */
     ucs_status_t (*iface_query)(uct_abi_iface_t *iface,
                                 uct_iface_attr_t *attr_p);
     uct_iface_get_device_address_func_t iface_get_device_address;
@@ -414,16 +413,17 @@ struct uct_abi_iface_ops {
     int (*iface_is_reachable)(uct_abi_iface_t *iface,
                               uct_abi_reachable_t *peer);
 
-    /* Is the peer with these addresses the one ep was created to? 1.16. */
+    /* Return non-zero if the peer with these addresses is the one that ep was
+       created for. 1.16. */
     int (*ep_is_connected)(uct_ep_h ep, const uct_abi_ep_params_t *peer);
 
-    /* GPU memory that stands for the endpoint in code on GPUs; the endpoint's.
-     * The caller's context is current. 1.21. */
+    /* Return GPU memory that represents the endpoint in code on GPUs; the
+       endpoint owns it. The caller's context is current. 1.21. */
     ucs_status_t (*ep_get_device_ep)(uct_ep_h ep, void **device_ep_p);
 
-    /* All of a list or nothing of it is posted, unless comp is told an error in
-     * the end. NULL: UCX is told that there are no lists. put 1.22, get
-     * 1.23. */
+    /* Post all of a list or nothing. If a part fails later, comp gets the
+       error. NULL: UCX learns that lists are not supported. put 1.22, get
+       1.23. */
     ucs_status_t (*ep_put_list)(uct_ep_h ep, const uct_abi_list_t *list,
                                 uct_completion_t *comp);
     ucs_status_t (*ep_get_list)(uct_ep_h ep, const uct_abi_list_t *list,
@@ -433,16 +433,17 @@ struct uct_abi_iface_ops {
                                   uct_abi_perf_attr_t *attr);
 };
 
-/* Interface flags that came after 1.13; 0 where the running UCX has none. */
+/* Interface flags newer than 1.13; 0 if the running UCX does not have them. */
 typedef enum {
     UCT_ABI_IFACE_FLAG_INTER_NODE = 1 << 0, /* 1.18 */
-    UCT_ABI_IFACE_FLAG_DEVICE_EP  = 1 << 1  /* 1.21: 1.20's first form of the
-                                               device API is not offered */
+    UCT_ABI_IFACE_FLAG_DEVICE_EP  = 1 << 1  /* 1.21: the first form of the
+                                               device API, in 1.20, is not
+                                               supported */
 } uct_abi_iface_flag_t;
 
 uint64_t uct_abi_iface_flags(unsigned abi_flags);
 
-/* What libuct opens an interface with. */
+/* Arguments of libuct for opening an interface. */
 typedef struct {
     uct_abi_md_t                 *md;
     uct_worker_h                 worker;
@@ -450,11 +451,10 @@ typedef struct {
     const uct_abi_iface_config_t *config;
 } uct_abi_iface_args_t;
 
-/* What the program told UCX that it does: messages by tags; reads and writes of
- * peers' memory, or atomics. UCX passes RMA on from 1.14 on. Below 1.16 it is
- * not told here either: UCX's protocols, unless a variable says otherwise,
- * there read no GPU memory for a program by a transport like ours, and take any
- * that can read for messages. */
+/* Features requested by the program: tagged messages; RMA or atomics. UCX
+   passes RMA from 1.14 on. Below 1.16 it is not reported here. There UCX's
+   protocols, by default, never read a program's GPU memory through a transport
+   like this one, but use any transport with reads for messages. */
 typedef enum {
     UCT_ABI_IFACE_USE_TAG = 1 << 0,
     UCT_ABI_IFACE_USE_RMA = 1 << 1
@@ -462,33 +462,35 @@ typedef enum {
 
 unsigned uct_abi_iface_uses(const uct_abi_iface_args_t *args);
 
-/* An interface of the module, which begins with uct_abi_iface_t: size bytes
- * from calloc(), with libuct's base constructor run over them. */
+/* Create an interface of the module, beginning with uct_abi_iface_t: size bytes
+   from calloc(), initialized by libuct's base constructor. */
 ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
                                const uct_abi_iface_args_t *args,
                                uct_abi_iface_t **iface_p);
 
-/* Run its destructor (progress goes off too); it is to be freed then. */
+/* Run its destructor, which disables progress; the caller frees it. */
 void uct_abi_iface_cleanup(uct_abi_iface_t *iface);
 
-/* An endpoint, which begins with uct_abi_ep_t: the same. */
+/* Create an endpoint, beginning with uct_abi_ep_t, in the same way. */
 ucs_status_t
 uct_abi_ep_new(size_t size, uct_abi_iface_t *iface, uct_ep_h *ep_p);
 
 /* Run its destructor, and free it. */
 void uct_abi_ep_delete(uct_ep_h ep);
 
-/* What libuct's own progress_enable and _disable do (UCT_PROGRESS_ flags). */
+/* Call libuct's default progress_enable and _disable (UCT_PROGRESS_ flags). */
 void uct_abi_iface_progress_enable(uct_abi_iface_t *iface, unsigned flags);
 
 void uct_abi_iface_progress_disable(uct_abi_iface_t *iface, unsigned flags);
 
 /*
- * Have a worker call func with every progress call, until it is removed; it may
- * be called once more then. Any thread. Not by libuct's own functions, which
- * take the worker's lock: whoever closes an interface holds it.
+ * Make a worker call func in every progress call until it is removed; one more
+ * call may follow. Any thread may call. This does not use libuct's own
+ * functions, which take the worker's lock: a thread that closes an interface
+ * already holds it.
  *
- * Returns its number, or UCS_CALLBACKQ_ID_NULL: this UCX cannot do it.
+ * Returns the callback's number, or UCS_CALLBACKQ_ID_NULL if this UCX does not
+ * support it.
  */
 int uct_abi_worker_callback_add(uct_worker_h worker, ucs_callback_t func,
                                 void *arg);
@@ -500,9 +502,8 @@ static inline uct_iface_h uct_abi_iface_handle(uct_abi_iface_t *iface)
     return (uct_iface_h)iface;
 }
 
-/* Count n operations of a UCT completion as done with this status; the call
- * that counts the last one calls the user back. The first error stays. NULL
- * is allowed. */
+/* Count n operations of a UCT completion as done with this status. The last one
+   calls the user's callback. The first error is kept. comp may be NULL. */
 static inline void
 uct_abi_completion_update(uct_completion_t *comp, int n, ucs_status_t status)
 {
@@ -520,7 +521,7 @@ uct_abi_completion_update(uct_completion_t *comp, int n, ucs_status_t status)
     }
 }
 
-/* Total bytes of an iov (its count and stride included). */
+/* Return the total bytes of an iov, including its count and stride. */
 static inline size_t uct_abi_iov_length(const uct_iov_t *iov, size_t iovcnt)
 {
     size_t length = 0, i;
@@ -549,8 +550,8 @@ typedef struct {
     uct_abi_config_t config;  /* its structure begins with
                                  uct_abi_iface_config_t */
 
-    /* *devices_p: an array from malloc(), which the caller frees; NULL with
-     * *num_devices_p zero. */
+    /* *devices_p: an array from malloc(), freed by the caller; NULL with
+       *num_devices_p zero. */
     ucs_status_t (*query_devices)(uct_abi_md_t *md,
                                   uct_abi_tl_device_t **devices_p,
                                   unsigned *num_devices_p);
@@ -562,21 +563,21 @@ typedef struct {
 /* A component with one transport. rkey_ptr, rkey_compare may be NULL. */
 struct uct_abi_component {
     const char         *name;  /* below UCT_COMPONENT_NAME_MAX (16) */
-    uct_abi_config_t   config; /* the memory domain's variables; fields NULL:
-                                  none */
+    uct_abi_config_t   config; /* the memory domain's variables; fields NULL: no
+                                  variables */
     const uct_abi_tl_t *tl;
 
-    /* Is there a memory domain (named as the component) to offer? 0 on a node
-     * without a GPU: UCX then lists nothing. */
+    /* Return whether to offer a memory domain (with the component's name). 0 on
+       a node without a GPU: UCX then lists nothing. */
     int (*is_available)(const uct_abi_component_t *component);
 
-    /* config points at the structure that .config describes. */
+    /* config points to the structure described by .config. */
     ucs_status_t (*md_open)(const uct_abi_component_t *component,
                             const char *md_name, const void *config,
                             uct_abi_md_t **md_p);
 
-    /* sys_dev: the local device that will use the key; UNKNOWN before 1.19 or
-     * when UCP does not say. NULL: the key is a null handle. */
+    /* sys_dev: the local device for the key; UNKNOWN before 1.19 or if UCP does
+       not give it. NULL: the key is a null handle. */
     ucs_status_t (*rkey_unpack)(const uct_abi_component_t *component,
                                 const void *buffer, ucs_sys_device_t sys_dev,
                                 uct_rkey_t *rkey_p, void **handle_p);
@@ -588,7 +589,8 @@ struct uct_abi_component {
     ucs_status_t (*rkey_release)(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle);
 
-    /* *result: below, at or above 0 as strcmp's. NULL: compares the values. */
+    /* *result: negative, zero or positive as strcmp's. NULL: compares the
+       values. */
     ucs_status_t (*rkey_compare)(const uct_abi_component_t *component,
                                  uct_rkey_t rkey1, uct_rkey_t rkey2,
                                  int *result_p);
@@ -599,7 +601,8 @@ extern const uct_abi_component_t *const uct_abi_components[];
 
 
 /*
- * Log: UCX's own, at the running UCX's level. Before an attach: nothing.
+ * Log: UCX's own, at the running UCX's level. Before an attach nothing is
+ * logged.
  */
 
 typedef enum {
@@ -614,7 +617,7 @@ typedef enum {
     UCT_ABI_LOG_TRACE_DATA
 } uct_abi_log_level_t;
 
-/* Points at the running UCX's level. */
+/* Pointer to the running UCX's level. */
 extern const int *uct_abi_log_level_p;
 
 #define uct_abi_log_is_enabled(_level) ((int)(_level) <= *uct_abi_log_level_p)
@@ -640,19 +643,19 @@ void uct_abi_log_message(const char *file, unsigned line, const char *function,
  * Topology: UCX's numbering of PCI devices, shared with its other transports
  */
 
-/* The number of the device at this PCI address, given on first sight.
- * UCS_ERR_UNSUPPORTED before an attach, else what UCX says. */
+/* Return the number of the device at this PCI address, assigned on first use.
+   UCS_ERR_UNSUPPORTED before an attach, otherwise UCX's status. */
 ucs_status_t uct_abi_topo_sys_device(uint16_t domain, uint8_t bus, uint8_t slot,
                                      uint8_t function,
                                      ucs_sys_device_t *sys_dev_p);
 
-/* Name a device for UCX's messages; the name of the highest priority stays
- * (1.14; before it: the first). */
+/* Name a device for UCX's messages; the name of the highest priority is kept
+   (1.14; before it the first name). */
 ucs_status_t uct_abi_topo_sys_device_set_name(ucs_sys_device_t sys_dev,
                                               const char *name,
                                               unsigned priority);
 
-/* A number that all processes of this machine, and no others, have. */
+/* Return a number common to all processes of this machine, and to no others. */
 uint64_t uct_abi_system_id(void);
 
 
@@ -660,41 +663,41 @@ uint64_t uct_abi_system_id(void);
  * Memory: UCX's cache of memory types and its allocation hooks
  */
 
-/* What the running UCX believes of memory types. */
+/* The running UCX's knowledge of memory types. */
 typedef enum {
-    UCT_ABI_MEMTYPE_CACHE_OFF,    /* every buffer is asked for: correct */
-    UCT_ABI_MEMTYPE_CACHE_HOOKED, /* CUDA's allocations are seen: correct */
-    UCT_ABI_MEMTYPE_CACHE_NO_MAPS, /* ... but what cuMemMap maps is not (before
-                                      UCX 1.18): taken for host memory */
-    UCT_ABI_MEMTYPE_CACHE_BLIND   /* on, but nothing fills it: every pointer is
-                                     taken for host memory unless the module
-                                     feeds the cache or switches it off */
+    UCT_ABI_MEMTYPE_CACHE_OFF,    /* asks about every buffer: correct */
+    UCT_ABI_MEMTYPE_CACHE_HOOKED, /* sees CUDA's allocations: correct */
+    UCT_ABI_MEMTYPE_CACHE_NO_MAPS, /* sees CUDA's allocations except those by
+                                      cuMemMap (before UCX 1.18), which count as
+                                      host memory */
+    UCT_ABI_MEMTYPE_CACHE_BLIND   /* on, but never filled: every pointer counts
+                                     as host memory unless the module feeds the
+                                     cache or switches it off */
 } uct_abi_memtype_cache_state_t;
 
 uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void);
 
-/* Switch it off for this process, for UCP contexts of now and later. No effect
- * on one that is off. UCS_ERR_UNSUPPORTED where it cannot be reached. */
+/* Switch the cache off in this process, for existing and later UCP contexts. No
+   effect if it is off. UCS_ERR_UNSUPPORTED if it is not accessible. */
 ucs_status_t uct_abi_memtype_cache_disable(void);
 
-/* Tell the cache about a range [address, address + length) bytes of device
- * memory. */
+/* Add a range [address, address + length) bytes of device memory to the
+   cache. */
 void uct_abi_memtype_cache_update(const void *address, size_t length,
                                   uct_abi_mem_type_t mem_type,
                                   ucs_sys_device_t sys_dev);
 
 typedef void (*uct_abi_unmap_cb_t)(void *address, size_t length);
 
-/* Be called before memory of the process goes, from now on. The callback runs
- * inside munmap() of any thread: no allocation, no log, no lock that is held
- * around it. UCS_ERR_UNSUPPORTED when UCX cannot install this hook; the caller
- * must then not trust a cache of its own. */
+/* Call cb before memory of the process is unmapped, from now on. The callback
+   runs inside munmap() of any thread: it must not allocate, log, or take a lock
+   held around munmap(). UCS_ERR_UNSUPPORTED if UCX cannot install this hook;
+   the caller must not trust a cache of its own then. */
 ucs_status_t uct_abi_on_unmap(uct_abi_unmap_cb_t cb);
 
-/* Have every call of a function of the process reach hook instead, by changing
- * its code; *original_p calls what it was. Not undone. UCS_ERR_UNSUPPORTED when
- * UCX has no means to, or the function's code is of a kind that they cannot
- * move. */
+/* Redirect every call of a function of the process to hook, by changing its
+   code; *original_p calls the original. Cannot be undone. UCS_ERR_UNSUPPORTED
+   if UCX has no patcher, or its patcher cannot move the function's code. */
 ucs_status_t uct_abi_function_hook(void *function, void *hook,
                                    const char *name, void **original_p);
 
@@ -704,18 +707,18 @@ ucs_status_t uct_abi_function_hook(void *function, void *hook,
  */
 
 /* Register the module's components with the UCX whose code contains
- * caller_address (a return address will do). Idempotent, thread-safe. Returns
- * UCS_OK when registered (now or before), UCS_ERR_UNSUPPORTED when that UCX is
- * one to stay out of (unknown release, statistics, a second one in the
- * process), with one warning for each; UCS_ERR_NO_ELEM when no UCX is found
- * there. */
+   caller_address (for instance a return address). Idempotent, thread-safe.
+   Returns UCS_OK if registered, now or before. UCS_ERR_UNSUPPORTED if the
+   module must not use this UCX (unknown release, statistics, a second one in
+   the process), with one warning for each. UCS_ERR_NO_ELEM if there is no UCX
+   at this address. */
 ucs_status_t uct_abi_attach(const void *caller_address);
 
-/* After the UCX that caller_address belongs to has loaded its own modules: take
- * the components which have the same names as ours off its lists. */
+/* Remove components with the module's names from the lists of the UCX of
+   caller_address, after this UCX has loaded its own modules. */
 void uct_abi_displace(const void *caller_address);
 
-/* Text for messages: "UCX 1.20 (/path/libucs.so.0)" or "no UCX". */
+/* Return a text for messages: "UCX 1.20 (/path/libucs.so.0)" or "no UCX". */
 const char *uct_abi_host_name(void);
 
 #ifdef __cplusplus

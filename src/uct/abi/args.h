@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arguments and small structures of UCX which only grew at their end from 1.13
- * to 1.23. A field that came later is behind a bit of field_mask which older
- * releases never set, so it may be declared for all.
+ * Arguments and small structures of UCX to which 1.14 to 1.23 only added fields
+ * at the end. A newer field is valid only with a bit of field_mask that older
+ * releases never set, so one declaration fits all.
  */
 
 #ifndef UCT_ABI_ARGS_H_
@@ -20,9 +20,9 @@ typedef struct {
     void                    *user_data;
     const uct_device_addr_t *dev_addr;
     const uct_iface_addr_t  *iface_addr;
-    const void              *connection[8]; /* of no use to the module */
+    const void              *connection[8]; /* not used by the module */
     unsigned                path_index;
-    const void              *resolve[4];    /* likewise */
+    const void              *resolve[4];    /* not used by the module */
     size_t                  dev_addr_length;   /* 1.18 */
     size_t                  iface_addr_length; /* 1.18 */
 } uct_abi_host_ep_params_t;
@@ -142,7 +142,7 @@ typedef struct {
     uint8_t  function;
 } uct_abi_host_bus_id_t;
 
-/* The member of ucm_event_t, a union, that is listened to. */
+/* Member of the union ucm_event_t for the observed event. */
 typedef union {
     struct {
         void   *address;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A uct_component and a uct_tl as UCX sees them, then what is ours. Room for
- * the largest layout of each. */
+/* A uct_component and a uct_tl as UCX sees them, then our data. Each has room
+   for the largest layout. */
 typedef struct {
     uint64_t                  host[32];
     uint64_t                  tl[16];
@@ -20,7 +20,7 @@ static const uct_abi_component_t *uct_abi_component_desc(const void *component)
     return ((const uct_abi_component_record_t*)component)->desc;
 }
 
-/* Memory that UCX will free. */
+/* Allocate memory for UCX to free. */
 static void *uct_abi_host_alloc(size_t size, const char *name)
 {
     return uct_abi_host.sym.ucs_malloc(size, name);
@@ -128,7 +128,7 @@ uct_abi_component_rkey_compare(void *component, uct_rkey_t rkey1,
 {
     const uct_abi_component_t *desc = uct_abi_component_desc(component);
 
-    /* No field of params is known to any release so far */
+    /* No release has defined a field of params so far */
     if ((result_p == NULL) ||
         ((params != NULL) && (*(const uint64_t*)params != 0))) {
         return UCS_ERR_INVALID_PARAM;
@@ -210,7 +210,7 @@ static void uct_abi_list_init(uct_abi_host_list_t *list)
 static void uct_abi_list_remove(uct_abi_host_list_t *link)
 {
     if ((link->prev == NULL) || (link->next == NULL)) {
-        return; /* was never on a list */
+        return; /* not on any list */
     }
 
     link->prev->next = link->next;
@@ -229,7 +229,7 @@ uct_abi_entry_emit(const uct_abi_host_t *host, const char *name,
         return UCS_ERR_NO_MEMORY;
     }
 
-    /* UCX refuses a structure of no size */
+    /* UCX refuses a structure of size 0 */
     *(const char**)uct_abi_at(layout, entry, UCT_ABI_ENTRY_name) =
             (config->name != NULL) ? config->name : name;
     *(const char**)uct_abi_at(layout, entry, UCT_ABI_ENTRY_prefix) =
@@ -273,7 +273,7 @@ uct_abi_component_emit(const uct_abi_host_t *host,
         UCT_ABI_COMPONENT_SET(rkey_unpack, uct_abi_component_rkey_unpack_19);
     }
 
-    /* Up to 1.20 ucp_rkey_ptr() does not look at the domain's flags */
+    /* Up to 1.20 ucp_rkey_ptr() ignores the domain's flags */
     if ((desc->rkey_ptr == NULL) || (release->minor < 21)) {
         UCT_ABI_COMPONENT_SET(rkey_ptr, uct_abi_unsupported);
     } else {
@@ -313,8 +313,8 @@ uct_abi_component_emit(const uct_abi_host_t *host,
                                          UCT_ABI_TL_config));
 }
 
-/* All are emitted before the first is registered: it is all or nothing. What
- * UCX holds is never freed, and the module never unloaded. */
+/* Emit all components before the first is registered: all or none. UCX never
+   frees them, and the module is never unloaded. */
 ucs_status_t uct_abi_component_register_all(const uct_abi_host_t *host)
 {
     uct_abi_component_record_t *records;
@@ -347,7 +347,8 @@ ucs_status_t uct_abi_component_register_all(const uct_abi_host_t *host)
     return UCS_OK;
 }
 
-/* Does it have the name of one of our components, or a transport that has? */
+/* Return whether a component, or one of its transports, has the name of one of
+   ours. */
 static int
 uct_abi_component_is_rival(const uct_abi_release_t *release, void *component)
 {
@@ -375,7 +376,7 @@ uct_abi_component_is_rival(const uct_abi_release_t *release, void *component)
     return 0;
 }
 
-/* Whose functions are they? */
+/* Return whether a component's functions belong to this module. */
 static int
 uct_abi_component_is_of_module(const uct_abi_layout_t *layout, void *component)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Configuration variables: from our description to UCX's field tables. */
+/* Configuration variables: UCX's field tables made from our description. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How UCX handles a type: the ends of its functions' names, which all begin
- * with ucs_config_, and the text that ucx_info shows. */
+/* UCX's functions for a type, without their common prefix ucs_config_, and the
+   type's text in ucx_info. */
 typedef struct {
     const char *read;
     const char *write;
@@ -122,7 +122,8 @@ void *uct_abi_config_emit(const uct_abi_host_t *host,
         return NULL;
     }
 
-    table = calloc(count + 2, size); /* with the base, and a zeroed last one */
+    table = calloc(count + 2, size); /* with the base variables, and a zeroed
+                                        last entry */
     if (table == NULL) {
         goto out;
     }

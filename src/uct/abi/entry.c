@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a UCX comes in: its module loader, or the preload shim. */
+/* Entry points: UCX's module loader, and the preload shim. */
 
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -15,7 +15,7 @@
 
 #define UCT_ABI_VERDICTS_MAX 32
 
-/* What was decided for one library (or the whole) of a UCX. */
+/* Decision about one library of a UCX, or all of it. */
 typedef struct {
     const void   *base;
     ucs_status_t status;
@@ -25,14 +25,14 @@ static pthread_mutex_t uct_abi_attach_lock = PTHREAD_MUTEX_INITIALIZER;
 static uct_abi_verdict_t uct_abi_verdicts[UCT_ABI_VERDICTS_MAX];
 static unsigned uct_abi_num_verdicts;
 static int uct_abi_displaced;
-static char uct_abi_reason[256]; /* why the first UCX is not served */
+static char uct_abi_reason[256]; /* reason for not using the first UCX */
 
 UCT_ABI_EXPORT ucs_status_t uct_abi_attach(const void *caller_address);
 UCT_ABI_EXPORT void uct_abi_displace(const void *caller_address);
 UCT_ABI_EXPORT ucs_status_t ucs_module_global_init(void);
 
-/* Why no UCX of this process is served; "" if one is, or none has come. For
- * tools that load this file. */
+/* Return why the module uses no UCX of this process; "" if it uses one, or none
+   was seen. For tools that load this file. */
 UCT_ABI_EXPORT const char *uct_abi_stays_out(void);
 
 const char *uct_abi_stays_out(void)
@@ -62,7 +62,7 @@ static void uct_abi_verdict_add(const void *base, ucs_status_t status)
     }
 }
 
-/* UCX keeps pointers to us from now on: never unload. */
+/* Make the module permanent: UCX keeps pointers into it from now on. */
 static void uct_abi_module_pin(void)
 {
     Dl_info info;
@@ -107,7 +107,7 @@ static ucs_status_t uct_abi_attach_locked(const void *caller_address)
 {
     const void *caller_base = uct_abi_object_base(caller_address);
     const uct_abi_verdict_t *verdict;
-    static uct_abi_host_t host; /* under the lock */
+    static uct_abi_host_t host; /* protected by the lock */
     ucs_status_t status;
 
     if (caller_base == NULL) {
@@ -172,8 +172,8 @@ void uct_abi_displace(const void *caller_address)
     pthread_mutex_unlock(&uct_abi_attach_lock);
 }
 
-/* Our file stood in the place of the host's own CUDA module, so the host did
- * not load that: when we stay out, it is loaded after all. */
+/* Load the host's own CUDA module. Our file took its place, so the host did not
+   load it; if we do not register, it must be loaded. */
 static void uct_abi_module_load_stock(const void *caller_address)
 {
     ucs_status_t (*init)(void);
@@ -201,7 +201,7 @@ static void uct_abi_module_load_stock(const void *caller_address)
         return;
     }
 
-    /* the module's name ends as libucs's does, after the first dot */
+    /* the module's suffix equals that of libucs, from the first dot on */
     slash += strcspn(slash, ".");
     while ((file = readdir(dir)) != NULL) {
         if ((strncmp(file->d_name, "libuct_cuda.", 12) != 0) ||
@@ -233,7 +233,8 @@ ucs_status_t ucs_module_global_init(void)
     status = uct_abi_attach(caller_address);
     if (status != UCS_OK) {
         uct_abi_module_load_stock(caller_address);
-        /* UCX would unload us, and the next attempt would warn again */
+        /* otherwise UCX would unload the module, and the next attempt would
+           warn again */
         uct_abi_module_pin();
     }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Find the UCX that calls, and make sure which release it is.
+ * Find the calling UCX, and verify its release.
  *
- * Nothing goes by a library's name where a symbol can tell: wheels hash the
- * names, and a process may hold several UCX. A program that was linked against
- * UCX may own the copy of a variable (copy relocation) that all others use.
+ * Symbols decide wherever possible, not names of libraries: wheels add hashes
+ * to the names, and a process may contain several UCX. A program linked against
+ * UCX may own the copy of a variable (copy relocation) used by all libraries.
  */
 
 #ifndef _GNU_SOURCE
@@ -24,7 +24,7 @@
 
 uct_abi_host_t uct_abi_host;
 
-/* Paths of the objects loaded now. */
+/* Paths of the loaded objects */
 typedef struct {
     char     **paths;
     unsigned count;
@@ -59,8 +59,8 @@ static int uct_abi_object_is_program(const struct link_map *map)
     return map->l_prev == NULL;
 }
 
-/* A handle on an object that is loaded; it is never given back, so that the
- * symbols stay. */
+/* Return a handle of a loaded object. It is never closed, so that its symbols
+   stay. */
 static void *uct_abi_object_open(const struct link_map *map)
 {
     return dlopen(uct_abi_object_is_program(map) ? NULL : map->l_name,
@@ -115,7 +115,7 @@ ucs_status_t uct_abi_host_locate(const void *address, uct_abi_host_t *host_p)
 
     libucs = uct_abi_object_find(dlsym(handle, "ucs_log_dispatch"));
     if ((libucs == NULL) || uct_abi_object_is_program(libucs)) {
-        dlclose(handle); /* no UCX, or one that cannot load modules */
+        dlclose(handle); /* no UCX, or a UCX that cannot load modules */
         return UCS_ERR_NO_ELEM;
     }
 
@@ -158,7 +158,7 @@ static int uct_abi_object_collect(struct dl_phdr_info *info, size_t size,
     return 0;
 }
 
-/* Does this handle see the libucs of the host? */
+/* Return whether this handle finds the host's libucs. */
 static int uct_abi_handle_is_kin(void *handle, const uct_abi_host_t *host)
 {
     return uct_abi_object_base(dlsym(handle, "ucs_log_dispatch")) ==
@@ -197,7 +197,7 @@ uct_abi_host_open_library(const uct_abi_host_t *host, const char *symbol)
     return found;
 }
 
-/* Load a libucp which lies beside libucs and belongs to it. */
+/* Load a libucp that lies beside libucs and depends on it. */
 static void *uct_abi_host_load_libucp(const uct_abi_host_t *host)
 {
     const char *slash = strrchr(host->libucs_path, '/');
@@ -243,7 +243,7 @@ static void *uct_abi_host_load_libucp(const uct_abi_host_t *host)
     return found;
 }
 
-/* The version comes from libucp: no other library of UCX tells it. */
+/* Get the version from libucp: no other library of UCX has it. */
 static ucs_status_t uct_abi_host_version(const uct_abi_host_t *host,
                                          unsigned *major_p, unsigned *minor_p)
 {
@@ -265,8 +265,8 @@ static ucs_status_t uct_abi_host_version(const uct_abi_host_t *host,
     return UCS_OK;
 }
 
-/* Where the host itself looks for a variable: in the program, if that has a
- * copy of it and is bound to this libucs. */
+/* Return the variable that the host itself uses: the program's copy, if there
+   is one and the program is bound to this libucs. */
 static void *uct_abi_host_variable(const uct_abi_host_t *host, void *libuct,
                                    const char *name)
 {
@@ -291,7 +291,7 @@ static void *uct_abi_host_variable(const uct_abi_host_t *host, void *libuct,
     return own;
 }
 
-/* Size in bytes that the symbol table gives for a variable; 0: unknown. */
+/* Return a variable's size in bytes by the symbol table; 0: unknown. */
 static size_t uct_abi_symbol_size(void *handle, const char *name)
 {
     void *address = dlsym(handle, name);
@@ -340,9 +340,9 @@ static uct_abi_fn_t uct_abi_symbol_find(void *libuct, const char *name)
     return fn;
 }
 
-/* Compare what can be seen of the running libraries with the description of
- * the release they say they are: a snapshot between two releases, or one built
- * with other options, must not pass. Returns what differs, or NULL. */
+/* Compare the running libraries with the description of the release that they
+   report. A snapshot between two releases, or a build with other options, must
+   fail. Returns the difference, or NULL. */
 static const char *uct_abi_host_verify(const uct_abi_host_t *host, void *libuct)
 {
     const uct_abi_release_t *release = host->release;
@@ -383,15 +383,15 @@ static const char *uct_abi_host_verify(const uct_abi_host_t *host, void *libuct)
         }
     }
 
-    /* A number that UCX's own branch still goes by may come with tables that
-     * are not in its last description yet */
+    /* UCX's release branch may keep its number while its tables change: the
+       last description may be too old */
     return (next != NULL) ? NULL :
                             uct_abi_tables_verify(release, uct_abi_symbol_find,
                                                   libuct);
 }
 
-/* Of the descriptions by one number, the one that holds; else release stays
- * the first. Returns what differs from the last one, or NULL. */
+/* Select the matching description among those of one number; if none matches,
+   release remains the first. Returns the last one's difference, or NULL. */
 static const char *uct_abi_host_choose(uct_abi_host_t *host, void *libuct)
 {
     const uct_abi_release_t *first = host->release;

@@ -15,17 +15,17 @@ extern "C" {
 
 #define UCT_ABI_EXPORT __attribute__((visibility("default")))
 
-/* Exported symbol by which copies of this module know each other. */
+/* Exported symbol by which copies of this module recognize each other. */
 #ifndef UCT_ABI_MARK
 #define UCT_ABI_MARK "uct_abi_attach"
 #endif
 
-/* No operation table of UCX has more entries. */
+/* Maximum entries of an operation table of UCX. */
 #define UCT_ABI_TABLE_MAX 16
 
 typedef struct {
     const uct_abi_release_t *release;     /* NULL: not attached */
-    const void              *libucs_base; /* where libucs is mapped */
+    const void              *libucs_base; /* start of libucs in memory */
     char                    libucs_path[PATH_MAX];
     char                    name[PATH_MAX + 32]; /* for messages */
     uct_abi_symbols_t       sym;
@@ -35,23 +35,23 @@ typedef struct {
     uct_abi_fn_t            internal_ops[UCT_ABI_TABLE_MAX];
 } uct_abi_host_t;
 
-/* Written once, by the attach that succeeds, before anything is registered. */
+/* Written once, by a successful attach, before anything is registered. */
 extern uct_abi_host_t uct_abi_host;
 
-/* Where the object (program or library) is mapped that holds this address;
- * NULL when none does. */
+/* Return the start in memory of the object (program or library) around this
+   address; NULL if there is none. */
 const void *uct_abi_object_base(const void *address);
 
-/* Does the object that holds this address define the symbol itself? */
+/* Return whether the object around this address defines the symbol itself. */
 int uct_abi_object_defines(const void *address, const char *symbol);
 
-/* Find libucs by an address inside any library of a UCX: its mapping and path.
- * UCS_ERR_NO_ELEM when there is none. */
+/* Find libucs by an address inside any library of a UCX: its start in memory
+   and its path. UCS_ERR_NO_ELEM if there is none. */
 ucs_status_t uct_abi_host_locate(const void *address, uct_abi_host_t *host_p);
 
-/* Find out which release a located UCX is and fill in release and symbols.
- * UCS_ERR_UNSUPPORTED, with the reason as a text, when it is none to attach
- * to. */
+/* Identify the release of a located UCX and fill in release and symbols.
+   UCS_ERR_UNSUPPORTED, with the reason as text, if the module must not
+   attach. */
 ucs_status_t uct_abi_host_identify(const void *address, uct_abi_host_t *host_p,
                                    char *reason, size_t max);
 
@@ -60,30 +60,31 @@ void uct_abi_md_ops_emit(uct_abi_host_t *host);
 
 void uct_abi_internal_ops_emit(uct_abi_host_t *host);
 
-/* A configuration table in the host's layout, from malloc(); it begins with
- * libuct's interface variables if base is set. NULL: no memory. */
+/* Return a configuration table in the host's layout, from malloc(); with base
+   set it begins with libuct's interface variables. NULL: out of memory. */
 void *uct_abi_config_emit(const uct_abi_host_t *host,
                           const uct_abi_config_t *config, int base);
 
 /* Register all components of the module with the attached host. */
 ucs_status_t uct_abi_component_register_all(const uct_abi_host_t *host);
 
-/* Take components with our names, but not of our making, off its lists. */
+/* Remove components with our names that are not ours from its lists. */
 void uct_abi_component_displace(const uct_abi_host_t *host);
 
-/* Is a component of another copy of this module on the host's list? */
+/* Return whether a component of another copy of this module is on the host's
+   list. */
 int uct_abi_component_is_twin_registered(const uct_abi_host_t *host);
 
-/* Begin to log through the attached host. */
+/* Log through the attached host from now on. */
 void uct_abi_log_attach(const uct_abi_host_t *host);
 
-/* A warning of our own making, in UCX's form on stderr, for a UCX that is not
- * to be called; UCX_LOG_LEVEL below warn silences it. */
+/* Print a warning without UCX, in UCX's form on stderr, about a UCX that the
+   module must not call. UCX_LOG_LEVEL below warn silences it. */
 void uct_abi_log_outside(const char *format, ...)
         __attribute__((format(printf, 1, 2)));
 
-/* Answer of an operation that is not there; wide enough for every return type
- * an operation has. */
+/* Result of a missing operation; wide enough for every operation's return
+   type. */
 long uct_abi_unsupported(void);
 
 long uct_abi_zero(void);

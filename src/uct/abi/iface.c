@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interfaces and endpoints: libuct's base classes, and operations that need
- * UCX's arguments translated. */
+/* Interfaces and endpoints: libuct's base classes, and operations with
+   translated arguments. */
 
 #include "host.h"
 #include "tables.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of uct_iface_params_t's features, from 1.14 on: for RMA and atomics */
+/* Feature bit of uct_iface_params_t from 1.14 on, for RMA and atomics */
 #define UCT_ABI_IFACE_FEATURE_FLUSH_REMOTE (1 << 6)
 
 typedef ucs_status_t (*uct_abi_iface_ctor_t)(
@@ -40,7 +40,7 @@ uct_abi_iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr_p)
     uct_abi_host.sym.uct_base_iface_query(iface, attr_p);
 
     if (uct_abi_host.release->minor >= 22) {
-        /* ctl_device, in what was padding behind dev_num_paths */
+        /* ctl_device, in former padding behind dev_num_paths */
         *((ucs_sys_device_t*)(&attr_p->dev_num_paths + 1)) =
                 UCT_ABI_SYS_DEVICE_UNKNOWN;
     }
@@ -89,7 +89,7 @@ static int uct_abi_iface_is_reachable(const uct_iface_h tl_iface,
     return iface->ops->iface_is_reachable(iface, &peer);
 }
 
-/* Is this our own device's address? That is what UCX means by device scope. */
+/* Return whether this is our own device's address: UCX's device scope. */
 static int uct_abi_iface_is_same_device(uct_iface_h tl_iface,
                                         const uct_device_addr_t *dev_addr)
 {
@@ -114,7 +114,7 @@ static int uct_abi_iface_is_same_device(uct_iface_h tl_iface,
     return result;
 }
 
-/* Says why a peer cannot be reached, to who has room for it */
+/* Store the reason why a peer is unreachable, if the caller provides room. */
 static void
 uct_abi_iface_tell(const uct_abi_host_reachable_params_t *params, size_t length,
                    const char *reason)
@@ -143,7 +143,7 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
         }
     }
 
-    /* NULL where the device address has no bytes, as cuda_copy's */
+    /* NULL for device addresses without bytes, such as cuda_copy's */
     if (!(mask & UCT_ABI_REACHABLE_DEVICE_ADDR)) {
         uct_abi_iface_tell(params, info_length, "a device address is missing");
         return 0;
@@ -284,7 +284,7 @@ uct_abi_iface_estimate_perf(uct_iface_h tl_iface, void *host)
     return UCS_OK;
 }
 
-/* There is nothing in the virtual file system of ours */
+/* The module adds nothing to the virtual file system */
 static void uct_abi_iface_vfs_refresh(uct_iface_h tl_iface)
 {
 }
@@ -298,7 +298,7 @@ static ucs_status_t uct_abi_ep_get_device_ep(uct_ep_h ep, void **device_ep_p)
                    iface->ops->ep_get_device_ep(ep, device_ep_p);
 }
 
-/* Offers lists, of UCT_IFACE_FLAG_V2_PUT_SGL_ZCOPY and _GET_SGL_ZCOPY */
+/* Lists: UCT_IFACE_FLAG_V2_PUT_SGL_ZCOPY and _GET_SGL_ZCOPY */
 static ucs_status_t uct_abi_iface_query_v2(uct_iface_h tl_iface, void *attr)
 {
     const uct_abi_iface_ops_t *ops = uct_abi_iface(tl_iface)->ops;
@@ -335,8 +335,8 @@ static ucs_status_t uct_abi_iface_query_v2(uct_iface_h tl_iface, void *attr)
     return status;
 }
 
-/* Elements that are repeated at distances, which UCP does not have, are not
- * supported by UCX's own transports either */
+/* Elements repeated with a stride are not supported, as in UCX's own
+   transports; UCP does not use them */
 #define UCT_ABI_EP_LIST(_operation) \
     static ucs_status_t uct_abi_ep_##_operation( \
             uct_ep_h ep, void *const *buffers, const size_t *lengths, \
@@ -575,7 +575,7 @@ uint64_t uct_abi_iface_flags(unsigned abi_flags)
     return flags;
 }
 
-/* UCX 1.16 and later have no flags, and leave the argument alone */
+/* UCX 1.16 and later have no flags and ignore this argument */
 int uct_abi_worker_callback_add(uct_worker_h worker, ucs_callback_t func,
                                 void *arg)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where UCX's releases keep what: the tables. A test holds them against
- * test/abi-facts. They hold for x86_64 and for aarch64, whose pointers,
- * integers and alignments are alike, but for the sizes that are given for each.
+ * Layouts of UCX's structures by release. A test compares them with
+ * test/abi-facts. They are valid for x86_64 and aarch64, since pointers,
+ * integers and alignments are the same; sizes that differ are given for each.
  */
 
 #include "layout.h"
@@ -74,11 +74,11 @@ static const uct_abi_layout_t internal_ops_23 =
         {96, {0, 8, 16, 24, 32, 40, 48, 56, 64, 72, NO, 80, 88}};
 
 /* field_mask, max_alloc, max_reg, flags, reg_mem_types, reg_nonblock_mem_types,
- * cache_mem_types, gva_mem_types, detect_mem_types, alloc_mem_types,
- * access_mem_types, dmabuf_mem_types, reg_cost, component_name,
- * rkey_packed_size, local_cpus, exported_mkey_packed_size, global_id,
- * reg_alignment, required_mem_flags. 1.13 is asked for a uct_md_attr_t, the
- * others for a uct_md_attr_v2_t. */
+   cache_mem_types, gva_mem_types, detect_mem_types, alloc_mem_types,
+   access_mem_types, dmabuf_mem_types, reg_cost, component_name,
+   rkey_packed_size, local_cpus, exported_mkey_packed_size, global_id,
+   reg_alignment, required_mem_flags. 1.13 has uct_md_attr_t, later releases
+   have uct_md_attr_v2_t. */
 static const uct_abi_layout_t md_attr_13 =
         {224, {NO, 0, 8, 16, 24, NO, NO, NO, 32, 40, 48, NO, 56, 72, 88, 96,
                NO, NO, NO, NO}};
@@ -118,8 +118,8 @@ static const uct_abi_perf_bits_t perf_bits_19 = {1 << 9, 1 << 10, 1 << 11,
 static const uct_abi_layout_t iface_attr_v2_22 = {56, {0, 8, NO, 16}};
 static const uct_abi_layout_t iface_attr_v2_23 = {64, {0, 8, 16, 24}};
 
-/* ucs_global_opts with the processor's own options inside: x86_64 (thresholds
- * of its copies), aarch64 (none) */
+/* ucs_global_opts includes the processor's own options: x86_64 (thresholds of
+   its copies), aarch64 (none) */
 static const uct_abi_cpu_sizes_t global_opts_13 = {360, 344};
 static const uct_abi_cpu_sizes_t global_opts_14 = {352, 336};
 static const uct_abi_cpu_sizes_t global_opts_18 = {432, 400};
@@ -171,7 +171,7 @@ static const uct_abi_release_t uct_abi_releases[] = {
      &internal_ops_22, &md_attr_22, &perf_attr_19, &perf_bits_19,
      &iface_attr_v2_22, 140, &global_opts_22, 10, MD_FLAGS_19,
      "uct_md_mem_query_v2"},
-    /* as it stands on the branch of 1.22 */
+    /* current state of the 1.22 branch */
     {22, &component_16, &tl_15, &entry_15, &field_17, &parser_17, &md_ops_22_1,
      &internal_ops_22, &md_attr_22, &perf_attr_19, &perf_bits_19,
      &iface_attr_v2_22, 140, &global_opts_22, 10, MD_FLAGS_19,

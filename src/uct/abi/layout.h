@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where UCX's releases keep what: one description a release.
+ * Layouts of UCX's structures: one description per release.
  *
- * A structure that moved its fields is a table of offsets, one column a field.
- * A structure that only ever grew at its end is a plain declaration (args.h).
+ * A structure whose fields moved is a table of offsets, one column per field. A
+ * structure that only grew at its end is a plain declaration (args.h).
  */
 
 #ifndef UCT_ABI_LAYOUT_H_
@@ -27,7 +27,7 @@ enum {
     UCT_ABI_CPU_AARCH64,
     UCT_ABI_CPU_LAST,
 #if defined(__x86_64__)
-    UCT_ABI_CPU = UCT_ABI_CPU_X86_64 /* This one */
+    UCT_ABI_CPU = UCT_ABI_CPU_X86_64 /* The processor of this build */
 #elif defined(__aarch64__)
     UCT_ABI_CPU = UCT_ABI_CPU_AARCH64
 #else
@@ -76,8 +76,7 @@ enum {
     _(send_post_overhead) _(recv_overhead) _(bandwidth) _(path_bandwidth) \
     _(latency) _(max_inflight_eps) _(flags)
 
-/* Each behind a bit of field_mask: that of the field at offset 8 is bit 0, and
- * so on */
+/* Each has a bit in field_mask: bit 0 for the field at offset 8, and so on */
 #define UCT_ABI_IFACE_ATTR_V2_FIELDS(_) \
     _(field_mask) _(max_put_sgl_zcopy_count) _(max_get_sgl_zcopy_count) \
     _(cap_flags)
@@ -114,13 +113,13 @@ enum {
     UCT_ABI_IFACE_ATTR_V2_LAST
 };
 
-/* One structure as one group of releases has it, in bytes. */
+/* Layout of one structure in a group of releases, in bytes. */
 typedef struct {
     int16_t size;
-    int16_t offset[UCT_ABI_FIELDS_MAX]; /* UCT_ABI_NONE: not there */
+    int16_t offset[UCT_ABI_FIELDS_MAX]; /* UCT_ABI_NONE: missing */
 } uct_abi_layout_t;
 
-/* Bytes of a structure that differs with the processor. */
+/* Bytes of a structure whose size depends on the processor. */
 typedef int16_t uct_abi_cpu_sizes_t[UCT_ABI_CPU_LAST];
 
 /* The parser inside a configuration field: function pointers, then arg. */
@@ -129,7 +128,7 @@ typedef struct {
     int16_t arg;
 } uct_abi_parser_layout_t;
 
-/* Bits of uct_perf_attr_t.field_mask which moved; 0: not there. */
+/* Bits of uct_perf_attr_t.field_mask that moved; 0: missing. */
 typedef struct {
     uint16_t path_bandwidth;
     uint16_t latency;
@@ -149,21 +148,23 @@ typedef struct {
     const uct_abi_layout_t        *md_attr;
     const uct_abi_layout_t        *perf_attr;
     const uct_abi_perf_bits_t     *perf_bits;
-    const uct_abi_layout_t        *iface_attr_v2; /* NULL: no lists */
+    const uct_abi_layout_t        *iface_attr_v2; /* NULL: lists are not
+                                                     supported */
     int16_t                       memtype_cache_opt; /* offset of
                                         ucs_global_opts.enable_memtype_cache */
     const uct_abi_cpu_sizes_t     *global_opts_size;
     int                           mem_type_unknown;
-    uint64_t                      md_flags;      /* those it knows */
+    uint64_t                      md_flags;      /* flags known to the
+                                                    release */
     const char                    *born_symbol;  /* libuct or libucs exports it
                                                     from this release on */
 } uct_abi_release_t;
 
-/* The first description that goes by this minor number, or NULL. */
+/* Return the first description with this minor number, or NULL. */
 const uct_abi_release_t *uct_abi_release_find(unsigned minor);
 
-/* The description after this one, in the order in which UCX made them, or NULL.
- * Several may go by one number: a layout can change under it. */
+/* Return the next description in UCX's order of changes, or NULL. Several may
+   have one number: a layout can change without a new number. */
 const uct_abi_release_t *
 uct_abi_release_next(const uct_abi_release_t *release);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: through the UCX that the module is attached to, at its level. */
+/* Messages: sent through the attached UCX, at its level. */
 
 #include "host.h"
 
@@ -17,7 +17,7 @@ const int *uct_abi_log_level_p = &uct_abi_log_level_none;
 
 void uct_abi_log_attach(const uct_abi_host_t *host)
 {
-    /* The log component, whose first member is the level, comes first. */
+    /* The level is the first member of the log component, which comes first. */
     uct_abi_log_level_p = host->sym.ucs_global_opts;
 }
 

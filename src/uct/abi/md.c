@@ -31,7 +31,8 @@ static ucs_status_t uct_abi_md_query(uct_md_h md, void *host_attr)
     }
 
     if (attr.flags & UCT_ABI_MD_FLAG_INVALIDATE) {
-        attr.flags |= 0x1800; /* of RMA and AMO, which 1.15 tells apart */
+        attr.flags |= 0x1800; /* INVALIDATE bits of RMA and AMO, distinguished
+                                 from 1.15 on */
     }
     attr.flags &= release->md_flags;
     if (release->minor < 21) {
@@ -230,7 +231,8 @@ static ucs_status_t uct_abi_md_mem_query(uct_md_h md, const void *address,
     return UCS_OK;
 }
 
-/* The host's flags say what a key is for; ours are alike */
+/* The host's flags describe the use of a key; our keys are the same for all
+   uses */
 static ucs_status_t
 uct_abi_md_mkey_pack(uct_md_h md, uct_mem_h memh, void *address, size_t length,
                      const void *params, void *buffer)
@@ -281,8 +283,8 @@ static ucs_status_t uct_abi_md_mem_elem_pack(uct_md_h md, uct_mem_h memh,
                    ops->mem_elem_pack(uct_abi_md(md), memh, rkey, mem_elem);
 }
 
-/* With mem_elem_release came what that is handed: nothing of ours, since the
- * key keeps the mapping until it is released itself. */
+/* mem_elem_release came with this form. It has nothing to release: the key
+   keeps the mapping until it is released itself. */
 static ucs_status_t uct_abi_md_mem_elem_pack_22_1(uct_md_h md, uct_mem_h memh,
                                                   uct_rkey_t rkey,
                                                   void *mem_elem,

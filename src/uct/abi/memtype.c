@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#define UCT_ABI_UNMAP_PRIORITY 1000 /* behind those that UCX needs */
+#define UCT_ABI_UNMAP_PRIORITY 1000 /* runs after UCX's own handlers */
 
 static int *uct_abi_memtype_cache_opt(void)
 {
@@ -18,7 +18,7 @@ static int *uct_abi_memtype_cache_opt(void)
                   uct_abi_host.release->memtype_cache_opt);
 }
 
-/* Does a libucm's CUDA part have a function in front of cuMemMap? */
+/* Return whether a libucm's CUDA part hooks cuMemMap. */
 static int uct_abi_memtype_sees_maps(const char *path)
 {
     void *ucm_cuda = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
@@ -31,7 +31,7 @@ static int uct_abi_memtype_sees_maps(const char *path)
     return sees_maps;
 }
 
-/* Has libucm's CUDA part put itself on the list of those who install hooks? */
+/* Return whether libucm's CUDA part has registered as an installer of hooks. */
 static uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void)
 {
     uct_abi_host_list_t *head = uct_abi_host.sym.ucm_event_installer_list;
@@ -65,9 +65,9 @@ uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void)
         return UCT_ABI_MEMTYPE_CACHE_OFF;
     }
 
-    /* The first look-up makes the cache and, to have it filled, loads libucm's
-     * CUDA part and installs hooks: only then can one see whether there are
-     * any. When they cannot be installed, UCX does without a cache. */
+    /* The first look-up creates the cache, loads libucm's CUDA part to fill it,
+       and installs hooks: only then their presence is visible. If hooks cannot
+       be installed, UCX uses no cache. */
     if (uct_abi_host.sym.ucs_memtype_cache_lookup(&probe, 1, &info) ==
         UCS_ERR_UNSUPPORTED) {
         return UCT_ABI_MEMTYPE_CACHE_OFF;
@@ -82,9 +82,9 @@ ucs_status_t uct_abi_memtype_cache_disable(void)
         return UCS_ERR_UNSUPPORTED;
     }
 
-    /* The option stops look-ups; the pointer is what UCP's short path checks
-     * ("there is a cache and it is empty"). What was the cache stays allocated:
-     * another thread may be inside it. */
+    /* The option stops look-ups. UCP's short path tests the pointer ("there is
+       a cache and it is empty"). The old cache stays allocated: another thread
+       may be using it. */
     __atomic_store_n(uct_abi_memtype_cache_opt(), (int)UCT_ABI_NO,
                      __ATOMIC_SEQ_CST);
     __atomic_store_n(uct_abi_host.sym.ucs_memtype_cache_global_instance, NULL,
@@ -97,8 +97,8 @@ void uct_abi_memtype_cache_update(const void *address, size_t length,
                                   ucs_sys_device_t sys_dev)
 {
     if (uct_abi_host.release != NULL) {
-        /* 1.22 takes flags (bit 0: may be registered), older ones do not look
-         * at a fifth argument */
+        /* 1.22 takes flags (bit 0: may be registered); older releases ignore a
+           fifth argument */
         uct_abi_host.sym.ucs_memtype_cache_update(
                 address, length, uct_abi_mem_type_to_host(mem_type), sys_dev,
                 1);

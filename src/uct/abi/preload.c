@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * libucx_mp_preload.so: brings the module into a UCX that cannot be told where
- * to look for modules.
+ * libucx_mp_preload.so: loads the module into a UCX whose module folder cannot
+ * be set.
  *
- * It stands in front of ucs_load_modules(). The call goes on, in every case, to
- * the function of the UCX that made it; when that UCX is about to load its
- * transports, our module is attached to it first, and "cuda" taken off the list
- * so that a stock module of that name stays unloaded. UCX_MP_MODULE names
- * another file than libuct_cuda.so beside this one.
+ * It interposes ucs_load_modules(). Every call continues to the function of the
+ * calling UCX. When this UCX is about to load its transports, our module is
+ * attached first, and "cuda" is removed from the list, so that a stock module
+ * of this name is not loaded. UCX_MP_MODULE names another file than
+ * libuct_cuda.so beside this one.
  */
 
 #ifndef _GNU_SOURCE
@@ -30,7 +30,7 @@ typedef void (*ucx_mp_load_modules_t)(const char *framework,
 typedef signed char (*ucx_mp_attach_t)(const void *caller_address);
 typedef void (*ucx_mp_displace_t)(const void *caller_address);
 
-/* The real function for the callers in one library. */
+/* The real function for callers in one library. */
 typedef struct {
     const void            *base;
     ucx_mp_load_modules_t load_modules;
@@ -47,8 +47,8 @@ __attribute__((visibility("default"))) void
 ucs_load_modules(const char *framework, const char *modules, void *init_once,
                  unsigned flags);
 
-/* The function as a loaded library finds it, which may have been loaded without
- * its symbols being seen by others; NULL: not at all, or only ours. */
+/* Return the function as a loaded library finds it, even if the library's
+   symbols are not visible to others. NULL: not found, or only ours. */
 static ucx_mp_load_modules_t ucx_mp_preload_seen_by(void *library)
 {
     ucx_mp_load_modules_t found;
@@ -65,8 +65,8 @@ static const void *ucx_mp_preload_base(const void *address)
                                                            NULL;
 }
 
-/* libucm calls the function without being linked to libucs: it is found where
- * both are seen, by a library of that UCX. */
+/* Find the function for libucm, which calls it without being linked to libucs:
+   through a library of this UCX that finds both. */
 static ucx_mp_load_modules_t ucx_mp_preload_beside(const struct link_map *map,
                                                    const void *caller)
 {
@@ -90,7 +90,7 @@ static ucx_mp_load_modules_t ucx_mp_preload_beside(const struct link_map *map,
     return found;
 }
 
-/* The function as the library at this address finds it. */
+/* Return the function as the library at this address finds it. */
 static ucx_mp_load_modules_t ucx_mp_preload_resolve(const void *caller)
 {
     ucx_mp_load_modules_t found = NULL;
@@ -202,7 +202,8 @@ static int ucx_mp_preload_attach_module(const void *caller)
     return (attach != NULL) && (attach(caller) == 0);
 }
 
-/* The list, "a:b:c", without "cuda"; from malloc(), NULL when out of memory. */
+/* Return the list "a:b:c" without "cuda", from malloc(); NULL if out of
+   memory. */
 static char *ucx_mp_preload_strip(const char *modules)
 {
     char *result = malloc(strlen(modules) + 1);
@@ -234,8 +235,8 @@ static char *ucx_mp_preload_strip(const char *modules)
 void ucs_load_modules(const char *framework, const char *modules,
                       void *init_once, unsigned flags)
 {
-    /* It lies in the library that calls; a return address would not do, since
-     * the call may be the last thing a function does */
+    /* The argument lies in the calling library. A return address may not: the
+       call may be a function's last action */
     const void *caller = init_once;
     ucx_mp_load_modules_t forward;
     char *stripped = NULL;

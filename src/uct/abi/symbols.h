@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every symbol of UCX that is used, by the prototype that all releases have in
- * common. They are looked up in the running UCX; nothing is linked against.
+ * Every symbol of UCX used by the module, with the prototype common to all
+ * releases. They are looked up in the running UCX; the module is not linked to
+ * it.
  */
 
 #ifndef UCT_ABI_SYMBOLS_H_
@@ -15,7 +16,7 @@ extern "C" {
 
 typedef void (*uct_abi_fn_t)(void);
 
-/* _(return type, name, arguments). Without these there is no attaching. */
+/* _(return type, name, arguments). The module attaches only if all exist. */
 #define UCT_ABI_FUNCTIONS(_) \
     _(void, ucs_log_dispatch, \
       (const char *file, unsigned line, const char *function, int level, \
@@ -57,7 +58,7 @@ typedef void (*uct_abi_fn_t)(void);
        unsigned flags)) \
     _(void, ucs_callbackq_remove_safe, (ucs_callbackq_t *queue, int id))
 
-/* _(type, name): variables. A program may hold the copy that counts. */
+/* _(type, name): variables. A program may own the effective copy. */
 #define UCT_ABI_VARIABLES(_) \
     _(void, ucs_global_opts) \
     _(void*, ucs_memtype_cache_global_instance) \

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which entry of an operation table does a function of libuct call?
+ * Find the entry of an operation table that a function of libuct calls.
  *
  * libuct's functions for transports' internal operations take an object, look
- * up its table and call one entry. Given an object whose table has a different
- * function in each entry, the one that runs tells where libuct believes that
- * operation to be: structure seen at work, whatever the version says.
+ * up its table and call one entry. This file passes an object whose table has a
+ * different function in each entry. The one that runs shows the entry of this
+ * operation in the running libuct, whatever version it reports.
  */
 
 #include "tables.h"
 
 #include <string.h>
 
-/* More than any table of UCX has: an entry beyond what is known is seen too. */
+/* More entries than any table of UCX, to detect calls of unknown ones. */
 #define UCT_ABI_TABLES_SLOTS 64
 
 /* uct_base_iface_t.internal_ops: after uct_iface_ops_t, in every release. */
@@ -25,7 +25,7 @@
     UCT_ABI_TABLES_8(_, 03) UCT_ABI_TABLES_8(_, 04) UCT_ABI_TABLES_8(_, 05) \
     UCT_ABI_TABLES_8(_, 06) UCT_ABI_TABLES_8(_, 07)
 
-static __thread int uct_abi_tables_called; /* entry; -1: none */
+static __thread int uct_abi_tables_called; /* called entry; -1: no call */
 
 /* Octal, so that two digits count to 64. */
 #define UCT_ABI_TABLES_DEFINE(_n) \
@@ -41,8 +41,8 @@ static const uct_abi_fn_t uct_abi_tables_slots[UCT_ABI_TABLES_SLOTS] = {
     UCT_ABI_TABLES_64(UCT_ABI_TABLES_NAME)
 };
 
-/* All arguments behind the object are pointers to zeros: no flag is set, no
- * field asked for, and an address or a length is not 0. */
+/* All arguments behind the object point to zeros: no flag is set, no field
+   requested, and an address or a length is not 0. */
 typedef long (*uct_abi_tables_fn_t)(void *object, void *arg1, void *arg2,
                                     void *arg3, void *arg4, void *arg5);
 

@@ -24,7 +24,7 @@ ucs_status_t uct_abi_topo_sys_device_set_name(ucs_sys_device_t sys_dev,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    /* 1.13 has no priority and does not look at a third argument */
+    /* 1.13 has no priority and ignores a third argument */
     return uct_abi_host.sym.ucs_topo_sys_device_set_name(sys_dev, name,
                                                          priority);
 }
