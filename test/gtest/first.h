@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What each test reads first, which is compiled once for all of them.
+ * First header of every test, precompiled once for all.
  */
 
 #include <config.h>

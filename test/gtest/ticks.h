@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Signals as a profiler's: a handler that is called each 0.1 ms while one of
- * these is there, with or without SA_RESTART. */
+/* Signals like a profiler's: a handler called every 0.1 ms as long as an object
+   exists, with or without SA_RESTART. */
 #ifndef TEST_TICKS_H
 #define TEST_TICKS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reads test/abi-facts/facts.txt: what each release of UCX really has. */
+/* Read test/abi-facts/facts.txt: the real layouts of each release of UCX. */
 
 #ifndef TEST_ABI_FACTS_H_
 #define TEST_ABI_FACTS_H_
@@ -46,8 +46,8 @@ public:
         }
     }
 
-    /* Offset (or size, field "*") in release 1.minor; ABSENT: not there. A
-     * name that no release has is an error of the test. */
+    /* Return the offset (or size, field "*") in release 1.minor; ABSENT:
+       missing. A name unknown to all releases is an error of the test. */
     int get(const std::string &object, const std::string &field,
             unsigned minor) const
     {
@@ -65,7 +65,7 @@ public:
         return get("constant", name, minor);
     }
 
-    /* How many fields the structure has in this release. */
+    /* Return the number of fields of the structure in this release. */
     int count(const std::string &object, unsigned minor) const
     {
         int result = 0;

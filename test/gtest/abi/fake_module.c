@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two components with the names of the real ones and nothing behind them: they
- * show whether a UCX sees what comes through the ABI room. Memory is malloc'd
- * host memory; put and get copy it at once.
+ * Two dummy components with the names of the real ones: they show whether a UCX
+ * sees components registered through src/uct/abi. Memory is from malloc(); put
+ * and get copy it at once.
  */
 
 #include <uct/abi/abi.h>
@@ -152,7 +152,7 @@ static ucs_status_t fake_md_mem_dereg(uct_abi_md_t *md, uct_mem_h memh,
 static ucs_status_t fake_md_mem_query(uct_abi_md_t *md, const void *address,
                                       size_t length, uct_abi_mem_attr_t *attr_p)
 {
-    if (length == 1) { /* a range that nobody knows */
+    if (length == 1) { /* a range of unknown memory */
         attr_p->mem_type = UCT_ABI_MEM_TYPE_UNKNOWN;
         return UCS_OK;
     }
@@ -199,8 +199,8 @@ static int fake_near(double a, double b)
     return (a > b * 0.999999) && (a < b * 1.000001);
 }
 
-/* Are the values of the configuration those of the defaults above? Each field
- * has a bit, so that a log says which is wrong. */
+/* Compare the configuration's values with the defaults above. Each field has a
+   bit, for the log of wrong ones. */
 static unsigned fake_config_check(const fake_md_config_t *config)
 {
     unsigned wrong = 0;
@@ -241,8 +241,8 @@ static void fake_unmapped(void *address, size_t length)
     }
 }
 
-/* What the module may ask of UCX, tried: topology, memory events, and the
- * memory-type cache, which is left switched off. */
+/* Try the functions of UCX available to the module: topology, memory events,
+   and the memory-type cache, which remains off. */
 static void fake_try_host(void)
 {
     ucs_sys_device_t device[3];
@@ -262,7 +262,7 @@ static void fake_try_host(void)
     munmap(fake_watch.address, 1 << 20);
     FAKE_SURE(fake_watch.hits == 1);
 
-    /* nothing hooks CUDA here: the cache must be seen as blind */
+    /* no hooks on CUDA here: the cache must be reported as blind */
     FAKE_SURE(uct_abi_memtype_cache_state() == UCT_ABI_MEMTYPE_CACHE_BLIND);
     FAKE_SURE(uct_abi_memtype_cache_disable() == UCS_OK);
     FAKE_SURE(uct_abi_memtype_cache_state() == UCT_ABI_MEMTYPE_CACHE_OFF);
@@ -492,7 +492,7 @@ fake_iface_estimate_perf(uct_abi_iface_t *iface, uct_abi_perf_attr_t *attr)
     attr->max_inflight_eps   = 42 + (attr->is_answered ? 1 : 0);
     attr->flags              = 0;
 
-    /* the answer shows that the question has come through */
+    /* this answer proves the question's arrival */
     if ((attr->operation == UCT_ABI_EP_OP_PUT_ZCOPY) &&
         (attr->local_mem_type == UCT_ABI_MEM_TYPE_CUDA) &&
         (attr->remote_mem_type == UCT_ABI_MEM_TYPE_UNKNOWN)) {

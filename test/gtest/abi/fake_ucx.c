@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A UCX that is not one: libucs, libuct and libucp in one file, with no more
- * than what the module and the preload shim look at before they decide to stay
- * out. FAKE_UCX_VERSION, "1.23", is the version it tells. Compiled with
- * FAKE_UCX_STATS it says that it has statistics, with FAKE_UCX_NAMELESS it
- * cannot tell its version.
+ * A fake UCX: libucs, libuct and libucp in one file, with just enough for the
+ * module and the preload shim to decide not to use it. FAKE_UCX_VERSION, for
+ * instance "1.23", is its reported version. With FAKE_UCX_STATS it reports
+ * statistics, with FAKE_UCX_NAMELESS it has no version.
  */
 
 #include <stdio.h>
@@ -35,7 +34,7 @@ void ucs_load_modules(const char *framework, const char *modules,
     printf("load %s: %s, %u\n", framework, modules, flags);
 }
 
-/* As libuct does; the name is looked up, so that a shim may stand before. */
+/* Call as libuct does, through a name that a shim can interpose. */
 void fake_ucx_query_components(void)
 {
     static long once;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loads each library that it is given, none seeing the others' symbols, and
- * makes the UCX in it look for its transports, and with ABI_TEST_HOOKS watch
- * memory:
+ * Load the given libraries without making their symbols visible to each other,
+ * and make the UCX in them look for its transports, and with ABI_TEST_HOOKS
+ * watch memory:
  *
  *     abi_load_ucx LIBRARY...
  *

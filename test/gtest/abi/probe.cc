@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that uses a UCX as any other, and finds out whether the fake module
- * (fake_module.c) is in it and answers what it was written to answer:
+ * A program that uses a UCX like any other, and checks that the fake module
+ * (fake_module.c) is in it and gives its expected answers:
  *
  *     abi_probe FACTS LIBUCP [--absent]
  *
  * It loads LIBUCP as a plugin host would (RTLD_LOCAL), and knows the release's
  * structures only from the facts. Exit status 0: all as expected; 1: not, with
- * a line each on stdout; 77: LIBUCP cannot be loaded. ABI_TEST_QUICK_EXIT: end
- * without destructors (some wheels' libraries crash in theirs).
+ * one line each on stdout; 77: LIBUCP cannot be loaded. ABI_TEST_QUICK_EXIT:
+ * end without destructors (some wheels' libraries crash in theirs).
  */
 
 #include "facts.h"
@@ -32,8 +32,8 @@ static int g_failures;
         } \
     } while (0)
 
-/* A function of the UCX under test, by the prototype of the header that this
- * was compiled with: for those which have never changed. */
+/* Return a function of the UCX under test, with the prototype of this build's
+   header: only for functions that never changed. */
 #define FN(_name) ((decltype(&::_name))symbol(#_name))
 
 class probe
@@ -61,7 +61,7 @@ public:
         unsigned num_components, counts[2]    = {0, 0};
         const char *names[]                   = {"cuda_cpy", "cuda_ipc"};
 
-        /* twice: what is loaded must be loaded once */
+        /* query twice: components must be loaded only once */
         CHECK(FN(uct_query_components)(&components, &num_components) ==
               UCS_OK);
         FN(uct_release_component_list)(components);
@@ -104,7 +104,7 @@ public:
     }
 
 private:
-    /* What UCP does with every buffer first. */
+    /* Look up memory as UCP does first with every buffer. */
     const char *memory_type_lookup()
     {
         auto lookup = function<ucs_status_t(const void*, size_t, void*)>(
@@ -158,7 +158,8 @@ private:
         return m_facts.get(object, field, m_minor) != abi_facts::ABSENT;
     }
 
-    /* Structures whose size differs: zeroed, with canaries behind. */
+    /* Allocate a structure of the release's size: zeroed, with canaries
+       behind. */
     void *make(const char *object)
     {
         size_t size = m_facts.get(object, "*", m_minor);
@@ -228,7 +229,8 @@ private:
             flags |= 8192;
         }
         if (m_minor >= 21) {
-            flags |= 64; /* RKEY_PTR, which earlier ones misunderstand */
+            flags |= 64; /* without RKEY_PTR, which earlier releases
+                            misunderstand */
         }
         CHECK(attr.cap.flags == flags);
 
@@ -435,9 +437,9 @@ private:
         CHECK(attr.cap.get.max_zcopy == SIZE_MAX);
         CHECK(attr.device_addr_len == 8);
         CHECK(attr.bandwidth.shared == 123e9);
-        CHECK(attr.dev_num_paths == 1);      /* libuct's base answer */
-        CHECK(attr.cap.am.max_short == 0);   /* likewise */
-        /* UCT_ABI_IFACE_USE_TAG, and _RMA where UCX's choice is by cost */
+        CHECK(attr.dev_num_paths == 1);      /* libuct's base value */
+        CHECK(attr.cap.am.max_short == 0);   /* libuct's base value */
+        /* UCT_ABI_IFACE_USE_TAG, and _RMA if UCX chooses by cost */
         CHECK(attr.priority == ((m_minor >= 16) ? 3 : 1));
         CHECK(((attr.cap.flags >> 54) & 1) == (m_minor >= 18));
         if (has("uct_iface_attr_t", "ctl_device")) {
@@ -452,7 +454,7 @@ private:
         CHECK(iface->ops.iface_progress(iface) == 1);
         iface->ops.iface_progress_disable(iface, UCT_PROGRESS_SEND);
         CHECK(progress_flags == 0);
-        /* on once more: closing has to turn it off */
+        /* enabled twice: closing must disable it */
         iface->ops.iface_progress_enable(iface, UCT_PROGRESS_SEND |
                                                         UCT_PROGRESS_RECV);
         CHECK(iface->ops.iface_fence(iface, 0) == UCS_OK);
@@ -460,8 +462,8 @@ private:
         CHECK(iface->ops.iface_event_arm(iface, 0) == UCS_ERR_UNSUPPORTED);
     }
 
-    /* What UCX asks before it sends lists: bit, place and answer of the number
-     * of puts, in 1.23 of gets, and of the flags; nothing else is written */
+    /* UCX's query before it sends lists: bit, offset and value of the number of
+       puts, in 1.23 of gets, and of the flags; nothing else is written */
     void iface_query_v2(uct_iface_h iface)
     {
         const uint64_t most                = UINT64_MAX;
@@ -519,13 +521,13 @@ private:
         CHECK(PERF(uct_ppn_bandwidth_t, "bandwidth").shared == 246e9);
         CHECK(PERF(double, "latency") == 4e-6);
         CHECK(PERF(size_t, "max_inflight_eps") ==
-              ((m_minor < 19) ? 43 : 42)); /* as the fake was told */
+              ((m_minor < 19) ? 43 : 42)); /* the fake's input is_answered */
         if (has("uct_perf_attr_t", "path_bandwidth")) {
             CHECK(PERF(uct_ppn_bandwidth_t, "path_bandwidth").shared ==
                   246e9);
         }
 
-        /* the devices come through, each where it is said to be there */
+        /* devices arrive if their bit is set, otherwise not */
         for (int device : {0, 8, 16}) {
             perf                            = make("uct_perf_attr_t");
             PERF(uint64_t, "field_mask")    = device | 32 | 128;
@@ -537,7 +539,7 @@ private:
             CHECK(PERF(double, "recv_overhead") == ((device == 16) ? 6 : 3e-6));
         }
 
-        /* nothing is written that was not asked for */
+        /* fields not requested are not written */
         perf                         = make("uct_perf_attr_t");
         PERF(uint64_t, "field_mask") = 256; /* bandwidth */
         CHECK(estimate(iface, perf) == UCS_OK);
@@ -591,7 +593,7 @@ private:
         CHECK(!is_reachable(iface, reach));
         CHECK(strcmp(info, "not") == 0);
 
-        /* our own address is another's of the device, here */
+        /* here our own address counts as one on the same device */
         uint64_t other = own[0] ^ 0x100000000;
         REACH(uint64_t, "field_mask")       = 1 | 2 | 4 | 8 | 16;
         REACH(void*, "device_addr")         = &other;
@@ -642,7 +644,7 @@ private:
                                       (uintptr_t)&target, 0) == UCS_OK);
         CHECK(target == 88);
 
-        /* what the module does not offer */
+        /* operations missing in the module */
         CHECK(iface->ops.ep_am_short(ep, 0, 0, NULL, 0) ==
               UCS_ERR_UNSUPPORTED);
         CHECK(iface->ops.ep_put_bcopy(ep, NULL, NULL, 0, 0) ==
@@ -696,7 +698,7 @@ private:
                           1, &end) == 100);
         }
 
-        /* Repeated elements, and arrays that are missing */
+        /* Repeated elements, and missing arrays */
         CHECK(put(ep, buffers, lengths, NULL, remote, rkeys, lengths, NULL, 2,
                   &end) == UCS_ERR_UNSUPPORTED);
         CHECK(put(ep, buffers, lengths, NULL, remote, rkeys, NULL, lengths, 2,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The module in real UCXs, and staying out of those which it must not touch.
+ * The module in real UCXs, and its refusal of others.
  *
  * Each test runs a program of its own with the preload shim or the plugin path
- * set for it. UCX_MP_TEST_UCX names folders of UCX libraries to try besides
- * what the system has, "/a/lib:/b/lib"; UCX_MP_TEST_UCX_HASHED a libucp of
- * release 1.23.
+ * set for it. UCX_MP_TEST_UCX names folders of UCX libraries to try besides the
+ * system's, "/a/lib:/b/lib"; UCX_MP_TEST_UCX_HASHED names a libucp of release
+ * 1.23.
  */
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static std::string g_libs = ABI_LIBS; /* where libtool puts what it builds */
+static std::string g_libs = ABI_LIBS; /* libtool's folder of built libraries */
 static std::string g_shim = ABI_SHIM;
 static std::string g_facts = TEST_DATA_DIR "/abi-facts/facts.txt";
 
@@ -41,7 +41,7 @@ struct result {
     }
 };
 
-/* Run a command of the shell; both its streams are the output. */
+/* Run a shell command; both output streams are the output. */
 static result run(const std::string &command)
 {
     FILE *stream = popen(("exec 2>&1; " + command).c_str(), "r");
@@ -63,7 +63,7 @@ static result run(const std::string &command)
 
 static std::vector<std::string> ucx_folders()
 {
-    std::vector<std::string> folders = {""}; /* the system's own */
+    std::vector<std::string> folders = {""}; /* the system's UCX */
     const char *more                 = getenv("UCX_MP_TEST_UCX");
     std::istringstream list((more == NULL) ? "" : more);
     std::string folder;
@@ -108,7 +108,8 @@ protected:
                                     GetParam() + "/../bin/ucx_info";
     }
 
-    /* A folder with the module by every name that a libucs may ask for. */
+    /* Make a folder with the module under every name that a libucs may look
+       for. */
     std::string plugin_folder(const std::string &module = "libuct_cuda_fake.so")
     {
         char name[] = "/tmp/ucx_mp_abi_XXXXXX";
@@ -157,7 +158,7 @@ TEST_P(test_abi_host, serves_as_a_plugin_and_once_with_both)
 
     RUN_OR_SKIP(res, library_path() + plugin + probe());
     if (res.count("UCX 1.22.") == 0) {
-        /* the older ones know no plugins: they need the shim */
+        /* older releases have no plugins: they need the shim */
         EXPECT_EQ(1, res.status) << res.output;
     } else {
         EXPECT_EQ(0, res.status) << res.output;
@@ -166,20 +167,21 @@ TEST_P(test_abi_host, serves_as_a_plugin_and_once_with_both)
     res = run(library_path() + shim() + plugin + probe());
     EXPECT_EQ(0, res.status) << res.output;
 
-    /* two files, so two copies of the module: one serves */
+    /* two files make two copies of the module: one is used */
     run("cp --remove-destination " + g_libs + "/libuct_cuda_fake.so " +
         m_folder + "/libuct_cuda.so.0");
     res = run(library_path() + shim() + plugin + probe());
     EXPECT_EQ(0, res.status) << res.output;
 }
 
-/* A program that is linked against UCX has its own copies of UCX's variables,
- * and the libraries use those. */
+/* A program linked against UCX has its own copies of UCX's variables, used by
+   the libraries. */
 TEST_P(test_abi_host, program_with_copied_variables)
 {
     result res = run(library_path() + shim() + ucx_info() + " -cf");
 
-    /* An old system's with a wheel's libraries: not by its own doing */
+    /* An old system's program with a wheel's libraries may fail for other
+       reasons */
     if ((res.status == 127) ||
         (res.count("has different size in shared object") > 0)) {
         GTEST_SKIP() << res.output;
@@ -204,12 +206,13 @@ TEST_P(test_abi_host, rival_module_is_kept_out)
     RUN_OR_SKIP(res, library_path() + shim() + "UCX_LOG_LEVEL=debug " +
                              probe());
     if (res.count("UCX 1.22.") == 0) {
-        /* here modules are loaded by a list of names: cuda is off it */
+        /* here a list of names selects modules, without cuda */
         EXPECT_EQ(0u, res.count("/libuct_cuda.so")) << res.output;
         return;
     }
 
-    /* there by what lies in a folder: a rival is loaded, and then put aside */
+    /* here all files of a folder are loaded: the rival is loaded, then
+       displaced */
     std::string plugin = "UCX_PLUGIN_PATH=" +
                          plugin_folder("libuct_cuda_rival.so") + " ";
 
@@ -231,7 +234,7 @@ TEST_P(test_abi_host, config_is_ucx_own)
     EXPECT_GE(res.count("FAKE_UINT"), 1u) << res.output;
     EXPECT_GE(res.count("many"), 1u) << res.output;
 
-    /* a value that comes from the environment arrives */
+    /* a value from the environment arrives */
     res = run(library_path() + shim() + "UCX_CUDA_IPC_FAKE_UINT=8 " + probe());
     EXPECT_EQ(1u, res.count("configuration has wrong values: 0x10")) <<
             res.output;
@@ -252,7 +255,7 @@ TEST_P(test_abi_host, topology_events_and_memory_types)
     EXPECT_EQ(0, res.status) << res.output;
     EXPECT_EQ(1u, res.count("host tried")) << res.output;
     EXPECT_EQ(0u, res.count("not so")) << res.output;
-    /* the cache existed, and is gone for those who look afterwards */
+    /* the cache existed, and is off for later look-ups */
     EXPECT_EQ(1u, res.count("memory type before: not in the cache")) <<
             res.output;
     EXPECT_EQ(1u, res.count("memory type after: no cache")) << res.output;
@@ -262,8 +265,8 @@ TEST_P(test_abi_host, topology_events_and_memory_types)
             res.output;
 }
 
-/* libucm, which is not linked to libucs, looks for modules with CUDA's hooks;
- * here nobody sees the symbols of either */
+/* libucm, which is not linked to libucs, looks for modules with CUDA hooks;
+   here the symbols of both are invisible to others */
 TEST_P(test_abi_host, hooks_are_looked_for_as_without_us)
 {
     std::string watch = library_path() +
@@ -313,7 +316,7 @@ protected:
         EXPECT_EQ(0, res.status) << res.output;
         EXPECT_EQ(1u, res.count("WARN")) << res.output;
         EXPECT_EQ(1u, res.count(reason)) << res.output;
-        /* what that UCX wanted to load it did load */
+        /* this UCX has loaded its own modules */
         EXPECT_EQ(3u, res.count("load uct: ib:cuda:cma, 5")) << res.output;
         EXPECT_EQ(3u, res.count("nothing registered")) << res.output;
         EXPECT_EQ(0u, res.count("logged through")) << res.output;
@@ -384,7 +387,7 @@ TEST_F(test_abi_stay_out, unknown_first_then_known)
     EXPECT_EQ(1u, res.count("it is release 1.24")) << res.output;
 }
 
-/* NIXL's: release 1.23, by a layout that is known, under hashed names. */
+/* NIXL's UCX: release 1.23 with a known layout, under hashed names. */
 TEST_F(test_abi_stay_out, not_of_hashed_names)
 {
     const char *libucp = getenv("UCX_MP_TEST_UCX_HASHED");
@@ -403,7 +406,7 @@ TEST_F(test_abi_stay_out, not_of_hashed_names)
     EXPECT_EQ(0, res.status) << res.output;
     EXPECT_EQ(0u, res.count("WARN")) << res.output;
 
-    /* but as the second of a process it gets nothing */
+    /* as the second UCX of a process it is refused */
     res = run(quick + shim() + g_libs + "/../abi_load_ucx libucp.so.0 " +
               libucp);
     EXPECT_EQ(0, res.status) << res.output;
@@ -421,7 +424,7 @@ TEST_F(test_abi_stay_out, shim_without_its_module)
     EXPECT_EQ(1u, res.count("/nowhere/libuct_cuda.so")) << res.output;
     EXPECT_EQ(3u, res.count("load uct: ib:cuda:cma, 5")) << res.output;
 
-    /* a library that is not the module */
+    /* a library other than the module */
     res = run("FAKE_UCX_VERSION=1.20 LD_PRELOAD=" + g_shim +
               " UCX_MP_MODULE=" + g_libs + "/libfake_ucx.so " + g_libs +
               "/../abi_load_ucx " + g_libs + "/libfake_ucx_stats.so");

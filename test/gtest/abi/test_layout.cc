@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the ABI room believes of eleven releases, against what they have. */
+/* The layouts in src/uct/abi, compared with those of eleven releases. */
 
 #include "facts.h"
 
@@ -49,8 +49,8 @@ protected:
         ASSERT_EQ(m_minor, m_release->minor);
     }
 
-    /* Every field of the layout is where the release has it, and the release
-     * has no field that the layout does not know. */
+    /* Check that every field of the layout is at the release's offset, and that
+       the layout has all fields of the release. */
     void check(const uct_abi_layout_t *layout, const char *object,
                const char *const *fields)
     {
@@ -80,7 +80,8 @@ protected:
         EXPECT_EQ(m_facts.get(object, "*", m_minor), (int)size) << object;
     }
 
-    /* A structure that may be declared longer than an old release has it. */
+    /* Check a structure whose declaration may be longer than an old
+       release's. */
     void size_at_least(const char *object, size_t size)
     {
         int fact = m_facts.get(object, "*", m_minor);
@@ -124,8 +125,8 @@ TEST_P(test_abi_layout, md_attr)
         return;
     }
 
-    /* there the query operation fills a uct_md_attr_t, some of whose fields
-     * are inside a structure "cap" */
+    /* In 1.13 the query operation fills a uct_md_attr_t, with some fields
+       inside a structure "cap" */
     EXPECT_EQ(m_facts.get("uct_md_attr_t", "*", 13), m_release->md_attr->size);
     int known = 0;
     for (unsigned i = 0; md_attr_fields[i] != NULL; ++i) {
@@ -148,7 +149,7 @@ TEST_P(test_abi_layout, md_attr)
 
 TEST_P(test_abi_layout, config_parser)
 {
-    /* five functions, since 1.17 doc, then arg, which ends the field */
+    /* five functions, since 1.17 doc, then arg as the last one */
     int in_field = m_release->field->size -
                    m_release->field->offset[UCT_ABI_FIELD_parser];
 
@@ -261,7 +262,7 @@ TEST_P(test_abi_layout, objects_of_the_module)
     ABI_SAME("uct_tl_device_resource_t", uct_abi_tl_device_t, sys_device);
 }
 
-/* Types which are taken from the installed headers, whichever those are. */
+/* Types from the installed headers, of any release. */
 TEST_P(test_abi_layout, installed_headers)
 {
     size_is("uct_iface_ops_t", sizeof(uct_iface_ops_t));
@@ -304,7 +305,7 @@ TEST_P(test_abi_layout, installed_headers)
     ABI_SAME("uct_iface_attr_t", uct_iface_attr_t, priority);
     ABI_SAME("uct_iface_attr_t", uct_iface_attr_t, max_num_eps);
     ABI_SAME("uct_iface_attr_t", uct_iface_attr_t, dev_num_paths);
-    /* what uct_abi_iface_query writes there */
+    /* written by uct_abi_iface_query */
     at("uct_iface_attr_t", "ctl_device",
        offsetof(uct_iface_attr_t, dev_num_paths) + sizeof(unsigned));
 
@@ -398,7 +399,7 @@ TEST_P(test_abi_layout, constants)
     bit("UCT_EP_OP_GET_ZCOPY", UCT_ABI_EP_OP_GET_ZCOPY);
     bit("UCT_EP_OP_RNDV_ZCOPY", UCT_ABI_EP_OP_RNDV_ZCOPY);
     bit("UCT_EP_OP_ATOMIC_FETCH", UCT_ABI_EP_OP_ATOMIC_FETCH);
-    /* what came later is none of ours */
+    /* later operations are not used */
     EXPECT_GE(m_facts.constant("UCT_EP_OP_LAST", m_minor),
               (int)UCT_ABI_EP_OP_UNKNOWN);
 }
@@ -423,7 +424,7 @@ TEST_P(test_abi_layout, perf_bits)
                 << moved.name;
     }
 
-    /* those that iface.c writes as plain bits */
+    /* bits written as numbers in iface.c */
     bit("UCT_PERF_ATTR_FIELD_OPERATION", 1 << 0);
     bit("UCT_PERF_ATTR_FIELD_LOCAL_MEMORY_TYPE", 1 << 1);
     bit("UCT_PERF_ATTR_FIELD_REMOTE_MEMORY_TYPE", 1 << 2);
@@ -477,7 +478,7 @@ TEST(test_abi_release, unknown_ones_are_not_found)
     EXPECT_EQ(nullptr, uct_abi_release_find(~0u));
 }
 
-/* Programs that link the module's parts, and a module that stayed out */
+/* Programs linked to the module's parts, and a module that is not attached */
 TEST(test_abi_unattached, topology_is_not_known)
 {
     ucs_sys_device_t device = 7;

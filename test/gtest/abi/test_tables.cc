@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A UCX whose functions call other entries of its tables is not let pass. */
+/* A UCX whose functions call other table entries than described is refused. */
 
 #include <uct/abi/tables.h>
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-/* Functions as libuct's, which call one entry of an object's table. */
+/* Functions that call one entry of an object's table, like libuct's. */
 template<unsigned entry>
 static long md_call(long (**const *md)(void))
 {
@@ -41,7 +41,8 @@ template<typename T> static uct_abi_fn_t generic(T *function)
     return (uct_abi_fn_t)function;
 }
 
-/* By test/abi-facts, and that every entry moved up by one. */
+/* Functions that follow test/abi-facts, with every entry moved up by
+   `shift`. */
 template<unsigned shift> static functions make_functions()
 {
     return {{"uct_md_mem_reg_v2", generic(md_call<5 + shift>)},
@@ -104,8 +105,8 @@ TEST(test_abi_tables, each_function_counts)
 }
 
 
-/* uct_iface_base_query_v2 of a UCX that has these fields at these places: it
- * clears what is asked for */
+/* uct_iface_base_query_v2 of a UCX with these fields at these offsets: it
+   clears the requested ones. */
 template<unsigned put, unsigned get, unsigned flags>
 static ucs_status_t query_v2(uct_iface_h, void *attr)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A node that is not there, with what collectives call of its driver beside
- * what transfers do. Kernels are launched, and do nothing. */
+/* A fake node with the driver calls of collectives, beside those of transfers.
+   Launched kernels do nothing. */
 #ifndef TEST_COLLECTIVE_GPUS_H
 #define TEST_COLLECTIVE_GPUS_H
 
@@ -18,14 +18,14 @@ extern "C" {
 class Gpus : public FakeNode
 {
 public:
-    /* Whether the GPU can write a word when a step has ended */
+    /* @a has_words: the GPU can write a word when a step has ended. */
     Gpus(int num_gpus, bool has_words, unsigned seed = 1) :
         FakeNode(num_gpus, seed)
     {
         uct_cuda_driver_t *table = const_cast<uct_cuda_driver_t*>(
                 uct_cuda_driver_get());
 
-        /* Contexts of nodes before this one had other numbers */
+        /* Contexts of earlier nodes had other numbers */
         ++epoch;
         context_id        = table->cuCtxGetId;
         wait              = table->cuLaunchHostFunc;
@@ -88,12 +88,12 @@ public:
     }
 
     std::atomic<unsigned> launches{0};
-    bool exports = true; /* memory can be shown to other processes */
+    bool exports = true; /* memory can be exported to other processes */
 
-    /* When a copy is submitted, in any thread */
+    /* Called when any thread submits a copy */
     std::function<void()> on_copy;
 
-    /* All joined to each other */
+    /* All pairs are joined */
     static uct_cuda_topo_t topo(int num_gpus)
     {
         uct_cuda_topo_t result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans of collectives, compared. */
+/* Comparison of collective plans. */
 #ifndef UCT_CUDA_COLL_TEST_PLANS_H
 #define UCT_CUDA_COLL_TEST_PLANS_H
 
@@ -8,7 +8,7 @@
 #include <cstring>
 
 
-/** Same steps? The model's times do not count. */
+/** Return whether the steps are the same; the model's times are ignored. */
 inline bool plans_equal(const uct_cuda_coll_plan_t &a,
                         const uct_cuda_coll_plan_t &b)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ranks of a group in one process: each has the page mapped, and a test says
- * what those do that it plays. */
+/* Ranks of a group in one process: each has the control block mapped, and the
+   test plays some of them. */
 #ifndef TEST_COLLECTIVE_RANKS_H
 #define TEST_COLLECTIVE_RANKS_H
 
@@ -25,7 +25,7 @@ protected:
     enum : uint64_t { KEY = 17 };
 
     uct_cuda_coll_board_t *board = nullptr;
-    std::vector<uct_cuda_coll_page_t*> pages; /* of ranks that are played */
+    std::vector<uct_cuda_coll_page_t*> pages; /* mappings of the played ranks */
     std::string dir;
 
     /* Messages at debug level, of all threads */
@@ -63,7 +63,7 @@ protected:
         rmdir(dir.c_str());
     }
 
-    /* All are this process, whose end nobody waits for */
+    /* All ranks are this process, which does not end during a test. */
     uct_cuda_coll_page_t *open_page(unsigned rank, unsigned size)
     {
         const std::vector<unsigned> members(size, 0);
@@ -74,7 +74,7 @@ protected:
         return page;
     }
 
-    /* Ranks from 1 on are played */
+    /* Play the ranks from 1 on. */
     void play(unsigned size)
     {
         pages.assign(size, nullptr);

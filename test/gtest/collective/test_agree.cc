@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank makes of what the others say: the others are played. */
+/* A rank's reaction to the posts of others, which are played. */
 #include "ranks.h"
 
 extern "C" {
@@ -20,10 +20,10 @@ protected:
 
     uct_cuda_coll_agreement_t self = {};
     uct_cuda_coll_call_t call      = {};
-    uct_cuda_coll_post_t post      = {}; /* what all say */
+    uct_cuda_coll_post_t post      = {}; /* the post of all ranks */
     char why[256]                  = "";
 
-    /* What the others do while this rank waits, by its rounds */
+    /* Actions of the others while this rank waits, round by round */
     std::function<void()> others = [] {};
     unsigned rounds              = 0;
 
@@ -69,7 +69,7 @@ protected:
         return uct_cuda_coll_agree(&self, &post);
     }
 
-    /* Rank 2 alone says something else */
+    /* Let only rank 2 post something else. */
     template<typename F> uct_cuda_coll_result_t differ(F change)
     {
         uct_cuda_coll_post_t other = post;
@@ -110,7 +110,7 @@ TEST_F(Agreement, one_passes)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_STREQ("", why);
 
-    /* ... of whom nobody waits for the others */
+    /* Ranks that fall back do not wait for the others */
     begin();
     uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
                             UCS_OK);
@@ -152,12 +152,13 @@ TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
               differ([](uct_cuda_coll_post_t &p) { p.is_short = 1; }));
     EXPECT_STREQ("rank 2's buffer ends before the 4000 bytes do", why);
 
-    /* ... of this call alone */
+    /* A mismatch concerns only this call */
     EXPECT_EQ(UCT_CUDA_COLL_DONE, differ([](uct_cuda_coll_post_t&) {}));
     EXPECT_STREQ("", why);
 }
 
-/* ... and then nobody goes on to a call that would hide it from who is late */
+/* After a mismatch no rank begins another call, which would hide the mismatch
+   from late ranks */
 TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
 {
     uct_cuda_coll_post_t other = post;
@@ -174,7 +175,7 @@ TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, agree());
     EXPECT_EQ(3u, rounds);
 
-    /* who ends instead is not what is wrong */
+    /* a rank that falls back is not the mismatch */
     begin();
     say(1, post);
     say(2, other);
@@ -187,20 +188,20 @@ TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
     EXPECT_STREQ("rank 0 calls with 4000 bytes, and rank 2 with 4004", why);
 }
 
-/* The MPI's own way has its own rules for it */
+/* The native path checks it by its own rules */
 TEST_F(Agreement, another_operation_goes_another_way)
 {
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
               differ([](uct_cuda_coll_post_t &p) { p.op = UCX_MP_OP_MAX; }));
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
               differ([](uct_cuda_coll_post_t &p) {
-                  p.type = UCX_MP_TYPE_I32; /* as wide */
+                  p.type = UCX_MP_TYPE_I32; /* of the same size */
               }));
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
               differ([](uct_cuda_coll_post_t &p) { p.is_in_place = 1; }));
     EXPECT_STREQ("", why);
 
-    /* Where there is a root its word counts */
+    /* With a root, the root's value applies */
     post.call = UCT_CUDA_COLL_KIND_GATHER;
     EXPECT_EQ(UCT_CUDA_COLL_DONE,
               differ([](uct_cuda_coll_post_t &p) { p.is_in_place = 1; }));
@@ -216,7 +217,7 @@ TEST_F(Agreement, who_comes_late_is_waited_for)
         }
     };
     EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
-    EXPECT_EQ(5u, rounds); /* the MPI had its chance meanwhile */
+    EXPECT_EQ(5u, rounds); /* the MPI could progress meanwhile */
 }
 
 TEST_F(Agreement, who_has_left_is_an_error)
@@ -232,7 +233,7 @@ TEST_F(Agreement, who_has_left_is_an_error)
     EXPECT_STREQ("the process of rank 2 has ended", why);
 }
 
-/* It did not wait for those who are still to come */
+/* It did not wait for late ranks */
 TEST_F(Agreement, who_has_passed_may_leave)
 {
     begin();
@@ -264,7 +265,7 @@ TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
               "for rank 2, which has not come to this call for a second\n",
               log);
 
-    /* ... and not of one that is shorter, whatever was before */
+    /* But not about a shorter time, in spite of earlier calls */
     log.clear();
     begin();
     say(1, post);
@@ -291,14 +292,14 @@ TEST_F(Agreement, all_have_joined_before_the_call)
     EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
     EXPECT_EQ(3u, rounds);
 
-    /* ... and need not be asked again */
+    /* It need not be asked again */
     uct_cuda_coll_page_join(pages[2], 100);
     begin();
     EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
     EXPECT_EQ(0u, rounds);
 }
 
-/* The first call waits a moment for it, the next ones do not */
+/* The first call waits a moment for it, later calls do not */
 TEST_F(Agreement, who_has_not_joined_is_not_waited_for_long)
 {
     begin();
@@ -310,15 +311,15 @@ TEST_F(Agreement, who_has_not_joined_is_not_waited_for_long)
     EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
     EXPECT_EQ(0u, rounds);
 
-    /* It has come, but says nothing of this call */
+    /* It has joined, but not posted this call */
     uct_cuda_coll_page_join(pages[2], 3);
     EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
     begin();
     EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
 }
 
-/* A rank whose memory is the host's in all of ten communicators: 0.2 s for each
-   would be 2 s */
+/* A rank with host memory in all of ten communicators: waiting 0.2 s for each
+   would take 2 s */
 TEST_F(Agreement, who_never_joins_is_waited_for_ever_shorter)
 {
     const uint64_t began = uct_cuda_now_ns();
@@ -333,7 +334,7 @@ TEST_F(Agreement, who_never_joins_is_waited_for_ever_shorter)
     }
     EXPECT_LT(uct_cuda_now_ns() - began, 1000000000u);
 
-    /* ... until one is whole */
+    /* until one communicator is complete */
     others = [this] { uct_cuda_coll_page_join(pages[2], 1); };
     while (!uct_cuda_coll_agree_is_whole(&self)) {
         begin();
@@ -374,7 +375,8 @@ TEST_F(Agreement, a_phase_ends_with_the_first_failure)
     EXPECT_STREQ("rank 1 could not go on", why);
 }
 
-/* All others are waited for: what has failed may not be given back before */
+/* It waits for all others: resources of a failed call must not be released
+   earlier */
 TEST_F(Agreement, a_failure_of_ones_own_waits_for_the_others)
 {
     const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
@@ -408,7 +410,7 @@ TEST_F(Agreement, who_ends_on_the_way_is_an_error)
     EXPECT_STREQ("the process of rank 2 has ended", why);
 }
 
-/* Who has seen all others there may leave before this rank looks again */
+/* A rank that has seen all others may leave before this rank looks again */
 TEST_F(Agreement, who_has_left_behind_a_phase_has_reached_it)
 {
     const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
@@ -418,7 +420,7 @@ TEST_F(Agreement, who_has_left_behind_a_phase_has_reached_it)
     others = [this] {
         uct_cuda_coll_page_reach(pages[2], phase, self.sequence, UCS_OK);
         leave(2);
-        self.looked = 1; /* so that it is found out at once */
+        self.looked = 1; /* look at once */
     };
     EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
     EXPECT_STREQ("", why);
@@ -443,7 +445,8 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     }
     EXPECT_EQ(UCS_ERR_CANCELED, status);
 
-    /* ... and it is theirs, not that of who stops because of it */
+    /* The error belongs to the failed rank, not to the rank that stops because
+       of it */
     EXPECT_EQ(UCS_ERR_IO_ERROR,
               uct_cuda_coll_agree_meet(&self, UCT_CUDA_COLL_PHASE_DONE,
                                        status));
@@ -452,13 +455,13 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     EXPECT_EQ(2, self.verdict.rank);
 }
 
-/* What rank 0 knows of the node all ranks plan by, whatever they know */
+/* All ranks plan by rank 0's knowledge of the node */
 TEST_F(Agreement, the_first_rank_knows_the_node_for_all)
 {
     uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(pages[1]);
     uint8_t uuid[16]               = {};
 
-    self.rank = 1; /* of the others' words */
+    self.rank = 1; /* reads others' posts */
     for (unsigned rank = 0; rank < SIZE; ++rank) {
         uuid[0] = (uint8_t)(rank + 1);
         uct_cuda_coll_page_set_gpu((rank == 0) ? self.page : pages[rank], uuid);
@@ -470,7 +473,7 @@ TEST_F(Agreement, the_first_rank_knows_the_node_for_all)
     common->transfers              = uct_cuda_mp_model_builtin;
     common->transfers.submit_chunk = 1e-3;
 
-    /* ... once it has said so, and if that is where the ranks are */
+    /* Only after rank 0 has posted it, and if the ranks' GPUs match */
     ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
     EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
               self.transfers.submit_chunk);
@@ -509,7 +512,7 @@ TEST_F(Agreement, more_gpus_than_plans_know_are_too_many)
     EXPECT_TRUE(uct_cuda_coll_agree_find_gpus(&other));
 }
 
-/* A word of the page has 40 bits for the number of a call */
+/* A word of the control block has 40 bits for a call's number */
 TEST_F(Agreement, numbers_of_calls_go_round)
 {
     const uint64_t last = (1ul << 40) - 1;
@@ -528,7 +531,7 @@ TEST_F(Agreement, numbers_of_calls_go_round)
             }
         };
         ASSERT_EQ(UCT_CUDA_COLL_DONE, agree()) << i;
-        EXPECT_EQ(2u, rounds) << i; /* nobody had come before */
+        EXPECT_EQ(2u, rounds) << i; /* no rank had joined before */
         others = [this] {
             for (unsigned rank = 1; rank < SIZE; ++rank) {
                 uct_cuda_coll_page_reach(pages[rank], UCT_CUDA_COLL_PHASE_DONE,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans for sizes that change: as good as those of a choice for that very size,
- * the same whatever was planned before, and of any number of ranks. */
+/* The plan cache for changing sizes: its plans are as good as those chosen for
+   the exact size, independent of earlier requests, and available for any number
+   of ranks. */
 #include "collective/plans.h"
 #include "multipath/nodes.h"
 
@@ -19,7 +20,7 @@
 #include <vector>
 
 
-/* There is no memory for the price after so many more; below 0: there is */
+/* Remaining prices before memory runs out; below 0: no limit */
 static int prices_left = -1;
 
 extern "C" ucs_status_t
@@ -49,7 +50,7 @@ __wrap_uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
 namespace
 {
 
-/* By the model's times; what is asked of the book */
+/* Limit of the modelled time, relative to the best choice */
 const double MOST = 1.02;
 
 
@@ -150,7 +151,7 @@ uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo, int kind,
     return request;
 }
 
-/** Seconds of a plan, by the constants that the planner takes. */
+/** Return the seconds of a plan by the planner's constants. */
 double seconds_of(const uct_cuda_coll_request_t &request,
                   const uct_cuda_coll_plan_t &plan)
 {
@@ -172,7 +173,7 @@ double seconds_of(const uct_cuda_coll_request_t &request,
     return seconds;
 }
 
-/** Every size, near and far from those that are priced. */
+/** Return any size, near or far from the priced ones. */
 uint64_t any_size(std::mt19937 &random)
 {
     const double power = std::uniform_real_distribution<>(8, 28)(random);
@@ -180,7 +181,7 @@ uint64_t any_size(std::mt19937 &random)
     return (uint64_t)std::exp2(power) / 64 * 64 + 64;
 }
 
-/** A choice for this very size takes no more than 2 % less. */
+/** The best choice for the exact size is at most 2 % faster. */
 TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
 {
     std::mt19937 random(3);
@@ -222,8 +223,8 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
     }
 }
 
-/** What is best in many chunks alone is found, too: no algorithm in a number of
- *  chunks that is named takes so much less. */
+/** A best plan with many chunks is found, too: no algorithm with a given number
+ *  of chunks is faster by more than this. */
 TEST(test_collective_book, is_not_worse_than_what_can_be_named)
 {
     const uct_cuda_topo_t topos[] = {cube(), mesh_node(4, 93 * GB, 25 * GB)};
@@ -260,8 +261,8 @@ TEST(test_collective_book, is_not_worse_than_what_can_be_named)
     }
 }
 
-/** Ranks need not have made the same calls before, nor as many: a book that has
- *  seen more kinds and roots than it has room for gives the same plans. */
+/** Ranks may have made other calls before: a cache that has seen more kinds and
+ *  roots than it can hold gives the same plans. */
 TEST(test_collective_book, is_the_same_whatever_came_before)
 {
     const uct_cuda_topo_t topo = beluga();
@@ -289,8 +290,8 @@ TEST(test_collective_book, is_the_same_whatever_came_before)
     }
 }
 
-/** Plans of many steps are made like the last one of their choice: sizes near
- *  each other, some of them with as many chunks and some not. */
+/** Plans of many steps are derived from the last one of their choice: test
+ *  similar sizes, with equal and different numbers of chunks. */
 TEST(test_collective_book, is_the_same_if_made_like_another)
 {
     const uct_cuda_topo_t topo = cube();
@@ -325,13 +326,13 @@ TEST(test_collective_book, is_the_same_if_made_like_another)
                     << uct_cuda_coll_kind_str(kind) << ", " << i;
             most = std::max(most, a.list.num_steps);
         }
-        /* Those of an all-gather here are too few to be kept */
+        /* An all-gather has too few steps here to be kept */
         EXPECT_GT(most, (kind == UCT_CUDA_COLL_KIND_ALLGATHER) ? 100u : 200u)
                 << uct_cuda_coll_kind_str(kind);
     }
 }
 
-/** Blocks that are far from equal are priced as they are. */
+/** Very different block sizes are priced exactly. */
 TEST(test_collective_book, uneven_blocks)
 {
     const uint64_t even[4]     = {1000000, 1000000, 1000004, 999996};
@@ -352,8 +353,8 @@ TEST(test_collective_book, uneven_blocks)
     }
 }
 
-/** Without scratch memory for what is best there is still a plan, or none as
- *  without a book. */
+/** With too little scratch memory for the best plan there is another plan, or
+ *  none, as without the cache. */
 TEST(test_collective_book, little_scratch)
 {
     const uct_cuda_topo_t topo = beluga();
@@ -375,8 +376,8 @@ TEST(test_collective_book, little_scratch)
     }
 }
 
-/** A rank without memory for one price has no plan, not another one than the
- *  others have; and theirs when there is memory again. */
+/** A rank without memory for one price has no plan, instead of another plan
+ *  than the others. It has theirs once memory is available. */
 TEST(test_collective_book, a_price_that_is_not_known)
 {
     const uct_cuda_topo_t topo            = beluga();
@@ -404,8 +405,8 @@ TEST(test_collective_book, a_price_that_is_not_known)
     EXPECT_GT(first, 10);
 }
 
-/** Every number of ranks has a plan, though many share a GPU and a kernel reads
- *  no more than so many; one more than there may be has none. */
+/** Every number of ranks has a plan, even if many share a GPU and a kernel
+ *  reads from a limited number; more than the maximum have none. */
 TEST(test_collective_book, every_number_of_ranks)
 {
     const uct_cuda_topo_t topo = hgx();

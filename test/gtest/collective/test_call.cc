@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls of two ranks, threads of one process with a GPU each: what is carried
- * out, what goes another way on all ranks, and what is an error on all. */
+/* Calls of two ranks, threads of one process with a GPU each: successful calls,
+   calls that all ranks leave to the native path, and errors on all ranks. */
 #include "gpus.h"
 #include "ranks.h"
 
@@ -21,7 +21,7 @@ extern "C" {
 #include <thread>
 
 
-/* One rank alone has no memory for what it is to do */
+/* Only one rank has no memory for its part */
 enum : int { ALL_RANKS = -2 };
 static int poor_rank = -1;
 
@@ -43,7 +43,7 @@ __wrap_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
     return __real_uct_cuda_coll_program_create(plan, rank, program_p);
 }
 
-/* ... or is late to read where the others' GPUs are */
+/* or is late to read the others' GPUs */
 static bool is_late;
 
 extern "C" bool
@@ -69,9 +69,9 @@ class Call : public Ranks
 {
 protected:
     enum : unsigned { SIZE = 2, COUNT = 1000, BYTES = SIZE * COUNT };
-    enum : int { GPUS = 3 }; /* one of them no rank's */
+    enum : int { GPUS = 3 }; /* one GPU has no rank */
 
-    /* Of the process, whose first word counts */
+    /* Of the process; the first value is used */
     static uct_cuda_mp_config_t config;
 
     std::unique_ptr<Gpus> gpus;
@@ -101,7 +101,7 @@ protected:
             sends[rank] = gpus->alloc((int)rank, BYTES);
             recvs[rank] = gpus->alloc((int)rank, BYTES);
         }
-        /* To see, and set, what they share */
+        /* Shared state, for the test to read and change */
         pages = {open_page(0, SIZE)};
         use(UCT_CUDA_COLL_FLAT); /* copies */
         all_gather();
@@ -163,7 +163,7 @@ protected:
         set(UCT_CUDA_COLL_KIND_ALLGATHER);
     }
 
-    /* Sums, of which each rank has a part for the other in scratch memory */
+    /* Sums; each rank holds a part for the other one in scratch memory */
     void all_reduce(bool is_in_place)
     {
         set(UCT_CUDA_COLL_KIND_ALLREDUCE);
@@ -174,7 +174,8 @@ protected:
         }
     }
 
-    /* All ranks, each in a thread. @return What it was, the same on all */
+    /* Run all ranks, each in a thread. @return The result, equal on all
+       ranks */
     uct_cuda_coll_result_t run()
     {
         std::vector<std::thread> threads;
@@ -238,7 +239,7 @@ TEST_F(Call, host_memory_goes_another_way)
     EXPECT_TRUE(has_logged("collective 1: all-gather of 2000 bytes, 2 ranks: "
                            "goes by way of the host: host, rank 1: a buffer "));
 
-    /* ... in this call */
+    /* only in this call */
     all_gather();
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
     EXPECT_TRUE(are_gathered());
@@ -268,7 +269,7 @@ TEST_F(Call, elements_that_lie_askew_go_another_way)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
 }
 
-/* ... each time: no fault of a GPU's, however often a program brings it */
+/* Each time: it is not a GPU fault, however often it happens */
 TEST_F(Call, memory_that_cannot_be_shown_goes_another_way)
 {
     gpus->exports = false;
@@ -298,7 +299,7 @@ TEST_F(Call, other_counts_are_an_error)
     EXPECT_STREQ("rank 0 calls with 1000 bytes, and rank 1 with 999", whys[0]);
 }
 
-/* ... also for who is late to see it, while the other one goes on */
+/* Also for a rank that reads it late, while the other one goes on */
 TEST_F(Call, who_is_late_hears_of_it_too)
 {
     std::atomic<bool> is_waiting{false};
@@ -329,8 +330,8 @@ TEST_F(Call, who_is_late_hears_of_it_too)
     EXPECT_STREQ(whys[1], whys[0]);
 }
 
-/* Nobody waits for steps that a rank has no memory to know of; and what there
-   was for other calls is on all ranks alike afterwards */
+/* No rank waits for steps unknown to a rank without memory. Later calls use the
+   same resources on all ranks */
 TEST_F(Call, a_rank_without_a_plan_goes_another_way_with_all)
 {
     all_reduce(false);
@@ -354,8 +355,8 @@ TEST_F(Call, a_rank_without_a_plan_goes_another_way_with_all)
     }
 }
 
-/* Whose call led to no plan comes with another GPU before a late rank has read
-   where the first one is */
+/* A rank without a plan comes with another GPU before a late rank has read its
+   first one */
 TEST_F(Call, a_gpu_is_read_before_it_is_another)
 {
     std::vector<std::thread> threads;
@@ -382,12 +383,11 @@ TEST_F(Call, a_gpu_is_read_before_it_is_another)
     }
     is_late   = false;
     poor_rank = -1;
-    EXPECT_EQ(UCT_CUDA_COLL_DONE, run()); /* where it was at first */
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run()); /* at the old address */
     uct_cuda_ctx_release(2);
 }
 
-/* Three times in a row something could not be made: for some calls no more is
-   tried */
+/* After three failures in a row, the next calls do not try again */
 TEST_F(Call, scratch_memory_that_is_not_there_goes_another_way)
 {
     all_reduce(false);
@@ -418,7 +418,7 @@ TEST_F(Call, scratch_memory_that_comes_back_is_used)
     EXPECT_EQ(SIZE, gpus->launches);
 }
 
-/* ... and what was there before is gone for it */
+/* The old memory was freed to make room */
 TEST_F(Call, scratch_memory_is_made_anew_after_a_failure)
 {
     auto set_count = [this](unsigned count) {
@@ -438,7 +438,7 @@ TEST_F(Call, scratch_memory_is_made_anew_after_a_failure)
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
 }
 
-/* What was sent is still there: the MPI can do it */
+/* The data to send is intact: the MPI can run the call */
 TEST_F(Call, a_failing_copy_goes_another_way)
 {
     gpus->fail_function = "cuMemcpyAsync";
@@ -449,7 +449,7 @@ TEST_F(Call, a_failing_copy_goes_another_way)
     EXPECT_TRUE(are_gathered());
 }
 
-/* ... and here sums may stand where terms were */
+/* In place, results may have overwritten the input */
 TEST_F(Call, a_copy_that_fails_in_place_is_an_error)
 {
     for (bool is_in_place : {false, true}) {
@@ -462,7 +462,7 @@ TEST_F(Call, a_copy_that_fails_in_place_is_an_error)
     }
 }
 
-/* A sum that begins where the other buffer does, or in it */
+/* The result begins at the other buffer's start, or inside it */
 TEST_F(Call, buffers_that_overlap_are_in_place)
 {
     all_reduce(false);
@@ -479,7 +479,7 @@ TEST_F(Call, buffers_that_overlap_are_in_place)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
 }
 
-/* All that was made in it is gone, and known to be on all ranks */
+/* All resources made in it are gone, and all ranks know it */
 TEST_F(Call, a_context_that_is_gone_is_entered_anew)
 {
     CUcontext context;
@@ -496,7 +496,7 @@ TEST_F(Call, a_context_that_is_gone_is_entered_anew)
     uct_cuda_ctx_release(1);
 }
 
-/* Small sums of ranks that share a GPU are left to an MPI that can do them */
+/* Small sums of ranks that share a GPU go to the MPI if it supports them */
 TEST_F(Call, what_the_mpi_does_as_fast_is_left_to_it)
 {
     all_reduce(false);
@@ -505,7 +505,7 @@ TEST_F(Call, what_the_mpi_does_as_fast_is_left_to_it)
         call.sendbuf     = sends[0];
         call.recvbuf     = recvs[0];
     }
-    /* that they share one they know once they have met */
+    /* ranks know that they share a GPU after their first call */
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
     for (uct_cuda_coll_call_t &call : calls) {
@@ -514,8 +514,8 @@ TEST_F(Call, what_the_mpi_does_as_fast_is_left_to_it)
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
 }
 
-/* What was freed is shown no more: the other rank would read what is not there
-   any more, or another's */
+/* Freed memory is exported again: otherwise the other rank would read missing
+   or foreign memory */
 TEST_F(Call, memory_that_was_freed_is_shown_anew)
 {
     for (unsigned i = 0; i < 100; ++i) {
@@ -528,8 +528,8 @@ TEST_F(Call, memory_that_was_freed_is_shown_anew)
     }
 }
 
-/* A transfer from the third GPU, which goes over the first one as well while
- * nothing else is under way there */
+/* A transfer from the third GPU, with the first one as relay while its links
+   are idle */
 class Lanes : public Call
 {
 protected:
@@ -564,7 +564,7 @@ protected:
         }
     }
 
-    /* What a transfer meets, and how many paths it gets */
+    /* Plan a transfer, and record its load and number of paths. */
     void plan()
     {
         const std::lock_guard<std::mutex> guard(lock);
@@ -609,7 +609,7 @@ TEST_F(Lanes, transfers_see_what_collectives_use)
         EXPECT_TRUE(had_there && had_back);
         EXPECT_FALSE(had_other);
 
-        /* ... until they have ended */
+        /* until they have ended */
         gpus->on_copy = nullptr;
         fewest_paths  = 100;
         plan();
@@ -617,7 +617,7 @@ TEST_F(Lanes, transfers_see_what_collectives_use)
     }
 }
 
-/* However they end */
+/* After every kind of end */
 TEST_F(Lanes, failures_leave_no_lane_taken)
 {
     gather(MANY);
@@ -628,7 +628,7 @@ TEST_F(Lanes, failures_leave_no_lane_taken)
     EXPECT_EQ(2u, fewest_paths);
 }
 
-/* Of what is gone before anybody could heed it nothing is told */
+/* Operations too short to matter are not announced */
 TEST_F(Lanes, small_collectives_cost_nothing)
 {
     unsigned copies = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A board and its pages: what ranks read of each other, in processes of their
- * own. */
+/* The shared segment and its control blocks: ranks in processes of their own
+   read each other's posts. */
 extern "C" {
 #include <uct/cuda/node/page.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -55,7 +55,7 @@ protected:
         return dir + "/" + name;
     }
 
-    /* Runs rank 1 in a process of its own, to its end */
+    /* Run rank 1 in a process of its own to its end. */
     template<typename F> int in_board_1(F func)
     {
         pid_t pid = start_board_1(func);
@@ -124,7 +124,7 @@ protected:
         return (open_page(board, 1, &mine) == UCS_OK) ? func(mine) : 98;
     }
 
-    /* What rank 1 says */
+    /* Posts of rank 1 */
     uct_cuda_coll_post_t said;
 
     bool hears(uint64_t sequence)
@@ -161,8 +161,8 @@ TEST_F(CollBoard, another_machines_board_is_not_opened)
     strcpy(name, here.c_str());
 }
 
-/* A job that was killed while it started leaves a name; the next one removes
- * it, unless it is young or a process holds it */
+/* A job killed during its start leaves a file. The next job removes it, unless
+   it is young or a process holds it */
 TEST_F(CollBoard, what_killed_jobs_left_is_removed)
 {
     const std::string prefix = std::string(name).substr(
@@ -198,7 +198,8 @@ TEST_F(CollBoard, what_killed_jobs_left_is_removed)
     close(fd);
 }
 
-/* A report is found by communicator, call and start; the oldest ones go */
+/* Failures are found by communicator, call and start time; the oldest ones are
+   overwritten */
 TEST_F(CollBoard, failures_are_found_by_their_call)
 {
     EXPECT_EQ(0u, *uct_cuda_coll_board_failures(board));
@@ -220,7 +221,7 @@ TEST_F(CollBoard, failures_are_found_by_their_call)
     EXPECT_EQ(200, uct_cuda_coll_board_failed(board, 9, 100, 200));
 }
 
-/* Who sees a key first makes its page, and the others notice */
+/* The first rank with a key makes its control block, later ranks find it */
 TEST_F(CollBoard, a_page_is_found_by_its_key)
 {
     void *memory = nullptr, *other = nullptr;
@@ -232,7 +233,7 @@ TEST_F(CollBoard, a_page_is_found_by_its_key)
             return 1;
         }
         memset(page, 'x', 100000);
-        return 0; /* ends without putting it back */
+        return 0; /* ends without releasing it */
     }));
     EXPECT_NE(0u, word());
     EXPECT_TRUE(uct_cuda_coll_board_has(board, 5));
@@ -252,7 +253,7 @@ TEST_F(CollBoard, a_page_is_found_by_its_key)
     EXPECT_TRUE(uct_cuda_coll_board_has(board, 5)) << "rank 1 still has it";
 }
 
-/* Communicators that come and go cost neither memory nor descriptors */
+/* Creating and freeing communicators uses up neither memory nor descriptors */
 TEST_F(CollBoard, memory_of_pages_is_used_again)
 {
     const struct rlimit few = {64, 64};
@@ -293,7 +294,7 @@ TEST_F(CollBoard, there_is_an_end_of_pages)
     uct_cuda_coll_board_put(board, pages.size() + 1, 64, memory);
 }
 
-/* Where the file system is full; the next one may find room again */
+/* On a full file system; the next attempt may succeed */
 TEST_F(CollBoard, a_file_that_cannot_grow)
 {
     struct rlimit before, full;
@@ -350,7 +351,7 @@ TEST_F(CollPage, a_post_is_read_once_it_is_there)
     EXPECT_FALSE(hears(2));
 }
 
-/* Who passes may be any number of calls ahead */
+/* A rank that falls back may be any number of calls ahead */
 TEST_F(CollPage, who_is_further_has_passed)
 {
     for (uint64_t ahead : {1, 2, 3, 4}) {
@@ -369,8 +370,8 @@ TEST_F(CollPage, who_is_further_has_passed)
     }
 }
 
-/* Who has seen a third rank pass waits for nobody: its line is written again
- * while another still works with what it has read */
+/* A rank that has seen a third one fall back waits for no rank: it writes its
+   line again while another rank still works with its copy */
 TEST_F(CollPage, what_was_read_stays)
 {
     EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
@@ -388,12 +389,12 @@ TEST_F(CollPage, what_was_read_stays)
     EXPECT_EQ(UCT_CUDA_COLL_POST_GPU, said.kind);
     EXPECT_EQ(1u, said.bytes);
     EXPECT_EQ(3u, said.recv.offset);
-    /* and who comes late finds that it has gone on */
+    /* a late rank finds that it has gone on */
     ASSERT_TRUE(hears(1));
     EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, said.kind);
 }
 
-/* A line that held a post of GPUs is one of a pass two calls later */
+/* Two calls later the line of a post holds a fallback */
 TEST_F(CollPage, a_pass_takes_the_place_of_a_post)
 {
     EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
@@ -466,7 +467,8 @@ TEST_F(CollPage, what_is_shown_has_a_generation)
     EXPECT_NE(generation, next);
 }
 
-/* However a process ends: its rank is known to be gone, and not before */
+/* A rank is known to be gone after any kind of end of its process, not
+   before */
 TEST_F(CollPage, a_dead_rank_is_noticed)
 {
     int ready[2], end[2];
@@ -489,7 +491,7 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
     }
 }
 
-/* ... and one that lives on, but has freed the communicator */
+/* So is a rank that has freed the communicator, and lives on */
 TEST_F(CollPage, a_rank_that_left_is_noticed)
 {
     EXPECT_EQ(0, in_board_1([&](uct_cuda_coll_board_t *mine) {
@@ -524,15 +526,15 @@ TEST_F(CollBoard, what_is_no_board_is_not_opened)
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 3, name, &other));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(2, 2, name, &other));
 
-    /* nothing there, as on another node */
+    /* no file there, as on another node */
     strcpy(there, "nothing");
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, there, &other));
 
-    /* somewhere else */
+    /* outside of the folder */
     strcpy(there, "../nothing");
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(1, 2, there, &other));
 
-    /* a file of the right size that is none of ours */
+    /* a foreign file of the right size */
     struct stat st;
     ASSERT_EQ(0, stat(path().c_str(), &st));
     strcpy(there, (std::string(name) + "0").c_str());
@@ -543,7 +545,7 @@ TEST_F(CollBoard, what_is_no_board_is_not_opened)
     ASSERT_EQ(0, truncate(zeros.c_str(), st.st_size));
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, there, &other));
 
-    /* one that is too short, and would end the process when it is read */
+    /* a short file; reading it would end the process */
     ASSERT_EQ(0, truncate(zeros.c_str(), 0));
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 2, there, &other));
     unlink(zeros.c_str());
@@ -570,8 +572,8 @@ TEST_F(CollBoard, no_directory_is_no_board)
               uct_cuda_coll_board_open("/nonexistent", 0, 2, there, &other));
 }
 
-/* A child that closes what it was forked with takes neither a name away that
- * ranks are still to come by, nor its parent out of a group */
+/* A child that closes inherited state neither removes a name that ranks still
+   need, nor removes its parent from a group */
 TEST_F(CollPage, a_forked_child_leaves_all_as_it_is)
 {
     struct stat st;
@@ -588,8 +590,8 @@ TEST_F(CollPage, a_forked_child_leaves_all_as_it_is)
     }));
 }
 
-/* What ranks map of the board, at one address for all of them while it is not
- * NULL */
+/* Mappings of the shared segment, at one address for all ranks while not
+   NULL */
 static std::map<off_t, void*> *one_mapping;
 
 extern "C" {
@@ -621,18 +623,18 @@ int __wrap_munmap(void *addr, size_t length)
 }
 
 /*
- * Ranks as threads, which see the page at one address: ThreadSanitizer judges
- * by C's rules what on x86 is in order anyhow. Each call as a group makes it:
- * ranks say what they do, and read it of the others until one passes; if none
- * does, they show memory, say so, look at the others', and end.
+ * Ranks as threads, with the control block at one address. ThreadSanitizer
+ * judges them by C's rules, since x86 orders more. Each call is as in a group:
+ * ranks post and read the others' posts until one falls back. If none does,
+ * they export memory, announce it, look at the others', and end.
  */
 class CollRanks : public CollBoard
 {
 protected:
     enum : unsigned { RANKS = 4, CALLS = 2000 };
-    /* Of a rank: anything that ranks share here would order them */
+    /* By rank: any shared variable here would order the ranks */
     unsigned wrong[RANKS] = {}, done[RANKS] = {};
-    /* What a rank's steps leave for the next one */
+    /* Results of a rank's steps, for the next one */
     uint64_t results[RANKS] = {};
 
     static bool passes(unsigned rank, uint64_t call)
@@ -645,7 +647,7 @@ protected:
         return call * RANKS + rank;
     }
 
-    /* Waits for all to have got there */
+    /* Wait until all ranks have reached the phase. */
     void reach(uct_cuda_coll_page_t *page, unsigned rank, uint64_t call,
                uct_cuda_coll_phase_t phase)
     {
@@ -658,7 +660,7 @@ protected:
         }
     }
 
-    /* What the others say: false if one passes */
+    /* Read the posts of the others: false if one falls back. */
     bool agree(uct_cuda_coll_page_t *page, unsigned rank, uint64_t call)
     {
         uct_cuda_coll_post_t posts[RANKS];
@@ -700,7 +702,7 @@ protected:
         for (uint64_t call = 1; call <= CALLS; ++call) {
             uct_cuda_coll_post_t post = {};
 
-            /* as with a post that is lost */
+            /* as with a lost post */
             uint8_t uuid[16] = {};
             memcpy(uuid, &call, sizeof(call));
             post.kind        = UCT_CUDA_COLL_POST_GPU;
@@ -716,7 +718,7 @@ protected:
                 work(page, rank, call);
             }
         }
-        /* none is gone before the others have read its last word */
+        /* no rank is gone before the others have read its last post */
         reach(page, rank, CALLS + 1, UCT_CUDA_COLL_PHASE_DONE);
         uct_cuda_coll_page_close(page);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans of collectives are right by the checker and by carrying them out, and
- * the checker sees what is wrong with others. */
+/* Plans of collectives are correct by the checker and by execution, and the
+   checker finds errors in others. */
 #include "collective/plans.h"
 #include "multipath/nodes.h"
 
@@ -45,7 +45,7 @@ public:
         return uct_cuda_coll_plan(NULL, &request, &plan);
     }
 
-    /** The checker's sentence; empty: nothing is wrong. */
+    /** Return the checker's sentence; empty: correct. */
     std::string check() const
     {
         char error[256] = "no sentence";
@@ -97,7 +97,7 @@ std::string describe(const uct_cuda_coll_request_t &request)
            std::to_string(request.max_scratch);
 }
 
-/** Eight GPUs, of which not all are peers: links of 24 and 48 GB/s. */
+/** Eight GPUs, some pairs without peer access: links of 24 and 48 GB/s. */
 uct_cuda_topo_t dgx1()
 {
     static const int links[8][8] = {
@@ -117,13 +117,14 @@ uct_cuda_topo_t dgx1()
     return topo;
 }
 
-/** An addition that is neither commutative nor associative tells orders. */
+/** Add in a way that is neither commutative nor associative, to detect
+ *  orders. */
 uint32_t add(uint32_t a, uint32_t b)
 {
     return a * 0x9e3779b1u + (b ^ (b >> 7)) + 1;
 }
 
-/** Carries a plan of 4-byte elements out, its steps in any order allowed. */
+/** Executes a plan of 4-byte elements, with steps in any permitted order. */
 class Machine
 {
 public:
@@ -278,7 +279,7 @@ protected:
         }
         if (request.max_scratch > 0 &&
             (request.kind != UCT_CUDA_COLL_KIND_ALLREDUCE)) {
-            /* what a block in place takes cannot be cut */
+            /* scratch for a block in place cannot be split */
             request.max_scratch = 0;
         }
 
@@ -304,7 +305,7 @@ protected:
     uint64_t     m_counts[UCT_CUDA_COLL_MAX_RANKS];
 };
 
-/** What MPI says of a collective; a sum is an order's. */
+/** Results by MPI's definition; a sum depends on the order. */
 class Expected
 {
 public:
@@ -360,7 +361,7 @@ private:
                                      begin + m_first[number + 1]);
     }
 
-    /** What ranks have, one behind the other; in place it is there already. */
+    /** Return the ranks' data in order; in place it is there already. */
     std::vector<uint32_t> blocks() const
     {
         std::vector<uint32_t> all;
@@ -382,7 +383,7 @@ private:
         return all;
     }
 
-    /** In the order of ranks. */
+    /** Return the sum in the order of ranks. */
     std::vector<uint32_t> sum(uint64_t begin, uint64_t end) const
     {
         std::vector<uint32_t> result;
@@ -418,7 +419,7 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
         ucs_status_t status;
         Plan plan;
 
-        /* Not all GPUs of the last one can reach each other at once */
+        /* In the last node not all GPUs can reach each other */
         status = plan.make(request);
         if ((i % 5 == 4) && (status == UCS_ERR_UNSUPPORTED)) {
             continue;
@@ -445,7 +446,7 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
     }
 }
 
-/* Carried out, with steps in any order that the plan allows */
+/* Executed with steps in any order that the plan permits */
 TEST_F(CollPlan, each_collective_is_what_mpi_says)
 {
     const uct_cuda_topo_t nodes[] = {mesh_node(8, 24e9, 12e9), hgx()};
@@ -465,7 +466,7 @@ TEST_F(CollPlan, each_collective_is_what_mpi_says)
         }
         if ((request.kind == UCT_CUDA_COLL_KIND_REDUCE) &&
             (i / 2 % 2 == 0) && (request.num_ranks > 2)) {
-            continue; /* adds along trees */
+            continue; /* sums along trees */
         }
         if (((request.kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
              (request.kind == UCT_CUDA_COLL_KIND_ALLGATHER)) &&
@@ -484,7 +485,7 @@ TEST_F(CollPlan, each_collective_is_what_mpi_says)
             const std::vector<uint32_t> &memory =
                     machine.memory(rank, UCT_CUDA_BUFFER_RECV);
 
-            /* A reduce-scatter in place has more than its result */
+            /* A reduce-scatter in place has more memory than its result */
             ASSERT_LE(result.size(), memory.size()) << describe(request);
             for (size_t e = 0; e < result.size(); ++e) {
                 ASSERT_EQ(result[e], memory[e])
@@ -495,8 +496,8 @@ TEST_F(CollPlan, each_collective_is_what_mpi_says)
     }
 }
 
-/* More ranks than a kernel reads, several on each GPU, in any order; what only
- * copies is carried out as well */
+/* More ranks than a kernel can read, several on each GPU, in any order; plans
+   of copies are also executed */
 TEST_F(CollPlan, many_ranks_share_gpus)
 {
     const uct_cuda_topo_t nodes[] = {mesh_node(8, 24e9, 12e9), hgx(), beluga(),
@@ -522,7 +523,7 @@ TEST_F(CollPlan, many_ranks_share_gpus)
         ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
         ASSERT_EQ("", plan.check()) << describe(request);
         if (uct_cuda_coll_kind_reduces(kind) || (i % 3 == 0)) {
-            continue; /* adds along trees, or is too much for here */
+            continue; /* sums along trees, or too large to execute */
         }
 
         Machine machine(plan.plan, m_random);
@@ -541,9 +542,9 @@ TEST_F(CollPlan, many_ranks_share_gpus)
     }
 }
 
-/* In trees of four hops a rank may add what one other has and send it to a root
- * that adds last: its slot is free again later than it could add the next chunk
- * but one */
+/* In trees of four hops a rank may add one other rank's data and send it to a
+   root that adds last. Its slot is free again later than the next chunk but one
+   arrives */
 TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
 {
     const uct_cuda_topo_t topo          = dgx1();
@@ -572,8 +573,8 @@ TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
     }
 }
 
-/* Two ranks a GPU: no size takes more than 2 % longer than with trees of all
- * ranks, which take a second to find (us, by the model) */
+/* Two ranks per GPU: no size takes more than 2 % longer than with trees over
+   all ranks, which take a second to find (us, by the model) */
 TEST_F(CollPlan, ranks_that_share_gpus_are_as_quick_as_by_their_own_trees)
 {
     const struct {
@@ -625,7 +626,7 @@ TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
     }
 }
 
-/* On GPUs 1, 3, ... of a mesh; the others carry copies where they may */
+/* Ranks on GPUs 1, 3, 5 and so on of a mesh; other GPUs may relay copies */
 TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
 {
     const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
@@ -652,7 +653,7 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
                         (plan.plan.relays[r] > 2 * (int)request.num_ranks));
         }
 
-        /* A copy engine at one end of a link does what goes over it */
+        /* The copy engine at one end of a link makes the copy */
         for (uint32_t s = 0; s < plan.plan.list.num_steps; ++s) {
             const uct_cuda_step_t &step   = plan.plan.list.steps[s];
             const uct_cuda_place_t *place = &plan.plan.list.places[step.places];
@@ -683,17 +684,17 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
     }
 }
 
-/* Two of four GPUs have three links' worth between them, three have 1.25 times
- * what theirs carry; four have none over. Behind a switch, and with few bytes,
- * there is nothing to gain. */
+/* Two of four GPUs can use three links between them, three GPUs 1.25 times
+   their own links, four have none left. Behind a switch, and with few bytes,
+   there is no gain. */
 TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
 {
     const struct {
         uct_cuda_topo_t topo;
         unsigned        num_ranks;
         uint64_t        bytes;
-        double          gain; /* at least; 0: they are not used */
-        double          most; /* ... and by the links at most */
+        double          gain; /* lower limit; 0: relays are not used */
+        double          most; /* upper limit by the links */
     } cases[] = {
         {beluga(), 2, 256ul << 20, 2.6, 3},
         {beluga(), 2, 64ul << 20, 2.0, 3},
@@ -721,7 +722,7 @@ TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
         EXPECT_EQ(c.gain > 0, plan.plan.num_relays > 0) << c.num_ranks;
         EXPECT_LE(best.seconds * c.gain, single.seconds) << c.num_ranks;
 
-        /* Where there are none that would do, asking for them is no use */
+        /* Without suitable relays, asking for them has no effect */
         request.multipath = 1;
         ASSERT_EQ(UCS_OK, plan.make(request));
         EXPECT_EQ((c.most > 1) || (c.bytes == 1ul << 20),
@@ -739,8 +740,8 @@ TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
     }
 }
 
-/* What a rank hands on along a tree: its own and what its children do, from
- * left to right in the order of ranks */
+/* Return a rank's data for its parent in a tree: its own and its children's
+   sums, from left to right in the order of ranks. */
 static uint32_t sum_of(const uct_cuda_coll_tree_t &tree, unsigned rank,
                        const std::vector<std::vector<uint32_t>> &inputs,
                        size_t element)
@@ -796,7 +797,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
         Machine machine(plan.plan, m_random);
         machine.run();
 
-        /* Slices follow each other as their trees do */
+        /* Shards follow each other in the order of their trees */
         const std::vector<uint32_t> &result =
                 machine.memory(0, UCT_CUDA_BUFFER_RECV);
         for (size_t e = 0; e < result.size(); ++e) {
@@ -813,7 +814,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
     }
 }
 
-/* Every wait is needed, and each that is left out is seen */
+/* Every wait is needed, and the checker finds each missing one */
 TEST_F(CollPlan, a_wait_left_out_is_seen)
 {
     const uct_cuda_topo_t mesh = mesh_node(8, 24e9, 12e9);
@@ -969,7 +970,7 @@ TEST_F(CollPlan, a_step_changed_is_seen)
     }
 }
 
-/* Whose input it is that is not added, of each rank */
+/* A missing input of any rank is found */
 TEST_F(CollPlan, an_input_left_out_is_seen)
 {
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
@@ -992,8 +993,8 @@ TEST_F(CollPlan, an_input_left_out_is_seen)
     }
 }
 
-/* Where nothing but bytes takes time, ever more chunks gain: as many are made
- * as have 128 KiB */
+/* If only bytes take time, more chunks always gain: their number is limited by
+   128 KiB per chunk */
 TEST_F(CollPlan, chunks_have_128_KiB_at_least)
 {
     const uct_cuda_topo_t topo  = beluga();
@@ -1023,7 +1024,7 @@ TEST_F(CollPlan, words_of_mpi_are_kinds)
     EXPECT_STREQ("broadcast", uct_cuda_coll_kind_str(UCT_CUDA_COLL_KIND_BCAST));
 }
 
-/* What a step reads and adds, in another order on one rank */
+/* A step of one rank adds in another order */
 TEST_F(CollPlan, another_order_on_one_rank_is_seen)
 {
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
@@ -1033,7 +1034,7 @@ TEST_F(CollPlan, another_order_on_one_rank_is_seen)
                                            UCT_CUDA_COLL_ONE_KERNEL)));
     ASSERT_EQ(2u, plan.plan.list.num_steps);
 
-    /* Each rank adds all of it for itself, first in the same order */
+    /* Each rank adds all of it, at first in the same order */
     for (unsigned rank = 0; rank < 2; ++rank) {
         uct_cuda_step_t &step    = plan.plan.list.steps[rank];
         uct_cuda_place_t *places = plan.plan.list.places + step.places;
@@ -1049,13 +1050,13 @@ TEST_F(CollPlan, another_order_on_one_rank_is_seen)
     EXPECT_EQ("ranks 0 and 1 add in another order at byte 0", plan.check());
 }
 
-/* Bounds by hand: each link, times what it carries, over 2 (n - 1) */
+/* Bounds by calculation: each link's bandwidth over 2 (n - 1) */
 TEST_F(CollPlan, trees_fill_the_links)
 {
     const struct {
         uct_cuda_topo_t topo;
         unsigned        per_rank;
-        double          rate;  /* bytes/s of the whole */
+        double          rate;  /* bytes/s of all data */
     } cases[] = {
         {beluga(), 1, 12 * 48e9 / 6},
         {hgx(), 1, 4 * 396e9 / 6},
@@ -1083,8 +1084,8 @@ TEST_F(CollPlan, trees_fill_the_links)
     }
 }
 
-/* From 256 MiB on the model says 90 % of what the links allow, of which it
- * takes 2.5 % off every link */
+/* From 256 MiB on the model gives 90 % of the links' bound; it deducts 2.5 %
+   from every link */
 TEST_F(CollPlan, large_plans_reach_what_links_allow)
 {
     const uct_cuda_topo_t nodes[] = {
@@ -1111,7 +1112,8 @@ TEST_F(CollPlan, large_plans_reach_what_links_allow)
     }
 }
 
-/* Three stages: each slice crosses between the sockets once each way */
+/* Three stages: each shard crosses between the sockets once in each
+   direction */
 TEST_F(CollPlan, two_sockets_have_three_stages)
 {
     const uct_cuda_topo_t topo        = two_sockets(72e9, 72e9, 41e9);
@@ -1121,7 +1123,7 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
                                          0, {}};
     uct_cuda_coll_trees_t trees;
 
-    /* Nothing of what was there before is left */
+    /* Old contents are overwritten */
     memset((void*)&trees, 0xff, sizeof(trees));
     ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, 2, 2, &trees));
     EXPECT_FALSE(trees.rotates);
@@ -1138,7 +1140,7 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
     }
 }
 
-/* Figures measured on two H200, by hand; the model is to be within 12 % */
+/* Times measured on two H200 by direct calls; the model must be within 12 % */
 TEST_F(CollPlan, the_model_says_what_was_measured)
 {
     const uct_cuda_topo_t topo    = switch_node(2, 396.8e9, 55e9);
@@ -1154,7 +1156,7 @@ TEST_F(CollPlan, the_model_says_what_was_measured)
         {UCT_CUDA_COLL_ONE_KERNEL, 64, 214},
         {UCT_CUDA_COLL_ONE_KERNEL, 256, 801},
         {UCT_CUDA_COLL_ONE_KERNEL, 1024, 3162},
-        /* Less what submitting for the other GPU as well took there */
+        /* Minus the time to submit for the other GPU as well */
         {UCT_CUDA_COLL_FLAT, 64, 218 - 22},
         {UCT_CUDA_COLL_FLAT, 256, 734 - 22},
         {UCT_CUDA_COLL_FLAT, 1024, 2787 - 22}
@@ -1193,11 +1195,11 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
                                 true, &bound);
             EXPECT_LT(bytes / bound.rate, best.seconds);
 
-            /* Within what is no reason for more steps */
+            /* Within the tolerance for fewer steps */
             for (int a = 0; a < UCT_CUDA_COLL_ALGORITHM_LAST; ++a) {
                 if ((a != UCT_CUDA_COLL_ONE_KERNEL) &&
                     (a != UCT_CUDA_COLL_FLAT) && (&topo == &nodes[1])) {
-                    continue; /* behind a switch only if they are asked for */
+                    continue; /* behind a switch only on request */
                 }
                 request.algorithm = a;
                 if (uct_cuda_coll_choose(&request, NULL, &choice) ==
@@ -1210,8 +1212,8 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
     }
 }
 
-/* By its name the other one is as quick, within what is no reason for more
- * steps, or quicker, as more of its chunks are tried then */
+/* Requested by name, the other algorithm is as fast within the tolerance for
+   fewer steps, or faster, as more chunk counts are tried */
 TEST_F(CollPlan, the_best_of_the_others_is_named)
 {
     unsigned named = 0;
@@ -1232,8 +1234,8 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
             EXPECT_NE(best.algorithm, best.other.algorithm);
             ASSERT_EQ(UCS_OK, plan.make(request));
             EXPECT_EQ(best.other.seconds, plan.plan.other.seconds);
-            /* A search ends within 3 % of the best, and one that cannot win
-               before that */
+            /* A search ends within 3 % of the best; a hopeless one ends
+               earlier */
             std::map<int, double> seconds;
             double least = DBL_MAX;
             for (int algorithm = 0; algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
@@ -1256,7 +1258,7 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
     EXPECT_GE(named, 7u);
 }
 
-/* Who has measured transfers on a node has measured copies of collectives */
+/* Constants measured for transfers also apply to copies of collectives */
 TEST_F(CollPlan, constants_of_transfers_change_what_is_chosen)
 {
     const uct_cuda_topo_t topo      = beluga();
@@ -1278,7 +1280,7 @@ TEST_F(CollPlan, constants_of_transfers_change_what_is_chosen)
     EXPECT_FALSE(uct_cuda_coll_choice_is_same(&unknown, &slow));
     EXPECT_TRUE(slow.kernels);
 
-    /* The built-in constants of both are of one machine */
+    /* Both sets of built-in constants are from one machine */
     uct_cuda_coll_model_of(&uct_cuda_mp_model_builtin, 0, &model);
     EXPECT_NEAR(uct_cuda_coll_model_builtin.submit, model.submit, 1e-12);
     EXPECT_EQ(uct_cuda_coll_model_builtin.word, model.word);

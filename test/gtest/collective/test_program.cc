@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank's part of a plan on GPUs that run late and in any order: what it waits
- * for, and what it does when something goes wrong. The other rank is played. */
+/* A rank's part of a plan on GPUs that run late and in any order: its waits,
+   and its behaviour after failures. The other rank is played. */
 #include "gpus.h"
 #include "ranks.h"
 
@@ -27,7 +27,7 @@ protected:
     CUcontext context               = nullptr;
     uct_cuda_context_t *record      = nullptr;
 
-    /* What happens while there is nothing to do */
+    /* Called while there is nothing to do */
     std::function<ucs_status_t()> idle = [] { return UCS_OK; };
     unsigned idles                     = 0;
 
@@ -46,7 +46,7 @@ protected:
         Ranks::TearDown();
     }
 
-    /* Empty buffers of both ranks, and a plan without steps */
+    /* Begin with empty buffers of both ranks, and a plan without steps. */
     void start(unsigned seed)
     {
         gpus.reset(new Gpus(SIZE, GetParam(), seed));
@@ -83,7 +83,7 @@ protected:
             uct_cuda_coll_program_destroy(program);
             program = nullptr;
         }
-        if (plan.list.steps != nullptr) { /* no program was made of it */
+        if (plan.list.steps != nullptr) { /* the plan was not used */
             free(builder.waves);
             uct_cuda_coll_plan_release(&plan);
         }
@@ -100,7 +100,7 @@ protected:
         return (uint8_t*)run.places[rank][buffer];
     }
 
-    /* A copy by a rank from anywhere to anywhere */
+    /* Add a copy by a rank between any places. */
     uint32_t copy(unsigned rank, unsigned queue, unsigned from,
                   uct_cuda_buffer_t source, unsigned to,
                   uct_cuda_buffer_t destination, unsigned wave,
@@ -133,7 +133,8 @@ protected:
                std::string(BYTES, value);
     }
 
-    /* Over a link that can be blocked: to the other GPU and back */
+    /* Make a copy over a link that can be blocked: to the other GPU and
+       back. */
     void make_there_and_back()
     {
         const uint32_t there = copy(0, 0, 0, UCT_CUDA_BUFFER_SEND, 1,
@@ -144,7 +145,7 @@ protected:
         make();
     }
 
-    /* From what the other rank brings */
+    /* Make a copy of data that the other rank provides. */
     void make_remote()
     {
         const uint32_t brought = copy(1, 2, 1, UCT_CUDA_BUFFER_SEND, 1,
@@ -162,7 +163,7 @@ protected:
     }
 };
 
-/* Of another queue: by an event, which the GPU waits for */
+/* Of another queue: through an event, awaited by the GPU */
 TEST_P(Program, own_steps_wait_for_each_other)
 {
     for (unsigned seed = 1; seed < 20; ++seed) {
@@ -199,7 +200,7 @@ TEST_P(Program, others_steps_are_waited_for)
     EXPECT_TRUE(is_all(place(0, UCT_CUDA_BUFFER_RECV), 'b'));
 }
 
-/* ... and hold up nothing else */
+/* Other queues continue */
 TEST_P(Program, another_queue_goes_on_meanwhile)
 {
     copy(0, 1, 0, UCT_CUDA_BUFFER_SEND, 0, UCT_CUDA_BUFFER_SCRATCH, 2);
@@ -216,7 +217,7 @@ TEST_P(Program, another_queue_goes_on_meanwhile)
     EXPECT_TRUE(is_all(place(0, UCT_CUDA_BUFFER_RECV), 'b'));
 }
 
-/* What others wait for is told when it has ended, and not before */
+/* A step for others is announced when it has ended, not earlier */
 TEST_P(Program, own_steps_are_told)
 {
     bool was_told = false;
@@ -239,8 +240,8 @@ TEST_P(Program, own_steps_are_told)
     EXPECT_TRUE(is_all(place(1, UCT_CUDA_BUFFER_SCRATCH), 'a'));
 }
 
-/* A step that was not submitted, or an end that cannot be had: nothing is under
- * way any more when the call returns, and the next one works */
+/* A step that was not submitted, or an unknown end: no work is left when the
+   call returns, and the next call works */
 TEST_P(Program, a_failing_call_leaves_nothing_behind)
 {
     unsigned failures = 0;
@@ -268,7 +269,7 @@ TEST_P(Program, a_failing_call_leaves_nothing_behind)
     EXPECT_GE(failures, 6u);
 }
 
-/* Without its context nothing more can be done in this process */
+/* Without its context the process can do nothing more */
 TEST_P(Program, a_context_that_fails_is_of_no_use)
 {
     make_there_and_back();

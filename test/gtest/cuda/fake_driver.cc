@@ -108,7 +108,7 @@ FakeDriver::FakeDriver()
         }
         ++fake->opens;
         *address = (next_object += 0x10) << 20;
-        /* bytes, not a string: nothing ends them */
+        /* bytes, not a string: no terminating zero */
         fake->mapped[*address].assign(handle.reserved,
                                       strnlen(handle.reserved,
                                               sizeof(handle.reserved)));
@@ -127,7 +127,7 @@ void FakeDriver::offer_gpu_memory(CUdeviceptr base, size_t length)
 {
     gpu_base                     = base;
     gpu_length                   = length;
-    /* Without a context it is of a pool */
+    /* Memory without a context belongs to a pool */
     table.cuPointerGetAttribute = [](void *value, CUpointer_attribute name,
                                      CUdeviceptr) {
         if (name != CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
@@ -215,7 +215,7 @@ void FakeDriver::offer_gpu_copies()
         EXPECT_EQ(0u, *first);
         EXPECT_EQ(1u, attributes->src_access_order);
         ++fake->batches;
-        /* in any order, says the manual */
+        /* the manual allows any order */
         while (count-- > 0) {
             memcpy((void*)dst[count], (const void*)src[count], bytes[count]);
         }
@@ -269,7 +269,7 @@ void FakeDriver::offer_descriptors()
         if (name == CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) {
             *(uint64_t*)value = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         } else {
-            *(int*)value = 0; /* not by legacy handles */
+            *(int*)value = 0; /* legacy handles are not supported */
         }
         return CUDA_SUCCESS;
     };
@@ -295,7 +295,7 @@ void FakeDriver::offer_host_threads()
         return CUDA_SUCCESS;
     };
     table.cuDeviceGetPCIBusId = [](char *text, int, CUdevice) {
-        strcpy(text, "0000:00:00.0"); /* nothing is near it */
+        strcpy(text, "0000:00:00.0"); /* not near anything */
         return CUDA_SUCCESS;
     };
     table.cuEventRecord      = [](CUevent, CUstream) { return CUDA_SUCCESS; };
@@ -344,7 +344,7 @@ CUdeviceptr FakeDriver::offer_host_vmm(size_t length)
         --fake->handles_held;
         return CUDA_SUCCESS;
     };
-    /* As of UCX 1.22's tests */
+    /* The same as in UCX 1.22's tests */
     table.cuMemGetAddressRange = [](CUdeviceptr *start, size_t *size,
                                     CUdeviceptr) {
         *start = 0;

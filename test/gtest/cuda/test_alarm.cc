@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is called back, how often, and not before its time. */
+/* Callbacks of alarms: how many, and never too early. */
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@ extern "C" {
 
 static constexpr uint64_t MS = 1000000;
 
-/* Seconds by which somebody has set the system's clock */
+/* Seconds added to the system's clock */
 static std::atomic<time_t> clock_shift{0};
 
 extern "C" int clock_gettime(clockid_t id, struct timespec *now) noexcept
@@ -70,7 +70,7 @@ TEST(Alarm, each_sleeper_is_called_once)
     }
 }
 
-/* The earlier of two times counts, whichever was asked for first */
+/* The earlier of two times is used, in either order of requests */
 TEST(Alarm, twice_for_the_same_is_once)
 {
     const uint64_t now = uct_cuda_now_ns(), late = now + 3600000 * MS;
@@ -87,7 +87,8 @@ TEST(Alarm, twice_for_the_same_is_once)
     EXPECT_EQ(1u, later.calls);
 }
 
-/* As when the clock is set back while somebody sleeps: the two differ */
+/* Setting the clock back during a sleep has the same effect: the clocks
+   differ */
 TEST(Alarm, a_clock_that_is_set_does_not_matter)
 {
     Sleeper sleeper;
@@ -105,7 +106,7 @@ static void be_slow(void *arg)
     usleep(300000);
 }
 
-/* A child that is forked off while the thread calls somebody has alarms, too */
+/* A child forked during a callback has alarms, too */
 TEST(Alarm, a_fork_waits_for_the_thread)
 {
     static std::atomic<int> state{0};
@@ -127,7 +128,7 @@ TEST(Alarm, a_fork_waits_for_the_thread)
     EXPECT_EQ(0, status);
 }
 
-/* As many as there is room for; the others are told, and find room later */
+/* The table is full: other callers get an error, and find room later */
 TEST(Alarm, who_finds_no_room_is_told)
 {
     const uint64_t at = uct_cuda_now_ns() + 1000 * MS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls of the driver that would break the program's captures are made in
- * relaxed mode, and only those. The driver's table is taken over once in a
- * process's life: each case has a process of its own. */
+/* Driver calls that would break the program's captures are made in relaxed
+   mode, and no others. The driver's table is replaced once in a process's life,
+   so each case has a process of its own. */
 extern "C" {
 #include <uct/cuda/base/capture.h>
 #include <uct/cuda/base/driver.h>
@@ -21,7 +21,7 @@ static const CUstreamCaptureMode RELAXED = CU_STREAM_CAPTURE_MODE_RELAXED;
 
 static __thread CUstreamCaptureMode mode;
 static __thread unsigned exchanges;
-static CUstreamCaptureMode seen; /* when a function was called last */
+static CUstreamCaptureMode seen; /* mode during the last call of a function */
 static CUresult answer;
 
 static CUresult fake_exchange(CUstreamCaptureMode *mode_p)
@@ -48,11 +48,11 @@ class Capture : public ::testing::Test
 protected:
     void SetUp() override
     {
-        /* The process starts anew, and runs this test alone */
+        /* The process starts anew and runs only this test */
         ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     }
 
-    /* A table all of whose functions do the same */
+    /* Make a table whose functions all do the same. */
     static uct_cuda_driver_t make_table()
     {
         uct_cuda_driver_t table;
@@ -85,7 +85,7 @@ TEST_F(Capture, unsafe_calls_are_made_in_relaxed_mode)
         EXPECT_EQ(CU_STREAM_CAPTURE_MODE_GLOBAL, seen);
         EXPECT_EQ(2u, exchanges);
 
-        /* The program's own mode is given back */
+        /* The program's own mode is restored */
         mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         EXPECT_EQ(CUDA_SUCCESS, table.cuMemFree(0));
         EXPECT_EQ(RELAXED, seen);
@@ -159,9 +159,9 @@ TEST_F(Capture, threads_of_ours_are_relaxed)
     });
 }
 
-/* Whatever the emulated driver, which has what was measured, holds for unsafe:
- * none of it is called as it is; and what breaks captures in relaxed mode, too,
- * is not called at all */
+/* Calls that the emulated driver treats as unsafe, by measurements, are never
+   made as they are. Calls that break captures even in relaxed mode are not
+   made */
 TEST_F(Capture, the_emulated_driver_agrees)
 {
     run([] {
@@ -174,8 +174,8 @@ TEST_F(Capture, the_emulated_driver_agrees)
         ASSERT_NE(nullptr, kind);
         uct_cuda_capture_wrap(&table);
 
-        /* What breaks captures in any mode is not called, but for the one
-         * question before a kernel is loaded: uct_cuda_ctx_is_idle() */
+        /* Calls that break captures in every mode are not made, except one
+           query before a kernel is loaded: uct_cuda_ctx_is_idle() */
 #define COMPARE(_name, _symbol, _args) \
     if (std::string(_symbol) != "cuCtxRecordEvent") { \
         EXPECT_GE(1, kind(_symbol)) << _symbol; \

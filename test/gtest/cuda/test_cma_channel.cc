@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests to a peer's server, which the test plays; the peer is a child that
- * has memory and does nothing. */
+/* Requests to a peer's server, played by the test; the peer is a child process
+   with memory and no activity. */
 #include "fake_driver.h"
 #include "ticks.h"
 
@@ -52,7 +52,7 @@ protected:
     uct_cuda_cma_server_id_t id      = {};
     uct_cuda_cma_peer_t      *peer   = nullptr;
     uct_cuda_cma_channel_t   *channel = nullptr, *all = nullptr;
-    uint8_t                  *host   = nullptr; /* the child's, by now */
+    uint8_t                  *host   = nullptr; /* now the child's */
     pid_t                    child   = -1;
 
     void SetUp() override
@@ -114,7 +114,7 @@ protected:
         munmap(host, host_size);
     }
 
-    /* The child, when it is told to */
+    /* Change the child on request. */
     static void become_other(int)
     {
         execl("/bin/sleep", "sleep", "60", NULL);
@@ -155,7 +155,7 @@ protected:
         return page->slots[0].requests[i % UCT_CUDA_CMA_REQUESTS];
     }
 
-    /* The server: does the copy, or not */
+    /* Play the server: copy or refuse. */
     void answer(unsigned i, uct_cuda_cma_state_t state)
     {
         ASSERT_TRUE(uct_cuda_cma_request_take(&request(i),
@@ -163,7 +163,7 @@ protected:
         uct_cuda_cma_request_hand_over(&request(i), state);
     }
 
-    /* Until all is told, 5 s at most */
+    /* Progress until all completions are reported, 5 s at most. */
     void progress_until(const Told &told)
     {
         for (int i = 0; (i < 5000) && (told.count_told == 0); ++i) {
@@ -173,7 +173,7 @@ protected:
         EXPECT_EQ(1u, told.count_told);
     }
 
-    /* A byte of the child's memory */
+    /* Return a byte of the child's memory. */
     uint8_t peek(size_t offset)
     {
         uint8_t byte = 0;
@@ -213,8 +213,8 @@ TEST_F(CmaChannel, what_is_asked_for_and_who_is_told)
     EXPECT_EQ(UCT_CUDA_CMA_FREE, uct_cuda_cma_request_state(&request(0)));
 }
 
-/* The driver is asked once while a transfer of the same allocation is under
- * way, and again when none is: it may have been freed */
+/* The driver is queried once while a transfer of the same allocation is under
+   way, and again when there is none: the memory may have been freed */
 TEST_F(CmaChannel, memory_is_asked_about_when_it_may_be_another)
 {
     uint32_t serial;
@@ -230,7 +230,7 @@ TEST_F(CmaChannel, memory_is_asked_about_when_it_may_be_another)
     answer(1, UCT_CUDA_CMA_DONE);
     progress_until(told[1]);
 
-    ++driver.buffer_id; /* freed, and another there */
+    ++driver.buffer_id; /* freed, and replaced */
     ASSERT_EQ(UCS_INPROGRESS, post(0, 8, true, &told[2]));
     EXPECT_NE(serial, request(2).serial);
     EXPECT_EQ(request(2).serial, page->slots[0].keys[request(2).key].serial);
@@ -238,7 +238,7 @@ TEST_F(CmaChannel, memory_is_asked_about_when_it_may_be_another)
     progress_until(told[2]);
 }
 
-/* Refused: by threads, which the kernel lets reach the child */
+/* Refused requests go by threads, which the kernel lets access the child */
 TEST_F(CmaChannel, what_is_refused_goes_by_threads)
 {
     Told told, next;
@@ -254,7 +254,7 @@ TEST_F(CmaChannel, what_is_refused_goes_by_threads)
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 5, true, &next)) << "not again";
 }
 
-/* A server that does not go round is not waited for, nor may it come late */
+/* A server that does not run is not waited for; it must not copy later */
 TEST_F(CmaChannel, what_is_not_begun_is_taken_back)
 {
     Told told;
@@ -268,7 +268,7 @@ TEST_F(CmaChannel, what_is_not_begun_is_taken_back)
     EXPECT_FALSE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
 }
 
-/* One that goes round is: it has much to do */
+/* A running server is waited for: it is busy */
 TEST_F(CmaChannel, a_busy_server_is_waited_for)
 {
     Told told;
@@ -296,7 +296,8 @@ TEST_F(CmaChannel, a_peer_that_dies_is_an_error)
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
 }
 
-/* The program could free memory that the server's GPU writes to */
+/* Otherwise the program could free memory that the server's GPU still writes
+   to */
 TEST_F(CmaChannel, what_is_begun_is_waited_for_while_the_peer_lives)
 {
     Told told;
@@ -315,7 +316,7 @@ TEST_F(CmaChannel, what_is_begun_is_waited_for_while_the_peer_lives)
     EXPECT_EQ(UCS_OK, told.status);
 }
 
-/* Its files are closed by then, but the driver may not be through */
+/* Its files are closed then, but the driver may still be busy */
 TEST_F(CmaChannel, a_peer_that_executes_another_program_is_an_error_later)
 {
     Told told;
@@ -332,7 +333,7 @@ TEST_F(CmaChannel, a_peer_that_executes_another_program_is_an_error_later)
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
 }
 
-/* More than the server has requests for wait, and are not lost */
+/* Requests beyond the server's slots wait and are not lost */
 TEST_F(CmaChannel, as_many_as_like)
 {
     std::vector<Told> told(3 * UCT_CUDA_CMA_REQUESTS);
@@ -357,7 +358,7 @@ TEST_F(CmaChannel, as_many_as_like)
     }
 }
 
-/* What comes behind a flush does not hold it up */
+/* Later requests do not delay a flush */
 TEST_F(CmaChannel, another_epoch_is_another_operation)
 {
     Told first, second, flush;
@@ -373,8 +374,8 @@ TEST_F(CmaChannel, another_epoch_is_another_operation)
     progress_until(second);
 }
 
-/* An interface that goes with something under way, whose endpoint has gone:
- * nobody is told, and the slot is given back */
+/* An interface is closed with a request under way, and its endpoint is closed:
+   no completion is reported, and the slot is released */
 TEST_F(CmaChannel, what_is_forgotten_gives_its_slot_back)
 {
     Told told;
@@ -391,7 +392,7 @@ TEST_F(CmaChannel, what_is_forgotten_gives_its_slot_back)
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
 }
 
-/* UCX keeps endpoints that their peer has closed: a slot a worker */
+/* UCX keeps endpoints closed by their peer: one slot per worker */
 TEST_F(CmaChannel, endpoints_of_a_worker_share_one_channel)
 {
     uct_cuda_cma_channel_t *same;
@@ -407,7 +408,7 @@ TEST_F(CmaChannel, endpoints_of_a_worker_share_one_channel)
     EXPECT_EQ(0u, page->slots[0].is_over);
 }
 
-/* Slots of processes that have gone are asked for, the others are theirs */
+/* Slots of dead processes are reclaimed, those of others are not */
 TEST_F(CmaChannel, no_slot_is_no_channel)
 {
     std::vector<uct_cuda_cma_channel_t*> all(UCT_CUDA_CMA_SLOTS);
@@ -463,7 +464,7 @@ TEST_F(CmaChannel, who_posts_wakes_the_server_up)
     progress_until(told);
 }
 
-/* A peer that is killed has said that it wakes the server up, and has not */
+/* A killed peer has announced a wake-up of the server without doing it */
 TEST_F(CmaChannel, who_is_left_asleep_wakes_up)
 {
     uct_cuda_cma_page_sleep(page, says_idle, 1000);
@@ -480,7 +481,7 @@ TEST_F(CmaChannel, who_is_left_asleep_wakes_up)
     server.join();
 }
 
-/* The peer's thread may not have cleared what the last owner wrote */
+/* The peer's thread may not have cleared entries of the slot's last owner */
 TEST_F(CmaChannel, keys_of_before_are_written_over)
 {
     uct_cuda_cma_page_key_t &key = page->slots[0].keys[0];
@@ -496,7 +497,7 @@ TEST_F(CmaChannel, keys_of_before_are_written_over)
     progress_until(told);
 }
 
-/* Which is its parent's */
+/* It belongs to the parent */
 TEST_F(CmaChannel, a_forked_child_gives_no_slot_back)
 {
     int status;
@@ -511,7 +512,7 @@ TEST_F(CmaChannel, a_forked_child_gives_no_slot_back)
     EXPECT_EQ(0u, page->slots[0].is_over);
 }
 
-/* One with something under way of another peer's, which stands still */
+/* A request to another peer is under way, and this peer stands still */
 TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
 {
     uct_cuda_cma_channel_t *first = channel;
@@ -533,7 +534,7 @@ TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
     channel = first;
 }
 
-/* Memory that is served: what keys were given out for */
+/* Ranges of served memory, with keys */
 TEST(CmaRanges, one_that_all_of_it_lies_in)
 {
     uint64_t base;

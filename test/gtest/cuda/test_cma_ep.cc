@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Put and get of cuda_cma: keys, who may be a peer, and who is told. */
+/* Put and get of cuda_cma: keys, valid peers, completions. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -85,7 +85,7 @@ protected:
                                          comp);
     }
 
-    /* A transfer is over when its completion says so, and not before */
+    /* A transfer ends with its completion, not earlier */
     void expect_told(bool is_put)
     {
         Told told;
@@ -117,7 +117,7 @@ TEST_F(CmaEp, memory_of_another_worker_of_this_process)
     EXPECT_EQ('g', gpu[4096]);
 }
 
-/* GPUs reach it as they reach their own */
+/* GPUs access it like their own memory */
 TEST_F(CmaEp, host_memory_made_by_handle_is_a_gpus)
 {
     iov.buffer = (void*)driver.offer_host_vmm(8192);

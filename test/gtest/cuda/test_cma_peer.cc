@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Another process's memory: who it is, what is copied, and what is not. */
+/* Another process's memory: its identity, permitted copies and refused ones. */
 #include "ticks.h"
 
 extern "C" {
@@ -34,7 +34,7 @@ protected:
     };
 
     static constexpr size_t size = 1ul << 20;
-    uint8_t                 *memory; /* private: the child has its own */
+    uint8_t                 *memory; /* private: the child has its own copy */
     Shared                  *shared;
     pid_t                   child = -1;
     uct_cuda_cma_peer_t     *peer = nullptr;
@@ -144,7 +144,7 @@ TEST_F(CmaPeer, memory_that_is_not_there_is_told)
               uct_cuda_cma_peer_copy(peer, local, 64, sizeof(local), false));
 }
 
-/* Also while nobody has waited for it, so that its number is still taken */
+/* Also before its parent has waited for it, when its pid is still in use */
 TEST_F(CmaPeer, nothing_is_written_once_it_is_gone)
 {
     uint8_t local[16] = {};
@@ -162,8 +162,9 @@ TEST_F(CmaPeer, nothing_is_written_once_it_is_gone)
     EXPECT_STREQ("there is no such process", obstacle());
 }
 
-/* What has the number of one that is gone: a child has its parent's word at the
- * same place, and is told by the time; another program by the word */
+/* A process with a dead process's pid: a child has its parent's word at the
+   same address, and differs by its start time; another program differs by the
+   word */
 TEST_F(CmaPeer, a_number_that_is_anothers_by_now)
 {
     const uct_cuda_cma_addr_t addr = shared->addr;
@@ -186,7 +187,7 @@ TEST_F(CmaPeer, a_number_that_is_anothers_by_now)
     EXPECT_EQ(nullptr, obstacle());
 }
 
-/* Descriptors that this process has open */
+/* Return the number of this process's open descriptors. */
 static unsigned num_fds()
 {
     unsigned count = 0;
@@ -199,7 +200,7 @@ static unsigned num_fds()
     return count;
 }
 
-/* A copy under way holds it, beyond the endpoint's end */
+/* A copy under way keeps it, also after the endpoint's end */
 TEST_F(CmaPeer, stays_as_long_as_somebody_holds_it)
 {
     const unsigned before = num_fds();
@@ -220,7 +221,7 @@ TEST_F(CmaPeer, stays_as_long_as_somebody_holds_it)
     EXPECT_EQ(before, num_fds());
 }
 
-/* UCX keeps endpoints that their peer has closed: a descriptor a process */
+/* UCX keeps endpoints closed by their peer: one descriptor per process */
 TEST_F(CmaPeer, endpoints_of_a_process_share_one_descriptor)
 {
     const unsigned before = num_fds();
@@ -246,8 +247,8 @@ TEST_F(CmaPeer, endpoints_of_a_process_share_one_descriptor)
     EXPECT_EQ(before, num_fds());
 }
 
-/* Asked while signals come, with and without SA_RESTART: poll() is never
- * restarted */
+/* Queried while signals arrive, with and without SA_RESTART: poll() is never
+   restarted */
 TEST_F(CmaPeer, a_signal_is_not_a_death)
 {
     uint8_t local[64] = {};
@@ -266,8 +267,8 @@ TEST_F(CmaPeer, a_signal_is_not_a_death)
     }
 }
 
-/* By a process that cannot look into /proc any more, of a peer that nobody has
- * waited for */
+/* By a process without access to /proc, and for a peer not yet waited for by
+   its parent */
 TEST_F(CmaPeer, an_end_is_seen_behind_a_chroot)
 {
     char dir[] = "/tmp/test_cma_peer.XXXXXX";
@@ -294,8 +295,8 @@ TEST_F(CmaPeer, an_end_is_seen_behind_a_chroot)
     rmdir(dir);
 }
 
-/* As a daemon does that closes all it has not opened: the number is nobody's,
- * then that of a file which is readable */
+/* A daemon closes all descriptors it does not know: the number is free, then
+   refers to a readable file */
 TEST_F(CmaPeer, a_descriptor_that_was_closed_is_not_a_death)
 {
     const int next = dup(0);
@@ -319,13 +320,13 @@ TEST_F(CmaPeer, a_descriptor_that_was_closed_is_not_a_death)
 
 TEST_F(CmaPeer, where_the_kernel_refuses_it_is_out_of_reach)
 {
-    shared->addr.place = 64; /* as if: nothing can be read there */
+    shared->addr.place = 64; /* as if nothing were readable there */
     EXPECT_EQ(0, strncmp("the kernel does not let", obstacle(), 23));
 }
 
-/* The image of a peer that has executed another program: this one, with the
- * memory that the old one had at the address, and a file that says it is there.
- * Runs before main(). */
+/* The image of a peer that has executed another program: this program, with the
+   old one's memory at the same address, and a file that reports it. Runs before
+   main(). */
 static void run_as_other_image() __attribute__((constructor));
 
 static void run_as_other_image()
@@ -356,9 +357,9 @@ static void run_as_other_image()
     _exit(0);
 }
 
-/* By execve() a process stays the same to its number, start time and pidfd.
- * With its addresses in the usual order the new image has its own at other
- * places; without randomization the old number's place is there too. */
+/* After execve() a process has the same pid, start time and pidfd. With
+   addresses in the usual order the new image has other addresses. Without
+   randomization the old word's address exists, too. */
 class CmaPeerImage : public CmaPeer, public ::testing::WithParamInterface<int>
 {
 protected:
@@ -371,7 +372,7 @@ protected:
         CmaPeer::SetUp();
     }
 
-    /* What the fixture's child does when it is asked to */
+    /* Replace the fixture's child. */
     void become_other() override
     {
         char text[80];
@@ -384,7 +385,7 @@ protected:
         _exit(1);
     }
 
-    /* What the new image has said, if anything */
+    /* Return the new image's report, 0 if there is none. */
     char word(unsigned ms)
     {
         struct pollfd fd = {pipes[0], POLLIN, 0};

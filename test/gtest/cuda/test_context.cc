@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is kept of contexts, of which there are many, and which go. */
+/* State kept by context: many contexts, and destroyed ones. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -29,7 +29,7 @@ static const uct_cuda_context_kind_t kind = {
     [](void*) { ++destroyed; }
 };
 
-/* Contexts by number, from 1; each is at an address of its own */
+/* Contexts by number, from 1; each at an address of its own */
 class Contexts : public testing::Test
 {
 protected:
@@ -50,7 +50,7 @@ protected:
         };
         driver.table.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
 
-        use(MANY + 1); /* what other tests left behind goes */
+        use(MANY + 1); /* discard the state of other tests */
         EXPECT_EQ(UCS_OK, uct_cuda_context_hold(NULL, &context));
         uct_cuda_context_put(context);
         created = destroyed = 0;
@@ -67,7 +67,7 @@ protected:
         driver.context = at(number);
     }
 
-    /* The member's number, held */
+    /* Return the member's number, and keep the context. */
     unsigned get(unsigned number, uct_cuda_context_t **context)
     {
         void *member = nullptr;
@@ -85,7 +85,7 @@ protected:
 std::set<CUcontext> Contexts::dead;
 unsigned long long Contexts::first;
 
-/* More contexts than any table would have room for, used in turns */
+/* More contexts than a table of fixed size would hold, used in rotation */
 TEST_F(Contexts, many_have_one_stream_and_event_each)
 {
     for (unsigned round = 0; round < 3; ++round) {
@@ -98,8 +98,8 @@ TEST_F(Contexts, many_have_one_stream_and_event_each)
     }
 }
 
-/* Only when another comes, and not while somebody holds it; a context at the
- * address of one that is gone is another */
+/* Only when another one comes, and not while it is in use; a context at a
+   destroyed one's address is new */
 TEST_F(Contexts, what_is_kept_goes_with_a_context)
 {
     uct_cuda_context_t *one, *two, *three;
@@ -114,7 +114,7 @@ TEST_F(Contexts, what_is_kept_goes_with_a_context)
     EXPECT_FALSE(uct_cuda_context_is_alive(one));
     EXPECT_EQ(0u, destroyed);
     EXPECT_EQ(3u, get(3, &three));
-    EXPECT_EQ(1u, destroyed); /* the first is held */
+    EXPECT_EQ(1u, destroyed); /* the first one is in use */
     uct_cuda_context_put(one);
 
     dead.clear();
@@ -126,7 +126,7 @@ TEST_F(Contexts, what_is_kept_goes_with_a_context)
     uct_cuda_context_put(three);
 }
 
-/* It holds nothing, and is tried again */
+/* A failed member keeps nothing, and is tried again */
 TEST_F(Contexts, a_member_that_cannot_be_made)
 {
     uct_cuda_context_t *context;

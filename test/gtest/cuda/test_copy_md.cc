@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What cuda_copy's memory domain answers to the question what is where. */
+/* Answers of cuda_copy's memory domain about locations of memory. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -76,7 +76,7 @@ protected:
         md->ops->close(md);
     }
 
-    /* Bytes of the allocation that a range is said to belong to */
+    /* Return the bytes of the allocation reported for a range. */
     size_t reported(CUdeviceptr address, size_t bytes)
     {
         uct_abi_mem_attr_t attr = {};
@@ -92,7 +92,7 @@ protected:
 
 size_t CopyMd::gpu_memory;
 
-/* As UCX's tests ask, whatever length comes with the address */
+/* As in UCX's tests, for every length with the address */
 TEST_F(CopyMd, allocation_is_reported_whole)
 {
     EXPECT_EQ(length, reported(base, length));
@@ -100,7 +100,7 @@ TEST_F(CopyMd, allocation_is_reported_whole)
     EXPECT_EQ(length, reported(base + 1000, 1000));
 }
 
-/* If the user says so, unless it is much of the GPU's memory */
+/* By the user's setting, unless it is a large part of the GPU's memory */
 TEST_F(CopyMd, what_is_reported_whole_may_depend_on_its_size)
 {
     for (size_t memory : {4 * length, 4 * length - 4}) {
@@ -111,7 +111,7 @@ TEST_F(CopyMd, what_is_reported_whole_may_depend_on_its_size)
     }
 }
 
-/* Of whole pages: the address is somewhere in it */
+/* Rounded to full pages; the address lies inside */
 TEST_F(CopyMd, dmabuf_has_the_allocations_pages)
 {
     static int fd;
@@ -146,7 +146,7 @@ TEST_F(CopyMd, dmabuf_has_the_allocations_pages)
     EXPECT_EQ(0, close(fd));
 }
 
-/* Behind memory made with cuMemCreate another piece of it may follow */
+/* Behind memory made with cuMemCreate a second piece may be mapped */
 TEST_F(CopyMd, range_over_several_mappings_is_what_it_is)
 {
     driver.context = nullptr;
@@ -154,8 +154,8 @@ TEST_F(CopyMd, range_over_several_mappings_is_what_it_is)
     EXPECT_EQ(1000u, reported(base + 1000, 1000));
 }
 
-/* As GPU memory, so that nobody lets the CPU touch it; of no GPU, since it is
- * near a NUMA node's processors. Whatever pools count as. */
+/* Reported as GPU memory, so that the CPU does not access it, without a GPU,
+   since it is near a NUMA node's processors. Pools have no effect on this. */
 TEST_F(CopyMd, host_memory_made_by_handle_counts_as_a_gpus)
 {
     uct_abi_mem_type_t type;
@@ -186,7 +186,7 @@ TEST_F(CopyMd, host_memory_made_by_handle_counts_as_a_gpus)
         EXPECT_EQ(UCT_ABI_MEM_TYPE_CUDA, type);
     }
 
-    /* It is page-locked from birth */
+    /* It is page-locked by definition */
     uct_abi_mem_reg_params_t params      = {};
     driver.table.cuMemHostRegister = [](void*, size_t, unsigned) {
         ADD_FAILURE() << "page-locked once more";
@@ -197,7 +197,7 @@ TEST_F(CopyMd, host_memory_made_by_handle_counts_as_a_gpus)
     EXPECT_EQ(UCS_OK, md->ops->mem_dereg(md, memh, 0, NULL));
 }
 
-/* The driver is asked once about memory that it has just given */
+/* The driver is queried once about newly allocated memory */
 TEST_F(CopyMd, allocated_memory_is_looked_at_once)
 {
     static unsigned waits;

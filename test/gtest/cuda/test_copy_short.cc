@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Synchronous copies of a process, little ones from GPUs by locked memory. */
+/* Synchronous copies of a process; small ones from GPUs go through page-locked
+   memory. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -14,19 +15,19 @@ extern "C" {
 #include <cstring>
 #include <vector>
 
-/* Largest that goes by a slot */
+/* Largest size copied through a slot */
 static const unsigned bounced = 16384;
 
 static uint8_t gpu[2 * bounced], host[2 * bounced];
 
-/* What the stream has not copied yet, and where to the last copy went */
+/* The stream's outstanding copy, and the last copy's destination */
 static struct {
     void       *dst;
     const void *src;
     size_t     bytes;
 } pending;
 static const void *last_dst;
-static unsigned failures; /* of cuStreamSynchronize */
+static unsigned failures; /* in calls of cuStreamSynchronize */
 static CUresult refused;  /* by cuMemcpyDtoHAsync */
 
 static CUresult copy_later(void *dst, const void *src, size_t bytes)
@@ -93,7 +94,7 @@ protected:
         uct_cuda_queue_cleanup(&iface.super.queue);
     }
 
-    /* Whether the bytes came, and none behind them */
+    /* Check that the bytes arrived, and none behind them. */
     void get(unsigned length)
     {
         ASSERT_EQ(UCS_OK,
@@ -103,7 +104,7 @@ protected:
         EXPECT_EQ(0, host[length + 1]);
     }
 
-    /* How many slots are free */
+    /* Return the number of free slots. */
     static unsigned num_slots()
     {
         std::vector<void*> slots;
@@ -169,7 +170,7 @@ TEST_F(CopyShort, failures_are_gone_around)
     EXPECT_EQ(UCT_CUDA_HOST_BOUNCE_SLOTS, num_slots());
 }
 
-/* Nobody else may have a slot that the stream may still write */
+/* No other copy may use a slot still writable by the stream */
 TEST_F(CopyShort, a_slot_in_doubt_is_kept)
 {
     static void *slot;
@@ -186,8 +187,8 @@ TEST_F(CopyShort, a_slot_in_doubt_is_kept)
     uct_cuda_host_bounce_put(slot);
 }
 
-/* The stream takes a part of a copy. It has ended when others copy the whole:
- * afterwards the memory may be anybody's. */
+/* The stream accepts a part of a copy. This part must have ended when the
+   complete copy runs another way: afterwards the memory may be reused. */
 TEST_F(CopyShort, a_part_is_over_before_the_way_around_it)
 {
     static const unsigned length = 3 * 4096;
@@ -222,7 +223,7 @@ TEST_F(CopyShort, a_part_is_over_before_the_way_around_it)
         EXPECT_EQ(0, memcmp(host, gpu, length));
     }
 
-    /* Who cannot know that it has ended does not say so */
+    /* Without knowledge of its end, success must not be reported */
     accepted = 0;
     failures = 1;
     pending  = {};
@@ -240,7 +241,7 @@ static ucs_status_t short_get(uct_ep_h ep, const void *buffer, unsigned length,
                                       rkey);
 }
 
-/* ... whatever the addresses are */
+/* A copy of no bytes succeeds at once, with any addresses */
 TEST_F(CopyShort, no_bytes_are_copied_at_once)
 {
     uct_iov_t iov = {NULL, 0, NULL, 0, 1};
@@ -252,8 +253,8 @@ TEST_F(CopyShort, no_bytes_are_copied_at_once)
     EXPECT_EQ(0u, driver.questions);
 }
 
-/* Host memory that the CPU may not touch: one generic copy of the driver's
- * each, not the CPU's and not by a slot, whatever is at the other end */
+/* Host memory without CPU access: one generic copy of the driver each, never
+   through the CPU or a slot, for every kind of memory at the other end */
 TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
 {
     const uct_cuda_settings_t settings = {true,     1, ULONG_MAX,
@@ -289,7 +290,7 @@ TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
         }
     }
 
-    /* ... and between two of its places */
+    /* The same between two places of it */
     EXPECT_EQ(UCS_OK,
               uct_cuda_copy_ep_put_short(&ep, (void*)memory, 64, memory + 4096,
                                          0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which context of a device is kept, and for how long. */
+/* Contexts retained for a device, and their lifetime. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -23,7 +23,7 @@ protected:
     FakeDriver driver;
     CUcontext ctx = nullptr;
     int device;
-    /* A context of our own stays for good: a device for each test */
+    /* Our own context stays forever: use another device for each test */
     static int next_device;
 
     void SetUp() override
@@ -61,7 +61,7 @@ protected:
         driver.table.cuCtxSetLimit = [](CUlimit limit, size_t value) {
             EXPECT_EQ(0u, value);
             limits.insert(limit);
-            return CUDA_ERROR_UNSUPPORTED_LIMIT; /* as it likes */
+            return CUDA_ERROR_UNSUPPORTED_LIMIT; /* any limit is unsupported */
         };
     }
 
@@ -83,8 +83,7 @@ TEST_F(Ctx, one_of_our_own_where_there_is_none)
     EXPECT_TRUE(uct_cuda_ctx_is_active(device));
     EXPECT_FALSE(uct_cuda_ctx_has_two(device));
 
-    /* Whoever comes now gets the same; it outlives them all, and is there for
-     * the next one */
+    /* The next caller gets the same context; it outlives its users */
     EXPECT_EQ(OWN, retain(false));
     uct_cuda_ctx_release(device);
     uct_cuda_ctx_release(device);
@@ -184,7 +183,8 @@ TEST_F(Ctx, none_to_be_had)
     uct_cuda_ctx_release(device);
 }
 
-/* Before CUDA 12 contexts have no ids: one is there until its device says no */
+/* Before CUDA 12 contexts have no ids: a context exists until its device
+   reports it inactive */
 TEST_F(Ctx, a_driver_that_does_not_number_contexts)
 {
     driver.table.cuCtxGetId = NULL;
@@ -199,8 +199,8 @@ TEST_F(Ctx, a_driver_that_does_not_number_contexts)
     EXPECT_EQ(0, retained);
 }
 
-/* cudaDeviceReset(): the handle stays, the context is another; the driver's
- * count of the old one is still to be given back, and is, once */
+/* cudaDeviceReset(): the handle stays, the context is new. The driver's count
+   for the old one must still be released, once */
 TEST_F(Ctx, reset_by_the_program)
 {
     CUcontext again;
@@ -228,7 +228,7 @@ TEST_F(Ctx, reset_by_the_program)
     ASSERT_TRUE(uct_cuda_ctx_retain_kept(device, &again));
     EXPECT_EQ(1, retained);
 
-    uct_cuda_ctx_release(device); /* whoever had the old one */
+    uct_cuda_ctx_release(device); /* last user of the old one */
     uct_cuda_ctx_release(device);
     EXPECT_EQ(1, retained);
     uct_cuda_ctx_release(device);

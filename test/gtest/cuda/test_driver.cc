@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is made of a libcuda, by what it has and says. It is loaded once in a
- * process's life: each case has a process of its own. */
+/* Use of a libcuda, depending on its functions and version. It is loaded once
+   in a process's life, so each case has a process of its own. */
 extern "C" {
 #include <uct/cuda/base/driver.h>
 }
@@ -12,7 +12,7 @@ extern "C" {
 #include <functional>
 #include <unistd.h>
 
-/* A libcuda instead of the machine's, which has everything but one function */
+/* A libcuda instead of the machine's, with all functions but one */
 static struct {
     bool       is_used;
     bool       is_there;
@@ -84,11 +84,11 @@ class Driver : public ::testing::Test
 protected:
     void SetUp() override
     {
-        /* The process starts anew, and runs this test alone */
+        /* The process starts anew and runs only this test */
         ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     }
 
-    /* Ends the process with 0 if all is as it is expected to be */
+    /* Load it, and end the process with 0 if the result is as expected. */
     [[noreturn]] static void load(ucs_status_t expected,
                                   const std::function<void()> &change)
     {

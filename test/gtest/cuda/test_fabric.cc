@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which nodes are joined with others by NVLink. */
+/* Nodes joined with others by NVLink. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -79,7 +79,7 @@ TEST_F(Fabric, node_of_a_cluster)
     EXPECT_EQ(4u, fabric.clique);
 }
 
-/* As an HGX node says */
+/* Values of an HGX node */
 TEST_F(Fabric, node_behind_a_switch_of_its_own)
 {
     memset(info.cluster, 0, sizeof(info.cluster));
@@ -101,7 +101,7 @@ TEST_F(Fabric, nvml_that_does_not_know)
     EXPECT_FALSE(uct_cuda_fabric_find(&fabric));
 }
 
-/* NVML takes its time to start */
+/* NVML is slow to start */
 TEST_F(Fabric, nvml_is_not_asked_without_need)
 {
     has_handles = 0;

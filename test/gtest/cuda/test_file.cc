@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files while signals come, and beyond what the process may write. */
+/* Files while signals arrive, and beyond the process's size limit. */
 #include "ticks.h"
 
 extern "C" {
@@ -22,8 +22,8 @@ extern "C" {
 #include <unistd.h>
 #include <vector>
 
-/* A tmpfs of older kernels: a call during which a signal comes ends with EINTR,
- * and has given back what it took */
+/* A tmpfs of older kernels: a signal ends the call with EINTR, and the
+   allocated space is released */
 static unsigned interrupted;
 
 extern "C" int posix_fallocate(int fd, off_t offset, off_t size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small copies that are gathered: what the driver is asked, who is told. */
+/* Coalesced small copies: queries of the driver, and completions. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -24,7 +24,7 @@ extern "C" {
 
 static constexpr size_t half = 1ul << 20;
 static uint8_t gpu[2 * half];
-static uint8_t host[half]; /* the first half page-locked */
+static uint8_t host[half]; /* the first half is page-locked */
 
 class Gather : public ::testing::Test
 {
@@ -93,7 +93,7 @@ protected:
         return iface.queue.may_wait(&iface.queue);
     }
 
-    /* Something under way, behind which others are gathered */
+    /* Post an operation, so that later ones coalesce behind it. */
     void occupy()
     {
         uct_cuda_op_t *op;
@@ -125,8 +125,8 @@ protected:
                        uct_cuda_gather_add(&gather, stream, 0, &copy, false);
     }
 
-    /* The local memory is the host's from now on; to start with, the driver is
-     * asked for one copy after the other */
+    /* Use host memory as local memory from now on; at first, the driver is
+       queried copy by copy. */
     void use_host()
     {
         local     = host;
@@ -199,7 +199,7 @@ TEST_F(Gather, one_alone_is_not_kept_waiting)
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
 }
 
-/* 128 of them to a call and an event, two questions in all */
+/* 128 of them per call and event, two queries in total */
 TEST_F(Gather, many_take_few_calls)
 {
     const unsigned count = 1000;
@@ -237,9 +237,9 @@ TEST_F(Gather, neighbours_are_one_copy)
     EXPECT_EQ('r', remote[9 * 4096]);
 }
 
-/* Somebody else calls progress while blocks come in: they are submitted when
- * the GPU has no more than one operation left, and the driver is not asked each
- * time */
+/* Another thread calls progress while blocks arrive: they are submitted when
+   the GPU has at most one operation left, and the driver is not queried each
+   time */
 TEST_F(Gather, progress_meanwhile_does_not_part_them)
 {
     occupy();
@@ -256,14 +256,14 @@ TEST_F(Gather, progress_meanwhile_does_not_part_them)
     }
     EXPECT_EQ(1u, driver.records);
 
-    /* The first is over, one is left: these are next */
+    /* The first one has ended, one is left: these are next */
     driver.done = {iface.queue.active->head->event};
     EXPECT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
     uct_cuda_queue_submit_gathered(&iface.queue, false);
     EXPECT_EQ(2u, driver.records);
     EXPECT_EQ(1u, driver.batches);
 
-    /* None is left, in another stream something is */
+    /* None is left; another stream is busy */
     uct_cuda_stream_t *other;
     uct_cuda_op_t *op;
     ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 1, &other));
@@ -280,7 +280,7 @@ TEST_F(Gather, progress_meanwhile_does_not_part_them)
     expect_told(9, UCS_OK);
 }
 
-/* And no longer than for so many calls, whatever comes */
+/* And only for a limited number of calls, even if blocks keep coming */
 TEST_F(Gather, progress_does_not_wait_for_ever)
 {
     unsigned waited = 0;
@@ -295,8 +295,8 @@ TEST_F(Gather, progress_does_not_wait_for_ever)
     EXPECT_LT(waited, 97u);
 }
 
-/* Side by side in one memory alone, or in another order, or in an allocation
- * that only happens to follow */
+/* Adjacent in one memory only, or in another order, or in an allocation that
+   happens to follow */
 TEST_F(Gather, others_are_not)
 {
     occupy();
@@ -321,7 +321,7 @@ TEST_F(Gather, others_are_not)
     expect_told(7, UCS_OK);
 }
 
-/* A key may be unpacked where another one was */
+/* A key may be unpacked at another key's address */
 TEST_F(Gather, a_new_key_in_an_old_place_is_new)
 {
     occupy();
@@ -337,8 +337,8 @@ TEST_F(Gather, a_new_key_in_an_old_place_is_new)
     EXPECT_EQ('r', remote[4096]);
 }
 
-/* Whatever waits for the queue would wait for ever for what is not submitted;
- * a fence would let it pass */
+/* A waiter for the queue would wait forever for unsubmitted copies; a fence
+   would miss them */
 TEST_F(Gather, submitted_before_anything_is_waited_for)
 {
     uct_cuda_queue_t *queue = &iface.queue;
@@ -369,7 +369,7 @@ TEST_F(Gather, submitted_before_anything_is_waited_for)
     expect_told(posted, UCS_OK);
 }
 
-/* ... as is what the last completion posts, when there is nothing else left */
+/* So are copies posted by the last completion, if nothing else is left */
 TEST_F(Gather, submitted_by_progress_of_an_idle_queue)
 {
     occupy();
@@ -446,7 +446,7 @@ TEST_F(Gather, errors_are_told_by_progress)
     expect_told(8, UCS_ERR_IO_ERROR);
 }
 
-/* The copies have been waited for: nothing is wrong with them */
+/* The copies were waited for: they are correct */
 TEST_F(Gather, an_event_that_is_not_recorded)
 {
     occupy();
@@ -472,7 +472,7 @@ TEST_F(Gather, a_context_that_was_reset_takes_no_copies)
     EXPECT_EQ(0u, driver.batches + driver.singles);
 }
 
-/* ... and it stays until those that are gathered have been told */
+/* The context stays until completions of the coalesced copies are reported */
 TEST_F(Gather, a_context_that_was_reset_is_kept_for_a_group)
 {
     uct_cuda_stream_t *next;
@@ -528,7 +528,7 @@ TEST_F(Gather, random_lists_arrive)
     }
 }
 
-/* Page-locked memory too: an event a group, a question an allocation */
+/* Page-locked memory too: one event per group, one query per allocation */
 TEST_F(Gather, of_host_memory)
 {
     const auto batch = driver.table.cuMemcpyBatchAsync_v1;
@@ -560,7 +560,7 @@ TEST_F(Gather, of_host_memory)
     }
 }
 
-/* What is not locked, or not to its end, or better off otherwise */
+/* Memory that is not locked, or not to its end, or faster in another way */
 TEST_F(Gather, not_of_any_host_memory)
 {
     use_host();
@@ -572,7 +572,7 @@ TEST_F(Gather, not_of_any_host_memory)
     engine.host_min_size = SIZE_MAX;
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 8192));
 
-    /* ... behind others neither */
+    /* Also behind others */
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(1, half / 2 - 4096, 16384, 8192));
     EXPECT_EQ(UCS_INPROGRESS, post(1, 8192, 8192, 8192));
     engine.host_min_size = 4096;
@@ -583,7 +583,7 @@ TEST_F(Gather, not_of_any_host_memory)
     EXPECT_EQ('r', remote[16384]);
 }
 
-/* A block of a GPU's memory behind one of the host's is another group's */
+/* A block of GPU memory behind one of host memory belongs to another group */
 TEST_F(Gather, kinds_of_memory_are_kept_apart)
 {
     use_host();
@@ -601,7 +601,7 @@ TEST_F(Gather, kinds_of_memory_are_kept_apart)
     EXPECT_EQ('g', remote[8192]);
 }
 
-/* No more than 16 MiB wait, however few blocks they are */
+/* At most 16 MiB wait, even if the blocks are few */
 TEST_F(Gather, large_ones_are_not_kept_for_long)
 {
     driver.table.cuMemcpyBatchAsync_v1 =
@@ -624,8 +624,8 @@ TEST_F(Gather, large_ones_are_not_kept_for_long)
 }
 
 
-/* Blocks that a kernel carries: a GPU that runs it when told to, and any number
- * of its warps before it is called off */
+/* Blocks copied by a kernel: a GPU runs it on request, with any number of its
+   warps before it is cancelled */
 class GatherKernel : public Gather
 {
 protected:
@@ -660,7 +660,7 @@ protected:
 
     static std::vector<Launch> launched;
     static uint64_t words[UCX_MP_COPY_OFF + warps];
-    static unsigned begun; /* warps that have when they are asked about */
+    static unsigned begun; /* warps seen as begun */
 
     void SetUp() override
     {
@@ -752,7 +752,7 @@ protected:
         }
     }
 
-    /* As a list: others follow for sure */
+    /* Post a list: more blocks follow for certain. */
     void post_list(unsigned first, unsigned last, unsigned odd = UINT_MAX)
     {
         for (unsigned i = first; i < last; ++i) {
@@ -770,7 +770,7 @@ protected:
         uct_cuda_queue_submit_gathered(&iface.queue, true);
     }
 
-    /* Blocks of 256 bytes that lie apart, behind something under way */
+    /* Post blocks of 256 bytes with gaps, behind a running operation. */
     void post_many(unsigned first, unsigned last)
     {
         for (unsigned i = first; i < last; ++i) {
@@ -792,7 +792,7 @@ protected:
         return words[launch.serial % UCX_MP_COPY_OFF] == launch.serial;
     }
 
-    /* What warps say at their end; none begins any more */
+    /* Let warps announce their end; no further one begins. */
     static void end(const Launch &launch, unsigned from, unsigned to,
                     bool has_copied = true)
     {
@@ -804,7 +804,7 @@ protected:
         }
     }
 
-    /* Everything but the kernels is over, which have not been for a while */
+    /* Complete everything but the kernels, idle for a while. */
     void lose_patience(std::vector<CUevent> kernels)
     {
         driver.done = driver.events;
@@ -822,8 +822,8 @@ uint64_t GatherKernel::words[UCX_MP_COPY_OFF + warps];
 unsigned GatherKernel::begun;
 bool GatherKernel::reached;
 
-/* The program may have written to it in between by a copy that returned early;
- * not within a list. What is read into it is no matter. */
+/* The program may have written to it by a copy that returned early; not within
+   a list. Reads into it need no query. */
 TEST_F(Gather, memory_of_no_context_is_looked_at_block_by_block)
 {
     const uct_cuda_copy_t copy = block(0, 512, 1024, 256);
@@ -861,8 +861,8 @@ TEST_F(GatherKernel, carries_many_small_ones)
     expect_there(256);
 }
 
-/* Of a list more that are alike go together; one that is not, with as many as
- * the kernel for any takes */
+/* Blocks of equal size in a list share one launch; a block of another size is
+   launched with as many as fit the general kernel */
 TEST_F(GatherKernel, takes_more_of_a_list_that_are_alike)
 {
     occupy();
@@ -902,7 +902,7 @@ TEST_F(GatherKernel, takes_more_of_a_list_that_are_alike)
                               (uint8_t)(1 + 1040)));
 }
 
-/* Addresses that the kernel for more cannot say */
+/* Addresses outside the range of the kernel for equal blocks */
 TEST_F(GatherKernel, what_is_far_apart_or_uneven_is_not_alike)
 {
     const CUdeviceptr far = 1ull << 40;
@@ -964,13 +964,13 @@ TEST_F(GatherKernel, a_launch_that_fails_is_made_up_for)
     expect_there(128);
 }
 
-/* The program keeps the GPU full: copies instead, and no kernel until it has
- * had its turn; what has begun is waited for */
+/* The program keeps the GPU full: copies replace the kernel, and no kernel
+   follows until the cancelled one has run; started parts are waited for */
 TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
 {
     unsigned first = 0;
 
-    /* none, few, and more than one word has bits for */
+    /* none, a few, and more than the bits of a word */
     for (unsigned share : {0u, 3u, 67u}) {
         uct_cuda_queue_t *queue = &iface.queue;
 
@@ -1035,8 +1035,8 @@ TEST_F(GatherKernel, what_runs_is_waited_for)
     expect_told(128, UCS_OK);
 }
 
-/* A warp says that it has begun and sees that it is called off, and who calls
- * off sees it begin */
+/* A warp announces its start and then sees the cancellation, while the host
+   cancels and then sees the warp's start */
 TEST_F(GatherKernel, what_began_when_it_was_called_off_is_made_up_for)
 {
     uct_cuda_queue_t *queue = &iface.queue;
@@ -1050,15 +1050,15 @@ TEST_F(GatherKernel, what_began_when_it_was_called_off_is_made_up_for)
     EXPECT_EQ(0u, driver.batches);
     end(launched[0], 0, warps);
     end(launched[0], 5, 6, false);
-    finish(); /* looked at, copied */
+    finish(); /* queried, copied */
     finish();
     EXPECT_EQ(1u, driver.batches);
     expect_told(128, UCS_OK);
     expect_there(128);
 }
 
-/* Launches of two streams lose patience, the later one first: neither takes
- * back that the other is called off, nor believes that it has run */
+/* Launches of two streams are cancelled, the later one first: neither resets
+   the other's cancellation, nor believes that the other has run */
 TEST_F(GatherKernel, launches_are_called_off_each_by_itself)
 {
     uct_cuda_queue_t *queue  = &iface.queue;
@@ -1087,8 +1087,8 @@ TEST_F(GatherKernel, launches_are_called_off_each_by_itself)
     stream = first;
 }
 
-/* The driver fails where it is called off, and has done so or not: no word of
- * its end is believed before */
+/* The driver fails during the cancellation, with or without having written it:
+   earlier announcements of an end are not trusted */
 TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
 {
     uct_cuda_queue_t *queue = &iface.queue;
@@ -1105,7 +1105,7 @@ TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
 
     driver.fail.clear();
     end(launched[0], 0, warps, false);
-    finish(); /* called off, looked at, copied */
+    finish(); /* cancelled, queried, copied */
     finish();
     finish();
     EXPECT_EQ(1u, driver.batches);
@@ -1113,8 +1113,8 @@ TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
     expect_there(128);
 }
 
-/* Who posts is another thread than who makes progress: groups are left to grow
- * while blocks come in, and go once they stop */
+/* One thread posts and another makes progress: groups grow while blocks arrive,
+   and are submitted when they stop */
 TEST_F(GatherKernel, progress_of_another_thread_does_not_part_them)
 {
     occupy();
@@ -1128,7 +1128,7 @@ TEST_F(GatherKernel, progress_of_another_thread_does_not_part_them)
         uct_cuda_queue_submit_gathered(&iface.queue, false);
     }).join();
     EXPECT_EQ(1u, driver.batches + launched.size());
-    EXPECT_LE(early, 1u); /* a busy machine takes its time for a thread */
+    EXPECT_LE(early, 1u); /* a busy machine may delay a thread */
     finish();
     expect_told(20, UCS_OK);
 }

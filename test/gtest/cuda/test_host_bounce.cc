@@ -77,7 +77,7 @@ TEST_F(HostBounce, another_context_locks_again)
     EXPECT_NE(before, after);
     EXPECT_EQ(2u, registrations);
 
-    /* A slot of before is still memory */
+    /* A slot from before is still accessible */
     before[0] = 1;
     uct_cuda_host_bounce_put(before);
     uct_cuda_host_bounce_put(after);

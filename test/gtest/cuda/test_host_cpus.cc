@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Processors: what the affinity, other processes and control groups leave. */
+/* Processors available after affinity, other processes and control groups. */
 extern "C" {
 #include <uct/cuda/base/host/host_cpus.h>
 }
@@ -66,7 +66,7 @@ TEST_F(HostCpus, quota_of_the_group_and_those_above)
     EXPECT_EQ(0u, quota("0::/other\n"));
 
     write("/job/step/cpu.max", "150000 100000\n");
-    EXPECT_EQ(2u, quota("0::/job/step\n")); /* of one and a half */
+    EXPECT_EQ(2u, quota("0::/job/step\n")); /* for one and a half */
     write("/cpu.max", "100000 100000\n");
     EXPECT_EQ(1u, quota("0::/job/step\n"));
 }
@@ -82,8 +82,8 @@ TEST_F(HostCpus, quota_in_the_old_layout)
     EXPECT_EQ(0u, quota("7:memory:/job\n"));
 }
 
-/* Two processes on all processors have half of them each; one that is bound
- * elsewhere takes none away */
+/* Two processes on all processors have half of them each; a process bound
+   elsewhere takes none */
 TEST_F(HostCpus, processors_are_shared)
 {
     const unsigned all = CPU_COUNT(&m_mask);
@@ -123,12 +123,12 @@ TEST_F(HostCpus, processors_are_shared)
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
     sched_setaffinity(0, sizeof(m_mask), &m_mask);
-    uct_cuda_host_cpus_set_others(others, 1); /* it is gone */
+    uct_cuda_host_cpus_set_others(others, 1); /* it has ended */
     EXPECT_EQ(alone, uct_cuda_host_cpus_share());
 }
 
-/* A thread that is not to be waited for leaves a thread's only processor to it,
- * and keeps to the processors of one that has several */
+/* Short work of a helper thread leaves the caller's only processor to the
+   caller, and stays on the caller's processors if there are several */
 TEST_F(HostCpus, short_work_runs_beside_the_only_processor)
 {
     auto look = [](void *arg) -> void * {
@@ -162,8 +162,8 @@ TEST_F(HostCpus, short_work_runs_beside_the_only_processor)
     }
 }
 
-/* A thread of the driver's, which inherits the processors of whoever calls it,
- * has those of the program's thread in the end; any other keeps its own */
+/* A driver thread inherits the processors of its caller; finally it gets those
+   of the program's thread. Other threads keep theirs */
 TEST_F(HostCpus, the_drivers_threads_get_the_callers_processors)
 {
     static pthread_barrier_t barrier;

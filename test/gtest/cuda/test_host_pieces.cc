@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Page-locked host memory: who locks it, and the pieces that copies go in. */
+/* Page-locked host memory: registration, and the pieces of copies. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -16,7 +16,7 @@ static const uintptr_t page = 4096;
 static const uintptr_t base = UINT64_C(0x7f0000000000);
 static const size_t mbyte   = 1 << 20;
 
-/* What the driver has registered: start and length */
+/* Ranges registered with the driver: start and length */
 static std::map<uintptr_t, size_t> registered;
 static unsigned registrations;
 
@@ -98,7 +98,7 @@ protected:
                     }
                     return CUDA_SUCCESS;
                 };
-        /* As the driver: not from one registration into what is outside */
+        /* As the driver: no copy from one registration into memory outside */
         driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr, const void *src,
                                             size_t length, CUstream) {
             uintptr_t start = reinterpret_cast<uintptr_t>(src);
@@ -126,7 +126,7 @@ protected:
     }
 };
 
-/* One piece, with the edges that the program gave */
+/* One piece, with the program's bounds */
 TEST_F(HostPieces, registered_memory_is_locked_whole)
 {
     uct_cuda_copy_memh_t *memh = register_memory(base + 100, 200 * mbyte);
@@ -154,8 +154,8 @@ TEST_F(HostPieces, registered_memory_that_cannot_be_locked_stays_as_it_is)
     EXPECT_EQ(0u, registrations);
 }
 
-/* What was registered in a context went with it, and somebody else may have the
- * address by now */
+/* A registration ended with its context, and the address may belong to other
+   memory now */
 TEST_F(HostPieces, registered_memory_goes_with_its_context)
 {
     uct_cuda_copy_memh_t *memh = register_memory(base, mbyte);
@@ -183,8 +183,8 @@ TEST_F(HostPieces, a_copy_over_several_registrations_goes_in_pieces)
     EXPECT_EQ(0u, left);
 }
 
-/* Nine, one behind the other: more than fit without an allocation. Nothing is
- * locked for a message. */
+/* Nine adjacent ones: more than fit without an allocation. Messages lock no
+   memory. */
 TEST_F(HostPieces, pieces_are_where_registrations_end)
 {
     void *at = reinterpret_cast<void*>(base + 100);
@@ -202,7 +202,7 @@ TEST_F(HostPieces, pieces_are_where_registrations_end)
         EXPECT_EQ((i + 1) * page - ((i == 8) ? 200 : 100), pieces.ends[i]);
     }
 
-    /* A copy each */
+    /* One copy each */
     ASSERT_EQ(UCS_OK, uct_cuda_host_pieces_copy(&pieces, 0x1000, at, true,
                                                 nullptr));
     ASSERT_EQ(9u, copies.size());
@@ -224,7 +224,7 @@ TEST_F(HostPieces, pieces_say_what_is_not_locked)
     uct_cuda_host_pieces_t pieces;
 
     uct_cuda_host_pieces_init(&pieces);
-    uct_cuda_host_pieces_release(&pieces); /* of none */
+    uct_cuda_host_pieces_release(&pieces); /* without pieces */
 
     registered[base] = page;
     ASSERT_EQ(UCS_OK, uct_cuda_host_pieces_find(&pieces, at, page));

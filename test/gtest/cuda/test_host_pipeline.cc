@@ -102,7 +102,7 @@ protected:
         return status;
     }
 
-    /* By words: bytes take long where every access is watched */
+    /* Fill by words: bytes take long if a tool watches every access. */
     static void fill(std::vector<char> &bytes, unsigned seed)
     {
         char *at = bytes.data();
@@ -113,7 +113,7 @@ protected:
         }
     }
 
-    /* A copy of odd length at an odd place, and nothing beside it */
+    /* Check a copy of odd length at an odd address, and the bytes around it. */
     static void expect_copied(bool to_gpu, size_t size)
     {
         const size_t offset = 13, length = size - 29;
@@ -140,7 +140,7 @@ TEST_F(HostPipeline, every_byte_either_way)
         expect_copied(false, size);
     }
 
-    /* Slots of three threads at most, once for all of these */
+    /* Slots for at most three threads, once for all of these */
     EXPECT_GE(registrations, 1u);
     EXPECT_LE(registrations, 3u);
     EXPECT_EQ(MIB, largest);
@@ -155,7 +155,7 @@ TEST_F(HostPipeline, small_ones_are_not_for_threads)
               start(gpu, host, 0, 4 * MIB - 1, true, &job));
     EXPECT_EQ(0u, copies);
 
-    /* While threads are awake, smaller ones are too */
+    /* While threads are awake, smaller copies use them too */
     is_held = true;
     ASSERT_EQ(UCS_OK, start(gpu, host, 0, 4 * MIB, true, &large));
     EXPECT_EQ(UCS_ERR_UNSUPPORTED,
@@ -230,11 +230,11 @@ TEST_F(HostPipeline, without_locked_memory_the_driver_copies)
     };
     expect_copied(true, 5 * MIB);
     expect_copied(false, 33 * MIB);
-    EXPECT_LE(registrations, 3u); /* asked once a thread and context */
+    EXPECT_LE(registrations, 3u); /* asked once per thread and context */
 }
 
-/* Bytes that malloc() has given this thread; 0 where a sanitizer stands in for
- * it, which tells of leaks itself */
+/* Return the bytes from malloc() in this thread; 0 with a sanitizer, since it
+   reports leaks itself. */
 static size_t allocated()
 {
 #if __GLIBC_PREREQ(2, 33)
@@ -244,14 +244,14 @@ static size_t allocated()
 #endif
 }
 
-/* A program may reset its GPU as often as it likes */
+/* A program may reset its GPU any number of times */
 TEST_F(HostPipeline, nothing_stays_of_contexts_that_are_gone)
 {
     std::vector<char> gpu(4 * MIB), host(4 * MIB);
     uct_cuda_host_job_t *job;
     size_t before = 0;
 
-    /* Which the fake driver would keep a record of */
+    /* The fake driver would keep a record of each event */
     driver.table.cuEventCreate = [](CUevent *event, unsigned) {
         *event = (CUevent)0x10;
         return CUDA_SUCCESS;
@@ -266,7 +266,7 @@ TEST_F(HostPipeline, nothing_stays_of_contexts_that_are_gone)
     EXPECT_LT(allocated(), before + 50 * 64);
 }
 
-/* The program resets the GPU with copies under way */
+/* The program resets the GPU during copies */
 TEST_F(HostPipeline, a_copy_whose_context_is_gone_fails)
 {
     std::vector<char> gpu(32 * MIB), host(32 * MIB);
@@ -276,14 +276,14 @@ TEST_F(HostPipeline, a_copy_whose_context_is_gone_fails)
     ASSERT_EQ(UCS_OK, start(gpu, host, 0, 16 * MIB, true, &first));
     ASSERT_EQ(UCS_OK, start(gpu, host, 16 * MIB, 16 * MIB, true, &second));
     while (copies_begun < 3) {
-        std::this_thread::yield(); /* all threads are at the first one */
+        std::this_thread::yield(); /* all threads are in the first one */
     }
     driver.renew_context();
     is_held       = false;
     EXPECT_EQ(UCS_ERR_IO_ERROR, wait(first));
 
-    /* With a new context the old one's remains are found, and stay while
-     * somebody has a copy there */
+    /* A new context leads to the old one's remains; they stay as long as a copy
+       uses them */
     ASSERT_EQ(UCS_OK, start(gpu, host, 0, 16 * MIB, true, &third));
     EXPECT_EQ(UCS_ERR_IO_ERROR, wait(second));
     EXPECT_EQ(UCS_OK, wait(third));
@@ -330,8 +330,8 @@ TEST_F(HostPipeline, somebody_is_called_at_the_end)
 
 static std::atomic<unsigned> mended;
 
-/* Memory is made writable when it is first written, by the page: so do programs
- * that want to know what changes */
+/* Memory becomes writable on its first write, page by page, as in programs that
+   track changes */
 static void mend(int, siginfo_t *info, void*)
 {
     const uintptr_t page = (uintptr_t)info->si_addr & ~(uintptr_t)4095;
@@ -367,7 +367,7 @@ TEST_F(HostPipeline, faults_of_threads_are_the_programs_to_mend)
     munmap(host, size);
 }
 
-/* Smaller than what is woken up for, with no thread wanted */
+/* Too small to wake threads, and without a request for them */
 TEST_F(HostPipeline, a_copy_without_another_way_has_a_thread)
 {
     std::vector<char> from(100), to(100);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which way host memory is copied, by size, direction and what is locked. */
+/* Methods of copying host memory, by size, direction and page-locking. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -108,7 +108,7 @@ protected:
         return uct_cuda_copy_start(op, &copy, NULL, 0, true);
     }
 
-    /* All of a copy, every byte looked at */
+    /* Run a complete copy, check every byte, and return its method. */
     std::string way(size_t size, bool to_gpu)
     {
         EXPECT_EQ(UCS_OK, start(size, to_gpu));
@@ -135,7 +135,8 @@ TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
 
     EXPECT_EQ(small, way(1, false));
     EXPECT_EQ(small, way(4 * KiB, false));
-    EXPECT_EQ(is_peer, driver.questions == 0); /* is it locked? */
+    EXPECT_EQ(is_peer, driver.questions == 0); /* queries whether it is
+                                                  locked */
     EXPECT_EQ(small, way(4 * KiB + 1, false));
     EXPECT_LT(0u, driver.questions);
     EXPECT_EQ(small, way(64 * KiB, false));
@@ -144,7 +145,7 @@ TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
     EXPECT_EQ("the driver", way(64 * KiB, true));
 
     is_locked = true;
-    EXPECT_EQ(small, way(4 * KiB, false)); /* without a look */
+    EXPECT_EQ(small, way(4 * KiB, false)); /* without a query */
     EXPECT_EQ("the driver", way(4 * KiB + 1, false));
 }
 
@@ -162,7 +163,7 @@ TEST_P(HostTransfer, what_is_not_locked_goes_by_threads)
     EXPECT_EQ("the driver", way(4 * MiB, true));
 }
 
-/* Nothing is kept of what could not be started: not a slot, not an operation */
+/* A failed start keeps neither a slot nor an operation */
 TEST_P(HostTransfer, failures_hold_nothing)
 {
     can_map = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an endpoint of cuda_ipc answers to mistakes, and in its own process. */
+/* Results of a cuda_ipc endpoint for errors, and within its own process. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -82,8 +82,7 @@ TEST_F(IpcEp, transfer_without_a_valid_key_is_refused)
         }
     }
 
-    /* GPU memory has a key also in its own process, and a peer's memory in any
-     * case */
+    /* GPU memory needs a key also within its process, a peer's memory always */
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(other.data(), UCT_INVALID_RKEY));
     iov.buffer = local.data();
     ep.is_own  = false;
@@ -142,9 +141,8 @@ TEST_F(IpcEp, key_of_the_own_process)
     uct_cuda_node_memh_destroy(memh);
 }
 
-/* Host memory made with cuMemCreate is no other process's to map, which learns
- * so from the key. In its own process, and at the local end, the driver copies
- * it. */
+/* Other processes cannot map host memory made with cuMemCreate, as its key
+   says. Within its own process, and at the local end, the driver copies it. */
 TEST_F(IpcEp, host_memory_made_by_handle)
 {
     static uint8_t remote[4096];
@@ -173,7 +171,7 @@ TEST_F(IpcEp, host_memory_made_by_handle)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               put((uint8_t*)memory + 1, (uct_rkey_t)rkey));
 
-    /* The address of a peer's memory: mapped where the copy runs */
+    /* The address of a peer's memory: mapped in the copy's context */
     rkey->is_own      = false;
     rkey->handle.type = UCT_CUDA_NODE_HANDLE_LEGACY;
     rkey->handle.pid  = 1;
@@ -199,11 +197,12 @@ static std::vector<CUcontext> enabled_in;
 static CUcontext enabled_to;
 static std::vector<CUcontext> reaching;
 
-/* From a context of our own where the program's does not reach the memory, for
- * whose contexts nothing is ever enabled; asked once a key and context */
+/* A copy runs in our own context if the program's context has no access to the
+   memory and access cannot be enabled; queried once per key and context */
 TEST_F(IpcEp, access_between_own_gpus)
 {
-    const int device           = UCT_CUDA_MAX_GPUS - 1; /* no other test's */
+    const int device           = UCT_CUDA_MAX_GPUS - 1; /* not used by other
+                                                           tests */
     uct_cuda_context_t context = {};
     uct_cuda_node_rkey_t rkey  = {};
 
@@ -248,7 +247,7 @@ TEST_F(IpcEp, access_between_own_gpus)
     EXPECT_EQ(std::vector<CUcontext>{OWN_CONTEXT}, enabled_in);
     EXPECT_EQ(driver.context, enabled_to);
 
-    /* Hardware that has no way */
+    /* Hardware without peer access */
     reaching.clear();
     driver.table.cuCtxEnablePeerAccess = [](CUcontext, unsigned) {
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
@@ -257,7 +256,7 @@ TEST_F(IpcEp, access_between_own_gpus)
     EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
 
-    /* Host memory, to the fake driver: of no context */
+    /* Host memory for the fake driver: without a context */
     context.id       = 4;
     rkey.handle.base = (uintptr_t)local.data();
     EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
@@ -265,7 +264,7 @@ TEST_F(IpcEp, access_between_own_gpus)
     EXPECT_EQ(1u, enabled_in.size());
 }
 
-/* Their tests change the pid alone, in a buffer that holds noise otherwise */
+/* UCX's tests change only the pid, in a buffer otherwise filled with noise */
 TEST_F(IpcEp, is_connected_to_the_process_it_was_made_for)
 {
     uct_cuda_node_device_addr_t device;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lists of blocks: all of one is posted, or none; told once. */
+/* Lists of blocks: posted completely or not at all, with one completion. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -104,7 +104,7 @@ protected:
         }
     }
 
-    /* Bytes of block i arrived, and none beside */
+    /* Return whether the bytes of block i arrived, and none beside them. */
     bool arrived(size_t i, bool reverse = true)
     {
         const uint8_t *at = gpu + half + (reverse ? count - 1 - i : i) * step;
@@ -121,8 +121,8 @@ protected:
     }
 };
 
-/* An endpoint to another process takes no key of this process's memory, which
- * a peer may have made up */
+/* An endpoint to another process refuses a key of this process's memory: a peer
+   may have forged it */
 TEST_F(IpcList, a_key_of_the_own_process_is_for_its_own_endpoint)
 {
     ep.is_own = false;
@@ -130,7 +130,7 @@ TEST_F(IpcList, a_key_of_the_own_process_is_for_its_own_endpoint)
     expect_nothing();
 }
 
-/* 8, 16, 32 and the rest; nothing waits for progress to be submitted */
+/* 8, 16, 32 and the rest; no block waits for progress to be submitted */
 TEST_F(IpcList, few_calls_and_one_completion)
 {
     EXPECT_EQ(UCS_INPROGRESS, put());
@@ -165,7 +165,7 @@ TEST_F(IpcList, empty_ones_are_over)
     EXPECT_EQ(UCS_OK, put(0));
     lengths.assign(count, 0);
     EXPECT_EQ(UCS_OK, put());
-    rkeys.assign(count, 0); /* not even looked at */
+    rkeys.assign(count, 0); /* not read */
     EXPECT_EQ(UCS_OK, put());
     expect_nothing();
 
@@ -200,7 +200,7 @@ TEST_F(IpcList, one_wrong_block_keeps_all_back)
     expect_nothing();
 }
 
-/* Only the first block can be too many: UCP posts the list once more */
+/* Only the first block can find a full queue: UCP posts the list again */
 TEST_F(IpcList, a_full_queue)
 {
     uct_cuda_queue_t *queue = &iface.super.queue;
@@ -214,7 +214,7 @@ TEST_F(IpcList, a_full_queue)
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, put());
     expect_nothing();
 
-    /* Each goes by itself, and is an operation */
+    /* Each is an operation of its own */
     driver.table.cuMemGetAddressRange = [](CUdeviceptr*, size_t*, CUdeviceptr) {
         return CUDA_ERROR_INVALID_VALUE;
     };
@@ -247,7 +247,7 @@ TEST_F(IpcList, an_error_in_the_middle_is_told_at_the_end)
     EXPECT_EQ(UCS_ERR_IO_ERROR, told.comp.status);
     EXPECT_TRUE(arrived(9));
 
-    /* At the beginning: nothing is under way that it could be told for */
+    /* At the start: no operation is under way to report it */
     told.count = 0;
     EXPECT_EQ(UCS_ERR_IO_ERROR, put());
     finish();

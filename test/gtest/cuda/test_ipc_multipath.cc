@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the engine is told of copies that it does not carry. */
+/* Copies outside of the engine, as reported to it. */
 extern "C" {
 #include <uct/cuda/copy/method.h>
 #include <multipath/end.h>
@@ -39,8 +39,8 @@ protected:
     uct_cuda_mp_engine_t *engine;
 };
 
-/* Ranks that see one GPU each: a copy to another one's is on no link that this
- * process knows, and on none to the host */
+/* Ranks that see one GPU each: a copy to another rank's GPU uses no link known
+   to this process, and no link to the host */
 TEST_F(IpcMultipath, hidden_peers_are_no_host_memory)
 {
     for (bool is_put : {true, false}) {

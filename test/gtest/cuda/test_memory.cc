@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is asked of the driver about a buffer, and how often. */
+/* Queries of the driver about a buffer, and their number. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -62,7 +62,7 @@ TEST_F(Memory, another_question_ends_an_answer)
     EXPECT_EQ(4u, driver.questions);
 }
 
-/* Memory of no context may be mapped into a larger reservation */
+/* Memory without a context may be mapped into a larger reservation */
 TEST_F(Memory, a_reservation_is_no_allocation)
 {
     uct_cuda_memory_t memory;
@@ -103,7 +103,7 @@ TEST_F(Memory, made_by_handle_or_not)
     driver.context = nullptr;
     for (bool is : {true, false}) {
         driver.is_pool = !is;
-        is_handle      = !is; /* is not asked for */
+        is_handle      = !is; /* is not queried */
         EXPECT_EQ(is, uct_cuda_memory_is_vmm(&buffer[0]));
         EXPECT_EQ(0, held);
     }
@@ -123,7 +123,7 @@ TEST_F(Memory, made_by_handle_or_not)
     EXPECT_FALSE(uct_cuda_memory_is_vmm(&buffer[0]));
 }
 
-/* The driver calls it host memory, of no context; the CPU may not touch it */
+/* The driver reports host memory without a context; the CPU has no access */
 TEST_F(Memory, host_memory_made_by_handle_is_for_the_driver_alone)
 {
     CUcontext context    = driver.context;
@@ -143,7 +143,7 @@ TEST_F(Memory, host_memory_made_by_handle_is_for_the_driver_alone)
     EXPECT_EQ(nullptr, context);
     EXPECT_EQ(0, driver.handles_held);
 
-    /* Page-locked memory of no context, and a driver from before CUDA 11 */
+    /* Page-locked memory without a context, and a driver from before CUDA 11 */
     driver.table.cuMemRetainAllocationHandle = NULL;
     uct_cuda_memory_query((void*)base, 1, &memory);
     EXPECT_EQ(UCS_MEMORY_TYPE_HOST, memory.type);
@@ -152,10 +152,10 @@ TEST_F(Memory, host_memory_made_by_handle_is_for_the_driver_alone)
     EXPECT_TRUE(uct_cuda_end_is_host(found));
 }
 
-static std::set<int> may_touch; /* GPUs */
+static std::set<int> may_touch; /* GPUs with access */
 static CUcontext pushed;
 
-/* A copy runs where the GPU has access, and on the best such GPU */
+/* The best GPU with access copies */
 TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_that_may)
 {
     const CUdeviceptr memory = driver.offer_host_vmm(8192);
@@ -197,14 +197,14 @@ TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_that_may)
         EXPECT_EQ(0, context.device);
     }
 
-    may_touch = {7}; /* which has no context here */
+    may_touch = {7}; /* it has no context here */
     EXPECT_EQ(UCS_ERR_NO_DEVICE,
               uct_cuda_gpu_context_push_touching(memory, cuda,
                                                  uct_cuda_end_gpu(5),
                                                  &context));
 }
 
-/* A copy of it does not pay for that question */
+/* A copy of it does not repeat this query */
 TEST_F(Memory, page_locked_memory_of_a_context_is_asked_about_once)
 {
     CUcontext context    = nullptr;
@@ -228,7 +228,7 @@ TEST_F(Memory, page_locked_memory_of_a_context_is_asked_about_once)
     EXPECT_TRUE(uct_cuda_end_is_host(found));
 }
 
-/* Counts how often the attribute is set, and on what */
+/* Counts how often the attribute is set, and for which addresses */
 class MemorySync : public Memory
 {
 protected:
@@ -250,7 +250,7 @@ protected:
         };
     }
 
-    /* Memory that cuMemCreate made: no context, no pool, no attribute */
+    /* Make memory of cuMemCreate: no context, pool or attribute. */
     void make_vmm()
     {
         driver.renew_context();
@@ -293,7 +293,7 @@ protected:
         };
     }
 
-    /* An allocation that no other test has had */
+    /* Use an allocation unknown to all other tests. */
     void sync(unsigned long long id)
     {
         driver.buffer_id = (1ull << 40) + id;
@@ -304,15 +304,15 @@ protected:
 unsigned MemorySync::attributes, MemorySync::waits, MemorySync::flags;
 CUstream MemorySync::stream;
 
-/* Without it the program's copies are not over when the driver says so */
+/* Without it the program's copies may not have ended when the driver returns */
 TEST_F(MemorySync, copies_are_made_to_wait_once_an_allocation)
 {
     sync(1001);
     EXPECT_EQ(1u, attributes);
     sync(1001);
     EXPECT_EQ(1u, attributes);
-    sync(1002); /* freed, and another one at its place */
-    sync(1001 + 64); /* one that takes the first one's place */
+    sync(1002); /* freed, and replaced by another allocation */
+    sync(1001 + 64); /* another allocation in the first one's entry */
     EXPECT_EQ(3u, attributes);
     sync(1001);
     EXPECT_EQ(4u, attributes);
@@ -330,7 +330,7 @@ TEST_F(MemorySync, it_is_tried_again_where_it_failed)
     EXPECT_EQ(2u, attributes);
 }
 
-/* It is taken and does nothing (H100, driver 580) */
+/* The attribute has no effect (H100, driver 580) */
 TEST_F(MemorySync, pools_memory_is_not_helped_by_the_attribute)
 {
     make_vmm();
@@ -340,7 +340,7 @@ TEST_F(MemorySync, pools_memory_is_not_helped_by_the_attribute)
     EXPECT_EQ(3u, waits);
 }
 
-/* By an event in a blocking stream, until it has happened, each time */
+/* By an event in a blocking stream, until it completes, each time */
 TEST_F(MemorySync, what_has_no_attribute_is_waited_for)
 {
     CUcontext context;
@@ -366,7 +366,7 @@ TEST_F(MemorySync, it_is_not_where_the_program_has_all_copies_waited_for)
     EXPECT_EQ(0u, waits);
 }
 
-/* What the program has queued in the legacy stream may wait for the program */
+/* Work of the program in the legacy stream may wait for the program */
 TEST_F(MemorySync, it_is_not_waited_for_without_end)
 {
     make_vmm();

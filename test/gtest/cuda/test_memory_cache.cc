@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which pages are remembered as the host's. */
+/* Pages remembered as host memory. */
 extern "C" {
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/memory_cache.h>
@@ -12,7 +12,7 @@ extern "C" {
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* As if there were a UCX: the linker has the module call this (--wrap) */
+/* A fake UCX: the linker redirects the module's call here (--wrap) */
 extern "C" ucs_status_t __wrap_uct_abi_on_unmap(uct_abi_unmap_cb_t)
 {
     return UCS_OK;
@@ -45,8 +45,8 @@ protected:
     }
 };
 
-/* What nobody can read is no host memory, whatever the driver does not know of
- * it: it may be GPU memory that was freed, and be GPU memory again */
+/* Unreadable memory is not host memory, even if the driver does not know it: it
+   may be freed GPU memory, and become GPU memory again */
 TEST_F(MemoryCache, keeps_what_can_be_read)
 {
     errno = ENOENT;

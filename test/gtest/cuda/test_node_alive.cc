@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who of those that share a file is there. */
+/* Living processes among those that share a file. */
 extern "C" {
 #include <uct/cuda/node/alive.h>
 }
@@ -37,7 +37,7 @@ protected:
         unlink(path);
     }
 
-    /* As a process of its own would */
+    /* Enter as another process would. */
     uct_cuda_node_alive_t *enter()
     {
         const int own = open(path, O_RDWR);
@@ -48,7 +48,7 @@ protected:
         return alive;
     }
 
-    /* A child that says that it is ready, and waits to be killed */
+    /* Fork a child that reports when it is ready, and waits to be killed. */
     pid_t spawn(const std::function<bool()> &work)
     {
         int wire[2];
@@ -96,7 +96,7 @@ TEST_F(NodeAlive, a_number_is_one_holders)
     uct_cuda_node_alive_close(other);
 }
 
-/* Of two in a process, one of which goes, or just closes the file */
+/* One of two users in a process leaves, or only closes the file */
 TEST_F(NodeAlive, what_others_close_in_the_process_is_not_lost)
 {
     uct_cuda_node_alive_t *first = enter(), *second = enter();
@@ -124,7 +124,7 @@ TEST_F(NodeAlive, a_killed_process_is_not_there)
     reap(pid);
 }
 
-/* Whatever a child has of its parent's: memory, descriptors */
+/* Although a child has its parent's memory and descriptors */
 TEST_F(NodeAlive, a_forked_child_holds_nothing)
 {
     pid_t *child = (pid_t*)mmap(NULL, sizeof(*child), PROT_READ | PROT_WRITE,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What this process has given out handles of, and how peers learn of its end */
+/* Memory exported by this process, and how peers learn of its end */
 #include "fake_driver.h"
 
 extern "C" {
@@ -58,7 +58,7 @@ protected:
         };
     }
 
-    /* So that tests have nothing to do with each other */
+    /* Make tests independent of each other. */
     void TearDown() override
     {
         allocations.clear();
@@ -114,8 +114,8 @@ TEST_F(IpcExports, an_allocation_has_one_handle)
     uct_cuda_node_exports_put(&second);
 }
 
-/* The last user's end closes the descriptor, which keeps the memory; peers may
- * have the allocation mapped all the same, so that it keeps its place */
+/* The last user's end closes the descriptor, which kept the memory. Peers may
+   still have the allocation mapped, so it keeps its entry */
 TEST_F(IpcExports, a_descriptor_goes_with_the_last_user)
 {
     const unsigned before        = num_open();
@@ -146,7 +146,7 @@ TEST_F(IpcExports, few_descriptors_are_held)
     EXPECT_EQ(before + UCT_CUDA_NODE_EXPORTS_MAX_HELD, num_open());
     EXPECT_EQ(7000u, uct_cuda_node_exports_count());
 
-    /* ... and each can be had */
+    /* A descriptor for each is available on request */
     for (unsigned i : {0u, 100u, 6999u}) {
         int fd = uct_cuda_node_exports_descriptor(&handles[i].notice);
         EXPECT_LE(0, fd);
@@ -158,7 +158,7 @@ TEST_F(IpcExports, few_descriptors_are_held)
     EXPECT_EQ(before, num_open());
 }
 
-/* A child keeps no memory of its parent's in use */
+/* A child does not keep its parent's memory in use */
 TEST_F(IpcExports, a_child_has_no_descriptors)
 {
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
@@ -174,7 +174,7 @@ TEST_F(IpcExports, a_child_has_no_descriptors)
     uct_cuda_node_exports_put(&handle);
 }
 
-/* A descriptor keeps memory in use as a mapping does */
+/* A descriptor keeps memory in use like a mapping */
 TEST_F(IpcExports, freed_memory_is_noticed)
 {
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
@@ -200,12 +200,13 @@ TEST_F(IpcExports, what_is_about_to_go_is_ended_at_once)
     uct_cuda_node_exports_end(&handle);
     EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
     EXPECT_EQ(0u, uct_cuda_node_exports_num_held());
-    uct_cuda_node_exports_end(&handle); /* somebody else's turn */
+    uct_cuda_node_exports_end(&handle); /* an interval for other callers */
     EXPECT_EQ(0u, uct_cuda_node_exports_count());
 }
 
-/* However fast they come and go, what is gone does not outnumber what lives, by
- * much: and a driver that does not answer has not said that all are gone */
+/* Under frequent allocations and frees the table stays close to the number of
+   living ones. A driver that does not answer has not reported all of them
+   freed */
 TEST_F(IpcExports, the_table_does_not_grow)
 {
     const unsigned live = 100;
@@ -230,7 +231,7 @@ TEST_F(IpcExports, the_table_does_not_grow)
     SetUp();
 }
 
-/* Another process, which exports and frees as it is told */
+/* Another process, which exports and frees on request */
 class IpcBoard : public ::testing::Test
 {
 protected:
@@ -325,7 +326,8 @@ TEST_F(IpcBoard, freed_memory_is_let_go_of)
     uct_cuda_node_cache_put(get(handle(1)), true);
     EXPECT_EQ(2u, driver.mapped.size());
     end(0);
-    uct_cuda_node_cache_put(get(handle(1)), true); /* no other one is mapped */
+    uct_cuda_node_cache_put(get(handle(1)), true); /* no other memory is
+                                                      mapped */
     uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     EXPECT_EQ(2u, driver.opens);
@@ -344,7 +346,7 @@ TEST_F(IpcBoard, what_is_in_use_goes_with_its_last_user)
     EXPECT_EQ(1u, driver.mapped.size());
 }
 
-/* A communicator that is not used any more does not keep what peers free */
+/* An unused communicator does not keep memory freed by peers */
 TEST_F(IpcBoard, a_loan_ends_with_the_memory)
 {
     uct_cuda_node_mapping_t *lent = get(handle(0)), *used;
@@ -366,8 +368,8 @@ TEST_F(IpcBoard, a_loan_ends_with_the_memory)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
-/* A key is not to be believed: one of the same allocation may name another
- * place of the page, one that is not there, or another page */
+/* Keys are not trusted: a key of the same allocation may name another entry of
+   the invalidation page, a missing one, or another page */
 TEST_F(IpcBoard, a_key_with_another_place_is_looked_up_there)
 {
     uct_cuda_node_handle_t h         = handle(0);
@@ -399,7 +401,8 @@ TEST_F(IpcBoard, a_key_with_another_place_is_looked_up_there)
     }
 }
 
-/* Who sees no board lets go of what was not used while many others were */
+/* An importer without invalidation page closes memory not used recently,
+   measured by uses of other memory */
 TEST_F(IpcBoard, peers_without_one)
 {
     uct_cuda_node_handle_t h = handle(0), first = h;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whose file descriptor stands for cuMemCreate memory of another process. */
+/* The process whose descriptor stands for another process's cuMemCreate
+   memory. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -29,7 +30,7 @@ extern "C" {
 #define SYS_pidfd_getfd 438
 #endif
 
-static char imported[16]; /* what the descriptor leads to */
+static char imported[16]; /* target of the descriptor */
 static unsigned imports;
 
 class IpcHandle : public ::testing::Test
@@ -39,7 +40,8 @@ protected:
     uct_cuda_node_handle_t handle;
     pid_t child = -1;
 
-    /* A peer, and a descriptor of it that is another file's in this process */
+    /* A peer, and one of its descriptors, whose number is another file in this
+       process */
     void SetUp() override
     {
         uct_cuda_node_iface_addr_t self;
@@ -125,7 +127,8 @@ protected:
         return may_fetch(handle.os.fd);
     }
 
-    /* Does the kernel let this process have another's descriptors? */
+    /* Return whether the kernel lets this process fetch another's
+       descriptors. */
     bool may_fetch(int number)
     {
         int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
@@ -137,8 +140,8 @@ protected:
     }
 };
 
-/* An exporter that holds few descriptors, or none: its page has a number, or a
- * socket to ask by */
+/* An exporter with few descriptors, or none: its page has a number, or a socket
+   for requests */
 class IpcDescriptor : public IpcHandle
 {
 protected:
@@ -270,7 +273,7 @@ TEST_F(IpcHandle, descriptor_is_the_exporters)
     EXPECT_STREQ("peer", imported);
 }
 
-/* Here it would be some other process that has this pid */
+/* In this namespace the pid belongs to another process */
 TEST_F(IpcHandle, pid_of_another_namespace_is_not_looked_up)
 {
     ++handle.pid_ns;
@@ -287,7 +290,7 @@ TEST_F(IpcHandle, exporter_that_is_gone_is_unreachable)
     EXPECT_EQ(0u, imports);
 }
 
-/* Handles of another machine's driver mean nothing to this one's */
+/* Handles of another machine's driver are invalid here */
 TEST_F(IpcHandle, of_another_machine_is_not_tried)
 {
     handle.machine ^= 1;
@@ -316,8 +319,8 @@ TEST_F(IpcHandle, for_the_fabric_is_tried_from_any_machine)
     EXPECT_EQ(8, (int)asked);
 }
 
-/* What the driver does: a pool and memory of it, imported again, are the same,
- * and one call undoes all imports of memory, but one of a pool */
+/* Model the driver: importing a pool or its memory again gives the same handle.
+   One call undoes all imports of memory, but only one import of a pool */
 static int pool_imports, pool_is_refused;
 static unsigned place_imports;
 static std::map<CUdeviceptr, int> places;
@@ -399,7 +402,7 @@ TEST_F(IpcPool, memory_opened_twice_stays_until_it_is_closed_twice)
     EXPECT_EQ(0, pool_is_refused);
 }
 
-/* They came one after the other, and who opens has to be able to close */
+/* The calls were added one after the other; opening needs the call to close */
 TEST_F(IpcPool, a_driver_that_lacks_one_of_the_calls)
 {
     const uct_cuda_driver_t whole = driver.table;
@@ -422,7 +425,7 @@ TEST_F(IpcPool, a_driver_that_lacks_one_of_the_calls)
 
 TEST_F(IpcPool, failure_leaves_nothing_open)
 {
-    open(1, 1, UCS_ERR_UNREACHABLE); /* no access from that GPU */
+    open(1, 1, UCS_ERR_UNREACHABLE); /* no access by this GPU */
     EXPECT_EQ(0u, place_imports);
     EXPECT_EQ(0, pool_imports);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mapping cache: what is mapped once, and when a mapping must go. */
+/* Mapping cache: memory is mapped once, and unmapped when necessary. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -106,8 +106,8 @@ TEST_F(IpcCache, peers_are_told_apart)
     EXPECT_EQ(2u, uct_cuda_node_cache_count());
 }
 
-/* "May only be opened by one CUcontext per CUdevice", of what a process has on
- * one of its GPUs */
+/* The handles of one process and GPU "may only be opened by one CUcontext per
+   CUdevice" */
 TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
 {
     const auto first = driver.context;
@@ -126,7 +126,7 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
     EXPECT_EQ(other, driver.context);
     uct_cuda_node_cache_put(mapping, true);
 
-    /* more of it, and of another of the peer's GPUs */
+    /* more memory, also of the peer's other GPU */
     mapping = get(handle(0x18000, 3));
     EXPECT_EQ(first, mapping->context);
     EXPECT_EQ(other, driver.context);
@@ -136,7 +136,7 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
     EXPECT_EQ(other, mapping->context);
     uct_cuda_node_cache_put(mapping, true);
 
-    /* ... also where memory of one comes to be at an address of the other's */
+    /* Also if memory of one GPU appears at an address of the other's */
     elsewhere      = handle(0x10000, 5);
     elsewhere.gpu[0] = 1;
     driver.context   = first;
@@ -150,7 +150,7 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
     driver.context = first;
 }
 
-/* ... but not where one is gone that still has some, in use */
+/* A destroyed context that still has mappings in use opens nothing */
 TEST_F(IpcCache, a_context_that_is_gone_opens_nothing)
 {
     const auto other = reinterpret_cast<CUcontext>(0x2000);
@@ -175,7 +175,7 @@ TEST_F(IpcCache, a_context_that_is_gone_opens_nothing)
     uct_cuda_node_cache_put(used, true);
 }
 
-/* Containers have processes of one number each */
+/* Processes in containers may have the same pid */
 TEST_F(IpcCache, pid_namespaces_are_told_apart)
 {
     uct_cuda_node_handle_t one = handle(0x10000, 1), other = one;
@@ -190,7 +190,7 @@ TEST_F(IpcCache, pid_namespaces_are_told_apart)
     uct_cuda_node_cache_put(get(one), true);
     EXPECT_EQ(2u, driver.opens);
 
-    /* Overlapping memory of the one is none of the other's */
+    /* Overlapping memory of one process is not the other's */
     other.base      -= 4096;
     other.length    *= 4;
     other.buffer_id  = 2;
@@ -203,8 +203,8 @@ TEST_F(IpcCache, pid_namespaces_are_told_apart)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
-/* A process may get the pid of one that is gone, and the same address, and the
- * same buffer id, which each counts for itself */
+/* A process may have the pid of an earlier one, the same address, and the same
+   buffer id, since each process counts its own */
 TEST_F(IpcCache, other_handle_or_gpu_is_other_memory)
 {
     uct_cuda_node_handle_t first = handle(0x10000, 1), second = first;
@@ -251,8 +251,9 @@ TEST_F(IpcCache, stale_mapping_in_the_way_is_closed_and_tried_again)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
-/* The peer has something else at an address that a communicator has mapped: so
- * it has freed that, whatever it has said so far. A transfer keeps it. */
+/* The peer exports other memory at an address mapped for a communicator: it has
+   freed the old memory, even without an announcement. A transfer keeps its
+   mapping. */
 TEST_F(IpcCache, a_weak_reference_in_the_way_is_closed)
 {
     uct_cuda_node_mapping_t *mapping = nullptr;
@@ -268,7 +269,7 @@ TEST_F(IpcCache, a_weak_reference_in_the_way_is_closed)
     EXPECT_FALSE(lent->closed);
     uct_cuda_node_cache_put(used, true);
 
-    /* At once, as the driver has small allocations in blocks */
+    /* Closed at once, since the driver puts small allocations into blocks */
     ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&second, 0, &mapping));
     EXPECT_TRUE(lent->closed);
     EXPECT_EQ(1u, driver.mapped.size());
@@ -323,9 +324,8 @@ TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
     driver.mapped.clear();
 }
 
-/* What the program or code on a GPU was told of stays mapped until all who
- * asked for it have given it back, also if another endpoint to that process
- * goes */
+/* A mapping known to the program or to code on a GPU stays until all users have
+   released it, even if another endpoint to this process is closed */
 TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
 {
     uct_cuda_node_pin_t *pins = nullptr, *others = nullptr;
@@ -352,8 +352,8 @@ TEST_F(IpcCache, pinned_mapping_stays_until_it_is_unpinned)
     EXPECT_TRUE(driver.mapped.empty());
 }
 
-/* Workers of two threads: the second comes while the driver maps for the first,
- * and has to wait for that mapping */
+/* Workers of two threads: the second one comes while the driver maps for the
+   first, and must wait for this mapping */
 TEST_F(IpcCache, two_threads_map_memory_once)
 {
     static std::atomic<int> inside;
@@ -364,7 +364,7 @@ TEST_F(IpcCache, two_threads_map_memory_once)
                                          unsigned) {
         const int number = ++inside;
 
-        /* Time for the other one to come in, if nothing keeps it */
+        /* Time for the other thread to enter, if nothing stops it */
         for (int i = 0; (i < 200) && (inside < 2); ++i) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who is reachable by cuda_ipc. */
+/* Processes reachable by cuda_ipc. */
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/node/process.h>
@@ -30,7 +30,7 @@ protected:
         uct_cuda_node_iface_addr_self(&iface);
     }
 
-    /* Why a peer is out of reach; "" if it is not */
+    /* Return why a peer is unreachable; "" if it is reachable. */
     std::string obstacle(const void *device_addr,
                          const uct_cuda_fabric_t *fabric = NULL)
     {
@@ -48,7 +48,7 @@ TEST_F(IpcAddress, own_interface_is_not)
     iface.iface = 5;
     EXPECT_EQ("same process", obstacle(&device));
 
-    /* nor one that is not told, as where somebody else wrote the pid */
+    /* nor an interface without a number, as after a change of the pid only */
     iface.iface = 0;
     EXPECT_EQ("same process", obstacle(&device));
 }
@@ -99,7 +99,7 @@ TEST_F(IpcAddress, every_digit_of_the_machine_counts)
     EXPECT_NE(0, memcmp(device.machine + 12, zeros, 4));
 }
 
-/* A stock peer's device address is 8 bytes and may end a page */
+/* A stock peer's device address has 8 bytes and may end a page */
 TEST_F(IpcAddress, stock_peer_is_not_and_no_more_than_8_bytes_are_read)
 {
     size_t page = sysconf(_SC_PAGESIZE);
@@ -126,7 +126,7 @@ TEST_F(IpcAddress, child_of_a_fork_has_its_own)
     EXPECT_EQ(0, status);
 }
 
-/* Looking up the pid namespace takes long, if that is wanted */
+/* Looking up the pid namespace is slow, on request */
 static std::atomic<int> num_looks;
 static useconds_t look_time;
 
@@ -138,7 +138,7 @@ static void look_at(const char *path)
     }
 }
 
-/* What stat() is called in the C library, before 2.33 and since */
+/* Symbols of stat() in the C library, before 2.33 and since */
 extern "C" {
 #if __GLIBC_PREREQ(2, 33)
 int __real_stat(const char *path, struct stat *st);
@@ -160,7 +160,7 @@ int __wrap___xstat(int version, const char *path, struct stat *st)
     return __real___xstat(version, path, st);
 }
 
-/* in code that is not optimized */
+/* in code without optimization */
 int __wrap_stat(const char *path, struct stat *st)
 {
     return __wrap___xstat(_STAT_VER, path, st);
@@ -176,8 +176,8 @@ static void *ask(void *)
     return (own.pid_ns == 0) ? &num_looks : NULL;
 }
 
-/* Nobody knows yet, in a child, and several threads want to. Whoever looks
- * again takes away what others are reading. */
+/* A child has no result yet, and several threads want it. A second look-up must
+   not overwrite a result being read. */
 static bool ask_at_once()
 {
     pthread_t threads[4];
@@ -229,7 +229,7 @@ TEST_F(IpcAddress, missing_addresses_are_not)
     EXPECT_NE(nullptr, uct_cuda_node_addr_obstacle(&device, NULL, 5, NULL));
 }
 
-/* Who changes the pid alone, as UCX's tests do, has changed the process */
+/* Changing only the pid, as UCX's tests do, changes the process */
 TEST_F(IpcAddress, packed_begins_with_the_pid_and_is_no_longer_than_it_says)
 {
     const uint64_t first = 0xeffffffc ^ uct_cuda_node_machine_self();
@@ -257,7 +257,7 @@ TEST_F(IpcAddress, packed_begins_with_the_pid_and_is_no_longer_than_it_says)
     }
 }
 
-/* The first pid namespace of another machine is another one */
+/* The first pid namespace of another machine is another namespace */
 TEST_F(IpcAddress, unpacked_with_its_machine)
 {
     uct_cuda_node_iface_addr_t here, there;
@@ -269,7 +269,7 @@ TEST_F(IpcAddress, unpacked_with_its_machine)
     EXPECT_NE(here.pid_ns, there.pid_ns);
 }
 
-/* Nor is one whose namespace nobody knows */
+/* A process of an unknown namespace is not reachable */
 TEST_F(IpcAddress, own_process_is_known_for_certain)
 {
     EXPECT_TRUE(uct_cuda_node_is_own_process(iface.pid, iface.pid_ns));
@@ -341,8 +341,8 @@ TEST_F(IpcFabric, processes_of_other_machines_are_others)
     EXPECT_NE(0u, uct_cuda_node_machine_self());
 }
 
-/* A key says which descriptor of its process is a page: another file may be
- * there, which opening would change, wait for, or tell of */
+/* A key names a descriptor of its process as the page: it may be another file
+   by now, and opening it could change it, block, or have side effects */
 TEST(NodeProcess, only_a_file_of_that_name_is_opened)
 {
     const int page  = memfd_create("a-page", MFD_CLOEXEC);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys of cuda_ipc: what is packed can be unpacked, by whom, and what is not
- * one of ours is turned away. */
+/* Keys of cuda_ipc: pack, unpack by other processes, and refusal of foreign
+   keys. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -38,7 +38,7 @@ protected:
     void SetUp() override
     {
         is_shareable     = true;
-        first_id        += 10; /* ids are never used again */
+        first_id        += 10; /* ids are never reused */
         driver.buffer_id = first_id;
         driver.no_memory = CUDA_ERROR_INVALID_VALUE;
         driver.offer_gpu_memory(base, length);
@@ -64,7 +64,7 @@ protected:
         ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, address, 1, &packed));
     }
 
-    /* As another process would have packed it */
+    /* Pack as another process would. */
     void pack_as_peer(int pid_offset)
     {
         pack();
@@ -110,7 +110,7 @@ TEST_F(NodeRkey, memory_freed_and_allocated_again_is_exported_anew)
     EXPECT_EQ(first_id + 1, packed.handle.buffer_id);
 }
 
-/* As with stock's module: shareable or not, there is nothing to be mapped */
+/* As in the stock module: shareable or not, no mapping is needed */
 TEST_F(NodeRkey, own_process_is_reachable_without_a_mapping)
 {
     for (bool shareable : {true, false}) {
@@ -148,7 +148,7 @@ TEST_F(NodeRkey, what_is_no_key_is_told_from_one)
                                                   (uct_rkey_t)rkey, nullptr));
 }
 
-/* Nothing is mapped of this process's own memory */
+/* This process's own memory is not mapped */
 TEST_F(NodeRkey, own_memory_is_where_it_is)
 {
     uct_cuda_node_rkey_t *rkey = nullptr;
@@ -190,8 +190,8 @@ TEST_F(NodeRkey, host_memory_is_not_packed)
     pack(); /* for TearDown */
 }
 
-/* What is known of one process says nothing of another container's of the same
- * pid */
+/* Results for one process do not apply to a process of another container with
+   the same pid */
 TEST_F(NodeRkey, each_pid_namespace_is_tried)
 {
     pack_as_peer(5);
@@ -205,7 +205,7 @@ TEST_F(NodeRkey, each_pid_namespace_is_tried)
     uct_cuda_node_cache_purge_peer(packed.handle.pid_ns - 1, packed.handle.pid);
 }
 
-/* A key is whatever bytes a peer sent: a stock one's, a newer one's, noise */
+/* A key is arbitrary bytes from a peer: a stock key, a newer one, or noise */
 TEST_F(NodeRkey, what_is_not_ours_is_unreachable)
 {
     std::mt19937 random(1);
@@ -224,7 +224,7 @@ TEST_F(NodeRkey, what_is_not_ours_is_unreachable)
     packed.handle      = good.handle;
 }
 
-/* Each field has its bounds, and they are asked once */
+/* Each field has bounds, checked once */
 TEST_F(NodeRkey, fields_out_of_bounds_are_refused)
 {
     pack_as_peer(40);
@@ -251,8 +251,8 @@ TEST_F(NodeRkey, fields_out_of_bounds_are_refused)
     EXPECT_EQ(UCS_OK, unpack());
 }
 
-/* Another module's key may be shorter than ours: behind its magic nothing is
- * read */
+/* Another module's key may be shorter than ours: bytes behind its magic are not
+   read */
 TEST_F(NodeRkey, short_key_is_not_read_beyond_its_end)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -276,7 +276,7 @@ TEST_F(NodeRkey, short_key_is_not_read_beyond_its_end)
     pack();
 }
 
-/* The driver knows how long the allocation is */
+/* The driver knows the length of the allocation */
 TEST_F(NodeRkey, key_that_is_longer_than_its_memory_is_refused)
 {
     pack_as_peer(41);
@@ -295,8 +295,8 @@ TEST_F(NodeRkey, key_that_is_longer_than_its_memory_is_refused)
     EXPECT_EQ(UCS_OK, unpack());
 }
 
-/* A peer cannot have this process copy within its own memory wherever it
- * likes */
+/* A peer cannot make this process copy within its own memory at arbitrary
+   addresses */
 TEST_F(NodeRkey, own_memory_is_believed_as_the_driver_knows_it)
 {
     pack();
@@ -313,8 +313,8 @@ TEST_F(NodeRkey, own_memory_is_believed_as_the_driver_knows_it)
     EXPECT_EQ(UCS_OK, unpack());
 }
 
-/* Reservations are filled mapping by mapping (PyTorch's expandable segments);
- * a handle is for one */
+/* Reservations are filled mapping by mapping (PyTorch's expandable segments); a
+   handle covers one mapping */
 TEST_F(NodeRkey, buffer_in_several_mappings_is_not_for_peers)
 {
     driver.offer_descriptors();
@@ -323,12 +323,12 @@ TEST_F(NodeRkey, buffer_in_several_mappings_is_not_for_peers)
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, packed.handle.type);
     EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, last, 4097, &packed));
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, packed.handle.type);
-    /* before UCX 1.16 it is not told what for: all that is registered */
+    /* before UCX 1.16 the range is not passed: pack all registered memory */
     EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, NULL, 0, &packed));
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, packed.handle.type);
 }
 
-/* UCX may round the length of other memory up */
+/* UCX may round up the length of other memory */
 TEST_F(NodeRkey, length_beyond_plain_memory_is_not_minded)
 {
     EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, (void*)base, length + 15,
@@ -371,7 +371,7 @@ TEST_F(NodeRkey, memory_is_mapped_for_code_on_gpus)
     EXPECT_EQ(1u, driver.opens);
 }
 
-/* ... and stays so while the key is there, whichever endpoint goes */
+/* It stays mapped as long as the key exists, independent of endpoints */
 TEST_F(NodeRkey, memory_that_was_given_out_belongs_to_its_key)
 {
     uct_cuda_node_rkey_t *rkey = nullptr;
@@ -391,8 +391,8 @@ TEST_F(NodeRkey, memory_that_was_given_out_belongs_to_its_key)
 static const size_t chunk = length / 4;
 static decltype(uct_cuda_driver_t::cuPointerGetAttributes) ask_fake;
 
-/* Two pieces mapped side by side into a larger reservation, which is what the
- * attributes give, each exported as a file descriptor */
+/* Two pieces mapped side by side into a larger reservation, reported as the
+   range, each exported as a file descriptor */
 class NodeRkeyMapped : public NodeRkey
 {
 protected:
@@ -438,7 +438,7 @@ TEST_F(NodeRkeyMapped, pieces_have_keys_of_their_own)
     EXPECT_EQ(chunk, before.length);
     EXPECT_EQ(second, pack_range(second, chunk).base);
 
-    /* What a peer may still fetch by the first key is there */
+    /* Peers can still fetch memory by the first key */
     const uct_cuda_node_handle_t again = pack_range(base + chunk, chunk);
     EXPECT_EQ(0, memcmp(&before, &again, sizeof(before)));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What nobody needs is closed when that waits for nothing, or must be. */
+/* Unused mappings are closed when closing does not block, or when it must
+   be. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -19,10 +20,10 @@ public:
     FakeDriver driver;
     CUdeviceptr next = 0x10000;
 
-    /* The legacy stream's work, and the whole context's, ends at once */
+    /* Let the work of the legacy stream, and of the context, end at once. */
     void idle()
     {
-        usleep(2000); /* a no before holds for one */
+        usleep(2000); /* an earlier "busy" is valid for one */
         driver.table.cuEventRecord = [](CUevent event, CUstream) {
             fake->done.insert(event);
             return CUDA_SUCCESS;
@@ -41,8 +42,8 @@ public:
         };
     }
 
-    /* The legacy stream is idle, another one is not: who asks about all of the
-     * context learns of it */
+    /* Make the legacy stream idle and another one busy: only a query of the
+       context sees it. */
     void busy_elsewhere()
     {
         idle();
@@ -65,7 +66,7 @@ public:
         next += 0x10000;
     }
 
-    /* So much at a time that all of it is near a limit */
+    /* Unmap so much at a time that the total is near a limit. */
     void unmap_up_to(size_t size)
     {
         for (size_t sum = 0; sum < size; sum += 16 * MiB) {
@@ -102,7 +103,7 @@ TEST_F(IpcUnmap, a_little_is_kept_and_the_oldest_goes_first)
     uct_cuda_node_unmap_due(false);
     EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
     EXPECT_EQ(1u, driver.mapped.count(0x10000));
-    unmap(1); /* small ones take what an allocation takes at least */
+    unmap(1); /* small mappings count as the smallest size of an allocation */
     uct_cuda_node_unmap_due(false);
     EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
     EXPECT_EQ(0u, driver.mapped.count(0x10000));
@@ -123,7 +124,7 @@ TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
     }
 }
 
-/* Nobody waits for a GPU in a look: it closes much, or nothing */
+/* A look does not wait for a GPU: it closes many mappings, or none */
 TEST_F(IpcUnmap, a_look_closes_what_is_idle)
 {
     for (auto how : {&IpcUnmap::busy, &IpcUnmap::busy_elsewhere}) {
@@ -158,8 +159,8 @@ TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
     driver.mapped.clear();
 }
 
-/* Messages ask nothing that breaks a capture, and go by what collectives
- * found */
+/* Messages ask nothing that breaks a capture, and use the result of
+   collectives' queries */
 TEST_F(IpcUnmap, messages_ask_about_the_legacy_stream_alone)
 {
     const size_t kept = UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB);

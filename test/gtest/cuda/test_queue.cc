@@ -75,7 +75,7 @@ TEST_F(Queue, completes_in_stream_order_and_across_streams_in_any)
     uct_cuda_op_t *op_c = post(1, &c);
 
     EXPECT_EQ(0u, uct_cuda_queue_progress(&queue));
-    finish(op_b); /* cannot really be: a is before it in the stream */
+    finish(op_b); /* impossible in reality: a is before it in the stream */
     finish(op_c);
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
     EXPECT_EQ(1, c.calls);
@@ -183,7 +183,7 @@ TEST_F(Queue, pending_request_that_did_a_part_is_called_again)
         return (++runs < 3) ? UCS_INPROGRESS : UCS_OK;
     };
     second.func = [](uct_pending_req_t*) {
-        EXPECT_EQ(3, runs); /* in the order they came */
+        EXPECT_EQ(3, runs); /* in their order */
         ++runs;
         return UCS_OK;
     };
@@ -198,7 +198,7 @@ TEST_F(Queue, pending_request_that_did_a_part_is_called_again)
     EXPECT_EQ(nullptr, queue.pending_head);
 }
 
-/* Whose turn it is may flush, although others wait behind it */
+/* The request whose turn has come may flush, although others wait behind it */
 TEST_F(Queue, pending_request_may_flush)
 {
     static uct_cuda_queue_t *the_queue;
@@ -262,8 +262,8 @@ TEST_F(Queue, purge_is_for_one_endpoint)
     EXPECT_EQ(nullptr, queue.pending_head);
 }
 
-/* A window of transfers of many copies each: what does not fit waits its turn,
- * and everything ends */
+/* A window of transfers of many copies each: copies that do not fit wait, and
+   all end */
 TEST_F(Queue, no_more_copies_than_a_stream_takes)
 {
     std::vector<uct_cuda_op_t*> posted;
@@ -329,7 +329,7 @@ TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
     EXPECT_EQ(1u, waits_when_done);
 
-    /* Its context went: so did the stream */
+    /* Its context was destroyed with the stream */
     op            = post(0, nullptr);
     op->method    = &method;
     driver.fail   = "cuEventQuery";
@@ -357,7 +357,7 @@ TEST_F(Queue, each_context_keeps_its_streams)
     EXPECT_EQ(2u, driver.events.size());
 }
 
-/* A program that resets its device again and again does not fill memory */
+/* Repeated resets of a device do not fill memory */
 TEST_F(Queue, contexts_that_are_gone_are_forgotten)
 {
     const auto id = driver.ctx_id;
@@ -386,7 +386,7 @@ TEST_F(Queue, failed_event_leaves_nothing_behind)
     ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
     op->comp    = &comp.super;
     driver.fail = "cuEventRecord";
-    /* The stream was drained instead: it is over */
+    /* The stream was synchronized instead: it has ended */
     EXPECT_EQ(UCS_OK, uct_cuda_op_post(&queue, op));
     EXPECT_EQ(0u, queue.outstanding);
     EXPECT_EQ(0, comp.calls);
@@ -435,12 +435,12 @@ TEST_F(Queue, a_stream_can_be_waited_for)
     };
     EXPECT_EQ(UCS_OK, uct_cuda_queue_stream_wait(&queue, 1, &stream));
     EXPECT_EQ(5, queries);
-    /* Nobody was told yet */
+    /* No completion was reported yet */
     EXPECT_EQ(0, comp.calls);
     EXPECT_EQ(1u, uct_cuda_queue_progress(&queue));
     EXPECT_EQ(1, comp.calls);
 
-    /* Nothing to wait for, nothing asked */
+    /* Nothing to wait for, no query */
     EXPECT_EQ(UCS_OK, uct_cuda_queue_stream_wait(&queue, 1, &stream));
     EXPECT_EQ(6, queries);
 }
@@ -506,8 +506,8 @@ TEST_F(Queue, wakes_up_by_its_file_descriptor)
     EXPECT_EQ(0, poll(&pfd, 1, 0));
 }
 
-/* A thread that polls arms all the time: a callback once, behind all that is
- * under way, and in a stream of its own */
+/* A polling thread arms all the time: one callback, behind all running
+   operations, in a stream of its own */
 TEST_F(Queue, is_armed_once)
 {
     static unsigned callbacks;
@@ -537,20 +537,20 @@ TEST_F(Queue, is_armed_once)
     ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
     EXPECT_EQ(1u, callbacks);
 
-    /* What came behind it has one of its own, when it is the first */
+    /* A later operation gets a callback of its own when it becomes the first */
     uct_cuda_op_t *third = post(0, nullptr);
     finish(second);
     uct_cuda_queue_progress(&queue);
     ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
     EXPECT_EQ(2u, callbacks);
 
-    /* The first one's callback comes late: asked again, for good measure */
+    /* The first one's callback comes late: query again */
     driver.host_func(driver.host_arg);
     EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
     ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
     EXPECT_EQ(3u, callbacks);
 
-    /* Or it is over by then */
+    /* Or it has ended by then */
     driver.host_func(driver.host_arg);
     finish(third);
     EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
@@ -560,7 +560,7 @@ TEST_F(Queue, is_armed_once)
     EXPECT_EQ(3u, callbacks);
 }
 
-/* UCX has freed its requests by then; what copies hold is given back */
+/* UCX has freed its requests by then; resources of copies are released */
 TEST_F(Queue, who_has_gone_is_not_told)
 {
     static int runs, released;
@@ -586,7 +586,7 @@ TEST_F(Queue, who_has_gone_is_not_told)
     }
     EXPECT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
 
-    /* The last of them ends while the queue waits */
+    /* The last one ends while the queue waits */
     driver.table.cuEventQuery = [](CUevent) {
         static int asked;
         return (++asked < 5) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
@@ -599,7 +599,7 @@ TEST_F(Queue, who_has_gone_is_not_told)
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
 }
 
-/* The engine's streams outlive a queue, and with them what it asked them for */
+/* The engine's streams outlive a queue, and so do callbacks in them */
 TEST_F(Queue, a_late_wake_up_writes_to_nobody_else)
 {
     int fd, own;
@@ -627,7 +627,7 @@ TEST_F(Queue, a_late_wake_up_writes_to_nobody_else)
     EXPECT_EQ(0, poll(&pfd, 1, 0));
     close(own);
 
-    /* Who gets it next is not woken up by it */
+    /* The descriptor's next owner is not woken up by it */
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
     int next;
     ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &next));
@@ -636,8 +636,8 @@ TEST_F(Queue, a_late_wake_up_writes_to_nobody_else)
     EXPECT_EQ(0, poll(&pfd, 1, 0));
 }
 
-/* What a process was forked with wakes up its parent: it may close the queue,
- * and open others */
+/* A wake-up descriptor inherited by fork is the parent's: the child may close
+   the queue, and open others */
 TEST_F(Queue, a_forked_child_takes_no_wake_up_of_its_parent)
 {
     const uint64_t one = 1, two = 2;
@@ -663,7 +663,7 @@ TEST_F(Queue, a_forked_child_takes_no_wake_up_of_its_parent)
     EXPECT_EQ(1u, value);
 }
 
-/* One command a context that the queue has used and that is there still */
+/* One command per existing context that the queue has used */
 TEST_F(Queue, who_asks_waits_for_the_driver)
 {
     static unsigned records;

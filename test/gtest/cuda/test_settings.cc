@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whose word counts, of several memory domains, for the process. */
+/* Settings of several memory domains, and the ones in effect for the
+   process. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -59,8 +60,8 @@ protected:
         return md;
     }
 
-    /* A copy without threads is refused before it asks for a stream, which it
-     * does not get here */
+    /* Return whether there are threads. A copy without threads is refused
+       before it asks for a stream, not available here. */
     bool has_threads()
     {
         std::vector<char> host(UCT_CUDA_HOST_THREADS_MIN_SIZE);
@@ -93,7 +94,7 @@ TEST_F(Settings, the_first_memory_domain_decides_until_all_are_closed)
     EXPECT_TRUE(uct_cuda_settings_host_zcopy());
     EXPECT_TRUE(has_threads());
 
-    close(first); /* the second one was promised nothing else */
+    close(first); /* the second one was promised the same */
     uct_abi_md_t *third = open(false, 0);
     EXPECT_TRUE(uct_cuda_settings_host_zcopy());
     EXPECT_TRUE(has_threads());
@@ -109,7 +110,7 @@ TEST_F(Settings, the_first_memory_domain_decides_until_all_are_closed)
     close(second);
 }
 
-/* There is one cache, whoever opens a memory domain then */
+/* There is one cache for all memory domains */
 TEST_F(Settings, limits_of_the_cache_are_the_first_ones)
 {
     const auto mapped = [](unsigned count) {

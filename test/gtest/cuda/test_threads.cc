@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the workers of a process share, used by many threads at once. What goes
- * wrong there is seldom seen in the results: the build with ThreadSanitizer is
- * what these are for. */
+/* State shared by the workers of a process, used by many threads at once.
+   Errors seldom show in the results: these tests are for the build with
+   ThreadSanitizer. */
 #include "fake_driver.h"
 
 extern "C" {
@@ -27,7 +27,7 @@ extern "C" {
 #include <vector>
 
 static const int num_threads = 4;
-static std::atomic<uintptr_t> objects; /* that the driver has made */
+static std::atomic<uintptr_t> objects; /* created by the driver */
 
 template<typename T> static T make()
 {
@@ -39,7 +39,7 @@ class Threads : public ::testing::Test
 protected:
     FakeDriver driver;
 
-    /* Those calls that may come from several threads at once */
+    /* Install the calls made by several threads at once. */
     void SetUp() override
     {
         driver.offer_handles();
@@ -62,7 +62,7 @@ protected:
         };
     }
 
-    /* Each has random numbers of its own */
+    /* Run threads, each with random numbers of its own. */
     static void
     run(const std::function<void(int number, std::mt19937 &random)> &func)
     {
@@ -183,7 +183,7 @@ TEST_F(Threads, keys)
     purge_all();
 }
 
-/* A worker a thread: descriptors go from one to another */
+/* One worker per thread: descriptors move between them */
 TEST_F(Threads, queues)
 {
     run([](int number, std::mt19937 &random) {
@@ -208,7 +208,7 @@ TEST_F(Threads, queues)
 TEST_F(Threads, contexts)
 {
     driver.table.cuCtxCreate_v2 = [](CUcontext *context, unsigned, CUdevice) {
-        usleep(1000); /* while others use the primary one */
+        usleep(1000); /* while others use the primary context */
         *context = make<CUcontext>();
         return CUDA_SUCCESS;
     };

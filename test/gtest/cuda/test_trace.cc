@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A trace that finds no room: the program goes on, and is warned once. */
+/* A trace without room: the program continues, with one warning. */
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -44,7 +44,8 @@ protected:
         return std::string(dir) + "/" + std::to_string(getpid()) + ".trace";
     }
 
-    /* In a process of its own: what it is warned of begins with the file */
+    /* Check in a process of its own for one warning, beginning with the file's
+       name. */
     void is_told_once(void (*prepare)(const std::string &path),
                       const char *reason)
     {
@@ -81,7 +82,7 @@ TEST_F(Trace, a_disk_that_is_full)
             "No space left on device");
 }
 
-/* The kernel ends what writes beyond it */
+/* The kernel ends a process for writing beyond it */
 TEST_F(Trace, a_limit_of_file_sizes)
 {
     is_told_once(

@@ -17,7 +17,7 @@ void *fake_mpi_handle(const char *name)
     return dlsym(RTLD_DEFAULT, symbol);
 }
 
-/* Bytes of a type: the first word of its variable */
+/* Return the bytes of a type: the first word of its variable. */
 static int type_size(MPI_Datatype datatype, MPI_Count *size)
 {
     memcpy(size, datatype, sizeof(*size));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An MPI of one process: the functions that the tested files call, and the
- * variables that Open MPI's handles are.
+ * An MPI of one process: functions called by the tested files, and the
+ * variables behind Open MPI's handles.
  */
 #ifndef UCX_MP_TEST_FAKE_MPI_H
 #define UCX_MP_TEST_FAKE_MPI_H
@@ -9,10 +9,10 @@
 #include <mpi/real.h>
 
 
-/* Puts the functions into ucx_mp_mpi_real, and finds the handles. */
+/* Install the functions in ucx_mp_mpi_real, and find the handles. */
 void fake_mpi_open(void);
 
-/* A datatype or operation by Open MPI's name, "float" or "op_sum" */
+/* Return a datatype or operation by Open MPI's name, "float" or "op_sum". */
 void *fake_mpi_handle(const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The variables that Open MPI's handles are the addresses of. A type's begins
- * with its size. */
+/* The variables behind Open MPI's handles. A type's variable begins with its
+   size. */
 
 #define TYPE(_name, _size) \
     extern long ompi_mpi_##_name[]; \
@@ -10,7 +10,7 @@ TYPE(float, 4)
 TYPE(double, 8)
 TYPE(int, 4)
 TYPE(unsigned, 4)
-TYPE(long, 16) /* no size that a kernel has */
+TYPE(long, 16) /* a size without a kernel */
 TYPE(signed_char, 1)
 TYPE(c_bool, 1)
 TYPE(byte, 1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which operations go with which types. */
+/* Combinations of operations and types. */
 #include <gtest/gtest.h>
 
 extern "C" {
@@ -25,7 +25,7 @@ protected:
                 (MPI_Datatype)fake_mpi_handle(type), &m_op, &m_type);
     }
 
-    /* Of all operations, those that a type has: "sum prod" */
+    /* Return the operations defined for a type: "sum prod". */
     std::string operations(const char *type)
     {
         std::string found;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bytes as rows: which they are, and where they lie packed. */
+/* Bytes as rows: their places in memory and when packed. */
 #include <gtest/gtest.h>
 
 extern "C" {
@@ -12,7 +12,8 @@ extern "C" {
 class Rows : public ::testing::Test
 {
 protected:
-    typedef std::vector<ptrdiff_t> Bytes; /* of memory, as they are packed */
+    typedef std::vector<ptrdiff_t> Bytes; /* offsets in memory, in packed
+                                             order */
 
     void TearDown() override
     {
@@ -38,7 +39,7 @@ protected:
         return bytes;
     }
 
-    /* Rows at these places, each of so many bytes */
+    /* Add rows at these places, each of so many bytes. */
     void add(ucx_mp_mpi_layout_t *layout, Bytes *bytes, ptrdiff_t offset,
              size_t length)
     {
@@ -84,8 +85,8 @@ TEST_F(Rows, none_of_no_bytes)
     EXPECT_EQ(Bytes(), bytes_of(m_layout));
 }
 
-/* Elements of random rows, however far apart: the same bytes in the same order
- * as by hand */
+/* Elements of random rows at any distance: the same bytes in the same order as
+   computed one by one */
 TEST_F(Rows, any_elements)
 {
     std::mt19937 random(1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ends in the short form that tests are read in best. */
+/* Ends in a short, readable form. */
 #ifndef TEST_MULTIPATH_END_H
 #define TEST_MULTIPATH_END_H
 
@@ -11,7 +11,7 @@ const int HIDDEN = -2;
 const int NONE   = -3;
 
 
-/** A GPU by its number, or one of these. */
+/** A GPU by its number, or a special end. */
 class End {
 public:
     End(int number)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The driver functions that the engine calls, on host memory. */
+/* The driver functions called by the engine, on host memory. */
 #include "fake_node.h"
 
 extern "C" {
@@ -203,7 +203,7 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     m_table.cuStreamSynchronize = [](CUstream stream) -> CUresult {
         ENTER("cuStreamSynchronize", true);
         if (stream == nullptr) {
-            return CUDA_SUCCESS; /* whose copies are done at once here */
+            return CUDA_SUCCESS; /* its copies are done immediately here */
         }
         if (!self->m_streams.count(stream)) {
             self->complain("no such stream");
@@ -311,7 +311,7 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
     uct_cuda_driver_override(&m_table);
 }
 
-/* What transports call for host memory */
+/* Install the functions called by transports for host memory. */
 void FakeNode::init_host()
 {
     using Lock = std::lock_guard<std::recursive_mutex>;
@@ -382,7 +382,7 @@ CUresult FakeNode::attribute(CUpointer_attribute which, void *value,
     const Memory *memory = find(at, 1);
 
     if ((memory == nullptr) || memory->is_pageable) {
-        return CUDA_SUCCESS; /* values begin as what means: not known */
+        return CUDA_SUCCESS; /* values keep their initial "unknown" */
     }
 
     switch (which) {
@@ -506,8 +506,8 @@ void FakeNode::init_graphs()
         op.run  = std::make_shared<Run>(
                 Run{handle, exec.nodes,
                     std::vector<unsigned>(exec.nodes.size())});
-        /* A node that waits for an event comes in front of one that records
-         * the same event anew: it is for what was recorded before */
+        /* A node that waits for an event comes before one that records it
+           again: it waits for the earlier record */
         for (Node &node : op.run->nodes) {
             if (node.kind == Node::COPY) {
                 self->copied[{self->find(node.src, node.bytes)->device,
@@ -650,7 +650,7 @@ std::vector<size_t> FakeNode::ready_nodes(const Run &run)
     return ready;
 }
 
-/* Half a copy of a launch. True when all of them are done. */
+/* Run half a copy of a launch. Returns true when all copies are done. */
 bool FakeNode::step_run(Run *run)
 {
     std::vector<size_t> ready = ready_nodes(*run);
@@ -727,7 +727,7 @@ CUresult FakeNode::enter(const char *function, bool needs_context)
         return CUDA_ERROR_INVALID_CONTEXT;
     }
 
-    /* Something may always happen meanwhile */
+    /* Other work may run meanwhile */
     if (m_random() % 4 == 0) {
         step();
     }
@@ -741,7 +741,7 @@ CUresult FakeNode::enter(const char *function, bool needs_context)
     return CUDA_SUCCESS;
 }
 
-/* Let one thing happen in one stream. False if nothing can. */
+/* Run one step in one stream. Returns false if none can run. */
 bool FakeNode::step()
 {
     std::vector<Stream*> ready;
@@ -824,7 +824,7 @@ const FakeNode::Memory *FakeNode::find(const void *address, size_t bytes)
                    nullptr;
 }
 
-/* A context of our own is none of the program's */
+/* Our own contexts do not have the program's peer access */
 bool FakeNode::has_program_peer(int from, int to) const
 {
     return program_peers &&
@@ -837,7 +837,7 @@ bool FakeNode::may_reach(int from, int to) const
     return (from == to) || has_program_peer(from, to) || has_peer(from, to);
 }
 
-/* May a stream of this device touch the memory now? */
+/* Check that a stream of this device may access the memory now. */
 void FakeNode::check_range(const void *address, size_t bytes, int device)
 {
     const Memory *memory = find(address, bytes);
@@ -877,8 +877,8 @@ CUresult FakeNode::copy(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
     return CUDA_SUCCESS;
 }
 
-/* As the driver: memory that it does not know is copied at once, and none over
- * the end of what is locked */
+/* As in the driver: unknown memory is copied immediately, and no copy crosses
+   the end of locked memory */
 CUresult FakeNode::copy_host(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
                              CUstream stream)
 {
@@ -981,7 +981,7 @@ uint8_t *FakeNode::alloc_remote(int device, size_t size)
         abort();
     }
 
-    /* Mapped for a context that there is not: for the test itself only */
+    /* Mapped without a context: for the test itself only */
     memory = (uint8_t*)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
                             file, 0);
     m_memory[memory] = Memory{size, device, 99, false};

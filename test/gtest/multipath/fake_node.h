@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A driver that is not there: GPU memory is host memory, streams are queues
- * that run when somebody looks, in any order that the driver's rules allow.
+ * A fake driver: GPU memory is host memory, streams are queues that run on
+ * request, in any order permitted by the driver's rules.
  *
  * A copy moves half of its bytes when it starts and half when it ends, with
- * other copies in between, so that a missing wait shows as wrong bytes. What a
- * real driver would refuse, or what would crash on it, is refused and noted.
+ * other copies in between, so that a missing wait shows as wrong bytes. Calls
+ * that a real driver would refuse, or crash on, are refused and noted.
  */
 #ifndef TEST_MULTIPATH_FAKE_NODE_H
 #define TEST_MULTIPATH_FAKE_NODE_H
@@ -32,69 +32,70 @@ public:
 
     /* ---- what a test looks at and turns */
 
-    /** The n-th call from now (1: the next) fails, and those after it work. */
+    /** Let the n-th call from now (1: the next) fail; later calls work. */
     void fail_call(unsigned n, CUresult result = CUDA_ERROR_UNKNOWN);
 
-    /** Only calls of this function count and fail; empty: all that can. */
+    /** Only calls of this function count and fail; empty: all that can fail. */
     std::string fail_function;
 
-    /** Which function it was. */
+    /** The function that failed. */
     std::string failed_function;
 
-    /** Calls that could have failed so far. */
+    /** Number of calls so far that could have failed. */
     unsigned num_calls = 0;
 
     /** Bytes of each GPU, and of page-locked host memory. */
     size_t gpu_memory  = 1ul << 40;
     size_t host_memory = 1ul << 40;
 
-    /** Other contexts than primary ones may be made. */
+    /** Allow contexts other than primary ones. */
     void offer_own_contexts();
 
-    /** As a driver before CUDA 11.4. */
+    /** Behave as a driver before CUDA 11.4. */
     void drop_graphs();
 
-    /** Event nodes of graphs are refused. */
+    /** Refuse event nodes of graphs. */
     bool refuse_event_nodes = false;
 
-    /** Copies over this link do not begin; {-2, -2}: all do. */
+    /** Copies over this link do not begin; {-2, -2}: all begin. */
     std::pair<int, int> stuck = {-2, -2};
 
-    /** Most copies over each link that were under way at the same time. */
+    /** Maximum number of concurrent copies over each link. */
     std::map<std::pair<int, int>, unsigned> most_at_once;
 
-    /** Contexts of these GPUs take until they are taken out again. */
+    /** Let making contexts of these GPUs take until release_contexts(). */
     void hold_context(int device);
     void release_contexts();
 
-    /** Threads that wait for such a context. */
+    /** Return the number of threads waiting for such a context. */
     unsigned num_held();
 
-    /** What was made in this GPU's primary context is gone, as the context is
-     * until it is retained again; it then has another id. Nothing may be under
-     * way. Memory of the test's stays. */
+    /** Destroy this GPU's primary context with its objects. When retained
+     *  again, it has another id. No work may be under way. Memory of the test
+     *  stays. */
     void reset_context(int device);
 
     /** Pairs without peer access. */
     std::set<std::pair<int, int>> no_peer;
-    /** Has the program enabled all the other pairs? */
+    /** The program has enabled all other pairs. */
     bool                          program_peers = true;
     bool has_program_peer(int from, int to) const;
-    /** Was it enabled by the module? */
-    /** In whatever way, if it is not the same GPU */
+    /** Return whether the module has enabled it. */
+    /** Return whether access is enabled in any way, or the GPU is the same. */
     bool may_reach(int from, int to) const;
     bool has_peer(int from, int to) const
     {
         return m_peers.count({from, to});
     }
 
-    /** Rules that were broken; a test expects none. */
+    /** Violated rules; a test expects none. */
     std::vector<std::string> complaints;
 
     /** Every copy in the order of submission: bytes by {device, device}. */
     std::map<std::pair<int, int>, size_t> copied;
 
-    /** What is not given back: contexts, streams, events, allocations. */
+    /** Return the objects not released: contexts, streams, events,
+     *  allocations. */
     std::string leaks();
 
     bool has_context(int device);
@@ -104,28 +105,28 @@ public:
         return (unsigned)m_streams.size();
     }
 
-    /** Is any copy or wait queued? */
+    /** Return whether no copy or wait is queued. */
     bool is_idle();
 
-    /** Run everything that is queued. */
+    /** Run all queued work. */
     void run_all();
 
-    /** Run what can be run, with copies that are stuck. */
+    /** Run all work except stuck copies and work behind them. */
     void run_others();
 
-    /** Memory on a GPU (or -1) that the test fills; the fake owns it. */
+    /** Allocate memory on a GPU (or -1) for the test; the fake owns it. */
     uint8_t *alloc(int device, size_t size);
 
-    /** Host memory from malloc: whole pages, not page-locked. */
+    /** Allocate host memory with malloc: full pages, not page-locked. */
     uint8_t *alloc_pageable(size_t size);
 
-    /** Make two of one: what is copied may not cross that any more. */
+    /** Split an allocation: copies must not cross the boundary any more. */
     void split(uint8_t *memory, size_t at);
 
-    /** Memory of another process, as the test sees it. */
+    /** Allocate memory of another process, at the test's own address. */
     uint8_t *alloc_remote(int device, size_t size);
 
-    /** Its mapping for copies of one device's context, and of no other's. */
+    /** Map it for copies in one device's context, and in no other. */
     CUdeviceptr map_remote(const uint8_t *memory, int device);
 
 private:
@@ -146,11 +147,12 @@ private:
         unsigned          in_flight;
     };
 
-    /* A launch: nodes run in any order that their dependencies allow */
+    /* A launch: nodes run in any order permitted by their dependencies */
     struct Run {
         CUgraphExec           exec;
         std::vector<Node>     nodes;
-        std::vector<unsigned> halves; /* done of each: 2 is all */
+        std::vector<unsigned> halves; /* finished halves of each node: 2 is
+                                         complete */
     };
 
     struct Op {
@@ -174,18 +176,18 @@ private:
     struct Event {
         int      device;
         unsigned recorded; /* generation of the last record submitted */
-        /* Those that are still to come. Records of one event in different
-         * streams may happen in any order; a wait is for the one that was the
-         * last when it was submitted. */
+        /* Outstanding records. Records of one event in different streams may
+           complete in any order; a wait is for the last one before its
+           submission. */
         std::set<unsigned> pending;
     };
 
     struct Memory {
         size_t size;
         int    device;
-        int    only_context; /* -1: any with peer access */
+        int    only_context; /* -1: every context with peer access */
         bool   is_pageable;
-        /* Whose context page-locks it, of what was not there before: -1 */
+        /* Context that page-locks pageable memory, or -1 */
         int    locked_in = -1;
     };
 

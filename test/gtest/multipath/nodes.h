@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Nodes for the engine's tests, written down by hand. */
+/* Nodes for the engine's tests, described by hand. */
 #ifndef TEST_MULTIPATH_NODES_H
 #define TEST_MULTIPATH_NODES_H
 
@@ -18,7 +18,7 @@ const size_t KiB = 1ul << 10;
 const size_t MiB = 1ul << 20;
 
 
-/** Every pair of GPUs has its own links; each GPU has its own PCIe link. */
+/** Every pair of GPUs has links of its own; each GPU has a PCIe link. */
 inline uct_cuda_topo_t mesh_node(int num_gpus, double nvlink, double pcie)
 {
     uct_cuda_topo_t topo;
@@ -44,7 +44,7 @@ inline uct_cuda_topo_t mesh_node(int num_gpus, double nvlink, double pcie)
 }
 
 
-/** All GPUs hang at a switch by all their links. */
+/** Every GPU has all its links to one switch. */
 inline uct_cuda_topo_t switch_node(int num_gpus, double ports, double pcie)
 {
     uct_cuda_topo_t topo = mesh_node(num_gpus, ports, pcie);
@@ -69,7 +69,7 @@ inline uct_cuda_topo_t switch_node(int num_gpus, double ports, double pcie)
 }
 
 
-/** GPUs with nothing but PCIe, which their host copies use as well. */
+/** GPUs with PCIe only, shared with their host copies. */
 inline uct_cuda_topo_t pcie_node(int num_gpus, double pcie)
 {
     uct_cuda_topo_t topo = mesh_node(num_gpus, pcie, pcie);
@@ -101,8 +101,8 @@ inline uct_cuda_topo_t hgx()
 }
 
 
-/** Two sockets, each with two GPUs that have links to each other and to their
- *  processor; what goes to the other socket's GPUs shares the link there. */
+/** Two sockets, each with two GPUs linked to each other and to their processor.
+ *  Traffic to the other socket's GPUs shares the link between the sockets. */
 inline uct_cuda_topo_t two_sockets(double nvlink, double cpu, double between)
 {
     uct_cuda_topo_t topo = mesh_node(4, nvlink, cpu);
@@ -135,15 +135,17 @@ inline uct_cuda_topo_t two_sockets(double nvlink, double cpu, double between)
 }
 
 
-/** Configuration from "NAME=value" texts, names without MULTIPATH in front. */
+/** Configuration from "NAME=value" texts; names omit the prefix with
+ *  MULTIPATH. */
 class Config
 {
 public:
     Config()
     {
         uct_cuda_mp_config_init(&m_config);
-        set("_TUNING_FILE", ""); /* whatever is installed */
-        set("_START", "wait");   /* the first transfer is as the others */
+        set("_TUNING_FILE", ""); /* independent of installed tables */
+        set("_START", "wait");   /* the first transfer behaves like later
+                                    ones */
     }
 
     Config &set(const std::string &name, const std::string &value)
@@ -173,7 +175,7 @@ private:
 };
 
 
-/** What a planner may know, for the length of a call. */
+/** The planner's input for one call. */
 class Know
 {
 public:

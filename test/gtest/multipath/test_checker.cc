@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The plan checker: every rule refuses a plan that breaks it, and no plan that
- * it lets through can be made to deliver wrong bytes by any order of execution.
+ * The plan checker: every rule refuses a plan that breaks it, and no order of
+ * execution of an accepted plan delivers wrong bytes.
  */
 #include "nodes.h"
 
@@ -17,7 +17,7 @@
 #include <vector>
 
 
-/** The step that one waits for, or NO_STEP. */
+/** Return the step awaited by step i, or NO_STEP. */
 static uint32_t wait_of(const uct_cuda_mp_plan_t &plan, unsigned i)
 {
     return (plan.steps[i].num_waits > 0) ? plan.waits[i] : UCT_CUDA_NO_STEP;
@@ -27,9 +27,9 @@ static uint32_t wait_of(const uct_cuda_mp_plan_t &plan, unsigned i)
 class test_checker : public ::testing::Test
 {
 protected:
-    /* Direct and two relays; two slots' worth of chunks more than slots, so
-     * that slots are refilled. Steps: 0 is the direct copy, then hops of gpu2
-     * and gpu3 in turns: 1, 2 fill; 3, 4 drain; ... */
+    /* Direct and two relays, with two more chunks than slots, so that slots are
+       refilled. Steps: 0 is the direct copy, then alternate hops of gpu2 and
+       gpu3: 1, 2 fill; 3, 4 drain; and so on */
     void SetUp() override
     {
         Config config;
@@ -94,7 +94,7 @@ protected:
         m_plan->waits[i]  = earlier;
     }
 
-    /* First step that waits for a drained slot */
+    /* Return the first step that waits for a drained slot. */
     unsigned refill()
     {
         for (unsigned i = 1; i < m_plan->num_steps; ++i) {
@@ -118,7 +118,7 @@ TEST_F(test_checker, missing_bytes)
     refused("nothing writes destination byte");
 }
 
-/* Copies of a link run in their order: a wait also serves those behind */
+/* Copies of a link run in their order: a wait also serves later copies */
 TEST_F(test_checker, links_keep_their_order)
 {
     unsigned first = refill(), next = first + 1;
@@ -181,7 +181,8 @@ TEST_F(test_checker, refilled_before_drained)
 
 TEST_F(test_checker, refilled_after_the_wrong_drain)
 {
-    /* The slot before it was drained earlier: that says nothing of this one */
+    /* The previous slot was drained earlier: this says nothing about this
+       slot */
     unsigned i = refill() + 4;
 
     set_wait(i, wait(i) - 4);
@@ -194,8 +195,8 @@ TEST_F(test_checker, drains_another_slot)
     refused("race for slot");
 }
 
-/* Two relays' slots hold the first half; its drain waits for both to be filled,
- * one of them from the other, and neither fill for the other */
+/* Two relays' slots hold the first half. Its drain waits for both fills, for
+   one of them through the other, and neither fill waits for the other */
 TEST_F(test_checker, filled_twice_in_no_sure_order)
 {
     const uct_cuda_place_t source      = from(1);
@@ -364,16 +365,16 @@ TEST_F(test_checker, no_such_devices)
 
 
 /*
- * Carries a plan out on real bytes, in a random order that lanes and waits
- * allow. A copy takes time: half of its bytes move when it starts and half when
- * it ends, and others start and end in between.
+ * Execute a plan on real bytes, in a random order permitted by links and waits.
+ * A copy takes time: half of its bytes move when it starts and half when it
+ * ends, and other copies start and end in between.
  */
 static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
 {
     struct lane_t {
         std::vector<unsigned> steps;
-        size_t                next;     /* of steps: the first that is left */
-        bool                  has_begun; /* that one */
+        size_t                next;     /* first step not yet done */
+        bool                  has_begun; /* the next step has begun */
         unsigned              slowness;
     };
 
@@ -382,7 +383,7 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
     std::vector<lane_t> lanes(UCT_CUDA_MP_NUM_LANES);
     unsigned left = plan.num_steps;
 
-    /* Some lanes crawl while others race ahead */
+    /* Some links are slow while others are fast */
     for (lane_t &lane : lanes) {
         lane = {{}, 0, false, 1u << (random() % 7)};
     }
@@ -453,7 +454,7 @@ TEST_F(test_checker, accepted_plans_deliver_in_any_order)
 
 TEST_F(test_checker, racing_plans_are_caught_by_execution)
 {
-    /* The oracle of the next test sees what it should */
+    /* Executing detects errors, as the next test needs */
     std::mt19937 random(1);
     int wrong = 0;
 
@@ -464,8 +465,8 @@ TEST_F(test_checker, racing_plans_are_caught_by_execution)
     EXPECT_GT(wrong, 0);
 }
 
-/* Damage a plan at random. If the checker still takes it, no order of execution
- * may deliver wrong bytes. */
+/* Damage a plan at random. If the checker still accepts it, no order of
+   execution may deliver wrong bytes. */
 TEST_F(test_checker, damaged_plans)
 {
     const uct_cuda_mp_plan_t sound = *m_plan;
@@ -529,7 +530,7 @@ TEST_F(test_checker, damaged_plans)
         }
     }
 
-    /* Waits that come on top of the needed ones do no harm */
+    /* Additional waits do no harm */
     EXPECT_GT(taken, 20u);
     EXPECT_GT(rejected, 1000u);
 }

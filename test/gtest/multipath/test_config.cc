@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The MULTIPATH variables: what is taken, and how the rest is refused. */
+/* The MULTIPATH variables: valid values, and messages for invalid ones. */
 #include "nodes.h"
 
 #include <cstring>
@@ -108,7 +108,7 @@ TEST_F(test_config, numbers)
     EXPECT_EQ(UCS_OK, set("MULTIPATH_CHUNKS", "auto"));
     EXPECT_EQ(0u, m_config.num_chunks);
 
-    /* One for all, or as many as paths */
+    /* One for all, or one per path */
     EXPECT_EQ(UCS_OK, set("MULTIPATH_CHUNKS", "1, 8"));
     EXPECT_EQ(2u, m_config.num_chunks);
     EXPECT_EQ(8u, m_config.chunks[1]);
@@ -141,7 +141,7 @@ TEST_F(test_config, paths)
     refused("MULTIPATH_PATHS", "nvlink");
     refused("MULTIPATH_PATHS", "direct,");
 
-    /* How many, and not which */
+    /* A number of paths */
     EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "2"));
     EXPECT_EQ(0u, m_config.num_paths);
     EXPECT_EQ(2u, m_config.max_gpu_paths);

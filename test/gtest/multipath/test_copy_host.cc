@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Large copies between host and GPU memory of one process: right bytes by one
- * path and by several, locked or not, and whatever call of the driver fails.
+ * Large copies between host and GPU memory of one process: correct bytes by one
+ * path and by several, with and without page-locking, and after a failure of
+ * any driver call.
  */
 #include "fake_node.h"
 #include "nodes.h"
@@ -24,7 +25,7 @@ extern "C" {
 #include <vector>
 
 
-/* The parameter: to the GPU? */
+/* The parameter: direction is to the GPU */
 class test_copy_host : public ::testing::TestWithParam<bool>
 {
 protected:
@@ -39,7 +40,7 @@ protected:
 
     void SetUp() override
     {
-        uct_cuda_host_pipeline_enable(0); /* has tests of its own */
+        uct_cuda_host_pipeline_enable(0); /* tested separately */
         set_node(1);
     }
 
@@ -94,7 +95,7 @@ protected:
         std::shared_ptr<Completion> comp;
     };
 
-    /* Between this host memory and the GPU's; the operation is posted */
+    /* Post a copy between this host memory and the GPU's. */
     Copy start(uint8_t *host, size_t size, bool has_engine = true)
     {
         const uct_cuda_end_t host_end = uct_cuda_end_host();
@@ -149,7 +150,7 @@ protected:
         return copy;
     }
 
-    /* Until it is over; its status */
+    /* Wait until it ends; return its status. */
     ucs_status_t finish(const Copy &copy)
     {
         if (copy.status != UCS_INPROGRESS) {
@@ -166,7 +167,7 @@ protected:
         return memcmp(copy.src, copy.dst, copy.size) == 0;
     }
 
-    /* All of one; whether it went over several paths */
+    /* Run a complete copy; return whether it used several paths. */
     bool transfer(uint8_t *host, size_t size, bool has_engine = true)
     {
         Copy copy = start(host, size, has_engine);
@@ -223,7 +224,7 @@ TEST_P(test_copy_host, pageable)
     EXPECT_EQ(4 * MiB, bytes(-1, gpu));
 }
 
-/* Of memory whose parts are locked apart, and of which one is not */
+/* Memory whose parts are locked separately, and a part that is not locked */
 TEST_P(test_copy_host, pieces)
 {
     uint8_t *host = m_node->alloc(-1, 6 * MiB);
@@ -234,7 +235,7 @@ TEST_P(test_copy_host, pieces)
     EXPECT_TRUE(transfer(host + 17, 6 * MiB - 4711));
     EXPECT_FALSE(transfer(host, 6 * MiB, false));
 
-    /* Registered by UCX on the program's behalf, in one piece */
+    /* Registered by UCX for the program, in one piece */
     uint8_t *pages = m_node->alloc_pageable(4 * MiB);
     uct_cuda_copy_memh_t *memh;
     ASSERT_EQ(UCS_OK,
@@ -264,8 +265,8 @@ TEST_P(test_copy_host, many_at_once)
     }
 }
 
-/* Whatever call fails: the caller hears of it or has every byte, nothing is
- * written after that, nothing stays held, and the next copy arrives */
+/* For a failure of each call: the caller gets an error or every byte, nothing
+   is written later, no resource stays in use, and the next copy works */
 TEST_P(test_copy_host, every_call_fails_once)
 {
     unsigned failures = 0;
@@ -292,8 +293,8 @@ TEST_P(test_copy_host, every_call_fails_once)
             ucs_status_t status = finish(copy);
             std::vector<uint8_t> seen(copy.dst, copy.dst + copy.size);
 
-            /* Who cannot ask the driver any more takes its word that all has
-             * ended, as of a context that is gone */
+            /* If the driver cannot be queried, all work counts as ended, as
+               with a destroyed context */
             m_node->run_all();
             EXPECT_TRUE((m_node->failed_function == "cuEventQuery") ||
                         (memcmp(seen.data(), copy.dst, copy.size) == 0))
@@ -316,8 +317,8 @@ TEST_P(test_copy_host, every_call_fails_once)
     EXPECT_GT(failures, 3u);
 }
 
-/* An endpoint's copy: UCP hears of no failure that there is a way around, also
- * where the driver refuses to copy all of the memory at once */
+/* An endpoint's copy: UCP sees no failure that has a fallback, also if the
+   driver refuses to copy all of the memory at once */
 TEST_P(test_copy_host, failures_are_gone_around)
 {
     const size_t size = 2 * MiB + 17;
@@ -330,7 +331,7 @@ TEST_P(test_copy_host, failures_are_gone_around)
     settings.cache_max_regions   = ULONG_MAX;
     settings.cache_max_size      = SIZE_MAX;
     uct_cuda_settings_open(&settings);
-    uct_cuda_settings_close(); /* stays in force */
+    uct_cuda_settings_close(); /* stays in effect */
     for (const char *function :
          {"none", "cuStreamCreate", "cuEventCreate", "cuMemcpyHtoDAsync",
           "cuMemcpyDtoHAsync", "cuEventRecord"}) {
@@ -344,7 +345,7 @@ TEST_P(test_copy_host, failures_are_gone_around)
         uint8_t *other = m_node->alloc(gpu, size);
         uint8_t *src   = GetParam() ? host : other;
 
-        /* As all registrations, at the end of a page */
+        /* At the end of a page, as for all registrations */
         m_node->split(host, MiB - ((uintptr_t)host % 4096));
         memset(host, 1, size);
         memset(other, 2, size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams or a graph: which is cheaper, and when a graph is worth building. */
+/* Streams or a graph: the cheaper one, and when building a graph pays. */
 #include "nodes.h"
 
 #include <uct/cuda/run/graph_cost.h>
@@ -41,7 +41,7 @@ protected:
 };
 
 
-/* Rows of the measurement, a place between two, and one behind the last */
+/* Rows of the measurement, a point between two, and one behind the last */
 TEST_F(test_cost, as_measured)
 {
     EXPECT_NEAR(27.2e-6, retarget(16), 1e-9);
@@ -53,9 +53,9 @@ TEST_F(test_cost, as_measured)
                 retarget(112), 1e-9);
 }
 
-/* ucx_mp_cost, 15 copies, by the driver's bare calls on two machines that the
- * table is not of: update, launch, record 24.11 and 30.39 us, 0.35 of them for
- * the record; launch and record 19.69 and 35.30 */
+/* ucx_mp_cost, 15 copies, with direct driver calls on two machines not in the
+   table: update, launch, record 24.11 and 30.39 us, 0.35 of them for the
+   record; launch and record 19.69 and 35.30 */
 TEST_F(test_cost, between_other_machines)
 {
     const double record = 0.35e-6;
@@ -65,8 +65,8 @@ TEST_F(test_cost, between_other_machines)
     EXPECT_LT(taken, 30.39e-6);
 }
 
-/* By then streams have cost as much more as the building does, and not a whole
- * turn more than that */
+/* Until then streams have cost as much more as building a graph, and less than
+   one transfer beyond that */
 TEST_F(test_cost, the_threshold_breaks_even)
 {
     for (unsigned copies = 2; copies <= 512; ++copies) {
@@ -87,8 +87,8 @@ TEST_F(test_cost, the_threshold_breaks_even)
     }
 }
 
-/* Building takes the thread while the copies take the links: it costs time only
- * where the transfer is the shorter of the two */
+/* Building occupies the thread while the copies occupy the links: it costs time
+   only if the transfer is shorter */
 TEST_F(test_cost, long_transfers_hide_the_building)
 {
     m_plan->num_steps = 5;
@@ -120,12 +120,12 @@ TEST_F(test_cost, streams_that_keep_up)
     m_plan->seconds = 115e-6;
     EXPECT_TRUE(wants());
 
-    /* A quicker processor */
+    /* A faster processor */
     m_model.submit_chunk *= 0.9;
     EXPECT_FALSE(wants());
     m_model.submit_chunk /= 0.9;
 
-    /* No direct copy that could go ahead */
+    /* Without a direct copy to begin first */
     m_plan->seconds        = 116e-6;
     m_plan->paths[0].slots = 1;
     EXPECT_TRUE(wants());
@@ -149,8 +149,8 @@ TEST_F(test_cost, variables)
     EXPECT_FALSE(wants());
 }
 
-/* The node's own constants: half the time to submit a copy is half the time of
- * graphs, too; a driver that takes longer for them is not */
+/* The node's own constants: half the time to submit a copy means half the time
+   of graphs, too, but not with a driver that is slow for graphs */
 TEST_F(test_cost, as_the_node_is)
 {
     double launch = retarget(16);

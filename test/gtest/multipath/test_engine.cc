@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The engine and its two executors on a driver that is not there: right
- * bytes whatever the order, nothing left behind, a way on after any failure.
+ * The engine and its two executors on a fake driver: correct bytes in every
+ * order, no leaks, a fallback after any failure.
  */
 #include "fake_node.h"
 #include "nodes.h"
@@ -59,7 +59,7 @@ protected:
     {
         messages.clear();
         uct_cuda_log_set(keep_message, UCT_CUDA_LOG_INFO);
-        /* Small staging, so that slots are used many times over */
+        /* Small staging memory, so that slots are reused many times */
         m_config.set("", "y").set("_STAGING_SIZE", "1m");
         m_config.set("_MIN_SIZE", "64k").set("_LEDGER", "n");
         m_config.set("_GRAPH", GetParam());
@@ -73,7 +73,7 @@ protected:
         uct_cuda_log_set(NULL, UCT_CUDA_LOG_WARN);
     }
 
-    /* A plain copy, which has ended */
+    /* Run a plain copy to its end. */
     void go_before(int src, int dst)
     {
         uct_cuda_mp_single_end(m_engine,
@@ -81,7 +81,7 @@ protected:
                                                         End(dst), 64 * MiB));
     }
 
-    /* So many that nothing has crossed that the host path may be used */
+    /* Run enough plain copies to show that the host path is not contended. */
     void prove(int src, int dst)
     {
         for (int i = 0; i < UCT_CUDA_MP_HOST_PROOF; ++i) {
@@ -117,7 +117,7 @@ protected:
         }
     }
 
-    /* Both that a start takes */
+    /* Both arguments of a start */
     struct request_t : uct_cuda_mp_request_t, uct_cuda_mp_memory_t {
     };
 
@@ -127,7 +127,7 @@ protected:
         ucs_status_t           status;
     };
 
-    /* Of what is missing no byte is right, of what is displaced hardly one */
+    /* Missing bytes are all wrong, displaced bytes nearly all */
     void fill(void *from, void *to, size_t size)
     {
         uint64_t word = m_random();
@@ -175,7 +175,7 @@ protected:
         return admit(src, dst, size) == UCT_CUDA_MP_ADMITTED;
     }
 
-    /* A transfer between these is left to the caller */
+    /* Expect that a transfer between these is left to the caller. */
     void expect_not_ours(int src, int dst)
     {
         uct_cuda_mp_transfer_t *transfer = (uct_cuda_mp_transfer_t*)1;
@@ -208,7 +208,7 @@ protected:
         EXPECT_EQ(UCS_OK, status);
     }
 
-    /* One with a peer. @return whether it went over several paths at all */
+    /* Finish a transfer with a peer. @return whether it used several paths */
     static bool await_peer(uct_cuda_mp_transfer_t *transfer, const void *local,
                            const void *remote, size_t size)
     {
@@ -229,7 +229,7 @@ protected:
         uct_cuda_mp_release(t.transfer);
     }
 
-    /* A transfer by several paths, from start to end */
+    /* Run a transfer over several paths from start to end. */
     void transfer(int src, int dst, size_t size, size_t offset = 0)
     {
         Transfer t = start(src, dst, size, offset);
@@ -300,7 +300,7 @@ TEST_P(test_engine, sizes_and_alignments)
 
 TEST_P(test_engine, larger_than_a_plan)
 {
-    /* 4 MiB is the most that fits into one plan */
+    /* 4 MiB is the maximum of one plan */
     m_config.set("_PATHS", "direct,gpu2");
     create();
     transfer(0, 1, 9 * MiB + 12345);
@@ -345,8 +345,8 @@ TEST_P(test_engine, one_pair_completes_in_order)
     }
 }
 
-/* Copies of several transfers that share a link would all end late; whether
- * they come by streams, as graphs, or as both in turns */
+/* Copies of several transfers that share a link would all end late; tested for
+   streams, graphs, and alternating */
 TEST_P(test_engine, links_carry_one_transfer_at_a_time)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3,host");
@@ -355,7 +355,7 @@ TEST_P(test_engine, links_carry_one_transfer_at_a_time)
 
         set_node(beluga(), 4, seed);
         create();
-        for (int i = 0; i < 72; ++i) { /* of which 64 are graphs at most */
+        for (int i = 0; i < 72; ++i) { /* at most 64 of them are graphs */
             window.push_back(start(i % 3 == 0 ? 3 : 0, 1, MiB));
             ASSERT_NE(nullptr, window.back().transfer);
         }
@@ -370,7 +370,7 @@ TEST_P(test_engine, links_carry_one_transfer_at_a_time)
     }
 }
 
-/* A line a phase, in their order, for who asks what became of a message */
+/* One debug line per phase, in order, shows the life of a message */
 TEST_P(test_engine, debug_messages_tell_a_life)
 {
     const char *phases[] = {"D 1048576 bytes: worth a plan",
@@ -440,7 +440,7 @@ TEST_P(test_engine, notify)
     uct_cuda_mp_release(t.transfer);
 }
 
-/* Whichever path is the last one */
+/* Whichever path ends last */
 TEST_P(test_engine, notifies_when_all_paths_are_done)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3").set("_SHARES", "1,1,1");
@@ -509,13 +509,13 @@ TEST_P(test_engine, threads)
     }
 }
 
-/* A peer's buffer, mapped by the test on demand as a transport would do it */
+/* A peer's buffer, mapped by the test on demand as by a transport */
 struct Peer {
     FakeNode         *node;
     uint8_t          *memory;
     std::vector<int> mapped_for;
     int              refuse     = -1;
-    int              local      = -1; /* mapped in the caller's context */
+    int              local      = -1; /* mapping in the caller's context */
     uint64_t         allocation = 0;
 
     static ucs_status_t map(void *arg, int device, CUdeviceptr *ptr_p)
@@ -539,8 +539,8 @@ struct Peer {
 class test_engine_remote : public test_engine
 {
 protected:
-    /* GPU 1 is the peer's, GPU 0 ours. Returns whether several paths were
-     * used; checks the bytes if so. */
+    /* GPU 1 is the peer's, GPU 0 ours. Returns whether several paths were used;
+       checks the bytes if so. */
     bool exchange(Peer &peer, bool is_put, size_t size, bool with_map = true)
     {
         request_t request = {};
@@ -569,7 +569,7 @@ protected:
             return false;
         }
 
-        /* 0.55 GB of the peer's GPU is the price */
+        /* it would cost 0.55 GB on the peer's GPU */
         EXPECT_EQ(m_may_use_peers_gpu, m_node->has_context(1));
         return true;
     }
@@ -582,7 +582,7 @@ TEST_P(test_engine_remote, put)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3,host");
     create();
-    /* The peer's GPU itself takes what comes from the host */
+    /* The peer's GPU itself copies from the host */
     m_may_use_peers_gpu = true;
     EXPECT_TRUE(exchange(m_peer, true, 2 * MiB + 12345));
     EXPECT_EQ((std::vector<int>{0, 2, 3, 1}), m_peer.mapped_for);
@@ -632,8 +632,7 @@ TEST_P(test_engine_remote, refused_mapping)
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
 }
 
-/* Memory that was freed says nothing of a relay; of several allocations in a
- * row not all will have been */
+/* Freed memory does not disable a relay, even several allocations in a row */
 TEST_P(test_engine_remote, refused_mapping_of_freed_memory)
 {
     const std::vector<int> all = {0, 2, 3}, others = {0, 3};
@@ -655,7 +654,7 @@ TEST_P(test_engine_remote, refused_mapping_of_freed_memory)
     }
 }
 
-/* What takes one path is not mapped first: neither in the local context */
+/* A message over one path is not mapped first: neither in the local context */
 TEST_P(test_engine_remote, declined_before_mapping)
 {
     create();
@@ -668,7 +667,7 @@ TEST_P(test_engine_remote, declined_before_mapping)
     EXPECT_TRUE(m_peer.mapped_for.empty()) << "by its plan";
 }
 
-/* The peer's memory may be gone: that says nothing of the path */
+/* The peer's memory may be gone: the path stays usable */
 TEST_P(test_engine_remote, refused_in_the_local_context)
 {
     m_peer.refuse = 0;
@@ -679,7 +678,7 @@ TEST_P(test_engine_remote, refused_in_the_local_context)
     EXPECT_GT(bytes(0, 1), 0u);
 }
 
-/* Every "no" of the first phase */
+/* Every reason to decline in the first phase */
 TEST_P(test_engine, reasons)
 {
     uct_cuda_mp_thresholds_t thresholds = {};
@@ -715,7 +714,7 @@ TEST_P(test_engine_remote, no_map_function)
 {
     create();
     EXPECT_FALSE(exchange(m_peer, true, MiB, false));
-    /* That was the memory's fault, not the relays' */
+    /* The memory was the cause, not the relays */
     EXPECT_TRUE(exchange(m_peer, true, MiB));
 
     destroy();
@@ -730,7 +729,7 @@ TEST_P(test_engine_remote, no_map_function)
 }
 
 
-/* What one path does best is left to the caller */
+/* Messages that one path carries best are left to the caller */
 TEST_P(test_engine, not_ours)
 {
     create();
@@ -756,7 +755,7 @@ TEST_P(test_engine, a_hidden_peer_is_told_of_once)
     EXPECT_EQ(1u, count_messages("not visible"));
 }
 
-/* A program may see more GPUs than there are places for */
+/* A program may see more GPUs than the tables hold */
 TEST_P(test_engine, gpus_beyond_the_tables)
 {
     const int beyond = UCT_CUDA_MAX_GPUS;
@@ -790,14 +789,15 @@ TEST_P(test_engine, auto_on_a_switch_stays_out)
     Transfer t = start(0, 1, 3 * MiB);
     EXPECT_EQ(UCS_OK, t.status);
     EXPECT_EQ(nullptr, t.transfer);
-    /* Once the node is known, not even the question is asked any more */
+    /* Once the node is known, the query is not logged any more */
     EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
     EXPECT_EQ(1u, count_messages("one path is used"));
     EXPECT_FALSE(m_node->has_context(0));
 }
 
-/* The host's path of a switched node takes too long to begin for one message of
- * this size, but not behind another: in a window all but the first use it */
+/* On a switched node the host path takes too long to begin for one message of
+   this size, but not behind another one: all but the first of a window use
+   it */
 TEST_P(test_engine, windows_gain_where_one_message_does_not)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
@@ -829,7 +829,7 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     ASSERT_NE(nullptr, t.transfer);
     EXPECT_LT(1u, uct_cuda_mp_num_steps(t.transfer));
     wait(t);
-    t = start(0, 2, 32 * MiB); /* another pair has nothing ahead of it */
+    t = start(0, 2, 32 * MiB); /* another pair has no transfers ahead of it */
     EXPECT_EQ(nullptr, t.transfer);
     uct_cuda_mp_single_end(m_engine, large);
     t = start(0, 1, 32 * MiB);
@@ -838,8 +838,8 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
     EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
 }
 
-/* Two processes, as far as the engines know: the one that comes second, and
- * goes the other way, leaves the host to the first */
+/* Two processes, as seen by the engines: the second one, in the other
+   direction, leaves the host path to the first */
 TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
@@ -860,7 +860,7 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
     Transfer second = start(1, 0, 64 * MiB);
     EXPECT_EQ(nullptr, second.transfer);
     wait(first);
-    usleep(50000); /* whom one has met counts a little longer */
+    usleep(50000); /* a recent transfer counts a little longer */
     prove(1, 0);
     second = start(1, 0, 64 * MiB);
     ASSERT_NE(nullptr, second.transfer);
@@ -879,7 +879,7 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
               uct_cuda_mp_single_begin(m_engine, End(2), End(HIDDEN),
                                        MiB));
 
-    /* ... with host memory, too */
+    /* also with host memory */
     counted = uct_cuda_mp_single_begin(m_engine, End(HOST), End(3),
                                        MiB);
     std::swap(m_engine, other);
@@ -894,7 +894,7 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
     EXPECT_EQ(0, rmdir(dir)) << "the ledger's page is still there";
 }
 
-/* In the moment between two of ours they may be between two of theirs */
+/* In the pause between two of our transfers the other process may pause, too */
 TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
@@ -913,7 +913,8 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     ASSERT_NE(nullptr, t.transfer);
     wait(t);
 
-    /* Does the next one take one path, with nobody there? */
+    /* Return whether the next transfer uses one path although the links are
+       idle. */
     auto is_yielding = [&] {
         EXPECT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
                                             &next));
@@ -926,7 +927,8 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
         uct_cuda_mp_release(next);
         return false;
     };
-    /* After some by itself it takes several, and we start one more */
+    /* After some intervals without contention it uses several; then start one
+       more */
     auto forget = [&] {
         for (int i = 0; i < 2; ++i) {
             usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
@@ -940,7 +942,8 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
         ASSERT_NE(nullptr, t.transfer);
     };
 
-    /* They are there when ours ends, and no longer when the next begins */
+    /* The other one is under way when ours ends, and has ended when the next
+       begins */
     ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
                                         &t.transfer));
     ASSERT_NE(nullptr, t.transfer);
@@ -954,7 +957,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     await(t.transfer);
     uct_cuda_mp_release(t.transfer);
 
-    /* Ours is a plain copy, which they follow and outlast */
+    /* Our plain copy begins first, and the other transfer ends after it */
     usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
     uint16_t ours = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
                                              64 * MiB);
@@ -1031,7 +1034,7 @@ TEST_P(test_engine, relay_without_peer_access)
     EXPECT_EQ(0u, count_messages("E "));
     transfer(0, 1, MiB);
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
-    /* That pair only */
+    /* For that pair only */
     transfer(3, 1, MiB);
     EXPECT_GT(bytes(3, 2), 0u);
 }
@@ -1045,7 +1048,7 @@ TEST_P(test_engine, no_peer_access_at_all)
     EXPECT_EQ(nullptr, t.transfer);
 }
 
-/* What the program has not enabled is not enabled behind its back */
+/* Access that the program has not enabled is not enabled for it */
 TEST_P(test_engine, peer_access_is_the_programs)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -1055,7 +1058,7 @@ TEST_P(test_engine, peer_access_is_the_programs)
 
     m_node.reset();
     m_node.reset(new FakeNode(10, 1));
-    m_node->offer_own_contexts(); /* stays to the end: GPU 9 is for that */
+    m_node->offer_own_contexts(); /* it stays forever: use GPU 9 */
     m_node->program_peers = false;
     for (int gpu : {0, 1}) { /* the program uses these */
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(gpu, false, &ctx));
@@ -1070,7 +1073,7 @@ TEST_P(test_engine, peer_access_is_the_programs)
         uct_cuda_ctx_release(gpu);
     }
 
-    /* Nor is it enabled for the time of a question */
+    /* Nor is it enabled during a query */
     m_node->fail_function = "cuCtxEnablePeerAccess";
     m_node->num_calls     = 0;
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
@@ -1142,8 +1145,8 @@ TEST_P(test_engine, relay_without_context)
     EXPECT_GT(bytes(0, 3), 0u);
 }
 
-/* What was kept of a GPU is neither used nor destroyed once that was reset:
- * the sender's, the receiver's, a relay's, and behind the last transfer */
+/* After a reset of a GPU its old resources are neither used nor destroyed: of
+   the sender, the receiver, a relay, and behind the last transfer */
 TEST_P(test_engine, gpus_that_were_reset)
 {
     m_config.set("_PATHS", "direct,gpu2");
@@ -1166,8 +1169,8 @@ TEST_P(test_engine, gpus_that_were_reset)
     m_node->reset_context(0);
 }
 
-/* The engine's context of a GPU is not the program's. Contexts of our own stay
- * for good: GPUs that no other test has. */
+/* The engine's own context of a GPU is not the program's. Such contexts stay
+   forever: use GPUs that no other test uses. */
 TEST_P(test_engine, a_relay_that_the_program_comes_to_use)
 {
     CUcontext ctx;
@@ -1185,14 +1188,14 @@ TEST_P(test_engine, a_relay_that_the_program_comes_to_use)
     EXPECT_TRUE(uct_cuda_ctx_has_two(9));
     EXPECT_EQ(nullptr, start(9, 0, MiB).transfer);
     EXPECT_EQ(nullptr, start(0, 9, MiB).transfer);
-    transfer(1, 0, MiB); /* it is a relay still */
+    transfer(1, 0, MiB); /* it is still a relay */
     EXPECT_GT(bytes(1, 9), 0u);
     EXPECT_EQ(CUDA_SUCCESS,
               uct_cuda_driver_get()->cuDevicePrimaryCtxRelease(9));
 }
 
-/* Relays in the background: what the first transfers do meanwhile. The program
- * has contexts on the GPUs of its own buffers. */
+/* Relays made in the background: behaviour of the first transfers meanwhile.
+   The program has contexts on the GPUs of its own buffers. */
 class test_engine_start : public test_engine
 {
 protected:
@@ -1203,8 +1206,8 @@ protected:
         m_config.set("_GRAPH", GetParam()).set("_HOST", "n");
     }
 
-    /* A node where the host's path gains and relays do not; what the user has
-     * not set is as it comes */
+    /* Use a node where the host path gains and relays do not, with default
+       settings. */
     void use_switch(const char *ledger)
     {
         m_config = Config();
@@ -1240,7 +1243,7 @@ protected:
         m_own.clear();
     }
 
-    /* Copies of one transfer; 0: by one path, so not by the engine */
+    /* Return the copies of one transfer; 0: one path, without the engine. */
     unsigned num_steps(int src, int dst, size_t size = 2 * MiB)
     {
         Transfer t = start(src, dst, size);
@@ -1278,7 +1281,7 @@ TEST_P(test_engine_start, one_path_until_relays_are_ready)
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(0u, num_steps(0, 1));
     }
-    /* All at once, and each once */
+    /* All at the same time, and each once */
     await([&] { return m_node->num_held() == 2; });
     EXPECT_EQ(0u, num_steps(0, 1));
     EXPECT_EQ(2u, m_node->num_held());
@@ -1308,7 +1311,7 @@ TEST_P(test_engine_start, relays_that_are_ready)
     });
 }
 
-/* GPU 0 is a relay as any other */
+/* GPU 0 is a relay like any other */
 TEST_P(test_engine_start, no_wait_for_the_first_gpu)
 {
     std::promise<void> done;
@@ -1334,8 +1337,8 @@ TEST_P(test_engine_start, no_wait_for_the_first_gpu)
     });
 }
 
-/* A plan with fewer paths than there are relays starts those that it wants, and
- * no others instead of them */
+/* A plan with fewer paths than relays starts its own relays, and no others
+   instead */
 TEST_P(test_engine_start, no_other_relays_instead)
 {
     m_config.set("_PATHS", "2");
@@ -1357,7 +1360,7 @@ TEST_P(test_engine_start, contexts_of_the_program_need_no_wait)
     EXPECT_GT(bytes(0, 3), 0u);
 }
 
-/* Not even the context of the transfer's own end is there */
+/* Not even a context of the transfer's own end exists */
 TEST_P(test_engine_start, nothing_is_there)
 {
     m_node->hold_context(0);
@@ -1376,7 +1379,7 @@ TEST_P(test_engine_start, host_staging)
     EXPECT_GT(bytes(0, -1), 0u);
 }
 
-/* Where the user says nothing, that is the only one not to be waited for */
+/* By default it is the only path without a wait */
 TEST_P(test_engine_start, the_hosts_path_by_itself)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
@@ -1399,7 +1402,7 @@ TEST_P(test_engine_start, the_hosts_path_by_itself)
     EXPECT_EQ(0, rmdir(dir));
 }
 
-/* Once, and messages go on by one path */
+/* Tried once; messages continue over one path */
 TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
@@ -1424,7 +1427,7 @@ TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
     EXPECT_EQ(0, rmdir(dir));
 }
 
-/* What the user lists is waited for */
+/* Paths listed by the user are waited for */
 TEST_P(test_engine_start, the_hosts_path_in_a_list)
 {
     use_switch("n");
@@ -1454,8 +1457,8 @@ TEST_P(test_engine_start, from_and_to_host_memory)
     EXPECT_LT(2u, num_steps(0, -1));
 }
 
-/* The first transfer takes several paths, unless the user does not want to wait
- * for them */
+/* The first transfer takes several paths, unless a setting says not to wait for
+   them */
 TEST_P(test_engine_start, what_the_variable_says)
 {
     m_config.set("_START", "wait");
@@ -1520,14 +1523,14 @@ TEST_P(test_engine_start, destroyed_meanwhile)
 
 static FakeNode *node_at_exit;
 
-/* Runs behind the handlers that came later, as those of the driver do */
+/* Runs after handlers registered later, like the driver's */
 static void check_at_exit()
 {
     _exit((node_at_exit->num_held() == 0) ? 0 : 1);
 }
 
 /* The program ends while a thread waits for the driver: the driver must not go
- * first */
+   first */
 TEST_P(test_engine_start, end_of_the_program)
 {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
@@ -1548,13 +1551,13 @@ TEST_P(test_engine_start, end_of_the_program)
             ::testing::ExitedWithCode(0), "");
 }
 
-/* A forked process has no such threads: it waits for none */
+/* A forked process has no such threads: it does not wait */
 TEST_P(test_engine_start, forked_meanwhile)
 {
     int status;
     pid_t pid;
 
-    /* No thread has the fake's lock when the process is forked */
+    /* No thread holds the fake's lock during the fork */
     m_node->hold_context(2);
     m_node->hold_context(3);
     create_with_contexts({0, 1});
@@ -1616,9 +1619,9 @@ TEST_P(test_engine_start, threads)
 }
 
 /*
- * Whatever call fails, at first use or later: the caller hears of it, or gets
- * every byte; nothing is written after the caller was told; the next transfer
- * works; and nothing is left behind.
+ * For a failure of each call, at first use or later: the caller gets an error,
+ * or every byte; nothing is written after the error; the next transfer works;
+ * and nothing leaks.
  */
 class test_engine_failures : public test_engine
 {
@@ -1654,7 +1657,7 @@ void test_engine_failures::every_call_fails_once(int src, int dst,
                     status = uct_cuda_mp_test(t.transfer);
                 } while (status == UCS_INPROGRESS);
             } else if (status == UCS_OK) {
-                continue; /* one path is the way on */
+                continue; /* one path is the fallback */
             }
 
             std::vector<uint8_t> seen(dst, dst + t.request.size);
@@ -1673,7 +1676,7 @@ void test_engine_failures::every_call_fails_once(int src, int dst,
             }
         }
 
-        m_node->fail_call(0); /* in case it has not come to that yet */
+        m_node->fail_call(0); /* in case the call has not happened yet */
         Transfer t = start(src, dst, MiB);
         EXPECT_EQ(UCS_OK, t.status);
         if (t.transfer != NULL) {
@@ -1705,8 +1708,8 @@ TEST_P(test_engine_failures, to_host_memory)
     every_call_fails_once(1, -1, "direct,gpu2,gpu3");
 }
 
-/* Page-locked host memory at one end: its relays are the other GPUs' PCIe
- * links. Whatever MULTIPATH_GRAPH says, streams carry it. */
+/* Page-locked host memory at one end: relays are the other GPUs' PCIe links.
+   With every value of MULTIPATH_GRAPH streams carry it. */
 class test_engine_host : public test_engine
 {
 protected:
@@ -1717,7 +1720,7 @@ protected:
     }
 
     /* GPU 1 is a peer's; checks the bytes. Returns whether several paths were
-     * used. */
+       used. */
     bool exchange(Peer &peer, bool is_put, size_t size,
                   const std::vector<size_t> &cuts = {})
     {
@@ -1737,7 +1740,7 @@ protected:
             begin = cut;
         }
 
-        /* The remote end's pointer is whatever the function says */
+        /* The map function returns the remote end's pointer */
         (is_put ? request.src : request.dst)               = (CUdeviceptr)local;
         (is_put ? request.src_end : request.dst_end)       = End(HOST);
         (is_put ? request.dst_end : request.src_end)       = End(1);
@@ -1785,7 +1788,7 @@ TEST_P(test_engine_host, asks_for_sizes_of_its_own)
     Transfer t = start(-1, 1, 16 * MiB);
     ASSERT_NE(nullptr, t.transfer);
     wait(t);
-    /* Behind this switch other GPUs' links help the host's memory alone */
+    /* Behind this switch other GPUs' links help only host memory */
     EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
     EXPECT_TRUE(uct_cuda_mp_wants_host(m_engine, 16 * MiB));
     EXPECT_FALSE(uct_cuda_mp_wants_host(m_engine, 64 * KiB));
@@ -1825,7 +1828,7 @@ TEST_P(test_engine_host, one_pair_completes_in_order)
     }
 }
 
-/* Among those between GPUs, whose copies may be in graphs */
+/* Mixed with transfers between GPUs, whose copies may be in graphs */
 TEST_P(test_engine_host, many_at_once)
 {
     m_config.set("_GRAPH", "n");
@@ -1856,7 +1859,7 @@ TEST_P(test_engine_host, remote_put)
 {
     m_config.set("_PATHS", "direct,gpu2,gpu3");
     create();
-    /* In the peer's GPU's own context as well: it takes the direct part */
+    /* Also in the context of the peer's GPU: it copies the direct part */
     EXPECT_TRUE(exchange(m_peer, true, 2 * MiB + 12345));
     std::sort(m_peer.mapped_for.begin(), m_peer.mapped_for.end());
     EXPECT_EQ((std::vector<int>{1, 2, 3}), m_peer.mapped_for);
@@ -1897,7 +1900,7 @@ TEST_P(test_engine_host, refused_mapping)
     EXPECT_EQ(0u, std::count(m_peer.mapped_for.begin(),
                              m_peer.mapped_for.end(), 2));
     EXPECT_EQ(1u, count_messages("\"gpu2\" from host to gpu1"));
-    /* That was about this way alone */
+    /* The failure concerned this direction only */
     EXPECT_TRUE(exchange(m_peer, false, MiB));
     EXPECT_GT(bytes(1, 2), 0u);
     transfer(0, 1, MiB);
@@ -1907,7 +1910,7 @@ TEST_P(test_engine_host, refused_mapping)
     m_peer.refuse = 1;
     create();
     EXPECT_FALSE(exchange(m_peer, true, MiB));
-    /* The peer's memory may have been gone: that says nothing of its GPU */
+    /* The peer's memory may have been gone: its GPU stays usable */
     m_peer.refuse = -1;
     EXPECT_TRUE(exchange(m_peer, true, MiB));
 }
@@ -1922,8 +1925,8 @@ TEST_P(test_engine_host, no_memory_for_staging)
     EXPECT_EQ(0u, count_messages("E "));
 }
 
-/* A lone MiB takes one copy. Of those that follow each other several paths are
- * better, and who sends them is told so. */
+/* A single MiB takes one copy. In a sequence several paths are faster, and the
+   engine tells the sender. */
 TEST_P(test_engine_host, plain_copies_make_windows)
 {
     const int host = HOST;
@@ -1947,7 +1950,7 @@ TEST_P(test_engine_host, plain_copies_make_windows)
     EXPECT_TRUE(may_split(1, host, MiB));
     transfer(1, host, MiB);
 
-    /* That one was alone again, and so will be the next */
+    /* That transfer was alone again, and so will be the next */
     EXPECT_FALSE(may_split(1, host, MiB));
 }
 
@@ -1963,7 +1966,7 @@ TEST_P(test_engine_host, windows_go_by_turns)
         for (int i = 0; i < 16; ++i) {
             transfers.push_back(start(-1, 1, 2 * MiB + 4 * i));
             ASSERT_NE(nullptr, transfers.back().transfer);
-            /* Whoever is the first of all does not know that others follow */
+            /* The first transfer of all does not know that others follow */
             EXPECT_GE((window == 0) ? 8u : 2u,
                       uct_cuda_mp_num_steps(transfers.back().transfer));
         }
@@ -1976,7 +1979,7 @@ TEST_P(test_engine_host, windows_go_by_turns)
     }
 }
 
-/* What the engine's last line says of its graphs */
+/* Counts of graphs in the engine's last log line */
 class test_engine_graphs : public test_engine
 {
 protected:
@@ -2005,7 +2008,7 @@ protected:
         m_config.set("_PATHS", "direct,gpu2").set("_CHUNKS", "2");
     }
 
-    /* Transfers in flight at once */
+    /* Run `count` transfers at the same time. */
     void window(int count)
     {
         std::vector<Transfer> transfers;
@@ -2052,7 +2055,7 @@ protected:
     }
 };
 
-/* Banks of staging memory take turns, with a graph for each */
+/* Banks of staging memory alternate, with a graph for each */
 TEST_P(test_engine_graphs, same_addresses)
 {
     create();
@@ -2074,7 +2077,7 @@ TEST_P(test_engine_graphs, other_addresses)
     EXPECT_EQ((Counters{0, 4, 2, 0, 0}), counters());
 }
 
-/* Of two idle graphs the one that has the addresses, not the older one */
+/* Of two idle graphs, the one with the addresses is used, not the older one */
 TEST_P(test_engine_graphs, the_one_with_these_addresses)
 {
     std::vector<Transfer> transfers;
@@ -2087,7 +2090,7 @@ TEST_P(test_engine_graphs, the_one_with_these_addresses)
     for (Transfer &t : transfers) {
         wait(t);
     }
-    for (int i : {0, 3, 2}) { /* the first was alone: another shape */
+    for (int i : {0, 3, 2}) { /* the first one was alone: another shape */
         restart(transfers[i]);
     }
     for (int i : {0, 3, 2}) {
@@ -2096,7 +2099,7 @@ TEST_P(test_engine_graphs, the_one_with_these_addresses)
     EXPECT_EQ((Counters{2, 0, 5, 0, 0}), counters());
 }
 
-/* Streams keep up with the links, so that a graph would only begin later */
+/* Streams keep up with the links, so a graph would only begin later */
 TEST_P(test_engine_graphs, none_where_streams_keep_up)
 {
     m_config.set("_GRAPH", "auto").set("_STAGING_SIZE", "64m");
@@ -2113,8 +2116,8 @@ TEST_P(test_engine_graphs, none_where_streams_keep_up)
 }
 
 /* 16 chunks keep the processor busy for longer than half of the transfer. Seen
- * once, then built, for each bank of staging memory, while streams carry the
- * transfer; launched from the fourth on */
+   once, then built for each bank of staging memory, while streams carry the
+   transfer; launched from the fourth on */
 TEST_P(test_engine_graphs, built_behind_streams)
 {
     m_config.set("_GRAPH", "auto").set("_CHUNKS", "16");
@@ -2136,7 +2139,7 @@ TEST_P(test_engine_graphs, built_behind_streams)
     EXPECT_EQ((Counters{4, 0, 2, 0, 0}), counters());
 }
 
-/* Shapes do not forget each other, though their sizes are much alike */
+/* Two shapes of similar sizes keep their graphs */
 TEST_P(test_engine_graphs, built_for_two_in_turns)
 {
     m_config.set("_GRAPH", "auto").set("_CHUNKS", "16");
@@ -2158,15 +2161,15 @@ TEST_P(test_engine_graphs, the_cache_is_full)
         transfer(0, 1, MiB + size * 64 * KiB);
     }
 
-    /* In the place of the first one's first */
+    /* Replaces the first shape's first graph */
     transfer(0, 1, 4 * MiB);
     transfer(0, 1, MiB + 64 * KiB);
     transfer(0, 1, MiB + 64 * KiB); /* the other bank: staging copies change */
     EXPECT_EQ((Counters{0, 2, 65, 1, 0}), counters());
 }
 
-/* Whatever is in flight stays as it is: others get graphs of their own while
- * there is room, and streams then. The fake complains of any other way. */
+/* Graphs in flight stay unchanged: other transfers get graphs of their own
+   while there is room, then streams. The fake complains otherwise. */
 TEST_P(test_engine_graphs, window)
 {
     std::vector<Transfer> window;
@@ -2182,7 +2185,7 @@ TEST_P(test_engine_graphs, window)
     EXPECT_EQ((Counters{0, 0, 64, 0, 6}), counters());
 }
 
-/* A message of several plans is a graph each */
+/* A message of several plans is one graph each */
 TEST_P(test_engine_graphs, pieces)
 {
     create();
@@ -2221,7 +2224,7 @@ protected:
         fclose(stream);
     }
 
-    /* One warning, whatever is sent, and plans by the model */
+    /* Expect one warning for all messages, and plans by the model. */
     void refused(const char *because)
     {
         messages.clear();
@@ -2242,7 +2245,7 @@ protected:
     char m_name[64];
 };
 
-/* Of a table of before, with one sentence about its rows */
+/* An old table, with one sentence about its rows */
 TEST_P(test_engine_tuning, is_followed)
 {
     messages.clear();
@@ -2261,8 +2264,8 @@ TEST_P(test_engine_tuning, is_followed)
                                  "passed over, the constants count"));
 }
 
-/* Streams or graphs is a question to the node's constants, too: as in
- * built_behind_streams, or never */
+/* The choice of streams or graphs uses the node's constants: as in
+   built_behind_streams, or never */
 TEST_P(test_engine_tuning, says_what_graphs_cost)
 {
     m_config.set("_PATHS", "direct,gpu3").set("_SHARES", "1,1");
@@ -2322,9 +2325,9 @@ TEST_P(test_engine_graphs, a_failure_to_build)
     }
 }
 
-/* A graph waits for the one that had its slots, and for no later one that is in
- * that one's stream: here slots and streams get out of step by a message that
- * is too small for the host's path */
+/* A graph waits for the last user of its slots, and for no later one in that
+   user's stream. Here a message too small for the host path makes slots and
+   streams differ */
 TEST_P(test_engine_graphs, only_whoever_had_the_slots)
 {
     size_t host;
@@ -2338,7 +2341,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_slots)
     Transfer small = start(0, 1, 16 * KiB);
     ASSERT_EQ(host, bytes(0, -1));
     ASSERT_GT(bytes(0, 2), 0u);
-    m_node->run_others(); /* they end, but nobody has been told */
+    m_node->run_others(); /* they end, but no completion was reported yet */
 
     m_node->stuck   = {2, 1};
     Transfer second = start(0, 1, MiB);
@@ -2348,7 +2351,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_slots)
     EXPECT_EQ(UCS_INPROGRESS, uct_cuda_mp_test(third.transfer));
     uint8_t *begin = (uint8_t*)third.request.dst;
     uint8_t *end   = begin + MiB;
-    /* All but what came to GPU 2 */
+    /* All except the part through GPU 2 */
     EXPECT_GT((size_t)(end - begin - std::count(begin, end, 0)), MiB / 4);
     m_node->stuck = {-2, -2};
     for (Transfer *t : {&before, &small, &second, &third}) {
@@ -2356,7 +2359,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_slots)
     }
 }
 
-/* Where no transfer has met another one, graphs have no event nodes */
+/* Without contention between transfers, graphs have no event nodes */
 TEST_P(test_engine_graphs, alone)
 {
     m_node->refuse_event_nodes = true;
@@ -2367,7 +2370,7 @@ TEST_P(test_engine_graphs, alone)
     EXPECT_EQ((Counters{0, 4, 2, 0, 0}), counters());
 }
 
-/* ... and whoever comes all the same waits for their lanes */
+/* A transfer that comes nevertheless waits for their links */
 TEST_P(test_engine_graphs, not_as_alone_as_believed)
 {
     create();
@@ -2390,7 +2393,7 @@ TEST_P(test_engine_graphs, not_as_alone_as_believed)
     window(2);
 }
 
-/* Nothing is tried with a driver of before CUDA 11.4, so nothing fails */
+/* With a driver before CUDA 11.4 nothing is tried, so nothing fails */
 TEST_P(test_engine_graphs, no_graphs)
 {
     m_node->drop_graphs();
@@ -2403,7 +2406,7 @@ TEST_P(test_engine_graphs, no_graphs)
     EXPECT_EQ((Counters{0, 0, 0, 0, 0}), counters());
 }
 
-/* Three failures in a row: no more is tried, and that is said once */
+/* After three failures in a row graphs are not tried again, with one message */
 TEST_P(test_engine_graphs, refused_event_nodes)
 {
     m_node->refuse_event_nodes = true;
@@ -2416,7 +2419,7 @@ TEST_P(test_engine_graphs, refused_event_nodes)
     EXPECT_EQ((Counters{0, 0, 1, 0, 0}), counters()); /* it was alone */
 }
 
-/* An update that the driver refuses is no error: the graph is built anew */
+/* An update refused by the driver is no error: the graph is built again */
 TEST_P(test_engine_graphs, a_refused_update)
 {
     create();

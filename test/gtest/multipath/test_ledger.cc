@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ledger and what an engine makes of it: processes that number their GPUs
- * differently, that die, that come and go all at once; files that are none.
+ * The ledger and an engine's use of it: processes with different GPU numbers,
+ * that die, or come and go concurrently; invalid files.
  */
 #include "fake_node.h"
 #include "nodes.h"
@@ -31,12 +31,12 @@
 #include <vector>
 
 
-/* Of the page; of the file that says where it is */
+/* Sizes of the control block, and of the file that names its place */
 static const size_t PAGE_BYTES  = 16320;
 static const size_t PLACE_BYTES = 24;
 
 
-/* A process's GPUs: UUIDs that begin with these numbers */
+/* A process's GPUs: UUIDs beginning with these numbers */
 struct Gpus {
     uint8_t uuids[UCT_CUDA_MAX_GPUS][16];
     int     count;
@@ -86,7 +86,7 @@ protected:
         return names;
     }
 
-    /* The page's name, found by making one */
+    /* Return the control block's path, found by making one. */
     std::string page_path()
     {
         Gpus gpus{1};
@@ -105,7 +105,7 @@ protected:
         return std::string((std::istreambuf_iterator<char>(file)), {});
     }
 
-    /* The page that a file names */
+    /* Map the control block named by a file. */
     static char *page_of(const std::string &path)
     {
         const std::string place = content(path);
@@ -137,7 +137,8 @@ protected:
         m_open.erase(std::find(m_open.begin(), m_open.end(), ledger));
     }
 
-    /* Flows of others on one lane, and that there are none on any other */
+    /* Return the flows of others on one directed link, and check for none on
+       others. */
     unsigned others(uct_cuda_mp_ledger_t *ledger, int from, int to)
     {
         uct_cuda_mp_load_t load = {};
@@ -152,7 +153,7 @@ protected:
         return load.active[uct_cuda_mp_lane(End(from), End(to))];
     }
 
-    /* ... of which so many go from its one end to the other */
+    /* Return the number of those from its one end to the other. */
     unsigned direct(uct_cuda_mp_ledger_t *ledger, int from, int to)
     {
         uct_cuda_mp_load_t load = {};
@@ -173,7 +174,7 @@ protected:
                                on, is_direct);
     }
 
-    /* A process of its own; it tells when it has done its work, then waits */
+    /* Fork a process that reports when its work is done, then waits. */
     pid_t spawn(const std::function<bool()> &work)
     {
         int pipes[2];
@@ -198,7 +199,8 @@ protected:
         return pid;
     }
 
-    /* Of this process, as /proc tells it; no name with a bracket */
+    /* Return the state of this process's first thread from /proc; its name has
+       no bracket. */
     static char first_thread_state()
     {
         std::ifstream file("/proc/self/stat");
@@ -208,7 +210,8 @@ protected:
         return state.at(0);
     }
 
-    /* As a process that is stopped in the middle of coming or going */
+    /* Lock the file as a process does that is stopped while entering or
+       leaving. */
     static uct_cuda_node_alive_t *lock_page(const std::string &path)
     {
         const int fd                 = ::open(path.c_str(), O_RDWR);
@@ -226,7 +229,7 @@ protected:
         waitpid(pid, NULL, 0);
     }
 
-    /* What an unsuitable file is good for: nothing, and it stays as it is */
+    /* Check that an unsuitable file is not used and not changed. */
     void refused(const std::string &path, const std::string &content)
     {
         uct_cuda_mp_ledger_t *ledger = NULL;
@@ -322,7 +325,7 @@ TEST_F(test_ledger, what_has_begun_at_an_end)
     };
     unsigned before;
 
-    /* 1 to 2, which b knows as its GPUs 2 and 1 */
+    /* 1 to 2, which is 2 to 1 in b's numbers */
     before = begun(1, 2);
     EXPECT_EQ(begun(0, 0), begun(HOST, HOST));
     set(a, 0, 1, true);
@@ -357,7 +360,7 @@ TEST_F(test_ledger, gpus_that_only_some_see)
     EXPECT_EQ(0u, others(b, 0, 1));
     set(a, HOST, 1, true);
     EXPECT_EQ(1u, others(b, HOST, 0));
-    /* Lanes of GPUs that a process does not have are nobody's */
+    /* Links of GPUs unknown to a process are ignored */
     set(b, 2, 3, true);
     EXPECT_EQ(0u, others(a, 0, 1));
 }
@@ -409,7 +412,7 @@ TEST_F(test_ledger, others_are_told)
     }
 }
 
-/* What lies behind the slots that are in use is nobody's, whatever it is */
+/* Bytes behind the slots in use are ignored */
 TEST_F(test_ledger, slots_that_were_never_taken)
 {
     uct_cuda_mp_ledger_t *a   = open(Gpus{1}), *b = open(Gpus{1});
@@ -449,7 +452,7 @@ TEST_F(test_ledger, process_killed_while_it_transfers)
     });
 
     EXPECT_EQ(1u, others(a, 0, 1));
-    /* However long it takes: it lives */
+    /* After any time: the process lives */
     m_now += 10 * UCT_CUDA_MP_LEDGER_STALE;
     EXPECT_EQ(1u, others(a, 0, 1));
     m_now += 10 * UCT_CUDA_MP_LEDGER_STALE;
@@ -464,7 +467,7 @@ TEST_F(test_ledger, process_killed_while_it_transfers)
     reap(pid);
 }
 
-/* Whoever holds the lock may be giving the slot to a new process */
+/* The holder of the lock may be giving the slot to a new process */
 TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
 {
     std::string path        = page_path();
@@ -534,7 +537,7 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
     EXPECT_EQ(1u, others(a, 0, 1));
     reap(pid);
 
-    /* As if a process that lives had got its number */
+    /* As if a living process had got its pid */
     const pid_t another = getppid();
     char *page          = page_of(path);
     for (size_t at = 0; at < PAGE_BYTES; at += 64) {
@@ -549,7 +552,7 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
     EXPECT_EQ(0u, others(a, 0, 1));
 }
 
-/* Two copies of the module in one process, of which one is unloaded */
+/* Two copies of the module in one process; one is unloaded */
 TEST_F(test_ledger, the_same_process_twice)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
@@ -572,7 +575,7 @@ TEST_F(test_ledger, the_same_process_twice)
     reap(pid);
 }
 
-/* ... and a child of which, forked off, lives on */
+/* A forked child of it lives on */
 TEST_F(test_ledger, process_killed_whose_child_is_not)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
@@ -622,7 +625,7 @@ TEST_F(test_ledger, forked_child_leaves_the_slot_alone)
     EXPECT_EQ(1u, files().size());
 }
 
-/* ... whatever it does with it: what was under way is over there, too */
+/* In the child the parent's transfers have ended, too */
 TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
@@ -635,7 +638,7 @@ TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
         set(a, 0, 1, false);
         uct_cuda_mp_ledger_close(a);
 
-        /* Its own it uses like any other */
+        /* It can open a ledger of its own */
         if (try_open(Gpus{1, 2}, &own) != UCS_OK) {
             return false;
         }
@@ -646,8 +649,7 @@ TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
     EXPECT_EQ(1u, direct(b, 0, 1));
 }
 
-/* The first thread ends, the process goes on: as main() that calls
- * pthread_exit() */
+/* The first thread ends, the process goes on: main() calls pthread_exit() */
 TEST_F(test_ledger, process_whose_first_thread_has_ended)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
@@ -696,7 +698,7 @@ TEST_F(test_ledger, too_many_gpus)
     EXPECT_EQ(UCS_ERR_NO_RESOURCE,
               try_open(Gpus{11, 12, 13, 14, 15, 16, 17, 18, 19}, &ledger));
     close(a);
-    /* GPUs of those who have gone are forgotten */
+    /* GPUs of processes that have left are forgotten */
     a = open(Gpus{11, 12, 13, 14, 15, 16, 17, 18, 19});
 }
 
@@ -734,8 +736,9 @@ TEST_F(test_ledger, another_layout)
     }
 }
 
-/* Its owner can cut a file short, and whoever maps it gets SIGBUS. Those who
- * have the page go on; those who come do without until these have left. */
+/* The owner can truncate a file, which ends processes that map it by SIGBUS.
+   Processes with the control block continue; new ones work without it until
+   these have left. */
 TEST_F(test_ledger, a_file_that_is_cut_short)
 {
     const std::string path  = page_path();
@@ -756,7 +759,7 @@ TEST_F(test_ledger, a_file_that_is_cut_short)
     }
 }
 
-/* The kernel ends what writes beyond it */
+/* The kernel ends a process that writes beyond it */
 TEST_F(test_ledger, a_limit_of_file_sizes)
 {
     const struct rlimit limit = {PLACE_BYTES - 1, PLACE_BYTES - 1};
@@ -785,7 +788,7 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
         nonsense[i] = (char)(i * 2654435761u >> 7);
     }
 
-    /* All but the layout, and the slot of the one who lives */
+    /* All but the layout, and the slot of the living process */
     char *page = page_of(path);
     memcpy(page + 20, nonsense.data() + 20, 4);         /* up to the token */
     memcpy(page + 32, nonsense.data() + 32, own - 32);
@@ -804,7 +807,8 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
     EXPECT_EQ(0u, others(other, 0, 1)) << "nobody's slots are free again";
 }
 
-/* Before the file says where the page is; and after, which ends the page */
+/* Before the file names the control block; and after, which discards the
+   block */
 TEST_F(test_ledger, maker_killed)
 {
     const std::string path = page_path();
@@ -823,7 +827,7 @@ TEST_F(test_ledger, maker_killed)
     }
 }
 
-/* Whoever removes a file parts those who have it from those who come */
+/* Removing a file separates processes that have it from new ones */
 TEST_F(test_ledger, a_name_that_is_anothers_by_now_stays)
 {
     const std::string path       = page_path();
@@ -845,7 +849,7 @@ TEST_F(test_ledger, files_that_are_not_ours)
     std::string path = page_path();
     uct_cuda_mp_ledger_t *ledger;
 
-    /* Readable by others, so written by somebody else */
+    /* Readable by others, so another user may have written it */
     ::close(::open(path.c_str(), O_CREAT | O_RDWR, 0644));
     chmod(path.c_str(), 0644);
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, try_open(Gpus{1}, &ledger));
@@ -879,7 +883,7 @@ TEST_F(test_ledger, lock_that_never_comes_free)
     uct_cuda_node_alive_close(alive);
 }
 
-/* A pause that a signal cuts short would be the whole of its patience */
+/* A pause that a signal cuts short must not use up all its patience */
 TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
 {
     std::string path             = page_path();
@@ -906,7 +910,7 @@ TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
     close(a);
 }
 
-/* Processes that come, work and go as fast as they can, some of them killed */
+/* Processes come, work and go as fast as they can; some are killed */
 TEST_F(test_ledger, all_at_once)
 {
     uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
@@ -1093,7 +1097,7 @@ TEST_F(test_traffic, windows_are_as_they_were)
         EXPECT_EQ(1u, load(a, 1, -1).window) << "the other way";
     }
 
-    /* The one before the last may end meanwhile: there are four in all */
+    /* The last but one may end meanwhile: there are four in total */
     uct_cuda_mp_traffic_end(a, &there);
     uct_cuda_mp_traffic_begin(a, &there);
     EXPECT_EQ(5u, load(a, -1, 1).window);
@@ -1105,14 +1109,14 @@ TEST_F(test_traffic, windows_are_as_they_were)
     EXPECT_EQ(4u, seen.window) << "as the last one was";
     EXPECT_EQ(0u, seen.ahead[uct_cuda_mp_lane(End(HOST), End(1))]);
 
-    /* That is believed until the next one has been as well */
+    /* The old value is used until the next one ends as well */
     uct_cuda_mp_traffic_begin(a, &there);
     EXPECT_EQ(4u, load(a, -1, 1).window);
     uct_cuda_mp_traffic_end(a, &there);
     EXPECT_EQ(1u, load(a, -1, 1).window);
 }
 
-/* Only that of which the lane joins the ends counts as direct */
+/* A flow counts as direct only if the link joins its ends */
 TEST_F(test_traffic, relays_are_told_from_direct_paths)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
@@ -1128,7 +1132,8 @@ TEST_F(test_traffic, relays_are_told_from_direct_paths)
     (void)load(a, 0, 1);
     (void)load(b, 0, 1);
     uct_cuda_mp_traffic_begin(a, &both);
-    for (uct_cuda_mp_traffic_t *traffic : {a, b}) { /* one's own; the ledger */
+    for (uct_cuda_mp_traffic_t *traffic : {a, b}) { /* a process's own; the
+                                                       ledger's */
         uct_cuda_mp_load_t seen = load(traffic, 1, 0);
         EXPECT_EQ(1u, on(seen, 0, 2));
         EXPECT_EQ(0u, direct_on(seen, 0, 2));
@@ -1154,8 +1159,8 @@ TEST_F(test_traffic, relays_are_told_from_direct_paths)
     EXPECT_EQ(0u, direct_on(load(b, 1, 0), 0, 1));
 }
 
-/* Two processes that exchange messages, then compute: in the pause the other
- * one has not gone. It is of the same ends that they are remembered. */
+/* Two processes exchange messages, then compute: in the pause the other one
+   still counts, for transfers between the same ends. */
 TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
@@ -1176,7 +1181,7 @@ TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
     EXPECT_EQ(0u, on(load(b, 2, 0), 0, 1)) << "nobody was met on the way there";
     EXPECT_EQ(0u, on(load(a, 0, 1), 1, 0)) << "when a ended b had";
 
-    /* Once alone is chance, twice is a habit */
+    /* One interval alone is chance, two in a row are not */
     for (unsigned expected : {1, 0}) {
         usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
         uct_cuda_mp_traffic_begin(b, &back);
@@ -1185,10 +1190,10 @@ TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
     }
 }
 
-/* Each exchange is begun and ended by the same process, which never finds the
- * other one's transfer under way: MPI ranks stay in that order, since the one
- * whose message is late begins the next exchange first. Every second transfer
- * of the other one is all within the first one's. */
+/* The same process begins and ends each exchange, and never finds the other
+   one's transfer under way. MPI ranks stay in this order, since the one with
+   the late message begins the next exchange first. Every second transfer of the
+   other process lies within the first one's. */
 TEST_F(test_traffic, who_begins_first_and_ends_last_is_crossed_too)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
@@ -1208,7 +1213,7 @@ TEST_F(test_traffic, who_begins_first_and_ends_last_is_crossed_too)
     }
 }
 
-/* ... and so are two pairs of one process, and those of a ring */
+/* The same for two pairs of one process, and for a ring */
 TEST_F(test_traffic, crossing_is_seen_in_one_process_and_in_rings)
 {
     uct_cuda_mp_traffic_t *a   = create(m_dir.c_str());
@@ -1247,7 +1252,7 @@ TEST_F(test_traffic, crossing_is_seen_in_one_process_and_in_rings)
     }
 }
 
-/* In a window those that were under way count as crossed, and no later ones */
+/* In a window the transfers under way count as crossed, and no later ones */
 TEST_F(test_traffic, what_was_crossed_in_a_window)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
@@ -1268,7 +1273,7 @@ TEST_F(test_traffic, what_was_crossed_in_a_window)
         EXPECT_EQ(0u, load(a, 0, 1).uncrossed) << i;
     }
 
-    /* A stream of messages that never runs dry */
+    /* A continuous stream of messages */
     for (i = 1; i < 5; ++i) {
         uct_cuda_mp_traffic_begin(a, &there);
         uct_cuda_mp_traffic_end(a, &there);
@@ -1277,7 +1282,7 @@ TEST_F(test_traffic, what_was_crossed_in_a_window)
     uct_cuda_mp_traffic_end(a, &there);
 }
 
-/* One way, then the other: never both at once */
+/* One direction, then the other: never both at once */
 TEST_F(test_traffic, ping_pong_meets_nobody)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
@@ -1295,7 +1300,7 @@ TEST_F(test_traffic, ping_pong_meets_nobody)
     }
 }
 
-/* Some process held the lock when this one came, for longer than it waits */
+/* Another process held the lock for longer than this one waits */
 TEST_F(test_traffic, a_ledger_that_was_busy_is_asked_for_again)
 {
     const std::string path  = page_path();

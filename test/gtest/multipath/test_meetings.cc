@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What transfers remember of those that they met, and what the planner makes of
- * it in programs that compute between exchanges of messages.
+ * The contention history of transfers, and its effect on plans in programs that
+ * compute between exchanges of messages.
  */
 #include "nodes.h"
 
@@ -24,7 +24,8 @@ protected:
     {
     }
 
-    /* A transfer that finds `flows` others on the lane from 0 to 1, or none */
+    /* Run a transfer that finds `flows` others on the link from 0 to 1, or
+       none. */
     void transfer(uint8_t flows, uint8_t direct = 0)
     {
         uct_cuda_mp_load_t load = {};
@@ -70,7 +71,7 @@ TEST_F(test_meetings, the_most_of_what_was_met)
     EXPECT_EQ(0, recall().active[LANE + 1]);
 }
 
-/* However long the pauses are, within reason */
+/* After pauses of any reasonable length */
 TEST_F(test_meetings, pauses)
 {
     for (uint64_t pause : {0, 1, 8, 100, 900}) {
@@ -85,7 +86,7 @@ TEST_F(test_meetings, pauses)
     EXPECT_EQ(0, recall().active[LANE]);
 }
 
-/* ... even if others are met then */
+/* Also if there is contention then */
 TEST_F(test_meetings, what_was_long_ago_does_not_come_back)
 {
     uct_cuda_mp_load_t load = {};
@@ -99,8 +100,8 @@ TEST_F(test_meetings, what_was_long_ago_does_not_come_back)
     EXPECT_EQ(1, recall().active[LANE + 1]);
 }
 
-/* Once nobody may be chance; who is alone from now on has all links with the
- * third message */
+/* One interval without contention may be chance; after two, the third message
+   has all links */
 TEST_F(test_meetings, two_turns_without_meetings)
 {
     transfer(1);
@@ -116,7 +117,8 @@ TEST_F(test_meetings, two_turns_without_meetings)
     }
 }
 
-/* Many short ones are as one: 20 us each, and the other one is in a pause */
+/* Many short transfers count as one: 20 us each, while the other process
+   pauses */
 TEST_F(test_meetings, a_turn_has_a_least_length)
 {
     uint64_t begin = m_now;
@@ -152,8 +154,8 @@ TEST_F(test_meetings, one_that_is_crossed_starts_the_count_again)
 }
 
 
-/* Programs whose ranks all begin to send at the same time, when none of them
- * can see any other, on a mesh of four GPUs */
+/* Programs whose ranks all begin to send at the same time, unseen by each
+   other, on a mesh of four GPUs */
 class test_exchanges : public ::testing::Test
 {
 protected:
@@ -163,7 +165,8 @@ protected:
     {
     }
 
-    /* One message each, all at once, then `pause` ms; their paths */
+    /* Send one message each, all at once, pause for `pause` ms, and return
+       their paths. */
     std::vector<std::string> exchange(const messages_t &messages,
                                       uint64_t pause)
     {
@@ -253,8 +256,8 @@ protected:
 };
 
 
-/* The papers' Jacobi solver: an update of 8 ms, all send down the ring, then
- * all up. Two paths each fill all links that are idle. */
+/* The papers' Jacobi solver: an update of 8 ms, then all send down the ring,
+   then all up. Two paths each fill all idle links. */
 TEST_F(test_exchanges, ring_with_pauses)
 {
     std::vector<std::string> down, up;
@@ -272,7 +275,7 @@ TEST_F(test_exchanges, ring_with_pauses)
     }
 }
 
-/* ... and both at once: each relay would need a link of the ring */
+/* Both directions at once: each relay would need a link of the ring */
 TEST_F(test_exchanges, ring_both_ways_with_pauses)
 {
     for (int i = 0; i < 20; ++i) {
@@ -293,7 +296,7 @@ TEST_F(test_exchanges, all_to_all_with_pauses)
     }
 }
 
-/* It had company, and then none */
+/* First with contention, then without */
 TEST_F(test_exchanges, alone_again)
 {
     const messages_t alone = {{0, 1}};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the planner chooses, against what is worked out by hand. */
+/* The planner's choices, compared with calculated ones. */
 #include "nodes.h"
 
 #include <uct/cuda/plan/reason.h>
@@ -50,7 +50,7 @@ protected:
         return sizes.alone;
     }
 
-    /* Paths as text, in the plan's order */
+    /* Return the paths as text, in the plan's order. */
     std::string paths() const
     {
         std::string text;
@@ -80,21 +80,21 @@ TEST_F(test_planner, mesh_uses_all_relays)
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 
     /* Three links of 48 GB/s: 1.86 ms each for a third of 256 MiB, and the
-     * relays' pipelines take a chunk more. One link takes 5.6 ms. */
+       relays' pipelines take one chunk more. One link takes 5.6 ms. */
     EXPECT_GT(m_plan->seconds, 1.86e-3);
     EXPECT_LT(m_plan->seconds, 2.1e-3);
     EXPECT_NEAR(5.6e-3, m_plan->single_seconds, .02e-3);
     EXPECT_GT(share(0), 1. / 3);
     EXPECT_LT(share(0), .4);
 
-    /* Alike but for the submission of one copy, 3.6 us with its events, in
-     * which 48 GB/s carry 172.8 kB */
+    /* Equal except for the submission of one copy, 3.6 us with its events, in
+       which 48 GB/s carry 172.8 kB */
     EXPECT_GT(share(1), share(2));
     EXPECT_NEAR(172.8e3 / (256 * MiB), share(1) - share(2), 1e-4);
 }
 
-/* A relay's chunks are four copies and more each for the processor, the direct
- * path is one */
+/* A relay's chunks cost the processor four copies and more each, the direct
+   path one */
 TEST_F(test_planner, copies_of_relays_take_the_processors_time)
 {
     uct_cuda_mp_model_t model    = uct_cuda_mp_model_builtin;
@@ -122,8 +122,8 @@ TEST_F(test_planner, relays_of_short_transfers_begin_one_by_one)
     ASSERT_EQ("direct,gpu2,gpu3", paths());
     EXPECT_EQ(1, m_plan->paths[1].chunks);
 
-    /* In one chunk bytes go over two links of 48 GB/s, one after the other:
-     * 3.6 us are half as many bytes as they would be on one */
+    /* In one chunk bytes go over two links of 48 GB/s in sequence: 3.6 us are
+       half as many bytes as on one */
     EXPECT_NEAR(86.4e3, (double)m_plan->paths[1].bytes - m_plan->paths[2].bytes,
                 2 * 4096);
 }
@@ -134,7 +134,7 @@ TEST_F(test_planner, fast_first_hop_fills_the_pipeline_sooner)
     uct_cuda_topo_t fast       = even;
     double seconds;
 
-    /* The second hop to GPU 1 stays as it is, and so bounds the relays */
+    /* The second hop to GPU 1 is unchanged and bounds the relays */
     uct_cuda_topo_set_link(&fast, 0, 2, 480 * GB, -1, -1);
     uct_cuda_topo_set_link(&fast, 0, 3, 480 * GB, -1, -1);
     plan(even, Config(), 0, 1, 4 * MiB);
@@ -185,19 +185,19 @@ TEST_F(test_planner, switch_with_a_quiet_host)
     quiet.uncrossed = UINT64_MAX;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("direct,host", paths());
-    /* 396 and 55 GB/s would be 12 %; by hand on two H200, in 8 and 9 chunks,
-     * .09 brought 431 GB/s, .10 434 and .11 402 */
+    /* By bandwidth, 396 and 55 GB/s, it would be 12 %. On two H200, with direct
+       calls in 8 and 9 chunks, .09 gave 431 GB/s, .10 434 and .11 402 */
     EXPECT_GT(share(1), .09);
     EXPECT_LT(share(1), .105);
     EXPECT_NEAR(434, 256 * MiB / m_plan->seconds / GB, 6);
 
-    /* The peer sends through its host path: leave it alone */
+    /* The peer sends through its host path: do not use it */
     quiet.active[uct_cuda_mp_lane(End(1), End(HOST))] = 1;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("", paths());
 }
 
-/* Without proof that nothing crosses it, for those who ask for several paths */
+/* Without proof that the host path is idle, if several paths are requested */
 TEST_F(test_planner, host_path_wants_proof)
 {
     uct_cuda_mp_load_t unproven = {};
@@ -214,8 +214,8 @@ TEST_F(test_planner, host_path_wants_proof)
     }
 }
 
-/* Without it nothing gains behind a switch, and messages are smaller on a mesh
- * where several are under way */
+/* Without the host path there is no gain behind a switch, and on a mesh smaller
+   messages are split if several are under way */
 TEST_F(test_planner, min_sizes_without_the_host_path)
 {
     uct_cuda_mp_min_sizes_t sizes;
@@ -236,10 +236,10 @@ TEST_F(test_planner, min_sizes_without_the_host_path)
     EXPECT_GE(sizes.alone, sizes.behind);
 }
 
-/* On real H200 two paths by hand won 3 % at 32 MiB, 5 % at 64 and 9 % at 128;
- * puts won nothing at 32 MiB, 1 to 4 % at 48, 3 to 6 at 64 and 7 to 8 at 128.
- * Messages of 32 MiB won 2 % by a search: two runs of one path differed as much
- */
+/* On real H200, two paths with direct calls gained 3 % at 32 MiB, 5 % at 64 and
+   9 % at 128. Puts gained nothing at 32 MiB, 1 to 4 % at 48, 3 to 6 at 64 and 7
+   to 8 at 128. A search gained 2 % for messages of 32 MiB, as much as the
+   difference of two runs of one path */
 TEST_F(test_planner, host_path_needs_time_to_begin)
 {
     uct_cuda_mp_load_t quiet = {};
@@ -256,8 +256,8 @@ TEST_F(test_planner, host_path_needs_time_to_begin)
         EXPECT_EQ("direct,host", paths()) << size;
     }
 
-    /* Beside relays the host's part is a small one, and there is no doubt that
-     * all together are faster than one path */
+    /* Beside relays the host's share is small, and all together are certainly
+       faster than one path */
     for (size_t size = 32; size <= 256; size += 8) {
         plan(beluga(), Config(), 0, 1, size * MiB, &quiet);
         EXPECT_EQ("direct,gpu2,gpu3,host", paths()) << size;
@@ -269,8 +269,8 @@ TEST_F(test_planner, forced_relay_behind_a_switch)
     plan(hgx(), Config().set("", "y").set("_PATHS", "direct,gpu2"), 0, 1,
          256 * MiB);
     EXPECT_EQ("direct,gpu2", paths());
-    /* Both leave through the same ports, half of them each; the relay's part is
-     * a little smaller since its pipeline fills */
+    /* Both leave through the same ports, half of them each; the relay's share
+       is a little smaller since its pipeline fills */
     EXPECT_LT(share(1), .5);
     EXPECT_GT(share(1), .45);
 }
@@ -319,7 +319,7 @@ TEST_F(test_planner, missing_links_are_no_paths)
     plan(node, Config(), 0, 1, 64 * MiB);
     EXPECT_EQ("direct,gpu3", paths());
 
-    /* No peer access at all: not ours to carry */
+    /* No peer access at all: left to the caller */
     uct_cuda_topo_set_link(&node, 0, 1, 0, -1, -1);
     plan(node, Config().set("", "y"), 0, 1, 64 * MiB);
     EXPECT_EQ("", paths());
@@ -374,8 +374,7 @@ TEST_F(test_planner, chunks)
     EXPECT_EQ(5u, m_plan->paths[1].chunks);
     EXPECT_EQ(1 * MiB, m_plan->paths[1].chunk);
 
-    /* One count for each of the paths, as they are named: gpu1 is the
-     * destination */
+    /* One count for each named path: gpu1 is the destination */
     config.set("_PATHS", "gpu2,gpu1,direct,gpu3").set("_SHARES", "2,1,1,1");
     config.set("_CHUNKS", "2,3,64,4");
     plan(beluga(), config, 0, 1, 10 * MiB);
@@ -388,7 +387,7 @@ TEST_F(test_planner, chunks)
     config.set("_CHUNKS", "10");
     plan(beluga(), config, 0, 1, 10 * MiB);
     EXPECT_EQ(10u, m_plan->paths[1].chunks);
-    /* One bank of the staging memory's two */
+    /* One of the two banks of staging memory */
     EXPECT_EQ(4u, m_plan->paths[1].slots);
 
     /* A slot holds an eighth of the staging memory */
@@ -452,9 +451,9 @@ TEST_F(test_planner, busy_links_get_less)
     EXPECT_NEAR(1. / 3, idle, .03);
 }
 
-/* Behind other transfers nobody waits for a path to fill: three links of one
- * speed get a third each, but for what chunks cost; and of a long window every
- * plan is the same */
+/* Behind other transfers no path waits to be filled: three links of one speed
+   get a third each, apart from the cost of chunks. All plans of a long window
+   are equal */
 TEST_F(test_planner, windows_share_by_rate)
 {
     uct_cuda_mp_load_t load = {};
@@ -491,8 +490,9 @@ TEST_F(test_planner, other_way_busy_leaves_the_host_out)
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
 
-/* In a ring nobody sends the other way, yet every GPU sends and receives; what
- * leaves the source or comes to the destination as well is no such thing */
+/* In a ring no rank sends in the other direction, but every GPU sends and
+   receives. Traffic that also leaves the source or enters the destination does
+   not count */
 TEST_F(test_planner, neighbours_of_a_ring_leave_the_host_out)
 {
     const struct {
@@ -514,7 +514,7 @@ TEST_F(test_planner, neighbours_of_a_ring_leave_the_host_out)
 }
 
 /* Four ranks in a ring, one after the other and again: after the first round
- * everybody has a relay of his own, however it began */
+   every rank has a relay of its own, from any start */
 TEST_F(test_planner, ring_settles)
 {
     uct_cuda_mp_plan_t plans[4];
@@ -545,8 +545,8 @@ TEST_F(test_planner, ring_settles)
     }
 }
 
-/* All relays are busy: one that others have as a relay too is taken, since they
- * can leave it; none that lies on a link between others' own ends */
+/* All relays are busy: take one used as a relay by others, since they can leave
+   it, and none on a link between others' own ends */
 TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
 {
     uct_cuda_mp_load_t load = {};
@@ -569,15 +569,16 @@ TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2", paths());
 
-    /* The user's word */
+    /* The user's setting */
     always.set("", "y");
     load.direct[uct_cuda_mp_lane(End(0), End(2))] = 1;
     plan(beluga(), always, 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
 
-/* Two GPUs a socket: in a ring every other message goes between the sockets,
- * and relays of the rest would go there twice. Without the ring they may. */
+/* Two GPUs per socket: in a ring every other message crosses between the
+   sockets, and relays for the rest would cross twice. Without the ring they
+   may. */
 TEST_F(test_planner, links_between_sockets_are_left_to_who_needs_them)
 {
     uct_cuda_mp_load_t load = {};
@@ -618,8 +619,8 @@ TEST_F(test_planner, host_memory_goes_over_all_pcie_links)
         plan(hgx(), Config(), end[0], end[1], 64 * MiB);
         EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
 
-        /* Four links of 55 GB/s: 305 us; the relays' pipelines and gaps of
-         * 14 us take something more. One link: 1.22 ms. */
+        /* Four links of 55 GB/s: 305 us; the relays' pipelines and gaps of 14
+           us take more. One link: 1.22 ms. */
         EXPECT_GT(m_plan->seconds, 305e-6);
         EXPECT_LT(m_plan->seconds, 1.25 * 305e-6);
         EXPECT_NEAR(1.22e-3, m_plan->single_seconds, .02e-3);
@@ -663,7 +664,7 @@ TEST_F(test_planner, host_relays_near_the_buffer_come_first)
     plan(node, Config(), -1, 5, 64 * MiB, NULL, &numa);
     EXPECT_EQ("direct,gpu6,gpu7,gpu4", paths());
 
-    /* Nobody knows where it is: with the GPU */
+    /* Its place is unknown: assume the GPU's node */
     plan(node, Config(), -1, 3, 64 * MiB);
     EXPECT_EQ("direct,gpu0,gpu1,gpu2", paths());
 }
@@ -713,8 +714,8 @@ TEST_F(test_planner, host_memory_shares_links_in_use)
     EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
 }
 
-/* Two transfers of four copies each have half of the memory each; one of one
- * copy would have a fifth of it */
+/* Two transfers of four copies get half of the memory each; one of one copy
+   would get a fifth */
 TEST_F(test_planner, host_memory_is_shared_copy_by_copy)
 {
     uct_cuda_topo_t node = hgx();
@@ -738,7 +739,7 @@ TEST_F(test_planner, host_memory_is_shared_copy_by_copy)
 
 TEST_F(test_planner, variables_are_for_host_memory_too)
 {
-    /* There is no detour over the memory that it comes from */
+    /* There is no detour over the memory at its own end */
     plan(hgx(), Config().set("_PATHS", "direct,host"), -1, 1, 64 * MiB);
     EXPECT_EQ("", paths());
     plan(hgx(), Config().set("_PATHS", "direct,gpu1,gpu3,host"), -1, 1,
@@ -771,7 +772,7 @@ TEST_F(test_planner, host_memory_has_its_own_threshold)
     }
 }
 
-/* A lone MiB gains too little by a relay to be sure of it */
+/* A single MiB gains too little by a relay to be certain */
 TEST_F(test_planner, host_relays_need_time_to_begin)
 {
     uct_cuda_mp_load_t load = {};
@@ -788,7 +789,7 @@ TEST_F(test_planner, host_relays_need_time_to_begin)
 }
 
 /* Four copies for each of many small messages take longer to submit than four
- * links to work off */
+   links take to carry them */
 TEST_F(test_planner, windows_from_host_memory_go_by_turns)
 {
     uct_cuda_mp_load_t load = {};
@@ -810,23 +811,24 @@ TEST_F(test_planner, windows_from_host_memory_go_by_turns)
         EXPECT_EQ(4u, messages[path]) << path;
     }
 
-    /* Links take longer than the processor: all of them at once, as ever */
+    /* Links take longer than the processor: use all of them at once, as
+       usual */
     load = {};
     load.window = 16;
     plan(hgx(), Config(), -1, 1, 64 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
 
-    /* Two messages cannot use four links by turns */
+    /* Two messages cannot use four links in rotation */
     load.window = 2;
     plan(hgx(), Config(), -1, 1, 2 * MiB, &load);
     EXPECT_EQ(0u, paths().find("direct,gpu2"));
 
-    /* Nobody follows */
+    /* No transfer follows */
     load.window = 1;
     plan(hgx(), Config(), -1, 1, 2 * MiB, &load);
     EXPECT_EQ(0u, paths().find("direct,gpu2"));
 
-    /* To the host they do not go by turns */
+    /* To the host there is no rotation */
     load.window = 16;
     plan(hgx(), Config(), 1, -1, 2 * MiB, &load);
     EXPECT_EQ(0u, paths().find("direct,gpu2"));
@@ -909,8 +911,8 @@ TEST_F(test_planner, is_fast)
     ASSERT_EQ(4u, m_plan->num_paths);
     RecordProperty("nanoseconds", (int)(best * 1e9));
     printf("4 paths of 16 chunks: %.2f us a plan\n", best * 1e6);
-    /* 2 us is the aim; a busy machine gets more, and sanitizers and builds that
-     * are not optimised */
+    /* 2 us is the goal; a busy machine, sanitizers and unoptimized builds get
+       more */
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)
     EXPECT_LT(best, 10e-6);
 #else
@@ -918,7 +920,7 @@ TEST_F(test_planner, is_fast)
 #endif
 }
 
-/* Each "no" says why, in one list with what the engine says */
+/* Each refusal has a reason, in one list with the engine's */
 TEST_F(test_planner, reasons)
 {
     auto reason = [this](const uct_cuda_topo_t &node, const Config &config,
@@ -940,7 +942,7 @@ TEST_F(test_planner, reasons)
     }
 }
 
-/* What could not be had is an input like any other */
+/* Unavailable resources are an input like any other */
 TEST_F(test_planner, constraints)
 {
     const uct_cuda_topo_t node            = beluga();
@@ -976,8 +978,8 @@ TEST_F(test_planner, constraints)
 }
 
 
-/* Nodes, settings, tables and loads at random, of kinds that nobody has built
- * so far */
+/* Random nodes, settings, tables and loads, including kinds that do not
+   exist */
 class test_planner_random : public test_planner
 {
 protected:
@@ -1107,7 +1109,7 @@ protected:
         }
     }
 
-    /* What the checker, which knows no node, cannot see */
+    /* Check facts about the node, unknown to the checker. */
     void check_plan(const uct_cuda_mp_load_t *load)
     {
         for (unsigned i = 0; i < m_plan->num_steps; ++i) {

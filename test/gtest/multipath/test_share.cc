@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Max-min fair rates, as one works them out by hand. */
+/* Max-min fair rates, compared with calculated ones. */
 #include <gtest/gtest.h>
 
 #include <uct/cuda/plan/share.h>
@@ -11,7 +11,7 @@
 class test_share : public ::testing::Test
 {
 protected:
-    /* A flow over some resources; @return its number */
+    /* Add a flow over some resources; @return its number */
     unsigned add(std::vector<int16_t> resources, unsigned count = 1,
                  double cap = DBL_MAX)
     {
@@ -24,7 +24,7 @@ protected:
         return number;
     }
 
-    /* With these capacities */
+    /* Compute the rates for these capacities. */
     void share(std::vector<double> capacity)
     {
         std::vector<uct_cuda_share_resource_t> resources(capacity.size());
@@ -57,7 +57,7 @@ protected:
 };
 
 
-/* Who is held up elsewhere leaves the rest to the others, round by round */
+/* A flow limited elsewhere leaves the rest to the others, round by round */
 TEST_F(test_share, rest)
 {
     const unsigned slow   = add({0, 1});
@@ -70,8 +70,8 @@ TEST_F(test_share, rest)
     EXPECT_DOUBLE_EQ(70, rate(fast));
 }
 
-/* Flows that go alike count one by one; one of two hops over the same thing
- * counts twice */
+/* Flows over the same resources count one by one; a flow with two hops over one
+   resource counts twice */
 TEST_F(test_share, counts)
 {
     const unsigned three = add({0}, 3);
@@ -82,7 +82,7 @@ TEST_F(test_share, counts)
     EXPECT_DOUBLE_EQ(10, rate(twice));
 }
 
-/* What a flow cannot take is others' */
+/* A flow's unused share goes to others */
 TEST_F(test_share, caps)
 {
     const unsigned alone  = add({}, 1, 7);

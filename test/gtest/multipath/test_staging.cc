@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Staging memory in the host: locked as a whole, and given back by whoever has
- * it. */
+/* Staging memory in the host: locked as a unit, and released by its owner. */
 #include "end.h"
 #include "fake_node.h"
 
@@ -44,7 +43,7 @@ protected:
                                          SLOT);
     }
 
-    /* Is there memory at its place? */
+    /* Return whether there is memory at its address. */
     bool is_mapped() const
     {
         return msync((void*)m_base, SLOT, MS_ASYNC) == 0;
@@ -76,7 +75,7 @@ TEST_F(test_staging, nothing_is_left_where_it_cannot_be_locked)
     uct_cuda_mp_staging_free(&m_staging);
 }
 
-/* The driver has let go of it, and is not asked to */
+/* The driver has released it, and is not asked to */
 TEST_F(test_staging, its_context_is_lost)
 {
     ASSERT_EQ(UCS_OK, alloc());
@@ -87,7 +86,7 @@ TEST_F(test_staging, its_context_is_lost)
     EXPECT_TRUE(m_node.complaints.empty());
 }
 
-/* What a child has in its place is the child's */
+/* The child's memory at the same address is not unmapped */
 TEST_F(test_staging, a_child_does_not_unmap_it)
 {
     int status;

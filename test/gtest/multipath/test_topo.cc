@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Probing the node: from what NVML and the driver say to links and limits. */
+/* Probing the node: links and limits from answers of NVML and the driver. */
 #include "nodes.h"
 
 #include <uct/cuda/base/driver.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 
-/* One NVLink: what is at its far end, and which GPU if it is one */
+/* One NVLink: its far end, and the GPU's number if it is one */
 struct FakeLink {
     nvmlIntNvLinkDeviceType_t type;
     int                       gpu; /* 100 and more: hidden from the process */
@@ -50,7 +50,7 @@ protected:
             return CUDA_SUCCESS;
         };
 
-        /* Handles are GPU numbers, 1 up */
+        /* Handles are GPU numbers, from 1 */
         m_nvml.nvmlDeviceGetHandleByPciBusId = [](const char *text,
                                                   nvmlDevice_t *device) {
             unsigned bus;
@@ -151,7 +151,7 @@ protected:
 
         uct_cuda_driver_override(&m_driver);
         uct_cuda_nvml_override(&m_nvml);
-        /* nothing of the machine that the test runs on */
+        /* independent of the machine that runs the test */
         setenv("SYSFS_PATH", "/nonexistent", 1);
     }
 
@@ -235,7 +235,7 @@ TEST_F(test_topo, nvswitch)
     probe();
     EXPECT_NEAR(396 * GB, m_topo.links[0][1].bandwidth, 1 * GB);
     EXPECT_EQ(55 * GB, m_topo.gpus[1].from_host.bandwidth);
-    /* All that leaves GPU 0 shares one limit, all that enters GPU 1 another */
+    /* All traffic from GPU 0 shares one limit, all traffic to GPU 1 another */
     EXPECT_EQ(m_topo.links[0][1].limits[0], m_topo.links[0][2].limits[0]);
     EXPECT_EQ(m_topo.links[0][1].limits[1], m_topo.links[3][1].limits[1]);
     EXPECT_NE(m_topo.links[0][1].limits[0], m_topo.links[1][0].limits[0]);
@@ -255,7 +255,7 @@ TEST_F(test_topo, links_to_hidden_gpus_lead_nowhere)
 {
     set_links(2, 2, NVML_NVLINK_DEVICE_TYPE_GPU, 100);
     probe();
-    /* What is left is PCIe, with the host's copies on the same wires */
+    /* PCIe is left, shared with host copies */
     EXPECT_EQ(12 * GB, m_topo.links[0][1].bandwidth);
     EXPECT_EQ(m_topo.gpus[0].to_host.limits[0], m_topo.links[0][1].limits[0]);
     EXPECT_EQ(m_topo.gpus[1].from_host.limits[0], m_topo.links[0][1].limits[1]);
@@ -267,15 +267,15 @@ TEST_F(test_topo, links_to_the_processor)
     set_links(2, 3, NVML_NVLINK_DEVICE_TYPE_IBMNPU, 0);
     probe();
     EXPECT_NEAR(3 * 25 * .93 * GB, m_topo.gpus[0].to_host.bandwidth, 1 * GB);
-    /* ... and what goes to the other GPU, which no NVLink leads to */
+    /* and copies to the other GPU, since no NVLink joins them */
     EXPECT_EQ(m_topo.gpus[0].to_host.limits[0], m_topo.links[0][1].limits[0]);
     EXPECT_EQ(m_topo.gpus[0].to_host.bandwidth, m_topo.links[0][1].bandwidth);
 }
 
 TEST_F(test_topo, links_to_grace)
 {
-    /* GH200: ten links of NVLink-C2C, of which 83 % as of NVLink 4; and of the
-     * memory's 384 GB/s four fifths, which is less */
+    /* GH200: ten links of NVLink-C2C with 83 %, as for NVLink 4; and four
+       fifths of the memory's 384 GB/s, which is less */
     set_links(2, 6, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
     m_version = 6;
     m_c2c     = 10;
@@ -311,7 +311,8 @@ TEST_F(test_topo, more_gpus_than_fit)
 
 TEST_F(test_topo, nvswitch_without_counts)
 {
-    /* an NVML that knows the fields not: link by link, to the same end */
+    /* an NVML without these fields is asked link by link, with the same
+       result */
     uct_cuda_topo_t counted;
 
     set_links(4, 18, NVML_NVLINK_DEVICE_TYPE_SWITCH, 0);
@@ -325,8 +326,8 @@ TEST_F(test_topo, nvswitch_without_counts)
 
 TEST_F(test_topo, few_questions)
 {
-    /* NVML takes up to 37 us an answer (measured on H200: 8 ms for 216), and
-     * 10 ms are allowed for eight GPUs at NVSwitches or in a cube mesh */
+    /* NVML takes up to 37 us per answer (measured on H200: 8 ms for 216), and
+       10 ms are allowed for eight GPUs at NVSwitches or in a cube mesh */
     const unsigned most = 10000 / 37;
 
     set_links(8, 18, NVML_NVLINK_DEVICE_TYPE_SWITCH, 0);
@@ -358,7 +359,8 @@ TEST_F(test_topo, details_name_the_switches)
 
 TEST_F(test_topo, switches_by_nvmls_word)
 {
-    /* 0 and 1 behind one switch, that and 2 behind another, 3 by itself */
+    /* 0 and 1 behind one switch, this switch and 2 behind another, 3 by
+       itself */
     uct_cuda_wiring_t wiring;
 
     set_links(4, 0, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
@@ -399,7 +401,7 @@ TEST_F(test_topo, what_is_missing_is_said)
               logged.find("gpu1: 3 NVLinks lead to 0000:7e:00.0"));
     EXPECT_EQ(std::string::npos, logged.find("MIG"));
 
-    /* a slice has no links, whatever its GPU has */
+    /* a slice has no links, even if its GPU has */
     set_links(2, 18, NVML_NVLINK_DEVICE_TYPE_SWITCH, 0);
     m_mig = NVML_DEVICE_MIG_ENABLE;
     probe();
@@ -410,8 +412,8 @@ TEST_F(test_topo, what_is_missing_is_said)
 
 TEST_F(test_topo, nvml_that_knows_no_gpu)
 {
-    /* a container without it: the driver's word is left, that NVLink joins the
-     * GPUs, which then all share what a GPU of their kind may have */
+    /* a container without NVML: the driver only reports NVLink between GPUs;
+       all then share the maximum of such a GPU */
     set_links(3, 6, NVML_NVLINK_DEVICE_TYPE_GPU, 1);
     m_nvml.nvmlDeviceGetHandleByPciBusId = [](const char *, nvmlDevice_t *) {
         return NVML_ERROR_NO_PERMISSION;
@@ -446,7 +448,7 @@ TEST_F(test_topo, no_gpu)
 }
 
 
-/* What a driver's result means to UCX */
+/* UCX's status for a driver's result */
 TEST(test_driver, status)
 {
     EXPECT_EQ(UCS_OK, uct_cuda_status(CUDA_SUCCESS));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tuning tables: what is read, what is refused and where, and what a planner
- * makes of them. */
+/* Tuning tables: valid files, errors with their place, and the effect on
+   plans. */
 #include "nodes.h"
 
 #include <check/transfer_check.h>
@@ -44,7 +44,7 @@ protected:
     {
         std::ostringstream text;
 
-        text.precision(17); /* Enough to be read back as they are */
+        text.precision(17); /* Enough to be read back unchanged */
         text << "ucx-mp-tuning " << UCT_CUDA_MP_TUNING_FORMAT << "\nnode "
              << m_table->node << "\ndate " << m_table->date << "\n";
         for (unsigned i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
@@ -70,7 +70,7 @@ protected:
         EXPECT_NE(nullptr, strstr(m_error, because)) << m_error;
     }
 
-    /* Another node, and a table for it of these lines */
+    /* Use another node, and a table of these lines for it. */
     void on(const uct_cuda_topo_t &node)
     {
         m_node = node;
@@ -135,7 +135,7 @@ TEST_F(test_tuning, reads_what_people_write)
     EXPECT_EQ(0u, m_table->model_set);
 }
 
-/* Tables of before had rows: they load, and a sentence names the first */
+/* Old tables had rows: they load, and a sentence names the first */
 TEST_F(test_tuning, rows_are_passed_over)
 {
     ASSERT_EQ(UCS_OK, read(HEAD + "model gap_gpu 4e-05\n"
@@ -149,7 +149,7 @@ TEST_F(test_tuning, rows_are_passed_over)
     EXPECT_EQ(40e-6, m_table->model.gap_gpu);
     EXPECT_EQ(1e-6, m_table->model.join);
 
-    /* What is wrong comes first */
+    /* Errors come first */
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               read(HEAD + "48.0:48.0,48.0:12.0 1m 16m direct:1 auto\nx\n"));
     EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: not three words"));
@@ -164,7 +164,7 @@ TEST_F(test_tuning, fingerprint_tells_nodes_apart)
     m_node = mesh_node(3, 48 * GB, 12 * GB);
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
 
-    /* One dead link is another node; the order of the GPUs is not */
+    /* A dead link makes another node; another order of GPUs does not */
     m_node = beluga();
     uct_cuda_topo_set_link(&m_node, 2, 1, 0, -1, -1);
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
@@ -177,7 +177,7 @@ TEST_F(test_tuning, fingerprint_tells_nodes_apart)
 
 TEST_F(test_tuning, largest_node_fits)
 {
-    /* Every pair of its own class: too many for one line, but no harm */
+    /* Every pair has a class of its own: too many for one line, but valid */
     m_node = mesh_node(16, 48 * GB, 12 * GB);
     for (int i = 0; i < 16; ++i) {
         for (int j = 0; j < 16; ++j) {
@@ -228,7 +228,7 @@ TEST_F(test_tuning, no_file)
                                      &table));
 }
 
-/* Nobody waits for something to be written to it */
+/* Reading does not block */
 TEST_F(test_tuning, a_fifo_is_no_table)
 {
     char dir[]             = "/tmp/ucx-mp-tuning-XXXXXX";
@@ -257,14 +257,14 @@ TEST_F(test_tuning, constants_of_the_model)
     EXPECT_EQ(UCS_OK, read(print())) << m_error;
     EXPECT_EQ(40e-6, m_table->model.gap_gpu);
 
-    /* Where a chunk more costs 40 us, there are fewer of them */
+    /* An additional chunk costs 40 us, so there are fewer */
     plan(Config(), 0, 1, 16 * MiB);
     EXPECT_GE(2, m_plan->paths[1].chunks);
     m_table.reset();
     plan(Config(), 0, 1, 16 * MiB);
     EXPECT_LE(4, m_plan->paths[1].chunks);
 
-    /* All links between GPUs half as fast: so is a copy, but for its 8 us */
+    /* All links between GPUs half as fast: so is a copy, except its 8 us */
     plan(Config(), 0, 1, 16 * MiB);
     seconds = m_plan->single_seconds - 8e-6;
     ASSERT_EQ(UCS_OK, read(HEAD + "model gpu_efficiency .5\n")) << m_error;
@@ -284,8 +284,8 @@ TEST_F(test_tuning, constants_of_the_model)
     EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: ")) << m_error;
 }
 
-/* Seconds of one path, and of the plan where it has several, are worked out by
- * hand from what each link gives */
+/* Seconds of one path, and of a plan with several, are calculated from each
+   link's rate */
 TEST_F(test_tuning, constant_of_links_between_sockets)
 {
     const double size  = 64 * MiB;
@@ -299,7 +299,7 @@ TEST_F(test_tuning, constant_of_links_between_sockets)
     on(two_sockets(72 * GB, 72 * GB, 40 * GB));
     expects("", 2, 40);
 
-    /* Up to where GPUs' own links hold it up */
+    /* Up to the limit of the GPUs' own links */
     expects("model socket_efficiency .5\n", 2, 20);
     expects("model socket_efficiency 1.5\n", 2, 60);
     expects("model socket_efficiency 3\nmodel host_efficiency .75\n", 2, 54);
@@ -308,7 +308,7 @@ TEST_F(test_tuning, constant_of_links_between_sockets)
     expects("model gpu_efficiency .5\n", 2, 40);
     expects("model socket_efficiency .5\n", 1, 72);
 
-    /* What goes over it has all of it already, whatever it gives */
+    /* One path uses all of it already, at any rate */
     for (const char *text : {"", "model socket_efficiency .7\n",
                              "model gpu_efficiency .7\n"}) {
         model(text);
@@ -317,7 +317,7 @@ TEST_F(test_tuning, constant_of_links_between_sockets)
     }
 
     /* Staged in the source's memory and read from the other socket, as fast as
-     * the PCIe links are or the link between the sockets */
+       the PCIe links or the link between the sockets */
     on(two_sockets(24 * GB, 12 * GB, 40 * GB));
     m_node.links[0][2] = m_node.links[0][1];
     for (double share : {1., .15}) {
@@ -329,7 +329,7 @@ TEST_F(test_tuning, constant_of_links_between_sockets)
     }
 }
 
-/* A limit that several paths share gives what the links do that it is of */
+/* A limit shared by several paths scales with its links */
 TEST_F(test_tuning, constants_hold_for_shared_limits)
 {
     const double size = 256 * MiB;
@@ -341,7 +341,7 @@ TEST_F(test_tuning, constants_hold_for_shared_limits)
     EXPECT_EQ("", paths());
 
     /* The relay's path and the host's leave the GPU by one link, beside the
-     * direct one; to fill them and between chunks they lose up to a tenth */
+       direct one; filling and gaps between chunks cost up to a tenth */
     on(two_sockets(72 * GB, 72 * GB, 40 * GB));
     for (double share : {.75, 1., 1.25}) {
         model("model host_efficiency " + std::to_string(share) + "\n");
@@ -352,7 +352,7 @@ TEST_F(test_tuning, constants_hold_for_shared_limits)
     }
 }
 
-/* Each copy begins that much later, one path or several */
+/* Each copy begins later by this time, with one path or several */
 TEST_F(test_tuning, constants_of_submission)
 {
     double single, several;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From wiring to links and limits, and the part of wiring that sysfs tells. */
+/* Links and limits from the wiring, and the part of the wiring found in
+   sysfs. */
 #include "nodes.h"
 
 #include <uct/cuda/base/wiring.h>
@@ -13,7 +14,7 @@
 
 static const uct_cuda_bus_id_t nowhere = {0, 0, 0, 0};
 
-/* Wiring written down by hand, and drawn */
+/* Wiring described by hand, and the topology made of it */
 class test_draw : public ::testing::Test
 {
 protected:
@@ -21,7 +22,7 @@ protected:
     {
     }
 
-    /* GPUs that may all access each other, one NUMA node, PCIe 3 x16 */
+    /* GPUs with access to each other, one NUMA node, PCIe 3 x16 */
     void gpus(int count)
     {
         m_wiring.num_gpus = count;
@@ -96,7 +97,7 @@ protected:
         return result;
     }
 
-    /* Limits that two links have in common */
+    /* Return the limits common to two links. */
     static std::set<int> shared(const uct_cuda_topo_link_t &a,
                                 const uct_cuda_topo_link_t &b)
     {
@@ -146,7 +147,7 @@ TEST_F(test_draw, triangle)
 
 TEST_F(test_draw, dead_nvlink)
 {
-    /* one of two is down: on both sides, or as only one side has noticed */
+    /* one of two links is down: on both sides, or seen by one side only */
     gpus(3);
     nvlinks(0, 1, 2);
     nvlinks(1, 2, 1);
@@ -190,7 +191,7 @@ TEST_F(test_draw, switch_shares_the_link_above)
     /* from one to the other: both links above, and each GPU's own */
     EXPECT_EQ(4u, limits(m_topo.links[0][2]).size());
     EXPECT_EQ(2u, shared(m_topo.links[0][2], m_topo.links[1][3]).size());
-    /* GPU memory to GPU memory does not touch the host's */
+    /* copies between GPUs do not touch host memory */
     EXPECT_EQ(2u, shared(m_topo.links[0][2], to_host(0)).size());
 }
 
@@ -218,8 +219,8 @@ TEST_F(test_draw, slow_switch_of_one_gpu)
     EXPECT_EQ(6, gbps(0, 1));
 }
 
-/* The bridges of a virtual machine: as fast as the GPU's own link, and a path
- * of a plain copy alone */
+/* A virtual machine's bridges: as fast as the GPU's own link, and used only by
+   plain copies */
 TEST_F(test_draw, virtual_bridges)
 {
     gpus(3);
@@ -236,7 +237,7 @@ TEST_F(test_draw, virtual_bridges)
     }
     EXPECT_TRUE(m_topo.links[1][2].is_doubtful);
 
-    /* exactly a quarter is a switch that there may be: x16 of PCIe 1 */
+    /* exactly a quarter may be a real switch: x16 of PCIe 1 */
     m_wiring.switches[0].pcie.width = m_wiring.switches[1].pcie.width = 16;
     draw();
     for (int i = 0; i < 3; ++i) {
@@ -244,7 +245,7 @@ TEST_F(test_draw, virtual_bridges)
         EXPECT_FALSE(to_host(i).is_doubtful);
     }
 
-    /* one that says nothing is as fast as what is below it */
+    /* a switch without a speed is as fast as the links below it */
     m_wiring.switches[1].pcie = {0, 0};
     m_wiring.gpus[2].pcie     = {5, 16};
     draw();
@@ -253,7 +254,7 @@ TEST_F(test_draw, virtual_bridges)
     EXPECT_FALSE(to_host(1).is_doubtful);
 }
 
-/* Of a GPU's own link: what the GPU can do, its generation, lanes in use */
+/* A GPU's own link: the GPU's maximum, its generation, lanes in use */
 TEST_F(test_draw, links_that_are_not_believed)
 {
     struct {
@@ -273,8 +274,9 @@ TEST_F(test_draw, links_that_are_not_believed)
         {0, {0, 0}, {0, 0}, 0, 12, false},
         {80, {4, 8}, {4, 16}, 8, 12.5, false}, /* narrow slots */
         {80, {4, 1}, {4, 16}, 1, 25. / 16, false},
-        {80, {4, 1}, {4, 16}, 0, 25, true},  /* ... that nobody confirms */
-        {80, {3, 16}, {4, 16}, 16, 12, false}, /* an older board */
+        {80, {4, 1}, {4, 16}, 0, 25, true},  /* not confirmed by any other
+                                                value */
+        {80, {3, 16}, {4, 16}, 16, 12, false}, /* an older mainboard */
         {70, {3, 16}, {3, 16}, 16, 12, false},
         {70, {4, 16}, {4, 16}, 16, 12, false}, /* as fast as the GPU can be */
     };
@@ -316,12 +318,12 @@ TEST_F(test_draw, sockets)
     ASSERT_EQ(2, m_topo.num_numa);
     EXPECT_EQ(8, m_topo.gpus[3].numa);
 
-    /* everything from one socket to the other shares one limit */
+    /* all traffic from one socket to the other shares one limit */
     EXPECT_EQ(1u, shared(m_topo.links[0][2], m_topo.links[1][3]).size());
     EXPECT_TRUE(shared(m_topo.links[0][2], m_topo.links[2][0]).size() == 0);
     EXPECT_EQ(2u, limits(m_topo.links[0][1]).size());
 
-    /* to the other node's memory: that one's limit, and the socket's */
+    /* to the other node's memory: its limit, and the socket's */
     own_link = uct_cuda_topo_host_link(&m_topo, 0, 0, true);
     far_link = uct_cuda_topo_host_link(&m_topo, 0, 8, true);
     EXPECT_EQ(limits(to_host(0)), limits(own_link));
@@ -329,7 +331,7 @@ TEST_F(test_draw, sockets)
     EXPECT_EQ(1u, shared(far_link, m_topo.links[0][2]).size() -
                           shared(own_link, m_topo.links[0][2]).size());
     EXPECT_EQ(1u, shared(far_link, to_host(2)).size());
-    /* ... whose number means nothing: the GPU's own */
+    /* an invalid number means the GPU's own */
     EXPECT_EQ(limits(own_link),
               limits(uct_cuda_topo_host_link(&m_topo, 0, 5, true)));
 }
@@ -346,8 +348,8 @@ TEST_F(test_draw, numa_nodes_of_one_socket)
 
 TEST_F(test_draw, power9)
 {
-    /* AC922: GPUs of different sockets meet through the processors, where no
-     * copy gets more than the X-bus' 41 GB/s (Comm|Scope) */
+    /* AC922: GPUs of different sockets are joined through the processors, where
+       no copy exceeds the X-bus' 41 GB/s (Comm|Scope) */
     gpus(4);
     m_wiring.gpus[2].numa = m_wiring.gpus[3].numa = numa(8);
     nvlinks(0, 1, 3);
@@ -360,7 +362,7 @@ TEST_F(test_draw, power9)
                                        UCT_CUDA_WIRING_NONE, &nowhere);
         }
     }
-    /* over which no copy goes */
+    /* not used by any copy */
     pci_switch(UCT_CUDA_WIRING_NONE, 1, {0, 1});
     draw();
     EXPECT_NEAR(72, to_host(0).bandwidth / GB, .2);
@@ -374,7 +376,7 @@ TEST_F(test_draw, power9)
 TEST_F(test_draw, grace)
 {
     /* two superchips without NVLink between them: NVLink-C2C in the place of
-     * PCIe, and copies between the GPUs through both processors */
+       PCIe, and copies between the GPUs through both processors */
     gpus(2);
     m_wiring.gpus[1].numa = numa(1);
     for (int gpu = 0; gpu < 2; ++gpu) {
@@ -390,8 +392,8 @@ TEST_F(test_draw, grace)
 
 TEST_F(test_draw, no_nvml)
 {
-    /* the driver says NVLink, nobody says how much: shared by all paths, so
-     * that the planner goes over no relay */
+    /* the driver reports NVLink, and its bandwidth is unknown: all paths share
+       it, so the planner uses no relay */
     gpus(4);
     m_wiring.has_nvml = false;
     for (int i = 0; i < 4; ++i) {
@@ -421,7 +423,7 @@ TEST_F(test_draw, gpus_of_unknown_place)
 TEST_F(test_draw, as_large_as_it_gets)
 {
     /* 16 GPUs, each with a NUMA node of its own, behind nested switches and at
-     * NVSwitches: nothing overflows, all links have limits */
+       NVSwitches: no table overflows, all links have limits */
     int outer;
 
     gpus(UCT_CUDA_MAX_GPUS);
@@ -452,7 +454,7 @@ TEST_F(test_draw, as_large_as_it_gets)
 }
 
 
-/* A sysfs of our own */
+/* A sysfs tree made by the test */
 class test_sysfs : public ::testing::Test
 {
 protected:
@@ -479,7 +481,7 @@ protected:
         std::ofstream(file) << text << "\n";
     }
 
-    /* A device at a path below devices/, and its entry on the bus */
+    /* Add a device at a path below devices/, and its entry on the bus. */
     void device(const std::string &path, const std::string &speed = "",
                 const std::string &width = "",
                 const std::string &vendor = "0x10de",
@@ -512,7 +514,7 @@ protected:
 };
 
 
-/* Without the variable it is where it always is, and has no such GPU */
+/* By default it is in the usual place, without such a GPU */
 TEST_F(test_sysfs, is_the_systems_if_nothing_else_is_said)
 {
     for (const char *path : {(const char*)NULL, ""}) {
@@ -599,8 +601,8 @@ TEST_F(test_sysfs, slower_port_above_the_gpu)
     EXPECT_EQ(8u, m_wiring.gpus[0].pcie.width);
 }
 
-/* ... of which a virtual machine's port is none: the GPU uses more lanes, or is
- * faster, than it has; idle or not */
+/* A virtual machine's port is not the link's end: the GPU uses more lanes, or a
+   higher speed, than the port has, idle or not */
 TEST_F(test_sysfs, port_that_is_no_end_of_the_link)
 {
     const std::string port = "pci0000:20/0000:20:01.0";
@@ -627,7 +629,7 @@ TEST_F(test_sysfs, port_that_is_no_end_of_the_link)
     }
 }
 
-/* As Linux has it of devices without a link, and of those that sleep */
+/* Linux's values for devices without a link, and for sleeping ones */
 TEST_F(test_sysfs, widths_that_are_none)
 {
     for (const char *width : {"0", "63", "255", "-1", "x"}) {
@@ -681,7 +683,7 @@ TEST_F(test_sysfs, numa_node_that_nobody_knows)
 
 TEST_F(test_sysfs, nonsense)
 {
-    /* lists, numbers and paths as no kernel writes them */
+    /* lists, numbers and paths that no kernel writes */
     put("devices/system/node/has_cpu", "7-3,,x,99999999999-");
     put("devices/system/node/node7/cpulist", "none");
     device("pci0000:20/here/0000:21:00.0");
