@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What ucx_mp_collectives.c is made of: datatypes whose every byte is known,
- * and the calls, described so that any of them can be drawn and carried out.
+ * Parts of ucx_mp_collectives.c: datatypes with known bytes, and calls
+ * described so that any of them can be drawn and made.
  */
 #ifndef UCX_MP_TEST_COLLECTIVES_H_
 #define UCX_MP_TEST_COLLECTIVES_H_
@@ -20,7 +20,7 @@ typedef enum {
     COLL_INTEGER,
     COLL_REAL,
     COLL_LOGICAL,
-    COLL_PAIR /* a value and an int, with what gaps there are */
+    COLL_PAIR /* a value and an int, with gaps */
 } coll_class_t;
 
 typedef struct {
@@ -31,7 +31,7 @@ typedef struct {
     size_t       value; /* bytes of a pair's value; its int ends the pair */
 } coll_base_t;
 
-/* A datatype of `base` elements; all numbers count those */
+/* A datatype of `base` elements; all numbers count base elements */
 typedef struct {
     const coll_base_t *base;
     MPI_Datatype      mpi;
@@ -45,9 +45,9 @@ typedef struct {
     int               max_count; /* more would overlap; 0: any number */
 } coll_type_t;
 
-/* What one rank sends, or receives into: `parts` pieces */
+/* Data that one rank sends, or room to receive into: `parts` pieces */
 typedef struct {
-    bool               is_used; /* is the argument significant? */
+    bool               is_used; /* the argument is significant */
     bool               is_in_place;
     int                parts;
     const coll_type_t  *type[COLL_MAX_RANKS];
@@ -72,11 +72,11 @@ typedef enum {
 
 typedef struct coll_draw coll_draw_t;
 
-/* How a call is made; not every call, and MPI, has all of them */
+/* Forms of a call; not every call, nor every MPI, has all of them */
 typedef enum {
     COLL_NOW,
     COLL_LARGE, /* large counts */
-    COLL_LATER, /* MPI_I...: ends at its request's end */
+    COLL_LATER, /* MPI_I...: completes with its request */
     COLL_LARGE_LATER,
     COLL_FORM_LAST
 } coll_form_t;
@@ -90,34 +90,34 @@ typedef struct {
     bool         is_neighbor;
     bool         has_in_place;
     bool         has_inter;
-    bool         has_plan; /* may be carried out by GPUs */
+    bool         has_plan; /* the GPUs may run it */
     coll_flow_t  flow;
     coll_shape_t send, recv;
-    coll_function_t forms[COLL_FORM_LAST]; /* NULL: has none */
+    coll_function_t forms[COLL_FORM_LAST]; /* NULL: not available */
 } coll_call_t;
 
 extern const coll_call_t coll_calls[];
 extern const int coll_num_calls;
 
-/* A call that was drawn; this rank's part of it */
+/* A call that was drawn, with this rank's part */
 struct coll_draw {
     const coll_call_t *call;
     MPI_Comm          comm;
     int               root;
     int               dest, source; /* of MPI_Sendrecv */
     MPI_Op            op;
-    bool              is_own; /* the reduction */
+    bool              is_own; /* a user-defined reduction */
     coll_side_t       send, recv;
     int               counts[COLL_MAX_RANKS]; /* of MPI_Reduce_scatter */
-    int               result; /* elements that a reduction leaves here */
+    int               result; /* elements of a reduction's result here */
 };
 
 extern const coll_base_t coll_bases[];
 extern const int coll_num_bases;
 
-/* A derived datatype of this base, or the base itself; to be freed. Of `kinds`,
-   up to COLL_TYPE_KINDS, the first three neither begin before their origin nor
-   interleave. */
+/* Make a derived datatype of this base, or the base itself; the caller frees
+   it. Of `kinds`, up to COLL_TYPE_KINDS, the first three neither begin before
+   their origin nor interleave. */
 #define COLL_TYPE_KINDS        7
 #define COLL_TYPE_KINDS_PLAIN  3
 void coll_type_draw(coll_type_t *type, const coll_base_t *base, int kinds,
@@ -125,24 +125,24 @@ void coll_type_draw(coll_type_t *type, const coll_base_t *base, int kinds,
 void coll_type_base(coll_type_t *type, const coll_base_t *base);
 void coll_type_free(coll_type_t *type);
 
-/* Makes the same type again, each block so many bytes further. */
+/* Make the same type again with each block moved by so many bytes. */
 void coll_type_scatter(coll_type_t *twin, const coll_type_t *type,
                        const ptrdiff_t *places);
 
-/* Fills `count` base elements with values that reductions cannot overflow in a
-   way that depends on their order. Gaps are filled, too. */
+/* Fill `count` base elements with values for which overflow in reductions does
+   not depend on their order. Gaps are filled, too. */
 void coll_base_fill(const coll_base_t *base, void *buffer, size_t count,
                     uint64_t *state);
 
-/* Sets the bytes that the side covers to their block's value, NULL: 1; `mask`
+/* Set the bytes covered by the side to their block's value, NULL: 1; `mask`
    begins at its lowest. */
 void coll_side_cover(const coll_side_t *side, const coll_base_t *base,
                      const uint8_t *values, uint8_t *mask);
 
-/* A reduction of our own, which must not be reordered, for a type. */
+/* Return a user-defined non-commutative reduction for a type. */
 MPI_Op coll_op_own(const coll_type_t *type);
 
-/* A predefined reduction for a base. */
+/* Draw a predefined reduction for a base. */
 MPI_Op coll_op_draw(const coll_base_t *base, uint64_t *state);
 
 #endif

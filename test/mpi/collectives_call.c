@@ -5,7 +5,7 @@
 #define SEND_ONE send, d->send.count[0], d->send.type[0]->mpi
 #define RECV_ONE recv, d->recv.count[0], d->recv.type[0]->mpi
 
-/* The arrays of the calls that have them: displacements in extents or bytes */
+/* Arrays for calls with arrays: displacements in extents or bytes */
 typedef struct {
     int          displs[COLL_MAX_RANKS];
     MPI_Count    counts[COLL_MAX_RANKS];
@@ -19,7 +19,7 @@ typedef struct {
 
 static const arrays_t *arrays(const coll_draw_t *draw, const coll_side_t *side)
 {
-    static arrays_t kept[4]; /* two calls are under way at most */
+    static arrays_t kept[4]; /* at most two calls are under way */
     static unsigned next;
     arrays_t *result = &kept[next++ % 4];
     int i;
@@ -46,8 +46,8 @@ static const arrays_t *arrays(const coll_draw_t *draw, const coll_side_t *side)
     return result;
 }
 
-/* A call as its arguments: d is the draw, s and r the sides' arrays, which live
- * on while calls are under way that have begun with them */
+/* Define a call by its arguments: d is the draw, s and r are the sides' arrays,
+   valid as long as calls with them are under way */
 #define CALL_OF(_function, _name, ...) \
     static int _function(const coll_draw_t *d, const void *send, void *recv, \
                          MPI_Request *request) \

@@ -24,7 +24,7 @@ const coll_base_t coll_bases[] = {
 };
 const int coll_num_bases = sizeof(coll_bases) / sizeof(coll_bases[0]);
 
-/* What the user's function is called for; the MPI gives it a handle only */
+/* Type of the user-defined function, since MPI passes only a handle */
 static const coll_type_t *own_type;
 
 
@@ -89,8 +89,8 @@ void coll_type_draw(coll_type_t *type, const coll_base_t *base, int kinds,
             type_block(type, i * stride, length);
         }
         break;
-    case 4: /* irregular, begins after its origin; blocks that touch are what
-               Open MPI 4.1 mistakes */
+    case 4: /* irregular, begins after its origin; Open MPI 4.1 mishandles
+               adjacent blocks */
     case 5: /* irregular, begins before its origin */
     case 6: /* irregular, not in order */
         at = (kind == 5) ? -4 : 2;
@@ -137,7 +137,7 @@ void coll_type_scatter(coll_type_t *twin, const coll_type_t *type,
     twin->is_derived = true;
     MPI_Type_create_hindexed(type->blocks, type->length, at, type->base->mpi,
                              &indexed);
-    /* Open MPI 4.1 takes one block of a type that begins at 0 to lie there */
+    /* Open MPI 4.1 assumes that a block of a type beginning at 0 lies at 0 */
     MPI_Type_create_resized(indexed, (type->blocks == 1) ? at[0] : 0,
                             type->extent * size, &twin->mpi);
     MPI_Type_commit(&twin->mpi);
@@ -151,7 +151,7 @@ void coll_type_free(coll_type_t *type)
     }
 }
 
-/* Small whole numbers: exact in whatever order they are added */
+/* Small whole numbers: exact in any order of additions */
 static void real_fill(const coll_base_t *base, uint8_t *at, uint64_t random)
 {
     const double values[2] = {random % 64, random / 64 % 64};
@@ -164,8 +164,8 @@ static void real_fill(const coll_base_t *base, uint8_t *at, uint64_t random)
     }
 }
 
-/* Sums of up to COLL_MAX_RANKS small integers do not overflow: Open MPI's
-   vector instructions then give the largest value, its loops and GPUs wrap */
+/* Sums of up to COLL_MAX_RANKS small integers do not overflow: on overflow Open
+   MPI's vector instructions saturate, but its loops and GPUs wrap */
 void coll_base_fill(const coll_base_t *base, void *buffer, size_t count,
                     uint64_t *state)
 {
@@ -232,8 +232,8 @@ void coll_side_cover(const coll_side_t *side, const coll_base_t *base,
     }
 }
 
-/* The composition of maps x -> factor x + term of numbers modulo 256, of pairs
-   of bytes: associative, and not commutative */
+/* Compose maps x -> factor x + term modulo 256, given as pairs of bytes:
+   associative, and not commutative. */
 static void own_function(void *in, void *inout, int *count,
                          MPI_Datatype *datatype)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Functions of the driver that allocate and free GPU memory, for programs that
- * do so in several ways. A call that fails ends the program and says which.
+ * Driver functions that allocate and free GPU memory in several ways. A failed
+ * call ends the program with its name.
  */
 #ifndef UCX_MP_TEST_DRIVER_H_
 #define UCX_MP_TEST_DRIVER_H_
@@ -11,7 +11,7 @@
 
 typedef unsigned long long ucx_mp_ptr_t;
 
-/* CUmemAllocationProp, or CUmemPoolProps, as far as it is used here */
+/* CUmemAllocationProp, or CUmemPoolProps, with the fields used here */
 typedef struct {
     int                type;
     int                handle_types;
@@ -64,25 +64,25 @@ typedef struct {
 
 typedef struct {
     UCX_MP_DRIVER_FUNCTIONS(UCX_MP_DRIVER_MEMBER)
-    ucx_mp_prop_t prop; /* of memory on this rank's GPU, to be exported */
+    ucx_mp_prop_t prop; /* of exportable memory on this rank's GPU */
 } ucx_mp_driver_t;
 
 extern ucx_mp_driver_t ucx_mp_driver;
 
-/* Call a function by its member's name */
+/* Call a function by its member's name. */
 #define UCX_MP_DRIVER(_member, ...) \
     ucx_mp_driver_check(ucx_mp_driver._member(__VA_ARGS__), #_member)
 
-/* Find them, after ucx_mp_gpu_init(). */
+/* Look up the functions, after ucx_mp_gpu_init(). */
 void ucx_mp_driver_load(void);
 
-/* End the program if it is an error. */
+/* End the program on an error. */
 void ucx_mp_driver_check(int error, const char *what);
 
-/* Bytes of this rank's GPU in use, by whichever process. */
+/* Return the bytes in use on this rank's GPU, by all processes. */
 size_t ucx_mp_driver_in_use(void);
 
-/* Map new memory in pieces of a size to a reserved range. */
+/* Map new memory, in pieces of one size, to a reserved range. */
 void ucx_mp_driver_map(ucx_mp_ptr_t range, size_t size, size_t piece);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * ucx_mp_harmless: what its parts share.
+ * ucx_mp_harmless: declarations shared by its parts.
  *
  * The program keeps a copy of the contents of all its memory (the shadow), and
- * knows what it has registered, enabled and allocated itself. From that follow
- * the result of every call to the driver and every byte. A transport that
- * changes the program's state makes a call end otherwise.
+ * knows everything it has registered, enabled and allocated. This determines
+ * the result of every driver call and every byte. A transport that changes the
+ * program's state changes a call's result.
  */
 #ifndef UCX_MP_TEST_HARMLESS_H_
 #define UCX_MP_TEST_HARMLESS_H_
@@ -14,14 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HARMLESS_MAX_GPUS    4   /* used of those that are visible */
+#define HARMLESS_MAX_GPUS    4   /* maximum of visible GPUs to use */
 #define HARMLESS_MAX_BUFFERS 48
-#define HARMLESS_MAX_REGS    6   /* of one buffer at a time */
+#define HARMLESS_MAX_REGS    6   /* of one buffer at the same time */
 #define HARMLESS_MAX_BUSY    48  /* ranges of one buffer in a step */
 #define HARMLESS_PAGE        ((size_t)4096)
-#define HARMLESS_GUARD       ((size_t)512) /* looked at around what changed */
+#define HARMLESS_GUARD       ((size_t)512) /* bytes compared around a change */
 
-/* Results of the driver that the program expects */
+/* Results of the driver expected by the program */
 enum {
     HARMLESS_CUDA_SUCCESS                = 0,
     HARMLESS_CUDA_PEER_UNSUPPORTED       = 217,
@@ -120,8 +120,8 @@ typedef enum {
     HARMLESS_MMAP,
     HARMLESS_FILE_PRIVATE,
     HARMLESS_FILE_SHARED,
-    HARMLESS_FILE_READONLY, /* mapped to be read; changed by pwrite */
-    HARMLESS_WINDOW,        /* all of an MPI window; not touched otherwise */
+    HARMLESS_FILE_READONLY, /* mapped read-only; changed by pwrite */
+    HARMLESS_WINDOW,        /* all of an MPI window; not used otherwise */
     HARMLESS_KIND_LAST
 } harmless_kind_t;
 
@@ -133,7 +133,7 @@ typedef struct {
     int    gpu;
 } harmless_reg_t;
 
-/* Bytes that a message or a copy under way reads or writes */
+/* Bytes read or written by a message or copy under way */
 typedef struct {
     size_t begin, end;
     int    is_write;
@@ -141,15 +141,15 @@ typedef struct {
 
 typedef struct {
     int             is_there;
-    int             is_temporary; /* of this step */
+    int             is_temporary; /* for this step only */
     harmless_kind_t kind;
-    int             gpu;          /* index; of host memory: that it is of */
+    int             gpu;          /* index; host memory: GPU of its context */
     size_t          size;
     uint8_t        *ptr;
-    uint8_t        *shadow;       /* what the memory has to contain */
+    uint8_t        *shadow;       /* expected contents of the memory */
     int             fd;
-    size_t          largest;      /* that comes to this slot */
-    unsigned        life;         /* how many came before in this slot */
+    size_t          largest;      /* for any buffer in this slot */
+    unsigned        life;         /* number of earlier buffers in this slot */
     harmless_reg_t  regs[HARMLESS_MAX_REGS];
     int             num_regs;
     harmless_busy_t busy[HARMLESS_MAX_BUSY];
@@ -163,21 +163,21 @@ typedef struct {
     size_t             size;
 } harmless_range_t;
 
-/* How a part of host memory lies to the program's registrations in it */
+/* Place of a part of host memory relative to the program's registrations */
 typedef enum {
     HARMLESS_OUTSIDE, /* of all */
     HARMLESS_INSIDE,  /* of one */
     HARMLESS_INTO,    /* begins before one and ends in it */
     HARMLESS_OVER,    /* begins before one and ends behind it */
-    HARMLESS_REFUSED  /* the driver refuses to copy that */
+    HARMLESS_REFUSED  /* the driver refuses to copy it */
 } harmless_place_t;
 
-/* What a part of memory is looked for */
+/* Purpose of a part of memory */
 enum {
     HARMLESS_TO_WRITE   = 1,
-    HARMLESS_TO_SEND    = 2, /* or receive: by MPI, in parts that MPI chooses */
+    HARMLESS_TO_SEND    = 2, /* or receive: by MPI, in parts chosen by MPI */
     HARMLESS_HOST_ONLY  = 4,
-    HARMLESS_PLAIN_EDGE = 8  /* in or outside of a registration, not both */
+    HARMLESS_PLAIN_EDGE = 8  /* inside or outside of a registration, not both */
 };
 
 enum {
@@ -229,19 +229,19 @@ extern harmless_t harmless;
 
 /* ------------------------------------------------------------------ driver */
 
-/* Looks up the driver's functions and makes streams on `count` visible GPUs,
-   of which this rank's is the one that has been made current. */
+/* Look up the driver's functions and make streams on `count` visible GPUs. This
+   rank's GPU is current. */
 void harmless_driver_init(int count);
 
-/* A context for each GPU, streams; also after a reset of GPU `gpu`. */
+/* Open a context and streams of GPU `gpu`, also after its reset. */
 void harmless_gpu_open(int gpu);
 
-/* Makes the primary context of GPU `gpu` the current one. */
+/* Make the primary context of GPU `gpu` current. */
 void harmless_gpu_use(int gpu);
 
 /*
- * Compares a call's result with the one that follows from what the program has
- * done itself; another one is reported as refused.
+ * Compare a call's result with the expected one; a different result is reported
+ * as refused.
  *
  * @param fmt  The call, for the report.
  *
@@ -250,38 +250,38 @@ void harmless_gpu_use(int gpu);
 int harmless_call(int result, int expected, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Reports that something else is not as it has to be. */
+/* Report any other violation. */
 void harmless_wrong(const char *fmt, ...)
         __attribute__((format(printf, 1, 2)));
 
-/* With --verbose, says what is done. */
+/* With --verbose, print an action. */
 void harmless_tell(const char *fmt, ...)
         __attribute__((format(printf, 1, 2)));
 
 /* ------------------------------------------------------------------ memory */
 
-/* Random number in [0, n) of this rank's sequence. */
+/* Return a random number in [0, n) from this rank's sequence. */
 uint64_t harmless_below(uint64_t n);
 
-/* The buffers that a run starts with. */
+/* Make the buffers for the start of a run. */
 void harmless_memory_init(void);
 
-/* A buffer in a free slot. */
+/* Make a buffer in a free slot. */
 harmless_buffer_t *harmless_buffer_new(harmless_kind_t kind, int gpu,
                                        size_t size);
 
-/* Unregisters and frees. With `is_gone`, what a reset has freed is only
-   forgotten. */
+/* Unregister and free a buffer. With `is_gone`, only forget it after a
+   reset. */
 void harmless_buffer_free(harmless_buffer_t *buffer, int is_gone);
 
-/* Frees a buffer and puts another in its place, of the same kind and, where it
-   can be so, at the same address. */
+/* Free a buffer and make another one of the same kind in its place, at the same
+   address if possible. */
 void harmless_buffer_replace(harmless_buffer_t *buffer);
 
-/* After a reset of GPU `gpu`: what was freed by it, and comes anew. */
+/* Forget memory freed by a reset of GPU `gpu`, and replace it. */
 void harmless_memory_reset(int gpu);
 
-/* At the end of a step: nothing is under way. */
+/* End a step: nothing is under way. */
 void harmless_memory_settle(void);
 
 void harmless_memory_free_all(void);
@@ -292,30 +292,31 @@ int harmless_is_pageable(const harmless_buffer_t *buffer);
 
 harmless_place_t harmless_place(const harmless_range_t *range);
 
-/* Whether copies of it are those of pageable memory throughout. */
+/* Return whether copies of all of it are copies of pageable memory. */
 int harmless_is_plain(const harmless_range_t *range);
 
-/* Whether nothing under way uses it, or nothing writes if it is to be read. */
+/* Return whether no operation under way uses it, or if it is only read, whether
+   none writes it. */
 int harmless_is_free(const harmless_range_t *range, int is_write);
 
-/* A random part of `size` bytes that suits `flags` and is not in use.
-   @return  0 if none was found. */
+/* Find a random unused part of `size` bytes that suits `flags`. @return 0 if
+   there is none. */
 int harmless_find(harmless_range_t *range, size_t size, unsigned flags);
 
-/* As above; in a new buffer if none was found. */
+/* Find one as above, or make a new buffer. */
 void harmless_find_or_new(harmless_range_t *range, size_t size, unsigned flags);
 
-/* Until the end of this step. */
+/* Mark it as in use until the end of this step. */
 void harmless_set_busy(const harmless_range_t *range, int is_write);
 
 uint8_t *harmless_ptr(const harmless_range_t *range);
 uint8_t *harmless_shadow(const harmless_range_t *range);
 
-/* Makes memory and shadow hold the bytes of `seed`. */
+/* Fill memory and shadow with the bytes of `seed`. */
 void harmless_fill(const harmless_range_t *range, uint64_t seed);
 
-/* Compares with the shadow, `guard` bytes around it included where nothing
-   under way writes. `what` is for the report. */
+/* Compare with the shadow, including `guard` bytes around it unless an
+   operation under way writes them. `what` is for the report. */
 void harmless_verify(const harmless_range_t *range, size_t guard,
                      const char *what);
 
@@ -323,13 +324,13 @@ void harmless_verify_buffer(harmless_buffer_t *buffer, const char *what);
 
 /* ------------------------------------------------------------------- calls */
 
-/* One random call, or a few that belong together, of the program itself. */
+/* Make one random call of the program itself, or a few related ones. */
 void harmless_do_something(void);
 
-/* Waits for the copies that were begun, and looks at what they wrote. */
+/* Wait for the copies under way, and check their destinations. */
 void harmless_wait_copies(void);
 
-/* Resets this rank's GPU; no message and no copy is under way. */
+/* Reset this rank's GPU; no message and no copy may be under way. */
 void harmless_reset(void);
 
 #endif

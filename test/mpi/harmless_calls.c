@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What the program does of its own between, before and during messages. */
+/* Actions of the program itself between, before and during messages. */
 #define _GNU_SOURCE
 #include "harmless.h"
 #include "util.h"
@@ -12,7 +12,7 @@
 #define HARMLESS_MAX_PENDING 16
 #define HARMLESS_REG_MAX     ((size_t)48 << 20)
 
-/* A copy that was begun */
+/* A copy under way */
 typedef struct {
     harmless_range_t dst;
     void            *stream;
@@ -65,7 +65,7 @@ static const char *const harmless_copy_names[] = {"cuMemcpy", "cuMemcpyHtoD",
                                                   "cuMemcpyDtoD",
                                                   "cuMemcpyPeer"};
 
-/* The call for these two; half of the time the one that finds out itself */
+/* Choose the call for these two; half of the time the generic one. */
 static harmless_copy_t
 harmless_choose_copy(const harmless_buffer_t *dst, const harmless_buffer_t *src)
 {
@@ -114,7 +114,7 @@ static int harmless_run_copy(harmless_copy_t copy, const harmless_range_t *to,
     }
 }
 
-/* Two parts of memory, one of them on a GPU more often than not */
+/* Choose two parts of memory, mostly one of them on a GPU. */
 static int harmless_choose_parts(harmless_range_t *dst, harmless_range_t *src)
 {
     const size_t size = harmless_copy_size();
@@ -132,7 +132,8 @@ static int harmless_choose_parts(harmless_range_t *dst, harmless_range_t *src)
             (dst->begin < src->begin + size)) {
             continue;
         }
-        /* two mixtures of pageable and locked memory are nobody's promise */
+        /* the driver promises nothing for two mixtures of pageable and locked
+           memory */
         if (host_only || !harmless_is_host(src->buffer) ||
             !harmless_is_host(dst->buffer)) {
             return !host_only || (harmless_is_host(src->buffer) &&
@@ -148,8 +149,8 @@ static void harmless_after_async(const harmless_range_t *dst,
 {
     harmless_pending_t *pending = &harmless_pending[harmless_num_pending];
 
-    /* Pageable memory is read, or written, when the call returns. Others may
-       be reading it, too. */
+    /* Pageable memory has been read, or written, when the call returns. Other
+       operations may read it, too. */
     if (harmless_is_plain(src) && harmless_is_free(src, 1) &&
         (harmless_is_plain(dst) || (dst->buffer->kind == HARMLESS_DEVICE))) {
         harmless_fill(src, harmless.random);
@@ -208,7 +209,7 @@ static void harmless_do_copy(int is_async)
 
     ++harmless.counts[HARMLESS_NUM_COPIES];
     if (!harmless_is_host(dst.buffer)) {
-        /* such a copy may return before the bytes are there */
+        /* such a copy may return before the bytes have arrived */
         harmless_call(harmless.cuda.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
                       "cuCtxSynchronize");
     }
@@ -235,7 +236,7 @@ void harmless_wait_copies(void)
 
 /* ------------------------------------------------------------ registrations */
 
-/* A random buffer that can be registered; NULL if none was found */
+/* Choose a random buffer for registration; NULL if there is none. */
 static harmless_buffer_t *harmless_choose_registrable(void)
 {
     harmless_buffer_t *b;
@@ -252,7 +253,7 @@ static harmless_buffer_t *harmless_choose_registrable(void)
     return NULL;
 }
 
-/* Whole pages inside the buffer */
+/* Choose full pages inside the buffer. */
 static int harmless_choose_pages(harmless_range_t *range)
 {
     const harmless_buffer_t *b = range->buffer;
@@ -335,8 +336,8 @@ static void harmless_do_unregister(void)
     }
 }
 
-/* What the program has not registered is not registered. The driver's answers
-   to this are those of memory that a driver of no program knows. */
+/* Memory not registered by the program must not be registered: query the driver
+   and expect its answers for unknown memory. */
 static void harmless_do_ask(void)
 {
     unsigned type = 0;
@@ -389,9 +390,8 @@ static void harmless_do_peer(void)
     b  += (b >= a);
     has = &harmless.has_peer[a][b];
     if (!is_enable) {
-        /* One's own copy that is under way by the peer access that is taken
-           from it ends in CUDA_ERROR_ILLEGAL_ADDRESS (seen on H200, whatever
-           the transport) */
+        /* Taking peer access away from the program's own copy under way gives
+           CUDA_ERROR_ILLEGAL_ADDRESS (seen on H200, with any transport) */
         harmless_wait_copies();
     }
     harmless_gpu_use(a);
@@ -443,7 +443,7 @@ static void harmless_do_replace(void)
     b = &harmless.buffers[harmless_below(HARMLESS_MAX_BUFFERS)];
     if (!b->is_there || b->is_temporary || (b->num_busy > 0) ||
         (b->kind == HARMLESS_WINDOW) ||
-        /* what is large takes its time */
+        /* large ones are slow */
         ((b->size >= harmless.opts.max_size / 2) && harmless_below(4))) {
         return;
     }
@@ -451,7 +451,7 @@ static void harmless_do_replace(void)
     harmless_buffer_replace(b);
 }
 
-/* Pages are given back, and others come to the same address: zeros */
+/* Discard pages; new ones at the same address are zeros. */
 static void harmless_do_discard(void)
 {
     harmless_range_t range = {harmless_choose_registrable(), 0, 0};
@@ -494,7 +494,7 @@ void harmless_do_something(void)
     uint64_t what = harmless_below(100);
 
     if (harmless.num_gpus == 0) {
-        /* nothing of CUDA */
+        /* without CUDA */
         if (what < 10) {
             harmless_do_replace();
         } else if (what < 40) {
@@ -532,7 +532,7 @@ void harmless_do_something(void)
     }
 }
 
-/* One GPU's context is reset, with all that the program has there */
+/* Reset one GPU's context, with all memory of the program there. */
 void harmless_reset(void)
 {
     const int gpu = (int)harmless_below(harmless.num_gpus);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The driver's functions, what they should return, and reports. */
+/* The driver's functions, their expected results, and reports. */
 #include "harmless.h"
 #include "gpu.h"
 #include "util.h"
@@ -127,7 +127,7 @@ void harmless_driver_init(int count)
         }
     }
 
-    /* From this rank's GPU on, so that ranks have the others too */
+    /* Begin with this rank's GPU, so that each rank uses others, too */
     local_rank        = (local_rank < 0) ? harmless.rank : local_rank;
     harmless.num_gpus = (count < HARMLESS_MAX_GPUS) ? count :
                                                       HARMLESS_MAX_GPUS;

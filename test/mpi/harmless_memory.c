@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The program's memory, what it has to contain, and what was registered. */
+/* The program's memory, its expected contents, and registrations. */
 #define _GNU_SOURCE
 #include "harmless.h"
 #include "pattern.h"
@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define HARMLESS_BLOCK       ((size_t)1 << 20)  /* compared at once, bytes */
+#define HARMLESS_BLOCK       ((size_t)1 << 20)  /* bytes compared at once */
 #define HARMLESS_MANAGED_MAX ((size_t)16 << 20)
 #define HARMLESS_TRIES       64
 
@@ -103,7 +103,7 @@ static void harmless_map(harmless_buffer_t *b, void *at)
     b->ptr = ptr;
 }
 
-/* Memory with known contents at b->ptr; at `at` if that can be */
+/* Allocate memory with known contents at b->ptr, at `at` if possible. */
 static void harmless_alloc(harmless_buffer_t *b, void *at)
 {
     uint8_t value         = (uint8_t)harmless_below(256);
@@ -146,7 +146,7 @@ static void harmless_alloc(harmless_buffer_t *b, void *at)
                    harmless_kind_names[b->kind], b->size);
     }
 
-    /* Zeros that nobody has touched stay so: such pages are special, too */
+    /* Untouched zeros stay untouched: such pages are a special case */
     b->shadow = (value == 0) ? calloc(1, b->size) : malloc(b->size);
     if (b->shadow == NULL) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
@@ -346,7 +346,7 @@ harmless_place_t harmless_place(const harmless_range_t *range)
 
 int harmless_is_plain(const harmless_range_t *range)
 {
-    /* what is in a window may be page-locked by MPI */
+    /* MPI may page-lock memory in a window */
     return harmless_is_pageable(range->buffer) &&
            (range->buffer->kind != HARMLESS_WINDOW) &&
            (harmless_place(range) == HARMLESS_OUTSIDE);
@@ -394,7 +394,7 @@ static int harmless_suits(const harmless_range_t *range, unsigned flags)
     }
     place = harmless_place(range);
     return (place != HARMLESS_REFUSED) &&
-           /* one of MPI's parts might begin in it and end behind it */
+           /* a part chosen by MPI might begin in it and end behind it */
            !((flags & HARMLESS_TO_SEND) && (place == HARMLESS_OVER)) &&
            !((flags & HARMLESS_PLAIN_EDGE) && ((place == HARMLESS_OVER) ||
                                                (place == HARMLESS_INTO))) &&
@@ -402,7 +402,7 @@ static int harmless_suits(const harmless_range_t *range, unsigned flags)
                                             HARMLESS_TO_SEND));
 }
 
-/* Where in its buffer it begins */
+/* Choose its start in the buffer. */
 static size_t harmless_choose_begin(const harmless_range_t *range)
 {
     const harmless_buffer_t *b = range->buffer;
@@ -420,7 +420,7 @@ static size_t harmless_choose_begin(const harmless_range_t *range)
     case 3:
         return (harmless_below(2) == 0) ? 0 : room;
     case 4:
-    case 5: /* at the edges of what is registered, or across */
+    case 5: /* at the edges of a registration, or across */
         if (b->num_regs == 0) {
             return begin;
         }
@@ -484,7 +484,7 @@ void harmless_fill(const harmless_range_t *range, uint64_t seed)
                       HARMLESS_CUDA_SUCCESS, "cuMemcpyHtoD of %zu bytes to "
                       "buffer %d + %zu", range->size, harmless_index(b),
                       range->begin);
-        /* from pageable memory it may return before they are there */
+        /* copies from pageable memory may return early */
         harmless_call(harmless.cuda.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
                       "cuCtxSynchronize");
         break;
@@ -503,7 +503,8 @@ void harmless_fill(const harmless_range_t *range, uint64_t seed)
     }
 }
 
-/* The first byte that differs in `size` bytes; how many do */
+/* Return the number of different bytes among `size`, and the first one's
+   offset. */
 static size_t harmless_differ(const uint8_t *got, const uint8_t *expected,
                               size_t size, size_t *first_p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The bytes of a transfer: made, compared, and explained when wrong. */
+/* The bytes of a transfer: written, compared, and explained when wrong. */
 #include "pattern.h"
 #include "util.h"
 
@@ -12,10 +12,10 @@
 #define UCX_MP_PATTERN_BLOCK ((size_t)8 << 10) /* compared at once, bytes */
 #define UCX_MP_PATTERN_SAMPLES 16              /* blocks of a sampled check */
 
-/* Host memory that device memory is reached through */
+/* Return host memory used to read and write device memory. */
 static uint8_t *ucx_mp_pattern_staging(void)
 {
-    static _Thread_local uint8_t *staging; /* goes with the process */
+    static _Thread_local uint8_t *staging; /* freed with the process */
 
     if (staging == NULL) {
         staging = ucx_mp_mem_alloc(ucx_mp_gpu_present() ? UCX_MP_MEM_PINNED :
@@ -35,7 +35,7 @@ static uint64_t ucx_mp_pattern_start(uint64_t seed)
     return ucx_mp_hash(~seed);
 }
 
-/* Words [first, first + count) of transfer `seed` */
+/* Generate words [first, first + count) of transfer `seed`. */
 static void ucx_mp_pattern_generate(uint64_t *words, uint64_t first,
                                     size_t count, uint64_t seed)
 {
@@ -87,7 +87,7 @@ void ucx_mp_pattern_fill(ucx_mp_mem_t mem, void *dst, size_t size,
     }
 }
 
-/* Inverse of an odd number modulo 2^64, by Newton's iteration */
+/* Return the inverse of an odd number modulo 2^64, by Newton's iteration. */
 static uint64_t ucx_mp_pattern_inverse(uint64_t odd)
 {
     uint64_t inverse = odd;
@@ -99,7 +99,7 @@ static uint64_t ucx_mp_pattern_inverse(uint64_t odd)
     return inverse;
 }
 
-/* Says where the word around a wrong byte comes from */
+/* Describe the origin of the word around a wrong byte. */
 static void ucx_mp_pattern_explain(const uint8_t *bytes, size_t length,
                                    size_t at, size_t base, size_t size,
                                    uint64_t seed, uint8_t poison,
@@ -138,7 +138,7 @@ static void ucx_mp_pattern_explain(const uint8_t *bytes, size_t length,
              "bytes of something else, or stale");
 }
 
-/* Compares bytes [offset, offset + length) with the pattern */
+/* Compare bytes [offset, offset + length) with the pattern. */
 static void ucx_mp_pattern_compare(const uint8_t *bytes, size_t offset,
                                    size_t length, size_t size, uint64_t seed,
                                    uint8_t poison,

@@ -2,11 +2,11 @@
 
 /*
  * The bytes of a transfer: a function of the transfer's seed and the position
- * in it, so that a displaced byte, one of another transfer and one that never
- * came all differ from what belongs there.
+ * in it. So a displaced byte, a byte of another transfer and a missing byte all
+ * differ from the expected one.
  *
  * Word w (of 8 bytes) of transfer s is x ^ (x >> 32) with x = a(s) + w * m(s),
- * m odd. Given s a word thus tells its position, which pattern_explain() uses.
+ * m odd. Given s, a word determines its position; pattern_explain() uses this.
  */
 #ifndef UCX_MP_TEST_PATTERN_H_
 #define UCX_MP_TEST_PATTERN_H_
@@ -16,36 +16,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was found wrong first in a transfer. */
+/* The first error found in a transfer. */
 typedef struct {
     size_t  offset;    /* bytes from the start of the message */
     uint8_t expected;
     uint8_t got;
-    size_t  count;     /* wrong bytes seen in all */
-    char    hint[128]; /* where the wrong bytes come from, if known */
+    size_t  count;     /* total of wrong bytes */
+    char    hint[128]; /* origin of the wrong bytes, if known */
 } ucx_mp_pattern_error_t;
 
-/* The same bytes by the CPU alone, to host memory of any alignment: nothing of
-   CUDA is called or allocated. */
+/* Write the same bytes with the CPU alone, to host memory of any alignment:
+   calls and allocates nothing of CUDA. */
 void ucx_mp_pattern_bytes(void *dst, size_t size, uint64_t seed);
 
-/* Writes bytes [0, size) of transfer `seed` to `dst`. */
+/* Write bytes [0, size) of transfer `seed` to `dst`. */
 void ucx_mp_pattern_fill(ucx_mp_mem_t mem, void *dst, size_t size,
                          uint64_t seed);
 
 /*
- * Compares `size` bytes at `src` with transfer `seed`.
+ * Compare `size` bytes at `src` with transfer `seed`.
  *
  * @param sampled  0: every byte; otherwise both ends and blocks between them.
- * @param poison   Value that the memory had before, for the hint.
+ * @param poison   Earlier value of the memory, for the hint.
  *
- * @return  0 if all bytes looked at are right; otherwise *error is filled in.
+ * @return  0 if all compared bytes are right; otherwise *error is filled in.
  */
 int ucx_mp_pattern_check(ucx_mp_mem_t mem, const void *src, size_t size,
                          uint64_t seed, int sampled, uint8_t poison,
                          ucx_mp_pattern_error_t *error);
 
-/* Checks that `size` bytes at `src` all have the value `value`; as above. */
+/* Check that `size` bytes at `src` all have the value `value`; returns as
+   above. */
 int ucx_mp_pattern_check_value(ucx_mp_mem_t mem, const void *src, size_t size,
                                uint8_t value, ucx_mp_pattern_error_t *error);
 

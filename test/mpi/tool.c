@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A tool on MPI's PMPI_ names: counts the calls of some MPI_ ones and says so
- * at the end. With KEEPS_A_RANK it keeps the world's last rank for itself,
- * which never returns to the program, and gives the others a world of their
- * own.
+ * A tool on MPI's PMPI_ names: counts the calls of some MPI_ functions and
+ * prints the counts at the end. With KEEPS_A_RANK it keeps the world's last
+ * rank for itself, never returning to the program, and gives the others a world
+ * of their own.
  */
 #include <mpi.h>
 
@@ -22,7 +22,7 @@ static MPI_Comm world = MPI_COMM_NULL;
 #define COMM(_comm) (_comm)
 #endif
 
-/* Before an MPI_Finalize that others may have, too */
+/* Called before an MPI_Finalize that other tools may interpose, too */
 static void finish(int rank)
 {
     printf("tool: rank %d: %d calls seen\n", rank, calls);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * MPI_Allreduce of floats in GPU memory: each size in place and not, every byte
- * checked, how many calls the GPUs carried out, and the time of a call.
+ * MPI_Allreduce of floats in GPU memory: each size in place and out of place.
+ * Checks every byte, counts the calls run by GPUs, and measures the time of a
+ * call.
  *
  * The terms are whole numbers, so that the sum is the same in any order.
  */
@@ -23,23 +24,25 @@
 static int world_rank, world_size;
 static size_t ar_min = 4, ar_max = (size_t)4 << 20;
 static long ar_calls = 5;
-static long ar_expect = -1; /* percent of calls that GPUs carry out */
+static long ar_expect = -1; /* percentage of calls expected to run on GPUs */
 static int ar_check = 1;
 static int ar_in_place = 2; /* no, yes, both */
-static int ar_down;         /* sizes once more, the largest first */
-static long ar_host_first; /* calls before anything is done with a GPU */
+static int ar_down;         /* repeat the sizes, the largest first */
+static long ar_host_first; /* calls before any use of a GPU */
 
-/* What rank 1 does wrong, before all else */
+/* An error by rank 1 before all other calls */
 enum {
     FAULT_NONE,
-    FAULT_DIFFER, /* calls with one float more: an error for all, no more */
-    FAULT_SHORT,  /* has a buffer that ends too early; likewise */
-    FAULT_DIE,    /* the others get an error, and that is all that is tried */
-    FAULT_CALL,   /* calls something else */
-    FAULT_ROOT,   /* broadcasts from another root */
-    FAULT_LEAVE,  /* none: the last one passes, and frees its communicator */
-    FAULT_KERNEL  /* has a kernel that fails, and a context of no use with it:
-                     an error for all, and that is all */
+    FAULT_DIFFER, /* one float more: an error on all ranks, nothing else */
+    FAULT_SHORT,  /* a buffer that ends too early; likewise */
+    FAULT_DIE,    /* the rank ends; the others get an error, and the program
+                     ends */
+    FAULT_CALL,   /* another collective */
+    FAULT_ROOT,   /* a broadcast with another root */
+    FAULT_LEAVE,  /* no error: the last rank falls back, and frees its
+                     communicator */
+    FAULT_KERNEL  /* a failed kernel and its unusable context: an error on all
+                     ranks, and the program ends */
 };
 static int ar_fault = FAULT_NONE;
 
@@ -50,7 +53,7 @@ static float term(int rank, size_t i, long call)
            rank;
 }
 
-/* One call. Returns the number of wrong bytes. */
+/* Make one call. Returns the number of wrong bytes. */
 static size_t try_call(float *send, float *recv, float *host, size_t count,
                        int is_in_place, int shift, long call, double *seconds)
 {
@@ -111,8 +114,8 @@ static size_t try_call(float *send, float *recv, float *host, size_t count,
     return wrong;
 }
 
-/* The last rank's buffer is not a GPU's, so that the call is done another way;
-   when the first rank comes it has gone */
+/* Let the last rank fall back with a host buffer. When the first rank calls,
+   the last one has left. */
 static void try_leaving(float *recv)
 {
     enum { COUNT = 16 };
@@ -144,7 +147,7 @@ static void try_leaving(float *recv)
     }
 }
 
-/* The next one of this process, on an emulated node */
+/* Fail the next kernel of this process on an emulated node. */
 static void fail_kernel(void)
 {
     int (*fault)(const char *faults);
@@ -206,7 +209,7 @@ static void try_fault(const float *send, float *recv)
     }
 }
 
-/* Calls of host memory, large enough for several nodes to agree on each */
+/* Calls with host memory, large enough for several nodes to agree on each */
 static long try_host(long calls)
 {
     enum { COUNT = 1 << 16 };
@@ -233,8 +236,8 @@ static long try_host(long calls)
     return wrong;
 }
 
-/* The next larger one, and after the last the smaller ones if they are wanted;
-   0: there is none */
+/* Return the next larger size, and after the last one the smaller ones on
+   request; 0 at the end. */
 static size_t next_size(size_t bytes)
 {
     static int is_down;
@@ -323,8 +326,8 @@ int main(int argc, char **argv)
             }
             before = ucx_mp_on_gpus();
             for (i = 0; i < ar_calls; ++i, ++call) {
-                /* the same on every rank now and then, so that kernels take
-                   whole words */
+                /* sometimes the same on every rank, so that kernels use
+                   vectors */
                 shift = (call % 3 == 0) ? 0 :
                         (int)(ucx_mp_hash(call + 100 * (call % 3 == 1) *
                                           world_rank) % MAX_OFFSET);

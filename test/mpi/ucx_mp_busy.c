@@ -2,11 +2,11 @@
 
 /*
  * A GPU that waits for the program: a stream waits for a word that each rank
- * writes only when MPI's calls are over. None of them may wait for the GPU: a
- * collective that needs more than the last, one of a new operation, new buffers
- * and communicators, communicators that are freed, messages of all sizes and
- * kinds of memory, buffers that come and go. A call that does not come back is
- * named, and results are compared.
+ * writes only after MPI's calls have ended. None of them may wait for the GPU:
+ * collectives that need more memory, with new operations, new buffers and new
+ * communicators; freed communicators; messages of all sizes and kinds of
+ * memory; temporary buffers. A call that does not return is named, and results
+ * are compared.
  */
 #include "gpu.h"
 #include "on_gpus.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BUSY_SECONDS 20 /* real ones, for a call */
+#define BUSY_SECONDS 20 /* of real time per call */
 #define BUSY_SMALL   ((size_t)1 << 20)
 #define BUSY_LARGE   ((size_t)64 << 20)
 #define BUSY_WAIT_GEQ 0
@@ -29,7 +29,7 @@ typedef unsigned long long busy_ptr_t;
 static struct {
     int rank, size;
     volatile uint32_t *word; /* page-locked */
-    void *waiting;           /* stream that waits for it */
+    void *waiting;           /* stream waiting for it */
     void *own;               /* stream of the program's own copies */
     uint32_t *window;        /* page-locked */
     uint64_t wrong, calls;
@@ -73,7 +73,8 @@ static void busy_check(int error, const char *what)
     }
 }
 
-/* As a program does that has a stream of its own: waits for that alone */
+/* Copy as a program with a stream of its own does: wait for this stream
+   only. */
 static void busy_set(ucx_mp_mem_t mem, void *ptr, uint32_t value, size_t size)
 {
     size_t i;
@@ -225,7 +226,7 @@ static void busy_setup(unsigned stream)
     signal(SIGALRM, busy_hangs);
 }
 
-/* With the GPU waiting, all of it */
+/* Run everything while the GPU waits. */
 static void busy_run(MPI_Comm old)
 {
     void *from = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, BUSY_LARGE);
@@ -262,9 +263,9 @@ static void busy_release(void)
     busy_check(busy.stream_sync(busy.waiting), "cuStreamSynchronize");
 }
 
-/* Buffers that are freed while the GPU waits for nothing, as a free would wait
- * for it, and larger ones: what the other ranks have mapped of the old ones is
- * not closed beside the calls on the new ones */
+/* Free buffers while the GPU is idle, since freeing would wait for it, and make
+   larger ones: the other ranks must not close their mappings of the old buffers
+   during calls on the new ones. */
 static void busy_grow(void)
 {
     void *from, *to;
@@ -278,7 +279,7 @@ static void busy_grow(void)
                        from, to, size);
         busy_message(UCX_MP_MEM_DEVICE, from, UCX_MP_MEM_DEVICE, to, size);
         busy_release();
-        MPI_Barrier(MPI_COMM_WORLD); /* nobody reads them any more */
+        MPI_Barrier(MPI_COMM_WORLD); /* no rank reads them any more */
         ucx_mp_mem_free(UCX_MP_MEM_DEVICE, from);
         ucx_mp_mem_free(UCX_MP_MEM_DEVICE, to);
     }

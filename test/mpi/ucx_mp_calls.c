@@ -2,8 +2,8 @@
 
 /*
  * MPI's calls on GPU memory besides blocking collectives and messages: packing,
- * files and what ends later do what they say, and all others end in an MPI
- * error that names them, given to the handler of what they are called on.
+ * files and nonblocking calls work. All others fail with an MPI error that
+ * names them, passed to the error handler of their object.
  */
 #include "gpu.h"
 #include "util.h"
@@ -16,7 +16,7 @@
 
 #define COUNT 1000 /* ints */
 
-/* Open MPI 5 says that it is MPI 3 */
+/* Open MPI 5 reports MPI 3 */
 #if (MPI_VERSION >= 4) || \
         (defined(OMPI_MAJOR_VERSION) && (OMPI_MAJOR_VERSION >= 5))
 #define HAS_MPI_4 1
@@ -68,7 +68,7 @@ static void refused(const char *name, int rc)
     ++calls_refused;
 }
 
-/* The call has begun something, which ends */
+/* Complete a call that has begun an operation. */
 static void begun(const char *name, int rc, MPI_Request *request)
 {
     if ((rc != MPI_SUCCESS) ||
@@ -108,7 +108,7 @@ static void fill(int *buffer, int seed)
     ucx_mp_mem_write(UCX_MP_MEM_DEVICE, buffer, host, sizeof(host));
 }
 
-/* The call has left COUNT ints in GPU memory */
+/* Check for COUNT ints in GPU memory. */
 static void done(const char *name, int rc, const int *buffer, int seed)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -133,7 +133,7 @@ static void done(const char *name, int rc, const int *buffer, int seed)
 #define ZERO() \
     ucx_mp_mem_set(UCX_MP_MEM_DEVICE, other, 0, COUNT * sizeof(int))
 
-/* Into and out of GPU memory, the packed bytes being there, too */
+/* Pack and unpack GPU memory, also with packed bytes in GPU memory. */
 static void try_packing(void)
 {
     static const char external[] = "external32";
@@ -274,8 +274,8 @@ static int class_of(int rc)
     return error_class;
 }
 
-/* The class of error on GPU memory is the same MPI's on host memory. What a
-   rank that finds none has sent stays in a communicator of its own. */
+/* Compare error classes on GPU memory with the same MPI's on host memory. Data
+   sent by a rank without an error stays in a communicator of its own. */
 static void try_mistakes(void)
 {
     int *in = calloc(world_size, sizeof(host));
@@ -363,7 +363,7 @@ static void try_mistakes(void)
     ALIKE(_comm, MPI_Bcast(from, _count, _type, _root, comm))
     MPI_Comm_dup(MPI_COMM_WORLD, &all);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, handled_comm);
-#ifdef OPEN_MPI /* MPICH crashes of these, on host memory */
+#ifdef OPEN_MPI /* MPICH crashes on these with host memory */
     FROM_ALL(all, COUNT, MPI_DATATYPE_NULL)
     EACH(all, COUNT, MPI_DATATYPE_NULL, 0)
     FROM_ALL(all, -1, MPI_INT)
@@ -372,8 +372,8 @@ static void try_mistakes(void)
     EACH(all, COUNT, MPI_INT, 99)
     EACH(all, COUNT, MPI_INT, -7)
 
-    /* One pointer for two buffers: who gets something of a rank that finds a
-       mistake would wait for it, of MPICH's any rank */
+    /* One pointer for two buffers: a receiver would wait for data of a rank
+       with an error, in MPICH of any rank */
 #undef TO
 #define TO from
 #ifdef OPEN_MPI
@@ -388,7 +388,7 @@ static void try_mistakes(void)
     free(out);
 }
 
-/* Sends the filled buffer to this rank itself, and has the result in `back` */
+/* Send the filled buffer to this rank itself, and receive it in `back`. */
 static void received(const char *name, int rc, int seed)
 {
     int got[COUNT];
@@ -401,8 +401,8 @@ static void received(const char *name, int rc, int seed)
     done(name, rc, other, seed);
 }
 
-/* The MPI keeps a copy of what is sent; the program's buffer is its own again
-   at once, or when the request is over */
+/* Buffered sends: the program may reuse its buffer at once, or when the request
+   completes. */
 static void try_buffered(void)
 {
     static char space[4 * sizeof(host) + 4 * MPI_BSEND_OVERHEAD];
@@ -436,7 +436,7 @@ static void try_buffered(void)
     MPI_Buffer_detach(&detached, &size);
 }
 
-/* MPICH moves these by the processor */
+/* MPICH moves these with the processor */
 static void try_mpich(void)
 {
 #ifndef OPEN_MPI
@@ -526,7 +526,7 @@ static void try_later(void)
     LATER(Ialltoallv, VECTOR, INTO);
     LATER(Ialltoallw, gpu, counts, displs, types, other, counts, displs, types);
 
-    /* host memory is the MPI's, and so is memory that nobody sends */
+    /* host memory is left to the MPI, and so is memory without a sender */
     if ((MPI_Iallreduce(MPI_IN_PLACE, host, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD,
                         &request) != MPI_SUCCESS) ||
         (MPI_Wait(&request, MPI_STATUS_IGNORE) != MPI_SUCCESS)) {
@@ -576,7 +576,7 @@ static void try_later(void)
     MPI_Comm_free(&ring);
 }
 
-/* What a rank neither sends nor receives may be described by anything */
+/* Arguments without data to send or receive may have any value. */
 static void try_nothing(void)
 {
     const int is_root = (world_rank == 0);

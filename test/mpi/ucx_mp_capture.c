@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Captures of streams into CUDA graphs, one after another, beside all that an
- * MPI does: while messages are under way between GPUs and the host's memory,
- * with MPI_Test() inside; by another thread while this one sends, receives and
- * adds up; for a while after all is over; while the MPI is shut down. Captures
- * that break, messages that never end and wrong bytes are counted.
+ * Captures of streams into CUDA graphs, one after another, during all
+ * activities of an MPI: while messages are under way between GPUs and host
+ * memory, with MPI_Test() inside; by another thread while this one sends,
+ * receives and sums; for a while after all messages ended; while the MPI is
+ * shut down. The program counts broken captures, messages that never end, and
+ * wrong bytes.
  *
- * On real GPUs and on emulated nodes, with any CUDA module of UCX.
+ * Runs on real GPUs and on emulated nodes, with any CUDA module of UCX.
  */
 #include "gpu.h"
 #include "pattern.h"
@@ -21,12 +22,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CAPTURE_SIZE     4096      /* bytes that a captured graph fills */
+#define CAPTURE_SIZE     4096      /* bytes filled by a captured graph */
 #define CAPTURE_IN_A_ROW 6        /* large messages */
 #define CAPTURE_TESTS    3         /* MPI_Test() in a capture */
 #define CAPTURE_GLOBAL   0         /* CU_STREAM_CAPTURE_MODE_GLOBAL */
 #define CAPTURE_RELAXED  2
-#define CAPTURE_POISON   UINT64_MAX /* seed of what no message brings */
+#define CAPTURE_POISON   UINT64_MAX /* seed of bytes that no message has */
 
 typedef void *handle_t;
 
@@ -58,7 +59,7 @@ enum {
     CAPTURES, BROKEN, GRAPHS, MESSAGES, LOST, WRONG, COLLECTIVES, NUM_COUNTS
 };
 
-/* A stream that is captured, and memory that its graphs fill */
+/* A stream to capture, and memory filled by its graphs */
 typedef struct {
     handle_t stream;
     char     *from, *to;
@@ -69,7 +70,7 @@ typedef struct {
 typedef enum {
     AROUND,  /* each rank sends to the next one */
     TO_SELF,
-    ONE_WAY  /* even ranks do */
+    ONE_WAY  /* even ranks send */
 } course_t;
 
 typedef struct {
@@ -104,8 +105,8 @@ static captor_t own, other;
 static long counts[NUM_COUNTS];
 static const char *doing     = "nothing";
 
-/* What the program itself calls breaks captures, too: it waits for those of
-   its other thread */
+/* The program's own calls break captures, too: it waits for those of its other
+   thread */
 static pthread_mutex_t calls = PTHREAD_MUTEX_INITIALIZER;
 static int stops;
 
@@ -137,7 +138,7 @@ static void captor_init(captor_t *captor, unsigned flags)
     captor->to   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, CAPTURE_SIZE);
 }
 
-/* What was captured does what it should */
+/* Run a graph and check its work. */
 static void graph_run(captor_t *captor, handle_t graph)
 {
     unsigned char bytes[CAPTURE_SIZE];
@@ -157,8 +158,8 @@ static void graph_run(captor_t *captor, handle_t graph)
     ++captor->graphs;
 }
 
-/* One capture, in the mode that torch.cuda.graph() has, with `inside` in it.
-   Each call of it may find it broken. */
+/* Make one capture in the mode of torch.cuda.graph(), with a call of `inside`
+   in it. Each step may find it broken. */
 static void capture(captor_t *captor, void (*inside)(void*), void *arg)
 {
     handle_t graph = NULL;
@@ -192,7 +193,7 @@ static void rest(void *arg)
     usleep(*(const unsigned*)arg);
 }
 
-/* Captures all the time, but while the program calls the driver itself */
+/* Capture all the time, except while the program calls the driver itself. */
 static void *other_main(void *ctx)
 {
     unsigned us = 200;
@@ -257,7 +258,7 @@ static void show(const char *who, const long *all)
     fflush(stdout);
 }
 
-/* A request that never ends cannot be taken back: the job ends with it */
+/* End the job for a request that never ends, since it cannot be cancelled. */
 static void lost(const message_t *message)
 {
     char who[128];
@@ -344,7 +345,7 @@ static void message_test(void *arg)
     }
 }
 
-/* Captures with MPI inside, from the call that posts to the one that ends */
+/* Make captures with MPI inside, from posting to completion. */
 static void message_inside(message_t *message)
 {
     double end = ucx_mp_real_time() + limit_seconds;
@@ -358,7 +359,7 @@ static void message_inside(message_t *message)
     }
 }
 
-/* MPI alone; the captures are the other thread's */
+/* Only use MPI; the other thread captures. */
 static void message_beside(message_t *message)
 {
     double end = ucx_mp_real_time() + limit_seconds;
@@ -401,7 +402,7 @@ static void messages(void (*run)(message_t*), int round)
 
 /* ------------------------------------------------------------- collectives */
 
-/* A sum and a broadcast, as large as messages are */
+/* A sum and a broadcast, as large as the messages */
 static void collective(size_t count, int32_t *gpu, int32_t *host)
 {
     size_t i, wrong = 0;
@@ -448,8 +449,8 @@ static void collectives(void)
     }
 }
 
-/* Nothing of MPI is under way, and nobody calls it, after as many large
-   messages as make it prepare for more */
+/* Stay idle without MPI calls, after enough large messages to make it prepare
+   for more. */
 static void idle(int round)
 {
     unsigned us = 5000;

@@ -2,11 +2,11 @@
 
 /*
  * MPI ranks exchange buffers of random kind, size, alignment and order, and
- * compare every byte. All that happens follows from one seed.
+ * compare every byte. One seed determines the complete run.
  *
  * The run is a sequence of steps. In a step some ranks send a window of
- * messages to others; every rank computes the whole step from (seed, number of
- * the step), so nothing but the messages themselves travels.
+ * messages to others. Every rank computes the step from (seed, number of the
+ * step), so that only the messages themselves are sent.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -24,7 +24,8 @@
 
 #define CHECKED_GUARD       256  /* bytes of poison around each message */
 #define CHECKED_MAX_WINDOW  64
-#define CHECKED_KEEP_SIZE   ((size_t)64 << 20) /* larger arenas live shorter */
+#define CHECKED_KEEP_SIZE   ((size_t)64 << 20) /* larger arenas are freed
+                                                  sooner */
 #define CHECKED_LARGE       ((size_t)1 << 20)
 #define CHECKED_MAX_REPORTS 5
 #define CHECKED_MAX_WRONG   20
@@ -34,7 +35,7 @@ enum { PATTERN_PAIR, PATTERN_RING, PATTERN_ALL, PATTERN_ANY };
 static const char *const checked_patterns[] = {"pair", "ring", "all", "any",
                                                NULL};
 
-/* How the messages of a step are handed to MPI */
+/* Calls of MPI for the messages of a step */
 enum {
     MODE_BLOCKING,    /* Send and Recv, or Sendrecv if both directions run */
     MODE_NONBLOCKING, /* Irecv, then Isend */
@@ -67,7 +68,7 @@ typedef struct {
     int      self_test;
 } checked_options_t;
 
-/* What all ranks know of a step */
+/* Facts of a step known to all ranks */
 typedef struct {
     uint64_t number;
     uint64_t seed;
@@ -77,7 +78,7 @@ typedef struct {
     int      varied;    /* each message has a size of its own */
     int      forward;   /* first rank of a pair sends; ring turns right */
     int      backward;  /* second rank of a pair sends */
-    size_t   size;      /* of a message, or the most that one may have */
+    size_t   size;      /* of a message, or its maximum */
     int     *order;     /* permutation of the ranks */
 } checked_step_t;
 
@@ -89,7 +90,7 @@ typedef struct {
     size_t   offset;    /* in the arena */
 } checked_message_t;
 
-/* Memory of one kind that messages are sent from or received into */
+/* Memory of one kind to send from or receive into */
 typedef struct {
     ucx_mp_mem_t mem;
     uint8_t     *ptr;
@@ -187,7 +188,7 @@ static void checked_step_plan(checked_step_t *step, uint64_t number)
     step->mode    = ucx_mp_random_below(&state, MODE_LAST);
     step->varied  = ucx_mp_random_below(&state, 2);
     step->size    = ucx_mp_random_size(&state, o->min_size, o->max_size);
-    /* as many small windows as large ones: 1, 2..3, 4..7, ... 32..63, 64 */
+    /* as many small windows as large ones: 1, 2..3, 4..7, up to 32..63, 64 */
     step->window  = 1 << ucx_mp_random_below(&state, 7);
     step->window += ucx_mp_random_below(&state, step->window);
     if (step->window > CHECKED_MAX_WINDOW) {
@@ -217,7 +218,7 @@ static void checked_step_plan(checked_step_t *step, uint64_t number)
     }
 }
 
-/* Whether `src` sends to `dst` in this step */
+/* Return whether `src` sends to `dst` in this step. */
 static int checked_step_has_edge(const checked_step_t *step, int src, int dst)
 {
     int is = 0, id = 0, i;
@@ -241,7 +242,7 @@ static int checked_step_has_edge(const checked_step_t *step, int src, int dst)
     }
 }
 
-/* Kind of memory that `rank` uses for side 0 (send) or 1 (receive) */
+/* Return the kind of memory of `rank` for side 0 (send) or 1 (receive). */
 static ucx_mp_mem_t
 checked_step_mem(const checked_step_t *step, int rank, int side)
 {
@@ -271,7 +272,7 @@ checked_step_mem(const checked_step_t *step, int rank, int side)
     }
 }
 
-/* Bytes that a message is moved off its natural place, sender or receiver */
+/* Return the misalignment of a message at the sender or receiver, bytes. */
 static size_t checked_misalignment(uint64_t *state)
 {
     static const size_t offsets[] = {0, 0, 0, 1, 3, 4, 8, 16, 64, 255,
@@ -281,7 +282,7 @@ static size_t checked_misalignment(uint64_t *state)
     return offsets[ucx_mp_random_below(state, count)];
 }
 
-/* Lists the messages between this rank and others on one side of a step */
+/* List the messages between this rank and others on one side of a step. */
 static void checked_side_plan(checked_side_t *side, const checked_step_t *step,
                               int is_recv)
 {
@@ -292,7 +293,7 @@ static void checked_side_plan(checked_side_t *side, const checked_step_t *step,
 
     side->count = 0;
     for (distance = 1; distance < checked.size; ++distance) {
-        /* in the order in which MODE_BLOCKING meets its partners */
+        /* in the order of partners in MODE_BLOCKING */
         peer = is_recv ? (checked.rank - distance + checked.size) :
                          (checked.rank + distance);
         peer %= checked.size;
@@ -349,8 +350,8 @@ static void checked_side_prepare(checked_side_t *side,
     }
 }
 
-/* Memory comes and goes during a run, so that caches of mappings and
-   registrations meet reused addresses; and large arenas do not pile up. */
+/* Free some memory during a run, so that caches of mappings and registrations
+   meet reused addresses, and large arenas do not accumulate. */
 static void checked_side_done(checked_side_t *side, const checked_step_t *step,
                               int is_recv)
 {
@@ -525,7 +526,7 @@ static void checked_watch(const checked_step_t *step)
 static void checked_step_run(checked_step_t *step, checked_side_t *send,
                              checked_side_t *recv, MPI_Request *requests)
 {
-    /* not a byte that the pattern has more often than others */
+    /* a byte as frequent in the pattern as any other */
     uint8_t poison = ucx_mp_hash(step->seed + 7);
     int i;
 
@@ -541,7 +542,7 @@ static void checked_step_run(checked_step_t *step, checked_side_t *send,
     }
     ucx_mp_mem_set(recv->arena->mem, recv->arena->ptr, poison, recv->bytes);
     if ((step->seed & 1) != 0) {
-        /* half of the steps start together, half as it comes */
+        /* half of the steps start together, half do not */
         MPI_Barrier(MPI_COMM_WORLD);
     }
 
@@ -636,7 +637,7 @@ static int checked_expect(const char *what, ucx_mp_mem_t mem, int wrong,
     return 1;
 }
 
-/* Damages a buffer in each way that a transport can */
+/* Damage a buffer in each way possible for a transport. */
 static int checked_self_test_mem(ucx_mp_mem_t mem)
 {
     const size_t size     = ((size_t)9 << 20) + 13;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Buffers that come and go. Each step allocates GPU memory, fills it, sends it
- * to one rank, receives from another, compares every byte and frees; some
- * buffers may be kept for a few steps. What the ranks' GPUs have in use, by
- * whoever, is looked at after a tenth of the steps, with nothing of ours
- * allocated, and at the end: memory that somebody keeps for buffers that are
- * gone shows there.
+ * Temporary buffers. Each step allocates GPU memory, fills it, sends it to one
+ * rank, receives from another, compares every byte and frees; some buffers may
+ * be kept for a few steps. The memory in use on the ranks' GPUs, by all
+ * processes, is read after a tenth of the steps, without buffers of this
+ * program, and at the end. The difference shows memory kept for freed buffers.
  */
 #include "driver.h"
 #include "gpu.h"
@@ -23,12 +22,11 @@
 #define CHURN_MAX_SIZE  ((size_t)256 << 20)
 #define CHURN_MAX_SLOTS 64
 
-/* How memory is allocated; CHURN_MIXED: each time in another of the ways above
-   it */
+/* Kinds of allocation; CHURN_MIXED: each time another of the kinds above it */
 enum {
     CHURN_ALLOC, /* cuMemAlloc */
     CHURN_ASYNC, /* cuMemAllocAsync, of the device's pool */
-    CHURN_VMM,   /* pieces side by side, as in PyTorch's expandable segments */
+    CHURN_VMM,   /* adjacent pieces, as in PyTorch's expandable segments */
     CHURN_MIXED,
     CHURN_MANAGED
 };
@@ -38,7 +36,7 @@ static const char *const churn_kinds[] = {"alloc", "async",   "vmm",
 
 typedef struct {
     ucx_mp_ptr_t ptr;
-    size_t       size; /* 0: there is none */
+    size_t       size; /* 0: no buffer */
     int          kind;
     ucx_mp_ptr_t range; /* VMM: reserved once, for any size */
 } churn_buf_t;
@@ -74,7 +72,7 @@ static void churn_load(void)
     ucx_mp_driver_load();
 }
 
-/* Bytes of whole pieces */
+/* Return the bytes of full pieces. */
 static size_t churn_pieces(size_t size)
 {
     return (size + CHURN_PIECE - 1) / CHURN_PIECE * CHURN_PIECE;
@@ -134,7 +132,8 @@ static void churn_put(churn_buf_t *buf)
     buf->size = 0;
 }
 
-/* The slot's buffer, if it is large enough and the dice keep it, or another */
+/* Return the slot's buffer, if it is large enough and the dice say so, or a new
+   one. */
 static void *churn_take(churn_buf_t *buf, size_t size, uint64_t dice)
 {
     if ((buf->size < size) || ((dice & 3) == 0)) {
@@ -151,7 +150,7 @@ static ucx_mp_mem_t churn_mem(void)
                                            UCX_MP_MEM_DEVICE;
 }
 
-/* What a rank sends in a step */
+/* Return the seed of a rank's data in a step. */
 static uint64_t churn_seed(uint64_t step, int rank)
 {
     return ucx_mp_hash(churn.seed ^ ucx_mp_hash(step * 1024 + (uint64_t)rank));
@@ -218,7 +217,7 @@ static void churn_step(uint64_t step)
     }
 }
 
-/* Bytes in use on the GPUs that ranks have, once nobody has a buffer */
+/* Return the bytes in use on the ranks' GPUs, when no rank has a buffer. */
 static unsigned long long churn_in_use(void)
 {
     unsigned long long used = 0, sum;

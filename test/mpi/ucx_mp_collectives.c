@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Random collectives, each carried out twice: on host memory, which is the
- * MPI's own affair, and on memory of any kind, which differs from rank to rank.
- * Both must leave the same bytes; gaps of datatypes, the bytes around the
- * buffers and what is only sent must stay as they were.
+ * Random collectives, each run twice: on host memory, by the MPI alone, and on
+ * memory of any kind, different on each rank. Both must leave the same bytes.
+ * Gaps of datatypes, the bytes around the buffers and send buffers must stay as
+ * they were.
  */
 #include "collectives.h"
 #include "gpu.h"
@@ -22,31 +22,31 @@
 #define COLL_OFFSETS 64
 #define COLL_ARENAS  (UCX_MP_MEM_LAST + 2) /* each kind's, and a GPU's */
 
-/* A communicator, and world ranks of those that this one deals with */
+/* A communicator, and world ranks of its local or remote group */
 typedef struct {
     const char *name;
     MPI_Comm   comm;
     bool       is_inter, is_neighbor;
     bool       is_first; /* of the two groups */
     int        rank, local, sources, targets;
-    int        least; /* ranks that anybody's communicator of this name has */
+    int        least; /* minimum of ranks in every communicator of this name */
     int        local_id[COLL_MAX_RANKS];
     int        source_id[COLL_MAX_RANKS]; /* -1: MPI_PROC_NULL */
     int        target_id[COLL_MAX_RANKS];
 } group_t;
 
-/* One side's bytes: as they are before, as they shall be, and those tried */
+/* One side's bytes: initial, expected, and received ones */
 typedef struct {
     ucx_mp_mem_t mem;
     uint8_t      *arena[COLL_ARENAS];
     uint8_t      *tried;
     uint8_t      *before, *host, *after, *mask, *where;
-    size_t       span, origin; /* bytes; where the MPI's pointer leads to */
+    size_t       span, origin; /* bytes; target of the MPI's pointer */
     bool         is_null;
     bool         is_scattered; /* blocks lie in several arenas, at the same
-                                  place of each */
+                                  offset in each */
     uint8_t      block_arena[COLL_MAX_BLOCKS];
-    coll_type_t  twins[2]; /* of the type and its base, then */
+    coll_type_t  twins[2]; /* of the type and its base, in this case */
 } section_t;
 
 #define COLL_MAX_GROUPS 8
@@ -62,13 +62,13 @@ static ucx_mp_mem_t coll_mem = UCX_MP_MEM_LAST; /* any */
 static int coll_only = -1; /* the call to draw; -1: any */
 static unsigned coll_alike;    /* percent, see draw_call() */
 static unsigned coll_scattered; /* percent of buffers of derived types */
-static unsigned coll_on_gpus;  /* percent of such calls that are to be */
+static unsigned coll_on_gpus;  /* percentage of such calls to require */
 static bool coll_is_mpich_cuda; /* see is_overwritten() */
 static bool coll_verbose;
-static bool coll_has_later = true; /* calls with a request are drawn, too */
-static unsigned coll_pause; /* seconds, by rank 1 before the last call ... */
-static bool coll_is_late; /* ... which is this one */
-static long coll_later; /* calls that were not COLL_NOW or COLL_LARGE */
+static bool coll_has_later = true; /* draw calls with a request, too */
+static unsigned coll_pause; /* seconds that rank 1 waits before the last call */
+static bool coll_is_late; /* this is the last call */
+static long coll_later; /* calls in forms other than COLL_NOW or COLL_LARGE */
 
 static const char *const coll_form_names[] = {"", " (large)", " (later)",
                                               " (large, later)"};
@@ -186,7 +186,7 @@ static int round_up(int value, int step)
     return (rest == 0) ? value : value + step - rest;
 }
 
-/* Elements between two ranks, the same on both */
+/* Return the number of elements between two ranks, the same on both. */
 static int draw_count(uint64_t seed, int from, int to, int max)
 {
     const uint64_t random = ucx_mp_hash(seed + 64 * (from + 1) + to + 1);
@@ -196,7 +196,7 @@ static int draw_count(uint64_t seed, int from, int to, int max)
                    (int)(random / 8 % ((unsigned)max + 1));
 }
 
-/* One way to say so many elements: of the type or of what it is made of */
+/* Describe so many elements in one way: of the type or of its base. */
 static void side_part(coll_side_t *side, int part, const coll_type_t *type,
                       int count)
 {
@@ -225,7 +225,7 @@ static void side_bounds(coll_side_t *side)
     }
 }
 
-/* Places the parts in any order, with gaps */
+/* Place the parts in any order, with gaps. */
 static void side_place(coll_side_t *side, uint64_t *state)
 {
     int order[COLL_MAX_RANKS];
@@ -249,9 +249,9 @@ static void side_place(coll_side_t *side, uint64_t *state)
     }
 }
 
-/* `counts` holds what is exchanged with each of `ranks`, in elements. Whether
-   that is said in elements of the type or of its base is the same on all ranks:
-   the MPIs cut a message by elements. */
+/* Draw a side. `counts` has the elements exchanged with each of `ranks`. All
+   ranks choose equally between elements of the type and of its base: the MPIs
+   split a message by elements. */
 static void side_draw(coll_side_t *side, coll_shape_t shape, int ranks,
                       const int *counts, bool is_base, uint64_t *state)
 {
@@ -283,7 +283,7 @@ static void side_draw(coll_side_t *side, coll_shape_t shape, int ranks,
     side_bounds(side);
 }
 
-/* Reductions take one type everywhere, so no side may choose */
+/* A reduction has one type on all ranks, so no side may choose */
 static void draw_reduction(coll_draw_t *draw, const group_t *group, int max,
                            uint64_t seed, bool is_in_place)
 {
@@ -309,7 +309,7 @@ static void draw_reduction(coll_draw_t *draw, const group_t *group, int max,
     side_draw(&draw->recv, COLL_ONE, 1, all, false, &seed);
 }
 
-/* Elements that go from one rank of the world to another */
+/* Return the elements sent from one rank of the world to another. */
 static int draw_between(const coll_call_t *call, uint64_t seed, int from,
                         int to, int max, bool is_in_place)
 {
@@ -333,7 +333,7 @@ static int draw_between(const coll_call_t *call, uint64_t seed, int from,
                                         draw_count(seed, from, to, max);
 }
 
-/* Numbers of elements that move, from and to whom */
+/* Draw the numbers of elements to send and receive, by rank. */
 static void draw_movement(coll_draw_t *draw, const group_t *group, int max,
                           uint64_t seed, bool is_in_place, uint64_t *state)
 {
@@ -352,7 +352,7 @@ static void draw_movement(coll_draw_t *draw, const group_t *group, int max,
                               is_in_place);
     }
 
-    /* a sender of one piece says so also if nobody is there */
+    /* a sender of one piece has a count even without receivers */
     if ((call->send == COLL_ONE) && (group->targets == 0)) {
         sent[0] = 0;
     }
@@ -420,16 +420,15 @@ static void draw_messages(coll_draw_t *draw, const group_t *group, int max,
               is_crowded || (!is_replaced && ucx_mp_random_below(state, 2)),
               state);
     if (!is_replaced && (draw->recv.type[0] == &draw_base)) {
-        /* room for more than comes */
+        /* room for more than arrives */
         draw->recv.count[0] += (int)ucx_mp_random_below(state, 5);
         side_bounds(&draw->recv);
     }
 }
 
-/* All ranks of the world draw the same, but for `state`. Left to chance, all
-   buffers of a call are rarely such that GPUs carry it out: some calls are
-   drawn alike, in GPU memory on all ranks, of predefined types, blocks in a
-   row, with something in them */
+/* Draw a call, the same on all ranks of the world except for `state`. Random
+   buffers seldom allow the GPUs to run a call, so some calls are drawn uniform:
+   GPU memory on all ranks, predefined types, contiguous blocks, not empty */
 static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
                                 uint64_t *state)
 {
@@ -458,9 +457,9 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
              (group->is_inter && call->reduces && (world_size % 2 != 0)));
     draw->comm = group->comm;
 
-    /* Not drawn is what Open MPI 4.1 or MPICH 4.0 do wrong in host memory: to
-       move pairs, derived types between two groups or of a lone rank, types
-       that interleave or begin before their origin in reductions,
+    /* Exclude cases that Open MPI 4.1 or MPICH 4.0 get wrong in host memory:
+       movement of pairs, derived types between two groups or of a single rank,
+       types that interleave or begin before their origin in reductions,
        MPI_Reduce_scatter_block of derived types */
     do {
         base = &coll_bases[ucx_mp_random_below(&shared, coll_num_bases)];
@@ -468,7 +467,7 @@ static const group_t *draw_call(coll_draw_t *draw, uint64_t seed,
     is_in_place = call->has_in_place && !group->is_inter &&
                   (ucx_mp_random_below(&shared, 3) == 0);
     if (coll_is_mpich_cuda && call->reduces && (call->send != COLL_ONE)) {
-        is_in_place = false; /* It ends with "memory ranges overlap" */
+        is_in_place = false; /* It fails with "memory ranges overlap" */
     }
     coll_type_base(&draw_base, base);
     if (call->reduces && ((base->class == COLL_PAIR) || draw_is_alike ||
@@ -548,10 +547,11 @@ static void sections_init(void)
     }
 }
 
-/* What MPICH 4.0 with CUDA does not sum on a GPU it sums in host memory, and
-   then copies too much into a receive buffer in GPU memory: what all ranks get,
-   beyond its end, in MPI_Reduce_scatter and _block; and in MPI_Reduce between
-   groups, bytes never set, at the sender whose rank is the root's. */
+/* Return whether MPICH 4.0 with CUDA writes too much. It runs sums in host
+   memory if it cannot run them on a GPU, then copies too much into a receive
+   buffer in GPU memory: in MPI_Reduce_scatter and _block all ranks' results,
+   beyond the end; and in MPI_Reduce between groups, bytes never set, at the
+   sender whose rank is the root's. */
 static bool is_overwritten(const coll_draw_t *draw, const group_t *group)
 {
     const coll_base_t *base = draw_base.base;
@@ -569,7 +569,7 @@ static bool is_overwritten(const coll_draw_t *draw, const group_t *group)
                    !draw->send.is_in_place;
 }
 
-/* Each block of the types goes to an arena of its own; types that are only
+/* Put each block of the types into an arena of its own; only for types that are
    moved, since a reduction is told where blocks are. @return The side with such
    types. */
 static coll_side_t section_scatter(section_t *section, const coll_side_t *side,
@@ -651,7 +651,7 @@ static void section_fill(section_t *section, const coll_side_t *side,
                      section->span);
 }
 
-/* What the MPI gets: for the host, or for the memory that is tried */
+/* Return the MPI's pointer: for the host, or for the tested memory. */
 static void *section_pointer(const section_t *section, const coll_side_t *side,
                              bool is_host)
 {
@@ -666,9 +666,9 @@ static void *section_pointer(const section_t *section, const coll_side_t *side,
     return (is_host ? section->host : section->tried) + section->origin;
 }
 
-/* What MPI may have written: 1 in the mask; 2 where it need not have. A result
-   in place may be shorter than what was there, and MPI says nothing of the
-   rest: Open MPI's rank 0 has all sums there when a count is 0. */
+/* Mark bytes that MPI may have written: 1 in the mask; 2 for optional ones. A
+   result in place may be shorter than the old contents, and MPI does not define
+   the rest: Open MPI's rank 0 has all sums there when a count is 0. */
 static void section_cover(section_t *section, const coll_side_t *side,
                           const coll_draw_t *draw)
 {
@@ -687,7 +687,8 @@ static void section_cover(section_t *section, const coll_side_t *side,
     }
 }
 
-/* Number of wrong bytes of one arena; says where the first one is */
+/* Return the number of wrong bytes in one arena; prints the first one's
+   place. */
 static size_t arena_check(const section_t *section, int arena,
                           const coll_draw_t *draw, const group_t *group,
                           const char *what, long number)
@@ -752,7 +753,7 @@ static size_t section_check(section_t *section, const coll_side_t *side,
     return wrong;
 }
 
-/* Of a call of MPI's: how often a rank made it, and GPUs carried it out */
+/* For one of MPI's calls: how often a rank made it, and how often on GPUs */
 typedef struct {
     long parts, on_gpus;
 } tally_t;
@@ -761,7 +762,7 @@ typedef struct {
 
 static tally_t tallies[COLL_MAX_CALLS];
 
-/* Ends two requests by one of the calls that can, in any order */
+/* Complete two requests with one of the suitable calls, in any order. */
 static int end_requests(MPI_Request *requests, uint64_t random)
 {
     const unsigned way = random % 9;
@@ -777,7 +778,8 @@ static int end_requests(MPI_Request *requests, uint64_t random)
             rc = MPI_Testall(2, requests, &is_done, statuses);
         }
         return rc;
-    case 6: /* this one ends nothing, but says when the bytes are there */
+    case 6: /* this one completes nothing, but reports when the bytes are
+               there */
         while ((rc == MPI_SUCCESS) && !is_done) {
             sched_yield();
             rc = MPI_Request_get_status(requests[random / 8 % 2], &is_done,
@@ -788,7 +790,7 @@ static int end_requests(MPI_Request *requests, uint64_t random)
         break;
     }
 
-    /* one after the other; MPI_REQUEST_NULL and those at their end are over */
+    /* one after the other; MPI_REQUEST_NULL and inactive requests have ended */
     for (is_done = 0; (rc == MPI_SUCCESS) && (is_done < 2);) {
         count = 0;
         sched_yield();
@@ -822,7 +824,7 @@ static int end_requests(MPI_Request *requests, uint64_t random)
     return rc;
 }
 
-/* Both ways at once */
+/* Both directions at once */
 static int call_later(const coll_draw_t *draws, coll_function_t function,
                       void *pointers[2][2], uint64_t random)
 {
@@ -850,10 +852,11 @@ static int call_now(const coll_draw_t *draws, coll_function_t function,
                    rc;
 }
 
-/* The form of a call's second way. GPUs may carry out the first two. Open MPI
-   4.1 hangs in MPI_Ialltoallv and w in place where two exchange nothing; MPICH
-   4.0 ends MPI_Ibcast between groups at the root before it has read the buffer,
-   and hangs in persistent ones now and then, which are not drawn at all. */
+/* Return the form of a call's second run. GPUs may run the first two. Open MPI
+   4.1 hangs in MPI_Ialltoallv and w in place if two ranks exchange nothing.
+   MPICH 4.0 completes MPI_Ibcast between groups at the root before it has read
+   the buffer, and sometimes hangs in persistent calls, which are never
+   drawn. */
 static coll_form_t draw_form(const coll_draw_t *draw, bool is_inter,
                              uint64_t random)
 {
@@ -870,13 +873,14 @@ static coll_form_t draw_form(const coll_draw_t *draw, bool is_inter,
     return form;
 }
 
-/* One call, twice. Whether a buffer was in GPU memory, and what was wrong. */
+/* Run one call twice. Returns whether it was right, and whether a buffer was in
+   GPU memory. */
 static bool try_call(long number, bool *is_gpu_p)
 {
     const uint64_t seed = ucx_mp_hash(coll_seed + ((uint64_t)number << 20));
     uint64_t state      = ucx_mp_hash(seed + 1 + (unsigned)world_rank);
     const group_t *group;
-    coll_draw_t draws[2]; /* as the host has it, and as it is tried */
+    coll_draw_t draws[2]; /* for the host, and for the tested memory */
     coll_draw_t *draw = &draws[0];
     char text[MPI_MAX_ERROR_STRING];
     void *pointers[2][2];
@@ -985,7 +989,7 @@ static void parse(int argc, char **argv)
     }
 }
 
-/* Says of each call with a plan how often it was carried out. @return Whether
+/* Print for each call with a plan how often it ran on GPUs. @return Whether
    that was often enough. */
 static bool tallies_print(void)
 {
@@ -1026,7 +1030,7 @@ int main(int argc, char **argv)
                    "%s", COLL_MAX_RANKS, why);
     }
 
-    /* communicators made of these take it on */
+    /* inherited by communicators made of these */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     groups_init();

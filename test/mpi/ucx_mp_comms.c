@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Communicators: what they cost before a GPU buffer comes to one, calls that
- * MPI lets ranks make in different orders, and GPU buffers that come to ranks
- * at different times.
+ * Communicators: their cost before the first GPU buffer, calls that MPI allows
+ * in a different order on each rank, and GPU buffers first used at different
+ * times.
  *
  * ucx_mp_comms [--host N] [--gpu N] [--calls N] [--first N] [--times N]
  *              [--seed N]
  *   --host N   N communicators are made, used with host memory and kept: no
- *              descriptor more, and no file of ours
+ *              additional descriptor, and no file of this project
  *   --gpu N    and N with GPU buffers
- *   --calls N  N collectives on each of a few communicators whose ranks have
- *              GPU buffers from different calls on, and now and then
- *   --first N  N sizes of each collective with GPU buffers that were not there
- *              before: what the first call takes, and the second
- *   --times N  N calls each with buffers of host memory: what they take
+ *   --calls N  N collectives on each of a few communicators, whose ranks use
+ *              GPU buffers from different calls on, and sometimes
+ *   --first N  N new sizes of each collective with GPU buffers: time of the
+ *              first call, and of the second
+ *   --times N  N calls each with host buffers: their time
  *
- * Ends with a line of what it saw and with 0, if nothing was wrong.
+ * Prints one line of results; the exit status is 0 if nothing was wrong.
  */
 #include "gpu.h"
 #include "on_gpus.h"
@@ -66,9 +66,8 @@ static void expect(int is_so, const char *what)
 
 /* ------------------------------------------------------------------- orders */
 
-/* MPI lets a root of a small message go on before the others come, and those
-   that give a root something before it comes: what they send afterwards is
-   waited for first */
+/* MPI lets a root of a small message return before the others call, and senders
+   to a root return before it calls: later messages must wait for these */
 static void orders(MPI_Comm comm)
 {
     enum { COUNT = 4 };
@@ -147,7 +146,8 @@ static void orders(MPI_Comm comm)
 
 /* --------------------------------------------------------------------- many */
 
-/* One sum of so many communicators, which are kept. `mem` where it is. */
+/* Make so many communicators with one sum each, and keep them. `mem` is the
+   kind of buffers. */
 static void many(int count, ucx_mp_mem_t mem)
 {
     int *buffer = ucx_mp_mem_alloc(mem, sizeof(int));
@@ -157,7 +157,7 @@ static void many(int count, ucx_mp_mem_t mem)
 
     comms = malloc(count * sizeof(*comms));
     for (i = 0; i < count; ++i) {
-        /* an MPI has an end of them, too */
+        /* an MPI has a maximum, too */
         if (MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]) != MPI_SUCCESS) {
             printf("rank %d: the MPI has %d communicators\n", rank, i);
             count = i;
@@ -199,7 +199,7 @@ static void many(int count, ucx_mp_mem_t mem)
 typedef struct {
     MPI_Comm comm;
     int      id, rank, size;
-    int      *host[2], *gpu[2]; /* what is sent, what is received */
+    int      *host[2], *gpu[2]; /* send buffer, receive buffer */
 } mixed_t;
 
 static void mixed_begin(mixed_t *mixed, int id, MPI_Comm comm)
@@ -227,8 +227,8 @@ static int value_of(const mixed_t *mixed, int call, int who, int i)
     return (int)(random_of(mixed->id, call, who * 4099 + i) % 1000);
 }
 
-/* Has a rank its buffers in GPU memory? None at first; from its own call on
-   mostly */
+/* Return whether a rank's buffers are in GPU memory: none at first; mostly from
+   its own first call on. */
 static int is_on_gpu(const mixed_t *mixed, int call, int who)
 {
     return (call >= (int)(random_of(mixed->id, 1 << 20, who) % 20)) &&
@@ -281,7 +281,7 @@ static void mixed_call(mixed_t *mixed, int call)
     }
 }
 
-/* Communicators made in each way, one call of each in turns */
+/* Make communicators in each way, and call each of them in rotation. */
 static void mixed_all(void)
 {
     enum { NUM_COMMS = 6 };
@@ -333,8 +333,8 @@ static double median(double *times, int count)
     return times[count / 2];
 }
 
-/* One call of a kind; blocks of `count` bytes. @return Its time, of the slowest
-   rank, s. */
+/* Make one call of a kind; blocks of `count` bytes. @return Its time on the
+   slowest rank, s. */
 static double timed_call(int kind, char *send, char *recv, int count)
 {
     const int peer = ((rank ^ 1) < size) ? (rank ^ 1) : MPI_PROC_NULL;
@@ -376,7 +376,7 @@ static const char *const kinds[] = {"MPI_Allreduce", "MPI_Bcast", "MPI_Reduce",
                                     "MPI_Allgather", "MPI_Alltoall",
                                     "MPI_Sendrecv"};
 
-/* Sizes that were not there before, 256 B to 64 MiB, three an octave at most */
+/* Measure new sizes, 256 B to 64 MiB, at most three per octave. */
 static void first_calls(int count)
 {
     const size_t max = (size_t)96 << 20;
@@ -390,7 +390,7 @@ static void first_calls(int count)
         times[i] = malloc(count * sizeof(**times));
     }
     for (kind = 0; kind < 5; ++kind) {
-        /* kernels, memory and all else that is no matter of the size */
+        /* kernels, memory and everything independent of the size */
         (void)timed_call(kind, send, recv, (int)max);
         (void)timed_call(kind, send, recv, 64 * size);
         for (i = 0; i < count; ++i) {
@@ -467,9 +467,8 @@ static void on_error(MPI_Comm *comm, int *rc, ...)
     ++errors;
 }
 
-/* The program hears of what is wrong as often as from the MPI alone: once. No
-   rank gets as far as to wait for others. MPICH may be built without a look at
-   arguments. */
+/* The program gets each error once, as from the MPI alone. No rank waits for
+   others. MPICH may be built without argument checks. */
 static void errors_once(void *buffer, const char *what)
 {
     MPI_Errhandler handler;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages of a pool's memory by a program that has a context of its own, and
- * whose GPU's primary context nobody has made active. Two ranks; every byte is
- * compared.
+ * Messages of a pool's memory by a program with a context of its own, while the
+ * GPU's primary context is inactive. Two ranks; every byte is compared.
  */
 #include "util.h"
 
@@ -17,7 +16,7 @@ static const int ctx_sizes[] = {64, 5000, 70000, 3 << 20, 33 << 20};
 
 static void *ctx_driver;
 
-/* A function of the driver, whose result is 0 or ends the program */
+/* Call a driver function; end the program unless the result is 0. */
 #define CTX_CALL(_name, _types, ...) \
     do { \
         int (*function_) _types = (int (*) _types)dlsym(ctx_driver, _name); \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How large may a message between two GPUs be that both ranks MPI_Send before
- * either receives? MPI promises none; programs live on what they get, so that a
- * module in another one's place may not give less.
+ * Find the largest message between two GPUs that both ranks can MPI_Send before
+ * either receives. MPI promises nothing, but programs depend on it, so a
+ * replacement module must not support less.
  */
 #include "gpu.h"
 #include "util.h"
@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 #define EAGER_MAX_SIZE (64 << 10)
-#define EAGER_SECONDS  5 /* a message takes microseconds, emulated ones more */
+#define EAGER_SECONDS  5 /* a message takes microseconds, an emulated one
+                            more */
 
-static volatile size_t eager_size; /* sent last and received by both */
+static volatile size_t eager_size; /* size sent last and received by both */
 static int eager_rank;
 
 static void eager_print(void)

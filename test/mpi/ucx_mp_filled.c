@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * A program that fills its GPU memory by plain cuMemcpyHtoD and calls MPI at
- * once, as cudaMemcpy() lets programs think they may: the driver still has the
- * last bytes of such a copy on their way when it returns. Collectives and
- * messages, on new buffers and on such as were used before; every byte is
- * compared.
+ * A program that fills GPU memory by plain cuMemcpyHtoD and calls MPI at once,
+ * as cudaMemcpy() seems to allow: when it returns, the driver is still copying
+ * the last bytes. Collectives and messages, on new buffers and on used ones;
+ * every byte is compared.
  */
 #include "gpu.h"
 #include "util.h"
@@ -16,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILLED_BUFFERS   6 /* that are kept of each rank */
+#define FILLED_BUFFERS   6 /* kept by each rank */
 #define FILLED_MAX_WORDS ((size_t)256 << 10)
 #define FILLED_GRANULE   ((size_t)2 << 20) /* of cuMemCreate */
 
@@ -39,7 +38,7 @@ static const char *const filled_names[] = {"Sendrecv", "vector", "self",
                                            "Bcast", "Allreduce", "Reduce",
                                            "Allgather", "Gather", "Alltoall"};
 
-/* Memory of FILLED_MAX_WORDS, and the same in the host's */
+/* Memory of FILLED_MAX_WORDS, and the same in host memory */
 typedef struct {
     uint32_t *gpu;
     uint32_t *host;
@@ -47,12 +46,12 @@ typedef struct {
 
 static struct {
     int rank, size, gpu;
-    int kind; /* of filled_kinds */
+    int kind; /* index into filled_kinds */
     int (*htod)(unsigned long long dst, const void *src, size_t size);
     int (*alloc)(unsigned long long *ptr_p, size_t size, void *stream);
     int (*free)(unsigned long long ptr, void *stream);
     filled_buffer_t buffers[FILLED_BUFFERS];
-    MPI_Datatype vector; /* of one word and one that is left out */
+    MPI_Datatype vector; /* of one word and a gap of one */
     uint64_t wrong[FILLED_LAST];
     uint64_t calls[FILLED_LAST];
 } filled;
@@ -98,7 +97,7 @@ static void *filled_pool(void)
     return (void*)(uintptr_t)ptr;
 }
 
-/* What cuMemCreate made stays */
+/* Free a buffer; memory of cuMemCreate stays. */
 static void filled_drop(filled_buffer_t *buffer)
 {
     if (filled.kind == 0) {
@@ -130,7 +129,7 @@ static uint32_t filled_word(uint64_t step, int rank, size_t i)
     return (uint32_t)ucx_mp_hash((step << 40) ^ ((uint64_t)rank << 32) ^ i);
 }
 
-/* Nothing lies between this and the call */
+/* Fill the buffer; the call follows immediately. */
 static void filled_fill(const filled_buffer_t *buffer, size_t words)
 {
     int error = filled.htod((uintptr_t)buffer->gpu, buffer->host, words * 4);
@@ -188,7 +187,7 @@ static void filled_make_call(filled_call_t call, const filled_buffer_t *from,
     }
 }
 
-/* What word `i` behind the call is; `count`: of a block */
+/* Return word `i` after the call; `count` is that of a block. */
 static uint32_t filled_expected(filled_call_t call, uint64_t step, size_t count,
                                 int root, size_t i)
 {

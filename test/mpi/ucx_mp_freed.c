@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Memory that is freed must be free. Rank 0 allocates GPU memory, exchanges
- * messages with rank 1 in each piece of it, and frees it. From then on both
- * ranks call nothing but progress (MPI_Iprobe), and rank 0's GPU has to have as
- * much in use as before within a time, but for some slack.
+ * Freed memory must become free. Rank 0 allocates GPU memory, exchanges
+ * messages with rank 1 in each piece of it, and frees it. Then both ranks only
+ * make progress (MPI_Iprobe). Within a time limit rank 0's GPU must have as
+ * much in use as before, with some slack.
  */
 #include "driver.h"
 #include "gpu.h"
@@ -106,7 +106,7 @@ static const struct {
 
 /* ---------------------------------------------------------------- ranks */
 
-/* There and back, in each piece */
+/* Send each piece there and back. */
 static void freed_exchange(void *memory, size_t step)
 {
     const int peer = 1 - freed_rank;
@@ -137,7 +137,7 @@ static int freed_progress(void)
     return flag;
 }
 
-/* Rank 0. Returns whether the memory was given back in time. */
+/* Rank 0: return whether the memory was released in time. */
 static int freed_wait(const char *name, size_t before, size_t during)
 {
     const double start = ucx_mp_real_time();
@@ -161,7 +161,7 @@ static int freed_wait(const char *name, size_t before, size_t during)
     return is_right;
 }
 
-/* The other rank is idle until rank 0 has seen enough */
+/* The other rank is idle until rank 0 is done. */
 static int freed_kind(int kind, size_t before, void *peers)
 {
     const size_t step = freed_kinds[kind].is_in_pieces ? freed.piece :
@@ -226,7 +226,7 @@ int main(int argc, char **argv)
 
     freed_load();
     peers = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, freed.message);
-    /* What the first messages allocate for good */
+    /* The first messages allocate permanent memory */
     freed_exchange(peers, freed.size);
     before = ucx_mp_driver_in_use();
     for (kind = 0; kind < (int)(sizeof(freed_kinds) / sizeof(freed_kinds[0]));

@@ -2,11 +2,11 @@
 
 /*
  * Ranks that use several GPUs: random messages and collectives whose buffers
- * lie in any context of any GPU, primary or made by the driver's API, while
- * another one is current, or none. The program lets its contexts use each
- * other's memory now and then, and finds that nobody has before. Every byte is
- * compared: messages by their pattern, collectives with the MPI's own on host
- * memory.
+ * lie in any context of any GPU, primary or created by the driver's API, while
+ * another context is current, or none. The program sometimes enables access
+ * between its contexts, and checks that it was not enabled before. Every byte
+ * is compared: messages by their pattern, collectives with the MPI's own on
+ * host memory.
  *
  * With --threads each thread has a communicator and the contexts of one GPU.
  */
@@ -35,9 +35,9 @@
 typedef struct {
     void    *handle;
     int     gpu;
-    bool    reaches[2 * GPUS_MAX]; /* the program has enabled that */
-    uint8_t *kept[GPUS_KEPT];      /* Memory that is used again ... */
-    size_t  kept_size[GPUS_KEPT];  /* ... bytes */
+    bool    reaches[2 * GPUS_MAX]; /* access enabled by the program */
+    uint8_t *kept[GPUS_KEPT];      /* memory to use again */
+    size_t  kept_size[GPUS_KEPT];  /* bytes of this memory */
 } place_t;
 
 typedef struct {
@@ -52,7 +52,7 @@ typedef struct {
     MPI_Comm  comm;
     pthread_t thread;
     int       number;
-    int       gpu; /* the only one; -1: all */
+    int       gpu; /* the only GPU; -1: all */
     place_t   places[2 * GPUS_MAX];
     int       num_places;
     uint64_t  state;
@@ -134,8 +134,8 @@ static void driver_init(void)
     }
 }
 
-/* Contexts come when they are first drawn: what sees a GPU before it is used
-   must find it later */
+/* Contexts are created on first use: a transport that looks at a GPU before
+   must find them later */
 static place_t *draw_place(worker_t *self)
 {
     const uint64_t random = ucx_mp_random_below(&self->state, 3u * gpus_count);
@@ -154,8 +154,8 @@ static place_t *draw_place(worker_t *self)
     return place;
 }
 
-/* The program has access enabled once: nobody may have done so for it, nor have
-   taken back what it did */
+/* The program enables access once: no other code may have enabled it, or
+   disabled it afterwards */
 static void enable(worker_t *self)
 {
     place_t *user  = draw_place(self);
@@ -184,7 +184,7 @@ static void enable(worker_t *self)
 
 /* ---------------------------------------------------------------- buffers */
 
-/* Memory that peers may have mapped before, if some is large enough */
+/* Memory that peers may already have mapped, if it is large enough */
 static void memory_take(buffer_t *buffer, size_t size)
 {
     place_t *place = buffer->place;
@@ -238,7 +238,7 @@ static void complain(worker_t *self, const buffer_t *buffer, const char *what,
     ++self->wrong;
 }
 
-/* Its memory is freed or kept */
+/* Free or keep its memory. */
 static void buffer_done(buffer_t *buffer, worker_t *self, const char *what)
 {
     const size_t before = buffer->ptr - buffer->memory;
@@ -256,7 +256,8 @@ static void buffer_done(buffer_t *buffer, worker_t *self, const char *what)
     memory_give(buffer, self);
 }
 
-/* Any context is current when MPI is called, or none, and still is behind it */
+/* Any context is current when MPI is called, or none, and it must be the same
+   afterwards */
 static void *elsewhere(worker_t *self)
 {
     const place_t *place = (ucx_mp_random_below(&self->state, 8) == 0) ?
@@ -292,7 +293,7 @@ static void check_mpi(int rc, const char *what)
     }
 }
 
-/* A quarter of all is 1 MiB or more, as far as that is allowed */
+/* A quarter of all sizes is 1 MiB or more, if allowed */
 static size_t draw_size(uint64_t *state)
 {
     const size_t least = ((ucx_mp_random_below(state, 4) == 0) &&
@@ -371,8 +372,8 @@ static int call(int what, const void *send, void *recv, int count, int root,
     }
 }
 
-/* Once on host memory, once on GPUs. The bytes that neither writes are those
-   that both begin with. */
+/* Run it on host memory and on GPUs. Bytes that neither writes are the same at
+   the start. */
 static void collective(worker_t *self, uint64_t seed)
 {
     uint64_t state   = seed;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Parts of one array, sent and received by one pointer: a halo that is
- * exchanged in place, on host memory and on a GPU. Two ranks; every byte is
- * compared.
+ * Parts of one array, sent and received through one pointer: a halo exchanged
+ * in place, on host memory and on a GPU. Two ranks; every byte is compared.
  */
 #include "gpu.h"
 #include "util.h"
@@ -20,8 +19,8 @@ typedef struct {
     int rows, columns, row, column;
 } halo_part_t;
 
-/* What is sent, and what is received: columns, rows, boxes of other widths, and
-   some that begin in the same row */
+/* Send part and receive part: columns, rows, boxes of other widths, and parts
+   that begin in the same row */
 static const halo_part_t halo_parts[][2] = {
     {{HALO_N, 1, 0, HALO_N - 2}, {HALO_N, 1, 0, 0}},
     {{HALO_N, 1, 0, 0}, {HALO_N, 1, 0, HALO_N - 1}},

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Does a program behave with a transport as it does without? MPI ranks send
- * each other random parts of host arrays and GPU buffers, and between, before
- * and during that copy other parts themselves, register and unregister pages,
- * free and allocate, enable peer access. Every result of the driver has to be
- * the one that follows from the program's own calls; every byte is compared.
+ * Check that a program behaves the same with and without a transport. MPI ranks
+ * send each other random parts of host arrays and GPU buffers. Between, before
+ * and during messages they copy other parts themselves, register and unregister
+ * pages, free and allocate, and enable peer access. Every result of the driver
+ * must follow from the program's own calls; every byte is compared.
  *
- * Messages are the same for all ranks by (seed, number of the step); where
- * they lie, and all else, is each rank's own choice by (seed, step, rank).
+ * Messages are the same for all ranks by (seed, number of the step). Their
+ * place, and everything else, is each rank's own choice by (seed, step, rank).
  */
 #include "harmless.h"
 #include "gpu.h"
@@ -25,16 +25,17 @@
 #include <unistd.h>
 
 #define HARMLESS_MAX_MESSAGES 4
-#define HARMLESS_MAX_BAD      20    /* refused or wrong, of all ranks */
-#define HARMLESS_LOOK_EVERY   200   /* steps, at everything */
+#define HARMLESS_MAX_BAD      20    /* calls refused or wrong, of all ranks */
+#define HARMLESS_LOOK_EVERY   200   /* steps between comparisons of all
+                                       memory */
 
-/* How the messages of a step are handed to MPI */
+/* Calls of MPI for the messages of a step */
 enum {
     MODE_BLOCKING,    /* one after the other */
     MODE_SENDRECV,
     MODE_NONBLOCKING, /* Irecv, then Isend, calls of the program, Waitall */
     MODE_SYNCHRONOUS, /* Issend, then Irecv */
-    MODE_PROBED,      /* Isend; the receiver looks first */
+    MODE_PROBED,      /* Isend; the receiver probes first */
     MODE_LAST
 };
 
@@ -48,19 +49,20 @@ typedef struct {
     uint64_t seed;
 } harmless_message_t;
 
-/* What all ranks know of a step */
+/* Facts of a step known to all ranks */
 typedef struct {
     int                mode;
     int                num_messages;
     harmless_message_t messages[HARMLESS_MAX_MESSAGES];
     int                is_window;  /* puts and gets */
-    int                is_last;    /* of this window */
-    size_t             slice;      /* of the window, one writer's, if new */
+    int                is_last;    /* last step of this window */
+    size_t             slice;      /* bytes per writer in a new window */
     int                is_reset;
     uint64_t           random;
 } harmless_step_t;
 
-/* The MPI window: each rank writes to its own slice of every other's memory */
+/* The MPI window: each rank writes to its own slice of every other rank's
+   memory */
 static struct {
     int                is_there;
     MPI_Win            win;
@@ -197,7 +199,7 @@ static void harmless_post(const harmless_message_t *msg,
     }
 }
 
-/* The others' messages have no part here */
+/* Messages between other ranks are not this rank's */
 static int harmless_is_mine(const harmless_message_t *msg)
 {
     return (msg->src == harmless.rank) || (msg->dst == harmless.rank);
@@ -245,7 +247,7 @@ static void harmless_exchange(const harmless_step_t *step,
         return;
     }
 
-    /* what is received is posted before or after what is sent */
+    /* receives are posted before or after sends */
     for (pass = 0; pass < 2; ++pass) {
         for (i = 0; i < step->num_messages; ++i) {
             msg = &step->messages[i];
@@ -293,7 +295,7 @@ static void harmless_run_messages(const harmless_step_t *step)
                       parts[i].begin);
     }
     if (harmless.num_gpus > 0) {
-        /* the program's GPU is not always that of the memory it sends */
+        /* the current GPU need not be that of the sent memory */
         harmless_gpu_use((int)harmless_below(harmless.num_gpus));
     }
     harmless_exchange(step, parts);
@@ -341,8 +343,8 @@ static void harmless_window_free(void)
     harmless_window.is_there = 0;
 }
 
-/* Each rank puts a part to the next one's memory and gets one from there, which
-   all know, so that each knows what has to be in its own */
+/* Each rank puts to the next rank's memory and gets from there. All ranks know
+   these, so each knows the expected contents of its own */
 static void harmless_run_window(const harmless_step_t *step)
 {
     const int target    = (harmless.rank + 1) % harmless.size;
@@ -354,7 +356,7 @@ static void harmless_run_window(const harmless_step_t *step)
     if (!harmless_window.is_there) {
         harmless_window_create(step->slice);
     }
-    /* nobody else may look at it while others write */
+    /* no other part may use it while others write */
     slot.buffer = harmless_window.buffer;
     slot.begin  = 0;
     slot.size   = slot.buffer->size;
@@ -518,8 +520,7 @@ static void harmless_run(uint64_t *totals)
 
 /* --------------------------------------------------------------- self-test */
 
-/* What a transport could do behind the program's back, and the count that has
-   to move */
+/* Act as a bad transport could, and check the counter that must change. */
 static int harmless_self_test(void)
 {
     harmless_range_t range;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Which bytes a datatype covers, as src/mpi finds it by what the type was made
- * of: random types made of types of every kind, each compared with the bytes
- * that MPI_Unpack writes, and their order with that of MPI_Pack; and types
- * whose extent is that of no memory. What is counted are the bytes that the way
- * by MPI_Unpack looks at, which are to be those of a predefined pair at most.
+ * Bytes covered by a datatype, found by src/mpi from the type's construction:
+ * random types, built from types of every kind, are compared with the bytes
+ * that MPI_Unpack writes, and their order with that of MPI_Pack. Some types
+ * have an extent larger than memory. The program counts the bytes read by the
+ * method with MPI_Unpack: at most those of a predefined pair.
  */
 #include "util.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* in place of src/mpi/real.h: the MPI of this program */
+/* replaces src/mpi/real.h by the MPI of this program */
 #define UCX_MP_MPI_REAL_H_
 #define FUNCTIONS(_) \
     _(Type_create_keyval) _(Type_free) _(Type_get_attr) _(Type_get_contents) \
@@ -38,12 +38,12 @@ static struct {
 #include <mpi/rows.c>
 #include <mpi/layout_type.c>
 
-#define MAX_SPAN    ((size_t)1 << 20) /* of a type that is looked at */
+#define MAX_SPAN    ((size_t)1 << 20) /* of a type to compare */
 #define MAX_BLOCKS  5
 #define MAX_LOOKED  32 /* bytes of the largest pair, with its gaps */
 #define NUM_KINDS   13
 
-static size_t looked; /* bytes of data, by the largest MPI_Unpack */
+static size_t looked; /* bytes of data in the largest MPI_Unpack */
 
 static int unpack(const void *in, int size, int *position, void *out, int count,
                   MPI_Datatype datatype, MPI_Comm comm)
@@ -114,14 +114,14 @@ static MPI_Datatype draw_array(MPI_Datatype old, bool is_sub, uint64_t *state)
         if (MPI_Type_create_darray(processes, below(state, processes), dims,
                                    sizes, kind, darg, grid, order, old,
                                    &type) != MPI_SUCCESS) {
-            /* Open MPI 4.1 has none where a process has nothing */
+            /* Open MPI 4.1 has no such type for a process without a part */
             MPI_Type_contiguous(dims, old, &type);
         }
     }
     return type;
 }
 
-/* A type of one of all kinds, made of `old`, or of that and another one */
+/* Make a type of one of all kinds from `old`, or from both types. */
 static MPI_Datatype draw_kind(int kind, MPI_Datatype old, MPI_Datatype other,
                               uint64_t *state)
 {
@@ -136,7 +136,7 @@ static MPI_Datatype draw_kind(int kind, MPI_Datatype old, MPI_Datatype other,
     room = (room > 0) ? room : 1;
     MPI_Type_get_true_extent(other, &other_lower, &other_extent);
     extent = (extent > other_extent) ? extent : other_extent;
-    for (i = 0; i < count; ++i) { /* any order, no overlap but of `other` */
+    for (i = 0; i < count; ++i) { /* any order, no overlap except of `other` */
         lengths[i] = below(state, 4);
         displs[i]  = at;
         bytes[i]   = at * (4 * room + extent) + 3 * i - 5;
@@ -200,7 +200,7 @@ static MPI_Datatype draw_kind(int kind, MPI_Datatype old, MPI_Datatype other,
     }
 }
 
-/* Up to three kinds deep; what it is made of is freed, as programs do */
+/* Make a type up to three kinds deep; its parts are freed, as programs do. */
 static MPI_Datatype draw_type(uint64_t *state)
 {
     MPI_Datatype other = draw_predefined(state), made;
@@ -220,7 +220,7 @@ static MPI_Datatype draw_type(uint64_t *state)
     return type;
 }
 
-/* The bytes that the layout says, and those that the MPI writes */
+/* Compare the layout's bytes with those written by the MPI. */
 static bool check_type(MPI_Datatype type, uint64_t number)
 {
     ucx_mp_mpi_layout_t walked = {0}, seen = {0};
@@ -295,7 +295,8 @@ static void rows_bounds(const ucx_mp_mpi_layout_t *layout, ptrdiff_t *low_p,
     }
 }
 
-/* Elements in the order of their type map, as the layout packs them */
+/* Compare the order of elements with their type map, as the layout packs
+   them. */
 static bool check_packed(MPI_Datatype type, uint64_t number)
 {
     int elements               = 1 + (int)(number % 4);
@@ -356,8 +357,8 @@ static bool check_packed(MPI_Datatype type, uint64_t number)
     return is_right;
 }
 
-/* A column of a matrix of 40 GiB and, of MPI 4, one of 2^40 rows: few rows of
-   the layout, no byte looked at */
+/* A column of a matrix of 40 GiB and, with MPI 4, of 2^40 rows: the layout has
+   few rows and reads no byte */
 static bool check_wide(void)
 {
     const ucx_mp_mpi_layout_t *element;

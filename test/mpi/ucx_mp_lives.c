@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Two processes and UCP without an MPI: what an MPI never lets a program do to
- * a transport. Every message is compared, byte by byte. See usage().
+ * Two processes with UCP and without MPI: actions towards a transport that an
+ * MPI never permits. Every message is compared, byte by byte. See usage().
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -32,7 +32,7 @@
 #define LIVES_POISON  0x5a
 #define LIVES_TIMEOUT 60.0
 
-/* The UCX of the library path, whichever release that is */
+/* The UCX of the library path, of any release */
 #define LIVES_FUNCTIONS(_) \
     _(ucp_config_read) _(ucp_config_release) _(ucp_init_version) \
     _(ucp_cleanup) _(ucp_worker_create) _(ucp_worker_destroy) \
@@ -55,8 +55,8 @@ typedef struct {
     ucp_context_h context;
     ucp_worker_h  worker;
     ucp_ep_h      ep;
-    int           failed; /* the endpoint, for the peer has gone */
-    void          *requests[LIVES_WINDOW]; /* that were begun, or NULL */
+    int           failed; /* the endpoint failed, since the peer has gone */
+    void          *requests[LIVES_WINDOW]; /* requests under way, or NULL */
 } end_t;
 
 typedef void (*role_func_t)(int role, int fd);
@@ -123,7 +123,7 @@ static void recv_bytes(int fd, void *bytes, size_t size)
     }
 }
 
-/* Both have come so far */
+/* Wait until both processes get here. */
 static void meet(int fd)
 {
     char byte = 1;
@@ -163,7 +163,7 @@ static void worker_open(end_t *end)
                 "ucp_worker_create");
 }
 
-/* Exchanges addresses with the peer through the socket */
+/* Exchange addresses with the peer through the socket. */
 static void end_connect(end_t *end, int fd)
 {
     ucp_ep_params_t params = {
@@ -201,8 +201,8 @@ static void end_open(end_t *end, int fd)
     end_connect(end, fd);
 }
 
-/* Who has nothing to do lets others, of whom this machine may have more than
-   processors */
+/* Yield when idle, since this machine may have fewer processors than
+   processes */
 static void progress(end_t *end)
 {
     if (ucx.ucp_worker_progress(end->worker) == 0) {
@@ -286,7 +286,7 @@ static void compare(const uint8_t *buffer, uint64_t seed)
     compare_some(buffer, LIVES_SIZE, seed);
 }
 
-/* A message each way */
+/* Send a message in each direction. */
 static void exchange_in(end_t *end, int role, uint8_t *buffer, uint64_t seed)
 {
     int turn;
@@ -323,8 +323,8 @@ static void gpu_use(int number)
     }
 }
 
-/* A window of messages that are left alone soon after they have begun: some
- * copies are under way, some wait, some are over */
+/* Begin a window of messages and leave it soon after: some copies are under
+   way, some wait, some have ended. */
 static void begin_window(end_t *end, int role, uint8_t *buffer,
                          unsigned num_calls)
 {
@@ -341,7 +341,7 @@ static void begin_window(end_t *end, int role, uint8_t *buffer,
 }
 
 
-/* Nobody waits for them any more */
+/* Drop these messages without waiting. */
 static void leave_window(end_t *end)
 {
     unsigned i;
@@ -357,8 +357,8 @@ static void leave_window(end_t *end)
 
 /* ------------------------------------------------------------------ modes */
 
-/* Endpoints are closed by force with copies under way, and their workers
- * destroyed before those are over; then new ones exchange messages */
+/* Force-close endpoints with copies under way, and destroy their workers before
+   the copies end; then new ones exchange messages. */
 static void mode_destroy(int role, int fd)
 {
     uint8_t *buffer;
@@ -375,7 +375,7 @@ static void mode_destroy(int role, int fd)
         ep_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
         leave_window(&end);
 
-        /* UCX's callbacks that run once: 1.22 frees those left over twice */
+        /* Run UCX's one-time callbacks: 1.22 frees the remaining ones twice */
         for (k = 0; k < 8; ++k) {
             ucx.ucp_worker_progress(end.worker);
         }
@@ -392,8 +392,8 @@ static void mode_destroy(int role, int fd)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
 }
 
-/* One end is killed with copies under way; the other one goes on with the next
- * peer, which comes through the same socket */
+/* Kill one end with copies under way; the other one continues with the next
+   peer, through the same socket. */
 static void mode_killed(int role, int fd)
 {
     end_t end, next;
@@ -403,7 +403,7 @@ static void mode_killed(int role, int fd)
     int i, status;
 
     if (role == 1) {
-        /* In turns: a process that dies, and one that stays */
+        /* Alternate: one process dies, one stays */
         for (i = 0; i < 5; ++i) {
             peer = fork();
             if (peer == 0) {
@@ -452,7 +452,8 @@ static void mode_killed(int role, int fd)
         }
         leave_window(&end);
 
-        /* Others of this process go on beside what the dead one has left */
+        /* Other work of this process continues beside the remains of the dead
+           one */
         memset(&next, 0, sizeof(next));
         context_open(&next);
         worker_open(&next);
@@ -467,8 +468,8 @@ static void mode_killed(int role, int fd)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
 }
 
-/* Children come and go, which execute another program, exit or fail, while
- * messages are under way and between them */
+/* Fork children that execute another program, exit or fail, during messages and
+   between them. */
 static void mode_fork(int role, int fd)
 {
     uint8_t *buffer;
@@ -489,7 +490,7 @@ static void mode_fork(int role, int fd)
             } else if (i % 4) {
                 _exit(0);
             }
-            exit(0); /* with what was registered to be done at exit */
+            exit(0); /* with the handlers registered for exit */
         }
         exchange_in(&end, role, buffer, (uint64_t)(10 * i + 5));
         if ((waitpid(child, &status, 0) != child) || (status != 0)) {
@@ -503,7 +504,7 @@ static void mode_fork(int role, int fd)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
 }
 
-/* main returns with everything open, and copies under way */
+/* Return from main() with everything open, and copies under way. */
 static void mode_exit(int role, int fd)
 {
     static end_t end;
@@ -517,8 +518,8 @@ static void mode_exit(int role, int fd)
     begin_window(&end, role, buffer, 200);
 }
 
-/* Memory goes before endpoints, one process long before the other, and of two
- * contexts first the one that was there first */
+/* Free memory before endpoints, one process long before the other, and of two
+   contexts the older one first. */
 static void mode_order(int role, int fd)
 {
     uint8_t *buffer;
@@ -540,7 +541,8 @@ static void mode_order(int role, int fd)
         ucx.ucp_cleanup(first.context);
     }
 
-    /* What the cache keeps of the other one's memory goes after that memory */
+    /* The cache drops its mapping of the other one's memory after this
+       memory */
     buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE);
     exchange_in(&second, role, buffer, 4);
     meet(fd);
@@ -563,7 +565,7 @@ typedef struct {
     int           fd;
 } lives_thread_t;
 
-/* A worker a thread. Each comes and goes a few times. */
+/* Run a worker per thread. Each is created and destroyed a few times. */
 static void *thread_main(void *arg)
 {
     lives_thread_t *self = arg;
@@ -621,7 +623,7 @@ static void mode_threads(int role, int fd)
     meet(fd);
 }
 
-/* Of the driver, for memory made with cuMemCreate */
+/* Driver structures for memory made with cuMemCreate */
 typedef struct {
     int       type;         /* 1: pinned */
     int       handle_types; /* 1: file descriptors */
@@ -647,7 +649,8 @@ static void *driver_find(const char *name)
     return found;
 }
 
-/* LIVES_SIZE bytes that other processes get by a file descriptor only */
+/* Allocate LIVES_SIZE bytes, shared with other processes only by file
+   descriptor. */
 static uint8_t *vmm_alloc(int gpu)
 {
     const vmm_prop_t prop     = {1, 1, 1, gpu, NULL, 0};
@@ -671,9 +674,9 @@ static uint8_t *vmm_alloc(int gpu)
     return (uint8_t*)(uintptr_t)address;
 }
 
-/* Messages between memory that is shared by file descriptors, which are of one
- * number in both processes, as their pids may be: behind that of the peer's
- * each process has memory of its own. */
+/* Exchange messages between memory shared by file descriptors with the same
+   number in both processes, and with the same pid: behind the peer's number
+   each process has memory of its own. */
 static void mode_pids(int role, int fd)
 {
     uint8_t *buffer;
@@ -692,7 +695,7 @@ static void mode_pids(int role, int fd)
     end_close(&end, 0);
 }
 
-/* The key of a buffer, told to the peer */
+/* Send the key of a buffer to the peer. */
 static void key_send(end_t *end, uint8_t *buffer, size_t size, int fd,
                      ucp_mem_h *memh_p)
 {
@@ -714,7 +717,7 @@ static void key_send(end_t *end, uint8_t *buffer, size_t size, int fd,
     ucx.ucp_rkey_buffer_release(key);
 }
 
-/* Where the peer's buffer lies there */
+/* Receive the peer's key; return its buffer's address there. */
 static uint64_t key_recv(end_t *end, int fd, ucp_rkey_h *rkey_p)
 {
     uint64_t address;
@@ -731,8 +734,8 @@ static uint64_t key_recv(end_t *end, int fd, ucp_rkey_h *rkey_p)
     return address;
 }
 
-/* A pointer into the peer's memory is there as long as its key, whoever else
- * of this process comes and goes at the peer's */
+/* A pointer into the peer's memory is valid as long as its key, independent of
+   other users of the peer's memory in this process */
 static void mode_pointers(int role, int fd)
 {
     end_t first, other;
@@ -787,10 +790,10 @@ static void mode_pointers(int role, int fd)
 #define ONE_MAX_SIZE  ((size_t)64 << 20)
 #define ONE_MAX_GAP   256
 #define ONE_SIZE      (ONE_MAX_SIZE + ONE_BLOCKS * ONE_MAX_GAP + ONE_MAX_GAP)
-#define ONE_KINDS     UCX_MP_MEM_MANAGED /* what comes before it */
+#define ONE_KINDS     UCX_MP_MEM_MANAGED /* the kinds before it */
 #define ONE_MIN_RATE  5e9                /* bytes/s; through TCP: at most 1e9 */
 
-/* Memory of each kind, and what the other process has to know of it */
+/* Memory of each kind, and its description for the other process */
 typedef struct {
     uint8_t    *memory[ONE_KINDS];
     ucp_mem_h  memh[ONE_KINDS];
@@ -835,8 +838,8 @@ static void one_free(one_side_t *side, end_t *end, int fd)
     }
 }
 
-/* Blocks of any size and place; the peer's lie in the same order, or the other
- * way round */
+/* Draw blocks of any size and place; the peer's have the same order, or the
+   reverse. */
 static void one_draw(one_transfer_t *transfer, uint64_t *state)
 {
     static const int counts[] = {1, 1, 2, 8, ONE_BLOCKS};
@@ -868,7 +871,7 @@ static void one_draw(one_transfer_t *transfer, uint64_t *state)
     }
 }
 
-/* What this role's memory is before: the blocks' bytes, or nothing of them */
+/* Prepare this role's memory: with the blocks' bytes, or without. */
 static void one_prepare(const one_transfer_t *transfer, int role,
                         const one_side_t *side)
 {
@@ -895,7 +898,7 @@ static void one_wrong(const one_transfer_t *transfer, int role,
     lives_wrong = 1;
 }
 
-/* Every byte of the memory that was written, beside the blocks too */
+/* Check every byte of the written memory, also beside the blocks. */
 static void one_check(const one_transfer_t *transfer, int role,
                       const one_side_t *side)
 {
@@ -930,7 +933,7 @@ static void one_check(const one_transfer_t *transfer, int role,
     }
 }
 
-/* All blocks at once, and until they are where they belong */
+/* Move all blocks at once, and wait until they have arrived. */
 static void one_move(end_t *end, const one_side_t *side,
                      const one_transfer_t *transfer)
 {
@@ -960,17 +963,17 @@ static void one_move(end_t *end, const one_side_t *side,
                 "ucp_ep_flush_nbx");
 }
 
-/* The process that only has its memory read and written */
+/* Run the process whose memory is read and written. */
 static void one_serve(end_t *end, int fd)
 {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
 
-    while (poll(&poll_fd, 1, 0) <= 0) { /* a signal is no word of the peer's */
+    while (poll(&poll_fd, 1, 0) <= 0) { /* a signal is no message of the peer */
         progress(end);
     }
 }
 
-/* What is read from GPU to GPU has a way that is none of TCP's */
+/* Check that reads from GPU to GPU do not go through TCP. */
 static void one_rate(end_t *end, const one_side_t *side)
 {
     const one_transfer_t transfer = {.count  = 1,
@@ -1036,14 +1039,15 @@ static void one_sided(int role, int fd, int count)
     end_close(&end, UCP_EP_CLOSE_FLAG_FORCE);
 }
 
-/* Memory of any kind is read and written by a program of RMA alone */
+/* Read and write memory of any kind by a program with RMA alone. */
 static void mode_onesided(int role, int fd)
 {
     lives_features = UCP_FEATURE_RMA;
     one_sided(role, fd, 500);
 }
 
-/* The same, fewer, by one that has messages, too, as an MPI may */
+/* Do the same, with fewer transfers, by a program with messages, too, like an
+   MPI. */
 static void mode_beside(int role, int fd)
 {
     lives_features = UCP_FEATURE_TAG | UCP_FEATURE_RMA;
@@ -1053,8 +1057,8 @@ static void mode_beside(int role, int fd)
 
 #define SIGNALS_COUNT 150
 
-/* Puts and gets between GPU memory and the peer's page-locked memory, which the
- * peer's GPU copies: for runs with signals (test/faults/ticks.c) */
+/* Put and get between GPU memory and the peer's page-locked memory, which the
+   peer's GPU copies: for runs with signals (test/faults/ticks.c) */
 static void mode_signals(int role, int fd)
 {
     static const ucp_request_param_t param;
@@ -1099,8 +1103,8 @@ static void mode_signals(int role, int fd)
 #define RECONNECT_COUNT 300
 #define RECONNECT_FILES 200
 
-/* Workers of one process that come and go, while the other keeps its endpoints
- * to them: to UCX they are a descriptor each at most, to the module none */
+/* Create and destroy workers in one process, while the other keeps its
+   endpoints to them: UCX may keep one descriptor for each, the module none */
 static void mode_reconnect(int role, int fd)
 {
     static const ucp_request_param_t param;
@@ -1183,7 +1187,7 @@ static void usage(void)
     exit(UCX_MP_EXIT_USAGE);
 }
 
-/* The socket between two processes that know its path */
+/* Connect two processes that know the socket's path. */
 static int meet_at(const char *path, int role)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

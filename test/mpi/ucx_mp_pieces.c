@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Datatypes whose blocks are allocations: equal and unequal ones, empty ones,
- * side by side and far from each other, of a GPU, page-locked, managed and
- * pageable, by absolute addresses and relative to a block or to a variable.
- * Ranks move them by calls of all shapes; every byte is compared.
+ * Datatypes whose blocks are allocations: of equal and different size, empty,
+ * adjacent and far apart, in GPU, page-locked, managed and pageable memory, by
+ * absolute addresses and relative to a block or to a variable. Ranks move them
+ * by calls of all shapes; every byte is compared.
  */
 #include "gpu.h"
 #include "util.h"
@@ -35,7 +35,7 @@ typedef struct {
 } pieces_t;
 
 static int rank, size, last, next, wrong;
-static char *packed; /* what has come as bytes: of all ranks */
+static char *packed; /* data of all ranks, received as bytes */
 static char where[80];
 
 
@@ -96,7 +96,7 @@ static void check(const pieces_t *pieces, int seed, const char *call)
     free(bytes);
 }
 
-/* One rank's blocks, one behind the other */
+/* Check one rank's blocks, packed in sequence. */
 static void check_packed(const pieces_t *pieces, const char *bytes, int seed,
                          const char *call)
 {
@@ -108,7 +108,8 @@ static void check_packed(const pieces_t *pieces, const char *bytes, int seed,
     }
 }
 
-/* Half of the blocks in a structure, half in another type, both in a third */
+/* Put half of the blocks into a structure, half into another type, both into a
+   third. */
 static MPI_Datatype nest(const pieces_t *pieces, const MPI_Aint *places)
 {
     const int half        = pieces->count / 2, one[2] = {1, 1};
@@ -212,7 +213,8 @@ static void try_collectives(const pieces_t *pieces)
     }
 }
 
-/* MPICH packs nothing at MPI_BOTTOM, and 4.0's files mistake such types */
+/* MPICH packs nothing at MPI_BOTTOM, and 4.0's file functions mishandle such
+   types */
 static void try_local(const pieces_t *pieces)
 {
     int at = 0;
@@ -267,10 +269,10 @@ static void try_pieces(pieces_t *pieces)
 
 int main(int argc, char **argv)
 {
-    /* by the first letters of ucx_mp_mem_names */
+    /* first letters of ucx_mp_mem_names */
     static const char *const kinds[] = {"dd", "ddd", "dhd", "hd", "pmh",
                                         "dpmhddh", "ddhdpddmdhhddmddpdhddddd"};
-    /* 4095 and one byte more than that fill units of a GPU's memory */
+    /* 4095 bytes and one more fill units of a GPU's memory */
     static const int lengths[] = {100, 4095, 70000, (2 << 20) - 1};
     const int num_kinds        = (int)(sizeof(kinds) / sizeof(kinds[0]));
     int all = 0, tried = 0, i, k, way;

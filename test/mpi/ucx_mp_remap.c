@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Host memory of rank 0 that is sent to and received from a GPU buffer of rank
- * 1 again and again, so that a transport might page-lock it; then it goes, in
- * each way that memory can go, and other memory comes to the same address.
- * Compares every byte, and asks the driver whether memory passes for locked:
- * the new one would be copied to and from the old pages.
+ * Host memory of rank 0, sent to and received from a GPU buffer of rank 1
+ * repeatedly, so that a transport might page-lock it. Then it is freed, in each
+ * possible way, and other memory gets the same address. Compares every byte,
+ * and asks the driver whether it treats memory as locked: then copies of the
+ * new memory would use the old pages.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -26,14 +26,14 @@
 #define REMAP_OFFSET 100 /* of the message in its pages */
 #define REMAP_USES   6
 #define REMAP_POISON 0x5a
-#define REMAP_LOCKED 1   /* CU_MEMORYTYPE_HOST, by CU_POINTER_ATTRIBUTE_... */
-#define REMAP_TYPE   2   /* ... MEMORY_TYPE */
+#define REMAP_LOCKED 1   /* CU_MEMORYTYPE_HOST */
+#define REMAP_TYPE   2   /* CU_POINTER_ATTRIBUTE_MEMORY_TYPE */
 
 enum {
     REMAP_UNMAP,    /* munmap, mmap */
     REMAP_OVER,     /* mmap over it */
     REMAP_DONTNEED, /* madvise: other pages at the same address */
-    REMAP_MOVE,     /* mremap away from there, mmap */
+    REMAP_MOVE,     /* mremap to another place, mmap */
     REMAP_PART,     /* munmap of a part, mmap */
     REMAP_FORK,     /* a child unmaps its copy, the parent goes on */
     REMAP_LAST
@@ -45,7 +45,7 @@ static const char *const remap_names[] = {"munmap",    "mmap over",
 
 static int remap_rank, remap_wrong, remap_locked;
 
-/* Whether the driver takes an address for page-locked memory */
+/* Return whether the driver treats an address as page-locked memory. */
 static int remap_is_locked(const void *ptr)
 {
     static int (*ask)(void*, int, unsigned long long);
@@ -79,7 +79,7 @@ static void remap_check(ucx_mp_mem_t mem, const uint8_t *buf, uint64_t seed,
     }
 }
 
-/* There and back, each time another pattern */
+/* Send there and back, with a new pattern each time. */
 static void remap_exchange(uint8_t *host, uint8_t *device, uint64_t seed,
                            const char *what)
 {
@@ -108,7 +108,7 @@ static void remap_map(uint8_t *at, size_t size)
     }
 }
 
-/* The memory goes, and other memory comes */
+/* Free the memory, and put other memory in its place. */
 static void remap_change(int how, uint8_t *pages, size_t size)
 {
     const size_t part = REMAP_SIZE / 4;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What a program may do to its GPU between two messages: reset the device, on
- * one side or on both; make a context, use and destroy it; let a kernel run
- * that only a message ends, and free memory meanwhile; fill a buffer by a copy
- * inside GPU memory, which the driver does not wait for; send from pieces that
- * are mapped into a larger reservation, one or several at once; add up what is
- * on both GPUs, where MPI can ("collectives"); send host memory that GPUs may
- * touch and the CPU may not ("hostvmm"), and add it up ("hostvmm-sums"). Two
- * ranks, messages of several sizes between all kinds of memory there and back
- * after each; every byte is compared. MPI_Finalize comes behind a reset.
+ * Actions of a program on its GPU between two messages: reset the device, on
+ * one side or on both; make a context, use and destroy it; run a kernel that
+ * only a message ends, and free memory meanwhile; fill a buffer by a copy
+ * inside GPU memory, for which the driver does not wait; send from pieces
+ * mapped into a larger reservation, one or several at once; sum data on both
+ * GPUs, if the MPI can ("collectives"); send host memory accessible to GPUs and
+ * not to the CPU ("hostvmm"), and sum it ("hostvmm-sums"). Two ranks; messages
+ * of several sizes between all kinds of memory there and back after each
+ * action; every byte is compared. MPI_Finalize follows a reset.
  *
- * What stands for the kernel is a wait for a word of memory in a stream, which
- * the driver treats as one, and an emulated GPU can carry out.
+ * A stream's wait for a word of memory replaces the kernel: the driver treats
+ * it like one, and an emulated GPU supports it.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -31,7 +31,8 @@
 #define RESET_MAX_SIZE  ((size_t)8 << 20)
 #define RESET_POISON    0x5a
 #define RESET_ROUNDS    3
-#define RESET_USES      6  /* of a buffer, until a transport may remember it */
+#define RESET_USES      6  /* uses of a buffer, until a transport may remember
+                              it */
 #define RESET_TIMEOUT   20 /* real seconds for a free behind a kernel */
 
 /* Constants of the driver's interface */
@@ -42,7 +43,7 @@
 typedef unsigned long long reset_ptr_t;
 typedef void *reset_handle_t;
 
-/* CUmemAllocationProp and CUmemAccessDesc, as far as they are filled in */
+/* CUmemAllocationProp and CUmemAccessDesc, with the fields used here */
 typedef struct {
     int           type;         /* 1: pinned */
     int           handle_types; /* 1: file descriptors */
@@ -132,8 +133,8 @@ static void reset_load(void)
     }
 }
 
-/* Not the pattern of pattern.h: what that keeps goes with a context. All sizes
- * are multiples of a word. */
+/* Fill with other bytes than pattern.h, whose buffers would be lost with a
+   context. All sizes are multiples of a word. */
 static void reset_fill(ucx_mp_mem_t mem, void *buf, size_t size, uint64_t seed)
 {
     uint64_t *words = malloc(size);
@@ -166,7 +167,7 @@ static void reset_compare(ucx_mp_mem_t mem, const void *buf, size_t size,
     free(words);
 }
 
-/* One message there and one back */
+/* Send one message there and one back. */
 static void reset_message(ucx_mp_mem_t mine, size_t size, uint64_t seed,
                           const char *what)
 {
@@ -190,8 +191,8 @@ static void reset_message(ucx_mp_mem_t mine, size_t size, uint64_t seed,
     ucx_mp_mem_free(mine, buf);
 }
 
-/* GPU memory into pageable memory, both ways at once: UCP 1.20 and later take
- * buffers of their own in GPU memory in between, and keep those */
+/* Send GPU memory into pageable memory, both ways at once: UCP 1.20 and later
+   use buffers of their own in GPU memory in between, and keep them. */
 static void reset_exchange(size_t size, uint64_t seed, const char *what)
 {
     uint8_t *sent = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size);
@@ -228,7 +229,7 @@ static void reset_messages(const char *what)
     seed += 2;
 }
 
-/* As cudaDeviceReset() and the runtime's next call do */
+/* Do what cudaDeviceReset() and the runtime's next call do. */
 static void reset_gpu(int stay_away)
 {
     reset_handle_t ctx;
@@ -244,7 +245,7 @@ static void reset_gpu(int stay_away)
     }
 }
 
-/* No GPU of this rank's has a context but those of the transport */
+/* No GPU of this rank has a context except those of the transport */
 static void reset_host_message(void)
 {
     int value = 0;
@@ -298,8 +299,8 @@ static void reset_contexts(void)
                 "cuDevicePrimaryCtxRelease");
 }
 
-/* Fresh pages, at an address if there is one; not malloc's, which may keep what
- * is freed */
+/* Return fresh pages, at an address if given; not from malloc(), which may keep
+   freed memory. */
 static uint8_t *reset_pages(size_t size, void *address)
 {
     void *pages = mmap(address, size, PROT_READ | PROT_WRITE,
@@ -312,8 +313,8 @@ static uint8_t *reset_pages(size_t size, void *address)
     return pages;
 }
 
-/* Memory that messages went from and to is freed while a kernel runs, which
- * ends when the next message is there */
+/* Free memory used by messages while a kernel runs, which ends with the next
+   message. */
 static void reset_kernel(void)
 {
     const size_t size   = RESET_MAX_SIZE;
@@ -348,8 +349,9 @@ static void reset_kernel(void)
                                              RESET_WAIT_GEQ),
                     "cuStreamWaitValue32");
         MPI_Send(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD);
-        /* Dies here where any of this waits for the kernel: other memory comes
-         * to the address, and is received into as the first was sent from */
+        /* The alarm ends the program if any of this waits for the kernel: other
+           memory gets the address, and is received into as the first was sent
+           from */
         alarm(RESET_TIMEOUT);
         munmap(buf, size);
         buf = reset_pages(size, buf);
@@ -376,7 +378,7 @@ static void reset_kernel(void)
     reset_messages("behind a kernel");
 }
 
-/* The message is asked for while the copy into its buffer is under way */
+/* Send the message while the copy into its buffer is under way. */
 static void reset_copies(void)
 {
     const size_t size = 8 * RESET_MAX_SIZE;
@@ -399,7 +401,7 @@ static void reset_copies(void)
             ucx_mp_mem_set(UCX_MP_MEM_DEVICE, end, RESET_POISON, part);
             MPI_Recv(end, (int)part, MPI_BYTE, to, 0, MPI_COMM_WORLD,
                      MPI_STATUS_IGNORE);
-            /* The first one tells the transport of the memory */
+            /* The first one makes the transport know the memory */
             if (i > 0) {
                 reset_compare(UCX_MP_MEM_DEVICE, end, part, (uint64_t)i,
                               "behind a copy inside GPU memory");
@@ -411,7 +413,7 @@ static void reset_copies(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buf);
 }
 
-/* Two pieces side by side, with room that nothing is mapped in around them */
+/* Map two adjacent pieces, with unmapped room around them. */
 static void reset_mappings(void)
 {
     const size_t piece          = RESET_MAX_SIZE;
@@ -462,7 +464,7 @@ static void reset_mappings(void)
     reset_check(reset_driver.unreserve(range, 8 * piece), "cuMemAddressFree");
 }
 
-/* Sums whole numbers, exactly */
+/* Sum whole numbers, exactly. */
 static void reset_sum_in(void *send, void *recv, size_t count, const char *what)
 {
     const size_t size = count * sizeof(float);
@@ -499,9 +501,9 @@ static void reset_sum(size_t count, const char *what)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
 }
 
-/* Host memory, made with cuMemCreate, that this rank's GPU alone may touch: the
- * driver calls it host memory, and a CPU that believes it dies. To and from its
- * own kind and a GPU's memory, and, where MPI can, sums of it. */
+/* Send and sum host memory, made with cuMemCreate, that only this rank's GPU
+   may access: the driver reports host memory, and a CPU access crashes. To and
+   from its own kind and a GPU's memory, and, if the MPI can, sums of it. */
 static void reset_host_vmm_in(int has_sums)
 {
     static const size_t sizes[] = {8, 4096, 65536, 1 << 20, RESET_MAX_SIZE};
@@ -528,7 +530,7 @@ static void reset_host_vmm_in(int has_sums)
 
     for (i = 0; i < 6 * sizeof(sizes) / sizeof(sizes[0]); ++i) {
         size = sizes[i / 6];
-        /* That of both is such memory, or that of one of them */
+        /* Both ranks use such memory, or one of them does */
         buf = (i / 2 % 3 == (size_t)reset_rank) ?
                       gpu :
                       (void*)(size_t)(range + 4096);
@@ -567,8 +569,8 @@ static void reset_host_vmm_sums(void)
     reset_host_vmm_in(1);
 }
 
-/* What ranks keep of each other's memory and kernels goes with a GPU's context.
- * Half of the sums at least are the GPUs' own work. */
+/* State kept for other ranks' memory and kernels is lost with a GPU's context.
+   At least half of the sums must run on the GPUs. */
 static void reset_collectives(void)
 {
     static const size_t counts[] = {256, 65536, RESET_MAX_SIZE / sizeof(float)};
@@ -600,7 +602,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void       (*run)(void);
-        int        is_by_name; /* not every MPI can */
+        int        is_by_name; /* not supported by every MPI */
     } ways[] = {{"reset", reset_resets, 0},
                 {"contexts", reset_contexts, 0},
                 {"kernel", reset_kernel, 0},

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * One rank sends messages to itself, between GPUs or between one and host
- * memory, windows of them, and compares every byte. Prints the bandwidth of the
- * last window.
+ * One rank sends messages to itself, between GPUs or between a GPU and host
+ * memory, in windows, and compares every byte. Prints the bandwidth of the last
+ * window.
  */
 #include "gpu.h"
 #include "pattern.h"
@@ -19,12 +19,12 @@
 #define SELF_POISON  0x5a
 #define SELF_MAX_GPU 4
 
-/* Windows from the same buffers with host memory: it takes some until that is
-   page-locked */
+/* Windows from the same buffers with host memory: page-locking begins after
+   some */
 #define SELF_HOST_ROUNDS 3
 
-/* Where messages come from or go to; the GPU of host memory means nothing. Of
-   messages with host memory all are GPU 0's. */
+/* Ends of messages; host memory has no GPU. All messages with host memory use
+   GPU 0. */
 typedef struct {
     ucx_mp_mem_t mem;
     int          gpu;
@@ -54,7 +54,7 @@ static void self_check(const char *what, const self_end_t *end,
     }
 }
 
-/* A window of messages; returns GB/s */
+/* Send a window of messages; returns GB/s. */
 static double self_send(uint8_t **dst, uint8_t **src, size_t size)
 {
     MPI_Request requests[2 * SELF_WINDOW];
@@ -74,7 +74,8 @@ static double self_send(uint8_t **dst, uint8_t **src, size_t size)
     return 1e-9 * SELF_WINDOW * size / (ucx_mp_time() - start);
 }
 
-/* Windows of messages between the same buffers; GB/s of the fastest one */
+/* Send windows of messages between the same buffers; returns GB/s of the
+   fastest one. */
 static double self_windows(const self_end_t *from, const self_end_t *to,
                            size_t size, int rounds)
 {
@@ -113,7 +114,8 @@ static double self_windows(const self_end_t *from, const self_end_t *to,
     return rate;
 }
 
-/* "D", "H" (pageable) or "P" (page-locked); anything else ends the program */
+/* Parse "D", "H" (pageable) or "P" (page-locked); anything else ends the
+   program. */
 static self_end_t self_parse(const char *text)
 {
     static const char *const sides[] = {"D", "H", "P", NULL};
@@ -148,7 +150,7 @@ int main(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_WRONG, "needs two GPUs: %s", why);
     }
 
-    /* Without it such messages take one path, as without the module */
+    /* Without peer access such messages take one path, as without the module */
     if ((from.mem == UCX_MP_MEM_DEVICE) && (to.mem == UCX_MP_MEM_DEVICE)) {
         ucx_mp_gpu_enable_peers();
     }

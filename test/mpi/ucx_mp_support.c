@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Does the MPI say that it takes GPU memory? Prints what it answers a program
- * that asks: as soon as it may, and after MPI_Init.
+ * Print whether the MPI reports support of GPU memory: as early as a program
+ * may ask, and after MPI_Init.
  */
 #include <mpi.h>
 #ifdef OPEN_MPI
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     int before = 0, after, other, rank;
 
 #ifdef OPEN_MPI
-    before = MPIX_Query_cuda_support(); /* MPICH may be asked later only */
+    before = MPIX_Query_cuda_support(); /* MPICH can be asked only later */
 #endif
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Several threads a rank, each with a communicator and GPU of its own, send
+ * Several threads per rank, each with a communicator and a GPU of its own, send
  * windows of messages of any size between host and GPU memory around the ring
- * of ranks, all at once, and compare every byte. Some free their memory and get
- * other between windows. With --collectives they add up and broadcast GPU
- * memory after each window, too: each communicator's calls while others' are
- * under way.
+ * of ranks, concurrently, and compare every byte. Some replace their memory
+ * between windows. With --collectives they also sum and broadcast GPU memory
+ * after each window: each communicator's calls run while others' are under way.
  */
 #include "gpu.h"
 #include "on_gpus.h"
@@ -54,7 +53,7 @@ static void buffer_renew(buffer_t *buffer, ucx_mp_mem_t mem, size_t size)
     buffer->ptr  = ucx_mp_mem_alloc(mem, (size > 0) ? size : 1);
 }
 
-/* What both ends of a message have to know of it */
+/* Return the seed of a message, known to both ends. */
 static uint64_t message_seed(int from, int thread, int window, int message)
 {
     return ucx_mp_hash(((uint64_t)from << 48) + ((uint64_t)thread << 32) +
@@ -74,7 +73,7 @@ static ucx_mp_mem_t random_mem(uint64_t *state)
     return mems[ucx_mp_random_below(state, 4)];
 }
 
-/* As it is used again, or other memory */
+/* Use the memory again, or replace it. */
 static void buffer_want(buffer_t *buffer, size_t size, uint64_t *state)
 {
     if ((buffer->size < size) || (ucx_mp_random_below(state, 3) == 0)) {
@@ -130,7 +129,8 @@ static void window(thread_t *self, int number, buffer_t *out, buffer_t *in,
     }
 }
 
-/* Element @a i of what a rank adds; the sum over all ranks stays below 2^31 */
+/* Return element @a i of a rank's term; the sum over all ranks stays below
+   2^31. */
 static int32_t addend(uint64_t seed, int rank, size_t i)
 {
     return (int32_t)(ucx_mp_hash(seed + (uint64_t)rank * 0x10001 + i) >> 44);
@@ -147,8 +147,8 @@ static int32_t sum(uint64_t seed, size_t i)
     return all;
 }
 
-/* A sum over all ranks, in place or not, and a broadcast of what one of them
- * has of it times -1 */
+/* Sum over all ranks, in place or not, and broadcast one rank's result times
+   -1. */
 static void collective(thread_t *self, uint64_t seed)
 {
     const size_t count = 1 + message_size(seed) / sizeof(int32_t);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Calls beside a tool (tool.c) that counts them, of host and of GPU memory:
- * says how many it has made, and whether the bytes are right. MPI_Scan, which
- * the tool does not know, is called on MPI_COMM_SELF.
+ * Calls of host and GPU memory with a tool (tool.c) that counts them: prints
+ * its own count, and whether the bytes are right. The tool does not interpose
+ * MPI_Scan, which is called on MPI_COMM_SELF.
  */
 #include "gpu.h"
 #include "util.h"

@@ -2,9 +2,9 @@
 
 /*
  * A rank that cannot stage its buffer returns an error, and so does each rank
- * whose result depends on that one's part; the others return. Each rank in turn
- * sends from an allocation that is shorter than its count says, or while it
- * gets no more memory. At first the last rank uses no GPU. After each call the
+ * whose result depends on this rank's data; the others succeed. Each rank in
+ * turn sends from an allocation shorter than its count, or while it gets no
+ * more memory. At first the last rank uses no GPU. After each call the
  * communicator is used again. A thread that calls MPI while another one ends
  * the program gets an error, too.
  */
@@ -22,20 +22,20 @@
 #define COUNT     32768     /* elements of 8 bytes in 12 */
 #define LARGE     (6 << 20) /* more than is kept for the next call */
 
-/* Ranks whose result a rank's part belongs to */
+/* Ranks whose result depends on a rank's data */
 typedef enum {
     FOR_ALL,
     FROM_ROOT, /* all; only the root has a part */
     FOR_ROOT,
     FOR_LATER, /* those behind the rank */
     FOR_NEXT,
-    MESSAGE    /* the next one, which gets a message of no bytes */
+    MESSAGE    /* the next rank, with a message of no bytes */
 } unstaged_flow_t;
 
 typedef struct {
     const char      *name;
     unstaged_flow_t flow;
-    bool            is_large; /* also tried for want of memory */
+    bool            is_large; /* also tried without memory */
     int             (*call)(const void *send, void *recv, MPI_Request *request);
 } unstaged_call_t;
 
@@ -86,7 +86,7 @@ CALL(Iallreduce, MPI_Iallreduce(send, recv, count, MPI_INT, op, WORLD, request))
 CALL(Scan, MPI_Scan(send, recv, count, MPI_INT, op, WORLD))
 CALL(Reduce_scatter, MPI_Reduce_scatter(send, recv, counts, MPI_INT, op, WORLD))
 
-/* The neighbour of a rank that cannot send gets a message of no bytes */
+/* The neighbour of a rank that cannot send receives a message of no bytes */
 static int call_Sendrecv(const void *send, void *recv, MPI_Request *request)
 {
     MPI_Status status;
@@ -103,7 +103,7 @@ static int call_Sendrecv(const void *send, void *recv, MPI_Request *request)
 }
 
 #if MPI_VERSION >= 4
-/* The error is that of the request's end, each time that it is started */
+/* The error is reported when the request completes, after each start */
 static int call_Allgather_init(const void *send, void *recv,
                                MPI_Request *request)
 {
@@ -181,7 +181,7 @@ static void set_count(int elements)
     }
 }
 
-/* Pages that the process may have more of: none, or as before */
+/* Limit the process's additional pages: none, or as before. */
 static void limit(bool is_none)
 {
     struct rlimit limits;
@@ -191,7 +191,7 @@ static void limit(bool is_none)
     setrlimit(RLIMIT_AS, &limits);
 }
 
-/* Whether a rank's result depends on what the failing one sends */
+/* Return whether a rank's result depends on data of the failing one. */
 static bool needs_part(unstaged_flow_t flow, int failing)
 {
     switch (flow) {
@@ -208,9 +208,9 @@ static bool needs_part(unstaged_flow_t flow, int failing)
     }
 }
 
-/* All ranks call, of which one cannot. A rank with nothing on a GPU need not
-   hear of it at the end of a request. @return Whether this one returned as it
-   should, and the communicator still works. */
+/* Call on all ranks; one of them fails. A rank without GPU buffers may not
+   learn of it when a request completes. @return Whether this rank returned as
+   expected, and the communicator still works. */
 static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
                      bool is_host, const char *send, char *recv)
 {
@@ -250,8 +250,8 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
             MPI_SUCCESS) && (sum == size * (size - 1) / 2) && is_right;
 }
 
-/* The driver says that it is gone, as it does to threads that still run when
-   one of them has called exit(). Of an emulated GPU. */
+/* Let the driver report its shutdown, as to threads that still run after one of
+   them has called exit(). For an emulated GPU. */
 static bool try_end(const char *send, char *recv)
 {
     const char *faults          = "cuPointerGetAttributes:1:4,"
@@ -276,7 +276,7 @@ static bool try_end(const char *send, char *recv)
     return rc != MPI_SUCCESS;
 }
 
-/* Each rank but those with host memory fails in each call */
+/* Let each rank, except those with host memory, fail in each call. */
 static int try_calls(bool has_host)
 {
     const int num_calls    = (int)(sizeof(calls) / sizeof(calls[0]));
