@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How long does an all-reduce of floats (or doubles) take on this node, by
- * hand? Each of n GPUs has a buffer, and is to have the sum; it is responsible
- * for the n-th part ("slice") of it.
+ * Measure an all-reduce of floats (or doubles) on this node by direct driver
+ * calls. Each of n GPUs has a buffer and receives the sum; it computes the n-th
+ * part (shard) of it.
  *
- * kernel: one kernel a GPU reads its slice of all buffers, adds, and writes the
- *         sum to all of them.
- * copies: in chunks, copy engines bring the peers' slices, a kernel adds them
- *         to the own one, copy engines carry the sum to the peers.
+ * kernel: one kernel per GPU reads its shard of all buffers, adds, and writes
+ *         the sum to all of them.
+ * copies: in chunks, copy engines bring the peers' shards, a kernel adds them
+ *         to its own, copy engines carry the sum to the peers.
  */
 #include "byhand.h"
 
@@ -39,10 +39,11 @@ static const byhand_program_t program = {
     "allreduce", "All-reduce (sum) of all GPUs' buffers by one process.",
     "8:1G", options, (size_t)1 << 30};
 
-/* What a GPU has */
+/* Resources of a GPU */
 static struct {
     CUdeviceptr       send, recv;
-    CUdeviceptr       peers[BYHAND_MAX_GPUS]; /* their slices, brought here */
+    CUdeviceptr       peers[BYHAND_MAX_GPUS]; /* the peers' copies of this GPU's
+                                                 shard */
     CUstream          add, pull[BYHAND_MAX_GPUS], push[BYHAND_MAX_GPUS];
     CUevent           pulled[BYHAND_MAX_GPUS][MAX_CHUNKS], added[MAX_CHUNKS];
     ucx_mp_kernels_t *kernels;
@@ -56,8 +57,8 @@ static ucx_mp_type_t element(void)
     return (type == 0) ? UCX_MP_TYPE_F32 : UCX_MP_TYPE_F64;
 }
 
-/* Bytes from the beginning to where part `i` of `n` begins: whole loads of 16
-   bytes, so that there may be fewer parts than n */
+/* Return where part `i` of `n` begins, bytes: multiples of 16, so there may be
+   fewer parts than n. */
 static size_t part_begin(size_t size, size_t i, size_t n)
 {
     size_t part  = (((size + n - 1) / n) + 15) & ~(size_t)15;
@@ -74,7 +75,7 @@ static void launch(int gpu, const ucx_mp_reduce_args_t *args)
                  "LaunchKernel");
 }
 
-/* Starts what a GPU does for its slice */
+/* Start a GPU's work for its shard. */
 static void by_kernel(int gpu, size_t begin, size_t bytes)
 {
     ucx_mp_reduce_args_t args = {.count   = bytes / ucx_mp_type_size(element()),
@@ -163,7 +164,7 @@ static void prepare(size_t size)
             }
         }
         byhand_on(gpu);
-        /* what a size before has left there may be right for this one */
+        /* results of an earlier size could be right for this one */
         CU(MemcpyHtoD(gpus[gpu].recv, host, size));
         CU(MemcpyHtoD(gpus[gpu].send, host, size));
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How fast do many small blocks get from GPU 0 to GPU 1, or between page-locked
- * host memory and GPU 0, until the host knows? Neither side's blocks touch each
- * other. A call is all blocks: a copy each, groups by cuMemcpyBatchAsync, or
- * groups by one kernel that has the group's addresses among its arguments.
+ * Measure copies of many small blocks from GPU 0 to GPU 1, or between
+ * page-locked host memory and GPU 0, until the host knows that they ended. On
+ * either side the blocks are not adjacent. A call copies all blocks: with one
+ * copy each, in groups by cuMemcpyBatchAsync, or in groups by one kernel with
+ * the group's addresses as arguments.
  */
 #include "byhand.h"
 
@@ -41,7 +42,7 @@ static const byhand_program_t program = {
     "blocks", "Many small blocks; bytes are those of a block.", "64K", options,
     (size_t)4 << 20};
 
-/* What the kernel is given: 16 bytes are the least that it copies */
+/* Arguments of the kernel: it copies at least 16 bytes */
 static struct {
     uint64_t to[MAX_GROUP], from[MAX_GROUP], bytes;
 } args;
@@ -93,7 +94,7 @@ static CUfunction kernel;
 static uint32_t *words;
 
 
-/* Blocks lie as far from each other as they are long */
+/* The gaps between blocks are as long as the blocks */
 static size_t at(size_t block, size_t size)
 {
     return 2 * block * size;

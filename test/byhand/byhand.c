@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What the programs by hand have in common. */
+/* Functions shared by the programs. */
 #include "byhand.h"
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ static size_t num_samples = 7, num_gpus, sample_ms = 20;
 static FILE *json;
 static int is_emulated;
 
-/* CUmemcpyAttributes, which toolkits before 12.8 do not have */
+/* CUmemcpyAttributes, missing in toolkits before 12.8 */
 typedef struct {
     int      access_order;
     int      from_location[2], to_location[2];
@@ -200,7 +200,7 @@ static void byhand_parse(int argc, char **argv)
         } else if (c == 'h') {
             byhand_help(all);
         } else {
-            exit(2); /* getopt has said why */
+            exit(2); /* getopt has printed the error */
         }
     }
     if (optind != argc) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What programs have in common that show what a node's GPUs do "by hand": one
- * process that has all GPUs, bare calls of the driver (loaded at run time), no
- * MPI and no UCX. Each program has a file of its own and answers one question.
+ * Declarations shared by programs that measure a node's GPUs "by hand": one
+ * process with all GPUs, direct driver calls (loaded at run time), no MPI and
+ * no UCX. Each program has a file of its own and answers one question.
  *
- * What fails ends the program and says what and why.
+ * A failure ends the program with a message.
  */
 #ifndef UCX_MP_BYHAND_H_
 #define UCX_MP_BYHAND_H_
@@ -70,7 +70,7 @@ typedef struct {
 
 extern byhand_driver_t cu;
 
-/* A call of the driver by its name without "cu" */
+/* Call a driver function by its name without "cu". */
 #define CU(_call) byhand_check(cu._call, #_call)
 
 /* An option of a program, besides the common ones: a number or size within
@@ -78,20 +78,20 @@ extern byhand_driver_t cu;
 typedef struct {
     const char        *name;
     const char        *help;
-    size_t            *value; /* as it is without the option, at first */
+    size_t            *value; /* initially the default value */
     size_t            min, max;
     const char *const *words; /* NULL: a number */
 } byhand_option_t;
 
-/* Name that messages begin with, what --help says first, options (the last one
-   has no name), sizes without --sizes. */
+/* The program's name for messages, the first line of --help, options (the last
+   one has no name), default sizes. */
 typedef struct {
     const char            *name, *about, *sizes;
     const byhand_option_t *options;
     size_t                max_size;
 } byhand_program_t;
 
-/* GPUs that the program has, in order, their contexts and each one's peers */
+/* GPUs of the program, in order, their contexts and peers */
 extern int byhand_gpus;
 extern CUcontext byhand_contexts[BYHAND_MAX_GPUS];
 
@@ -100,45 +100,49 @@ void byhand_die(const char *fmt, ...)
         __attribute__((noreturn, format(printf, 1, 2)));
 void byhand_check(CUresult result, const char *what);
 
-/* Takes the command line and gets all GPUs ready, --gpus of them; ends the
-   program with a sentence if `least` are not there or some are no peers. */
+/* Read the command line and prepare all GPUs, or --gpus of them. Ends the
+   program with a message if there are fewer than `least`, or some are not
+   peers. */
 void byhand_begin(int argc, char **argv, const byhand_program_t *program,
                   int least);
 
-/* The same, and leaves it to the program to enable access between GPUs. */
+/* Do the same without enabling access between GPUs. */
 void byhand_begin_apart(int argc, char **argv, const byhand_program_t *program,
                         int least);
 
-/* Makes a GPU's context current. */
+/* Make a GPU's context current. */
 void byhand_on(int gpu);
 
-/* Memory of a GPU, page-locked memory, stream and event of a GPU. */
+/* Allocate memory of a GPU, or page-locked memory; create a stream or event of
+   a GPU. */
 CUdeviceptr byhand_gpu_memory(int gpu, size_t size);
 void *byhand_host_memory(size_t size);
 CUstream byhand_stream(int gpu);
 CUevent byhand_event(int gpu);
 
-/* Many copies by one call, cuMemcpyBatchAsync, in a stream's order; ends the
-   program with a sentence where the driver is older than 12.8. */
+/* Make many copies by one call, cuMemcpyBatchAsync, in a stream's order. Ends
+   the program with a message if the driver is older than 12.8. */
 void byhand_copy_batch(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes,
                        size_t count, CUstream stream);
 
-/* Seconds; modelled ones on an emulated node, which interposes the clock. */
+/* Return seconds; emulated ones on an emulated node, which interposes the
+   clock. */
 double byhand_now(void);
 
-/* The largest of --sizes, bytes. */
+/* Return the largest of --sizes, bytes. */
 size_t byhand_max_size(void);
 
-/* Whole number below 4096 that position and source (a GPU) determine. */
+/* Return a whole number below 4096, determined by position and source (a
+   GPU). */
 unsigned byhand_element(size_t index, int source);
 
 /*
- * For each size: `prepare`, `once` and `is_right` to see that the bytes are
- * right; then samples of `once`, which returns when all is done, and a line
- * with their median, least and most, and GB/s: `factor` x size / time. `label`
- * says what is measured.
+ * Measure each size: call `prepare`, `once` and `is_right` to check the bytes.
+ * Then time samples of `once`, which returns when all work has ended, and print
+ * a line with their median, minimum and maximum, and GB/s: `factor` x size /
+ * time. `label` names the measurement.
  *
- * @return  Exit status: 1 if anything was wrong.
+ * @return  Exit status: 1 if any bytes were wrong.
  */
 int byhand_run(const char *label, double factor, void (*prepare)(size_t size),
                void (*once)(size_t size), int (*is_right)(size_t size));

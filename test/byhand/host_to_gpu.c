@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How fast do page-locked host memory and GPU 0 exchange messages over k PCIe
- * links: GPU 0's own, and those of k - 1 other GPUs, through staging slots in
- * their memory? Chunks go round the links. A call is a window of messages, one
+ * Measure messages between page-locked host memory and GPU 0 over k PCIe links:
+ * GPU 0's own, and those of k - 1 other GPUs, through staging slots in their
+ * memory. Chunks use the links in rotation. A call is a window of messages, one
  * behind another, as in MPI's bandwidth test.
  */
 #include "byhand.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define SLOTS     4
-#define MIN_CHUNK ((size_t)512 << 10) /* of chunks not asked for */
+#define MIN_CHUNK ((size_t)512 << 10) /* default of chunks */
 #define MAX_CHUNK ((size_t)8 << 20)
 
 enum { TO_GPU, TO_HOST };
@@ -35,7 +35,7 @@ static const byhand_program_t program = {
     "host_to_gpu", "Page-locked host memory and GPU 0 over several PCIe links.",
     "1M:256M", options, (size_t)1 << 30};
 
-/* A link: the GPU that it leads to */
+/* A link, named by its GPU */
 static struct {
     CUstream    pcie, nvlink;
     CUdeviceptr slot[SLOTS];
@@ -53,7 +53,7 @@ static void copy(CUdeviceptr to, CUdeviceptr from, size_t bytes,
     CU(MemcpyAsync(to, from, bytes, stream));
 }
 
-/* Moves a chunk over the link of GPU i */
+/* Move a chunk over the link of GPU i. */
 static void move(int i, size_t at, size_t bytes)
 {
     CUdeviceptr from     = (direction == TO_GPU) ? host + at : gpu + at;

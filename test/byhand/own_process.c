@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How fast do a process's copies between two of its GPUs get without access
- * between its primary contexts, so that its own cuCtxEnablePeerAccess() still
- * succeeds afterwards? The buffers are the primary contexts' (P0, P1); C0 and
- * C1 are further contexts of the same GPUs. Each way needs a process of its
- * own: what was enabled stays so.
+ * Measure a process's copies between two of its GPUs without access between its
+ * primary contexts, so that its own cuCtxEnablePeerAccess() still succeeds
+ * afterwards. The buffers belong to the primary contexts (P0, P1); C0 and C1
+ * are additional contexts of the same GPUs. Each method runs in a process of
+ * its own, since access stays enabled.
  */
 #include "byhand.h"
 
@@ -65,7 +65,7 @@ static const byhand_program_t program = {
     "1M,64M", options, (size_t)1 << 30};
 
 static CUcontext further[2]; /* C0, C1 */
-static CUcontext runs_in;    /* the copy's */
+static CUcontext runs_in;    /* context of the copy */
 static CUdeviceptr from, to, goal, between;
 static CUstream stream;
 static uint32_t *words;
@@ -86,7 +86,7 @@ static CUcontext make_further(int gpu)
     return further[gpu];
 }
 
-/* What the program would find that does it itself, afterwards */
+/* Enable access as the program would do afterwards, and print the result. */
 static void enable_as_program(void)
 {
     if ((way != WAY_ENABLED) && (way != WAY_WINDOW)) {
@@ -178,7 +178,8 @@ static void get_ready(void)
     CU(StreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }
 
-/* Has a context an address for this memory? That is what the module asks. */
+/* Print whether a context has an address for this memory, as the module
+   asks. */
 static void say_pointer(const char *what, CUcontext context, CUdeviceptr memory)
 {
     CUdeviceptr address = 0;

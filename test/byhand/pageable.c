@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How fast do pageable host memory and a GPU exchange messages by the driver
- * alone, which copies with the calling thread: GPU 0, with its own context
- * ("own"); GPU 1, with GPU 0's ("across", what cuda_ipc does where the process
- * has no context on the peer's GPU) or with GPU 1's ("there"); or GPU 1 by way
- * of slots in GPU 0's memory ("staged", what UCP does with stock's module)? A
- * call is a window of messages, one behind another. Bind it to one core.
+ * Measure messages between pageable host memory and a GPU by the driver alone,
+ * which copies with the calling thread: GPU 0, in its own context ("own"); GPU
+ * 1, in GPU 0's ("across", as cuda_ipc does in a process without a context on
+ * the peer's GPU) or in GPU 1's ("there"); or GPU 1 through slots in GPU 0's
+ * memory ("staged", as UCP does with the stock module). A call is a window of
+ * messages, one behind another. Bind it to one core.
  */
 #include "byhand.h"
 

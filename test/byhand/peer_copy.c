@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How fast does a copy engine move a buffer from GPU 0 to GPU 1, and both GPUs
- * theirs to each other at once? A call is a window of copies, one behind
- * another, or as cuMemcpyBatchAsync has them; each GPU sends its own, or
- * fetches the other's. They are asked for by one call each, or a GPU's all by
- * one. With several buffers a GPU, each is copied to each of the peer's: does
- * it matter which they are?
+ * Measure a copy engine moving a buffer from GPU 0 to GPU 1, and both GPUs
+ * moving theirs to each other at once. A call is a window of copies, one behind
+ * another, or as cuMemcpyBatchAsync orders them. Each GPU sends its own, or
+ * fetches the other's, by one call per copy, or one per GPU. With several
+ * buffers per GPU, each is copied to each of the peer's, to show whether the
+ * choice of buffers matters.
  */
 #include "byhand.h"
 

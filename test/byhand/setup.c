@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * How long do a process's calls on one GPU wait while another of its threads
- * gets ready what staging through the host takes: a context on a second GPU,
- * its streams, page-locked memory? The driver's locks decide, and say nothing
- * of it in its manual.
+ * Measure how long a process's calls on one GPU wait while another of its
+ * threads prepares staging through the host: a context on a second GPU, its
+ * streams, page-locked memory. The driver's locks decide, and its manual does
+ * not describe them.
  */
 #include "byhand.h"
 
@@ -131,7 +131,7 @@ static void lock_pieces(void)
     }
 }
 
-/* Calls of one step, in the order that they are made in */
+/* Calls of one step, in order */
 static const struct {
     const char *name;
     void       (*run)(void);
@@ -182,7 +182,7 @@ static void *get_ready(void *arg)
     return NULL;
 }
 
-/* A call counts for the step under way when it began, or when it ended */
+/* Count a call for the step under way when it began, or when it ended. */
 static void note(int call, double begin, int step)
 {
     const double seconds = byhand_now() - begin;

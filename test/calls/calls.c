@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * When a program calls the CUDA driver, whichever module or library of it does:
- * the dynamic linker asks an auditing library (rtld-audit(7)) about each symbol
- * that it binds or that dlsym() finds, and gets a function of ours for those
- * listed below. What comes from cuGetProcAddress() is not seen.
+ * Record a program's calls of the CUDA driver, by any of its modules and
+ * libraries. The dynamic linker asks an auditing library (rtld-audit(7)) about
+ * each symbol that it binds, or dlsym() finds, and gets a function of this file
+ * for those listed below. Functions from cuGetProcAddress() are not recorded.
  *
- * Its memory and its clock are its own, not the program's: on an emulated node
- * times are those of this machine.
+ * The library has memory and a clock of its own: on an emulated node times are
+ * those of this machine.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,10 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_CALLS (1u << 20) /* the last ones are kept */
+#define MAX_CALLS (1u << 20) /* only the last ones are kept */
 
-/* Name, then which argument says what the call is about: an event or a stream,
- * bytes of a copy; 0: none does. All take whole numbers and pointers only. */
+/* Name, then the number of the argument to record: an event or a stream, or
+   bytes of a copy; 0: none. All functions take only integers and pointers. */
 #define CALLS(_) \
     _(cuCtxGetCurrent, 0) \
     _(cuCtxGetDevice, 0) \
@@ -55,8 +55,8 @@
     _(cuStreamSynchronize, 1) \
     _(cuStreamWaitEvent, 1)
 
-/* As many arguments as any of them has. Those that a function does not have are
- * read from registers and the caller's frame and go where nobody looks. */
+/* Maximum number of arguments. Missing ones are read from registers and the
+   caller's frame, and ignored. */
 #define NUM_ARGS 11
 typedef long (*function_t)(long, long, long, long, long, long, long, long, long,
                            long, long);
@@ -78,7 +78,8 @@ static const char *const names[] = {CALLS(NAME)};
 static function_t real[NUM_FUNCTIONS];
 static record_t records[MAX_CALLS];
 static uint64_t num_records;
-static pid_t owner; /* Of the records: a child that is forked off has them */
+static pid_t owner; /* Process of the records: a forked child has a copy of
+                       them */
 
 
 static uint64_t now(void)
@@ -125,8 +126,8 @@ CALLS(WRAP)
 static const function_t wrappers[] = {CALLS(WRAPPER)};
 
 
-/* One call a line: its begin and end in ns, thread, name, what it is about, the
- * driver's answer */
+/* Write one call per line: begin and end in ns, thread, name, recorded
+   argument, the driver's result. */
 static void __attribute__((destructor)) write_records(void)
 {
     const char *folder = getenv("CUDA_CALLS_DIR");

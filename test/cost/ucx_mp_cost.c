@@ -2,9 +2,9 @@
 
 /*
  * CPU time of the engine's calls beside the driver's, in one process and one
- * run: a transfer as a CUDA graph against a bare launch of the same copies, the
- * same with new addresses, and what a transfer pays that is left on one path.
- * On real GPUs or, for a first look, on an emulated node.
+ * run: a transfer as a CUDA graph against a direct launch of the same copies,
+ * the same with new addresses, and the cost of a transfer left on one path.
+ * Runs on real GPUs or, for a first look, on an emulated node.
  */
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
@@ -31,7 +31,7 @@ typedef struct {
 } options_t;
 
 
-/* The plan's copies as a graph, by plain driver calls */
+/* The plan's copies as a graph, by direct driver calls */
 typedef struct {
     CUgraph       graph;
     CUgraphExec   exec;
@@ -222,7 +222,8 @@ static void bare_setup(const uct_cuda_topo_t *topo)
     bare_build();
 }
 
-/* Launch, with new addresses or the old ones; the time until it is submitted */
+/* Launch, with new or the same addresses; returns the time until it is
+   submitted. */
 static double bare_launch(unsigned pair, bool retarget)
 {
     double start = now();
@@ -306,8 +307,8 @@ static void set(uct_cuda_mp_config_t *config, const char *name,
     }
 }
 
-/* A transfer that stays on one path: AUTO, of a size that is asked about, on
- * a node where nothing gains, and one below the smallest size */
+/* Measure transfers that stay on one path: AUTO, on a node without a gain, of a
+   size with a query, and of one below the smallest size. */
 static void measure_left_alone(double *times)
 {
     uct_cuda_mp_transfer_t *transfer;

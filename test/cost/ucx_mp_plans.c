@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Plans of collectives among a node's GPUs, one size after the other, as a
- * communicator makes them: what they take is counted from outside
- * (test/cost/plans). An emulated node does not run under valgrind, which has no
- * room for its memory; its topology comes by a file.
+ * Make plans of collectives among a node's GPUs, one size after the other, as a
+ * communicator does. test/cost/plans counts the instructions from outside. An
+ * emulated node does not run under valgrind, which has no room for its memory,
+ * so its topology comes from a file.
  *
  * ucx_mp_plans FILE                       write this node's topology
- * ucx_mp_plans FILE KIND RANKS SIZE...    plan on that of the file
+ * ucx_mp_plans FILE KIND RANKS SIZE...    plan on the topology of the file
  */
 #include <uct/cuda/plan/book.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Puts between two GPUs of two processes through a UCX's own UCT calls, one
- * after the other, and nothing else: what the module's layers cost a put is
- * counted from outside (test/cost/instructions). The peer is this program once
- * more, which only offers its memory.
+ * Put between two GPUs of two processes through a UCX's own UCT calls, one
+ * after the other, and nothing else. test/cost/instructions counts the cost of
+ * the module's layers from outside. The peer is another process of this
+ * program, which only offers its memory.
  */
 #include <uct/api/uct.h>
 
@@ -20,7 +20,7 @@
 #define MAX_KEY 1024
 
 
-/* What the peer tells of itself */
+/* The peer's description */
 typedef struct {
     uint64_t address;
     char     dev_addr[256];
@@ -128,7 +128,7 @@ static void open_side(side_t *side)
                               UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
 }
 
-/* Memory of a GPU, whose context stays current */
+/* Allocate memory of a GPU; its context stays current. */
 static CUdeviceptr gpu_memory(int device, size_t size)
 {
     CUdeviceptr memory = 0;
@@ -144,7 +144,7 @@ static CUdeviceptr gpu_memory(int device, size_t size)
     return memory;
 }
 
-/* Tells of this side's memory, and waits until nobody needs it */
+/* Describe this side's memory, and wait until it is not needed any more. */
 static void offer(int device, size_t size)
 {
     side_t side = {0};
@@ -194,7 +194,7 @@ static void on_end(uct_completion_t *completion UCS_V_UNUSED)
 {
 }
 
-/* Few questions are asked of a put: how many there are is a matter of time */
+/* Query a put seldom: the number of queries depends on time */
 static void wait_for(const side_t *side, const uct_completion_t *completion)
 {
     const struct timespec time = {0, 20000000};

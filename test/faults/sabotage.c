@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Breaks the engine on purpose, from outside: a library that is preloaded under
- * a program with the module and stands between the module and the driver.
- * CUEMU_SABOTAGE says which order it takes away:
+ * Break the engine on purpose, from outside: a library preloaded for a program
+ * with the module, between the module and the driver. CUEMU_SABOTAGE selects
+ * the order to remove:
  *
  *   none    nothing; only counts
  *   hops    the second hop of a chunk does not wait for its first
- *   slots   a staging slot is filled again before it was drained
+ *   slots   a staging slot is filled again before it is read
  *   early   a transfer is complete when its direct copy is, a graph at once
- *   query   a graph is said to have ended as soon as it was launched, so that
- *           the engine changes graphs that are in flight
+ *   query   a graph is reported as ended as soon as it is launched, so that
+ *           the engine changes graphs in flight
  *   late    the second hop of a chunk waits for the first hop of the chunk
- *           before (streams alone)
- *   short   a second hop leaves out the last byte
+ *           before (only streams)
+ *   short   a second hop omits the last byte
  *
- * A number behind it, as in "hops:5", takes one alone away: the fifth of a
- * process, which is one of thousands.
+ * A number behind it, as in "hops:5", removes only one: the fifth of a process,
+ * among thousands.
  *
- * The tests that run on top have to notice. What kind of copy something belongs
- * to is told by its addresses: memory that the module allocated or locked is
- * staging memory. At exit it prints how often it did what it is there for.
+ * The tests running with it must fail. Addresses tell the kind of a copy:
+ * memory allocated or locked by the module is staging memory. At exit the
+ * library prints its number of actions.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -57,7 +57,7 @@ static const char *const sabotage_names[] = {"none", "hops", "slots", "early",
                                              "query", "late", "short"};
 
 
-/* What the newest copy of a stream, or the one before an event, is */
+/* Kind of the newest copy in a stream, or before an event */
 typedef enum {
     KIND_NONE,
     KIND_DIRECT,
@@ -75,12 +75,12 @@ typedef struct {
 typedef struct {
     const void *object; /* NULL: free */
     kind_t     kind;
-    CUevent    event;   /* of a stream: the newest one that was recorded in it;
-                           of an event: the one that was before it there */
+    CUevent    event;   /* of a stream: the newest one recorded in it; of an
+                           event: the one before it in this stream */
 } object_kind_t;
 
 
-/* A graph that was launched, and an event behind its newest launch */
+/* A launched graph, and an event behind its newest launch */
 typedef struct {
     CUgraphExec exec; /* NULL: free */
     CUevent     event;
@@ -91,17 +91,16 @@ static struct {
     pthread_mutex_t lock;
     pthread_once_t  once;
     sabotage_t      what;
-    unsigned long   number; /* of the only one; 0: all */
-    unsigned long   count;  /* of those that could be */
+    unsigned long   number; /* number of the only action; 0: all */
+    unsigned long   count;  /* candidates so far */
     range_t         staging[SABOTAGE_MAX_RANGES];
     object_kind_t   kinds[SABOTAGE_MAX_KINDS];
     unsigned long   waits;
     unsigned long   dropped;
     unsigned long   launches;  /* of graphs */
-    unsigned long   in_flight; /* graphs that were changed meanwhile */
+    unsigned long   in_flight; /* graphs changed in flight */
     exec_t          execs[SABOTAGE_MAX_EXECS];
-    CUstream        hidden; /* where graphs are launched whose end is told
-                               early */
+    CUstream        hidden; /* stream of graphs whose end is reported early */
 } sabotage = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .once = PTHREAD_ONCE_INIT
@@ -145,7 +144,7 @@ static void sabotage_init(void)
 
 /* ------------------------------------------------------------------ kinds */
 
-/* With the lock: where an object's kind is kept */
+/* Find the entry of an object's kind. Call with the lock. */
 static object_kind_t *find_kind(const void *object)
 {
     size_t index = ((uintptr_t)object >> 4) * UINT64_C(0x9e3779b97f4a7c15);
@@ -209,15 +208,15 @@ static kind_t copy_kind(uintptr_t dst, uintptr_t src)
                              KIND_DIRECT;
 }
 
-/* Of those that could be: is it this one's turn? */
+/* Count a candidate; return whether it is the one to act on. */
 static int is_turn(void)
 {
     ++sabotage.count;
     return (sabotage.number == 0) || (sabotage.count == sabotage.number);
 }
 
-/* Is this one of the waits that are to be forgotten? A lane that has not copied
- * anything yet keeps its first ones: there are many more. */
+/* Return whether to drop this wait. A stream without copies keeps its first
+   waits: there are many more. */
 static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
 {
     switch (sabotage.what) {
@@ -233,7 +232,7 @@ static int is_unwanted(const object_kind_t *waiter, kind_t awaited)
     }
 }
 
-/* Bytes of a copy that are to be left out */
+/* Return the bytes to omit from a copy. */
 static size_t unwanted_bytes(kind_t kind)
 {
     int is_short = (sabotage.what == SABOTAGE_SHORT) &&
@@ -351,7 +350,7 @@ stream_wait_event(CUstream stream, CUevent event, unsigned flags)
         before = find_kind(event)->event;
     }
     if ((waiter->kind == KIND_NONE) && (awaited == KIND_GRAPH)) {
-        waiter->kind = KIND_GRAPH; /* ends when the graph does */
+        waiter->kind = KIND_GRAPH; /* ends with the graph */
     }
     ++sabotage.waits;
     sabotage.dropped += drop;
@@ -370,7 +369,7 @@ operand(CUmemorytype type, CUdeviceptr device, const void *host)
     return (type == CU_MEMORYTYPE_HOST) ? (uintptr_t)host : device;
 }
 
-/* In a graph the waits are edges */
+/* Waits in a graph are edges */
 static CUresult
 graph_add_memcpy_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
                       size_t num_deps, const CUDA_MEMCPY3D *copy,
@@ -475,8 +474,8 @@ static void note_launch(CUgraphExec exec, CUstream stream)
     entry->exec = exec;
 }
 
-/* What waits in the stream is waited for in the hidden one, which nobody waits
- * for in turn */
+/* Let the hidden stream wait for the stream's waits; no other stream waits for
+   the hidden one. */
 static CUstream hide(CUstream stream)
 {
     CUevent event;
@@ -517,8 +516,8 @@ static CUresult graph_launch(CUgraphExec exec, CUstream stream)
     return result;
 }
 
-/* The driver would let it pass: launches that are under way keep what they
- * had. The engine's own rule is that it does not happen. */
+/* Report changes in flight: the driver permits them, since running launches
+   keep their old values, but the engine's own rule forbids them. */
 static void check_in_flight(CUgraphExec exec, int is_gone)
 {
     exec_t *entry;
@@ -565,7 +564,7 @@ static int is_from_module(const void *caller)
     return strncmp(name, SABOTAGE_MODULE, strlen(SABOTAGE_MODULE)) == 0;
 }
 
-/* What the module finds under a name, if it is one of ours */
+/* Return the wrapper of a function looked up by the module, if there is one. */
 static void *find_wrapper(void *handle, const char *name,
                           void *(*real)(void*, const char*))
 {
@@ -583,7 +582,7 @@ static void *find_wrapper(void *handle, const char *name,
 __attribute__((visibility("default"))) void *dlsym(void *handle,
                                                    const char *name);
 
-/* The real one looks at who called it: the last call has to be a jump */
+/* The real function looks at its caller: the last call must be a jump */
 #ifdef __clang__
 #define CALL_BY_JUMP
 #define BY_JUMP __attribute__((musttail))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Preloaded: a signal each 0.1 ms, as profilers send them, from the start of
- * each program on. UCX_MP_TICKS=restart: the handler has SA_RESTART; else not.
- * At its end a program says how many there were.
+ * Preloaded: sends a signal every 0.1 ms, like profilers, from the start of
+ * each program. UCX_MP_TICKS=restart: the handler has SA_RESTART; otherwise
+ * not. At its end a program prints their number.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +24,7 @@ static void tick(int number)
     ++ticks;
 }
 
-/* Of a forked child as well, which has the handler and no timer */
+/* Also for a forked child, which has the handler and no timer */
 static void start(void)
 {
     const struct itimerspec period = {{0, TICK_NS}, {0, TICK_NS}};

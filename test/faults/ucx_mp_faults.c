@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Every driver call that the engine makes fails once, on an emulated node.
+ * Let every driver call of the engine fail once, on an emulated node.
  *
- * For each function and each of its calls in a transfer's life a new engine
- * meets that failure: the transfer ends in an error or arrives, or one path is
- * the way on; whatever it said stays true; the next transfer arrives; and once
- * the engine is gone the process holds what it held before. GPU 1's memory is
- * that of another process, which also says whether the bytes are right.
+ * For each function, and each of its calls in a transfer's life, a new engine
+ * meets this failure. The transfer ends with an error, or arrives, or falls
+ * back to one path. Its reported result must be true and final. The next
+ * transfer must arrive. After the engine's end the process must hold the same
+ * resources as before. GPU 1's memory belongs to another process, which also
+ * checks the bytes.
  */
 #define _GNU_SOURCE
 #include <uct/cuda/base/ctx.h>
@@ -29,13 +30,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Several plans for the staging memory that is set below, and odd */
+/* Several plans for the staging memory set below, and odd */
 #define FAULTS_SIZE       ((1ul << 20) + 12345)
 /* Transfers that a failure may hit: two of a new engine, which has two banks of
- * staging memory, and two that find all they need, for other addresses */
+   staging memory, and two that find everything ready, for other addresses */
 #define FAULTS_TRANSFERS  4
 #define FAULTS_STRIDE     (2ul << 20)
-#define FAULTS_LIMIT_S    20 /* for one case */
+#define FAULTS_LIMIT_S    20 /* per case */
 #define FAULTS_MAX_CALLS  100000
 #define FAULTS_MAX_MAPPED 16
 
@@ -46,7 +47,7 @@
 
 typedef enum {
     WAY_PUT,   /* to the other process */
-    WAY_GET,   /* from it */
+    WAY_GET,   /* from the other process */
     WAY_LOCAL, /* all in this process */
     WAY_LAST
 } way_t;
@@ -56,7 +57,7 @@ static const char *const way_names[] = {"put", "get", "local"};
 
 typedef enum {
     END_ARRIVED,
-    END_ONE_PATH, /* the engine leaves it to the caller */
+    END_ONE_PATH, /* left to the caller */
     END_ERROR,
     END_LAST
 } end_t;
@@ -89,8 +90,8 @@ static const struct {
 #define NUM_FUNCTIONS (sizeof(functions) / sizeof(functions[0]))
 
 
-/* A failure of these is a resource that the driver does not take back, or a
- * context that it leaves current: nothing can be held against the engine */
+/* After a failure of these the driver keeps a resource, or leaves a context
+   current: the engine cannot release it */
 static const char *const releases[] = {
     "cuMemFree",       "cuMemHostUnregister", "cuStreamDestroy",
     "cuEventDestroy",  "cuGraphDestroy",      "cuGraphExecDestroy",
@@ -111,7 +112,8 @@ static struct {
     int                   to_peer, from_peer;
     uct_cuda_node_handle_t handle; /* peer's buffer */
     CUdeviceptr            memory;
-    CUdeviceptr            ours; /* in it, elsewhere in turns */
+    CUdeviceptr            ours; /* the source or destination; other transfers
+                                    use the next place */
     unsigned               turn;
     CUdeviceptr            other;
     CUcontext              contexts[UCT_CUDA_MAX_GPUS];
@@ -140,7 +142,7 @@ static void die(const char *format, ...)
     _exit(2);
 }
 
-/* The case goes wrong; the others are tried all the same */
+/* Report a failed case; the others are still tried. */
 static void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 static void fail(const char *format, ...)
@@ -184,7 +186,7 @@ static void fill(uint8_t *buffer, uint64_t seed)
     }
 }
 
-/* Position counts: a displaced byte changes it */
+/* The position counts: a displaced byte changes the sum */
 static uint64_t sum(const uint8_t *buffer)
 {
     uint64_t total = 0, word;
@@ -201,8 +203,7 @@ static uint64_t sum(const uint8_t *buffer)
     return total;
 }
 
-/* By a function that the module does not call, so that it is none of those that
- * fail */
+/* Read with a function not called by the module, so that it cannot fail */
 static void read_back(void *host, CUdeviceptr ptr, size_t size)
 {
     static CUresult (*read)(void*, CUdeviceptr, size_t);
@@ -216,8 +217,8 @@ static void read_back(void *host, CUdeviceptr ptr, size_t size)
     }
 }
 
-/* The last bytes may be on their way still when the first call returns: the
- * engine's callers see to it that they are there (uct_cuda_memory_sync()) */
+/* Fill memory and wait: its last bytes may arrive after the first call has
+   returned. The engine's callers wait as well (uct_cuda_memory_sync()) */
 static void gpu_fill(CUdeviceptr ptr, uint64_t seed)
 {
     char byte;
@@ -331,7 +332,7 @@ static void start_peer(void)
 
 /* ------------------------------------------------------------- a transfer */
 
-/* Source and destination are filled: with what is to arrive, and otherwise */
+/* Fill source and destination: with the expected bytes, and with others. */
 static void prepare(way_t way, uint64_t seed)
 {
     switch (way) {
@@ -389,7 +390,7 @@ static void CUDA_CB note_end(void *arg)
     __atomic_add_fetch((unsigned*)arg, 1, __ATOMIC_RELAXED);
 }
 
-/* As a transport would do it, by polling or with a wake-up */
+/* Progress as a transport does, by polling or with a wake-up */
 static end_t
 carry_out(uct_cuda_mp_engine_t *engine, way_t way, mapped_t *mapped)
 {
@@ -404,8 +405,8 @@ carry_out(uct_cuda_mp_engine_t *engine, way_t way, mapped_t *mapped)
         .is_mappable = true
     };
     uct_cuda_mp_memory_t memory      = {
-        .src     = faults.ours, /* of the two pointers, a peer's is not */
-        .dst     = faults.ours, /* looked at */
+        .src     = faults.ours, /* only the local pointer */
+        .dst     = faults.ours, /* only compared */
         .map     = map,
         .map_arg = mapped
     };
@@ -450,7 +451,7 @@ static void destroy(uct_cuda_mp_engine_t *engine)
 {
     uct_cuda_mp_engine_destroy(engine);
     uct_cuda_node_cache_purge_peer(faults.handle.pid_ns, faults.handle.pid);
-    (void)uct_cuda_node_unmap_all(); /* what would be kept for a while */
+    (void)uct_cuda_node_unmap_all(); /* it would be kept for a while */
 }
 
 
@@ -473,15 +474,15 @@ static void reset_current(void)
 {
     CUcontext current;
 
-    /* What a failed pop left there */
+    /* A failed pop left this context */
     while ((UCT_CUDA_CALL_NOLOG(cuCtxPopCurrent, &current) == UCS_OK) &&
            (current != NULL)) {
     }
     CHECKED(cuCtxPushCurrent, faults.contexts[FAULTS_OURS]);
 }
 
-/* One transfer; whatever the engine says of it has to be so, and stay so. The
- * calls made here besides the engine's are none that the engine makes. */
+/* Try one transfer; every result reported by the engine must be true, and stay
+   true. Driver functions called here are not used by the engine. */
 static end_t try_transfer(uct_cuda_mp_engine_t *engine, way_t way)
 {
     mapped_t mapped = {.num_mappings = 0};
@@ -499,7 +500,7 @@ static end_t try_transfer(uct_cuda_mp_engine_t *engine, way_t way)
             fail("it completed with wrong bytes");
         }
     } else {
-        /* Whoever was told may use the memory again */
+        /* After the report the caller may reuse the memory */
         (void)usleep(500);
         if (destination_sum(way) != at_end) {
             fail("bytes came after the end");
@@ -509,7 +510,7 @@ static end_t try_transfer(uct_cuda_mp_engine_t *engine, way_t way)
     return end;
 }
 
-/* The n-th call of the function fails in the life of a new engine */
+/* Let the n-th call of the function fail in the life of a new engine. */
 static void
 one_case(way_t way, const char *function, unsigned nth, CUresult result)
 {
@@ -561,7 +562,8 @@ static void add_calls(unsigned long long counts[NUM_FUNCTIONS], int sign)
     }
 }
 
-/* Calls of each function in that life, with nothing broken, and at its end */
+/* Count the calls of each function in this life, without a failure, and at its
+   end. */
 static void count_calls(way_t way, unsigned long long counts[NUM_FUNCTIONS],
                         unsigned long long destroys[NUM_FUNCTIONS])
 {
@@ -587,8 +589,8 @@ static void count_calls(way_t way, unsigned long long counts[NUM_FUNCTIONS],
     add_calls(destroys, 1);
 }
 
-/* A failure while the engine goes away: what the driver refuses to take back is
- * lost, and the rest of the process runs on */
+/* Fail while the engine is destroyed: resources refused by the driver are lost,
+   and the process continues. */
 static void destroy_case(way_t way, const char *function, unsigned nth)
 {
     uct_cuda_mp_engine_t *engine;
@@ -617,14 +619,14 @@ static void destroy_case(way_t way, const char *function, unsigned nth)
     alarm(0);
 }
 
-/* What this program calls itself */
+/* Return whether this program calls the function itself. */
 static bool is_ours(const char *function)
 {
     return (strcmp(function, "cuMemcpyHtoD") == 0) ||
            (strcmp(function, "cuMemcpyDtoH") == 0);
 }
 
-/* Call to fail after this one: the first so many, and the last */
+/* Return the next call to fail: the first so many, and the last. */
 static unsigned next(unsigned nth, unsigned long long count)
 {
     return ((nth < faults.max_nth) || (nth >= count)) ? nth + 1 :
@@ -638,7 +640,7 @@ static void all_cases(way_t way)
     const char *name;
     size_t i;
 
-    /* The first engine of a process sets up what stays */
+    /* The first engine of a process creates permanent resources */
     count_calls(way, counts, destroys);
     count_calls(way, counts, destroys);
     for (i = 0; i < NUM_FUNCTIONS; ++i) {
@@ -750,7 +752,7 @@ static void parse(int argc, char **argv)
             usage();
             exit(0);
         default:
-            exit(2); /* getopt has said why */
+            exit(2); /* getopt has printed the error */
         }
     }
 }
@@ -785,14 +787,14 @@ static void set_up(void)
         die("needs a node with four GPUs");
     }
 
-    /* Contexts stay, so that what is left behind in them is seen */
+    /* Keep contexts, so that leaks in them are visible */
     for (device = 0; device < 4; ++device) {
         CHECKED(cuDevicePrimaryCtxRetain, &faults.contexts[device], device);
     }
 
     CHECKED(cuCtxPushCurrent, faults.contexts[FAULTS_OTHER]);
     CHECKED(cuMemAlloc, &faults.other, FAULTS_SIZE);
-    /* As a program does whose GPUs are to reach each other */
+    /* As a program does whose GPUs need access to each other */
     for (device = 0; device < 4; ++device) {
         CHECKED(cuCtxSetCurrent, faults.contexts[device]);
         for (peer = 0; peer < 4; ++peer) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Fuzzing the readers of keys, on an emulated node: a status, whatever a key
- * says, and no byte is read behind it. It may only name this process or a child
- * of it, since what others have open is not ours to look at. The first byte
- * says which, whether the magic is put right, and whether the rest is a key or
- * changes, an offset and a value each, of the one that the child has made of
- * memory of its own, which is mapped then.
+ * Fuzz the readers of keys on an emulated node: every key gives a status, and
+ * no byte behind it is read. A key may only name this process or a child of it,
+ * not files of other processes. The first byte selects whether the key belongs
+ * to the child, whether the magic is corrected, and whether the rest is a key
+ * or a list of changes (an offset and a value each) to the child's valid key,
+ * which is mapped then.
  */
 
 #include <uct/cuda/base/driver.h>
@@ -40,11 +40,11 @@ static void use_gpu(void)
 {
     if ((UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &context, 0) != UCS_OK) ||
         (UCT_CUDA_CALL(cuCtxPushCurrent, context) != UCS_OK)) {
-        abort(); /* there is no emulated node */
+        abort(); /* no emulated node */
     }
 }
 
-/* Memory of another process, as long as we live */
+/* Memory of another process, as long as this process lives */
 static void export_memory(void)
 {
     uct_cuda_node_memh_t *memh;
@@ -110,8 +110,8 @@ static void try_node(uct_cuda_node_packed_rkey_t *packed, unsigned how)
     uct_cuda_node_rkey_destroy(rkey);
 }
 
-/* A key that is right, one of the same memory that is changed, and the first
- * one once more */
+/* Map a valid key, a changed one of the same memory, and the first one
+   again. */
 static void try_changes(const uint8_t *changes, size_t size, unsigned how)
 {
     uct_cuda_node_packed_rkey_t *key = malloc(sizeof(*key));
@@ -156,7 +156,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t room = ((size > 0) && (data[0] & 8)) ?
                                 sizeof(uct_cuda_cma_rkey_t) :
                                 sizeof(uct_cuda_node_packed_rkey_t);
-    void *key         = calloc(1, room); /* exactly: nothing is behind it */
+    void *key         = calloc(1, room); /* exact size: reading beyond is
+                                            detected */
 
     if (size > 1) {
         memcpy(key, data + 1, (size - 1 < room) ? size - 1 : room);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Fuzzing the reader of node files: a node whose ways all have a rate, or a
- * sentence. Of some that are right, its sysfs is written as well.
+ * Fuzz the reader of node files: the result is a node whose routes all have a
+ * rate, or an error message. For some valid ones, sysfs is written as well.
  */
 
 #define _GNU_SOURCE

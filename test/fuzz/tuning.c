@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Fuzzing the reader of tuning tables: constants within their bounds, or a
- * sentence. An odd first byte has the right header put in front of the rest.
+ * Fuzz the reader of tuning tables: the result is constants within their
+ * bounds, or an error message. With an odd first byte, a valid header is put in
+ * front of the rest.
  */
 
 #include <uct/cuda/plan/tuning.h>

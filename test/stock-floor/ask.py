@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Asks the CUDA transports of UCX 1.22 everything that they answer.
+"""Ask the CUDA transports of UCX 1.22 all their queries.
 
     ask.py FOLDER_OF_LIBUCT
 
-One answer a line, "key = value", the same from run to run on an emulated node.
-A second process plays the peer that is handed keys.
+Prints one answer per line, "key = value", the same in each run on an emulated
+node. A second process plays the peer that receives keys.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ IFACE_FLAGS = {
 EVENT_FLAGS = {'SEND_COMP': 0, 'RECV': 1, 'RECV_SIG': 2, 'FD': 3,
                'ASYNC_CB': 4}
 OPERATIONS = ('PUT_SHORT', 'PUT_ZCOPY', 'GET_SHORT', 'GET_ZCOPY')
-DEVICE_MODE, POLL_MODE, REG_FLAGS = 1, 3, 0x3e0    # access of every sort
+DEVICE_MODE, POLL_MODE, REG_FLAGS = 1, 3, 0x3e0    # access of every kind
 HIDE_ERRORS = 8
 
 
@@ -46,7 +46,7 @@ def show(*words):
 
 
 def names(value, bits):
-    """The names of the set bits, and in hexadecimal what has no name."""
+    """Return the names of the set bits, and bits without a name in hexadecimal."""
     out = []
     for name, bit in sorted(bits.items(), key=lambda item: item[1]):
         if value & bit:
@@ -142,7 +142,7 @@ class Domain:
         return attr
 
     def operation(self, name, *arguments):
-        """An operation of the interface that UCX's headers call inline."""
+        """Call an operation of the interface that UCX's headers call inline."""
         table = ctypes.cast(self.iface, ctypes.POINTER(u64))
         address = table[OFFSETS['uct_iface_ops_t'][name] // 8]
         return ctypes.CFUNCTYPE(ctypes.c_int)(address)(*arguments)
@@ -297,7 +297,7 @@ def show_estimates(domain):
 
 
 class Peer:
-    """The other process, which maps what it is given the key of."""
+    """The other process, which maps memory by its key."""
 
     def __init__(self, folder):
         self.process = subprocess.Popen(
@@ -319,7 +319,7 @@ class Peer:
 
 
 def transfer(domain, ep, name, buffer, size, remote, rkey):
-    """Put or get; the status of the whole."""
+    """Put or get; returns the complete transfer's status."""
     iov = Record('uct_iov_t')
     iov.set('buffer', buffer)
     iov.set('length', size)
@@ -343,7 +343,7 @@ def transfer(domain, ep, name, buffer, size, remote, rkey):
 
 
 def peer(folder):
-    """Answers questions from standard input, one line each."""
+    """Answer questions from standard input, one line each."""
     gpu = gpus.Gpu(1)
     domain = Domain(Ucx(folder), 'cuda_ipc', 'cuda_ipc')
     local = gpu.plain()
@@ -453,7 +453,7 @@ def show_alloc(domain):
 
 
 def show_copies(gpu, domain, name, address):
-    """Between pageable host memory and this memory, all four ways."""
+    """Copy between pageable host memory and this memory, in all four ways."""
     ep = domain.connect(domain.device_address(), domain.iface_address())
     host = gpu.pageable()
     found = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Memory of every kind, by the CUDA driver's own calls."""
+"""Allocate memory of every kind by direct calls of the CUDA driver."""
 
 import ctypes
 import mmap
@@ -37,7 +37,7 @@ class NoMemory(Exception):
 
 
 class Gpu:
-    """One GPU with its primary context current; what it allocates stays."""
+    """One GPU with its primary context current; allocations are never freed."""
 
     def __init__(self, device):
         self.cuda = ctypes.CDLL('libcuda.so.1')
@@ -91,7 +91,7 @@ class Gpu:
         self.call('cuMemRelease', handle)
 
     def mapped(self, types, pieces=1):
-        """Of a reservation eight times as large, the first part."""
+        """Map the first part of a reservation eight times as large."""
         address = ctypes.c_uint64()
         self.call('cuMemAddressReserve', ctypes.byref(address),
                   ctypes.c_size_t(8 * SIZE), ctypes.c_size_t(0),
@@ -102,7 +102,7 @@ class Gpu:
         return address.value
 
     def mapped_host(self, types):
-        """The host's, which the CPU has no access to."""
+        """Map host memory without CPU access."""
         address = ctypes.c_uint64()
         self.call('cuMemAddressReserve', ctypes.byref(address),
                   ctypes.c_size_t(SIZE), ctypes.c_size_t(0),
@@ -111,7 +111,7 @@ class Gpu:
         return address.value
 
     def pooled(self, types=None):
-        """From the default pool, or from one that can be shared."""
+        """Allocate from the default pool, or from a shareable one."""
         address = ctypes.c_uint64()
         if types is None:
             self.call('cuMemAllocAsync', ctypes.byref(address),
@@ -133,7 +133,7 @@ class Gpu:
         self.call('cuCtxSynchronize')
 
     def copy(self, to, source, size):
-        """Between any two places that the driver can copy between."""
+        """Copy between any two places supported by the driver."""
         self.call('cuMemcpy', ctypes.c_uint64(to), ctypes.c_uint64(source),
                   ctypes.c_size_t(size))
         self.call('cuCtxSynchronize')
@@ -145,7 +145,7 @@ class Gpu:
         return out.raw
 
 
-# How memory may come about: (name, how, can a peer be expected to reach it)
+# Kinds of memory: (name, allocation, whether a peer should be able to reach it)
 KINDS = [
     ('cuMemAlloc', lambda gpu: gpu.plain()),
     ('cuMemAllocManaged', lambda gpu: gpu.managed()),

@@ -27,7 +27,7 @@ def _read_facts():
 
 OFFSETS, CONSTANTS = _read_facts()
 
-# 1.22's uct_md_mem_query_v2() takes what v1 took, and one byte of flags
+# 1.22's uct_md_mem_query_v2() takes v1's structure, and one byte of flags
 OFFSETS['uct_md_mem_attr_v2_t'] = dict(OFFSETS['uct_md_mem_attr_t'],
                                        mem_flags=48, **{'*': 56})
 
