@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# arm64 on a machine that is none: a tree of Debian's packages for it under
-# build/deps, the cross compiler, and programs run by qemu's user emulation.
+# arm64 on another machine: a tree of Debian's arm64 packages under build/deps, the cross
+# compiler, and programs run by qemu's user emulation.
 
 ucx_mp_arm64_packages="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu
     qemu-user-static"
 ucx_mp_arm64_root=$ucx_mp_deps/arm64-root
 ucx_mp_arm64_prefix=$ucx_mp_prefix-arm64
 
-# arm64_apt FOLDER ARGUMENT...: from where this system's own packages come
+# arm64_apt FOLDER ARGUMENT...: use the sources of this system's own packages
 arm64_apt() {
     local folder=$1 file
     shift
@@ -21,8 +20,8 @@ arm64_apt() {
         -o APT::Install-Recommends=false "$@"
 }
 
-# Headers and libraries to build with, and what the programs need to run;
-# unpacked only, with none of the packages' scripts
+# Headers and libraries to build with, and to run programs; unpacked without running the
+# packages' scripts
 arm64_root() {
     local root=$ucx_mp_arm64_root work=$ucx_mp_deps/arm64-packages package
     [ ! -f "$root/.complete" ] || return 0
@@ -53,9 +52,9 @@ END
     chmod +x "$ucx_mp_build/arm64-mpicc"
 }
 
-# arm64_run COMMAND...: as an arm64 machine would, in this folder, with that tree
-# as the system's files. The kernel is told of qemu in namespaces of our own
-# (since Linux 6.7), which takes no rights and leaves nothing behind.
+# arm64_run COMMAND...: run in this folder as on an arm64 machine, with that tree as the
+# system's files. qemu is registered with the kernel in namespaces of our own (since Linux
+# 6.7): this needs no privileges and leaves nothing behind.
 arm64_run() {
     unshare --user --map-root-user --mount sh -ec '
         root=$1 here=$PWD
@@ -81,7 +80,7 @@ arm64_run() {
         ' arm64_run "$ucx_mp_arm64_root" "$@"
 }
 
-# arm64_wheel RELEASE: unpacks that UCX for arm64 and prints its folder
+# arm64_wheel RELEASE: unpack this UCX for arm64 and print its folder
 arm64_wheel() {
     local folder=$ucx_mp_deps/arm64-ucx-$1
     if [ ! -f "$folder/.complete" ]; then

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Where things are, and how the two commands talk. Sourced, not run.
+# Folders, and messages of the two commands. Sourced, not run.
 
 ucx_mp_top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 ucx_mp_build=${UCX_MP_BUILD:-$ucx_mp_top/build}
@@ -11,8 +10,8 @@ ucx_mp_jobs=${UCX_MP_JOBS:-$(nproc)}
 
 ucx_mp_wheels=${UCX_MP_WHEELS:-}
 
-# Nothing of the caller's may change which UCX or which module is tried (and
-# UCX warns of variables with its prefix that it does not know)
+# The caller's variables must not change the UCX or module under test (and UCX
+# warns about unknown variables with its prefix)
 unset "${!UCX_@}" "${!CUEMU_@}" "${!OMPI_MCA_pml@}" "${!OMPI_MCA_btl@}" \
       "${!OMPI_MCA_mtl@}" "${!OMPI_MCA_osc@}" "${!OMPI_MCA_opal@}"
 export LC_ALL=C.UTF-8 PYTHONDONTWRITEBYTECODE=1
@@ -21,7 +20,7 @@ say() {
     printf '%s\n' "$*"
 }
 
-# die MESSAGE: the command itself cannot go on
+# die MESSAGE: end the command with a message
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 2
@@ -31,7 +30,7 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-# as_root COMMAND...: runs it as root, or fails if that cannot be had silently
+# as_root COMMAND...: run it as root, or fail if this would need a password
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"
@@ -42,7 +41,7 @@ as_root() {
     fi
 }
 
-# What starts MPI programs here are tests; in a container they run as root
+# Only tests start MPI programs here; in a container they run as root
 if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1

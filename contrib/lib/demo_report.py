@@ -11,7 +11,8 @@ def die(message):
 
 
 def load(path):
-    """Figures of one run by message size; every line must be whole."""
+    """Return the figures of one run by message size; every line must be
+    complete."""
     rows = {}
     try:
         with open(path, encoding="utf-8") as stream:

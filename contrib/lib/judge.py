@@ -29,7 +29,7 @@ def median(samples, test, variant, size):
 
 
 def judge(samples, rule):
-    """(kept, what was found)"""
+    """Return (kept, message)."""
     match = re.fullmatch(r"([\w-]+)/([\w-]+)/(\w+)=([\d.]+)~([\d.]+)", rule)
     if match:
         test, variant, size, expected, percent = match.groups()

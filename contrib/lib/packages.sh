@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# What the build and the tests need, and how it is come by: distribution
-# packages through apt, headers and other releases of UCX as Python wheels
-# that are unpacked under build/deps. Whatever is there already is left alone.
+# Requirements of the build and the tests, and their sources: distribution packages
+# through apt, headers and other releases of UCX as Python wheels, unpacked under
+# build/deps. Existing ones are not changed.
 
 ucx_mp_build_packages="autoconf automake libtool pkg-config make gcc g++
     binutils libucx-dev libxml2-dev libopenmpi-dev openmpi-bin
@@ -13,8 +12,8 @@ ucx_mp_check_packages="clang clang-format-14 shellcheck libgtest-dev help2man
     ucx-utils dpkg-dev valgrind libclang-rt-14-dev
     munge slurm-wlm environment-modules"
 
-# install_hint PACKAGE...: the command that installs these, which go by Debian's
-# names here, with what this machine has
+# install_hint PACKAGE...: print the command to install these (Debian's names) on
+# this machine
 install_hint() {
     local name names=
     have dnf || { say "as root: apt-get install $*"; return; }
@@ -43,9 +42,9 @@ install_hint() {
     say "as root: dnf install${names:- nothing}"
 }
 
-# packages_install PACKAGE...: those that dpkg does not know as installed. A
-# tool that came another way (a python3 of one's own) does not count against
-# it: without root we only say what is missing, and go on.
+# packages_install PACKAGE...: install those unknown to dpkg. A tool installed in
+# another way (a separate python3) is accepted: without root only print missing
+# packages, and go on.
 packages_install() {
     local name missing=
 
@@ -68,7 +67,7 @@ packages_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
             --no-install-recommends $missing >/dev/null 2>&1 ||
         packages_install_each $missing
-    # Tests start daemons of their own: the machine goes without
+    # Tests start daemons of their own: disable the machine's
     [[ $missing != *munge* && $missing != *slurm* ]] || ! have systemctl ||
         as_root systemctl disable --now munge slurmctld slurmd \
             >/dev/null 2>&1 || true
@@ -84,7 +83,7 @@ packages_install_each() {
     done
 }
 
-# packages_installed: those of them that are there, with their versions
+# packages_installed: print the installed ones, with their versions
 packages_installed() {
     # shellcheck disable=SC2086
     dpkg-query -W $ucx_mp_build_packages $ucx_mp_check_packages 2>/dev/null
@@ -93,9 +92,9 @@ packages_installed() {
 # into a folder of our own: pip's advice about root does not apply
 export PIP_ROOT_USER_ACTION=ignore
 
-# wheel_folder NAME REQUIREMENT...: unpacks wheels into build/deps/NAME.
-# UCX_MP_WHEELS names a folder of wheels to take them from instead of the net.
-# Steps that run side by side may want the same one.
+# wheel_folder NAME REQUIREMENT...: unpack wheels into build/deps/NAME.
+# UCX_MP_WHEELS names a folder of wheels to use instead of the network. Concurrent
+# steps may need the same one.
 wheel_folder() {
     local name=$1 folder=$ucx_mp_deps/$1
     shift
@@ -115,8 +114,8 @@ wheel_folder() {
     ) 9> "$ucx_mp_deps/.lock"
 }
 
-# wheel_venv REQUIREMENT...: installs wheels into the one virtual environment
-# build/deps/venv, as somebody would who works in one.
+# wheel_venv REQUIREMENT...: install wheels into the one virtual environment
+# build/deps/venv, as a user would.
 wheel_venv() {
     local venv=$ucx_mp_deps/venv mark
     mark=$venv/.$(printf '%s_' "$@")
@@ -140,8 +139,8 @@ wheel_source() {
     fi
 }
 
-# apt_aside FOLDER ARGUMENT...: apt-get for a machine with nothing installed and
-# with the package sources in FOLDER/parts; the system's own stay as they are
+# apt_aside FOLDER ARGUMENT...: run apt-get as on a machine without packages, with
+# the package sources in FOLDER/parts; the system's own lists are not changed
 apt_aside() {
     local folder=$1
     shift
@@ -155,8 +154,8 @@ apt_aside() {
         -o Dir::Cache="$folder/cache" "$@"
 }
 
-# ucx_arguments ARGUMENT...: configure's --with-ucx, of a wheel, where the system's
-# UCX is too old to build with and no argument names another. Prints it.
+# ucx_arguments ARGUMENT...: print configure's --with-ucx for a wheel, if the
+# system's UCX is too old to build with and no argument names another one.
 ucx_arguments() {
     local version
     case " $* " in *" --with-ucx="*) return 0 ;; esac
@@ -167,8 +166,8 @@ ucx_arguments() {
     printf '%s\n' "--with-ucx=$ucx_mp_deps/ucx-1.17.0"
 }
 
-# header_arguments: configure's --with-cuda and --with-nvml, from a toolkit if
-# there is one with both headers, else from wheels. Prints them.
+# header_arguments: print configure's --with-cuda and --with-nvml, for a toolkit
+# with both headers, otherwise for wheels.
 header_arguments() {
     local root
     for root in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Steps of contrib/check: registered by the files in steps/, run in their
-# order, each in a process group of its own, with a time limit and a log.
+# Steps of contrib/check: registered by the files in steps/, run in their order, each
+# in a process group of its own, with a time limit and a log.
 
 step_names=()
 declare -A step_mode step_limit step_function step_what
 
-# step NAME MODE LIMIT FUNCTION WHAT: MODE is "quick" (also with --quick),
-# "full" or "long" (with --long alone); LIMIT in seconds, by itself. FUNCTION may
-# take words after its name. It returns 0 for passed, 77 for skipped (its last line
+# step NAME MODE LIMIT FUNCTION WHAT: MODE is "quick" (also with --quick), "full" or
+# "long" (only with --long); LIMIT is in seconds, for the step alone. FUNCTION may have
+# arguments behind its name. It returns 0 for passed, 77 for skipped (its last line
 # says why), else failed.
 step() {
     step_names+=("$1")
@@ -19,8 +18,8 @@ step() {
     step_what[$1]=$5
 }
 
-# step_is_of NAME MODE: whether it is one of those of quick, full or long. The
-# builds belong to the long ones, too.
+# step_is_of NAME MODE: return whether the step belongs to quick, full or long. The
+# builds belong to long, too.
 step_is_of() {
     case $2:${step_mode[$1]} in
     quick:quick | full:quick | full:full | long:long) return 0 ;;
@@ -30,15 +29,15 @@ step_is_of() {
     esac
 }
 
-# skip REASON: to be returned with: skip "..."; return
+# skip REASON: use as: skip "..."; return
 skip() {
     say "$*"
     return 77
 }
 
-# passing_on PATTERN COMMAND...: runs it, keeps its output in the log, and
-# fails if it fails or if nothing in its output matches the pattern: a test
-# program that tested nothing must not count.
+# passing_on PATTERN COMMAND...: run it, keep its output in the log, and fail if it
+# fails or no output matches the pattern: a test program that tested nothing must not
+# count.
 passing_on() {
     local pattern=$1 rc=0 output
     shift
@@ -53,8 +52,8 @@ passing_on() {
     return $rc
 }
 
-# steps_stop: ends what is under way, when somebody ends us; background jobs and
-# groups of their own get no Ctrl-C
+# steps_stop: end everything under way after a signal; background jobs and groups of
+# their own get no Ctrl-C
 steps_stop() {
     local group
     # shellcheck disable=SC2046
@@ -66,8 +65,8 @@ steps_stop() {
     exit 130
 }
 
-# in_group SECONDS LOG FUNCTION...: runs it with its output in LOG; after the
-# limit, everything that it started is stopped and the status is 124
+# in_group SECONDS LOG FUNCTION...: run it with its output in LOG; after the limit,
+# stop everything it started and return 124
 in_group() {
     local limit=$1 log=$2 pid rc=0 watch
     shift 2
@@ -87,7 +86,7 @@ in_group() {
     if kill -KILL -- "-$watch" 2>/dev/null; then
         wait "$watch" 2>/dev/null || true
     fi
-    # ranks that a failed mpirun left behind
+    # ranks left behind by a failed mpirun
     kill -KILL -- "-$pid" 2>/dev/null || true
     rm -f "$steps_folder/group.$pid" "$steps_folder/group.$watch"
     if grep -q '^stopped: the limit of' "$log"; then
@@ -96,7 +95,7 @@ in_group() {
     return $rc
 }
 
-# named ARRAY VALUE NAME...: the array says this of each of these steps
+# named ARRAY VALUE NAME...: store the value for each of these steps
 named() {
     local -n array=$1
     local value=$2 name
@@ -107,22 +106,23 @@ named() {
     done
 }
 
-# alone NAME...: steps whose results depend on how busy the processors are
+# alone NAME...: steps whose results depend on the load of the processors
 declare -A step_is_alone
 alone() { named step_is_alone yes "$@"; }
 
-# wide NAME...: steps that keep all processors busy for a while: one at a time.
-# Most others wait for modelled time or for a program to start, and are beside it.
+# wide NAME...: steps that keep all processors busy for a while: only one at a time.
+# Most other steps wait for modelled time or for a program's start, and may run beside
+# it.
 declare -A step_is_wide
 wide() { named step_is_wide yes "$@"; }
 
-# after STEP NAME...: these want what it makes, or make the same, and wait for it if
-# it runs. All others need nothing of each other's but the builds.
+# after STEP NAME...: these need the step's results, or make the same files, and wait
+# for it if it runs. All others depend only on the builds.
 declare -A step_after
 after() { named step_after "$@"; }
 
-# timed FILE COMMAND...: leaves there what it and all that it waited for took of
-# the processors, as "times" says it
+# timed FILE COMMAND...: write the processor time of the command and its children to
+# FILE, in the form of "times"
 timed() {
     local file=$1 rc=0
     shift
@@ -131,12 +131,12 @@ timed() {
     return $rc
 }
 
-# step_run NAME: leaves its status, its seconds and those of processors, all at
-# once; the last are 0 if it did not come to its end
+# step_run NAME: write its status, its seconds and processor seconds in one write;
+# processor seconds are 0 if it did not end by itself
 step_run() {
     local name=$1 log=$ucx_mp_build/log/$1.log rc=0 began=$SECONDS
     local limit=${step_limit[$name]}
-    # Others take processors, and wheels are unpacked one after the other
+    # Other steps use the processors, and wheels are unpacked one after the other
     [ -n "${step_is_alone[$name]:-}" ] || limit=$((3 * limit))
     # shellcheck disable=SC2086
     in_group "$limit" "$log" timed "$steps_folder/$name.times" \
@@ -146,7 +146,7 @@ step_run() {
     mv "$steps_folder/$name.new" "$steps_folder/$name.result"
 }
 
-# step_report NAME: its line, and the end of the log if it failed; counted in
+# step_report NAME: print its line, and the end of the log if it failed; count it in
 # steps_passed, steps_failed_names, steps_skipped
 step_report() {
     local log=$ucx_mp_build/log/$1.log rc=1 seconds=0 busy=0 result
@@ -176,7 +176,7 @@ step_title() {
     printf '%-24s %s\n' "$1" "${step_what[$1]}"
 }
 
-# steps_each NAME...: one after the other
+# steps_each NAME...: run them one after the other
 steps_each() {
     local name
     for name in "$@"; do
@@ -186,8 +186,8 @@ steps_each() {
     done
 }
 
-# steps_longest_first NAME...: by what each took when it last ran or, where nobody
-# knows, by its limit, so that none is left for the end that takes long
+# steps_longest_first NAME...: sort them by their last run's time or, if unknown, by
+# their limit, so that no long step is left for the end
 steps_longest_first() {
     local name
     { cat "$times_file" 2>/dev/null
@@ -199,8 +199,8 @@ steps_longest_first() {
         sort -s -k1,1nr | cut -d ' ' -f 2
 }
 
-# step_may_begin NAME: whether it need not wait for one that is not over, of those
-# in steps_at_once
+# step_may_begin NAME: return whether it need not wait for an unfinished step of
+# steps_at_once
 step_may_begin() {
     local name
     for name in ${step_after[$1]:-}; do
@@ -212,8 +212,8 @@ step_may_begin() {
     done
 }
 
-# steps_at_once NAME...: side by side, half as many again as there are processors;
-# each is told of when it is over
+# steps_at_once NAME...: run them concurrently, half as many again as there are
+# processors; report each when it ends
 steps_at_once() {
     local name index is_lost queue under_way=()
     local most=$((ucx_mp_jobs + ucx_mp_jobs / 2))
@@ -233,7 +233,7 @@ steps_at_once() {
         done
         [ ${#under_way[@]} -gt 0 ] || die "these wait for each other: ${queue[*]}"
         wait -n
-        is_lost=$?      # 127: nothing is under way any more
+        is_lost=$?      # 127: no job is left
         for index in "${!under_way[@]}"; do
             name=${under_way[index]}
             [ $is_lost -eq 127 ] ||
@@ -245,8 +245,9 @@ steps_at_once() {
     done
 }
 
-# steps_run NAME...: the build, the other builds at once, then those that run at once,
-# then the others in their order. Sets steps_passed, steps_failed_names, steps_skipped.
+# steps_run NAME...: run the build, the other builds concurrently, then concurrent
+# steps, then the others in order. Sets steps_passed, steps_failed_names,
+# steps_skipped.
 steps_run() {
     local name first=() builds=() beside=() others=()
     steps_passed=0 steps_failed_names=() steps_skipped=0

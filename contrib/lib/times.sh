@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# What each step took when it last ran, and how it ended: build/log/times, a line
-# a step: "NAME SECONDS passed|skipped|failed SECONDS", the last of processor
-# time. Other steps' lines stay.
+# Time and result of each step's last run: build/log/times, one line per step:
+# "NAME SECONDS passed|skipped|failed SECONDS", the last one processor time.
+# Other steps' lines are kept.
 
 times_file=$ucx_mp_build/log/times
 
-# times_sum FILE: the seconds in what bash's "times" said, whole ones
+# times_sum FILE: print the seconds in the output of bash's "times", rounded to
+# integers
 times_sum() {
     awk '{ for (i = 1; i <= NF; ++i) {
                split($i, part, /[ms]/)
@@ -22,7 +22,7 @@ times_keep() {
         mv "$times_file.new" "$times_file"
 }
 
-# times_print COUNT NAME...: of these steps the longest, the longest first
+# times_print COUNT NAME...: print the longest of these steps, the longest first
 times_print() {
     local count=$1
     shift

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Out-of-tree builds of this tree, one folder a variant: build/NAME.
+# Out-of-tree builds of this tree, one folder per variant: build/NAME.
 
-# generate: ./configure, when it is missing or older than what it is made of
+# generate: make ./configure if it is missing or older than its sources
 generate() {
     local stale
     if [ -f "$ucx_mp_top/config.status" ]; then
@@ -21,9 +20,9 @@ generate() {
     "$ucx_mp_top/autogen.sh"
 }
 
-# variant NAME MAKE_FOLDER... -- CONFIGURE_ARGUMENT...: configures build/NAME
-# when the arguments have changed, or what configure finds may have, and makes
-# the folders ('.' is everything).
+# variant NAME MAKE_FOLDER... -- CONFIGURE_ARGUMENT...: configure build/NAME if
+# the arguments have changed, or configure's findings may have, and make the
+# folders ('.' is everything).
 variant() {
     local name=$1 folder=$ucx_mp_build/$1 subdirs=() headers arguments packages
     shift
@@ -57,7 +56,7 @@ variant() {
     done
 }
 
-# dist_archive VERSION FOLDER: puts ucx-mp-VERSION.tar.gz there, by "make dist"
+# dist_archive VERSION FOLDER: make ucx-mp-VERSION.tar.gz there, by "make dist"
 dist_archive() {
     variant main src -- --prefix="$ucx_mp_prefix" \
         --libdir="$ucx_mp_prefix/lib" --enable-werror CC=gcc CXX=g++ &&

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# How the Python wheel is made: a compiler that links against an old glibc
-# wherever it runs, a libxml2 to link into the emulated node, and the tree
-# built with both. Each part does nothing if it is there already.
+# Build the Python wheel: a compiler that links against an old glibc on any machine, a libxml2
+# to link into the emulated node, and the tree built with both. Each part is skipped if it
+# exists.
 
 ucx_mp_wheel_packages="autoconf automake libtool pkg-config make gcc binutils
     dpkg-dev python3 python3-pip"
@@ -11,7 +10,7 @@ ucx_mp_zig=$ucx_mp_deps/zig
 ucx_mp_zig_version=0.17.1
 ucx_mp_wheel_glibc=2.27
 
-# wheel_for ARCH: x86_64 or aarch64, whatever this machine is
+# wheel_for ARCH: x86_64 or aarch64, independent of this machine
 wheel_for() {
     ucx_mp_wheel_arch=$1
     ucx_mp_wheel_host=$1-linux-gnu
@@ -20,11 +19,11 @@ wheel_for() {
     ucx_mp_wheel_libxml2=$ucx_mp_deps/libxml2-static-$1
 }
 
-# zig keeps what it compiled of its own libraries; beside it, for the next run
+# zig keeps its own compiled libraries beside it, for the next run
 export ZIG_GLOBAL_CACHE_DIR=$ucx_mp_deps/zig-cache
 export ZIG_LOCAL_CACHE_DIR=$ucx_mp_deps/zig-cache
 
-# zig from PyPI, and cc, c++, ar and ranlib as configure wants them: one word
+# zig from PyPI, and cc, c++, ar and ranlib as configure needs them: one word
 wheel_compiler() {
     local name word target="-target $ucx_mp_wheel_host.$ucx_mp_wheel_glibc"
     wheel_folder zig "ziglang==$ucx_mp_zig_version" || return
@@ -38,9 +37,9 @@ wheel_compiler() {
     done
 }
 
-# wheel_source_package NAME: downloads its newest source package into the
-# current folder, from where this system's own packages come; nothing of the
-# system's lists is changed, and nobody has to be root.
+# wheel_source_package NAME: download its newest source package into the current folder, from
+# the sources of this system's own packages; changes none of the system's lists, and needs no
+# root.
 wheel_source_package() {
     local file apt=$PWD/apt
     if [ -n "${UCX_MP_LIBXML2:-}" ]; then
@@ -61,18 +60,18 @@ wheel_source_package() {
         -o Dir::Etc::SourceParts="$apt/parts" -o Dir::State="$apt/state" \
         -o Dir::Cache="$apt/cache" -o Dir::State::status=/var/lib/dpkg/status \
         "$1"
-    # one list of many that cannot be had need not be that of the package
+    # if one of many lists is unavailable, the package may be in another one
     apt-get "${@:1:$#-1}" update
     apt-get "${@:1:$#-1}" source --download-only "${!#}"
 }
 
-# libxml2 with its parser alone: no ICU, iconv, lzma, zlib, network; hidden, so
-# that a program's own libxml2 does not meet it
+# libxml2 with its parser only: no ICU, iconv, lzma, zlib, network; hidden, so that it does not
+# conflict with a program's own libxml2
 wheel_libxml2() {
     local folder=$ucx_mp_wheel_libxml2 
     local work=$ucx_mp_deps/libxml2-work-$ucx_mp_wheel_arch
     local made_of="zig $ucx_mp_zig_version, glibc $ucx_mp_wheel_glibc"
-    # its own Makefiles want to be made again by the automake of their day
+    # its own Makefiles would run the automake of their time
     local still="AUTOMAKE=: ACLOCAL=: AUTOCONF=: AUTOHEADER=:"
 
     [ "$(cat "$folder/.complete" 2>/dev/null)" != "$made_of" ] || return 0
@@ -101,9 +100,9 @@ wheel_libxml2() {
     printf '%s' "$made_of" > "$folder/.complete"
 }
 
-# Of MPI only headers are used, and these declare the same on both processors: C's
-# types have the same sizes there. The prefix is where the package lies in a Python installation, as far as that
-# can be said: everything finds the rest from where it lies itself.
+# Only headers of MPI are used, and these declare the same on both processors: C's types have
+# the same sizes there. The prefix is the package's usual place in a Python installation:
+# programs find everything relative to themselves.
 wheel_configure() {
     local folder=$ucx_mp_wheel_build arguments sum
     wheel_folder cuda nvidia-cuda-runtime nvidia-nvml-dev || return
@@ -123,7 +122,7 @@ wheel_configure() {
        [ -f "$folder/Makefile" ]; then
         return 0
     fi
-    # what configure found out once about a compiler stays true
+    # results of configure for a compiler stay valid
     sum=$(cksum <<< "$ucx_mp_zig_version ${arguments[*]}")
     sum=${sum%% *}
     rm -rf "$folder"
@@ -147,7 +146,7 @@ wheel_make() {
          DESTDIR="$folder/stage"
 }
 
-# wheel_pack FOLDER: prints the path of the wheel
+# wheel_pack FOLDER: make the wheel and print its path
 wheel_pack() {
     python3 "$ucx_mp_top/contrib/lib/wheel_pack.py" \
         --version "$(sed -n 's/^AC_INIT(\[ucx-mp\], \[\([^]]*\)\].*/\1/p' \

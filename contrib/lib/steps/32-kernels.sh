@@ -3,7 +3,7 @@
 #
 # The kernels of the project.
 
-# PTX is text that a compiler made: has it parted from its source?
+# Compare the kept PTX with the compiler's result for its source
 kernels_ptx() {
     wheel_folder nvrtc11 nvidia-cuda-nvrtc-cu11==11.8.89 ||
         { skip "no nvidia-cuda-nvrtc-cu11 11.8.89"; return; }

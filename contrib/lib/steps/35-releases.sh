@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# One binary for many UCX: is the module in use there, on an emulated node, and
-# does it stay out where it must.
+# One binary for many UCX: the module is used in supported ones, on an emulated
+# node, and does not load into others.
 
-# release_of RELEASE: unpacks that UCX and sets ucx_info; the distribution's is
-# "installed"
+# release_of RELEASE: unpack this UCX and set ucx_info; "installed" is the
+# distribution's
 release_of() {
     if [ "$1" = installed ]; then
         ucx_info=$(command -v ucx_info) || { skip "no ucx_info"; return; }
@@ -19,9 +18,10 @@ release_of() {
     chmod +x "$ucx_info"
 }
 
-# release_moves RUN: a message from GPU to GPU through that UCX, every byte looked
-# at, by a program that takes the UCX of the library path. Both ends live until
-# then: 1.17 crashes (ucp_proto_rndv_rts_abort) where one goes while it sends
+# release_moves RUN: send a message from GPU to GPU through this UCX and compare
+# every byte, with a program that uses the UCX in the library path. Both ends live
+# until the end: 1.17 crashes (ucp_proto_rndv_rts_abort) if one ends while it
+# sends
 release_moves() {
     local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
     [ -x "$program" ] || { say "no MPI, and so no $program"; return 0; }
@@ -33,9 +33,9 @@ release_moves() {
         "$1" --emulate beluga "$program" order
 }
 
-# release_takes RELEASE PREFIX: our module is that UCX's CUDA module (only ours
-# has multi-path settings), finds the emulated GPUs, without a complaint, and
-# moves what it should
+# release_takes RELEASE PREFIX: our module is this UCX's CUDA module (only ours
+# has multi-path settings), finds the emulated GPUs without an error message, and
+# moves data
 release_takes() {
     local ucx_info run=$2/bin/ucx_mp_run output
     release_of "$1" || return
@@ -47,7 +47,7 @@ release_takes() {
     grep -q 'Transport: cuda_copy' <<< "$output" &&
         grep -q 'Transport: cuda_ipc' <<< "$output" ||
         { say "cuda_copy or cuda_ipc is missing in ucx_info -d"; return 1; }
-    # Its keys are of host memory, which is no matter of this UCX's programs
+    # It is for host memory, not needed by programs of this UCX
     if grep 'Transport: cuda_cma' <<< "$output"; then
         say "cuda_cma is offered without being asked for"
         return 1
@@ -59,14 +59,15 @@ release_takes() {
     release_moves "$run"
 }
 
-# nixl_check [--stock] ARGUMENTS...: test/nixl/check with NIXL's wheel, which
-# carries its own UCX 1.23 under hashed names
+# nixl_check [--stock] ARGUMENTS...: run test/nixl/check with NIXL's wheel, which
+# contains its own UCX 1.23 under hashed names
 nixl_check() { nixl_run check "$@"; }
 
-# nixl_run PROGRAM [--stock] ARGUMENTS...: the same with any of test/nixl
+# nixl_run PROGRAM [--stock] ARGUMENTS...: run any program of test/nixl in the
+# same way
 nixl_run() { nixl_run_of nixl nixl-cu12==1.5.1 "$@"; }
 
-# nixl_run_of FOLDER WHEEL PROGRAM [--stock] ARGUMENTS...: with this wheel, behind
+# nixl_run_of FOLDER WHEEL PROGRAM [--stock] ARGUMENTS...: use this wheel, behind
 # the words of nixl_before
 nixl_before=()
 nixl_run_of() {
@@ -81,7 +82,7 @@ nixl_run_of() {
         "${nixl_before[@]}" "$ucx_mp_top/test/nixl/$program" "$@"
 }
 
-# The room's own tests once more, in every UCX that has been unpacked by now
+# Run the tests of src/uct/abi again, in every UCX unpacked so far
 releases_abi() {
     local program=$ucx_mp_build/main/test/gtest/test_abi folders hashed
     make -C "${program%/*}" -j"$ucx_mp_jobs" --no-print-directory test_abi ||
@@ -110,8 +111,8 @@ for release in 1.14.1.post2 1.15.0.post2 1.16.0.post2 1.17.0 1.18.1 1.19.0 \
     step "ucx-${release%.post*}" full 240 \
          "release_takes $release $ucx_mp_prefix" "and so does this release"
 done
-# Host memory is no matter for a stock cuda_ipc: by it goes what ours does
+# A stock cuda_ipc does not take host memory: ours does
 step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV PwV" \
      "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"
 step ucx-abi full 300 releases_abi "tables and symbols, in each of them"
-after unit ucx-abi      # its program, and with what options
+after unit ucx-abi      # uses its program, built with its options

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# What stock's CUDA module answers UCX 1.22, and ours in its place.
+# Answers of the stock CUDA module to UCX 1.22, compared with ours.
 
 stock_floor() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||

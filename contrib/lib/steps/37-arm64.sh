@@ -12,7 +12,7 @@ arm64_build() {
     arm64_root || { skip "no packages for arm64"; return; }
     arm64_compiler || return
     rm -rf "$ucx_mp_arm64_prefix"
-    # what is installed, and the programs that are run there
+    # installed files, and programs to run there
     variant arm64 "${parts[@]}" test/mpi -- --host=aarch64-linux-gnu \
         --enable-werror --prefix="$ucx_mp_arm64_prefix" \
         --libdir="$ucx_mp_arm64_prefix/lib" \
@@ -31,7 +31,7 @@ arm64_build() {
     done
 }
 
-# arm64_ready: whether what was built can be run
+# arm64_ready: return whether the built files can be run
 arm64_ready() {
     [ -x "$ucx_mp_arm64_prefix/bin/ucx_mp_run" ] ||
         { skip "arm64-build has not been run"; return; }
@@ -40,8 +40,8 @@ arm64_ready() {
         { skip "no binfmt_misc in a namespace of its own (Linux 6.7)"; return; }
 }
 
-# arm64_abi RELEASE...: tables and symbols, in Debian's UCX and in these, whose
-# sizes are those of this processor
+# arm64_abi RELEASE...: check tables and symbols in Debian's UCX and in these, with
+# the sizes of this processor
 arm64_abi() {
     local program=$ucx_mp_build/arm64/test/gtest/test_abi release folders=()
     arm64_ready || return
@@ -55,7 +55,8 @@ arm64_abi() {
         passing_on '^\[  PASSED  \] [1-9][0-9]' arm64_run "$program"
 }
 
-# arm64_moves RELEASE: a message from GPU to GPU through it, every byte looked at
+# arm64_moves RELEASE: send a message from GPU to GPU through it, and compare every
+# byte
 arm64_moves() {
     local folder
     folder=$(arm64_wheel "$1") || { skip "no libucx-cu12 $1"; return; }
@@ -66,19 +67,19 @@ arm64_moves() {
         "$ucx_mp_build/arm64/test/mpi/ucx_mp_lives" exit
 }
 
-# Every day layouts, tables and the ways in, which a processor might change; what a
-# UCX then does with the module is looked at here (ucx-abi)
+# Every day layouts, tables and entry points, which may depend on the processor.
+# Everything behind them is tested natively (ucx-abi)
 arm64_runs() {
     local -x GTEST_FILTER='*layout*:*tables*:*serves*:*config_is_ucx_own*'
     arm64_abi 1.22.0 && arm64_moves 1.22.0
 }
 
-# Five releases: what the doctor says, which includes messages of each kind, and
-# MPI's own, with collectives
+# Five releases: the doctor's report, with messages of each kind, and MPI's own,
+# with collectives
 arm64_long() {
     local release folder
     local releases=(1.14.1.post2 1.16.0.post2 1.18.1 1.20.1 1.22.0)
-    local -x UCX_MP_DOCTOR_LIMIT=180 # a translated processor takes its time
+    local -x UCX_MP_DOCTOR_LIMIT=180 # an emulated processor is slow
     arm64_abi "${releases[@]}" || return
     for release in "${releases[@]}"; do
         folder=$(arm64_wheel "$release") || return
@@ -93,7 +94,7 @@ arm64_long() {
             --min-size 64K --max-size 1M
 }
 
-# arm64_in_wheel UCX: the wheel for it, as pip installs it
+# arm64_in_wheel UCX: test the wheel for it, as pip installs it
 arm64_in_wheel() {
     local folder=$ucx_mp_build/arm64-in-wheel wheel
     "$ucx_mp_top/contrib/wheel" --arch aarch64 --no-install || return

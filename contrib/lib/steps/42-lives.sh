@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# What programs do to their GPUs between messages: resets, contexts that come
-# and go, memory freed while a kernel runs, copies that are not waited for,
-# memory in reservations.
+# Actions of programs on their GPUs between messages: resets, temporary contexts,
+# memory freed while a kernel runs, unfinished copies, memory in reservations.
 
-# lives_reset WAY MULTIPATH UCX [NODE]: ucx_mp_reset's WAY with that UCX, the
+# lives_reset WAY MULTIPATH UCX [NODE]: run ucx_mp_reset's WAY with this UCX: the
 # distribution's, Open MPI 5's or a wheel's folder, which sees memory being freed
 lives_reset() {
     local mpirun programs way=$1 multipath=$2 ucx=$3 node=${4:-beluga}
@@ -26,7 +24,7 @@ lives_reset() {
         "$mpirun" -n 2 "$programs/ucx_mp_reset" "$way"
 }
 
-# A program's own context, beside which there is no primary one
+# A program's own context, without a primary one
 lives_own_context() {
     local mpirun programs
     mpi_tools distribution || return
@@ -35,7 +33,7 @@ lives_own_context() {
         "$programs/ucx_mp_context"
 }
 
-# lives_collectives WAY: one of ucx_mp_reset's with sums
+# lives_collectives WAY: run one of ucx_mp_reset's ways with sums
 lives_collectives() {
     local mpirun programs
     mpi_tools distribution || return
@@ -44,8 +42,8 @@ lives_collectives() {
         "$mpirun" -n 2 "$programs/ucx_mp_reset" "$1"
 }
 
-# Of one path and several, under a UCX that sees what is freed and one that does
-# not, each once a day
+# One path and several, under a UCX that sees freed memory and one that does not,
+# each once a day
 lives_level() {
     case $1 in
     distribution-y | cu12-n | contexts-y) echo full ;;

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# GPU memory that comes and goes between messages: every byte arrives, and what
-# was freed is nobody's after a while.
+# Temporary GPU memory between messages: every byte arrives, and freed memory
+# becomes free soon.
 
-# memory_churn UCX NODE RANKS ARGUMENT...: ucx_mp_churn over the distribution's
-# UCX, a wheel's, which sees memory being freed (cu12), an older one's, which does
-# not see what is mapped (1.16-wheel), the same as a distribution has it, without
-# any of that (1.16), or Open MPI 5's own (openmpi5)
+# memory_churn UCX NODE RANKS ARGUMENT...: run ucx_mp_churn over the
+# distribution's UCX, a wheel's, which sees freed memory (cu12), an older one's,
+# which does not see mappings (1.16-wheel), the same without any hooks, as in a
+# distribution (1.16), or Open MPI 5's own (openmpi5)
 memory_churn() {
     local mpirun programs folder ucx=$1 node=$2 ranks=$3 mpi=distribution
     shift 3
@@ -23,7 +22,7 @@ memory_churn() {
             { skip "no libucx-cu12 1.16.0"; return; }
         folder=$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib
         if [ "$ucx" = 1.16 ]; then
-            # of this step: others like it are beside it
+            # of this step: similar ones run concurrently
             folder=$ucx_mp_build/ucx-1.16-no-hooks.$BASHPID
             cp -r "$ucx_mp_deps/ucx-1.16.0.post2/libucx/lib" "$folder" || return
             rm -f "$folder"/ucx/libucm_cuda*
@@ -64,8 +63,8 @@ for memory_ranks in 2 4 8; do
          "... 20,000 times, with $memory_ranks ranks"
 done
 
-# What is freed is free soon, with the ranks calling nothing but progress: on
-# processors of their own in a tenth of the second that they have here.
+# Freed memory becomes free soon, while the ranks only make progress: on idle
+# processors in a tenth of the second allowed here.
 memory_freed() {
     local mpirun programs
     mpi_tools distribution || return
@@ -77,8 +76,8 @@ memory_freed() {
 step memory-freed full 60 memory_freed \
      "freed memory is nobody's within a second, whatever kind it is"
 
-# memory_torch ALLOCATOR: test/torch/churn with one of PyTorch's allocators; it
-# says itself what is missing here
+# memory_torch ALLOCATOR: run test/torch/churn with one of PyTorch's allocators;
+# it reports missing packages itself
 memory_torch() {
     local mpirun programs output rc=0
     mpi_tools distribution || return

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# A signal each 0.1 ms in the processes that use GPUs, as under a profiler, with
-# and without SA_RESTART: nothing fails, no byte is wrong.
+# A signal every 0.1 ms in processes with GPUs, as under a profiler, with and
+# without SA_RESTART: nothing fails, no byte is wrong.
 
-# with_signals PROGRAM ARGUMENT...: beside what is preloaded already
+# with_signals PROGRAM ARGUMENT...: add the library to those preloaded already
 with_signals() {
     local library=$ucx_mp_build/main/test/faults/.libs/libucx_mp_ticks.so
     # shellcheck disable=SC2016
@@ -28,7 +27,7 @@ signals_mpi() {
     done
 }
 
-# signals_onesided: puts and gets of all kinds of memory, cuda_cma among them
+# signals_onesided: puts and gets of all kinds of memory, also by cuda_cma
 signals_onesided() {
     local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives signals
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
@@ -44,7 +43,7 @@ signals_onesided() {
     done
 }
 
-# signals_nixl: agents that come and go
+# signals_nixl: agents are created and destroyed
 signals_nixl() {
     local signals nixl_before
     with_signals
@@ -56,7 +55,7 @@ signals_nixl() {
     done
 }
 
-# reconnect: endpoints to 300 workers of one peer, and 200 files
+# reconnect: endpoints to 300 workers of one peer, with a limit of 200 files
 reconnect() {
     local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }

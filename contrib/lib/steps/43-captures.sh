@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Programs that capture CUDA graphs beside messages and collectives.
+# Programs that capture CUDA graphs during messages and collectives.
 
-# captures MPI NODE SETTING... -- ARGUMENT...: ucx_mp_capture with these settings
-# of the module and arguments, two ranks
+# captures MPI NODE SETTING... -- ARGUMENT...: run ucx_mp_capture with these settings of the
+# module and arguments, two ranks
 captures() {
     local mpirun programs node=$2 settings=()
     mpi_tools "$1" || return
@@ -25,11 +24,11 @@ step captures full 120 "captures distribution beluga -- --max-size 16M" \
      "graphs are captured beside messages and collectives"
 step captures-openmpi5 long 120 "captures openmpi5 hgx-h200 -- --max-size 16M" \
      "the same with Open MPI 5 and UCX 1.20, on other GPUs"
-# Threads that copy host memory, which this machine may have none to spare for
+# Threads that copy host memory; this machine may have no processor for them
 step captures-threads full 120 \
      "captures openmpi5 beluga UCX_CUDA_IPC_HOST_COPY_THREADS=2 -- --max-size 16M" \
      "... with threads of the module's own at work"
-# A question that is refused is asked again: the copy is not lost
+# A refused query is repeated: the copy is not lost
 step captures-refused full 60 \
      "captures distribution beluga CUEMU_FAULT=cuEventQuery:20:900,cuEventQuery:30:901 -- --max-size 1M --way beside" \
      "a driver that refuses to say whether a copy is over"

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Threads and lives: many threads at once, under ThreadSanitizer and in MPI and
-# UCP programs; processes that fork, exit, are killed, or share a pid.
+# Threads and lives of processes: many threads at once, under ThreadSanitizer and in
+# MPI and UCP programs; processes that fork, exit, are killed, or share a pid.
 
-# threads_sanitized: the unit tests of what several threads use, and of what
-# starts threads, under ThreadSanitizer; the rest would take a quarter of an hour
-# and libraries that are built with it. Which executor is used makes no
-# difference to the threads that prepare: those tests run with one. A test that
-# forks starts threads in the child. Only files with such tests are compiled.
+# threads_sanitized: run the unit tests of code used by several threads, or starting
+# threads, under ThreadSanitizer; the rest would take a quarter of an hour and
+# libraries built with it. The executor makes no difference to the preparing threads:
+# those tests run with one. A test that forks starts threads in the child. Only files
+# with such tests are compiled.
 threads_sanitized() {
     local in_shards_make files
     local filter='Threads.*:Queue.*:Ipc*:Host*:Ctx.*:Copy*:*layout*:*.threads*'
@@ -18,7 +17,7 @@ threads_sanitized() {
         test_{copy_short,ctx,host_bounce,host_cpus,host_pieces,host_pipeline} \
         test_{ipc_ep,ipc_list,ipc_multipath,node_exports,node_handle} \
         test_{node_mappings,node_process,node_unmap,queue,threads} \
-        test_{driver,memory_cache}) # what those two put in place of functions
+        test_{driver,memory_cache}) # these two replace functions
     in_shards_make=(am_test_cuda_OBJECTS="$files")
     files=$(printf '%s.o ' multipath/fake_node collective/test_{agree,book,call,page})
     in_shards_make+=(am_test_collective_OBJECTS="$files")
@@ -34,7 +33,7 @@ threads_sanitized() {
 step threads-sanitized full 900 threads_sanitized \
      "unit tests under ThreadSanitizer"
 
-# threads_mpi MPI NODE: several threads a rank, each with its own communicator
+# threads_mpi MPI NODE: several threads per rank, each with its own communicator
 threads_mpi() {
     local mpirun programs
     mpi_tools "$1" || return
@@ -46,8 +45,8 @@ threads_mpi() {
             "$programs/ucx_mp_threads" --windows 3 --max-size 1M --collectives 4
 }
 
-# lives MODE UCX: one way that processes end or share, see ucx_mp_lives; UCX is
-# a wheel's folder under build/deps, or nothing: the distribution's
+# lives MODE UCX: run one mode of ucx_mp_lives; UCX is a wheel's folder under
+# build/deps, or empty: the distribution's
 lives() {
     local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives scheme
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }
@@ -59,7 +58,7 @@ lives() {
     done
 }
 
-# lives_ucx UCX: what a program without an MPI finds
+# lives_ucx UCX: set the environment of a program without an MPI
 lives_ucx() {
     export UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc UCX_LOG_LEVEL=error
     [ -n "$1" ] || return 0
@@ -68,8 +67,8 @@ lives_ucx() {
     export LD_LIBRARY_PATH=$ucx_mp_deps/$1/libucx/lib
 }
 
-# lives_containers UCX: two pid namespaces, in each of which the process is the
-# same number, and memory that is shared by file descriptors of one number
+# lives_containers UCX: two pid namespaces; the processes have the same pid, and share
+# memory by file descriptors of the same number
 lives_containers() {
     local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives folder rc=0 pid role
     local apart="unshare --fork --pid --mount-proc"

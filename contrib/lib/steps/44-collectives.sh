@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Collectives of GPU buffers under MPIs without CUDA, in front of which
-# ucx_mp_run puts a library of ours.
+# Collectives of GPU buffers under MPIs without CUDA, with the library that ucx_mp_run preloads.
 
-# test/mpi for the distribution's MPICH, whose header warns of its own
-# MPI_STATUSES_IGNORE
+# test/mpi for the distribution's MPICH, whose header warns about its own MPI_STATUSES_IGNORE
 build_mpich() {
     have mpicc.mpich || { skip "no mpicc.mpich"; return; }
     variant mpich test/mpi -- CC=gcc CXX=g++ \
             --with-mpicc="$(command -v mpicc.mpich)"
 }
 
-# collectives_run MPI[:RANKS] ARGUMENT...: four ranks, if nothing else is said
+# collectives_run MPI[:RANKS] ARGUMENT...: four ranks by default
 collectives_run() {
     local mpirun programs mpi=${1%:*} ranks=4
     [ "$mpi" = "$1" ] || ranks=${1#*:}
@@ -30,8 +27,8 @@ collectives_run() {
         "$programs/ucx_mp_collectives" "$@"
 }
 
-# collectives_faults: a call of the driver that fails in a collective is an MPI
-# error that names the collective; memory that cannot be page-locked is none
+# collectives_faults: a failing driver call in a collective gives an MPI error that names the
+# collective; memory that cannot be page-locked is no error
 collectives_faults() {
     local mpirun programs fault log=$ucx_mp_build/log/collectives-faults.out
     mpi_tools distribution || return
@@ -52,7 +49,7 @@ collectives_faults() {
     CUEMU_FAULT=cuMemHostRegister:1:2 collectives_run distribution --calls 200
 }
 
-# other_calls: packing and files are done, and what is neither is refused by name
+# other_calls: packing and files work, and unsupported calls are refused by name
 other_calls() {
     local mpirun programs folder rc=0
     if [ "$1" = mpich ]; then
@@ -71,7 +68,7 @@ other_calls() {
     return $rc
 }
 
-# every_buffer: each function with a buffer in the headers of four MPIs
+# every_buffer: check each function with a buffer in the headers of four MPIs
 every_buffer() {
     local headers=() file
     wheel_folder mpich-4.3.2 mpich==4.3.2 || say "no mpich 4.3.2"
@@ -84,8 +81,8 @@ every_buffer() {
     "$ucx_mp_top/test/mpi/buffers" "${headers[@]}"
 }
 
-# beside_run SEEN PROGRAM ARGUMENT...: of three ranks SEEN are the program's, and a
-# tool has seen each of their 40 calls
+# beside_run SEEN PROGRAM ARGUMENT...: SEEN of three ranks belong to the program, and a tool has
+# counted each of their 40 calls
 beside_run() {
     local seen=$1 program=$2 log=$folder/output
     shift 2
@@ -96,9 +93,8 @@ beside_run() {
         { say "$program $*"; tail -n 20 "$log"; return 1; }
 }
 
-# beside_build MPICC: the tool as a library and in the program, the program
-# without it, linked with the library, and with it inside; and a tool that keeps a
-# rank
+# beside_build MPICC: build the tool as a library and in the program, the program without it,
+# linked with the library, and with it inside; and a tool that keeps a rank
 beside_build() {
     local source=$ucx_mp_top/test/mpi
     local objects=("$programs"/{gpu,util}.o -ldl -lm)
@@ -116,7 +112,7 @@ beside_build() {
             "$folder/libkeeper.so" "-Wl,-rpath,$folder"
 }
 
-# beside_tools MPI: tools see every call, whichever way they come in
+# beside_tools MPI: tools see every call, however they are loaded
 beside_tools() {
     local mpirun programs folder=$ucx_mp_build/log/tooled-$1
     if [ "$1" = mpich ]; then
@@ -137,7 +133,7 @@ beside_tools() {
         beside_run 2 kept --collectives y "$@"
 }
 
-# layouts: the bytes of random datatypes, by what they were made of
+# layouts: find the bytes of random datatypes from their construction
 layouts() {
     local mpirun programs
     mpi_tools "$1" || return
@@ -148,8 +144,8 @@ layouts() {
 # pieces MPI: datatypes whose blocks are allocations
 pieces() { staged "$1" 2 ucx_mp_pieces '^ucx_mp_pieces: 78 types, .* 0 wrong'; }
 
-# unstaged MPI: a rank that cannot stage its buffer returns an error in each call,
-# and so does each rank that gets something from it
+# unstaged MPI: a rank that cannot stage its buffer returns an error in each call, and so does
+# each rank that depends on its data
 unstaged() {
     staged "$1" 3 ucx_mp_unstaged '^ucx_mp_unstaged: [1-9][0-9]* calls, 0 wrong'
 }
@@ -169,7 +165,7 @@ staged() {
         --slowdown 1 "$mpirun" -n "$ranks" "$programs/$program"
 }
 
-# fortran: mpif.h, mpi and mpi_f08, whose bindings call the MPI's inner names
+# fortran: mpif.h, mpi and mpi_f08; their bindings call the MPI's internal names
 fortran() {
     local mpirun programs program=$ucx_mp_build/log/ucx_mp_f08
     mpi_tools distribution || return
@@ -181,7 +177,7 @@ fortran() {
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 "$program"
 }
 
-# halo MPI: parts of one array, sent and received by one pointer
+# halo MPI: parts of one array, sent and received through one pointer
 halo() {
     local mpirun programs
     mpi_tools "$1" || return
@@ -190,7 +186,7 @@ halo() {
         "$programs/ucx_mp_halo"
 }
 
-# collectives_tell: what is said of a call at debug level; one rank comes late
+# collectives_tell: check the log of a call at debug level; one rank comes late
 collectives_tell() {
     local mpirun programs log=$ucx_mp_build/log/collectives-tell.out
     mpi_tools distribution || return
@@ -205,7 +201,7 @@ collectives_tell() {
             "$log"
 }
 
-# collectives_waits: --waits says without the debug level which rank is late
+# collectives_waits: --waits names the late rank without the debug level
 collectives_waits() {
     local mpirun programs
     mpi_tools distribution || return
@@ -215,8 +211,8 @@ collectives_waits() {
         --alike 100 --later 0 --call MPI_Allreduce --pause 2
 }
 
-# collectives_stopped: of a rank that is stopped for some time the other one says
-# that it waits for it, and all goes well when it goes on
+# collectives_stopped: while one rank is stopped, the other one reports that it waits for it,
+# and the calls succeed when it continues
 collectives_stopped() {
     local mpirun programs job pid log=$ucx_mp_build/log/collectives-stopped.out
     local says='collective [0-9]+: all-reduce of 65536 bytes.* rank 0 waits for rank 1, '
@@ -234,7 +230,7 @@ collectives_stopped() {
         [ -s "$log.pid" ] && break
         sleep 0.1
     done
-    # when it is past its beginning nobody knows
+    # the time when it has started is unknown
     pid=$(cat "$log.pid") || return
     while kill -STOP "$pid" 2> /dev/null; do
         sleep 2
@@ -246,8 +242,8 @@ collectives_stopped() {
     grep -E "WARN.*$says" "$log" || { tail -n 20 "$log"; return 1; }
 }
 
-# tuned_plans NAME FILE: the plans of all-reduces on two GPUs, the first rank with
-# one tuning table and the other with none; a line a call, the same on both
+# tuned_plans NAME FILE: print the plans of all-reduces on two GPUs, the first rank with one
+# tuning table and the other without; one line per call, the same on both
 tuned_plans() {
     local log=$ucx_mp_build/log/collectives-tuned-$1.out
     local variable=UCX_CUDA_IPC_MULTIPATH_TUNING_FILE
@@ -269,7 +265,7 @@ tuned_plans() {
                   exit bad || (NR < 5) }'
 }
 
-# collectives_tuned: what the first rank knows of the node is what all go by
+# collectives_tuned: all ranks use the first rank's knowledge of the node
 collectives_tuned() {
     local mpirun programs
     local table=$ucx_mp_build/log/collectives-tuned.tune
@@ -284,8 +280,7 @@ collectives_tuned() {
     tail -n 2 "$plans.diff"
 }
 
-# collectives_one_gpu: ranks that see one GPU each, of which the other knows
-# nothing
+# collectives_one_gpu: ranks that see one GPU each, unknown to the other rank
 collectives_one_gpu() {
     local mpirun programs what="--max-size 1M --calls 2 --on-gpus 100"
     mpi_tools distribution || return
@@ -298,8 +293,8 @@ collectives_one_gpu() {
         "$programs/ucx_mp_allreduce_checked" $what
 }
 
-# allreduce NODE RANKS PERCENT ARGUMENT...: a checked all-reduce, so many of
-# whose calls are carried out on GPUs
+# allreduce NODE RANKS PERCENT ARGUMENT...: run a checked all-reduce with so many of its calls
+# on GPUs
 allreduce() {
     local node=$1 ranks=$2 percent=$3
     shift 3
@@ -309,8 +304,8 @@ allreduce() {
         --on-gpus "$percent" "$@"
 }
 
-# allreduce_on_gpus: each algorithm; GPUs that share, with copies over others,
-# that are peers of a third one alone, of none, that are not wanted; then buffers, types and operations of any kind
+# allreduce_on_gpus: each algorithm; shared GPUs, copies over other GPUs, over peers of a third
+# one only, without peers, and disabled; then buffers, types and operations of any kind
 allreduce_on_gpus() {
     local mpirun programs
     mpi_tools distribution || return
@@ -332,9 +327,9 @@ allreduce_on_gpus() {
             --on-gpus 50 --calls 60
 }
 
-# collectives_on_gpus: each algorithm of each collective on links of two kinds;
-# GPUs that are not all peers, where one collective has a plan and another none;
-# ranks that do not mean the same
+# collectives_on_gpus: each algorithm of each collective on links of two kinds; GPUs of which
+# some pairs are not peers, where one collective has a plan and another one has not; ranks with
+# different arguments
 collectives_on_gpus() {
     local mpirun programs algorithm fault
     mpi_tools distribution || return
@@ -357,8 +352,8 @@ collectives_on_gpus() {
     done
 }
 
-# allreduce_fault FAULT CALLS: what a failing driver call costs: so many calls
-# of two ranks that are staged instead, and no byte
+# allreduce_fault FAULT CALLS: a failing driver call makes so many calls of two ranks be staged,
+# and no byte wrong
 allreduce_fault() {
     local log=$ucx_mp_build/log/allreduce-faults.out
     CUEMU_FAULT=$1 "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
@@ -369,14 +364,14 @@ allreduce_fault() {
         { say "$1:"; tail -n 20 "$log"; return 1; }
 }
 
-# allreduce_faults: a failure before anything is written is staged, in the
-# middle too if what was sent is still there; else it is an MPI error on all
-# ranks. Where other GPUs cannot be had, copies do without them.
+# allreduce_faults: after a failure before any write the call is staged, also in the middle if
+# the sent data is intact; otherwise all ranks get an MPI error. If other GPUs are unavailable,
+# copies do not use them.
 allreduce_faults() {
     local mpirun programs fault algorithm
     local log=$ucx_mp_build/log/allreduce-faults.out
     mpi_tools distribution || return
-    # A kernel that was not had before all agreed is tried once more
+    # A kernel that failed to load before all agreed is tried again
     allreduce_fault cuModuleLoadData:1:218 0 || return
     for fault in cuIpcOpenMemHandle:1:201 cuLaunchKernel:3:2 \
                  cuStreamWriteValue32:3:2; do
@@ -395,20 +390,20 @@ allreduce_faults() {
         return 1
     fi
 
-    # scratch that cannot grow for the largest size; the smaller ones after it
+    # scratch memory that cannot grow for the largest size; smaller sizes follow
     CUEMU_FAULT=cuMemAlloc:9:2 UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=flat \
         passing_on ' 13 calls of 3 ranks, 36 carried out on GPUs, 0 wrong ' \
             "$mpi_run" --quiet --emulate beluga "$mpirun" --oversubscribe -n 3 \
             "$programs/ucx_mp_allreduce_checked" --min-size 1K --calls 1 \
             --in-place y --down 1 || return
 
-    # a rank that is done and has left before another one comes
+    # a rank that has ended before another one comes
     passing_on ' 2 calls of 3 ranks, 6 carried out on GPUs, 0 wrong ' \
         "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" \
         --oversubscribe -n 3 "$programs/ucx_mp_allreduce_checked" \
         --min-size 1K --max-size 1K --calls 1 --fault leave || return
 
-    # a rank that calls with other bytes, and one that dies
+    # a rank with another size, and a rank that dies
     passing_on '^rank 2: .* rank 0 calls with 1024 bytes, and rank 1 with 1028' \
         "$mpi_run" --emulate beluga "$mpirun" --oversubscribe -n 3 \
         "$programs/ucx_mp_allreduce_checked" --min-size 1K --max-size 1K \
@@ -423,7 +418,7 @@ allreduce_faults() {
     [ "$(grep -c 'the process of rank [01] has ended' "$log")" -eq 2 ] ||
         { tail -n 20 "$log"; return 1; }
 
-    # a kernel that fails: an error on all ranks, whatever stands behind it
+    # a failing kernel: an error on all ranks, in every algorithm
     for algorithm in kernel flat hierarchical; do
         UCX_CUDA_IPC_COLLECTIVES_ALGORITHM=$algorithm \
             "$mpi_run" --emulate beluga "$mpirun" --oversubscribe \
@@ -450,13 +445,13 @@ comms() {
         "$programs/ucx_mp_comms" "$@" 2>&1
 }
 
-# comms_mixed MPI RANKS ARGUMENT...: of host and GPU memory, some of it by GPUs
+# comms_mixed MPI RANKS ARGUMENT...: calls of host and GPU memory, some run on GPUs
 comms_mixed() {
     passing_on ' [1-9][0-9]* times GPUs .* 0 wrong' comms "$@"
 }
 
-# comms_many MPI HOST GPU: of host memory with few descriptors, of GPU memory
-# with as many as is usual
+# comms_many MPI HOST GPU: communicators of host memory with few descriptors, of GPU memory with
+# the usual number
 comms_many() {
     (ulimit -n 256 &&
         passing_on "$2 communicators of host memory, .* 0 wrong" \
@@ -466,8 +461,8 @@ comms_many() {
                 comms "$1" 2 --gpu "$3" --calls 0)
 }
 
-# comms_without: ranks that run without the library are noticed before anything
-# is sent to them; one rank says so
+# comms_without: ranks without the library are detected before the first message to them; one
+# rank reports it
 comms_without() {
     local mpirun programs log=$ucx_mp_build/log/comms-without.out
     mpi_tools distribution || return
@@ -480,8 +475,8 @@ comms_without() {
           -eq 1 ] || { tail -n 20 "$log"; return 1; }
 }
 
-# comms_unlike: some with the library that has no functions of MPI 4, in front of
-# an MPI that has them: calls are not counted alike, so no GPUs; and it is said
+# comms_unlike: some ranks use the library without functions of MPI 4, with an MPI that has
+# them: they count calls differently, so no GPUs are used; this is reported
 comms_unlike() {
     local log=$ucx_mp_build/log/comms-unlike.out program
     local mpirun=/usr/bin/mpirun.mpich
@@ -551,7 +546,7 @@ step collectives-tell full 60 collectives_tell \
      "a line a call at debug level, and one of whom a call waits for"
 step collectives-waits full 60 collectives_waits \
      "a rank that is late is named by the other one, as a warning"
-# where it is stopped within the emulator, the other one stands still as well
+# if it is stopped within the emulator, the other one stands still as well
 step collectives-stopped long 60 collectives_stopped \
      "a rank that is stopped is named by the other one"
 step collectives-tuned full 60 collectives_tuned \
@@ -571,9 +566,9 @@ for mpi_name in openmpi5 mpich; do
          "comms_mixed $mpi_name 4 --seed 2 --host 100 --gpu 100" \
          "the same of other MPIs"
 done
-# Three ranks of MPICH: sides of an intercommunicator differ. Not for long: MPICH 4.0
-# ends some reduce-scatters in place of three ranks in an assertion, with the host's
-# memory and without us, too.
+# Three ranks of MPICH: sides of an intercommunicator differ. Only a short run: with three ranks
+# MPICH 4.0 fails an assertion in some reduce-scatters in place, also with host memory and
+# without this library.
 for mpi_name in distribution openmpi5 mpich; do
     mpi_ranks=4
     [ $mpi_name != mpich ] || mpi_ranks=3

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Ours against UCX 1.22's own CUDA module, both on the same emulated node, and
-# both against what the node's links carry. All figures are modelled.
+# Our module compared with UCX 1.22's own CUDA module on the same emulated node, and
+# both with the rates of the node's links. All figures are modelled.
 
 # compare NODE TESTS VARIANTS SIZES RULE...
 #
-# Three rounds where runs differ: a median of two is their mean, which one disturbed run
-# moves.
+# Three rounds if runs differ: a median of two is their mean, and one disturbed run
+# changes it.
 compare() {
     local out=$ucx_mp_build/log/compare-$1-$2
     wheel_folder cu12 libucx-cu12==1.22.0 ||
@@ -36,8 +35,8 @@ compare_beluga_mpi() {
 }
 
 compare_hgx_put() {
-    # all paths leave through the same links, which one copy does not fill; what
-    # takes less than 100 us of modelled time is not claimed
+    # all paths leave through the same links, which one copy does not fill; nothing is
+    # claimed below 100 us of modelled time
     compare hgx-h200 put1 stock,ours 64M:64M 'put1/ours:stock/64M>=1.06'
 }
 
@@ -48,18 +47,18 @@ compare_small() {
     compare hgx-h200 bw stock,ours 1M:1M 'bw/ours:stock/1M>=1.07'
 }
 
-# compare_host VARIANTS RULE...
+# compare_host VARIANTS RULE...: compare messages of host memory
 compare_host() {
-    # between page-locked host memory and a GPU's: one PCIe link as with stock's
-    # module, 55 GB/s, and with the other GPUs' links most of what the host's
-    # memory gives, 158 and 132
+    # between page-locked host memory and GPU memory: one PCIe link with the stock
+    # module, 55 GB/s, and with the other GPUs' links most of the host memory's rate,
+    # 158 and 132
     local rounds=1    # all within 2 %
     compare hgx-h200 bw4-pd,bw4-dp "$1" 16M:16M "${@:2}"
 }
 
 step compare-beluga-put long 480 compare_beluga_put \
      "one put on beluga: the link's 48 GB/s, stock's and ours by one path"
-# bench-emulated has it every day, of 64 MiB
+# bench-emulated tests it every day, with 64 MiB
 step compare-beluga-mpi long 300 compare_beluga_mpi \
      "MPI bandwidth on beluga, window 1: 3 times stock"
 step compare-hgx-put full 300 compare_hgx_put \

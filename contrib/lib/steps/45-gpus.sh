@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Ranks that use several GPUs each: of one node whose GPUs are all peers, and of
-# one where some are not.
+# Ranks that use several GPUs each, on a node whose GPUs are all peers, and on one
+# where some are not.
 
-# gpus_run MPI NODE ARGUMENT...: two ranks, or as many threads a rank as said
+# gpus_run MPI NODE ARGUMENT...: two ranks, or as many threads per rank as
+# requested
 gpus_run() {
     local mpirun programs node=$2
     mpi_tools "$1" || return
@@ -15,15 +15,16 @@ gpus_run() {
 }
 
 # gpus_without_fragments ARGUMENT...: as gpus_several. UCX 1.22 keeps its pools of
-# fragments, one for each kind of memory and GPU, inside a hash table; when that
-# grows for a process of several GPUs, pools move while their fragments are out,
-# which then write into memory of others (a hang with seed 2, whatever the module)
+# fragments, one for each kind of memory and GPU, inside a hash table. When it
+# grows for a process with several GPUs, pools move while their fragments are in
+# use; these then write into memory of others (a hang with seed 2, with any
+# module)
 gpus_without_fragments() {
     export UCX_RNDV_FRAG_MEM_TYPES=host
     gpus_several "$@"
 }
 
-# gpus_several MPI STEPS SEED: that many, and some by threads with a GPU each
+# gpus_several MPI STEPS SEED: so many steps, and some by threads with a GPU each
 gpus_several() {
     gpus_run "$1" beluga --max-size 8M --steps "$2" --seed "$3" &&
         gpus_run "$1" dgx1 --max-size 2M --steps "$2" --seed "$3" &&

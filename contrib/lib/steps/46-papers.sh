@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# A corner of the papers' tables (test/omb/papers): beluga, three GPU paths and
-# the host's, against stock UCX 1.22 on the same emulated node. Modelled.
+# A part of the papers' tables (test/omb/papers): beluga, three GPU paths and
+# the host's, compared with stock UCX 1.22 on the same emulated node. Modelled.
 
 papers_beluga() {
     wheel_folder cu12 libucx-cu12==1.22.0 ||
@@ -14,8 +13,8 @@ papers_beluga() {
         --config stock,3+host/streams "$@"
 }
 
-# What the aims are is in test/omb/papers.json; here is what holds today, less
-# 5 %: 2.98 (the plan played on the timing core); 2.73, 2.92, 3.07
+# The goals are in test/omb/papers.json; these are the current values minus 5 %:
+# 2.98 (the plan on the timing core); 2.73, 2.92, 3.07
 papers_put() {
     papers_beluga --benchmark put --size 256M \
         --expect 'put/1/3+host/streams/256M>=2.83'
@@ -28,7 +27,7 @@ papers_bw() {
         --expect 'bw/16/3+host/streams/64M>=2.92'
 }
 
-# bench-emulated has both every day, of 64 MiB
+# bench-emulated tests both every day, with 64 MiB
 step papers-put long 180 papers_put \
      "beluga, put of 256 MiB, all paths, against stock"
 step papers-bw  long 180 papers_bw \

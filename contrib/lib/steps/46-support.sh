@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Does the MPI say that it takes GPU memory? With us in front of it: yes.
+# Check that the MPI reports support of GPU memory when the library is
+# preloaded.
 
-# support MPI ANSWER ARGUMENT...: of ucx_mp_run
+# support MPI ANSWER ARGUMENT...: ARGUMENTs are those of ucx_mp_run
 support() {
     local mpirun programs answer=$2
     case $1 in

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# The benchmark of a real node (test/omb/bench): its arithmetic and its page,
-# and one pair of runs on an emulated node. Modelled.
+# The benchmark of a real node (test/omb/bench): its arithmetic and its page, and one
+# pair of runs on an emulated node. Modelled.
 
 bench_page() {
     python3 "$ucx_mp_top/test/omb/test_bench"
 }
 
-# contrib/omb with an archive that stands in for OSU's
+# contrib/omb with a replacement for OSU's archive
 omb() {
     have mpicc || { skip "no mpicc"; return; }
     wheel_folder cu12 libucx-cu12==1.22.0 ||
@@ -21,7 +20,7 @@ front_page() {
     python3 "$ucx_mp_top/test/omb/test_front"
 }
 
-# Every page of figures is made again from the files that are kept beside it
+# Make every page of figures again from the data files beside it
 pages() {
     local top=$ucx_mp_top page dir
     dir=$ucx_mp_build/log/pages
@@ -31,7 +30,7 @@ pages() {
     "$top/test/omb/allreduce" --from \
         "$top"/docs/results/collectives-{2-977c12a,4-537939a}.json \
         --page "$dir/collectives.md" >/dev/null 2>&1 || return
-    # 1: dgx1 has nothing by hand, which its file says
+    # 1: there is no direct measurement for dgx1, as its file says
     "$top/test/omb/allreduce" --from \
         "$top"/docs/results/collectives-{beluga,narval,mist,cedar}.json \
         "$top"/docs/results/collectives-{dgx1,hgx-h200}.json \
@@ -69,8 +68,8 @@ pages() {
     ls "$dir"
 }
 
-# A pair of runs of each in one go, another one in a second, one page of both.
-# Three relays on beluga make a ratio far from 1: 64 MiB go 2.7 times as fast.
+# Make a pair of runs of each in one go, another one in a second, and one page of both.
+# Three relays on beluga give a ratio far from 1: 64 MiB are 2.7 times as fast.
 bench_emulated() {
     local out=$ucx_mp_build/log/bench
     wheel_folder cu12 libucx-cu12==1.22.0 ||
@@ -84,7 +83,7 @@ bench_emulated() {
             --programs "$ucx_mp_build/main/test/mpi" "$@"
     }
     bench_run --only put/DD/1,bw/DD/1 --pairs 1 || return
-    # a file keeps to its plan
+    # a file keeps its plan
     bench_run --only bw/DD/1 --pairs 2 --resume && return 1
     bench_run --only put/DD/1,bw/DD/1 --pairs 2 --resume \
         --page "$out/bench.md" || return

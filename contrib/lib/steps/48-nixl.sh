@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# NIXL's agents on an emulated node: which memory goes to which, by what.
-# nixl_check and nixl_run are in 35-releases.sh.
+# NIXL's agents on an emulated node: the transport between each two kinds of
+# memory. nixl_check and nixl_run are in 35-releases.sh.
 
-# nixl_enabled ARGUMENTS...: as a notebook has it, by ucx_mp.enable() alone
+# nixl_enabled ARGUMENTS...: as in a notebook, only with ucx_mp.enable()
 nixl_enabled() {
     local -x PYTHONPATH=$ucx_mp_prefix/share/ucx-mp/python
     nixl_check --stock --enable "$@"
 }
 
-# nixl_lists PROGRAM ARGUMENTS...: what is written goes as lists
+# nixl_lists PROGRAM ARGUMENTS...: write as lists
 nixl_lists() {
     local -x NIXL_UCX_SGL_ENABLE=y
     nixl_run "$@"
 }
 
-# host_lanes ENABLE: the lanes that an MPI's UCX chooses, a line each
+# host_lanes ENABLE: print the lanes chosen by an MPI's UCX, one per line
 host_lanes() {
     UCX_CUDA_CMA_ENABLE=$1 UCX_LOG_LEVEL=info \
         "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 \
@@ -25,8 +24,8 @@ host_lanes() {
         grep -aoE 'ep_cfg\[.*' | sort -u
 }
 
-# An MPI's host messages have the lanes that they have with cuda_cma off; turned
-# on, it would be one of them
+# An MPI's host messages use the same lanes as with cuda_cma off; when enabled,
+# it would be one of them
 mpi_host_lanes() {
     local mpirun programs lanes
     mpi_tools distribution || return
@@ -38,8 +37,8 @@ mpi_host_lanes() {
         { say "none of cuda_cma with UCX_CUDA_CMA_ENABLE=y"; return 1; }
 }
 
-# What a node without NVLink reads: as fast as it writes, for 16 MiB; through TCP
-# it were less than 1 GB/s
+# Reads on a node without NVLink: as fast as writes, for 16 MiB; through TCP they
+# would be below 1 GB/s
 nixl_reads() {
     local output
     wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
@@ -65,7 +64,7 @@ nixl_kv() {
     [ "$(grep -c ' GB/s .* posting ' <<< "$output")" -eq 16 ]
 }
 
-# onesided MODE UCX: random puts and gets of UCP's own, and how fast one reads
+# onesided MODE UCX: random puts and gets by UCP itself, and the rate of reads
 onesided() {
     local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives
     [ -x "$program" ] || { skip "no MPI, and so no $program"; return; }

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
 # UCXX's Python API on an emulated node: GPU arrays there and back, with the
-# module and with the wheel's own, every byte looked at (contrib/ucxx/bench).
+# module and with the wheel's own, every byte compared (contrib/ucxx/bench).
 
 ucxx_arrays() {
     wheel_folder ucxx ucxx-cu13==0.52.0 libucxx-cu13==0.52.0 \

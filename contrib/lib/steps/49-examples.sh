@@ -12,7 +12,7 @@ jacobi_run() {
 }
 
 # The residual after 60 iterations, by one path, by several and by graphs, with
-# the field divided in two ways, in both orders, and as the host has it: the
+# the field divided in two ways, in both orders, and computed on the host: the
 # same bits. Messages of 128 and 64 KiB, split from 32 KiB on.
 jacobi_check() {
     local log=$ucx_mp_build/log/jacobi.out variant graph options
@@ -35,7 +35,8 @@ jacobi_check() {
         [ "$(grep '60 iterations, residual ' "$log" | sort -u | wc -l)" -eq 1 ]
 }
 
-# refuses TEXT COMMAND...: it ends by itself, not with 0, and says why
+# refuses TEXT COMMAND...: it ends by itself with a failure status, and prints
+# why
 refuses() {
     local text=$1 out rc=0
     out=$(timeout 30 "${@:2}" 2>&1) || rc=$?
@@ -46,8 +47,8 @@ refuses() {
     fi
 }
 
-# Bad input of every example ends in a sentence. Without --emulate there is no
-# GPU, unless the machine has one.
+# Bad input of every example gives an error message. Without --emulate there is
+# no GPU, unless the machine has one.
 examples_refuse() {
     local examples=$ucx_mp_build/main/examples rc=0 none
     local run=("$mpi_run" --quiet --emulate beluga mpirun -n)
@@ -79,7 +80,7 @@ examples_refuse() {
     return $rc
 }
 
-# ci_example: CuPy and mpi4py as PyPI has them, on an emulated node
+# ci_example: CuPy and mpi4py from PyPI, on an emulated node
 ci_example() {
     local venv=$ucx_mp_deps/venv project=$ucx_mp_top/examples/ci
     local -x CUPY_CACHE_DIR=$ucx_mp_build/cupy-cache PYTHONDONTWRITEBYTECODE=1

@@ -8,7 +8,7 @@ launcher_tests() {
         passing_on '[1-9][0-9]* passed' "$ucx_mp_top/test/launcher/run"
 }
 
-# A variable with a wrong value costs a sentence with its name, and no transport
+# A variable with a wrong value gives a message with its name, and no transport
 launcher_values() {
     local right wrong names name value prefix rc=0
     local -a all=()
@@ -16,7 +16,7 @@ launcher_values() {
             grep '# *Transport') || return
     names=$("$mpi_run" --quiet --emulate beluga ucx_info -cf |
             grep -o '^UCX_CUDA_IPC_\(MULTIPATH\|COLLECTIVES$\|COLLECTIVES_ALGORITHM\)[A-Z_]*')
-    # any text is a path: those are looked for
+    # any text is a valid path: their files are looked for
     names=$(grep -v '_TRACE$\|_TUNING_FILE$' <<< "$names")
     [ "$(wc -w <<< "$names")" -ge 11 ] || { say "found only: $names"; return 1; }
     for value in '?wrong' -1 1e999 'direct,,' 'a b;c'; do

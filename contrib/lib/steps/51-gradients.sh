@@ -3,7 +3,7 @@
 #
 # Gradients of training on emulated nodes, small, every element checked.
 
-# gradients_run NODE OPTION...
+# gradients_run NODE OPTION...: run the example with four ranks
 gradients_run() {
     local mpirun program=$ucx_mp_build/main/examples/gradients/gradients
     mpirun=$(command -v mpirun) || { skip "no mpirun"; return; }
@@ -18,7 +18,7 @@ gradients_all() {
         gradients_run cedar --way mpi --fusion 1G
 }
 
-# The pages that are kept are what their figures' files make
+# The kept pages equal those made from their data files
 gradients_page() {
     local results=$ucx_mp_top/docs/results page name rc=0
     page=$(mktemp)

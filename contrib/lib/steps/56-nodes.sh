@@ -4,7 +4,7 @@
 # All-reduces of communicators over several nodes: emulated nodes on this
 # machine, joined by its TCP.
 
-# nodes_run NODES RANKS PROGRAM ARGUMENT...: on mist; prints what is said
+# nodes_run NODES RANKS PROGRAM ARGUMENT...: run on mist; prints the output
 nodes_run() {
     local nodes=$1 ranks=$2 program=$3
     shift 3
@@ -12,8 +12,9 @@ nodes_run() {
         "$mpirun" --oversubscribe -n "$ranks" "$programs/$program" "$@"
 }
 
-# nodes_bytes NODES RANKS HOW_MANY: every byte is right, and between nodes goes
-# each node's sum, once: of calls of 256 KiB and 1 MiB, in place and not
+# nodes_bytes NODES RANKS HOW_MANY: every byte is right, and each node's sum is
+# sent between nodes once: for calls of 256 KiB and 1 MiB, in place and out of
+# place
 nodes_bytes() {
     local log=$ucx_mp_build/log/nodes.out
     nodes_run "$1" "$2" ucx_mp_allreduce_checked --min-size 64K --max-size 1M \
@@ -23,7 +24,7 @@ nodes_bytes() {
         { tail -n 20 "$log"; return 1; }
 }
 
-# nodes_all: as many ranks on each node, and not; then counts, types,
+# nodes_all: equal and different numbers of ranks per node; then counts, types,
 # operations and communicators of any kind, and buffers of any memory
 nodes_all() {
     local mpirun programs
@@ -37,8 +38,8 @@ nodes_all() {
             --max-size 2M --calls 50
 }
 
-# nodes_host: what uses no GPU agrees on ever fewer calls, 1, 3, 7, 15, ... 63;
-# once it does, from the 127th on, on all again
+# nodes_host: without GPU buffers ranks agree on fewer and fewer calls, 1, 3, 7,
+# 15 and so on up to 63; with one, from the 127th on, on all again
 nodes_host() {
     local mpirun programs log=$ucx_mp_build/log/nodes-host.out
     mpi_tools distribution || return
@@ -50,15 +51,16 @@ nodes_host() {
         { tail -n 20 "$log"; return 1; }
 }
 
-# nodes_fault NAME:CALL:ERROR: every byte is right, GPUs' part or not
+# nodes_fault NAME:CALL:ERROR: every byte is right, with the GPUs' part and
+# without
 nodes_fault() {
     CUEMU_FAULT=$1 passing_on '^ucx_mp_allreduce_checked: 4 calls .* 0 wrong' \
         nodes_run 2 4 ucx_mp_allreduce_checked --min-size 256K --max-size 1M \
         --calls 1
 }
 
-# nodes_faults: a node whose GPUs cannot adds by way of host memory, alone;
-# what fails is an error on all nodes, and no rank waits for another
+# nodes_faults: a node whose GPUs fail sums in host memory, only this node; other
+# failures give an error on all nodes, and no rank waits for another
 nodes_faults() {
     local mpirun programs log=$ucx_mp_build/log/nodes-faults.out
     mpi_tools distribution || return

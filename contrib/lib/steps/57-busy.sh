@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Calls beside what a program has under way on its GPU: copies that have not
-# ended when they return, and work that waits for the program.
+# Calls during a program's own work on its GPU: copies that have not ended when they return, and
+# work that waits for the program.
 
-# filled WAY RANKS ARGUMENTS...: memory filled by plain cuMemcpyHtoD; WAY is
-# what UCX_CUDA_IPC_COLLECTIVES is to be
+# filled WAY RANKS ARGUMENTS...: memory filled by plain cuMemcpyHtoD; WAY is the value of
+# UCX_CUDA_IPC_COLLECTIVES
 filled() {
     local mpirun programs way=$1 ranks=$2
     shift 2
@@ -16,7 +15,7 @@ filled() {
         -x UCX_CUDA_IPC_COLLECTIVES -n "$ranks" "$programs/ucx_mp_filled" "$@"
 }
 
-# busy STREAM: a stream of that kind waits for the program
+# busy STREAM: a stream of this kind waits for the program
 busy() {
     local mpirun programs
     mpi_tools distribution || return

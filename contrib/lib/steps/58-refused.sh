@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Calls that the driver refuses, which compute-sanitizer's memcheck lists among
-# the program's own mistakes: there are none.
+# The module makes no calls that the driver refuses: compute-sanitizer's
+# memcheck would list them among the program's own mistakes.
 
 # refused PROGRAM ARGUMENT...: two ranks, a program of test/mpi
 refused() {

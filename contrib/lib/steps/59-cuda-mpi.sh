@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# MPIs built with CUDA, as clusters of GPUs have them: their messages, and the
-# collectives that ours comes before. contrib/cuda-mpi builds them.
+# MPIs built with CUDA, as on GPU clusters: their messages, and collectives with
+# our library preloaded. contrib/cuda-mpi builds them.
 
 cuda_mpi_build() {
     "$ucx_mp_top/contrib/cuda-mpi" "$1"
 }
 
-# cuda_mpi_tools MPI [UCX]: mpirun and programs; with the UCX of a wheel
+# cuda_mpi_tools MPI [UCX]: set mpirun and programs; with the UCX of a wheel
 cuda_mpi_tools() {
     mpi_tools "$1" || return
     if [ -n "${2-}" ]; then
@@ -24,7 +23,7 @@ cuda_mpi_messages() {
     mpi_checked_run beluga 2 y --transfers 500 --max-size 64M --max-bytes 128M
 }
 
-# cuda_mpi_bw MPI [UCX]: all paths against one
+# cuda_mpi_bw MPI [UCX]: compare all paths with one
 cuda_mpi_bw() {
     local mpirun programs
     cuda_mpi_tools "$@" || return
@@ -33,24 +32,24 @@ cuda_mpi_bw() {
         --sizes 256M
 }
 
-# Of Open MPI 4.1: its own collectives with a request crash on GPU memory, and
-# its MPI_Reduce_scatter_block is wrong with blocks of nothing
+# Open MPI 4.1's own nonblocking collectives crash on GPU memory, and its
+# MPI_Reduce_scatter_block is wrong with empty blocks
 cuda_mpi_calls="Allreduce Reduce Reduce_scatter Bcast Allgather Allgatherv
     Gather Scatter Alltoall Scan Exscan Gatherv Scatterv Alltoallv"
 
 # cuda_mpi_collectives MPI COUNT [UCX]: host and GPU memory mixed, on
-# communicators of all kinds; and again where GPUs can carry out most
+# communicators of all kinds; and again where GPUs can run most calls
 cuda_mpi_collectives() {
     local mpirun programs call alike but=0
     cuda_mpi_tools "$1" "${3-}" || return
     [ "$1" != mpich-cuda ] || but=1
     for call in $cuda_mpi_calls; do
-        # UCX 1.13 ends in "!(RNDV_FRAG)" where a type that is sent has gaps,
-        # with its own CUDA module too; Open MPI's linear all-to-all is the one
-        # whose messages are large enough here
+        # UCX 1.13 fails with "!(RNDV_FRAG)" for a sent type with gaps, with its
+        # own CUDA module too; here only Open MPI's linear all-to-all has
+        # messages large enough
         [ "$call${3-}" != Alltoallv ] || continue
-        # MPICH 4.0 with CUDA does not end, or crashes, in scans of GPU memory,
-        # with nothing of ours, too
+        # MPICH 4.0 with CUDA hangs or crashes in scans of GPU memory, also
+        # without this library
         [[ $1 != mpich-cuda || $call != *can ]] || continue
         for alike in 0 90; do
             passing_on ' [1-9][0-9]* times .* 0 wrong' "$mpi_run" --quiet \
@@ -62,8 +61,9 @@ cuda_mpi_collectives() {
     done
 }
 
-# cuda_mpi_own CALL: why --mpich-cuda is there. MPICH with nothing of ours, the
-# UCX of a wheel with its own CUDA module: wrong without, right with it
+# cuda_mpi_own CALL: the reason for --mpich-cuda. MPICH without this library, on
+# a wheel's UCX with its own CUDA module: wrong without the option, right with
+# it
 cuda_mpi_own() {
     local mpirun programs but rc output=$ucx_mp_build/log/mpich-cuda-own.out
     cuda_mpi_tools mpich-cuda ucx-1.21.0 || return
@@ -83,7 +83,7 @@ cuda_mpi_own() {
     done
 }
 
-# cuda_mpi_faster MPI RANKS US: an all-reduce of 64 MiB by ours
+# cuda_mpi_faster MPI RANKS US: an all-reduce of 64 MiB by our library
 cuda_mpi_faster() {
     local mpirun programs
     cuda_mpi_tools "$1" || return

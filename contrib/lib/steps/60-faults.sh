@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Would the tests notice? The engine is broken on purpose, and the checked
-# program on top has to turn red.
+# Check that the tests would notice: the engine is broken on purpose, and the
+# checked program running on it must fail.
 
-# sabotaged KIND GRAPH LOG [RELAY NODE MESSAGES]: the checked program with one
-# order of the engine taken away, on a node where each of them is needed
+# sabotaged KIND GRAPH LOG [RELAY NODE MESSAGES]: run the checked program with
+# one order of the engine removed, on a node where each order is needed
 sabotaged() {
     local lib=$ucx_mp_build/main/test/faults/.libs/libucx_mp_sabotage.so
     local relay=${4:-gpu2} node=${5:-slow-hop}
@@ -21,7 +20,7 @@ sabotaged() {
         --memory device > "$3" 2>&1
 }
 
-# sabotage_is_noticed GRAPH KIND...: and with nothing taken away all is right
+# sabotage_is_noticed GRAPH KIND...: and with no order removed all is right
 sabotage_is_noticed() {
     local mpirun programs kind log graph=$1 rc=0
     shift
@@ -39,7 +38,7 @@ sabotage_is_noticed() {
         elif grep -m 1 'WRONG data' "$log" &&
              grep -m 1 "^sabotage: $kind: [1-9]" "$log" &&
              sabotage_had_graphs "$graph" "$log" '' 1; then
-            # mpirun may stop the other rank before it says anything
+            # mpirun may stop the other rank before it prints anything
             [ "$kind" != query ] ||
                 grep -q ', [1-9][0-9]* changed in flight' "$log" && continue
             say "query: no graph was changed in flight"
@@ -53,7 +52,7 @@ sabotage_is_noticed() {
 }
 
 # sabotage_of_one GRAPH CASE...: a single wait that is missing or is for the copy
-# before, or a single byte, of thousands. Each CASE is KIND:NUMBER/RELAY/NODE.
+# before, or a single byte, among thousands. Each CASE is KIND:NUMBER/RELAY/NODE.
 sabotage_of_one() {
     local mpirun programs kind relay node log graph=$1 rc=0
     shift
@@ -75,7 +74,7 @@ sabotage_of_one() {
     return $rc
 }
 
-# sabotage_had_graphs GRAPH LOG MORE RANKS: if graphs were asked for
+# sabotage_had_graphs GRAPH LOG MORE RANKS: check for graphs if requested
 sabotage_had_graphs() {
     [ "$1" = n ] ||
         [ "$(grep -cE " [1-9][0-9]* graphs launched.*$3" "$2")" -ge "$4" ]
@@ -109,7 +108,7 @@ mpi_with() {
         --max-bytes 16M "$@" 2>&1
 }
 
-# mpi_goes_on SETTING...: a failure that there is a way around is gone around
+# mpi_goes_on SETTING...: a failure with a fallback is handled by it
 mpi_goes_on() {
     local setting output rc=0
     for setting in "$@"; do
@@ -123,8 +122,8 @@ mpi_goes_on() {
     return $rc
 }
 
-# mpi_gives_up SETTING...: another one ends in MPI's own error, and none in a
-# signal, in wrong bytes or never
+# mpi_gives_up SETTING...: other failures give MPI's own error, and never a
+# signal, wrong bytes or a hang
 mpi_gives_up() {
     local setting output rc=0
     for setting in "$@"; do
@@ -165,8 +164,8 @@ campaign() {
         --launcher "$mpi_run" --programs "$programs" --mpirun "$mpirun" "$@"
 }
 
-# The same under ASAN and UBSAN, which see memory that a failure's way out
-# forgets, or uses again. Started by hand: a sanitizer has to be loaded first.
+# The same under ASAN and UBSAN, which detect leaks and reuse of memory after a
+# failure. Started directly: a sanitizer must be loaded first.
 faults_sanitized() {
     local folder=$ucx_mp_build/sanitized rc=0 session
     [ -f "$folder/Makefile" ] || { skip "no sanitized build"; return; }

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Jobs of a Slurm that is started for them: srun inside and outside of the
-# launcher, sbatch, GPUs that Slurm hides; Open MPI and MPICH.
+# Jobs of a Slurm started for them: srun inside and outside of the launcher,
+# sbatch, GPUs hidden by Slurm; Open MPI and MPICH.
 
 slurm=$ucx_mp_top/contrib/slurm
 slurm_checked="--transfers 4 --min-size 1M --max-size 16M --memory device"
 
-# slurm_is_here: where packages are left to the user it may not be
+# slurm_is_here: without package installation it may be missing
 slurm_is_here() {
     local program
     for program in munged slurmctld slurmd srun; do
@@ -18,7 +17,8 @@ slurm_is_here() {
     [ -z "${SLURM_JOB_ID-}" ] || skip "this is a job of Slurm's"
 }
 
-# slurm_job PATTERN COMMAND...: in a Slurm of its own, of which nothing is left
+# slurm_job PATTERN COMMAND...: run in a Slurm of its own, and check that
+# nothing of it is left
 slurm_job() {
     local pattern=$1 rc=0 left
     local -x TMPDIR
@@ -32,8 +32,8 @@ slurm_job() {
     return $rc
 }
 
-# slurm_ranks MPI PMI: the launcher in front of srun and behind it; what srun is
-# to keep to itself; each rank with one GPU. ucx_mp_checked fails, if a byte is
+# slurm_ranks MPI PMI: the launcher in front of srun and behind it; variables
+# for srun alone; each rank with one GPU. ucx_mp_checked fails if a byte is
 # wrong.
 slurm_ranks() {
     local programs=$ucx_mp_build/$1/test/mpi
@@ -63,8 +63,8 @@ slurm_ranks() {
     ! ls -d /dev/shm/ucx_mp_run.slurm.* 2> /dev/null
 }
 
-# slurm_batch MPI PMI: a job script of what --print prints for real nodes; the
-# emulated one is there already, without the module
+# slurm_batch MPI PMI: a job script made by --print for real nodes; the emulated
+# one is active already, without the module
 slurm_batch() {
     local programs=$ucx_mp_build/$1/test/mpi
     slurm_is_here || return
@@ -82,7 +82,7 @@ slurm_batch() {
         exit $rc'
 }
 
-# One quick look: the command's status, a signal to it, no daemon left
+# One quick check: the command's status, a signal to it, no daemon left
 slurm_script() {
     local rc=0
     slurm_is_here || return

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Readers of files and keys from outside, fuzzed; those in Python have mutators
-# in test/trace and test/launcher.
+# Fuzz the readers of external files and keys; those in Python have mutators in
+# test/trace and test/launcher.
 
-# fuzz_readers SECONDS: each
+# fuzz_readers SECONDS: for each reader
 fuzz_readers() {
     local flags="-g -O1 -fsanitize=fuzzer-no-link,address,undefined"
     have clang || { skip "no clang"; return; }

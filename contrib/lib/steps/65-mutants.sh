@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash
-#
-# Small mistakes made in the module on purpose: do the quick tests notice them?
+# Small mistakes made in the module on purpose: the quick tests must notice
+# them.
 
-# mutants_noticed: 120 of a seed and the given ones. What has been run is kept
-# in build/mutants, so a run that was stopped goes on where it was.
+# mutants_noticed: 120 of a seed and the given ones. Results are kept in
+# build/mutants, so a stopped run continues later.
 mutants_noticed() {
     local headers hashed
     headers=$(header_arguments) || return
@@ -20,7 +20,7 @@ mutants_noticed() {
         --page "$ucx_mp_top/docs/mutants.md"
 }
 
-# Mistakes that are kept as text: of the source as it is now
+# Mistakes kept as text must apply to the current source
 mutants_fit() {
     "$ucx_mp_top/test/mutants/run" --stale
 }
