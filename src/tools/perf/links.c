@@ -383,7 +383,7 @@ static void measure_host(int gpu, bool is_pinned, bool is_up)
         host   = is_pinned ? ucx_mp_perf_alloc_host(gpu, size) :
                              aligned_alloc(4096, (size + 4095) & ~4095ul);
         if (host == NULL) {
-            ucx_mp_perf_die(UCX_MP_PERF_FAILED, "no %zu bytes of memory",
+            ucx_mp_perf_die(UCX_MP_PERF_FAILED, "cannot allocate %zu bytes",
                             size);
         }
 
@@ -454,7 +454,7 @@ static void measure_sets(int src, int dst)
 
     measure_planned(src, dst);
     printf("sets: shares as the links' GB/s, %u chunks each, by streams; "
-           "planned: as a\nmessage's are that is alone (ucx_mp_topo --plan %d "
+           "planned: as\nfor a single message (ucx_mp_topo --plan %d "
            "%d SIZE)\n", CHUNKS, src, dst);
 }
 

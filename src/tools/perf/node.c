@@ -42,13 +42,14 @@ const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
     topo = uct_cuda_topo_get();
     if (topo == NULL) {
         ucx_mp_perf_die(UCX_MP_PERF_FAILED, "the node's GPUs cannot be "
-                                            "looked at; ucx_mp_topo --verbose "
-                                            "tells why");
+                                            "probed; ucx_mp_topo --verbose "
+                                            "shows why");
     }
 
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
         if (uct_cuda_ctx_retain(gpu, false, &contexts[gpu]) != UCS_OK) {
-            ucx_mp_perf_die(UCX_MP_PERF_FAILED, "no context on GPU %d", gpu);
+            ucx_mp_perf_die(UCX_MP_PERF_FAILED,
+                            "cannot make a context on GPU %d", gpu);
         }
     }
 
@@ -122,7 +123,7 @@ void *ucx_mp_perf_alloc_host(int gpu, size_t size)
                                   topo->gpus[gpu].numa, gpu,
                                   slot_size(size)) != UCS_OK) {
         ucx_mp_perf_die(UCX_MP_PERF_FAILED,
-                        "no %zu bytes of page-locked memory", size);
+                        "cannot page-lock %zu bytes", size);
     }
 
     return (void*)staging.base;

@@ -73,7 +73,7 @@ static unsigned long read_number(const char *option, const char *text,
     if (!isdigit((unsigned char)text[0]) || (*end != '\0') ||
         (value < least) || (value > most)) {
         ucx_mp_perf_die(UCX_MP_PERF_USAGE,
-                        "%s '%s' is no number from %lu to %lu; see --help",
+                        "%s '%s' is not a number from %lu to %lu; see --help",
                         option, text, least, most);
     }
 
@@ -87,7 +87,7 @@ static size_t read_size(const char *text)
     if (!uct_cuda_size_parse(text, NULL, &size) || (size < 4096) ||
         (size > (4ul << 30))) {
         ucx_mp_perf_die(UCX_MP_PERF_USAGE,
-                        "--sizes '%s' is no size from 4K to 4G; see --help",
+                        "--sizes '%s' is not a size from 4K to 4G; see --help",
                         text);
     }
 
@@ -107,7 +107,7 @@ static unsigned read_list(const char *option, const char *text,
 
     while ((item = strsep(&rest, ",")) != NULL) {
         if (count == UCX_MP_PERF_MAX_LIST) {
-            ucx_mp_perf_die(UCX_MP_PERF_USAGE, "%s: more than %d of them",
+            ucx_mp_perf_die(UCX_MP_PERF_USAGE, "%s: more than %d values",
                             option, UCX_MP_PERF_MAX_LIST);
         }
         read(item, count++, options);
@@ -146,8 +146,8 @@ static void read_words(int count, char **words, ucx_mp_perf_options_t *options)
             options->blocks = true;
         } else {
             ucx_mp_perf_die(UCX_MP_PERF_USAGE,
-                            "'%s' is nothing to measure; links, calls, "
-                            "graph, matrix and blocks are",
+                            "'%s' is unknown; measure links, calls, graph, "
+                            "matrix or blocks",
                             words[i]);
         }
     }
@@ -236,7 +236,8 @@ void ucx_mp_perf_options_read(int argc, char **argv,
                             argv[optind - 1]);
         default:
             ucx_mp_perf_die(UCX_MP_PERF_USAGE,
-                            "'%s' is no option; see --help", argv[optind - 1]);
+                            "'%s' is not an option; see --help",
+                            argv[optind - 1]);
         }
     }
 
@@ -247,7 +248,7 @@ void ucx_mp_perf_options_read(int argc, char **argv,
     }
     if ((options->plot != NULL) && !options->matrix) {
         ucx_mp_perf_die(UCX_MP_PERF_USAGE,
-                        "--plot is of the matrices: ucx_mp_perf matrix --plot "
+                        "--plot needs the matrices: ucx_mp_perf matrix --plot "
                         "%s", options->plot);
     }
     if (sizes == NULL) {

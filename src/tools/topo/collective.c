@@ -130,13 +130,13 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     }
     if (status == UCS_ERR_UNSUPPORTED) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
-                        "--plan %s: not all GPUs can be reached from each "
-                        "other; it goes through the host",
+                        "--plan %s: some GPUs cannot reach each other; the "
+                        "collective goes through the host",
                         options->collective);
     } else if (status != UCS_OK) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
-                        "--plan %s: there is no plan for that size, or no "
-                        "memory for it",
+                        "--plan %s: this size has no plan, or memory is "
+                        "exhausted",
                         options->collective);
     }
 

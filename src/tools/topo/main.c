@@ -26,12 +26,13 @@ static void probe(ucx_mp_topo_node_t *node, bool details)
 
     if (uct_cuda_wiring_probe(&node->wiring, details) != UCS_OK) {
         if (uct_cuda_driver_status() == UCS_ERR_UNSUPPORTED) {
-            ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "no GPU can be used: the CUDA "
-                                                "driver refuses");
+            ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "no GPU is usable: the CUDA "
+                                                "driver failed or is too "
+                                                "old");
         }
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
-                        "no GPU is visible here: libcuda.so.1 is not to be "
-                        "found or finds no device (--verbose tells which). "
+                        "no GPU is visible here: libcuda.so.1 is missing or "
+                        "finds no device (--verbose shows which). "
                         "ucx_mp_run --emulate beluga ucx_mp_topo shows an "
                         "emulated node");
     }

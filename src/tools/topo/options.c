@@ -92,8 +92,8 @@ static uct_cuda_end_t read_end(const char *name, const char *text)
     if (!isdigit((unsigned char)digits[0]) || (*end != '\0') || (value < 0) ||
         (value >= UCT_CUDA_MAX_GPUS)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
-                        "--plan: %s '%s' is no GPU; expected a number from 0, "
-                        "or host",
+                        "--plan: %s '%s' is not a GPU; expected a number from "
+                        "0, or host",
                         name, text);
     }
 
@@ -107,8 +107,8 @@ static size_t read_size(const char *text)
     if (!uct_cuda_size_parse(text, NULL, &size) || (size < 1) ||
         (size > 1000000000000000ul)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
-                        "--plan: SIZE '%s' is no size; expected bytes from 1 "
-                        "on, such as 4096, 64K, 256M or 1G",
+                        "--plan: SIZE '%s' is not a size; expected bytes from "
+                        "1 on, such as 4096, 64K, 256M or 1G",
                         text);
     }
 
@@ -186,25 +186,25 @@ void ucx_mp_topo_options_read(int argc, char **argv,
             usage_error("%s needs an argument", argv[optind - 1]);
             break;
         default:
-            usage_error("there is no option '%s', or it takes no argument",
+            usage_error("'%s' is not an option, or takes no argument",
                         argv[optind - 1]);
         }
     }
 
     if (formats > 1) {
-        usage_error("%s exclude each other",
+        usage_error("use only one of %s",
                     "--text, --xml, --json and --time");
     }
 
     if (options->plan && (options->format != UCX_MP_TOPO_TEXT) &&
         (options->format != UCX_MP_TOPO_JSON)) {
-        usage_error("%s has no place for a plan",
+        usage_error("%s cannot show a plan",
                     (options->format == UCX_MP_TOPO_XML) ? "--xml" : "--time");
     }
 
     if (!options->plan) {
         if (optind < argc) {
-            usage_error("'%s' is no option", argv[optind]);
+            usage_error("'%s' is not an option", argv[optind]);
         }
         if (options->steps) {
             usage_error("%s is for --plan", "--steps");

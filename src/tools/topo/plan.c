@@ -80,7 +80,7 @@ void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
             length = strcspn(name, "=");
             if (!is_var(name, length)) {
                 fprintf(stderr, "ucx_mp_topo: " VAR_PREFIX
-                        "%.*s is no variable, and is passed over\n",
+                        "%.*s is not a variable, ignoring it\n",
                         (int)length, name);
             }
         }
@@ -450,8 +450,8 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
                 (config->num_paths > 0)  ? "the paths are given, their shares "
                                            "are the model's" :
                 (config->enable == UCT_CUDA_MP_YES) ?
-                                           "UCX_CUDA_IPC_MULTIPATH is y: every "
-                                           "path there is" :
+                                           "UCX_CUDA_IPC_MULTIPATH=y: all "
+                                           "paths" :
                                            "the least time by the model");
     }
 
@@ -474,8 +474,8 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
                (config->min_size == UCT_CUDA_MP_SIZE_AUTO) &&
                (options->size < UCT_CUDA_MP_LEARN_MIN_SIZE)) {
         fprintf(stream,
-                "     after a first message of %lu bytes or more: until then a "
-                "process does not look at the node\n",
+                "     after a first message of %lu bytes or more: a process "
+                "probes the node only then\n",
                 UCT_CUDA_MP_LEARN_MIN_SIZE);
     }
 
@@ -483,19 +483,19 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
         (config->host == UCT_CUDA_MP_AUTO) && (config->num_paths == 0) &&
         takes_host_path(&plan->plan)) {
         fprintf(stream,
-                "     once %d such messages have gone this way with nothing "
-                "crossing them; until then without the host path\n",
+                "     after %d such messages without traffic in the other "
+                "direction; without the host path before\n",
                 UCT_CUDA_MP_HOST_PROOF);
     }
 
     if (config->ledger[0] != '\0') {
-        fprintf(stream, "     on an idle node; what other processes move is "
-                        "reckoned with by the node's ledger\n");
+        fprintf(stream, "     on an idle node; the ledger accounts for "
+                        "transfers of other processes\n");
     } else if ((config->num_paths == 0) &&
                (config->host == UCT_CUDA_MP_AUTO) &&
                !uct_cuda_mp_plan_is_host(&plan->plan)) {
-        fprintf(stream, "     no host path: without a ledger nobody knows "
-                        "whether the other direction uses it\n");
+        fprintf(stream, "     no host path: without a ledger the load of "
+                        "the other direction is unknown\n");
     }
 }
 

@@ -258,9 +258,9 @@ static void put_doubt(const ucx_mp_topo_node_t *node, int gpu, FILE *stream)
                 wiring->switches[s].pcie.generation,
                 wiring->switches[s].pcie.width);
     }
-    fprintf(stream, " (virtual machines do): no message is led over its link "
-                    "to the host but those of its own; "
-                    "UCX_CUDA_IPC_MULTIPATH=y uses it all the same\n");
+    fprintf(stream, " (usual in virtual machines): only its own messages use "
+                    "its link to the host; UCX_CUDA_IPC_MULTIPATH=y lifts "
+                    "this limit\n");
 }
 
 void ucx_mp_topo_text(const ucx_mp_topo_node_t *node, FILE *stream)

@@ -102,7 +102,7 @@ static void options_read(int argc, char **argv, options_t *options)
         case 'f':
             options->factor = (unsigned)atoi(optarg);
             if (options->factor < 2) {
-                ucx_mp_tune_die("--factor: '%s' is no number from 2 on",
+                ucx_mp_tune_die("--factor: '%s' is not a number from 2 on",
                                 optarg);
             }
             break;
@@ -253,7 +253,7 @@ static void play_lines(const uct_cuda_mp_config_t *plain,
                  graph) == 5) {
         if (!uct_cuda_size_parse(size, &end, &tune->size) || (*end != '\0') ||
             (tune->size == 0)) {
-            ucx_mp_tune_die("--plans: '%s' is no size", size);
+            ucx_mp_tune_die("--plans: '%s' is not a size", size);
         }
 
         config_set(&config, "MULTIPATH_PATHS", paths);
@@ -320,13 +320,13 @@ int main(int argc, char **argv)
 
     topo = uct_cuda_topo_get();
     if (topo == NULL) {
-        ucx_mp_tune_die("the module sees no GPU");
+        ucx_mp_tune_die("no GPU is visible to the module");
     }
 
     table = table_read(topo, &config);
     count = list_cells(topo, table, &options, cells);
     if (count == 0) {
-        ucx_mp_tune_die("no such pair of peers");
+        ucx_mp_tune_die("no pair of GPUs with peer access matches");
     }
 
     tune.topo  = topo;

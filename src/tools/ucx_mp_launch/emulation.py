@@ -61,9 +61,9 @@ def set_runtime_libraries(settings, install, target):
             settings.front('LD_PRELOAD', path, 'the wheel asks for the CUDA '
                            'runtime by this name')
         else:
-            settings.note("the emulator has no %s, by which this UCX's "
-                          'CUDA modules ask for the CUDA runtime: memory hooks '
-                          'and ucx_perftest -m cuda will not work' % name)
+            settings.note("the emulator has no %s, the CUDA runtime's name "
+                          "in this UCX's CUDA modules: memory hooks and "
+                          'ucx_perftest -m cuda will not work' % name)
 
 
 def runtime_of_name(install, name):
@@ -111,12 +111,12 @@ def set_emulation(settings, options, install, target):
             'UCX_CUDA_IPC_MULTIPATH_LEDGER' not in settings.original:
         settings.put('UCX_CUDA_IPC_MULTIPATH_LEDGER',
                      os.path.abspath(settings.environ['CUEMU_SESSION']),
-                     'emulated nodes know nothing of each other')
+                     'each emulated node has a ledger of its own')
     table = os.path.splitext(node)[0] + '.tune'
     if not options.stock and os.path.isfile(table) and \
             'UCX_CUDA_IPC_MULTIPATH_TUNING_FILE' not in settings.original:
         settings.put('UCX_CUDA_IPC_MULTIPATH_TUNING_FILE', table,
-                     'what calibration found on the emulated node')
+                     'calibrated constants of the emulated node')
     sysfs = os.path.join(temporary_folder(), 'sys')
     settings.put('SYSFS_PATH', sysfs, "the emulated node's PCIe switches and "
                  'NUMA nodes')
@@ -164,12 +164,13 @@ def ranks_of_nodes(options, ranks):
     if len(words) > 1:
         counts = [int(word) for word in words]
         if sum(counts) != ranks:
-            raise SetupError('--nodes %s: places for %d ranks, and there are '
-                             '%d' % (options.nodes, sum(counts), ranks))
+            raise SetupError('--nodes %s: places for %d ranks, but the '
+                             'command has %d'
+                             % (options.nodes, sum(counts), ranks))
         return counts
     count = int(words[0])
     if count > ranks:
-        raise SetupError('--nodes %d: there are %d ranks only'
+        raise SetupError('--nodes %d: the command has only %d ranks'
                          % (count, ranks))
     return [ranks // count + (node < ranks % count) for node in range(count)]
 
@@ -178,8 +179,8 @@ def set_nodes(settings, options, target, ranks):
     """Emulate several nodes: the MPI starts the ranks of each through an agent."""
     if target.launcher is None or target.mpi is None or \
             target.mpi.name not in ('Open MPI', 'MPICH'):
-        raise SetupError('--nodes: the command is to be the mpirun of an Open '
-                         'MPI or MPICH')
+        raise SetupError('--nodes: the command must be the mpirun of Open MPI '
+                         'or MPICH')
     own = [word for word in target.command if word in HOST_OPTIONS]
     if own:
         raise SetupError('--nodes says where ranks run; leave out %s' % own[0])
@@ -200,7 +201,7 @@ def set_nodes(settings, options, target, ranks):
                 if options.stock or ledger in settings.original
                 else ledger + '="$CUEMU_SESSION"'))
         os.chmod(agent, 0o700)
-    reason = '--nodes %s: what starts a node' % options.nodes
+    reason = '--nodes %s: starts ranks of other nodes' % options.nodes
     at = target.launcher + 1
     if target.mpi.name == 'Open MPI':
         target.command[at:at] = ['--host', ','.join(hosts)]

@@ -305,7 +305,7 @@ class Ucx:
         self.path = answer.get('libucp', path)
         self.libucs = answer.get('libucs', path)
         self.statistics = answer.get('statistics', False)
-        self.errors = '; '.join(answer['errors']) or 'it does not tell'
+        self.errors = '; '.join(answer['errors']) or 'it reports no version'
         self.how = how                  # how it was found, in words
 
     @property
@@ -337,8 +337,8 @@ class Ucx:
     @classmethod
     def of_linker(cls, environ):
         """Return the UCX that the dynamic linker finds: a guess, used last."""
-        return cls(probe(['libucp.so.0'], environ), MISSING, 'the one that the '
-                   'dynamic linker finds; the command itself shows none')
+        return cls(probe(['libucp.so.0'], environ), MISSING, 'found by the '
+                   'dynamic linker; the command itself names none')
 
     def stock_module(self):
         """Return UCX's own CUDA module, or None."""
@@ -363,17 +363,16 @@ class Ucx:
         if not self.version:
             return      # the caller reports the assumption
         if self.version[:2] < OLDEST_UCX:
-            problem = 'older than 1.13, the oldest that the module knows'
+            problem = 'older than 1.13, the oldest supported release'
         elif self.version[:2] > NEWEST_UCX:
-            problem = ('newer than 1.23, the newest that the module knows: the '
-                       'module would stay out')
+            problem = 'newer than 1.23, the newest supported release'
         elif self.statistics:
-            problem = ('built with statistics, which changes its internal '
-                       'layouts: the module would stay out')
+            problem = ('built with statistics (--enable-stats), which is not '
+                       'supported')
         else:
             return
-        raise SetupError('the command uses UCX %s (%s), which is %s. --stock '
-                         'runs it with what it has of its own'
+        raise SetupError('the command uses UCX %s (%s), which is %s; --stock '
+                         'runs the command with its own CUDA module'
                          % (self.text, self.path, problem))
 
 
@@ -607,8 +606,8 @@ class Target:
             Ucx.among(libraries, self.environ, 'linked into %s' % self.program)
         if self.ucx is None and self.mpi and self.mpi.why_none:
             raise SetupError(
-                'no UCX in this MPI (%s, %s): %s; the transports are for MPIs '
-                'that talk through UCX'
+                'no UCX in this MPI (%s, %s): %s; multi-path needs an MPI '
+                'with UCX'
                 % (self.mpi.text, libmpi, self.mpi.why_none))
         if self.ucx is None:
             self.ucx = Ucx.of_linker(self.environ)
@@ -626,9 +625,9 @@ class Target:
         if own is None or os.path.realpath(own) == \
                 os.path.realpath(self.mpi.path):
             return None
-        return ('%s is the mpirun of another MPI (%s) than the one that %s is '
-                'linked with (%s): each rank may run alone; take that '
-                "one's mpirun" % (path, own, self.program, self.mpi.path))
+        return ('%s belongs to another MPI (%s) than the one %s is linked '
+                "with (%s): each rank may run alone; use that MPI's mpirun"
+                % (path, own, self.program, self.mpi.path))
 
     def _launchers_mpi(self, libraries):
         """Return the launcher's libmpi, or None. Slurm's srun has none: use the
@@ -678,7 +677,7 @@ class Target:
         if not paths:
             raise SetupError('--ucx: there is no libucp.so in %s' % folder)
         if not is_elf(paths[0]):
-            raise SetupError('--ucx: %s cannot be loaded: it is no library'
+            raise SetupError('--ucx: %s cannot be loaded: it is not a library'
                              % paths[0])
         return Ucx.at(os.path.abspath(paths[0]), self.environ, 'named by --ucx')
 
@@ -705,8 +704,9 @@ class Target:
                     % (ucx.text, ucx.path, ucx.how, ''.join(
                         ', such as %s (%s)' % (other.path, other.text)
                         for other in self.others)))
-        return ('the UCX that the command will load (%s) cannot be seen here: '
-                '%s; one from %d.%d to %d.%d is assumed, --ucx FILE names it'
+        return ('the release of the UCX that the command will load (%s) is '
+                'unknown: %s; assuming one from %d.%d to %d.%d, --ucx FILE names '
+                'it'
                 % ((ucx.how, ucx.errors) + OLDEST_UCX + NEWEST_UCX))
 
     def _find_python_ucx(self, python):
@@ -745,7 +745,7 @@ class Target:
             return False
         self.ucx, self.others = ucxs[0], ucxs[1:]
         if self.ucx.is_imported and self.others:
-            self.ucx.how += ', which the program imports'
+            self.ucx.how += ', imported by the program'
         self.certain = not self.others
         self.is_told = [ucx.is_imported for ucx in ucxs].count(True) == 1
         return True

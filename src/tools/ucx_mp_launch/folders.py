@@ -186,8 +186,8 @@ def plain(folder):
         return folder
     link = os.path.join(temporary_folder(), 'ucx-mp')
     if re.search(r'[\s:]', link):
-        raise SetupError("blanks or colons in the paths of both ucx-mp (%s) and "
-                         "temporary files (%s): LD_PRELOAD cannot have them; "
+        raise SetupError("LD_PRELOAD cannot contain blanks or colons, but the "
+                         "paths of ucx-mp (%s) and of temporary files (%s) do; "
                          'set TMPDIR' % (folder, link))
     if not state.settings_only:
         os.symlink(folder, link)

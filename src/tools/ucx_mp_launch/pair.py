@@ -80,8 +80,8 @@ def pair_target(options):
         raise SetupError('--pair starts both ends of %s, and the command has '
                          'none: %s' % (PERFTEST, ' '.join(words)))
     if '-l' in words[index:]:
-        raise SetupError('--pair starts two processes, and -l is for one: '
-                         'leave out one of them')
+        raise SetupError('--pair starts two processes, but -l is for one: '
+                         'leave out either')
     target = None
     if os.sep in words[index] or executable(words[index]):
         target = Target(words, os.environ, options.ucx)
@@ -97,11 +97,11 @@ def pair_target(options):
                                   PERFTEST)
     if os.sep in words[index] or not path or not os.access(path, os.X_OK):
         raise SetupError(
-            '--pair: %s; the one of a wheel has it: python3 -m pip install '
+            '--pair: %s; install the one of a wheel: python3 -m pip install '
             'libucx-cu12 (or libucx-cu13)'
-            % ('%s knows no GPU memory (-m %s): its UCX, %s, was built without '
-               'CUDA' % (words[index], memory, target.ucx.path) if target else
-               'there is no %s in PATH' % PERFTEST))
+            % ('%s does not support GPU memory (-m %s): its UCX, %s, was built '
+               'without CUDA' % (words[index], memory, target.ucx.path)
+               if target else 'there is no %s in PATH' % PERFTEST))
     return Target(words[:index] + [path] + words[index + 1:], os.environ,
                   options.ucx)
 
@@ -118,7 +118,7 @@ def in_bytes(words):
         if index and words[index - 1] == '-s' or re.match(r'-s\d', word):
             changed[index] = re.sub(r'(\d+)([kKmMgGtT])\b', plain_number, word)
     return changed, None if changed == words else (
-        '%s takes bytes, and gets: %s' % (PERFTEST, ' '.join(
+        '%s expects sizes in bytes, so it gets: %s' % (PERFTEST, ' '.join(
             new for new, old in zip(changed, words) if new != old)))
 
 

@@ -39,8 +39,8 @@ class Settings:
         """Set a variable unless the user has set it."""
         if name in self.original:
             if self.original[name] != value:
-                self.notes.append('%s=%s is yours and stays (%s would be: %s)'
-                                  % (name, self.original[name], value, reason))
+                self.notes.append('%s=%s is set by you and kept (%s would be: '
+                                  '%s)' % (name, self.original[name], value, reason))
             return
         self.environ[name] = value
         self.reasons.setdefault(name, []).append(reason)
@@ -85,10 +85,10 @@ def set_module(settings, install, target):
     stock = ucx.stock_module()
     if by_both or not by_plugin or not target.certain:
         settings.front('LD_PRELOAD', install.library(PRELOAD),
-                       'UCX 1.23 would take its stock CUDA module besides' if
+                       'UCX 1.23 would load its stock CUDA module as well' if
                        by_both else
-                       'UCX up to 1.21 gets the module through this shim%s'
-                       % (', which keeps its stock CUDA module out'
+                       'UCX up to 1.21 loads the module through this shim%s'
+                       % (', in place of its stock CUDA module'
                           if stock and not by_plugin else ''))
     if by_plugin or not target.certain:
         settings.front('UCX_PLUGIN_PATH', plugin_folder(install, module, ucx),
@@ -126,14 +126,14 @@ def set_mpi(settings, target):
         elif not chosen:
             settings.put('OMPI_MCA_pml', 'ucx',
                          'point-to-point goes through UCX')
-        reason = 'Open MPI is to take UCX on machines without InfiniBand too'
+        reason = 'Open MPI also uses UCX on machines without InfiniBand'
         settings.put('OMPI_MCA_opal_common_ucx_tls', 'any', reason)
         settings.put('OMPI_MCA_opal_common_ucx_devices', 'any', reason)
     elif mpi.name == 'MPICH':
         settings.put('MPIR_CVAR_CH4_NETMOD', 'ucx',
                      'messages between nodes go through UCX')
         settings.put('MPIR_CVAR_NOLOCAL', '1',
-                     'and so do those inside a node')
+                     'messages inside a node go through UCX')
 
 
 def other_collectives(settings, target):
@@ -154,7 +154,7 @@ def set_collectives(settings, options, install, target):
         wanted = 'n'
     if mpi is None or wanted == 'n':
         if wanted == 'y':
-            raise SetupError('--collectives y: the command shows no MPI')
+            raise SetupError('--collectives y: no MPI found in the command')
         return
     name = mpi.collectives()
     if name is not None and os.path.basename(
@@ -162,8 +162,8 @@ def set_collectives(settings, options, install, target):
         name = None         # its handles are the standard's, not MPICH's
     other = other_collectives(settings, target)
     if wanted == 'auto' and other is not None:
-        settings.note('collectives are left to what %s has switched on '
-                      '(--collectives y: ours come before it)' % other)
+        settings.note('collectives are left to the component enabled by %s '
+                      '(--collectives y puts the GPU collectives first)' % other)
         return
     if name is None:
         problem = 'there is no library for this MPI (%s, %s)' % (mpi.text,
@@ -174,9 +174,10 @@ def set_collectives(settings, options, install, target):
     else:
         # a tool's MPI_ functions must see the program's calls first
         settings.back('LD_PRELOAD', install.library(name),
-                      'collectives of GPU buffers are done in front of %s%s'
-                      % (mpi.name, ', where that is faster' if mpi.has_cuda
-                         else ', which has no CUDA'))
+                      'collectives of GPU buffers run on the GPUs instead of '
+                      'in %s%s' % (mpi.name, ' if that is faster'
+                                   if mpi.has_cuda else
+                                   ', which was built without CUDA'))
         if wanted == 'y':
             settings.put('UCX_CUDA_IPC_COLLECTIVES', 'y', '--collectives y')
         return
@@ -195,7 +196,7 @@ def check_tls(settings):
     names = set(re.split('[,:]', value.lstrip('^')))
     cuda = {'cuda', 'cuda_ipc', 'cuda_copy'}
     if inverted and names & cuda:
-        settings.note('UCX_TLS=%s takes CUDA transports out: multi-path needs '
+        settings.note('UCX_TLS=%s excludes CUDA transports: multi-path needs '
                       'cuda_copy and cuda_ipc' % value)
     elif not inverted and 'all' not in names:
         missing = [name for name in ('cuda_copy', 'cuda_ipc')
@@ -223,19 +224,19 @@ def check_values(settings, options, install):
     for word in settings.environ.get(prefix + 'PATHS', '').split(','):
         match = re.fullmatch(r'gpu(\d+)', word.strip(), re.IGNORECASE)
         if match and int(match.group(1)) >= MAX_GPUS:
-            settings.note('%sPATHS: %s is none of gpu0 to gpu%d: all that it '
-                          'says is left out, paths are chosen'
+            settings.note('%sPATHS: %s is not one of gpu0 to gpu%d: ignoring '
+                          'the variable'
                           % (prefix, word.strip(), MAX_GPUS - 1))
         elif match and count and int(match.group(1)) >= count:
             settings.note('%sPATHS names %s, but the node has %d GPUs, gpu0 to '
-                          'gpu%d: that path is left out'
+                          'gpu%d: ignoring that path'
                           % (prefix, word.strip(), count, count - 1))
     for name in (prefix + 'LEDGER', prefix + 'TRACE'):
         folder = settings.environ.get(name, '')
         if folder.startswith('/') and name not in settings.reasons and \
                 not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
-            settings.note('%s=%s is no folder that can be written to: nothing '
-                          'is kept there' % (name, folder))
+            settings.note('%s=%s is not a writable folder: nothing is '
+                          'written there' % (name, folder))
 
 
 def set_options(settings, options):
@@ -316,7 +317,7 @@ def exported_command(settings, target):
                 ';'.join(settings.exported())
             return command
         if files:
-            settings.note('each line of %s wants: %s' % (files[0], ' '.join(
+            settings.note('add to each line of %s: %s' % (files[0], ' '.join(
                 '-x ' + name for name in settings.exported())))
         for part in parts:
             given = [word.partition('=')[0] for word in word_after(part, '-x')]
@@ -353,13 +354,13 @@ def exported_srun(settings, target):
         text = ','.join([given] + names)
     if place is None:
         settings.environ['SLURM_EXPORT_ENV'] = text
-        settings.reasons['SLURM_EXPORT_ENV'] = ['srun is to hand these on']
+        settings.reasons['SLURM_EXPORT_ENV'] = ['variables for srun to export']
     elif words[place].startswith('--export='):
         words[place] = '--export=' + text
     else:
         words[place] = text
-    settings.note('%s=%s would keep from the ranks what is set here, and they '
-                  'would run without us: %s and %d more are added to it'
+    settings.note('%s=%s would hide these settings from the ranks, and they '
+                  'would run without the module: adding %s and %d more'
                   % ('SLURM_EXPORT_ENV' if place is None else
                      'srun --export', given, names[0], len(names) - 1))
     return words

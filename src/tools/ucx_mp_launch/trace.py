@@ -24,8 +24,8 @@ def set_trace(settings, options, install, target):
             os.makedirs(folder, exist_ok=True)
     elif target.launcher is None and rank is not None:
         name = with_word(name, rank)
-        settings.note('--trace: this is rank %s, whose timeline is %s; '
-                      'ucx_mp_run in front of the MPI makes one of all ranks'
+        settings.note('--trace: rank %s writes its own timeline to %s; for one '
+                      'of all ranks put ucx_mp_run in front of mpirun'
                       % (rank, name))
 
     def write():
