@@ -247,8 +247,8 @@ static ucs_status_t check_whole(ucx_mp_proof_t *proof)
             (plan->blocks[i + 1] < plan->blocks[i]) ||
             (plan->blocks[plan->num_ranks] != plan->bytes)) {
             return ucx_mp_proof_fail(proof,
-                                     "blocks of ranks are no parts of the "
-                                     "whole");
+                                     "the ranks' blocks do not cover all "
+                                     "bytes in order");
         }
     }
 

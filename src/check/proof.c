@@ -207,7 +207,7 @@ check_place(ucx_mp_proof_t *proof, uint32_t index, const uct_cuda_step_t *step,
     if (m >= proof->subject->num_memories) {
         return ucx_mp_proof_fail(proof,
                                  "step %u names owner %u, buffer %u, slot %u: "
-                                 "there is none",
+                                 "no such place",
                                  index, place->owner, place->buffer,
                                  place->slot);
     }
@@ -247,13 +247,13 @@ static ucs_status_t check_step(ucx_mp_proof_t *proof, uint32_t index)
     if ((step->rank >= subject->num_ranks) ||
         (step->queue >= subject->num_queues)) {
         return ucx_mp_proof_fail(proof, "step %u is for queue %u of rank %u: "
-                                        "there is none",
+                                        "no such queue",
                                  index, step->queue, step->rank);
     }
 
     if ((step->bytes == 0) || (step->bytes % subject->element != 0)) {
-        return ucx_mp_proof_fail(proof, "step %u has %llu bytes, no whole "
-                                        "elements",
+        return ucx_mp_proof_fail(proof, "step %u has %llu bytes: not a "
+                                        "number of elements",
                                  index, (unsigned long long)step->bytes);
     }
 
@@ -284,7 +284,7 @@ static ucs_status_t check_step(ucx_mp_proof_t *proof, uint32_t index)
 
         m = memory_of(proof, place);
         if ((i >= step->num_sources) && proof->memories[m].is_fixed) {
-            return ucx_mp_proof_fail(proof, "step %u writes %s, which is given",
+            return ucx_mp_proof_fail(proof, "step %u writes read-only %s",
                                      index,
                                      memory_str(proof, m, name, sizeof(name)));
         }
@@ -293,7 +293,7 @@ static ucs_status_t check_step(ucx_mp_proof_t *proof, uint32_t index)
     for (i = 0; i < step->num_waits; ++i) {
         if (uct_cuda_step_waits(&proof->list, step)[i] >= index) {
             return ucx_mp_proof_fail(
-                    proof, "step %u waits for step %u, which is no earlier one",
+                    proof, "step %u waits for step %u, which is not earlier",
                     index, uct_cuda_step_waits(&proof->list, step)[i]);
         }
     }

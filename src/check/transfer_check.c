@@ -106,7 +106,7 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof)
                                      (unsigned long long)piece->offset);
         } else if (piece->at != piece->offset) {
             return ucx_mp_proof_fail(proof,
-                                     "the source's byte %llu is put at %llu",
+                                     "the source's byte %llu goes to byte %llu",
                                      (unsigned long long)piece->at,
                                      (unsigned long long)piece->offset);
         }
@@ -120,7 +120,7 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof)
     return (written == plan->size) ?
                    UCS_OK :
                    ucx_mp_proof_fail(proof, "destination bytes are written "
-                                            "again");
+                                            "twice");
 }
 
 /* Check rules of transfers: each step is a copy on the directed link between
@@ -138,14 +138,15 @@ static ucs_status_t check_lanes(ucx_mp_proof_t *proof)
         to   = uct_cuda_mp_plan_to(plan, i)->owner;
         if ((step->places != 2 * i) || (step->waits != i) ||
             (step->num_waits > 1) || (step->type != UCT_CUDA_STEP_COPY)) {
-            return ucx_mp_proof_fail(proof, "step %u is none of a transfer", i);
+            return ucx_mp_proof_fail(proof, "step %u is not a transfer step",
+                                     i);
         } else if (step->part >= plan->num_paths) {
             return ucx_mp_proof_fail(proof, "step %u: no such path", i);
         } else if (from == to) {
-            return ucx_mp_proof_fail(proof, "step %u: stays where it is", i);
+            return ucx_mp_proof_fail(proof, "step %u copies within one end", i);
         } else if (step->queue != from * UCT_CUDA_NUM_ENDS + to) {
             return ucx_mp_proof_fail(
-                    proof, "step %u: not on the lane between its places", i);
+                    proof, "step %u: not on the link between its places", i);
         }
     }
     return UCS_OK;

@@ -250,7 +250,7 @@ TEST_F(test_checker, reads_more_than_was_filled)
 TEST_F(test_checker, wrong_lane)
 {
     step(1).queue = step(2).queue;
-    refused("not on the lane");
+    refused("not on the link");
 }
 
 TEST_F(test_checker, slot_too_small)
@@ -268,17 +268,17 @@ TEST_F(test_checker, beyond_the_buffer)
 TEST_F(test_checker, no_such_slot)
 {
     to(1).slot = UCT_CUDA_MP_PLAN_SLOTS;
-    refused("there is none");
+    refused("no such place");
 }
 
 TEST_F(test_checker, no_such_place)
 {
     to(1).buffer = 17;
-    refused("there is none");
+    refused("no such place");
     to(1).buffer = UCT_CUDA_BUFFER_SCRATCH;
     accepted();
     to(0).slot = 1;
-    refused("there is none");
+    refused("no such place");
 }
 
 TEST_F(test_checker, empty_copy)
@@ -290,7 +290,7 @@ TEST_F(test_checker, empty_copy)
 TEST_F(test_checker, wrong_way)
 {
     to(0) = from(0);
-    refused("stays where it is");
+    refused("copies within one end");
     to(0).owner   = 2;
     step(0).queue = uct_cuda_mp_lane(End(0), End(2));
     refused("leaves the source of gpu2");
@@ -302,15 +302,15 @@ TEST_F(test_checker, writes_the_source)
 {
     std::swap(from(0), to(0));
     step(0).queue = uct_cuda_mp_lane(End(1), End(0));
-    refused("which is given");
+    refused("writes read-only");
 }
 
 TEST_F(test_checker, waits_for_itself_or_later)
 {
     set_wait(3, 3);
-    refused("which is no earlier one");
+    refused("which is not earlier");
     set_wait(3, 4);
-    refused("which is no earlier one");
+    refused("which is not earlier");
     set_wait(3, 1);
     accepted();
 }
@@ -333,16 +333,16 @@ TEST_F(test_checker, no_such_owner)
 {
     to(1).owner   = UCT_CUDA_NUM_ENDS;
     step(1).queue = UCT_CUDA_NUM_ENDS;
-    refused("there is none");
+    refused("no such place");
 }
 
 TEST_F(test_checker, what_is_none_of_a_transfer)
 {
     step(3).type = UCT_CUDA_STEP_REDUCE;
-    refused("step 3 is none of a transfer");
+    refused("step 3 is not a transfer step");
     step(3).type  = UCT_CUDA_STEP_COPY;
     step(3).waits = 2;
-    refused("step 3 is none of a transfer");
+    refused("step 3 is not a transfer step");
 }
 
 TEST_F(test_checker, too_many)
