@@ -172,8 +172,8 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
 
     if (best == NULL) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE,
-                 "the fat binary holds no PTX: machine code does not run here "
-                 "(nvcc -gencode arch=compute_75,code=compute_75)");
+                 "the fat binary holds no PTX, and machine code cannot run "
+                 "here: use nvcc -gencode arch=compute_75,code=compute_75");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
 

@@ -67,8 +67,8 @@ static CUresult cuemu_link_add(struct CUlinkState_st *link,
     default:
         return cuemu_link_fail(link, CUDA_ERROR_NOT_SUPPORTED,
                                "cuLinkAddData: the emulated driver links PTX "
-                               "and fat binaries, no machine code, objects, "
-                               "libraries or LTO-IR");
+                               "and fat binaries, but not machine code, "
+                               "objects, libraries or LTO-IR");
     }
     if (result != CUDA_SUCCESS) {
         free(text);

@@ -70,8 +70,8 @@ static void cuemu_tell_target(int target, int sm)
     if ((target > sm) && (level != NULL) &&
         ((strncasecmp(level, "debug", 5) == 0) ||
          (strncasecmp(level, "trace", 5) == 0))) {
-        fprintf(stderr, "cuemu: PTX for sm_%d runs here, which a GPU of sm_%d "
-                        "would refuse\n", target, sm);
+        fprintf(stderr, "cuemu: PTX for sm_%d runs here, but a GPU of sm_%d "
+                        "would refuse it\n", target, sm);
     }
 }
 
@@ -109,8 +109,8 @@ static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
     memcpy(&magic, image, sizeof(magic));
     if (memcmp(image, "\177ELF", 4) == 0) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE,
-                 "machine code does not run here, PTX does (nvcc "
-                 "-gencode arch=compute_75,code=compute_75)");
+                 "machine code cannot run here: make PTX with nvcc "
+                 "-gencode arch=compute_75,code=compute_75");
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     }
 

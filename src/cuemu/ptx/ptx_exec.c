@@ -549,15 +549,15 @@ static const char *ptx_fault_name(cuemu_ptx_status_t status)
 {
     switch (status) {
     case CUEMU_PTX_BAD_ADDRESS:
-        return "uses memory that it may not, at address";
+        return "accesses invalid memory at address";
     case CUEMU_PTX_MISALIGNED:
-        return "is misaligned at address";
+        return "makes a misaligned access at address";
     case CUEMU_PTX_TRAP:
         return "stopped by itself:";
     case CUEMU_PTX_ASSERT:
         return "fails an assertion:";
     case CUEMU_PTX_DEADLOCK:
-        return "waits at a barrier that others never reach:";
+        return "waits forever at a barrier:";
     default:
         return "does not end:";
     }

@@ -544,8 +544,8 @@ static int ptx_parse_init(ptx_parser_t *ps, cuemu_ptx_global_t *global,
                     (value ^ (1ull << (size * 8 - 1)));
         }
         if (at + size > global->size) {
-            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s has more values than "
-                            "room", global->name);
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "%s has too many values",
+                            global->name);
         }
         memcpy(bytes + at, &value, size);
         at += size;
@@ -626,7 +626,7 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
          !ps->is_weak; ++i) {
         if (strcmp(ps->symbols[i].name, word) == 0) {
             return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                            "%s is there twice", word);
+                            "%s is declared twice", word);
         }
     }
     symbol         = &ps->symbols[ps->num_symbols++];
@@ -1022,7 +1022,7 @@ static int ptx_parse_targets(ptx_parser_t *ps)
             return -1;
         }
         if (op.kind != CUEMU_PTX_OPERAND_LABEL) {
-            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "a target is no label");
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "a target is not a label");
         }
         ps->uses[op.value].pc       = k->num_tables;
         ps->uses[op.value].is_table = 1;
@@ -1140,7 +1140,7 @@ static int ptx_parse_statement(ptx_parser_t *ps)
         }
         if ((guard.kind != CUEMU_PTX_OPERAND_REG) ||
             (guard.type != CUEMU_PTX_PRED)) {
-            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "a guard is no predicate");
+            return ptx_fail(ps, CUEMU_PTX_SYNTAX, "a guard is not a predicate");
         }
         word = ptx_expect_word(ps);
         return (word == NULL) ? -1 : ptx_parse_insn(ps, word, &guard);
@@ -1609,7 +1609,7 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
 
     if ((name[0] == '%') || (ptx_peek(ps) == ',')) {
         return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                        "%s: functions are called by name alone", word);
+                        "%s: only calls by name are supported", word);
     }
 
     if (ptx_expect(ps, ';') != 0) {
@@ -1628,8 +1628,8 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     }
 
     if (ps->calls == PTX_MAX_CALLS) {
-        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s calls itself, or "
-                        "%u others are inside each other", word, name,
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s: %s is recursive, or "
+                        "%u calls are nested", word, name,
                         PTX_MAX_CALLS);
     }
 

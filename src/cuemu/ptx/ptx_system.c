@@ -191,7 +191,6 @@ cuemu_ptx_status_t cuemu_ptx_decode_call(cuemu_ptx_kernel_t *k,
     }
 
     snprintf(error, CUEMU_PTX_ERROR_SIZE,
-             "this function is called, and is neither in the module nor one "
-             "that is carried out here");
+             "this function is neither in the module nor supported here");
     return CUEMU_PTX_NOT_KNOWN;
 }

@@ -96,7 +96,7 @@ TEST_F(kernel_isa, what_cannot_be_called_is_named)
                   cuModuleLoadDataEx(&m_module,
                                      module("call.uni r;", recursive).c_str(),
                                      2, options, values));
-        EXPECT_NE(nullptr, strstr(log, "r calls itself")) << log;
+        EXPECT_NE(nullptr, strstr(log, "r is recursive")) << log;
         values[1] = (void*)sizeof(log);
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
                   cuModuleLoadDataEx(&m_module,
