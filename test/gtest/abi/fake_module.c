@@ -242,7 +242,7 @@ static void fake_unmapped(void *address, size_t length)
 }
 
 /* Try the functions of UCX available to the module: topology, memory events,
-   and the memory-type cache, which remains off. */
+   and the memory-type cache, left off. */
 static void fake_try_host(void)
 {
     ucs_sys_device_t device[3];

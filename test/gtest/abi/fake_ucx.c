@@ -34,7 +34,7 @@ void ucs_load_modules(const char *framework, const char *modules,
     printf("load %s: %s, %u\n", framework, modules, flags);
 }
 
-/* Call as libuct does, through a name that a shim can interpose. */
+/* Call as libuct does, through a name, so a shim can interpose it. */
 void fake_ucx_query_components(void)
 {
     static long once;

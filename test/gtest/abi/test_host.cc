@@ -108,8 +108,7 @@ protected:
                                     GetParam() + "/../bin/ucx_info";
     }
 
-    /* Make a folder with the module under every name that a libucs may look
-       for. */
+    /* Make a folder with the module under all names used by a libucs. */
     std::string plugin_folder(const std::string &module = "libuct_cuda_fake.so")
     {
         char name[] = "/tmp/ucx_mp_abi_XXXXXX";
@@ -265,8 +264,8 @@ TEST_P(test_abi_host, topology_events_and_memory_types)
             res.output;
 }
 
-/* libucm, which is not linked to libucs, looks for modules with CUDA hooks;
-   here the symbols of both are invisible to others */
+/* libucm is not linked to libucs and looks for modules with CUDA hooks; here
+   the symbols of both are invisible to others */
 TEST_P(test_abi_host, hooks_are_looked_for_as_without_us)
 {
     std::string watch = library_path() +

@@ -49,8 +49,8 @@ protected:
         ASSERT_EQ(m_minor, m_release->minor);
     }
 
-    /* Check that every field of the layout is at the release's offset, and that
-       the layout has all fields of the release. */
+    /* Check the release's offset of every field of the layout, and the layout
+       for all fields of the release. */
     void check(const uct_abi_layout_t *layout, const char *object,
                const char *const *fields)
     {
@@ -478,7 +478,8 @@ TEST(test_abi_release, unknown_ones_are_not_found)
     EXPECT_EQ(nullptr, uct_abi_release_find(~0u));
 }
 
-/* Programs linked to the module's parts, and a module that is not attached */
+/* Programs linked to the module's parts, and a module without an attached
+   UCX */
 TEST(test_abi_unattached, topology_is_not_known)
 {
     ucs_sys_device_t device = 7;

@@ -63,7 +63,7 @@ protected:
         rmdir(dir.c_str());
     }
 
-    /* All ranks are this process, which does not end during a test. */
+    /* All ranks are this process; it does not end during a test. */
     uct_cuda_coll_page_t *open_page(unsigned rank, unsigned size)
     {
         const std::vector<unsigned> members(size, 0);

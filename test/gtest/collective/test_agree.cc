@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank's reaction to the posts of others, which are played. */
+/* A rank's reaction to the posts of others; the test plays these. */
 #include "ranks.h"
 
 extern "C" {
@@ -110,7 +110,7 @@ TEST_F(Agreement, one_passes)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_STREQ("", why);
 
-    /* Ranks that fall back do not wait for the others */
+    /* Ranks do not wait for the others after a fallback */
     begin();
     uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
                             UCS_OK);
@@ -157,8 +157,8 @@ TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
     EXPECT_STREQ("", why);
 }
 
-/* After a mismatch no rank begins another call, which would hide the mismatch
-   from late ranks */
+/* After a mismatch no rank begins another call, since late ranks would not see
+   the mismatch then */
 TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
 {
     uct_cuda_coll_post_t other = post;
@@ -175,7 +175,7 @@ TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, agree());
     EXPECT_EQ(3u, rounds);
 
-    /* a rank that falls back is not the mismatch */
+    /* a rank's fallback is not the mismatch */
     begin();
     say(1, post);
     say(2, other);

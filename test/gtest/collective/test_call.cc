@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls of two ranks, threads of one process with a GPU each: successful calls,
-   calls that all ranks leave to the native path, and errors on all ranks. */
+   calls left to the native path by all ranks, and errors on all ranks. */
 #include "gpus.h"
 #include "ranks.h"
 

@@ -351,7 +351,7 @@ TEST_F(CollPage, a_post_is_read_once_it_is_there)
     EXPECT_FALSE(hears(2));
 }
 
-/* A rank that falls back may be any number of calls ahead */
+/* A rank may be any number of calls ahead after a fallback */
 TEST_F(CollPage, who_is_further_has_passed)
 {
     for (uint64_t ahead : {1, 2, 3, 4}) {
@@ -491,7 +491,7 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
     }
 }
 
-/* So is a rank that has freed the communicator, and lives on */
+/* So is a living rank after it has freed the communicator */
 TEST_F(CollPage, a_rank_that_left_is_noticed)
 {
     EXPECT_EQ(0, in_board_1([&](uct_cuda_coll_board_t *mine) {
@@ -572,8 +572,8 @@ TEST_F(CollBoard, no_directory_is_no_board)
               uct_cuda_coll_board_open("/nonexistent", 0, 2, there, &other));
 }
 
-/* A child that closes inherited state neither removes a name that ranks still
-   need, nor removes its parent from a group */
+/* A child closes inherited state: it removes neither a name still needed by
+   ranks, nor its parent from a group */
 TEST_F(CollPage, a_forked_child_leaves_all_as_it_is)
 {
     struct stat st;

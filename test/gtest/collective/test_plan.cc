@@ -446,7 +446,7 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
     }
 }
 
-/* Executed with steps in any order that the plan permits */
+/* Executed with steps in any permitted order */
 TEST_F(CollPlan, each_collective_is_what_mpi_says)
 {
     const uct_cuda_topo_t nodes[] = {mesh_node(8, 24e9, 12e9), hgx()};

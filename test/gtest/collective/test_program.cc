@@ -133,8 +133,7 @@ protected:
                std::string(BYTES, value);
     }
 
-    /* Make a copy over a link that can be blocked: to the other GPU and
-       back. */
+    /* Make a copy over a link that tests can block: to the other GPU and back. */
     void make_there_and_back()
     {
         const uint32_t there = copy(0, 0, 0, UCT_CUDA_BUFFER_SEND, 1,
@@ -145,7 +144,7 @@ protected:
         make();
     }
 
-    /* Make a copy of data that the other rank provides. */
+    /* Make a copy of data provided by the other rank. */
     void make_remote()
     {
         const uint32_t brought = copy(1, 2, 1, UCT_CUDA_BUFFER_SEND, 1,

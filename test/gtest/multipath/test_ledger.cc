@@ -759,7 +759,7 @@ TEST_F(test_ledger, a_file_that_is_cut_short)
     }
 }
 
-/* The kernel ends a process that writes beyond it */
+/* The kernel ends a process for writing beyond it */
 TEST_F(test_ledger, a_limit_of_file_sizes)
 {
     const struct rlimit limit = {PLACE_BYTES - 1, PLACE_BYTES - 1};
