@@ -133,7 +133,7 @@ protected:
                std::string(BYTES, value);
     }
 
-    /* Make a copy over a link that tests can block: to the other GPU and back. */
+    /* Make a copy over a blockable link: to the other GPU and back. */
     void make_there_and_back()
     {
         const uint32_t there = copy(0, 0, 0, UCT_CUDA_BUFFER_SEND, 1,
