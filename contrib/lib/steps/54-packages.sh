@@ -99,7 +99,7 @@ files_of() {
 # pages_in FOLDER [NAME]: list a package's pages below its share; documents by its name
 pages_in() {
     ls "$1"/man/man1/ucx_mp_{run,topo,perf,tune,trace}.1* \
-       "$1/doc/${2:-ucx-mp}"/{README.md,docs/{mpi,python,user-guide}.md}
+       "$1/doc/${2:-ucx-mp}"/{README.md,docs/{getting-started,mpi,python-and-nixl,reference}.md}
 }
 
 # Built, checked by lintian, unpacked: the same files in the same places
