@@ -55,6 +55,10 @@ source_links() {
     python3 "$ucx_mp_top/contrib/lib/links"
 }
 
+source_names() {
+    python3 "$ucx_mp_top/contrib/lib/names"
+}
+
 source_layers() {
     python3 "$ucx_mp_top/contrib/lib/layers"
 }
@@ -68,5 +72,6 @@ step format     quick 180 source_format     "the sources keep to .clang-format"
 step shell      quick  60 source_shell      "shellcheck finds nothing to say"
 step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
 step links      quick  10 source_links      "links between pages lead somewhere"
+step names      quick  10 source_names      "CONTRIBUTING and troubleshooting name what is there"
 step layers     quick  10 source_layers     "no include goes up, or in a circle"
 step check      quick  60 source_check      "contrib/check itself"
