@@ -103,9 +103,10 @@ def arithmetic(about, node, row):
     update = update_seconds(about, node, row, rows)
     direct = row / (known['link_gbps'] * 1e9)
     return [
-        'The bound, for rows of %s: the kernel asks for %d bytes a point (each '
-        'row once, two more for %d of them, two neighbours of every four points, '
-        'the result), %d rows of %.4g million points: %.2f GB at %g GB/s, %s ms. '
+        'The bound, for rows of %s. The kernel reads and writes %d bytes a point: '
+        'each row once, two more for %d of them, two neighbours of every four '
+        'points, the result. %d rows of %.4g million points are %.2f GB, at %g '
+        'GB/s %s ms. '
         'A message over its own link takes %s / %g GB/s = %s ms, two of them one '
         'after the other %s ms, over two paths half of that. Together %s ms with '
         'one path, %s ms with two: %.2fx. No call, event or start of a copy costs '
@@ -251,22 +252,24 @@ def heading(data, source):
            'neighbours. *Ordered* is the papers\' way (Sojoodi et al., 000, '
            'section 5.4, and 001, section 4.3; [sources](papers.md)): update, one '
            'direction of the ring, then the other. *Overlapped*: both directions '
-           'at once, while the interior is updated. A cell is the median of the '
-           'times of %d iterations (the papers run 1,000; each is like the one '
-           'before) in milliseconds, with the shortest and the longest, then '
-           '**times %s**%s.' % (
+           'at once, while the interior is updated. A cell is the median time '
+           'of %d iterations in milliseconds, with the shortest and the longest, '
+           'then **times %s**%s. The papers run 1,000 iterations, each like the '
+           'one before.' % (
                about['ranks'], about['rows'], about['iterations'], base,
                ', then the share of the bound' if any(
                    bounded(about, node) for node in about['nodes']) else ''),
            '']
     if modelled:
-        out += ['Copies of %s and more, and all blocks of a kernel but the first '
-                'and the last 32, took their time and left memory as it was '
-                '(`CUEMU_TIME_ONLY`): rows of 256 MiB are 20 GiB of GPU memory. '
-                'Below are runs that move every byte. %d of %d runs were '
-                'dropped. A kernel\'s accesses and messages do not share memory '
-                'bandwidth in the model.' % (about['time_only'], dropped,
-                                             len(data['runs'])), '']
+        out += ['Copies of %s and more took their time but moved no bytes, and '
+                'so did all blocks of a kernel but the first and the last 32 '
+                '(`CUEMU_TIME_ONLY`). Rows of 256 MiB are 20 GiB of GPU memory. '
+                'Below are runs that move every byte. A run of which more than '
+                '%d %% of what it waited for was seen late by over 1 %% is done '
+                'again, whatever its figure; %d of %d runs were dropped so. A '
+                'kernel\'s accesses and messages do not share memory bandwidth '
+                'in the model.' % (about['time_only'], 100 * about['late'],
+                                   dropped, len(data['runs'])), '']
     return out
 
 

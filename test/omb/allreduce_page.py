@@ -23,11 +23,11 @@ LEGEND = [
     'than two GPUs would take it), buffers not registered, in the same processes '
     'as ours, sample by sample in turns. Host staging: the same MPI as it comes, '
     '`cuMemcpyDtoH`, MPI_Allreduce of page-locked memory, `cuMemcpyHtoD`. By '
-    'hand: `test/byhand/allreduce`, one process that has all GPUs. A ratio is '
-    'the median over samples of one turn and round of how many times as fast '
-    'ours is (above 1: faster), with its 95 % interval by order statistics; *: '
-    'too few for that, least and most; bold: ours loses. All results were '
-    'checked. GB/s are bytes of a buffer over the time, 10^9 a second.', '']
+    'hand: `test/byhand/allreduce`, one process that has all GPUs. A ratio says '
+    'how many times as fast ours is (above 1: faster): the median over samples '
+    'of one turn and round, with its 95 % interval by order statistics. *: too '
+    'few samples for that, least and most instead. Bold: ours loses. All results '
+    'were checked. GB/s are bytes of a buffer over the time, 10^9 a second.', '']
 MODELLED = [
     'On an emulated node the MPI\'s own work on host memory is not modelled: it '
     'takes this machine\'s processor time over the slow-down, so that host '
@@ -227,9 +227,9 @@ def about(data):
         run['revision'] or 'unknown' for run in data['runs']))]
     out += ['- MPI: %s%s' % (run['mpi'] or '-', ''.join(
         '; ' + name for name in libraries))]
-    out += ['- plan: %d turns, in each a start of all processes for each type '
-            'and place, %d samples of a size and way in each start, a sample '
-            'about %g ms of calls; %d of %d starts were made' % (
+    out += ['- plan: %d turns, each with a start of all processes per type and '
+            'place; %d samples of a size and way per start, each of about %g ms '
+            'of calls. %d of %d starts were made' % (
                 plan['turns'], plan['rounds'], 1000 * plan['time'],
                 len(data['done']), plan['turns'] * len(plan['types']) *
                 len(plan['places']) * num_groups(plan))]

@@ -186,10 +186,10 @@ def sensitivity(data, page):
     rows = [row for group in data['rows'] for row in group]
     out = ['## What the figures hang on', '',
            '*Modelled, no processes*, as above: a put of 256 MiB over the '
-           'papers\' paths while one constant of the emulator at a time is 20 %% '
-           'smaller or larger, planned by the model with constants that '
-           '`--calibrate` found on that turned node ("again"), or before it was '
-           'turned ("before"). `%s`, revision %s, %s.' % (
+           'papers\' paths, while one constant of the emulator at a time is 20 %% '
+           'smaller or larger. The model plans with constants that `--calibrate` '
+           'found on the changed node ("again"), or on the node before the change '
+           '("before"). `%s`, revision %s, %s.' % (
                data['about']['command'], data['about']['revision'],
                data['about']['date']), '']
     name = os.path.splitext(os.path.basename(page))[0] + '-sensitivity.svg'
