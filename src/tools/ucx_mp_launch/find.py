@@ -371,8 +371,8 @@ class Ucx:
                        'supported')
         else:
             return
-        raise SetupError('the command uses UCX %s (%s), which is %s; --stock '
-                         'runs the command with its own CUDA module'
+        raise SetupError('the command uses UCX %s (%s), which is %s. --stock '
+                         "runs it with UCX's own modules"
                          % (self.text, self.path, problem))
 
 

@@ -121,8 +121,8 @@ def set_mpi(settings, target):
         chosen = mca_from_command(target.command, 'pml')
         chosen = chosen or settings.original.get('OMPI_MCA_pml')
         if chosen and chosen != 'ucx':
-            settings.note("you have chosen Open MPI's pml %s: GPU messages go "
-                          'through UCX with pml ucx only' % chosen)
+            settings.note("Open MPI's pml %s is selected: GPU messages use UCX "
+                          'with pml ucx only' % chosen)
         elif not chosen:
             settings.put('OMPI_MCA_pml', 'ucx',
                          'point-to-point goes through UCX')
@@ -162,8 +162,8 @@ def set_collectives(settings, options, install, target):
         name = None         # its handles are the standard's, not MPICH's
     other = other_collectives(settings, target)
     if wanted == 'auto' and other is not None:
-        settings.note('collectives are left to the component enabled by %s '
-                      '(--collectives y puts the GPU collectives first)' % other)
+        settings.note('%s is on: collectives are left to that library '
+                      '(--collectives y puts ours first)' % other)
         return
     if name is None:
         problem = 'there is no library for this MPI (%s, %s)' % (mpi.text,
@@ -196,13 +196,13 @@ def check_tls(settings):
     names = set(re.split('[,:]', value.lstrip('^')))
     cuda = {'cuda', 'cuda_ipc', 'cuda_copy'}
     if inverted and names & cuda:
-        settings.note('UCX_TLS=%s excludes CUDA transports: multi-path needs '
+        settings.note('UCX_TLS=%s excludes CUDA transports: the module needs '
                       'cuda_copy and cuda_ipc' % value)
     elif not inverted and 'all' not in names:
         missing = [name for name in ('cuda_copy', 'cuda_ipc')
                    if not names & {name, 'cuda'}]
         if missing:
-            settings.note('UCX_TLS=%s leaves out %s: multi-path needs '
+            settings.note('UCX_TLS=%s leaves out %s: the module needs '
                           'cuda_copy and cuda_ipc, add them'
                           % (value, ' and '.join(missing)))
 
@@ -224,19 +224,19 @@ def check_values(settings, options, install):
     for word in settings.environ.get(prefix + 'PATHS', '').split(','):
         match = re.fullmatch(r'gpu(\d+)', word.strip(), re.IGNORECASE)
         if match and int(match.group(1)) >= MAX_GPUS:
-            settings.note('%sPATHS: %s is not one of gpu0 to gpu%d: ignoring '
-                          'the variable'
+            settings.note('%sPATHS: %s is none of gpu0 to gpu%d: the variable '
+                          'is ignored, paths are chosen automatically'
                           % (prefix, word.strip(), MAX_GPUS - 1))
         elif match and count and int(match.group(1)) >= count:
             settings.note('%sPATHS names %s, but the node has %d GPUs, gpu0 to '
-                          'gpu%d: ignoring that path'
+                          'gpu%d: that path is ignored'
                           % (prefix, word.strip(), count, count - 1))
     for name in (prefix + 'LEDGER', prefix + 'TRACE'):
         folder = settings.environ.get(name, '')
         if folder.startswith('/') and name not in settings.reasons and \
                 not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
-            settings.note('%s=%s is not a writable folder: nothing is '
-                          'written there' % (name, folder))
+            settings.note('%s=%s is no folder that can be written to: it is '
+                          'not used' % (name, folder))
 
 
 def set_options(settings, options):
@@ -359,8 +359,8 @@ def exported_srun(settings, target):
         words[place] = '--export=' + text
     else:
         words[place] = text
-    settings.note('%s=%s would hide these settings from the ranks, and they '
-                  'would run without the module: adding %s and %d more'
+    settings.note('%s=%s would hide these variables from the ranks, and the '
+                  'module with them: %s and %d more are added to it'
                   % ('SLURM_EXPORT_ENV' if place is None else
                      'srun --export', given, names[0], len(names) - 1))
     return words
