@@ -264,12 +264,10 @@ def heading(data, source):
         out += ['Copies of %s and more took their time but moved no bytes, and '
                 'so did all blocks of a kernel but the first and the last 32 '
                 '(`CUEMU_TIME_ONLY`). Rows of 256 MiB are 20 GiB of GPU memory. '
-                'Below are runs that move every byte. A run of which more than '
-                '%d %% of what it waited for was seen late by over 1 %% is done '
-                'again, whatever its figure; %d of %d runs were dropped so. A '
-                'kernel\'s accesses and messages do not share memory bandwidth '
-                'in the model.' % (about['time_only'], 100 * about['late'],
-                                   dropped, len(data['runs'])), '']
+                'Below are runs that move every byte. %d of %d runs were '
+                'dropped. A kernel\'s accesses and messages do not share memory '
+                'bandwidth in the model.' % (about['time_only'], dropped,
+                                             len(data['runs'])), '']
     return out
 
 
