@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/call.h>
-#include <mpi/handles.h>
 
 #include <limits.h>
 #include <stdlib.h>
@@ -15,34 +14,6 @@
 
 /* What is sent of lost buffers, and received to them; nobody reads it */
 static char lost_bytes[UCX_MP_MPI_PACKED_LOST];
-
-
-static bool is_host(const void *pointer)
-{
-    if (pointer == MPI_IN_PLACE) {
-        return true;
-    }
-
-    /* MPI_BOTTOM: the datatype knows where */
-    return (pointer != MPI_BOTTOM) &&
-           (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_HOST);
-}
-
-bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second)
-{
-    return is_host(first) && is_host(second);
-}
-
-static bool is_gpu(const void *pointer)
-{
-    return (pointer != MPI_IN_PLACE) && (pointer != MPI_BOTTOM) &&
-           (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
-}
-
-bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second)
-{
-    return ucx_mp_mpi_real.stages && (is_gpu(first) || is_gpu(second));
-}
 
 
 /* ------------------------------------------------------------- description */
@@ -71,6 +42,7 @@ void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
     call->flags     = flags;
     call->byte      = ucx_mp_mpi_byte();
     call->is_member = true;
+    call->arrived   = SIZE_MAX;
 
     is_inter = call_is_inter(call);
     if (call_is_intact(call)) {
@@ -142,12 +114,6 @@ void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call)
     }
 }
 
-MPI_Datatype ucx_mp_mpi_byte(void)
-{
-    ucx_mp_mpi_handles_find();
-    return ucx_mp_mpi_handles.byte;
-}
-
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)
 {
     MPI_Count sum = 0;
@@ -216,7 +182,7 @@ static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
     case UCX_MP_MPI_LAYOUT_NO_MEMORY:
     case UCX_MP_MPI_LAYOUT_TOO_LARGE:
         ucx_mp_mpi_layout_free(&buffer->layout);
-        if (is_host(buffer->original)) {
+        if (ucx_mp_mpi_pointer_is_host(buffer->original)) {
             return;
         }
         break;
@@ -258,7 +224,8 @@ static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
     if ((parts->ranks == 0) &&
         ((parts->count <= 0) ||
          (*parts->type_p == ucx_mp_mpi_real.datatype_null) ||
-         ucx_mp_mpi_layout_is_array(*parts->type_p)) && is_host(pointer)) {
+         ucx_mp_mpi_layout_is_array(*parts->type_p)) &&
+        ucx_mp_mpi_pointer_is_host(pointer)) {
         return;
     }
 
@@ -319,77 +286,7 @@ bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
            (rank == own);
 }
 
-bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
-                              const void *pointer, MPI_Count count,
-                              MPI_Datatype datatype)
-{
-    MPI_Count size;
-
-    if (!call_is_intact(call) || (peer == MPI_PROC_NULL)) {
-        return false;
-    }
-
-#ifndef OPEN_MPI
-    if (ucx_mp_mpi_is_own_rank(call->comm, peer)) {
-        return true;
-    }
-#endif
-    if ((datatype == ucx_mp_mpi_real.datatype_null) || (count <= 0)) {
-        return false;
-    }
-
-    return !ucx_mp_mpi_layout_is_array(datatype) ||
-           (!ucx_mp_mpi_layout_is_named(datatype) &&
-            (ucx_mp_mpi_real.Type_size_x(datatype, &size) == MPI_SUCCESS) &&
-            !ucx_mp_mpi_gpu_is_one(pointer, count * size));
-}
-
-
 /* ----------------------------------------------------------------- staging */
-
-/* @return The first address of a row that leads to a GPU, or NULL. `seen_p` is
-   the granule that was looked at last. */
-static const void *row_on_gpu(const char *row, size_t length,
-                              uintptr_t *seen_p)
-{
-    uintptr_t at        = (uintptr_t)row;
-    const uintptr_t end = at + length;
-
-    while (at < end) {
-        if (at / UCX_MP_MPI_GRANULE != *seen_p) {
-            *seen_p = at / UCX_MP_MPI_GRANULE;
-            if (!is_host((void*)at)) {
-                return (void*)at;
-            }
-        }
-        at = (*seen_p + 1) * UCX_MP_MPI_GRANULE;
-    }
-    return NULL;
-}
-
-/* A buffer at MPI_BOTTOM may be host memory after all, or some of both, and so
-   may any other: pointers lead to one allocation, datatypes to many. Where the
-   pointer alone leads to a GPU, UCX takes the rest for GPU memory, too. */
-static const void *buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
-{
-    const void *found = NULL;
-    uintptr_t seen    = UINTPTR_MAX;
-    const ucx_mp_mpi_rows_t *rows;
-    size_t i, j;
-
-    for (i = 0; i < buffer->layout.count; ++i) {
-        rows = &buffer->layout.rows[i];
-        for (j = 0; (j < rows->count) && (found == NULL); ++j) {
-            found = row_on_gpu((const char*)buffer->original + rows->offset +
-                                       (ptrdiff_t)j * rows->stride,
-                               rows->length, &seen);
-        }
-    }
-    return ((found == NULL) && (buffer->layout.count > 0) &&
-            !is_host(buffer->original)) ?
-                   buffer->original :
-                   found;
-}
 
 /* Bounds, and an address that the driver knows */
 static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
@@ -400,8 +297,12 @@ static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
     ptrdiff_t begin, end;
     size_t i;
 
+    if (buffer->element != NULL) {
+        return ucx_mp_mpi_buffer_locate(buffer);
+    }
+
     if (buffer->on_gpu == NULL) {
-        buffer->on_gpu = buffer_on_gpu(buffer);
+        buffer->on_gpu = ucx_mp_mpi_buffer_on_gpu(buffer);
     }
     if (buffer->on_gpu == NULL) {
         return 0;
@@ -424,26 +325,65 @@ static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
     return high - low;
 }
 
-static void buffer_copy(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
-                        ucx_mp_mpi_use_t use)
+static bool buffer_is_staged(const ucx_mp_mpi_buffer_t *buffer)
+{
+    return (buffer->block != NULL) || (buffer->gpu_block != NULL);
+}
+
+/* Copy rows between a buffer and its copy. Of a packed copy only `limit` bytes
+   are there: the row that reaches beyond is cut. */
+static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
+                      const ucx_mp_mpi_rows_t *rows, size_t limit,
+                      ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_use_t use)
 {
     const bool is_packed     = (buffer->staged != NULL);
-    ucx_mp_mpi_plane_t plane = {.is_back = (use == UCX_MP_MPI_WRITE)};
-    const ucx_mp_mpi_rows_t *rows;
+    ucx_mp_mpi_plane_t plane = {
+        .program   = (char*)buffer->original + rows->offset,
+        .stride    = rows->stride,
+        .length    = rows->length,
+        .count     = rows->count,
+        .is_back   = (use == UCX_MP_MPI_WRITE),
+        .is_joined = rows->is_joined
+    };
+    size_t whole;
+
+    plane.staged = is_packed ? buffer->staged + rows->packed :
+                               (char*)((uintptr_t)plane.program +
+                                       buffer->shift);
+    plane.step   = is_packed ? (ptrdiff_t)rows->step : rows->stride;
+    if (is_packed && (limit < rows->packed + (rows->count - 1) * rows->step +
+                                      rows->length)) {
+        limit       = (limit > rows->packed) ? limit - rows->packed : 0;
+        whole       = (limit < rows->length) ?
+                              0 :
+                              (limit - rows->length) / rows->step + 1;
+        plane.count = whole;
+        ucx_mp_mpi_copy_rows(copy, plane);
+
+        plane.program += (ptrdiff_t)whole * plane.stride;
+        plane.staged  += (ptrdiff_t)whole * plane.step;
+        plane.count    = (whole < rows->count) && (limit > whole * rows->step);
+        plane.length   = limit - whole * rows->step;
+    }
+    ucx_mp_mpi_copy_rows(copy, plane);
+}
+
+/* `limit` is how much of a message has arrived, bytes */
+static void buffer_copy(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
+                        ucx_mp_mpi_use_t use, size_t limit)
+{
     size_t i;
 
+    if (buffer->gpu_block != NULL) {
+        ucx_mp_mpi_pack(copy, buffer->element, buffer->original,
+                        buffer->staged,
+                        (limit < buffer->bytes) ? limit : buffer->bytes,
+                        use == UCX_MP_MPI_WRITE);
+        return;
+    }
+
     for (i = 0; i < buffer->layout.count; ++i) {
-        rows            = &buffer->layout.rows[i];
-        plane.program   = (char*)buffer->original + rows->offset;
-        plane.staged    = is_packed ? buffer->staged + rows->packed :
-                                      (char*)((uintptr_t)plane.program +
-                                              buffer->shift);
-        plane.stride    = rows->stride;
-        plane.step      = is_packed ? (ptrdiff_t)rows->step : rows->stride;
-        plane.length    = rows->length;
-        plane.count     = rows->count;
-        plane.is_joined = rows->is_joined;
-        ucx_mp_mpi_copy_rows(copy, plane);
+        rows_copy(buffer, &buffer->layout.rows[i], limit, copy, use);
     }
 }
 
@@ -460,23 +400,22 @@ static void call_copy_failed(ucx_mp_mpi_call_t *call, CUresult result,
 static void call_copy_buffer(ucx_mp_mpi_call_t *call,
                              ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_use_t use)
 {
+    const size_t limit = ((use == UCX_MP_MPI_WRITE) &&
+                          (buffer->element != NULL)) ? call->arrived :
+                                                       SIZE_MAX;
     ucx_mp_mpi_copy_t copy;
     CUresult result;
 
-    ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
-    buffer_copy(buffer, &copy, use);
+    /* GPU memory that is staged in says in which context it is */
+    ucx_mp_mpi_copy_begin(&copy, (buffer->gpu_block != NULL) ?
+                                         buffer->staged :
+                                         buffer->on_gpu);
+    buffer_copy(buffer, &copy, use, limit);
     result = ucx_mp_mpi_copy_end(&copy);
     if (result != CUDA_SUCCESS) {
         call_copy_failed(call, result,
                          (use == UCX_MP_MPI_READ) ? "to" : "from");
     }
-}
-
-/* Give the wrapper's call another pointer */
-static void buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
-{
-    buffer->given = pointer;
-    memcpy(buffer->pointer_p, &pointer, sizeof(pointer));
 }
 
 /* Get memory for an image of the buffer */
@@ -496,7 +435,8 @@ static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
     }
 
     buffer->shift = (uintptr_t)staged + low % ALIGNMENT - low;
-    buffer_point(buffer, (void*)((uintptr_t)buffer->original + buffer->shift));
+    ucx_mp_mpi_buffer_point(buffer, (void*)((uintptr_t)buffer->original +
+                                            buffer->shift));
     return true;
 }
 
@@ -523,7 +463,7 @@ static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
 
     ucx_mp_mpi_layout_free(&buffer->layout);
     buffer->layout = layout;
-    buffer_point(buffer, buffer->staged);
+    ucx_mp_mpi_buffer_point(buffer, buffer->staged);
     return true;
 
 err_put:
@@ -542,6 +482,23 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_layout_is_native(*call->file_p));
 }
 
+/* A message of a datatype whose packed order is not known: the MPI packs its
+   image, and leaves of that what does not arrive as it was */
+static bool message_hold_image(ucx_mp_mpi_buffer_t *buffer,
+                               ucx_mp_mpi_copy_t *copy, size_t size)
+{
+    if (!buffer->element->layout.is_unordered ||
+        ((buffer->layout.count == 0) &&
+         (parts_add(&buffer->parts, &buffer->layout, true) != MPI_SUCCESS))) {
+        return false;
+    }
+
+    ucx_mp_mpi_layout_release(buffer->element);
+    buffer->element = NULL;
+    buffer->use    |= UCX_MP_MPI_READ;
+    return buffer_hold_image(buffer, copy, size);
+}
+
 static bool buffer_hold(const ucx_mp_mpi_call_t *call,
                         ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
                         size_t size)
@@ -549,6 +506,11 @@ static bool buffer_hold(const ucx_mp_mpi_call_t *call,
     const bool is_sparse = (size > SPARSE_MIN) &&
                            (buffer->layout.size < size / 4) &&
                            call_packs(call);
+
+    if (buffer->element != NULL) {
+        return ucx_mp_mpi_buffer_hold_bytes(buffer, copy) ||
+               message_hold_image(buffer, copy, size);
+    }
 
     return (is_sparse && buffer_hold_packed(buffer, copy)) ||
            buffer_hold_image(buffer, copy, size) ||
@@ -568,8 +530,9 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 
     ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
     buffer->is_lost = !buffer_hold(call, buffer, &copy, size);
-    if (!buffer->is_lost && (buffer->use & UCX_MP_MPI_READ)) {
-        buffer_copy(buffer, &copy, UCX_MP_MPI_READ);
+    if (!buffer->is_lost && (buffer->use & UCX_MP_MPI_READ) &&
+        !(call->flags & UCX_MP_MPI_AGAIN)) {
+        buffer_copy(buffer, &copy, UCX_MP_MPI_READ, SIZE_MAX);
     }
 
     result = ucx_mp_mpi_copy_end(&copy);
@@ -626,7 +589,7 @@ static bool buffer_join(const ucx_mp_mpi_call_t *call,
         return false;
     }
 
-    buffer_point(buffer, lost_bytes);
+    ucx_mp_mpi_buffer_point(buffer, lost_bytes);
     ucx_mp_mpi_packed_free(&buffer->packed);
     return ucx_mp_mpi_packed_make(&buffer->packed, &buffer->parts,
                                   is_empty ? UCX_MP_MPI_PACKED_NONE :
@@ -660,7 +623,7 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
 
     for (i = 0; i < call->num_buffers; ++i) {
         buffer_stage(call, &call->buffers[i]);
-        is_staged |= (call->buffers[i].block != NULL);
+        is_staged |= buffer_is_staged(&call->buffers[i]);
     }
     if (call->failed == MPI_SUCCESS) {
         call_alias(call);
@@ -729,7 +692,7 @@ void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use)
     for (i = 0; (i < call->num_buffers) && call_is_intact(call) &&
                 (call->failed == MPI_SUCCESS); ++i) {
         buffer = &call->buffers[i];
-        if ((buffer->block != NULL) && (buffer->use & use)) {
+        if (buffer_is_staged(buffer) && (buffer->use & use)) {
             call_copy_buffer(call, buffer, use);
         }
     }
@@ -742,6 +705,12 @@ void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call)
     for (i = 0; i < call->num_buffers; ++i) {
         if (call->buffers[i].block != NULL) {
             ucx_mp_mpi_pool_put(call->buffers[i].block);
+        }
+        if (call->buffers[i].gpu_block != NULL) {
+            ucx_mp_mpi_gpu_block_put(call->buffers[i].gpu_block);
+        }
+        if (call->buffers[i].element != NULL) {
+            ucx_mp_mpi_layout_release(call->buffers[i].element);
         }
         ucx_mp_mpi_layout_free(&call->buffers[i].layout);
         ucx_mp_mpi_packed_free(&call->buffers[i].packed);

@@ -23,40 +23,13 @@
 #ifndef UCX_MP_MPI_CALL_H_
 #define UCX_MP_MPI_CALL_H_
 
+#include <mpi/buffer.h>
 #include <mpi/error.h>
 #include <mpi/failure.h>
-#include <mpi/gpu.h>
-#include <mpi/layout.h>
-#include <mpi/packed.h>
-#include <mpi/pool.h>
 #include <mpi/real.h>
 
 #include <stdint.h>
 
-
-/* What a call does with a buffer */
-typedef enum {
-    UCX_MP_MPI_READ    = 1,
-    UCX_MP_MPI_WRITE   = 2, /* all that is described; with UCX_MP_MPI_READ, as
-                             much of it as arrives */
-    UCX_MP_MPI_RECEIVE = 4  /* by a message that another rank sends anyhow */
-} ucx_mp_mpi_use_t;
-
-typedef struct {
-    void                *pointer_p; /* the wrapper's argument */
-    const void          *original;
-    const void          *given;      /* what the MPI gets instead */
-    unsigned            use;
-    bool                is_lost;     /* it cannot be staged */
-    ucx_mp_mpi_parts_t  parts;
-    ucx_mp_mpi_layout_t layout;      /* relative to `original` */
-    const void          *on_gpu;     /* an address of it in GPU memory */
-    ptrdiff_t           low;         /* first byte of the layout */
-    ptrdiff_t           shift;       /* from the original to the copy, bytes */
-    char                *staged;     /* a packed copy, or NULL */
-    ucx_mp_mpi_packed_t packed;
-    ucx_mp_mpi_block_t  *block;
-} ucx_mp_mpi_buffer_t;
 
 #define UCX_MP_MPI_MAX_BUFFERS 2
 
@@ -65,7 +38,8 @@ typedef enum {
     UCX_MP_MPI_PACKS  = 1, /* datatypes may become others of as many bytes; of
                               a file, if it has them as they are in memory */
     UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this one's part */
-    UCX_MP_MPI_EMPTY  = 4  /* ... which may be one of no bytes */
+    UCX_MP_MPI_EMPTY  = 4, /* ... which may be one of no bytes */
+    UCX_MP_MPI_AGAIN  = 8  /* what it sends is read by each start */
 } ucx_mp_mpi_call_flags_t;
 
 typedef struct {
@@ -76,6 +50,7 @@ typedef struct {
     MPI_File            *file_p;   /* of a call with a file; else NULL */
     int                 rc;        /* the MPI's failure, raised already */
     int                 failed;    /* first failure in staging, likewise */
+    bool                is_message; /* between two ranks */
     bool                is_in_place;
     bool                is_apart;  /* one pointer for two buffers means two
                                       copies */
@@ -88,16 +63,10 @@ typedef struct {
     int                 targets;   /* ranks that this one sends something to */
     unsigned            num_buffers;
     ucx_mp_mpi_buffer_t buffers[UCX_MP_MPI_MAX_BUFFERS];
+    size_t              arrived;   /* bytes of a message that was received */
     void                *packed;   /* what is sent instead of a buffer */
 } ucx_mp_mpi_call_t;
 
-
-/* Whether neither pointer can lead to GPU memory: slow part of the below. */
-bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
-
-/* Whether either leads to memory that only a GPU may touch, and an MPI that
-   does not know. */
-bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
 
 /* Whether a call's pointers have to be looked at, since this process uses GPUs.
    Asked once a call: until there is a driver, it takes 17 ns. */
@@ -118,9 +87,6 @@ static inline bool ucx_mp_mpi_is_straight(void)
     return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_real.stages;
 }
 
-
-/* MPI_BYTE, of which a packed buffer is. */
-MPI_Datatype ucx_mp_mpi_byte(void);
 
 /* Begins a call with the ranks of its communicator; everyone is a member.
    `flags`: ucx_mp_mpi_call_flags_t. */
@@ -157,13 +123,6 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
 /* Whether this is the calling rank, in a communicator where that can be. */
 bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
-
-/* Whether a message to or from `peer` is one that needs staging: of a datatype
-   with gaps, or that begins elsewhere, in allocations side by side, or under
-   MPICH to oneself. UCX does the others. */
-bool ucx_mp_mpi_call_is_local(ucx_mp_mpi_call_t *call, int peer,
-                              const void *pointer, MPI_Count count,
-                              MPI_Datatype datatype);
 
 /* Copies in and points the wrapper's arguments to the copies. Whether the
    MPI's call may be made now: also after a failure, if others wait for it. */

@@ -26,6 +26,7 @@ KINDS = {
     'info': ('MPI_Info ',) * 2,
     'request': ('MPI_Request *',) * 2,
     'status': ('MPI_Status *',) * 2,
+    'message': ('MPI_Message *',) * 2,
     'win': ('MPI_Win ',) * 2,
     'windows': ('MPI_Win *',) * 2,
     'file': ('MPI_File ',) * 2,
@@ -41,11 +42,16 @@ KINDS = {
 
 READ, WRITE, BOTH = ('UCX_MP_MPI_READ', 'UCX_MP_MPI_WRITE',
                      'UCX_MP_MPI_READ | UCX_MP_MPI_WRITE')
-ARRIVE = BOTH + ' | UCX_MP_MPI_RECEIVE'
+ARRIVE = WRITE + ' | UCX_MP_MPI_RECEIVE'
 
 
 def one(use, name, count, datatype, when=None):
     return when, 'buffer', (use, '&' + name, count, '&' + datatype)
+
+
+def message(use, name, count, datatype, peer):
+    return None, 'message', (use, peer, '&' + name, '&' + count,
+                             'sizeof(%s)' % count, '&' + datatype)
 
 
 def parts(way, use, name, ranks, counts, displs, datatype, when=None):
@@ -189,12 +195,8 @@ OTHERS = {
 
 EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
             'int source, int recvtag, comm comm, ', (
-                one(READ, 'sendbuf', 'sendcount', 'sendtype',
-                    'ucx_mp_mpi_call_is_local(&call, dest, sendbuf, '
-                    'sendcount, sendtype)'),
-                one(ARRIVE, 'recvbuf', 'recvcount', 'recvtype',
-                    'ucx_mp_mpi_call_is_local(&call, source, recvbuf, '
-                    'recvcount, recvtype)')))
+                message(READ, 'sendbuf', 'sendcount', 'sendtype', 'dest'),
+                message(ARRIVE, 'recvbuf', 'recvcount', 'recvtype', 'source')))
 REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
            'int source, int recvtag, comm comm, ',
            (one(BOTH, 'buf', 'count', 'datatype'),))
@@ -278,20 +280,28 @@ SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
 # What MPI keeps messages in
 ATTACHED = {'Buffer_attach': 'out buffer, n size'}
 
-# MPICH moves messages to oneself with the CPU; Open MPI leaves them to UCX
-MESSAGE = '%s buf, n count, type datatype, int %s, int tag, comm comm, '
-MESSAGES = {
-    name: ((MESSAGE % ('in', 'dest') + end).rstrip(', '), 'dest')
-    for names, end in (('Send Ssend Rsend', ''),
-                       ('Isend Issend Irsend Send_init Ssend_init Rsend_init',
-                        'request request')) for name in names.split()
-}
-MESSAGES.update({
-    'Recv': (MESSAGE % ('out', 'source') + 'status status', 'source'),
-    'Irecv': (MESSAGE % ('out', 'source') + 'request request', 'source'),
-    'Recv_init': (MESSAGE % ('out', 'source') + 'request request', 'source'),
-})
-# and the parts of others, too
+# Messages, staged unless their datatype is a predefined one: the end of the
+# call, its arguments
+ENDS = {'': ('end(&call)', ''), 'I': (LATER, ', request request'),
+        '_init': (AGAIN, ', request request')}
+PLAIN = '%s buf, n count, type datatype, int %s, int tag, comm comm'
+MESSAGES = {}
+for mode in ('Send', 'Ssend', 'Rsend'):
+    for form, (end, rest) in ENDS.items():
+        name = 'I' + mode.lower() if form == 'I' else mode + form
+        MESSAGES[name] = (PLAIN % ('in', 'dest') + rest, end,
+                          message(READ, 'buf', 'count', 'datatype', 'dest'))
+for form, (end, rest) in ENDS.items():
+    name = 'Irecv' if form == 'I' else 'Recv' + form
+    MESSAGES[name] = (PLAIN % ('out', 'source') +
+                      (rest or ', status status'), end,
+                      message(ARRIVE, 'buf', 'count', 'datatype', 'source'))
+MATCHED = message(ARRIVE, 'buf', 'count', 'datatype', 'MPI_ANY_SOURCE')
+MESSAGES['Mrecv'] = ('out buf, n count, type datatype, message message, '
+                     'status status', 'end(&call)', MATCHED)
+MESSAGES['Imrecv'] = ('out buf, n count, type datatype, message message, '
+                      'request request', LATER, MATCHED)
+# MPICH moves messages in parts with the CPU; Open MPI leaves them to UCX
 PARTITIONED = {
     name: '%s buf, int partitions, large count, type datatype, int %s, int tag, '
           'comm comm, info info, request request' % ends
@@ -311,7 +321,7 @@ class Call:
         self.refused = refused
         self.end = end
         self.counted = counted  # by its communicator
-        self.peer = peer        # then only if it is the calling rank
+        self.peer = peer        # of a message alone: the other rank
         self.arguments = [item.split() for item in arguments.split(', ')]
 
     def words(self):
@@ -337,12 +347,19 @@ class Call:
         is_local = self.of('position') or self.of('place')
         is_joint = (('_all' in self.name or '_ordered' in self.name) if is_file
                     else self.of('comm') and not is_local)
-        is_message = is_file or 'dest' in self.words()
+        is_message = is_file or 'dest' in self.words() or self.peer
+        is_joint = is_joint or self.peer
         found = [flag for flag, has in (
             ('PACKS', not (self.of('op') or self.of('text'))),
             ('JOINS', is_joint),
-            ('EMPTY', is_joint and is_message)) if has]
+            ('EMPTY', is_joint and is_message),
+            ('AGAIN', self.peer and self.end == AGAIN)) if has]
         return ' | '.join('UCX_MP_MPI_' + flag for flag in found) or '0'
+
+    def arrives(self):
+        """Whether its status says how much has been received."""
+        return self.of('status') and any(
+            way == 'message' for _, way, _ in self.buffers)
 
     def comm(self):
         return self.of('comm') or 'ucx_mp_mpi_real.comm_world'
@@ -367,6 +384,8 @@ class Call:
         real = 'ucx_mp_mpi_real.%s(%s)' % (name, self.words())
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
+        if self.arrives():
+            print('    MPI_Status own;')
         if self.name in ON_GPUS:
             print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();')
         if self.counted:
@@ -380,10 +399,11 @@ class Call:
         if self.name in ON_GPUS:
             straight = '!may_be_gpu || !ucx_mp_mpi_real.stages'
         elif self.refused:
-            straight = '!ucx_mp_mpi_may_be_gpu()%s || !(%s)' % (
-                ' || !ucx_mp_mpi_is_own_rank(%s, %s)' % (self.comm(), self.peer)
-                if self.peer else '',
+            straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
+        elif self.peer:
+            straight += (' ||\n        ucx_mp_mpi_message_is_straight('
+                         '%s, %s, datatype)' % (self.comm(), self.peer))
         print('    if (%s) {' % straight)
         print('        return %s;\n    }\n' % self.straight(name, real))
         if self.refused:
@@ -444,8 +464,9 @@ class Call:
         return '(%s)' % ' ||\n            '.join(wrong)
 
     def write_staging(self, name, real):
-        print('    ucx_mp_mpi_call_begin(&call, "MPI_%s", %s, %s);'
-              % (name, self.comm(), self.flags()))
+        print('    ucx_mp_mpi_%s_begin(&call, "MPI_%s", %s, %s);'
+              % ('message' if self.peer else 'call', name, self.comm(),
+                 self.flags()))
         if self.counted:
             print('    call.ordinal = ucx_mp_mpi_member_ordinal(member);')
         if self.of('file'):
@@ -455,8 +476,9 @@ class Call:
         if self.kind == 'neighbors':
             print('    ucx_mp_mpi_call_neighbors(&call);')
         for when, way, (use, pointer, *rest) in self.buffers:
-            text = ('ucx_mp_mpi_call_%s(&call, %s, %s, %s);'
-                    % (way, use, pointer, ', '.join(rest)))
+            text = ('ucx_mp_mpi_%s(&call, %s, %s, %s);'
+                    % ('message_buffer' if way == 'message' else 'call_' + way,
+                       use, pointer, ', '.join(rest)))
             if when:
                 print('    if (%s) {\n        %s\n    }' % (when, text))
             else:
@@ -465,12 +487,18 @@ class Call:
         if 'sendbuf' in self.words() and self.of('int') == 'dest':
             print('        sendcount = ucx_mp_mpi_call_pack(&call, dest, '
                   '&sendbuf, sendcount, &sendtype, recvbuf);')
-        print('        call.rc = %s;\n    }\n' % real)
+        if self.arrives():
+            print('        status  = ucx_mp_mpi_message_status(status, &own);')
+        print('        call.rc = %s;' % real)
+        if self.arrives():
+            print('        if (call.rc == MPI_SUCCESS) {\n            '
+                  'ucx_mp_mpi_message_arrived(&call, status);\n        }')
+        print('    }\n')
         print('    return ucx_mp_mpi_call_%s;' % self.end)
 
 
 def calls():
-    """Calls of MPI 3, of MPI 4, and what only MPICH's have of both."""
+    """Calls of MPI 3, of MPI 4, and those that only MPICH's are refused."""
     third, fourth = [], []
     for name, (arguments, kind, buffers) in COLLECTIVES.items():
         third.append(Call(name, arguments + 'comm comm', kind, buffers,
@@ -489,11 +517,12 @@ def calls():
                   for name, (arguments, buffers, end) in found.items()]
     third += [Call(name, arguments, refused=True)
               for name, arguments in {**WINDOWS, **ATTACHED}.items()]
-    own = [Call(name, arguments, refused=True, peer=peer)
-           for name, (arguments, peer) in MESSAGES.items()]
+    third += [Call(name, arguments, '', (buffer,), end=end,
+                   peer=buffer[2][1])
+              for name, (arguments, end, buffer) in MESSAGES.items()]
     parts = [Call(name, arguments, refused=True)
              for name, arguments in PARTITIONED.items()]
-    return third, fourth, own, parts
+    return third, fourth, parts
 
 
 def write_list(name, items):
@@ -501,10 +530,9 @@ def write_list(name, items):
     print(' \\\n'.join('    _(%s)' % item for item in items) + '\n')
 
 
-def write_lists(third, fourth, own, parts):
+def write_lists(third, fourth, parts):
     large = [call.name + '_c' for call in third + fourth
              if call.name not in SMALL_ONLY]
-    large_own = [call.name + '_c' for call in own]
     print('#if MPI_VERSION < 4')
     for call in fourth:
         call.declare()
@@ -515,29 +543,22 @@ def write_lists(third, fourth, own, parts):
     write_list('UCX_MP_MPI_CALLS_SMALL', [call.name for call in third + fourth])
     print('#if MPI_VERSION >= 4')
     write_list('UCX_MP_MPI_CALLS_LARGE', large)
-    write_list('UCX_MP_MPI_CALLS_LARGE_OWN', large_own)
-    print('#else\n#define UCX_MP_MPI_CALLS_LARGE(_)\n'
-          '#define UCX_MP_MPI_CALLS_LARGE_OWN(_)\n#endif\n')
+    print('#else\n#define UCX_MP_MPI_CALLS_LARGE(_)\n#endif\n')
     print('#ifndef OPEN_MPI')
-    write_list('UCX_MP_MPI_CALLS_OWN', [call.name for call in own + parts])
-    print('#define UCX_MP_MPI_CALLS_MPICH(_) \\\n'
-          '    UCX_MP_MPI_CALLS_OWN(_) UCX_MP_MPI_CALLS_LARGE_OWN(_)')
+    write_list('UCX_MP_MPI_CALLS_MPICH', [call.name for call in parts])
     print('#else\n#define UCX_MP_MPI_CALLS_MPICH(_)\n#endif\n')
     print('#define UCX_MP_MPI_CALLS(_) \\\n'
           '    UCX_MP_MPI_CALLS_SMALL(_) UCX_MP_MPI_CALLS_LARGE(_) \\\n'
           '    UCX_MP_MPI_CALLS_MPICH(_)')
 
 
-def write_wrappers(third, fourth, own, parts):
+def write_wrappers(third, fourth, parts):
     for call in third + fourth:
         call.write(False)
     print('\n#ifndef OPEN_MPI')
-    for call in own + parts:
+    for call in parts:
         call.write(False)
-    print('\n#if MPI_VERSION >= 4')
-    for call in own:
-        call.write(True)
-    print('#endif\n#endif')
+    print('#endif')
     print('\n#if MPI_VERSION >= 4')
     for call in third + fourth:
         if call.name not in SMALL_ONLY:
@@ -561,7 +582,7 @@ def main(what):
     print('/* SPDX-License-Identifier: BSD-3-Clause */')
     print('/* Made by generate.py. */')
     if what == 'mpi3.map':
-        _, fourth, _, parts = calls()
+        _, fourth, parts = calls()
         write_map(fourth, parts)
         return
     print('#pragma GCC visibility push(default)\n#include <mpi.h>')
@@ -570,7 +591,7 @@ def main(what):
         print('#pragma GCC visibility pop')
         return
     print('#pragma GCC visibility pop\n#include <mpi/call.h>\n'
-          '#include <mpi/collective.h>\n#include <mpi/later.h>')
+          '#include <mpi/collective.h>\n#include <mpi/later.h>\n#include <mpi/message.h>')
     write_wrappers(*calls())
 
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/gpu.h>
 
+#include <kernels/pack.h>
 #include <mpi/module.h>
 
 #include <dlfcn.h>
@@ -24,6 +25,14 @@
     _(error_name, "cuGetErrorName", true, (CUresult, const char**)) \
     _(address_range, "cuMemGetAddressRange_v2", true, \
       (CUdeviceptr*, size_t*, CUdeviceptr)) \
+    _(launch, "cuLaunchKernel", false, \
+      (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
+       unsigned, CUstream, void**, void**)) \
+    _(mem_alloc, "cuMemAlloc_v2", false, (CUdeviceptr*, size_t)) \
+    _(mem_free, "cuMemFree_v2", false, (CUdeviceptr)) \
+    _(module_function, "cuModuleGetFunction", false, \
+      (CUfunction*, CUmodule, const char*)) \
+    _(module_load, "cuModuleLoadData", false, (CUmodule*, const void*)) \
     _(host_register, "cuMemHostRegister_v2", true, (void*, size_t, unsigned)) \
     _(mem_release, "cuMemRelease", false, (CUmemGenericAllocationHandle)) \
     _(mem_retain, "cuMemRetainAllocationHandle", false, \
@@ -340,7 +349,7 @@ static CUresult find_piece(const char *address, size_t length,
     } else if ((result != CUDA_SUCCESS) || (type == 0)) {
         base   = at & ~(UCX_MP_MPI_GRANULE - 1);
         *piece = (ucx_mp_mpi_piece_t){base, base + UCX_MP_MPI_GRANULE, true,
-                                      false};
+                                      false, false};
         return is_readable(at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     }
 
@@ -354,7 +363,8 @@ static CUresult find_piece(const char *address, size_t length,
     }
     *piece = (ucx_mp_mpi_piece_t){base, base + size, false,
                                   (ctx != NULL) &&
-                                  (type == CU_MEMORYTYPE_DEVICE)};
+                                  (type == CU_MEMORYTYPE_DEVICE),
+                                  type == CU_MEMORYTYPE_DEVICE};
     return CUDA_SUCCESS;
 }
 
@@ -364,6 +374,109 @@ bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length)
 
     return (find_piece(address, length, &piece) != CUDA_SUCCESS) ||
            !piece.is_allocation || (length <= piece.end - (uintptr_t)address);
+}
+
+bool ucx_mp_mpi_gpu_holds(const void *address, size_t length)
+{
+    ucx_mp_mpi_piece_t piece;
+
+    return (ucx_mp_mpi_gpu_memory(address) != UCX_MP_MPI_MEMORY_HOST) &&
+           (find_piece(address, length, &piece) == CUDA_SUCCESS) &&
+           piece.is_gpu && (length <= piece.end - (uintptr_t)address);
+}
+
+CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUdeviceptr address      = 0;
+    CUresult result;
+
+    if ((driver.mem_alloc == NULL) || (driver.mem_free == NULL)) {
+        return 0;
+    }
+
+    exchange_mode(&mode);
+    result = driver.mem_alloc(&address, size);
+    exchange_mode(&mode);
+    return (result == CUDA_SUCCESS) ? address : 0;
+}
+
+void ucx_mp_mpi_gpu_free(CUdeviceptr address)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    exchange_mode(&mode);
+    (void)driver.mem_free(address);
+    exchange_mode(&mode);
+}
+
+static ucx_mp_kernels_driver_t kernels_driver(void)
+{
+    ucx_mp_kernels_driver_t kernels = {0};
+
+    kernels.ModuleLoadData    = driver.module_load;
+    kernels.ModuleGetFunction = driver.module_function;
+    kernels.LaunchKernel      = driver.launch;
+    return kernels;
+}
+
+bool ucx_mp_mpi_gpu_load(CUfunction *function)
+{
+    const ucx_mp_kernels_driver_t kernels = kernels_driver();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    if ((driver.launch == NULL) || (driver.module_load == NULL) ||
+        (driver.module_function == NULL)) {
+        return false;
+    }
+
+    exchange_mode(&mode);
+    result = ucx_mp_pack_load(&kernels, function);
+    exchange_mode(&mode);
+    return result == CUDA_SUCCESS;
+}
+
+bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
+                                unsigned long long *id)
+{
+    return (copy->result == CUDA_SUCCESS) && (driver.ctx_get_id != NULL) &&
+           (driver.ctx_get_id(copy->ctx, id) == CUDA_SUCCESS);
+}
+
+bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
+                            const void *from, size_t size)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    result = driver.memcpy(to, (CUdeviceptr)from, size, copy->stream);
+    if (result == CUDA_SUCCESS) {
+        exchange_mode(&mode);
+        result = driver.stream_synchronize(copy->stream);
+        exchange_mode(&mode);
+    }
+    return result == CUDA_SUCCESS;
+}
+
+void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
+                          const ucx_mp_pack_args_t *args, const void *program)
+{
+    const ucx_mp_kernels_driver_t kernels = kernels_driver();
+
+    if (copy->result != CUDA_SUCCESS) {
+        return;
+    }
+
+    if (function == NULL) { /* its context has ended */
+        copy->result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        return;
+    }
+
+    if (ucx_mp_mpi_module() != NULL) {
+        ucx_mp_mpi_module()->sync(program);
+    }
+    copy->result = ucx_mp_pack_launch(&kernels, function, args, copy->stream);
 }
 
 /* Have the next rows' piece; what the program has copied into it is there */

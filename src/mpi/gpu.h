@@ -6,6 +6,8 @@
 #ifndef UCX_MP_MPI_GPU_H_
 #define UCX_MP_MPI_GPU_H_
 
+#include <kernels/pack_args.h>
+
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +25,7 @@ typedef struct {
     uintptr_t begin, end;
     bool      is_pageable; /* the CPU copies it */
     bool      is_allocation; /* of a GPU, and whole: a block ends in it */
+    bool      is_gpu;        /* memory of a GPU, in whatever way it was made */
 } ucx_mp_mpi_piece_t;
 
 /* Copies in one context, from ucx_mp_mpi_copy_begin() to _end(). */
@@ -64,6 +67,16 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 /* Whether bytes lie in one allocation of a GPU, or in none. */
 bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
 
+/* Whether bytes lie in one piece of a GPU's memory that its kernels reach. */
+bool ucx_mp_mpi_gpu_holds(const void *address, size_t length);
+
+/* Allocate GPU memory in the current context. @return 0 if there is none. */
+CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
+void ucx_mp_mpi_gpu_free(CUdeviceptr address);
+
+/* Load the packing kernel (src/kernels) into the current context. */
+bool ucx_mp_mpi_gpu_load(CUfunction *function);
+
 /*
  * Begins copies to or from the memory at `address`, in its own context or, if
  * it has none, the current one or its device's primary one. What other work
@@ -89,6 +102,18 @@ void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane);
 
 /* Page-locks memory of ours for copies from any context, unless it is. */
 bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size);
+
+/* Get the number of the copy's context. @return Whether the driver says it. */
+bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
+                                unsigned long long *id);
+
+/* Copy host memory to a GPU's, and wait. @return Whether it is there. */
+bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
+                            const void *from, size_t size);
+
+/* Launch the packing kernel; `program` is memory of the program's in it. */
+void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
+                          const ucx_mp_pack_args_t *args, const void *program);
 
 /* Waits, and restores the current context. Returns the first failure. */
 CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy);

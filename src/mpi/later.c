@@ -4,6 +4,7 @@
 #pragma GCC visibility pop
 
 #include <mpi/later.h>
+#include <mpi/message.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ struct later {
     bool              is_active; /* the MPI may use the copies */
     int               lost;      /* persistent; buffers that cannot be staged,
                                     whenever it is started */
+    MPI_Request       freed;     /* of one that the program has freed */
     ucx_mp_mpi_call_t call;
 };
 
@@ -97,6 +99,38 @@ static later_t *requests_take(int count, const MPI_Request *requests)
     return taken;
 }
 
+/* What the MPI says of requests: statuses by their place among these, or by the
+   `count` indices that it has filled */
+typedef struct {
+    int        rc;
+    bool       are_all_over;
+    MPI_Status *statuses; /* NULL: it does not say */
+    const int  *indices;
+    int        count;
+} outcome_t;
+
+static const MPI_Status *outcome_status(const outcome_t *outcome, int index)
+{
+    int i;
+
+    if (outcome->statuses == NULL) {
+        return NULL;
+    }
+
+    if (outcome->indices == NULL) {
+        return (outcome->are_all_over || (outcome->rc != MPI_SUCCESS)) ?
+                       &outcome->statuses[index] :
+                       NULL;
+    }
+
+    for (i = 0; i < outcome->count; ++i) {
+        if (outcome->indices[i] == index) {
+            return &outcome->statuses[i];
+        }
+    }
+    return NULL;
+}
+
 /* The MPI's part is over. @return The call's error, or MPI_SUCCESS. */
 static int later_end(later_t *later)
 {
@@ -110,8 +144,9 @@ static int later_end(later_t *later)
     rc               = (rc == MPI_SUCCESS) ? later->call.rc : rc;
 
     if (later->is_again) {
-        later->call.rc     = MPI_SUCCESS;
-        later->call.failed = later->lost;
+        later->call.rc      = MPI_SUCCESS;
+        later->call.failed  = later->lost;
+        later->call.arrived = SIZE_MAX;
         table_put(later);
     } else {
         ucx_mp_mpi_call_free(&later->call);
@@ -120,33 +155,72 @@ static int later_end(later_t *later)
     return rc;
 }
 
-/* A persistent request's handle does not tell whether it is at its end: asked
-   of the MPI where the call has not said so of all */
-static bool request_is_over(const later_t *later, MPI_Request request,
-                            bool are_all_over)
+/* Whether the MPI says of a request that it has ended, also with an error: then
+   it need not say so of a persistent request once more */
+static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
 {
+    return outcome->are_all_over ||
+           ((known != NULL) && (outcome->rc != MPI_SUCCESS) &&
+            ((outcome->rc != MPI_ERR_IN_STATUS) ||
+             (known->MPI_ERROR != MPI_ERR_PENDING)));
+}
+
+/* Say how much an ended request has received. Of one that failed: nothing */
+static void later_arrived(later_t *later, const MPI_Status *status, int rc)
+{
+    if ((rc == MPI_SUCCESS) ||
+        ((rc == MPI_ERR_IN_STATUS) && (status->MPI_ERROR == MPI_SUCCESS))) {
+        ucx_mp_mpi_message_arrived(&later->call, status);
+    } else {
+        later->call.arrived = 0;
+    }
+}
+
+/* A persistent request's handle does not tell whether it is at its end: asked
+   of the MPI where the call has not said so */
+static bool request_is_over(later_t *later, MPI_Request request,
+                            const outcome_t *outcome)
+{
+    const MPI_Status *known = outcome_status(outcome, later->index);
+    int rc                  = outcome->rc;
+    MPI_Status status;
     int is_over = 0;
 
-    return are_all_over || (request == ucx_mp_mpi_real.request_null) ||
-           (later->is_again && later->is_active &&
-            (ucx_mp_mpi_real.Request_get_status(request, &is_over,
-                                                MPI_STATUS_IGNORE) ==
-             MPI_SUCCESS) &&
-            is_over);
+    if ((request != ucx_mp_mpi_real.request_null) &&
+        !outcome_ends(outcome, known)) {
+        if (!later->is_again || !later->is_active ||
+            (ucx_mp_mpi_real.Request_get_status(request, &is_over, &status) !=
+             MPI_SUCCESS) || !is_over) {
+            return false;
+        }
+        if (known == NULL) {
+            known = &status;
+            rc    = MPI_SUCCESS;
+        }
+    }
+
+    if (later->is_active && (known != NULL)) {
+        later_arrived(later, known, rc);
+    }
+    if (request == ucx_mp_mpi_real.request_null) {
+        later->is_again = false; /* Open MPI frees one that has failed */
+    }
+    return true;
 }
 
 /* The MPI has looked at the requests, with this result. Of a call that failed
    it does not say for which: what is copied back then is nobody's promise. */
 static int requests_settle(later_t *taken, const MPI_Request *requests,
-                           bool are_all_over, int rc)
+                           const outcome_t *outcome)
 {
+    int rc = outcome->rc;
     later_t *later;
     int later_rc;
 
     while (taken != NULL) {
         later = taken;
         taken = later->next;
-        if (!request_is_over(later, requests[later->index], are_all_over)) {
+        if (!request_is_over(later, requests[later->index], outcome)) {
             table_put(later);
             continue;
         }
@@ -155,6 +229,70 @@ static int requests_settle(later_t *taken, const MPI_Request *requests,
         rc       = (rc == MPI_SUCCESS) ? later_rc : rc;
     }
     return rc;
+}
+
+/* Statuses for the MPI's call where the program wants none; `own` has room for
+   one. NULL: no memory */
+static MPI_Status *statuses_get(MPI_Status *statuses, int count,
+                                MPI_Status *own)
+{
+    if ((statuses != MPI_STATUS_IGNORE) && (statuses != MPI_STATUSES_IGNORE)) {
+        return statuses;
+    }
+
+    return (count == 1) ? own : calloc(count, sizeof(*own));
+}
+
+
+/* Requests that the program has freed while a message was on its way: the MPI
+   still uses what they are staged in */
+static struct {
+    pthread_mutex_t lock;
+    later_t         *first;
+} freed = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void freed_put(later_t *later)
+{
+    pthread_mutex_lock(&freed.lock);
+    later->next = freed.first;
+    freed.first = later;
+    pthread_mutex_unlock(&freed.lock);
+}
+
+/* End those that are over. */
+static void freed_look(void)
+{
+    later_t *later, *next;
+    MPI_Status status;
+    int is_over, rc;
+
+    if (__atomic_load_n(&freed.first, __ATOMIC_RELAXED) == NULL) {
+        return;
+    }
+
+    pthread_mutex_lock(&freed.lock);
+    next        = freed.first;
+    freed.first = NULL;
+    pthread_mutex_unlock(&freed.lock);
+
+    while (next != NULL) {
+        later   = next;
+        next    = later->next;
+        is_over = 0;
+        rc      = ucx_mp_mpi_real.Test(&later->freed, &is_over, &status);
+        if ((rc == MPI_SUCCESS) && !is_over) {
+            freed_put(later);
+            continue;
+        }
+
+        if (later->is_again) {
+            (void)ucx_mp_mpi_real.Request_free(&later->freed);
+        }
+        later_arrived(later, &status, rc);
+        later->is_again = false;
+        (void)later_end(later);
+        __atomic_fetch_sub(&table.count, 1, __ATOMIC_RELEASE);
+    }
 }
 
 
@@ -180,7 +318,10 @@ static later_t *later_new(ucx_mp_mpi_call_t *call, uintptr_t key)
 
 int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
 {
+    MPI_Status status;
     int is_over = 0;
+
+    freed_look();
 
     /* Nothing is staged: the request is left to the MPI alone */
     if ((call->num_buffers == 0) && (call->packed == NULL)) {
@@ -190,11 +331,14 @@ int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
 
     /* what is over at once may have a handle that all such share; a failure in
        staging is reported when the rest of the call is over */
-    if ((call->rc != MPI_SUCCESS) ||
-        (ucx_mp_mpi_real.Request_get_status(*request, &is_over,
-                                            MPI_STATUS_IGNORE) !=
-         MPI_SUCCESS) ||
-        is_over) {
+    if (call->rc != MPI_SUCCESS) {
+        return ucx_mp_mpi_call_end(call);
+    }
+    if ((ucx_mp_mpi_real.Request_get_status(*request, &is_over, &status) !=
+         MPI_SUCCESS) || is_over) {
+        if (is_over) {
+            ucx_mp_mpi_message_arrived(call, &status);
+        }
         return ucx_mp_mpi_call_end(call);
     }
 
@@ -258,38 +402,59 @@ static int request_start(MPI_Request request)
 
 /* ------------------------------------------------- the MPI's own, and ours */
 
-#define END(_name, _count, _requests, _all_over, _words, ...) \
+/* `_status` is the argument with the statuses, `_indices` are those that the
+   MPI fills, `_done` of them */
+#define END(_name, _count, _requests, _all_over, _status, _room, _indices, \
+            _done, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
     { \
+        MPI_Status *given = _status; \
+        outcome_t outcome = {.indices = _indices}; \
         later_t *taken; \
+        MPI_Status own; \
         int rc; \
         \
         if (table_is_empty()) { \
             return ucx_mp_mpi_real._name _words; \
         } \
         \
+        freed_look(); \
         taken = requests_take(_count, _requests); \
-        rc    = ucx_mp_mpi_real._name _words; \
-        return requests_settle(taken, _requests, \
-                               (rc == MPI_SUCCESS) && (_all_over), rc); \
+        if (taken != NULL) { \
+            outcome.statuses = statuses_get(given, _room, &own); \
+            _status = (outcome.statuses == NULL) ? given : outcome.statuses; \
+        } \
+        \
+        outcome.rc           = ucx_mp_mpi_real._name _words; \
+        outcome.are_all_over = (outcome.rc == MPI_SUCCESS) && (_all_over); \
+        outcome.count        = _done; \
+        rc = requests_settle(taken, _requests, &outcome); \
+        if ((_status != given) && (_status != &own)) { \
+            free(_status); \
+        } \
+        return rc; \
     }
 
-END(Wait, 1, request, true, (request, status), MPI_Request *request,
-    MPI_Status *status)
-END(Test, 1, request, *flag, (request, flag, status), MPI_Request *request,
-    int *flag, MPI_Status *status)
-END(Waitall, count, requests, true, (count, requests, statuses), int count,
-    MPI_Request *requests, MPI_Status *statuses)
-END(Testall, count, requests, *flag, (count, requests, flag, statuses),
-    int count, MPI_Request *requests, int *flag, MPI_Status *statuses)
-END(Waitany, count, requests, false, (count, requests, index, status),
-    int count, MPI_Request *requests, int *index, MPI_Status *status)
-END(Testany, count, requests, false, (count, requests, index, flag, status),
-    int count, MPI_Request *requests, int *index, int *flag, MPI_Status *status)
-END(Waitsome, count, requests, false,
+END(Wait, 1, request, true, status, 1, NULL, 1, (request, status),
+    MPI_Request *request, MPI_Status *status)
+END(Test, 1, request, *flag, status, 1, NULL, 1, (request, flag, status),
+    MPI_Request *request, int *flag, MPI_Status *status)
+END(Waitall, count, requests, true, statuses, count, NULL, count,
+    (count, requests, statuses), int count, MPI_Request *requests,
+    MPI_Status *statuses)
+END(Testall, count, requests, *flag, statuses, count, NULL, count,
+    (count, requests, flag, statuses), int count, MPI_Request *requests,
+    int *flag, MPI_Status *statuses)
+END(Waitany, count, requests, false, status, 1, index, 1,
+    (count, requests, index, status), int count, MPI_Request *requests,
+    int *index, MPI_Status *status)
+END(Testany, count, requests, false, status, 1, index, *flag,
+    (count, requests, index, flag, status), int count, MPI_Request *requests,
+    int *index, int *flag, MPI_Status *status)
+END(Waitsome, count, requests, false, statuses, count, indices, *done,
     (count, requests, done, indices, statuses), int count,
     MPI_Request *requests, int *done, int *indices, MPI_Status *statuses)
-END(Testsome, count, requests, false,
+END(Testsome, count, requests, false, statuses, count, indices, *done,
     (count, requests, done, indices, statuses), int count,
     MPI_Request *requests, int *done, int *indices, MPI_Status *statuses)
 
@@ -297,21 +462,31 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
                   MPI_Request request, int *flag, MPI_Status *status)
 {
     const bool is_empty = table_is_empty();
-    const int rc        = ucx_mp_mpi_real.Request_get_status(request, flag,
-                                                             status);
+    MPI_Status own;
     later_t *later;
+    int rc;
 
+    status = ucx_mp_mpi_message_status(status, &own);
+    rc     = ucx_mp_mpi_real.Request_get_status(request, flag, status);
     if (is_empty || (rc != MPI_SUCCESS) || !*flag) {
         return rc;
     }
 
     /* the program may look at the buffer now */
     later = table_take((uintptr_t)request);
-    return (later == NULL) ? MPI_SUCCESS : later_end(later);
+    if (later == NULL) {
+        return MPI_SUCCESS;
+    }
+
+    if (later->is_active) {
+        ucx_mp_mpi_message_arrived(&later->call, status);
+    }
+    return later_end(later);
 }
 
-/* Of what is under way nobody would hear again: it is waited for. Files alone
-   may be left so. */
+/* A message goes on by itself and is looked at by later calls: to wait for the
+   other rank here could take for ever. Of what else is under way nobody would
+   hear again: it is waited for. Files alone may be left so. */
 UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 {
     later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)*request);
@@ -319,6 +494,15 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 
     if (later == NULL) {
         return ucx_mp_mpi_real.Request_free(request);
+    }
+
+    if (later->is_active && later->call.is_message) {
+        later->freed = *request;
+        *request     = ucx_mp_mpi_real.request_null;
+        __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
+        freed_put(later);
+        freed_look();
+        return MPI_SUCCESS;
     }
 
     if (later->is_active) {

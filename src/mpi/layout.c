@@ -10,7 +10,7 @@
 
 
 /* The rows of one element are found once a datatype and kept as an attribute
-   of it, which goes with it */
+   of it */
 static struct {
     pthread_mutex_t lock;
     bool            has_keyval;
@@ -18,14 +18,26 @@ static struct {
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
+void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element)
+{
+    if (__atomic_sub_fetch(&element->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+
+    if (element->on_gpu != NULL) {
+        element->on_gpu_free(element->on_gpu);
+    }
+    ucx_mp_mpi_layout_free(&element->layout);
+    free(element);
+}
+
 static int element_forget(MPI_Datatype datatype, int keyval, void *value,
                           void *state)
 {
     (void)datatype;
     (void)keyval;
     (void)state;
-    ucx_mp_mpi_layout_free(value);
-    free(value);
+    ucx_mp_mpi_layout_release(value);
     return MPI_SUCCESS;
 }
 
@@ -41,11 +53,45 @@ static int element_copy_not(MPI_Datatype datatype, int keyval, void *state,
     return MPI_SUCCESS;
 }
 
-static int element_get(const ucx_mp_mpi_layout_t **element_p,
-                       MPI_Datatype datatype, size_t size, ptrdiff_t begin,
-                       size_t extent)
+/* Of a datatype that has bytes; the caller holds the lock */
+static int element_make(ucx_mp_mpi_element_t **element_p,
+                        MPI_Datatype datatype, size_t size, ptrdiff_t begin,
+                        size_t length)
 {
-    ucx_mp_mpi_layout_t *element;
+    ucx_mp_mpi_element_t *element = calloc(1, sizeof(*element));
+    MPI_Count lower, extent;
+    int rc;
+
+    if (element == NULL) {
+        return UCX_MP_MPI_LAYOUT_NO_MEMORY;
+    }
+
+    element->refs = 1;
+    element->low  = begin;
+    element->high = begin + (ptrdiff_t)length;
+
+    rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent);
+    if (rc == MPI_SUCCESS) {
+        element->extent = extent;
+        rc = ucx_mp_mpi_layout_element(&element->layout, datatype, size, begin,
+                                       length);
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = ucx_mp_mpi_real.Type_set_attr(datatype, cache.keyval, element);
+    }
+    if (rc != MPI_SUCCESS) {
+        ucx_mp_mpi_layout_release(element);
+        return rc;
+    }
+
+    *element_p = element;
+    return MPI_SUCCESS;
+}
+
+/* @return As of ucx_mp_mpi_layout_hold(). */
+static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
+                       size_t size, ptrdiff_t begin, size_t length)
+{
     int rc = MPI_SUCCESS;
     int found;
 
@@ -54,39 +100,38 @@ static int element_get(const ucx_mp_mpi_layout_t **element_p,
         rc = ucx_mp_mpi_real.Type_create_keyval(element_copy_not,
                                                 element_forget, &cache.keyval,
                                                 NULL);
-        if (rc != MPI_SUCCESS) {
-            goto out;
-        }
-        cache.has_keyval = true;
+        cache.has_keyval = (rc == MPI_SUCCESS);
     }
-
-    rc = ucx_mp_mpi_real.Type_get_attr(datatype, cache.keyval, element_p,
-                                       &found);
-    if ((rc != MPI_SUCCESS) || found) {
-        goto out;
-    }
-
-    element = calloc(1, sizeof(*element));
-    if (element == NULL) {
-        rc = UCX_MP_MPI_LAYOUT_NO_MEMORY;
-        goto out;
-    }
-
-    rc = ucx_mp_mpi_layout_element(element, datatype, size, begin, extent);
     if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_real.Type_set_attr(datatype, cache.keyval, element);
+        rc = ucx_mp_mpi_real.Type_get_attr(datatype, cache.keyval, element_p,
+                                           &found);
     }
-    if (rc != MPI_SUCCESS) {
-        ucx_mp_mpi_layout_free(element);
-        free(element);
-        goto out;
+    if ((rc == MPI_SUCCESS) && !found) {
+        rc = element_make(element_p, datatype, size, begin, length);
     }
-
-    *element_p = element;
-
-out:
+    if (rc == MPI_SUCCESS) {
+        __atomic_add_fetch(&(*element_p)->refs, 1, __ATOMIC_RELAXED);
+    }
     pthread_mutex_unlock(&cache.lock);
     return rc;
+}
+
+int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
+                           ucx_mp_mpi_element_t **element_p)
+{
+    MPI_Count size, begin, length;
+    int rc;
+
+    *element_p = NULL;
+    rc         = ucx_mp_mpi_real.Type_size_x(datatype, &size);
+    if ((rc != MPI_SUCCESS) || (size == 0)) {
+        return rc;
+    }
+
+    rc = ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin, &length);
+    return (rc != MPI_SUCCESS) ?
+                   rc :
+                   element_get(element_p, datatype, size, begin, length);
 }
 
 static int combiner_of(MPI_Datatype datatype)
@@ -107,7 +152,7 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                           MPI_Count count, MPI_Datatype datatype,
                           bool is_exact)
 {
-    const ucx_mp_mpi_layout_t *element;
+    ucx_mp_mpi_element_t *element = NULL;
     MPI_Count size, lower, extent, begin, length;
     ucx_mp_mpi_rows_t row   = {0};
     ucx_mp_mpi_layout_t one = {.rows = &row, .count = 1};
@@ -132,15 +177,20 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
         row      = (ucx_mp_mpi_rows_t){begin, size, size, 1, 0, size,
                                        !is_named};
         one.size = size;
-        element  = &one;
     } else {
         rc = element_get(&element, datatype, size, begin, length);
     }
 
-    return (rc != MPI_SUCCESS) ? rc :
-                                 ucx_mp_mpi_layout_add_elements(layout, offset,
-                                                                count, extent,
-                                                                element);
+    if (rc == MPI_SUCCESS) {
+        rc = ucx_mp_mpi_layout_add_elements(layout, offset, count, extent,
+                                            (element == NULL) ?
+                                                    &one :
+                                                    &element->layout);
+    }
+    if (element != NULL) {
+        ucx_mp_mpi_layout_release(element);
+    }
+    return rc;
 }
 
 bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)

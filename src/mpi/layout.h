@@ -12,6 +12,28 @@
 #include <stdbool.h>
 
 
+/* One element of a datatype, kept as long as the datatype and the messages of
+   it that are under way */
+typedef struct {
+    ucx_mp_mpi_layout_t layout;    /* of packed bytes in the type map's order */
+    ptrdiff_t           low, high; /* first byte, and behind the last one */
+    ptrdiff_t           extent;    /* bytes from an element to the next */
+    unsigned            refs;
+    void                *on_gpu;   /* the layout in GPU memory (pack.c) */
+    void                (*on_gpu_free)(void *on_gpu);
+} ucx_mp_mpi_element_t;
+
+/*
+ * Find the rows of a datatype's element once, and keep them.
+ *
+ * @param element_p  To be released; NULL if the datatype has no bytes.
+ * @return           As of ucx_mp_mpi_layout_add().
+ */
+int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
+                           ucx_mp_mpi_element_t **element_p);
+
+void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element);
+
 /*
  * Adds the bytes of `count` (> 0) elements of a datatype, the first one's
  * origin being at `offset`.

@@ -31,11 +31,13 @@
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
     _(File_get_view) \
+    _(Get_elements_x) \
     _(Graph_neighbors_count) \
     _(Group_free) \
     _(Group_translate_ranks) \
     _(Iprobe) \
     _(Pack_size) \
+    _(Test_cancelled) \
     _(Topo_test) \
     _(Type_commit) \
     _(Type_contiguous) \

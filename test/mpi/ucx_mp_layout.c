@@ -361,21 +361,23 @@ static bool check_packed(MPI_Datatype type, uint64_t number)
    few rows and reads no byte */
 static bool check_wide(void)
 {
-    const ucx_mp_mpi_layout_t *element;
-    MPI_Count size, begin, length;
+    const ucx_mp_mpi_layout_t *layout;
+    ucx_mp_mpi_element_t *element;
     MPI_Datatype type;
     bool is_right;
 
     MPI_Type_vector(40960, 1, 1 << 17, MPI_DOUBLE, &type);
     MPI_Type_commit(&type);
-    MPI_Type_size_x(type, &size);
-    MPI_Type_get_true_extent_x(type, &begin, &length);
-    looked   = 0;
-    is_right = (element_get(&element, type, size, begin, length) ==
-                MPI_SUCCESS) &&
-               (element->count == 1) && (element->rows[0].length == 8) &&
-               (element->rows[0].stride == 1 << 20) &&
-               (element->rows[0].count == 40960) && (looked == 0);
+    looked = 0;
+    if (ucx_mp_mpi_layout_hold(type, &element) != MPI_SUCCESS) {
+        return false;
+    }
+
+    layout   = &element->layout;
+    is_right = (layout->count == 1) && (layout->rows[0].length == 8) &&
+               (layout->rows[0].stride == 1 << 20) &&
+               (layout->rows[0].count == 40960) && (looked == 0);
+    ucx_mp_mpi_layout_release(element);
     if (!is_right) {
         fprintf(stderr, "ucx_mp_layout: a column of 40 GiB: %zu bytes were "
                 "looked at\n", looked);

@@ -11,6 +11,8 @@ kernels_ptx() {
         "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" \
             "$ucx_mp_top/src/kernels/copy.cu" &&
         "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" \
+            "$ucx_mp_top/src/kernels/pack.cu" &&
+        "$ucx_mp_top/src/kernels/regenerate" --check "$ucx_mp_deps/nvrtc11" \
             "$ucx_mp_top/examples/jacobi/jacobi.cu"
 }
 

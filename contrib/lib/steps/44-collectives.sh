@@ -150,6 +150,9 @@ unstaged() {
     staged "$1" 3 ucx_mp_unstaged '^ucx_mp_unstaged: [1-9][0-9]* calls, 0 wrong'
 }
 
+# types MPI: messages of random datatypes by every call that sends or receives
+types() { staged "$1" 2 ucx_mp_types '^ucx_mp_types: .* messages, .* 0 wrong'; }
+
 # staged MPI RANKS PROGRAM PATTERN
 staged() {
     local mpirun programs ranks=$2 program=$3 pattern=$4
@@ -528,6 +531,11 @@ step pieces full 60 "pieces distribution" \
      "datatypes whose blocks are allocations, side by side and far away"
 for mpi_name in openmpi5 mpich; do
     step "pieces-$mpi_name" full 60 "pieces $mpi_name" "the same of other MPIs"
+done
+step types full 60 "types distribution" \
+     "messages of random datatypes in GPU memory, by every call"
+for mpi_name in openmpi5 mpich; do
+    step "types-$mpi_name" full 60 "types $mpi_name" "the same of other MPIs"
 done
 step unstaged full 60 "unstaged distribution" \
      "a rank cannot stage its buffer: an error on each that needs it, no hang"

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Packs the bytes of an MPI datatype, or unpacks them. Compiled by regenerate
+ * into pack.ptx.
+ *
+ * The words of all elements are numbered in the order of the rows. A warp takes
+ * UCX_MP_PACK_WORDS times 32 of them in a turn. It searches the row of its
+ * first word in the whole list once, and from there each lane searches as many
+ * rows as there are lanes before it: a row has a word or more.
+ */
+#include "pack_args.h"
+
+typedef unsigned int       u32;
+typedef unsigned long long u64;
+
+#define LANES 32
+#define TURN  (LANES * UCX_MP_PACK_WORDS)
+#define WARPS (UCX_MP_PACK_THREADS / LANES)
+#define ALL   0xffffffff
+
+/* Where the fields of ucx_mp_pack_rows_t are */
+enum {
+    OFFSET = 0,
+    STRIDE = 8,
+    PACKED = 16,
+    STEP   = 24,
+    LENGTH = 32,
+    FIRST  = 40
+};
+
+/* A type of 16 bytes that has the alignment of its size */
+struct alignas(16) words_t {
+    u64 word[2];
+};
+
+static __device__ u64 load_u64(u64 addr)
+{
+    u64 value;
+
+    asm("ld.global.u64 %0, [%1];" : "=l"(value) : "l"(addr));
+    return value;
+}
+
+static __device__ void move(u64 dst, u64 src, const words_t*)
+{
+    u64 low, high;
+
+    asm volatile("ld.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(low), "=l"(high) : "l"(src));
+    asm volatile("st.global.v2.u64 [%0], {%1, %2};"
+                 :: "l"(dst), "l"(low), "l"(high));
+}
+
+template<typename T>
+static __device__ void move(u64 dst, u64 src, const T*)
+{
+    *(T*)dst = *(const T*)src;
+}
+
+/* Divide; most numbers fit into 32 bits, where it is much faster */
+static __device__ u64 divide(u64 a, u64 b)
+{
+    return (((a | b) >> 32) == 0) ? (u64)((u32)a / (u32)b) : (a / b);
+}
+
+static __device__ u64 first_of(u64 rows, u32 index)
+{
+    return load_u64(rows + (u64)index * sizeof(ucx_mp_pack_rows_t) + FIRST);
+}
+
+/* Return the last rows in [low, high] that begin at or before a byte. */
+static __device__ u32 search(u64 rows, u32 low, u32 high, u64 at)
+{
+    while (low < high) {
+        const u32 middle = low + (high - low + 1) / 2;
+
+        if (first_of(rows, middle) <= at) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    return low;
+}
+
+/* Move the word at byte `at` of an element, which is in these rows. */
+template<typename T>
+static __device__ void move_word(const ucx_mp_pack_args_t &args, u64 element,
+                                 u64 at, u32 index)
+{
+    const u64 rows   = args.rows + (u64)index * sizeof(ucx_mp_pack_rows_t);
+    const u64 offset = load_u64(rows + OFFSET);
+    const u64 stride = load_u64(rows + STRIDE);
+    u64 packed       = load_u64(rows + PACKED);
+    const u64 step   = load_u64(rows + STEP);
+    const u64 length = load_u64(rows + LENGTH);
+    const u64 inside = at - load_u64(rows + FIRST);
+    const u64 row    = (inside < length) ? 0 : divide(inside, length);
+    const u64 within = inside - row * length;
+    u64 program;
+
+    packed  = element * args.element + packed + row * step + within;
+    program = args.program + element * (u64)args.extent + offset +
+              row * stride + within;
+    if (packed >= args.bytes) {
+        return; /* this byte has not arrived */
+    }
+
+    packed += args.staged;
+    if (args.is_back) {
+        move(program, packed, (const T*)0);
+    } else {
+        move(packed, program, (const T*)0);
+    }
+}
+
+template<typename T>
+static __device__ void pack(const ucx_mp_pack_args_t &args)
+{
+    const u32 lane     = threadIdx.x % LANES;
+    const u64 warp     = (u64)blockIdx.x * WARPS + threadIdx.x / LANES;
+    const u64 elements = divide(args.bytes + args.element - 1, args.element);
+    const u64 size     = elements * args.element;
+    const u32 last     = (u32)args.num_rows - 1;
+    u64 begin;
+
+#pragma unroll 1
+    for (begin = warp * TURN * sizeof(T); begin < size;
+         begin += (u64)gridDim.x * WARPS * TURN * sizeof(T)) {
+        u64 current = divide(begin, args.element);
+        u32 low     = search(args.rows, 0, last,
+                             begin - current * args.element);
+
+#pragma unroll 1
+        for (u32 i = 0; i < UCX_MP_PACK_WORDS; ++i) {
+            const u64 at  = begin + (i * LANES + lane) * sizeof(T);
+            const u64 own = divide(at, args.element);
+            const u64 byte = at - own * args.element;
+            u32 from       = (own == current) ? low : 0;
+            u32 to         = from + lane + 1;
+
+            to   = (to < last) ? to : last;
+            from = search(args.rows, from, to, byte);
+            if (at < size) {
+                move_word<T>(args, own, byte, from);
+            }
+
+            /* the next word follows the last lane's */
+            low     = __shfl_sync(ALL, from, LANES - 1);
+            current = __shfl_sync(ALL, own, LANES - 1);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(UCX_MP_PACK_THREADS)
+ucx_mp_pack(const __grid_constant__ ucx_mp_pack_args_t args)
+{
+    switch (args.unit) {
+    case 16:
+        pack<words_t>(args);
+        break;
+    case 8:
+        pack<u64>(args);
+        break;
+    case 4:
+        pack<u32>(args);
+        break;
+    case 2:
+        pack<unsigned short>(args);
+        break;
+    default:
+        pack<unsigned char>(args);
+    }
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/buffer.h>
+
+#include <mpi/handles.h>
+#include <mpi/module.h>
+
+#include <limits.h>
+#include <string.h>
+
+
+bool ucx_mp_mpi_pointer_is_host(const void *pointer)
+{
+    if (pointer == MPI_IN_PLACE) {
+        return true;
+    }
+
+    /* MPI_BOTTOM: the datatype knows where */
+    return (pointer != MPI_BOTTOM) &&
+           (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_HOST);
+}
+
+bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second)
+{
+    return ucx_mp_mpi_pointer_is_host(first) &&
+           ucx_mp_mpi_pointer_is_host(second);
+}
+
+static bool is_gpu(const void *pointer)
+{
+    return (pointer != MPI_IN_PLACE) && (pointer != MPI_BOTTOM) &&
+           (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
+}
+
+bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second)
+{
+    return ucx_mp_mpi_real.stages && (is_gpu(first) || is_gpu(second));
+}
+
+MPI_Datatype ucx_mp_mpi_byte(void)
+{
+    ucx_mp_mpi_handles_find();
+    return ucx_mp_mpi_handles.byte;
+}
+
+void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
+{
+    buffer->given = pointer;
+    memcpy(buffer->pointer_p, &pointer, sizeof(pointer));
+}
+
+/* @return The first address of a row that leads to a GPU, or NULL. `seen_p` is
+   the granule that was looked at last. */
+static const void *row_on_gpu(const char *row, size_t length,
+                              uintptr_t *seen_p)
+{
+    uintptr_t at        = (uintptr_t)row;
+    const uintptr_t end = at + length;
+
+    while (at < end) {
+        if (at / UCX_MP_MPI_GRANULE != *seen_p) {
+            *seen_p = at / UCX_MP_MPI_GRANULE;
+            if (!ucx_mp_mpi_pointer_is_host((void*)at)) {
+                return (void*)at;
+            }
+        }
+        at = (*seen_p + 1) * UCX_MP_MPI_GRANULE;
+    }
+    return NULL;
+}
+
+/* A buffer at MPI_BOTTOM may be host memory after all, or some of both, and so
+   may any other: pointers lead to one allocation, datatypes to many. Where the
+   pointer alone leads to a GPU, UCX takes the rest for GPU memory, too. */
+const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
+{
+    const void *found = NULL;
+    uintptr_t seen    = UINTPTR_MAX;
+    const ucx_mp_mpi_rows_t *rows;
+    size_t i, j;
+
+    for (i = 0; i < buffer->layout.count; ++i) {
+        rows = &buffer->layout.rows[i];
+        for (j = 0; (j < rows->count) && (found == NULL); ++j) {
+            found = row_on_gpu((const char*)buffer->original + rows->offset +
+                                       (ptrdiff_t)j * rows->stride,
+                               rows->length, &seen);
+        }
+    }
+    return ((found == NULL) && (buffer->layout.count > 0) &&
+            !ucx_mp_mpi_pointer_is_host(buffer->original)) ?
+                   buffer->original :
+                   found;
+}
+
+
+/* ---------------------------------------------------------- packed messages */
+
+bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
+                                  const void *pointer)
+{
+    const size_t bytes = buffer->bytes;
+
+    if (bytes <= INT_MAX) {
+        if (buffer->count_width == sizeof(int)) {
+            *(int*)buffer->count_p = (int)bytes;
+        } else {
+            *(MPI_Count*)buffer->count_p = (MPI_Count)bytes;
+        }
+        *buffer->parts.type_p = ucx_mp_mpi_byte();
+    } else if (!ucx_mp_mpi_packed_make(&buffer->packed, &buffer->parts,
+                                       UCX_MP_MPI_PACKED_WHOLE)) {
+        return false;
+    }
+
+    ucx_mp_mpi_buffer_point(buffer, pointer);
+    return true;
+}
+
+/* Whether no byte of a range is GPU memory; of a large one that is not known */
+static bool is_host_range(const char *low, size_t size)
+{
+    uintptr_t at        = (uintptr_t)low;
+    const uintptr_t end = at + size;
+
+    if (size / UCX_MP_MPI_GRANULE > 1024) {
+        return false;
+    }
+
+    for (; at < end; at = (at / UCX_MP_MPI_GRANULE + 1) * UCX_MP_MPI_GRANULE) {
+        if (ucx_mp_mpi_gpu_memory((void*)at) != UCX_MP_MPI_MEMORY_HOST) {
+            return false;
+        }
+    }
+    return true;
+}
+
+size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
+{
+    const ucx_mp_mpi_element_t *element = buffer->element;
+    const ptrdiff_t last = (buffer->parts.count - 1) * element->extent;
+    const size_t size    = element->high - element->low +
+                           ((last < 0) ? -last : last);
+    const char *low;
+
+    buffer->low = element->low + ((last < 0) ? last : 0);
+    low         = (const char*)buffer->original + buffer->low;
+    if (buffer->on_gpu != NULL) {
+        return size;
+    }
+
+    if (ucx_mp_mpi_gpu_holds(low, size)) {
+        buffer->is_whole = true;
+        buffer->on_gpu   = low;
+        return size;
+    }
+
+    if (is_host_range(low, size) &&
+        ((buffer->original == MPI_BOTTOM) ||
+         ucx_mp_mpi_pointer_is_host(buffer->original))) {
+        return 0;
+    }
+
+    /* each row has to be looked at; without memory for that it is staged */
+    buffer->on_gpu = (ucx_mp_mpi_layout_add(&buffer->layout, 0,
+                                            buffer->parts.count,
+                                            *buffer->parts.type_p, true) ==
+                      MPI_SUCCESS) ?
+                             ucx_mp_mpi_buffer_on_gpu(buffer) :
+                             low;
+    return (buffer->on_gpu == NULL) ? 0 : size;
+}
+
+/* GPU memory, and a kernel. UCX takes it from there, if the module is there. */
+static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
+{
+    if (buffer->is_own || !buffer->is_whole || (ucx_mp_mpi_module() == NULL) ||
+        !ucx_mp_mpi_pack_prepare(copy, buffer->element)) {
+        return false;
+    }
+
+    buffer->staged = ucx_mp_mpi_gpu_block_get(copy, buffer->bytes,
+                                              &buffer->gpu_block);
+    return buffer->staged != NULL;
+}
+
+static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
+{
+    if ((buffer->layout.count == 0) &&
+        (ucx_mp_mpi_layout_add(&buffer->layout, 0, buffer->parts.count,
+                               *buffer->parts.type_p, true) != MPI_SUCCESS)) {
+        return false;
+    }
+
+    if (buffer->layout.is_unordered) {
+        return false;
+    }
+
+    buffer->staged = ucx_mp_mpi_pool_get(buffer->bytes, copy, &buffer->block);
+    return buffer->staged != NULL;
+}
+
+bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
+                                  ucx_mp_mpi_copy_t *copy)
+{
+    if (!hold_on_gpu(buffer, copy) && !hold_on_host(buffer, copy)) {
+        return false;
+    }
+
+    return ucx_mp_mpi_buffer_give_bytes(buffer, buffer->staged);
+}

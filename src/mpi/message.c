@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/message.h>
+
+#include <limits.h>
+#include <string.h>
+
+
+/* Predefined types, which are never freed: by their handles */
+#define NUM_PLAIN 64
+
+static MPI_Datatype plain[NUM_PLAIN];
+
+
+bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
+{
+    const uintptr_t key = (uintptr_t)datatype;
+    MPI_Datatype *entry = &plain[(key ^ (key >> 4) ^ (key >> 9)) % NUM_PLAIN];
+    bool is_plain;
+
+    if (__atomic_load_n(entry, __ATOMIC_RELAXED) == datatype) {
+        return true;
+    }
+
+    is_plain = (datatype != ucx_mp_mpi_real.datatype_null) &&
+               ucx_mp_mpi_layout_is_named(datatype) &&
+               ucx_mp_mpi_layout_is_array(datatype);
+    if (is_plain) {
+        __atomic_store_n(entry, datatype, __ATOMIC_RELAXED);
+    }
+    return is_plain;
+}
+
+void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
+                              MPI_Comm comm, unsigned flags)
+{
+    memset(call, 0, sizeof(*call));
+    call->name      = name;
+    call->comm      = comm;
+    call->flags     = flags;
+    call->byte      = ucx_mp_mpi_byte();
+    call->is_member  = true;
+    call->is_message = true;
+    call->arrived    = SIZE_MAX;
+}
+
+static MPI_Count count_get(const void *count_p, size_t width)
+{
+    return (width == sizeof(int)) ? *(const int*)count_p :
+                                    *(const MPI_Count*)count_p;
+}
+
+/* The MPI gets the bytes where they are. @return Whether they are in a row, in
+   one allocation, and a count of bytes says how many. */
+static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
+{
+    const ucx_mp_mpi_element_t *element = buffer->element;
+
+    return !element->layout.is_unordered && (element->layout.count == 1) &&
+           (element->layout.rows[0].count == 1) &&
+           ((buffer->parts.count == 1) ||
+            (element->extent == (ptrdiff_t)element->layout.size)) &&
+           (buffer->bytes <= INT_MAX) && buffer->is_whole &&
+           ucx_mp_mpi_buffer_give_bytes(buffer,
+                                        (const char*)buffer->original +
+                                                element->low);
+}
+
+static void message_fail(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer,
+                         int rc)
+{
+    if (rc == UCX_MP_MPI_LAYOUT_NO_MEMORY) {
+        buffer->is_lost = true;
+        ++call->num_buffers;
+        call->failed = ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
+                                        "%s: no memory to describe a datatype",
+                                        call->name);
+    } else if (rc == UCX_MP_MPI_LAYOUT_TOO_LARGE) {
+        buffer->is_lost = true;
+        ++call->num_buffers;
+        call->failed = ucx_mp_mpi_raise(call->comm, MPI_ERR_TYPE,
+                                        "%s: a datatype with 2 GiB of data or "
+                                        "more cannot be described", call->name);
+    } else {
+        call->rc = rc;
+    }
+}
+
+void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
+                               void *pointer_p, void *count_p, size_t width,
+                               MPI_Datatype *type_p)
+{
+    ucx_mp_mpi_buffer_t *buffer = &call->buffers[call->num_buffers];
+    const MPI_Count count       = count_get(count_p, width);
+    bool is_own                 = false;
+    int rc;
+
+    if ((call->rc != MPI_SUCCESS) || (count <= 0) || (peer == MPI_PROC_NULL) ||
+        (*type_p == ucx_mp_mpi_real.datatype_null)) {
+        return; /* the MPI says what is wrong */
+    }
+
+#ifndef OPEN_MPI
+    is_own = ucx_mp_mpi_is_own_rank(call->comm, peer);
+#endif
+    if (!is_own && ucx_mp_mpi_message_is_plain(*type_p)) {
+        return;
+    }
+
+    memset(buffer, 0, sizeof(*buffer));
+    memcpy(&buffer->original, pointer_p, sizeof(buffer->original));
+    buffer->pointer_p   = pointer_p;
+    buffer->use         = use;
+    buffer->parts       = (ucx_mp_mpi_parts_t){.count  = count,
+                                               .type_p = type_p};
+    buffer->count_p     = count_p;
+    buffer->count_width = width;
+    buffer->is_own      = is_own;
+
+    rc = ucx_mp_mpi_layout_hold(*type_p, &buffer->element);
+    if (rc != MPI_SUCCESS) {
+        message_fail(call, buffer, rc);
+        return;
+    }
+
+    if (buffer->element == NULL) {
+        return; /* it has no bytes */
+    }
+
+    buffer->bytes = (size_t)count * buffer->element->layout.size;
+    if ((ucx_mp_mpi_buffer_locate(buffer) == 0) ||
+        (!is_own && message_is_direct(buffer))) {
+        ucx_mp_mpi_layout_free(&buffer->layout);
+        ucx_mp_mpi_layout_release(buffer->element);
+        buffer->element = NULL;
+        return;
+    }
+    ++call->num_buffers;
+}
+
+/* The bytes of a status, as many as the message has brought here */
+void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
+                                const MPI_Status *status)
+{
+    MPI_Count bytes  = 0;
+    int is_cancelled = 0;
+
+    if (call->num_buffers == 0) {
+        return;
+    }
+
+    if ((ucx_mp_mpi_real.Test_cancelled(status, &is_cancelled) !=
+         MPI_SUCCESS) || is_cancelled ||
+        (ucx_mp_mpi_real.Get_elements_x(status, ucx_mp_mpi_byte(), &bytes) !=
+         MPI_SUCCESS) || (bytes < 0)) {
+        bytes = 0;
+    }
+    call->arrived = bytes;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/pack.h>
+
+#include <kernels/pack.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+
+
+#define BLOCK_MIN ((size_t)64 << 10)
+#define IDLE_MAX  ((size_t)512 << 20) /* kept of each context */
+#define MAX_UNIT  16
+
+typedef struct context context_t;
+
+struct ucx_mp_mpi_gpu_block {
+    ucx_mp_mpi_gpu_block_t *next; /* among those that are idle */
+    context_t              *owner;
+    CUdeviceptr            address;
+    size_t                 size;
+};
+
+/* A handle is used again after a device reset; the number is not */
+struct context {
+    context_t              *next;
+    CUcontext              ctx;
+    unsigned long long     id;
+    CUfunction             pack;
+    bool                   is_loaded, is_failed;
+    ucx_mp_mpi_gpu_block_t *idle;
+    size_t                 idle_size; /* bytes */
+};
+
+/* An element's rows in a context's GPU memory */
+typedef struct rows rows_t;
+struct rows {
+    rows_t                 *next;
+    context_t              *context;
+    ucx_mp_mpi_gpu_block_t *block;
+    unsigned long long     bits; /* set in any offset or length */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    context_t       *contexts;
+} gpu = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* The caller holds the lock, here and below. */
+static context_t *context_find(ucx_mp_mpi_copy_t *copy)
+{
+    unsigned long long id;
+    context_t *context;
+
+    if (!ucx_mp_mpi_copy_context_id(copy, &id)) {
+        return NULL;
+    }
+
+    for (context = gpu.contexts; context != NULL; context = context->next) {
+        if ((context->ctx == copy->ctx) && (context->id == id)) {
+            return context;
+        }
+    }
+
+    context = calloc(1, sizeof(*context));
+    if (context != NULL) {
+        context->ctx  = copy->ctx;
+        context->id   = id;
+        context->next = gpu.contexts;
+        gpu.contexts  = context;
+    }
+    return context;
+}
+
+/* Free idle memory until at most `size` bytes of it are left. */
+static void context_trim(context_t *context, size_t size)
+{
+    ucx_mp_mpi_gpu_block_t *block;
+
+    while ((context->idle != NULL) && (context->idle_size > size)) {
+        block               = context->idle;
+        context->idle       = block->next;
+        context->idle_size -= block->size;
+        ucx_mp_mpi_gpu_free(block->address);
+        free(block);
+    }
+}
+
+/* Take the smallest idle block that is large enough, and not far too large. */
+static ucx_mp_mpi_gpu_block_t *context_take(context_t *context, size_t size)
+{
+    ucx_mp_mpi_gpu_block_t **link, **best = NULL;
+    ucx_mp_mpi_gpu_block_t *block         = NULL;
+
+    for (link = &context->idle; *link != NULL; link = &(*link)->next) {
+        if (((*link)->size >= size) && ((*link)->size / 4 <= size) &&
+            ((best == NULL) || ((*link)->size < (*best)->size))) {
+            best = link;
+        }
+    }
+    if (best != NULL) {
+        block               = *best;
+        *best               = block->next;
+        context->idle_size -= block->size;
+    }
+    return block;
+}
+
+static ucx_mp_mpi_gpu_block_t *context_alloc(context_t *context, size_t size)
+{
+    ucx_mp_mpi_gpu_block_t *block = calloc(1, sizeof(*block));
+
+    if (block == NULL) {
+        return NULL;
+    }
+
+    context_trim(context, IDLE_MAX);
+    block->owner   = context;
+    block->size    = size;
+    block->address = ucx_mp_mpi_gpu_alloc(size);
+    if ((block->address == 0) && (context->idle != NULL)) {
+        context_trim(context, 0);
+        block->address = ucx_mp_mpi_gpu_alloc(size);
+    }
+    if (block->address == 0) {
+        free(block);
+        return NULL;
+    }
+    return block;
+}
+
+static ucx_mp_mpi_gpu_block_t *block_get(context_t *context, size_t size)
+{
+    ucx_mp_mpi_gpu_block_t *block;
+    size_t rounded;
+
+    for (rounded = BLOCK_MIN; (rounded < size) && (rounded <= SIZE_MAX / 2);
+         rounded *= 2) {
+    }
+    if (rounded > IDLE_MAX) {
+        rounded = size;
+    }
+
+    block = context_take(context, rounded);
+    return (block != NULL) ? block : context_alloc(context, rounded);
+}
+
+static void block_put(ucx_mp_mpi_gpu_block_t *block)
+{
+    block->next              = block->owner->idle;
+    block->owner->idle       = block;
+    block->owner->idle_size += block->size;
+}
+
+void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
+                               ucx_mp_mpi_gpu_block_t **block_p)
+{
+    context_t *context;
+
+    pthread_mutex_lock(&gpu.lock);
+    context  = context_find(copy);
+    *block_p = (context == NULL) ? NULL : block_get(context, size);
+    pthread_mutex_unlock(&gpu.lock);
+    return (*block_p == NULL) ? NULL : (void*)(*block_p)->address;
+}
+
+void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block)
+{
+    pthread_mutex_lock(&gpu.lock);
+    block_put(block);
+    pthread_mutex_unlock(&gpu.lock);
+}
+
+
+/* Put an element's rows back when it goes */
+static void rows_free(void *on_gpu)
+{
+    rows_t *rows, *next;
+
+    pthread_mutex_lock(&gpu.lock);
+    for (rows = on_gpu; rows != NULL; rows = next) {
+        next = rows->next;
+        block_put(rows->block);
+        free(rows);
+    }
+    pthread_mutex_unlock(&gpu.lock);
+}
+
+/* Write the rows as the kernel takes them. @return Bits of all numbers. */
+static unsigned long long rows_write(const ucx_mp_mpi_layout_t *layout,
+                                     ucx_mp_pack_rows_t *to)
+{
+    unsigned long long bits  = 0;
+    unsigned long long first = 0;
+    const ucx_mp_mpi_rows_t *from;
+    size_t i;
+
+    for (i = 0; i < layout->count; ++i) {
+        from         = &layout->rows[i];
+        to[i].offset = from->offset;
+        to[i].stride = from->stride;
+        to[i].packed = from->packed;
+        to[i].step   = from->step;
+        to[i].length = from->length;
+        to[i].first  = first;
+        first       += from->length * from->count;
+        bits        |= to[i].offset | to[i].packed | to[i].length;
+        if (from->count > 1) {
+            bits |= to[i].stride | to[i].step;
+        }
+    }
+    return bits;
+}
+
+static rows_t *rows_make(context_t *context, ucx_mp_mpi_copy_t *copy,
+                         const ucx_mp_mpi_layout_t *layout)
+{
+    const size_t size        = layout->count * sizeof(ucx_mp_pack_rows_t);
+    ucx_mp_pack_rows_t *list = malloc(size);
+    rows_t *rows             = calloc(1, sizeof(*rows));
+
+    if ((list == NULL) || (rows == NULL)) {
+        goto err;
+    }
+
+    rows->context = context;
+    rows->bits    = rows_write(layout, list);
+    rows->block   = block_get(context, size);
+    if (rows->block == NULL) {
+        goto err;
+    }
+
+    if (!ucx_mp_mpi_copy_upload(copy, rows->block->address, list, size)) {
+        block_put(rows->block);
+        goto err;
+    }
+
+    free(list);
+    return rows;
+
+err:
+    free(list);
+    free(rows);
+    return NULL;
+}
+
+static rows_t *rows_find(const context_t *context,
+                         const ucx_mp_mpi_element_t *element)
+{
+    rows_t *rows = element->on_gpu;
+
+    while ((rows != NULL) && (rows->context != context)) {
+        rows = rows->next;
+    }
+    return rows;
+}
+
+static bool context_load(context_t *context)
+{
+    if (!context->is_loaded && !context->is_failed) {
+        context->is_loaded = ucx_mp_mpi_gpu_load(&context->pack);
+        context->is_failed = !context->is_loaded;
+    }
+    return context->is_loaded;
+}
+
+bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
+                             ucx_mp_mpi_element_t *element)
+{
+    rows_t *rows = NULL;
+    context_t *context;
+
+    if (element->layout.is_unordered || (element->layout.count > UINT32_MAX)) {
+        return false;
+    }
+
+    pthread_mutex_lock(&gpu.lock);
+    context = context_find(copy);
+    if ((context != NULL) && context_load(context)) {
+        rows = rows_find(context, element);
+        if (rows == NULL) {
+            rows = rows_make(context, copy, &element->layout);
+            if (rows != NULL) {
+                rows->next           = element->on_gpu;
+                element->on_gpu      = rows;
+                element->on_gpu_free = rows_free;
+            }
+        }
+    }
+    pthread_mutex_unlock(&gpu.lock);
+    return rows != NULL;
+}
+
+void ucx_mp_mpi_pack(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_element_t *element,
+                     const void *program, void *staged, size_t bytes,
+                     bool is_back)
+{
+    ucx_mp_pack_args_t args = {
+        .program  = (uintptr_t)program,
+        .staged   = (uintptr_t)staged,
+        .num_rows = element->layout.count,
+        .extent   = element->extent,
+        .element  = element->layout.size,
+        .bytes    = bytes,
+        .is_back  = is_back
+    };
+    unsigned long long bits = 0;
+    CUfunction function     = NULL;
+    context_t *context;
+    rows_t *rows;
+
+    if (bytes == 0) {
+        return;
+    }
+
+    pthread_mutex_lock(&gpu.lock);
+    context = context_find(copy);
+    rows    = (context == NULL) ? NULL : rows_find(context, element);
+    if (rows != NULL) {
+        function  = context->pack;
+        args.rows = rows->block->address;
+        bits      = rows->bits;
+    }
+    pthread_mutex_unlock(&gpu.lock);
+
+    bits |= args.program | args.staged | args.extent | args.element |
+            args.bytes | MAX_UNIT;
+    args.unit = bits & -bits;
+    ucx_mp_mpi_copy_pack(copy, function, &args, program);
+}
