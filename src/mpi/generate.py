@@ -197,6 +197,10 @@ EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
             'int source, int recvtag, comm comm, ', (
                 message(READ, 'sendbuf', 'sendcount', 'sendtype', 'dest'),
                 message(ARRIVE, 'recvbuf', 'recvcount', 'recvtype', 'source')))
+# MPICH 4.0 does not say how much has arrived: the rest is what was there
+EXCHANGE_LATER = (EXCHANGE[1][0],
+                  message(BOTH + ' | UCX_MP_MPI_RECEIVE', 'recvbuf',
+                          'recvcount', 'recvtype', 'source'))
 REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
            'int source, int recvtag, comm comm, ',
            (one(BOTH, 'buf', 'count', 'datatype'),))
@@ -232,7 +236,7 @@ MESSAGES_LATER = {
     'Bsend_init': (BUFFERED, (one(READ, 'buf', 'count', 'datatype'),), AGAIN),
 }
 MESSAGES_LATER_4 = {
-    'Isendrecv': (EXCHANGE[0] + 'request request', EXCHANGE[1], LATER),
+    'Isendrecv': (EXCHANGE[0] + 'request request', EXCHANGE_LATER, LATER),
     'Isendrecv_replace': (REPLACE[0] + 'request request', REPLACE[1], LATER),
 }
 
@@ -402,8 +406,8 @@ class Call:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
         elif self.peer:
-            straight += (' ||\n        ucx_mp_mpi_message_is_straight('
-                         '%s, %s, datatype)' % (self.comm(), self.peer))
+            straight = ('ucx_mp_mpi_message_is_straight(%s, %s, datatype)'
+                        % (self.comm(), self.peer))
         print('    if (%s) {' % straight)
         print('        return %s;\n    }\n' % self.straight(name, real))
         if self.refused:

@@ -21,7 +21,9 @@ bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
         return true;
     }
 
-    is_plain = (datatype != ucx_mp_mpi_real.datatype_null) &&
+    ucx_mp_mpi_real_find();
+    is_plain = ucx_mp_mpi_real.stages &&
+               (datatype != ucx_mp_mpi_real.datatype_null) &&
                ucx_mp_mpi_layout_is_named(datatype) &&
                ucx_mp_mpi_layout_is_array(datatype);
     if (is_plain) {
@@ -137,14 +139,29 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
     ++call->num_buffers;
 }
 
-/* The bytes of a status, as many as the message has brought here */
+/* Whether a buffer is written as far as a message has arrived. Where it was read
+   as well, all of it is written. */
+static bool call_has_partial(const ucx_mp_mpi_call_t *call)
+{
+    unsigned i;
+
+    for (i = 0; i < call->num_buffers; ++i) {
+        if ((call->buffers[i].element != NULL) &&
+            (call->buffers[i].use & UCX_MP_MPI_WRITE) &&
+            !(call->buffers[i].use & UCX_MP_MPI_READ)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
                                 const MPI_Status *status)
 {
     MPI_Count bytes  = 0;
     int is_cancelled = 0;
 
-    if (call->num_buffers == 0) {
+    if (!call_has_partial(call)) {
         return;
     }
 

@@ -20,19 +20,21 @@ bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype);
 
 /*
  * Whether the MPI takes a message as it is. MPICH moves messages to oneself
- * with the CPU, and the others leave them to UCX.
+ * with the CPU, and the others leave them to UCX. Under Open MPI a predefined
+ * type is all that is looked at: programs without a GPU pay for no more.
  */
 static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
                                                   MPI_Datatype datatype)
 {
-#ifndef OPEN_MPI
-    if (ucx_mp_mpi_is_own_rank(comm, peer)) {
-        return false;
-    }
-#endif
+#ifdef OPEN_MPI
     (void)comm;
     (void)peer;
-    return ucx_mp_mpi_message_is_plain(datatype);
+    return ucx_mp_mpi_message_is_plain(datatype) || ucx_mp_mpi_is_straight();
+#else
+    return ucx_mp_mpi_is_straight() ||
+           (!ucx_mp_mpi_is_own_rank(comm, peer) &&
+            ucx_mp_mpi_message_is_plain(datatype));
+#endif
 }
 
 /* Begin a call without asking for the communicator's ranks. */

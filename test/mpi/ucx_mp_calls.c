@@ -436,31 +436,46 @@ static void try_buffered(void)
     MPI_Buffer_detach(&detached, &size);
 }
 
-/* MPICH moves these with the processor */
-static void try_mpich(void)
+/* MPICH moves messages to oneself by the processor, Open MPI by UCX */
+static void try_self(void)
 {
-#ifndef OPEN_MPI
-#define SELF gpu, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD
-    MPI_Request request;
+#define SELF(_buffer) \
+    _buffer, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD
+    MPI_Request request, ends[2];
+    MPI_Status statuses[2];
+    int i, rc;
 
-    REFUSED(MPI_Send, SELF);
-    REFUSED(MPI_Ssend, SELF);
-    REFUSED(MPI_Rsend, SELF);
-    REFUSED(MPI_Recv, SELF, MPI_STATUS_IGNORE);
-    REFUSED(MPI_Isend, SELF, &request);
-    REFUSED(MPI_Issend, SELF, &request);
-    REFUSED(MPI_Irsend, SELF, &request);
-    REFUSED(MPI_Irecv, SELF, &request);
-    REFUSED(MPI_Send_init, SELF, &request);
-    REFUSED(MPI_Ssend_init, SELF, &request);
-    REFUSED(MPI_Rsend_init, SELF, &request);
-    REFUSED(MPI_Recv_init, SELF, &request);
-#if MPI_VERSION >= 4
+    fill(gpu, 12);
+    ZERO();
+    MPI_Isend(SELF(gpu), &request);
+    rc = MPI_Recv(SELF(other), MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    done("MPI_Recv", rc, other, 12);
+
+    MPI_Recv_init(SELF(other), &ends[0]);
+    rc = MPI_Send_init(SELF(gpu), &ends[1]);
+    for (i = 0; i < 2; ++i) {
+        fill(gpu, 13 + i);
+        ZERO();
+        rc = (rc == MPI_SUCCESS) ? MPI_Startall(2, ends) : rc;
+        rc = (rc == MPI_SUCCESS) ? MPI_Waitall(2, ends, statuses) : rc;
+        done("MPI_Send_init", rc, other, 13 + i);
+    }
+    MPI_Request_free(&ends[0]);
+    MPI_Request_free(&ends[1]);
+
+    fill(gpu, 15);
+    ZERO();
+    MPI_Irecv(SELF(other), &request);
+    rc = MPI_Ssend(SELF(gpu));
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    done("MPI_Ssend", rc, other, 15);
+
+#if !defined(OPEN_MPI) && (MPI_VERSION >= 4)
 #define PARTS gpu, 2, COUNT / 2, MPI_INT, world_rank, 5, MPI_COMM_WORLD, \
               MPI_INFO_NULL, &request
     REFUSED(MPI_Psend_init, PARTS);
     REFUSED(MPI_Precv_init, PARTS);
-#endif
 #endif
 }
 
@@ -624,7 +639,7 @@ int main(int argc, char **argv)
     try_files(argv[1]);
     try_windows();
     try_buffered();
-    try_mpich();
+    try_self();
 #ifdef HAS_MPI_4
     try_exchange();
 #endif
