@@ -84,25 +84,41 @@ static __device__ u32 search(u64 rows, u32 low, u32 high, u64 at)
     return low;
 }
 
+/* ucx_mp_pack_rows_t in registers, without what only rows behind the first one
+   need */
+struct rows_t {
+    u64 offset;
+    u64 packed;
+    u64 length;
+    u64 first;
+};
+
+static __device__ rows_t load_rows(u64 at)
+{
+    rows_t rows;
+
+    rows.offset = load_u64(at + OFFSET);
+    rows.packed = load_u64(at + PACKED);
+    rows.length = load_u64(at + LENGTH);
+    rows.first  = load_u64(at + FIRST);
+    return rows;
+}
+
 /* Move the word at byte `at` of an element, which is in these rows. */
 template<typename T>
 static __device__ void move_word(const ucx_mp_pack_args_t &args, u64 element,
-                                 u64 at, u32 index)
+                                 u64 at, const rows_t &rows, u64 stride,
+                                 u64 step)
 {
-    const u64 rows   = args.rows + (u64)index * sizeof(ucx_mp_pack_rows_t);
-    const u64 offset = load_u64(rows + OFFSET);
-    const u64 stride = load_u64(rows + STRIDE);
-    u64 packed       = load_u64(rows + PACKED);
-    const u64 step   = load_u64(rows + STEP);
-    const u64 length = load_u64(rows + LENGTH);
-    const u64 inside = at - load_u64(rows + FIRST);
-    const u64 row    = (inside < length) ? 0 : divide(inside, length);
-    const u64 within = inside - row * length;
-    u64 program;
+    const u64 inside = at - rows.first;
+    const u64 row    = (inside < rows.length) ? 0 :
+                                                divide(inside, rows.length);
+    const u64 within = inside - row * rows.length;
+    u64 packed       = element * args.element + rows.packed + row * step +
+                       within;
+    const u64 program = args.program + element * (u64)args.extent +
+                        rows.offset + row * stride + within;
 
-    packed  = element * args.element + packed + row * step + within;
-    program = args.program + element * (u64)args.extent + offset +
-              row * stride + within;
     if (packed >= args.bytes) {
         return; /* this byte has not arrived */
     }
@@ -112,6 +128,24 @@ static __device__ void move_word(const ucx_mp_pack_args_t &args, u64 element,
         move(program, packed, (const T*)0);
     } else {
         move(packed, program, (const T*)0);
+    }
+}
+
+/* Elements of one kind of rows: a vector, a face of an array */
+template<typename T>
+static __device__ void pack_one(const ucx_mp_pack_args_t &args, u64 size)
+{
+    const rows_t rows = load_rows(args.rows);
+    const u64 stride  = load_u64(args.rows + STRIDE);
+    const u64 step    = load_u64(args.rows + STEP);
+    const u64 threads = (u64)gridDim.x * UCX_MP_PACK_THREADS;
+    u64 at            = (u64)blockIdx.x * UCX_MP_PACK_THREADS + threadIdx.x;
+
+#pragma unroll 1
+    for (at *= sizeof(T); at < size; at += threads * sizeof(T)) {
+        const u64 own = (at < args.element) ? 0 : divide(at, args.element);
+
+        move_word<T>(args, own, at - own * args.element, rows, stride, step);
     }
 }
 
@@ -125,6 +159,11 @@ static __device__ void pack(const ucx_mp_pack_args_t &args)
     const u32 last     = (u32)args.num_rows - 1;
     u64 begin;
 
+    if (last == 0) {
+        pack_one<T>(args, size);
+        return;
+    }
+
 #pragma unroll 1
     for (begin = warp * TURN * sizeof(T); begin < size;
          begin += (u64)gridDim.x * WARPS * TURN * sizeof(T)) {
@@ -134,8 +173,9 @@ static __device__ void pack(const ucx_mp_pack_args_t &args)
 
 #pragma unroll 1
         for (u32 i = 0; i < UCX_MP_PACK_WORDS; ++i) {
-            const u64 at  = begin + (i * LANES + lane) * sizeof(T);
-            const u64 own = divide(at, args.element);
+            const u64 at   = begin + (i * LANES + lane) * sizeof(T);
+            const u64 own  = (at < args.element) ? 0 :
+                                                   divide(at, args.element);
             const u64 byte = at - own * args.element;
             u32 from       = (own == current) ? low : 0;
             u32 to         = from + lane + 1;
@@ -143,7 +183,17 @@ static __device__ void pack(const ucx_mp_pack_args_t &args)
             to   = (to < last) ? to : last;
             from = search(args.rows, from, to, byte);
             if (at < size) {
-                move_word<T>(args, own, byte, from);
+                const u64 entry   = args.rows +
+                                    (u64)from * sizeof(ucx_mp_pack_rows_t);
+                const rows_t rows = load_rows(entry);
+                u64 stride        = 0;
+                u64 step          = 0;
+
+                if (byte - rows.first >= rows.length) {
+                    stride = load_u64(entry + STRIDE);
+                    step   = load_u64(entry + STEP);
+                }
+                move_word<T>(args, own, byte, rows, stride, step);
             }
 
             /* the next word follows the last lane's */

@@ -5,7 +5,7 @@
 #define UCX_MP_PACK_ARGS_H_
 
 #define UCX_MP_PACK_THREADS 256
-#define UCX_MP_PACK_WORDS   8    /* words that a thread moves in a turn */
+#define UCX_MP_PACK_WORDS   4    /* words that a thread moves in a turn */
 #define UCX_MP_PACK_BLOCKS  2048 /* blocks of threads in a grid, at most */
 
 /* `length` bytes at `offset`, and as many every `stride` bytes behind; in the

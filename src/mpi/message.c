@@ -139,8 +139,8 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
     ++call->num_buffers;
 }
 
-/* Whether a buffer is written as far as a message has arrived. Where it was read
-   as well, all of it is written. */
+/* Whether a buffer is written as far as a message has arrived. All of it is
+   written where it was read as well. */
 static bool call_has_partial(const ucx_mp_mpi_call_t *call)
 {
     unsigned i;
