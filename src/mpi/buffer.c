@@ -178,25 +178,40 @@ static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
         return false;
     }
 
-    buffer->staged = ucx_mp_mpi_gpu_block_get(copy, buffer->bytes,
-                                              &buffer->gpu_block);
-    return buffer->staged != NULL;
+    buffer->staged    = ucx_mp_mpi_gpu_block_get(copy, buffer->bytes,
+                                                 &buffer->gpu_block);
+    buffer->is_packed = (buffer->staged != NULL);
+    return buffer->is_packed;
+}
+
+/* Describe all elements, for copies. @return Whether packed order is known. */
+static bool hold_rows(ucx_mp_mpi_buffer_t *buffer)
+{
+    return ((buffer->layout.count > 0) ||
+            (ucx_mp_mpi_layout_add(&buffer->layout, 0, buffer->parts.count,
+                                   *buffer->parts.type_p, true) ==
+             MPI_SUCCESS)) &&
+           !buffer->layout.is_unordered;
 }
 
 static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 {
-    if ((buffer->layout.count == 0) &&
-        (ucx_mp_mpi_layout_add(&buffer->layout, 0, buffer->parts.count,
-                               *buffer->parts.type_p, true) != MPI_SUCCESS)) {
-        return false;
-    }
-
-    if (buffer->layout.is_unordered) {
-        return false;
-    }
-
     buffer->staged = ucx_mp_mpi_pool_get(buffer->bytes, copy, &buffer->block);
-    return buffer->staged != NULL;
+    if (buffer->staged == NULL) {
+        return false;
+    }
+
+    buffer->is_packed = buffer->is_whole &&
+                        ucx_mp_mpi_pool_is_mapped(buffer->block) &&
+                        ucx_mp_mpi_pack_prepare(copy, buffer->element);
+    if (buffer->is_packed || hold_rows(buffer)) {
+        return true;
+    }
+
+    ucx_mp_mpi_pool_put(buffer->block);
+    buffer->block  = NULL;
+    buffer->staged = NULL;
+    return false;
 }
 
 bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,

@@ -46,6 +46,7 @@ typedef struct {
     size_t                 bytes;     /* of all elements when packed */
     bool                   is_whole;  /* in one allocation of a GPU */
     bool                   is_own;    /* the CPU moves it */
+    bool                   is_packed; /* by the kernel, else by copies */
     ucx_mp_mpi_gpu_block_t *gpu_block; /* `staged` is GPU memory */
 } ucx_mp_mpi_buffer_t;
 

@@ -374,7 +374,7 @@ static void buffer_copy(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
 {
     size_t i;
 
-    if (buffer->gpu_block != NULL) {
+    if (buffer->is_packed) {
         ucx_mp_mpi_pack(copy, buffer->element, buffer->original,
                         buffer->staged,
                         (limit < buffer->bytes) ? limit : buffer->bytes,
@@ -387,12 +387,20 @@ static void buffer_copy(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
     }
 }
 
-static void call_copy_failed(ucx_mp_mpi_call_t *call, CUresult result,
-                             const char *what)
+static void call_copy_failed(ucx_mp_mpi_call_t *call,
+                             const ucx_mp_mpi_buffer_t *buffer,
+                             CUresult result, ucx_mp_mpi_use_t use)
 {
+    const bool is_read = (use == UCX_MP_MPI_READ);
+    const char *what   = buffer->is_packed ?
+                                 (is_read ? "packed by a kernel" :
+                                            "unpacked by a kernel") :
+                                 (is_read ? "copied to host memory" :
+                                            "copied from host memory");
+
     call_fail(call, ucx_mp_mpi_raise(call->comm, MPI_ERR_OTHER,
-                                     "%s: a GPU buffer could not be copied %s "
-                                     "host memory: %s", call->name, what,
+                                     "%s: a GPU buffer could not be %s: %s",
+                                     call->name, what,
                                      ucx_mp_mpi_gpu_error(result)));
 }
 
@@ -413,8 +421,7 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
     buffer_copy(buffer, &copy, use, limit);
     result = ucx_mp_mpi_copy_end(&copy);
     if (result != CUDA_SUCCESS) {
-        call_copy_failed(call, result,
-                         (use == UCX_MP_MPI_READ) ? "to" : "from");
+        call_copy_failed(call, buffer, result, use);
     }
 }
 
@@ -542,7 +549,7 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
                                          "bytes of a GPU buffer", call->name,
                                          size));
     } else if (result != CUDA_SUCCESS) {
-        call_copy_failed(call, result, "to");
+        call_copy_failed(call, buffer, result, UCX_MP_MPI_READ);
     }
 }
 

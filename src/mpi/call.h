@@ -39,7 +39,8 @@ typedef enum {
                               a file, if it has them as they are in memory */
     UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this one's part */
     UCX_MP_MPI_EMPTY  = 4, /* ... which may be one of no bytes */
-    UCX_MP_MPI_AGAIN  = 8  /* what it sends is read by each start */
+    UCX_MP_MPI_AGAIN  = 8, /* what it sends is read by each start */
+    UCX_MP_MPI_HOST   = 16 /* the CPU moves all of it */
 } ucx_mp_mpi_call_flags_t;
 
 typedef struct {

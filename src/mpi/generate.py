@@ -211,11 +211,16 @@ PACKING = (one(READ, 'inbuf', 'incount', 'datatype'),
            one(BOTH, 'outbuf', 'outsize', 'call.byte'))
 UNPACKING = (one(READ, 'inbuf', 'insize', 'call.byte'),
              one(WRITE, 'outbuf', 'outcount', 'datatype'))
+# into the bytes that MPI has in a message
+PACKING_HOST = (message(READ, 'inbuf', 'incount', 'datatype',
+                        'MPI_ANY_SOURCE'), PACKING[1])
+UNPACKING_HOST = (UNPACKING[0], message(WRITE, 'outbuf', 'outcount',
+                                        'datatype', 'MPI_ANY_SOURCE'))
 OTHERS.update({
     'Pack': ('in inbuf, n incount, type datatype, out outbuf, n outsize, '
-             'position position, comm comm', '', PACKING),
+             'position position, comm comm', '', PACKING_HOST),
     'Unpack': ('in inbuf, n insize, position position, out outbuf, '
-               'n outcount, type datatype, comm comm', '', UNPACKING),
+               'n outcount, type datatype, comm comm', '', UNPACKING_HOST),
     'Pack_external': (
         'text datarep, in inbuf, n incount, type datatype, out outbuf, '
         'bytes outsize, place position', '', PACKING),
@@ -357,7 +362,8 @@ class Call:
             ('PACKS', not (self.of('op') or self.of('text'))),
             ('JOINS', is_joint),
             ('EMPTY', is_joint and is_message),
-            ('AGAIN', self.peer and self.end == AGAIN)) if has]
+            ('AGAIN', self.peer and self.end == AGAIN),
+            ('HOST', self.of('position'))) if has]
         return ' | '.join('UCX_MP_MPI_' + flag for flag in found) or '0'
 
     def arrives(self):

@@ -615,6 +615,18 @@ void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane)
     }
 }
 
+bool ucx_mp_mpi_copy_is_mapped(const void *address)
+{
+    CUpointer_attribute attributes = CU_POINTER_ATTRIBUTE_DEVICE_POINTER;
+    CUdeviceptr mapped             = 0;
+    void *value                    = &mapped;
+
+    return (driver.pointer_attributes(1, &attributes, &value,
+                                      (CUdeviceptr)address) ==
+            CUDA_SUCCESS) &&
+           (mapped == (CUdeviceptr)address);
+}
+
 bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
 {
     unsigned type                  = 0;
@@ -635,7 +647,9 @@ bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
     }
 
     exchange_mode(&mode);
-    result = driver.host_register(address, size, CU_MEMHOSTREGISTER_PORTABLE);
+    result = driver.host_register(address, size,
+                                  CU_MEMHOSTREGISTER_PORTABLE |
+                                          CU_MEMHOSTREGISTER_DEVICEMAP);
     exchange_mode(&mode);
     return result == CUDA_SUCCESS;
 }

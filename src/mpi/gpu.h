@@ -100,6 +100,9 @@ bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
  */
 void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane);
 
+/* Whether kernels reach host memory by the address that the CPU has. */
+bool ucx_mp_mpi_copy_is_mapped(const void *address);
+
 /* Page-locks memory of ours for copies from any context, unless it is. */
 bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size);
 

@@ -93,7 +93,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 {
     ucx_mp_mpi_buffer_t *buffer = &call->buffers[call->num_buffers];
     const MPI_Count count       = count_get(count_p, width);
-    bool is_own                 = false;
+    bool is_own                 = (call->flags & UCX_MP_MPI_HOST);
     int rc;
 
     if ((call->rc != MPI_SUCCESS) || (count <= 0) || (peer == MPI_PROC_NULL) ||
@@ -102,7 +102,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
     }
 
 #ifndef OPEN_MPI
-    is_own = ucx_mp_mpi_is_own_rank(call->comm, peer);
+    is_own = is_own || ucx_mp_mpi_is_own_rank(call->comm, peer);
 #endif
     if (!is_own && ucx_mp_mpi_message_is_plain(*type_p)) {
         return;

@@ -122,6 +122,12 @@ void *ucx_mp_mpi_pool_get(size_t size, ucx_mp_mpi_copy_t *copy,
     return block->address;
 }
 
+bool ucx_mp_mpi_pool_is_mapped(const ucx_mp_mpi_block_t *block)
+{
+    return block->is_kept && !block->is_refused &&
+           ucx_mp_mpi_copy_is_mapped(block->address);
+}
+
 void ucx_mp_mpi_pool_put(ucx_mp_mpi_block_t *block)
 {
     if (block->is_kept) {

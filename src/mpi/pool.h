@@ -26,6 +26,9 @@ typedef struct ucx_mp_mpi_block ucx_mp_mpi_block_t;
 void *ucx_mp_mpi_pool_get(size_t size, ucx_mp_mpi_copy_t *copy,
                           ucx_mp_mpi_block_t **block_p);
 
+/* Whether it is page-locked, and kernels may write there. */
+bool ucx_mp_mpi_pool_is_mapped(const ucx_mp_mpi_block_t *block);
+
 void ucx_mp_mpi_pool_put(ucx_mp_mpi_block_t *block);
 
 #endif
