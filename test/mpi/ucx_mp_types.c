@@ -849,6 +849,99 @@ out:
     free(type);
 }
 
+static void expect(bool is_right, const char *what)
+{
+    if (!is_right) {
+        ++wrong;
+        printf("%s: rank %d: %s\n", ucx_mp_program, rank, what);
+    }
+}
+
+/* Requests that end in other ways: cancelled, freed while the message is on its
+   way and the other rank waits for what comes after it, several at once */
+static void test_requests(void)
+{
+    enum { ROWS = 32768, AT_ONCE = 10 };
+    const ucx_mp_mem_t mem = on_host ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+    const size_t size      = 2 * ROWS * sizeof(double);
+    double *values         = malloc(size);
+    char *from             = ucx_mp_mem_alloc(mem, size);
+    char *to               = ucx_mp_mem_alloc(mem, size);
+    MPI_Request requests[2 * AT_ONCE];
+    MPI_Datatype column, part;
+    MPI_Status status, statuses[2 * AT_ONCE];
+    int i, left, ended, count, is_cancelled, indices[2 * AT_ONCE];
+    bool is_right = true;
+
+    MPI_Type_vector(ROWS, 1, 2, MPI_DOUBLE, &column);
+    MPI_Type_commit(&column);
+    for (i = 0; i < 2 * ROWS; ++i) {
+        values[i] = i + 1e6 * rank;
+    }
+    ucx_mp_mem_put(mem, from, values, size);
+    ucx_mp_mem_put(mem, to, values, size);
+
+    for (i = 0; i < 100; ++i) {
+        MPI_Irecv(to, 1, column, 1 - rank, 77, WORLD, requests);
+        MPI_Cancel(requests);
+        MPI_Wait(requests, &status);
+        MPI_Test_cancelled(&status, &is_cancelled);
+        is_right = is_right && is_cancelled;
+    }
+    expect(is_right, "a receive was not cancelled");
+
+    if (rank == 0) {
+        for (i = 0; i < 2; ++i) {
+            if (i == 0) {
+                MPI_Isend(from, 1, column, 1, i, WORLD, requests);
+            } else {
+                MPI_Send_init(from, 1, column, 1, i, WORLD, requests);
+                MPI_Start(requests);
+            }
+            MPI_Request_free(requests);
+            MPI_Send(NULL, 0, MPI_BYTE, 1, READY, WORLD);
+            MPI_Recv(NULL, 0, MPI_BYTE, 1, READY, WORLD, &status);
+        }
+    } else {
+        for (i = 0; i < 2; ++i) {
+            MPI_Recv(NULL, 0, MPI_BYTE, 0, READY, WORLD, &status);
+            MPI_Recv(to, 1, column, 0, i, WORLD, &status);
+            MPI_Get_elements(&status, column, &count);
+            expect(count == ROWS, "a freed send: other elements");
+            MPI_Send(NULL, 0, MPI_BYTE, 0, READY, WORLD);
+        }
+        ucx_mp_mem_get(mem, values, to, size);
+        for (i = 0; i < 2 * ROWS; ++i) {
+            is_right = is_right && (values[i] == i + ((i % 2) ? 1e6 : 0));
+        }
+        expect(is_right, "a freed send: other bytes");
+    }
+
+    MPI_Type_vector(64, 1, 2 * AT_ONCE, MPI_DOUBLE, &part);
+    MPI_Type_commit(&part);
+    for (i = 0; i < AT_ONCE; ++i) {
+        MPI_Irecv(to + i * sizeof(double), 1, part, 1 - rank, i, WORLD,
+                  &requests[i]);
+        MPI_Issend(from + i * sizeof(double), 1, part, 1 - rank, i, WORLD,
+                   &requests[AT_ONCE + i]);
+    }
+    for (left = 2 * AT_ONCE; left > 0; left -= ended) {
+        MPI_Waitsome(2 * AT_ONCE, requests, &ended, indices, statuses);
+    }
+    ucx_mp_mem_get(mem, values, to, size);
+    for (i = 0; i < 64 * 2 * AT_ONCE; ++i) {
+        is_right = is_right && ((i % (2 * AT_ONCE) >= AT_ONCE) ||
+                                (values[i] == i + 1e6 * (1 - rank)));
+    }
+    expect(is_right, "several at once: other bytes");
+
+    MPI_Type_free(&part);
+    MPI_Type_free(&column);
+    ucx_mp_mem_free(mem, to);
+    ucx_mp_mem_free(mem, from);
+    free(values);
+}
+
 int main(int argc, char **argv)
 {
     char why[256] = "";
@@ -875,7 +968,7 @@ int main(int argc, char **argv)
         state = ucx_mp_hash(seed * 1000000 + i);
         test(i);
     }
-    size = 0;
+    test_requests();
     MPI_Buffer_detach(&(void*){NULL}, &size);
     MPI_Allreduce(&wrong, &all, 1, MPI_UINT64_T, MPI_SUM, WORLD);
     if (rank == 0) {
