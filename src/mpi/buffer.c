@@ -48,8 +48,8 @@ void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
     memcpy(buffer->pointer_p, &pointer, sizeof(pointer));
 }
 
-/* @return The first address of a row that leads to a GPU, or NULL. `seen_p` is
-   the granule that was looked at last. */
+/* Return the first address of a row in GPU memory, or NULL. `seen_p` holds the
+   granule looked up last. */
 static const void *row_on_gpu(const char *row, size_t length,
                               uintptr_t *seen_p)
 {
@@ -116,7 +116,8 @@ bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
     return true;
 }
 
-/* Whether no byte of a range is GPU memory; of a large one that is not known */
+/* Return whether a range is known to have no GPU memory; false if it is large.
+   */
 static bool is_host_range(const char *low, size_t size)
 {
     uintptr_t at        = (uintptr_t)low;
@@ -160,7 +161,7 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
         return 0;
     }
 
-    /* each row has to be looked at; without memory for that it is staged */
+    /* Look up each row. Without memory for the rows, stage the buffer. */
     buffer->on_gpu = (ucx_mp_mpi_layout_add(&buffer->layout, 0,
                                             buffer->parts.count,
                                             *buffer->parts.type_p, true) ==

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A buffer of an MPI call: where its bytes are, and the memory that it is
- * staged in.
+ * A buffer of an MPI call: the place of its bytes, and its staging memory.
  */
 #ifndef UCX_MP_MPI_BUFFER_H_
 #define UCX_MP_MPI_BUFFER_H_
@@ -16,18 +15,18 @@
 #include <stdint.h>
 
 
-/* What a call does with a buffer */
+/* Use of a buffer by a call */
 typedef enum {
     UCX_MP_MPI_READ    = 1,
-    UCX_MP_MPI_WRITE   = 2, /* all that is described; with UCX_MP_MPI_READ, as
-                             much of it as arrives */
-    UCX_MP_MPI_RECEIVE = 4  /* by a message that another rank sends anyhow */
+    UCX_MP_MPI_WRITE   = 2, /* all of it; with UCX_MP_MPI_READ, as much as
+                             arrives */
+    UCX_MP_MPI_RECEIVE = 4  /* another rank sends the message anyhow */
 } ucx_mp_mpi_use_t;
 
 typedef struct {
     void                *pointer_p; /* the wrapper's argument */
     const void          *original;
-    const void          *given;      /* what the MPI gets instead */
+    const void          *given;      /* the MPI's pointer instead */
     unsigned            use;
     bool                is_lost;     /* it cannot be staged */
     ucx_mp_mpi_parts_t  parts;
@@ -39,7 +38,7 @@ typedef struct {
     ucx_mp_mpi_packed_t packed;
     ucx_mp_mpi_block_t  *block;
 
-    /* Of a message that is sent or received packed (message.h) */
+    /* Of a message sent or received packed (message.h) */
     ucx_mp_mpi_element_t   *element;  /* NULL: it is no such message */
     void                   *count_p;  /* the wrapper's argument */
     size_t                 count_width;
@@ -51,7 +50,7 @@ typedef struct {
 } ucx_mp_mpi_buffer_t;
 
 
-/* MPI_BYTE, of which a packed buffer is. */
+/* Return MPI_BYTE, the type of a packed buffer. */
 MPI_Datatype ucx_mp_mpi_byte(void);
 
 /* Whether a pointer leads to host memory; MPI_BOTTOM leads anywhere. */
@@ -60,8 +59,8 @@ bool ucx_mp_mpi_pointer_is_host(const void *pointer);
 /* Whether neither pointer can lead to GPU memory: slow part of the below. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
 
-/* Whether either leads to memory that only a GPU may touch, and an MPI that
-   does not know. */
+/* Return whether the MPI has no CUDA and either pointer leads to memory out of
+   the CPU's reach. */
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
 
 /* Give the wrapper's call another pointer. */
@@ -71,7 +70,7 @@ void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer);
 const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer);
 
 
-/* Of a message that is sent or received packed: */
+/* Functions for packed messages: */
 
 /* Find out where the bytes are. @return Their range in memory, bytes; 0: they
    are host memory. */

@@ -12,7 +12,7 @@
 /* An image of more, most of it gaps, is packed instead */
 #define SPARSE_MIN ((size_t)64 << 20)
 
-/* What is sent of lost buffers, and received to them; nobody reads it */
+/* Data of lost buffers, sent and received; nobody reads it */
 static char lost_bytes[UCX_MP_MPI_PACKED_LOST];
 
 
@@ -110,7 +110,7 @@ void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call)
                                                               &weighted);
         break;
     default:
-        call->sources = call->targets = 0; /* the MPI says what is wrong */
+        call->sources = call->targets = 0; /* the MPI reports the error */
     }
 }
 
@@ -126,7 +126,7 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)
     return sum;
 }
 
-/* What is wrong with a negative count or no type the MPI says */
+/* A negative count or a null type is left for the MPI to report */
 static int part_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                     MPI_Count count, MPI_Datatype datatype, bool is_exact)
 {
@@ -169,8 +169,8 @@ static void call_fail(ucx_mp_mpi_call_t *call, int code)
     call->failed = (call->failed == MPI_SUCCESS) ? code : call->failed;
 }
 
-/* The layout of the call's next buffer. What a datatype in host memory leads to
-   is looked at, too; where it cannot be, it is taken for host memory. */
+/* Describe the call's next buffer. A datatype at a host address may lead to GPU
+   memory, too; if it cannot be described it counts as host memory. */
 static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 {
     const int rc = parts_add(&buffer->parts, &buffer->layout, false);
@@ -288,7 +288,7 @@ bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
 
 /* ----------------------------------------------------------------- staging */
 
-/* Bounds, and an address that the driver knows */
+/* Set the bounds and an address known to the driver. */
 static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
 {
     ptrdiff_t low  = PTRDIFF_MAX;
@@ -330,8 +330,8 @@ static bool buffer_is_staged(const ucx_mp_mpi_buffer_t *buffer)
     return (buffer->block != NULL) || (buffer->gpu_block != NULL);
 }
 
-/* Copy rows between a buffer and its copy. Of a packed copy only `limit` bytes
-   are there: the row that reaches beyond is cut. */
+/* Copy rows between a buffer and its copy, of a packed copy the first `limit`
+   bytes: the last row may be cut. */
 static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
                       const ucx_mp_mpi_rows_t *rows, size_t limit,
                       ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_use_t use)
@@ -414,7 +414,7 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
     ucx_mp_mpi_copy_t copy;
     CUresult result;
 
-    /* GPU memory that is staged in says in which context it is */
+    /* Staging memory on a GPU determines the context */
     ucx_mp_mpi_copy_begin(&copy, (buffer->gpu_block != NULL) ?
                                          buffer->staged :
                                          buffer->on_gpu);
@@ -447,7 +447,7 @@ static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
     return true;
 }
 
-/* Get memory for a packed copy, and the call's arguments for that */
+/* Get memory and the call's arguments for a packed copy. */
 static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy)
 {
@@ -489,8 +489,8 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_layout_is_native(*call->file_p));
 }
 
-/* A message of a datatype whose packed order is not known: the MPI packs its
-   image, and leaves of that what does not arrive as it was */
+/* Stage a message of a datatype with unknown packed order as an image: the MPI
+   packs it. Bytes that do not arrive stay as they were. */
 static bool message_hold_image(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy, size_t size)
 {
@@ -553,9 +553,9 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
     }
 }
 
-/* One pointer for two buffers that overlap: so it is on the copies, for the MPI
-   to judge. Parts of one array that lie apart, as halos do, begin at different
-   bytes. */
+/* Give two overlapping buffers with one pointer overlapping copies: the MPI
+   reports the error. Separate parts of one array, such as halos, begin at
+   different bytes. */
 static void call_alias(ucx_mp_mpi_call_t *call)
 {
     ucx_mp_mpi_buffer_t *large = &call->buffers[0];
@@ -661,7 +661,7 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
     }
 #endif
 
-    /* what is wrong the MPI says */
+    /* the MPI reports errors */
     if ((peer == MPI_PROC_NULL) || (count <= 0) ||
         (*datatype_p == real->datatype_null) ||
         ucx_mp_mpi_layout_is_array(*datatype_p) ||

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One MPI call with buffers in GPU memory, carried out through host memory:
- * what it may read is copied in, the same call is made on the copies, what it
- * may write is copied back, and no other byte. Calls that end later: later.h.
+ * One MPI call with buffers in GPU memory, carried out on staged copies. The
+ * copies get the bytes read by the call, the MPI makes the same call on them,
+ * and the bytes written by the call, no others, are copied back. Messages are
+ * described in message.h, non-blocking calls in later.h.
  *
- * A copy is the image of its buffer, gaps included, so that the call differs in
- * a pointer only. Where the gaps are most of it (GPU memory and memory far away
- * in one datatype) it is packed, and the call gets datatypes and displacements
- * of the packed copy (packed.h).
+ * A copy is an image of its buffer, gaps included, so only a pointer differs in
+ * the call. If gaps are most of the image (GPU memory and memory far away in
+ * one datatype), it is packed, and the call gets datatypes and displacements of
+ * the packed copy (packed.h).
  *
- * A rank that cannot stage its buffers takes part in the call all the same, and
- * returns an error: the other ranks do not wait for it. Ranks that have got
- * something from it in a collective return an error, too (failure.h).
+ * A rank unable to stage its buffers still takes part in the call and returns
+ * an error: the other ranks do not wait for it. In a collective, the ranks that
+ * depend on its data return an error, too (failure.h).
  *
- * Each rank does so for itself and makes the same call of its MPI, so that
- * nothing has to be agreed on: other ranks' buffers may be anywhere.
+ * Each rank stages for itself and makes the same call of its MPI. Nothing has
+ * to be agreed on: other ranks' buffers may be anywhere.
  *
- * A wrapper (generate.py writes them) says begin, describes its buffers, and
- * then makes the MPI's call between stage and end. A collective that gets a way
- * of its own for GPU buffers takes it between the last description and stage.
+ * A wrapper (written by generate.py) calls begin, describes its buffers, and
+ * makes the MPI's call between stage and end. A collective carried out by GPUs
+ * returns between the last description and stage.
  */
 #ifndef UCX_MP_MPI_CALL_H_
 #define UCX_MP_MPI_CALL_H_
@@ -33,13 +34,13 @@
 
 #define UCX_MP_MPI_MAX_BUFFERS 2
 
-/* What may be done with a call's arguments */
+/* Properties of a call */
 typedef enum {
     UCX_MP_MPI_PACKS  = 1, /* datatypes may become others of as many bytes; of
                               a file, if it has them as they are in memory */
     UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this one's part */
-    UCX_MP_MPI_EMPTY  = 4, /* ... which may be one of no bytes */
-    UCX_MP_MPI_AGAIN  = 8, /* what it sends is read by each start */
+    UCX_MP_MPI_EMPTY  = 4, /* ... and it may have no bytes */
+    UCX_MP_MPI_AGAIN  = 8, /* each start reads the sent data */
     UCX_MP_MPI_HOST   = 16 /* the CPU moves all of it */
 } ucx_mp_mpi_call_flags_t;
 
@@ -55,17 +56,17 @@ typedef struct {
     bool                is_in_place;
     bool                is_apart;  /* one pointer for two buffers means two
                                       copies */
-    bool                is_root;   /* has what all get, or gets what all have */
-    bool                is_member; /* one of those that the root deals with */
+    bool                is_root;   /* source or destination of all */
+    bool                is_member; /* sends to or receives from the root */
     ucx_mp_mpi_ordinal_t ordinal;
     int                 rank;      /* in the (local) group */
-    int                 local;     /* ranks of that */
-    int                 sources;   /* ranks that this one gets something from */
-    int                 targets;   /* ranks that this one sends something to */
+    int                 local;     /* ranks of the group */
+    int                 sources;   /* ranks sending to this one */
+    int                 targets;   /* ranks receiving from this one */
     unsigned            num_buffers;
     ucx_mp_mpi_buffer_t buffers[UCX_MP_MPI_MAX_BUFFERS];
-    size_t              arrived;   /* bytes of a message that was received */
-    void                *packed;   /* what is sent instead of a buffer */
+    size_t              arrived;   /* received bytes of a message */
+    void                *packed;   /* sent instead of a buffer */
 } ucx_mp_mpi_call_t;
 
 
@@ -122,7 +123,7 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
 
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
-/* Whether this is the calling rank, in a communicator where that can be. */
+/* Return whether a rank is the caller; false in an intercommunicator. */
 bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
 
 /* Copies in and points the wrapper's arguments to the copies. Whether the
@@ -130,26 +131,26 @@ bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
 bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
 
 /*
- * A message of such a datatype goes out packed, as bytes in a row: UCX
- * 1.13 and 1.14 end the program where one with gaps comes to managed memory, or
- * to the sender's own GPU memory. Not where both of the call's buffers are host
- * memory.
+ * Pack a datatype with gaps in host memory, to send it as bytes in a row. UCX
+ * 1.13 and 1.14 end the program when such a message arrives in managed memory
+ * or in the sender's own GPU memory. If both buffers of the call are host
+ * memory, nothing is done.
  *
- * @return  Elements to send of what `buffer_p` and `datatype_p` are now.
+ * @return  Elements to send, of the new `*buffer_p` and `*datatype_p`.
  */
 MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                const void **buffer_p, MPI_Count count,
                                MPI_Datatype *datatype_p, const void *received);
 
-/* Copies what is staged to or from the copies, as `use` says, once more; not if
-   something has failed, for UCX_MP_MPI_WRITE on another rank. */
+/* Copy once more between buffers and their copies, in the direction of `use`.
+   Nothing is copied after a failure, for UCX_MP_MPI_WRITE on any rank. */
 void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use);
 
-/* Lets go of everything. */
+/* Release everything. */
 void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call);
 
-/* Copies back if the MPI's call succeeded, and lets go of everything. Returns
-   what the wrapper returns. */
+/* Copy back if the MPI's call succeeded, and release everything. Returns the
+   result of the wrapper. */
 int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call);
 
 #endif

@@ -84,7 +84,7 @@ REDUCING = (one(READ, 'sendbuf', 'count', 'datatype'),
 
 
 def all_to_all(write):
-    """Of those between all ranks and between neighbours (who may be none)."""
+    """Of those between all ranks and between neighbours (there may be none)."""
     sent = one(READ, 'sendbuf', each('sendcount', 'targets'), 'sendtype')
     got = one(write, 'recvbuf', each('recvcount', 'sources'), 'recvtype')
     gather = parts('vector', write, 'recvbuf', 'sources', 'recvcounts',

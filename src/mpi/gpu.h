@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The little of CUDA that staging needs: what memory a pointer leads to, and
- * copies. Through a libcuda that the process has loaded anyway; we load none.
+ * The part of CUDA needed for staging: the kind of a pointer's memory, copies
+ * and the packing kernel. It uses the process's own libcuda and loads none.
  */
 #ifndef UCX_MP_MPI_GPU_H_
 #define UCX_MP_MPI_GPU_H_
@@ -20,7 +20,7 @@ typedef enum {
     UCX_MP_MPI_MEMORY_GPU
 } ucx_mp_mpi_memory_t;
 
-/* Memory that one copy may reach into: an allocation, or pageable memory */
+/* Memory within reach of one copy: an allocation, or pageable memory */
 typedef struct {
     uintptr_t begin, end;
     bool      is_pageable; /* the CPU copies it */
@@ -34,7 +34,7 @@ typedef struct {
     CUstream           stream;
     bool               is_kept; /* the stream is there for the next time, too */
     CUresult           result;  /* first failure */
-    ucx_mp_mpi_piece_t piece;   /* the last one that was looked up */
+    ucx_mp_mpi_piece_t piece;   /* looked up last */
 } ucx_mp_mpi_copy_t;
 
 /* Rows of the program's memory and of memory of ours, in bytes. */
@@ -46,28 +46,30 @@ typedef struct {
     bool      is_joined;         /* rows are of several blocks side by side */
 } ucx_mp_mpi_plane_t;
 
-/* A GPU has memory in pieces of this size: what is around an address is all
-   GPU memory, or none of it. */
+/* Size of the pieces of a GPU's memory, bytes: such a piece of addresses is all
+   GPU memory, or none of it is. */
 #define UCX_MP_MPI_GRANULE ((uintptr_t)2 << 20)
 
 
 /*
- * Whether this process may have GPU memory, in a few nanoseconds: false until
- * libcuda is loaded, and while the transport module, which loads it for itself,
- * says that nothing was allocated yet.
+ * Return in a few nanoseconds whether this process may have GPU memory: false
+ * until libcuda is loaded. The transport module loads it for itself and reports
+ * the program's first allocation.
  */
 bool ucx_mp_mpi_gpu_is_used(void);
 
 /* Whether libcuda is loaded, was initialised and sees a GPU. */
 bool ucx_mp_mpi_gpu_is_there(void);
 
-/* What `address` leads to; asks the driver (0.14 to 0.26 us on H200). */
+/* Return the kind of memory at an address; asks the driver (0.14 to 0.26 us on
+   H200). */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
 /* Whether bytes lie in one allocation of a GPU, or in none. */
 bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
 
-/* Whether bytes lie in one piece of a GPU's memory that its kernels reach. */
+/* Return whether bytes lie in one allocation of a GPU, within its kernels'
+   reach. */
 bool ucx_mp_mpi_gpu_holds(const void *address, size_t length);
 
 /* Allocate GPU memory in the current context. @return 0 if there is none. */
@@ -78,14 +80,14 @@ void ucx_mp_mpi_gpu_free(CUdeviceptr address);
 bool ucx_mp_mpi_gpu_load(CUfunction *function);
 
 /*
- * Begins copies to or from the memory at `address`, in its own context or, if
- * it has none, the current one or its device's primary one. What other work
- * of the program runs on the GPU is not waited for.
+ * Begin copies to or from the memory at `address`, in its own context or, if it
+ * has none, the current one or its device's primary one. Other work of the
+ * program on the GPU is not waited for.
  */
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 
-/* The same on one of several streams, 0 (that of the above) to
-   UCX_MP_MPI_COPY_LANES - 1, so that copies of one are not behind another's. */
+/* The same on one of several streams, 0 (as above) to UCX_MP_MPI_COPY_LANES -
+   1: copies in one do not wait for another's. */
 #define UCX_MP_MPI_COPY_LANES 4
 void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
                                 unsigned lane);
@@ -94,13 +96,13 @@ void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
 
 /*
- * Copies rows, in as few copies as possible: the driver refuses one that
- * reaches from one allocation into another. The program's memory may be of any
+ * Copy rows, in as few copies as possible: the driver refuses a copy across
+ * the border of an allocation. The program's memory may be of any
  * kind, and in several places. Done when ucx_mp_mpi_copy_end() returns.
  */
 void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane);
 
-/* Whether kernels reach host memory by the address that the CPU has. */
+/* Return whether kernels reach host memory by the CPU's own address. */
 bool ucx_mp_mpi_copy_is_mapped(const void *address);
 
 /* Page-locks memory of ours for copies from any context, unless it is. */

@@ -13,8 +13,8 @@
 
 #define NUM_BUCKETS 64
 
-/* A call that was begun. Its request, or file, is the key: those that live have
-   handles of their own. */
+/* A call in progress. Its request or file is the key: two live ones never share
+   a handle. */
 typedef struct later later_t;
 struct later {
     later_t           *next;
@@ -22,9 +22,9 @@ struct later {
     int               index;     /* among a call's requests */
     bool              is_again;  /* persistent; the request outlives its end */
     bool              is_active; /* the MPI may use the copies */
-    int               lost;      /* persistent; buffers that cannot be staged,
-                                    whenever it is started */
-    MPI_Request       freed;     /* of one that the program has freed */
+    int               lost;      /* persistent; error of buffers that no start
+                                    can stage */
+    MPI_Request       freed;     /* handle after the program has freed it */
     ucx_mp_mpi_call_t call;
 };
 
@@ -81,7 +81,7 @@ static later_t *table_take(uintptr_t key)
     return later;
 }
 
-/* Those of an array of requests that are ours, as a list */
+/* Take our requests of an array, as a list */
 static later_t *requests_take(int count, const MPI_Request *requests)
 {
     later_t *taken = NULL;
@@ -99,8 +99,8 @@ static later_t *requests_take(int count, const MPI_Request *requests)
     return taken;
 }
 
-/* What the MPI says of requests: statuses by their place among these, or by the
-   `count` indices that it has filled */
+/* The result of an MPI call for an array of requests. A request's status is at
+   its own place, or with `indices` at the place of its index. */
 typedef struct {
     int        rc;
     bool       are_all_over;
@@ -155,8 +155,8 @@ static int later_end(later_t *later)
     return rc;
 }
 
-/* Whether the MPI says of a request that it has ended, also with an error: then
-   it need not say so of a persistent request once more */
+/* Return whether the MPI's call has ended a request, also by an error. Asked
+   once more about a failed persistent request, an MPI may deny it. */
 static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
 {
     return outcome->are_all_over ||
@@ -165,7 +165,7 @@ static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
              (known->MPI_ERROR != MPI_ERR_PENDING)));
 }
 
-/* Say how much an ended request has received. Of one that failed: nothing */
+/* Set the bytes received by an ended request: none if it has failed. */
 static void later_arrived(later_t *later, const MPI_Status *status, int rc)
 {
     if ((rc == MPI_SUCCESS) ||
@@ -203,13 +203,13 @@ static bool request_is_over(later_t *later, MPI_Request request,
         later_arrived(later, known, rc);
     }
     if (request == ucx_mp_mpi_real.request_null) {
-        later->is_again = false; /* Open MPI frees one that has failed */
+        later->is_again = false; /* Open MPI frees a failed request */
     }
     return true;
 }
 
-/* The MPI has looked at the requests, with this result. Of a call that failed
-   it does not say for which: what is copied back then is nobody's promise. */
+/* End the requests completed by an MPI call, and keep the others. A call that
+   fails does not name its request: then the buffers' contents are undefined. */
 static int requests_settle(later_t *taken, const MPI_Request *requests,
                            const outcome_t *outcome)
 {
@@ -244,8 +244,8 @@ static MPI_Status *statuses_get(MPI_Status *statuses, int count,
 }
 
 
-/* Requests that the program has freed while a message was on its way: the MPI
-   still uses what they are staged in */
+/* Requests freed by the program while their message was on its way: the MPI
+   still uses their staging memory */
 static struct {
     pthread_mutex_t lock;
     later_t         *first;
@@ -259,7 +259,7 @@ static void freed_put(later_t *later)
     pthread_mutex_unlock(&freed.lock);
 }
 
-/* End those that are over. */
+/* End the freed requests whose message has arrived. */
 static void freed_look(void)
 {
     later_t *later, *next;
@@ -329,8 +329,8 @@ int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
         return ucx_mp_mpi_call_end(call);
     }
 
-    /* what is over at once may have a handle that all such share; a failure in
-       staging is reported when the rest of the call is over */
+    /* A request completed at once may share its handle with others. A failure
+       in staging is reported at the end of the call. */
     if (call->rc != MPI_SUCCESS) {
         return ucx_mp_mpi_call_end(call);
     }
@@ -372,9 +372,9 @@ int ucx_mp_mpi_call_split(ucx_mp_mpi_call_t *call, MPI_File file)
     return MPI_SUCCESS;
 }
 
-/* Copy what a persistent request of ours sends. @return An error that keeps it
-   from being started: other ranks wait for a collective all the same, and the
-   error is that of its end. */
+/* Copy the data sent by a persistent request of ours. @return An error: the
+   request is not started. A collective starts all the same, since other ranks
+   wait for it, and its end returns the error. */
 static int request_start(MPI_Request request)
 {
     later_t *later = table_take((uintptr_t)request);
@@ -402,8 +402,8 @@ static int request_start(MPI_Request request)
 
 /* ------------------------------------------------- the MPI's own, and ours */
 
-/* `_status` is the argument with the statuses, `_indices` are those that the
-   MPI fills, `_done` of them */
+/* `_status` is the argument with the statuses, `_room` their number; the MPI
+   fills `_done` entries of `_indices` */
 #define END(_name, _count, _requests, _all_over, _status, _room, _indices, \
             _done, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
@@ -484,9 +484,9 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
     return later_end(later);
 }
 
-/* A message goes on by itself and is looked at by later calls: to wait for the
-   other rank here could take for ever. Of what else is under way nobody would
-   hear again: it is waited for. Files alone may be left so. */
+/* A freed message goes on by itself and later calls test it: waiting here for
+   the other rank could deadlock. Other operations in progress are waited for,
+   since no later call would end them. */
 UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 {
     later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)*request);

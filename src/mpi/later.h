@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI calls with buffers in GPU memory that only begin something: non-blocking
- * and persistent collectives, file operations that end later. As blocking ones
- * they are the MPI's own calls on host memory; what arrives is copied back by
- * the call that says so to the program: MPI_Wait, MPI_Test and their like,
- * MPI_Request_get_status and MPI_File_..._end are ours as well.
+ * MPI calls that begin an operation on buffers in GPU memory: non-blocking
+ * and persistent messages and collectives, file operations that end later. Like
+ * blocking calls they are the MPI's own calls on staged buffers. The call that
+ * completes a request copies received data back: MPI_Wait, MPI_Test and their
+ * variants, MPI_Request_get_status and MPI_File_..._end are ours as well.
  *
- * A request that a tool or library ends past these, by other names than MPI_
- * and PMPI_, leaves the program's buffer as it was.
+ * A tool or library must complete requests by MPI_ or PMPI_ names. By other
+ * names, the program's buffer stays as it was.
  */
 #ifndef UCX_MP_MPI_LATER_H_
 #define UCX_MP_MPI_LATER_H_

@@ -5,7 +5,7 @@
 #include <string.h>
 
 
-/* Predefined types, which are never freed: by their handles */
+/* Predefined types by their handles; they are never freed */
 #define NUM_PLAIN 64
 
 static MPI_Datatype plain[NUM_PLAIN];
@@ -98,7 +98,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 
     if ((call->rc != MPI_SUCCESS) || (count <= 0) || (peer == MPI_PROC_NULL) ||
         (*type_p == ucx_mp_mpi_real.datatype_null)) {
-        return; /* the MPI says what is wrong */
+        return; /* the MPI reports the error */
     }
 
 #ifndef OPEN_MPI

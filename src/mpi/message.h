@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages between two ranks whose datatype has gaps and leads to GPU memory.
- * A message travels as the type map's bytes in a row, so that the other rank
- * may have any datatype of the same signature, in any memory, and any MPI call.
+ * Messages between two ranks, of datatypes with gaps in GPU memory. A message
+ * travels as the type map's bytes in a row. The other rank may use any datatype
+ * of the same signature, any memory and any MPI call.
  *
- * Elements in one allocation of a GPU are packed by a kernel into GPU memory,
- * from where UCX sends them. Others are packed into host memory by copies.
- * Bytes that lie in a row anyway are sent from where they are.
+ * A kernel packs elements in one allocation of a GPU into GPU memory, and UCX
+ * sends the packed bytes. Copies pack other elements into host memory. Bytes
+ * already in a row are sent directly.
  */
 #ifndef UCX_MP_MPI_MESSAGE_H_
 #define UCX_MP_MPI_MESSAGE_H_
@@ -19,9 +19,9 @@
 bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype);
 
 /*
- * Whether the MPI takes a message as it is. MPICH moves messages to oneself
- * with the CPU, and the others leave them to UCX. Under Open MPI a predefined
- * type is all that is looked at: programs without a GPU pay for no more.
+ * Return whether the MPI can handle a message by itself. MPICH moves messages
+ * to oneself with the CPU; other messages go to UCX. Under Open MPI a
+ * predefined type decides it: programs without a GPU pay for no other question.
  */
 static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
                                                   MPI_Datatype datatype)
@@ -52,7 +52,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
                                void *pointer_p, void *count_p, size_t width,
                                MPI_Datatype *type_p);
 
-/* The status that a call is to fill: the program's, or `own` if it has none. */
+/* Return the status for a call: the program's, or `own` if it has none. */
 static inline MPI_Status *ucx_mp_mpi_message_status(MPI_Status *status,
                                                     MPI_Status *own)
 {

@@ -14,7 +14,7 @@
 typedef struct context context_t;
 
 struct ucx_mp_mpi_gpu_block {
-    ucx_mp_mpi_gpu_block_t *next; /* among those that are idle */
+    ucx_mp_mpi_gpu_block_t *next; /* idle block */
     context_t              *owner;
     CUdeviceptr            address;
     size_t                 size;
@@ -86,7 +86,8 @@ static void context_trim(context_t *context, size_t size)
     }
 }
 
-/* Take the smallest idle block that is large enough, and not far too large. */
+/* Take the smallest idle block of sufficient size, at most four times as large.
+   */
 static ucx_mp_mpi_gpu_block_t *context_take(context_t *context, size_t size)
 {
     ucx_mp_mpi_gpu_block_t **link, **best = NULL;

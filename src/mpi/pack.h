@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Datatypes packed and unpacked by a kernel, and the GPU memory for packed
- * bytes. Both belong to a context; what a context that ends leaves here is not
- * touched again.
+ * bytes. Both belong to a context. After its end, its memory and functions are
+ * not used again.
  */
 #ifndef UCX_MP_MPI_PACK_H_
 #define UCX_MP_MPI_PACK_H_
@@ -15,11 +15,11 @@ typedef struct ucx_mp_mpi_gpu_block ucx_mp_mpi_gpu_block_t;
 
 
 /*
- * Get GPU memory in the context of a copy that has begun. It is kept for the
- * next message.
+ * Get GPU memory in the context of a copy in progress. It is kept for the next
+ * message.
  *
- * @return  Its address; NULL if none is available, or the driver cannot say
- *          which context is current.
+ * @return  Its address; NULL if none is available, or if the driver has no
+ *          context numbers.
  */
 void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
                                ucx_mp_mpi_gpu_block_t **block_p);

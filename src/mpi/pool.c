@@ -25,11 +25,12 @@ struct ucx_mp_mpi_block {
 static struct {
     pthread_mutex_t    lock;
     ucx_mp_mpi_block_t *idle;
-    size_t             size; /* of all that are kept, idle or not */
+    size_t             size; /* bytes of all kept blocks, idle or not */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* The smallest that is idle and large enough, but not far too large */
+/* Take the smallest idle block of sufficient size, at most four times as large
+   */
 static ucx_mp_mpi_block_t *pool_find(size_t size)
 {
     ucx_mp_mpi_block_t **link, **best = NULL;
@@ -59,7 +60,7 @@ static ucx_mp_mpi_block_t *block_new(size_t size, bool is_kept)
         return NULL;
     }
 
-    /* pages that nobody touches (gaps of a datatype) take no memory */
+    /* untouched pages (gaps of a datatype) take no memory */
     block->address = mmap(NULL, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block->address == MAP_FAILED) {
@@ -67,8 +68,8 @@ static ucx_mp_mpi_block_t *block_new(size_t size, bool is_kept)
         return NULL;
     }
 
-    /* After a fork() the process that writes first would have a page of its
-       own, and the GPU the other's: what is locked is not handed on */
+    /* After a fork() the first process to write would get a new page, and the
+       GPU would keep the other's: a child does not inherit locked memory */
     (void)madvise(block->address, size, MADV_DONTFORK);
     block->size    = size;
     block->is_kept = is_kept;
