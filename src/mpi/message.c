@@ -5,21 +5,12 @@
 #include <string.h>
 
 
-/* Predefined types by their handles; they are never freed */
-#define NUM_PLAIN 64
-
-static MPI_Datatype plain[NUM_PLAIN];
+MPI_Datatype ucx_mp_mpi_plain[UCX_MP_MPI_NUM_PLAIN];
 
 
-bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
+bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype)
 {
-    const uintptr_t key = (uintptr_t)datatype;
-    MPI_Datatype *entry = &plain[(key ^ (key >> 4) ^ (key >> 9)) % NUM_PLAIN];
     bool is_plain;
-
-    if (__atomic_load_n(entry, __ATOMIC_RELAXED) == datatype) {
-        return true;
-    }
 
     ucx_mp_mpi_real_find();
     is_plain = ucx_mp_mpi_real.stages &&
@@ -27,7 +18,8 @@ bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
                ucx_mp_mpi_layout_is_named(datatype) &&
                ucx_mp_mpi_layout_is_array(datatype);
     if (is_plain) {
-        __atomic_store_n(entry, datatype, __ATOMIC_RELAXED);
+        __atomic_store_n(ucx_mp_mpi_plain_entry(datatype), datatype,
+                         __ATOMIC_RELAXED);
     }
     return is_plain;
 }

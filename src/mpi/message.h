@@ -14,9 +14,30 @@
 #include <mpi/call.h>
 
 
-/* Whether elements of a predefined type lie without gaps, in a few
-   nanoseconds. */
-bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype);
+#define UCX_MP_MPI_NUM_PLAIN 64
+
+/* Predefined types without gaps by their handles; they are never freed */
+extern MPI_Datatype ucx_mp_mpi_plain[UCX_MP_MPI_NUM_PLAIN];
+
+static inline MPI_Datatype *ucx_mp_mpi_plain_entry(MPI_Datatype datatype)
+{
+    const uintptr_t key = (uintptr_t)datatype;
+
+    return &ucx_mp_mpi_plain[(key ^ (key >> 4) ^ (key >> 9)) %
+                             UCX_MP_MPI_NUM_PLAIN];
+}
+
+/* Ask the MPI, and keep the answer: slow part of the below. */
+bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype);
+
+/* Return in a nanosecond whether a type is predefined and has no gaps. */
+static inline bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
+{
+    return __builtin_expect(
+                   __atomic_load_n(ucx_mp_mpi_plain_entry(datatype),
+                                   __ATOMIC_RELAXED) == datatype, 1) ||
+           ucx_mp_mpi_message_find_plain(datatype);
+}
 
 /*
  * Return whether the MPI can handle a message by itself. MPICH moves messages
