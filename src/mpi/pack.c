@@ -8,6 +8,7 @@
 
 
 #define BLOCK_MIN ((size_t)64 << 10)
+#define BLOCK_MAX ((size_t)64 << 20) /* larger ones are not of a power of two */
 #define IDLE_MAX  ((size_t)512 << 20) /* kept of each context */
 #define MAX_UNIT  16
 
@@ -135,11 +136,15 @@ static ucx_mp_mpi_gpu_block_t *block_get(context_t *context, size_t size)
     ucx_mp_mpi_gpu_block_t *block;
     size_t rounded;
 
-    for (rounded = BLOCK_MIN; (rounded < size) && (rounded <= SIZE_MAX / 2);
+    if (size > SIZE_MAX - UCX_MP_MPI_GRANULE) {
+        return NULL;
+    }
+
+    for (rounded = BLOCK_MIN; (rounded < size) && (rounded < BLOCK_MAX);
          rounded *= 2) {
     }
-    if (rounded > IDLE_MAX) {
-        rounded = size;
+    if (rounded < size) {
+        rounded = (size + UCX_MP_MPI_GRANULE - 1) & ~(UCX_MP_MPI_GRANULE - 1);
     }
 
     block = context_take(context, rounded);
@@ -165,10 +170,29 @@ void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
     return (*block_p == NULL) ? NULL : (void*)(*block_p)->address;
 }
 
+/* Free the blocks put last, unless the context has ended. */
+static void context_trim_now(context_t *context)
+{
+    ucx_mp_mpi_copy_t copy;
+    unsigned long long id;
+
+    ucx_mp_mpi_copy_begin(&copy, (void*)context->idle->address);
+    if (ucx_mp_mpi_copy_context_id(&copy, &id) &&
+        (copy.ctx == context->ctx) && (id == context->id)) {
+        context_trim(context, IDLE_MAX);
+    }
+    (void)ucx_mp_mpi_copy_end(&copy);
+}
+
 void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block)
 {
+    context_t *context = block->owner;
+
     pthread_mutex_lock(&gpu.lock);
     block_put(block);
+    if (context->idle_size > IDLE_MAX) {
+        context_trim_now(context);
+    }
     pthread_mutex_unlock(&gpu.lock);
 }
 
