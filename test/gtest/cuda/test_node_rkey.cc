@@ -148,7 +148,63 @@ TEST_F(NodeRkey, what_is_no_key_is_told_from_one)
                                                   (uct_rkey_t)rkey, nullptr));
 }
 
-/* This process's own memory is not mapped */
+/* Each message brings the key of the one before: the driver is asked once. For
+ * another GPU it is asked again. */
+TEST_F(NodeRkey, same_bytes_are_unpacked_without_asking_the_driver)
+{
+    uct_cuda_node_rkey_t *rkey, *again;
+
+    pack_as_peer(8);
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
+                                                &rkey));
+    const uct_cuda_end_t from = rkey->from;
+    uct_cuda_node_rkey_destroy(rkey);
+    EXPECT_EQ(nullptr, uct_cuda_node_rkey_get((uct_rkey_t)rkey));
+
+    driver.table.cuCtxGetCurrent = [](CUcontext*) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    };
+    driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int*) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    };
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed, from, &rkey));
+    EXPECT_EQ(rkey, uct_cuda_node_rkey_get((uct_rkey_t)rkey));
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_node_rkey_unpack(&packed, from, &again));
+    uct_cuda_node_rkey_destroy(rkey);
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_gpu(1), &rkey));
+    EXPECT_EQ(1u, driver.opens);
+}
+
+/* A key remembers its mapping, but not beyond that mapping's end */
+TEST_F(NodeRkey, key_outlives_its_mapping)
+{
+    uct_cuda_node_mapping_t *mapping;
+    uct_cuda_node_rkey_t *rkey;
+
+    pack_as_peer(9);
+    ASSERT_EQ(UCS_OK, uct_cuda_node_rkey_unpack(&packed, uct_cuda_end_none(),
+                                                &rkey));
+    for (unsigned opens = 1; opens < 4; ++opens) {
+        for (unsigned i = 0; i < 2; ++i) {
+            ASSERT_EQ(UCS_OK,
+                      uct_cuda_node_cache_get_in(&rkey->handle, &rkey->hint, 0,
+                                                 driver.context, driver.ctx_id,
+                                                 &mapping));
+            EXPECT_EQ(opens, driver.opens);
+            EXPECT_EQ(1u, mapping->users);
+            EXPECT_EQ(1u, driver.mapped.count(mapping->mapped));
+            uct_cuda_node_cache_put(mapping, true);
+        }
+        uct_cuda_node_cache_purge_peer(packed.handle.pid_ns,
+                                       packed.handle.pid);
+        uct_cuda_node_unmap_all();
+    }
+    uct_cuda_node_rkey_destroy(rkey);
+}
+
+/* Nothing is mapped of this process's own memory */
 TEST_F(NodeRkey, own_memory_is_where_it_is)
 {
     uct_cuda_node_rkey_t *rkey = nullptr;

@@ -276,21 +276,21 @@ void uct_cuda_ctx_release(int device)
     pthread_mutex_unlock(&ctxs.lock);
 }
 
-ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p)
+bool uct_cuda_ctx_get_id(CUcontext ctx, unsigned long long *id_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    if ((driver->cuCtxGetCurrent(ctx_p) != CUDA_SUCCESS) || (*ctx_p == NULL)) {
-        return UCS_ERR_IO_ERROR;
-    }
+    *id_p = (uintptr_t)ctx;
+    return (driver->cuCtxGetId == NULL) ||
+           (driver->cuCtxGetId(ctx, id_p) == CUDA_SUCCESS);
+}
 
-    *id_p = (uintptr_t)*ctx_p;
-    if ((driver->cuCtxGetId != NULL) &&
-        (driver->cuCtxGetId(*ctx_p, id_p) != CUDA_SUCCESS)) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    return UCS_OK;
+ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p)
+{
+    return ((uct_cuda_driver_get()->cuCtxGetCurrent(ctx_p) == CUDA_SUCCESS) &&
+            (*ctx_p != NULL) && uct_cuda_ctx_get_id(*ctx_p, id_p)) ?
+                   UCS_OK :
+                   UCS_ERR_IO_ERROR;
 }
 
 static bool is_gone(CUresult result)

@@ -60,6 +60,10 @@ bool uct_cuda_ctx_has_two(int device);
 bool uct_cuda_ctx_is_active(int device);
 
 
+/** A context's number, as uct_cuda_ctx_current() has it. @return Whether it is
+ *  known. */
+bool uct_cuda_ctx_get_id(CUcontext ctx, unsigned long long *id_p);
+
 /**
  * The calling thread's context, and a number that no other context of this
  * process has or will have (the driver's id; its address before CUDA 12).

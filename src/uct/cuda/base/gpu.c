@@ -21,6 +21,7 @@ static struct {
     pthread_once_t once;
     int            count;
     int            sm_major;
+    bool           is_filled;
     struct {
         uint8_t          uuid[16];
         ucs_sys_device_t sys_device;
@@ -58,7 +59,7 @@ static void table_fill(void)
 
     if ((driver == NULL) ||
         (driver->cuDeviceGetCount(&count) != CUDA_SUCCESS)) {
-        return;
+        goto out;
     }
 
     if (count > UCT_CUDA_MAX_GPUS) {
@@ -81,11 +82,15 @@ static void table_fill(void)
     }
 
     table.count = count;
+out:
+    __atomic_store_n(&table.is_filled, true, __ATOMIC_RELEASE);
 }
 
 int uct_cuda_gpu_count(void)
 {
-    pthread_once(&table.once, table_fill);
+    if (!__atomic_load_n(&table.is_filled, __ATOMIC_ACQUIRE)) {
+        pthread_once(&table.once, table_fill);
+    }
     return table.count;
 }
 
@@ -228,6 +233,7 @@ static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
         return UCS_ERR_IO_ERROR;
     }
 
+    context->cuda      = cuda;
     context->device    = device;
     context->is_pushed = true;
     context->retained  = uct_cuda_end_gpu(device);
@@ -250,6 +256,7 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
         return UCS_ERR_IO_ERROR;
     }
 
+    context->cuda      = cuda;
     context->device    = device;
     context->is_pushed = true;
     context->kept      = uct_cuda_end_gpu(device);
@@ -263,6 +270,7 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
     CUcontext current               = NULL;
     ucs_status_t status;
 
+    context->cuda      = cuda;
     context->device    = device;
     context->is_pushed = false;
     context->retained  = uct_cuda_end_none();
@@ -310,6 +318,7 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
     if ((uct_cuda_ctx_current(&cuda, &id) == UCS_OK) &&
         (driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
         (uct_cuda_end_is_none(gpu) || uct_cuda_end_is_device(gpu, current))) {
+        context->cuda   = cuda;
         context->device = current;
         return UCS_OK;
     }

@@ -39,6 +39,7 @@ bool uct_cuda_gpu_has_nvlink(void);
 
 /** A context made current for a while. */
 typedef struct {
+    CUcontext      cuda;
     int            device;    /**< Its device */
     bool           is_pushed; /**< Was not current before */
     uct_cuda_end_t retained;  /**< GPU of a retained primary one, or none */

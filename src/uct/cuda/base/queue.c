@@ -289,18 +289,17 @@ make_pool(uct_cuda_queue_t *queue, uct_cuda_pool_t **pool_p)
     return UCS_OK;
 }
 
-/* That of the current context */
-static ucs_status_t
-get_pool(uct_cuda_queue_t *queue, uct_cuda_pool_t **pool_p)
+/* That of the current context, which is @a cuda; NULL: whichever that is */
+static ucs_status_t get_pool(uct_cuda_queue_t *queue, CUcontext cuda,
+                             uct_cuda_pool_t **pool_p)
 {
     unsigned long long id;
     uct_cuda_pool_t *pool;
-    ucs_status_t status;
-    CUcontext cuda;
 
-    status = uct_cuda_ctx_current(&cuda, &id);
-    if (status != UCS_OK) {
-        return status;
+    if (!((cuda != NULL) ?
+                  uct_cuda_ctx_get_id(cuda, &id) :
+                  (uct_cuda_ctx_current(&cuda, &id) == UCS_OK))) {
+        return UCS_ERR_IO_ERROR;
     }
 
     for (pool = queue->pools; pool != NULL; pool = pool->next) {
@@ -313,25 +312,23 @@ get_pool(uct_cuda_queue_t *queue, uct_cuda_pool_t **pool_p)
     return make_pool(queue, pool_p);
 }
 
-ucs_status_t uct_cuda_queue_stream(uct_cuda_queue_t *queue, unsigned index,
-                                   uct_cuda_stream_t **stream_p)
-{
-    if (is_blocked(queue)) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-
-    queue->is_fenced = false;
-    return uct_cuda_queue_stream_now(queue, index, stream_p);
-}
-
-ucs_status_t uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
-                                       uct_cuda_stream_t **stream_p)
+ucs_status_t uct_cuda_queue_stream_in(uct_cuda_queue_t *queue, CUcontext cuda,
+                                      unsigned index, bool is_now,
+                                      uct_cuda_stream_t **stream_p)
 {
     uct_cuda_stream_t *stream;
     uct_cuda_pool_t *pool;
     ucs_status_t status;
 
-    status = get_pool(queue, &pool);
+    if (!is_now) {
+        if (is_blocked(queue)) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+
+        queue->is_fenced = false;
+    }
+
+    status = get_pool(queue, cuda, &pool);
     if (status != UCS_OK) {
         return status;
     }

@@ -156,16 +156,29 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
 /**
  * Stream @a index of the current context, created at first use.
  *
+ * @param cuda    The current context; NULL: ask the driver.
+ * @param is_now  For work that is waited for at once and so never counts: bounds
+ *                and fences do not hold it up.
  * @return UCS_OK, UCS_ERR_NO_RESOURCE (as many operations under way as the user
  *         allows, or a fence to wait for), UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
  */
-ucs_status_t uct_cuda_queue_stream(uct_cuda_queue_t *queue, unsigned index,
-                                   uct_cuda_stream_t **stream_p);
+ucs_status_t uct_cuda_queue_stream_in(uct_cuda_queue_t *queue, CUcontext cuda,
+                                      unsigned index, bool is_now,
+                                      uct_cuda_stream_t **stream_p);
 
-/** The same for work that is waited for at once and so never counts: bounds and
- *  fences do not hold it up. */
-ucs_status_t uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
-                                       uct_cuda_stream_t **stream_p);
+static inline ucs_status_t
+uct_cuda_queue_stream(uct_cuda_queue_t *queue, unsigned index,
+                      uct_cuda_stream_t **stream_p)
+{
+    return uct_cuda_queue_stream_in(queue, NULL, index, false, stream_p);
+}
+
+static inline ucs_status_t
+uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
+                          uct_cuda_stream_t **stream_p)
+{
+    return uct_cuda_queue_stream_in(queue, NULL, index, true, stream_p);
+}
 
 /**
  * Come back when the driver takes commands for all contexts of the queue. While

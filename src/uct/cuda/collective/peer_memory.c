@@ -206,10 +206,10 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
 {
     ucs_status_t status;
 
-    status = uct_cuda_node_cache_get_in(handle, memory->cuda_device,
-                                       memory->context->cuda,
-                                       memory->context->id,
-                                       &import->mapping);
+    status = uct_cuda_node_cache_get_in(handle, NULL, memory->cuda_device,
+                                        memory->context->cuda,
+                                        memory->context->id,
+                                        &import->mapping);
     if (status != UCS_OK) {
         import->mapping = NULL;
         return status;

@@ -536,7 +536,8 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
     }
 
     group  = gather->open;
-    status = uct_cuda_node_cache_get_in(handle, device, stream->context->cuda,
+    status = uct_cuda_node_cache_get_in(handle, NULL, device,
+                                        stream->context->cuda,
                                         stream->context->id,
                                         &group->mappings[group->num_mappings]);
     if (status != UCS_OK) {

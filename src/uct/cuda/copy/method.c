@@ -109,8 +109,9 @@ static ucs_status_t map_in(state_t *state, int device, CUcontext context,
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    status = uct_cuda_node_cache_get_in(handle, device, context, context_id,
-                                        mapping);
+    status = uct_cuda_node_cache_get_in(
+            handle, (uct_cuda_node_hint_t*)&remote->key->hint, device, context,
+            context_id, mapping);
     if (status == UCS_OK) {
         ++state->num_mappings;
         *ptr_p = (*mapping)->mapped + (remote->address - handle->base);

@@ -31,13 +31,11 @@ find_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy)
 /* A list is posted as a whole: only its first block may have to wait */
 static ucs_status_t
 get_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
-           bool is_next, uct_cuda_stream_t **stream)
+           bool is_next, const uct_cuda_gpu_context_t *context,
+           uct_cuda_stream_t **stream)
 {
-    uct_cuda_queue_t *queue = port->gather.queue;
-    const unsigned index    = find_stream(port, copy);
-
-    return is_next ? uct_cuda_queue_stream_now(queue, index, stream) :
-                     uct_cuda_queue_stream(queue, index, stream);
+    return uct_cuda_queue_stream_in(port->gather.queue, context->cuda,
+                                    find_stream(port, copy), is_next, stream);
 }
 
 /* Memory of this process that is reached from another context of the GPU only:
@@ -62,8 +60,9 @@ use_own(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy, bool is_next,
 
     uct_cuda_gpu_context_pop(context);
     status = uct_cuda_gpu_context_push(instead, device, context);
-    return (status == UCS_OK) ? get_stream(port, copy, is_next, stream_p) :
-                                status;
+    return (status == UCS_OK) ?
+                   get_stream(port, copy, is_next, context, stream_p) :
+                   status;
 }
 
 /* With the context current that is to run it, which may become another */
@@ -75,7 +74,7 @@ static ucs_status_t submit(uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
     uct_cuda_stream_t *stream;
     ucs_status_t status;
 
-    status = get_stream(port, copy, is_next, &stream);
+    status = get_stream(port, copy, is_next, context, &stream);
     if (status == UCS_OK) {
         status = use_own(port, copy, is_next, context, &stream);
     }

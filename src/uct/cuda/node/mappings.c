@@ -37,12 +37,14 @@ static struct {
     uct_cuda_node_mapping_t *newest; /* All mappings, stale ones included */
     uct_cuda_node_mapping_t *oldest;
     unsigned                count;
+    uint64_t                generation; /* Changes when a mapping is retired */
     uint64_t                num_mapped; /* so far */
     unsigned                num_asked;  /* calls for a mapping */
     unsigned long           max_regions;
     size_t                  max_size;
 } cache = {
     .lock        = PTHREAD_MUTEX_INITIALIZER,
+    .generation  = 1,
     .max_regions = ULONG_MAX,
     .max_size    = SIZE_MAX
 };
@@ -122,6 +124,7 @@ static void mapping_retire(uct_cuda_node_mapping_t *mapping)
     if (!mapping->stale) {
         tdelete(mapping, &cache.tree, mapping_compare);
         mapping->stale = true;
+        ++cache.generation;
     }
 
     if (mapping->users == 0) {
@@ -475,75 +478,41 @@ ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
 
     status = uct_cuda_ctx_current(&context, &id);
     return (status == UCS_OK) ?
-                   uct_cuda_node_cache_get_in(handle, device, context, id,
+                   uct_cuda_node_cache_get_in(handle, NULL, device, context, id,
                                               mapping_p) :
                    status;
 }
 
-ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
-                                        CUdevice device, CUcontext context,
-                                        unsigned long long context_id,
-                                        uct_cuda_node_mapping_t **mapping_p)
+/* Opens what is not mapped and adds it. The lock is held. */
+static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
+                                bool is_current,
+                                uct_cuda_node_mapping_t **mapping_p)
 {
-    uct_cuda_node_mapping_t key = {.handle     = *handle,
-                                   .device     = device,
-                                   .context    = context,
-                                   .context_id = context_id};
-    ucs_status_t status         = UCS_OK;
-    bool is_new                 = false;
-    const uct_cuda_node_mapping_t *opener;
-    uct_cuda_node_mapping_t *mapping;
-    bool is_current = true;
+    const uct_cuda_node_handle_t *handle = &key->handle;
+    uct_cuda_node_mapping_t *mapping     = malloc(sizeof(*mapping));
+    ucs_status_t status;
 
-    if (uct_cuda_node_is_own_process(handle->pid, handle->pid_ns)) {
-        return own_get(handle, mapping_p);
-    }
-
-    pthread_mutex_lock(&cache.lock);
-
-    if ((++cache.num_asked % CALLS_BEFORE_NEWS) == 0) {
-        look_for_news();
-    }
-
-    mapping = find_mapping(&key);
     if (mapping == NULL) {
-        retire_dead(context_id);
-        opener = find_opener(&key);
-        if (opener != NULL) {
-            key.context    = opener->context;
-            key.context_id = opener->context_id;
-            is_current     = false;
-            mapping        = find_mapping(&key);
-        }
-    }
-    if (mapping != NULL) {
-        list_remove(mapping);
-        list_add_newest(mapping);
-        goto out_held;
-    }
-
-    mapping = malloc(sizeof(*mapping));
-    if (mapping == NULL) {
-        status = UCS_ERR_NO_MEMORY;
-        goto out;
+        return UCS_ERR_NO_MEMORY;
     }
 
     look_for_news();
-    *mapping = key;
+    *mapping = *key;
     status   = open_in_context(mapping, is_current);
     if (status != UCS_OK) {
-        goto err_free;
+        free(mapping);
+        return status;
     }
 
     if (tsearch(mapping, &cache.tree, mapping_compare) == NULL) {
-        status = UCS_ERR_NO_MEMORY;
-        goto err_close;
+        uct_cuda_node_handle_close(handle, mapping->mapped);
+        free(mapping);
+        return UCS_ERR_NO_MEMORY;
     }
 
     mapping->view = uct_cuda_node_notices_view_get(handle->pid_ns, handle->pid,
                                                    &handle->notice);
     list_add_newest(mapping);
-    is_new = true;
     ++cache.count;
     ++cache.num_mapped;
     mapping->last_use = cache.num_mapped;
@@ -552,8 +521,68 @@ ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
                    (unsigned long)handle->base,
                    (unsigned long)(handle->base + handle->length), handle->pid,
                    mapping->mapped);
+    *mapping_p = mapping;
+    return UCS_OK;
+}
 
-out_held:
+/* Finds the mapping, or makes it. The lock is held. */
+static ucs_status_t
+find_or_add(const uct_cuda_node_handle_t *handle, CUdevice device,
+            CUcontext context, unsigned long long context_id,
+            uct_cuda_node_mapping_t **mapping_p)
+{
+    uct_cuda_node_mapping_t key = {.handle     = *handle,
+                                   .device     = device,
+                                   .context    = context,
+                                   .context_id = context_id};
+    const uct_cuda_node_mapping_t *opener = NULL;
+
+    *mapping_p = find_mapping(&key);
+    if (*mapping_p == NULL) {
+        retire_dead(context_id);
+        opener = find_opener(&key);
+        if (opener != NULL) {
+            key.context    = opener->context;
+            key.context_id = opener->context_id;
+            *mapping_p     = find_mapping(&key);
+        }
+    }
+
+    return (*mapping_p != NULL) ? UCS_OK :
+                                  add_mapping(&key, opener == NULL, mapping_p);
+}
+
+/* The mapping of a hint, if it is the handle's still in this context, or NULL.
+ * The lock is held. */
+static uct_cuda_node_mapping_t *
+find_by_hint(const uct_cuda_node_hint_t *hint,
+             const uct_cuda_node_handle_t *handle, CUcontext context,
+             unsigned long long context_id)
+{
+    uct_cuda_node_mapping_t *mapping;
+
+    if ((hint == NULL) || (hint->generation != cache.generation)) {
+        return NULL;
+    }
+
+    mapping = hint->mapping;
+    if ((mapping->context_id != context_id) || (mapping->context != context)) {
+        return NULL;
+    }
+
+    mapping_set_notice(mapping, &handle->notice);
+    return mapping;
+}
+
+/* The lock is held */
+static void mapping_use(uct_cuda_node_mapping_t *mapping,
+                        const uct_cuda_node_handle_t *handle)
+{
+    if (mapping != cache.newest) {
+        list_remove(mapping);
+        list_add_newest(mapping);
+    }
+
     mapping->last_use = cache.num_mapped;
     ++mapping->users;
     if ((mapping->view != NULL) &&
@@ -561,14 +590,45 @@ out_held:
         sweep();
     }
     enforce_limits(handle);
-    *mapping_p = mapping;
-    goto out;
+}
 
-err_close:
-    uct_cuda_node_handle_close(handle, mapping->mapped);
-err_free:
-    free(mapping);
-out:
+ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
+                                        uct_cuda_node_hint_t *hint,
+                                        CUdevice device, CUcontext context,
+                                        unsigned long long context_id,
+                                        uct_cuda_node_mapping_t **mapping_p)
+{
+    ucs_status_t status = UCS_OK;
+    uint64_t num_mapped;
+    uct_cuda_node_mapping_t *mapping;
+    bool is_new;
+
+    if (((hint == NULL) || (hint->mapping == NULL)) &&
+        uct_cuda_node_is_own_process(handle->pid, handle->pid_ns)) {
+        return own_get(handle, mapping_p);
+    }
+
+    pthread_mutex_lock(&cache.lock);
+    if ((++cache.num_asked % CALLS_BEFORE_NEWS) == 0) {
+        look_for_news();
+    }
+
+    num_mapped = cache.num_mapped;
+    mapping    = find_by_hint(hint, handle, context, context_id);
+    if (mapping == NULL) {
+        status = find_or_add(handle, device, context, context_id, &mapping);
+    }
+
+    if (status == UCS_OK) {
+        mapping_use(mapping, handle);
+        *mapping_p = mapping;
+        if (hint != NULL) {
+            hint->mapping    = mapping;
+            hint->generation = cache.generation;
+        }
+    }
+
+    is_new = (cache.num_mapped != num_mapped);
     cache_unlock();
     if (is_new && (uct_cuda_node_watch_start(&watched) != NULL)) {
         uct_cuda_node_watch_wake();

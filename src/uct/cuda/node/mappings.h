@@ -50,9 +50,19 @@ ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                                      CUdevice device,
                                      uct_cuda_node_mapping_t **mapping_p);
 
+/** The mapping that a handle was found as last, kept beside it; zeros at
+ *  first. */
+typedef struct {
+    uct_cuda_node_mapping_t *mapping;
+    uint64_t                generation; /**< No mapping was retired since */
+} uct_cuda_node_hint_t;
+
 /** The same for who knows the current context, and its id, already: small
- *  messages feel every question to the driver. */
+ *  messages feel every question to the driver.
+ *
+ * @param hint  Of this handle, whose search it spares; or NULL. */
 ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
+                                        uct_cuda_node_hint_t *hint,
                                         CUdevice device, CUcontext context,
                                         unsigned long long context_id,
                                         uct_cuda_node_mapping_t **mapping_p);

@@ -108,8 +108,9 @@ static bool is_vmm(const uct_cuda_node_handle_t *handle)
            (handle->type == UCT_CUDA_NODE_HANDLE_FD);
 }
 
+/* The handle stays until the lock is released */
 static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
-                                uct_cuda_node_handle_t *handle_p)
+                                const uct_cuda_node_handle_t **handle_p)
 {
     exported_t **link = &memh->exported;
     const exported_t *known;
@@ -120,7 +121,7 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
     if (uct_cuda_memtype_sees_frees()) {
         known = memh_find(memh, address);
         if (known != NULL) {
-            *handle_p = known->handle;
+            *handle_p = &known->handle;
             if (known->context == NULL) {
                 uct_cuda_memory_sync(address);
             }
@@ -132,7 +133,7 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
     uct_cuda_memory_sync_memops(&memory);
     while ((exported = *link) != NULL) {
         if (is_current(exported, &memory)) {
-            *handle_p = exported->handle;
+            *handle_p = &exported->handle;
             return UCS_OK;
         }
 
@@ -164,7 +165,7 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
                                    uct_cuda_ctx_id(memory.context);
     exported->next       = memh->exported;
     memh->exported       = exported;
-    *handle_p            = exported->handle;
+    *handle_p            = &exported->handle;
     return UCS_OK;
 }
 
@@ -177,10 +178,41 @@ static bool spans_mappings(const uct_cuda_node_handle_t *handle,
            (length > handle->length - ((uintptr_t)address - handle->base));
 }
 
+static void write_key(const uct_cuda_node_handle_t *handle, void *buffer)
+{
+    static const uint64_t magic = UCT_CUDA_NODE_PACKED_RKEY_MAGIC;
+
+    memcpy(buffer, &magic, sizeof(magic));
+    memcpy((char*)buffer + offsetof(uct_cuda_node_packed_rkey_t, handle),
+           handle, sizeof(*handle));
+}
+
+/* The key of an allocation that is more, or less, than the handle says */
+static void write_other_key(const uct_cuda_node_handle_t *handle,
+                            const void *address, size_t length, void *buffer)
+{
+    uct_cuda_node_handle_t changed = *handle;
+
+    if (changed.length == 0) {
+        /* All that is known of it: what is asked about is there */
+        changed.base   = (CUdeviceptr)address;
+        changed.length = length;
+    }
+
+    if (spans_mappings(&changed, address, length)) {
+        uct_cuda_debug("%zu bytes at %p are in several mappings: not for other "
+                       "processes",
+                       length, address);
+        changed.type = UCT_CUDA_NODE_HANDLE_NONE;
+    }
+
+    write_key(&changed, buffer);
+}
+
 ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
                                      size_t length, void *buffer)
 {
-    uct_cuda_node_packed_rkey_t packed;
+    const uct_cuda_node_handle_t *handle;
     ucs_status_t status;
 
     if (address == NULL) {
@@ -188,27 +220,15 @@ ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
         length  = memh->length;
     }
 
-    memset(&packed, 0, sizeof(packed));
-    packed.magic = UCT_CUDA_NODE_PACKED_RKEY_MAGIC;
-
     pthread_mutex_lock(&memh->lock);
-    status = memh_export(memh, address, &packed.handle);
-    pthread_mutex_unlock(&memh->lock);
-
+    status = memh_export(memh, address, &handle);
     if (status == UCS_OK) {
-        if (packed.handle.length == 0) {
-            /* All that is known of it: what is asked about is there */
-            packed.handle.base   = (CUdeviceptr)address;
-            packed.handle.length = length;
+        if ((handle->length == 0) || spans_mappings(handle, address, length)) {
+            write_other_key(handle, address, length, buffer);
+        } else {
+            write_key(handle, buffer);
         }
-        if (spans_mappings(&packed.handle, address, length)) {
-            uct_cuda_debug("%zu bytes at %p are in several mappings: not for "
-                           "other processes",
-                           length, address);
-            packed.handle.type = UCT_CUDA_NODE_HANDLE_NONE;
-        }
-        memcpy(buffer, &packed, sizeof(packed));
     }
-
+    pthread_mutex_unlock(&memh->lock);
     return status;
 }

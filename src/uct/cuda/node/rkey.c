@@ -213,23 +213,73 @@ static bool own_is_there(const uct_cuda_node_handle_t *handle)
                                  handle->length));
 }
 
-/* Copies a key that came from outside; another module's may be shorter */
-static ucs_status_t
-copy_valid(const void *buffer, uct_cuda_node_packed_rkey_t *packed)
-{
-    memcpy(&packed->magic, buffer, sizeof(packed->magic));
-    if (packed->magic != UCT_CUDA_NODE_PACKED_RKEY_MAGIC) {
-        return UCS_ERR_UNREACHABLE;
-    }
 
-    memcpy(packed, buffer, sizeof(*packed));
-    return uct_cuda_node_handle_is_valid(&packed->handle) ?
-                   UCS_OK :
-                   UCS_ERR_UNREACHABLE;
+/* ------------------------------------------------------- keys used again */
+
+/* Unpacked keys of peers that nobody uses: a message brings the key of the one
+ * before, byte for byte, and the answers found for it hold */
+static uct_cuda_node_rkey_t *spare[16];
+
+static uct_cuda_node_rkey_t **spare_of(uint64_t buffer_id, int32_t pid)
+{
+    return &spare[(buffer_id + (uint64_t)pid) %
+                  (sizeof(spare) / sizeof(spare[0]))];
 }
 
-ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
-                                       uct_cuda_node_rkey_t **rkey_p)
+/* Is the GPU that is to map the memory, or else the current context's, the one
+ * that was found to reach it? */
+static bool
+is_from(const uct_cuda_node_rkey_t *rkey, uct_cuda_end_t gpu)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUdevice device;
+
+    if (!uct_cuda_end_is_none(gpu)) {
+        return uct_cuda_end_equal(rkey->from, gpu);
+    }
+
+    return (driver != NULL) &&
+           (driver->cuCtxGetDevice(&device) == CUDA_SUCCESS) &&
+           uct_cuda_end_is_device(rkey->from, device);
+}
+
+/* A spare key that was unpacked from the same bytes, or NULL */
+static uct_cuda_node_rkey_t *spare_get(const char *bytes, uct_cuda_end_t gpu)
+{
+    uct_cuda_node_rkey_t **place;
+    uct_cuda_node_rkey_t *rkey;
+    uint64_t buffer_id;
+    int32_t pid;
+
+    memcpy(&buffer_id, bytes + offsetof(uct_cuda_node_handle_t, buffer_id),
+           sizeof(buffer_id));
+    memcpy(&pid, bytes + offsetof(uct_cuda_node_handle_t, pid), sizeof(pid));
+    place = spare_of(buffer_id, pid);
+    rkey  = __atomic_exchange_n(place, NULL, __ATOMIC_ACQUIRE);
+    if ((rkey == NULL) ||
+        ((memcmp(&rkey->handle, bytes, sizeof(rkey->handle)) == 0) &&
+         is_from(rkey, gpu))) {
+        return rkey;
+    }
+
+    free(rkey);
+    return NULL;
+}
+
+static void spare_put(uct_cuda_node_rkey_t *rkey)
+{
+    free(__atomic_exchange_n(spare_of(rkey->handle.buffer_id,
+                                      rkey->handle.pid),
+                             rkey, __ATOMIC_RELEASE));
+}
+
+
+/* ---------------------------------------------------------------- unpacking */
+
+/* Of this process's own memory the driver is asked each time; @a buffer may lie
+ * askew */
+static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
+                           uct_cuda_node_rkey_t **rkey_p)
 {
     uct_cuda_node_packed_rkey_t packed;
     uct_cuda_gpu_context_t context;
@@ -237,9 +287,9 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
     ucs_status_t status;
     bool is_own;
 
-    status = copy_valid(buffer, &packed);
-    if (status != UCS_OK) {
-        return status;
+    memcpy(&packed, buffer, sizeof(packed));
+    if (!uct_cuda_node_handle_is_valid(&packed.handle)) {
+        return UCS_ERR_UNREACHABLE;
     }
 
     is_own = uct_cuda_node_is_own_process(packed.handle.pid,
@@ -277,7 +327,6 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
     }
 
 out:
-    rkey->magic  = UNPACKED_MAGIC;
     rkey->is_own = is_own;
     rkey->handle = packed.handle;
     if (is_own) {
@@ -290,6 +339,32 @@ out:
 
 err_free:
     free(rkey);
+    return status;
+}
+
+ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
+                                       uct_cuda_node_rkey_t **rkey_p)
+{
+    ucs_status_t status = UCS_OK;
+    uint64_t magic;
+
+    /* Another module's may be shorter */
+    memcpy(&magic, buffer, sizeof(magic));
+    if (magic != UCT_CUDA_NODE_PACKED_RKEY_MAGIC) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    *rkey_p = spare_get((const char*)buffer +
+                                offsetof(uct_cuda_node_packed_rkey_t, handle),
+                        gpu);
+    if (*rkey_p == NULL) {
+        status = unpack(buffer, gpu, rkey_p);
+    }
+
+    if (status == UCS_OK) {
+        (*rkey_p)->magic = UNPACKED_MAGIC;
+    }
+
     return status;
 }
 
@@ -320,8 +395,8 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
 
     status = uct_cuda_ctx_current(&context, &id);
     if (status == UCS_OK) {
-        status = uct_cuda_node_cache_get_in(&rkey->handle, device, context, id,
-                                            &mapping);
+        status = uct_cuda_node_cache_get_in(&rkey->handle, &rkey->hint, device,
+                                            context, id, &mapping);
     }
     if (status != UCS_OK) {
         return status;
@@ -339,8 +414,13 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
 void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey)
 {
     uct_cuda_node_cache_unpin(rkey->pins);
+    rkey->pins  = NULL;
     rkey->magic = 0;
-    free(rkey);
+    if (rkey->is_own) {
+        free(rkey);
+    } else {
+        spare_put(rkey);
+    }
 }
 
 uct_cuda_node_rkey_t *uct_cuda_node_rkey_get(uct_rkey_t uct_rkey)

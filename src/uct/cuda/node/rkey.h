@@ -33,6 +33,7 @@ typedef struct {
     uint32_t               unreached;  /**< ... and not by these */
     uct_cuda_node_pin_t    *pins;      /**< What uct_cuda_node_rkey_map() has
                                            given out */
+    uct_cuda_node_hint_t   hint;       /**< The mapping used last */
 } uct_cuda_node_rkey_t;
 
 
