@@ -1000,8 +1000,8 @@ protected:
     {
         uct_cuda_mp_flow_t result;
 
-        uct_cuda_mp_flow_single(End(src), End(dst), 64 * MiB, is_large,
-                                &result);
+        uct_cuda_mp_flow_single(uct_cuda_mp_lane(End(src), End(dst)), 64 * MiB,
+                                is_large, &result);
         return result;
     }
 

@@ -382,14 +382,12 @@ uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
     return UCS_ERR_NO_DEVICE;
 }
 
-void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context)
+void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUcontext popped;
 
-    if (context->is_pushed) {
-        (void)driver->cuCtxPopCurrent(&popped);
-    }
+    (void)driver->cuCtxPopCurrent(&popped);
 
     if (!uct_cuda_end_is_none(context->retained)) {
         (void)driver->cuDevicePrimaryCtxRelease(

@@ -41,7 +41,8 @@ bool uct_cuda_gpu_has_nvlink(void);
 typedef struct {
     CUcontext      cuda;
     int            device;    /**< Its device */
-    bool           is_pushed; /**< Was not current before */
+    bool           is_pushed; /**< Was not current before; else what follows
+                                   is none */
     uct_cuda_end_t retained;  /**< GPU of a retained primary one, or none */
     uct_cuda_end_t kept;      /**< GPU whose is the engine's, or none */
 } uct_cuda_gpu_context_t;
@@ -87,6 +88,15 @@ uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
                                    uct_cuda_end_t gpu,
                                    uct_cuda_gpu_context_t *context);
 
-void uct_cuda_gpu_context_pop(uct_cuda_gpu_context_t *context);
+void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context);
+
+/** Make the context current again that was. */
+static inline void
+uct_cuda_gpu_context_pop(const uct_cuda_gpu_context_t *context)
+{
+    if (context->is_pushed) {
+        uct_cuda_gpu_context_pop_pushed(context);
+    }
+}
 
 #endif

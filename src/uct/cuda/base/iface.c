@@ -114,12 +114,14 @@ unsigned uct_cuda_iface_progress(uct_iface_h tl_iface)
 {
     uct_cuda_iface_t *iface = (uct_cuda_iface_t*)tl_iface;
 
-    if ((iface->queue.may_wait != NULL) &&
-        iface->queue.may_wait(&iface->queue)) {
-        return 0;
+    if (iface->queue.has_gathered) {
+        if (iface->queue.may_wait(&iface->queue)) {
+            return 0;
+        }
+
+        uct_cuda_queue_submit_gathered(&iface->queue, false);
     }
 
-    uct_cuda_queue_submit_gathered(&iface->queue, false);
     if (!uct_cuda_queue_is_idle(&iface->queue)) {
         return uct_cuda_queue_progress(&iface->queue);
     }

@@ -102,6 +102,7 @@ struct uct_cuda_queue {
     pid_t              event_owner;  /**< By this process */
     bool               is_fenced;    /**< Nothing new before all is over */
     bool               is_gathering; /**< The owner has something to submit */
+    bool               has_gathered; /**< ... or had, some time */
     void               *gather;      /**< The owner's, for that; may be NULL */
 
     /** Called when the first operation is posted; may be NULL */

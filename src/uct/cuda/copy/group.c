@@ -174,6 +174,7 @@ group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
     group->num_blocks         = 0;
     gather->open              = group;
     queue->is_gathering       = true;
+    queue->has_gathered       = true;
     if ((queue->outstanding == 0) && (queue->on_busy != NULL)) {
         queue->on_busy(queue);
     }
@@ -510,9 +511,9 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
     /* With nothing in front of it, waiting for more would only cost time. What
      * has a group of its own comes behind the one before. A kernel would have
      * to reach both ends. */
-    if (((stream->head == NULL) && !has_more && !is_fed(gather)) ||
+    if (!is_small(gather, copy->bytes, local_end) ||
+        ((stream->head == NULL) && !has_more && !is_fed(gather)) ||
         is_elsewhere(local_end, device) ||
-        !is_small(gather, copy->bytes, local_end) ||
         !find_local(copy, &local_begin, &local_size)) {
         if (group != NULL) {
             group_submit(gather);

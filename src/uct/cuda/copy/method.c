@@ -38,7 +38,7 @@ typedef struct {
     void                    *slot;   /* it comes here first; or NULL */
     uint64_t                begin;   /* for a timeline */
     uct_cuda_copy_count_t   count;
-    uct_cuda_host_pieces_t  pieces;  /* none if it was not looked at */
+    uct_cuda_host_pieces_t  pieces;  /* of host */
     unsigned                num_mappings;
     uct_cuda_node_mapping_t *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
 } state_t;
@@ -46,29 +46,27 @@ typedef struct {
 _Static_assert(sizeof(state_t) <= UCT_CUDA_OP_STATE_SIZE,
                "an operation has room for it");
 
-/* A copy that starts, with what the engine is asked for */
+/* A copy that starts */
 typedef struct {
     uct_cuda_op_t         *op;
     state_t               *state;
     uct_cuda_mp_engine_t  *engine;
-    uct_cuda_mp_request_t request;
+    CUdeviceptr           src;     /* for copies of this process, once the
+                                      peer's memory is mapped */
+    CUdeviceptr           dst;
+    bool                  is_own;  /* no end is another process's to map */
+    uct_cuda_mp_request_t request; /* for the engine, if it is asked */
     uct_cuda_mp_memory_t  memory;
 } start_t;
 
 typedef struct {
     uct_cuda_method_t super;
-    bool              (*can)(const start_t *start);
+    bool              (*can)(start_t *start);
 
     /* UCS_ERR_UNSUPPORTED: the next method may */
     ucs_status_t      (*start)(start_t *start);
 } method_t;
 
-
-/* Memory of this process is there as it is; without a remote end to map */
-static bool is_own(const start_t *start)
-{
-    return uct_cuda_end_is_none(start->request.remote);
-}
 
 /* By it threads alone reach a peer's host memory; NULL: there is none */
 static const uct_cuda_host_remote_t *remote_by(const start_t *start)
@@ -78,12 +76,12 @@ static const uct_cuda_host_remote_t *remote_by(const start_t *start)
 
 static bool is_to_gpu(const start_t *start)
 {
-    return uct_cuda_end_is_host(start->request.src_end);
+    return uct_cuda_end_is_host(start->state->src_end);
 }
 
 static CUdeviceptr gpu_address(const start_t *start)
 {
-    return is_to_gpu(start) ? start->memory.dst : start->memory.src;
+    return is_to_gpu(start) ? start->dst : start->src;
 }
 
 
@@ -139,14 +137,13 @@ static ucs_status_t map_one(start_t *start)
     state_t *state                    = start->state;
     ucs_status_t status;
 
-    if (is_own(start)) {
+    if (start->is_own) {
         return UCS_OK;
     }
 
     unmap(state);
     status = map_in(state, state->device, context->cuda, context->id,
-                    state->copy->is_put ? &start->memory.dst :
-                                          &start->memory.src);
+                    state->copy->is_put ? &start->dst : &start->src);
     if (status != UCS_OK) {
         uct_cuda_node_cache_tell_failure(&state->copy->remote.key->handle);
     }
@@ -194,25 +191,37 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
 
 /* Memory of this process behind a key is there as it is, and other GPUs have
  * access or have not; but host memory is copied as to another process's */
-static void describe(start_t *start, const uct_cuda_copy_t *copy, int device)
+static bool has_peer(const uct_cuda_copy_t *copy)
 {
     const uct_cuda_node_rkey_t *key = copy->remote.key;
-    const bool is_peer              = (key != NULL) &&
-                                      !(key->is_own &&
-                                        uct_cuda_end_is_gpu(copy->local.end));
+
+    return (key != NULL) &&
+           !(key->is_own && uct_cuda_end_is_gpu(copy->local.end));
+}
+
+/* What the engine is asked */
+static void describe(start_t *start)
+{
+    const state_t *state            = start->state;
+    const uct_cuda_node_rkey_t *key = state->copy->remote.key;
     uct_cuda_mp_request_t *request  = &start->request;
     uct_cuda_mp_memory_t *memory    = &start->memory;
 
-    request->src_end     = uct_cuda_copy_src(copy)->end;
-    request->dst_end     = uct_cuda_copy_dst(copy)->end;
-    request->size        = copy->bytes;
-    request->remote      = is_peer ? key->gpu : uct_cuda_end_none();
-    request->is_mappable = is_mappable(copy, start->engine, device);
-    memory->src          = uct_cuda_copy_src(copy)->address;
-    memory->dst          = uct_cuda_copy_dst(copy)->address;
-    memory->map          = is_peer ? map_for_engine : NULL;
+    request->src_end     = state->src_end;
+    request->dst_end     = state->dst_end;
+    request->size        = state->bytes;
+    request->remote      = start->is_own ? uct_cuda_end_none() : key->gpu;
+    request->is_mappable = is_mappable(state->copy, start->engine,
+                                       state->device);
+    request->host_numa   = UCT_CUDA_TOPO_NO_NUMA;
+    memory->src          = start->src;
+    memory->dst          = start->dst;
+    memory->map          = start->is_own ? NULL : map_for_engine;
     memory->map_arg      = start->state;
     memory->allocation   = (key != NULL) ? key->handle.buffer_id : 0;
+
+    memory->num_boundaries = 0;
+    memory->boundaries     = NULL;
 }
 
 
@@ -220,7 +229,9 @@ static void describe(start_t *start, const uct_cuda_copy_t *copy, int device)
 
 static void give_back(state_t *state)
 {
-    uct_cuda_host_pieces_release(&state->pieces);
+    if (state->host != NULL) {
+        uct_cuda_host_pieces_release(&state->pieces);
+    }
     if (state->slot != NULL) {
         uct_cuda_host_bounce_put(state->slot);
     }
@@ -235,9 +246,7 @@ static void copy_end(uct_cuda_op_t *op)
     if (state->slot != NULL) {
         memcpy(state->host, state->slot, state->bytes);
     }
-    if (state->host != NULL) {
-        give_back(state);
-    }
+    give_back(state);
     unmap(state);
 }
 
@@ -314,29 +323,31 @@ static bool engine_can_host(const start_t *start)
     const uct_cuda_mp_request_t *request = &start->request;
 
     return start->state->pieces.is_locked && request->is_mappable &&
-           (!is_own(start) ||
+           (!start->is_own ||
             (request->size >= UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) &&
-           uct_cuda_mp_wants_host(start->engine, request->size) &&
            (uct_cuda_mp_admit(start->engine, request) ==
             UCT_CUDA_MP_ADMITTED) &&
-           (!is_own(start) ||
+           (!start->is_own ||
             is_gpu_memory(gpu_address(start), request->size));
 }
 
 /* Host VMM memory has no place in a plan, nor on the engine's links */
-static bool engine_can(const start_t *start)
+static bool engine_can(start_t *start)
 {
-    const uct_cuda_mp_request_t *request = &start->request;
+    const uct_cuda_mp_engine_t *engine = start->engine;
+    const state_t *state               = start->state;
 
-    if ((start->engine == NULL) ||
-        uct_cuda_copy_has_host_vmm(start->state->copy)) {
+    if ((engine == NULL) ||
+        !((state->host != NULL) ? uct_cuda_mp_wants_host(engine, state->bytes) :
+                                  uct_cuda_mp_wants(engine, state->bytes)) ||
+        uct_cuda_copy_has_host_vmm(state->copy)) {
         return false;
     }
 
-    return (start->state->host != NULL) ?
+    describe(start);
+    return (state->host != NULL) ?
                    engine_can_host(start) :
-                   uct_cuda_mp_wants(start->engine, request->size) &&
-                           (request->is_mappable || !is_own(start));
+                   start->request.is_mappable || !start->is_own;
 }
 
 static ucs_status_t engine_start(start_t *start)
@@ -388,7 +399,7 @@ static void threads_end(uct_cuda_op_t *op)
 }
 
 /* Memory most of which is not locked, and what threads alone can reach */
-static bool threads_can(const start_t *start)
+static bool threads_can(start_t *start)
 {
     const state_t *state = start->state;
 
@@ -407,8 +418,7 @@ static ucs_status_t threads_start(start_t *start)
     if (remote_by(start) != NULL) {
         status = uct_cuda_host_pipeline_start_remote(
                 gpu_address(start),
-                to_gpu ? start->memory.src : start->memory.dst, state->bytes,
-                to_gpu, remote_by(start), &job);
+                to_gpu ? start->src : start->dst, state->bytes, to_gpu, remote_by(start), &job);
     } else if (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
                                             state->bytes, to_gpu,
                                             &job) == UCS_OK) {
@@ -436,27 +446,25 @@ static const method_t by_threads = {
 /* Others of the node are to know what uses a link for long */
 static void count_single(start_t *start)
 {
-    const uct_cuda_mp_request_t *request = &start->request;
-    const state_t *state                 = start->state;
+    state_t *state = start->state;
 
     if ((start->engine != NULL) &&
         ((state->host == NULL) ?
-                 (request->size >= UCT_CUDA_MP_COUNTED_MIN_SIZE) :
-                 !is_own(start) && state->pieces.is_locked &&
+                 (state->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) :
+                 !start->is_own && state->pieces.is_locked &&
                          uct_cuda_mp_wants_host(start->engine,
-                                                request->size))) {
-        uct_cuda_copy_count(&start->state->count, start->engine,
-                            request->src_end, request->dst_end,
-                            request->size);
+                                                state->bytes))) {
+        uct_cuda_copy_count(&state->count, start->engine, state->src_end,
+                            state->dst_end, state->bytes);
     }
 }
 
-static bool slot_can(const start_t *start)
+static bool slot_can(start_t *start)
 {
     return start->state->slot != NULL;
 }
 
-static bool driver_can(const start_t *start)
+static bool driver_can(start_t *start)
 {
     return remote_by(start) == NULL;
 }
@@ -483,18 +491,17 @@ static ucs_status_t copy_host(start_t *start, CUstream stream)
 
 static ucs_status_t copy_gpus(start_t *start, CUstream stream)
 {
-    const uct_cuda_mp_request_t *request = &start->request;
-    const uct_cuda_mp_memory_t *memory   = &start->memory;
-    uct_cuda_trace_copy_t *trace         = uct_cuda_trace_begin(stream);
+    const state_t *state         = start->state;
+    uct_cuda_trace_copy_t *trace = uct_cuda_trace_begin(stream);
     ucs_status_t status;
 
-    status = uct_cuda_copy_has_host_vmm(start->state->copy) ?
-                     UCT_CUDA_CALL(cuMemcpyAsync, memory->dst, memory->src,
-                                   request->size, stream) :
-                     UCT_CUDA_CALL(cuMemcpyDtoDAsync, memory->dst, memory->src,
-                                   request->size, stream);
-    uct_cuda_trace_end(trace, stream, request->src_end, request->dst_end,
-                       request->size, "one path");
+    status = uct_cuda_copy_has_host_vmm(state->copy) ?
+                     UCT_CUDA_CALL(cuMemcpyAsync, start->dst, start->src,
+                                   state->bytes, stream) :
+                     UCT_CUDA_CALL(cuMemcpyDtoDAsync, start->dst, start->src,
+                                   state->bytes, stream);
+    uct_cuda_trace_end(trace, stream, state->src_end, state->dst_end,
+                       state->bytes, "one path");
     return status;
 }
 
@@ -531,7 +538,7 @@ static const method_t by_driver = {
 static ucs_status_t look_at_host(start_t *start)
 {
     state_t *state      = start->state;
-    const bool has_slot = !is_own(start) && !is_to_gpu(start);
+    const bool has_slot = !start->is_own && !is_to_gpu(start);
     ucs_status_t status;
 
     if (has_slot && (state->bytes <= UCT_CUDA_HOST_UNSEEN_MAX_SIZE)) {
@@ -575,10 +582,7 @@ static ucs_status_t start_by(start_t *start, const method_t *method)
 /* All but the engine read and write one mapping of a peer's memory */
 static ucs_status_t start_by_any(start_t *start)
 {
-    static const method_t *const others[] = {&by_threads, &by_slot,
-                                             &by_driver};
     ucs_status_t status;
-    unsigned i;
 
     status = start_by(start, &by_engine);
     if (status != UCS_ERR_UNSUPPORTED) {
@@ -591,12 +595,15 @@ static ucs_status_t start_by_any(start_t *start)
     }
 
     status = UCS_ERR_UNSUPPORTED;
-    for (i = 0; (i < ucs_static_array_size(others)) &&
-                (status == UCS_ERR_UNSUPPORTED); ++i) {
-        status = start_by(start, others[i]);
+    if ((start->state->host != NULL) || (remote_by(start) != NULL)) {
+        status = start_by(start, &by_threads);
+        if (status == UCS_ERR_UNSUPPORTED) {
+            status = start_by(start, &by_slot);
+        }
     }
 
-    return status;
+    return (status == UCS_ERR_UNSUPPORTED) ? start_by(start, &by_driver) :
+                                             status;
 }
 
 /* Host memory that this process can touch, or NULL */
@@ -614,11 +621,15 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
                     uct_cuda_mp_engine_t *engine, int device, bool keep)
 {
     state_t *state      = (state_t*)op->state;
-    start_t start       = {
-        .op = op, .state = state, .engine = engine
-    };
     ucs_status_t status = UCS_OK;
+    start_t start; /* large, and zeroed nowhere */
 
+    start.op            = op;
+    start.state         = state;
+    start.engine        = engine;
+    start.src           = uct_cuda_copy_src(copy)->address;
+    start.dst           = uct_cuda_copy_dst(copy)->address;
+    start.is_own        = !has_peer(copy);
     state->copy         = copy;
     state->device       = device;
     state->keep         = keep;
@@ -630,10 +641,9 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     state->begin        = uct_cuda_trace_now();
     state->count.engine = NULL;
     state->num_mappings = 0;
-    uct_cuda_host_pieces_init(&state->pieces);
-    describe(&start, copy, device);
 
     if (state->host != NULL) {
+        uct_cuda_host_pieces_init(&state->pieces);
         status = look_at_host(&start);
     }
 
@@ -652,7 +662,7 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     }
 
     uct_cuda_trace("%zu bytes from %p to %p: by %s", copy->bytes,
-                   (void*)start.memory.src, (void*)start.memory.dst,
+                   (void*)start.src, (void*)start.dst,
                    op->method->name);
     return UCS_OK;
 }

@@ -25,7 +25,8 @@ find_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy)
     return uct_cuda_end_is_host(copy->local.end) ?
                    max_streams - 1 -
                            (((2 * number) + !copy->is_put) % max_streams) :
-                   number % max_streams;
+           (number < max_streams) ? number :
+                                    number % max_streams;
 }
 
 /* A list is posted as a whole: only its first block may have to wait */
@@ -96,10 +97,23 @@ static ucs_status_t submit(uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
 
 /* --------------------------------------------------------------- interface */
 
+static inline bool is_within(const uct_cuda_copy_t *copy)
+{
+    const uct_cuda_node_rkey_t *key = copy->remote.key;
+
+    return (key != NULL) &&
+           uct_cuda_range_holds(key->handle.base, key->handle.length,
+                                copy->remote.address, copy->bytes);
+}
+
 ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy)
 {
     const uct_cuda_copy_end_t *remote = &copy->remote;
     const uct_cuda_node_handle_t *handle;
+
+    if (is_within(copy)) {
+        return UCS_OK;
+    }
 
     if (remote->key == NULL) {
         uct_cuda_error("transfer of %zu bytes at %#lx without a valid key",
@@ -108,17 +122,12 @@ ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy)
     }
 
     handle = &remote->key->handle;
-    if (!uct_cuda_range_holds(handle->base, handle->length, remote->address,
-                              copy->bytes)) {
-        uct_cuda_error("transfer of %zu bytes at %#lx leaves the peer's memory "
-                       "%#lx..%#lx",
-                       copy->bytes, (unsigned long)remote->address,
-                       (unsigned long)handle->base,
-                       (unsigned long)(handle->base + handle->length));
-        return UCS_ERR_INVALID_PARAM;
-    }
-
-    return UCS_OK;
+    uct_cuda_error("transfer of %zu bytes at %#lx leaves the peer's memory "
+                   "%#lx..%#lx",
+                   copy->bytes, (unsigned long)remote->address,
+                   (unsigned long)handle->base,
+                   (unsigned long)(handle->base + handle->length));
+    return UCS_ERR_INVALID_PARAM;
 }
 
 ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
@@ -127,7 +136,8 @@ ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
     uct_cuda_gpu_context_t context;
     ucs_status_t status;
 
-    if (uct_cuda_gather_follow(&port->gather, copy, has_more, is_next)) {
+    if ((port->gather.open != NULL) &&
+        uct_cuda_gather_follow(&port->gather, copy, has_more, is_next)) {
         return UCS_INPROGRESS;
     }
 
@@ -147,11 +157,8 @@ ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
 ucs_status_t uct_cuda_port_transfer(uct_cuda_port_t *port,
                                     uct_cuda_copy_t *copy, bool has_more)
 {
-    const ucs_status_t status = uct_cuda_port_check(copy);
-
-    return (status == UCS_OK) ?
-                   uct_cuda_port_post(port, copy, has_more, false) :
-                   status;
+    return is_within(copy) ? uct_cuda_port_post(port, copy, has_more, false) :
+                             uct_cuda_port_check(copy);
 }
 
 

@@ -82,23 +82,29 @@ static const uct_cuda_copy_end_t *find_gpu(const uct_cuda_copy_t *copy)
     return is_own_gpu(src) ? src : is_own_gpu(dst) ? dst : NULL;
 }
 
+static void
+log_failure(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu)
+{
+    char name[16];
+
+    gpu = (gpu != NULL) ? gpu : &copy->local;
+    uct_cuda_error("no usable context for %s memory at %p to copy %zu bytes",
+                   uct_cuda_end_str(gpu->end, name, sizeof(name)),
+                   (void*)gpu->address, copy->bytes);
+}
+
 ucs_status_t uct_cuda_copy_enter(const uct_cuda_copy_t *copy,
                                  uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_copy_end_t *gpu = find_gpu(copy);
     ucs_status_t status;
-    char name[16];
 
     status = uct_cuda_copy_has_host_vmm(copy) ?
                      enter_host_vmm(copy, gpu, context) :
              (gpu != NULL) ? enter_gpu(copy, gpu, context) :
                              enter_host(copy, context);
     if (status != UCS_OK) {
-        gpu = (gpu != NULL) ? gpu : &copy->local;
-        uct_cuda_error("no usable context for %s memory at %p to copy %zu "
-                       "bytes",
-                       uct_cuda_end_str(gpu->end, name, sizeof(name)),
-                       (void*)gpu->address, copy->bytes);
+        log_failure(copy, gpu);
     }
 
     return status;

@@ -167,19 +167,9 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super,
 
     is_large = is_host ? uct_cuda_mp_wants_host(super, size) :
                          (size >= UCT_CUDA_MP_LARGE_MIN_SIZE);
-    uct_cuda_mp_flow_single(src, dst, size, is_large, &flow);
+    uct_cuda_mp_flow_single(uct_cuda_mp_lane(src, dst), size, is_large, &flow);
     uct_cuda_mp_traffic_begin(uct_cuda_mp_core(super)->traffic, &flow);
     return flow.lanes[0] | (is_large ? COUNTED_LARGE : 0);
-}
-
-/* The flow that was counted */
-static void counted_flow(uint16_t counted, uct_cuda_mp_flow_t *flow)
-{
-    const uint16_t lane = counted & ~COUNTED_LARGE;
-
-    uct_cuda_mp_flow_single(uct_cuda_mp_lane_from(lane),
-                            uct_cuda_mp_lane_to(lane), 0,
-                            (counted & COUNTED_LARGE) != 0, flow);
 }
 
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)
@@ -190,6 +180,7 @@ void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)
         return;
     }
 
-    counted_flow(counted, &flow);
+    uct_cuda_mp_flow_single(counted & ~COUNTED_LARGE, 0,
+                            (counted & COUNTED_LARGE) != 0, &flow);
     uct_cuda_mp_traffic_end(uct_cuda_mp_core(super)->traffic, &flow);
 }

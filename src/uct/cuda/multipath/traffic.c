@@ -48,8 +48,8 @@ struct uct_cuda_mp_traffic {
     unsigned             lanes;             /* Sum of count */
     /* Times that a lane to, or from, an end became active */
     unsigned             to[UCT_CUDA_NUM_ENDS], from[UCT_CUDA_NUM_ENDS];
-    /* By their ends, host memory among them; NULL: none so far */
-    pair_t               *pairs[UCT_CUDA_NUM_ENDS][UCT_CUDA_NUM_ENDS];
+    /* By the lane from end to end; NULL: none so far */
+    pair_t               *pairs[NUM_LANES];
     char                 dir[];
 };
 
@@ -73,27 +73,18 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
 {
-    unsigned src, dst;
+    unsigned lane;
 
     if (traffic->ledger != NULL) {
         uct_cuda_mp_ledger_close(traffic->ledger);
     }
 
-    for (src = 0; src < UCT_CUDA_NUM_ENDS; ++src) {
-        for (dst = 0; dst < UCT_CUDA_NUM_ENDS; ++dst) {
-            free(traffic->pairs[src][dst]);
-        }
+    for (lane = 0; lane < NUM_LANES; ++lane) {
+        free(traffic->pairs[lane]);
     }
 
     pthread_mutex_destroy(&traffic->lock);
     free(traffic);
-}
-
-/* What is kept of transfers between two ends */
-static pair_t **find_pair(uct_cuda_mp_traffic_t *traffic, uct_cuda_end_t src,
-                          uct_cuda_end_t dst)
-{
-    return &traffic->pairs[uct_cuda_end_index(src)][uct_cuda_end_index(dst)];
 }
 
 /* The window that the next transfer will be in: as those before it have been */
@@ -119,8 +110,8 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_end_t src, uct_cuda_end_t dst,
                               unsigned *queued_p, unsigned *window_p)
 {
-    const pair_t *pair = __atomic_load_n(find_pair(traffic, src, dst),
-                                         __ATOMIC_ACQUIRE);
+    const pair_t *pair = __atomic_load_n(
+            &traffic->pairs[uct_cuda_mp_lane(src, dst)], __ATOMIC_ACQUIRE);
 
     *queued_p = 0;
     *window_p = 1;
@@ -136,7 +127,7 @@ static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
 
     if (pair != NULL) {
         pair->expected = 1;
-        pair->lane     = uct_cuda_mp_lane(flow->src, flow->dst);
+        pair->lane     = flow->lane;
     }
 
     return pair;
@@ -152,18 +143,12 @@ static void retry_later(uct_cuda_mp_traffic_t *traffic)
     traffic->retry_time  = uct_cuda_now_ns() + traffic->retry_pause;
 }
 
-static void open_ledger(uct_cuda_mp_traffic_t *traffic)
+static void try_ledger(uct_cuda_mp_traffic_t *traffic)
 {
     uint8_t uuids[MAX_GPUS][16];
     ucs_status_t status;
     CUuuid uuid;
     int count, i;
-
-    if (traffic->is_tried &&
-        ((traffic->retry_time == 0) ||
-         (uct_cuda_now_ns() < traffic->retry_time))) {
-        return;
-    }
 
     traffic->is_tried   = true;
     traffic->retry_time = 0;
@@ -188,6 +173,15 @@ static void open_ledger(uct_cuda_mp_traffic_t *traffic)
 
     if (status == UCS_ERR_BUSY) {
         retry_later(traffic);
+    }
+}
+
+static inline void open_ledger(uct_cuda_mp_traffic_t *traffic)
+{
+    if (!traffic->is_tried ||
+        ((traffic->retry_time != 0) &&
+         (uct_cuda_now_ns() >= traffic->retry_time))) {
+        try_ledger(traffic);
     }
 }
 
@@ -284,7 +278,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
     now            = uct_cuda_now_ns();
-    pair           = *find_pair(traffic, src, dst);
+    pair           = traffic->pairs[uct_cuda_mp_lane(src, dst)];
     load->is_known = (traffic->ledger != NULL);
     (void)look_around(traffic, pair, now, load);
     look_ahead(pair, load);
@@ -301,8 +295,7 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
     const double pieces = (double)size / (double)plan->size;
     unsigned i, hops;
 
-    flow->src       = plan->src;
-    flow->dst       = plan->dst;
+    flow->lane      = uct_cuda_mp_lane(plan->src, plan->dst);
     flow->size      = size;
     flow->is_large  = true;
     flow->num_lanes = 0;
@@ -320,61 +313,67 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
 static void count_lane(uct_cuda_mp_traffic_t *traffic,
                        const uct_cuda_mp_flow_t *flow, uint16_t lane, int by)
 {
-    const bool is_direct  = (lane == uct_cuda_mp_lane(flow->src, flow->dst));
-    const bool was_active = (traffic->count[lane] > 0);
-    const bool was_direct = (traffic->direct[lane] > 0);
-    bool active, direct;
+    const bool is_direct  = (lane == flow->lane);
+    const uint16_t counts = traffic->count[lane];
+    const uint16_t direct = traffic->direct[lane];
+    const uint16_t now    = (uint16_t)(counts + by);
+    const uint16_t others = (uint16_t)(direct + (is_direct ? by : 0));
 
     traffic->lanes       += (unsigned)by;
-    traffic->count[lane]  = (uint16_t)(traffic->count[lane] + by);
-    traffic->direct[lane] = (uint16_t)(traffic->direct[lane] +
-                                       (is_direct ? by : 0));
-    active = (traffic->count[lane] > 0);
-    direct = (traffic->direct[lane] > 0);
-    if (active && !was_active) {
-        ++traffic->from[uct_cuda_end_index(uct_cuda_mp_lane_from(lane))];
-        ++traffic->to[uct_cuda_end_index(uct_cuda_mp_lane_to(lane))];
+    traffic->count[lane]  = now;
+    traffic->direct[lane] = others;
+    if ((counts == 0) && (now > 0)) {
+        ++traffic->from[lane / UCT_CUDA_NUM_ENDS];
+        ++traffic->to[lane % UCT_CUDA_NUM_ENDS];
     }
 
     if ((traffic->ledger != NULL) &&
-        ((active != was_active) || (direct != was_direct))) {
-        uct_cuda_mp_ledger_set(traffic->ledger, lane, active, direct);
+        (((counts == 0) != (now == 0)) || ((direct == 0) != (others == 0)))) {
+        uct_cuda_mp_ledger_set(traffic->ledger, lane, now > 0, others > 0);
     }
+}
+
+static void
+begin_large(uct_cuda_mp_traffic_t *traffic, pair_t *pair, uint64_t size)
+{
+    if (pair->queued == 0) {
+        pair->before = pair->window;
+        pair->window = 0;
+    }
+
+    pair->window += (pair->window < UINT16_MAX);
+    pair->size   += size;
+    set_queued(pair, pair->queued + 1);
+    uct_cuda_mp_meetings_begin(&pair->met, uct_cuda_now_ns());
+    look(traffic, pair, pair->queued - 1);
 }
 
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow)
 {
-    pair_t **pair = find_pair(traffic, flow->src, flow->dst);
+    pair_t *pair;
     uint16_t lane;
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
-    if (*pair == NULL) {
+    pair = traffic->pairs[flow->lane];
+    if (pair == NULL) {
         /* Without memory it passes for another pair's */
-        __atomic_store_n(pair, new_pair(flow), __ATOMIC_RELEASE);
+        pair = new_pair(flow);
+        __atomic_store_n(&traffic->pairs[flow->lane], pair, __ATOMIC_RELEASE);
     }
 
-    if ((*pair != NULL) && flow->is_large) {
-        if ((*pair)->queued == 0) {
-            (*pair)->before = (*pair)->window;
-            (*pair)->window = 0;
-        }
-
-        (*pair)->window += ((*pair)->window < UINT16_MAX);
-        (*pair)->size   += flow->size;
-        set_queued(*pair, (*pair)->queued + 1);
-        uct_cuda_mp_meetings_begin(&(*pair)->met, uct_cuda_now_ns());
-        look(traffic, *pair, (*pair)->queued - 1);
+    if ((pair != NULL) && flow->is_large) {
+        begin_large(traffic, pair, flow->size);
     }
 
     for (i = 0; i < flow->num_lanes; ++i) {
         lane = flow->lanes[i];
-        if (*pair != NULL) {
-            ++(*pair)->lanes;
-            ++(*pair)->count[lane];
-            (*pair)->bytes[lane] += flow->bytes[i];
+        if (pair != NULL) {
+            ++pair->lanes;
+            ++pair->count[lane];
+            pair->bytes[lane] += flow->bytes[i];
         }
 
         count_lane(traffic, flow, lane, 1);
@@ -402,7 +401,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
-    pair = *find_pair(traffic, flow->src, flow->dst);
+    pair = traffic->pairs[flow->lane];
     if (flow->is_large && (pair != NULL) && (pair->queued > 0)) {
         /* A plain copy as well: in a ring, the first to start meets nobody */
         look(traffic, pair, pair->queued);

@@ -23,8 +23,7 @@ typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
 
 /** The lanes of one transfer. */
 typedef struct {
-    uct_cuda_end_t src;
-    uct_cuda_end_t dst;
+    uint16_t lane;      /**< From its one end to the other */
     uint64_t size;      /**< Bytes; what ends one does not need it */
     bool     is_large;  /**< Others can fill their paths behind it */
     unsigned num_lanes;
@@ -64,17 +63,16 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_mp_load_t *load);
 
 
-/** One copy; its bytes on the lane are not counted. */
-static inline void
-uct_cuda_mp_flow_single(uct_cuda_end_t src, uct_cuda_end_t dst, uint64_t size,
-                        bool is_large, uct_cuda_mp_flow_t *flow)
+/** One copy over a lane; its bytes there are not counted. */
+static inline void uct_cuda_mp_flow_single(uint16_t lane, uint64_t size,
+                                           bool is_large,
+                                           uct_cuda_mp_flow_t *flow)
 {
     flow->size      = size;
     flow->is_large  = is_large;
-    flow->src       = src;
-    flow->dst       = dst;
+    flow->lane      = lane;
     flow->num_lanes = 1;
-    flow->lanes[0]  = uct_cuda_mp_lane(src, dst);
+    flow->lanes[0]  = lane;
     flow->bytes[0]  = 0;
 }
 

@@ -567,18 +567,10 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
 /* ------------------------------------------------------------------- use */
 
 /* The only writer needs no locked instruction */
-static void set_bit(uint64_t *words, uint16_t number, bool is_set)
+static void set_bit(uint64_t *word, uint64_t bit, bool is_set)
 {
-    uint64_t *word     = &words[number / WORD_BITS];
-    const uint64_t bit = 1ul << (number % WORD_BITS);
-
     __atomic_store_n(word, is_set ? (*word | bit) : (*word & ~bit),
                      __ATOMIC_RELAXED);
-}
-
-static bool has_bit(const uint64_t *words, uint16_t number)
-{
-    return ((words[number / WORD_BITS] >> (number % WORD_BITS)) & 1) != 0;
 }
 
 static void count_begin(uint8_t *count)
@@ -589,20 +581,22 @@ static void count_begin(uint8_t *count)
 void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
                             bool is_active, bool is_direct)
 {
-    const uint16_t number = ledger->to_page[lane];
+    const unsigned number = ledger->to_page[lane];
+    const unsigned word   = number / WORD_BITS;
+    const uint64_t bit    = UINT64_C(1) << (number % WORD_BITS);
     slot_t *slot          = ledger->slot;
 
     if ((number == NO_LANE) || is_foreign(ledger)) {
         return;
     }
 
-    if (is_active && !has_bit(slot->active, number)) {
+    if (is_active && !(slot->active[word] & bit)) {
         count_begin(&slot->from[number / NUM_ENDS]);
         count_begin(&slot->to[number % NUM_ENDS]);
     }
 
-    set_bit(slot->active, number, is_active);
-    set_bit(slot->direct, number, is_direct);
+    set_bit(&slot->active[word], bit, is_active);
+    set_bit(&slot->direct[word], bit, is_direct);
     __atomic_store_n(&slot->changes, slot->changes + 1, __ATOMIC_RELEASE);
 }
 

@@ -135,7 +135,9 @@ static void mapping_retire(uct_cuda_node_mapping_t *mapping)
 /* What was retired meanwhile may be too much by now */
 static void cache_unlock(void)
 {
-    uct_cuda_node_unmap_due(in_collective);
+    if (uct_cuda_node_unmap_is_due()) {
+        uct_cuda_node_unmap_due(in_collective);
+    }
     pthread_mutex_unlock(&cache.lock);
 }
 

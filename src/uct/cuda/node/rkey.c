@@ -16,10 +16,6 @@
 #include <string.h>
 
 
-/* Of a key in this process's memory */
-#define UNPACKED_MAGIC UINT64_C(0x7563786d706b65ff)
-
-
 /* What is known of a peer process's GPU as seen from one of ours */
 typedef struct reach reach_t;
 
@@ -182,14 +178,9 @@ static bool find_reached(uct_cuda_node_rkey_t *rkey, int device)
     return true;
 }
 
-bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
+bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device)
 {
     const uint32_t bit = 1u << device;
-
-    if (uct_cuda_end_is_device(rkey->gpu, device) ||
-        uct_cuda_end_is_device(rkey->from, device) || (rkey->reached & bit)) {
-        return true;
-    }
 
     if ((rkey->unreached & bit) || !find_reached(rkey, device)) {
         return false;
@@ -268,9 +259,12 @@ static uct_cuda_node_rkey_t *spare_get(const char *bytes, uct_cuda_end_t gpu)
 
 static void spare_put(uct_cuda_node_rkey_t *rkey)
 {
-    free(__atomic_exchange_n(spare_of(rkey->handle.buffer_id,
-                                      rkey->handle.pid),
-                             rkey, __ATOMIC_RELEASE));
+    rkey = __atomic_exchange_n(spare_of(rkey->handle.buffer_id,
+                                        rkey->handle.pid),
+                               rkey, __ATOMIC_ACQ_REL);
+    if (rkey != NULL) {
+        free(rkey);
+    }
 }
 
 
@@ -362,7 +356,7 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
     }
 
     if (status == UCS_OK) {
-        (*rkey_p)->magic = UNPACKED_MAGIC;
+        (*rkey_p)->magic = UCT_CUDA_NODE_RKEY_MAGIC;
     }
 
     return status;
@@ -421,15 +415,4 @@ void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey)
     } else {
         spare_put(rkey);
     }
-}
-
-uct_cuda_node_rkey_t *uct_cuda_node_rkey_get(uct_rkey_t uct_rkey)
-{
-    uct_cuda_node_rkey_t *rkey = (uct_cuda_node_rkey_t*)uct_rkey;
-
-    return ((uct_rkey != UCT_INVALID_RKEY) && (uct_rkey != 0) &&
-            ((uct_rkey % __alignof__(*rkey)) == 0) &&
-            (rkey->magic == UNPACKED_MAGIC)) ?
-                   rkey :
-                   NULL;
 }

@@ -57,7 +57,16 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
  * @param rkey    Of another process; one thread at a time.
  * @param device  Of the context.
  */
-bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device);
+bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device);
+
+static inline bool
+uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
+{
+    return uct_cuda_end_is_device(rkey->from, device) ||
+           uct_cuda_end_is_device(rkey->gpu, device) ||
+           (rkey->reached & (1u << device)) ||
+           uct_cuda_node_rkey_ask_reach(rkey, device);
+}
 
 /**
  * Where memory behind a key appears in this process, for whoever is to touch it
@@ -76,8 +85,20 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
 
 void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey);
 
+/** In a key that is in use */
+#define UCT_CUDA_NODE_RKEY_MAGIC UINT64_C(0x7563786d706b65ff)
+
 /** The key that UCT handed in, or NULL: UCT_INVALID_RKEY, or memory that holds
  *  no key (any more). An address where there is no memory is not noticed. */
-uct_cuda_node_rkey_t *uct_cuda_node_rkey_get(uct_rkey_t rkey);
+static inline uct_cuda_node_rkey_t *uct_cuda_node_rkey_get(uct_rkey_t uct_rkey)
+{
+    uct_cuda_node_rkey_t *rkey = (uct_cuda_node_rkey_t*)uct_rkey;
+
+    return ((uct_rkey != UCT_INVALID_RKEY) && (uct_rkey != 0) &&
+            ((uct_rkey % __alignof__(*rkey)) == 0) &&
+            (rkey->magic == UCT_CUDA_NODE_RKEY_MAGIC)) ?
+                   rkey :
+                   NULL;
+}
 
 #endif
