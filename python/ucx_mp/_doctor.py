@@ -319,12 +319,37 @@ class Doctor:
             chosen = chosen or ucx
             self.good('UCX', '%s, %s (%s; its own CUDA module: %s)' % (
                 ucx.text, ucx.path, ucx.how, ucx.stock_module() or 'none'))
+        if chosen:
+            self.gdr_copy(chosen)
         if not found:
             self.bad('UCX', 'none is here; install one (pip install '
                      'libucx-cu12, or %s), or name one with --ucx' %
                      ('dnf install ucx' if shutil.which('dnf') else
                       'apt-get install libucx0'))
         return chosen
+
+    def gdr_copy(self, ucx):
+        """Whether small GPU messages can go by GDRCopy."""
+        module = ucx.stock_module('libuct_cuda_gdrcopy')
+        if not module:
+            self.note('gdr_copy', 'this UCX was built without GDRCopy: the '
+                      'driver copies small GPU messages, some us each; a UCX '
+                      'built --with-gdrcopy has the processor copy those of '
+                      'some KiB, in less than 1 us')
+            return
+        gone = [name for name, path in self.launcher.linked_libraries(
+            module, os.environ).items() if path == self.launcher.MISSING
+            and 'gdrapi' in name]
+        if gone:
+            self.look('gdr_copy', '%s needs %s, which is not found: install '
+                      'GDRCopy, and small GPU messages take less than 1 us '
+                      'instead of some' % (module, gone[0]))
+        elif not (self.options.emulate or os.path.exists('/dev/gdrdrv')):
+            self.look('gdr_copy', '%s is there, but no /dev/gdrdrv: load the '
+                      'kernel module gdrdrv, and small GPU messages take less '
+                      'than 1 us instead of some' % module)
+        else:
+            self.good('gdr_copy', '%s is loaded beside the module' % module)
 
     # --------------------------------------------------------------- messages
 

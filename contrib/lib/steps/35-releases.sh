@@ -98,6 +98,55 @@ releases_abi() {
     passing_on '^\[  PASSED  \] [1-9]' "$program"
 }
 
+# gdrcopy_lists RUN FOLDER: what the UCX in the folder lists, and logs
+gdrcopy_lists() {
+    LD_LIBRARY_PATH=$2/lib UCX_LOG_LEVEL=debug \
+        "$1" --quiet --emulate beluga "$2/bin/ucx_info" -d 2>&1
+}
+
+# gdrcopy_in RUN FOLDER: a module for GDRCopy in this UCX is loaded beside ours,
+# with the UCX's own CUDA module, whose transports are not listed a second time.
+# One that lacks its library is passed over with a line.
+gdrcopy_in() {
+    local lib=$2/lib/ucx gone=$2/lib/libgdrapi.so.2 output
+    gcc -shared -fPIC -x c /dev/null -o "$gone" -Wl,-soname,libgdrapi.so.2 &&
+        gcc -shared -fPIC "$ucx_mp_top/test/gtest/abi/fake_gdrcopy.c" \
+            -o "$lib/libuct_cuda_gdrcopy.so.0" -Wl,--no-as-needed -L"$2/lib" \
+            -Wl,--unresolved-symbols=ignore-all "-Wl,-rpath,$2/lib" \
+            "$lib/libuct_cuda.so.0" -l:libgdrapi.so.2 || return
+    output=$(gdrcopy_lists "$1" "$2")
+    say "$(grep -E 'gdr|Transport: cuda' <<< "$output")"
+    grep -q '^fake gdr_copy: loaded with the UCX.s CUDA module' \
+        <<< "$output" &&
+        grep -q 'gdrcopy.so.0 is loaded beside this module' <<< "$output" &&
+        [ "$(grep -c 'Transport: cuda_ipc' <<< "$output")" = 1 ] &&
+        [ "$(grep -c 'Transport: cuda_copy' <<< "$output")" = 1 ] &&
+        rm "$gone" && output=$(gdrcopy_lists "$1" "$2") &&
+        grep -q 'gdrcopy.so.0 is not loaded' <<< "$output" &&
+        [ "$(grep -c 'Transport: cuda_ipc' <<< "$output")" = 1 ]
+}
+
+# gdrcopy_of RUN RELEASE: in a copy of that UCX
+gdrcopy_of() {
+    local ucx_info folder rc=0
+    release_of "$2" || return
+    folder=$(mktemp -d "$ucx_mp_build/gdrcopy.XXXXXX") &&
+        cp -rl "${ucx_info%/libucx/bin/*}"/libucx* "$folder" || return
+    say "UCX $2"
+    gdrcopy_in "$1" "$folder/libucx" || rc=$?
+    rm -rf "$folder"
+    return $rc
+}
+
+# Every release, the oldest and newest first
+releases_gdrcopy() {
+    local release
+    for release in 1.14.1.post2 1.22.0 1.15.0.post2 1.16.0.post2 1.17.0 1.18.1 \
+                   1.19.0 1.20.1 1.21.0; do
+        gdrcopy_of "$ucx_mp_prefix/bin/ucx_mp_run" "$release" || return
+    done
+}
+
 step ucx-installed quick 60 "release_takes installed $ucx_mp_prefix" \
      "the distribution's UCX takes the module"
 step ucx-1.22 full 120 "release_takes 1.22.0 $ucx_mp_prefix" \
@@ -115,4 +164,6 @@ done
 step ucx-1.23 full 120 "nixl_check --transport cuda_ipc VwV VrV PwV" \
      "and NIXL's 1.23, of hashed names: GPU to GPU through NIXL itself"
 step ucx-abi full 300 releases_abi "tables and symbols, in each of them"
+step ucx-gdrcopy full 60 releases_gdrcopy \
+     "a UCX's module for GDRCopy is loaded beside ours"
 after unit ucx-abi      # uses its program, built with its options

@@ -340,11 +340,11 @@ class Ucx:
         return cls(probe(['libucp.so.0'], environ), MISSING, 'found by the '
                    'dynamic linker; the command itself names none')
 
-    def stock_module(self):
-        """Return UCX's own CUDA module, or None."""
+    def stock_module(self, name='libuct_cuda'):
+        """UCX's own CUDA module, or another of its modules, or None."""
         found = self.libucs != MISSING and glob.glob(os.path.join(
             glob.escape(os.path.dirname(os.path.realpath(self.libucs))), 'ucx',
-            'libuct_cuda.so*'))
+            name + '.so*'))
         return found[0] if found else None
 
     def measures_gpus(self):

@@ -7,11 +7,11 @@
 
 #include "host.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define UCT_ABI_VERDICTS_MAX 32
 
@@ -158,70 +158,105 @@ ucs_status_t uct_abi_attach(const void *caller_address)
     return status;
 }
 
-void uct_abi_displace(const void *caller_address)
+/* The file of one of the host's modules, which lies in the folder "ucx" beside
+ * the host's library and whose name ends as that library's does, after the
+ * first dot. Returns whether it is there. */
+static int uct_abi_module_find(const void *caller_address, const char *name,
+                               char *path, size_t max)
 {
-    const uct_abi_verdict_t *verdict;
-
-    pthread_mutex_lock(&uct_abi_attach_lock);
-    verdict = uct_abi_verdict_find(uct_abi_object_base(caller_address));
-    if ((verdict != NULL) && (verdict->status == UCS_OK) &&
-        !uct_abi_displaced) {
-        uct_abi_displaced = 1;
-        uct_abi_component_displace(&uct_abi_host);
-    }
-    pthread_mutex_unlock(&uct_abi_attach_lock);
-}
-
-/* Load the host's own CUDA module. Our file took its place, so the host did not
-   load it; if we do not register, it must be loaded. */
-static void uct_abi_module_load_stock(const void *caller_address)
-{
-    ucs_status_t (*init)(void);
-    char directory[PATH_MAX + 8];
-    char path[PATH_MAX * 2];
-    struct dirent *file;
-    Dl_info info, own;
     const char *slash;
-    void *module;
-    DIR *dir;
+    Dl_info info;
 
-    if (!dladdr(caller_address, &info) || !dladdr(&uct_abi_verdicts, &own)) {
-        return;
+    if (!dladdr(caller_address, &info)) {
+        return 0;
     }
 
     slash = strrchr(info.dli_fname, '/');
     if (slash == NULL) {
+        return 0;
+    }
+
+    return ((size_t)snprintf(path, max, "%.*s/ucx/%s%s",
+                             (int)(slash - info.dli_fname), info.dli_fname,
+                             name, slash + strcspn(slash, ".")) < max) &&
+           (access(path, F_OK) == 0);
+}
+
+/* Load the host's own CUDA module and have it load what it has besides, which
+ * UCX asks for by a function of the module. */
+static void uct_abi_module_load_stock(const void *caller_address)
+{
+    ucs_status_t (*init)(void);
+    char path[PATH_MAX];
+    void *module;
+
+    if (!uct_abi_module_find(caller_address, "libuct_cuda", path,
+                             sizeof(path))) {
         return;
     }
 
-    snprintf(directory, sizeof(directory), "%.*s/ucx",
-             (int)(slash - info.dli_fname), info.dli_fname);
-    dir = opendir(directory);
-    if (dir == NULL) {
+    module = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (module != NULL) {
+        *(void**)&init = dlsym(module, "ucs_module_global_init");
+        if ((init != NULL) &&
+            (uct_abi_object_base((void*)(uintptr_t)init) !=
+             uct_abi_object_base(&uct_abi_verdicts))) {
+            (void)init();
+        }
+    }
+}
+
+/* Load the module that a UCX built with GDRCopy has for it, as the host's own
+ * CUDA module does: it needs functions of that one, whose components are
+ * displaced afterwards. */
+static void uct_abi_module_load_gdrcopy(const void *caller_address)
+{
+    static uint64_t init_once[16]; /* UCX's, zeros at first */
+    void (*load_modules)(const char *framework, const char *modules,
+                         void *init_once, unsigned flags);
+    char stock[PATH_MAX], path[PATH_MAX];
+    void *libucs;
+
+    if (!uct_abi_module_find(caller_address, "libuct_cuda_gdrcopy", path,
+                             sizeof(path)) ||
+        !uct_abi_module_find(caller_address, "libuct_cuda", stock,
+                             sizeof(stock))) {
         return;
     }
 
-    /* the module's suffix equals that of libucs, from the first dot on */
-    slash += strcspn(slash, ".");
-    while ((file = readdir(dir)) != NULL) {
-        if ((strncmp(file->d_name, "libuct_cuda.", 12) != 0) ||
-            (strcmp(file->d_name + 11, slash) != 0)) {
-            continue;
-        }
-
-        snprintf(path, sizeof(path), "%s/%s", directory, file->d_name);
-        module = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-        if (module != NULL) {
-            *(void**)&init = dlsym(module, "ucs_module_global_init");
-            if ((init != NULL) &&
-                (uct_abi_object_base((void*)(uintptr_t)init) !=
-                 own.dli_fbase)) {
-                (void)init();
-            }
-        }
+    libucs = dlopen(uct_abi_host.libucs_path, RTLD_LAZY | RTLD_NOLOAD);
+    if ((libucs == NULL) || (dlopen(stock, RTLD_LAZY) == NULL)) {
+        uct_abi_debug("%s is not loaded: %s", path, dlerror());
+        return;
     }
 
-    closedir(dir);
+    *(void**)&load_modules = dlsym(libucs, "ucs_load_modules");
+    if (load_modules != NULL) {
+        load_modules("uct_cuda", ":gdrcopy", init_once, 0);
+    }
+    uct_abi_debug("%s is %s", path,
+                  (dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL) ?
+                          "loaded beside this module" :
+                          "not loaded: is there a libgdrapi.so?");
+}
+
+void uct_abi_displace(const void *caller_address)
+{
+    const uct_abi_verdict_t *verdict;
+    int is_ours = 0;
+
+    pthread_mutex_lock(&uct_abi_attach_lock);
+    verdict = uct_abi_verdict_find(uct_abi_object_base(caller_address));
+    if ((verdict != NULL) && (verdict->status == UCS_OK)) {
+        is_ours           = !uct_abi_displaced;
+        uct_abi_displaced = 1;
+    }
+    pthread_mutex_unlock(&uct_abi_attach_lock);
+
+    if (is_ours) {
+        uct_abi_module_load_gdrcopy(caller_address);
+        uct_abi_component_displace(&uct_abi_host);
+    }
 }
 
 /* UCX's module loader calls this after dlopen(). */
@@ -231,7 +266,10 @@ ucs_status_t ucs_module_global_init(void)
     ucs_status_t status;
 
     status = uct_abi_attach(caller_address);
-    if (status != UCS_OK) {
+    if (status == UCS_OK) {
+        uct_abi_displace(caller_address);
+    } else {
+        /* Our file stood in the place of the host's own module */
         uct_abi_module_load_stock(caller_address);
         /* otherwise UCX would unload the module, and the next attempt would
            warn again */

@@ -158,8 +158,8 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
  * Stream @a index of the current context, created at first use.
  *
  * @param cuda    The current context; NULL: ask the driver.
- * @param is_now  For work that is waited for at once and so never counts: bounds
- *                and fences do not hold it up.
+ * @param is_now  For work that is waited for at once and so never counts:
+ *                bounds and fences do not hold it up.
  * @return UCS_OK, UCS_ERR_NO_RESOURCE (as many operations under way as the user
  *         allows, or a fence to wait for), UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR.
  */

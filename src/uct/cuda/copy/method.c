@@ -417,8 +417,8 @@ static ucs_status_t threads_start(start_t *start)
 
     if (remote_by(start) != NULL) {
         status = uct_cuda_host_pipeline_start_remote(
-                gpu_address(start),
-                to_gpu ? start->src : start->dst, state->bytes, to_gpu, remote_by(start), &job);
+                gpu_address(start), to_gpu ? start->src : start->dst,
+                state->bytes, to_gpu, remote_by(start), &job);
     } else if (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
                                             state->bytes, to_gpu,
                                             &job) == UCS_OK) {
