@@ -208,21 +208,26 @@ static void uct_abi_module_load_stock(const void *caller_address)
 
 /* Load the module that a UCX built with GDRCopy has for it, as the host's own
  * CUDA module does: it needs functions of that one, whose components are
- * displaced afterwards. */
+ * displaced. Once; nothing if the host has loaded it. */
 static void uct_abi_module_load_gdrcopy(const void *caller_address)
 {
     static uint64_t init_once[16]; /* UCX's, zeros at first */
+    static int is_tried;
     void (*load_modules)(const char *framework, const char *modules,
                          void *init_once, unsigned flags);
     char stock[PATH_MAX], path[PATH_MAX];
     void *libucs;
 
-    if (!uct_abi_module_find(caller_address, "libuct_cuda_gdrcopy", path,
+    if (is_tried ||
+        !uct_abi_module_find(caller_address, "libuct_cuda_gdrcopy", path,
                              sizeof(path)) ||
         !uct_abi_module_find(caller_address, "libuct_cuda", stock,
-                             sizeof(stock))) {
+                             sizeof(stock)) ||
+        (dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL)) {
         return;
     }
+
+    is_tried = 1;
 
     libucs = dlopen(uct_abi_host.libucs_path, RTLD_LAZY | RTLD_NOLOAD);
     if ((libucs == NULL) || (dlopen(stock, RTLD_LAZY) == NULL)) {
@@ -238,25 +243,22 @@ static void uct_abi_module_load_gdrcopy(const void *caller_address)
                   (dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL) ?
                           "loaded beside this module" :
                           "not loaded: is there a libgdrapi.so?");
+    uct_abi_component_displace(&uct_abi_host);
 }
 
 void uct_abi_displace(const void *caller_address)
 {
     const uct_abi_verdict_t *verdict;
-    int is_ours = 0;
 
     pthread_mutex_lock(&uct_abi_attach_lock);
     verdict = uct_abi_verdict_find(uct_abi_object_base(caller_address));
-    if ((verdict != NULL) && (verdict->status == UCS_OK)) {
-        is_ours           = !uct_abi_displaced;
+    if ((verdict != NULL) && (verdict->status == UCS_OK) &&
+        !uct_abi_displaced) {
         uct_abi_displaced = 1;
-    }
-    pthread_mutex_unlock(&uct_abi_attach_lock);
-
-    if (is_ours) {
         uct_abi_module_load_gdrcopy(caller_address);
         uct_abi_component_displace(&uct_abi_host);
     }
+    pthread_mutex_unlock(&uct_abi_attach_lock);
 }
 
 /* UCX's module loader calls this after dlopen(). */
@@ -267,7 +269,7 @@ ucs_status_t ucs_module_global_init(void)
 
     status = uct_abi_attach(caller_address);
     if (status == UCS_OK) {
-        uct_abi_displace(caller_address);
+        uct_abi_module_load_gdrcopy(caller_address);
     } else {
         /* Our file stood in the place of the host's own module */
         uct_abi_module_load_stock(caller_address);
