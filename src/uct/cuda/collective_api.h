@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the module offers to code outside of it that stands in front of an MPI
- * (src/mpi): collectives among the ranks of one node, carried out on GPUs. One
- * exported table of functions, found by its name; nothing of UCX is in it.
+ * Interface of the module for the layer in front of an MPI (src/mpi):
+ * collectives among the ranks of one node, carried out on GPUs. It is one
+ * exported table of functions, found by its symbol, and uses no UCX type.
  *
- * The bytes in a buffer must be ready when a call is made, as with any
- * CUDA-aware MPI: work of the program's own streams is not waited for.
+ * As with any CUDA-aware MPI, the data of a buffer must be ready before the
+ * call: the module does not wait for work in the program's streams.
  */
 #ifndef UCT_CUDA_COLL_API_H
 #define UCT_CUDA_COLL_API_H
@@ -17,51 +17,49 @@
 extern "C" {
 #endif
 
-/** The table's symbol. Another layout gets another name. */
+/** Symbol of the table. A table with another layout gets another symbol. */
 #define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v6"
 
-/** Ranks of a group at most. */
+/** Maximum number of ranks of a group. */
 #define UCT_CUDA_COLL_API_RANKS 64
 
-/** Bytes of a name, its zero included. */
+/** Bytes of a segment name, including the terminating zero. */
 #define UCT_CUDA_COLL_API_NAME 64
 
 
-/** What the ranks of a program on one node share. */
+/** Shared segment of the ranks of a program on one node. */
 typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
 
-/** Ranks of one node that make the same calls in the same order. */
+/** Ranks of one node, making the same calls in the same order. */
 typedef struct uct_cuda_coll_group uct_cuda_coll_group_t;
 
 
 typedef enum {
     UCT_CUDA_COLL_DONE,    /**< The result is in every rank's buffer */
-    UCT_CUDA_COLL_STAGE,   /**< All ranks are to do it another way; nothing was
-                                written */
-    UCT_CUDA_COLL_DIFFERS, /**< Ranks disagree about the bytes; on all ranks */
-    UCT_CUDA_COLL_FAILED   /**< A GPU, or a rank, failed in the middle */
+    /** All ranks fall back to the MPI; nothing was written */
+    UCT_CUDA_COLL_STAGE,
+    UCT_CUDA_COLL_DIFFERS, /**< Arguments differ between ranks; on all ranks */
+    UCT_CUDA_COLL_FAILED   /**< A GPU or a rank failed during the call */
 } uct_cuda_coll_result_t;
 
 
-/**
- * Which collective, as MPI defines them. "count" is what it is in NCCL: the
- * elements of a rank's buffer, or of a block of those that deal with a block of
- * each rank; of n ranks the other buffer then has n blocks, in the order of
- * ranks. Numbers stay what they are.
- */
+/** Kind of collective, as MPI defines them. "count" is NCCL's: elements of a
+ *  rank's buffer, or of one block where each rank has a block. The buffer of
+ *  all blocks then holds n blocks in rank order, for n ranks. The numbers
+ *  are part of the interface and stay fixed. */
 typedef enum {
     UCT_CUDA_COLL_KIND_ALLREDUCE,
-    /** To the root. In place: there alone */
+    /** Result on the root. In place: on the root only */
     UCT_CUDA_COLL_KIND_REDUCE,
-    /** n blocks to one. In place: the block goes to the start of recvbuf */
+    /** n blocks to one. In place: the result goes to the start of recvbuf */
     UCT_CUDA_COLL_KIND_REDUCE_SCATTER,
-    /** The root's sendbuf to others' recvbuf */
+    /** Root's sendbuf to the recvbuf of the other ranks */
     UCT_CUDA_COLL_KIND_BCAST,
     /** One block to n. In place: a rank's block is in recvbuf already */
     UCT_CUDA_COLL_KIND_ALLGATHER,
-    /** Likewise, to the root */
+    /** One block to n on the root. In place: as for ALLGATHER */
     UCT_CUDA_COLL_KIND_GATHER,
-    /** n blocks of the root to one each. In place: the root keeps its own */
+    /** n blocks of the root to one each. In place: the root keeps its block */
     UCT_CUDA_COLL_KIND_SCATTER,
     /** n blocks to n; never in place */
     UCT_CUDA_COLL_KIND_ALLTOALL,
@@ -69,15 +67,13 @@ typedef enum {
 } uct_cuda_coll_kind_t;
 
 
-/**
- * Why a call is not carried out by GPUs, or why it was not to its end; each has
- * a word (docs/collectives.md). What is no FAULT below is the call's own: the
- * next one is tried again.
- */
+/** Why the GPUs do not carry out a call, or did not complete it. Each reason
+ *  has a word (docs/collectives.md). A reason without FAULT concerns this
+ *  call only: the next call is tried again. */
 typedef enum {
-    UCT_CUDA_COLL_AHEAD, /**< A rank that is further has said it before */
+    UCT_CUDA_COLL_AHEAD, /**< A rank further ahead declined the call earlier */
 
-    /* A rank passes */
+    /* One rank declines */
     UCT_CUDA_COLL_NO_HOST,
     UCT_CUDA_COLL_NO_ARGUMENTS,
     UCT_CUDA_COLL_NO_DATATYPE,
@@ -92,139 +88,132 @@ typedef enum {
     UCT_CUDA_COLL_NO_EXPORT,
     UCT_CUDA_COLL_NO_JOIN,
 
-    /* What all have said leads to no plan */
+    /* The ranks' arguments together lead to no plan */
     UCT_CUDA_COLL_NO_MIXED,
     UCT_CUDA_COLL_NO_GPUS,
     UCT_CUDA_COLL_NO_PLAN,
     UCT_CUDA_COLL_NO_SCRATCH,
 
-    /* A plan cannot be carried out, on one rank */
+    /* One rank cannot carry out the plan */
     UCT_CUDA_COLL_NO_MAP,
     UCT_CUDA_COLL_FAULT_MAKE,
     UCT_CUDA_COLL_FAULT_RUN,
     UCT_CUDA_COLL_FAULT_ENDED,
-    UCT_CUDA_COLL_PAUSE, /**< There were several FAULT_MAKE in a row */
+    UCT_CUDA_COLL_PAUSE, /**< Several FAULT_MAKE in a row */
     UCT_CUDA_COLL_REASON_LAST
 } uct_cuda_coll_reason_t;
 
 
 typedef struct {
     int            kind;        /**< uct_cuda_coll_kind_t */
-    int            is_in_place; /**< Of calls with a root its word counts */
-    const void     *sendbuf;    /**< May be NULL where the rank sends nothing,
-                                     or in place */
-    void           *recvbuf;    /**< ... or receives nothing */
+    int            is_in_place; /**< With a root: the root's value counts */
+    /** NULL if the rank sends nothing or is in place */
+    const void     *sendbuf;
+    void           *recvbuf;    /**< NULL if the rank receives nothing */
     uint64_t       count;       /**< Elements */
-    const uint64_t *counts;     /**< REDUCE_SCATTER, ALLGATHER: elements of each
-                                     rank's block instead, the same on all
-                                     ranks; NULL: count of each */
-    int            op;          /**< ucx_mp_op_t (src/kernels), of reductions */
-    int            type;        /**< ucx_mp_type_t; for copies one that is as
-                                     wide as the elements, as U8 for bytes */
+    /** REDUCE_SCATTER, ALLGATHER: elements of each rank's block, the same on
+     *  all ranks; NULL: count for each */
+    const uint64_t *counts;
+    /** ucx_mp_op_t (src/kernels), for reductions */
+    int            op;
+    /** ucx_mp_type_t; for copies a type as wide as an element, for example U8
+     *  for bytes */
+    int            type;
     unsigned       root;
-    int            has_own_way; /**< The caller's MPI takes GPU memory: STAGE
-                                     where it is as fast; the same on all
-                                     ranks */
+    /** The caller's MPI accepts GPU memory: return STAGE where it is as fast;
+     *  the same on all ranks */
+    int            has_own_way;
 
-    /** Called now and then while others are waited for; may be NULL */
+    /** Called from time to time while waiting for other ranks; may be NULL */
     void           (*progress)(void *arg);
     void           *arg;
 } uct_cuda_coll_call_t;
 
 
 typedef struct {
-    size_t size; /**< Of this table, bytes */
+    size_t size; /**< Bytes of this table */
 
-    /** 1 if this process has GPUs and the user has not said no
-     *  (UCX_CUDA_IPC_COLLECTIVES), 2 if the user has said yes; else 0. */
+    /** Return 1 if this process has GPUs and the user has not disabled
+     *  collectives (UCX_CUDA_IPC_COLLECTIVES), 2 if the user has enabled
+     *  them, else 0. */
     int (*is_on)(void);
 
-    /**
-     * Open the board of a program's ranks on this node, for as long as the
-     * process lives. The first rank comes before all others and gives it a
-     * name, which they have to be told.
-     *
-     * @param name     Filled by rank 0; read by others.
-     * @return 0; -1 if there is none to be had, also for ranks of other nodes.
-     */
+    /** Open the shared segment of a program's ranks on this node. It lives
+     *  as long as the process. Rank 0 calls first and creates the name; the
+     *  caller passes it to the other ranks. @param name     Filled by rank
+     *  0; read by the other ranks. @return 0; -1 if no segment is available,
+     *  also for ranks of other nodes. */
     int (*board_open)(unsigned rank, unsigned size,
                       char name[UCT_CUDA_COLL_API_NAME],
                       uct_cuda_coll_board_t **board_p);
 
-    /** All have opened it, or given up: the name may go. */
+    /** Remove the segment's name. Call when all ranks have opened it or
+     *  given up. */
     void (*board_opened)(uct_cuda_coll_board_t *board);
 
-    /** A word of the board that changes with each group that is the first of
-     *  its key; 0: there was none yet. */
+    /** Return a word of the segment. Its value changes with each group
+     *  created under a new key; 0: no group yet. */
     const uint32_t *(*board_word)(const uct_cuda_coll_board_t *board);
 
-    /** Non-zero if a rank has joined a group of this key. */
+    /** Return non-zero if a rank has joined a group of this key. */
     int (*board_has)(const uct_cuda_coll_board_t *board, uint64_t key);
 
-    /**
-     * Join a group, by oneself: the others may come before later calls, and
-     * until they have no call is carried out.
-     *
-     * @param key      Of the communicator, the same on all its ranks, never
-     *                 used for another; not 0.
-     * @param members  Numbers of its ranks on the board.
-     * @param calls    That this rank has made on it before, of those that are
-     *                 either passed or given to collective().
-     * @return 0; -1 if there is none to be had.
-     */
+    /** Join a group without waiting for the other ranks. They may join
+     *  before later calls; until all have joined, calls fall back to the
+     *  MPI. @param key      Communicator's key, the same on all its ranks
+     *  and never reused; not 0. @param members  Segment ranks of the
+     *  communicator's ranks. @param calls    Calls made by this rank on the
+     *  communicator before, counting those given to pass() or collective().
+     *  @return 0; -1 if no group is available. */
     int (*group_create)(uct_cuda_coll_board_t *board, uint64_t key,
                         unsigned rank, unsigned size, const unsigned *members,
                         uint64_t calls, uct_cuda_coll_group_t **group_p);
 
     void (*group_destroy)(uct_cuda_coll_group_t *group);
 
-    /** This rank makes its next call, of a kind, another way, and so will all.
-     *  Waits for nobody; a store. No group: there is nobody to tell but the
-     *  log. */
+    /** Decline this rank's next call, of this kind: all ranks then fall
+     *  back. Costs one store and never waits. With group NULL only the log
+     *  is written. */
     void (*pass)(uct_cuda_coll_group_t *group, int kind,
                  uct_cuda_coll_reason_t reason);
 
-    /**
-     * A collective, if every rank of the group calls this. The first one waits
-     * up to 0.2 s for ranks that have not joined.
-     *
-     * @param why  Filled with a sentence, if it is neither DONE nor STAGE.
-     */
+    /** Carry out a collective. Every rank of the group must make the call.
+     *  The first call waits up to 0.2 s for ranks that have not joined.
+     *  @param why  Filled with a sentence unless the result is DONE or
+     *  STAGE. */
     uct_cuda_coll_result_t (*collective)(uct_cuda_coll_group_t *group,
                                          const uct_cuda_coll_call_t *what,
                                          char *why, size_t why_size);
 
-    /** Calls of this process that were carried out on GPUs, and those that
-     *  could have been but were passed on. */
+    /** Return this process's calls carried out on GPUs, and its eligible
+     *  calls left to the MPI. */
     void (*counts)(uint64_t *done_p, uint64_t *staged_p);
 
-    /** The program's synchronous copies to the memory around an address have
-     *  ended, and will have when they return: for who copies from it. */
+    /** Make the program's synchronous copies to the allocation of an address
+     *  complete before they return, so that another process may then read
+     *  it. */
     void (*sync)(const void *address);
 
-    /** The number of failures that ranks of the board have reported: a word to
-     *  look at before board_failed(). */
+    /** Return the number of failures reported on the segment: a cheap check
+     *  before board_failed(). */
     const uint32_t *(*board_failures)(const uct_cuda_coll_board_t *board);
 
-    /**
-     * Report that a rank has failed in a call that the MPI carries out, before
-     * it sends its part: each rank that has received that sees the report.
-     *
-     * @param key     Of the communicator, not 0.
-     * @param number  Of the call in the communicator, on all ranks the same.
-     * @param start   Of a persistent call: how often it was started.
-     * @param rank    In the communicator.
-     */
+    /** Report that a rank failed in a call carried out by the MPI. Call
+     *  before the rank sends its part: each rank that has received the part
+     *  then sees the report. @param key     Communicator's key, not 0.
+     *  @param number  Number of the call in the communicator, the same on
+     *  all ranks. @param start   Number of starts of a persistent call.
+     *  @param rank    Failed rank of the communicator. */
     void (*board_fail)(uct_cuda_coll_board_t *board, uint64_t key,
                        uint64_t number, uint32_t start, uint32_t rank);
 
-    /** The rank that has failed in a call; -1: there is no report. */
+    /** Return the rank that failed in a call; -1: no report. */
     int (*board_failed)(const uct_cuda_coll_board_t *board, uint64_t key,
                         uint64_t number, uint32_t start);
 } uct_cuda_coll_api_t;
 
 
-/** The table itself, for who is linked with it. */
+/** The table itself, for code linked with the module. */
 extern const uct_cuda_coll_api_t uct_cuda_coll_api_v6;
 
 #ifdef __cplusplus

@@ -12,20 +12,20 @@
 #include <string.h>
 
 
-/* Idle rounds until the MPI is given a chance, between two of these, and until
- * other processes are given the processor */
+/* Idle rounds before the first call of the MPI's progress, between two calls,
+ * and before the thread yields its processor */
 #define SPINS_BEFORE_PROGRESS 256
 #define SPINS_A_PROGRESS      64
 #define SPINS_BEFORE_YIELD    4096
 
-/* Time between two looks at whether others are there, ns */
+/* Interval of liveness checks, ns */
 #define ALIVE_INTERVAL 100000000ul
 
-/* Most time that a communicator's first call with GPU buffers waits for others'
- * first one, ns */
+/* Longest time that a communicator's first call with GPU buffers waits for the
+ * other ranks' first one, ns */
 #define JOIN_TIME 200000000ul
 
-/* Of links between GPUs that rank 0 does not see, bytes/s */
+/* Assumed bandwidth of links between GPUs that rank 0 does not see, bytes/s */
 #define UNKNOWN_BANDWIDTH 20e9
 
 
@@ -71,7 +71,7 @@ explain(agreement_t *agreement, const char *format, ...)
 {
     va_list ap;
 
-    if (agreement->why[0] == '\0') { /* the first reason is the one */
+    if (agreement->why[0] == '\0') { /* keep the first reason */
         va_start(ap, format);
         vsnprintf(agreement->why, agreement->why_size, format, ap);
         va_end(ap);
@@ -102,7 +102,7 @@ static void cpu_relax(void)
 #endif
 }
 
-/* What the next waiting is for: a rank that has not done something */
+/* Record what the next wait is for: an action of a rank */
 static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
 {
     agreement->waits_for = rank;
@@ -110,12 +110,13 @@ static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
     agreement->began     = 0;
 }
 
-/* Of what hangs somebody wants to know where: once a waiting */
+/* Report a long wait once, so that the user of a hanging program finds its
+ * cause */
 static void tell_wait(agreement_t *agreement, uint64_t now)
 {
     char name[128];
 
-    /* that this process has stood still itself is no wait */
+    /* time during which this process stood still does not count as waiting */
     if ((agreement->began == 0) ||
         (now - agreement->told > UCT_CUDA_COLL_TOLD_NS / 2)) {
         agreement->began = now;
@@ -153,7 +154,7 @@ static ucs_status_t look(agreement_t *agreement)
     return UCS_OK;
 }
 
-/* One round of waiting for others, or for the GPU */
+/* Do one round of waiting for other ranks or for the GPU */
 static ucs_status_t idle(agreement_t *agreement)
 {
     if (++agreement->spins < SPINS_BEFORE_PROGRESS) {
@@ -210,14 +211,14 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
                 continue;
             }
 
-            /* Who has seen everybody here may have left since */
+            /* A rank may leave after it has seen all others arrive */
             if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
                 explain_verdict(agreement);
                 return waited;
             }
         }
 
-        /* who stops because of another one is not the one */
+        /* skip ranks that stopped because another one failed */
         if ((status != UCS_OK) &&
             ((result == UCS_OK) || (result == UCS_ERR_CANCELED))) {
             result       = status;
@@ -225,8 +226,8 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
         }
     }
     if (result != UCS_OK) {
-        /* before the end all go by this, so by what all have seen, not by who
-           has ended meanwhile */
+        /* Before the last phase all ranks decide by statuses seen by all; a
+         * rank that ended meanwhile must not change the result */
         if ((phase != UCT_CUDA_COLL_PHASE_DONE) ||
             (agreement->verdict.reason != UCT_CUDA_COLL_FAULT_ENDED)) {
             uct_cuda_coll_agree_judge(agreement, reasons[phase],
@@ -240,7 +241,8 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
 void uct_cuda_coll_agree_run(agreement_t *agreement)
 {
     agreement->spins = 0;
-    wait_for(agreement, agreement->rank, NULL); /* the program says for what */
+    /* the rank schedule reports its own waits */
+    wait_for(agreement, agreement->rank, NULL);
 }
 
 ucs_status_t uct_cuda_coll_agree_idle(void *arg)
@@ -253,7 +255,8 @@ ucs_status_t uct_cuda_coll_agree_idle(void *arg)
                    ((agreement->spins % SPINS_A_PROGRESS) == 0);
          ++rank) {
         status = reached(agreement, rank, UCT_CUDA_COLL_PHASE_DONE);
-        status = (status < UCS_OK) ? UCS_ERR_CANCELED : UCS_OK; /* not yet */
+        /* not arrived yet */
+        status = (status < UCS_OK) ? UCS_ERR_CANCELED : UCS_OK;
     }
     return status;
 }
@@ -270,7 +273,7 @@ void uct_cuda_coll_agree_pass(agreement_t *agreement,
                             (uint8_t)reason, status);
 }
 
-/* Another rank has passed */
+/* Record that another rank declined */
 static void judge_pass(agreement_t *agreement, unsigned rank,
                        const uct_cuda_coll_post_t *post)
 {
@@ -283,9 +286,9 @@ static void judge_pass(agreement_t *agreement, unsigned rank,
                               (ucs_status_t) - (int)post->status);
 }
 
-/* How long the next communicator's first call waits: half as long after each
-   that was in vain. Some programs make many of which a rank never brings GPU
-   memory. */
+/* Longest wait of the next communicator's first call. Halved after each wait in
+ * vain: some programs create many communicators with a rank that never uses GPU
+ * memory. */
 static uint64_t patience = JOIN_TIME;
 
 bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
@@ -326,7 +329,8 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
     return true;
 }
 
-/* What the posts of all ranks lead to, all of GPUs. DONE: to a plan */
+/* Compare the announcements of all ranks, all with GPU buffers. DONE: they lead
+ * to a plan */
 static uct_cuda_coll_result_t compare(agreement_t *agreement)
 {
     const uct_cuda_coll_post_t *first = &agreement->posts[0];
@@ -367,8 +371,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
     return result;
 }
 
-/* Has a rank said that it passes? Then all do it another way, and it may have
-   left the group since. */
+/* Return whether a rank has declined. It may have left the group since, and all
+ * ranks fall back. */
 static bool is_passed(agreement_t *agreement)
 {
     uct_cuda_coll_post_t post;
@@ -419,7 +423,8 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
 
     result = compare(agreement);
     if (result == UCT_CUDA_COLL_DIFFERS) {
-        /* who went on would have passed, for a rank that has not read it yet */
+        /* Leave together: a rank still reading would take an announcement of
+         * the next call for a decline */
         (void)uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_PLANNED,
                                        UCS_OK);
     }
@@ -442,7 +447,7 @@ void uct_cuda_coll_agree_tell_node(agreement_t *agreement)
     }
 }
 
-/* Number of a rank's GPU in the topology, or -1 */
+/* Return the number of a rank's GPU in the topology, or -1 */
 static int topo_find(const uct_cuda_topo_t *topo, const uint8_t *uuid)
 {
     int i;
@@ -456,7 +461,7 @@ static int topo_find(const uct_cuda_topo_t *topo, const uint8_t *uuid)
     return -1;
 }
 
-/* One more, with links to all others. @return Its number; -1: no room */
+/* Add a GPU with links to all others. @return Its number; -1: no room */
 static int topo_add(uct_cuda_topo_t *topo, const uint8_t *uuid)
 {
     const int gpu = topo->num_gpus;
@@ -477,8 +482,8 @@ static int topo_add(uct_cuda_topo_t *topo, const uint8_t *uuid)
     return gpu;
 }
 
-/* If rank 0 does not see all ranks' GPUs it is these, with links that are all
-   alike. Whether they are peers mapping will show. */
+/* If rank 0 does not see all GPUs, assume a node of the ranks' GPUs with equal
+ * links. Mapping memory shows later whether they are peers. */
 bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
 {
     const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(

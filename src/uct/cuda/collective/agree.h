@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Agreement: what the ranks of a group tell each other on its page, and read
- * there. Each says what it does in a call, and all go the same way, since each
- * decides by what all have said.
+ * Agreement: ranks of a group announce their arguments on the group's control
+ * block and read those of the others. Every rank decides by the same
+ * announcements, so all ranks decide the same.
  */
 #ifndef UCT_CUDA_COLL_AGREE_H
 #define UCT_CUDA_COLL_AGREE_H
@@ -15,107 +15,132 @@
 BEGIN_C_DECLS
 
 
-/** A rank's side of it, of one call at a time. Zeroed, but for the first
- *  four. */
+/** One rank's state of the agreement, for one call at a time. Zeroed, except
+ *  for the first four members. */
 typedef struct {
     uct_cuda_coll_page_t       *page;
     unsigned                   rank, size;
-    uint64_t                   sequence; /**< Of the call */
+    uint64_t                   sequence; /**< Of the current call */
     const uct_cuda_coll_call_t *what;
-    uint64_t                   bytes; /**< Of it, once they are known */
-    uct_cuda_coll_post_t       posts[UCT_CUDA_COLL_MAX_RANKS]; /**< Its */
-    bool                       is_new, is_lost; /**< So one of these says */
-    uct_cuda_coll_verdict_t    verdict; /**< On it, if it is not DONE */
+    /** Size of the call, bytes; 0 until known */
+    uint64_t                   bytes;
+    /** All ranks' announcements */
+    uct_cuda_coll_post_t       posts[UCT_CUDA_COLL_MAX_RANKS];
+    /** One of posts sets the flag */
+    bool                       is_new, is_lost;
+    uct_cuda_coll_verdict_t    verdict; /**< Why the call is not DONE */
 
-    /** The node and the ranks' GPUs in it, the same on all ranks; no GPUs: not
-     *  known yet */
+    /** Node and GPUs of the ranks, the same on all ranks; no GPUs: not known
+     *  yet */
     uct_cuda_topo_t            topo;
-    uct_cuda_mp_model_t        transfers; /**< Constants of it */
+    uct_cuda_mp_model_t        transfers; /**< Model constants of the node */
     int                        gpus[UCT_CUDA_COLL_MAX_RANKS];
 
-    bool                       is_whole; /**< All joined before this call */
-    uint64_t                   deadline; /**< Of waiting for that, ns; 0: none
-                                              yet */
+    bool                       is_whole; /**< All had joined before this call */
+    /** End of waiting for ranks to join, ns; 0: none yet */
+    uint64_t                   deadline;
 
     /* Waiting, in this call */
     unsigned                   spins;
-    uint64_t                   looked;    /**< For others, ns */
-    unsigned                   waits_for; /**< A rank that has not ... */
-    const char                 *wanted;   /**< ... done this; NULL: is told */
-    uint64_t                   began;     /**< To wait for it, ns; or 0 */
-    uint64_t                   told;      /**< When that was last looked at */
+    /** Time of the last liveness check, ns */
+    uint64_t                   looked;
+    unsigned                   waits_for; /**< Rank waited for */
+    /** Its missing action; NULL: reported elsewhere */
+    const char                 *wanted;
+    uint64_t                   began;     /**< Start of the wait, ns; 0: none */
+    /** Time of the last check for a report, ns */
+    uint64_t                   told;
     char                       *why;
     size_t                     why_size;
 } uct_cuda_coll_agreement_t;
 
 
 /**
- * The next call; what is done in it is not said yet.
+ * Begin the next call. This rank announces nothing yet.
  *
- * @param why  Filled with a sentence where ranks disagree or one is gone.
+ * @param why  Filled with a sentence if ranks disagree or one has died.
  */
 void uct_cuda_coll_agree_begin(uct_cuda_coll_agreement_t *agreement,
                                const uct_cuda_coll_call_t *what, char *why,
                                size_t why_size);
 
 
-/** "collective 7: all-reduce of 4096 bytes, 2 ranks", for the log. */
+/** Format "collective 7: all-reduce of 4096 bytes, 2 ranks", for the log. */
 const char *
 uct_cuda_coll_agree_name(const uct_cuda_coll_agreement_t *agreement, char *text,
                          size_t size);
 
 
-/** Why the call is not carried out, for its line in the log. */
+/** Record why the call is not carried out, for its line in the log. */
 void uct_cuda_coll_agree_judge(uct_cuda_coll_agreement_t *agreement,
                                uct_cuda_coll_reason_t reason, int rank,
                                ucs_status_t status);
 
 
-/** Say that this rank does it another way, and why; so will all. */
+/** Announce that this rank declines the call, and why. All ranks then fall
+ *  back. */
 void uct_cuda_coll_agree_pass(uct_cuda_coll_agreement_t *agreement,
                               uct_cuda_coll_reason_t reason,
                               ucs_status_t status);
 
 
 /**
- * Has every rank come to the page before this call, so that it says there what
- * it does? The first call with GPU buffers gives the others' first ones a
- * moment: who sees them on all ranks at once need stage none. A rank whose
- * buffers are in host memory may not come. @return false: this rank has passed.
+ * Return whether every rank joined before this call, so that it announces its
+ * arguments. The first call with GPU buffers waits a short time for the others'
+ * first one, so programs whose ranks all use GPU buffers never fall back. A
+ * rank with host buffers may never join.
+ *
+ * @return false: this rank has declined the call.
  */
 bool uct_cuda_coll_agree_is_whole(uct_cuda_coll_agreement_t *agreement);
 
 
-/** Say what this rank does, and read it of all. @return DONE: they do the same,
- *  by GPUs. */
+/**
+ * Announce this rank's arguments and read those of all ranks.
+ *
+ * @return DONE: all ranks make the same call on GPUs.
+ */
 uct_cuda_coll_result_t
 uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
                     const uct_cuda_coll_post_t *post);
 
 
-/** Wait until all ranks have got there. @return The first failure of any, the
- *  same on all ranks unless one has died; the verdict says of which. */
+/**
+ * Wait until all ranks have reached a phase.
+ *
+ * @return First failure of any rank, the same on all ranks unless one has died.
+ *     The verdict names its rank.
+ */
 ucs_status_t uct_cuda_coll_agree_meet(uct_cuda_coll_agreement_t *agreement,
                                       uct_cuda_coll_phase_t phase,
                                       ucs_status_t status);
 
 
-/** Steps are about to be carried out. */
+/** Mark the start of the steps. */
 void uct_cuda_coll_agree_run(uct_cuda_coll_agreement_t *agreement);
 
-/** One round of waiting in them, for the GPU or for other ranks' steps, which
- *  may never end: whether it is of any use to go on. */
+/**
+ * Do one round of waiting for the GPU or for steps of other ranks.
+ *
+ * @return UCS_OK: continue waiting; otherwise a rank failed, and the wait may
+ *     never end.
+ */
 ucs_status_t uct_cuda_coll_agree_idle(void *agreement);
 
 
-/** Rank 0 sees the node for all, before it says what it does in a call. */
+/** Publish the node's topology as seen by rank 0. Call before rank 0
+ *  announces its arguments. */
 void uct_cuda_coll_agree_tell_node(uct_cuda_coll_agreement_t *agreement);
 
-/** Fill in the node, as rank 0 sees it, and the GPUs that all ranks have said.
- *  @return false: these are more than plans know; on all ranks. */
+/**
+ * Fill in the node as seen by rank 0, and the GPUs announced by all ranks.
+ *
+ * @return false: more GPUs than plans support; on all ranks.
+ */
 bool uct_cuda_coll_agree_find_gpus(uct_cuda_coll_agreement_t *agreement);
 
-/** Can one of the GPUs, this rank's and another's, reach the other? */
+/** Return whether this rank's GPU or the other rank's can access the other
+ *  one. */
 bool uct_cuda_coll_agree_is_peer(const uct_cuda_coll_agreement_t *agreement,
                                  unsigned rank);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The table that others find by its name. */
+/* The exported table of collectives. */
 #include <uct/cuda/collective_api.h>
 
 #include <uct/abi/host.h>

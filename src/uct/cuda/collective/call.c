@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Calls from their beginning to their end.
+ * One collective call from start to end.
  *
- * All ranks decide alike, since each decides by what all have posted and by
- * what it remembers of earlier calls, which is the same on all.
+ * All ranks decide the same, because each decides by the announcements of all
+ * ranks and by its memory of earlier calls, which is the same on all ranks.
  */
 #include <uct/cuda/collective/call.h>
 
@@ -19,33 +19,35 @@
 #include <string.h>
 
 
-/* Bytes of an element of a copy at most; kernels load as much as they like */
+/* Largest element of a copy, bytes. Kernels choose the width of their loads. */
 #define MAX_COPY_ELEMENT 8
 
-/* After so many calls in a row in which something could not be made, the next
-   ones are not tried */
+/* After MAX_FAULTS calls in a row failed to create a resource, the next
+ * PAUSE_CALLS calls are not tried */
 #define MAX_FAULTS   3
 #define PAUSE_CALLS  64
 
 
-/* Of this rank */
+/* Buffer of this rank */
 typedef struct {
     const void *address;
-    uint64_t   bytes; /* 0: it has none, or it is the other one */
+    uint64_t   bytes; /* 0: no buffer, or the same as the other one */
 } buffer_t;
 
-/* What is asked for, as this rank calls it and then as all have agreed on it */
+/* A request, first as this rank makes it, then as all ranks have agreed on
+ * it */
 typedef struct {
     const uct_cuda_coll_call_t *what;
-    uint32_t                   size;    /* bytes of an element of it */
+    uint32_t                   size;    /* bytes of one element */
     bool                       reduces;
-    ucx_mp_op_t                op;      /* of its kernels */
+    ucx_mp_op_t                op;      /* of the kernels */
     ucx_mp_type_t              type;
-    uct_cuda_coll_request_t    request; /* of its plan */
-    uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS]; /* its */
+    uct_cuda_coll_request_t    request; /* input of the planner */
+    /* storage of request */
+    uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS];
     uct_cuda_coll_plan_t       frame;
     buffer_t                   send, recv;
-    const uct_cuda_coll_plan_t *plan;   /* that was carried out, or NULL */
+    const uct_cuda_coll_plan_t *plan;   /* plan carried out, or NULL */
 } call_t;
 
 
@@ -91,8 +93,8 @@ static ucs_status_t group_plan(uct_cuda_coll_group_t *group,
                                                 program_p);
 }
 
-/* The plan of this call, from those that were made already if it is there. The
-   same ones are there on all ranks: what one cannot plan is on none. */
+/* Return the plan of this call, from the cache if possible. The caches of all
+ * ranks hold the same plans: a request without a plan fails on all of them. */
 static ucs_status_t call_program(const call_t *call,
                                  uct_cuda_coll_group_t *group,
                                  uct_cuda_coll_kept_program_t **kept_p)
@@ -134,10 +136,9 @@ out:
 }
 
 
-/* -------------------------------------------------------- what is asked for */
+/* ----------------------------------------------------------------- request */
 
-/* What does not depend on the others. @return false: there are no kernels for
-   it. */
+/* Compute what depends on this rank only. @return false: no kernel for it */
 static bool call_measure(call_t *call, unsigned num_ranks)
 {
     const uct_cuda_coll_call_t *what = call->what;
@@ -154,7 +155,7 @@ static bool call_measure(call_t *call, unsigned num_ranks)
     }
 
     call->size = ucx_mp_type_size(what->type);
-    call->op   = UCX_MP_OP_BOR; /* of one source: none */
+    call->op   = UCX_MP_OP_BOR; /* placeholder for copies */
     call->type = UCX_MP_TYPE_U8;
     if (call->reduces) {
         call->op   = (ucx_mp_op_t)what->op;
@@ -163,7 +164,7 @@ static bool call_measure(call_t *call, unsigned num_ranks)
     return true;
 }
 
-/* In elements of so many bytes */
+/* Describe the call in elements of this many bytes */
 static ucs_status_t call_frame(call_t *call, uint32_t element, bool is_in_place)
 {
     const uct_cuda_coll_call_t *what = call->what;
@@ -186,7 +187,7 @@ static ucs_status_t call_frame(call_t *call, uint32_t element, bool is_in_place)
                    uct_cuda_coll_frame(request, &call->frame);
 }
 
-/* Elements of a copy are as wide as all buffers and blocks are aligned */
+/* Return the widest element to which all buffers and blocks are aligned */
 static uint32_t call_element(const call_t *call,
                              const uct_cuda_coll_post_t *posts)
 {
@@ -200,7 +201,7 @@ static uint32_t call_element(const call_t *call,
     return (uint32_t)(bits & -bits);
 }
 
-/* The plan's request, as all ranks have it */
+/* Build the planner's request, the same on all ranks */
 static ucs_status_t call_settle(call_t *call,
                                 const uct_cuda_coll_group_t *group)
 {
@@ -230,9 +231,9 @@ static ucs_status_t call_settle(call_t *call,
 }
 
 
-/* -------------------------------------------------------- what a rank does */
+/* ------------------------------------------------------------ announcement */
 
-/* This rank does it another way. @return false */
+/* Decline the call on this rank. @return false */
 static bool group_pass(uct_cuda_coll_group_t *group,
                        uct_cuda_coll_reason_t reason, ucs_status_t status)
 {
@@ -240,8 +241,8 @@ static bool group_pass(uct_cuda_coll_group_t *group,
     return false;
 }
 
-/* @return Whether a buffer is on a GPU, or not there; otherwise the rank has
-   passed. */
+/* Return whether a buffer is in GPU memory or absent. Otherwise this rank has
+ * declined. */
 static bool buffer_query(const buffer_t *buffer, int type,
                          uct_cuda_coll_group_t *group,
                          uct_cuda_memory_t *memory)
@@ -261,7 +262,7 @@ static bool buffer_query(const buffer_t *buffer, int type,
            group_pass(group, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
 }
 
-/* Blocks' counts in few bits, never 0 */
+/* Hash the counts of blocks; never 0 */
 static uint32_t hash_counts(const uint64_t *counts, unsigned num_ranks)
 {
     uint32_t hash = UCT_CUDA_HASH32;
@@ -274,7 +275,7 @@ static uint32_t hash_counts(const uint64_t *counts, unsigned num_ranks)
     return (hash == 0) ? 1 : hash;
 }
 
-/* Says what this rank does */
+/* Announce this rank's arguments */
 static void call_fill(const call_t *call, uct_cuda_coll_post_t *post)
 {
     const uct_cuda_coll_call_t *what  = call->what;
@@ -293,7 +294,7 @@ static void call_fill(const call_t *call, uct_cuda_coll_post_t *post)
     }
 }
 
-/* Shows its memory */
+/* Export this rank's buffers */
 static ucs_status_t call_show(const call_t *call,
                               uct_cuda_coll_memory_t *memory,
                               const uct_cuda_memory_t *send,
@@ -314,7 +315,7 @@ static ucs_status_t call_show(const call_t *call,
                                            &post->send);
     }
 
-    /* A name for what is not there; nothing goes to it */
+    /* Name the other buffer in place of an absent one; no step uses it */
     if (call->send.bytes == 0) {
         post->send = post->recv;
     } else if (call->recv.bytes == 0) {
@@ -323,8 +324,8 @@ static ucs_status_t call_show(const call_t *call,
     return status;
 }
 
-/* What is asked for, and this rank's buffers. @return Whether this is for GPUs;
-   otherwise the rank has passed. */
+/* Check the request and this rank's buffers. @return true: GPUs can carry it
+ * out; false: this rank has declined */
 static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
                       uct_cuda_memory_t *send, uct_cuda_memory_t *recv)
 {
@@ -352,9 +353,9 @@ static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
            buffer_query(&call->send, call->what->type, group, send);
 }
 
-/* In the context of its buffers. Loading a kernel would wait for a GPU that may
-   wait for the program: until it can be done all ranks go another way. Failures
-   are told when all prepare. */
+/* Enter the context of the buffers. Loading a kernel may wait for a GPU that
+ * itself waits for the program, so all ranks fall back until loading cannot
+ * block. Failures are reported when all ranks prepare. */
 static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
                        int device)
 {
@@ -370,8 +371,8 @@ static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
            group_pass(group, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
 }
 
-/* Whether this rank's part can be done by GPUs; then its post is filled, and
-   the context of its buffers is current. Otherwise it has passed. */
+/* Check that the GPUs can do this rank's part, fill its announcement, and make
+ * the context of its buffers current. @return false: this rank has declined */
 static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
                           uct_cuda_gpu_context_t *pushed,
                           uct_cuda_coll_post_t *post)
@@ -415,8 +416,8 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
 
 /* ----------------------------------------------------------------- the call */
 
-/* A rank has another context than before, and nothing that was mapped in it or
-   made for it; on all ranks */
+/* Drop all resources, on all ranks, after a rank has changed its context: its
+ * mappings and scratch memory are gone */
 static void group_forget(uct_cuda_coll_group_t *group)
 {
     memset(group->has_kernel, 0, sizeof(group->has_kernel));
@@ -429,14 +430,14 @@ static void group_forget(uct_cuda_coll_group_t *group)
     }
 }
 
-/* Nothing is said in this call, on no rank */
+/* Return whether no rank announces anything in this call */
 static bool group_is_paused(const uct_cuda_coll_group_t *group)
 {
     return group->is_off || (group->agreement.sequence < group->resume);
 }
 
-/* Has something to be made or mapped before this call can be carried out? The
-   same answer on all ranks. */
+/* Return whether a resource must be created or mapped before this call; the
+ * same answer on all ranks */
 static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
                         const uct_cuda_coll_plan_t *plan)
 {
@@ -445,7 +446,7 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
            !uct_cuda_coll_memory_has(&group->memory, plan);
 }
 
-/* Nobody runs before everybody has what it takes */
+/* Prepare the call. No rank runs before all ranks are prepared. */
 static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
                                   const uct_cuda_coll_kept_program_t *kept,
                                   const uct_cuda_coll_run_t *run)
@@ -472,9 +473,10 @@ static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
     return status;
 }
 
-/* Something could not be had; on all ranks. Relays are done without then. What
-   cannot be mapped is this call's own buffers, and a busy GPU becomes idle;
-   what cannot be made may well be missing in the next call, too. */
+/* Handle a failed preparation, on all ranks. Later calls do without relays. A
+ * mapping that failed concerns this call's buffers only, and a busy GPU becomes
+ * idle; a resource that cannot be created will probably fail in the next call,
+ * too. */
 static void group_give_up(uct_cuda_coll_group_t *group,
                           const uct_cuda_coll_plan_t *plan)
 {
@@ -493,8 +495,8 @@ static void group_give_up(uct_cuda_coll_group_t *group,
     }
 }
 
-/* May results stand where a rank's terms were? In place, or in a buffer that
-   overlaps the other one; the same answer on all ranks. */
+/* Return whether a result can overwrite an input: in place, or in overlapping
+ * buffers; the same answer on all ranks */
 static bool call_overwrites(const call_t *call,
                             const uct_cuda_coll_post_t *posts)
 {
@@ -542,7 +544,7 @@ static ucs_status_t group_carry_out(uct_cuda_coll_group_t *group,
     return status;
 }
 
-/* All ranks see alike that it leads to nothing */
+/* Fall back for a reason that all ranks see */
 static uct_cuda_coll_result_t
 group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
             ucs_status_t status)
@@ -568,9 +570,9 @@ static uct_cuda_coll_result_t call_run(call_t *call,
         return group_stage(group, UCT_CUDA_COLL_NO_GPUS, UCS_OK);
     }
 
-    /* Other calls may have a plan on these GPUs, or take less memory. Nobody
-       leaves before all have read what the page says of the GPUs: the next call
-       may come from another one. */
+    /* Other calls may have a plan on these GPUs or need less memory. Ranks
+     * leave together, after all have read the GPUs in the control block: the
+     * next call may come from another GPU. */
     if (call_settle(call, group) != UCS_OK) {
         (void)uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_PLANNED,
                                        UCS_ERR_INVALID_PARAM);
@@ -608,18 +610,19 @@ static uct_cuda_coll_result_t call_run(call_t *call,
         return UCT_CUDA_COLL_DONE;
     }
 
-    /* What was sent is still there, if nobody is gone, nor anybody's context */
+    /* The inputs are intact unless a rank or its context is gone */
     return (call_overwrites(call, agreement->posts) ||
             (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
                    UCT_CUDA_COLL_FAILED :
                    UCT_CUDA_COLL_STAGE;
 }
 
-/* Is the way of an MPI that takes GPU memory as fast? Ranks of one GPU take
-   turns on it, and to sum a few bytes the CPU need not wait for them: up to
-   this it is up to a tenth faster, and ours from there on (two ranks on an
-   H100, four on two; docs/collectives-cuda-mpi.md). Each rank passes by itself,
-   so nothing is agreed on; who does not know the GPUs yet sees it pass. */
+/* Return whether the native path of an MPI with GPU support is as fast. Ranks
+ * on one GPU share it in turn, and for few bytes the CPU need not wait for the
+ * sum. Up to this size the MPI is up to a tenth faster, above it the GPUs' plan
+ * is (two ranks on an H100, four on two; docs/collectives-cuda-mpi.md). Each
+ * rank decides without an agreement; a rank that does not know the GPUs yet
+ * sees the decline. */
 static bool call_is_left(const call_t *call,
                          const uct_cuda_coll_agreement_t *agreement)
 {
@@ -639,7 +642,7 @@ static bool call_is_left(const call_t *call,
            uct_cuda_coll_shares_gpus(agreement->gpus, agreement->size);
 }
 
-/* Why its plan is by that algorithm */
+/* Explain the choice of the algorithm */
 static const char *call_why(const call_t *call, char *buffer, size_t size)
 {
     const uct_cuda_coll_other_t *other = &call->plan->other;
@@ -655,7 +658,7 @@ static const char *call_why(const call_t *call, char *buffer, size_t size)
     return buffer;
 }
 
-/* A line a call, as a message has one */
+/* Log one line for the call */
 static void call_tell(const call_t *call,
                       const uct_cuda_coll_agreement_t *agreement,
                       uct_cuda_coll_result_t result, uint64_t taken)
@@ -688,7 +691,7 @@ static uct_cuda_coll_result_t call_decide(call_t *call,
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
     uct_cuda_coll_result_t result        = UCT_CUDA_COLL_STAGE;
     uct_cuda_coll_post_t post            = {0};
-    uct_cuda_gpu_context_t pushed; /* its buffers' */
+    uct_cuda_gpu_context_t pushed; /* context of the buffers */
 
     if (!call_measure(call, agreement->size)) {
         (void)group_pass(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);

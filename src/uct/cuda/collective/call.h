@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls of a group, as collective_api.h describes them. */
+/* Calls of a group, as described in collective_api.h. */
 #ifndef UCT_CUDA_COLL_CALL_H
 #define UCT_CUDA_COLL_CALL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups, made and gone. */
+/* Creation and destruction of groups. */
 #include <uct/cuda/collective/group.h>
 
 #include <uct/cuda/base/log.h>

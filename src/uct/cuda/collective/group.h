@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Groups of ranks: made and gone, and as calls see them. */
+/* Groups of ranks: creation, destruction, and state used by calls. */
 #ifndef UCT_CUDA_COLL_GROUP_H
 #define UCT_CUDA_COLL_GROUP_H
 
@@ -12,13 +12,14 @@
 BEGIN_C_DECLS
 
 
-/** Plans that are kept: a program has so many sizes of messages in turns. */
+/** Cached plans: a program alternates between that many message sizes at
+ *  most. */
 #define UCT_CUDA_COLL_MAX_PROGRAMS 64
 
 
 typedef struct {
     uct_cuda_coll_program_t    *program; /**< Or NULL */
-    const uct_cuda_coll_plan_t *plan;    /**< Its */
+    const uct_cuda_coll_plan_t *plan;    /**< Plan of program */
     uint64_t                   used;     /**< Sequence of the last call */
     uct_cuda_coll_lanes_t      lanes;
 } uct_cuda_coll_kept_program_t;
@@ -30,23 +31,27 @@ struct uct_cuda_coll_group {
 
     /* The same on all ranks */
     bool                         is_off;
-    unsigned                     faults; /**< In a row, of making something */
-    uint64_t                     resume; /**< No call before this is tried */
-    bool                         has_no_relays; /**< They could not be had */
-    bool                         has_lanes;     /**< To be put */
+    unsigned                     faults; /**< Failed preparations in a row */
+    /** Calls before this one are not tried */
+    uint64_t                     resume;
+    /** Relays were not available */
+    bool                         has_no_relays;
+    bool                         has_lanes;     /**< Lanes are held until put */
     bool                         has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
 
-    /** Of the agreement's GPUs; NULL: none yet */
+    /** Plans for the agreement's GPUs; NULL: none yet */
     uct_cuda_coll_book_t         *book;
     uct_cuda_coll_kept_program_t programs[UCT_CUDA_COLL_MAX_PROGRAMS];
 };
 
 
-/** All that is made of the agreement's GPUs. */
+/** Destroy all plans made for the agreement's GPUs. */
 void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group);
 
 
-/** @return As uct_cuda_coll_page_open(). */
+/**
+ * Join a group. @return As uct_cuda_coll_page_open().
+ */
 ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
                                         uint64_t key, unsigned rank,
                                         unsigned size,

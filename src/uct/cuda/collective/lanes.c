@@ -9,14 +9,14 @@
 #include <string.h>
 
 
-/* As of transfers on one path, UCT_CUDA_MP_COUNTED_MIN_SIZE */
+/* As for transfers on one path, UCT_CUDA_MP_COUNTED_MIN_SIZE */
 #define MIN_BYTES (256ul << 10)
 
 
 typedef uct_cuda_coll_lanes_t lanes_t;
 
 
-/* One slot of the ledger for all groups */
+/* One slot of the ledger for all groups of this process */
 static struct {
     pthread_mutex_t      lock; /* order: base/thread.h */
     unsigned             users;
@@ -24,7 +24,8 @@ static struct {
     int                  num_gpus;
     uint8_t              uuids[UCT_CUDA_MAX_GPUS][16];
     uint16_t             count[UCT_CUDA_MP_NUM_LANES];
-    uint16_t             direct[UCT_CUDA_MP_NUM_LANES]; /* of these */
+    /* part of count between two ranks */
+    uint16_t             direct[UCT_CUDA_MP_NUM_LANES];
 } node = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -58,7 +59,7 @@ void uct_cuda_coll_lanes_put(void)
     pthread_mutex_unlock(&node.lock);
 }
 
-/* Number of a GPU of a group's topology, or -1 */
+/* Return this process's number for a GPU of a group's topology, or -1 */
 static int find_gpu(const uct_cuda_topo_t *topo, int gpu)
 {
     int i;
@@ -125,8 +126,8 @@ void uct_cuda_coll_lanes_find(const uct_cuda_coll_plan_t *plan, unsigned rank,
             continue;
         }
 
-        /* A copy goes from its source to its destination, what a kernel reads
-           and writes by way of its own GPU */
+        /* A copy goes from its source to its destination; a kernel reads and
+         * writes through its own GPU */
         for (p = 0; p < (unsigned)step->num_sources + step->num_destinations;
              ++p) {
             member    = places[p].owner;

@@ -14,7 +14,7 @@
 static struct {
     pthread_mutex_t        lock; /* order: base/thread.h */
     uct_cuda_coll_config_t said;
-    int                    is_on; /* of it, read without the lock */
+    int                    is_on; /* from said; read without the lock */
     bool                   is_node_said;
     uct_cuda_mp_config_t   node;
     bool                   is_known;
@@ -78,7 +78,7 @@ void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *user)
     pthread_mutex_unlock(&config.lock);
 }
 
-/* Nobody says so where no interface was opened */
+/* Use the defaults if no interface was opened */
 static const uct_cuda_mp_config_t *node_config(void)
 {
     uct_cuda_mp_config_t unsaid;

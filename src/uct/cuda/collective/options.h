@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the user says of collectives, and of the node that they run on. */
+/* User settings of collectives and of the node they run on. */
 #ifndef UCT_CUDA_COLL_OPTIONS_H
 #define UCT_CUDA_COLL_OPTIONS_H
 
@@ -13,41 +13,43 @@
 BEGIN_C_DECLS
 
 
-/** UCX_CUDA_IPC_COLLECTIVES*. */
+/** Values of UCX_CUDA_IPC_COLLECTIVES*. */
 typedef struct {
-    int  is_on;     /**< uct_cuda_coll_is_on(); not before somebody has said
-                         so */
-    int  algorithm; /**< uct_cuda_coll_algorithm_t, or AUTO; of a group, its
-                         first rank's */
-    int  multipath; /**< Copies over GPUs that no rank has: 0, 1 (where they
-                         can), or AUTO; likewise */
-    bool tells_waits; /**< Of long waits as a warning */
+    /** uct_cuda_coll_is_on(); valid after uct_cuda_coll_configure() */
+    int  is_on;
+    /** uct_cuda_coll_algorithm_t or AUTO; rank 0's value holds for a group */
+    int  algorithm;
+    /** Relay through GPUs without a rank: 0, 1 (where possible) or AUTO; rank
+     *  0's value holds for a group */
+    int  multipath;
+    bool tells_waits; /**< Report long waits as warnings */
 } uct_cuda_coll_config_t;
 
 
-/** Number of an algorithm by its name ("auto", "kernel", "flat",
- *  "hierarchical"); UCS_ERR_INVALID_PARAM. */
+/** Return the number of an algorithm ("auto", "kernel", "flat",
+ *  "hierarchical"), or UCS_ERR_INVALID_PARAM. */
 ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
 
-/** Once a process. */
+/** Set the options. Only the first call of a process counts. */
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *config);
 
 const uct_cuda_coll_config_t *uct_cuda_coll_config(void);
 
-/** At which a long wait is told. */
+/** Return the log level for reports of long waits. */
 uct_cuda_log_level_t uct_cuda_coll_wait_level(void);
 
 int uct_cuda_coll_is_on(void);
 
 
-/** Where transfers' tuning file and the ledger are; the first word counts. */
+/** Set the tuning file and the ledger's directory. Only the first call
+ *  counts. */
 void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *config);
 
-/** The ledger's directory; empty: there is none. */
+/** Return the ledger's directory; empty: no ledger. */
 const char *uct_cuda_coll_ledger(void);
 
-/** The constants of transfers on this node, as the tuning file has them; else
- *  the built-in ones. Reads it, once a process. */
+/** Return the model constants of this node, from the tuning file if it has
+ *  them, else built in. Reads the file once in a process. */
 const uct_cuda_mp_model_t *uct_cuda_coll_constants(const uct_cuda_topo_t *topo);
 
 

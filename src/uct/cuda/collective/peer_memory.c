@@ -10,15 +10,15 @@
 #include <string.h>
 
 
-/* Behind the program's allocations a rank shows its scratch memory, and the
- * first rank that of relays */
+/* Slots for exports: the program's allocations, then the scratch memory of this
+ * rank, then those of relays (rank 0 only) */
 #define NUM_EXPORTS (UCT_CUDA_COLL_PAGE_EXPORTS - UCT_CUDA_MAX_GPUS - 1)
 #define SCRATCH     NUM_EXPORTS
 #define RELAY(_gpu) (SCRATCH + 1 + (_gpu))
 #define RELAYS_RANK 0
 
-/* What could not be mapped is tried again in the next call, then after 2, 4,
-   ... this many: a program may bring memory that no process can map to each */
+/* Retry a failed mapping in the next call, then after 2, 4 and up to this many
+ * calls: a program may pass memory that cannot be mapped to every call */
 #define MAX_PAUSE 64
 
 
@@ -28,14 +28,15 @@ typedef uct_cuda_coll_import_t  import_t;
 typedef uct_cuda_coll_scratch_t scratch_t;
 
 
-/* -------------------------------------------------------------- own memory */
+/* ----------------------------------------------------------- local memory */
 
 static void export_drop(memory_t *memory, unsigned index)
 {
     export_t *export = &memory->exports[index];
 
     if (export->is_there) {
-        /* The program's may live on; what this group has made is about to go */
+        /* The program's allocation may live on; scratch memory is about to be
+         * freed */
         if (index < NUM_EXPORTS) {
             uct_cuda_node_exports_put(&export->handle);
         } else {
@@ -48,7 +49,7 @@ static void export_drop(memory_t *memory, unsigned index)
     export->is_known = false;
 }
 
-/* Is the allocation still the one that was shown? */
+/* Return whether the exported allocation still exists */
 static bool export_is_current(const export_t *export)
 {
     uct_cuda_memory_t now;
@@ -100,8 +101,8 @@ static int export_find(const memory_t *memory,
     return -1;
 }
 
-/* A place for one more: a free one, or that which was used longest ago. Those
-   whose memory was freed go, as do others' mappings of it then. */
+/* Return a free slot, or the least recently used one. Slots of freed memory are
+ * released; the other ranks then unmap it. */
 static int export_place(memory_t *memory)
 {
     int oldest = 0;
@@ -137,7 +138,8 @@ ucs_status_t uct_cuda_coll_memory_show(memory_t *memory, const void *address,
 
     if ((offset > allocation->length) ||
         (bytes > allocation->length - offset)) {
-        /* what is mapped into a reservation may go on in the next piece */
+        /* in a mapped reservation the buffer may continue in the next
+         * allocation */
         if (allocation->context == NULL) {
             return UCS_ERR_UNSUPPORTED;
         }
@@ -161,7 +163,7 @@ ucs_status_t uct_cuda_coll_memory_show(memory_t *memory, const void *address,
 }
 
 
-/* ---------------------------------------------------------- others' memory */
+/* ----------------------------------------------------------- peers' memory */
 
 static void import_drop(import_t *import)
 {
@@ -173,7 +175,7 @@ static void import_drop(import_t *import)
     import->pause   = 0;
 }
 
-/* Does its rank still show what was mapped? */
+/* Return whether the owner still exports the mapped memory */
 static bool import_is_shown(const memory_t *memory, unsigned rank,
                             unsigned index)
 {
@@ -184,7 +186,7 @@ static bool import_is_shown(const memory_t *memory, unsigned rank,
     return generation == memory->imports[rank][index].generation;
 }
 
-/* Lets go of all, or of what others show no more */
+/* Release all mappings, or those no longer exported */
 static void imports_drop(memory_t *memory, bool all)
 {
     unsigned rank, index;
@@ -199,8 +201,8 @@ static void imports_drop(memory_t *memory, bool all)
     }
 }
 
-/* What a rank has freed it names no more: a mapping need not be kept until the
-   next call, which may never come */
+/* Map with a weak reference: closed when the owner frees the memory, as the
+ * next call may never come */
 static ucs_status_t import_get(memory_t *memory, import_t *import,
                                const uct_cuda_node_handle_t *handle)
 {
@@ -276,7 +278,7 @@ ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
 
     imports_drop(memory, false);
     for (rank = 0; (rank < agreement->size) && (status == UCS_OK); ++rank) {
-        /* No plan has a step between ranks that are no peers */
+        /* no plan has a step between ranks without peer access */
         if (!uct_cuda_coll_agree_is_peer(agreement, rank)) {
             continue;
         }
@@ -299,7 +301,8 @@ ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
 
 /* ---------------------------------------------------------- scratch memory */
 
-/* Others are told; an own one of a context that is gone went with it */
+/* The other ranks are notified. Scratch memory of a destroyed context is gone
+ * already. */
 static void scratch_free(memory_t *memory, bool is_alive)
 {
     scratch_t *scratch = &memory->scratch;
@@ -312,7 +315,7 @@ static void scratch_free(memory_t *memory, bool is_alive)
     scratch->size = 0;
 }
 
-/* Memory made with cuMemCreate is no context's */
+/* memory from cuMemCreate() belongs to no context */
 static void relay_free(memory_t *memory, int gpu)
 {
     scratch_t *relay = &memory->relays[gpu];
@@ -393,7 +396,7 @@ ucs_status_t uct_cuda_coll_memory_make(memory_t *memory,
     ucs_status_t status = scratch_make(memory, plan->scratch);
     unsigned i;
 
-    /* Relays' is made by one rank for all */
+    /* rank 0 allocates the memory of relays */
     for (i = 0; (memory->agreement->rank == RELAYS_RANK) &&
                 (i < plan->num_relays) && (status == UCS_OK);
          ++i) {
@@ -403,7 +406,7 @@ ucs_status_t uct_cuda_coll_memory_make(memory_t *memory,
 }
 
 
-/* ------------------------------------------------------ what all ranks have */
+/* ------------------------------------------------------ state of all ranks */
 
 bool uct_cuda_coll_memory_has(const memory_t *memory,
                               const uct_cuda_coll_plan_t *plan)
@@ -418,8 +421,7 @@ bool uct_cuda_coll_memory_has(const memory_t *memory,
     return plan->scratch <= memory->scratch.agreed;
 }
 
-/* Otherwise some have other scratch than before, or none, and not all of the
-   others have mapped it */
+/* After a failure ranks may have new scratch memory not mapped by all others */
 static void scratch_agree(scratch_t *scratch, uint64_t bytes, bool is_done)
 {
     scratch->agreed = is_done ? ucs_max(scratch->agreed, bytes) : 0;
@@ -457,7 +459,8 @@ void uct_cuda_coll_memory_forget(memory_t *memory)
     memory->scratch.agreed = 0;
 }
 
-/* Of another rank's export; 0: not mapped, and no step goes there */
+/* Return the address of another rank's export; 0: not mapped, and no step uses
+ * it */
 static CUdeviceptr import_address(const memory_t *memory, unsigned rank,
                                   unsigned index)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peer memory: what a rank shows of its own to the others of its group, what it
- * has mapped of theirs, scratch memory, and the context that all of this is in.
+ * Memory of a group: exports of this rank, mappings of other ranks' exports,
+ * scratch memory, and the CUDA context of all of these.
  *
- * Memory is mapped before all run; what all ranks are known to have mapped is
- * remembered, the same on all of them.
+ * A rank maps memory before all ranks run. Each rank remembers which memory all
+ * ranks have mapped; this memory is the same on all ranks.
  */
 #ifndef UCT_CUDA_COLL_PEER_MEMORY_H
 #define UCT_CUDA_COLL_PEER_MEMORY_H
@@ -18,49 +18,48 @@
 BEGIN_C_DECLS
 
 
-/** An allocation of this rank's. */
+/** Exported allocation of this rank. */
 typedef struct {
     uct_cuda_node_handle_t handle;
     uint32_t              generation;
     uint64_t              used;     /**< Sequence of the last call */
     bool                  is_there;
-    bool                  is_known; /**< All others have mapped it */
+    bool                  is_known; /**< All other ranks have mapped it */
 } uct_cuda_coll_export_t;
 
 
-/** One of another rank's. */
+/** Export of another rank. */
 typedef struct {
     uint32_t               generation;
     uct_cuda_node_mapping_t *mapping; /**< Or NULL */
-    ucs_status_t           refusal; /**< It cannot be mapped ... */
-    uint64_t               retry;   /**< ... before this call ... */
-    uint64_t               pause;   /**< ... which is so many after the last */
+    ucs_status_t           refusal; /**< Status of the last failed mapping */
+    uint64_t               retry;   /**< First call that tries again */
+    uint64_t               pause;   /**< Calls until then */
 } uct_cuda_coll_import_t;
 
 
-/** Scratch memory that this rank has made. */
+/** Scratch memory of this rank. */
 typedef struct {
     CUdeviceptr base; /**< 0: none */
     size_t      size;
-    uint64_t    agreed; /**< Bytes that all ranks have mapped, whoever made
-                             it */
+    uint64_t    agreed; /**< Bytes mapped by all ranks */
 } uct_cuda_coll_scratch_t;
 
 
-/** Zeroed, but for the first. */
+/** Zeroed, except for the first member. */
 typedef struct {
     uct_cuda_coll_agreement_t *agreement;
 
-    /** That the buffers of the last call were in; NULL: none yet */
-    uct_cuda_context_t     *context; /**< Held */
+    /** Context of the last call's buffers; NULL: none yet */
+    uct_cuda_context_t     *context; /**< Reference held */
     int                    cuda_device;
     uct_cuda_coll_device_t *device;
     uct_cuda_coll_events_t events;
-    bool                   is_lost; /**< Another than before */
+    bool                   is_lost; /**< Context has changed */
 
     uct_cuda_coll_scratch_t scratch; /**< On this rank's GPU */
-    uct_cuda_coll_scratch_t relays[UCT_CUDA_MAX_GPUS]; /**< On those of the
-                                topology that no rank has: the first rank's */
+    /** On GPUs without a rank; used by rank 0 */
+    uct_cuda_coll_scratch_t relays[UCT_CUDA_MAX_GPUS];
 
     uct_cuda_coll_export_t exports[UCT_CUDA_COLL_PAGE_EXPORTS];
     uct_cuda_coll_import_t imports[UCT_CUDA_COLL_MAX_RANKS]
@@ -68,20 +67,23 @@ typedef struct {
 } uct_cuda_coll_memory_t;
 
 
-/** Go on in the current context, one of @a device. What was made in another one
- *  goes, and the others are told of the GPU. */
+/**
+ * Switch to the current context, of @a device. Releases the resources of the
+ * previous context and announces the GPU to the other ranks.
+ */
 ucs_status_t uct_cuda_coll_memory_enter(uct_cuda_coll_memory_t *memory,
                                         int device);
 
-/** Let go of everything. */
+/** Release all resources. */
 void uct_cuda_coll_memory_release(uct_cuda_coll_memory_t *memory);
 
 
 /**
- * Show a buffer's allocation, unless it is shown already.
+ * Export a buffer's allocation unless it is exported already.
  *
- * @param post   Of this rank: whether something is new, or ends too early.
- * @param shown  Filled: where the buffer is.
+ * @param post   This rank's announcement: new exports and short allocations are
+ *     marked there.
+ * @param shown  Filled with the location of the buffer.
  */
 ucs_status_t uct_cuda_coll_memory_show(uct_cuda_coll_memory_t *memory,
                                        const void *address, size_t bytes,
@@ -90,33 +92,36 @@ ucs_status_t uct_cuda_coll_memory_show(uct_cuda_coll_memory_t *memory,
                                        uct_cuda_coll_shown_t *shown);
 
 
-/** Have all ranks mapped the scratch memory that a plan wants? The same answer
- *  on all of them. */
+/** Return whether all ranks have mapped the plan's scratch memory; the same
+ *  answer on all ranks. */
 bool uct_cuda_coll_memory_has(const uct_cuda_coll_memory_t *memory,
                               const uct_cuda_coll_plan_t *plan);
 
-/** Make that of this rank's. */
+/** Allocate this rank's scratch memory of a plan. */
 ucs_status_t uct_cuda_coll_memory_make(uct_cuda_coll_memory_t *memory,
                                        const uct_cuda_coll_plan_t *plan);
 
-/** Map all of the others' that this call takes, after they have made it. */
+/** Map all memory of other ranks used by this call. They must have allocated
+ *  it. */
 ucs_status_t uct_cuda_coll_memory_map(uct_cuda_coll_memory_t *memory,
                                       const uct_cuda_coll_plan_t *plan);
 
-/** All ranks have done so, or (@a is_done false) one could not; on all of
- *  them. */
+/**
+ * Record that all ranks have mapped the memory or, with @a is_done false, that
+ * one of them failed. Called on all ranks.
+ */
 void uct_cuda_coll_memory_mapped(uct_cuda_coll_memory_t *memory,
                                  const uct_cuda_coll_plan_t *plan,
                                  bool is_done);
 
-/** A rank has lost all that it had mapped; on all of them. */
+/** Record that a rank has lost its mappings. Called on all ranks. */
 void uct_cuda_coll_memory_forget(uct_cuda_coll_memory_t *memory);
 
-/** Relays will not be used any more. */
+/** Free the scratch memory of relays. */
 void uct_cuda_coll_memory_free_relays(uct_cuda_coll_memory_t *memory);
 
 
-/** Where everything is for this rank, in this call. */
+/** Fill in the addresses of a call, as mapped by this rank. */
 void uct_cuda_coll_memory_place(const uct_cuda_coll_memory_t *memory,
                                 const uct_cuda_coll_plan_t *plan,
                                 uct_cuda_coll_run_t *run);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why a call is not carried out by GPUs: for the line that each call has. */
+/* Why the GPUs do not carry out a call: for its line in the log. */
 #ifndef UCT_CUDA_COLL_VERDICT_H
 #define UCT_CUDA_COLL_VERDICT_H
 
@@ -12,18 +12,19 @@
 BEGIN_C_DECLS
 
 
-/** Of all ranks. */
+/** The reason concerns all ranks. */
 #define UCT_CUDA_COLL_ALL (-1)
 
 
 typedef struct {
     uct_cuda_coll_reason_t reason;
-    int                    rank;   /**< On whose account, or ALL */
+    int                    rank;   /**< Rank that caused it, or ALL */
     ucs_status_t           status; /**< UCS_OK: nothing failed */
 } uct_cuda_coll_verdict_t;
 
 
-/** "export, rank 1: a buffer cannot be shown to other processes (status -1)" */
+/** Format "export, rank 1: a buffer cannot be exported to other processes
+ *  (status -1)" */
 const char *uct_cuda_coll_verdict_str(const uct_cuda_coll_verdict_t *verdict,
                                       char *text, size_t size);
 

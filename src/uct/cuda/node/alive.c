@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Locks of an open file description: they do not go when some other descriptor
- * of the file is closed in the process. But they stay as long as anybody has
- * the description, so that is one of their own: nobody maps it, and a child
- * that is forked off closes it.
+ * Locks of an open file description. They survive the closing of another
+ * descriptor of the file in this process. They stay as long as any process has
+ * the description, so the description is a separate one: it is never mapped,
+ * and a forked child closes it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* F_OFD_SETLK */
@@ -22,7 +22,7 @@
 
 struct uct_cuda_node_alive {
     uct_cuda_node_alive_t *next;
-    int                   fd; /* -1 in a child */
+    int                   fd; /* -1 in a forked child */
 };
 
 static struct {
@@ -108,7 +108,8 @@ bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive)
     return alive->fd >= 0;
 }
 
-/* @return Whether it went well; a question's answer is in the lock */
+/* Run a lock command. @return true: success; a query leaves its answer in the
+ * lock */
 static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
                       int command, struct flock *lock)
 {

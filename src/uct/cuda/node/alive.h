@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who of those that share a file is there: each holds a number in it, which is
- * a lock on a byte and goes with the process however that ends. So nothing is
- * asked of process numbers, which other processes get and which other PID
- * namespaces do not know.
+ * Liveness of the processes that share a file. Each process holds a number in
+ * the file: a lock on one byte, released by the kernel however the process
+ * ends. PIDs are not used: they are recycled and mean nothing across PID
+ * namespaces.
  *
- * A process may hold numbers several times, as with two copies of the module in
- * it: what one gives up the others keep. What is forked off holds nothing.
+ * A process may hold a number several times, for example through two copies of
+ * the module; releasing one leaves the others in place. A forked child holds
+ * nothing.
  */
 #ifndef UCT_CUDA_NODE_ALIVE_H
 #define UCT_CUDA_NODE_ALIVE_H
@@ -19,37 +20,42 @@
 BEGIN_C_DECLS
 
 
-/** No number of anybody's: who has it changes what all share. */
+/** Number of the file itself, no process's. Its holder may change the shared
+ *  data. */
 #define UCT_CUDA_NODE_ALIVE_FILE (1u << 30)
 
 
-/** Numbers of a file that are held together. */
+/** Numbers of one file, closed together. */
 typedef struct uct_cuda_node_alive uct_cuda_node_alive_t;
 
 
 /**
- * @param fd  The file, open for writing; may be closed then, and mapped.
+ * Open the liveness locks of a file.
+ *
+ * @param fd  File, open for writing. It may be closed and mapped afterwards.
  * @return UCS_OK; UCS_ERR_IO_ERROR, UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p);
 
-/** Give up all numbers. */
+/** Release all numbers and free the object. */
 void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive);
 
-/** False in a process that was forked off: none of what is below has an effect
- *  there. */
+/** Return false in a forked child, where none of the functions below has an
+ *  effect. */
 bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive);
 
-/** Hold a number. @return False: somebody else does, or nobody can. */
+/**
+ * Hold a number. @return false: another process holds it, or locks do not work.
+ */
 bool uct_cuda_node_alive_take(uct_cuda_node_alive_t *alive, unsigned number);
 
-/** The same, once nobody else does. */
+/** Hold a number, waiting until it is free. */
 bool uct_cuda_node_alive_wait(uct_cuda_node_alive_t *alive, unsigned number);
 
 void uct_cuda_node_alive_drop(uct_cuda_node_alive_t *alive, unsigned number);
 
-/** Does somebody else hold it? True where that cannot be told. Takes a system
- *  call. */
+/** Return whether another process holds the number; true if unknown. Takes a
+ *  system call. */
 bool uct_cuda_node_alive_is_there(const uct_cuda_node_alive_t *alive,
                                   unsigned number);
 

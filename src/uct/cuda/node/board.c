@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every process holds the number of its rank (alive.h), and that of the file
- * while pages are handed out. */
+/* Every process holds the number of its rank (alive.h), and the file's number
+ * while it allocates or releases a control block. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* F_OFD_GETLK */
 #endif
@@ -29,25 +29,26 @@
 
 #define MAGIC 0x376c6c6f63786375ul /* "ucxcoll7" */
 
-/* Pages begin where those of any processor's virtual memory do */
+/* Control blocks begin at multiples of the largest memory page of any
+ * processor */
 #define ALIGNMENT ((size_t)64 << 10)
 
-/* Age of a named board that is removed if no process holds it, seconds */
+/* Age at which a named segment without processes is removed, seconds */
 #define LEFT_MIN 60
 
 #define ALIGN_UP(_bytes) (((_bytes) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
 
 
-/* Memory that is, or was, a page's */
+/* Memory of a control block, in use or free */
 typedef struct {
-    uint64_t key; /* written last; of pages that nobody has any more, too */
+    uint64_t key; /* written last; kept after the last user */
     uint64_t offset;
     uint64_t bytes;
-    uint32_t users; /* processes that have it */
+    uint32_t users; /* processes using it */
     uint32_t reserved;
 } entry_t;
 
-/* A call in which a rank has failed */
+/* Failure of a rank in a call */
 typedef struct {
     uint64_t key; /* written last */
     uint64_t number;
@@ -58,38 +59,38 @@ typedef struct {
 typedef struct {
     uint64_t magic;
     uint32_t num_ranks;
-    uint32_t word;        /* pages that there were */
-    uint32_t num_entries; /* the others were never used */
-    uint64_t end;         /* of the file, bytes */
+    uint32_t word;        /* control blocks created so far */
+    uint32_t num_entries; /* entries ever used */
+    uint64_t end;         /* end of the file, bytes */
     entry_t  entries[UCT_CUDA_COLL_BOARD_PAGES];
 
-    _Alignas(64) uint32_t num_failures; /* that ranks have reported */
+    _Alignas(64) uint32_t num_failures; /* reported by ranks so far */
     failure_t             failures[UCT_CUDA_COLL_BOARD_FAILURES];
 } layout_t;
 
 struct uct_cuda_coll_board {
     layout_t              *shared;
     uct_cuda_node_alive_t *alive;
-    pthread_mutex_t       lock;  /* threads of a process hold its numbers
-                                    together */
+    pthread_mutex_t       lock;  /* threads of a process share its numbers */
     unsigned              rank;
     int                   fd;
-    pid_t                 owner; /* What forks off leaves it as it is */
-    char                  path[256]; /* Empty: has no name */
+    /* A forked child leaves the segment as it is */
+    pid_t                 owner;
+    char                  path[256]; /* Empty: no name */
 };
 
 
 /* ------------------------------------------------------------ open, close */
 
-/* Names begin with the machine's number: what bears such a name on another
-   machine is another board */
+/* Names begin with the machine's number: a file of another machine has another
+ * prefix */
 static int board_prefix(char prefix[UCT_CUDA_COLL_BOARD_NAME])
 {
     return snprintf(prefix, UCT_CUDA_COLL_BOARD_NAME, "ucx-mp-coll-%llx-",
                     (unsigned long long)uct_abi_system_id());
 }
 
-/* Remove a board whose job was killed before all of its ranks had opened it */
+/* Remove a segment whose job was killed before all ranks had opened it */
 static void board_sweep_one(int folder, const char *name)
 {
     const int fd      = UCT_CUDA_RETRY(openat(folder, name,
@@ -161,7 +162,8 @@ static ucs_status_t board_make(uct_cuda_coll_board_t *board, const char *dir,
         return UCS_ERR_NO_RESOURCE;
     }
 
-    /* A full file system is told now, and not by a signal later */
+    /* Allocate the memory now: a full file system gives an error here instead
+     * of SIGBUS later */
     return uct_cuda_file_reserve(board->fd, 0, sizeof(layout_t)) ?
                    UCS_OK :
                    UCS_ERR_NO_RESOURCE;
@@ -299,7 +301,7 @@ bool uct_cuda_coll_board_is_alive(const uct_cuda_coll_board_t *board,
 }
 
 
-/* ------------------------------------------------------------------ pages */
+/* --------------------------------------------------------- control blocks */
 
 const uint32_t *uct_cuda_coll_board_word(const uct_cuda_coll_board_t *board)
 {
@@ -329,7 +331,7 @@ bool uct_cuda_coll_board_has(const uct_cuda_coll_board_t *board, uint64_t key)
     return board_entry(board, key) != NULL;
 }
 
-/* Memory that nobody has any more, or more of the file */
+/* Reuse free memory, or extend the file */
 static ucs_status_t board_add(uct_cuda_coll_board_t *board, size_t bytes,
                               entry_t **entry_p)
 {
@@ -454,7 +456,8 @@ void uct_cuda_coll_board_fail(uct_cuda_coll_board_t *board, uint64_t key,
     if (board_enter(board)) {
         failure = &shared->failures[shared->num_failures %
                                     UCT_CUDA_COLL_BOARD_FAILURES];
-        /* A reader that sees one of these sees the key gone, too */
+        /* Written before the key is cleared: a reader of a new value also sees
+         * the key cleared */
         __atomic_store_n(&failure->key, 0, __ATOMIC_RELEASE);
         __atomic_store_n(&failure->number, number, __ATOMIC_RELEASE);
         __atomic_store_n(&failure->start, start, __ATOMIC_RELEASE);

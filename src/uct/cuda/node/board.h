@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The board of a program's ranks on one node: one file without a name, made
- * when MPI starts and open in each of them. It tells who of them is there, and
- * has memory for the pages of communicators, which cost nothing before a GPU
- * buffer comes to one: who sees the first one asks for a page by the
- * communicator's key, and the others notice that there is a new one.
+ * Shared segment of a program's ranks on one node: an unnamed file, created
+ * when MPI starts and open in every rank. It shows which ranks are alive and
+ * holds the control blocks of communicators. A control block is created when
+ * the first GPU buffer is passed to its communicator: that rank asks for it by
+ * the communicator's key, and the other ranks notice the new one.
  */
 #ifndef UCT_CUDA_COLL_BOARD_H
 #define UCT_CUDA_COLL_BOARD_H
@@ -20,83 +20,88 @@ BEGIN_C_DECLS
 
 
 #define UCT_CUDA_COLL_BOARD_NAME  64   /**< Bytes of a name */
-#define UCT_CUDA_COLL_BOARD_PAGES 4096 /**< That there are at once, at most */
-#define UCT_CUDA_COLL_BOARD_FAILURES 256 /**< Reports that are kept */
+/** Maximum number of control blocks in use */
+#define UCT_CUDA_COLL_BOARD_PAGES 4096
+#define UCT_CUDA_COLL_BOARD_FAILURES 256 /**< Failure reports kept */
 
 
 typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
 
 
 /**
- * Make a board (rank 0), or open one.
+ * Create a segment (rank 0) or open one.
  *
- * @param dir   Directory that all processes of the node share, best a tmpfs.
- * @param name  Filled by rank 0, within @a dir; read by the others.
- * @return UCS_OK; UCS_ERR_UNREACHABLE: no such board here, as for ranks of
- *         another node; UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY,
- *         UCS_ERR_INVALID_PARAM. Nothing is logged above debug level.
+ * @param dir   Directory shared by all processes of the node, preferably a
+ *     tmpfs.
+ * @param name  Name within @a dir, filled by rank 0 and read by the others.
+ * @return UCS_OK; UCS_ERR_UNREACHABLE: no such segment here, as for ranks of
+ *     another node; UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY,
+ *     UCS_ERR_INVALID_PARAM. Failures are logged at debug level only.
  */
 ucs_status_t uct_cuda_coll_board_open(const char *dir, unsigned rank,
                                       unsigned size,
                                       char name[UCT_CUDA_COLL_BOARD_NAME],
                                       uct_cuda_coll_board_t **board_p);
 
-/** Rank 0: nobody is to come any more. */
+/** Remove the segment's name, on rank 0, when no more ranks will open it. */
 void uct_cuda_coll_board_unlink(uct_cuda_coll_board_t *board);
 
-/** After all its pages were put back. */
+/** Close the segment. Release all control blocks first. */
 void uct_cuda_coll_board_close(uct_cuda_coll_board_t *board);
 
-/** Is this the process that opened it, and not one that was forked off? */
+/** Return true in the process that opened the segment, false in its
+ *  children. */
 bool uct_cuda_coll_board_is_own(const uct_cuda_coll_board_t *board);
 
-/** Is the process of a rank there? Takes a system call. Works across pid
- *  namespaces. */
+/** Return whether the process of a rank is alive. Takes a system call. Works
+ *  across PID namespaces. */
 bool uct_cuda_coll_board_is_alive(const uct_cuda_coll_board_t *board,
                                   unsigned rank);
 
 
-/** A word that is another one once there is a page that was not there before;
- *  0: there never was one. */
+/** Return a word with a new value after each new control block; 0: there
+ *  never was one. */
 const uint32_t *uct_cuda_coll_board_word(const uct_cuda_coll_board_t *board);
 
-/** Does somebody have the page with this key? Takes no lock. */
+/** Return whether a process uses the control block with this key. Takes no
+ *  lock. */
 bool uct_cuda_coll_board_has(const uct_cuda_coll_board_t *board, uint64_t key);
 
 /**
- * The memory of a page; of zeros if nobody else has it.
+ * Map the memory of a control block; zeroed if no other process has it.
  *
- * @param key    Not 0.
- * @param bytes  The same in all processes.
- * @return UCS_OK; UCS_ERR_EXCEEDS_LIMIT: too many pages; UCS_ERR_NO_RESOURCE:
- *         the file system is full; UCS_ERR_NO_MEMORY.
+ * @param key    Key of the control block; not 0.
+ * @param bytes  Size, the same in all processes.
+ * @return UCS_OK; UCS_ERR_EXCEEDS_LIMIT: too many control blocks;
+ *     UCS_ERR_NO_RESOURCE: the file system is full; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_board_get(uct_cuda_coll_board_t *board, uint64_t key,
                                      size_t bytes, void **memory_p);
 
-/** Unmap it. Once nobody has it any more it may become another page. */
+/** Unmap a control block. After the last user its memory is reused. */
 void uct_cuda_coll_board_put(uct_cuda_coll_board_t *board, uint64_t key,
                              size_t bytes, void *memory);
 
 
-/** The number of failures that ranks have reported; 0: none. */
+/** Return the number of reported failures; 0: none. */
 const uint32_t *
 uct_cuda_coll_board_failures(const uct_cuda_coll_board_t *board);
 
 /**
- * Report that a rank has failed in a call. The oldest of more than
- * UCT_CUDA_COLL_BOARD_FAILURES reports are forgotten.
+ * Report that a rank failed in a call. The last UCT_CUDA_COLL_BOARD_FAILURES
+ * reports are kept.
  *
- * @param key     Of the communicator, not 0.
- * @param number  Of the call in the communicator.
- * @param start   Of a persistent call: how often it was started.
- * @param rank    In the communicator.
+ * @param key     Key of the communicator, not 0.
+ * @param number  Number of the call in the communicator.
+ * @param start   Number of starts of a persistent call.
+ * @param rank    Failed rank of the communicator.
  */
 void uct_cuda_coll_board_fail(uct_cuda_coll_board_t *board, uint64_t key,
                               uint64_t number, uint32_t start, uint32_t rank);
 
-/** Find the report of a call. Takes no lock. @return The rank; -1: there is
- *  none. */
+/**
+ * Find the report of a call. Takes no lock. @return Failed rank; -1: no report.
+ */
 int uct_cuda_coll_board_failed(const uct_cuda_coll_board_t *board, uint64_t key,
                                uint64_t number, uint32_t start);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests and answers: a message each, with a descriptor. */
+/* Requests and answers are one message each, with a descriptor. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 
-/* How long a peer waits for an exporter that may be stopped (ns) */
+/* Time that a peer waits for an exporter, which may be stopped (ns) */
 #define WAIT_NS (2000ul * 1000 * 1000)
 
 
@@ -26,7 +26,7 @@ typedef union {
 } control_t;
 
 
-/* Sends a message with a descriptor, or with none (-1). Does not wait. */
+/* Send a message with a descriptor or without one (-1). Does not wait. */
 static bool
 send_with(int socket, const void *data, size_t size, int fd)
 {
@@ -51,7 +51,7 @@ send_with(int socket, const void *data, size_t size, int fd)
     return sent == (ssize_t)size;
 }
 
-/* Closes all but the first: there is room for two */
+/* Keep the first descriptor and close others: the buffer has room for two */
 static void take_first(const struct cmsghdr *header, int *fd_p)
 {
     const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -68,8 +68,8 @@ static void take_first(const struct cmsghdr *header, int *fd_p)
     }
 }
 
-/* @return Whether a message of that size has come; *fd_p: -1, or to be
- *         closed. */
+/* Receive a message of this size. @return true: received; *fd_p is -1 or a
+ * descriptor owned by the caller */
 static bool receive_with(int socket, void *data, size_t size, int *fd_p)
 {
     struct iovec iov  = {.iov_base = data, .iov_len = size};
@@ -101,7 +101,7 @@ static bool open_pair(int ends[2])
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
 }
 
-/* 0: there is no such file */
+/* Return the inode of a descriptor; 0: not open */
 static uint64_t inode_of(int fd)
 {
     struct stat file;
@@ -194,7 +194,7 @@ static int milliseconds_until(uint64_t end)
     return (now < end) ? (int)((end - now) / 1000000) + 1 : 0;
 }
 
-/* Waits until the answer is there, or its socket's other end is closed */
+/* Wait for the answer, or until the other end of the socket is closed */
 static void wait_for_answer(int socket)
 {
     struct pollfd poll_fd = {.fd = socket, .events = POLLIN};

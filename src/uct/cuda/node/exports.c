@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A table of allocations. */
+/* Table of exported allocations. */
 #include <uct/cuda/node/exports.h>
 
 #include <uct/cuda/base/driver.h>
@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 
-/* Old ones asked about for each new one. With four of them half of what is in
- * the table is there at least, however fast allocations come and go. */
+/* Old allocations checked for each new one. With 4, at least half of the table
+ * exists at any rate of allocation. */
 #define CHECKS 4
 
-/* ... and by the thread in each of its periods, 0.2 us each */
+/* Allocations checked by the watch thread in each period, 0.2 us each */
 #define CHECKS_OF_WATCH 2048
 
 #define NUM_BUCKETS 4096
@@ -31,8 +31,8 @@
 typedef struct {
     uct_cuda_node_handle_t handle;
     bool                   is_there;
-    int                    fd;    /* held, or -1 */
-    unsigned               users; /* that have not put it back */
+    int                    fd;    /* open, or -1 */
+    unsigned               users; /* users that have not released it */
     uint32_t               next;  /* in its bucket, or free */
 } export_t;
 
@@ -40,9 +40,9 @@ static struct {
     pthread_mutex_t lock;   /* order: base/thread.h */
     export_t        *slots;
     uint32_t        num_slots;
-    uint32_t        free;   /* NO_SLOT: none of num_slots */
-    uint32_t        cursor; /* asked about next */
-    uint32_t        high;   /* slots behind it were never used */
+    uint32_t        free;   /* NO_SLOT: all num_slots are used */
+    uint32_t        cursor; /* next one to check */
+    uint32_t        high;   /* first slot never used */
     unsigned        count;
     unsigned        num_held;
     int32_t         pid;
@@ -50,7 +50,7 @@ static struct {
 } exports = {.lock = PTHREAD_MUTEX_INITIALIZER, .free = NO_SLOT};
 
 
-/* A child's are none of its parent's, whose memory it cannot use */
+/* Start an empty table in a forked child: it cannot use its parent's memory */
 static void notice_fork(void)
 {
     uct_cuda_node_iface_addr_t self;
@@ -70,8 +70,8 @@ static void notice_fork(void)
     }
 }
 
-/* A driver that does not answer, as at the end of a process, has not said that
- * it is gone */
+/* Return whether the driver says that the allocation is gone. An error of the
+ * driver, as at process exit, says nothing. */
 static bool is_gone(const uct_cuda_node_handle_t *handle)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
@@ -87,7 +87,7 @@ static bool is_gone(const uct_cuda_node_handle_t *handle)
 
 static uint32_t *bucket_of(uint64_t base)
 {
-    /* Allocations begin at multiples of 512 bytes at least */
+    /* allocations begin at multiples of at least 512 bytes */
     return &exports.buckets[uct_cuda_hash64(UCT_CUDA_HASH64, base >> 9) %
                             NUM_BUCKETS];
 }
@@ -102,7 +102,7 @@ static void bucket_remove(uint32_t slot)
     *link = exports.slots[slot].next;
 }
 
-/* Holds a descriptor for peers to duplicate, while there are few */
+/* Keep a descriptor open for peers to duplicate, up to the limit */
 static void hold(uint32_t slot, int fd)
 {
     if ((fd >= 0) && (exports.num_held == UCT_CUDA_NODE_EXPORTS_MAX_HELD)) {
@@ -161,7 +161,7 @@ static void check(unsigned left)
     }
 }
 
-/* More slots, all of them free */
+/* Add free slots */
 static void grow(void)
 {
     uint32_t count = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
@@ -185,7 +185,7 @@ static void grow(void)
     exports.num_slots = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
 }
 
-/* NO_SLOT: it has no handle yet */
+/* Find the slot of an allocation; NO_SLOT: no handle yet */
 static uint32_t find(const uct_cuda_memory_t *memory)
 {
     const export_t *export;
@@ -245,7 +245,7 @@ static ucs_status_t add(const void *address,
     return UCS_OK;
 }
 
-/* One more user, of a handle that nobody may have used for long */
+/* Add a user to a handle that may have had none for long */
 static void use(uint32_t slot)
 {
     export_t *export = &exports.slots[slot];
@@ -257,7 +257,7 @@ static void use(uint32_t slot)
     }
 }
 
-/* Does a notice stand for what is in its slot now? */
+/* Return whether the notice belongs to the slot's current handle */
 static bool is_current(const uct_cuda_node_notice_t *notice)
 {
     return (notice->slot < exports.num_slots) &&
@@ -308,7 +308,7 @@ static void close_inherited(void)
     pthread_mutex_init(&exports.lock, NULL);
 }
 
-/* Pools are asked for by an attribute, which may need a context */
+/* Create a descriptor. The attribute of a pool may need a context. */
 static int make_descriptor(const uct_cuda_node_notice_t *notice)
 {
     uct_cuda_gpu_context_t context;
@@ -372,7 +372,7 @@ void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     if (is_current(&handle->notice) && (--exports.slots[slot].users == 0)) {
-        /* Peers that cannot ask have the number of the descriptor itself */
+        /* peers without requests use the number of the descriptor itself */
         if (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) {
             slot_end(slot);
         } else {

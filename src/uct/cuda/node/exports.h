@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The allocations that this process has given out handles of, each once. Where
- * UCX does not see an allocation being freed, nobody tells: the watch
- * (node/watch.h) asks about all of them in turn, and ends what is gone. A
- * descriptor keeps its memory in use as a mapping does, so that few are held,
- * each no longer than somebody uses the handle. Peers ask for others
+ * Table of the allocations exported by this process, each once. UCX does not
+ * always see an allocation being freed, so the watch thread (node/watch.h)
+ * checks the table in round robin and invalidates freed memory. Like a mapping,
+ * a file descriptor keeps its memory in use: few are kept open, each until the
+ * last user has released the handle. Peers ask for the others
  * (node/descriptors.h).
  */
 #ifndef UCT_CUDA_NODE_EXPORTS_H
@@ -13,41 +13,47 @@
 #include <uct/cuda/node/handle.h>
 
 
-/** Descriptors that are held at most. */
+/** Maximum number of descriptors kept open. */
 #define UCT_CUDA_NODE_EXPORTS_MAX_HELD 16
 
 
 /**
- * The handle of an allocation: that which it has already, or a new one. To be
- * put back. Any thread.
+ * Return the handle of an allocation, new or existing. Release it with
+ * uct_cuda_node_exports_put(). Thread safe.
  *
- * @param address  In the allocation.
- * @param memory   What the driver says of the address.
+ * @param address  Address within the allocation.
+ * @param memory   Driver's description of the address.
  * @return As uct_cuda_node_handle_export().
  */
 ucs_status_t uct_cuda_node_exports_get(const void *address,
                                        const uct_cuda_memory_t *memory,
                                        uct_cuda_node_handle_t *handle_p);
 
-/** The caller uses it no more. The allocation may live on, and peers may keep
- *  it mapped; its descriptor is closed with the last user. */
+/** Release a handle. The allocation may live on, and peers may keep it
+ *  mapped. Its descriptor is closed with the last user. */
 void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle);
 
-/** The allocation is about to be freed: whoever has its handle puts it back, or
- *  has done so. */
+/** Invalidate a handle whose allocation is about to be freed. Each user
+ *  releases the handle as well, before or after. */
 void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle);
 
-/** Ask about some allocations in turn: are they still there? Some 0.2 us
- *  each.
+/**
+ * Check in round robin whether allocations still exist. Takes about 0.2 us for
+ * each.
  *
- *  @return How many there are in the table. */
+ * @param count  Allocations to check.
+ * @return Number of allocations in the table.
+ */
 unsigned uct_cuda_node_exports_check(unsigned count);
 
-/** A new descriptor for a peer that names the handle by its notice, or -1: it
- *  has ended. */
+/**
+ * Create a descriptor for the handle of a notice. @return -1: the handle is no
+ * longer valid.
+ */
 int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice);
 
-/** How many there are, and how many of them hold a descriptor, for tests. */
+/** Return the number of exports, and of those with an open descriptor, for
+ *  tests. */
 unsigned uct_cuda_node_exports_count(void);
 unsigned uct_cuda_node_exports_num_held(void);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Export and import of GPU memory between processes, one pair of functions for
- * each way the driver has: legacy handles for cuMemAlloc memory, fabric handles
- * and file descriptors for memory made with cuMemCreate and for pools, whose
- * memory is named by the pool and a place in it.
+ * Export and import of GPU memory between processes, with a pair of functions
+ * for each method of the driver: legacy handles for cuMemAlloc memory; fabric
+ * handles and file descriptors for cuMemCreate memory and for pools. Pool
+ * memory is named by its pool and a location in it.
  */
 #include <uct/cuda/node/handle.h>
 
@@ -29,23 +29,23 @@
 #endif
 
 
-/* CU_MEM_HANDLE_TYPE_FABRIC, which cuda.h before 12.3 does not have */
+/* CU_MEM_HANDLE_TYPE_FABRIC, missing in cuda.h before 12.3 */
 #define HANDLE_TYPE_FABRIC ((CUmemAllocationHandleType)8)
 
 
 /*
- * A pool of another process, and memory of one. The driver opens both once a
- * process and gives the same answer again, whichever context asks: a pool has
- * to be closed as often as it was opened, and not before its memory; memory
- * goes with the first call that frees it. (Seen on an H100.)
+ * A pool of another process, and memory in it. The driver opens either once in
+ * a process and returns the same result again, in any context. A pool must be
+ * closed as often as it was opened, after its memory; memory is closed by the
+ * first call that frees it. (Observed on an H100.)
  */
 typedef struct pool pool_t;
 
 struct pool {
     pool_t       *next;
     CUmemoryPool cuda;
-    unsigned     opened; /* Times */
-    unsigned     places; /* That are open, each as often as it was opened */
+    unsigned     opened; /* times */
+    unsigned     places; /* open places, each as often as it was opened */
 };
 
 typedef struct place place_t;
@@ -72,7 +72,7 @@ bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
            uct_cuda_node_notice_is_valid(&handle->notice);
 }
 
-/* A descriptor of memory made with cuMemCreate, or -1 */
+/* Return a descriptor of cuMemCreate memory, or -1 */
 static int vmm_descriptor(CUmemGenericAllocationHandle allocation)
 {
     int fd;
@@ -95,7 +95,7 @@ vmm_retain(uint64_t address, CUmemGenericAllocationHandle *allocation_p)
             CUDA_SUCCESS);
 }
 
-/* Exports memory made with cuMemCreate in one of the ways it was made for */
+/* Export cuMemCreate memory by a handle type it was created for */
 static ucs_status_t export_vmm(const void *address, uint64_t allowed,
                                uct_cuda_node_handle_t *handle)
 {
@@ -139,7 +139,7 @@ static bool pool_find(uint64_t address, CUmemoryPool *pool_p)
            (*pool_p != NULL);
 }
 
-/* A pool's descriptor, or -1 */
+/* Return a descriptor of a pool, or -1 */
 static int pool_descriptor(CUmemoryPool pool)
 {
     int fd;
@@ -151,7 +151,7 @@ static int pool_descriptor(CUmemoryPool pool)
                    -1;
 }
 
-/* Exports memory of a pool that was made to be shared */
+/* Export memory of a pool created for sharing */
 static ucs_status_t export_pool(const void *address, uint64_t allowed,
                                 uct_cuda_node_handle_t *handle)
 {
@@ -233,8 +233,8 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
     handle_p->machine   = uct_cuda_node_machine_self();
     handle_p->buffer_id = memory.buffer_id;
 
-    /* Where its mapping begins the driver does not tell, and so not what an
-     * importer would have in front of the address */
+    /* The driver does not report the start of the mapping, so an importer could
+     * not find the address in it */
     if (uct_cuda_end_is_host_vmm(memory.end)) {
         handle_p->type   = UCT_CUDA_NODE_HANDLE_NONE;
         handle_p->base   = memory.base;
@@ -262,7 +262,7 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
     handle_p->length = length;
     memcpy(handle_p->gpu, &uuid, sizeof(handle_p->gpu));
 
-    /* Attributes that older drivers do not know leave the legacy way */
+    /* on older drivers without these attributes the legacy method remains */
     (void)driver->cuPointerGetAttribute(
             &legacy_capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
             (CUdeviceptr)address);
@@ -303,8 +303,8 @@ static int get_fd(int pidfd, int number)
     return (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
 }
 
-/* Of a number that the exporter's page has: right if it is there afterwards,
- * too */
+/* Duplicate the descriptor published by the exporter. It is the right one if
+ * the number is unchanged afterwards. */
 static int fetch_shown(const uct_cuda_node_notices_view_t *view,
                        const uct_cuda_node_notice_t *notice, int pidfd)
 {
@@ -359,9 +359,9 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
 }
 
 /*
- * A duplicate, in this process, of the exporter's file descriptor. The kernel
- * takes a pid for one of this process's namespace: another container's may be
- * some other process here, with other memory behind that number.
+ * Duplicate the exporter's file descriptor in this process. The kernel looks up
+ * a PID in this process's namespace: the PID of another container may name
+ * another process here, with other memory under that number.
  */
 static int fetch_fd(const uct_cuda_node_handle_t *handle)
 {
@@ -384,8 +384,8 @@ static int fetch_fd(const uct_cuda_node_handle_t *handle)
     return fd;
 }
 
-/* Does the driver say that the mapping is as long as its handle? What the
- * driver does not tell is believed. */
+/* Return whether the mapping is as long as its handle says; true if the driver
+ * does not report it */
 static bool is_all_mapped(const uct_cuda_node_handle_t *handle,
                           CUdeviceptr mapped)
 {
@@ -446,7 +446,7 @@ static CUmemAccessDesc access_of(CUdevice device)
     return access;
 }
 
-/* What the driver is to import. *fd_p: to be closed after, or -1. */
+/* Prepare the handle to import. *fd_p: descriptor to close afterwards, or -1 */
 static ucs_status_t os_handle_get(const uct_cuda_node_handle_t *handle,
                                   CUmemAllocationHandleType *type_p,
                                   void **os_handle_p, int *fd_p)
@@ -522,7 +522,7 @@ out_close_fd:
     return status;
 }
 
-/* Finds or makes the record of a pool; call with the lock held */
+/* Find or create the record of a pool; call with the lock held */
 static pool_t *pool_get(CUmemoryPool cuda)
 {
     pool_t *pool;
@@ -546,7 +546,7 @@ static pool_t *pool_get(CUmemoryPool cuda)
     return pool;
 }
 
-/* Closes a pool of which nothing is open; call with the lock held */
+/* Close a pool without open memory; call with the lock held */
 static void pool_put(pool_t *pool)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -568,7 +568,7 @@ static void pool_put(pool_t *pool)
     free(pool);
 }
 
-/* Counts an opening of a place; call with the lock held */
+/* Count an opening of a place; call with the lock held */
 static ucs_status_t place_get(pool_t *pool, CUdeviceptr mapped)
 {
     place_t *place;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The page, who may use it, and how the dead leave it.
+ * Shared segment of the ledger, its slots, and recovery from dead processes.
  *
- * A file with a name says where the page is. Coming and going happens under a
- * lock on that file, and a process holds the number of its slot in it
- * (alive.h). Everything else is plain atomic loads and stores.
+ * A named file contains the number of the segment. Attaching and detaching
+ * happen under a lock on the file, and each process holds the number of its
+ * slot in the file (alive.h). All other accesses are plain atomic loads and
+ * stores.
  *
- * The page itself is a System V segment, since the owner of a file can cut it
- * short by its name, and then whoever touches a mapping of it gets SIGBUS. A
- * segment has one size for ever. It is marked for removal as soon as it is
- * there, so that it goes with the last process that has it.
+ * The segment is a System V one: the owner of a file can truncate it by its
+ * name, and access to a mapping of it then raises SIGBUS. A segment has a fixed
+ * size. It is marked for removal at creation, so it goes with its last
+ * process.
  */
 #include <uct/cuda/node/ledger.h>
 
@@ -30,7 +31,7 @@
 #include <unistd.h>
 
 
-/* "ucxmpled", and the layout's number: to be raised with every change */
+/* "ucxmpled", and the layout's number: increase it with every change */
 #define MAGIC  0x64656c706d786375ul
 #define LAYOUT 4
 
@@ -45,15 +46,15 @@
 #define LOCK_PAUSE 500000 /* ns */
 
 
-/* Two cache lines. Lanes and ends are numbered by the page's own list of
+/* Two cache lines. Links and ends are numbered by the segment's list of
  * GPUs. */
 typedef struct {
     uint32_t pid;     /* 0: free. Written last when taken. */
-    uint32_t changes; /* of the bits */
+    uint32_t changes; /* changes of the bits so far */
     uint64_t active[NUM_WORDS];
     uint64_t direct[NUM_WORDS];
-    uint8_t  to[NUM_ENDS];   /* Times that a lane to an end became active */
-    uint8_t  from[NUM_ENDS]; /* ... or a lane from it. Both wrap around. */
+    uint8_t  to[NUM_ENDS];   /* Activations of links to an end, modulo 256 */
+    uint8_t  from[NUM_ENDS]; /* Activations of links from an end, modulo 256 */
 } __attribute__((aligned(64))) slot_t;
 
 
@@ -62,8 +63,8 @@ typedef struct {
     uint32_t layout;
     uint32_t size;
     uint32_t num_gpus;
-    uint32_t num_slots; /* those behind were never used */
-    uint64_t token;     /* the file has the same */
+    uint32_t num_slots; /* slots ever used */
+    uint64_t token;     /* also in the file */
     uint8_t  uuids[MAX_GPUS][16];
     slot_t   slots[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
 } page_t;
@@ -71,12 +72,12 @@ typedef struct {
 _Static_assert(sizeof(page_t) == 16320, "the layout is the same everywhere");
 
 
-/* What the file says */
+/* Content of the file */
 typedef struct {
     uint64_t magic;
     uint32_t layout;
-    int32_t  segment; /* that the page is */
-    uint64_t token;   /* a segment of that number may be another one by now */
+    int32_t  segment; /* number of the segment */
+    uint64_t token;   /* a reused segment number has another token */
 } place_t;
 
 
@@ -84,14 +85,14 @@ struct uct_cuda_mp_ledger {
     page_t                *page;
     slot_t                *slot;
     int                   fd;
-    uct_cuda_node_alive_t *alive; /* slots' numbers are theirs in the page */
+    uct_cuda_node_alive_t *alive; /* slot numbers are those in the segment */
     uint32_t              pid;
     char                  path[512];
-    uint16_t              from_page[NUM_WORDS * WORD_BITS]; /* this process's
-                                                               lane */
+    /* this process's links */
+    uint16_t              from_page[NUM_WORDS * WORD_BITS];
     uint16_t              to_page[NUM_LANES];
-    uint8_t               ends[NUM_ENDS]; /* The page's numbers of ends */
-    /* When each slot was last seen to have changed */
+    uint8_t               ends[NUM_ENDS]; /* The segment's numbers of ends */
+    /* Time of the last change seen in each slot */
     struct {
         uint32_t changes;
         uint64_t time;
@@ -99,7 +100,7 @@ struct uct_cuda_mp_ledger {
 };
 
 
-/* What a process was forked with is its parent's: page, slot and lock */
+/* Return whether the ledger belongs to the parent of this forked child */
 static bool is_foreign(const uct_cuda_mp_ledger_t *ledger)
 {
     return !uct_cuda_node_alive_is_own(ledger->alive);
@@ -128,8 +129,8 @@ static uint64_t hash_namespace(uint64_t id, const char *path)
                    id;
 }
 
-/* Numbers of processes and segments mean nothing to another namespace of
- * either, nor after a boot */
+/* Identify the namespaces and the boot in which numbers of processes and
+ * segments are valid */
 static uint64_t numbering_id(void)
 {
     char text[64];
@@ -143,7 +144,7 @@ static uint64_t numbering_id(void)
     return hash(id, text, length);
 }
 
-/* A process that was stopped with the lock in its hands must not stop us */
+/* Lock the file with a time limit: a stopped process may hold the lock */
 static ucs_status_t file_lock(uct_cuda_node_alive_t *alive)
 {
     int i;
@@ -169,7 +170,7 @@ static void file_close(uct_cuda_mp_ledger_t *ledger)
     close(ledger->fd);
 }
 
-/* Open and lock the file that is there under the name, or a new one */
+/* Open and lock the named file, creating it if needed */
 static ucs_status_t file_open(uct_cuda_mp_ledger_t *ledger, struct stat *st)
 {
     ucs_status_t status = UCS_ERR_BUSY;
@@ -203,14 +204,14 @@ static ucs_status_t file_open(uct_cuda_mp_ledger_t *ledger, struct stat *st)
             return status;
         }
 
-        /* The last process to leave removed it meanwhile */
+        /* the last process to leave has removed it in the meantime */
         status = UCS_ERR_BUSY;
     }
 
     return status;
 }
 
-/* Nobody else may have had a hand in it */
+/* Return whether no other user can have changed the file */
 static bool file_is_ours(const struct stat *st)
 {
     return S_ISREG(st->st_mode) && (st->st_uid == geteuid()) &&
@@ -218,7 +219,7 @@ static bool file_is_ours(const struct stat *st)
 }
 
 
-/* ------------------------------------------------------------------ page */
+/* --------------------------------------------------------------- segment */
 
 static void slot_free(slot_t *slot)
 {
@@ -241,7 +242,7 @@ static unsigned page_num_slots(const page_t *page)
                    count;
 }
 
-/* Free the slots of dead processes. @return whether any process is left. */
+/* Free the slots of dead processes. @return true: a process is left */
 static bool page_reap(page_t *page, const uct_cuda_node_alive_t *alive)
 {
     bool any = false;
@@ -271,7 +272,7 @@ static page_t *segment_attach(int segment)
     return (page == (void*)-1) ? NULL : page;
 }
 
-/* The segment of this user that the file means, or NULL: it is gone */
+/* Attach the segment named in the file, if it is this user's; NULL: gone */
 static page_t *segment_find(const place_t *place)
 {
     struct shmid_ds found;
@@ -292,7 +293,7 @@ static page_t *segment_find(const place_t *place)
     return page;
 }
 
-/* A new one, which the file says from now on */
+/* Create a segment and write its number to the file */
 static page_t *segment_make(const uct_cuda_mp_ledger_t *ledger)
 {
     const int segment   = shmget(IPC_PRIVATE, sizeof(page_t), 0600);
@@ -326,7 +327,7 @@ static page_t *segment_make(const uct_cuda_mp_ledger_t *ledger)
     return page;
 }
 
-/* Does any process hold a number in the file? */
+/* Return whether any process holds a number in the file */
 static bool is_used(const uct_cuda_node_alive_t *alive)
 {
     unsigned i;
@@ -339,9 +340,9 @@ static bool is_used(const uct_cuda_node_alive_t *alive)
     return i < UCT_CUDA_MP_LEDGER_MAX_SLOTS;
 }
 
-/* The page that the file means. A file that was cut short while others use
- * their page means none until they have left: a second page beside theirs would
- * say that their links are idle. */
+/* Attach the segment named in the file. A file truncated while processes use
+ * their segment has none until they have left: a second segment would show
+ * their links as idle. */
 static ucs_status_t page_find(uct_cuda_mp_ledger_t *ledger,
                               const struct stat *st)
 {
@@ -374,7 +375,7 @@ static ucs_status_t page_find(uct_cuda_mp_ledger_t *ledger,
     return UCS_OK;
 }
 
-/* See that it is what we know */
+/* Check the segment's layout */
 static ucs_status_t
 page_check(page_t *page, const uct_cuda_node_alive_t *alive)
 {
@@ -384,7 +385,7 @@ page_check(page_t *page, const uct_cuda_node_alive_t *alive)
     }
 
     if (!page_reap(page, alive)) {
-        /* GPUs of those who are gone need no numbers */
+        /* forget the GPUs of processes that have left */
         page->num_gpus  = 0;
         page->num_slots = 0;
     }
@@ -392,7 +393,7 @@ page_check(page_t *page, const uct_cuda_node_alive_t *alive)
     return UCS_OK;
 }
 
-/* The page's number of a GPU, which is added if need be; -1: too many */
+/* Return the segment's number of a GPU, adding it if needed; -1: too many */
 static int page_gpu(page_t *page, const uint8_t uuid[16])
 {
     unsigned i;
@@ -470,7 +471,7 @@ static ucs_status_t take_slot(uct_cuda_mp_ledger_t *ledger)
     return UCS_ERR_NO_RESOURCE;
 }
 
-/* With the file locked */
+/* Call with the file locked */
 static ucs_status_t ledger_attach(uct_cuda_mp_ledger_t *ledger,
                                   const struct stat *st,
                                   const uint8_t (*uuids)[16], int num_gpus)
@@ -549,7 +550,7 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
     if (!is_foreign(ledger)) {
         slot_free(ledger->slot);
         if (file_lock(ledger->alive) == UCS_OK) {
-            /* Of a file that was removed the name is somebody else's by now */
+            /* the name of a removed file may belong to another process */
             if (!page_reap(ledger->page, ledger->alive) &&
                 (fstat(ledger->fd, &st) == 0) && (st.st_nlink > 0)) {
                 (void)unlink(ledger->path);
@@ -566,7 +567,7 @@ void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
 
 /* ------------------------------------------------------------------- use */
 
-/* The only writer needs no locked instruction */
+/* Set a bit; as the only writer, without an atomic read-modify-write */
 static void set_bit(uint64_t *word, uint64_t bit, bool is_set)
 {
     __atomic_store_n(word, is_set ? (*word | bit) : (*word & ~bit),
@@ -600,7 +601,7 @@ void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
     __atomic_store_n(&slot->changes, slot->changes + 1, __ATOMIC_RELEASE);
 }
 
-/* A slot that claims links: does its owner still live? */
+/* Check whether the owner of a slot with active links still lives */
 static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
                          uint64_t now)
 {
@@ -625,7 +626,7 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
         return;
     }
 
-    /* Nobody has taken it meanwhile? */
+    /* Make sure that no process has taken it in the meantime */
     if (!uct_cuda_node_alive_is_there(ledger->alive, number)) {
         slot_free(slot);
     }
@@ -633,8 +634,8 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
     file_unlock(ledger->alive);
 }
 
-/* Add a slot's bits to counts of this process's lanes. Returns whether there
- * are any, of lanes that it sees or not. */
+/* Add a slot's bits to the counts of this process's links. Return whether any
+ * bit is set, also of links unknown to this process. */
 static bool add_bits(const uct_cuda_mp_ledger_t *ledger, const uint64_t *words,
                      uint8_t *counts, bool *any)
 {

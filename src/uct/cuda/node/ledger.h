@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The ledger: a page of shared memory, one a node and user, in which every
- * process says which links it is using. A process alone sees its own transfers
- * only, yet the links are the node's.
+ * Ledger of link use: one shared segment for each node and user, in which every
+ * process marks the links it is using. The links belong to the node, but a
+ * process sees only its own transfers.
  *
- * A process has a slot with two bits a lane: one while it uses the lane, one
- * while that is the lane between a transfer's own ends. Nobody waits for
- * anybody: a slot is written by its owner alone and read as it is. The slots of
- * processes that died are found and freed by the others.
+ * A process has a slot with two bits for each directed link: one is set while
+ * it uses the link, the other while the link connects the two ends of a
+ * transfer. Only the owner writes a slot; readers never wait. Processes free
+ * the slots of dead ones.
  */
 #ifndef UCT_CUDA_MP_LEDGER_H
 #define UCT_CUDA_MP_LEDGER_H
@@ -20,70 +20,71 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_ledger uct_cuda_mp_ledger_t;
 
 
-/** Processes that have room in it. */
+/** Maximum number of processes. */
 #define UCT_CUDA_MP_LEDGER_MAX_SLOTS 125
 
-/** After so long without a change, a slot's owner is looked for, ns. */
+/** Time without a change after which a slot's owner is checked, ns. */
 #define UCT_CUDA_MP_LEDGER_STALE 100000000ul
 
 
 /**
- * Take a slot in the ledger of this user, creating the page if there is none.
- * Waits at most some 20 ms for others that do the same.
+ * Take a slot in this user's ledger, creating the segment if there is none.
+ * Waits up to about 20 ms for other processes doing the same.
  *
- * @param dir    Directory that all processes of the node share, best a tmpfs.
- * @param uuids  UUIDs of this process's GPUs, by ordinal. GPUs are matched
- *               between processes by them.
- * @return UCS_OK; UCS_ERR_NO_RESOURCE when all slots are taken, or the GPUs of
- *         all processes are too many, or there is no memory for it;
- *         UCS_ERR_UNSUPPORTED for a file that is not ours, of another layout,
- *         or cut short by somebody (it is left alone); UCS_ERR_BUSY;
- *         UCS_ERR_IO_ERROR; UCS_ERR_NO_MEMORY. Told at debug level.
+ * @param dir    Directory shared by all processes of the node, preferably a
+ *     tmpfs.
+ * @param uuids  UUIDs of this process's GPUs, by ordinal. They identify a GPU
+ *     across processes.
+ * @return UCS_OK; UCS_ERR_NO_RESOURCE: no free slot, too many GPUs in all
+ *     processes, or no memory; UCS_ERR_UNSUPPORTED: the file has another owner
+ *     or layout, or was truncated (it is left unchanged); UCS_ERR_BUSY;
+ *     UCS_ERR_IO_ERROR; UCS_ERR_NO_MEMORY. Failures are logged at debug level.
  */
 ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
                                      const uint8_t (*uuids)[16], int num_gpus,
                                      uct_cuda_mp_ledger_t **ledger_p);
 
 
-/** Give the slot back. The last one to leave removes the page. A process that
- *  was forked off with a ledger open leaves it as it is, in all it does. */
+/** Release the slot. The last process removes the segment. In a forked child
+ *  all functions leave the segment unchanged. */
 void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger);
 
 
-/** Say whether this process is using a lane, of its own numbering, and whether
- *  one of the transfers that do goes from the lane's one end to the other. Not
- *  thread-safe; costs some 10 ns. */
+/** Set whether this process uses a link, in its own numbering, and whether
+ *  the link connects both ends of such a transfer. Not thread safe; costs
+ *  about 10 ns. */
 void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
                             bool is_active, bool is_direct);
 
 
 /**
- * Add what the other slots use to the load's active and direct, by lanes in
- * this process's own numbering. Lanes of GPUs that it does not see are left
- * out. Not thread-safe.
- * Costs some 10 ns a process, and a cache miss for each that changed something.
+ * Add the links used by other slots to the load's active and direct counts, in
+ * this process's numbering. Links of GPUs unknown to this process are left out.
+ * Not thread safe. Costs about 10 ns for each process, and a cache miss for
+ * each that has changed.
  *
- * @param now  Any clock that goes on, ns: by it, and by slots that do not
- *             change, dead processes are noticed.
- * @return Whether anybody uses anything.
+ * @param now  Time of any monotonic clock, ns; used with unchanged slots to
+ *     detect dead processes.
+ * @return true: another process uses a link.
  */
 bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
                              uct_cuda_mp_load_t *load);
 
 
 /**
- * Count how often lanes of other processes to @a to and from @a from have
- * become active. The number itself means nothing; if it is the same twice, none
- * has in between. Costs some 2 ns a process.
+ * Count activations, by other processes, of links to @a to and from @a from.
+ * Only equality matters: with the same result twice no link was activated in
+ * between. Costs about 2 ns for each process.
  */
 unsigned uct_cuda_mp_ledger_begun(const uct_cuda_mp_ledger_t *ledger,
                                   uct_cuda_end_t to, uct_cuda_end_t from);
 
 
 /**
- * Processes that have a slot, this one left out; some may have died.
+ * List the other processes with a slot; some may have died.
  *
- * @return How many; @a max at most.
+ * @param pids  Filled with up to @a max PIDs.
+ * @return Number of PIDs.
  */
 unsigned uct_cuda_mp_ledger_others(const uct_cuda_mp_ledger_t *ledger,
                                    uint32_t *pids, unsigned max);

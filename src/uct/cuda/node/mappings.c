@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mapping cache: a search tree for the lookup, a list for age and sweeps. */
+/* Mapping cache: a search tree for lookups, a list in order of use. */
 #include <uct/cuda/node/mappings.h>
 
 #include <uct/cuda/base/ctx.h>
@@ -18,23 +18,25 @@
 #include <string.h>
 
 
-/* A peer that cannot tell what it has freed: what was not used while so many
- * others were mapped is taken for it */
+/* Without an invalidation page memory counts as freed if it was unused while
+ * this many others were mapped */
 #define MAX_UNUSED 256
 
-/* How long a look closes mappings (ns) */
+/* Time limit for closing mappings in one check (ns) */
 #define MAX_LOOK_NS (1000ul * 1000)
 
-/* Calls until news of all peers are looked for, not of the one alone */
+/* Calls between checks of all peers' invalidation pages; others check one
+ * peer */
 #define CALLS_BEFORE_NEWS 64
 
 
-/* One cache a process: workers share it, and a worker holds no lock that
- * another one respects when it unpacks a key (UCX's rule), so it has its own */
+/* One cache for the process, used by all workers. It has its own lock: a worker
+ * unpacking a key holds no lock that other workers respect (a rule of UCX). */
 static struct {
     pthread_mutex_t         lock;    /* order: base/thread.h */
-    void                    *tree;   /* Current mappings; stale ones left */
-    uct_cuda_node_mapping_t *newest; /* All mappings, stale ones included */
+    /* Mappings in use; stale ones are removed */
+    void                    *tree;
+    uct_cuda_node_mapping_t *newest; /* All mappings, including stale ones */
     uct_cuda_node_mapping_t *oldest;
     unsigned                count;
     uint64_t                generation; /* Changes when a mapping is retired */
@@ -50,7 +52,7 @@ static struct {
 };
 
 
-/* Whether a capture may end for the question if the GPU is idle */
+/* The query for an idle GPU may invalidate a capture */
 static __thread bool in_collective;
 
 
@@ -118,7 +120,7 @@ static void mapping_destroy(uct_cuda_node_mapping_t *mapping)
     free(mapping);
 }
 
-/* Takes a mapping out of use: now, or with the last transfer that needs it */
+/* Close a mapping now, or after its last transfer */
 static void mapping_retire(uct_cuda_node_mapping_t *mapping)
 {
     if (!mapping->stale) {
@@ -132,7 +134,7 @@ static void mapping_retire(uct_cuda_node_mapping_t *mapping)
     }
 }
 
-/* What was retired meanwhile may be too much by now */
+/* Mappings retired under the lock may exceed the limit now */
 static void cache_unlock(void)
 {
     if (uct_cuda_node_unmap_is_due()) {
@@ -141,7 +143,7 @@ static void cache_unlock(void)
     pthread_mutex_unlock(&cache.lock);
 }
 
-/* Has its owner told that the memory was freed? */
+/* Return whether the owner has freed the memory */
 static bool mapping_is_over(const uct_cuda_node_mapping_t *mapping)
 {
     return (mapping->view != NULL) &&
@@ -149,7 +151,7 @@ static bool mapping_is_over(const uct_cuda_node_mapping_t *mapping)
                                               &mapping->handle.notice);
 }
 
-/* Lets go of what was freed */
+/* Close mappings of freed memory */
 static void sweep(void)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
@@ -165,7 +167,7 @@ static void sweep(void)
     }
 }
 
-/* ... if any peer has told of something since */
+/* Sweep if any peer has invalidated memory since the last check */
 static void look_for_news(void)
 {
     if (uct_cuda_node_notices_views_have_news()) {
@@ -173,7 +175,7 @@ static void look_for_news(void)
     }
 }
 
-/* Of peers that do not tell, what was not used for long */
+/* Retire long unused mappings of peers without invalidation page */
 static void retire_unused(void)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
@@ -189,9 +191,9 @@ static void retire_unused(void)
     }
 }
 
-/* Buffer ids are a process's own: of one that has got the pid of another, the
- * handle tells, or its board. Handles of cuMemCreate memory are made anew with
- * every export. */
+/* Return whether both handles are of one process. Buffer ids are unique within
+ * a process only; if a PID was reused, the handle or the invalidation page
+ * differs. Handles of cuMemCreate memory differ for every export. */
 static bool is_of_same_process(const uct_cuda_node_handle_t *a,
                                const uct_cuda_node_handle_t *b)
 {
@@ -219,9 +221,9 @@ static bool overlaps(const uct_cuda_node_mapping_t *mapping, uint64_t start,
            (mapping->handle.base + mapping->handle.length > start);
 }
 
-/* Retires a peer's idle mappings within an address range, but for those of the
- * allocation itself on other devices than one (-1: on any). What lies where the
- * allocation is now was freed: weak references do not keep it open. */
+/* Retire a peer's idle mappings in an address range, except those of the same
+ * allocation on devices other than @a device (-1: any). The allocation at this
+ * address replaced freed memory, so weak references do not keep it. */
 static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
                             uint64_t end, CUdevice device)
 {
@@ -277,8 +279,7 @@ static void enforce_limits(const uct_cuda_node_handle_t *peer)
     }
 }
 
-/* Retires idle mappings of contexts that are gone, which nobody asks for any
- * more: when there is one that has not been seen yet */
+/* Retire idle mappings of destroyed contexts, when a new context appears */
 static void retire_dead(unsigned long long context_id)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
@@ -298,10 +299,10 @@ static void retire_dead(unsigned long long context_id)
     }
 }
 
-/* "May only be opened by one CUcontext per CUdevice", says CUDA's manual of
- * what a process has on one of its GPUs: the one that has opened some. Copies
- * in any context may use what it has mapped (2 x H100). NULL: none, or this
- * one. */
+/* Find the mapping whose context has opened handles of the same GPU of the
+ * peer. CUDA's manual: "May only be opened by one CUcontext per CUdevice".
+ * Copies in any context may use its mappings (2 x H100). NULL: none, or the
+ * current context. */
 static const uct_cuda_node_mapping_t *
 find_opener(const uct_cuda_node_mapping_t *key)
 {
@@ -324,7 +325,7 @@ find_opener(const uct_cuda_node_mapping_t *key)
     return NULL;
 }
 
-/* Name the mappings that keep the driver from opening a handle */
+/* Log the mappings that prevent the driver from opening a handle */
 static void log_overlapping(const uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_node_mapping_t *mapping;
@@ -344,14 +345,14 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
     }
 }
 
-/* Opens the handle. Where the driver refuses it, mappings of the peer go that
- * may be in the way, at once. */
+/* Open the handle. If the driver refuses, close mappings of the peer that may
+ * be in the way and try again. */
 static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
 {
     ucs_status_t status;
 
-    /* The peer has freed whatever else was mapped within this range */
+    /* other mappings in this range are of memory freed by the peer */
     (void)retire_idle(handle, handle->base, handle->base + handle->length, -1);
     uct_cuda_node_unmap_replaced(handle);
 
@@ -360,7 +361,7 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
         status = uct_cuda_node_handle_open(handle, device, mapped_p);
     }
 
-    /* Another context of the device may be in the way, too */
+    /* a mapping in another context of the device may be in the way */
     if ((status != UCS_OK) &&
         (retire_idle(handle, 0, UINT64_MAX, device) > 0)) {
         (void)uct_cuda_node_unmap_all();
@@ -375,8 +376,8 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
     return status;
 }
 
-/* The place of an allocation in its owner's page may be another one, or the
- * page itself; NULL as a view if nothing is to be read there */
+/* Set the location of the allocation's invalidation, which may have changed.
+ * The view is NULL if there is none to read. */
 static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
                                const uct_cuda_node_notice_t *notice)
 {
@@ -393,7 +394,8 @@ static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
             mapping->handle.pid_ns, mapping->handle.pid, notice);
 }
 
-/* That of this very allocation; one of another that was there goes */
+/* Find the mapping of this allocation; retire a mapping of an earlier one at
+ * the same address */
 static uct_cuda_node_mapping_t *find_mapping(const uct_cuda_node_mapping_t *key)
 {
     void *found = tfind(key, &cache.tree, mapping_compare);
@@ -414,7 +416,7 @@ static uct_cuda_node_mapping_t *find_mapping(const uct_cuda_node_mapping_t *key)
     return mapping;
 }
 
-/* Opens it in the mapping's context, current or not */
+/* Open the handle in the mapping's context, current or not */
 static ucs_status_t
 open_in_context(uct_cuda_node_mapping_t *mapping, bool is_current)
 {
@@ -432,8 +434,8 @@ open_in_context(uct_cuda_node_mapping_t *mapping, bool is_current)
     return status;
 }
 
-/* The driver opens no handle of the own process, whose memory is there anyway:
- * a mapping that is none, and not in the cache */
+/* CUDA cannot open this process's own handle: return the original address as an
+ * uncached mapping */
 static ucs_status_t own_get(const uct_cuda_node_handle_t *handle,
                             uct_cuda_node_mapping_t **mapping_p)
 {
@@ -449,8 +451,8 @@ static ucs_status_t own_get(const uct_cuda_node_handle_t *handle,
     return UCS_OK;
 }
 
-/* For a thread that must not wait: legacy mappings are left to a progress call
- * of the program */
+/* Check for freed memory in a thread that must not block: legacy mappings are
+ * left to a progress call of the program */
 static bool watch_look(void)
 {
     bool is_due, has_work;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a registered region's keys are packed from, allocation by allocation. */
+/* Exports of a registered region, by allocation. */
 #include <uct/cuda/node/memh.h>
 
 #include <uct/cuda/base/ctx.h>
@@ -13,19 +13,19 @@
 #include <string.h>
 
 
-/* An allocation that was exported for a registered region. A region can span
- * several: UCX registers by address and length, whatever lies there. */
+/* Allocation exported for a registered region. UCX registers any address range,
+ * so a region can span several allocations. */
 typedef struct exported exported_t;
 
 struct exported {
     exported_t             *next;
     uct_cuda_node_handle_t handle;
-    CUcontext              context;    /* that it goes with; NULL: none ... */
-    unsigned long long    context_id; /* ... and its number */
+    CUcontext              context;    /* context that owns it; NULL: none */
+    unsigned long long    context_id; /* id of the context */
 };
 
 struct uct_cuda_node_memh {
-    pthread_mutex_t lock; /* workers may pack one handle at a time */
+    pthread_mutex_t lock; /* workers may pack one handle at the same time */
     void            *address;
     size_t          length;
     exported_t      *exported;
@@ -63,9 +63,9 @@ void uct_cuda_node_memh_destroy(uct_cuda_node_memh_t *memh)
     free(memh);
 }
 
-/* Does the handle still stand for what is at this address? Where UCX does not
- * see CUDA memory being freed, it goes on using the registration of memory that
- * is gone, and another allocation may be there by now. */
+/* Return whether the handle belongs to the memory now at this address. Where
+ * UCX does not see CUDA memory being freed, it keeps using the old
+ * registration, and another allocation may have the address. */
 static bool is_current(const exported_t *exported,
                        const uct_cuda_memory_t *memory)
 {
@@ -75,9 +75,9 @@ static bool is_current(const exported_t *exported,
            !uct_cuda_node_notices_is_over(&exported->handle.notice);
 }
 
-/* The handle of what was at this address when it was asked for. Good only where
- * a registration does not outlive its memory; spares a call of the driver for
- * every message. */
+/* Find the handle exported earlier for this address. It is only right where a
+ * registration does not outlive its memory; it saves a driver call for every
+ * message. */
 static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
                                    const void *address)
 {
@@ -88,7 +88,7 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
         if (((uintptr_t)address >= exported->handle.base) &&
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
-            /* Nobody is told of what goes by a reset of the device */
+            /* a reset of the device gives no notice */
             return (!uct_cuda_node_notices_is_over(&exported->handle.notice) &&
                     ((exported->context == NULL) ||
                      uct_cuda_ctx_is_alive(exported->context,
@@ -101,7 +101,7 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
     return NULL;
 }
 
-/* Made with cuMemCreate */
+/* Return whether the memory was created by cuMemCreate() */
 static bool is_vmm(const uct_cuda_node_handle_t *handle)
 {
     return (handle->type == UCT_CUDA_NODE_HANDLE_FABRIC) ||
@@ -169,8 +169,8 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
     return UCS_OK;
 }
 
-/* Does memory made with cuMemCreate go on in another mapping? Of other memory
- * UCX may round a length up beyond its end. */
+/* Return whether cuMemCreate memory continues in another mapping. For other
+ * memory UCX may round a length up beyond its end. */
 static bool spans_mappings(const uct_cuda_node_handle_t *handle,
                            const void *address, size_t length)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Own board, and views of others'. */
+/* This process's invalidation page, and views of peers' pages. */
 #define _GNU_SOURCE /* memfd_create */
 #include <uct/cuda/node/notices.h>
 
@@ -21,7 +21,7 @@
 
 #define FILE_NAME "ucx-mp-board"
 
-/* What cannot shrink kills nobody who reads it */
+/* A file that cannot shrink raises no SIGBUS in its readers */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
 
@@ -31,7 +31,8 @@ typedef struct {
     int32_t  pid;
     uint32_t server; /* descriptor + 1; 0: none */
     uint64_t server_inode;
-    uint32_t changes __attribute__((aligned(64))); /* of generations */
+    /* changes of generations so far */
+    uint32_t changes __attribute__((aligned(64)));
     uint32_t generations[UCT_CUDA_NODE_NOTICES_SLOTS];
     uint32_t fds[UCT_CUDA_NODE_NOTICES_SLOTS]; /* descriptor + 1; 0: none */
 } page_t;
@@ -41,11 +42,11 @@ struct uct_cuda_node_notices_view {
     const page_t                 *page;
     uint64_t                     pid_ns;
     int32_t                      pid;
-    uint32_t                     seen;  /* changes */
+    uint32_t                     seen;  /* value of changes at the last check */
     unsigned                     users;
 };
 
-/* The own one; where it cannot be shared, the process's alone */
+/* This process's page; @a alone is used if no page can be shared */
 static struct {
     page_t *page;
     page_t alone;
@@ -56,7 +57,7 @@ static struct {
 static uct_cuda_node_notices_view_t *views;
 
 
-/* ------------------------------------------------------------- the own one */
+/* ------------------------------------------------------------ local page */
 
 static page_t *page_make(int *fd_p)
 {
@@ -86,7 +87,7 @@ err_close:
     return NULL;
 }
 
-/* A child has its parent's page mapped, which is not its own to write */
+/* Open a new page after a fork: the mapped one belongs to the parent */
 static void own_open(void)
 {
     uct_cuda_node_iface_addr_t self;
@@ -147,7 +148,7 @@ bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice)
 }
 
 
-/* ---------------------------------------------------------------- others' */
+/* ---------------------------------------------------------- peers' pages */
 
 static const page_t *page_map(int32_t pid, const uct_cuda_node_notice_t *notice)
 {
@@ -291,7 +292,7 @@ bool uct_cuda_node_notices_view_is_over(
 int uct_cuda_node_notices_view_fd(const uct_cuda_node_notices_view_t *view,
                                   const uct_cuda_node_notice_t *notice)
 {
-    /* Ahead of the generation: a slot that is used again has another one */
+    /* Read before the generation: a reused slot has a new generation */
     const uint32_t fd = __atomic_load_n(&view->page->fds[notice->slot],
                                         __ATOMIC_SEQ_CST);
 

@@ -8,7 +8,7 @@
 #include <uct/cuda/base/memory.h>
 
 
-/* Peer access of a context of our own to the memory's */
+/* Return a context of the module with peer access to the memory's context */
 static CUcontext find_instead(CUdeviceptr memory, CUcontext owner, int device)
 {
     ucs_status_t status;
@@ -41,7 +41,7 @@ CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
     CUcontext owner;
 
     if (own->context_id != context->id) {
-        /* Memory of no context (pools, VMM) has access rights of its own */
+        /* memory without context (pools, VMM) has its own access rights */
         uct_cuda_memory_place((void*)memory, &end, &owner);
         own->is_reached = (owner != NULL) &&
                           uct_cuda_ctx_has_peer(context->cuda, memory);

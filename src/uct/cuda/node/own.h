@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Peers in the same process, in another worker: their memory is there. */
+/* Peers in another worker of this process: their memory needs no mapping. */
 #ifndef UCT_CUDA_NODE_OWN_H
 #define UCT_CUDA_NODE_OWN_H
 
@@ -9,22 +9,21 @@
 
 
 /**
- * From which context do copies go to the memory behind an own key directly?
+ * Find a context for direct copies to memory behind a key of this process.
  *
- * The driver takes those between GPUs through host memory (38 GB/s on H200)
- * unless access has been enabled, which is the program's to do: its own
- * cudaDeviceEnablePeerAccess() would fail after ours. But access is a pair of
- * contexts' (measured, driver 580): a context of our own on the local GPU, with
- * access to the one that has the peer's memory, copies directly, and both
- * contexts of the program's stay as they are. Asks the driver once a key and
- * context.
+ * The driver stages copies between GPUs through host memory (38 GB/s on H200)
+ * unless peer access is enabled. The module cannot enable it in the program's
+ * contexts: a later cudaDeviceEnablePeerAccess() of the program would fail.
+ * Peer access belongs to a pair of contexts (measured, driver 580), so a
+ * context of the module on the local GPU, with access to the context of the
+ * peer's memory, copies directly and leaves both contexts of the program
+ * unchanged. Queries the driver once for each key and context.
  *
- * @param rkey     Of this process; one thread at a time.
- * @param context  Has the local memory, and is current.
- * @param device   Of that context.
- *
- * @return The context to copy in instead; NULL: this one will do, or there is
- *         none better. rkey->own.is_reached tells which.
+ * @param rkey     Key of this process; one thread at a time.
+ * @param context  Current context, with the local memory.
+ * @param device   Device of that context.
+ * @return Context for the copy; NULL: use @a context. rkey->own.is_reached is
+ *     then true if its copies are direct.
  */
 CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
                                     const uct_cuda_context_t *context,

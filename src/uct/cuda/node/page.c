@@ -11,7 +11,7 @@
 #define LINE_ALIGNED __attribute__((aligned(UCT_CUDA_COLL_PAGE_LINE)))
 
 
-/* A number of a call with something beside it, in one word */
+/* A call's number, and more bits beside it, in one word */
 #define WORD_BITS 24
 
 static uint64_t word_of(uint64_t sequence, uint32_t beside)
@@ -19,8 +19,8 @@ static uint64_t word_of(uint64_t sequence, uint32_t beside)
     return (sequence << WORD_BITS) | beside;
 }
 
-/* Calls that a word is ahead of this one; below 0: behind. Numbers go round, in
-   weeks. */
+/* Return the number of calls that a word is ahead of this one; negative:
+ * behind. Numbers wrap around after weeks. */
 static int64_t word_ahead(uint64_t word, uint64_t sequence)
 {
     return (int64_t)(word - word_of(sequence, 0)) >> WORD_BITS;
@@ -36,13 +36,14 @@ typedef struct {
     uint64_t phases[UCT_CUDA_COLL_PHASE_LAST] LINE_ALIGNED;
 } progress_t;
 
-/* A post as it is written and read, word by word; the first is what is said */
+/* An announcement is written and read word by word; the first word is @a
+ * said */
 #define POST_WORDS (sizeof(uct_cuda_coll_post_t) / sizeof(uint64_t))
 
 typedef struct {
     uint64_t             posts[2][POST_WORDS] LINE_ALIGNED;
     progress_t           progress;
-    uint64_t             first;   /* call that it says something of; 0: none */
+    uint64_t             first;   /* first call announced; 0: not joined */
     uint32_t             is_gone;
     uint8_t              gpu[16];
     uint64_t             steps[UCT_CUDA_COLL_MAX_QUEUES] LINE_ALIGNED;
@@ -60,7 +61,8 @@ struct uct_cuda_coll_page {
     size_t                bytes;
     uint64_t              key;
     unsigned              rank;
-    unsigned              members[UCT_CUDA_COLL_MAX_RANKS]; /* of the board */
+    /* ranks of the segment */
+    unsigned              members[UCT_CUDA_COLL_MAX_RANKS];
 };
 
 _Static_assert(sizeof(uct_cuda_coll_post_t) == UCT_CUDA_COLL_PAGE_LINE,
@@ -118,7 +120,7 @@ uct_cuda_coll_common_t *uct_cuda_coll_page_common(uct_cuda_coll_page_t *page)
     return &page->shared->common;
 }
 
-/* Nothing that it has not said yet may look as if it were of a later call */
+/* Words of earlier calls must not look like announcements of later ones */
 void uct_cuda_coll_page_join(uct_cuda_coll_page_t *page, uint64_t first)
 {
     const uint64_t before = word_of(first - 1, UCT_CUDA_COLL_POST_PASS);
@@ -152,7 +154,7 @@ bool uct_cuda_coll_page_is_alive(const uct_cuda_coll_page_t *page,
 }
 
 
-/* ------------------------------------------------------------------ posts */
+/* ---------------------------------------------------------- announcements */
 
 static rank_t *page_self(uct_cuda_coll_page_t *page)
 {
@@ -166,9 +168,9 @@ void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
     uint64_t words[POST_WORDS];
     unsigned i;
 
-    /* Someone may read what was said two calls ago. Whoever reads one of the
-     * new words (acquire) has the store before it in front of its second look
-     * at what is said: each is a release. */
+    /* A rank may still be reading the announcement of two calls ago. Each word
+     * is stored with release: a reader that loads a new word (acquire) then
+     * also sees the first word changed when it checks it again. */
     memcpy(words, post, sizeof(words));
     __atomic_store_n(&line[0], word_of(sequence, UCT_CUDA_COLL_POST_WRITING),
                      __ATOMIC_RELAXED);
@@ -179,7 +181,7 @@ void uct_cuda_coll_page_post(uct_cuda_coll_page_t *page, uint64_t sequence,
                      __ATOMIC_RELEASE);
 }
 
-/* Who passes says so, and why, in the first word alone */
+/* Announce a decline: the first word alone holds it, with the reason */
 void uct_cuda_coll_page_pass(uct_cuda_coll_page_t *page, uint64_t sequence,
                              uint8_t reason, ucs_status_t status)
 {
@@ -198,7 +200,7 @@ bool uct_cuda_coll_page_read(const uct_cuda_coll_page_t *page, unsigned rank,
     uint64_t words[POST_WORDS];
     unsigned i;
 
-    /* from the first: what is said comes before the rest, see above */
+    /* in order: the first word is checked again after the others, see above */
     for (i = 0; i < POST_WORDS; ++i) {
         words[i] = __atomic_load_n(&line[i], __ATOMIC_ACQUIRE);
     }
@@ -247,7 +249,7 @@ ucs_status_t uct_cuda_coll_page_reached(const uct_cuda_coll_page_t *page,
     const int64_t ahead = word_ahead(word, sequence);
 
     if (ahead != 0) {
-        /* Further already: then it went well, or it would be here */
+        /* a rank ahead of this call had no failure in it */
         return (ahead > 0) ? UCS_OK : UCS_INPROGRESS;
     }
 

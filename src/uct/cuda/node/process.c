@@ -18,14 +18,14 @@
 /* "ucxmpip", then the layout's version in the last byte */
 #define ADDR_MAGIC UINT64_C(0x7563786d70697004)
 
-/* The same, and the machine is one of several that NVLink joins */
+/* The same for a machine in a group joined by NVLink */
 #define ADDR_MAGIC_FABRIC UINT64_C(0x7563786d70697084)
 
-/* The inode number that Linux gives to the first pid namespace */
+/* Inode number of Linux's first PID namespace */
 #define FIRST_PID_NS UINT64_C(0xeffffffc)
 
-/* The word of an interface address: the pid, of which Linux makes none longer;
- * the interface; and a flag for "another pid namespace follows" */
+/* Word of an interface address: PID (at most 22 bits on Linux), interface, and
+ * a flag for a PID namespace following it */
 #define PID_BITS   22
 #define PID_MASK   ((1u << PID_BITS) - 1)
 #define HAS_PID_NS 0x80000000u
@@ -34,7 +34,7 @@ _Static_assert((uint64_t)UCT_CUDA_NODE_IFACE_MAX << PID_BITS < HAS_PID_NS,
                "the number of an interface ends where the flag begins");
 
 
-/* Read from /proc once a process: every key that is unpacked asks for them */
+/* Read from /proc once in a process: every unpacked key needs them */
 static struct {
     pthread_mutex_t             lock;
     bool                        is_known;
@@ -45,7 +45,7 @@ static struct {
 
 static void read_device_addr(uct_cuda_node_device_addr_t *addr)
 {
-    /* Text such as 2f1c9d3e-...: hexadecimal digits and dashes */
+    /* text such as 2f1c9d3e-...: hexadecimal digits and dashes */
     char text[64] = "";
     unsigned nibble, count = 0;
     const char *p;
@@ -70,7 +70,7 @@ static void read_device_addr(uct_cuda_node_device_addr_t *addr)
     }
 }
 
-/* Boot ids are random bits: halves of them tell machines apart as well */
+/* Return half of the boot id: its bits are random, so a half is unique, too */
 static uint64_t machine_number(const uct_cuda_node_device_addr_t *addr)
 {
     uint64_t halves[2];
@@ -112,7 +112,7 @@ static void self_fill(void)
 
     pthread_once(&once, register_fork_handler);
     pthread_mutex_lock(&self.lock);
-    /* Others copy it without the lock once it is known: never written again */
+    /* never written again: other threads copy it without the lock */
     if (!self.is_known) {
         read_device_addr(&self.device);
         read_iface_addr(&self.iface, &self.device);
@@ -132,8 +132,8 @@ size_t uct_cuda_node_device_addr_length(const uct_cuda_fabric_t *fabric)
     return (fabric != NULL) ? ADDR_LENGTH_FABRIC : ADDR_LENGTH_PLAIN;
 }
 
-/* Two fabrics of one number would cost an attempt to map memory, which
- * the driver refuses. */
+/* Hash a fabric's identity. A collision costs a failed attempt to map
+ * memory. */
 static uint32_t fabric_number(const uct_cuda_fabric_t *fabric)
 {
     const uint8_t *byte = (const uint8_t*)fabric;
@@ -178,7 +178,7 @@ uint32_t uct_cuda_node_iface_number(void)
             UCT_CUDA_NODE_IFACE_MAX) + 1;
 }
 
-/* Is it an address of this version of the module? */
+/* Return whether the address is of this version of the module */
 static bool is_ours(const void *device_addr)
 {
     uint64_t magic;
@@ -188,7 +188,7 @@ static bool is_ours(const void *device_addr)
            (magic == ADDR_MAGIC_FABRIC);
 }
 
-/* As a process of this machine names its first pid namespace */
+/* Return the first PID namespace as named by a process of this machine */
 static uint64_t first_pid_ns(void)
 {
     return FIRST_PID_NS ^ uct_cuda_node_machine_self();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses by which two processes find out whether cuda_ipc joins them. */
+/* Addresses by which two processes find out whether cuda_ipc can connect
+ * them. */
 #ifndef UCT_CUDA_NODE_PROCESS_H
 #define UCT_CUDA_NODE_PROCESS_H
 
@@ -11,33 +12,32 @@
 #include <sys/types.h>
 
 
-/**
- * Device address: which machine, and, where the magic says so, where it is
- * among machines that share memory over NVLink; else that part is left out.
- * A stock cuda_ipc takes the first 8 bytes for a system id, so that is where
- * the magic stands: neither side can take the other for its own kind.
- */
+/** Device address: the machine and, depending on the magic, its place among
+ *  machines that share memory over NVLink. A stock cuda_ipc uses the first 8
+ *  bytes as a system id; the magic is in the same place, so neither module
+ *  mistakes the other for its own kind. */
 typedef struct {
     uint64_t magic;
-    uint8_t  machine[16]; /**< The kernel's boot id */
-    uint32_t fabric;      /**< Tells clusters and cliques apart */
+    uint8_t  machine[16]; /**< Boot id of the kernel */
+    uint32_t fabric;      /**< Distinguishes clusters and cliques */
 } uct_cuda_node_device_addr_t;
 
 /** Longest device address that UCP can send, bytes */
 #define UCT_CUDA_NODE_DEVICE_ADDR_MAX 31
 
 
-/** Which process of all machines. */
+/** Process among those of all machines. */
 typedef struct {
-    uint64_t pid_ns; /**< Names a pid namespace: its inode number, which is the
-                          same on many machines, and the machine, mixed; 0 if
-                          it is not known */
+    /** PID namespace: its inode number, which is the same on many machines,
+     *  mixed with the machine's number; 0: unknown */
+    uint64_t pid_ns;
     int32_t  pid;
-    uint32_t iface; /**< Which interface of the process, 1 to
-                         UCT_CUDA_NODE_IFACE_MAX; 0: it does not matter */
+    /** Interface in the process, 1 to UCT_CUDA_NODE_IFACE_MAX; 0: any */
+    uint32_t iface;
 } uct_cuda_node_iface_addr_t;
 
-/** Numbers of interfaces: what pids (22 bits) leave of a word, and a flag */
+/** Interface numbers: bits left of a word beside the PID (22 bits) and a
+ *  flag */
 #define UCT_CUDA_NODE_IFACE_MAX 511
 
 
@@ -45,37 +45,39 @@ typedef struct {
 #define UCT_CUDA_NODE_IFACE_ADDR_MAX 12
 
 
-/** Length of a device address, bytes. */
+/** Return the length of a device address, bytes. */
 size_t uct_cuda_node_device_addr_length(const uct_cuda_fabric_t *fabric);
 
 /**
- * This machine's and this process's addresses, the latter of no interface. A
- * fork() is noticed; asking again costs nanoseconds.
+ * Return the addresses of this machine and this process, the latter without
+ * interface. Detects a fork(); repeated calls cost nanoseconds.
  *
- * @param fabric  NULL: the machine is on its own.
+ * @param fabric  NULL: the machine shares no memory over NVLink.
  */
 void uct_cuda_node_device_addr_self(uct_cuda_node_device_addr_t *addr,
                                     const uct_cuda_fabric_t *fabric);
 void uct_cuda_node_iface_addr_self(uct_cuda_node_iface_addr_t *addr);
 
-/** A number for a new interface. From the 512th on they come again: two of one
- *  number do not reach each other. */
+/** Return a number for a new interface. Numbers repeat from the 512th
+ *  interface on; two interfaces with one number cannot reach each other. */
 uint32_t uct_cuda_node_iface_number(void);
 
 /**
- * Interface address: a process, and which interface of it, as its peers are
- * told. It is a word, with the pid in its lower bits, where the pid namespace
- * is the first one of its machine, which the device address names: 4 bytes,
- * otherwise 12.
+ * Pack an interface address: a process and one of its interfaces. It is one
+ * word, with the PID in its lower bits, if the PID namespace is the machine's
+ * first one, otherwise 12 bytes.
  *
- * @param process  Of this machine.
+ * @param process  Process of this machine.
  */
 size_t
 uct_cuda_node_iface_addr_length(const uct_cuda_node_iface_addr_t *process);
 void uct_cuda_node_iface_addr_pack(const uct_cuda_node_iface_addr_t *process,
                                    void *iface_addr);
 
-/** @param device_addr  That of its machine; NULL, or not one of ours: this. */
+/**
+ * Unpack an interface address. @param device_addr  Address of its machine; NULL
+ * or foreign: this machine.
+ */
 void uct_cuda_node_iface_addr_unpack(const void *device_addr,
                                      const void *iface_addr,
                                      uct_cuda_node_iface_addr_t *process);
@@ -87,34 +89,35 @@ uct_cuda_node_is_same_process(const uct_cuda_node_iface_addr_t *a,
     return (a->pid == b->pid) && (a->pid_ns == b->pid_ns);
 }
 
-/** Is it this process, for certain? */
+/** Return true if it is certainly this process. */
 bool uct_cuda_node_is_own_process(int32_t pid, uint64_t pid_ns);
 
 /**
- * Open another process's descriptor of a memfd anew, if the file has that name.
- * The number may be another file's by now, whose opening might wait or do
- * something: the name is read first.
+ * Open another process's descriptor of a memfd again, if the file has the given
+ * name. The number may belong to another file by now, whose opening could block
+ * or have effects: the name is read first.
  *
  * @param flags  O_RDONLY or O_RDWR.
- * @return -1: the descriptor is of another file, or cannot be opened.
+ * @return Descriptor; -1: another file, or it cannot be opened.
  */
 int uct_cuda_node_file_open(int32_t pid, int32_t fd, const char *name,
                             int flags);
 
-/** This machine, in 8 bytes: handles of its driver mean nothing elsewhere. */
+/** Return an 8-byte id of this machine. Handles of its driver are invalid on
+ *  other machines. */
 uint64_t uct_cuda_node_machine_self(void);
 
 /**
- * Why can a peer at these addresses not be reached? Reads no more than 8 bytes
- * of a device address that is not one of ours.
+ * Explain why a peer at these addresses is not reachable. Reads at most 8 bytes
+ * of a foreign device address.
  *
- * @param iface   The own interface's number. UCP must not reach itself: its
- *                worker's copies come without a key. Other interfaces of the
- *                process, each in a worker of its own, are peers.
+ * @param iface   Number of the local interface. UCP must not reach itself:
+ *     copies within a worker have no key. Other interfaces of this process,
+ *     each in another worker, are peers.
  * @param fabric  As for uct_cuda_node_device_addr_self().
- *
- * @return NULL if it can; else a text. That for the own interface is stock's
- *         for the own process, word for word: UCX's tests ask for it.
+ * @return NULL: reachable; else the reason. For the local interface its text is
+ *     that of stock UCX for the same process, word for word, as UCX's tests
+ *     expect it.
  */
 const char *uct_cuda_node_addr_obstacle(const void *device_addr,
                                         const void *iface_addr, uint32_t iface,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Unpacking of keys; which peers can be reached. */
+/* Unpacking of keys; reachability of peers. */
 #include <uct/cuda/node/rkey.h>
 
 #include <uct/cuda/base/ctx.h>
@@ -27,7 +27,7 @@ struct reach {
     uint8_t  gpu[16];
     int      device;
     bool     is_reachable;
-    bool     is_told; /* that it is not */
+    bool     is_told; /* unreachability was logged */
     unsigned stream;
 };
 
@@ -38,7 +38,7 @@ static struct {
 } reach = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Maps the memory once; the mapping stays for the transfer to come */
+/* Map the memory as a trial; the mapping stays for the coming transfer */
 static bool try_to_map(const uct_cuda_node_handle_t *handle, int device)
 {
     uct_cuda_node_mapping_t *mapping;
@@ -51,7 +51,7 @@ static bool try_to_map(const uct_cuda_node_handle_t *handle, int device)
     return true;
 }
 
-/* Finds or makes what is known of a peer; call with the lock held */
+/* Find or create the record of a peer; call with the lock held */
 static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
 {
     reach_t *peer;
@@ -82,7 +82,7 @@ static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
     return peer;
 }
 
-/* Said once for each peer: somebody may wonder why messages are slow */
+/* Log once for each peer, to explain slow messages */
 static void tell_unreachable(reach_t *peer,
                              const uct_cuda_node_handle_t *handle, int device)
 {
@@ -108,7 +108,7 @@ static void tell_unreachable(reach_t *peer,
     }
 }
 
-/* A stream of its own for this process's GPU: nothing is to be mapped */
+/* Return the stream number for this process's own GPU: no mapping is needed */
 static ucs_status_t own_stream(const uct_cuda_node_handle_t *handle,
                                unsigned *stream_p)
 {
@@ -123,8 +123,9 @@ static ucs_status_t own_stream(const uct_cuda_node_handle_t *handle,
     return (self != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
 
-/* One success stands for all of a peer's memory on a GPU. A failure does not:
- * that allocation may have been freed since its key was packed. */
+/* Check whether the peer's GPU is reachable. A success is valid for all memory
+ * of that GPU, a failure only for this allocation: it may have been freed after
+ * its key was packed. */
 static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
                                 int device, unsigned *stream_p)
 {
@@ -155,7 +156,8 @@ out:
     return status;
 }
 
-/* What was tried and failed may have been freed: no answer for good */
+/* Find whether the device can map the memory. A failed trial is not final: the
+ * memory may have been freed. */
 static bool find_reached(uct_cuda_node_rkey_t *rkey, int device)
 {
     unsigned stream;
@@ -190,8 +192,8 @@ bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device)
     return true;
 }
 
-/* What a peer says of this process's own memory holds if the driver says the
- * same: a copy to it asks nothing else */
+/* Return whether the driver confirms a key for memory of this process: copies
+ * to it make no other check */
 static bool own_is_there(const uct_cuda_node_handle_t *handle)
 {
     uct_cuda_memory_t memory;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A peer's keys, unpacked (memh.h has them packed). */
+/* Unpacked keys of peers (memh.h packs them). */
 #ifndef UCT_CUDA_NODE_RKEY_H
 #define UCT_CUDA_NODE_RKEY_H
 
@@ -10,27 +10,29 @@
 #include <uct/cuda/node/memh.h>
 
 
-/** What has been found out of memory of this process. */
+/** Access to memory of this process, as found. */
 typedef struct {
-    unsigned long long context_id; /**< From this context; 0: none yet */
-    bool               is_reached; /**< ... copies go there directly, */
-    CUcontext          instead;    /**< ... or from this one; may be NULL */
+    unsigned long long context_id; /**< Context of the answer; 0: none yet */
+    bool               is_reached; /**< Copies from it are direct */
+    /** Context for direct copies; may be NULL */
+    CUcontext          instead;
 } uct_cuda_node_own_t;
 
 
 /** Unpacked remote key. */
 typedef struct {
     uint64_t               magic;      /**< See uct_cuda_node_rkey_get() */
-    bool                   is_own;     /**< Memory of this process ... */
+    bool                   is_own;     /**< Memory of this process */
     uct_cuda_node_own_t    own;        /**< For uct_cuda_node_own_instead() */
     uct_cuda_node_handle_t handle;
-    unsigned               stream;     /**< Number; one GPU's transfers share
-                                           one */
-    uct_cuda_end_t         gpu;        /**< Exporter's, or hidden */
-    uct_cuda_end_t         from;       /**< That has mapped its memory */
-    uint32_t               reached;    /**< By these, for
-                                           uct_cuda_node_rkey_reaches() ... */
-    uint32_t               unreached;  /**< ... and not by these */
+    /** Number; shared by one GPU's transfers */
+    unsigned               stream;
+    uct_cuda_end_t         gpu;        /**< Exporter's GPU, or hidden */
+    uct_cuda_end_t         from;       /**< GPU that has mapped the memory */
+    uint32_t               reached;    /**< Mask of devices found to reach it */
+    /** Mask of devices found not to reach it */
+    uint32_t               unreached;
+    /** Mappings given out by uct_cuda_node_rkey_map() */
     uct_cuda_node_pin_t    *pins;      /**< What uct_cuda_node_rkey_map() has
                                            given out */
     uct_cuda_node_hint_t   hint;       /**< The mapping used last */
@@ -38,24 +40,24 @@ typedef struct {
 
 
 /**
- * Unpack a key and find out, once a peer process and pair of GPUs, whether the
- * memory behind it can be mapped. This process's own memory needs no mapping.
+ * Unpack a key and check, once for each peer process and pair of GPUs, whether
+ * its memory can be mapped. Memory of this process needs no mapping.
  *
- * @param gpu  That is to map it; none: any.
- * @return UCS_OK, UCS_ERR_UNREACHABLE (not ours, not on this node, not
- *         shareable, no context to map it in) or UCS_ERR_NO_MEMORY.
+ * @param gpu  GPU that will map it; none: any.
+ * @return UCS_OK; UCS_ERR_UNREACHABLE: foreign key, other node, memory not
+ *     shareable, or no context to map it in; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                        uct_cuda_node_rkey_t **rkey_p);
 
 /**
- * Can a GPU of this process map the memory behind a key? Releases before 1.19
- * do not say at unpacking whose buffers it will be used with. A context of the
- * GPU is current; in that it is tried where the driver cannot be asked, as the
- * exporter's GPU is hidden.
+ * Return whether a GPU of this process can map the memory behind a key. UCX
+ * before 1.19 does not name the local device when it unpacks a key. The current
+ * context must be one of the GPU: if the exporter's GPU is hidden the driver
+ * cannot answer, and the memory is mapped as a trial.
  *
- * @param rkey    Of another process; one thread at a time.
- * @param device  Of the context.
+ * @param rkey    Key of another process; one thread at a time.
+ * @param device  Device of the context.
  */
 bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device);
 
@@ -69,15 +71,14 @@ uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
 }
 
 /**
- * Where memory behind a key appears in this process, for whoever is to touch it
- * by itself: code on the current context's GPU. Stays there until the key is
- * destroyed, which UCX's rules have happen before its endpoint is; others'
- * endpoints to the same process come and go.
+ * Return the local address of memory behind a key, for direct access by code on
+ * the current context's GPU. It stays valid until the key is destroyed. By
+ * UCX's rules a key is destroyed before its endpoint; other endpoints to the
+ * process may be closed earlier.
  *
- * @param remote_addr  Within the peer's memory.
- *
+ * @param remote_addr  Address within the peer's memory.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (outside), UCS_ERR_NO_DEVICE (no
- *         current context), or as uct_cuda_node_cache_get().
+ *     current context), or as uct_cuda_node_cache_get().
  */
 ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
                                     uint64_t remote_addr,

@@ -10,16 +10,16 @@
 #include <stdlib.h>
 
 
-/* What an allocation takes at least, and its mapping with it, bytes */
+/* Smallest size of an allocation and of its mapping, bytes */
 #define GRANULARITY ((size_t)2 << 20)
 
-/* Processes that share a GPU and the limit, at most */
+/* Maximum number of processes sharing a GPU and the limit */
 #define MAX_PARTS 64
 
-/* What an idle GPU takes to say so, and some more */
+/* Time that an idle GPU needs to answer, with a margin */
 #define IDLE_WAIT_NS (100 * 1000)
 
-/* ... and is not asked again for this long, if it was not */
+/* Time until a busy GPU is queried again */
 #define BUSY_NS (1000ul * 1000)
 
 
@@ -36,13 +36,13 @@ struct kept {
 
 static struct {
     kept_t *oldest;
-    kept_t **end; /* where the next one goes */
+    kept_t **end; /* link of the next one */
     size_t size;
 } kept = {.end = &kept.oldest};
 
 
-/* The user may have destroyed or reset the context, and a legacy mapping with
- * it; memory made with cuMemCreate belongs to none, and stays */
+/* Unmap now. The context may have been destroyed or reset, and a legacy mapping
+ * with it; cuMemCreate memory belongs to no context and stays mapped. */
 static void unmap_now(const uct_cuda_node_handle_t *handle, CUdeviceptr mapped,
                       CUcontext context, unsigned long long id)
 {
@@ -57,7 +57,7 @@ static void unmap_now(const uct_cuda_node_handle_t *handle, CUdeviceptr mapped,
     }
 }
 
-/* Closes the one that the link leads to */
+/* Close the mapping behind a link */
 static void close_kept(kept_t **link)
 {
     kept_t *entry = *link;
@@ -104,7 +104,8 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
     kept.end          = &entry->next;
 }
 
-/* A no holds for a while: asking takes up to 0.1 ms, with the lock held */
+/* Return whether the GPU is idle. A negative answer is reused for a while: the
+ * query takes up to 0.1 ms with the lock held. */
 static bool is_idle(const kept_t *entry, bool may_ask)
 {
     static uint64_t busy;
@@ -127,7 +128,8 @@ static bool is_idle(const kept_t *entry, bool may_ask)
     return answer;
 }
 
-/* Peers keep as much, and all may be on one GPU */
+/* Return this process's share of a limit: peers keep as much, possibly on one
+ * GPU */
 static size_t part_of(size_t size)
 {
     return size / (uct_cuda_node_notices_num_views() + 1);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Mappings that nobody needs any more.
+ * Unused mappings, kept until they can be closed without blocking.
  *
- * cuIpcCloseMemHandle() waits for all that the program has queued in the
- * context, which may wait for the program, and holds up every other call of the
- * context meanwhile (H100, driver 580). No call says whether anything is queued
- * but one that breaks captures. So such mappings are kept until they hold too
- * much memory, and then while the GPU is known to have something to do:
- * messages know of the legacy stream alone, collectives ask about all. Others
- * (cuMemUnmap, cuMemFreeAsync) do not wait and go at once.
+ * cuIpcCloseMemHandle() waits for all work queued in the context, which may
+ * wait for the program, and blocks every other call of the context meanwhile
+ * (H100, driver 580). The only query for queued work invalidates captures. So
+ * unused legacy mappings are kept until they hold too much memory, and beyond
+ * that while the GPU is known to be busy: messages check the legacy stream
+ * only, collectives check all streams. Other mappings (cuMemUnmap,
+ * cuMemFreeAsync) close without waiting, at once.
  */
 #ifndef UCT_CUDA_NODE_UNMAP_H
 #define UCT_CUDA_NODE_UNMAP_H
@@ -16,53 +16,57 @@
 #include <uct/cuda/node/handle.h>
 
 
-/** Memory of a GPU that its processes and those they talk to keep in this way
- *  altogether, bytes; half of it where the GPU may be asked about ... */
+/** Memory of a GPU that all processes and their peers may keep together,
+ *  bytes; half of it where the GPU may be queried. */
 #define UCT_CUDA_NODE_UNMAP_KEPT ((size_t)64 << 20)
 
-/** ... and whatever the GPU is busy with. */
+/** Limit that holds even if the GPU is busy, bytes. */
 #define UCT_CUDA_NODE_UNMAP_MAX ((size_t)2 << 30)
 
 
 /**
- * Close a mapping, or keep it for the next call that is due. Call these with
- * the mapping cache's lock held.
+ * Close a mapping or keep it for a later call. Call these functions with the
+ * mapping cache's lock held.
  *
- * @param context, id  In which it was opened; may be gone, and it with it.
+ * @param context, id  Context of the mapping; may be destroyed, and the mapping
+ *     with it.
  */
 void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
                          CUdeviceptr mapped, CUcontext context,
                          unsigned long long id);
 
 /**
- * Close the oldest of those that are too much, if that does not wait.
+ * Close the oldest mappings above the limit, if that does not block.
  *
- * @param may_ask  Whether a capture may end for it: see uct_cuda_ctx_is_idle().
- *                 Who may not goes by the last answer, while it is young.
+ * @param may_ask  The query may invalidate a capture, see
+ *     uct_cuda_ctx_is_idle(). Otherwise the last answer is used while it is
+ *     recent.
  */
 void uct_cuda_node_unmap_due(bool may_ask);
 
 /**
- * Close those that are too much for messages, while that does not wait, however
- * much it is.
+ * Close mappings above the limit of messages while that does not block.
  *
- * @param max_ns  For so long, ns.
- * @return Whether more can be closed.
+ * @param max_ns  Time limit, ns.
+ * @return true: more mappings can be closed.
  */
 bool uct_cuda_node_unmap_idle(uint64_t max_ns);
 
-/** Is there too much, by what messages may close? */
+/** Return whether the kept mappings exceed the limit of messages. */
 bool uct_cuda_node_unmap_is_much(void);
 
-/** May there be too much? A load; without the lock. */
+/** Return whether kept mappings may exceed a limit. Costs one load; needs no
+ *  lock. */
 bool uct_cuda_node_unmap_is_due(void);
 
-/** Close those that a peer's small allocation has taken the place of. The
- *  driver keeps small allocations in blocks, and refuses to open one where
- *  another is still mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100). */
+/** Close kept mappings replaced by a peer's small allocation. The driver
+ *  puts small allocations into blocks, and opens no handle of a block while
+ *  another is mapped (CUDA_ERROR_ALREADY_MAPPED; 2 x H100). */
 void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle);
 
-/** Close all. @return How many there were. */
+/**
+ * Close all kept mappings. @return Their number.
+ */
 unsigned uct_cuda_node_unmap_all(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The thread, its start and end, and forks. */
+/* The thread, its start, its end, and forks. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #endif
@@ -18,11 +18,11 @@
 
 #define PERIOD_MS 20
 
-/* How long it sleeps with nothing to look after: it may have lost the socket
- * that wakes it up */
+/* Interval of checks with no memory to watch: the socket that wakes the thread
+ * may have been closed */
 #define IDLE_MS 1000
 
-/* How long a fork, or the end of the process, waits for the thread */
+/* Time that a fork, or the end of the process, waits for the thread */
 #define FORK_WAIT_MS 100
 #define END_WAIT_S   1
 
@@ -31,17 +31,17 @@
 
 static struct {
     pthread_mutex_t lock;      /* start and end; order: base/thread.h */
-    pthread_mutex_t busy;      /* held while the thread does something */
+    pthread_mutex_t busy;      /* held while the thread works */
     bool            is_tried;
     bool            is_there;
     bool            has_thread;
     bool            is_over;
     bool            is_forking; /* with busy locked */
-    bool            is_asleep; /* until somebody wakes it up */
+    bool            is_asleep; /* until it is woken */
     pid_t           pid;
     pthread_t       thread;
     uct_cuda_node_descriptors_t socket;
-    const uct_cuda_node_watched_t *watched[MAX_WATCHED]; /* NULL: no more */
+    const uct_cuda_node_watched_t *watched[MAX_WATCHED]; /* NULL: unused */
 } watch = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .busy = PTHREAD_MUTEX_INITIALIZER
@@ -55,7 +55,7 @@ static const uct_cuda_node_watched_t *get_watched(unsigned number)
                    NULL;
 }
 
-/* @return Whether there is anything to look after */
+/* Run all clients once. @return true: there is memory to watch */
 static bool look(void)
 {
     bool has_work = false;
@@ -73,7 +73,7 @@ static bool look(void)
     return has_work;
 }
 
-/* With the lock */
+/* Call with the lock held */
 static void add_watched(const uct_cuda_node_watched_t *watched)
 {
     unsigned i;
@@ -93,7 +93,8 @@ static void *watch_main(void *arg)
     bool has_work;
 
     while (!__atomic_load_n(&watch.is_over, __ATOMIC_ACQUIRE)) {
-        /* Whoever adds something behind this look sees it asleep */
+        /* a client added after this check sees the thread asleep and wakes
+         * it */
         __atomic_store_n(&watch.is_asleep, true, __ATOMIC_SEQ_CST);
         has_work = look();
         if (has_work) {
@@ -106,8 +107,9 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* With the lock. A thread of the program may hold what the thread waits for, in
- * a call of the driver that never returns: the process ends all the same. */
+/* Call with the lock held. The thread may wait for a lock held by a thread of
+ * the program in a driver call that never returns: let the process end
+ * anyway. */
 static void end(void)
 {
     struct timespec latest;
@@ -128,7 +130,7 @@ static void end(void)
     watch.is_there = false;
 }
 
-/* Before the driver's own exit handlers, which were there first */
+/* Runs before the driver's exit handlers, registered earlier */
 static void on_exit_of_program(void)
 {
     if (watch.pid == getpid()) {
@@ -138,7 +140,7 @@ static void on_exit_of_program(void)
     }
 }
 
-/* The driver may fork in a call that the thread waits for */
+/* The driver may fork in a call that the watch thread waits for */
 static void before_fork(void)
 {
     unsigned tries = FORK_WAIT_MS;
@@ -156,7 +158,8 @@ static void after_fork(void)
     }
 }
 
-/* A child keeps none of its parent's memory in use */
+/* Close inherited resources: a child must not keep its parent's memory in
+ * use */
 static void after_fork_in_child(void)
 {
     const uct_cuda_node_watched_t *watched;
@@ -178,7 +181,7 @@ static void after_fork_in_child(void)
     watch.is_asleep  = false;
 }
 
-/* @return Whether they are there */
+/* Register the handlers. @return true on success */
 static bool add_handlers(void)
 {
     static bool has_handlers;
@@ -190,7 +193,7 @@ static bool add_handlers(void)
     return has_handlers;
 }
 
-/* With the lock */
+/* Call with the lock held */
 static void start(void)
 {
     watch.is_tried = true;

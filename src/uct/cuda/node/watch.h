@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A thread that looks after memory which comes and goes while the program calls
- * nothing. As an owner it finds allocations that were freed, tells peers, and
- * makes descriptors for them; as a peer it unmaps what owners have freed. It
- * wakes up 50 times a second while there is something to look after, and once a
- * second otherwise.
+ * Watch thread for memory freed while the program makes no call. For an owner
+ * it detects freed allocations, invalidates their handles, and creates
+ * descriptors on request; for a peer it unmaps memory freed by owners. It runs
+ * 50 times a second while there is memory to watch, and once a second
+ * otherwise.
  *
- * Closing a legacy mapping waits for the work of its context, which may wait
- * for the program. The thread leaves that to a thread of the program: to the
- * next progress call of any worker.
+ * Closing a legacy mapping waits for work in its context, which may wait for
+ * the program. The thread leaves these to the next progress call of any
+ * worker.
  */
 #ifndef UCT_CUDA_NODE_WATCH_H
 #define UCT_CUDA_NODE_WATCH_H
@@ -18,29 +18,34 @@
 #include <stdbool.h>
 
 
-/** What the thread looks after: one of the exports', one of the mappings'. */
+/** Client of the thread: one is the exports', one the mappings'. */
 typedef struct {
-    /** Look once. Returns whether there is anything to look after. */
+    /** Check once. Returns whether there is memory to watch. */
     bool (*look)(void);
-    /** Make a descriptor for a peer, or return -1. NULL: none are asked for */
+    /** Create a descriptor for a peer, or return -1. NULL: no requests */
     int  (*make)(const uct_cuda_node_notice_t *notice);
-    /** Close what a forked child has inherited. NULL: nothing */
+    /** Close resources inherited by a forked child. NULL: none */
     void (*close_inherited)(void);
 } uct_cuda_node_watched_t;
 
 
-/** Have the thread look after something, and start it if it is not there yet.
- *  No lock of this folder is held.
- *  @return The socket that peers ask for descriptors by; NULL: there is no
- *          thread. */
+/**
+ * Add a client, and start the thread if needed. Call it without any lock of
+ * this folder held.
+ *
+ * @return Socket for peers' requests; NULL: no thread.
+ */
 const uct_cuda_node_descriptors_t *
 uct_cuda_node_watch_start(const uct_cuda_node_watched_t *watched);
 
-/** For tests, whose drivers come and go: end the thread, start none any more,
- *  and answer @a is_there as if there were one. */
+/**
+ * Stop the thread for good and let @a is_there replace its presence; for tests
+ * with changing drivers.
+ */
 void uct_cuda_node_watch_replace(bool is_there);
 
-/** There is something to look after. Any thread; a load while it is awake. */
+/** Wake the thread: there is memory to watch. Thread safe; costs one load
+ *  while it is awake. */
 void uct_cuda_node_watch_wake(void);
 
 #endif
