@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sizes that are chosen for, and plans that others are made like. */
+/* Sizes with a choice, and plans used as templates. */
 #include <uct/cuda/plan/book.h>
 
 #include <ucs/sys/math.h>
@@ -8,22 +8,22 @@
 #include <string.h>
 
 
-/* Sizes that are chosen for, bytes of the whole: 4 KiB to 16 GiB, eight an
- * octave. Below all are alike; above, chunks are what scratch memory allows
- * anyway. */
+/* Sizes with a choice, bytes of all blocks: 4 KiB to 16 GiB, eight for each
+ * doubling. Below, choices do not differ; above, scratch memory limits the
+ * chunks. */
 #define FIRST_OCTAVE 12
 #define LAST_OCTAVE  34
 #define NUM_POINTS   (8 * (LAST_OCTAVE - FIRST_OCTAVE) + 1)
 
-/* Kinds and roots that are remembered; a root's trees take some 100 KB */
+/* Cached pairs of kind and root; the trees of a root take some 100 KB */
 #define NUM_PAGES 8
 
-/* Plans that are kept of each, and the steps that make one worth it: each step
- * takes some 100 bytes */
+/* Cached plans of each pair, and the steps from which a plan is worth caching:
+ * a step takes about 100 bytes */
 #define NUM_KEPT  4
 #define MIN_STEPS 200
 
-/* Elements of these sizes, bytes */
+/* Element size assumed for the choices, bytes */
 #define ELEMENT 4
 
 
@@ -31,7 +31,7 @@ typedef uct_cuda_coll_request_t request_t;
 typedef uct_cuda_coll_choice_t  choice_t;
 
 
-/* What is chosen for a size */
+/* Choice for a size */
 typedef struct {
     bool         is_known;
     ucs_status_t status;
@@ -39,9 +39,9 @@ typedef struct {
 } point_t;
 
 
-/* A plan of many steps that others are made like */
+/* Plan of many steps, used as a template */
 typedef struct {
-    uint64_t             used; /* the last time; 0: none */
+    uint64_t             used; /* time of last use; 0: empty */
     choice_t             choice;
     bool                 is_in_place;
     uct_cuda_coll_plan_t plan;
@@ -52,9 +52,9 @@ typedef struct {
     bool                    is_used;
     int                     kind;
     unsigned                root;
-    uint64_t                used;                   /* the last time */
+    uint64_t                used;                   /* time of last use */
     uct_cuda_coll_forests_t forests;
-    point_t                 points[2][NUM_POINTS];  /* in place, too */
+    point_t                 points[2][NUM_POINTS];  /* out of place, in place */
     kept_t                  kept[NUM_KEPT];
 } page_t;
 
@@ -91,8 +91,7 @@ void uct_cuda_coll_book_destroy(uct_cuda_coll_book_t *book)
     free(book);
 }
 
-/* That of a kind and root; the one that was not needed for longest if there is
- * none */
+/* Return the entry of a kind and root, or the least recently used one */
 static page_t *find_page(uct_cuda_coll_book_t *book, const request_t *request)
 {
     page_t *page = &book->pages[0];
@@ -125,8 +124,8 @@ static uint64_t bytes_of(unsigned point)
     return (uint64_t)(8 + point % 8) << (FIRST_OCTAVE + point / 8 - 3);
 }
 
-/* The choice for the same collective of so many bytes, all blocks alike; filled
- * when first asked for, but UCS_ERR_NO_MEMORY is not remembered */
+/* Return the choice for the same collective with this many bytes in equal
+ * blocks. It is made at the first request; UCS_ERR_NO_MEMORY is not cached. */
 static ucs_status_t find_choice(page_t *page, const request_t *request,
                                 unsigned index, choice_t *choice)
 {
@@ -149,7 +148,7 @@ static ucs_status_t find_choice(page_t *page, const request_t *request,
     return point->status;
 }
 
-/* The nearest size that is chosen for */
+/* Return the index of the nearest size with a choice */
 static unsigned nearest(uint64_t bytes)
 {
     const uint64_t within = ucs_max(ucs_min(bytes, bytes_of(NUM_POINTS - 1)),
@@ -160,8 +159,8 @@ static unsigned nearest(uint64_t bytes)
            (unsigned)(((within >> (octave - 4)) - 16 + 1) / 2);
 }
 
-/* Is a block so much longer than others that times are not those of blocks of
- * equal sizes? */
+/* Return whether a block is so much longer than others that times of equal
+ * blocks do not apply */
 static bool is_uneven(const request_t *request, uint64_t bytes)
 {
     uint64_t most = 0;
@@ -174,7 +173,7 @@ static bool is_uneven(const request_t *request, uint64_t bytes)
     return most * request->element > 2 * (bytes / request->num_ranks);
 }
 
-/* That of a choice; the one that was not needed for longest if there is none */
+/* Return the cached plan of a choice, or the least recently used entry */
 static kept_t *find_kept(page_t *page, const request_t *request,
                          const choice_t *choice)
 {
@@ -202,7 +201,7 @@ out:
     return kept;
 }
 
-/* Like the last one of the choice, or to be what others are like */
+/* Make a plan from the choice's cached template, or make it the template */
 static ucs_status_t make(page_t *page, const request_t *request,
                          const choice_t *choice, uct_cuda_coll_plan_t *plan)
 {
@@ -246,7 +245,8 @@ static ucs_status_t plan_by(page_t *page, const request_t *request,
         }
     }
 
-    /* This very size: it may have a plan where those beside it have none */
+    /* choose for this very size: it may have a plan where its neighbours have
+     * none */
     status = uct_cuda_coll_choose(request, &page->forests, &choice);
     return (status == UCS_OK) ? make(page, request, &choice, plan) : status;
 }

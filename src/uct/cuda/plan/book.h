@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plans for sizes that change. Choosing takes milliseconds, and is much the
- * same for sizes near each other: it is done for a few sizes, and between two
- * of them one of their choices is taken. The book keeps what was found. It is
- * a memory, not a policy: the plan of a request is the same whatever the book
- * has seen before, so that ranks need not have seen the same.
+ * Plan cache, for message sizes that change. Choosing a plan takes milliseconds
+ * and gives much the same for sizes near each other: choices are made for a few
+ * sizes, and a size between two of them uses the nearest choice. The cache
+ * never changes a result: the plan of a request is the same whatever was cached
+ * before, so ranks with different histories agree.
  */
 #ifndef UCT_CUDA_COLL_BOOK_H
 #define UCT_CUDA_COLL_BOOK_H
@@ -17,18 +17,19 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_coll_book uct_cuda_coll_book_t;
 
 
-/** An empty one, some hundred KB when it is full; NULL without memory. */
+/** Create an empty cache, some hundred KB when full; NULL: no memory. */
 uct_cuda_coll_book_t *uct_cuda_coll_book_create(void);
 
 void uct_cuda_coll_book_destroy(uct_cuda_coll_book_t *book);
 
 
 /**
- * The plan of a request.
+ * Return the plan of a request.
  *
- * @param book  Of requests that differ in kind, root, sizes and in whether they
- *              are in place alone; or NULL.
- * @param plan  Filled; to be released. No elements: no steps.
+ * @param book  Cache for requests with different kind, root, sizes and in-place
+ *     flag, and equal otherwise; or NULL.
+ * @param plan  Filled; release it with uct_cuda_coll_plan_release(). Without
+ *     elements it has no steps.
  * @return As uct_cuda_coll_choose().
  */
 ucs_status_t uct_cuda_coll_plan(uct_cuda_coll_book_t *book,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arrays that are filled, and one sort. */
+/* Growing arrays, and one sort. */
 #include <uct/cuda/plan/builder.h>
 
 #include <ucs/sys/math.h>
@@ -9,10 +9,10 @@
 #include <string.h>
 
 
-/* Numbers of queues before they are made dense */
+/* Limit of queue numbers before renumbering */
 #define MAX_NAMES 256
 
-/* Steps of plans whose waits are looked through; longer ones keep all */
+/* Larger plans keep redundant waits */
 #define MAX_PRUNED 8192
 
 
@@ -93,7 +93,7 @@ void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
     }
 }
 
-/* Each rank's queues in the order in which they are first used */
+/* Number each rank's queues in order of first use */
 static void number_queues(uct_cuda_coll_plan_t *plan)
 {
     uint8_t number[UCT_CUDA_COLL_MAX_RANKS][MAX_NAMES];
@@ -122,9 +122,9 @@ static bool is_in(const uint64_t *row, uint32_t step)
     return (row[step / 64] >> (step % 64)) & 1;
 }
 
-/* Leave out waits for what has ended anyway when another wait, or the queue's
- * turn, is over: each costs an event. `before` has a row of bits a step: what
- * has surely ended when it begins */
+/* Remove waits implied by another wait or by the order of a queue: each wait
+ * costs an event. `before` has a bit row for each step: the steps known to have
+ * ended when it begins. */
 static void prune(uct_cuda_steps_t *list, uint64_t *before, size_t row)
 {
     uint32_t last[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
@@ -143,8 +143,8 @@ static void prune(uct_cuda_steps_t *list, uint64_t *before, size_t row)
         last[step->rank][step->queue] = i;
         memset(own, 0, (i / 64 + 1) * sizeof(*own));
 
-        /* What is before any of those that it comes after: all of it is earlier
-         * than those */
+        /* add the row of each predecessor; their bits are all of earlier
+         * steps */
         for (w = 0; w <= step->num_waits; ++w) {
             other = (w < step->num_waits) ? waits[w] : previous;
             assert((other < i) || (other == UINT32_MAX));
@@ -169,7 +169,7 @@ static void prune(uct_cuda_steps_t *list, uint64_t *before, size_t row)
     }
 }
 
-/* Wave by wave, in each as they were added. @return False: no memory */
+/* Sort by schedule level, stable. @return false: no memory */
 static bool sort(uct_cuda_steps_t *list, uint32_t *waves)
 {
     const uint32_t count        = list->num_steps;
@@ -195,7 +195,8 @@ static bool sort(uct_cuda_steps_t *list, uint32_t *waves)
         first[i] += first[i - 1];
     }
     for (i = 0; i < count; ++i) {
-        waves[i]        = first[waves[i]]++; /* its new place from here on */
+        /* from here on the step's new index */
+        waves[i]        = first[waves[i]]++;
         steps[waves[i]] = list->steps[i];
     }
     for (i = 0; i < list->num_waits; ++i) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Adds steps to a plan, one after the other, and brings them into order. */
+/* Builder: adds steps to a plan and puts them in order. */
 #ifndef UCT_CUDA_COLL_BUILDER_H
 #define UCT_CUDA_COLL_BUILDER_H
 
@@ -11,7 +11,8 @@ BEGIN_C_DECLS
 
 typedef struct {
     uct_cuda_coll_plan_t *plan;
-    uint32_t             *waves; /**< Of each step; see _finish() */
+    /** Schedule level of each step; see uct_cuda_coll_builder_finish() */
+    uint32_t             *waves;
     uint32_t             max_steps;
     uint32_t             max_places;
     uint32_t             max_waits;
@@ -19,9 +20,10 @@ typedef struct {
 
 
 /**
- * Begin to fill @a plan, which has no steps yet, with at most so many.
+ * Start filling @a plan, which has no steps yet, with at most the given
+ * numbers.
  *
- * @return UCS_OK, or UCS_ERR_NO_MEMORY with nothing held.
+ * @return UCS_OK, or UCS_ERR_NO_MEMORY with nothing allocated.
  */
 ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
                                         uct_cuda_coll_plan_t *plan,
@@ -30,13 +32,13 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
 
 
 /**
- * Add a step; its sources, then its destinations, and its waits follow by the
+ * Add a step. Its sources, then its destinations, and its waits follow by the
  * functions below.
  *
- * @param queue  Any number; see _finish().
- * @param wave   When it is likely to run: steps come in that order, those of
- *               one wave as they were added.
- * @return Its index.
+ * @param queue  Any number below 256; renumbered at the end.
+ * @param wave   Schedule level: steps are sorted by it, and within a level keep
+ *     the order in which they were added.
+ * @return Index of the step.
  */
 uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
                                     uct_cuda_step_type_t type,
@@ -47,17 +49,17 @@ void uct_cuda_coll_builder_place(uct_cuda_coll_builder_t *builder,
                                  bool is_source, unsigned rank,
                                  uct_cuda_buffer_t buffer, uint64_t offset);
 
-/** The step added last waits for an earlier one, or for NO_STEP: nothing. */
+/** Let the last step wait for an earlier one; NO_STEP: no wait. */
 void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
                                 uint32_t step);
 
 
 /**
- * Sort the steps by waves, number each rank's queues from 0 on, and leave out
- * waits that others imply. No step may wait for one of a later wave.
+ * Sort the steps by schedule level, number each rank's queues from 0, and
+ * remove waits implied by others. No step may wait for one of a later level.
  *
- * @return UCS_OK; UCS_ERR_NO_MEMORY: the plan is released. Either way the
- *         builder holds nothing any more.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: the plan is released. The builder is empty
+ *     in both cases.
  */
 ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A simulation: steps wait, then flow, then end. */
+/* Simulation: each step waits, flows, and ends. */
 #include <uct/cuda/plan/collective_cost.h>
 
 #include <uct/cuda/plan/links.h>
@@ -16,28 +16,28 @@
 
 #define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
 
-/* Bytes that are none any more, after so many divisions */
+/* A smaller rest of bytes is a rounding error */
 #define EMPTY 0.5
 
 #define NONE UINT32_MAX
 
 
-/* Two H200, by hand from one process (driver 580.159). A kernel on each that
- * reads and writes the other takes 16.5, 25, 64, 214, 801 and 3162 us for 1 MiB
- * to 1 GiB: 12 us and the bytes at 0.86 of the link. Copies in two chunks with
- * an adding kernel take 89, 218, 734 and 2787 us from 16 MiB on: of those 22 us
- * are the other GPU's submissions, and the rest is at 0.975 of the link, which
- * is what both directions leave to each other.
+/* Two H200, by hand from one process (driver 580.159). A kernel on each GPU,
+ * reading and writing the other's memory, takes 16.5, 25, 64, 214, 801 and 3162
+ * us for 1 MiB to 1 GiB: 12 us, plus the bytes at 0.86 of the link. Copies in
+ * two chunks with an adding kernel take 89, 218, 734 and 2787 us from 16 MiB
+ * on: of those 22 us are the other GPU's submissions, and the rest runs at
+ * 0.975 of the link, the loss caused by the other direction.
  *
  * submit: 2.9 us a copy, 0.35 us an event operation, as in
- * plan/model_constants.c. wait: a stream looks for
- * another one's event every 8 to 9 us (docs/results/by-hand.md). remote_wait:
- * assumed to be no less; word: a call as a copy's. Neither was measured on
- * GPUs: relays on 2 of beluga's, 64 MiB, carried out on the emulated node, take
- * 689 us where this says 687. copy_start: fitted to the same on another
- * machine, 242, 408, 755 and 2809 us for 64 MiB to 1 GiB. memory: a V100's
- * 900 GB/s, less what is lost. switched_chunks: by hand 256 MiB took 770 us
- * in two, 949 in four, 963 in eight, which the model has no reason for. */
+ * plan/model_constants.c. wait: a stream polls another one's event every 8 to 9
+ * us (docs/results/by-hand.md). remote_wait: assumed to be no less; word: a
+ * driver call like a copy's. Neither was measured on GPUs: relays on 2 GPUs of
+ * beluga, 64 MiB, take 689 us on the emulated node and 687 in this model.
+ * copy_start: fitted to the same copies on another machine, 242, 408, 755 and
+ * 2809 us for 64 MiB to 1 GiB. memory: a V100's 900 GB/s, less losses.
+ * switched_chunks: by hand 256 MiB took 770 us in two chunks, 949 in four, 963
+ * in eight; the model cannot explain this. */
 const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
     .begin       = 3e-6,
     .end         = 3.5e-6,
@@ -56,10 +56,11 @@ const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
 
 
 /* A chunk of a transfer is two copies and four event operations, a step half of
- * that; what its copies get of a link more or less than it says, others do.
+ * that. If transfers differ from the built-in constants, steps differ by the
+ * same factor.
  *
- * memory: H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less what
- * is lost (H200, copies inside it: 4.3 of 4.8) */
+ * memory: H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less losses
+ * (H200, copies inside it: 4.3 of 4.8) */
 void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
                             uct_cuda_coll_model_t *model)
 {
@@ -76,29 +77,29 @@ void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
 }
 
 
-/* Bytes on their way: those of a lane all get as much */
+/* Bytes under way; all flows of a lane have the same rate */
 typedef struct {
-    double   goal;        /* bytes that the lane gives each when this ends */
+    double   goal;        /* value of lane given at its end, bytes */
     uint32_t step;
-    uint32_t next;        /* of the lane, by goals; NONE */
+    uint32_t next;        /* next flow of the lane by goal; NONE */
 } flow_t;
 
 
-/* From one GPU to another, or inside one, with what flows there */
+/* Flows from one GPU to another, or inside one */
 typedef struct {
-    double   given;       /* bytes to each flow so far ... */
-    double   since;       /* ... seconds: until then */
-    unsigned at;          /* among those that are busy */
-    uint32_t first;       /* the flow that ends next; NONE */
+    double   given;       /* bytes to each flow up to since */
+    double   since;       /* s */
+    unsigned at;          /* index in busy */
+    uint32_t first;       /* flow that ends next; NONE */
     uct_cuda_share_way_t way;
-    uct_cuda_share_flow_t shared; /* how many they are, and what each gets */
+    uct_cuda_share_flow_t shared; /* number and rate of the flows */
 } lane_t;
 
 
 typedef struct {
-    double   start;       /* seconds: not before */
-    uint32_t waits;       /* steps it still waits for */
-    uint32_t flows;       /* that have not ended */
+    double   start;       /* earliest start, s */
+    uint32_t waits;       /* pending waits */
+    uint32_t flows;       /* flows under way */
 } phase_t;
 
 
@@ -109,24 +110,26 @@ typedef struct {
     const uct_cuda_coll_model_t *model;
     double   capacity[NUM_RESOURCES]; /* bytes/s */
     uct_cuda_share_resource_t resources[NUM_RESOURCES];
-    int16_t  groups[NUM_RESOURCES]; /* joined by lanes: to the first, ... */
-    bool     is_old[NUM_RESOURCES]; /* ... whose users have changed: */
+    /* groups of resources joined by lanes; index of the first */
+    int16_t  groups[NUM_RESOURCES];
+    /* groups with changed users, to be shared again */
+    bool     is_old[NUM_RESOURCES];
     int16_t  old[NUM_RESOURCES];
     unsigned num_old;
     double   now;
     phase_t  *states;
-    uint32_t *first;      /* successors of a step: from here to the next's */
+    uint32_t *first;      /* index in successors, for each step */
     uint32_t *successors;
-    uint32_t *ready;      /* a heap of steps that wait for their start only */
+    uint32_t *ready;      /* heap of steps waiting for their start time */
     uint32_t num_ready;
     flow_t   *flows;
-    uint32_t num_flows;   /* that there have been */
+    uint32_t num_flows;   /* flows created so far */
     lane_t   lanes[MAX_GPUS][MAX_GPUS];
     lane_t   *busy[MAX_LANES];
-    double   speeds[MAX_LANES];  /* bytes/s of their flows since then */
-    double   until[MAX_LANES];   /* seconds: when their next flows end */
+    double   speeds[MAX_LANES];  /* bytes/s of each flow */
+    double   until[MAX_LANES];   /* end of the next flow, s */
     unsigned num_busy;
-    uint32_t num_left;    /* steps that have not ended */
+    uint32_t num_left;    /* steps left */
     bool     is_broken;   /* a step has no link */
 } sim_t;
 
@@ -157,7 +160,7 @@ static void mark_way(sim_t *sim, const uct_cuda_share_way_t *way)
     mark_group(sim, group_of(sim, way->resources[0]));
 }
 
-/* What a lane takes has to do with each other from now on */
+/* Join the groups of all resources used by a lane */
 static void join_way(sim_t *sim, const uct_cuda_share_way_t *way)
 {
     int first, other;
@@ -178,7 +181,7 @@ static double given(const sim_t *sim, const lane_t *lane)
     return lane->given + sim->speeds[lane->at] * (sim->now - lane->since);
 }
 
-/* Finds when a lane's next flow ends at its rate */
+/* Compute when a lane's next flow ends at its present rate */
 static void find_end(sim_t *sim, const lane_t *lane)
 {
     sim->until[lane->at] = lane->since +
@@ -186,7 +189,7 @@ static void find_end(sim_t *sim, const lane_t *lane)
                                    sim->speeds[lane->at];
 }
 
-/* Max-min fair rates of all flows that changes concern */
+/* Compute max-min fair rates in all changed groups */
 static void share(sim_t *sim)
 {
     uct_cuda_share_flow_t *flows[MAX_LANES];
@@ -225,7 +228,7 @@ static void share(sim_t *sim)
 
 /* ------------------------------------------------------------------ steps */
 
-/* Bytes from one GPU's memory to another's, or inside one */
+/* Start a flow between two GPUs' memories, or inside one */
 static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
                          double bytes)
 {
@@ -283,7 +286,7 @@ static void start_reduction(sim_t *sim, uint32_t index)
         }
     }
 
-    /* What its own memory does is half of a copy inside it */
+    /* bytes in its own memory count half of a copy inside it */
     if (local > 0) {
         add_transfer(sim, index, own, own, local / 2);
     }
@@ -305,7 +308,7 @@ static void start_step(sim_t *sim, uint32_t index)
                  (double)step->bytes / sim->model->copy_rate);
 }
 
-/* To the heap of those that are ready; the earliest is on top */
+/* Add a step to the heap, earliest on top */
 static void push_ready(sim_t *sim, uint32_t step)
 {
     uint32_t at = sim->num_ready++;
@@ -342,7 +345,7 @@ static uint32_t pop_ready(sim_t *sim)
     return top;
 }
 
-/* From a step's turn to its first byte */
+/* Return the time from a step's turn to its first byte, s */
 static double start_time(const sim_t *sim, const uct_cuda_step_t *step,
                          bool is_queued)
 {
@@ -388,7 +391,7 @@ static void end_step(sim_t *sim, uint32_t index)
 
 /* ------------------------------------------------------------------- time */
 
-/* Whom each step holds up: by waits, and as the one before in its queue */
+/* Find the successors of each step: by waits, and the next one in its queue */
 static void find_successors(sim_t *sim, uint32_t *previous)
 {
     const uct_cuda_coll_plan_t *plan = sim->plan;
@@ -419,7 +422,7 @@ static void find_successors(sim_t *sim, uint32_t *previous)
 
     total = sim->first[plan->list.num_steps];
 
-    /* Filled from behind; first[] moves down to where it belongs */
+    /* filled backwards, moving first[] down to its final place */
     for (i = plan->list.num_steps; i > 0; --i) {
         step  = &plan->list.steps[i - 1];
         waits = uct_cuda_step_waits(&plan->list, step);
@@ -438,7 +441,7 @@ static void find_successors(sim_t *sim, uint32_t *previous)
     sim->first[plan->list.num_steps] = total;
 }
 
-/* Does another rank wait for it? */
+/* Return whether another rank waits for the step */
 static bool is_shared(const sim_t *sim, uint32_t index)
 {
     const uct_cuda_step_t *steps = sim->plan->list.steps;
@@ -452,7 +455,7 @@ static bool is_shared(const sim_t *sim, uint32_t index)
     return false;
 }
 
-/* Each rank submits its steps one after the other */
+/* Submit each rank's steps one after the other */
 static void submit(sim_t *sim)
 {
     const uct_cuda_coll_plan_t *plan = sim->plan;
@@ -476,14 +479,13 @@ static void submit(sim_t *sim)
     }
 }
 
-/* Has a lane's next flow ended? */
+/* Return whether a lane's next flow has ended */
 static bool has_end(const sim_t *sim, unsigned at)
 {
     return (sim->until[at] - sim->now) * sim->speeds[at] <= EMPTY;
 }
 
-/* Flows of a lane that have ended; the last lane comes to its place if it has
- * no more */
+/* End a lane's flows; without flows left the last busy lane takes its place */
 static void end_flows(sim_t *sim, lane_t *lane)
 {
     unsigned last;
@@ -510,7 +512,7 @@ static void end_flows(sim_t *sim, lane_t *lane)
     }
 }
 
-/* On to the next moment at which a step starts or a flow ends */
+/* Advance to the next start of a step or end of a flow */
 static void advance(sim_t *sim)
 {
     double until = DBL_MAX;

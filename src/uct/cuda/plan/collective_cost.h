@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long a collective plan takes on a node: its steps are run against time,
- * as flows of bytes that share links max-min fairly.
+ * Cost model of collective plans: simulates the steps over time as flows of
+ * bytes, with max-min fair sharing of links.
  */
 #ifndef UCT_CUDA_COLL_COST_H
 #define UCT_CUDA_COLL_COST_H
@@ -14,54 +14,56 @@
 BEGIN_C_DECLS
 
 
-/** Constants; seconds, unless said otherwise. */
+/** Constants of the model; seconds, unless said otherwise. */
 typedef struct {
-    double begin;       /**< From the call to the first submission: all ranks
-                             are there */
-    double end;         /**< From the last step's end until all ranks know */
-    double submit;      /**< Processor time of a step, events included */
-    double word;        /**< ... more of one that another rank waits for */
-    double start;       /**< From a kernel's turn to its first byte, or that of
-                             a copy behind another one */
-    double copy_start;  /**< ... of any other copy */
-    double wait;        /**< ... more where it waited for another queue */
-    double remote_wait; /**< ... or for another rank's */
-    double peer;        /**< Time of a kernel for each other GPU that it reads
-                             or writes */
-    double copy_rate;   /**< What copies get of a link's bandwidth while all
-                             others are busy, too */
-    double kernel_rate; /**< ... and kernels */
-    double memory;      /**< Bytes/s that a kernel reads and writes of its own
-                             GPU's memory */
-    unsigned switched_chunks; /**< Pieces of a flat plan's slice behind a switch
-                                   at most */
+    /** From the call to the first submission, with all ranks present */
+    double begin;
+    /** From the end of the last step until all ranks know */
+    double end;
+    double submit;      /**< Processor time of a step, including events */
+    double word;        /**< Added for a step awaited by another rank */
+    /** From a kernel's turn in its queue to its first byte; also of a copy
+     *  behind a copy */
+    double start;
+    double copy_start;  /**< The same for any other copy */
+    double wait;        /**< Added after waiting for another queue */
+    double remote_wait; /**< Added after waiting for another rank */
+    double peer;        /**< Kernel time for each other GPU accessed */
+    /** Fraction of a link's bandwidth for copies while all other links are
+     *  busy */
+    double copy_rate;
+    double kernel_rate; /**< The same for kernels */
+    /** Bytes/s read and written by a kernel in its own GPU's memory */
+    double memory;
+    /** Maximum chunks of a flat plan's shard behind a switch */
+    unsigned switched_chunks;
 } uct_cuda_coll_model_t;
 
 
-/** What is used when nobody has measured this node. */
+/** Constants for nodes without measurement. */
 extern const uct_cuda_coll_model_t uct_cuda_coll_model_builtin;
 
 
 /**
- * ... and somebody has measured transfers on it.
+ * Fill the constants of a node with measured transfers.
  *
- * @param transfers  Their constants.
- * @param ports      Bytes/s that its GPUs have to a switch, which tell their
- *                   generation; 0: there is no switch.
+ * @param transfers  Measured constants of transfers.
+ * @param ports      Bytes/s between a GPU and its switch, which identify the
+ *     GPU generation; 0: no switch.
  */
 void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
                             uct_cuda_coll_model_t *model);
 
 
 /**
- * Seconds from the call until all ranks know that it has ended, with nothing
- * else going on.
+ * Compute the time from the call until all ranks know that it has ended, on an
+ * otherwise idle node.
  *
- * @param gpus       Of each rank, an ordinal of @a topo.
- * @param limit      Longer plans have some time above it.
+ * @param gpus       GPU of each rank, an ordinal of @a topo.
+ * @param limit      The simulation may stop once the time exceeds this, s.
  * @param seconds_p  Filled.
- * @return UCS_OK; UCS_ERR_UNSUPPORTED: a step is for GPUs that are no peers;
- *         UCS_ERR_NO_MEMORY.
+ * @return UCS_OK; UCS_ERR_UNSUPPORTED: a step joins GPUs without peer access;
+ *     UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 const uct_cuda_topo_t *topo, const int *gpus,

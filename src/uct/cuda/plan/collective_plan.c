@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Releasing and naming plans of collectives. */
+/* Release and names of collective plans. */
 #include <uct/cuda/plan/collective_plan.h>
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ const char *uct_cuda_coll_algorithm_str(unsigned algorithm)
                                                         "unknown";
 }
 
-/* As the module says it, and the word of MPI's call */
+/* Name used by the module, and word of the MPI call */
 static const struct {
     const char *name, *word;
 } kinds[] = {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A collective plan: who copies and adds what, where, and in which order
- * (plan/steps.h). Every rank of a node computes it for itself from the same
- * input, carries out the steps that it submits and waits for those of others.
- * Nothing begins before all ranks have
- * called, and no rank's call ends before the steps of all ranks that touch its
- * buffers have: those two waits are no part of the plan. The first keeps a
- * scratch buffer whole that the call before used.
+ * Plan of a collective: copies and reductions among ranks, and their order
+ * (plan/steps.h). Every rank of a node computes the same plan from the same
+ * input, carries out its own steps, and waits for those of other ranks. Two
+ * waits are not part of the plan: no step begins before all ranks have called,
+ * so scratch memory of the call before is free; and no call ends before all
+ * steps touching the rank's buffers have ended.
  */
 #ifndef UCT_CUDA_COLL_PLAN_H
 #define UCT_CUDA_COLL_PLAN_H
@@ -23,80 +22,81 @@
 BEGIN_C_DECLS
 
 
-/** Ranks of a plan, several of which may share a GPU. */
+/** Ranks of a plan; several may share a GPU. */
 #define UCT_CUDA_COLL_MAX_RANKS 64
 
-/** Places that one kernel reads at once, and that it writes
+/** Maximum sources, and maximum destinations, of one kernel
  *  (UCX_MP_REDUCE_MAX). */
 #define UCT_CUDA_COLL_MAX_FAN 16
 
-/** Relays of a plan: GPUs of the node that no rank has, over whose memory
- *  copies between ranks go. */
+/** Maximum relays of a plan: GPUs without a rank, used for staged copies. */
 #define UCT_CUDA_COLL_MAX_RELAYS 6
 
-/** Who has memory in a plan: its ranks, and behind them its relays. */
+/** Owners of memory in a plan: ranks, followed by relays. */
 #define UCT_CUDA_COLL_MAX_MEMBERS \
     (UCT_CUDA_COLL_MAX_RANKS + UCT_CUDA_COLL_MAX_RELAYS)
 
-/** Queues (streams) of a rank at most: for its kernels, for pushes in turn,
- *  from and to other ranks, and from and to each relay on the way in and on the
- *  way out. */
+/** Maximum queues (streams) of a rank: one for kernels, one for rotating
+ *  pushes, one from and one to each other rank, and four for each relay:
+ *  from and to it, on the way in and on the way out. */
 #define UCT_CUDA_COLL_MAX_QUEUES \
     (2 + 2 * UCT_CUDA_COLL_MAX_FAN + 4 * UCT_CUDA_COLL_MAX_RELAYS)
 
 
 typedef enum {
-    UCT_CUDA_COLL_ONE_KERNEL,   /**< Each rank reduces a slice by one kernel,
-                                     from all ranks' memory to all ranks' */
-    UCT_CUDA_COLL_FLAT,         /**< Two stages: copy engines bring each rank
-                                     its slice, it reduces, they push it */
-    UCT_CUDA_COLL_HIERARCHICAL, /**< Three: inside groups, between, inside */
+    /** Each rank reduces a shard with one kernel, reading and writing all
+     *  ranks' memory */
+    UCT_CUDA_COLL_ONE_KERNEL,
+    /** Two stages: copy engines bring each rank its shard; it reduces and
+     *  pushes the result */
+    UCT_CUDA_COLL_FLAT,
+    /** Three stages: inside groups, between them, inside them */
+    UCT_CUDA_COLL_HIERARCHICAL,
     UCT_CUDA_COLL_ALGORITHM_LAST
 } uct_cuda_coll_algorithm_t;
 
 
 /*
- * A rank's memory; how much of it, uct_cuda_coll_plan_size() says. Where a
- * reduction is in place, SEND and RECV are the same and both names are used;
- * where a copying collective is, what the rank has itself is in its place in
- * RECV (GATHER, ALLGATHER) or stays in SEND (SCATTER). A relay has SCRATCH
- * alone. Places begin at whole elements in SEND and RECV, at 256 bytes in
- * SCRATCH. A step's part is a slice.
+ * Memory of a rank; uct_cuda_coll_plan_size() gives the sizes. For an in-place
+ * reduction SEND and RECV are the same memory, used under both names. For an
+ * in-place copying collective the rank's own block is at its place in RECV
+ * (GATHER, ALLGATHER) or stays in SEND (SCATTER). A relay has SCRATCH only.
+ * Places begin at whole elements in SEND and RECV, at multiples of 256 bytes in
+ * SCRATCH. A step's part is a shard.
  */
 
-/** The best of the algorithms that were not chosen. */
+/** Best of the algorithms not chosen. */
 typedef struct {
     uint8_t algorithm; /**< uct_cuda_coll_algorithm_t */
-    double  seconds;   /**< What the model expects of it; 0: none was near */
+    double  seconds;   /**< Modelled time; 0: no other was near */
 } uct_cuda_coll_other_t;
 
 
-/** The whole is what a rank has in an all-reduce; of collectives that deal with
- *  a block of each rank, all of these in the order of ranks. */
+/** The complete data of a collective is a rank's buffer in an all-reduce;
+ *  with blocks, all blocks in rank order. */
 typedef struct {
     uint8_t  kind;          /**< uct_cuda_coll_kind_t */
-    uint8_t  root;          /**< Of those that have one, or 0 */
+    uint8_t  root;          /**< 0 if the kind has no root */
     uint8_t  algorithm;     /**< uct_cuda_coll_algorithm_t */
     uint8_t  num_ranks;
-    uint8_t  num_queues;    /**< Of the rank that has the most */
-    bool     is_in_place;   /**< On all ranks; at the root, if there is one */
-    uint32_t chunks;        /**< Pieces that each slice is cut into */
+    uint8_t  num_queues;    /**< Of the rank with the most queues */
+    bool     is_in_place;   /**< On all ranks; with a root, on the root */
+    uint32_t chunks;        /**< Chunks of each shard */
     uint32_t element;       /**< Bytes of an element */
-    uint64_t bytes;         /**< Of the whole */
-    uint64_t blocks[UCT_CUDA_COLL_MAX_RANKS + 1]; /**< Where each rank's block
-                                 of the whole begins, then the whole's end; 0
-                                 where there are none */
-    uint64_t scratch;       /**< Bytes of SCRATCH that each rank needs */
-    uint64_t relay_scratch; /**< ... and each relay */
+    uint64_t bytes;         /**< Bytes of the complete data */
+    /** Start of each rank's block, then the end; 0 without blocks */
+    uint64_t blocks[UCT_CUDA_COLL_MAX_RANKS + 1];
+    uint64_t scratch;       /**< Bytes of SCRATCH of each rank */
+    uint64_t relay_scratch; /**< Bytes of SCRATCH of each relay */
     uint8_t  num_relays;
     uint8_t  relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs of the topology */
-    double   seconds;       /**< What the model expects */
-    uct_cuda_coll_other_t other; /**< That was not taken */
+    double   seconds;       /**< Modelled time, s */
+    uct_cuda_coll_other_t other; /**< Best one not chosen */
     uct_cuda_steps_t list;
 } uct_cuda_coll_plan_t;
 
 
-/** Do ranks' inputs get added to each other? */
+/** Return whether the collective adds inputs of ranks. */
 static inline bool uct_cuda_coll_kind_reduces(unsigned kind)
 {
     return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
@@ -104,7 +104,7 @@ static inline bool uct_cuda_coll_kind_reduces(unsigned kind)
            (kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER);
 }
 
-/** Do all ranks get all of the result? */
+/** Return whether all ranks get the complete result. */
 static inline bool uct_cuda_coll_kind_spreads(unsigned kind)
 {
     return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
@@ -130,32 +130,35 @@ static inline bool uct_cuda_coll_kind_has_blocks(unsigned kind)
 }
 
 
-/** Bytes of a rank's buffer; 0: it has none, or it is the other one in part. */
+/** Return the size of a rank's buffer, bytes; 0: none, or it is part of the
+ *  other buffer. */
 uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
                                  unsigned rank, uct_cuda_buffer_t buffer);
 
-/** Are SEND and RECV of a rank the same memory? */
+/** Return whether SEND and RECV of a rank are the same memory. */
 bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
                                 unsigned rank);
 
 
-/** Free what a plan holds, also a zeroed one; it is zeroed. */
+/** Free a plan's memory and zero the plan, which may be zeroed already. */
 void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
 
 
-/** "one kernel", "flat", "hierarchical"; "unknown". */
+/** Return "one kernel", "flat", "hierarchical" or "unknown". */
 const char *uct_cuda_coll_algorithm_str(unsigned algorithm);
 
 
-/** "all-reduce", "broadcast", ...; "unknown". */
+/** Return "all-reduce", "broadcast" and so on, or "unknown". */
 const char *uct_cuda_coll_kind_str(unsigned kind);
 
-/** uct_cuda_coll_kind_t by the word of MPI's call: "allreduce", "bcast", ...;
- *  -1: there is none. */
+/** Return the uct_cuda_coll_kind_t for the word of an MPI call ("allreduce",
+ *  "bcast" and so on), or -1. */
 int uct_cuda_coll_kind_find(const char *word);
 
 
-/** A step's places, "0.send+0 -> 1.scratch+256". Returns @a buffer. */
+/**
+ * Format a step's places, "0.send+0 -> 1.scratch+256". Returns @a buffer.
+ */
 const char *uct_cuda_coll_plan_places_str(const uct_cuda_coll_plan_t *plan,
                                           const uct_cuda_step_t *step,
                                           char *buffer, size_t size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which algorithm, and in how many chunks: what can be done is put to the
- * model, and the least time wins. */
+/* Choice of algorithm and number of chunks: the model prices all candidates,
+ * and the fastest wins. */
 #include <uct/cuda/plan/collective_planner.h>
 
 #include <uct/cuda/plan/emit.h>
@@ -17,37 +17,39 @@
 
 #define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
 
-/* Chunks that are tried are not smaller than this, bytes, nor are plans longer
- * than that many steps, unless one chunk has more */
+/* Smallest chunk tried, bytes, and longest plan tried, unless one chunk has
+ * more steps */
 #define MIN_CHUNK (128ul << 10)
 #define MAX_STEPS 6000
 
-/* Of longer plans those of fewer chunks are priced, of MIN_PRICED at least, and
- * every two more take as long as the last two of these */
+/* For longer plans the model prices fewer chunks, at least MIN_PRICED, and each
+ * further pair costs as much as the last two of these */
 #define PRICED_STEPS 2500
 #define MIN_PRICED   4
 
-/* Trees with which one chunk takes longer than this much of the best one are
- * not tried with more */
+/* Trees whose single chunk is slower than the best by this factor are not tried
+ * with more chunks */
 #define NEAR     1.2
-#define NEAR_ONE 1.4 /* of one slice a rank, which has most to gain */
+/* the same for one shard for each rank, which gains most from chunks */
+#define NEAR_ONE 1.4
 
-/* ... nor with still more when they take longer than this much of the best */
+/* Trees slower than the best by this factor are not tried with still more
+ * chunks */
 #define FAR 2
 
-/* Less than so many times faster than what was tried before is no reason to do
- * something with more steps; nor to take copies and scratch memory where one
- * kernel, of which the model is surer, is as quick */
+/* Smallest gain that justifies more steps */
 #define MIN_GAIN      1.01
 
-/* Choices in one chunk */
+/* Choices tried with one chunk */
 #define MAX_TRIALS 64
 
-/* As long, but for lengths that are rounded to elements */
+/* Equal, except for lengths rounded to elements; and smallest gain that
+ * justifies copies and scratch memory over one kernel, for which the model is
+ * more accurate */
 #define NO_LOSS (1 - 1e-4)
 #define MIN_GAIN_COPY 1.03
 
-/* ... or over GPUs that others may be using */
+/* Smallest gain that justifies GPUs possibly used by other programs */
 #define MIN_GAIN_MULTIPATH 1.02
 
 
@@ -59,23 +61,24 @@ typedef uct_cuda_coll_forest_t  forest_t;
 typedef struct {
     const request_t             *request;
     const uct_cuda_coll_model_t *model;
-    uct_cuda_coll_model_t       constants; /* ... of this node */
+    uct_cuda_coll_model_t       constants; /* of this node */
     uct_cuda_coll_plan_t        frame;
     uct_cuda_coll_ranks_t       ranks;
     uct_cuda_coll_forests_t     *forests;
     unsigned                    num_trials;
     choice_t                    trials[MAX_TRIALS];
-    bool                        is_chunked; /* more than one are tried */
-    double                      alone;   /* seconds of the best copies in one
-                                            chunk; 0: none yet */
+    /* several numbers of chunks are tried */
+    bool                        is_chunked;
+    /* best single-chunk copies, s; 0: none */
+    double                      alone;
     int                         algorithm; /* or AUTO */
-    uint64_t                    scratch; /* bytes a rank at most */
+    uint64_t                    scratch; /* maximum bytes for each rank */
     bool                        are_all_peers;
     bool                        is_switched;
-    choice_t                    best;    /* seconds 0: none yet */
-    double                      least[UCT_CUDA_COLL_ALGORITHM_LAST]; /* seconds
-                                            of each algorithm, or 0 */
-    ucs_status_t                status;  /* why there is none */
+    choice_t                    best;    /* seconds is 0: none yet */
+    /* best time of each algorithm, s, or 0 */
+    double                      least[UCT_CUDA_COLL_ALGORITHM_LAST];
+    ucs_status_t                status;  /* why there is no plan */
 } planner_t;
 
 
@@ -169,14 +172,15 @@ static bool are_all_peers(const request_t *request)
     return true;
 }
 
-/* Without trees: each block goes from one rank to one other */
+/* Return whether the collective uses trees; otherwise each block goes from one
+ * rank to one other */
 static bool has_trees(const planner_t *planner)
 {
     return uct_cuda_coll_kind_reduces(planner->frame.kind) ||
            uct_cuda_coll_kind_spreads(planner->frame.kind);
 }
 
-/* GPUs that no rank has */
+/* Find the GPUs without a rank */
 static void find_relays(planner_t *planner)
 {
     const request_t *request = planner->request;
@@ -240,7 +244,8 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
 
     if (!has_trees(planner) &&
         (request->algorithm > UCT_CUDA_COLL_FLAT)) {
-        planner->algorithm = UCT_CUDA_COLL_AUTO; /* there is no such thing */
+        /* not available for this kind */
+        planner->algorithm = UCT_CUDA_COLL_AUTO;
     }
 
     if ((request->num_ranks > 1) && has_trees(planner) &&
@@ -321,8 +326,8 @@ void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests)
     memset(forests, 0, sizeof(*forests));
 }
 
-/* Those that were looked for before, or a new entry for them; NULL: there is no
- * room. Stars take no time. */
+/* Find the trees of a choice in the cache, or a new entry; NULL: full. Stars
+ * need no cache. */
 static forest_t *find_forest(const planner_t *planner, const choice_t *choice)
 {
     uct_cuda_coll_forests_t *forests = planner->forests;
@@ -346,8 +351,8 @@ static forest_t *find_forest(const planner_t *planner, const choice_t *choice)
     return (i < UCT_CUDA_COLL_MAX_FORESTS) ? &forests->entries[i] : NULL;
 }
 
-/* Looked for, and kept if there is memory for it.
- * `own`: where they are if not. @return NULL: there are none. */
+/* Find trees, from the cache if possible. `own`: storage for trees not cached.
+ * @return NULL: no such trees */
 static const uct_cuda_coll_trees_t *
 find_trees(const planner_t *planner, const choice_t *choice,
            uct_cuda_coll_trees_t *own, double *load_p)
@@ -380,7 +385,7 @@ find_trees(const planner_t *planner, const choice_t *choice,
     return exist ? trees : NULL;
 }
 
-/* The plan of a choice whose trees are known */
+/* Make the plan of a choice with known trees */
 static ucs_status_t emit(const planner_t *planner,
                          const uct_cuda_coll_plan_t *frame,
                          const choice_t *choice, unsigned chunks,
@@ -432,7 +437,7 @@ ucs_status_t uct_cuda_coll_make(const request_t *request,
 
 /* ------------------------------------------------------------------ choice */
 
-/* A little is no reason for more steps */
+/* Return whether a choice is faster by more than the margin for its steps */
 static bool is_better(const choice_t *choice, const choice_t *best)
 {
     double min_gain = MIN_GAIN;
@@ -446,13 +451,13 @@ static bool is_better(const choice_t *choice, const choice_t *best)
 
     if ((choice->algorithm < best->algorithm) &&
         (choice->kernels == best->kernels)) {
-        min_gain = ucs_min(min_gain, NO_LOSS); /* the plainer one */
+        min_gain = ucs_min(min_gain, NO_LOSS); /* prefer the simpler one */
     }
 
     return (best->seconds == 0) || (choice->seconds * min_gain < best->seconds);
 }
 
-/* Seconds of as many chunks as these, each as long as one of the choice's */
+/* Compute the time with this many chunks, each as long as one of the choice */
 static ucs_status_t price_chunks(const planner_t *planner,
                                  const choice_t *choice,
                                  const uct_cuda_coll_trees_t *trees,
@@ -479,7 +484,7 @@ static ucs_status_t price_chunks(const planner_t *planner,
     return status;
 }
 
-/* Of one chunk, about */
+/* Estimate the steps of one chunk */
 static uint32_t count_steps(const planner_t *planner,
                             const uct_cuda_coll_trees_t *trees)
 {
@@ -511,8 +516,8 @@ static ucs_status_t price(const planner_t *planner, const choice_t *choice,
     return status;
 }
 
-/* Put one choice to the model. @return Its seconds, or DBL_MAX: it takes more
- * than the limit, or cannot be */
+/* Price a choice. @return Seconds, or DBL_MAX: more than the limit, or
+ * impossible */
 static double try_choice(planner_t *planner, choice_t choice,
                          const uct_cuda_coll_trees_t *trees, double limit)
 {
@@ -521,8 +526,8 @@ static double try_choice(planner_t *planner, choice_t choice,
                                       &choice.seconds);
 
     if (status != UCS_OK) {
-        /* Not enough of something says more than "not on this node"; without
-           memory other ranks know a time, and might choose by it */
+        /* NO_RESOURCE tells more than UNSUPPORTED. Without memory other ranks
+         * could still choose this plan, so the failure must win. */
         if ((planner->status == UCS_ERR_UNSUPPORTED) ||
             (status == UCS_ERR_NO_MEMORY)) {
             planner->status = status;
@@ -550,7 +555,8 @@ bool uct_cuda_coll_choice_is_same(const choice_t *a, const choice_t *b)
            (a->kernels == b->kernels) && (a->multipath == b->multipath);
 }
 
-/* In one chunk. @return Its seconds; DBL_MAX: it was not tried, or cannot be */
+/* Find the price with one chunk. @return Seconds; DBL_MAX: not tried, or
+ * impossible */
 static double find_trial(const planner_t *planner, const choice_t *choice)
 {
     unsigned i;
@@ -563,7 +569,8 @@ static double find_trial(const planner_t *planner, const choice_t *choice)
     return DBL_MAX;
 }
 
-/* So many chunks are too many, or take longer to submit than what is known */
+/* Return whether this many chunks are too many, or take longer to submit than
+ * the best plan takes */
 static bool is_too_long(const planner_t *planner, unsigned chunks,
                         unsigned num_trees, uint32_t num_steps)
 {
@@ -574,14 +581,14 @@ static bool is_too_long(const planner_t *planner, unsigned chunks,
             NEAR * planner->best.seconds);
 }
 
-/* The plainest plan has no slices that do what chunks do: in one chunk it says
- * little of what it takes in many */
+/* Return whether only chunks can overlap the stages: the single-chunk time of
+ * such a plan says little about many chunks */
 static bool is_pipe(const choice_t *choice)
 {
     return choice->algorithm == UCT_CUDA_COLL_FLAT;
 }
 
-/* Seconds that one chunk may take, for more to be tried */
+/* Return the single-chunk time up to which more chunks are tried, s */
 static double limit_alone(const planner_t *planner, const choice_t *choice)
 {
     const double least = choice->kernels ? planner->best.seconds :
@@ -591,8 +598,8 @@ static double limit_alone(const planner_t *planner, const choice_t *choice)
            (choice->slices == 1) ? NEAR_ONE * least : NEAR * least;
 }
 
-/* ... and more chunks, for still more: where a chunk passes as many stages as
- * there are chunks, each stage is idle half of the time */
+/* Return the time up to which still more chunks are tried, s: with as many
+ * chunks as stages, each stage is idle half of the time */
 static double limit_chunks(const planner_t *planner, const choice_t *choice)
 {
     const double stages = (choice->algorithm == UCT_CUDA_COLL_FLAT) ?
@@ -603,7 +610,7 @@ static double limit_chunks(const planner_t *planner, const choice_t *choice)
            planner->best.seconds;
 }
 
-/* In one chunk */
+/* Try one chunk */
 static void try_alone(planner_t *planner, choice_t choice,
                       const uct_cuda_coll_trees_t *trees)
 {
@@ -631,7 +638,7 @@ static unsigned most_chunks(const planner_t *planner, const choice_t *choice)
                        UCT_CUDA_COLL_MAX_CHUNKS;
 }
 
-/* In ever more, until that is no use any more: once may be chance */
+/* Try more and more chunks until two steps in a row bring no gain */
 static void try_chunks(planner_t *planner, choice_t choice,
                        const uct_cuda_coll_trees_t *trees)
 {
@@ -660,11 +667,11 @@ static void try_chunks(planner_t *planner, choice_t choice,
     }
 }
 
-/* Behind a switch all ways leave by the same ports: longer ones are tried if
- * they are asked for, or where one GPU's ports are what is narrow. What the
- * model likes of their many copies the engines do not (switched_chunks in the
- * model, measured with all GPUs sending). More ranks than one kernel reads
- * have no others. */
+/* Return whether packed trees cannot help. Behind a switch all links share a
+ * GPU's ports, so longer ways are tried only on request, or if one GPU's ports
+ * are the bottleneck. The model favours their many copies, but copy engines do
+ * not (see switched_chunks in the model, measured with all GPUs sending). Ranks
+ * beyond the sources of one kernel need packed trees. */
 static bool is_no_use(const planner_t *planner, const choice_t *choice)
 {
     return planner->is_switched && !has_root(planner) &&
@@ -697,7 +704,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
         return;
     }
 
-    /* A kernel, copies in and out, and the fullest link */
+    /* lower bound: a kernel, copies in and out, and the fullest link */
     least = model->begin + model->end + model->submit +
             (uct_cuda_coll_kind_reduces(planner->frame.kind) ? model->start :
                                                                0) +
@@ -749,7 +756,7 @@ bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks)
     return false;
 }
 
-/* Copies over other GPUs as well: flat, or through several ranks */
+/* Try copies relayed by other GPUs, flat or through several ranks */
 static void try_multipath(planner_t *planner)
 {
     static const unsigned slices[] = {1, 2, 3, 4, 6};
@@ -786,7 +793,7 @@ static void try_single(planner_t *planner)
     }
 }
 
-/* All of these in one chunk each, then the best of them in more */
+/* Try all candidates with one chunk, then the best with more */
 static void try_both(planner_t *planner, void (*try)(planner_t *planner))
 {
     planner->alone      = 0;
@@ -828,7 +835,7 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
     try_both(&planner, try_single);
     single = planner.best;
     if (request->multipath == 1) {
-        planner.best.seconds = 0; /* the best of those that have it */
+        planner.best.seconds = 0; /* find the best one with multipath */
     }
     try_both(&planner, try_multipath);
     uct_cuda_coll_forests_release(&no_forests);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The planner of collectives: from the node and what all ranks agreed on to a
- * plan. A pure function: it asks nobody, and gives the same plan for the same
- * request, so that ranks need not exchange plans.
+ * Planner of collectives: makes a plan from the node and the agreed request. A
+ * pure function without driver calls: equal requests give equal plans, so ranks
+ * need not exchange plans.
  */
 #ifndef UCT_CUDA_COLL_PLANNER_H
 #define UCT_CUDA_COLL_PLANNER_H
@@ -16,46 +16,47 @@
 BEGIN_C_DECLS
 
 
-/** "The planner decides". */
+/** The planner decides. */
 #define UCT_CUDA_COLL_AUTO (-1)
 
 
-/** Memory that a call may take of each GPU, bytes: what two chunks of 1 GiB on
- *  two GPUs need, and 3 % of the smallest GPU's. The program wants the rest. */
+/** Maximum scratch memory of a call on each GPU, bytes: enough for two
+ *  chunks of 1 GiB on two GPUs, and 3 % of the smallest GPU's memory. The
+ *  rest belongs to the program. */
 #define UCT_CUDA_COLL_MAX_SCRATCH (512ul << 20)
 
 
-/** Elements of a rank at most, and bytes of one. */
+/** Maximum elements of a rank, and maximum bytes of an element. */
 #define UCT_CUDA_COLL_MAX_COUNT   (1ull << 38)
 #define UCT_CUDA_COLL_MAX_ELEMENT 64
 
 
-/** How a plan is made; plain numbers that may be kept and used again for sizes
- *  near the one that it was chosen for. */
+/** How a plan is made: plain numbers, reused for sizes near the one they
+ *  were chosen for. */
 typedef struct {
     uct_cuda_coll_algorithm_t algorithm;
-    unsigned chunks;    /**< Pieces of a slice */
-    unsigned slices;    /**< HIERARCHICAL, multipath: of each rank */
-    unsigned depth;     /**< ... hops from a slice's root at most */
-    bool     kernels;   /**< Kernels copy as well; always so of ONE_KERNEL */
-    bool     multipath; /**< Copies go over GPUs that no rank has as well */
-    double   seconds;   /**< What the model expects */
-    uct_cuda_coll_other_t other; /**< That it was preferred to */
+    unsigned chunks;    /**< Chunks of a shard */
+    unsigned slices;    /**< HIERARCHICAL, multipath: shards of each rank */
+    /** HIERARCHICAL, multipath: maximum hops from a shard's root */
+    unsigned depth;
+    bool     kernels;   /**< Kernels copy as well; always set for ONE_KERNEL */
+    bool     multipath; /**< Copies may be relayed by GPUs without a rank */
+    double   seconds;   /**< Modelled time */
+    uct_cuda_coll_other_t other; /**< Best one not chosen */
 } uct_cuda_coll_choice_t;
 
 
-/** Sets of trees of one collective at most. */
+/** Maximum sets of trees for one collective. */
 #define UCT_CUDA_COLL_MAX_FORESTS 32
 
 
-/** Trees that were looked for, which takes most of a choice's time: links,
- *  ranks, kind and root have the same of them whatever the size. Zeroed: none
- *  yet. */
+/** Tree cache. Finding trees takes most of a choice's time, and they depend
+ *  on links, ranks, kind and root, but not on sizes. Zeroed: empty. */
 typedef struct {
-    uct_cuda_coll_choice_t      choice; /**< Trees are the same whatever its
-                                             chunks and kernels are */
-    const uct_cuda_coll_trees_t *trees; /**< NULL: there are none */
-    double                      load;   /**< Seconds a byte */
+    /** Its chunks and kernels do not matter */
+    uct_cuda_coll_choice_t      choice;
+    const uct_cuda_coll_trees_t *trees; /**< NULL: no such trees */
+    double                      load;   /**< Load of the fullest link, s/byte */
 } uct_cuda_coll_forest_t;
 
 
@@ -65,50 +66,50 @@ typedef struct {
 } uct_cuda_coll_forests_t;
 
 
-/** Has a GPU several ranks? They take turns on it. */
+/** Return whether several ranks share a GPU, taking turns on it. */
 bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks);
 
 
-/** Apart from their seconds, and others'. */
+/** Compare choices, except their times and alternatives. */
 bool uct_cuda_coll_choice_is_same(const uct_cuda_coll_choice_t *a,
                                   const uct_cuda_coll_choice_t *b);
 
 void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests);
 
 
-/**
- * All that a plan is made from. What ranks may see differently (GPUs'
- * ordinals, what a driver lets them know) has to be agreed on before: one
- * rank's topology, with the ordinals of that topology, serves all.
- */
+/** Input of a plan. Ranks may see GPU ordinals and driver answers
+ *  differently, so one rank's topology, with its ordinals, serves all of
+ *  them. */
 typedef struct {
     const uct_cuda_topo_t *topo;
     unsigned num_ranks;   /**< 1 to UCT_CUDA_COLL_MAX_RANKS */
-    int      gpus[UCT_CUDA_COLL_MAX_RANKS]; /**< Of each rank; several ranks may
-                                                 share one */
+    /** GPU of each rank; ranks may share one */
+    int      gpus[UCT_CUDA_COLL_MAX_RANKS];
     int      kind;        /**< uct_cuda_coll_kind_t */
-    unsigned root;        /**< Of those that have one, else 0 */
-    uint64_t count;       /**< Elements, as in api.h */
-    const uint64_t *counts; /**< ... of each rank's block instead, or NULL */
-    uint32_t element;     /**< Bytes of one */
-    bool     is_in_place; /**< On all ranks, or on none; at the root */
-    uint64_t max_scratch; /**< Bytes a rank at most; 0: as much as is best */
+    unsigned root;        /**< 0 if the kind has no root */
+    uint64_t count;       /**< Elements, as in collective_api.h */
+    /** Elements of each rank's block instead, or NULL */
+    const uint64_t *counts;
+    uint32_t element;     /**< Bytes of an element */
+    bool     is_in_place; /**< On all ranks or none; with a root, on the root */
+    uint64_t max_scratch; /**< Maximum bytes for each rank; 0: no limit */
     int      algorithm;   /**< uct_cuda_coll_algorithm_t, or AUTO */
-    int      chunks;      /**< Pieces of a slice, or AUTO */
-    int      multipath;   /**< Whether copies may go over GPUs that no rank has:
-                               0, 1 where they can, or AUTO: where it gains */
-    const uct_cuda_mp_model_t *transfers; /**< Constants that were measured on
-                               this node, the same on all ranks; NULL: the
-                               built-in ones */
-    const uct_cuda_coll_model_t *model; /**< NULL: what follows from these */
+    int      chunks;      /**< Chunks of a shard, or AUTO */
+    /** Relay copies through GPUs without a rank: 0, 1 (where possible), or
+     *  AUTO (where faster) */
+    int      multipath;
+    /** Constants measured on this node, the same on all ranks; NULL: the
+     *  built-in ones */
+    const uct_cuda_mp_model_t *transfers;
+    const uct_cuda_coll_model_t *model; /**< NULL: derived from transfers */
 } uct_cuda_coll_request_t;
 
 
 /**
- * Which collective it is, in the words of a plan: sizes of buffers for
- * instance, of which topology and GPUs tell nothing.
+ * Fill the signature of a request: the fields of a plan that describe the
+ * collective, such as buffer sizes. They do not depend on topology and GPUs.
  *
- * @param plan  Filled, but for how it is done.
+ * @param plan  Filled, except for its algorithm and steps.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM.
  */
 ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
@@ -116,15 +117,15 @@ ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
 
 
 /**
- * Choose how to carry out a collective among GPUs of a node: what takes least
- * time by the model, of this very size. Up to 20 ms with 8 ranks; see book.h.
+ * Choose how to carry out a collective: the plan with the least modelled time
+ * for this size. Takes up to 20 ms with 8 ranks; see book.h.
  *
- * @param forests  Of requests that differ in their sizes alone, or NULL; filled
- *                 by what was not there.
- * @return UCS_OK; UCS_ERR_INVALID_PARAM for a request that makes no sense;
- *         UCS_ERR_UNSUPPORTED where GPUs are no peers and no algorithm can do
- *         without, or the named one is none for this node;
- *         UCS_ERR_NO_RESOURCE: max_scratch is too little; UCS_ERR_NO_MEMORY.
+ * @param forests  Tree cache for requests with different sizes and equal
+ *     otherwise, or NULL; missing trees are added.
+ * @return UCS_OK; UCS_ERR_INVALID_PARAM: invalid request; UCS_ERR_UNSUPPORTED:
+ *     GPUs lack peer access needed by every algorithm, or the requested
+ *     algorithm does not exist on this node; UCS_ERR_NO_RESOURCE: max_scratch
+ *     is too small; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
                                   uct_cuda_coll_forests_t *forests,
@@ -132,18 +133,18 @@ ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
 
 
 /**
- * Make the plan of a choice. What the request says of algorithm, chunks and
- * multipath does not count.
+ * Make the plan of a choice. Algorithm, chunks and multipath of the request are
+ * ignored.
  *
- * Sums are in an order that depends on the request and the choice
- * alone, and that is the same on all ranks; see docs/collectives.md.
+ * The order of additions depends on the request and the choice only, and is the
+ * same on all ranks; see docs/collectives.md.
  *
- * @param forests  As above.
- * @param like     NULL, or a plan of the same choice and of a request that
- *                 differs in its sizes alone: most of it is taken over, which
- *                 takes less time.
- * @param plan     Filled; to be released. No elements: no steps.
- * @return As above.
+ * @param forests  As for uct_cuda_coll_choose().
+ * @param like     NULL, or a plan of the same choice for a request with other
+ *     sizes, used as a template to save time.
+ * @param plan     Filled; release it with uct_cuda_coll_plan_release(). Without
+ *     elements it has no steps.
+ * @return As uct_cuda_coll_choose().
  */
 ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,
                                 uct_cuda_coll_forests_t *forests,

@@ -14,11 +14,11 @@
 #include <strings.h>
 
 
-/* Staging smaller than this holds no useful chunk in each of its slots */
+/* Smaller staging memory has no useful chunk in each of its slots */
 #define MIN_STAGING_SIZE (1ul << 20)
 #define MAX_STAGING_SIZE (1ul << 40)
 
-/* Unless the user says otherwise */
+/* Default */
 #define MAX_GPU_PATHS 4u
 
 #define LIST_ITEM_MAX 32
@@ -35,7 +35,7 @@ _Static_assert((sizeof(uct_cuda_mp_ternary_t) == sizeof(unsigned)) &&
                (sizeof(uct_cuda_mp_start_t) == sizeof(unsigned)),
                "written as a number");
 
-/* Reads one item of a list into its place. @return False: it is none */
+/* Parse an item of a list. @return false: invalid */
 typedef bool (*read_item_t)(const char *item, unsigned index,
                             uct_cuda_mp_config_t *config);
 
@@ -54,7 +54,7 @@ static void *field_at(uct_cuda_mp_config_t *config, size_t offset)
     return (char*)config + offset;
 }
 
-/* The number that stands beside a name, as an enumeration's */
+/* Store the number of a name, for example of an enumeration */
 static bool find_name(const char *text, const value_name_t *names, size_t count,
                       uct_cuda_mp_config_t *config, size_t offset)
 {
@@ -96,7 +96,7 @@ static bool read_start(const char *text, uct_cuda_mp_config_t *config,
     return find_name(text, names, ucs_static_array_size(names), config, offset);
 }
 
-/* Or "inf" */
+/* Parse a size, or "inf" */
 static bool read_size(const char *text, uct_cuda_mp_config_t *config,
                       size_t offset)
 {
@@ -149,8 +149,8 @@ static bool parse_unsigned(const char *text, unsigned min, unsigned max,
     return true;
 }
 
-/* Next item of a comma-separated list, without the space around it. False at
- * an empty or over-long item. *text_p becomes NULL behind the last one. */
+/* Return the next item of a comma-separated list, without surrounding space.
+ * False: empty or too long. *text_p becomes NULL after the last item. */
 static bool next_item(const char **text_p, char item[LIST_ITEM_MAX])
 {
     const char *start = skip_space(*text_p);
@@ -172,7 +172,7 @@ static bool next_item(const char **text_p, char item[LIST_ITEM_MAX])
     return true;
 }
 
-/* How many there are in a list for paths; 0: something in it is wrong */
+/* Parse a list of values for paths. @return Their number; 0: invalid */
 static unsigned
 read_list(const char *text, uct_cuda_mp_config_t *config, read_item_t read)
 {
@@ -301,7 +301,7 @@ static bool read_ledger(const char *text, uct_cuda_mp_config_t *config,
 }
 
 
-/* ------------------------------------------------------------ the variables */
+/* ---------------------------------------------------------------- variables */
 
 #define TERNARY "y, n or auto"
 #define NAME    "a path of less than 256 characters"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What the user may say about multi-path transfers: the MULTIPATH variables.
- */
+/* Settings of multi-path transfers: the MULTIPATH variables. */
 #ifndef UCT_CUDA_MP_CONFIG_H
 #define UCT_CUDA_MP_CONFIG_H
 
@@ -17,9 +15,9 @@ BEGIN_C_DECLS
 #define UCT_CUDA_MP_MAX_PATHS  8  /**< Paths of one transfer */
 #define UCT_CUDA_MP_MAX_CHUNKS 64 /**< Chunks of one path */
 #define UCT_CUDA_MP_SIZE_AUTO  ((size_t)-1)
-#define UCT_CUDA_MP_NAME_SIZE  256 /**< Of a file's or directory's path */
+#define UCT_CUDA_MP_NAME_SIZE  256 /**< Longest file or directory name, bytes */
 
-/** Where the ledger lies unless the user says otherwise. */
+/** Default directory of the ledger. */
 #define UCT_CUDA_MP_LEDGER_DIR "/dev/shm"
 
 
@@ -30,17 +28,17 @@ typedef enum {
 } uct_cuda_mp_ternary_t;
 
 
-/** Who waits while contexts and staging memory of relays are made. */
+/** When contexts and staging memory of relays are created. */
 typedef enum {
-    UCT_CUDA_MP_START_AUTO,      /**< As the next; but nobody for the host's
-                                      path, nor, with several paths on auto,
-                                      for the probe of the node */
-    UCT_CUDA_MP_START_WAIT,      /**< The first transfer that wants them */
-    UCT_CUDA_MP_START_BACKGROUND /**< Nobody */
+    /** WAIT, but in the background for the host path and, with several paths
+     *  on auto, for the probe of the node */
+    UCT_CUDA_MP_START_AUTO,
+    UCT_CUDA_MP_START_WAIT,      /**< The first transfer that uses them waits */
+    UCT_CUDA_MP_START_BACKGROUND /**< No transfer waits */
 } uct_cuda_mp_start_t;
 
 
-/** How a path leads from source to destination. */
+/** Route of a path from source to destination. */
 typedef enum {
     UCT_CUDA_MP_ROUTE_DIRECT, /**< One copy */
     UCT_CUDA_MP_ROUTE_GPU,    /**< Staged in a third GPU's memory */
@@ -50,7 +48,7 @@ typedef enum {
 
 typedef struct {
     uct_cuda_mp_route_t route;
-    int                 gpu; /**< Relay's ordinal; 0 for other routes */
+    int                 gpu; /**< Ordinal of the relay; 0 for other routes */
 } uct_cuda_mp_path_t;
 
 
@@ -64,40 +62,44 @@ static inline bool uct_cuda_mp_path_equal(const uct_cuda_mp_path_t *a,
 /** Configuration of an engine. Plain data; sizes in bytes. */
 typedef struct {
     uct_cuda_mp_ternary_t enable;         /**< MULTIPATH */
-    size_t                min_size;       /**< Smaller ones take one path;
-                                               SIZE_AUTO: the model decides */
-    unsigned              num_paths;      /**< Explicit paths; 0: choose ... */
+    /** Smaller messages use one path; SIZE_AUTO: the model decides */
+    size_t                min_size;
+    /** Number of explicit paths; 0: automatic */
+    unsigned              num_paths;
     uct_cuda_mp_path_t    paths[UCT_CUDA_MP_MAX_PATHS];
-    unsigned              max_gpu_paths;  /**< ... so many over GPUs, the direct
-                                               one included */
-    uct_cuda_mp_ternary_t host;           /**< Staging through the host */
-    unsigned              num_chunks;     /**< Explicit counts of chunks; 0:
-                                               choose; 1: for every path */
+    /** Maximum automatic paths over GPUs, including the direct one */
+    unsigned              max_gpu_paths;
+    uct_cuda_mp_ternary_t host;           /**< Host path */
+    /** Number of explicit chunk counts; 0: automatic; 1: for every path */
+    unsigned              num_chunks;
     unsigned              chunks[UCT_CUDA_MP_MAX_PATHS];
-    unsigned              num_shares;     /**< Explicit shares; 0: choose */
+    /** Number of explicit shares; 0: automatic */
+    unsigned              num_shares;
     double                shares[UCT_CUDA_MP_MAX_PATHS]; /**< Sum is 1 */
-    size_t                staging_size;   /**< A device, and for the host */
+    /** For each device, and for the host */
+    size_t                staging_size;
     uct_cuda_mp_start_t   start;
     uct_cuda_mp_ternary_t graph;
-    /** Empty: none; "auto": one that is installed */
+    /** Empty: none; "auto": an installed one */
     char                  tuning_file[UCT_CUDA_MP_NAME_SIZE];
     /** Directory; empty: none */
     char                  ledger[UCT_CUDA_MP_NAME_SIZE];
-    char                  trace[UCT_CUDA_MP_NAME_SIZE]; /**< Likewise */
+    /** Directory; empty: none */
+    char                  trace[UCT_CUDA_MP_NAME_SIZE];
 } uct_cuda_mp_config_t;
 
 
-/** One variable, for configuration tables and help texts. */
+/** A variable, for configuration tables and help texts. */
 typedef struct {
-    const char *name; /**< Such as "MULTIPATH_MIN_SIZE", without a prefix */
+    const char *name; /**< Without prefix, for example "MULTIPATH_MIN_SIZE" */
     const char *dfl;  /**< Default, as text */
     const char *doc;
 
-    /** Puts a value in its place. @return false if it is none */
+    /** Parse a value and store it. @return false: invalid */
     bool       (*read)(const char *text, uct_cuda_mp_config_t *config,
                        size_t offset);
-    size_t     offset;    /**< Of the field, for whom it is one */
-    const char *expected; /**< Values, for messages */
+    size_t     offset;    /**< Of the field, if the variable has one field */
+    const char *expected; /**< Valid values, for messages */
 } uct_cuda_mp_config_var_t;
 
 
@@ -105,18 +107,18 @@ typedef struct {
 extern const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[];
 
 
-/** Every variable at its default. */
+/** Set every variable to its default. */
 void uct_cuda_mp_config_init(uct_cuda_mp_config_t *config);
 
 
 /**
- * Set one variable from its text. A failure leaves @a config as it was.
+ * Set a variable from text. On failure @a config is unchanged.
  *
  * @param name       As in uct_cuda_mp_config_vars.
- * @param error      Filled with a sentence that names variable and value when
- *                   the result is UCS_ERR_INVALID_PARAM. May be NULL.
- * @return UCS_OK, UCS_ERR_INVALID_PARAM, or UCS_ERR_NO_ELEM for a name that
- *         does not exist.
+ * @param error      Filled with a sentence naming variable and value if the
+ *     result is UCS_ERR_INVALID_PARAM. May be NULL.
+ * @return UCS_OK, UCS_ERR_INVALID_PARAM, or UCS_ERR_NO_ELEM for an unknown
+ *     name.
  */
 ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
                                     const char *name, const char *value,
@@ -124,8 +126,10 @@ ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
 
 
 /**
- * Check variables against each other (as many shares as paths, ...), once all
- * are set. @return UCS_OK or UCS_ERR_INVALID_PARAM with a sentence.
+ * Check variables against each other, for example the number of shares and of
+ * paths, once all are set.
+ *
+ * @return UCS_OK, or UCS_ERR_INVALID_PARAM with a sentence in @a error.
  */
 ucs_status_t uct_cuda_mp_config_check(const uct_cuda_mp_config_t *config,
                                       char *error, size_t error_size);

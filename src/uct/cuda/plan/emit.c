@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Slices, chunks, scratch, and the steps of one chunk. */
+/* Shards, chunks, scratch memory, and the steps of a chunk. */
 #include <uct/cuda/plan/emit.h>
 
 #include <uct/cuda/plan/builder.h>
@@ -11,19 +11,20 @@
 
 #define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
 
-/* Where slices and chunks begin, bytes: vector loads of kernels want the one,
- * copy engines like the other */
+/* Alignment of shards and chunks, bytes: the small one for vector loads of
+ * kernels, the large one for copy engines */
 #define ALIGN_SMALL 16
 #define ALIGN_LARGE 4096
 #define LARGE       (1ul << 20)
 
-/* A scratch slot's start; any kernel's load does with it */
+/* Alignment of a scratch slot, enough for any load of a kernel */
 #define SLOT_ALIGN 256ul
 
-/* Slots of a rank for what one other rank sends: one fills, one is added */
+/* Slots of a rank for data from one other rank: one is filled while the other
+ * is added */
 #define SLOTS 2
 
-/* Queues of a rank by what they are for; of many ranks some share one */
+/* Queues of a rank by purpose; with many ranks some share a queue */
 #define MAX_FAN           UCT_CUDA_COLL_MAX_FAN
 #define QUEUE_KERNELS     0
 #define QUEUE_FROM(_rank) (1 + (_rank) % MAX_FAN)
@@ -34,7 +35,7 @@
     (QUEUE_RELAYS + \
      (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
 
-/* Behind all else: see wave_of() */
+/* After all other levels: see wave_of() */
 #define LAST_WAVE(_plan) \
     ((2 * (_plan)->chunks + 4 * (_plan)->num_ranks + 2) * (_plan)->num_ranks)
 
@@ -43,40 +44,40 @@ typedef uct_cuda_coll_builder_t builder_t;
 typedef uct_cuda_coll_plan_t    plan_t;
 
 
-/* What of a slice is in scratch, for each rank */
+/* Data of a shard in scratch memory, for each rank */
 typedef enum {
-    SLOT_SENT,      /* what it sends, in its parent's */
-    SLOT_SUM,       /* its sum that it hands on, in its own */
-    SLOT_RELAY_IN,  /* what it sends, in the relay's on the way in, */
-    SLOT_RELAY_OUT, /* or gets, on the way out */
+    SLOT_SENT,      /* data it sends, in its parent's scratch */
+    SLOT_SUM,       /* its partial sum, in its own scratch */
+    SLOT_RELAY_IN,  /* data it sends, in the relay's scratch */
+    SLOT_RELAY_OUT, /* data it gets, in the relay's scratch */
     SLOT_LAST,
-    SLOT_RESULT = SLOT_LAST /* its block, once all have read what it goes on top
-                               of; of all slices */
+    /* its block until all ranks have read the inputs below it; for all
+     * shards */
+    SLOT_RESULT = SLOT_LAST
 } room_t;
 
 
-/* One slice on its way */
+/* A shard with its trees and slots */
 typedef struct {
     const uct_cuda_coll_tree_t *tree;
-    uint64_t offset;      /* bytes of the whole */
+    uint64_t offset;      /* in the complete data, bytes */
     uint64_t bytes;
-    uint64_t chunk;       /* bytes of its chunks but the last */
+    uint64_t chunk;       /* bytes of all chunks except the last */
     unsigned chunks;
-    uint64_t in[MAX_RANKS];    /* a bit for each child on the way in ... */
-    uint64_t out[MAX_RANKS];   /* ... and out */
-    uint8_t  depth[MAX_RANKS]; /* in reductions: 0 is a leaf */
+    uint64_t in[MAX_RANKS];    /* mask of children on the way in */
+    uint64_t out[MAX_RANKS];   /* mask of children on the way out */
+    uint8_t  depth[MAX_RANKS]; /* in reductions; 0: leaf */
     uint64_t slots[SLOT_LAST][MAX_RANKS];
-    uint64_t slot;        /* bytes of one */
+    uint64_t slot;        /* bytes of a slot */
 } slice_t;
 
 
-/* Steps of a chunk that others' of the same slots wait for, by rank */
+/* Steps of a chunk awaited by the next user of its slots, by rank */
 typedef struct {
-    uint32_t sums[MAX_RANKS];  /* read the slots that others fill ... */
-    uint32_t reads[MAX_RANKS]; /* ... and the slot of this rank's sums, ... */
-    uint32_t in[MAX_RANKS];    /* ... those of the relay between this rank and
-                                  its parent on the way in ... */
-    uint32_t out[MAX_RANKS];   /* ... and out */
+    uint32_t sums[MAX_RANKS];  /* reading the slots filled by others */
+    uint32_t reads[MAX_RANKS]; /* reading the slot of this rank's sums */
+    uint32_t in[MAX_RANKS];    /* reading the relay's slot to the parent */
+    uint32_t out[MAX_RANKS];   /* reading the relay's slot from the parent */
 } slots_t;
 
 
@@ -85,7 +86,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Bytes that pieces of these begin at multiples of: of whole elements */
+/* Return the alignment of pieces of this size, in whole elements */
 static uint64_t unit_of(const plan_t *plan, uint64_t bytes)
 {
     const uint64_t share = uct_cuda_coll_kind_has_blocks(plan->kind) ?
@@ -101,7 +102,7 @@ static uint64_t unit_of(const plan_t *plan, uint64_t bytes)
     return unit;
 }
 
-/* Where a part begins that so much of all bytes is in front of */
+/* Return the start of a part that has this share of all bytes before it */
 static uint64_t cut(uint64_t bytes, uint64_t unit, double share)
 {
     const double units = (double)round_up(bytes, unit) / (double)unit;
@@ -109,8 +110,8 @@ static uint64_t cut(uint64_t bytes, uint64_t unit, double share)
     return ucs_min((uint64_t)(units * share + 0.5) * unit, bytes);
 }
 
-/* What of the whole a tree is for: an equal part of all of it, or of its root's
- * block. @return Its unit. */
+/* Lay out the data of a tree: an equal part of the complete data or of its
+ * root's block. @return Its alignment */
 static uint64_t lay_out_slice(const plan_t *plan,
                               const uct_cuda_coll_trees_t *trees, unsigned tree,
                               slice_t *slice)
@@ -146,14 +147,15 @@ static bool is_leaf(const slice_t *slice, unsigned rank)
     return slice->depth[rank] == 0;
 }
 
-/* Does a rank have sums for others that no buffer but scratch has room for? */
+/* Return whether a rank's partial sums need scratch memory */
 static bool has_sums(const plan_t *plan, const slice_t *slice, unsigned rank)
 {
     return (plan->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
            (rank != slice->tree->root) && !is_leaf(slice, rank);
 }
 
-/* ... or results that others' inputs are in the way of? */
+/* Return whether a rank's results must wait for other ranks to read their
+ * inputs */
 static bool has_late_result(const plan_t *plan, unsigned rank)
 {
     return (plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
@@ -161,8 +163,9 @@ static bool has_late_result(const plan_t *plan, unsigned rank)
            (plan->blocks[rank + 1] > plan->blocks[rank]);
 }
 
-/* A rank's sum goes where the one of two chunks before was: the parent has read
- * that by then if it adds no more than two depths later */
+/* A partial sum overwrites the one of two chunks before. The parent has read
+ * that one if it adds no more than two levels later, so levels are raised where
+ * needed. */
 static void raise_depths(unsigned num_ranks, slice_t *slice)
 {
     const uct_cuda_coll_tree_t *tree = slice->tree;
@@ -182,7 +185,7 @@ static void raise_depths(unsigned num_ranks, slice_t *slice)
     }
 }
 
-/* Children, and how many additions deep what each rank hands on is */
+/* Count children, and the additions behind each rank's data */
 static void measure(const plan_t *plan, slice_t *slice)
 {
     const uct_cuda_coll_tree_t *tree = slice->tree;
@@ -216,8 +219,8 @@ static uint64_t take_slots(const slice_t *slice, uint64_t *used)
     return offset;
 }
 
-/* Slots in the parents' scratch for what each rank sends there, and in its own
- * for its sums */
+/* Assign slots in the parents' scratch memory for data from each rank, and in
+ * its own for its sums */
 static void lay_out_slots(const plan_t *plan, bool kernels, slice_t *slice,
                           uint64_t *used)
 {
@@ -234,7 +237,7 @@ static void lay_out_slots(const plan_t *plan, bool kernels, slice_t *slice,
     }
 }
 
-/* ... and in that of the relays that trees go over */
+/* Assign slots in the scratch memory of relays */
 static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
 {
     const uct_cuda_coll_tree_t *tree = slice->tree;
@@ -252,8 +255,9 @@ static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
     }
 }
 
-/* The plan but for its steps: slices with their chunks, and scratch.
- * `results`: in each rank's scratch, of a reduce-scatter in place */
+/* Fill a plan except for its steps: shards with chunks, and scratch memory.
+ * `results`: offset in each rank's scratch memory for an in-place
+ * reduce-scatter */
 static void lay_out(const plan_t *frame, const uct_cuda_coll_trees_t *trees,
                     bool kernels, unsigned chunks, slice_t *slices,
                     uint64_t *results, plan_t *plan)
@@ -302,24 +306,24 @@ static void lay_out(const plan_t *frame, const uct_cuda_coll_trees_t *trees,
 }
 
 
-/* One chunk of a slice */
+/* A chunk of a shard */
 typedef struct {
     builder_t      *builder;
     const plan_t   *plan;
     const slice_t  *slice;
-    unsigned       tree;   /* the slice's */
+    unsigned       tree;   /* of the shard */
     unsigned       num_ranks;
     bool           kernels;
     const uct_cuda_coll_trees_t *trees;
-    unsigned       index;  /* of the slice's */
-    slots_t        *before; /* steps of the chunk that had the same slots */
-    slots_t        own;     /* ... and of this one */
-    uint32_t       copies[MAX_RANKS]; /* bring what each rank hands on to its
-                                         parent's scratch */
+    unsigned       index;  /* in the shard */
+    slots_t        *before; /* steps of the chunk that used the same slots */
+    slots_t        own;     /* steps of this chunk */
+    /* copies of each rank's data to its parent's scratch */
+    uint32_t       copies[MAX_RANKS];
 } chunk_t;
 
 
-/* The first of a set of ranks, which is taken out */
+/* Remove the first rank of a set and return it */
 static unsigned take_first(uint64_t *set)
 {
     const unsigned first = (unsigned)__builtin_ctzll(*set);
@@ -328,7 +332,7 @@ static unsigned take_first(uint64_t *set)
     return first;
 }
 
-/* A step of a chunk; how long it is, and where in the buffers, fill() says */
+/* Add a step of a chunk; fill() sets its length and offsets */
 static uint32_t add_step(chunk_t *chunk, uct_cuda_step_type_t type,
                          unsigned rank, unsigned queue, unsigned wave)
 {
@@ -341,7 +345,7 @@ static uint32_t add_step(chunk_t *chunk, uct_cuda_step_type_t type,
     return index;
 }
 
-/* The chunk in a rank's buffer */
+/* Add the chunk's place in a rank's buffer */
 static void add_place(builder_t *builder, bool is_source, unsigned rank,
                       uct_cuda_buffer_t buffer)
 {
@@ -353,7 +357,7 @@ static void add_place(builder_t *builder, bool is_source, unsigned rank,
     uct_cuda_coll_builder_place(builder, is_source, rank, buffer, 0);
 }
 
-/* ... in a rank's or relay's scratch, in the slot of a rank */
+/* Add a rank's slot in the scratch memory of a rank or relay */
 static void add_slot(builder_t *builder, bool is_source, unsigned owner,
                      room_t slot, unsigned rank)
 {
@@ -365,8 +369,8 @@ static void add_slot(builder_t *builder, bool is_source, unsigned owner,
             (uint16_t)(slot * MAX_RANKS + rank);
 }
 
-/* Kernels run in odd waves. Ranks whose pushes rotate begin with different
- * ones, each with the next rank. */
+/* Return the schedule level. Kernels have odd levels. Rotating pushes of each
+ * rank begin with the next rank. */
 static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
                         unsigned to)
 {
@@ -376,7 +380,7 @@ static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
            (chunk->trees->rotates ? away : 0);
 }
 
-/* Where a rank has what it hands on to its parent */
+/* Add the place of data for a rank's parent */
 static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
 {
     if (!has_sums(chunk->plan, chunk->slice, rank)) {
@@ -392,7 +396,7 @@ static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
     }
 }
 
-/* Where the sum is, or what goes out of a root that adds nothing */
+/* Add the place of the sum, or of original data at the root */
 static void add_source(chunk_t *chunk, unsigned from)
 {
     const bool is_first = (from == chunk->slice->tree->root) &&
@@ -402,7 +406,8 @@ static void add_source(chunk_t *chunk, unsigned from)
               is_first ? UCT_CUDA_BUFFER_SEND : UCT_CUDA_BUFFER_RECV);
 }
 
-/* Over a relay: the one pushes, and the other pulls. @return The latter */
+/* Copy through a relay: one rank pushes, the other pulls. @return Step of the
+ * pull */
 static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
                         unsigned wave, uint32_t arrived)
 {
@@ -441,7 +446,7 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
     return second;
 }
 
-/* What the children have, into scratch: pulled, or pushed by them */
+/* Bring the children's data into scratch memory, pulled or pushed */
 static void fetch(chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
@@ -471,7 +476,7 @@ static void fetch(chunk_t *chunk, unsigned rank)
     }
 }
 
-/* Where a sum goes: on, or to where it belongs */
+/* Add the destinations of a sum: the next rank, or the final buffers */
 static void add_sum(chunk_t *chunk, unsigned rank)
 {
     const plan_t *plan = chunk->plan;
@@ -495,7 +500,7 @@ static void add_sum(chunk_t *chunk, unsigned rank)
     }
 }
 
-/* A rank's own and what the children have, in the order of ranks */
+/* Add a rank's data and its children's, in rank order */
 static void add(chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
@@ -539,14 +544,14 @@ static void emit_in(chunk_t *chunk)
     }
 }
 
-/* Does a rank's own block have to go to its receive buffer as well? */
+/* Return whether a rank's own block must be copied to its receive buffer */
 static bool has_own_copy(const plan_t *plan)
 {
     return (plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && !plan->is_in_place;
 }
 
-/* To one rank by a copy engine, or to all children by a kernel: a copy that is
- * a sum of one */
+/* Send to one rank by a copy engine, or to all children by a kernel, as a sum
+ * of one source */
 static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
                      uint32_t arrived)
 {
@@ -564,8 +569,8 @@ static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
                        wave_of(chunk, 2 * level, from, to), arrived);
     }
 
-    /* Rotating, the next chunk's way in goes first: nobody has to wait then for
-     * this one's sum */
+    /* When rotating, the way in of the next chunk goes first, so that no rank
+     * waits for the sum of this chunk */
     step = add_step(
             chunk,
             chunk->kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, from,
@@ -599,7 +604,7 @@ static void emit_out(chunk_t *chunk)
         push(chunk, tree->root, tree->root, 0, UCT_CUDA_NO_STEP);
     }
 
-    /* Ranks in the order in which they get it */
+    /* ranks in the order of arrival */
     queue[count++]      = tree->root;
     arrived[tree->root] = chunk->own.sums[tree->root];
     level[tree->root]   = chunk->slice->depth[tree->root];
@@ -607,7 +612,7 @@ static void emit_out(chunk_t *chunk)
         from = queue[first];
         step = UCT_CUDA_NO_STEP;
         if (chunk->kernels && (from == tree->root)) {
-            step = chunk->own.sums[from]; /* has written to them */
+            step = chunk->own.sums[from]; /* its kernel has written to them */
         }
 
         for (children = chunk->slice->out[from]; children != 0;) {
@@ -643,7 +648,7 @@ static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
     *slots = chunk.own;
 }
 
-/* Results to where they belong, once all trees have read what was there.
+/* Move results to the receive buffers after all trees have read the inputs.
  * `last`: steps of the last chunk of each tree */
 static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
                          const slice_t *slices, slots_t *const *last,
@@ -699,7 +704,8 @@ static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
     emit_results(builder, trees, slices, last, results);
 }
 
-/* Where in its buffer a chunk is that is at `offset` of the whole */
+/* Return the offset in its buffer of a chunk at `offset` of the complete
+ * data */
 static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
                              unsigned chunk, uint64_t offset,
                              const uint64_t *results,
@@ -721,7 +727,7 @@ static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
     return offset;
 }
 
-/* Lengths and places of all steps that are for slices */
+/* Set lengths and offsets of all steps with a shard */
 static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
 {
     uct_cuda_place_t *place;
@@ -748,7 +754,8 @@ static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
     }
 }
 
-/* Are another plan's slices in as many chunks, and is there nothing else? */
+/* Return whether another plan's shards have as many chunks, and it has no other
+ * steps */
 static bool is_like(const plan_t *like, const slice_t *slices, unsigned count)
 {
     unsigned chunks[UCT_CUDA_COLL_MAX_TREES] = {0};
@@ -768,8 +775,7 @@ static bool is_like(const plan_t *like, const slice_t *slices, unsigned count)
     return t == count;
 }
 
-/* A block of one rank to one rank, of the same one too: pushes rotate where
- * that is wanted */
+/* Move a block from one rank to another or the same one; pushes may rotate */
 static void emit_block(builder_t *builder, bool kernels, bool rotates,
                        unsigned from, unsigned to)
 {
@@ -817,7 +823,7 @@ static void emit_blocks(builder_t *builder, bool kernels, bool rotates)
     }
 }
 
-/* Nobody to add anything of */
+/* Emit the plan of a single rank */
 static void emit_alone(builder_t *builder)
 {
     const plan_t *plan = builder->plan;
@@ -872,10 +878,10 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
         goto out_fill;
     }
 
-    /* Of a chunk: n - 1 pulls, as many pushes, each of them twice over a relay,
-     * and at most n sums, which have n - 1 sources from others and one each of
-     * their own. Without trees: n blocks of each rank. Results in place: one a
-     * rank, which waits for all trees. */
+    /* For each chunk: n - 1 pulls and as many pushes, each doubled by a relay,
+     * and at most n sums with n - 1 sources from other ranks and one of each
+     * rank's own. Without trees: n blocks for each rank. In-place results: one
+     * for each rank, waiting for all trees. */
     pieces = trees->count * (size_t)plan->chunks + num_ranks;
     status = uct_cuda_coll_builder_init(&builder, plan, pieces * 5 * num_ranks,
                                         pieces * 12 * num_ranks,

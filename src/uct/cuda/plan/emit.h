@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From an algorithm's choice of trees to steps. */
+/* Steps of a collective from its trees. */
 #ifndef UCT_CUDA_COLL_EMIT_H
 #define UCT_CUDA_COLL_EMIT_H
 
@@ -10,44 +10,43 @@
 BEGIN_C_DECLS
 
 
-/** Chunks of a slice at most. */
+/** Maximum chunks of a shard. */
 #define UCT_CUDA_COLL_MAX_CHUNKS 256
 
 
 /**
- * A plan along trees.
+ * Make a plan from trees.
  *
- * What is reduced: along a slice's first tree a rank adds what its children
- * have to what it has itself, in the order of ranks, and leaves the sum for the
- * next one: in an all-reduce in its receive buffer, which is large enough, else
- * in scratch. What has come together at the root, or was there from the start,
- * goes out along the second tree. All of a chunk's inputs are in the root's
- * sum, so that what it overwrites in an all-reduce is needed by nobody any
- * more.
+ * Reductions: along the first tree of a shard each rank adds its children's
+ * data to its own, in rank order, and leaves the sum for its parent: in an
+ * all-reduce in its receive buffer, otherwise in scratch memory. Data at the
+ * root, summed or original, goes out along the second tree. The root's sum
+ * contains all inputs of a chunk, so an all-reduce may overwrite them
+ * afterwards.
  *
- * With copy engines a rank pulls what its children have into scratch, and its
- * kernel adds that; it pushes the sum on. Where trees rotate the children push,
- * and all that a rank pushes is in one queue. Without copy engines its kernel
- * reads what the children have, and writes to them: of stars that is one kernel
- * a rank, which waits for nothing.
+ * With copy engines a rank pulls its children's data into scratch memory, its
+ * kernel adds it, and the rank pushes the sum. With rotating trees the children
+ * push, and all pushes of a rank share a queue. Without copy engines a kernel
+ * reads from the children and writes to them; for stars this is one kernel on
+ * each rank, without waits.
  *
- * A reduce-scatter in place has its results in scratch until all have read what
- * they go on top of.
+ * An in-place reduce-scatter keeps its results in scratch memory until all
+ * ranks have read the inputs below them.
  *
- * Collectives in which each block goes from one rank to one other have no
- * trees; a rank other than the root moves its block, or pushes all of its own.
+ * Collectives that move each block from one rank to one other have no trees. A
+ * rank other than the root moves its block, or pushes all of its blocks.
  *
- * @param frame        What of the plan says which collective it is, up to
- *                     element, bytes and blocks; the rest does not count.
- * @param kernels      Kernels alone.
- * @param chunks       Pieces of each slice, from 1 on; slices too short for so
- *                     many have fewer.
- * @param max_scratch  Bytes a rank: more chunks if they need more.
- * @param like         NULL, or a plan of the same kind, root, ranks, trees and
- *                     kernels, in place or not as this one: if it has as many
- *                     chunks, its steps are taken, with other lengths.
+ * @param frame        Signature: kind to blocks of the plan; other fields are
+ *     ignored.
+ * @param kernels      Use kernels only.
+ * @param chunks       Chunks of each shard, at least 1; short shards get fewer.
+ * @param max_scratch  Limit for each rank, bytes; more chunks are used to meet
+ *     it.
+ * @param like         NULL, or a plan with the same kind, root, ranks, trees,
+ *     kernels and in-place flag. If it has as many chunks its steps are reused
+ *     with other lengths.
  * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_NO_RESOURCE: no number of chunks
- *         makes do with @a max_scratch. The plan is zeroed then.
+ *     fits into @a max_scratch. The plan is zeroed on failure.
  */
 ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
                                 const uct_cuda_coll_trees_t *trees,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What transfers of a collective share: each pair's own link, the topology's
- * limits, each GPU's memory. All of them are numbered alike, as resources.
+ * Resources shared by the transfers of a collective, in one numbering: links of
+ * pairs, limits of the topology, memory of GPUs.
  */
 #ifndef UCT_CUDA_COLL_LINKS_H
 #define UCT_CUDA_COLL_LINKS_H
@@ -19,14 +19,17 @@ BEGIN_C_DECLS
     (UCT_CUDA_COLL_FIRST_MEMORY + UCT_CUDA_MAX_GPUS)
 
 
-/** Bytes/s of each resource. @param memory  A GPU's own. */
+/**
+ * Fill in the bytes/s of each resource. @param memory  Bytes/s of a GPU's own
+ * memory
+ */
 void uct_cuda_coll_links_capacity(
         const uct_cuda_topo_t *topo, double memory,
         double capacity[UCT_CUDA_COLL_NUM_RESOURCES]);
 
 
-/** From one GPU's memory to another's that is its peer, or inside one: read
- *  and written. */
+/** Fill in the resources used between the memories of two peer GPUs, or
+ *  inside one. */
 void uct_cuda_coll_links_direct(const uct_cuda_topo_t *topo, int from, int to,
                                 uct_cuda_share_way_t *way);
 

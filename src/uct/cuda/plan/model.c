@@ -9,21 +9,21 @@
 #include <string.h>
 
 
-/* Bandwidths that differ by less are the same */
+/* Smaller relative differences of bandwidth are rounding errors */
 #define ROUNDING 1e-9
 
 #define ALIGN UCT_CUDA_MP_ALIGN
 
-/* Transfers of a window that a plan reckons with */
+/* Transfers of a window considered by a plan */
 #define MAX_PIPED 4u
 
-/* ... and where they take paths by turns: several rounds of any node's */
+/* The same for paths in round robin: several rounds on any node */
 #define MAX_TURNS 24u
 
-/* Chunks are chosen for a time that depends on them; it settles at once */
+/* Iterations until chunks and time, depending on each other, settle */
 #define ROUNDS 3
 
-/* ... and no more of them */
+/* Maximum chosen chunks */
 #define MAX_CHOSEN 32u
 
 
@@ -70,8 +70,8 @@ double uct_cuda_mp_model_limit(const query_t *query, int limit)
     case UCT_CUDA_TOPO_LIMIT_SOCKET:
         return bandwidth * model->socket_efficiency;
     default:
-        /* Memory gives what a link to it was seen to give; it need not be the
-         * memory that a link gives less for */
+        /* host memory gives at least its probed value; the efficiency below 1
+         * may belong to another limit */
         return bandwidth * ucs_max(model->host_efficiency, 1);
     }
 }
@@ -93,7 +93,7 @@ bool uct_cuda_mp_load_is_crossed(const uct_cuda_mp_load_t *load,
     return false;
 }
 
-/* What others' transfers on a lane take of limits */
+/* Add the use of limits by other transfers on a link */
 static void add_others(query_t *query, uint16_t lane)
 {
     const uct_cuda_topo_link_t *link;
@@ -113,7 +113,7 @@ static void add_others(query_t *query, uint16_t lane)
     }
 }
 
-/* Shared limits, less what others' transfers take of them */
+/* Compute the shared limits left by other transfers */
 void uct_cuda_mp_model_start(query_t *query)
 {
     static const uint8_t idle[16] = {0};
@@ -133,7 +133,7 @@ void uct_cuda_mp_model_start(query_t *query)
     }
 
     for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
-        /* Nearly all are idle */
+        /* skip idle links 16 at a time */
         while ((lane + sizeof(idle) <= UCT_CUDA_MP_NUM_LANES) &&
                (memcmp(&query->load->active[lane], idle, sizeof(idle)) == 0)) {
             lane += sizeof(idle);
@@ -150,7 +150,8 @@ void uct_cuda_mp_model_start(query_t *query)
     }
 }
 
-/* A lane's link; one that ends in the host ends at the query's NUMA node */
+/* Return the properties of a link; in the host it ends at the query's NUMA
+ * node */
 static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t lane)
 {
     const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
@@ -167,8 +168,8 @@ static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t lane)
     return *lane_link(query->topo, lane);
 }
 
-/* Bytes/s of a link that is alone: its own, and what shared limits leave of
- * that. A link between sockets has nothing but such limits. */
+/* Return the bytes/s of a link without traffic: its own value within the shared
+ * limits. A link between sockets has shared limits only. */
 static double hop_bandwidth(const query_t *query, uint16_t lane,
                             const uct_cuda_topo_link_t *link)
 {
@@ -195,7 +196,7 @@ static double hop_bandwidth(const query_t *query, uint16_t lane,
     return is_own ? ucs_min(own, limit) : limit;
 }
 
-/* The probe's latencies have the built-in constants in them */
+/* Probed latencies include the built-in constants */
 static double hop_latency(const query_t *query,
                           const uct_cuda_topo_link_t *link)
 {
@@ -267,7 +268,7 @@ bool uct_cuda_mp_model_path(const query_t *query,
         candidate->latency += query->model->start_host;
         candidate->margin    = query->model->doubt_host;
     } else if (is_host && (candidate->hops > 1)) {
-        /* One of its two links is the host's: so are the gaps */
+        /* one of its links is to the host, with the host's gaps */
         candidate->gap      = query->model->gap_host;
         candidate->latency += query->model->start_relay;
         candidate->is_free[uct_cuda_end_is_host(query->src) ? 1 : 0] = true;
@@ -281,9 +282,9 @@ bool uct_cuda_mp_model_path(const query_t *query,
     return candidate->cap > 0;
 }
 
-/* What a transfer gets of a shared limit. Between GPUs, one copy's part, for
- * relays leave to others what is theirs; of the host's memory and the links to
- * it as much as its copies are among all. */
+/* Return a transfer's share of a limit. Between GPUs it is one copy's share, as
+ * relays leave the others theirs; for host memory and its links it grows with
+ * the number of copies. */
 static double limit_share(const query_t *query, const split_t *split,
                           int limit)
 {
@@ -344,8 +345,8 @@ void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
     }
 }
 
-/* Transfers that fill their paths once, and drain them once. Of a long window
- * the plans are all alike: one shape is enough. */
+/* Count the transfers that share one fill and drain of the paths, up to a
+ * limit: plans in a long window are equal */
 static unsigned num_piped(const query_t *query)
 {
     return (query->queued < MAX_PIPED) ? 1 + query->queued : MAX_PIPED;
@@ -371,22 +372,22 @@ uint64_t uct_cuda_mp_model_chunk(const query_t *query, uint64_t bytes,
     const uint64_t slot = uct_cuda_mp_slot_size(query->config);
     uint64_t chunk      = bytes / chunks;
 
-    /* Whatever was asked for: the plan holds so many, and a slot one chunk */
+    /* within the limits of a plan's chunks and of a slot */
     chunk = ucs_max(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
                                    UCT_CUDA_MP_MAX_CHUNKS);
 
     return (chunk > slot) ? slot : ((chunk + ALIGN - 1) & ~(ALIGN - 1));
 }
 
-/* What a transfer's paths have to do with each other */
+/* Dependencies among a transfer's paths */
 typedef struct {
     unsigned direct; /* copies submitted before all staged ones */
-    unsigned staged; /* paths */
+    unsigned staged; /* number of staged paths */
     bool     is_piped;
 } concurrency_t;
 
 
-/* A path's time is  start + bytes * cost, whichever of its bounds that is */
+/* Time of a path by one of its bounds:  start + bytes * cost */
 typedef struct {
     double   start;
     double   cost;
@@ -394,16 +395,17 @@ typedef struct {
 } line_t;
 
 
-/* What bounds a staged path's end */
+/* Bounds of a staged path's end */
 enum {
-    BOUND_LINKS,  /* The links, which are never idle after their first chunk */
-    BOUND_FIRST,  /* The last chunk's first copy is submitted late */
-    BOUND_SECOND, /* ... and its second copy is */
+    BOUND_LINKS,  /* Links are busy from their first chunk on */
+    BOUND_FIRST,  /* First copy of the last chunk is submitted late */
+    BOUND_SECOND, /* Second copy of the last chunk is submitted late */
     NUM_BOUNDS
 };
 
 
-/* Bytes/s of a hop: a shared limit that holds up one holds up both, mostly */
+/* Return the bytes/s of a hop: a reduced shared limit usually holds for both
+ * hops */
 static double hop_rate(const candidate_t *path, unsigned hop, double rate)
 {
     return ((rate < path->cap * (1 - ROUNDING)) && !path->is_free[hop]) ?
@@ -411,7 +413,7 @@ static double hop_rate(const candidate_t *path, unsigned hop, double rate)
                    path->rates[hop];
 }
 
-/* A staged path, the number-th of its transfer's, with its bytes/s */
+/* Staged path number `number` of a transfer, with its bytes/s */
 typedef struct {
     const query_t       *query;
     const concurrency_t *concurrency;
@@ -421,9 +423,10 @@ typedef struct {
 } staged_t;
 
 
-/* Of a path with so many chunks. Copies are submitted chunk by chunk, and of
- * each chunk first the first hops of all paths. A link's latency has in it its
- * own submission and a poll, which here are reckoned for all together. */
+/* Compute the bounds of a path with this many chunks. Copies are submitted
+ * chunk by chunk, and for each chunk the first hops of all paths come first. A
+ * link's latency includes one submission and a poll, counted here once for
+ * all. */
 static void staged_bounds(const staged_t *staged, unsigned chunks,
                           line_t bounds[NUM_BOUNDS])
 {
@@ -464,8 +467,8 @@ static void staged_bounds(const staged_t *staged, unsigned chunks,
     bounds[BOUND_SECOND].cost  = 1 / (chunks * second);
 }
 
-/* Which of the bounds holds for a path that is to end at a time, and what it
- * carries by then */
+/* Find the bound that holds for a path ending at a time, and the bytes carried
+ * by then */
 static double staged_bytes(const staged_t *staged, unsigned chunks,
                            double seconds, line_t *line)
 {
@@ -486,7 +489,7 @@ static double staged_bytes(const staged_t *staged, unsigned chunks,
     return least;
 }
 
-/* Chunks of a part of these bytes, as they have to fit into slots */
+/* Return the fewest chunks of this part that fit into slots */
 static unsigned least_chunks(const query_t *query, double bytes)
 {
     uint64_t slot = uct_cuda_mp_slot_size(query->config);
@@ -494,9 +497,9 @@ static unsigned least_chunks(const query_t *query, double bytes)
     return (unsigned)(((uint64_t)bytes + slot - 1) / slot);
 }
 
-/* Chunks that let a path's links carry the most until a time. More of them fill
- * the pipeline faster, but each one costs a gap on the link: the derivative of
- *   (time - (c - 1) gap) / (1 + 1/c)
+/* Return the number of chunks with the most bytes carried until a time. More
+ * chunks fill the pipeline faster, but each one costs a gap: the derivative of
+ * (time - (c - 1) gap) / (1 + 1/c)
  * is 0 at c = sqrt(2 + time / gap) - 1. */
 static unsigned
 most_chunks(const staged_t *staged, double seconds, double start)
@@ -507,8 +510,8 @@ most_chunks(const staged_t *staged, double seconds, double start)
     double time, gap;
 
     if (staged->concurrency->is_piped) {
-        /* One fill serves several transfers, their gaps count together; and no
-         * more than the submitting processor can keep up with */
+        /* several transfers share one fill and sum up their gaps; stay within
+         * the processor's submission rate */
         gap = path->gap * num_piped(query);
         while ((chunks < MAX_CHOSEN) &&
                ((chunks + 1) * (chunks + 1) * gap <= seconds) &&
@@ -530,9 +533,8 @@ most_chunks(const staged_t *staged, double seconds, double start)
     return chunks;
 }
 
-/* The line of a staged path that is to end at a time, with the chunks that let
- * it carry the most by then: fewer of them where the processor cannot submit
- * them as fast as the links could take them. */
+/* Choose the line of a staged path ending at a time, with the chunks that carry
+ * the most by then; fewer if the processor cannot submit them in time */
 static void
 staged_choose(const staged_t *staged, double seconds, line_t *line)
 {
@@ -564,7 +566,7 @@ staged_choose(const staged_t *staged, double seconds, line_t *line)
     }
 }
 
-/* Lines of all paths of a transfer that ends at a time */
+/* Choose the lines of all paths for a transfer ending at a time */
 static void choose_lines(const query_t *query, const concurrency_t *concurrency,
                          const split_t *split, const double *rates,
                          double seconds, line_t *lines)
@@ -589,7 +591,8 @@ static void choose_lines(const query_t *query, const concurrency_t *concurrency,
     }
 }
 
-/* When all end together. Paths that could not even start before are dropped. */
+/* Compute the common end time. Paths that could not start before it are
+ * dropped. */
 static double end_together(const query_t *query, const split_t *split,
                            const line_t *lines, unsigned *dropped_p)
 {
@@ -622,7 +625,7 @@ static double end_together(const query_t *query, const split_t *split,
     return seconds;
 }
 
-/* Processor time to submit what goes over a path */
+/* Return the processor time to submit a path, s */
 static double path_submit_time(const query_t *query,
                                const candidate_t *path, unsigned chunks)
 {
@@ -630,7 +633,7 @@ static double path_submit_time(const query_t *query,
                               query->model->submit_copy;
 }
 
-/* ... and all */
+/* Return the processor time to submit all paths, s */
 static double submit_time(const query_t *query, const split_t *split,
                           const line_t *lines)
 {
@@ -645,7 +648,7 @@ static double submit_time(const query_t *query, const split_t *split,
     return seconds;
 }
 
-/* Parts by given weights */
+/* Divide by given weights */
 static void
 solve_weights(const query_t *query, const concurrency_t *concurrency,
               split_t *split, const double *rates, const double *weights,
@@ -662,7 +665,7 @@ solve_weights(const query_t *query, const concurrency_t *concurrency,
         split->bytes[i] = bytes;
         bounds[0]       = bounds[1] = bounds[2] = lines[i];
         if (split->paths[i]->hops > 1) {
-            /* With this path's end in sight, not that of all */
+            /* use this path's end, not that of all */
             staged.path = split->paths[i];
             staged.rate = rates[i];
             staged_choose(&staged, lines[i].start + bytes * lines[i].cost,
@@ -707,8 +710,7 @@ void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
         seconds = end_together(query, split, lines, &dropped);
     }
 
-    /* Configured shares; or with no model asked, all paths that there are, each
-     * as it is fast */
+    /* Configured shares; or, with several paths forced, shares by speed */
     if ((total_share > 0) || (query->config->enable == UCT_CUDA_MP_YES)) {
         for (i = 0; i < split->count; ++i) {
             total_speed += 1 / lines[i].cost;
@@ -724,7 +726,7 @@ void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
         return;
     }
 
-    /* A window of transfers cannot go faster than it is submitted */
+    /* a window is not faster than its submission */
     split->seconds = ucs_max(seconds, submit_time(query, split, lines));
     for (i = 0; i < split->count; ++i) {
         split->chunks[i] = lines[i].chunks;
@@ -734,8 +736,9 @@ void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
     }
 }
 
-/* What one path takes for a whole transfer, and the processor for that. Nobody
- * waits for the fill of a path that has others before it: few chunks do. */
+/* Compute the link time and processor time of a complete transfer over one
+ * path. Fills of a path behind other transfers are hidden, so few chunks
+ * suffice. */
 static void turn_times(const query_t *query, split_t *split, unsigned path,
                        double rate, double *seconds_p, double *work_p)
 {

@@ -1,39 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The model's constants: what they are by default and where that comes from,
- * and their names. */
+/* Built-in constants of the model with their sources, and their names. */
 #include <uct/cuda/plan/model.h>
 
 #include <stddef.h>
 #include <stdlib.h>
 
 
-/* Measured on H200: 2.9 us a copy and 0.35 us an event operation, of which a
- * chunk has four; 3 us lost between chunks over a GPU, in paths of 16 to 64.
+/* Measured on H200: 2.9 us a copy and 0.35 us an event operation; a chunk has
+ * four of them. 3 us lost between chunks over a GPU, in paths of 16 to 64
+ * chunks.
  *
- * The host's path, from copies by hand beside a direct one of 90 to 93 % of 64
- * to 512 MiB, in 4, 6, 8, 9, 12 and 16 chunks (driver 580.159): what leaves the
- * GPU takes  bytes / 55.4 GB/s + 7.2 us a chunk  (2.9 us where the GPU sends
- * nothing else), the last chunk's second copy comes 8 us behind, and from the
- * first call to the end of an empty path it is 20 us, 6 more than the latencies
- * of its links say. doubt_host: 64 MiB gained 8 us by hand, 5 to 9 in puts, on
- * two machines.
+ * Host path, from copies by hand beside a direct one of 90 to 93 % of 64 to 512
+ * MiB, in 4, 6, 8, 9, 12 and 16 chunks (driver 580.159): the first hop takes
+ * bytes / 55.4 GB/s + 7.2 us a chunk  (2.9 us if the GPU sends nothing else),
+ * the last chunk's second copy ends 8 us later, and an empty path takes 20 us
+ * from the first call to its end, 6 more than the latencies of its links.
+ * doubt_host: 64 MiB gained 8 us by hand, 5 to 9 in puts, on two machines.
  *
  * start_relay, doubt_relay: relays with host memory at one end, one chunk
  * beside a direct copy, by hand on two machines: empty they take 22 us from a
- * GPU and 14 to 21 to one, where the latencies of their links say 17; the same
- * messages differ by 8 us. 1 MiB from a GPU takes 24 to 32 us with one and 26
- * to 28 without; under MPI to a GPU 2 and 11 % longer with one.
+ * GPU and 14 to 21 to one; the latencies of their links are 17. The same
+ * messages differ by 8 us. 1 MiB from a GPU takes 24 to 32 us with a relay and
+ * 26 to 28 without; under MPI to a GPU 2 and 11 % longer with one.
  *
- * message, path: beside H200 (MPI, UCX 1.22) 64 KiB, which one copy takes, go
- * at 6.7 us from a GPU and at 13.6 us to one; 1 MiB over two paths at 20 to 26
- * us, 4 MiB over four at 47 to 58 us.
+ * message, path: beside H200 (MPI, UCX 1.22) 64 KiB, sent by one copy, take 6.7
+ * us from a GPU and 13.6 us to one; 1 MiB over two paths 20 to 26 us, 4 MiB
+ * over four 47 to 58 us.
  *
- * wait: chains of staged chunks against copies alone; poll: an event query that
- * finds it done; join: not to be seen in them.
+ * wait: chains of staged chunks against copies alone; poll: an event query
+ * after completion; join: not visible in them.
  *
  * graphs: 4 x H200 (driver 580.159), copy nodes over four contexts in chains of
- * four; medians. graph: these rows times it; ucx_mp_tune --calibrate takes it
- * from the lives of graphs of 4, 16 and 64 copies. */
+ * four; medians. graph: factor on these rows; ucx_mp_tune --calibrate derives
+ * it from graphs of 4, 16 and 64 copies. */
 const uct_cuda_mp_model_t uct_cuda_mp_model_builtin = {
     .submit_copy       = 2.9e-6,
     .submit_chunk      = 2 * 2.9e-6 + 4 * 0.35e-6,

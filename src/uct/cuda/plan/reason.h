@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why a transfer is one plain copy: one list, for logs, --plan and tests. */
+/* Reasons for a single plain copy: one list for logs, --plan and tests. */
 #ifndef UCT_CUDA_MP_REASON_H
 #define UCT_CUDA_MP_REASON_H
 
@@ -8,10 +8,10 @@
 BEGIN_C_DECLS
 
 
-/** Why one plain copy carries a transfer. The first phase says no with those up
- *  to TWO_CONTEXTS; the planner, or what is to be had, with the others. */
+/** Why one plain copy carries a transfer. Admission gives the reasons up to
+ *  TWO_CONTEXTS; the planner, or missing resources, the others. */
 typedef enum {
-    UCT_CUDA_MP_ADMITTED, /**< It does not: several paths, or another one */
+    UCT_CUDA_MP_ADMITTED, /**< Several paths, or another single path */
     UCT_CUDA_MP_NO_OFF,
     UCT_CUDA_MP_NO_HIDDEN,
     UCT_CUDA_MP_NO_SAME_END,
@@ -29,7 +29,7 @@ typedef enum {
 } uct_cuda_mp_reason_t;
 
 
-/** Half a sentence, for people: "several paths carry it", ... */
+/** Return the reason as half a sentence for log lines. */
 const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason);
 
 

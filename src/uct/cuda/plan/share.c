@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Round by round: whoever is held up by a resource that nobody on it gets more
- * elsewhere of, or by nothing shared, has its rate; the others share the rest.
+ * Iterative solution: flows limited by their own cap, or by a resource that is
+ * the tightest for all its users, have their rate; the others share the rest in
+ * the next round.
  */
 #include <uct/cuda/plan/share.h>
 
@@ -13,7 +14,7 @@ typedef uct_cuda_share_resource_t resource_t;
 typedef uct_cuda_share_flow_t     flow_t;
 
 
-/* What a flow's tightest resource gives each of its users */
+/* Return the rate allowed by a flow's tightest resource */
 static double tightest(const resource_t *resources, const flow_t *flow)
 {
     double rate = flow->cap;
@@ -26,7 +27,7 @@ static double tightest(const resource_t *resources, const flow_t *flow)
     return rate;
 }
 
-/* Resources that are the tightest of all of their users */
+/* Find the resources that are the tightest of all their users */
 static void
 find_tight(resource_t *resources, flow_t *const *flows, unsigned count)
 {
@@ -53,7 +54,7 @@ find_tight(resource_t *resources, flow_t *const *flows, unsigned count)
     }
 }
 
-/* Has its rate? */
+/* Return whether a flow's rate is final */
 static bool is_settled(const resource_t *resources, const flow_t *flow)
 {
     bool is_settled = (flow->rate >= flow->cap);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What flows of bytes get of links that they share: as much as all others on
- * a link, unless something else holds them up (max-min fair).
+ * Max-min fair rates of flows sharing links: all flows on a link get the same
+ * rate unless another limit reduces theirs.
  */
 #ifndef UCT_CUDA_PLAN_SHARE_H
 #define UCT_CUDA_PLAN_SHARE_H
@@ -11,36 +11,39 @@
 BEGIN_C_DECLS
 
 
-/** Of one flow at most: over the host, or a relay, it has two links' limits. */
+/** Maximum resources of a flow: those of two links, for the host path or a
+ *  relay. */
 #define UCT_CUDA_SHARE_WAY_MAX (2 * UCT_CUDA_TOPO_LINK_LIMITS + 1)
 
 
-/** Which resources a flow takes, one of them twice if it counts twice. */
+/** Resources used by a flow; listed twice if a flow counts twice. */
 typedef struct {
-    unsigned count; /**< 0: none that others take */
+    unsigned count; /**< 0: no shared resource */
     int16_t  resources[UCT_CUDA_SHARE_WAY_MAX];
 } uct_cuda_share_way_t;
 
 
-/** What several flows can share. */
+/** Resource shared by several flows. */
 typedef struct {
-    double   left;     /**< Bytes/s that nobody has yet */
+    double   left;     /**< Bytes/s not assigned yet */
     unsigned users;
-    double   rate;     /**< Of each user, as things are */
-    bool     is_tight; /**< None of them gets more elsewhere */
+    double   rate;     /**< Present rate of each user */
+    bool     is_tight; /**< It is the tightest limit of all its users */
 } uct_cuda_share_resource_t;
 
 
-/** Flows that go the same way. */
+/** Flows with the same resources. */
 typedef struct {
     const uct_cuda_share_way_t *way;
     unsigned                   count;
-    double                     cap;  /**< Bytes/s of each at most */
-    double                     rate; /**< Filled: what each gets */
+    double                     cap;  /**< Maximum bytes/s of each */
+    double                     rate; /**< Result: bytes/s of each */
 } uct_cuda_share_flow_t;
 
 
-/** Let flows use a resource, which then has so many bytes/s for all of them. */
+/**
+ * Let @a count flows use a resource with @a capacity bytes/s in total.
+ */
 static inline void
 uct_cuda_share_add(uct_cuda_share_resource_t *resource, double capacity,
                    unsigned count)
@@ -51,11 +54,11 @@ uct_cuda_share_add(uct_cuda_share_resource_t *resource, double capacity,
 
 
 /**
- * Find the rates of all flows.
+ * Compute the rates of all flows.
  *
- * @param resources  By number. Those that the flows take have their bytes/s,
- *                   and all flows as their users; they have none afterwards.
- * @param flows      In some other order afterwards.
+ * @param resources  By number; those used by flows have their bytes/s and all
+ *     flows as users, and none afterwards.
+ * @param flows      Reordered by the call.
  */
 void uct_cuda_share(uct_cuda_share_resource_t *resources,
                     uct_cuda_share_flow_t **flows, unsigned count);

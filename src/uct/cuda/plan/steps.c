@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory for the steps of plans; comparing and naming them. */
+/* Memory, comparison and names of steps. */
 #include <uct/cuda/plan/steps.h>
 
 #include <stdio.h>

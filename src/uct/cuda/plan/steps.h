@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a plan consists of: steps, each of which copies or adds bytes from
- * places to places. Plain data, without pointers but to its own arrays; it can
- * be printed, compared, checked and carried out. A transfer has a plan of one
- * rank, which this process is; a collective one of all ranks of a node.
+ * Steps of a plan: each copies or adds bytes from places to places. Plain data
+ * with pointers to its own arrays only, so a plan can be printed, compared,
+ * checked and carried out. A transfer's plan has one rank, this process; a
+ * collective's plan has all ranks of a node.
  *
- * Steps are in the order of submission. A queue of a rank works through its
- * steps one at a time in that order; a step also waits until the earlier steps
- * that it names, of any rank, have ended.
+ * Steps are in the order of submission. A queue of a rank runs its steps in
+ * that order, one at a time. A step also waits for the earlier steps listed for
+ * it, of any rank.
  */
 #ifndef UCT_CUDA_PLAN_STEPS_H
 #define UCT_CUDA_PLAN_STEPS_H
@@ -22,56 +22,56 @@
 BEGIN_C_DECLS
 
 
-/** "No step": waits for nothing. */
+/** No step: no wait. */
 #define UCT_CUDA_NO_STEP UINT32_MAX
 
-/** "For no part of the whole". */
+/** The step belongs to no part. */
 #define UCT_CUDA_STEP_NO_PART UINT8_MAX
 
 
 typedef enum {
     UCT_CUDA_STEP_COPY,  /**< One source, one destination */
-    UCT_CUDA_STEP_REDUCE /**< All sources, added from left to right, to each
-                              destination; by a kernel on the rank's GPU. One
-                              source: a copy by that kernel. A destination may
-                              be a source at the same offset */
+    /** Sum of all sources, left to right, stored to each destination by a
+     *  kernel on the rank's GPU. With one source: a copy by that kernel. A
+     *  destination may be a source at the same offset */
+    UCT_CUDA_STEP_REDUCE
 } uct_cuda_step_type_t;
 
 
 typedef enum {
-    UCT_CUDA_BUFFER_SEND,    /**< What an owner gives */
-    UCT_CUDA_BUFFER_RECV,    /**< ... and gets */
+    UCT_CUDA_BUFFER_SEND,    /**< Input of an owner */
+    UCT_CUDA_BUFFER_RECV,    /**< Output of an owner */
     UCT_CUDA_BUFFER_SCRATCH, /**< Staging memory */
     UCT_CUDA_BUFFER_LAST
 } uct_cuda_buffer_t;
 
 
 typedef struct {
-    uint64_t offset; /**< Bytes from the start of the buffer, or of its slot */
-    uint8_t  owner;  /**< Of a transfer, index of the end
-                          (uct_cuda_end_index()); of a collective, a rank, or
-                          behind those a relay */
+    uint64_t offset; /**< From the start of the buffer or slot, bytes */
+    /** Transfer: uct_cuda_end_index(); collective: a rank, or a relay behind
+     *  the ranks */
+    uint8_t  owner;
     uint8_t  buffer; /**< uct_cuda_buffer_t */
-    uint16_t slot;   /**< Piece of SCRATCH, else 0. Which memory that is, the
-                          runner decides for transfers; a collective's offset
-                          says it already */
+    /** Piece of SCRATCH, else 0. For transfers the runner assigns its memory;
+     *  for collectives the offset includes it */
+    uint16_t slot;
 } uct_cuda_place_t;
 
 
 typedef struct {
     uint64_t bytes;            /**< Of each place; not 0 */
-    uint32_t places;           /**< Index of the first source in the list's
-                                    places; the destinations follow */
-    uint32_t waits;            /**< Index of the first wait in the list's */
+    /** Index of the first source in list.places; the destinations follow */
+    uint32_t places;
+    uint32_t waits;            /**< Index of the first wait in list.waits */
     uint16_t num_waits;
-    uint16_t queue;            /**< Of the rank; a transfer's are its lanes */
+    uint16_t queue;            /**< Of the rank; for transfers a link */
     uint8_t  num_sources;
     uint8_t  num_destinations;
     uint8_t  type;             /**< uct_cuda_step_type_t */
-    uint8_t  rank;             /**< Submits it */
-    uint8_t  part;             /**< A transfer's path, a collective's slice, or
-                                    NO_PART */
-    uint8_t  chunk;            /**< ... and piece of that */
+    uint8_t  rank;             /**< Rank that submits it */
+    /** Path of a transfer, shard of a collective, or NO_PART */
+    uint8_t  part;
+    uint8_t  chunk;            /**< Chunk of the part */
 } uct_cuda_step_t;
 
 
@@ -105,29 +105,37 @@ uct_cuda_step_waits(const uct_cuda_steps_t *list, const uct_cuda_step_t *step)
 }
 
 
-/** Room for so many, of which none is there yet. UCS_OK; UCS_ERR_NO_MEMORY: the
- *  list is zeroed. */
+/**
+ * Allocate space for empty steps. @return UCS_OK; UCS_ERR_NO_MEMORY: the list
+ * is zeroed.
+ */
 ucs_status_t uct_cuda_steps_alloc(uct_cuda_steps_t *list, size_t num_steps,
                                   size_t num_places, size_t num_waits);
 
-/** Free what was allocated; a list that is zeroed has nothing. It is zeroed. */
+/** Free the arrays and zero the list, which may be zeroed already. */
 void uct_cuda_steps_release(uct_cuda_steps_t *list);
 
-/** Allocate @a to and copy. UCS_OK; UCS_ERR_NO_MEMORY: @a to is zeroed. */
+/**
+ * Allocate @a to and copy. @return UCS_OK; UCS_ERR_NO_MEMORY: @a to is zeroed.
+ */
 ucs_status_t
 uct_cuda_steps_copy(const uct_cuda_steps_t *from, uct_cuda_steps_t *to);
 
 
-/** Same steps with the same places and waits? */
+/** Compare steps, places and waits. */
 bool uct_cuda_steps_equal(const uct_cuda_steps_t *a, const uct_cuda_steps_t *b);
 
 
-/** The name of a place, for people. Returns @a buffer. */
+/**
+ * Format the name of a place. Returns @a buffer.
+ */
 typedef const char *(*uct_cuda_place_str_t)(const void *plan,
                                             const uct_cuda_place_t *place,
                                             char *buffer, size_t size);
 
-/** A step's places, "source, source -> destination". Returns @a buffer. */
+/**
+ * Format a step's places, "source, source -> destination". Returns @a buffer.
+ */
 const char *
 uct_cuda_step_places_str(const uct_cuda_steps_t *list,
                          const uct_cuda_step_t *step, const void *plan,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copying, comparing and naming plans. */
+/* Copying, comparison and names of plans. */
 #include <uct/cuda/plan/transfer_plan.h>
 
 #include <stdio.h>

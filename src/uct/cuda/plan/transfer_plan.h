@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The plan of a transfer: how it is cut up and which way every piece takes
- * (plan/steps.h). Its queues are lanes, which are directed links; its parts are
- * paths. A step waits for one other at most.
+ * Plan of a transfer: its pieces and the route of each (plan/steps.h). Its
+ * queues are lanes, that is directed links between ends; its parts are paths. A
+ * step waits for at most one other step.
  */
 #ifndef UCT_CUDA_MP_PLAN_H
 #define UCT_CUDA_MP_PLAN_H
@@ -18,51 +18,51 @@
 BEGIN_C_DECLS
 
 
-/** Lanes of one path. */
+/** Maximum links of a path. */
 #define UCT_CUDA_MP_MAX_HOPS 2
 
 #define UCT_CUDA_MP_MAX_STEPS \
     (UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS * UCT_CUDA_MP_MAX_CHUNKS)
 
-/** Staging slots that one device's staging memory is divided into, and those of
- *  them that one plan uses at most: a bank, so that the next transfer begins
- *  while this one ends. */
+/** Staging slots of a device, and the slots used by one plan: a bank, so
+ *  that the next transfer can begin while this one ends. */
 #define UCT_CUDA_MP_STAGING_SLOTS 8
 #define UCT_CUDA_MP_STAGING_BANKS 2
 #define UCT_CUDA_MP_PLAN_SLOTS \
     (UCT_CUDA_MP_STAGING_SLOTS / UCT_CUDA_MP_STAGING_BANKS)
 
-/** Lanes from each end to each. */
+/** A lane from each end to each end. */
 #define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
 
 
 typedef struct {
     uct_cuda_mp_path_t path;
     uint64_t           bytes;  /**< Its share of the transfer */
-    uint64_t           chunk;  /**< Bytes of its chunks but the last */
+    uint64_t           chunk;  /**< Size of all chunks except the last, bytes */
     uint16_t           chunks;
-    uint8_t            slots;  /**< Staging slots that it uses; 0: direct */
+    uint8_t            slots;  /**< Staging slots in use; 0: direct */
 } uct_cuda_mp_plan_path_t;
 
 
 typedef struct {
-    uct_cuda_end_t          src;        /**< A GPU, or host memory, which ... */
-    uct_cuda_end_t          dst;        /**< ... not both of them are */
-    uct_cuda_end_t          remote;     /**< The one of them, or none, that is
-                                             another process's */
-    int16_t                 local; /**< Device that the transfer belongs to,
-                                        whose context its completion is of: that
-                                        of the end that is this process's own,
-                                        or of the source if both are. If one is
-                                        host memory, the other one's. */
-    int16_t                 numa;      /**< Node of the host staging slots */
+    uct_cuda_end_t          src;        /**< GPU, or host memory */
+    /** GPU, or host memory if src is a GPU */
+    uct_cuda_end_t          dst;
+    uct_cuda_end_t          remote;     /**< End of another process, or none */
+    /** Device whose context gets the completion: the end of this process, the
+     *  source if both are, the GPU if an end is host memory */
+    int16_t                 local;
+    /** NUMA node of the host staging slots */
+    int16_t                 numa;
     uint16_t                num_paths; /**< 0: one path is best, no plan */
     uint16_t                num_steps;
-    uint8_t                 reason;    /**< uct_cuda_mp_reason_t, why no plan */
+    /** uct_cuda_mp_reason_t if there is no plan */
+    uint8_t                 reason;
     uint64_t                size;      /**< Bytes of the transfer */
-    uint64_t                slot_size; /**< Bytes a staging slot holds */
-    double                  seconds;   /**< What the model expects */
-    double                  single_seconds; /**< ... and of one plain copy */
+    uint64_t                slot_size; /**< Bytes of a staging slot */
+    double                  seconds;   /**< Modelled time */
+    /** Modelled time of a plain copy */
+    double                  single_seconds;
     uct_cuda_mp_plan_path_t paths[UCT_CUDA_MP_MAX_PATHS];
     uct_cuda_step_t         steps[UCT_CUDA_MP_MAX_STEPS];
     uct_cuda_place_t        places[2 * UCT_CUDA_MP_MAX_STEPS];
@@ -70,7 +70,7 @@ typedef struct {
 } uct_cuda_mp_plan_t;
 
 
-/** Its steps, as all plans have them; they stay the plan's. */
+/** Return the plan's steps as a list, owned by the plan. */
 static inline uct_cuda_steps_t
 uct_cuda_mp_plan_list(const uct_cuda_mp_plan_t *plan)
 {
@@ -86,8 +86,8 @@ uct_cuda_mp_plan_list(const uct_cuda_mp_plan_t *plan)
     return list;
 }
 
-/** Where a step copies from and to; the step that it waits for, if any, is at
- *  the step's own place in waits. */
+/** Return source and destination of a step. The step it waits for, if any,
+ *  is at its own index in waits. */
 static inline const uct_cuda_place_t *
 uct_cuda_mp_plan_from(const uct_cuda_mp_plan_t *plan, unsigned step)
 {
@@ -101,7 +101,8 @@ uct_cuda_mp_plan_to(const uct_cuda_mp_plan_t *plan, unsigned step)
 }
 
 
-/** The lane from one end to another; both have an index. */
+/** Return the directed link from one end to another; both ends have an
+ *  index. */
 static inline uint16_t uct_cuda_mp_lane(uct_cuda_end_t from, uct_cuda_end_t to)
 {
     return (uint16_t)(uct_cuda_end_index(from) * UCT_CUDA_NUM_ENDS +
@@ -119,7 +120,7 @@ static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
 }
 
 
-/** Is it a slot of page-locked memory? */
+/** Return whether a place is a slot of page-locked memory. */
 static inline bool
 uct_cuda_mp_place_is_host_staging(const uct_cuda_place_t *place)
 {
@@ -128,7 +129,8 @@ uct_cuda_mp_place_is_host_staging(const uct_cuda_place_t *place)
 }
 
 
-/** Does a step wait for one of another lane? Lanes keep their own order. */
+/** Return whether a step waits for one of another link. A link runs its
+ *  steps in order. */
 static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
                                                unsigned step)
 {
@@ -137,11 +139,11 @@ static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
 }
 
 
-/** Where a path is staged; none: nowhere. */
+/** Return the end at which a path is staged; none: direct. */
 static inline uct_cuda_end_t
 uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
 {
-    switch (path->route) { /* no default: the compiler finds a new route */
+    switch (path->route) { /* no default: the compiler reports a new route */
     case UCT_CUDA_MP_ROUTE_GPU:
         return uct_cuda_end_gpu(path->gpu);
     case UCT_CUDA_MP_ROUTE_HOST:
@@ -153,18 +155,18 @@ uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
 }
 
 
-/** Which steps somebody waits for: later steps on other lanes, and whoever
- *  gets a slot after this plan. Fills one value a step. */
+/** Mark the steps awaited by later steps on other links or by the next user
+ *  of a slot. Fills one value for each step. */
 void uct_cuda_mp_plan_awaited(const uct_cuda_mp_plan_t *plan,
                               bool *is_awaited);
 
 
-/** One for another; arrays as far as they are filled. */
+/** Copy a plan; arrays as far as they are filled. */
 void uct_cuda_mp_plan_copy(const uct_cuda_mp_plan_t *from,
                            uct_cuda_mp_plan_t *to);
 
 
-/** Is a GPU an end with memory of this process? */
+/** Return whether a GPU is an end with memory of this process. */
 static inline bool
 uct_cuda_mp_plan_is_local_gpu(const uct_cuda_mp_plan_t *plan, int device)
 {
@@ -174,31 +176,31 @@ uct_cuda_mp_plan_is_local_gpu(const uct_cuda_mp_plan_t *plan, int device)
 }
 
 
-/** Lanes of one path between a plan's ends, in their order. */
+/** List the links of a path between a plan's ends, in order. */
 unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
                                      const uct_cuda_mp_path_t *path,
                                      uint16_t lanes[UCT_CUDA_MP_MAX_HOPS]);
 
-/** Lanes that a plan's paths take, each once, path by path. */
+/** List the links used by a plan, each once, path by path. */
 unsigned
 uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
                        uint16_t lanes[UCT_CUDA_MP_MAX_HOPS *
                                       UCT_CUDA_MP_MAX_PATHS]);
 
 
-/** Do two plans have the same steps? The model's times do not count. */
+/** Compare the steps of two plans, ignoring modelled times. */
 bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
                             const uct_cuda_mp_plan_t *b);
 
 
-/** Is one end host memory? */
+/** Return whether one end is host memory. */
 static inline bool
 uct_cuda_mp_plan_ends_host(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
     return uct_cuda_end_is_host(src) || uct_cuda_end_is_host(dst);
 }
 
-/** The source, or if that is host memory the destination. */
+/** Return the source, or the destination if the source is host memory. */
 static inline uct_cuda_end_t
 uct_cuda_mp_plan_gpu_end(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
@@ -211,14 +213,12 @@ static inline bool uct_cuda_mp_plan_is_host(const uct_cuda_mp_plan_t *plan)
 }
 
 
-/**
- * Whose context a lane's stream belongs to, and so whose copy engines work it:
- * the GPU that sends, or, from the host, the one that receives. Two copies that
- * leave a GPU's engines at once share them by turns, and the slower one holds
- * up the other: with the host's path on the engines of the direct one, both
- * together ran at 200 instead of 380 GB/s (measured on H200). The direct lane
- * is the local end's, as a plain copy is.
- */
+/** Return the device whose copy engines work a link, through a stream of its
+ *  context: the sending GPU, or the receiving one from the host. Two copies
+ *  leaving a GPU's engines at the same time alternate, and the slower one
+ *  delays the other: with the host path on the engines of the direct one
+ *  both together ran at 200 instead of 380 GB/s (measured on H200). The
+ *  direct link belongs to the local end, as for a plain copy. */
 static inline int
 uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
 {
@@ -232,17 +232,24 @@ uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
 }
 
 
-/** "direct", "gpu2" or "host", as in MULTIPATH_PATHS. Returns @a buffer. */
+/**
+ * Format a path as in MULTIPATH_PATHS: "direct", "gpu2" or "host". Returns @a
+ * buffer.
+ */
 const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
                                  size_t size);
 
 
-/** All of a plan's, "direct,gpu2,host". Returns @a buffer. */
+/**
+ * Format all paths of a plan, "direct,gpu2,host". Returns @a buffer.
+ */
 const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
                                        char *buffer, size_t size);
 
 
-/** A step's places, "source+0 -> gpu2.slot1+0". Returns @a buffer. */
+/**
+ * Format a step's places, "source+0 -> gpu2.slot1+0". Returns @a buffer.
+ */
 const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
                                         const uct_cuda_step_t *step,
                                         char *buffer, size_t size);

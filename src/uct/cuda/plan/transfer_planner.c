@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Choosing paths, shares and chunks: as configured, or the best of what the
- * model says; and writing the steps.
+ * Choice of paths, shares and chunks, as configured or by the model, and output
+ * of the steps.
  */
 #include <uct/cuda/plan/transfer_planner.h>
 
@@ -15,23 +15,22 @@
 
 #define ALIGN UCT_CUDA_MP_ALIGN
 
-/* Without a model's word, below this size forced striping is not tried */
+/* Smallest transfer striped by force, without asking the model */
 #define FORCED_MIN_SIZE (1ul << 20)
 
 
-/* Rates that differ by less are the same */
+/* Smaller relative differences of rate are rounding errors */
 #define RATE_ROUNDING 1e-6
 
 
-/* A window whose transfers take paths by turns has to be so many times faster
- * than one whose transfers take all of them: the processor's part in that
- * differs by half from machine to machine (4 x H200), and it ends unevenly */
+/* Smallest speedup for round robin over paths: the processor's part varies by
+ * half between machines (4 x H200), and such windows end unevenly */
 #define TURN_MIN_GAIN 1.25
 
 
 typedef struct {
     uct_cuda_mp_query_t query;
-    double             single_seconds; /* of one plain copy */
+    double             single_seconds; /* of a plain copy */
     uint32_t           absent;         /* relays */
     const uct_cuda_mp_constraints_t *constraints; /* or NULL */
     unsigned           num_candidates;
@@ -56,7 +55,7 @@ static bool is_lane_absent(const uct_cuda_mp_constraints_t *constraints,
             uct_cuda_end_bit(to));
 }
 
-/* Consider a path, if the hardware has it. Returns whether it does. */
+/* Add a path as a candidate. @return false: the hardware has no such path */
 static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
 {
     const uct_cuda_mp_config_t *config = problem->query.config;
@@ -69,8 +68,7 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
         return false;
     }
 
-    /* A link that may be slower than is said is no way round, unless the user
-     * wants all of them */
+    /* A link of doubtful bandwidth is no relay unless all paths are forced */
     for (hop = 0; hop < candidate->hops; ++hop) {
         if (is_lane_absent(problem->constraints, candidate->lanes[hop]) ||
             ((candidate->hops > 1) && (config->enable == UCT_CUDA_MP_AUTO) &&
@@ -85,15 +83,15 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
     return true;
 }
 
-/* Host staging pays only while nothing comes to the source nor leaves the
- * destination, and one process alone cannot know that. In a ring it is the
- * neighbours' messages that do, not those of the pair: 4 H200 lost 13 % with
- * windows of one message, when all of a ring took to the host at once.
+/* The host path pays only without traffic into the source or out of the
+ * destination, which one process cannot see for others. In a ring the
+ * neighbours' messages cross, not those of the pair: 4 H200 lost 13 % with
+ * windows of one message when all of a ring used the host at once.
  *
- * Unless the user asks for several paths, some transfers have to end without
- * such traffic first. Preparing the path holds up the program's own driver
- * calls (20 ms in 0.2 to 0.3 s, 2 x H100), and a program that exchanges would
- * pay for a path that it never uses. */
+ * Unless the user asks for several paths, some transfers must have ended
+ * without such traffic. Preparing the path blocks the program's driver calls
+ * (20 ms in 0.2 to 0.3 s, 2 x H100), which a program that exchanges data would
+ * pay for nothing. */
 bool uct_cuda_mp_plan_may_use_host(const uct_cuda_mp_config_t *config,
                                    const uct_cuda_mp_load_t *load,
                                    uct_cuda_end_t src, uct_cuda_end_t dst,
@@ -109,13 +107,14 @@ bool uct_cuda_mp_plan_may_use_host(const uct_cuda_mp_config_t *config,
            !uct_cuda_mp_load_is_crossed(load, src, dst);
 }
 
-/* A relay on links of others takes from them what it gives to us. Of relays
- * that all are busy one is used nevertheless, if others use its links as relays
- * too: who came first and took several will find that one busy, and leave it.
- * Whose own ends a link joins cannot leave it: where all send both ways round a
- * ring (4 GPUs, beluga, modelled), one relay each made all of them slower, to
- * 0.78 of one path. The same goes for what a relay shares with such a link, as
- * the one between sockets (mist: 0.85). Candidates are sorted. */
+/* A relay whose links are busy only moves bandwidth from another transfer to
+ * this one. If all relays are busy one is still used, provided that the others
+ * use its links as relays, too: a transfer that came first and took several
+ * finds that one busy, and gives it up. A transfer whose ends the link connects
+ * cannot give it up: with traffic both ways round a ring (4 GPUs, beluga,
+ * modelled) one relay each made all slower, to 0.78 of one path. This includes
+ * limits shared with such a link, as between sockets (mist: 0.85). Candidates
+ * are sorted. */
 static unsigned
 yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
 {
@@ -137,8 +136,8 @@ yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
     return count;
 }
 
-/* Of the relays that there are, those that may be used. Candidates: the direct
- * path, relays by bandwidth, the host. */
+/* Choose the relays to use. Candidates: direct path, relays by bandwidth,
+ * host. */
 static void problem_choose_relays(problem_t *problem, bool has_host)
 {
     const uct_cuda_mp_config_t *config = problem->query.config;
@@ -146,8 +145,8 @@ static void problem_choose_relays(problem_t *problem, bool has_host)
     unsigned found = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned count = found;
 
-    /* Links to the host's memory are shared: all that take of them give their
-     * own. In windows, one that yields has its own taken all the same. */
+    /* Links to host memory are shared: transfers using one offer their own. In
+     * windows a transfer that yields loses its link anyway. */
     if ((config->enable == UCT_CUDA_MP_AUTO) &&
         !uct_cuda_mp_plan_ends_host(problem->query.src,
                                     problem->query.dst)) {
@@ -164,7 +163,7 @@ static void problem_choose_relays(problem_t *problem, bool has_host)
     }
 }
 
-/* A relay's link to the host is near the buffer, or goes between sockets */
+/* Return whether a relay's link to the host crosses sockets to the buffer */
 static bool is_far(const uct_cuda_mp_query_t *query,
                    const uct_cuda_mp_model_path_t *relay)
 {
@@ -182,8 +181,8 @@ static bool is_better_relay(const uct_cuda_mp_query_t *query,
     return (a_is_far != b_is_far) ? b_is_far : (a->cap > b->cap);
 }
 
-/* Relays by bandwidth; equal ones in the order (relay - source) mod n, so that
- * symmetric patterns of transfers meet as rarely as possible */
+/* Add relays by bandwidth; equal ones in the order (relay - source) mod n, so
+ * that symmetric patterns of transfers collide as rarely as possible */
 static void problem_add_relays(problem_t *problem)
 {
     const uct_cuda_mp_query_t *query = &problem->query;
@@ -212,7 +211,7 @@ static void problem_add_relays(problem_t *problem)
     }
 }
 
-/* Bytes/s of the first so many candidates and one more */
+/* Return the bytes/s of the first candidates and one more */
 static double rate_with(const problem_t *problem, unsigned count,
                         unsigned candidate)
 {
@@ -235,9 +234,8 @@ static double rate_with(const problem_t *problem, unsigned count,
     return sum;
 }
 
-/* Relays of host memory meet on the way to it, at switches and between sockets:
- * the next one is that which adds the most to those before it, and of equal
- * ones the first */
+/* Relays of host memory share switches and socket links on the way: choose next
+ * the relay that adds the most, the first one among equals */
 static void problem_sort_host_relays(problem_t *problem)
 {
     unsigned most = problem->query.config->max_gpu_paths;
@@ -289,7 +287,7 @@ static void split_of_all(const problem_t *problem, uct_cuda_mp_split_t *split)
     uct_cuda_mp_model_solve(&problem->query, split);
 }
 
-/* Is it faster than one path, by more than the model may be wrong? */
+/* Return whether it beats one path by more than the model's uncertainty */
 static bool
 is_worthwhile(const problem_t *problem, const uct_cuda_mp_split_t *split)
 {
@@ -306,8 +304,8 @@ is_worthwhile(const problem_t *problem, const uct_cuda_mp_split_t *split)
            problem->single_seconds;
 }
 
-/* The best of: the direct path, with the first few relays, with or without the
- * host. Candidates are in that order, the host last. */
+/* Find the best of: the direct path, with the first few relays, with or without
+ * the host. Candidates are in that order, the host last. */
 static void split_best(const problem_t *problem, bool has_host,
                        uct_cuda_mp_split_t *best)
 {
@@ -326,8 +324,8 @@ static void split_best(const problem_t *problem, bool has_host,
         most = UCT_CUDA_MP_MAX_PATHS - 2;
     }
 
-    /* What host memory gives differs by a fifth from day to day (measured
-     * beside H200): one more link to it that costs next to nothing may gain */
+    /* Host memory bandwidth varies by a fifth from day to day (measured beside
+     * H200), so an extra link to it that costs almost nothing is accepted */
     tolerance     = uct_cuda_mp_plan_ends_host(problem->query.src,
                                                problem->query.dst) ?
                             problem->query.model->min_gain :
@@ -358,8 +356,8 @@ static void split_best(const problem_t *problem, bool has_host,
     }
 }
 
-/* Of paths that go by turns, that over which this transfer ends first: behind
- * what is on their lanes */
+/* Return the path in round robin that ends this transfer first, behind the
+ * traffic on its links */
 static unsigned next_turn(const problem_t *problem,
                           const uct_cuda_mp_split_t *split,
                           const double *rates)
@@ -390,9 +388,9 @@ static unsigned next_turn(const problem_t *problem,
     return best;
 }
 
-/* How the transfers of a window go by turns, each over one path. Returns
- * whether that beats all paths, or one, for each of them: the best without
- * turns, as in the middle of the window, is in @a others. */
+/* Compute a window whose transfers use one path each, in round robin. @return
+ * true: it beats all paths, or one, for each transfer. @a others is the best
+ * without round robin, in the middle of the window. */
 static bool solve_turns(const problem_t *problem,
                         const uct_cuda_mp_split_t *others,
                         uct_cuda_mp_split_t *turns, double *rates)
@@ -413,12 +411,12 @@ static bool solve_turns(const problem_t *problem,
 }
 
 /* In a window of small transfers from host memory, submitting copies over all
- * paths for each takes longer than they do. Each takes one of the paths, then.
- * Not to host memory: there such windows stood still for milliseconds at a time
- * (4 x H200, MPI; not so the same copies by hand, and why is not known).
+ * paths takes longer than the links. Each transfer then uses one of the paths.
+ * Not to host memory: there such windows stalled for milliseconds at a time (4
+ * x H200, MPI; not with the same copies by hand; cause unknown).
  *
- * Returns whether its turn is what @a split has now; if not, that is the best
- * without turns. */
+ * @return true: @a split is this transfer's path; false: it is the best without
+ * round robin. */
 static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
 {
     uct_cuda_mp_query_t *query  = &problem->query;
@@ -430,7 +428,7 @@ static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
     bool is_turn;
 
     if (queued == 0) {
-        /* Looked at as one that has others before it, too */
+        /* evaluated as if other transfers were ahead */
         query->queued           = 1;
         turns.count             = 1;
         turns.paths[0]          = &problem->candidates[0];
@@ -455,7 +453,7 @@ static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
     return is_turn;
 }
 
-/* A plan's steps while they are written */
+/* Writer of a plan's steps */
 typedef struct {
     uct_cuda_mp_plan_t        *plan;
     const uct_cuda_mp_split_t *split;
@@ -466,7 +464,7 @@ typedef struct {
 } writer_t;
 
 
-/* A copy of a chunk of a path. @return Its number. */
+/* Add a copy of a chunk on a path. @return Its number */
 static uint32_t
 add_step(uct_cuda_mp_plan_t *plan, unsigned path, unsigned chunk,
          uint64_t bytes, uct_cuda_place_t from, uct_cuda_place_t to,
@@ -503,9 +501,8 @@ end_place(uct_cuda_end_t end, uct_cuda_buffer_t buffer, uint64_t offset)
     return place;
 }
 
-/* A part in one copy; or a chunk's first hop, into a slot, which waits until
- * the chunk before it has left that, or its second, which waits for the
- * first */
+/* Add a part's only copy, or a hop of a chunk. The first hop fills a slot,
+ * after the previous chunk has left it; the second hop waits for the first. */
 static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
 {
     const uct_cuda_mp_plan_t *plan      = writer->plan;
@@ -544,8 +541,8 @@ static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
     }
 }
 
-/* Steps: the direct part at once, then chunk by chunk over all staged paths, so
- * that none of them waits for the submission of another's last chunk */
+/* Write the steps: the direct part first, then chunk by chunk over all staged
+ * paths, so that no path waits for the submission of another's last chunk */
 static void write_steps(writer_t *writer)
 {
     uct_cuda_mp_plan_t *plan = writer->plan;
@@ -572,9 +569,8 @@ static void write_steps(writer_t *writer)
     }
 }
 
-/* Whole pages for everybody: who would have less than one is left out. What
- * that leaves over goes to the direct path, or where there is none to the
- * largest, whose index is returned. */
+/* Round parts to whole multiples of ALIGN; paths below one are dropped. The
+ * direct path, or else the largest, gets the rest. @return Its index */
 static unsigned keep_whole_parts(uct_cuda_mp_split_t *split)
 {
     unsigned count = 0;
@@ -601,7 +597,7 @@ static unsigned keep_whole_parts(uct_cuda_mp_split_t *split)
     return rest;
 }
 
-/* False: there is no room for so many chunks */
+/* @return false: too many chunks for a plan */
 static bool
 cut_into_chunks(const problem_t *problem, const uct_cuda_mp_split_t *split,
                 unsigned path, uct_cuda_mp_plan_path_t *part)
@@ -620,7 +616,7 @@ cut_into_chunks(const problem_t *problem, const uct_cuda_mp_split_t *split,
     return part->chunks <= UCT_CUDA_MP_MAX_CHUNKS;
 }
 
-/* Turn shares into whole parts, and parts into steps */
+/* Turn shares into aligned parts, and parts into steps */
 static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
                        uint64_t size, uct_cuda_mp_plan_t *plan)
 {
@@ -648,7 +644,7 @@ static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
         }
     }
 
-    /* It lies last in the buffer */
+    /* it is last in the buffer */
     plan->paths[rest].bytes = size - offset;
     writer.offsets[rest]    = offset;
     for (i = 0; i < split->count; ++i) {
@@ -681,7 +677,7 @@ size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config)
                                                 UCT_CUDA_MP_PLAN_MAX_SIZE;
 }
 
-/* The configuration, or in @a scratch one with less staging memory */
+/* Return the configuration, or in @a scratch a copy with less staging memory */
 static const uct_cuda_mp_config_t *
 constrained_config(const uct_cuda_mp_knowledge_t *know,
                    uct_cuda_mp_config_t *scratch)
@@ -702,8 +698,8 @@ size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know)
     return uct_cuda_mp_plan_max_size(constrained_config(know, &scratch));
 }
 
-/* Paths, shares and chunks that the user has written down. Returns false if the
- * hardware has none of the paths. */
+/* Use configured paths, shares and chunks. @return false: the hardware has none
+ * of the paths */
 static bool problem_set_paths(problem_t *problem)
 {
     const uct_cuda_mp_config_t *config = problem->query.config;
@@ -736,7 +732,7 @@ static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
             (uct_cuda_end_device(end) < topo->num_gpus));
 }
 
-/* Are these two ends that something can be copied between? */
+/* Return whether data can be copied between two ends */
 static bool has_direct(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
                        uct_cuda_end_t dst)
 {
@@ -752,7 +748,7 @@ static bool has_direct(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
            !is_lane_absent(know->constraints, lane);
 }
 
-/* The NUMA node that host memory on the way is of */
+/* Return the NUMA node of host memory on the way */
 static int find_numa(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
                      uct_cuda_end_t dst)
 {
@@ -771,7 +767,7 @@ static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
                                    uct_cuda_mp_tuning_model(know->tuning);
 }
 
-/* By what is known before any path is looked at */
+/* Check the conditions known before looking at paths */
 static uct_cuda_mp_reason_t
 find_refusal(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
              uct_cuda_end_t dst, size_t size)
@@ -816,8 +812,8 @@ problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
     uct_cuda_mp_model_start(query);
 }
 
-/* With the direct path as the first candidate. Returns whether it is a turn in
- * a window. */
+/* Choose the paths; the direct path is the first candidate. @return true: one
+ * path of a round robin */
 static bool choose_split(const uct_cuda_mp_knowledge_t *know,
                          problem_t *problem, uct_cuda_mp_plan_t *plan,
                          uct_cuda_mp_split_t *split)
@@ -849,7 +845,7 @@ static bool choose_split(const uct_cuda_mp_knowledge_t *know,
     return false;
 }
 
-/* As configured, or the best. False: one plain copy it is. */
+/* Split as configured, or best. @return false: use a plain copy */
 static bool plan_split(const uct_cuda_mp_knowledge_t *know,
                        const uct_cuda_mp_config_t *config,
                        uct_cuda_mp_plan_t *plan)
@@ -862,7 +858,7 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
     problem_init(&problem, know, config, plan);
     plan->numa = (int16_t)problem.query.numa;
 
-    /* What one plain copy takes, to compare with */
+    /* time of a plain copy, for comparison */
     (void)problem_add(&problem, &direct);
     split_of_all(&problem, &split);
     problem.single_seconds = uct_cuda_mp_model_single(&problem.query,
@@ -888,7 +884,7 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
            (plan->paths[0].path.route != UCT_CUDA_MP_ROUTE_DIRECT);
 }
 
-/* No paths and no steps yet */
+/* Start a plan without paths and steps */
 static void plan_init(uct_cuda_end_t src, uct_cuda_end_t dst,
                       uct_cuda_end_t remote, size_t size,
                       uct_cuda_mp_plan_t *plan)
@@ -945,8 +941,8 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
              end_place(dst, UCT_CUDA_BUFFER_RECV, 0), UCT_CUDA_NO_STEP);
 }
 
-/* Does any pair of GPUs, or host memory and any GPU, get a plan for this
- * size? */
+/* Return whether any pair of GPUs, or of host memory and a GPU, has a plan for
+ * this size */
 static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
                      size_t size, uct_cuda_mp_plan_t *scratch)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which trees an algorithm has on a node. */
+/* Construction of the trees of each algorithm. */
 #include <uct/cuda/plan/trees.h>
 
 #include <uct/cuda/plan/links.h>
@@ -15,15 +15,15 @@
 #define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
 #define DIRECT        UCT_CUDA_COLL_DIRECT
 
-/* Of a rank: a kernel reads them and its own */
+/* Children of a rank: its kernel reads them and its own data */
 #define MAX_CHILDREN (UCT_CUDA_COLL_MAX_FAN - 1)
 
-/* How often each tree is taken out and looked for again */
+/* Times that each tree is removed and searched again */
 #define ROUNDS 12
 
-/* With more ranks than this, trees that are looked for thoroughly take longer
- * than most programs have calls to make up for: the time is as the fifth power
- * of the ranks. Those that share GPUs have trees among these. */
+/* With more ranks a thorough search takes longer than most programs can gain:
+ * its time grows with the fifth power of the ranks. Ranks on shared GPUs use
+ * the trees of their GPUs. */
 #define THOROUGH_RANKS 8
 #define LOW_DEPTH      2
 #define SHARED_DEPTH   3
@@ -31,12 +31,12 @@
 #define QUICK_STARTS   2
 #define QUICK_TREES    32
 
-/* A hop further from the root counts as so much of a link's load: trees that
- * are equal otherwise are to be low */
+/* Price of a hop further from the root, relative to a link's load: prefers low
+ * trees among equal ones */
 #define HOP 1e-3
 
-/* Prices that differ by less are the same, so that trees do not hang on the
- * last digit of a bandwidth */
+/* Smaller relative differences of price are rounding errors, so that the last
+ * digit of a bandwidth does not change the trees */
 #define ROUNDING 1e-6
 
 typedef uct_cuda_coll_ranks_t ranks_t;
@@ -45,25 +45,25 @@ typedef uct_cuda_coll_trees_t trees_t;
 typedef uct_cuda_share_way_t  way_t;
 
 
-/* A bit for each GPU that links lead to, by the GPU that they come from */
+/* Mask of destination GPUs, for each source GPU */
 typedef uint16_t links_t[MAX_GPUS];
 
 _Static_assert(MAX_GPUS <= 16, "a bit each");
 
 
-/* What all trees together put on the links, seconds a byte of the whole */
+/* Load of the links by all trees, seconds for each byte of the data */
 typedef struct {
     const ranks_t *ranks;
     int    gpus[UCT_CUDA_COLL_MAX_MEMBERS];
-    double slice;                         /* of the whole, a tree's */
+    double slice;                         /* fraction of the data in a tree */
     double capacity[NUM_RESOURCES];
     double load[NUM_RESOURCES];
-    double worst;                         /* of the loads so far */
-    unsigned start;                       /* ranks are tried from here on */
+    double worst;                         /* largest load so far */
+    unsigned start;                       /* first rank to try */
     way_t  ways[MAX_GPUS][MAX_GPUS];
-    links_t users[NUM_RESOURCES];         /* of each resource */
-    links_t stale;                        /* prices that loads have changed */
-    double prices[MAX_GPUS][MAX_GPUS];    /* but for what is the fullest */
+    links_t users[NUM_RESOURCES];         /* links using each resource */
+    links_t stale;                        /* links whose price is outdated */
+    double prices[MAX_GPUS][MAX_GPUS];    /* prices, except for the unit */
 } pack_t;
 
 
@@ -88,7 +88,7 @@ bool uct_cuda_coll_trees_is_switched(const ranks_t *ranks)
     return false;
 }
 
-/* Roots of a collective are one rank, or all of them */
+/* Return the root of a tree: the collective's root, or each rank in turn */
 static unsigned root_of(const ranks_t *ranks, unsigned tree)
 {
     return uct_cuda_coll_kind_has_root(ranks->kind) ? ranks->root :
@@ -149,7 +149,7 @@ void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
     }
 }
 
-/* Ranks, and behind them relays */
+/* Return the GPU of a rank, or of a relay behind the ranks */
 static int gpu_of(const ranks_t *ranks, unsigned member)
 {
     return (member < ranks->num_ranks) ?
@@ -252,9 +252,9 @@ static double seventh(double value)
     return power * power * value;
 }
 
-/* What another slice on a link costs: much more where it is full already. The
- * seventh power of loads tells the fullest, and sums still tell the others.
- * Their unit is that of the fullest of all: see grow(). */
+/* Return the price of another shard on a link, rising steeply with its load.
+ * The seventh power brings out the fullest link, and sums still distinguish the
+ * others. The unit is the load of the fullest link: see grow(). */
 static double price_hop(pack_t *pack, unsigned from, unsigned to)
 {
     const int a      = pack->gpus[from];
@@ -276,7 +276,7 @@ static double price_hop(pack_t *pack, unsigned from, unsigned to)
     return pack->prices[a][b];
 }
 
-/* ... by the cheapest way, which is over a relay only if that is less */
+/* Return the price of the cheapest way; a relay is used only if cheaper */
 static double price(pack_t *pack, unsigned from, unsigned to, double unit,
                     uint8_t *over_p)
 {
@@ -300,9 +300,9 @@ static double price(pack_t *pack, unsigned from, unsigned to, double unit,
     return best;
 }
 
-/* The cheapest link between a rank that a tree has and one that it lacks */
+/* Cheapest link between a rank in the tree and one outside */
 typedef struct {
-    double   price; /* DBL_MAX: there is none */
+    double   price; /* DBL_MAX: none */
     unsigned to;
     uint8_t  over;
 } branch_t;
@@ -340,7 +340,8 @@ static void find_branch(pack_t *pack, unsigned from, bool is_in, uint32_t known,
     }
 }
 
-/* Is it still the cheapest? Others have not become cheaper since. */
+/* Return whether a branch is still the cheapest; others have not become cheaper
+ * since */
 static bool is_valid(pack_t *pack, unsigned from, bool is_in, uint32_t known,
                      const branch_t *branch)
 {
@@ -349,7 +350,7 @@ static bool is_valid(pack_t *pack, unsigned from, bool is_in, uint32_t known,
                       is_in ? from : branch->to) == branch->price);
 }
 
-/* A tree that grows by the cheapest link. Inwards, links lead to the root */
+/* Grow a tree by the cheapest link. On the way in, links lead to the root */
 static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
                  uint8_t *parents, uint8_t *overs)
 {
@@ -375,7 +376,7 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
                 continue;
             }
 
-            /* Prices over relays have hops in them: their unit is the loads' */
+            /* relayed prices include hops, in the unit of the loads */
             if (has_relays ||
                 !is_valid(pack, from, is_in, known, &branches[from])) {
                 find_branch(pack, from, is_in, known, has_relays ? unit : 1,
@@ -424,7 +425,7 @@ static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
                  tree->out_over));
 }
 
-/* Before there are any loads: as if one slice were on every link */
+/* Start as if each link carried one shard */
 static void init_loads(pack_t *pack, unsigned start)
 {
     unsigned from, to, r;
@@ -455,7 +456,7 @@ static unsigned hops(const uint8_t *parents, const uint8_t *overs,
     return count;
 }
 
-/* Additions and copies that each byte's way is long, all trees together */
+/* Return the total hops of all trees */
 static unsigned length(const trees_t *trees, const ranks_t *ranks)
 {
     unsigned sum = 0;
@@ -482,7 +483,7 @@ static bool is_thorough(const ranks_t *ranks)
     return ranks->num_ranks <= THOROUGH_RANKS;
 }
 
-/* Take each tree out and look for it again. @return False: there is none */
+/* Remove each tree and search it again. @return false: not found */
 static bool grow_again(pack_t *pack, unsigned max_depth, trees_t *trees,
                        bool *has_changed_p)
 {
@@ -503,7 +504,7 @@ static bool grow_again(pack_t *pack, unsigned max_depth, trees_t *trees,
     return true;
 }
 
-/* Look for trees from one start on; better ones than the best go there */
+/* Search trees from one start and keep them if better */
 static bool pack_from(pack_t *pack, unsigned start, unsigned count,
                       unsigned max_depth, double *least, unsigned *shortest,
                       trees_t *best)
@@ -545,7 +546,7 @@ static bool pack_from(pack_t *pack, unsigned start, unsigned count,
     return true;
 }
 
-/* The relays that trees go over, numbered anew */
+/* Renumber the relays in use */
 static void keep_relays(const ranks_t *ranks, trees_t *trees)
 {
     uint8_t number[256];
@@ -593,12 +594,12 @@ static bool pack_ranks(const ranks_t *ranks, unsigned per_rank,
     return true;
 }
 
-/* Ranks by the GPU that they share */
+/* Ranks grouped by GPU */
 typedef struct {
-    ranks_t  gpus;                          /* one rank each */
+    ranks_t  gpus;                          /* one rank for each GPU */
     int      ordinals[MAX_RANKS];
-    uint8_t  gpu[MAX_RANKS];                /* of a rank, among those ... */
-    uint8_t  place[MAX_RANKS];              /* ... and the how many-th it is */
+    uint8_t  gpu[MAX_RANKS];                /* index of a rank's GPU */
+    uint8_t  place[MAX_RANKS];              /* index of a rank on its GPU */
     uint8_t  count[MAX_GPUS];               /* of a GPU */
     uint8_t  members[MAX_GPUS][MAX_RANKS];
 } sharing_t;
@@ -627,9 +628,8 @@ static void find_shared(const ranks_t *ranks, sharing_t *shared)
     shared->gpus.root = (uint8_t)shared->gpu[ranks->root];
 }
 
-/* Which of a GPU's ranks another of them hangs on, by their places behind the
- * first one, that has room for so many; as many as a kernel can read on each
- * other */
+/* Return the parent of a rank among those of its GPU, by index. The first rank
+ * has @a room for children, others as many as a kernel reads. */
 static unsigned parent_of(unsigned place, unsigned room)
 {
     return (place <= room) ? 0 : 1 + (place - room - 1) / MAX_CHILDREN;
@@ -646,9 +646,9 @@ count_children(const uint8_t *parents, unsigned num, unsigned of)
     return count;
 }
 
-/* A tree of GPUs as one of ranks: one of each GPU, others' by their place, is
- * in the tree, and those on the same GPU are below it; or, if it is to be low,
- * its siblings. @return False: somebody has too many children */
+/* Convert a tree of GPUs to one of ranks: one rank of each GPU is in the tree,
+ * the others of that GPU are below it, or with @a is_low beside it. @return
+ * false: a rank has too many children */
 static bool spread_tree(const sharing_t *shared, const tree_t *among,
                         unsigned num_ranks, unsigned root, unsigned place,
                         bool is_low, tree_t *tree)
@@ -702,15 +702,15 @@ static bool spread_tree(const sharing_t *shared, const tree_t *among,
     return true;
 }
 
-/* Need not all ranks be roots? */
+/* Return whether some ranks need not be roots */
 static bool is_of_gpus(const ranks_t *ranks)
 {
     return uct_cuda_coll_kind_has_root(ranks->kind) ||
            (ranks->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
 }
 
-/* Trees among the GPUs; if there are hops enough, each of these gets a byte
- * once. Roots of an all-reduce are ranks of each GPU in turn. */
+/* Pack trees among the GPUs; with enough hops each GPU gets a byte once. Roots
+ * of an all-reduce are ranks of each GPU in turn. */
 static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
                         unsigned per_rank, unsigned max_depth, trees_t *trees)
 {
@@ -750,7 +750,7 @@ static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
     return true;
 }
 
-/* From socket to socket, and to the ranks of each GPU */
+/* from socket to socket, and on to the ranks of each GPU */
 unsigned uct_cuda_coll_trees_deepest(const ranks_t *ranks)
 {
     return is_thorough(ranks) ? 3 : 4;

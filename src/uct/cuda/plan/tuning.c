@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading the tuning table, and finding the one of a node. */
+/* Reading the tuning table of a node, and finding it. */
 #include <uct/cuda/plan/tuning.h>
 
 #include <uct/cuda/base/file.h>
@@ -22,7 +22,7 @@
 
 #define LINE_SIZE (UCT_CUDA_MP_NODE_SIZE + 64)
 
-/* Words of a row: class, smallest and largest size, paths, executor */
+/* Words of an old row: class, smallest and largest size, paths, executor */
 #define ROW_WORDS 5
 
 
@@ -99,7 +99,7 @@ static bool has_class(const uct_cuda_topo_t *topo, int from, int to)
     return (from != to) && (topo->links[from][to].bandwidth > 0);
 }
 
-/* Of a pair, or behind all that there are: then it becomes one of them */
+/* Find the class of a pair, adding it if it is new */
 static int find_class(uct_cuda_mp_tuning_t *tuning, const uct_cuda_topo_t *topo,
                       int from, int to)
 {
@@ -135,7 +135,7 @@ uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
         }
     }
 
-    /* Sorted, so that the order of the GPUs says nothing */
+    /* sorted, so that the order of GPUs does not matter */
     qsort(tuning->classes, tuning->num_classes, sizeof(tuning->classes[0]),
           compare_text);
     for (from = 0; from < topo->num_gpus; ++from) {
@@ -177,7 +177,7 @@ refuse(const reader_t *reader, ucs_status_t status, const char *format, ...)
 
 #define wrong(_reader, ...) refuse(_reader, UCS_ERR_INVALID_PARAM, __VA_ARGS__)
 
-/* A constant by its name */
+/* Set a constant by name */
 static ucs_status_t parse_constant(reader_t *reader, const char *name,
                                    const char *value)
 {
@@ -206,8 +206,8 @@ static ucs_status_t parse_constant(reader_t *reader, const char *name,
     return UCS_OK;
 }
 
-/* "model", the name of a constant and its value; or a row of those that tables
- * had before the model's plans were as good: one sentence tells of them all */
+/* Parse "model", the name of a constant and its value; or ignore an old row,
+ * with one note for all of them */
 static ucs_status_t parse_line(reader_t *reader, char *text)
 {
     static const char space[] = " \t";
@@ -240,7 +240,7 @@ static ucs_status_t parse_line(reader_t *reader, char *text)
                           "are passed over, the constants count");
 }
 
-/* The value if a line is this header, else NULL */
+/* Return the value of a header line with this name, else NULL */
 static char *header(char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -250,7 +250,7 @@ static char *header(char *text, const char *name)
                    NULL;
 }
 
-/* Format, node and date come first, in this order */
+/* Parse format, node and date, the first lines in this order */
 static ucs_status_t parse_header(reader_t *reader, char *text,
                                  unsigned *headers)
 {
@@ -383,7 +383,7 @@ static ucs_status_t load(const char *path, const uct_cuda_topo_t *topo,
     return status;
 }
 
-/* Does a file say that it is for this node? Others may be of any format. */
+/* Return whether a file is for this node; other files may have any format */
 static bool file_is_for(const char *path, const char *node)
 {
     char line[UCT_CUDA_MP_NODE_SIZE + 8];
@@ -413,12 +413,11 @@ static int is_table(const struct dirent *entry)
     return (suffix != NULL) && (strcmp(suffix, ".tune") == 0);
 }
 
-/* The folder of installed tables: that of the tree this file lies in, which
- * may have been moved or be a wheel's, or else the one that the build was
- * told. */
+/* Return the folder of installed tables: relative to this file, as its tree may
+ * have been moved or belong to a wheel, otherwise as configured */
 static const char *installed_folder(char *path, size_t size)
 {
-    /* from lib/ucx-mp; its plugin folder, lib/TRIPLET/ucx-mp; bin */
+    /* from lib/ucx-mp; from its plugin folder, lib/TRIPLET/ucx-mp; from bin */
     static const char *const ways[] = {"../..", "../../..", ".."};
     const char *slash;
     Dl_info info;
@@ -441,7 +440,7 @@ static const char *installed_folder(char *path, size_t size)
     return UCX_MP_TUNING_DIR;
 }
 
-/* The first table, by name, of those that are installed for this node */
+/* Find the first installed table for this node, by name */
 static bool find_installed(const uct_cuda_topo_t *topo, char *path, size_t size)
 {
     const char *folder          = getenv("UCX_MP_TUNING_DIR");

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tuning table: the constants of the model, as somebody has measured them
- * on this node. A text file that people can read and edit:
+ * Tuning table: constants of the model measured on this node, in an editable
+ * text file:
  *
- *   ucx-mp-tuning 1
- *   node 4 gpus, 12 x 48.0:48.0,48.0:12.0
- *   date 2026-11-21
- *   # the model's constants, seconds
- *   model gap_host 4.1e-06
+ * ucx-mp-tuning 1
+ * node 4 gpus, 12 x 48.0:48.0,48.0:12.0
+ * date 2026-11-21
+ * # the model's constants, seconds
+ * model gap_host 4.1e-06
  *
- * The node's line is a fingerprint: how many GPUs, and how many pairs of each
- * class. A pair's class is its direct bandwidth, those over its relays, the
- * best first, and that over the host; GB/s.
+ * The node line is a fingerprint: the number of GPUs, and the number of pairs
+ * in each class. The class of a pair is its direct bandwidth, those over its
+ * relays, best first, and that over the host; GB/s.
  */
 #ifndef UCT_CUDA_MP_TUNING_H
 #define UCT_CUDA_MP_TUNING_H
@@ -27,8 +27,8 @@ BEGIN_C_DECLS
 
 
 #define UCT_CUDA_MP_TUNING_FORMAT 1
-#define UCT_CUDA_MP_CLASS_SIZE    160  /**< Of a class as text */
-#define UCT_CUDA_MP_NODE_SIZE     2048 /**< Of a node's fingerprint */
+#define UCT_CUDA_MP_CLASS_SIZE    160  /**< Longest class as text */
+#define UCT_CUDA_MP_NODE_SIZE     2048 /**< Longest node fingerprint */
 
 
 typedef struct {
@@ -37,28 +37,26 @@ typedef struct {
     int                 num_classes;
     char                classes[UCT_CUDA_MAX_GPUS * UCT_CUDA_MAX_GPUS]
                                [UCT_CUDA_MP_CLASS_SIZE];
-    /** [from][to], -1 where there is no link */
+    /** [from][to], -1: no link */
     int16_t             class_of[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
-    uint32_t            model_set; /**< Bits by uct_cuda_mp_model_constants */
-    uct_cuda_mp_model_t model;     /**< The built-in one where unset */
+    uint32_t            model_set; /**< Mask by uct_cuda_mp_model_constants */
+    uct_cuda_mp_model_t model;     /**< Built-in values where unset */
 } uct_cuda_mp_tuning_t;
 
 
-/** A node's table that sets no constant. NULL without memory; release with
- *  free(). */
+/** Create a node's table without constants. Release it with free(); NULL: no
+ *  memory. */
 uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo);
 
 
 /**
- * Read a table that was made for this node.
+ * Read a table made for this node.
  *
- * @param name   What to call the file in messages.
- * @param error  Filled with "name:line: what is wrong"; with UCS_OK, what is
- *               passed over, or "": tables of before had rows of paths, shares
- *               and chunks.
- * @return UCS_OK; UCS_ERR_UNSUPPORTED for another node or a newer format;
- *         UCS_ERR_INVALID_PARAM for a wrong line; UCS_ERR_NO_MEMORY;
- *         UCS_ERR_IO_ERROR.
+ * @param name   Name of the file for messages.
+ * @param error  Filled with "name:line: problem"; with UCS_OK, with a note on
+ *     ignored lines, or "": older tables had rows of paths, shares and chunks.
+ * @return UCS_OK; UCS_ERR_UNSUPPORTED: another node or a newer format;
+ *     UCS_ERR_INVALID_PARAM: invalid line; UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
                                      const uct_cuda_topo_t *topo, char *error,
@@ -67,12 +65,12 @@ ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
 
 
 /**
- * The table that MULTIPATH_TUNING_FILE stands for. None if that is empty, or if
- * it is "auto" and no table for this node is where tables are installed (in the
- * folder UCX_MP_TUNING_DIR, if the environment has that).
+ * Read the table named by MULTIPATH_TUNING_FILE. No table is used if it is
+ * empty, or if it is "auto" and no table for this node is installed (in
+ * UCX_MP_TUNING_DIR, if the environment has it).
  *
  * @param tuning_p  NULL with UCS_OK: no table.
- * @return As uct_cuda_mp_tuning_read(); UCS_ERR_NO_ELEM: there is no such file.
+ * @return As uct_cuda_mp_tuning_read(); UCS_ERR_NO_ELEM: no such file.
  */
 ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
                                     const uct_cuda_topo_t *topo, char *error,
@@ -80,7 +78,7 @@ ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
                                     uct_cuda_mp_tuning_t **tuning_p);
 
 
-/** The model's constants by a table; by none (NULL), the built-in ones. */
+/** Return the model constants of a table; NULL: the built-in ones. */
 static inline const uct_cuda_mp_model_t *
 uct_cuda_mp_tuning_model(const uct_cuda_mp_tuning_t *tuning)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A job is begun by whoever holds the engine's lock and finds it idle, ends in
- * its thread, and is taken over by whoever holds that lock then. Its state is
- * what hands its results over; there is no other lock between the two.
+ * Life of a job: it is started, when idle, by a holder of the engine's lock,
+ * ends in its thread, and its results are taken by a later holder of that lock.
+ * The job's state hands the results over; no other lock is shared with the
+ * thread.
  *
- * Threads are joined when their engine goes, or, if the program ends or
- * unloads the module before that, by an exit handler: it runs before those of
- * the driver, which was there first, and before the code goes.
+ * Threads are joined when their engine is destroyed. If the program ends or
+ * unloads the module earlier, an exit handler joins them. It runs before the
+ * driver's handlers, registered earlier, and before the code is unloaded.
  */
 #include <uct/cuda/run/background.h>
 
@@ -22,12 +23,12 @@
 
 #define NS_PER_MS 1e6
 
-/* Bits of GPUs and the host */
+/* Mask of GPUs and the host */
 #define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
 
 
-/* Jobs of an engine: one for the node, and the first of the GPUs' and of the
- * NUMA nodes' */
+/* Jobs of an engine: one for the node, one for each GPU, one for each NUMA
+ * node */
 enum {
     JOB_OF_NODE,
     JOB_OF_GPU,
@@ -38,9 +39,9 @@ enum {
 
 typedef enum {
     JOB_IDLE,
-    JOB_RUNNING, /* The thread's */
-    JOB_DONE,    /* Its results wait to be taken */
-    JOB_TAKEN    /* Not begun a second time */
+    JOB_RUNNING, /* Owned by the thread */
+    JOB_DONE,    /* Results are ready */
+    JOB_TAKEN    /* Results were taken; not started again */
 } job_state_t;
 
 typedef struct job job_t;
@@ -50,9 +51,9 @@ struct job {
     job_state_t           state;
     bool                  has_thread; /* Under the lock of all */
     pthread_t             thread;
-    int                   device;     /* Whose context it is */
+    int                   device;     /* Device of the context */
     bool                  is_copy_only;
-    uct_cuda_end_t        end;        /* Of staging memory, and its context's */
+    uct_cuda_end_t        end;        /* Of staging memory and its context */
     int                   numa;       /* Of host memory */
     size_t                slot_size;  /* 0: no staging memory */
     CUcontext             ctx;
@@ -68,17 +69,17 @@ struct uct_cuda_mp_background {
 };
 
 
-/* Those of all engines of the process. No thread of theirs takes the lock. */
+/* Jobs of all engines of the process. Their threads never take the lock. */
 static struct {
     pthread_mutex_t          lock; /* order: base/thread.h */
     uct_cuda_mp_background_t *first;
-    pid_t                    pid;     /* Whose threads they are, or 0 */
+    pid_t                    pid;     /* Owner of the threads, or 0 */
     bool                     is_over; /* The exit handler has run */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* A process that was forked off has neither the threads nor, as far as it can
- * know, the lock */
+/* Return true in a forked child: it has no threads, and the lock's state is
+ * unknown */
 static bool is_foreign(void)
 {
     pid_t pid = __atomic_load_n(&all.pid, __ATOMIC_RELAXED);
@@ -97,15 +98,15 @@ static void job_set_state(job_t *job, job_state_t state)
 }
 
 
-/* ------------------------------------------------------ what threads make */
+/* -------------------------------------------------------- work in threads */
 
 static void make_node(job_t *job)
 {
     (void)uct_cuda_topo_get();
 }
 
-/* Staging memory that is not to be had is no failure: whoever prepares a plan
- * will find out, and do with less */
+/* Missing staging memory is no failure: preparing a plan will detect it and use
+ * less */
 static void make_staging(job_t *job)
 {
     if ((job->slot_size == 0) ||
@@ -129,7 +130,7 @@ static void make_memory(job_t *job)
         job->ctx_id = uct_cuda_ctx_id(job->ctx);
         make_staging(job);
     } else if (job->status == UCS_ERR_NO_MEMORY) {
-        /* That means staging memory to the engine */
+        /* NO_MEMORY would mean staging memory to the engine */
         job->status = UCS_ERR_NO_RESOURCE;
     }
 
@@ -152,7 +153,7 @@ static void *job_run(void *arg)
 
 /* ----------------------------------------------------------------- threads */
 
-/* The lock is held */
+/* Join all threads; call with the lock held */
 static void background_join(uct_cuda_mp_background_t *init)
 {
     unsigned i;
@@ -181,7 +182,7 @@ static void on_exit_of_program(void)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* May there be threads? The lock is held. */
+/* Return whether threads may be started; call with the lock held */
 static bool may_begin(void)
 {
     if (all.is_over) {
@@ -199,7 +200,7 @@ static bool may_begin(void)
     return true;
 }
 
-/* @return Whether there is a thread for it now */
+/* Start a job. @return true: it has a thread */
 static bool job_begin(job_t *job, void (*make)(job_t *job))
 {
     if (is_foreign()) {
@@ -243,8 +244,8 @@ ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
     return UCS_OK;
 }
 
-/* What a job has made goes to the resources, as far as they want it. If the
- * device was reset since, that is gone, and whoever needs it waits. */
+/* Move a job's results to the resources, as far as needed. After a reset of the
+ * device they are gone, and the next user waits for new ones. */
 static ucs_status_t job_take(uct_cuda_mp_background_t *init, job_t *job)
 {
     job_set_state(job, JOB_TAKEN);
@@ -276,7 +277,7 @@ void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init)
     unsigned i;
 
     if (is_foreign()) {
-        return; /* Its thread's memory may be anything */
+        return; /* the thread's memory may be reused */
     }
 
     pthread_mutex_lock(&all.lock);
@@ -310,7 +311,7 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init)
     return job_state(job) != JOB_RUNNING;
 }
 
-/* UCS_OK: there, or to be had as quickly by whoever needs it */
+/* Check a job. @return UCS_OK: ready, or as fast to create for its user */
 static ucs_status_t check_job(uct_cuda_mp_background_t *init, job_t *job)
 {
     switch (job_state(job)) {
@@ -331,7 +332,7 @@ static ucs_status_t check_gpu(uct_cuda_mp_background_t *init, int device,
     job_t *job = &init->jobs[JOB_OF_GPU + device];
 
     if (job_state(job) == JOB_IDLE) {
-        /* The program's own contexts are there */
+        /* contexts of the program are ready */
         if (uct_cuda_ctx_is_active(device)) {
             return UCS_OK;
         }
@@ -442,8 +443,8 @@ ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
         return UCS_INPROGRESS;
     }
 
-    /* Nor is the next plan to make do with relays that this one had no need
-     * of: it would start them */
+    /* the next plan must not use relays unused by this plan: it would start
+     * them */
     ready |= uct_cuda_mp_rsc_devices(init->rsc);
     if (uct_cuda_mp_rsc_has_host_staging(init->rsc, plan->numa)) {
         ready |= uct_cuda_end_bit(uct_cuda_end_host());

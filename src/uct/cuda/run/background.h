@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Makes what takes long, in threads of its own, while transfers go by what is
- * there: contexts of relay GPUs with their staging memory, one thread a GPU;
- * staging memory in the host; and before all of them, the look at the node.
+ * Background jobs of an engine, in threads of their own, for slow set-up while
+ * transfers use what is ready: contexts of relay GPUs with their staging
+ * memory, one thread for each GPU; staging memory in the host; and first of all
+ * the probe of the node.
  */
 #ifndef UCT_CUDA_MP_BACKGROUND_H
 #define UCT_CUDA_MP_BACKGROUND_H
@@ -16,42 +17,42 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_background uct_cuda_mp_background_t;
 
 
-/** Not even the direct path is there. */
+/** Not even the direct path is ready. */
 #define UCT_CUDA_MP_ABSENT_ALL UINT32_MAX
 
 
 /**
- * Starts nothing yet.
+ * Create the jobs without starting any.
  *
- * @param rsc  What is made goes there, and only within a check: whoever may use
- *             the resources may check.
+ * @param rsc  Resources for the results. They change only within a check: a
+ *     caller of check must be allowed to use them.
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
                                            uct_cuda_mp_background_t **init_p);
 
 
-/** Before the resources. Waits for what is being made, a context at most. */
+/** Destroy the jobs, before the resources. Waits for running jobs, for at
+ *  most the creation of a context. */
 void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init);
 
 
-/** Has the node been looked at? Has it looked at if not; false until then. */
+/** Return whether the node has been probed; if not, start the probe. */
 bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
 
 
 /**
- * Is what takes long there of all that a plan needs? What is not is begun,
- * unless it has been.
+ * Check the slow resources of a plan, and start the missing ones unless started
+ * already.
  *
- * @param is_all    False: of the path through the host alone. It adds least,
- *                  and a program that gains so little does not wait for it.
- * @param absent_p  With UCS_INPROGRESS, relays are added that the next plan has
- *                  to do without (uct_cuda_mp_knowledge_t); with is_all those
- *                  without which it would begin yet others are among them. Or
- *                  it is UCT_CUDA_MP_ABSENT_ALL.
- * @param path_p    On failure, index of the plan's path that cannot be had.
- * @return UCS_OK; UCS_INPROGRESS; or the error (logged) that a context was not
- *         to be had with, once: the next time whoever wants it has to try.
+ * @param is_all    False: check the host path only. It adds least, and a
+ *     program never waits for it.
+ * @param absent_p  With UCS_INPROGRESS: relays not to be used by the next plan
+ *     are added (uct_cuda_mp_knowledge_t). With is_all these include relays
+ *     that it would have to start. It may be UCT_CUDA_MP_ABSENT_ALL.
+ * @param path_p    On failure: index of the plan's failed path.
+ * @return UCS_OK; UCS_INPROGRESS; or the error (logged) of a failed context,
+ *     once: the next user tries again.
  */
 ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
                                           const uct_cuda_mp_plan_t *plan,

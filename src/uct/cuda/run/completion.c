@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Events behind the last copies: recording, asking, waiting. */
+/* Events after the last copies: recording, query, wait. */
 #include <uct/cuda/run/completion.h>
 
 #include <uct/cuda/base/capture.h>
@@ -48,7 +48,7 @@ void uct_cuda_mp_completion_put(uct_cuda_mp_rsc_t *rsc,
     }
 }
 
-/* Add an event behind what a stream has been given so far */
+/* Record an event after the work of a stream so far */
 static ucs_status_t add_event(uct_cuda_mp_rsc_t *rsc, int device,
                               CUstream stream,
                               uct_cuda_mp_completion_t *completion,
@@ -107,7 +107,7 @@ ucs_status_t uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
     return UCS_OK;
 }
 
-/* One of the pending ones has happened */
+/* Remove an event from the pending ones */
 static void event_seen(uct_cuda_mp_completion_t *completion, unsigned number)
 {
     uct_cuda_mp_completion_event_t *last =
@@ -128,8 +128,8 @@ ucs_status_t uct_cuda_mp_completion_test(uct_cuda_mp_completion_t *completion)
         number = completion->turn % completion->num_pending;
         status = UCT_CUDA_CALL(cuEventQuery, completion->events[number].event);
         if (status != UCS_OK) {
-            /* Another one next time, so that none is left to be looked at when
-             * the last one happens */
+            /* query another event next time, so that all are known when the
+             * last one completes */
             ++completion->turn;
             break;
         }

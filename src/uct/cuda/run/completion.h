@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * When a transfer has ended: events behind its last copies, one a stream that
- * writes to the destination. Joining these in one more stream would cost each
+ * Completion of a transfer: events after its last copies, one for each stream
+ * writing to the destination. Joining them in one more stream would cost each
  * transfer 5 us (3 to 7 us, measured on H200).
  */
 #ifndef UCT_CUDA_MP_COMPLETION_H
@@ -12,31 +12,31 @@
 BEGIN_C_DECLS
 
 
-/** Streams that a transfer's last copies can be on: those of the lanes into its
- *  destination, and two that graphs are launched in. */
+/** Maximum streams with last copies of a transfer: those of the links into
+ *  its destination, and two for launches of graphs. */
 #define UCT_CUDA_MP_MAX_COMPLETION_EVENTS (UCT_CUDA_NUM_ENDS + 2)
 
 
-/** Streams that the transfer which is being submitted has work on. */
+/** Streams with work of the transfer being submitted. */
 typedef struct {
     unsigned count;
     struct {
         CUstream stream;
-        int      device;  /**< Whose context it belongs to */
+        int      device;  /**< Device of its context */
         bool     is_last; /**< Has work that no other work waits for */
     } streams[UCT_CUDA_MP_NUM_LANES + 2];
 } uct_cuda_mp_used_t;
 
 
-/** Behind the last copy of one stream. */
+/** Event after the last copy of a stream. */
 typedef struct {
     CUevent            event;
-    int                device; /**< Whose context it is of ... */
-    unsigned long long ctx_id; /**< ... which may be gone since */
+    int                device; /**< Device of its context */
+    unsigned long long ctx_id; /**< Id of its context, which may be gone */
 } uct_cuda_mp_completion_event_t;
 
 
-/** The first num_pending have not been seen to happen. */
+/** Events of a transfer; the first num_pending have not been seen complete. */
 typedef struct {
     unsigned                       count;
     unsigned                       num_pending;
@@ -45,22 +45,24 @@ typedef struct {
 } uct_cuda_mp_completion_t;
 
 
-/** There is work on this stream of a device's context, and with @a is_last some
- *  that no other work waits for. */
+/**
+ * Add a stream of a device's context. With @a is_last it has work that no other
+ * work waits for.
+ */
 void uct_cuda_mp_used_add(uct_cuda_mp_used_t *used, int device, CUstream stream,
                           bool is_last);
 
 
-/** Wait for all of these streams, and forget them. */
+/** Wait for all these streams and remove them. */
 void uct_cuda_mp_used_wait(uct_cuda_mp_used_t *used, uct_cuda_mp_rsc_t *rsc);
 
 
 /**
- * Have events happen when all that is on these streams has ended; the streams
- * are forgotten then. Events go back with uct_cuda_mp_completion_put().
+ * Record events after all work on these streams, and remove the streams.
+ * Release the events with uct_cuda_mp_completion_put().
  *
- * @param device  One whose context is there.
- * @return UCS_OK, or an error (logged): there are no events.
+ * @param device  Device with a context.
+ * @return UCS_OK, or an error (logged) without events.
  */
 ucs_status_t
 uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc, int device,
@@ -68,18 +70,22 @@ uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc, int device,
                               uct_cuda_mp_completion_t *completion);
 
 
-/** Have all happened? UCS_OK, UCS_INPROGRESS, or the driver's error (logged).
- *  As a rule one event query. Any thread. */
+/** Return UCS_OK if all events are complete, UCS_INPROGRESS, or the driver's
+ *  error (logged). Usually one event query. Thread safe. */
 ucs_status_t
 uct_cuda_mp_completion_test(uct_cuda_mp_completion_t *completion);
 
 
-/** Wait until all have happened, whatever the driver says of them. */
+/** Wait until all events are complete or have failed. */
 void uct_cuda_mp_completion_wait(uct_cuda_mp_completion_t *completion);
 
 
-/** Have the driver call @a func once all have happened; from a stream of
- *  @a device's context. UCS_ERR_IO_ERROR if that is gone. */
+/**
+ * Let the driver call @a func after all events, in a stream of @a device's
+ * context.
+ *
+ * @return UCS_OK, or UCS_ERR_IO_ERROR if the context is gone.
+ */
 ucs_status_t
 uct_cuda_mp_completion_notify(uct_cuda_mp_rsc_t *rsc, int device,
                               const uct_cuda_mp_completion_t *completion,

@@ -11,11 +11,11 @@
 #include <string.h>
 
 
-/* Fewest words that are had at a time, a page of them */
+/* Smallest allocation of words, one page */
 #define MIN_WORDS 1024
 
-/* How long the GPU may have something to do before it counts as busy with what
-   may last for ever; what is to be done otherwise takes milliseconds, too */
+/* Longest wait for an idle GPU before it counts as busy, perhaps for ever, ns.
+ * Falling back takes milliseconds, too. */
 #define IDLE_WAIT_NS (2 * 1000 * 1000)
 
 
@@ -28,11 +28,11 @@ struct uct_cuda_coll_words {
 struct uct_cuda_coll_device {
     unsigned               max_blocks;
     ucx_mp_kernels_t       *kernels;
-    uct_cuda_coll_words_t  *words; /* that nobody has */
+    uct_cuda_coll_words_t  *words; /* free ones */
     CUstream               streams[UCT_CUDA_COLL_MAX_QUEUES];
 };
 
-/* Of all devices' streams and words; order: base/thread.h */
+/* Lock of all devices' streams and words; order: base/thread.h */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 
@@ -72,7 +72,7 @@ static ucs_status_t device_create(void *arg)
     return (device->kernels == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
 }
 
-/* The words' memory went with the context */
+/* the words' memory went with the context */
 static void device_destroy(void *arg)
 {
     uct_cuda_coll_device_t *device = arg;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What collectives use of a context: streams and reducing kernels. Made when
- * first wanted, shared by all groups of the process, and there until it ends or
- * the context does.
+ * Streams and reduction kernels of a context, for collectives. Created at first
+ * use, shared by all groups of the process, and kept until the process or the
+ * context ends.
  */
 #ifndef UCT_CUDA_COLL_DEVICE_H
 #define UCT_CUDA_COLL_DEVICE_H
@@ -18,36 +18,37 @@ BEGIN_C_DECLS
 
 typedef struct uct_cuda_coll_device uct_cuda_coll_device_t;
 
-/** Words of page-locked memory. */
+/** Page-locked memory words. */
 typedef struct uct_cuda_coll_words uct_cuda_coll_words_t;
 
 
 /**
- * That of a context, which is current; there as long as the caller holds that.
+ * Return the streams and kernels of the current context. They exist while the
+ * caller holds the context.
  *
  * @return UCS_OK, UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED (a driver without
- *         kernels).
+ *     kernels).
  */
 ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
                                       uct_cuda_coll_device_t **device_p);
 
 
-/** A stream by number, with the context current; logs a failure. */
+/** Return a stream by number, with the context current; logs a failure. */
 ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
                                          unsigned queue, CUstream *stream_p);
 
 
 /**
- * Words that GPUs may write, zeroed, with the context current.
+ * Allocate zeroed words for GPUs to write, with the context current.
  *
- * They are never freed, which would wait for the program's work (cuMemFreeHost)
- * and hold up all calls of the context meanwhile, but kept for who asks next:
- * twice as much at most as all groups of the context have had at one time.
+ * They are reused, not freed: cuMemFreeHost() would wait for the program's work
+ * and block all calls of the context meanwhile. At most twice the peak use of
+ * the context's groups is allocated.
  *
- * @param count    At least so many.
+ * @param count    Minimum number of words.
  * @param words_p  Filled; NULL: none.
- * @return What to put back, when no GPU writes them any more; NULL: none,
- *         the driver cannot write words or has no memory (logged).
+ * @return Handle to release when no GPU writes the words any more; NULL: the
+ *     driver cannot write words or has no memory (logged).
  */
 uct_cuda_coll_words_t *
 uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
@@ -58,11 +59,11 @@ void uct_cuda_coll_device_put_words(uct_cuda_coll_device_t *device,
 
 
 /**
- * Compile what an operation needs, with the context current, unless that was
- * done. Loading it waits for all that the program has queued, which may be
- * waiting for the program: it waits until there is nothing, or not.
+ * Compile and load the kernels of an operation unless loaded, with the context
+ * current. Loading waits for all work queued by the program, which may in turn
+ * wait for the program, so it is only done when the GPU becomes idle.
  *
- * @return UCS_OK; UCS_ERR_BUSY: not now; the driver's failure (logged).
+ * @return UCS_OK; UCS_ERR_BUSY: not idle; the driver's failure (logged).
  */
 ucs_status_t uct_cuda_coll_device_load(uct_cuda_coll_device_t *device,
                                        ucx_mp_op_t op, ucx_mp_type_t type);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which executor carries a plan out. */
+/* Choice of the executor of a plan. */
 #include <uct/cuda/run/executor.h>
 
 

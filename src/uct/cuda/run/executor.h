@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Executors: the two ways to carry plans out. A plan is a graph where that is
- * cheaper (graph_cost.h) and there is one; streams take every plan. Not
- * thread-safe.
+ * Executors: carry out plans as graphs or through streams. A graph is used if
+ * it is cheaper (graph_cost.h) and available; streams carry out any plan. Not
+ * thread safe.
  */
 #ifndef UCT_CUDA_MP_EXECUTOR_H
 #define UCT_CUDA_MP_EXECUTOR_H
@@ -21,70 +21,80 @@ typedef struct uct_cuda_mp_graphs  uct_cuda_mp_graphs_t;
 typedef struct uct_cuda_mp_streams uct_cuda_mp_streams_t;
 
 
-/** An engine's executors. */
+/** Executors of an engine. */
 typedef struct {
     uct_cuda_mp_graphs_t  *graphs;
     uct_cuda_mp_streams_t *streams;
 } uct_cuda_mp_executors_t;
 
 
-/** A plan to carry out. What it needs is there: uct_cuda_mp_rsc_prepare(). */
+/** Plan to carry out. Its resources are ready: uct_cuda_mp_rsc_prepare(). */
 typedef struct {
     const uct_cuda_mp_plan_t   *plan;
     const uct_cuda_mp_config_t *config;
     const uct_cuda_mp_model_t  *model;
-    bool                       is_alone; /**< Nothing is in flight, and no other
-                                              transfer is likely to begin
-                                              before this one ends */
-    uct_cuda_mp_used_t         *used; /**< Streams of the transfer's copies:
-                                           executors add theirs */
-    uct_cuda_mp_graph_t        **held; /**< Graphs that the transfer has until
-                                            it has ended: added to */
+    /** No transfer is in flight, and none is likely to begin before this one
+     *  ends */
+    bool                       is_alone;
+    /** Streams of the transfer's copies, added by the executors */
+    uct_cuda_mp_used_t         *used;
+    /** Graphs in use until the transfer ends, added by the executors */
+    uct_cuda_mp_graph_t        **held;
 } uct_cuda_mp_work_t;
 
 
-/** UCS_OK or UCS_ERR_NO_MEMORY. The resources outlive them. */
+/**
+ * Create the executors. The resources must outlive them. @return UCS_OK or
+ * UCS_ERR_NO_MEMORY.
+ */
 ucs_status_t uct_cuda_mp_executors_create(uct_cuda_mp_rsc_t *rsc,
                                           uct_cuda_mp_executors_t *executors);
 
-/** Nothing is in flight. */
+/** Destroy the executors, with nothing in flight. */
 void uct_cuda_mp_executors_destroy(uct_cuda_mp_executors_t *executors);
 
 
-/** Submit a plan's copies of this memory, without waiting for any of them.
- *  UCS_OK, or an error (logged): what has been submitted is waited for, and the
- *  transfer fails. */
+/**
+ * Submit a plan's copies without waiting for them. @return UCS_OK, or an error
+ * (logged): the caller waits for the submitted copies, and the transfer fails.
+ */
 ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
                                           const uct_cuda_mp_work_t *work,
                                           const uct_cuda_mp_memory_t *memory);
 
 
-/** UCS_OK or UCS_ERR_NO_MEMORY. */
+/**
+ * Create the executor of graphs. @return UCS_OK or UCS_ERR_NO_MEMORY.
+ */
 ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
                                        uct_cuda_mp_graphs_t **graphs_p);
 
 void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
 
-/** As of the executors, or UCS_ERR_NO_RESOURCE: not this plan, not now, nothing
- *  is submitted. */
+/**
+ * Submit a plan as a graph. @return As uct_cuda_mp_executors_submit(), or
+ * UCS_ERR_NO_RESOURCE: no graph for this plan now, and nothing is submitted.
+ */
 ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        const uct_cuda_mp_work_t *work,
                                        const uct_cuda_mp_memory_t *memory);
 
-/** Streams have been given what submit did not take: its copies are under way,
- *  and the thread has time. */
+/** Build a graph if worthwhile, after streams have been given the plan:
+ *  their copies are running, so the thread has time. */
 void uct_cuda_mp_graphs_passed(uct_cuda_mp_graphs_t *graphs);
 
-/** What was held for a transfer that has ended is not needed any more. */
+/** Release the graphs of a transfer that has ended. */
 void uct_cuda_mp_graphs_release(uct_cuda_mp_graphs_t *graphs,
                                 uct_cuda_mp_graph_t *held);
 
-/** Contexts of these devices, a bit each, are gone: forget the graphs that have
- *  to do with them. The resources do so next, and wait for the others. */
+/** Drop the graphs using contexts lost on these devices (a mask). The
+ *  resources are lost next, and wait for the other contexts. */
 void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices);
 
 
-/** UCS_OK or UCS_ERR_NO_MEMORY. */
+/**
+ * Create the executor of streams. @return UCS_OK or UCS_ERR_NO_MEMORY.
+ */
 ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_rsc_t *rsc,
                                         uct_cuda_mp_streams_t **streams_p);
 

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor "graph": a plan as one CUDA Graph, a copy node a step, in the
- * context that the stream of its lane would be of, behind the steps that it
- * waits for and the one before it on its lane.
+ * Executor of graphs: a plan is one CUDA graph, with a copy node for each step
+ * in the context of the link's stream, after the steps it waits for and the one
+ * before it on its link.
  *
- * Order between graphs on a lane is kept by an event, the lane's ordering
- * event: a graph waits for it in front of its first copy on the lane, and
- * records it behind its last one. A graph that is alone spares itself these
- * nodes: what has one of its lanes next waits for all of it.
+ * The link's ordering event keeps the order between graphs: a graph waits for
+ * it before its first copy on the link and records it after its last one. A
+ * graph that is alone omits these nodes: the next user of its links waits for
+ * all of it.
  *
- * Only the end of a whole graph can be told: a launch waits until all of its
- * staging slots are drained, and they have the event behind the launch then.
- * That event is the graph's own, and so tells of no later one that is in the
+ * Only the end of a complete graph can be detected. A launch waits until all
+ * its staging slots are drained, and they then have the event after the launch.
+ * The event belongs to the graph, so it does not signal later graphs in the
  * same stream.
  *
- * Graphs are kept for the next transfer of the same shape: the plan's steps,
- * the end that is remote, and the bank of staging memory, of which there are
- * two by turns: one begins while the other ends. Addresses are no part of it,
- * an idle graph can be given others (seed of the idea: "Accelerating intra-node
+ * Graphs are cached for the next transfer of the same shape: the plan's steps,
+ * the remote end, and the bank of staging memory. There are two banks, so that
+ * a graph can begin while another ends. Addresses are not part of the shape and
+ * can be changed in an idle graph (seed of the idea: "Accelerating intra-node
  * GPU communication", section 4.4, whose cache is keyed by address).
  */
 #include <uct/cuda/run/executor.h>
@@ -35,19 +35,18 @@
 #include <sys/queue.h>
 
 
-/* Graphs kept, for all shapes together */
+/* Maximum cached graphs of all shapes */
 #define MAX_GRAPHS 64
 
-/* Shapes that went another way, by hash; two that share a place forget each
- * other. A prime, lest all powers of two share one. */
+/* Shapes submitted through streams, by hash; on a collision the older one is
+ * forgotten. A prime number, so that powers of two do not collide. */
 #define NUM_SEEN 251
 
-/* Failures to build a graph, with no success in between, after which no more
- * are tried */
+/* Failed builds in a row after which no more graphs are built */
 #define MAX_FAILURES 3
 
 
-/* What a copy node reads and writes */
+/* Addresses of a copy node */
 typedef struct {
     CUdeviceptr to;
     CUdeviceptr from;
@@ -55,18 +54,20 @@ typedef struct {
 
 
 typedef struct uct_cuda_mp_graph {
-    struct uct_cuda_mp_graph       *next; /* in what a transfer holds */
+    struct uct_cuda_mp_graph       *next; /* in a transfer's list */
     TAILQ_ENTRY(uct_cuda_mp_graph) list;
     CUgraph                        graph;
     CUgraphExec                    exec;
-    CUevent                        ended; /* behind its last launch; of the
-                                             plan's local context, or NULL */
-    bool                           is_ordered; /* has ordering events' nodes: a
-                                                  part of the shape */
+    /* event after its last launch, of the plan's local context, or NULL */
+    CUevent                        ended;
+    /* has nodes of ordering events; part of the shape */
+    bool                           is_ordered;
     bool                           is_busy; /* in flight */
-    bool                           is_lost; /* with one of its contexts */
-    uint32_t                       banks; /* of staging memory: a part, too */
-    uint32_t                       devices; /* whose contexts it has: bits */
+    bool                           is_lost; /* one of its contexts is lost */
+    /* of staging memory; part of the shape */
+    uint32_t                       banks;
+    /* mask of devices with contexts in it */
+    uint32_t                       devices;
     uct_cuda_mp_plan_t             plan;
     CUgraphNode                    nodes[UCT_CUDA_MP_MAX_STEPS];
     copy_t                         copies[UCT_CUDA_MP_MAX_STEPS];
@@ -81,24 +82,24 @@ typedef struct {
 
 struct uct_cuda_mp_graphs {
     uct_cuda_mp_rsc_t                   *rsc;
-    TAILQ_HEAD(kept, uct_cuda_mp_graph) kept; /* the last used first */
+    TAILQ_HEAD(kept, uct_cuda_mp_graph) kept; /* most recently used first */
     unsigned                            num_kept;
     unsigned                            failures;
     seen_t                              seen[NUM_SEEN];
-    /* Of the plan that is being submitted: how its graph is to be, whether it
-     * is worth one and has none, and what its nodes are to copy */
+    /* Plan being submitted: properties of its graph, whether a graph is worth
+     * building, and its addresses */
     const uct_cuda_mp_plan_t            *plan;
     bool                                is_ordered;
     uint32_t                            banks;
     bool                                is_wanted;
     copy_t                              copies[UCT_CUDA_MP_MAX_STEPS];
-    /* For the summary */
-    uint64_t                            hits;      /* launched as it was */
+    /* Counters for the summary */
+    uint64_t                            hits;      /* launched unchanged */
     uint64_t                            retargets; /* addresses changed first */
     uint64_t                            misses;    /* built */
     uint64_t                            evictions;
-    uint64_t                            waits; /* all that may exist were in
-                                                  flight: another way */
+    /* streams used because all allowed graphs were in flight */
+    uint64_t                            waits;
 };
 
 typedef uct_cuda_mp_graphs_t graphs_t;
@@ -121,11 +122,11 @@ static uct_cuda_mp_lane_t *get_lane(graphs_t *graphs, uint16_t number)
 }
 
 
-/* ----------------------------------------------------------------- keeping */
+/* ------------------------------------------------------------------- cache */
 
 static void graph_drop(graphs_t *graphs, graph_t *graph)
 {
-    /* The driver does not return from that if a context is gone */
+    /* with a lost context the driver would not return from the call */
     if ((graph->exec != NULL) && !graph->is_lost) {
         (void)UCT_CUDA_CALL(cuGraphExecDestroy, graph->exec);
     }
@@ -143,9 +144,9 @@ static void graph_drop(graphs_t *graphs, graph_t *graph)
     free(graph);
 }
 
-/* An idle one of this shape, with these addresses or, if there is none, that
- * was used least recently; of the other banks only where one would have to go
- * for a new one. Plans that differ mostly do so in their sizes. */
+/* Find an idle graph of this shape with these addresses, otherwise the least
+ * recently used one. One of the other bank is used only if the cache is full.
+ * Plans mostly differ in size, so compare that first. */
 static graph_t *graph_find(graphs_t *graphs)
 {
     const size_t size = graphs->plan->num_steps * sizeof(graphs->copies[0]);
@@ -180,7 +181,7 @@ static graph_t *graph_find(graphs_t *graphs)
     return found;
 }
 
-/* Room for one more, perhaps that of the idle one used least recently */
+/* Make room for a graph, evicting the least recently used idle one if needed */
 static bool make_room(graphs_t *graphs)
 {
     graph_t *graph;
@@ -211,9 +212,9 @@ static CUmemorytype memory_type(const uct_cuda_place_t *place)
                                                       CU_MEMORYTYPE_DEVICE;
 }
 
-/* Copies of a graph that is to be updated later have one dimension (CUDA driver
- * API, cuGraphExecMemcpyNodeSetParams). Of the two kinds of addresses the
- * driver reads the one that the type of memory says. */
+/* Fill in the parameters of a copy. A copy to be updated later must have one
+ * dimension (CUDA driver API, cuGraphExecMemcpyNodeSetParams). Of the two kinds
+ * of addresses the driver reads the one named by the memory type. */
 static void
 copy_params(const graphs_t *graphs, unsigned step, CUDA_MEMCPY3D *copy)
 {
@@ -232,9 +233,9 @@ copy_params(const graphs_t *graphs, unsigned step, CUDA_MEMCPY3D *copy)
     copy->Depth         = 1;
 }
 
-/* Behind the last node of its lane, as which it is the last one then. The first
- * one's wait comes right before it: nodes begin in the order in which they are
- * added, and a direct path has more to copy than others. */
+/* Add a copy node after the last node of its link. The wait of a link's first
+ * copy is added right before it: nodes begin in the order of adding, and a
+ * direct path has more to copy than others. */
 static ucs_status_t
 add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
 {
@@ -270,11 +271,11 @@ add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
     return status;
 }
 
-/* In front of a graph's first copy on a lane, a wait for what has the lane;
- * behind its last one, what the next one waits for. Nodes may wait for, and
- * record, events of any context, whichever the graph is launched in, and a
- * launch waits for what was recorded before it even if it records the same
- * event anew (tried with two contexts of an H200). */
+/* Build a graph: before its first copy on a link a wait for the link's users,
+ * after its last one a record for the next user. Nodes may wait for and record
+ * events of any context, in whichever context the graph is launched, and a
+ * launch waits for earlier records even if it records the same event again
+ * (tried with two contexts of an H200). */
 static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
 {
     const uct_cuda_mp_plan_t *plan          = graphs->plan;
@@ -304,7 +305,7 @@ static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
                    status;
 }
 
-/* For the plan that is being submitted, or NULL */
+/* Build a graph for the plan being submitted; NULL: failed */
 static graph_t *graph_new(graphs_t *graphs)
 {
     const uct_cuda_mp_plan_t *plan = graphs->plan;
@@ -352,7 +353,7 @@ static graph_t *graph_new(graphs_t *graphs)
     return NULL;
 }
 
-/* Give an idle graph the addresses of this transfer */
+/* Set the addresses of this transfer in an idle graph */
 static ucs_status_t
 graph_retarget(graphs_t *graphs, graph_t *graph)
 {
@@ -370,8 +371,8 @@ graph_retarget(graphs_t *graphs, graph_t *graph)
         }
 
         copy_params(graphs, i, &params);
-        /* Refused where memory is of another kind than before: there is a way
-         * on, so no error */
+        /* the driver refuses another kind of memory; streams remain, so this is
+         * no error */
         status = UCT_CUDA_CALL_NOLOG(cuGraphExecMemcpyNodeSetParams,
                                      graph->exec, graph->nodes[i], &params,
                                      step_ctx(graphs, i));
@@ -388,9 +389,9 @@ graph_retarget(graphs_t *graphs, graph_t *graph)
 }
 
 
-/* ----------------------------------------------------------------- choosing */
+/* ------------------------------------------------------------------ choice */
 
-/* What each node of this transfer copies */
+/* Compute the addresses of this transfer's nodes */
 static void set_addresses(graphs_t *graphs, const uct_cuda_mp_memory_t *memory)
 {
     const uct_cuda_mp_plan_t *plan = graphs->plan;
@@ -408,8 +409,8 @@ static void set_addresses(graphs_t *graphs, const uct_cuda_mp_memory_t *memory)
     }
 }
 
-/* Has a shape, or one much like it, gone another way that often? If not, it
- * does once more. */
+/* Return whether a shape, or a similar one, was submitted through streams often
+ * enough; otherwise count this time */
 static bool is_due(graphs_t *graphs, unsigned threshold)
 {
     const uct_cuda_mp_plan_t *plan = graphs->plan;
@@ -433,7 +434,7 @@ static bool is_due(graphs_t *graphs, unsigned threshold)
     return false;
 }
 
-/* A graph with this transfer's addresses that is not in flight, or NULL */
+/* Return a graph with this transfer's addresses and not in flight, or NULL */
 static graph_t *graph_get(graphs_t *graphs, unsigned threshold)
 {
     graph_t *graph = graph_find(graphs);
@@ -445,7 +446,7 @@ static graph_t *graph_get(graphs_t *graphs, unsigned threshold)
             return graph;
         }
 
-        /* Half of it may be changed */
+        /* it may be half changed */
         graph_drop(graphs, graph);
     }
 
@@ -458,9 +459,9 @@ static graph_t *graph_get(graphs_t *graphs, unsigned threshold)
 }
 
 
-/* ---------------------------------------------------------------- launching */
+/* ------------------------------------------------------------------ launch */
 
-/* Make the launch wait until the plan's slots are drained */
+/* Let the launch wait until the plan's slots are drained */
 static ucs_status_t wait_slots(const graphs_t *graphs, CUstream launch)
 {
     ucs_status_t status = UCS_OK;
@@ -479,8 +480,8 @@ static ucs_status_t wait_slots(const graphs_t *graphs, CUstream launch)
     return status;
 }
 
-/* ... and until its lanes are free, as far as its nodes do not wait for them.
- * Nothing has those of a graph that is not ordered. */
+/* Let the launch wait until a link is free, unless its nodes do. A graph
+ * without ordering nodes is alone, so its links are free. */
 static ucs_status_t
 wait_lane(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
 {
@@ -508,7 +509,7 @@ wait_lane(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
     return status;
 }
 
-/* The launch has its lanes and slots now, and who comes next is behind it */
+/* Record the launch as the latest user of its links and slots */
 static void leave(graphs_t *graphs, const graph_t *graph,
                   const uint16_t *lanes, unsigned num_lanes)
 {
@@ -534,7 +535,7 @@ static void leave(graphs_t *graphs, const graph_t *graph,
     (void)uct_cuda_mp_rsc_next_slots(graphs->rsc, plan, 1, true);
 }
 
-/* In the context of the plan's local end */
+/* Launch a graph in the context of the plan's local end */
 static ucs_status_t graph_launch(graphs_t *graphs,
                                  const graph_t *graph,
                                  CUstream stream)
@@ -586,7 +587,7 @@ graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
     CUstream *stream               = &lane->launches[lane->turn];
     ucs_status_t status;
 
-    /* Held even if the launch fails: the stream is waited for then */
+    /* held even if the launch fails: the stream is waited for then */
     graph->is_busy = true;
     graph->next    = *work->held;
     *work->held    = graph;
@@ -598,7 +599,7 @@ graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
         status = graph_launch(graphs, graph, *stream);
     }
 
-    /* Lanes and slots may be taken: streams are no way on */
+    /* links and slots may be taken: no fallback to streams */
     return (status == UCS_ERR_NO_RESOURCE) ? UCS_ERR_IO_ERROR : status;
 }
 
@@ -612,8 +613,8 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
     graph_t *graph;
     ucs_status_t status;
 
-    /* The newest of the calls, of CUDA 11.4: the others came with 11.1 at the
-     * latest */
+    /* the newest of the calls, from CUDA 11.4: the others came with 11.1 or
+     * earlier */
     graphs->is_wanted = false;
     if ((threshold == UCT_CUDA_MP_COST_NEVER) ||
         (graphs->failures >= MAX_FAILURES) ||
@@ -640,9 +641,9 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
     return status;
 }
 
-/* Build what is wanted while streams carry that same plan out: the thread would
- * only wait for them, and the next transfer of the shape finds its graph. What
- * fails is left for another time. */
+/* Build a wanted graph while streams carry out the same plan: the thread would
+ * only wait for them, and the next transfer of the shape finds the graph. A
+ * failure is retried later. */
 void uct_cuda_mp_graphs_passed(uct_cuda_mp_graphs_t *graphs)
 {
     if (graphs->is_wanted &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The executor "streams": a stream a lane, and events where lanes wait for each
- * other. It takes every plan.
+ * Executor of streams: a stream for each link, and events between links. It
+ * carries out any plan.
  */
 #include <uct/cuda/run/executor.h>
 
@@ -14,10 +14,10 @@
 
 struct uct_cuda_mp_streams {
     uct_cuda_mp_rsc_t          *rsc;
-    /* Of the plan that is being submitted */
+    /* Plan being submitted */
     const uct_cuda_mp_plan_t   *plan;
     const uct_cuda_mp_memory_t *memory;
-    int                        device; /* whose context is current */
+    int                        device; /* device of the current context */
     uct_cuda_submit_t          submit;
     bool                       is_awaited[UCT_CUDA_MP_MAX_STEPS];
     CUevent                    events[UCT_CUDA_MP_MAX_STEPS];
@@ -63,8 +63,8 @@ static void name_bar(const void *arg, const uct_cuda_step_t *step,
     uct_cuda_mp_plan_places_str(plan, step, bar->places, sizeof(bar->places));
 }
 
-/* Make the lane wait for what the step waits for: an earlier step, or the
- * transfer that had the slot before */
+/* Let the link wait for the step's predecessor: an earlier step, or the last
+ * user of its slot */
 static ucs_status_t
 submit_waits(streams_t *streams, unsigned step, CUstream stream)
 {
@@ -77,7 +77,7 @@ submit_waits(streams_t *streams, unsigned step, CUstream stream)
     return (event == NULL) ? UCS_OK : uct_cuda_submit_wait(stream, event);
 }
 
-/* A lane's stream, made to wait for work outside of it; the lane's device
+/* Return a link's stream, which waits for work outside of it; the link's device
  * becomes current */
 static ucs_status_t
 enter_lane(streams_t *streams, int device, uint16_t number, CUstream *stream_p)
@@ -139,8 +139,8 @@ static ucs_status_t submit_step(streams_t *streams, uct_cuda_mp_used_t *used,
     return uct_cuda_submit_record(stream, event);
 }
 
-/* A slot keeps the event behind the last copy out of it. All other events are
- * free again: a wait holds on to what was recorded when it was submitted. */
+/* A slot keeps the event after the last copy out of it. All other events are
+ * released: a submitted wait keeps its meaning. */
 static void settle_events(streams_t *streams,
                           const uct_cuda_mp_plan_t *plan)
 {
@@ -207,7 +207,7 @@ ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
         status = submit_step(streams, work->used, i);
     }
 
-    /* After a failure as well: what was recorded is recorded */
+    /* after a failure as well, for the recorded events */
     settle_events(streams, work->plan);
     (void)uct_cuda_mp_rsc_next_slots(streams->rsc, work->plan, 1, true);
     uct_cuda_ctx_pop();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What streams and graphs cost, from the model's constants. */
+/* Costs of streams and graphs, from the model's constants. */
 #include <uct/cuda/run/graph_cost.h>
 
 
@@ -9,8 +9,8 @@ static double row_cost(const uct_cuda_mp_graph_cost_t *row, bool is_new)
                     row->update + row->launch;
 }
 
-/* Beside the model's processor: between the rows, and on behind the last one,
- * in straight lines */
+/* Interpolated between the rows and extrapolated behind the last one, scaled to
+ * this processor */
 double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
                               bool is_new)
 {
@@ -30,8 +30,8 @@ double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
            uct_cuda_mp_model_builtin.submit_copy;
 }
 
-/* Have streams submitted each round of chunks in half of the time that links
- * take for the round before? */
+/* Return whether streams submit each round of chunks in half of the time that
+ * links need for the round before */
 static bool streams_keep_up(const uct_cuda_mp_plan_t *plan,
                             const uct_cuda_mp_model_t *model)
 {
@@ -69,7 +69,7 @@ unsigned uct_cuda_mp_cost_threshold(const uct_cuda_mp_plan_t *plan,
         return UCT_CUDA_MP_COST_NEVER;
     }
 
-    /* Events and waits of streams' staged copies come on top */
+    /* events and waits of staged copies in streams are not counted */
     saved = copies * model->submit_copy -
             uct_cuda_mp_cost_graph(model, copies, false);
     extra = uct_cuda_mp_cost_graph(model, copies, true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What it costs the calling thread to submit a plan, through streams and as a
- * CUDA graph, and so which of them it is to be.
+ * Processor time to submit a plan through streams or as a CUDA graph, and the
+ * choice between them.
  */
 #ifndef UCT_CUDA_MP_COST_H
 #define UCT_CUDA_MP_COST_H
@@ -15,32 +15,34 @@
 BEGIN_C_DECLS
 
 
-/** "Never worth a graph". */
+/** A graph is never worth building. */
 #define UCT_CUDA_MP_COST_NEVER 0xffffu
 
 
-/** Seconds to launch a graph of this many copies: after all of them have been
- *  given other addresses; @a is_new: after building it. What graphs cost goes
- *  with what a copy costs: both are the processor's and the driver's. */
+/**
+ * Return the seconds to launch a graph with this many copies, after changing
+ * all addresses or, with @a is_new, after building it. Costs of graphs are
+ * proportional to those of a copy: both depend on processor and driver.
+ */
 double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
                               bool is_new);
 
 
 /**
- * How often a plan's shape is to go through streams before a graph is built
- * behind them, and launched from then on.
+ * Return how often a plan's shape is submitted through streams before its graph
+ * is built.
  *
- * MULTIPATH_GRAPH=y: 0, a graph is built at once. AUTO: once what graphs would
- * have saved by then is what building one costs, so that no more than about
- * twice the least time possible has been spent whatever comes later; or 1, if
- * the transfer takes longer than the building. NEVER where launches are not
- * cheaper than streams, or streams submit the chunks well before the links can
- * take them. Nothing of a graph moves before all of it is submitted, nor before
- * the graph ahead has ended; the direct copy of streams does. Lone puts of
- * 64 MiB with a host path of 4 chunks took 168 us, by graphs 175, and windows
- * of them went at 424 GB/s, by graphs 408 (measured on H200).
+ * MULTIPATH_GRAPH=y: 0, build at once. AUTO: the count at which graphs would
+ * have saved the cost of building one, so that the total cost is at most about
+ * twice the optimum; or 1 if the transfer takes longer than the building. NEVER
+ * if launches are not cheaper than streams, or if streams submit chunks well
+ * before the links need them. A graph's copies start only after its complete
+ * submission and after the graph before it; with streams the direct copy starts
+ * earlier. Single puts of 64 MiB with a host path of 4 chunks took 168 us, as
+ * graphs 175, and windows of them ran at 424 GB/s, as graphs 408 (measured on
+ * H200).
  *
- * @param model  The node's, as the plan's seconds are.
+ * @param model  Constants of the node, as used for the plan.
  */
 unsigned uct_cuda_mp_cost_threshold(const uct_cuda_mp_plan_t *plan,
                                     const uct_cuda_mp_config_t *config,

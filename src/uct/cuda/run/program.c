@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Carrying out a plan: a stream a queue, an event behind each step that
- * somebody waits for. The own streams wait for each other's events; for another
- * rank's steps the host waits, before it submits what comes behind them.
+ * Execution of a rank schedule: a stream for each queue, and an event after
+ * each awaited step. Streams of this rank wait for each other's events. For
+ * steps of another rank the host waits before it submits the next step.
  */
 #include <uct/cuda/run/program.h>
 
@@ -17,15 +17,15 @@
 
 #define NO_STEP UINT32_MAX
 
-/* Nanoseconds after which the driver is asked all the same, for failures */
+/* Time after which the driver is queried for failures in any case, ns */
 #define ASK_INTERVAL 1000000
 
-/* Where it has to be asked: again when this part more of the time since
-   something has ended has gone by, which adds at most as much to a wait */
+/* Without words: query again after this fraction of the time since the last
+ * completion, which bounds the added delay */
 #define ASK_PART     64
 
 
-/** Steps that another rank must have ended on a queue of its. */
+/** Steps to be ended by another rank on one of its queues. */
 typedef struct {
     uint8_t  rank;
     uint8_t  queue;
@@ -34,28 +34,29 @@ typedef struct {
 
 typedef struct {
     const uct_cuda_step_t *step;
-    uint32_t                   next;      /* own step of this queue, NO_STEP */
+    uint32_t                   next;      /* next one of this queue, NO_STEP */
     uint32_t                   ordinal;   /* in the queue, from 1 */
-    uint32_t                   event;     /* its number, NO_STEP: has none */
+    uint32_t                   event;     /* number, or NO_STEP */
     bool                       is_shared; /* another rank waits for it */
-    bool                       is_awaited; /* an own step does */
-    uint32_t                   local;     /* first of its waits ... */
-    uint32_t                   num_local; /* ... for own steps */
+    /* a step of this rank waits for it */
+    bool                       is_awaited;
+    uint32_t                   local;     /* first of its waits */
+    uint32_t                   num_local; /* waits for steps of this rank */
     uint32_t                   remote;
     uint32_t                   num_remote;
     bool                       is_submitted;
 } own_step_t;
 
-/* Of a step of the plan */
+/* Position of a step of the plan */
 typedef struct {
     uint32_t ordinal; /* in its queue, from 1 */
-    uint32_t own;     /* among this rank's; NO_STEP: another's */
+    uint32_t own;     /* among this rank's steps; NO_STEP: of another rank */
 } number_t;
 
 typedef struct {
     uint32_t first;
     uint32_t next;   /* to be submitted */
-    uint32_t polled; /* first one whose event is not seen yet */
+    uint32_t polled; /* first one not seen complete */
     CUstream stream;
 } queue_t;
 
@@ -67,25 +68,25 @@ struct uct_cuda_coll_program {
     unsigned             num_queues;
     own_step_t           *steps;
     uint32_t             num_local, num_remote;
-    uint32_t             *local;  /* own steps that are waited for */
+    uint32_t             *local;  /* awaited steps of this rank */
     remote_wait_t        *remote;
     queue_t              queues[UCT_CUDA_COLL_MAX_QUEUES];
-    /* While it runs */
+    /* During a call */
     const uct_cuda_coll_run_t *run;
     uct_cuda_submit_t    submit;
-    uint64_t             ended; /* when something has, last */
-    uint64_t             asked; /* when the driver was, last */
-    bool                 is_told; /* what it waits for, since then */
+    uint64_t             ended; /* time of the last completion */
+    uint64_t             asked; /* time of the last driver query */
+    bool                 is_told; /* the wait since then was reported */
 };
 
 
-/* Whether the host has to see its end */
+/* Return whether the host must see the step's end */
 static bool is_watched(const own_step_t *step)
 {
     return step->is_shared || (step->next == NO_STEP);
 }
 
-/* ---------------------------------------------------------------- program */
+/* --------------------------------------------------------------- schedule */
 
 const uct_cuda_coll_plan_t *
 uct_cuda_coll_program_plan(const uct_cuda_coll_program_t *program)
@@ -154,7 +155,7 @@ static void program_add(uct_cuda_coll_program_t *program, uint32_t index,
     self->num_remote = program->num_remote - self->remote;
 }
 
-/* What another rank's step waits for */
+/* Mark steps of this rank awaited by another rank's step */
 static void program_share(uct_cuda_coll_program_t *program,
                           const uct_cuda_step_t *step, const number_t *numbers)
 {
@@ -170,8 +171,8 @@ static void program_share(uct_cuda_coll_program_t *program,
     }
 }
 
-/* Puts own steps into their queues, and an event behind each that is waited
-   for and behind the last one of a queue */
+/* Put this rank's steps into queues, with an event after each awaited step and
+ * after the last one of a queue */
 static void program_queue(uct_cuda_coll_program_t *program)
 {
     uint32_t last[UCT_CUDA_COLL_MAX_QUEUES];
@@ -275,7 +276,7 @@ void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
     memset(events, 0, sizeof(*events));
 }
 
-/* Without them the driver is asked */
+/* Allocate words; without them events are queried */
 static void words_make(uct_cuda_coll_events_t *events,
                        uct_cuda_coll_device_t *device, unsigned count)
 {
@@ -344,7 +345,7 @@ member_end(const uct_cuda_coll_program_t *program, unsigned member)
                                     plan->relays[member - plan->num_ranks]);
 }
 
-/* A reduction is in the row of the GPU that runs it */
+/* a reduction is in the row of its GPU */
 static void name_bar(const void *arg, const uct_cuda_step_t *step,
                      uct_cuda_submit_bar_t *bar)
 {
@@ -364,7 +365,7 @@ static void name_bar(const void *arg, const uct_cuda_step_t *step,
                                   sizeof(bar->places));
 }
 
-/* How many have ended of what it is one of */
+/* Return how many steps have ended on the awaited queue */
 static uint32_t remote_steps(const uct_cuda_coll_program_t *program,
                              const remote_wait_t *remote)
 {
@@ -372,7 +373,7 @@ static uint32_t remote_steps(const uct_cuda_coll_program_t *program,
                                     remote->queue, program->run->sequence);
 }
 
-/* Whether everything has happened, or is in a stream, that a step waits for */
+/* Return whether all predecessors of a step have ended or are in a stream */
 static bool may_submit(const uct_cuda_coll_program_t *program,
                        const own_step_t *step)
 {
@@ -394,7 +395,7 @@ static bool may_submit(const uct_cuda_coll_program_t *program,
     return true;
 }
 
-/* How a line of a long wait begins: the call, and the step's number */
+/* Format the start of a line about a wait: the call, and the step's number */
 static const char *step_name(const uct_cuda_coll_program_t *program,
                              const own_step_t *step, char *text, size_t size)
 {
@@ -406,7 +407,7 @@ static const char *step_name(const uct_cuda_coll_program_t *program,
     return text;
 }
 
-/* What a step that may not be submitted waits for */
+/* Report the missing predecessor of a step */
 static void tell_step(const uct_cuda_coll_program_t *program,
                       const own_step_t *step)
 {
@@ -427,7 +428,7 @@ static void tell_step(const uct_cuda_coll_program_t *program,
     }
 }
 
-/* Nothing has happened for long: what every queue is at */
+/* Report the state of every queue after a long wait */
 static void tell_waits(const uct_cuda_coll_program_t *program)
 {
     const queue_t *queue;
@@ -477,8 +478,8 @@ static ucs_status_t submit(uct_cuda_coll_program_t *program, own_step_t *step,
     return status;
 }
 
-/* Whether a step that was submitted has ended; @a ask: the driver may be asked.
-   @return UCS_OK, UCS_INPROGRESS or the driver's failure. */
+/* Return whether a submitted step has ended; @a ask: the driver may be queried.
+ * @return UCS_OK, UCS_INPROGRESS or the driver's failure. */
 static ucs_status_t step_ended(const uct_cuda_coll_events_t *events,
                                const queue_t *queue, const own_step_t *step,
                                bool ask)
@@ -507,8 +508,8 @@ static ucs_status_t step_ended(const uct_cuda_coll_events_t *events,
                                          result);
 }
 
-/* Looks at what was submitted and tells the other ranks. @return UCS_INPROGRESS
-   if something has ended. */
+/* Check submitted steps and report their ends to other ranks. @return
+ * UCS_INPROGRESS: a step has ended. */
 static ucs_status_t queue_poll(const uct_cuda_coll_program_t *program,
                                queue_t *queue, bool ask)
 {
@@ -546,7 +547,7 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
         program->steps[i].is_submitted = false;
     }
     for (i = 0; i < program->num_queues; ++i) {
-        program->queues[i].stream = NULL; /* may be a dead context's */
+        program->queues[i].stream = NULL; /* its context may be gone */
     }
 
     program->run            = run;
@@ -561,7 +562,7 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
     program->is_told = false;
     program->ended = program->asked = uct_cuda_now_ns();
     if (++run->events->turn == 0) {
-        ++run->events->turn; /* words that nobody has written are 0 */
+        ++run->events->turn; /* unwritten words are 0 */
     }
     for (i = 0; (i < program->num_queues) && (status == UCS_OK); ++i) {
         queue         = &program->queues[i];
@@ -573,7 +574,8 @@ static ucs_status_t run_begin(uct_cuda_coll_program_t *program,
     return status;
 }
 
-/* @return The failure; or that the context has gone with it */
+/* Wait for submitted work after a failure. @return The failure, or that the
+ * context has failed with it */
 static ucs_status_t
 run_drain(const uct_cuda_coll_program_t *program, ucs_status_t status)
 {
@@ -589,9 +591,9 @@ run_drain(const uct_cuda_coll_program_t *program, ucs_status_t status)
     return status;
 }
 
-/* Submits the first in the plan's order of those that may be. One only: other
- * ranks wait for what has ended meanwhile, and a call of the driver takes
- * microseconds. @return UCS_INPROGRESS: one was. */
+/* Submit the first ready step in the plan's order. One only: a driver call
+ * takes microseconds, and other ranks wait for reports. @return UCS_INPROGRESS:
+ * submitted. */
 static ucs_status_t run_submit(uct_cuda_coll_program_t *program)
 {
     queue_t *first = NULL;
@@ -622,7 +624,7 @@ static ucs_status_t run_submit(uct_cuda_coll_program_t *program)
     return UCS_INPROGRESS;
 }
 
-/* One look at everything. @return UCS_OK: nothing has happened. */
+/* Poll all queues once. @return UCS_OK: nothing has changed. */
 static ucs_status_t run_progress(uct_cuda_coll_program_t *program,
                                  bool *is_over_p)
 {

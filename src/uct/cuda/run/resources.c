@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contexts, streams, events, and what has to be there before the first copy. */
+/* Contexts, streams, events, and preparation before the first copy. */
 #include <uct/cuda/run/resources.h>
 
 #include <uct/cuda/base/ctx.h>
@@ -9,18 +9,18 @@
 #include <string.h>
 
 
-/* Events of one context that wait to be used */
+/* Free events of a context */
 typedef struct {
     CUevent  *events;
     unsigned count;
     unsigned capacity;
-    unsigned created; /* all that exist, wherever they are */
+    unsigned created; /* all existing ones */
 } event_pool_t;
 
 
 typedef struct {
     CUcontext          ctx; /* NULL: not retained */
-    unsigned long long id;  /* of ctx, which the program may reset */
+    unsigned long long id;  /* of ctx; the program may reset it */
     event_pool_t       pool;
     CUstream           notify;
     uct_cuda_mp_lane_t lanes[UCT_CUDA_MP_NUM_LANES];
@@ -32,9 +32,10 @@ struct uct_cuda_mp_rsc {
     device_t              devices[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
     uct_cuda_mp_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
-    /* Made twice at the same time: unlocking waits for the program's work */
+    /* Created twice at the same time; freed at the end, as unlocking memory
+     * waits for the program's work */
     uct_cuda_mp_staging_t spare_staging[UCT_CUDA_TOPO_MAX_NUMA];
-    uint64_t              epoch; /* how often nothing was in flight */
+    uint64_t              epoch; /* times that nothing was in flight */
 };
 
 
@@ -53,7 +54,7 @@ static ucs_status_t pool_reserve(event_pool_t *pool)
     unsigned capacity;
     CUevent *events;
 
-    /* Room for every event that exists, so that putting back cannot fail */
+    /* reserve room for every existing event, so that a release cannot fail */
     if (pool->created < pool->capacity) {
         return UCS_OK;
     }
@@ -104,8 +105,8 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
 
 /* ------------------------------------------------------------ preparation */
 
-/* Where a GPU end's memory is the program's own, so is the context: the primary
- * one. Elsewhere there are copies only. */
+/* Create a device's context: the primary one if a GPU end belongs to the
+ * program, otherwise one for copies only */
 static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
                                    const uct_cuda_mp_plan_t *plan,
                                    int device)
@@ -121,7 +122,7 @@ static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
                                  &rsc->devices[device].ctx);
     if (status != UCS_OK) {
         rsc->devices[device].ctx = NULL;
-        /* "No memory" means staging memory to the caller */
+        /* NO_MEMORY would mean staging memory to the caller */
         return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
     }
 
@@ -152,7 +153,7 @@ ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-/* To memory of @a peer's, whose context is there */
+/* Enable access to memory of @a peer, which has a context */
 static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device, int peer,
                                    CUdeviceptr memory)
 {
@@ -168,8 +169,9 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device, int peer,
     return status;
 }
 
-/* GPU whose memory the lane's device writes to, or none. Mappings of remote
- * memory come with access to it; staging memory and the local end do not. */
+/* Return the GPU whose memory the link's device writes, or none. Mappings of
+ * remote memory include access to it; staging memory and the local end do
+ * not. */
 static uct_cuda_end_t lane_peer(const uct_cuda_mp_plan_t *plan,
                                 uint16_t number)
 {
@@ -211,7 +213,7 @@ void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
     slot->is_borrowed = is_borrowed;
 }
 
-/* Nobody uses a staging memory's slots any more */
+/* Release the events of all slots of a staging memory */
 static void forget_drained(uct_cuda_mp_rsc_t *rsc,
                            uct_cuda_mp_staging_t *staging)
 {
@@ -222,7 +224,7 @@ static void forget_drained(uct_cuda_mp_rsc_t *rsc,
     }
 }
 
-/* Wait for whatever still uses the slots, and free the memory */
+/* Wait for the users of the slots, and free the memory */
 static void release_staging(uct_cuda_mp_rsc_t *rsc,
                             uct_cuda_mp_staging_t *staging)
 {
@@ -238,7 +240,8 @@ static void release_staging(uct_cuda_mp_rsc_t *rsc,
     uct_cuda_mp_staging_free(staging);
 }
 
-/* A path's, or NULL; a node that there is no room for has none */
+/* Return the staging memory of a path, or NULL; NUMA nodes beyond the limit
+ * have none */
 static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
                                            uct_cuda_end_t via, int numa)
 {
@@ -255,7 +258,7 @@ uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
 {
     uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
 
-    /* What was in it when nothing was in flight is drained */
+    /* slots used before the last idle time are drained */
     if ((staging != NULL) && (staging->epoch != rsc->epoch)) {
         staging->epoch = rsc->epoch;
         forget_drained(rsc, staging);
@@ -279,7 +282,7 @@ uct_cuda_mp_rsc_slot(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
     return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
 }
 
-/* A slot that a plan takes once more is drained by a step that it waits for */
+/* a slot used again within a plan is drained by one of its steps */
 CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
                                 const uct_cuda_mp_plan_t *plan, unsigned step)
 {
@@ -329,7 +332,8 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
         return UCS_ERR_UNREACHABLE;
     }
 
-    /* Slots of an engine's plans get smaller, not larger */
+    /* staging memory is allocated once: slots of an engine's plans only get
+     * smaller */
     if (staging->base != 0) {
         return UCS_OK;
     }
@@ -368,7 +372,7 @@ make_ordering(uct_cuda_mp_rsc_t *rsc, int device, uct_cuda_mp_lane_t *lane)
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-/* Staging memory and contexts are there */
+/* staging memory and contexts are ready */
 static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
                                  const uct_cuda_mp_plan_t *plan,
                                  const uct_cuda_mp_memory_t *memory,
@@ -453,7 +457,7 @@ void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
         rsc->devices[device].ctx = ctx;
         rsc->devices[device].id  = id;
     } else {
-        uct_cuda_ctx_release(device); /* one reference will do */
+        uct_cuda_ctx_release(device); /* one reference is enough */
     }
 }
 
@@ -469,7 +473,7 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
     if (own->base == 0) {
         *own = *staging;
     } else {
-        /* Somebody could not wait. What is in use stays. */
+        /* created twice; keep the one in use */
         uct_cuda_mp_staging_free(staging);
     }
 }
@@ -490,7 +494,7 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
         }
     }
 
-    /* Executors may need the local context even if no lane is there */
+    /* executors may need the local context even without a link there */
     *path_p = 0;
     return prepare_device(rsc, plan, plan->local);
 }
@@ -546,7 +550,7 @@ ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
         return UCS_OK;
     }
 
-    /* Replaces the top of the stack, which the caller has pushed */
+    /* replaces the top of the stack, pushed by the caller */
     status = UCT_CUDA_CALL(cuCtxSetCurrent, rsc->devices[device].ctx);
     if (status == UCS_OK) {
         *current = device;
@@ -586,7 +590,7 @@ void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)
     ++rsc->epoch;
 }
 
-/* What had a lane when nothing was in flight has it no more */
+/* A link used before the last idle time is free */
 uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
                                          uint16_t number)
 {
@@ -601,7 +605,7 @@ uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
     return lane;
 }
 
-/* ------------------------------------------------- contexts that are gone */
+/* ----------------------------------------------------------- lost contexts */
 
 uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
 {
@@ -618,7 +622,7 @@ uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
     return devices;
 }
 
-/* A lane's stream, or one of its graphs */
+/* Return a link's stream or one of its launch streams */
 static CUstream lane_stream(const device_t *device, unsigned number)
 {
     const uct_cuda_mp_lane_t *lane = &device->lanes[number / 3];
@@ -640,8 +644,8 @@ static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
     }
 }
 
-/* Nothing is in flight any more: events of lost contexts are dropped, the
- * others go back, and so does memory that went with a context */
+/* Drop events of lost contexts, with nothing in flight; release the others, and
+ * memory lost with a context */
 static void lose_staging(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_staging_t *staging,
                          uint32_t devices)
 {
@@ -716,7 +720,7 @@ static void destroy_event(CUevent event)
     }
 }
 
-/* Streams and events of one device, in its context */
+/* Destroy streams and events of a device, in its context */
 static void destroy_device(device_t *device)
 {
     unsigned i;
@@ -740,7 +744,7 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
     device_t *device;
     unsigned i, numa;
 
-    /* First what crosses devices: no slot is in use any more afterwards */
+    /* first wait for work across devices: then no slot is in use */
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         wait_device(rsc, (int)i);
     }

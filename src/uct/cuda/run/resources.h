@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What executors work with: contexts, streams, events and staging memory of the
- * GPUs that transfers touch. Made when first wanted. Not thread-safe.
+ * Resources of executors: contexts, streams, events and staging memory of the
+ * GPUs used by transfers. Created at first use. Not thread safe.
  */
 #ifndef UCT_CUDA_MP_RESOURCES_H
 #define UCT_CUDA_MP_RESOURCES_H
@@ -18,51 +18,54 @@ typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
 
 
 /**
- * A lane as far as one context works it. It is for one transfer at a time, in
- * the order of submission, whichever executor carries it out. Two at once would
- * share it, and so end together and leave both lanes of a relayed path idle at
- * the same time, where one behind the other fills the first lane while the one
- * before drains the second.
+ * Directed link as used in one context. Transfers use it one after the other in
+ * the order of submission, by either executor. If two shared it they would end
+ * together and leave both links of a relayed path idle at the same time; in
+ * order, one fills the first link while the one before drains the second.
  *
- * The lane's stream keeps that order by itself. Work that is not in the stream,
- * a graph's, keeps it by events: it begins behind one that stands for what the
- * stream has, and leaves one that the stream, or the next such work, waits for.
+ * The link's stream keeps that order. Work outside the stream, that is graphs,
+ * is ordered by events: it waits for an event after the stream's work, and
+ * leaves an event for the stream or the next graph to wait for.
  */
 typedef struct {
-    CUstream stream;      /**< NULL: not there yet */
-    CUevent  outside;     /**< Behind the last such work, where the stream does
-                               not wait for it yet; or NULL */
-    CUevent  ordering;    /**< For what the stream has, and of graphs' nodes:
-                               there with the stream, the same for good */
-    CUstream launches[2]; /**< NULL, or that graphs from the lane's one end to
-                               the other are launched in, by turns, so that one
-                               begins while another ends */
-    uint8_t  turn;        /**< The next one's */
-    bool     is_queued;   /**< The stream has work that no such event stands
-                               for */
-    uint64_t epoch;       /**< Of the resources, when it was used last */
+    CUstream stream;      /**< NULL: none yet */
+    /** After the last work outside, if the stream does not wait for it yet;
+     *  or NULL */
+    CUevent  outside;
+    /** For the stream's work and for nodes of graphs; created with the
+     *  stream, never replaced */
+    CUevent  ordering;
+    /** NULL, or streams for launches of graphs between the link's ends, used
+     *  alternately so that a graph begins while another ends */
+    CUstream launches[2];
+    uint8_t  turn;        /**< Index of the next launch */
+    bool     is_queued;   /**< The stream has work after the ordering event */
+    uint64_t epoch;       /**< Epoch of the resources at the last use */
 } uct_cuda_mp_lane_t;
 
 
-/** UCS_OK or UCS_ERR_NO_MEMORY. Asks nothing of the driver. */
+/**
+ * Create empty resources, without driver calls. @return UCS_OK or
+ * UCS_ERR_NO_MEMORY.
+ */
 ucs_status_t
 uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p);
 
 
-/** Waits for all copies, then frees streams, events, staging memory and
- *  contexts. None of them may be lost. */
+/** Wait for all copies, then free streams, events, staging memory and
+ *  contexts. No context may be lost. */
 void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
 
 
 /**
- * Set up what a plan needs and is not there yet: contexts, peer access, streams
- * and staging memory. A few comparisons when nothing is missing.
+ * Create the missing resources of a plan: contexts, peer access, streams and
+ * staging memory. Costs a few comparisons if none is missing.
  *
- * @param memory  Of the transfer: relays may have to reach it.
- * @param path_p  On failure, index of the plan's path that cannot be had.
- * @return UCS_OK; UCS_ERR_NO_MEMORY when staging memory of this size is not to
- *         be had (a smaller one may be; not logged); UCS_ERR_UNREACHABLE for
- *         missing peer access; UCS_ERR_NO_RESOURCE or another error (logged).
+ * @param memory  Memory of the transfer, to be accessed by relays.
+ * @param path_p  On failure: index of the plan's failed path.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: staging memory of this size is not
+ *     available, a smaller one may be (not logged); UCS_ERR_UNREACHABLE: no
+ *     peer access; UCS_ERR_NO_RESOURCE or another error (logged).
  */
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                      const uct_cuda_mp_plan_t *plan,
@@ -70,104 +73,103 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                      unsigned *path_p);
 
 
-/** Devices whose contexts a path takes, a bit each. */
+/** Return the mask of devices whose contexts a path uses. */
 uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
                                       const uct_cuda_mp_path_t *path);
 
 
-/** Devices whose contexts are there, a bit each. */
+/** Return the mask of devices with a context. */
 uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc);
 
 bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa);
 
 
-/** Devices, a bit each, whose contexts were there and have been reset or
- *  destroyed by the program since. One driver call a context. */
+/** Return the mask of devices whose contexts were reset or destroyed by the
+ *  program. One driver call for each context. */
 uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc);
 
 
-/**
- * Forget all that was of these devices' contexts, without a word to the driver,
- * which would not survive it; what is wanted of them next is made anew. Waits
- * for the copies of the other devices.
- */
+/** Drop all resources of these devices' contexts without driver calls, which
+ *  would fail or crash. They are created again at the next use. Waits for
+ *  the copies of other devices. */
 void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices);
 
 
-/** Take over a reference to a device's context, which has this number. */
+/** Take ownership of a reference to a device's context with this id. */
 void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
                                CUcontext ctx, unsigned long long id);
 
 
 /**
- * Take over staging memory, or free it if there is some already. A context is
- * current, and that of the memory's GPU if it has one.
+ * Take ownership of staging memory, or free it if there is one already. A
+ * context must be current, for GPU memory that of the GPU.
  *
- * @param numa  Node of host memory.
+ * @param numa  NUMA node of host memory.
  */
 void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
                                    uct_cuda_mp_staging_t *staging);
 
 
-/** Context of a device that a successful prepare needed. */
+/** Return the context of a device used by a prepared plan. */
 CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
                                   int device);
 
-/** Its number. */
+/** Return the id of that context. */
 unsigned long long uct_cuda_mp_rsc_ctx_id(const uct_cuda_mp_rsc_t *rsc,
                                           int device);
 
 
-/** Nothing is in flight: what is submitted next has nobody to wait for. Spares
- *  it its waits, which hold it up even for what has happened long ago. */
+/** Note that nothing is in flight. Later work then needs no waits, which
+ *  delay it even for events completed long ago. */
 void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc);
 
 
-/** An event without timing; the device's context has to be current. */
+/** Get an event without timing, with the device's context current. */
 ucs_status_t
 uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
                                 CUevent *event_p);
 
 
-/** Give an event back. Waits for it that were submitted hold on. */
+/** Release an event. Waits submitted for it stay valid. */
 void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc,
                                      int device, CUevent event);
 
 
-/** Create a stream of the device's context, unless there is one. Not logged as
- *  UCS_ERR_NO_MEMORY, which means staging memory, but UCS_ERR_NO_RESOURCE. */
+/** Create a stream of the device's context, unless there is one. Lack of
+ *  memory is reported as UCS_ERR_NO_RESOURCE: UCS_ERR_NO_MEMORY means
+ *  staging memory. */
 ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
                                          CUstream *stream_p);
 
 
-/** Wait for all that is in a stream of the device's context. */
+/** Wait for all work in a stream of the device's context. */
 void uct_cuda_mp_rsc_wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
                                  CUstream stream);
 
 
-/** A stream of the device's context for callbacks only; UCS_ERR_IO_ERROR if
- *  that context is gone. */
+/** Return a stream of the device's context for callbacks only;
+ *  UCS_ERR_IO_ERROR if the context is gone. */
 ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
                                            CUstream *stream_p);
 
 
-/*
- * For the executors
- */
+/* For the executors */
 
-/** What is kept of a lane by the context that works it. */
+/** Return the state of a link in a device's context. */
 uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
                                          uint16_t lane);
 
 
-/** Make a device's context current unless @a current says that it is; replaces
- *  the top of the stack, which the caller has pushed. */
+/**
+ * Make a device's context current unless @a current says it is. Replaces the
+ * top of the context stack, pushed by the caller.
+ */
 ucs_status_t
 uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
                                    int device, int *current);
 
 
-/** Where a place is, for copies of a device's context. */
+/** Return the address of a place for copies in a device's context. */
 CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
                                     const uct_cuda_mp_plan_t *plan,
                                     const uct_cuda_place_t *place,
@@ -175,35 +177,37 @@ CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
                                     int device);
 
 
-/** A plan's staging memory at an end: that of a place in SCRATCH, or of a path;
- *  NULL for a direct one. */
+/** Return a plan's staging memory at an end, that of a place in SCRATCH or
+ *  of a path; NULL for a direct path. */
 uct_cuda_mp_staging_t *
 uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
                         uct_cuda_end_t via);
 
 
-/** The slot of a place in SCRATCH, else NULL. */
+/** Return the slot of a place in SCRATCH, else NULL. */
 uct_cuda_mp_slot_t *
 uct_cuda_mp_rsc_slot(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
                      const uct_cuda_place_t *place);
 
 
-/** What a step waits for that is outside of its plan, or NULL: an event behind
- *  what had its slot before. */
+/** Return the event after the last user of a step's slot in earlier plans,
+ *  or NULL. */
 CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
                                 const uct_cuda_mp_plan_t *plan, unsigned step);
 
 
-/** What has a plan's staging memories next begins at their next slot that is a
- *  multiple of so many, behind those that the plan uses or not. Returns in
- *  which bank that is, a bit a path. */
+/**
+ * Advance a plan's staging memories to a multiple of @a unit slots: behind the
+ * slots used by the plan or, with @a is_behind false, without passing them.
+ * @return Bank of each path, as a mask.
+ */
 uint32_t uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
                                     const uct_cuda_mp_plan_t *plan,
                                     unsigned unit, bool is_behind);
 
 
-/** The event behind the last copy out of a slot, or NULL; the slot gives up the
- *  one that it had. A borrowed event stays with whoever recorded it. */
+/** Set the event after the last copy out of a slot, or NULL; the slot
+ *  releases its previous one. A borrowed event belongs to its recorder. */
 void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
                                  uct_cuda_mp_slot_t *slot, CUevent event,
                                  int device, bool is_borrowed);

@@ -24,8 +24,8 @@ typedef struct {
 } numa_policy_t;
 
 
-/* Prefer a node for pages that this thread makes resident. Best effort: a
- * container may forbid it, and memory elsewhere is only slower. */
+/* Prefer a NUMA node for pages touched by this thread. Best effort: a container
+ * may forbid it, and memory elsewhere is only slower. */
 static void numa_prefer(int numa, numa_policy_t *saved)
 {
     unsigned long mask[NUMA_MASK_BITS / NUMA_MASK_WORD] = {0};
@@ -51,7 +51,7 @@ static void numa_restore(const numa_policy_t *saved)
     }
 }
 
-/* Less may do where there is no memory; anything else is said here */
+/* Log errors except lack of memory: less memory may suffice */
 static ucs_status_t check(const char *call, CUresult result, size_t size)
 {
     const ucs_status_t status = uct_cuda_status(result);
@@ -64,9 +64,9 @@ static ucs_status_t check(const char *call, CUresult result, size_t size)
     return status;
 }
 
-/* Made resident first, then page-locked: while the driver locks memory it holds
- * up all calls of the process, 30 ms for 64 MiB where it makes them resident as
- * well (cuMemHostAlloc), 3 ms where they are (2 x H200, test/byhand/setup) */
+/* Touch the pages first, then lock them: while the driver locks memory it
+ * blocks all calls of the process, 30 ms for 64 MiB if it must touch the pages
+ * as well (cuMemHostAlloc), 3 ms if not (2 x H200, test/byhand/setup) */
 static ucs_status_t alloc_host(int numa, size_t size, CUdeviceptr *base_p)
 {
     void *base = uct_cuda_host_map(size);
@@ -119,8 +119,8 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
     return status;
 }
 
-/* A process that was forked off does not have it, and may have put something
- * else in its place */
+/* A forked child does not have the memory, and may have other memory at its
+ * address */
 static void unmap_host(const uct_cuda_mp_staging_t *staging)
 {
     if (staging->owner == getpid()) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Staging memory: one piece a GPU or NUMA node, cut into equal slots that
- * transfers use in turns.
+ * Staging memory: one allocation for each GPU or NUMA node, divided into equal
+ * slots used in round robin.
  */
 #ifndef UCT_CUDA_MP_STAGING_H
 #define UCT_CUDA_MP_STAGING_H
@@ -15,33 +15,32 @@ BEGIN_C_DECLS
 
 
 typedef struct {
-    CUevent drained;     /**< Recorded behind the last copy out of the slot;
-                              NULL if there has been none */
-    int     device;      /**< Whose context the event belongs to */
-    bool    is_borrowed; /**< It is not the slot's to give back */
+    /** Event after the last copy out of the slot; NULL: none */
+    CUevent drained;
+    int     device;      /**< Device of the event's context */
+    bool    is_borrowed; /**< The slot must not release it */
 } uct_cuda_mp_slot_t;
 
 
 typedef struct {
     CUdeviceptr        base;      /**< 0: not allocated */
-    uct_cuda_end_t     end;       /**< A GPU, or host memory */
-    int                home;      /**< Device whose context it was allocated in,
-                                       and goes with */
+    uct_cuda_end_t     end;       /**< GPU, or host memory */
+    int                home;      /**< Device of the context it belongs to */
     pid_t              owner;     /**< Process that has it mapped */
     size_t             slot_size; /**< Bytes */
-    unsigned           next;      /**< Slot that the next plan begins with */
+    unsigned           next;      /**< First slot of the next plan */
     uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
-    uint64_t           epoch; /**< Of the resources, when it was used last */
+    uint64_t           epoch; /**< Epoch of the resources at the last use */
 } uct_cuda_mp_staging_t;
 
 
 /**
- * Allocate on a GPU, in the current context; or page-locked memory that all
- * contexts can use, on the NUMA node as far as the system lets us.
+ * Allocate GPU memory in the current context, or page-locked memory for all
+ * contexts, on the NUMA node if possible.
  *
- * @param end   A GPU, or host memory.
- * @param numa  Node of that.
- * @param home  Device whose context is current.
+ * @param end   GPU, or host memory.
+ * @param numa  NUMA node of host memory.
+ * @param home  Device of the current context.
  * @return UCS_OK or the driver's error; not logged.
  */
 ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
@@ -49,17 +48,17 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
                                        size_t slot_size);
 
 
-/** Free the memory, if any. Events are the caller's. A GPU's memory needs its
- *  context to be current. */
+/** Free the memory, if any. Events are released by the caller. For a GPU's
+ *  memory its context must be current. */
 void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging);
 
 
-/** Its context is gone, and with it a GPU's memory or what host memory was
- *  page-locked by; what is left is given back. */
+/** Drop memory whose context is gone: GPU memory and the lock of host memory
+ *  went with it; the rest is freed. */
 void uct_cuda_mp_staging_lose(uct_cuda_mp_staging_t *staging);
 
 
-/** The slot that a plan's slot number stands for. */
+/** Return the actual slot for a plan's slot number. */
 static inline unsigned
 uct_cuda_mp_staging_slot(const uct_cuda_mp_staging_t *staging, unsigned slot)
 {

@@ -5,7 +5,7 @@
 #include <uct/cuda/base/trace.h>
 
 
-/* Bytes until the next boundary from there, at most so many */
+/* Return the bytes until the next boundary, at most `bytes` */
 static size_t
 until_boundary(const uct_cuda_submit_t *submit, size_t begin, size_t bytes)
 {
@@ -21,7 +21,7 @@ until_boundary(const uct_cuda_submit_t *submit, size_t begin, size_t bytes)
                    bytes;
 }
 
-/* A copy that may touch several registrations is one each */
+/* Split a copy at boundaries of registrations */
 static ucs_status_t
 copy_bounded(const uct_cuda_submit_t *submit, const uct_cuda_step_t *step,
              CUdeviceptr from, CUdeviceptr to, CUstream stream)
