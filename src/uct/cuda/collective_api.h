@@ -116,12 +116,12 @@ typedef struct {
     const uint64_t *counts;
     /** ucx_mp_op_t (src/kernels), for reductions */
     int            op;
-    /** ucx_mp_type_t; for copies a type as wide as an element, for example U8
-     *  for bytes */
+    /** ucx_mp_type_t; for copies a type as wide as an element, for example
+     *  U8 for bytes */
     int            type;
     unsigned       root;
-    /** The caller's MPI accepts GPU memory: return STAGE where it is as fast;
-     *  the same on all ranks */
+    /** The caller's MPI accepts GPU memory: return STAGE where it is as
+     *  fast; the same on all ranks */
     int            has_own_way;
 
     /** Called from time to time while waiting for other ranks; may be NULL */
@@ -138,11 +138,14 @@ typedef struct {
      *  them, else 0. */
     int (*is_on)(void);
 
-    /** Open the shared segment of a program's ranks on this node. It lives
-     *  as long as the process. Rank 0 calls first and creates the name; the
-     *  caller passes it to the other ranks. @param name     Filled by rank
-     *  0; read by the other ranks. @return 0; -1 if no segment is available,
-     *  also for ranks of other nodes. */
+    /**
+     * Open the shared segment of a program's ranks on this node. It lives as
+     * long as the process. Rank 0 calls first and creates the name; the caller
+     * passes it to the other ranks.
+     *
+     * @param name     Filled by rank 0; read by the other ranks.
+     * @return 0; -1 if no segment is available, also for ranks of other nodes.
+     */
     int (*board_open)(unsigned rank, unsigned size,
                       char name[UCT_CUDA_COLL_API_NAME],
                       uct_cuda_coll_board_t **board_p);
@@ -158,13 +161,17 @@ typedef struct {
     /** Return non-zero if a rank has joined a group of this key. */
     int (*board_has)(const uct_cuda_coll_board_t *board, uint64_t key);
 
-    /** Join a group without waiting for the other ranks. They may join
-     *  before later calls; until all have joined, calls fall back to the
-     *  MPI. @param key      Communicator's key, the same on all its ranks
-     *  and never reused; not 0. @param members  Segment ranks of the
-     *  communicator's ranks. @param calls    Calls made by this rank on the
-     *  communicator before, counting those given to pass() or collective().
-     *  @return 0; -1 if no group is available. */
+    /**
+     * Join a group without waiting for the other ranks. They may join before
+     * later calls; until all have joined, calls fall back to the MPI.
+     *
+     * @param key      Communicator's key, the same on all its ranks and never
+     *                 reused; not 0.
+     * @param members  Segment ranks of the communicator's ranks.
+     * @param calls    Calls made by this rank on the communicator before,
+     *                 counting those given to pass() or collective().
+     * @return 0; -1 if no group is available.
+     */
     int (*group_create)(uct_cuda_coll_board_t *board, uint64_t key,
                         unsigned rank, unsigned size, const unsigned *members,
                         uint64_t calls, uct_cuda_coll_group_t **group_p);
@@ -177,10 +184,12 @@ typedef struct {
     void (*pass)(uct_cuda_coll_group_t *group, int kind,
                  uct_cuda_coll_reason_t reason);
 
-    /** Carry out a collective. Every rank of the group must make the call.
-     *  The first call waits up to 0.2 s for ranks that have not joined.
-     *  @param why  Filled with a sentence unless the result is DONE or
-     *  STAGE. */
+    /**
+     * Carry out a collective. Every rank of the group must make the call. The
+     * first call waits up to 0.2 s for ranks that have not joined.
+     *
+     * @param why  Filled with a sentence unless the result is DONE or STAGE.
+     */
     uct_cuda_coll_result_t (*collective)(uct_cuda_coll_group_t *group,
                                          const uct_cuda_coll_call_t *what,
                                          char *why, size_t why_size);
@@ -198,12 +207,17 @@ typedef struct {
      *  before board_failed(). */
     const uint32_t *(*board_failures)(const uct_cuda_coll_board_t *board);
 
-    /** Report that a rank failed in a call carried out by the MPI. Call
-     *  before the rank sends its part: each rank that has received the part
-     *  then sees the report. @param key     Communicator's key, not 0.
-     *  @param number  Number of the call in the communicator, the same on
-     *  all ranks. @param start   Number of starts of a persistent call.
-     *  @param rank    Failed rank of the communicator. */
+    /**
+     * Report that a rank failed in a call carried out by the MPI. Call before
+     * the rank sends its part: each rank that has received the part then sees
+     * the report.
+     *
+     * @param key     Communicator's key, not 0.
+     * @param number  Number of the call in the communicator, the same on all
+     *                ranks.
+     * @param start   Number of starts of a persistent call.
+     * @param rank    Failed rank of the communicator.
+     */
     void (*board_fail)(uct_cuda_coll_board_t *board, uint64_t key,
                        uint64_t number, uint32_t start, uint32_t rank);
 

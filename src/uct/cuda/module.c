@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the module offers to UCX. */
+/* Components of the module. */
 #include <uct/abi/abi.h>
 #include <uct/cuda/cuda_cma/cuda_cma_md.h>
 #include <uct/cuda/cuda_copy/cuda_copy_md.h>

@@ -15,8 +15,8 @@ static struct {
     pthread_mutex_t     lock; /* order: base/thread.h */
     unsigned            users;
     uct_cuda_settings_t in_force;
-    bool                has_collectives; /* for as long as it lives */
-    bool                host_zcopy; /* of them, read without the lock */
+    bool                has_collectives; /* set once for good */
+    bool                host_zcopy; /* of in_force; read without the lock */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -77,19 +77,20 @@ bool uct_cuda_settings_host_zcopy(void)
 }
 
 /*
- * An MPI, or a UCP of protocols v1, takes the lane to its own process for
- * memory of the host's, too, and finds none; keys for host memory give messages
- * between hosts other lanes and longer keys. Who moves registered memory by put
- * and get alone, with protocols v2, has the gain and none of that. But a memory
- * domain, which has to say whether it has devices, is opened without a word of
- * features or protocols, and such a UCX is no other by release, symbols or
- * modules.
+ * For an MPI, or a UCP with protocols v1, the features do harm: it would use
+ * the lane to its own process for host memory, too, which fails, and keys for
+ * host memory change the lanes and lengthen the keys of messages between hosts.
+ * A program that moves registered memory by put and get only, with protocols
+ * v2, gains without harm. But a memory domain must report its devices when it
+ * is opened, before features or protocols are known, and such a UCX has the
+ * usual release, symbols and modules.
  *
- * That NIXL's plugin is in the process would tell of the program, and not of
- * the UCX: beside it an MPI may use the same one. What a NIXL wheel carries
- * nobody uses but NIXL, and the wheel's folder is all that tells it apart:
- * .../site-packages/nixl_cu12.libs/libucs-14c218c5.so.0.0.0. Who builds NIXL on
- * another UCX says so (UCX_CUDA_IPC_ENABLE_SAME_PROCESS, UCX_CUDA_CMA_ENABLE).
+ * The presence of NIXL's plugin would identify the program but not the UCX: an
+ * MPI may use the same one. The UCX inside a NIXL wheel is used by NIXL only,
+ * and the wheel's folder identifies it:
+ * .../site-packages/nixl_cu12.libs/libucs-14c218c5.so.0.0.0. With NIXL on
+ * another UCX the user sets UCX_CUDA_IPC_ENABLE_SAME_PROCESS and
+ * UCX_CUDA_CMA_ENABLE.
  */
 bool uct_cuda_settings_is_one_sided(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the user says that is the process's, not a memory domain's: threads that
- * copy, the one cache of mappings, collectives. Domains may be opened with
- * different values: the first one decides, for all that are opened while it or
- * one of those is open.
+ * Settings that belong to the process instead of a memory domain: copying
+ * threads, the cache of mappings, collectives. If memory domains are opened
+ * with different values, the first one decides for all that are opened while
+ * it, or one of these, is open.
  */
 #ifndef UCT_CUDA_PROCESS_SETTINGS_H
 #define UCT_CUDA_PROCESS_SETTINGS_H
@@ -17,32 +17,33 @@
 BEGIN_C_DECLS
 
 
-/** UCX_CUDA_IPC_* */
+/** Values of UCX_CUDA_IPC_* */
 typedef struct {
-    bool          host_zcopy;        /**< This process's GPUs' copies as well
-                                          may take several links, or threads */
+    /** Copies of this process's GPUs may use several links, or threads, too */
+    bool          host_zcopy;
     unsigned      host_copy_threads; /**< As in base/host/host_pipeline.h */
     unsigned long cache_max_regions; /**< As in node/mappings.h */
     size_t        cache_max_size;
-    uct_cuda_coll_config_t collectives; /**< The first word that there is: what
-                                             ranks agreed on hangs on it */
+    /** The first values stay for good: ranks' agreements depend on them */
+    uct_cuda_coll_config_t collectives;
 } uct_cuda_settings_t;
 
 
-/** A memory domain is opened. One that wants other values than those in force
- *  is told at info level. Any thread; each call needs a close. */
+/** Use the settings of a memory domain being opened, unless settings are in
+ *  force. Logs at info level if they differ. Thread safe; each call needs
+ *  one uct_cuda_settings_close(). */
 void uct_cuda_settings_open(const uct_cuda_settings_t *settings);
 
-/** It is closed. What is in force stays until the next one is opened. */
+/** Note the closing of a memory domain. Settings stay in force until the
+ *  next one is opened. */
 void uct_cuda_settings_close(void);
 
-/**
- * Is what is of use for one-sided transfers alone, and changes messages, on by
- * default: ways to workers of the same process, and keys for host memory?
- */
+/** Return whether features for one-sided transfers are on by default:
+ *  connections between workers of one process, and keys for host memory.
+ *  They would change the messages of other programs. */
 bool uct_cuda_settings_is_one_sided(void);
 
-/** host_zcopy, as it is in force; false to begin with. One load. */
+/** Return the value of host_zcopy in force, at first false. Costs one load. */
 bool uct_cuda_settings_host_zcopy(void);
 
 

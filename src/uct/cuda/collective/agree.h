@@ -109,7 +109,7 @@ uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
  * Wait until all ranks have reached a phase.
  *
  * @return First failure of any rank, the same on all ranks unless one has died.
- *     The verdict names its rank.
+ *         The verdict names its rank.
  */
 ucs_status_t uct_cuda_coll_agree_meet(uct_cuda_coll_agreement_t *agreement,
                                       uct_cuda_coll_phase_t phase,
@@ -123,7 +123,7 @@ void uct_cuda_coll_agree_run(uct_cuda_coll_agreement_t *agreement);
  * Do one round of waiting for the GPU or for steps of other ranks.
  *
  * @return UCS_OK: continue waiting; otherwise a rank failed, and the wait may
- *     never end.
+ *         never end.
  */
 ucs_status_t uct_cuda_coll_agree_idle(void *agreement);
 

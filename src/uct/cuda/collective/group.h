@@ -50,7 +50,9 @@ void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group);
 
 
 /**
- * Join a group. @return As uct_cuda_coll_page_open().
+ * Join a group.
+ *
+ * @return As uct_cuda_coll_page_open().
  */
 ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
                                         uint64_t key, unsigned rank,

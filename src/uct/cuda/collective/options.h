@@ -19,8 +19,8 @@ typedef struct {
     int  is_on;
     /** uct_cuda_coll_algorithm_t or AUTO; rank 0's value holds for a group */
     int  algorithm;
-    /** Relay through GPUs without a rank: 0, 1 (where possible) or AUTO; rank
-     *  0's value holds for a group */
+    /** Relay through GPUs without a rank: 0, 1 (where possible) or AUTO;
+     *  rank 0's value holds for a group */
     int  multipath;
     bool tells_waits; /**< Report long waits as warnings */
 } uct_cuda_coll_config_t;

@@ -82,7 +82,7 @@ void uct_cuda_coll_memory_release(uct_cuda_coll_memory_t *memory);
  * Export a buffer's allocation unless it is exported already.
  *
  * @param post   This rank's announcement: new exports and short allocations are
- *     marked there.
+ *               marked there.
  * @param shown  Filled with the location of the buffer.
  */
 ucs_status_t uct_cuda_coll_memory_show(uct_cuda_coll_memory_t *memory,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Each request is there for the server as soon as it is posted. Here a batch of
- * them is one operation, which is over when all are, as a group of blocks is:
- * what an operation costs is shared.
+ * Each request is visible to the server as soon as it is posted. In this
+ * process a batch of requests is one operation, complete when all are, like a
+ * group of blocks: they share the cost of an operation.
  */
 #include <uct/cuda/cuda_cma/cuda_cma_channel.h>
 
@@ -24,26 +24,25 @@
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
                "a queue holds up whom no request is left for");
 
-/* The first of its streams: below are those of copies by threads. A peer that
- * stands still holds up those that share its stream, so channels differ. */
+/* First stream of channels; lower ones are for copies by threads. A stopped
+ * peer blocks others on its stream, so channels use different ones. */
 #define FIRST_STREAM 2
 #define NUM_STREAMS  (UCT_CUDA_QUEUE_MAX_STREAMS - FIRST_STREAM)
 
-/* What a server has refused is asked for again after so long (ns): it may have
- * had no context yet */
+/* Time until a refused allocation is tried again (ns): the server may not have
+ * had a context yet */
 #define REFUSED_NS (1000ul * 1000 * 1000)
 
-/* A server that has not gone round for so long does something else, such as
- * waiting in the driver for the program's work: what it has not taken is taken
- * back (ns) */
+/* Time without a round of the server, perhaps waiting in the driver for the
+ * program's work, until its untaken requests are taken back (ns) */
 #define PATIENCE_NS (5ul * 1000 * 1000)
 
-/* How often the peer is asked whether it is there, while something takes long;
- * and how soon somebody who sleeps looks again (ns) */
+/* Interval of liveness checks while requests take long, and delay until a
+ * sleeping caller polls again (ns) */
 #define ALIVE_NS (1000ul * 1000)
 #define SLEEP_NS (50ul * 1000)
 
-/* How long the driver may take to stop the work of a peer that has executed
+/* Longest time for the driver to stop the work of a peer that has executed
  * another program (ns) */
 #define REPLACED_NS (1000ul * 1000 * 1000)
 
@@ -53,49 +52,51 @@ typedef struct batch batch_t;
 typedef struct {
     uct_cuda_copy_t     copy;
     uct_cuda_cma_key_t  *key;
-    uct_cuda_host_job_t *job;    /* By threads, or NULL */
+    uct_cuda_host_job_t *job;    /* by threads, or NULL */
     ucs_status_t        status;
 } transfer_t;
 
 struct batch {
-    batch_t                *next;    /* Of those that are idle */
-    uct_completion_t       comp;     /* The operation's */
+    batch_t                *next;    /* next idle one */
+    uct_completion_t       comp;     /* completion of the operation */
     uct_cuda_cma_channel_t *channel;
     uct_cuda_op_t          *op;
-    unsigned               first;    /* Request of the first transfer */
-    unsigned               num_over; /* So many from there on */
+    unsigned               first;    /* request of the first transfer */
+    unsigned               num_over; /* completed ones from there on */
     unsigned               count;
     transfer_t             transfers[BATCH_COUNT];
 };
 
 struct uct_cuda_cma_channel {
-    uct_cuda_cma_channel_t *next;    /* Of the interface's ... */
-    uct_cuda_cma_channel_t **all;    /* ... which begin here */
-    uint64_t             token;      /* Of the page */
-    unsigned             users;      /* Endpoints, and batches under way */
+    uct_cuda_cma_channel_t *next;    /* of the interface */
+    uct_cuda_cma_channel_t **all;    /* head of the interface's list */
+    uint64_t             token;      /* of the control block */
+    unsigned             users;      /* endpoints and running batches */
     uct_cuda_cma_peer_t  *peer;
     uct_cuda_cma_page_t  *page;
     uct_cuda_cma_slot_t  *slot;
-    uct_cuda_node_alive_t *alive;    /* Has its number */
-    pid_t                owner;      /* The process that has taken it */
+    uct_cuda_node_alive_t *alive;    /* holds the slot's number */
+    pid_t                owner;      /* process that took the slot */
     unsigned             stream;
-    unsigned             head;       /* The next request goes there */
-    batch_t              *open;      /* Has room for more; or NULL */
+    unsigned             head;       /* index of the next request */
+    batch_t              *open;      /* has space for more; or NULL */
     batch_t              *idle;
-    bool                 is_gone;    /* The peer, and what its GPU did */
-    uint64_t             replaced;   /* Its image, when first seen, or 0 */
-    uint32_t             beat;       /* The server's, when it changed ... */
-    uint64_t             beat_time;  /* ... as seen then, or 0 */
-    uint64_t             asked;      /* The peer, whether it is there */
+    /* the peer and its GPU's work have ended */
+    bool                 is_gone;
+    /* first seen with another image, ns; 0: no */
+    uint64_t             replaced;
+    uint32_t             beat;       /* of the server at its last change */
+    uint64_t             beat_time;  /* time of that change, ns; or 0 */
+    uint64_t             asked;      /* last liveness check, ns */
     uct_cuda_cma_keys_t  keys;
-    uint32_t             told[UCT_CUDA_CMA_KEYS]; /* Serials of those in the
-                                                     page */
+    /* serials of the keys in the control block */
+    uint32_t             told[UCT_CUDA_CMA_KEYS];
 };
 
 
 /* ------------------------------------------------------------------- slots */
 
-/* One that nobody has */
+/* Find a free slot */
 static uct_cuda_cma_slot_t *
 find_slot(uct_cuda_cma_page_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
 {
@@ -117,13 +118,13 @@ find_slot(uct_cuda_cma_page_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
         uct_cuda_node_alive_drop(alive, i);
     }
 
-    /* Some may be of processes that have gone */
+    /* some may belong to processes that have ended */
     __atomic_store_n(&page->is_short, 1, __ATOMIC_SEQ_CST);
     uct_cuda_cma_page_wake(page);
     return NULL;
 }
 
-/* The one that the interface has to this page already, or NULL */
+/* Return the interface's channel to this control block, or NULL */
 static uct_cuda_cma_channel_t *
 find_channel(uct_cuda_cma_channel_t *channel, const uct_cuda_cma_peer_t *peer,
              uint64_t token)
@@ -212,7 +213,7 @@ static void channel_put(uct_cuda_cma_channel_t *channel)
     }
     *link = channel->next;
 
-    /* In a forked child, too, that cleans up: the slot is its parent's */
+    /* a forked child may clean up, too, but the slot belongs to its parent */
     if (channel->owner == getpid()) {
         __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_SEQ_CST);
         uct_cuda_cma_page_wake(channel->page);
@@ -236,7 +237,8 @@ void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel)
 
 /* --------------------------------------------------------------- by threads */
 
-/* Of what the server does not do; any context may be current */
+/* Let threads make a transfer that the server does not; any context may be
+ * current */
 static ucs_status_t
 thread_start(const batch_t *batch, transfer_t *transfer)
 {
@@ -278,9 +280,9 @@ static ucs_status_t thread_test(transfer_t *transfer)
 }
 
 
-/* --------------------------------------------------------------- the server */
+/* ------------------------------------------------------------------ server */
 
-/* Is it still going round, or asleep? */
+/* Return whether the server makes rounds or sleeps */
 static bool is_served(uct_cuda_cma_channel_t *channel, uint64_t now)
 {
     uct_cuda_cma_page_t *page = channel->page;
@@ -298,11 +300,11 @@ static bool is_served(uct_cuda_cma_channel_t *channel, uint64_t now)
     return now - channel->beat_time < PATIENCE_NS;
 }
 
-/* Can the peer's GPU carry out nothing more? Until then memory that a request
- * names is not the program's: a peer that is alive, or of which the kernel says
- * nothing, is waited for. When a process has ended its files are closed, and
- * with them the driver has stopped its work. By execve() they are closed as
- * well, but nothing says when the driver is through. */
+/* Return whether the peer's GPU can have no more work running. Until then
+ * memory named in a request cannot be returned to the program, so a peer that
+ * is alive or unknown to the kernel is waited for. When a process has ended its
+ * files are closed, and the driver has stopped its work. execve() closes them,
+ * too, but without a sign that the driver has finished. */
 static bool is_gone(uct_cuda_cma_channel_t *channel, uint64_t now)
 {
     if (channel->is_gone || (now - channel->asked < ALIVE_NS)) {
@@ -399,7 +401,7 @@ static ucs_status_t batch_test(uct_cuda_op_t *op)
     return UCS_OK;
 }
 
-/* Nobody calls back from another process: look again soon */
+/* Poll again soon: another process cannot call back */
 static ucs_status_t batch_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
 {
     return uct_cuda_alarm_set(uct_cuda_now_ns() + SLEEP_NS, func, arg) ?
@@ -416,7 +418,7 @@ static void batch_release(batch_t *batch)
     channel_put(channel);
 }
 
-/* Of an interface that goes nobody is told */
+/* Interface is closing: skip completions */
 static void batch_end(uct_cuda_op_t *op)
 {
     if (op->comp == NULL) {
@@ -446,8 +448,9 @@ static ucs_status_t batch_start(uct_cuda_op_t *op, void *arg)
     batch_t *batch = arg;
 
     batch->op  = op;
-    op->steps  = BATCH_COUNT; /* so that the queue holds up whom no request is
-                                 left for */
+    /* Reserve a full batch, so that callers get NO_RESOURCE before the ring is
+     * full */
+    op->steps  = BATCH_COUNT;
     op->method = &by_peer;
     op->work   = batch;
     return UCS_OK;
@@ -517,7 +520,7 @@ batch_open(uct_cuda_cma_channel_t *channel, uct_cuda_queue_t *queue)
     return UCS_OK;
 }
 
-/* The one that has room, and no flush behind it; or NULL */
+/* Return the batch with space and without a flush behind it, or NULL */
 static batch_t *
 find_open(uct_cuda_cma_channel_t *channel, const uct_cuda_queue_t *queue)
 {
@@ -529,15 +532,16 @@ find_open(uct_cuda_cma_channel_t *channel, const uct_cuda_queue_t *queue)
                    NULL;
 }
 
-/* Has the server refused what is in this allocation just now? */
+/* Return whether the server has refused this allocation recently */
 static bool is_refused(const uct_cuda_cma_key_t *key)
 {
     return (key->refused != 0) &&
            (uct_cuda_now_ns() - key->refused < REFUSED_NS);
 }
 
-/* Not where a server that does nothing has not given back what was taken back:
- * others are held up by the queue long before */
+/* Return whether the next request is free. It is not if a stalled server has
+ * not returned requests taken back; otherwise the queue limits callers much
+ * earlier. */
 static bool has_room(uct_cuda_cma_channel_t *channel)
 {
     return uct_cuda_cma_request_state(
@@ -558,7 +562,7 @@ uct_cuda_cma_channel_follow(uct_cuda_cma_channel_t *channel,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    /* What is read out of memory that nobody owns has to be waited for first
+    /* A read of memory without owner must wait for its data first
      * (base/memory.h) */
     key = uct_cuda_cma_keys_find(&channel->keys, (void*)copy->local.address,
                                  copy->bytes);

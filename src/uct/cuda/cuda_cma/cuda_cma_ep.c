@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A peer's page-locked memory is copied by the peer's GPU, other by threads of
- * this process through their page-locked slots (host_pipeline.h). Host memory
- * of another worker of this process is copied as its own is.
+ * The peer's GPU copies the peer's page-locked memory; threads of this process
+ * copy other memory through page-locked slots (host_pipeline.h). Host memory of
+ * another worker of this process is copied like local memory.
  */
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 
@@ -87,8 +87,8 @@ static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
     return (uct_cuda_cma_iface_t*)ep->super.super.iface;
 }
 
-/* Page-locked memory of this process, as a put or get of its GPU memory, with
- * which small blocks go together */
+/* Describe a copy to page-locked memory of this process as a put or get of its
+ * GPU memory, so that small blocks are coalesced */
 static void own_copy(const uct_cuda_copy_t *copy,
                      const uct_cuda_node_rkey_t *key, uct_cuda_copy_t *own)
 {
@@ -97,14 +97,14 @@ static void own_copy(const uct_cuda_copy_t *copy,
                        copy->comp);
 }
 
-/* One more in the allocations of a block that waits for others, which for that
- * cannot have been freed: nobody is asked */
+/* Add a copy in the allocations of a waiting block, which keeps them from being
+ * freed: no driver call is needed */
 static ucs_status_t
 own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
 {
     uct_cuda_copy_t own;
 
-    /* As in uct_cuda_cma_channel_follow() */
+    /* as in uct_cuda_cma_channel_follow() */
     if ((ep->last == NULL) || (ep->last->is_unowned && copy->is_put) ||
         (ep->last->rkey == NULL) ||
         !uct_cuda_cma_key_covers(ep->last, (void*)copy->local.address,
@@ -150,7 +150,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     return uct_cuda_port_transfer(&iface->port, &own, false);
 }
 
-/* By the peer's GPU */
+/* Copy page-locked memory by the peer's GPU */
 static ucs_status_t
 peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
             const uct_cuda_copy_t *copy)
@@ -169,7 +169,7 @@ peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                                              copy);
 }
 
-/* With the context of the local memory current, which is a GPU's */
+/* Copy page-locked memory with the context of the local GPU memory current */
 static ucs_status_t
 locked_start(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
              const uct_cuda_copy_t *copy)
@@ -182,7 +182,7 @@ locked_start(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                                 peer_locked(ep, rkey, copy);
 }
 
-/* One more of those under way? */
+/* Add a copy to running ones */
 static ucs_status_t
 locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
               const uct_cuda_copy_t *copy)
@@ -208,7 +208,7 @@ static void peer_put(void *arg)
     uct_cuda_cma_peer_put(arg);
 }
 
-/* By threads of this process, or as copies within it go */
+/* Copy by threads of this process, or as a copy within it */
 static ucs_status_t plain_start(uct_cuda_cma_ep_t *ep, uct_cuda_copy_t *copy,
                                 int device)
 {

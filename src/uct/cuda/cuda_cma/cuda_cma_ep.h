@@ -10,7 +10,7 @@
 #include <uct/cuda/copy/post.h>
 
 
-/** What endpoints know of their interface. */
+/** Interface data used by endpoints. */
 typedef struct {
     uct_cuda_iface_t super;
     uct_cuda_port_t  port;  /**< For copies within this process */
@@ -22,14 +22,20 @@ typedef struct {
     uct_abi_ep_t        super;
     uct_cuda_cma_addr_t addr;
     uct_cuda_cma_peer_t *peer; /**< NULL: another worker of this process */
-    uct_cuda_cma_keys_t *keys; /**< For that one, from the first use on */
-    uct_cuda_cma_key_t  *last; /**< Of them, or NULL */
+    /** For a worker of this process, from first use */
+    uct_cuda_cma_keys_t *keys;
+    uct_cuda_cma_key_t  *last; /**< Last one used of keys, or NULL */
     uct_cuda_cma_channel_t *channel; /**< To the peer's server, or NULL */
-    uint64_t            asked;  /**< That server was, by its token, in vain */
+    uint64_t            asked;  /**< Token of a server without a slot for us */
 } uct_cuda_cma_ep_t;
 
 
-/** @return UCS_ERR_UNREACHABLE if the peer has gone since it was asked for. */
+/**
+ * Create an endpoint.
+ *
+ * @return UCS_ERR_UNREACHABLE if the peer has ended since the reachability
+ *         check.
+ */
 ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
                                     const uct_abi_ep_params_t *params,
                                     uct_ep_h *ep_p);
@@ -39,11 +45,11 @@ void uct_cuda_cma_ep_destroy(uct_ep_h ep);
 int uct_cuda_cma_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer);
 
 /**
- * UCT's put and get of one buffer in GPU memory.
+ * Put or get a buffer in GPU memory.
  *
- * @return UCS_INPROGRESS (an error of uct_cuda_cma_peer_copy() is told to the
- *         completion), UCS_OK (nothing to do), UCS_ERR_NO_RESOURCE,
- *         UCS_ERR_INVALID_PARAM (no valid key, or out of its range),
+ * @return UCS_INPROGRESS (an error of uct_cuda_cma_peer_copy() is reported to
+ *         the completion), UCS_OK (empty), UCS_ERR_NO_RESOURCE,
+ *         UCS_ERR_INVALID_PARAM (invalid key, or outside of its range),
  *         UCS_ERR_UNSUPPORTED (local host memory), or the driver's error.
  */
 ucs_status_t uct_cuda_cma_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,

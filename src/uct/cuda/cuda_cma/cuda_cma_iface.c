@@ -14,12 +14,12 @@
 #include <string.h>
 
 
-/* What process_vm_writev() does by one thread, and by 8 (measured on an H200
- * node: 4.4, 14.3, 16.4 GB/s by 1, 4, 8) */
+/* Bandwidth of process_vm_writev() with one thread, and with 8, bytes/s
+ * (measured on an H200 node: 4.4, 14.3, 16.4 GB/s with 1, 4, 8) */
 #define THREAD_BANDWIDTH 4.4e9
 #define MAX_BANDWIDTH    14e9
 
-/* Seconds: a thread is woken up, and a slot filled and emptied */
+/* Waking a thread, and filling and emptying a slot, seconds */
 #define OVERHEAD 10e-6
 #define LATENCY  10e-6
 
@@ -69,7 +69,8 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
     return UCS_OK;
 }
 
-/* Between a GPU here and host memory there; all else has better ways */
+/* Estimate transfers between a local GPU and remote host memory; other pairs
+ * have better transports */
 static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
                                   uct_abi_perf_attr_t *attr)
 {
@@ -105,7 +106,7 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
     return UCS_OK;
 }
 
-/* Once a process: why is a peer's host memory out of reach? */
+/* Log once in a process why a peer's host memory is not accessible */
 static void tell_once(const uct_cuda_cma_addr_t *addr, const char *reason)
 {
     static bool is_told;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interface of cuda_cma: its settings and what it uses of its memory domain. */
+/* Interface of cuda_cma: its settings, and memory domain data used by it. */
 #ifndef UCT_CUDA_CMA_IFACE_H
 #define UCT_CUDA_CMA_IFACE_H
 
@@ -15,7 +15,7 @@ typedef struct {
 } uct_cuda_cma_iface_config_t;
 
 
-/** What interfaces know of their memory domain. */
+/** Memory domain data used by interfaces. */
 typedef struct {
     uct_abi_md_t super;
     bool         is_on;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is known of allocations, until they are others. */
+/* Cached keys of allocations, until replaced. */
 #include <uct/cuda/cuda_cma/cuda_cma_keys.h>
 
 #include <uct/cuda/base/memory.h>

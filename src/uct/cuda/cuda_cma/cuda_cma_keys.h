@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys of the GPU memory that an endpoint's transfers are in: the last few
- * allocations, each exported once. */
+/* Keys of the GPU memory in an endpoint's transfers: the last few allocations,
+ * each exported once. */
 #ifndef UCT_CUDA_CMA_KEYS_H
 #define UCT_CUDA_CMA_KEYS_H
 
@@ -8,19 +8,21 @@
 #include <uct/cuda/node/rkey.h>
 
 
-/** An allocation of this process. */
+/** Allocation of this process. */
 typedef struct {
     CUdeviceptr                 begin;
     size_t                      size;        /**< 0: none yet */
     unsigned long long         buffer_id;
-    unsigned                    outstanding; /**< Of transfers, by the user */
+    /** Running transfers; set by the user */
+    unsigned                    outstanding;
     uint64_t                    last_use;
-    uint32_t                    serial;      /**< Another for each allocation */
-    uint64_t                    refused;     /**< When, or 0: by the user */
-    bool                        is_unowned;  /**< Of no context */
+    uint32_t                    serial;      /**< Unique for each allocation */
+    /** Time of refusal, or 0; set by the user */
+    uint64_t                    refused;
+    bool                        is_unowned;  /**< Belongs to no context */
     uct_cuda_node_memh_t        *memh;
     uct_cuda_node_packed_rkey_t packed;
-    uct_cuda_node_rkey_t        *rkey;       /**< Of uct_cuda_cma_key_own() */
+    uct_cuda_node_rkey_t        *rkey;       /**< For uct_cuda_cma_key_own() */
 } uct_cuda_cma_key_t;
 
 
@@ -31,25 +33,25 @@ typedef struct {
 } uct_cuda_cma_keys_t;
 
 
-/** That of the memory at @a address, with nobody asked: of an allocation that
- *  an outstanding transfer is in, so that it cannot be freed; or NULL. */
+/** Find the key of an allocation with a running transfer, which cannot be
+ *  freed. Makes no driver call. NULL: none. */
 uct_cuda_cma_key_t *uct_cuda_cma_keys_find(uct_cuda_cma_keys_t *keys,
                                            const void *address, size_t length);
 
 /**
- * The same of any allocation, which the driver is asked about.
+ * Return the key of any allocation. Queries the driver.
  *
- * @return NULL: it cannot be shared, goes on behind its allocation, or all keys
- *         are in use.
+ * @return NULL: it cannot be shared, the memory continues in another
+ *         allocation, or all keys are in use.
  */
 uct_cuda_cma_key_t *uct_cuda_cma_keys_get(uct_cuda_cma_keys_t *keys,
                                           const void *address, size_t length);
 
-/** Does it cover that memory, if its allocation is still there? */
+/** Return whether a key covers the memory, if its allocation still exists. */
 bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
                              const void *address, size_t length);
 
-/** For copies within this process; NULL if there is none. */
+/** Return a remote key for copies within this process; NULL: none. */
 const uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key);
 
 void uct_cuda_cma_keys_cleanup(uct_cuda_cma_keys_t *keys);

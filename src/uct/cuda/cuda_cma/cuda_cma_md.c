@@ -27,8 +27,8 @@ typedef struct {
 
 typedef struct {
     uct_cuda_cma_rkey_t key;
-    bool                is_shared; /* Its range, with peers that ask the
-                                      server */
+    /* its range is shared with peers that use the server */
+    bool                is_shared;
 } memh_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
@@ -55,7 +55,7 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
     attr->max_reg          = SIZE_MAX;
     attr->reg_mem_types    = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
 
-    /* Local GPU memory comes as it is */
+    /* local GPU memory needs no registration */
     attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     attr->cache_mem_types  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
     attr->rkey_packed_size = sizeof(uct_cuda_cma_rkey_t);
@@ -108,7 +108,7 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h tl_memh,
     memh_t *memh               = tl_memh;
     uct_cuda_cma_rkey_t packed = memh->key;
 
-    /* By now: another memory domain may have locked it */
+    /* check again: another memory domain may have locked it meanwhile */
     if (((md_t*)md)->peer_gpu &&
         is_locked((void*)(uintptr_t)packed.base, packed.length) &&
         uct_cuda_cma_server_get(&packed.server) && !memh->is_shared) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The component by which UCX knows cuda_cma: transfers between this process's
- * GPUs and the host memory of another process of the node. Off unless UCX is
- * NIXL's or the user turns it on: its keys for host memory would change what
- * UCP does with messages between hosts.
+ * Component of cuda_cma as seen by UCX: transfers between this process's GPUs
+ * and host memory of another process of the node. Off unless UCX belongs to
+ * NIXL or the user turns it on: its keys for host memory would change UCP's
+ * messages between hosts.
  */
 #ifndef UCT_CUDA_CMA_MD_H
 #define UCT_CUDA_CMA_MD_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The page of a server: making, finding, sleeping on it. */
+/* Control block of a server: creation, mapping, sleep. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create */
 #endif
@@ -24,7 +24,7 @@
 
 #define FILE_NAME "ucx-mp-requests"
 
-/* Who opens it cannot cut it short under its owner, nor its owner under them */
+/* Neither side can truncate the file of the other */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 
@@ -57,7 +57,7 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
         return NULL;
     }
 
-    /* A forked child is no server of these requests */
+    /* a forked child is no server of these requests */
     (void)madvise(page, sizeof(*page), MADV_DONTFORK);
     page->size = sizeof(*page);
     if (getrandom(&page->token, sizeof(page->token), GRND_NONBLOCK) !=

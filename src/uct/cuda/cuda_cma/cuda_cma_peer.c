@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who a peer is, and its memory. */
+/* Identity of a peer, and access to its memory. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,11 +23,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Which libcs before 2.36 do not have; the same for all processors */
+/* Missing in libcs before 2.36; the same on all processors */
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
-#define P_PIDFD ((idtype_t)3) /* an enumerator, where a libc has it */
+#define P_PIDFD ((idtype_t)3) /* an enumerator in newer libcs */
 
 
 struct uct_cuda_cma_peer {
@@ -38,11 +38,12 @@ struct uct_cuda_cma_peer {
 };
 
 
-/* What peers read: a word of this process that no other one has there */
+/* Random number at a fixed address, read by peers to identify this process */
 static uint64_t number;
 
-/* Peers of this process, each once, however many endpoints it has: UCX keeps
- * endpoints whose peer has closed its own, and each would keep a descriptor */
+/* Peers of this process, each once for any number of endpoints: UCX keeps
+ * endpoints after the peer has closed its own, and each would keep a
+ * descriptor */
 static struct {
     pthread_mutex_t     lock; /* order: base/thread.h */
     uct_cuda_cma_peer_t *head;
@@ -64,14 +65,14 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork, after_fork);
 }
 
-/* What /proc/PID/stat says of a process */
+/* Fields of /proc/PID/stat */
 typedef struct {
-    unsigned long long start; /* Clock ticks since boot; 0: nothing is said */
+    unsigned long long start; /* Clock ticks since boot; 0: unknown */
     bool               is_over;
 } process_t;
 
-/* Fields 3, 20 and 22. The name of the program, in brackets, may hold blanks
- * and brackets. A process whose first thread has ended is no zombie yet. */
+/* Read fields 3, 20 and 22. The program's name, in brackets, may contain blanks
+ * and brackets. A process whose first thread has ended is not a zombie yet. */
 static process_t find_process(int32_t pid)
 {
     process_t process = {0};
@@ -111,8 +112,8 @@ void uct_cuda_cma_addr_self(uint32_t iface, uct_cuda_cma_addr_t *addr)
     addr->number        = __atomic_load_n(&number, __ATOMIC_RELAXED);
 }
 
-/* Programs close descriptors that are not theirs: is it still one? That of a
- * process which is no child cannot be waited for. */
+/* Check that a descriptor is still a pidfd: programs close descriptors they do
+ * not own. Waiting for a process other than a child fails in a known way. */
 static bool is_pidfd(int fd)
 {
     siginfo_t info;
@@ -122,9 +123,9 @@ static bool is_pidfd(int fd)
            (errno == ECHILD);
 }
 
-/* Does the kernel say that the process has ended? What cannot be seen, as
- * behind a chroot() without /proc, is no end. A pidfd becomes readable when all
- * threads have ended and their files are closed. */
+/* Return whether the kernel confirms that the process has ended. Lack of
+ * information, as after a chroot() without /proc, is no end. A pidfd becomes
+ * readable when all threads have ended and their files are closed. */
 static bool has_ended(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
@@ -157,21 +158,21 @@ static ssize_t copy_some(const uct_cuda_cma_peer_t *peer, void *local,
                        process_vm_writev(pid, &here, 1, &there, 1, 0));
 }
 
-/* The peer's word, or false with errno */
+/* Read the peer's number; false with errno on failure */
 static bool read_number(const uct_cuda_cma_peer_t *peer, uint64_t *number_p)
 {
     const ssize_t done = copy_some(peer, number_p, peer->addr.place,
                                    sizeof(*number_p), true);
 
     if (done >= 0) {
-        errno = EFAULT; /* where it is not all there */
+        errno = EFAULT; /* a part is missing */
     }
     return done == sizeof(*number_p);
 }
 
-/* By execve() another image has the process's number, start time and
- * descriptors, but not its memory: another word is there, or none. A process
- * that has no memory at all (ESRCH) is about to end. */
+/* Check the peer's image. After execve() the process keeps its PID, start time
+ * and descriptors, but not its memory: another number is there, or none. A
+ * process without memory (ESRCH) is about to end. */
 static uct_cuda_cma_peer_state_t find_image(const uct_cuda_cma_peer_t *peer)
 {
     uint64_t found;
@@ -185,7 +186,8 @@ static uct_cuda_cma_peer_state_t find_image(const uct_cuda_cma_peer_t *peer)
                                           UCT_CUDA_CMA_PEER_REPLACED;
 }
 
-/* NULL: it is the process of the address, and its memory may be read */
+/* Explain why the peer's memory is not readable; NULL: it is the process of the
+ * address, and readable */
 static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
 {
     const uct_cuda_cma_addr_t *addr = &peer->addr;
@@ -209,7 +211,7 @@ static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
     return (found == addr->number) ? NULL : "it is another process";
 }
 
-/* Whichever of the process's interfaces it is */
+/* Return whether it is the process of an address, for any of its interfaces */
 static bool is_of(const uct_cuda_cma_peer_t *peer,
                   const uct_cuda_cma_addr_t *addr)
 {
@@ -220,7 +222,7 @@ static bool is_of(const uct_cuda_cma_peer_t *peer,
            (peer->addr.number == addr->number);
 }
 
-/* The one that is there, or another; to be put back */
+/* Return a new reference to the peer, existing or created */
 static uct_cuda_cma_peer_t *peer_of(const uct_cuda_cma_addr_t *addr)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -242,7 +244,7 @@ static uct_cuda_cma_peer_t *peer_of(const uct_cuda_cma_addr_t *addr)
         peer->next  = peers.head;
         peer->addr  = *addr;
         peer->users = 1;
-        /* Opened before it is looked at: what it says is of this process */
+        /* opened before other checks, so that they are of this process */
         peer->pidfd = (int)syscall(SYS_pidfd_open, addr->process.pid, 0);
         peers.head  = peer;
     }
@@ -325,7 +327,7 @@ static ucs_status_t tell_gone(const uct_cuda_cma_peer_t *peer, size_t length)
     return UCS_ERR_CONNECTION_RESET;
 }
 
-/* Why a copy failed */
+/* Log why a copy failed, and return its status */
 static ucs_status_t tell_error(const uct_cuda_cma_peer_t *peer,
                                uint64_t address, size_t length, bool to_local,
                                int error)
@@ -338,9 +340,9 @@ static ucs_status_t tell_error(const uct_cuda_cma_peer_t *peer,
                                UCS_ERR_IO_ERROR;
 }
 
-/* As much as the kernel copies at a time: to or from one image. What was read
- * is the peer's if its image is still there afterwards; between a look and a
- * write there is a moment that nothing closes. */
+/* Copy as much as the kernel copies at a time, with the image checked. Data
+ * read is the peer's if its image is unchanged afterwards; before a write a
+ * short gap cannot be closed. */
 static uct_cuda_cma_peer_state_t
 copy_checked(const uct_cuda_cma_peer_t *peer, void *local, uint64_t address,
              size_t length, bool to_local, ssize_t *done_p)

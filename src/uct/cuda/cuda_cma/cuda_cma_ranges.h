@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host memory of this process that keys were given out for: what the server
- * touches (cuda_cma_server.h). Any thread. */
+/* Host memory of this process with keys given out: the only memory that the
+ * server accesses (cuda_cma_server.h). Thread safe. */
 #ifndef UCT_CUDA_CMA_RANGES_H
 #define UCT_CUDA_CMA_RANGES_H
 
@@ -9,13 +9,21 @@
 #include <stdint.h>
 
 
-/** @return False: no memory. A range may be there more than once. */
+/**
+ * Add a range, which may be present more than once.
+ *
+ * @return false: no memory.
+ */
 bool uct_cuda_cma_ranges_add(uint64_t base, size_t length);
 
-/** One of those that are alike. */
+/** Remove one of several equal ranges. */
 void uct_cuda_cma_ranges_remove(uint64_t base, size_t length);
 
-/** One that all of some memory lies in. @return Whether there is one. */
+/**
+ * Find a range containing the memory.
+ *
+ * @return true: found.
+ */
 bool uct_cuda_cma_ranges_find(uint64_t address, size_t length, uint64_t *base_p,
                               size_t *length_p);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 
-/* Of a key in memory */
+/* Magic of an unpacked key */
 #define UNPACKED_MAGIC UINT64_C(0x7563786d70636dff)
 
 
@@ -27,7 +27,7 @@ ucs_status_t uct_cuda_cma_rkey_unpack(const uct_abi_component_t *component,
 {
     uct_cuda_cma_rkey_t packed, *rkey;
 
-    /* Another module's key may be shorter */
+    /* another module's key may be shorter */
     memcpy(&packed.magic, buffer, sizeof(packed.magic));
     if (packed.magic != UCT_CUDA_CMA_PACKED_MAGIC) {
         return UCS_ERR_UNREACHABLE;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Everything but the page is the thread's alone. What it is asked for it
- * believes as little as any other message: keys are unpacked as UCX's are, and
- * host memory is touched only where a key was given out for it, and the driver
- * says that it is page-locked.
+ * All data except the control block belongs to the thread. Requests are not
+ * trusted: keys are unpacked like UCX's, and host memory is accessed only if a
+ * key was given out for it and the driver confirms that it is page-locked.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -34,33 +33,33 @@
 #include <unistd.h>
 
 
-/* How long it looks for more before it sleeps, and before it pauses between two
- * looks at what is under way (ns) */
+/* Time of polling before the server sleeps, and before it pauses between checks
+ * of running work (ns) */
 #define AWAKE_NS 100000ul
 #define BUSY_NS  20000ul
 #define PAUSE_NS 5000
 
-/* It looks after what nobody wakes it up for so often: peers that were killed,
- * and memory that they have freed (ns) */
+/* Interval of checks without wakeup: for killed peers, and memory freed by them
+ * (ns) */
 #define ROUND_NS (1000ul * 1000 * 1000)
 
-/* Completions that one look tells */
+/* Maximum completions reported by one check */
 #define MAX_POLL 256
 
-/* Requests of a peer's that are taken in a row: others have their turn, too */
+/* Maximum requests of a peer taken in a row, for fairness */
 #define MAX_TAKEN 256
 
 
-/* A request that was taken */
+/* Request that was taken */
 typedef struct {
     uct_completion_t       comp;
     uct_cuda_cma_request_t *request;
     unsigned               *under_way;
 } work_t;
 
-/* The thread's side of a slot */
+/* The thread's data of a slot */
 typedef struct {
-    unsigned             tail;      /* The next request is here */
+    unsigned             tail;      /* next request */
     unsigned             under_way;
     uint32_t             serials[UCT_CUDA_CMA_KEYS];
     uct_cuda_node_rkey_t *rkeys[UCT_CUDA_CMA_KEYS];
@@ -69,23 +68,25 @@ typedef struct {
 
 static struct {
     pthread_mutex_t          lock;  /* order: base/thread.h */
-    pid_t                    pid;   /* Whose thread it is */
-    bool                     is_tried; /* And not to be tried again */
+    pid_t                    pid;   /* process of the thread */
+    bool                     is_tried; /* not to be tried again */
     bool                     is_over;
-    uint64_t                 prepared; /* When kernels were asked for last */
+    /* time of the last request for kernels */
+    uint64_t                 prepared;
     pthread_t                thread;
     uct_cuda_cma_server_id_t id;
     uct_cuda_cma_page_t      *page;
-    uct_cuda_node_alive_t    *alive; /* Of peers: who has a slot */
+    uct_cuda_node_alive_t    *alive; /* of peers with a slot */
 
-    /* The thread's */
+    /* Owned by the thread */
     uct_cuda_queue_t         queue;
     uct_cuda_port_t          port;
     view_t                   *views[UCT_CUDA_CMA_SLOTS];
-    bool                     is_starved; /* Of memory for a view */
-    bool                     has_asked;  /* The driver, this time */
-    uint64_t                 open_begin; /* May be touched, as the last ... */
-    uint64_t                 open_size;  /* ... answer was; or 0 */
+    bool                     is_starved; /* no memory for a view */
+    /* the driver was queried in this round */
+    bool                     has_asked;
+    uint64_t                 open_begin; /* range confirmed by the last */
+    uint64_t                 open_size;  /* query, bytes; 0: none */
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -108,7 +109,7 @@ static bool is_open(uint64_t address, uint64_t length)
                                 length);
 }
 
-/* May that host memory be touched? Asked again with each turn: what was locked
+/* Return whether host memory may be accessed. Checked in each round: its lock
  * may be gone. */
 static bool open_host(uint64_t address, uint64_t length)
 {
@@ -137,8 +138,8 @@ static bool open_host(uint64_t address, uint64_t length)
     return true;
 }
 
-/* From the peer's GPU, if there is a context on it, else from any. Never a key
- * of this process's own memory, which no peer has. */
+/* Unpack a key for the peer's GPU if there is a context on it, else for any.
+ * Keys of this process's own memory are refused: no peer has one. */
 static uct_cuda_node_rkey_t *unpack(const uct_cuda_node_packed_rkey_t *packed)
 {
     const uct_cuda_end_t gpu   = uct_cuda_gpu_by_uuid(packed->handle.gpu);
@@ -159,7 +160,7 @@ static uct_cuda_node_rkey_t *unpack(const uct_cuda_node_packed_rkey_t *packed)
     return rkey;
 }
 
-/* NULL: it is not to be had */
+/* Return the unpacked key of a request; NULL: not available */
 static const uct_cuda_node_rkey_t *
 find_rkey(view_t *view, uct_cuda_cma_slot_t *slot,
           const uct_cuda_cma_request_t *request)
@@ -217,7 +218,7 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
             return status;
         }
 
-        /* As many as the driver holds: some have to end first */
+        /* the driver's limit is reached: some must complete first */
         uct_cuda_queue_submit_gathered(queue, true);
         if (uct_cuda_queue_is_idle(queue)) {
             return status;
@@ -232,7 +233,7 @@ static uct_cuda_cma_request_t *request_at(uct_cuda_cma_slot_t *slot, unsigned i)
     return &slot->requests[i % UCT_CUDA_CMA_REQUESTS];
 }
 
-/* Takes what a peer has posted. @return How much that was. */
+/* Take a peer's posted requests. @return Their number */
 static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
 {
     uct_cuda_cma_request_t *request, copy;
@@ -251,15 +252,15 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
             break;
         }
 
-        /* What is taken is not taken back: the program may be in a call that
-         * waits for these bytes, and holds up ours */
+        /* A request taken cannot be taken back: the program may be in a call
+         * that waits for this data and blocks the server's driver calls */
         if (!server.has_asked) {
             server.has_asked = true;
             uct_cuda_queue_wait_for_driver(&server.queue);
         }
 
         if (!uct_cuda_cma_request_take(request, UCT_CUDA_CMA_TAKEN)) {
-            /* Taken back in between */
+            /* taken back in between */
             uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_FREE);
             continue;
         }
@@ -270,7 +271,8 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
         work->comp.status = UCS_OK;
         work->request     = request;
         work->under_way   = &view->under_way;
-        copy              = *request; /* the peer could still write to it */
+        /* a copy, which the peer cannot change any more */
+        copy              = *request;
         ++view->under_way;
         status = request_start(view, slot, &copy, &work->comp,
                                uct_cuda_cma_request_state(
@@ -287,8 +289,8 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
 
 /* ------------------------------------------------------------------- slots */
 
-/* What is mapped of a process that has no slot any more goes: a peer that does
- * without the memory, or is no more, gets it back by that alone */
+/* Unmap the memory of a process without slots: a peer that has stopped using
+ * the server, or has ended, gets its memory back this way */
 static void let_go_of(int32_t pid)
 {
     uct_cuda_node_iface_addr_t self;
@@ -305,7 +307,8 @@ static void let_go_of(int32_t pid)
     uct_cuda_node_cache_purge_peer(self.pid_ns, pid);
 }
 
-/* The peer has gone, or has no use for it any more; nothing is under way */
+/* Clear the slot of a peer that has ended or stopped using it, with nothing
+ * running */
 static void slot_clear(unsigned i)
 {
     uct_cuda_cma_slot_t *slot = &server.page->slots[i];
@@ -326,14 +329,15 @@ static void slot_clear(unsigned i)
     for (k = 0; k < UCT_CUDA_CMA_REQUESTS; ++k) {
         uct_cuda_cma_request_hand_over(&slot->requests[k], UCT_CUDA_CMA_FREE);
     }
-    /* The next peer counts its allocations from the same number on */
+    /* the next peer numbers its allocations from the start */
     memset(slot->keys, 0, sizeof(slot->keys));
     slot->is_over = 0;
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
     let_go_of(pid);
 }
 
-/* All that is there to take; @a is_round: and see whose owners are gone */
+/* Take all posted requests; @a is_round: also check for owners that have
+ * ended */
 static unsigned take_all(bool is_round)
 {
     unsigned count = 0;
@@ -374,7 +378,8 @@ static unsigned take_all(bool is_round)
     return count;
 }
 
-/* Asked when nobody can post without a wake-up: is there nothing to do? */
+/* Return whether there is nothing to do, once no peer can post without a
+ * wakeup */
 static bool is_idle(void)
 {
     uct_cuda_cma_state_t state;
@@ -407,9 +412,10 @@ static bool is_idle(void)
 }
 
 
-/* -------------------------------------------------------------- the thread */
+/* ------------------------------------------------------------------ thread */
 
-/* More comes soon, but not at once: a processor is the program's first */
+/* Pause for a short time: more requests come soon, but the program has priority
+ * on the processor */
 static void pause_between_looks(void)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
@@ -455,8 +461,8 @@ static void *serve(void *arg)
         }
     }
 
-    /* Peers are told of what is under way, which cleaning up would wait for as
-     * well */
+    /* report running requests to their peers; cleanup would wait for them
+     * anyway */
     uct_cuda_queue_submit_gathered(queue, true);
     while (!uct_cuda_queue_is_idle(queue)) {
         (void)uct_cuda_queue_progress(queue);
@@ -467,7 +473,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Before the driver's own exit handlers, which were there first */
+/* Runs before the driver's exit handlers, registered earlier */
 static void on_exit_of_program(void)
 {
     if (server.pid != getpid()) {
@@ -480,7 +486,7 @@ static void on_exit_of_program(void)
         __atomic_store_n(&server.page->is_over, 1, __ATOMIC_SEQ_CST);
         uct_cuda_cma_page_wake_own(server.page);
         pthread_join(server.thread, NULL);
-        server.page = NULL; /* Peers have it still */
+        server.page = NULL; /* peers still have it mapped */
     }
     pthread_mutex_unlock(&server.lock);
 }
@@ -502,10 +508,11 @@ static void start(void)
     }
 
     if (uct_cuda_port_lend(&server.port, &server.queue) != UCS_OK) {
-        goto err_queue; /* Perhaps there is one the next time */
+        goto err_queue; /* the next call may succeed */
     }
 
-    /* A first kernel may end a capture (base/ctx.h): not for a peer's sake */
+    /* loading a first kernel may invalidate a capture (base/ctx.h), so never
+     * for a peer */
     server.port.gather.loads_kernels = false;
 
     server.is_tried = true;
@@ -543,7 +550,7 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
     bool is_there;
     uint64_t now;
 
-    /* A forked child has neither the thread nor a lock that it can trust */
+    /* a forked child has neither the thread nor a lock it can trust */
     if ((__atomic_load_n(&server.pid, __ATOMIC_RELAXED) != 0) &&
         (__atomic_load_n(&server.pid, __ATOMIC_RELAXED) != pid)) {
         pthread_mutex_init(&server.lock, NULL);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies that peers ask for, between this process's page-locked memory and
- * their GPU memory: made by a thread that has the GPU do it, as a put or get of
- * this process would be made (cuda_ipc_transfer.h), small blocks together. No
- * processor sees the bytes, which by cross-memory attach pass through two.
+ * Server for copies requested by peers, between this process's page-locked
+ * memory and their GPU memory. A thread submits them to the GPU like a put or
+ * get of this process (cuda_ipc_transfer.h), with small blocks coalesced. The
+ * data passes no processor; with cross-memory attach it passes two.
  *
- * The thread starts when the first key of page-locked memory is given out, and
- * sleeps while nobody asks.
+ * The thread starts when the first key of page-locked memory is packed, and
+ * sleeps while there are no requests.
  */
 #ifndef UCT_CUDA_CMA_SERVER_H
 #define UCT_CUDA_CMA_SERVER_H
@@ -14,8 +14,12 @@
 #include <uct/cuda/cuda_cma/cuda_cma_page.h>
 
 
-/** This process's server, started if there is none yet. Any thread; a forked
- *  child gets one of its own. @return Whether there is one. */
+/**
+ * Return this process's server, started if needed. Thread safe; a forked child
+ * gets its own.
+ *
+ * @return true: there is one.
+ */
 bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p);
 
 #endif

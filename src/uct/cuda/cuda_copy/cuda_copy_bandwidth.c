@@ -9,7 +9,7 @@
 #include <strings.h>
 
 
-/* A bandwidth with unit: [number][K|M|G|T][B|b][ps|/s|s] */
+/* Parse a bandwidth: [number][K|M|G|T][B|b][ps|/s|s] */
 static int parse_value(const char *text, size_t length, double *value_p)
 {
     static const char prefixes[] = "KMGT";

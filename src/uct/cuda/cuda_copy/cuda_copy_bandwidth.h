@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* UCX_CUDA_COPY_BW: bandwidths that UCX reckons with. */
+/* UCX_CUDA_COPY_BW: bandwidths reported to UCX. */
 #ifndef UCT_CUDA_COPY_BANDWIDTH_H
 #define UCT_CUDA_COPY_BANDWIDTH_H
 
@@ -8,9 +8,9 @@
 #include <stddef.h>
 
 
-/** Bytes per second. */
+/** Bandwidths, bytes/s. */
 typedef struct {
-    double dflt; /**< What is none of the others */
+    double dflt; /**< Default for other copies */
     double h2d;  /**< Host to GPU */
     double d2h;  /**< GPU to host */
     double d2d;  /**< GPU to GPU */
@@ -18,10 +18,10 @@ typedef struct {
 
 
 /**
- * Read the variable's text, as stock UCX writes it: a bandwidth, or a list such
- * as "10000MBs,h2d:8300MBs,d2h:11660MBs,d2d:320GBs". What the text leaves out
- * keeps its value. Units are powers of 1024 (MBs, GBs) or of bits (Gbps) as
- * UCX's are.
+ * Parse the variable in the format of stock UCX: a bandwidth, or a list such as
+ * "10000MBs,h2d:8300MBs,d2h:11660MBs,d2d:320GBs". Values missing from the text
+ * are unchanged. As in UCX, units are powers of 1024 (MBs, GBs) or of bits
+ * (Gbps).
  *
  * @param error  Filled with a sentence on UCS_ERR_INVALID_PARAM.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Short (synchronous) and zero-copy (asynchronous) copies in a process. */
+/* Short (synchronous) and zero-copy (asynchronous) copies within a process. */
 #include <uct/cuda/cuda_copy/cuda_copy_ep.h>
 
 #include <uct/cuda/base/driver.h>
@@ -14,8 +14,8 @@
 #include <string.h>
 
 
-/* One stream a direction, so that they overlap; short copies wait for theirs
- * and must not wait behind large ones */
+/* One stream for each direction, so that they overlap. Short copies have their
+ * own, as they wait for completion and must not queue behind large ones. */
 enum {
     STREAM_HOST_TO_GPU,
     STREAM_GPU_TO_HOST,
@@ -25,10 +25,10 @@ enum {
 
 
 /*
- * Both ends, with the context of the copy current after that.
+ * Prepare a copy, with its context current afterwards.
  *
- * @return UCS_OK; UCS_INPROGRESS: both are plain host memory, no context is
- *         needed, and the copy has been made; else an error.
+ * @return UCS_OK; UCS_INPROGRESS: both ends are plain host memory, and the copy
+ * has been made without a context; else an error.
  */
 static ucs_status_t
 copy_begin(void *dst, const void *src, size_t length, uct_completion_t *comp,
@@ -58,7 +58,7 @@ static ucs_status_t copy_host(const uct_cuda_copy_t *copy, CUstream stream)
                                       stream);
 }
 
-/* Tells the driver what it would otherwise have to find out */
+/* Submit a copy with its memory types, saving the driver a lookup */
 static ucs_status_t copy_submit(const uct_cuda_copy_t *copy, CUstream stream)
 {
     if (uct_cuda_copy_has_host_vmm(copy)) {
@@ -100,7 +100,7 @@ static ucs_status_t copy_in_new_stream(const uct_cuda_copy_t *copy)
     return status;
 }
 
-/* In the legacy stream, which breaks captures of blocking streams */
+/* Copy in the legacy stream, which invalidates captures of blocking streams */
 static ucs_status_t copy_synchronously(const uct_cuda_copy_t *copy)
 {
     const CUdeviceptr dst = copy->remote.address;
@@ -111,7 +111,8 @@ static ucs_status_t copy_synchronously(const uct_cuda_copy_t *copy)
         return UCT_CUDA_CALL(cuMemcpy, dst, src, copy->bytes);
     }
 
-    /* Of host memory, parts may be page-locked, across which no copy goes */
+    /* parts of host memory may be page-locked, and the driver refuses a copy
+     * across */
     if (UCT_CUDA_CALL_NOLOG(cuMemcpy, dst, src, copy->bytes) == UCS_OK) {
         return UCS_OK;
     }
@@ -122,11 +123,10 @@ static ucs_status_t copy_synchronously(const uct_cuda_copy_t *copy)
 }
 
 /*
- * The way on where a stream, an event or a copy in a stream is not to be had.
- * UCP 1.13 forgets the error of many a copy that it has asked for, and the
- * program would read other bytes. But what the stream has taken of the copy is
- * over first, or it would be written once more when the memory is used for
- * something else.
+ * Fall back when a stream, an event or a copy in a stream is not available. UCP
+ * 1.13 ignores the error of many copies it requests, and the program would read
+ * wrong bytes. Work already in the stream must end first, or it would overwrite
+ * the memory later, after its reuse.
  */
 static ucs_status_t
 copy_plainly(const uct_cuda_copy_t *copy, const uct_cuda_stream_t *stream)
@@ -146,7 +146,7 @@ copy_plainly(const uct_cuda_copy_t *copy, const uct_cuda_stream_t *stream)
     return (status == UCS_OK) ? drained : status;
 }
 
-/* What comes from a GPU goes by page-locked memory if it is little */
+/* Copy from a GPU now; small copies go through page-locked memory */
 static ucs_status_t
 copy_from_gpu_now(const uct_cuda_copy_t *copy, CUstream stream)
 {
@@ -166,7 +166,7 @@ copy_from_gpu_now(const uct_cuda_copy_t *copy, CUstream stream)
     if (status == UCS_OK) {
         memcpy((void*)copy->remote.address, slot, copy->bytes);
     } else if (UCT_CUDA_CALL(cuStreamSynchronize, stream) != UCS_OK) {
-        return status; /* the slot may still be written: it is used no more */
+        return status; /* the slot may still be written, so it is not reused */
     }
 
     uct_cuda_host_bounce_put(slot);
@@ -206,7 +206,7 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
     return status;
 }
 
-/* The engine, or NULL if there is none */
+/* Return the engine, or NULL */
 static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep)
 {
     uct_cuda_copy_iface_t *iface = (uct_cuda_copy_iface_t*)ep->iface;
@@ -219,7 +219,7 @@ static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep)
     return iface->engine;
 }
 
-/* Is there more than one way to carry it? */
+/* Return whether there is more than one method for the copy */
 static bool has_choice(uct_ep_h ep, const uct_cuda_copy_t *copy)
 {
     if (uct_cuda_copy_has_host_vmm(copy)) {
@@ -258,7 +258,8 @@ static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
         return (status == UCS_INPROGRESS) ? UCS_OK : status;
     }
 
-    /* UCP's copies between memory types cannot be sent away to try later */
+    /* UCP never repeats copies between memory types after NO_RESOURCE, so
+     * wait */
     status = uct_cuda_queue_stream_wait(
             queue,
             uct_cuda_end_is_host(copy.local.end)  ? STREAM_HOST_TO_GPU :

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies inside a process, to and from GPU memory. */
+/* Copies within a process, to and from GPU memory. */
 #ifndef UCT_CUDA_COPY_EP_H
 #define UCT_CUDA_COPY_EP_H
 
@@ -7,16 +7,16 @@
 #include <uct/cuda/multipath/multipath.h>
 
 
-/** What endpoints know of their interface. */
+/** Interface data used by endpoints. */
 typedef struct {
     uct_cuda_iface_t     super;
-    /** Of the process's cuda_ipc interfaces, whose variables configure it; NULL
-     *  until a copy wants it, or if there is none */
+    /** Engine of the process's cuda_ipc interfaces, configured by their
+     *  variables; NULL until a copy uses it, or if there is none */
     uct_cuda_mp_engine_t *engine;
 } uct_cuda_copy_iface_t;
 
 
-/* UCT operations; both addresses are this process's own (rkeys are ignored) */
+/* UCT operations; both addresses are in this process, and rkeys are ignored */
 ucs_status_t uct_cuda_copy_ep_put_short(uct_ep_h ep, const void *buffer,
                                         unsigned length, uint64_t remote_addr,
                                         uct_rkey_t rkey);

@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 
-/* Stock UCX's figures, which make UCP choose the same protocols. Of a short
- * copy from a GPU the truth is 7.5 us, by page-locked memory (measured on H200,
- * 8 B to 4 KiB), and stock's figure 5.8. Told the truth, UCP has receivers read
- * small messages themselves, in half of the time; but then two processes that
- * both send before they receive wait for each other, and programs live on it
- * that they do not (test/mpi/ucx_mp_eager). So what stock sends eagerly is sent
- * so here, unless the user says otherwise. */
+/* Values of stock UCX, so that UCP chooses the same protocols. A short copy
+ * from a GPU takes 7.5 us through page-locked memory (measured on H200, 8 B to
+ * 4 KiB), while stock's value is 5.8. With the true value UCP lets receivers
+ * read small messages themselves, in half the time; but two processes that both
+ * send before they receive then wait for each other, and programs depend on
+ * that working (test/mpi/ucx_mp_eager). So messages sent eagerly by stock UCX
+ * are sent eagerly here, unless the user changes this. */
 #define BW_DEFAULT        "10000MBs,h2d:8300MBs,d2h:11660MBs,d2d:320GBs"
 #define SHORT_SYNC_FACTOR 0.95
 #define COPY_LATENCY      1.8e-6 /* seconds */
@@ -27,7 +27,7 @@
 #define READ_LATENCY      3.5e-6 /* seconds */
 
 
-/* UCX_CUDA_COPY_* of the interface; names and defaults as stock UCX's */
+/* UCX_CUDA_COPY_* of the interface; names and defaults of stock UCX */
 typedef struct {
     uct_abi_iface_config_t super;
     unsigned               max_poll;
@@ -64,10 +64,10 @@ static const uct_abi_config_field_t iface_config_fields[] = {
 
 typedef struct {
     uct_cuda_copy_iface_t     super;
-    uint64_t                  id; /* An interface reaches itself alone */
+    uint64_t                  id; /* An interface reaches only itself */
     uct_cuda_copy_bandwidth_t bandwidth;
-    double                    read_latency; /* Of a short copy to the host,
-                                               seconds */
+    /* Of a short copy to the host, seconds */
+    double                    read_latency;
 } iface_t;
 
 
@@ -119,16 +119,16 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
         attr->bandwidth.shared = iface->bandwidth.d2d;
     } else {
         attr->bandwidth.shared = iface->bandwidth.dflt;
-        /* UCX up to 1.19 does not say what memory a lane is to reach, but it
-         * does of the copies of a pipeline: slower than these, one copy would
-         * be taken for worse than two */
+        /* UCX up to 1.19 does not name the memory to be reached by a lane, but
+         * it does so for the copies of a pipeline. If these were faster, UCX
+         * would rate one copy below two. */
         if (is_zcopy && (from == UCT_ABI_MEM_TYPE_UNKNOWN) &&
             (attr->bandwidth.shared < iface->bandwidth.d2h)) {
             attr->bandwidth.shared = iface->bandwidth.d2h;
         }
     }
 
-    /* Who copies synchronously also waits for the bytes */
+    /* a synchronous copy also waits for its completion */
     attr->path_bandwidth     = attr->bandwidth;
     attr->send_pre_overhead  = COPY_OVERHEAD;
     attr->send_post_overhead = is_zcopy ? 0 :
@@ -173,7 +173,7 @@ static void iface_close(uct_iface_h iface)
 {
     uct_cuda_mp_engine_t *engine = ((uct_cuda_copy_iface_t*)iface)->engine;
 
-    /* Transfers are operations of the queue: it waits for them */
+    /* transfers are operations of the queue, which waits for them here */
     uct_cuda_iface_cleanup((uct_cuda_iface_t*)iface);
     if (engine != NULL) {
         uct_cuda_mp_engine_put(engine);
@@ -198,7 +198,7 @@ static const uct_abi_iface_ops_t iface_ops = {
     .estimate_perf            = estimate_perf
 };
 
-/* Unlike any other interface's, of this machine or another */
+/* Return an id unlike that of any other interface on any machine */
 static uint64_t unique_id(const void *object)
 {
     struct timespec now;
@@ -218,7 +218,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     char error[256];
     iface_t *iface;
 
-    /* A plain bandwidth (how UCX up to 1.16 wrote it) leaves the rest */
+    /* a plain bandwidth (the format of UCX up to 1.16) leaves the others
+     * unchanged */
     if ((uct_cuda_copy_bandwidth_parse(BW_DEFAULT, &bandwidth, error,
                                        sizeof(error)) != UCS_OK) ||
         (uct_cuda_copy_bandwidth_parse(config->bandwidth, &bandwidth, error,

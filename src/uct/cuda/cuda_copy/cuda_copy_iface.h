@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The transport by which UCX knows the interface of cuda_copy. */
+/* Transport of cuda_copy as seen by UCX. */
 #ifndef UCT_CUDA_COPY_IFACE_H
 #define UCT_CUDA_COPY_IFACE_H
 

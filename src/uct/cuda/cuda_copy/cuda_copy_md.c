@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory domain and component of cuda_copy: allocation, registration, and the
- * answer to UCX's question what a pointer points to.
+ * Memory domain and component of cuda_copy: allocation, registration, and
+ * detection of memory types.
  */
 #include <uct/cuda/cuda_copy/cuda_copy_md.h>
 
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 
-/* UCX_CUDA_COPY_* of the memory domain; names and defaults as stock UCX's */
+/* UCX_CUDA_COPY_* of the memory domain; names and defaults of stock UCX */
 typedef struct {
     int    reg_whole_alloc; /* uct_abi_on_off_auto_t */
     double max_reg_ratio;
@@ -108,9 +108,9 @@ static ucs_status_t md_query(uct_abi_md_t *tl_md, uct_abi_md_attr_t *attr)
 static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
                               size_t length, uct_abi_mem_attr_t *attr);
 
-/* UCP keeps its own buffers until it ends, also if the program resets the
- * device in between: messages from GPU to host memory of 1.20 and later would
- * go by way of memory that is freed */
+/* Return whether UCP allocates its own buffers. UCP keeps them for good: after
+ * a reset of the device by the program, messages from GPU to host memory of UCX
+ * 1.20 and later would pass through freed memory. */
 static bool is_buffer_of_ucp(const char *name)
 {
     return (name != NULL) && (strcmp(name, "ucp_rndv_frags") == 0);
@@ -136,8 +136,8 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
         return status;
     }
 
-    /* UCX's hooks have seen that something was allocated, not what; and plain
-     * copies of it are to wait for the bytes */
+    /* UCX's hooks have seen an allocation without its type; and plain copies of
+     * it must be complete when they return */
     attr.field_mask     = UCT_ABI_MEM_ATTR_MEM_TYPE;
     attr.sys_dev        = UCT_ABI_SYS_DEVICE_UNKNOWN;
     attr.base_address   = *address_p;
@@ -178,14 +178,14 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
     return UCS_OK;
 }
 
-/* Copies inside the process need no key */
+/* Pack an empty key: copies within the process need none */
 static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
                               size_t length, void *buffer)
 {
     return UCS_OK;
 }
 
-/* Where UCX is to think that managed memory is */
+/* Return the location of managed memory to be reported to UCX */
 static ucs_sys_device_t managed_location(const md_t *md, const void *address,
                                          size_t length, int device)
 {
@@ -206,9 +206,9 @@ static ucs_sys_device_t managed_location(const md_t *md, const void *address,
     return uct_cuda_gpu_sys_device(location);
 }
 
-/* Is the allocation small enough to be reported, and registered, whole? A range
- * that leaves memory of no context, as one over several pieces mapped side by
- * side does, is only reported as what it is. */
+/* Return whether an allocation is small enough to be reported, and registered,
+ * as a whole. A range that extends beyond memory without context, for example
+ * over several pieces mapped side by side, is reported as it is. */
 static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory,
                               const void *address, size_t length)
 {
@@ -228,7 +228,7 @@ static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory,
     }
 }
 
-/* Fills in a dmabuf of the pages around a range */
+/* Fill in a dmabuf for the pages around a range */
 static void query_dmabuf(const md_t *md, uct_abi_mem_attr_t *attr,
                          const void *address)
 {
@@ -270,16 +270,16 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
 
     uct_cuda_memory_query(address, length, &memory);
     if (memory.type == UCS_MEMORY_TYPE_HOST) {
-        /* The driver may free what it knows, and use the address again, with no
-         * hook seeing it */
+        /* the driver may free memory it knows, and reuse the address, unseen by
+         * hooks */
         if (!memory.is_pinned) {
             uct_cuda_memory_cache_add_host(address);
         }
         return UCS_ERR_INVALID_ADDR;
     }
 
-    /* Memory of a pool belongs to no context; a peer can map that of pools made
-     * to be shared only */
+    /* memory of a pool belongs to no context; a peer can map it only if the
+     * pool was created for sharing */
     if ((memory.type == UCS_MEMORY_TYPE_CUDA) && (memory.context == NULL) &&
         (md->config.async_mem_type != UCT_ABI_MEM_TYPE_CUDA) &&
         !uct_cuda_memory_is_vmm(address)) {
@@ -303,9 +303,9 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
         attr->alloc_length = memory.length;
     }
 
-    /* A UCX that sees allocations and frees knows that it is GPU memory, but
-     * not of which GPU, and asks each time until told. Of frees to a pool not
-     * every release is told. */
+    /* A UCX that sees allocations and frees knows that this is GPU memory, but
+     * not its GPU, and asks each time until the cache is updated. Not every
+     * release sees frees to a pool. */
     if ((memory.context != NULL) && uct_cuda_memtype_sees_frees()) {
         uct_abi_memtype_cache_update(attr->base_address, attr->alloc_length,
                                      attr->mem_type, attr->sys_dev);
@@ -404,7 +404,8 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     return UCS_OK;
 }
 
-/* Copies inside the process look at no key; UCX wants one that is valid */
+/* Return a valid handle, as required by UCX; copies within the process ignore
+ * it */
 static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
                                 const void *buffer, ucs_sys_device_t sys_dev,
                                 uct_rkey_t *rkey_p, void **handle_p)
@@ -421,7 +422,7 @@ static ucs_status_t rkey_release(const uct_abi_component_t *component,
 }
 
 const uct_abi_component_t uct_cuda_copy_component = {
-    .name = "cuda_cpy", /* stock UCX's spelling */
+    .name = "cuda_cpy", /* spelling of stock UCX */
     .config = {
         .name   = "Cuda-copy memory domain",
         .prefix = "CUDA_COPY_",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The component by which UCX knows cuda_copy. */
+/* Component of cuda_copy as seen by UCX. */
 #ifndef UCT_CUDA_COPY_MD_H
 #define UCT_CUDA_COPY_MD_H
 

@@ -14,18 +14,18 @@
 
 struct uct_cuda_copy_memh {
     CUdeviceptr        device_memory; /* Allocated here, or 0 */
-    size_t             mapped_length; /* Bytes, of cuMemCreate memory; or 0 */
-    CUcontext          context;       /* Where it was allocated or locked */
+    size_t             mapped_length; /* Bytes of cuMemCreate memory, or 0 */
+    CUcontext          context;       /* Context of the allocation or lock */
     unsigned long long context_id;
     void               *host_memory;  /* Page-locked here, or NULL */
 };
 
 
-/* Registered memory that needed no registration: no allocation, no release */
+/* Handle of registered memory without resources */
 static uct_cuda_copy_memh_t nothing_to_do;
 
 
-/* Makes a context current for an allocation on a device */
+/* Make a context current for an allocation on a device */
 static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
                                         uct_cuda_gpu_context_t *context)
 {
@@ -39,8 +39,8 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
         return status;
     }
 
-    /* Who asks for a GPU by name may have memory there in a context of the
-     * program's own making, which nobody can find */
+    /* A GPU requested by number may have memory of the program in a context
+     * created by the program, which cannot be found */
     if (!use_inactive) {
         return (uct_cuda_end_is_gpu(gpu) &&
                 (uct_cuda_ctx_own(uct_cuda_end_device(gpu), &cuda) ==
@@ -55,11 +55,12 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
         return UCS_ERR_NO_DEVICE;
     }
 
-    /* Stays retained: the memory lives in it */
+    /* stays retained: the memory lives in it */
     return uct_cuda_gpu_context_push(cuda, device, context);
 }
 
-/* Memory without a context, in whole granules, that such a handle shares */
+/* Allocate memory without a context, in whole granules, sharable by this type
+ * of handle */
 static ucs_status_t alloc_mapped(int device, CUmemAllocationHandleType handle,
                                  size_t length, uct_cuda_copy_memh_t *memh)
 {
@@ -178,7 +179,8 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    /* What a reset has freed may be the program's again; mappings outlive it */
+    /* memory freed by a reset may be the program's again; mappings survive a
+     * reset */
     if (memh->mapped_length != 0) {
         uct_cuda_mapped_free(memh->device_memory, memh->mapped_length);
     } else if (uct_cuda_ctx_push_alive(memh->context, memh->context_id)) {
@@ -190,8 +192,8 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
     return UCS_OK;
 }
 
-/* Copies of other memory work as well, only slower; and UCP 1.13 ends the
- * program if it cannot register its buffers */
+/* Copies of other memory only run slower, and UCP 1.13 aborts if it cannot
+ * register its buffers */
 static void tell_not_page_locked(void *address, size_t length, bool hide)
 {
     static bool is_told = false;
@@ -230,12 +232,12 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
         return UCS_ERR_NO_MEMORY;
     }
 
-    /* In one piece, as stock's module does: the driver refuses the program's
-     * copies across the edge of a registration, and this edge is its own */
+    /* In one piece, like stock UCX: the driver refuses the program's copies
+     * across the edge of a registration, and this edge is the program's */
     result = driver->cuMemHostRegister(address, length,
                                        CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS) {
-        /* What the program has locked is as good */
+        /* memory locked by the program is as good */
         tell_not_page_locked(
                 address, length,
                 hide_errors ||
@@ -257,7 +259,7 @@ void uct_cuda_copy_mem_unregister(uct_cuda_copy_memh_t *memh)
         return;
     }
 
-    /* A context takes what was registered in it along */
+    /* a destroyed context has released its registrations */
     if (uct_cuda_ctx_push_alive(memh->context, memh->context_id)) {
         (void)UCT_CUDA_CALL_NOLOG(cuMemHostUnregister, memh->host_memory);
         uct_cuda_ctx_pop();

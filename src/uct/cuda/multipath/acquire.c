@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The third phase of a transfer: contexts, streams, staging memory and mappings
- * for its plan. What cannot be had is told to the planner, as a constraint.
+ * Third phase of a transfer: contexts, streams, staging memory and mappings of
+ * its plan. A resource that is not available becomes a constraint for the
+ * planner.
  */
 #include <uct/cuda/multipath/core.h>
 
@@ -11,11 +12,11 @@
 #include <string.h>
 
 
-/* Staging memory shrinks to this before a path is given up */
+/* Staging memory shrinks to this size, bytes, before a path is dropped */
 #define STAGING_MIN_SIZE (1ul << 20)
 
-/* Allocations in a row that a relay could not map until it is left out for
- * good: that of a few may have been freed */
+/* Allocations in a row that a relay fails to map before it is dropped for good:
+ * some may have been freed */
 #define MAX_REFUSED 3
 
 
@@ -26,9 +27,9 @@ static void drop_lane(uct_cuda_mp_constraints_t *constraints,
 }
 
 /*
- * Drops a lane between a relay and one of a transfer's ends, and with it those
- * of the relay with all other GPUs. But an unreachable pair says nothing of the
- * relay's other links.
+ * Drop a link between a relay and an end of a transfer, and with it the relay's
+ * links to all other GPUs. An unreachable pair says nothing about the relay's
+ * other links.
  */
 static void drop_relay(uct_cuda_mp_constraints_t *constraints,
                        uct_cuda_end_t relay, uct_cuda_end_t end, bool is_first,
@@ -46,7 +47,7 @@ static void drop_relay(uct_cuda_mp_constraints_t *constraints,
     }
 }
 
-/* Between GPUs host staging either works or does not */
+/* Between GPUs host staging works for all of them or for none */
 static void drop_host_staging(uct_cuda_mp_constraints_t *constraints)
 {
     int gpu;
@@ -57,7 +58,7 @@ static void drop_host_staging(uct_cuda_mp_constraints_t *constraints)
     }
 }
 
-/* A path that does not work */
+/* Constrain a path that failed */
 static void constrain_path(uct_cuda_mp_core_t *core,
                            const uct_cuda_mp_path_t *path, ucs_status_t status)
 {
@@ -95,7 +96,7 @@ static void constrain_path(uct_cuda_mp_core_t *core,
     uct_cuda_mp_core_update_min_size(core, kind);
 }
 
-/* The relay of a path, -1: none */
+/* Return the relay of a path, -1: none */
 static int relay_of(const uct_cuda_mp_path_t *path)
 {
     const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
@@ -103,7 +104,7 @@ static int relay_of(const uct_cuda_mp_path_t *path)
     return uct_cuda_end_is_gpu(via) ? uct_cuda_end_device(via) : -1;
 }
 
-/* A path whose relay could not map the remote end */
+/* Constrain a path whose relay failed to map the remote end */
 static void refuse_path(uct_cuda_mp_core_t *core,
                         const uct_cuda_mp_path_t *path, uint64_t allocation,
                         ucs_status_t status)
@@ -129,7 +130,7 @@ static void refuse_path(uct_cuda_mp_core_t *core,
     refused->is_pending = true;
 }
 
-/* Relays that have mapped a remote end can */
+/* Reset the failures of relays that mapped the remote end */
 static void accept_paths(uct_cuda_mp_core_t *core)
 {
     const uct_cuda_mp_plan_t *plan = &core->plan;
@@ -166,7 +167,7 @@ void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
     uct_cuda_mp_core_update_min_size(core, kind);
 }
 
-/* Out of staging memory: less of it may do */
+/* Reduce staging memory after an allocation failed */
 static bool constrain_staging(uct_cuda_mp_core_t *core)
 {
     size_t size = core->kinds[0].constraints.staging_size;
@@ -191,7 +192,7 @@ static bool constrain_staging(uct_cuda_mp_core_t *core)
     return true;
 }
 
-/* Has the remote end mapped in the current context */
+/* Map the remote end in the current context */
 static ucs_status_t map_here(uct_cuda_mp_memory_t *memory, int device)
 {
     CUdeviceptr *mapped = &memory->mapped[device];
@@ -204,7 +205,7 @@ static ucs_status_t map_here(uct_cuda_mp_memory_t *memory, int device)
     return UCS_ERR_UNREACHABLE;
 }
 
-/* ... for whom a step wants it in */
+/* Map the remote end in the context of a device */
 static ucs_status_t map_in(uct_cuda_mp_core_t *core,
                            uct_cuda_mp_memory_t *memory, int device)
 {
@@ -223,8 +224,8 @@ static ucs_status_t map_in(uct_cuda_mp_core_t *core,
     return status;
 }
 
-/* The remote end in the context that the transport has made current, in which
- * a plain copy would need it, too */
+/* Map the remote end in the transport's current context, as needed for a plain
+ * copy, too */
 static bool
 map_local(const uct_cuda_mp_plan_t *plan, uct_cuda_mp_memory_t *memory)
 {
@@ -234,7 +235,7 @@ map_local(const uct_cuda_mp_plan_t *plan, uct_cuda_mp_memory_t *memory)
            (map_here(memory, plan->local) == UCS_OK);
 }
 
-/* ... for each GPU whose copies of a path read or write it */
+/* Map the remote end for each GPU whose copies access it */
 static ucs_status_t map_path(uct_cuda_mp_core_t *core,
                              uct_cuda_mp_memory_t *memory,
                              const uct_cuda_mp_path_t *path)
@@ -257,8 +258,9 @@ static ucs_status_t map_path(uct_cuda_mp_core_t *core,
     return status;
 }
 
-/* @a is_refused_p: a context cannot map the remote end. @a is_gone_p: that is
- * the one where a plain copy would need it, which says nothing of the path */
+/* Prepare the resources of a plan. @a is_refused_p: a context failed to map the
+ * remote end. @a is_gone_p: it was the context of a plain copy, so the path is
+ * not at fault. */
 static ucs_status_t
 prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
         unsigned *path_p, bool *is_refused_p, bool *is_gone_p)
@@ -281,7 +283,7 @@ prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
     return status;
 }
 
-/* Has nobody asked for the host's path? */
+/* Return whether the host path was not requested by the user */
 static bool may_be_late(const uct_cuda_mp_core_t *core)
 {
     const uct_cuda_mp_config_t *config = &core->config;
@@ -334,7 +336,8 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
         return UCT_CUDA_MP_ASK_AGAIN;
     }
 
-    /* Every turn leaves fewer paths or less staging, so that they end */
+    /* each iteration leaves fewer paths or less staging memory, so the loop
+     * ends */
     if ((status != UCS_ERR_NO_MEMORY) || !constrain_staging(core)) {
         constrain_path(core, &core->plan.paths[failed].path, status);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The first phase of a transfer: yes or no, and why. */
+/* First phase of a transfer: admission and its reason. */
 #include <uct/cuda/multipath/admit.h>
 
 #include <uct/cuda/base/ctx.h>
@@ -52,8 +52,9 @@ uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
     return UCT_CUDA_MP_ADMITTED;
 }
 
-/* A GPU was a relay before the program had memory there: the engine's streams
- * are not of its context, where the peer's memory is mapped */
+/* Return whether the GPU was a relay before the program had memory there: the
+ * engine's streams then belong to another context than the mapping of the
+ * peer's memory */
 static bool end_has_two_contexts(const uct_cuda_mp_request_t *request)
 {
     const uct_cuda_end_t ends[] = {request->src_end, request->dst_end};
@@ -70,7 +71,7 @@ static bool end_has_two_contexts(const uct_cuda_mp_request_t *request)
     return false;
 }
 
-/* The user may want to do something about a GPU that is not visible */
+/* Report a GPU hidden by CUDA_VISIBLE_DEVICES, which the user can change */
 static void tell(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
                  uct_cuda_mp_reason_t reason)
 {

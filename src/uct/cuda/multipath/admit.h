@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which transfers the engine takes, and why it takes no other: the first phase
- * of each, before anything is allocated, mapped or created for it.
+ * Admission: the first phase of a transfer, which decides whether the engine
+ * takes it, before any resource is allocated, mapped or created.
  */
 #ifndef UCT_CUDA_MP_ADMIT_H
 #define UCT_CUDA_MP_ADMIT_H
@@ -12,23 +12,24 @@
 BEGIN_C_DECLS
 
 
-/** Sizes of transfers of one kind that are worth a plan, bytes, and what is
- *  known of those ahead. */
+/** Smallest sizes with a plan for one kind of transfers, bytes, and the
+ *  transfers ahead. */
 typedef struct {
     bool     is_off;         /**< MULTIPATH=n */
-    size_t   min_size;       /**< Behind others; SIZE_MAX: none ever gains */
-    size_t   alone_min_size; /**< With nothing ahead of it; 0: unknown */
+    /** Behind other transfers; SIZE_MAX: none gains */
+    size_t   min_size;
+    size_t   alone_min_size; /**< With none ahead; 0: unknown */
     unsigned queued;         /**< As in uct_cuda_mp_load_t */
     unsigned window;
 } uct_cuda_mp_thresholds_t;
 
 
-/** Says yes or no by these alone. Pure. */
+/** Decide by the given values only. A pure function. */
 uct_cuda_mp_reason_t
 uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
                      const uct_cuda_mp_request_t *request);
 
-/** Why a transfer is one plain copy, at debug level. */
+/** Log at debug level why a transfer is one plain copy. */
 void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
                               uct_cuda_mp_reason_t reason);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an engine knows of the node, and what it makes of that. */
+/* Knowledge of an engine about the node, and decisions based on it. */
 #include <uct/cuda/multipath/core.h>
 
 #include <uct/cuda/base/log.h>
@@ -65,7 +65,7 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
     uct_cuda_mp_core_set_min_size(core, kind, sizes.behind);
 }
 
-/* Whether transfers go by one path while a thread probes the node */
+/* Return whether transfers use one path while a thread probes the node */
 static bool is_probed_meanwhile(const uct_cuda_mp_config_t *config)
 {
     return (config->start == UCT_CUDA_MP_START_BACKGROUND) ||
@@ -106,7 +106,7 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
     }
 
     core->topo = topo;
-    /* Whether there is a ledger decides which paths may be used at all */
+    /* find out whether there is a ledger, which decides on the paths allowed */
     uct_cuda_mp_traffic_load(core->traffic, uct_cuda_end_gpu(0),
                              uct_cuda_end_gpu(0), &core->load);
     for (kind = 0; kind < UCT_CUDA_MP_NUM_KINDS; ++kind) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The inside of an engine, for the files that are its phases:
+ * Internals of an engine, shared by the files of its phases:
  *
- *   admit.c     is a transfer taken, and why not
+ *   admit.c     decides whether a transfer is taken
  *   plan/transfer_planner.c
- *               how it is cut up: a pure function
- *   acquire.c   what the plan needs is created and mapped, or is a constraint
- *               that the planner is asked again with
- *   transfer.c  submitted, asked for its progress, completed, released
+ *               divides it: a pure function
+ *   acquire.c   creates and maps the resources of a plan; a missing one
+ *               becomes a constraint for another plan
+ *   transfer.c  submits, polls, completes and releases it
  *
- * engine.c makes and ends engines; core.c has what they know of the node.
+ * engine.c creates and destroys engines; core.c holds their knowledge of the
+ * node.
  */
 #ifndef UCT_CUDA_MP_CORE_H
 #define UCT_CUDA_MP_CORE_H
@@ -29,7 +30,7 @@
 BEGIN_C_DECLS
 
 
-/** Transfers between GPUs, and those with host memory: an index. */
+/** Index of a kind of transfers: between GPUs, or with host memory. */
 enum {
     UCT_CUDA_MP_KIND_GPU,
     UCT_CUDA_MP_KIND_HOST,
@@ -37,33 +38,35 @@ enum {
 };
 
 
-/** Constraints since a relay could not map a remote end, which is no fault of
- *  the relay's if the memory has been freed: they end with another allocation,
- *  until so many in a row have been refused. */
+/** Constraints after a relay failed to map a remote end. If the memory was
+ *  freed the relay is not at fault, so they end with the next allocation,
+ *  unless too many in a row have failed. */
 typedef struct {
-    uct_cuda_mp_constraints_t last;       /**< That end so */
-    bool                      is_pending; /**< There are such */
-    uint64_t                  allocation; /**< They are for */
-    uint8_t                   count[UCT_CUDA_MAX_GPUS]; /**< In a row */
+    uct_cuda_mp_constraints_t last;       /**< Latest ones of that end */
+    bool                      is_pending; /**< Some are in force */
+    uint64_t                  allocation; /**< Allocation they are for */
+    /** Failures in a row */
+    uint8_t                   count[UCT_CUDA_MAX_GPUS];
 } uct_cuda_mp_refused_t;
 
 
-/** What an engine knows for transfers of one kind. */
+/** Knowledge of an engine about one kind of transfers. */
 typedef struct {
     uct_cuda_mp_constraints_t constraints;
     uct_cuda_mp_refused_t     refused;
-    size_t                    alone_min_size; /**< With nothing ahead of it; 0:
-                                                   unknown */
+    /** With none ahead; 0: unknown */
+    size_t                    alone_min_size;
     size_t                    relays_min_size; /**< Without the host path */
 } uct_cuda_mp_kind_t;
 
 
 typedef struct {
     uct_cuda_mp_engine_t   super;
-    pthread_mutex_t        lock; /**< For all below; order: base/thread.h */
+    /** For all members below; order: base/thread.h */
+    pthread_mutex_t        lock;
     uct_cuda_mp_config_t   config;
     uct_cuda_mp_rsc_t      *rsc;
-    /** NULL: whoever needs something waits */
+    /** NULL: transfers wait for resources */
     uct_cuda_mp_background_t *background;
     uct_cuda_mp_executors_t executors;
     uct_cuda_mp_used_t     used; /**< By the transfer being started */
@@ -75,9 +78,10 @@ typedef struct {
     bool                   is_hidden_told;
     bool                   is_shrink_told;
     uct_cuda_mp_kind_t     kinds[UCT_CUDA_MP_NUM_KINDS];
-    bool                   was_alone; /**< The transfer before this one */
+    bool                   was_alone; /**< The transfer before this one was */
     uct_cuda_mp_tuning_t   *tuning; /**< Or NULL */
-    uct_cuda_mp_load_t     load; /**< That the transfer being started meets */
+    /** Traffic met by the transfer being started */
+    uct_cuda_mp_load_t     load;
     uct_cuda_mp_plan_t     plan; /**< Of that transfer, or of its piece */
     uct_cuda_mp_summary_t  summary;
 } uct_cuda_mp_core_t;
@@ -85,19 +89,19 @@ typedef struct {
 
 struct uct_cuda_mp_transfer {
     uct_cuda_mp_core_t     *core;
-    LIST_ENTRY(uct_cuda_mp_transfer) list; /**< Either one */
+    LIST_ENTRY(uct_cuda_mp_transfer) list; /**< free or active */
     uct_cuda_end_t         src;
     uct_cuda_end_t         dst;
     size_t                 size;  /**< Bytes */
-    uint64_t               begin; /**< For log and timeline; 0: nobody asks */
-    double                 seconds; /**< What the model expects */
-    unsigned               num_ahead; /**< Others of its pair, at its start */
+    uint64_t               begin; /**< For log and timeline, ns; 0: off */
+    double                 seconds; /**< Modelled time */
+    unsigned               num_ahead; /**< Transfers of its pair at its start */
     int                    local; /**< As in its plans */
     uct_cuda_mp_completion_t completion;
     uct_cuda_mp_graph_t    *held; /**< Until it has ended */
     ucs_status_t           status;
     unsigned               num_steps;
-    bool                   is_alone; /**< As the last one was */
+    bool                   is_alone; /**< The transfer before was alone, too */
     uct_cuda_mp_flow_t     flow;
 };
 
@@ -115,47 +119,50 @@ static inline int uct_cuda_mp_kind(uct_cuda_end_t src, uct_cuda_end_t dst)
 }
 
 
-/** Look at the node if that has not been done. False: not yet, in
- *  MULTIPATH_START=background. */
+/**
+ * Probe the node unless done.
+ *
+ * @return false: not done yet, with MULTIPATH_START=background.
+ */
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core);
 
-/** What the planner gets. */
+/** Fill in the planner's input. */
 void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
                            const uct_cuda_mp_load_t *load,
                            uct_cuda_mp_knowledge_t *know_p);
 
-/** From what size on transfers of a kind are worth a plan, bytes; SIZE_MAX:
- *  from none on. */
+/** Set the smallest size with a plan for a kind of transfers, bytes;
+ *  SIZE_MAX: none. */
 void uct_cuda_mp_core_set_min_size(uct_cuda_mp_core_t *core, int kind,
                                    size_t size);
 
-/** There are other constraints for transfers of a kind. */
+/** Update the smallest size of a kind of transfers after its constraints
+ *  have changed. */
 void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind);
 
-/** Forget what was of devices that the program has reset. */
+/** Drop the resources of devices reset by the program. */
 void uct_cuda_mp_core_renew(uct_cuda_mp_core_t *core);
 
 
 typedef enum {
     UCT_CUDA_MP_ACQUIRED,
-    UCT_CUDA_MP_ASK_AGAIN, /**< There are constraints that the plan did not
-                                reckon with */
-    UCT_CUDA_MP_GIVE_UP    /**< This transfer takes one path */
+    UCT_CUDA_MP_ASK_AGAIN, /**< New constraints: the plan must be made again */
+    UCT_CUDA_MP_GIVE_UP    /**< The transfer uses one path */
 } uct_cuda_mp_acquired_t;
 
 /**
- * Create and map what the engine's plan needs and is not there yet: the only
- * place that does. What is not to be had becomes a constraint of the kind.
+ * Create and map the missing resources of the engine's plan. No other function
+ * does this. A resource that is not available becomes a constraint of the kind.
  *
- * @param absent  Relays that are not there yet, as the planner takes it: some
- *                may be added.
+ * @param absent  Mask of relays not ready yet, as for the planner; some may be
+ *                added.
  */
 uct_cuda_mp_acquired_t
 uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
                     uint32_t *absent);
 
-/** Before a transfer of a kind is planned: constraints that another
- *  allocation's memory has led to, which may have been freed, end. */
+/** Drop constraints caused by another allocation, which may have been freed.
+ *  Call it before planning a transfer of the kind. */
 void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
                                  uint64_t allocation);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Engines: made, asked for what is not split, and gone. */
+/* Creation and destruction of engines, and accounting of plain copies. */
 #include <uct/cuda/multipath/core.h>
 
 #include <uct/cuda/base/clock.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 
-/* With the lane of a copy that was counted; no lane has this bit */
+/* Set with the link of a counted large copy; no link has this bit */
 #define COUNTED_LARGE 0x8000u
 
 
@@ -138,7 +138,8 @@ void uct_cuda_mp_count(uct_cuda_mp_engine_t *super)
 
 void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *super)
 {
-    static uint64_t next; /* ns; the processors are the process's */
+    /* ns; processors belong to the process, not to an engine */
+    static uint64_t next;
     const uint64_t now = uct_cuda_now_ns();
     uint32_t pids[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Remembering which links were found in use, for two turns. */
+/* Contention history of two intervals. */
 #include <uct/cuda/multipath/meetings.h>
 
 #include <ucs/sys/math.h>
@@ -17,8 +17,8 @@ static void raise_lanes(uint8_t *counts, const uint8_t *seen, unsigned first,
     }
 }
 
-/* To the larger of the two, lane by lane. Nearly all are 0, and a copy that is
- * under way asks several times: so a word is a step. */
+/* Take the larger value for each link, a word at a time: nearly all are 0, and
+ * a running copy calls this several times. */
 static void keep_larger(uint8_t *counts, const uint8_t *seen)
 {
     unsigned lane = 0;
@@ -45,7 +45,7 @@ void uct_cuda_mp_meetings_begin(uct_cuda_mp_meetings_t *meetings, uint64_t now)
         meetings->turns[1] = meetings->turns[0];
         memset(&meetings->turns[0], 0, sizeof(meetings->turns[0]));
     } else if (meetings->until != 0) {
-        memset(meetings->turns, 0, sizeof(meetings->turns)); /* long ago */
+        memset(meetings->turns, 0, sizeof(meetings->turns)); /* too old */
         meetings->until = 0;
     }
 }

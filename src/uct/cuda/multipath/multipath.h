@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The multi-path engine: carries one large transfer over several links of the
- * node at once. This is all that a transport needs to know of it.
+ * Multi-path engine: carries a large transfer over several links of the node at
+ * once. This is its interface for transports.
  */
 #ifndef UCT_CUDA_MP_MULTIPATH_H
 #define UCT_CUDA_MP_MULTIPATH_H
@@ -21,49 +21,54 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_transfer uct_cuda_mp_transfer_t;
 
 
-/** Only what the inline pre-checks need is public. */
+/** Public members are those used by the inline checks. */
 typedef struct uct_cuda_mp_engine {
-    size_t min_size;      /**< No transfer below this is ever striped, bytes.
-                               Changes as the engine learns about the node. */
+    /** Transfers below this size, bytes, are never split. It changes as the
+     *  engine learns about the node. */
+    size_t min_size;
     size_t host_min_size; /**< The same between host memory and a GPU */
 } uct_cuda_mp_engine_t;
 
 
 /**
- * Create an engine. Cheap: topology, contexts, streams and staging memory come
- * for the first transfer that wants them, and go with the engine.
+ * Create an engine. Cheap: topology, contexts, streams and staging memory are
+ * created for the first transfer that uses them, and destroyed with the engine.
  *
- * @return UCS_OK; UCS_ERR_INVALID_PARAM for a configuration that contradicts
- *         itself (logged); UCS_ERR_NO_MEMORY.
+ * @return UCS_OK; UCS_ERR_INVALID_PARAM: contradictory configuration (logged);
+ *         UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
                                        uct_cuda_mp_engine_t **engine_p);
 
 
 /**
- * The process's engine of this configuration, created for the first who asks:
- * interfaces share contexts, streams and staging memory. Any thread. Every
- * success needs a uct_cuda_mp_engine_put(); the last one destroys the engine.
+ * Return the process's engine of this configuration, created at the first call:
+ * interfaces share contexts, streams and staging memory. Thread safe. Each
+ * success needs one uct_cuda_mp_engine_put(); the last one destroys the engine.
  *
  * @return As uct_cuda_mp_engine_create().
  */
 ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_mp_config_t *config,
                                     uct_cuda_mp_engine_t **engine_p);
 
-/** One more reference to an engine that somebody has got; UCS_ERR_NO_ELEM if
- *  there is none. For callers without a configuration of their own. */
+/**
+ * Add a reference to any existing engine, for callers without a configuration
+ * of their own.
+ *
+ * @return UCS_OK or UCS_ERR_NO_ELEM.
+ */
 ucs_status_t uct_cuda_mp_engine_get_any(uct_cuda_mp_engine_t **engine_p);
 
 void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine);
 
 
-/** Waits for transfers that are still running. Those that nobody has released
- *  are gone as well. */
+/** Destroy an engine. Waits for running transfers; transfers not released
+ *  are freed, too. */
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *engine);
 
 
-/** Is it worth calling uct_cuda_mp_start()? One load and a compare; any thread.
- *  False when multi-path is off. */
+/** Return whether to call uct_cuda_mp_start(). Costs one load and a
+ *  comparison; thread safe. False if multi-path is off. */
 static inline bool
 uct_cuda_mp_wants(const uct_cuda_mp_engine_t *engine, size_t size)
 {
@@ -72,7 +77,7 @@ uct_cuda_mp_wants(const uct_cuda_mp_engine_t *engine, size_t size)
 }
 
 
-/** The same for a transfer from or to host memory. */
+/** Like uct_cuda_mp_wants(), for a transfer from or to host memory. */
 static inline bool
 uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
 {
@@ -83,33 +88,31 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
 
 
 /**
- * Would uct_cuda_mp_start() want this transfer, as things are? Few loads; any
- * thread. Between the sizes that gain behind others and those that gain alone,
- * it spares a lone transfer all of the rest.
+ * Return whether uct_cuda_mp_start() would take this transfer now. Costs a few
+ * loads; thread safe. It saves a single transfer all further work if its size
+ * gains only behind others.
  *
- * @return UCT_CUDA_MP_ADMITTED, or why not. A plan may say no all the same.
+ * @return UCT_CUDA_MP_ADMITTED, or the reason. The planner may still decline.
  */
 uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *engine,
                                        const uct_cuda_mp_request_t *request);
 
 
 /**
- * Start a transfer, if several paths are better than one, or another one than
- * that of a plain copy is. In windows from host memory one path may be what
- * each takes.
+ * Start a transfer if several paths, or a path other than a plain copy's, are
+ * faster. In windows from host memory each transfer may use one path.
  *
- * The source's bytes must be ready. Any current context, or none, is fine and
- * is left as it was; if one end is remote and the other a GPU, it is that in
- * which the remote memory is to be mapped. Never waits for a copy except to
- * clean up after a failure.
+ * The source data must be ready. Any current context, or none, is allowed and
+ * stays current; if one end is remote and the other a GPU, the remote memory is
+ * mapped in it. Waits for copies only to clean up after a failure.
  *
- * @param memory      Needed during the start only.
- * @param transfer_p  NULL with UCS_OK: one path is best (why is logged at debug
- *                    level), do it yourself. Nothing is mapped.
- * @return UCS_OK; UCS_ERR_NO_MEMORY or another error when setting up or
- *         submitting failed: nothing is in flight any more and nothing will be
- *         written later, the caller may do the transfer by one path. The
- *         engine has logged it and stays usable.
+ * @param memory      Used during the call only.
+ * @param transfer_p  NULL with UCS_OK: one path is best (the reason is logged
+ *                    at debug level), and the caller makes the copy. Nothing is
+ *                    mapped.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY or another error (logged) of preparation or
+ *         submission: nothing is in flight, nothing will be written later, and
+ *         the caller may copy over one path. The engine remains usable.
  */
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *engine,
                                const uct_cuda_mp_request_t *request,
@@ -118,49 +121,48 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *engine,
 
 
 /**
- * Has it arrived? Costs one event query (1.5 us).
+ * Return whether a transfer has completed. Costs one event query (1.5 us).
  *
- * @return UCS_OK when every byte is at its destination, UCS_INPROGRESS, or the
- *         driver's error (logged): the destination's contents are undefined.
+ * @return UCS_OK: every byte is at its destination; UCS_INPROGRESS; or the
+ *         driver's error (logged): the destination is undefined.
  */
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer);
 
 
 /**
- * Have the driver call @a func(@a arg) once the transfer has ended, from a
- * thread of its own, in which no CUDA function may be called. For event-driven
- * wake-up.
+ * Let the driver call @a func(@a arg) when the transfer has ended, in a thread
+ * of the driver, where CUDA functions are not allowed. For event-driven wakeup.
  */
 ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer,
                                 CUhostFn func, void *arg);
 
 
-/** Give a transfer back. One that still runs is waited for. */
+/** Release a transfer. Waits for it if it is running. */
 void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer);
 
 
-/** Copies that the driver was given for a transfer. */
+/** Return the number of copies submitted for a transfer. */
 unsigned uct_cuda_mp_num_steps(const uct_cuda_mp_transfer_t *transfer);
 
 
-/** Smaller messages on one path are gone before anybody could heed them. */
+/** Smaller messages on one path end before another process could react. */
 #define UCT_CUDA_MP_COUNTED_MIN_SIZE (256ul << 10)
 
-/** ... and behind one of these several paths are full before it has ended:
- *  20 us at 390 GB/s. */
+/** Behind a message of this size several paths fill before it ends: 20 us at
+ *  390 GB/s. */
 #define UCT_CUDA_MP_LARGE_MIN_SIZE (8ul << 20)
 
 #define UCT_CUDA_MP_NOT_COUNTED UINT16_MAX
 
 /**
- * Tell the engine, and through it the other processes of the node, of a large
- * message that the caller moves by one copy: it uses a link all the same. With
- * host memory at one end also of what others may follow. Any thread; about
- * 0.05 us, and the first time what it takes to find the others.
+ * Report to the engine, and so to the other processes of the node, a large
+ * message copied by the caller over one link. With host memory at one end it
+ * also reports whether others may follow. Thread safe; about 0.05 us, more in
+ * the first call, which opens the ledger.
  *
  * @param size  Bytes.
- * @return What uct_cuda_mp_single_end() wants to have when the message is over;
- *         UCT_CUDA_MP_NOT_COUNTED if there is nothing to tell.
+ * @return Value for uct_cuda_mp_single_end() at the end of the message;
+ *         UCT_CUDA_MP_NOT_COUNTED: nothing to report.
  */
 uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine,
                                   uct_cuda_end_t src, uct_cuda_end_t dst,
@@ -169,14 +171,12 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine,
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 
 
-/** A message has begun, for the line at the end; only if somebody reads it. */
+/** Count a message for the summary, if its log level is on. */
 void uct_cuda_mp_count(uct_cuda_mp_engine_t *engine);
 
-/**
- * Before threads copy pageable memory: have those processors left to the other
- * processes of the node that are theirs. Any thread; a look at the clock, and
- * every 0.1 s one at the processes.
- */
+/** Leave processors of other processes on the node to them, before threads
+ *  copy pageable memory. Thread safe; costs a clock read, and a look at the
+ *  processes every 0.1 s. */
 void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *engine);
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One engine a process and configuration, however many interfaces there are:
+ * One engine for each process and configuration, shared by all interfaces:
  * staging memory, streams and contexts do not multiply with workers.
  */
 #include <uct/cuda/multipath/multipath.h>
@@ -19,7 +19,7 @@ typedef struct shared {
 
 
 static struct {
-    pthread_mutex_t lock; /* the outermost: see base/thread.h */
+    pthread_mutex_t lock; /* the outermost lock: see base/thread.h */
     shared_t        *first;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -52,7 +52,8 @@ ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_mp_config_t *config,
     shared_t *shared;
 
     pthread_mutex_lock(&registry.lock);
-    /* Configurations begin as zeroes and are copied whole: bytes compare */
+    /* Configurations start zeroed and are copied completely, so bytes can be
+     * compared */
     for (shared = registry.first; shared != NULL; shared = shared->next) {
         if (memcmp(&shared->config, config, sizeof(*config)) == 0) {
             break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One line, as long as there are ends that something went over. */
+/* The line grows with the number of relays used. */
 #include <uct/cuda/multipath/summary.h>
 
 #include <uct/cuda/base/log.h>
@@ -25,7 +25,7 @@ void uct_cuda_mp_summary_add(uct_cuda_mp_summary_t *summary,
         }
     }
 
-    /* A piece that goes alone has no times */
+    /* a piece without a plan has no times */
     if (plan->seconds > 0) {
         summary->seconds        += plan->seconds;
         summary->single_seconds += plan->single_seconds;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Counting transfers by lane, and looking who else is there. */
+/* Counts of transfers by link, and queries for other traffic. */
 #include <uct/cuda/multipath/traffic.h>
 
 #include <uct/cuda/base/clock.h>
@@ -15,25 +15,25 @@
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LANES UCT_CUDA_MP_NUM_LANES
 
-/* Until a ledger that was busy is asked for again, ns: ten times what opening
- * one may wait */
+/* Time until a busy ledger is tried again, ns: ten times the longest wait of
+ * opening it */
 #define RETRY_PAUSE 200000000ul
 
 
-/* Transfers of one pair of GPUs on each lane */
+/* Transfers of one pair of ends, by link */
 typedef struct {
     uint16_t count[NUM_LANES];
     uint64_t bytes[NUM_LANES];
     uint16_t queued;   /* large transfers */
-    uint16_t window;   /* All of them since there were none */
-    uint16_t before;   /* ... and before that */
-    uint16_t expected; /* The load's window */
-    uint64_t size;     /* Sum of those queued, bytes */
-    unsigned lanes;    /* Sum of count */
-    uint16_t lane;     /* From its one end to the other */
-    uint16_t crossed;  /* Of those queued, the first so many were crossed */
-    unsigned begun;    /* Times that something that crosses them had begun, at
-                          the last look */
+    uint16_t window;   /* all since there were none */
+    uint16_t before;   /* the window before */
+    uint16_t expected; /* window of the load */
+    uint64_t size;     /* sum of those queued, bytes */
+    unsigned lanes;    /* sum of count */
+    uint16_t lane;     /* from one end to the other */
+    /* number of queued transfers that were crossed, the first ones */
+    uint16_t crossed;
+    unsigned begun;    /* starts of crossing traffic at the last check */
     uct_cuda_mp_meetings_t met;
 } pair_t;
 
@@ -41,12 +41,12 @@ typedef struct {
 struct uct_cuda_mp_traffic {
     pthread_mutex_t      lock; /* order: base/thread.h */
     uct_cuda_mp_ledger_t *ledger;
-    bool                 is_tried; /* to open it ... */
-    uint64_t             retry_time, retry_pause; /* ... ns; 0: once for all */
+    bool                 is_tried; /* opening was tried */
+    uint64_t             retry_time, retry_pause; /* ns; 0: final */
     uint16_t             count[NUM_LANES];
-    uint16_t             direct[NUM_LANES]; /* of them, between its ends */
-    unsigned             lanes;             /* Sum of count */
-    /* Times that a lane to, or from, an end became active */
+    uint16_t             direct[NUM_LANES]; /* of them, between their ends */
+    unsigned             lanes;             /* sum of count */
+    /* Activations of links to, and from, an end */
     unsigned             to[UCT_CUDA_NUM_ENDS], from[UCT_CUDA_NUM_ENDS];
     /* By the lane from end to end; NULL: none so far */
     pair_t               *pairs[NUM_LANES];
@@ -99,7 +99,7 @@ static uint16_t expected_window(const pair_t *pair)
     return (pair->window < UINT16_MAX) ? pair->window + 1 : UINT16_MAX;
 }
 
-/* Both are read without the lock */
+/* Set values that are read without the lock */
 static void set_queued(pair_t *pair, unsigned queued)
 {
     __atomic_store_n(&pair->queued, (uint16_t)queued, __ATOMIC_RELAXED);
@@ -133,8 +133,8 @@ static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
     return pair;
 }
 
-/* A process that was stopped with the ledger's lock costs as long as opening
- * waits for it, so the pauses grow */
+/* Pauses grow: with the ledger's lock held by a stopped process each attempt
+ * costs the longest wait */
 static void retry_later(uct_cuda_mp_traffic_t *traffic)
 {
     traffic->retry_pause = (traffic->retry_pause == 0) ?
@@ -214,8 +214,8 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
     return any;
 }
 
-/* How often what crosses a pair's transfers has begun: those to its source and
- * those from its destination. None of its own is among them. */
+/* Count the starts of traffic crossing a pair: into its source and out of its
+ * destination */
 static unsigned
 count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t lane)
 {
@@ -229,9 +229,9 @@ count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t lane)
                    count + uct_cuda_mp_ledger_begun(traffic->ledger, src, dst);
 }
 
-/* Remember what a pair's transfers, @a queued of which are under way since the
- * last look, meet: at this moment, and since then. Two that cross for a part of
- * their time see each other by that, whichever begins or ends first. */
+/* Record traffic met by a pair's @a queued transfers at present and since the
+ * last check. Two transfers crossing for part of their time see each other,
+ * whichever begins or ends first. */
 static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
 {
     const uint64_t now   = uct_cuda_now_ns();
@@ -253,7 +253,7 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
     }
 }
 
-/* What is before a new transfer, and will be behind it */
+/* Fill in the transfers ahead of a new one, and those expected behind it */
 static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 {
     if (pair == NULL) {
@@ -309,7 +309,7 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
     }
 }
 
-/* One transfer more on a lane, or one less */
+/* Add or remove a transfer on a link */
 static void count_lane(uct_cuda_mp_traffic_t *traffic,
                        const uct_cuda_mp_flow_t *flow, uint16_t lane, int by)
 {
@@ -382,7 +382,7 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_unlock(&traffic->lock);
 }
 
-/* The one that has ended counts as one of average size */
+/* The ended transfer counts with the average size */
 static void end_large(pair_t *pair)
 {
     const uint64_t size = pair->size / pair->queued;
@@ -403,7 +403,8 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_lock(&traffic->lock);
     pair = traffic->pairs[flow->lane];
     if (flow->is_large && (pair != NULL) && (pair->queued > 0)) {
-        /* A plain copy as well: in a ring, the first to start meets nobody */
+        /* a plain copy as well: in a ring the first to start meets no
+         * traffic */
         look(traffic, pair, pair->queued);
         end_large(pair);
     }

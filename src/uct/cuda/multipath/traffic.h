@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is under way on the node's links, as one engine knows it: its own
- * transfers, counted here, and those of other processes, from the ledger.
+ * Traffic on the node's links as known to an engine: its own transfers, counted
+ * here, and those of other processes, from the ledger.
  *
- * Any thread; it has a lock of its own.
+ * Thread safe, with its own lock.
  */
 #ifndef UCT_CUDA_MP_TRAFFIC_H
 #define UCT_CUDA_MP_TRAFFIC_H
@@ -21,11 +21,11 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
 
 
-/** The lanes of one transfer. */
+/** Links of a transfer. */
 typedef struct {
     uint16_t lane;      /**< From its one end to the other */
-    uint64_t size;      /**< Bytes; what ends one does not need it */
-    bool     is_large;  /**< Others can fill their paths behind it */
+    uint64_t size;      /**< Bytes; not used at the end */
+    bool     is_large;  /**< Later transfers can fill their paths behind it */
     unsigned num_lanes;
     uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
     uint64_t bytes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
@@ -33,8 +33,10 @@ typedef struct {
 
 
 /**
- * @param dir  Of the ledger, which is opened when first needed; NULL or empty:
- *             none. The text is copied.
+ * Create the accounting.
+ *
+ * @param dir  Directory of the ledger, which is opened at first use; NULL or
+ *             empty: none. The text is copied.
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
@@ -43,20 +45,19 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic);
 
 
-/** What the load of the next transfer between two ends will say of those of
- *  its own pair. Any thread, without a lock. */
+/** Return the transfers of its own pair that the next transfer's load will
+ *  show. Thread safe, without a lock. */
 void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_end_t src, uct_cuda_end_t dst,
                               unsigned *queued_p, unsigned *window_p);
 
 
 /**
- * What a new transfer between two ends will meet: what is there at this moment,
- * and what those before it have met (meetings.h). Its own pair's transfers
- * are left out of what is active: they go one behind the other over the same
- * lanes. Well under 1 us.
+ * Compute the traffic met by a new transfer: present traffic, and that of the
+ * contention history (meetings.h). Transfers of its own pair are not counted as
+ * active: they use the same links one after the other. Takes well below 1 us.
  *
- * @param load  Filled; is_known says whether there is a ledger.
+ * @param load  Filled; is_known tells whether there is a ledger.
  */
 void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_end_t src, uct_cuda_end_t dst,
@@ -77,23 +78,27 @@ static inline void uct_cuda_mp_flow_single(uint16_t lane, uint64_t size,
 }
 
 
-/** The lanes that a plan uses, and the bytes on them of a transfer of @a size,
- *  which may be several times the plan's. */
+/**
+ * Describe the links used by a plan, with their bytes for a transfer of @a
+ * size, which may be several times the plan's.
+ */
 void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
                               uct_cuda_mp_flow_t *flow);
 
 
-/** Count a transfer, until uct_cuda_mp_traffic_end(). */
+/** Count a transfer until uct_cuda_mp_traffic_end(). */
 void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow);
 
 
-/** A counted transfer is over. Of a large one it is remembered whom it met. */
+/** End a counted transfer. A large one adds the traffic it met to the
+ *  history. */
 void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                              const uct_cuda_mp_flow_t *flow);
 
 
-/** Other processes that move data on this node: uct_cuda_mp_ledger_others(). */
+/** List other processes using the links of this node, see
+ *  uct_cuda_mp_ledger_others(). */
 unsigned uct_cuda_mp_traffic_others(uct_cuda_mp_traffic_t *traffic,
                                     uint32_t *pids, unsigned max);
 

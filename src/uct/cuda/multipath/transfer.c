@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A transfer from its start to its release: admitted, planned, what it needs
- * acquired, submitted, completed. Wherever that does not work out it is one
- * plain copy, the caller's.
+ * A transfer from start to release: admission, plan, resources, submission,
+ * completion. Wherever a phase fails, the caller makes one plain copy.
  */
 #include <uct/cuda/multipath/core.h>
 
@@ -19,7 +18,8 @@
 #include <string.h>
 
 
-/* One of those that have been, unless more are under way than ever */
+/* Return a free transfer, or allocate one if more are running than ever
+ * before */
 static uct_cuda_mp_transfer_t *get_transfer(uct_cuda_mp_core_t *core)
 {
     uct_cuda_mp_transfer_t *transfer = LIST_FIRST(&core->free);
@@ -47,7 +47,7 @@ static void put_transfer(uct_cuda_mp_transfer_t *transfer)
 
 /* -------------------------------------------------------------------- plan */
 
-/* When a phase begins, if anybody wants to know how long it takes; else 0 */
+/* Return the start time of a phase if its duration will be logged; else 0 */
 static uint64_t phase_begin(void)
 {
     return (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG) || uct_cuda_trace_is_on) ?
@@ -55,13 +55,13 @@ static uint64_t phase_begin(void)
                    0;
 }
 
-/* Microseconds since then */
+/* Return the microseconds since the start of a phase */
 static double phase_us(uint64_t begin)
 {
     return (double)(uct_cuda_now_ns() - begin) * 1e-3;
 }
 
-/* Why the planner may use the host path, or may not */
+/* Explain why the planner may or may not use the host path */
 static const char *
 host_path_str(const uct_cuda_mp_core_t *core,
               const uct_cuda_mp_request_t *request, char *text, size_t max)
@@ -111,8 +111,8 @@ static void log_plan(const uct_cuda_mp_core_t *core,
                    host_path_str(core, request, host, sizeof(host)));
 }
 
-/* Make a plan whose needs are met, of the transfer or of a piece. Its reason is
- * the answer. */
+/* Make a plan with all its resources, for the transfer or a piece. @return
+ * Reason for no plan, or ADMITTED */
 static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
                                       const uct_cuda_mp_request_t *request,
                                       uct_cuda_mp_memory_t *memory, size_t size)
@@ -187,7 +187,8 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
     return uct_cuda_mp_executors_submit(&core->executors, &work, memory);
 }
 
-/* The last piece is smaller than the others: another plan, or one copy */
+/* Plan the last piece, which is smaller than the others: another plan, or one
+ * copy */
 static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
                               const uct_cuda_mp_request_t *request,
                               uct_cuda_mp_memory_t *memory, size_t size)
@@ -206,8 +207,8 @@ static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
                    UCS_ERR_NO_RESOURCE;
 }
 
-/* A plan has a largest size; what is larger goes in equal pieces. All of them
- * are submitted at once, and the lanes work through them without a gap. */
+/* Submit a transfer larger than a plan in equal pieces, all at once; the links
+ * carry them out without a gap. */
 static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
                                   uct_cuda_mp_transfer_t *transfer,
                                   const uct_cuda_mp_request_t *request,
@@ -218,7 +219,7 @@ static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
     ucs_status_t status;
     size_t size;
 
-    /* The first one has been planned already */
+    /* the first one is planned already */
     status              = submit_plan(core, transfer, memory);
     transfer->num_steps = plan->num_steps;
     transfer->seconds   = plan->seconds;
@@ -287,8 +288,8 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
 
 /* ------------------------------------------------------------------- start */
 
-/* Before the first transfer nothing is known of the node. Returns whether this
- * one is taken now that it is. */
+/* Probe the node at the first transfer. @return true: the transfer is admitted
+ * afterwards */
 static bool
 learn(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
 {
@@ -297,8 +298,8 @@ learn(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
             (uct_cuda_mp_admit(&core->super, request) == UCT_CUDA_MP_ADMITTED));
 }
 
-/* Whether a glance at the load tells that no plan gains: most transfers of a
- * program whose ranks send to each other end here */
+/* Return whether the load alone excludes a gain: most transfers of programs
+ * whose ranks send to each other end here */
 static bool has_no_gain(const uct_cuda_mp_core_t *core,
                         const uct_cuda_mp_request_t *request)
 {
@@ -310,7 +311,7 @@ static bool has_no_gain(const uct_cuda_mp_core_t *core,
                                           (double)request->size);
 }
 
-/* The first piece: its size tells that of the others */
+/* Plan the first piece; the others have its size */
 static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
                                        const uct_cuda_mp_request_t *request,
                                        uct_cuda_mp_memory_t *memory,
@@ -332,7 +333,7 @@ static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
     uct_cuda_mp_core_renew(core);
     uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), NULL, &know);
     do {
-        /* Staging memory that turns out to be scarce makes pieces smaller */
+        /* scarce staging memory makes pieces smaller */
         *piece_p = uct_cuda_mp_plan_piece_size(
                 request->size, uct_cuda_mp_plan_max_size_of(&know));
         reason   = make_plan(core, request, memory, *piece_p);
@@ -398,7 +399,7 @@ ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
 
 /* ---------------------------------------------------------------- complete */
 
-/* The links are free for others as soon as we know */
+/* Free the links for other transfers as soon as the end is known */
 static void end(uct_cuda_mp_transfer_t *transfer)
 {
     uct_cuda_mp_traffic_end(transfer->core->traffic, &transfer->flow);
@@ -417,7 +418,7 @@ ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
     if (transfer->status == UCS_INPROGRESS) {
         transfer->status = uct_cuda_mp_completion_test(&transfer->completion);
         if (UCS_STATUS_IS_ERR(transfer->status)) {
-            /* Nothing may be written once the caller has been told */
+            /* nothing may be written after the caller has been notified */
             uct_cuda_mp_completion_wait(&transfer->completion);
         }
 

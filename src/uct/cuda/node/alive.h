@@ -45,7 +45,9 @@ void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive);
 bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive);
 
 /**
- * Hold a number. @return false: another process holds it, or locks do not work.
+ * Hold a number.
+ *
+ * @return false: another process holds it, or locks do not work.
  */
 bool uct_cuda_node_alive_take(uct_cuda_node_alive_t *alive, unsigned number);
 

@@ -32,11 +32,11 @@ typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
  * Create a segment (rank 0) or open one.
  *
  * @param dir   Directory shared by all processes of the node, preferably a
- *     tmpfs.
+ *              tmpfs.
  * @param name  Name within @a dir, filled by rank 0 and read by the others.
  * @return UCS_OK; UCS_ERR_UNREACHABLE: no such segment here, as for ranks of
- *     another node; UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY,
- *     UCS_ERR_INVALID_PARAM. Failures are logged at debug level only.
+ *         another node; UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY,
+ *         UCS_ERR_INVALID_PARAM. Failures are logged at debug level only.
  */
 ucs_status_t uct_cuda_coll_board_open(const char *dir, unsigned rank,
                                       unsigned size,
@@ -73,7 +73,7 @@ bool uct_cuda_coll_board_has(const uct_cuda_coll_board_t *board, uint64_t key);
  * @param key    Key of the control block; not 0.
  * @param bytes  Size, the same in all processes.
  * @return UCS_OK; UCS_ERR_EXCEEDS_LIMIT: too many control blocks;
- *     UCS_ERR_NO_RESOURCE: the file system is full; UCS_ERR_NO_MEMORY.
+ *         UCS_ERR_NO_RESOURCE: the file system is full; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_board_get(uct_cuda_coll_board_t *board, uint64_t key,
                                      size_t bytes, void **memory_p);
@@ -100,7 +100,9 @@ void uct_cuda_coll_board_fail(uct_cuda_coll_board_t *board, uint64_t key,
                               uint64_t number, uint32_t start, uint32_t rank);
 
 /**
- * Find the report of a call. Takes no lock. @return Failed rank; -1: no report.
+ * Find the report of a call. Takes no lock.
+ *
+ * @return Failed rank; -1: no report.
  */
 int uct_cuda_coll_board_failed(const uct_cuda_coll_board_t *board, uint64_t key,
                                uint64_t number, uint32_t start);

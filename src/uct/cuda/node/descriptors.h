@@ -26,7 +26,9 @@ typedef struct {
 
 
 /**
- * Create the exporter's socket pair. @return true on success.
+ * Create the exporter's socket pair.
+ *
+ * @return true on success.
  */
 bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket);
 
@@ -41,7 +43,7 @@ void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
  * Answer all requests received so far, without waiting.
  *
  * @param make  Returns a descriptor for a notice, or -1. The descriptor is
- *     closed after sending.
+ *              closed after sending.
  */
 void uct_cuda_node_descriptors_answer(
         const uct_cuda_node_descriptors_t *socket,
@@ -54,7 +56,7 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
  * Ask an exporter for a descriptor and wait for it, a few seconds at most.
  *
  * @param peers_end, inode  Duplicate of the peer end, in this process, and its
- *     expected inode.
+ *                   expected inode.
  * @return Descriptor; -1: not available, no answer, or exporter gone.
  */
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,

@@ -47,8 +47,9 @@ void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle);
 unsigned uct_cuda_node_exports_check(unsigned count);
 
 /**
- * Create a descriptor for the handle of a notice. @return -1: the handle is no
- * longer valid.
+ * Create a descriptor for the handle of a notice.
+ *
+ * @return -1: the handle is no longer valid.
  */
 int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice);
 

@@ -86,8 +86,9 @@ uct_cuda_node_handle_is_fd(const uct_cuda_node_handle_t *handle)
 }
 
 /**
- * Create another descriptor of this process's memory behind the handle. @return
- * -1: not possible.
+ * Create another descriptor of this process's memory behind the handle.
+ *
+ * @return -1: not possible.
  */
 int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
 
@@ -97,8 +98,8 @@ int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
  *
  * @param handle  Valid handle.
  * @return UCS_OK; UCS_ERR_ALREADY_EXISTS: a stale mapping of the peer is in the
- *     way; UCS_ERR_UNREACHABLE: it cannot be mapped, or is shorter than the
- *     handle says.
+ *         way; UCS_ERR_UNREACHABLE: it cannot be mapped, or is shorter than the
+ *         handle says.
  */
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);

@@ -32,13 +32,14 @@ typedef struct uct_cuda_mp_ledger uct_cuda_mp_ledger_t;
  * Waits up to about 20 ms for other processes doing the same.
  *
  * @param dir    Directory shared by all processes of the node, preferably a
- *     tmpfs.
+ *               tmpfs.
  * @param uuids  UUIDs of this process's GPUs, by ordinal. They identify a GPU
- *     across processes.
+ *               across processes.
  * @return UCS_OK; UCS_ERR_NO_RESOURCE: no free slot, too many GPUs in all
- *     processes, or no memory; UCS_ERR_UNSUPPORTED: the file has another owner
- *     or layout, or was truncated (it is left unchanged); UCS_ERR_BUSY;
- *     UCS_ERR_IO_ERROR; UCS_ERR_NO_MEMORY. Failures are logged at debug level.
+ *         processes, or no memory; UCS_ERR_UNSUPPORTED: the file has another
+ *         owner or layout, or was truncated (it is left unchanged);
+ *         UCS_ERR_BUSY; UCS_ERR_IO_ERROR; UCS_ERR_NO_MEMORY. Failures are
+ *         logged at debug level.
  */
 ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
                                      const uint8_t (*uuids)[16], int num_gpus,
@@ -64,7 +65,7 @@ void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
  * each that has changed.
  *
  * @param now  Time of any monotonic clock, ns; used with unchanged slots to
- *     detect dead processes.
+ *             detect dead processes.
  * @return true: another process uses a link.
  */
 bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,

@@ -13,7 +13,9 @@ typedef struct uct_cuda_node_mapping uct_cuda_node_mapping_t;
 
 struct uct_cuda_node_mapping {
     uct_cuda_node_handle_t handle;
-    /** Address of @a handle.base in this process */
+    /**
+     * Address of @a handle.base in this process
+     */
     CUdeviceptr            mapped;
     CUcontext              context;    /**< Context of the mapping */
     unsigned long long     context_id; /**< Its id */
@@ -48,7 +50,7 @@ struct uct_cuda_node_mapping {
  * @param handle     Peer's allocation.
  * @param device     Device of the current context.
  * @param mapping_p  Filled with the mapping; release it with
- *     uct_cuda_node_cache_put().
+ *                   uct_cuda_node_cache_put().
  * @return UCS_OK, UCS_ERR_UNREACHABLE, UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,

@@ -68,7 +68,7 @@ bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice);
  * call these functions with its lock held.
  *
  * @return NULL: no page, or not readable, as for a process of another user or
- *     PID namespace.
+ *         PID namespace.
  */
 uct_cuda_node_notices_view_t *
 uct_cuda_node_notices_view_get(uint64_t pid_ns, int32_t pid,

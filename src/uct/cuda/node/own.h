@@ -23,7 +23,7 @@
  * @param context  Current context, with the local memory.
  * @param device   Device of that context.
  * @return Context for the copy; NULL: use @a context. rkey->own.is_reached is
- *     then true if its copies are direct.
+ *         then true if its copies are direct.
  */
 CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
                                     const uct_cuda_context_t *context,

@@ -112,12 +112,12 @@ uint64_t uct_cuda_node_machine_self(void);
  * of a foreign device address.
  *
  * @param iface   Number of the local interface. UCP must not reach itself:
- *     copies within a worker have no key. Other interfaces of this process,
- *     each in another worker, are peers.
+ *                copies within a worker have no key. Other interfaces of this
+ *                process, each in another worker, are peers.
  * @param fabric  As for uct_cuda_node_device_addr_self().
  * @return NULL: reachable; else the reason. For the local interface its text is
- *     that of stock UCX for the same process, word for word, as UCX's tests
- *     expect it.
+ *         that of stock UCX for the same process, word for word, as UCX's tests
+ *         expect it.
  */
 const char *uct_cuda_node_addr_obstacle(const void *device_addr,
                                         const void *iface_addr, uint32_t iface,

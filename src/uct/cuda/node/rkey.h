@@ -45,7 +45,7 @@ typedef struct {
  *
  * @param gpu  GPU that will map it; none: any.
  * @return UCS_OK; UCS_ERR_UNREACHABLE: foreign key, other node, memory not
- *     shareable, or no context to map it in; UCS_ERR_NO_MEMORY.
+ *         shareable, or no context to map it in; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                        uct_cuda_node_rkey_t **rkey_p);
@@ -78,7 +78,7 @@ uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
  *
  * @param remote_addr  Address within the peer's memory.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM (outside), UCS_ERR_NO_DEVICE (no
- *     current context), or as uct_cuda_node_cache_get().
+ *         current context), or as uct_cuda_node_cache_get().
  */
 ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
                                     uint64_t remote_addr,

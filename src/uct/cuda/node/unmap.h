@@ -29,7 +29,7 @@
  * mapping cache's lock held.
  *
  * @param context, id  Context of the mapping; may be destroyed, and the mapping
- *     with it.
+ *                 with it.
  */
 void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
                          CUdeviceptr mapped, CUcontext context,
@@ -39,8 +39,8 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
  * Close the oldest mappings above the limit, if that does not block.
  *
  * @param may_ask  The query may invalidate a capture, see
- *     uct_cuda_ctx_is_idle(). Otherwise the last answer is used while it is
- *     recent.
+ *                 uct_cuda_ctx_is_idle(). Otherwise the last answer is used
+ *                 while it is recent.
  */
 void uct_cuda_node_unmap_due(bool may_ask);
 
@@ -65,7 +65,9 @@ bool uct_cuda_node_unmap_is_due(void);
 void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle);
 
 /**
- * Close all kept mappings. @return Their number.
+ * Close all kept mappings.
+ *
+ * @return Their number.
  */
 unsigned uct_cuda_node_unmap_all(void);
 

@@ -27,9 +27,9 @@ void uct_cuda_coll_book_destroy(uct_cuda_coll_book_t *book);
  * Return the plan of a request.
  *
  * @param book  Cache for requests with different kind, root, sizes and in-place
- *     flag, and equal otherwise; or NULL.
+ *              flag, and equal otherwise; or NULL.
  * @param plan  Filled; release it with uct_cuda_coll_plan_release(). Without
- *     elements it has no steps.
+ *              elements it has no steps.
  * @return As uct_cuda_coll_choose().
  */
 ucs_status_t uct_cuda_coll_plan(uct_cuda_coll_book_t *book,

@@ -37,7 +37,7 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
  *
  * @param queue  Any number below 256; renumbered at the end.
  * @param wave   Schedule level: steps are sorted by it, and within a level keep
- *     the order in which they were added.
+ *               the order in which they were added.
  * @return Index of the step.
  */
 uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
@@ -59,7 +59,7 @@ void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
  * remove waits implied by others. No step may wait for one of a later level.
  *
  * @return UCS_OK; UCS_ERR_NO_MEMORY: the plan is released. The builder is empty
- *     in both cases.
+ *         in both cases.
  */
 ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder);
 

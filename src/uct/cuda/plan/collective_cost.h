@@ -49,7 +49,7 @@ extern const uct_cuda_coll_model_t uct_cuda_coll_model_builtin;
  *
  * @param transfers  Measured constants of transfers.
  * @param ports      Bytes/s between a GPU and its switch, which identify the
- *     GPU generation; 0: no switch.
+ *                   GPU generation; 0: no switch.
  */
 void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
                             uct_cuda_coll_model_t *model);
@@ -63,7 +63,7 @@ void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
  * @param limit      The simulation may stop once the time exceeds this, s.
  * @param seconds_p  Filled.
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: a step joins GPUs without peer access;
- *     UCS_ERR_NO_MEMORY.
+ *         UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
                                 const uct_cuda_topo_t *topo, const int *gpus,

@@ -121,11 +121,11 @@ ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
  * for this size. Takes up to 20 ms with 8 ranks; see book.h.
  *
  * @param forests  Tree cache for requests with different sizes and equal
- *     otherwise, or NULL; missing trees are added.
+ *                 otherwise, or NULL; missing trees are added.
  * @return UCS_OK; UCS_ERR_INVALID_PARAM: invalid request; UCS_ERR_UNSUPPORTED:
- *     GPUs lack peer access needed by every algorithm, or the requested
- *     algorithm does not exist on this node; UCS_ERR_NO_RESOURCE: max_scratch
- *     is too small; UCS_ERR_NO_MEMORY.
+ *         GPUs lack peer access needed by every algorithm, or the requested
+ *         algorithm does not exist on this node; UCS_ERR_NO_RESOURCE:
+ *         max_scratch is too small; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
                                   uct_cuda_coll_forests_t *forests,
@@ -141,9 +141,9 @@ ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
  *
  * @param forests  As for uct_cuda_coll_choose().
  * @param like     NULL, or a plan of the same choice for a request with other
- *     sizes, used as a template to save time.
+ *                 sizes, used as a template to save time.
  * @param plan     Filled; release it with uct_cuda_coll_plan_release(). Without
- *     elements it has no steps.
+ *                 elements it has no steps.
  * @return As uct_cuda_coll_choose().
  */
 ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,

@@ -95,7 +95,11 @@ typedef struct {
     const char *dfl;  /**< Default, as text */
     const char *doc;
 
-    /** Parse a value and store it. @return false: invalid */
+    /**
+     * Parse a value and store it.
+     *
+     * @return false: invalid
+     */
     bool       (*read)(const char *text, uct_cuda_mp_config_t *config,
                        size_t offset);
     size_t     offset;    /**< Of the field, if the variable has one field */
@@ -116,9 +120,9 @@ void uct_cuda_mp_config_init(uct_cuda_mp_config_t *config);
  *
  * @param name       As in uct_cuda_mp_config_vars.
  * @param error      Filled with a sentence naming variable and value if the
- *     result is UCS_ERR_INVALID_PARAM. May be NULL.
+ *                   result is UCS_ERR_INVALID_PARAM. May be NULL.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM, or UCS_ERR_NO_ELEM for an unknown
- *     name.
+ *         name.
  */
 ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
                                     const char *name, const char *value,

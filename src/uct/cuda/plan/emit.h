@@ -37,16 +37,16 @@ BEGIN_C_DECLS
  * rank other than the root moves its block, or pushes all of its blocks.
  *
  * @param frame        Signature: kind to blocks of the plan; other fields are
- *     ignored.
+ *                     ignored.
  * @param kernels      Use kernels only.
  * @param chunks       Chunks of each shard, at least 1; short shards get fewer.
  * @param max_scratch  Limit for each rank, bytes; more chunks are used to meet
- *     it.
+ *                     it.
  * @param like         NULL, or a plan with the same kind, root, ranks, trees,
- *     kernels and in-place flag. If it has as many chunks its steps are reused
- *     with other lengths.
+ *                     kernels and in-place flag. If it has as many chunks its
+ *                     steps are reused with other lengths.
  * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_NO_RESOURCE: no number of chunks
- *     fits into @a max_scratch. The plan is zeroed on failure.
+ *         fits into @a max_scratch. The plan is zeroed on failure.
  */
 ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
                                 const uct_cuda_coll_trees_t *trees,

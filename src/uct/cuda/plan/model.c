@@ -499,7 +499,7 @@ static unsigned least_chunks(const query_t *query, double bytes)
 
 /* Return the number of chunks with the most bytes carried until a time. More
  * chunks fill the pipeline faster, but each one costs a gap: the derivative of
- * (time - (c - 1) gap) / (1 + 1/c)
+ *   (time - (c - 1) gap) / (1 + 1/c)
  * is 0 at c = sqrt(2 + time / gap) - 1. */
 static unsigned
 most_chunks(const staged_t *staged, double seconds, double start)

@@ -103,8 +103,9 @@ extern const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[];
 
 
 /**
- * Set constant @a index of uct_cuda_mp_model_constants from text. @return
- * false: no number in its range.
+ * Set constant @a index of uct_cuda_mp_model_constants from text.
+ *
+ * @return false: no number in its range.
  */
 bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
                            const char *text);
@@ -210,8 +211,9 @@ bool uct_cuda_mp_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane);
 
 
 /**
- * Describe a path of this transfer. @return false: the hardware has no such
- * path.
+ * Describe a path of this transfer.
+ *
+ * @return false: the hardware has no such path.
  */
 bool uct_cuda_mp_model_path(const uct_cuda_mp_query_t *query,
                             const uct_cuda_mp_path_t *path,

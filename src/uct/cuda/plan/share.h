@@ -57,7 +57,7 @@ uct_cuda_share_add(uct_cuda_share_resource_t *resource, double capacity,
  * Compute the rates of all flows.
  *
  * @param resources  By number; those used by flows have their bytes/s and all
- *     flows as users, and none afterwards.
+ *                   flows as users, and none afterwards.
  * @param flows      Reordered by the call.
  */
 void uct_cuda_share(uct_cuda_share_resource_t *resources,

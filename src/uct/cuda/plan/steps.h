@@ -52,8 +52,8 @@ typedef struct {
      *  the ranks */
     uint8_t  owner;
     uint8_t  buffer; /**< uct_cuda_buffer_t */
-    /** Piece of SCRATCH, else 0. For transfers the runner assigns its memory;
-     *  for collectives the offset includes it */
+    /** Piece of SCRATCH, else 0. For transfers the runner assigns its
+     *  memory; for collectives the offset includes it */
     uint16_t slot;
 } uct_cuda_place_t;
 
@@ -106,8 +106,9 @@ uct_cuda_step_waits(const uct_cuda_steps_t *list, const uct_cuda_step_t *step)
 
 
 /**
- * Allocate space for empty steps. @return UCS_OK; UCS_ERR_NO_MEMORY: the list
- * is zeroed.
+ * Allocate space for empty steps.
+ *
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: the list is zeroed.
  */
 ucs_status_t uct_cuda_steps_alloc(uct_cuda_steps_t *list, size_t num_steps,
                                   size_t num_places, size_t num_waits);
@@ -116,7 +117,9 @@ ucs_status_t uct_cuda_steps_alloc(uct_cuda_steps_t *list, size_t num_steps,
 void uct_cuda_steps_release(uct_cuda_steps_t *list);
 
 /**
- * Allocate @a to and copy. @return UCS_OK; UCS_ERR_NO_MEMORY: @a to is zeroed.
+ * Allocate @a to and copy.
+ *
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: @a to is zeroed.
  */
 ucs_status_t
 uct_cuda_steps_copy(const uct_cuda_steps_t *from, uct_cuda_steps_t *to);

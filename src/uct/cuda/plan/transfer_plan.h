@@ -49,8 +49,8 @@ typedef struct {
     /** GPU, or host memory if src is a GPU */
     uct_cuda_end_t          dst;
     uct_cuda_end_t          remote;     /**< End of another process, or none */
-    /** Device whose context gets the completion: the end of this process, the
-     *  source if both are, the GPU if an end is host memory */
+    /** Device whose context gets the completion: the end of this process,
+     *  the source if both are, the GPU if an end is host memory */
     int16_t                 local;
     /** NUMA node of the host staging slots */
     int16_t                 numa;

@@ -74,11 +74,11 @@ size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know);
  * arguments. Takes about 2 us for 4 paths of 16 chunks.
  *
  * @param src   GPU of the topology, or host memory. Other ends, or src equal to
- *     @a dst, give no plan.
+ *              @a dst, give no plan.
  * @param size  Bytes, at most uct_cuda_mp_plan_max_size().
  * @param plan  Filled; num_paths is 0 if a plain copy is best, for the given
- *     reason. It is 1 for round robin in a window, or if the user has set one
- *     path.
+ *              reason. It is 1 for round robin in a window, or if the user has
+ *              set one path.
  */
 void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
                            uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,

@@ -103,11 +103,11 @@ void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
  * inside.
  *
  * @param ranks      With relays, a copy is relayed where those links are less
- *     loaded than the direct one.
+ *                   loaded than the direct one.
  * @param per_rank   Trees of each rank, at most MAX_TREES in total.
  * @param max_depth  Maximum hops from a root, at least 1.
  * @return false: some ranks cannot be reached, or the search would take too
- *     long.
+ *         long.
  */
 bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
                               unsigned per_rank, unsigned max_depth,

@@ -3,11 +3,11 @@
  * Tuning table: constants of the model measured on this node, in an editable
  * text file:
  *
- * ucx-mp-tuning 1
- * node 4 gpus, 12 x 48.0:48.0,48.0:12.0
- * date 2026-11-21
- * # the model's constants, seconds
- * model gap_host 4.1e-06
+ *   ucx-mp-tuning 1
+ *   node 4 gpus, 12 x 48.0:48.0,48.0:12.0
+ *   date 2026-11-21
+ *   # the model's constants, seconds
+ *   model gap_host 4.1e-06
  *
  * The node line is a fingerprint: the number of GPUs, and the number of pairs
  * in each class. The class of a pair is its direct bandwidth, those over its
@@ -54,9 +54,11 @@ uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo);
  *
  * @param name   Name of the file for messages.
  * @param error  Filled with "name:line: problem"; with UCS_OK, with a note on
- *     ignored lines, or "": older tables had rows of paths, shares and chunks.
+ *               ignored lines, or "": older tables had rows of paths, shares
+ *               and chunks.
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: another node or a newer format;
- *     UCS_ERR_INVALID_PARAM: invalid line; UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR.
+ *         UCS_ERR_INVALID_PARAM: invalid line; UCS_ERR_NO_MEMORY;
+ *         UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
                                      const uct_cuda_topo_t *topo, char *error,

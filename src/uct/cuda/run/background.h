@@ -25,7 +25,7 @@ typedef struct uct_cuda_mp_background uct_cuda_mp_background_t;
  * Create the jobs without starting any.
  *
  * @param rsc  Resources for the results. They change only within a check: a
- *     caller of check must be allowed to use them.
+ *             caller of check must be allowed to use them.
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
@@ -46,13 +46,14 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
  * already.
  *
  * @param is_all    False: check the host path only. It adds least, and a
- *     program never waits for it.
+ *                  program never waits for it.
  * @param absent_p  With UCS_INPROGRESS: relays not to be used by the next plan
- *     are added (uct_cuda_mp_knowledge_t). With is_all these include relays
- *     that it would have to start. It may be UCT_CUDA_MP_ABSENT_ALL.
+ *                  are added (uct_cuda_mp_knowledge_t). With is_all these
+ *                  include relays that it would have to start. It may be
+ *                  UCT_CUDA_MP_ABSENT_ALL.
  * @param path_p    On failure: index of the plan's failed path.
  * @return UCS_OK; UCS_INPROGRESS; or the error (logged) of a failed context,
- *     once: the next user tries again.
+ *         once: the next user tries again.
  */
 ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
                                           const uct_cuda_mp_plan_t *plan,

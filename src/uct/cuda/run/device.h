@@ -27,7 +27,7 @@ typedef struct uct_cuda_coll_words uct_cuda_coll_words_t;
  * caller holds the context.
  *
  * @return UCS_OK, UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED (a driver without
- *     kernels).
+ *         kernels).
  */
 ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
                                       uct_cuda_coll_device_t **device_p);
@@ -48,7 +48,7 @@ ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
  * @param count    Minimum number of words.
  * @param words_p  Filled; NULL: none.
  * @return Handle to release when no GPU writes the words any more; NULL: the
- *     driver cannot write words or has no memory (logged).
+ *         driver cannot write words or has no memory (logged).
  */
 uct_cuda_coll_words_t *
 uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,

@@ -44,8 +44,9 @@ typedef struct {
 
 
 /**
- * Create the executors. The resources must outlive them. @return UCS_OK or
- * UCS_ERR_NO_MEMORY.
+ * Create the executors. The resources must outlive them.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_mp_executors_create(uct_cuda_mp_rsc_t *rsc,
                                           uct_cuda_mp_executors_t *executors);
@@ -55,8 +56,10 @@ void uct_cuda_mp_executors_destroy(uct_cuda_mp_executors_t *executors);
 
 
 /**
- * Submit a plan's copies without waiting for them. @return UCS_OK, or an error
- * (logged): the caller waits for the submitted copies, and the transfer fails.
+ * Submit a plan's copies without waiting for them.
+ *
+ * @return UCS_OK, or an error (logged): the caller waits for the submitted
+ *         copies, and the transfer fails.
  */
 ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
                                           const uct_cuda_mp_work_t *work,
@@ -64,7 +67,9 @@ ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
 
 
 /**
- * Create the executor of graphs. @return UCS_OK or UCS_ERR_NO_MEMORY.
+ * Create the executor of graphs.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
                                        uct_cuda_mp_graphs_t **graphs_p);
@@ -72,8 +77,10 @@ ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
 void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
 
 /**
- * Submit a plan as a graph. @return As uct_cuda_mp_executors_submit(), or
- * UCS_ERR_NO_RESOURCE: no graph for this plan now, and nothing is submitted.
+ * Submit a plan as a graph.
+ *
+ * @return As uct_cuda_mp_executors_submit(), or UCS_ERR_NO_RESOURCE: no graph
+ *         for this plan now, and nothing is submitted.
  */
 ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
                                        const uct_cuda_mp_work_t *work,
@@ -93,7 +100,9 @@ void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices);
 
 
 /**
- * Create the executor of streams. @return UCS_OK or UCS_ERR_NO_MEMORY.
+ * Create the executor of streams.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_rsc_t *rsc,
                                         uct_cuda_mp_streams_t **streams_p);

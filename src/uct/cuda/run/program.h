@@ -81,8 +81,8 @@ uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
  * ranks are reported in the control block.
  *
  * @return UCS_OK; otherwise no step is under way any more.
- *     UCS_ERR_ENDPOINT_TIMEOUT: the context is unusable after a failed kernel
- *     or copy.
+ *         UCS_ERR_ENDPOINT_TIMEOUT: the context is unusable after a failed
+ *         kernel or copy.
  */
 ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
                                        const uct_cuda_coll_run_t *run);

@@ -27,8 +27,8 @@ BEGIN_C_DECLS
  *
  * @param ptr_p  Filled with the address of the transfer's first byte.
  * @return UCS_OK, or an error: for a relay the engine then omits that path for
- *     all transfers from the same source GPU; for the local end's GPU only this
- *     transfer fails.
+ *         all transfers from the same source GPU; for the local end's GPU only
+ *         this transfer fails.
  */
 typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
                                                CUdeviceptr *ptr_p);

@@ -45,8 +45,9 @@ typedef struct {
 
 
 /**
- * Create empty resources, without driver calls. @return UCS_OK or
- * UCS_ERR_NO_MEMORY.
+ * Create empty resources, without driver calls.
+ *
+ * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t
 uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p);
@@ -64,8 +65,8 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
  * @param memory  Memory of the transfer, to be accessed by relays.
  * @param path_p  On failure: index of the plan's failed path.
  * @return UCS_OK; UCS_ERR_NO_MEMORY: staging memory of this size is not
- *     available, a smaller one may be (not logged); UCS_ERR_UNREACHABLE: no
- *     peer access; UCS_ERR_NO_RESOURCE or another error (logged).
+ *         available, a smaller one may be (not logged); UCS_ERR_UNREACHABLE: no
+ *         peer access; UCS_ERR_NO_RESOURCE or another error (logged).
  */
 ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
                                      const uct_cuda_mp_plan_t *plan,
@@ -199,6 +200,7 @@ CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
 /**
  * Advance a plan's staging memories to a multiple of @a unit slots: behind the
  * slots used by the plan or, with @a is_behind false, without passing them.
+ *
  * @return Bank of each path, as a mask.
  */
 uint32_t uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,

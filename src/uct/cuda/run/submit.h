@@ -42,9 +42,11 @@ typedef struct {
     ucx_mp_op_t            op;
     ucx_mp_type_t          type;
 
-    /** Offsets at which a registration ends and another begins, for this
-     *  buffer: bytes, ascending, in the memory that contains the buffer at
-     *  @a offset. The driver refuses a copy across. */
+    /**
+     * Offsets at which a registration ends and another begins, for this buffer:
+     * bytes, ascending, in the memory that contains the buffer at @a offset.
+     * The driver refuses a copy across.
+     */
     uct_cuda_buffer_t      bounded;
     size_t                 offset;
     unsigned               num_boundaries;
@@ -60,8 +62,9 @@ static inline ucs_status_t uct_cuda_submit_wait(CUstream stream, CUevent event)
 
 
 /**
- * Submit a step without its waits to a stream of the current context. @return
- * UCS_OK, or the driver's error (logged).
+ * Submit a step without its waits to a stream of the current context.
+ *
+ * @return UCS_OK, or the driver's error (logged).
  */
 ucs_status_t uct_cuda_submit_step(const uct_cuda_submit_t *submit,
                                   const uct_cuda_step_t *step, CUstream stream);
