@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The UCX that the module is attached to, and how it is found. */
+/* The UCX the module is attached to, and its detection. */
 
 #ifndef UCT_ABI_HOST_H_
 #define UCT_ABI_HOST_H_

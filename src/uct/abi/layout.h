@@ -35,7 +35,7 @@ enum {
 #endif
 };
 
-/* Fields in the order of the columns in layout.c. Names are UCX's. */
+/* Fields in the order of the columns in layout.c. The names are UCX's. */
 #define UCT_ABI_COMPONENT_FIELDS(_) \
     _(name) _(query_md_resources) _(md_open) _(cm_open) _(rkey_unpack) \
     _(rkey_ptr) _(rkey_release) _(rkey_compare) _(md_config) _(cm_config) \
@@ -122,7 +122,7 @@ typedef struct {
 /* Bytes of a structure whose size depends on the processor. */
 typedef int16_t uct_abi_cpu_sizes_t[UCT_ABI_CPU_LAST];
 
-/* The parser inside a configuration field: function pointers, then arg. */
+/* The parser in a configuration field: function pointers, then arg. */
 typedef struct {
     int16_t doc; /* UCT_ABI_NONE before 1.17 */
     int16_t arg;
@@ -156,8 +156,7 @@ typedef struct {
     int                           mem_type_unknown;
     uint64_t                      md_flags;      /* flags known to the
                                                     release */
-    const char                    *born_symbol;  /* libuct or libucs exports it
-                                                    from this release on */
+    const char                    *born_symbol;
 } uct_abi_release_t;
 
 /* Return the first description with this minor number, or NULL. */
