@@ -28,7 +28,7 @@ extern "C" {
 #define UCT_ABI_BASE_IFACE_SIZE 1280
 #define UCT_ABI_BIT(_n)         (UINT64_C(1) << (_n))
 
-/* "Unknown device" in every release. */
+/* "No such device", in every release. */
 #define UCT_ABI_SYS_DEVICE_UNKNOWN ((ucs_sys_device_t)UINT8_MAX)
 
 /* Memory types. UCX numbers "unknown" after its last type, so its number
@@ -51,8 +51,6 @@ typedef enum {
     UCT_ABI_CONFIG_END = 0,      /* ends an array of fields */
     UCT_ABI_CONFIG_BOOL,         /* y|n [int] */
     UCT_ABI_CONFIG_TERNARY,      /* y|n|try [int, uct_abi_ternary_t] */
-    /* y, n or auto [int, uct_abi_ternary_t]; the host's own parser, which
-     * also accepts "try" on 1.13 to 1.15 */
     UCT_ABI_CONFIG_TERNARY_AUTO, /* y|n|auto [int, uct_abi_ternary_t]; read by
                                     the host's own parser, which also accepts
                                     "try" on 1.13 to 1.15 */
@@ -143,7 +141,6 @@ enum {
     UCT_ABI_MD_FLAG_NEED_RKEY    = 1 << 3,
     UCT_ABI_MD_FLAG_ADVISE       = 1 << 4,
     UCT_ABI_MD_FLAG_FIXED        = 1 << 5,
-    /* offered from 1.21 on: its UCP supports GPU memory behind it */
     UCT_ABI_MD_FLAG_RKEY_PTR     = 1 << 6, /* offered from 1.21 on: its UCP
                                               knows that the pointer may be GPU
                                               memory */
@@ -169,8 +166,8 @@ typedef struct {
     ucs_linear_func_t reg_cost;               /* s, s/byte */
     size_t            rkey_packed_size;       /* bytes */
     size_t            reg_alignment;          /* bytes, 1.16 */
-    /* All bits are set before the call */
-    ucs_cpu_set_t     local_cpus;
+    ucs_cpu_set_t     local_cpus;             /* All bits are set before the
+                                                 module is asked */
 } uct_abi_md_attr_t;
 
 /* Attributes requested from mem_query. */
@@ -297,8 +294,8 @@ static inline uct_abi_iface_t *uct_abi_ep_iface(uct_ep_h ep)
 typedef struct {
     const uct_device_addr_t *dev_addr;         /* may be NULL */
     const uct_iface_addr_t  *iface_addr;       /* may be NULL */
-    size_t                  dev_addr_length;   /* bytes; 0: not given by UCX */
-    size_t                  iface_addr_length; /* bytes; 0: not given by UCX */
+    size_t                  dev_addr_length;   /* bytes; 0: UCX did not say */
+    size_t                  iface_addr_length; /* bytes; 0: UCX did not say */
     unsigned                path_index;
 } uct_abi_ep_params_t;
 
@@ -308,12 +305,12 @@ typedef struct {
 typedef struct {
     const uct_device_addr_t *dev_addr;
     const uct_iface_addr_t  *iface_addr;
-    size_t                  dev_addr_length;   /* bytes; 0: not given by UCX */
-    size_t                  iface_addr_length; /* bytes; 0: not given by UCX */
+    size_t                  dev_addr_length;   /* bytes; 0: UCX did not say */
+    size_t                  iface_addr_length; /* bytes; 0: UCX did not say */
     const char              *reason;
 } uct_abi_reachable_t;
 
-/* Operation of a performance estimate. */
+/* Operation that a performance estimate is asked about. */
 typedef enum {
     UCT_ABI_EP_OP_AM_SHORT = 0,
     UCT_ABI_EP_OP_AM_BCOPY,
@@ -354,7 +351,6 @@ typedef struct {
     uct_abi_mem_type_t  remote_mem_type;
     ucs_sys_device_t    local_sys_dev;
     ucs_sys_device_t    remote_sys_dev;
-    /* input: set up to 1.18, where no operation or memory is given */
     int                 is_answered;        /* input: UCX expects an answer to
                                                every question, up to 1.18 */
     double              send_pre_overhead;  /* s */
@@ -440,7 +436,6 @@ struct uct_abi_iface_ops {
 /* Interface flags newer than 1.13; 0 if the running UCX does not have them. */
 typedef enum {
     UCT_ABI_IFACE_FLAG_INTER_NODE = 1 << 0, /* 1.18 */
-    /* 1.21; the first form of the device API, in 1.20, is not offered */
     UCT_ABI_IFACE_FLAG_DEVICE_EP  = 1 << 1  /* 1.21: the first form of the
                                                device API, in 1.20, is not
                                                supported */
@@ -476,11 +471,11 @@ ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
 /* Run its destructor, which disables progress; the caller frees it. */
 void uct_abi_iface_cleanup(uct_abi_iface_t *iface);
 
-/* Create an endpoint, beginning with uct_abi_ep_t, in the same way. */
+/* An endpoint, which begins with uct_abi_ep_t: the same. */
 ucs_status_t
 uct_abi_ep_new(size_t size, uct_abi_iface_t *iface, uct_ep_h *ep_p);
 
-/* Run the endpoint's destructor and free it. */
+/* Run its destructor, and free it. */
 void uct_abi_ep_delete(uct_ep_h ep);
 
 /* Call libuct's default progress_enable and _disable (UCT_PROGRESS_ flags). */
@@ -576,7 +571,7 @@ struct uct_abi_component {
        a node without a GPU: UCX then lists nothing. */
     int (*is_available)(const uct_abi_component_t *component);
 
-    /* config points to the structure described by .config. */
+    /* config points at the structure that .config describes. */
     ucs_status_t (*md_open)(const uct_abi_component_t *component,
                             const char *md_name, const void *config,
                             uct_abi_md_t **md_p);
@@ -601,13 +596,12 @@ struct uct_abi_component {
                                  int *result_p);
 };
 
-/* Components of the module, NULL-terminated; defined by the module. */
+/* The module's components, NULL-terminated; the module defines it. */
 extern const uct_abi_component_t *const uct_abi_components[];
 
 
 /*
- * Log: UCX's own, at the running UCX's level. Before an attach nothing is
- * logged.
+ * Log: UCX's own, at the running UCX's level. Before an attach: nothing.
  */
 
 typedef enum {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Components and transports: UCX's records, and their functions. */
+/* Components and transports: UCX's records of them, and their functions. */
 
 #include "host.h"
 

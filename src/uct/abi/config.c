@@ -122,7 +122,6 @@ void *uct_abi_config_emit(const uct_abi_host_t *host,
         return NULL;
     }
 
-    /* with the base, and a zeroed last entry */
     table = calloc(count + 2, size); /* with the base variables, and a zeroed
                                         last entry */
     if (table == NULL) {

@@ -261,7 +261,7 @@ void uct_abi_displace(const void *caller_address)
     pthread_mutex_unlock(&uct_abi_attach_lock);
 }
 
-/* Called by UCX's module loader after dlopen(). */
+/* UCX's module loader calls this after dlopen(). */
 ucs_status_t ucs_module_global_init(void)
 {
     const void *caller_address = __builtin_return_address(0);

@@ -165,7 +165,7 @@ static int uct_abi_handle_is_kin(void *handle, const uct_abi_host_t *host)
            host->libucs_base;
 }
 
-/* Open the loaded library of the host's UCX that defines a symbol. */
+/* Open the loaded library of the host's UCX that defines the symbol. */
 static void *
 uct_abi_host_open_library(const uct_abi_host_t *host, const char *symbol)
 {

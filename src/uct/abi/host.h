@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The UCX the module is attached to, and its detection. */
+/* The UCX that the module is attached to, and how it is found. */
 
 #ifndef UCT_ABI_HOST_H_
 #define UCT_ABI_HOST_H_
@@ -20,7 +20,7 @@ extern "C" {
 #define UCT_ABI_MARK "uct_abi_attach"
 #endif
 
-/* Maximum entries of an operation table of UCX. */
+/* No operation table of UCX has more entries. */
 #define UCT_ABI_TABLE_MAX 16
 
 typedef struct {

@@ -35,7 +35,7 @@ enum {
 #endif
 };
 
-/* Fields in the order of the columns in layout.c. The names are UCX's. */
+/* Fields in the order of the columns in layout.c. Names are UCX's. */
 #define UCT_ABI_COMPONENT_FIELDS(_) \
     _(name) _(query_md_resources) _(md_open) _(cm_open) _(rkey_unpack) \
     _(rkey_ptr) _(rkey_release) _(rkey_compare) _(md_config) _(cm_config) \
@@ -116,19 +116,19 @@ enum {
 /* Layout of one structure in a group of releases, in bytes. */
 typedef struct {
     int16_t size;
-    int16_t offset[UCT_ABI_FIELDS_MAX]; /* UCT_ABI_NONE: missing */
+    int16_t offset[UCT_ABI_FIELDS_MAX]; /* UCT_ABI_NONE: not there */
 } uct_abi_layout_t;
 
 /* Bytes of a structure whose size depends on the processor. */
 typedef int16_t uct_abi_cpu_sizes_t[UCT_ABI_CPU_LAST];
 
-/* The parser in a configuration field: function pointers, then arg. */
+/* The parser inside a configuration field: function pointers, then arg. */
 typedef struct {
     int16_t doc; /* UCT_ABI_NONE before 1.17 */
     int16_t arg;
 } uct_abi_parser_layout_t;
 
-/* Bits of uct_perf_attr_t.field_mask that moved; 0: missing. */
+/* Bits of uct_perf_attr_t.field_mask which moved; 0: not there. */
 typedef struct {
     uint16_t path_bandwidth;
     uint16_t latency;
@@ -156,10 +156,11 @@ typedef struct {
     int                           mem_type_unknown;
     uint64_t                      md_flags;      /* flags known to the
                                                     release */
-    const char                    *born_symbol;
+    const char                    *born_symbol;  /* libuct or libucs exports it
+                                                    from this release on */
 } uct_abi_release_t;
 
-/* Return the first description with this minor number, or NULL. */
+/* The first description that goes by this minor number, or NULL. */
 const uct_abi_release_t *uct_abi_release_find(unsigned minor);
 
 /* Return the next description in UCX's order of changes, or NULL. Several may

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory domain operations with translated arguments. */
+/* Memory domain operations: from UCX's arguments to ours and back. */
 
 #include "host.h"
 

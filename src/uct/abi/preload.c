@@ -150,7 +150,7 @@ out_unlock:
     return found;
 }
 
-/* Load the module once. */
+/* Load the module, once. */
 static void ucx_mp_preload_module(void)
 {
     const char *file = getenv("UCX_MP_MODULE");

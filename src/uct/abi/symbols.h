@@ -47,7 +47,7 @@ typedef void (*uct_abi_fn_t)(void);
     _(void, uct_base_iface_progress_disable, \
       (uct_iface_h iface, unsigned flags))
 
-/* Optional functions. */
+/* May be missing. */
 #define UCT_ABI_OPTIONAL_FUNCTIONS(_) \
     _(ucs_status_t, ucm_bistro_patch, \
       (void *function, void *hook, const char *name, void **original_p, \
