@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A thread that is there from the first alarm on, and sleeps while there is
- * none. A forked child starts its own. */
+/* The thread starts with the first alarm and sleeps while there is none. A
+ * forked child starts its own. */
 #include <uct/cuda/base/alarm.h>
 
 #include <uct/cuda/base/clock.h>
@@ -15,7 +15,7 @@
 
 #define NS_A_SECOND UINT64_C(1000000000)
 
-/* One for each sleeper; who finds no room does not sleep */
+/* One for each sleeping caller; without a free one a caller does not sleep */
 #define MAX_ALARMS 256
 
 
@@ -28,8 +28,8 @@ typedef struct {
 static struct {
     pthread_mutex_t  lock; /* order: base/thread.h */
     pthread_cond_t   some;
-    pid_t            owner; /* Of the thread; 0: none yet */
-    uint64_t         next;  /* When it wakes up */
+    pid_t            owner; /* process of the thread; 0: none yet */
+    uint64_t         next;  /* time of the next wakeup */
     unsigned         count;
     uct_cuda_alarm_t alarms[MAX_ALARMS];
 } alarms = {
@@ -37,7 +37,7 @@ static struct {
 };
 
 
-/* Calls what is due, with the lock held. @return When the next one is. */
+/* Call due functions, with the lock held. @return Time of the next one */
 static uint64_t call_due(uint64_t now)
 {
     uint64_t next = UINT64_MAX;
@@ -56,8 +56,8 @@ static uint64_t call_due(uint64_t now)
     return next;
 }
 
-/* Wait by CLOCK_MONOTONIC, which nobody sets. Clocks of programs may be slower
- * than it (on an emulated node): a wait that ends early is repeated. */
+/* Wait by CLOCK_MONOTONIC, which is never set. A program's clock may be slower
+ * (on an emulated node): a wait that ends early is repeated. */
 static void wait_until(uint64_t next, uint64_t now)
 {
     struct timespec end;
@@ -99,7 +99,7 @@ static void use_monotonic_clock(void)
     pthread_condattr_destroy(&attr);
 }
 
-/* A fork waits until the thread calls nobody: the child gets a free lock */
+/* A fork waits for running callbacks, so that the child gets a free lock */
 static void before_fork(void)
 {
     pthread_mutex_lock(&alarms.lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls back later, from a thread of its own: for who sleeps until something
- * happens that may never happen. */
+/* Delayed callbacks, from a thread of their own, for a sleeping caller whose
+ * event may never happen. */
 #ifndef UCT_CUDA_BASE_ALARM_H
 #define UCT_CUDA_BASE_ALARM_H
 
@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 /**
- * Call @a func with @a arg once, at @a at or soon after; or earlier, if that
- * was asked for the same two before. It may write to a descriptor, not more.
+ * Call @a func with @a arg once, at @a at or soon after; earlier if an earlier
+ * time was set for the same pair. The function may only write to a descriptor.
  *
- * @param at  uct_cuda_now_ns().
- * @return false: there is no thread or memory for it.
+ * @param at  Time of uct_cuda_now_ns().
+ * @return false: no thread or memory for it.
  */
 bool uct_cuda_alarm_set(uint64_t at, void (*func)(void *arg), void *arg);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The driver's functions that break captures, with the mode exchanged. */
+/* Driver functions that invalidate captures, wrapped in a change of mode. */
 #include <uct/cuda/base/capture.h>
 
 
 /*
- * _(function, types of its arguments): all of the driver's table but those that
- * were seen to leave captures alone (H100, driver 580) and those that only tell
- * about devices and contexts. cuCtxSynchronize, cuCtxSetFlags and
- * cuCtxRecordEvent break captures in relaxed mode as well, and any use of the
- * legacy stream those of blocking streams: no mode helps there.
+ * _(function, types of its arguments): the driver's table, except for functions
+ * seen to leave captures alone (H100, driver 580) and those that only describe
+ * devices and contexts. cuCtxSynchronize, cuCtxSetFlags and cuCtxRecordEvent
+ * invalidate captures in relaxed mode as well, and any use of the legacy stream
+ * invalidates those of blocking streams: no mode helps there.
  */
 #define UNSAFE_FUNCTIONS(_1, _2, _3, _4) \
     _3(cuCtxCreate_v2, CUcontext*, unsigned, CUdevice) \
@@ -44,11 +44,11 @@
     _1(cuGraphExecDestroy, CUgraphExec)
 
 
-/* The driver's own functions */
+/* The original functions of the driver */
 static uct_cuda_driver_t real;
 
 static __thread struct {
-    bool                is_relaxed; /* by us, and not restored yet */
+    bool                is_relaxed; /* by this module, and not restored yet */
     CUstreamCaptureMode before;
 } thread;
 
@@ -106,7 +106,8 @@ void uct_cuda_capture_relax_thread(void)
 
 UNSAFE_FUNCTIONS(RELAXED_1, RELAXED_2, RELAXED_3, RELAXED_4)
 
-/* Of arguments that not all toolkits have the types of, or more than four */
+/* Functions with more than four arguments, or with types missing in some
+ * toolkits */
 static CUresult CUDAAPI
 relaxed_cuMemRangeGetAttribute(void *data, size_t data_size,
                                CUmem_range_attribute attribute,
@@ -120,7 +121,7 @@ relaxed_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address,
 RELAXED(cuMemGetHandleForAddressRange, handle, address, length, type, flags)
 
 
-/* A question that was refused has no answer yet */
+/* Translate a refused query into "not ready" */
 static CUresult question_answer(CUresult result)
 {
     return uct_cuda_capture_is_refusal(result) ? CUDA_ERROR_NOT_READY : result;

@@ -7,7 +7,7 @@
 #include <time.h>
 
 
-/** Nanoseconds of a clock that nobody sets. */
+/** Return the time of the monotonic clock, ns. */
 static inline uint64_t uct_cuda_now_ns(void)
 {
     struct timespec now;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Records are found and dropped under one lock, which calls the driver for
- * contexts' numbers alone. Members are made under another lock and found
- * without any: a held record only gets more of them.
+ * Records are found and dropped under one lock, which calls the driver only for
+ * ids of contexts. Members are created under another lock and found without
+ * one: a held record only gains members.
  */
 #include <uct/cuda/base/context.h>
 
@@ -19,7 +19,7 @@ struct uct_cuda_context_member {
 
 static struct {
     pthread_mutex_t    lock;    /* order: base/thread.h */
-    pthread_mutex_t    members; /* making one */
+    pthread_mutex_t    members; /* creating a member */
     uct_cuda_context_t *head;
 } contexts = {
     .lock    = PTHREAD_MUTEX_INITIALIZER,
@@ -42,7 +42,7 @@ static void context_destroy(uct_cuda_context_t *context)
     free(context);
 }
 
-/* The lock is held */
+/* Call with the lock held */
 static void drop_dead(void)
 {
     uct_cuda_context_t **link = &contexts.head;
@@ -59,7 +59,7 @@ static void drop_dead(void)
     }
 }
 
-/* The lock is held */
+/* Call with the lock held */
 static uct_cuda_context_t *find(CUcontext cuda, unsigned long long id)
 {
     uct_cuda_context_t *context = contexts.head;
@@ -72,7 +72,7 @@ static uct_cuda_context_t *find(CUcontext cuda, unsigned long long id)
     return context;
 }
 
-/* The lock is held */
+/* Call with the lock held */
 static uct_cuda_context_t *add(CUcontext cuda, unsigned long long id)
 {
     uct_cuda_context_t *context;
@@ -138,7 +138,7 @@ find_member(const uct_cuda_context_t *context,
     return member;
 }
 
-/* The lock of members is held */
+/* Call with the lock of members held */
 static ucs_status_t add_member(uct_cuda_context_t *context,
                                const uct_cuda_context_kind_t *kind)
 {
@@ -207,7 +207,7 @@ ucs_status_t uct_cuda_context_hold_member(const uct_cuda_context_kind_t *kind,
     return status;
 }
 
-/* The driver takes what is beyond the range of priorities as its end */
+/* The driver clamps a priority beyond its range */
 ucs_status_t uct_cuda_context_create_stream(CUstream *stream_p)
 {
     if (uct_cuda_driver_get()->cuStreamCreateWithPriority == NULL) {

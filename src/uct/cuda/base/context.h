@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One record per CUDA context, with everything that the process keeps of it:
- * members, each made at first use with the context current.
+ * One record for each CUDA context, with all module data of that context:
+ * members, each created at first use with the context current.
  *
- * A program may destroy a context, or reset its device, between any two
- * calls. Streams, events, modules and memory of the context go with it, and the
- * driver must not be asked about them any more (uct_cuda_ctx_is_alive()). The
- * records of such contexts are dropped when the next record is made, unless
- * somebody holds them: that is the one place where members end. A process that
- * ends drops nothing; the driver does.
+ * A program may destroy a context, or reset its device, between any two calls.
+ * Streams, events, modules and memory of the context go with it, and must not
+ * be passed to the driver any more (uct_cuda_ctx_is_alive()). Records of such
+ * contexts are dropped when the next record is created, unless they are held:
+ * this is the only place that destroys members. At process exit nothing is
+ * dropped; the driver cleans up.
  *
- * Any thread.
+ * Thread safe.
  */
 #ifndef UCT_CUDA_BASE_CONTEXT_H
 #define UCT_CUDA_BASE_CONTEXT_H
@@ -28,16 +28,16 @@ typedef struct uct_cuda_context        uct_cuda_context_t;
 typedef struct uct_cuda_context_member uct_cuda_context_member_t;
 
 
-/** A kind of member; a static one, whose address tells it apart. */
+/** Kind of member; a static object, identified by its address. */
 typedef struct {
     size_t       size; /**< Bytes, zeroed before create() */
 
-    /** Make a member of the current context; NULL: zeros will do. After an
-     *  error nothing of it is left. Takes no lock. */
+    /** Create a member in the current context; NULL: a zeroed one is enough.
+     *  On failure it must leave nothing behind. Takes no lock. */
     ucs_status_t (*create)(void *member);
 
-    /** Free the process's own memory of a member whose context is gone. May be
-     *  NULL. Takes no lock. */
+    /** Free process memory of a member whose context is gone. May be NULL.
+     *  Takes no lock. */
     void         (*destroy)(void *member);
 } uct_cuda_context_kind_t;
 
@@ -52,11 +52,11 @@ struct uct_cuda_context {
 
 
 /**
- * The record of a context, which stays until uct_cuda_context_put(). It takes
- * no reference to the context itself.
+ * Hold the record of a context until uct_cuda_context_put(). The context itself
+ * is not retained.
  *
  * @param cuda  NULL: the current one.
- * @return UCS_OK, UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR: no context is current.
+ * @return UCS_OK, UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR: no current context.
  */
 ucs_status_t uct_cuda_context_hold(CUcontext cuda,
                                    uct_cuda_context_t **context_p);
@@ -65,17 +65,17 @@ void uct_cuda_context_put(uct_cuda_context_t *context);
 
 
 /**
- * A member of a record that the caller holds, there as long as the record. The
- * context is current.
+ * Return a member of a held record, valid as long as the record. The context
+ * must be current.
  *
- * @return UCS_OK, UCS_ERR_NO_MEMORY, or what create() answered.
+ * @return UCS_OK, UCS_ERR_NO_MEMORY, or the status of create().
  */
 ucs_status_t uct_cuda_context_member(uct_cuda_context_t *context,
                                      const uct_cuda_context_kind_t *kind,
                                      void **member_p);
 
 
-/** Hold the current context's record, and get a member of it. After an error
+/** Hold the current context's record and return a member of it. On failure
  *  nothing is held. */
 ucs_status_t uct_cuda_context_hold_member(const uct_cuda_context_kind_t *kind,
                                           uct_cuda_context_t **context_p,
@@ -87,15 +87,15 @@ static inline bool uct_cuda_context_is_alive(const uct_cuda_context_t *context)
     return uct_cuda_ctx_is_alive(context->cuda, context->id);
 }
 
-/** As uct_cuda_ctx_push_alive(). */
+/** Push the context if it is alive, see uct_cuda_ctx_push_alive(). */
 static inline bool uct_cuda_context_push(const uct_cuda_context_t *context)
 {
     return uct_cuda_ctx_push_alive(context->cuda, context->id);
 }
 
 
-/** Create a non-blocking stream of the highest priority in the current context,
- *  for work that the program waits for; logs a failure. */
+/** Create a non-blocking stream of the highest priority in the current
+ *  context, for work awaited by the program; logs a failure. */
 ucs_status_t uct_cuda_context_create_stream(CUstream *stream_p);
 
 

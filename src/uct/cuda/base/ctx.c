@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Contexts that are kept, the context stack, peer access. */
+/* Retained contexts, the context stack, peer access. */
 #include <uct/cuda/base/ctx.h>
 
 #include <uct/cuda/base/capture.h>
@@ -10,14 +10,13 @@
 #include <stdint.h>
 
 
-/* Of a context whose number the driver would not tell */
+/* Id of a context if the driver does not report it */
 #define ID_UNKNOWN (~0ull)
 
-/* How long it is not asked again whether a context is idle, after a capture had
- * to end for that: 10 s */
+/* Time without idle queries after one has invalidated a capture: 10 s */
 #define REFUSED_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
-/* How long a GPU counts as busy that was found so: 1 s */
+/* Time that a busy GPU counts as busy: 1 s */
 #define BUSY_NS (UINT64_C(1000) * 1000 * 1000)
 
 
@@ -32,12 +31,13 @@ static struct {
     pthread_mutex_t lock; /* order: base/thread.h */
     struct {
         unsigned           refcount;
-        CUcontext          ctx; /* while somebody keeps it */
+        CUcontext          ctx; /* while retained */
         unsigned long long id;  /* of ctx, which the program may reset */
-        CUcontext          own; /* once it is there; kept or not. Made under
-                                   a lock of its own: own_ctx() reads it. */
+        /* once created, retained or not. Created under a lock of its own:
+         * own_ctx() reads it. */
+        CUcontext          own;
     } kept[UCT_CUDA_MAX_GPUS];
-    /* [device][peer], while both contexts are kept */
+    /* [device][peer], while both contexts are retained */
     uint8_t peers[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
 } ctxs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -58,15 +58,17 @@ int uct_cuda_device_count(void)
     return (count < UCT_CUDA_MAX_GPUS) ? count : UCT_CUDA_MAX_GPUS;
 }
 
-/* Does somebody keep a context, and was it not reset? The lock is held. */
+/* Return whether a context is retained and was not reset. Call with the lock
+ * held */
 static bool kept_is_alive(int device)
 {
     return (ctxs.kept[device].refcount > 0) &&
            uct_cuda_ctx_is_alive(ctxs.kept[device].ctx, ctxs.kept[device].id);
 }
 
-/* What was enabled on either side of a context goes with it; asking again about
- * one that is not gone costs one driver call. The lock is held. */
+/* Forget the access enabled on either side of a context, which goes with it.
+ * For a context still alive this costs one more driver call. Call with the lock
+ * held */
 static void forget_peers(int device)
 {
     int i;
@@ -101,7 +103,7 @@ static CUcontext own_ctx(int device)
     return __atomic_load_n(&ctxs.kept[device].own, __ATOMIC_RELAXED);
 }
 
-/* Is the primary context in this state? If the driver does not tell, in none */
+/* Return whether the primary context is in this state; false if unknown */
 static bool primary_is(int device, bool active)
 {
     unsigned flags;
@@ -112,8 +114,8 @@ static bool primary_is(int device, bool active)
            ((is_active != 0) == active);
 }
 
-/* A context that no kernel runs in. A driver that will not give less memory to
- * one gives what it must. */
+/* Create a context without kernels. A driver that refuses smaller limits uses
+ * its own */
 static ucs_status_t create_own(int device, CUcontext *ctx_p)
 {
     static const CUlimit limits[] = {
@@ -134,11 +136,11 @@ static ucs_status_t create_own(int device, CUcontext *ctx_p)
         (void)driver->cuCtxSetLimit(limits[i], 0);
     }
 
-    uct_cuda_ctx_pop(); /* it was made current */
+    uct_cuda_ctx_pop(); /* creation has made it current */
     return UCS_OK;
 }
 
-/* Of several threads one makes it; the driver makes one context at a time */
+/* One thread creates it; the driver creates one context at a time */
 static ucs_status_t find_own(int device, CUcontext *ctx_p)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -186,7 +188,7 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
         return UCS_OK;
     }
 
-    /* Not under the lock: callers that want another device's need not wait */
+    /* not under the lock: callers for another device need not wait */
     is_own = is_copy_only && (driver != NULL) &&
              (driver->cuCtxCreate_v2 != NULL) &&
              (driver->cuCtxSetLimit != NULL) && primary_is(device, false);
@@ -198,8 +200,8 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
 
     pthread_mutex_lock(&ctxs.lock);
     if (!kept_is_alive(device)) {
-        /* It was reset, which leaves the driver's count: of that one and this
-         * one, one is enough */
+        /* a reset leaves the driver's reference count: of the two references
+         * one is enough */
         if (ctxs.kept[device].refcount > 0) {
             (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
         }
@@ -208,7 +210,8 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
         ctxs.kept[device].id  = uct_cuda_ctx_id(ctx);
         forget_peers(device);
     } else if (!is_own) {
-        /* Somebody else was faster: one of the driver's counts is enough */
+        /* another thread was faster: one of the driver's references is
+         * enough */
         (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
     }
 
@@ -220,7 +223,7 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
     return UCS_OK;
 }
 
-/* The lock is held */
+/* Call with the lock held */
 static bool kept_is_own(int device)
 {
     return (ctxs.kept[device].ctx != NULL) &&
@@ -271,7 +274,7 @@ void uct_cuda_ctx_release(int device)
         }
 
         ctxs.kept[device].ctx = NULL;
-        forget_peers(device); /* the context may be gone now */
+        forget_peers(device); /* the context may be gone */
     }
     pthread_mutex_unlock(&ctxs.lock);
 }
@@ -321,7 +324,7 @@ bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id)
         return true;
     }
 
-    /* A driver that does not tell is no reason to leave anything behind */
+    /* without an answer nothing may be leaked, so assume that it is alive */
     result = driver->cuCtxGetId(ctx, &current);
     return (result == CUDA_SUCCESS) ? (id == ID_UNKNOWN) || (current == id) :
                                       !is_gone(result);
@@ -345,7 +348,7 @@ void uct_cuda_ctx_pop(void)
     (void)UCT_CUDA_CALL(cuCtxPopCurrent, &popped);
 }
 
-/* Called with the lock held */
+/* Call with the lock held */
 static ucs_status_t ctx_ask_peer(int device, int peer)
 {
     ucs_status_t status;
@@ -461,7 +464,8 @@ bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory)
 }
 
 
-static uint64_t busy; /* when a context was found so last; 0: not since */
+/* time when a context was last found busy; 0: not since */
+static uint64_t busy;
 
 bool uct_cuda_ctx_was_busy(void)
 {
@@ -472,7 +476,7 @@ bool uct_cuda_ctx_was_busy(void)
 
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
 {
-    static uint64_t refused; /* When; 0: never */
+    static uint64_t refused; /* time, ns; 0: never */
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const uint64_t start            = uct_cuda_now_ns();
     const uint64_t before = __atomic_load_n(&refused, __ATOMIC_RELAXED);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contexts: kept on demand, one a device; a stack that is left as it was found;
- * peer access enabled once a pair.
+ * CUDA contexts: retained on demand, one for each device; a context stack that
+ * is left unchanged; peer access enabled once for each pair.
  *
- * "Device" is the ordinal of a GPU in this process, which is also its CUdevice.
+ * A device is the ordinal of a GPU in this process, equal to its CUdevice.
  */
 #ifndef UCT_CUDA_BASE_CTX_H
 #define UCT_CUDA_BASE_CTX_H
@@ -17,23 +17,25 @@
 BEGIN_C_DECLS
 
 
-/** Number of GPUs that this process sees; 0 without a driver. No logging. */
+/** Return the number of GPUs visible to this process; 0 without a driver.
+ *  Never logs. */
 int uct_cuda_device_count(void);
 
 
 /**
- * Keep a context of a device.
+ * Retain a context of a device.
  *
- * Without @a is_copy_only, its primary one. With it, whichever there is: the
- * retained one, the primary one if it is active, else one of our own, which is
- * for copies only. Having no room for kernels' stacks, that takes 265 of 529
- * MiB of the GPU's memory (measured on H200); a primary one cannot do without,
- * as the program may use it later. It stays to the end of the process, since
- * memory may have been registered in it and its handle must stay good.
+ * Without @a is_copy_only it is the primary context. With it, it is any
+ * existing one: the retained one, the primary one if active, otherwise one of
+ * the module for copies only. Without space for kernels' stacks that takes 265
+ * of 529 MiB of the GPU's memory (measured on H200); a primary context needs
+ * the full size, as the program may use it later. A context of the module stays
+ * until the process ends: memory may have been registered in it, and its handle
+ * must remain valid.
  *
- * Creating one takes 0.11 to 0.24 s, so ask only when it is about to be used.
- * Every success needs a uct_cuda_ctx_release(), whether the program has reset
- * the device since or not. Any thread; does not change the current context.
+ * Creating a context takes 0.11 to 0.24 s, so call this only just before its
+ * use. Each success needs one uct_cuda_ctx_release(), even if the program has
+ * reset the device. Thread safe; does not change the current context.
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE, or the driver's error (logged).
  */
@@ -43,20 +45,22 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p);
 void uct_cuda_ctx_release(int device);
 
 
-/** As uct_cuda_ctx_retain(), if the context is kept by somebody already and
- *  has not been reset. */
+/** Retain the context like uct_cuda_ctx_retain() if it is retained already
+ *  and has not been reset. */
 bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p);
 
-/** A context of our own on a device, for copies only, whatever is kept there:
- *  made at first use, as uct_cuda_ctx_retain() makes one, and stays. */
+/** Return the module's context on a device, for copies only, whether or not
+ *  another one is retained. Created at first use like in
+ *  uct_cuda_ctx_retain(), and kept. */
 ucs_status_t uct_cuda_ctx_own(int device, CUcontext *ctx_p);
 
-/** Is the context that is kept one of our own, and the primary one active by
- *  now? The program's memory on this device belongs to that one then. */
+/** Return whether the retained context is the module's while the primary one
+ *  is active, too. The program's memory on this device then belongs to the
+ *  primary one. */
 bool uct_cuda_ctx_has_two(int device);
 
-/** Is there a context to keep, ours or an active primary one, so that it takes
- *  no time? No logging. */
+/** Return whether a context exists, the module's or an active primary one,
+ *  so that retaining takes no time. Never logs. */
 bool uct_cuda_ctx_is_active(int device);
 
 
@@ -65,90 +69,94 @@ bool uct_cuda_ctx_is_active(int device);
 bool uct_cuda_ctx_get_id(CUcontext ctx, unsigned long long *id_p);
 
 /**
- * The calling thread's context, and a number that no other context of this
- * process has or will have (the driver's id; its address before CUDA 12).
+ * Return the calling thread's context and its id, unique in this process (the
+ * driver's id; its address before CUDA 12).
  *
- * @return UCS_OK; UCS_ERR_IO_ERROR when no context is current.
+ * @return UCS_OK; UCS_ERR_IO_ERROR: no current context.
  */
 ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p);
 
-/** That number; 0 if the context is gone. */
+/** Return the id of a context; 0 if it is gone. */
 unsigned long long uct_cuda_ctx_id(CUcontext ctx);
 
 /**
- * Is @a ctx still the context that had this number, and not destroyed?
+ * Return whether @a ctx is still the context with this id, and not destroyed.
  *
  * A program may reset its device (cudaDeviceReset()) between any two messages.
- * The driver then goes on taking the handle, which is also that of the device's
- * next context; but a call with one of the old one's streams ends the program,
- * and so does one with a graph of it, or never returns (H100, driver 580). Such
- * handles are to be forgotten. Memory went with the context; events answer that
- * it is gone.
+ * The driver continues to accept the handle, which is also that of the device's
+ * next context; but a call with a stream of the old context crashes the
+ * program, and a call with a graph of it crashes or never returns (H100, driver
+ * 580). Such handles must be dropped. Memory is gone with the context; events
+ * report that it is gone.
  */
 bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id);
 
 
-/**
- * Make a context current; uct_cuda_ctx_pop() restores the one before. Costs
- * 0.12 us for the pair. A failure is logged and needs no pop.
- */
+/** Make a context current; uct_cuda_ctx_pop() restores the previous one.
+ *  Both together cost 0.12 us. A failure is logged and needs no pop. */
 ucs_status_t uct_cuda_ctx_push(CUcontext ctx);
 
-/** The same, if it is still alive: as uct_cuda_ctx_is_alive(). Logs nothing.
- *  @return Whether it is current now. */
+/**
+ * Make a context current if it is alive, see uct_cuda_ctx_is_alive(). Never
+ * logs.
+ *
+ * @return true: it is current and needs a pop.
+ */
 bool uct_cuda_ctx_push_alive(CUcontext ctx, unsigned long long id);
 
 void uct_cuda_ctx_pop(void);
 
 
 /**
- * Is the current context idle, or soon (@a wait_ns, nanoseconds), in all its
- * streams? Then a call that waits for queued work comes back. What goes on for
- * longer may be waiting for the program.
+ * Return whether all streams of the current context are idle, now or within @a
+ * wait_ns (nanoseconds). A call that waits for queued work then returns; work
+ * running longer may be waiting for the program.
  *
- * Ends every capture that is under way in the context, in whatever mode, so it
- * is for once in a while only. Then, and for 10 s, the answer is yes: a program
- * that captures has the GPU work by itself. Drivers before CUDA 12.5 cannot
- * say: yes.
+ * Invalidates every capture in the context, in whatever mode, so it must be
+ * called rarely. After that, and for the next 10 s, the answer is true: a
+ * program that captures lets the GPU work by itself. Drivers before CUDA 12.5
+ * cannot tell: true.
  */
 bool uct_cuda_ctx_is_idle(uint64_t wait_ns);
 
-/** Was the last answer to that no, within a second? Breaks no capture. */
+/** Return whether the last answer was negative within the last second.
+ *  Leaves captures intact. */
 bool uct_cuda_ctx_was_busy(void);
 
 
 /**
- * Let copies of @a device's context reach memory of @a peer's. Both must be
- * kept. The driver is asked once a pair. For contexts and programs of our own.
+ * Let copies of @a device's context access memory of @a peer. Both contexts
+ * must be retained. Asks the driver once for each pair. For contexts and
+ * programs of the module.
  *
- * @return UCS_OK; UCS_ERR_UNREACHABLE when the hardware has no way (remembered,
+ * @return UCS_OK; UCS_ERR_UNREACHABLE: not possible in hardware (remembered,
  *         debug message); another driver error (logged).
  */
 ucs_status_t uct_cuda_ctx_enable_peer(int device, int peer);
 
 
 /**
- * The same, unless both contexts are the program's (and the driver could have
- * made one of our own): access between those is the program's to enable, and
- * its cudaDeviceEnablePeerAccess() would fail after ours. What it has enabled
- * is used. Nothing changes by asking: to enable access and disable it again
- * would take it from a program that enables it meanwhile.
+ * Like uct_cuda_ctx_enable_peer(), unless both contexts are the program's (and
+ * the driver could have created one of the module). Access between those is
+ * enabled by the program: its cudaDeviceEnablePeerAccess() would fail after the
+ * module's. Access enabled by the program is used. The query changes nothing:
+ * enabling access and disabling it again would take it from a program that
+ * enables it meanwhile.
  *
- * @param memory  Of @a peer's, that is to be reached.
- * @param ours_p  Is it for us to enable? Then it stays; else the program may
+ * @param memory  Memory of @a peer to be accessed.
+ * @param ours_p  The module has enabled it, for good; otherwise the program may
  *                change it at any time.
- * @return As uct_cuda_ctx_enable_peer(); UCS_ERR_UNREACHABLE also where the
+ * @return As uct_cuda_ctx_enable_peer(); UCS_ERR_UNREACHABLE also if the
  *         program has not enabled it (debug message).
  */
 ucs_status_t
 uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p);
 
 
-/**
- * May copies of a context of the program's reach this memory of another GPU's?
- * The driver has no device pointer of it for a context that may not (measured
- * on H200, driver 580); this asks and changes nothing.
- */
+/** Return whether copies in a context of the program can access this memory
+ *  of another GPU. The driver has no device pointer of it for a context
+ *  without access (measured on H200, driver 580); this query changes
+ *  nothing. */
 bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory);
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* GPU memory of the module's own, given back while the GPU is busy. */
+/* GPU memory of the module that can be freed while the GPU is busy. */
 #ifndef UCT_CUDA_BASE_DEVICE_MEMORY_H
 #define UCT_CUDA_BASE_DEVICE_MEMORY_H
 

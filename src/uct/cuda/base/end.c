@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The names of ends. */
+/* Names of ends. */
 #include <uct/cuda/base/end.h>
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An end of a copy: a GPU, host memory, host memory that the CPU may not touch,
- * a GPU that this process does not see, or none. A type of its own, so that the
- * compiler finds where an ordinal, an index and "not a GPU" are mixed up.
+ * End of a copy: a GPU, host memory, host memory not accessible to the CPU, a
+ * GPU hidden from this process, or none. A separate type lets the compiler
+ * detect confusion of ordinals, indices and "no GPU".
  */
 #ifndef UCT_CUDA_BASE_END_H
 #define UCT_CUDA_BASE_END_H
@@ -16,15 +16,15 @@
 BEGIN_C_DECLS
 
 
-/** GPUs that topologies, plans and what is kept of links have room for. Copies
- *  of further ones are plain. */
+/** Maximum GPUs in topologies, plans and records of links. Copies of further
+ *  GPUs are plain copies. */
 #define UCT_CUDA_MAX_GPUS 16
 
-/** Ends with a place in tables: those GPUs, and host memory. */
+/** Ends with an index: those GPUs, and host memory. */
 #define UCT_CUDA_NUM_ENDS (UCT_CUDA_MAX_GPUS + 1)
 
 
-/** Zeroed memory is "none". The number is nobody's business but this file's. */
+/** Zeroed memory means "none". Only this file uses the number. */
 typedef struct {
     int16_t id; /**< GPU n: n + 1; 0: none; below: host, hidden, host VMM */
 } uct_cuda_end_t;
@@ -44,7 +44,7 @@ static inline uct_cuda_end_t uct_cuda_end_host(void)
     return end;
 }
 
-/** A GPU that this process does not see (CUDA_VISIBLE_DEVICES). */
+/** Return the end of a GPU hidden from this process (CUDA_VISIBLE_DEVICES). */
 static inline uct_cuda_end_t uct_cuda_end_hidden(void)
 {
     const uct_cuda_end_t end = {-2};
@@ -52,11 +52,10 @@ static inline uct_cuda_end_t uct_cuda_end_hidden(void)
     return end;
 }
 
-/**
- * Host memory made with cuMemCreate (a location of HOST_NUMA, say). GPUs reach
- * it as cuMemSetAccess has let them, and the CPU perhaps not at all: only the
- * driver may copy it. No plan has a place for it.
- */
+/** Return the end of host memory from cuMemCreate (for example with a
+ *  location of HOST_NUMA). GPUs access it as set by cuMemSetAccess, and the
+ *  CPU perhaps not at all: only the driver may copy it. Plans do not support
+ *  it. */
 static inline uct_cuda_end_t uct_cuda_end_host_vmm(void)
 {
     const uct_cuda_end_t end = {-3};
@@ -64,7 +63,9 @@ static inline uct_cuda_end_t uct_cuda_end_host_vmm(void)
     return end;
 }
 
-/** @param device  The driver's ordinal, from 0 on. */
+/**
+ * Return the end of a GPU. @param device  Ordinal of the driver
+ */
 static inline uct_cuda_end_t uct_cuda_end_gpu(int device)
 {
     const uct_cuda_end_t end = {(int16_t)(device + 1)};
@@ -103,27 +104,29 @@ static inline bool uct_cuda_end_is_gpu(uct_cuda_end_t end)
     return end.id > 0;
 }
 
-/** Is it this very GPU? */
+/** Return whether the end is this GPU. */
 static inline bool uct_cuda_end_is_device(uct_cuda_end_t end, int device)
 {
     return uct_cuda_end_equal(end, uct_cuda_end_gpu(device));
 }
 
-/** Ordinal of an end that is a GPU. */
+/** Return the ordinal of a GPU end. */
 static inline int uct_cuda_end_device(uct_cuda_end_t end)
 {
     return end.id - 1;
 }
 
 
-/** Host memory, or one of the first GPUs: has it a place in tables? */
+/** Return whether an end has an index: host memory, or one of the first
+ *  GPUs. */
 static inline bool uct_cuda_end_has_index(uct_cuda_end_t end)
 {
     return uct_cuda_end_is_host(end) ||
            (uct_cuda_end_is_gpu(end) && (end.id <= UCT_CUDA_MAX_GPUS));
 }
 
-/** That place, below UCT_CUDA_NUM_ENDS: GPUs by ordinal, host memory last. */
+/** Return the index, below UCT_CUDA_NUM_ENDS: GPUs by ordinal, host memory
+ *  last. */
 static inline unsigned uct_cuda_end_index(uct_cuda_end_t end)
 {
     return uct_cuda_end_is_host(end) ? UCT_CUDA_MAX_GPUS :
@@ -136,14 +139,17 @@ static inline uct_cuda_end_t uct_cuda_end_at(unsigned index)
                                           uct_cuda_end_gpu((int)index);
 }
 
-/** It alone in a set of ends, a bit each. */
+/** Return the mask with this end only. */
 static inline uint32_t uct_cuda_end_bit(uct_cuda_end_t end)
 {
     return 1u << uct_cuda_end_index(end);
 }
 
 
-/** "gpu2", "host", "host vmm", "hidden gpu" or "none". Returns @a buffer. */
+/**
+ * Format an end as "gpu2", "host", "host vmm", "hidden gpu" or "none". Returns
+ * @a buffer.
+ */
 const char *uct_cuda_end_str(uct_cuda_end_t end, char *buffer, size_t size);
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Multi-node NVLink, as NVML tells of it. */
+/* Multi-node NVLink, as reported by NVML. */
 #include <uct/cuda/base/fabric.h>
 
 #include <uct/cuda/base/driver.h>
@@ -16,7 +16,7 @@
 #define STATE_COMPLETED 3
 
 
-/* nvmlGpuFabricInfo_t, which nvml.h before 12.0 does not have */
+/* nvmlGpuFabricInfo_t, missing in nvml.h before 12.0 */
 typedef struct {
     uint8_t  cluster[16];
     uint32_t status; /* nvmlReturn_t of the registration */
@@ -62,7 +62,8 @@ bool uct_cuda_fabric_find(uct_cuda_fabric_t *fabric)
         return false;
     }
 
-    /* A lone node behind an NVSwitch is registered as well, with no cluster */
+    /* a single node behind an NVSwitch is registered as well, without a
+     * cluster */
     uct_cuda_debug("NVLink fabric: state %u, status %u, clique %u", info.state,
                    info.status, info.clique);
     if ((info.state != STATE_COMPLETED) || (info.status != NVML_SUCCESS) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Is this node one of several whose GPUs share memory over NVLink? */
+/* Detection of nodes whose GPUs share memory over NVLink. */
 #ifndef UCT_CUDA_BASE_FABRIC_H
 #define UCT_CUDA_BASE_FABRIC_H
 
@@ -7,20 +7,20 @@
 #include <stdint.h>
 
 
-/** Where a GPU is among those that NVLink joins. Memory can be shared with GPUs
- *  of the same cluster and clique, on whichever node. */
+/** Location of a GPU among those joined by NVLink. GPUs of the same cluster
+ *  and clique can share memory across nodes. */
 typedef struct {
-    uint8_t  cluster[16]; /**< UUID that the fabric manager has given */
+    uint8_t  cluster[16]; /**< UUID assigned by the fabric manager */
     uint32_t clique;      /**< Part of the cluster */
     uint32_t reserved;
 } uct_cuda_fabric_t;
 
 
 /**
- * What the driver and NVML say of the first visible GPU. Loads NVML (25 ms)
- * only where the driver has fabric handles.
+ * Query driver and NVML about the first visible GPU. Loads NVML (25 ms) only if
+ * the driver supports fabric handles.
  *
- * @return Whether there is such a fabric; @a fabric is filled if so.
+ * @return true: there is a fabric, and @a fabric is filled.
  */
 bool uct_cuda_fabric_find(uct_cuda_fabric_t *fabric);
 

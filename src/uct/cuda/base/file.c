@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading, writing and sizing of files, whatever signals come. */
+/* Reading, writing and resizing of files, safe against signals. */
 #include <uct/cuda/base/file.h>
 
 #include <uct/cuda/base/retry.h>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 
-/* A tmpfs gives back what a call has taken when a signal interrupts it, so each
- * call takes what is had within a few microseconds */
+/* An interrupted call on a tmpfs returns its memory, so each call takes an
+ * amount available within a few microseconds */
 #define RESERVE_BYTES ((size_t)16 << 10)
 
 
@@ -80,7 +80,7 @@ static bool may_end_at(off_t end)
     return true;
 }
 
-/* Where O_APPEND is set the kernel writes at the end, whatever the offset */
+/* With O_APPEND the kernel writes at the end, whatever the offset */
 static off_t write_end(int fd, size_t size, off_t offset)
 {
     struct stat st;

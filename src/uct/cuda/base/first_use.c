@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The hooks stay for good and cost a load and a compare a call. */
+/* The hooks are permanent and cost a load and a comparison for each call. */
 #include <uct/cuda/base/first_use.h>
 
 #include <uct/abi/abi.h>
@@ -12,8 +12,8 @@
 
 static void (*on_first_use)(void);
 
-/* What stands in front of an MPI (src/mpi) asks about no buffer while this, a
-   variable of its own, is 1; NULL where it is not loaded */
+/* Variable of the layer in front of an MPI (src/mpi), which queries no buffer
+ * while it is 1; NULL if that is not loaded */
 static int *no_gpu_memory_yet;
 
 
@@ -32,10 +32,10 @@ static void note_use(void)
 
 
 /*
- * _(symbol, must be hooked, parameters, arguments). Memory is what counts.
- * Contexts come before it, and before what has no function to hook: variables
- * of a program's device code. Pointers to types that came with newer toolkits
- * are void* here.
+ * _(symbol, must be hooked, parameters, arguments). Memory is essential.
+ * Contexts come before it, and before memory without a function to hook:
+ * variables of a program's device code. Pointers to types of newer toolkits are
+ * void* here.
  */
 #define HOOKS(_) \
     _(cuMemAlloc_v2, 1, (CUdeviceptr *a, size_t b), (a, b)) \
@@ -85,7 +85,7 @@ typedef struct {
 static const hook_t hooks[] = {HOOKS(HOOK_ENTRY)};
 
 
-/* All of them, or those of one name alone */
+/* Install all hooks, or those with one name only */
 static ucs_status_t install(const char *only)
 {
     const hook_t *hook;
@@ -104,7 +104,7 @@ static ucs_status_t install(const char *only)
 
         function = dlsym(RTLD_DEFAULT, hook->symbol);
         if (function == NULL) {
-            continue; /* a driver older than the function */
+            continue; /* the driver is older than the function */
         }
 
         if ((uct_abi_function_hook(function, hook->hook, hook->symbol,

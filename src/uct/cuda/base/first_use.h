@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Notices when a process begins to use GPUs, by hooks on the driver's functions
- * that create contexts and GPU memory. Until then no pointer leads to a GPU.
+ * Detection of a process's first use of GPUs, by hooks on the driver's
+ * functions that create contexts and GPU memory. Before that no pointer leads
+ * to a GPU.
  */
 #ifndef UCT_CUDA_BASE_FIRST_USE_H
 #define UCT_CUDA_BASE_FIRST_USE_H
@@ -11,17 +12,17 @@
 
 /**
  * Call @a func once, before the first context or GPU memory of the process is
- * made, in the thread that makes it and inside its call of the driver. Once a
- * process; the driver has to be loaded.
+ * created, inside that driver call and in its thread. Once in a process; the
+ * driver must be loaded.
  *
- * @return UCS_OK; UCS_ERR_BUSY if somebody may have begun already;
- *         UCS_ERR_UNSUPPORTED if the functions cannot be hooked. @a func is not
- *         called then.
+ * @return UCS_OK; UCS_ERR_BUSY: another thread may have begun already;
+ *         UCS_ERR_UNSUPPORTED: the functions cannot be hooked. On failure @a
+ *         func is not called.
  */
 ucs_status_t uct_cuda_first_use_watch(void (*func)(void));
 
-/** The same before the first cuMemMap alone, for a process that may have other
- *  GPU memory by then. */
+/** Like uct_cuda_first_use_watch(), before the first cuMemMap only, for a
+ *  process that may have other GPU memory. */
 ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void));
 
 #endif

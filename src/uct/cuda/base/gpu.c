@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Table of the visible GPUs, filled once, and the use of their contexts. */
+/* Table of visible GPUs, filled once, and use of their contexts. */
 #include <uct/cuda/base/gpu.h>
 
 #include <uct/abi/abi.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 
-/* Above what UCX's own guesses give a device (it uses 0 to 9) */
+/* Above the priority of UCX's own names (0 to 9) */
 #define SYS_DEVICE_NAME_PRIORITY 10
 
 
@@ -151,7 +151,7 @@ int uct_cuda_gpu_sm_major(void)
     return (uct_cuda_gpu_count() > 0) ? table.sm_major : 0;
 }
 
-/* Does NVML know an active NVLink of GPU 0? */
+/* Return whether NVML knows an active NVLink of GPU 0 */
 static bool nvml_has_nvlink(void)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -189,7 +189,7 @@ static void nvlink_find(void)
     int count                       = uct_cuda_gpu_count();
     int peer, has_atomics;
 
-    /* Atomics reach a peer's memory over NVLink, and not over PCIe */
+    /* atomics on a peer's memory work over NVLink, but not over PCIe */
     for (peer = 1; (peer < count) && !has_nvlink; ++peer) {
         has_nvlink = (driver->cuDeviceGetP2PAttribute != NULL) &&
                      (driver->cuDeviceGetP2PAttribute(
@@ -210,7 +210,7 @@ bool uct_cuda_gpu_has_nvlink(void)
     return has_nvlink;
 }
 
-/* Retains and pushes a device's primary context, if somebody made it active */
+/* Retain and push a device's primary context, if it is active */
 static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -314,7 +314,7 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
     context->retained  = uct_cuda_end_none();
     context->kept      = uct_cuda_end_none();
 
-    /* One that was reset is current still, and good for nothing */
+    /* a context that was reset is still current, but unusable */
     if ((uct_cuda_ctx_current(&cuda, &id) == UCS_OK) &&
         (driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
         (uct_cuda_end_is_none(gpu) || uct_cuda_end_is_device(gpu, current))) {
@@ -336,7 +336,7 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
     return UCS_ERR_NO_DEVICE;
 }
 
-/* Has cuMemSetAccess let this GPU touch memory? */
+/* Return whether cuMemSetAccess lets this GPU access memory */
 static bool may_touch(int device, CUdeviceptr memory)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();

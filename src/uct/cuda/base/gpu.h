@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The GPUs this process sees, as UCX's system devices; their contexts. */
+/* GPUs visible to this process, as UCX's system devices; use of their
+ * contexts. */
 #ifndef UCT_CUDA_BASE_GPU_H
 #define UCT_CUDA_BASE_GPU_H
 
@@ -11,47 +12,50 @@
 #include <stdint.h>
 
 
-/** Number of GPUs; 0 without a driver. Loads the driver at the first call. */
+/** Return the number of GPUs; 0 without a driver. Loads the driver at the
+ *  first call. */
 int uct_cuda_gpu_count(void);
 
-/** Names the GPUs as UCX's system devices "GPU0", "GPU1", ... */
+/** Set the names of UCX's system devices: "GPU0", "GPU1" and so on. */
 void uct_cuda_gpu_name_sys_devices(void);
 
-/** UCX's system device of a GPU, or UCT_ABI_SYS_DEVICE_UNKNOWN. */
+/** Return UCX's system device of a GPU, or UCT_ABI_SYS_DEVICE_UNKNOWN. */
 ucs_sys_device_t uct_cuda_gpu_sys_device(int device);
 
-/** GPU of a system device, or none. */
+/** Return the GPU of a system device, or none. */
 uct_cuda_end_t uct_cuda_gpu_by_sys_device(ucs_sys_device_t sys_device);
 
-/** GPU with this UUID, or hidden when this process does not see it. */
+/** Return the GPU with this UUID, or hidden if it is not visible to this
+ *  process. */
 uct_cuda_end_t uct_cuda_gpu_by_uuid(const uint8_t uuid[16]);
 
-/** Major compute capability of GPU 0, or 0. */
+/** Return the major compute capability of GPU 0, or 0. */
 int uct_cuda_gpu_sm_major(void);
 
 
-/**
- * Are the GPUs of this node joined by NVLink? The driver tells of a pair; a
- * process that sees one GPU only asks NVML, which takes 25 ms once.
- */
+/** Return whether the GPUs of this node are joined by NVLink. The driver
+ *  reports this for a pair; with a single visible GPU NVML is queried, which
+ *  takes 25 ms once. */
 bool uct_cuda_gpu_has_nvlink(void);
 
 
-/** A context made current for a while. */
+/** Context made current for some time. */
 typedef struct {
     CUcontext      cuda;
     int            device;    /**< Its device */
     bool           is_pushed; /**< Was not current before; else what follows
                                    is none */
-    uct_cuda_end_t retained;  /**< GPU of a retained primary one, or none */
-    uct_cuda_end_t kept;      /**< GPU whose is the engine's, or none */
+    uct_cuda_end_t retained;
+    /** GPU with a context retained for the engine, or none */
+    uct_cuda_end_t kept;
 } uct_cuda_gpu_context_t;
 
 
 /**
- * Make the context of some memory current: the given one, or where memory has
- * none (pools, VMM) the primary context of its device, if that is active; else
- * the current one, if it is on that device, or the one that the engine keeps.
+ * Make the context of some memory current: the given one. For memory without
+ * context (pools, VMM) it is the primary context of its device if active, else
+ * the current one if it is on that device, else the one retained for the
+ * engine.
  *
  * @return UCS_OK, UCS_ERR_NO_DEVICE (not active), UCS_ERR_IO_ERROR.
  */
@@ -59,29 +63,28 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context);
 
 /**
- * Make the context current that the engine keeps on a device, for copies; it
- * may be one of ours.
+ * Make the engine's context on a device current, for copies; it may be one of
+ * the module.
  *
- * @return UCS_OK, UCS_ERR_NO_DEVICE (there is none), UCS_ERR_IO_ERROR.
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (none), UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_gpu_context_push_kept(int device,
                                             uct_cuda_gpu_context_t *context);
 
 /**
- * Make any usable context current: the GPU's active primary one if there is a
- * GPU, and none says no; else the current one, else the first active primary
- * one.
+ * Make any usable context current: the active primary one of @a gpu unless that
+ * is none, else the current one, else the first active primary one.
  */
 ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
                                            uct_cuda_gpu_context_t *context);
 
 /**
- * Make a context current whose GPU may touch memory made with cuMemCreate, as
- * cuMemSetAccess has let it: with @a cuda, or its primary one, if @a gpu is one
- * and may; else the current one; else the first active primary one.
+ * Make a context current whose GPU may access memory from cuMemCreate, as set
+ * by cuMemSetAccess: @a cuda, or the primary one of @a gpu, if that has access;
+ * else the current one; else the first active primary one.
  *
- * @return UCS_OK, UCS_ERR_NO_DEVICE (no GPU with a context may), an error of
- *         the first of these.
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (no GPU with a context has access), or an
+ *         error of the first of these.
  */
 ucs_status_t
 uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* FNV-1a (Fowler, Noll, Vo), a byte or, where it need not be quite as good, a
- * word at a time. Numbers of it go over the wire: it stays as it is. */
+/* FNV-1a hash (Fowler, Noll, Vo) of bytes or, with slightly lower quality, of
+ * words. Hashes are sent to peers, so the function must not change. */
 #ifndef UCT_CUDA_BASE_HASH_H
 #define UCT_CUDA_BASE_HASH_H
 
 #include <stdint.h>
 
 
-/** What a hash begins with. */
+/** Initial values of a hash. */
 #define UCT_CUDA_HASH32 UINT32_C(2166136261)
 #define UCT_CUDA_HASH64 UINT64_C(0xcbf29ce484222325)
 

@@ -17,8 +17,8 @@
 
 #define DEVICE_NAME "cuda"
 
-/* A worker that has interfaces. Stays for another one: the worker may call back
- * once more after the callback was removed. */
+/* Worker with interfaces. Kept for reuse: the worker may call once more after
+ * the callback was removed. */
 typedef struct uct_cuda_worker uct_cuda_worker_t;
 
 struct uct_cuda_worker {
@@ -35,7 +35,8 @@ static struct {
 } workers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* More than lie between two GPU messages of a program that sends such */
+/* More calls than between two GPU messages of a program that sends such
+ * messages */
 #define MAX_IDLE_CALLS 10000
 
 
@@ -66,8 +67,7 @@ ucs_status_t uct_cuda_ep_fence(uct_ep_h ep, unsigned flags)
 ucs_status_t uct_cuda_iface_flush(uct_iface_h iface, unsigned flags,
                                   uct_completion_t *comp)
 {
-    /* As everywhere in UCX, a whole interface cannot be flushed in the
-     * background */
+    /* as everywhere in UCX, an interface cannot be flushed in the background */
     return (comp != NULL) ?
                    UCS_ERR_UNSUPPORTED :
                    uct_cuda_queue_flush(uct_cuda_iface_queue(iface), NULL);
@@ -80,9 +80,9 @@ ucs_status_t uct_cuda_iface_fence(uct_iface_h iface, unsigned flags)
 }
 
 /*
- * The worker calls us while there is something to do, and a little longer: a
- * program that sends host memory only should not pay for our presence (14 % of
- * an 8-byte message's time went into looking at an empty queue).
+ * The worker calls the interface while there is work, and a little longer: a
+ * program that sends host memory only should not pay for this interface
+ * (polling an empty queue took 14 % of the time of an 8-byte message).
  */
 static void set_progressed(uct_cuda_iface_t *iface, bool is_progressed)
 {
@@ -162,7 +162,7 @@ ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events)
     return uct_cuda_queue_arm(uct_cuda_iface_queue(iface));
 }
 
-/* With the lock. NULL: no memory. */
+/* Call with the lock held. NULL: no memory */
 static uct_cuda_worker_t *worker_get(uct_worker_h uct)
 {
     uct_cuda_worker_t *worker, *idle = NULL;
@@ -190,7 +190,7 @@ static uct_cuda_worker_t *worker_get(uct_worker_h uct)
     return idle;
 }
 
-/* With the lock */
+/* Call with the lock held */
 static void worker_cancel(uct_cuda_worker_t *worker)
 {
     if (worker->callback != UCS_CALLBACKQ_ID_NULL) {
@@ -199,7 +199,7 @@ static void worker_cancel(uct_cuda_worker_t *worker)
     }
 }
 
-/* Without memory its worker is called for others alone */
+/* Without memory the worker is called for other interfaces only */
 static void iface_add(uct_cuda_iface_t *iface)
 {
     pthread_mutex_lock(&workers.lock);
@@ -223,8 +223,8 @@ static void iface_remove(uct_cuda_iface_t *iface)
     pthread_mutex_unlock(&workers.lock);
 }
 
-/* With the lock busy the next progress call tries again: whoever holds it may
- * wait for a lock of the worker's queue */
+/* If the lock is busy the next progress call tries again: its holder may wait
+ * for a lock of the worker's queue */
 static unsigned worker_call(void *arg)
 {
     bool (*func)(void) = __atomic_load_n(&workers.func, __ATOMIC_ACQUIRE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the transports have in common as UCT interfaces: a queue of CUDA
- * operations behind flush, fence, progress and wake-up, and one device.
+ * Common part of the transports' UCT interfaces: a queue of CUDA operations
+ * behind flush, fence, progress and wakeup, and one device.
  */
 #ifndef UCT_CUDA_BASE_IFACE_H
 #define UCT_CUDA_BASE_IFACE_H
@@ -14,9 +14,10 @@
 typedef struct {
     uct_abi_iface_t  super;
     uct_cuda_queue_t queue;
-    unsigned         progress_wanted; /**< UCT_PROGRESS_ flags, by UCP */
-    bool             is_progressed;   /**< The worker calls us */
-    unsigned         idle_calls;      /**< ... and for so long in vain */
+    /** UCT_PROGRESS_ flags requested by UCP */
+    unsigned         progress_wanted;
+    bool             is_progressed;   /**< The worker calls this interface */
+    unsigned         idle_calls;      /**< Consecutive calls without work */
     struct uct_cuda_worker *worker;   /**< For uct_cuda_iface_call_soon() */
 } uct_cuda_iface_t;
 
@@ -32,7 +33,7 @@ static inline uct_cuda_queue_t *uct_cuda_iface_queue(uct_iface_h iface)
 }
 
 
-/** The part of the operations' table that all interfaces share. */
+/** Operations shared by all interfaces. */
 #define UCT_CUDA_IFACE_OPS \
     .ep_pending_add         = uct_cuda_ep_pending_add, \
     .ep_pending_purge       = uct_cuda_ep_pending_purge, \
@@ -64,38 +65,38 @@ ucs_status_t uct_cuda_iface_event_arm(uct_iface_h iface, unsigned events);
 
 
 /**
- * An interface of @a size bytes that begins with the common part; the rest is
- * zero.
+ * Create an interface of @a size bytes that begins with the common part; the
+ * rest is zeroed.
  *
  * @param max_poll, max_events  As for uct_cuda_queue_init().
- *
- * @return UCS_OK; UCS_ERR_NO_DEVICE when UCX asks for a device other than
- *         "cuda"; UCS_ERR_INVALID_PARAM, UCS_ERR_NO_MEMORY.
+ * @return UCS_OK; UCS_ERR_NO_DEVICE: UCX requests a device other than "cuda";
+ *         UCS_ERR_INVALID_PARAM, UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
                                 const uct_abi_iface_args_t *args,
                                 unsigned max_poll, unsigned max_events,
                                 uct_abi_iface_t **iface_p);
 
-/** Waits for the queue's operations; the memory is to be freed then. */
+/** Wait for the queue's operations and clean up; the caller frees the
+ *  memory. */
 void uct_cuda_iface_cleanup(uct_cuda_iface_t *iface);
 
 /**
- * Have @a func called in the next progress call of each worker that has an
- * interface, idle or not, and in those behind it while it returns true. Any
- * thread; costs nothing until then.
+ * Call @a func in the next progress call of each worker with an interface, idle
+ * or not, and again while it returns true. Thread safe; costs nothing until
+ * then.
  */
 void uct_cuda_iface_call_soon(bool (*func)(void));
 
-/** The capabilities that all have: events, and zero-copy of one buffer. */
+/** Set the capabilities common to all: events, and zero-copy of one buffer. */
 void uct_cuda_iface_query(uct_iface_attr_t *attr);
 
-/** The one device "cuda", as stock UCX names it. */
+/** Return the single device "cuda", named as in stock UCX. */
 ucs_status_t uct_cuda_query_devices(uct_device_type_t type,
                                     uct_abi_tl_device_t **devices_p,
                                     unsigned *num_devices_p);
 
-/** Is there a GPU? Asked before anything is offered to UCX. */
+/** Return whether there is a GPU. Called before anything is offered to UCX. */
 int uct_cuda_is_available(const uct_abi_component_t *component);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages: formatting, and standard error while nobody else listens. */
+/* Formatting, and output to standard error by default. */
 #include <uct/cuda/base/log.h>
 
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages. One function pointer leads them wherever the host program wants;
- * nothing of UCX is named here, so that tools and tests use it as well.
+ * Log messages. A function pointer sends them anywhere; no part of UCX is used,
+ * so tools and tests use this, too.
  */
 #ifndef UCT_CUDA_BASE_LOG_H
 #define UCT_CUDA_BASE_LOG_H
@@ -21,23 +21,23 @@ typedef enum {
 
 
 /**
- * Where messages go.
+ * Receiver of messages.
  *
- * @param message  Ready text, no newline; valid during the call only.
+ * @param message  Complete text without newline; valid during the call only.
  */
 typedef void (*uct_cuda_log_func_t)(uct_cuda_log_level_t level,
                                     const char *file, unsigned line,
                                     const char *function, const char *message);
 
 
-/** Messages above this level are not formatted at all. */
+/** Messages above this level are not formatted. */
 extern uct_cuda_log_level_t uct_cuda_log_level;
 
 
 /**
  * Send messages up to @a level to @a func; NULL is standard error. Before the
- * first call warnings and errors go to standard error. To be called before
- * other threads log.
+ * first call warnings and errors go to standard error. Call before other
+ * threads log.
  */
 void uct_cuda_log_set(uct_cuda_log_func_t func, uct_cuda_log_level_t level);
 
@@ -48,7 +48,7 @@ void uct_cuda_log_message(uct_cuda_log_level_t level, const char *file,
         __attribute__((format(printf, 5, 6)));
 
 
-/** Is it worth finding out what a message is to say? */
+/** Return whether messages of this level are logged. */
 static inline int uct_cuda_log_is_on(uct_cuda_log_level_t level)
 {
     return __builtin_expect(level <= uct_cuda_log_level, 0);

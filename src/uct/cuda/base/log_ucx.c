@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Levels translated, and only those formatted that UCX shows. */
+/* Translation of levels; only messages shown by UCX are formatted. */
 #include <uct/cuda/base/log_ucx.h>
 
 #include <uct/abi/abi.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Create, reserve, map, set access; and back. */
+/* Create, reserve, map, set access; and the reverse. */
 #include <uct/cuda/base/mapped.h>
 
 #include <stdint.h>
@@ -60,7 +60,7 @@ ucs_status_t uct_cuda_mapped_alloc(int device, int accessor,
     status    = UCS_OK;
 
 out_release:
-    /* The mapping keeps the memory */
+    /* the mapping keeps the memory */
     (void)driver->cuMemRelease(handle);
     return status;
 }

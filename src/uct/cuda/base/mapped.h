@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* GPU memory made with cuMemCreate: of any GPU, without a context there. */
+/* GPU memory from cuMemCreate, on any GPU without a context there. */
 #ifndef UCT_CUDA_BASE_MAPPED_H
 #define UCT_CUDA_BASE_MAPPED_H
 
@@ -9,24 +9,28 @@
 #include <stddef.h>
 
 
-/** What CU_MEM_HANDLE_TYPE_FABRIC is from CUDA 12.3 on. */
+/** Value of CU_MEM_HANDLE_TYPE_FABRIC, defined from CUDA 12.3 on. */
 #define UCT_CUDA_MAPPED_FABRIC ((CUmemAllocationHandleType)8)
 
 
 /**
- * @param device     Whose memory.
- * @param accessor   The GPU that is to read and write it: the same, or a peer.
- * @param handle     What it can be shared by.
+ * Allocate and map memory.
+ *
+ * @param device     GPU of the memory.
+ * @param accessor   GPU that will access it: the same, or a peer.
+ * @param handle     Type of handle for sharing.
  * @param length_p   Bytes; rounded up to whole granules.
  * @param address_p  Filled.
- * @return UCS_OK; UCS_ERR_UNSUPPORTED: the driver has no such memory;
- *         UCS_ERR_NO_MEMORY: all else. Not logged.
+ * @return UCS_OK; UCS_ERR_UNSUPPORTED: not supported by the driver;
+ *         UCS_ERR_NO_MEMORY: any other failure. Not logged.
  */
 ucs_status_t uct_cuda_mapped_alloc(int device, int accessor,
                                    CUmemAllocationHandleType handle,
                                    size_t *length_p, CUdeviceptr *address_p);
 
-/** @param length  As it was rounded up. */
+/**
+ * Unmap and free the memory. @param length  As rounded up
+ */
 void uct_cuda_mapped_free(CUdeviceptr address, size_t length);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory detection through the driver's pointer attributes. */
+/* Memory detection with the driver's pointer attributes. */
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/driver.h>
@@ -9,10 +9,10 @@
 
 
 /*
- * Attributes of an address, the memory type first; of memory that the driver
- * knows nothing of they stay as they are. A driver that refuses all of them at
- * once, since it does not know one, may know the others: taking GPU memory for
- * the host's would be the end of the program.
+ * Query attributes of an address, the memory type first; for memory unknown to
+ * the driver the values are unchanged. A driver that does not know one
+ * attribute refuses all of them at once, so they are then queried one by one:
+ * taking GPU memory for host memory would crash the program.
  */
 static bool get_attributes(const void *address, unsigned count,
                            CUpointer_attribute *attributes, void **values)
@@ -43,7 +43,7 @@ static bool get_attributes(const void *address, unsigned count,
 
 /* Kept for one uct_cuda_memory_place() */
 static __thread struct {
-    const void     *address; /* NULL: nothing */
+    const void     *address; /* NULL: none */
     uct_cuda_end_t end;
     CUcontext      context;
 } answer;
@@ -56,15 +56,17 @@ void uct_cuda_memory_remember(const void *address,
     answer.context = memory->context;
 }
 
-/* Of memory that was mapped into a larger reservation (PyTorch's expandable
- * segments) the attributes give the reservation, most of which may be empty
- * (H100, driver 580). Only memory of no context can be that. */
+/* Find the mapped part of a reservation. For memory mapped into a larger
+ * reservation (PyTorch's expandable segments) the attributes describe the
+ * reservation, most of which may be empty (H100, driver 580). Such memory has
+ * no context. */
 static void find_mapping(const void *address, uct_cuda_memory_t *memory)
 {
     CUdeviceptr base;
     size_t length;
 
-    /* Host memory begins at 0, if one asks the driver (UCX 1.22's tests) */
+    /* the driver reports that host memory begins at 0 (queried by tests of UCX
+     * 1.22) */
     if ((uct_cuda_driver_get()->cuMemGetAddressRange(&base, &length,
                                                      (CUdeviceptr)address) ==
          CUDA_SUCCESS) &&
@@ -74,7 +76,8 @@ static void find_mapping(const void *address, uct_cuda_memory_t *memory)
     }
 }
 
-/* A call that the driver refuses if not: compute-sanitizer lists it */
+/* Return whether memory is from cuMemCreate. Otherwise the driver refuses the
+ * call, and compute-sanitizer lists it. */
 static bool has_handle(const void *address)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -90,8 +93,8 @@ static bool has_handle(const void *address)
     return true;
 }
 
-/* The driver calls it host memory, as what it has page-locked, but that belongs
- * to a context */
+/* Return whether it is host VMM memory. The driver reports it as host memory,
+ * like page-locked memory, but without a context. */
 static bool
 is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
 {
@@ -99,7 +102,7 @@ is_host_vmm(CUmemorytype type, CUcontext context, const void *address)
            has_handle(address);
 }
 
-/* The driver may know no GPU of managed memory */
+/* The driver may report no GPU for managed memory */
 static uct_cuda_end_t end_of(int ordinal)
 {
     return (ordinal < 0) ? uct_cuda_end_host() : uct_cuda_end_gpu(ordinal);
@@ -209,7 +212,8 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
         *context_p = NULL;
     }
 
-    /* But what the driver has locked it may free with no hook seeing it */
+    /* the driver may free memory it has locked unseen by hooks, so only memory
+     * unknown to it is cached */
     if (is_answered && (memory_type == (CUmemorytype)0) && !is_managed) {
         uct_cuda_memory_cache_add_host(address);
     }
@@ -231,7 +235,8 @@ bool uct_cuda_memory_is_vmm(const void *address)
                                         CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
     void *values[]                   = {&memory_type, &pool};
 
-    /* Of a GPU's memory only pools' has no context either (H100, driver 580) */
+    /* of GPU memory without context only pools' has a pool (H100, driver
+     * 580) */
     return ((uct_cuda_driver_get()->cuPointerGetAttributes(
                      2, attributes, values, (CUdeviceptr)address) ==
              CUDA_SUCCESS) &&

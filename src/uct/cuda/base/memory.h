@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * What a pointer points to: host memory, or which GPU's, and in which
- * allocation.
- */
+/* Memory behind a pointer: host memory or a GPU's, and its allocation. */
 #ifndef UCT_CUDA_BASE_MEMORY_H
 #define UCT_CUDA_BASE_MEMORY_H
 
@@ -15,34 +12,34 @@
 #include <stddef.h>
 
 
-/** Memory behind a pointer, as the driver knows it. */
+/** Memory behind a pointer, as known to the driver. */
 typedef struct {
-    ucs_memory_type_t  type;      /**< HOST, CUDA or CUDA_MANAGED. CUDA also
-                                       if it is the host's, made with
-                                       cuMemCreate: as stock UCX has it since
-                                       1.18, no CPU touches it then */
-    uct_cuda_end_t     end;       /**< A GPU, host memory, or host VMM memory */
-    CUcontext          context;   /**< Owning context; NULL for pool and VMM
-                                       memory, which belong to no context */
-    CUdeviceptr        base;      /**< Start of the allocation, of what was
-                                       registered, or of what was mapped into a
-                                       reservation in one piece */
-    size_t             length;    /**< Length of that, bytes */
+    /** HOST, CUDA or CUDA_MANAGED. CUDA also for host memory from
+     *  cuMemCreate: no CPU accesses it then, as in stock UCX since 1.18 */
+    ucs_memory_type_t  type;
+    uct_cuda_end_t     end;       /**< GPU, host memory, or host VMM memory */
+    /** Owning context; NULL for pool and VMM memory, which belong to no
+     *  context */
+    CUcontext          context;
+    /** Start of the allocation, of the registration, or of the mapped part
+     *  of a reservation */
+    CUdeviceptr        base;
+    size_t             length;    /**< Its length, bytes */
     unsigned long long buffer_id; /**< Unique in this process's lifetime */
-    bool               is_pinned; /**< Host memory that the driver knows */
+    bool               is_pinned; /**< Host memory known to the driver */
 } uct_cuda_memory_t;
 
 
 /**
- * Look up the memory that @a address points to.
+ * Look up the memory behind @a address.
  *
- * Never fails: what the driver does not know is pageable host memory. Costs one
- * driver call (0.14 to 0.26 us on an H200 node), and one more (0.15 us) for
- * memory that belongs to no context.
+ * Never fails: memory unknown to the driver is pageable host memory. Costs one
+ * driver call (0.14 to 0.26 us on an H200 node), and another one (0.15 us) for
+ * memory without context.
  *
  * @param address  Any pointer.
- * @param length   Bytes that the caller is interested in; reported as the
- *                 allocation's length where there is none to report.
+ * @param length   Bytes of interest to the caller; used as the length if there
+ *                 is no allocation to report.
  * @param memory   Filled with the result.
  */
 void uct_cuda_memory_query(const void *address, size_t length,
@@ -52,56 +49,60 @@ void uct_cuda_memory_query(const void *address, size_t length,
 /**
  * Keep an answer for this thread's next uct_cuda_memory_place() of the address.
  *
- * A UCX that sees no frees asks about a buffer before each operation, and the
- * operation asks again. That one may have the answer, once: by the next the
- * memory may be another's. Where UCX sees frees it does not ask each time, and
- * nothing is kept.
+ * A UCX that sees no frees queries a buffer before each operation, and the
+ * operation queries it again. That second query may use the answer, once: later
+ * the memory may have been replaced. A UCX that sees frees does not query each
+ * time, and nothing is kept.
  */
 void uct_cuda_memory_remember(const void *address,
                               const uct_cuda_memory_t *memory);
 
 
 /**
- * Where GPU memory is, for a copy: half the price of the whole answer. What is
- * of no context (made with cuMemCreate, or a pool's) is there for the copy, as
- * uct_cuda_memory_sync_memops() has it.
+ * Look up the location of GPU memory for a copy, at half the cost of
+ * uct_cuda_memory_query(). Memory without context (from cuMemCreate or a pool)
+ * is synchronized for the copy, see uct_cuda_memory_sync_memops().
  *
- * @param end_p      A GPU, host memory, or host VMM memory.
- * @param context_p  Owning context; NULL if there is none.
+ * @param end_p      GPU, host memory, or host VMM memory.
+ * @param context_p  Owning context; NULL: none.
  */
 void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
                            CUcontext *context_p);
 
 
 /**
- * Wait for the program's synchronous copies to @a memory, and see to it that
- * those to come have ended when they return.
+ * Wait for the program's synchronous copies to @a memory, and make later ones
+ * complete before they return.
  *
- * The driver lets such copies return before the bytes are there (CUDA driver
- * API, "API synchronization behavior"); who reads the memory next, in another
- * stream or process, would then see old ones. Comes before everything that
- * touches memory of the program's. Nothing else that is queued is waited for.
+ * The driver lets such copies return before the data has arrived (CUDA driver
+ * API, "API synchronization behavior"); a read in another stream or process
+ * would get old data. Call this before any access to the program's memory. Does
+ * not wait for other queued work.
  *
- * Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS once an allocation (2 to 7 us on H100,
- * nothing for one that this thread knows). For memory made with cuMemCreate, or
- * of a pool, that is of no use: each call waits (2 us; 20 ms at most, in which
- * work of the program's in the legacy stream goes on holding it up, and then no
- * more before that is over).
+ * Sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS once for each allocation (2 to 7 us on
+ * H100; nothing if this thread knows the allocation). Memory from cuMemCreate
+ * or a pool does not support it: each call waits (2 us; at most 20 ms while the
+ * program's work in the legacy stream delays it, and after that not again until
+ * the work has ended).
  */
 void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory);
 
-/** The same for the allocation around an address, of any kind. */
+/** Synchronize the allocation containing an address, of any kind, like
+ *  uct_cuda_memory_sync_memops(). */
 void uct_cuda_memory_sync(const void *address);
 
-/** The same for memory of @a device that belongs to no context;
- *  uct_cuda_memory_place() does so. */
+/**
+ * Synchronize memory of @a device without context; uct_cuda_memory_place() does
+ * this.
+ */
 void uct_cuda_memory_sync_unowned(int device);
 
-/** Has the current context's legacy stream, for which those of the program wait
- *  that are not CU_STREAM_NON_BLOCKING, nothing to do? Breaks no capture. */
+/** Return whether the legacy stream of the current context is idle. Streams
+ *  of the program without CU_STREAM_NON_BLOCKING wait for it. Leaves
+ *  captures intact. */
 bool uct_cuda_memory_legacy_is_idle(void);
 
-/** Was memory that belongs to no context made with cuMemCreate? */
+/** Return whether memory without context is from cuMemCreate. */
 bool uct_cuda_memory_is_vmm(const void *address);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A small table of page numbers, each with the generation it was learned in.
- * Every unmapping of memory starts a new generation, which forgets them all.
+ * Small table of page numbers, each with the generation of its entry. Every
+ * unmapping starts a new generation, which invalidates all entries.
  */
 #include <uct/cuda/base/memory_cache.h>
 
@@ -22,26 +22,25 @@
 #define GENERATION_MASK ((UINT64_C(1) << GENERATION_BITS) - 1)
 
 
-static uint64_t table[TABLE_SIZE]; /* page number, generation; 0 is empty */
-static uint64_t generation;        /* 0: nothing is remembered */
+static uint64_t table[TABLE_SIZE]; /* page number, generation; 0: empty */
+static uint64_t generation;        /* 0: disabled */
 
 
-/* The event comes before the memory goes: a page that is learned in between is
- * of a generation that this ends */
+/* The event comes before the memory is unmapped: a page added in between has
+ * the old generation */
 static void on_unmap(void *address, size_t length)
 {
     __atomic_add_fetch(&generation, 1, __ATOMIC_SEQ_CST);
 }
 
 /*
- * Can this process read the page? Of GPU memory that was freed the driver says
- * what it says of host memory, that it knows nothing; its addresses stay in the
- * process without permissions, and come back as GPU memory with no unmapping
- * that a hook would see (H100, driver 580).
+ * Return whether this process can read the page. For freed GPU memory the
+ * driver answers as for host memory; its addresses stay in the process without
+ * permissions, and come back as GPU memory without an unmapping visible to
+ * hooks (H100, driver 580).
  *
- * The kernel reads the set of signals before it looks at what is to be done
- * with it, which is nothing: a tenth of a microsecond, and no filter of system
- * calls refuses it.
+ * The kernel reads the signal set before it checks the operation, which is
+ * invalid: 0.1 us, and no system call filter refuses it.
  */
 static bool is_readable(uint64_t page)
 {
@@ -52,7 +51,7 @@ static bool is_readable(uint64_t page)
            (errno == EINVAL);
 }
 
-/* Does the kernel, or what stands in for it, answer so? */
+/* Return whether the kernel, or its replacement, answers as expected */
 static bool can_tell_readable(void)
 {
     const uint64_t readable = (uintptr_t)table >> PAGE_SHIFT;
@@ -106,7 +105,7 @@ bool uct_cuda_memory_cache_is_host(const void *address)
 void uct_cuda_memory_cache_add_host(const void *address)
 {
     const uint64_t page = (uintptr_t)address >> PAGE_SHIFT;
-    /* Before it is looked at: what goes meanwhile is not remembered */
+    /* read before the check: memory unmapped meanwhile is not cached */
     const uint64_t now  = __atomic_load_n(&generation, __ATOMIC_SEQ_CST);
     const int error     = errno;
 

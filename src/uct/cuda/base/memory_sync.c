@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The program's synchronous copies have ended before its memory is touched.
+ * Completion of the program's synchronous copies before its memory is accessed.
  *
- * What the driver offers for that (H100, driver 580): CU_CTX_SYNC_MEMOPS waits
- * for all that is queued when it is set, and breaks a capture; the attribute of
- * an allocation waits for the copies into it alone, and so do those that come
- * later, for good. Memory made with cuMemCreate has no such attribute, and
- * pools' has one that does nothing: there it takes an event in a blocking
- * stream of ours, which comes behind the legacy stream's copies and behind no
- * other stream's work.
+ * Means offered by the driver (H100, driver 580): CU_CTX_SYNC_MEMOPS waits for
+ * all queued work when it is set, and invalidates a capture; the attribute of
+ * an allocation waits for copies into it only, as do later copies, for good.
+ * Memory from cuMemCreate lacks this attribute, and for pools it has no effect:
+ * there an event in a blocking stream of the module is used. It comes after the
+ * copies of the legacy stream and waits for no other stream.
  */
 #include <uct/cuda/base/memory.h>
 
@@ -19,26 +18,26 @@
 #include <uct/cuda/base/log.h>
 
 
-/* Allocations that a thread remembers, a power of 2 */
+/* Allocations remembered by a thread, a power of 2 */
 #define KNOWN 64
 
-/* CU_CTX_SYNC_MEMOPS, which came with CUDA 12.1 */
+/* CU_CTX_SYNC_MEMOPS, new in CUDA 12.1 */
 #define CTX_SYNC_MEMOPS 0x80
 
 /* A copy of the last 64 KiB of pageable memory takes 5 ms behind 256 MiB of
- * others over PCIe 5; kernels of the program's in the legacy stream, before
- * which the event does not come either, may take for ever. */
+ * others over PCIe 5; kernels of the program in the legacy stream also delay
+ * the event, perhaps for ever. */
 #define MAX_WAIT_NS (20 * 1000 * 1000)
 
-/* The event of an idle stream comes in 10 us (H100) */
+/* The event of an idle stream takes 10 us (H100) */
 #define IDLE_WAIT_NS (100 * 1000)
 
 
-/* What is kept of a context for that */
+/* Data of a context for this */
 typedef struct {
-    CUstream stream; /* blocking; nothing is ever in it */
+    CUstream stream; /* blocking; no other work is ever in it */
     CUevent  event;
-    bool     is_busy; /* the event has not come in MAX_WAIT_NS */
+    bool     is_busy; /* the event did not complete within MAX_WAIT_NS */
 } legacy_t;
 
 
@@ -67,12 +66,12 @@ static const uct_cuda_context_kind_t legacy_kind = {
 };
 
 /*
- * Record the event of a context behind all its legacy stream's work until now;
- * waiting for the stream instead does not wait for that. Another thread that
- * records it meanwhile puts it behind more.
+ * Record the event of a context behind all work of its legacy stream so far;
+ * waiting for the stream itself would not include that. Another thread may
+ * record it again later.
  *
- * If one has not come for long, nothing of the program's has been copied since:
- * cuMemcpyHtoD() itself waits for what the legacy stream had before it.
+ * If the event is delayed for long the program has copied nothing since:
+ * cuMemcpyHtoD() itself waits for earlier work of the legacy stream.
  */
 static bool legacy_record(legacy_t *legacy)
 {
@@ -111,7 +110,7 @@ static bool legacy_wait(legacy_t *legacy, uint64_t wait_ns)
     return result == CUDA_SUCCESS;
 }
 
-/* @return Whether the legacy stream has ended all that it had */
+/* Wait for the legacy stream. @return true: all its work has ended */
 static bool wait_for_legacy(uint64_t wait_ns)
 {
     uct_cuda_context_t *context;
@@ -133,7 +132,7 @@ static void wait_for_copies(void)
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned flags                  = 0;
 
-    /* With that, cuMemcpyHtoD() has waited already */
+    /* with this flag cuMemcpyHtoD() has waited already */
     if ((driver->cuCtxGetFlags == NULL) ||
         (driver->cuCtxGetFlags(&flags) != CUDA_SUCCESS) ||
         !(flags & CTX_SYNC_MEMOPS)) {
@@ -146,7 +145,7 @@ bool uct_cuda_memory_legacy_is_idle(void)
     return wait_for_legacy(IDLE_WAIT_NS);
 }
 
-/* Nobody knows which context the program has copied in: the current one, or the
+/* The program's copies may be in either context: the current one, or the
  * primary one of the memory's device */
 void uct_cuda_memory_sync_unowned(int device)
 {
@@ -180,7 +179,7 @@ static bool set_attribute(const uct_cuda_memory_t *memory)
 
 void uct_cuda_memory_sync_memops(const uct_cuda_memory_t *memory)
 {
-    /* Ids are never used again */
+    /* ids are never reused */
     static __thread unsigned long long known[KNOWN];
     unsigned long long *slot = &known[memory->buffer_id % KNOWN];
 

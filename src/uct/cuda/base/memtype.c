@@ -12,7 +12,7 @@
 
 static struct {
     pthread_mutex_t lock; /* order: base/thread.h */
-    bool            is_tried; /* to notice the first use of a GPU */
+    bool            is_tried; /* detection of the first GPU use */
     bool            is_watched;
     bool            is_hooked;
 } memtype = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -42,7 +42,8 @@ void uct_cuda_memtype_setup(void)
                      (state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ||
                              (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS),
                      __ATOMIC_RELAXED);
-    /* Now, and not with the first copy: no other thread is in malloc() yet */
+    /* enabled now instead of at the first copy: no other thread is in malloc()
+     * yet */
     if (state != UCT_ABI_MEMTYPE_CACHE_OFF) {
         uct_cuda_memory_cache_enable();
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Has UCX ask about a pointer wherever it could not know what it points to.
+ * Setup of memory type detection in UCX, so that it queries pointers it cannot
+ * know.
  */
 #ifndef UCT_CUDA_BASE_MEMTYPE_H
 #define UCT_CUDA_BASE_MEMTYPE_H
@@ -9,19 +10,19 @@
 
 
 /**
- * Make sure that UCX takes no GPU memory for the host's. Once the driver is
- * loaded, and again for every context of UCP; any thread.
+ * Make sure that UCX takes no GPU memory for host memory. Call after the driver
+ * is loaded, and for every UCP context; thread safe.
  *
- * A UCX without CUDA memory hooks has a cache of memory types that nothing
- * fills, and takes every pointer for host memory. That is right, and what keeps
- * short host messages short, until the process begins to use GPUs; then the
- * cache must go, and UCX asks about every buffer.
+ * A UCX without CUDA memory hooks has a memory type cache that is never filled,
+ * and takes every pointer for host memory. Until the process uses GPUs this is
+ * right, and makes short host messages fast; then the cache must be disabled,
+ * and UCX queries every buffer.
  */
 void uct_cuda_memtype_setup(void);
 
 
-/** Does this UCX see GPU memory being freed, and forget its registrations? As
- *  far as setup knows; until then no. */
+/** Return whether this UCX sees frees of GPU memory and drops its
+ *  registrations. False before uct_cuda_memtype_setup(). */
 bool uct_cuda_memtype_sees_frees(void);
 
 #endif

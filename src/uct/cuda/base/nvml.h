@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * NVIDIA's management library, loaded at run time and only when somebody asks
- * how the node is wired.
- */
+/* NVIDIA's management library, loaded at run time when the node is probed. */
 #ifndef UCT_CUDA_BASE_NVML_H
 #define UCT_CUDA_BASE_NVML_H
 
@@ -53,15 +50,13 @@ typedef struct uct_cuda_nvml {
 } uct_cuda_nvml_t;
 
 
-/**
- * The library's functions, loaded and initialised, or NULL. The first call
- * takes about 25 ms on a node with GPUs; a failure is a debug message, since
- * everything that is asked here has a guess to fall back on. Any thread.
- */
+/** Return the functions of the library, loaded and initialized, or NULL. The
+ *  first call takes about 25 ms on a node with GPUs. A failure is a debug
+ *  message only, since all queries have a fallback. Thread safe. */
 const uct_cuda_nvml_t *uct_cuda_nvml_get(void);
 
 
-/** Use another table, or with NULL the machine's. For tests. */
+/** Use another table, or with NULL the real one. For tests. */
 void uct_cuda_nvml_override(const uct_cuda_nvml_t *nvml);
 
 

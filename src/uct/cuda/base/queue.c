@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lanes, operations, flush epochs and wake-up of an interface. */
+/* Streams, operations, flush epochs and wakeup of an interface. */
 #include <uct/cuda/base/queue.h>
 
 #include <uct/cuda/base/alarm.h>
@@ -17,36 +17,37 @@
 #include <unistd.h>
 
 
-/* When who sleeps looks after what is still gathered, with nothing under way */
+/* Time until a sleeping caller checks for coalesced copies, with nothing
+ * running */
 #define GATHER_NS (50ul * 1000)
 
 
 /*
- * An epoch: operations posted between two flushes. Operations end in any order,
- * so a flush is over when its own epoch and all older ones are empty.
+ * Epoch: the operations posted between two flushes. Operations end in any
+ * order, so a flush is complete when its own epoch and all older ones are
+ * empty.
  */
 struct uct_cuda_flush {
     uct_cuda_flush_t *newer;
     unsigned         outstanding;
-    uct_completion_t *comp; /* NULL only in the epoch that is filling */
+    uct_completion_t *comp; /* NULL only in the epoch being filled */
 };
 
 
-/* What is kept with a pending request: UCT leaves priv to the transport */
+/* Data in a pending request: UCT leaves priv to the transport */
 typedef struct {
     uct_pending_req_t *next;
-    const void        *owner; /* Endpoint that the request waits for */
+    const void        *owner; /* endpoint of the request */
 } pending_t;
 
 /*
- * File descriptors that queues have left behind, for those to come. None is
- * closed: a callback of the driver that was asked for may come after its
- * operation was found over, and whatever has the number by then would be
- * written to. Another queue's is only woken up once too often.
+ * File descriptors left by former queues, for reuse. They are never closed: a
+ * driver callback may come after its operation was found complete, and would
+ * write to a reused number. Another queue is only woken up once too often.
  */
 static struct {
     pthread_mutex_t lock;
-    pid_t           pid; /* Whose they are: a child shares its parent's */
+    pid_t           pid; /* owner: a child shares its parent's descriptors */
     unsigned        count;
     unsigned        size;
     int             *fds;
@@ -58,7 +59,7 @@ static pending_t *pending_of(uct_pending_req_t *req)
     return (pending_t*)req->priv;
 }
 
-/* Must a new operation wait? */
+/* Return whether a new operation must wait */
 static bool is_blocked(const uct_cuda_queue_t *queue)
 {
     return (queue->outstanding >= queue->max_events) ||
@@ -90,7 +91,7 @@ pool_destroy(const uct_cuda_queue_t *queue, uct_cuda_pool_t *pool)
     uct_cuda_op_t *op;
     unsigned i;
 
-    /* Streams and events went with their context, if that is gone */
+    /* streams and events of a destroyed context are gone */
     is_pushed = uct_cuda_context_push(pool->context);
 
     while ((op = pool->free_ops) != NULL) {
@@ -124,8 +125,8 @@ pool_destroy(const uct_cuda_queue_t *queue, uct_cuda_pool_t *pool)
     free(pool);
 }
 
-/* UCX frees its requests before it closes interfaces: nobody is told any more,
- * and nothing new begins. What operations hold is released all the same. */
+/* UCX frees its requests before it closes interfaces: drop completions and
+ * start nothing new, but release the resources of operations */
 static void forget_requests(uct_cuda_queue_t *queue)
 {
     uct_cuda_flush_t *flush;
@@ -145,7 +146,7 @@ static void forget_requests(uct_cuda_queue_t *queue)
     queue->pending_head = NULL;
 }
 
-/* The lock is held */
+/* Call with the lock held */
 static void idle_of_this_process(void)
 {
     const pid_t pid = getpid();
@@ -168,7 +169,7 @@ static int idle_get(void)
     }
     pthread_mutex_unlock(&idle.lock);
 
-    /* Fails if no late callback has written to it */
+    /* fails unless a late callback has written to it */
     if ((fd >= 0) && (read(fd, &value, sizeof(value)) > 0)) {
         uct_cuda_trace("a callback came after its queue had gone");
     }
@@ -176,7 +177,7 @@ static int idle_get(void)
     return fd;
 }
 
-/* One that a process was forked with wakes up its parent */
+/* a descriptor inherited by a fork would wake up the parent */
 static void idle_put(int fd, pid_t owner)
 {
     unsigned size;
@@ -193,7 +194,7 @@ static void idle_put(int fd, pid_t owner)
         size = 2 * idle.size + 8;
         fds  = realloc(idle.fds, size * sizeof(*fds));
         if (fds == NULL) {
-            goto out; /* it stays open, of no use */
+            goto out; /* it stays open and unused */
         }
 
         idle.size = size;
@@ -233,8 +234,7 @@ void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue)
     }
 }
 
-/* Those of contexts that the program destroyed or reset, so that they do not
- * pile up */
+/* Drop the pools of contexts destroyed or reset by the program */
 static void drop_dead_pools(uct_cuda_queue_t *queue)
 {
     uct_cuda_pool_t **link = &queue->pools;
@@ -242,7 +242,7 @@ static void drop_dead_pools(uct_cuda_queue_t *queue)
     bool is_active;
     unsigned i;
 
-    /* What is gathered is not posted yet, and on one of the streams */
+    /* coalesced copies are not posted yet, and use one of the streams */
     uct_cuda_queue_submit_gathered(queue, true);
     while ((pool = *link) != NULL) {
         is_active = false;
@@ -347,7 +347,7 @@ ucs_status_t uct_cuda_queue_stream_in(uct_cuda_queue_t *queue, CUcontext cuda,
     return UCS_OK;
 }
 
-/* An event that nobody looks at, in a stream of ours */
+/* Record an unused event in a stream of the pool */
 static void pool_record(const uct_cuda_pool_t *pool)
 {
     unsigned i;
@@ -373,7 +373,7 @@ void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue)
     }
 }
 
-/* Of copies in a stream that hold nothing */
+/* For copies in a stream without other resources */
 static const uct_cuda_method_t by_event = {.name = "the driver"};
 
 ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p)
@@ -485,7 +485,7 @@ ucs_status_t uct_cuda_op_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
     return uct_cuda_op_post(queue, op);
 }
 
-/* Until nothing is read or written any more; if the context is there still */
+/* Wait until no memory is accessed any more, if the context is alive */
 static void stream_wait(const uct_cuda_stream_t *stream)
 {
     if (uct_cuda_context_push(stream->context)) {
@@ -504,8 +504,8 @@ static ucs_status_t event_test(uct_cuda_op_t *op)
         return UCS_INPROGRESS;
     }
 
-    /* The copy failed, or the user took the context away. If only the question
-     * did, the copy's memory is not anybody else's before it has ended. */
+    /* The copy failed, or the context was destroyed. If only the query failed,
+     * memory must not be returned before the copy has ended. */
     uct_cuda_error("a copy failed: %s", uct_cuda_result_name(result));
     stream_wait(op->stream);
     return UCS_ERR_IO_ERROR;
@@ -537,7 +537,7 @@ ucs_status_t uct_cuda_queue_stream_wait(uct_cuda_queue_t *queue, unsigned index,
     return uct_cuda_queue_stream_now(queue, index, stream_p);
 }
 
-/* Tells the flushes that have nothing left to wait for */
+/* Complete the flushes with nothing left to wait for */
 static void flush_progress(uct_cuda_queue_t *queue)
 {
     uct_cuda_flush_t *flush;
@@ -553,8 +553,8 @@ static void flush_progress(uct_cuda_queue_t *queue)
     }
 }
 
-/* A request is over, has done a part (UCS_INPROGRESS) and is called again, or
- * has to wait on */
+/* A request completes, makes partial progress (UCS_INPROGRESS) and is called
+ * again, or waits */
 static void pending_progress(uct_cuda_queue_t *queue)
 {
     uct_pending_req_t *req;
@@ -593,7 +593,7 @@ static void op_complete(uct_cuda_queue_t *queue, uct_cuda_op_t *op,
     --queue->outstanding;
     uct_cuda_op_put(op);
 
-    /* Last: it may post the next operation */
+    /* last: it may post the next operation */
     uct_abi_completion_update(comp, 1, status);
 }
 
@@ -622,7 +622,7 @@ unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
             continue;
         }
 
-        /* Completions may have put streams in front of this one */
+        /* completions may have added streams before this one */
         for (link = &queue->active; *link != stream;
              link = &(*link)->next_active) {
         }
@@ -654,7 +654,8 @@ ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
         return UCS_INPROGRESS;
     }
 
-    /* Behind those who wait; but it may be one of them whose turn it is */
+    /* wait behind pending requests; but the caller may be the pending request
+     * being called */
     if ((queue->pending_head != NULL) && is_blocked(queue)) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -708,7 +709,7 @@ void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue, const void *owner,
     uct_pending_req_t *req    = queue->pending_head;
     uct_pending_req_t *next;
 
-    /* First take them out: the callback may add requests */
+    /* removed first: the callback may add requests */
     queue->pending_head = NULL;
     for (; req != NULL; req = next) {
         next = pending_of(req)->next;
@@ -748,26 +749,26 @@ ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p)
     return UCS_OK;
 }
 
-/* Descriptors that were written to, by number; one above these is always read.
- * Reading in vain is a call of the system's, and NIXL's thread arms between any
- * two blocks that another one posts. */
+/* Descriptors with a write since the last read; higher numbers are always read.
+ * An unneeded read costs a system call, and NIXL's thread arms between any two
+ * blocks posted by another one. */
 #define MAX_NOTED 4096
 static bool noted[MAX_NOTED];
 
-/* Runs in a thread of the driver, where nothing of CUDA may be called */
+/* Runs in a thread of the driver, where CUDA must not be called */
 static void CUDA_CB wake_up(void *arg)
 {
     const int fd       = (int)(intptr_t)arg;
     const uint64_t one = 1;
 
-    /* Full: it is readable already */
+    /* full: it is readable already */
     if ((write(fd, &one, sizeof(one)) > 0) && (fd < MAX_NOTED)) {
         __atomic_store_n(&noted[fd], true, __ATOMIC_RELEASE);
     }
 }
 
-/* A stream that has nothing but callbacks: what is behind one in its stream
- * waits until it has run */
+/* Return a stream for callbacks only: work behind a callback waits until it has
+ * run */
 static ucs_status_t wake_up_stream(uct_cuda_pool_t *pool, CUstream *stream_p)
 {
     ucs_status_t status = UCS_OK;
@@ -789,8 +790,8 @@ static ucs_status_t wake_up_stream(uct_cuda_pool_t *pool, CUstream *stream_p)
     return status;
 }
 
-/* One callback behind all events of the stream: a question about its first
- * operation was answered with no */
+/* Request one callback after all events of the stream; its first operation was
+ * just found running */
 static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
 {
     uct_cuda_op_t *op   = stream->head;
@@ -838,7 +839,7 @@ static bool was_woken_up(int fd)
     return read(fd, &value, sizeof(value)) > 0;
 }
 
-/* After a callback, whose it was is not known: all are asked about again */
+/* The callback does not say which operation ended: re-arm all */
 static void disarm(uct_cuda_queue_t *queue)
 {
     uct_cuda_stream_t *stream;
@@ -863,7 +864,7 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         return status;
     }
 
-    /* First: a callback that comes from here on stays to be seen */
+    /* checked first: a callback from now on remains visible */
     if (was_woken_up(fd)) {
         disarm(queue);
         return UCS_ERR_BUSY;

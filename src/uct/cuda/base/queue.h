@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations under way on an interface: streams of every context that was
- * used, the operations queued on each, and who is told when they are done.
- * Used by one thread at a time, as UCX uses an interface.
+ * Queue of an interface's running operations: streams of every context in use,
+ * the operations on each, and their completions. Used by one thread at a time,
+ * as UCX uses an interface.
  */
 #ifndef UCT_CUDA_BASE_QUEUE_H
 #define UCT_CUDA_BASE_QUEUE_H
@@ -16,12 +16,12 @@
 
 #define UCT_CUDA_QUEUE_MAX_STREAMS 16
 
-/** Copies that the driver holds for a queue's operations before new ones have
- *  to wait: a stream takes a thousand commands or so, then its driver calls
- *  block, and a copy of many needs up to three on each of its streams. */
+/** Maximum copies held by the driver for a queue's operations: a stream
+ *  takes about a thousand commands before its driver calls block, and a
+ *  large copy needs up to three on each of its streams. */
 #define UCT_CUDA_QUEUE_MAX_STEPS 1024
 
-/** Bytes that an operation has for what its method keeps until the end. */
+/** Bytes of an operation for its method's state. */
 #define UCT_CUDA_OP_STATE_SIZE 288
 
 typedef struct uct_cuda_op      uct_cuda_op_t;
@@ -32,19 +32,19 @@ typedef struct uct_cuda_queue   uct_cuda_queue_t;
 typedef struct uct_cuda_copier  uct_cuda_copier_t; /* copy/kernel.h */
 
 
-/** How the work of an operation is followed. */
+/** Method: how an operation's work is tracked. */
 typedef struct {
     const char   *name; /**< For log lines and timelines */
 
-    /** UCS_INPROGRESS until the work is over, then its status. NULL: the
-     *  operation's event tells. */
+    /** Return UCS_INPROGRESS until the work has ended, then its status.
+     *  NULL: use the operation's event. */
     ucs_status_t (*test)(uct_cuda_op_t *op);
 
-    /** Have a function called when the work is over. NULL: behind the event. */
+    /** Call a function when the work has ended. NULL: after the event. */
     ucs_status_t (*wake)(uct_cuda_op_t *op, CUhostFn func, void *arg);
 
-    /** Give back what the operation holds. Called once when it is over, before
-     *  its completion is told. NULL: nothing. */
+    /** Release the operation's resources. Called once at the end, before the
+     *  completion. NULL: none. */
     void         (*end)(uct_cuda_op_t *op);
 } uct_cuda_method_t;
 
@@ -53,18 +53,18 @@ struct uct_cuda_op {
     uct_cuda_op_t      *next;
     CUevent            event;    /**< Belongs to the stream's context */
     uct_cuda_stream_t  *stream;
-    uct_completion_t   *comp;    /**< Told at the end; may be NULL */
-    uct_cuda_flush_t   *flush;   /**< Epoch that the operation belongs to */
-    const uct_cuda_method_t *method; /**< At first: its event alone */
-    void               *work;    /**< The method's */
-    unsigned           steps;    /**< Copies, where they are many */
-    bool               is_armed; /**< Wakes the queue up when it is over */
-    /** Room for the method; undefined at first, and stays where it is */
+    uct_completion_t   *comp;    /**< Called at the end; may be NULL */
+    uct_cuda_flush_t   *flush;   /**< Epoch of the operation */
+    const uct_cuda_method_t *method; /**< Initially by event */
+    void               *work;    /**< Data of the method */
+    unsigned           steps;    /**< Number of copies, if many */
+    bool               is_armed; /**< Wakes up the queue at its end */
+    /** State of the method; initially undefined, never moved */
     uint64_t           state[UCT_CUDA_OP_STATE_SIZE / sizeof(uint64_t)];
 };
 
 
-/** Operations in order: a stream, or with no stream, operations of their own */
+/** Operations in order: those of a stream or, without one, independent ones */
 struct uct_cuda_stream {
     CUstream           cuda;
     uct_cuda_context_t *context;
@@ -76,13 +76,13 @@ struct uct_cuda_stream {
 };
 
 
-/** What a queue has in a context, which it holds. */
+/** Data of a queue in a context, which it holds. */
 struct uct_cuda_pool {
     uct_cuda_pool_t    *next;
     uct_cuda_context_t *context;
     uct_cuda_op_t      *free_ops;
-    CUstream           wake_up; /**< For callbacks; NULL until one is */
-    uct_cuda_copier_t  *copier; /**< The owner's kernel; NULL until one is */
+    CUstream           wake_up; /**< For callbacks; NULL: none yet */
+    uct_cuda_copier_t  *copier; /**< Copy kernel of the owner; NULL: none yet */
     uct_cuda_stream_t  streams[UCT_CUDA_QUEUE_MAX_STREAMS];
 };
 
@@ -90,54 +90,55 @@ struct uct_cuda_pool {
 struct uct_cuda_queue {
     uct_cuda_pool_t    *pools;
     uct_cuda_stream_t  *active;      /**< Streams with operations */
-    uct_cuda_flush_t   *oldest;      /**< Epochs, oldest first ... */
-    uct_cuda_flush_t   *current;     /**< ... and the one that is filling */
-    unsigned           outstanding;  /**< Operations under way */
-    unsigned           max_events;   /**< Bound of outstanding */
-    unsigned           steps;        /**< Of all of them */
-    unsigned           max_poll;     /**< Completions a progress call */
+    uct_cuda_flush_t   *oldest;      /**< Epochs, oldest first */
+    uct_cuda_flush_t   *current;     /**< Epoch being filled */
+    unsigned           outstanding;  /**< Running operations */
+    unsigned           max_events;   /**< Maximum of outstanding */
+    unsigned           steps;        /**< Copies of all operations */
+    unsigned           max_poll;     /**< Completions in a progress call */
     uct_pending_req_t  *pending_head;
     uct_pending_req_t  *pending_tail;
-    int                event_fd;     /**< -1 until asked for */
-    pid_t              event_owner;  /**< By this process */
-    bool               is_fenced;    /**< Nothing new before all is over */
-    bool               is_gathering; /**< The owner has something to submit */
+    int                event_fd;     /**< -1 until requested */
+    pid_t              event_owner;  /**< Process that created it */
+    bool               is_fenced;    /**< New operations wait for all others */
+    bool               is_gathering; /**< The owner has copies to submit */
+    /** Data of the owner for that; may be NULL */
     bool               has_gathered; /**< ... or had, some time */
-    void               *gather;      /**< The owner's, for that; may be NULL */
+    void               *gather;
 
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);
 
-    /** Submits and posts what the owner still gathers, or only if the GPU would
-     *  soon have nothing to do; may be NULL */
+    /** Submit and post copies coalesced by the owner, all or only if the GPU
+     *  will soon be idle; may be NULL */
     void               (*submit_gathered)(uct_cuda_queue_t *queue,
                                           bool is_all);
 
-    /** Frees a copier, with its context current if that is there still; set
+    /** Free a copy kernel, with its context current if alive; set together
      *  with submit_gathered */
     void               (*destroy_copier)(uct_cuda_copier_t *copier,
                                          bool is_alive);
 
-    /** Has progress no need to ask the driver, since more comes in and the GPU
-     *  has work for a while? A question takes 1.5 us with the worker's lock
-     *  held. True a few times in a row at most; may be NULL */
+    /** Return whether progress can skip the driver query, because more
+     *  copies come in and the GPU has work for some time. A query takes 1.5
+     *  us with the worker's lock held. True only a few times in a row; may
+     *  be NULL */
     bool               (*may_wait)(uct_cuda_queue_t *queue);
 };
 
 
-/** Is there nothing to progress? */
+/** Return whether there is nothing to progress. */
 static inline bool uct_cuda_queue_is_idle(const uct_cuda_queue_t *queue)
 {
     return queue->active == NULL;
 }
 
 
-/**
- * All before anything is waited for: flush, fence and cleanup do that. Progress
- * and arm, which another thread may call all the time while more comes in
- * (NIXL's does), ask for what the GPU will need soon: one operation is under
- * way at most. The progress after its end submits what is left.
- */
+/** Submit coalesced copies. Flush, fence and cleanup submit all before they
+ *  wait. Progress and arm, which another thread may call continuously while
+ *  more copies come in (as in NIXL), submit only as much as the GPU needs
+ *  soon: at most one operation is running. The progress after its end
+ *  submits the rest. */
 static inline void
 uct_cuda_queue_submit_gathered(uct_cuda_queue_t *queue, bool is_all)
 {
@@ -150,8 +151,8 @@ uct_cuda_queue_submit_gathered(uct_cuda_queue_t *queue, bool is_all)
 ucs_status_t uct_cuda_queue_init(uct_cuda_queue_t *queue, unsigned max_poll,
                                  unsigned max_events);
 
-/** Waits for what is under way, then releases streams and events. Completions,
- *  flushes and pending requests are forgotten, not told. */
+/** Wait for running operations, then release streams and events.
+ *  Completions, flushes and pending requests are dropped without a call. */
 void uct_cuda_queue_cleanup(uct_cuda_queue_t *queue);
 
 /**
@@ -181,84 +182,91 @@ uct_cuda_queue_stream_now(uct_cuda_queue_t *queue, unsigned index,
     return uct_cuda_queue_stream_in(queue, NULL, index, true, stream_p);
 }
 
-/**
- * Come back when the driver takes commands for all contexts of the queue. While
- * the program frees memory there, which waits for its kernels, each command
- * waits, too (0.15 of 0.2 s; H100, driver 580): who is to promise something
- * first, asks.
- */
+/** Wait until the driver accepts commands in all contexts of the queue.
+ *  While the program frees memory, which waits for its kernels, each command
+ *  waits, too (0.15 of 0.2 s; H100, driver 580). Call this before a promise
+ *  to another process. */
 void uct_cuda_queue_wait_for_driver(const uct_cuda_queue_t *queue);
 
-/** As uct_cuda_queue_stream(), but waits where that would send the caller away;
- *  completes nothing. */
+/** Return a stream like uct_cuda_queue_stream(), waiting instead of failing
+ *  with NO_RESOURCE; completes nothing. */
 ucs_status_t uct_cuda_queue_stream_wait(uct_cuda_queue_t *queue, unsigned index,
                                         uct_cuda_stream_t **stream_p);
 
-/** An unused operation of the stream's context, with an event. */
+/** Get an unused operation of the stream's context, with an event. */
 ucs_status_t uct_cuda_op_get(uct_cuda_stream_t *stream, uct_cuda_op_t **op_p);
 
-/** Give back an operation that was not posted. */
+/** Release an operation that was not posted. */
 void uct_cuda_op_put(uct_cuda_op_t *op);
 
 /**
- * Post an operation whose work has been submitted to its stream.
+ * Post an operation whose work is in its stream.
  *
- * Without a method's test() its event is recorded behind the work. Should that
- * fail, the stream is drained, so that nothing is still moving when the caller
- * hears of it, end() is called and the operation is given back.
+ * Without a method's test() its event is recorded after the work. If that
+ * fails, the stream is drained, so that no data moves after the failure is
+ * reported, end() is called, and the operation is released.
  *
- * @return UCS_INPROGRESS; UCS_OK if it is over already, and nobody will be told
- *         again; UCS_ERR_IO_ERROR.
+ * @return UCS_INPROGRESS; UCS_OK: it has ended already, without a later call;
+ *         UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_op_post(uct_cuda_queue_t *queue, uct_cuda_op_t *op);
 
 /**
- * Submits an operation's work, or has it submitted.
+ * Submit the work of an operation.
  *
- * @return UCS_OK: the operation is to be posted; or an error, after which
- *         nothing of it is under way.
+ * @return UCS_OK: post the operation; or an error, with nothing running.
  */
 typedef ucs_status_t (*uct_cuda_op_start_t)(uct_cuda_op_t *op, void *arg);
 
 /**
- * Take an operation of the stream's context, have it started and post it.
+ * Get an operation of the stream's context, start it and post it.
  *
- * @param comp  Told at the end, if UCS_INPROGRESS is returned; may be NULL.
+ * @param comp  Called at the end if UCS_INPROGRESS is returned; may be NULL.
  * @return As uct_cuda_op_get(), @a start or uct_cuda_op_post().
  */
 ucs_status_t uct_cuda_op_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
                              uct_completion_t *comp, uct_cuda_op_start_t start,
                              void *arg);
 
-/** Completes what is over. @return Number of operations completed. */
+/**
+ * Complete ended operations.
+ *
+ * @return Their number
+ */
 unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue);
 
-/** UCT's flush: @a comp is told when all operations posted so far are over. */
+/**
+ * Flush, as in UCT: call @a comp when all operations posted so far have ended.
+ */
 ucs_status_t uct_cuda_queue_flush(uct_cuda_queue_t *queue,
                                   uct_completion_t *comp);
 
-/**
- * UCT's fence: what is posted from now on starts after all that is under way.
- * Until then, uct_cuda_queue_stream() answers UCS_ERR_NO_RESOURCE.
- */
+/** Fence, as in UCT: later operations start after all running ones. Until
+ *  then uct_cuda_queue_stream() returns UCS_ERR_NO_RESOURCE. */
 void uct_cuda_queue_fence(uct_cuda_queue_t *queue);
 
-/** UCT's pending_add: kept only while there is something to wait for.
- *  @a owner is the endpoint. */
+/**
+ * Add a pending request, as in UCT; only while there is something to wait for.
+ * @a owner is the endpoint.
+ */
 ucs_status_t uct_cuda_queue_pending_add(uct_cuda_queue_t *queue,
                                         const void *owner,
                                         uct_pending_req_t *req);
 
-/** UCT's pending_purge: hand over the requests of one endpoint. */
+/** Remove the pending requests of one endpoint, as in UCT. */
 void uct_cuda_queue_pending_purge(uct_cuda_queue_t *queue, const void *owner,
                                   uct_pending_purge_callback_t cb, void *arg);
 
-/** File descriptor that becomes readable after uct_cuda_queue_arm(). */
+/** Return a file descriptor that becomes readable after
+ *  uct_cuda_queue_arm(). */
 ucs_status_t uct_cuda_queue_event_fd(uct_cuda_queue_t *queue, int *fd_p);
 
-/** Asks the driver for a callback once an operation, however often it is
- *  called: a thread that polls between two calls may do so all the time.
- *  @return UCS_OK, or UCS_ERR_BUSY when something is over already. */
+/**
+ * Request a driver callback, once for each operation: a polling thread may call
+ * this continuously.
+ *
+ * @return UCS_OK, or UCS_ERR_BUSY: an operation has ended already.
+ */
 ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Addresses, without sums that could wrap around: some come from peers. */
+/* Address ranges, without sums that could overflow: some come from peers. */
 #ifndef UCT_CUDA_BASE_RANGE_H
 #define UCT_CUDA_BASE_RANGE_H
 
@@ -7,8 +7,10 @@
 #include <stdint.h>
 
 
-/** Do @a length bytes from @a address on lie in @a size bytes from @a base on?
- *  None lie anywhere but in front of one of them. */
+/**
+ * Return whether @a length bytes at @a address are inside @a size bytes at @a
+ * base. An empty range must begin inside.
+ */
 static inline bool uct_cuda_range_holds(uint64_t base, uint64_t size,
                                         uint64_t address, uint64_t length)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * System calls that a signal interrupts. A program's timers and profilers send
- * signals at any rate, with or without SA_RESTART, and poll(), nanosleep() and
- * posix_fallocate() are never restarted by the kernel. An interrupted call has
- * said nothing: it is repeated, and no verdict is drawn from it.
+ * Repetition of system calls interrupted by signals. A program's timers and
+ * profilers send signals at any rate, with or without SA_RESTART, and the
+ * kernel never restarts poll(), nanosleep() and posix_fallocate(). An
+ * interrupted call has no result, so it is repeated.
  */
 #ifndef UCT_CUDA_BASE_RETRY_H
 #define UCT_CUDA_BASE_RETRY_H
@@ -12,8 +12,8 @@
 #include <time.h>
 
 
-/** Repeat a call that returns -1 and sets errno until no signal interrupts it.
- *  Not for close(): a descriptor is closed even if that is interrupted. */
+/** Repeat a call that returns -1 and sets errno until no signal interrupts
+ *  it. Not for close(): an interrupted close() has closed the descriptor. */
 #define UCT_CUDA_RETRY(_call) \
     __extension__({ \
         __typeof__(_call) uct_cuda_retry_result; \
@@ -24,7 +24,7 @@
     })
 
 
-/** Sleep for that long, however many signals come (less than a second, ns). */
+/** Sleep for a time in ns, below one second, in spite of signals. */
 static inline void uct_cuda_sleep_ns(long ns)
 {
     struct timespec left = {.tv_sec = 0, .tv_nsec = ns};

@@ -14,7 +14,7 @@ bool uct_cuda_size_parse(const char *text, const char **end_p, size_t *size_p)
     double number;
     char *end;
 
-    /* No sign, no blank, no name of a number */
+    /* no sign, no blank, no name of a number */
     if (!isdigit((unsigned char)text[0])) {
         return false;
     }

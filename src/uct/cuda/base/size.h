@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sizes as people write them. */
+/* Sizes in readable form. */
 #ifndef UCT_CUDA_BASE_SIZE_H
 #define UCT_CUDA_BASE_SIZE_H
 
@@ -12,11 +12,11 @@ BEGIN_C_DECLS
 
 
 /**
- * Read bytes: digits, maybe a fraction, then maybe k, m, g or t for powers of
- * 1024, and a "b", in either case.
+ * Parse bytes: digits with an optional fraction, then optionally k, m, g or t
+ * for powers of 1024, and a "b", in either case.
  *
- * @param end_p  The first character behind it; NULL: there may be none.
- * @return False: it is no size, or 2^63 and more.
+ * @param end_p  First character after the size; NULL: the text must end there.
+ * @return false: no size, or 2^63 or more.
  */
 bool uct_cuda_size_parse(const char *text, const char **end_p, size_t *size_p);
 

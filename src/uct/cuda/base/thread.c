@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A thread inherits the mask of signals of whoever starts it. What a thread's
- * own instructions bring about is told to that thread alone, and ends the
- * process where it is blocked: programs that protect memory, and mend it in a
- * handler when it is written, expect it from whoever writes. */
+/* A thread inherits its creator's signal mask. Signals caused by a thread's own
+ * instructions are sent to that thread, and end the process if blocked:
+ * programs that protect memory and handle the fault of a write expect these
+ * signals in the writing thread. */
 #include <uct/cuda/base/thread.h>
 
 #include <uct/cuda/base/capture.h>
@@ -16,7 +16,7 @@ typedef struct {
     void *arg;
 } start_t;
 
-/* Nothing that the thread does is part of a capture */
+/* No work of the thread is part of a capture */
 static void *thread_main(void *arg)
 {
     const start_t start = *(start_t*)arg;

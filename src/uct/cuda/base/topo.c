@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node as links and limits: filling it in, printing it. */
+/* The node as links and limits: construction. */
 #include <uct/cuda/base/topo.h>
 
 #include <stdbool.h>
 #include <string.h>
 
 
-/* Seconds from submitting a tiny copy until a poll sees it done: 8.0 us between
- * GPUs, 6.6 to 8.2 us with the host; measured on H200 */
+/* Seconds from submitting a tiny copy until a poll detects its end: 8.0 us
+ * between GPUs, 6.6 to 8.2 us with the host; measured on H200 */
 #define LATENCY_GPU  8e-6
 #define LATENCY_HOST 7e-6
 
@@ -118,7 +118,7 @@ uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
         return link;
     }
 
-    /* The other node's memory in place of its own's */
+    /* replace the memory of its own node by the other node's */
     memory = to_host ? topo->numa[own].write : topo->numa[own].read;
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if ((memory != UCT_CUDA_TOPO_NO_LIMIT) && (link.limits[i] == memory)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the node's GPUs are wired: all that the planner knows of the hardware,
- * as plain data that a test can write down.
+ * Topology of the node's GPUs: all hardware data used by the planner, as plain
+ * data that a test can write.
  */
 #ifndef UCT_CUDA_BASE_TOPO_H
 #define UCT_CUDA_BASE_TOPO_H
@@ -18,30 +18,31 @@ BEGIN_C_DECLS
 
 #define UCT_CUDA_TOPO_MAX_NUMA    16
 #define UCT_CUDA_TOPO_MAX_LIMITS  192
-#define UCT_CUDA_TOPO_LINK_LIMITS 8 /**< Of one link */
+#define UCT_CUDA_TOPO_LINK_LIMITS 8 /**< Of a link */
 #define UCT_CUDA_TOPO_NO_LIMIT    (-1)
-#define UCT_CUDA_TOPO_NO_NUMA     (-1) /**< The node is not known */
+#define UCT_CUDA_TOPO_NO_NUMA     (-1) /**< The node is unknown */
 
 
-/** What a shared limit is the limit of. */
+/** Hardware behind a shared limit. */
 typedef enum {
-    UCT_CUDA_TOPO_LIMIT_NVLINK, /**< A GPU's ports to NVSwitches */
-    UCT_CUDA_TOPO_LIMIT_HOST,   /**< A GPU's link to the host, or the one above
-                                     a PCIe switch */
+    UCT_CUDA_TOPO_LIMIT_NVLINK, /**< Ports of a GPU to NVSwitches */
+    /** Link of a GPU to the host, or the link above a PCIe switch */
+    UCT_CUDA_TOPO_LIMIT_HOST,
     UCT_CUDA_TOPO_LIMIT_MEMORY, /**< Memory of a NUMA node */
-    UCT_CUDA_TOPO_LIMIT_SOCKET  /**< A link between two sockets */
+    UCT_CUDA_TOPO_LIMIT_SOCKET  /**< Link between two sockets */
 } uct_cuda_topo_limit_kind_t;
 
 
-/** What a copy in one direction between two places gets when it is alone. */
+/** Performance of a single copy in one direction between two places. */
 typedef struct {
-    double  bandwidth; /**< Bytes/s in effect; 0: no such link */
-    double  latency;   /**< Seconds from submission to seen completion of an
-                            empty copy */
-    bool    is_doubtful; /**< Sources disagree on the bandwidth, which is the
-                              largest: good for a direct path, for no other */
-    /** Entries of uct_cuda_topo_t.limits that copies over this link share with
-     *  others, or NO_LIMIT */
+    double  bandwidth; /**< Effective bytes/s; 0: no such link */
+    /** Seconds from submission to detected completion of an empty copy */
+    double  latency;
+    /** Sources disagree on the bandwidth, and the largest is used: only for
+     *  direct paths */
+    bool    is_doubtful;
+    /** Limits of uct_cuda_topo_t.limits shared by copies over this link, or
+     *  NO_LIMIT */
     int16_t limits[UCT_CUDA_TOPO_LINK_LIMITS];
 } uct_cuda_topo_link_t;
 
@@ -52,96 +53,102 @@ typedef struct {
     uint8_t              pci_bus;
     uint8_t              pci_device;
     uint8_t              pci_function;
-    int                  numa; /**< NUMA node that it is near; 0 if unknown */
-    uct_cuda_topo_link_t to_host;   /**< To memory of that node ... */
-    uct_cuda_topo_link_t from_host; /**< ... and back */
+    int                  numa; /**< NUMA node near it; 0 if unknown */
+    uct_cuda_topo_link_t to_host;   /**< To memory of that node */
+    uct_cuda_topo_link_t from_host; /**< From memory of that node */
 } uct_cuda_topo_gpu_t;
 
 
-/** A NUMA node of the host. */
+/** NUMA node of the host. */
 typedef struct {
     int     os_index;
     int     socket;
-    int16_t write; /**< Limit of what GPUs write to its memory, or NO_LIMIT */
-    int16_t read;  /**< ... and read of it */
+    int16_t write; /**< Limit of GPU writes to its memory, or NO_LIMIT */
+    int16_t read;  /**< Limit of GPU reads of its memory, or NO_LIMIT */
 } uct_cuda_topo_numa_t;
 
 
-/**
- * The GPUs that this process sees, by ordinal. Other processes may number them
- * differently: GPUs are matched between processes by UUID.
- */
+/** GPUs visible to this process, by ordinal. Other processes may number them
+ *  differently; UUIDs identify GPUs across processes. */
 typedef struct {
     int                  num_gpus;
     uct_cuda_topo_gpu_t  gpus[UCT_CUDA_MAX_GPUS];
-    /** [from][to]; bandwidth 0 where the driver offers no peer access */
+    /** [from][to]; bandwidth 0: the driver offers no peer access */
     uct_cuda_topo_link_t links[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
     int                  num_numa;
     uct_cuda_topo_numa_t numa[UCT_CUDA_TOPO_MAX_NUMA];
-    /** [from][to] of numa[]: limit of what goes between their sockets, or
-     *  NO_LIMIT */
+    /** [from][to] of numa[]: limit between their sockets, or NO_LIMIT */
     int16_t              sockets[UCT_CUDA_TOPO_MAX_NUMA]
                                 [UCT_CUDA_TOPO_MAX_NUMA];
     int                  num_limits;
-    /** Bytes/s that all copies through one piece of hardware share: a GPU's
-     *  ports to an NVSwitch, its PCIe link, the link above a PCIe switch, the
-     *  host's memory, a link between sockets; each direction by itself */
+    /** Bytes/s shared by all copies through one piece of hardware: a GPU's
+     *  ports to an NVSwitch, its PCIe link, the link above a PCIe switch,
+     *  host memory, a link between sockets; separate for each direction */
     double               limits[UCT_CUDA_TOPO_MAX_LIMITS];
-    uint8_t              kinds[UCT_CUDA_TOPO_MAX_LIMITS]; /**< Of these */
+    /** uct_cuda_topo_limit_kind_t of each limit */
+    uint8_t              kinds[UCT_CUDA_TOPO_MAX_LIMITS];
 } uct_cuda_topo_t;
 
 
-/**
- * The node, probed once a process at the first call (30 to 60 ms on a node with
- * NVLink, most of it NVML's). NULL without a driver. Any thread. Creates no
- * context.
- */
+/** Return the topology, probed at the first call of the process (30 to 60 ms
+ *  on a node with NVLink, mostly in NVML). NULL without a driver. Thread
+ *  safe. Creates no context. */
 const uct_cuda_topo_t *uct_cuda_topo_get(void);
 
 
-/** Does uct_cuda_topo_get() take no time? */
+/** Return whether uct_cuda_topo_get() takes no time. */
 bool uct_cuda_topo_is_known(void);
 
 
-/** Have uct_cuda_topo_get() say this, or with NULL the truth again. For tests,
- *  before other threads run. */
+/** Let uct_cuda_topo_get() return this topology, or with NULL the real one.
+ *  For tests, before other threads run. */
 void uct_cuda_topo_override(const uct_cuda_topo_t *topo);
 
 
-/** Probe now, into @a topo. UCS_OK or UCS_ERR_NO_DEVICE. */
+/**
+ * Probe the node now, into @a topo.
+ *
+ * @return UCS_OK or UCS_ERR_NO_DEVICE
+ */
 ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo);
 
 
-/** A topology of @a num_gpus GPUs that have no links yet. */
+/**
+ * Initialize a topology of @a num_gpus GPUs without links.
+ */
 void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus);
 
 
-/** Add a shared limit, bytes/s. @return its number, or NO_LIMIT when full. */
+/**
+ * Add a shared limit, bytes/s.
+ *
+ * @return Its number, or NO_LIMIT when full
+ */
 int uct_cuda_topo_add_limit(uct_cuda_topo_t *topo,
                             uct_cuda_topo_limit_kind_t kind, double bandwidth);
 
 
-/** Let a link share one more limit; NO_LIMIT, or one that it has already,
- *  changes nothing. A limit below the link's bandwidth lowers that. */
+/** Add a limit to a link; NO_LIMIT, or a limit it has already, changes
+ *  nothing. A limit below the link's bandwidth lowers that. */
 void uct_cuda_topo_link_add_limit(const uct_cuda_topo_t *topo,
                                   uct_cuda_topo_link_t *link, int limit);
 
 
-/** Describe one direction between two GPUs, bandwidth in bytes/s. */
+/** Set one direction between two GPUs, bandwidth in bytes/s. */
 void uct_cuda_topo_set_link(uct_cuda_topo_t *topo, int from, int to,
                             double bandwidth, int limit_from, int limit_to);
 
 
-/** Describe a GPU's way to host memory and back, bandwidth in bytes/s. */
+/** Set a GPU's links to and from host memory, bandwidth in bytes/s. */
 void uct_cuda_topo_set_host(uct_cuda_topo_t *topo, int gpu, double bandwidth,
                             int limit_to_host, int limit_from_host);
 
 
 /**
- * A GPU's way to (@a to_host) or from memory of any NUMA node: that of its own
- * node, and the link between the sockets where there is one in between.
+ * Return a GPU's link to (@a to_host) or from memory of any NUMA node: that of
+ * its own node, plus the link between sockets if needed.
  *
- * @param numa  As the system numbers it; an unknown one is the GPU's own.
+ * @param numa  Number in the system; unknown: the GPU's own node.
  */
 uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
                                              int gpu, int numa, int to_host);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * From wiring to links and the limits that they share. What copies get of each
- * kind of link stands here; ucx_mp_perf --calibrate replaces it by what a node
- * really does.
+ * Links and shared limits from the wiring. The efficiencies of each kind of
+ * link are here; ucx_mp_perf --calibrate replaces them by measurements of a
+ * node.
  */
 #include <uct/cuda/base/wiring.h>
 
@@ -12,34 +12,34 @@
 #include <string.h>
 
 
-/* What copies get of an NVLink's signalling rate. Up to NVLink 3: 48 of
- * 51.6 GB/s over two V100 links. From NVLink 4: 396 of 478 GB/s over an H200's
- * 18 links, measured. */
+/* Fraction of an NVLink's signalling rate available to copies. Up to NVLink 3:
+ * 48 of 51.6 GB/s over two V100 links. From NVLink 4: 396 of 478 GB/s over an
+ * H200's 18 links, measured. */
 #define NVLINK_EFFICIENCY_OLD 0.93
 #define NVLINK_EFFICIENCY_NEW 0.83
 #define NVLINK_VERSION_NEW    6 /* NVML's number of NVLink 4.0 */
 
-/* Between the sockets, one way. POWER9's X-bus: 41 of 64 GB/s, measured with
+/* Between sockets, one way. POWER9's X-bus: 41 of 64 GB/s, measured with
  * Comm|Scope on AC922. Others: two thirds of three UPI links of 20.8 GB/s, the
- * same share. */
+ * same fraction. */
 #define SOCKET_POWER 41
-#define SOCKET_GRACE 100 /* an assumption: nobody measured it with copies */
+#define SOCKET_GRACE 100 /* an assumption: never measured with copies */
 #define SOCKET       41.6
 
-/* Memory of one socket, GB/s: eight channels of DDR4-2666; LPDDR5X, whose data
- * sheet says 384 to 512. A GPU's NVLink-C2C reaches most of it, so the share
- * that DDR5 gives over PCIe says nothing of it: four fifths of the smaller. */
+/* Memory of one socket, GB/s: eight channels of DDR4-2666; LPDDR5X with 384 to
+ * 512 by its data sheet. A GPU's NVLink-C2C reaches most of it, so the fraction
+ * of DDR5 over PCIe does not apply: four fifths of the smaller value. */
 #define MEMORY_POWER 171
 #define MEMORY_GRACE (384 * .8)
 
-/* Shares of a host memory's rate that devices get of it; see below */
+/* Fractions of host memory bandwidth available to devices; see below */
 #define MEMORY_READ  (160. / 307)
 #define MEMORY_WRITE (133. / 307)
 
 #define GIGA 1e9
 
 
-/* One direction of everything that hangs at the host */
+/* One direction of all links at the host */
 typedef struct {
     int gpu[UCT_CUDA_MAX_GPUS];             /* its own link */
     int above[UCT_CUDA_WIRING_MAX_SWITCHES];     /* the link above a switch */
@@ -50,13 +50,13 @@ typedef struct {
     const uct_cuda_wiring_t *wiring;
     uct_cuda_topo_t         *topo;
     double                  host[UCT_CUDA_MAX_GPUS];  /* bytes/s */
-    uct_cuda_wiring_pcie_t  pcie[UCT_CUDA_MAX_GPUS];  /* that is believed */
+    uct_cuda_wiring_pcie_t  pcie[UCT_CUDA_MAX_GPUS];  /* trusted value */
     bool                    is_doubtful[UCT_CUDA_MAX_GPUS];
     bool                    has_cpu_links[UCT_CUDA_MAX_GPUS];
     bool                    is_power;
     bool                    is_grace;
     double                  ports[UCT_CUDA_MAX_GPUS]; /* to NVSwitches */
-    int                     out[UCT_CUDA_MAX_GPUS];   /* their limits */
+    int                     out[UCT_CUDA_MAX_GPUS];   /* limits of the ports */
     int                     in[UCT_CUDA_MAX_GPUS];
     /* bytes/s of NVLinks [from][to] */
     double                  nvlink[UCT_CUDA_MAX_GPUS]
@@ -68,8 +68,8 @@ typedef struct {
 
 
 /* 55 GB/s over 16 lanes measured on H200 (generation 5); 25 and 12 GB/s are the
- * usual figures of page-locked copies on A100 and V100; the others follow the
- * signalling rate. An unknown link of an unknown GPU is taken for a V100's. */
+ * usual values of page-locked copies on A100 and V100; others follow the
+ * signalling rate. An unknown link of an unknown GPU counts as a V100's. */
 static double pcie_bandwidth(const uct_cuda_wiring_pcie_t *pcie)
 {
     static const double x16[] = {0, 3, 6, 12, 25, 55, 110};
@@ -85,11 +85,11 @@ static double pcie_bandwidth(const uct_cuda_wiring_pcie_t *pcie)
     return x16[(generation < last) ? generation : last] * GIGA * width / 16;
 }
 
-/* What one link gives a copy */
+/* Return the bandwidth of a copy over one NVLink */
 static double nvlink_bandwidth(const uct_cuda_wiring_gpu_t *gpu)
 {
-    /* Signalling rate by NVML's version number, for GPUs that do not tell it;
-     * NVIDIA's data sheets of P100, V100, A100, H100, B200 */
+    /* Signalling rate by NVML's version number, for GPUs that do not report it;
+     * from NVIDIA's data sheets of P100, V100, A100, H100, B200 */
     static const double rates[] = {20, 20, 25, 25, 25, 25, 26.5, 50, 50};
     const unsigned last         = sizeof(rates) / sizeof(rates[0]) - 1;
     unsigned version            = gpu->nvlink_version;
@@ -103,7 +103,8 @@ static double nvlink_bandwidth(const uct_cuda_wiring_gpu_t *gpu)
                                                      NVLINK_EFFICIENCY_OLD);
 }
 
-/* All NVLinks of a GPU by its capability: data sheets' 4, 6, 12, 18 links */
+/* Return the total NVLinks of a GPU by capability: 4, 6, 12, 18 links by data
+ * sheet */
 static double nvlink_guess(int sm)
 {
     static const struct {
@@ -125,10 +126,10 @@ static double nvlink_guess(int sm)
     return models[i].gbps * GIGA;
 }
 
-/* What devices read and write of one NUMA node's memory. Measured beside H200:
- * 160 to 190 and 133 to 153 GB/s of eight channels of DDR5-4800, 307 GB/s;
- * others have the same share of the rate of the memory of their time: eight
- * channels of DDR4-3200, six of DDR4-2666. */
+/* Return the bandwidth of device reads and writes of one NUMA node's memory.
+ * Measured beside H200: 160 to 190 and 133 to 153 GB/s with eight channels of
+ * DDR5-4800, 307 GB/s; others use the same fraction of the memory of their
+ * time: eight channels of DDR4-3200, six of DDR4-2666. */
 static void memory_bandwidth(const build_t *d, unsigned generation,
                              double *read_p, double *write_p)
 {
@@ -148,13 +149,14 @@ static void memory_bandwidth(const build_t *d, unsigned generation,
     *write_p = rate * MEMORY_WRITE * GIGA;
 }
 
-/* Is the GPU behind this switch? */
+/* Return whether a GPU is behind this switch */
 static bool is_below(const build_t *d, int sw, int gpu)
 {
     return (d->below[sw] & (1u << gpu)) != 0;
 }
 
-/* NVLinks: to each GPU, to switches, to the processor (which replaces PCIe) */
+/* Build NVLinks: to each GPU, to switches, to the processor (instead of
+ * PCIe) */
 static void build_nvlinks(build_t *d)
 {
     const uct_cuda_wiring_gpu_t *gpu;
@@ -188,14 +190,14 @@ static void build_nvlinks(build_t *d)
             }
         }
 
-        /* A virtual machine may hide what the links lead to. A board whose
-         * links end at no GPU that anybody sees has a switch. */
+        /* A virtual machine may hide the far ends of links. A baseboard whose
+         * links end at no visible GPU has a switch. */
         d->ports[i] = (d->ports[i] > 0) ? d->ports[i] : unknown;
         if (to_cpu > 0) {
             d->host[i]          = to_cpu;
             d->has_cpu_links[i] = true;
             d->is_doubtful[i]   = false;
-            d->is_power         = true; /* no other processor has them */
+            d->is_power         = true; /* no other processor has NVLinks */
         }
         if (gpu->num_c2c > 0) {
             d->host[i]          = gpu->c2c_rate * NVLINK_EFFICIENCY_NEW;
@@ -206,9 +208,9 @@ static void build_nvlinks(build_t *d)
     }
 }
 
-/* Without NVML there is only the driver's word that NVLink joins two GPUs. As
- * fast as it may be, and shared by all paths: then no relay is chosen that may
- * not be worth it, and no share is too large. */
+/* Without NVML only the driver reports that NVLink joins two GPUs. Assume the
+ * highest speed, shared by all paths: then no doubtful relay is chosen, and no
+ * share is too large. */
 static void guess_nvlinks(build_t *d)
 {
     int i, j;
@@ -222,8 +224,8 @@ static void guess_nvlinks(build_t *d)
     }
 }
 
-/* A direction that only one end knows of is as fast as the other one; otherwise
- * a link is as wide as its narrower end */
+/* A direction known to one end only is as fast as the other one; otherwise the
+ * narrower end limits a link */
 static void match_nvlinks(build_t *d)
 {
     double both;
@@ -240,7 +242,7 @@ static void match_nvlinks(build_t *d)
     }
 }
 
-/* A limit in each direction of something */
+/* Add a limit for each direction */
 static void add_limits(build_t *d, uct_cuda_topo_limit_kind_t kind,
                        double bandwidth, int *there_p, int *back_p)
 {
@@ -248,9 +250,10 @@ static void add_limits(build_t *d, uct_cuda_topo_limit_kind_t kind,
     *back_p  = uct_cuda_topo_add_limit(d->topo, kind, bandwidth);
 }
 
-/* The link above a switch, bytes/s: as told, as fast as the fastest below where
- * nobody tells, or no limit at all where it says less than a quarter of that.
- * Bridges of virtual machines do; which of both is right is not known then. */
+/* Return the bytes/s of the link above a switch: as reported; as the fastest
+ * link below if not reported; or no limit if the report is below a quarter of
+ * that. Bridges of virtual machines report such values; the true one is unknown
+ * then. */
 static double above_bandwidth(build_t *d, int sw)
 {
     const uct_cuda_wiring_pcie_t *told = &d->wiring->switches[sw].pcie;
@@ -273,8 +276,8 @@ static double above_bandwidth(build_t *d, int sw)
                                                        pcie_bandwidth(told);
 }
 
-/* Limits of GPUs' own links to the host, and of links above switches that more
- * than one GPU is behind. Switches in a row with the same GPUs are one. */
+/* Add limits for GPUs' own links to the host, and for links above switches with
+ * several GPUs. Consecutive switches with the same GPUs count as one. */
 static void build_pcie(build_t *d)
 {
     const uct_cuda_wiring_t *wiring = d->wiring;
@@ -324,8 +327,7 @@ static void build_pcie(build_t *d)
     }
 }
 
-/* The limit of all that goes from one socket to another: one for all NUMA nodes
- * of these sockets */
+/* Return the limit between two sockets, shared by all their NUMA nodes */
 static int socket_limit(uct_cuda_topo_t *topo, int from, int to,
                         double bandwidth)
 {
@@ -390,8 +392,8 @@ static void build_numa(build_t *d)
     }
 }
 
-/* From one GPU over PCIe (or the processors) to another; host memory is not
- * touched */
+/* Build a link between GPUs over PCIe (or the processors), without host
+ * memory */
 static void build_pcie_link(build_t *d, int from, int to)
 {
     const uct_cuda_wiring_gpu_t *a = &d->wiring->gpus[from];
@@ -517,7 +519,7 @@ void uct_cuda_topo_build(const uct_cuda_wiring_t *wiring, uct_cuda_topo_t *topo)
         guess_nvlinks(&d);
     }
 
-    /* Should there be no room for all limits, it is sockets that go without */
+    /* sockets come last: they are left out if there are too many limits */
     build_ports(&d);
     build_pcie(&d);
     build_numa(&d);

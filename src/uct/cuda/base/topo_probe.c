@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The node, looked at once a process. */
+/* The node, probed once in a process. */
 #include <uct/cuda/base/topo.h>
 
 #include <uct/cuda/base/log.h>
@@ -65,7 +65,7 @@ bool uct_cuda_topo_is_known(void)
 {
     bool is_known;
 
-    /* Whoever has the lock may be looking at the node */
+    /* a holder of the lock may be probing the node */
     if (pthread_mutex_trylock(&cached.lock) != 0) {
         return false;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Two events around a copy, and one a context that the host's clock is known
- * of. What has happened is written down when enough has come together. */
+/* Two events around a copy, and one for each context with known host time.
+ * Ended copies are written once enough have accumulated. */
 #include <uct/cuda/base/trace.h>
 
 #include <uct/cuda/base/context.h>
@@ -18,13 +18,13 @@
 #include <unistd.h>
 
 
-#define MAX_PENDING 256 /* copies before those that are over are written down */
+#define MAX_PENDING 256 /* copies before ended ones are written */
 
 
-/* A context's clock */
+/* Clock of a context */
 typedef struct {
     CUevent event;
-    double  us; /* of the host when it happened */
+    double  us; /* host time of the event */
 } base_t;
 
 
@@ -37,14 +37,14 @@ struct uct_cuda_trace_copy {
     size_t                bytes;
     char                  link[32];
     char                  what[24];
-    char                  places[96]; /* or nothing */
+    char                  places[96]; /* may be empty */
 };
 
 
 static struct {
     pthread_mutex_t       lock;
     int                   fd;        /* -1: none yet */
-    bool                  is_broken; /* nothing more is written */
+    bool                  is_broken; /* writing has failed */
     char                  path[512];
     uct_cuda_trace_copy_t *oldest;
     uct_cuda_trace_copy_t **last;
@@ -72,7 +72,7 @@ static void name_link(uct_cuda_end_t from, uct_cuda_end_t to, char *link,
              uct_cuda_end_str(to, ends[1], sizeof(ends[1])));
 }
 
-/* Which of an MPI's variables has it? Perfetto sorts processes by it. */
+/* Return the rank, from an MPI's variables. Perfetto sorts processes by it. */
 static const char *rank(void)
 {
     static const char *names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",
@@ -91,8 +91,8 @@ static const char *rank(void)
                    value;
 }
 
-/* Append a line by one call, as several threads may write. What does not fit
- * onto the disk, or below a limit, ends the trace. */
+/* Append a line with one call, as several threads may write. A full disk, or a
+ * file size limit, ends the trace. */
 static void __attribute__((format(printf, 1, 2)))
 write_line(const char *format, ...)
 {
@@ -139,8 +139,8 @@ void uct_cuda_trace_start(const char *dir)
     pthread_mutex_unlock(&trace.lock);
 }
 
-/* An event of the current context that has happened, and when: one in a stream
- * of its own, so that it need not wait for what is under way */
+/* Create an event of the current context with known time, in a stream of its
+ * own, so that it need not wait for running work */
 static ucs_status_t base_create(void *arg)
 {
     base_t *base = arg;
@@ -192,7 +192,7 @@ static void copy_destroy(uct_cuda_trace_copy_t *copy)
     copy_free(copy);
 }
 
-/* In microseconds */
+/* times in microseconds */
 static void write_bar(bool is_link, const char *name, const char *what,
                       const char *places, size_t bytes, double begin,
                       double duration)
@@ -245,8 +245,8 @@ static void copy_write(const uct_cuda_trace_copy_t *copy)
               copy->base->us + begin * 1e3, end * 1e3);
 }
 
-/* Written down and gone, or UCS_INPROGRESS where it is not over. The events of
- * a context that is gone went with it. */
+/* Write and free a copy, or return UCS_INPROGRESS if it is running. Events of a
+ * destroyed context are gone. */
 static ucs_status_t copy_collect(uct_cuda_trace_copy_t *copy, bool wait)
 {
     if (!uct_cuda_context_push(copy->context)) {
@@ -268,8 +268,8 @@ static ucs_status_t copy_collect(uct_cuda_trace_copy_t *copy, bool wait)
     return UCS_OK;
 }
 
-/* Copies that are over; with @a wait all of them. In their order: one that is
- * not over holds up what was submitted after it, which does not matter. */
+/* Write ended copies; with @a wait all of them. A running one delays later
+ * ones, which does no harm. */
 static void collect(bool wait)
 {
     uct_cuda_trace_copy_t *next;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A timeline of copies, for people: which link was busy when, and with what.
- * Off unless it is asked for; a test of one variable then.
+ * Timeline of copies for analysis: use of each link over time. Off by default,
+ * at the cost of testing one variable.
  *
- * Each process appends to a file of its own, one JSON object a line;
- * ucx_mp_trace makes one of them that Perfetto and chrome://tracing open. Times
- * are microseconds of CLOCK_MONOTONIC, which the node's processes share; those
- * of copies are the GPU's own, measured by events and brought onto that clock.
+ * Each process appends to its own file, one JSON object in each line;
+ * ucx_mp_trace merges them for Perfetto and chrome://tracing. Times are
+ * microseconds of CLOCK_MONOTONIC, shared by the node's processes; those of
+ * copies are measured by GPU events and converted to that clock.
  *
- * Any thread; it has a lock of its own, under which it calls the driver.
+ * Thread safe, with its own lock, held in driver calls.
  */
 #ifndef UCT_CUDA_BASE_TRACE_H
 #define UCT_CUDA_BASE_TRACE_H
@@ -24,7 +24,7 @@
 BEGIN_C_DECLS
 
 
-/** A copy whose begin has been marked. */
+/** Copy with a marked start. */
 typedef struct uct_cuda_trace_copy uct_cuda_trace_copy_t;
 
 
@@ -32,42 +32,42 @@ extern bool uct_cuda_trace_is_on;
 
 
 /**
- * Trace the process's copies from now on, unless that is so already.
+ * Trace the process's copies from now on, unless traced already.
  *
- * @param dir  For the file; empty: no trace. One that cannot be written to is
- *             warned of, and nothing is traced.
+ * @param dir  Directory of the file; empty: no trace. If it is not writable a
+ *             warning is logged, and nothing is traced.
  */
 void uct_cuda_trace_start(const char *dir);
 
 
 /**
- * A bar of the host's time, which ends now.
+ * Write a bar of host time ending now.
  *
- * @param is_link  In the row of the link that the bytes went over; else among
- *                 whole transfers.
- * @param begin    Of uct_cuda_now_ns(); 0: there is no bar.
+ * @param is_link  In the row of the link used; otherwise among complete
+ *                 transfers.
+ * @param begin    Time of uct_cuda_now_ns(); 0: no bar.
  */
 void uct_cuda_trace_bar(bool is_link, uct_cuda_end_t from, uct_cuda_end_t to,
                         size_t bytes, const char *what, uint64_t begin);
 
-/** The same of a whole collective, by its name. */
+/** Write a bar of a collective, with its name. */
 void uct_cuda_trace_call(const char *name, size_t bytes, const char *what,
                          uint64_t begin);
 
-/** When a bar begins; 0 if tracing is off. */
+/** Return the start time of a bar; 0 if tracing is off. */
 static inline uint64_t uct_cuda_trace_now(void)
 {
     return __builtin_expect(uct_cuda_trace_is_on, 0) ? uct_cuda_now_ns() : 0;
 }
 
 
-/** Write down all copies, waiting for them. Contexts may go afterwards. */
+/** Write all copies, waiting for them. Contexts may be destroyed afterwards. */
 void uct_cuda_trace_flush(void);
 
 
 uct_cuda_trace_copy_t *uct_cuda_trace_copy_begin(CUstream stream);
 
-/** A copy's own: where it reads and writes. */
+/** Set the source and destination of a copy. */
 void uct_cuda_trace_places(uct_cuda_trace_copy_t *copy, const char *places);
 
 void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,
@@ -76,9 +76,9 @@ void uct_cuda_trace_copy_end(uct_cuda_trace_copy_t *copy, CUstream stream,
 
 
 /**
- * Mark the begin of what is submitted next to a stream of the current context.
+ * Mark the start of the next work in a stream of the current context.
  *
- * @return NULL if tracing is off or fails; that may go to the end all the same.
+ * @return NULL if tracing is off or fails; may be passed on.
  */
 static inline uct_cuda_trace_copy_t *uct_cuda_trace_begin(CUstream stream)
 {
@@ -91,9 +91,9 @@ static inline uct_cuda_trace_copy_t *uct_cuda_trace_begin(CUstream stream)
 /**
  * Mark its end.
  *
- * @param from, to  The timeline's row.
- * @param bytes     Of the copy.
- * @param what      What carried it: a path, a queue, "one path", "graph".
+ * @param from, to  Row of the timeline.
+ * @param bytes     Size of the copy.
+ * @param what      Carrier: a path, a queue, "one path", "graph".
  */
 static inline void
 uct_cuda_trace_end(uct_cuda_trace_copy_t *copy, CUstream stream,

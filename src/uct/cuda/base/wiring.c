@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Filling the wiring in: what all who ask for parts of it share. */
+/* Functions shared by the parts of the probe to fill in the wiring. */
 #include <uct/cuda/base/wiring.h>
 
 #include <ucs/sys/math.h>
@@ -62,7 +62,7 @@ int uct_cuda_wiring_numa(uct_cuda_wiring_t *wiring, int os_index)
         return UCT_CUDA_WIRING_NONE;
     }
 
-    /* Nothing is known of it: a socket of its own */
+    /* unknown: a socket of its own */
     wiring->numa[i].os_index = os_index;
     wiring->numa[i].socket   = -1 - os_index;
     ++wiring->num_numa;
@@ -94,7 +94,7 @@ void uct_cuda_wiring_add_nvlink(uct_cuda_wiring_gpu_t *gpu,
     }
 }
 
-/* As many lanes of generation 1 */
+/* Return the equivalent number of lanes of generation 1 */
 static unsigned signalling(const uct_cuda_wiring_pcie_t *pcie)
 {
     return ((pcie->generation > 0) && (pcie->generation < 16)) ?
@@ -119,7 +119,7 @@ static uct_cuda_wiring_pcie_t pcie_of_generation(int sm)
     return (sm > 0) ? pcie : none;
 }
 
-/* The same, of GPUs that have no successor of the same capability to come */
+/* The same, only for GPUs without a future successor of the same capability */
 static unsigned newest_generation(int sm)
 {
     return ((sm > 0) && (sm < 90)) ? pcie_of_generation(sm).generation :
@@ -145,12 +145,12 @@ bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
     told            = gpu->pcie;
     told.generation = ucs_min(told.generation, newest_generation(gpu->sm));
 
-    /* A slot may be narrow: then no more lanes are in use, idle or not */
+    /* a slot may be narrow: then no more lanes are in use, idle or not */
     if ((gpu->lanes > 0) && (gpu->lanes <= told.width)) {
         best.width = ucs_min(best.width, told.width);
     }
 
-    /* No board for such GPUs has PCIe 1, but a link that saves power says so */
+    /* no board for such GPUs has PCIe 1, but a link saving power reports it */
     is_slow = uct_cuda_wiring_is_slow(&told, &best) ||
               ((told.generation == 1) && (best.generation > 2));
     *pcie_p = is_slow ? best : told;

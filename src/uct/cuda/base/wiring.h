@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is known of the node's hardware, as it was told: GPUs, NVLinks, PCIe
- * switches, NUMA nodes; counts and speeds. uct_cuda_topo_build() makes of it
- * what the planner sees.
+ * Hardware of the node as reported: GPUs, NVLinks, PCIe switches, NUMA nodes;
+ * counts and speeds. uct_cuda_topo_build() turns it into the planner's
+ * topology.
  */
 #ifndef UCT_CUDA_BASE_WIRING_H
 #define UCT_CUDA_BASE_WIRING_H
@@ -16,7 +16,7 @@ BEGIN_C_DECLS
 
 
 #define UCT_CUDA_WIRING_MAX_SWITCHES 32 /**< PCIe switches */
-#define UCT_CUDA_WIRING_MAX_PEERS    24 /**< Far ends of one GPU's NVLinks */
+#define UCT_CUDA_WIRING_MAX_PEERS    24 /**< Far ends of a GPU's NVLinks */
 #define UCT_CUDA_WIRING_NONE         (-1)
 
 
@@ -28,26 +28,26 @@ typedef struct {
 } uct_cuda_bus_id_t;
 
 
-/** What is at the far end of an NVLink. */
+/** Far end of an NVLink. */
 typedef enum {
     UCT_CUDA_WIRING_GPU,
     UCT_CUDA_WIRING_SWITCH,  /**< NVSwitch */
     UCT_CUDA_WIRING_CPU,     /**< POWER9 */
-    UCT_CUDA_WIRING_HIDDEN,  /**< A GPU that this process may not use */
-    UCT_CUDA_WIRING_UNKNOWN  /**< Virtual machines hide it */
+    UCT_CUDA_WIRING_HIDDEN,  /**< A GPU hidden from this process */
+    UCT_CUDA_WIRING_UNKNOWN  /**< Hidden by a virtual machine */
 } uct_cuda_wiring_end_t;
 
 
-/** NVLinks of one GPU that lead to the same place. */
+/** NVLinks of one GPU with the same far end. */
 typedef struct {
     uct_cuda_wiring_end_t end;
     int                   gpu;    /**< Ordinal, or NONE */
     unsigned              count;
-    uct_cuda_bus_id_t     bus_id; /**< Zeroes where it was not asked for */
+    uct_cuda_bus_id_t     bus_id; /**< Zeroed if not queried */
 } uct_cuda_wiring_peer_t;
 
 
-/** A PCI Express link: both zero if unknown. */
+/** PCI Express link: both zero if unknown. */
 typedef struct {
     unsigned generation;
     unsigned width; /**< Lanes */
@@ -61,29 +61,29 @@ typedef struct {
     int                    sm;     /**< Compute capability, times 10 */
     uct_cuda_bus_id_t      bus_id;
     int                    numa;       /**< Index in numa[], or NONE */
-    int                    pci_switch; /**< That it hangs at, or NONE */
-    uct_cuda_wiring_pcie_t pcie;       /**< As its slower end tells it */
-    uct_cuda_wiring_pcie_t pcie_own;   /**< What the GPU itself can do, as
-                                            sysfs tells it, or NVML */
-    unsigned               lanes;      /**< That are in use; 0 unknown */
-    bool                   is_mig;         /**< A slice of a GPU */
-    unsigned               nvlink_version; /**< As NVML numbers them */
-    double                 nvlink_rate;    /**< Signalling rate of one link,
-                                                bytes/s, one way; 0 unknown */
-    unsigned               num_c2c;        /**< Links of NVLink-C2C to the
-                                                processor (Grace) */
-    double                 c2c_rate;       /**< What they signal together */
+    int                    pci_switch; /**< Switch above it, or NONE */
+    uct_cuda_wiring_pcie_t pcie;       /**< As reported by its slower end */
+    /** Capability of the GPU, from sysfs or NVML */
+    uct_cuda_wiring_pcie_t pcie_own;
+    unsigned               lanes;      /**< In use; 0 unknown */
+    bool                   is_mig;         /**< A MIG partition of a GPU */
+    unsigned               nvlink_version; /**< In NVML's numbering */
+    /** Signalling rate of a link, bytes/s, one way; 0 unknown */
+    double                 nvlink_rate;
+    /** NVLink-C2C links to the processor (Grace) */
+    unsigned               num_c2c;
+    double                 c2c_rate;       /**< Their total signalling rate */
     unsigned               nvlinks_down;   /**< Present but not active */
     unsigned               num_peers;
     uct_cuda_wiring_peer_t peers[UCT_CUDA_WIRING_MAX_PEERS];
 } uct_cuda_wiring_gpu_t;
 
 
-/** A PCIe switch, by its upstream port. */
+/** PCIe switch, identified by its upstream port. */
 typedef struct {
-    uct_cuda_bus_id_t      bus_id; /**< Zeroes where only its being is known */
-    int                    parent; /**< Switch above it, or NONE; lower than its
-                                        own index */
+    uct_cuda_bus_id_t      bus_id; /**< Zeroed if unknown */
+    /** Switch above it, or NONE; its index is lower */
+    int                    parent;
     int                    numa;   /**< Index in numa[], or NONE */
     uct_cuda_wiring_pcie_t pcie;   /**< The link above it */
 } uct_cuda_wiring_switch_t;
@@ -95,28 +95,28 @@ typedef struct {
 } uct_cuda_wiring_numa_t;
 
 
-/** Seconds that the parts of a probe took. */
+/** Seconds taken by the parts of a probe. */
 typedef struct {
-    double driver_load;  /**< Loading the driver and cuInit, if that is new */
+    double driver_load;  /**< Loading the driver and cuInit, if new */
     double nvml_load;    /**< Loading NVML and nvmlInit */
     double nvml_handles; /**< nvmlDeviceGetHandleByPciBusId */
-    double driver;       /**< Own: the driver's attributes */
-    double nvml;         /**< Own: what NVML was asked */
-    double host;         /**< Own: PCIe tree and NUMA nodes, from sysfs */
-    double build;        /**< Own: from wiring to links and limits */
+    double driver;       /**< Driver attributes */
+    double nvml;         /**< NVML queries */
+    double host;         /**< PCIe tree and NUMA nodes, from sysfs */
+    double build;        /**< Links and limits from the wiring */
 } uct_cuda_wiring_times_t;
 
 
 typedef struct {
     int                      num_gpus;
     uct_cuda_wiring_gpu_t    gpus[UCT_CUDA_MAX_GPUS];
-    /** [from][to]: the driver allows access; NVLink joins them (the driver's
-     *  word: native atomics) */
+    /** [from][to]: the driver allows access; NVLink joins them (native
+     *  atomics, as reported by the driver) */
     bool                     access[UCT_CUDA_MAX_GPUS]
                                    [UCT_CUDA_MAX_GPUS];
     bool                     atomics[UCT_CUDA_MAX_GPUS]
                                     [UCT_CUDA_MAX_GPUS];
-    /** [from][to]: the driver's performance rank, 0 the fastest; asked for
+    /** [from][to]: performance rank of the driver, 0 is the fastest; queried
      *  with details only */
     int                      rank[UCT_CUDA_MAX_GPUS]
                                  [UCT_CUDA_MAX_GPUS];
@@ -124,7 +124,7 @@ typedef struct {
     uct_cuda_wiring_switch_t switches[UCT_CUDA_WIRING_MAX_SWITCHES];
     int                      num_numa;
     uct_cuda_wiring_numa_t   numa[UCT_CUDA_TOPO_MAX_NUMA];
-    int                      num_hidden; /**< GPUs that NVML sees in addition */
+    int                      num_hidden; /**< Further GPUs seen by NVML */
     bool                     has_nvml;
     bool                     has_pci; /**< sysfs knows every GPU */
     uct_cuda_wiring_times_t  times;

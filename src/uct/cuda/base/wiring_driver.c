@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the CUDA driver says of the wiring. */
+/* Wiring reported by the CUDA driver. */
 #include <uct/cuda/base/wiring.h>
 
 #include <uct/cuda/base/driver.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 
-/* CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, which came with CUDA 12.2 */
+/* CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, new in CUDA 12.2 */
 #define ATTRIBUTE_HOST_NUMA_ID ((CUdevice_attribute)134)
 
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The host part of the probe: PCIe switches above the GPUs, NUMA nodes and
- * sockets. It reads sysfs itself: a dozen small files, where hwloc reads the
- * whole machine (20 to 1445 ms, measured on a node with four H200) and would be
- * one more library to depend on.
+ * Host part of the probe: PCIe switches above the GPUs, NUMA nodes and sockets.
+ * It reads a dozen small files of sysfs; hwloc reads the complete machine (20
+ * to 1445 ms, measured on a node with four H200) and would be another
+ * dependency.
  */
 #include <uct/cuda/base/wiring.h>
 
@@ -27,7 +27,7 @@
 #define MAX_DEPTH 16
 
 
-/* Where sysfs is mounted; libsysfs' variable for that is honoured */
+/* Return the mount point of sysfs; libsysfs' variable for it is honoured */
 static const char *sysfs(void)
 {
     const char *path = getenv("SYSFS_PATH");
@@ -35,7 +35,7 @@ static const char *sysfs(void)
     return ((path != NULL) && (path[0] != '\0')) ? path : "/sys";
 }
 
-/* First line of a file below sysfs, without its end */
+/* Read the first line of a file below sysfs, without its end */
 static bool read_line(const char *path, char *line, size_t size)
 {
     const size_t length = uct_cuda_file_text(path, line, size);
@@ -79,8 +79,9 @@ static unsigned generation_of(const char *speed)
     return 0;
 }
 
-/* Of what a link can do ("max") or does ("current"). More lanes than there may
- * be: Linux says 63 of a device that is asleep and 255 of one without a link */
+/* Read the maximum ("max") or present ("current") state of a link. Too many
+ * lanes mean unknown: Linux reports 63 for a sleeping device and 255 without a
+ * link */
 static uct_cuda_wiring_pcie_t read_pcie_of(const char *device, const char *what)
 {
     uct_cuda_wiring_pcie_t pcie = {0, 0};
@@ -108,7 +109,7 @@ static uct_cuda_wiring_pcie_t read_pcie(const char *device)
     return read_pcie_of(device, "max");
 }
 
-/* A link is as fast as the slower of its two ends */
+/* a link is as fast as its slower end */
 static uct_cuda_wiring_pcie_t slower(uct_cuda_wiring_pcie_t a,
                                      uct_cuda_wiring_pcie_t b)
 {
@@ -206,8 +207,8 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
         path[ends[depth - 2]] = '\0';
         port                  = read_pcie(path);
         path[ends[depth - 2]] = '/';
-        /* What is in use is more than a virtual machine's port is said to have:
-         * that one is no end of the link */
+        /* more lanes are in use than a virtual machine's port reports: that
+         * port is not the end of the link */
         if ((pcie.width <= port.width) &&
             (pcie.generation <= port.generation)) {
             gpu->pcie = slower(gpu->pcie, port);
@@ -235,7 +236,7 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
     return true;
 }
 
-/* "0-1,8": calls for each number of a list */
+/* Call a function for each number of a list like "0-1,8" */
 static void for_each(const char *list, uct_cuda_wiring_t *wiring)
 {
     char *end;
@@ -256,8 +257,8 @@ static void for_each(const char *list, uct_cuda_wiring_t *wiring)
     }
 }
 
-/* NUMA nodes with processors; those of GPU memory, on some machines, are none
- * to stage in */
+/* Find NUMA nodes with processors; on some machines GPU memory has nodes, too,
+ * unsuitable for staging */
 static void ask_numa(uct_cuda_wiring_t *wiring)
 {
     char path[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The NVML part of the probe: NVLinks, and PCIe links of GPUs. */
+/* NVML part of the probe: NVLinks, and PCIe links of GPUs. */
 #include <uct/cuda/base/wiring.h>
 
 #include <uct/cuda/base/log.h>
@@ -11,13 +11,13 @@
 #include <string.h>
 
 
-/* Links that the largest GPU may have; NVML says where the list ends */
+/* Maximum links of a GPU; NVML reports the end of the list */
 #define NVLINK_MAX_LINKS 36
 
-/* Links of NVLink-C2C to ask for: a GH200 has ten, a GB200 five a GPU */
+/* NVLink-C2C links to query: a GH200 has ten, a GB200 five for each GPU */
 #define C2C_MAX_LINKS 16
 
-/* Of nvml.h since CUDA 12.0, by their numbers there */
+/* Fields of nvml.h since CUDA 12.0, by number */
 #define FIELD_C2C_COUNT  170
 #define FIELD_C2C_STATUS 171
 #define FIELD_C2C_MBPS   172
@@ -88,12 +88,12 @@ static bool is_mig(const uct_cuda_nvml_t *nvml, nvmlDevice_t device)
            (current == NVML_DEVICE_MIG_ENABLE);
 }
 
-/* What one call tells of all NVLinks of a GPU; 0 is unknown */
+/* NVLink fields of a GPU from one call; 0 is unknown */
 typedef struct {
     unsigned count;
-    unsigned switched; /* that lead to NVSwitches */
+    unsigned switched; /* to NVSwitches */
     unsigned mbps;
-    unsigned c2c;      /* links of NVLink-C2C */
+    unsigned c2c;      /* NVLink-C2C */
 } nvlink_fields_t;
 
 static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
@@ -135,7 +135,7 @@ static nvlink_fields_t ask_nvlink_fields(const uct_cuda_nvml_t *nvml,
     return result;
 }
 
-/* The links of NVLink-C2C that are up */
+/* Count the active NVLink-C2C links */
 static void ask_c2c(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
                     unsigned count, uct_cuda_wiring_gpu_t *gpu)
 {
@@ -167,7 +167,7 @@ static void ask_c2c(const uct_cuda_nvml_t *nvml, nvmlDevice_t device,
     }
 }
 
-/* Where does one NVLink lead? */
+/* Find the far end of an NVLink */
 static void ask_nvlink(const uct_cuda_nvml_t *nvml,
                        const uct_cuda_wiring_t *wiring, nvmlDevice_t device,
                        unsigned link, uct_cuda_wiring_gpu_t *gpu)
@@ -218,7 +218,7 @@ static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
 
     ask_c2c(nvml, device, fields.c2c, gpu);
 
-    /* The usual GPU without NVLink gives no state of its first link */
+    /* a GPU without NVLink reports no state for its first link */
     if ((nvml->nvmlDeviceGetNvLinkState == NULL) ||
         (nvml->nvmlDeviceGetNvLinkState(device, 0, &state) != NVML_SUCCESS)) {
         return;
@@ -248,8 +248,9 @@ static void ask_nvlinks(const uct_cuda_nvml_t *nvml,
                      NVML_SUCCESS);
         }
 
-        /* A GPU has either switches or peers at its links. NVML takes some
-         * 30 us a question (H200), so those 18 links are counted only. */
+        /* A GPU has either switches or peers at its links. NVML takes about 30
+         * us for each query (H200), so 18 links to switches are only
+         * counted. */
         if ((fields.switched > 0) && !details) {
             uct_cuda_wiring_add_nvlink(gpu, UCT_CUDA_WIRING_SWITCH,
                                        UCT_CUDA_WIRING_NONE, &nowhere);
@@ -290,7 +291,7 @@ void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
             continue;
         }
 
-        /* 2.6 ms a GPU (H200), for what sysfs shows as a rule */
+        /* 2.6 ms for each GPU (H200), for data usually in sysfs */
         if ((wiring->gpus[i].pcie.generation == 0) ||
             uct_cuda_wiring_believe(&wiring->gpus[i], &pcie)) {
             ask_pcie(nvml, devices[i], &wiring->gpus[i]);
@@ -310,8 +311,8 @@ void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details)
     wiring->times.nvml = uct_cuda_wiring_now() - now;
 }
 
-/* Puts GPUs that are at most `level` apart, and not all nearer than `least`,
- * behind a switch of their own, below the one that they have already */
+/* Put GPUs at most `level` apart, and not all nearer than `least`, behind a
+ * switch of their own, below an existing one */
 static void add_switches(uct_cuda_wiring_t *wiring, int least, int level,
                          int levels[][UCT_CUDA_MAX_GPUS])
 {
@@ -378,7 +379,7 @@ void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring)
         }
     }
 
-    /* The wider groups first: a switch comes after the one above it */
+    /* wider groups first: a switch comes after the one above it */
     add_switches(wiring, NVML_TOPOLOGY_MULTIPLE, NVML_TOPOLOGY_MULTIPLE,
                  levels);
     add_switches(wiring, NVML_TOPOLOGY_INTERNAL, NVML_TOPOLOGY_SINGLE, levels);

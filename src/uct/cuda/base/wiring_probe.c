@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The probe: what the driver says, NVML and sysfs; and what was missing. */
+/* The probe: driver, NVML and sysfs, and a report of missing data. */
 #include <uct/cuda/base/wiring.h>
 
 #include <uct/cuda/base/driver.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 
-/* What a user who wonders about a missing path should know */
+/* Log missing data, for a user looking for a missing path */
 static void say_what_is_missing(const uct_cuda_wiring_t *wiring)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -88,7 +88,7 @@ ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details)
     uct_cuda_wiring_ask_host(wiring);
     wiring->times.host = uct_cuda_wiring_now() - start;
 
-    /* One GPU has nothing to share a transfer with: spare it NVML's start */
+    /* a single GPU has no paths: skip NVML's start */
     if ((wiring->num_gpus > 1) || details) {
         uct_cuda_wiring_ask_nvml(wiring, details);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Mapped and locked when first wanted. */
+/* Mapped and locked at first use. */
 #include <uct/cuda/base/host/host_block.h>
 
 #include <uct/cuda/base/ctx.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A block of memory of the module's own, page-locked for all contexts. Its
- * registration goes with the context that it was made in; the block stays where
- * it is and is locked anew.
+ * Memory block of the module, page-locked for all contexts. Its registration
+ * ends with the context it was made in; the block stays in place and is locked
+ * again.
  */
 #ifndef UCT_CUDA_BASE_HOST_HOST_BLOCK_H
 #define UCT_CUDA_BASE_HOST_HOST_BLOCK_H
@@ -17,31 +17,32 @@
 BEGIN_C_DECLS
 
 
-/** Map memory that a child of the program does not share: a page that both have
- *  is another one after the next write, and the GPU has the old one.
+/**
+ * Map memory that is not shared with a forked child: after a fork the next
+ * write would move a shared page away from the one known to the GPU.
  *
- *  @return NULL: there is none. */
+ * @return NULL: no memory.
+ */
 void *uct_cuda_host_map(size_t size);
 
 
-/** Zeroed to begin with. Not thread safe. */
+/** Initially zeroed. Not thread safe. */
 typedef struct {
     char               *memory;    /**< NULL: not mapped yet */
-    bool               is_known;   /**< What has become of it in ... */
-    bool               is_locked;  /**< ... this context: */
+    bool               is_known;   /**< The state in context is known */
+    bool               is_locked;  /**< Locked in context */
     CUcontext          context;
     unsigned long long context_id;
 } uct_cuda_host_block_t;
 
 
 /**
- * See to it that the block is there and page-locked; with a context current.
- * One that cannot be locked is tried once a context.
+ * Map the block if needed and page-lock it, with a context current. A failed
+ * lock is not tried again in the same context.
  *
- * @param size  Bytes, the same each time.
- *
+ * @param size  Bytes, the same in each call.
  * @return UCS_OK; UCS_ERR_NO_MEMORY, the driver's error (debug message), and
- *         UCS_ERR_UNSUPPORTED when asked again after one.
+ *         UCS_ERR_UNSUPPORTED in later calls after one.
  */
 ucs_status_t uct_cuda_host_block_lock(uct_cuda_host_block_t *block,
                                       size_t size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One block of slots for the process, and a bit for each that is free. */
+/* One block of slots for the process, and a bit for each free slot. */
 #include <uct/cuda/base/host/host_bounce.h>
 
 #include <uct/cuda/base/host/host_block.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Affinity masks and control groups, as Linux tells of them. */
+/* Affinity masks and control groups of Linux. */
 #include <uct/cuda/base/host/host_cpus.h>
 
 #include <uct/cuda/base/file.h>
@@ -18,7 +18,7 @@
 
 #define MAX_CPUS 8192
 
-/* Larger than one cpu_set_t: one that is too small is not filled */
+/* Larger than one cpu_set_t: the system fills no mask that is too small */
 typedef struct {
     cpu_set_t sets[MAX_CPUS / CPU_SETSIZE];
 } mask_t;
@@ -27,7 +27,7 @@ typedef struct {
 static unsigned share; /* 0: not known yet */
 
 
-/* Empty if the system does not say */
+/* Get an affinity mask; empty if unknown */
 static bool mask_get(pid_t pid, mask_t *mask)
 {
     memset(mask, 0, sizeof(*mask));
@@ -39,7 +39,8 @@ static bool mask_has(const mask_t *mask, int cpu)
     return CPU_ISSET_S(cpu, sizeof(*mask), mask->sets);
 }
 
-/* What one group grants; 0: no limit. The two layouts differ in their files. */
+/* Return the quota of one group; 0: no limit. The two layouts use different
+ * files. */
 static unsigned group_quota(const char *folder, bool is_v1)
 {
     long long quota = 0, period = 0;
@@ -54,7 +55,7 @@ static unsigned group_quota(const char *folder, bool is_v1)
         (void)uct_cuda_file_text(path, text, sizeof(text));
         period = atoll(text);
     } else {
-        /* "max 100000" is no number */
+        /* "max 100000" means no limit */
         snprintf(path, sizeof(path), "%s/cpu.max", folder);
         (void)uct_cuda_file_text(path, text, sizeof(text));
         if (sscanf(text, "%lld %lld", &quota, &period) != 2) {
@@ -67,13 +68,13 @@ static unsigned group_quota(const char *folder, bool is_v1)
                    0;
 }
 
-/* Of two that may be 0: no limit */
+/* Return the smaller quota; 0 means no limit */
 static unsigned smaller_quota(unsigned a, unsigned b)
 {
     return ((a == 0) || ((b != 0) && (b < a))) ? b : a;
 }
 
-/* The least that a group and those above it grant */
+/* Return the smallest quota of a group and its ancestors */
 static unsigned path_quota(const char *root, const char *group, size_t length,
                            bool is_v1)
 {
@@ -106,7 +107,7 @@ unsigned uct_cuda_host_cpus_quota(const char *root, const char *groups)
     const char *line, *end, *group;
     bool is_v1;
 
-    /* Lines like "0::/a/b", or "4:cpu,cpuacct:/a/b" in the old layout */
+    /* lines like "0::/a/b", or "4:cpu,cpuacct:/a/b" in the old layout */
     for (line = groups; *line != '\0'; line = (*end == '\0') ? end : end + 1) {
         end   = strchrnul(line, '\n');
         group = memchr(line, ':', (size_t)(end - line));
@@ -142,8 +143,8 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
     char groups[4096];
     int cpu;
 
-    /* Of the process, which is what threads are started with: the calling one
-     * may have been bound elsewhere */
+    /* the process's mask, used for new threads: the calling thread may be bound
+     * elsewhere */
     (void)mask_get(getpid(), &own);
     for (i = 0; (i < count) && (i < UCHAR_MAX); ++i) {
         if (((pid_t)pids[i] == getpid()) ||
@@ -160,7 +161,7 @@ void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count)
         sum += mask_has(&own, cpu) ? 1.0 / (1 + claims[cpu]) : 0;
     }
 
-    /* Processes of one job are in one group */
+    /* processes of one job share a group */
     (void)uct_cuda_file_text("/proc/self/cgroup", groups, sizeof(groups));
     quota = uct_cuda_host_cpus_quota("/sys/fs/cgroup", groups);
     if ((quota != 0) && (sum > (double)quota / (count + 1))) {
@@ -180,8 +181,8 @@ unsigned uct_cuda_host_cpus_share(void)
     return __atomic_load_n(&share, __ATOMIC_RELAXED);
 }
 
-/* Adds the numbers of a list like "0-3,8" that are in a mask to another one.
- * @return How many. */
+/* Add the numbers of a list like "0-3,8" that are in @a of to a mask. @return
+ * Their number */
 static unsigned parse_list(const char *text, const mask_t *of, mask_t *mask)
 {
     unsigned count = 0;
@@ -217,7 +218,7 @@ void uct_cuda_host_cpus_run_near(const char *bus_id)
         return;
     }
 
-    /* The system writes it in lower case */
+    /* sysfs uses lower case */
     for (i = 0; (i + 1 < sizeof(name)) && (bus_id[i] != '\0'); ++i) {
         name[i] = (char)tolower((unsigned char)bus_id[i]);
     }
@@ -232,8 +233,8 @@ void uct_cuda_host_cpus_run_near(const char *bus_id)
                                     process.sets);
 }
 
-/* Processors but those of a mask, present or not: the system takes from it what
- * there is, and the control group grants */
+/* Invert a mask, including absent processors: the system uses the present ones
+ * granted by the control group */
 static void mask_invert(mask_t *mask)
 {
     mask_t all;
@@ -242,14 +243,14 @@ static void mask_invert(mask_t *mask)
     CPU_XOR_S(sizeof(all), mask->sets, mask->sets, all.sets);
 }
 
-/* What a thread beside its caller's processor is to do */
+/* Work of a thread beside its caller's processor */
 typedef struct {
     void   *(*func)(void *arg);
     void   *arg;
-    mask_t mask; /* Of the caller */
+    mask_t mask; /* of the caller */
 } beside_t;
 
-/* The driver's threads are called cuda-EvtHandlr, cuda00004c00014 and so on */
+/* driver threads have names like cuda-EvtHandlr or cuda00004c00014 */
 static bool is_of_driver(const char *task)
 {
     char path[64], name[32];
@@ -260,10 +261,10 @@ static bool is_of_driver(const char *task)
            (!strncmp(name, "cuda", 4) && isdigit((unsigned char)name[4]));
 }
 
-/* Those that it has started while the calling thread was with it would keep to
- * that one's processors; the caller's they would have had without it. They are
- * the younger ones, unless the system's numbers have begun anew: then they stay
- * where they are, which does no harm. */
+/* Threads started by the driver during the call would stay on the calling
+ * thread's processor; give them the caller's processors. They are the younger
+ * ones, unless thread ids have wrapped around: then they stay, which does no
+ * harm. */
 static void give_back_processors(const mask_t *mask)
 {
     const pid_t self = (pid_t)syscall(SYS_gettid);
@@ -323,7 +324,7 @@ bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,
     beside_t *beside;
     mask_t mask;
 
-    /* Of the calling thread: its processor is the one not to take */
+    /* of the calling thread: its processor must be avoided */
     if (mask_get(0, &mask) && (CPU_COUNT_S(sizeof(mask), mask.sets) == 1)) {
         beside = malloc(sizeof(*beside));
         if (beside != NULL) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processors that this process may copy memory with: those that it is bound to,
- * less what other processes of the node have as good a claim to, and no more
- * than its control group grants.
+ * Processors that this process may use for copying: those it is bound to,
+ * shared fairly with the node's other processes, within the quota of its
+ * control group.
  */
 #ifndef UCT_CUDA_BASE_HOST_HOST_CPUS_H
 #define UCT_CUDA_BASE_HOST_HOST_CPUS_H
@@ -16,50 +16,46 @@
 BEGIN_C_DECLS
 
 
-/**
- * Processors for this process, at least 1: each one that it is bound to counts
- * as what it is divided by the number of processes that are bound to it. Any
- * thread; one load.
- */
+/** Return the number of processors for this process, at least 1. A processor
+ *  shared by several processes bound to it counts as a fraction. Thread
+ *  safe; costs one load. */
 unsigned uct_cuda_host_cpus_share(void);
 
 
 /**
- * Say which other processes of the node move data. Any thread; takes a system
- * call a process.
+ * Set the other processes of the node that move data. Thread safe; one system
+ * call for each process.
  *
- * @param pids  Those that are gone do not matter.
+ * @param pids  Processes that have ended are ignored.
  */
 void uct_cuda_host_cpus_set_others(const uint32_t *pids, unsigned count);
 
 
 /**
- * Have the calling thread run near a GPU from now on: on those of the process's
- * processors that its PCIe link ends at. Where there are none, or the system
- * does not say, on all of the process's.
+ * Bind the calling thread near a GPU: to those of the process's processors next
+ * to the GPU's PCIe link. If there are none, or the system does not tell, to
+ * all of the process's.
  *
- * @param bus_id  Of PCI, as the driver writes it: "0000:18:00.0".
+ * @param bus_id  PCI address in the driver's format: "0000:18:00.0".
  */
 void uct_cuda_host_cpus_run_near(const char *bus_id);
 
 
-/**
- * Start a thread of short work that the calling one is not to wait for, as
- * uct_cuda_thread_start() does. A caller that is bound to one processor would
- * wait all the same, for its own thread; that runs on any other one then that
- * the process may be given (its control group's), if there is one. Threads of
- * the driver's that start meanwhile get the caller's processors in the end.
- */
+/** Start a thread for short work without waiting for it, like
+ *  uct_cuda_thread_start(). If the caller is bound to one processor it would
+ *  have to share that with the thread; the thread then runs on any other
+ *  processor of the process's control group, if there is one. Driver threads
+ *  started meanwhile are moved to the caller's processors at the end. */
 bool uct_cuda_host_cpus_start_beside(void *(*func)(void *arg), void *arg,
                                      pthread_t *thread_p);
 
 
 /**
- * Number of processors that a control group and those above it grant, rounded
- * up; 0: no limit.
+ * Return the number of processors granted by a control group and its ancestors,
+ * rounded up; 0: no limit.
  *
- * @param root    Where the groups' files are: "/sys/fs/cgroup".
- * @param groups  The process's groups: the text of /proc/self/cgroup.
+ * @param root    Directory of the groups' files: "/sys/fs/cgroup".
+ * @param groups  Groups of the process: the text of /proc/self/cgroup.
  */
 unsigned uct_cuda_host_cpus_quota(const char *root, const char *groups);
 

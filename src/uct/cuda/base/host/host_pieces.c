@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Few pieces need no memory of their own; more are allocated, as they grow.
- * What is not known to be in pieces is halved until the driver takes it. */
+/* A few pieces need no allocation; longer lists grow. A buffer with unknown
+ * pieces is halved until the driver accepts it. */
 #include <uct/cuda/base/host/host_pieces.h>
 
 #include <uct/cuda/base/driver.h>
@@ -50,7 +50,7 @@ static ucs_status_t reserve(uct_cuda_host_pieces_t *pieces)
     return UCS_OK;
 }
 
-/* Length of the next piece, in which nothing ends that was locked */
+/* Return the length of the next piece, without a registration's end in it */
 static size_t find_piece(uintptr_t address, size_t length, bool *is_locked_p)
 {
     uct_cuda_memory_t memory;
@@ -106,7 +106,7 @@ ucs_status_t uct_cuda_host_copy(CUdeviceptr gpu, void *host, size_t length,
         return UCS_OK;
     }
 
-    /* The last page boundary of the first half, or the first of the second */
+    /* the last page boundary of the first half, or the first of the second */
     middle = (start + (length / 2)) & ~(page - 1);
     middle = (middle > start) ? middle : middle + page;
     if ((result != CUDA_ERROR_INVALID_VALUE) || (middle >= start + length)) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads that take the chunks of the oldest copy in turns. Each has slots of
- * page-locked memory, and a stream in every context that was used. Its slots
- * are a ring: one is filled while the GPU copies from, or to, those before it,
- * and the chunks of one copy follow those of another without a gap.
+ * Threads take chunks of the oldest copy in round robin. Each thread has
+ * page-locked slots, and a stream in every context used. Its slots form a ring:
+ * one is filled while the GPU copies the earlier ones, and chunks of
+ * consecutive copies follow without a gap.
  *
- * One lock. It is held for moments, and while a context's streams are made;
- * nothing else's is taken behind it but the log's.
+ * There is one lock. It is held for moments, and while the streams of a context
+ * are created; only the log's lock is taken under it.
  */
 #include <uct/cuda/base/host/host_pipeline.h>
 
@@ -34,14 +34,14 @@
 #define MAX_CHUNK   UCT_CUDA_HOST_MAX_CHUNK
 #define NUM_SLOTS   4
 
-/* Stream of all that comes from a GPU; to it each thread has one of its own */
+/* Stream for all data from a GPU; to it each thread has its own */
 #define FROM_GPU    MAX_THREADS
 #define NUM_STREAMS (MAX_THREADS + 1)
 
 #define BUS_ID_SIZE 32
 
 
-/* What threads need in a context; each has its own */
+/* Resources of a context; each context has its own */
 typedef struct {
     char     bus_id[BUS_ID_SIZE]; /* of its GPU; or empty */
     CUstream streams[NUM_STREAMS];
@@ -50,35 +50,35 @@ typedef struct {
 
 
 struct uct_cuda_host_job {
-    uct_cuda_host_job_t *next; /* younger */
+    uct_cuda_host_job_t *next; /* next younger one */
     uct_cuda_context_t  *context;
-    resources_t         *resources; /* in it */
+    resources_t         *resources; /* of context */
     CUdeviceptr         gpu;
     char                *host;
-    uct_cuda_host_remote_t remote; /* copy NULL: it is of this process */
+    uct_cuda_host_remote_t remote; /* copy is NULL: memory of this process */
     size_t              length;
     size_t              chunk;       /* bytes */
-    size_t              taken;       /* bytes that threads have taken ... */
-    unsigned            num_chunks;  /* ... and chunks that are under way */
+    size_t              taken;       /* bytes taken by threads */
+    unsigned            num_chunks;  /* chunks under way */
     bool                to_gpu;
-    unsigned            max_threads; /* the first so many take part */
-    ucs_status_t        status;      /* UCS_INPROGRESS until all is over */
+    unsigned            max_threads; /* threads below this number take part */
+    ucs_status_t        status;      /* UCS_INPROGRESS until the end */
     ucs_status_t        error;
     CUhostFn            func;
     void                *arg;
 };
 
 
-/* A chunk under way, in the slot of the same number */
+/* Chunk under way, in the slot with the same number */
 typedef struct {
     uct_cuda_host_job_t *job;
-    size_t              offset; /* bytes, in the job */
+    size_t              offset; /* in the job, bytes */
     size_t              length;
-    bool                is_direct; /* by the driver alone, past the slot */
+    bool                is_direct; /* by the driver, without a slot */
 } chunk_t;
 
 
-/* A thread's slots in use, oldest first */
+/* Slots of a thread in use, oldest first */
 typedef struct {
     unsigned first;
     unsigned count;
@@ -90,13 +90,13 @@ static struct {
     pthread_mutex_t     lock;
     pthread_cond_t      work; /* there is a job */
     pthread_cond_t      over; /* a job has ended */
-    uct_cuda_host_job_t *jobs; /* with chunks to be taken, oldest first */
-    unsigned            num_jobs; /* that are not over */
-    unsigned            wanted;   /* threads */
+    uct_cuda_host_job_t *jobs; /* with chunks left to take, oldest first */
+    unsigned            num_jobs; /* not ended */
+    unsigned            wanted;   /* configured threads */
     unsigned            num_threads;
-    bool                has_hook; /* that says: */
-    bool                is_foreign; /* a process that was forked off */
-    uct_cuda_host_block_t blocks[MAX_THREADS]; /* the slots of each thread */
+    bool                has_hook; /* fork hook is installed */
+    bool                is_foreign; /* this is a forked child */
+    uct_cuda_host_block_t blocks[MAX_THREADS]; /* slots of each thread */
 } pipeline = {
     .lock   = PTHREAD_MUTEX_INITIALIZER,
     .work   = PTHREAD_COND_INITIALIZER,
@@ -113,11 +113,11 @@ static char *slot_of(unsigned thread, unsigned slot)
 }
 
 /*
- * Copies past the caches, which are the program's: what is written need not be
- * read first, and drives out nothing. From a GPU's slots one thread does 17
- * instead of 12 GB/s (measured on H200). Slots, which the GPU reads at once,
- * are filled through them: 8 threads do 46 instead of 27 to 34 GB/s of 256
- * MiB (measured there), since the host's memory has less to move.
+ * Copy without polluting the program's caches: written data is not read first
+ * and evicts nothing. From a GPU's slots one thread does 17 instead of 12 GB/s
+ * (measured on H200). Slots, which the GPU reads at once, are filled through
+ * the caches: 8 threads do 46 instead of 27 to 34 GB/s of 256 MiB (measured
+ * there), since host memory has less to move.
  */
 static void copy_past_caches(char *dst, const char *src, size_t length)
 {
@@ -146,8 +146,8 @@ static void copy_past_caches(char *dst, const char *src, size_t length)
     memcpy(dst, src, length);
 }
 
-/* Takes the next chunk of the oldest copy that this thread is for; the lock is
- * held. False if there is none. */
+/* Take the next chunk of the oldest copy for this thread; call with the lock
+ * held. False: none */
 static bool take_chunk(unsigned thread, chunk_t *chunk)
 {
     uct_cuda_host_job_t **link = &pipeline.jobs;
@@ -175,7 +175,7 @@ static bool take_chunk(unsigned thread, chunk_t *chunk)
     return true;
 }
 
-/* Fills a slot from host memory, or empties it */
+/* Fill a slot from host memory, or empty it */
 static ucs_status_t copy_slot(const uct_cuda_host_job_t *job, char *slot,
                               const chunk_t *chunk)
 {
@@ -195,15 +195,15 @@ static ucs_status_t copy_slot(const uct_cuda_host_job_t *job, char *slot,
     return UCS_OK;
 }
 
-/* A copy engine loses 10 us from one stream's copy to the next one's on the way
- * from a GPU, and 3 to it: 8 threads of one stream move 256 MiB at 46 GB/s, of
- * 8 streams at 36; to the GPU those of 8 do 46, of 2 42 (measured on H200). */
+/* A copy engine loses 10 us between copies of different streams from a GPU, and
+ * 3 to it: from a GPU 8 threads with one stream move 256 MiB at 46 GB/s, with 8
+ * streams at 36; to the GPU 8 streams do 46, 2 do 42 (measured on H200). */
 static CUstream stream_of(const uct_cuda_host_job_t *job, unsigned thread)
 {
     return job->resources->streams[job->to_gpu ? thread : FROM_GPU];
 }
 
-/* Has the GPU copy a chunk, to or from the slot; with its context current */
+/* Let the GPU copy a chunk to or from the slot, with its context current */
 static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 {
     const uct_cuda_host_job_t *job = chunk->job;
@@ -212,8 +212,8 @@ static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
     char *host                     = job->host + chunk->offset;
     ucs_status_t status;
 
-    /* Locked by the thread itself, so that its pages are on the thread's NUMA
-     * node. If the driver locks no memory, its own way is left. */
+    /* The thread itself locks the slots, so that they are on its NUMA node. If
+     * the driver cannot lock memory its own method is used. */
     status           = uct_cuda_host_block_lock(&pipeline.blocks[thread],
                                                 NUM_SLOTS * MAX_CHUNK);
     chunk->is_direct = (status != UCS_OK) && (job->remote.copy == NULL);
@@ -240,7 +240,7 @@ static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
     }
 
     if (status != UCS_OK) {
-        /* Nothing may move any more when the caller hears of it */
+        /* no data may move after the caller is notified */
         (void)UCT_CUDA_CALL_NOLOG(cuStreamSynchronize, stream);
     }
 
@@ -251,7 +251,7 @@ static ucs_status_t begin_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 {
     ucs_status_t status;
 
-    /* The program may have reset the GPU meanwhile */
+    /* the program may have reset the GPU in the meantime */
     if (!uct_cuda_context_push(chunk->job->context)) {
         uct_cuda_error("the context of a copy of %zu bytes is gone",
                        chunk->job->length);
@@ -263,8 +263,8 @@ static ucs_status_t begin_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
     return status;
 }
 
-/* When the GPU is done, takes what comes from there out of the slot.
- * @return UCS_INPROGRESS if it is not and need not be waited for. */
+/* Finish a chunk whose GPU copy has ended; data from a GPU is copied out of the
+ * slot. @return UCS_INPROGRESS: not ended, and wait is not set. */
 static ucs_status_t end_chunk(unsigned thread, unsigned slot,
                               const chunk_t *chunk, bool wait)
 {
@@ -280,7 +280,7 @@ static ucs_status_t end_chunk(unsigned thread, unsigned slot,
                     UCT_CUDA_CALL_NOLOG(cuEventQuery, event);
     uct_cuda_ctx_pop();
     if (status == UCS_ERR_NO_RESOURCE) {
-        status = UCS_INPROGRESS; /* a capture stands against waiting */
+        status = UCS_INPROGRESS; /* a capture prevents waiting */
     }
     if ((status == UCS_OK) && !job->to_gpu && !chunk->is_direct) {
         status = copy_slot(job, slot_of(thread, slot), chunk);
@@ -289,7 +289,7 @@ static ucs_status_t end_chunk(unsigned thread, unsigned slot,
     return status;
 }
 
-/* The lock is held */
+/* Call with the lock held */
 static void list_remove(uct_cuda_host_job_t *job)
 {
     uct_cuda_host_job_t **link = &pipeline.jobs;
@@ -303,12 +303,12 @@ static void list_remove(uct_cuda_host_job_t *job)
     }
 }
 
-/* A chunk is over; the lock is held */
+/* End a chunk; call with the lock held */
 static void leave_chunk(uct_cuda_host_job_t *job, ucs_status_t status)
 {
     if ((status != UCS_OK) && (job->error == UCS_OK)) {
         job->error = status;
-        job->taken = job->length; /* no more of it */
+        job->taken = job->length; /* stop taking chunks */
         list_remove(job);
     }
 
@@ -317,8 +317,8 @@ static void leave_chunk(uct_cuda_host_job_t *job, ucs_status_t status)
         return;
     }
 
-    /* A caller that is woken up too early comes back, with the lock. Last the
-     * status: the job may be gone then. */
+    /* A caller woken up too early waits for the lock. Set the status last: the
+     * job may be freed then. */
     if (job->func != NULL) {
         job->func(job->arg);
     }
@@ -327,8 +327,8 @@ static void leave_chunk(uct_cuda_host_job_t *job, ucs_status_t status)
     pthread_cond_broadcast(&pipeline.over);
 }
 
-/* Takes a thread's oldest chunk out of its ring if that is over; the lock is
- * held, and given up meanwhile */
+/* Remove a thread's oldest chunk from its ring if it has ended; the lock is
+ * held, and released meanwhile */
 static void end_oldest(unsigned thread, ring_t *ring, bool wait)
 {
     const chunk_t *chunk = &ring->chunks[ring->first];
@@ -355,7 +355,7 @@ static void *thread_main(void *arg)
 
     pthread_mutex_lock(&pipeline.lock);
     for (;;) {
-        /* A caller may be waiting for what is over */
+        /* a caller may be waiting for ended chunks */
         if (ring.count > 0) {
             end_oldest(thread, &ring, false);
         }
@@ -394,8 +394,8 @@ static void on_fork(void)
     pipeline.is_foreign = true;
 }
 
-/* Threads that a copy may have now. One processor is for the thread that waits;
- * a single thread is no faster than the driver. */
+/* Return the number of threads for a copy now. One processor is for the waiting
+ * thread; a single thread is no faster than the driver. */
 static unsigned max_threads(void)
 {
     const unsigned wanted = __atomic_load_n(&pipeline.wanted, __ATOMIC_RELAXED);
@@ -411,7 +411,7 @@ static unsigned max_threads(void)
                                    0;
 }
 
-/* Has at least so many threads, if the system lets us; the lock is held */
+/* Start threads up to a number, if possible; call with the lock held */
 static void start_threads(unsigned count)
 {
     pthread_t thread;
@@ -504,7 +504,7 @@ void uct_cuda_host_pipeline_enable(unsigned num_threads)
     pthread_mutex_unlock(&pipeline.lock);
 }
 
-/* Several chunks for each thread */
+/* several chunks for each thread */
 static size_t chunk_size(size_t length, unsigned num_threads)
 {
     size_t size = length / (2 * num_threads);
@@ -516,7 +516,7 @@ static size_t chunk_size(size_t length, unsigned num_threads)
                                               size;
 }
 
-/* The lock is held */
+/* Call with the lock held */
 static void job_append(uct_cuda_host_job_t *job)
 {
     uct_cuda_host_job_t **link = &pipeline.jobs;
@@ -580,7 +580,7 @@ job_start(CUdeviceptr gpu, void *host, size_t length, bool to_gpu,
     return UCS_OK;
 }
 
-/* Of a copy that has no other way */
+/* Return the threads for a copy without another method */
 static unsigned min_threads(void)
 {
     const unsigned count = max_threads();
@@ -615,7 +615,7 @@ ucs_status_t uct_cuda_host_pipeline_test(const uct_cuda_host_job_t *job)
 {
     const ucs_status_t status = __atomic_load_n(&job->status, __ATOMIC_ACQUIRE);
 
-    /* A child has no threads, and nothing that its parent has begun */
+    /* a forked child has no threads, and none of its parent's copies */
     return ((status == UCS_INPROGRESS) && pipeline.is_foreign) ?
                    UCS_ERR_IO_ERROR :
                    status;
@@ -641,7 +641,7 @@ void uct_cuda_host_pipeline_notify(uct_cuda_host_job_t *job, CUhostFn func,
 
 void uct_cuda_host_pipeline_release(uct_cuda_host_job_t *job)
 {
-    /* In a child, the lock may be held by a thread that is not there */
+    /* in a forked child the lock may be held by a thread that does not exist */
     if (!pipeline.is_foreign) {
         pthread_mutex_lock(&pipeline.lock);
         while (job->status == UCS_INPROGRESS) {

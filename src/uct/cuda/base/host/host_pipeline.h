@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Copies between a GPU and pageable host memory by threads of this process, in
- * chunks and through page-locked memory.
+ * chunks through page-locked memory.
  *
- * The driver moves such memory at the speed of one processor core, and the
- * caller waits. Locking it takes longer than one copy saves. GB/s of 64 MiB
- * that were never copied before, measured on H200:
+ * The driver moves such memory at the speed of one processor core, and blocks
+ * the caller. Locking it takes longer than one copy saves. GB/s of 64 MiB never
+ * copied before, measured on H200:
  *
  *                  driver   1 thread   2 threads   3     4
  * host to GPU        10.8       11.5          17  24.6  26
@@ -25,49 +25,46 @@
 BEGIN_C_DECLS
 
 
-/** As many threads as the process may have processors (host_cpus.h), less one
- *  for the thread that waits, up to 8; none where there would be one. */
+/** As many threads as processors available to the process (host_cpus.h),
+ *  less one for the waiting thread, up to 8; none if there would be one. */
 #define UCT_CUDA_HOST_PIPELINE_AUTO (~0u)
 
 
-/** Host memory of another process: how threads get at it. */
+/** Access to host memory of another process. */
 typedef struct {
-    /** Copy between a slot and that memory; any thread, logs errors. */
+    /** Copy between a slot and that memory; thread safe, logs errors. */
     ucs_status_t (*copy)(void *arg, void *slot, uint64_t address,
                          size_t length, bool to_slot);
-    /** Called once the copy is released; may be NULL. */
+    /** Called when the copy is released; may be NULL. */
     void         (*release)(void *arg);
-    void         *arg; /**< Has to stay until then */
+    void         *arg; /**< Valid until release */
 } uct_cuda_host_remote_t;
 
 
-/** A copy under way. */
+/** Running copy. */
 typedef struct uct_cuda_host_job uct_cuda_host_job_t;
 
 
 /**
- * Set the number of threads that a copy may have. They start with the first one
- * that may have so many, sleep while there is nothing to copy, and stay to the
- * end of the process, as their slots do: unlocking those would wait for the
- * program's kernels.
+ * Set the number of threads for a copy. They start with the first copy that may
+ * use that many, sleep while idle, and stay with their slots until the process
+ * ends: unlocking the slots would wait for the program's kernels.
  *
- * @param num_threads  0: none, all copies are the caller's from now on.
+ * @param num_threads  0: none; copies are left to the caller from now on.
  */
 void uct_cuda_host_pipeline_enable(unsigned num_threads);
 
 
 /**
- * Start a copy, with a context current in which @a gpu is valid. Any thread.
+ * Start a copy, with a context current in which @a gpu is valid. Thread safe.
  *
  * @param gpu          GPU memory.
- * @param host         Host memory, which has to stay until the copy is
- *                     released.
+ * @param host         Host memory, valid until the copy is released.
  * @param length       Bytes.
- * @param to_gpu       Else from it.
- *
- * @return UCS_OK; UCS_ERR_UNSUPPORTED: there are no threads, or the copy is too
- *         small for them; UCS_ERR_NO_MEMORY, or the driver's error (logged):
- *         nothing is under way.
+ * @param to_gpu       Direction; false: from the GPU.
+ * @return UCS_OK; UCS_ERR_UNSUPPORTED: no threads, or the copy is too small for
+ *         them; UCS_ERR_NO_MEMORY, or the driver's error (logged): nothing is
+ *         running.
  */
 ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
                                           size_t length, bool to_gpu,
@@ -75,10 +72,11 @@ ucs_status_t uct_cuda_host_pipeline_start(CUdeviceptr gpu, void *host,
 
 
 /**
- * The same with host memory of another process. There is no other way for that:
- * a copy of any size has a thread.
+ * Start a copy with host memory of another process. Threads are the only method
+ * for it, for any size.
  *
- * @return Not UCS_ERR_UNSUPPORTED unless there can be no threads.
+ * @return As uct_cuda_host_pipeline_start(), but UCS_ERR_UNSUPPORTED only if
+ *         threads cannot be started.
  */
 ucs_status_t
 uct_cuda_host_pipeline_start_remote(CUdeviceptr gpu, uint64_t address,
@@ -87,18 +85,20 @@ uct_cuda_host_pipeline_start_remote(CUdeviceptr gpu, uint64_t address,
                                     uct_cuda_host_job_t **job_p);
 
 
-/** @return UCS_OK: every byte is there; UCS_INPROGRESS; or the driver's error
- *          (logged), or that of a remote copy. */
+/** Return UCS_OK: every byte is there; UCS_INPROGRESS; or the driver's error
+ *  (logged), or that of a remote copy. */
 ucs_status_t uct_cuda_host_pipeline_test(const uct_cuda_host_job_t *job);
 
 
-/** Have @a func(@a arg) called when the copy has ended, from one of the threads
- *  or at once. No function of this file may be called from there. */
+/**
+ * Call @a func(@a arg) when the copy has ended, from one of the threads or at
+ * once. The function must not call functions of this file.
+ */
 void uct_cuda_host_pipeline_notify(uct_cuda_host_job_t *job, CUhostFn func,
                                    void *arg);
 
 
-/** Give a copy back. One that still runs is waited for. */
+/** Release a copy. Waits for it if it is running. */
 void uct_cuda_host_pipeline_release(uct_cuda_host_job_t *job);
 
 
