@@ -7,13 +7,13 @@
 
 
 /**
- * Free memory of cuMemAlloc(), or a place of another process's pool, that no
- * work uses any more, with a context of its GPU current.
+ * Free unused memory from cuMemAlloc(), or from another process's pool, with a
+ * context of its GPU current.
  *
- * cuMemFree() waits for all that the program has queued on the GPU, which may
- * wait for the program, and holds up every other call of the context meanwhile
+ * cuMemFree() waits for all work queued by the program on the GPU, which may
+ * wait for the program, and blocks every other call of the context meanwhile
  * (H100, driver 580). cuMemFreeAsync() in an empty stream does not; drivers
- * before CUDA 11.2 do not have it. Failures are logged.
+ * before CUDA 11.2 lack it. Failures are logged.
  */
 void uct_cuda_device_memory_free(CUdeviceptr address);
 

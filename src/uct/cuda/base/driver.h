@@ -11,20 +11,18 @@
 BEGIN_C_DECLS
 
 
-/* The loaded table; use uct_cuda_driver_get(). */
+/* Loaded table; use uct_cuda_driver_get(). */
 extern const uct_cuda_driver_t *uct_cuda_driver_table;
 
-/* Load and initialise the driver; the slow part of uct_cuda_driver_get(). */
+/* Load and initialize the driver; the slow part of uct_cuda_driver_get(). */
 const uct_cuda_driver_t *uct_cuda_driver_load(void);
 
 
-/**
- * The driver's functions, or NULL on a node that has no usable driver or no
- * device. The first call loads libcuda.so.1 and calls cuInit (0.1 to 0.5 s with
- * GPUs, microseconds without libcuda); later calls cost a load. Any thread.
- * A node without libcuda is passed over in silence; anything else that is wrong
- * is told once.
- */
+/** Return the driver's functions, or NULL on a node without a usable driver
+ *  or device. The first call loads libcuda.so.1 and calls cuInit (0.1 to 0.5
+ *  s with GPUs, microseconds without libcuda); later calls cost a load.
+ *  Thread safe. A missing libcuda is not reported; other failures are logged
+ *  once. */
 static inline const uct_cuda_driver_t *uct_cuda_driver_get(void)
 {
     const uct_cuda_driver_t *driver =
@@ -35,30 +33,30 @@ static inline const uct_cuda_driver_t *uct_cuda_driver_get(void)
 
 
 /**
- * Why there is no driver.
+ * Return why there is no driver.
  *
- * @return UCS_OK when there is one; UCS_ERR_NO_DEVICE with no libcuda or no
- *         device; UCS_ERR_UNSUPPORTED when libcuda is too old or refuses.
+ * @return UCS_OK: there is one; UCS_ERR_NO_DEVICE: no libcuda or no device;
+ *         UCS_ERR_UNSUPPORTED: libcuda is too old or refuses.
  */
 ucs_status_t uct_cuda_driver_status(void);
 
 
-/** Was it us who brought the driver into this process? Then nobody has used a
- *  GPU before. */
+/** Return whether the module was the first to load the driver into this
+ *  process: no GPU was used before. */
 bool uct_cuda_driver_is_first(void);
 
 
 /**
- * Use @a driver instead of the machine's; NULL goes back to the machine's. For
- * tests, before other threads run.
+ * Use @a driver instead of the real one; NULL: the real one again. For tests,
+ * before other threads run.
  */
 void uct_cuda_driver_override(const uct_cuda_driver_t *driver);
 
 
-/* Of a result that is no success */
+/* Translate a failure */
 ucs_status_t uct_cuda_failure_status(CUresult result);
 
-/** The status that a driver's result stands for. Logs nothing. */
+/** Translate a driver result to a status. Never logs. */
 static inline ucs_status_t uct_cuda_status(CUresult result)
 {
     return __builtin_expect(result == CUDA_SUCCESS, 1) ?
@@ -67,7 +65,7 @@ static inline ucs_status_t uct_cuda_status(CUresult result)
 }
 
 
-/** Name of a driver's result, such as "CUDA_ERROR_OUT_OF_MEMORY". */
+/** Return the name of a driver result, such as "CUDA_ERROR_OUT_OF_MEMORY". */
 const char *uct_cuda_result_name(CUresult result);
 
 
@@ -75,9 +73,8 @@ ucs_status_t uct_cuda_driver_tell(const char *file, unsigned line,
                                   const char *caller, const char *function,
                                   CUresult result);
 
-/* Translate, and log a failure naming the function and the error. A driver
- * that is shutting down with the process is no error and is logged at debug
- * level. */
+/* Translate a result, and log a failure with the function and the error. A
+ * driver shutting down with the process is logged at debug level only. */
 static inline ucs_status_t
 uct_cuda_driver_check(const char *file, unsigned line, const char *caller,
                       const char *function, CUresult result)
@@ -91,10 +88,10 @@ uct_cuda_driver_check(const char *file, unsigned line, const char *caller,
 /**
  * Call a driver function through the table.
  *
- * UCT_CUDA_CALL logs a failure as an error, once, here; UCT_CUDA_CALL_NOLOG
- * leaves that to the caller. With no driver: UCS_ERR_NO_DEVICE; with an
- * optional function that this driver lacks: UCS_ERR_UNSUPPORTED; neither is
- * logged.
+ * UCT_CUDA_CALL logs a failure as an error, so callers need not;
+ * UCT_CUDA_CALL_NOLOG leaves this to the caller. Without a driver the result is
+ * UCS_ERR_NO_DEVICE, without an optional function UCS_ERR_UNSUPPORTED; neither
+ * is logged.
  */
 #define UCT_CUDA_CALL(_function, ...) \
     ({ \

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* By the kernel for small blocks, by one call of the driver's, or by a call a
- * copy. */
+/* Copies by the copy kernel, by one driver call, or one by one. */
 #include <uct/cuda/copy/batch.h>
 
 #include <uct/cuda/base/clock.h>
@@ -11,8 +10,8 @@
 #include <uct/cuda/base/trace.h>
 
 
-/* When a kernel that is not over is looked at: ten times what 16 MiB take over
- * PCIe. Calling off what only waits for others is no harm. */
+/* Time until a kernel is checked: ten times that of 16 MiB over PCIe.
+ * Cancelling one that only waits for others does no harm. */
 #define KERNEL_PATIENCE_NS (4ul * 1000 * 1000)
 
 
@@ -32,7 +31,7 @@ static ucs_status_t copy_one(const uct_cuda_batch_t *batch, unsigned i,
                    uct_cuda_host_copy(src, (void*)dst, length, false, stream);
 }
 
-/* Each by itself; what is under way when one fails is waited for */
+/* Submit the copies one by one; if one fails, wait for the others */
 static ucs_status_t
 copy_each(const uct_cuda_batch_t *batch, CUstream stream)
 {
@@ -58,8 +57,8 @@ static ucs_status_t copy_all(uct_cuda_batch_t *batch, CUstream stream)
     };
     size_t first = 0, failed;
 
-    /* A driver that takes part of it and fails has copied nothing that the
-     * single copies do not copy again */
+    /* if the driver fails after part of the call, the single copies repeat that
+     * part */
     if ((copies->count > 1) &&
         (UCT_CUDA_CALL_NOLOG(cuMemcpyBatchAsync_v1, copies->dst, copies->src,
                              copies->length, copies->count, &attributes, &first,
@@ -70,8 +69,8 @@ static ucs_status_t copy_all(uct_cuda_batch_t *batch, CUstream stream)
     return copy_each(batch, stream);
 }
 
-/* Until nothing of what was called off is read or written any more, without
- * waiting for the GPU to have room */
+/* Wait until a cancelled launch accesses no memory any more, without waiting
+ * for space on the GPU */
 static void kernel_wait(const uct_cuda_batch_t *batch)
 {
     bool has_ended, has_copied;
@@ -82,8 +81,8 @@ static void kernel_wait(const uct_cuda_batch_t *batch)
     }
 }
 
-/* What has not begun will not; all of it is copied otherwise, what has begun
- * with the same bytes twice. A context is current. */
+/* Cancel the launch and copy everything another way; blocks started by the
+ * kernel are copied twice with the same data. A context must be current. */
 static ucs_status_t kernel_replace(uct_cuda_batch_t *batch)
 {
     const CUstream stream = uct_cuda_copier_beside(batch->launch.copier);
@@ -110,7 +109,7 @@ static ucs_status_t kernel_call_off(uct_cuda_batch_t *batch)
     bool has_begun;
 
     if (uct_cuda_copier_call_off(&batch->launch, &has_begun) != UCS_OK) {
-        batch->launch.start = uct_cuda_now_ns(); /* tried again later */
+        batch->launch.start = uct_cuda_now_ns(); /* try again later */
         return UCS_INPROGRESS;
     }
 
@@ -122,8 +121,8 @@ static ucs_status_t kernel_call_off(uct_cuda_batch_t *batch)
     return UCS_INPROGRESS;
 }
 
-/* Warps of what was called off: those that had begun are waited for. One that
- * did so in that moment may have copied nothing. */
+/* Check the warps of a cancelled launch: those started must end. A warp
+ * starting at that moment may have copied nothing. */
 static ucs_status_t kernel_ended(uct_cuda_batch_t *batch)
 {
     bool has_ended, has_copied;
@@ -140,14 +139,15 @@ static ucs_status_t kernel_ended(uct_cuda_batch_t *batch)
                    kernel_replace(batch);
 }
 
-/* What there is to do where the event alone does not say that it is over */
+/* Handle a kernel not completed by its event alone */
 static ucs_status_t kernel_look(uct_cuda_batch_t *batch)
 {
     return (batch->kernel == UCT_CUDA_BATCH_RUNS) ? kernel_call_off(batch) :
                                             kernel_ended(batch);
 }
 
-/* Is there nothing to do yet, whether the event is there or not? */
+/* Return whether there is nothing to do yet, whether or not the event is
+ * complete */
 static bool kernel_may_wait(const uct_cuda_batch_t *batch, bool is_there)
 {
     if (is_there) {

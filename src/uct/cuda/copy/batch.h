@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Many copies between two ends as one operation: carried by the kernel for
- * small blocks (kernel.h), by one call where the driver has one, or each by
- * itself, with one event behind them.
+ * Many copies between two ends as one operation: by the copy kernel (kernel.h),
+ * by one driver call if available, or one by one, with one event after them.
  */
 #ifndef UCT_CUDA_COPY_BATCH_H
 #define UCT_CUDA_COPY_BATCH_H
@@ -14,22 +13,21 @@
 #include <stdbool.h>
 
 
-/** What is under way of a batch that a kernel carries. */
+/** State of a batch carried by a kernel. */
 typedef enum {
-    UCT_CUDA_BATCH_RUNS,    /**< ... or waits for room */
-    UCT_CUDA_BATCH_ENDS,    /**< Called off when all of it had begun */
-    UCT_CUDA_BATCH_REPLACED /**< A part has not begun and never will: copies do
-                                 all */
+    UCT_CUDA_BATCH_RUNS,    /**< Running, or waiting for space on the GPU */
+    UCT_CUDA_BATCH_ENDS,    /**< Cancelled after all of it had started */
+    /** A part never starts: copies replace all of it */
+    UCT_CUDA_BATCH_REPLACED
 } uct_cuda_batch_kernel_t;
 
 
-/** The caller's memory, until the operation is over; all but the kernel and its
- *  launch are the caller's to fill in. */
+/** Memory of the caller until the operation ends. The caller fills in all
+ *  except the kernel's state and launch. */
 typedef struct {
     uct_cuda_op_t           *op;
-    uct_cuda_end_t          local_end;  /**< A GPU, or page-locked memory of the
-                                             host's */
-    uct_cuda_end_t          remote_end; /**< A GPU */
+    uct_cuda_end_t          local_end;  /**< GPU, or page-locked host memory */
+    uct_cuda_end_t          remote_end; /**< GPU */
     bool                    is_put;     /**< From local to remote */
     size_t                  bytes;      /**< Of all copies */
     uct_cuda_copy_list_t    copies;
@@ -40,20 +38,21 @@ typedef struct {
 
 /**
  * Submit the copies to the operation's stream, whose context is current, or to
- * the copier's; the operation is to be posted then.
+ * the kernel's; the caller then posts the operation.
  *
- * @param copier       Of that context; NULL: not by a kernel.
- * @param blocks       Of threads, at most.
- * @param is_kernel_p  Whether a kernel carries them: the two functions below
- *                     follow it. Else the operation's event tells.
- * @return UCS_OK; else nothing is under way.
+ * @param copier       Copy kernel of that context; NULL: use none.
+ * @param blocks       Maximum thread blocks.
+ * @param is_kernel_p  Set if a kernel carries the copies: track it with the two
+ *                     functions below. Otherwise the operation's event tracks
+ *                     them.
+ * @return UCS_OK; otherwise nothing is running.
  */
 ucs_status_t uct_cuda_batch_start(uct_cuda_batch_t *batch,
                                   uct_cuda_copier_t *copier, unsigned blocks,
                                   bool *is_kernel_p);
 
-/** As a method's test() and wake(), of an operation whose work is the batch, or
- *  begins with it. */
+/** Implement a method's test() and wake(), for an operation whose work is
+ *  the batch or begins with it. */
 ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op);
 
 ucs_status_t

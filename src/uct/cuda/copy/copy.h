@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The room for a copy. A transport knows addresses, keys and endpoints; from
- * those it fills in one uct_cuda_copy_t, and all that follows is here.
+ * Copies of all transports. A transport knows addresses, keys and endpoints; it
+ * fills in one uct_cuda_copy_t, and this folder does the rest.
  *
- *   copy.h     one description: two ends, bytes, direction, completion
- *   where.c    the one rule for the context that a copy runs in
- *   post.c     check, choose the context, keep the order of a stream, submit
- *   method.c   one copy as one operation, by the first method that can carry it
+ *   copy.h     description: two ends, bytes, direction, completion
+ *   where.c    choice of the context to copy in
+ *   post.c     check, context, order of a stream, submission
+ *   method.c   one copy as one operation, by the first suitable method
  *   group.c    many small copies as one operation with many completions
- *   batch.c    ... carried by one call of the driver's, or a call a copy
- *   kernel.c   ... or by a kernel of ours
+ *   batch.c    copies of a group, by one driver call or one by one
+ *   kernel.c   copies of a group, by a kernel
  *
- * A method is a row {name, test, wake, end} that the queue follows an operation
- * by (base/queue.h), with what it can carry and how it starts (method.c):
+ * A method is a row {name, test, wake, end} used by the queue to track an
+ * operation (base/queue.h), with its conditions and its start (method.c):
  *
  *   engine     over several links               multipath/
- *   threads    pageable and peers' host memory  base/host/host_pipeline.h
- *   slot       little, from a peer to the host  base/host/host_bounce.h
- *   driver     one copy a piece of memory       base/host/host_pieces.h
+ *   threads    pageable or a peer's host memory base/host/host_pipeline.h
+ *   slot       small, from a peer to the host   base/host/host_bounce.h
+ *   driver     one copy for each piece          base/host/host_pieces.h
  *   batch      copies of a group                batch.c
  *   kernel     blocks of a group                kernel.c
  *   peer       requests to a process's server   cuda_cma/cuda_cma_channel.c
  *
- * What an operation holds (mappings, slots, jobs, counts on links) is given
- * back by its method's end(), and nowhere else.
+ * Resources of an operation (mappings, slots, jobs, link counts) are released
+ * by its method's end() only.
  */
 #ifndef UCT_CUDA_COPY_COPY_H
 #define UCT_CUDA_COPY_COPY_H
@@ -37,29 +37,30 @@
 #include <stddef.h>
 
 
-/** Where a copy's bytes are at one end. */
+/** One end of a copy. */
 typedef struct {
-    const uct_cuda_node_rkey_t *key;    /**< Of a peer's GPU memory, or NULL */
-    const uct_cuda_host_remote_t *by;   /**< By it threads reach a peer's host
-                                             memory, or NULL */
-    CUdeviceptr                address; /**< In the process that has it */
+    /** Key of a peer's GPU memory, or NULL */
+    const uct_cuda_node_rkey_t *key;
+    /** Access of threads to a peer's host memory, or NULL */
+    const uct_cuda_host_remote_t *by;
+    CUdeviceptr                address; /**< In the process owning it */
     uct_cuda_end_t             end;     /**< GPU, host or host VMM memory */
-    CUcontext                  context; /**< That GPU memory of this process
-                                             belongs to, or NULL */
+    /** Context owning GPU memory of this process, or NULL */
+    CUcontext                  context;
 } uct_cuda_copy_end_t;
 
 
-/** A copy between memory of this process and other memory. */
+/** Copy between memory of this process and other memory. */
 typedef struct {
     uct_cuda_copy_end_t local;  /**< Memory of this process */
-    uct_cuda_copy_end_t remote; /**< A peer's, or of this process, too */
+    uct_cuda_copy_end_t remote; /**< Memory of a peer, or of this process */
     size_t              bytes;
     bool                is_put; /**< From local to remote */
-    uct_completion_t    *comp;  /**< Told at the end; may be NULL */
+    uct_completion_t    *comp;  /**< Called at the end; may be NULL */
 } uct_cuda_copy_t;
 
 
-/** Fill in what a transport knows; where memory is, is found out later. */
+/** Fill in a copy from a transport's data; ends are located later. */
 static inline void
 uct_cuda_copy_init(uct_cuda_copy_t *copy, const void *local,
                    const uct_cuda_node_rkey_t *key, uint64_t remote,
@@ -87,20 +88,20 @@ uct_cuda_copy_dst(const uct_cuda_copy_t *copy)
     return copy->is_put ? &copy->remote : &copy->local;
 }
 
-/** Find out where memory of this process is. */
+/** Locate memory of this process. */
 static inline void uct_cuda_copy_place(uct_cuda_copy_end_t *end)
 {
     uct_cuda_memory_place((void*)end->address, &end->end, &end->context);
 }
 
-/** Is one end host memory that the CPU can touch? */
+/** Return whether one end is host memory accessible to the CPU. */
 static inline bool uct_cuda_copy_has_host(const uct_cuda_copy_t *copy)
 {
     return uct_cuda_end_is_host(copy->local.end) ||
            uct_cuda_end_is_host(copy->remote.end);
 }
 
-/** Is one end host memory that only the driver can copy? */
+/** Return whether one end is host memory that only the driver can copy. */
 static inline bool uct_cuda_copy_has_host_vmm(const uct_cuda_copy_t *copy)
 {
     return uct_cuda_end_is_host_vmm(copy->local.end) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gathered copies: a group is an operation with many completions. */
+/* Coalesced copies: a group is an operation with many completions. */
 #include <uct/cuda/copy/group.h>
 
 #include <uct/cuda/base/clock.h>
@@ -17,55 +17,59 @@
 #include <stdlib.h>
 
 
-/* The first group, so that the GPU has work soon; the next is twice that. But
- * the bytes, too, are to take as long as what submits them (8 us): over PCIe,
- * and between GPUs. */
+/* Size of the first group, small so that the GPU has work soon; the next one is
+ * twice that. But copying its bytes must take as long as submission (8 us):
+ * over PCIe, and between GPUs. */
 #define FIRST_COUNT    8
 #define MIN_HOST_BYTES (512ul << 10)
 #define MIN_GPU_BYTES  (4ul << 20)
 
-/* While blocks come in one by one, the next is there within so many ns for each
- * that has come before it, or within the last of these: who posts them waits
- * for the worker's lock now and then */
+/* While blocks come in one by one, the next one follows within this many ns for
+ * each block before it, or within the maximum: the posting thread sometimes
+ * waits for the worker's lock */
 #define FED_NS_A_BLOCK 1000ul
 #define FED_MIN_NS     (30ul * 1000)
 #define FED_MAX_NS     (100ul * 1000)
 
-/* Progress calls in a row that ask nothing while blocks come in */
+/* Progress calls in a row without a driver query while blocks come in */
 #define MAX_WAITED 16
 
-/* A kernel for so many copies at least, after so many blocks of an interface: a
- * launch and its loading are to pay */
+/* Minimum copies for a kernel, and minimum blocks of an interface before its
+ * first kernel: launch and loading must pay off */
 #define KERNEL_MIN_COUNT  4
 #define KERNEL_MIN_BLOCKS 64
 
-/* Over PCIe copy engines are faster with larger ones (mean, bytes; H100), but a
- * call for them takes 1 us a block, which holds up who posts block by block */
+/* Over PCIe copy engines are faster with larger blocks (mean, bytes; H100), but
+ * a call for them takes 1 us for each block, which delays a thread posting
+ * block by block */
 #define KERNEL_MAX_HOST_SIZE      (128ul << 10)
 #define KERNEL_MAX_HOST_LIST_SIZE (32ul << 10)
 
 
 struct uct_cuda_gather_group {
-    uct_cuda_batch_t         batch; /* First: the operation's work */
+    uct_cuda_batch_t         batch; /* First: work of the operation */
     uct_cuda_gather_group_t  *next_idle;
-    uct_cuda_gather_group_t  *next;  /* Of all */
-    uct_completion_t         comp;   /* The operation's */
+    uct_cuda_gather_group_t  *next;  /* Next of all groups */
+    uct_completion_t         comp;   /* Completion of the operation */
     uct_cuda_gather_t        *gather;
     uct_cuda_copy_count_t    count;
-    ucs_status_t             status; /* Of submitting */
+    ucs_status_t             status; /* Status of submission */
 
-    /* The last block's key and allocations */
+    /* Key and allocations of the last block */
     const uct_cuda_node_rkey_t *rkey;
     uint64_t                 key_base;
     unsigned long long       key_buffer_id;
     int32_t                  key_pid;
     CUdeviceptr              local_begin;
     CUdeviceptr              local_end_addr;
-    bool                     may_merge; /* A block in the same ones precedes */
+    /* A block in the same allocations precedes */
+    bool                     may_merge;
 
-    bool                     is_list;    /* Posted as one */
-    bool                     is_owned;   /* The last block's local memory */
-    bool                     is_reached; /* By kernels, as far as is known */
+    bool                     is_list;    /* Posted as one list */
+    /* Local memory of the last block belongs to a context */
+    bool                     is_owned;
+    /* Kernels can access both ends, as far as known */
+    bool                     is_reached;
     unsigned                 num_blocks;
     uct_completion_t         *comps[UCT_CUDA_GATHER_MAX_ALIKE];
     unsigned                 num_mappings;
@@ -106,8 +110,7 @@ static void group_end(uct_cuda_op_t *op)
     }
 }
 
-/* Of a group with nothing under way, its completions are to be told by progress
- * all the same, not within the call that posts a block */
+/* Report completions from progress, never from the call that posts */
 static ucs_status_t failed_test(uct_cuda_op_t *op)
 {
     return ((uct_cuda_gather_group_t*)op->work)->status;
@@ -181,7 +184,7 @@ group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
     return UCS_OK;
 }
 
-/* Is it for a kernel: many small ones? */
+/* Return whether to use a kernel: many small copies */
 static bool wants_kernel(const uct_cuda_gather_group_t *group)
 {
     const uct_cuda_batch_t *batch   = &group->batch;
@@ -199,7 +202,7 @@ static bool wants_kernel(const uct_cuda_gather_group_t *group)
             (batch->bytes <= count * max_host_size));
 }
 
-/* Its context is current */
+/* Submit a group with its context current */
 static ucs_status_t group_start(uct_cuda_gather_group_t *group)
 {
     uct_cuda_gather_t *gather = group->gather;
@@ -224,7 +227,7 @@ static ucs_status_t group_start(uct_cuda_gather_group_t *group)
     return status;
 }
 
-/* Has the engine count what is under way for long */
+/* Let the engine count a group that takes long */
 static void group_count(uct_cuda_gather_group_t *group)
 {
     const uct_cuda_batch_t *batch = &group->batch;
@@ -252,7 +255,7 @@ static void group_submit(uct_cuda_gather_t *gather)
     gather->open                = NULL;
     gather->queue->is_gathering = false;
 
-    /* It was current when they were posted; the program may have reset it */
+    /* it was current at posting; the program may have reset it since */
     is_pushed     = uct_cuda_context_push(context);
     group->status = is_pushed ? group_start(group) : UCS_ERR_IO_ERROR;
     if (group->status == UCS_OK) {
@@ -263,7 +266,7 @@ static void group_submit(uct_cuda_gather_t *gather)
 
     status = uct_cuda_op_post(gather->queue, op);
     if (status != UCS_INPROGRESS) {
-        /* The operation has been given back: that one is there for sure */
+        /* the operation was released, so another one is available */
         group->status = status;
         if (group_get_op(group, stream) == UCS_OK) {
             group->batch.op->method = &by_none;
@@ -276,7 +279,7 @@ static void group_submit(uct_cuda_gather_t *gather)
     }
 }
 
-/* Has the stream more than one operation under way? */
+/* Return whether the stream has more than one operation running */
 static bool is_busy(const uct_cuda_stream_t *stream)
 {
     return (stream->head != NULL) && (stream->head != stream->tail);
@@ -287,7 +290,7 @@ static uint64_t fed_window(const uct_cuda_gather_t *gather)
     return ucs_min(gather->streak * FED_NS_A_BLOCK, FED_MAX_NS);
 }
 
-/* Bytes that are worth a call */
+/* Return the bytes that justify a call */
 static size_t min_bytes(const uct_cuda_gather_group_t *group)
 {
     return uct_cuda_end_is_gpu(group->batch.local_end) ? MIN_GPU_BYTES :
@@ -295,9 +298,9 @@ static size_t min_bytes(const uct_cuda_gather_group_t *group)
 }
 
 /*
- * Are blocks being posted one after the other, by another thread than the one
- * that makes progress? Then the next is there in a moment; a thread that makes
- * progress itself has paused.
+ * Return whether blocks are being posted one after the other by another thread
+ * than the one making progress: then the next one comes soon. A thread that
+ * makes progress itself has paused.
  */
 static bool is_fed(const uct_cuda_gather_t *gather)
 {
@@ -305,8 +308,8 @@ static bool is_fed(const uct_cuda_gather_t *gather)
            (uct_cuda_now_ns() - gather->fed <= fed_window(gather));
 }
 
-/* Has the GPU too little to do? Who submits small groups all the time holds up
- * who posts the blocks, with the worker's lock */
+/* Return whether the GPU has too little work. Submitting small groups all the
+ * time, with the worker's lock, would delay the posting thread. */
 static bool is_due(const uct_cuda_gather_group_t *group)
 {
     return !is_busy(group->batch.op->stream) &&
@@ -369,8 +372,9 @@ static void note_fed(uct_cuda_gather_t *gather)
     gather->poster = pthread_self();
 }
 
-/* Of a list, whose blocks are there at once, a kernel takes more of those that
- * are alike: what a launch costs, on both sides, is shared by more */
+/* Return the maximum blocks of a group. For a list, whose blocks are all
+ * present, a kernel takes more uniform ones: more blocks share the cost of the
+ * launch on both sides. */
 static unsigned group_max_count(const uct_cuda_gather_group_t *group)
 {
     return (group->is_list && group->is_reached &&
@@ -380,7 +384,7 @@ static unsigned group_max_count(const uct_cuda_gather_group_t *group)
                    UCT_CUDA_GATHER_MAX_COUNT;
 }
 
-/* The block lies in the mapping and local allocation of the last one */
+/* Append a block in the mapping and local allocation of the last one */
 static void group_append(uct_cuda_gather_group_t *group,
                          const uct_cuda_copy_t *copy, CUdeviceptr remote,
                          bool has_more)
@@ -418,7 +422,8 @@ static CUdeviceptr group_remote(const uct_cuda_gather_group_t *group,
            (copy->remote.address - copy->remote.key->handle.base);
 }
 
-/* Larger ones take their time whoever submits them, or several paths */
+/* Return whether a block is small: larger ones take long by any method, or use
+ * several paths */
 static bool is_small(const uct_cuda_gather_t *gather, size_t length,
                      uct_cuda_end_t local_end)
 {
@@ -428,8 +433,8 @@ static bool is_small(const uct_cuda_gather_t *gather, size_t length,
                      uct_cuda_mp_wants_host(gather->engine, length));
 }
 
-/* What the local memory was locked with, all of it, so that no copy leaves
- * that */
+/* Return the registration that locked the local memory, all of it, so that no
+ * copy crosses its end */
 static bool find_locked(const uct_cuda_copy_t *copy,
                         CUdeviceptr *begin_p, size_t *size_p)
 {
@@ -443,7 +448,7 @@ static bool find_locked(const uct_cuda_copy_t *copy,
                                 copy->local.address, copy->bytes);
 }
 
-/* The allocation that the local memory lies in */
+/* Return the allocation of the local memory */
 static bool find_local(const uct_cuda_copy_t *copy, CUdeviceptr *begin_p,
                        size_t *size_p)
 {
@@ -454,15 +459,17 @@ static bool find_local(const uct_cuda_copy_t *copy, CUdeviceptr *begin_p,
                    find_locked(copy, begin_p, size_p);
 }
 
-/* Another GPU's memory than that whose context runs the copies? */
+/* Return whether the local memory is on another GPU than the context of the
+ * copies */
 static bool is_elsewhere(uct_cuda_end_t local_end, int device)
 {
     return uct_cuda_end_is_gpu(local_end) &&
            !uct_cuda_end_is_device(local_end, device);
 }
 
-/* A kernel may fault where a copy is refused, or goes another way: both ends
- * are looked at once an allocation */
+/* Return whether a kernel can access both ends, checked once for each
+ * allocation: a kernel would fault where a copy is refused or takes another
+ * route */
 static bool is_reached(const uct_cuda_gather_group_t *group,
                        const uct_cuda_copy_t *copy, int device)
 {
@@ -479,7 +486,7 @@ bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
     const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
     const CUdeviceptr local              = copy->local.address;
 
-    /* The key may be another one that was unpacked to the same place */
+    /* another key may have been unpacked to the same address */
     if ((group == NULL) || (group->rkey != copy->remote.key) ||
         (copy->is_put && !group->is_owned && !is_next) ||
         (group->key_base != handle->base) ||
@@ -508,9 +515,9 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
     size_t local_size;
     ucs_status_t status;
 
-    /* With nothing in front of it, waiting for more would only cost time. What
-     * has a group of its own comes behind the one before. A kernel would have
-     * to reach both ends. */
+    /* With an empty stream waiting for more would only cost time. A block with
+     * a group of its own comes after the previous group. A kernel must be able
+     * to access both ends. */
     if (!is_small(gather, copy->bytes, local_end) ||
         ((stream->head == NULL) && !has_more && !is_fed(gather)) ||
         is_elsewhere(local_end, device) ||

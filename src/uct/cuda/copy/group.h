@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Small copies to and from a peer's GPU that are posted one after another, as
- * the blocks of a list are; here is memory of a GPU or what is page-locked.
- * While one of their stream is under way, those that follow are gathered, and
- * go to the driver together: as one call where it has one, with one event
- * behind them. Blocks that continue each other in both memories are one copy.
+ * Coalescing of small copies to and from a peer's GPU, posted one after another
+ * or as a list; the local end is GPU memory or page-locked. While one copy of
+ * their stream is running, later ones are collected and submitted together: by
+ * one driver call if available, with one event after them. Blocks contiguous in
+ * both memories become one copy.
  *
- * A copy alone costs a call (2.9 us), an event (0.35) and a question (1.5), on
- * H200; 64 KiB are copied in less than one of them.
+ * A single copy costs a call (2.9 us), an event (0.35) and a query (1.5), on
+ * H200; 64 KiB take less time than any of these.
  */
 #ifndef UCT_CUDA_COPY_GROUP_H
 #define UCT_CUDA_COPY_GROUP_H
@@ -22,81 +22,87 @@
 #include <stdint.h>
 
 
-/** A block, bytes: larger ones take longer than their calls */
+/** Largest block, bytes: the copy of a larger one takes longer than its
+ *  calls */
 #define UCT_CUDA_GATHER_MAX_SIZE (1ul << 20)
 
-/** Blocks and bytes that go to the driver at once: it is to copy them while the
- *  next ones come in. The first groups are smaller. By hand 1,000 blocks of 64
- *  KiB in groups of 8, 32, 128 are copied at 96, 106, 99 GB/s, 200 of 1 MiB in
+/** Blocks and bytes submitted at once, to be copied while the next ones come
+ *  in. The first groups are smaller. By hand 1,000 blocks of 64 KiB in
+ *  groups of 8, 32, 128 are copied at 96, 106, 99 GB/s, 200 of 1 MiB in
  *  groups of 32 at 364, one by one at 25 and 205 (test/byhand/blocks, H200). */
 #define UCT_CUDA_GATHER_MAX_COUNT 128
 #define UCT_CUDA_GATHER_MAX_BYTES (16ul << 20)
 
-/** Blocks of a list that a kernel takes, if they are alike. */
+/** Blocks of a list for one kernel, if uniform. */
 #define UCT_CUDA_GATHER_MAX_ALIKE UCT_CUDA_COPIER_MAX_ALIKE
 
 
 typedef struct uct_cuda_gather_group uct_cuda_gather_group_t;
 
-/** Who gathers for a queue; zeros, but for the settings, which are the user's
- *  to fill in. */
+/** Coalescing for a queue; zeroed, except for the settings filled in by the
+ *  user. */
 typedef struct {
     uct_cuda_queue_t        *queue;
-    uct_cuda_mp_engine_t    *engine;       /**< Setting: larger ones go by it */
-    unsigned                kernel_blocks; /**< Setting: over PCIe; else twice
-                                                that */
+    /** Setting: carries larger blocks */
+    uct_cuda_mp_engine_t    *engine;
+    /** Setting: for PCIe; otherwise twice as many */
+    unsigned                kernel_blocks;
     bool                    enable_cache;  /**< Setting */
-    bool                    loads_kernels; /**< Or has those that are there */
-    uct_cuda_gather_group_t *open;         /**< NULL: nothing waits */
+    /** May load kernels; otherwise uses loaded ones */
+    bool                    loads_kernels;
+    uct_cuda_gather_group_t *open;         /**< NULL: no blocks are waiting */
     uct_cuda_gather_group_t *idle;
     uct_cuda_gather_group_t *all;
     unsigned                max_count;   /**< Blocks of the next group */
-    bool                    is_fed;      /**< Since last asked ... */
-    unsigned                waited;      /**< ... so many times in a row */
-    uint64_t                fed;         /**< When (uct_cuda_now_ns()), ... */
-    pthread_t               poster;      /**< ... by whom, ... */
-    unsigned                streak;      /**< ... after so many others */
+    /** A block was added since the last check */
+    bool                    is_fed;
+    unsigned                waited;      /**< Checks skipped in a row */
+    /** Time of the last block (uct_cuda_now_ns()) */
+    uint64_t                fed;
+    pthread_t               poster;      /**< Thread that added it */
+    unsigned                streak;      /**< Blocks added in a row before it */
     bool                    is_threaded; /**< Another thread makes progress */
-    unsigned                num_small;   /**< Blocks so far, up to some */
+    /** Small blocks so far, up to a limit */
+    unsigned                num_small;
 } uct_cuda_gather_t;
 
 
-/** Gather for a queue, which from now on submits blocks before anything is
- *  waited for. Errors are told to the blocks' completions. */
+/** Start coalescing for a queue, which from now on submits blocks before it
+ *  waits. Errors are reported to the blocks' completions. */
 void uct_cuda_gather_init(uct_cuda_gather_t *gather, uct_cuda_queue_t *queue);
 
 /**
- * Gather a block that lies in the same allocations as the one before: a few
- * comparisons, no question to the driver.
+ * Add a block in the same allocations as the previous one, with a few
+ * comparisons and no driver call.
  *
- * @param has_more  Others follow for sure.
+ * @param has_more  Others certainly follow.
  *
- * @param is_next  Of a list, all of which was there when its first was added.
- *
- * @return Whether it was; its completion is told then.
+ * @param is_next  Block of a list whose buffers were all checked when its first
+ *                 block was added.
+ * @return true: added, and its completion will be called.
  */
 bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
                             const uct_cuda_copy_t *copy, bool has_more,
                             bool is_next);
 
 /**
- * Gather a block, if it is one to gather: small, and behind others.
+ * Add a block if suitable: small, and behind others.
  *
- * @param stream  The stream for it; its context is current.
+ * @param stream  Stream for it; its context is current.
  * @param device  Of that context.
- * @param copy    Its local end has been placed. If that belongs to no context,
- *                the next block that is put from it has to be waited for by
- *                itself (base/memory.h).
- * @param has_more  Others follow for sure, so the first one waits for them too.
- *
- * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: it goes by itself, behind all
- *         that were gathered; or as uct_cuda_node_cache_get().
+ * @param copy    Its local end is located. If that belongs to no context, the
+ *                next block put from it must be synchronized by itself
+ *                (base/memory.h).
+ * @param has_more  Others certainly follow, so the first one waits for them,
+ *                  too.
+ * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: post it by itself, behind all
+ *         collected blocks; or as uct_cuda_node_cache_get().
  */
 ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
                                  uct_cuda_stream_t *stream, int device,
                                  const uct_cuda_copy_t *copy, bool has_more);
 
-/** The queue is going, and its operations are over. */
+/** Stop coalescing, after the queue's operations have ended. */
 void uct_cuda_gather_cleanup(uct_cuda_gather_t *gather);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A stream for kernels, one beside it, and words of GPU memory that both sides
- * of calling off look at (kernels/copy.cu). */
+/* A stream for kernels, a second one, and words of GPU memory used by both
+ * sides of a cancellation (kernels/copy.cu). */
 #include <uct/cuda/copy/kernel.h>
 
 #include <kernels/copy.h>
@@ -25,17 +25,17 @@
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS < UCX_MP_COPY_OFF,
                "a launch that is under way has a word of its own");
 
-/* A GPU that was busy is asked again after so long, twice as long each time:
- * the question is not for free (uct_cuda_ctx_is_idle()) */
+/* Time until a busy GPU is queried again, doubled each time: the query has a
+ * cost (uct_cuda_ctx_is_idle()) */
 #define MIN_PAUSE_NS (10ul * 1000 * 1000)
 #define MAX_PAUSE_NS (1000ul * 1000 * 1000)
 
 
-/* The kernel in a context */
+/* Kernel of a context */
 typedef struct {
-    ucx_mp_copy_t functions; /* NULL: none yet, or never */
+    ucx_mp_copy_t functions; /* NULL: not loaded, or unavailable */
     bool          is_refused;
-    uint64_t      asked;     /* When the GPU was busy */
+    uint64_t      asked;     /* time when the GPU was busy */
     uint64_t      pause;
 } kernel_t;
 
@@ -48,14 +48,14 @@ struct uct_cuda_copier {
     ucx_mp_copy_t         functions;
     CUstream              stream;
     CUstream              beside;
-    CUstream              wake_up; /* For callbacks; NULL until one is */
-    CUevent               off;    /* Behind what was called off */
+    CUstream              wake_up; /* for callbacks; NULL: none yet */
+    CUevent               off;    /* after a cancelled launch */
     bool                  is_off;
     CUdeviceptr           words;
-    uint64_t              serial; /* Of the last launch */
+    uint64_t              serial; /* of the last launch */
 };
 
-/* Of all kernels; order: base/thread.h */
+/* For all kernels; order: base/thread.h */
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
 
@@ -104,7 +104,7 @@ static void load_kernel(kernel_t *kernel)
     }
 }
 
-/* False: none, or not now */
+/* Return the kernel's functions. @return false: unavailable, or not now */
 static bool get_kernel(uct_cuda_context_t *context, bool may_load,
                        ucx_mp_copy_t *functions)
 {
@@ -125,7 +125,8 @@ static bool get_kernel(uct_cuda_context_t *context, bool may_load,
     return functions->copy != NULL;
 }
 
-/* Memory made with cuMemCreate has access by GPU, maybe for reading alone */
+/* Return whether a GPU may write to an address: for memory from cuMemCreate
+ * access is set for each GPU, perhaps read only */
 static bool may_write(CUdeviceptr address, int device)
 {
     const CUmemLocation location = {
@@ -154,7 +155,7 @@ bool uct_cuda_copier_reaches(CUdeviceptr address, int device)
             may_write(address, device));
 }
 
-/* What there is; what was called off and has not run yet still looks at the
+/* Free all resources; a cancelled launch that has not run yet still reads the
  * words */
 static void release(uct_cuda_copier_t *copier)
 {
@@ -272,7 +273,7 @@ void uct_cuda_copier_destroy(uct_cuda_copier_t *copier, bool is_alive)
     free(copier);
 }
 
-/* The first one lies in the middle of what can be said */
+/* Put the first address in the middle of the representable range */
 static CUdeviceptr alike_base(CUdeviceptr first)
 {
     return first - ((CUdeviceptr)UCX_MP_COPY_UNIT << 31);
@@ -437,7 +438,7 @@ ucs_status_t uct_cuda_copier_call_off(uct_cuda_launch_t *launch,
     return UCS_OK;
 }
 
-/* A word of a later launch says nothing of this one but that it is over */
+/* A word of a later launch only shows that this one has ended */
 ucs_status_t
 uct_cuda_copier_has_ended(const uct_cuda_launch_t *launch,
                           bool *has_ended_p, bool *has_copied_p)
@@ -464,8 +465,8 @@ uct_cuda_copier_has_ended(const uct_cuda_launch_t *launch,
     return UCS_OK;
 }
 
-/* What is behind a callback in its stream waits until it has run, so that is a
- * stream of its own */
+/* Work behind a callback in its stream waits until it has run, so callbacks
+ * have their own stream */
 ucs_status_t uct_cuda_copier_notify(const uct_cuda_launch_t *launch,
                                     CUevent event, uint64_t patience,
                                     CUhostFn func, void *arg)

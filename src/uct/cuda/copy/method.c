@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Methods are tried in their order, the best one first; the driver's is the
- * last. A peer's memory is mapped wherever a copy reads or writes it from: in
- * one context for one path, in that of each relay for several. Host memory is
- * only ever touched by its own process, which copies it over PCIe.
+ * Methods in order of preference; the driver's is the last. A peer's memory is
+ * mapped in each context that accesses it: one for a single path, that of each
+ * relay for several. Host memory is accessed by its own process only, which
+ * copies it over PCIe.
  */
 #include <uct/cuda/copy/method.h>
 
@@ -26,16 +26,16 @@
 #include <unistd.h>
 
 
-/* What an operation keeps of its copy until the end */
+/* Data of an operation's copy until its end */
 typedef struct {
     const uct_cuda_copy_t   *copy;   /* during the start */
-    int                     device;  /* of the context; the same */
-    bool                    keep;    /* mappings in their cache */
+    int                     device;  /* of the context; during the start */
+    bool                    keep;    /* keep mappings in the cache */
     uct_cuda_end_t          src_end;
     uct_cuda_end_t          dst_end;
     size_t                  bytes;
-    void                    *host;   /* the end that is host memory, or NULL */
-    void                    *slot;   /* it comes here first; or NULL */
+    void                    *host;   /* the end in host memory, or NULL */
+    void                    *slot;   /* intermediate slot, or NULL */
     uint64_t                begin;   /* for a timeline */
     uct_cuda_copy_count_t   count;
     uct_cuda_host_pieces_t  pieces;  /* of host */
@@ -63,7 +63,7 @@ typedef struct {
     uct_cuda_method_t super;
     bool              (*can)(start_t *start);
 
-    /* UCS_ERR_UNSUPPORTED: the next method may */
+    /* UCS_ERR_UNSUPPORTED: try the next method */
     ucs_status_t      (*start)(start_t *start);
 } method_t;
 
@@ -118,7 +118,7 @@ static ucs_status_t map_in(state_t *state, int device, CUcontext context,
     return status;
 }
 
-/* For the engine; a context is current: one of the device */
+/* Map for the engine, in the current context, one of the device */
 static ucs_status_t map_for_engine(void *arg, int device, CUdeviceptr *ptr_p)
 {
     unsigned long long id;
@@ -130,7 +130,7 @@ static ucs_status_t map_for_engine(void *arg, int device, CUdeviceptr *ptr_p)
                                 status;
 }
 
-/* For a copy by one path; what the engine has mapped is not needed any more */
+/* Map for a copy over one path; mappings made for the engine are released */
 static ucs_status_t map_one(start_t *start)
 {
     const uct_cuda_context_t *context = start->op->stream->context;
@@ -152,14 +152,16 @@ static ucs_status_t map_one(start_t *start)
 }
 
 
-/* ----------------------------------------------------- what a copy is asked */
+/* ------------------------------------------------------ properties of a
+ * copy */
 
 static bool is_unowned(const uct_cuda_copy_end_t *end)
 {
     return uct_cuda_end_is_gpu(end->end) && (end->context == NULL);
 }
 
-/* Can other GPUs be let reach the memory, which is all of this process? */
+/* Return whether other GPUs can be given access to the memory, which is all of
+ * this process */
 static bool is_reachable(const uct_cuda_copy_t *copy,
                          uct_cuda_mp_engine_t *engine)
 {
@@ -189,8 +191,9 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
              (!key->is_own || key->own.is_reached)));
 }
 
-/* Memory of this process behind a key is there as it is, and other GPUs have
- * access or have not; but host memory is copied as to another process's */
+/* Describe the copy. Memory of this process behind a key needs no mapping, and
+ * other GPUs have access or not; host memory is copied as if of another
+ * process */
 static bool has_peer(const uct_cuda_copy_t *copy)
 {
     const uct_cuda_node_rkey_t *key = copy->remote.key;
@@ -237,7 +240,7 @@ static void give_back(state_t *state)
     }
 }
 
-/* Copies between GPUs hold no more than mappings, and are on the timeline */
+/* Copies between GPUs hold mappings only, and appear in the timeline */
 static void copy_end(uct_cuda_op_t *op)
 {
     state_t *state = (state_t*)op->state;
@@ -250,7 +253,7 @@ static void copy_end(uct_cuda_op_t *op)
     unmap(state);
 }
 
-/* One that an engine's plan does not show */
+/* End a copy without a plan of the engine */
 static void single_end(uct_cuda_op_t *op)
 {
     const state_t *state = (const state_t*)op->state;
@@ -297,7 +300,8 @@ static void engine_end(uct_cuda_op_t *op)
     copy_end(op);
 }
 
-/* Managed memory may be anywhere, and moves to the GPU that touches it */
+/* Return whether memory is on one GPU: managed memory may be anywhere, and
+ * moves to the GPU that accesses it */
 static bool is_gpu_memory(CUdeviceptr address, size_t size)
 {
     uct_cuda_memory_t memory;
@@ -306,7 +310,7 @@ static bool is_gpu_memory(CUdeviceptr address, size_t size)
     return memory.type == UCS_MEMORY_TYPE_CUDA;
 }
 
-/* NUMA node of a buffer's first byte, if the system says */
+/* Return the NUMA node of a buffer's first byte, if known */
 static int find_numa(const void *address)
 {
     int numa;
@@ -317,7 +321,8 @@ static int find_numa(const void *address)
                    UCT_CUDA_TOPO_NO_NUMA;
 }
 
-/* May host memory go by the engine? Small messages do without the questions */
+/* Return whether host memory may be given to the engine; small messages skip
+ * the queries */
 static bool engine_can_host(const start_t *start)
 {
     const uct_cuda_mp_request_t *request = &start->request;
@@ -331,7 +336,8 @@ static bool engine_can_host(const start_t *start)
             is_gpu_memory(gpu_address(start), request->size));
 }
 
-/* Host VMM memory has no place in a plan, nor on the engine's links */
+/* Return whether the engine can carry the copy; plans and links do not support
+ * host VMM memory */
 static bool engine_can(start_t *start)
 {
     const uct_cuda_mp_engine_t *engine = start->engine;
@@ -398,7 +404,8 @@ static void threads_end(uct_cuda_op_t *op)
     single_end(op);
 }
 
-/* Memory most of which is not locked, and what threads alone can reach */
+/* Return whether threads can carry the copy: mostly pageable memory, or a
+ * peer's host memory */
 static bool threads_can(start_t *start)
 {
     const state_t *state = start->state;
@@ -443,7 +450,7 @@ static const method_t by_threads = {
 
 /* -------------------------------------------- by a slot, and by the driver */
 
-/* Others of the node are to know what uses a link for long */
+/* Announce a copy that uses a link for long to other processes */
 static void count_single(start_t *start)
 {
     state_t *state = start->state;
@@ -469,7 +476,8 @@ static bool driver_can(start_t *start)
     return remote_by(start) == NULL;
 }
 
-/* What was submitted must not outlive the memory that it uses */
+/* Submit a copy of host memory; on failure wait, as submitted work must not
+ * outlive its memory */
 static ucs_status_t copy_host(start_t *start, CUstream stream)
 {
     const state_t *state  = start->state;
@@ -534,7 +542,7 @@ static const method_t by_driver = {
 
 /* --------------------------------------------------------------- interface */
 
-/* Host memory at one end: a slot, or what of it is locked */
+/* Examine a host memory end: use a slot, or find its locked pieces */
 static ucs_status_t look_at_host(start_t *start)
 {
     state_t *state      = start->state;
@@ -579,7 +587,8 @@ static ucs_status_t start_by(start_t *start, const method_t *method)
     return status;
 }
 
-/* All but the engine read and write one mapping of a peer's memory */
+/* Start by another method than the engine; these use one mapping of a peer's
+ * memory */
 static ucs_status_t start_by_any(start_t *start)
 {
     ucs_status_t status;
@@ -606,7 +615,7 @@ static ucs_status_t start_by_any(start_t *start)
                                              status;
 }
 
-/* Host memory that this process can touch, or NULL */
+/* Return the host memory accessible to this process, or NULL */
 static void *find_host(const uct_cuda_copy_t *copy)
 {
     return uct_cuda_end_is_host(copy->local.end) ?

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Check, choose the context, keep the order of a stream, submit. */
+/* Check, choice of context, order of a stream, submission. */
 #include <uct/cuda/copy/post.h>
 
 #include <uct/cuda/base/gpu.h>
@@ -14,8 +14,8 @@
 #include <pthread.h>
 
 
-/* Host memory has streams of its own, one each way: its copies take longer than
- * those between GPUs */
+/* Return the stream of a copy. Host memory has its own, one for each direction:
+ * its copies take longer than those between GPUs */
 static unsigned
 find_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy)
 {
@@ -29,7 +29,8 @@ find_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy)
                                     number % max_streams;
 }
 
-/* A list is posted as a whole: only its first block may have to wait */
+/* Get the stream. A list is posted completely: only its first block may have to
+ * wait */
 static ucs_status_t
 get_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
            bool is_next, const uct_cuda_gpu_context_t *context,
@@ -39,8 +40,8 @@ get_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
                                     find_stream(port, copy), is_next, stream);
 }
 
-/* Memory of this process that is reached from another context of the GPU only:
- * makes that current instead, with its own stream */
+/* For memory of this process accessible only from another context of the GPU,
+ * make that context current, with its own stream */
 static ucs_status_t
 use_own(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy, bool is_next,
         uct_cuda_gpu_context_t *context, uct_cuda_stream_t **stream_p)
@@ -66,7 +67,7 @@ use_own(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy, bool is_next,
                    status;
 }
 
-/* With the context current that is to run it, which may become another */
+/* Submit a copy in the current context, or switch to another one */
 static ucs_status_t submit(uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
                            bool has_more, bool is_next,
                            uct_cuda_gpu_context_t *context)
@@ -164,9 +165,9 @@ ucs_status_t uct_cuda_port_transfer(uct_cuda_port_t *port,
 
 /* -------------------------------------------------------------- open, close */
 
-/* Of the port that was opened last */
+/* Settings of the context opened last */
 static struct {
-    pthread_mutex_t          lock; /* takes no other */
+    pthread_mutex_t          lock; /* takes no other lock */
     uct_cuda_port_settings_t settings;
 } last = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -193,7 +194,7 @@ void uct_cuda_port_open(uct_cuda_port_t *port, uct_cuda_queue_t *queue,
     pthread_mutex_unlock(&last.lock);
 }
 
-/* An engine may be there before a port is opened */
+/* An engine may exist before a context is opened */
 ucs_status_t uct_cuda_port_lend(uct_cuda_port_t *port, uct_cuda_queue_t *queue)
 {
     uct_cuda_port_settings_t settings;

@@ -18,7 +18,7 @@ enter_host_vmm(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu,
             (gpu != NULL) ? gpu->end : uct_cuda_end_none(), context);
 }
 
-/* The context that the engine keeps is tried first: a peer's memory is opened
+/* The context retained for the engine is tried first: a peer's memory is opened
  * in one context of a GPU */
 static ucs_status_t
 enter_peer(uct_cuda_end_t gpu, uct_cuda_gpu_context_t *context)
@@ -73,7 +73,7 @@ static bool is_own_gpu(const uct_cuda_copy_end_t *end)
     return (end->key == NULL) && uct_cuda_end_is_gpu(end->end);
 }
 
-/* GPU memory of this process, or NULL */
+/* Return an end with GPU memory of this process, or NULL */
 static const uct_cuda_copy_end_t *find_gpu(const uct_cuda_copy_t *copy)
 {
     const uct_cuda_copy_end_t *src = uct_cuda_copy_src(copy);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The context that a copy runs in. */
+/* Choice of the context to copy in. */
 #ifndef UCT_CUDA_COPY_WHERE_H
 #define UCT_CUDA_COPY_WHERE_H
 
@@ -8,18 +8,17 @@
 
 
 /**
- * Make the context current that a copy runs in, until
- * uct_cuda_gpu_context_pop():
+ * Make the context of a copy current, until uct_cuda_gpu_context_pop():
  *
- *   host VMM memory        one whose GPU may touch it;
+ *   host VMM memory        one whose GPU has access to it;
  *   GPU memory of this     that of the memory, the source's first. If it cannot
  *   process                map the other end, one of the peer's GPU: the driver
  *                          takes the copy through host memory;
  *   else, with a key       one of the peer's GPU, else any.
  *
- * @param copy  All ends without a key have been placed, one of them not in host
+ * @param copy  All ends without a key are located, and one of them is GPU
  *              memory unless the other has a key.
- * @return UCS_OK, or an error (logged): no context can be used.
+ * @return UCS_OK, or an error (logged): no usable context.
  */
 ucs_status_t uct_cuda_copy_enter(const uct_cuda_copy_t *copy,
                                  uct_cuda_gpu_context_t *context);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Endpoints: whom a transfer is with. */
+/* Endpoints: the peer of transfers. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 
 #include <uct/cuda/base/ctx.h>
@@ -10,8 +10,8 @@
 
 
 
-/* The first byte of an endpoint in UCX's device header says which transport's
- * it is: 1 is cuda_ipc's, in 1.21 and 1.22 */
+/* First byte of an endpoint in UCX's device header: the transport, 1 for
+ * cuda_ipc in 1.21 and 1.22 */
 #define DEVICE_EP_CUDA_IPC 1
 
 
@@ -53,8 +53,8 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     uct_abi_ep_delete(tl_ep);
 }
 
-/* In a stream of its own: the legacy one's work may wait for the program, and
- * its use breaks captures of blocking streams */
+/* Write in a separate stream: work in the legacy stream may wait for the
+ * program, and its use invalidates captures of blocking streams */
 static ucs_status_t device_ep_write(CUdeviceptr memory, uint8_t transport)
 {
     ucs_status_t status, drained;

@@ -10,7 +10,7 @@
 #include <cuda.h>
 
 
-/** What endpoints know of their interface. */
+/** Interface data used by endpoints. */
 typedef struct {
     uct_cuda_iface_t super;
     uct_cuda_port_t  port;
@@ -20,9 +20,9 @@ typedef struct {
 typedef struct {
     uct_abi_ep_t               super;
     uct_cuda_node_iface_addr_t peer;
-    bool                       is_own; /**< The peer is this process */
-    CUdeviceptr                device_ep; /**< What code on GPUs takes for it,
-                                               or 0; in this context: */
+    bool                       is_own; /**< The peer is in this process */
+    /** Endpoint for code on GPUs, or 0; valid in the context below */
+    CUdeviceptr                device_ep;
     CUcontext                  device_ep_context;
     unsigned long long        device_ep_context_id;
 } uct_cuda_ipc_ep_t;
@@ -34,11 +34,12 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
 
 void uct_cuda_ipc_ep_destroy(uct_ep_h ep);
 
-/** Was the endpoint made for the process at these addresses? */
+/** Return whether the endpoint was created to the process at these
+ *  addresses. */
 int uct_cuda_ipc_ep_is_connected(uct_ep_h ep, const uct_abi_ep_params_t *peer);
 
-/** What code on the current context's GPU takes for the endpoint: memory of
- *  that GPU, the endpoint's. */
+/** Return the endpoint for code on the current context's GPU: memory of that
+ *  GPU, owned by the endpoint. */
 ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h ep, void **device_ep_p);
 
 #endif

@@ -20,14 +20,14 @@
 
 #define MBYTE (1024.0 * 1024.0)
 
-/* Seconds: with it UCP copies from host memory directly from about 64 KiB on.
- * Below that, in pageable memory, its own staging is ahead. */
+/* Seconds: with this value UCP copies from host memory directly from about 64
+ * KiB on. Below that, in pageable memory, its own staging is faster. */
 #define HOST_PUT_OVERHEAD 20e-6
 
-/* What a read is said to cost where no message shall go by it: a rendezvous by
- * get has one message of UCX's fewer than one by put, maybe through TCP
- * (seconds), and one through host memory is reckoned with some 9 GB/s
- * (bytes/s). Reads through TCP cost more still. */
+/* Cost reported for reads that messages must not use: a rendezvous by get needs
+ * one UCX message fewer than one by put, perhaps over TCP (seconds), and one
+ * through host memory is rated at about 9 GB/s (bytes/s). Reads over TCP cost
+ * even more. */
 #define HIDDEN_GET_OVERHEAD  200e-6
 #define HIDDEN_GET_BANDWIDTH 5e9
 
@@ -35,7 +35,8 @@
 #define NUM_PLAIN_FIELDS 10
 #define MAX_FIELDS       (NUM_PLAIN_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
 
-/* Stock's variables, and two; the engine's follow when the module is loaded */
+/* Variables of stock UCX, and two more; the engine's are added when the module
+ * is loaded */
 static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
     UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, uct_cuda_ipc_iface_config_t,
                          max_poll, "Completions picked up a progress call"),
@@ -81,7 +82,7 @@ typedef struct {
 } iface_t;
 
 
-/* The engine parses its variables itself: UCX hands their text through */
+/* Add the engine's variables, which it parses itself: UCX passes their text */
 __attribute__((constructor)) static void config_add_multipath(void)
 {
     uct_abi_config_field_t *field = &config_fields[NUM_PLAIN_FIELDS];
@@ -107,7 +108,7 @@ static bool is_folder(const char *path)
            (access(path, W_OK | X_OK) == 0);
 }
 
-/* What values name that may be, but is not here; base/trace.c tells of its
+/* Warn about valid values that name missing things; base/trace.c checks its
  * own */
 static void tell_missing(const uct_cuda_mp_config_t *multipath)
 {
@@ -140,9 +141,9 @@ static void tell_missing(const uct_cuda_mp_config_t *multipath)
     }
 }
 
-/* A value that cannot be costs a sentence, once a process, and no transport:
- * the default stays. A transport that refused would leave messages to a slower
- * one in silence. */
+/* Parse the engine's variables. An invalid value costs a warning, once in a
+ * process, and the default is used: a transport that refused to open would
+ * silently leave messages to a slower one. */
 static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
                                   uct_cuda_mp_config_t *multipath)
 {
@@ -180,8 +181,8 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
 }
 
 /*
- * What stock UCX tells UCP of a GPU generation (bytes/s): the same figures make
- * UCP choose the same protocols. They are not what our planner reckons with.
+ * Bandwidth of a GPU generation as reported by stock UCX (bytes/s): the same
+ * values make UCP choose the same protocols. The planner does not use them.
  */
 static double generation_bandwidth(void)
 {
@@ -202,9 +203,10 @@ static double generation_bandwidth(void)
 }
 
 /*
- * Between this process's host memory and a GPU (bytes/s): what the generation's
- * PCIe link carries, 12 (3.0), 24 (4.0) and 55 GB/s (5.0, measured on H200).
- * UCX only has to choose by it: not worth a look at the node, which takes time.
+ * Bandwidth between this process's host memory and a GPU (bytes/s), by the
+ * generation's PCIe link: 12 (3.0), 24 (4.0) and 55 GB/s (5.0, measured on
+ * H200). It only serves UCX's choice, so the node is not probed, which would
+ * take time.
  */
 static double host_bandwidth(void)
 {
@@ -214,9 +216,9 @@ static double host_bandwidth(void)
 }
 
 /*
- * Over PCIe alone, reading a peer's memory is slower than having it written:
- * messages go by put. A program that reads itself has no such choice, and UCX
- * would read for it through TCP.
+ * Return whether reads are slower than writes: over PCIe only, reading a peer's
+ * memory is slower than being written to, so messages use put. For a program's
+ * own read the alternative would be TCP.
  */
 static bool get_is_second(const iface_t *iface)
 {
@@ -230,15 +232,15 @@ static bool get_is_offered(const iface_t *iface)
                                   (iface->enable_get_zcopy != UCT_ABI_OFF);
 }
 
-/* UCX asks the same for a message's read and for the program's own: where both
- * may come, only what no message takes can be said of a read. */
+/* Return whether reads must be reported as slow. UCX makes the same query for a
+ * message's read and for the program's: if both may occur, the answer must suit
+ * messages. */
 static bool get_is_hidden(const iface_t *iface)
 {
     return get_is_second(iface) && (iface->uses & UCT_ABI_IFACE_USE_TAG);
 }
 
-/* Where the domain's node is among those that NVLink joins; NULL: it is on its
- * own, or is to be taken so */
+/* Return the fabric of the domain's node; NULL: none, or not to be used */
 static const uct_cuda_fabric_t *md_fabric(const uct_abi_md_t *tl_md)
 {
     const uct_cuda_ipc_md_t *md = (const uct_cuda_ipc_md_t*)tl_md;
@@ -272,7 +274,7 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
     return UCS_OK;
 }
 
-/* Is it an operation of this transport, or not said which? */
+/* Return whether the operation is supported, or not specified */
 static bool is_offered(uct_abi_ep_op_t operation)
 {
     return (operation == UCT_ABI_EP_OP_PUT_ZCOPY) ||
@@ -289,8 +291,8 @@ static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
     const bool is_put  = uct_abi_ep_op_is_put(attr->operation);
     bool is_hidden;
 
-    /* Host memory is touched by its own process only. What is asked of other
-     * operations, which UCP does not use here, is a matter of form. */
+    /* host memory is accessed by its own process only. UCP does not use other
+     * operations here; they get a formal answer. */
     if ((attr->remote_mem_type == UCT_ABI_MEM_TYPE_HOST) &&
         is_offered(attr->operation)) {
         return UCS_ERR_UNSUPPORTED;
@@ -347,7 +349,7 @@ static void iface_close(uct_iface_h tl_iface)
 {
     uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)tl_iface;
 
-    /* Transfers are operations of the queue: it waits for them */
+    /* transfers are operations of the queue, which waits for them here */
     uct_cuda_iface_cleanup(&iface->super);
     uct_cuda_port_close(&iface->port);
     free(iface);
@@ -401,9 +403,9 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     }
 
     iface = (iface_t*)*iface_p;
-    /* A UCP of protocols v1 that reaches its own process here takes this lane
-     * for memory of the host's, too, and then finds none (UCX's own
-     * test_ucp_mmap of 1.20): who wants it says so */
+    /* A UCP with protocols v1 that reaches its own process would use this lane
+     * for host memory, too, which fails (UCX's own test_ucp_mmap of 1.20), so
+     * this is off unless requested */
     iface->number           = (config->enable_same_process ||
                                uct_cuda_settings_is_one_sided()) ?
                                       uct_cuda_node_iface_number() :

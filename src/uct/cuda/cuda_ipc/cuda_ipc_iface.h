@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Interface of cuda_ipc: its settings and what it uses of its memory domain. */
+/* Interface of cuda_ipc: its settings, and memory domain data used by it. */
 #ifndef UCT_CUDA_IPC_IFACE_H
 #define UCT_CUDA_IPC_IFACE_H
 
@@ -12,7 +12,7 @@
 #define UCT_CUDA_IPC_MAX_MULTIPATH_VARS 24
 
 
-/** UCX_CUDA_IPC_* of the interface; names and defaults as stock UCX's. */
+/** UCX_CUDA_IPC_* of the interface; names and defaults of stock UCX. */
 typedef struct {
     uct_abi_iface_config_t super;
     unsigned               max_events;
@@ -24,12 +24,13 @@ typedef struct {
     double                 overhead;         /**< Seconds */
     double                 latency;          /**< Seconds */
     int                    enable_same_process;
-    unsigned               kernel_blocks;    /**< Blocks of threads */
+    /** Thread blocks of the copy kernel */
+    unsigned               kernel_blocks;
     char                   *multipath[UCT_CUDA_IPC_MAX_MULTIPATH_VARS];
 } uct_cuda_ipc_iface_config_t;
 
 
-/** What interfaces know of their memory domain. */
+/** Memory domain data used by interfaces. */
 typedef struct {
     uct_abi_md_t      super;
     bool              has_fabric;

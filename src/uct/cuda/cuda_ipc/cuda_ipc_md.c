@@ -21,7 +21,7 @@
 #include <string.h>
 
 
-/* UCX_CUDA_IPC_* of the memory domain; names and defaults as stock UCX's */
+/* UCX_CUDA_IPC_* of the memory domain; names and defaults of stock UCX */
 typedef struct {
     int           enable_mnnvl;
     unsigned long cache_max_regions;
@@ -39,7 +39,7 @@ typedef struct {
     bool              host_zcopy;
 } md_t;
 
-/* Allocations that deregistering asks about */
+/* Allocations checked at each deregistration */
 #define CHECKS 4
 
 static const uct_abi_config_field_t md_config_fields[] = {
@@ -103,17 +103,17 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
     attr->max_reg          = SIZE_MAX;
     attr->reg_mem_types    = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
 
-    /* Local host memory may come as it is, unregistered: then UCP neither puts
-     * keys of it into host messages nor remembers registrations. A key of a
-     * peer's is needed all the same, and there is none for host memory. */
+    /* Local host memory is accepted unregistered: UCP then neither puts keys of
+     * it into host messages nor caches registrations. Access to a peer's memory
+     * needs a key, and host memory has none. */
     attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA) |
                              (((md_t*)md)->host_zcopy ?
                                       UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST) :
                                       0);
     attr->rkey_packed_size = sizeof(uct_cuda_node_packed_rkey_t);
 
-    /* UCP has no way for memory that is registered and not cached (it asserts),
-     * so that handles outlive what they were made for: see packing */
+    /* UCP requires a cache for registered memory (it asserts), so that handles
+     * outlive their memory: see packing */
     attr->cache_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     return UCS_OK;
 }
@@ -138,8 +138,8 @@ static ucs_status_t mem_dereg(uct_abi_md_t *md, uct_mem_h memh, unsigned flags,
 {
     uct_cuda_node_memh_destroy(memh);
 
-    /* A peer's mapping outlives this, since the memory may; where UCX sees it
-     * being freed, others' that was freed before can be told of by now */
+    /* A peer's mapping outlives the registration, since the memory may. Where
+     * UCX sees frees, this is the time to invalidate memory freed earlier. */
     (void)uct_cuda_node_exports_check(CHECKS);
     uct_abi_completion_update(comp, 1, UCS_OK);
     return UCS_OK;
@@ -151,7 +151,8 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
     return uct_cuda_node_rkey_pack(memh, address, length, buffer);
 }
 
-/* What UCX's device header adds to the peer's address, as a GPU knows it */
+/* Pack the local address of the peer's memory for code on GPUs, in the layout
+ * of UCX's device header */
 static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
                                   uct_rkey_t uct_rkey, void *mem_elem)
 {
@@ -160,7 +161,7 @@ static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
     ucs_status_t status;
     ptrdiff_t offset;
 
-    /* Local memory needs none: UCP asks for it as well */
+    /* local memory needs none, although UCP asks for it */
     if (uct_rkey == UCT_INVALID_RKEY) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -187,7 +188,8 @@ static const uct_abi_md_ops_t md_ops = {
     .mem_elem_pack = mem_elem_pack
 };
 
-/* A value that cannot be costs a sentence, once a process, and no transport */
+/* Parse the collectives' variables. An invalid value costs a warning, once in a
+ * process, and the default is used. */
 static void
 read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The component by which UCX knows cuda_ipc. */
+/* Component of cuda_ipc as seen by UCX. */
 #ifndef UCT_CUDA_IPC_MD_H
 #define UCT_CUDA_IPC_MD_H
 

@@ -22,7 +22,8 @@ static uct_cuda_port_t *ep_port(uct_ep_h ep)
     return &((uct_cuda_ipc_iface_t*)ep->iface)->port;
 }
 
-/* NULL: no key, or one of this process's own memory that a peer made up */
+/* Return the key; NULL: none, or one for memory of this process forged by a
+ * peer */
 static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
 {
     uct_cuda_node_rkey_t *known = uct_cuda_node_rkey_get(rkey);
@@ -33,8 +34,8 @@ static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
                    known;
 }
 
-/* Host memory of this process; the kernel copies, and tells what is not there
- * where a copy of ours would crash */
+/* Copy host memory of this process with a system call, which fails on unmapped
+ * memory instead of crashing */
 static ucs_status_t own_host_copy(const uct_cuda_copy_t *copy)
 {
     struct iovec local, remote;
@@ -65,7 +66,7 @@ static ucs_status_t own_host_copy(const uct_cuda_copy_t *copy)
     return UCS_OK;
 }
 
-/* Host memory of this process has no key */
+/* Return whether it is host memory of this process, which has no key */
 static bool is_own_host(uct_ep_h ep, const uct_cuda_copy_t *copy,
                         uct_rkey_t rkey)
 {
@@ -123,7 +124,7 @@ ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
 
 /* ------------------------------------------------------------------- lists */
 
-/* Counts the blocks of a list for the completion of all */
+/* Counts the blocks of a list for its completion */
 typedef struct {
     uct_completion_t comp;
     uct_completion_t *user;
@@ -145,8 +146,7 @@ static void list_copy(uct_ep_h ep, const uct_abi_list_t *list, size_t i,
                        list->remote_addrs[i], list->lengths[i], is_put, comp);
 }
 
-/* Number of blocks that are not empty; what is wrong with one is said before
- * any has begun */
+/* Count the non-empty blocks; errors are found before any block starts */
 static ucs_status_t
 check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
            size_t *count_p)
@@ -175,9 +175,9 @@ check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
 }
 
 /*
- * The blocks' completions are counted by the list's, and none is told before
- * the next progress call. An error behind blocks that have begun is told by the
- * list's completion when those are over.
+ * Post a list. The list's completion counts those of the blocks, which are not
+ * called before the next progress call. An error after the start of blocks is
+ * reported by the list's completion at their end.
  */
 static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
                                   uct_completion_t *comp, bool is_put)

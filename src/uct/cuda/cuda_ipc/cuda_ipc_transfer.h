@@ -7,12 +7,12 @@
 
 
 /**
- * UCT's put and get. In its own process an endpoint copies between the
- * addresses as they are; there, host memory needs no key (there is none).
+ * Put or get a buffer. An endpoint to this process copies between plain
+ * addresses; host memory then needs no key (there is none).
  *
- * @return UCS_INPROGRESS, UCS_OK (over already), UCS_ERR_NO_RESOURCE;
- *         UCS_ERR_INVALID_PARAM (no valid key, or out of its range),
- *         UCS_ERR_INVALID_ADDR (host memory that is not there).
+ * @return UCS_INPROGRESS, UCS_OK (ended already), UCS_ERR_NO_RESOURCE;
+ *         UCS_ERR_INVALID_PARAM (invalid key, or outside of its range),
+ *         UCS_ERR_INVALID_ADDR (unmapped host memory).
  */
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                        size_t iovcnt, uint64_t remote_addr,
@@ -23,13 +23,13 @@ ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                        uct_rkey_t rkey, uct_completion_t *comp);
 
 /**
- * UCT's put_sgl_zcopy and get_sgl_zcopy (UCX 1.22, 1.23): small blocks of a
- * list go to the driver together. All blocks have been looked at before the
- * first one begins.
+ * Put or get a list, as UCT's put_sgl_zcopy and get_sgl_zcopy (UCX 1.22, 1.23).
+ * Small blocks are submitted together. All blocks are checked before the first
+ * one starts.
  *
- * @return As above. After UCS_INPROGRESS comp is told once, when all that began
- *         is over: with the error that kept the rest of the list from it, if
- *         there was one.
+ * @return As uct_cuda_ipc_ep_put_zcopy(). After UCS_INPROGRESS comp is called
+ *         once, when all started blocks have ended, with the error that stopped
+ *         the rest of the list, if any.
  */
 ucs_status_t uct_cuda_ipc_ep_put_list(uct_ep_h ep, const uct_abi_list_t *list,
                                       uct_completion_t *comp);
