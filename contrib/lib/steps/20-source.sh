@@ -63,6 +63,10 @@ source_layers() {
     python3 "$ucx_mp_top/contrib/lib/layers"
 }
 
+source_lines() {
+    "$ucx_mp_top/test/logs/lines"
+}
+
 # contrib/check's own selection, messages and files, with steps of one line each
 source_check() {
     passing_on '^check: [1-9][0-9]* passed' "$ucx_mp_top/test/check/run"
@@ -74,4 +78,5 @@ step standalone quick  60 source_standalone "nothing of UCX or CUDA is linked"
 step links      quick  10 source_links      "links between pages lead somewhere"
 step names      quick  10 source_names      "files, functions, steps and log lines that pages name exist"
 step layers     quick  10 source_layers     "no include goes up, or in a circle"
+step lines      quick  10 source_lines      "log lines are those reviewed in test/logs/lines.txt"
 step check      quick  60 source_check      "contrib/check itself"

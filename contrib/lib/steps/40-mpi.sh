@@ -65,7 +65,7 @@ mpi_checked_split() {
     all=$(sed -n 's/^ucx_mp_checked: \([0-9]*\) transfers, .* wrong$/\1/p' \
               "$2/output")
     split=$(awk '/ bytes: [0-9]+ paths \(/ { many = !/ bytes: [01] paths \(/ }
-                 /what its paths need is there/ { count += many }
+                 /resources ready/ { count += many }
                  END { print count + 0 }' "$2"/*.ucx)
     [ "$1" = n ] || want=$all
     say "$split of $all messages over several paths ($want expected)"

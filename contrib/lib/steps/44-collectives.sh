@@ -407,7 +407,7 @@ allreduce_faults() {
         --min-size 1K --max-size 1K --calls 1 --fault leave || return
 
     # a rank with another size, and a rank that dies
-    passing_on '^rank 2: .* rank 0 calls with 1024 bytes, and rank 1 with 1028' \
+    passing_on '^rank 2: .* rank 0 calls with 1024 bytes, rank 1 with 1028' \
         "$mpi_run" --emulate beluga "$mpirun" --oversubscribe -n 3 \
         "$programs/ucx_mp_allreduce_checked" --min-size 1K --max-size 1K \
         --fault differ &&

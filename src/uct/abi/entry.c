@@ -80,8 +80,8 @@ uct_abi_attach_first(const void *caller_address, uct_abi_host_t *host)
     status = uct_abi_host_identify(caller_address, host, uct_abi_reason,
                                    sizeof(uct_abi_reason));
     if (status != UCS_OK) {
-        uct_abi_log_outside("the CUDA module stays out of the UCX in %s, which "
-                            "goes on without it: %s",
+        uct_abi_log_outside("CUDA module: not attached to the UCX in %s, which "
+                            "continues without it: %s",
                             host->libucs_path, uct_abi_reason);
         return UCS_ERR_UNSUPPORTED;
     }
@@ -130,9 +130,10 @@ static ucs_status_t uct_abi_attach_locked(const void *caller_address)
         status = verdict->status;
     } else {
         if (uct_abi_host.release != NULL) {
-            uct_abi_log_outside("the CUDA module serves the first UCX of a "
-                                "process, %s; the second one, %s, goes on "
-                                "without it", uct_abi_host.libucs_path,
+            uct_abi_log_outside("CUDA module: already attached to the UCX in "
+                                "%s; the second UCX of this process, in %s, "
+                                "continues without it",
+                                uct_abi_host.libucs_path,
                                 host.libucs_path);
             status = UCS_ERR_UNSUPPORTED;
         } else {

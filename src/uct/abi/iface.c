@@ -355,7 +355,8 @@ static ucs_status_t uct_abi_iface_query_v2(uct_iface_h tl_iface, void *attr)
         \
         if ((count > 0) && ((buffers == NULL) || (lengths == NULL) || \
                             (remote_addrs == NULL) || (rkeys == NULL))) { \
-            uct_abi_error("a list of %zu blocks comes without its arrays", \
+            uct_abi_error("list of %zu blocks without arrays of buffers, " \
+                          "lengths, addresses and keys", \
                           count); \
             return UCS_ERR_INVALID_PARAM; \
         } \

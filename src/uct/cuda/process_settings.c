@@ -58,8 +58,8 @@ void uct_cuda_settings_open(const uct_cuda_settings_t *settings)
     }
     if (!is_equal(settings, &process.in_force)) {
         uct_cuda_info("UCX_CUDA_IPC_HOST_ZCOPY, _HOST_COPY_THREADS, "
-                      "_CACHE_MAX_* and _COLLECTIVES* stay as they were when "
-                      "the first memory domain was opened");
+                      "_CACHE_MAX_* and _COLLECTIVES* keep the values of the "
+                      "first memory domain");
     }
     pthread_mutex_unlock(&process.lock);
 }

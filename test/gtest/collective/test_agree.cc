@@ -136,18 +136,18 @@ TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
 {
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
               differ([](uct_cuda_coll_post_t &p) { p.bytes = 4004; }));
-    EXPECT_STREQ("rank 0 calls with 4000 bytes, and rank 2 with 4004", why);
+    EXPECT_STREQ("rank 0 calls with 4000 bytes, rank 2 with 4004", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
               differ([](uct_cuda_coll_post_t &p) {
                   p.call = UCT_CUDA_COLL_KIND_ALLGATHER;
               }));
-    EXPECT_STREQ("rank 0 calls all-reduce, and rank 2 all-gather", why);
+    EXPECT_STREQ("rank 0 calls all-reduce, rank 2 calls all-gather", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
               differ([](uct_cuda_coll_post_t &p) { p.root = 2; }));
-    EXPECT_STREQ("rank 0 calls with root 0, and rank 2 with 2", why);
+    EXPECT_STREQ("rank 0 calls with root 0, rank 2 with 2", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
               differ([](uct_cuda_coll_post_t &p) { p.counts = 5; }));
-    EXPECT_STREQ("ranks 0 and 2 call with other counts", why);
+    EXPECT_STREQ("ranks 0 and 2 call with different counts", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
               differ([](uct_cuda_coll_post_t &p) { p.is_short = 1; }));
     EXPECT_STREQ("rank 2's buffer ends before the 4000 bytes do", why);
@@ -185,7 +185,7 @@ TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
         }
     };
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, agree());
-    EXPECT_STREQ("rank 0 calls with 4000 bytes, and rank 2 with 4004", why);
+    EXPECT_STREQ("rank 0 calls with 4000 bytes, rank 2 with 4004", why);
 }
 
 /* The native path checks it by its own rules */
@@ -255,14 +255,14 @@ TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
     begin();
     say(1, post);
     others = [this, &second] {
-        second += !has_logged("for a second") ? 0 : 1;
+        second += !has_logged("after 1 s") ? 0 : 1;
         if (second == 3) {
             say(2, post);
         }
     };
     EXPECT_EQ(UCT_CUDA_COLL_DONE, agree());
-    EXPECT_EQ("collective 1: all-reduce of 4000 bytes, 3 ranks: rank 0 waits "
-              "for rank 2, which has not come to this call for a second\n",
+    EXPECT_EQ("collective 1: all-reduce of 4000 bytes, 3 ranks: rank 0 waiting "
+              "for rank 2, which has not made this call after 1 s\n",
               log);
 
     /* But not about a shorter time, in spite of earlier calls */
@@ -372,7 +372,7 @@ TEST_F(Agreement, a_phase_ends_with_the_first_failure)
     };
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
               uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
-    EXPECT_STREQ("rank 1 could not go on", why);
+    EXPECT_STREQ("rank 1 could not continue", why);
 }
 
 /* It waits for all others: resources of a failed call must not be released
@@ -450,7 +450,7 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     EXPECT_EQ(UCS_ERR_IO_ERROR,
               uct_cuda_coll_agree_meet(&self, UCT_CUDA_COLL_PHASE_DONE,
                                        status));
-    EXPECT_STREQ("rank 2 could not go on", why);
+    EXPECT_STREQ("rank 2 could not continue", why);
     EXPECT_EQ(UCT_CUDA_COLL_FAULT_RUN, self.verdict.reason);
     EXPECT_EQ(2, self.verdict.rank);
 }

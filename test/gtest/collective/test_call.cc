@@ -237,7 +237,7 @@ TEST_F(Call, host_memory_goes_another_way)
     EXPECT_STREQ("", whys[0]);
     EXPECT_TRUE(gpus->copied.empty());
     EXPECT_TRUE(has_logged("collective 1: all-gather of 2000 bytes, 2 ranks: "
-                           "goes by way of the host: host, rank 1: a buffer "));
+                           "falls back to the MPI: host, rank 1: a buffer "));
 
     /* only in this call */
     all_gather();
@@ -252,9 +252,9 @@ TEST_F(Call, who_passes_is_not_waited_for)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
               uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
                                              sizeof(whys[0])));
-    EXPECT_TRUE(has_logged("collective 1: all-gather: goes by way of the host: "
+    EXPECT_TRUE(has_logged("collective 1: all-gather: falls back to the MPI: "
                            "datatype: "));
-    EXPECT_TRUE(has_logged("host: datatype, rank 1: "));
+    EXPECT_TRUE(has_logged("MPI: datatype, rank 1: "));
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
 }
 
@@ -296,7 +296,7 @@ TEST_F(Call, other_counts_are_an_error)
 {
     calls[1].count = COUNT - 1;
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, run());
-    EXPECT_STREQ("rank 0 calls with 1000 bytes, and rank 1 with 999", whys[0]);
+    EXPECT_STREQ("rank 0 calls with 1000 bytes, rank 1 with 999", whys[0]);
 }
 
 /* Also for a rank that reads it late, while the other one goes on */
@@ -342,8 +342,8 @@ TEST_F(Call, a_rank_without_a_plan_goes_another_way_with_all)
             call.count = COUNT - 8 * (i + 1);
         }
         EXPECT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
-        EXPECT_TRUE(has_logged(i % 2 ? "host: plan, rank 1: " :
-                                       "host: plan, rank 0: ")) << log;
+        EXPECT_TRUE(has_logged(i % 2 ? "MPI: plan, rank 1: " :
+                                       "MPI: plan, rank 0: ")) << log;
         poor_rank = -1;
         EXPECT_EQ(UCT_CUDA_COLL_DONE, run()) << i;
     }
@@ -395,13 +395,13 @@ TEST_F(Call, scratch_memory_that_is_not_there_goes_another_way)
     for (unsigned i = 0; i < 3; ++i) {
         EXPECT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
         EXPECT_EQ(0u, gpus->launches);
-        EXPECT_TRUE(has_logged("host: make, rank 0: ")) << log;
+        EXPECT_TRUE(has_logged("MPI: make, rank 0: ")) << log;
         EXPECT_TRUE(has_logged("(status -4)")) << log;
     }
     gpus->gpu_memory = 1ul << 40;
     for (unsigned i = 0; i < 64; ++i) {
         ASSERT_EQ(UCT_CUDA_COLL_STAGE, run()) << i;
-        ASSERT_TRUE(has_logged("2 ranks: goes by way of the host: pause: "));
+        ASSERT_TRUE(has_logged("2 ranks: falls back to the MPI: pause: "));
     }
     EXPECT_EQ(0u, gpus->launches);
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());

@@ -180,7 +180,7 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
     bool is_own;
 
     if (!device_is_valid(device)) {
-        uct_cuda_error("no GPU has the number %d", device);
+        uct_cuda_error("there is no GPU %d", device);
         return UCS_ERR_INVALID_PARAM;
     }
 

@@ -62,7 +62,7 @@ static ucs_status_t driver_fill(void *handle, uct_cuda_driver_t *table)
         entry    = &driver_entries[i];
         function = dlsym(handle, entry->symbol);
         if ((function == NULL) && entry->required) {
-            uct_cuda_warn("%s has no %s: driver too old, GPUs are not used",
+            uct_cuda_warn("%s has no %s (driver too old); GPUs are not used",
                           DRIVER_LIBRARY, entry->symbol);
             return UCS_ERR_UNSUPPORTED;
         }

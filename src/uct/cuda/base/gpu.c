@@ -63,7 +63,7 @@ static void table_fill(void)
     }
 
     if (count > UCT_CUDA_MAX_GPUS) {
-        uct_cuda_warn("%d GPUs, of which %d are used", count,
+        uct_cuda_warn("%d GPUs found, only the first %d are used", count,
                       UCT_CUDA_MAX_GPUS);
         count = UCT_CUDA_MAX_GPUS;
     }

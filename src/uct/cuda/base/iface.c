@@ -263,13 +263,14 @@ ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
     ucs_status_t status;
 
     if (!(params->field_mask & UCT_IFACE_PARAM_FIELD_DEVICE)) {
-        uct_cuda_error("an interface was asked for without a device");
+        uct_cuda_error("cannot open an interface: the device name is missing");
         return UCS_ERR_INVALID_PARAM;
     }
 
     if (strncmp(params->mode.device.dev_name, DEVICE_NAME,
                 strlen(DEVICE_NAME)) != 0) {
-        uct_cuda_error("there is no device %s", params->mode.device.dev_name);
+        uct_cuda_error("cannot open an interface: there is no device %s",
+                       params->mode.device.dev_name);
         return UCS_ERR_NO_DEVICE;
     }
 

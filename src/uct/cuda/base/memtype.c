@@ -61,8 +61,8 @@ void uct_cuda_memtype_setup(void)
 
         if (!memtype.is_watched &&
             (uct_abi_memtype_cache_disable() != UCS_OK)) {
-            uct_cuda_warn("this UCX does not see CUDA allocations and its "
-                          "cache of memory types cannot be switched off: set "
+            uct_cuda_warn("this UCX does not see CUDA allocations, and its "
+                          "memory type cache cannot be disabled: set "
                           "UCX_MEMTYPE_CACHE=n");
         }
     }

@@ -506,7 +506,7 @@ static ucs_status_t event_test(uct_cuda_op_t *op)
 
     /* The copy failed, or the context was destroyed. If only the query failed,
      * memory must not be returned before the copy has ended. */
-    uct_cuda_error("a copy failed: %s", uct_cuda_result_name(result));
+    uct_cuda_error("copy failed: %s", uct_cuda_result_name(result));
     stream_wait(op->stream);
     return UCS_ERR_IO_ERROR;
 }

@@ -110,7 +110,7 @@ write_line(const char *format, ...)
     }
 
     uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_TRACE: %s: %s; the trace ends here, "
-                  "name a directory with more room", trace.path,
+                  "use a directory with more space", trace.path,
                   strerror(errno));
 }
 

@@ -96,7 +96,7 @@ ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
     }
 
     if (count > UCT_CUDA_MAX_GPUS) {
-        uct_cuda_info("only the first %d of %d GPUs are used for several paths",
+        uct_cuda_info("several paths use only the first %d of %d GPUs",
                       UCT_CUDA_MAX_GPUS, count);
         count = UCT_CUDA_MAX_GPUS;
     }

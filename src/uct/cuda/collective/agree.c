@@ -86,7 +86,7 @@ static void explain_verdict(agreement_t *agreement)
 
     explain(agreement,
             has_ended ? "the process of rank %d has ended" :
-                        "rank %d could not go on",
+                        "rank %d could not continue",
             agreement->verdict.rank);
 }
 
@@ -123,8 +123,8 @@ static void tell_wait(agreement_t *agreement, uint64_t now)
     } else if ((agreement->wanted != NULL) &&
                (now - agreement->began >= UCT_CUDA_COLL_TOLD_NS)) {
         uct_cuda_log(uct_cuda_coll_wait_level(),
-                     "%s: rank %u waits for rank %u, which has not %s for a "
-                     "second",
+                     "%s: rank %u waiting for rank %u, which has not %s after "
+                     "1 s",
                      uct_cuda_coll_agree_name(agreement, name, sizeof(name)),
                      agreement->rank, agreement->waits_for, agreement->wanted);
         agreement->wanted = NULL;
@@ -203,8 +203,8 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
     agreement->spins = 0;
     for (rank = 0; rank < agreement->size; ++rank) {
         wait_for(agreement, rank,
-                 (phase == UCT_CUDA_COLL_PHASE_DONE) ? "ended its steps" :
-                                                       "prepared its own");
+                 (phase == UCT_CUDA_COLL_PHASE_DONE) ? "completed its steps" :
+                                                       "prepared the call");
         while ((status = reached(agreement, rank, phase)) == UCS_INPROGRESS) {
             waited = idle(agreement);
             if (waited == UCS_OK) {
@@ -345,19 +345,20 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
             explain(agreement, "rank %u's buffer ends before the %lu bytes do",
                     rank, (unsigned long)post->bytes);
         } else if (post->call != first->call) {
-            explain(agreement, "rank 0 calls %s, and rank %u %s",
+            explain(agreement, "rank 0 calls %s, rank %u calls %s",
                     uct_cuda_coll_kind_str(first->call), rank,
                     uct_cuda_coll_kind_str(post->call));
         } else if (post->root != first->root) {
-            explain(agreement, "rank 0 calls with root %u, and rank %u with %u",
+            explain(agreement, "rank 0 calls with root %u, rank %u with %u",
                     first->root, rank, post->root);
         } else if (post->bytes != first->bytes) {
             explain(agreement,
-                    "rank 0 calls with %lu bytes, and rank %u with %lu",
+                    "rank 0 calls with %lu bytes, rank %u with %lu",
                     (unsigned long)first->bytes, rank,
                     (unsigned long)post->bytes);
         } else if (post->counts != first->counts) {
-            explain(agreement, "ranks 0 and %u call with other counts", rank);
+            explain(agreement, "ranks 0 and %u call with different counts",
+                    rank);
         } else if ((post->op != first->op) || (post->type != first->type) ||
                    (!has_root && (post->is_in_place != first->is_in_place))) {
             uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_MIXED,
@@ -400,7 +401,7 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
     agreement->is_new  = false;
     agreement->is_lost = false;
     for (rank = 0; rank < agreement->size; ++rank) {
-        wait_for(agreement, rank, "come to this call");
+        wait_for(agreement, rank, "made this call");
         while (!uct_cuda_coll_page_read(agreement->page, rank,
                                         agreement->sequence,
                                         &agreement->posts[rank])) {

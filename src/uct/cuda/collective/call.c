@@ -485,7 +485,7 @@ static void group_give_up(uct_cuda_coll_group_t *group,
     if (verdict->status == UCS_ERR_BUSY) {
         verdict->reason = UCT_CUDA_COLL_NO_BUSY;
     } else if (plan->num_relays > 0) {
-        uct_cuda_debug("collectives: no copies over other GPUs from here on");
+        uct_cuda_debug("collectives: using no relays from now on");
         group->has_no_relays = true;
         uct_cuda_coll_memory_free_relays(&group->memory);
         uct_cuda_coll_group_drop_programs(group);
@@ -673,7 +673,7 @@ static void call_tell(const call_t *call,
         uct_cuda_debug("%s: %s: %s", head,
                        (result == UCT_CUDA_COLL_FAILED) ?
                                "failed" :
-                               "goes by way of the host",
+                               "falls back to the MPI",
                        uct_cuda_coll_verdict_str(&agreement->verdict, why,
                                                  sizeof(why)));
     } else {
@@ -750,7 +750,7 @@ void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group, int kind,
     if ((group != NULL) && !group_is_paused(group)) {
         uct_cuda_coll_agree_pass(&group->agreement, reason, UCS_OK);
     }
-    uct_cuda_debug("collective %lu: %s: goes by way of the host: %s",
+    uct_cuda_debug("collective %lu: %s: falls back to the MPI: %s",
                    (unsigned long)sequence, uct_cuda_coll_kind_str(kind),
                    uct_cuda_coll_verdict_str(&verdict, why, sizeof(why)));
 }

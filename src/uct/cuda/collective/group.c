@@ -27,7 +27,8 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
 
     status = uct_cuda_coll_page_open(board, key, rank, size, members, &page);
     if (status != UCS_OK) {
-        uct_cuda_debug("rank %u of %u has no page for collectives (%d)", rank,
+        uct_cuda_debug("rank %u of %u: no control block for collectives "
+                       "(status %d)", rank,
                        size, status);
         free(group);
         return status;

@@ -103,7 +103,8 @@ const uct_cuda_mp_model_t *uct_cuda_coll_constants(const uct_cuda_topo_t *topo)
     if (!config.is_known) {
         if (uct_cuda_mp_tuning_get(file, topo, error, sizeof(error),
                                    &tuning) != UCS_OK) {
-            uct_cuda_debug("collectives are planned by the model: %s", error);
+            uct_cuda_debug("cannot use the tuning table for collectives: %s",
+                           error);
         }
         config.constants = *uct_cuda_mp_tuning_model(tuning);
         config.is_known  = true;

@@ -166,7 +166,7 @@ ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op)
     ucs_status_t status;
 
     if ((result != CUDA_SUCCESS) && (result != CUDA_ERROR_NOT_READY)) {
-        uct_cuda_error("copying blocks failed: %s",
+        uct_cuda_error("batch copy failed: %s",
                        uct_cuda_result_name(result));
         uct_cuda_copier_wait(batch->launch.copier);
         return UCS_ERR_IO_ERROR;

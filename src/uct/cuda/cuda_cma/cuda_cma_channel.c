@@ -173,7 +173,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
     channel->owner = getpid();
     channel->slot  = find_slot(channel->page, channel->alive, channel->owner);
     if (channel->slot == NULL) {
-        uct_cuda_debug("process %d copies for too many peers", (int)pid);
+        uct_cuda_debug("process %d has no slot left for more peers", (int)pid);
         goto err_close;
     }
 
@@ -187,7 +187,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
     channel->next = *all;
     channel->all  = all;
     *all          = channel;
-    uct_cuda_debug("page-locked memory of process %d is copied there",
+    uct_cuda_debug("process %d copies its page-locked memory with its GPU",
                    (int)pid);
     return channel;
 
@@ -362,7 +362,8 @@ request_test(batch_t *batch, transfer_t *transfer,
                                                      UCS_INPROGRESS;
 
     default:
-        uct_cuda_error("process %d has written to a request that is ours",
+        uct_cuda_error("process %d has overwritten a request owned by this "
+                       "process",
                        (int)uct_cuda_cma_peer_pid(channel->peer));
         return UCS_ERR_IO_ERROR;
     }

@@ -27,7 +27,8 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
     ucs_status_t status;
 
     if (params->iface_addr == NULL) {
-        uct_cuda_error("an endpoint was asked for without an address");
+        uct_cuda_error("cannot create an endpoint: the peer's address is "
+                       "missing");
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -257,7 +258,8 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
     if ((rkey == NULL) || (iovcnt != 1) ||
         !uct_cuda_range_holds(rkey->base, rkey->length, remote_addr,
                               iov->length)) {
-        uct_cuda_error("transfer of %zu bytes at %#lx without a key for them",
+        uct_cuda_error("transfer of %zu bytes at %#lx: the key does not cover "
+                       "them",
                        iov->length, (unsigned long)remote_addr);
         return UCS_ERR_INVALID_PARAM;
     }

@@ -112,7 +112,8 @@ static void tell_once(const uct_cuda_cma_addr_t *addr, const char *reason)
     static bool is_told;
 
     if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
-        uct_cuda_info("host memory of process %d is not copied directly: %s",
+        uct_cuda_info("cuda_cma: cannot access host memory of process %d: %s; "
+                      "UCX uses other transports",
                       addr->process.pid, reason);
     }
 }

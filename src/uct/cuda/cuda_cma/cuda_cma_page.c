@@ -43,7 +43,8 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
 
     fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) {
-        uct_cuda_debug("no file for requests: %s", strerror(errno));
+        uct_cuda_debug("cannot create the file for peers' requests: %s",
+                       strerror(errno));
         return NULL;
     }
 
@@ -52,7 +53,7 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
         page = map(fd);
     }
     if (page == NULL) {
-        uct_cuda_debug("no memory for requests: %s", strerror(errno));
+        uct_cuda_debug("no memory for peers' requests: %s", strerror(errno));
         close(fd);
         return NULL;
     }

@@ -321,8 +321,8 @@ void uct_cuda_cma_peer_put(uct_cuda_cma_peer_t *peer)
 
 static ucs_status_t tell_gone(const uct_cuda_cma_peer_t *peer, size_t length)
 {
-    uct_cuda_error("process %d is gone, or another program by now, with %zu "
-                   "bytes to be copied",
+    uct_cuda_error("process %d has ended or executes another program; %zu "
+                   "bytes were not copied",
                    peer->addr.process.pid, length);
     return UCS_ERR_CONNECTION_RESET;
 }

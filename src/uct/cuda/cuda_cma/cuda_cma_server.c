@@ -529,7 +529,7 @@ static void start(void)
         goto err_alive;
     }
 
-    uct_cuda_debug("peers may ask for copies to and from page-locked memory");
+    uct_cuda_debug("serving peers' copies of page-locked memory");
     return;
 
 err_alive:

@@ -385,14 +385,15 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     md->fabric     = find_fabric(md->config.enable_fabric);
     md->has_dmabuf = (md->config.dmabuf != UCT_ABI_NO) && dmabuf_is_supported();
     if ((md->config.dmabuf == UCT_ABI_YES) && !md->has_dmabuf) {
-        uct_cuda_error("UCX_CUDA_COPY_DMABUF=y: the driver has no dmabuf");
+        uct_cuda_error("UCX_CUDA_COPY_DMABUF=y: the driver does not support "
+                       "dmabuf; use try or n");
         free(md);
         return UCS_ERR_UNSUPPORTED;
     }
 
     if (md->config.async_mem_type == UCT_ABI_MEM_TYPE_HOST) {
-        uct_cuda_warn("UCX_CUDA_COPY_ASYNC_MEM_TYPE=host: cuda-managed is used "
-                      "instead");
+        uct_cuda_warn("UCX_CUDA_COPY_ASYNC_MEM_TYPE=host is not supported; "
+                      "using cuda-managed");
         md->config.async_mem_type = UCT_ABI_MEM_TYPE_CUDA_MANAGED;
     }
 

@@ -23,7 +23,8 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
     ucs_status_t status;
 
     if (params->iface_addr == NULL) {
-        uct_cuda_error("an endpoint was asked for without an address");
+        uct_cuda_error("cannot create an endpoint: the peer's address is "
+                       "missing");
         return UCS_ERR_INVALID_PARAM;
     }
 

@@ -120,23 +120,22 @@ static void tell_missing(const uct_cuda_mp_config_t *multipath)
     for (i = 0; i < multipath->num_paths; ++i) {
         if ((multipath->paths[i].route == UCT_CUDA_MP_ROUTE_GPU) &&
             (multipath->paths[i].gpu >= count)) {
-            uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_PATHS: gpu%d is none of the "
-                          "%d GPUs that this process sees; that path is left "
-                          "out",
+            uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_PATHS: gpu%d does not exist "
+                          "(%d GPUs are visible); ignoring this path",
                           multipath->paths[i].gpu, count);
         }
     }
 
     if ((*folder == '/') && !is_folder(folder)) {
-        uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_LEDGER: %s is no folder that can "
-                      "be written to; nothing is kept there",
+        uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_LEDGER: %s is not a writable "
+                      "directory; running without a ledger",
                       folder);
     }
 
     if ((*table != '\0') && (strcmp(table, "auto") != 0) &&
         (access(table, R_OK) != 0)) {
-        uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_TUNING_FILE: %s cannot be read; "
-                      "plans go by the model",
+        uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_TUNING_FILE: cannot read %s; "
+                      "using the built-in model",
                       table);
     }
 }
@@ -160,7 +159,7 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
                                     config->multipath[i], error,
                                     sizeof(error)) != UCS_OK) &&
             tells) {
-            uct_cuda_warn("UCX_CUDA_IPC_%s: %s; the default, %s, stays",
+            uct_cuda_warn("UCX_CUDA_IPC_%s: %s; using the default, %s",
                           var[i].name, error,
                           (*var[i].dfl == '\0') ? "nothing" : var[i].dfl);
         }
@@ -170,7 +169,8 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
         multipath->num_paths  = 0;
         multipath->num_shares = 0;
         if (tells) {
-            uct_cuda_warn("UCX_CUDA_IPC_%s; paths and shares stay auto", error);
+            uct_cuda_warn("UCX_CUDA_IPC_%s; using automatic paths and shares",
+                          error);
         }
     }
 

@@ -218,14 +218,13 @@ read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
     }
 
     if (is_wrong) {
-        uct_cuda_warn("UCX_CUDA_IPC_COLLECTIVES: '%s' is neither y, n nor "
-                      "auto; the default, auto, stays",
+        uct_cuda_warn("UCX_CUDA_IPC_COLLECTIVES: '%s' is not y, n or auto; "
+                      "using the default, auto",
                       config->collectives);
     }
     if (is_wrong_algorithm) {
-        uct_cuda_warn("UCX_CUDA_IPC_COLLECTIVES_ALGORITHM: '%s' is neither "
-                      "auto, kernel, flat nor hierarchical; the default, "
-                      "auto, stays",
+        uct_cuda_warn("UCX_CUDA_IPC_COLLECTIVES_ALGORITHM: '%s' is not auto, "
+                      "kernel, flat or hierarchical; using the default, auto",
                       config->collectives_algorithm);
     }
 }
@@ -269,8 +268,8 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
     md->super.has_fabric = (config->enable_mnnvl != UCT_ABI_NO) &&
                            uct_cuda_fabric_find(&md->super.fabric);
     if ((config->enable_mnnvl == UCT_ABI_YES) && !md->super.has_fabric) {
-        uct_cuda_error("UCX_CUDA_IPC_ENABLE_MNNVL=y: this node's GPUs are not "
-                       "joined with others' by NVLink");
+        uct_cuda_error("UCX_CUDA_IPC_ENABLE_MNNVL=y: the GPUs of this node are "
+                       "not in a multi-node NVLink domain");
     }
 
     md->host_zcopy      = config->host_zcopy;

@@ -93,7 +93,8 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
     }
 
     if (iovcnt != 1) {
-        uct_cuda_error("transfer of %zu pieces at %#lx in one", iovcnt,
+        uct_cuda_error("%zu buffers in one transfer at %#lx: only one is "
+                       "supported", iovcnt,
                        (unsigned long)remote_addr);
         return UCS_ERR_INVALID_PARAM;
     }
@@ -164,7 +165,8 @@ check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
         list_copy(ep, list, i, is_put, NULL, &copy);
         status = uct_cuda_port_check(&copy);
         if (status != UCS_OK) {
-            uct_cuda_error("in a list: block %zu of %zu", i, list->count);
+            uct_cuda_error("invalid block %zu in a list of %zu",
+                           i, list->count);
             return status;
         }
 

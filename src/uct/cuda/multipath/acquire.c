@@ -83,11 +83,12 @@ static void constrain_path(uct_cuda_mp_core_t *core,
     uct_cuda_end_str(src, from, sizeof(from));
     uct_cuda_end_str(dst, to, sizeof(to));
     if (status == UCS_ERR_UNREACHABLE) {
-        uct_cuda_info("path \"%s\" from %s to %s cannot be used", name, from,
+        uct_cuda_info("path \"%s\" from %s to %s is not available; using other "
+                      "paths", name, from,
                       to);
     } else {
-        uct_cuda_warn("path \"%s\" from %s to %s could not be set up (%s) and "
-                      "is not used any more",
+        uct_cuda_warn("path \"%s\" from %s to %s could not be set up (%s); "
+                      "using other paths from now on",
                       name, from, to,
                       (status == UCS_ERR_NO_MEMORY) ? "out of memory" :
                                                       "see above");
@@ -185,8 +186,8 @@ static bool constrain_staging(uct_cuda_mp_core_t *core)
 
     if (!core->is_shrink_told) {
         core->is_shrink_told = true;
-        uct_cuda_warn("out of memory for staging: trying less than "
-                      "MULTIPATH_STAGING_SIZE");
+        uct_cuda_warn("out of memory for staging: using less than "
+                      "UCX_CUDA_IPC_MULTIPATH_STAGING_SIZE");
     }
 
     return true;

@@ -77,7 +77,7 @@ static void tell(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
 {
     if ((reason == UCT_CUDA_MP_NO_HIDDEN) &&
         !__atomic_exchange_n(&core->is_hidden_told, true, __ATOMIC_RELAXED)) {
-        uct_cuda_info("%s: one path is used", uct_cuda_mp_reason_str(reason));
+        uct_cuda_info("%s; using one path", uct_cuda_mp_reason_str(reason));
     }
 
     uct_cuda_mp_log_one_path(request, reason);

@@ -53,8 +53,8 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
     __atomic_store_n(&core->kinds[kind].alone_min_size, sizes.alone,
                      __ATOMIC_RELAXED);
     if ((sizes.behind == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
-        uct_cuda_info("no transfer between this process's %d GPUs gains by "
-                      "several paths: one path is used",
+        uct_cuda_info("several paths gain nothing between the %d GPUs of this "
+                      "process; using one path",
                       core->topo->num_gpus);
     } else {
         uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
@@ -99,7 +99,7 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
 
     if (uct_cuda_mp_tuning_get(core->config.tuning_file, topo, error,
                                sizeof(error), &core->tuning) != UCS_OK) {
-        uct_cuda_warn("the tuning table is not used, a model of the node is: "
+        uct_cuda_warn("cannot use the tuning table, using the built-in model: "
                       "%s", error);
     } else if (error[0] != '\0') {
         uct_cuda_warn("%s", error);

@@ -142,10 +142,10 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
         acquired = uct_cuda_mp_acquire(core, memory, &know.absent);
         uct_cuda_debug("%s, after %.1f us",
                        (acquired == UCT_CUDA_MP_ACQUIRED) ?
-                               "what its paths need is there" :
+                               "resources ready" :
                        (acquired == UCT_CUDA_MP_ASK_AGAIN) ?
-                               "not all of that is to be had: another plan" :
-                               "nothing of that is to be had yet",
+                               "resources missing, trying another plan" :
+                               "resources not ready, using one path",
                        phase_us(begin));
         if (acquired == UCT_CUDA_MP_GIVE_UP) {
             plan->num_paths = 0;
@@ -175,7 +175,7 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
     char error[256];
 
     if (uct_cuda_mp_plan_check(&core->plan, error, sizeof(error)) != UCS_OK) {
-        uct_cuda_error("unsound plan: %s", error);
+        uct_cuda_error("internal error: invalid plan: %s", error);
         return UCS_ERR_INVALID_PARAM;
     }
 #endif

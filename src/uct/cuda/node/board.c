@@ -107,8 +107,8 @@ static void board_sweep_one(int folder, const char *name)
         (st.st_uid == geteuid()) && (st.st_mtime < time(NULL) - LEFT_MIN) &&
         (UCT_CUDA_RETRY(fcntl(fd, F_OFD_GETLK, &lock)) == 0) &&
         (lock.l_type == F_UNLCK)) {
-        uct_cuda_debug("removed a board for collectives that no process holds "
-                       "(%s)", name);
+        uct_cuda_debug("removed an unused shared segment for collectives (%s)",
+                       name);
         (void)unlinkat(folder, name, 0);
     }
     close(fd);
@@ -254,7 +254,8 @@ ucs_status_t uct_cuda_coll_board_open(const char *dir, unsigned rank,
     }
 
     if (status != UCS_OK) {
-        uct_cuda_debug("rank %u of %u has no board for collectives in %s (%d)",
+        uct_cuda_debug("rank %u of %u: no shared segment for collectives in %s "
+                       "(status %d)",
                        rank, size, dir, status);
         uct_cuda_coll_board_close(board);
         return status;

@@ -239,8 +239,8 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
         handle_p->type   = UCT_CUDA_NODE_HANDLE_NONE;
         handle_p->base   = memory.base;
         handle_p->length = memory.length;
-        uct_cuda_debug("host memory at %p, made with cuMemCreate, is not for "
-                       "other processes",
+        uct_cuda_debug("host memory at %p from cuMemCreate cannot be shared "
+                       "with other processes",
                        address);
         return UCS_OK;
     }

@@ -538,7 +538,8 @@ ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
 err_close:
     file_close(ledger);
 err_free:
-    uct_cuda_debug("no ledger of the node's transfers in %s (%d)", dir, status);
+    uct_cuda_debug("no ledger of the node's transfers in %s (status %d)",
+                   dir, status);
     free(ledger);
     return status;
 }

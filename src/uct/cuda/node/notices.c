@@ -100,7 +100,8 @@ static void own_open(void)
     own.pid  = self.pid;
     own.page = page_make(&own.fd);
     if (own.page == NULL) {
-        uct_cuda_debug("no board: peers keep mappings of freed memory longer");
+        uct_cuda_debug("no invalidation page: peers keep mappings of freed "
+                       "memory longer");
         own.page = &own.alone;
         return;
     }

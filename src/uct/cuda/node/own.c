@@ -23,7 +23,7 @@ static CUcontext find_instead(CUdeviceptr memory, CUcontext owner, int device)
     uct_cuda_ctx_pop();
     if (((status != UCS_OK) && (status != UCS_ERR_ALREADY_EXISTS)) ||
         !uct_cuda_ctx_has_peer(own, memory)) {
-        uct_cuda_debug("GPU %d has no way to memory %#llx of this process",
+        uct_cuda_debug("GPU %d cannot access memory %#llx of this process",
                        device, memory);
         return NULL;
     }

@@ -5,33 +5,32 @@
 const char *uct_cuda_mp_reason_str(uct_cuda_mp_reason_t reason)
 {
     static const char *reasons[UCT_CUDA_MP_NO_LAST] = {
-        [UCT_CUDA_MP_ADMITTED] = "several paths carry it",
+        [UCT_CUDA_MP_ADMITTED] = "several paths are used",
         [UCT_CUDA_MP_NO_OFF] = "UCX_CUDA_IPC_MULTIPATH is n",
         [UCT_CUDA_MP_NO_HIDDEN] =
                 "the peer's GPU is not visible to this process "
                 "(CUDA_VISIBLE_DEVICES)",
         [UCT_CUDA_MP_NO_SAME_END] = "both ends are the same",
         [UCT_CUDA_MP_NO_INDEX] =
-                "there are more GPUs than plans have room for",
+                "there are more GPUs than plans support",
         [UCT_CUDA_MP_NO_MAPPING] =
                 "the peer's memory can be mapped in one context only",
         [UCT_CUDA_MP_NO_SMALL] =
-                "no transfer of this size gains on this node",
+                "transfers of this size gain nothing from several paths",
         [UCT_CUDA_MP_NO_ALONE] =
-                "with nothing ahead of it, no transfer of this size gains on "
-                "this node",
+                "a single transfer of this size gains nothing from several "
+                "paths",
         [UCT_CUDA_MP_NO_TWO_CONTEXTS] =
-                "its GPU was a relay before the program had a context there",
-        [UCT_CUDA_MP_NO_NODE] = "nothing is known of the node yet",
+                "the GPU was used as a relay before the program created a "
+                "context on it",
+        [UCT_CUDA_MP_NO_NODE] = "the node has not been probed yet",
         [UCT_CUDA_MP_NO_MIN_SIZE] =
                 "the message is smaller than UCX_CUDA_IPC_MULTIPATH_MIN_SIZE",
         [UCT_CUDA_MP_NO_LINK] =
-                "the two are no peers: the driver offers no access between "
-                "them",
+                "the GPUs have no peer access to each other",
         [UCT_CUDA_MP_NO_GAIN] =
-                "no set of paths that may be used is sure to gain 2 % over one "
-                "path",
-        [UCT_CUDA_MP_NO_RESOURCES] = "what the paths need is not to be had"
+                "no allowed set of paths gains at least 2 % over one path",
+        [UCT_CUDA_MP_NO_RESOURCES] = "resources of the paths are not available"
     };
 
     return reasons[reason];

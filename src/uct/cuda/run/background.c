@@ -137,7 +137,7 @@ static void make_memory(job_t *job)
     uct_cuda_debug("%s %d is %s in the background, %.1f ms",
                    is_gpu ? "gpu" : "numa",
                    is_gpu ? job->device : job->numa,
-                   (job->status == UCS_OK) ? "ready" : "not to be had",
+                   (job->status == UCS_OK) ? "ready" : "not available",
                    (double)(uct_cuda_now_ns() - begin) / NS_PER_MS);
 }
 

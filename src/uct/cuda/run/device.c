@@ -199,7 +199,8 @@ ucs_status_t uct_cuda_coll_device_load(uct_cuda_coll_device_t *device,
 
     result = ucx_mp_kernels_load(device->kernels, op, type);
     if (result != CUDA_SUCCESS) {
-        uct_cuda_warn("no kernel for collectives: %s",
+        uct_cuda_warn("cannot load a kernel for collectives: %s; the MPI "
+                      "carries them out",
                       uct_cuda_result_name(result));
     }
     return uct_cuda_status(result);

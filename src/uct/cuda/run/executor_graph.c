@@ -346,8 +346,8 @@ static graph_t *graph_new(graphs_t *graphs)
 
     graph_drop(graphs, graph);
     if (++graphs->failures == MAX_FAILURES) {
-        uct_cuda_warn("transfers are carried out without CUDA graphs from now "
-                      "on (see above)");
+        uct_cuda_warn("CUDA graphs failed (see above); using streams from now "
+                      "on");
     }
 
     return NULL;

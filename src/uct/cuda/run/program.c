@@ -420,8 +420,7 @@ static void tell_step(const uct_cuda_coll_program_t *program,
         done   = remote_steps(program, remote);
         if (done < remote->steps) {
             uct_cuda_log(program->run->level,
-                         "%s waits for rank %u, of whose queue %u %u steps of "
-                         "%u have ended",
+                         "%s waiting for rank %u: queue %u at step %u of %u",
                          step_name(program, step, name, sizeof(name)),
                          remote->rank, remote->queue, done, remote->steps);
         }
@@ -439,8 +438,7 @@ static void tell_waits(const uct_cuda_coll_program_t *program)
         queue = &program->queues[i];
         if (queue->polled != queue->next) {
             uct_cuda_log(program->run->level,
-                         "%s is in a stream of the GPU's, which has not ended "
-                         "it for a second",
+                         "%s running on the GPU for more than 1 s",
                          step_name(program, &program->steps[queue->polled],
                                    name, sizeof(name)));
         } else if (queue->next != NO_STEP) {

@@ -691,7 +691,7 @@ void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
             continue;
         }
 
-        uct_cuda_debug("gpu %u was reset: what was kept of it is forgotten", i);
+        uct_cuda_debug("gpu%u was reset: dropping its resources", i);
         free(rsc->devices[i].pool.events);
         memset(&rsc->devices[i], 0, sizeof(rsc->devices[i]));
         for (k = 0; k < UCT_CUDA_MAX_GPUS; ++k) {

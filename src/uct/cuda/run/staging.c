@@ -57,7 +57,8 @@ static ucs_status_t check(const char *call, CUresult result, size_t size)
     const ucs_status_t status = uct_cuda_status(result);
 
     if ((status != UCS_OK) && (status != UCS_ERR_NO_MEMORY)) {
-        uct_cuda_warn("%s of %zu bytes for staging: %s", call, size,
+        uct_cuda_warn("no staging memory: %s of %zu bytes failed: %s",
+                      call, size,
                       uct_cuda_result_name(result));
     }
 

@@ -253,7 +253,8 @@ static ucs_status_t begin_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 
     /* the program may have reset the GPU in the meantime */
     if (!uct_cuda_context_push(chunk->job->context)) {
-        uct_cuda_error("the context of a copy of %zu bytes is gone",
+        uct_cuda_error("cannot copy %zu bytes: their CUDA context was "
+                       "destroyed",
                        chunk->job->length);
         return UCS_ERR_IO_ERROR;
     }
