@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The CUDA driver's functions. One list names every one that this project
- * calls; the table, the loader and the tests' fakes follow it.
+ * Functions of the CUDA driver. One list names all functions in use; the table,
+ * the loader and the tests' fakes are generated from it.
  */
 #ifndef UCT_CUDA_BASE_DRIVER_TABLE_H
 #define UCT_CUDA_BASE_DRIVER_TABLE_H
@@ -14,14 +14,14 @@
 BEGIN_C_DECLS
 
 
-/* The newest one that all drivers have; toolkits from 13 on declare only newer
- * ones */
+/* Newest version present in all drivers; toolkits from 13 on declare newer ones
+ * only */
 CUresult CUDAAPI cuCtxCreate_v2(CUcontext *ctx_p, unsigned flags, CUdevice dev);
 
-/* Which toolkits before 12.5 do not have */
+/* Missing in toolkits before 12.5 */
 CUresult CUDAAPI cuCtxRecordEvent(CUcontext ctx, CUevent event);
 
-/* CUmemcpyAttributes, which toolkits before 12.8 do not have */
+/* CUmemcpyAttributes, missing in toolkits before 12.8 */
 typedef struct {
     unsigned src_access_order; /* CUmemcpySrcAccessOrder */
     int      src_location[2];  /* Hints, for managed memory */
@@ -31,7 +31,7 @@ typedef struct {
 
 #define UCT_CUDA_SRC_ACCESS_ORDER_STREAM 1
 
-/* Its first form, which drivers from 12.8 on have, those of 13 too */
+/* First version, in drivers from 12.8 on, including 13 */
 CUresult CUDAAPI cuMemcpyBatchAsync_v1(
         CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *lengths, size_t count,
         uct_cuda_memcpy_attributes_t *attributes, size_t *first,
@@ -40,10 +40,11 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
 
 
 /*
- * _req/_opt(name in the source, exported symbol, arguments). A driver that
- * lacks a _req function is of no use; a missing _opt one is NULL in the table.
- * cuda.h renames functions to their newest version by macros, so the symbol is
- * spelt out: what is loaded does not depend on the toolkit that compiled us.
+ * _req/_opt(name in the source, exported symbol, arguments). A driver without a
+ * _req function is unusable; a missing _opt function is NULL in the table.
+ * Macros of cuda.h rename functions to their newest version, so the symbol is
+ * given explicitly: the loaded function does not depend on the toolkit used for
+ * compilation.
  */
 #define UCT_CUDA_DRIVER_FUNCTIONS(_req, _opt) \
     /* the driver and its errors */ \

@@ -132,80 +132,86 @@ typedef struct {
 
 
 /**
- * Ask the driver, NVML and sysfs. Creates no context. What cannot be found out
- * is left unknown and said at debug level.
+ * Query the driver, NVML and sysfs. Creates no context. Missing data is left
+ * unknown and reported at debug level.
  *
- * @param details  Also what only people want to know: names, memory, which
- *                 NVSwitch each link leads to.
- * @return UCS_OK, or UCS_ERR_NO_DEVICE with no driver or no GPU.
+ * @param details  Include data for display: names, memory, the NVSwitch of each
+ *                 link.
+ * @return UCS_OK, or UCS_ERR_NO_DEVICE: no driver or no GPU.
  */
 ucs_status_t uct_cuda_wiring_probe(uct_cuda_wiring_t *wiring, bool details);
 
 
-/**
- * Links and shared limits from wiring: a pure function. Bandwidths are what
- * copies get of links of each kind; their sources are in topo_build.c.
- */
+/** Build links and shared limits from the wiring: a pure function.
+ *  Bandwidths are those available to copies for each kind of link;
+ *  topo_build.c has their sources. */
 void uct_cuda_topo_build(const uct_cuda_wiring_t *wiring,
                          uct_cuda_topo_t *topo);
 
 
-/* The parts of a probe, in this order; each takes the GPUs as it finds them. */
+/* Parts of a probe, in this order; each uses the GPUs found so far. */
 
-/** GPUs and who may access whom; names and memory only with @a details. */
+/**
+ * Query GPUs and access between them; names and memory with @a details only.
+ */
 ucs_status_t uct_cuda_wiring_ask_driver(uct_cuda_wiring_t *wiring,
                                         bool details);
 
-/** NVLinks, PCIe links of GPUs; without sysfs, switches that GPUs share. */
+/** Query NVLinks and PCIe links of GPUs; without sysfs, also switches shared
+ *  by GPUs. */
 void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details);
 
-/** PCIe switches and NUMA nodes, from sysfs. */
+/** Query PCIe switches and NUMA nodes, from sysfs. */
 void uct_cuda_wiring_ask_host(uct_cuda_wiring_t *wiring);
 
-/** Groups GPUs behind switches by NVML's word, where sysfs has none. */
+/** Group GPUs behind switches as reported by NVML, if sysfs reports none. */
 void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring);
 
 
-/* Helpers of these. */
+/* Helpers of the parts. */
 
 
-/** Reads "0000:1B:00.0", with a domain of four or eight digits. */
+/** Parse "0000:1B:00.0", with a domain of four or eight digits. */
 bool uct_cuda_bus_id_parse(const char *text, uct_cuda_bus_id_t *bus_id);
 
 bool uct_cuda_bus_id_equal(const uct_cuda_bus_id_t *a,
                            const uct_cuda_bus_id_t *b);
 
-/** "0000:1b:00.0". Returns @a buffer. */
+/**
+ * Format "0000:1b:00.0". Returns @a buffer.
+ */
 const char *uct_cuda_bus_id_str(const uct_cuda_bus_id_t *bus_id, char *buffer,
                                 size_t size);
 
-/** Index of a NUMA node, added if it is new; NONE when there is no room. */
+/** Return the index of a NUMA node, adding it if new; NONE when full. */
 int uct_cuda_wiring_numa(uct_cuda_wiring_t *wiring, int os_index);
 
-/** NVLinks of a GPU to @a end, counted; the entry is added if it is new. */
+/**
+ * Count an NVLink of a GPU to @a end, adding the entry if new.
+ */
 void uct_cuda_wiring_add_nvlink(uct_cuda_wiring_gpu_t *gpu,
                                 uct_cuda_wiring_end_t end, int peer,
                                 const uct_cuda_bus_id_t *bus_id);
 
 /**
- * The PCIe link that a GPU has, where what tells of it may be wrong: bridges of
- * virtual machines say 2.5 GT/s and one lane, a GPU that saves power may say
- * generation 1, and many say nothing.
+ * Determine the PCIe link of a GPU from reports that may be wrong: bridges of
+ * virtual machines report 2.5 GT/s and one lane, a GPU saving power may report
+ * generation 1, and many report nothing.
  *
- * @param pcie_p  What is believed: as it is told, no newer than the GPU is; or
- *                as fast as any source says, where that is less than a quarter
- *                of it. Zeroes if unknown.
- * @return Whether sources disagree so much.
+ * @param pcie_p  The reported link, no newer than the GPU; or the fastest
+ *                reported one, if the link is below a quarter of that. Zeroed
+ *                if unknown.
+ * @return true: sources disagree that much.
  */
 bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
                              uct_cuda_wiring_pcie_t *pcie_p);
 
-/** Whether a link signals less than a quarter of what another one does. False
- *  if either is unknown. */
+/** Return whether a link has less than a quarter of another one's signalling
+ *  rate. False if either is unknown. */
 bool uct_cuda_wiring_is_slow(const uct_cuda_wiring_pcie_t *pcie,
                              const uct_cuda_wiring_pcie_t *other);
 
-/** Seconds of a clock that only goes forward. */
+/** Return seconds of a monotonic clock. */
 double uct_cuda_wiring_now(void);
 
 

@@ -22,7 +22,7 @@
 #define BATCH_COUNT 128
 
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS + BATCH_COUNT <= UCT_CUDA_CMA_REQUESTS,
-               "a queue holds up whom no request is left for");
+               "the ring has a request for each operation of a queue");
 
 /* First stream of channels; lower ones are for copies by threads. A stopped
  * peer blocks others on its stream, so channels use different ones. */
