@@ -58,7 +58,7 @@ typedef struct {
     bool                   is_lost; /**< Context has changed */
 
     uct_cuda_coll_scratch_t scratch; /**< On this rank's GPU */
-    /** On GPUs without a rank; used by rank 0 */
+    /** On GPUs without a rank; owned by rank 0 */
     uct_cuda_coll_scratch_t relays[UCT_CUDA_MAX_GPUS];
 
     uct_cuda_coll_export_t exports[UCT_CUDA_COLL_PAGE_EXPORTS];

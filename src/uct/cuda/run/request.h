@@ -26,9 +26,9 @@ BEGIN_C_DECLS
  * start, all mappings may be released.
  *
  * @param ptr_p  Filled with the address of the transfer's first byte.
- * @return UCS_OK, or an error: for a relay the engine then omits that path for
- *         all transfers from the same source GPU; for the local end's GPU only
- *         this transfer fails.
+ * @return UCS_OK, or an error: the engine then omits that path for all
+ *         transfers from the same source GPU; with the local end's GPU, for
+ *         this transfer only.
  */
 typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
                                                CUdeviceptr *ptr_p);
