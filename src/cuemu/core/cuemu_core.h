@@ -522,8 +522,8 @@ int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
                           cuemu_time_t until);
 
 /* All of this: returns when that thread has to go on or, with `word`, when that
-   is no longer `value`. `idle` >= `until`: the wait ends then if all ranks wait,
-   for a thread that polls and can find nothing while nobody else runs. */
+   is no longer `value`. `idle` >= `until`: the wait ends then if all ranks
+   wait, for a thread that polls and finds nothing while no other rank runs. */
 void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
                       cuemu_time_t until, cuemu_time_t idle,
                       const uint64_t *word, uint64_t value);
@@ -532,9 +532,9 @@ void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
    moment of emulated time. */
 void cuemu_clock_wake(cuemu_clock_t *clk, int rank);
 
-/* The rank may have written something that others poll for: waits of theirs that
-   are longer where all wait end at its present time. A wait of more than 1 us
-   says so by itself. */
+/* End other ranks' idle waits at this rank's time: it may have written what
+   they poll for. A rank that begins to wait for more than 1 us does so by
+   itself. */
 void cuemu_clock_stir(cuemu_clock_t *clk, int rank);
 
 /* Nanoseconds from now until emulated time `t`, at the usual pace; 0 if

@@ -23,9 +23,9 @@
 /* How often, in real time, to look whether a session has come into being */
 #define CUEMU_LOOK_NS 1000000ull
 
-/* What a yield takes at least and, while some rank runs, at most: emulated time,
-   or this processor time if that is more. Where time stands still, after how
-   many yields to sleep, and for how long at most (real time). */
+/* Shortest yield, and longest one while some rank runs: emulated time, or this
+   processor time if that is more. Where time stands still, the number of yields
+   before a sleep, and its longest real time. */
 #define CUEMU_YIELD_TIME       (CUEMU_PS_PER_US / 2)
 #define CUEMU_YIELD_LONGEST    (2 * CUEMU_PS_PER_US)
 #define CUEMU_YIELD_NS         10000ull

@@ -381,7 +381,7 @@ TEST_F(clock_source, polls_of_all_are_fewer)
     leave(1, b);
 }
 
-/* A thread that sleeps is woken once time has reached its moment, not before. */
+/* A sleeping thread is woken once time has reached its moment, not before. */
 TEST_F(clock_source, sleepers_are_woken)
 {
     attach(0);

@@ -310,7 +310,7 @@ typedef struct {
     const char              *reason;
 } uct_abi_reachable_t;
 
-/* Operation that a performance estimate is asked about. */
+/* Operation of a performance estimate. */
 typedef enum {
     UCT_ABI_EP_OP_AM_SHORT = 0,
     UCT_ABI_EP_OP_AM_BCOPY,
@@ -471,7 +471,7 @@ ucs_status_t uct_abi_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
 /* Run its destructor, which disables progress; the caller frees it. */
 void uct_abi_iface_cleanup(uct_abi_iface_t *iface);
 
-/* An endpoint, which begins with uct_abi_ep_t: the same. */
+/* Create an endpoint, beginning with uct_abi_ep_t, in the same way. */
 ucs_status_t
 uct_abi_ep_new(size_t size, uct_abi_iface_t *iface, uct_ep_h *ep_p);
 
@@ -571,7 +571,7 @@ struct uct_abi_component {
        a node without a GPU: UCX then lists nothing. */
     int (*is_available)(const uct_abi_component_t *component);
 
-    /* config points at the structure that .config describes. */
+    /* config points to the structure described by .config. */
     ucs_status_t (*md_open)(const uct_abi_component_t *component,
                             const char *md_name, const void *config,
                             uct_abi_md_t **md_p);
@@ -601,7 +601,8 @@ extern const uct_abi_component_t *const uct_abi_components[];
 
 
 /*
- * Log: UCX's own, at the running UCX's level. Before an attach: nothing.
+ * Log: UCX's own, at the running UCX's level. Before an attach nothing is
+ * logged.
  */
 
 typedef enum {

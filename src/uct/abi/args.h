@@ -20,9 +20,9 @@ typedef struct {
     void                    *user_data;
     const uct_device_addr_t *dev_addr;
     const uct_iface_addr_t  *iface_addr;
-    const void              *connection[8]; /* of no use to the module */
+    const void              *connection[8]; /* not used by the module */
     unsigned                path_index;
-    const void              *resolve[4];    /* likewise */
+    const void              *resolve[4];    /* not used by the module */
     size_t                  dev_addr_length;   /* 1.18 */
     size_t                  iface_addr_length; /* 1.18 */
 } uct_abi_host_ep_params_t;

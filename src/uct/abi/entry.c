@@ -133,8 +133,7 @@ static ucs_status_t uct_abi_attach_locked(const void *caller_address)
             uct_abi_log_outside("CUDA module: already attached to the UCX in "
                                 "%s; the second UCX of this process, in %s, "
                                 "continues without it",
-                                uct_abi_host.libucs_path,
-                                host.libucs_path);
+                                uct_abi_host.libucs_path, host.libucs_path);
             status = UCS_ERR_UNSUPPORTED;
         } else {
             status = uct_abi_attach_first(caller_address, &host);

@@ -20,7 +20,7 @@ extern "C" {
 #define UCT_ABI_MARK "uct_abi_attach"
 #endif
 
-/* No operation table of UCX has more entries. */
+/* Maximum entries of an operation table of UCX. */
 #define UCT_ABI_TABLE_MAX 16
 
 typedef struct {

@@ -116,7 +116,7 @@ enum {
 /* Layout of one structure in a group of releases, in bytes. */
 typedef struct {
     int16_t size;
-    int16_t offset[UCT_ABI_FIELDS_MAX]; /* UCT_ABI_NONE: not there */
+    int16_t offset[UCT_ABI_FIELDS_MAX]; /* UCT_ABI_NONE: missing */
 } uct_abi_layout_t;
 
 /* Bytes of a structure whose size depends on the processor. */
@@ -128,7 +128,7 @@ typedef struct {
     int16_t arg;
 } uct_abi_parser_layout_t;
 
-/* Bits of uct_perf_attr_t.field_mask which moved; 0: not there. */
+/* Bits of uct_perf_attr_t.field_mask that moved; 0: missing. */
 typedef struct {
     uint16_t path_bandwidth;
     uint16_t latency;
@@ -160,7 +160,7 @@ typedef struct {
                                                     from this release on */
 } uct_abi_release_t;
 
-/* The first description that goes by this minor number, or NULL. */
+/* Return the first description with this minor number, or NULL. */
 const uct_abi_release_t *uct_abi_release_find(unsigned minor);
 
 /* Return the next description in UCX's order of changes, or NULL. Several may

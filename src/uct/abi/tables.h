@@ -30,7 +30,7 @@ typedef ucs_status_t (*uct_abi_query_v2_t)(uct_iface_h iface, void *attr);
 int uct_abi_tables_has_lists(const uct_abi_release_t *release,
                              uct_abi_query_v2_t query);
 
-/* The bit of field_mask for a field of uct_iface_attr_v2_t. */
+/* Return the bit of field_mask for a field of uct_iface_attr_v2_t. */
 static inline uint64_t
 uct_abi_attr_v2_bit(const uct_abi_layout_t *layout, int field)
 {

@@ -439,7 +439,7 @@ uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p)
     if (is_reached) {
         return UCS_OK;
     } else if (is_the_programs) {
-        uct_cuda_debug("access from GPU %d to GPU %d is the program's to "
+        uct_cuda_debug("access from GPU %d to GPU %d is left to the program to "
                        "enable",
                        device, peer);
         return UCS_ERR_UNREACHABLE;

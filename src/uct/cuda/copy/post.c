@@ -123,8 +123,8 @@ ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy)
     }
 
     handle = &remote->key->handle;
-    uct_cuda_error("transfer of %zu bytes at %#lx leaves the peer's memory "
-                   "%#lx..%#lx",
+    uct_cuda_error("transfer of %zu bytes at %#lx is outside of the peer's "
+                   "memory %#lx..%#lx",
                    copy->bytes, (unsigned long)remote->address,
                    (unsigned long)handle->base,
                    (unsigned long)(handle->base + handle->length));

@@ -199,7 +199,7 @@ static const char *find_obstacle(const uct_cuda_cma_peer_t *peer)
     }
 
     if ((start == 0) || (start != addr->start_time)) {
-        return "the process is gone, or not to be seen";
+        return "the process has ended, or not to be seen";
     }
 
     if (!read_number(peer, &found)) {

@@ -200,8 +200,8 @@ static void write_other_key(const uct_cuda_node_handle_t *handle,
     }
 
     if (spans_mappings(&changed, address, length)) {
-        uct_cuda_debug("%zu bytes at %p are in several mappings: not for other "
-                       "processes",
+        uct_cuda_debug("%zu bytes at %p span several mappings and cannot be "
+                       "shared with other processes",
                        length, address);
         changed.type = UCT_CUDA_NODE_HANDLE_NONE;
     }
