@@ -15,7 +15,7 @@
 
 
 #define MAX_GPUS      UCT_CUDA_MAX_GPUS
-#define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
+#define NUM_RESOURCES UCT_CUDA_PLAN_COLL_NUM_RESOURCES
 
 /* Between each two GPUs: directly, and over the host */
 #define MAX_WAYS (2 * MAX_GPUS * MAX_GPUS)
@@ -27,7 +27,7 @@ typedef struct {
                                       data */
     double              capacity[NUM_RESOURCES];
     unsigned            num_ways;
-    uct_cuda_share_way_t ways[MAX_WAYS];
+    uct_cuda_plan_share_way_t ways[MAX_WAYS];
     uint8_t             from[MAX_WAYS]; /* indices into `gpus` */
     uint8_t             to[MAX_WAYS];
 } net_t;
@@ -42,7 +42,7 @@ static void add_way(net_t *net, unsigned from, unsigned to)
     }
 }
 
-static void add_limits(uct_cuda_share_way_t *way,
+static void add_limits(uct_cuda_plan_share_way_t *way,
                        const uct_cuda_topo_link_t *link)
 {
     unsigned i;
@@ -56,7 +56,7 @@ static void add_limits(uct_cuda_share_way_t *way,
 
 /* Find the way from one GPU to another through memory of its NUMA node. */
 static void find_host_way(const uct_cuda_topo_t *topo, int from, int to,
-                          uct_cuda_share_way_t *way)
+                          uct_cuda_plan_share_way_t *way)
 {
     const int numa                  = topo->gpus[from].numa;
     const uct_cuda_topo_link_t up   = uct_cuda_topo_host_link(topo, from, numa,
@@ -78,15 +78,15 @@ static void init(net_t *net, const uct_cuda_topo_t *topo, const int *gpus,
 
     net->num_gpus = num_gpus;
     net->num_ways = 0;
-    uct_cuda_coll_links_capacity(topo, 0, net->capacity);
+    uct_cuda_plan_coll_links_capacity(topo, 0, net->capacity);
     for (from = 0; from < num_gpus; ++from) {
         for (to = 0; to < num_gpus; ++to) {
             if (from == to) {
                 continue;
             }
 
-            uct_cuda_coll_links_direct(topo, gpus[from], gpus[to],
-                                       &net->ways[net->num_ways]);
+            uct_cuda_plan_coll_links_direct(topo, gpus[from], gpus[to],
+                                            &net->ways[net->num_ways]);
             add_way(net, from, to);
             if (use_host) {
                 find_host_way(topo, gpus[from], gpus[to],
@@ -97,7 +97,7 @@ static void init(net_t *net, const uct_cuda_topo_t *topo, const int *gpus,
     }
 }
 
-static bool has(const uct_cuda_share_way_t *way, int resource)
+static bool has(const uct_cuda_plan_share_way_t *way, int resource)
 {
     unsigned i;
 

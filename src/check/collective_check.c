@@ -8,24 +8,24 @@
 #include <stdio.h>
 
 
-#define NUM_MEMORIES (UCT_CUDA_COLL_MAX_MEMBERS * UCT_CUDA_BUFFER_LAST)
+#define NUM_MEMORIES (UCT_CUDA_PLAN_COLL_MAX_MEMBERS * UCT_CUDA_BUFFER_LAST)
 
 
 /* In place, the send buffer is the receive buffer */
-static unsigned number_of(const uct_cuda_coll_plan_t *plan, unsigned rank,
+static unsigned number_of(const uct_cuda_plan_coll_t *plan, unsigned rank,
                           unsigned buffer)
 {
     if ((buffer == UCT_CUDA_BUFFER_SEND) &&
-        uct_cuda_coll_plan_is_same(plan, rank)) {
+        uct_cuda_plan_coll_is_same(plan, rank)) {
         buffer = UCT_CUDA_BUFFER_RECV;
     }
 
     return rank * UCT_CUDA_BUFFER_LAST + buffer;
 }
 
-static unsigned memory_of(const void *arg, const uct_cuda_place_t *place)
+static unsigned memory_of(const void *arg, const uct_cuda_plan_place_t *place)
 {
-    const uct_cuda_coll_plan_t *plan = arg;
+    const uct_cuda_plan_coll_t *plan = arg;
 
     return ((place->owner >= plan->num_ranks + plan->num_relays) ||
             (place->buffer >= UCT_CUDA_BUFFER_LAST)) ?
@@ -48,7 +48,7 @@ memory_str(const void *arg, unsigned memory, char *buffer, size_t size)
 /* ----------------------------------------------------------------- result */
 
 /* Return the rank whose block contains a byte of all ranks' data. */
-static unsigned owner_of(const uct_cuda_coll_plan_t *plan, uint64_t at)
+static unsigned owner_of(const uct_cuda_plan_coll_t *plan, uint64_t at)
 {
     unsigned rank = 0;
 
@@ -61,14 +61,14 @@ static unsigned owner_of(const uct_cuda_coll_plan_t *plan, uint64_t at)
 
 /* Return the rank whose input appears at a byte of a result, and its offset
    there. For a reduction there is no single rank. */
-static unsigned expected(const uct_cuda_coll_plan_t *plan, unsigned rank,
+static unsigned expected(const uct_cuda_plan_coll_t *plan, unsigned rank,
                          uint64_t offset, uint64_t *at_p)
 {
     *at_p = offset;
     switch (plan->kind) {
     case UCT_CUDA_COLL_KIND_REDUCE_SCATTER:
         *at_p = plan->blocks[rank] + offset;
-        return UCT_CUDA_COLL_MAX_RANKS;
+        return UCT_CUDA_PLAN_COLL_MAX_RANKS;
     case UCT_CUDA_COLL_KIND_BCAST:
         return plan->root;
     case UCT_CUDA_COLL_KIND_ALLGATHER:
@@ -82,7 +82,7 @@ static unsigned expected(const uct_cuda_coll_plan_t *plan, unsigned rank,
                 plan->blocks[owner_of(plan, offset)];
         return owner_of(plan, offset);
     default:
-        return UCT_CUDA_COLL_MAX_RANKS;
+        return UCT_CUDA_PLAN_COLL_MAX_RANKS;
     }
 }
 
@@ -135,7 +135,7 @@ static ucs_status_t check_order(ucx_mp_proof_t *proof, unsigned rank,
    it */
 static ucs_status_t check_result(ucx_mp_proof_t *proof, unsigned rank)
 {
-    const uct_cuda_coll_plan_t *plan = proof->subject->plan;
+    const uct_cuda_plan_coll_t *plan = proof->subject->plan;
     ucx_mp_proof_memory_t *memory    = &proof->memories[number_of(
             plan, rank, UCT_CUDA_BUFFER_RECV)];
     uint64_t size                    = memory->size;
@@ -159,7 +159,7 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof, unsigned rank)
         piece = &memory->pieces[p];
         input = expected(plan, rank, piece->offset, &at);
         if ((piece->term == UCX_MP_PROOF_NO_TERM) || (piece->at != at) ||
-            ((input < UCT_CUDA_COLL_MAX_RANKS) &&
+            ((input < UCT_CUDA_PLAN_COLL_MAX_RANKS) &&
              ((piece->term != input) ||
               (expected(plan, rank, piece->offset + piece->bytes - 1, &last) !=
                input)))) {
@@ -170,7 +170,7 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof, unsigned rank)
                                                             "another byte's");
         }
 
-        if (input == UCT_CUDA_COLL_MAX_RANKS) {
+        if (input == UCT_CUDA_PLAN_COLL_MAX_RANKS) {
             status = check_sum(proof, rank, piece);
         }
         if ((status == UCS_OK) &&
@@ -188,16 +188,16 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof, unsigned rank)
 static ucs_status_t init_memory(ucx_mp_proof_t *proof, unsigned rank,
                                 unsigned buffer)
 {
-    const uct_cuda_coll_plan_t *plan = proof->subject->plan;
+    const uct_cuda_plan_coll_t *plan = proof->subject->plan;
     const unsigned memory = rank * UCT_CUDA_BUFFER_LAST + buffer;
     const bool is_block   = (plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
                             (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
     const bool is_same    = (rank < plan->num_ranks) &&
-                            uct_cuda_coll_plan_is_same(plan, rank);
+                            uct_cuda_plan_coll_is_same(plan, rank);
     const bool is_input   = (rank < plan->num_ranks) &&
                             ((buffer == UCT_CUDA_BUFFER_SEND) ||
                              ((buffer == UCT_CUDA_BUFFER_RECV) && is_same));
-    const uint64_t size   = uct_cuda_coll_plan_size(plan, rank,
+    const uint64_t size   = uct_cuda_plan_coll_size(plan, rank,
                                                     (uct_cuda_buffer_t)buffer);
     ucs_status_t status;
 
@@ -224,12 +224,13 @@ static ucs_status_t init_memory(ucx_mp_proof_t *proof, unsigned rank,
 
 static ucs_status_t check_whole(ucx_mp_proof_t *proof)
 {
-    const uct_cuda_coll_plan_t *plan = proof->subject->plan;
+    const uct_cuda_plan_coll_t *plan = proof->subject->plan;
     uint32_t i;
 
-    if ((plan->num_ranks == 0) || (plan->num_ranks > UCT_CUDA_COLL_MAX_RANKS) ||
-        (plan->num_relays > UCT_CUDA_COLL_MAX_RELAYS) ||
-        (plan->num_queues > UCT_CUDA_COLL_MAX_QUEUES) ||
+    if ((plan->num_ranks == 0) ||
+        (plan->num_ranks > UCT_CUDA_PLAN_COLL_MAX_RANKS) ||
+        (plan->num_relays > UCT_CUDA_PLAN_COLL_MAX_RELAYS) ||
+        (plan->num_queues > UCT_CUDA_PLAN_COLL_MAX_QUEUES) ||
         (plan->kind >= UCT_CUDA_COLL_KIND_LAST) ||
         (plan->root >= plan->num_ranks) || (plan->element == 0) ||
         (plan->bytes % plan->element != 0)) {
@@ -240,7 +241,7 @@ static ucs_status_t check_whole(ucx_mp_proof_t *proof)
                                  plan->element);
     }
 
-    for (i = 0; uct_cuda_coll_kind_has_blocks(plan->kind) &&
+    for (i = 0; uct_cuda_plan_coll_kind_has_blocks(plan->kind) &&
                 (i < plan->num_ranks);
          ++i) {
         if ((plan->blocks[0] != 0) ||
@@ -257,7 +258,7 @@ static ucs_status_t check_whole(ucx_mp_proof_t *proof)
 
 static ucs_status_t prove(ucx_mp_proof_t *proof)
 {
-    const uct_cuda_coll_plan_t *plan = proof->subject->plan;
+    const uct_cuda_plan_coll_t *plan = proof->subject->plan;
     ucs_status_t status              = check_whole(proof);
     unsigned rank, buffer;
 
@@ -279,7 +280,7 @@ static ucs_status_t prove(ucx_mp_proof_t *proof)
     return status;
 }
 
-ucs_status_t uct_cuda_coll_plan_check(const uct_cuda_coll_plan_t *plan,
+ucs_status_t uct_cuda_plan_coll_check(const uct_cuda_plan_coll_t *plan,
                                       char *error, size_t error_size)
 {
     const ucx_mp_proof_subject_t subject = {
@@ -287,7 +288,7 @@ ucs_status_t uct_cuda_coll_plan_check(const uct_cuda_coll_plan_t *plan,
         .num_ranks    = plan->num_ranks,
         .num_queues   = plan->num_queues,
         .num_memories = NUM_MEMORIES,
-        .max_fan      = UCT_CUDA_COLL_MAX_FAN,
+        .max_fan      = UCT_CUDA_PLAN_COLL_MAX_FAN,
         .element      = plan->element,
         .memory_of    = memory_of,
         .memory_str   = memory_str

@@ -30,7 +30,7 @@ BEGIN_C_DECLS
  *               UCS_ERR_INVALID_PARAM.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM, UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_coll_plan_check(const uct_cuda_coll_plan_t *plan,
+ucs_status_t uct_cuda_plan_coll_check(const uct_cuda_plan_coll_t *plan,
                                       char *error, size_t error_size);
 
 

@@ -9,43 +9,43 @@
 #define MEGA 1e6
 
 
-static void print_waits(const uct_cuda_steps_t *list,
-                        const uct_cuda_step_t *step, FILE *stream)
+static void print_waits(const uct_cuda_plan_steps_t *list,
+                        const uct_cuda_plan_step_t *step, FILE *stream)
 {
     uint32_t w;
 
     for (w = 0; w < step->num_waits; ++w) {
         fprintf(stream, "%s%u", (w == 0) ? ", after " : " ",
-                uct_cuda_step_waits(list, step)[w]);
+                uct_cuda_plan_step_waits(list, step)[w]);
     }
     fprintf(stream, "\n");
 }
 
-static void print_transfer_steps(const uct_cuda_mp_plan_t *plan, FILE *stream)
+static void print_transfer_steps(const uct_cuda_plan_t *plan, FILE *stream)
 {
-    const uct_cuda_steps_t list = uct_cuda_mp_plan_list(plan);
-    const uct_cuda_step_t *step;
+    const uct_cuda_plan_steps_t list = uct_cuda_plan_list(plan);
+    const uct_cuda_plan_step_t *step;
     char from[16], to[16], places[256];
     uint32_t i;
 
     for (i = 0; i < list.num_steps; ++i) {
         step = &list.steps[i];
         fprintf(stream, "  %4u  %5s > %-5s  %llu bytes  %s", i,
-                uct_cuda_end_str(uct_cuda_mp_lane_from(step->queue), from,
+                uct_cuda_end_str(uct_cuda_plan_lane_from(step->queue), from,
                                  sizeof(from)),
-                uct_cuda_end_str(uct_cuda_mp_lane_to(step->queue), to,
+                uct_cuda_end_str(uct_cuda_plan_lane_to(step->queue), to,
                                  sizeof(to)),
                 (unsigned long long)step->bytes,
-                uct_cuda_mp_plan_places_str(plan, step, places,
-                                            sizeof(places)));
+                uct_cuda_plan_places_str(plan, step, places,
+                                         sizeof(places)));
         print_waits(&list, step, stream);
     }
 }
 
-void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
-                            FILE *stream)
+void uct_cuda_plan_print(const uct_cuda_plan_t *plan, bool steps,
+                         FILE *stream)
 {
-    const uct_cuda_mp_plan_path_t *path;
+    const uct_cuda_plan_part_t *path;
     char from[16], to[16], name[16];
     unsigned i;
 
@@ -68,7 +68,7 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i];
         fprintf(stream, "  %-7s %5.1f %%  %llu bytes",
-                uct_cuda_mp_path_str(&path->path, name, sizeof(name)),
+                uct_cuda_plan_path_str(&path->path, name, sizeof(name)),
                 100. * path->bytes / plan->size,
                 (unsigned long long)path->bytes);
         if (path->slots > 0) {
@@ -86,20 +86,20 @@ void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
 
 /* Return the factor of NCCL's tests from algorithm bandwidth to bus
    bandwidth. */
-static double bus_factor(const uct_cuda_coll_plan_t *plan)
+static double bus_factor(const uct_cuda_plan_coll_t *plan)
 {
     const double share = (plan->num_ranks - 1.) / plan->num_ranks;
 
     if (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) {
         return 2 * share;
     }
-    return uct_cuda_coll_kind_has_blocks(plan->kind) ? share : 1;
+    return uct_cuda_plan_coll_kind_has_blocks(plan->kind) ? share : 1;
 }
 
 static void
-print_collective_steps(const uct_cuda_coll_plan_t *plan, FILE *stream)
+print_collective_steps(const uct_cuda_plan_coll_t *plan, FILE *stream)
 {
-    const uct_cuda_step_t *step;
+    const uct_cuda_plan_step_t *step;
     char places[2048];
     uint32_t i;
 
@@ -107,26 +107,26 @@ print_collective_steps(const uct_cuda_coll_plan_t *plan, FILE *stream)
         step = &plan->list.steps[i];
         fprintf(stream, "  %4u  rank %u queue %u  %s%llu bytes  %s", i,
                 step->rank, step->queue,
-                (step->type == UCT_CUDA_STEP_COPY) ? "" : "reduce ",
+                (step->type == UCT_CUDA_PLAN_STEP_COPY) ? "" : "reduce ",
                 (unsigned long long)step->bytes,
-                uct_cuda_coll_plan_places_str(plan, step, places,
+                uct_cuda_plan_coll_places_str(plan, step, places,
                                               sizeof(places)));
         print_waits(&plan->list, step, stream);
     }
 }
 
-void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
+void uct_cuda_plan_coll_print(const uct_cuda_plan_coll_t *plan, bool steps,
                               FILE *stream)
 {
     uint32_t copies = 0;
     uint32_t i;
 
     for (i = 0; i < plan->list.num_steps; ++i) {
-        copies += (plan->list.steps[i].type == UCT_CUDA_STEP_COPY);
+        copies += (plan->list.steps[i].type == UCT_CUDA_PLAN_STEP_COPY);
     }
 
     fprintf(stream, "%s, %u ranks, %llu bytes%s: ",
-            uct_cuda_coll_kind_str(plan->kind), plan->num_ranks,
+            uct_cuda_plan_coll_kind_str(plan->kind), plan->num_ranks,
             (unsigned long long)plan->bytes,
             plan->is_in_place ? " in place" : "");
     if (plan->list.num_steps == 0) {
@@ -137,8 +137,9 @@ void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
     fprintf(stream,
             "%s, chunks a slice: %u; %u copies, %u kernels, %llu bytes of "
             "scratch a rank\n",
-            uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks, copies,
-            plan->list.num_steps - copies, (unsigned long long)plan->scratch);
+            uct_cuda_plan_coll_algorithm_str(plan->algorithm), plan->chunks,
+            copies, plan->list.num_steps - copies,
+            (unsigned long long)plan->scratch);
     for (i = 0; i < plan->num_relays; ++i) {
         fprintf(stream, "%s GPU %u", (i == 0) ? "also over" : " and",
                 plan->relays[i]);

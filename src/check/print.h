@@ -12,12 +12,12 @@ BEGIN_C_DECLS
 
 
 /** Print the paths with their shares; with @a steps also every step. */
-void uct_cuda_mp_plan_print(const uct_cuda_mp_plan_t *plan, bool steps,
-                            FILE *stream);
+void uct_cuda_plan_print(const uct_cuda_plan_t *plan, bool steps,
+                         FILE *stream);
 
 
 /** Print one summary line; with @a steps also every step. */
-void uct_cuda_coll_plan_print(const uct_cuda_coll_plan_t *plan, bool steps,
+void uct_cuda_plan_coll_print(const uct_cuda_plan_coll_t *plan, bool steps,
                               FILE *stream);
 
 

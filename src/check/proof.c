@@ -30,7 +30,7 @@ ucs_status_t ucx_mp_proof_fail(ucx_mp_proof_t *proof, const char *format, ...)
 }
 
 static unsigned
-memory_of(const ucx_mp_proof_t *proof, const uct_cuda_place_t *place)
+memory_of(const ucx_mp_proof_t *proof, const uct_cuda_plan_place_t *place)
 {
     return proof->subject->memory_of(proof->subject->plan, place);
 }
@@ -47,7 +47,7 @@ static const char *memory_str(const ucx_mp_proof_t *proof, unsigned memory,
 
 ucs_status_t ucx_mp_proof_init(ucx_mp_proof_t *proof,
                                const ucx_mp_proof_subject_t *subject,
-                               const uct_cuda_steps_t *list, char *error,
+                               const uct_cuda_plan_steps_t *list, char *error,
                                size_t error_size)
 {
     unsigned i;
@@ -196,9 +196,9 @@ ucs_status_t ucx_mp_proof_replace(ucx_mp_proof_t *proof, unsigned memory,
 
 /* ------------------------------------------------------------------ steps */
 
-static ucs_status_t
-check_place(ucx_mp_proof_t *proof, uint32_t index, const uct_cuda_step_t *step,
-            const uct_cuda_place_t *place)
+static ucs_status_t check_place(ucx_mp_proof_t *proof, uint32_t index,
+                                const uct_cuda_plan_step_t *step,
+                                const uct_cuda_plan_place_t *place)
 {
     const unsigned m = memory_of(proof, place);
     const ucx_mp_proof_memory_t *memory;
@@ -236,10 +236,10 @@ check_place(ucx_mp_proof_t *proof, uint32_t index, const uct_cuda_step_t *step,
 static ucs_status_t check_step(ucx_mp_proof_t *proof, uint32_t index)
 {
     const ucx_mp_proof_subject_t *subject = proof->subject;
-    const uct_cuda_step_t *step           = &proof->list.steps[index];
+    const uct_cuda_plan_step_t *step      = &proof->list.steps[index];
     const unsigned num_places             = step->num_sources +
                                             step->num_destinations;
-    const uct_cuda_place_t *place;
+    const uct_cuda_plan_place_t *place;
     ucs_status_t status;
     char name[64];
     unsigned i, m;
@@ -257,11 +257,11 @@ static ucs_status_t check_step(ucx_mp_proof_t *proof, uint32_t index)
                                  index, (unsigned long long)step->bytes);
     }
 
-    if ((step->type > UCT_CUDA_STEP_REDUCE) || (step->num_sources == 0) ||
+    if ((step->type > UCT_CUDA_PLAN_STEP_REDUCE) || (step->num_sources == 0) ||
         (step->num_destinations == 0) ||
         (step->num_sources > subject->max_fan) ||
         (step->num_destinations > subject->max_fan) ||
-        ((step->type == UCT_CUDA_STEP_COPY) && (num_places != 2))) {
+        ((step->type == UCT_CUDA_PLAN_STEP_COPY) && (num_places != 2))) {
         return ucx_mp_proof_fail(proof, "step %u has %u sources and %u "
                                         "destinations",
                                  index, step->num_sources,
@@ -291,10 +291,10 @@ static ucs_status_t check_step(ucx_mp_proof_t *proof, uint32_t index)
     }
 
     for (i = 0; i < step->num_waits; ++i) {
-        if (uct_cuda_step_waits(&proof->list, step)[i] >= index) {
+        if (uct_cuda_plan_step_waits(&proof->list, step)[i] >= index) {
             return ucx_mp_proof_fail(
                     proof, "step %u waits for step %u, which is not earlier",
-                    index, uct_cuda_step_waits(&proof->list, step)[i]);
+                    index, uct_cuda_plan_step_waits(&proof->list, step)[i]);
         }
     }
 
@@ -346,9 +346,9 @@ is_before(const ucx_mp_proof_t *proof, uint32_t earlier, uint32_t step)
 /* Compute the order given by waits and by in-order queues. */
 static ucs_status_t find_order(ucx_mp_proof_t *proof)
 {
-    const uct_cuda_steps_t *list = &proof->list;
-    const unsigned num_queues    = proof->subject->num_queues;
-    const uct_cuda_step_t *step;
+    const uct_cuda_plan_steps_t *list = &proof->list;
+    const unsigned num_queues         = proof->subject->num_queues;
+    const uct_cuda_plan_step_t *step;
     uint32_t *last, *previous;
     uint32_t i, w;
 
@@ -364,7 +364,7 @@ static ucs_status_t find_order(ucx_mp_proof_t *proof)
         step     = &list->steps[i];
         previous = &last[step->rank * num_queues + step->queue];
         for (w = 0; w < step->num_waits; ++w) {
-            add_before(proof, i, uct_cuda_step_waits(list, step)[w]);
+            add_before(proof, i, uct_cuda_plan_step_waits(list, step)[w]);
         }
         if (*previous != UCT_CUDA_NO_STEP) {
             add_before(proof, i, *previous);
@@ -410,7 +410,7 @@ check_pair(ucx_mp_proof_t *proof, const access_t *a, const access_t *b)
     }
 
     if ((a->is_write && b->is_write) || (a->begin != b->begin) ||
-        (proof->list.steps[first].type == UCT_CUDA_STEP_COPY)) {
+        (proof->list.steps[first].type == UCT_CUDA_PLAN_STEP_COPY)) {
         return ucx_mp_proof_fail(proof, "step %u overlaps with itself", first);
     }
 
@@ -421,8 +421,8 @@ check_pair(ucx_mp_proof_t *proof, const access_t *a, const access_t *b)
 static uint32_t list_accesses(const ucx_mp_proof_t *proof, access_t *accesses)
 {
     uint32_t count = 0;
-    const uct_cuda_place_t *place;
-    const uct_cuda_step_t *step;
+    const uct_cuda_plan_place_t *place;
+    const uct_cuda_plan_step_t *step;
     uint32_t i, j;
 
     for (i = 0; i < proof->list.num_steps; ++i) {
@@ -519,20 +519,20 @@ sum_of(ucx_mp_proof_t *proof, const uint32_t *parts, unsigned count)
 static ucs_status_t
 add_some(ucx_mp_proof_t *proof, uint32_t index, uint64_t *done)
 {
-    const uct_cuda_step_t *step = &proof->list.steps[index];
-    uint64_t bytes              = step->bytes - *done;
-    uint64_t at                 = 0;
+    const uct_cuda_plan_step_t *step = &proof->list.steps[index];
+    uint64_t bytes                   = step->bytes - *done;
+    uint64_t at                      = 0;
     uint32_t parts[UCX_MP_PROOF_INPUTS];
     const ucx_mp_proof_memory_t *memory;
     const ucx_mp_proof_piece_t *piece;
-    const uct_cuda_place_t *place;
+    const uct_cuda_plan_place_t *place;
     uint64_t offset;
     uint32_t term;
     char name[64];
     unsigned i, m;
 
     for (i = 0; i < step->num_sources; ++i) {
-        place  = &uct_cuda_step_sources(&proof->list, step)[i];
+        place  = &uct_cuda_plan_step_sources(&proof->list, step)[i];
         m      = memory_of(proof, place);
         memory = &proof->memories[m];
         offset = place->offset + *done;
@@ -567,7 +567,7 @@ add_some(ucx_mp_proof_t *proof, uint32_t index, uint64_t *done)
     }
 
     for (i = 0; i < step->num_destinations; ++i) {
-        place = &uct_cuda_step_destinations(&proof->list, step)[i];
+        place = &uct_cuda_plan_step_destinations(&proof->list, step)[i];
         if (ucx_mp_proof_replace(proof, memory_of(proof, place),
                                  place->offset + *done, bytes, at,
                                  term) != UCS_OK) {

@@ -65,7 +65,7 @@ typedef struct {
     uint32_t   element;      /**< Bytes; steps contain complete elements */
 
     /** Return the memory of a place; num_memories or more: invalid. */
-    unsigned   (*memory_of)(const void *plan, const uct_cuda_place_t *place);
+    unsigned (*memory_of)(const void *plan, const uct_cuda_plan_place_t *place);
 
     /** Write a memory's name to @a buffer, and return it. */
     const char *(*memory_str)(const void *plan, unsigned memory, char *buffer,
@@ -75,7 +75,7 @@ typedef struct {
 
 typedef struct {
     const ucx_mp_proof_subject_t *subject;
-    uct_cuda_steps_t             list;
+    uct_cuda_plan_steps_t        list;
     ucx_mp_proof_memory_t        *memories;
     ucx_mp_proof_term_t          *terms;
     uint32_t                     num_terms;
@@ -101,7 +101,7 @@ ucs_status_t ucx_mp_proof_fail(ucx_mp_proof_t *proof, const char *format, ...)
  */
 ucs_status_t ucx_mp_proof_init(ucx_mp_proof_t *proof,
                                const ucx_mp_proof_subject_t *subject,
-                               const uct_cuda_steps_t *list, char *error,
+                               const uct_cuda_plan_steps_t *list, char *error,
                                size_t error_size);
 
 void ucx_mp_proof_release(ucx_mp_proof_t *proof);

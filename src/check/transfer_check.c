@@ -11,7 +11,7 @@ enum {
     SEND,
     RECV,
     FIRST_SLOT,
-    NUM_KINDS = FIRST_SLOT + UCT_CUDA_MP_PLAN_SLOTS
+    NUM_KINDS = FIRST_SLOT + UCT_CUDA_PLAN_SLOTS
 };
 
 /* The only input */
@@ -23,7 +23,7 @@ static unsigned end_memory(uct_cuda_end_t end, unsigned kind)
     return uct_cuda_end_index(end) * NUM_KINDS + kind;
 }
 
-static unsigned memory_of(const void *arg, const uct_cuda_place_t *place)
+static unsigned memory_of(const void *arg, const uct_cuda_plan_place_t *place)
 {
     const unsigned none = UCT_CUDA_NUM_ENDS * NUM_KINDS;
     unsigned kind;
@@ -62,11 +62,11 @@ memory_str(const void *arg, unsigned memory, char *buffer, size_t size)
 /* The source holds the input; every end with an index may have slots */
 static ucs_status_t init_memories(ucx_mp_proof_t *proof)
 {
-    const uct_cuda_mp_plan_t *plan = proof->subject->plan;
-    const unsigned source          = end_memory(plan->src, SEND);
-    ucs_status_t status            = ucx_mp_proof_memory(proof, source,
-                                                         plan->size, 1, SOURCE,
-                                                         0);
+    const uct_cuda_plan_t *plan = proof->subject->plan;
+    const unsigned source       = end_memory(plan->src, SEND);
+    ucs_status_t status         = ucx_mp_proof_memory(proof, source,
+                                                      plan->size, 1, SOURCE,
+                                                      0);
     unsigned i, slot;
 
     proof->memories[source].is_fixed = true;
@@ -76,7 +76,7 @@ static ucs_status_t init_memories(ucx_mp_proof_t *proof)
     }
 
     for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
-        for (slot = 0; (slot < UCT_CUDA_MP_PLAN_SLOTS) && (status == UCS_OK);
+        for (slot = 0; (slot < UCT_CUDA_PLAN_SLOTS) && (status == UCS_OK);
              ++slot) {
             status = ucx_mp_proof_memory(proof,
                                          i * NUM_KINDS + FIRST_SLOT + slot,
@@ -91,7 +91,7 @@ static ucs_status_t init_memories(ucx_mp_proof_t *proof)
    contiguous pieces. */
 static ucs_status_t check_result(ucx_mp_proof_t *proof)
 {
-    const uct_cuda_mp_plan_t *plan      = proof->subject->plan;
+    const uct_cuda_plan_t *plan         = proof->subject->plan;
     const ucx_mp_proof_memory_t *memory = &proof->memories[end_memory(plan->dst,
                                                                       RECV)];
     const ucx_mp_proof_piece_t *piece;
@@ -113,7 +113,7 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof)
     }
 
     for (i = 0; i < plan->num_steps; ++i) {
-        if (uct_cuda_mp_plan_to(plan, i)->buffer == UCT_CUDA_BUFFER_RECV) {
+        if (uct_cuda_plan_to(plan, i)->buffer == UCT_CUDA_BUFFER_RECV) {
             written += plan->steps[i].bytes;
         }
     }
@@ -127,17 +127,17 @@ static ucs_status_t check_result(ucx_mp_proof_t *proof)
    its places, belongs to one of the paths, and waits for at most one step. */
 static ucs_status_t check_lanes(ucx_mp_proof_t *proof)
 {
-    const uct_cuda_mp_plan_t *plan = proof->subject->plan;
-    const uct_cuda_step_t *step;
+    const uct_cuda_plan_t *plan = proof->subject->plan;
+    const uct_cuda_plan_step_t *step;
     uint8_t from, to;
     unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
         step = &plan->steps[i];
-        from = uct_cuda_mp_plan_from(plan, i)->owner;
-        to   = uct_cuda_mp_plan_to(plan, i)->owner;
+        from = uct_cuda_plan_from(plan, i)->owner;
+        to   = uct_cuda_plan_to(plan, i)->owner;
         if ((step->places != 2 * i) || (step->waits != i) ||
-            (step->num_waits > 1) || (step->type != UCT_CUDA_STEP_COPY)) {
+            (step->num_waits > 1) || (step->type != UCT_CUDA_PLAN_STEP_COPY)) {
             return ucx_mp_proof_fail(proof, "step %u is not a transfer step",
                                      i);
         } else if (step->part >= plan->num_paths) {
@@ -167,11 +167,11 @@ static ucs_status_t prove(ucx_mp_proof_t *proof)
 
 static ucs_status_t check_whole(ucx_mp_proof_t *proof)
 {
-    const uct_cuda_mp_plan_t *plan = proof->subject->plan;
+    const uct_cuda_plan_t *plan = proof->subject->plan;
     char src[16], dst[16];
 
-    if ((plan->num_steps > UCT_CUDA_MP_MAX_STEPS) ||
-        (plan->num_paths > UCT_CUDA_MP_MAX_PATHS)) {
+    if ((plan->num_steps > UCT_CUDA_PLAN_MAX_STEPS) ||
+        (plan->num_paths > UCT_CUDA_PLAN_MAX_PATHS)) {
         return ucx_mp_proof_fail(proof, "%u steps, %u paths: too many",
                                  plan->num_steps, plan->num_paths);
     }
@@ -194,20 +194,20 @@ static ucs_status_t check_whole(ucx_mp_proof_t *proof)
     return prove(proof);
 }
 
-ucs_status_t uct_cuda_mp_plan_check(const uct_cuda_mp_plan_t *plan, char *error,
-                                    size_t error_size)
+ucs_status_t uct_cuda_plan_check(const uct_cuda_plan_t *plan, char *error,
+                                 size_t error_size)
 {
     const ucx_mp_proof_subject_t subject = {
         .plan         = plan,
         .num_ranks    = 1,
-        .num_queues   = UCT_CUDA_MP_NUM_LANES,
+        .num_queues   = UCT_CUDA_PLAN_NUM_LANES,
         .num_memories = UCT_CUDA_NUM_ENDS * NUM_KINDS,
         .max_fan      = 1,
         .element      = 1,
         .memory_of    = memory_of,
         .memory_str   = memory_str
     };
-    const uct_cuda_steps_t list = uct_cuda_mp_plan_list(plan);
+    const uct_cuda_plan_steps_t list = uct_cuda_plan_list(plan);
     ucx_mp_proof_t proof;
     ucs_status_t status;
 

@@ -27,8 +27,8 @@ BEGIN_C_DECLS
  * @return UCS_OK, UCS_ERR_INVALID_PARAM, UCS_ERR_NO_MEMORY. A plan without
  *         paths must have no steps either.
  */
-ucs_status_t uct_cuda_mp_plan_check(const uct_cuda_mp_plan_t *plan,
-                                    char *error, size_t error_size);
+ucs_status_t uct_cuda_plan_check(const uct_cuda_plan_t *plan,
+                                 char *error, size_t error_size);
 
 
 END_C_DECLS

@@ -33,7 +33,7 @@ static bool is_gpu(const void *pointer)
 
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second)
 {
-    return ucx_mp_mpi_real.stages && (is_gpu(first) || is_gpu(second));
+    return ucx_mp_mpi_pmpi.stages && (is_gpu(first) || is_gpu(second));
 }
 
 MPI_Datatype ucx_mp_mpi_byte(void)
@@ -75,7 +75,7 @@ const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
 {
     const void *found = NULL;
     uintptr_t seen    = UINTPTR_MAX;
-    const ucx_mp_mpi_rows_t *rows;
+    const ucx_mp_mpi_strided_t *rows;
     size_t i, j;
 
     for (i = 0; i < buffer->layout.count; ++i) {

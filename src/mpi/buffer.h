@@ -10,7 +10,7 @@
 #include <mpi/pack.h>
 #include <mpi/packed.h>
 #include <mpi/pool.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <stdint.h>
 

@@ -27,7 +27,7 @@ static int call_is_inter(ucx_mp_mpi_call_t *call)
 {
     int is_inter = 0;
 
-    call->rc = ucx_mp_mpi_real.Comm_test_inter(call->comm, &is_inter);
+    call->rc = ucx_mp_mpi_pmpi.Comm_test_inter(call->comm, &is_inter);
     return is_inter;
 }
 
@@ -46,15 +46,15 @@ void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
 
     is_inter = call_is_inter(call);
     if (call_is_intact(call)) {
-        call->rc = ucx_mp_mpi_real.Comm_size(comm, &call->local);
+        call->rc = ucx_mp_mpi_pmpi.Comm_size(comm, &call->local);
     }
     if (call_is_intact(call)) {
-        call->rc = ucx_mp_mpi_real.Comm_rank(comm, &call->rank);
+        call->rc = ucx_mp_mpi_pmpi.Comm_rank(comm, &call->rank);
     }
 
     call->sources = call->local;
     if (is_inter && call_is_intact(call)) {
-        call->rc = ucx_mp_mpi_real.Comm_remote_size(comm, &call->sources);
+        call->rc = ucx_mp_mpi_pmpi.Comm_remote_size(comm, &call->sources);
     }
     call->targets = call->sources;
 }
@@ -85,26 +85,26 @@ void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call)
         return;
     }
 
-    call->rc = ucx_mp_mpi_real.Topo_test(call->comm, &kind);
+    call->rc = ucx_mp_mpi_pmpi.Topo_test(call->comm, &kind);
     if (!call_is_intact(call)) {
         return;
     }
 
     switch (kind) {
     case MPI_CART:
-        call->rc       = ucx_mp_mpi_real.Cartdim_get(call->comm,
+        call->rc       = ucx_mp_mpi_pmpi.Cartdim_get(call->comm,
                                                      &call->sources);
         call->sources *= 2;
         call->targets  = call->sources;
         break;
     case MPI_GRAPH:
-        call->rc = ucx_mp_mpi_real.Graph_neighbors_count(call->comm,
+        call->rc = ucx_mp_mpi_pmpi.Graph_neighbors_count(call->comm,
                                                          call->rank,
                                                          &call->sources);
         call->targets = call->sources;
         break;
     case MPI_DIST_GRAPH:
-        call->rc = ucx_mp_mpi_real.Dist_graph_neighbors_count(call->comm,
+        call->rc = ucx_mp_mpi_pmpi.Dist_graph_neighbors_count(call->comm,
                                                               &call->sources,
                                                               &call->targets,
                                                               &weighted);
@@ -130,7 +130,7 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)
 static int part_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                     MPI_Count count, MPI_Datatype datatype, bool is_exact)
 {
-    return ((count <= 0) || (datatype == ucx_mp_mpi_real.datatype_null)) ?
+    return ((count <= 0) || (datatype == ucx_mp_mpi_pmpi.datatype_null)) ?
                    MPI_SUCCESS :
                    ucx_mp_mpi_layout_add(layout, offset, count, datatype,
                                          is_exact);
@@ -151,10 +151,10 @@ static int parts_add(const ucx_mp_mpi_parts_t *parts,
     }
 
     if (types == NULL) {
-        if (*parts->type_p == ucx_mp_mpi_real.datatype_null) {
+        if (*parts->type_p == ucx_mp_mpi_pmpi.datatype_null) {
             return MPI_SUCCESS;
         }
-        rc = ucx_mp_mpi_real.Type_get_extent_x(*parts->type_p, &lower, &extent);
+        rc = ucx_mp_mpi_pmpi.Type_get_extent_x(*parts->type_p, &lower, &extent);
     }
     for (i = 0; (i < parts->ranks) && (rc == MPI_SUCCESS); ++i) {
         rc = part_add(layout, ucx_mp_mpi_vector_at(parts->displs, i) * extent,
@@ -223,7 +223,7 @@ static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
 
     if ((parts->ranks == 0) &&
         ((parts->count <= 0) ||
-         (*parts->type_p == ucx_mp_mpi_real.datatype_null) ||
+         (*parts->type_p == ucx_mp_mpi_pmpi.datatype_null) ||
          ucx_mp_mpi_layout_is_array(*parts->type_p)) &&
         ucx_mp_mpi_pointer_is_host(pointer)) {
         return;
@@ -280,9 +280,9 @@ bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
 {
     int is_inter, own;
 
-    return (ucx_mp_mpi_real.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
+    return (ucx_mp_mpi_pmpi.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
            !is_inter &&
-           (ucx_mp_mpi_real.Comm_rank(comm, &own) == MPI_SUCCESS) &&
+           (ucx_mp_mpi_pmpi.Comm_rank(comm, &own) == MPI_SUCCESS) &&
            (rank == own);
 }
 
@@ -293,7 +293,7 @@ static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
 {
     ptrdiff_t low  = PTRDIFF_MAX;
     ptrdiff_t high = PTRDIFF_MIN;
-    const ucx_mp_mpi_rows_t *rows;
+    const ucx_mp_mpi_strided_t *rows;
     ptrdiff_t begin, end;
     size_t i;
 
@@ -333,7 +333,7 @@ static bool buffer_is_staged(const ucx_mp_mpi_buffer_t *buffer)
 /* Copy rows between a buffer and its copy, of a packed copy the first `limit`
    bytes: the last row may be cut. */
 static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
-                      const ucx_mp_mpi_rows_t *rows, size_t limit,
+                      const ucx_mp_mpi_strided_t *rows, size_t limit,
                       ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_use_t use)
 {
     const bool is_packed     = (buffer->staged != NULL);
@@ -650,7 +650,7 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                const void **buffer_p, MPI_Count count,
                                MPI_Datatype *datatype_p, const void *received)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     int position                  = 0;
     MPI_Count element;
     int size;

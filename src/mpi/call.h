@@ -3,7 +3,7 @@
  * One MPI call with buffers in GPU memory, carried out on staged copies. The
  * copies get the bytes read by the call, the MPI makes the same call on them,
  * and the bytes written by the call, no others, are copied back. Messages are
- * described in message.h, non-blocking calls in later.h.
+ * described in message.h, non-blocking calls in nonblocking.h.
  *
  * A copy is an image of its buffer, gaps included, so only a pointer differs in
  * the call. If gaps are most of the image (GPU memory and memory far away in
@@ -27,7 +27,7 @@
 #include <mpi/buffer.h>
 #include <mpi/error.h>
 #include <mpi/failure.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <stdint.h>
 
@@ -74,9 +74,9 @@ typedef struct {
    Asked once a call: until there is a driver, it takes 17 ns. */
 static inline bool ucx_mp_mpi_may_be_gpu(void)
 {
-    if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_real_found,
+    if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_pmpi_found,
                                           __ATOMIC_ACQUIRE), 0)) {
-        ucx_mp_mpi_real_find();
+        ucx_mp_mpi_pmpi_find();
     }
 
     return ucx_mp_mpi_gpu_is_used();
@@ -86,7 +86,7 @@ static inline bool ucx_mp_mpi_may_be_gpu(void)
    may lead from host memory to a GPU's. */
 static inline bool ucx_mp_mpi_is_straight(void)
 {
-    return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_real.stages;
+    return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_pmpi.stages;
 }
 
 

@@ -11,7 +11,7 @@ static void progress(void *arg)
 {
     int is_there;
 
-    (void)ucx_mp_mpi_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
+    (void)ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
                                  *(const MPI_Comm*)arg, &is_there,
                                  MPI_STATUS_IGNORE);
 }
@@ -53,10 +53,10 @@ static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
 {
     MPI_Count size;
 
-    if ((count < 0) || (datatype == ucx_mp_mpi_real.datatype_null) ||
+    if ((count < 0) || (datatype == ucx_mp_mpi_pmpi.datatype_null) ||
         !ucx_mp_mpi_layout_is_named(datatype) ||
         !ucx_mp_mpi_layout_is_array(datatype) ||
-        (ucx_mp_mpi_real.Type_size_x(datatype, &size) != MPI_SUCCESS)) {
+        (ucx_mp_mpi_pmpi.Type_size_x(datatype, &size) != MPI_SUCCESS)) {
         return false;
     }
     return !__builtin_mul_overflow((uint64_t)count, (uint64_t)size, bytes_p);

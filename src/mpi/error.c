@@ -25,11 +25,11 @@ static bool code_new(int error_class, int *code_p)
 {
 #ifndef OPEN_MPI
     /* MPICH has texts for codes of added classes only */
-    if (ucx_mp_mpi_real.Add_error_class(&error_class) != MPI_SUCCESS) {
+    if (ucx_mp_mpi_pmpi.Add_error_class(&error_class) != MPI_SUCCESS) {
         return false;
     }
 #endif
-    return ucx_mp_mpi_real.Add_error_code(error_class, code_p) == MPI_SUCCESS;
+    return ucx_mp_mpi_pmpi.Add_error_code(error_class, code_p) == MPI_SUCCESS;
 }
 
 /* A code with this text; the class itself if there is none to be had */
@@ -49,7 +49,7 @@ static int code_of(int error_class, const char *text)
 
     if ((codes.count < MAX_CODES) &&
         code_new(error_class, &code) &&
-        (ucx_mp_mpi_real.Add_error_string(code, text) == MPI_SUCCESS)) {
+        (ucx_mp_mpi_pmpi.Add_error_string(code, text) == MPI_SUCCESS)) {
         codes.entries[codes.count].error_class = error_class;
         codes.entries[codes.count].code        = code;
         snprintf(codes.entries[codes.count].text,
@@ -73,7 +73,7 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
     va_end(ap);
 
     code = code_of(error_class, text);
-    ucx_mp_mpi_real.Comm_call_errhandler(comm, code);
+    ucx_mp_mpi_pmpi.Comm_call_errhandler(comm, code);
     return code;
 }
 
@@ -91,7 +91,7 @@ int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm)
 {
     const int code = code_refused(name);
 
-    ucx_mp_mpi_real.Comm_call_errhandler(comm, code);
+    ucx_mp_mpi_pmpi.Comm_call_errhandler(comm, code);
     return code;
 }
 
@@ -99,6 +99,6 @@ int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win)
 {
     const int code = code_refused(name);
 
-    ucx_mp_mpi_real.Win_call_errhandler(win, code);
+    ucx_mp_mpi_pmpi.Win_call_errhandler(win, code);
     return code;
 }

@@ -3,7 +3,7 @@
 #ifndef UCX_MP_MPI_ERROR_H_
 #define UCX_MP_MPI_ERROR_H_
 
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 
 /* Fails the call with a sentence, through the communicator's error handler.

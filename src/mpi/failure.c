@@ -9,8 +9,9 @@ void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank)
     const ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
 
     if (ordinal.key != 0) {
-        world->api->board_fail(world->board, ordinal.key, ordinal.number,
-                               ordinal.start, (uint32_t)rank);
+        world->api->segment_report_failure(world->board, ordinal.key,
+                                           ordinal.number, ordinal.start,
+                                           (uint32_t)rank);
     }
 }
 
@@ -24,8 +25,8 @@ int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
         return rc;
     }
 
-    rank = world->api->board_failed(world->board, ordinal.key, ordinal.number,
-                                    ordinal.start);
+    rank = world->api->segment_failed_rank(world->board, ordinal.key,
+                                           ordinal.number, ordinal.start);
     return (rank < 0) ? rc :
                         ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
                                          "%s: rank %d could not stage its GPU "

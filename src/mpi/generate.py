@@ -230,9 +230,9 @@ OTHERS.update({
 })
 
 # What is done at the end of a call that only begins something
-LATER = 'later(&call, request)'
-AGAIN = 'again(&call, request)'     # what a request begins as often as it starts
-SPLIT = 'split(&call, fh)'          # what another call ends
+LATER = 'nonblocking_defer(&call, request)'
+AGAIN = 'call_again(&call, request)'     # what a request begins as often as it starts
+SPLIT = 'call_split(&call, fh)'          # what another call ends
 
 BUFFERED = 'in buf, n count, type datatype, int dest, int tag, comm comm, ' \
            'request request'
@@ -291,7 +291,7 @@ ATTACHED = {'Buffer_attach': 'out buffer, n size'}
 
 # Messages, staged unless their datatype is a predefined one: the end of the
 # call, its arguments
-ENDS = {'': ('end(&call)', ''), 'I': (LATER, ', request request'),
+ENDS = {'': ('call_end(&call)', ''), 'I': (LATER, ', request request'),
         '_init': (AGAIN, ', request request')}
 PLAIN = '%s buf, n count, type datatype, int %s, int tag, comm comm'
 MESSAGES = {}
@@ -307,7 +307,7 @@ for form, (end, rest) in ENDS.items():
                       message(ARRIVE, 'buf', 'count', 'datatype', 'source'))
 MATCHED = message(ARRIVE, 'buf', 'count', 'datatype', 'MPI_ANY_SOURCE')
 MESSAGES['Mrecv'] = ('out buf, n count, type datatype, message message, '
-                     'status status', 'end(&call)', MATCHED)
+                     'status status', 'call_end(&call)', MATCHED)
 MESSAGES['Imrecv'] = ('out buf, n count, type datatype, message message, '
                       'request request', LATER, MATCHED)
 # MPICH moves messages in parts with the CPU; Open MPI leaves them to UCX
@@ -323,7 +323,7 @@ class Call:
     """One function with a body."""
 
     def __init__(self, name, arguments, kind='', buffers=(), refused=False,
-                 peer=None, end='end(&call)', counted=False):
+                 peer=None, end='call_end(&call)', counted=False):
         self.name = name
         self.kind = kind
         self.buffers = buffers
@@ -372,7 +372,7 @@ class Call:
             way == 'message' for _, way, _ in self.buffers)
 
     def comm(self):
-        return self.of('comm') or 'ucx_mp_mpi_real.comm_world'
+        return self.of('comm') or 'ucx_mp_mpi_pmpi.comm_world'
 
     def refusal(self, name):
         if self.of('win'):
@@ -391,7 +391,7 @@ class Call:
         print('\nUCX_MP_MPI_DEFINE(%s, (%s), %s)\n{' % (
             name, self.words(), ', '.join(KINDS[kind][large] + word for
                                           kind, word in self.arguments)))
-        real = 'ucx_mp_mpi_real.%s(%s)' % (name, self.words())
+        real = 'ucx_mp_mpi_pmpi.%s(%s)' % (name, self.words())
         if not self.refused:
             print('    ucx_mp_mpi_call_t call;')
         if self.arrives():
@@ -407,7 +407,7 @@ class Call:
             self.write_on_gpus(name, real)
         straight = 'ucx_mp_mpi_is_straight()'
         if self.name in ON_GPUS:
-            straight = '!may_be_gpu || !ucx_mp_mpi_real.stages'
+            straight = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
         elif self.refused:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
@@ -445,7 +445,7 @@ class Call:
 
     def straight(self, name, real):
         """The MPI's call alone. What only begins goes unheard."""
-        if not self.counted or self.end != 'end(&call)':
+        if not self.counted or self.end != 'call_end(&call)':
             return real
         return ('ucx_mp_mpi_failure_end(\n                '
                 'ucx_mp_mpi_member_ordinal(member), "MPI_%s", comm,\n'
@@ -467,10 +467,10 @@ class Call:
         wrong = ['(sendbuf == recvbuf)']
         for name in names:
             if name in ('recvtype', 'datatype'):
-                wrong.append('(%s == ucx_mp_mpi_real.datatype_null)' % name)
+                wrong.append('(%s == ucx_mp_mpi_pmpi.datatype_null)' % name)
             if name == 'sendtype':
                 wrong.append('((sendbuf != MPI_IN_PLACE) &&\n             '
-                             '(sendtype == ucx_mp_mpi_real.datatype_null))')
+                             '(sendtype == ucx_mp_mpi_pmpi.datatype_null))')
         return '(%s)' % ' ||\n            '.join(wrong)
 
     def write_staging(self, name, real):
@@ -504,7 +504,7 @@ class Call:
             print('        if (call.rc == MPI_SUCCESS) {\n            '
                   'ucx_mp_mpi_message_arrived(&call, status);\n        }')
         print('    }\n')
-        print('    return ucx_mp_mpi_call_%s;' % self.end)
+        print('    return ucx_mp_mpi_%s;' % self.end)
 
 
 def calls():
@@ -601,7 +601,7 @@ def main(what):
         print('#pragma GCC visibility pop')
         return
     print('#pragma GCC visibility pop\n#include <mpi/call.h>\n'
-          '#include <mpi/collective.h>\n#include <mpi/later.h>\n#include <mpi/message.h>')
+          '#include <mpi/collective.h>\n#include <mpi/nonblocking.h>\n#include <mpi/message.h>')
     write_wrappers(*calls())
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/handles.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <pthread.h>
 #include <stddef.h>
@@ -89,7 +89,7 @@ enum {
 #define MAX_TYPES 64
 
 #ifdef OPEN_MPI
-#define FIND(_mpi, _symbol) ucx_mp_mpi_real_variable("ompi_mpi_" _symbol)
+#define FIND(_mpi, _symbol) ucx_mp_mpi_pmpi_variable("ompi_mpi_" _symbol)
 #else
 #define FIND(_mpi, _symbol) (_mpi)
 #endif
@@ -124,7 +124,7 @@ static void type_add(MPI_Datatype datatype, int size, unsigned allowed,
 #else
         (datatype != MPI_DATATYPE_NULL) &&
 #endif
-        (ucx_mp_mpi_real.Type_size_x(datatype, &real_size) == MPI_SUCCESS) &&
+        (ucx_mp_mpi_pmpi.Type_size_x(datatype, &real_size) == MPI_SUCCESS) &&
         (real_size == size)) {
         known.types[i].mpi     = datatype;
         known.types[i].allowed = allowed;

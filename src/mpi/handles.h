@@ -20,7 +20,7 @@ typedef struct {
 extern ucx_mp_mpi_handles_t ucx_mp_mpi_handles;
 
 
-/* Fills the above, after ucx_mp_mpi_real_find() and when the MPI is
+/* Fills the above, after ucx_mp_mpi_pmpi_find() and when the MPI is
    initialised; any thread, any number of times. */
 void ucx_mp_mpi_handles_find(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/layout.h>
 #include <mpi/layout_type.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <pthread.h>
 #include <stdint.h>
@@ -70,14 +70,14 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
     element->low  = begin;
     element->high = begin + (ptrdiff_t)length;
 
-    rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent);
+    rc = ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower, &extent);
     if (rc == MPI_SUCCESS) {
         element->extent = extent;
         rc = ucx_mp_mpi_layout_element(&element->layout, datatype, size, begin,
                                        length);
     }
     if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_real.Type_set_attr(datatype, cache.keyval, element);
+        rc = ucx_mp_mpi_pmpi.Type_set_attr(datatype, cache.keyval, element);
     }
     if (rc != MPI_SUCCESS) {
         ucx_mp_mpi_layout_release(element);
@@ -97,13 +97,13 @@ static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
 
     pthread_mutex_lock(&cache.lock);
     if (!cache.has_keyval) {
-        rc = ucx_mp_mpi_real.Type_create_keyval(element_copy_not,
+        rc = ucx_mp_mpi_pmpi.Type_create_keyval(element_copy_not,
                                                 element_forget, &cache.keyval,
                                                 NULL);
         cache.has_keyval = (rc == MPI_SUCCESS);
     }
     if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_real.Type_get_attr(datatype, cache.keyval, element_p,
+        rc = ucx_mp_mpi_pmpi.Type_get_attr(datatype, cache.keyval, element_p,
                                            &found);
     }
     if ((rc == MPI_SUCCESS) && !found) {
@@ -123,12 +123,12 @@ int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
     int rc;
 
     *element_p = NULL;
-    rc         = ucx_mp_mpi_real.Type_size_x(datatype, &size);
+    rc         = ucx_mp_mpi_pmpi.Type_size_x(datatype, &size);
     if ((rc != MPI_SUCCESS) || (size == 0)) {
         return rc;
     }
 
-    rc = ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin, &length);
+    rc = ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin, &length);
     return (rc != MPI_SUCCESS) ?
                    rc :
                    element_get(element_p, datatype, size, begin, length);
@@ -138,7 +138,7 @@ static int combiner_of(MPI_Datatype datatype)
 {
     int integers, addresses, types, combiner;
 
-    return (ucx_mp_mpi_real.Type_get_envelope(datatype, &integers, &addresses,
+    return (ucx_mp_mpi_pmpi.Type_get_envelope(datatype, &integers, &addresses,
                                               &types, &combiner) ==
             MPI_SUCCESS) ? combiner : MPI_UNDEFINED;
 }
@@ -154,19 +154,19 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
 {
     ucx_mp_mpi_element_t *element = NULL;
     MPI_Count size, lower, extent, begin, length;
-    ucx_mp_mpi_rows_t row   = {0};
-    ucx_mp_mpi_layout_t one = {.rows = &row, .count = 1};
+    ucx_mp_mpi_strided_t row = {0};
+    ucx_mp_mpi_layout_t one  = {.rows = &row, .count = 1};
     bool is_named;
     int rc;
 
-    rc = ucx_mp_mpi_real.Type_size_x(datatype, &size);
+    rc = ucx_mp_mpi_pmpi.Type_size_x(datatype, &size);
     if ((rc != MPI_SUCCESS) || (size == 0)) {
         return rc;
     }
 
-    rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent);
+    rc = ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower, &extent);
     if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin, &length);
+        rc = ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin, &length);
     }
     if (rc != MPI_SUCCESS) {
         return rc;
@@ -174,7 +174,7 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
 
     is_named = (size == length) && ucx_mp_mpi_layout_is_named(datatype);
     if ((size == length) && (is_named || !is_exact)) {
-        row      = (ucx_mp_mpi_rows_t){begin, size, size, 1, 0, size,
+        row      = (ucx_mp_mpi_strided_t){begin, size, size, 1, 0, size,
                                        !is_named};
         one.size = size;
     } else {
@@ -197,10 +197,10 @@ bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)
 {
     MPI_Count size, begin, lower, length, extent;
 
-    return (ucx_mp_mpi_real.Type_size_x(datatype, &size) == MPI_SUCCESS) &&
-           (ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin,
+    return (ucx_mp_mpi_pmpi.Type_size_x(datatype, &size) == MPI_SUCCESS) &&
+           (ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin,
                                                    &length) == MPI_SUCCESS) &&
-           (ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &extent) ==
+           (ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower, &extent) ==
             MPI_SUCCESS) &&
            (begin == 0) && (size == length) && (size == extent);
 }
@@ -216,7 +216,7 @@ static void type_let_go(MPI_Datatype *datatype)
     case MPI_COMBINER_F90_INTEGER:
         return;
     default:
-        (void)ucx_mp_mpi_real.Type_free(datatype);
+        (void)ucx_mp_mpi_pmpi.Type_free(datatype);
     }
 }
 
@@ -226,7 +226,7 @@ bool ucx_mp_mpi_layout_is_native(MPI_File file)
     MPI_Datatype etype, filetype;
     MPI_Offset offset;
 
-    if (ucx_mp_mpi_real.File_get_view(file, &offset, &etype, &filetype,
+    if (ucx_mp_mpi_pmpi.File_get_view(file, &offset, &etype, &filetype,
                                       representation) != MPI_SUCCESS) {
         return false;
     }

@@ -6,7 +6,7 @@
 #ifndef UCX_MP_MPI_LAYOUT_H_
 #define UCX_MP_MPI_LAYOUT_H_
 
-#include <mpi/rows.h>
+#include <mpi/strided.h>
 
 #include <mpi.h>
 #include <stdbool.h>

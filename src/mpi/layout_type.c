@@ -5,7 +5,7 @@
  * elements of another type, or blocks of them, one after the other.
  */
 #include <mpi/layout_type.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <limits.h>
 #include <stdbool.h>
@@ -39,8 +39,8 @@ typedef struct {
 #if MPI_VERSION >= 4
 static bool has_large(void)
 {
-    return (ucx_mp_mpi_real.Type_get_envelope_c != NULL) &&
-           (ucx_mp_mpi_real.Type_get_contents_c != NULL);
+    return (ucx_mp_mpi_pmpi.Type_get_envelope_c != NULL) &&
+           (ucx_mp_mpi_pmpi.Type_get_contents_c != NULL);
 }
 #endif
 
@@ -51,7 +51,7 @@ static int envelope_get(MPI_Datatype datatype, contents_t *contents)
     MPI_Count integers, types;
 
     if (has_large()) {
-        rc = ucx_mp_mpi_real.Type_get_envelope_c(datatype, &integers,
+        rc = ucx_mp_mpi_pmpi.Type_get_envelope_c(datatype, &integers,
                                                  &contents->num_addresses,
                                                  &contents->num_counts, &types,
                                                  &contents->combiner);
@@ -60,7 +60,7 @@ static int envelope_get(MPI_Datatype datatype, contents_t *contents)
         return rc;
     }
 #endif
-    rc = ucx_mp_mpi_real.Type_get_envelope(datatype, &contents->num_integers,
+    rc = ucx_mp_mpi_pmpi.Type_get_envelope(datatype, &contents->num_integers,
                                            &addresses, &contents->num_types,
                                            &contents->combiner);
     contents->num_addresses = addresses;
@@ -92,13 +92,13 @@ static int contents_get(MPI_Datatype datatype, contents_t *contents)
 
 #if MPI_VERSION >= 4
     if (has_large()) {
-        return ucx_mp_mpi_real.Type_get_contents_c(
+        return ucx_mp_mpi_pmpi.Type_get_contents_c(
                 datatype, contents->num_integers, contents->num_addresses,
                 contents->num_counts, contents->num_types, contents->integers,
                 contents->addresses, contents->counts, contents->types);
     }
 #endif
-    return ucx_mp_mpi_real.Type_get_contents(
+    return ucx_mp_mpi_pmpi.Type_get_contents(
             datatype, contents->num_integers, (int)contents->num_addresses,
             contents->num_types, contents->integers, contents->addresses,
             contents->types);
@@ -113,7 +113,7 @@ static void contents_free(contents_t *contents)
     for (i = 0; i < contents->num_types; ++i) {
         if ((envelope_get(contents->types[i], &of_type) == MPI_SUCCESS) &&
             !is_predefined(of_type.combiner)) {
-            (void)ucx_mp_mpi_real.Type_free(&contents->types[i]);
+            (void)ucx_mp_mpi_pmpi.Type_free(&contents->types[i]);
         }
     }
     free(contents->integers);
@@ -164,7 +164,7 @@ static int element_open(element_t *element, MPI_Datatype datatype, int depth)
     MPI_Count lower;
     int rc;
 
-    rc = ucx_mp_mpi_real.Type_get_extent_x(datatype, &lower, &element->extent);
+    rc = ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower, &element->extent);
     return (rc == MPI_SUCCESS) ? type_walk(&element->layout, datatype, depth) :
                                  rc;
 }
@@ -419,9 +419,9 @@ static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
     }
 
     memset(ones, 0xff, size);
-    rc = ucx_mp_mpi_real.Unpack(ones, size, &position,
+    rc = ucx_mp_mpi_pmpi.Unpack(ones, size, &position,
                                 (void*)((uintptr_t)bytes - begin), 1, datatype,
-                                ucx_mp_mpi_real.comm_world);
+                                ucx_mp_mpi_pmpi.comm_world);
     while ((rc == MPI_SUCCESS) && (i < extent)) {
         if (bytes[i] == 0) {
             ++i;
@@ -465,9 +465,9 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
         return rc;
     }
 
-    rc = ucx_mp_mpi_real.Type_size_x(datatype, &size);
+    rc = ucx_mp_mpi_pmpi.Type_size_x(datatype, &size);
     if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_real.Type_get_true_extent_x(datatype, &begin, &length);
+        rc = ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin, &length);
     }
     if (rc != MPI_SUCCESS) {
         return rc;

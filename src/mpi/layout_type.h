@@ -3,7 +3,7 @@
 #ifndef UCX_MP_MPI_LAYOUT_TYPE_H_
 #define UCX_MP_MPI_LAYOUT_TYPE_H_
 
-#include <mpi/rows.h>
+#include <mpi/strided.h>
 
 #include <mpi.h>
 

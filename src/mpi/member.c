@@ -56,7 +56,7 @@ static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
 
 static void state_init(void)
 {
-    state.has_keyval = ucx_mp_mpi_real.Comm_create_keyval(member_copy,
+    state.has_keyval = ucx_mp_mpi_pmpi.Comm_create_keyval(member_copy,
                                                           member_delete,
                                                           &state.keyval,
                                                           NULL) == MPI_SUCCESS;
@@ -68,8 +68,8 @@ static ucx_mp_mpi_member_t *member_find(MPI_Comm comm)
     int is_there                = 0;
 
     /* of none the call itself says what is wrong: nobody hears of it twice */
-    return ((comm != ucx_mp_mpi_real.comm_null) && (comm != (MPI_Comm)0) &&
-            (ucx_mp_mpi_real.Comm_get_attr(comm, state.keyval, &member,
+    return ((comm != ucx_mp_mpi_pmpi.comm_null) && (comm != (MPI_Comm)0) &&
+            (ucx_mp_mpi_pmpi.Comm_get_attr(comm, state.keyval, &member,
                                            &is_there) == MPI_SUCCESS) &&
             is_there) ?
                member :
@@ -105,7 +105,7 @@ static uint64_t key_new(MPI_Comm comm, int rank)
         (getrandom(&key, sizeof(key), GRND_NONBLOCK) != (ssize_t)sizeof(key))) {
         key = 0;
     }
-    return (ucx_mp_mpi_real.Bcast(&key, sizeof(key), ucx_mp_mpi_handles.byte, 0,
+    return (ucx_mp_mpi_pmpi.Bcast(&key, sizeof(key), ucx_mp_mpi_handles.byte, 0,
                                   comm) == MPI_SUCCESS) ?
                key :
                0;
@@ -140,7 +140,7 @@ static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
 
 void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     ucx_mp_mpi_member_t *member   = NULL;
     int is_inter, rank, size;
     bool is_spread;
@@ -206,16 +206,16 @@ uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
 static bool member_is_awaited(ucx_mp_mpi_member_t *member)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
-    uct_cuda_coll_board_t *board   = ucx_mp_mpi_world.board;
-    const uint32_t word            = __atomic_load_n(api->board_word(board),
-                                                     __ATOMIC_ACQUIRE);
+    uct_cuda_node_segment_t *board = ucx_mp_mpi_world.board;
+    const uint32_t word = __atomic_load_n(api->segment_changes(board),
+                                          __ATOMIC_ACQUIRE);
 
     if (__builtin_expect(word == member->word, 1)) {
         return false;
     }
 
     member->word = word;
-    return api->board_has(board, member->key);
+    return api->segment_has(board, member->key);
 }
 
 void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
@@ -250,14 +250,14 @@ static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
     UCX_MP_MPI_DEFINE(_name, _words, MPI_Comm comm, __VA_ARGS__, \
                       MPI_Comm *new_comm) \
     { \
-        ucx_mp_mpi_real_find_calls(); \
-        return made(ucx_mp_mpi_real._name _words, comm, new_comm); \
+        ucx_mp_mpi_pmpi_find_calls(); \
+        return made(ucx_mp_mpi_pmpi._name _words, comm, new_comm); \
     }
 
 UCX_MP_MPI_DEFINE(Comm_dup, (comm, new_comm), MPI_Comm comm, MPI_Comm *new_comm)
 {
-    ucx_mp_mpi_real_find_calls();
-    return made(ucx_mp_mpi_real.Comm_dup(comm, new_comm), comm, new_comm);
+    ucx_mp_mpi_pmpi_find_calls();
+    return made(ucx_mp_mpi_pmpi.Comm_dup(comm, new_comm), comm, new_comm);
 }
 
 MAKER(Comm_dup_with_info, (comm, info, new_comm), MPI_Info info)

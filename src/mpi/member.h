@@ -9,7 +9,7 @@
 #define UCX_MP_MPI_MEMBER_H_
 
 #include <mpi/failure.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <uct/cuda/collective_api.h>
 

@@ -12,9 +12,9 @@ bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype)
 {
     bool is_plain;
 
-    ucx_mp_mpi_real_find();
-    is_plain = ucx_mp_mpi_real.stages &&
-               (datatype != ucx_mp_mpi_real.datatype_null) &&
+    ucx_mp_mpi_pmpi_find();
+    is_plain = ucx_mp_mpi_pmpi.stages &&
+               (datatype != ucx_mp_mpi_pmpi.datatype_null) &&
                ucx_mp_mpi_layout_is_named(datatype) &&
                ucx_mp_mpi_layout_is_array(datatype);
     if (is_plain) {
@@ -89,7 +89,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
     int rc;
 
     if ((call->rc != MPI_SUCCESS) || (count <= 0) || (peer == MPI_PROC_NULL) ||
-        (*type_p == ucx_mp_mpi_real.datatype_null)) {
+        (*type_p == ucx_mp_mpi_pmpi.datatype_null)) {
         return; /* the MPI reports the error */
     }
 
@@ -157,9 +157,9 @@ void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
         return;
     }
 
-    if ((ucx_mp_mpi_real.Test_cancelled(status, &is_cancelled) !=
+    if ((ucx_mp_mpi_pmpi.Test_cancelled(status, &is_cancelled) !=
          MPI_SUCCESS) || is_cancelled ||
-        (ucx_mp_mpi_real.Get_elements_x(status, ucx_mp_mpi_byte(), &bytes) !=
+        (ucx_mp_mpi_pmpi.Get_elements_x(status, ucx_mp_mpi_byte(), &bytes) !=
          MPI_SUCCESS) || (bytes < 0)) {
         bytes = 0;
     }

@@ -123,16 +123,16 @@ static void nodes_release(ucx_mp_mpi_nodes_t *nodes, bool has_mpi)
         nodes->group = NULL;
     }
     if (has_mpi && nodes->has_slice) {
-        ucx_mp_mpi_real.Comm_free(&nodes->across);
+        ucx_mp_mpi_pmpi.Comm_free(&nodes->across);
     }
     if (has_mpi && nodes->has_local) {
-        ucx_mp_mpi_real.Comm_free(&nodes->local);
+        ucx_mp_mpi_pmpi.Comm_free(&nodes->local);
     }
 }
 
 void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
 {
-    nodes_release(nodes, comm != ucx_mp_mpi_real.comm_world);
+    nodes_release(nodes, comm != ucx_mp_mpi_pmpi.comm_world);
     free(nodes);
 }
 
@@ -150,7 +150,7 @@ static bool nodes_join(ucx_mp_mpi_nodes_t *nodes)
 
 static bool nodes_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     int mine[2], all[2], rank;
 
     if ((real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
@@ -282,7 +282,7 @@ static void slot_copy(run_t *run, slot_t *slot, stage_t stage)
    asked, so that it has made progress. */
 static bool slot_advance(run_t *run, slot_t *slot)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     const char *what              = "the reduction between nodes";
     int is_done                   = 1;
     int count;
@@ -338,7 +338,7 @@ static void run_advance(void *arg)
     }
 
     if (!is_asked) {
-        (void)ucx_mp_mpi_real.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
+        (void)ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
                                      run->args->comm, &is_there,
                                      MPI_STATUS_IGNORE);
     }
@@ -391,10 +391,10 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
         run->is_given_up = true;
     } else {
         call.rc = (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ?
-                          ucx_mp_mpi_real.Allgatherv(sendbuf, 0, datatype,
+                          ucx_mp_mpi_pmpi.Allgatherv(sendbuf, 0, datatype,
                                                      recvbuf, counts, displs,
                                                      datatype, nodes->local) :
-                          ucx_mp_mpi_real.Reduce_scatter(sendbuf, recvbuf,
+                          ucx_mp_mpi_pmpi.Reduce_scatter(sendbuf, recvbuf,
                                                          counts, datatype,
                                                          run->args->op,
                                                          nodes->local);
@@ -568,7 +568,7 @@ static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
     int all[AGREE_LAST];
     int rc;
 
-    rc = ucx_mp_mpi_real.Allreduce(mine, all, AGREE_LAST,
+    rc = ucx_mp_mpi_pmpi.Allreduce(mine, all, AGREE_LAST,
                                    ucx_mp_mpi_handles.integer,
                                    ucx_mp_mpi_handles.min, comm);
     if (rc != MPI_SUCCESS) {
@@ -620,7 +620,7 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
     if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) || (args->count <= 0) ||
         !ucx_mp_mpi_handles_known(args->op, args->datatype, &run.op,
                                   &run.type) ||
-        (ucx_mp_mpi_real.Type_size_x(args->datatype, &size) != MPI_SUCCESS)) {
+        (ucx_mp_mpi_pmpi.Type_size_x(args->datatype, &size) != MPI_SUCCESS)) {
         return false;
     }
 
@@ -661,7 +661,7 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
     __atomic_fetch_add(&totals.calls, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&totals.chunks, run.num_chunks, __ATOMIC_RELAXED);
     mine  = !run.is_failed;
-    *rc_p = ucx_mp_mpi_real.Allreduce(&mine, &is_good, 1,
+    *rc_p = ucx_mp_mpi_pmpi.Allreduce(&mine, &is_good, 1,
                                       ucx_mp_mpi_handles.integer,
                                       ucx_mp_mpi_handles.min, args->comm);
     if ((*rc_p == MPI_SUCCESS) && !is_good) {

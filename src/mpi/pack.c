@@ -217,7 +217,7 @@ static unsigned long long rows_write(const ucx_mp_mpi_layout_t *layout,
 {
     unsigned long long bits  = 0;
     unsigned long long first = 0;
-    const ucx_mp_mpi_rows_t *from;
+    const ucx_mp_mpi_strided_t *from;
     size_t i;
 
     for (i = 0; i < layout->count; ++i) {

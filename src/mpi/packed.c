@@ -20,7 +20,7 @@ static int type_replace(int rc, MPI_Datatype *type_p, const MPI_Datatype *made)
     int freed;
 
     if (rc == MPI_SUCCESS) {
-        freed   = ucx_mp_mpi_real.Type_free(type_p);
+        freed   = ucx_mp_mpi_pmpi.Type_free(type_p);
         *type_p = *made;
         rc      = freed;
     }
@@ -31,7 +31,7 @@ static int type_replace(int rc, MPI_Datatype *type_p, const MPI_Datatype *made)
    lie in a row, or all at the same address, and so does the next element. */
 static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     const size_t piece            = UCX_MP_MPI_PACKED_LOST;
     const int count               = (int)(size / piece);
     const MPI_Aint stride         = is_same ? 0 : piece;
@@ -67,7 +67,7 @@ static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
 static bool type_make(MPI_Datatype datatype, ucx_mp_mpi_packed_way_t way,
                       MPI_Aint place, MPI_Datatype *type_p)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     const int length              = 1;
     MPI_Count size                = 0;
     MPI_Datatype made;
@@ -104,12 +104,12 @@ static bool make_each(ucx_mp_mpi_packed_t *packed,
     for (i = 0; i < parts->ranks; ++i) {
         packed->types[i] = byte_type();
         count            = ucx_mp_mpi_vector_at(parts->counts, i);
-        if ((count <= 0) || (types[i] == ucx_mp_mpi_real.datatype_null)) {
+        if ((count <= 0) || (types[i] == ucx_mp_mpi_pmpi.datatype_null)) {
             continue;
         }
 
         if (!type_make(types[i], way, place, &packed->types[i]) ||
-            (ucx_mp_mpi_real.Type_size_x(types[i], &size) != MPI_SUCCESS)) {
+            (ucx_mp_mpi_pmpi.Type_size_x(types[i], &size) != MPI_SUCCESS)) {
             return false;
         }
         place += (way == UCX_MP_MPI_PACKED_WHOLE) ? count * size : 0;
@@ -186,9 +186,9 @@ void ucx_mp_mpi_packed_free(ucx_mp_mpi_packed_t *packed)
 
     for (i = 0; (packed->types != NULL) && (i < packed->num_types); ++i) {
         if ((packed->types[i] != (MPI_Datatype)0) &&
-            (packed->types[i] != ucx_mp_mpi_real.datatype_null) &&
+            (packed->types[i] != ucx_mp_mpi_pmpi.datatype_null) &&
             (packed->types[i] != byte_type())) {
-            (void)ucx_mp_mpi_real.Type_free(&packed->types[i]);
+            (void)ucx_mp_mpi_pmpi.Type_free(&packed->types[i]);
         }
     }
     free(packed->types);

@@ -7,7 +7,7 @@
 #ifndef UCX_MP_MPI_PACKED_H_
 #define UCX_MP_MPI_PACKED_H_
 
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <stdbool.h>
 #include <stddef.h>

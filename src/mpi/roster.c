@@ -2,7 +2,7 @@
 #include <mpi/roster.h>
 
 #include <mpi/objects.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static struct {
 /* Of two libraries for one MPI, which: they do not see the same calls */
 static unsigned variant(void)
 {
-    return ucx_mp_mpi_real.is_newer ? 3 : 4;
+    return ucx_mp_mpi_pmpi.is_newer ? 3 : 4;
 }
 
 

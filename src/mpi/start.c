@@ -12,8 +12,8 @@
 /* Around the MPI's own start, whichever call it is */
 static void start_begin(void)
 {
-    ucx_mp_mpi_real_find_calls();
-    if (ucx_mp_mpi_real.is_whole) {
+    ucx_mp_mpi_pmpi_find_calls();
+    if (ucx_mp_mpi_pmpi.is_whole) {
         ucx_mp_mpi_roster_begin();
     }
 }
@@ -21,12 +21,12 @@ static void start_begin(void)
 static int start_end(int rc)
 {
     if (rc == MPI_SUCCESS) {
-        ucx_mp_mpi_real_judge();
-        if (ucx_mp_mpi_real.is_whole) {
+        ucx_mp_mpi_pmpi_judge();
+        if (ucx_mp_mpi_pmpi.is_whole) {
             ucx_mp_mpi_world_begin();
             if (ucx_mp_mpi_world.api != NULL) {
-                ucx_mp_mpi_member_new(ucx_mp_mpi_real.comm_null,
-                                      ucx_mp_mpi_real.comm_world);
+                ucx_mp_mpi_member_new(ucx_mp_mpi_pmpi.comm_null,
+                                      ucx_mp_mpi_pmpi.comm_world);
             }
         }
     }
@@ -37,13 +37,13 @@ static int start_end(int rc)
 UCX_MP_MPI_DEFINE(Init, (argc, argv), int *argc, char ***argv)
 {
     start_begin();
-    return start_end(ucx_mp_mpi_real.Init(argc, argv));
+    return start_end(ucx_mp_mpi_pmpi.Init(argc, argv));
 }
 
 UCX_MP_MPI_DEFINE(Init_thread, (argc, argv, required, provided), int *argc,
                   char ***argv, int required, int *provided)
 {
     start_begin();
-    return start_end(ucx_mp_mpi_real.Init_thread(argc, argv, required,
+    return start_end(ucx_mp_mpi_pmpi.Init_thread(argc, argv, required,
                                                  provided));
 }

@@ -5,7 +5,7 @@
  */
 #include <mpi/gpu.h>
 #include <mpi/module.h>
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -14,16 +14,16 @@
 /* Before MPI_Init() no module is loaded, and the answer is the MPI's */
 static bool takes_gpu_memory(void)
 {
-    ucx_mp_mpi_real_find();
-    return ucx_mp_mpi_real.stages && (ucx_mp_mpi_module() != NULL) &&
+    ucx_mp_mpi_pmpi_find();
+    return ucx_mp_mpi_pmpi.stages && (ucx_mp_mpi_module() != NULL) &&
            ucx_mp_mpi_gpu_is_there();
 }
 
 EXPORTED int MPIX_Query_cuda_support(void)
 {
     return takes_gpu_memory() ||
-           ((ucx_mp_mpi_real.query_cuda_support != NULL) &&
-            ucx_mp_mpi_real.query_cuda_support());
+           ((ucx_mp_mpi_pmpi.query_cuda_support != NULL) &&
+            ucx_mp_mpi_pmpi.query_cuda_support());
 }
 
 #ifdef MPIX_GPU_SUPPORT_CUDA
@@ -35,9 +35,9 @@ EXPORTED int MPIX_GPU_query_support(int type, int *is_supported_p)
         return MPI_SUCCESS;
     }
 
-    ucx_mp_mpi_real_find();
-    return (ucx_mp_mpi_real.gpu_query_support != NULL) ?
-                   ucx_mp_mpi_real.gpu_query_support(type, is_supported_p) :
+    ucx_mp_mpi_pmpi_find();
+    return (ucx_mp_mpi_pmpi.gpu_query_support != NULL) ?
+                   ucx_mp_mpi_pmpi.gpu_query_support(type, is_supported_p) :
                    MPI_ERR_OTHER;
 }
 #endif

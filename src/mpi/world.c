@@ -27,7 +27,7 @@ bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine)
     const int is_mine = mine;
     int is_all        = 0;
 
-    return (ucx_mp_mpi_real.Allreduce(&is_mine, &is_all, 1,
+    return (ucx_mp_mpi_pmpi.Allreduce(&is_mine, &is_all, 1,
                                       ucx_mp_mpi_handles.integer,
                                       ucx_mp_mpi_handles.min,
                                       comm) == MPI_SUCCESS) &&
@@ -60,7 +60,7 @@ int ucx_mp_mpi_machine_color(void)
    @return NULL: the MPI cannot say. To be freed. */
 static int *ranks_in(MPI_Group other, MPI_Comm comm, int size)
 {
-    const ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     int *ranks                    = malloc(2 * size * sizeof(*ranks));
     MPI_Group group;
     int i, rc;
@@ -126,10 +126,10 @@ ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
 /* One board a node. All ranks are here before it has a name, since whose
    `local` this is hangs on each one's part in the split: of a job that ends
    before, none is left. @return whether this rank's is open. */
-static bool board_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
-                       uct_cuda_coll_board_t **board_p)
+static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
+                         uct_cuda_node_segment_t **board_p)
 {
-    const ucx_mp_mpi_real_t *real     = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real     = &ucx_mp_mpi_pmpi;
     char name[UCT_CUDA_COLL_API_NAME] = "";
     bool is_open                      = false;
     int rank, size;
@@ -140,7 +140,7 @@ static bool board_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
     }
 
     if (rank == 0) {
-        is_open = (api->board_open(0, size, name, board_p) == 0);
+        is_open = (api->segment_open(0, size, name, board_p) == 0);
         name[0] = is_open ? name[0] : '\0';
     }
     if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, local) !=
@@ -148,12 +148,12 @@ static bool board_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
         name[0] = '\0';
     }
     if ((rank != 0) && (name[0] != '\0')) {
-        is_open = (api->board_open(rank, size, name, board_p) == 0);
+        is_open = (api->segment_open(rank, size, name, board_p) == 0);
     }
 
     (void)ucx_mp_mpi_on_all(local, is_open);
     if (is_open) {
-        api->board_opened(*board_p);
+        api->segment_opened(*board_p);
     }
     return is_open;
 }
@@ -165,7 +165,7 @@ static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
     MPI_Group group;
     int i;
 
-    if (ucx_mp_mpi_real.Comm_group(local, &group) != MPI_SUCCESS) {
+    if (ucx_mp_mpi_pmpi.Comm_group(local, &group) != MPI_SUCCESS) {
         return false;
     }
 
@@ -176,14 +176,14 @@ static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
             world->is_spread = true;
         }
     }
-    ucx_mp_mpi_real.Group_free(&group);
+    ucx_mp_mpi_pmpi.Group_free(&group);
     return world->places != NULL;
 }
 
 /* All ranks come here, or none */
 static void world_join(MPI_Comm comm, int rank, int size)
 {
-    const ucx_mp_mpi_real_t *real  = &ucx_mp_mpi_real;
+    const ucx_mp_mpi_pmpi_t *real  = &ucx_mp_mpi_pmpi;
     ucx_mp_mpi_world_t *world      = &ucx_mp_mpi_world;
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
     bool is_joined                 = false;
@@ -195,7 +195,7 @@ static void world_join(MPI_Comm comm, int rank, int size)
 
     if (real->Comm_split(comm, ucx_mp_mpi_machine_color(), rank, &local) ==
         MPI_SUCCESS) {
-        is_joined = board_open(api, local, &world->board) &&
+        is_joined = segment_open(api, local, &world->board) &&
                     (real->Comm_group(comm, &world->group) == MPI_SUCCESS) &&
                     places_find(comm, local, size);
         real->Comm_free(&local);
@@ -205,7 +205,7 @@ static void world_join(MPI_Comm comm, int rank, int size)
         world->has_rival    = !real->stages &&
                               !ucx_mp_mpi_on_all(comm, api->is_on() == 2);
         world->api          = api;
-        ucx_mp_mpi_failures = api->board_failures(world->board);
+        ucx_mp_mpi_failures = api->segment_failures(world->board);
     }
 }
 
@@ -221,16 +221,16 @@ static void world_say(const char *what, int missing)
 
 void ucx_mp_mpi_world_begin(void)
 {
-    const MPI_Comm comm = ucx_mp_mpi_real.comm_world;
+    const MPI_Comm comm = ucx_mp_mpi_pmpi.comm_world;
     int rank, size, first, missing;
 
-    if ((ucx_mp_mpi_real.Comm_rank(comm, &rank) != MPI_SUCCESS) ||
-        (ucx_mp_mpi_real.Comm_size(comm, &size) != MPI_SUCCESS) ||
+    if ((ucx_mp_mpi_pmpi.Comm_rank(comm, &rank) != MPI_SUCCESS) ||
+        (ucx_mp_mpi_pmpi.Comm_size(comm, &size) != MPI_SUCCESS) ||
         (size == 1)) {
         return;
     }
 
-    if (ucx_mp_mpi_real.is_newer && (rank == 0)) {
+    if (ucx_mp_mpi_pmpi.is_newer && (rank == 0)) {
         world_say("ucx_mp: this MPI has functions of MPI 4, which go past the "
                   "library in front of it, and crash with GPU memory if it has "
                   "no CUDA: load the one whose name ends in _mpi4.so\n",

@@ -8,7 +8,7 @@
 #ifndef UCX_MP_MPI_WORLD_H_
 #define UCX_MP_MPI_WORLD_H_
 
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <uct/cuda/collective_api.h>
 
@@ -19,7 +19,7 @@
 /* After MPI_Init(); does not change until the process ends. */
 typedef struct {
     const uct_cuda_coll_api_t *api; /* NULL: they do not */
-    uct_cuda_coll_board_t     *board; /* of this node */
+    uct_cuda_node_segment_t   *board; /* of this node */
     bool                      is_spread; /* over several nodes */
     bool                      has_rival; /* the MPI takes GPU memory, and the
                                             user has not said that ours comes

@@ -35,8 +35,8 @@ typedef struct {
 typedef struct {
     CUgraph       graph;
     CUgraphExec   exec;
-    CUgraphNode   nodes[UCT_CUDA_MP_MAX_STEPS];
-    CUdeviceptr   staging[UCT_CUDA_MP_MAX_PATHS];
+    CUgraphNode   nodes[UCT_CUDA_PLAN_MAX_STEPS];
+    CUdeviceptr   staging[UCT_CUDA_PLAN_MAX_PATHS];
     void          *host;
     CUdeviceptr   buffers[COST_BUFFERS][2]; /* source, destination */
     CUcontext     ctx[UCT_CUDA_MAX_GPUS];
@@ -54,8 +54,8 @@ static options_t options = {
     .dst     = 1
 };
 
-static uct_cuda_mp_plan_t plan;
-static bare_t             bare;
+static uct_cuda_plan_t plan;
+static bare_t          bare;
 
 
 static void die(const char *what)
@@ -103,14 +103,14 @@ static void print_times(const char *what, double *times, unsigned count)
 
 /* ------------------------------------------------------------ bare driver */
 
-static int step_device(const uct_cuda_step_t *step)
+static int step_device(const uct_cuda_plan_step_t *step)
 {
     return uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(step->queue),
-                                     uct_cuda_mp_lane_to(step->queue)));
+            uct_cuda_plan_gpu_end(uct_cuda_plan_lane_from(step->queue),
+                                  uct_cuda_plan_lane_to(step->queue)));
 }
 
-static uintptr_t bare_address(const uct_cuda_place_t *place, unsigned path,
+static uintptr_t bare_address(const uct_cuda_plan_place_t *place, unsigned path,
                               unsigned pair)
 {
     const uintptr_t offset = place->slot * plan.slot_size + place->offset;
@@ -119,15 +119,15 @@ static uintptr_t bare_address(const uct_cuda_place_t *place, unsigned path,
         return bare.buffers[pair][place->buffer == UCT_CUDA_BUFFER_RECV] +
                offset;
     }
-    return (uct_cuda_mp_place_is_host_staging(place) ? (uintptr_t)bare.host :
+    return (uct_cuda_plan_place_is_host_staging(place) ? (uintptr_t)bare.host :
                                      bare.staging[path]) + offset;
 }
 
 static void bare_copy(unsigned number, unsigned pair, CUDA_MEMCPY3D *copy)
 {
-    const uct_cuda_step_t *step        = &plan.steps[number];
-    const uct_cuda_place_t *from_place = uct_cuda_mp_plan_from(&plan, number);
-    const uct_cuda_place_t *to_place   = uct_cuda_mp_plan_to(&plan, number);
+    const uct_cuda_plan_step_t *step        = &plan.steps[number];
+    const uct_cuda_plan_place_t *from_place = uct_cuda_plan_from(&plan, number);
+    const uct_cuda_plan_place_t *to_place   = uct_cuda_plan_to(&plan, number);
     const uintptr_t from = bare_address(from_place, step->part, pair);
     const uintptr_t to   = bare_address(to_place, step->part, pair);
 
@@ -136,10 +136,10 @@ static void bare_copy(unsigned number, unsigned pair, CUDA_MEMCPY3D *copy)
     copy->dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy->srcDevice     = from;
     copy->dstDevice     = to;
-    if (uct_cuda_mp_place_is_host_staging(from_place)) {
+    if (uct_cuda_plan_place_is_host_staging(from_place)) {
         copy->srcMemoryType = CU_MEMORYTYPE_HOST;
         copy->srcHost       = (void*)from;
-    } else if (uct_cuda_mp_place_is_host_staging(to_place)) {
+    } else if (uct_cuda_plan_place_is_host_staging(to_place)) {
         copy->dstMemoryType = CU_MEMORYTYPE_HOST;
         copy->dstHost       = (void*)to;
     }
@@ -150,8 +150,8 @@ static void bare_copy(unsigned number, unsigned pair, CUDA_MEMCPY3D *copy)
 
 static void bare_build(void)
 {
-    CUgraphNode last[UCT_CUDA_MP_NUM_LANES] = {NULL};
-    const uct_cuda_step_t *step;
+    CUgraphNode last[UCT_CUDA_PLAN_NUM_LANES] = {NULL};
+    const uct_cuda_plan_step_t *step;
     CUgraphNode after[2];
     CUDA_MEMCPY3D copy;
     unsigned i, count;
@@ -164,7 +164,7 @@ static void bare_build(void)
             after[count++] = last[step->queue];
         }
 
-        if (uct_cuda_mp_plan_step_waits(&plan, i)) {
+        if (uct_cuda_plan_step_has_wait(&plan, i)) {
             after[count++] = bare.nodes[plan.waits[i]];
         }
 
@@ -206,16 +206,16 @@ static void bare_setup(const uct_cuda_topo_t *topo)
 
     for (p = 0; p < plan.num_paths; ++p) {
         gpu = plan.paths[p].path.gpu;
-        if (plan.paths[p].path.route == UCT_CUDA_MP_ROUTE_GPU) {
+        if (plan.paths[p].path.route == UCT_CUDA_PLAN_ROUTE_GPU) {
             (void)uct_cuda_ctx_push(bare.ctx[gpu]);
             CALL(cuMemAlloc, &bare.staging[p],
-                 plan.slot_size * UCT_CUDA_MP_PLAN_SLOTS);
+                 plan.slot_size * UCT_CUDA_PLAN_SLOTS);
             uct_cuda_ctx_pop();
         }
     }
 
     (void)uct_cuda_ctx_push(bare.ctx[options.src]);
-    CALL(cuMemHostAlloc, &bare.host, plan.slot_size * UCT_CUDA_MP_PLAN_SLOTS,
+    CALL(cuMemHostAlloc, &bare.host, plan.slot_size * UCT_CUDA_PLAN_SLOTS,
          CU_MEMHOSTALLOC_PORTABLE);
     CALL(cuStreamCreate, &bare.stream, CU_STREAM_NON_BLOCKING);
     CALL(cuEventCreate, &bare.event, CU_EVENT_DISABLE_TIMING);
@@ -232,8 +232,8 @@ static double bare_launch(unsigned pair, bool retarget)
     unsigned i;
 
     for (i = 0; retarget && (i < plan.num_steps); ++i) {
-        if ((uct_cuda_mp_plan_from(&plan, i)->buffer == UCT_CUDA_BUFFER_SEND) ||
-            (uct_cuda_mp_plan_to(&plan, i)->buffer == UCT_CUDA_BUFFER_RECV)) {
+        if ((uct_cuda_plan_from(&plan, i)->buffer == UCT_CUDA_BUFFER_SEND) ||
+            (uct_cuda_plan_to(&plan, i)->buffer == UCT_CUDA_BUFFER_RECV)) {
             bare_copy(i, pair, &copy);
             CALL(cuGraphExecMemcpyNodeSetParams, bare.exec, bare.nodes[i],
                  &copy, bare.ctx[step_device(&plan.steps[i])]);
@@ -251,8 +251,8 @@ static double bare_launch(unsigned pair, bool retarget)
 /* ----------------------------------------------------------------- engine */
 
 static void request_fill(unsigned pair, size_t size,
-                         uct_cuda_mp_request_t *request,
-                         uct_cuda_mp_memory_t *memory)
+                         uct_cuda_run_request_t *request,
+                         uct_cuda_run_memory_t *memory)
 {
     memset(request, 0, sizeof(*request));
     memset(memory, 0, sizeof(*memory));
@@ -266,8 +266,8 @@ static void request_fill(unsigned pair, size_t size,
 static double engine_launch(uct_cuda_mp_engine_t *engine, unsigned pair)
 {
     uct_cuda_mp_transfer_t *transfer;
-    uct_cuda_mp_request_t request;
-    uct_cuda_mp_memory_t memory;
+    uct_cuda_run_request_t request;
+    uct_cuda_run_memory_t memory;
     double start, end;
 
     request_fill(pair, options.size, &request, &memory);
@@ -285,7 +285,7 @@ static double engine_launch(uct_cuda_mp_engine_t *engine, unsigned pair)
     return end - start;
 }
 
-static uct_cuda_mp_engine_t *engine_create(const uct_cuda_mp_config_t *config)
+static uct_cuda_mp_engine_t *engine_create(const uct_cuda_plan_config_t *config)
 {
     uct_cuda_mp_engine_t *engine;
 
@@ -296,12 +296,12 @@ static uct_cuda_mp_engine_t *engine_create(const uct_cuda_mp_config_t *config)
     return engine;
 }
 
-static void set(uct_cuda_mp_config_t *config, const char *name,
+static void set(uct_cuda_plan_config_t *config, const char *name,
                 const char *value)
 {
     char error[256];
 
-    if (uct_cuda_mp_config_set(config, name, value, error, sizeof(error)) !=
+    if (uct_cuda_plan_config_set(config, name, value, error, sizeof(error)) !=
         UCS_OK) {
         die(error);
     }
@@ -312,17 +312,17 @@ static void set(uct_cuda_mp_config_t *config, const char *name,
 static void measure_left_alone(double *times)
 {
     uct_cuda_mp_transfer_t *transfer;
-    uct_cuda_mp_request_t request;
-    uct_cuda_mp_memory_t memory;
+    uct_cuda_run_request_t request;
+    uct_cuda_run_memory_t memory;
     uct_cuda_mp_engine_t *engine;
-    uct_cuda_mp_config_t config;
+    uct_cuda_plan_config_t config;
     const unsigned batch = 100;
     const size_t sizes[] = {64ul << 10, 64ul << 20};
     char what[64];
     double start;
     unsigned i, j, s;
 
-    uct_cuda_mp_config_init(&config);
+    uct_cuda_plan_config_init(&config);
     engine = engine_create(&config);
     for (s = 0; s < 2; ++s) {
         if (sizes[s] > options.size) {
@@ -334,7 +334,7 @@ static void measure_left_alone(double *times)
             start = now();
             for (j = 0; j < batch; ++j) {
                 transfer = NULL;
-                if (uct_cuda_mp_wants(engine, request.size)) {
+                if (uct_cuda_mp_may_split(engine, request.size)) {
                     (void)uct_cuda_mp_start(engine, &request, &memory,
                                             &transfer);
                     if (transfer != NULL) {
@@ -420,7 +420,7 @@ static void parse(int argc, char **argv)
 
     if ((optind < argc) || (options.repeats < 20) ||
         (options.repeats > 100000) || (options.size < (1ul << 20)) ||
-        (options.size > UCT_CUDA_MP_PLAN_MAX_SIZE)) {
+        (options.size > UCT_CUDA_PLAN_MAX_SIZE)) {
         fprintf(stderr, "ucx_mp_cost: sizes are 1 to 1024 MiB, repeats 20 to "
                         "100000\n");
         exit(2);
@@ -430,8 +430,8 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     const uct_cuda_topo_t *topo;
-    uct_cuda_mp_knowledge_t know = {0};
-    uct_cuda_mp_config_t config;
+    uct_cuda_plan_knowledge_t know = {0};
+    uct_cuda_plan_config_t config;
     uct_cuda_mp_engine_t *engine;
     double *times;
     unsigned i;
@@ -447,7 +447,7 @@ int main(int argc, char **argv)
         die("out of memory");
     }
 
-    uct_cuda_mp_config_init(&config);
+    uct_cuda_plan_config_init(&config);
     set(&config, "MULTIPATH", "y");
     set(&config, "MULTIPATH_PATHS", options.paths);
     set(&config, "MULTIPATH_CHUNKS", options.chunks);
@@ -455,9 +455,9 @@ int main(int argc, char **argv)
     set(&config, "MULTIPATH_GRAPH", "y");
     know.topo   = topo;
     know.config = &config;
-    uct_cuda_mp_plan_make(&know, uct_cuda_end_gpu(options.src),
-                          uct_cuda_end_gpu(options.dst), options.size,
-                          &plan);
+    uct_cuda_plan_make(&know, uct_cuda_end_gpu(options.src),
+                       uct_cuda_end_gpu(options.dst), options.size,
+                       &plan);
     if (plan.num_paths == 0) {
         die("one path is all there is");
     }

@@ -9,7 +9,7 @@
  * ucx_mp_plans FILE                       write this node's topology
  * ucx_mp_plans FILE KIND RANKS SIZE...    plan on the topology of the file
  */
-#include <uct/cuda/plan/book.h>
+#include <uct/cuda/plan/plan_cache.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +21,9 @@
 
 static void set_request(const uct_cuda_topo_t *topo, int kind,
                         unsigned num_ranks, uint64_t bytes,
-                        uct_cuda_coll_request_t *request)
+                        uct_cuda_plan_coll_request_t *request)
 {
-    const unsigned blocks = uct_cuda_coll_kind_has_blocks((unsigned)kind) ?
+    const unsigned blocks = uct_cuda_plan_coll_kind_has_blocks((unsigned)kind) ?
                                     num_ranks :
                                     1;
     unsigned rank;
@@ -34,11 +34,11 @@ static void set_request(const uct_cuda_topo_t *topo, int kind,
     request->kind        = kind;
     request->count       = bytes / ELEMENT / blocks;
     request->element     = ELEMENT;
-    request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
-    request->algorithm   = UCT_CUDA_COLL_AUTO;
-    request->chunks      = UCT_CUDA_COLL_AUTO;
-    request->multipath   = UCT_CUDA_COLL_AUTO;
-    for (rank = 0; (rank < num_ranks) && (rank < UCT_CUDA_COLL_MAX_RANKS);
+    request->max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
+    request->algorithm   = UCT_CUDA_PLAN_COLL_AUTO;
+    request->chunks      = UCT_CUDA_PLAN_COLL_AUTO;
+    request->multipath   = UCT_CUDA_PLAN_COLL_AUTO;
+    for (rank = 0; (rank < num_ranks) && (rank < UCT_CUDA_PLAN_COLL_MAX_RANKS);
          ++rank) {
         request->gpus[rank] = (int)rank % topo->num_gpus;
     }
@@ -75,11 +75,11 @@ static int topo_read(const char *path, uct_cuda_topo_t *topo)
 
 int main(int argc, char **argv)
 {
-    const int kind = (argc < 5) ? -1 : uct_cuda_coll_kind_find(argv[2]);
+    const int kind = (argc < 5) ? -1 : uct_cuda_plan_coll_kind_find(argv[2]);
     static uct_cuda_topo_t topo;
-    uct_cuda_coll_request_t request;
-    uct_cuda_coll_plan_t plan;
-    uct_cuda_coll_book_t *book;
+    uct_cuda_plan_coll_request_t request;
+    uct_cuda_plan_coll_t plan;
+    uct_cuda_plan_cache_t *book;
     ucs_status_t status;
     int i;
 
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
         return 2;
     }
 
-    book = uct_cuda_coll_book_create();
+    book = uct_cuda_plan_cache_create();
     if (book == NULL) {
         return 1;
     }
@@ -98,17 +98,17 @@ int main(int argc, char **argv)
     for (i = 4; i < argc; ++i) {
         set_request(&topo, kind, (unsigned)atoi(argv[3]),
                     strtoull(argv[i], NULL, 10), &request);
-        status = uct_cuda_coll_plan(book, &request, &plan);
+        status = uct_cuda_plan_cache_get(book, &request, &plan);
         if (status == UCS_OK) {
             printf("%s bytes: a plan, %s, %u chunks, %.1f us, %u steps\n",
-                   argv[i], uct_cuda_coll_algorithm_str(plan.algorithm),
+                   argv[i], uct_cuda_plan_coll_algorithm_str(plan.algorithm),
                    plan.chunks, plan.seconds * 1e6, plan.list.num_steps);
         } else {
             printf("%s bytes: no plan\n", argv[i]);
         }
-        uct_cuda_coll_plan_release(&plan);
+        uct_cuda_plan_coll_release(&plan);
     }
 
-    uct_cuda_coll_book_destroy(book);
+    uct_cuda_plan_cache_destroy(book);
     return 0;
 }

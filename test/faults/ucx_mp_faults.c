@@ -104,12 +104,12 @@ static struct {
     unsigned long long (*calls)(const char *name);
     const char *(*census)(char *text, size_t size);
 
-    uct_cuda_mp_config_t  config;
-    const char            *only;
-    unsigned              max_nth;
-    bool                  is_verbose;
+    uct_cuda_plan_config_t  config;
+    const char              *only;
+    unsigned                max_nth;
+    bool                    is_verbose;
 
-    int                   to_peer, from_peer;
+    int                     to_peer, from_peer;
     uct_cuda_node_handle_t handle; /* peer's buffer */
     CUdeviceptr            memory;
     CUdeviceptr            ours; /* the source or destination; other transfers
@@ -397,14 +397,14 @@ carry_out(uct_cuda_mp_engine_t *engine, way_t way, mapped_t *mapped)
     const uct_cuda_end_t ours        = uct_cuda_end_gpu(FAULTS_OURS);
     const uct_cuda_end_t theirs      = uct_cuda_end_gpu(FAULTS_PEERS);
     uct_cuda_mp_transfer_t *transfer = NULL;
-    uct_cuda_mp_request_t request    = {
+    uct_cuda_run_request_t request   = {
         .src_end     = (way == WAY_GET) ? theirs : ours,
         .dst_end     = (way == WAY_GET) ? ours : theirs,
         .size        = FAULTS_SIZE,
         .remote      = theirs,
         .is_mappable = true
     };
-    uct_cuda_mp_memory_t memory      = {
+    uct_cuda_run_memory_t memory      = {
         .src     = faults.ours, /* only the local pointer */
         .dst     = faults.ours, /* only compared */
         .map     = map,
@@ -687,8 +687,8 @@ static void set(const char *name, const char *value)
 {
     char error[256];
 
-    if (uct_cuda_mp_config_set(&faults.config, name, value, error,
-                               sizeof(error)) != UCS_OK) {
+    if (uct_cuda_plan_config_set(&faults.config, name, value, error,
+                                 sizeof(error)) != UCS_OK) {
         die("%s", error);
     }
 }
@@ -720,7 +720,7 @@ static void parse(int argc, char **argv)
     int c;
 
     faults.max_nth = FAULTS_MAX_CALLS;
-    uct_cuda_mp_config_init(&faults.config);
+    uct_cuda_plan_config_init(&faults.config);
     set("MULTIPATH", "y");
     set("MULTIPATH_MIN_SIZE", "64k");
     set("MULTIPATH_PATHS", "direct,gpu2,host");

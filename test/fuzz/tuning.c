@@ -31,9 +31,10 @@ static void describe(uct_cuda_topo_t *topo)
     }
 }
 
-static void check_constants(const uct_cuda_mp_tuning_t *tuning)
+static void check_constants(const uct_cuda_plan_tuning_t *tuning)
 {
-    const uct_cuda_mp_model_constant_t *constant = uct_cuda_mp_model_constants;
+    const uct_cuda_plan_model_constant_t *constant =
+        uct_cuda_mp_model_constants;
     double value;
 
     for (; constant->name != NULL; ++constant) {
@@ -49,8 +50,8 @@ static void check_constants(const uct_cuda_mp_tuning_t *tuning)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static uct_cuda_topo_t topo;
-    static uct_cuda_mp_tuning_t *empty;
-    uct_cuda_mp_tuning_t *tuning = NULL;
+    static uct_cuda_plan_tuning_t *empty;
+    uct_cuda_plan_tuning_t *tuning = NULL;
     char error[512];
     size_t room, length = 0;
     FILE *stream;
@@ -58,24 +59,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (empty == NULL) {
         describe(&topo);
-        empty = uct_cuda_mp_tuning_create(&topo);
+        empty = uct_cuda_plan_tuning_create(&topo);
     }
     if (size < 2) {
         return 0;
     }
 
-    room = size + UCT_CUDA_MP_NODE_SIZE + 64;
+    room = size + UCT_CUDA_PLAN_NODE_SIZE + 64;
     text = malloc(room);
     if (data[0] & 1) {
         length = (size_t)snprintf(text, room, "ucx-mp-tuning %d\nnode %s\n"
                                   "date today\n",
-                                  UCT_CUDA_MP_TUNING_FORMAT, empty->node);
+                                  UCT_CUDA_PLAN_TUNING_FORMAT, empty->node);
     }
     memcpy(text + length, data + 1, size - 1);
     stream   = fmemopen(text, length + size - 1, "r");
     error[0] = '\0';
-    if (uct_cuda_mp_tuning_read(stream, "table", &topo, error, sizeof(error),
-                                &tuning) == UCS_OK) {
+    if (uct_cuda_plan_tuning_read(stream, "table", &topo, error, sizeof(error),
+                                  &tuning) == UCS_OK) {
         check_constants(tuning);
         free(tuning);
     } else if (error[0] == '\0') {

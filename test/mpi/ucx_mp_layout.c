@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* replaces src/mpi/real.h by the MPI of this program */
+/* replaces src/mpi/pmpi.h by the MPI of this program */
 #define UCX_MP_MPI_REAL_H_
 #define FUNCTIONS(_) \
     _(Type_create_keyval) _(Type_free) _(Type_get_attr) _(Type_get_contents) \
@@ -32,10 +32,10 @@ static struct {
 #endif
     __typeof__(MPI_File_get_view) *File_get_view; /* not called */
     MPI_Comm comm_world;
-} ucx_mp_mpi_real;
+} ucx_mp_mpi_pmpi;
 
 #include <mpi/layout.c>
-#include <mpi/rows.c>
+#include <mpi/strided.c>
 #include <mpi/layout_type.c>
 
 #define MAX_SPAN    ((size_t)1 << 20) /* of a type to compare */
@@ -54,14 +54,14 @@ static int unpack(const void *in, int size, int *position, void *out, int count,
 
 static void real_fill(void)
 {
-#define FILL(_name) ucx_mp_mpi_real._name = MPI_##_name;
+#define FILL(_name) ucx_mp_mpi_pmpi._name = MPI_##_name;
     FUNCTIONS(FILL)
 #if MPI_VERSION >= 4
     FILL(Type_get_contents_c)
     FILL(Type_get_envelope_c)
 #endif
-    ucx_mp_mpi_real.Unpack     = unpack;
-    ucx_mp_mpi_real.comm_world = MPI_COMM_WORLD;
+    ucx_mp_mpi_pmpi.Unpack     = unpack;
+    ucx_mp_mpi_pmpi.comm_world = MPI_COMM_WORLD;
 }
 
 static int below(uint64_t *state, int n)
@@ -227,7 +227,7 @@ static bool check_type(MPI_Datatype type, uint64_t number)
     const ucx_mp_mpi_layout_t *layouts[2] = {&walked, &seen};
     MPI_Count size, begin, length;
     unsigned char *masks[2];
-    const ucx_mp_mpi_rows_t *rows;
+    const ucx_mp_mpi_strided_t *rows;
     bool is_right;
     size_t i, j;
     int k;
@@ -278,7 +278,7 @@ static bool check_type(MPI_Datatype type, uint64_t number)
 static void rows_bounds(const ucx_mp_mpi_layout_t *layout, ptrdiff_t *low_p,
                         ptrdiff_t *high_p)
 {
-    const ucx_mp_mpi_rows_t *rows;
+    const ucx_mp_mpi_strided_t *rows;
     ptrdiff_t last;
     size_t i;
 
@@ -302,7 +302,7 @@ static bool check_packed(MPI_Datatype type, uint64_t number)
     int elements               = 1 + (int)(number % 4);
     ucx_mp_mpi_layout_t layout = {0};
     MPI_Count size_x, begin, length;
-    const ucx_mp_mpi_rows_t *rows;
+    const ucx_mp_mpi_strided_t *rows;
     unsigned char *bytes, *ours, *theirs;
     int size = 0, position = 0;
     ptrdiff_t low, high, i;

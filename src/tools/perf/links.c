@@ -42,7 +42,7 @@ typedef struct {
     size_t      host_size;
     CUstream    first[MAX_PATHS];  /* by path: first hop, or the only hop */
     CUstream    second[MAX_PATHS];
-    CUevent     hopped[MAX_PATHS][UCT_CUDA_MP_MAX_CHUNKS];
+    CUevent     hopped[MAX_PATHS][UCT_CUDA_PLAN_MAX_CHUNKS];
     CUevent     ended[MAX_PATHS];
 } lane_set_t;
 
@@ -98,7 +98,7 @@ static void set_add(lane_set_t *set, const path_t *path, size_t size)
             return;
         }
 
-        for (i = 0; i < UCT_CUDA_MP_MAX_CHUNKS; ++i) {
+        for (i = 0; i < UCT_CUDA_PLAN_MAX_CHUNKS; ++i) {
             set->hopped[place][i] = ucx_mp_perf_event(set->src);
         }
         set->second[place] = ucx_mp_perf_stream(second_gpu(set, path));
@@ -138,7 +138,7 @@ static void set_close(lane_set_t *set)
         UCX_MP_PERF_CALL(cuEventDestroy, set->ended[place]);
         if (set->second[place] != NULL) {
             UCX_MP_PERF_CALL(cuStreamDestroy, set->second[place]);
-            for (i = 0; i < UCT_CUDA_MP_MAX_CHUNKS; ++i) {
+            for (i = 0; i < UCT_CUDA_PLAN_MAX_CHUNKS; ++i) {
                 UCX_MP_PERF_CALL(cuEventDestroy, set->hopped[place][i]);
             }
         }
@@ -190,7 +190,7 @@ static void set_submit(lane_set_t *set, const path_t *paths, unsigned count)
     unsigned number, place, i;
     size_t offset;
 
-    for (number = 0; number < UCT_CUDA_MP_MAX_CHUNKS; ++number) {
+    for (number = 0; number < UCT_CUDA_PLAN_MAX_CHUNKS; ++number) {
         offset = 0;
         for (i = 0; i < count; ++i) {
             if (number * paths[i].chunk < paths[i].bytes) {
@@ -289,45 +289,45 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
    there is one; a plan of one path uses this path */
 static void measure_planned(int src, int dst)
 {
-    static uct_cuda_mp_plan_t plan;
-    static uct_cuda_mp_config_t config;
-    const uct_cuda_mp_load_t idle = {.is_known  = true,
-                                     .uncrossed = UINT64_MAX};
-    const char *table             = getenv(TUNING_FILE);
-    uct_cuda_mp_tuning_t *tuning  = NULL;
-    uct_cuda_mp_knowledge_t know  = {
+    static uct_cuda_plan_t plan;
+    static uct_cuda_plan_config_t config;
+    const uct_cuda_plan_load_t idle = {.is_known = true,
+                                       .uncrossed  = UINT64_MAX};
+    const char *table               = getenv(TUNING_FILE);
+    uct_cuda_plan_tuning_t *tuning  = NULL;
+    uct_cuda_plan_knowledge_t know  = {
         .topo = topo, .config = &config, .load = &idle
     };
-    const uct_cuda_mp_plan_path_t *planned;
-    path_t paths[UCT_CUDA_MP_MAX_PATHS];
+    const uct_cuda_plan_part_t *planned;
+    path_t paths[UCT_CUDA_PLAN_MAX_PATHS];
     char via[256], error[512], name[32];
     size_t length;
     unsigned i, n;
 
-    uct_cuda_mp_config_init(&config);
-    (void)uct_cuda_mp_tuning_get((table != NULL) ? table : config.tuning_file,
-                                 topo, error, sizeof(error), &tuning);
+    uct_cuda_plan_config_init(&config);
+    (void)uct_cuda_plan_tuning_get((table != NULL) ? table : config.tuning_file,
+                                   topo, error, sizeof(error), &tuning);
     know.tuning = tuning;
     for (n = 0; n < options->num_sizes; ++n) {
-        if (options->sizes[n] > uct_cuda_mp_plan_max_size(&config)) {
+        if (options->sizes[n] > uct_cuda_plan_max_size(&config)) {
             continue; /* sent piece by piece */
         }
 
-        uct_cuda_mp_plan_make(&know, uct_cuda_end_gpu(src),
-                              uct_cuda_end_gpu(dst), options->sizes[n], &plan);
+        uct_cuda_plan_make(&know, uct_cuda_end_gpu(src),
+                           uct_cuda_end_gpu(dst), options->sizes[n], &plan);
         if (plan.num_paths == 0) {
-            uct_cuda_mp_plan_single(uct_cuda_end_gpu(src),
-                                    uct_cuda_end_gpu(dst), uct_cuda_end_none(),
-                                    options->sizes[n], &plan);
+            uct_cuda_plan_single(uct_cuda_end_gpu(src),
+                                 uct_cuda_end_gpu(dst), uct_cuda_end_none(),
+                                 options->sizes[n], &plan);
         }
 
         length = 0;
         for (i = 0; i < plan.num_paths; ++i) {
             planned  = &plan.paths[i];
             paths[i] = (path_t){
-                .relay = (planned->path.route == UCT_CUDA_MP_ROUTE_DIRECT) ?
+                .relay = (planned->path.route == UCT_CUDA_PLAN_ROUTE_DIRECT) ?
                                  DIRECT :
-                         (planned->path.route == UCT_CUDA_MP_ROUTE_HOST) ?
+                         (planned->path.route == UCT_CUDA_PLAN_ROUTE_HOST) ?
                                  VIA_HOST :
                                  planned->path.gpu,
                 .bytes = planned->bytes,
@@ -338,9 +338,9 @@ static void measure_planned(int src, int dst)
             }
             length += (size_t)snprintf(via + length, sizeof(via) - length,
                                        "%s%s", (i > 0) ? "," : "",
-                                       uct_cuda_mp_path_str(&planned->path,
-                                                            name,
-                                                            sizeof(name)));
+                                       uct_cuda_plan_path_str(&planned->path,
+                                                              name,
+                                                              sizeof(name)));
         }
         measure_set("planned", via, src, dst, paths, plan.num_paths,
                     options->sizes[n]);

@@ -111,17 +111,18 @@ CUdeviceptr ucx_mp_perf_alloc(int gpu, size_t size)
 /* Host memory on a NUMA node, allocated as the engine does, in slots */
 static size_t slot_size(size_t size)
 {
-    return (size + UCT_CUDA_MP_STAGING_SLOTS - 1) / UCT_CUDA_MP_STAGING_SLOTS;
+    return (size + UCT_CUDA_PLAN_STAGING_SLOTS - 1) /
+           UCT_CUDA_PLAN_STAGING_SLOTS;
 }
 
 void *ucx_mp_perf_alloc_host(int gpu, size_t size)
 {
-    uct_cuda_mp_staging_t staging;
+    uct_cuda_run_staging_t staging;
 
     ucx_mp_perf_use(gpu);
-    if (uct_cuda_mp_staging_alloc(&staging, uct_cuda_end_host(),
-                                  topo->gpus[gpu].numa, gpu,
-                                  slot_size(size)) != UCS_OK) {
+    if (uct_cuda_run_staging_alloc(&staging, uct_cuda_end_host(),
+                                   topo->gpus[gpu].numa, gpu,
+                                   slot_size(size)) != UCS_OK) {
         ucx_mp_perf_die(UCX_MP_PERF_FAILED,
                         "cannot page-lock %zu bytes", size);
     }
@@ -131,10 +132,10 @@ void *ucx_mp_perf_alloc_host(int gpu, size_t size)
 
 void ucx_mp_perf_free_host(void *memory, size_t size)
 {
-    uct_cuda_mp_staging_t staging = {.base      = (CUdeviceptr)memory,
-                                     .end       = uct_cuda_end_host(),
-                                     .owner     = getpid(),
-                                     .slot_size = slot_size(size)};
+    uct_cuda_run_staging_t staging = {.base     = (CUdeviceptr)memory,
+                                      .end       = uct_cuda_end_host(),
+                                      .owner     = getpid(),
+                                      .slot_size = slot_size(size)};
 
-    uct_cuda_mp_staging_free(&staging);
+    uct_cuda_run_staging_free(&staging);
 }

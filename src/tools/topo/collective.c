@@ -21,7 +21,7 @@
 
 
 /* Read a list "0,1" without repeated GPUs. */
-static void read_gpus(const char *text, uct_cuda_coll_request_t *request)
+static void read_gpus(const char *text, uct_cuda_plan_coll_request_t *request)
 {
     const char *next = text;
     unsigned rank;
@@ -57,7 +57,7 @@ static int read_multipath(void)
     const char *value        = getenv(name);
 
     if ((value == NULL) || (strcmp(value, "auto") == 0)) {
-        return UCT_CUDA_COLL_AUTO;
+        return UCT_CUDA_PLAN_COLL_AUTO;
     } else if ((strcmp(value, "y") != 0) && (strcmp(value, "n") != 0)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: '%s' is neither y, n nor auto",
                         name, value);
@@ -69,7 +69,7 @@ static int read_algorithm(void)
 {
     static const char name[] = "UCX_CUDA_IPC_COLLECTIVES_ALGORITHM";
     const char *value        = getenv(name);
-    int algorithm            = UCT_CUDA_COLL_AUTO;
+    int algorithm            = UCT_CUDA_PLAN_COLL_AUTO;
 
     if ((value != NULL) &&
         (uct_cuda_coll_algorithm_parse(value, &algorithm) != UCS_OK)) {
@@ -83,9 +83,9 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                  const ucx_mp_topo_options_t *options,
                                  ucx_mp_topo_collective_t *collective)
 {
-    uct_cuda_coll_request_t *request = &collective->request;
-    uct_cuda_mp_tuning_t *tuning = NULL;
-    uct_cuda_mp_config_t config;
+    uct_cuda_plan_coll_request_t *request = &collective->request;
+    uct_cuda_plan_tuning_t *tuning = NULL;
+    uct_cuda_plan_config_t config;
     char error[512];
     ucs_status_t status;
     unsigned parts;
@@ -94,18 +94,18 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     ucx_mp_topo_config_read(&config);
     /* Ranks may see fewer GPUs than a table's: then the model's own constants
        apply silently, as in the module */
-    (void)uct_cuda_mp_tuning_get(config.tuning_file, topo, error, sizeof(error),
-                                 &tuning);
+    (void)uct_cuda_plan_tuning_get(config.tuning_file, topo, error,
+                                   sizeof(error), &tuning);
     memset(collective, 0, sizeof(*collective));
-    collective->transfers = *uct_cuda_mp_tuning_model(tuning);
+    collective->transfers = *uct_cuda_plan_tuning_model(tuning);
     free(tuning);
     request->transfers   = &collective->transfers;
     request->topo        = topo;
     request->kind        = options->kind;
     request->is_in_place = (options->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
-    request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
+    request->max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
     request->algorithm   = read_algorithm();
-    request->chunks      = UCT_CUDA_COLL_AUTO;
+    request->chunks      = UCT_CUDA_PLAN_COLL_AUTO;
     request->multipath   = read_multipath();
     if (options->gpus != NULL) {
         read_gpus(options->gpus, request);
@@ -115,7 +115,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
         }
     }
 
-    parts            = uct_cuda_coll_kind_has_blocks(options->kind) ?
+    parts            = uct_cuda_plan_coll_kind_has_blocks(options->kind) ?
                                request->num_ranks :
                                1;
     request->element = (options->size % (parts * sizeof(float)) == 0) ?
@@ -123,10 +123,10 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                1;
     request->count   = options->size / request->element / parts;
 
-    status = uct_cuda_coll_choose(request, NULL, &collective->choice);
+    status = uct_cuda_plan_coll_choose(request, NULL, &collective->choice);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_make(request, NULL, &collective->choice, NULL,
-                                    &collective->plan);
+        status = uct_cuda_plan_coll_make(request, NULL, &collective->choice,
+                                         NULL, &collective->plan);
     }
     if (status == UCS_ERR_UNSUPPORTED) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
@@ -141,7 +141,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     }
 
     if ((collective->plan.list.num_steps <= MAX_PROVED) &&
-        (uct_cuda_coll_plan_check(&collective->plan, error, sizeof(error)) !=
+        (uct_cuda_plan_coll_check(&collective->plan, error, sizeof(error)) !=
          UCS_OK)) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
                         "the planner's plan is unsound, please report it: %s",
@@ -150,8 +150,8 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
 }
 
 /* Find the bound for copies of the request, even if no copy is needed. */
-static void find_bound(const uct_cuda_coll_request_t *request, bool use_host,
-                       uct_cuda_coll_bound_t *bound)
+static void find_bound(const uct_cuda_plan_coll_request_t *request,
+                       bool use_host, uct_cuda_coll_bound_t *bound)
 {
     uct_cuda_coll_bound(request->topo, request->gpus, request->num_ranks,
                         request->multipath != 0, use_host, bound);
@@ -178,42 +178,44 @@ static void print_bound(const ucx_mp_topo_collective_t *collective,
 
 /* Print the best plan with an algorithm, with or without copies over other
    GPUs. The scratch memory may have required more chunks */
-static void print_other(const uct_cuda_coll_request_t *request,
-                        const uct_cuda_coll_choice_t *chosen, FILE *stream)
+static void print_other(const uct_cuda_plan_coll_request_t *request,
+                        const uct_cuda_plan_coll_choice_t *chosen, FILE *stream)
 {
-    uct_cuda_coll_choice_t choice;
-    uct_cuda_coll_plan_t plan;
+    uct_cuda_plan_coll_choice_t choice;
+    uct_cuda_plan_coll_t plan;
 
-    if ((uct_cuda_coll_choose(request, NULL, &choice) != UCS_OK) ||
+    if ((uct_cuda_plan_coll_choose(request, NULL, &choice) != UCS_OK) ||
         ((int)choice.algorithm != request->algorithm) ||
         (choice.multipath != (request->multipath == 1)) ||
-        (uct_cuda_coll_make(request, NULL, &choice, NULL, &plan) != UCS_OK)) {
+        (uct_cuda_plan_coll_make(request, NULL, &choice, NULL, &plan) !=
+         UCS_OK)) {
         return;
     }
 
     fprintf(stream, "  %-21s %9.1f us  %6.1f GB/s, chunks %u%s%s%s\n",
-            uct_cuda_coll_algorithm_str((unsigned)request->algorithm),
+            uct_cuda_plan_coll_algorithm_str((unsigned)request->algorithm),
             choice.seconds * MEGA, plan.bytes / choice.seconds / GIGA,
             plan.chunks,
-            (choice.kernels && (choice.algorithm != UCT_CUDA_COLL_ONE_KERNEL)) ?
-                    ", kernels alone" :
-                    "",
+            (choice.kernels &&
+             (choice.algorithm != UCT_CUDA_PLAN_COLL_ONE_KERNEL)) ?
+                ", kernels alone" :
+                "",
             choice.multipath ? ", also over other GPUs" : "",
             ((choice.algorithm == chosen->algorithm) &&
              (choice.multipath == chosen->multipath)) ?
-                    "  <- chosen" :
-                    "");
-    uct_cuda_coll_plan_release(&plan);
+                "  <- chosen" :
+                "");
+    uct_cuda_plan_coll_release(&plan);
 }
 
 static void print_others(const ucx_mp_topo_collective_t *collective,
                          FILE *stream)
 {
-    const uct_cuda_coll_choice_t *chosen = &collective->choice;
-    uct_cuda_coll_request_t request      = collective->request;
+    const uct_cuda_plan_coll_choice_t *chosen = &collective->choice;
+    uct_cuda_plan_coll_request_t request      = collective->request;
 
     for (request.algorithm = 0;
-         request.algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
+         request.algorithm < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST;
          ++request.algorithm) {
         request.multipath = 0;
         print_other(&request, chosen, stream);
@@ -229,7 +231,7 @@ void ucx_mp_topo_collective_text(const ucx_mp_topo_options_t *options,
                                  const ucx_mp_topo_collective_t *collective,
                                  FILE *stream)
 {
-    uct_cuda_coll_plan_print(&collective->plan, options->steps, stream);
+    uct_cuda_plan_coll_print(&collective->plan, options->steps, stream);
     if (collective->plan.num_ranks > 1) {
         fprintf(stream, "by the model, of the idle node:\n");
         print_others(collective, stream);
@@ -245,8 +247,8 @@ void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
                                  const char *name,
                                  FILE *stream)
 {
-    const uct_cuda_coll_request_t *request = &collective->request;
-    const uct_cuda_coll_plan_t *plan       = &collective->plan;
+    const uct_cuda_plan_coll_request_t *request = &collective->request;
+    const uct_cuda_plan_coll_t *plan            = &collective->plan;
     uct_cuda_coll_bound_t bound, host;
 
     find_bound(request, false, &bound);
@@ -257,7 +259,7 @@ void ucx_mp_topo_collective_json(const ucx_mp_topo_collective_t *collective,
             "%s, \"several_paths\": %s, \"steps\": %u, \"scratch\": %llu,\n"
             "    \"seconds\": %.9f",
             name, request->num_ranks, (unsigned long long)plan->bytes,
-            uct_cuda_coll_algorithm_str(plan->algorithm), plan->chunks,
+            uct_cuda_plan_coll_algorithm_str(plan->algorithm), plan->chunks,
             collective->choice.kernels ? "true" : "false",
             collective->choice.multipath ? "true" : "false",
             plan->list.num_steps, (unsigned long long)plan->scratch,

@@ -175,9 +175,9 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
         [UCT_CUDA_TOPO_LIMIT_MEMORY] = "memory",
         [UCT_CUDA_TOPO_LIMIT_SOCKET] = "socket"
     };
-    const uct_cuda_topo_t *topo = &node->topo;
-    uct_cuda_mp_tuning_t *table = uct_cuda_mp_tuning_create(topo);
-    const char *comma           = "";
+    const uct_cuda_topo_t *topo   = &node->topo;
+    uct_cuda_plan_tuning_t *table = uct_cuda_plan_tuning_create(topo);
+    const char *comma             = "";
     char how[16];
     int i, j;
 

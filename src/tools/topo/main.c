@@ -158,7 +158,7 @@ int main(int argc, char **argv)
         draw("node", options.svg, &node, &near, is_copy ? &plan : NULL);
     }
 
-    uct_cuda_coll_plan_release(&collective.plan);
+    uct_cuda_plan_coll_release(&collective.plan);
     close_file(stdout, "standard output");
     return UCX_MP_TOPO_OK;
 }

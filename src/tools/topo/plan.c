@@ -26,17 +26,17 @@ extern char **environ;
 
 /* A set of paths with the model's results */
 typedef struct {
-    unsigned           count;
-    uct_cuda_mp_path_t paths[UCT_CUDA_MP_MAX_PATHS];
-    double             seconds; /* 0: no plan, since there is no gain */
-    bool               is_chosen;
-    const char         *forbidden; /* reason against it, or NULL */
+    unsigned             count;
+    uct_cuda_plan_path_t paths[UCT_CUDA_PLAN_MAX_PATHS];
+    double               seconds; /* 0: no plan, since there is no gain */
+    bool                 is_chosen;
+    const char           *forbidden; /* reason against it, or NULL */
 } path_set_t;
 
 
 static bool is_var(const char *name, size_t length)
 {
-    const uct_cuda_mp_config_var_t *var;
+    const uct_cuda_plan_config_var_t *var;
 
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         if ((strlen(var->name) == length) &&
@@ -48,27 +48,27 @@ static bool is_var(const char *name, size_t length)
     return false;
 }
 
-void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
+void ucx_mp_topo_config_read(uct_cuda_plan_config_t *config)
 {
-    const uct_cuda_mp_config_var_t *var;
+    const uct_cuda_plan_config_var_t *var;
     const char *value, *name;
     char error[512];
     char full[64];
     char **env;
     size_t length;
 
-    uct_cuda_mp_config_init(config);
+    uct_cuda_plan_config_init(config);
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         snprintf(full, sizeof(full), VAR_PREFIX "%s", var->name);
         value = getenv(full);
         if ((value != NULL) &&
-            (uct_cuda_mp_config_set(config, var->name, value, error,
-                                    sizeof(error)) != UCS_OK)) {
+            (uct_cuda_plan_config_set(config, var->name, value, error,
+                                      sizeof(error)) != UCS_OK)) {
             ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: %s", full, error);
         }
     }
 
-    if (uct_cuda_mp_config_check(config, error, sizeof(error)) != UCS_OK) {
+    if (uct_cuda_plan_config_check(config, error, sizeof(error)) != UCS_OK) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE, VAR_PREFIX "MULTIPATH variables: %s",
                         error);
     }
@@ -88,31 +88,31 @@ void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config)
 }
 
 /* A ledger knows the transfers of all processes; here there are none */
-static uct_cuda_mp_load_t idle_load(const uct_cuda_mp_config_t *config)
+static uct_cuda_plan_load_t idle_load(const uct_cuda_plan_config_t *config)
 {
-    return (uct_cuda_mp_load_t){.is_known  = (config->ledger[0] != '\0'),
-                                .uncrossed = UINT64_MAX};
+    return (uct_cuda_plan_load_t){.is_known = (config->ledger[0] != '\0'),
+                                .uncrossed  = UINT64_MAX};
 }
 
 /* Return the reason for a message's decision before any plan is made, with no
    messages ahead of it. */
-static uct_cuda_mp_reason_t admit(const uct_cuda_mp_knowledge_t *know,
-                                  const ucx_mp_topo_options_t *options,
-                                  ucx_mp_topo_plan_t *plan)
+static uct_cuda_plan_reason_t admit(const uct_cuda_plan_knowledge_t *know,
+                                    const ucx_mp_topo_options_t *options,
+                                    ucx_mp_topo_plan_t *plan)
 {
     uct_cuda_mp_thresholds_t thresholds = {
-        .is_off = (plan->config.enable == UCT_CUDA_MP_NO)
+        .is_off = (plan->config.enable == UCT_CUDA_PLAN_NO)
     };
-    const uct_cuda_mp_request_t request = {
+    const uct_cuda_run_request_t request = {
         .src_end = options->src,
         .dst_end = options->dst,
         .size    = options->size
     };
-    uct_cuda_mp_min_sizes_t sizes;
+    uct_cuda_plan_min_sizes_t sizes;
 
     if (!thresholds.is_off) {
-        uct_cuda_mp_plan_min_sizes(know, uct_cuda_mp_ends_is_host(&request),
-                                   &plan->plan, &sizes);
+        uct_cuda_plan_min_sizes(know, uct_cuda_run_request_is_host(&request),
+                                &plan->plan, &sizes);
         thresholds.alone_min_size = sizes.alone;
         thresholds.min_size       = sizes.behind;
     }
@@ -121,15 +121,15 @@ static uct_cuda_mp_reason_t admit(const uct_cuda_mp_knowledge_t *know,
     return uct_cuda_mp_admit_by(&thresholds, &request);
 }
 
-uct_cuda_mp_tuning_t *
-ucx_mp_topo_tuning_read(const uct_cuda_mp_config_t *config,
+uct_cuda_plan_tuning_t *
+ucx_mp_topo_tuning_read(const uct_cuda_plan_config_t *config,
                         const uct_cuda_topo_t *topo)
 {
-    uct_cuda_mp_tuning_t *tuning = NULL;
+    uct_cuda_plan_tuning_t *tuning = NULL;
     char error[512];
 
-    if (uct_cuda_mp_tuning_get(config->tuning_file, topo, error, sizeof(error),
-                               &tuning) != UCS_OK) {
+    if (uct_cuda_plan_tuning_get(config->tuning_file, topo, error,
+                                 sizeof(error), &tuning) != UCS_OK) {
         fprintf(stderr, "ucx_mp_topo: the tuning table is not used: %s\n",
                 error);
         return NULL;
@@ -144,34 +144,34 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
                            const ucx_mp_topo_options_t *options,
                            ucx_mp_topo_plan_t *plan)
 {
-    const uct_cuda_mp_load_t idle = idle_load(&plan->config);
-    uct_cuda_mp_tuning_t *tuning  = ucx_mp_topo_tuning_read(&plan->config,
-                                                            topo);
-    uct_cuda_mp_knowledge_t know  = {
+    const uct_cuda_plan_load_t idle = idle_load(&plan->config);
+    uct_cuda_plan_tuning_t *tuning  = ucx_mp_topo_tuning_read(&plan->config,
+                                                              topo);
+    uct_cuda_plan_knowledge_t know  = {
         .topo = topo, .config = &plan->config, .load = &idle, .tuning = tuning
     };
-    uct_cuda_mp_reason_t reason;
+    uct_cuda_plan_reason_t reason;
     char error[512];
 
-    plan->model  = *uct_cuda_mp_tuning_model(tuning);
-    plan->piece  = uct_cuda_mp_plan_piece_size(
-            options->size, uct_cuda_mp_plan_max_size(&plan->config));
+    plan->model  = *uct_cuda_plan_tuning_model(tuning);
+    plan->piece  = uct_cuda_plan_piece_size(
+            options->size, uct_cuda_plan_max_size(&plan->config));
     plan->pieces = (options->size + plan->piece - 1) / plan->piece;
     reason       = admit(&know, options, plan);
-    uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
-                          &plan->plan);
+    uct_cuda_plan_make(&know, options->src, options->dst, plan->piece,
+                       &plan->plan);
     free(tuning);
     /* A variable or the hardware decides: use the plan's own reason */
-    if ((reason != UCT_CUDA_MP_ADMITTED) &&
+    if ((reason != UCT_CUDA_PLAN_ADMITTED) &&
         ((plan->plan.num_paths > 0) ||
-         (plan->plan.reason == UCT_CUDA_MP_NO_GAIN))) {
+         (plan->plan.reason == UCT_CUDA_PLAN_NO_GAIN))) {
         plan->plan.reason    = (uint8_t)reason;
         plan->plan.num_paths = 0;
         plan->plan.num_steps = 0;
     }
 
     if ((plan->plan.num_paths > 0) &&
-        (uct_cuda_mp_plan_check(&plan->plan, error, sizeof(error)) !=
+        (uct_cuda_plan_check(&plan->plan, error, sizeof(error)) !=
          UCS_OK)) {
         ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
                         "the planner's plan is unsound, please report it: %s",
@@ -192,8 +192,8 @@ static const char *set_name(const path_set_t *set, char *buffer, size_t size)
     for (i = 0; (i < set->count) && (used < size); ++i) {
         used += (size_t)snprintf(buffer + used, size - used, "%s%s",
                                  (i > 0) ? "," : "",
-                                 uct_cuda_mp_path_str(&set->paths[i], name,
-                                                      sizeof(name)));
+                                 uct_cuda_plan_path_str(&set->paths[i], name,
+                                                        sizeof(name)));
     }
 
     return buffer;
@@ -203,12 +203,12 @@ static const char *set_name(const path_set_t *set, char *buffer, size_t size)
    message. */
 static bool is_below(const ucx_mp_topo_plan_t *plan)
 {
-    return (plan->plan.reason == UCT_CUDA_MP_NO_SMALL) ||
-           (plan->plan.reason == UCT_CUDA_MP_NO_ALONE);
+    return (plan->plan.reason == UCT_CUDA_PLAN_NO_SMALL) ||
+           (plan->plan.reason == UCT_CUDA_PLAN_NO_ALONE);
 }
 
 /* Return whether the plan has these paths, in any order. */
-static bool is_chosen(const uct_cuda_mp_plan_t *plan, const path_set_t *set)
+static bool is_chosen(const uct_cuda_plan_t *plan, const path_set_t *set)
 {
     unsigned found = 0;
     unsigned i, j;
@@ -216,8 +216,8 @@ static bool is_chosen(const uct_cuda_mp_plan_t *plan, const path_set_t *set)
     for (i = 0; i < set->count; ++i) {
         for (j = 0; j < plan->num_paths; ++j) {
             found += uct_cuda_end_equal(
-                    uct_cuda_mp_path_via(&set->paths[i]),
-                    uct_cuda_mp_path_via(&plan->paths[j].path));
+                    uct_cuda_plan_path_via(&set->paths[i]),
+                    uct_cuda_plan_path_via(&plan->paths[j].path));
         }
     }
 
@@ -229,21 +229,21 @@ static bool is_chosen(const uct_cuda_mp_plan_t *plan, const path_set_t *set)
 static const char *
 find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
 {
-    const uct_cuda_mp_config_t *config = &plan->config;
+    const uct_cuda_plan_config_t *config = &plan->config;
     unsigned gpu_paths = 0;
     bool has_host      = false;
     unsigned i;
 
     for (i = 0; i < set->count; ++i) {
-        has_host  |= (set->paths[i].route == UCT_CUDA_MP_ROUTE_HOST);
-        gpu_paths += (set->paths[i].route != UCT_CUDA_MP_ROUTE_HOST);
+        has_host  |= (set->paths[i].route == UCT_CUDA_PLAN_ROUTE_HOST);
+        gpu_paths += (set->paths[i].route != UCT_CUDA_PLAN_ROUTE_HOST);
     }
 
     return ((set->count > 1) && is_below(plan)) ?
                    "not below that size" :
-           (has_host && (config->host == UCT_CUDA_MP_NO)) ?
+           (has_host && (config->host == UCT_CUDA_PLAN_NO)) ?
                    "not by " VAR_PREFIX "MULTIPATH_HOST" :
-           (has_host && (config->host == UCT_CUDA_MP_AUTO) &&
+           (has_host && (config->host == UCT_CUDA_PLAN_AUTO) &&
             (config->ledger[0] == '\0')) ?
                    "not without a ledger" :
            (gpu_paths > config->max_gpu_paths) ?
@@ -255,26 +255,26 @@ static void set_cost(const uct_cuda_topo_t *topo,
                      const ucx_mp_topo_options_t *options,
                      const ucx_mp_topo_plan_t *plan, path_set_t *set)
 {
-    static uct_cuda_mp_plan_t scratch;
-    const uct_cuda_mp_load_t idle      = idle_load(&plan->config);
-    uct_cuda_mp_config_t config        = plan->config;
-    const uct_cuda_mp_knowledge_t know = {
+    static uct_cuda_plan_t scratch;
+    const uct_cuda_plan_load_t idle      = idle_load(&plan->config);
+    uct_cuda_plan_config_t config        = plan->config;
+    const uct_cuda_plan_knowledge_t know = {
         .topo   = topo,
         .config = &config,
         .load   = &idle,
         .model  = &plan->model
     };
 
-    config.enable     = UCT_CUDA_MP_AUTO;
-    config.host       = UCT_CUDA_MP_AUTO;
+    config.enable     = UCT_CUDA_PLAN_AUTO;
+    config.host       = UCT_CUDA_PLAN_AUTO;
     config.min_size   = 0;
     config.num_shares = 0;
     config.num_chunks = (config.num_chunks == 1); /* not the variable's
                                                      chunks */
     config.num_paths  = set->count;
     memcpy(config.paths, set->paths, sizeof(config.paths));
-    uct_cuda_mp_plan_make(&know, options->src, options->dst, plan->piece,
-                          &scratch);
+    uct_cuda_plan_make(&know, options->src, options->dst, plan->piece,
+                       &scratch);
     set->forbidden = find_forbidden(plan, set);
     set->is_chosen = is_chosen(&plan->plan, set);
     /* Take the plan's own time, if the model made it. Its paths may have
@@ -294,7 +294,7 @@ static bool is_passed_over(const ucx_mp_topo_plan_t *plan,
                            const path_set_t *set)
 {
     return (plan->plan.num_paths > 0) && (plan->config.num_paths == 0) &&
-           (plan->config.enable == UCT_CUDA_MP_AUTO) &&
+           (plan->config.enable == UCT_CUDA_PLAN_AUTO) &&
            (set->seconds < plan->plan.seconds);
 }
 
@@ -316,7 +316,8 @@ static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
                      uct_cuda_end_t to)
 {
     return !uct_cuda_end_equal(from, to) &&
-           (uct_cuda_mp_model_bandwidth(topo, uct_cuda_mp_lane(from, to)) > 0);
+           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_lane(from, to)) >
+            0);
 }
 
 /* List every set of the direct path with some relays and optionally the host;
@@ -325,11 +326,11 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,
                           path_set_t *sets)
 {
-    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
-    const uct_cuda_mp_path_t host   = {UCT_CUDA_MP_ROUTE_HOST, 0};
-    const uct_cuda_end_t memory     = uct_cuda_end_host();
-    const int start                 = uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(options->src, options->dst));
+    const uct_cuda_plan_path_t direct = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
+    const uct_cuda_plan_path_t host   = {UCT_CUDA_PLAN_ROUTE_HOST, 0};
+    const uct_cuda_end_t memory       = uct_cuda_end_host();
+    const int start                   = uct_cuda_end_device(
+            uct_cuda_plan_gpu_end(options->src, options->dst));
     uct_cuda_end_t relay;
     int relays[UCT_CUDA_MAX_GPUS];
     unsigned count = 0;
@@ -343,7 +344,7 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
         relay = uct_cuda_end_gpu(gpu);
         if (has_link(topo, options->src, relay) &&
             has_link(topo, relay, options->dst) &&
-            (count < UCT_CUDA_MP_MAX_PATHS - 2)) {
+            (count < UCT_CUDA_PLAN_MAX_PATHS - 2)) {
             relays[count++] = gpu;
         }
     }
@@ -360,7 +361,7 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
             set->paths[set->count++] = direct;
             for (i = 0; i < count; ++i) {
                 if (mask & (1u << i)) {
-                    set->paths[set->count].route = UCT_CUDA_MP_ROUTE_GPU;
+                    set->paths[set->count].route = UCT_CUDA_PLAN_ROUTE_GPU;
                     set->paths[set->count++].gpu = relays[i];
                 }
             }
@@ -417,12 +418,12 @@ static void print_sets(const uct_cuda_topo_t *topo,
     }
 }
 
-static bool takes_host_path(const uct_cuda_mp_plan_t *plan)
+static bool takes_host_path(const uct_cuda_plan_t *plan)
 {
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        if (plan->paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
+        if (plan->paths[i].path.route == UCT_CUDA_PLAN_ROUTE_HOST) {
             return true;
         }
     }
@@ -436,20 +437,21 @@ static bool takes_host_path(const uct_cuda_mp_plan_t *plan)
 static void print_reasons(const ucx_mp_topo_options_t *options,
                           const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
-    const uct_cuda_mp_config_t *config = &plan->config;
-    const uct_cuda_mp_reason_t reason = (uct_cuda_mp_reason_t)plan->plan.reason;
-    const uct_cuda_mp_config_var_t *var;
+    const uct_cuda_plan_config_t *config = &plan->config;
+    const uct_cuda_plan_reason_t reason  = (uct_cuda_plan_reason_t)
+                                              plan->plan.reason;
+    const uct_cuda_plan_config_var_t *var;
     const char *value;
     char full[64];
 
-    if (reason != UCT_CUDA_MP_ADMITTED) {
-        fprintf(stream, "why: %s\n", uct_cuda_mp_reason_str(reason));
+    if (reason != UCT_CUDA_PLAN_ADMITTED) {
+        fprintf(stream, "why: %s\n", uct_cuda_plan_reason_str(reason));
     } else {
         fprintf(stream, "why: %s\n",
                 (config->num_shares > 0) ? "paths and shares are given" :
                 (config->num_paths > 0)  ? "the paths are given, their shares "
                                            "are the model's" :
-                (config->enable == UCT_CUDA_MP_YES) ?
+                (config->enable == UCT_CUDA_PLAN_YES) ?
                                            "UCX_CUDA_IPC_MULTIPATH=y: all "
                                            "paths" :
                                            "the least time by the model");
@@ -463,37 +465,37 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
         }
     }
 
-    if ((reason == UCT_CUDA_MP_NO_OFF) || (reason == UCT_CUDA_MP_NO_LINK)) {
+    if ((reason == UCT_CUDA_PLAN_NO_OFF) || (reason == UCT_CUDA_PLAN_NO_LINK)) {
         return;
     }
 
     if (is_below(plan) && (plan->min_size != SIZE_MAX)) {
         fprintf(stream, "     messages of this kind are planned from %zu bytes "
                         "on\n", plan->min_size);
-    } else if ((reason == UCT_CUDA_MP_ADMITTED) &&
-               (config->min_size == UCT_CUDA_MP_SIZE_AUTO) &&
-               (options->size < UCT_CUDA_MP_LEARN_MIN_SIZE)) {
+    } else if ((reason == UCT_CUDA_PLAN_ADMITTED) &&
+               (config->min_size == UCT_CUDA_PLAN_SIZE_AUTO) &&
+               (options->size < UCT_CUDA_PLAN_LEARN_MIN_SIZE)) {
         fprintf(stream,
                 "     after a first message of %lu bytes or more: a process "
                 "probes the node only then\n",
-                UCT_CUDA_MP_LEARN_MIN_SIZE);
+                UCT_CUDA_PLAN_LEARN_MIN_SIZE);
     }
 
-    if ((config->enable == UCT_CUDA_MP_AUTO) &&
-        (config->host == UCT_CUDA_MP_AUTO) && (config->num_paths == 0) &&
+    if ((config->enable == UCT_CUDA_PLAN_AUTO) &&
+        (config->host == UCT_CUDA_PLAN_AUTO) && (config->num_paths == 0) &&
         takes_host_path(&plan->plan)) {
         fprintf(stream,
                 "     after %d such messages without traffic in the other "
                 "direction; without the host path before\n",
-                UCT_CUDA_MP_HOST_PROOF);
+                UCT_CUDA_PLAN_HOST_PROOF);
     }
 
     if (config->ledger[0] != '\0') {
         fprintf(stream, "     on an idle node; the ledger accounts for "
                         "transfers of other processes\n");
     } else if ((config->num_paths == 0) &&
-               (config->host == UCT_CUDA_MP_AUTO) &&
-               !uct_cuda_mp_plan_is_host(&plan->plan)) {
+               (config->host == UCT_CUDA_PLAN_AUTO) &&
+               !uct_cuda_plan_is_host(&plan->plan)) {
         fprintf(stream, "     no host path: without a ledger the load of "
                         "the other direction is unknown\n");
     }
@@ -501,12 +503,12 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
 
 static const char *executor_str(const ucx_mp_topo_plan_t *plan)
 {
-    const unsigned threshold = uct_cuda_mp_cost_threshold(&plan->plan,
-                                                          &plan->config,
-                                                          &plan->model);
+    const unsigned threshold = uct_cuda_run_cost_threshold(&plan->plan,
+                                                           &plan->config,
+                                                           &plan->model);
 
     return ((plan->plan.num_paths == 0) ||
-            (threshold == UCT_CUDA_MP_COST_NEVER)) ? "streams" :
+            (threshold == UCT_CUDA_RUN_COST_NEVER)) ? "streams" :
            (threshold == 0)                        ? "graph" :
                                                      "auto";
 }
@@ -535,7 +537,7 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
                 options->size, plan->pieces);
     }
 
-    uct_cuda_mp_plan_print(&plan->plan, options->steps, stream);
+    uct_cuda_plan_print(&plan->plan, options->steps, stream);
     if (plan->plan.num_paths > 0) {
         print_executor(plan, stream);
     }
@@ -553,7 +555,7 @@ static int json_end(uct_cuda_end_t end)
 
 void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
-    const uct_cuda_mp_plan_path_t *path;
+    const uct_cuda_plan_part_t *path;
     char name[16];
     unsigned i;
 
@@ -572,7 +574,7 @@ void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
         fprintf(stream, "%s\n    {\"path\": \"%s\", \"bytes\": %llu, "
                         "\"chunks\": %u, \"chunk\": %llu, \"slots\": %u}",
                 (i > 0) ? "," : "",
-                uct_cuda_mp_path_str(&path->path, name, sizeof(name)),
+                uct_cuda_plan_path_str(&path->path, name, sizeof(name)),
                 (unsigned long long)path->bytes, path->chunks,
                 (unsigned long long)path->chunk, path->slots);
     }

@@ -123,22 +123,23 @@ void ucx_mp_topo_times(const ucx_mp_topo_node_t *node, FILE *stream);
 
 /** A plan, with the input of the planner. */
 typedef struct {
-    uct_cuda_mp_config_t config; /**< From the environment */
-    uct_cuda_mp_model_t  model;  /**< Its constants */
-    size_t               pieces; /**< Number of plans that form the transfer */
-    size_t               piece;  /**< Bytes of a piece */
-    size_t               min_size; /**< Smallest message of this kind with a
-                                        plan; SIZE_MAX: never */
-    uct_cuda_mp_plan_t   plan;   /**< Plan of a piece */
+    uct_cuda_plan_config_t config; /**< From the environment */
+    uct_cuda_plan_model_t  model;  /**< Its constants */
+    /** Number of plans that form the transfer */
+    size_t                 pieces;
+    size_t                 piece;  /**< Bytes of a piece */
+    size_t                 min_size; /**< Smallest message of this kind with a
+                                          plan; SIZE_MAX: never */
+    uct_cuda_plan_t   plan;   /**< Plan of a piece */
 } ucx_mp_topo_plan_t;
 
 
 /** A collective's plan, with the input of the planner. */
 typedef struct {
-    uct_cuda_coll_request_t request;
-    uct_cuda_mp_model_t     transfers; /**< Constants of its copies */
-    uct_cuda_coll_choice_t  choice;
-    uct_cuda_coll_plan_t    plan;
+    uct_cuda_plan_coll_request_t request;
+    uct_cuda_plan_model_t        transfers; /**< Constants of its copies */
+    uct_cuda_plan_coll_choice_t  choice;
+    uct_cuda_plan_coll_t         plan;
 } ucx_mp_topo_collective_t;
 
 
@@ -154,12 +155,12 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
 
 /** Read UCX_CUDA_IPC_MULTIPATH* from the environment; ends the program with
  *  variable and value if one is wrong. */
-void ucx_mp_topo_config_read(uct_cuda_mp_config_t *config);
+void ucx_mp_topo_config_read(uct_cuda_plan_config_t *config);
 
 /** Read the tuning table of the configuration, or return NULL; the caller frees
  *  it. */
-uct_cuda_mp_tuning_t *
-ucx_mp_topo_tuning_read(const uct_cuda_mp_config_t *config,
+uct_cuda_plan_tuning_t *
+ucx_mp_topo_tuning_read(const uct_cuda_plan_config_t *config,
                         const uct_cuda_topo_t *topo);
 
 

@@ -71,7 +71,7 @@ static void parse_sizes(const char *text, options_t *options)
     }
 
     if (!is_size || (*end != '\0') ||
-        (options->min_size < UCT_CUDA_MP_ALIGN) ||
+        (options->min_size < UCT_CUDA_PLAN_ALIGN) ||
         (options->max_size < options->min_size) ||
         (options->max_size > (4ul << 30))) {
         ucx_mp_tune_die("--sizes: '%s' is not MIN:MAX with 4k <= MIN <= MAX "
@@ -130,33 +130,33 @@ static void options_read(int argc, char **argv, options_t *options)
     }
 }
 
-static void config_set(uct_cuda_mp_config_t *config, const char *name,
+static void config_set(uct_cuda_plan_config_t *config, const char *name,
                        const char *value)
 {
     char error[512];
 
-    if (uct_cuda_mp_config_set(config, name, value, error, sizeof(error)) !=
+    if (uct_cuda_plan_config_set(config, name, value, error, sizeof(error)) !=
         UCS_OK) {
         ucx_mp_tune_die(VAR_PREFIX "%s: %s", name, error);
     }
 }
 
-static void config_check(const uct_cuda_mp_config_t *config)
+static void config_check(const uct_cuda_plan_config_t *config)
 {
     char error[512];
 
-    if (uct_cuda_mp_config_check(config, error, sizeof(error)) != UCS_OK) {
+    if (uct_cuda_plan_config_check(config, error, sizeof(error)) != UCS_OK) {
         ucx_mp_tune_die("%s", error);
     }
 }
 
-static void config_read(uct_cuda_mp_config_t *config)
+static void config_read(uct_cuda_plan_config_t *config)
 {
-    const uct_cuda_mp_config_var_t *var;
+    const uct_cuda_plan_config_var_t *var;
     const char *value;
     char name[64];
 
-    uct_cuda_mp_config_init(config);
+    uct_cuda_plan_config_init(config);
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         snprintf(name, sizeof(name), VAR_PREFIX "%s", var->name);
         value = getenv(name);
@@ -168,7 +168,7 @@ static void config_read(uct_cuda_mp_config_t *config)
     config_check(config);
 }
 
-static bool is_first_of_class(const uct_cuda_mp_tuning_t *table, int from,
+static bool is_first_of_class(const uct_cuda_plan_tuning_t *table, int from,
                               int to)
 {
     int i, j;
@@ -189,7 +189,7 @@ static bool is_first_of_class(const uct_cuda_mp_tuning_t *table, int from,
 }
 
 static unsigned list_cells(const uct_cuda_topo_t *topo,
-                           const uct_cuda_mp_tuning_t *table,
+                           const uct_cuda_plan_tuning_t *table,
                            const options_t *options, cell_t *cells)
 {
     unsigned count = 0;
@@ -218,10 +218,10 @@ static unsigned list_cells(const uct_cuda_topo_t *topo,
 
 /* Time the module's own plan of a transfer. */
 static void play_cell(const cuemu_node_t *node,
-                      const uct_cuda_mp_config_t *config,
+                      const uct_cuda_plan_config_t *config,
                       ucx_mp_tune_case_t *tune)
 {
-    const uct_cuda_mp_tuning_t *table = tune->table;
+    const uct_cuda_plan_tuning_t *table = tune->table;
     double predicted;
     const double seconds              = ucx_mp_tune_play(tune, config,
                                                          &predicted);
@@ -239,15 +239,15 @@ static void play_cell(const cuemu_node_t *node,
 }
 
 /* Time the plans on standard input. */
-static void play_lines(const uct_cuda_mp_config_t *plain,
+static void play_lines(const uct_cuda_plan_config_t *plain,
                        ucx_mp_tune_case_t *tune)
 {
     char size[32], paths[256], shares[256], chunks[256], graph[16];
-    uct_cuda_mp_config_t config = *plain;
+    uct_cuda_plan_config_t config = *plain;
     double seconds, predicted;
     const char *end;
 
-    config.enable   = UCT_CUDA_MP_YES;
+    config.enable   = UCT_CUDA_PLAN_YES;
     config.min_size = 0;
     while (scanf("%31s %255s %255s %255s %15s", size, paths, shares, chunks,
                  graph) == 5) {
@@ -271,19 +271,19 @@ static void play_lines(const uct_cuda_mp_config_t *plain,
 }
 
 /* Return the table of the configuration, or one that sets no constant. */
-static uct_cuda_mp_tuning_t *
-table_read(const uct_cuda_topo_t *topo, const uct_cuda_mp_config_t *config)
+static uct_cuda_plan_tuning_t *
+table_read(const uct_cuda_topo_t *topo, const uct_cuda_plan_config_t *config)
 {
-    uct_cuda_mp_tuning_t *table;
+    uct_cuda_plan_tuning_t *table;
     char error[512];
 
-    if (uct_cuda_mp_tuning_get(config->tuning_file, topo, error, sizeof(error),
-                               &table) != UCS_OK) {
+    if (uct_cuda_plan_tuning_get(config->tuning_file, topo, error,
+                                 sizeof(error), &table) != UCS_OK) {
         ucx_mp_tune_die("%s", error);
     }
 
     if ((table == NULL) &&
-        ((table = uct_cuda_mp_tuning_create(topo)) == NULL)) {
+        ((table = uct_cuda_plan_tuning_create(topo)) == NULL)) {
         ucx_mp_tune_die("out of memory");
     }
 
@@ -302,8 +302,8 @@ int main(int argc, char **argv)
     static cell_t cells[MAX_CELLS];
     static cuemu_node_t node;
     static ucx_mp_tune_case_t tune;
-    uct_cuda_mp_tuning_t *table;
-    uct_cuda_mp_config_t config;
+    uct_cuda_plan_tuning_t *table;
+    uct_cuda_plan_config_t config;
     char error[CUEMU_ERRBUF_SIZE];
     const uct_cuda_topo_t *topo;
     options_t options;

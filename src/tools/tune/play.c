@@ -9,9 +9,9 @@
 
 
 /* Operations at once: the pieces of a gigabyte */
-#define MAX_OPS (16 * UCT_CUDA_MP_MAX_STEPS)
+#define MAX_OPS (16 * UCT_CUDA_PLAN_MAX_STEPS)
 
-#define MAX_DEPS (UCT_CUDA_MP_NUM_LANES + 2)
+#define MAX_DEPS (UCT_CUDA_PLAN_NUM_LANES + 2)
 
 #define MAX_PLACES (UCT_CUDA_MAX_GPUS + CUEMU_MAX_NUMA)
 
@@ -19,7 +19,7 @@
 /* Staging memory of a GPU or NUMA node */
 typedef struct {
     unsigned      next; /* first slot of the next plan */
-    cuemu_op_id_t drained[UCT_CUDA_MP_STAGING_SLOTS];
+    cuemu_op_id_t drained[UCT_CUDA_PLAN_STAGING_SLOTS];
 } staging_t;
 
 
@@ -34,9 +34,9 @@ struct ucx_mp_player {
                                                      processor */
     bool          is_graph;
     unsigned      num_used;
-    uint16_t      used[UCT_CUDA_MP_NUM_LANES];    /* in order of first use */
-    cuemu_op_id_t last[UCT_CUDA_MP_NUM_LANES];
-    cuemu_op_id_t steps[UCT_CUDA_MP_MAX_STEPS];
+    uint16_t      used[UCT_CUDA_PLAN_NUM_LANES];    /* in order of first use */
+    cuemu_op_id_t last[UCT_CUDA_PLAN_NUM_LANES];
+    cuemu_op_id_t steps[UCT_CUDA_PLAN_MAX_STEPS];
     unsigned      num_paths;                      /* of the last piece */
     staging_t     staging[MAX_PLACES];
 };
@@ -141,8 +141,8 @@ end_staging(ucx_mp_player_t *player, uct_cuda_end_t end, int numa)
 }
 
 static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
-                                   const uct_cuda_mp_plan_t *plan,
-                                   const uct_cuda_place_t *place)
+                                   const uct_cuda_plan_t *plan,
+                                   const uct_cuda_plan_place_t *place)
 {
     staging_t *staging;
 
@@ -152,7 +152,7 @@ static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
 
     staging = end_staging(player, uct_cuda_end_at(place->owner), plan->numa);
     return &staging->drained[(staging->next + place->slot) %
-                             UCT_CUDA_MP_STAGING_SLOTS];
+                             UCT_CUDA_PLAN_STAGING_SLOTS];
 }
 
 static void use_lane(ucx_mp_player_t *player, uint16_t lane)
@@ -168,18 +168,18 @@ static void use_lane(ucx_mp_player_t *player, uint16_t lane)
     player->used[player->num_used++] = lane;
 }
 
-static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
+static void submit_step(ucx_mp_player_t *player, const uct_cuda_plan_t *plan,
                         unsigned number, bool is_awaited)
 {
-    const uct_cuda_step_t *step = &plan->steps[number];
-    cuemu_op_id_t *drained      = slot_drained(
-            player, plan, uct_cuda_mp_plan_to(plan, number));
+    const uct_cuda_plan_step_t *step = &plan->steps[number];
+    cuemu_op_id_t *drained           = slot_drained(
+            player, plan, uct_cuda_plan_to(plan, number));
     cuemu_op_desc_t desc        = {.kind = CUEMU_OP_COPY};
     unsigned num_deps           = 0;
     cuemu_op_id_t deps[3];
 
     deps[num_deps++] = player->last[step->queue];
-    if (uct_cuda_mp_plan_step_waits(plan, number)) {
+    if (uct_cuda_plan_step_has_wait(plan, number)) {
         call_stream(player, CUEMU_CALL_STREAM_WAIT);
         deps[num_deps++] = player->steps[plan->waits[number]];
     }
@@ -199,9 +199,9 @@ static void submit_step(ucx_mp_player_t *player, const uct_cuda_mp_plan_t *plan,
         call(player, CUEMU_CALL_COPY_ASYNC);
     }
 
-    desc.src   = lane_place(player, uct_cuda_mp_lane_from(step->queue),
+    desc.src   = lane_place(player, uct_cuda_plan_lane_from(step->queue),
                             plan->numa);
-    desc.dst   = lane_place(player, uct_cuda_mp_lane_to(step->queue),
+    desc.dst   = lane_place(player, uct_cuda_plan_lane_to(step->queue),
                             plan->numa);
     desc.bytes = step->bytes;
 
@@ -224,10 +224,10 @@ void ucx_mp_player_begin(ucx_mp_player_t *player, bool is_graph)
 }
 
 void ucx_mp_player_submit(ucx_mp_player_t *player,
-                          const uct_cuda_mp_plan_t *plan)
+                          const uct_cuda_plan_t *plan)
 {
-    bool is_awaited[UCT_CUDA_MP_MAX_STEPS];
-    const uct_cuda_mp_plan_path_t *path;
+    bool is_awaited[UCT_CUDA_PLAN_MAX_STEPS];
+    const uct_cuda_plan_part_t *path;
     cuemu_op_id_t *drained;
     staging_t *staging;
     unsigned i;
@@ -237,7 +237,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
         call(player, CUEMU_CALL_GRAPH_LAUNCH);
     }
 
-    uct_cuda_mp_plan_awaited(plan, is_awaited);
+    uct_cuda_plan_awaited(plan, is_awaited);
     player->num_paths = plan->num_paths;
     for (i = 0; i < plan->num_steps; ++i) {
         submit_step(player, plan, i, is_awaited[i]);
@@ -245,7 +245,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
 
     /* The next user of a slot waits for the last copy out of it */
     for (i = 0; i < plan->num_steps; ++i) {
-        drained = slot_drained(player, plan, uct_cuda_mp_plan_from(plan, i));
+        drained = slot_drained(player, plan, uct_cuda_plan_from(plan, i));
         if (drained != NULL) {
             *drained = player->steps[i];
         }
@@ -254,7 +254,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i];
         if (path->slots > 0) {
-            staging = end_staging(player, uct_cuda_mp_path_via(&path->path),
+            staging = end_staging(player, uct_cuda_plan_path_via(&path->path),
                                   plan->numa);
             staging->next += path->slots;
         }

@@ -36,7 +36,7 @@ void ucx_mp_player_begin(ucx_mp_player_t *player, bool is_graph);
 
 /** Submit the next piece. */
 void ucx_mp_player_submit(ucx_mp_player_t *player,
-                          const uct_cuda_mp_plan_t *plan);
+                          const uct_cuda_plan_t *plan);
 
 
 /** Submit the end, and run until it completes. @return Seconds of the

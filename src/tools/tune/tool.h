@@ -13,14 +13,15 @@
 
 /** A transfer to plan. */
 typedef struct {
-    const uct_cuda_topo_t      *topo;
-    const uct_cuda_mp_tuning_t *table;  /**< Table with the model's constants */
-    ucx_mp_player_t            *player;
-    int                        src;
-    int                        dst;
-    size_t                     size;    /**< Bytes */
-    uct_cuda_mp_plan_t         plan;    /**< Plan of the last piece; no paths:
-                                             one plain copy */
+    const uct_cuda_topo_t        *topo;
+    /** Table with the model's constants */
+    const uct_cuda_plan_tuning_t *table;
+    ucx_mp_player_t              *player;
+    int                          src;
+    int                          dst;
+    size_t                       size;    /**< Bytes */
+    uct_cuda_plan_t              plan;    /**< Plan of the last piece; no paths:
+                                               one plain copy */
 } ucx_mp_tune_case_t;
 
 
@@ -33,11 +34,11 @@ typedef struct {
  * @return Timed seconds.
  */
 double ucx_mp_tune_play(ucx_mp_tune_case_t *tune,
-                        const uct_cuda_mp_config_t *config,
+                        const uct_cuda_plan_config_t *config,
                         double *predicted_p);
 
 
 /** Print "paths": "direct,gpu2", "shares": "0.4000,0.6000", "chunks": "1,8". */
-void ucx_mp_tune_plan_print(const uct_cuda_mp_plan_t *plan, FILE *stream);
+void ucx_mp_tune_plan_print(const uct_cuda_plan_t *plan, FILE *stream);
 
 #endif

@@ -7,8 +7,8 @@
  * As with any CUDA-aware MPI, the data of a buffer must be ready before the
  * call: the module does not wait for work in the program's streams.
  */
-#ifndef UCT_CUDA_COLL_API_H
-#define UCT_CUDA_COLL_API_H
+#ifndef UCT_CUDA_COLLECTIVE_API_H
+#define UCT_CUDA_COLLECTIVE_API_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ extern "C" {
 
 
 /** Shared segment of the ranks of a program on one node. */
-typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
+typedef struct uct_cuda_node_segment uct_cuda_node_segment_t;
 
 /** Ranks of one node, making the same calls in the same order. */
 typedef struct uct_cuda_coll_group uct_cuda_coll_group_t;
@@ -146,20 +146,20 @@ typedef struct {
      * @param name     Filled by rank 0; read by the other ranks.
      * @return 0; -1 if no segment is available, also for ranks of other nodes.
      */
-    int (*board_open)(unsigned rank, unsigned size,
-                      char name[UCT_CUDA_COLL_API_NAME],
-                      uct_cuda_coll_board_t **board_p);
+    int (*segment_open)(unsigned rank, unsigned size,
+                        char name[UCT_CUDA_COLL_API_NAME],
+                        uct_cuda_node_segment_t **segment_p);
 
     /** Remove the segment's name. Call when all ranks have opened it or
      *  given up. */
-    void (*board_opened)(uct_cuda_coll_board_t *board);
+    void (*segment_opened)(uct_cuda_node_segment_t *segment);
 
     /** Return a word of the segment. Its value changes with each group
      *  created under a new key; 0: no group yet. */
-    const uint32_t *(*board_word)(const uct_cuda_coll_board_t *board);
+    const uint32_t *(*segment_changes)(const uct_cuda_node_segment_t *segment);
 
     /** Return non-zero if a rank has joined a group of this key. */
-    int (*board_has)(const uct_cuda_coll_board_t *board, uint64_t key);
+    int (*segment_has)(const uct_cuda_node_segment_t *segment, uint64_t key);
 
     /**
      * Join a group without waiting for the other ranks. They may join before
@@ -172,7 +172,7 @@ typedef struct {
      *                 counting those given to pass() or collective().
      * @return 0; -1 if no group is available.
      */
-    int (*group_create)(uct_cuda_coll_board_t *board, uint64_t key,
+    int (*group_create)(uct_cuda_node_segment_t *segment, uint64_t key,
                         unsigned rank, unsigned size, const unsigned *members,
                         uint64_t calls, uct_cuda_coll_group_t **group_p);
 
@@ -205,7 +205,7 @@ typedef struct {
 
     /** Return the number of failures reported on the segment: a cheap check
      *  before board_failed(). */
-    const uint32_t *(*board_failures)(const uct_cuda_coll_board_t *board);
+    const uint32_t *(*segment_failures)(const uct_cuda_node_segment_t *segment);
 
     /**
      * Report that a rank failed in a call carried out by the MPI. Call before
@@ -218,12 +218,13 @@ typedef struct {
      * @param start   Number of starts of a persistent call.
      * @param rank    Failed rank of the communicator.
      */
-    void (*board_fail)(uct_cuda_coll_board_t *board, uint64_t key,
-                       uint64_t number, uint32_t start, uint32_t rank);
+    void (*segment_report_failure)(uct_cuda_node_segment_t *segment,
+                                   uint64_t key, uint64_t number,
+                                   uint32_t start, uint32_t rank);
 
     /** Return the rank that failed in a call; -1: no report. */
-    int (*board_failed)(const uct_cuda_coll_board_t *board, uint64_t key,
-                        uint64_t number, uint32_t start);
+    int (*segment_failed_rank)(const uct_cuda_node_segment_t *segment,
+                               uint64_t key, uint64_t number, uint32_t start);
 } uct_cuda_coll_api_t;
 
 

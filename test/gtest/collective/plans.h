@@ -9,8 +9,8 @@
 
 
 /** Return whether the steps are the same; the model's times are ignored. */
-inline bool plans_equal(const uct_cuda_coll_plan_t &a,
-                        const uct_cuda_coll_plan_t &b)
+inline bool plans_equal(const uct_cuda_plan_coll_t &a,
+                        const uct_cuda_plan_coll_t &b)
 {
     return (a.kind == b.kind) && (a.root == b.root) &&
            (memcmp(a.blocks, b.blocks, sizeof(a.blocks)) == 0) &&
@@ -21,7 +21,7 @@ inline bool plans_equal(const uct_cuda_coll_plan_t &a,
            (a.scratch == b.scratch) && (a.relay_scratch == b.relay_scratch) &&
            (a.num_relays == b.num_relays) &&
            (memcmp(a.relays, b.relays, a.num_relays) == 0) &&
-           uct_cuda_steps_equal(&a.list, &b.list);
+           uct_cuda_plan_steps_equal(&a.list, &b.list);
 }
 
 #endif

@@ -6,7 +6,7 @@
 
 extern "C" {
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/node/page.h>
+#include <uct/cuda/node/control.h>
 }
 
 #include <gtest/gtest.h>
@@ -24,8 +24,9 @@ class Ranks : public ::testing::Test
 protected:
     enum : uint64_t { KEY = 17 };
 
-    uct_cuda_coll_board_t *board = nullptr;
-    std::vector<uct_cuda_coll_page_t*> pages; /* mappings of the played ranks */
+    uct_cuda_node_segment_t *board = nullptr;
+    /* mappings of the played ranks */
+    std::vector<uct_cuda_node_control_t*> controls;
     std::string dir;
 
     /* Messages at debug level, of all threads */
@@ -34,13 +35,13 @@ protected:
 
     void SetUp() override
     {
-        char path[]                         = "/tmp/coll-ranks-XXXXXX";
-        char name[UCT_CUDA_COLL_BOARD_NAME] = "";
+        char path[]                           = "/tmp/coll-ranks-XXXXXX";
+        char name[UCT_CUDA_NODE_SEGMENT_NAME] = "";
 
         dir = mkdtemp(path);
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_board_open(dir.c_str(), 0, 2, name,
-                                                   &board));
-        uct_cuda_coll_board_unlink(board);
+        ASSERT_EQ(UCS_OK, uct_cuda_node_segment_open(dir.c_str(), 0, 2, name,
+                                                     &board));
+        uct_cuda_node_segment_unlink(board);
         log.clear();
         uct_cuda_log_set(
                 [](uct_cuda_log_level_t, const char*, unsigned, const char*,
@@ -54,39 +55,39 @@ protected:
     void TearDown() override
     {
         uct_cuda_log_set(nullptr, UCT_CUDA_LOG_WARN);
-        for (uct_cuda_coll_page_t *page : pages) {
-            if (page != nullptr) {
-                uct_cuda_coll_page_close(page);
+        for (uct_cuda_node_control_t *control : controls) {
+            if (control != nullptr) {
+                uct_cuda_node_control_close(control);
             }
         }
-        uct_cuda_coll_board_close(board);
+        uct_cuda_node_segment_close(board);
         rmdir(dir.c_str());
     }
 
     /* All ranks are this process; it does not end during a test. */
-    uct_cuda_coll_page_t *open_page(unsigned rank, unsigned size)
+    uct_cuda_node_control_t *open_control(unsigned rank, unsigned size)
     {
         const std::vector<unsigned> members(size, 0);
-        uct_cuda_coll_page_t *page = nullptr;
+        uct_cuda_node_control_t *control = nullptr;
 
-        EXPECT_EQ(UCS_OK, uct_cuda_coll_page_open(board, KEY, rank, size,
-                                                  members.data(), &page));
-        return page;
+        EXPECT_EQ(UCS_OK, uct_cuda_node_control_open(board, KEY, rank, size,
+                                                     members.data(), &control));
+        return control;
     }
 
     /* Play the ranks from 1 on. */
     void play(unsigned size)
     {
-        pages.assign(size, nullptr);
+        controls.assign(size, nullptr);
         for (unsigned rank = 1; rank < size; ++rank) {
-            pages[rank] = open_page(rank, size);
+            controls[rank] = open_control(rank, size);
         }
     }
 
     void leave(unsigned rank)
     {
-        uct_cuda_coll_page_close(pages[rank]);
-        pages[rank] = nullptr;
+        uct_cuda_node_control_close(controls[rank]);
+        controls[rank] = nullptr;
     }
 
     static bool has_logged(const char *text)

@@ -18,10 +18,10 @@ class Agreement : public Ranks
 protected:
     enum : unsigned { SIZE = 3 };
 
-    uct_cuda_coll_agreement_t self = {};
-    uct_cuda_coll_call_t call      = {};
-    uct_cuda_coll_post_t post      = {}; /* the post of all ranks */
-    char why[256]                  = "";
+    uct_cuda_coll_agreement_t self    = {};
+    uct_cuda_coll_call_t call         = {};
+    uct_cuda_node_announcement_t post = {}; /* the post of all ranks */
+    char why[256]                     = "";
 
     /* Actions of the others while this rank waits, round by round */
     std::function<void()> others = [] {};
@@ -31,7 +31,7 @@ protected:
     {
         Ranks::SetUp();
         play(SIZE);
-        self.page     = open_page(0, SIZE);
+        self.control  = open_control(0, SIZE);
         self.rank     = 0;
         self.size     = SIZE;
         call.progress = [](void *arg) {
@@ -40,7 +40,7 @@ protected:
             test->others();
         };
         call.arg   = this;
-        post.kind  = UCT_CUDA_COLL_POST_GPU;
+        post.kind  = UCT_CUDA_NODE_ANNOUNCE_GPU;
         post.call  = UCT_CUDA_COLL_KIND_ALLREDUCE;
         post.type  = UCX_MP_TYPE_F32;
         post.bytes = 4000;
@@ -48,7 +48,7 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_coll_page_close(self.page);
+        uct_cuda_node_control_close(self.control);
         Ranks::TearDown();
     }
 
@@ -59,9 +59,9 @@ protected:
         rounds     = 0;
     }
 
-    void say(unsigned rank, const uct_cuda_coll_post_t &what)
+    void say(unsigned rank, const uct_cuda_node_announcement_t &what)
     {
-        uct_cuda_coll_page_post(pages[rank], self.sequence, &what);
+        uct_cuda_node_control_announce(controls[rank], self.sequence, &what);
     }
 
     uct_cuda_coll_result_t agree()
@@ -72,7 +72,7 @@ protected:
     /* Let only rank 2 post something else. */
     template<typename F> uct_cuda_coll_result_t differ(F change)
     {
-        uct_cuda_coll_post_t other = post;
+        uct_cuda_node_announcement_t other = post;
 
         begin();
         change(other);
@@ -85,8 +85,9 @@ protected:
     void have_read()
     {
         for (unsigned rank = 1; rank < SIZE; ++rank) {
-            uct_cuda_coll_page_reach(pages[rank], UCT_CUDA_COLL_PHASE_PLANNED,
-                                     self.sequence, UCS_OK);
+            uct_cuda_node_control_reach(controls[rank],
+                                        UCT_CUDA_NODE_PHASE_PLANNED,
+                                        self.sequence, UCS_OK);
         }
     }
 };
@@ -105,29 +106,31 @@ TEST_F(Agreement, one_passes)
 {
     begin();
     say(2, post);
-    uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
-                            UCS_OK);
+    uct_cuda_node_control_decline(controls[1], self.sequence,
+                                  UCT_CUDA_COLL_NO_HOST, UCS_OK);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_STREQ("", why);
 
     /* Ranks do not wait for the others after a fallback */
     begin();
-    uct_cuda_coll_page_pass(pages[1], self.sequence, UCT_CUDA_COLL_NO_HOST,
-                            UCS_OK);
+    uct_cuda_node_control_decline(controls[1], self.sequence,
+                                  UCT_CUDA_COLL_NO_HOST, UCS_OK);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
     EXPECT_EQ(0u, rounds);
-    EXPECT_EQ(UCT_CUDA_COLL_NO_HOST, self.verdict.reason);
-    EXPECT_EQ(1, self.verdict.rank);
+    EXPECT_EQ(UCT_CUDA_COLL_NO_HOST, self.fallback.reason);
+    EXPECT_EQ(1, self.fallback.rank);
 }
 
 TEST_F(Agreement, this_rank_passes_for_all)
 {
-    uct_cuda_coll_post_t read;
+    uct_cuda_node_announcement_t read;
 
     begin();
-    uct_cuda_coll_agree_pass(&self, UCT_CUDA_COLL_NO_EXPORT, UCS_ERR_NO_MEMORY);
-    ASSERT_TRUE(uct_cuda_coll_page_read(pages[1], 0, self.sequence, &read));
-    EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, read.kind);
+    uct_cuda_coll_agree_decline(&self, UCT_CUDA_COLL_NO_EXPORT,
+                                UCS_ERR_NO_MEMORY);
+    ASSERT_TRUE(
+        uct_cuda_node_control_read(controls[1], 0, self.sequence, &read));
+    EXPECT_EQ(UCT_CUDA_NODE_ANNOUNCE_DECLINE, read.kind);
     EXPECT_EQ(UCT_CUDA_COLL_NO_EXPORT, read.reason);
     EXPECT_EQ(-UCS_ERR_NO_MEMORY, read.status);
 }
@@ -135,25 +138,25 @@ TEST_F(Agreement, this_rank_passes_for_all)
 TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
 {
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
-              differ([](uct_cuda_coll_post_t &p) { p.bytes = 4004; }));
+              differ([](uct_cuda_node_announcement_t &p) { p.bytes = 4004; }));
     EXPECT_STREQ("rank 0 calls with 4000 bytes, rank 2 with 4004", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
-              differ([](uct_cuda_coll_post_t &p) {
+              differ([](uct_cuda_node_announcement_t &p) {
                   p.call = UCT_CUDA_COLL_KIND_ALLGATHER;
               }));
     EXPECT_STREQ("rank 0 calls all-reduce, rank 2 calls all-gather", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
-              differ([](uct_cuda_coll_post_t &p) { p.root = 2; }));
+              differ([](uct_cuda_node_announcement_t &p) { p.root = 2; }));
     EXPECT_STREQ("rank 0 calls with root 0, rank 2 with 2", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
-              differ([](uct_cuda_coll_post_t &p) { p.counts = 5; }));
+              differ([](uct_cuda_node_announcement_t &p) { p.counts = 5; }));
     EXPECT_STREQ("ranks 0 and 2 call with different counts", why);
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
-              differ([](uct_cuda_coll_post_t &p) { p.is_short = 1; }));
+              differ([](uct_cuda_node_announcement_t &p) { p.is_short = 1; }));
     EXPECT_STREQ("rank 2's buffer ends before the 4000 bytes do", why);
 
     /* A mismatch concerns only this call */
-    EXPECT_EQ(UCT_CUDA_COLL_DONE, differ([](uct_cuda_coll_post_t&) {}));
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, differ([](uct_cuda_node_announcement_t&) {}));
     EXPECT_STREQ("", why);
 }
 
@@ -161,7 +164,7 @@ TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
    the mismatch then */
 TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
 {
-    uct_cuda_coll_post_t other = post;
+    uct_cuda_node_announcement_t other = post;
 
     other.bytes = 4004;
     begin();
@@ -191,20 +194,23 @@ TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
 /* The native path checks it by its own rules */
 TEST_F(Agreement, another_operation_goes_another_way)
 {
-    EXPECT_EQ(UCT_CUDA_COLL_STAGE,
-              differ([](uct_cuda_coll_post_t &p) { p.op = UCX_MP_OP_MAX; }));
-    EXPECT_EQ(UCT_CUDA_COLL_STAGE,
-              differ([](uct_cuda_coll_post_t &p) {
-                  p.type = UCX_MP_TYPE_I32; /* of the same size */
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, differ([](uct_cuda_node_announcement_t &p) {
+                  p.op = UCX_MP_OP_MAX;
               }));
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
-              differ([](uct_cuda_coll_post_t &p) { p.is_in_place = 1; }));
+              differ([](uct_cuda_node_announcement_t &p) {
+                  p.type = UCX_MP_TYPE_I32; /* of the same size */
+              }));
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, differ([](uct_cuda_node_announcement_t &p) {
+                  p.is_in_place = 1;
+              }));
     EXPECT_STREQ("", why);
 
     /* With a root, the root's value applies */
     post.call = UCT_CUDA_COLL_KIND_GATHER;
-    EXPECT_EQ(UCT_CUDA_COLL_DONE,
-              differ([](uct_cuda_coll_post_t &p) { p.is_in_place = 1; }));
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, differ([](uct_cuda_node_announcement_t &p) {
+                  p.is_in_place = 1;
+              }));
 }
 
 TEST_F(Agreement, who_comes_late_is_waited_for)
@@ -239,8 +245,8 @@ TEST_F(Agreement, who_has_passed_may_leave)
     begin();
     others = [this] {
         if (rounds == 1) {
-            uct_cuda_coll_page_pass(pages[2], self.sequence,
-                                    UCT_CUDA_COLL_NO_HOST, UCS_OK);
+            uct_cuda_node_control_decline(controls[2], self.sequence,
+                                          UCT_CUDA_COLL_NO_HOST, UCS_OK);
             leave(2);
         }
     };
@@ -282,20 +288,20 @@ TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
 TEST_F(Agreement, all_have_joined_before_the_call)
 {
     begin();
-    uct_cuda_coll_page_join(self.page, 1);
-    uct_cuda_coll_page_join(pages[1], 1);
+    uct_cuda_node_control_join(self.control, 1);
+    uct_cuda_node_control_join(controls[1], 1);
     others = [this] {
         if (rounds == 3) {
-            uct_cuda_coll_page_join(pages[2], 1);
+            uct_cuda_node_control_join(controls[2], 1);
         }
     };
-    EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_TRUE(uct_cuda_coll_agree_all_joined(&self));
     EXPECT_EQ(3u, rounds);
 
     /* It need not be asked again */
-    uct_cuda_coll_page_join(pages[2], 100);
+    uct_cuda_node_control_join(controls[2], 100);
     begin();
-    EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_TRUE(uct_cuda_coll_agree_all_joined(&self));
     EXPECT_EQ(0u, rounds);
 }
 
@@ -303,19 +309,19 @@ TEST_F(Agreement, all_have_joined_before_the_call)
 TEST_F(Agreement, who_has_not_joined_is_not_waited_for_long)
 {
     begin();
-    uct_cuda_coll_page_join(self.page, 1);
-    uct_cuda_coll_page_join(pages[1], 1);
-    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    uct_cuda_node_control_join(self.control, 1);
+    uct_cuda_node_control_join(controls[1], 1);
+    EXPECT_FALSE(uct_cuda_coll_agree_all_joined(&self));
     EXPECT_GT(rounds, 0u);
     begin();
-    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_FALSE(uct_cuda_coll_agree_all_joined(&self));
     EXPECT_EQ(0u, rounds);
 
     /* It has joined, but not posted this call */
-    uct_cuda_coll_page_join(pages[2], 3);
-    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    uct_cuda_node_control_join(controls[2], 3);
+    EXPECT_FALSE(uct_cuda_coll_agree_all_joined(&self));
     begin();
-    EXPECT_TRUE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_TRUE(uct_cuda_coll_agree_all_joined(&self));
 }
 
 /* A rank with host memory in all of ten communicators: waiting 0.2 s for each
@@ -325,53 +331,53 @@ TEST_F(Agreement, who_never_joins_is_waited_for_ever_shorter)
     const uint64_t began = uct_cuda_now_ns();
     uint64_t first_wait;
 
-    uct_cuda_coll_page_join(self.page, 1);
-    uct_cuda_coll_page_join(pages[1], 1);
+    uct_cuda_node_control_join(self.control, 1);
+    uct_cuda_node_control_join(controls[1], 1);
     for (unsigned communicator = 0; communicator < 10; ++communicator) {
         self.deadline = 0;
         begin();
-        EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+        EXPECT_FALSE(uct_cuda_coll_agree_all_joined(&self));
     }
     EXPECT_LT(uct_cuda_now_ns() - began, 1000000000u);
 
     /* until one communicator is complete */
-    others = [this] { uct_cuda_coll_page_join(pages[2], 1); };
-    while (!uct_cuda_coll_agree_is_whole(&self)) {
+    others = [this] { uct_cuda_node_control_join(controls[2], 1); };
+    while (!uct_cuda_coll_agree_all_joined(&self)) {
         begin();
         others();
     }
     self.is_whole = false;
     self.deadline = 0;
     others        = [] {};
-    uct_cuda_coll_page_join(pages[2], 0);
+    uct_cuda_node_control_join(controls[2], 0);
     begin();
     first_wait = uct_cuda_now_ns();
-    EXPECT_FALSE(uct_cuda_coll_agree_is_whole(&self));
+    EXPECT_FALSE(uct_cuda_coll_agree_all_joined(&self));
     EXPECT_GT(uct_cuda_now_ns() - first_wait, 150000000u);
 }
 
 TEST_F(Agreement, a_phase_ends_with_the_first_failure)
 {
-    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_MADE;
+    const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_MADE;
 
     begin();
-    uct_cuda_coll_page_reach(pages[1], phase, self.sequence, UCS_OK);
+    uct_cuda_node_control_reach(controls[1], phase, self.sequence, UCS_OK);
     others = [this] {
-        uct_cuda_coll_page_reach(pages[2], phase, self.sequence, UCS_OK);
+        uct_cuda_node_control_reach(controls[2], phase, self.sequence, UCS_OK);
     };
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_page_reached(pages[1], 0, phase,
-                                                 self.sequence));
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_control_reached(controls[1], 0, phase,
+                                                    self.sequence));
 
     begin();
-    uct_cuda_coll_page_reach(pages[1], phase, self.sequence,
-                             UCS_ERR_NO_MEMORY);
+    uct_cuda_node_control_reach(controls[1], phase, self.sequence,
+                                UCS_ERR_NO_MEMORY);
     others = [this] {
-        uct_cuda_coll_page_reach(pages[2], phase, self.sequence,
-                                 UCS_ERR_IO_ERROR);
+        uct_cuda_node_control_reach(controls[2], phase, self.sequence,
+                                    UCS_ERR_IO_ERROR);
     };
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
+              uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
     EXPECT_STREQ("rank 1 could not continue", why);
 }
 
@@ -379,50 +385,51 @@ TEST_F(Agreement, a_phase_ends_with_the_first_failure)
    earlier */
 TEST_F(Agreement, a_failure_of_ones_own_waits_for_the_others)
 {
-    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+    const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
 
     begin();
-    uct_cuda_coll_page_reach(pages[1], phase, self.sequence,
-                             UCS_ERR_ENDPOINT_TIMEOUT);
+    uct_cuda_node_control_reach(controls[1], phase, self.sequence,
+                                UCS_ERR_ENDPOINT_TIMEOUT);
     others = [this] {
         if (rounds == 4) {
-            uct_cuda_coll_page_reach(pages[2], phase, self.sequence, UCS_OK);
+            uct_cuda_node_control_reach(controls[2], phase, self.sequence,
+                                        UCS_OK);
         }
     };
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              uct_cuda_coll_agree_meet(&self, phase, UCS_ERR_NO_MEMORY));
+              uct_cuda_coll_agree_barrier(&self, phase, UCS_ERR_NO_MEMORY));
     EXPECT_EQ(4u, rounds);
 }
 
 TEST_F(Agreement, who_ends_on_the_way_is_an_error)
 {
-    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+    const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
 
     begin();
-    uct_cuda_coll_page_reach(pages[1], phase, self.sequence, UCS_OK);
+    uct_cuda_node_control_reach(controls[1], phase, self.sequence, UCS_OK);
     others = [this] {
         if (rounds == 1) {
             leave(2);
         }
     };
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
-              uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
+              uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
     EXPECT_STREQ("the process of rank 2 has ended", why);
 }
 
 /* A rank that has seen all others may leave before this rank looks again */
 TEST_F(Agreement, who_has_left_behind_a_phase_has_reached_it)
 {
-    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+    const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
 
     begin();
-    uct_cuda_coll_page_reach(pages[1], phase, self.sequence, UCS_OK);
+    uct_cuda_node_control_reach(controls[1], phase, self.sequence, UCS_OK);
     others = [this] {
-        uct_cuda_coll_page_reach(pages[2], phase, self.sequence, UCS_OK);
+        uct_cuda_node_control_reach(controls[2], phase, self.sequence, UCS_OK);
         leave(2);
         self.looked = 1; /* look at once */
     };
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_meet(&self, phase, UCS_OK));
+    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
     EXPECT_STREQ("", why);
 }
 
@@ -433,13 +440,13 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
 
     begin();
     uct_cuda_coll_agree_run(&self);
-    uct_cuda_coll_page_reach(pages[1], UCT_CUDA_COLL_PHASE_DONE, self.sequence,
-                             UCS_OK);
+    uct_cuda_node_control_reach(controls[1], UCT_CUDA_NODE_PHASE_DONE,
+                                self.sequence, UCS_OK);
     for (i = 0; i < 1000; ++i) {
         ASSERT_EQ(UCS_OK, uct_cuda_coll_agree_idle(&self));
     }
-    uct_cuda_coll_page_reach(pages[2], UCT_CUDA_COLL_PHASE_DONE, self.sequence,
-                             UCS_ERR_IO_ERROR);
+    uct_cuda_node_control_reach(controls[2], UCT_CUDA_NODE_PHASE_DONE,
+                                self.sequence, UCS_ERR_IO_ERROR);
     for (i = 0; (i < 1000) && (status == UCS_OK); ++i) {
         status = uct_cuda_coll_agree_idle(&self);
     }
@@ -448,23 +455,26 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     /* The error belongs to the failed rank, not to the rank that stops because
        of it */
     EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_coll_agree_meet(&self, UCT_CUDA_COLL_PHASE_DONE,
-                                       status));
+              uct_cuda_coll_agree_barrier(&self, UCT_CUDA_NODE_PHASE_DONE,
+                                          status));
     EXPECT_STREQ("rank 2 could not continue", why);
-    EXPECT_EQ(UCT_CUDA_COLL_FAULT_RUN, self.verdict.reason);
-    EXPECT_EQ(2, self.verdict.rank);
+    EXPECT_EQ(UCT_CUDA_COLL_FAULT_RUN, self.fallback.reason);
+    EXPECT_EQ(2, self.fallback.rank);
 }
 
 /* All ranks plan by rank 0's knowledge of the node */
 TEST_F(Agreement, the_first_rank_knows_the_node_for_all)
 {
-    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(pages[1]);
-    uint8_t uuid[16]               = {};
+    uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
+        controls[1]);
+    uint8_t uuid[16]                       = {};
 
     self.rank = 1; /* reads others' posts */
     for (unsigned rank = 0; rank < SIZE; ++rank) {
         uuid[0] = (uint8_t)(rank + 1);
-        uct_cuda_coll_page_set_gpu((rank == 0) ? self.page : pages[rank], uuid);
+        uct_cuda_node_control_set_gpu((rank == 0) ? self.control :
+                                                    controls[rank],
+                                      uuid);
         uct_cuda_topo_init(&common->topo, SIZE);
     }
     for (unsigned gpu = 0; gpu < SIZE; ++gpu) {
@@ -498,14 +508,14 @@ TEST_F(Agreement, more_gpus_than_plans_know_are_too_many)
 
     other.size = many;
     for (unsigned rank = 0; rank < many; ++rank) {
-        uct_cuda_coll_page_t *page;
+        uct_cuda_node_control_t *control;
         const uint8_t uuid[16] = {(uint8_t)(rank + 1)};
 
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_page_open(board, KEY + 1, rank, many,
-                                                  members.data(), &page));
-        uct_cuda_coll_page_set_gpu(page, uuid);
-        pages.push_back(page);
-        other.page = page;
+        ASSERT_EQ(UCS_OK, uct_cuda_node_control_open(board, KEY + 1, rank, many,
+                                                     members.data(), &control));
+        uct_cuda_node_control_set_gpu(control, uuid);
+        controls.push_back(control);
+        other.control = control;
     }
     EXPECT_FALSE(uct_cuda_coll_agree_find_gpus(&other));
     other.size = many - 1;
@@ -519,9 +529,9 @@ TEST_F(Agreement, numbers_of_calls_go_round)
 
     self.sequence = last - 1;
     for (unsigned rank = 1; rank < SIZE; ++rank) {
-        uct_cuda_coll_page_join(pages[rank], last - 2);
+        uct_cuda_node_control_join(controls[rank], last - 2);
     }
-    uct_cuda_coll_page_join(self.page, last - 2);
+    uct_cuda_node_control_join(self.control, last - 2);
     for (unsigned i = 0; i < 4; ++i) {
         begin();
         others = [this] {
@@ -534,34 +544,36 @@ TEST_F(Agreement, numbers_of_calls_go_round)
         EXPECT_EQ(2u, rounds) << i; /* no rank had joined before */
         others = [this] {
             for (unsigned rank = 1; rank < SIZE; ++rank) {
-                uct_cuda_coll_page_reach(pages[rank], UCT_CUDA_COLL_PHASE_DONE,
-                                         self.sequence, UCS_OK);
+                uct_cuda_node_control_reach(controls[rank],
+                                            UCT_CUDA_NODE_PHASE_DONE,
+                                            self.sequence, UCS_OK);
             }
         };
         rounds = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_agree_meet(
-                                  &self, UCT_CUDA_COLL_PHASE_DONE, UCS_OK));
+        ASSERT_EQ(UCS_OK, uct_cuda_coll_agree_barrier(
+                                  &self, UCT_CUDA_NODE_PHASE_DONE, UCS_OK));
         EXPECT_GT(rounds, 0u) << i;
     }
 }
 
 TEST_F(Agreement, who_is_ahead_across_the_round_is_ahead)
 {
-    const uct_cuda_coll_phase_t phase = UCT_CUDA_COLL_PHASE_DONE;
+    const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
     uint64_t ahead;
 
     self.sequence = (1ul << 40) - 2;
     begin();
     ahead = self.sequence + 1;
     say(2, post);
-    uct_cuda_coll_page_pass(pages[1], ahead, UCT_CUDA_COLL_NO_HOST, UCS_OK);
-    uct_cuda_coll_page_reach(pages[1], phase, ahead, UCS_ERR_IO_ERROR);
-    uct_cuda_coll_page_step(pages[1], 3, ahead, 1);
+    uct_cuda_node_control_decline(controls[1], ahead, UCT_CUDA_COLL_NO_HOST,
+                                  UCS_OK);
+    uct_cuda_node_control_reach(controls[1], phase, ahead, UCS_ERR_IO_ERROR);
+    uct_cuda_node_control_step(controls[1], 3, ahead, 1);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, agree());
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_page_reached(self.page, 1, phase,
-                                                 self.sequence));
-    EXPECT_EQ(UINT32_MAX, uct_cuda_coll_page_steps(self.page, 1, 3,
-                                                   self.sequence));
-    EXPECT_EQ(1u, uct_cuda_coll_page_steps(self.page, 1, 3, ahead));
-    EXPECT_EQ(0u, uct_cuda_coll_page_steps(self.page, 1, 3, ahead + 1));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_control_reached(self.control, 1, phase,
+                                                    self.sequence));
+    EXPECT_EQ(UINT32_MAX, uct_cuda_node_control_steps(self.control, 1, 3,
+                                                      self.sequence));
+    EXPECT_EQ(1u, uct_cuda_node_control_steps(self.control, 1, 3, ahead));
+    EXPECT_EQ(0u, uct_cuda_node_control_steps(self.control, 1, 3, ahead + 1));
 }

@@ -6,7 +6,7 @@
 #include "multipath/nodes.h"
 
 #include <check/collective_check.h>
-#include <uct/cuda/plan/book.h>
+#include <uct/cuda/plan/plan_cache.h>
 #include <uct/cuda/plan/collective_cost.h>
 
 #include <gtest/gtest.h>
@@ -24,20 +24,20 @@
 static int prices_left = -1;
 
 extern "C" ucs_status_t
-__real_uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
+__real_uct_cuda_coll_cost(const uct_cuda_plan_coll_t *plan,
                           const uct_cuda_topo_t *topo, const int *gpus,
-                          const uct_cuda_coll_model_t *model, double limit,
+                          const uct_cuda_plan_coll_model_t *model, double limit,
                           double *seconds_p);
 extern "C" ucs_status_t
-__wrap_uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
+__wrap_uct_cuda_coll_cost(const uct_cuda_plan_coll_t *plan,
                           const uct_cuda_topo_t *topo, const int *gpus,
-                          const uct_cuda_coll_model_t *model, double limit,
+                          const uct_cuda_plan_coll_model_t *model, double limit,
                           double *seconds_p);
 
 ucs_status_t
-__wrap_uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
+__wrap_uct_cuda_coll_cost(const uct_cuda_plan_coll_t *plan,
                           const uct_cuda_topo_t *topo, const int *gpus,
-                          const uct_cuda_coll_model_t *model, double limit,
+                          const uct_cuda_plan_coll_model_t *model, double limit,
                           double *seconds_p)
 {
     if ((prices_left >= 0) && (prices_left-- == 0)) {
@@ -57,7 +57,7 @@ const double MOST = 1.02;
 class Book
 {
 public:
-    Book() : m_book(uct_cuda_coll_book_create())
+    Book() : m_book(uct_cuda_plan_cache_create())
     {
     }
 
@@ -65,33 +65,33 @@ public:
 
     ~Book()
     {
-        uct_cuda_coll_book_destroy(m_book);
+        uct_cuda_plan_cache_destroy(m_book);
     }
 
-    operator uct_cuda_coll_book_t *()
+    operator uct_cuda_plan_cache_t *()
     {
         return m_book;
     }
 
 private:
-    uct_cuda_coll_book_t *m_book;
+    uct_cuda_plan_cache_t *m_book;
 };
 
 
-class Plan : public uct_cuda_coll_plan_t
+class Plan : public uct_cuda_plan_coll_t
 {
 public:
     Plan()
     {
-        memset(static_cast<uct_cuda_coll_plan_t*>(this), 0,
-               sizeof(uct_cuda_coll_plan_t));
+        memset(static_cast<uct_cuda_plan_coll_t*>(this), 0,
+               sizeof(uct_cuda_plan_coll_t));
     }
 
     Plan(const Plan &) = delete;
 
     ~Plan()
     {
-        uct_cuda_coll_plan_release(this);
+        uct_cuda_plan_coll_release(this);
     }
 };
 
@@ -127,10 +127,10 @@ std::vector<Node> nodes()
             {"cube", cube()}};
 }
 
-uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo, int kind,
-                                   unsigned num_ranks, uint64_t bytes)
+uct_cuda_plan_coll_request_t request_of(const uct_cuda_topo_t &topo, int kind,
+                                        unsigned num_ranks, uint64_t bytes)
 {
-    uct_cuda_coll_request_t request;
+    uct_cuda_plan_coll_request_t request;
 
     memset(&request, 0, sizeof(request));
     request.topo        = &topo;
@@ -138,38 +138,39 @@ uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo, int kind,
     request.kind        = kind;
     request.element     = 4;
     request.count       = bytes / 4 /
-                    (uct_cuda_coll_kind_has_blocks((unsigned)kind) ? num_ranks :
-                                                                     1);
-    request.max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
-    request.algorithm   = UCT_CUDA_COLL_AUTO;
-    request.chunks      = UCT_CUDA_COLL_AUTO;
-    request.multipath   = UCT_CUDA_COLL_AUTO;
+                    (uct_cuda_plan_coll_kind_has_blocks((unsigned)kind) ?
+                         num_ranks :
+                         1);
+    request.max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
+    request.algorithm   = UCT_CUDA_PLAN_COLL_AUTO;
+    request.chunks      = UCT_CUDA_PLAN_COLL_AUTO;
+    request.multipath   = UCT_CUDA_PLAN_COLL_AUTO;
     for (unsigned rank = 0; (rank < num_ranks) &&
-                            (rank < UCT_CUDA_COLL_MAX_RANKS); ++rank) {
+                            (rank < UCT_CUDA_PLAN_COLL_MAX_RANKS); ++rank) {
         request.gpus[rank] = (int)rank % topo.num_gpus;
     }
     return request;
 }
 
 /** Return the seconds of a plan by the planner's constants. */
-double seconds_of(const uct_cuda_coll_request_t &request,
-                  const uct_cuda_coll_plan_t &plan)
+double seconds_of(const uct_cuda_plan_coll_request_t &request,
+                  const uct_cuda_plan_coll_t &plan)
 {
     const uct_cuda_topo_link_t &link =
             request.topo->links[request.gpus[0]][request.gpus[1]];
-    uct_cuda_coll_model_t model = uct_cuda_coll_model_builtin;
-    uct_cuda_coll_ranks_t ranks = {};
-    double seconds              = 0;
+    uct_cuda_plan_coll_model_t model = uct_cuda_coll_model_builtin;
+    uct_cuda_plan_coll_ranks_t ranks = {};
+    double seconds                   = 0;
 
     ranks.topo      = request.topo;
     ranks.num_ranks = request.num_ranks;
     ranks.gpus      = request.gpus;
-    if (uct_cuda_coll_trees_is_switched(&ranks)) {
-        uct_cuda_coll_model_of(&uct_cuda_mp_model_builtin, link.bandwidth,
-                               &model);
+    if (uct_cuda_plan_coll_trees_is_switched(&ranks)) {
+        uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin, link.bandwidth,
+                                    &model);
     }
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_cost(&plan, request.topo, request.gpus,
-                                         &model, DBL_MAX, &seconds));
+    EXPECT_EQ(UCS_OK, uct_cuda_plan_coll_cost(&plan, request.topo, request.gpus,
+                                              &model, DBL_MAX, &seconds));
     return seconds;
 }
 
@@ -189,36 +190,37 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
     for (const Node &node : nodes()) {
         for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
             const unsigned num_ranks = (unsigned)node.topo.num_gpus;
-            uct_cuda_coll_forests_t forests = {};
+            uct_cuda_plan_coll_tree_cache_t tree_cache = {};
             Book book;
 
             for (int i = 0; i < 12; ++i) {
-                uct_cuda_coll_request_t request =
+                uct_cuda_plan_coll_request_t request =
                         request_of(node.topo, kind, num_ranks,
                                    any_size(random));
-                uct_cuda_coll_choice_t choice;
+                uct_cuda_plan_coll_choice_t choice;
                 ucs_status_t status;
                 char error[256] = "";
                 Plan plan;
 
-                status = uct_cuda_coll_choose(&request, &forests,
-                                              &choice);
-                ASSERT_EQ(status, uct_cuda_coll_plan(book, &request, &plan));
+                status = uct_cuda_plan_coll_choose(&request, &tree_cache,
+                                                   &choice);
+                ASSERT_EQ(status,
+                          uct_cuda_plan_cache_get(book, &request, &plan));
                 if (status != UCS_OK) {
                     continue;
                 }
 
                 EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds)
-                        << node.name << ", " << uct_cuda_coll_kind_str(kind)
-                        << ", " << request.count << " elements";
+                    << node.name << ", " << uct_cuda_plan_coll_kind_str(kind)
+                    << ", " << request.count << " elements";
                 if (plan.list.num_steps < 1000) {
                     EXPECT_EQ(UCS_OK,
-                              uct_cuda_coll_plan_check(&plan, error,
+                              uct_cuda_plan_coll_check(&plan, error,
                                                        sizeof(error)))
                             << error;
                 }
             }
-            uct_cuda_coll_forests_release(&forests);
+            uct_cuda_plan_coll_tree_cache_release(&tree_cache);
         }
     }
 }
@@ -234,29 +236,29 @@ TEST(test_collective_book, is_not_worse_than_what_can_be_named)
 
     for (const uct_cuda_topo_t &topo : topos) {
         for (int kind : kinds) {
-            uct_cuda_coll_request_t request = request_of(topo, kind, 8,
-                                                         256 << 20);
-            uct_cuda_coll_forests_t forests = {};
-            uct_cuda_coll_choice_t choice, named;
+            uct_cuda_plan_coll_request_t request = request_of(topo, kind, 8,
+                                                              256 << 20);
+            uct_cuda_plan_coll_tree_cache_t tree_cache = {};
+            uct_cuda_plan_coll_choice_t choice, named;
 
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, &forests,
-                                                   &choice));
-            for (int algorithm = UCT_CUDA_COLL_FLAT;
-                 algorithm < UCT_CUDA_COLL_ALGORITHM_LAST; ++algorithm) {
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, &tree_cache,
+                                                        &choice));
+            for (int algorithm = UCT_CUDA_PLAN_COLL_FLAT;
+                 algorithm < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST; ++algorithm) {
                 for (int chunks = 1; chunks <= 32; chunks *= 2) {
                     request.algorithm = algorithm;
                     request.chunks    = chunks;
-                    if (uct_cuda_coll_choose(&request, &forests,
-                                             &named) == UCS_OK) {
+                    if (uct_cuda_plan_coll_choose(&request, &tree_cache,
+                                                  &named) == UCS_OK) {
                         EXPECT_LE(choice.seconds, 1.03 * named.seconds)
                                 << topo.num_gpus << " GPUs, "
-                                << uct_cuda_coll_kind_str(kind) << ", "
-                                << uct_cuda_coll_algorithm_str(algorithm)
+                                << uct_cuda_plan_coll_kind_str(kind) << ", "
+                                << uct_cuda_plan_coll_algorithm_str(algorithm)
                                 << " in " << chunks;
                     }
                 }
             }
-            uct_cuda_coll_forests_release(&forests);
+            uct_cuda_plan_coll_tree_cache_release(&tree_cache);
         }
     }
 }
@@ -271,21 +273,22 @@ TEST(test_collective_book, is_the_same_whatever_came_before)
 
     for (int i = 0; i < 150; ++i) {
         const int kind = (int)(random() % UCT_CUDA_COLL_KIND_LAST);
-        uct_cuda_coll_request_t request = request_of(topo, kind, 4,
-                                                     any_size(random) >> 4);
+        uct_cuda_plan_coll_request_t request = request_of(topo, kind, 4,
+                                                          any_size(random) >>
+                                                              4);
         Plan a, b, c;
 
         request.root        = random() % 4;
         request.is_in_place = (random() % 2 == 0) &&
                               (kind != UCT_CUDA_COLL_KIND_ALLTOALL);
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(busy, &request, &a));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(busy, &request, &a));
         if (i % 3 != 0) {
             continue;
         }
 
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(NULL, &request, &b));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(NULL, &request, &b));
         EXPECT_TRUE(plans_equal(a, b)) << i;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(fresh, &request, &c));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(fresh, &request, &c));
         EXPECT_TRUE(plans_equal(a, c)) << i;
     }
 }
@@ -304,7 +307,7 @@ TEST(test_collective_book, is_the_same_if_made_like_another)
         Book book;
 
         for (int i = 0; i < 12; ++i) {
-            uct_cuda_coll_request_t request = request_of(
+            uct_cuda_plan_coll_request_t request = request_of(
                     topo, kind, 8, (64 << 20) + random() % (8 << 20));
             uint64_t counts[8];
             Plan a, b;
@@ -320,15 +323,15 @@ TEST(test_collective_book, is_the_same_if_made_like_another)
                 counts[i % 8] = (i % 4 == 2) ? 0 : counts[i % 8];
                 request.counts = counts;
             }
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(book, &request, &a));
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(NULL, &request, &b));
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(book, &request, &a));
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(NULL, &request, &b));
             EXPECT_TRUE(plans_equal(a, b))
-                    << uct_cuda_coll_kind_str(kind) << ", " << i;
+                    << uct_cuda_plan_coll_kind_str(kind) << ", " << i;
             most = std::max(most, a.list.num_steps);
         }
         /* An all-gather has too few steps here to be kept */
         EXPECT_GT(most, (kind == UCT_CUDA_COLL_KIND_ALLGATHER) ? 100u : 200u)
-                << uct_cuda_coll_kind_str(kind);
+                << uct_cuda_plan_coll_kind_str(kind);
     }
 }
 
@@ -341,14 +344,14 @@ TEST(test_collective_book, uneven_blocks)
     Book book;
 
     for (const uint64_t *counts : {even, uneven}) {
-        uct_cuda_coll_request_t request =
+        uct_cuda_plan_coll_request_t request =
                 request_of(topo, UCT_CUDA_COLL_KIND_ALLGATHER, 4, 16000000);
-        uct_cuda_coll_choice_t choice;
+        uct_cuda_plan_coll_choice_t choice;
         Plan plan;
 
         request.counts = counts;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(book, &request, &plan));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(book, &request, &plan));
         EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds);
     }
 }
@@ -361,16 +364,16 @@ TEST(test_collective_book, little_scratch)
 
     for (uint64_t scratch = 256; scratch <= (1ul << 28); scratch <<= 4) {
         for (uint64_t bytes : {5000ul, 3000000ul, 200000000ul}) {
-            uct_cuda_coll_request_t request =
+            uct_cuda_plan_coll_request_t request =
                     request_of(topo, UCT_CUDA_COLL_KIND_ALLREDUCE, 4, bytes);
-            uct_cuda_coll_choice_t choice;
+            uct_cuda_plan_coll_choice_t choice;
             Book book;
             Plan plan;
 
             request.max_scratch = scratch;
-            request.algorithm   = UCT_CUDA_COLL_FLAT;
-            EXPECT_EQ(uct_cuda_coll_choose(&request, NULL, &choice),
-                      uct_cuda_coll_plan(book, &request, &plan));
+            request.algorithm   = UCT_CUDA_PLAN_COLL_FLAT;
+            EXPECT_EQ(uct_cuda_plan_coll_choose(&request, NULL, &choice),
+                      uct_cuda_plan_cache_get(book, &request, &plan));
             EXPECT_LE(plan.scratch, scratch);
         }
     }
@@ -380,24 +383,25 @@ TEST(test_collective_book, little_scratch)
  *  than the others. It has theirs once memory is available. */
 TEST(test_collective_book, a_price_that_is_not_known)
 {
-    const uct_cuda_topo_t topo            = beluga();
-    const uct_cuda_coll_request_t request = request_of(
+    const uct_cuda_topo_t topo                 = beluga();
+    const uct_cuda_plan_coll_request_t request = request_of(
             topo, UCT_CUDA_COLL_KIND_ALLREDUCE, 4, 3000000);
     Book rich;
     Plan theirs;
     int left, first = 0;
 
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_plan(rich, &request, &theirs));
+    ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(rich, &request, &theirs));
     do {
         Book poor;
         Plan none, plan;
 
         prices_left = first;
-        const ucs_status_t status = uct_cuda_coll_plan(poor, &request, &none);
+        const ucs_status_t status = uct_cuda_plan_cache_get(poor, &request,
+                                                            &none);
         left        = prices_left;
         prices_left = -1;
         EXPECT_EQ((left < 0) ? UCS_ERR_NO_MEMORY : UCS_OK, status) << first;
-        EXPECT_EQ(UCS_OK, uct_cuda_coll_plan(poor, &request, &plan));
+        EXPECT_EQ(UCS_OK, uct_cuda_plan_cache_get(poor, &request, &plan));
         EXPECT_EQ(theirs.seconds, plan.seconds) << first;
         EXPECT_EQ(theirs.list.num_steps, plan.list.num_steps) << first;
         first += 1 + first / 4;
@@ -411,21 +415,21 @@ TEST(test_collective_book, every_number_of_ranks)
 {
     const uct_cuda_topo_t topo = hgx();
 
-    for (unsigned num_ranks = 1; num_ranks <= UCT_CUDA_COLL_MAX_RANKS + 1;
+    for (unsigned num_ranks = 1; num_ranks <= UCT_CUDA_PLAN_COLL_MAX_RANKS + 1;
          ++num_ranks) {
-        uct_cuda_coll_request_t request =
+        uct_cuda_plan_coll_request_t request =
                 request_of(topo, UCT_CUDA_COLL_KIND_ALLREDUCE, num_ranks,
                            3 * MiB);
         char error[256] = "";
         Plan plan;
 
-        ASSERT_EQ((num_ranks <= UCT_CUDA_COLL_MAX_RANKS) ?
+        ASSERT_EQ((num_ranks <= UCT_CUDA_PLAN_COLL_MAX_RANKS) ?
                           UCS_OK :
                           UCS_ERR_INVALID_PARAM,
-                  uct_cuda_coll_plan(NULL, &request, &plan))
+                  uct_cuda_plan_cache_get(NULL, &request, &plan))
                 << num_ranks;
-        if (num_ranks <= UCT_CUDA_COLL_MAX_RANKS) {
-            EXPECT_EQ(UCS_OK, uct_cuda_coll_plan_check(&plan, error,
+        if (num_ranks <= UCT_CUDA_PLAN_COLL_MAX_RANKS) {
+            EXPECT_EQ(UCS_OK, uct_cuda_plan_coll_check(&plan, error,
                                                        sizeof(error)))
                     << num_ranks << ": " << error;
         }

@@ -26,18 +26,18 @@ enum : int { ALL_RANKS = -2 };
 static int poor_rank = -1;
 
 extern "C" ucs_status_t
-__real_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
-                                    uct_cuda_coll_program_t **program_p);
+__real_uct_cuda_coll_program_create(uct_cuda_plan_coll_t *plan, unsigned rank,
+                                    uct_cuda_run_schedule_t **program_p);
 extern "C" ucs_status_t
-__wrap_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
-                                    uct_cuda_coll_program_t **program_p);
+__wrap_uct_cuda_coll_program_create(uct_cuda_plan_coll_t *plan, unsigned rank,
+                                    uct_cuda_run_schedule_t **program_p);
 
 ucs_status_t
-__wrap_uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan, unsigned rank,
-                                    uct_cuda_coll_program_t **program_p)
+__wrap_uct_cuda_coll_program_create(uct_cuda_plan_coll_t *plan, unsigned rank,
+                                    uct_cuda_run_schedule_t **program_p)
 {
     if ((poor_rank == ALL_RANKS) || ((int)rank == poor_rank)) {
-        uct_cuda_coll_plan_release(plan);
+        uct_cuda_plan_coll_release(plan);
         return UCS_ERR_NO_MEMORY;
     }
     return __real_uct_cuda_coll_program_create(plan, rank, program_p);
@@ -72,7 +72,7 @@ protected:
     enum : int { GPUS = 3 }; /* one GPU has no rank */
 
     /* Of the process; the first value is used */
-    static uct_cuda_mp_config_t config;
+    static uct_cuda_plan_config_t config;
 
     std::unique_ptr<Gpus> gpus;
     uct_cuda_topo_t topo = Gpus::topo(GPUS);
@@ -102,8 +102,8 @@ protected:
             recvs[rank] = gpus->alloc((int)rank, BYTES);
         }
         /* Shared state, for the test to read and change */
-        pages = {open_page(0, SIZE)};
-        use(UCT_CUDA_COLL_FLAT); /* copies */
+        controls = {open_control(0, SIZE)};
+        use(UCT_CUDA_PLAN_COLL_FLAT); /* copies */
         all_gather();
     }
 
@@ -126,7 +126,7 @@ protected:
         char path[] = "/tmp/coll-ledger-XXXXXX";
 
         if (config.ledger[0] == '\0') {
-            uct_cuda_mp_config_init(&config);
+            uct_cuda_plan_config_init(&config);
             strcpy(config.ledger, mkdtemp(path));
             config.tuning_file[0] = '\0';
         } else {
@@ -141,7 +141,7 @@ protected:
 
     void use(int algorithm)
     {
-        uct_cuda_coll_page_common(pages[0])->algorithm = algorithm;
+        uct_cuda_node_control_common(controls[0])->algorithm = algorithm;
     }
 
     void set(uct_cuda_coll_kind_t kind)
@@ -212,7 +212,7 @@ protected:
     }
 };
 
-uct_cuda_mp_config_t Call::config;
+uct_cuda_plan_config_t Call::config;
 
 TEST_F(Call, bytes_arrive)
 {
@@ -247,8 +247,8 @@ TEST_F(Call, host_memory_goes_another_way)
 
 TEST_F(Call, who_passes_is_not_waited_for)
 {
-    uct_cuda_coll_group_pass(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
-                             UCT_CUDA_COLL_NO_DATATYPE);
+    uct_cuda_coll_group_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+                                UCT_CUDA_COLL_NO_DATATYPE);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
               uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
                                              sizeof(whys[0])));
@@ -318,8 +318,8 @@ TEST_F(Call, who_is_late_hears_of_it_too)
         results[1] = uct_cuda_coll_group_collective(groups[1], &calls[1],
                                                     whys[1], sizeof(whys[1]));
         for (unsigned i = 0; i < 2; ++i) {
-            uct_cuda_coll_group_pass(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
-                                     UCT_CUDA_COLL_NO_HOST);
+            uct_cuda_coll_group_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+                                        UCT_CUDA_COLL_NO_HOST);
         }
     });
     results[0] = uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
@@ -570,15 +570,15 @@ protected:
         const std::lock_guard<std::mutex> guard(lock);
         const uct_cuda_end_t src = uct_cuda_end_gpu(2);
         const uct_cuda_end_t dst = uct_cuda_end_gpu(1);
-        uct_cuda_mp_knowledge_t know = {};
-        uct_cuda_mp_load_t load      = {};
-        uct_cuda_mp_plan_t plan;
+        uct_cuda_plan_knowledge_t know = {};
+        uct_cuda_plan_load_t load      = {};
+        uct_cuda_plan_t plan;
 
         uct_cuda_mp_traffic_load(traffic, src, dst, &load);
         know.topo   = &topo;
         know.config = &config;
         know.load   = &load;
-        uct_cuda_mp_plan_make(&know, src, dst, 64ul << 20, &plan);
+        uct_cuda_plan_make(&know, src, dst, 64ul << 20, &plan);
         most_paths   = std::max(most_paths, plan.num_paths + 0u);
         fewest_paths = std::min(fewest_paths, plan.num_paths + 0u);
         had_there   |= is_taken(load, 0, 1);
@@ -586,10 +586,10 @@ protected:
         had_other   |= is_taken(load, 2, 0) || is_taken(load, 0, 2);
     }
 
-    static bool is_taken(const uct_cuda_mp_load_t &load, int from, int to)
+    static bool is_taken(const uct_cuda_plan_load_t &load, int from, int to)
     {
-        const uint16_t lane = uct_cuda_mp_lane(uct_cuda_end_gpu(from),
-                                               uct_cuda_end_gpu(to));
+        const uint16_t lane = uct_cuda_plan_lane(uct_cuda_end_gpu(from),
+                                                 uct_cuda_end_gpu(to));
         return (load.active[lane] > 0) && (load.direct[lane] > 0);
     }
 };

@@ -2,7 +2,7 @@
 /* The shared segment and its control blocks: ranks in processes of their own
    read each other's posts. */
 extern "C" {
-#include <uct/cuda/node/page.h>
+#include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
 }
 
@@ -26,8 +26,8 @@ class CollBoard : public ::testing::Test
 {
 protected:
     std::string dir;
-    char name[UCT_CUDA_COLL_BOARD_NAME] = "";
-    uct_cuda_coll_board_t *board        = nullptr;
+    char name[UCT_CUDA_NODE_SEGMENT_NAME] = "";
+    uct_cuda_node_segment_t *board        = nullptr;
 
     void SetUp() override
     {
@@ -39,15 +39,16 @@ protected:
     void TearDown() override
     {
         if (board != nullptr) {
-            uct_cuda_coll_board_close(board);
+            uct_cuda_node_segment_close(board);
         }
         EXPECT_EQ(0, rmdir(dir.c_str())) << "a file is left";
     }
 
     ucs_status_t open(unsigned rank, unsigned size, char *what,
-                      uct_cuda_coll_board_t **board_p)
+                      uct_cuda_node_segment_t **board_p)
     {
-        return uct_cuda_coll_board_open(dir.c_str(), rank, size, what, board_p);
+        return uct_cuda_node_segment_open(dir.c_str(), rank, size, what,
+                                          board_p);
     }
 
     std::string path() const
@@ -68,7 +69,7 @@ protected:
     {
         pid_t pid = fork();
         if (pid == 0) {
-            uct_cuda_coll_board_t *mine;
+            uct_cuda_node_segment_t *mine;
             if (open(1, 2, name, &mine) != UCS_OK) {
                 _exit(99);
             }
@@ -79,64 +80,66 @@ protected:
 
     uint32_t word() const
     {
-        return *uct_cuda_coll_board_word(board);
+        return *uct_cuda_node_segment_changes(board);
     }
 };
 
 class CollPage : public CollBoard
 {
 protected:
-    static const uint64_t KEY  = 17;
-    uct_cuda_coll_page_t *page = nullptr;
+    static const uint64_t KEY        = 17;
+    uct_cuda_node_control_t *control = nullptr;
 
     void SetUp() override
     {
         CollBoard::SetUp();
-        ASSERT_EQ(UCS_OK, open_page(board, 0, &page));
+        ASSERT_EQ(UCS_OK, open_control(board, 0, &control));
     }
 
     void TearDown() override
     {
-        if (page != nullptr) {
-            uct_cuda_coll_page_close(page);
+        if (control != nullptr) {
+            uct_cuda_node_control_close(control);
         }
         CollBoard::TearDown();
     }
 
-    static ucs_status_t open_page(uct_cuda_coll_board_t *board, unsigned rank,
-                                  uct_cuda_coll_page_t **page_p)
+    static ucs_status_t open_control(uct_cuda_node_segment_t *board,
+                                     unsigned rank,
+                                     uct_cuda_node_control_t **control_p)
     {
         const unsigned members[] = {0, 1};
-        return uct_cuda_coll_page_open(board, KEY, rank, 2, members, page_p);
+        return uct_cuda_node_control_open(board, KEY, rank, 2, members,
+                                          control_p);
     }
 
     template<typename F> int in_rank_1(F func)
     {
-        return in_board_1([&](uct_cuda_coll_board_t *mine) {
+        return in_board_1([&](uct_cuda_node_segment_t *mine) {
             return run_rank_1(mine, func);
         });
     }
 
     template<typename F>
-    static int run_rank_1(uct_cuda_coll_board_t *board, F func)
+    static int run_rank_1(uct_cuda_node_segment_t *board, F func)
     {
-        uct_cuda_coll_page_t *mine;
-        return (open_page(board, 1, &mine) == UCS_OK) ? func(mine) : 98;
+        uct_cuda_node_control_t *mine;
+        return (open_control(board, 1, &mine) == UCS_OK) ? func(mine) : 98;
     }
 
     /* Posts of rank 1 */
-    uct_cuda_coll_post_t said;
+    uct_cuda_node_announcement_t said;
 
     bool hears(uint64_t sequence)
     {
-        return uct_cuda_coll_page_read(page, 1, sequence, &said);
+        return uct_cuda_node_control_read(control, 1, sequence, &said);
     }
 
-    static uct_cuda_coll_post_t post(uint64_t bytes)
+    static uct_cuda_node_announcement_t post(uint64_t bytes)
     {
-        uct_cuda_coll_post_t result;
+        uct_cuda_node_announcement_t result;
         memset(&result, 0, sizeof(result));
-        result.kind        = UCT_CUDA_COLL_POST_GPU;
+        result.kind        = UCT_CUDA_NODE_ANNOUNCE_GPU;
         result.bytes       = bytes;
         result.recv.offset = 3 * bytes;
         return result;
@@ -147,7 +150,7 @@ TEST_F(CollBoard, another_machines_board_is_not_opened)
 {
     const std::string here = name;
     const size_t dash      = here.find('-', strlen("ucx-mp-coll-"));
-    uct_cuda_coll_board_t *mine;
+    uct_cuda_node_segment_t *mine;
 
     ASSERT_NE(std::string::npos, dash);
     snprintf(name, sizeof(name), "ucx-mp-coll-%s1%s",
@@ -173,8 +176,8 @@ TEST_F(CollBoard, what_killed_jobs_left_is_removed)
     const std::string other = dir + "/ucx-mp-coll-other";
     const struct timespec old[] = {{1, 0}, {1, 0}};
     struct flock lock           = {};
-    char next_name[UCT_CUDA_COLL_BOARD_NAME];
-    uct_cuda_coll_board_t *next;
+    char next_name[UCT_CUDA_NODE_SEGMENT_NAME];
+    uct_cuda_node_segment_t *next;
     int fd = -1;
 
     for (const auto &file : {left, young, other, held}) {
@@ -194,7 +197,7 @@ TEST_F(CollBoard, what_killed_jobs_left_is_removed)
     EXPECT_EQ(0, unlink(held.c_str()));
     EXPECT_EQ(0, unlink(young.c_str()));
     EXPECT_EQ(0, unlink(other.c_str()));
-    uct_cuda_coll_board_close(next);
+    uct_cuda_node_segment_close(next);
     close(fd);
 }
 
@@ -202,59 +205,59 @@ TEST_F(CollBoard, what_killed_jobs_left_is_removed)
    overwritten */
 TEST_F(CollBoard, failures_are_found_by_their_call)
 {
-    EXPECT_EQ(0u, *uct_cuda_coll_board_failures(board));
-    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 3, 0));
-    EXPECT_EQ(0, in_board_1([](uct_cuda_coll_board_t *mine) {
-        uct_cuda_coll_board_fail(mine, 7, 3, 0, 1);
+    EXPECT_EQ(0u, *uct_cuda_node_segment_failures(board));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 3, 0));
+    EXPECT_EQ(0, in_board_1([](uct_cuda_node_segment_t *mine) {
+        uct_cuda_node_segment_report_failure(mine, 7, 3, 0, 1);
         return 0;
     }));
-    EXPECT_EQ(1u, *uct_cuda_coll_board_failures(board));
-    EXPECT_EQ(1, uct_cuda_coll_board_failed(board, 7, 3, 0));
-    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 4, 0));
-    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 8, 3, 0));
-    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 3, 1));
-    for (int i = 1; i <= UCT_CUDA_COLL_BOARD_FAILURES; ++i) {
-        uct_cuda_coll_board_fail(board, 9, 100, i, i);
+    EXPECT_EQ(1u, *uct_cuda_node_segment_failures(board));
+    EXPECT_EQ(1, uct_cuda_node_segment_failed_rank(board, 7, 3, 0));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 4, 0));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 8, 3, 0));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 3, 1));
+    for (int i = 1; i <= UCT_CUDA_NODE_SEGMENT_FAILURES; ++i) {
+        uct_cuda_node_segment_report_failure(board, 9, 100, i, i);
     }
-    EXPECT_EQ(-1, uct_cuda_coll_board_failed(board, 7, 3, 0));
-    EXPECT_EQ(1, uct_cuda_coll_board_failed(board, 9, 100, 1));
-    EXPECT_EQ(200, uct_cuda_coll_board_failed(board, 9, 100, 200));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 3, 0));
+    EXPECT_EQ(1, uct_cuda_node_segment_failed_rank(board, 9, 100, 1));
+    EXPECT_EQ(200, uct_cuda_node_segment_failed_rank(board, 9, 100, 200));
 }
 
 /* The first rank with a key makes its control block, later ranks find it */
-TEST_F(CollBoard, a_page_is_found_by_its_key)
+TEST_F(CollBoard, a_control_is_found_by_its_key)
 {
     void *memory = nullptr, *other = nullptr;
 
     EXPECT_EQ(0u, word());
-    EXPECT_EQ(0, in_board_1([](uct_cuda_coll_board_t *mine) {
-        void *page;
-        if (uct_cuda_coll_board_get(mine, 5, 100000, &page) != UCS_OK) {
+    EXPECT_EQ(0, in_board_1([](uct_cuda_node_segment_t *mine) {
+        void *control;
+        if (uct_cuda_node_segment_get(mine, 5, 100000, &control) != UCS_OK) {
             return 1;
         }
-        memset(page, 'x', 100000);
+        memset(control, 'x', 100000);
         return 0; /* ends without releasing it */
     }));
     EXPECT_NE(0u, word());
-    EXPECT_TRUE(uct_cuda_coll_board_has(board, 5));
-    EXPECT_FALSE(uct_cuda_coll_board_has(board, 6));
+    EXPECT_TRUE(uct_cuda_node_segment_has(board, 5));
+    EXPECT_FALSE(uct_cuda_node_segment_has(board, 6));
 
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, 5, 100000, &memory));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, 5, 100000, &memory));
     EXPECT_EQ(std::string(100000, 'x'), std::string((char*)memory, 100000));
     const uint32_t before = word();
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, 6, 100000, &other));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, 6, 100000, &other));
     EXPECT_NE(before, word());
     EXPECT_EQ(std::string(100000, 0), std::string((char*)other, 100000));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_coll_board_get(board, 5, 200000, &memory));
-    uct_cuda_coll_board_put(board, 6, 100000, other);
-    EXPECT_FALSE(uct_cuda_coll_board_has(board, 6));
-    uct_cuda_coll_board_put(board, 5, 100000, memory);
-    EXPECT_TRUE(uct_cuda_coll_board_has(board, 5)) << "rank 1 still has it";
+              uct_cuda_node_segment_get(board, 5, 200000, &memory));
+    uct_cuda_node_segment_put(board, 6, 100000, other);
+    EXPECT_FALSE(uct_cuda_node_segment_has(board, 6));
+    uct_cuda_node_segment_put(board, 5, 100000, memory);
+    EXPECT_TRUE(uct_cuda_node_segment_has(board, 5)) << "rank 1 still has it";
 }
 
 /* Creating and freeing communicators uses up neither memory nor descriptors */
-TEST_F(CollBoard, memory_of_pages_is_used_again)
+TEST_F(CollBoard, memory_of_controls_is_used_again)
 {
     const struct rlimit few = {64, 64};
     struct rlimit before;
@@ -263,35 +266,36 @@ TEST_F(CollBoard, memory_of_pages_is_used_again)
 
     ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
-    for (uint64_t i = 1; i <= 3 * UCT_CUDA_COLL_BOARD_PAGES; ++i) {
+    for (uint64_t i = 1; i <= 3 * UCT_CUDA_NODE_SEGMENT_PAGES; ++i) {
         const size_t bytes = (i % 2) ? 5000 : 70000;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, i, bytes, &memory));
+        ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, i, bytes, &memory));
         ASSERT_EQ(0, *(char*)memory);
         *(char*)memory = 1;
-        uct_cuda_coll_board_put(board, i, bytes, memory);
+        uct_cuda_node_segment_put(board, i, bytes, memory);
         ASSERT_EQ(0, stat(path().c_str(), &st[i > 2]));
     }
     EXPECT_EQ(st[0].st_size, st[1].st_size);
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-TEST_F(CollBoard, there_is_an_end_of_pages)
+TEST_F(CollBoard, there_is_an_end_of_controls)
 {
-    std::vector<void*> pages(UCT_CUDA_COLL_BOARD_PAGES);
+    std::vector<void*> controls(UCT_CUDA_NODE_SEGMENT_PAGES);
     void *memory;
 
-    for (size_t i = 0; i < pages.size(); ++i) {
+    for (size_t i = 0; i < controls.size(); ++i) {
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_coll_board_get(board, i + 1, 64, &pages[i]));
+                  uct_cuda_node_segment_get(board, i + 1, 64, &controls[i]));
     }
     EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT,
-              uct_cuda_coll_board_get(board, pages.size() + 1, 64, &memory));
-    for (size_t i = 0; i < pages.size(); ++i) {
-        uct_cuda_coll_board_put(board, i + 1, 64, pages[i]);
+              uct_cuda_node_segment_get(board, controls.size() + 1, 64,
+                                        &memory));
+    for (size_t i = 0; i < controls.size(); ++i) {
+        uct_cuda_node_segment_put(board, i + 1, 64, controls[i]);
     }
-    EXPECT_EQ(UCS_OK,
-              uct_cuda_coll_board_get(board, pages.size() + 1, 64, &memory));
-    uct_cuda_coll_board_put(board, pages.size() + 1, 64, memory);
+    EXPECT_EQ(UCS_OK, uct_cuda_node_segment_get(board, controls.size() + 1, 64,
+                                                &memory));
+    uct_cuda_node_segment_put(board, controls.size() + 1, 64, memory);
 }
 
 /* On a full file system; the next attempt may succeed */
@@ -307,45 +311,45 @@ TEST_F(CollBoard, a_file_that_cannot_grow)
     full.rlim_cur = (rlim_t)st.st_size;
     signal(SIGXFSZ, SIG_IGN);
     ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &full));
-    const ucs_status_t status = uct_cuda_coll_board_get(board, 7, 1 << 20,
-                                                        &memory);
+    const ucs_status_t status = uct_cuda_node_segment_get(board, 7, 1 << 20,
+                                                          &memory);
     setrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, SIG_DFL);
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, status);
-    EXPECT_FALSE(uct_cuda_coll_board_has(board, 7));
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_board_get(board, 7, 1 << 20, &memory));
-    uct_cuda_coll_board_put(board, 7, 1 << 20, memory);
+    EXPECT_FALSE(uct_cuda_node_segment_has(board, 7));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, 7, 1 << 20, &memory));
+    uct_cuda_node_segment_put(board, 7, 1 << 20, memory);
 }
 
 TEST_F(CollPage, closed_by_all_it_is_nobodys)
 {
-    EXPECT_TRUE(uct_cuda_coll_board_has(board, KEY));
-    uct_cuda_coll_page_close(page);
-    page = nullptr;
-    EXPECT_FALSE(uct_cuda_coll_board_has(board, KEY));
+    EXPECT_TRUE(uct_cuda_node_segment_has(board, KEY));
+    uct_cuda_node_control_close(control);
+    control = nullptr;
+    EXPECT_FALSE(uct_cuda_node_segment_has(board, KEY));
 }
 
 TEST_F(CollPage, a_rank_joins_before_a_call)
 {
-    EXPECT_EQ(0u, uct_cuda_coll_page_joined(page, 1));
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        uct_cuda_coll_page_join(mine, 12);
+    EXPECT_EQ(0u, uct_cuda_node_control_joined(control, 1));
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        uct_cuda_node_control_join(mine, 12);
         return 0;
     }));
-    EXPECT_EQ(12u, uct_cuda_coll_page_joined(page, 1));
+    EXPECT_EQ(12u, uct_cuda_node_control_joined(control, 1));
 }
 
 TEST_F(CollPage, a_post_is_read_once_it_is_there)
 {
     EXPECT_FALSE(hears(1));
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        const uct_cuda_coll_post_t said = post(17);
-        uct_cuda_coll_page_post(mine, 1, &said);
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        const uct_cuda_node_announcement_t said = post(17);
+        uct_cuda_node_control_announce(mine, 1, &said);
         return 0;
     }));
 
     ASSERT_TRUE(hears(1));
-    EXPECT_EQ(UCT_CUDA_COLL_POST_GPU, said.kind);
+    EXPECT_EQ(UCT_CUDA_NODE_ANNOUNCE_GPU, said.kind);
     EXPECT_EQ(17u, said.bytes);
     EXPECT_EQ(51u, said.recv.offset);
     EXPECT_FALSE(hears(2));
@@ -356,16 +360,16 @@ TEST_F(CollPage, who_is_further_has_passed)
 {
     for (uint64_t ahead : {1, 2, 3, 4}) {
         const uint64_t last = 5 + ahead;
-        EXPECT_EQ(0, in_rank_1([last](uct_cuda_coll_page_t *mine) {
-            const uct_cuda_coll_post_t said = post(1);
+        EXPECT_EQ(0, in_rank_1([last](uct_cuda_node_control_t *mine) {
+            const uct_cuda_node_announcement_t said = post(1);
             for (uint64_t i = 1; i < last; ++i) {
-                uct_cuda_coll_page_pass(mine, i, 1, UCS_OK);
+                uct_cuda_node_control_decline(mine, i, 1, UCS_OK);
             }
-            uct_cuda_coll_page_post(mine, last, &said);
+            uct_cuda_node_control_announce(mine, last, &said);
             return 0;
         }));
         ASSERT_TRUE(hears(5)) << ahead;
-        EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, said.kind) << ahead;
+        EXPECT_EQ(UCT_CUDA_NODE_ANNOUNCE_DECLINE, said.kind) << ahead;
         EXPECT_FALSE(hears(last + 1));
     }
 }
@@ -374,96 +378,96 @@ TEST_F(CollPage, who_is_further_has_passed)
    line again while another rank still works with its copy */
 TEST_F(CollPage, what_was_read_stays)
 {
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        const uct_cuda_coll_post_t first = post(1);
-        uct_cuda_coll_page_post(mine, 1, &first);
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        const uct_cuda_node_announcement_t first = post(1);
+        uct_cuda_node_control_announce(mine, 1, &first);
         return 0;
     }));
     ASSERT_TRUE(hears(1));
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        const uct_cuda_coll_post_t next = post(2);
-        uct_cuda_coll_page_pass(mine, 2, 1, UCS_OK);
-        uct_cuda_coll_page_post(mine, 3, &next);
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        const uct_cuda_node_announcement_t next = post(2);
+        uct_cuda_node_control_decline(mine, 2, 1, UCS_OK);
+        uct_cuda_node_control_announce(mine, 3, &next);
         return 0;
     }));
-    EXPECT_EQ(UCT_CUDA_COLL_POST_GPU, said.kind);
+    EXPECT_EQ(UCT_CUDA_NODE_ANNOUNCE_GPU, said.kind);
     EXPECT_EQ(1u, said.bytes);
     EXPECT_EQ(3u, said.recv.offset);
     /* a late rank finds that it has gone on */
     ASSERT_TRUE(hears(1));
-    EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, said.kind);
+    EXPECT_EQ(UCT_CUDA_NODE_ANNOUNCE_DECLINE, said.kind);
 }
 
 /* Two calls later the line of a post holds a fallback */
 TEST_F(CollPage, a_pass_takes_the_place_of_a_post)
 {
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        const uct_cuda_coll_post_t said = post(1);
-        uct_cuda_coll_page_post(mine, 1, &said);
-        uct_cuda_coll_page_pass(mine, 2, 1, UCS_OK);
-        uct_cuda_coll_page_pass(mine, 3, 1, UCS_OK);
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        const uct_cuda_node_announcement_t said = post(1);
+        uct_cuda_node_control_announce(mine, 1, &said);
+        uct_cuda_node_control_decline(mine, 2, 1, UCS_OK);
+        uct_cuda_node_control_decline(mine, 3, 1, UCS_OK);
         return 0;
     }));
     ASSERT_TRUE(hears(3));
-    EXPECT_EQ(UCT_CUDA_COLL_POST_PASS, said.kind);
+    EXPECT_EQ(UCT_CUDA_NODE_ANNOUNCE_DECLINE, said.kind);
 }
 
 TEST_F(CollPage, a_phase_is_reached_with_a_status)
 {
     EXPECT_EQ(UCS_INPROGRESS,
-              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_DONE,
-                                         7));
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        uct_cuda_coll_page_reach(mine, UCT_CUDA_COLL_PHASE_READY, 7, UCS_OK);
-        uct_cuda_coll_page_reach(mine, UCT_CUDA_COLL_PHASE_DONE, 7,
-                                 UCS_ERR_NO_MEMORY);
+              uct_cuda_node_control_reached(control, 1,
+                                            UCT_CUDA_NODE_PHASE_DONE, 7));
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        uct_cuda_node_control_reach(mine, UCT_CUDA_NODE_PHASE_READY, 7, UCS_OK);
+        uct_cuda_node_control_reach(mine, UCT_CUDA_NODE_PHASE_DONE, 7,
+                                    UCS_ERR_NO_MEMORY);
         return 0;
     }));
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_page_reached(
-                              page, 1, UCT_CUDA_COLL_PHASE_READY, 7));
+    EXPECT_EQ(UCS_OK, uct_cuda_node_control_reached(
+                              control, 1, UCT_CUDA_NODE_PHASE_READY, 7));
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_DONE,
-                                         7));
+              uct_cuda_node_control_reached(control, 1,
+                                            UCT_CUDA_NODE_PHASE_DONE, 7));
     EXPECT_EQ(UCS_INPROGRESS,
-              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_DONE,
-                                         8));
+              uct_cuda_node_control_reached(control, 1,
+                                            UCT_CUDA_NODE_PHASE_DONE, 8));
     EXPECT_EQ(UCS_INPROGRESS,
-              uct_cuda_coll_page_reached(page, 1, UCT_CUDA_COLL_PHASE_MADE,
-                                         7));
+              uct_cuda_node_control_reached(control, 1,
+                                            UCT_CUDA_NODE_PHASE_MADE, 7));
 }
 
 TEST_F(CollPage, steps_count_for_their_call_and_queue)
 {
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        uct_cuda_coll_page_step(mine, 3, 9, 2);
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        uct_cuda_node_control_step(mine, 3, 9, 2);
         return 0;
     }));
-    EXPECT_EQ(2u, uct_cuda_coll_page_steps(page, 1, 3, 9));
-    EXPECT_EQ(0u, uct_cuda_coll_page_steps(page, 1, 2, 9));
-    EXPECT_EQ(0u, uct_cuda_coll_page_steps(page, 1, 3, 10));
-    EXPECT_EQ(0u, uct_cuda_coll_page_steps(page, 0, 3, 9));
+    EXPECT_EQ(2u, uct_cuda_node_control_steps(control, 1, 3, 9));
+    EXPECT_EQ(0u, uct_cuda_node_control_steps(control, 1, 2, 9));
+    EXPECT_EQ(0u, uct_cuda_node_control_steps(control, 1, 3, 10));
+    EXPECT_EQ(0u, uct_cuda_node_control_steps(control, 0, 3, 9));
 }
 
 TEST_F(CollPage, what_is_shown_has_a_generation)
 {
     uint32_t generation, next;
 
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
         uct_cuda_node_handle_t handle;
         memset(&handle, 0, sizeof(handle));
         handle.base = 0x1000;
-        return (int)uct_cuda_coll_page_show(mine, 2, &handle) - 1;
+        return (int)uct_cuda_node_control_export(mine, 2, &handle) - 1;
     }));
     const uct_cuda_node_handle_t *shown =
-            uct_cuda_coll_page_shown(page, 1, 2, &generation);
+            uct_cuda_node_control_exported(control, 1, 2, &generation);
     ASSERT_NE(nullptr, shown);
     EXPECT_EQ(0x1000u, shown->base);
 
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        (void)uct_cuda_coll_page_show(mine, 2, nullptr);
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        (void)uct_cuda_node_control_export(mine, 2, nullptr);
         return 0;
     }));
-    EXPECT_EQ(nullptr, uct_cuda_coll_page_shown(page, 1, 2, &next));
+    EXPECT_EQ(nullptr, uct_cuda_node_control_exported(control, 1, 2, &next));
     EXPECT_NE(generation, next);
 }
 
@@ -476,16 +480,16 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
 
     ASSERT_EQ(0, pipe(ready));
     ASSERT_EQ(0, pipe(end));
-    pid_t pid = start_board_1([&](uct_cuda_coll_board_t *) {
+    pid_t pid = start_board_1([&](uct_cuda_node_segment_t *) {
         (void)!write(ready[1], &byte, 1);
         return (int)read(end[0], &byte, 1); /* killed here */
     });
     ASSERT_EQ(1, read(ready[0], &byte, 1));
-    EXPECT_TRUE(uct_cuda_coll_page_is_alive(page, 1));
-    EXPECT_TRUE(uct_cuda_coll_page_is_alive(page, 0));
+    EXPECT_TRUE(uct_cuda_node_control_is_alive(control, 1));
+    EXPECT_TRUE(uct_cuda_node_control_is_alive(control, 0));
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
-    EXPECT_FALSE(uct_cuda_coll_page_is_alive(page, 1));
+    EXPECT_FALSE(uct_cuda_node_control_is_alive(control, 1));
     for (int fd : {ready[0], ready[1], end[0], end[1]}) {
         close(fd);
     }
@@ -494,33 +498,33 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
 /* So is a living rank after it has freed the communicator */
 TEST_F(CollPage, a_rank_that_left_is_noticed)
 {
-    EXPECT_EQ(0, in_board_1([&](uct_cuda_coll_board_t *mine) {
-        return run_rank_1(mine, [&](uct_cuda_coll_page_t *its) {
-            const bool was_there = uct_cuda_coll_page_is_alive(page, 0);
-            uct_cuda_coll_page_close(its);
+    EXPECT_EQ(0, in_board_1([&](uct_cuda_node_segment_t *mine) {
+        return run_rank_1(mine, [&](uct_cuda_node_control_t *its) {
+            const bool was_there = uct_cuda_node_control_is_alive(control, 0);
+            uct_cuda_node_control_close(its);
             return was_there ? 0 : 1;
         });
     }));
-    EXPECT_FALSE(uct_cuda_coll_page_is_alive(page, 1));
+    EXPECT_FALSE(uct_cuda_node_control_is_alive(control, 1));
 }
 
 TEST_F(CollBoard, the_file_goes_with_its_name_or_its_maker)
 {
     EXPECT_EQ(0, access(path().c_str(), F_OK));
-    uct_cuda_coll_board_unlink(board);
+    uct_cuda_node_segment_unlink(board);
     EXPECT_NE(0, access(path().c_str(), F_OK));
-    uct_cuda_coll_board_close(board);
+    uct_cuda_node_segment_close(board);
 
     ASSERT_EQ(UCS_OK, open(0, 2, name, &board));
-    uct_cuda_coll_board_close(board);
+    uct_cuda_node_segment_close(board);
     EXPECT_NE(0, access(path().c_str(), F_OK));
     board = nullptr;
 }
 
 TEST_F(CollBoard, what_is_no_board_is_not_opened)
 {
-    char there[UCT_CUDA_COLL_BOARD_NAME];
-    uct_cuda_coll_board_t *other;
+    char there[UCT_CUDA_NODE_SEGMENT_NAME];
+    uct_cuda_node_segment_t *other;
 
     /* another number of ranks, a rank too many */
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open(1, 3, name, &other));
@@ -551,25 +555,26 @@ TEST_F(CollBoard, what_is_no_board_is_not_opened)
     unlink(zeros.c_str());
 }
 
-TEST_F(CollPage, a_page_has_so_many_ranks)
+TEST_F(CollPage, a_control_has_so_many_ranks)
 {
-    const unsigned members[UCT_CUDA_COLL_MAX_RANKS + 1] = {0};
-    uct_cuda_coll_page_t *other;
+    const unsigned members[UCT_CUDA_PLAN_COLL_MAX_RANKS + 1] = {0};
+    uct_cuda_node_control_t *other;
 
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_coll_page_open(board, 1, 0, UCT_CUDA_COLL_MAX_RANKS + 1,
-                                      members, &other));
+              uct_cuda_node_control_open(board, 1, 0,
+                                         UCT_CUDA_PLAN_COLL_MAX_RANKS + 1,
+                                         members, &other));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_coll_page_open(board, 1, 2, 2, members, &other));
+              uct_cuda_node_control_open(board, 1, 2, 2, members, &other));
 }
 
 TEST_F(CollBoard, no_directory_is_no_board)
 {
-    char there[UCT_CUDA_COLL_BOARD_NAME];
-    uct_cuda_coll_board_t *other;
+    char there[UCT_CUDA_NODE_SEGMENT_NAME];
+    uct_cuda_node_segment_t *other;
 
     EXPECT_EQ(UCS_ERR_NO_RESOURCE,
-              uct_cuda_coll_board_open("/nonexistent", 0, 2, there, &other));
+              uct_cuda_node_segment_open("/nonexistent", 0, 2, there, &other));
 }
 
 /* A child closes inherited state: it removes neither a name still needed by
@@ -578,15 +583,15 @@ TEST_F(CollPage, a_forked_child_leaves_all_as_it_is)
 {
     struct stat st;
 
-    EXPECT_EQ(0, in_board_1([this](uct_cuda_coll_board_t*) {
-        uct_cuda_coll_page_close(page);
-        uct_cuda_coll_board_close(board);
+    EXPECT_EQ(0, in_board_1([this](uct_cuda_node_segment_t*) {
+        uct_cuda_node_control_close(control);
+        uct_cuda_node_segment_close(board);
         return 0;
     }));
     EXPECT_EQ(0, stat(path().c_str(), &st));
-    EXPECT_TRUE(uct_cuda_coll_board_has(board, KEY));
-    EXPECT_EQ(0, in_rank_1([](uct_cuda_coll_page_t *mine) {
-        return uct_cuda_coll_page_is_alive(mine, 0) ? 0 : 1;
+    EXPECT_TRUE(uct_cuda_node_segment_has(board, KEY));
+    EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
+        return uct_cuda_node_control_is_alive(mine, 0) ? 0 : 1;
     }));
 }
 
@@ -648,12 +653,12 @@ protected:
     }
 
     /* Wait until all ranks have reached the phase. */
-    void reach(uct_cuda_coll_page_t *page, unsigned rank, uint64_t call,
-               uct_cuda_coll_phase_t phase)
+    void reach(uct_cuda_node_control_t *control, unsigned rank, uint64_t call,
+               uct_cuda_node_phase_t phase)
     {
-        uct_cuda_coll_page_reach(page, phase, call, UCS_OK);
+        uct_cuda_node_control_reach(control, phase, call, UCS_OK);
         for (unsigned other = 0; other < RANKS; ++other) {
-            while (uct_cuda_coll_page_reached(page, other, phase, call) ==
+            while (uct_cuda_node_control_reached(control, other, phase, call) ==
                    UCS_INPROGRESS) {
                 std::this_thread::yield();
             }
@@ -661,16 +666,16 @@ protected:
     }
 
     /* Read the posts of the others: false if one falls back. */
-    bool agree(uct_cuda_coll_page_t *page, unsigned rank, uint64_t call)
+    bool agree(uct_cuda_node_control_t *control, unsigned rank, uint64_t call)
     {
-        uct_cuda_coll_post_t posts[RANKS];
+        uct_cuda_node_announcement_t posts[RANKS];
 
         for (unsigned other = 0; other < RANKS; ++other) {
-            while (!uct_cuda_coll_page_read(page, other, call,
-                                            &posts[other])) {
+            while (!uct_cuda_node_control_read(control, other, call,
+                                               &posts[other])) {
                 std::this_thread::yield();
             }
-            if (posts[other].kind != UCT_CUDA_COLL_POST_GPU) {
+            if (posts[other].kind != UCT_CUDA_NODE_ANNOUNCE_GPU) {
                 return false;
             }
         }
@@ -680,8 +685,8 @@ protected:
             wrong[rank] += (posts[other].bytes != bytes) ||
                            (posts[other].recv.offset != bytes) ||
                            (posts[other].send.offset != bytes) ||
-                           (memcmp(uct_cuda_coll_page_gpu(page, other), &call,
-                                   sizeof(call)) != 0);
+                           (memcmp(uct_cuda_node_control_gpu(control, other),
+                                   &call, sizeof(call)) != 0);
         }
         return true;
     }
@@ -689,64 +694,64 @@ protected:
     void run(unsigned rank)
     {
         const unsigned members[] = {0, 0, 0, 0};
-        uct_cuda_coll_page_t *page;
+        uct_cuda_node_control_t *control;
 
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_page_open(board, 17, rank, RANKS,
-                                                  members, &page));
-        uct_cuda_coll_page_join(page, 1);
+        ASSERT_EQ(UCS_OK, uct_cuda_node_control_open(board, 17, rank, RANKS,
+                                                     members, &control));
+        uct_cuda_node_control_join(control, 1);
         for (unsigned other = 0; other < RANKS; ++other) {
-            while (uct_cuda_coll_page_joined(page, other) == 0) {
+            while (uct_cuda_node_control_joined(control, other) == 0) {
                 std::this_thread::yield();
             }
         }
         for (uint64_t call = 1; call <= CALLS; ++call) {
-            uct_cuda_coll_post_t post = {};
+            uct_cuda_node_announcement_t post = {};
 
             /* as with a lost post */
             uint8_t uuid[16] = {};
             memcpy(uuid, &call, sizeof(call));
-            post.kind        = UCT_CUDA_COLL_POST_GPU;
+            post.kind        = UCT_CUDA_NODE_ANNOUNCE_GPU;
             post.bytes       = bytes_of(rank, call);
             post.recv.offset = post.send.offset = post.bytes;
             if (passes(rank, call)) {
-                uct_cuda_coll_page_pass(page, call, 1, UCS_OK);
+                uct_cuda_node_control_decline(control, call, 1, UCS_OK);
                 continue;
             }
-            uct_cuda_coll_page_set_gpu(page, uuid);
-            uct_cuda_coll_page_post(page, call, &post);
-            if (agree(page, rank, call)) {
-                work(page, rank, call);
+            uct_cuda_node_control_set_gpu(control, uuid);
+            uct_cuda_node_control_announce(control, call, &post);
+            if (agree(control, rank, call)) {
+                work(control, rank, call);
             }
         }
         /* no rank is gone before the others have read its last post */
-        reach(page, rank, CALLS + 1, UCT_CUDA_COLL_PHASE_DONE);
-        uct_cuda_coll_page_close(page);
+        reach(control, rank, CALLS + 1, UCT_CUDA_NODE_PHASE_DONE);
+        uct_cuda_node_control_close(control);
     }
 
-    void work(uct_cuda_coll_page_t *page, unsigned rank, uint64_t call)
+    void work(uct_cuda_node_control_t *control, unsigned rank, uint64_t call)
     {
         uct_cuda_node_handle_t handle = {};
         uint32_t generation;
 
         memcpy(&handle, &call, sizeof(call));
-        (void)uct_cuda_coll_page_show(page, 3, &handle);
-        reach(page, rank, call, UCT_CUDA_COLL_PHASE_MADE);
+        (void)uct_cuda_node_control_export(control, 3, &handle);
+        reach(control, rank, call, UCT_CUDA_NODE_PHASE_MADE);
         for (unsigned other = 0; other < RANKS; ++other) {
             const uct_cuda_node_handle_t *shown =
-                    uct_cuda_coll_page_shown(page, other, 3, &generation);
+                uct_cuda_node_control_exported(control, other, 3, &generation);
 
             wrong[rank] += (shown == nullptr) ||
                            (memcmp(shown, &call, sizeof(call)) != 0);
         }
-        reach(page, rank, call, UCT_CUDA_COLL_PHASE_READY);
+        reach(control, rank, call, UCT_CUDA_NODE_PHASE_READY);
         results[rank] = call;
-        uct_cuda_coll_page_step(page, 2, call, 5);
-        while (uct_cuda_coll_page_steps(page, (rank + 1) % RANKS, 2, call) <
-               5) {
+        uct_cuda_node_control_step(control, 2, call, 5);
+        while (uct_cuda_node_control_steps(control, (rank + 1) % RANKS, 2,
+                                           call) < 5) {
             std::this_thread::yield();
         }
         wrong[rank] += (results[(rank + 1) % RANKS] != call);
-        reach(page, rank, call, UCT_CUDA_COLL_PHASE_DONE);
+        reach(control, rank, call, UCT_CUDA_NODE_PHASE_DONE);
         ++done[rank];
     }
 };

@@ -6,7 +6,7 @@
 
 #include <check/collective_bound.h>
 #include <check/collective_check.h>
-#include <uct/cuda/plan/book.h>
+#include <uct/cuda/plan/plan_cache.h>
 #include <uct/cuda/plan/collective_planner.h>
 #include <uct/cuda/plan/trees.h>
 
@@ -36,13 +36,13 @@ public:
 
     ~Plan()
     {
-        uct_cuda_coll_plan_release(&plan);
+        uct_cuda_plan_coll_release(&plan);
     }
 
-    ucs_status_t make(const uct_cuda_coll_request_t &request)
+    ucs_status_t make(const uct_cuda_plan_coll_request_t &request)
     {
-        uct_cuda_coll_plan_release(&plan);
-        return uct_cuda_coll_plan(NULL, &request, &plan);
+        uct_cuda_plan_coll_release(&plan);
+        return uct_cuda_plan_cache_get(NULL, &request, &plan);
     }
 
     /** Return the checker's sentence; empty: correct. */
@@ -50,22 +50,22 @@ public:
     {
         char error[256] = "no sentence";
 
-        return (uct_cuda_coll_plan_check(&plan, error, sizeof(error)) ==
+        return (uct_cuda_plan_coll_check(&plan, error, sizeof(error)) ==
                 UCS_OK) ?
                        "" :
                        error;
     }
 
-    uct_cuda_coll_plan_t plan;
+    uct_cuda_plan_coll_t plan;
 };
 
-uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo,
-                                   unsigned num_ranks, uint64_t count,
-                                   uint32_t element, int algorithm,
-                                   int chunks = UCT_CUDA_COLL_AUTO,
-                                   bool is_in_place = false)
+uct_cuda_plan_coll_request_t request_of(const uct_cuda_topo_t &topo,
+                                        unsigned num_ranks, uint64_t count,
+                                        uint32_t element, int algorithm,
+                                        int chunks = UCT_CUDA_PLAN_COLL_AUTO,
+                                        bool is_in_place = false)
 {
-    uct_cuda_coll_request_t request;
+    uct_cuda_plan_coll_request_t request;
 
     memset(&request, 0, sizeof(request));
     request.topo        = &topo;
@@ -75,7 +75,7 @@ uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo,
     request.is_in_place = is_in_place;
     request.algorithm   = algorithm;
     request.chunks      = chunks;
-    request.multipath   = UCT_CUDA_COLL_AUTO;
+    request.multipath   = UCT_CUDA_PLAN_COLL_AUTO;
     for (unsigned rank = 0; rank < num_ranks; ++rank) {
         request.gpus[rank] = (int)rank % topo.num_gpus;
     }
@@ -83,12 +83,12 @@ uct_cuda_coll_request_t request_of(const uct_cuda_topo_t &topo,
     return request;
 }
 
-std::string describe(const uct_cuda_coll_request_t &request)
+std::string describe(const uct_cuda_plan_coll_request_t &request)
 {
     return std::to_string(request.num_ranks) + " ranks, " +
            std::to_string(request.count) + " x " +
            std::to_string(request.element) + " bytes, " +
-           uct_cuda_coll_kind_str(request.kind) + ", root " +
+           uct_cuda_plan_coll_kind_str(request.kind) + ", root " +
            std::to_string(request.root) +
            ((request.counts != NULL) ? ", counts" : "") + ", algorithm " +
            std::to_string(request.algorithm) + ", chunks " +
@@ -128,14 +128,14 @@ uint32_t add(uint32_t a, uint32_t b)
 class Machine
 {
 public:
-    Machine(const uct_cuda_coll_plan_t &plan, std::mt19937 &random) :
+    Machine(const uct_cuda_plan_coll_t &plan, std::mt19937 &random) :
         m_plan(plan), m_random(random)
     {
         for (unsigned rank = 0; rank < plan.num_ranks; ++rank) {
             for (unsigned buffer = 0; buffer < UCT_CUDA_BUFFER_LAST;
                  ++buffer) {
                 fill(rank, buffer,
-                     uct_cuda_coll_plan_size(&plan, rank,
+                     uct_cuda_plan_coll_size(&plan, rank,
                                              (uct_cuda_buffer_t)buffer));
             }
             inputs.push_back(memory(rank, UCT_CUDA_BUFFER_SEND));
@@ -150,7 +150,7 @@ public:
     std::vector<uint32_t> &memory(unsigned rank, unsigned buffer)
     {
         if ((buffer == UCT_CUDA_BUFFER_SEND) &&
-            uct_cuda_coll_plan_is_same(&m_plan, rank)) {
+            uct_cuda_plan_coll_is_same(&m_plan, rank)) {
             buffer = UCT_CUDA_BUFFER_RECV;
         }
         return m_memory[rank][buffer];
@@ -184,11 +184,11 @@ private:
 
     std::vector<uint32_t> ready_steps(const std::vector<bool> &is_done)
     {
-        bool is_taken[UCT_CUDA_COLL_MAX_RANKS][256] = {};
+        bool is_taken[UCT_CUDA_PLAN_COLL_MAX_RANKS][256] = {};
         std::vector<uint32_t> ready;
 
         for (uint32_t i = 0; i < m_plan.list.num_steps; ++i) {
-            const uct_cuda_step_t &step = m_plan.list.steps[i];
+            const uct_cuda_plan_step_t &step = m_plan.list.steps[i];
             bool is_ready = !is_done[i] && !is_taken[step.rank][step.queue];
 
             for (unsigned w = 0; w < step.num_waits; ++w) {
@@ -206,18 +206,18 @@ private:
         return ready;
     }
 
-    uint32_t *at(const uct_cuda_place_t &place)
+    uint32_t *at(const uct_cuda_plan_place_t &place)
     {
         return &memory(place.owner,
                        place.buffer)[place.offset / sizeof(uint32_t)];
     }
 
-    void run_step(const uct_cuda_step_t &step)
+    void run_step(const uct_cuda_plan_step_t &step)
     {
-        const uct_cuda_place_t *from = uct_cuda_step_sources(&m_plan.list,
-                                                             &step);
-        const uct_cuda_place_t *to   = uct_cuda_step_destinations(&m_plan.list,
-                                                                  &step);
+        const uct_cuda_plan_place_t *from =
+            uct_cuda_plan_step_sources(&m_plan.list, &step);
+        const uct_cuda_plan_place_t *to =
+            uct_cuda_plan_step_destinations(&m_plan.list, &step);
 
         for (size_t i = 0; i < step.bytes / sizeof(uint32_t); ++i) {
             uint32_t sum = at(from[0])[i];
@@ -230,9 +230,9 @@ private:
         }
     }
 
-    const uct_cuda_coll_plan_t &m_plan;
+    const uct_cuda_plan_coll_t &m_plan;
     std::mt19937               &m_random;
-    std::vector<uint32_t>      m_memory[UCT_CUDA_COLL_MAX_MEMBERS]
+    std::vector<uint32_t>      m_memory[UCT_CUDA_PLAN_COLL_MAX_MEMBERS]
                                        [UCT_CUDA_BUFFER_LAST];
 };
 
@@ -250,18 +250,18 @@ protected:
                        m_random() % (1u << (m_random() % 31));
     }
 
-    uct_cuda_coll_request_t random_request(const uct_cuda_topo_t &topo)
+    uct_cuda_plan_coll_request_t random_request(const uct_cuda_topo_t &topo)
     {
-        static const int algorithms[] = {UCT_CUDA_COLL_AUTO,
-                                         UCT_CUDA_COLL_ONE_KERNEL,
-                                         UCT_CUDA_COLL_FLAT,
-                                         UCT_CUDA_COLL_HIERARCHICAL};
-        static const uint32_t elements[] = {1, 2, 4, 8, 12, 16};
-        uct_cuda_coll_request_t request  = request_of(
-                topo, 1 + m_random() % 8, random_count(),
-                elements[m_random() % 6], algorithms[m_random() % 4],
-                (m_random() % 2) ? UCT_CUDA_COLL_AUTO : 1 + m_random() % 16,
-                m_random() % 2);
+        static const int algorithms[] = {UCT_CUDA_PLAN_COLL_AUTO,
+                                         UCT_CUDA_PLAN_COLL_ONE_KERNEL,
+                                         UCT_CUDA_PLAN_COLL_FLAT,
+                                         UCT_CUDA_PLAN_COLL_HIERARCHICAL};
+        static const uint32_t elements[]     = {1, 2, 4, 8, 12, 16};
+        uct_cuda_plan_coll_request_t request = request_of(
+            topo, 1 + m_random() % 8, random_count(), elements[m_random() % 6],
+            algorithms[m_random() % 4],
+            (m_random() % 2) ? UCT_CUDA_PLAN_COLL_AUTO : 1 + m_random() % 16,
+            m_random() % 2);
 
         if (m_random() % 4 == 0) {
             request.max_scratch = request.count * request.element / 8 + 65536;
@@ -291,7 +291,7 @@ protected:
         return request;
     }
 
-    const uint64_t *random_counts(const uct_cuda_coll_request_t &request)
+    const uint64_t *random_counts(const uct_cuda_plan_coll_request_t &request)
     {
         for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
             m_counts[rank] = (m_random() % 4) ?
@@ -302,23 +302,23 @@ protected:
     }
 
     std::mt19937 m_random{18};
-    uint64_t     m_counts[UCT_CUDA_COLL_MAX_RANKS];
+    uint64_t     m_counts[UCT_CUDA_PLAN_COLL_MAX_RANKS];
 };
 
 /** Results by MPI's definition; a sum depends on the order. */
 class Expected
 {
 public:
-    Expected(const uct_cuda_coll_request_t &request, const Machine &machine) :
-        m_request(request), m_machine(machine)
-    {
-        m_first.push_back(0);
-        for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
-            m_first.push_back(m_first[rank] + ((request.counts == NULL) ?
-                                                       request.count :
-                                                       request.counts[rank]));
-        }
-    }
+  Expected(const uct_cuda_plan_coll_request_t &request, const Machine &machine)
+      : m_request(request), m_machine(machine)
+  {
+      m_first.push_back(0);
+      for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
+          m_first.push_back(m_first[rank] + ((request.counts == NULL) ?
+                                                 request.count :
+                                                 request.counts[rank]));
+      }
+  }
 
     std::vector<uint32_t> of(unsigned rank) const
     {
@@ -399,7 +399,7 @@ private:
         return result;
     }
 
-    const uct_cuda_coll_request_t &m_request;
+    const uct_cuda_plan_coll_request_t &m_request;
     const Machine                 &m_machine;
     std::vector<uint64_t>         m_first;
 };
@@ -411,11 +411,11 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
 {
     const uct_cuda_topo_t nodes[] = {beluga(), hgx(), mesh_node(8, 24e9, 12e9),
                                      two_sockets(72e9, 72e9, 41e9), dgx1()};
-    int num_plans[UCT_CUDA_COLL_ALGORITHM_LAST] = {};
-    int num_kinds[UCT_CUDA_COLL_KIND_LAST]      = {};
+    int num_plans[UCT_CUDA_PLAN_COLL_ALGORITHM_LAST] = {};
+    int num_kinds[UCT_CUDA_COLL_KIND_LAST]           = {};
 
     for (int i = 0; i < 400; ++i) {
-        uct_cuda_coll_request_t request = random_request(nodes[i % 5]);
+        uct_cuda_plan_coll_request_t request = random_request(nodes[i % 5]);
         ucs_status_t status;
         Plan plan;
 
@@ -437,12 +437,12 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
         }
     }
 
-    for (int algorithm = 0; algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
+    for (int algorithm = 0; algorithm < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST;
          ++algorithm) {
         EXPECT_LT(12, num_plans[algorithm]) << algorithm;
     }
     for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
-        EXPECT_LT(12, num_kinds[kind]) << uct_cuda_coll_kind_str(kind);
+        EXPECT_LT(12, num_kinds[kind]) << uct_cuda_plan_coll_kind_str(kind);
     }
 }
 
@@ -452,11 +452,12 @@ TEST_F(CollPlan, each_collective_is_what_mpi_says)
     const uct_cuda_topo_t nodes[] = {mesh_node(8, 24e9, 12e9), hgx()};
 
     for (int i = 0; i < 600; ++i) {
-        uct_cuda_coll_request_t request = request_of(
-                nodes[i % 2], 1 + m_random() % (i % 2 ? 4 : 8),
-                m_random() % 3000, 4,
-                (i / 2 % 2) ? UCT_CUDA_COLL_ONE_KERNEL : UCT_CUDA_COLL_FLAT,
-                1 + m_random() % 5, m_random() % 2);
+        uct_cuda_plan_coll_request_t request =
+            request_of(nodes[i % 2], 1 + m_random() % (i % 2 ? 4 : 8),
+                       m_random() % 3000, 4,
+                       (i / 2 % 2) ? UCT_CUDA_PLAN_COLL_ONE_KERNEL :
+                                     UCT_CUDA_PLAN_COLL_FLAT,
+                       1 + m_random() % 5, m_random() % 2);
         Plan plan;
 
         request.kind = m_random() % UCT_CUDA_COLL_KIND_LAST;
@@ -504,11 +505,11 @@ TEST_F(CollPlan, many_ranks_share_gpus)
                                      mesh_node(1, 24e9, 12e9)};
 
     for (int i = 0; i < 96; ++i) {
-        const uct_cuda_topo_t &topo     = nodes[i % 4];
-        const int kind                  = i / 4 % UCT_CUDA_COLL_KIND_LAST;
-        uct_cuda_coll_request_t request = request_of(
-                topo, 17 + m_random() % (UCT_CUDA_COLL_MAX_RANKS - 16),
-                m_random() % 300, 4, UCT_CUDA_COLL_AUTO);
+        const uct_cuda_topo_t &topo          = nodes[i % 4];
+        const int kind                       = i / 4 % UCT_CUDA_COLL_KIND_LAST;
+        uct_cuda_plan_coll_request_t request = request_of(
+                topo, 17 + m_random() % (UCT_CUDA_PLAN_COLL_MAX_RANKS - 16),
+                m_random() % 300, 4, UCT_CUDA_PLAN_COLL_AUTO);
         Plan plan;
 
         request.kind        = kind;
@@ -522,7 +523,7 @@ TEST_F(CollPlan, many_ranks_share_gpus)
 
         ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
         ASSERT_EQ("", plan.check()) << describe(request);
-        if (uct_cuda_coll_kind_reduces(kind) || (i % 3 == 0)) {
+        if (uct_cuda_plan_coll_kind_reduces(kind) || (i % 3 == 0)) {
             continue; /* sums along trees, or too large to execute */
         }
 
@@ -547,17 +548,17 @@ TEST_F(CollPlan, many_ranks_share_gpus)
    arrives */
 TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
 {
-    const uct_cuda_topo_t topo          = dgx1();
-    const uct_cuda_coll_choice_t choice = {
-        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .chunks = 8, .slices = 1,
+    const uct_cuda_topo_t topo               = dgx1();
+    const uct_cuda_plan_coll_choice_t choice = {
+        .algorithm = UCT_CUDA_PLAN_COLL_HIERARCHICAL, .chunks = 8, .shards = 1,
         .depth = 4, .kernels = false, .multipath = false,
         .seconds = 0, .other = {}
     };
 
     for (unsigned num_ranks = 9; num_ranks <= 16; ++num_ranks) {
         for (unsigned root = 0; root < num_ranks; ++root) {
-            uct_cuda_coll_request_t request = request_of(
-                    topo, num_ranks, 4 * MiB, 4, UCT_CUDA_COLL_AUTO);
+            uct_cuda_plan_coll_request_t request = request_of(
+                    topo, num_ranks, 4 * MiB, 4, UCT_CUDA_PLAN_COLL_AUTO);
             Plan plan;
 
             request.kind = UCT_CUDA_COLL_KIND_REDUCE;
@@ -566,8 +567,8 @@ TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
                 request.gpus[rank] = (int)rank % 8;
             }
 
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice, NULL,
-                                                 &plan.plan));
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_make(&request, NULL, &choice,
+                                                      NULL, &plan.plan));
             ASSERT_EQ("", plan.check()) << describe(request);
         }
     }
@@ -585,15 +586,15 @@ TEST_F(CollPlan, ranks_that_share_gpus_are_as_quick_as_by_their_own_trees)
     const uct_cuda_topo_t topo = dgx1();
 
     for (const auto &c : cases) {
-        uct_cuda_coll_request_t request = request_of(topo, 16, c.bytes / 4, 4,
-                                                     UCT_CUDA_COLL_AUTO);
-        uct_cuda_coll_choice_t choice;
+        uct_cuda_plan_coll_request_t request =
+            request_of(topo, 16, c.bytes / 4, 4, UCT_CUDA_PLAN_COLL_AUTO);
+        uct_cuda_plan_coll_choice_t choice;
 
         for (unsigned rank = 0; rank < 16; ++rank) {
             request.gpus[rank] = (int)rank % 8;
         }
-        request.max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
+        request.max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &choice));
         EXPECT_LE(choice.seconds * 1e6, 1.02 * c.us) << c.bytes;
     }
 }
@@ -603,10 +604,10 @@ TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
     const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
 
     for (int i = 0; i < 120; ++i) {
-        uct_cuda_coll_request_t request = request_of(
-                topo, 1 + m_random() % 8, m_random() % 5000, 4,
-                (i % 2) ? UCT_CUDA_COLL_ONE_KERNEL : UCT_CUDA_COLL_FLAT,
-                1 + m_random() % 5, m_random() % 2);
+        uct_cuda_plan_coll_request_t request = request_of(
+            topo, 1 + m_random() % 8, m_random() % 5000, 4,
+            (i % 2) ? UCT_CUDA_PLAN_COLL_ONE_KERNEL : UCT_CUDA_PLAN_COLL_FLAT,
+            1 + m_random() % 5, m_random() % 2);
         Plan plan;
 
         ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
@@ -632,10 +633,10 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
     const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
 
     for (int i = 0; i < 60; ++i) {
-        uct_cuda_coll_request_t request = request_of(
-                topo, 2 + m_random() % 3, 1 + m_random() % 5000, 4,
-                (i % 2) ? UCT_CUDA_COLL_FLAT : UCT_CUDA_COLL_HIERARCHICAL,
-                1 + m_random() % 5, m_random() % 2);
+        uct_cuda_plan_coll_request_t request = request_of(
+            topo, 2 + m_random() % 3, 1 + m_random() % 5000, 4,
+            (i % 2) ? UCT_CUDA_PLAN_COLL_FLAT : UCT_CUDA_PLAN_COLL_HIERARCHICAL,
+            1 + m_random() % 5, m_random() % 2);
         std::set<int> relays;
         Plan plan;
 
@@ -655,10 +656,11 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
 
         /* The copy engine at one end of a link makes the copy */
         for (uint32_t s = 0; s < plan.plan.list.num_steps; ++s) {
-            const uct_cuda_step_t &step   = plan.plan.list.steps[s];
-            const uct_cuda_place_t *place = &plan.plan.list.places[step.places];
+            const uct_cuda_plan_step_t &step   = plan.plan.list.steps[s];
+            const uct_cuda_plan_place_t *place =
+                &plan.plan.list.places[step.places];
 
-            if (step.type == UCT_CUDA_STEP_COPY) {
+            if (step.type == UCT_CUDA_PLAN_STEP_COPY) {
                 EXPECT_TRUE((place[0].owner == step.rank) ||
                             (place[1].owner == step.rank))
                         << s;
@@ -667,7 +669,7 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
 
         Machine machine(plan.plan, m_random);
         machine.run();
-        if (request.algorithm != UCT_CUDA_COLL_FLAT) {
+        if (request.algorithm != UCT_CUDA_PLAN_COLL_FLAT) {
             continue; /* the checker has proved the sum */
         }
 
@@ -706,18 +708,18 @@ TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
     };
 
     for (const auto &c : cases) {
-        uct_cuda_coll_request_t request = request_of(
-                c.topo, c.num_ranks, c.bytes / 4, 4, UCT_CUDA_COLL_AUTO,
-                UCT_CUDA_COLL_AUTO, true);
+        uct_cuda_plan_coll_request_t request = request_of(
+                c.topo, c.num_ranks, c.bytes / 4, 4, UCT_CUDA_PLAN_COLL_AUTO,
+                UCT_CUDA_PLAN_COLL_AUTO, true);
         uct_cuda_coll_bound_t with, without;
-        uct_cuda_coll_choice_t best, single;
+        uct_cuda_plan_coll_choice_t best, single;
         Plan plan;
 
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &best));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &best));
         ASSERT_EQ(UCS_OK, plan.make(request));
         EXPECT_EQ("", plan.check());
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &single));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &single));
         EXPECT_EQ(c.gain > 0, best.multipath) << c.num_ranks << ' ' << c.bytes;
         EXPECT_EQ(c.gain > 0, plan.plan.num_relays > 0) << c.num_ranks;
         EXPECT_LE(best.seconds * c.gain, single.seconds) << c.num_ranks;
@@ -742,7 +744,7 @@ TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
 
 /* Return a rank's data for its parent in a tree: its own and its children's
    sums, from left to right in the order of ranks. */
-static uint32_t sum_of(const uct_cuda_coll_tree_t &tree, unsigned rank,
+static uint32_t sum_of(const uct_cuda_plan_coll_tree_t &tree, unsigned rank,
                        const std::vector<std::vector<uint32_t>> &inputs,
                        size_t element)
 {
@@ -771,29 +773,29 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
     const uct_cuda_topo_t cube = dgx1();
 
     for (int i = 0; i < 24; ++i) {
-        const uct_cuda_topo_t &topo     = (i % 2) ? mist : cube;
-        uct_cuda_coll_request_t request = request_of(
-                topo, topo.num_gpus, 2000 + m_random() % 3000, 4,
-                UCT_CUDA_COLL_AUTO, UCT_CUDA_COLL_AUTO, m_random() % 2);
-        uct_cuda_coll_choice_t choice   = {};
-        const uct_cuda_coll_ranks_t ranks = {
+        const uct_cuda_topo_t &topo          = (i % 2) ? mist : cube;
+        uct_cuda_plan_coll_request_t request = request_of(
+            topo, topo.num_gpus, 2000 + m_random() % 3000, 4,
+            UCT_CUDA_PLAN_COLL_AUTO, UCT_CUDA_PLAN_COLL_AUTO, m_random() % 2);
+        uct_cuda_plan_coll_choice_t choice   = {};
+        const uct_cuda_plan_coll_ranks_t ranks = {
             &topo, request.num_ranks, request.gpus,
             uct_cuda_coll_model_builtin.memory,
             UCT_CUDA_COLL_KIND_ALLREDUCE, 0, 0, {}
         };
-        uct_cuda_coll_trees_t trees;
+        uct_cuda_plan_coll_trees_t trees;
         unsigned tree = 0;
         Plan plan;
 
         choice.chunks = 1 + m_random() % 4;
-        choice.slices = 1 + m_random() % 2;
+        choice.shards = 1 + m_random() % 2;
         choice.depth  = 2;
         choice.kernels = m_random() % 2;
-        choice.algorithm = UCT_CUDA_COLL_HIERARCHICAL;
-        ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, choice.slices,
-                                             choice.depth, &trees));
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice, NULL,
-                                             &plan.plan));
+        choice.algorithm = UCT_CUDA_PLAN_COLL_HIERARCHICAL;
+        ASSERT_TRUE(uct_cuda_plan_coll_trees_pack(&ranks, choice.shards,
+                                                  choice.depth, &trees));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_make(&request, NULL, &choice, NULL,
+                                                  &plan.plan));
         Machine machine(plan.plan, m_random);
         machine.run();
 
@@ -821,15 +823,15 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
     const uct_cuda_topo_t mist = two_sockets(72e9, 72e9, 41e9);
     const uct_cuda_topo_t cube = dgx1();
     const struct {
-        const uct_cuda_topo_t     *topo;
-        unsigned                  num_ranks;
-        uct_cuda_coll_algorithm_t algorithm;
-        unsigned                  chunks;
-        bool                      kernels;
-        uct_cuda_coll_kind_t      kind;
+        const uct_cuda_topo_t          *topo;
+        unsigned                       num_ranks;
+        uct_cuda_plan_coll_algorithm_t algorithm;
+        unsigned                       chunks;
+        bool                           kernels;
+        uct_cuda_coll_kind_t           kind;
     } cases[] = {
 #define CASE(_topo, _ranks, _algorithm, _chunks, _kernels, _kind) \
-    {_topo, _ranks, UCT_CUDA_COLL_##_algorithm, _chunks, _kernels, \
+    {_topo, _ranks, UCT_CUDA_PLAN_COLL_##_algorithm, _chunks, _kernels, \
      UCT_CUDA_COLL_KIND_##_kind}
         CASE(&mesh, 2, FLAT, 4, false, ALLREDUCE),
         CASE(&mesh, 3, FLAT, 3, false, ALLREDUCE),
@@ -854,26 +856,26 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
 
     for (const auto &c : cases) {
         for (bool is_in_place : {false, true}) {
-            uct_cuda_coll_request_t request = request_of(
-                    *c.topo, c.num_ranks, 1 << 20, 4, UCT_CUDA_COLL_AUTO,
-                    UCT_CUDA_COLL_AUTO, is_in_place);
-            uct_cuda_coll_choice_t choice = {};
+            uct_cuda_plan_coll_request_t request = request_of(
+                    *c.topo, c.num_ranks, 1 << 20, 4, UCT_CUDA_PLAN_COLL_AUTO,
+                    UCT_CUDA_PLAN_COLL_AUTO, is_in_place);
+            uct_cuda_plan_coll_choice_t choice = {};
             Plan plan;
 
             request.kind     = c.kind;
-            request.root     = uct_cuda_coll_kind_has_root(c.kind) ? 1 : 0;
+            request.root     = uct_cuda_plan_coll_kind_has_root(c.kind) ? 1 : 0;
             choice.algorithm = c.algorithm;
             choice.chunks    = c.chunks;
-            choice.slices    = 1;
+            choice.shards    = 1;
             choice.depth     = 2;
             choice.kernels   = c.kernels;
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_make(&request, NULL, &choice, NULL,
-                                                 &plan.plan));
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_make(&request, NULL, &choice,
+                                                      NULL, &plan.plan));
             ASSERT_EQ("", plan.check()) << describe(request);
             ASSERT_GT(plan.plan.list.num_waits, 0u);
 
             for (uint32_t i = 0; i < plan.plan.list.num_steps; ++i) {
-                uct_cuda_step_t &step = plan.plan.list.steps[i];
+                uct_cuda_plan_step_t &step = plan.plan.list.steps[i];
                 uint32_t *waits            = plan.plan.list.waits + step.waits;
 
                 for (unsigned w = 0; w < step.num_waits; ++w) {
@@ -895,7 +897,8 @@ TEST_F(CollPlan, a_place_moved_is_seen)
 {
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
 
-    for (int algorithm : {UCT_CUDA_COLL_ONE_KERNEL, UCT_CUDA_COLL_FLAT}) {
+    for (int algorithm :
+         {UCT_CUDA_PLAN_COLL_ONE_KERNEL, UCT_CUDA_PLAN_COLL_FLAT}) {
         for (bool is_in_place : {false, true}) {
             Plan plan;
 
@@ -903,8 +906,8 @@ TEST_F(CollPlan, a_place_moved_is_seen)
                                                    algorithm, 3,
                                                    is_in_place)));
             for (uint32_t i = 0; i < plan.plan.list.num_places; ++i) {
-                uct_cuda_place_t &place     = plan.plan.list.places[i];
-                const uct_cuda_place_t kept = place;
+                uct_cuda_plan_place_t &place     = plan.plan.list.places[i];
+                const uct_cuda_plan_place_t kept = place;
 
                 place.offset += 16;
                 EXPECT_NE("", plan.check()) << "place " << i << " further on";
@@ -937,16 +940,17 @@ TEST_F(CollPlan, a_step_changed_is_seen)
         Plan plan;
 
         ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 10000, 16,
-                                               UCT_CUDA_COLL_FLAT, 3,
+                                               UCT_CUDA_PLAN_COLL_FLAT, 3,
                                                is_in_place)));
         for (uint32_t i = 0; i < plan.plan.list.num_steps; ++i) {
-            uct_cuda_step_t &step     = plan.plan.list.steps[i];
-            const uct_cuda_step_t kept = step;
+            uct_cuda_plan_step_t &step     = plan.plan.list.steps[i];
+            const uct_cuda_plan_step_t kept = step;
 
             step.bytes -= 16;
             EXPECT_NE("", plan.check()) << "step " << i << " shorter";
             step.bytes += 32;
-            if (uct_cuda_step_destinations(&plan.plan.list, &step)->buffer !=
+            if (uct_cuda_plan_step_destinations(&plan.plan.list, &step)
+                    ->buffer !=
                 UCT_CUDA_BUFFER_SCRATCH) { /* slots may be longer than chunks */
                 EXPECT_NE("", plan.check()) << "step " << i << " longer";
             }
@@ -976,11 +980,11 @@ TEST_F(CollPlan, an_input_left_out_is_seen)
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
 
     for (unsigned rank = 0; rank < 3; ++rank) {
-        uct_cuda_place_t *places;
+        uct_cuda_plan_place_t *places;
         Plan plan;
 
         ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 3, 300, 4,
-                                               UCT_CUDA_COLL_ONE_KERNEL)));
+                                               UCT_CUDA_PLAN_COLL_ONE_KERNEL)));
         places = plan.plan.list.places + plan.plan.list.steps[0].places;
         ASSERT_EQ(3, plan.plan.list.steps[0].num_sources);
         std::swap(places[0], places[rank]);
@@ -997,20 +1001,20 @@ TEST_F(CollPlan, an_input_left_out_is_seen)
    128 KiB per chunk */
 TEST_F(CollPlan, chunks_have_128_KiB_at_least)
 {
-    const uct_cuda_topo_t topo  = beluga();
-    uct_cuda_coll_model_t model = uct_cuda_coll_model_builtin;
+    const uct_cuda_topo_t topo       = beluga();
+    uct_cuda_plan_coll_model_t model = uct_cuda_coll_model_builtin;
 
     model.submit = model.start = model.copy_start = model.wait =
             model.remote_wait = 0;
     for (unsigned less : {0, 1}) {
-        uct_cuda_coll_request_t request = request_of(
+        uct_cuda_plan_coll_request_t request = request_of(
                 topo, 4, (4 * 2 * (128 << 10)) / 4 - less, 4,
-                UCT_CUDA_COLL_FLAT);
-        uct_cuda_coll_choice_t choice;
+                UCT_CUDA_PLAN_COLL_FLAT);
+        uct_cuda_plan_coll_choice_t choice;
 
         request.model     = &model;
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &choice));
         EXPECT_EQ(less ? 1u : 2u, choice.chunks);
     }
 }
@@ -1018,10 +1022,12 @@ TEST_F(CollPlan, chunks_have_128_KiB_at_least)
 TEST_F(CollPlan, words_of_mpi_are_kinds)
 {
     EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLREDUCE,
-              uct_cuda_coll_kind_find("allreduce"));
-    EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLTOALL, uct_cuda_coll_kind_find("alltoall"));
-    EXPECT_EQ(-1, uct_cuda_coll_kind_find("broadcast"));
-    EXPECT_STREQ("broadcast", uct_cuda_coll_kind_str(UCT_CUDA_COLL_KIND_BCAST));
+              uct_cuda_plan_coll_kind_find("allreduce"));
+    EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLTOALL,
+              uct_cuda_plan_coll_kind_find("alltoall"));
+    EXPECT_EQ(-1, uct_cuda_plan_coll_kind_find("broadcast"));
+    EXPECT_STREQ("broadcast",
+                 uct_cuda_plan_coll_kind_str(UCT_CUDA_COLL_KIND_BCAST));
 }
 
 /* A step of one rank adds in another order */
@@ -1031,13 +1037,13 @@ TEST_F(CollPlan, another_order_on_one_rank_is_seen)
     Plan plan;
 
     ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 2, 64, 4,
-                                           UCT_CUDA_COLL_ONE_KERNEL)));
+                                           UCT_CUDA_PLAN_COLL_ONE_KERNEL)));
     ASSERT_EQ(2u, plan.plan.list.num_steps);
 
     /* Each rank adds all of it, at first in the same order */
     for (unsigned rank = 0; rank < 2; ++rank) {
-        uct_cuda_step_t &step    = plan.plan.list.steps[rank];
-        uct_cuda_place_t *places = plan.plan.list.places + step.places;
+        uct_cuda_plan_step_t &step    = plan.plan.list.steps[rank];
+        uct_cuda_plan_place_t *places = plan.plan.list.places + step.places;
 
         step.bytes            = plan.plan.bytes;
         step.num_destinations = 1;
@@ -1067,20 +1073,22 @@ TEST_F(CollPlan, trees_fill_the_links)
     };
 
     for (const auto &c : cases) {
-        const int gpus[]                  = {0, 1, 2, 3, 4, 5, 6, 7};
-        const uct_cuda_coll_ranks_t ranks = {
+        const int gpus[]                       = {0, 1, 2, 3, 4, 5, 6, 7};
+        const uct_cuda_plan_coll_ranks_t ranks = {
             &c.topo, (unsigned)c.topo.num_gpus, gpus, 750e9,
             UCT_CUDA_COLL_KIND_ALLREDUCE, 0, 0, {}
         };
-        uct_cuda_coll_trees_t trees;
+        uct_cuda_plan_coll_trees_t trees;
         uct_cuda_coll_bound_t bound;
 
         uct_cuda_coll_bound(&c.topo, gpus, ranks.num_ranks, false, false,
                             &bound);
         EXPECT_NEAR(1, bound.rate / c.rate, 1e-9) << c.rate;
-        ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, c.per_rank, 2, &trees));
-        EXPECT_NEAR(1, c.rate * uct_cuda_coll_trees_load(&ranks, &trees), 1e-6)
-                << c.rate;
+        ASSERT_TRUE(
+            uct_cuda_plan_coll_trees_pack(&ranks, c.per_rank, 2, &trees));
+        EXPECT_NEAR(1, c.rate * uct_cuda_plan_coll_trees_load(&ranks, &trees),
+                    1e-6)
+            << c.rate;
     }
 }
 
@@ -1094,13 +1102,13 @@ TEST_F(CollPlan, large_plans_reach_what_links_allow)
 
     for (const uct_cuda_topo_t &topo : nodes) {
         for (uint64_t mib : {256, 1024}) {
-            uct_cuda_coll_request_t request = request_of(
-                    topo, topo.num_gpus, mib << 18, 4, UCT_CUDA_COLL_AUTO,
-                    UCT_CUDA_COLL_AUTO, true);
+            uct_cuda_plan_coll_request_t request = request_of(
+                    topo, topo.num_gpus, mib << 18, 4, UCT_CUDA_PLAN_COLL_AUTO,
+                    UCT_CUDA_PLAN_COLL_AUTO, true);
             uct_cuda_coll_bound_t bound;
             Plan plan;
 
-            request.max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
+            request.max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
             ASSERT_EQ(UCS_OK, plan.make(request));
             EXPECT_EQ("", plan.check());
             uct_cuda_coll_bound(&topo, request.gpus, request.num_ranks, false,
@@ -1116,16 +1124,16 @@ TEST_F(CollPlan, large_plans_reach_what_links_allow)
    direction */
 TEST_F(CollPlan, two_sockets_have_three_stages)
 {
-    const uct_cuda_topo_t topo        = two_sockets(72e9, 72e9, 41e9);
-    const int gpus[]                  = {0, 1, 2, 3};
-    const uct_cuda_coll_ranks_t ranks = {&topo, 4, gpus, 750e9,
-                                         UCT_CUDA_COLL_KIND_ALLREDUCE, 0,
-                                         0, {}};
-    uct_cuda_coll_trees_t trees;
+    const uct_cuda_topo_t topo             = two_sockets(72e9, 72e9, 41e9);
+    const int gpus[]                       = {0, 1, 2, 3};
+    const uct_cuda_plan_coll_ranks_t ranks = {&topo, 4, gpus, 750e9,
+                                              UCT_CUDA_COLL_KIND_ALLREDUCE, 0,
+                                              0, {}};
+    uct_cuda_plan_coll_trees_t trees;
 
     /* Old contents are overwritten */
     memset((void*)&trees, 0xff, sizeof(trees));
-    ASSERT_TRUE(uct_cuda_coll_trees_pack(&ranks, 2, 2, &trees));
+    ASSERT_TRUE(uct_cuda_plan_coll_trees_pack(&ranks, 2, 2, &trees));
     EXPECT_FALSE(trees.rotates);
     ASSERT_EQ(8u, trees.count);
     for (unsigned t = 0; t < trees.count; ++t) {
@@ -1143,35 +1151,35 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
 /* Times measured on two H200 by direct calls; the model must be within 12 % */
 TEST_F(CollPlan, the_model_says_what_was_measured)
 {
-    const uct_cuda_topo_t topo    = switch_node(2, 396.8e9, 55e9);
-    uct_cuda_coll_model_t model   = uct_cuda_coll_model_builtin;
+    const uct_cuda_topo_t topo         = switch_node(2, 396.8e9, 55e9);
+    uct_cuda_plan_coll_model_t model   = uct_cuda_coll_model_builtin;
     const struct {
         int    algorithm;
         int    mib;
         double us;
     } cases[] = {
-        {UCT_CUDA_COLL_ONE_KERNEL, 1, 16.5},
-        {UCT_CUDA_COLL_ONE_KERNEL, 4, 25},
-        {UCT_CUDA_COLL_ONE_KERNEL, 16, 64},
-        {UCT_CUDA_COLL_ONE_KERNEL, 64, 214},
-        {UCT_CUDA_COLL_ONE_KERNEL, 256, 801},
-        {UCT_CUDA_COLL_ONE_KERNEL, 1024, 3162},
+        {UCT_CUDA_PLAN_COLL_ONE_KERNEL, 1, 16.5},
+        {UCT_CUDA_PLAN_COLL_ONE_KERNEL, 4, 25},
+        {UCT_CUDA_PLAN_COLL_ONE_KERNEL, 16, 64},
+        {UCT_CUDA_PLAN_COLL_ONE_KERNEL, 64, 214},
+        {UCT_CUDA_PLAN_COLL_ONE_KERNEL, 256, 801},
+        {UCT_CUDA_PLAN_COLL_ONE_KERNEL, 1024, 3162},
         /* Minus the time to submit for the other GPU as well */
-        {UCT_CUDA_COLL_FLAT, 64, 218 - 22},
-        {UCT_CUDA_COLL_FLAT, 256, 734 - 22},
-        {UCT_CUDA_COLL_FLAT, 1024, 2787 - 22}
+        {UCT_CUDA_PLAN_COLL_FLAT, 64, 218 - 22},
+        {UCT_CUDA_PLAN_COLL_FLAT, 256, 734 - 22},
+        {UCT_CUDA_PLAN_COLL_FLAT, 1024, 2787 - 22}
     };
 
     model.memory = 2900e9;
     for (const auto &c : cases) {
-        uct_cuda_coll_request_t request = request_of(
+        uct_cuda_plan_coll_request_t request = request_of(
                 topo, 2, (uint64_t)c.mib << 18, 4, c.algorithm,
-                UCT_CUDA_COLL_AUTO, true);
-        uct_cuda_coll_choice_t choice;
+                UCT_CUDA_PLAN_COLL_AUTO, true);
+        uct_cuda_plan_coll_choice_t choice;
 
         request.model     = &model;
         request.multipath = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &choice));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &choice));
         EXPECT_NEAR(1, choice.seconds * 1e6 / c.us, .12)
                 << c.algorithm << ", " << c.mib << " MiB";
     }
@@ -1184,25 +1192,25 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
 
     for (const uct_cuda_topo_t &topo : nodes) {
         for (uint64_t bytes : {4ul << 10, 4ul << 20, 64ul << 20, 1ul << 30}) {
-            uct_cuda_coll_request_t request = request_of(
-                    topo, topo.num_gpus, bytes / 4, 4, UCT_CUDA_COLL_AUTO);
-            uct_cuda_coll_choice_t best, choice;
+            uct_cuda_plan_coll_request_t request = request_of(
+                    topo, topo.num_gpus, bytes / 4, 4, UCT_CUDA_PLAN_COLL_AUTO);
+            uct_cuda_plan_coll_choice_t best, choice;
             uct_cuda_coll_bound_t bound;
 
             ASSERT_EQ(UCS_OK,
-                      uct_cuda_coll_choose(&request, NULL, &best));
+                      uct_cuda_plan_coll_choose(&request, NULL, &best));
             uct_cuda_coll_bound(&topo, request.gpus, request.num_ranks, true,
                                 true, &bound);
             EXPECT_LT(bytes / bound.rate, best.seconds);
 
             /* Within the tolerance for fewer steps */
-            for (int a = 0; a < UCT_CUDA_COLL_ALGORITHM_LAST; ++a) {
-                if ((a != UCT_CUDA_COLL_ONE_KERNEL) &&
-                    (a != UCT_CUDA_COLL_FLAT) && (&topo == &nodes[1])) {
+            for (int a = 0; a < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST; ++a) {
+                if ((a != UCT_CUDA_PLAN_COLL_ONE_KERNEL) &&
+                    (a != UCT_CUDA_PLAN_COLL_FLAT) && (&topo == &nodes[1])) {
                     continue; /* behind a switch only on request */
                 }
                 request.algorithm = a;
-                if (uct_cuda_coll_choose(&request, NULL, &choice) ==
+                if (uct_cuda_plan_coll_choose(&request, NULL, &choice) ==
                     UCS_OK) {
                     EXPECT_LE(best.seconds, choice.seconds * 1.0303)
                             << bytes << " bytes, algorithm " << a;
@@ -1220,12 +1228,12 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
 
     for (const uct_cuda_topo_t &topo : {beluga(), dgx1()}) {
         for (uint64_t bytes = 4ul << 10; bytes <= 1ul << 30; bytes *= 8) {
-            uct_cuda_coll_request_t request = request_of(
-                    topo, topo.num_gpus, bytes / 4, 4, UCT_CUDA_COLL_AUTO);
-            uct_cuda_coll_choice_t best, choice;
+            uct_cuda_plan_coll_request_t request = request_of(
+                    topo, topo.num_gpus, bytes / 4, 4, UCT_CUDA_PLAN_COLL_AUTO);
+            uct_cuda_plan_coll_choice_t best, choice;
             Plan plan;
 
-            ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &best));
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &best));
             if (best.other.seconds == 0) {
                 continue;
             }
@@ -1238,12 +1246,12 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
                earlier */
             std::map<int, double> seconds;
             double least = DBL_MAX;
-            for (int algorithm = 0; algorithm < UCT_CUDA_COLL_ALGORITHM_LAST;
-                 ++algorithm) {
+            for (int algorithm = 0;
+                 algorithm < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST; ++algorithm) {
                 request.algorithm = algorithm;
                 if ((algorithm != best.algorithm) &&
                     (UCS_OK ==
-                     uct_cuda_coll_choose(&request, NULL, &choice))) {
+                     uct_cuda_plan_coll_choose(&request, NULL, &choice))) {
                     seconds[algorithm] = choice.seconds;
                     least              = std::min(least, choice.seconds);
                     EXPECT_EQ(0, choice.other.seconds);
@@ -1261,32 +1269,32 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
 /* Constants measured for transfers also apply to copies of collectives */
 TEST_F(CollPlan, constants_of_transfers_change_what_is_chosen)
 {
-    const uct_cuda_topo_t topo      = beluga();
-    uct_cuda_mp_model_t transfers   = uct_cuda_mp_model_builtin;
-    uct_cuda_coll_request_t request = request_of(topo, 4, 64ul << 18, 4,
-                                                 UCT_CUDA_COLL_AUTO);
-    uct_cuda_coll_choice_t unknown, same, slow;
-    uct_cuda_coll_model_t model;
+    const uct_cuda_topo_t topo           = beluga();
+    uct_cuda_plan_model_t transfers      = uct_cuda_mp_model_builtin;
+    uct_cuda_plan_coll_request_t request = request_of(topo, 4, 64ul << 18, 4,
+                                                      UCT_CUDA_PLAN_COLL_AUTO);
+    uct_cuda_plan_coll_choice_t unknown, same, slow;
+    uct_cuda_plan_coll_model_t model;
 
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &unknown));
+    ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &unknown));
     request.transfers = &transfers;
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &same));
-    EXPECT_TRUE(uct_cuda_coll_choice_is_same(&unknown, &same));
+    ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &same));
+    EXPECT_TRUE(uct_cuda_plan_coll_choice_is_same(&unknown, &same));
     EXPECT_EQ(unknown.seconds, same.seconds);
 
     /* Submitting takes long: fewer copies */
     transfers.submit_chunk = 1e-3;
-    ASSERT_EQ(UCS_OK, uct_cuda_coll_choose(&request, NULL, &slow));
-    EXPECT_FALSE(uct_cuda_coll_choice_is_same(&unknown, &slow));
+    ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &slow));
+    EXPECT_FALSE(uct_cuda_plan_coll_choice_is_same(&unknown, &slow));
     EXPECT_TRUE(slow.kernels);
 
     /* Both sets of built-in constants are from one machine */
-    uct_cuda_coll_model_of(&uct_cuda_mp_model_builtin, 0, &model);
+    uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin, 0, &model);
     EXPECT_NEAR(uct_cuda_coll_model_builtin.submit, model.submit, 1e-12);
     EXPECT_EQ(uct_cuda_coll_model_builtin.word, model.word);
     EXPECT_EQ(uct_cuda_coll_model_builtin.copy_rate, model.copy_rate);
     transfers.gpu_efficiency = 0.5;
-    uct_cuda_coll_model_of(&transfers, 0, &model);
+    uct_cuda_plan_coll_model_of(&transfers, 0, &model);
     EXPECT_EQ(uct_cuda_coll_model_builtin.copy_rate / 2, model.copy_rate);
     EXPECT_EQ(uct_cuda_coll_model_builtin.kernel_rate / 2, model.kernel_rate);
 }
@@ -1300,19 +1308,20 @@ TEST_F(CollPlan, pushes_of_ranks_behind_a_switch_rotate)
         std::set<unsigned> queues[4];
         Plan plan;
 
-        ASSERT_EQ(UCS_OK, plan.make(request_of(topo, 4, 64 << 20, 4,
-                                               UCT_CUDA_COLL_FLAT, chunks)));
+        ASSERT_EQ(UCS_OK,
+                  plan.make(request_of(topo, 4, 64 << 20, 4,
+                                       UCT_CUDA_PLAN_COLL_FLAT, chunks)));
         for (unsigned i = 0; i < plan.plan.list.num_steps; ++i) {
-            const uct_cuda_step_t *step = &plan.plan.list.steps[i];
+            const uct_cuda_plan_step_t *step = &plan.plan.list.steps[i];
 
-            if (step->type != UCT_CUDA_STEP_COPY) {
+            if (step->type != UCT_CUDA_PLAN_STEP_COPY) {
                 continue;
             }
-            EXPECT_EQ(step->rank, uct_cuda_step_sources(&plan.plan.list, step)
-                                          ->owner);
+            EXPECT_EQ(step->rank,
+                      uct_cuda_plan_step_sources(&plan.plan.list, step)->owner);
             queues[step->rank].insert(step->queue);
             to[step->rank].push_back(
-                    uct_cuda_step_destinations(&plan.plan.list, step)->owner);
+                uct_cuda_plan_step_destinations(&plan.plan.list, step)->owner);
         }
 
         ASSERT_EQ(2u * 3 * chunks, to[0].size());
@@ -1333,7 +1342,7 @@ TEST_F(CollPlan, the_same_request_gives_the_same_plan)
     const uct_cuda_topo_t topo = hgx();
 
     for (int i = 0; i < 50; ++i) {
-        uct_cuda_coll_request_t request = random_request(topo);
+        uct_cuda_plan_coll_request_t request = random_request(topo);
         Plan one, two;
 
         ASSERT_EQ(UCS_OK, one.make(request));
@@ -1346,11 +1355,11 @@ TEST_F(CollPlan, the_same_request_gives_the_same_plan)
 
 TEST_F(CollPlan, nonsense_is_refused)
 {
-    const uct_cuda_topo_t topo         = beluga();
-    const uct_cuda_topo_t strangers    = mesh_node(4, 0, 12e9);
-    const uct_cuda_coll_request_t good = request_of(topo, 4, 1000, 4,
-                                                    UCT_CUDA_COLL_FLAT, 2);
-    uct_cuda_coll_request_t request;
+    const uct_cuda_topo_t topo              = beluga();
+    const uct_cuda_topo_t strangers         = mesh_node(4, 0, 12e9);
+    const uct_cuda_plan_coll_request_t good =
+        request_of(topo, 4, 1000, 4, UCT_CUDA_PLAN_COLL_FLAT, 2);
+    uct_cuda_plan_coll_request_t request;
     Plan plan;
 
     ASSERT_EQ(UCS_OK, plan.make(good));
@@ -1362,7 +1371,7 @@ TEST_F(CollPlan, nonsense_is_refused)
     EXPECT_EQ(0u, plan.plan.list.num_steps)
 
     REFUSED(UCS_ERR_INVALID_PARAM, num_ranks, 0);
-    REFUSED(UCS_ERR_INVALID_PARAM, num_ranks, UCT_CUDA_COLL_MAX_RANKS + 1);
+    REFUSED(UCS_ERR_INVALID_PARAM, num_ranks, UCT_CUDA_PLAN_COLL_MAX_RANKS + 1);
     REFUSED(UCS_ERR_INVALID_PARAM, element, 0);
     REFUSED(UCS_ERR_INVALID_PARAM, count, 1ull << 60);
     REFUSED(UCS_ERR_INVALID_PARAM, algorithm, 17);
@@ -1378,28 +1387,28 @@ TEST_F(CollPlan, nonsense_is_refused)
     const struct {
         ucs_status_t status;
         int          algorithm;
-        unsigned     chunks, slices, depth;
+        unsigned     chunks, shards, depth;
     } choices[] = {
-        {UCS_OK, UCT_CUDA_COLL_HIERARCHICAL, 1, 1, 1},
-        {UCS_OK, UCT_CUDA_COLL_ONE_KERNEL, 1, 0, 0},
-        {UCS_ERR_INVALID_PARAM, UCT_CUDA_COLL_FLAT, 0, 0, 0},
-        {UCS_ERR_INVALID_PARAM, UCT_CUDA_COLL_FLAT, 1000, 0, 0},
-        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_HIERARCHICAL, 1, 0, 2},
-        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_HIERARCHICAL, 1, 17, 2},
-        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_HIERARCHICAL, 1, 1, 0},
-        {UCS_ERR_UNSUPPORTED, UCT_CUDA_COLL_ALGORITHM_LAST, 1, 0, 0}
+        {UCS_OK, UCT_CUDA_PLAN_COLL_HIERARCHICAL, 1, 1, 1},
+        {UCS_OK, UCT_CUDA_PLAN_COLL_ONE_KERNEL, 1, 0, 0},
+        {UCS_ERR_INVALID_PARAM, UCT_CUDA_PLAN_COLL_FLAT, 0, 0, 0},
+        {UCS_ERR_INVALID_PARAM, UCT_CUDA_PLAN_COLL_FLAT, 1000, 0, 0},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_PLAN_COLL_HIERARCHICAL, 1, 0, 2},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_PLAN_COLL_HIERARCHICAL, 1, 17, 2},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_PLAN_COLL_HIERARCHICAL, 1, 1, 0},
+        {UCS_ERR_UNSUPPORTED, UCT_CUDA_PLAN_COLL_ALGORITHM_LAST, 1, 0, 0}
     };
     for (const auto &c : choices) {
-        uct_cuda_coll_choice_t choice = {};
+        uct_cuda_plan_coll_choice_t choice = {};
         Plan made;
 
-        choice.algorithm = (uct_cuda_coll_algorithm_t)c.algorithm;
+        choice.algorithm = (uct_cuda_plan_coll_algorithm_t)c.algorithm;
         choice.chunks    = c.chunks;
-        choice.slices    = c.slices;
+        choice.shards    = c.shards;
         choice.depth     = c.depth;
-        EXPECT_EQ(c.status,
-                  uct_cuda_coll_make(&good, NULL, &choice, NULL, &made.plan))
-                << c.algorithm << " " << c.chunks;
+        EXPECT_EQ(c.status, uct_cuda_plan_coll_make(&good, NULL, &choice, NULL,
+                                                    &made.plan))
+            << c.algorithm << " " << c.chunks;
         if (c.status == UCS_OK) {
             EXPECT_EQ("", made.check());
         }

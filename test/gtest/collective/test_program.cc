@@ -7,7 +7,7 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/plan/builder.h>
-#include <uct/cuda/run/program.h>
+#include <uct/cuda/run/schedule.h>
 }
 
 #include <memory>
@@ -19,11 +19,11 @@ protected:
     enum : unsigned { SIZE = 2, BYTES = 1000, SEQUENCE = 5 };
 
     std::unique_ptr<Gpus> gpus;
-    uct_cuda_coll_plan_t plan       = {};
-    uct_cuda_coll_builder_t builder = {};
-    uct_cuda_coll_events_t events   = {};
-    uct_cuda_coll_run_t run         = {};
-    uct_cuda_coll_program_t *program = nullptr;
+    uct_cuda_plan_coll_t plan         = {};
+    uct_cuda_plan_builder_t builder   = {};
+    uct_cuda_run_coll_events_t events = {};
+    uct_cuda_run_coll_call_t run      = {};
+    uct_cuda_run_schedule_t *program = nullptr;
     CUcontext context               = nullptr;
     uct_cuda_context_t *record      = nullptr;
 
@@ -35,14 +35,14 @@ protected:
     {
         Ranks::SetUp();
         play(SIZE);
-        run.page = open_page(0, SIZE);
+        run.control = open_control(0, SIZE);
         start(1);
     }
 
     void TearDown() override
     {
         stop();
-        uct_cuda_coll_page_close(run.page);
+        uct_cuda_node_control_close(run.control);
         Ranks::TearDown();
     }
 
@@ -53,7 +53,7 @@ protected:
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(0, true, &context));
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_push(context));
         ASSERT_EQ(UCS_OK, uct_cuda_context_hold(NULL, &record));
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_device_get(record, &run.device));
+        ASSERT_EQ(UCS_OK, uct_cuda_run_coll_device_get(record, &run.device));
         run.events   = &events;
         run.sequence = SEQUENCE;
         run.op       = UCX_MP_OP_BOR;
@@ -74,20 +74,20 @@ protected:
         plan           = {};
         plan.num_ranks = SIZE;
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_coll_builder_init(&builder, &plan, 10, 20, 20));
+                  uct_cuda_plan_builder_init(&builder, &plan, 10, 20, 20));
     }
 
     void stop()
     {
         if (program != nullptr) {
-            uct_cuda_coll_program_destroy(program);
+            uct_cuda_run_schedule_destroy(program);
             program = nullptr;
         }
         if (plan.list.steps != nullptr) { /* the plan was not used */
             free(builder.waves);
-            uct_cuda_coll_plan_release(&plan);
+            uct_cuda_plan_coll_release(&plan);
         }
-        uct_cuda_coll_events_release(&events, run.device, true);
+        uct_cuda_run_coll_events_release(&events, run.device, true);
         uct_cuda_context_put(record);
         uct_cuda_ctx_pop();
         uct_cuda_ctx_release(0);
@@ -106,25 +106,25 @@ protected:
                   uct_cuda_buffer_t destination, unsigned wave,
                   uint32_t wait = UCT_CUDA_NO_STEP)
     {
-        const uint32_t step = uct_cuda_coll_builder_step(
-                &builder, UCT_CUDA_STEP_COPY, rank, queue, BYTES, wave);
+        const uint32_t step = uct_cuda_plan_builder_step(
+                &builder, UCT_CUDA_PLAN_STEP_COPY, rank, queue, BYTES, wave);
 
-        uct_cuda_coll_builder_place(&builder, true, from, source, 0);
-        uct_cuda_coll_builder_place(&builder, false, to, destination, 0);
-        uct_cuda_coll_builder_wait(&builder, wait);
+        uct_cuda_plan_builder_place(&builder, true, from, source, 0);
+        uct_cuda_plan_builder_place(&builder, false, to, destination, 0);
+        uct_cuda_plan_builder_wait(&builder, wait);
         return step;
     }
 
     void make()
     {
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_builder_finish(&builder));
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_program_create(&plan, 0, &program));
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_program_prepare(program, &run));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_builder_finish(&builder));
+        ASSERT_EQ(UCS_OK, uct_cuda_run_schedule_create(&plan, 0, &program));
+        ASSERT_EQ(UCS_OK, uct_cuda_run_schedule_prepare(program, &run));
     }
 
     ucs_status_t carry_out()
     {
-        return uct_cuda_coll_program_run(program, &run);
+        return uct_cuda_run_schedule_run(program, &run);
     }
 
     static bool is_all(const uint8_t *memory, char value)
@@ -158,7 +158,7 @@ protected:
     void bring()
     {
         memset(place(1, UCT_CUDA_BUFFER_SCRATCH), 'b', BYTES);
-        uct_cuda_coll_page_step(pages[1], 0, SEQUENCE, 1);
+        uct_cuda_node_control_step(controls[1], 0, SEQUENCE, 1);
     }
 };
 
@@ -186,8 +186,8 @@ TEST_P(Program, others_steps_are_waited_for)
     idle = [this] {
         if (idles == 100) {
             EXPECT_TRUE(gpus->copied.empty()) << "before it was there";
-            uct_cuda_coll_page_step(pages[1], 0, SEQUENCE - 1, 1);
-            uct_cuda_coll_page_step(pages[1], 1, SEQUENCE, 1);
+            uct_cuda_node_control_step(controls[1], 0, SEQUENCE - 1, 1);
+            uct_cuda_node_control_step(controls[1], 1, SEQUENCE, 1);
         } else if (idles == 200) {
             EXPECT_TRUE(gpus->copied.empty()) << "another call, another queue";
             bring();
@@ -227,7 +227,8 @@ TEST_P(Program, own_steps_are_told)
     make();
     gpus->stuck = {0, 1};
     idle        = [&] {
-        was_told |= (uct_cuda_coll_page_steps(pages[1], 0, 0, SEQUENCE) > 0);
+        was_told |= (uct_cuda_node_control_steps(controls[1], 0, 0, SEQUENCE) >
+                     0);
         if (idles == 100) {
             EXPECT_FALSE(was_told);
             gpus->stuck = {-2, -2};
@@ -235,7 +236,7 @@ TEST_P(Program, own_steps_are_told)
         return UCS_OK;
     };
     ASSERT_EQ(UCS_OK, carry_out());
-    EXPECT_EQ(1u, uct_cuda_coll_page_steps(pages[1], 0, 0, SEQUENCE));
+    EXPECT_EQ(1u, uct_cuda_node_control_steps(controls[1], 0, 0, SEQUENCE));
     EXPECT_TRUE(is_all(place(1, UCT_CUDA_BUFFER_SCRATCH), 'a'));
 }
 

@@ -48,7 +48,7 @@ protected:
     static constexpr size_t host_size = 1 << 16;
     FakeDriver               driver;
     uct_cuda_queue_t         queue   = {};
-    uct_cuda_cma_page_t      *page   = nullptr;
+    uct_cuda_cma_control_t   *page   = nullptr;
     uct_cuda_cma_server_id_t id      = {};
     uct_cuda_cma_peer_t      *peer   = nullptr;
     uct_cuda_cma_channel_t   *channel = nullptr, *all = nullptr;
@@ -72,7 +72,7 @@ protected:
         host = (uint8_t*)map(host_size, MAP_PRIVATE);
         addr = (uct_cuda_cma_addr_t*)map(sizeof(*addr), MAP_SHARED);
         memset(host, 'h', host_size);
-        page = uct_cuda_cma_page_create(&id);
+        page = uct_cuda_cma_control_create(&id);
         ASSERT_NE(nullptr, page);
         ASSERT_EQ(0, pipe(pipes));
         child = fork();
@@ -110,7 +110,7 @@ protected:
         }
         end_child();
         close(id.fd);
-        uct_cuda_cma_page_close(page);
+        uct_cuda_cma_control_close(page);
         munmap(host, host_size);
     }
 
@@ -275,7 +275,7 @@ TEST_F(CmaChannel, a_busy_server_is_waited_for)
 
     ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
     for (int i = 0; i < 30; ++i) {
-        __atomic_fetch_add(&page->beat, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&page->heartbeat, 1, __ATOMIC_RELAXED);
         uct_cuda_queue_progress(&queue);
         usleep(1000);
     }
@@ -452,7 +452,7 @@ static bool says_idle()
 TEST_F(CmaChannel, who_posts_wakes_the_server_up)
 {
     std::thread server(
-        [this] { uct_cuda_cma_page_sleep(page, says_idle, ULONG_MAX); });
+        [this] { uct_cuda_cma_control_sleep(page, says_idle, ULONG_MAX); });
     Told told;
 
     while (!__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED)) {
@@ -467,24 +467,24 @@ TEST_F(CmaChannel, who_posts_wakes_the_server_up)
 /* A killed peer has announced a wake-up of the server without doing it */
 TEST_F(CmaChannel, who_is_left_asleep_wakes_up)
 {
-    uct_cuda_cma_page_sleep(page, says_idle, 1000);
+    uct_cuda_cma_control_sleep(page, says_idle, 1000);
 
     std::thread server(
-        [this] { uct_cuda_cma_page_sleep(page, says_idle, ULONG_MAX); });
+        [this] { uct_cuda_cma_control_sleep(page, says_idle, ULONG_MAX); });
     while (!__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED)) {
         usleep(100);
     }
     usleep(10000);
     __atomic_store_n(&page->is_asleep, 0, __ATOMIC_RELAXED);
-    uct_cuda_cma_page_wake(page);
-    uct_cuda_cma_page_wake_own(page);
+    uct_cuda_cma_control_wake(page);
+    uct_cuda_cma_control_wake_own(page);
     server.join();
 }
 
 /* The peer's thread may not have cleared entries of the slot's last owner */
 TEST_F(CmaChannel, keys_of_before_are_written_over)
 {
-    uct_cuda_cma_page_key_t &key = page->slots[0].keys[0];
+    uct_cuda_cma_control_key_t &key = page->slots[0].keys[0];
     Told told;
 
     key.serial                  = 1;

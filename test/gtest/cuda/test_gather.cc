@@ -34,17 +34,17 @@ protected:
         unsigned         count;
     };
 
-    FakeDriver           driver;
-    uct_cuda_mp_engine_t engine = {SIZE_MAX, SIZE_MAX};
-    uct_cuda_iface_t     iface  = {};
-    uct_cuda_gather_t    gather = {};
-    uct_cuda_node_rkey_t rkey   = {};
-    uct_cuda_stream_t    *stream;
-    uint8_t              *local  = gpu;
-    uct_cuda_end_t       local_end = uct_cuda_end_gpu(0);
-    bool                 is_owned  = true;
-    uint8_t              *remote = gpu + half;
-    std::vector<Told>    told    = std::vector<Told>(2000);
+    FakeDriver                driver;
+    uct_cuda_mp_engine_t      engine    = {SIZE_MAX, SIZE_MAX};
+    uct_cuda_iface_t          iface     = {};
+    uct_cuda_copy_coalescer_t coalescer = {};
+    uct_cuda_node_rkey_t      rkey      = {};
+    uct_cuda_stream_t         *stream;
+    uint8_t                   *local  = gpu;
+    uct_cuda_end_t            local_end = uct_cuda_end_gpu(0);
+    bool                      is_owned  = true;
+    uint8_t                   *remote = gpu + half;
+    std::vector<Told>    told         = std::vector<Told>(2000);
 
     void SetUp() override
     {
@@ -56,17 +56,17 @@ protected:
         driver.offer_gpu_copies();
 
         uct_cuda_node_iface_addr_self(&self);
-        rkey.handle.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
-        rkey.handle.pid       = self.pid;
-        rkey.handle.pid_ns    = self.pid_ns;
-        rkey.handle.base      = (uintptr_t)remote;
-        rkey.handle.length    = half;
-        rkey.handle.buffer_id = 7;
-        gather.engine         = &engine;
-        gather.enable_cache   = true;
+        rkey.handle.type       = UCT_CUDA_NODE_HANDLE_LEGACY;
+        rkey.handle.pid        = self.pid;
+        rkey.handle.pid_ns     = self.pid_ns;
+        rkey.handle.base       = (uintptr_t)remote;
+        rkey.handle.length     = half;
+        rkey.handle.buffer_id  = 7;
+        coalescer.engine       = &engine;
+        coalescer.enable_cache = true;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.queue, 1000, UINT_MAX));
-        uct_cuda_gather_init(&gather, &iface.queue);
+        uct_cuda_copy_coalesce_init(&coalescer, &iface.queue);
         ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 0,
                                                 &stream));
         memset(gpu, 'r', sizeof(gpu));
@@ -85,7 +85,7 @@ protected:
         uct_cuda_queue_submit_gathered(&iface.queue, true);
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&iface.queue);
-        uct_cuda_gather_cleanup(&gather);
+        uct_cuda_copy_coalesce_cleanup(&coalescer);
     }
 
     bool may_wait()
@@ -120,9 +120,10 @@ protected:
     {
         const uct_cuda_copy_t copy = block(i, from, to, length, is_put);
 
-        return uct_cuda_gather_follow(&gather, &copy, false, false) ?
-                       UCS_INPROGRESS :
-                       uct_cuda_gather_add(&gather, stream, 0, &copy, false);
+        return uct_cuda_copy_coalesce_follow(&coalescer, &copy, false, false) ?
+                   UCS_INPROGRESS :
+                   uct_cuda_copy_coalesce_add(&coalescer, stream, 0, &copy,
+                                              false);
     }
 
     /* Use host memory as local memory from now on; at first, the driver is
@@ -667,7 +668,7 @@ protected:
         Gather::SetUp();
         launched.clear();
         begun               = 0;
-        gather.kernel_blocks = 4;
+        coalescer.kernel_blocks = 4;
         memset(words, 0xff, sizeof(words));
 
         driver.table.cuModuleLoadData    = [](CUmodule *module, const void*) {
@@ -760,11 +761,11 @@ protected:
                                                (i == odd) ? 255 : 256);
 
             memset(local + i * 512, 1 + (int)i, 256);
-            if (!uct_cuda_gather_follow(&gather, &copy, i + 1 < last,
-                                        i > first)) {
+            if (!uct_cuda_copy_coalesce_follow(&coalescer, &copy, i + 1 < last,
+                                               i > first)) {
                 ASSERT_EQ(UCS_INPROGRESS,
-                          uct_cuda_gather_add(&gather, stream, 0, &copy,
-                                              i + 1 < last));
+                          uct_cuda_copy_coalesce_add(&coalescer, stream, 0,
+                                                     &copy, i + 1 < last));
             }
         }
         uct_cuda_queue_submit_gathered(&iface.queue, true);
@@ -831,15 +832,16 @@ TEST_F(Gather, memory_of_no_context_is_looked_at_block_by_block)
     is_owned = false;
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(1, 0, 0, 256));
-    EXPECT_FALSE(uct_cuda_gather_follow(&gather, &copy, false, false));
-    EXPECT_TRUE(uct_cuda_gather_follow(&gather, &copy, false, true));
+    EXPECT_FALSE(
+        uct_cuda_copy_coalesce_follow(&coalescer, &copy, false, false));
+    EXPECT_TRUE(uct_cuda_copy_coalesce_follow(&coalescer, &copy, false, true));
     ASSERT_EQ(UCS_INPROGRESS, post(2, 1024, 2048, 256, false));
     ASSERT_EQ(UCS_INPROGRESS, post(3, 2048, 4096, 256, false));
     is_owned = true;
     ASSERT_EQ(UCS_INPROGRESS, post(4, 4096, 8192, 256));
     uct_cuda_copy_t more = copy;
     more.comp = &told[5].comp;
-    EXPECT_TRUE(uct_cuda_gather_follow(&gather, &more, false, false));
+    EXPECT_TRUE(uct_cuda_copy_coalesce_follow(&coalescer, &more, false, false));
     finish();
     expect_told(6, UCS_OK);
 }
@@ -943,7 +945,7 @@ TEST_F(GatherKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
     finish();
     EXPECT_EQ(2u, driver.batches);
 
-    gather.kernel_blocks = 0;
+    coalescer.kernel_blocks = 0;
     occupy();
     post_many(131, 259);
     finish();

@@ -6,7 +6,7 @@ extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
-#include <uct/cuda/node/own.h>
+#include <uct/cuda/node/same_process.h>
 #include <uct/cuda/node/rkey.h>
 }
 
@@ -45,9 +45,9 @@ protected:
         iov.count            = 1;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
-        iface.port.max_streams   = 4;
-        iface.port.gather.engine = &engine;
-        iface.port.gather.queue  = &iface.super.queue;
+        iface.copy_ctx.max_streams      = 4;
+        iface.copy_ctx.coalescer.engine = &engine;
+        iface.copy_ctx.coalescer.queue  = &iface.super.queue;
     }
 
     void TearDown() override
@@ -235,14 +235,17 @@ TEST_F(IpcEp, access_between_own_gpus)
     rkey.handle.base = (uintptr_t)gpu;
     context.cuda     = (CUcontext)0x2000;
     context.id       = 1;
-    EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
+    EXPECT_EQ(nullptr,
+              uct_cuda_node_same_process_context(&rkey, &context, device));
     EXPECT_TRUE(rkey.own.is_reached);
     EXPECT_EQ(0u, enabled_in.size());
 
     context.cuda = (CUcontext)0x3000;
     context.id   = 2;
-    EXPECT_EQ(OWN_CONTEXT, uct_cuda_node_own_instead(&rkey, &context, device));
-    EXPECT_EQ(OWN_CONTEXT, uct_cuda_node_own_instead(&rkey, &context, device));
+    EXPECT_EQ(OWN_CONTEXT,
+              uct_cuda_node_same_process_context(&rkey, &context, device));
+    EXPECT_EQ(OWN_CONTEXT,
+              uct_cuda_node_same_process_context(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
     EXPECT_EQ(std::vector<CUcontext>{OWN_CONTEXT}, enabled_in);
     EXPECT_EQ(driver.context, enabled_to);
@@ -253,13 +256,15 @@ TEST_F(IpcEp, access_between_own_gpus)
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     };
     context.id = 3;
-    EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
+    EXPECT_EQ(nullptr,
+              uct_cuda_node_same_process_context(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
 
     /* Host memory for the fake driver: without a context */
     context.id       = 4;
     rkey.handle.base = (uintptr_t)local.data();
-    EXPECT_EQ(nullptr, uct_cuda_node_own_instead(&rkey, &context, device));
+    EXPECT_EQ(nullptr,
+              uct_cuda_node_same_process_context(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
     EXPECT_EQ(1u, enabled_in.size());
 }

@@ -53,10 +53,11 @@ protected:
         ep.is_own            = true;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
-        iface.port.max_streams         = 4;
-        iface.port.gather.engine       = &engine;
-        iface.port.gather.enable_cache = true;
-        uct_cuda_gather_init(&iface.port.gather, &iface.super.queue);
+        iface.copy_ctx.max_streams            = 4;
+        iface.copy_ctx.coalescer.engine       = &engine;
+        iface.copy_ctx.coalescer.enable_cache = true;
+        uct_cuda_copy_coalesce_init(&iface.copy_ctx.coalescer,
+                                    &iface.super.queue);
         ASSERT_EQ(UCS_OK,
                   uct_cuda_node_memh_create(gpu + half, half, &memh));
         ASSERT_EQ(UCS_OK,
@@ -84,7 +85,7 @@ protected:
     {
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&iface.super.queue);
-        uct_cuda_gather_cleanup(&iface.port.gather);
+        uct_cuda_copy_coalesce_cleanup(&iface.copy_ctx.coalescer);
         uct_cuda_node_rkey_destroy(rkey);
         uct_cuda_node_memh_destroy(memh);
     }

@@ -12,12 +12,12 @@ class IpcMultipath : public ::testing::Test
 protected:
     IpcMultipath()
     {
-        uct_cuda_mp_config_t config;
+        uct_cuda_plan_config_t config;
         char error[256];
 
-        uct_cuda_mp_config_init(&config);
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_config_set(&config, "MULTIPATH_LEDGER",
-                                                 "n", error, sizeof(error)));
+        uct_cuda_plan_config_init(&config);
+        EXPECT_EQ(UCS_OK, uct_cuda_plan_config_set(&config, "MULTIPATH_LEDGER",
+                                                   "n", error, sizeof(error)));
         EXPECT_EQ(UCS_OK, uct_cuda_mp_engine_create(&config, &engine));
     }
 

@@ -82,15 +82,15 @@ TEST_F(NodeAlive, a_number_is_one_holders)
 {
     uct_cuda_node_alive_t *other = enter();
 
-    EXPECT_TRUE(uct_cuda_node_alive_take(other, 3));
-    EXPECT_FALSE(uct_cuda_node_alive_take(mine, 3));
-    EXPECT_TRUE(uct_cuda_node_alive_take(mine, 4));
+    EXPECT_TRUE(uct_cuda_node_alive_hold(other, 3));
+    EXPECT_FALSE(uct_cuda_node_alive_hold(mine, 3));
+    EXPECT_TRUE(uct_cuda_node_alive_hold(mine, 4));
     EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 3));
     EXPECT_TRUE(uct_cuda_node_alive_is_there(other, 4));
     EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 4)) << "its own";
     EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 5));
 
-    uct_cuda_node_alive_drop(other, 3);
+    uct_cuda_node_alive_release(other, 3);
     EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 3));
     EXPECT_TRUE(uct_cuda_node_alive_wait(mine, 3));
     uct_cuda_node_alive_close(other);
@@ -101,8 +101,8 @@ TEST_F(NodeAlive, what_others_close_in_the_process_is_not_lost)
 {
     uct_cuda_node_alive_t *first = enter(), *second = enter();
 
-    ASSERT_TRUE(uct_cuda_node_alive_take(first, 1));
-    ASSERT_TRUE(uct_cuda_node_alive_take(second, 2));
+    ASSERT_TRUE(uct_cuda_node_alive_hold(first, 1));
+    ASSERT_TRUE(uct_cuda_node_alive_hold(second, 2));
     uct_cuda_node_alive_close(second);
     close(open(path, O_RDWR));
     EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 1));
@@ -114,7 +114,7 @@ TEST_F(NodeAlive, what_others_close_in_the_process_is_not_lost)
 TEST_F(NodeAlive, a_killed_process_is_not_there)
 {
     const pid_t pid = spawn(
-        [this]() { return uct_cuda_node_alive_take(enter(), 7); });
+        [this]() { return uct_cuda_node_alive_hold(enter(), 7); });
     siginfo_t info;
 
     EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 7));
@@ -136,7 +136,7 @@ TEST_F(NodeAlive, a_forked_child_holds_nothing)
 
         if ((uct_cuda_node_alive_open(own, &alive) != UCS_OK) ||
             (mmap(NULL, 4096, PROT_READ, MAP_SHARED, own, 0) == MAP_FAILED) ||
-            !uct_cuda_node_alive_take(alive, 7)) {
+            !uct_cuda_node_alive_hold(alive, 7)) {
             return false;
         }
 
@@ -163,11 +163,11 @@ TEST_F(NodeAlive, a_forked_child_takes_nothing_away)
 {
     uct_cuda_node_alive_t *other = enter();
 
-    ASSERT_TRUE(uct_cuda_node_alive_take(other, 9));
+    ASSERT_TRUE(uct_cuda_node_alive_hold(other, 9));
     reap(spawn([other]() {
         const bool is_own = uct_cuda_node_alive_is_own(other);
 
-        uct_cuda_node_alive_drop(other, 9);
+        uct_cuda_node_alive_release(other, 9);
         uct_cuda_node_alive_close(other);
         return !is_own;
     }));

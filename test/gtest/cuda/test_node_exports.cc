@@ -125,7 +125,7 @@ TEST_F(IpcExports, a_descriptor_goes_with_the_last_user)
     uct_cuda_node_exports_put(&first);
     EXPECT_EQ(before, num_open());
     EXPECT_EQ(1u, uct_cuda_node_exports_count());
-    EXPECT_FALSE(uct_cuda_node_notices_is_over(&first.notice));
+    EXPECT_FALSE(uct_cuda_node_invalidation_is_over(&first.notice));
 
     uct_cuda_node_handle_t second = get(0x10000);
     EXPECT_EQ(0, memcmp(&first, &second, sizeof(first)));
@@ -180,17 +180,17 @@ TEST_F(IpcExports, freed_memory_is_noticed)
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
 
     (void)uct_cuda_node_exports_check(4);
-    EXPECT_FALSE(uct_cuda_node_notices_is_over(&handle.notice));
+    EXPECT_FALSE(uct_cuda_node_invalidation_is_over(&handle.notice));
     EXPECT_EQ(1u, uct_cuda_node_exports_num_held());
     allocations.erase(0x10000);
     (void)uct_cuda_node_exports_check(4);
-    EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
+    EXPECT_TRUE(uct_cuda_node_invalidation_is_over(&handle.notice));
     EXPECT_EQ(0u, uct_cuda_node_exports_num_held());
 
     /* Another allocation at the address has another handle */
     uct_cuda_node_handle_t other = get(alloc(0x10000));
-    EXPECT_FALSE(uct_cuda_node_notices_is_over(&other.notice));
-    EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
+    EXPECT_FALSE(uct_cuda_node_invalidation_is_over(&other.notice));
+    EXPECT_TRUE(uct_cuda_node_invalidation_is_over(&handle.notice));
 }
 
 TEST_F(IpcExports, what_is_about_to_go_is_ended_at_once)
@@ -198,7 +198,7 @@ TEST_F(IpcExports, what_is_about_to_go_is_ended_at_once)
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
 
     uct_cuda_node_exports_end(&handle);
-    EXPECT_TRUE(uct_cuda_node_notices_is_over(&handle.notice));
+    EXPECT_TRUE(uct_cuda_node_invalidation_is_over(&handle.notice));
     EXPECT_EQ(0u, uct_cuda_node_exports_num_held());
     uct_cuda_node_exports_end(&handle); /* an interval for other callers */
     EXPECT_EQ(0u, uct_cuda_node_exports_count());
@@ -238,7 +238,7 @@ protected:
     FakeDriver driver;
     int to_peer[2], from_peer[2];
     pid_t pid;
-    uct_cuda_node_notice_t notices[4];
+    uct_cuda_node_invalidation_t notices[4];
 
     void SetUp() override
     {
@@ -273,13 +273,13 @@ protected:
 
         close(to_peer[1]);
         for (slot = 0; slot < 4; ++slot) {
-            uct_cuda_node_notices_begin(slot, &notices[slot]);
+            uct_cuda_node_invalidation_begin(slot, &notices[slot]);
         }
         if (write(from_peer[1], notices, sizeof(notices)) < 0) {
             return;
         }
         while (read(to_peer[0], &slot, sizeof(slot)) == sizeof(slot)) {
-            uct_cuda_node_notices_end(slot);
+            uct_cuda_node_invalidation_end(slot);
             if (write(from_peer[1], &slot, sizeof(slot)) < 0) {
                 return;
             }
@@ -351,7 +351,7 @@ TEST_F(IpcBoard, a_loan_ends_with_the_memory)
 {
     uct_cuda_node_mapping_t *lent = get(handle(0)), *used;
 
-    uct_cuda_node_cache_lend(lent);
+    uct_cuda_node_cache_weaken(lent);
     used = get(handle(0));
     EXPECT_EQ(lent, used);
     end(0);
@@ -364,7 +364,7 @@ TEST_F(IpcBoard, a_loan_ends_with_the_memory)
     uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     EXPECT_EQ(2u, uct_cuda_node_cache_count());
-    uct_cuda_node_cache_unlend(lent);
+    uct_cuda_node_cache_put_weak(lent);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
@@ -383,8 +383,8 @@ TEST_F(IpcBoard, a_key_with_another_place_is_looked_up_there)
     uct_cuda_node_cache_put(mapping, true);
     EXPECT_EQ(0u, uct_cuda_node_cache_count()) << "its place has ended";
 
-    for (uint32_t slot : {UCT_CUDA_NODE_NOTICES_NO_SLOT, UINT32_MAX / 2,
-                          (uint32_t)UCT_CUDA_NODE_NOTICES_SLOTS}) {
+    for (uint32_t slot : {UCT_CUDA_NODE_INVALIDATION_NO_SLOT, UINT32_MAX / 2,
+                          (uint32_t)UCT_CUDA_NODE_INVALIDATION_SLOTS}) {
         h       = handle(2);
         mapping = get(h);
         EXPECT_NE(nullptr, mapping->view);

@@ -171,13 +171,13 @@ protected:
 
     void TearDown() override
     {
-        uct_cuda_node_notices_view_purge(handle.pid_ns, handle.pid);
+        uct_cuda_node_invalidation_view_purge(handle.pid_ns, handle.pid);
         close(control[0]);
         handle.os.fd = number;
         IpcHandle::TearDown();
     }
 
-    static int make(const uct_cuda_node_notice_t *notice)
+    static int make(const uct_cuda_node_invalidation_t *notice)
     {
         int fd = memfd_create("asked", MFD_CLOEXEC);
 
@@ -186,12 +186,12 @@ protected:
 
     void export_as_told()
     {
-        uct_cuda_node_notice_t notice;
+        uct_cuda_node_invalidation_t notice;
         struct pollfd fds[2];
         uct_cuda_node_descriptors_t socket;
         char what;
 
-        uct_cuda_node_notices_begin(5, &notice);
+        uct_cuda_node_invalidation_begin(5, &notice);
         uct_cuda_node_descriptors_open(&socket);
         fds[0] = {control[1], POLLIN, 0};
         fds[1] = {socket.own, POLLIN, 0};
@@ -207,11 +207,11 @@ protected:
                     return;
                 }
                 if (what == OVER) {
-                    uct_cuda_node_notices_end(5);
+                    uct_cuda_node_invalidation_end(5);
                 }
-                uct_cuda_node_notices_set_fd(
+                uct_cuda_node_invalidation_set_fd(
                         5, (what == SHOWN) ? make(&notice) : -1);
-                uct_cuda_node_notices_set_server(
+                uct_cuda_node_invalidation_set_server(
                         ((what == ASKED) || (what == OVER)) ?
                                 socket.peers :
                                 (what == OTHER) ? control[1] : -1,

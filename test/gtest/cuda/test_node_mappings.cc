@@ -261,7 +261,7 @@ TEST_F(IpcCache, a_weak_reference_in_the_way_is_closed)
     uct_cuda_node_mapping_t *used    = get(handle(0x10000, 1));
     uct_cuda_node_handle_t second    = handle(0x10000, 2);
 
-    uct_cuda_node_cache_lend(lent);
+    uct_cuda_node_cache_weaken(lent);
     driver.fail      = "cuIpcOpenMemHandle";
     driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
@@ -273,7 +273,7 @@ TEST_F(IpcCache, a_weak_reference_in_the_way_is_closed)
     ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&second, 0, &mapping));
     EXPECT_TRUE(lent->closed);
     EXPECT_EQ(1u, driver.mapped.size());
-    uct_cuda_node_cache_unlend(lent);
+    uct_cuda_node_cache_put_weak(lent);
     uct_cuda_node_cache_put(mapping, true);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }

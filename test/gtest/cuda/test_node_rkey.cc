@@ -292,7 +292,7 @@ TEST_F(NodeRkey, fields_out_of_bounds_are_refused)
         [](auto &h) { h.base = 0; },
         [](auto &h) { h.length = 0; },
         [](auto &h) { h.length = UINT64_MAX; },
-        [](auto &h) { h.notice.slot = UCT_CUDA_NODE_NOTICES_SLOTS; },
+        [](auto &h) { h.notice.slot = UCT_CUDA_NODE_INVALIDATION_SLOTS; },
         [](auto &h) { h.notice.slot = UINT32_MAX - 1; },
     };
 
@@ -303,7 +303,7 @@ TEST_F(NodeRkey, fields_out_of_bounds_are_refused)
     }
     EXPECT_EQ(0u, driver.opens);
     packed                    = good;
-    packed.handle.notice.slot = UCT_CUDA_NODE_NOTICES_NO_SLOT;
+    packed.handle.notice.slot = UCT_CUDA_NODE_INVALIDATION_NO_SLOT;
     EXPECT_EQ(UCS_OK, unpack());
 }
 

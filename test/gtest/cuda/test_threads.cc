@@ -245,17 +245,17 @@ TEST_F(Threads, contexts)
 TEST_F(Threads, traffic)
 {
     uct_cuda_mp_traffic_t *traffic;
-    uct_cuda_mp_load_t load;
+    uct_cuda_plan_load_t load;
 
     ASSERT_EQ(UCS_OK, uct_cuda_mp_traffic_create(NULL, &traffic));
     run([traffic](int number, std::mt19937 &random) {
         for (int i = 0; i < 500; ++i) {
             const int src = random() % 4, dst = (src + 1) % 4;
-            uct_cuda_mp_load_t met;
+            uct_cuda_plan_load_t met;
             uct_cuda_mp_flow_t flow;
             unsigned queued, window;
 
-            uct_cuda_mp_flow_single(uct_cuda_mp_lane(End(src), End(dst)),
+            uct_cuda_mp_flow_single(uct_cuda_plan_lane(End(src), End(dst)),
                                     1 << 20, random() % 2, &flow);
             uct_cuda_mp_traffic_begin(traffic, &flow);
             uct_cuda_mp_traffic_peek(traffic, End(dst), End((dst + 1) % 4),

@@ -26,6 +26,6 @@ static int type_size(MPI_Datatype datatype, MPI_Count *size)
 
 void fake_mpi_open(void)
 {
-    ucx_mp_mpi_real.Type_size_x = type_size;
+    ucx_mp_mpi_pmpi.Type_size_x = type_size;
     ucx_mp_mpi_handles_find();
 }

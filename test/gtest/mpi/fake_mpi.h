@@ -6,10 +6,10 @@
 #ifndef UCX_MP_TEST_FAKE_MPI_H
 #define UCX_MP_TEST_FAKE_MPI_H
 
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 
-/* Install the functions in ucx_mp_mpi_real, and find the handles. */
+/* Install the functions in ucx_mp_mpi_pmpi, and find the handles. */
 void fake_mpi_open(void);
 
 /* Return a datatype or operation by Open MPI's name, "float" or "op_sum". */

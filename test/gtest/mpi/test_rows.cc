@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 extern "C" {
-#include <mpi/rows.h>
+#include <mpi/strided.h>
 }
 
 #include <random>
@@ -26,7 +26,7 @@ protected:
         Bytes bytes(layout.size, PTRDIFF_MIN);
 
         for (size_t i = 0; i < layout.count; ++i) {
-            const ucx_mp_mpi_rows_t &rows = layout.rows[i];
+            const ucx_mp_mpi_strided_t &rows = layout.rows[i];
 
             for (size_t row = 0; row < rows.count; ++row) {
                 for (size_t b = 0; b < rows.length; ++b) {

@@ -142,7 +142,7 @@ class Config
 public:
     Config()
     {
-        uct_cuda_mp_config_init(&m_config);
+        uct_cuda_plan_config_init(&m_config);
         set("_TUNING_FILE", ""); /* independent of installed tables */
         set("_START", "wait");   /* the first transfer behaves like later
                                     ones */
@@ -153,25 +153,25 @@ public:
         char error[256] = "";
 
         EXPECT_EQ(UCS_OK,
-                  uct_cuda_mp_config_set(&m_config,
-                                         ("MULTIPATH" + name).c_str(),
-                                         value.c_str(), error, sizeof(error)))
+                  uct_cuda_plan_config_set(&m_config,
+                                           ("MULTIPATH" + name).c_str(),
+                                           value.c_str(), error, sizeof(error)))
                 << error;
         return *this;
     }
 
-    operator const uct_cuda_mp_config_t *() const
+    operator const uct_cuda_plan_config_t *() const
     {
         return &m_config;
     }
 
-    const uct_cuda_mp_config_t *operator->() const
+    const uct_cuda_plan_config_t *operator->() const
     {
         return &m_config;
     }
 
 private:
-    uct_cuda_mp_config_t m_config;
+    uct_cuda_plan_config_t m_config;
 };
 
 
@@ -179,9 +179,9 @@ private:
 class Know
 {
 public:
-    Know(const uct_cuda_topo_t &topo, const uct_cuda_mp_config_t *config,
-         const uct_cuda_mp_load_t *load     = NULL,
-         const uct_cuda_mp_tuning_t *tuning = NULL, const int *numa = NULL) :
+    Know(const uct_cuda_topo_t &topo, const uct_cuda_plan_config_t *config,
+         const uct_cuda_plan_load_t *load     = NULL,
+         const uct_cuda_plan_tuning_t *tuning = NULL, const int *numa = NULL) :
         m_know()
     {
         m_know.numa   = numa;
@@ -191,13 +191,13 @@ public:
         m_know.tuning = tuning;
     }
 
-    operator const uct_cuda_mp_knowledge_t *() const
+    operator const uct_cuda_plan_knowledge_t *() const
     {
         return &m_know;
     }
 
 private:
-    uct_cuda_mp_knowledge_t m_know;
+    uct_cuda_plan_knowledge_t m_know;
 };
 
 #endif

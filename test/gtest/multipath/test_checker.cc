@@ -18,7 +18,7 @@
 
 
 /** Return the step awaited by step i, or NO_STEP. */
-static uint32_t wait_of(const uct_cuda_mp_plan_t &plan, unsigned i)
+static uint32_t wait_of(const uct_cuda_plan_t &plan, unsigned i)
 {
     return (plan.steps[i].num_waits > 0) ? plan.waits[i] : UCT_CUDA_NO_STEP;
 }
@@ -42,19 +42,19 @@ protected:
         accepted();
     }
 
-    void make(const uct_cuda_topo_t &topo, const uct_cuda_mp_config_t *config,
+    void make(const uct_cuda_topo_t &topo, const uct_cuda_plan_config_t *config,
               size_t size)
     {
-        m_plan.reset(new uct_cuda_mp_plan_t);
-        uct_cuda_mp_plan_make(Know(topo, config), End(0), End(1), size,
-                              m_plan.get());
+        m_plan.reset(new uct_cuda_plan_t);
+        uct_cuda_plan_make(Know(topo, config), End(0), End(1), size,
+                           m_plan.get());
         ASSERT_GT(m_plan->num_paths, 0u);
     }
 
     ucs_status_t check()
     {
         m_error[0] = '\0';
-        return uct_cuda_mp_plan_check(m_plan.get(), m_error, sizeof(m_error));
+        return uct_cuda_plan_check(m_plan.get(), m_error, sizeof(m_error));
     }
 
     void accepted()
@@ -68,17 +68,17 @@ protected:
         EXPECT_NE(nullptr, strstr(m_error, because.c_str())) << m_error;
     }
 
-    uct_cuda_step_t &step(unsigned i)
+    uct_cuda_plan_step_t &step(unsigned i)
     {
         return m_plan->steps[i];
     }
 
-    uct_cuda_place_t &from(unsigned i)
+    uct_cuda_plan_place_t &from(unsigned i)
     {
         return m_plan->places[2 * i];
     }
 
-    uct_cuda_place_t &to(unsigned i)
+    uct_cuda_plan_place_t &to(unsigned i)
     {
         return m_plan->places[2 * i + 1];
     }
@@ -107,7 +107,7 @@ protected:
         return 0;
     }
 
-    std::unique_ptr<uct_cuda_mp_plan_t> m_plan;
+    std::unique_ptr<uct_cuda_plan_t> m_plan;
     char                                m_error[256];
 };
 
@@ -199,24 +199,24 @@ TEST_F(test_checker, drains_another_slot)
    one of them through the other, and neither fill waits for the other */
 TEST_F(test_checker, filled_twice_in_no_sure_order)
 {
-    const uct_cuda_place_t source      = from(1);
-    const uct_cuda_place_t destination = to(3);
-    const uct_cuda_place_t relay       = to(1);
-    const uct_cuda_place_t other       = to(2);
-    uct_cuda_place_t second            = relay;
+    const uct_cuda_plan_place_t source      = from(1);
+    const uct_cuda_plan_place_t destination = to(3);
+    const uct_cuda_plan_place_t relay       = to(1);
+    const uct_cuda_plan_place_t other       = to(2);
+    uct_cuda_plan_place_t second            = relay;
     const uint64_t half                   = m_plan->slot_size;
     unsigned n                            = 0;
 
-    auto add = [&](uct_cuda_place_t source, uint64_t source_offset,
-                   uct_cuda_place_t target, uint64_t target_offset,
+    auto add = [&](uct_cuda_plan_place_t source, uint64_t source_offset,
+                   uct_cuda_plan_place_t target, uint64_t target_offset,
                    uint32_t earlier) {
         source.offset = source_offset;
         target.offset = target_offset;
         from(n)       = source;
         to(n)         = target;
         step(n).bytes = half;
-        step(n).queue = uct_cuda_mp_lane(uct_cuda_end_at(source.owner),
-                                         uct_cuda_end_at(target.owner));
+        step(n).queue = uct_cuda_plan_lane(uct_cuda_end_at(source.owner),
+                                           uct_cuda_end_at(target.owner));
         set_wait(n++, earlier);
     };
 
@@ -267,7 +267,7 @@ TEST_F(test_checker, beyond_the_buffer)
 
 TEST_F(test_checker, no_such_slot)
 {
-    to(1).slot = UCT_CUDA_MP_PLAN_SLOTS;
+    to(1).slot = UCT_CUDA_PLAN_SLOTS;
     refused("no such place");
 }
 
@@ -292,7 +292,7 @@ TEST_F(test_checker, wrong_way)
     to(0) = from(0);
     refused("copies within one end");
     to(0).owner   = 2;
-    step(0).queue = uct_cuda_mp_lane(End(0), End(2));
+    step(0).queue = uct_cuda_plan_lane(End(0), End(2));
     refused("leaves the source of gpu2");
     from(3).buffer = UCT_CUDA_BUFFER_RECV;
     refused("leaves ");
@@ -301,7 +301,7 @@ TEST_F(test_checker, wrong_way)
 TEST_F(test_checker, writes_the_source)
 {
     std::swap(from(0), to(0));
-    step(0).queue = uct_cuda_mp_lane(End(1), End(0));
+    step(0).queue = uct_cuda_plan_lane(End(1), End(0));
     refused("writes read-only");
 }
 
@@ -338,16 +338,16 @@ TEST_F(test_checker, no_such_owner)
 
 TEST_F(test_checker, what_is_none_of_a_transfer)
 {
-    step(3).type = UCT_CUDA_STEP_REDUCE;
+    step(3).type = UCT_CUDA_PLAN_STEP_REDUCE;
     refused("step 3 is not a transfer step");
-    step(3).type  = UCT_CUDA_STEP_COPY;
+    step(3).type  = UCT_CUDA_PLAN_STEP_COPY;
     step(3).waits = 2;
     refused("step 3 is not a transfer step");
 }
 
 TEST_F(test_checker, too_many)
 {
-    m_plan->num_steps = UCT_CUDA_MP_MAX_STEPS + 1;
+    m_plan->num_steps = UCT_CUDA_PLAN_MAX_STEPS + 1;
     refused("too many");
 }
 
@@ -369,7 +369,7 @@ TEST_F(test_checker, no_such_devices)
  * A copy takes time: half of its bytes move when it starts and half when it
  * ends, and other copies start and end in between.
  */
-static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
+static bool execute(const uct_cuda_plan_t &plan, std::mt19937 &random)
 {
     struct lane_t {
         std::vector<unsigned> steps;
@@ -380,7 +380,7 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
 
     std::map<std::tuple<int, int, int>, std::vector<uint8_t>> memory;
     std::vector<bool> done(plan.num_steps);
-    std::vector<lane_t> lanes(UCT_CUDA_MP_NUM_LANES);
+    std::vector<lane_t> lanes(UCT_CUDA_PLAN_NUM_LANES);
     unsigned left = plan.num_steps;
 
     /* Some links are slow while others are fast */
@@ -391,7 +391,7 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
         lanes[plan.steps[i].queue].steps.push_back(i);
     }
 
-    auto at = [&](const uct_cuda_place_t &place) -> uint8_t * {
+    auto at = [&](const uct_cuda_plan_place_t &place) -> uint8_t * {
         auto &bytes =
             memory[std::make_tuple(place.buffer, place.owner, place.slot)];
         if (bytes.empty()) {
@@ -402,16 +402,16 @@ static bool execute(const uct_cuda_mp_plan_t &plan, std::mt19937 &random)
         return bytes.data();
     };
     auto move = [&](unsigned i, uint64_t begin, uint64_t end) {
-        const uct_cuda_place_t &from = *uct_cuda_mp_plan_from(&plan, i);
-        const uct_cuda_place_t &to   = *uct_cuda_mp_plan_to(&plan, i);
+        const uct_cuda_plan_place_t &from = *uct_cuda_plan_from(&plan, i);
+        const uct_cuda_plan_place_t &to   = *uct_cuda_plan_to(&plan, i);
 
         memcpy(at(to) + to.offset + begin, at(from) + from.offset + begin,
                end - begin);
     };
 
-    uct_cuda_place_t source      = {0, 0, UCT_CUDA_BUFFER_SEND, 0};
-    uct_cuda_place_t destination = {0, 1, UCT_CUDA_BUFFER_RECV, 0};
-    uint8_t *bytes               = at(source);
+    uct_cuda_plan_place_t source      = {0, 0, UCT_CUDA_BUFFER_SEND, 0};
+    uct_cuda_plan_place_t destination = {0, 1, UCT_CUDA_BUFFER_RECV, 0};
+    uint8_t *bytes                    = at(source);
     for (size_t i = 0; i < plan.size; ++i) {
         bytes[i] = (uint8_t)(i * 2654435761u >> 13) | 1;
     }
@@ -469,7 +469,7 @@ TEST_F(test_checker, racing_plans_are_caught_by_execution)
    execution may deliver wrong bytes. */
 TEST_F(test_checker, damaged_plans)
 {
-    const uct_cuda_mp_plan_t sound = *m_plan;
+    const uct_cuda_plan_t sound = *m_plan;
     std::mt19937 random(7);
     unsigned rejected = 0;
     unsigned taken    = 0;
@@ -487,10 +487,10 @@ TEST_F(test_checker, damaged_plans)
             set_wait(n, other);
             break;
         case 2:
-            from(n).slot = (uint16_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
+            from(n).slot = (uint16_t)(random() % UCT_CUDA_PLAN_SLOTS);
             break;
         case 3:
-            to(n).slot = (uint16_t)(random() % UCT_CUDA_MP_PLAN_SLOTS);
+            to(n).slot = (uint16_t)(random() % UCT_CUDA_PLAN_SLOTS);
             break;
         case 4:
             from(n).offset += random() % 9000 - 4500;

@@ -10,19 +10,19 @@ class test_config : public ::testing::Test
 protected:
     test_config()
     {
-        uct_cuda_mp_config_init(&m_config);
+        uct_cuda_plan_config_init(&m_config);
     }
 
     ucs_status_t set(const char *name, const char *value)
     {
         m_error[0] = '\0';
-        return uct_cuda_mp_config_set(&m_config, name, value, m_error,
-                                      sizeof(m_error));
+        return uct_cuda_plan_config_set(&m_config, name, value, m_error,
+                                        sizeof(m_error));
     }
 
     void refused(const char *name, const char *value)
     {
-        uct_cuda_mp_config_t before = m_config;
+        uct_cuda_plan_config_t before = m_config;
 
         EXPECT_EQ(UCS_ERR_INVALID_PARAM, set(name, value)) << name << value;
         EXPECT_NE(nullptr, strstr(m_error, name)) << m_error;
@@ -33,29 +33,29 @@ protected:
                 << name << "=" << value << " changed something";
     }
 
-    uct_cuda_mp_config_t m_config;
-    char                 m_error[256];
+    uct_cuda_plan_config_t m_config;
+    char                   m_error[256];
 };
 
 
 TEST_F(test_config, defaults)
 {
-    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.enable);
-    EXPECT_EQ(UCT_CUDA_MP_SIZE_AUTO, m_config.min_size);
+    EXPECT_EQ(UCT_CUDA_PLAN_AUTO, m_config.enable);
+    EXPECT_EQ(UCT_CUDA_PLAN_SIZE_AUTO, m_config.min_size);
     EXPECT_EQ(0u, m_config.num_paths);
     EXPECT_EQ(4u, m_config.max_gpu_paths);
-    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.host);
+    EXPECT_EQ(UCT_CUDA_PLAN_AUTO, m_config.host);
     EXPECT_EQ(0u, m_config.num_chunks);
     EXPECT_EQ(64 * MiB, m_config.staging_size);
-    EXPECT_EQ(UCT_CUDA_MP_START_AUTO, m_config.start);
+    EXPECT_EQ(UCT_CUDA_PLAN_START_AUTO, m_config.start);
     EXPECT_STREQ("auto", m_config.tuning_file);
     EXPECT_EQ(UCS_OK,
-              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+              uct_cuda_plan_config_check(&m_config, m_error, sizeof(m_error)));
 }
 
 TEST_F(test_config, every_default_is_a_valid_value)
 {
-    for (const uct_cuda_mp_config_var_t *var = uct_cuda_mp_config_vars;
+    for (const uct_cuda_plan_config_var_t *var = uct_cuda_mp_config_vars;
          var->name != NULL; ++var) {
         EXPECT_EQ(UCS_OK, set(var->name, var->dfl)) << m_error;
         EXPECT_GT(strlen(var->doc), 10u);
@@ -65,11 +65,11 @@ TEST_F(test_config, every_default_is_a_valid_value)
 TEST_F(test_config, ternary)
 {
     EXPECT_EQ(UCS_OK, set("MULTIPATH", "y"));
-    EXPECT_EQ(UCT_CUDA_MP_YES, m_config.enable);
+    EXPECT_EQ(UCT_CUDA_PLAN_YES, m_config.enable);
     EXPECT_EQ(UCS_OK, set("MULTIPATH", "Off"));
-    EXPECT_EQ(UCT_CUDA_MP_NO, m_config.enable);
+    EXPECT_EQ(UCT_CUDA_PLAN_NO, m_config.enable);
     EXPECT_EQ(UCS_OK, set("MULTIPATH", "try"));
-    EXPECT_EQ(UCT_CUDA_MP_AUTO, m_config.enable);
+    EXPECT_EQ(UCT_CUDA_PLAN_AUTO, m_config.enable);
     refused("MULTIPATH", "maybe");
     refused("MULTIPATH", "");
     refused("MULTIPATH_HOST", "yy");
@@ -85,7 +85,7 @@ TEST_F(test_config, sizes)
     EXPECT_EQ(12345u, m_config.min_size);
     EXPECT_EQ(UCS_OK, set("MULTIPATH_MIN_SIZE", "inf"));
     EXPECT_GT(m_config.min_size, 1ul << 60);
-    EXPECT_NE(UCT_CUDA_MP_SIZE_AUTO, m_config.min_size);
+    EXPECT_NE(UCT_CUDA_PLAN_SIZE_AUTO, m_config.min_size);
     refused("MULTIPATH_MIN_SIZE", "-1");
     refused("MULTIPATH_MIN_SIZE", "4x");
     refused("MULTIPATH_MIN_SIZE", "4mm");
@@ -113,11 +113,11 @@ TEST_F(test_config, numbers)
     EXPECT_EQ(2u, m_config.num_chunks);
     EXPECT_EQ(8u, m_config.chunks[1]);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+              uct_cuda_plan_config_check(&m_config, m_error, sizeof(m_error)));
     EXPECT_NE(nullptr, strstr(m_error, "MULTIPATH_CHUNKS"));
     EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct,host"));
     EXPECT_EQ(UCS_OK,
-              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+              uct_cuda_plan_config_check(&m_config, m_error, sizeof(m_error)));
     refused("MULTIPATH_CHUNKS", "99999999999999999999");
 }
 
@@ -125,11 +125,11 @@ TEST_F(test_config, paths)
 {
     ASSERT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct, gpu2,GPU13 ,host"));
     ASSERT_EQ(4u, m_config.num_paths);
-    EXPECT_EQ(UCT_CUDA_MP_ROUTE_DIRECT, m_config.paths[0].route);
-    EXPECT_EQ(UCT_CUDA_MP_ROUTE_GPU, m_config.paths[1].route);
+    EXPECT_EQ(UCT_CUDA_PLAN_ROUTE_DIRECT, m_config.paths[0].route);
+    EXPECT_EQ(UCT_CUDA_PLAN_ROUTE_GPU, m_config.paths[1].route);
     EXPECT_EQ(2, m_config.paths[1].gpu);
     EXPECT_EQ(13, m_config.paths[2].gpu);
-    EXPECT_EQ(UCT_CUDA_MP_ROUTE_HOST, m_config.paths[3].route);
+    EXPECT_EQ(UCT_CUDA_PLAN_ROUTE_HOST, m_config.paths[3].route);
 
     refused("MULTIPATH_PATHS", "direct,,host");
     refused("MULTIPATH_PATHS", "direct,gpu");
@@ -170,11 +170,11 @@ TEST_F(test_config, shares)
     /* As many as paths */
     EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct,host"));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+              uct_cuda_plan_config_check(&m_config, m_error, sizeof(m_error)));
     EXPECT_NE(nullptr, strstr(m_error, "MULTIPATH_SHARES"));
     EXPECT_EQ(UCS_OK, set("MULTIPATH_SHARES", ".9,.1"));
     EXPECT_EQ(UCS_OK,
-              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+              uct_cuda_plan_config_check(&m_config, m_error, sizeof(m_error)));
 }
 
 TEST_F(test_config, host_path_contradicts_no_host)
@@ -182,7 +182,7 @@ TEST_F(test_config, host_path_contradicts_no_host)
     EXPECT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct,host"));
     EXPECT_EQ(UCS_OK, set("MULTIPATH_HOST", "n"));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_mp_config_check(&m_config, m_error, sizeof(m_error)));
+              uct_cuda_plan_config_check(&m_config, m_error, sizeof(m_error)));
     EXPECT_NE(nullptr, strstr(m_error, "MULTIPATH_HOST"));
 }
 

@@ -10,7 +10,7 @@
 class test_cost : public ::testing::Test
 {
 protected:
-    test_cost() : m_plan(new uct_cuda_mp_plan_t())
+    test_cost() : m_plan(new uct_cuda_plan_t())
     {
         m_plan->size      = 64 * MiB;
         m_plan->num_steps = 16;
@@ -19,25 +19,25 @@ protected:
 
     bool wants()
     {
-        m_threshold = uct_cuda_mp_cost_threshold(m_plan.get(), m_config,
-                                                 &m_model);
-        return m_threshold != UCT_CUDA_MP_COST_NEVER;
+        m_threshold = uct_cuda_run_cost_threshold(m_plan.get(), m_config,
+                                                  &m_model);
+        return m_threshold != UCT_CUDA_RUN_COST_NEVER;
     }
 
     double retarget(unsigned copies)
     {
-        return uct_cuda_mp_cost_graph(&m_model, copies, false);
+        return uct_cuda_run_cost_graph(&m_model, copies, false);
     }
 
     double build(unsigned copies)
     {
-        return uct_cuda_mp_cost_graph(&m_model, copies, true);
+        return uct_cuda_run_cost_graph(&m_model, copies, true);
     }
 
     Config                              m_config;
-    std::unique_ptr<uct_cuda_mp_plan_t> m_plan;
-    uct_cuda_mp_model_t                 m_model = uct_cuda_mp_model_builtin;
-    unsigned                            m_threshold;
+    std::unique_ptr<uct_cuda_plan_t> m_plan;
+    uct_cuda_plan_model_t                 m_model = uct_cuda_mp_model_builtin;
+    unsigned                              m_threshold;
 };
 
 

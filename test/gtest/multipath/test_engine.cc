@@ -10,7 +10,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/multipath/meetings.h>
+#include <uct/cuda/multipath/history.h>
 #include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/copy/method.h>
 
@@ -84,7 +84,7 @@ protected:
     /* Run enough plain copies to show that the host path is not contended. */
     void prove(int src, int dst)
     {
-        for (int i = 0; i < UCT_CUDA_MP_HOST_PROOF; ++i) {
+        for (int i = 0; i < UCT_CUDA_PLAN_HOST_PROOF; ++i) {
             go_before(src, dst);
         }
     }
@@ -118,7 +118,7 @@ protected:
     }
 
     /* Both arguments of a start */
-    struct request_t : uct_cuda_mp_request_t, uct_cuda_mp_memory_t {
+    struct request_t : uct_cuda_run_request_t, uct_cuda_run_memory_t {
     };
 
     struct Transfer {
@@ -160,7 +160,7 @@ protected:
         return t;
     }
 
-    uct_cuda_mp_reason_t admit(End src, End dst, size_t size)
+    uct_cuda_plan_reason_t admit(End src, End dst, size_t size)
     {
         request_t request = {};
 
@@ -172,7 +172,7 @@ protected:
 
     bool may_split(End src, End dst, size_t size)
     {
-        return admit(src, dst, size) == UCT_CUDA_MP_ADMITTED;
+        return admit(src, dst, size) == UCT_CUDA_PLAN_ADMITTED;
     }
 
     /* Expect that a transfer between these is left to the caller. */
@@ -275,8 +275,8 @@ TEST_P(test_engine, nothing_before_the_first_transfer)
     }
 
     /* Too small: not even then */
-    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, 64 * KiB - 1));
-    EXPECT_TRUE(uct_cuda_mp_wants(m_engine, 64 * KiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, 64 * KiB - 1));
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 64 * KiB));
 
     m_config.set("_PATHS", "direct,gpu2");
     destroy();
@@ -689,25 +689,25 @@ TEST_P(test_engine, reasons)
     request.size    = MiB;
     auto reason = [&] { return uct_cuda_mp_admit_by(&thresholds, &request); };
 
-    EXPECT_EQ(UCT_CUDA_MP_ADMITTED, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_ADMITTED, reason());
     thresholds.alone_min_size = 2 * MiB;
-    EXPECT_EQ(UCT_CUDA_MP_NO_ALONE, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_ALONE, reason());
     thresholds.window = 2;
-    EXPECT_EQ(UCT_CUDA_MP_NO_ALONE, reason()) << "host memory's";
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_ALONE, reason()) << "host memory's";
     thresholds.queued = 1;
-    EXPECT_EQ(UCT_CUDA_MP_ADMITTED, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_ADMITTED, reason());
     thresholds.min_size = MiB + 1;
-    EXPECT_EQ(UCT_CUDA_MP_NO_SMALL, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_SMALL, reason());
     request.remote = End(1);
-    EXPECT_EQ(UCT_CUDA_MP_NO_MAPPING, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_MAPPING, reason());
     request.dst_end = End(0);
-    EXPECT_EQ(UCT_CUDA_MP_NO_SAME_END, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_SAME_END, reason());
     request.dst_end = End(UCT_CUDA_MAX_GPUS);
-    EXPECT_EQ(UCT_CUDA_MP_NO_INDEX, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_INDEX, reason());
     request.dst_end = End(HIDDEN);
-    EXPECT_EQ(UCT_CUDA_MP_NO_HIDDEN, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_HIDDEN, reason());
     thresholds.is_off = true;
-    EXPECT_EQ(UCT_CUDA_MP_NO_OFF, reason());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_OFF, reason());
 }
 
 TEST_P(test_engine_remote, no_map_function)
@@ -748,9 +748,9 @@ TEST_P(test_engine, not_ours)
 TEST_P(test_engine, a_hidden_peer_is_told_of_once)
 {
     create();
-    EXPECT_EQ(UCT_CUDA_MP_NO_HIDDEN, admit(0, HIDDEN, 64 * MiB));
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_HIDDEN, admit(0, HIDDEN, 64 * MiB));
     EXPECT_EQ(1u, count_messages("not visible"));
-    EXPECT_EQ(UCT_CUDA_MP_NO_HIDDEN, admit(HIDDEN, 0, 64 * MiB));
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_HIDDEN, admit(HIDDEN, 0, 64 * MiB));
     expect_not_ours(0, HIDDEN);
     EXPECT_EQ(1u, count_messages("not visible"));
 }
@@ -770,7 +770,7 @@ TEST_P(test_engine, gpus_beyond_the_tables)
                                                          {0, beyond + 1},
                                                          {-1, beyond},
                                                          {beyond + 40, 1}}) {
-        EXPECT_EQ(UCT_CUDA_MP_NO_INDEX,
+        EXPECT_EQ(UCT_CUDA_PLAN_NO_INDEX,
                   admit(devices.first, devices.second, 64 * MiB));
         expect_not_ours(devices.first, devices.second);
         EXPECT_EQ(UCT_CUDA_MP_NOT_COUNTED,
@@ -785,12 +785,12 @@ TEST_P(test_engine, auto_on_a_switch_stays_out)
     m_config.set("_LEDGER", "n");
     set_node(hgx(), 4);
     create();
-    EXPECT_TRUE(uct_cuda_mp_wants(m_engine, 64 * MiB));
+    EXPECT_TRUE(uct_cuda_mp_may_split(m_engine, 64 * MiB));
     Transfer t = start(0, 1, 3 * MiB);
     EXPECT_EQ(UCS_OK, t.status);
     EXPECT_EQ(nullptr, t.transfer);
     /* Once the node is known, the query is not logged any more */
-    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, SIZE_MAX - 1));
     EXPECT_EQ(1u, count_messages("I several paths gain nothing"));
     EXPECT_FALSE(m_node->has_context(0));
 }
@@ -931,12 +931,12 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
        more */
     auto forget = [&] {
         for (int i = 0; i < 2; ++i) {
-            usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+            usleep(2 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);
             EXPECT_TRUE(is_yielding()) << i;
         }
         prove(0, 1);
         EXPECT_FALSE(is_yielding());
-        usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+        usleep(2 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);
         ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
                                             &t.transfer));
         ASSERT_NE(nullptr, t.transfer);
@@ -958,7 +958,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     uct_cuda_mp_release(t.transfer);
 
     /* Our plain copy begins first, and the other transfer ends after it */
-    usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+    usleep(2 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);
     uint16_t ours = uct_cuda_mp_single_begin(m_engine, End(0), End(1),
                                              64 * MiB);
     counted       = uct_cuda_mp_single_begin(other, End(1), End(0), MiB);
@@ -1012,7 +1012,7 @@ TEST_P(test_engine, off)
 {
     m_config.set("", "n");
     create();
-    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, SIZE_MAX - 1));
 }
 
 TEST_P(test_engine, contradicting_configuration)
@@ -1789,14 +1789,14 @@ TEST_P(test_engine_host, asks_for_sizes_of_its_own)
     ASSERT_NE(nullptr, t.transfer);
     wait(t);
     /* Behind this switch other GPUs' links help only host memory */
-    EXPECT_FALSE(uct_cuda_mp_wants(m_engine, SIZE_MAX - 1));
-    EXPECT_TRUE(uct_cuda_mp_wants_host(m_engine, 16 * MiB));
-    EXPECT_FALSE(uct_cuda_mp_wants_host(m_engine, 64 * KiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split(m_engine, SIZE_MAX - 1));
+    EXPECT_TRUE(uct_cuda_mp_may_split_host(m_engine, 16 * MiB));
+    EXPECT_FALSE(uct_cuda_mp_may_split_host(m_engine, 64 * KiB));
 
     destroy();
     m_config.set("", "n");
     create();
-    EXPECT_FALSE(uct_cuda_mp_wants_host(m_engine, SIZE_MAX - 1));
+    EXPECT_FALSE(uct_cuda_mp_may_split_host(m_engine, SIZE_MAX - 1));
 }
 
 TEST_P(test_engine_host, sizes_and_alignments)
@@ -1937,7 +1937,7 @@ TEST_P(test_engine_host, plain_copies_make_windows)
     set_node(hgx(), 4);
     create();
     transfer(1, host, 16 * MiB);
-    EXPECT_TRUE(uct_cuda_mp_wants_host(m_engine, MiB));
+    EXPECT_TRUE(uct_cuda_mp_may_split_host(m_engine, MiB));
     EXPECT_FALSE(may_split(1, host, MiB));
     EXPECT_EQ(nullptr, start(1, host, MiB).transfer);
 

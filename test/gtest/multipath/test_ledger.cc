@@ -7,7 +7,7 @@
 #include "nodes.h"
 #include "ticks.h"
 
-#include <uct/cuda/multipath/meetings.h>
+#include <uct/cuda/multipath/history.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/node/alive.h>
 #include <uct/cuda/node/ledger.h>
@@ -63,8 +63,8 @@ protected:
 
     ~test_ledger()
     {
-        for (uct_cuda_mp_ledger_t *ledger : m_open) {
-            uct_cuda_mp_ledger_close(ledger);
+        for (uct_cuda_node_ledger_t *ledger : m_open) {
+            uct_cuda_node_ledger_close(ledger);
         }
         for (const std::string &file : files()) {
             unlink((m_dir + "/" + file).c_str());
@@ -92,8 +92,8 @@ protected:
         Gpus gpus{1};
 
         close(open(gpus));
-        uct_cuda_mp_ledger_t *ledger = open(gpus);
-        std::string path             = m_dir + "/" + files().at(0);
+        uct_cuda_node_ledger_t *ledger = open(gpus);
+        std::string path               = m_dir + "/" + files().at(0);
         close(ledger);
         return path;
     }
@@ -116,62 +116,62 @@ protected:
         return (char*)shmat(segment, NULL, 0);
     }
 
-    ucs_status_t try_open(const Gpus &gpus, uct_cuda_mp_ledger_t **ledger_p)
+    ucs_status_t try_open(const Gpus &gpus, uct_cuda_node_ledger_t **ledger_p)
     {
-        return uct_cuda_mp_ledger_open(m_dir.c_str(), gpus.uuids, gpus.count,
-                                       ledger_p);
+        return uct_cuda_node_ledger_open(m_dir.c_str(), gpus.uuids, gpus.count,
+                                         ledger_p);
     }
 
-    uct_cuda_mp_ledger_t *open(const Gpus &gpus)
+    uct_cuda_node_ledger_t *open(const Gpus &gpus)
     {
-        uct_cuda_mp_ledger_t *ledger = NULL;
+        uct_cuda_node_ledger_t *ledger = NULL;
 
         EXPECT_EQ(UCS_OK, try_open(gpus, &ledger));
         m_open.push_back(ledger);
         return ledger;
     }
 
-    void close(uct_cuda_mp_ledger_t *ledger)
+    void close(uct_cuda_node_ledger_t *ledger)
     {
-        uct_cuda_mp_ledger_close(ledger);
+        uct_cuda_node_ledger_close(ledger);
         m_open.erase(std::find(m_open.begin(), m_open.end(), ledger));
     }
 
     /* Return the flows of others on one directed link, and check for none on
        others. */
-    unsigned others(uct_cuda_mp_ledger_t *ledger, int from, int to)
+    unsigned others(uct_cuda_node_ledger_t *ledger, int from, int to)
     {
-        uct_cuda_mp_load_t load = {};
-        unsigned sum            = 0;
-        bool any = uct_cuda_mp_ledger_read(ledger, m_now, &load);
+        uct_cuda_plan_load_t load = {};
+        unsigned sum              = 0;
+        bool any = uct_cuda_node_ledger_read(ledger, m_now, &load);
 
         for (uint8_t count : load.active) {
             sum += count;
         }
         EXPECT_EQ(any, sum > 0);
-        EXPECT_EQ(sum, load.active[uct_cuda_mp_lane(End(from), End(to))]);
-        return load.active[uct_cuda_mp_lane(End(from), End(to))];
+        EXPECT_EQ(sum, load.active[uct_cuda_plan_lane(End(from), End(to))]);
+        return load.active[uct_cuda_plan_lane(End(from), End(to))];
     }
 
     /* Return the number of those from its one end to the other. */
-    unsigned direct(uct_cuda_mp_ledger_t *ledger, int from, int to)
+    unsigned direct(uct_cuda_node_ledger_t *ledger, int from, int to)
     {
-        uct_cuda_mp_load_t load = {};
-        unsigned sum            = 0;
+        uct_cuda_plan_load_t load = {};
+        unsigned sum              = 0;
 
-        uct_cuda_mp_ledger_read(ledger, m_now, &load);
+        uct_cuda_node_ledger_read(ledger, m_now, &load);
         for (uint8_t count : load.direct) {
             sum += count;
         }
-        EXPECT_EQ(sum, load.direct[uct_cuda_mp_lane(End(from), End(to))]);
+        EXPECT_EQ(sum, load.direct[uct_cuda_plan_lane(End(from), End(to))]);
         return sum;
     }
 
-    static void set(uct_cuda_mp_ledger_t *ledger, int from, int to, bool on,
+    static void set(uct_cuda_node_ledger_t *ledger, int from, int to, bool on,
                     bool is_direct = false)
     {
-        uct_cuda_mp_ledger_set(ledger, uct_cuda_mp_lane(End(from), End(to)),
-                               on, is_direct);
+        uct_cuda_node_ledger_set(ledger, uct_cuda_plan_lane(End(from), End(to)),
+                                 on, is_direct);
     }
 
     /* Fork a process that reports when its work is done, then waits. */
@@ -219,7 +219,7 @@ protected:
 
         EXPECT_EQ(UCS_OK, uct_cuda_node_alive_open(fd, &alive));
         ::close(fd);
-        EXPECT_TRUE(uct_cuda_node_alive_take(alive, UCT_CUDA_NODE_ALIVE_FILE));
+        EXPECT_TRUE(uct_cuda_node_alive_hold(alive, UCT_CUDA_NODE_ALIVE_FILE));
         return alive;
     }
 
@@ -232,7 +232,7 @@ protected:
     /* Check that an unsuitable file is not used and not changed. */
     void refused(const std::string &path, const std::string &content)
     {
-        uct_cuda_mp_ledger_t *ledger = NULL;
+        uct_cuda_node_ledger_t *ledger = NULL;
 
         {
             std::ofstream file(path, std::ios::binary);
@@ -250,15 +250,15 @@ protected:
 
     std::string                        m_dir;
     uint64_t                           m_now;
-    std::vector<uct_cuda_mp_ledger_t*> m_open;
+    std::vector<uct_cuda_node_ledger_t*> m_open;
 };
 
 
 TEST_F(test_ledger, others_are_seen_and_oneself_is_not)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
-    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2, 3});
-    uct_cuda_mp_ledger_t *c = open(Gpus{1, 2, 3});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
+    uct_cuda_node_ledger_t *b = open(Gpus{1, 2, 3});
+    uct_cuda_node_ledger_t *c = open(Gpus{1, 2, 3});
 
     set(a, 0, 2, true);
     EXPECT_EQ(0u, others(a, 0, 2));
@@ -274,8 +274,8 @@ TEST_F(test_ledger, others_are_seen_and_oneself_is_not)
 
 TEST_F(test_ledger, relays_are_told_from_direct_paths)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
-    uct_cuda_mp_ledger_t *b = open(Gpus{3, 2, 1});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
+    uct_cuda_node_ledger_t *b = open(Gpus{3, 2, 1});
 
     set(a, 0, 2, true);
     EXPECT_EQ(0u, direct(b, 2, 0));
@@ -290,8 +290,8 @@ TEST_F(test_ledger, relays_are_told_from_direct_paths)
 TEST_F(test_ledger, every_lane)
 {
     Gpus gpus{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
-    uct_cuda_mp_ledger_t *a = open(gpus);
-    uct_cuda_mp_ledger_t *b = open(gpus);
+    uct_cuda_node_ledger_t *a = open(gpus);
+    uct_cuda_node_ledger_t *b = open(gpus);
 
     for (int from = HOST; from < UCT_CUDA_MAX_GPUS; ++from) {
         for (int to = HOST; to < UCT_CUDA_MAX_GPUS; ++to) {
@@ -306,8 +306,8 @@ TEST_F(test_ledger, every_lane)
 
 TEST_F(test_ledger, gpus_in_another_order)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3, 4});
-    uct_cuda_mp_ledger_t *b = open(Gpus{4, 3, 2, 1});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3, 4});
+    uct_cuda_node_ledger_t *b = open(Gpus{4, 3, 2, 1});
 
     set(a, 0, 1, true);
     EXPECT_EQ(1u, others(b, 3, 2));
@@ -318,10 +318,10 @@ TEST_F(test_ledger, gpus_in_another_order)
 
 TEST_F(test_ledger, what_has_begun_at_an_end)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
-    uct_cuda_mp_ledger_t *b = open(Gpus{3, 2, 1});
-    const auto begun        = [&](int to, int from) {
-        return uct_cuda_mp_ledger_begun(b, End(to), End(from));
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
+    uct_cuda_node_ledger_t *b = open(Gpus{3, 2, 1});
+    const auto begun          = [&](int to, int from) {
+        return uct_cuda_node_ledger_begun(b, End(to), End(from));
     };
     unsigned before;
 
@@ -353,8 +353,8 @@ TEST_F(test_ledger, what_has_begun_at_an_end)
 
 TEST_F(test_ledger, gpus_that_only_some_see)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{2, 1});
-    uct_cuda_mp_ledger_t *b = open(Gpus{1, 3});
+    uct_cuda_node_ledger_t *a = open(Gpus{2, 1});
+    uct_cuda_node_ledger_t *b = open(Gpus{1, 3});
 
     set(a, 0, 1, true); /* 2 to 1: not a link that b could use */
     EXPECT_EQ(0u, others(b, 0, 1));
@@ -367,8 +367,8 @@ TEST_F(test_ledger, gpus_that_only_some_see)
 
 TEST_F(test_ledger, last_one_removes_the_page)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1});
-    uct_cuda_mp_ledger_t *b = open(Gpus{1});
+    uct_cuda_node_ledger_t *a = open(Gpus{1});
+    uct_cuda_node_ledger_t *b = open(Gpus{1});
 
     EXPECT_EQ(1u, files().size());
     close(a);
@@ -379,7 +379,7 @@ TEST_F(test_ledger, last_one_removes_the_page)
 
 TEST_F(test_ledger, private_file)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1});
+    uct_cuda_node_ledger_t *a = open(Gpus{1});
     struct stat st;
 
     ASSERT_EQ(0, stat((m_dir + "/" + files().at(0)).c_str(), &st));
@@ -389,24 +389,24 @@ TEST_F(test_ledger, private_file)
 
 TEST_F(test_ledger, others_are_told)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
     std::vector<pid_t> pids;
     uint32_t found[4] = {0, 0, 0, 7};
 
-    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(a, found, 3)) << "two of our own";
+    EXPECT_EQ(0u, uct_cuda_node_ledger_others(a, found, 3)) << "two of our own";
     for (int i = 0; i < 2; ++i) {
         pids.push_back(spawn([&] {
-            uct_cuda_mp_ledger_t *ledger;
+            uct_cuda_node_ledger_t *ledger;
             return try_open(Gpus{1, 2}, &ledger) == UCS_OK;
         }));
     }
 
-    EXPECT_EQ(2u, uct_cuda_mp_ledger_others(b, found, 3));
+    EXPECT_EQ(2u, uct_cuda_node_ledger_others(b, found, 3));
     EXPECT_EQ((uint32_t)pids[0], found[0]);
     EXPECT_EQ((uint32_t)pids[1], found[1]);
-    EXPECT_EQ(1u, uct_cuda_mp_ledger_others(a, found + 3, 1));
+    EXPECT_EQ(1u, uct_cuda_node_ledger_others(a, found + 3, 1));
     EXPECT_EQ((uint32_t)pids[0], found[3]);
-    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(a, found, 0));
+    EXPECT_EQ(0u, uct_cuda_node_ledger_others(a, found, 0));
     for (pid_t pid : pids) {
         reap(pid);
     }
@@ -415,7 +415,7 @@ TEST_F(test_ledger, others_are_told)
 /* Bytes behind the slots in use are ignored */
 TEST_F(test_ledger, slots_that_were_never_taken)
 {
-    uct_cuda_mp_ledger_t *a   = open(Gpus{1}), *b = open(Gpus{1});
+    uct_cuda_node_ledger_t *a = open(Gpus{1}), *b = open(Gpus{1});
     const std::string path    = m_dir + "/" + files().at(0);
     const uint32_t pid        = (uint32_t)getpid();
     const uint32_t other      = 1;
@@ -434,15 +434,15 @@ TEST_F(test_ledger, slots_that_were_never_taken)
 
     memcpy(memory + behind, &other, sizeof(other));
     shmdt(memory);
-    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(a, found, 3));
-    EXPECT_EQ(0u, uct_cuda_mp_ledger_others(b, found, 3));
+    EXPECT_EQ(0u, uct_cuda_node_ledger_others(a, found, 3));
+    EXPECT_EQ(0u, uct_cuda_node_ledger_others(b, found, 3));
 }
 
 TEST_F(test_ledger, process_killed_while_it_transfers)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
-    pid_t pid               = spawn([&] {
-        uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid                 = spawn([&] {
+        uct_cuda_node_ledger_t *ledger;
 
         if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
             return false;
@@ -453,15 +453,15 @@ TEST_F(test_ledger, process_killed_while_it_transfers)
 
     EXPECT_EQ(1u, others(a, 0, 1));
     /* After any time: the process lives */
-    m_now += 10 * UCT_CUDA_MP_LEDGER_STALE;
+    m_now += 10 * UCT_CUDA_NODE_LEDGER_STALE;
     EXPECT_EQ(1u, others(a, 0, 1));
-    m_now += 10 * UCT_CUDA_MP_LEDGER_STALE;
+    m_now += 10 * UCT_CUDA_NODE_LEDGER_STALE;
     EXPECT_EQ(1u, others(a, 0, 1));
 
     kill(pid, SIGKILL);
     siginfo_t info;
     waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT); /* a zombie is dead */
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(0u, others(a, 0, 1));
     reap(pid);
@@ -470,10 +470,10 @@ TEST_F(test_ledger, process_killed_while_it_transfers)
 /* The holder of the lock may be giving the slot to a new process */
 TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
 {
-    std::string path        = page_path();
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
-    pid_t pid               = spawn([&] {
-        uct_cuda_mp_ledger_t *ledger;
+    std::string path          = page_path();
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid                 = spawn([&] {
+        uct_cuda_node_ledger_t *ledger;
 
         if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
             return false;
@@ -487,11 +487,11 @@ TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
 
     uct_cuda_node_alive_t *alive = lock_page(path);
     for (int i = 0; i < 3; ++i) {
-        m_now += UCT_CUDA_MP_LEDGER_STALE;
+        m_now += UCT_CUDA_NODE_LEDGER_STALE;
         EXPECT_EQ(1u, others(a, 0, 1));
     }
     uct_cuda_node_alive_close(alive);
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(0u, others(a, 0, 1));
 }
@@ -499,9 +499,9 @@ TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
 TEST_F(test_ledger, slots_of_the_dead_are_taken_again)
 {
     std::vector<pid_t> pids;
-    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_ledger_t *ledger;
 
-    for (int i = 0; i < UCT_CUDA_MP_LEDGER_MAX_SLOTS; ++i) {
+    for (int i = 0; i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS; ++i) {
         pids.push_back(spawn([&] {
             bool ok = (try_open(Gpus{1, 2}, &ledger) == UCS_OK);
             set(ledger, 0, 1, true);
@@ -512,7 +512,7 @@ TEST_F(test_ledger, slots_of_the_dead_are_taken_again)
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, try_open(Gpus{1, 2}, &ledger));
     reap(pids.back());
     pids.pop_back();
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
     EXPECT_EQ(pids.size(), others(a, 0, 1));
     for (pid_t pid : pids) {
         reap(pid);
@@ -524,10 +524,10 @@ TEST_F(test_ledger, slots_of_the_dead_are_taken_again)
 
 TEST_F(test_ledger, number_of_a_dead_process_used_again)
 {
-    std::string path        = page_path();
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
-    pid_t pid               = spawn([&] {
-        uct_cuda_mp_ledger_t *ledger;
+    std::string path          = page_path();
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid                 = spawn([&] {
+        uct_cuda_node_ledger_t *ledger;
 
         (void)try_open(Gpus{1, 2}, &ledger);
         set(ledger, 0, 1, true);
@@ -547,7 +547,7 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
     }
     shmdt(page);
 
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(0u, others(a, 0, 1));
 }
@@ -555,22 +555,22 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
 /* Two copies of the module in one process; one is unloaded */
 TEST_F(test_ledger, the_same_process_twice)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
-    pid_t pid               = spawn([&] {
-        uct_cuda_mp_ledger_t *first, *second;
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
+    pid_t pid                 = spawn([&] {
+        uct_cuda_node_ledger_t *first, *second;
 
         if ((try_open(Gpus{1, 2}, &first) != UCS_OK) ||
             (try_open(Gpus{1, 2}, &second) != UCS_OK)) {
             return false;
         }
-        uct_cuda_mp_ledger_close(second);
+        uct_cuda_node_ledger_close(second);
         set(first, 0, 1, true);
         return true;
     });
 
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(1u, others(a, 0, 1));
-        m_now += UCT_CUDA_MP_LEDGER_STALE;
+        m_now += UCT_CUDA_NODE_LEDGER_STALE;
     }
     reap(pid);
 }
@@ -578,11 +578,11 @@ TEST_F(test_ledger, the_same_process_twice)
 /* A forked child of it lives on */
 TEST_F(test_ledger, process_killed_whose_child_is_not)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
     int wire[2];
     ASSERT_EQ(0, pipe(wire));
     pid_t pid               = spawn([&] {
-        uct_cuda_mp_ledger_t *ledger;
+        uct_cuda_node_ledger_t *ledger;
         pid_t child;
 
         if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
@@ -603,7 +603,7 @@ TEST_F(test_ledger, process_killed_whose_child_is_not)
     ASSERT_EQ((ssize_t)sizeof(child), read(wire[0], &child, sizeof(child)));
     EXPECT_EQ(1u, others(a, 0, 1));
     reap(pid);
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(0u, others(a, 0, 1));
     kill(child, SIGKILL);
@@ -613,12 +613,12 @@ TEST_F(test_ledger, process_killed_whose_child_is_not)
 
 TEST_F(test_ledger, forked_child_leaves_the_slot_alone)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
-    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *b = open(Gpus{1, 2});
 
     set(a, 0, 1, true);
     reap(spawn([&] {
-        uct_cuda_mp_ledger_close(a);
+        uct_cuda_node_ledger_close(a);
         return true;
     }));
     EXPECT_EQ(1u, others(b, 0, 1));
@@ -628,15 +628,15 @@ TEST_F(test_ledger, forked_child_leaves_the_slot_alone)
 /* In the child the parent's transfers have ended, too */
 TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
-    uct_cuda_mp_ledger_t *b = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *b = open(Gpus{1, 2});
 
     set(a, 0, 1, true, true);
     reap(spawn([&] {
-        uct_cuda_mp_ledger_t *own;
+        uct_cuda_node_ledger_t *own;
 
         set(a, 0, 1, false);
-        uct_cuda_mp_ledger_close(a);
+        uct_cuda_node_ledger_close(a);
 
         /* It can open a ledger of its own */
         if (try_open(Gpus{1, 2}, &own) != UCS_OK) {
@@ -652,14 +652,14 @@ TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
 /* The first thread ends, the process goes on: main() calls pthread_exit() */
 TEST_F(test_ledger, process_whose_first_thread_has_ended)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
     int pipes[2];
     char c;
 
     ASSERT_EQ(0, pipe(pipes));
     pid_t pid = fork();
     if (pid == 0) {
-        uct_cuda_mp_ledger_t *ledger;
+        uct_cuda_node_ledger_t *ledger;
 
         if (try_open(Gpus{1, 2}, &ledger) != UCS_OK) {
             _exit(1);
@@ -679,11 +679,11 @@ TEST_F(test_ledger, process_whose_first_thread_has_ended)
 
     ASSERT_EQ(1, read(pipes[0], &c, 1));
     EXPECT_EQ(1u, others(a, 0, 1));
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(1u, others(a, 0, 1));
     reap(pid);
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
     (void)others(a, 0, 1);
     EXPECT_EQ(0u, others(a, 0, 1));
     ::close(pipes[0]);
@@ -692,8 +692,8 @@ TEST_F(test_ledger, process_whose_first_thread_has_ended)
 
 TEST_F(test_ledger, too_many_gpus)
 {
-    uct_cuda_mp_ledger_t *ledger;
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3, 4, 5, 6, 7, 8, 9});
+    uct_cuda_node_ledger_t *ledger;
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3, 4, 5, 6, 7, 8, 9});
 
     EXPECT_EQ(UCS_ERR_NO_RESOURCE,
               try_open(Gpus{11, 12, 13, 14, 15, 16, 17, 18, 19}, &ledger));
@@ -716,9 +716,9 @@ TEST_F(test_ledger, garbage)
 TEST_F(test_ledger, another_layout)
 {
     std::string path = page_path();
-    uct_cuda_mp_ledger_t *ledger = open(Gpus{1}), *other;
-    const std::string good       = content(path);
-    char *page                   = page_of(path);
+    uct_cuda_node_ledger_t *ledger = open(Gpus{1}), *other;
+    const std::string good         = content(path);
+    char *page                     = page_of(path);
 
     for (size_t at : {0, 8, 12, 16}) { /* magic, layout, size, GPUs */
         page[at] = (char)(page[at] + 100);
@@ -743,10 +743,10 @@ TEST_F(test_ledger, a_file_that_is_cut_short)
 {
     const std::string path  = page_path();
     const std::string other = std::string(PLACE_BYTES, 'x');
-    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_ledger_t *ledger;
 
     for (const std::string &bytes : {std::string(), other}) {
-        uct_cuda_mp_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
+        uct_cuda_node_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
 
         std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
         set(a, 0, 1, true);
@@ -763,7 +763,7 @@ TEST_F(test_ledger, a_file_that_is_cut_short)
 TEST_F(test_ledger, a_limit_of_file_sizes)
 {
     const struct rlimit limit = {PLACE_BYTES - 1, PLACE_BYTES - 1};
-    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_ledger_t *ledger;
     int status;
 
     const pid_t pid = fork();
@@ -778,11 +778,11 @@ TEST_F(test_ledger, a_limit_of_file_sizes)
 
 TEST_F(test_ledger, nonsense_in_a_good_page)
 {
-    std::string path             = page_path();
-    uct_cuda_mp_ledger_t *ledger = open(Gpus{1, 2});
-    uct_cuda_mp_load_t load;
+    std::string path               = page_path();
+    uct_cuda_node_ledger_t *ledger = open(Gpus{1, 2});
+    uct_cuda_plan_load_t load;
     std::string nonsense(PAGE_BYTES, '\0');
-    const size_t own = PAGE_BYTES - UCT_CUDA_MP_LEDGER_MAX_SLOTS * 128;
+    const size_t own = PAGE_BYTES - UCT_CUDA_NODE_LEDGER_MAX_SLOTS * 128;
 
     for (size_t i = 0; i < nonsense.size(); ++i) {
         nonsense[i] = (char)(i * 2654435761u >> 7);
@@ -798,12 +798,12 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
 
     for (int i = 0; i < 4; ++i) {
         load = {};
-        (void)uct_cuda_mp_ledger_read(ledger, m_now, &load);
+        (void)uct_cuda_node_ledger_read(ledger, m_now, &load);
         set(ledger, 0, 1, true, true);
-        m_now += UCT_CUDA_MP_LEDGER_STALE;
+        m_now += UCT_CUDA_NODE_LEDGER_STALE;
     }
 
-    uct_cuda_mp_ledger_t *other = open(Gpus{1, 2});
+    uct_cuda_node_ledger_t *other = open(Gpus{1, 2});
     EXPECT_EQ(0u, others(other, 0, 1)) << "nobody's slots are free again";
 }
 
@@ -812,11 +812,11 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
 TEST_F(test_ledger, maker_killed)
 {
     const std::string path = page_path();
-    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_ledger_t *ledger;
 
     ::close(::open(path.c_str(), O_CREAT | O_RDWR, 0600));
     for (int i = 0; i < 2; ++i) {
-        uct_cuda_mp_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
+        uct_cuda_node_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
 
         set(a, 0, 1, true);
         EXPECT_EQ(1u, others(b, 0, 1));
@@ -830,13 +830,13 @@ TEST_F(test_ledger, maker_killed)
 /* Removing a file separates processes that have it from new ones */
 TEST_F(test_ledger, a_name_that_is_anothers_by_now_stays)
 {
-    const std::string path       = page_path();
-    uct_cuda_mp_ledger_t *before = open(Gpus{1, 2, 3});
+    const std::string path         = page_path();
+    uct_cuda_node_ledger_t *before = open(Gpus{1, 2, 3});
 
     unlink(path.c_str());
-    uct_cuda_mp_ledger_t *after = open(Gpus{1, 2, 3});
+    uct_cuda_node_ledger_t *after = open(Gpus{1, 2, 3});
     close(before);
-    uct_cuda_mp_ledger_t *last = open(Gpus{1, 2, 3});
+    uct_cuda_node_ledger_t *last = open(Gpus{1, 2, 3});
     set(last, 0, 2, true);
     EXPECT_EQ(1u, others(after, 0, 2));
     close(last);
@@ -847,7 +847,7 @@ TEST_F(test_ledger, a_name_that_is_anothers_by_now_stays)
 TEST_F(test_ledger, files_that_are_not_ours)
 {
     std::string path = page_path();
-    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_ledger_t *ledger;
 
     /* Readable by others, so another user may have written it */
     ::close(::open(path.c_str(), O_CREAT | O_RDWR, 0644));
@@ -864,18 +864,18 @@ TEST_F(test_ledger, files_that_are_not_ours)
     rmdir(path.c_str());
 
     EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_mp_ledger_open("/nonexistent", Gpus{1}.uuids, 1,
-                                      &ledger));
+              uct_cuda_node_ledger_open("/nonexistent", Gpus{1}.uuids, 1,
+                                        &ledger));
     EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_mp_ledger_open(std::string(600, 'x').c_str(),
-                                      Gpus{1}.uuids, 1, &ledger));
+              uct_cuda_node_ledger_open(std::string(600, 'x').c_str(),
+                                        Gpus{1}.uuids, 1, &ledger));
 }
 
 TEST_F(test_ledger, lock_that_never_comes_free)
 {
-    std::string path        = page_path();
-    uct_cuda_mp_ledger_t *a = open(Gpus{1});
-    uct_cuda_mp_ledger_t *ledger;
+    std::string path          = page_path();
+    uct_cuda_node_ledger_t *a = open(Gpus{1});
+    uct_cuda_node_ledger_t *ledger;
     uct_cuda_node_alive_t *alive = lock_page(path);
 
     EXPECT_EQ(UCS_ERR_BUSY, try_open(Gpus{1}, &ledger));
@@ -886,10 +886,10 @@ TEST_F(test_ledger, lock_that_never_comes_free)
 /* A pause that a signal cuts short must not use up all its patience */
 TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
 {
-    std::string path             = page_path();
-    uct_cuda_mp_ledger_t *a      = open(Gpus{1});
-    uct_cuda_mp_ledger_t *ledger = nullptr;
-    uct_cuda_node_alive_t *alive = lock_page(path);
+    std::string path               = page_path();
+    uct_cuda_node_ledger_t *a      = open(Gpus{1});
+    uct_cuda_node_ledger_t *ledger = nullptr;
+    uct_cuda_node_alive_t *alive   = lock_page(path);
     std::thread other([&] {
         const auto end = std::chrono::steady_clock::now() +
                          std::chrono::milliseconds(12);
@@ -905,7 +905,7 @@ TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
     }
     other.join();
     if (ledger != nullptr) {
-        uct_cuda_mp_ledger_close(ledger);
+        uct_cuda_node_ledger_close(ledger);
     }
     close(a);
 }
@@ -913,8 +913,8 @@ TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
 /* Processes come, work and go as fast as they can; some are killed */
 TEST_F(test_ledger, all_at_once)
 {
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3});
-    uct_cuda_mp_load_t load;
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
+    uct_cuda_plan_load_t load;
     std::vector<pid_t> pids;
     uint64_t reads = 0;
     int left       = 8;
@@ -923,7 +923,7 @@ TEST_F(test_ledger, all_at_once)
         pid_t pid = fork();
         if (pid == 0) {
             for (int n = 0; n < 200; ++n) {
-                uct_cuda_mp_ledger_t *ledger;
+                uct_cuda_node_ledger_t *ledger;
                 ucs_status_t status = try_open(Gpus{3, 2, 1}, &ledger);
                 if (status == UCS_ERR_BUSY) {
                     continue;
@@ -932,14 +932,14 @@ TEST_F(test_ledger, all_at_once)
                 }
                 set(ledger, 0, 1, true);
                 load = {};
-                uct_cuda_mp_ledger_read(ledger, (uint64_t)n, &load);
-                if (load.active[uct_cuda_mp_lane(End(0), End(1))] > 7) {
+                uct_cuda_node_ledger_read(ledger, (uint64_t)n, &load);
+                if (load.active[uct_cuda_plan_lane(End(0), End(1))] > 7) {
                     _exit(3);
                 }
                 if ((i % 2) && (n == 100)) {
                     raise(SIGKILL);
                 }
-                uct_cuda_mp_ledger_close(ledger);
+                uct_cuda_node_ledger_close(ledger);
             }
             _exit(0);
         }
@@ -950,8 +950,8 @@ TEST_F(test_ledger, all_at_once)
         int wait_status;
 
         load = {};
-        uct_cuda_mp_ledger_read(a, 1, &load);
-        EXPECT_LE(load.active[uct_cuda_mp_lane(End(2), End(1))], 8);
+        uct_cuda_node_ledger_read(a, 1, &load);
+        EXPECT_LE(load.active[uct_cuda_plan_lane(End(2), End(1))], 8);
         ++reads;
         if ((reads % 64 == 0) && (waitpid(-1, &wait_status, WNOHANG) > 0)) {
             --left;
@@ -961,10 +961,10 @@ TEST_F(test_ledger, all_at_once)
         }
     }
 
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
-    (void)uct_cuda_mp_ledger_read(a, m_now, &load);
-    m_now += UCT_CUDA_MP_LEDGER_STALE;
-    (void)uct_cuda_mp_ledger_read(a, m_now, &load);
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
+    (void)uct_cuda_node_ledger_read(a, m_now, &load);
+    m_now += UCT_CUDA_NODE_LEDGER_STALE;
+    (void)uct_cuda_node_ledger_read(a, m_now, &load);
     EXPECT_EQ(0u, others(a, 2, 1));
     close(a);
     EXPECT_EQ(0u, files().size());
@@ -1000,27 +1000,28 @@ protected:
     {
         uct_cuda_mp_flow_t result;
 
-        uct_cuda_mp_flow_single(uct_cuda_mp_lane(End(src), End(dst)), 64 * MiB,
-                                is_large, &result);
+        uct_cuda_mp_flow_single(uct_cuda_plan_lane(End(src), End(dst)),
+                                64 * MiB, is_large, &result);
         return result;
     }
 
-    uct_cuda_mp_load_t load(uct_cuda_mp_traffic_t *traffic, int src, int dst)
+    uct_cuda_plan_load_t load(uct_cuda_mp_traffic_t *traffic, int src, int dst)
     {
-        uct_cuda_mp_load_t result;
+        uct_cuda_plan_load_t result;
 
         uct_cuda_mp_traffic_load(traffic, End(src), End(dst), &result);
         return result;
     }
 
-    static unsigned on(const uct_cuda_mp_load_t &load, int from, int to)
+    static unsigned on(const uct_cuda_plan_load_t &load, int from, int to)
     {
-        return load.active[uct_cuda_mp_lane(End(from), End(to))];
+        return load.active[uct_cuda_plan_lane(End(from), End(to))];
     }
 
-    static unsigned direct_on(const uct_cuda_mp_load_t &load, int from, int to)
+    static unsigned direct_on(const uct_cuda_plan_load_t &load, int from,
+                              int to)
     {
-        return load.direct[uct_cuda_mp_lane(End(from), End(to))];
+        return load.direct[uct_cuda_plan_lane(End(from), End(to))];
     }
 
     FakeNode                            m_node;
@@ -1047,20 +1048,20 @@ TEST_F(test_traffic, lanes_of_a_plan)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
-    uct_cuda_mp_plan_t plan;
+    uct_cuda_plan_t plan;
     uct_cuda_mp_flow_t there;
     Config config;
 
     config.set("_PATHS", "direct,gpu2,host");
     uct_cuda_topo_t topo = beluga();
-    uct_cuda_mp_plan_make(Know(topo, config), End(0), End(1), 64 * MiB, &plan);
+    uct_cuda_plan_make(Know(topo, config), End(0), End(1), 64 * MiB, &plan);
     ASSERT_EQ(3u, plan.num_paths);
     uct_cuda_mp_flow_of_plan(&plan, plan.size, &there);
     EXPECT_EQ(5u, there.num_lanes);
 
     EXPECT_TRUE(load(a, 0, 1).is_known);
     uct_cuda_mp_traffic_begin(a, &there);
-    uct_cuda_mp_load_t seen = load(b, 1, 0);
+    uct_cuda_plan_load_t seen = load(b, 1, 0);
     EXPECT_TRUE(seen.is_known);
     for (std::pair<int, int> lane :
          {std::make_pair(0, 1), std::make_pair(0, 2), std::make_pair(2, 1),
@@ -1075,18 +1076,18 @@ TEST_F(test_traffic, windows_are_as_they_were)
 {
     uct_cuda_mp_traffic_t *a = create(NULL);
     uct_cuda_topo_t topo     = hgx();
-    uct_cuda_mp_plan_t plan;
+    uct_cuda_plan_t plan;
     uct_cuda_mp_flow_t there;
 
-    uct_cuda_mp_plan_make(Know(topo, Config()), End(HOST), End(1), 64 * MiB,
-                          &plan);
+    uct_cuda_plan_make(Know(topo, Config()), End(HOST), End(1), 64 * MiB,
+                       &plan);
     ASSERT_EQ(4u, plan.num_paths);
     uct_cuda_mp_flow_of_plan(&plan, plan.size, &there);
 
     EXPECT_EQ(1u, load(a, -1, 1).window);
     for (unsigned count = 1; count <= 3; ++count) {
         uct_cuda_mp_traffic_begin(a, &there);
-        uct_cuda_mp_load_t seen = load(a, -1, 1);
+        uct_cuda_plan_load_t seen = load(a, -1, 1);
         EXPECT_EQ(count, seen.queued);
         EXPECT_EQ(count + 1, seen.window);
         for (unsigned i = 0; i < plan.num_steps; ++i) {
@@ -1105,9 +1106,9 @@ TEST_F(test_traffic, windows_are_as_they_were)
         uct_cuda_mp_traffic_end(a, &there);
     }
 
-    uct_cuda_mp_load_t seen = load(a, -1, 1);
+    uct_cuda_plan_load_t seen = load(a, -1, 1);
     EXPECT_EQ(4u, seen.window) << "as the last one was";
-    EXPECT_EQ(0u, seen.ahead[uct_cuda_mp_lane(End(HOST), End(1))]);
+    EXPECT_EQ(0u, seen.ahead[uct_cuda_plan_lane(End(HOST), End(1))]);
 
     /* The old value is used until the next one ends as well */
     uct_cuda_mp_traffic_begin(a, &there);
@@ -1125,8 +1126,8 @@ TEST_F(test_traffic, relays_are_told_from_direct_paths)
     uct_cuda_mp_flow_t both   = flow(0, 1);
     uct_cuda_mp_flow_t other  = flow(0, 2);
 
-    both.lanes[1]  = uct_cuda_mp_lane(End(0), End(2));
-    both.lanes[2]  = uct_cuda_mp_lane(End(2), End(1));
+    both.lanes[1]  = uct_cuda_plan_lane(End(0), End(2));
+    both.lanes[2]  = uct_cuda_plan_lane(End(2), End(1));
     both.num_lanes = 3;
 
     (void)load(a, 0, 1);
@@ -1134,7 +1135,7 @@ TEST_F(test_traffic, relays_are_told_from_direct_paths)
     uct_cuda_mp_traffic_begin(a, &both);
     for (uct_cuda_mp_traffic_t *traffic : {a, b}) { /* a process's own; the
                                                        ledger's */
-        uct_cuda_mp_load_t seen = load(traffic, 1, 0);
+        uct_cuda_plan_load_t seen = load(traffic, 1, 0);
         EXPECT_EQ(1u, on(seen, 0, 2));
         EXPECT_EQ(0u, direct_on(seen, 0, 2));
         EXPECT_EQ(1u, on(seen, 2, 1));
@@ -1175,7 +1176,7 @@ TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
     uct_cuda_mp_traffic_end(b, &back);
     uct_cuda_mp_traffic_end(a, &there);
 
-    usleep(3 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+    usleep(3 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);
     EXPECT_EQ(1u, on(load(b, 1, 0), 0, 1));
     EXPECT_EQ(1u, direct_on(load(b, 1, 0), 0, 1));
     EXPECT_EQ(0u, on(load(b, 2, 0), 0, 1)) << "nobody was met on the way there";
@@ -1183,7 +1184,7 @@ TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
 
     /* One interval alone is chance, two in a row are not */
     for (unsigned expected : {1, 0}) {
-        usleep(2 * UCT_CUDA_MP_MEETINGS_TURN / 1000);
+        usleep(2 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);
         uct_cuda_mp_traffic_begin(b, &back);
         uct_cuda_mp_traffic_end(b, &back);
         EXPECT_EQ(expected, on(load(b, 1, 0), 0, 1));
@@ -1303,8 +1304,8 @@ TEST_F(test_traffic, ping_pong_meets_nobody)
 /* Another process held the lock for longer than this one waits */
 TEST_F(test_traffic, a_ledger_that_was_busy_is_asked_for_again)
 {
-    const std::string path  = page_path();
-    uct_cuda_mp_ledger_t *a = open(Gpus{1, 2, 3, 4});
+    const std::string path    = page_path();
+    uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3, 4});
     uct_cuda_mp_traffic_t *traffic;
     uct_cuda_node_alive_t *alive = lock_page(path);
 

@@ -5,7 +5,7 @@
  */
 #include "nodes.h"
 
-#include <uct/cuda/multipath/meetings.h>
+#include <uct/cuda/multipath/history.h>
 
 #include <cstring>
 #include <map>
@@ -28,28 +28,28 @@ protected:
        none. */
     void transfer(uint8_t flows, uint8_t direct = 0)
     {
-        uct_cuda_mp_load_t load = {};
+        uct_cuda_plan_load_t load = {};
 
-        uct_cuda_mp_meetings_begin(&m_met, m_now);
+        uct_cuda_mp_history_begin(&m_met, m_now);
         load.active[LANE] = flows;
         load.direct[LANE] = direct;
         if (flows > 0) {
-            uct_cuda_mp_meetings_add(&m_met, &load, m_now);
+            uct_cuda_mp_history_add(&m_met, &load, m_now);
         }
     }
 
-    uct_cuda_mp_load_t recall(uint8_t active = 0)
+    uct_cuda_plan_load_t recall(uint8_t active = 0)
     {
-        uct_cuda_mp_load_t load = {};
+        uct_cuda_plan_load_t load = {};
 
         load.active[LANE] = active;
-        uct_cuda_mp_meetings_recall(&m_met, m_now, &load);
+        uct_cuda_mp_history_recall(&m_met, m_now, &load);
         return load;
     }
 
-    static const unsigned  LANE = 17;
-    uint64_t               m_now;
-    uct_cuda_mp_meetings_t m_met;
+    static const unsigned LANE = 17;
+    uint64_t              m_now;
+    uct_cuda_mp_history_t m_met;
 };
 
 
@@ -82,20 +82,20 @@ TEST_F(test_meetings, pauses)
         }
     }
 
-    m_now += UCT_CUDA_MP_MEETINGS_KEEP;
+    m_now += UCT_CUDA_MP_HISTORY_KEEP;
     EXPECT_EQ(0, recall().active[LANE]);
 }
 
 /* Also if there is contention then */
 TEST_F(test_meetings, what_was_long_ago_does_not_come_back)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
 
     transfer(2);
-    m_now                 += 2 * UCT_CUDA_MP_MEETINGS_KEEP;
+    m_now                 += 2 * UCT_CUDA_MP_HISTORY_KEEP;
     load.active[LANE + 1]  = 1;
-    uct_cuda_mp_meetings_begin(&m_met, m_now);
-    uct_cuda_mp_meetings_add(&m_met, &load, m_now);
+    uct_cuda_mp_history_begin(&m_met, m_now);
+    uct_cuda_mp_history_add(&m_met, &load, m_now);
     EXPECT_EQ(0, recall().active[LANE]);
     EXPECT_EQ(1, recall().active[LANE + 1]);
 }
@@ -142,14 +142,14 @@ TEST_F(test_meetings, a_turn_has_a_least_length)
 TEST_F(test_meetings, one_that_is_crossed_starts_the_count_again)
 {
     EXPECT_EQ(0u, recall().uncrossed);
-    uct_cuda_mp_meetings_end(&m_met, 5, false);
-    uct_cuda_mp_meetings_end(&m_met, 7, false);
+    uct_cuda_mp_history_end(&m_met, 5, false);
+    uct_cuda_mp_history_end(&m_met, 7, false);
     EXPECT_EQ(12u, recall().uncrossed);
-    m_now += 2 * UCT_CUDA_MP_MEETINGS_KEEP;
+    m_now += 2 * UCT_CUDA_MP_HISTORY_KEEP;
     EXPECT_EQ(12u, recall().uncrossed);
-    uct_cuda_mp_meetings_end(&m_met, 9, true);
+    uct_cuda_mp_history_end(&m_met, 9, true);
     EXPECT_EQ(0u, recall().uncrossed);
-    uct_cuda_mp_meetings_end(&m_met, 9, false);
+    uct_cuda_mp_history_end(&m_met, 9, false);
     EXPECT_EQ(9u, recall().uncrossed);
 }
 
@@ -170,36 +170,36 @@ protected:
     std::vector<std::string> exchange(const messages_t &messages,
                                       uint64_t pause)
     {
-        std::vector<uct_cuda_mp_plan_t> plans(messages.size());
+        std::vector<uct_cuda_plan_t> plans(messages.size());
         std::vector<std::string> texts;
         char name[16];
 
         for (size_t i = 0; i < messages.size(); ++i) {
-            uct_cuda_mp_meetings_t &met = m_met[messages[i]];
-            uct_cuda_mp_load_t load     = {};
+            uct_cuda_mp_history_t &met = m_met[messages[i]];
+            uct_cuda_plan_load_t load  = {};
 
             load.is_known = true;
             load.window   = 1;
-            uct_cuda_mp_meetings_recall(&met, m_now, &load);
-            uct_cuda_mp_plan_make(Know(m_topo, m_config, &load),
-                                  End(messages[i].first),
-                                  End(messages[i].second), 64 * MiB,
-                                  &plans[i]);
-            uct_cuda_mp_meetings_begin(&met, m_now);
+            uct_cuda_mp_history_recall(&met, m_now, &load);
+            uct_cuda_plan_make(Know(m_topo, m_config, &load),
+                               End(messages[i].first),
+                               End(messages[i].second), 64 * MiB,
+                               &plans[i]);
+            uct_cuda_mp_history_begin(&met, m_now);
             texts.push_back("");
             for (unsigned k = 0; k < plans[i].num_paths; ++k) {
                 texts.back() += (k ? "," : "") + std::string(
-                        uct_cuda_mp_path_str(&plans[i].paths[k].path, name,
-                                             sizeof(name)));
+                        uct_cuda_plan_path_str(&plans[i].paths[k].path, name,
+                                               sizeof(name)));
             }
         }
 
         for (size_t i = 0; i < messages.size(); ++i) {
-            uct_cuda_mp_load_t load = {};
+            uct_cuda_plan_load_t load = {};
 
             for (size_t k = 0; k < messages.size(); ++k) {
-                uint16_t direct = uct_cuda_mp_lane(End(messages[k].first),
-                                                   End(messages[k].second));
+                uint16_t direct = uct_cuda_plan_lane(End(messages[k].first),
+                                                     End(messages[k].second));
                 std::set<uint16_t> lanes = {direct};
 
                 for (unsigned s = 0; s < plans[k].num_steps; ++s) {
@@ -211,12 +211,12 @@ protected:
                 load.direct[direct] += (k != i);
             }
             if (messages.size() > 1) {
-                uct_cuda_mp_meetings_add(&m_met[messages[i]], &load, m_now);
+                uct_cuda_mp_history_add(&m_met[messages[i]], &load, m_now);
             }
-            uct_cuda_mp_meetings_end(
+            uct_cuda_mp_history_end(
                     &m_met[messages[i]], 64 * MiB,
-                    uct_cuda_mp_load_is_crossed(&load, End(messages[i].first),
-                                                End(messages[i].second)));
+                    uct_cuda_plan_load_is_crossed(&load, End(messages[i].first),
+                                                  End(messages[i].second)));
         }
 
         m_now += pause * MS;
@@ -252,7 +252,7 @@ protected:
     uct_cuda_topo_t                                       m_topo;
     Config                                                m_config;
     uint64_t                                              m_now;
-    std::map<std::pair<int, int>, uct_cuda_mp_meetings_t> m_met;
+    std::map<std::pair<int, int>, uct_cuda_mp_history_t> m_met;
 };
 
 
@@ -301,7 +301,7 @@ TEST_F(test_exchanges, alone_again)
 {
     const messages_t alone = {{0, 1}};
 
-    for (int i = 0; i < UCT_CUDA_MP_HOST_PROOF; ++i) {
+    for (int i = 0; i < UCT_CUDA_PLAN_HOST_PROOF; ++i) {
         EXPECT_EQ("direct,gpu2,gpu3", exchange(alone, 8)[0]) << i;
     }
     EXPECT_EQ("direct,gpu2,gpu3,host", exchange(alone, 8)[0]);
@@ -309,7 +309,7 @@ TEST_F(test_exchanges, alone_again)
     for (int i = 0; i < 5; ++i) {
         exchange(together(ring(1), {ring(3)}), 8);
     }
-    for (int i = 0; i < UCT_CUDA_MP_HOST_PROOF; ++i) {
+    for (int i = 0; i < UCT_CUDA_PLAN_HOST_PROOF; ++i) {
         EXPECT_EQ(i >= 2, exchange(alone, 8)[0] == "direct,gpu2,gpu3") << i;
     }
     EXPECT_EQ("direct,gpu2,gpu3,host", exchange(alone, 8)[0]);

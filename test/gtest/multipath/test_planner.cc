@@ -21,32 +21,32 @@
 class test_planner : public ::testing::Test
 {
 protected:
-    test_planner() : m_plan(new uct_cuda_mp_plan_t)
+    test_planner() : m_plan(new uct_cuda_plan_t)
     {
     }
 
-    const uct_cuda_mp_plan_t &plan(const uct_cuda_topo_t &topo,
-                                   const uct_cuda_mp_config_t *config, End src,
-                                   End dst, size_t size,
-                                   const uct_cuda_mp_load_t *load = NULL,
-                                   const int *numa                = NULL)
+    const uct_cuda_plan_t &plan(const uct_cuda_topo_t &topo,
+                                const uct_cuda_plan_config_t *config, End src,
+                                End dst, size_t size,
+                                const uct_cuda_plan_load_t *load = NULL,
+                                const int *numa                  = NULL)
     {
         char error[256] = "";
 
-        uct_cuda_mp_plan_make(Know(topo, config, load, NULL, numa), src, dst,
-                              size, m_plan.get());
+        uct_cuda_plan_make(Know(topo, config, load, NULL, numa), src, dst,
+                           size, m_plan.get());
         EXPECT_EQ(UCS_OK,
-                  uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
+                  uct_cuda_plan_check(m_plan.get(), error, sizeof(error)))
                 << error;
         return *m_plan;
     }
 
     size_t min_size(const uct_cuda_topo_t &topo, bool is_host)
     {
-        uct_cuda_mp_min_sizes_t sizes;
+        uct_cuda_plan_min_sizes_t sizes;
 
-        uct_cuda_mp_plan_min_sizes(Know(topo, Config()), is_host, m_plan.get(),
-                                   &sizes);
+        uct_cuda_plan_min_sizes(Know(topo, Config()), is_host, m_plan.get(),
+                                &sizes);
         return sizes.alone;
     }
 
@@ -58,8 +58,8 @@ protected:
 
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
             text += (i ? "," : "");
-            text += uct_cuda_mp_path_str(&m_plan->paths[i].path, name,
-                                         sizeof(name));
+            text += uct_cuda_plan_path_str(&m_plan->paths[i].path, name,
+                                           sizeof(name));
         }
 
         return text;
@@ -70,7 +70,7 @@ protected:
         return (double)m_plan->paths[path].bytes / m_plan->size;
     }
 
-    std::unique_ptr<uct_cuda_mp_plan_t> m_plan;
+    std::unique_ptr<uct_cuda_plan_t> m_plan;
 };
 
 
@@ -97,9 +97,9 @@ TEST_F(test_planner, mesh_uses_all_relays)
    path one */
 TEST_F(test_planner, copies_of_relays_take_the_processors_time)
 {
-    uct_cuda_mp_model_t model    = uct_cuda_mp_model_builtin;
-    uct_cuda_topo_t topo         = beluga();
-    uct_cuda_mp_knowledge_t know = {};
+    uct_cuda_plan_model_t model    = uct_cuda_mp_model_builtin;
+    uct_cuda_topo_t topo           = beluga();
+    uct_cuda_plan_knowledge_t know = {};
     Config config;
 
     config.set("", "y").set("_PATHS", "direct,gpu2").set("_SHARES", "1,1");
@@ -109,7 +109,7 @@ TEST_F(test_planner, copies_of_relays_take_the_processors_time)
     know.model  = &model;
     for (double usec : {1., 100.}) {
         model.submit_chunk = usec * 1e-6;
-        uct_cuda_mp_plan_make(&know, End(0), End(1), 256 * KiB, m_plan.get());
+        uct_cuda_plan_make(&know, End(0), End(1), 256 * KiB, m_plan.get());
         ASSERT_EQ("direct,gpu2", paths());
         EXPECT_GT(m_plan->seconds, 8 * usec * 1e-6);
         EXPECT_LT(m_plan->seconds, 8 * usec * 1e-6 + 40e-6);
@@ -179,7 +179,7 @@ TEST_F(test_planner, switch_never_relays_by_itself)
 
 TEST_F(test_planner, switch_with_a_quiet_host)
 {
-    uct_cuda_mp_load_t quiet = {};
+    uct_cuda_plan_load_t quiet = {};
 
     quiet.is_known  = true;
     quiet.uncrossed = UINT64_MAX;
@@ -192,7 +192,7 @@ TEST_F(test_planner, switch_with_a_quiet_host)
     EXPECT_NEAR(434, 256 * MiB / m_plan->seconds / GB, 6);
 
     /* The peer sends through its host path: do not use it */
-    quiet.active[uct_cuda_mp_lane(End(1), End(HOST))] = 1;
+    quiet.active[uct_cuda_plan_lane(End(1), End(HOST))] = 1;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("", paths());
 }
@@ -200,10 +200,10 @@ TEST_F(test_planner, switch_with_a_quiet_host)
 /* Without proof that the host path is idle, if several paths are requested */
 TEST_F(test_planner, host_path_wants_proof)
 {
-    uct_cuda_mp_load_t unproven = {};
+    uct_cuda_plan_load_t unproven = {};
 
     unproven.is_known  = true;
-    unproven.uncrossed = UCT_CUDA_MP_HOST_PROOF * 256 * MiB - 1;
+    unproven.uncrossed = UCT_CUDA_PLAN_HOST_PROOF * 256 * MiB - 1;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &unproven);
     EXPECT_EQ("", paths());
     plan(beluga(), Config(), 0, 1, 256 * MiB, &unproven);
@@ -218,20 +218,20 @@ TEST_F(test_planner, host_path_wants_proof)
    messages are split if several are under way */
 TEST_F(test_planner, min_sizes_without_the_host_path)
 {
-    uct_cuda_mp_min_sizes_t sizes;
-    uct_cuda_mp_load_t known = {};
+    uct_cuda_plan_min_sizes_t sizes;
+    uct_cuda_plan_load_t known = {};
 
     known.is_known       = true;
     uct_cuda_topo_t node = hgx();
-    uct_cuda_mp_plan_min_sizes(Know(node, Config(), &known), false,
-                               m_plan.get(), &sizes);
+    uct_cuda_plan_min_sizes(Know(node, Config(), &known), false,
+                            m_plan.get(), &sizes);
     EXPECT_LT(32 * MiB, sizes.alone);
     EXPECT_GT(32 * MiB, sizes.behind);
     EXPECT_EQ(SIZE_MAX, sizes.by_relays);
 
     node = beluga();
-    uct_cuda_mp_plan_min_sizes(Know(node, Config(), &known), false,
-                               m_plan.get(), &sizes);
+    uct_cuda_plan_min_sizes(Know(node, Config(), &known), false,
+                            m_plan.get(), &sizes);
     EXPECT_EQ(sizes.behind, sizes.by_relays);
     EXPECT_GE(sizes.alone, sizes.behind);
 }
@@ -242,7 +242,7 @@ TEST_F(test_planner, min_sizes_without_the_host_path)
    difference of two runs of one path */
 TEST_F(test_planner, host_path_needs_time_to_begin)
 {
-    uct_cuda_mp_load_t quiet = {};
+    uct_cuda_plan_load_t quiet = {};
 
     quiet.is_known  = true;
     quiet.uncrossed = UINT64_MAX;
@@ -277,7 +277,7 @@ TEST_F(test_planner, forced_relay_behind_a_switch)
 
 TEST_F(test_planner, pcie_has_nothing_to_gain)
 {
-    uct_cuda_mp_load_t quiet = {};
+    uct_cuda_plan_load_t quiet = {};
 
     quiet.is_known  = true;
     quiet.uncrossed = UINT64_MAX;
@@ -404,7 +404,7 @@ TEST_F(test_planner, smallest_chunks_still_fit)
     size_t largest;
 
     config.set("", "y").set("_PATHS", "gpu2").set("_STAGING_SIZE", "1m");
-    largest = uct_cuda_mp_plan_max_size(config);
+    largest = uct_cuda_plan_max_size(config);
     EXPECT_EQ(8 * MiB, largest);
     plan(beluga(), config, 0, 1, largest);
     EXPECT_EQ("gpu2", paths());
@@ -437,13 +437,13 @@ TEST_F(test_planner, min_size)
 
 TEST_F(test_planner, busy_links_get_less)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
     double idle;
 
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     idle = share(0);
 
-    load.active[uct_cuda_mp_lane(End(0), End(1))] = 1;
+    load.active[uct_cuda_plan_lane(End(0), End(1))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
     /* 1 : 2 : 2 instead of 1 : 1 : 1 */
@@ -456,7 +456,7 @@ TEST_F(test_planner, busy_links_get_less)
    are equal */
 TEST_F(test_planner, windows_share_by_rate)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
     uint64_t alone;
 
     plan(beluga(), Config(), 0, 1, 32 * MiB, &load);
@@ -471,21 +471,21 @@ TEST_F(test_planner, windows_share_by_rate)
     EXPECT_NEAR(m_plan->paths[1].bytes, 32. / 3 * MiB, 0.05 * 32 / 3 * MiB);
     EXPECT_LE(m_plan->paths[1].chunks, chunks);
 
-    uct_cuda_mp_plan_t before = *m_plan;
-    load.queued               = 60;
+    uct_cuda_plan_t before = *m_plan;
+    load.queued            = 60;
     plan(beluga(), Config(), 0, 1, 32 * MiB, &load);
-    EXPECT_TRUE(uct_cuda_mp_plan_equal(&before, m_plan.get()));
+    EXPECT_TRUE(uct_cuda_plan_equal(&before, m_plan.get()));
 }
 
 TEST_F(test_planner, other_way_busy_leaves_the_host_out)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
 
     load.is_known  = true;
     load.uncrossed = UINT64_MAX;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3,host", paths());
-    load.active[uct_cuda_mp_lane(End(1), End(0))] = 1;
+    load.active[uct_cuda_plan_lane(End(1), End(0))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
@@ -502,11 +502,11 @@ TEST_F(test_planner, neighbours_of_a_ring_leave_the_host_out)
                  {0, 2, true},  {3, 1, true}};
 
     for (const auto &other : cases) {
-        uct_cuda_mp_load_t load = {};
+        uct_cuda_plan_load_t load = {};
 
         load.is_known  = true;
         load.uncrossed = UINT64_MAX;
-        load.active[uct_cuda_mp_lane(End(other.from), End(other.to))] = 1;
+        load.active[uct_cuda_plan_lane(End(other.from), End(other.to))] = 1;
         plan(hgx(), Config(), 0, 1, 256 * MiB, &load);
         EXPECT_EQ(other.host ? "direct,host" : "", paths())
                 << other.from << " to " << other.to;
@@ -517,12 +517,12 @@ TEST_F(test_planner, neighbours_of_a_ring_leave_the_host_out)
    every rank has a relay of its own, from any start */
 TEST_F(test_planner, ring_settles)
 {
-    uct_cuda_mp_plan_t plans[4];
+    uct_cuda_plan_t plans[4];
 
     memset(plans, 0, sizeof(plans));
     for (int turn = 0; turn < 12; ++turn) {
-        uct_cuda_mp_load_t load = {};
-        int rank                = turn % 4;
+        uct_cuda_plan_load_t load = {};
+        int rank                  = turn % 4;
 
         load.is_known  = true;
         load.uncrossed = UINT64_MAX;
@@ -531,7 +531,7 @@ TEST_F(test_planner, ring_settles)
                  ++i) {
                 load.active[plans[other].steps[i].queue] = 1;
             }
-            load.direct[uct_cuda_mp_lane(End(other), End((other + 1) % 4))] =
+            load.direct[uct_cuda_plan_lane(End(other), End((other + 1) % 4))] =
                     (other != rank);
         }
         plan(beluga(), Config(), rank, (rank + 1) % 4, 256 * MiB, &load);
@@ -549,29 +549,29 @@ TEST_F(test_planner, ring_settles)
    it, and none on a link between others' own ends */
 TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
     Config always;
 
-    load.active[uct_cuda_mp_lane(End(0), End(2))] = 1;
-    load.active[uct_cuda_mp_lane(End(3), End(1))] = 1;
+    load.active[uct_cuda_plan_lane(End(0), End(2))] = 1;
+    load.active[uct_cuda_plan_lane(End(3), End(1))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2", paths());
-    load.direct[uct_cuda_mp_lane(End(0), End(2))] = 1;
+    load.direct[uct_cuda_plan_lane(End(0), End(2))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu3", paths());
-    load.direct[uct_cuda_mp_lane(End(3), End(1))] = 1;
+    load.direct[uct_cuda_plan_lane(End(3), End(1))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("", paths());
 
     /* An idle one is better than any */
-    load.active[uct_cuda_mp_lane(End(0), End(2))] = 0;
-    load.direct[uct_cuda_mp_lane(End(0), End(2))] = 0;
+    load.active[uct_cuda_plan_lane(End(0), End(2))] = 0;
+    load.direct[uct_cuda_plan_lane(End(0), End(2))] = 0;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2", paths());
 
     /* The user's setting */
     always.set("", "y");
-    load.direct[uct_cuda_mp_lane(End(0), End(2))] = 1;
+    load.direct[uct_cuda_plan_lane(End(0), End(2))] = 1;
     plan(beluga(), always, 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
@@ -581,13 +581,13 @@ TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
    may. */
 TEST_F(test_planner, links_between_sockets_are_left_to_who_needs_them)
 {
-    uct_cuda_mp_load_t load = {};
-    uct_cuda_topo_t topo    = two_sockets(72 * GB, 60 * GB, 60 * GB);
+    uct_cuda_plan_load_t load = {};
+    uct_cuda_topo_t topo      = two_sockets(72 * GB, 60 * GB, 60 * GB);
 
     plan(topo, Config(), 0, 1, 64 * MiB, &load);
     EXPECT_EQ("direct,gpu2", paths().substr(0, 11));
-    load.active[uct_cuda_mp_lane(End(1), End(2))] = 1;
-    load.direct[uct_cuda_mp_lane(End(1), End(2))] = 1;
+    load.active[uct_cuda_plan_lane(End(1), End(2))] = 1;
+    load.direct[uct_cuda_plan_lane(End(1), End(2))] = 1;
     plan(topo, Config(), 0, 1, 64 * MiB, &load);
     EXPECT_EQ("", paths());
 }
@@ -702,11 +702,11 @@ TEST_F(test_planner, host_relays_behind_other_switches_come_first)
 
 TEST_F(test_planner, host_memory_shares_links_in_use)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
 
     load.is_known  = true;
     load.uncrossed = UINT64_MAX;
-    load.active[uct_cuda_mp_lane(End(HOST), End(2))] = 1;
+    load.active[uct_cuda_plan_lane(End(HOST), End(2))] = 1;
     plan(hgx(), Config(), -1, 1, 256 * MiB, &load);
     ASSERT_EQ("direct,gpu3,gpu0,gpu2", paths());
     EXPECT_NEAR(.5, share(3) / share(2), .05);
@@ -722,13 +722,13 @@ TEST_F(test_planner, host_memory_is_shared_copy_by_copy)
     int memory           = uct_cuda_topo_add_limit(&node,
                                                    UCT_CUDA_TOPO_LIMIT_MEMORY,
                                                    120 * GB);
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
 
     load.is_known  = true;
     load.uncrossed = UINT64_MAX;
     for (int gpu = 0; gpu < 4; ++gpu) {
         uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].to_host, memory);
-        load.active[uct_cuda_mp_lane(End(gpu), End(HOST))] = 1;
+        load.active[uct_cuda_plan_lane(End(gpu), End(HOST))] = 1;
     }
 
     plan(node, Config(), 1, -1, 256 * MiB, &load);
@@ -775,7 +775,7 @@ TEST_F(test_planner, host_memory_has_its_own_threshold)
 /* A single MiB gains too little by a relay to be certain */
 TEST_F(test_planner, host_relays_need_time_to_begin)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
 
     plan(hgx(), Config(), 1, -1, MiB, &load);
     EXPECT_EQ("", paths());
@@ -792,7 +792,7 @@ TEST_F(test_planner, host_relays_need_time_to_begin)
    links take to carry them */
 TEST_F(test_planner, windows_from_host_memory_go_by_turns)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
     std::map<std::string, unsigned> messages;
 
     load.window = 16;
@@ -836,12 +836,12 @@ TEST_F(test_planner, windows_from_host_memory_go_by_turns)
 
 TEST_F(test_planner, turns_keep_to_the_users_paths)
 {
-    uct_cuda_mp_load_t load = {};
+    uct_cuda_plan_load_t load = {};
 
     load.window = 16;
     load.queued = 1;
-    load.ahead[uct_cuda_mp_lane(End(HOST), End(1))] = 64 * MiB;
-    load.ahead[uct_cuda_mp_lane(End(HOST), End(2))] = 64 * MiB;
+    load.ahead[uct_cuda_plan_lane(End(HOST), End(1))] = 64 * MiB;
+    load.ahead[uct_cuda_plan_lane(End(HOST), End(2))] = 64 * MiB;
     plan(hgx(), Config(), -1, 1, MiB, &load);
     EXPECT_EQ("gpu3", paths());
     plan(hgx(), Config().set("_PATHS", "2"), -1, 1, MiB, &load);
@@ -854,20 +854,20 @@ TEST_F(test_planner, turns_keep_to_the_users_paths)
 
 TEST_F(test_planner, same_question_same_plan)
 {
-    std::unique_ptr<uct_cuda_mp_plan_t> other(new uct_cuda_mp_plan_t);
+    std::unique_ptr<uct_cuda_plan_t> other(new uct_cuda_plan_t);
     uct_cuda_topo_t node = beluga();
 
     memset(m_plan.get(), 0x11, sizeof(*m_plan));
     memset(other.get(), 0x22, sizeof(*other));
-    uct_cuda_mp_plan_make(Know(node, Config()), End(0), End(1), 77777777,
-                          m_plan.get());
-    uct_cuda_mp_plan_make(Know(node, Config()), End(0), End(1), 77777777,
-                          other.get());
+    uct_cuda_plan_make(Know(node, Config()), End(0), End(1), 77777777,
+                       m_plan.get());
+    uct_cuda_plan_make(Know(node, Config()), End(0), End(1), 77777777,
+                       other.get());
     EXPECT_GT(m_plan->num_steps, 3);
-    EXPECT_TRUE(uct_cuda_mp_plan_equal(m_plan.get(), other.get()));
+    EXPECT_TRUE(uct_cuda_plan_equal(m_plan.get(), other.get()));
 
     ++other->places[4].offset;
-    EXPECT_FALSE(uct_cuda_mp_plan_equal(m_plan.get(), other.get()));
+    EXPECT_FALSE(uct_cuda_plan_equal(m_plan.get(), other.get()));
 }
 
 TEST_F(test_planner, print)
@@ -878,7 +878,7 @@ TEST_F(test_planner, print)
 
     plan(beluga(), Config().set("_CHUNKS", "2"), 0, 1, 12 * MiB);
     stream = open_memstream(&text, &length);
-    uct_cuda_mp_plan_print(m_plan.get(), true, stream);
+    uct_cuda_plan_print(m_plan.get(), true, stream);
     fclose(stream);
     EXPECT_NE(nullptr, strstr(text, "gpu0 -> gpu1, 12582912 bytes: 3 paths"));
     EXPECT_NE(nullptr, strstr(text, "gpu2 > gpu1"));
@@ -899,8 +899,8 @@ TEST_F(test_planner, is_fast)
         auto start = std::chrono::steady_clock::now();
 
         for (int n = 0; n < rounds; ++n) {
-            uct_cuda_mp_plan_make(Know(node, config), End(0), End(1),
-                                  (64 + n) * MiB / 4, m_plan.get());
+            uct_cuda_plan_make(Know(node, config), End(0), End(1),
+                               (64 + n) * MiB / 4, m_plan.get());
         }
 
         std::chrono::duration<double> spent =
@@ -925,35 +925,35 @@ TEST_F(test_planner, reasons)
 {
     auto reason = [this](const uct_cuda_topo_t &node, const Config &config,
                          size_t size) {
-        return (uct_cuda_mp_reason_t)plan(node, config, 0, 1, size).reason;
+        return (uct_cuda_plan_reason_t)plan(node, config, 0, 1, size).reason;
     };
 
-    EXPECT_EQ(UCT_CUDA_MP_ADMITTED, reason(beluga(), Config(), 64 * MiB));
-    EXPECT_EQ(UCT_CUDA_MP_NO_OFF,
+    EXPECT_EQ(UCT_CUDA_PLAN_ADMITTED, reason(beluga(), Config(), 64 * MiB));
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_OFF,
               reason(beluga(), Config().set("", "n"), 64 * MiB));
-    EXPECT_EQ(UCT_CUDA_MP_NO_MIN_SIZE,
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_MIN_SIZE,
               reason(beluga(), Config().set("_MIN_SIZE", "1m"), MiB - 1));
-    EXPECT_EQ(UCT_CUDA_MP_NO_GAIN, reason(beluga(), Config(), 64 * KiB));
-    EXPECT_EQ(UCT_CUDA_MP_NO_LINK,
-              (uct_cuda_mp_reason_t)plan(beluga(), Config(), 0, HIDDEN,
-                                         64 * MiB).reason);
-    for (int i = 0; i < UCT_CUDA_MP_NO_LAST; ++i) {
-        EXPECT_NE(nullptr, uct_cuda_mp_reason_str((uct_cuda_mp_reason_t)i));
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_GAIN, reason(beluga(), Config(), 64 * KiB));
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_LINK,
+              (uct_cuda_plan_reason_t)plan(beluga(), Config(), 0, HIDDEN,
+                                           64 * MiB).reason);
+    for (int i = 0; i < UCT_CUDA_PLAN_NO_LAST; ++i) {
+        EXPECT_NE(nullptr, uct_cuda_plan_reason_str((uct_cuda_plan_reason_t)i));
     }
 }
 
 /* Unavailable resources are an input like any other */
 TEST_F(test_planner, constraints)
 {
-    const uct_cuda_topo_t node            = beluga();
-    uct_cuda_mp_constraints_t constraints = {};
+    const uct_cuda_topo_t node              = beluga();
+    uct_cuda_plan_constraints_t constraints = {};
     Config config;
 
     config.set("", "y").set("_HOST", "y").set("_STAGING_SIZE", "32m");
-    uct_cuda_mp_knowledge_t know = *Know(node, config);
-    know.constraints             = &constraints;
-    auto make                    = [&](End src, End dst) {
-        uct_cuda_mp_plan_make(&know, src, dst, 32 * MiB, m_plan.get());
+    uct_cuda_plan_knowledge_t know = *Know(node, config);
+    know.constraints               = &constraints;
+    auto make                      = [&](End src, End dst) {
+        uct_cuda_plan_make(&know, src, dst, 32 * MiB, m_plan.get());
         return paths();
     };
 
@@ -964,7 +964,7 @@ TEST_F(test_planner, constraints)
     EXPECT_EQ("direct,gpu3,host", make(0, 1));
     EXPECT_EQ("direct,gpu3,gpu0,host", make(2, 1)) << "the other way";
     EXPECT_EQ("", make(0, 2)) << "one plain copy does not run there either";
-    EXPECT_EQ(UCT_CUDA_MP_NO_LINK, m_plan->reason);
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_LINK, m_plan->reason);
 
     constraints.absent_lanes[uct_cuda_end_index(End(HOST))] =
             uct_cuda_end_bit(End(1));
@@ -973,8 +973,8 @@ TEST_F(test_planner, constraints)
     constraints.staging_size = 4 * MiB;
     EXPECT_EQ("direct,gpu3", make(0, 1));
     EXPECT_EQ(slot / 8, m_plan->slot_size);
-    EXPECT_EQ(UCT_CUDA_MP_MAX_CHUNKS * slot / 8,
-              uct_cuda_mp_plan_max_size_of(&know));
+    EXPECT_EQ(UCT_CUDA_PLAN_MAX_CHUNKS * slot / 8,
+              uct_cuda_plan_max_size_of(&know));
 }
 
 
@@ -1064,7 +1064,7 @@ protected:
             std::vector<std::string> names = {"direct", "gpu0", "gpu1", "gpu2",
                                               "gpu5", "host"};
 
-            if (m_config->host == UCT_CUDA_MP_NO) {
+            if (m_config->host == UCT_CUDA_PLAN_NO) {
                 names.pop_back();
             }
             std::shuffle(names.begin(), names.end(), m_random);
@@ -1084,7 +1084,7 @@ protected:
                 m_config.set("_CHUNKS", chunks);
             }
         }
-        ASSERT_EQ(UCS_OK, uct_cuda_mp_config_check(m_config, NULL, 0));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_config_check(m_config, NULL, 0));
     }
 
     void set_load()
@@ -1095,7 +1095,7 @@ protected:
         m_load.queued   = (uint16_t)(one_in(2) ? 0 : pick(0, 5));
         m_load.window   = (uint16_t)(m_load.queued + pick(1, 40));
         for (int lane = pick(0, 8); lane > 0; --lane) {
-            m_load.ahead[pick(0, UCT_CUDA_MP_NUM_LANES - 1)] = m_random();
+            m_load.ahead[pick(0, UCT_CUDA_PLAN_NUM_LANES - 1)] = m_random();
         }
         for (int busy = one_in(2) ? 0 : pick(1, 8); busy > 0; --busy) {
             int ends[2];
@@ -1103,36 +1103,36 @@ protected:
             for (int &end : ends) {
                 end = one_in(4) ? HOST : pick(0, m_topo.num_gpus - 1);
             }
-            uint16_t lane       = uct_cuda_mp_lane(End(ends[0]), End(ends[1]));
+            uint16_t lane = uct_cuda_plan_lane(End(ends[0]), End(ends[1]));
             m_load.active[lane] = (uint8_t)pick(0, 3);
             m_load.direct[lane] = (uint8_t)pick(0, m_load.active[lane]);
         }
     }
 
     /* Check facts about the node, unknown to the checker. */
-    void check_plan(const uct_cuda_mp_load_t *load)
+    void check_plan(const uct_cuda_plan_load_t *load)
     {
         for (unsigned i = 0; i < m_plan->num_steps; ++i) {
             uint16_t lane = m_plan->steps[i].queue;
             char from[16], to[16];
 
-            ASSERT_GT(uct_cuda_mp_model_bandwidth(&m_topo, lane), 0)
-                    << uct_cuda_end_str(uct_cuda_mp_lane_from(lane), from,
+            ASSERT_GT(uct_cuda_plan_model_bandwidth(&m_topo, lane), 0)
+                    << uct_cuda_end_str(uct_cuda_plan_lane_from(lane), from,
                                         sizeof(from))
                     << " to "
-                    << uct_cuda_end_str(uct_cuda_mp_lane_to(lane), to,
+                    << uct_cuda_end_str(uct_cuda_plan_lane_to(lane), to,
                                         sizeof(to));
         }
 
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
-            if (m_plan->paths[i].path.route == UCT_CUDA_MP_ROUTE_HOST) {
-                EXPECT_NE(UCT_CUDA_MP_NO, m_config->host);
-                EXPECT_FALSE(uct_cuda_mp_plan_is_host(m_plan.get()));
+            if (m_plan->paths[i].path.route == UCT_CUDA_PLAN_ROUTE_HOST) {
+                EXPECT_NE(UCT_CUDA_PLAN_NO, m_config->host);
+                EXPECT_FALSE(uct_cuda_plan_is_host(m_plan.get()));
             }
         }
 
         if ((m_plan->num_paths > 0) &&
-            (m_config->enable == UCT_CUDA_MP_AUTO)) {
+            (m_config->enable == UCT_CUDA_PLAN_AUTO)) {
             EXPECT_LE(m_plan->seconds * 1.02, m_plan->single_seconds);
         }
 
@@ -1141,16 +1141,16 @@ protected:
 
             for (unsigned i = 0; i < m_plan->num_paths; ++i) {
                 over_gpus += (m_plan->paths[i].path.route !=
-                              UCT_CUDA_MP_ROUTE_HOST);
+                              UCT_CUDA_PLAN_ROUTE_HOST);
             }
             EXPECT_LE(over_gpus, m_config->max_gpu_paths);
         }
     }
 
     std::mt19937       m_random;
-    uct_cuda_topo_t    m_topo;
-    Config             m_config;
-    uct_cuda_mp_load_t m_load;
+    uct_cuda_topo_t      m_topo;
+    Config               m_config;
+    uct_cuda_plan_load_t m_load;
 };
 
 TEST_F(test_planner_random, plans_are_sound)
@@ -1167,7 +1167,7 @@ TEST_F(test_planner_random, plans_are_sound)
         set_config();
         set_load();
 
-        size_t largest = uct_cuda_mp_plan_max_size(m_config);
+        size_t largest = uct_cuda_plan_max_size(m_config);
         size_t size    = (size_t)(largest * pow(2, -pick(0, 1400) / 100.));
         int src        = pick(0, m_topo.num_gpus - 1);
         int dst        = pick(0, m_topo.num_gpus - 1);
@@ -1177,16 +1177,16 @@ TEST_F(test_planner_random, plans_are_sound)
             (one_in(2) ? src : dst) = -1;
         }
 
-        uct_cuda_mp_plan_make(Know(m_topo, m_config, has_load ? &m_load : NULL,
-                                   NULL, one_in(2) ? &numa : NULL),
-                              End(src), End(dst), size, m_plan.get());
+        uct_cuda_plan_make(Know(m_topo, m_config, has_load ? &m_load : NULL,
+                                NULL, one_in(2) ? &numa : NULL),
+                           End(src), End(dst), size, m_plan.get());
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
+                  uct_cuda_plan_check(m_plan.get(), error, sizeof(error)))
                 << error << ", case " << i;
         check_plan(has_load ? &m_load : NULL);
         striped += (m_plan->num_paths > 0);
         hosts   += (m_plan->num_paths > 0) &&
-                   uct_cuda_mp_plan_is_host(m_plan.get());
+                   uct_cuda_plan_is_host(m_plan.get());
         if (HasFailure()) {
             FAIL() << "case " << i;
         }

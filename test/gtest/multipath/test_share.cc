@@ -2,7 +2,7 @@
 /* Max-min fair rates, compared with calculated ones. */
 #include <gtest/gtest.h>
 
-#include <uct/cuda/plan/share.h>
+#include <uct/cuda/plan/fair_share.h>
 
 #include <cfloat>
 #include <vector>
@@ -16,7 +16,7 @@ protected:
                  double cap = DBL_MAX)
     {
         const unsigned number = m_num_flows++;
-        uct_cuda_share_way_t *way   = &m_ways[number];
+        uct_cuda_plan_share_way_t *way   = &m_ways[number];
 
         way->count = (unsigned)resources.size();
         std::copy(resources.begin(), resources.end(), way->resources);
@@ -27,20 +27,20 @@ protected:
     /* Compute the rates for these capacities. */
     void share(std::vector<double> capacity)
     {
-        std::vector<uct_cuda_share_resource_t> resources(capacity.size());
-        std::vector<uct_cuda_share_flow_t*> flows;
+        std::vector<uct_cuda_plan_share_resource_t> resources(capacity.size());
+        std::vector<uct_cuda_plan_share_flow_t*> flows;
 
         for (unsigned f = 0; f < m_num_flows; ++f) {
             flows.push_back(&m_flows[f]);
             for (unsigned i = 0; i < m_ways[f].count; ++i) {
                 const int16_t resource = m_ways[f].resources[i];
 
-                uct_cuda_share_add(&resources[resource], capacity[resource],
-                                   m_flows[f].count);
+                uct_cuda_plan_share_add(&resources[resource],
+                                        capacity[resource], m_flows[f].count);
             }
         }
 
-        uct_cuda_share(resources.data(), flows.data(), m_num_flows);
+        uct_cuda_plan_share(resources.data(), flows.data(), m_num_flows);
         for (const auto &resource : resources) {
             EXPECT_EQ(0u, resource.users);
         }
@@ -51,8 +51,8 @@ protected:
         return m_flows[flow].rate;
     }
 
-    uct_cuda_share_way_t  m_ways[8];
-    uct_cuda_share_flow_t m_flows[8];
+    uct_cuda_plan_share_way_t  m_ways[8];
+    uct_cuda_plan_share_flow_t m_flows[8];
     unsigned        m_num_flows = 0;
 };
 

@@ -39,8 +39,8 @@ protected:
 
     ucs_status_t alloc()
     {
-        return uct_cuda_mp_staging_alloc(&m_staging, uct_cuda_end_host(), 0, 0,
-                                         SLOT);
+        return uct_cuda_run_staging_alloc(&m_staging, uct_cuda_end_host(), 0, 0,
+                                          SLOT);
     }
 
     /* Return whether there is memory at its address. */
@@ -49,10 +49,10 @@ protected:
         return msync((void*)m_base, SLOT, MS_ASYNC) == 0;
     }
 
-    FakeNode              m_node;
-    CUcontext             m_ctx;
-    uct_cuda_mp_staging_t m_staging;
-    CUdeviceptr           m_base;
+    FakeNode               m_node;
+    CUcontext              m_ctx;
+    uct_cuda_run_staging_t m_staging;
+    CUdeviceptr            m_base;
 };
 
 TEST_F(test_staging, comes_and_goes)
@@ -61,18 +61,18 @@ TEST_F(test_staging, comes_and_goes)
     m_base = m_staging.base;
     EXPECT_TRUE(is_mapped());
     EXPECT_NE("", m_node.leaks());
-    uct_cuda_mp_staging_free(&m_staging);
+    uct_cuda_run_staging_free(&m_staging);
     EXPECT_EQ(0u, m_staging.base);
     EXPECT_FALSE(is_mapped());
 }
 
 TEST_F(test_staging, nothing_is_left_where_it_cannot_be_locked)
 {
-    m_node.host_memory = UCT_CUDA_MP_STAGING_SLOTS * SLOT - 1;
+    m_node.host_memory = UCT_CUDA_PLAN_STAGING_SLOTS * SLOT - 1;
     EXPECT_EQ(UCS_ERR_NO_MEMORY, alloc());
     m_node.host_memory += 1;
     ASSERT_EQ(UCS_OK, alloc());
-    uct_cuda_mp_staging_free(&m_staging);
+    uct_cuda_run_staging_free(&m_staging);
 }
 
 /* The driver has released it, and is not asked to */
@@ -81,7 +81,7 @@ TEST_F(test_staging, its_context_is_lost)
     ASSERT_EQ(UCS_OK, alloc());
     m_base = m_staging.base;
     m_node.reset_context(0);
-    uct_cuda_mp_staging_lose(&m_staging);
+    uct_cuda_run_staging_lose(&m_staging);
     EXPECT_FALSE(is_mapped());
     EXPECT_TRUE(m_node.complaints.empty());
 }
@@ -101,12 +101,12 @@ TEST_F(test_staging, a_child_does_not_unmap_it)
                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
                                    0);
 
-        uct_cuda_mp_staging_lose(&m_staging);
+        uct_cuda_run_staging_lose(&m_staging);
         _exit(is_there || (other != (void*)m_base) || !is_mapped());
     }
 
     ASSERT_EQ(child, waitpid(child, &status, 0));
     EXPECT_EQ(0, status);
     EXPECT_TRUE(is_mapped());
-    uct_cuda_mp_staging_free(&m_staging);
+    uct_cuda_run_staging_free(&m_staging);
 }

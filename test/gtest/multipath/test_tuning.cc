@@ -19,22 +19,22 @@
 class test_tuning : public ::testing::Test
 {
 protected:
-    typedef std::unique_ptr<uct_cuda_mp_tuning_t, decltype(&free)> table_t;
+    typedef std::unique_ptr<uct_cuda_plan_tuning_t, decltype(&free)> table_t;
 
     test_tuning() :
-        m_node(beluga()), m_plan(new uct_cuda_mp_plan_t), m_table(NULL, free)
+        m_node(beluga()), m_plan(new uct_cuda_plan_t), m_table(NULL, free)
     {
     }
 
     ucs_status_t read(const std::string &text)
     {
-        uct_cuda_mp_tuning_t *table = NULL;
+        uct_cuda_plan_tuning_t *table = NULL;
         FILE *stream = fmemopen((void*)text.data(), text.size(), "r");
         ucs_status_t status;
 
         m_error[0] = '\0';
-        status     = uct_cuda_mp_tuning_read(stream, "my.tune", &m_node,
-                                             m_error, sizeof(m_error), &table);
+        status = uct_cuda_plan_tuning_read(stream, "my.tune", &m_node, m_error,
+                                           sizeof(m_error), &table);
         fclose(stream);
         m_table.reset(table);
         return status;
@@ -45,10 +45,10 @@ protected:
         std::ostringstream text;
 
         text.precision(17); /* Enough to be read back unchanged */
-        text << "ucx-mp-tuning " << UCT_CUDA_MP_TUNING_FORMAT << "\nnode "
+        text << "ucx-mp-tuning " << UCT_CUDA_PLAN_TUNING_FORMAT << "\nnode "
              << m_table->node << "\ndate " << m_table->date << "\n";
         for (unsigned i = 0; uct_cuda_mp_model_constants[i].name != NULL; ++i) {
-            const uct_cuda_mp_model_constant_t &constant =
+            const uct_cuda_plan_model_constant_t &constant =
                     uct_cuda_mp_model_constants[i];
 
             if (m_table->model_set & (1u << i)) {
@@ -78,7 +78,7 @@ protected:
 
     void model(const std::string &lines)
     {
-        table_t empty(uct_cuda_mp_tuning_create(&m_node), free);
+        table_t empty(uct_cuda_plan_tuning_create(&m_node), free);
 
         ASSERT_EQ(UCS_OK, read(std::string("ucx-mp-tuning 1\nnode ") +
                                empty->node + "\ndate 2026-11-21\n" + lines))
@@ -86,14 +86,14 @@ protected:
     }
 
     void plan(const Config &config, int src, int dst, size_t size,
-              const uct_cuda_mp_load_t *load = NULL)
+              const uct_cuda_plan_load_t *load = NULL)
     {
         char error[256] = "";
 
-        uct_cuda_mp_plan_make(Know(m_node, config, load, m_table.get()),
-                              End(src), End(dst), size, m_plan.get());
+        uct_cuda_plan_make(Know(m_node, config, load, m_table.get()),
+                           End(src), End(dst), size, m_plan.get());
         EXPECT_EQ(UCS_OK,
-                  uct_cuda_mp_plan_check(m_plan.get(), error, sizeof(error)))
+                  uct_cuda_plan_check(m_plan.get(), error, sizeof(error)))
                 << error;
     }
 
@@ -104,15 +104,15 @@ protected:
 
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
             text += (i ? "," : "");
-            text += uct_cuda_mp_path_str(&m_plan->paths[i].path, name,
-                                         sizeof(name));
+            text += uct_cuda_plan_path_str(&m_plan->paths[i].path, name,
+                                           sizeof(name));
         }
         return text;
     }
 
     static const std::string            HEAD;
     uct_cuda_topo_t                     m_node;
-    std::unique_ptr<uct_cuda_mp_plan_t> m_plan;
+    std::unique_ptr<uct_cuda_plan_t> m_plan;
     table_t                             m_table;
     char                                m_error[512];
 };
@@ -168,10 +168,10 @@ TEST_F(test_tuning, fingerprint_tells_nodes_apart)
     m_node = beluga();
     uct_cuda_topo_set_link(&m_node, 2, 1, 0, -1, -1);
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, read(HEAD));
-    table_t a(uct_cuda_mp_tuning_create(&m_node), free);
+    table_t a(uct_cuda_plan_tuning_create(&m_node), free);
     m_node = beluga();
     uct_cuda_topo_set_link(&m_node, 3, 0, 0, -1, -1);
-    table_t b(uct_cuda_mp_tuning_create(&m_node), free);
+    table_t b(uct_cuda_plan_tuning_create(&m_node), free);
     EXPECT_STREQ(a->node, b->node);
 }
 
@@ -187,7 +187,7 @@ TEST_F(test_tuning, largest_node_fits)
             }
         }
     }
-    m_table.reset(uct_cuda_mp_tuning_create(&m_node));
+    m_table.reset(uct_cuda_plan_tuning_create(&m_node));
     EXPECT_EQ(240, m_table->num_classes);
     EXPECT_EQ(UCS_OK, read(print())) << m_error;
 }
@@ -217,15 +217,15 @@ TEST_F(test_tuning, wrong_lines)
 
 TEST_F(test_tuning, no_file)
 {
-    uct_cuda_mp_tuning_t *table;
+    uct_cuda_plan_tuning_t *table;
 
     EXPECT_EQ(UCS_ERR_NO_ELEM,
-              uct_cuda_mp_tuning_get("/nowhere/x.tune", &m_node, m_error,
-                                     sizeof(m_error), &table));
+              uct_cuda_plan_tuning_get("/nowhere/x.tune", &m_node, m_error,
+                                       sizeof(m_error), &table));
     EXPECT_NE(nullptr, strstr(m_error, "/nowhere/x.tune: "));
     EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_mp_tuning_get("/", &m_node, m_error, sizeof(m_error),
-                                     &table));
+              uct_cuda_plan_tuning_get("/", &m_node, m_error, sizeof(m_error),
+                                       &table));
 }
 
 /* Reading does not block */
@@ -233,13 +233,13 @@ TEST_F(test_tuning, a_fifo_is_no_table)
 {
     char dir[]             = "/tmp/ucx-mp-tuning-XXXXXX";
     const std::string path = std::string(mkdtemp(dir)) + "/x.tune";
-    uct_cuda_mp_tuning_t *table;
+    uct_cuda_plan_tuning_t *table;
 
     ASSERT_EQ(0, mkfifo(path.c_str(), 0600));
     alarm(20);
     EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_mp_tuning_get(path.c_str(), &m_node, m_error,
-                                     sizeof(m_error), &table));
+              uct_cuda_plan_tuning_get(path.c_str(), &m_node, m_error,
+                                       sizeof(m_error), &table));
     alarm(0);
     unlink(path.c_str());
     rmdir(dir);
@@ -398,14 +398,14 @@ protected:
         free(m_found);
         m_found = NULL;
         m_text[0] = '\0';
-        return uct_cuda_mp_tuning_get(setting, &m_node, m_text, sizeof(m_text),
-                                      &m_found);
+        return uct_cuda_plan_tuning_get(setting, &m_node, m_text,
+                                        sizeof(m_text), &m_found);
     }
 
     char                     m_dir[32] = "/tmp/test_tuning.XXXXXX";
     std::vector<std::string> m_paths;
-    uct_cuda_mp_tuning_t     *m_found = NULL;
-    char                     m_text[512];
+    uct_cuda_plan_tuning_t     *m_found = NULL;
+    char                       m_text[512];
 };
 
 TEST_F(test_tuning_installed, the_one_for_this_node)

@@ -24,12 +24,12 @@
 /** Bytes of an operation for its method's state. */
 #define UCT_CUDA_OP_STATE_SIZE 288
 
-typedef struct uct_cuda_op      uct_cuda_op_t;
-typedef struct uct_cuda_stream  uct_cuda_stream_t;
-typedef struct uct_cuda_pool    uct_cuda_pool_t;
-typedef struct uct_cuda_flush   uct_cuda_flush_t;
-typedef struct uct_cuda_queue   uct_cuda_queue_t;
-typedef struct uct_cuda_copier  uct_cuda_copier_t; /* copy/kernel.h */
+typedef struct uct_cuda_op           uct_cuda_op_t;
+typedef struct uct_cuda_stream       uct_cuda_stream_t;
+typedef struct uct_cuda_pool         uct_cuda_pool_t;
+typedef struct uct_cuda_flush        uct_cuda_flush_t;
+typedef struct uct_cuda_queue        uct_cuda_queue_t;
+typedef struct uct_cuda_copy_kernel  uct_cuda_copy_kernel_t; /* copy/kernel.h */
 
 
 /** Method: how an operation's work is tracked. */
@@ -78,12 +78,13 @@ struct uct_cuda_stream {
 
 /** Data of a queue in a context, which it holds. */
 struct uct_cuda_pool {
-    uct_cuda_pool_t    *next;
-    uct_cuda_context_t *context;
-    uct_cuda_op_t      *free_ops;
-    CUstream           wake_up; /**< For callbacks; NULL: none yet */
-    uct_cuda_copier_t  *copier; /**< Copy kernel of the owner; NULL: none yet */
-    uct_cuda_stream_t  streams[UCT_CUDA_QUEUE_MAX_STREAMS];
+    uct_cuda_pool_t        *next;
+    uct_cuda_context_t     *context;
+    uct_cuda_op_t          *free_ops;
+    CUstream               wake_up; /**< For callbacks; NULL: none yet */
+    /** Copy kernel of the owner; NULL: none yet */
+    uct_cuda_copy_kernel_t *copier;
+    uct_cuda_stream_t      streams[UCT_CUDA_QUEUE_MAX_STREAMS];
 };
 
 
@@ -104,7 +105,7 @@ struct uct_cuda_queue {
     bool               is_gathering; /**< The owner has copies to submit */
     /** Data of the owner for that; may be NULL */
     bool               has_gathered; /**< ... or had, some time */
-    void               *gather;
+    void               *coalescer;
 
     /** Called when the first operation is posted; may be NULL */
     void               (*on_busy)(uct_cuda_queue_t *queue);
@@ -116,7 +117,7 @@ struct uct_cuda_queue {
 
     /** Free a copy kernel, with its context current if alive; set together
      *  with submit_gathered */
-    void               (*destroy_copier)(uct_cuda_copier_t *copier,
+    void               (*destroy_copier)(uct_cuda_copy_kernel_t *copier,
                                          bool is_alive);
 
     /** Return whether progress can skip the driver query, because more

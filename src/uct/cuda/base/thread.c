@@ -14,12 +14,12 @@
 typedef struct {
     void *(*func)(void *arg);
     void *arg;
-} start_t;
+} thread_start_t;
 
 /* No work of the thread is part of a capture */
 static void *thread_main(void *arg)
 {
-    const start_t start = *(start_t*)arg;
+    const thread_start_t start = *(thread_start_t*)arg;
 
     free(arg);
     uct_cuda_capture_relax_thread();
@@ -33,7 +33,7 @@ bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
     static const int own[] = {SIGSEGV, SIGBUS,  SIGFPE,
                               SIGILL,  SIGTRAP, SIGSYS};
     sigset_t others, old;
-    start_t *start = malloc(sizeof(*start));
+    thread_start_t *start = malloc(sizeof(*start));
     bool is_there;
     size_t i;
 
@@ -41,7 +41,7 @@ bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
         return false;
     }
 
-    *start = (start_t){.func = func, .arg = arg};
+    *start = (thread_start_t){.func = func, .arg = arg};
     sigfillset(&others);
     for (i = 0; i < sizeof(own) / sizeof(own[0]); ++i) {
         sigdelset(&others, own[i]);

@@ -4,7 +4,7 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/options.h>
-#include <uct/cuda/run/program.h>
+#include <uct/cuda/run/schedule.h>
 
 #include <sched.h>
 #include <stdarg.h>
@@ -43,8 +43,8 @@ void uct_cuda_coll_agree_begin(agreement_t *agreement,
     agreement->why      = why;
     agreement->why_size = why_size;
     agreement->why[0]   = '\0';
-    uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_AHEAD, UCT_CUDA_COLL_ALL,
-                              UCS_OK);
+    uct_cuda_coll_agree_set_reason(agreement, UCT_CUDA_COLL_AHEAD,
+                                   UCT_CUDA_COLL_ALL, UCS_OK);
 }
 
 const char *uct_cuda_coll_agree_name(const agreement_t *agreement, char *text,
@@ -52,18 +52,18 @@ const char *uct_cuda_coll_agree_name(const agreement_t *agreement, char *text,
 {
     snprintf(text, size, "collective %lu: %s of %lu bytes, %u ranks",
              (unsigned long)agreement->sequence,
-             uct_cuda_coll_kind_str(agreement->what->kind),
+             uct_cuda_plan_coll_kind_str(agreement->what->kind),
              (unsigned long)agreement->bytes, agreement->size);
     return text;
 }
 
-void uct_cuda_coll_agree_judge(agreement_t *agreement,
-                               uct_cuda_coll_reason_t reason, int rank,
-                               ucs_status_t status)
+void uct_cuda_coll_agree_set_reason(agreement_t *agreement,
+                                    uct_cuda_coll_reason_t reason, int rank,
+                                    ucs_status_t status)
 {
-    agreement->verdict.reason = reason;
-    agreement->verdict.rank   = rank;
-    agreement->verdict.status = status;
+    agreement->fallback.reason = reason;
+    agreement->fallback.rank   = rank;
+    agreement->fallback.status = status;
 }
 
 __attribute__((format(printf, 2, 3))) static void
@@ -79,15 +79,15 @@ explain(agreement_t *agreement, const char *format, ...)
 }
 
 
-static void explain_verdict(agreement_t *agreement)
+static void explain_fallback(agreement_t *agreement)
 {
-    const bool has_ended = (agreement->verdict.reason ==
+    const bool has_ended = (agreement->fallback.reason ==
                             UCT_CUDA_COLL_FAULT_ENDED);
 
     explain(agreement,
             has_ended ? "the process of rank %d has ended" :
                         "rank %d could not continue",
-            agreement->verdict.rank);
+            agreement->fallback.rank);
 }
 
 
@@ -118,10 +118,10 @@ static void tell_wait(agreement_t *agreement, uint64_t now)
 
     /* time during which this process stood still does not count as waiting */
     if ((agreement->began == 0) ||
-        (now - agreement->told > UCT_CUDA_COLL_TOLD_NS / 2)) {
+        (now - agreement->told > UCT_CUDA_RUN_REPORT_NS / 2)) {
         agreement->began = now;
     } else if ((agreement->wanted != NULL) &&
-               (now - agreement->began >= UCT_CUDA_COLL_TOLD_NS)) {
+               (now - agreement->began >= UCT_CUDA_RUN_REPORT_NS)) {
         uct_cuda_log(uct_cuda_coll_wait_level(),
                      "%s: rank %u waiting for rank %u, which has not %s after "
                      "1 s",
@@ -144,9 +144,10 @@ static ucs_status_t look(agreement_t *agreement)
     } else if (now - agreement->looked > ALIVE_INTERVAL) {
         agreement->looked = now;
         for (rank = 0; rank < agreement->size; ++rank) {
-            if (!uct_cuda_coll_page_is_alive(agreement->page, rank)) {
-                uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_FAULT_ENDED,
-                                          (int)rank, UCS_OK);
+            if (!uct_cuda_node_control_is_alive(agreement->control, rank)) {
+                uct_cuda_coll_agree_set_reason(agreement,
+                                               UCT_CUDA_COLL_FAULT_ENDED,
+                                               (int)rank, UCS_OK);
                 return UCS_ERR_ENDPOINT_TIMEOUT;
             }
         }
@@ -177,33 +178,33 @@ static ucs_status_t idle(agreement_t *agreement)
 }
 
 static ucs_status_t reached(const agreement_t *agreement, unsigned rank,
-                            uct_cuda_coll_phase_t phase)
+                            uct_cuda_node_phase_t phase)
 {
-    return uct_cuda_coll_page_reached(agreement->page, rank, phase,
-                                      agreement->sequence);
+    return uct_cuda_node_control_reached(agreement->control, rank, phase,
+                                         agreement->sequence);
 }
 
-ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
-                                      uct_cuda_coll_phase_t phase,
-                                      ucs_status_t status)
+ucs_status_t uct_cuda_coll_agree_barrier(agreement_t *agreement,
+                                         uct_cuda_node_phase_t phase,
+                                         ucs_status_t status)
 {
     static const uct_cuda_coll_reason_t reasons[] = {
-        [UCT_CUDA_COLL_PHASE_PLANNED] = UCT_CUDA_COLL_NO_PLAN,
-        [UCT_CUDA_COLL_PHASE_MADE]    = UCT_CUDA_COLL_FAULT_MAKE,
-        [UCT_CUDA_COLL_PHASE_READY]   = UCT_CUDA_COLL_NO_MAP,
-        [UCT_CUDA_COLL_PHASE_DONE]    = UCT_CUDA_COLL_FAULT_RUN
+        [UCT_CUDA_NODE_PHASE_PLANNED] = UCT_CUDA_COLL_NO_PLAN,
+        [UCT_CUDA_NODE_PHASE_MADE]    = UCT_CUDA_COLL_FAULT_MAKE,
+        [UCT_CUDA_NODE_PHASE_READY]   = UCT_CUDA_COLL_NO_MAP,
+        [UCT_CUDA_NODE_PHASE_DONE]    = UCT_CUDA_COLL_FAULT_RUN
     };
     ucs_status_t result   = UCS_OK;
     unsigned first_failed = 0;
     ucs_status_t waited;
     unsigned rank;
 
-    uct_cuda_coll_page_reach(agreement->page, phase, agreement->sequence,
-                             status);
+    uct_cuda_node_control_reach(agreement->control, phase, agreement->sequence,
+                                status);
     agreement->spins = 0;
     for (rank = 0; rank < agreement->size; ++rank) {
         wait_for(agreement, rank,
-                 (phase == UCT_CUDA_COLL_PHASE_DONE) ? "completed its steps" :
+                 (phase == UCT_CUDA_NODE_PHASE_DONE) ? "completed its steps" :
                                                        "prepared the call");
         while ((status = reached(agreement, rank, phase)) == UCS_INPROGRESS) {
             waited = idle(agreement);
@@ -213,7 +214,7 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
 
             /* A rank may leave after it has seen all others arrive */
             if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
-                explain_verdict(agreement);
+                explain_fallback(agreement);
                 return waited;
             }
         }
@@ -228,12 +229,12 @@ ucs_status_t uct_cuda_coll_agree_meet(agreement_t *agreement,
     if (result != UCS_OK) {
         /* Before the last phase all ranks decide by statuses seen by all; a
          * rank that ended meanwhile must not change the result */
-        if ((phase != UCT_CUDA_COLL_PHASE_DONE) ||
-            (agreement->verdict.reason != UCT_CUDA_COLL_FAULT_ENDED)) {
-            uct_cuda_coll_agree_judge(agreement, reasons[phase],
-                                      (int)first_failed, result);
+        if ((phase != UCT_CUDA_NODE_PHASE_DONE) ||
+            (agreement->fallback.reason != UCT_CUDA_COLL_FAULT_ENDED)) {
+            uct_cuda_coll_agree_set_reason(agreement, reasons[phase],
+                                           (int)first_failed, result);
         }
-        explain_verdict(agreement);
+        explain_fallback(agreement);
     }
     return result;
 }
@@ -254,7 +255,7 @@ ucs_status_t uct_cuda_coll_agree_idle(void *arg)
     for (rank = 0; (status == UCS_OK) && (rank < agreement->size) &&
                    ((agreement->spins % SPINS_A_PROGRESS) == 0);
          ++rank) {
-        status = reached(agreement, rank, UCT_CUDA_COLL_PHASE_DONE);
+        status = reached(agreement, rank, UCT_CUDA_NODE_PHASE_DONE);
         /* not arrived yet */
         status = (status < UCS_OK) ? UCS_ERR_CANCELED : UCS_OK;
     }
@@ -264,26 +265,27 @@ ucs_status_t uct_cuda_coll_agree_idle(void *arg)
 
 /* ---------------------------------------------------------------- the call */
 
-void uct_cuda_coll_agree_pass(agreement_t *agreement,
-                              uct_cuda_coll_reason_t reason,
-                              ucs_status_t status)
+void uct_cuda_coll_agree_decline(agreement_t *agreement,
+                                 uct_cuda_coll_reason_t reason,
+                                 ucs_status_t status)
 {
-    uct_cuda_coll_agree_judge(agreement, reason, (int)agreement->rank, status);
-    uct_cuda_coll_page_pass(agreement->page, agreement->sequence,
-                            (uint8_t)reason, status);
+    uct_cuda_coll_agree_set_reason(agreement, reason, (int)agreement->rank,
+                                   status);
+    uct_cuda_node_control_decline(agreement->control, agreement->sequence,
+                                  (uint8_t)reason, status);
 }
 
 /* Record that another rank declined */
 static void judge_pass(agreement_t *agreement, unsigned rank,
-                       const uct_cuda_coll_post_t *post)
+                       const uct_cuda_node_announcement_t *post)
 {
     const uct_cuda_coll_reason_t reason =
             (post->reason < UCT_CUDA_COLL_REASON_LAST) ?
                     (uct_cuda_coll_reason_t)post->reason :
                     UCT_CUDA_COLL_AHEAD;
 
-    uct_cuda_coll_agree_judge(agreement, reason, (int)rank,
-                              (ucs_status_t) - (int)post->status);
+    uct_cuda_coll_agree_set_reason(agreement, reason, (int)rank,
+                                   (ucs_status_t) - (int)post->status);
 }
 
 /* Longest wait of the next communicator's first call. Halved after each wait in
@@ -291,7 +293,7 @@ static void judge_pass(agreement_t *agreement, unsigned rank,
  * memory. */
 static uint64_t patience = JOIN_TIME;
 
-bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
+bool uct_cuda_coll_agree_all_joined(agreement_t *agreement)
 {
     const uint64_t wait = __atomic_load_n(&patience, __ATOMIC_RELAXED);
     const bool is_first = (agreement->deadline == 0);
@@ -309,8 +311,8 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
     agreement->spins = 0;
     for (rank = 0; rank < agreement->size; ++rank) {
         wait_for(agreement, rank, "brought GPU memory to the communicator");
-        while (((first = uct_cuda_coll_page_joined(agreement->page, rank)) ==
-                0) &&
+        while (((first = uct_cuda_node_control_joined(agreement->control,
+                                                      rank)) == 0) &&
                (uct_cuda_now_ns() < agreement->deadline) &&
                (idle(agreement) == UCS_OK)) {
         }
@@ -318,9 +320,10 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
             if (is_first && (first == 0)) {
                 __atomic_store_n(&patience, wait / 2, __ATOMIC_RELAXED);
             }
-            uct_cuda_coll_agree_pass(agreement, UCT_CUDA_COLL_NO_JOIN, UCS_OK);
-            uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_JOIN,
-                                      (int)rank, UCS_OK);
+            uct_cuda_coll_agree_decline(agreement, UCT_CUDA_COLL_NO_JOIN,
+                                        UCS_OK);
+            uct_cuda_coll_agree_set_reason(agreement, UCT_CUDA_COLL_NO_JOIN,
+                                           (int)rank, UCS_OK);
             return false;
         }
     }
@@ -333,10 +336,10 @@ bool uct_cuda_coll_agree_is_whole(agreement_t *agreement)
  * to a plan */
 static uct_cuda_coll_result_t compare(agreement_t *agreement)
 {
-    const uct_cuda_coll_post_t *first = &agreement->posts[0];
-    uct_cuda_coll_result_t result     = UCT_CUDA_COLL_DONE;
-    const bool has_root = uct_cuda_coll_kind_has_root(first->call);
-    const uct_cuda_coll_post_t *post;
+    const uct_cuda_node_announcement_t *first = &agreement->posts[0];
+    uct_cuda_coll_result_t result             = UCT_CUDA_COLL_DONE;
+    const bool has_root = uct_cuda_plan_coll_kind_has_root(first->call);
+    const uct_cuda_node_announcement_t *post;
     unsigned rank;
 
     for (rank = 0; rank < agreement->size; ++rank) {
@@ -346,8 +349,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
                     rank, (unsigned long)post->bytes);
         } else if (post->call != first->call) {
             explain(agreement, "rank 0 calls %s, rank %u calls %s",
-                    uct_cuda_coll_kind_str(first->call), rank,
-                    uct_cuda_coll_kind_str(post->call));
+                    uct_cuda_plan_coll_kind_str(first->call), rank,
+                    uct_cuda_plan_coll_kind_str(post->call));
         } else if (post->root != first->root) {
             explain(agreement, "rank 0 calls with root %u, rank %u with %u",
                     first->root, rank, post->root);
@@ -361,8 +364,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
                     rank);
         } else if ((post->op != first->op) || (post->type != first->type) ||
                    (!has_root && (post->is_in_place != first->is_in_place))) {
-            uct_cuda_coll_agree_judge(agreement, UCT_CUDA_COLL_NO_MIXED,
-                                      (int)rank, UCS_OK);
+            uct_cuda_coll_agree_set_reason(agreement, UCT_CUDA_COLL_NO_MIXED,
+                                           (int)rank, UCS_OK);
             result = UCT_CUDA_COLL_STAGE;
         }
         if (agreement->why[0] != '\0') {
@@ -376,13 +379,13 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
  * ranks fall back. */
 static bool is_passed(agreement_t *agreement)
 {
-    uct_cuda_coll_post_t post;
+    uct_cuda_node_announcement_t post;
     unsigned rank;
 
     for (rank = 0; rank < agreement->size; ++rank) {
-        if (uct_cuda_coll_page_read(agreement->page, rank, agreement->sequence,
-                                    &post) &&
-            (post.kind != UCT_CUDA_COLL_POST_GPU)) {
+        if (uct_cuda_node_control_read(agreement->control, rank,
+                                       agreement->sequence, &post) &&
+            (post.kind != UCT_CUDA_NODE_ANNOUNCE_GPU)) {
             judge_pass(agreement, rank, &post);
             return true;
         }
@@ -390,31 +393,33 @@ static bool is_passed(agreement_t *agreement)
     return false;
 }
 
-uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
-                                           const uct_cuda_coll_post_t *post)
+uct_cuda_coll_result_t
+uct_cuda_coll_agree(agreement_t *agreement,
+                    const uct_cuda_node_announcement_t *post)
 {
     uct_cuda_coll_result_t result;
     unsigned rank;
 
-    uct_cuda_coll_page_post(agreement->page, agreement->sequence, post);
+    uct_cuda_node_control_announce(agreement->control, agreement->sequence,
+                                   post);
     agreement->spins   = 0;
     agreement->is_new  = false;
     agreement->is_lost = false;
     for (rank = 0; rank < agreement->size; ++rank) {
         wait_for(agreement, rank, "made this call");
-        while (!uct_cuda_coll_page_read(agreement->page, rank,
-                                        agreement->sequence,
-                                        &agreement->posts[rank])) {
+        while (!uct_cuda_node_control_read(agreement->control, rank,
+                                           agreement->sequence,
+                                           &agreement->posts[rank])) {
             if (idle(agreement) == UCS_OK) {
                 continue;
             } else if (is_passed(agreement)) {
                 return UCT_CUDA_COLL_STAGE;
             }
-            explain_verdict(agreement);
+            explain_fallback(agreement);
             return UCT_CUDA_COLL_FAILED;
         }
 
-        if (agreement->posts[rank].kind != UCT_CUDA_COLL_POST_GPU) {
+        if (agreement->posts[rank].kind != UCT_CUDA_NODE_ANNOUNCE_GPU) {
             judge_pass(agreement, rank, &agreement->posts[rank]);
             return UCT_CUDA_COLL_STAGE;
         }
@@ -426,8 +431,8 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
     if (result == UCT_CUDA_COLL_DIFFERS) {
         /* Leave together: a rank still reading would take an announcement of
          * the next call for a decline */
-        (void)uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_PLANNED,
-                                       UCS_OK);
+        (void)uct_cuda_coll_agree_barrier(agreement,
+                                          UCT_CUDA_NODE_PHASE_PLANNED, UCS_OK);
     }
     return result;
 }
@@ -435,10 +440,10 @@ uct_cuda_coll_result_t uct_cuda_coll_agree(agreement_t *agreement,
 
 /* -------------------------------------------------------------------- GPUs */
 
-void uct_cuda_coll_agree_tell_node(agreement_t *agreement)
+void uct_cuda_coll_agree_publish_node(agreement_t *agreement)
 {
-    uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
-            agreement->page);
+    uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
+            agreement->control);
     const uct_cuda_topo_t *topo    = uct_cuda_topo_get();
 
     if ((topo != NULL) && !common->has_topo) {
@@ -487,8 +492,8 @@ static int topo_add(uct_cuda_topo_t *topo, const uint8_t *uuid)
  * links. Mapping memory shows later whether they are peers. */
 bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
 {
-    const uct_cuda_coll_common_t *common = uct_cuda_coll_page_common(
-            agreement->page);
+    const uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
+            agreement->control);
     uct_cuda_topo_t *topo = &agreement->topo;
     bool is_known         = common->has_topo;
     const uint8_t *uuid;
@@ -498,7 +503,7 @@ bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
     *topo                = common->topo;
     agreement->transfers = common->transfers;
     for (rank = 0; rank < agreement->size; ++rank) {
-        uuid                  = uct_cuda_coll_page_gpu(agreement->page, rank);
+        uuid = uct_cuda_node_control_gpu(agreement->control, rank);
         agreement->gpus[rank] = topo_find(topo, uuid);
         is_known             &= (agreement->gpus[rank] >= 0);
     }
@@ -509,7 +514,7 @@ bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
     agreement->transfers = uct_cuda_mp_model_builtin;
     uct_cuda_topo_init(topo, 0);
     for (rank = 0; rank < agreement->size; ++rank) {
-        uuid = uct_cuda_coll_page_gpu(agreement->page, rank);
+        uuid = uct_cuda_node_control_gpu(agreement->control, rank);
         gpu  = topo_find(topo, uuid);
         gpu  = (gpu < 0) ? topo_add(topo, uuid) : gpu;
         if (gpu < 0) {

@@ -4,12 +4,12 @@
  * block and read those of the others. Every rank decides by the same
  * announcements, so all ranks decide the same.
  */
-#ifndef UCT_CUDA_COLL_AGREE_H
-#define UCT_CUDA_COLL_AGREE_H
+#ifndef UCT_CUDA_COLLECTIVE_AGREE_H
+#define UCT_CUDA_COLLECTIVE_AGREE_H
 
-#include <uct/cuda/collective/verdict.h>
+#include <uct/cuda/collective/fallback.h>
 #include <uct/cuda/collective_api.h>
-#include <uct/cuda/node/page.h>
+#include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
 
 BEGIN_C_DECLS
@@ -18,40 +18,40 @@ BEGIN_C_DECLS
 /** One rank's state of the agreement, for one call at a time. Zeroed, except
  *  for the first four members. */
 typedef struct {
-    uct_cuda_coll_page_t       *page;
-    unsigned                   rank, size;
-    uint64_t                   sequence; /**< Of the current call */
-    const uct_cuda_coll_call_t *what;
+    uct_cuda_node_control_t      *control;
+    unsigned                     rank, size;
+    uint64_t                     sequence; /**< Of the current call */
+    const uct_cuda_coll_call_t   *what;
     /** Size of the call, bytes; 0 until known */
-    uint64_t                   bytes;
+    uint64_t                     bytes;
     /** All ranks' announcements */
-    uct_cuda_coll_post_t       posts[UCT_CUDA_COLL_MAX_RANKS];
+    uct_cuda_node_announcement_t posts[UCT_CUDA_PLAN_COLL_MAX_RANKS];
     /** One of posts sets the flag */
-    bool                       is_new, is_lost;
-    uct_cuda_coll_verdict_t    verdict; /**< Why the call is not DONE */
+    bool                         is_new, is_lost;
+    uct_cuda_coll_fallback_t     fallback; /**< Why the call is not DONE */
 
     /** Node and GPUs of the ranks, the same on all ranks; no GPUs: not known
      *  yet */
-    uct_cuda_topo_t            topo;
-    uct_cuda_mp_model_t        transfers; /**< Model constants of the node */
-    int                        gpus[UCT_CUDA_COLL_MAX_RANKS];
+    uct_cuda_topo_t              topo;
+    uct_cuda_plan_model_t        transfers; /**< Model constants of the node */
+    int                          gpus[UCT_CUDA_PLAN_COLL_MAX_RANKS];
 
-    bool                       is_whole; /**< All had joined before this call */
+    bool is_whole; /**< All had joined before this call */
     /** End of waiting for ranks to join, ns; 0: none yet */
-    uint64_t                   deadline;
+    uint64_t                     deadline;
 
     /* Waiting, in this call */
-    unsigned                   spins;
+    unsigned                     spins;
     /** Time of the last liveness check, ns */
-    uint64_t                   looked;
-    unsigned                   waits_for; /**< Rank waited for */
+    uint64_t                     looked;
+    unsigned                     waits_for; /**< Rank waited for */
     /** Its missing action; NULL: reported elsewhere */
-    const char                 *wanted;
-    uint64_t                   began;     /**< Start of the wait, ns; 0: none */
+    const char                   *wanted;
+    uint64_t began;     /**< Start of the wait, ns; 0: none */
     /** Time of the last check for a report, ns */
-    uint64_t                   told;
-    char                       *why;
-    size_t                     why_size;
+    uint64_t                     told;
+    char                         *why;
+    size_t                       why_size;
 } uct_cuda_coll_agreement_t;
 
 
@@ -72,16 +72,16 @@ uct_cuda_coll_agree_name(const uct_cuda_coll_agreement_t *agreement, char *text,
 
 
 /** Record why the call is not carried out, for its line in the log. */
-void uct_cuda_coll_agree_judge(uct_cuda_coll_agreement_t *agreement,
-                               uct_cuda_coll_reason_t reason, int rank,
-                               ucs_status_t status);
+void uct_cuda_coll_agree_set_reason(uct_cuda_coll_agreement_t *agreement,
+                                    uct_cuda_coll_reason_t reason, int rank,
+                                    ucs_status_t status);
 
 
 /** Announce that this rank declines the call, and why. All ranks then fall
  *  back. */
-void uct_cuda_coll_agree_pass(uct_cuda_coll_agreement_t *agreement,
-                              uct_cuda_coll_reason_t reason,
-                              ucs_status_t status);
+void uct_cuda_coll_agree_decline(uct_cuda_coll_agreement_t *agreement,
+                                 uct_cuda_coll_reason_t reason,
+                                 ucs_status_t status);
 
 
 /**
@@ -92,7 +92,7 @@ void uct_cuda_coll_agree_pass(uct_cuda_coll_agreement_t *agreement,
  *
  * @return false: this rank has declined the call.
  */
-bool uct_cuda_coll_agree_is_whole(uct_cuda_coll_agreement_t *agreement);
+bool uct_cuda_coll_agree_all_joined(uct_cuda_coll_agreement_t *agreement);
 
 
 /**
@@ -102,7 +102,7 @@ bool uct_cuda_coll_agree_is_whole(uct_cuda_coll_agreement_t *agreement);
  */
 uct_cuda_coll_result_t
 uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
-                    const uct_cuda_coll_post_t *post);
+                    const uct_cuda_node_announcement_t *post);
 
 
 /**
@@ -111,9 +111,9 @@ uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
  * @return First failure of any rank, the same on all ranks unless one has died.
  *         The verdict names its rank.
  */
-ucs_status_t uct_cuda_coll_agree_meet(uct_cuda_coll_agreement_t *agreement,
-                                      uct_cuda_coll_phase_t phase,
-                                      ucs_status_t status);
+ucs_status_t uct_cuda_coll_agree_barrier(uct_cuda_coll_agreement_t *agreement,
+                                         uct_cuda_node_phase_t phase,
+                                         ucs_status_t status);
 
 
 /** Mark the start of the steps. */
@@ -130,7 +130,7 @@ ucs_status_t uct_cuda_coll_agree_idle(void *agreement);
 
 /** Publish the node's topology as seen by rank 0. Call before rank 0
  *  announces its arguments. */
-void uct_cuda_coll_agree_tell_node(uct_cuda_coll_agreement_t *agreement);
+void uct_cuda_coll_agree_publish_node(uct_cuda_coll_agreement_t *agreement);
 
 /**
  * Fill in the node as seen by rank 0, and the GPUs announced by all ranks.

@@ -7,58 +7,58 @@
 #include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
-#include <uct/cuda/node/page.h>
+#include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
 
 
 #define BOARD_DIR "/dev/shm"
 
 
-_Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_COLL_MAX_RANKS) &&
-                       (UCT_CUDA_COLL_API_NAME == UCT_CUDA_COLL_BOARD_NAME),
+_Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_PLAN_COLL_MAX_RANKS) &&
+                       (UCT_CUDA_COLL_API_NAME == UCT_CUDA_NODE_SEGMENT_NAME),
                "what is said outside is what is meant inside");
 
 
-static int api_board_open(unsigned rank, unsigned size,
-                          char name[UCT_CUDA_COLL_API_NAME],
-                          uct_cuda_coll_board_t **board_p)
+static int api_segment_open(unsigned rank, unsigned size,
+                            char name[UCT_CUDA_COLL_API_NAME],
+                            uct_cuda_node_segment_t **segment_p)
 {
-    return (uct_cuda_coll_board_open(BOARD_DIR, rank, size, name, board_p) ==
-            UCS_OK) ?
-                   0 :
-                   -1;
+    return (uct_cuda_node_segment_open(BOARD_DIR, rank, size, name,
+                                       segment_p) == UCS_OK) ?
+               0 :
+               -1;
 }
 
-static int api_board_has(const uct_cuda_coll_board_t *board, uint64_t key)
+static int api_segment_has(const uct_cuda_node_segment_t *segment, uint64_t key)
 {
-    return uct_cuda_coll_board_has(board, key);
+    return uct_cuda_node_segment_has(segment, key);
 }
 
-static int api_group_create(uct_cuda_coll_board_t *board, uint64_t key,
+static int api_group_create(uct_cuda_node_segment_t *segment, uint64_t key,
                             unsigned rank, unsigned size,
                             const unsigned *members, uint64_t calls,
                             uct_cuda_coll_group_t **group_p)
 {
-    return (uct_cuda_coll_group_create(board, key, rank, size, members, calls,
+    return (uct_cuda_coll_group_create(segment, key, rank, size, members, calls,
                                        group_p) == UCS_OK) ?
                    0 :
                    -1;
 }
 
 UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v6 = {
-    .size           = sizeof(uct_cuda_coll_api_t),
-    .is_on          = uct_cuda_coll_is_on,
-    .board_open     = api_board_open,
-    .board_opened   = uct_cuda_coll_board_unlink,
-    .board_word     = uct_cuda_coll_board_word,
-    .board_has      = api_board_has,
-    .group_create   = api_group_create,
-    .group_destroy  = uct_cuda_coll_group_destroy,
-    .pass           = uct_cuda_coll_group_pass,
-    .collective     = uct_cuda_coll_group_collective,
-    .counts         = uct_cuda_coll_counts,
-    .sync           = uct_cuda_memory_sync,
-    .board_failures = uct_cuda_coll_board_failures,
-    .board_fail     = uct_cuda_coll_board_fail,
-    .board_failed   = uct_cuda_coll_board_failed
+    .size                   = sizeof(uct_cuda_coll_api_t),
+    .is_on                  = uct_cuda_coll_is_on,
+    .segment_open           = api_segment_open,
+    .segment_opened         = uct_cuda_node_segment_unlink,
+    .segment_changes        = uct_cuda_node_segment_changes,
+    .segment_has            = api_segment_has,
+    .group_create           = api_group_create,
+    .group_destroy          = uct_cuda_coll_group_destroy,
+    .pass                   = uct_cuda_coll_group_decline,
+    .collective             = uct_cuda_coll_group_collective,
+    .counts                 = uct_cuda_coll_counts,
+    .sync                   = uct_cuda_memory_sync,
+    .segment_failures       = uct_cuda_node_segment_failures,
+    .segment_report_failure = uct_cuda_node_segment_report_failure,
+    .segment_failed_rank    = uct_cuda_node_segment_failed_rank
 };

@@ -37,17 +37,17 @@ typedef struct {
 /* A request, first as this rank makes it, then as all ranks have agreed on
  * it */
 typedef struct {
-    const uct_cuda_coll_call_t *what;
-    uint32_t                   size;    /* bytes of one element */
-    bool                       reduces;
-    ucx_mp_op_t                op;      /* of the kernels */
-    ucx_mp_type_t              type;
-    uct_cuda_coll_request_t    request; /* input of the planner */
+    const uct_cuda_coll_call_t   *what;
+    uint32_t                     size;    /* bytes of one element */
+    bool                         reduces;
+    ucx_mp_op_t                  op;      /* of the kernels */
+    ucx_mp_type_t                type;
+    uct_cuda_plan_coll_request_t request; /* input of the planner */
     /* storage of request */
-    uint64_t                   counts[UCT_CUDA_COLL_MAX_RANKS];
-    uct_cuda_coll_plan_t       frame;
-    buffer_t                   send, recv;
-    const uct_cuda_coll_plan_t *plan;   /* plan carried out, or NULL */
+    uint64_t                     counts[UCT_CUDA_PLAN_COLL_MAX_RANKS];
+    uct_cuda_plan_coll_t         signature;
+    buffer_t                     send, recv;
+    const uct_cuda_plan_coll_t   *plan;   /* plan carried out, or NULL */
 } call_t;
 
 
@@ -64,68 +64,69 @@ void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p)
 
 /* ------------------------------------------------------------------- plans */
 
-static bool program_fits(const uct_cuda_coll_kept_program_t *kept,
-                         const uct_cuda_coll_plan_t *frame)
+static bool schedule_fits(const uct_cuda_coll_kept_schedule_t *kept,
+                          const uct_cuda_plan_coll_t *signature)
 {
-    const uct_cuda_coll_plan_t *plan = kept->plan;
+    const uct_cuda_plan_coll_t *plan = kept->plan;
 
-    return (kept->program != NULL) && (plan->kind == frame->kind) &&
-           (plan->root == frame->root) && (plan->bytes == frame->bytes) &&
-           (plan->element == frame->element) &&
-           (plan->is_in_place == frame->is_in_place) &&
-           (memcmp(plan->blocks, frame->blocks, sizeof(plan->blocks)) == 0);
+    return (kept->schedule != NULL) && (plan->kind == signature->kind) &&
+           (plan->root == signature->root) &&
+           (plan->bytes == signature->bytes) &&
+           (plan->element == signature->element) &&
+           (plan->is_in_place == signature->is_in_place) &&
+           (memcmp(plan->blocks, signature->blocks, sizeof(plan->blocks)) == 0);
 }
 
 static ucs_status_t group_plan(uct_cuda_coll_group_t *group,
-                               const uct_cuda_coll_request_t *request,
-                               uct_cuda_coll_program_t **program_p)
+                               const uct_cuda_plan_coll_request_t *request,
+                               uct_cuda_run_schedule_t **schedule_p)
 {
-    uct_cuda_coll_plan_t plan;
+    uct_cuda_plan_coll_t plan;
     ucs_status_t status;
 
-    if (group->book == NULL) {
-        group->book = uct_cuda_coll_book_create();
+    if (group->plan_cache == NULL) {
+        group->plan_cache = uct_cuda_plan_cache_create();
     }
-    status = uct_cuda_coll_plan(group->book, request, &plan);
+    status = uct_cuda_plan_cache_get(group->plan_cache, request, &plan);
     return (status != UCS_OK) ?
                    status :
-                   uct_cuda_coll_program_create(&plan, group->agreement.rank,
-                                                program_p);
+                   uct_cuda_run_schedule_create(&plan, group->agreement.rank,
+                                                schedule_p);
 }
 
 /* Return the plan of this call, from the cache if possible. The caches of all
  * ranks hold the same plans: a request without a plan fails on all of them. */
-static ucs_status_t call_program(const call_t *call,
-                                 uct_cuda_coll_group_t *group,
-                                 uct_cuda_coll_kept_program_t **kept_p)
+static ucs_status_t call_schedule(const call_t *call,
+                                  uct_cuda_coll_group_t *group,
+                                  uct_cuda_coll_kept_schedule_t **kept_p)
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    uct_cuda_coll_kept_program_t *kept   = &group->programs[0];
+    uct_cuda_coll_kept_schedule_t *kept  = &group->schedules[0];
     ucs_status_t status;
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
-        if (program_fits(&group->programs[i], &call->frame)) {
-            kept = &group->programs[i];
+    for (i = 0; i < UCT_CUDA_COLL_MAX_SCHEDULES; ++i) {
+        if (schedule_fits(&group->schedules[i], &call->signature)) {
+            kept = &group->schedules[i];
             goto out;
         }
-        if (group->programs[i].used < kept->used) {
-            kept = &group->programs[i];
+        if (group->schedules[i].used < kept->used) {
+            kept = &group->schedules[i];
         }
     }
 
-    uct_cuda_coll_program_destroy(kept->program);
-    kept->program = NULL;
-    status        = group_plan(group, &call->request, &kept->program);
-    status        = uct_cuda_coll_agree_meet(agreement,
-                                             UCT_CUDA_COLL_PHASE_PLANNED,
-                                             status);
+    uct_cuda_run_schedule_destroy(kept->schedule);
+    kept->schedule = NULL;
+    status         = group_plan(group, &call->request, &kept->schedule);
+    status         = uct_cuda_coll_agree_barrier(agreement,
+                                                 UCT_CUDA_NODE_PHASE_PLANNED,
+                                                 status);
     if (status != UCS_OK) {
-        uct_cuda_coll_program_destroy(kept->program);
-        kept->program = NULL;
+        uct_cuda_run_schedule_destroy(kept->schedule);
+        kept->schedule = NULL;
         return status;
     }
-    kept->plan = uct_cuda_coll_program_plan(kept->program);
+    kept->plan = uct_cuda_run_schedule_plan(kept->schedule);
     uct_cuda_coll_lanes_find(kept->plan, agreement->rank, &agreement->topo,
                              agreement->gpus, &kept->lanes);
 
@@ -143,10 +144,10 @@ static bool call_measure(call_t *call, unsigned num_ranks)
 {
     const uct_cuda_coll_call_t *what = call->what;
 
-    call->reduces           = uct_cuda_coll_kind_reduces(what->kind);
+    call->reduces           = uct_cuda_plan_coll_kind_reduces(what->kind);
     call->request.num_ranks = num_ranks;
     call->request.kind      = what->kind;
-    call->request.root      = uct_cuda_coll_kind_has_root(what->kind) ?
+    call->request.root      = uct_cuda_plan_coll_kind_has_root(what->kind) ?
                                       what->root :
                                       0;
     if (((unsigned)what->type >= UCX_MP_TYPE_LAST) ||
@@ -165,10 +166,11 @@ static bool call_measure(call_t *call, unsigned num_ranks)
 }
 
 /* Describe the call in elements of this many bytes */
-static ucs_status_t call_frame(call_t *call, uint32_t element, bool is_in_place)
+static ucs_status_t call_signature(call_t *call, uint32_t element,
+                                   bool is_in_place)
 {
     const uct_cuda_coll_call_t *what = call->what;
-    uct_cuda_coll_request_t *request = &call->request;
+    uct_cuda_plan_coll_request_t *request = &call->request;
     unsigned rank;
 
     request->count       = what->count * call->size / element;
@@ -177,26 +179,26 @@ static ucs_status_t call_frame(call_t *call, uint32_t element, bool is_in_place)
     request->is_in_place = is_in_place;
     for (rank = 0; (what->counts != NULL) && (rank < request->num_ranks);
          ++rank) {
-        if (what->counts[rank] > UCT_CUDA_COLL_MAX_COUNT) {
+        if (what->counts[rank] > UCT_CUDA_PLAN_COLL_MAX_COUNT) {
             return UCS_ERR_INVALID_PARAM;
         }
         call->counts[rank] = what->counts[rank] * call->size / element;
     }
-    return (what->count > UCT_CUDA_COLL_MAX_COUNT) ?
+    return (what->count > UCT_CUDA_PLAN_COLL_MAX_COUNT) ?
                    UCS_ERR_INVALID_PARAM :
-                   uct_cuda_coll_frame(request, &call->frame);
+                   uct_cuda_plan_coll_signature(request, &call->signature);
 }
 
 /* Return the widest element to which all buffers and blocks are aligned */
 static uint32_t call_element(const call_t *call,
-                             const uct_cuda_coll_post_t *posts)
+                             const uct_cuda_node_announcement_t *posts)
 {
-    uint64_t bits = MAX_COPY_ELEMENT | call->frame.bytes;
+    uint64_t bits = MAX_COPY_ELEMENT | call->signature.bytes;
     unsigned rank;
 
     for (rank = 0; rank < call->request.num_ranks; ++rank) {
         bits |= posts[rank].send.offset | posts[rank].recv.offset |
-                call->frame.blocks[rank];
+                call->signature.blocks[rank];
     }
     return (uint32_t)(bits & -bits);
 }
@@ -209,25 +211,25 @@ static ucs_status_t call_settle(call_t *call,
         [1] = UCX_MP_TYPE_U8, [2] = UCX_MP_TYPE_U16, [4] = UCX_MP_TYPE_U32,
         [8] = UCX_MP_TYPE_U64
     };
-    const uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    const uct_cuda_coll_common_t *common       = uct_cuda_coll_page_common(
-            agreement->page);
-    uct_cuda_coll_request_t *request           = &call->request;
-    uint32_t element                           = call->size;
+    const uct_cuda_coll_agreement_t *agreement   = &group->agreement;
+    const uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
+            agreement->control);
+    uct_cuda_plan_coll_request_t *request           = &call->request;
+    uint32_t element                                = call->size;
 
     if (!call->reduces) {
         element    = call_element(call, agreement->posts);
         call->type = copies[element];
     }
     request->topo        = &agreement->topo;
-    request->max_scratch = UCT_CUDA_COLL_MAX_SCRATCH;
+    request->max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
     request->algorithm   = common->algorithm;
-    request->chunks      = UCT_CUDA_COLL_AUTO;
+    request->chunks      = UCT_CUDA_PLAN_COLL_AUTO;
     request->multipath   = group->has_no_relays ? 0 : common->multipath;
     request->transfers   = &agreement->transfers;
     memcpy(request->gpus, agreement->gpus, sizeof(request->gpus));
-    return call_frame(call, element,
-                      agreement->posts[request->root].is_in_place);
+    return call_signature(call, element,
+                          agreement->posts[request->root].is_in_place);
 }
 
 
@@ -237,7 +239,7 @@ static ucs_status_t call_settle(call_t *call,
 static bool group_pass(uct_cuda_coll_group_t *group,
                        uct_cuda_coll_reason_t reason, ucs_status_t status)
 {
-    uct_cuda_coll_agree_pass(&group->agreement, reason, status);
+    uct_cuda_coll_agree_decline(&group->agreement, reason, status);
     return false;
 }
 
@@ -276,21 +278,21 @@ static uint32_t hash_counts(const uint64_t *counts, unsigned num_ranks)
 }
 
 /* Announce this rank's arguments */
-static void call_fill(const call_t *call, uct_cuda_coll_post_t *post)
+static void call_fill(const call_t *call, uct_cuda_node_announcement_t *post)
 {
-    const uct_cuda_coll_call_t *what  = call->what;
-    const uct_cuda_coll_plan_t *frame = &call->frame;
+    const uct_cuda_coll_call_t *what      = call->what;
+    const uct_cuda_plan_coll_t *signature = &call->signature;
 
-    post->kind        = UCT_CUDA_COLL_POST_GPU;
-    post->call        = frame->kind;
-    post->root        = frame->root;
+    post->kind        = UCT_CUDA_NODE_ANNOUNCE_GPU;
+    post->call        = signature->kind;
+    post->root        = signature->root;
     post->bytes       = what->count * call->size;
     post->op          = call->reduces ? (uint8_t)what->op : 0;
     post->type        = (uint8_t)what->type;
-    post->is_in_place = frame->is_in_place;
+    post->is_in_place = signature->is_in_place;
     if (what->counts != NULL) {
-        post->bytes  = frame->bytes;
-        post->counts = hash_counts(what->counts, frame->num_ranks);
+        post->bytes  = signature->bytes;
+        post->counts = hash_counts(what->counts, signature->num_ranks);
     }
 }
 
@@ -299,20 +301,20 @@ static ucs_status_t call_show(const call_t *call,
                               uct_cuda_coll_memory_t *memory,
                               const uct_cuda_memory_t *send,
                               const uct_cuda_memory_t *recv,
-                              uct_cuda_coll_post_t *post)
+                              uct_cuda_node_announcement_t *post)
 {
     ucs_status_t status = UCS_OK;
 
     post->is_lost = memory->is_lost;
     if (call->recv.bytes > 0) {
-        status = uct_cuda_coll_memory_show(memory, call->recv.address,
-                                           call->recv.bytes, recv, post,
-                                           &post->recv);
+        status = uct_cuda_coll_memory_export(memory, call->recv.address,
+                                             call->recv.bytes, recv, post,
+                                             &post->recv);
     }
     if ((status == UCS_OK) && (call->send.bytes > 0)) {
-        status = uct_cuda_coll_memory_show(memory, call->send.address,
-                                           call->send.bytes, send, post,
-                                           &post->send);
+        status = uct_cuda_coll_memory_export(memory, call->send.address,
+                                             call->send.bytes, send, post,
+                                             &post->send);
     }
 
     /* Name the other buffer in place of an absent one; no step uses it */
@@ -329,20 +331,20 @@ static ucs_status_t call_show(const call_t *call,
 static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
                       uct_cuda_memory_t *send, uct_cuda_memory_t *recv)
 {
-    const uct_cuda_coll_plan_t *frame = &call->frame;
-    const unsigned rank               = group->agreement.rank;
+    const uct_cuda_plan_coll_t *signature = &call->signature;
+    const unsigned rank                   = group->agreement.rank;
 
-    if (call_frame(call, call->size, call->what->is_in_place) != UCS_OK) {
+    if (call_signature(call, call->size, call->what->is_in_place) != UCS_OK) {
         return group_pass(group, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
     }
 
-    group->agreement.bytes = frame->bytes;
+    group->agreement.bytes = signature->bytes;
     call->recv.address     = call->what->recvbuf;
-    call->recv.bytes       = uct_cuda_coll_plan_size(frame, rank,
+    call->recv.bytes       = uct_cuda_plan_coll_size(signature, rank,
                                                      UCT_CUDA_BUFFER_RECV);
     call->send.address     = call->what->sendbuf;
-    if (!uct_cuda_coll_plan_is_same(frame, rank)) {
-        call->send.bytes = uct_cuda_coll_plan_size(frame, rank,
+    if (!uct_cuda_plan_coll_is_same(signature, rank)) {
+        call->send.bytes = uct_cuda_plan_coll_size(signature, rank,
                                                    UCT_CUDA_BUFFER_SEND);
     }
     if ((call->recv.bytes == 0) && (call->send.bytes == 0)) {
@@ -366,8 +368,8 @@ static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
         return group_pass(group, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
 
-    return (uct_cuda_coll_device_load(group->memory.device, call->op,
-                                      call->type) != UCS_ERR_BUSY) ||
+    return (uct_cuda_run_coll_device_load(group->memory.device, call->op,
+                                          call->type) != UCS_ERR_BUSY) ||
            group_pass(group, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
 }
 
@@ -375,7 +377,7 @@ static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
  * the context of its buffers current. @return false: this rank has declined */
 static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
                           uct_cuda_gpu_context_t *pushed,
-                          uct_cuda_coll_post_t *post)
+                          uct_cuda_node_announcement_t *post)
 {
     uct_cuda_memory_t send, recv;
     const uct_cuda_memory_t *one = &send;
@@ -421,8 +423,8 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
 static void group_forget(uct_cuda_coll_group_t *group)
 {
     memset(group->has_kernel, 0, sizeof(group->has_kernel));
-    uct_cuda_coll_memory_forget(&group->memory);
-    uct_cuda_coll_group_drop_programs(group);
+    uct_cuda_coll_memory_drop_mapped(&group->memory);
+    uct_cuda_coll_group_drop_schedules(group);
     group->is_off = !uct_cuda_coll_agree_find_gpus(&group->agreement);
     if (!group->is_off && !group->has_lanes) {
         uct_cuda_coll_lanes_get(&group->agreement.topo);
@@ -439,7 +441,7 @@ static bool group_is_paused(const uct_cuda_coll_group_t *group)
 /* Return whether a resource must be created or mapped before this call; the
  * same answer on all ranks */
 static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
-                        const uct_cuda_coll_plan_t *plan)
+                        const uct_cuda_plan_coll_t *plan)
 {
     return group->agreement.is_new ||
            !group->has_kernel[call->op][call->type] ||
@@ -448,25 +450,25 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
 
 /* Prepare the call. No rank runs before all ranks are prepared. */
 static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
-                                  const uct_cuda_coll_kept_program_t *kept,
-                                  const uct_cuda_coll_run_t *run)
+                                  const uct_cuda_coll_kept_schedule_t *kept,
+                                  const uct_cuda_run_coll_call_t *run)
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
     ucs_status_t status;
 
     status = uct_cuda_coll_memory_make(&group->memory, kept->plan);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_device_load(run->device, run->op, run->type);
+        status = uct_cuda_run_coll_device_load(run->device, run->op, run->type);
     }
     if (status == UCS_OK) {
-        status = uct_cuda_coll_program_prepare(kept->program, run);
+        status = uct_cuda_run_schedule_prepare(kept->schedule, run);
     }
-    status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_MADE,
-                                      status);
+    status = uct_cuda_coll_agree_barrier(agreement, UCT_CUDA_NODE_PHASE_MADE,
+                                         status);
     if (status == UCS_OK) {
         status = uct_cuda_coll_memory_map(&group->memory, kept->plan);
-        status = uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_READY,
-                                          status);
+        status = uct_cuda_coll_agree_barrier(agreement,
+                                             UCT_CUDA_NODE_PHASE_READY, status);
     }
     uct_cuda_coll_memory_mapped(&group->memory, kept->plan, status == UCS_OK);
     group->has_kernel[run->op][run->type] |= (status == UCS_OK);
@@ -478,18 +480,18 @@ static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
  * idle; a resource that cannot be created will probably fail in the next call,
  * too. */
 static void group_give_up(uct_cuda_coll_group_t *group,
-                          const uct_cuda_coll_plan_t *plan)
+                          const uct_cuda_plan_coll_t *plan)
 {
-    uct_cuda_coll_verdict_t *verdict = &group->agreement.verdict;
+    uct_cuda_coll_fallback_t *fallback = &group->agreement.fallback;
 
-    if (verdict->status == UCS_ERR_BUSY) {
-        verdict->reason = UCT_CUDA_COLL_NO_BUSY;
+    if (fallback->status == UCS_ERR_BUSY) {
+        fallback->reason = UCT_CUDA_COLL_NO_BUSY;
     } else if (plan->num_relays > 0) {
         uct_cuda_debug("collectives: using no relays from now on");
         group->has_no_relays = true;
         uct_cuda_coll_memory_free_relays(&group->memory);
-        uct_cuda_coll_group_drop_programs(group);
-    } else if ((verdict->reason == UCT_CUDA_COLL_FAULT_MAKE) &&
+        uct_cuda_coll_group_drop_schedules(group);
+    } else if ((fallback->reason == UCT_CUDA_COLL_FAULT_MAKE) &&
                (++group->faults >= MAX_FAULTS)) {
         group->resume = group->agreement.sequence + 1 + PAUSE_CALLS;
     }
@@ -498,9 +500,9 @@ static void group_give_up(uct_cuda_coll_group_t *group,
 /* Return whether a result can overwrite an input: in place, or in overlapping
  * buffers; the same answer on all ranks */
 static bool call_overwrites(const call_t *call,
-                            const uct_cuda_coll_post_t *posts)
+                            const uct_cuda_node_announcement_t *posts)
 {
-    const uct_cuda_coll_post_t *post;
+    const uct_cuda_node_announcement_t *post;
     uint64_t sent, received;
     unsigned rank;
 
@@ -510,9 +512,9 @@ static bool call_overwrites(const call_t *call,
 
     for (rank = 0; rank < call->request.num_ranks; ++rank) {
         post     = &posts[rank];
-        sent     = uct_cuda_coll_plan_size(&call->frame, rank,
+        sent     = uct_cuda_plan_coll_size(&call->signature, rank,
                                            UCT_CUDA_BUFFER_SEND);
-        received = uct_cuda_coll_plan_size(&call->frame, rank,
+        received = uct_cuda_plan_coll_size(&call->signature, rank,
                                            UCT_CUDA_BUFFER_RECV);
         if (post->is_in_place ||
             ((post->send.index == post->recv.index) &&
@@ -525,22 +527,23 @@ static bool call_overwrites(const call_t *call,
 }
 
 static ucs_status_t group_carry_out(uct_cuda_coll_group_t *group,
-                                    const uct_cuda_coll_kept_program_t *kept,
-                                    uct_cuda_coll_run_t *run)
+                                    const uct_cuda_coll_kept_schedule_t *kept,
+                                    uct_cuda_run_coll_call_t *run)
 {
-    const uct_cuda_coll_plan_t *plan = kept->plan;
+    const uct_cuda_plan_coll_t *plan = kept->plan;
     const uint64_t began             = uct_cuda_trace_now();
     ucs_status_t status;
 
     uct_cuda_coll_memory_place(&group->memory, plan, run);
     uct_cuda_coll_agree_run(&group->agreement);
     uct_cuda_coll_lanes_begin(&kept->lanes);
-    status = uct_cuda_coll_program_run(kept->program, run);
+    status = uct_cuda_run_schedule_run(kept->schedule, run);
     uct_cuda_coll_lanes_end(&kept->lanes);
-    status = uct_cuda_coll_agree_meet(&group->agreement,
-                                      UCT_CUDA_COLL_PHASE_DONE, status);
-    uct_cuda_trace_call(uct_cuda_coll_kind_str(plan->kind), plan->bytes,
-                        uct_cuda_coll_algorithm_str(plan->algorithm), began);
+    status = uct_cuda_coll_agree_barrier(&group->agreement,
+                                         UCT_CUDA_NODE_PHASE_DONE, status);
+    uct_cuda_trace_call(uct_cuda_plan_coll_kind_str(plan->kind), plan->bytes,
+                        uct_cuda_plan_coll_algorithm_str(plan->algorithm),
+                        began);
     return status;
 }
 
@@ -549,8 +552,8 @@ static uct_cuda_coll_result_t
 group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
             ucs_status_t status)
 {
-    uct_cuda_coll_agree_judge(&group->agreement, reason, UCT_CUDA_COLL_ALL,
-                              status);
+    uct_cuda_coll_agree_set_reason(&group->agreement, reason, UCT_CUDA_COLL_ALL,
+                                   status);
     return UCT_CUDA_COLL_STAGE;
 }
 
@@ -558,8 +561,8 @@ static uct_cuda_coll_result_t call_run(call_t *call,
                                        uct_cuda_coll_group_t *group)
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    uct_cuda_coll_kept_program_t *kept   = NULL;
-    uct_cuda_coll_run_t run;
+    uct_cuda_coll_kept_schedule_t *kept  = NULL;
+    uct_cuda_run_coll_call_t run;
     ucs_status_t status;
 
     if (agreement->is_lost) {
@@ -574,12 +577,13 @@ static uct_cuda_coll_result_t call_run(call_t *call,
      * leave together, after all have read the GPUs in the control block: the
      * next call may come from another GPU. */
     if (call_settle(call, group) != UCS_OK) {
-        (void)uct_cuda_coll_agree_meet(agreement, UCT_CUDA_COLL_PHASE_PLANNED,
-                                       UCS_ERR_INVALID_PARAM);
+        (void)uct_cuda_coll_agree_barrier(agreement,
+                                          UCT_CUDA_NODE_PHASE_PLANNED,
+                                          UCS_ERR_INVALID_PARAM);
         return UCT_CUDA_COLL_STAGE;
     }
 
-    status = call_program(call, group, &kept);
+    status = call_schedule(call, group, &kept);
     if (status == UCS_ERR_NO_RESOURCE) {
         return group_stage(group, UCT_CUDA_COLL_NO_SCRATCH, status);
     } else if (status != UCS_OK) {
@@ -588,7 +592,7 @@ static uct_cuda_coll_result_t call_run(call_t *call,
 
     run.device   = group->memory.device;
     run.events   = &group->memory.events;
-    run.page     = agreement->page;
+    run.control  = agreement->control;
     run.sequence = agreement->sequence;
     run.op       = call->op;
     run.type     = call->type;
@@ -623,8 +627,8 @@ static uct_cuda_coll_result_t call_run(call_t *call,
  * is (two ranks on an H100, four on two; docs/collectives-cuda-mpi.md). Each
  * rank decides without an agreement; a rank that does not know the GPUs yet
  * sees the decline. */
-static bool call_is_left(const call_t *call,
-                         const uct_cuda_coll_agreement_t *agreement)
+static bool call_is_native_as_fast(const call_t *call,
+                                   const uct_cuda_coll_agreement_t *agreement)
 {
     static const uint64_t most       = 16 << 10;
     const uct_cuda_coll_call_t *what = call->what;
@@ -639,31 +643,31 @@ static bool call_is_left(const call_t *call,
     return what->has_own_way && (what->counts == NULL) &&
            (what->count <= most / blocks / call->size) &&
            (agreement->topo.num_gpus > 0) &&
-           uct_cuda_coll_shares_gpus(agreement->gpus, agreement->size);
+           uct_cuda_plan_coll_shares_gpus(agreement->gpus, agreement->size);
 }
 
 /* Explain the choice of the algorithm */
 static const char *call_why(const call_t *call, char *buffer, size_t size)
 {
-    const uct_cuda_coll_other_t *other = &call->plan->other;
+    const uct_cuda_plan_coll_other_t *other = &call->plan->other;
 
     buffer[0] = '\0';
-    if (call->request.algorithm != UCT_CUDA_COLL_AUTO) {
+    if (call->request.algorithm != UCT_CUDA_PLAN_COLL_AUTO) {
         snprintf(buffer, size, " as asked for");
     } else if (other->seconds > 0) {
         snprintf(buffer, size, " (%s: %.1f us)",
-                 uct_cuda_coll_algorithm_str(other->algorithm),
+                 uct_cuda_plan_coll_algorithm_str(other->algorithm),
                  other->seconds * 1e6);
     }
     return buffer;
 }
 
 /* Log one line for the call */
-static void call_tell(const call_t *call,
-                      const uct_cuda_coll_agreement_t *agreement,
-                      uct_cuda_coll_result_t result, uint64_t taken)
+static void call_log(const call_t *call,
+                     const uct_cuda_coll_agreement_t *agreement,
+                     uct_cuda_coll_result_t result, uint64_t taken)
 {
-    const uct_cuda_coll_plan_t *plan = call->plan;
+    const uct_cuda_plan_coll_t *plan = call->plan;
     char head[128], why[192];
 
     uct_cuda_coll_agree_name(agreement, head, sizeof(head));
@@ -674,11 +678,11 @@ static void call_tell(const call_t *call,
                        (result == UCT_CUDA_COLL_FAILED) ?
                                "failed" :
                                "falls back to the MPI",
-                       uct_cuda_coll_verdict_str(&agreement->verdict, why,
-                                                 sizeof(why)));
+                       uct_cuda_coll_fallback_str(&agreement->fallback, why,
+                                                  sizeof(why)));
     } else {
         uct_cuda_debug("%s: %s%s, %u step%s, %.1f us expected, %.1f us taken",
-                       head, uct_cuda_coll_algorithm_str(plan->algorithm),
+                       head, uct_cuda_plan_coll_algorithm_str(plan->algorithm),
                        call_why(call, why, sizeof(why)), plan->list.num_steps,
                        (plan->list.num_steps == 1) ? "" : "s",
                        plan->seconds * 1e6, (double)taken / 1e3);
@@ -690,15 +694,15 @@ static uct_cuda_coll_result_t call_decide(call_t *call,
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
     uct_cuda_coll_result_t result        = UCT_CUDA_COLL_STAGE;
-    uct_cuda_coll_post_t post            = {0};
+    uct_cuda_node_announcement_t post    = {0};
     uct_cuda_gpu_context_t pushed; /* context of the buffers */
 
     if (!call_measure(call, agreement->size)) {
         (void)group_pass(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
-    } else if (call_is_left(call, agreement)) {
+    } else if (call_is_native_as_fast(call, agreement)) {
         (void)group_pass(group, UCT_CUDA_COLL_NO_OWN_WAY, UCS_OK);
     } else if (call_describe(call, group, &pushed, &post)) {
-        if (uct_cuda_coll_agree_is_whole(agreement)) {
+        if (uct_cuda_coll_agree_all_joined(agreement)) {
             result = uct_cuda_coll_agree(agreement, &post);
         }
         if (result == UCT_CUDA_COLL_DONE) {
@@ -733,24 +737,24 @@ uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
                                                         &totals.staged,
                        1, __ATOMIC_RELAXED);
     if (began != 0) {
-        call_tell(&call, &group->agreement, result, uct_cuda_now_ns() - began);
+        call_log(&call, &group->agreement, result, uct_cuda_now_ns() - began);
     }
     return result;
 }
 
-void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group, int kind,
-                              uct_cuda_coll_reason_t reason)
+void uct_cuda_coll_group_decline(uct_cuda_coll_group_t *group, int kind,
+                                 uct_cuda_coll_reason_t reason)
 {
-    const uct_cuda_coll_verdict_t verdict = {.reason = reason,
-                                             .rank   = UCT_CUDA_COLL_ALL};
+    const uct_cuda_coll_fallback_t fallback = {.reason = reason,
+                                               .rank     = UCT_CUDA_COLL_ALL};
     const uint64_t sequence = (group == NULL) ? 0 :
                                                 ++group->agreement.sequence;
     char why[192];
 
     if ((group != NULL) && !group_is_paused(group)) {
-        uct_cuda_coll_agree_pass(&group->agreement, reason, UCS_OK);
+        uct_cuda_coll_agree_decline(&group->agreement, reason, UCS_OK);
     }
     uct_cuda_debug("collective %lu: %s: falls back to the MPI: %s",
-                   (unsigned long)sequence, uct_cuda_coll_kind_str(kind),
-                   uct_cuda_coll_verdict_str(&verdict, why, sizeof(why)));
+                   (unsigned long)sequence, uct_cuda_plan_coll_kind_str(kind),
+                   uct_cuda_coll_fallback_str(&fallback, why, sizeof(why)));
 }

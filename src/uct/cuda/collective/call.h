@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls of a group, as described in collective_api.h. */
-#ifndef UCT_CUDA_COLL_CALL_H
-#define UCT_CUDA_COLL_CALL_H
+#ifndef UCT_CUDA_COLLECTIVE_CALL_H
+#define UCT_CUDA_COLLECTIVE_CALL_H
 
 #include <ucs/sys/compiler_def.h>
 #include <uct/cuda/collective_api.h>
@@ -11,8 +11,8 @@ BEGIN_C_DECLS
 
 void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
 
-void uct_cuda_coll_group_pass(uct_cuda_coll_group_t *group, int kind,
-                              uct_cuda_coll_reason_t reason);
+void uct_cuda_coll_group_decline(uct_cuda_coll_group_t *group, int kind,
+                                 uct_cuda_coll_reason_t reason);
 
 uct_cuda_coll_result_t
 uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 
-ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
+ucs_status_t uct_cuda_coll_group_create(uct_cuda_node_segment_t *segment,
                                         uint64_t key, unsigned rank,
                                         unsigned size,
                                         const unsigned *members,
@@ -17,15 +17,16 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
                                         uct_cuda_coll_group_t **group_p)
 {
     uct_cuda_coll_group_t *group = calloc(1, sizeof(*group));
-    uct_cuda_coll_common_t *common;
-    uct_cuda_coll_page_t *page;
+    uct_cuda_node_control_common_t *common;
+    uct_cuda_node_control_t *control;
     ucs_status_t status;
 
     if (group == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = uct_cuda_coll_page_open(board, key, rank, size, members, &page);
+    status = uct_cuda_node_control_open(segment, key, rank, size, members,
+                                        &control);
     if (status != UCS_OK) {
         uct_cuda_debug("rank %u of %u: no control block for collectives "
                        "(status %d)", rank,
@@ -34,40 +35,40 @@ ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
         return status;
     }
 
-    group->agreement.page     = page;
+    group->agreement.control  = control;
     group->agreement.rank     = rank;
     group->agreement.size     = size;
     group->agreement.sequence = calls;
     group->memory.agreement   = &group->agreement;
     if (rank == 0) {
-        common            = uct_cuda_coll_page_common(page);
+        common            = uct_cuda_node_control_common(control);
         common->algorithm = uct_cuda_coll_config()->algorithm;
         common->multipath = uct_cuda_coll_config()->multipath;
     }
-    uct_cuda_coll_page_join(page, calls + 1);
+    uct_cuda_node_control_join(control, calls + 1);
     *group_p = group;
     return UCS_OK;
 }
 
-void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group)
+void uct_cuda_coll_group_drop_schedules(uct_cuda_coll_group_t *group)
 {
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_COLL_MAX_PROGRAMS; ++i) {
-        uct_cuda_coll_program_destroy(group->programs[i].program);
+    for (i = 0; i < UCT_CUDA_COLL_MAX_SCHEDULES; ++i) {
+        uct_cuda_run_schedule_destroy(group->schedules[i].schedule);
     }
-    memset(group->programs, 0, sizeof(group->programs));
-    uct_cuda_coll_book_destroy(group->book);
-    group->book = NULL;
+    memset(group->schedules, 0, sizeof(group->schedules));
+    uct_cuda_plan_cache_destroy(group->plan_cache);
+    group->plan_cache = NULL;
 }
 
 void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group)
 {
     uct_cuda_coll_memory_release(&group->memory);
-    uct_cuda_coll_group_drop_programs(group);
+    uct_cuda_coll_group_drop_schedules(group);
     if (group->has_lanes) {
         uct_cuda_coll_lanes_put();
     }
-    uct_cuda_coll_page_close(group->agreement.page);
+    uct_cuda_node_control_close(group->agreement.control);
     free(group);
 }

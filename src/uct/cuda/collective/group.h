@@ -1,60 +1,60 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Groups of ranks: creation, destruction, and state used by calls. */
-#ifndef UCT_CUDA_COLL_GROUP_H
-#define UCT_CUDA_COLL_GROUP_H
+#ifndef UCT_CUDA_COLLECTIVE_GROUP_H
+#define UCT_CUDA_COLLECTIVE_GROUP_H
 
 #include <uct/cuda/collective/agree.h>
 #include <uct/cuda/collective/lanes.h>
 #include <uct/cuda/collective/peer_memory.h>
-#include <uct/cuda/plan/book.h>
-#include <uct/cuda/run/program.h>
+#include <uct/cuda/plan/plan_cache.h>
+#include <uct/cuda/run/schedule.h>
 
 BEGIN_C_DECLS
 
 
 /** Cached plans: a program alternates between that many message sizes at
  *  most. */
-#define UCT_CUDA_COLL_MAX_PROGRAMS 64
+#define UCT_CUDA_COLL_MAX_SCHEDULES 64
 
 
 typedef struct {
-    uct_cuda_coll_program_t    *program; /**< Or NULL */
-    const uct_cuda_coll_plan_t *plan;    /**< Plan of program */
-    uint64_t                   used;     /**< Sequence of the last call */
+    uct_cuda_run_schedule_t    *schedule; /**< Or NULL */
+    const uct_cuda_plan_coll_t *plan;     /**< Plan of program */
+    uint64_t                   used;      /**< Sequence of the last call */
     uct_cuda_coll_lanes_t      lanes;
-} uct_cuda_coll_kept_program_t;
+} uct_cuda_coll_kept_schedule_t;
 
 
 struct uct_cuda_coll_group {
-    uct_cuda_coll_agreement_t    agreement;
-    uct_cuda_coll_memory_t       memory;
+    uct_cuda_coll_agreement_t     agreement;
+    uct_cuda_coll_memory_t        memory;
 
     /* The same on all ranks */
-    bool                         is_off;
-    unsigned                     faults; /**< Failed preparations in a row */
+    bool                          is_off;
+    unsigned                      faults; /**< Failed preparations in a row */
     /** Calls before this one are not tried */
-    uint64_t                     resume;
+    uint64_t                      resume;
     /** Relays were not available */
-    bool                         has_no_relays;
-    bool                         has_lanes;     /**< Lanes are held until put */
-    bool                         has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
+    bool                          has_no_relays;
+    bool has_lanes;     /**< Lanes are held until put */
+    bool                          has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
 
     /** Plans for the agreement's GPUs; NULL: none yet */
-    uct_cuda_coll_book_t         *book;
-    uct_cuda_coll_kept_program_t programs[UCT_CUDA_COLL_MAX_PROGRAMS];
+    uct_cuda_plan_cache_t         *plan_cache;
+    uct_cuda_coll_kept_schedule_t schedules[UCT_CUDA_COLL_MAX_SCHEDULES];
 };
 
 
 /** Destroy all plans made for the agreement's GPUs. */
-void uct_cuda_coll_group_drop_programs(uct_cuda_coll_group_t *group);
+void uct_cuda_coll_group_drop_schedules(uct_cuda_coll_group_t *group);
 
 
 /**
  * Join a group.
  *
- * @return As uct_cuda_coll_page_open().
+ * @return As uct_cuda_node_control_open().
  */
-ucs_status_t uct_cuda_coll_group_create(uct_cuda_coll_board_t *board,
+ucs_status_t uct_cuda_coll_group_create(uct_cuda_node_segment_t *segment,
                                         uint64_t key, unsigned rank,
                                         unsigned size,
                                         const unsigned *members,

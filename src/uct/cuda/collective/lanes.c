@@ -18,14 +18,14 @@ typedef uct_cuda_coll_lanes_t lanes_t;
 
 /* One slot of the ledger for all groups of this process */
 static struct {
-    pthread_mutex_t      lock; /* order: base/thread.h */
-    unsigned             users;
-    uct_cuda_mp_ledger_t *ledger;
-    int                  num_gpus;
-    uint8_t              uuids[UCT_CUDA_MAX_GPUS][16];
-    uint16_t             count[UCT_CUDA_MP_NUM_LANES];
+    pthread_mutex_t        lock; /* order: base/thread.h */
+    unsigned               users;
+    uct_cuda_node_ledger_t *ledger;
+    int                    num_gpus;
+    uint8_t                uuids[UCT_CUDA_MAX_GPUS][16];
+    uint16_t               count[UCT_CUDA_PLAN_NUM_LANES];
     /* part of count between two ranks */
-    uint16_t             direct[UCT_CUDA_MP_NUM_LANES];
+    uint16_t               direct[UCT_CUDA_PLAN_NUM_LANES];
 } node = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -41,8 +41,8 @@ void uct_cuda_coll_lanes_get(const uct_cuda_topo_t *topo)
             memcpy(node.uuids[i], topo->gpus[i].uuid, sizeof(node.uuids[i]));
         }
         node.num_gpus = topo->num_gpus;
-        if (uct_cuda_mp_ledger_open(dir, (const uint8_t(*)[16])node.uuids,
-                                    node.num_gpus, &node.ledger) != UCS_OK) {
+        if (uct_cuda_node_ledger_open(dir, (const uint8_t(*)[16])node.uuids,
+                                      node.num_gpus, &node.ledger) != UCS_OK) {
             node.ledger = NULL;
         }
     }
@@ -53,7 +53,7 @@ void uct_cuda_coll_lanes_put(void)
 {
     pthread_mutex_lock(&node.lock);
     if ((--node.users == 0) && (node.ledger != NULL)) {
-        uct_cuda_mp_ledger_close(node.ledger);
+        uct_cuda_node_ledger_close(node.ledger);
         node.ledger = NULL;
     }
     pthread_mutex_unlock(&node.lock);
@@ -82,7 +82,7 @@ static void add_lane(lanes_t *lanes, int from, int to, bool is_direct)
         return;
     }
 
-    lane = uct_cuda_mp_lane(uct_cuda_end_gpu(from), uct_cuda_end_gpu(to));
+    lane = uct_cuda_plan_lane(uct_cuda_end_gpu(from), uct_cuda_end_gpu(to));
     for (i = 0; (i < lanes->count) && (lanes->lanes[i] != lane); ++i) {
     }
     if (i == UCT_CUDA_COLL_MAX_LANES) {
@@ -94,13 +94,13 @@ static void add_lane(lanes_t *lanes, int from, int to, bool is_direct)
     lanes->direct   |= (uint64_t)is_direct << i;
 }
 
-void uct_cuda_coll_lanes_find(const uct_cuda_coll_plan_t *plan, unsigned rank,
+void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
                               const uct_cuda_topo_t *topo, const int *gpus,
                               lanes_t *lanes)
 {
-    const uct_cuda_step_t *step;
-    const uct_cuda_place_t *places;
-    int numbers[UCT_CUDA_COLL_MAX_MEMBERS];
+    const uct_cuda_plan_step_t *step;
+    const uct_cuda_plan_place_t *places;
+    int numbers[UCT_CUDA_PLAN_COLL_MAX_MEMBERS];
     unsigned member, p, other;
     bool is_source;
     uint32_t s;
@@ -121,7 +121,7 @@ void uct_cuda_coll_lanes_find(const uct_cuda_coll_plan_t *plan, unsigned rank,
 
     for (s = 0; s < plan->list.num_steps; ++s) {
         step   = &plan->list.steps[s];
-        places = uct_cuda_step_sources(&plan->list, step);
+        places = uct_cuda_plan_step_sources(&plan->list, step);
         if (step->rank != rank) {
             continue;
         }
@@ -131,7 +131,7 @@ void uct_cuda_coll_lanes_find(const uct_cuda_coll_plan_t *plan, unsigned rank,
         for (p = 0; p < (unsigned)step->num_sources + step->num_destinations;
              ++p) {
             member    = places[p].owner;
-            other     = (step->type == UCT_CUDA_STEP_REDUCE) ?
+            other     = (step->type == UCT_CUDA_PLAN_STEP_REDUCE) ?
                                 rank :
                                 places[1 - p].owner;
             is_source = (p < step->num_sources);
@@ -156,8 +156,8 @@ static void count(const lanes_t *lanes, int by)
         lane               = lanes->lanes[i];
         node.count[lane]  += by;
         node.direct[lane] += ((lanes->direct >> i) & 1) ? by : 0;
-        uct_cuda_mp_ledger_set(node.ledger, lane, node.count[lane] > 0,
-                               node.direct[lane] > 0);
+        uct_cuda_node_ledger_set(node.ledger, lane, node.count[lane] > 0,
+                                 node.direct[lane] > 0);
     }
     pthread_mutex_unlock(&node.lock);
 }

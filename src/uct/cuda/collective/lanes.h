@@ -4,8 +4,8 @@
  * node's ledger, so that transfers of all processes are planned around them.
  * The ranks' agreement does not depend on them.
  */
-#ifndef UCT_CUDA_COLL_LANES_H
-#define UCT_CUDA_COLL_LANES_H
+#ifndef UCT_CUDA_COLLECTIVE_LANES_H
+#define UCT_CUDA_COLLECTIVE_LANES_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -20,7 +20,7 @@ BEGIN_C_DECLS
 /** Links used by one rank's steps. */
 typedef struct {
     unsigned count;
-    /** uct_cuda_mp_lane(), in this process's numbering */
+    /** uct_cuda_plan_lane(), in this process's numbering */
     uint16_t lanes[UCT_CUDA_COLL_MAX_LANES];
     uint64_t direct; /**< Bit mask of lanes between two ranks */
 } uct_cuda_coll_lanes_t;
@@ -38,7 +38,7 @@ void uct_cuda_coll_lanes_put(void);
  *
  * @param gpus  GPUs of all ranks, ordinals of @a topo.
  */
-void uct_cuda_coll_lanes_find(const uct_cuda_coll_plan_t *plan, unsigned rank,
+void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
                               const uct_cuda_topo_t *topo, const int *gpus,
                               uct_cuda_coll_lanes_t *lanes);
 

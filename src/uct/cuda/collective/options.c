@@ -16,27 +16,27 @@ static struct {
     uct_cuda_coll_config_t said;
     int                    is_on; /* from said; read without the lock */
     bool                   is_node_said;
-    uct_cuda_mp_config_t   node;
+    uct_cuda_plan_config_t node;
     bool                   is_known;
-    uct_cuda_mp_model_t    constants;
+    uct_cuda_plan_model_t  constants;
 } config = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
 {
     static const char *names[] = {
-        [UCT_CUDA_COLL_ONE_KERNEL]   = "kernel",
-        [UCT_CUDA_COLL_FLAT]         = "flat",
-        [UCT_CUDA_COLL_HIERARCHICAL] = "hierarchical"
+        [UCT_CUDA_PLAN_COLL_ONE_KERNEL]   = "kernel",
+        [UCT_CUDA_PLAN_COLL_FLAT]         = "flat",
+        [UCT_CUDA_PLAN_COLL_HIERARCHICAL] = "hierarchical"
     };
     int i;
 
-    *algorithm_p = UCT_CUDA_COLL_AUTO;
+    *algorithm_p = UCT_CUDA_PLAN_COLL_AUTO;
     if (strcmp(name, "auto") == 0) {
         return UCS_OK;
     }
 
-    for (i = 0; i < UCT_CUDA_COLL_ALGORITHM_LAST; ++i) {
+    for (i = 0; i < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST; ++i) {
         if (strcmp(name, names[i]) == 0) {
             *algorithm_p = i;
             return UCS_OK;
@@ -68,7 +68,7 @@ uct_cuda_log_level_t uct_cuda_coll_wait_level(void)
     return config.said.tells_waits ? UCT_CUDA_LOG_WARN : UCT_CUDA_LOG_DEBUG;
 }
 
-void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *user)
+void uct_cuda_coll_configure_node(const uct_cuda_plan_config_t *user)
 {
     pthread_mutex_lock(&config.lock);
     if (!config.is_node_said) {
@@ -79,11 +79,11 @@ void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *user)
 }
 
 /* Use the defaults if no interface was opened */
-static const uct_cuda_mp_config_t *node_config(void)
+static const uct_cuda_plan_config_t *node_config(void)
 {
-    uct_cuda_mp_config_t unsaid;
+    uct_cuda_plan_config_t unsaid;
 
-    uct_cuda_mp_config_init(&unsaid);
+    uct_cuda_plan_config_init(&unsaid);
     uct_cuda_coll_configure_node(&unsaid);
     return &config.node;
 }
@@ -93,20 +93,21 @@ const char *uct_cuda_coll_ledger(void)
     return node_config()->ledger;
 }
 
-const uct_cuda_mp_model_t *uct_cuda_coll_constants(const uct_cuda_topo_t *topo)
+const uct_cuda_plan_model_t *
+uct_cuda_coll_constants(const uct_cuda_topo_t *topo)
 {
-    const char *file             = node_config()->tuning_file;
-    uct_cuda_mp_tuning_t *tuning = NULL;
+    const char *file               = node_config()->tuning_file;
+    uct_cuda_plan_tuning_t *tuning = NULL;
     char error[512];
 
     pthread_mutex_lock(&config.lock);
     if (!config.is_known) {
-        if (uct_cuda_mp_tuning_get(file, topo, error, sizeof(error),
-                                   &tuning) != UCS_OK) {
+        if (uct_cuda_plan_tuning_get(file, topo, error, sizeof(error),
+                                     &tuning) != UCS_OK) {
             uct_cuda_debug("cannot use the tuning table for collectives: %s",
                            error);
         }
-        config.constants = *uct_cuda_mp_tuning_model(tuning);
+        config.constants = *uct_cuda_plan_tuning_model(tuning);
         config.is_known  = true;
         free(tuning);
     }

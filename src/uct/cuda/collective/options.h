@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* User settings of collectives and of the node they run on. */
-#ifndef UCT_CUDA_COLL_OPTIONS_H
-#define UCT_CUDA_COLL_OPTIONS_H
+#ifndef UCT_CUDA_COLLECTIVE_OPTIONS_H
+#define UCT_CUDA_COLLECTIVE_OPTIONS_H
 
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
@@ -17,7 +17,8 @@ BEGIN_C_DECLS
 typedef struct {
     /** uct_cuda_coll_is_on(); valid after uct_cuda_coll_configure() */
     int  is_on;
-    /** uct_cuda_coll_algorithm_t or AUTO; rank 0's value holds for a group */
+    /** uct_cuda_plan_coll_algorithm_t or AUTO; rank 0's value holds for a
+     *  group */
     int  algorithm;
     /** Relay through GPUs without a rank: 0, 1 (where possible) or AUTO;
      *  rank 0's value holds for a group */
@@ -43,14 +44,15 @@ int uct_cuda_coll_is_on(void);
 
 /** Set the tuning file and the ledger's directory. Only the first call
  *  counts. */
-void uct_cuda_coll_configure_node(const uct_cuda_mp_config_t *config);
+void uct_cuda_coll_configure_node(const uct_cuda_plan_config_t *config);
 
 /** Return the ledger's directory; empty: no ledger. */
 const char *uct_cuda_coll_ledger(void);
 
 /** Return the model constants of this node, from the tuning file if it has
  *  them, else built in. Reads the file once in a process. */
-const uct_cuda_mp_model_t *uct_cuda_coll_constants(const uct_cuda_topo_t *topo);
+const uct_cuda_plan_model_t *
+uct_cuda_coll_constants(const uct_cuda_topo_t *topo);
 
 
 END_C_DECLS

@@ -12,7 +12,7 @@
 
 /* Slots for exports: the program's allocations, then the scratch memory of this
  * rank, then those of relays (rank 0 only) */
-#define NUM_EXPORTS (UCT_CUDA_COLL_PAGE_EXPORTS - UCT_CUDA_MAX_GPUS - 1)
+#define NUM_EXPORTS (UCT_CUDA_NODE_CONTROL_EXPORTS - UCT_CUDA_MAX_GPUS - 1)
 #define SCRATCH     NUM_EXPORTS
 #define RELAY(_gpu) (SCRATCH + 1 + (_gpu))
 #define RELAYS_RANK 0
@@ -42,8 +42,8 @@ static void export_drop(memory_t *memory, unsigned index)
         } else {
             uct_cuda_node_exports_end(&export->handle);
         }
-        export->generation = uct_cuda_coll_page_show(memory->agreement->page,
-                                                     index, NULL);
+        export->generation = uct_cuda_node_control_export(
+            memory->agreement->control, index, NULL);
         export->is_there   = false;
     }
     export->is_known = false;
@@ -79,8 +79,8 @@ static ucs_status_t export_add(memory_t *memory, unsigned index,
     }
 
     export->is_there   = true;
-    export->generation = uct_cuda_coll_page_show(memory->agreement->page, index,
-                                                 &export->handle);
+    export->generation = uct_cuda_node_control_export(
+        memory->agreement->control, index, &export->handle);
     return UCS_OK;
 }
 
@@ -126,11 +126,11 @@ static int export_place(memory_t *memory)
     return oldest;
 }
 
-ucs_status_t uct_cuda_coll_memory_show(memory_t *memory, const void *address,
-                                       size_t bytes,
-                                       const uct_cuda_memory_t *allocation,
-                                       uct_cuda_coll_post_t *post,
-                                       uct_cuda_coll_shown_t *shown)
+ucs_status_t uct_cuda_coll_memory_export(memory_t *memory, const void *address,
+                                         size_t bytes,
+                                         const uct_cuda_memory_t *allocation,
+                                         uct_cuda_node_announcement_t *post,
+                                         uct_cuda_node_location_t *shown)
 {
     const uint64_t offset = (CUdeviceptr)address - allocation->base;
     int index             = export_find(memory, allocation);
@@ -168,7 +168,7 @@ ucs_status_t uct_cuda_coll_memory_show(memory_t *memory, const void *address,
 static void import_drop(import_t *import)
 {
     if (import->mapping != NULL) {
-        uct_cuda_node_cache_unlend(import->mapping);
+        uct_cuda_node_cache_put_weak(import->mapping);
         import->mapping = NULL;
     }
     import->refusal = UCS_OK;
@@ -181,8 +181,8 @@ static bool import_is_shown(const memory_t *memory, unsigned rank,
 {
     uint32_t generation;
 
-    (void)uct_cuda_coll_page_shown(memory->agreement->page, rank, index,
-                                   &generation);
+    (void)uct_cuda_node_control_exported(memory->agreement->control, rank,
+                                         index, &generation);
     return generation == memory->imports[rank][index].generation;
 }
 
@@ -192,7 +192,7 @@ static void imports_drop(memory_t *memory, bool all)
     unsigned rank, index;
 
     for (rank = 0; rank < memory->agreement->size; ++rank) {
-        for (index = 0; index < UCT_CUDA_COLL_PAGE_EXPORTS; ++index) {
+        for (index = 0; index < UCT_CUDA_NODE_CONTROL_EXPORTS; ++index) {
             if (all || ((memory->imports[rank][index].mapping != NULL) &&
                         !import_is_shown(memory, rank, index))) {
                 import_drop(&memory->imports[rank][index]);
@@ -217,9 +217,9 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
         return status;
     }
 
-    uct_cuda_node_cache_lend(import->mapping);
+    uct_cuda_node_cache_weaken(import->mapping);
     if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context->id)) {
-        uct_cuda_node_cache_unlend(import->mapping);
+        uct_cuda_node_cache_put_weak(import->mapping);
         import->mapping = NULL;
         return UCS_ERR_UNREACHABLE;
     }
@@ -235,7 +235,7 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
     uint32_t generation;
     import_t *import;
 
-    if (index >= UCT_CUDA_COLL_PAGE_EXPORTS) {
+    if (index >= UCT_CUDA_NODE_CONTROL_EXPORTS) {
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -244,8 +244,8 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
         return UCS_OK;
     }
 
-    shown = uct_cuda_coll_page_shown(memory->agreement->page, rank, index,
-                                     &generation);
+    shown = uct_cuda_node_control_exported(memory->agreement->control, rank,
+                                           index, &generation);
     if (shown == NULL) {
         return UCS_ERR_NO_ELEM;
     }
@@ -270,7 +270,7 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
 }
 
 ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
-                                      const uct_cuda_coll_plan_t *plan)
+                                      const uct_cuda_plan_coll_t *plan)
 {
     const uct_cuda_coll_agreement_t *agreement = memory->agreement;
     ucs_status_t status                        = UCS_OK;
@@ -391,7 +391,7 @@ static ucs_status_t relay_make(memory_t *memory, int gpu, uint64_t size)
 }
 
 ucs_status_t uct_cuda_coll_memory_make(memory_t *memory,
-                                       const uct_cuda_coll_plan_t *plan)
+                                       const uct_cuda_plan_coll_t *plan)
 {
     ucs_status_t status = scratch_make(memory, plan->scratch);
     unsigned i;
@@ -409,7 +409,7 @@ ucs_status_t uct_cuda_coll_memory_make(memory_t *memory,
 /* ------------------------------------------------------ state of all ranks */
 
 bool uct_cuda_coll_memory_has(const memory_t *memory,
-                              const uct_cuda_coll_plan_t *plan)
+                              const uct_cuda_plan_coll_t *plan)
 {
     unsigned i;
 
@@ -428,9 +428,9 @@ static void scratch_agree(scratch_t *scratch, uint64_t bytes, bool is_done)
 }
 
 void uct_cuda_coll_memory_mapped(memory_t *memory,
-                                 const uct_cuda_coll_plan_t *plan, bool is_done)
+                                 const uct_cuda_plan_coll_t *plan, bool is_done)
 {
-    const uct_cuda_coll_post_t *post =
+    const uct_cuda_node_announcement_t *post =
             &memory->agreement->posts[memory->agreement->rank];
     unsigned i;
 
@@ -446,11 +446,11 @@ void uct_cuda_coll_memory_mapped(memory_t *memory,
     }
 }
 
-void uct_cuda_coll_memory_forget(memory_t *memory)
+void uct_cuda_coll_memory_drop_mapped(memory_t *memory)
 {
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
+    for (i = 0; i < UCT_CUDA_NODE_CONTROL_EXPORTS; ++i) {
         memory->exports[i].is_known = false;
     }
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
@@ -471,7 +471,7 @@ static CUdeviceptr import_address(const memory_t *memory, unsigned rank,
 }
 
 static CUdeviceptr shown_address(const memory_t *memory, unsigned rank,
-                                 const uct_cuda_coll_shown_t *shown)
+                                 const uct_cuda_node_location_t *shown)
 {
     return ((rank == memory->agreement->rank) ?
                     memory->exports[shown->index].handle.base :
@@ -480,8 +480,8 @@ static CUdeviceptr shown_address(const memory_t *memory, unsigned rank,
 }
 
 void uct_cuda_coll_memory_place(const memory_t *memory,
-                                const uct_cuda_coll_plan_t *plan,
-                                uct_cuda_coll_run_t *run)
+                                const uct_cuda_plan_coll_t *plan,
+                                uct_cuda_run_coll_call_t *run)
 {
     const uct_cuda_coll_agreement_t *agreement = memory->agreement;
     CUdeviceptr *places;
@@ -519,7 +519,7 @@ static void leave_context(memory_t *memory)
     imports_drop(memory, true);
     uct_cuda_coll_memory_free_relays(memory);
     scratch_free(memory, is_alive);
-    uct_cuda_coll_events_release(&memory->events, memory->device, is_alive);
+    uct_cuda_run_coll_events_release(&memory->events, memory->device, is_alive);
     if (is_alive) {
         uct_cuda_ctx_pop();
     }
@@ -551,18 +551,19 @@ ucs_status_t uct_cuda_coll_memory_enter(memory_t *memory, int device)
     memory->is_lost = true;
     status          = UCT_CUDA_CALL(cuDeviceGetUuid, &uuid, device);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_device_get(context, &memory->device);
+        status = uct_cuda_run_coll_device_get(context, &memory->device);
     }
     if (status != UCS_OK) {
         uct_cuda_context_put(context);
         return status;
     }
 
-    uct_cuda_coll_page_set_gpu(agreement->page, (const uint8_t*)uuid.bytes);
+    uct_cuda_node_control_set_gpu(agreement->control,
+                                  (const uint8_t *)uuid.bytes);
     memory->context     = context;
     memory->cuda_device = device;
     if (agreement->rank == 0) {
-        uct_cuda_coll_agree_tell_node(agreement);
+        uct_cuda_coll_agree_publish_node(agreement);
     }
     return UCS_OK;
 }
@@ -572,7 +573,7 @@ void uct_cuda_coll_memory_release(memory_t *memory)
     unsigned i;
 
     leave_context(memory);
-    for (i = 0; i < UCT_CUDA_COLL_PAGE_EXPORTS; ++i) {
+    for (i = 0; i < UCT_CUDA_NODE_CONTROL_EXPORTS; ++i) {
         export_drop(memory, i);
     }
 }

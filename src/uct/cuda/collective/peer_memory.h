@@ -6,14 +6,14 @@
  * A rank maps memory before all ranks run. Each rank remembers which memory all
  * ranks have mapped; this memory is the same on all ranks.
  */
-#ifndef UCT_CUDA_COLL_PEER_MEMORY_H
-#define UCT_CUDA_COLL_PEER_MEMORY_H
+#ifndef UCT_CUDA_COLLECTIVE_PEER_MEMORY_H
+#define UCT_CUDA_COLLECTIVE_PEER_MEMORY_H
 
 #include <uct/cuda/base/context.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/collective/agree.h>
 #include <uct/cuda/node/mappings.h>
-#include <uct/cuda/run/program.h>
+#include <uct/cuda/run/schedule.h>
 
 BEGIN_C_DECLS
 
@@ -51,19 +51,19 @@ typedef struct {
     uct_cuda_coll_agreement_t *agreement;
 
     /** Context of the last call's buffers; NULL: none yet */
-    uct_cuda_context_t     *context; /**< Reference held */
-    int                    cuda_device;
-    uct_cuda_coll_device_t *device;
-    uct_cuda_coll_events_t events;
-    bool                   is_lost; /**< Context has changed */
+    uct_cuda_context_t         *context; /**< Reference held */
+    int                        cuda_device;
+    uct_cuda_run_coll_device_t *device;
+    uct_cuda_run_coll_events_t events;
+    bool                       is_lost; /**< Context has changed */
 
     uct_cuda_coll_scratch_t scratch; /**< On this rank's GPU */
     /** On GPUs without a rank; owned by rank 0 */
     uct_cuda_coll_scratch_t relays[UCT_CUDA_MAX_GPUS];
 
-    uct_cuda_coll_export_t exports[UCT_CUDA_COLL_PAGE_EXPORTS];
-    uct_cuda_coll_import_t imports[UCT_CUDA_COLL_MAX_RANKS]
-                                  [UCT_CUDA_COLL_PAGE_EXPORTS];
+    uct_cuda_coll_export_t exports[UCT_CUDA_NODE_CONTROL_EXPORTS];
+    uct_cuda_coll_import_t imports[UCT_CUDA_PLAN_COLL_MAX_RANKS]
+                                  [UCT_CUDA_NODE_CONTROL_EXPORTS];
 } uct_cuda_coll_memory_t;
 
 
@@ -85,37 +85,37 @@ void uct_cuda_coll_memory_release(uct_cuda_coll_memory_t *memory);
  *               marked there.
  * @param shown  Filled with the location of the buffer.
  */
-ucs_status_t uct_cuda_coll_memory_show(uct_cuda_coll_memory_t *memory,
-                                       const void *address, size_t bytes,
-                                       const uct_cuda_memory_t *allocation,
-                                       uct_cuda_coll_post_t *post,
-                                       uct_cuda_coll_shown_t *shown);
+ucs_status_t uct_cuda_coll_memory_export(uct_cuda_coll_memory_t *memory,
+                                         const void *address, size_t bytes,
+                                         const uct_cuda_memory_t *allocation,
+                                         uct_cuda_node_announcement_t *post,
+                                         uct_cuda_node_location_t *shown);
 
 
 /** Return whether all ranks have mapped the plan's scratch memory; the same
  *  answer on all ranks. */
 bool uct_cuda_coll_memory_has(const uct_cuda_coll_memory_t *memory,
-                              const uct_cuda_coll_plan_t *plan);
+                              const uct_cuda_plan_coll_t *plan);
 
 /** Allocate this rank's scratch memory of a plan. */
 ucs_status_t uct_cuda_coll_memory_make(uct_cuda_coll_memory_t *memory,
-                                       const uct_cuda_coll_plan_t *plan);
+                                       const uct_cuda_plan_coll_t *plan);
 
 /** Map all memory of other ranks used by this call. They must have allocated
  *  it. */
 ucs_status_t uct_cuda_coll_memory_map(uct_cuda_coll_memory_t *memory,
-                                      const uct_cuda_coll_plan_t *plan);
+                                      const uct_cuda_plan_coll_t *plan);
 
 /**
  * Record that all ranks have mapped the memory or, with @a is_done false, that
  * one of them failed. Called on all ranks.
  */
 void uct_cuda_coll_memory_mapped(uct_cuda_coll_memory_t *memory,
-                                 const uct_cuda_coll_plan_t *plan,
+                                 const uct_cuda_plan_coll_t *plan,
                                  bool is_done);
 
 /** Record that a rank has lost its mappings. Called on all ranks. */
-void uct_cuda_coll_memory_forget(uct_cuda_coll_memory_t *memory);
+void uct_cuda_coll_memory_drop_mapped(uct_cuda_coll_memory_t *memory);
 
 /** Free the scratch memory of relays. */
 void uct_cuda_coll_memory_free_relays(uct_cuda_coll_memory_t *memory);
@@ -123,8 +123,8 @@ void uct_cuda_coll_memory_free_relays(uct_cuda_coll_memory_t *memory);
 
 /** Fill in the addresses of a call, as mapped by this rank. */
 void uct_cuda_coll_memory_place(const uct_cuda_coll_memory_t *memory,
-                                const uct_cuda_coll_plan_t *plan,
-                                uct_cuda_coll_run_t *run);
+                                const uct_cuda_plan_coll_t *plan,
+                                uct_cuda_run_coll_call_t *run);
 
 
 END_C_DECLS

@@ -15,7 +15,7 @@
 #define KERNEL_PATIENCE_NS (4ul * 1000 * 1000)
 
 
-static ucs_status_t copy_one(const uct_cuda_batch_t *batch, unsigned i,
+static ucs_status_t copy_one(const uct_cuda_copy_batch_t *batch, unsigned i,
                              CUstream stream)
 {
     const CUdeviceptr dst = batch->copies.dst[i];
@@ -33,7 +33,7 @@ static ucs_status_t copy_one(const uct_cuda_batch_t *batch, unsigned i,
 
 /* Submit the copies one by one; if one fails, wait for the others */
 static ucs_status_t
-copy_each(const uct_cuda_batch_t *batch, CUstream stream)
+copy_each(const uct_cuda_copy_batch_t *batch, CUstream stream)
 {
     ucs_status_t status = UCS_OK;
     unsigned i;
@@ -49,7 +49,7 @@ copy_each(const uct_cuda_batch_t *batch, CUstream stream)
     return status;
 }
 
-static ucs_status_t copy_all(uct_cuda_batch_t *batch, CUstream stream)
+static ucs_status_t copy_all(uct_cuda_copy_batch_t *batch, CUstream stream)
 {
     uct_cuda_copy_list_t *copies            = &batch->copies;
     uct_cuda_memcpy_attributes_t attributes = {
@@ -71,27 +71,28 @@ static ucs_status_t copy_all(uct_cuda_batch_t *batch, CUstream stream)
 
 /* Wait until a cancelled launch accesses no memory any more, without waiting
  * for space on the GPU */
-static void kernel_wait(const uct_cuda_batch_t *batch)
+static void kernel_wait(const uct_cuda_copy_batch_t *batch)
 {
     bool has_ended, has_copied;
 
-    while ((uct_cuda_copier_has_ended(&batch->launch, &has_ended,
-                                      &has_copied) == UCS_OK) &&
+    while ((uct_cuda_copy_kernel_has_ended(&batch->launch, &has_ended,
+                                           &has_copied) == UCS_OK) &&
            !has_ended) {
     }
 }
 
 /* Cancel the launch and copy everything another way; blocks started by the
  * kernel are copied twice with the same data. A context must be current. */
-static ucs_status_t kernel_replace(uct_cuda_batch_t *batch)
+static ucs_status_t kernel_replace(uct_cuda_copy_batch_t *batch)
 {
-    const CUstream stream = uct_cuda_copier_beside(batch->launch.copier);
+    const CUstream stream = uct_cuda_copy_kernel_second_stream(
+        batch->launch.copier);
     ucs_status_t status;
 
     uct_cuda_debug("the GPU has no room for a kernel: %u blocks, %zu bytes by "
                    "copies",
                    batch->copies.count, batch->bytes);
-    batch->kernel = UCT_CUDA_BATCH_REPLACED;
+    batch->kernel = UCT_CUDA_COPY_BATCH_REPLACED;
     status        = copy_all(batch, stream);
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuEventRecord, batch->op->event, stream);
@@ -104,11 +105,11 @@ static ucs_status_t kernel_replace(uct_cuda_batch_t *batch)
     return UCS_INPROGRESS;
 }
 
-static ucs_status_t kernel_call_off(uct_cuda_batch_t *batch)
+static ucs_status_t kernel_call_off(uct_cuda_copy_batch_t *batch)
 {
     bool has_begun;
 
-    if (uct_cuda_copier_call_off(&batch->launch, &has_begun) != UCS_OK) {
+    if (uct_cuda_copy_kernel_cancel(&batch->launch, &has_begun) != UCS_OK) {
         batch->launch.start = uct_cuda_now_ns(); /* try again later */
         return UCS_INPROGRESS;
     }
@@ -117,50 +118,52 @@ static ucs_status_t kernel_call_off(uct_cuda_batch_t *batch)
         return kernel_replace(batch);
     }
 
-    batch->kernel = UCT_CUDA_BATCH_ENDS;
+    batch->kernel = UCT_CUDA_COPY_BATCH_ENDS;
     return UCS_INPROGRESS;
 }
 
 /* Check the warps of a cancelled launch: those started must end. A warp
  * starting at that moment may have copied nothing. */
-static ucs_status_t kernel_ended(uct_cuda_batch_t *batch)
+static ucs_status_t kernel_ended(uct_cuda_copy_batch_t *batch)
 {
     bool has_ended, has_copied;
     ucs_status_t status;
 
-    status = uct_cuda_copier_has_ended(&batch->launch, &has_ended,
-                                       &has_copied);
+    status = uct_cuda_copy_kernel_has_ended(&batch->launch, &has_ended,
+                                            &has_copied);
     if ((status != UCS_OK) || !has_ended) {
         return (status != UCS_OK) ? status : UCS_INPROGRESS;
     }
 
-    return (has_copied || (batch->kernel == UCT_CUDA_BATCH_REPLACED)) ?
+    return (has_copied || (batch->kernel == UCT_CUDA_COPY_BATCH_REPLACED)) ?
                    UCS_OK :
                    kernel_replace(batch);
 }
 
 /* Handle a kernel not completed by its event alone */
-static ucs_status_t kernel_look(uct_cuda_batch_t *batch)
+static ucs_status_t kernel_look(uct_cuda_copy_batch_t *batch)
 {
-    return (batch->kernel == UCT_CUDA_BATCH_RUNS) ? kernel_call_off(batch) :
-                                            kernel_ended(batch);
+    return (batch->kernel == UCT_CUDA_COPY_BATCH_RUNS) ?
+               kernel_call_off(batch) :
+               kernel_ended(batch);
 }
 
 /* Return whether there is nothing to do yet, whether or not the event is
  * complete */
-static bool kernel_may_wait(const uct_cuda_batch_t *batch, bool is_there)
+static bool kernel_may_wait(const uct_cuda_copy_batch_t *batch, bool is_there)
 {
     if (is_there) {
-        return (batch->kernel == UCT_CUDA_BATCH_RUNS) && !batch->launch.is_off;
+        return (batch->kernel == UCT_CUDA_COPY_BATCH_RUNS) &&
+               !batch->launch.is_off;
     }
 
-    return (batch->kernel != UCT_CUDA_BATCH_RUNS) ||
+    return (batch->kernel != UCT_CUDA_COPY_BATCH_RUNS) ||
            (uct_cuda_now_ns() - batch->launch.start < KERNEL_PATIENCE_NS);
 }
 
-ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op)
+ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op)
 {
-    uct_cuda_batch_t *batch           = op->work;
+    uct_cuda_copy_batch_t *batch      = op->work;
     const uct_cuda_context_t *context = op->stream->context;
     const CUresult result = uct_cuda_driver_get()->cuEventQuery(op->event);
     ucs_status_t status;
@@ -168,7 +171,7 @@ ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op)
     if ((result != CUDA_SUCCESS) && (result != CUDA_ERROR_NOT_READY)) {
         uct_cuda_error("batch copy failed: %s",
                        uct_cuda_result_name(result));
-        uct_cuda_copier_wait(batch->launch.copier);
+        uct_cuda_copy_kernel_wait(batch->launch.copier);
         return UCS_ERR_IO_ERROR;
     }
 
@@ -186,39 +189,39 @@ ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op)
 }
 
 ucs_status_t
-uct_cuda_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
+uct_cuda_copy_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
 {
-    const uct_cuda_batch_t *batch = op->work;
+    const uct_cuda_copy_batch_t *batch = op->work;
 
-    return (batch->kernel == UCT_CUDA_BATCH_RUNS) ?
-                   uct_cuda_copier_notify(&batch->launch, op->event,
-                                          KERNEL_PATIENCE_NS, func, arg) :
+    return (batch->kernel == UCT_CUDA_COPY_BATCH_RUNS) ?
+                   uct_cuda_copy_kernel_notify(&batch->launch, op->event,
+                                               KERNEL_PATIENCE_NS, func, arg) :
                    UCS_ERR_BUSY;
 }
 
-static bool kernel_start(uct_cuda_batch_t *batch, uct_cuda_copier_t *copier,
-                         unsigned blocks, uct_cuda_end_t from,
-                         uct_cuda_end_t to)
+static bool kernel_start(uct_cuda_copy_batch_t *batch,
+                         uct_cuda_copy_kernel_t *copier, unsigned blocks,
+                         uct_cuda_end_t from, uct_cuda_end_t to)
 {
-    const CUstream stream       = uct_cuda_copier_stream(copier);
+    const CUstream stream       = uct_cuda_copy_kernel_stream(copier);
     uct_cuda_trace_copy_t *copy = uct_cuda_trace_begin(stream);
     ucs_status_t status;
 
-    status = uct_cuda_copier_launch(copier, &batch->copies, blocks,
-                                    batch->op->event, &batch->launch);
+    status = uct_cuda_copy_kernel_launch(copier, &batch->copies, blocks,
+                                         batch->op->event, &batch->launch);
     uct_cuda_trace_end(copy, stream, from, to, batch->bytes, "blocks, kernel");
     if (status != UCS_OK) {
         return false;
     }
 
-    batch->kernel    = UCT_CUDA_BATCH_RUNS;
+    batch->kernel    = UCT_CUDA_COPY_BATCH_RUNS;
     batch->op->steps = 1;
     return true;
 }
 
-ucs_status_t uct_cuda_batch_start(uct_cuda_batch_t *batch,
-                                  uct_cuda_copier_t *copier, unsigned blocks,
-                                  bool *is_kernel_p)
+ucs_status_t uct_cuda_copy_batch_start(uct_cuda_copy_batch_t *batch,
+                                       uct_cuda_copy_kernel_t *copier,
+                                       unsigned blocks, bool *is_kernel_p)
 {
     const CUstream stream     = batch->op->stream->cuda;
     const uct_cuda_end_t from = batch->is_put ? batch->local_end :

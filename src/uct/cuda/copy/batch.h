@@ -15,25 +15,26 @@
 
 /** State of a batch carried by a kernel. */
 typedef enum {
-    UCT_CUDA_BATCH_RUNS,    /**< Running, or waiting for space on the GPU */
-    UCT_CUDA_BATCH_ENDS,    /**< Cancelled after all of it had started */
+    UCT_CUDA_COPY_BATCH_RUNS, /**< Running, or waiting for space on the GPU */
+    UCT_CUDA_COPY_BATCH_ENDS,    /**< Cancelled after all of it had started */
     /** A part never starts: copies replace all of it */
-    UCT_CUDA_BATCH_REPLACED
-} uct_cuda_batch_kernel_t;
+    UCT_CUDA_COPY_BATCH_REPLACED
+} uct_cuda_copy_batch_kernel_t;
 
 
 /** Memory of the caller until the operation ends. The caller fills in all
  *  except the kernel's state and launch. */
 typedef struct {
-    uct_cuda_op_t           *op;
-    uct_cuda_end_t          local_end;  /**< GPU, or page-locked host memory */
-    uct_cuda_end_t          remote_end; /**< GPU */
-    bool                    is_put;     /**< From local to remote */
-    size_t                  bytes;      /**< Of all copies */
-    uct_cuda_copy_list_t    copies;
-    uct_cuda_batch_kernel_t kernel;
-    uct_cuda_launch_t       launch;
-} uct_cuda_batch_t;
+    uct_cuda_op_t                *op;
+    /** GPU, or page-locked host memory */
+    uct_cuda_end_t               local_end;
+    uct_cuda_end_t               remote_end; /**< GPU */
+    bool                         is_put;     /**< From local to remote */
+    size_t                       bytes;      /**< Of all copies */
+    uct_cuda_copy_list_t         copies;
+    uct_cuda_copy_batch_kernel_t kernel;
+    uct_cuda_copy_launch_t       launch;
+} uct_cuda_copy_batch_t;
 
 
 /**
@@ -47,15 +48,15 @@ typedef struct {
  *                     them.
  * @return UCS_OK; otherwise nothing is running.
  */
-ucs_status_t uct_cuda_batch_start(uct_cuda_batch_t *batch,
-                                  uct_cuda_copier_t *copier, unsigned blocks,
-                                  bool *is_kernel_p);
+ucs_status_t uct_cuda_copy_batch_start(uct_cuda_copy_batch_t *batch,
+                                       uct_cuda_copy_kernel_t *copier,
+                                       unsigned blocks, bool *is_kernel_p);
 
 /** Implement a method's test() and wake(), for an operation whose work is
  *  the batch or begins with it. */
-ucs_status_t uct_cuda_batch_kernel_test(uct_cuda_op_t *op);
+ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op);
 
 ucs_status_t
-uct_cuda_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg);
+uct_cuda_copy_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg);
 
 #endif

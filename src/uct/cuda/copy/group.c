@@ -46,14 +46,14 @@
 #define KERNEL_MAX_HOST_LIST_SIZE (32ul << 10)
 
 
-struct uct_cuda_gather_group {
-    uct_cuda_batch_t         batch; /* First: work of the operation */
-    uct_cuda_gather_group_t  *next_idle;
-    uct_cuda_gather_group_t  *next;  /* Next of all groups */
-    uct_completion_t         comp;   /* Completion of the operation */
-    uct_cuda_gather_t        *gather;
-    uct_cuda_copy_count_t    count;
-    ucs_status_t             status; /* Status of submission */
+struct uct_cuda_copy_group {
+    uct_cuda_copy_batch_t      batch; /* First: work of the operation */
+    uct_cuda_copy_group_t      *next_idle;
+    uct_cuda_copy_group_t      *next;  /* Next of all groups */
+    uct_completion_t           comp;   /* Completion of the operation */
+    uct_cuda_copy_coalescer_t  *coalescer;
+    uct_cuda_copy_count_t      count;
+    ucs_status_t               status; /* Status of submission */
 
     /* Key and allocations of the last block */
     const uct_cuda_node_rkey_t *rkey;
@@ -71,63 +71,63 @@ struct uct_cuda_gather_group {
     /* Kernels can access both ends, as far as known */
     bool                     is_reached;
     unsigned                 num_blocks;
-    uct_completion_t         *comps[UCT_CUDA_GATHER_MAX_ALIKE];
+    uct_completion_t         *comps[UCT_CUDA_COPY_COALESCE_MAX_ALIKE];
     unsigned                 num_mappings;
-    uct_cuda_node_mapping_t  *mappings[UCT_CUDA_GATHER_MAX_ALIKE];
+    uct_cuda_node_mapping_t  *mappings[UCT_CUDA_COPY_COALESCE_MAX_ALIKE];
 };
 
 
-static void group_tell(uct_cuda_gather_group_t *group, ucs_status_t status)
+static void group_tell(uct_cuda_copy_group_t *group, ucs_status_t status)
 {
-    uct_cuda_gather_t *gather = group->gather;
+    uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
     unsigned i;
 
     for (i = 0; i < group->num_blocks; ++i) {
         uct_abi_completion_update(group->comps[i], 1, status);
     }
 
-    group->next_idle = gather->idle;
-    gather->idle     = group;
+    group->next_idle = coalescer->idle;
+    coalescer->idle  = group;
 }
 
 static void group_completed(uct_completion_t *comp)
 {
-    uct_cuda_gather_group_t *group =
-            (uct_cuda_gather_group_t*)((char*)comp -
-                                       offsetof(uct_cuda_gather_group_t, comp));
+    uct_cuda_copy_group_t *group =
+            (uct_cuda_copy_group_t*)((char*)comp -
+                                     offsetof(uct_cuda_copy_group_t, comp));
 
     group_tell(group, comp->status);
 }
 
 static void group_end(uct_cuda_op_t *op)
 {
-    uct_cuda_gather_group_t *group = op->work;
+    uct_cuda_copy_group_t *group = op->work;
 
     uct_cuda_copy_uncount(&group->count);
     while (group->num_mappings > 0) {
         uct_cuda_node_cache_put(group->mappings[--group->num_mappings],
-                                group->gather->enable_cache);
+                                group->coalescer->enable_cache);
     }
 }
 
 /* Report completions from progress, never from the call that posts */
 static ucs_status_t failed_test(uct_cuda_op_t *op)
 {
-    return ((uct_cuda_gather_group_t*)op->work)->status;
+    return ((uct_cuda_copy_group_t*)op->work)->status;
 }
 
 static const uct_cuda_method_t by_batch  = {.name = "a batch",
                                             .end  = group_end};
-static const uct_cuda_method_t by_kernel = {
-    "a kernel", uct_cuda_batch_kernel_test, uct_cuda_batch_kernel_wake,
-    group_end
-};
+static const uct_cuda_method_t by_kernel = {"a kernel",
+                                            uct_cuda_copy_batch_kernel_test,
+                                            uct_cuda_copy_batch_kernel_wake,
+                                            group_end};
 static const uct_cuda_method_t by_none   = {.name = "nothing",
                                             .test = failed_test,
                                             .end  = group_end};
 
 static ucs_status_t
-group_get_op(uct_cuda_gather_group_t *group, uct_cuda_stream_t *stream)
+group_get_op(uct_cuda_copy_group_t *group, uct_cuda_stream_t *stream)
 {
     ucs_status_t status;
 
@@ -141,11 +141,11 @@ group_get_op(uct_cuda_gather_group_t *group, uct_cuda_stream_t *stream)
     return status;
 }
 
-static ucs_status_t
-group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
+static ucs_status_t group_open(uct_cuda_copy_coalescer_t *coalescer,
+                               uct_cuda_stream_t *stream, bool is_list)
 {
-    uct_cuda_gather_group_t *group = gather->idle;
-    uct_cuda_queue_t *queue        = gather->queue;
+    uct_cuda_copy_group_t *group = coalescer->idle;
+    uct_cuda_queue_t *queue      = coalescer->queue;
     ucs_status_t status;
 
     if (group == NULL) {
@@ -154,10 +154,10 @@ group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
             return UCS_ERR_NO_MEMORY;
         }
 
-        group->gather = gather;
-        group->next   = gather->all;
-        gather->all   = group;
-        gather->idle  = group;
+        group->coalescer = coalescer;
+        group->next      = coalescer->all;
+        coalescer->all   = group;
+        coalescer->idle  = group;
     }
 
     status = group_get_op(group, stream);
@@ -165,7 +165,7 @@ group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
         return status;
     }
 
-    gather->idle              = group->next_idle;
+    coalescer->idle           = group->next_idle;
     group->comp.func          = group_completed;
     group->comp.count         = 1;
     group->comp.status        = UCS_OK;
@@ -175,7 +175,7 @@ group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
     group->is_list            = is_list;
     group->is_reached         = true;
     group->num_blocks         = 0;
-    gather->open              = group;
+    coalescer->open           = group;
     queue->is_gathering       = true;
     queue->has_gathered       = true;
     if ((queue->outstanding == 0) && (queue->on_busy != NULL)) {
@@ -185,41 +185,40 @@ group_open(uct_cuda_gather_t *gather, uct_cuda_stream_t *stream, bool is_list)
 }
 
 /* Return whether to use a kernel: many small copies */
-static bool wants_kernel(const uct_cuda_gather_group_t *group)
+static bool wants_kernel(const uct_cuda_copy_group_t *group)
 {
-    const uct_cuda_batch_t *batch   = &group->batch;
-    const uct_cuda_gather_t *gather = group->gather;
-    const unsigned count            = batch->copies.count;
-    const size_t max_host_size      = group->is_list ?
-                                              KERNEL_MAX_HOST_LIST_SIZE :
-                                              KERNEL_MAX_HOST_SIZE;
+    const uct_cuda_copy_batch_t *batch         = &group->batch;
+    const uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
+    const unsigned count                       = batch->copies.count;
+    const size_t max_host_size = group->is_list ? KERNEL_MAX_HOST_LIST_SIZE :
+                                                  KERNEL_MAX_HOST_SIZE;
 
-    return group->is_reached && (gather->kernel_blocks > 0) &&
+    return group->is_reached && (coalescer->kernel_blocks > 0) &&
            (count >= KERNEL_MIN_COUNT) &&
-           ((count <= UCT_CUDA_COPIER_MAX) || batch->copies.is_alike) &&
-           (gather->num_small >= KERNEL_MIN_BLOCKS) &&
+           ((count <= UCT_CUDA_COPY_KERNEL_MAX) || batch->copies.is_alike) &&
+           (coalescer->num_small >= KERNEL_MIN_BLOCKS) &&
            (uct_cuda_end_is_gpu(batch->local_end) ||
             (batch->bytes <= count * max_host_size));
 }
 
 /* Submit a group with its context current */
-static ucs_status_t group_start(uct_cuda_gather_group_t *group)
+static ucs_status_t group_start(uct_cuda_copy_group_t *group)
 {
-    uct_cuda_gather_t *gather = group->gather;
-    const bool is_gpu         = uct_cuda_end_is_gpu(group->batch.local_end);
-    uct_cuda_copier_t *copier = NULL;
+    uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
+    const bool is_gpu = uct_cuda_end_is_gpu(group->batch.local_end);
+    uct_cuda_copy_kernel_t *copier       = NULL;
     ucs_status_t status;
     bool is_kernel;
 
     if (wants_kernel(group)) {
-        copier = uct_cuda_copier_get(group->batch.op->stream->pool,
-                                     gather->loads_kernels);
+        copier = uct_cuda_copy_kernel_get(group->batch.op->stream->pool,
+                                          coalescer->loads_kernels);
     }
 
-    status = uct_cuda_batch_start(&group->batch, copier,
-                                  is_gpu ? 2 * gather->kernel_blocks :
-                                           gather->kernel_blocks,
-                                  &is_kernel);
+    status = uct_cuda_copy_batch_start(&group->batch, copier,
+                                       is_gpu ? 2 * coalescer->kernel_blocks :
+                                                coalescer->kernel_blocks,
+                                       &is_kernel);
     if (is_kernel) {
         group->batch.op->method = &by_kernel;
     }
@@ -228,13 +227,13 @@ static ucs_status_t group_start(uct_cuda_gather_group_t *group)
 }
 
 /* Let the engine count a group that takes long */
-static void group_count(uct_cuda_gather_group_t *group)
+static void group_count(uct_cuda_copy_group_t *group)
 {
-    const uct_cuda_batch_t *batch = &group->batch;
+    const uct_cuda_copy_batch_t *batch = &group->batch;
 
     if (uct_cuda_end_is_gpu(batch->local_end) &&
         (batch->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE)) {
-        uct_cuda_copy_count(&group->count, group->gather->engine,
+        uct_cuda_copy_count(&group->count, group->coalescer->engine,
                             batch->is_put ? batch->local_end :
                                             batch->remote_end,
                             batch->is_put ? batch->remote_end :
@@ -243,17 +242,17 @@ static void group_count(uct_cuda_gather_group_t *group)
     }
 }
 
-static void group_submit(uct_cuda_gather_t *gather)
+static void group_submit(uct_cuda_copy_coalescer_t *coalescer)
 {
-    uct_cuda_gather_group_t *group    = gather->open;
+    uct_cuda_copy_group_t *group      = coalescer->open;
     uct_cuda_op_t *op                 = group->batch.op;
     uct_cuda_stream_t *stream         = op->stream;
     const uct_cuda_context_t *context = stream->context;
     ucs_status_t status;
     bool is_pushed;
 
-    gather->open                = NULL;
-    gather->queue->is_gathering = false;
+    coalescer->open                = NULL;
+    coalescer->queue->is_gathering = false;
 
     /* it was current at posting; the program may have reset it since */
     is_pushed     = uct_cuda_context_push(context);
@@ -264,13 +263,13 @@ static void group_submit(uct_cuda_gather_t *gather)
         op->method = &by_none;
     }
 
-    status = uct_cuda_op_post(gather->queue, op);
+    status = uct_cuda_op_post(coalescer->queue, op);
     if (status != UCS_INPROGRESS) {
         /* the operation was released, so another one is available */
         group->status = status;
         if (group_get_op(group, stream) == UCS_OK) {
             group->batch.op->method = &by_none;
-            (void)uct_cuda_op_post(gather->queue, group->batch.op);
+            (void)uct_cuda_op_post(coalescer->queue, group->batch.op);
         }
     }
 
@@ -285,13 +284,13 @@ static bool is_busy(const uct_cuda_stream_t *stream)
     return (stream->head != NULL) && (stream->head != stream->tail);
 }
 
-static uint64_t fed_window(const uct_cuda_gather_t *gather)
+static uint64_t fed_window(const uct_cuda_copy_coalescer_t *coalescer)
 {
-    return ucs_min(gather->streak * FED_NS_A_BLOCK, FED_MAX_NS);
+    return ucs_min(coalescer->streak * FED_NS_A_BLOCK, FED_MAX_NS);
 }
 
 /* Return the bytes that justify a call */
-static size_t min_bytes(const uct_cuda_gather_group_t *group)
+static size_t min_bytes(const uct_cuda_copy_group_t *group)
 {
     return uct_cuda_end_is_gpu(group->batch.local_end) ? MIN_GPU_BYTES :
                                                          MIN_HOST_BYTES;
@@ -302,120 +301,123 @@ static size_t min_bytes(const uct_cuda_gather_group_t *group)
  * than the one making progress: then the next one comes soon. A thread that
  * makes progress itself has paused.
  */
-static bool is_fed(const uct_cuda_gather_t *gather)
+static bool is_fed(const uct_cuda_copy_coalescer_t *coalescer)
 {
-    return gather->is_threaded && (gather->streak >= FIRST_COUNT) &&
-           (uct_cuda_now_ns() - gather->fed <= fed_window(gather));
+    return coalescer->is_threaded && (coalescer->streak >= FIRST_COUNT) &&
+           (uct_cuda_now_ns() - coalescer->fed <= fed_window(coalescer));
 }
 
 /* Return whether the GPU has too little work. Submitting small groups all the
  * time, with the worker's lock, would delay the posting thread. */
-static bool is_due(const uct_cuda_gather_group_t *group)
+static bool is_due(const uct_cuda_copy_group_t *group)
 {
     return !is_busy(group->batch.op->stream) &&
            ((group->batch.bytes >= min_bytes(group)) ||
-            !is_fed(group->gather));
+            !is_fed(group->coalescer));
 }
 
 static void submit_gathered(uct_cuda_queue_t *queue, bool is_all)
 {
-    uct_cuda_gather_t *gather = queue->gather;
+    uct_cuda_copy_coalescer_t *coalescer = queue->coalescer;
 
     if (is_all || uct_cuda_queue_is_idle(queue)) {
-        gather->max_count = FIRST_COUNT;
+        coalescer->max_count = FIRST_COUNT;
     }
     if (!is_all) {
-        gather->is_threaded = !pthread_equal(gather->poster, pthread_self());
+        coalescer->is_threaded = !pthread_equal(coalescer->poster,
+                                                pthread_self());
     }
 
-    if ((gather->open != NULL) && (is_all || is_due(gather->open))) {
-        group_submit(gather);
+    if ((coalescer->open != NULL) && (is_all || is_due(coalescer->open))) {
+        group_submit(coalescer);
     }
 }
 
 static bool may_wait(uct_cuda_queue_t *queue)
 {
-    uct_cuda_gather_t *gather = queue->gather;
-    const bool is_fed         = gather->is_fed;
+    uct_cuda_copy_coalescer_t *coalescer = queue->coalescer;
+    const bool is_fed                    = coalescer->is_fed;
 
-    gather->is_fed = false;
-    if (is_fed && (gather->waited < MAX_WAITED) && (gather->open != NULL) &&
-        is_busy(gather->open->batch.op->stream)) {
-        ++gather->waited;
+    coalescer->is_fed = false;
+    if (is_fed && (coalescer->waited < MAX_WAITED) &&
+        (coalescer->open != NULL) &&
+        is_busy(coalescer->open->batch.op->stream)) {
+        ++coalescer->waited;
         return true;
     }
 
-    gather->waited = 0;
+    coalescer->waited = 0;
     return false;
 }
 
-void uct_cuda_gather_init(uct_cuda_gather_t *gather, uct_cuda_queue_t *queue)
+void uct_cuda_copy_coalesce_init(uct_cuda_copy_coalescer_t *coalescer,
+                                 uct_cuda_queue_t *queue)
 {
-    gather->queue          = queue;
-    gather->max_count      = FIRST_COUNT;
-    gather->loads_kernels  = true;
-    queue->gather          = gather;
-    queue->submit_gathered = submit_gathered;
-    queue->may_wait        = may_wait;
-    queue->destroy_copier  = uct_cuda_copier_destroy;
+    coalescer->queue         = queue;
+    coalescer->max_count     = FIRST_COUNT;
+    coalescer->loads_kernels = true;
+    queue->coalescer         = coalescer;
+    queue->submit_gathered   = submit_gathered;
+    queue->may_wait          = may_wait;
+    queue->destroy_copier    = uct_cuda_copy_kernel_destroy;
 }
 
-static void note_fed(uct_cuda_gather_t *gather)
+static void note_fed(uct_cuda_copy_coalescer_t *coalescer)
 {
     const uint64_t now = uct_cuda_now_ns();
 
-    gather->streak = (now - gather->fed <=
-                      ucs_max(fed_window(gather), FED_MIN_NS)) ?
-                             gather->streak + 1 :
-                             0;
-    gather->fed    = now;
-    gather->poster = pthread_self();
+    coalescer->streak = (now - coalescer->fed <=
+                         ucs_max(fed_window(coalescer), FED_MIN_NS)) ?
+                                coalescer->streak + 1 :
+                                0;
+    coalescer->fed    = now;
+    coalescer->poster = pthread_self();
 }
 
 /* Return the maximum blocks of a group. For a list, whose blocks are all
  * present, a kernel takes more uniform ones: more blocks share the cost of the
  * launch on both sides. */
-static unsigned group_max_count(const uct_cuda_gather_group_t *group)
+static unsigned group_max_count(const uct_cuda_copy_group_t *group)
 {
     return (group->is_list && group->is_reached &&
             group->batch.copies.is_alike &&
-            (group->gather->kernel_blocks > 0)) ?
-                   UCT_CUDA_GATHER_MAX_ALIKE :
-                   UCT_CUDA_GATHER_MAX_COUNT;
+            (group->coalescer->kernel_blocks > 0)) ?
+                   UCT_CUDA_COPY_COALESCE_MAX_ALIKE :
+                   UCT_CUDA_COPY_COALESCE_MAX_COUNT;
 }
 
 /* Append a block in the mapping and local allocation of the last one */
-static void group_append(uct_cuda_gather_group_t *group,
+static void group_append(uct_cuda_copy_group_t *group,
                          const uct_cuda_copy_t *copy, CUdeviceptr remote,
                          bool has_more)
 {
-    const CUdeviceptr local   = copy->local.address;
-    const CUdeviceptr dst     = copy->is_put ? remote : local;
-    const CUdeviceptr src     = copy->is_put ? local : remote;
-    uct_cuda_gather_t *gather = group->gather;
+    const CUdeviceptr local              = copy->local.address;
+    const CUdeviceptr dst                = copy->is_put ? remote : local;
+    const CUdeviceptr src                = copy->is_put ? local : remote;
+    uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
     unsigned max_count;
 
     uct_cuda_copy_list_add(&group->batch.copies, dst, src, copy->bytes,
                            group->may_merge);
-    gather->is_fed = true;
+    coalescer->is_fed = true;
     if (!has_more) {
-        note_fed(gather);
+        note_fed(coalescer);
     }
-    gather->num_small                += gather->num_small < KERNEL_MIN_BLOCKS;
+    coalescer->num_small += coalescer->num_small < KERNEL_MIN_BLOCKS;
     group->may_merge                  = true;
     group->comps[group->num_blocks++] = copy->comp;
     group->batch.bytes               += copy->bytes;
     max_count                         = group_max_count(group);
     if ((group->num_blocks >= max_count) ||
-        ((group->num_blocks >= gather->max_count) &&
+        ((group->num_blocks >= coalescer->max_count) &&
          (group->batch.bytes >= min_bytes(group))) ||
-        (group->batch.bytes >= UCT_CUDA_GATHER_MAX_BYTES)) {
-        gather->max_count = ucs_min(2 * gather->max_count, max_count);
-        group_submit(gather);
+        (group->batch.bytes >= UCT_CUDA_COPY_COALESCE_MAX_BYTES)) {
+        coalescer->max_count = ucs_min(2 * coalescer->max_count, max_count);
+        group_submit(coalescer);
     }
 }
 
-static CUdeviceptr group_remote(const uct_cuda_gather_group_t *group,
+static CUdeviceptr group_remote(const uct_cuda_copy_group_t *group,
                                 const uct_cuda_copy_t *copy)
 {
     return group->mappings[group->num_mappings - 1]->mapped +
@@ -424,13 +426,13 @@ static CUdeviceptr group_remote(const uct_cuda_gather_group_t *group,
 
 /* Return whether a block is small: larger ones take long by any method, or use
  * several paths */
-static bool is_small(const uct_cuda_gather_t *gather, size_t length,
+static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t length,
                      uct_cuda_end_t local_end)
 {
-    return (length <= UCT_CUDA_GATHER_MAX_SIZE) &&
+    return (length <= UCT_CUDA_COPY_COALESCE_MAX_SIZE) &&
            !(uct_cuda_end_is_gpu(local_end) ?
-                     uct_cuda_mp_wants(gather->engine, length) :
-                     uct_cuda_mp_wants_host(gather->engine, length));
+                     uct_cuda_mp_may_split(coalescer->engine, length) :
+                     uct_cuda_mp_may_split_host(coalescer->engine, length));
 }
 
 /* Return the registration that locked the local memory, all of it, so that no
@@ -470,19 +472,19 @@ static bool is_elsewhere(uct_cuda_end_t local_end, int device)
 /* Return whether a kernel can access both ends, checked once for each
  * allocation: a kernel would fault where a copy is refused or takes another
  * route */
-static bool is_reached(const uct_cuda_gather_group_t *group,
+static bool is_reached(const uct_cuda_copy_group_t *group,
                        const uct_cuda_copy_t *copy, int device)
 {
-    return (group->gather->kernel_blocks > 0) &&
-           uct_cuda_copier_reaches(copy->local.address, device) &&
-           uct_cuda_copier_reaches(group_remote(group, copy), device);
+    return (group->coalescer->kernel_blocks > 0) &&
+           uct_cuda_copy_kernel_can_access(copy->local.address, device) &&
+           uct_cuda_copy_kernel_can_access(group_remote(group, copy), device);
 }
 
-bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
-                            const uct_cuda_copy_t *copy, bool has_more,
-                            bool is_next)
+bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
+                                   const uct_cuda_copy_t *copy, bool has_more,
+                                   bool is_next)
 {
-    uct_cuda_gather_group_t *group       = gather->open;
+    uct_cuda_copy_group_t *group         = coalescer->open;
     const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
     const CUdeviceptr local              = copy->local.address;
 
@@ -495,7 +497,7 @@ bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
         (group->batch.is_put != copy->is_put) ||
         (local < group->local_begin) || (local >= group->local_end_addr) ||
         (copy->bytes > group->local_end_addr - local) ||
-        !is_small(gather, copy->bytes, group->batch.local_end)) {
+        !is_small(coalescer, copy->bytes, group->batch.local_end)) {
         return false;
     }
 
@@ -503,14 +505,15 @@ bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
     return true;
 }
 
-ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
-                                 uct_cuda_stream_t *stream, int device,
-                                 const uct_cuda_copy_t *copy, bool has_more)
+ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
+                                        uct_cuda_stream_t *stream, int device,
+                                        const uct_cuda_copy_t *copy,
+                                        bool has_more)
 {
     const uct_cuda_end_t local_end       = copy->local.end;
     const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
     const uct_cuda_end_t remote_end      = copy->remote.key->gpu;
-    uct_cuda_gather_group_t *group       = gather->open;
+    uct_cuda_copy_group_t *group         = coalescer->open;
     CUdeviceptr local_begin;
     size_t local_size;
     ucs_status_t status;
@@ -518,12 +521,12 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
     /* With an empty stream waiting for more would only cost time. A block with
      * a group of its own comes after the previous group. A kernel must be able
      * to access both ends. */
-    if (!is_small(gather, copy->bytes, local_end) ||
-        ((stream->head == NULL) && !has_more && !is_fed(gather)) ||
+    if (!is_small(coalescer, copy->bytes, local_end) ||
+        ((stream->head == NULL) && !has_more && !is_fed(coalescer)) ||
         is_elsewhere(local_end, device) ||
         !find_local(copy, &local_begin, &local_size)) {
         if (group != NULL) {
-            group_submit(gather);
+            group_submit(coalescer);
         }
         return UCS_ERR_UNSUPPORTED;
     }
@@ -533,29 +536,29 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
          (group->batch.is_put != copy->is_put) ||
          !uct_cuda_end_equal(group->batch.local_end, local_end) ||
          !uct_cuda_end_equal(group->batch.remote_end, remote_end))) {
-        group_submit(gather);
+        group_submit(coalescer);
     }
 
-    if (gather->open == NULL) {
-        status = group_open(gather, stream, has_more);
+    if (coalescer->open == NULL) {
+        status = group_open(coalescer, stream, has_more);
         if (status != UCS_OK) {
             return status;
         }
     }
 
-    group  = gather->open;
+    group  = coalescer->open;
     status = uct_cuda_node_cache_get_in(handle, NULL, device,
                                         stream->context->cuda,
                                         stream->context->id,
                                         &group->mappings[group->num_mappings]);
     if (status != UCS_OK) {
-        uct_cuda_node_cache_tell_failure(handle);
+        uct_cuda_node_cache_log_failure(handle);
         if (group->num_blocks == 0) {
             uct_cuda_op_put(group->batch.op);
-            group->next_idle            = gather->idle;
-            gather->idle                = group;
-            gather->open                = NULL;
-            gather->queue->is_gathering = false;
+            group->next_idle               = coalescer->idle;
+            coalescer->idle                = group;
+            coalescer->open                = NULL;
+            coalescer->queue->is_gathering = false;
         }
         return status;
     }
@@ -579,12 +582,12 @@ ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
     return UCS_INPROGRESS;
 }
 
-void uct_cuda_gather_cleanup(uct_cuda_gather_t *gather)
+void uct_cuda_copy_coalesce_cleanup(uct_cuda_copy_coalescer_t *coalescer)
 {
-    uct_cuda_gather_group_t *group;
+    uct_cuda_copy_group_t *group;
 
-    while ((group = gather->all) != NULL) {
-        gather->all = group->next;
+    while ((group = coalescer->all) != NULL) {
+        coalescer->all = group->next;
         free(group);
     }
 }

@@ -24,52 +24,53 @@
 
 /** Largest block, bytes: the copy of a larger one takes longer than its
  *  calls */
-#define UCT_CUDA_GATHER_MAX_SIZE (1ul << 20)
+#define UCT_CUDA_COPY_COALESCE_MAX_SIZE (1ul << 20)
 
 /** Blocks and bytes submitted at once, to be copied while the next ones come
  *  in. The first groups are smaller. By hand 1,000 blocks of 64 KiB in
  *  groups of 8, 32, 128 are copied at 96, 106, 99 GB/s, 200 of 1 MiB in
  *  groups of 32 at 364, one by one at 25 and 205 (test/byhand/blocks, H200). */
-#define UCT_CUDA_GATHER_MAX_COUNT 128
-#define UCT_CUDA_GATHER_MAX_BYTES (16ul << 20)
+#define UCT_CUDA_COPY_COALESCE_MAX_COUNT 128
+#define UCT_CUDA_COPY_COALESCE_MAX_BYTES (16ul << 20)
 
 /** Blocks of a list for one kernel, if uniform. */
-#define UCT_CUDA_GATHER_MAX_ALIKE UCT_CUDA_COPIER_MAX_ALIKE
+#define UCT_CUDA_COPY_COALESCE_MAX_ALIKE UCT_CUDA_COPY_KERNEL_MAX_ALIKE
 
 
-typedef struct uct_cuda_gather_group uct_cuda_gather_group_t;
+typedef struct uct_cuda_copy_group uct_cuda_copy_group_t;
 
 /** Coalescing for a queue; zeroed, except for the settings filled in by the
  *  user. */
 typedef struct {
-    uct_cuda_queue_t        *queue;
+    uct_cuda_queue_t      *queue;
     /** Setting: carries larger blocks */
-    uct_cuda_mp_engine_t    *engine;
+    uct_cuda_mp_engine_t  *engine;
     /** Setting: for PCIe; otherwise twice as many */
-    unsigned                kernel_blocks;
-    bool                    enable_cache;  /**< Setting */
+    unsigned              kernel_blocks;
+    bool                  enable_cache;  /**< Setting */
     /** May load kernels; otherwise uses loaded ones */
-    bool                    loads_kernels;
-    uct_cuda_gather_group_t *open;         /**< NULL: no blocks are waiting */
-    uct_cuda_gather_group_t *idle;
-    uct_cuda_gather_group_t *all;
-    unsigned                max_count;   /**< Blocks of the next group */
+    bool                  loads_kernels;
+    uct_cuda_copy_group_t *open;         /**< NULL: no blocks are waiting */
+    uct_cuda_copy_group_t *idle;
+    uct_cuda_copy_group_t *all;
+    unsigned              max_count;   /**< Blocks of the next group */
     /** A block was added since the last check */
-    bool                    is_fed;
-    unsigned                waited;      /**< Checks skipped in a row */
+    bool                  is_fed;
+    unsigned              waited;      /**< Checks skipped in a row */
     /** Time of the last block (uct_cuda_now_ns()) */
-    uint64_t                fed;
-    pthread_t               poster;      /**< Thread that added it */
-    unsigned                streak;      /**< Blocks added in a row before it */
-    bool                    is_threaded; /**< Another thread makes progress */
+    uint64_t              fed;
+    pthread_t             poster;      /**< Thread that added it */
+    unsigned              streak;      /**< Blocks added in a row before it */
+    bool                  is_threaded; /**< Another thread makes progress */
     /** Small blocks so far, up to a limit */
-    unsigned                num_small;
-} uct_cuda_gather_t;
+    unsigned              num_small;
+} uct_cuda_copy_coalescer_t;
 
 
 /** Start coalescing for a queue, which from now on submits blocks before it
  *  waits. Errors are reported to the blocks' completions. */
-void uct_cuda_gather_init(uct_cuda_gather_t *gather, uct_cuda_queue_t *queue);
+void uct_cuda_copy_coalesce_init(uct_cuda_copy_coalescer_t *coalescer,
+                                 uct_cuda_queue_t *queue);
 
 /**
  * Add a block in the same allocations as the previous one, with a few
@@ -81,9 +82,9 @@ void uct_cuda_gather_init(uct_cuda_gather_t *gather, uct_cuda_queue_t *queue);
  *                 block was added.
  * @return true: added, and its completion will be called.
  */
-bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
-                            const uct_cuda_copy_t *copy, bool has_more,
-                            bool is_next);
+bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
+                                   const uct_cuda_copy_t *copy, bool has_more,
+                                   bool is_next);
 
 /**
  * Add a block if suitable: small, and behind others.
@@ -98,11 +99,12 @@ bool uct_cuda_gather_follow(uct_cuda_gather_t *gather,
  * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: post it by itself, behind all
  *         collected blocks; or as uct_cuda_node_cache_get().
  */
-ucs_status_t uct_cuda_gather_add(uct_cuda_gather_t *gather,
-                                 uct_cuda_stream_t *stream, int device,
-                                 const uct_cuda_copy_t *copy, bool has_more);
+ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
+                                        uct_cuda_stream_t *stream, int device,
+                                        const uct_cuda_copy_t *copy,
+                                        bool has_more);
 
 /** Stop coalescing, after the queue's operations have ended. */
-void uct_cuda_gather_cleanup(uct_cuda_gather_t *gather);
+void uct_cuda_copy_coalesce_cleanup(uct_cuda_copy_coalescer_t *coalescer);
 
 #endif

@@ -19,8 +19,8 @@
 #include <string.h>
 
 
-#define MAX_WARPS UCT_CUDA_COPIER_MAX_WARPS
-#define NUM_WORDS UCX_MP_COPY_WORDS(UCT_CUDA_COPIER_MAX_BLOCKS)
+#define MAX_WARPS UCT_CUDA_COPY_KERNEL_MAX_WARPS
+#define NUM_WORDS UCX_MP_COPY_WORDS(UCT_CUDA_COPY_KERNEL_MAX_BLOCKS)
 
 _Static_assert(UCT_CUDA_QUEUE_MAX_STEPS < UCX_MP_COPY_OFF,
                "a launch that is under way has a word of its own");
@@ -43,7 +43,7 @@ static const uct_cuda_context_kind_t kernel_kind = {
     .size = sizeof(kernel_t)
 };
 
-struct uct_cuda_copier {
+struct uct_cuda_copy_kernel {
     const uct_cuda_context_t *context;
     ucx_mp_copy_t         functions;
     CUstream              stream;
@@ -139,7 +139,7 @@ static bool may_write(CUdeviceptr address, int device)
            (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-bool uct_cuda_copier_reaches(CUdeviceptr address, int device)
+bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device)
 {
     CUdeviceptr there                = 0;
     CUcontext context                = NULL;
@@ -157,7 +157,7 @@ bool uct_cuda_copier_reaches(CUdeviceptr address, int device)
 
 /* Free all resources; a cancelled launch that has not run yet still reads the
  * words */
-static void release(uct_cuda_copier_t *copier)
+static void release(uct_cuda_copy_kernel_t *copier)
 {
     if ((copier->words != 0) && !copier->is_off) {
         uct_cuda_device_memory_free(copier->words);
@@ -176,7 +176,7 @@ static void release(uct_cuda_copier_t *copier)
     }
 }
 
-static ucs_status_t create(uct_cuda_copier_t *copier)
+static ucs_status_t create(uct_cuda_copy_kernel_t *copier)
 {
     static const uint64_t zeros[NUM_WORDS];
     ucs_status_t status;
@@ -204,7 +204,7 @@ static ucs_status_t create(uct_cuda_copier_t *copier)
     return status;
 }
 
-void uct_cuda_copier_prepare(void)
+void uct_cuda_copy_kernel_prepare(void)
 {
     uct_cuda_gpu_context_t current;
     uct_cuda_context_t *context;
@@ -224,10 +224,10 @@ void uct_cuda_copier_prepare(void)
     }
 }
 
-static uct_cuda_copier_t *
+static uct_cuda_copy_kernel_t *
 make_copier(uct_cuda_context_t *context, bool may_load)
 {
-    uct_cuda_copier_t *copier;
+    uct_cuda_copy_kernel_t *copier;
     ucx_mp_copy_t functions;
 
     if (!get_kernel(context, may_load, &functions)) {
@@ -249,9 +249,10 @@ make_copier(uct_cuda_context_t *context, bool may_load)
     return copier;
 }
 
-uct_cuda_copier_t *uct_cuda_copier_get(uct_cuda_pool_t *pool, bool may_load)
+uct_cuda_copy_kernel_t *uct_cuda_copy_kernel_get(uct_cuda_pool_t *pool,
+                                                 bool may_load)
 {
-    uct_cuda_copier_t *copier = pool->copier;
+    uct_cuda_copy_kernel_t *copier = pool->copier;
 
     if (copier == NULL) {
         return pool->copier = make_copier(pool->context, may_load);
@@ -265,7 +266,7 @@ uct_cuda_copier_t *uct_cuda_copier_get(uct_cuda_pool_t *pool, bool may_load)
     return copier->is_off ? NULL : copier;
 }
 
-void uct_cuda_copier_destroy(uct_cuda_copier_t *copier, bool is_alive)
+void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copier, bool is_alive)
 {
     if (is_alive) {
         release(copier);
@@ -309,7 +310,7 @@ void uct_cuda_copy_list_add(uct_cuda_copy_list_t *list, CUdeviceptr dst,
     ++list->count;
 }
 
-static CUresult launch_any(uct_cuda_copier_t *copier,
+static CUresult launch_any(uct_cuda_copy_kernel_t *copier,
                            const uct_cuda_copy_list_t *list,
                            unsigned blocks)
 {
@@ -331,7 +332,7 @@ static CUresult launch_any(uct_cuda_copier_t *copier,
                               copier->stream);
 }
 
-static CUresult launch_alike(uct_cuda_copier_t *copier,
+static CUresult launch_alike(uct_cuda_copy_kernel_t *copier,
                              const uct_cuda_copy_list_t *list,
                              unsigned blocks)
 {
@@ -357,10 +358,10 @@ static CUresult launch_alike(uct_cuda_copier_t *copier,
                                     &args, copier->stream);
 }
 
-ucs_status_t uct_cuda_copier_launch(uct_cuda_copier_t *copier,
-                                    const uct_cuda_copy_list_t *list,
-                                    unsigned blocks, CUevent event,
-                                    uct_cuda_launch_t *launch)
+ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copier,
+                                         const uct_cuda_copy_list_t *list,
+                                         unsigned blocks, CUevent event,
+                                         uct_cuda_copy_launch_t *launch)
 {
     CUresult result;
     ucs_status_t status;
@@ -387,10 +388,10 @@ ucs_status_t uct_cuda_copier_launch(uct_cuda_copier_t *copier,
     return status;
 }
 
-static ucs_status_t read_words(const uct_cuda_launch_t *launch,
+static ucs_status_t read_words(const uct_cuda_copy_launch_t *launch,
                                uint64_t words[MAX_WARPS])
 {
-    const uct_cuda_copier_t *copier = launch->copier;
+    const uct_cuda_copy_kernel_t *copier = launch->copier;
     ucs_status_t status;
 
     status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, words,
@@ -401,13 +402,13 @@ static ucs_status_t read_words(const uct_cuda_launch_t *launch,
                    status;
 }
 
-ucs_status_t uct_cuda_copier_call_off(uct_cuda_launch_t *launch,
-                                      bool *has_begun_p)
+ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
+                                         bool *has_begun_p)
 {
-    uct_cuda_copier_t *copier = launch->copier;
-    const CUdeviceptr word    = copier->words +
+    uct_cuda_copy_kernel_t *copier = launch->copier;
+    const CUdeviceptr word         = copier->words +
                              (launch->serial % UCX_MP_COPY_OFF) *
-                                     sizeof(launch->serial);
+                                          sizeof(launch->serial);
     uint64_t words[MAX_WARPS];
     ucs_status_t status;
     unsigned i;
@@ -440,8 +441,8 @@ ucs_status_t uct_cuda_copier_call_off(uct_cuda_launch_t *launch,
 
 /* A word of a later launch only shows that this one has ended */
 ucs_status_t
-uct_cuda_copier_has_ended(const uct_cuda_launch_t *launch,
-                          bool *has_ended_p, bool *has_copied_p)
+uct_cuda_copy_kernel_has_ended(const uct_cuda_copy_launch_t *launch,
+                               bool *has_ended_p, bool *has_copied_p)
 {
     uint64_t words[MAX_WARPS];
     ucs_status_t status;
@@ -467,12 +468,12 @@ uct_cuda_copier_has_ended(const uct_cuda_launch_t *launch,
 
 /* Work behind a callback in its stream waits until it has run, so callbacks
  * have their own stream */
-ucs_status_t uct_cuda_copier_notify(const uct_cuda_launch_t *launch,
-                                    CUevent event, uint64_t patience,
-                                    CUhostFn func, void *arg)
+ucs_status_t uct_cuda_copy_kernel_notify(const uct_cuda_copy_launch_t *launch,
+                                         CUevent event, uint64_t patience,
+                                         CUhostFn func, void *arg)
 {
-    uct_cuda_copier_t *copier = launch->copier;
-    ucs_status_t status       = UCS_OK;
+    uct_cuda_copy_kernel_t *copier = launch->copier;
+    ucs_status_t status            = UCS_OK;
 
     if (!uct_cuda_alarm_set(launch->start + patience, func, arg)) {
         return UCS_ERR_BUSY;
@@ -497,7 +498,7 @@ ucs_status_t uct_cuda_copier_notify(const uct_cuda_launch_t *launch,
     return status;
 }
 
-void uct_cuda_copier_wait(const uct_cuda_copier_t *copier)
+void uct_cuda_copy_kernel_wait(const uct_cuda_copy_kernel_t *copier)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
@@ -508,12 +509,13 @@ void uct_cuda_copier_wait(const uct_cuda_copier_t *copier)
     }
 }
 
-CUstream uct_cuda_copier_stream(const uct_cuda_copier_t *copier)
+CUstream uct_cuda_copy_kernel_stream(const uct_cuda_copy_kernel_t *copier)
 {
     return copier->stream;
 }
 
-CUstream uct_cuda_copier_beside(const uct_cuda_copier_t *copier)
+CUstream
+uct_cuda_copy_kernel_second_stream(const uct_cuda_copy_kernel_t *copier)
 {
     return copier->beside;
 }

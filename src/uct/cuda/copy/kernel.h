@@ -20,13 +20,13 @@
 
 
 /** Maximum copies in a list: uniform ones, and others. */
-#define UCT_CUDA_COPIER_MAX_ALIKE 480
-#define UCT_CUDA_COPIER_MAX       128
+#define UCT_CUDA_COPY_KERNEL_MAX_ALIKE 480
+#define UCT_CUDA_COPY_KERNEL_MAX       128
 
 /** Maximum thread blocks of a kernel: UCX_CUDA_IPC_KERNEL_BLOCKS. */
-#define UCT_CUDA_COPIER_MAX_BLOCKS 64
-#define UCT_CUDA_COPIER_MAX_WARPS \
-    (UCT_CUDA_COPIER_MAX_BLOCKS * UCX_MP_COPY_WARPS)
+#define UCT_CUDA_COPY_KERNEL_MAX_BLOCKS 64
+#define UCT_CUDA_COPY_KERNEL_MAX_WARPS \
+    (UCT_CUDA_COPY_KERNEL_MAX_BLOCKS * UCX_MP_COPY_WARPS)
 
 
 /** Copies of one launch. Uniform ones have the same length and addresses
@@ -34,21 +34,21 @@
 typedef struct {
     unsigned    count; /**< Initially 0 */
     bool        is_alike;
-    CUdeviceptr dst[UCT_CUDA_COPIER_MAX_ALIKE];
-    CUdeviceptr src[UCT_CUDA_COPIER_MAX_ALIKE];
-    size_t      length[UCT_CUDA_COPIER_MAX_ALIKE]; /**< Bytes */
+    CUdeviceptr dst[UCT_CUDA_COPY_KERNEL_MAX_ALIKE];
+    CUdeviceptr src[UCT_CUDA_COPY_KERNEL_MAX_ALIKE];
+    size_t      length[UCT_CUDA_COPY_KERNEL_MAX_ALIKE]; /**< Bytes */
 } uct_cuda_copy_list_t;
 
 /** Running launch. */
 typedef struct {
-    uct_cuda_copier_t     *copier;
-    uint64_t              start; /**< uct_cuda_now_ns() */
-    uint64_t              serial;
-    unsigned              warps;
-    bool                  is_off; /**< Cancelled, perhaps without success */
+    uct_cuda_copy_kernel_t     *copier;
+    uint64_t                   start; /**< uct_cuda_now_ns() */
+    uint64_t                   serial;
+    unsigned                   warps;
+    bool is_off; /**< Cancelled, perhaps without success */
     /** If cancelled: a bit for each warp */
-    uint64_t              begun[UCT_CUDA_COPIER_MAX_WARPS / 64];
-} uct_cuda_launch_t;
+    uint64_t                   begun[UCT_CUDA_COPY_KERNEL_MAX_WARPS / 64];
+} uct_cuda_copy_launch_t;
 
 
 /** Add a copy, for which there must be space; with may_merge it may extend
@@ -62,7 +62,7 @@ void uct_cuda_copy_list_add(uct_cuda_copy_list_t *list, CUdeviceptr dst,
  *
  * @param device  Of the context.
  */
-bool uct_cuda_copier_reaches(CUdeviceptr address, int device);
+bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device);
 
 /**
  * Return the copy kernel of a queue in the current context, created at first
@@ -74,41 +74,43 @@ bool uct_cuda_copier_reaches(CUdeviceptr address, int device);
  * @param may_load  False: use it only if loaded already.
  * @return NULL: no kernels, or not available now.
  */
-uct_cuda_copier_t *uct_cuda_copier_get(uct_cuda_pool_t *pool, bool may_load);
+uct_cuda_copy_kernel_t *uct_cuda_copy_kernel_get(uct_cuda_pool_t *pool,
+                                                 bool may_load);
 
 /** Implement uct_cuda_queue_t::destroy_copier. Only cancelled launches may
  *  be left. */
-void uct_cuda_copier_destroy(uct_cuda_copier_t *copier, bool is_alive);
+void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copier,
+                                  bool is_alive);
 
 /** Load the kernel, if possible now, into the active primary context of each
  *  GPU, for users that may not load it. */
-void uct_cuda_copier_prepare(void);
+void uct_cuda_copy_kernel_prepare(void);
 
 /**
  * Launch the kernel, with the context current.
  *
- * @param list    At most UCT_CUDA_COPIER_MAX copies, unless uniform; below 4
- *                GiB each.
+ * @param list    At most UCT_CUDA_COPY_KERNEL_MAX copies, unless uniform; below
+ *                4 GiB each.
  * @param blocks  Maximum thread blocks.
  * @param event   Recorded after the launch.
  * @return UCS_OK; otherwise nothing is running (logged).
  */
-ucs_status_t uct_cuda_copier_launch(uct_cuda_copier_t *copier,
-                                    const uct_cuda_copy_list_t *list,
-                                    unsigned blocks, CUevent event,
-                                    uct_cuda_launch_t *launch);
+ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copier,
+                                         const uct_cuda_copy_list_t *list,
+                                         unsigned blocks, CUevent event,
+                                         uct_cuda_copy_launch_t *launch);
 
 /**
  * Cancel a launch, with the context current: warps not started yet copy
- * nothing. Takes about 20 us; afterwards uct_cuda_copier_get() returns NULL
- * until the GPU has had space.
+ * nothing. Takes about 20 us; afterwards uct_cuda_copy_kernel_get() returns
+ * NULL until the GPU has had space.
  *
  * @param has_begun_p  Set if all warps had started.
  * @return UCS_OK; otherwise it may be cancelled or not, and can be cancelled
  *         again (logged).
  */
-ucs_status_t uct_cuda_copier_call_off(uct_cuda_launch_t *launch,
-                                      bool *has_begun_p);
+ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
+                                         bool *has_begun_p);
 
 /**
  * Return whether all warps started before the cancellation have ended.
@@ -116,9 +118,9 @@ ucs_status_t uct_cuda_copier_call_off(uct_cuda_launch_t *launch,
  * @param has_copied_p  Valid if so: each warp of the launch has copied its
  *                      part, as far as known.
  */
-ucs_status_t uct_cuda_copier_has_ended(const uct_cuda_launch_t *launch,
-                                       bool *has_ended_p,
-                                       bool *has_copied_p);
+ucs_status_t
+uct_cuda_copy_kernel_has_ended(const uct_cuda_copy_launch_t *launch,
+                               bool *has_ended_p, bool *has_copied_p);
 
 /**
  * Call a function when a launch has ended, for a sleeping caller, and in any
@@ -126,18 +128,19 @@ ucs_status_t uct_cuda_copier_has_ended(const uct_cuda_launch_t *launch,
  *
  * @param event  Event of the launch; its context need not be current.
  */
-ucs_status_t uct_cuda_copier_notify(const uct_cuda_launch_t *launch,
-                                    CUevent event, uint64_t patience,
-                                    CUhostFn func, void *arg);
+ucs_status_t uct_cuda_copy_kernel_notify(const uct_cuda_copy_launch_t *launch,
+                                         CUevent event, uint64_t patience,
+                                         CUhostFn func, void *arg);
 
 /** Wait until it accesses no memory any more, if the context is alive. */
-void uct_cuda_copier_wait(const uct_cuda_copier_t *copier);
+void uct_cuda_copy_kernel_wait(const uct_cuda_copy_kernel_t *copier);
 
 /** Return the stream of its kernels. */
-CUstream uct_cuda_copier_stream(const uct_cuda_copier_t *copier);
+CUstream uct_cuda_copy_kernel_stream(const uct_cuda_copy_kernel_t *copier);
 
 /** Return a second stream, for copies that replace a cancelled launch
  *  without waiting for it. */
-CUstream uct_cuda_copier_beside(const uct_cuda_copier_t *copier);
+CUstream
+uct_cuda_copy_kernel_second_stream(const uct_cuda_copy_kernel_t *copier);
 
 #endif

@@ -40,7 +40,7 @@ typedef struct {
     uct_cuda_copy_count_t   count;
     uct_cuda_host_pieces_t  pieces;  /* of host */
     unsigned                num_mappings;
-    uct_cuda_node_mapping_t *mappings[1 + UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_node_mapping_t *mappings[1 + UCT_CUDA_PLAN_MAX_PATHS];
 } state_t;
 
 _Static_assert(sizeof(state_t) <= UCT_CUDA_OP_STATE_SIZE,
@@ -53,33 +53,33 @@ typedef struct {
     uct_cuda_mp_engine_t  *engine;
     CUdeviceptr           src;     /* for copies of this process, once the
                                       peer's memory is mapped */
-    CUdeviceptr           dst;
-    bool                  is_own;  /* no end is another process's to map */
-    uct_cuda_mp_request_t request; /* for the engine, if it is asked */
-    uct_cuda_mp_memory_t  memory;
-} start_t;
+    CUdeviceptr            dst;
+    bool                   is_own;  /* no end is another process's to map */
+    uct_cuda_run_request_t request; /* for the engine, if it is asked */
+    uct_cuda_run_memory_t  memory;
+} method_start_t;
 
 typedef struct {
     uct_cuda_method_t super;
-    bool              (*can)(start_t *start);
+    bool              (*can)(method_start_t *start);
 
     /* UCS_ERR_UNSUPPORTED: try the next method */
-    ucs_status_t      (*start)(start_t *start);
+    ucs_status_t      (*start)(method_start_t *start);
 } method_t;
 
 
 /* By it threads alone reach a peer's host memory; NULL: there is none */
-static const uct_cuda_host_remote_t *remote_by(const start_t *start)
+static const uct_cuda_host_remote_t *remote_by(const method_start_t *start)
 {
     return start->state->copy->remote.by;
 }
 
-static bool is_to_gpu(const start_t *start)
+static bool is_to_gpu(const method_start_t *start)
 {
     return uct_cuda_end_is_host(start->state->src_end);
 }
 
-static CUdeviceptr gpu_address(const start_t *start)
+static CUdeviceptr gpu_address(const method_start_t *start)
 {
     return is_to_gpu(start) ? start->dst : start->src;
 }
@@ -131,7 +131,7 @@ static ucs_status_t map_for_engine(void *arg, int device, CUdeviceptr *ptr_p)
 }
 
 /* Map for a copy over one path; mappings made for the engine are released */
-static ucs_status_t map_one(start_t *start)
+static ucs_status_t map_one(method_start_t *start)
 {
     const uct_cuda_context_t *context = start->op->stream->context;
     state_t *state                    = start->state;
@@ -145,7 +145,7 @@ static ucs_status_t map_one(start_t *start)
     status = map_in(state, state->device, context->cuda, context->id,
                     state->copy->is_put ? &start->dst : &start->src);
     if (status != UCS_OK) {
-        uct_cuda_node_cache_tell_failure(&state->copy->remote.key->handle);
+        uct_cuda_node_cache_log_failure(&state->copy->remote.key->handle);
     }
 
     return status;
@@ -170,7 +170,7 @@ static bool is_reachable(const uct_cuda_copy_t *copy,
     }
 
     return uct_cuda_copy_has_host(copy) ||
-           ((engine != NULL) && uct_cuda_mp_wants(engine, copy->bytes) &&
+           ((engine != NULL) && uct_cuda_mp_may_split(engine, copy->bytes) &&
             uct_cuda_ctx_has_peer(uct_cuda_copy_src(copy)->context,
                                   uct_cuda_copy_dst(copy)->address));
 }
@@ -203,12 +203,12 @@ static bool has_peer(const uct_cuda_copy_t *copy)
 }
 
 /* What the engine is asked */
-static void describe(start_t *start)
+static void describe(method_start_t *start)
 {
     const state_t *state            = start->state;
     const uct_cuda_node_rkey_t *key = state->copy->remote.key;
-    uct_cuda_mp_request_t *request  = &start->request;
-    uct_cuda_mp_memory_t *memory    = &start->memory;
+    uct_cuda_run_request_t *request = &start->request;
+    uct_cuda_run_memory_t *memory   = &start->memory;
 
     request->src_end     = state->src_end;
     request->dst_end     = state->dst_end;
@@ -323,29 +323,30 @@ static int find_numa(const void *address)
 
 /* Return whether host memory may be given to the engine; small messages skip
  * the queries */
-static bool engine_can_host(const start_t *start)
+static bool engine_can_host(const method_start_t *start)
 {
-    const uct_cuda_mp_request_t *request = &start->request;
+    const uct_cuda_run_request_t *request = &start->request;
 
     return start->state->pieces.is_locked && request->is_mappable &&
            (!start->is_own ||
             (request->size >= UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) &&
            (uct_cuda_mp_admit(start->engine, request) ==
-            UCT_CUDA_MP_ADMITTED) &&
+            UCT_CUDA_PLAN_ADMITTED) &&
            (!start->is_own ||
             is_gpu_memory(gpu_address(start), request->size));
 }
 
 /* Return whether the engine can carry the copy; plans and links do not support
  * host VMM memory */
-static bool engine_can(start_t *start)
+static bool engine_can(method_start_t *start)
 {
     const uct_cuda_mp_engine_t *engine = start->engine;
     const state_t *state               = start->state;
 
     if ((engine == NULL) ||
-        !((state->host != NULL) ? uct_cuda_mp_wants_host(engine, state->bytes) :
-                                  uct_cuda_mp_wants(engine, state->bytes)) ||
+        !((state->host != NULL) ?
+              uct_cuda_mp_may_split_host(engine, state->bytes) :
+              uct_cuda_mp_may_split(engine, state->bytes)) ||
         uct_cuda_copy_has_host_vmm(state->copy)) {
         return false;
     }
@@ -356,7 +357,7 @@ static bool engine_can(start_t *start)
                    start->request.is_mappable || !start->is_own;
 }
 
-static ucs_status_t engine_start(start_t *start)
+static ucs_status_t engine_start(method_start_t *start)
 {
     const state_t *state = start->state;
     uct_cuda_mp_transfer_t *work;
@@ -406,7 +407,7 @@ static void threads_end(uct_cuda_op_t *op)
 
 /* Return whether threads can carry the copy: mostly pageable memory, or a
  * peer's host memory */
-static bool threads_can(start_t *start)
+static bool threads_can(method_start_t *start)
 {
     const state_t *state = start->state;
 
@@ -415,7 +416,7 @@ static bool threads_can(start_t *start)
             (state->pieces.pageable > state->bytes / 2));
 }
 
-static ucs_status_t threads_start(start_t *start)
+static ucs_status_t threads_start(method_start_t *start)
 {
     const bool to_gpu    = is_to_gpu(start);
     const state_t *state = start->state;
@@ -451,7 +452,7 @@ static const method_t by_threads = {
 /* -------------------------------------------- by a slot, and by the driver */
 
 /* Announce a copy that uses a link for long to other processes */
-static void count_single(start_t *start)
+static void count_single(method_start_t *start)
 {
     state_t *state = start->state;
 
@@ -459,26 +460,26 @@ static void count_single(start_t *start)
         ((state->host == NULL) ?
                  (state->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) :
                  !start->is_own && state->pieces.is_locked &&
-                         uct_cuda_mp_wants_host(start->engine,
-                                                state->bytes))) {
+                         uct_cuda_mp_may_split_host(start->engine,
+                                                    state->bytes))) {
         uct_cuda_copy_count(&state->count, start->engine, state->src_end,
                             state->dst_end, state->bytes);
     }
 }
 
-static bool slot_can(start_t *start)
+static bool slot_can(method_start_t *start)
 {
     return start->state->slot != NULL;
 }
 
-static bool driver_can(start_t *start)
+static bool driver_can(method_start_t *start)
 {
     return remote_by(start) == NULL;
 }
 
 /* Submit a copy of host memory; on failure wait, as submitted work must not
  * outlive its memory */
-static ucs_status_t copy_host(start_t *start, CUstream stream)
+static ucs_status_t copy_host(method_start_t *start, CUstream stream)
 {
     const state_t *state  = start->state;
     const CUdeviceptr gpu = gpu_address(start);
@@ -497,7 +498,7 @@ static ucs_status_t copy_host(start_t *start, CUstream stream)
     return status;
 }
 
-static ucs_status_t copy_gpus(start_t *start, CUstream stream)
+static ucs_status_t copy_gpus(method_start_t *start, CUstream stream)
 {
     const state_t *state         = start->state;
     uct_cuda_trace_copy_t *trace = uct_cuda_trace_begin(stream);
@@ -513,7 +514,7 @@ static ucs_status_t copy_gpus(start_t *start, CUstream stream)
     return status;
 }
 
-static ucs_status_t driver_start(start_t *start)
+static ucs_status_t driver_start(method_start_t *start)
 {
     const CUstream stream = start->op->stream->cuda;
     const ucs_status_t status =
@@ -543,7 +544,7 @@ static const method_t by_driver = {
 /* --------------------------------------------------------------- interface */
 
 /* Examine a host memory end: use a slot, or find its locked pieces */
-static ucs_status_t look_at_host(start_t *start)
+static ucs_status_t look_at_host(method_start_t *start)
 {
     state_t *state      = start->state;
     const bool has_slot = !start->is_own && !is_to_gpu(start);
@@ -573,7 +574,7 @@ static ucs_status_t look_at_host(start_t *start)
     return UCS_OK;
 }
 
-static ucs_status_t start_by(start_t *start, const method_t *method)
+static ucs_status_t start_by(method_start_t *start, const method_t *method)
 {
     ucs_status_t status = UCS_ERR_UNSUPPORTED;
 
@@ -589,7 +590,7 @@ static ucs_status_t start_by(start_t *start, const method_t *method)
 
 /* Start by another method than the engine; these use one mapping of a peer's
  * memory */
-static ucs_status_t start_by_any(start_t *start)
+static ucs_status_t start_by_any(method_start_t *start)
 {
     ucs_status_t status;
 
@@ -631,7 +632,7 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
 {
     state_t *state      = (state_t*)op->state;
     ucs_status_t status = UCS_OK;
-    start_t start; /* large, and zeroed nowhere */
+    method_start_t start; /* large, and zeroed nowhere */
 
     start.op            = op;
     start.state         = state;

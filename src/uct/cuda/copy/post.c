@@ -7,7 +7,7 @@
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/copy/method.h>
 #include <uct/cuda/copy/where.h>
-#include <uct/cuda/node/own.h>
+#include <uct/cuda/node/same_process.h>
 
 #include <ucs/sys/math.h>
 
@@ -17,9 +17,9 @@
 /* Return the stream of a copy. Host memory has its own, one for each direction:
  * its copies take longer than those between GPUs */
 static unsigned
-find_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy)
+find_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy)
 {
-    const unsigned max_streams = port->max_streams;
+    const unsigned max_streams = ctx->max_streams;
     const unsigned number      = copy->remote.key->stream;
 
     return uct_cuda_end_is_host(copy->local.end) ?
@@ -32,19 +32,20 @@ find_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy)
 /* Get the stream. A list is posted completely: only its first block may have to
  * wait */
 static ucs_status_t
-get_stream(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
+get_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy,
            bool is_next, const uct_cuda_gpu_context_t *context,
            uct_cuda_stream_t **stream)
 {
-    return uct_cuda_queue_stream_in(port->gather.queue, context->cuda,
-                                    find_stream(port, copy), is_next, stream);
+    return uct_cuda_queue_stream_in(ctx->coalescer.queue, context->cuda,
+                                    find_stream(ctx, copy), is_next, stream);
 }
 
 /* For memory of this process accessible only from another context of the GPU,
  * make that context current, with its own stream */
-static ucs_status_t
-use_own(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy, bool is_next,
-        uct_cuda_gpu_context_t *context, uct_cuda_stream_t **stream_p)
+static ucs_status_t use_own(const uct_cuda_copy_ctx_t *ctx,
+                            const uct_cuda_copy_t *copy, bool is_next,
+                            uct_cuda_gpu_context_t *context,
+                            uct_cuda_stream_t **stream_p)
 {
     const int device = context->device;
     CUcontext instead;
@@ -54,8 +55,8 @@ use_own(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy, bool is_next,
         return UCS_OK;
     }
 
-    instead = uct_cuda_node_own_instead(copy->remote.key, (*stream_p)->context,
-                                        device);
+    instead = uct_cuda_node_same_process_context(copy->remote.key,
+                                                 (*stream_p)->context, device);
     if (instead == NULL) {
         return UCS_OK;
     }
@@ -63,36 +64,36 @@ use_own(const uct_cuda_port_t *port, const uct_cuda_copy_t *copy, bool is_next,
     uct_cuda_gpu_context_pop(context);
     status = uct_cuda_gpu_context_push(instead, device, context);
     return (status == UCS_OK) ?
-                   get_stream(port, copy, is_next, context, stream_p) :
+                   get_stream(ctx, copy, is_next, context, stream_p) :
                    status;
 }
 
 /* Submit a copy in the current context, or switch to another one */
-static ucs_status_t submit(uct_cuda_port_t *port, const uct_cuda_copy_t *copy,
-                           bool has_more, bool is_next,
-                           uct_cuda_gpu_context_t *context)
+static ucs_status_t submit(uct_cuda_copy_ctx_t *ctx,
+                           const uct_cuda_copy_t *copy, bool has_more,
+                           bool is_next, uct_cuda_gpu_context_t *context)
 {
-    uct_cuda_gather_t *gather = &port->gather;
+    uct_cuda_copy_coalescer_t *coalescer = &ctx->coalescer;
     uct_cuda_stream_t *stream;
     ucs_status_t status;
 
-    status = get_stream(port, copy, is_next, context, &stream);
+    status = get_stream(ctx, copy, is_next, context, &stream);
     if (status == UCS_OK) {
-        status = use_own(port, copy, is_next, context, &stream);
+        status = use_own(ctx, copy, is_next, context, &stream);
     }
 
     if (status != UCS_OK) {
         return status;
     }
 
-    status = uct_cuda_gather_add(gather, stream, context->device, copy,
-                                 has_more);
+    status = uct_cuda_copy_coalesce_add(coalescer, stream, context->device,
+                                        copy, has_more);
     if (status != UCS_ERR_UNSUPPORTED) {
         return status;
     }
 
-    return uct_cuda_copy_run(gather->queue, stream, copy, gather->engine,
-                             context->device, gather->enable_cache);
+    return uct_cuda_copy_run(coalescer->queue, stream, copy, coalescer->engine,
+                             context->device, coalescer->enable_cache);
 }
 
 
@@ -107,7 +108,7 @@ static inline bool is_within(const uct_cuda_copy_t *copy)
                                 copy->remote.address, copy->bytes);
 }
 
-ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy)
+ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy)
 {
     const uct_cuda_copy_end_t *remote = &copy->remote;
     const uct_cuda_node_handle_t *handle;
@@ -131,14 +132,15 @@ ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy)
     return UCS_ERR_INVALID_PARAM;
 }
 
-ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
+ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
                                 bool has_more, bool is_next)
 {
     uct_cuda_gpu_context_t context;
     ucs_status_t status;
 
-    if ((port->gather.open != NULL) &&
-        uct_cuda_gather_follow(&port->gather, copy, has_more, is_next)) {
+    if ((ctx->coalescer.open != NULL) &&
+        uct_cuda_copy_coalesce_follow(&ctx->coalescer, copy, has_more,
+                                      is_next)) {
         return UCS_INPROGRESS;
     }
 
@@ -150,16 +152,16 @@ ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
         return status;
     }
 
-    status = submit(port, copy, has_more, is_next, &context);
+    status = submit(ctx, copy, has_more, is_next, &context);
     uct_cuda_gpu_context_pop(&context);
     return status;
 }
 
-ucs_status_t uct_cuda_port_transfer(uct_cuda_port_t *port,
-                                    uct_cuda_copy_t *copy, bool has_more)
+ucs_status_t uct_cuda_copy_check_and_post(uct_cuda_copy_ctx_t *ctx,
+                                          uct_cuda_copy_t *copy, bool has_more)
 {
-    return is_within(copy) ? uct_cuda_port_post(port, copy, has_more, false) :
-                             uct_cuda_port_check(copy);
+    return is_within(copy) ? uct_cuda_copy_post(ctx, copy, has_more, false) :
+                             uct_cuda_copy_check_key(copy);
 }
 
 
@@ -168,40 +170,41 @@ ucs_status_t uct_cuda_port_transfer(uct_cuda_port_t *port,
 /* Settings of the context opened last */
 static struct {
     pthread_mutex_t          lock; /* takes no other lock */
-    uct_cuda_port_settings_t settings;
+    uct_cuda_copy_settings_t settings;
 } last = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-static void port_set(uct_cuda_port_t *port, uct_cuda_queue_t *queue,
-                     uct_cuda_mp_engine_t *engine,
-                     const uct_cuda_port_settings_t *settings)
+static void ctx_set(uct_cuda_copy_ctx_t *ctx, uct_cuda_queue_t *queue,
+                    uct_cuda_mp_engine_t *engine,
+                    const uct_cuda_copy_settings_t *settings)
 {
-    port->max_streams          = ucs_max(settings->max_streams, 1);
-    port->gather.engine        = engine;
-    port->gather.kernel_blocks = ucs_min(settings->kernel_blocks,
-                                         UCT_CUDA_COPIER_MAX_BLOCKS / 2);
-    port->gather.enable_cache  = settings->enable_cache;
-    uct_cuda_gather_init(&port->gather, queue);
+    ctx->max_streams             = ucs_max(settings->max_streams, 1);
+    ctx->coalescer.engine        = engine;
+    ctx->coalescer.kernel_blocks = ucs_min(settings->kernel_blocks,
+                                           UCT_CUDA_COPY_KERNEL_MAX_BLOCKS / 2);
+    ctx->coalescer.enable_cache  = settings->enable_cache;
+    uct_cuda_copy_coalesce_init(&ctx->coalescer, queue);
 }
 
-void uct_cuda_port_open(uct_cuda_port_t *port, uct_cuda_queue_t *queue,
-                        uct_cuda_mp_engine_t *engine,
-                        const uct_cuda_port_settings_t *settings)
+void uct_cuda_copy_ctx_open(uct_cuda_copy_ctx_t *ctx, uct_cuda_queue_t *queue,
+                            uct_cuda_mp_engine_t *engine,
+                            const uct_cuda_copy_settings_t *settings)
 {
-    port_set(port, queue, engine, settings);
+    ctx_set(ctx, queue, engine, settings);
     pthread_mutex_lock(&last.lock);
     last.settings = *settings;
     pthread_mutex_unlock(&last.lock);
 }
 
 /* An engine may exist before a context is opened */
-ucs_status_t uct_cuda_port_lend(uct_cuda_port_t *port, uct_cuda_queue_t *queue)
+ucs_status_t uct_cuda_copy_ctx_open_shared(uct_cuda_copy_ctx_t *ctx,
+                                           uct_cuda_queue_t *queue)
 {
-    uct_cuda_port_settings_t settings;
+    uct_cuda_copy_settings_t settings;
     uct_cuda_mp_engine_t *engine;
     ucs_status_t status;
 
-    if (port->gather.engine != NULL) {
+    if (ctx->coalescer.engine != NULL) {
         return UCS_OK;
     }
 
@@ -213,15 +216,15 @@ ucs_status_t uct_cuda_port_lend(uct_cuda_port_t *port, uct_cuda_queue_t *queue)
     pthread_mutex_lock(&last.lock);
     settings = last.settings;
     pthread_mutex_unlock(&last.lock);
-    port_set(port, queue, engine, &settings);
+    ctx_set(ctx, queue, engine, &settings);
     return UCS_OK;
 }
 
-void uct_cuda_port_close(uct_cuda_port_t *port)
+void uct_cuda_copy_ctx_close(uct_cuda_copy_ctx_t *ctx)
 {
-    if (port->gather.engine != NULL) {
-        uct_cuda_gather_cleanup(&port->gather);
-        uct_cuda_mp_engine_put(port->gather.engine);
-        port->gather.engine = NULL;
+    if (ctx->coalescer.engine != NULL) {
+        uct_cuda_copy_coalesce_cleanup(&ctx->coalescer);
+        uct_cuda_mp_engine_put(ctx->coalescer.engine);
+        ctx->coalescer.engine = NULL;
     }
 }

@@ -17,23 +17,23 @@ typedef struct {
     unsigned max_streams;   /**< Streams used by single-path transfers */
     unsigned kernel_blocks; /**< As in group.h */
     bool     enable_cache;  /**< Keep mappings of peers' memory */
-} uct_cuda_port_settings_t;
+} uct_cuda_copy_settings_t;
 
 
 /** Context of copies; zeroed until opened. */
 typedef struct {
-    uct_cuda_gather_t gather;
-    unsigned          max_streams;
-} uct_cuda_port_t;
+    uct_cuda_copy_coalescer_t coalescer;
+    unsigned                  max_streams;
+} uct_cuda_copy_ctx_t;
 
 
 /**
  * Open a context. @param engine  Ownership passes to the context, which
  * releases it when closed
  */
-void uct_cuda_port_open(uct_cuda_port_t *port, uct_cuda_queue_t *queue,
-                        uct_cuda_mp_engine_t *engine,
-                        const uct_cuda_port_settings_t *settings);
+void uct_cuda_copy_ctx_open(uct_cuda_copy_ctx_t *ctx, uct_cuda_queue_t *queue,
+                            uct_cuda_mp_engine_t *engine,
+                            const uct_cuda_copy_settings_t *settings);
 
 /**
  * Open a context for an interface of another transport, or for a queue unknown
@@ -42,16 +42,17 @@ void uct_cuda_port_open(uct_cuda_port_t *port, uct_cuda_queue_t *queue,
  * @return UCS_OK (also if open already); UCS_ERR_NO_ELEM: there is no such
  *         context.
  */
-ucs_status_t uct_cuda_port_lend(uct_cuda_port_t *port, uct_cuda_queue_t *queue);
+ucs_status_t uct_cuda_copy_ctx_open_shared(uct_cuda_copy_ctx_t *ctx,
+                                           uct_cuda_queue_t *queue);
 
 /** Close a context if it is open, after the queue's cleanup, with nothing
  *  running. */
-void uct_cuda_port_close(uct_cuda_port_t *port);
+void uct_cuda_copy_ctx_close(uct_cuda_copy_ctx_t *ctx);
 
 
 /** Refuse a copy without key, or outside of its key's memory:
  *  UCS_ERR_INVALID_PARAM (logged). */
-ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy);
+ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy);
 
 /**
  * Post a checked copy; locates its ends.
@@ -62,11 +63,11 @@ ucs_status_t uct_cuda_port_check(const uct_cuda_copy_t *copy);
  * @return UCS_INPROGRESS, UCS_OK (ended already), UCS_ERR_NO_RESOURCE; or an
  *         error with nothing running.
  */
-ucs_status_t uct_cuda_port_post(uct_cuda_port_t *port, uct_cuda_copy_t *copy,
+ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
                                 bool has_more, bool is_next);
 
 /** Check and post a single copy. */
-ucs_status_t uct_cuda_port_transfer(uct_cuda_port_t *port,
-                                    uct_cuda_copy_t *copy, bool has_more);
+ucs_status_t uct_cuda_copy_check_and_post(uct_cuda_copy_ctx_t *ctx,
+                                          uct_cuda_copy_t *copy, bool has_more);
 
 #endif

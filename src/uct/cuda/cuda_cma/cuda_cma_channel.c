@@ -68,13 +68,13 @@ struct batch {
 };
 
 struct uct_cuda_cma_channel {
-    uct_cuda_cma_channel_t *next;    /* of the interface */
-    uct_cuda_cma_channel_t **all;    /* head of the interface's list */
-    uint64_t             token;      /* of the control block */
-    unsigned             users;      /* endpoints and running batches */
-    uct_cuda_cma_peer_t  *peer;
-    uct_cuda_cma_page_t  *page;
-    uct_cuda_cma_slot_t  *slot;
+    uct_cuda_cma_channel_t *next;     /* of the interface */
+    uct_cuda_cma_channel_t **all;     /* head of the interface's list */
+    uint64_t                token;    /* of the control block */
+    unsigned                users;    /* endpoints and running batches */
+    uct_cuda_cma_peer_t     *peer;
+    uct_cuda_cma_control_t  *page;
+    uct_cuda_cma_slot_t     *slot;
     uct_cuda_node_alive_t *alive;    /* holds the slot's number */
     pid_t                owner;      /* process that took the slot */
     unsigned             stream;
@@ -85,9 +85,9 @@ struct uct_cuda_cma_channel {
     bool                 is_gone;
     /* first seen with another image, ns; 0: no */
     uint64_t             replaced;
-    uint32_t             beat;       /* of the server at its last change */
-    uint64_t             beat_time;  /* time of that change, ns; or 0 */
-    uint64_t             asked;      /* last liveness check, ns */
+    uint32_t             heartbeat;       /* of the server at its last change */
+    uint64_t             heartbeat_time;  /* time of that change, ns; or 0 */
+    uint64_t             asked;           /* last liveness check, ns */
     uct_cuda_cma_keys_t  keys;
     /* serials of the keys in the control block */
     uint32_t             told[UCT_CUDA_CMA_KEYS];
@@ -98,13 +98,13 @@ struct uct_cuda_cma_channel {
 
 /* Find a free slot */
 static uct_cuda_cma_slot_t *
-find_slot(uct_cuda_cma_page_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
+find_slot(uct_cuda_cma_control_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
 {
     int32_t expected;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
-        if (!uct_cuda_node_alive_take(alive, i)) {
+        if (!uct_cuda_node_alive_hold(alive, i)) {
             continue;
         }
 
@@ -115,12 +115,12 @@ find_slot(uct_cuda_cma_page_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
             return &page->slots[i];
         }
 
-        uct_cuda_node_alive_drop(alive, i);
+        uct_cuda_node_alive_release(alive, i);
     }
 
     /* some may belong to processes that have ended */
     __atomic_store_n(&page->is_short, 1, __ATOMIC_SEQ_CST);
-    uct_cuda_cma_page_wake(page);
+    uct_cuda_cma_control_wake(page);
     return NULL;
 }
 
@@ -161,7 +161,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
         return NULL;
     }
 
-    channel->page = uct_cuda_cma_page_open(pid, id, &channel->alive);
+    channel->page = uct_cuda_cma_control_open(pid, id, &channel->alive);
     if (channel->page == NULL) {
         goto err_free;
     }
@@ -193,7 +193,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
 
 err_close:
     uct_cuda_node_alive_close(channel->alive);
-    uct_cuda_cma_page_close(channel->page);
+    uct_cuda_cma_control_close(channel->page);
 err_free:
     free(channel);
     return NULL;
@@ -216,10 +216,10 @@ static void channel_put(uct_cuda_cma_channel_t *channel)
     /* a forked child may clean up, too, but the slot belongs to its parent */
     if (channel->owner == getpid()) {
         __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_SEQ_CST);
-        uct_cuda_cma_page_wake(channel->page);
+        uct_cuda_cma_control_wake(channel->page);
     }
     uct_cuda_node_alive_close(channel->alive);
-    uct_cuda_cma_page_close(channel->page);
+    uct_cuda_cma_control_close(channel->page);
     uct_cuda_cma_peer_put(channel->peer);
     uct_cuda_cma_keys_cleanup(&channel->keys);
     while ((batch = channel->idle) != NULL) {
@@ -285,19 +285,20 @@ static ucs_status_t thread_test(transfer_t *transfer)
 /* Return whether the server makes rounds or sleeps */
 static bool is_served(uct_cuda_cma_channel_t *channel, uint64_t now)
 {
-    uct_cuda_cma_page_t *page = channel->page;
-    const uint32_t beat       = __atomic_load_n(&page->beat, __ATOMIC_RELAXED);
+    uct_cuda_cma_control_t *page = channel->page;
+    const uint32_t heartbeat     = __atomic_load_n(&page->heartbeat,
+                                                   __ATOMIC_RELAXED);
 
     if (__atomic_load_n(&page->is_over, __ATOMIC_RELAXED)) {
         return false;
     }
 
-    if ((beat != channel->beat) || (channel->beat_time == 0)) {
-        channel->beat      = beat;
-        channel->beat_time = now;
+    if ((heartbeat != channel->heartbeat) || (channel->heartbeat_time == 0)) {
+        channel->heartbeat      = heartbeat;
+        channel->heartbeat_time = now;
     }
 
-    return now - channel->beat_time < PATIENCE_NS;
+    return now - channel->heartbeat_time < PATIENCE_NS;
 }
 
 /* Return whether the peer's GPU can have no more work running. Until then
@@ -339,7 +340,7 @@ request_test(batch_t *batch, transfer_t *transfer,
     switch (uct_cuda_cma_request_state(request)) {
     case UCT_CUDA_CMA_DONE:
         uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_FREE);
-        channel->beat_time = 0;
+        channel->heartbeat_time = 0;
         return UCS_OK;
 
     case UCT_CUDA_CMA_REFUSED:
@@ -478,7 +479,7 @@ batch_add(batch_t *batch, uct_cuda_cma_key_t *key, const uct_cuda_copy_t *copy)
     request->host    = copy->remote.address;
     request->length  = copy->bytes;
     uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_POSTED);
-    uct_cuda_cma_page_wake(channel->page);
+    uct_cuda_cma_control_wake(channel->page);
 }
 
 static ucs_status_t

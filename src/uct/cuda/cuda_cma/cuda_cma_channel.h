@@ -8,7 +8,7 @@
 
 #include <uct/cuda/base/queue.h>
 #include <uct/cuda/copy/copy.h>
-#include <uct/cuda/cuda_cma/cuda_cma_page.h>
+#include <uct/cuda/cuda_cma/cuda_cma_control.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 
 

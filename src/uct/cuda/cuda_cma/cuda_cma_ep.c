@@ -114,10 +114,10 @@ own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     }
 
     own_copy(copy, ep->last->rkey, &own);
-    return uct_cuda_gather_follow(&ep_iface(ep)->port.gather, &own, false,
-                                  false) ?
-                   UCS_INPROGRESS :
-                   UCS_ERR_UNSUPPORTED;
+    return uct_cuda_copy_coalesce_follow(&ep_iface(ep)->copy_ctx.coalescer,
+                                         &own, false, false) ?
+               UCS_INPROGRESS :
+               UCS_ERR_UNSUPPORTED;
 }
 
 static ucs_status_t
@@ -128,7 +128,8 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     uct_cuda_cma_key_t *key;
     uct_cuda_copy_t own;
 
-    if (uct_cuda_port_lend(&iface->port, &iface->super.queue) != UCS_OK) {
+    if (uct_cuda_copy_ctx_open_shared(&iface->copy_ctx, &iface->super.queue) !=
+        UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
 
@@ -148,7 +149,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     }
 
     own_copy(copy, rkey, &own);
-    return uct_cuda_port_transfer(&iface->port, &own, false);
+    return uct_cuda_copy_check_and_post(&iface->copy_ctx, &own, false);
 }
 
 /* Copy page-locked memory by the peer's GPU */

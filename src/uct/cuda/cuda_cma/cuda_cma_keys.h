@@ -4,7 +4,7 @@
 #ifndef UCT_CUDA_CMA_KEYS_H
 #define UCT_CUDA_CMA_KEYS_H
 
-#include <uct/cuda/cuda_cma/cuda_cma_page.h>
+#include <uct/cuda/cuda_cma/cuda_cma_control.h>
 #include <uct/cuda/node/rkey.h>
 
 

@@ -4,7 +4,7 @@
 #define UCT_CUDA_CMA_RKEY_H
 
 #include <uct/abi/abi.h>
-#include <uct/cuda/cuda_cma/cuda_cma_page.h>
+#include <uct/cuda/cuda_cma/cuda_cma_control.h>
 
 
 /** Magic of a packed key: "ucxmpcm", then the layout's version. */

@@ -75,12 +75,12 @@ static struct {
     uint64_t                 prepared;
     pthread_t                thread;
     uct_cuda_cma_server_id_t id;
-    uct_cuda_cma_page_t      *page;
+    uct_cuda_cma_control_t   *page;
     uct_cuda_node_alive_t    *alive; /* of peers with a slot */
 
     /* Owned by the thread */
     uct_cuda_queue_t         queue;
-    uct_cuda_port_t          port;
+    uct_cuda_copy_ctx_t      copy_ctx;
     view_t                   *views[UCT_CUDA_CMA_SLOTS];
     bool                     is_starved; /* no memory for a view */
     /* the driver was queried in this round */
@@ -190,9 +190,9 @@ find_rkey(view_t *view, uct_cuda_cma_slot_t *slot,
     return view->rkeys[i];
 }
 
-static void beat(void)
+static void heartbeat(void)
 {
-    __atomic_fetch_add(&server.page->beat, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&server.page->heartbeat, 1, __ATOMIC_RELAXED);
 }
 
 static ucs_status_t
@@ -213,7 +213,8 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
     uct_cuda_copy_init(&transfer, (void*)(uintptr_t)request->host, key,
                        request->gpu, request->length, !request->to_host, comp);
     for (;;) {
-        status = uct_cuda_port_transfer(&server.port, &transfer, has_more);
+        status = uct_cuda_copy_check_and_post(&server.copy_ctx, &transfer,
+                                              has_more);
         if (status != UCS_ERR_NO_RESOURCE) {
             return status;
         }
@@ -223,7 +224,7 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
         if (uct_cuda_queue_is_idle(queue)) {
             return status;
         }
-        beat();
+        heartbeat();
         (void)uct_cuda_queue_progress(queue);
     }
 }
@@ -365,7 +366,7 @@ static unsigned take_all(bool is_round)
 
         count += slot_take(server.views[i], slot);
         if (!server.is_starved) {
-            beat();
+            heartbeat();
         }
         if ((server.views[i]->under_way == 0) &&
             (__atomic_load_n(&slot->is_over, __ATOMIC_ACQUIRE) ||
@@ -425,9 +426,9 @@ static void pause_between_looks(void)
 
 static void *serve(void *arg)
 {
-    uct_cuda_cma_page_t *page = server.page;
-    uct_cuda_queue_t *queue   = &server.queue;
-    uint64_t last             = uct_cuda_now_ns(), round = last, now;
+    uct_cuda_cma_control_t *page = server.page;
+    uct_cuda_queue_t *queue      = &server.queue;
+    uint64_t last                = uct_cuda_now_ns(), round = last, now;
     bool is_round;
 
     (void)prctl(PR_SET_TIMERSLACK, 1000ul); /* ns */
@@ -437,7 +438,7 @@ static void *serve(void *arg)
                    (now - round >= ROUND_NS);
         if (is_round) {
             round = now;
-            (void)uct_cuda_node_cache_look();
+            (void)uct_cuda_node_cache_unmap_freed();
         }
 
         if (take_all(is_round) > 0) {
@@ -457,7 +458,7 @@ static void *serve(void *arg)
                 pause_between_looks();
             }
         } else if (now - last > AWAKE_NS) {
-            uct_cuda_cma_page_sleep(page, is_idle, ROUND_NS);
+            uct_cuda_cma_control_sleep(page, is_idle, ROUND_NS);
         }
     }
 
@@ -469,7 +470,7 @@ static void *serve(void *arg)
         pause_between_looks();
     }
     uct_cuda_queue_cleanup(queue);
-    uct_cuda_port_close(&server.port);
+    uct_cuda_copy_ctx_close(&server.copy_ctx);
     return NULL;
 }
 
@@ -484,7 +485,7 @@ static void on_exit_of_program(void)
     server.is_over = true;
     if (server.page != NULL) {
         __atomic_store_n(&server.page->is_over, 1, __ATOMIC_SEQ_CST);
-        uct_cuda_cma_page_wake_own(server.page);
+        uct_cuda_cma_control_wake_own(server.page);
         pthread_join(server.thread, NULL);
         server.page = NULL; /* peers still have it mapped */
     }
@@ -500,25 +501,26 @@ static void start(void)
     }
 
     has_handler = true;
-    memset(&server.port, 0, sizeof(server.port));
+    memset(&server.copy_ctx, 0, sizeof(server.copy_ctx));
     memset(server.views, 0, sizeof(server.views));
     if (uct_cuda_queue_init(&server.queue, MAX_POLL, UINT_MAX) !=
         UCS_OK) {
         return;
     }
 
-    if (uct_cuda_port_lend(&server.port, &server.queue) != UCS_OK) {
+    if (uct_cuda_copy_ctx_open_shared(&server.copy_ctx, &server.queue) !=
+        UCS_OK) {
         goto err_queue; /* the next call may succeed */
     }
 
     /* loading a first kernel may invalidate a capture (base/ctx.h), so never
      * for a peer */
-    server.port.gather.loads_kernels = false;
+    server.copy_ctx.coalescer.loads_kernels = false;
 
     server.is_tried = true;
-    server.page = uct_cuda_cma_page_create(&server.id);
+    server.page = uct_cuda_cma_control_create(&server.id);
     if (server.page == NULL) {
-        goto err_port;
+        goto err_copy_ctx;
     }
 
     if (uct_cuda_node_alive_open(server.id.fd, &server.alive) != UCS_OK) {
@@ -536,10 +538,10 @@ err_alive:
     uct_cuda_node_alive_close(server.alive);
 err_page:
     close(server.id.fd);
-    uct_cuda_cma_page_close(server.page);
+    uct_cuda_cma_control_close(server.page);
     server.page = NULL;
-err_port:
-    uct_cuda_port_close(&server.port);
+err_copy_ctx:
+    uct_cuda_copy_ctx_close(&server.copy_ctx);
 err_queue:
     uct_cuda_queue_cleanup(&server.queue);
 }
@@ -570,7 +572,7 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
         now   = uct_cuda_now_ns();
         if ((server.prepared == 0) || (now - server.prepared >= ROUND_NS)) {
             server.prepared = now;
-            uct_cuda_copier_prepare();
+            uct_cuda_copy_kernel_prepare();
         }
     }
     pthread_mutex_unlock(&server.lock);

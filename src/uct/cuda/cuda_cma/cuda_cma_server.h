@@ -11,7 +11,7 @@
 #ifndef UCT_CUDA_CMA_SERVER_H
 #define UCT_CUDA_CMA_SERVER_H
 
-#include <uct/cuda/cuda_cma/cuda_cma_page.h>
+#include <uct/cuda/cuda_cma/cuda_cma_control.h>
 
 
 /**

@@ -12,8 +12,8 @@
 
 /** Interface data used by endpoints. */
 typedef struct {
-    uct_cuda_iface_t super;
-    uct_cuda_port_t  port;
+    uct_cuda_iface_t    super;
+    uct_cuda_copy_ctx_t copy_ctx;
 } uct_cuda_ipc_iface_t;
 
 

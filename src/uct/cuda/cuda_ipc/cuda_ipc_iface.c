@@ -110,7 +110,7 @@ static bool is_folder(const char *path)
 
 /* Warn about valid values that name missing things; base/trace.c checks its
  * own */
-static void tell_missing(const uct_cuda_mp_config_t *multipath)
+static void tell_missing(const uct_cuda_plan_config_t *multipath)
 {
     const int count    = uct_cuda_gpu_count();
     const char *folder = multipath->ledger;
@@ -118,7 +118,7 @@ static void tell_missing(const uct_cuda_mp_config_t *multipath)
     unsigned i;
 
     for (i = 0; i < multipath->num_paths; ++i) {
-        if ((multipath->paths[i].route == UCT_CUDA_MP_ROUTE_GPU) &&
+        if ((multipath->paths[i].route == UCT_CUDA_PLAN_ROUTE_GPU) &&
             (multipath->paths[i].gpu >= count)) {
             uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_PATHS: gpu%d does not exist "
                           "(%d GPUs are visible); ignoring this path",
@@ -144,20 +144,20 @@ static void tell_missing(const uct_cuda_mp_config_t *multipath)
  * process, and the default is used: a transport that refused to open would
  * silently leave messages to a slower one. */
 static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
-                                  uct_cuda_mp_config_t *multipath)
+                                  uct_cuda_plan_config_t *multipath)
 {
     static bool is_told;
     const bool tells = !__atomic_load_n(&is_told, __ATOMIC_RELAXED);
-    const uct_cuda_mp_config_var_t *var = uct_cuda_mp_config_vars;
+    const uct_cuda_plan_config_var_t *var = uct_cuda_mp_config_vars;
     char error[512];
     unsigned i;
 
-    uct_cuda_mp_config_init(multipath);
+    uct_cuda_plan_config_init(multipath);
     for (i = 0;
          (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) && (var[i].name != NULL); ++i) {
-        if ((uct_cuda_mp_config_set(multipath, var[i].name,
-                                    config->multipath[i], error,
-                                    sizeof(error)) != UCS_OK) &&
+        if ((uct_cuda_plan_config_set(multipath, var[i].name,
+                                      config->multipath[i], error,
+                                      sizeof(error)) != UCS_OK) &&
             tells) {
             uct_cuda_warn("UCX_CUDA_IPC_%s: %s; using the default, %s",
                           var[i].name, error,
@@ -165,7 +165,7 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
         }
     }
 
-    if (uct_cuda_mp_config_check(multipath, error, sizeof(error)) != UCS_OK) {
+    if (uct_cuda_plan_config_check(multipath, error, sizeof(error)) != UCS_OK) {
         multipath->num_paths  = 0;
         multipath->num_shares = 0;
         if (tells) {
@@ -351,7 +351,7 @@ static void iface_close(uct_iface_h tl_iface)
 
     /* transfers are operations of the queue, which waits for them here */
     uct_cuda_iface_cleanup(&iface->super);
-    uct_cuda_port_close(&iface->port);
+    uct_cuda_copy_ctx_close(&iface->copy_ctx);
     free(iface);
 }
 
@@ -378,12 +378,12 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
     const uct_cuda_ipc_iface_config_t *config =
             (const uct_cuda_ipc_iface_config_t*)args->config;
-    const uct_cuda_port_settings_t settings = {
+    const uct_cuda_copy_settings_t settings = {
         .max_streams   = config->max_streams,
         .kernel_blocks = config->kernel_blocks,
         .enable_cache  = config->enable_cache
     };
-    uct_cuda_mp_config_t multipath;
+    uct_cuda_plan_config_t multipath;
     uct_cuda_mp_engine_t *engine;
     ucs_status_t status;
     iface_t *iface;
@@ -417,8 +417,8 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     iface->bandwidth        = uct_abi_double_is_auto(config->bandwidth) ?
                                       generation_bandwidth() :
                                       config->bandwidth;
-    uct_cuda_port_open(&iface->super.port, &iface->super.super.queue, engine,
-                       &settings);
+    uct_cuda_copy_ctx_open(&iface->super.copy_ctx, &iface->super.super.queue,
+                           engine, &settings);
     return UCS_OK;
 }
 

@@ -206,7 +206,7 @@ read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
     said->is_on       = is_off ? 0 : is_on ? 2 : 1;
     said->multipath   = (config->collectives_multipath <= UCT_ABI_YES) ?
                                 config->collectives_multipath :
-                                UCT_CUDA_COLL_AUTO;
+                                UCT_CUDA_PLAN_COLL_AUTO;
     said->tells_waits = config->collectives_waits;
     if (is_wrong_algorithm) {
         (void)uct_cuda_coll_algorithm_parse("auto", &said->algorithm);

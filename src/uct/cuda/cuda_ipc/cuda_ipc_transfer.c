@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 
-static uct_cuda_port_t *ep_port(uct_ep_h ep)
+static uct_cuda_copy_ctx_t *ep_copy_ctx(uct_ep_h ep)
 {
-    return &((uct_cuda_ipc_iface_t*)ep->iface)->port;
+    return &((uct_cuda_ipc_iface_t*)ep->iface)->copy_ctx;
 }
 
 /* Return the key; NULL: none, or one for memory of this process forged by a
@@ -105,7 +105,7 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
         return own_host_copy(&copy);
     }
 
-    return uct_cuda_port_transfer(ep_port(ep), &copy, false);
+    return uct_cuda_copy_check_and_post(ep_copy_ctx(ep), &copy, false);
 }
 
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -163,7 +163,7 @@ check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
         }
 
         list_copy(ep, list, i, is_put, NULL, &copy);
-        status = uct_cuda_port_check(&copy);
+        status = uct_cuda_copy_check_key(&copy);
         if (status != UCS_OK) {
             uct_cuda_error("invalid block %zu in a list of %zu",
                            i, list->count);
@@ -210,7 +210,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
         }
 
         list_copy(ep, list, i, is_put, &end->comp, &copy);
-        status = uct_cuda_port_post(ep_port(ep), &copy, --left > 0,
+        status = uct_cuda_copy_post(ep_copy_ctx(ep), &copy, --left > 0,
                                     end->comp.count > 0);
         if (status == UCS_INPROGRESS) {
             ++end->comp.count;

@@ -20,7 +20,7 @@
 #define MAX_REFUSED 3
 
 
-static void drop_lane(uct_cuda_mp_constraints_t *constraints,
+static void drop_lane(uct_cuda_plan_constraints_t *constraints,
                       uct_cuda_end_t from, uct_cuda_end_t to)
 {
     constraints->absent_lanes[uct_cuda_end_index(from)] |= uct_cuda_end_bit(to);
@@ -31,7 +31,7 @@ static void drop_lane(uct_cuda_mp_constraints_t *constraints,
  * links to all other GPUs. An unreachable pair says nothing about the relay's
  * other links.
  */
-static void drop_relay(uct_cuda_mp_constraints_t *constraints,
+static void drop_relay(uct_cuda_plan_constraints_t *constraints,
                        uct_cuda_end_t relay, uct_cuda_end_t end, bool is_first,
                        ucs_status_t status)
 {
@@ -48,7 +48,7 @@ static void drop_relay(uct_cuda_mp_constraints_t *constraints,
 }
 
 /* Between GPUs host staging works for all of them or for none */
-static void drop_host_staging(uct_cuda_mp_constraints_t *constraints)
+static void drop_host_staging(uct_cuda_plan_constraints_t *constraints)
 {
     int gpu;
 
@@ -60,14 +60,15 @@ static void drop_host_staging(uct_cuda_mp_constraints_t *constraints)
 
 /* Constrain a path that failed */
 static void constrain_path(uct_cuda_mp_core_t *core,
-                           const uct_cuda_mp_path_t *path, ucs_status_t status)
+                           const uct_cuda_plan_path_t *path,
+                           ucs_status_t status)
 {
     const uct_cuda_end_t src = core->plan.src;
     const uct_cuda_end_t dst = core->plan.dst;
-    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
     const int kind           = uct_cuda_mp_kind(src, dst);
     char name[16], from[16], to[16];
-    uct_cuda_mp_constraints_t *constraints = &core->kinds[kind].constraints;
+    uct_cuda_plan_constraints_t *constraints = &core->kinds[kind].constraints;
 
     if (uct_cuda_end_is_none(via)) {
         drop_lane(constraints, src, dst);
@@ -79,7 +80,7 @@ static void constrain_path(uct_cuda_mp_core_t *core,
         drop_relay(constraints, via, src, true, status);
     }
 
-    uct_cuda_mp_path_str(path, name, sizeof(name));
+    uct_cuda_plan_path_str(path, name, sizeof(name));
     uct_cuda_end_str(src, from, sizeof(from));
     uct_cuda_end_str(dst, to, sizeof(to));
     if (status == UCS_ERR_UNREACHABLE) {
@@ -98,23 +99,23 @@ static void constrain_path(uct_cuda_mp_core_t *core,
 }
 
 /* Return the relay of a path, -1: none */
-static int relay_of(const uct_cuda_mp_path_t *path)
+static int relay_of(const uct_cuda_plan_path_t *path)
 {
-    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
 
     return uct_cuda_end_is_gpu(via) ? uct_cuda_end_device(via) : -1;
 }
 
 /* Constrain a path whose relay failed to map the remote end */
 static void refuse_path(uct_cuda_mp_core_t *core,
-                        const uct_cuda_mp_path_t *path, uint64_t allocation,
+                        const uct_cuda_plan_path_t *path, uint64_t allocation,
                         ucs_status_t status)
 {
     uct_cuda_mp_kind_t *kind = &core->kinds[uct_cuda_mp_kind(core->plan.src,
                                                              core->plan.dst)];
-    const uct_cuda_mp_constraints_t before = kind->constraints;
-    uct_cuda_mp_refused_t *refused         = &kind->refused;
-    const int relay                        = relay_of(path);
+    const uct_cuda_plan_constraints_t before = kind->constraints;
+    uct_cuda_mp_refused_t *refused           = &kind->refused;
+    const int relay                          = relay_of(path);
     unsigned i;
 
     constrain_path(core, path, status);
@@ -134,7 +135,7 @@ static void refuse_path(uct_cuda_mp_core_t *core,
 /* Reset the failures of relays that mapped the remote end */
 static void accept_paths(uct_cuda_mp_core_t *core)
 {
-    const uct_cuda_mp_plan_t *plan = &core->plan;
+    const uct_cuda_plan_t *plan = &core->plan;
     uct_cuda_mp_refused_t *refused =
             &core->kinds[uct_cuda_mp_kind(plan->src, plan->dst)].refused;
     unsigned i;
@@ -148,11 +149,11 @@ static void accept_paths(uct_cuda_mp_core_t *core)
     }
 }
 
-void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
-                                 uint64_t allocation)
+void uct_cuda_mp_acquire_drop_constraints(uct_cuda_mp_core_t *core, int kind,
+                                          uint64_t allocation)
 {
-    uct_cuda_mp_constraints_t *constraints = &core->kinds[kind].constraints;
-    uct_cuda_mp_refused_t *refused         = &core->kinds[kind].refused;
+    uct_cuda_plan_constraints_t *constraints = &core->kinds[kind].constraints;
+    uct_cuda_mp_refused_t *refused           = &core->kinds[kind].refused;
     unsigned i;
 
     if (!refused->is_pending || (refused->allocation == allocation)) {
@@ -194,7 +195,7 @@ static bool constrain_staging(uct_cuda_mp_core_t *core)
 }
 
 /* Map the remote end in the current context */
-static ucs_status_t map_here(uct_cuda_mp_memory_t *memory, int device)
+static ucs_status_t map_here(uct_cuda_run_memory_t *memory, int device)
 {
     CUdeviceptr *mapped = &memory->mapped[device];
 
@@ -208,7 +209,7 @@ static ucs_status_t map_here(uct_cuda_mp_memory_t *memory, int device)
 
 /* Map the remote end in the context of a device */
 static ucs_status_t map_in(uct_cuda_mp_core_t *core,
-                           uct_cuda_mp_memory_t *memory, int device)
+                           uct_cuda_run_memory_t *memory, int device)
 {
     ucs_status_t status;
 
@@ -216,7 +217,7 @@ static ucs_status_t map_in(uct_cuda_mp_core_t *core,
         return UCS_OK;
     }
 
-    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(core->rsc, device));
+    status = uct_cuda_ctx_push(uct_cuda_run_rsc_ctx(core->rsc, device));
     if (status == UCS_OK) {
         status = map_here(memory, device);
         uct_cuda_ctx_pop();
@@ -228,31 +229,31 @@ static ucs_status_t map_in(uct_cuda_mp_core_t *core,
 /* Map the remote end in the transport's current context, as needed for a plain
  * copy, too */
 static bool
-map_local(const uct_cuda_mp_plan_t *plan, uct_cuda_mp_memory_t *memory)
+map_local(const uct_cuda_plan_t *plan, uct_cuda_run_memory_t *memory)
 {
     return uct_cuda_end_is_none(plan->remote) ||
-           uct_cuda_mp_plan_is_host(plan) ||
+           uct_cuda_plan_is_host(plan) ||
            (memory->mapped[plan->local] != 0) ||
            (map_here(memory, plan->local) == UCS_OK);
 }
 
 /* Map the remote end for each GPU whose copies access it */
 static ucs_status_t map_path(uct_cuda_mp_core_t *core,
-                             uct_cuda_mp_memory_t *memory,
-                             const uct_cuda_mp_path_t *path)
+                             uct_cuda_run_memory_t *memory,
+                             const uct_cuda_plan_path_t *path)
 {
-    const uct_cuda_mp_plan_t *plan = &core->plan;
-    ucs_status_t status            = UCS_OK;
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    const uct_cuda_plan_t *plan = &core->plan;
+    ucs_status_t status         = UCS_OK;
+    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
-    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    count = uct_cuda_plan_path_lanes(plan, path, lanes);
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        if (uct_cuda_end_equal(uct_cuda_mp_lane_from(lanes[i]),
+        if (uct_cuda_end_equal(uct_cuda_plan_lane_from(lanes[i]),
                                plan->remote) ||
-            uct_cuda_end_equal(uct_cuda_mp_lane_to(lanes[i]), plan->remote)) {
+            uct_cuda_end_equal(uct_cuda_plan_lane_to(lanes[i]), plan->remote)) {
             status = map_in(core, memory,
-                            uct_cuda_mp_plan_lane_device(plan, lanes[i]));
+                            uct_cuda_plan_lane_device(plan, lanes[i]));
         }
     }
 
@@ -263,14 +264,14 @@ static ucs_status_t map_path(uct_cuda_mp_core_t *core,
  * remote end. @a is_gone_p: it was the context of a plain copy, so the path is
  * not at fault. */
 static ucs_status_t
-prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
+prepare(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
         unsigned *path_p, bool *is_refused_p, bool *is_gone_p)
 {
-    const uct_cuda_mp_plan_t *plan = &core->plan;
+    const uct_cuda_plan_t *plan = &core->plan;
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_mp_rsc_prepare(core->rsc, plan, memory, path_p);
+    status = uct_cuda_run_rsc_prepare(core->rsc, plan, memory, path_p);
     for (i = 0; (status == UCS_OK) && (i < plan->num_paths) &&
                 !uct_cuda_end_is_none(plan->remote); ++i) {
         *path_p    = i;
@@ -278,7 +279,7 @@ prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
 
         *is_refused_p = (status != UCS_OK);
         *is_gone_p    = (status != UCS_OK) && (plan->paths[i].path.route ==
-                                               UCT_CUDA_MP_ROUTE_DIRECT);
+                                               UCT_CUDA_PLAN_ROUTE_DIRECT);
     }
 
     return status;
@@ -287,18 +288,18 @@ prepare(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
 /* Return whether the host path was not requested by the user */
 static bool may_be_late(const uct_cuda_mp_core_t *core)
 {
-    const uct_cuda_mp_config_t *config = &core->config;
+    const uct_cuda_plan_config_t *config = &core->config;
 
-    return (config->start == UCT_CUDA_MP_START_AUTO) &&
-           (config->host == UCT_CUDA_MP_AUTO) && (config->num_paths == 0);
+    return (config->start == UCT_CUDA_PLAN_START_AUTO) &&
+           (config->host == UCT_CUDA_PLAN_AUTO) && (config->num_paths == 0);
 }
 
 uct_cuda_mp_acquired_t
-uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
                     uint32_t *absent)
 {
     const bool nobody_waits = (core->config.start ==
-                               UCT_CUDA_MP_START_BACKGROUND);
+                               UCT_CUDA_PLAN_START_BACKGROUND);
     ucs_status_t status     = UCS_OK;
     bool is_refused         = false;
     bool is_gone            = false;
@@ -309,12 +310,12 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
     }
 
     if (nobody_waits || may_be_late(core)) {
-        status = uct_cuda_mp_background_check(core->background, &core->plan,
-                                              nobody_waits, absent, &failed);
+        status = uct_cuda_run_background_check(core->background, &core->plan,
+                                               nobody_waits, absent, &failed);
     }
 
     if (status == UCS_INPROGRESS) {
-        return (*absent == UCT_CUDA_MP_ABSENT_ALL) ? UCT_CUDA_MP_GIVE_UP :
+        return (*absent == UCT_CUDA_RUN_ABSENT_ALL) ? UCT_CUDA_MP_GIVE_UP :
                                                      UCT_CUDA_MP_ASK_AGAIN;
     }
 

@@ -7,55 +7,55 @@
 #include <uct/cuda/multipath/core.h>
 
 
-void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
-                              uct_cuda_mp_reason_t reason)
+void uct_cuda_mp_log_one_path(const uct_cuda_run_request_t *request,
+                              uct_cuda_plan_reason_t reason)
 {
     char from[16], to[16];
 
     uct_cuda_debug("%s to %s, %zu bytes: one path, since %s",
                    uct_cuda_end_str(request->src_end, from, sizeof(from)),
                    uct_cuda_end_str(request->dst_end, to, sizeof(to)),
-                   request->size, uct_cuda_mp_reason_str(reason));
+                   request->size, uct_cuda_plan_reason_str(reason));
 }
 
 static bool has_others(const uct_cuda_mp_thresholds_t *thresholds,
-                        const uct_cuda_mp_request_t *request)
+                        const uct_cuda_run_request_t *request)
 {
-    return uct_cuda_mp_ends_is_host(request) ? (thresholds->window > 1) :
+    return uct_cuda_run_request_is_host(request) ? (thresholds->window > 1) :
                                                (thresholds->queued > 0);
 }
 
-uct_cuda_mp_reason_t
+uct_cuda_plan_reason_t
 uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
-                     const uct_cuda_mp_request_t *request)
+                     const uct_cuda_run_request_t *request)
 {
     if (thresholds->is_off) {
-        return UCT_CUDA_MP_NO_OFF;
+        return UCT_CUDA_PLAN_NO_OFF;
     } else if (uct_cuda_end_is_hidden(request->src_end) ||
                uct_cuda_end_is_hidden(request->dst_end)) {
-        return UCT_CUDA_MP_NO_HIDDEN;
+        return UCT_CUDA_PLAN_NO_HIDDEN;
     } else if (!uct_cuda_end_has_index(request->src_end) ||
                !uct_cuda_end_has_index(request->dst_end)) {
-        return UCT_CUDA_MP_NO_INDEX;
+        return UCT_CUDA_PLAN_NO_INDEX;
     } else if (uct_cuda_end_equal(request->src_end, request->dst_end)) {
-        return UCT_CUDA_MP_NO_SAME_END;
+        return UCT_CUDA_PLAN_NO_SAME_END;
     } else if (!uct_cuda_end_is_none(request->remote) &&
                !request->is_mappable) {
-        return UCT_CUDA_MP_NO_MAPPING;
+        return UCT_CUDA_PLAN_NO_MAPPING;
     } else if (request->size < thresholds->min_size) {
-        return UCT_CUDA_MP_NO_SMALL;
+        return UCT_CUDA_PLAN_NO_SMALL;
     } else if ((request->size < thresholds->alone_min_size) &&
                !has_others(thresholds, request)) {
-        return UCT_CUDA_MP_NO_ALONE;
+        return UCT_CUDA_PLAN_NO_ALONE;
     }
 
-    return UCT_CUDA_MP_ADMITTED;
+    return UCT_CUDA_PLAN_ADMITTED;
 }
 
 /* Return whether the GPU was a relay before the program had memory there: the
  * engine's streams then belong to another context than the mapping of the
  * peer's memory */
-static bool end_has_two_contexts(const uct_cuda_mp_request_t *request)
+static bool end_has_two_contexts(const uct_cuda_run_request_t *request)
 {
     const uct_cuda_end_t ends[] = {request->src_end, request->dst_end};
     unsigned i;
@@ -72,31 +72,32 @@ static bool end_has_two_contexts(const uct_cuda_mp_request_t *request)
 }
 
 /* Report a GPU hidden by CUDA_VISIBLE_DEVICES, which the user can change */
-static void tell(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
-                 uct_cuda_mp_reason_t reason)
+static void tell(uct_cuda_mp_core_t *core,
+                 const uct_cuda_run_request_t *request,
+                 uct_cuda_plan_reason_t reason)
 {
-    if ((reason == UCT_CUDA_MP_NO_HIDDEN) &&
+    if ((reason == UCT_CUDA_PLAN_NO_HIDDEN) &&
         !__atomic_exchange_n(&core->is_hidden_told, true, __ATOMIC_RELAXED)) {
-        uct_cuda_info("%s; using one path", uct_cuda_mp_reason_str(reason));
+        uct_cuda_info("%s; using one path", uct_cuda_plan_reason_str(reason));
     }
 
     uct_cuda_mp_log_one_path(request, reason);
 }
 
-uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
-                                       const uct_cuda_mp_request_t *request)
+uct_cuda_plan_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
+                                         const uct_cuda_run_request_t *request)
 {
     uct_cuda_mp_core_t *core            = uct_cuda_mp_core(super);
-    const bool is_host                  = uct_cuda_mp_ends_is_host(request);
+    const bool is_host                  = uct_cuda_run_request_is_host(request);
     uct_cuda_mp_thresholds_t thresholds = {
-        .is_off         = (core->config.enable == UCT_CUDA_MP_NO),
+        .is_off         = (core->config.enable == UCT_CUDA_PLAN_NO),
         .min_size       = __atomic_load_n(is_host ? &super->host_min_size :
                                                     &super->min_size,
                                           __ATOMIC_RELAXED),
         .alone_min_size = __atomic_load_n(&core->kinds[is_host].alone_min_size,
                                           __ATOMIC_RELAXED)
     };
-    uct_cuda_mp_reason_t reason;
+    uct_cuda_plan_reason_t reason;
 
     if (uct_cuda_end_has_index(request->src_end) &&
         uct_cuda_end_has_index(request->dst_end)) {
@@ -106,11 +107,11 @@ uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
     }
 
     reason = uct_cuda_mp_admit_by(&thresholds, request);
-    if ((reason == UCT_CUDA_MP_ADMITTED) && end_has_two_contexts(request)) {
-        reason = UCT_CUDA_MP_NO_TWO_CONTEXTS;
+    if ((reason == UCT_CUDA_PLAN_ADMITTED) && end_has_two_contexts(request)) {
+        reason = UCT_CUDA_PLAN_NO_TWO_CONTEXTS;
     }
 
-    if (reason != UCT_CUDA_MP_ADMITTED) {
+    if (reason != UCT_CUDA_PLAN_ADMITTED) {
         tell(core, request, reason);
     } else {
         uct_cuda_debug("%zu bytes: worth a plan, with %u transfers ahead of "

@@ -3,8 +3,8 @@
  * Admission: the first phase of a transfer, which decides whether the engine
  * takes it, before any resource is allocated, mapped or created.
  */
-#ifndef UCT_CUDA_MP_ADMIT_H
-#define UCT_CUDA_MP_ADMIT_H
+#ifndef UCT_CUDA_MULTIPATH_ADMIT_H
+#define UCT_CUDA_MULTIPATH_ADMIT_H
 
 #include <uct/cuda/plan/reason.h>
 #include <uct/cuda/run/request.h>
@@ -19,19 +19,19 @@ typedef struct {
     /** Behind other transfers; SIZE_MAX: none gains */
     size_t   min_size;
     size_t   alone_min_size; /**< With none ahead; 0: unknown */
-    unsigned queued;         /**< As in uct_cuda_mp_load_t */
+    unsigned queued;         /**< As in uct_cuda_plan_load_t */
     unsigned window;
 } uct_cuda_mp_thresholds_t;
 
 
 /** Decide by the given values only. A pure function. */
-uct_cuda_mp_reason_t
+uct_cuda_plan_reason_t
 uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
-                     const uct_cuda_mp_request_t *request);
+                     const uct_cuda_run_request_t *request);
 
 /** Log at debug level why a transfer is one plain copy. */
-void uct_cuda_mp_log_one_path(const uct_cuda_mp_request_t *request,
-                              uct_cuda_mp_reason_t reason);
+void uct_cuda_mp_log_one_path(const uct_cuda_run_request_t *request,
+                              uct_cuda_plan_reason_t reason);
 
 
 END_C_DECLS

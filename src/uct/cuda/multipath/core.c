@@ -18,19 +18,19 @@ void uct_cuda_mp_core_set_min_size(uct_cuda_mp_core_t *core, int kind,
 }
 
 /* The program may have reset a device since the last transfer */
-void uct_cuda_mp_core_renew(uct_cuda_mp_core_t *core)
+void uct_cuda_mp_core_drop_lost(uct_cuda_mp_core_t *core)
 {
-    const uint32_t lost = uct_cuda_mp_rsc_lost(core->rsc);
+    const uint32_t lost = uct_cuda_run_rsc_lost(core->rsc);
 
     if (lost != 0) {
-        uct_cuda_mp_graphs_lose(core->executors.graphs, lost);
-        uct_cuda_mp_rsc_lose(core->rsc, lost);
+        uct_cuda_run_graphs_lose(core->executors.graphs, lost);
+        uct_cuda_run_rsc_lose(core->rsc, lost);
     }
 }
 
-void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
-                           const uct_cuda_mp_load_t *load,
-                           uct_cuda_mp_knowledge_t *know_p)
+void uct_cuda_mp_core_planner_input(const uct_cuda_mp_core_t *core, int kind,
+                                    const uct_cuda_plan_load_t *load,
+                                    uct_cuda_plan_knowledge_t *know_p)
 {
     memset(know_p, 0, sizeof(*know_p));
     know_p->topo        = core->topo;
@@ -43,12 +43,12 @@ void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
 void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
 {
     static const char *names[] = {"", " from or to host memory"};
-    uct_cuda_mp_knowledge_t know;
-    uct_cuda_mp_min_sizes_t sizes;
+    uct_cuda_plan_knowledge_t know;
+    uct_cuda_plan_min_sizes_t sizes;
 
-    uct_cuda_mp_core_know(core, kind, &core->load, &know);
-    uct_cuda_mp_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
-                               &core->plan, &sizes);
+    uct_cuda_mp_core_planner_input(core, kind, &core->load, &know);
+    uct_cuda_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
+                            &core->plan, &sizes);
     core->kinds[kind].relays_min_size = sizes.by_relays;
     __atomic_store_n(&core->kinds[kind].alone_min_size, sizes.alone,
                      __ATOMIC_RELAXED);
@@ -66,11 +66,11 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
 }
 
 /* Return whether transfers use one path while a thread probes the node */
-static bool is_probed_meanwhile(const uct_cuda_mp_config_t *config)
+static bool is_probed_meanwhile(const uct_cuda_plan_config_t *config)
 {
-    return (config->start == UCT_CUDA_MP_START_BACKGROUND) ||
-           ((config->start == UCT_CUDA_MP_START_AUTO) &&
-            (config->enable == UCT_CUDA_MP_AUTO));
+    return (config->start == UCT_CUDA_PLAN_START_BACKGROUND) ||
+           ((config->start == UCT_CUDA_PLAN_START_AUTO) &&
+            (config->enable == UCT_CUDA_PLAN_AUTO));
 }
 
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
@@ -84,7 +84,7 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
     }
 
     if (is_probed_meanwhile(&core->config) &&
-        !uct_cuda_mp_background_knows_node(core->background)) {
+        !uct_cuda_run_background_knows_node(core->background)) {
         return false;
     }
 
@@ -97,8 +97,8 @@ bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core)
         return true;
     }
 
-    if (uct_cuda_mp_tuning_get(core->config.tuning_file, topo, error,
-                               sizeof(error), &core->tuning) != UCS_OK) {
+    if (uct_cuda_plan_tuning_get(core->config.tuning_file, topo, error,
+                                 sizeof(error), &core->tuning) != UCS_OK) {
         uct_cuda_warn("cannot use the tuning table, using the built-in model: "
                       "%s", error);
     } else if (error[0] != '\0') {

@@ -12,8 +12,8 @@
  * engine.c creates and destroys engines; core.c holds their knowledge of the
  * node.
  */
-#ifndef UCT_CUDA_MP_CORE_H
-#define UCT_CUDA_MP_CORE_H
+#ifndef UCT_CUDA_MULTIPATH_CORE_H
+#define UCT_CUDA_MULTIPATH_CORE_H
 
 #include <uct/cuda/multipath/multipath.h>
 #include <uct/cuda/multipath/summary.h>
@@ -42,48 +42,48 @@ enum {
  *  freed the relay is not at fault, so they end with the next allocation,
  *  unless too many in a row have failed. */
 typedef struct {
-    uct_cuda_mp_constraints_t last;       /**< Latest ones of that end */
-    bool                      is_pending; /**< Some are in force */
-    uint64_t                  allocation; /**< Allocation they are for */
+    uct_cuda_plan_constraints_t last;       /**< Latest ones of that end */
+    bool                        is_pending; /**< Some are in force */
+    uint64_t                    allocation; /**< Allocation they are for */
     /** Failures in a row */
-    uint8_t                   count[UCT_CUDA_MAX_GPUS];
+    uint8_t                     count[UCT_CUDA_MAX_GPUS];
 } uct_cuda_mp_refused_t;
 
 
 /** Knowledge of an engine about one kind of transfers. */
 typedef struct {
-    uct_cuda_mp_constraints_t constraints;
-    uct_cuda_mp_refused_t     refused;
+    uct_cuda_plan_constraints_t constraints;
+    uct_cuda_mp_refused_t       refused;
     /** With none ahead; 0: unknown */
-    size_t                    alone_min_size;
-    size_t                    relays_min_size; /**< Without the host path */
+    size_t                      alone_min_size;
+    size_t                      relays_min_size; /**< Without the host path */
 } uct_cuda_mp_kind_t;
 
 
 typedef struct {
-    uct_cuda_mp_engine_t   super;
+    uct_cuda_mp_engine_t     super;
     /** For all members below; order: base/thread.h */
-    pthread_mutex_t        lock;
-    uct_cuda_mp_config_t   config;
-    uct_cuda_mp_rsc_t      *rsc;
+    pthread_mutex_t          lock;
+    uct_cuda_plan_config_t   config;
+    uct_cuda_run_rsc_t       *rsc;
     /** NULL: transfers wait for resources */
-    uct_cuda_mp_background_t *background;
-    uct_cuda_mp_executors_t executors;
-    uct_cuda_mp_used_t     used; /**< By the transfer being started */
+    uct_cuda_run_background_t *background;
+    uct_cuda_run_executors_t executors;
+    uct_cuda_run_used_t    used; /**< By the transfer being started */
     uct_cuda_mp_traffic_t  *traffic;
     LIST_HEAD(, uct_cuda_mp_transfer) free;
     LIST_HEAD(, uct_cuda_mp_transfer) active; /**< Started, not yet released */
-    const uct_cuda_topo_t  *topo;   /**< NULL: unknown */
-    bool                   is_learned;
-    bool                   is_hidden_told;
-    bool                   is_shrink_told;
-    uct_cuda_mp_kind_t     kinds[UCT_CUDA_MP_NUM_KINDS];
-    bool                   was_alone; /**< The transfer before this one was */
-    uct_cuda_mp_tuning_t   *tuning; /**< Or NULL */
+    const uct_cuda_topo_t   *topo;   /**< NULL: unknown */
+    bool                    is_learned;
+    bool                    is_hidden_told;
+    bool                    is_shrink_told;
+    uct_cuda_mp_kind_t      kinds[UCT_CUDA_MP_NUM_KINDS];
+    bool                    was_alone; /**< The transfer before this one was */
+    uct_cuda_plan_tuning_t  *tuning; /**< Or NULL */
     /** Traffic met by the transfer being started */
-    uct_cuda_mp_load_t     load;
-    uct_cuda_mp_plan_t     plan; /**< Of that transfer, or of its piece */
-    uct_cuda_mp_summary_t  summary;
+    uct_cuda_plan_load_t    load;
+    uct_cuda_plan_t         plan; /**< Of that transfer, or of its piece */
+    uct_cuda_mp_summary_t   summary;
 } uct_cuda_mp_core_t;
 
 
@@ -97,12 +97,12 @@ struct uct_cuda_mp_transfer {
     double                 seconds; /**< Modelled time */
     unsigned               num_ahead; /**< Transfers of its pair at its start */
     int                    local; /**< As in its plans */
-    uct_cuda_mp_completion_t completion;
-    uct_cuda_mp_graph_t    *held; /**< Until it has ended */
-    ucs_status_t           status;
-    unsigned               num_steps;
-    bool                   is_alone; /**< The transfer before was alone, too */
-    uct_cuda_mp_flow_t     flow;
+    uct_cuda_run_completion_t completion;
+    uct_cuda_run_graph_t    *held; /**< Until it has ended */
+    ucs_status_t            status;
+    unsigned                num_steps;
+    bool                    is_alone; /**< The transfer before was alone, too */
+    uct_cuda_mp_flow_t      flow;
 };
 
 
@@ -114,7 +114,7 @@ uct_cuda_mp_core(uct_cuda_mp_engine_t *engine)
 
 static inline int uct_cuda_mp_kind(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    return uct_cuda_mp_plan_ends_host(src, dst) ? UCT_CUDA_MP_KIND_HOST :
+    return uct_cuda_plan_ends_host(src, dst) ? UCT_CUDA_MP_KIND_HOST :
                                                   UCT_CUDA_MP_KIND_GPU;
 }
 
@@ -127,9 +127,9 @@ static inline int uct_cuda_mp_kind(uct_cuda_end_t src, uct_cuda_end_t dst)
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core);
 
 /** Fill in the planner's input. */
-void uct_cuda_mp_core_know(const uct_cuda_mp_core_t *core, int kind,
-                           const uct_cuda_mp_load_t *load,
-                           uct_cuda_mp_knowledge_t *know_p);
+void uct_cuda_mp_core_planner_input(const uct_cuda_mp_core_t *core, int kind,
+                                    const uct_cuda_plan_load_t *load,
+                                    uct_cuda_plan_knowledge_t *know_p);
 
 /** Set the smallest size with a plan for a kind of transfers, bytes;
  *  SIZE_MAX: none. */
@@ -141,7 +141,7 @@ void uct_cuda_mp_core_set_min_size(uct_cuda_mp_core_t *core, int kind,
 void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind);
 
 /** Drop the resources of devices reset by the program. */
-void uct_cuda_mp_core_renew(uct_cuda_mp_core_t *core);
+void uct_cuda_mp_core_drop_lost(uct_cuda_mp_core_t *core);
 
 
 typedef enum {
@@ -158,13 +158,13 @@ typedef enum {
  *                added.
  */
 uct_cuda_mp_acquired_t
-uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_mp_memory_t *memory,
+uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
                     uint32_t *absent);
 
 /** Drop constraints caused by another allocation, which may have been freed.
  *  Call it before planning a transfer of the kind. */
-void uct_cuda_mp_acquire_forgive(uct_cuda_mp_core_t *core, int kind,
-                                 uint64_t allocation);
+void uct_cuda_mp_acquire_drop_constraints(uct_cuda_mp_core_t *core, int kind,
+                                          uint64_t allocation);
 
 
 END_C_DECLS

@@ -20,14 +20,14 @@ static ucs_status_t engine_create_executors(uct_cuda_mp_core_t *core)
 {
     ucs_status_t status;
 
-    status = uct_cuda_mp_rsc_create(&core->rsc);
+    status = uct_cuda_run_rsc_create(&core->rsc);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = uct_cuda_mp_executors_create(core->rsc, &core->executors);
+    status = uct_cuda_run_executors_create(core->rsc, &core->executors);
     if (status != UCS_OK) {
-        uct_cuda_mp_rsc_destroy(core->rsc);
+        uct_cuda_run_rsc_destroy(core->rsc);
     }
 
     return status;
@@ -35,20 +35,20 @@ static ucs_status_t engine_create_executors(uct_cuda_mp_core_t *core)
 
 static void engine_destroy_executors(uct_cuda_mp_core_t *core)
 {
-    uct_cuda_mp_executors_destroy(&core->executors);
-    uct_cuda_mp_rsc_destroy(core->rsc);
+    uct_cuda_run_executors_destroy(&core->executors);
+    uct_cuda_run_rsc_destroy(core->rsc);
 }
 
-ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
+ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_plan_config_t *config,
                                        uct_cuda_mp_engine_t **engine_p)
 {
-    size_t min_size = UCT_CUDA_MP_LEARN_MIN_SIZE;
+    size_t min_size = UCT_CUDA_PLAN_LEARN_MIN_SIZE;
     ucs_status_t status;
     char error[256];
     uct_cuda_mp_core_t *core;
     int kind;
 
-    status = uct_cuda_mp_config_check(config, error, sizeof(error));
+    status = uct_cuda_plan_config_check(config, error, sizeof(error));
     if (status != UCS_OK) {
         uct_cuda_error("%s", error);
         return status;
@@ -69,8 +69,8 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
         goto err_destroy_executors;
     }
 
-    if (config->start != UCT_CUDA_MP_START_WAIT) {
-        status = uct_cuda_mp_background_create(core->rsc, &core->background);
+    if (config->start != UCT_CUDA_PLAN_START_WAIT) {
+        status = uct_cuda_run_background_create(core->rsc, &core->background);
         if (status != UCS_OK) {
             goto err_destroy_traffic;
         }
@@ -80,9 +80,9 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
     pthread_mutex_init(&core->lock, NULL);
     core->config    = *config;
     core->was_alone = true;
-    if (config->enable == UCT_CUDA_MP_NO) {
+    if (config->enable == UCT_CUDA_PLAN_NO) {
         min_size = SIZE_MAX;
-    } else if (config->min_size != UCT_CUDA_MP_SIZE_AUTO) {
+    } else if (config->min_size != UCT_CUDA_PLAN_SIZE_AUTO) {
         min_size = config->min_size;
     }
 
@@ -112,12 +112,12 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *super)
     }
 
     if (core->background != NULL) {
-        uct_cuda_mp_background_destroy(core->background);
+        uct_cuda_run_background_destroy(core->background);
     }
 
     uct_cuda_mp_summary_log(&core->summary);
     uct_cuda_trace_flush();
-    uct_cuda_mp_core_renew(core);
+    uct_cuda_mp_core_drop_lost(core);
     engine_destroy_executors(core);
     uct_cuda_mp_traffic_destroy(core->traffic);
     while ((transfer = LIST_FIRST(&core->free)) != NULL) {
@@ -141,15 +141,15 @@ void uct_cuda_mp_share_cpus(uct_cuda_mp_engine_t *super)
     /* ns; processors belong to the process, not to an engine */
     static uint64_t next;
     const uint64_t now = uct_cuda_now_ns();
-    uint32_t pids[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
+    uint32_t pids[UCT_CUDA_NODE_LEDGER_MAX_SLOTS];
 
     if (now >= __atomic_load_n(&next, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&next, now + UCT_CUDA_MP_LEDGER_STALE,
+        __atomic_store_n(&next, now + UCT_CUDA_NODE_LEDGER_STALE,
                          __ATOMIC_RELAXED);
         uct_cuda_host_cpus_set_others(
                 pids, uct_cuda_mp_traffic_others(
                               uct_cuda_mp_core(super)->traffic, pids,
-                              UCT_CUDA_MP_LEDGER_MAX_SLOTS));
+                              UCT_CUDA_NODE_LEDGER_MAX_SLOTS));
     }
 }
 
@@ -157,7 +157,7 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super,
                                   uct_cuda_end_t src, uct_cuda_end_t dst,
                                   size_t size)
 {
-    const bool is_host = uct_cuda_mp_plan_ends_host(src, dst);
+    const bool is_host = uct_cuda_plan_ends_host(src, dst);
     uct_cuda_mp_flow_t flow;
     bool is_large;
 
@@ -166,9 +166,10 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super,
         return UCT_CUDA_MP_NOT_COUNTED;
     }
 
-    is_large = is_host ? uct_cuda_mp_wants_host(super, size) :
+    is_large = is_host ? uct_cuda_mp_may_split_host(super, size) :
                          (size >= UCT_CUDA_MP_LARGE_MIN_SIZE);
-    uct_cuda_mp_flow_single(uct_cuda_mp_lane(src, dst), size, is_large, &flow);
+    uct_cuda_mp_flow_single(uct_cuda_plan_lane(src, dst), size, is_large,
+                            &flow);
     uct_cuda_mp_traffic_begin(uct_cuda_mp_core(super)->traffic, &flow);
     return flow.lanes[0] | (is_large ? COUNTED_LARGE : 0);
 }

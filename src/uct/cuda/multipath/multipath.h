@@ -3,8 +3,8 @@
  * Multi-path engine: carries a large transfer over several links of the node at
  * once. This is its interface for transports.
  */
-#ifndef UCT_CUDA_MP_MULTIPATH_H
-#define UCT_CUDA_MP_MULTIPATH_H
+#ifndef UCT_CUDA_MULTIPATH_MULTIPATH_H
+#define UCT_CUDA_MULTIPATH_MULTIPATH_H
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/end.h>
@@ -37,7 +37,7 @@ typedef struct uct_cuda_mp_engine {
  * @return UCS_OK; UCS_ERR_INVALID_PARAM: contradictory configuration (logged);
  *         UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
+ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_plan_config_t *config,
                                        uct_cuda_mp_engine_t **engine_p);
 
 
@@ -48,7 +48,7 @@ ucs_status_t uct_cuda_mp_engine_create(const uct_cuda_mp_config_t *config,
  *
  * @return As uct_cuda_mp_engine_create().
  */
-ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_mp_config_t *config,
+ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_plan_config_t *config,
                                     uct_cuda_mp_engine_t **engine_p);
 
 /**
@@ -70,16 +70,16 @@ void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *engine);
 /** Return whether to call uct_cuda_mp_start(). Costs one load and a
  *  comparison; thread safe. False if multi-path is off. */
 static inline bool
-uct_cuda_mp_wants(const uct_cuda_mp_engine_t *engine, size_t size)
+uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine, size_t size)
 {
     return __builtin_expect(
             size >= __atomic_load_n(&engine->min_size, __ATOMIC_RELAXED), 0);
 }
 
 
-/** Like uct_cuda_mp_wants(), for a transfer from or to host memory. */
+/** Like uct_cuda_mp_may_split(), for a transfer from or to host memory. */
 static inline bool
-uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
+uct_cuda_mp_may_split_host(const uct_cuda_mp_engine_t *engine, size_t size)
 {
     return __builtin_expect(size >= __atomic_load_n(&engine->host_min_size,
                                                     __ATOMIC_RELAXED),
@@ -92,10 +92,10 @@ uct_cuda_mp_wants_host(const uct_cuda_mp_engine_t *engine, size_t size)
  * loads; thread safe. It saves a single transfer all further work if its size
  * gains only behind others.
  *
- * @return UCT_CUDA_MP_ADMITTED, or the reason. The planner may still decline.
+ * @return UCT_CUDA_PLAN_ADMITTED, or the reason. The planner may still decline.
  */
-uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *engine,
-                                       const uct_cuda_mp_request_t *request);
+uct_cuda_plan_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *engine,
+                                         const uct_cuda_run_request_t *request);
 
 
 /**
@@ -115,8 +115,8 @@ uct_cuda_mp_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *engine,
  *         the caller may copy over one path. The engine remains usable.
  */
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *engine,
-                               const uct_cuda_mp_request_t *request,
-                               uct_cuda_mp_memory_t *memory,
+                               const uct_cuda_run_request_t *request,
+                               uct_cuda_run_memory_t *memory,
                                uct_cuda_mp_transfer_t **transfer_p);
 
 

@@ -11,22 +11,22 @@
 
 
 typedef struct shared {
-    struct shared        *next;
-    unsigned             num_users;
-    uct_cuda_mp_config_t config;
-    uct_cuda_mp_engine_t *engine;
-} shared_t;
+    struct shared          *next;
+    unsigned               num_users;
+    uct_cuda_plan_config_t config;
+    uct_cuda_mp_engine_t   *engine;
+} shared_engine_t;
 
 
 static struct {
     pthread_mutex_t lock; /* the outermost lock: see base/thread.h */
-    shared_t        *first;
+    shared_engine_t *first;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-static ucs_status_t registry_add(const uct_cuda_mp_config_t *config)
+static ucs_status_t registry_add(const uct_cuda_plan_config_t *config)
 {
-    shared_t *shared = calloc(1, sizeof(*shared));
+    shared_engine_t *shared = calloc(1, sizeof(*shared));
     ucs_status_t status;
 
     if (shared == NULL) {
@@ -45,11 +45,11 @@ static ucs_status_t registry_add(const uct_cuda_mp_config_t *config)
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_mp_config_t *config,
+ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_plan_config_t *config,
                                     uct_cuda_mp_engine_t **engine_p)
 {
     ucs_status_t status = UCS_OK;
-    shared_t *shared;
+    shared_engine_t *shared;
 
     pthread_mutex_lock(&registry.lock);
     /* Configurations start zeroed and are copied completely, so bytes can be
@@ -91,8 +91,8 @@ ucs_status_t uct_cuda_mp_engine_get_any(uct_cuda_mp_engine_t **engine_p)
 
 void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine)
 {
-    shared_t **link = &registry.first;
-    shared_t *shared;
+    shared_engine_t **link = &registry.first;
+    shared_engine_t *shared;
 
     pthread_mutex_lock(&registry.lock);
     while ((*link)->engine != engine) {

@@ -11,13 +11,13 @@
 
 
 void uct_cuda_mp_summary_add(uct_cuda_mp_summary_t *summary,
-                             const uct_cuda_mp_plan_t *plan)
+                             const uct_cuda_plan_t *plan)
 {
     uct_cuda_end_t via;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        via = uct_cuda_mp_path_via(&plan->paths[i].path);
+        via = uct_cuda_plan_path_via(&plan->paths[i].path);
         if (uct_cuda_end_is_none(via)) {
             summary->direct += plan->paths[i].bytes;
         } else {

@@ -3,8 +3,8 @@
  * Summary of an engine's life, one line at info level. Nothing is counted
  * unless that level is on.
  */
-#ifndef UCT_CUDA_MP_SUMMARY_H
-#define UCT_CUDA_MP_SUMMARY_H
+#ifndef UCT_CUDA_MULTIPATH_SUMMARY_H
+#define UCT_CUDA_MULTIPATH_SUMMARY_H
 
 #include <uct/cuda/plan/transfer_plan.h>
 
@@ -23,7 +23,7 @@ typedef struct {
 
 /** Count a submitted plan. */
 void uct_cuda_mp_summary_add(uct_cuda_mp_summary_t *summary,
-                             const uct_cuda_mp_plan_t *plan);
+                             const uct_cuda_plan_t *plan);
 
 /** Log the line if there was any message. */
 void uct_cuda_mp_summary_log(const uct_cuda_mp_summary_t *summary);

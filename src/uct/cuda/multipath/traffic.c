@@ -4,7 +4,7 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/multipath/meetings.h>
+#include <uct/cuda/multipath/history.h>
 #include <uct/cuda/node/ledger.h>
 
 #include <pthread.h>
@@ -13,7 +13,7 @@
 
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
-#define NUM_LANES UCT_CUDA_MP_NUM_LANES
+#define NUM_LANES UCT_CUDA_PLAN_NUM_LANES
 
 /* Time until a busy ledger is tried again, ns: ten times the longest wait of
  * opening it */
@@ -34,23 +34,23 @@ typedef struct {
     /* number of queued transfers that were crossed, the first ones */
     uint16_t crossed;
     unsigned begun;    /* starts of crossing traffic at the last check */
-    uct_cuda_mp_meetings_t met;
+    uct_cuda_mp_history_t met;
 } pair_t;
 
 
 struct uct_cuda_mp_traffic {
-    pthread_mutex_t      lock; /* order: base/thread.h */
-    uct_cuda_mp_ledger_t *ledger;
-    bool                 is_tried; /* opening was tried */
-    uint64_t             retry_time, retry_pause; /* ns; 0: final */
-    uint16_t             count[NUM_LANES];
-    uint16_t             direct[NUM_LANES]; /* of them, between their ends */
-    unsigned             lanes;             /* sum of count */
+    pthread_mutex_t        lock; /* order: base/thread.h */
+    uct_cuda_node_ledger_t *ledger;
+    bool                   is_tried; /* opening was tried */
+    uint64_t               retry_time, retry_pause; /* ns; 0: final */
+    uint16_t               count[NUM_LANES];
+    uint16_t               direct[NUM_LANES]; /* of them, between their ends */
+    unsigned               lanes;             /* sum of count */
     /* Activations of links to, and from, an end */
-    unsigned             to[UCT_CUDA_NUM_ENDS], from[UCT_CUDA_NUM_ENDS];
+    unsigned               to[UCT_CUDA_NUM_ENDS], from[UCT_CUDA_NUM_ENDS];
     /* By the lane from end to end; NULL: none so far */
-    pair_t               *pairs[NUM_LANES];
-    char                 dir[];
+    pair_t                 *pairs[NUM_LANES];
+    char                   dir[];
 };
 
 
@@ -76,7 +76,7 @@ void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
     unsigned lane;
 
     if (traffic->ledger != NULL) {
-        uct_cuda_mp_ledger_close(traffic->ledger);
+        uct_cuda_node_ledger_close(traffic->ledger);
     }
 
     for (lane = 0; lane < NUM_LANES; ++lane) {
@@ -111,7 +111,7 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
                               unsigned *queued_p, unsigned *window_p)
 {
     const pair_t *pair = __atomic_load_n(
-            &traffic->pairs[uct_cuda_mp_lane(src, dst)], __ATOMIC_ACQUIRE);
+            &traffic->pairs[uct_cuda_plan_lane(src, dst)], __ATOMIC_ACQUIRE);
 
     *queued_p = 0;
     *window_p = 1;
@@ -165,8 +165,9 @@ static void try_ledger(uct_cuda_mp_traffic_t *traffic)
         memcpy(uuids[i], uuid.bytes, sizeof(uuids[i]));
     }
 
-    status = uct_cuda_mp_ledger_open(traffic->dir, (const uint8_t(*)[16])uuids,
-                                     count, &traffic->ledger);
+    status = uct_cuda_node_ledger_open(traffic->dir,
+                                       (const uint8_t(*)[16])uuids, count,
+                                       &traffic->ledger);
     if (status != UCS_OK) {
         traffic->ledger = NULL;
     }
@@ -188,7 +189,7 @@ static inline void open_ledger(uct_cuda_mp_traffic_t *traffic)
 /* Flows on each lane at this moment but those of one pair of ours. Returns
  * whether there are any. */
 static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
-                        uint64_t now, uct_cuda_mp_load_t *load)
+                        uint64_t now, uct_cuda_plan_load_t *load)
 {
     bool any = false;
     unsigned lane;
@@ -208,7 +209,7 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
     }
 
     if (traffic->ledger != NULL) {
-        any |= uct_cuda_mp_ledger_read(traffic->ledger, now, load);
+        any |= uct_cuda_node_ledger_read(traffic->ledger, now, load);
     }
 
     return any;
@@ -219,14 +220,14 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
 static unsigned
 count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t lane)
 {
-    const uct_cuda_end_t src = uct_cuda_mp_lane_from(lane);
-    const uct_cuda_end_t dst = uct_cuda_mp_lane_to(lane);
+    const uct_cuda_end_t src = uct_cuda_plan_lane_from(lane);
+    const uct_cuda_end_t dst = uct_cuda_plan_lane_to(lane);
     unsigned count           = traffic->to[uct_cuda_end_index(src)] +
                                traffic->from[uct_cuda_end_index(dst)];
 
     return (traffic->ledger == NULL) ?
-                   count :
-                   count + uct_cuda_mp_ledger_begun(traffic->ledger, src, dst);
+               count :
+               count + uct_cuda_node_ledger_begun(traffic->ledger, src, dst);
 }
 
 /* Record traffic met by a pair's @a queued transfers at present and since the
@@ -236,7 +237,7 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
 {
     const uint64_t now   = uct_cuda_now_ns();
     const unsigned begun = count_crossing(traffic, pair->lane);
-    uct_cuda_mp_load_t load;
+    uct_cuda_plan_load_t load;
 
     if (begun != pair->begun) {
         pair->begun   = begun;
@@ -244,17 +245,17 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
     }
 
     if (look_around(traffic, pair, now, &load)) {
-        uct_cuda_mp_meetings_add(&pair->met, &load, now);
-        if (uct_cuda_mp_load_is_crossed(&load,
-                                        uct_cuda_mp_lane_from(pair->lane),
-                                        uct_cuda_mp_lane_to(pair->lane))) {
+        uct_cuda_mp_history_add(&pair->met, &load, now);
+        if (uct_cuda_plan_load_is_crossed(&load,
+                                          uct_cuda_plan_lane_from(pair->lane),
+                                          uct_cuda_plan_lane_to(pair->lane))) {
             pair->crossed = pair->queued;
         }
     }
 }
 
 /* Fill in the transfers ahead of a new one, and those expected behind it */
-static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
+static void look_ahead(const pair_t *pair, uct_cuda_plan_load_t *load)
 {
     if (pair == NULL) {
         load->queued    = 0;
@@ -270,7 +271,7 @@ static void look_ahead(const pair_t *pair, uct_cuda_mp_load_t *load)
 
 void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_end_t src, uct_cuda_end_t dst,
-                              uct_cuda_mp_load_t *load)
+                              uct_cuda_plan_load_t *load)
 {
     const pair_t *pair;
     uint64_t now;
@@ -278,30 +279,30 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
     now            = uct_cuda_now_ns();
-    pair           = traffic->pairs[uct_cuda_mp_lane(src, dst)];
+    pair           = traffic->pairs[uct_cuda_plan_lane(src, dst)];
     load->is_known = (traffic->ledger != NULL);
     (void)look_around(traffic, pair, now, load);
     look_ahead(pair, load);
     if (pair != NULL) {
-        uct_cuda_mp_meetings_recall(&pair->met, now, load);
+        uct_cuda_mp_history_recall(&pair->met, now, load);
     }
 
     pthread_mutex_unlock(&traffic->lock);
 }
 
-void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
+void uct_cuda_mp_flow_of_plan(const uct_cuda_plan_t *plan, size_t size,
                               uct_cuda_mp_flow_t *flow)
 {
     const double pieces = (double)size / (double)plan->size;
     unsigned i, hops;
 
-    flow->lane      = uct_cuda_mp_lane(plan->src, plan->dst);
+    flow->lane      = uct_cuda_plan_lane(plan->src, plan->dst);
     flow->size      = size;
     flow->is_large  = true;
     flow->num_lanes = 0;
     for (i = 0; i < plan->num_paths; ++i) {
-        hops = uct_cuda_mp_plan_path_lanes(plan, &plan->paths[i].path,
-                                           &flow->lanes[flow->num_lanes]);
+        hops = uct_cuda_plan_path_lanes(plan, &plan->paths[i].path,
+                                        &flow->lanes[flow->num_lanes]);
         for (; hops > 0; --hops) {
             flow->bytes[flow->num_lanes++] = (uint64_t)(
                     pieces * (double)plan->paths[i].bytes);
@@ -329,7 +330,7 @@ static void count_lane(uct_cuda_mp_traffic_t *traffic,
 
     if ((traffic->ledger != NULL) &&
         (((counts == 0) != (now == 0)) || ((direct == 0) != (others == 0)))) {
-        uct_cuda_mp_ledger_set(traffic->ledger, lane, now > 0, others > 0);
+        uct_cuda_node_ledger_set(traffic->ledger, lane, now > 0, others > 0);
     }
 }
 
@@ -344,7 +345,7 @@ begin_large(uct_cuda_mp_traffic_t *traffic, pair_t *pair, uint64_t size)
     pair->window += (pair->window < UINT16_MAX);
     pair->size   += size;
     set_queued(pair, pair->queued + 1);
-    uct_cuda_mp_meetings_begin(&pair->met, uct_cuda_now_ns());
+    uct_cuda_mp_history_begin(&pair->met, uct_cuda_now_ns());
     look(traffic, pair, pair->queued - 1);
 }
 
@@ -388,7 +389,7 @@ static void end_large(pair_t *pair)
     const uint64_t size = pair->size / pair->queued;
 
     set_queued(pair, pair->queued - 1);
-    uct_cuda_mp_meetings_end(&pair->met, size, pair->crossed > 0);
+    uct_cuda_mp_history_end(&pair->met, size, pair->crossed > 0);
     pair->size    -= size;
     pair->crossed -= (pair->crossed > 0);
 }
@@ -433,7 +434,7 @@ unsigned uct_cuda_mp_traffic_others(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
     if (traffic->ledger != NULL) {
-        count = uct_cuda_mp_ledger_others(traffic->ledger, pids, max);
+        count = uct_cuda_node_ledger_others(traffic->ledger, pids, max);
     }
 
     pthread_mutex_unlock(&traffic->lock);

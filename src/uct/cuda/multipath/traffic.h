@@ -5,8 +5,8 @@
  *
  * Thread safe, with its own lock.
  */
-#ifndef UCT_CUDA_MP_TRAFFIC_H
-#define UCT_CUDA_MP_TRAFFIC_H
+#ifndef UCT_CUDA_MULTIPATH_TRAFFIC_H
+#define UCT_CUDA_MULTIPATH_TRAFFIC_H
 
 #include <uct/cuda/plan/transfer_plan.h>
 #include <uct/cuda/plan/transfer_planner.h>
@@ -15,7 +15,7 @@ BEGIN_C_DECLS
 
 
 #define UCT_CUDA_MP_TRAFFIC_MAX_LANES \
-    (UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS)
+    (UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS)
 
 
 typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
@@ -54,14 +54,14 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
 
 /**
  * Compute the traffic met by a new transfer: present traffic, and that of the
- * contention history (meetings.h). Transfers of its own pair are not counted as
+ * contention history (history.h). Transfers of its own pair are not counted as
  * active: they use the same links one after the other. Takes well below 1 us.
  *
  * @param load  Filled; is_known tells whether there is a ledger.
  */
 void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_end_t src, uct_cuda_end_t dst,
-                              uct_cuda_mp_load_t *load);
+                              uct_cuda_plan_load_t *load);
 
 
 /** One copy over a lane; its bytes there are not counted. */
@@ -82,7 +82,7 @@ static inline void uct_cuda_mp_flow_single(uint16_t lane, uint64_t size,
  * Describe the links used by a plan, with their bytes for a transfer of @a
  * size, which may be several times the plan's.
  */
-void uct_cuda_mp_flow_of_plan(const uct_cuda_mp_plan_t *plan, size_t size,
+void uct_cuda_mp_flow_of_plan(const uct_cuda_plan_t *plan, size_t size,
                               uct_cuda_mp_flow_t *flow);
 
 
@@ -98,7 +98,7 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
 
 
 /** List other processes using the links of this node, see
- *  uct_cuda_mp_ledger_others(). */
+ *  uct_cuda_node_ledger_others(). */
 unsigned uct_cuda_mp_traffic_others(uct_cuda_mp_traffic_t *traffic,
                                     uint32_t *pids, unsigned max);
 

@@ -64,36 +64,37 @@ static double phase_us(uint64_t begin)
 /* Explain why the planner may or may not use the host path */
 static const char *
 host_path_str(const uct_cuda_mp_core_t *core,
-              const uct_cuda_mp_request_t *request, char *text, size_t max)
+              const uct_cuda_run_request_t *request, char *text, size_t max)
 {
-    const uct_cuda_mp_load_t *load     = &core->load;
-    const uct_cuda_mp_config_t *config = &core->config;
-    const double size                  = (double)request->size;
+    const uct_cuda_plan_load_t *load     = &core->load;
+    const uct_cuda_plan_config_t *config = &core->config;
+    const double size                    = (double)request->size;
 
-    if (uct_cuda_mp_ends_is_host(request)) {
+    if (uct_cuda_run_request_is_host(request)) {
         return "not needed";
-    } else if (config->host != UCT_CUDA_MP_AUTO) {
-        return (config->host == UCT_CUDA_MP_YES) ? "on" : "off";
-    } else if (uct_cuda_mp_plan_may_use_host(config, load, request->src_end,
-                                             request->dst_end, size)) {
+    } else if (config->host != UCT_CUDA_PLAN_AUTO) {
+        return (config->host == UCT_CUDA_PLAN_YES) ? "on" : "off";
+    } else if (uct_cuda_plan_may_use_host(config, load, request->src_end,
+                                          request->dst_end, size)) {
         return "allowed";
     } else if (!load->is_known) {
         return "off, no ledger of other processes' traffic";
-    } else if (uct_cuda_mp_load_is_crossed(load, request->src_end,
-                                           request->dst_end)) {
+    } else if (uct_cuda_plan_load_is_crossed(load, request->src_end,
+                                             request->dst_end)) {
         return "off, there is or was traffic the other way";
     }
 
     snprintf(text, max,
              "off until %.0f MB more have gone without traffic the other way",
-             (UCT_CUDA_MP_HOST_PROOF * size - (double)load->uncrossed) * 1e-6);
+             (UCT_CUDA_PLAN_HOST_PROOF * size - (double)load->uncrossed) *
+                 1e-6);
     return text;
 }
 
 static void log_plan(const uct_cuda_mp_core_t *core,
-                     const uct_cuda_mp_request_t *request)
+                     const uct_cuda_run_request_t *request)
 {
-    const uct_cuda_mp_plan_t *plan = &core->plan;
+    const uct_cuda_plan_t *plan = &core->plan;
     char from[16], to[16], paths[256], host[128];
 
     if (!uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
@@ -105,34 +106,37 @@ static void log_plan(const uct_cuda_mp_core_t *core,
                    uct_cuda_end_str(plan->src, from, sizeof(from)),
                    uct_cuda_end_str(plan->dst, to, sizeof(to)),
                    (size_t)plan->size, plan->num_paths,
-                   uct_cuda_mp_plan_paths_str(plan, paths, sizeof(paths)),
+                   uct_cuda_plan_paths_str(plan, paths, sizeof(paths)),
                    plan->num_steps, core->load.queued,
-                   uct_cuda_mp_reason_str((uct_cuda_mp_reason_t)plan->reason),
+                   uct_cuda_plan_reason_str(
+                       (uct_cuda_plan_reason_t)plan->reason),
                    host_path_str(core, request, host, sizeof(host)));
 }
 
 /* Make a plan with all its resources, for the transfer or a piece. @return
  * Reason for no plan, or ADMITTED */
-static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
-                                      const uct_cuda_mp_request_t *request,
-                                      uct_cuda_mp_memory_t *memory, size_t size)
+static uct_cuda_plan_reason_t make_plan(uct_cuda_mp_core_t *core,
+                                        const uct_cuda_run_request_t *request,
+                                        uct_cuda_run_memory_t *memory,
+                                        size_t size)
 {
     const uct_cuda_end_t src        = request->src_end;
     const uct_cuda_end_t dst        = request->dst_end;
-    uct_cuda_mp_plan_t *plan        = &core->plan;
+    uct_cuda_plan_t *plan           = &core->plan;
     uct_cuda_mp_acquired_t acquired = UCT_CUDA_MP_ASK_AGAIN;
-    uct_cuda_mp_knowledge_t know;
+    uct_cuda_plan_knowledge_t know;
     uint64_t begin;
 
-    uct_cuda_mp_acquire_forgive(core, uct_cuda_mp_kind(src, dst),
-                                memory->allocation);
-    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), &core->load, &know);
+    uct_cuda_mp_acquire_drop_constraints(core, uct_cuda_mp_kind(src, dst),
+                                         memory->allocation);
+    uct_cuda_mp_core_planner_input(core, uct_cuda_mp_kind(src, dst),
+                                   &core->load, &know);
     know.remote = request->remote;
     know.numa   = (request->host_numa != UCT_CUDA_TOPO_NO_NUMA) ?
                           &request->host_numa :
                           NULL;
     while (acquired == UCT_CUDA_MP_ASK_AGAIN) {
-        uct_cuda_mp_plan_make(&know, src, dst, size, plan);
+        uct_cuda_plan_make(&know, src, dst, size, plan);
         log_plan(core, request);
         if (plan->num_paths == 0) {
             break;
@@ -149,11 +153,11 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
                        phase_us(begin));
         if (acquired == UCT_CUDA_MP_GIVE_UP) {
             plan->num_paths = 0;
-            plan->reason    = UCT_CUDA_MP_NO_RESOURCES;
+            plan->reason    = UCT_CUDA_PLAN_NO_RESOURCES;
         }
     }
 
-    return (uct_cuda_mp_reason_t)plan->reason;
+    return (uct_cuda_plan_reason_t)plan->reason;
 }
 
 
@@ -161,12 +165,12 @@ static uct_cuda_mp_reason_t make_plan(uct_cuda_mp_core_t *core,
 
 static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
                                 uct_cuda_mp_transfer_t *transfer,
-                                const uct_cuda_mp_memory_t *memory)
+                                const uct_cuda_run_memory_t *memory)
 {
-    const uct_cuda_mp_work_t work = {
+    const uct_cuda_run_work_t work = {
         .plan     = &core->plan,
         .config   = &core->config,
-        .model    = uct_cuda_mp_tuning_model(core->tuning),
+        .model    = uct_cuda_plan_tuning_model(core->tuning),
         .is_alone = transfer->is_alone && (core->plan.size == transfer->size),
         .used     = &core->used,
         .held     = &transfer->held
@@ -174,7 +178,7 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
 #ifdef ENABLE_DEBUG
     char error[256];
 
-    if (uct_cuda_mp_plan_check(&core->plan, error, sizeof(error)) != UCS_OK) {
+    if (uct_cuda_plan_check(&core->plan, error, sizeof(error)) != UCS_OK) {
         uct_cuda_error("internal error: invalid plan: %s", error);
         return UCS_ERR_INVALID_PARAM;
     }
@@ -184,23 +188,23 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
         uct_cuda_mp_summary_add(&core->summary, &core->plan);
     }
 
-    return uct_cuda_mp_executors_submit(&core->executors, &work, memory);
+    return uct_cuda_run_executors_submit(&core->executors, &work, memory);
 }
 
 /* Plan the last piece, which is smaller than the others: another plan, or one
  * copy */
 static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
-                              const uct_cuda_mp_request_t *request,
-                              uct_cuda_mp_memory_t *memory, size_t size)
+                              const uct_cuda_run_request_t *request,
+                              uct_cuda_run_memory_t *memory, size_t size)
 {
     uint32_t absent = 0;
 
-    if (make_plan(core, request, memory, size) == UCT_CUDA_MP_ADMITTED) {
+    if (make_plan(core, request, memory, size) == UCT_CUDA_PLAN_ADMITTED) {
         return UCS_OK;
     }
 
-    uct_cuda_mp_plan_single(request->src_end, request->dst_end, request->remote,
-                            size, &core->plan);
+    uct_cuda_plan_single(request->src_end, request->dst_end, request->remote,
+                         size, &core->plan);
     return (uct_cuda_mp_acquire(core, memory, &absent) ==
             UCT_CUDA_MP_ACQUIRED) ?
                    UCS_OK :
@@ -211,11 +215,11 @@ static ucs_status_t plan_rest(uct_cuda_mp_core_t *core,
  * carry them out without a gap. */
 static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
                                   uct_cuda_mp_transfer_t *transfer,
-                                  const uct_cuda_mp_request_t *request,
-                                  uct_cuda_mp_memory_t *memory, size_t piece)
+                                  const uct_cuda_run_request_t *request,
+                                  uct_cuda_run_memory_t *memory, size_t piece)
 {
-    const uct_cuda_mp_plan_t *plan = &core->plan;
-    size_t *offset                 = &memory->offset;
+    const uct_cuda_plan_t *plan = &core->plan;
+    size_t *offset              = &memory->offset;
     ucs_status_t status;
     size_t size;
 
@@ -242,14 +246,14 @@ static ucs_status_t submit_pieces(uct_cuda_mp_core_t *core,
 
 static ucs_status_t submit(uct_cuda_mp_core_t *core,
                            uct_cuda_mp_transfer_t *transfer,
-                           const uct_cuda_mp_request_t *request,
-                           uct_cuda_mp_memory_t *memory, size_t piece)
+                           const uct_cuda_run_request_t *request,
+                           uct_cuda_run_memory_t *memory, size_t piece)
 {
     const bool is_alone = LIST_EMPTY(&core->active);
     ucs_status_t status;
 
     if (is_alone) {
-        uct_cuda_mp_rsc_idle(core->rsc);
+        uct_cuda_run_rsc_idle(core->rsc);
     }
 
     transfer->src       = request->src_end;
@@ -263,14 +267,14 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
     uct_cuda_mp_flow_of_plan(&core->plan, request->size, &transfer->flow);
     status = submit_pieces(core, transfer, request, memory, piece);
     if (status == UCS_OK) {
-        status = uct_cuda_mp_completion_record(core->rsc, transfer->local,
-                                               &core->used,
-                                               &transfer->completion);
+        status = uct_cuda_run_completion_record(core->rsc, transfer->local,
+                                                &core->used,
+                                                &transfer->completion);
     }
 
     if (status != UCS_OK) {
-        uct_cuda_mp_used_wait(&core->used, core->rsc);
-        uct_cuda_mp_graphs_release(core->executors.graphs, transfer->held);
+        uct_cuda_run_used_wait(&core->used, core->rsc);
+        uct_cuda_run_graphs_release(core->executors.graphs, transfer->held);
         return status;
     }
 
@@ -291,70 +295,71 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
 /* Probe the node at the first transfer. @return true: the transfer is admitted
  * afterwards */
 static bool
-learn(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request)
+learn(uct_cuda_mp_core_t *core, const uct_cuda_run_request_t *request)
 {
-    return core->is_learned ||
-           (uct_cuda_mp_core_learn(core) &&
-            (uct_cuda_mp_admit(&core->super, request) == UCT_CUDA_MP_ADMITTED));
+    return core->is_learned || (uct_cuda_mp_core_learn(core) &&
+                                (uct_cuda_mp_admit(&core->super, request) ==
+                                 UCT_CUDA_PLAN_ADMITTED));
 }
 
 /* Return whether the load alone excludes a gain: most transfers of programs
  * whose ranks send to each other end here */
 static bool has_no_gain(const uct_cuda_mp_core_t *core,
-                        const uct_cuda_mp_request_t *request)
+                        const uct_cuda_run_request_t *request)
 {
-    return !uct_cuda_mp_ends_is_host(request) &&
+    return !uct_cuda_run_request_is_host(request) &&
            (request->size <
             core->kinds[UCT_CUDA_MP_KIND_GPU].relays_min_size) &&
-           !uct_cuda_mp_plan_may_use_host(&core->config, &core->load,
-                                          request->src_end, request->dst_end,
-                                          (double)request->size);
+           !uct_cuda_plan_may_use_host(&core->config, &core->load,
+                                       request->src_end, request->dst_end,
+                                       (double)request->size);
 }
 
 /* Plan the first piece; the others have its size */
-static uct_cuda_mp_reason_t plan_first(uct_cuda_mp_core_t *core,
-                                       const uct_cuda_mp_request_t *request,
-                                       uct_cuda_mp_memory_t *memory,
-                                       size_t *piece_p)
+static uct_cuda_plan_reason_t plan_first(uct_cuda_mp_core_t *core,
+                                         const uct_cuda_run_request_t *request,
+                                         uct_cuda_run_memory_t *memory,
+                                         size_t *piece_p)
 {
     const uct_cuda_end_t src = request->src_end;
     const uct_cuda_end_t dst = request->dst_end;
-    uct_cuda_mp_knowledge_t know;
-    uct_cuda_mp_reason_t reason;
+    uct_cuda_plan_knowledge_t know;
+    uct_cuda_plan_reason_t reason;
     char text[128];
 
     uct_cuda_mp_traffic_load(core->traffic, src, dst, &core->load);
     if (has_no_gain(core, request)) {
         uct_cuda_debug("host path %s",
                        host_path_str(core, request, text, sizeof(text)));
-        return UCT_CUDA_MP_NO_GAIN;
+        return UCT_CUDA_PLAN_NO_GAIN;
     }
 
-    uct_cuda_mp_core_renew(core);
-    uct_cuda_mp_core_know(core, uct_cuda_mp_kind(src, dst), NULL, &know);
+    uct_cuda_mp_core_drop_lost(core);
+    uct_cuda_mp_core_planner_input(core, uct_cuda_mp_kind(src, dst), NULL,
+                                   &know);
     do {
         /* scarce staging memory makes pieces smaller */
-        *piece_p = uct_cuda_mp_plan_piece_size(
-                request->size, uct_cuda_mp_plan_max_size_of(&know));
+        *piece_p = uct_cuda_plan_piece_size(
+                request->size, uct_cuda_plan_max_size_of(&know));
         reason   = make_plan(core, request, memory, *piece_p);
-    } while (*piece_p > uct_cuda_mp_plan_max_size_of(&know));
+    } while (*piece_p > uct_cuda_plan_max_size_of(&know));
 
     return reason;
 }
 
 static ucs_status_t
-start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
-      uct_cuda_mp_memory_t *memory, uct_cuda_mp_transfer_t **transfer_p)
+start(uct_cuda_mp_core_t *core, const uct_cuda_run_request_t *request,
+      uct_cuda_run_memory_t *memory, uct_cuda_mp_transfer_t **transfer_p)
 {
     uct_cuda_mp_transfer_t *transfer;
-    uct_cuda_mp_reason_t reason;
+    uct_cuda_plan_reason_t reason;
     ucs_status_t status;
     size_t piece;
 
     memset(memory->mapped, 0, sizeof(memory->mapped));
     memory->offset = 0;
     reason         = plan_first(core, request, memory, &piece);
-    if (reason != UCT_CUDA_MP_ADMITTED) {
+    if (reason != UCT_CUDA_PLAN_ADMITTED) {
         uct_cuda_mp_log_one_path(request, reason);
         return UCS_OK;
     }
@@ -375,15 +380,15 @@ start(uct_cuda_mp_core_t *core, const uct_cuda_mp_request_t *request,
 }
 
 ucs_status_t uct_cuda_mp_start(uct_cuda_mp_engine_t *super,
-                               const uct_cuda_mp_request_t *request,
-                               uct_cuda_mp_memory_t *memory,
+                               const uct_cuda_run_request_t *request,
+                               uct_cuda_run_memory_t *memory,
                                uct_cuda_mp_transfer_t **transfer_p)
 {
     uct_cuda_mp_core_t *core = uct_cuda_mp_core(super);
     ucs_status_t status      = UCS_OK;
 
     *transfer_p = NULL;
-    if (uct_cuda_mp_admit(super, request) != UCT_CUDA_MP_ADMITTED) {
+    if (uct_cuda_mp_admit(super, request) != UCT_CUDA_PLAN_ADMITTED) {
         return UCS_OK;
     }
 
@@ -416,10 +421,10 @@ static void end(uct_cuda_mp_transfer_t *transfer)
 ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer)
 {
     if (transfer->status == UCS_INPROGRESS) {
-        transfer->status = uct_cuda_mp_completion_test(&transfer->completion);
+        transfer->status = uct_cuda_run_completion_test(&transfer->completion);
         if (UCS_STATUS_IS_ERR(transfer->status)) {
             /* nothing may be written after the caller has been notified */
-            uct_cuda_mp_completion_wait(&transfer->completion);
+            uct_cuda_run_completion_wait(&transfer->completion);
         }
 
         if (transfer->status != UCS_INPROGRESS) {
@@ -437,7 +442,7 @@ ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
     ucs_status_t status;
 
     pthread_mutex_lock(&core->lock);
-    status = uct_cuda_mp_completion_notify(
+    status = uct_cuda_run_completion_notify(
             core->rsc, transfer->local, &transfer->completion, func, arg);
     pthread_mutex_unlock(&core->lock);
 
@@ -449,13 +454,13 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
     uct_cuda_mp_core_t *core = transfer->core;
 
     if (transfer->status == UCS_INPROGRESS) {
-        uct_cuda_mp_completion_wait(&transfer->completion);
+        uct_cuda_run_completion_wait(&transfer->completion);
         end(transfer);
     }
 
     pthread_mutex_lock(&core->lock);
-    uct_cuda_mp_completion_put(core->rsc, &transfer->completion);
-    uct_cuda_mp_graphs_release(core->executors.graphs, transfer->held);
+    uct_cuda_run_completion_put(core->rsc, &transfer->completion);
+    uct_cuda_run_graphs_release(core->executors.graphs, transfer->held);
     LIST_REMOVE(transfer, list);
     put_transfer(transfer);
     pthread_mutex_unlock(&core->lock);

@@ -120,7 +120,7 @@ static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
     return UCT_CUDA_RETRY(fcntl(alive->fd, command, lock)) == 0;
 }
 
-bool uct_cuda_node_alive_take(uct_cuda_node_alive_t *alive, unsigned number)
+bool uct_cuda_node_alive_hold(uct_cuda_node_alive_t *alive, unsigned number)
 {
     struct flock lock = {.l_type = F_WRLCK};
 
@@ -134,7 +134,7 @@ bool uct_cuda_node_alive_wait(uct_cuda_node_alive_t *alive, unsigned number)
     return lock_byte(alive, number, F_OFD_SETLKW, &lock);
 }
 
-void uct_cuda_node_alive_drop(uct_cuda_node_alive_t *alive, unsigned number)
+void uct_cuda_node_alive_release(uct_cuda_node_alive_t *alive, unsigned number)
 {
     struct flock lock = {.l_type = F_UNLCK};
 

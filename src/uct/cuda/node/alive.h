@@ -49,12 +49,12 @@ bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive);
  *
  * @return false: another process holds it, or locks do not work.
  */
-bool uct_cuda_node_alive_take(uct_cuda_node_alive_t *alive, unsigned number);
+bool uct_cuda_node_alive_hold(uct_cuda_node_alive_t *alive, unsigned number);
 
 /** Hold a number, waiting until it is free. */
 bool uct_cuda_node_alive_wait(uct_cuda_node_alive_t *alive, unsigned number);
 
-void uct_cuda_node_alive_drop(uct_cuda_node_alive_t *alive, unsigned number);
+void uct_cuda_node_alive_release(uct_cuda_node_alive_t *alive, unsigned number);
 
 /** Return whether another process holds the number; true if unknown. Takes a
  *  system call. */

@@ -155,9 +155,9 @@ void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
 
 void uct_cuda_node_descriptors_answer(
         const uct_cuda_node_descriptors_t *socket,
-        int (*make)(const uct_cuda_node_notice_t *notice))
+        int (*make)(const uct_cuda_node_invalidation_t *notice))
 {
-    uct_cuda_node_notice_t notice;
+    uct_cuda_node_invalidation_t notice;
     int reply, fd;
 
     while (has_own(socket)) {
@@ -180,7 +180,7 @@ void uct_cuda_node_descriptors_answer(
 
 void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
 {
-    static const uct_cuda_node_notice_t nothing;
+    static const uct_cuda_node_invalidation_t nothing;
 
     if (has_peers(socket)) {
         (void)send_with(socket->peers, &nothing, sizeof(nothing), -1);
@@ -204,7 +204,7 @@ static void wait_for_answer(int socket)
 }
 
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
-                                  const uct_cuda_node_notice_t *notice)
+                                  const uct_cuda_node_invalidation_t *notice)
 {
     int fd = -1, reply[2];
     bool is_sent;

@@ -10,7 +10,7 @@
 #ifndef UCT_CUDA_NODE_DESCRIPTORS_H
 #define UCT_CUDA_NODE_DESCRIPTORS_H
 
-#include <uct/cuda/node/notices.h>
+#include <uct/cuda/node/invalidation.h>
 
 #include <stdbool.h>
 
@@ -47,7 +47,7 @@ void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
  */
 void uct_cuda_node_descriptors_answer(
         const uct_cuda_node_descriptors_t *socket,
-        int (*make)(const uct_cuda_node_notice_t *notice));
+        int (*make)(const uct_cuda_node_invalidation_t *notice));
 
 /** Wake up a wait in this process. */
 void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
@@ -60,6 +60,6 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
  * @return Descriptor; -1: not available, no answer, or exporter gone.
  */
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
-                                  const uct_cuda_node_notice_t *notice);
+                                  const uct_cuda_node_invalidation_t *notice);
 
 #endif

@@ -25,7 +25,7 @@
 
 #define NUM_BUCKETS 4096
 
-#define NO_SLOT UCT_CUDA_NODE_NOTICES_NO_SLOT
+#define NO_SLOT UCT_CUDA_NODE_INVALIDATION_NO_SLOT
 
 
 typedef struct {
@@ -34,11 +34,11 @@ typedef struct {
     int                    fd;    /* open, or -1 */
     unsigned               users; /* users that have not released it */
     uint32_t               next;  /* in its bucket, or free */
-} export_t;
+} export_slot_t;
 
 static struct {
     pthread_mutex_t lock;   /* order: base/thread.h */
-    export_t        *slots;
+    export_slot_t   *slots;
     uint32_t        num_slots;
     uint32_t        free;   /* NO_SLOT: all num_slots are used */
     uint32_t        cursor; /* next one to check */
@@ -113,16 +113,16 @@ static void hold(uint32_t slot, int fd)
     exports.slots[slot].fd = fd;
     if (fd >= 0) {
         ++exports.num_held;
-        uct_cuda_node_notices_set_fd(slot, fd);
+        uct_cuda_node_invalidation_set_fd(slot, fd);
     }
 }
 
 static void let_go(uint32_t slot)
 {
-    export_t *export = &exports.slots[slot];
+    export_slot_t *export = &exports.slots[slot];
 
     if (export->fd >= 0) {
-        uct_cuda_node_notices_set_fd(slot, -1);
+        uct_cuda_node_invalidation_set_fd(slot, -1);
         close(export->fd);
         export->fd = -1;
         --exports.num_held;
@@ -131,9 +131,9 @@ static void let_go(uint32_t slot)
 
 static void slot_end(uint32_t slot)
 {
-    export_t *export = &exports.slots[slot];
+    export_slot_t *export = &exports.slots[slot];
 
-    uct_cuda_node_notices_end(slot);
+    uct_cuda_node_invalidation_end(slot);
     let_go(slot);
     uct_cuda_node_handle_release(&export->handle);
     bucket_remove(slot);
@@ -165,9 +165,9 @@ static void check(unsigned left)
 static void grow(void)
 {
     uint32_t count = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
-    export_t *slots;
+    export_slot_t *slots;
 
-    if (count > UCT_CUDA_NODE_NOTICES_SLOTS) {
+    if (count > UCT_CUDA_NODE_INVALIDATION_SLOTS) {
         return;
     }
 
@@ -188,7 +188,7 @@ static void grow(void)
 /* Find the slot of an allocation; NO_SLOT: no handle yet */
 static uint32_t find(const uct_cuda_memory_t *memory)
 {
-    const export_t *export;
+    const export_slot_t *export;
     uint32_t next;
 
     for (next = *bucket_of(memory->base);
@@ -225,10 +225,11 @@ static ucs_status_t add(const void *address,
         return UCS_OK;
     }
 
-    uct_cuda_node_notices_begin(slot, &handle_p->notice);
+    uct_cuda_node_invalidation_begin(slot, &handle_p->notice);
     if (uct_cuda_node_handle_is_fd(handle_p) && (socket != NULL) &&
         (handle_p->notice.board != 0)) {
-        uct_cuda_node_notices_set_server(socket->peers, socket->peers_inode);
+        uct_cuda_node_invalidation_set_server(socket->peers,
+                                              socket->peers_inode);
         fd              = handle_p->os.fd;
         handle_p->os.fd = -1;
     }
@@ -248,7 +249,7 @@ static ucs_status_t add(const void *address,
 /* Add a user to a handle that may have had none for long */
 static void use(uint32_t slot)
 {
-    export_t *export = &exports.slots[slot];
+    export_slot_t *export = &exports.slots[slot];
 
     if ((export->users++ == 0) && uct_cuda_node_handle_is_fd(&export->handle) &&
         (export->handle.os.fd < 0) &&
@@ -258,11 +259,11 @@ static void use(uint32_t slot)
 }
 
 /* Return whether the notice belongs to the slot's current handle */
-static bool is_current(const uct_cuda_node_notice_t *notice)
+static bool is_current(const uct_cuda_node_invalidation_t *notice)
 {
     return (notice->slot < exports.num_slots) &&
            exports.slots[notice->slot].is_there &&
-           !uct_cuda_node_notices_is_over(notice);
+           !uct_cuda_node_invalidation_is_over(notice);
 }
 
 unsigned uct_cuda_node_exports_check(unsigned count)
@@ -277,7 +278,7 @@ unsigned uct_cuda_node_exports_check(unsigned count)
     return left;
 }
 
-int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice)
+int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
 {
     int fd = -1;
 
@@ -309,7 +310,7 @@ static void close_inherited(void)
 }
 
 /* Create a descriptor. The attribute of a pool may need a context. */
-static int make_descriptor(const uct_cuda_node_notice_t *notice)
+static int make_descriptor(const uct_cuda_node_invalidation_t *notice)
 {
     uct_cuda_gpu_context_t context;
     bool is_pushed;

@@ -51,7 +51,8 @@ unsigned uct_cuda_node_exports_check(unsigned count);
  *
  * @return -1: the handle is no longer valid.
  */
-int uct_cuda_node_exports_descriptor(const uct_cuda_node_notice_t *notice);
+int uct_cuda_node_exports_descriptor(
+    const uct_cuda_node_invalidation_t *notice);
 
 /** Return the number of exports, and of those with an open descriptor, for
  *  tests. */

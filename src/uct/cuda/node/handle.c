@@ -69,7 +69,7 @@ bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
     return (handle->type < UCT_CUDA_NODE_HANDLE_LAST) && (handle->pid > 0) &&
            (handle->length > 0) && (handle->base > 0) &&
            (handle->length <= UINT64_MAX - handle->base) &&
-           uct_cuda_node_notice_is_valid(&handle->notice);
+           uct_cuda_node_invalidation_is_valid(&handle->notice);
 }
 
 /* Return a descriptor of cuMemCreate memory, or -1 */
@@ -220,7 +220,7 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
     size_t length;
 
     memset(handle_p, 0, sizeof(*handle_p));
-    handle_p->notice.slot = UCT_CUDA_NODE_NOTICES_NO_SLOT;
+    handle_p->notice.slot = UCT_CUDA_NODE_INVALIDATION_NO_SLOT;
 
     uct_cuda_memory_query(address, 0, &memory);
     if ((memory.type != UCS_MEMORY_TYPE_CUDA) || (driver == NULL)) {
@@ -305,10 +305,10 @@ static int get_fd(int pidfd, int number)
 
 /* Duplicate the descriptor published by the exporter. It is the right one if
  * the number is unchanged afterwards. */
-static int fetch_shown(const uct_cuda_node_notices_view_t *view,
-                       const uct_cuda_node_notice_t *notice, int pidfd)
+static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
+                       const uct_cuda_node_invalidation_t *notice, int pidfd)
 {
-    const int number = uct_cuda_node_notices_view_fd(view, notice);
+    const int number = uct_cuda_node_invalidation_view_fd(view, notice);
     int fd;
 
     if (number < 0) {
@@ -316,7 +316,8 @@ static int fetch_shown(const uct_cuda_node_notices_view_t *view,
     }
 
     fd = get_fd(pidfd, number);
-    if ((fd >= 0) && (uct_cuda_node_notices_view_fd(view, notice) != number)) {
+    if ((fd >= 0) &&
+        (uct_cuda_node_invalidation_view_fd(view, notice) != number)) {
         close(fd);
         fd = -1;
     }
@@ -324,13 +325,15 @@ static int fetch_shown(const uct_cuda_node_notices_view_t *view,
     return fd;
 }
 
-static int fetch_by_asking(const uct_cuda_node_notices_view_t *view,
-                           const uct_cuda_node_notice_t *notice, int pidfd)
+static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
+                           const uct_cuda_node_invalidation_t *notice,
+                           int pidfd)
 {
     int server, fd = -1;
     uint64_t inode;
 
-    server = get_fd(pidfd, uct_cuda_node_notices_view_server(view, &inode));
+    server = get_fd(pidfd,
+                    uct_cuda_node_invalidation_view_server(view, &inode));
     if (server >= 0) {
         fd = uct_cuda_node_descriptors_ask(server, inode, notice);
         close(server);
@@ -341,11 +344,11 @@ static int fetch_by_asking(const uct_cuda_node_notices_view_t *view,
 
 static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
 {
-    uct_cuda_node_notices_view_t *view;
+    uct_cuda_node_invalidation_view_t *view;
     int fd;
 
-    view = uct_cuda_node_notices_view_get(handle->pid_ns, handle->pid,
-                                          &handle->notice);
+    view = uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
+                                               &handle->notice);
     if (view == NULL) {
         return -1;
     }
@@ -354,7 +357,7 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
     if (fd < 0) {
         fd = fetch_by_asking(view, &handle->notice, pidfd);
     }
-    uct_cuda_node_notices_view_put(view);
+    uct_cuda_node_invalidation_view_put(view);
     return fd;
 }
 

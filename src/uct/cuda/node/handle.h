@@ -4,7 +4,7 @@
 #define UCT_CUDA_NODE_HANDLE_H
 
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/node/notices.h>
+#include <uct/cuda/node/invalidation.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,7 +38,7 @@ typedef struct {
     uint64_t base;      /**< Start of the allocation in the exporter */
     uint64_t length;    /**< Length of the allocation, bytes */
     uint64_t buffer_id; /**< Distinguishes allocations at one address */
-    uct_cuda_node_notice_t notice; /**< Location of its invalidation */
+    uct_cuda_node_invalidation_t notice; /**< Location of its invalidation */
     union {
         uint8_t bytes[UCT_CUDA_NODE_HANDLE_BYTES]; /**< LEGACY, *FABRIC */
         int32_t fd; /**< *FD: number in the exporter; -1: look up or ask */

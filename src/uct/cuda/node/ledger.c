@@ -36,7 +36,7 @@
 #define LAYOUT 4
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
-#define NUM_LANES UCT_CUDA_MP_NUM_LANES
+#define NUM_LANES UCT_CUDA_PLAN_NUM_LANES
 #define WORD_BITS 64
 #define NUM_WORDS ((NUM_LANES + WORD_BITS - 1) / WORD_BITS)
 #define NUM_ENDS  UCT_CUDA_NUM_ENDS
@@ -66,10 +66,11 @@ typedef struct {
     uint32_t num_slots; /* slots ever used */
     uint64_t token;     /* also in the file */
     uint8_t  uuids[MAX_GPUS][16];
-    slot_t   slots[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
-} page_t;
+    slot_t   slots[UCT_CUDA_NODE_LEDGER_MAX_SLOTS];
+} ledger_segment_t;
 
-_Static_assert(sizeof(page_t) == 16320, "the layout is the same everywhere");
+_Static_assert(sizeof(ledger_segment_t) == 16320,
+               "the layout is the same everywhere");
 
 
 /* Content of the file */
@@ -78,11 +79,11 @@ typedef struct {
     uint32_t layout;
     int32_t  segment; /* number of the segment */
     uint64_t token;   /* a reused segment number has another token */
-} place_t;
+} ledger_file_t;
 
 
 struct uct_cuda_mp_ledger {
-    page_t                *page;
+    ledger_segment_t      *page;
     slot_t                *slot;
     int                   fd;
     uct_cuda_node_alive_t *alive; /* slot numbers are those in the segment */
@@ -96,12 +97,12 @@ struct uct_cuda_mp_ledger {
     struct {
         uint32_t changes;
         uint64_t time;
-    } seen[UCT_CUDA_MP_LEDGER_MAX_SLOTS];
+    } seen[UCT_CUDA_NODE_LEDGER_MAX_SLOTS];
 };
 
 
 /* Return whether the ledger belongs to the parent of this forked child */
-static bool is_foreign(const uct_cuda_mp_ledger_t *ledger)
+static bool is_foreign(const uct_cuda_node_ledger_t *ledger)
 {
     return !uct_cuda_node_alive_is_own(ledger->alive);
 }
@@ -150,7 +151,7 @@ static ucs_status_t file_lock(uct_cuda_node_alive_t *alive)
     int i;
 
     for (i = 0; i < LOCK_TRIES; ++i) {
-        if (uct_cuda_node_alive_take(alive, UCT_CUDA_NODE_ALIVE_FILE)) {
+        if (uct_cuda_node_alive_hold(alive, UCT_CUDA_NODE_ALIVE_FILE)) {
             return UCS_OK;
         }
         uct_cuda_sleep_ns(LOCK_PAUSE);
@@ -161,17 +162,17 @@ static ucs_status_t file_lock(uct_cuda_node_alive_t *alive)
 
 static void file_unlock(uct_cuda_node_alive_t *alive)
 {
-    uct_cuda_node_alive_drop(alive, UCT_CUDA_NODE_ALIVE_FILE);
+    uct_cuda_node_alive_release(alive, UCT_CUDA_NODE_ALIVE_FILE);
 }
 
-static void file_close(uct_cuda_mp_ledger_t *ledger)
+static void file_close(uct_cuda_node_ledger_t *ledger)
 {
     uct_cuda_node_alive_close(ledger->alive);
     close(ledger->fd);
 }
 
 /* Open and lock the named file, creating it if needed */
-static ucs_status_t file_open(uct_cuda_mp_ledger_t *ledger, struct stat *st)
+static ucs_status_t file_open(uct_cuda_node_ledger_t *ledger, struct stat *st)
 {
     ucs_status_t status = UCS_ERR_BUSY;
     int tries           = LOCK_TRIES;
@@ -233,17 +234,18 @@ static void slot_free(slot_t *slot)
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
 }
 
-static unsigned page_num_slots(const page_t *page)
+static unsigned page_num_slots(const ledger_segment_t *page)
 {
     unsigned count = __atomic_load_n(&page->num_slots, __ATOMIC_ACQUIRE);
 
-    return (count > UCT_CUDA_MP_LEDGER_MAX_SLOTS) ?
-                   UCT_CUDA_MP_LEDGER_MAX_SLOTS :
+    return (count > UCT_CUDA_NODE_LEDGER_MAX_SLOTS) ?
+                   UCT_CUDA_NODE_LEDGER_MAX_SLOTS :
                    count;
 }
 
 /* Free the slots of dead processes. @return true: a process is left */
-static bool page_reap(page_t *page, const uct_cuda_node_alive_t *alive)
+static bool page_reap(ledger_segment_t *page,
+                      const uct_cuda_node_alive_t *alive)
 {
     bool any = false;
     slot_t *slot;
@@ -265,7 +267,7 @@ static bool page_reap(page_t *page, const uct_cuda_node_alive_t *alive)
     return any;
 }
 
-static page_t *segment_attach(int segment)
+static ledger_segment_t *segment_attach(int segment)
 {
     void *page = shmat(segment, NULL, 0);
 
@@ -273,13 +275,13 @@ static page_t *segment_attach(int segment)
 }
 
 /* Attach the segment named in the file, if it is this user's; NULL: gone */
-static page_t *segment_find(const place_t *place)
+static ledger_segment_t *segment_find(const ledger_file_t *place)
 {
     struct shmid_ds found;
-    page_t *page;
+    ledger_segment_t *page;
 
     if ((shmctl(place->segment, IPC_STAT, &found) != 0) ||
-        (found.shm_segsz != sizeof(page_t)) ||
+        (found.shm_segsz != sizeof(ledger_segment_t)) ||
         (found.shm_perm.uid != geteuid())) {
         return NULL;
     }
@@ -294,16 +296,16 @@ static page_t *segment_find(const place_t *place)
 }
 
 /* Create a segment and write its number to the file */
-static page_t *segment_make(const uct_cuda_mp_ledger_t *ledger)
+static ledger_segment_t *segment_make(const uct_cuda_node_ledger_t *ledger)
 {
-    const int segment   = shmget(IPC_PRIVATE, sizeof(page_t), 0600);
-    const place_t place = {
+    const int segment = shmget(IPC_PRIVATE, sizeof(ledger_segment_t), 0600);
+    const ledger_file_t place = {
         .magic   = MAGIC,
         .layout  = LAYOUT,
         .segment = segment,
         .token   = uct_cuda_now_ns() ^ ((uint64_t)ledger->pid << 40)
     };
-    page_t *page;
+    ledger_segment_t *page;
 
     if (segment < 0) {
         return NULL;
@@ -332,21 +334,21 @@ static bool is_used(const uct_cuda_node_alive_t *alive)
 {
     unsigned i;
 
-    for (i = 0; (i < UCT_CUDA_MP_LEDGER_MAX_SLOTS) &&
+    for (i = 0; (i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS) &&
                 !uct_cuda_node_alive_is_there(alive, i);
          ++i) {
     }
 
-    return i < UCT_CUDA_MP_LEDGER_MAX_SLOTS;
+    return i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS;
 }
 
 /* Attach the segment named in the file. A file truncated while processes use
  * their segment has none until they have left: a second segment would show
  * their links as idle. */
-static ucs_status_t page_find(uct_cuda_mp_ledger_t *ledger,
+static ucs_status_t page_find(uct_cuda_node_ledger_t *ledger,
                               const struct stat *st)
 {
-    place_t place = {0};
+    ledger_file_t place = {0};
 
     if (!file_is_ours(st) ||
         ((st->st_size != 0) &&
@@ -377,7 +379,7 @@ static ucs_status_t page_find(uct_cuda_mp_ledger_t *ledger,
 
 /* Check the segment's layout */
 static ucs_status_t
-page_check(page_t *page, const uct_cuda_node_alive_t *alive)
+page_check(ledger_segment_t *page, const uct_cuda_node_alive_t *alive)
 {
     if ((page->magic != MAGIC) || (page->layout != LAYOUT) ||
         (page->size != sizeof(*page)) || (page->num_gpus > MAX_GPUS)) {
@@ -394,7 +396,7 @@ page_check(page_t *page, const uct_cuda_node_alive_t *alive)
 }
 
 /* Return the segment's number of a GPU, adding it if needed; -1: too many */
-static int page_gpu(page_t *page, const uint8_t uuid[16])
+static int page_gpu(ledger_segment_t *page, const uint8_t uuid[16])
 {
     unsigned i;
 
@@ -412,7 +414,7 @@ static int page_gpu(page_t *page, const uint8_t uuid[16])
     return (int)page->num_gpus++;
 }
 
-static ucs_status_t map_lanes(uct_cuda_mp_ledger_t *ledger,
+static ucs_status_t map_lanes(uct_cuda_node_ledger_t *ledger,
                               const uint8_t (*uuids)[16], int num_gpus)
 {
     uct_cuda_end_t ends[UCT_CUDA_NUM_ENDS] = {{0}};
@@ -436,10 +438,10 @@ static ucs_status_t map_lanes(uct_cuda_mp_ledger_t *ledger,
     ends[at]         = uct_cuda_end_host();
     ledger->ends[at] = (uint8_t)at;
     for (lane = 0; lane < NUM_LANES; ++lane) {
-        from = ends[uct_cuda_end_index(uct_cuda_mp_lane_from(lane))];
-        to   = ends[uct_cuda_end_index(uct_cuda_mp_lane_to(lane))];
+        from = ends[uct_cuda_end_index(uct_cuda_plan_lane_from(lane))];
+        to   = ends[uct_cuda_end_index(uct_cuda_plan_lane_to(lane))];
         if (!uct_cuda_end_is_none(from) && !uct_cuda_end_is_none(to)) {
-            number                    = uct_cuda_mp_lane(from, to);
+            number                    = uct_cuda_plan_lane(from, to);
             ledger->to_page[lane]     = number;
             ledger->from_page[number] = lane;
         }
@@ -448,16 +450,16 @@ static ucs_status_t map_lanes(uct_cuda_mp_ledger_t *ledger,
     return UCS_OK;
 }
 
-static ucs_status_t take_slot(uct_cuda_mp_ledger_t *ledger)
+static ucs_status_t take_slot(uct_cuda_node_ledger_t *ledger)
 {
-    page_t *page = ledger->page;
+    ledger_segment_t *page = ledger->page;
     slot_t *slot;
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_MP_LEDGER_MAX_SLOTS; ++i) {
+    for (i = 0; i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS; ++i) {
         slot = &page->slots[i];
         if (((i >= page->num_slots) || (slot->pid == 0)) &&
-            uct_cuda_node_alive_take(ledger->alive, i)) {
+            uct_cuda_node_alive_hold(ledger->alive, i)) {
             slot_free(slot);
             __atomic_store_n(&slot->pid, ledger->pid, __ATOMIC_RELEASE);
             if (i >= page->num_slots) {
@@ -472,7 +474,7 @@ static ucs_status_t take_slot(uct_cuda_mp_ledger_t *ledger)
 }
 
 /* Call with the file locked */
-static ucs_status_t ledger_attach(uct_cuda_mp_ledger_t *ledger,
+static ucs_status_t ledger_attach(uct_cuda_node_ledger_t *ledger,
                                   const struct stat *st,
                                   const uint8_t (*uuids)[16], int num_gpus)
 {
@@ -498,11 +500,11 @@ static ucs_status_t ledger_attach(uct_cuda_mp_ledger_t *ledger,
     return status;
 }
 
-ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
-                                     const uint8_t (*uuids)[16], int num_gpus,
-                                     uct_cuda_mp_ledger_t **ledger_p)
+ucs_status_t uct_cuda_node_ledger_open(const char *dir,
+                                       const uint8_t (*uuids)[16], int num_gpus,
+                                       uct_cuda_node_ledger_t **ledger_p)
 {
-    uct_cuda_mp_ledger_t *ledger;
+    uct_cuda_node_ledger_t *ledger;
     ucs_status_t status;
     struct stat st;
 
@@ -544,7 +546,7 @@ err_free:
     return status;
 }
 
-void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger)
+void uct_cuda_node_ledger_close(uct_cuda_node_ledger_t *ledger)
 {
     struct stat st;
 
@@ -580,8 +582,8 @@ static void count_begin(uint8_t *count)
     __atomic_store_n(count, (uint8_t)(*count + 1), __ATOMIC_RELAXED);
 }
 
-void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
-                            bool is_active, bool is_direct)
+void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t lane,
+                              bool is_active, bool is_direct)
 {
     const unsigned number = ledger->to_page[lane];
     const unsigned word   = number / WORD_BITS;
@@ -603,7 +605,7 @@ void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
 }
 
 /* Check whether the owner of a slot with active links still lives */
-static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
+static void ledger_visit(uct_cuda_node_ledger_t *ledger, unsigned number,
                          uint64_t now)
 {
     slot_t *slot     = &ledger->page->slots[number];
@@ -616,14 +618,14 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
         return;
     }
 
-    if (now - ledger->seen[number].time < UCT_CUDA_MP_LEDGER_STALE) {
+    if (now - ledger->seen[number].time < UCT_CUDA_NODE_LEDGER_STALE) {
         return;
     }
 
     ledger->seen[number].time = now;
     if (is_foreign(ledger) ||
         uct_cuda_node_alive_is_there(ledger->alive, number) ||
-        !uct_cuda_node_alive_take(ledger->alive, UCT_CUDA_NODE_ALIVE_FILE)) {
+        !uct_cuda_node_alive_hold(ledger->alive, UCT_CUDA_NODE_ALIVE_FILE)) {
         return;
     }
 
@@ -637,8 +639,8 @@ static void ledger_visit(uct_cuda_mp_ledger_t *ledger, unsigned number,
 
 /* Add a slot's bits to the counts of this process's links. Return whether any
  * bit is set, also of links unknown to this process. */
-static bool add_bits(const uct_cuda_mp_ledger_t *ledger, const uint64_t *words,
-                     uint8_t *counts, bool *any)
+static bool add_bits(const uct_cuda_node_ledger_t *ledger,
+                     const uint64_t *words, uint8_t *counts, bool *any)
 {
     bool is_busy = false;
     uint64_t bits;
@@ -662,8 +664,8 @@ static bool add_bits(const uct_cuda_mp_ledger_t *ledger, const uint64_t *words,
     return is_busy;
 }
 
-bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
-                             uct_cuda_mp_load_t *load)
+bool uct_cuda_node_ledger_read(uct_cuda_node_ledger_t *ledger, uint64_t now,
+                               uct_cuda_plan_load_t *load)
 {
     const unsigned count = page_num_slots(ledger->page);
     bool any             = false;
@@ -686,8 +688,8 @@ bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
     return any;
 }
 
-unsigned uct_cuda_mp_ledger_begun(const uct_cuda_mp_ledger_t *ledger,
-                                  uct_cuda_end_t to, uct_cuda_end_t from)
+unsigned uct_cuda_node_ledger_begun(const uct_cuda_node_ledger_t *ledger,
+                                    uct_cuda_end_t to, uct_cuda_end_t from)
 {
     const uint8_t to_end   = ledger->ends[uct_cuda_end_index(to)];
     const uint8_t from_end = ledger->ends[uct_cuda_end_index(from)];
@@ -706,8 +708,8 @@ unsigned uct_cuda_mp_ledger_begun(const uct_cuda_mp_ledger_t *ledger,
     return count;
 }
 
-unsigned uct_cuda_mp_ledger_others(const uct_cuda_mp_ledger_t *ledger,
-                                   uint32_t *pids, unsigned max)
+unsigned uct_cuda_node_ledger_others(const uct_cuda_node_ledger_t *ledger,
+                                     uint32_t *pids, unsigned max)
 {
     unsigned count = 0;
     uint32_t pid;

@@ -9,22 +9,22 @@
  * transfer. Only the owner writes a slot; readers never wait. Processes free
  * the slots of dead ones.
  */
-#ifndef UCT_CUDA_MP_LEDGER_H
-#define UCT_CUDA_MP_LEDGER_H
+#ifndef UCT_CUDA_NODE_LEDGER_H
+#define UCT_CUDA_NODE_LEDGER_H
 
 #include <uct/cuda/plan/model.h>
 
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_ledger uct_cuda_mp_ledger_t;
+typedef struct uct_cuda_mp_ledger uct_cuda_node_ledger_t;
 
 
 /** Maximum number of processes. */
-#define UCT_CUDA_MP_LEDGER_MAX_SLOTS 125
+#define UCT_CUDA_NODE_LEDGER_MAX_SLOTS 125
 
 /** Time without a change after which a slot's owner is checked, ns. */
-#define UCT_CUDA_MP_LEDGER_STALE 100000000ul
+#define UCT_CUDA_NODE_LEDGER_STALE 100000000ul
 
 
 /**
@@ -41,21 +41,21 @@ typedef struct uct_cuda_mp_ledger uct_cuda_mp_ledger_t;
  *         UCS_ERR_BUSY; UCS_ERR_IO_ERROR; UCS_ERR_NO_MEMORY. Failures are
  *         logged at debug level.
  */
-ucs_status_t uct_cuda_mp_ledger_open(const char *dir,
-                                     const uint8_t (*uuids)[16], int num_gpus,
-                                     uct_cuda_mp_ledger_t **ledger_p);
+ucs_status_t uct_cuda_node_ledger_open(const char *dir,
+                                       const uint8_t (*uuids)[16], int num_gpus,
+                                       uct_cuda_node_ledger_t **ledger_p);
 
 
 /** Release the slot. The last process removes the segment. In a forked child
  *  all functions leave the segment unchanged. */
-void uct_cuda_mp_ledger_close(uct_cuda_mp_ledger_t *ledger);
+void uct_cuda_node_ledger_close(uct_cuda_node_ledger_t *ledger);
 
 
 /** Set whether this process uses a link, in its own numbering, and whether
  *  the link connects both ends of such a transfer. Not thread safe; costs
  *  about 10 ns. */
-void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
-                            bool is_active, bool is_direct);
+void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t lane,
+                              bool is_active, bool is_direct);
 
 
 /**
@@ -68,8 +68,8 @@ void uct_cuda_mp_ledger_set(uct_cuda_mp_ledger_t *ledger, uint16_t lane,
  *             detect dead processes.
  * @return true: another process uses a link.
  */
-bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
-                             uct_cuda_mp_load_t *load);
+bool uct_cuda_node_ledger_read(uct_cuda_node_ledger_t *ledger, uint64_t now,
+                               uct_cuda_plan_load_t *load);
 
 
 /**
@@ -77,8 +77,8 @@ bool uct_cuda_mp_ledger_read(uct_cuda_mp_ledger_t *ledger, uint64_t now,
  * Only equality matters: with the same result twice no link was activated in
  * between. Costs about 2 ns for each process.
  */
-unsigned uct_cuda_mp_ledger_begun(const uct_cuda_mp_ledger_t *ledger,
-                                  uct_cuda_end_t to, uct_cuda_end_t from);
+unsigned uct_cuda_node_ledger_begun(const uct_cuda_node_ledger_t *ledger,
+                                    uct_cuda_end_t to, uct_cuda_end_t from);
 
 
 /**
@@ -87,8 +87,8 @@ unsigned uct_cuda_mp_ledger_begun(const uct_cuda_mp_ledger_t *ledger,
  * @param pids  Filled with up to @a max PIDs.
  * @return Number of PIDs.
  */
-unsigned uct_cuda_mp_ledger_others(const uct_cuda_mp_ledger_t *ledger,
-                                   uint32_t *pids, unsigned max);
+unsigned uct_cuda_node_ledger_others(const uct_cuda_node_ledger_t *ledger,
+                                     uint32_t *pids, unsigned max);
 
 
 END_C_DECLS

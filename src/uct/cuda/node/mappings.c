@@ -114,7 +114,7 @@ static void mapping_destroy(uct_cuda_node_mapping_t *mapping)
     --cache.count;
     mapping_close(mapping);
     if (mapping->view != NULL) {
-        uct_cuda_node_notices_view_put(mapping->view);
+        uct_cuda_node_invalidation_view_put(mapping->view);
     }
 
     free(mapping);
@@ -147,8 +147,8 @@ static void cache_unlock(void)
 static bool mapping_is_over(const uct_cuda_node_mapping_t *mapping)
 {
     return (mapping->view != NULL) &&
-           uct_cuda_node_notices_view_is_over(mapping->view,
-                                              &mapping->handle.notice);
+           uct_cuda_node_invalidation_view_is_over(mapping->view,
+                                                   &mapping->handle.notice);
 }
 
 /* Close mappings of freed memory */
@@ -158,7 +158,7 @@ static void sweep(void)
 
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
         newer = mapping->newer;
-        if ((mapping->users == mapping->loans) && mapping_is_over(mapping)) {
+        if ((mapping->users == mapping->weak) && mapping_is_over(mapping)) {
             if (mapping->users > 0) {
                 mapping_close(mapping);
             }
@@ -170,7 +170,7 @@ static void sweep(void)
 /* Sweep if any peer has invalidated memory since the last check */
 static void look_for_news(void)
 {
-    if (uct_cuda_node_notices_views_have_news()) {
+    if (uct_cuda_node_invalidation_views_have_news()) {
         sweep();
     }
 }
@@ -239,7 +239,7 @@ static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
             continue;
         }
 
-        if ((mapping->users > 0) && (mapping->users == mapping->loans) &&
+        if ((mapping->users > 0) && (mapping->users == mapping->weak) &&
             !is_same && overlaps(mapping, peer->base,
                                  peer->base + peer->length)) {
             mapping_close(mapping);
@@ -339,7 +339,7 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
                            (unsigned long)mapping->handle.base,
                            (unsigned long)mapping->handle.length,
                            (unsigned long)mapping->handle.buffer_id,
-                           mapping->users, mapping->loans, mapping->stale,
+                           mapping->users, mapping->weak, mapping->stale,
                            mapping_is_over(mapping));
         }
     }
@@ -379,18 +379,18 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
 /* Set the location of the allocation's invalidation, which may have changed.
  * The view is NULL if there is none to read. */
 static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
-                               const uct_cuda_node_notice_t *notice)
+                               const uct_cuda_node_invalidation_t *notice)
 {
     if (memcmp(&mapping->handle.notice, notice, sizeof(*notice)) == 0) {
         return;
     }
 
     if (mapping->view != NULL) {
-        uct_cuda_node_notices_view_put(mapping->view);
+        uct_cuda_node_invalidation_view_put(mapping->view);
     }
 
     mapping->handle.notice = *notice;
-    mapping->view          = uct_cuda_node_notices_view_get(
+    mapping->view          = uct_cuda_node_invalidation_view_get(
             mapping->handle.pid_ns, mapping->handle.pid, notice);
 }
 
@@ -464,7 +464,7 @@ static bool watch_look(void)
     pthread_mutex_unlock(&cache.lock);
 
     if (is_due) {
-        uct_cuda_iface_call_soon(uct_cuda_node_cache_look);
+        uct_cuda_iface_call_soon(uct_cuda_node_cache_unmap_freed);
     }
 
     return has_work;
@@ -514,8 +514,9 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
         return UCS_ERR_NO_MEMORY;
     }
 
-    mapping->view = uct_cuda_node_notices_view_get(handle->pid_ns, handle->pid,
-                                                   &handle->notice);
+    mapping->view = uct_cuda_node_invalidation_view_get(handle->pid_ns,
+                                                        handle->pid,
+                                                        &handle->notice);
     list_add_newest(mapping);
     ++cache.count;
     ++cache.num_mapped;
@@ -590,7 +591,7 @@ static void mapping_use(uct_cuda_node_mapping_t *mapping,
     mapping->last_use = cache.num_mapped;
     ++mapping->users;
     if ((mapping->view != NULL) &&
-        uct_cuda_node_notices_view_has_news(mapping->view)) {
+        uct_cuda_node_invalidation_view_has_news(mapping->view)) {
         sweep();
     }
     enforce_limits(handle);
@@ -650,7 +651,7 @@ void uct_cuda_node_cache_collective(bool is_inside)
     }
 }
 
-void uct_cuda_node_cache_tell_failure(const uct_cuda_node_handle_t *handle)
+void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle)
 {
     uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",
                    (unsigned long)handle->base, handle->pid);
@@ -672,17 +673,17 @@ void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep)
     cache_unlock();
 }
 
-void uct_cuda_node_cache_lend(uct_cuda_node_mapping_t *mapping)
+void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping)
 {
     pthread_mutex_lock(&cache.lock);
-    ++mapping->loans;
+    ++mapping->weak;
     pthread_mutex_unlock(&cache.lock);
 }
 
-void uct_cuda_node_cache_unlend(uct_cuda_node_mapping_t *mapping)
+void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping)
 {
     pthread_mutex_lock(&cache.lock);
-    --mapping->loans;
+    --mapping->weak;
     pthread_mutex_unlock(&cache.lock);
     uct_cuda_node_cache_put(mapping, false);
 }
@@ -742,11 +743,11 @@ void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid)
             mapping_retire(mapping);
         }
     }
-    uct_cuda_node_notices_view_purge(pid_ns, pid);
+    uct_cuda_node_invalidation_view_purge(pid_ns, pid);
     cache_unlock();
 }
 
-bool uct_cuda_node_cache_look(void)
+bool uct_cuda_node_cache_unmap_freed(void)
 {
     bool has_more;
 

@@ -21,12 +21,12 @@ struct uct_cuda_node_mapping {
     unsigned long long     context_id; /**< Its id */
     CUdevice               device;     /**< Its device */
     /** Invalidation page of the owner, or NULL */
-    uct_cuda_node_notices_view_t *view;
+    uct_cuda_node_invalidation_view_t *view;
     /** Value of num_mapped at its last use */
     uint64_t                last_use;
     /** Transfers, pins and weak references */
     unsigned                users;
-    unsigned                loans;      /**< Weak references */
+    unsigned                weak;       /**< Weak references */
     bool                    stale;      /**< Close with the last user */
     bool                    closed;     /**< The memory was freed */
     bool                    is_own;     /**< Memory of this process */
@@ -83,7 +83,7 @@ uct_cuda_node_mapping_is_in(const uct_cuda_node_mapping_t *mapping,
 }
 
 /** Log a failed mapping; for callers without a fallback. */
-void uct_cuda_node_cache_tell_failure(const uct_cuda_node_handle_t *handle);
+void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle);
 
 /** Mark this thread as inside or outside a collective. Inside, kept mappings
  *  of freed memory are closed sooner, and only if the GPU is known to be
@@ -97,9 +97,9 @@ void uct_cuda_node_cache_collective(bool is_inside);
 void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep);
 
 /** Turn a reference into a weak one: the mapping is closed when the peer
- *  frees the memory. Release it with uct_cuda_node_cache_unlend(). */
-void uct_cuda_node_cache_lend(uct_cuda_node_mapping_t *mapping);
-void uct_cuda_node_cache_unlend(uct_cuda_node_mapping_t *mapping);
+ *  frees the memory. Release it with uct_cuda_node_cache_put_weak(). */
+void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping);
+void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping);
 
 /** Mappings whose addresses were given out with a key. */
 typedef struct uct_cuda_node_pin uct_cuda_node_pin_t;
@@ -138,7 +138,7 @@ void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid);
  *
  * @return true: more mappings are left to close.
  */
-bool uct_cuda_node_cache_look(void);
+bool uct_cuda_node_cache_unmap_freed(void);
 
 /** Return the number of mappings held, for tests and for the VFS. */
 unsigned uct_cuda_node_cache_count(void);

@@ -72,7 +72,7 @@ static bool is_current(const exported_t *exported,
     return (exported->handle.base == memory->base) &&
            (exported->handle.length == memory->length) &&
            (exported->handle.buffer_id == memory->buffer_id) &&
-           !uct_cuda_node_notices_is_over(&exported->handle.notice);
+           !uct_cuda_node_invalidation_is_over(&exported->handle.notice);
 }
 
 /* Find the handle exported earlier for this address. It is only right where a
@@ -89,12 +89,13 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
             /* a reset of the device gives no notice */
-            return (!uct_cuda_node_notices_is_over(&exported->handle.notice) &&
+            return (!uct_cuda_node_invalidation_is_over(
+                        &exported->handle.notice) &&
                     ((exported->context == NULL) ||
                      uct_cuda_ctx_is_alive(exported->context,
                                            exported->context_id))) ?
-                           exported :
-                           NULL;
+                       exported :
+                       NULL;
         }
     }
 
@@ -137,7 +138,7 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
             return UCS_OK;
         }
 
-        if (uct_cuda_node_notices_is_over(&exported->handle.notice) ||
+        if (uct_cuda_node_invalidation_is_over(&exported->handle.notice) ||
             ((exported->handle.base < memory.base + memory.length) &&
              (exported->handle.base + exported->handle.length > memory.base))) {
             *link = exported->next;

@@ -5,7 +5,7 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/memory.h>
-#include <uct/cuda/node/notices.h>
+#include <uct/cuda/node/invalidation.h>
 
 #include <stdlib.h>
 
@@ -132,7 +132,7 @@ static bool is_idle(const kept_t *entry, bool may_ask)
  * GPU */
 static size_t part_of(size_t size)
 {
-    return size / (uct_cuda_node_notices_num_views() + 1);
+    return size / (uct_cuda_node_invalidation_num_views() + 1);
 }
 
 bool uct_cuda_node_unmap_is_much(void)

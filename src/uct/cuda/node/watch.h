@@ -23,7 +23,7 @@ typedef struct {
     /** Check once. Returns whether there is memory to watch. */
     bool (*look)(void);
     /** Create a descriptor for a peer, or return -1. NULL: no requests */
-    int  (*make)(const uct_cuda_node_notice_t *notice);
+    int  (*make)(const uct_cuda_node_invalidation_t *notice);
     /** Close resources inherited by a forked child. NULL: none */
     void (*close_inherited)(void);
 } uct_cuda_node_watched_t;

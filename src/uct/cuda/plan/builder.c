@@ -16,8 +16,8 @@
 #define MAX_PRUNED 8192
 
 
-ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
-                                        uct_cuda_coll_plan_t *plan,
+ucs_status_t uct_cuda_plan_builder_init(uct_cuda_plan_builder_t *builder,
+                                        uct_cuda_plan_coll_t *plan,
                                         size_t max_steps, size_t max_places,
                                         size_t max_waits)
 {
@@ -28,26 +28,26 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
     builder->max_waits  = (uint32_t)max_waits;
     builder->waves      = malloc((max_steps + 1) * sizeof(*builder->waves));
     if ((builder->waves == NULL) ||
-        (uct_cuda_steps_alloc(&plan->list, max_steps, max_places, max_waits) !=
-         UCS_OK)) {
+        (uct_cuda_plan_steps_alloc(&plan->list, max_steps, max_places,
+                                   max_waits) != UCS_OK)) {
         free(builder->waves);
-        uct_cuda_coll_plan_release(plan);
+        uct_cuda_plan_coll_release(plan);
         return UCS_ERR_NO_MEMORY;
     }
 
     return UCS_OK;
 }
 
-uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
-                                    uct_cuda_step_type_t type,
+uint32_t uct_cuda_plan_builder_step(uct_cuda_plan_builder_t *builder,
+                                    uct_cuda_plan_step_type_t type,
                                     unsigned rank, unsigned queue,
                                     uint64_t bytes, unsigned wave)
 {
-    uct_cuda_steps_t *list     = &builder->plan->list;
-    const uct_cuda_step_t step = {
+    uct_cuda_plan_steps_t *list     = &builder->plan->list;
+    const uct_cuda_plan_step_t step = {
         .type = (uint8_t)type, .rank = (uint8_t)rank, .queue = (uint16_t)queue,
         .bytes = bytes, .places = list->num_places, .waits = list->num_waits,
-        .part = UCT_CUDA_STEP_NO_PART
+        .part = UCT_CUDA_PLAN_STEP_NO_PART
     };
 
     assert(list->num_steps < builder->max_steps);
@@ -57,21 +57,21 @@ uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
     return list->num_steps++;
 }
 
-static uct_cuda_step_t *last_step(uct_cuda_coll_builder_t *builder)
+static uct_cuda_plan_step_t *last_step(uct_cuda_plan_builder_t *builder)
 {
-    uct_cuda_steps_t *list = &builder->plan->list;
+    uct_cuda_plan_steps_t *list = &builder->plan->list;
 
     return &list->steps[list->num_steps - 1];
 }
 
-void uct_cuda_coll_builder_place(uct_cuda_coll_builder_t *builder,
+void uct_cuda_plan_builder_place(uct_cuda_plan_builder_t *builder,
                                  bool is_source, unsigned rank,
                                  uct_cuda_buffer_t buffer, uint64_t offset)
 {
-    uct_cuda_step_t *step        = last_step(builder);
-    uct_cuda_steps_t *list       = &builder->plan->list;
-    const uct_cuda_place_t place = {
-        .offset = offset, .owner = (uint8_t)rank, .buffer = (uint8_t)buffer
+    uct_cuda_plan_step_t *step        = last_step(builder);
+    uct_cuda_plan_steps_t *list       = &builder->plan->list;
+    const uct_cuda_plan_place_t place = {
+        .offset = offset, .owner      = (uint8_t)rank, .buffer = (uint8_t)buffer
     };
 
     assert(list->num_places < builder->max_places);
@@ -81,10 +81,10 @@ void uct_cuda_coll_builder_place(uct_cuda_coll_builder_t *builder,
     step->num_destinations          += !is_source;
 }
 
-void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
+void uct_cuda_plan_builder_wait(uct_cuda_plan_builder_t *builder,
                                 uint32_t step)
 {
-    uct_cuda_steps_t *list = &builder->plan->list;
+    uct_cuda_plan_steps_t *list = &builder->plan->list;
 
     if (step != UCT_CUDA_NO_STEP) {
         assert(list->num_waits < builder->max_waits);
@@ -94,11 +94,11 @@ void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
 }
 
 /* Number each rank's queues in order of first use */
-static void number_queues(uct_cuda_coll_plan_t *plan)
+static void number_queues(uct_cuda_plan_coll_t *plan)
 {
-    uint8_t number[UCT_CUDA_COLL_MAX_RANKS][MAX_NAMES];
-    unsigned count[UCT_CUDA_COLL_MAX_RANKS] = {0};
-    uct_cuda_step_t *step;
+    uint8_t number[UCT_CUDA_PLAN_COLL_MAX_RANKS][MAX_NAMES];
+    unsigned count[UCT_CUDA_PLAN_COLL_MAX_RANKS] = {0};
+    uct_cuda_plan_step_t *step;
     uint8_t *known;
     uint32_t i;
 
@@ -114,7 +114,7 @@ static void number_queues(uct_cuda_coll_plan_t *plan)
         step->queue = *known;
     }
 
-    assert(plan->num_queues <= UCT_CUDA_COLL_MAX_QUEUES);
+    assert(plan->num_queues <= UCT_CUDA_PLAN_COLL_MAX_QUEUES);
 }
 
 static bool is_in(const uint64_t *row, uint32_t step)
@@ -125,10 +125,10 @@ static bool is_in(const uint64_t *row, uint32_t step)
 /* Remove waits implied by another wait or by the order of a queue: each wait
  * costs an event. `before` has a bit row for each step: the steps known to have
  * ended when it begins. */
-static void prune(uct_cuda_steps_t *list, uint64_t *before, size_t row)
+static void prune(uct_cuda_plan_steps_t *list, uint64_t *before, size_t row)
 {
-    uint32_t last[UCT_CUDA_COLL_MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
-    uct_cuda_step_t *step;
+    uint32_t last[UCT_CUDA_PLAN_COLL_MAX_RANKS][UCT_CUDA_PLAN_COLL_MAX_QUEUES];
+    uct_cuda_plan_step_t *step;
     uint32_t i, w, other, previous;
     uint32_t *waits;
     uint64_t *own;
@@ -170,10 +170,10 @@ static void prune(uct_cuda_steps_t *list, uint64_t *before, size_t row)
 }
 
 /* Sort by schedule level, stable. @return false: no memory */
-static bool sort(uct_cuda_steps_t *list, uint32_t *waves)
+static bool sort(uct_cuda_plan_steps_t *list, uint32_t *waves)
 {
     const uint32_t count        = list->num_steps;
-    uct_cuda_step_t *steps = malloc((count + 1) * sizeof(*steps));
+    uct_cuda_plan_step_t *steps = malloc((count + 1) * sizeof(*steps));
     uint32_t *first;
     uint32_t i, most = 0;
 
@@ -209,9 +209,9 @@ static bool sort(uct_cuda_steps_t *list, uint32_t *waves)
     return true;
 }
 
-ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
+ucs_status_t uct_cuda_plan_builder_finish(uct_cuda_plan_builder_t *builder)
 {
-    uct_cuda_coll_plan_t *plan = builder->plan;
+    uct_cuda_plan_coll_t *plan = builder->plan;
     const size_t count         = plan->list.num_steps;
     const size_t row           = (count + 63) / 64;
     const bool is_sorted       = sort(&plan->list, builder->waves);
@@ -225,7 +225,7 @@ ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder)
                          NULL;
     }
     if (!is_sorted || ((before == NULL) && (count <= MAX_PRUNED))) {
-        uct_cuda_coll_plan_release(plan);
+        uct_cuda_plan_coll_release(plan);
         return UCS_ERR_NO_MEMORY;
     }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Builder: adds steps to a plan and puts them in order. */
-#ifndef UCT_CUDA_COLL_BUILDER_H
-#define UCT_CUDA_COLL_BUILDER_H
+#ifndef UCT_CUDA_PLAN_BUILDER_H
+#define UCT_CUDA_PLAN_BUILDER_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -10,13 +10,13 @@ BEGIN_C_DECLS
 
 
 typedef struct {
-    uct_cuda_coll_plan_t *plan;
-    /** Schedule level of each step; see uct_cuda_coll_builder_finish() */
+    uct_cuda_plan_coll_t *plan;
+    /** Schedule level of each step; see uct_cuda_plan_builder_finish() */
     uint32_t             *waves;
     uint32_t             max_steps;
     uint32_t             max_places;
     uint32_t             max_waits;
-} uct_cuda_coll_builder_t;
+} uct_cuda_plan_builder_t;
 
 
 /**
@@ -25,8 +25,8 @@ typedef struct {
  *
  * @return UCS_OK, or UCS_ERR_NO_MEMORY with nothing allocated.
  */
-ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
-                                        uct_cuda_coll_plan_t *plan,
+ucs_status_t uct_cuda_plan_builder_init(uct_cuda_plan_builder_t *builder,
+                                        uct_cuda_plan_coll_t *plan,
                                         size_t max_steps, size_t max_places,
                                         size_t max_waits);
 
@@ -40,17 +40,17 @@ ucs_status_t uct_cuda_coll_builder_init(uct_cuda_coll_builder_t *builder,
  *               the order in which they were added.
  * @return Index of the step.
  */
-uint32_t uct_cuda_coll_builder_step(uct_cuda_coll_builder_t *builder,
-                                    uct_cuda_step_type_t type,
+uint32_t uct_cuda_plan_builder_step(uct_cuda_plan_builder_t *builder,
+                                    uct_cuda_plan_step_type_t type,
                                     unsigned rank, unsigned queue,
                                     uint64_t bytes, unsigned wave);
 
-void uct_cuda_coll_builder_place(uct_cuda_coll_builder_t *builder,
+void uct_cuda_plan_builder_place(uct_cuda_plan_builder_t *builder,
                                  bool is_source, unsigned rank,
                                  uct_cuda_buffer_t buffer, uint64_t offset);
 
 /** Let the last step wait for an earlier one; NO_STEP: no wait. */
-void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
+void uct_cuda_plan_builder_wait(uct_cuda_plan_builder_t *builder,
                                 uint32_t step);
 
 
@@ -61,7 +61,7 @@ void uct_cuda_coll_builder_wait(uct_cuda_coll_builder_t *builder,
  * @return UCS_OK; UCS_ERR_NO_MEMORY: the plan is released. The builder is empty
  *         in both cases.
  */
-ucs_status_t uct_cuda_coll_builder_finish(uct_cuda_coll_builder_t *builder);
+ucs_status_t uct_cuda_plan_builder_finish(uct_cuda_plan_builder_t *builder);
 
 
 END_C_DECLS

@@ -10,11 +10,11 @@
 #include <string.h>
 
 
-#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+#define MAX_RANKS UCT_CUDA_PLAN_COLL_MAX_RANKS
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define MAX_LANES (MAX_GPUS * MAX_GPUS)
 
-#define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
+#define NUM_RESOURCES UCT_CUDA_PLAN_COLL_NUM_RESOURCES
 
 /* A smaller rest of bytes is a rounding error */
 #define EMPTY 0.5
@@ -38,7 +38,7 @@
  * 2809 us for 64 MiB to 1 GiB. memory: a V100's 900 GB/s, less losses.
  * switched_chunks: by hand 256 MiB took 770 us in two chunks, 949 in four, 963
  * in eight; the model cannot explain this. */
-const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
+const uct_cuda_plan_coll_model_t uct_cuda_coll_model_builtin = {
     .begin       = 3e-6,
     .end         = 3.5e-6,
     .submit      = 3.6e-6,
@@ -61,8 +61,9 @@ const uct_cuda_coll_model_t uct_cuda_coll_model_builtin = {
  *
  * memory: H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less losses
  * (H200, copies inside it: 4.3 of 4.8) */
-void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
-                            uct_cuda_coll_model_t *model)
+void uct_cuda_plan_coll_model_of(const uct_cuda_plan_model_t *transfers,
+                                 double ports,
+                                 uct_cuda_plan_coll_model_t *model)
 {
     *model              = uct_cuda_coll_model_builtin;
     model->submit       = transfers->submit_chunk / 2;
@@ -82,7 +83,7 @@ typedef struct {
     double   goal;        /* value of lane given at its end, bytes */
     uint32_t step;
     uint32_t next;        /* next flow of the lane by goal; NONE */
-} flow_t;
+} sim_flow_t;
 
 
 /* Flows from one GPU to another, or inside one */
@@ -91,9 +92,9 @@ typedef struct {
     double   since;       /* s */
     unsigned at;          /* index in busy */
     uint32_t first;       /* flow that ends next; NONE */
-    uct_cuda_share_way_t way;
-    uct_cuda_share_flow_t shared; /* number and rate of the flows */
-} lane_t;
+    uct_cuda_plan_share_way_t way;
+    uct_cuda_plan_share_flow_t shared; /* number and rate of the flows */
+} sim_lane_t;
 
 
 typedef struct {
@@ -104,33 +105,33 @@ typedef struct {
 
 
 typedef struct {
-    const uct_cuda_coll_plan_t  *plan;
-    const uct_cuda_topo_t       *topo;
-    int                         gpus[UCT_CUDA_COLL_MAX_MEMBERS];
-    const uct_cuda_coll_model_t *model;
+    const uct_cuda_plan_coll_t       *plan;
+    const uct_cuda_topo_t            *topo;
+    int                              gpus[UCT_CUDA_PLAN_COLL_MAX_MEMBERS];
+    const uct_cuda_plan_coll_model_t *model;
     double   capacity[NUM_RESOURCES]; /* bytes/s */
-    uct_cuda_share_resource_t resources[NUM_RESOURCES];
+    uct_cuda_plan_share_resource_t resources[NUM_RESOURCES];
     /* groups of resources joined by lanes; index of the first */
-    int16_t  groups[NUM_RESOURCES];
+    int16_t    groups[NUM_RESOURCES];
     /* groups with changed users, to be shared again */
-    bool     is_old[NUM_RESOURCES];
-    int16_t  old[NUM_RESOURCES];
-    unsigned num_old;
-    double   now;
-    phase_t  *states;
-    uint32_t *first;      /* index in successors, for each step */
-    uint32_t *successors;
-    uint32_t *ready;      /* heap of steps waiting for their start time */
-    uint32_t num_ready;
-    flow_t   *flows;
-    uint32_t num_flows;   /* flows created so far */
-    lane_t   lanes[MAX_GPUS][MAX_GPUS];
-    lane_t   *busy[MAX_LANES];
-    double   speeds[MAX_LANES];  /* bytes/s of each flow */
-    double   until[MAX_LANES];   /* end of the next flow, s */
-    unsigned num_busy;
-    uint32_t num_left;    /* steps left */
-    bool     is_broken;   /* a step has no link */
+    bool       is_old[NUM_RESOURCES];
+    int16_t    old[NUM_RESOURCES];
+    unsigned   num_old;
+    double     now;
+    phase_t    *states;
+    uint32_t   *first;      /* index in successors, for each step */
+    uint32_t   *successors;
+    uint32_t   *ready;      /* heap of steps waiting for their start time */
+    uint32_t   num_ready;
+    sim_flow_t *flows;
+    uint32_t   num_flows;   /* flows created so far */
+    sim_lane_t lanes[MAX_GPUS][MAX_GPUS];
+    sim_lane_t *busy[MAX_LANES];
+    double     speeds[MAX_LANES];  /* bytes/s of each flow */
+    double     until[MAX_LANES];   /* end of the next flow, s */
+    unsigned   num_busy;
+    uint32_t   num_left;    /* steps left */
+    bool       is_broken;   /* a step has no link */
 } sim_t;
 
 
@@ -155,13 +156,13 @@ static void mark_group(sim_t *sim, int group)
     }
 }
 
-static void mark_way(sim_t *sim, const uct_cuda_share_way_t *way)
+static void mark_way(sim_t *sim, const uct_cuda_plan_share_way_t *way)
 {
     mark_group(sim, group_of(sim, way->resources[0]));
 }
 
 /* Join the groups of all resources used by a lane */
-static void join_way(sim_t *sim, const uct_cuda_share_way_t *way)
+static void join_way(sim_t *sim, const uct_cuda_plan_share_way_t *way)
 {
     int first, other;
     unsigned i;
@@ -176,13 +177,13 @@ static void join_way(sim_t *sim, const uct_cuda_share_way_t *way)
     }
 }
 
-static double given(const sim_t *sim, const lane_t *lane)
+static double given(const sim_t *sim, const sim_lane_t *lane)
 {
     return lane->given + sim->speeds[lane->at] * (sim->now - lane->since);
 }
 
 /* Compute when a lane's next flow ends at its present rate */
-static void find_end(sim_t *sim, const lane_t *lane)
+static void find_end(sim_t *sim, const sim_lane_t *lane)
 {
     sim->until[lane->at] = lane->since +
                            (sim->flows[lane->first].goal - lane->given) /
@@ -192,10 +193,10 @@ static void find_end(sim_t *sim, const lane_t *lane)
 /* Compute max-min fair rates in all changed groups */
 static void share(sim_t *sim)
 {
-    uct_cuda_share_flow_t *flows[MAX_LANES];
-    lane_t *concerned[MAX_LANES];
+    uct_cuda_plan_share_flow_t *flows[MAX_LANES];
+    sim_lane_t *concerned[MAX_LANES];
     unsigned l, i, count = 0;
-    lane_t *lane;
+    sim_lane_t *lane;
     int r;
 
     for (l = 0; l < sim->num_busy; ++l) {
@@ -210,12 +211,12 @@ static void share(sim_t *sim)
         lane->since      = sim->now;
         for (i = 0; i < lane->way.count; ++i) {
             r = lane->way.resources[i];
-            uct_cuda_share_add(&sim->resources[r], sim->capacity[r],
-                               lane->shared.count);
+            uct_cuda_plan_share_add(&sim->resources[r], sim->capacity[r],
+                                    lane->shared.count);
         }
     }
 
-    uct_cuda_share(sim->resources, flows, count);
+    uct_cuda_plan_share(sim->resources, flows, count);
     for (l = 0; l < count; ++l) {
         sim->speeds[concerned[l]->at] = concerned[l]->shared.rate;
         find_end(sim, concerned[l]);
@@ -232,13 +233,13 @@ static void share(sim_t *sim)
 static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
                          double bytes)
 {
-    lane_t *lane   = &sim->lanes[from][to];
-    uint32_t index = sim->num_flows++;
-    flow_t *flow   = &sim->flows[index];
+    sim_lane_t *lane = &sim->lanes[from][to];
+    uint32_t index   = sim->num_flows++;
+    sim_flow_t *flow = &sim->flows[index];
     uint32_t *link;
 
     if (lane->shared.count++ == 0) {
-        uct_cuda_coll_links_direct(sim->topo, from, to, &lane->way);
+        uct_cuda_plan_coll_links_direct(sim->topo, from, to, &lane->way);
         join_way(sim, &lane->way);
         lane->shared.way       = &lane->way;
         lane->shared.cap       = DBL_MAX;
@@ -265,9 +266,9 @@ static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
 
 static void start_reduction(sim_t *sim, uint32_t index)
 {
-    const uct_cuda_step_t *step    = &sim->plan->list.steps[index];
-    const uct_cuda_place_t *places = uct_cuda_step_sources(&sim->plan->list,
-                                                                     step);
+    const uct_cuda_plan_step_t *step    = &sim->plan->list.steps[index];
+    const uct_cuda_plan_place_t *places =
+        uct_cuda_plan_step_sources(&sim->plan->list, step);
     const double link                   = (double)step->bytes /
                         sim->model->kernel_rate;
     const int own = sim->gpus[step->rank];
@@ -294,16 +295,17 @@ static void start_reduction(sim_t *sim, uint32_t index)
 
 static void start_step(sim_t *sim, uint32_t index)
 {
-    const uct_cuda_step_t *step = &sim->plan->list.steps[index];
+    const uct_cuda_plan_step_t *step = &sim->plan->list.steps[index];
     int from, to;
 
-    if (step->type == UCT_CUDA_STEP_REDUCE) {
+    if (step->type == UCT_CUDA_PLAN_STEP_REDUCE) {
         start_reduction(sim, index);
         return;
     }
 
-    from = sim->gpus[uct_cuda_step_sources(&sim->plan->list, step)->owner];
-    to   = sim->gpus[uct_cuda_step_destinations(&sim->plan->list, step)->owner];
+    from = sim->gpus[uct_cuda_plan_step_sources(&sim->plan->list, step)->owner];
+    to   = sim->gpus[uct_cuda_plan_step_destinations(&sim->plan->list, step)
+                       ->owner];
     add_transfer(sim, index, from, to,
                  (double)step->bytes / sim->model->copy_rate);
 }
@@ -346,15 +348,15 @@ static uint32_t pop_ready(sim_t *sim)
 }
 
 /* Return the time from a step's turn to its first byte, s */
-static double start_time(const sim_t *sim, const uct_cuda_step_t *step,
+static double start_time(const sim_t *sim, const uct_cuda_plan_step_t *step,
                          bool is_queued)
 {
-    const uct_cuda_place_t *places = uct_cuda_step_sources(&sim->plan->list,
-                                                                     step);
+    const uct_cuda_plan_place_t *places =
+        uct_cuda_plan_step_sources(&sim->plan->list, step);
     uint32_t peers = 0;
     unsigned i;
 
-    if (step->type == UCT_CUDA_STEP_COPY) {
+    if (step->type == UCT_CUDA_PLAN_STEP_COPY) {
         return is_queued ? sim->model->start : sim->model->copy_start;
     }
 
@@ -367,8 +369,8 @@ static double start_time(const sim_t *sim, const uct_cuda_step_t *step,
 
 static void end_step(sim_t *sim, uint32_t index)
 {
-    const uct_cuda_step_t *steps = sim->plan->list.steps;
-    const uct_cuda_coll_model_t *model = sim->model;
+    const uct_cuda_plan_step_t *steps = sim->plan->list.steps;
+    const uct_cuda_plan_coll_model_t *model = sim->model;
     phase_t *state;
     uint32_t s, next;
     double delay;
@@ -394,16 +396,16 @@ static void end_step(sim_t *sim, uint32_t index)
 /* Find the successors of each step: by waits, and the next one in its queue */
 static void find_successors(sim_t *sim, uint32_t *previous)
 {
-    const uct_cuda_coll_plan_t *plan = sim->plan;
-    uint32_t last[MAX_RANKS][UCT_CUDA_COLL_MAX_QUEUES];
-    const uct_cuda_step_t *step;
+    const uct_cuda_plan_coll_t *plan = sim->plan;
+    uint32_t last[MAX_RANKS][UCT_CUDA_PLAN_COLL_MAX_QUEUES];
+    const uct_cuda_plan_step_t *step;
     const uint32_t *waits;
     uint32_t i, w, count, total;
 
     memset(last, 0xff, sizeof(last));
     for (i = 0; i < plan->list.num_steps; ++i) {
         step                          = &plan->list.steps[i];
-        waits                         = uct_cuda_step_waits(&plan->list, step);
+        waits = uct_cuda_plan_step_waits(&plan->list, step);
         previous[i]                   = last[step->rank][step->queue];
         last[step->rank][step->queue] = i;
         sim->states[i].waits          = step->num_waits;
@@ -425,7 +427,7 @@ static void find_successors(sim_t *sim, uint32_t *previous)
     /* filled backwards, moving first[] down to its final place */
     for (i = plan->list.num_steps; i > 0; --i) {
         step  = &plan->list.steps[i - 1];
-        waits = uct_cuda_step_waits(&plan->list, step);
+        waits = uct_cuda_plan_step_waits(&plan->list, step);
         for (w = 0; w < step->num_waits; ++w) {
             count                  = --sim->first[waits[w] + 1];
             sim->successors[count] = i - 1;
@@ -444,7 +446,7 @@ static void find_successors(sim_t *sim, uint32_t *previous)
 /* Return whether another rank waits for the step */
 static bool is_shared(const sim_t *sim, uint32_t index)
 {
-    const uct_cuda_step_t *steps = sim->plan->list.steps;
+    const uct_cuda_plan_step_t *steps = sim->plan->list.steps;
     uint32_t s;
 
     for (s = sim->first[index]; s < sim->first[index + 1]; ++s) {
@@ -458,7 +460,7 @@ static bool is_shared(const sim_t *sim, uint32_t index)
 /* Submit each rank's steps one after the other */
 static void submit(sim_t *sim)
 {
-    const uct_cuda_coll_plan_t *plan = sim->plan;
+    const uct_cuda_plan_coll_t *plan = sim->plan;
     double at[MAX_RANKS];
     unsigned rank;
     uint32_t i;
@@ -486,7 +488,7 @@ static bool has_end(const sim_t *sim, unsigned at)
 }
 
 /* End a lane's flows; without flows left the last busy lane takes its place */
-static void end_flows(sim_t *sim, lane_t *lane)
+static void end_flows(sim_t *sim, sim_lane_t *lane)
 {
     unsigned last;
     uint32_t step;
@@ -516,7 +518,7 @@ static void end_flows(sim_t *sim, lane_t *lane)
 static void advance(sim_t *sim)
 {
     double until = DBL_MAX;
-    lane_t *lane;
+    sim_lane_t *lane;
     unsigned l;
 
     if (sim->num_old > 0) {
@@ -548,10 +550,11 @@ static void advance(sim_t *sim)
     }
 }
 
-ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
-                                const uct_cuda_topo_t *topo, const int *gpus,
-                                const uct_cuda_coll_model_t *model,
-                                double limit, double *seconds_p)
+ucs_status_t uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
+                                     const uct_cuda_topo_t *topo,
+                                     const int *gpus,
+                                     const uct_cuda_plan_coll_model_t *model,
+                                     double limit, double *seconds_p)
 {
     const size_t count  = plan->list.num_steps;
     sim_t *sim          = calloc(1, sizeof(*sim));
@@ -589,7 +592,7 @@ ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
     for (i = 0; i < NUM_RESOURCES; ++i) {
         sim->groups[i] = (int16_t)i;
     }
-    uct_cuda_coll_links_capacity(topo, model->memory, sim->capacity);
+    uct_cuda_plan_coll_links_capacity(topo, model->memory, sim->capacity);
     find_successors(sim, previous);
     submit(sim);
     while ((sim->num_left > 0) && !sim->is_broken &&

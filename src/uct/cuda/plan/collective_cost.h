@@ -3,8 +3,8 @@
  * Cost model of collective plans: simulates the steps over time as flows of
  * bytes, with max-min fair sharing of links.
  */
-#ifndef UCT_CUDA_COLL_COST_H
-#define UCT_CUDA_COLL_COST_H
+#ifndef UCT_CUDA_PLAN_COLLECTIVE_COST_H
+#define UCT_CUDA_PLAN_COLLECTIVE_COST_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/base/topo.h>
@@ -37,11 +37,11 @@ typedef struct {
     double memory;
     /** Maximum chunks of a flat plan's shard behind a switch */
     unsigned switched_chunks;
-} uct_cuda_coll_model_t;
+} uct_cuda_plan_coll_model_t;
 
 
 /** Constants for nodes without measurement. */
-extern const uct_cuda_coll_model_t uct_cuda_coll_model_builtin;
+extern const uct_cuda_plan_coll_model_t uct_cuda_coll_model_builtin;
 
 
 /**
@@ -51,8 +51,9 @@ extern const uct_cuda_coll_model_t uct_cuda_coll_model_builtin;
  * @param ports      Bytes/s between a GPU and its switch, which identify the
  *                   GPU generation; 0: no switch.
  */
-void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
-                            uct_cuda_coll_model_t *model);
+void uct_cuda_plan_coll_model_of(const uct_cuda_plan_model_t *transfers,
+                                 double ports,
+                                 uct_cuda_plan_coll_model_t *model);
 
 
 /**
@@ -65,10 +66,11 @@ void uct_cuda_coll_model_of(const uct_cuda_mp_model_t *transfers, double ports,
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: a step joins GPUs without peer access;
  *         UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_coll_cost(const uct_cuda_coll_plan_t *plan,
-                                const uct_cuda_topo_t *topo, const int *gpus,
-                                const uct_cuda_coll_model_t *model,
-                                double limit, double *seconds_p);
+ucs_status_t uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
+                                     const uct_cuda_topo_t *topo,
+                                     const int *gpus,
+                                     const uct_cuda_plan_coll_model_t *model,
+                                     double limit, double *seconds_p);
 
 
 END_C_DECLS

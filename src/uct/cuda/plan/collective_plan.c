@@ -6,19 +6,19 @@
 #include <string.h>
 
 
-void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan)
+void uct_cuda_plan_coll_release(uct_cuda_plan_coll_t *plan)
 {
-    uct_cuda_steps_release(&plan->list);
+    uct_cuda_plan_steps_release(&plan->list);
     memset(plan, 0, sizeof(*plan));
 }
 
-bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan, unsigned rank)
+bool uct_cuda_plan_coll_is_same(const uct_cuda_plan_coll_t *plan, unsigned rank)
 {
-    return plan->is_in_place && uct_cuda_coll_kind_reduces(plan->kind) &&
+    return plan->is_in_place && uct_cuda_plan_coll_kind_reduces(plan->kind) &&
            ((plan->kind != UCT_CUDA_COLL_KIND_REDUCE) || (rank == plan->root));
 }
 
-uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
+uint64_t uct_cuda_plan_coll_size(const uct_cuda_plan_coll_t *plan,
                                  unsigned rank, uct_cuda_buffer_t buffer)
 {
     const bool is_root = (rank == plan->root);
@@ -54,11 +54,11 @@ uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
     }
 }
 
-const char *uct_cuda_coll_algorithm_str(unsigned algorithm)
+const char *uct_cuda_plan_coll_algorithm_str(unsigned algorithm)
 {
     static const char *names[] = {"one kernel", "flat", "hierarchical"};
 
-    return (algorithm < UCT_CUDA_COLL_ALGORITHM_LAST) ? names[algorithm] :
+    return (algorithm < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST) ? names[algorithm] :
                                                         "unknown";
 }
 
@@ -76,12 +76,12 @@ static const struct {
     [UCT_CUDA_COLL_KIND_ALLTOALL]       = {"all-to-all", "alltoall"}
 };
 
-const char *uct_cuda_coll_kind_str(unsigned kind)
+const char *uct_cuda_plan_coll_kind_str(unsigned kind)
 {
     return (kind < UCT_CUDA_COLL_KIND_LAST) ? kinds[kind].name : "unknown";
 }
 
-int uct_cuda_coll_kind_find(const char *word)
+int uct_cuda_plan_coll_kind_find(const char *word)
 {
     int kind;
 
@@ -93,11 +93,12 @@ int uct_cuda_coll_kind_find(const char *word)
     return -1;
 }
 
-static const char *place_str(const void *arg, const uct_cuda_place_t *place,
-                             char *buffer, size_t size)
+static const char *place_str(const void *arg,
+                             const uct_cuda_plan_place_t *place, char *buffer,
+                             size_t size)
 {
     static const char *names[]       = {"send", "recv", "scratch"};
-    const uct_cuda_coll_plan_t *plan = arg;
+    const uct_cuda_plan_coll_t *plan = arg;
     const unsigned long long at      = place->offset;
 
     if (place->owner < plan->num_ranks) {
@@ -113,10 +114,10 @@ static const char *place_str(const void *arg, const uct_cuda_place_t *place,
     return buffer;
 }
 
-const char *uct_cuda_coll_plan_places_str(const uct_cuda_coll_plan_t *plan,
-                                          const uct_cuda_step_t *step,
+const char *uct_cuda_plan_coll_places_str(const uct_cuda_plan_coll_t *plan,
+                                          const uct_cuda_plan_step_t *step,
                                           char *buffer, size_t size)
 {
-    return uct_cuda_step_places_str(&plan->list, step, plan, place_str, buffer,
-                                    size);
+    return uct_cuda_plan_step_places_str(&plan->list, step, plan, place_str,
+                                         buffer, size);
 }

@@ -7,8 +7,8 @@
  * so scratch memory of the call before is free; and no call ends before all
  * steps touching the rank's buffers have ended.
  */
-#ifndef UCT_CUDA_COLL_PLAN_H
-#define UCT_CUDA_COLL_PLAN_H
+#ifndef UCT_CUDA_PLAN_COLLECTIVE_PLAN_H
+#define UCT_CUDA_PLAN_COLLECTIVE_PLAN_H
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
@@ -23,41 +23,41 @@ BEGIN_C_DECLS
 
 
 /** Ranks of a plan; several may share a GPU. */
-#define UCT_CUDA_COLL_MAX_RANKS 64
+#define UCT_CUDA_PLAN_COLL_MAX_RANKS 64
 
 /** Maximum sources, and maximum destinations, of one kernel
  *  (UCX_MP_REDUCE_MAX). */
-#define UCT_CUDA_COLL_MAX_FAN 16
+#define UCT_CUDA_PLAN_COLL_MAX_FAN 16
 
 /** Maximum relays of a plan: GPUs without a rank, used for staged copies. */
-#define UCT_CUDA_COLL_MAX_RELAYS 6
+#define UCT_CUDA_PLAN_COLL_MAX_RELAYS 6
 
 /** Owners of memory in a plan: ranks, followed by relays. */
-#define UCT_CUDA_COLL_MAX_MEMBERS \
-    (UCT_CUDA_COLL_MAX_RANKS + UCT_CUDA_COLL_MAX_RELAYS)
+#define UCT_CUDA_PLAN_COLL_MAX_MEMBERS \
+    (UCT_CUDA_PLAN_COLL_MAX_RANKS + UCT_CUDA_PLAN_COLL_MAX_RELAYS)
 
 /** Maximum queues (streams) of a rank: one for kernels, one for rotating
  *  pushes, one from and one to each other rank, and four for each relay:
  *  from and to it, on the way in and on the way out. */
-#define UCT_CUDA_COLL_MAX_QUEUES \
-    (2 + 2 * UCT_CUDA_COLL_MAX_FAN + 4 * UCT_CUDA_COLL_MAX_RELAYS)
+#define UCT_CUDA_PLAN_COLL_MAX_QUEUES \
+    (2 + 2 * UCT_CUDA_PLAN_COLL_MAX_FAN + 4 * UCT_CUDA_PLAN_COLL_MAX_RELAYS)
 
 
 typedef enum {
     /** Each rank reduces a shard with one kernel, reading and writing all
      *  ranks' memory */
-    UCT_CUDA_COLL_ONE_KERNEL,
+    UCT_CUDA_PLAN_COLL_ONE_KERNEL,
     /** Two stages: copy engines bring each rank its shard; it reduces and
      *  pushes the result */
-    UCT_CUDA_COLL_FLAT,
+    UCT_CUDA_PLAN_COLL_FLAT,
     /** Three stages: inside groups, between them, inside them */
-    UCT_CUDA_COLL_HIERARCHICAL,
-    UCT_CUDA_COLL_ALGORITHM_LAST
-} uct_cuda_coll_algorithm_t;
+    UCT_CUDA_PLAN_COLL_HIERARCHICAL,
+    UCT_CUDA_PLAN_COLL_ALGORITHM_LAST
+} uct_cuda_plan_coll_algorithm_t;
 
 
 /*
- * Memory of a rank; uct_cuda_coll_plan_size() gives the sizes. For an in-place
+ * Memory of a rank; uct_cuda_plan_coll_size() gives the sizes. For an in-place
  * reduction SEND and RECV are the same memory, used under both names. For an
  * in-place copying collective the rank's own block is at its place in RECV
  * (GATHER, ALLGATHER) or stays in SEND (SCATTER). A relay has SCRATCH only.
@@ -67,9 +67,9 @@ typedef enum {
 
 /** Best of the algorithms not chosen. */
 typedef struct {
-    uint8_t algorithm; /**< uct_cuda_coll_algorithm_t */
+    uint8_t algorithm; /**< uct_cuda_plan_coll_algorithm_t */
     double  seconds;   /**< Modelled time; 0: no other was near */
-} uct_cuda_coll_other_t;
+} uct_cuda_plan_coll_other_t;
 
 
 /** The complete data of a collective is a rank's buffer in an all-reduce;
@@ -77,7 +77,7 @@ typedef struct {
 typedef struct {
     uint8_t  kind;          /**< uct_cuda_coll_kind_t */
     uint8_t  root;          /**< 0 if the kind has no root */
-    uint8_t  algorithm;     /**< uct_cuda_coll_algorithm_t */
+    uint8_t  algorithm;     /**< uct_cuda_plan_coll_algorithm_t */
     uint8_t  num_ranks;
     uint8_t  num_queues;    /**< Of the rank with the most queues */
     bool     is_in_place;   /**< On all ranks; with a root, on the root */
@@ -85,19 +85,19 @@ typedef struct {
     uint32_t element;       /**< Bytes of an element */
     uint64_t bytes;         /**< Bytes of the complete data */
     /** Start of each rank's block, then the end; 0 without blocks */
-    uint64_t blocks[UCT_CUDA_COLL_MAX_RANKS + 1];
+    uint64_t blocks[UCT_CUDA_PLAN_COLL_MAX_RANKS + 1];
     uint64_t scratch;       /**< Bytes of SCRATCH of each rank */
     uint64_t relay_scratch; /**< Bytes of SCRATCH of each relay */
     uint8_t  num_relays;
-    uint8_t  relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs of the topology */
+    uint8_t  relays[UCT_CUDA_PLAN_COLL_MAX_RELAYS]; /**< GPUs of the topology */
     double   seconds;       /**< Modelled time, s */
-    uct_cuda_coll_other_t other; /**< Best one not chosen */
-    uct_cuda_steps_t list;
-} uct_cuda_coll_plan_t;
+    uct_cuda_plan_coll_other_t other; /**< Best one not chosen */
+    uct_cuda_plan_steps_t list;
+} uct_cuda_plan_coll_t;
 
 
 /** Return whether the collective adds inputs of ranks. */
-static inline bool uct_cuda_coll_kind_reduces(unsigned kind)
+static inline bool uct_cuda_plan_coll_kind_reduces(unsigned kind)
 {
     return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
            (kind == UCT_CUDA_COLL_KIND_REDUCE) ||
@@ -105,14 +105,14 @@ static inline bool uct_cuda_coll_kind_reduces(unsigned kind)
 }
 
 /** Return whether all ranks get the complete result. */
-static inline bool uct_cuda_coll_kind_spreads(unsigned kind)
+static inline bool uct_cuda_plan_coll_kind_spreads(unsigned kind)
 {
     return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
            (kind == UCT_CUDA_COLL_KIND_BCAST) ||
            (kind == UCT_CUDA_COLL_KIND_ALLGATHER);
 }
 
-static inline bool uct_cuda_coll_kind_has_root(unsigned kind)
+static inline bool uct_cuda_plan_coll_kind_has_root(unsigned kind)
 {
     return (kind == UCT_CUDA_COLL_KIND_REDUCE) ||
            (kind == UCT_CUDA_COLL_KIND_BCAST) ||
@@ -120,7 +120,7 @@ static inline bool uct_cuda_coll_kind_has_root(unsigned kind)
            (kind == UCT_CUDA_COLL_KIND_SCATTER);
 }
 
-static inline bool uct_cuda_coll_kind_has_blocks(unsigned kind)
+static inline bool uct_cuda_plan_coll_kind_has_blocks(unsigned kind)
 {
     return (kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
            (kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
@@ -132,35 +132,35 @@ static inline bool uct_cuda_coll_kind_has_blocks(unsigned kind)
 
 /** Return the size of a rank's buffer, bytes; 0: none, or it is part of the
  *  other buffer. */
-uint64_t uct_cuda_coll_plan_size(const uct_cuda_coll_plan_t *plan,
+uint64_t uct_cuda_plan_coll_size(const uct_cuda_plan_coll_t *plan,
                                  unsigned rank, uct_cuda_buffer_t buffer);
 
 /** Return whether SEND and RECV of a rank are the same memory. */
-bool uct_cuda_coll_plan_is_same(const uct_cuda_coll_plan_t *plan,
+bool uct_cuda_plan_coll_is_same(const uct_cuda_plan_coll_t *plan,
                                 unsigned rank);
 
 
 /** Free a plan's memory and zero the plan, which may be zeroed already. */
-void uct_cuda_coll_plan_release(uct_cuda_coll_plan_t *plan);
+void uct_cuda_plan_coll_release(uct_cuda_plan_coll_t *plan);
 
 
 /** Return "one kernel", "flat", "hierarchical" or "unknown". */
-const char *uct_cuda_coll_algorithm_str(unsigned algorithm);
+const char *uct_cuda_plan_coll_algorithm_str(unsigned algorithm);
 
 
 /** Return "all-reduce", "broadcast" and so on, or "unknown". */
-const char *uct_cuda_coll_kind_str(unsigned kind);
+const char *uct_cuda_plan_coll_kind_str(unsigned kind);
 
 /** Return the uct_cuda_coll_kind_t for the word of an MPI call ("allreduce",
  *  "bcast" and so on), or -1. */
-int uct_cuda_coll_kind_find(const char *word);
+int uct_cuda_plan_coll_kind_find(const char *word);
 
 
 /**
  * Format a step's places, "0.send+0 -> 1.scratch+256". Returns @a buffer.
  */
-const char *uct_cuda_coll_plan_places_str(const uct_cuda_coll_plan_t *plan,
-                                          const uct_cuda_step_t *step,
+const char *uct_cuda_plan_coll_places_str(const uct_cuda_plan_coll_t *plan,
+                                          const uct_cuda_plan_step_t *step,
                                           char *buffer, size_t size);
 
 

@@ -15,7 +15,7 @@
 #include <string.h>
 
 
-#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+#define MAX_RANKS UCT_CUDA_PLAN_COLL_MAX_RANKS
 
 /* Smallest chunk tried, bytes, and longest plan tried, unless one chunk has
  * more steps */
@@ -53,46 +53,46 @@
 #define MIN_GAIN_MULTIPATH 1.02
 
 
-typedef uct_cuda_coll_request_t request_t;
-typedef uct_cuda_coll_choice_t  choice_t;
-typedef uct_cuda_coll_forest_t  forest_t;
+typedef uct_cuda_plan_coll_request_t      request_t;
+typedef uct_cuda_plan_coll_choice_t       choice_t;
+typedef uct_cuda_plan_coll_cached_trees_t cached_trees_t;
 
 
 typedef struct {
-    const request_t             *request;
-    const uct_cuda_coll_model_t *model;
-    uct_cuda_coll_model_t       constants; /* of this node */
-    uct_cuda_coll_plan_t        frame;
-    uct_cuda_coll_ranks_t       ranks;
-    uct_cuda_coll_forests_t     *forests;
-    unsigned                    num_trials;
-    choice_t                    trials[MAX_TRIALS];
+    const request_t                  *request;
+    const uct_cuda_plan_coll_model_t *model;
+    uct_cuda_plan_coll_model_t       constants; /* of this node */
+    uct_cuda_plan_coll_t             signature;
+    uct_cuda_plan_coll_ranks_t       ranks;
+    uct_cuda_plan_coll_tree_cache_t  *tree_cache;
+    unsigned                         num_trials;
+    choice_t                         trials[MAX_TRIALS];
     /* several numbers of chunks are tried */
-    bool                        is_chunked;
+    bool                             is_chunked;
     /* best single-chunk copies, s; 0: none */
-    double                      alone;
-    int                         algorithm; /* or AUTO */
-    uint64_t                    scratch; /* maximum bytes for each rank */
-    bool                        are_all_peers;
-    bool                        is_switched;
-    choice_t                    best;    /* seconds is 0: none yet */
+    double                           alone;
+    int                              algorithm; /* or AUTO */
+    uint64_t                         scratch; /* maximum bytes for each rank */
+    bool                             are_all_peers;
+    bool                             is_switched;
+    choice_t                         best;    /* seconds is 0: none yet */
     /* best time of each algorithm, s, or 0 */
-    double                      least[UCT_CUDA_COLL_ALGORITHM_LAST];
-    ucs_status_t                status;  /* why there is no plan */
+    double                           least[UCT_CUDA_PLAN_COLL_ALGORITHM_LAST];
+    ucs_status_t                     status;  /* why there is no plan */
 } planner_t;
 
 
-ucs_status_t uct_cuda_coll_frame(const request_t *request,
-                                 uct_cuda_coll_plan_t *plan)
+ucs_status_t uct_cuda_plan_coll_signature(const request_t *request,
+                                          uct_cuda_plan_coll_t *plan)
 {
-    const bool has_blocks = uct_cuda_coll_kind_has_blocks(request->kind);
+    const bool has_blocks = uct_cuda_plan_coll_kind_has_blocks(request->kind);
     uint64_t count;
     unsigned rank;
 
     memset(plan, 0, sizeof(*plan));
     if ((request->num_ranks == 0) || (request->num_ranks > MAX_RANKS) ||
         (request->element == 0) ||
-        (request->element > UCT_CUDA_COLL_MAX_ELEMENT) ||
+        (request->element > UCT_CUDA_PLAN_COLL_MAX_ELEMENT) ||
         (request->kind < 0) || (request->kind >= UCT_CUDA_COLL_KIND_LAST) ||
         (request->root >= request->num_ranks) ||
         (request->is_in_place &&
@@ -112,7 +112,7 @@ ucs_status_t uct_cuda_coll_frame(const request_t *request,
     for (rank = 0; rank < (has_blocks ? request->num_ranks : 1); ++rank) {
         count = (request->counts == NULL) ? request->count :
                                             request->counts[rank];
-        if (count > UCT_CUDA_COLL_MAX_COUNT) {
+        if (count > UCT_CUDA_PLAN_COLL_MAX_COUNT) {
             return UCS_ERR_INVALID_PARAM;
         }
 
@@ -129,11 +129,11 @@ static ucs_status_t check(const request_t *request)
 {
     unsigned rank;
 
-    if ((request->algorithm < UCT_CUDA_COLL_AUTO) ||
-        (request->algorithm >= UCT_CUDA_COLL_ALGORITHM_LAST) ||
-        (request->chunks == 0) || (request->chunks < UCT_CUDA_COLL_AUTO) ||
-        (request->chunks > UCT_CUDA_COLL_MAX_CHUNKS) ||
-        (request->multipath < UCT_CUDA_COLL_AUTO) ||
+    if ((request->algorithm < UCT_CUDA_PLAN_COLL_AUTO) ||
+        (request->algorithm >= UCT_CUDA_PLAN_COLL_ALGORITHM_LAST) ||
+        (request->chunks == 0) || (request->chunks < UCT_CUDA_PLAN_COLL_AUTO) ||
+        (request->chunks > UCT_CUDA_PLAN_COLL_MAX_CHUNKS) ||
+        (request->multipath < UCT_CUDA_PLAN_COLL_AUTO) ||
         (request->multipath > 1)) {
         return UCS_ERR_INVALID_PARAM;
     }
@@ -176,8 +176,8 @@ static bool are_all_peers(const request_t *request)
  * rank to one other */
 static bool has_trees(const planner_t *planner)
 {
-    return uct_cuda_coll_kind_reduces(planner->frame.kind) ||
-           uct_cuda_coll_kind_spreads(planner->frame.kind);
+    return uct_cuda_plan_coll_kind_reduces(planner->signature.kind) ||
+           uct_cuda_plan_coll_kind_spreads(planner->signature.kind);
 }
 
 /* Find the GPUs without a rank */
@@ -193,7 +193,7 @@ static void find_relays(planner_t *planner)
     }
 
     for (gpu = 0; (gpu < request->topo->num_gpus) &&
-                  (planner->ranks.num_relays < UCT_CUDA_COLL_MAX_RELAYS);
+                  (planner->ranks.num_relays < UCT_CUDA_PLAN_COLL_MAX_RELAYS);
          ++gpu) {
         if (!((taken >> gpu) & 1)) {
             planner->ranks.relays[planner->ranks.num_relays++] = gpu;
@@ -202,13 +202,13 @@ static void find_relays(planner_t *planner)
 }
 
 static ucs_status_t init(planner_t *planner, const request_t *request,
-                         uct_cuda_coll_forests_t *forests)
+                         uct_cuda_plan_coll_tree_cache_t *tree_cache)
 {
     ucs_status_t status;
     double ports;
 
     memset(planner, 0, sizeof(*planner));
-    status = uct_cuda_coll_frame(request, &planner->frame);
+    status = uct_cuda_plan_coll_signature(request, &planner->signature);
     if (status == UCS_OK) {
         status = check(request);
     }
@@ -217,35 +217,35 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
     }
 
     planner->request = request;
-    planner->forests = forests;
+    planner->tree_cache = tree_cache;
     planner->ranks.topo       = request->topo;
     planner->ranks.num_ranks  = request->num_ranks;
     planner->ranks.gpus       = request->gpus;
-    planner->ranks.kind       = planner->frame.kind;
-    planner->ranks.root       = planner->frame.root;
+    planner->ranks.kind       = planner->signature.kind;
+    planner->ranks.root       = planner->signature.root;
     planner->scratch          = (request->max_scratch == 0) ?
                                         UINT64_MAX :
                                         request->max_scratch;
     planner->algorithm        = request->algorithm;
     planner->are_all_peers    = are_all_peers(request);
-    planner->is_switched      = uct_cuda_coll_trees_is_switched(
+    planner->is_switched      = uct_cuda_plan_coll_trees_is_switched(
             &planner->ranks);
     planner->model            = request->model;
     if (request->model == NULL) {
         ports = request->topo->links[request->gpus[0]][request->gpus[1]]
                         .bandwidth;
-        uct_cuda_coll_model_of((request->transfers == NULL) ?
-                                       &uct_cuda_mp_model_builtin :
-                                       request->transfers,
-                               planner->is_switched ? ports : 0,
-                               &planner->constants);
+        uct_cuda_plan_coll_model_of((request->transfers == NULL) ?
+                                            &uct_cuda_mp_model_builtin :
+                                            request->transfers,
+                                    planner->is_switched ? ports : 0,
+                                    &planner->constants);
         planner->model = &planner->constants;
     }
 
     if (!has_trees(planner) &&
-        (request->algorithm > UCT_CUDA_COLL_FLAT)) {
+        (request->algorithm > UCT_CUDA_PLAN_COLL_FLAT)) {
         /* not available for this kind */
-        planner->algorithm = UCT_CUDA_COLL_AUTO;
+        planner->algorithm = UCT_CUDA_PLAN_COLL_AUTO;
     }
 
     if ((request->num_ranks > 1) && has_trees(planner) &&
@@ -263,175 +263,181 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
 
 static bool has_root(const planner_t *planner)
 {
-    return uct_cuda_coll_kind_has_root(planner->frame.kind);
+    return uct_cuda_plan_coll_kind_has_root(planner->signature.kind);
 }
 
 static bool pack_trees(const planner_t *planner, const choice_t *choice,
-                       uct_cuda_coll_trees_t *trees)
+                       uct_cuda_plan_coll_trees_t *trees)
 {
-    uct_cuda_coll_ranks_t ranks = planner->ranks;
+    uct_cuda_plan_coll_ranks_t ranks = planner->ranks;
     bool is_packed;
 
     if (!choice->multipath) {
         ranks.num_relays = 0;
     }
 
-    is_packed = (choice->slices > 0) &&
-                (choice->slices * ranks.num_ranks <= UCT_CUDA_COLL_MAX_TREES) &&
-                uct_cuda_coll_trees_pack(&ranks, choice->slices, choice->depth,
-                                         trees) &&
+    is_packed = (choice->shards > 0) &&
+                (choice->shards * ranks.num_ranks <=
+                 UCT_CUDA_PLAN_COLL_MAX_TREES) &&
+                uct_cuda_plan_coll_trees_pack(&ranks, choice->shards,
+                                              choice->depth, trees) &&
                 (!choice->multipath || (trees->num_relays > 0));
     trees->algorithm = choice->algorithm;
     return is_packed;
 }
 
 static bool make_trees(const planner_t *planner, const choice_t *choice,
-                       uct_cuda_coll_trees_t *trees)
+                       uct_cuda_plan_coll_trees_t *trees)
 {
     if (choice->multipath) {
         return !choice->kernels && pack_trees(planner, choice, trees);
     }
 
     switch (choice->algorithm) {
-    case UCT_CUDA_COLL_ONE_KERNEL:
-    case UCT_CUDA_COLL_FLAT:
+    case UCT_CUDA_PLAN_COLL_ONE_KERNEL:
+    case UCT_CUDA_PLAN_COLL_FLAT:
         if (has_trees(planner) &&
-            (planner->ranks.num_ranks > UCT_CUDA_COLL_MAX_FAN) &&
-            (uct_cuda_coll_kind_reduces(planner->frame.kind) ||
-             (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL))) {
+            (planner->ranks.num_ranks > UCT_CUDA_PLAN_COLL_MAX_FAN) &&
+            (uct_cuda_plan_coll_kind_reduces(planner->signature.kind) ||
+             (choice->algorithm == UCT_CUDA_PLAN_COLL_ONE_KERNEL))) {
             return false;
         }
-        if (choice->algorithm == UCT_CUDA_COLL_ONE_KERNEL) {
-            uct_cuda_coll_trees_star(&planner->ranks, trees);
+        if (choice->algorithm == UCT_CUDA_PLAN_COLL_ONE_KERNEL) {
+            uct_cuda_plan_coll_trees_star(&planner->ranks, trees);
         } else {
-            uct_cuda_coll_trees_flat(&planner->ranks, trees);
+            uct_cuda_plan_coll_trees_flat(&planner->ranks, trees);
         }
         trees->rotates &= !choice->kernels;
         trees->count    = has_trees(planner) ? trees->count : 0;
         return planner->are_all_peers;
-    case UCT_CUDA_COLL_HIERARCHICAL:
+    case UCT_CUDA_PLAN_COLL_HIERARCHICAL:
         return has_trees(planner) && pack_trees(planner, choice, trees);
     default:
         return false;
     }
 }
 
-void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests)
+void uct_cuda_plan_coll_tree_cache_release(
+    uct_cuda_plan_coll_tree_cache_t *tree_cache)
 {
     unsigned i;
 
-    for (i = 0; i < forests->count; ++i) {
-        free((void*)forests->entries[i].trees);
+    for (i = 0; i < tree_cache->count; ++i) {
+        free((void*)tree_cache->entries[i].trees);
     }
-    memset(forests, 0, sizeof(*forests));
+    memset(tree_cache, 0, sizeof(*tree_cache));
 }
 
 /* Find the trees of a choice in the cache, or a new entry; NULL: full. Stars
  * need no cache. */
-static forest_t *find_forest(const planner_t *planner, const choice_t *choice)
+static cached_trees_t *find_cached_trees(const planner_t *planner,
+                                         const choice_t *choice)
 {
-    uct_cuda_coll_forests_t *forests = planner->forests;
-    forest_t *forest;
+    uct_cuda_plan_coll_tree_cache_t *tree_cache = planner->tree_cache;
+    cached_trees_t *cached_trees;
     unsigned i;
 
-    if (choice->slices == 0) {
+    if (choice->shards == 0) {
         return NULL;
     }
 
-    for (i = 0; i < forests->count; ++i) {
-        forest = &forests->entries[i];
-        if ((forest->choice.algorithm == choice->algorithm) &&
-            (forest->choice.slices == choice->slices) &&
-            (forest->choice.depth == choice->depth) &&
-            (forest->choice.multipath == choice->multipath)) {
-            return forest;
+    for (i = 0; i < tree_cache->count; ++i) {
+        cached_trees = &tree_cache->entries[i];
+        if ((cached_trees->choice.algorithm == choice->algorithm) &&
+            (cached_trees->choice.shards == choice->shards) &&
+            (cached_trees->choice.depth == choice->depth) &&
+            (cached_trees->choice.multipath == choice->multipath)) {
+            return cached_trees;
         }
     }
 
-    return (i < UCT_CUDA_COLL_MAX_FORESTS) ? &forests->entries[i] : NULL;
+    return (i < UCT_CUDA_PLAN_COLL_MAX_TREE_SETS) ? &tree_cache->entries[i] :
+                                                    NULL;
 }
 
 /* Find trees, from the cache if possible. `own`: storage for trees not cached.
  * @return NULL: no such trees */
-static const uct_cuda_coll_trees_t *
+static const uct_cuda_plan_coll_trees_t *
 find_trees(const planner_t *planner, const choice_t *choice,
-           uct_cuda_coll_trees_t *own, double *load_p)
+           uct_cuda_plan_coll_trees_t *own, double *load_p)
 {
-    uct_cuda_coll_forests_t *forests = planner->forests;
-    forest_t *forest                 = find_forest(planner, choice);
-    uct_cuda_coll_trees_t *trees     = own;
+    uct_cuda_plan_coll_tree_cache_t *tree_cache = planner->tree_cache;
+    cached_trees_t *cached_trees = find_cached_trees(planner, choice);
+    uct_cuda_plan_coll_trees_t *trees           = own;
     bool exist;
 
-    if ((forest != NULL) && (forest < &forests->entries[forests->count])) {
-        *load_p = forest->load;
-        return forest->trees;
+    if ((cached_trees != NULL) &&
+        (cached_trees < &tree_cache->entries[tree_cache->count])) {
+        *load_p = cached_trees->load;
+        return cached_trees->trees;
     }
 
     exist   = make_trees(planner, choice, own);
-    *load_p = exist ? uct_cuda_coll_trees_load(&planner->ranks, own) : 0;
-    if ((forest != NULL) && exist) {
+    *load_p = exist ? uct_cuda_plan_coll_trees_load(&planner->ranks, own) : 0;
+    if ((cached_trees != NULL) && exist) {
         trees = malloc(sizeof(*trees));
         if (trees == NULL) {
             return own;
         }
         *trees = *own;
     }
-    if (forest != NULL) {
-        forest->choice = *choice;
-        forest->trees  = exist ? trees : NULL;
-        forest->load   = *load_p;
-        ++forests->count;
+    if (cached_trees != NULL) {
+        cached_trees->choice = *choice;
+        cached_trees->trees  = exist ? trees : NULL;
+        cached_trees->load   = *load_p;
+        ++tree_cache->count;
     }
     return exist ? trees : NULL;
 }
 
 /* Make the plan of a choice with known trees */
 static ucs_status_t emit(const planner_t *planner,
-                         const uct_cuda_coll_plan_t *frame,
+                         const uct_cuda_plan_coll_t *signature,
                          const choice_t *choice, unsigned chunks,
-                         const uct_cuda_coll_trees_t *trees,
-                         const uct_cuda_coll_plan_t *like,
-                         uct_cuda_coll_plan_t *plan)
+                         const uct_cuda_plan_coll_trees_t *trees,
+                         const uct_cuda_plan_coll_t *like,
+                         uct_cuda_plan_coll_t *plan)
 {
-    return uct_cuda_coll_emit(frame, trees,
-                              choice->kernels || (choice->algorithm ==
-                                                  UCT_CUDA_COLL_ONE_KERNEL),
-                              chunks, planner->scratch, like, plan);
+    return uct_cuda_plan_coll_emit(signature, trees,
+                                   choice->kernels ||
+                                       (choice->algorithm ==
+                                        UCT_CUDA_PLAN_COLL_ONE_KERNEL),
+                                   chunks, planner->scratch, like, plan);
 }
 
-ucs_status_t uct_cuda_coll_make(const request_t *request,
-                                uct_cuda_coll_forests_t *forests,
-                                const choice_t *choice,
-                                const uct_cuda_coll_plan_t *like,
-                                uct_cuda_coll_plan_t *plan)
+ucs_status_t uct_cuda_plan_coll_make(
+    const request_t *request, uct_cuda_plan_coll_tree_cache_t *tree_cache,
+    const choice_t *choice, const uct_cuda_plan_coll_t *like,
+    uct_cuda_plan_coll_t *plan)
 {
-    uct_cuda_coll_forests_t none = {0};
-    const uct_cuda_coll_trees_t *trees;
-    uct_cuda_coll_trees_t own;
+    uct_cuda_plan_coll_tree_cache_t none = {0};
+    const uct_cuda_plan_coll_trees_t *trees;
+    uct_cuda_plan_coll_trees_t own;
     ucs_status_t status;
     planner_t planner;
     double load;
 
     memset(plan, 0, sizeof(*plan));
-    status = init(&planner, request, (forests == NULL) ? &none : forests);
+    status = init(&planner, request, (tree_cache == NULL) ? &none : tree_cache);
     if (status != UCS_OK) {
         return status;
     }
 
-    if ((choice->chunks == 0) || (choice->chunks > UCT_CUDA_COLL_MAX_CHUNKS)) {
+    if ((choice->chunks == 0) ||
+        (choice->chunks > UCT_CUDA_PLAN_COLL_MAX_CHUNKS)) {
         return UCS_ERR_INVALID_PARAM;
     }
 
     trees  = find_trees(&planner, choice, &own, &load);
     status = (trees == NULL) ? UCS_ERR_UNSUPPORTED :
-                               emit(&planner, &planner.frame, choice,
+                               emit(&planner, &planner.signature, choice,
                                     choice->chunks, trees, like, plan);
     if (status == UCS_OK) {
         plan->seconds = choice->seconds;
         plan->other   = choice->other;
     }
 
-    uct_cuda_coll_forests_release(&none);
+    uct_cuda_plan_coll_tree_cache_release(&none);
     return status;
 }
 
@@ -460,41 +466,42 @@ static bool is_better(const choice_t *choice, const choice_t *best)
 /* Compute the time with this many chunks, each as long as one of the choice */
 static ucs_status_t price_chunks(const planner_t *planner,
                                  const choice_t *choice,
-                                 const uct_cuda_coll_trees_t *trees,
+                                 const uct_cuda_plan_coll_trees_t *trees,
                                  unsigned chunks, double limit,
                                  double *seconds_p)
 {
     const request_t *request = planner->request;
-    uct_cuda_coll_plan_t frame = planner->frame;
-    uct_cuda_coll_plan_t plan;
+    uct_cuda_plan_coll_t signature = planner->signature;
+    uct_cuda_plan_coll_t plan;
     ucs_status_t status;
     unsigned rank;
 
-    frame.bytes = frame.bytes / choice->chunks * chunks;
+    signature.bytes = signature.bytes / choice->chunks * chunks;
     for (rank = 0; rank <= request->num_ranks; ++rank) {
-        frame.blocks[rank] = frame.blocks[rank] / choice->chunks * chunks;
+        signature.blocks[rank] = signature.blocks[rank] / choice->chunks *
+                                 chunks;
     }
 
-    status = emit(planner, &frame, choice, chunks, trees, NULL, &plan);
+    status = emit(planner, &signature, choice, chunks, trees, NULL, &plan);
     if (status == UCS_OK) {
-        status = uct_cuda_coll_cost(&plan, request->topo, request->gpus,
-                                    planner->model, limit, seconds_p);
-        uct_cuda_coll_plan_release(&plan);
+        status = uct_cuda_plan_coll_cost(&plan, request->topo, request->gpus,
+                                         planner->model, limit, seconds_p);
+        uct_cuda_plan_coll_release(&plan);
     }
     return status;
 }
 
 /* Estimate the steps of one chunk */
 static uint32_t count_steps(const planner_t *planner,
-                            const uct_cuda_coll_trees_t *trees)
+                            const uct_cuda_plan_coll_trees_t *trees)
 {
-    return trees->count * planner->frame.num_ranks *
-           (uct_cuda_coll_kind_reduces(planner->frame.kind) +
-            uct_cuda_coll_kind_spreads(planner->frame.kind));
+    return trees->count * planner->signature.num_ranks *
+           (uct_cuda_plan_coll_kind_reduces(planner->signature.kind) +
+            uct_cuda_plan_coll_kind_spreads(planner->signature.kind));
 }
 
 static ucs_status_t price(const planner_t *planner, const choice_t *choice,
-                          const uct_cuda_coll_trees_t *trees, double limit,
+                          const uct_cuda_plan_coll_trees_t *trees, double limit,
                           double *seconds_p)
 {
     const uint32_t steps = count_steps(planner, trees);
@@ -519,7 +526,7 @@ static ucs_status_t price(const planner_t *planner, const choice_t *choice,
 /* Price a choice. @return Seconds, or DBL_MAX: more than the limit, or
  * impossible */
 static double try_choice(planner_t *planner, choice_t choice,
-                         const uct_cuda_coll_trees_t *trees, double limit)
+                         const uct_cuda_plan_coll_trees_t *trees, double limit)
 {
     double *least             = &planner->least[choice.algorithm];
     const ucs_status_t status = price(planner, &choice, trees, limit,
@@ -548,10 +555,10 @@ static double try_choice(planner_t *planner, choice_t choice,
     return choice.seconds;
 }
 
-bool uct_cuda_coll_choice_is_same(const choice_t *a, const choice_t *b)
+bool uct_cuda_plan_coll_choice_is_same(const choice_t *a, const choice_t *b)
 {
     return (a->algorithm == b->algorithm) && (a->chunks == b->chunks) &&
-           (a->slices == b->slices) && (a->depth == b->depth) &&
+           (a->shards == b->shards) && (a->depth == b->depth) &&
            (a->kernels == b->kernels) && (a->multipath == b->multipath);
 }
 
@@ -562,7 +569,7 @@ static double find_trial(const planner_t *planner, const choice_t *choice)
     unsigned i;
 
     for (i = 0; i < planner->num_trials; ++i) {
-        if (uct_cuda_coll_choice_is_same(&planner->trials[i], choice)) {
+        if (uct_cuda_plan_coll_choice_is_same(&planner->trials[i], choice)) {
             return planner->trials[i].seconds;
         }
     }
@@ -575,7 +582,7 @@ static bool is_too_long(const planner_t *planner, unsigned chunks,
                         unsigned num_trees, uint32_t num_steps)
 {
     return (num_steps > MAX_STEPS) ||
-           ((double)planner->frame.bytes <
+           ((double)planner->signature.bytes <
             (double)MIN_CHUNK * num_trees * chunks) ||
            (num_steps * planner->model->submit / planner->request->num_ranks >
             NEAR * planner->best.seconds);
@@ -585,7 +592,7 @@ static bool is_too_long(const planner_t *planner, unsigned chunks,
  * such a plan says little about many chunks */
 static bool is_pipe(const choice_t *choice)
 {
-    return choice->algorithm == UCT_CUDA_COLL_FLAT;
+    return choice->algorithm == UCT_CUDA_PLAN_COLL_FLAT;
 }
 
 /* Return the single-chunk time up to which more chunks are tried, s */
@@ -595,14 +602,14 @@ static double limit_alone(const planner_t *planner, const choice_t *choice)
                                            planner->alone;
 
     return ((least == 0) || is_pipe(choice)) ? DBL_MAX :
-           (choice->slices == 1) ? NEAR_ONE * least : NEAR * least;
+           (choice->shards == 1) ? NEAR_ONE * least : NEAR * least;
 }
 
 /* Return the time up to which still more chunks are tried, s: with as many
  * chunks as stages, each stage is idle half of the time */
 static double limit_chunks(const planner_t *planner, const choice_t *choice)
 {
-    const double stages = (choice->algorithm == UCT_CUDA_COLL_FLAT) ?
+    const double stages = (choice->algorithm == UCT_CUDA_PLAN_COLL_FLAT) ?
                                   3 :
                                   planner->request->num_ranks;
 
@@ -612,7 +619,7 @@ static double limit_chunks(const planner_t *planner, const choice_t *choice)
 
 /* Try one chunk */
 static void try_alone(planner_t *planner, choice_t choice,
-                      const uct_cuda_coll_trees_t *trees)
+                      const uct_cuda_plan_coll_trees_t *trees)
 {
     choice.seconds = try_choice(planner, choice, trees,
                                 limit_alone(planner, &choice));
@@ -630,17 +637,17 @@ static void try_alone(planner_t *planner, choice_t choice,
 static unsigned most_chunks(const planner_t *planner, const choice_t *choice)
 {
     const bool is_in_few = planner->is_switched && !has_root(planner) &&
-                           (choice->algorithm == UCT_CUDA_COLL_FLAT);
+                           (choice->algorithm == UCT_CUDA_PLAN_COLL_FLAT);
 
     return (choice->kernels || !has_trees(planner) ||
-            (planner->request->chunks != UCT_CUDA_COLL_AUTO)) ? 1 :
+            (planner->request->chunks != UCT_CUDA_PLAN_COLL_AUTO)) ? 1 :
            is_in_few ? planner->model->switched_chunks :
-                       UCT_CUDA_COLL_MAX_CHUNKS;
+                       UCT_CUDA_PLAN_COLL_MAX_CHUNKS;
 }
 
 /* Try more and more chunks until two steps in a row bring no gain */
 static void try_chunks(planner_t *planner, choice_t choice,
-                       const uct_cuda_coll_trees_t *trees)
+                       const uct_cuda_plan_coll_trees_t *trees)
 {
     const unsigned most = most_chunks(planner, &choice);
     unsigned tries      = is_pipe(&choice) ? 1 : 2;
@@ -675,24 +682,25 @@ static void try_chunks(planner_t *planner, choice_t choice,
 static bool is_no_use(const planner_t *planner, const choice_t *choice)
 {
     return planner->is_switched && !has_root(planner) &&
-           (planner->request->num_ranks <= UCT_CUDA_COLL_MAX_FAN) &&
-           (planner->algorithm == UCT_CUDA_COLL_AUTO) &&
-           (choice->algorithm == UCT_CUDA_COLL_HIERARCHICAL);
+           (planner->request->num_ranks <= UCT_CUDA_PLAN_COLL_MAX_FAN) &&
+           (planner->algorithm == UCT_CUDA_PLAN_COLL_AUTO) &&
+           (choice->algorithm == UCT_CUDA_PLAN_COLL_HIERARCHICAL);
 }
 
 static void try_trees(planner_t *planner, const choice_t *choice)
 {
-    const request_t *request           = planner->request;
-    const uct_cuda_coll_model_t *model = planner->model;
-    const double bytes                 = (double)planner->frame.bytes;
-    const int copies = uct_cuda_coll_kind_reduces(planner->frame.kind) +
-                       uct_cuda_coll_kind_spreads(planner->frame.kind);
+    const request_t *request                = planner->request;
+    const uct_cuda_plan_coll_model_t *model = planner->model;
+    const double bytes                      = (double)planner->signature.bytes;
+    const int copies                        = uct_cuda_plan_coll_kind_reduces(
+                                                  planner->signature.kind) +
+                       uct_cuda_plan_coll_kind_spreads(planner->signature.kind);
     choice_t trial   = *choice;
-    const uct_cuda_coll_trees_t *trees;
-    uct_cuda_coll_trees_t own;
+    const uct_cuda_plan_coll_trees_t *trees;
+    uct_cuda_plan_coll_trees_t own;
     double least, load;
 
-    if (((planner->algorithm != UCT_CUDA_COLL_AUTO) &&
+    if (((planner->algorithm != UCT_CUDA_PLAN_COLL_AUTO) &&
          (planner->algorithm != (int)choice->algorithm) &&
          (request->num_ranks > 1)) ||
         is_no_use(planner, choice)) {
@@ -706,14 +714,15 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 
     /* lower bound: a kernel, copies in and out, and the fullest link */
     least = model->begin + model->end + model->submit +
-            (uct_cuda_coll_kind_reduces(planner->frame.kind) ? model->start :
-                                                               0) +
+            (uct_cuda_plan_coll_kind_reduces(planner->signature.kind) ?
+                 model->start :
+                 0) +
             (choice->kernels ? 0 : copies * model->copy_start) +
             bytes * load /
-                    (choice->kernels ? model->kernel_rate : model->copy_rate);
+                (choice->kernels ? model->kernel_rate : model->copy_rate);
     if ((planner->best.seconds == 0) ||
         (least < (planner->is_chunked ? 1 : NEAR) * planner->best.seconds)) {
-        trial.chunks = (request->chunks == UCT_CUDA_COLL_AUTO) ?
+        trial.chunks = (request->chunks == UCT_CUDA_PLAN_COLL_AUTO) ?
                                1 :
                                (unsigned)request->chunks;
         if (planner->is_chunked) {
@@ -726,23 +735,23 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 
 static void try_hierarchical(planner_t *planner, bool kernels)
 {
-    static const unsigned slices[] = {1, 2, 3, 4};
-    const unsigned deepest         = uct_cuda_coll_trees_deepest(
+    static const unsigned shards[] = {1, 2, 3, 4};
+    const unsigned deepest         = uct_cuda_plan_coll_trees_deepest(
             &planner->ranks);
     choice_t choice = {
-        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .kernels = kernels
+        .algorithm = UCT_CUDA_PLAN_COLL_HIERARCHICAL, .kernels = kernels
     };
     unsigned i;
 
-    for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
+    for (i = 0; i < sizeof(shards) / sizeof(shards[0]); ++i) {
         for (choice.depth = 2; choice.depth <= deepest; ++choice.depth) {
-            choice.slices = slices[i];
+            choice.shards = shards[i];
             try_trees(planner, &choice);
         }
     }
 }
 
-bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks)
+bool uct_cuda_plan_coll_shares_gpus(const int *gpus, unsigned num_ranks)
 {
     unsigned seen = 0;
     unsigned rank;
@@ -759,7 +768,7 @@ bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks)
 /* Try copies relayed by other GPUs, flat or through several ranks */
 static void try_multipath(planner_t *planner)
 {
-    static const unsigned slices[] = {1, 2, 3, 4, 6};
+    static const unsigned shards[] = {1, 2, 3, 4, 6};
     choice_t choice                = {.multipath = true};
     unsigned i;
 
@@ -768,12 +777,12 @@ static void try_multipath(planner_t *planner)
         return;
     }
 
-    for (i = 0; i < sizeof(slices) / sizeof(slices[0]); ++i) {
-        choice.slices = slices[i];
+    for (i = 0; i < sizeof(shards) / sizeof(shards[0]); ++i) {
+        choice.shards = shards[i];
         for (choice.depth = 1; choice.depth <= 3; ++choice.depth) {
             choice.algorithm = (choice.depth == 1) ?
-                                       UCT_CUDA_COLL_FLAT :
-                                       UCT_CUDA_COLL_HIERARCHICAL;
+                                       UCT_CUDA_PLAN_COLL_FLAT :
+                                       UCT_CUDA_PLAN_COLL_HIERARCHICAL;
             try_trees(planner, &choice);
         }
     }
@@ -781,12 +790,13 @@ static void try_multipath(planner_t *planner)
 
 static void try_single(planner_t *planner)
 {
-    choice_t choice = {.algorithm = UCT_CUDA_COLL_ONE_KERNEL, .kernels = true};
+    choice_t choice = {.algorithm = UCT_CUDA_PLAN_COLL_ONE_KERNEL,
+                       .kernels   = true};
 
     try_trees(planner, &choice);
     if (planner->request->num_ranks > 1) {
         try_hierarchical(planner, true);
-        choice.algorithm = UCT_CUDA_COLL_FLAT;
+        choice.algorithm = UCT_CUDA_PLAN_COLL_FLAT;
         choice.kernels   = false;
         try_trees(planner, &choice);
         try_hierarchical(planner, false);
@@ -807,7 +817,7 @@ static void find_other(const planner_t *planner, choice_t *choice)
 {
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_COLL_ALGORITHM_LAST; ++i) {
+    for (i = 0; i < UCT_CUDA_PLAN_COLL_ALGORITHM_LAST; ++i) {
         if ((i != choice->algorithm) && (planner->least[i] > 0) &&
             ((choice->other.seconds == 0) ||
              (planner->least[i] < choice->other.seconds))) {
@@ -817,17 +827,19 @@ static void find_other(const planner_t *planner, choice_t *choice)
     }
 }
 
-ucs_status_t uct_cuda_coll_choose(const request_t *request,
-                                  uct_cuda_coll_forests_t *forests,
-                                  choice_t *choice_p)
+ucs_status_t
+uct_cuda_plan_coll_choose(const request_t *request,
+                          uct_cuda_plan_coll_tree_cache_t *tree_cache,
+                          choice_t *choice_p)
 {
-    uct_cuda_coll_forests_t no_forests = {0};
+    uct_cuda_plan_coll_tree_cache_t no_tree_cache = {0};
     ucs_status_t status;
     planner_t planner;
     choice_t single;
 
     memset(choice_p, 0, sizeof(*choice_p));
-    status = init(&planner, request, (forests == NULL) ? &no_forests : forests);
+    status = init(&planner, request,
+                  (tree_cache == NULL) ? &no_tree_cache : tree_cache);
     if (status != UCS_OK) {
         return status;
     }
@@ -838,7 +850,7 @@ ucs_status_t uct_cuda_coll_choose(const request_t *request,
         planner.best.seconds = 0; /* find the best one with multipath */
     }
     try_both(&planner, try_multipath);
-    uct_cuda_coll_forests_release(&no_forests);
+    uct_cuda_plan_coll_tree_cache_release(&no_tree_cache);
     *choice_p = (planner.best.seconds == 0) ? single : planner.best;
     find_other(&planner, choice_p);
     return ((choice_p->seconds == 0) ||

@@ -4,8 +4,8 @@
  * pure function without driver calls: equal requests give equal plans, so ranks
  * need not exchange plans.
  */
-#ifndef UCT_CUDA_COLL_PLANNER_H
-#define UCT_CUDA_COLL_PLANNER_H
+#ifndef UCT_CUDA_PLAN_COLLECTIVE_PLANNER_H
+#define UCT_CUDA_PLAN_COLLECTIVE_PLANNER_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/base/topo.h>
@@ -17,64 +17,66 @@ BEGIN_C_DECLS
 
 
 /** The planner decides. */
-#define UCT_CUDA_COLL_AUTO (-1)
+#define UCT_CUDA_PLAN_COLL_AUTO (-1)
 
 
 /** Maximum scratch memory of a call on each GPU, bytes: enough for two
  *  chunks of 1 GiB on two GPUs, and 3 % of the smallest GPU's memory. The
  *  rest belongs to the program. */
-#define UCT_CUDA_COLL_MAX_SCRATCH (512ul << 20)
+#define UCT_CUDA_PLAN_COLL_MAX_SCRATCH (512ul << 20)
 
 
 /** Maximum elements of a rank, and maximum bytes of an element. */
-#define UCT_CUDA_COLL_MAX_COUNT   (1ull << 38)
-#define UCT_CUDA_COLL_MAX_ELEMENT 64
+#define UCT_CUDA_PLAN_COLL_MAX_COUNT   (1ull << 38)
+#define UCT_CUDA_PLAN_COLL_MAX_ELEMENT 64
 
 
 /** How a plan is made: plain numbers, reused for sizes near the one they
  *  were chosen for. */
 typedef struct {
-    uct_cuda_coll_algorithm_t algorithm;
+    uct_cuda_plan_coll_algorithm_t algorithm;
     unsigned chunks;    /**< Chunks of a shard */
-    unsigned slices;    /**< HIERARCHICAL, multipath: shards of each rank */
+    unsigned shards;    /**< HIERARCHICAL, multipath: shards of each rank */
     /** HIERARCHICAL, multipath: maximum hops from a shard's root */
     unsigned depth;
     bool     kernels;   /**< Kernels copy as well; always set for ONE_KERNEL */
     bool     multipath; /**< Copies may be relayed by GPUs without a rank */
     double   seconds;   /**< Modelled time */
-    uct_cuda_coll_other_t other; /**< Best one not chosen */
-} uct_cuda_coll_choice_t;
+    uct_cuda_plan_coll_other_t other; /**< Best one not chosen */
+} uct_cuda_plan_coll_choice_t;
 
 
 /** Maximum sets of trees for one collective. */
-#define UCT_CUDA_COLL_MAX_FORESTS 32
+#define UCT_CUDA_PLAN_COLL_MAX_TREE_SETS 32
 
 
 /** Tree cache. Finding trees takes most of a choice's time, and they depend
  *  on links, ranks, kind and root, but not on sizes. Zeroed: empty. */
 typedef struct {
     /** Its chunks and kernels do not matter */
-    uct_cuda_coll_choice_t      choice;
-    const uct_cuda_coll_trees_t *trees; /**< NULL: no such trees */
-    double                      load;   /**< Load of the fullest link, s/byte */
-} uct_cuda_coll_forest_t;
+    uct_cuda_plan_coll_choice_t      choice;
+    const uct_cuda_plan_coll_trees_t *trees; /**< NULL: no such trees */
+    /** Load of the fullest link, s/byte */
+    double                           load;
+} uct_cuda_plan_coll_cached_trees_t;
 
 
 typedef struct {
-    unsigned               count;
-    uct_cuda_coll_forest_t entries[UCT_CUDA_COLL_MAX_FORESTS];
-} uct_cuda_coll_forests_t;
+    unsigned                          count;
+    uct_cuda_plan_coll_cached_trees_t entries[UCT_CUDA_PLAN_COLL_MAX_TREE_SETS];
+} uct_cuda_plan_coll_tree_cache_t;
 
 
 /** Return whether several ranks share a GPU, taking turns on it. */
-bool uct_cuda_coll_shares_gpus(const int *gpus, unsigned num_ranks);
+bool uct_cuda_plan_coll_shares_gpus(const int *gpus, unsigned num_ranks);
 
 
 /** Compare choices, except their times and alternatives. */
-bool uct_cuda_coll_choice_is_same(const uct_cuda_coll_choice_t *a,
-                                  const uct_cuda_coll_choice_t *b);
+bool uct_cuda_plan_coll_choice_is_same(const uct_cuda_plan_coll_choice_t *a,
+                                       const uct_cuda_plan_coll_choice_t *b);
 
-void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests);
+void uct_cuda_plan_coll_tree_cache_release(
+    uct_cuda_plan_coll_tree_cache_t *tree_cache);
 
 
 /** Input of a plan. Ranks may see GPU ordinals and driver answers
@@ -82,9 +84,9 @@ void uct_cuda_coll_forests_release(uct_cuda_coll_forests_t *forests);
  *  them. */
 typedef struct {
     const uct_cuda_topo_t *topo;
-    unsigned num_ranks;   /**< 1 to UCT_CUDA_COLL_MAX_RANKS */
+    unsigned num_ranks;   /**< 1 to UCT_CUDA_PLAN_COLL_MAX_RANKS */
     /** GPU of each rank; ranks may share one */
-    int      gpus[UCT_CUDA_COLL_MAX_RANKS];
+    int      gpus[UCT_CUDA_PLAN_COLL_MAX_RANKS];
     int      kind;        /**< uct_cuda_coll_kind_t */
     unsigned root;        /**< 0 if the kind has no root */
     uint64_t count;       /**< Elements, as in collective_api.h */
@@ -93,16 +95,17 @@ typedef struct {
     uint32_t element;     /**< Bytes of an element */
     bool     is_in_place; /**< On all ranks or none; with a root, on the root */
     uint64_t max_scratch; /**< Maximum bytes for each rank; 0: no limit */
-    int      algorithm;   /**< uct_cuda_coll_algorithm_t, or AUTO */
+    int      algorithm;   /**< uct_cuda_plan_coll_algorithm_t, or AUTO */
     int      chunks;      /**< Chunks of a shard, or AUTO */
     /** Relay copies through GPUs without a rank: 0, 1 (where possible), or
      *  AUTO (where faster) */
     int      multipath;
     /** Constants measured on this node, the same on all ranks; NULL: the
      *  built-in ones */
-    const uct_cuda_mp_model_t *transfers;
-    const uct_cuda_coll_model_t *model; /**< NULL: derived from transfers */
-} uct_cuda_coll_request_t;
+    const uct_cuda_plan_model_t *transfers;
+    /** NULL: derived from transfers */
+    const uct_cuda_plan_coll_model_t *model;
+} uct_cuda_plan_coll_request_t;
 
 
 /**
@@ -112,24 +115,26 @@ typedef struct {
  * @param plan  Filled, except for its algorithm and steps.
  * @return UCS_OK, UCS_ERR_INVALID_PARAM.
  */
-ucs_status_t uct_cuda_coll_frame(const uct_cuda_coll_request_t *request,
-                                 uct_cuda_coll_plan_t *plan);
+ucs_status_t
+uct_cuda_plan_coll_signature(const uct_cuda_plan_coll_request_t *request,
+                             uct_cuda_plan_coll_t *plan);
 
 
 /**
  * Choose how to carry out a collective: the plan with the least modelled time
- * for this size. Takes up to 20 ms with 8 ranks; see book.h.
+ * for this size. Takes up to 20 ms with 8 ranks; see plan_cache.h.
  *
- * @param forests  Tree cache for requests with different sizes and equal
+ * @param tree_cache  Tree cache for requests with different sizes and equal
  *                 otherwise, or NULL; missing trees are added.
  * @return UCS_OK; UCS_ERR_INVALID_PARAM: invalid request; UCS_ERR_UNSUPPORTED:
  *         GPUs lack peer access needed by every algorithm, or the requested
  *         algorithm does not exist on this node; UCS_ERR_NO_RESOURCE:
  *         max_scratch is too small; UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
-                                  uct_cuda_coll_forests_t *forests,
-                                  uct_cuda_coll_choice_t *choice);
+ucs_status_t
+uct_cuda_plan_coll_choose(const uct_cuda_plan_coll_request_t *request,
+                          uct_cuda_plan_coll_tree_cache_t *tree_cache,
+                          uct_cuda_plan_coll_choice_t *choice);
 
 
 /**
@@ -139,18 +144,19 @@ ucs_status_t uct_cuda_coll_choose(const uct_cuda_coll_request_t *request,
  * The order of additions depends on the request and the choice only, and is the
  * same on all ranks; see docs/collectives.md.
  *
- * @param forests  As for uct_cuda_coll_choose().
+ * @param tree_cache  As for uct_cuda_plan_coll_choose().
  * @param like     NULL, or a plan of the same choice for a request with other
  *                 sizes, used as a template to save time.
- * @param plan     Filled; release it with uct_cuda_coll_plan_release(). Without
+ * @param plan     Filled; release it with uct_cuda_plan_coll_release(). Without
  *                 elements it has no steps.
- * @return As uct_cuda_coll_choose().
+ * @return As uct_cuda_plan_coll_choose().
  */
-ucs_status_t uct_cuda_coll_make(const uct_cuda_coll_request_t *request,
-                                uct_cuda_coll_forests_t *forests,
-                                const uct_cuda_coll_choice_t *choice,
-                                const uct_cuda_coll_plan_t *like,
-                                uct_cuda_coll_plan_t *plan);
+ucs_status_t
+uct_cuda_plan_coll_make(const uct_cuda_plan_coll_request_t *request,
+                        uct_cuda_plan_coll_tree_cache_t *tree_cache,
+                        const uct_cuda_plan_coll_choice_t *choice,
+                        const uct_cuda_plan_coll_t *like,
+                        uct_cuda_plan_coll_t *plan);
 
 
 END_C_DECLS

@@ -23,7 +23,7 @@
 
 #define LIST_ITEM_MAX 32
 
-#define FIELD(_name) offsetof(uct_cuda_mp_config_t, _name)
+#define FIELD(_name) offsetof(uct_cuda_plan_config_t, _name)
 
 
 typedef struct {
@@ -31,13 +31,13 @@ typedef struct {
     unsigned   value;
 } value_name_t;
 
-_Static_assert((sizeof(uct_cuda_mp_ternary_t) == sizeof(unsigned)) &&
-               (sizeof(uct_cuda_mp_start_t) == sizeof(unsigned)),
+_Static_assert((sizeof(uct_cuda_plan_ternary_t) == sizeof(unsigned)) &&
+               (sizeof(uct_cuda_plan_start_t) == sizeof(unsigned)),
                "written as a number");
 
 /* Parse an item of a list. @return false: invalid */
 typedef bool (*read_item_t)(const char *item, unsigned index,
-                            uct_cuda_mp_config_t *config);
+                            uct_cuda_plan_config_t *config);
 
 
 static const char *skip_space(const char *text)
@@ -49,14 +49,14 @@ static const char *skip_space(const char *text)
     return text;
 }
 
-static void *field_at(uct_cuda_mp_config_t *config, size_t offset)
+static void *field_at(uct_cuda_plan_config_t *config, size_t offset)
 {
     return (char*)config + offset;
 }
 
 /* Store the number of a name, for example of an enumeration */
 static bool find_name(const char *text, const value_name_t *names, size_t count,
-                      uct_cuda_mp_config_t *config, size_t offset)
+                      uct_cuda_plan_config_t *config, size_t offset)
 {
     size_t i;
 
@@ -70,58 +70,58 @@ static bool find_name(const char *text, const value_name_t *names, size_t count,
     return false;
 }
 
-static bool read_ternary(const char *text, uct_cuda_mp_config_t *config,
+static bool read_ternary(const char *text, uct_cuda_plan_config_t *config,
                          size_t offset)
 {
     static const value_name_t names[] = {
-        {"y", UCT_CUDA_MP_YES},     {"yes", UCT_CUDA_MP_YES},
-        {"on", UCT_CUDA_MP_YES},    {"1", UCT_CUDA_MP_YES},
-        {"n", UCT_CUDA_MP_NO},      {"no", UCT_CUDA_MP_NO},
-        {"off", UCT_CUDA_MP_NO},    {"0", UCT_CUDA_MP_NO},
-        {"auto", UCT_CUDA_MP_AUTO}, {"try", UCT_CUDA_MP_AUTO},
+        {"y", UCT_CUDA_PLAN_YES},     {"yes", UCT_CUDA_PLAN_YES},
+        {"on", UCT_CUDA_PLAN_YES},    {"1", UCT_CUDA_PLAN_YES},
+        {"n", UCT_CUDA_PLAN_NO},      {"no", UCT_CUDA_PLAN_NO},
+        {"off", UCT_CUDA_PLAN_NO},    {"0", UCT_CUDA_PLAN_NO},
+        {"auto", UCT_CUDA_PLAN_AUTO}, {"try", UCT_CUDA_PLAN_AUTO},
     };
 
     return find_name(text, names, ucs_static_array_size(names), config, offset);
 }
 
-static bool read_start(const char *text, uct_cuda_mp_config_t *config,
+static bool read_start(const char *text, uct_cuda_plan_config_t *config,
                        size_t offset)
 {
     static const value_name_t names[] = {
-        {"auto", UCT_CUDA_MP_START_AUTO},
-        {"wait", UCT_CUDA_MP_START_WAIT},
-        {"background", UCT_CUDA_MP_START_BACKGROUND}
+        {"auto", UCT_CUDA_PLAN_START_AUTO},
+        {"wait", UCT_CUDA_PLAN_START_WAIT},
+        {"background", UCT_CUDA_PLAN_START_BACKGROUND}
     };
 
     return find_name(text, names, ucs_static_array_size(names), config, offset);
 }
 
 /* Parse a size, or "inf" */
-static bool read_size(const char *text, uct_cuda_mp_config_t *config,
+static bool read_size(const char *text, uct_cuda_plan_config_t *config,
                       size_t offset)
 {
     size_t *value_p = field_at(config, offset);
 
     if (strcasecmp(text, "inf") == 0) {
-        *value_p = UCT_CUDA_MP_SIZE_AUTO - 1;
+        *value_p = UCT_CUDA_PLAN_SIZE_AUTO - 1;
         return true;
     }
 
     return uct_cuda_size_parse(text, NULL, value_p);
 }
 
-static bool read_auto_size(const char *text, uct_cuda_mp_config_t *config,
+static bool read_auto_size(const char *text, uct_cuda_plan_config_t *config,
                            size_t offset)
 {
     if (strcasecmp(text, "auto") == 0) {
-        *(size_t*)field_at(config, offset) = UCT_CUDA_MP_SIZE_AUTO;
+        *(size_t*)field_at(config, offset) = UCT_CUDA_PLAN_SIZE_AUTO;
         return true;
     }
 
     return read_size(text, config, offset);
 }
 
-static bool read_staging_size(const char *text, uct_cuda_mp_config_t *config,
+static bool read_staging_size(const char *text, uct_cuda_plan_config_t *config,
                               size_t offset)
 {
     return read_size(text, config, offset) &&
@@ -174,13 +174,13 @@ static bool next_item(const char **text_p, char item[LIST_ITEM_MAX])
 
 /* Parse a list of values for paths. @return Their number; 0: invalid */
 static unsigned
-read_list(const char *text, uct_cuda_mp_config_t *config, read_item_t read)
+read_list(const char *text, uct_cuda_plan_config_t *config, read_item_t read)
 {
     unsigned count = 0;
     char item[LIST_ITEM_MAX];
 
     for (; text != NULL; ++count) {
-        if ((count == UCT_CUDA_MP_MAX_PATHS) || !next_item(&text, item) ||
+        if ((count == UCT_CUDA_PLAN_MAX_PATHS) || !next_item(&text, item) ||
             !read(item, count, config)) {
             return 0;
         }
@@ -190,24 +190,24 @@ read_list(const char *text, uct_cuda_mp_config_t *config, read_item_t read)
 }
 
 static bool
-read_path(const char *item, unsigned index, uct_cuda_mp_config_t *config)
+read_path(const char *item, unsigned index, uct_cuda_plan_config_t *config)
 {
-    uct_cuda_mp_path_t path = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
-    unsigned gpu            = 0;
+    uct_cuda_plan_path_t path = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
+    unsigned gpu              = 0;
     unsigned i;
 
     if (strcasecmp(item, "host") == 0) {
-        path.route = UCT_CUDA_MP_ROUTE_HOST;
+        path.route = UCT_CUDA_PLAN_ROUTE_HOST;
     } else if ((strncasecmp(item, "gpu", 3) == 0) &&
                parse_unsigned(item + 3, 0, UCT_CUDA_MAX_GPUS - 1, &gpu)) {
-        path.route = UCT_CUDA_MP_ROUTE_GPU;
+        path.route = UCT_CUDA_PLAN_ROUTE_GPU;
         path.gpu   = (int)gpu;
     } else if (strcasecmp(item, "direct") != 0) {
         return false;
     }
 
     for (i = 0; i < index; ++i) {
-        if (uct_cuda_mp_path_equal(&config->paths[i], &path)) {
+        if (uct_cuda_plan_path_equal(&config->paths[i], &path)) {
             return false;
         }
     }
@@ -216,13 +216,13 @@ read_path(const char *item, unsigned index, uct_cuda_mp_config_t *config)
     return true;
 }
 
-static bool read_paths(const char *text, uct_cuda_mp_config_t *config,
+static bool read_paths(const char *text, uct_cuda_plan_config_t *config,
                        size_t offset)
 {
     config->num_paths     = 0;
     config->max_gpu_paths = MAX_GPU_PATHS;
     if ((strcasecmp(text, "auto") == 0) ||
-        parse_unsigned(text, 1, UCT_CUDA_MP_MAX_PATHS,
+        parse_unsigned(text, 1, UCT_CUDA_PLAN_MAX_PATHS,
                        &config->max_gpu_paths)) {
         return true;
     }
@@ -232,7 +232,7 @@ static bool read_paths(const char *text, uct_cuda_mp_config_t *config,
 }
 
 static bool
-read_share(const char *item, unsigned index, uct_cuda_mp_config_t *config)
+read_share(const char *item, unsigned index, uct_cuda_plan_config_t *config)
 {
     char *end;
 
@@ -241,7 +241,7 @@ read_share(const char *item, unsigned index, uct_cuda_mp_config_t *config)
            (config->shares[index] <= 1e6);
 }
 
-static bool read_shares(const char *text, uct_cuda_mp_config_t *config,
+static bool read_shares(const char *text, uct_cuda_plan_config_t *config,
                         size_t offset)
 {
     const bool is_auto = (strcasecmp(text, "auto") == 0);
@@ -259,14 +259,14 @@ static bool read_shares(const char *text, uct_cuda_mp_config_t *config,
     return is_auto || (sum > 0);
 }
 
-static bool
-read_chunk_count(const char *item, unsigned index, uct_cuda_mp_config_t *config)
+static bool read_chunk_count(const char *item, unsigned index,
+                             uct_cuda_plan_config_t *config)
 {
-    return parse_unsigned(item, 1, UCT_CUDA_MP_MAX_CHUNKS,
+    return parse_unsigned(item, 1, UCT_CUDA_PLAN_MAX_CHUNKS,
                           &config->chunks[index]);
 }
 
-static bool read_chunks(const char *text, uct_cuda_mp_config_t *config,
+static bool read_chunks(const char *text, uct_cuda_plan_config_t *config,
                         size_t offset)
 {
     const bool is_auto = (strcasecmp(text, "auto") == 0);
@@ -277,26 +277,26 @@ static bool read_chunks(const char *text, uct_cuda_mp_config_t *config,
     return is_auto || (config->num_chunks > 0);
 }
 
-static bool read_name(const char *text, uct_cuda_mp_config_t *config,
+static bool read_name(const char *text, uct_cuda_plan_config_t *config,
                       size_t offset)
 {
-    return snprintf(field_at(config, offset), UCT_CUDA_MP_NAME_SIZE, "%s",
-                    text) < UCT_CUDA_MP_NAME_SIZE;
+    return snprintf(field_at(config, offset), UCT_CUDA_PLAN_NAME_SIZE, "%s",
+                    text) < UCT_CUDA_PLAN_NAME_SIZE;
 }
 
-static bool read_ledger(const char *text, uct_cuda_mp_config_t *config,
+static bool read_ledger(const char *text, uct_cuda_plan_config_t *config,
                         size_t offset)
 {
-    uct_cuda_mp_config_t ternary;
+    uct_cuda_plan_config_t ternary;
 
     if (*text == '/') {
         return read_name(text, config, offset);
     }
 
     return read_ternary(text, &ternary, FIELD(enable)) &&
-           read_name((ternary.enable == UCT_CUDA_MP_NO) ?
+           read_name((ternary.enable == UCT_CUDA_PLAN_NO) ?
                              "" :
-                             UCT_CUDA_MP_LEDGER_DIR,
+                             UCT_CUDA_PLAN_LEDGER_DIR,
                      config, offset);
 }
 
@@ -306,7 +306,7 @@ static bool read_ledger(const char *text, uct_cuda_mp_config_t *config,
 #define TERNARY "y, n or auto"
 #define NAME    "a path of less than 256 characters"
 
-const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
+const uct_cuda_plan_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH", "auto",
      "Move large messages over several paths at once: \"auto\" where a model "
      "of the node expects a gain, \"y\" wherever there is a second path, \"n\" "
@@ -357,7 +357,7 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
     {"MULTIPATH_LEDGER", "auto",
      "Directory, shared by all processes of the node, for the page in which "
      "they tell each other which links they use. \"auto\" is "
-     UCT_CUDA_MP_LEDGER_DIR ", \"n\" does without.", read_ledger,
+     UCT_CUDA_PLAN_LEDGER_DIR ", \"n\" does without.", read_ledger,
      FIELD(ledger), "auto, n, or a directory's path from the root on"},
     {"MULTIPATH_TRACE", "",
      "Directory for a trace of all copies, which ucx_mp_trace makes a timeline "
@@ -367,12 +367,12 @@ const uct_cuda_mp_config_var_t uct_cuda_mp_config_vars[] = {
 };
 
 
-ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
-                                    const char *name, const char *value,
-                                    char *error, size_t error_size)
+ucs_status_t uct_cuda_plan_config_set(uct_cuda_plan_config_t *config,
+                                      const char *name, const char *value,
+                                      char *error, size_t error_size)
 {
-    uct_cuda_mp_config_t changed = *config;
-    const uct_cuda_mp_config_var_t *var;
+    uct_cuda_plan_config_t changed = *config;
+    const uct_cuda_plan_config_var_t *var;
 
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
         if (strcmp(var->name, name) == 0) {
@@ -397,18 +397,18 @@ ucs_status_t uct_cuda_mp_config_set(uct_cuda_mp_config_t *config,
     return UCS_OK;
 }
 
-void uct_cuda_mp_config_init(uct_cuda_mp_config_t *config)
+void uct_cuda_plan_config_init(uct_cuda_plan_config_t *config)
 {
-    const uct_cuda_mp_config_var_t *var;
+    const uct_cuda_plan_config_var_t *var;
 
     memset(config, 0, sizeof(*config));
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
-        (void)uct_cuda_mp_config_set(config, var->name, var->dfl, NULL, 0);
+        (void)uct_cuda_plan_config_set(config, var->name, var->dfl, NULL, 0);
     }
 }
 
-ucs_status_t uct_cuda_mp_config_check(const uct_cuda_mp_config_t *config,
-                                      char *error, size_t error_size)
+ucs_status_t uct_cuda_plan_config_check(const uct_cuda_plan_config_t *config,
+                                        char *error, size_t error_size)
 {
     unsigned i;
 
@@ -431,8 +431,8 @@ ucs_status_t uct_cuda_mp_config_check(const uct_cuda_mp_config_t *config,
     }
 
     for (i = 0; i < config->num_paths; ++i) {
-        if ((config->paths[i].route == UCT_CUDA_MP_ROUTE_HOST) &&
-            (config->host == UCT_CUDA_MP_NO)) {
+        if ((config->paths[i].route == UCT_CUDA_PLAN_ROUTE_HOST) &&
+            (config->host == UCT_CUDA_PLAN_NO)) {
             snprintf(error, error_size,
                      "MULTIPATH_PATHS names host but MULTIPATH_HOST is n");
             return UCS_ERR_INVALID_PARAM;

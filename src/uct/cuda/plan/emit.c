@@ -9,7 +9,7 @@
 #include <string.h>
 
 
-#define MAX_RANKS UCT_CUDA_COLL_MAX_RANKS
+#define MAX_RANKS UCT_CUDA_PLAN_COLL_MAX_RANKS
 
 /* Alignment of shards and chunks, bytes: the small one for vector loads of
  * kernels, the large one for copy engines */
@@ -25,7 +25,7 @@
 #define SLOTS 2
 
 /* Queues of a rank by purpose; with many ranks some share a queue */
-#define MAX_FAN           UCT_CUDA_COLL_MAX_FAN
+#define MAX_FAN           UCT_CUDA_PLAN_COLL_MAX_FAN
 #define QUEUE_KERNELS     0
 #define QUEUE_FROM(_rank) (1 + (_rank) % MAX_FAN)
 #define QUEUE_TO(_rank)   (1 + MAX_FAN + (_rank) % MAX_FAN)
@@ -33,15 +33,15 @@
 #define QUEUE_RELAYS      (2 + 2 * MAX_FAN)
 #define QUEUE_RELAY(_is_in, _is_first, _relay) \
     (QUEUE_RELAYS + \
-     (2 * (_is_in) + (_is_first)) * UCT_CUDA_COLL_MAX_RELAYS + (_relay))
+     (2 * (_is_in) + (_is_first)) * UCT_CUDA_PLAN_COLL_MAX_RELAYS + (_relay))
 
 /* After all other levels: see wave_of() */
 #define LAST_WAVE(_plan) \
     ((2 * (_plan)->chunks + 4 * (_plan)->num_ranks + 2) * (_plan)->num_ranks)
 
 
-typedef uct_cuda_coll_builder_t builder_t;
-typedef uct_cuda_coll_plan_t    plan_t;
+typedef uct_cuda_plan_builder_t builder_t;
+typedef uct_cuda_plan_coll_t    plan_t;
 
 
 /* Data of a shard in scratch memory, for each rank */
@@ -54,12 +54,12 @@ typedef enum {
     /* its block until all ranks have read the inputs below it; for all
      * shards */
     SLOT_RESULT = SLOT_LAST
-} room_t;
+} scratch_use_t;
 
 
 /* A shard with its trees and slots */
 typedef struct {
-    const uct_cuda_coll_tree_t *tree;
+    const uct_cuda_plan_coll_tree_t *tree;
     uint64_t offset;      /* in the complete data, bytes */
     uint64_t bytes;
     uint64_t chunk;       /* bytes of all chunks except the last */
@@ -69,7 +69,7 @@ typedef struct {
     uint8_t  depth[MAX_RANKS]; /* in reductions; 0: leaf */
     uint64_t slots[SLOT_LAST][MAX_RANKS];
     uint64_t slot;        /* bytes of a slot */
-} slice_t;
+} shard_t;
 
 
 /* Steps of a chunk awaited by the next user of its slots, by rank */
@@ -89,7 +89,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 /* Return the alignment of pieces of this size, in whole elements */
 static uint64_t unit_of(const plan_t *plan, uint64_t bytes)
 {
-    const uint64_t share = uct_cuda_coll_kind_has_blocks(plan->kind) ?
+    const uint64_t share = uct_cuda_plan_coll_kind_has_blocks(plan->kind) ?
                                    bytes :
                                    bytes / plan->num_ranks;
     const uint64_t align = (share >= LARGE) ? ALIGN_LARGE : ALIGN_SMALL;
@@ -112,9 +112,9 @@ static uint64_t cut(uint64_t bytes, uint64_t unit, double share)
 
 /* Lay out the data of a tree: an equal part of the complete data or of its
  * root's block. @return Its alignment */
-static uint64_t lay_out_slice(const plan_t *plan,
-                              const uct_cuda_coll_trees_t *trees, unsigned tree,
-                              slice_t *slice)
+static uint64_t lay_out_shard(const plan_t *plan,
+                              const uct_cuda_plan_coll_trees_t *trees,
+                              unsigned tree, shard_t *shard)
 {
     const unsigned root = trees->trees[tree].root;
     uint64_t begin      = 0;
@@ -124,7 +124,7 @@ static uint64_t lay_out_slice(const plan_t *plan,
     uint64_t unit;
     unsigned t;
 
-    if (uct_cuda_coll_kind_has_blocks(plan->kind)) {
+    if (uct_cuda_plan_coll_kind_has_blocks(plan->kind)) {
         begin = plan->blocks[root];
         bytes = plan->blocks[root + 1] - begin;
         for (t = part = parts = 0; t < trees->count; ++t) {
@@ -134,24 +134,24 @@ static uint64_t lay_out_slice(const plan_t *plan,
     }
 
     unit          = unit_of(plan, bytes);
-    slice->tree   = &trees->trees[tree];
-    slice->offset = cut(bytes, unit, (double)part / parts);
-    slice->bytes  = cut(bytes, unit, (double)(part + 1) / parts) -
-                    slice->offset;
-    slice->offset += begin;
+    shard->tree   = &trees->trees[tree];
+    shard->offset = cut(bytes, unit, (double)part / parts);
+    shard->bytes  = cut(bytes, unit, (double)(part + 1) / parts) -
+                    shard->offset;
+    shard->offset += begin;
     return unit;
 }
 
-static bool is_leaf(const slice_t *slice, unsigned rank)
+static bool is_leaf(const shard_t *shard, unsigned rank)
 {
-    return slice->depth[rank] == 0;
+    return shard->depth[rank] == 0;
 }
 
 /* Return whether a rank's partial sums need scratch memory */
-static bool has_sums(const plan_t *plan, const slice_t *slice, unsigned rank)
+static bool has_sums(const plan_t *plan, const shard_t *shard, unsigned rank)
 {
     return (plan->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
-           (rank != slice->tree->root) && !is_leaf(slice, rank);
+           (rank != shard->tree->root) && !is_leaf(shard, rank);
 }
 
 /* Return whether a rank's results must wait for other ranks to read their
@@ -166,19 +166,19 @@ static bool has_late_result(const plan_t *plan, unsigned rank)
 /* A partial sum overwrites the one of two chunks before. The parent has read
  * that one if it adds no more than two levels later, so levels are raised where
  * needed. */
-static void raise_depths(unsigned num_ranks, slice_t *slice)
+static void raise_depths(unsigned num_ranks, shard_t *shard)
 {
-    const uct_cuda_coll_tree_t *tree = slice->tree;
-    bool is_raised                   = true;
+    const uct_cuda_plan_coll_tree_t *tree = shard->tree;
+    bool is_raised                        = true;
     unsigned rank, least;
 
     while (is_raised) {
         is_raised = false;
         for (rank = 0; rank < num_ranks; ++rank) {
-            least = slice->depth[tree->in[rank]];
+            least = shard->depth[tree->in[rank]];
             least = (least > SLOTS) ? least - SLOTS : 0;
-            if (!is_leaf(slice, rank) && (slice->depth[rank] < least)) {
-                slice->depth[rank] = (uint8_t)least;
+            if (!is_leaf(shard, rank) && (shard->depth[rank] < least)) {
+                shard->depth[rank] = (uint8_t)least;
                 is_raised          = true;
             }
         }
@@ -186,71 +186,71 @@ static void raise_depths(unsigned num_ranks, slice_t *slice)
 }
 
 /* Count children, and the additions behind each rank's data */
-static void measure(const plan_t *plan, slice_t *slice)
+static void measure(const plan_t *plan, shard_t *shard)
 {
-    const uct_cuda_coll_tree_t *tree = slice->tree;
-    const bool reduces               = uct_cuda_coll_kind_reduces(plan->kind);
+    const uct_cuda_plan_coll_tree_t *tree = shard->tree;
+    const bool reduces = uct_cuda_plan_coll_kind_reduces(plan->kind);
     unsigned rank, at, depth;
 
-    memset(slice->in, 0, sizeof(slice->in));
-    memset(slice->out, 0, sizeof(slice->out));
-    memset(slice->depth, 0, sizeof(slice->depth));
+    memset(shard->in, 0, sizeof(shard->in));
+    memset(shard->out, 0, sizeof(shard->out));
+    memset(shard->depth, 0, sizeof(shard->depth));
     for (rank = 0; rank < plan->num_ranks; ++rank) {
         if (rank == tree->root) {
             continue;
         }
 
-        slice->in[tree->in[rank]]   |= 1ull << rank;
-        slice->out[tree->out[rank]] |= 1ull << rank;
+        shard->in[tree->in[rank]]   |= 1ull << rank;
+        shard->out[tree->out[rank]] |= 1ull << rank;
         for (at = rank, depth = 1; reduces && (at != tree->root);
              at = tree->in[at], ++depth) {
-            slice->depth[tree->in[at]] = (uint8_t)
-                ucs_max(slice->depth[tree->in[at]], depth);
+            shard->depth[tree->in[at]] = (uint8_t)
+                ucs_max(shard->depth[tree->in[at]], depth);
         }
     }
-    raise_depths(plan->num_ranks, slice);
+    raise_depths(plan->num_ranks, shard);
 }
 
-static uint64_t take_slots(const slice_t *slice, uint64_t *used)
+static uint64_t take_slots(const shard_t *shard, uint64_t *used)
 {
     const uint64_t offset = *used;
 
-    *used += ucs_min(slice->chunks, SLOTS) * slice->slot;
+    *used += ucs_min(shard->chunks, SLOTS) * shard->slot;
     return offset;
 }
 
 /* Assign slots in the parents' scratch memory for data from each rank, and in
  * its own for its sums */
-static void lay_out_slots(const plan_t *plan, bool kernels, slice_t *slice,
+static void lay_out_slots(const plan_t *plan, bool kernels, shard_t *shard,
                           uint64_t *used)
 {
     unsigned rank, parent;
 
     for (rank = 0; rank < plan->num_ranks; ++rank) {
-        parent = slice->tree->in[rank];
+        parent = shard->tree->in[rank];
         if ((parent != rank) && !kernels) {
-            slice->slots[SLOT_SENT][rank] = take_slots(slice, &used[parent]);
+            shard->slots[SLOT_SENT][rank] = take_slots(shard, &used[parent]);
         }
-        if (has_sums(plan, slice, rank)) {
-            slice->slots[SLOT_SUM][rank] = take_slots(slice, &used[rank]);
+        if (has_sums(plan, shard, rank)) {
+            shard->slots[SLOT_SUM][rank] = take_slots(shard, &used[rank]);
         }
     }
 }
 
 /* Assign slots in the scratch memory of relays */
-static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
+static void lay_out_relays(shard_t *shard, unsigned num_ranks, uint64_t *used)
 {
-    const uct_cuda_coll_tree_t *tree = slice->tree;
+    const uct_cuda_plan_coll_tree_t *tree = shard->tree;
     unsigned rank;
 
     for (rank = 0; rank < num_ranks; ++rank) {
-        if (tree->in_over[rank] != UCT_CUDA_COLL_DIRECT) {
-            slice->slots[SLOT_RELAY_IN][rank] =
-                    take_slots(slice, &used[tree->in_over[rank]]);
+        if (tree->in_over[rank] != UCT_CUDA_PLAN_COLL_DIRECT) {
+            shard->slots[SLOT_RELAY_IN][rank] =
+                    take_slots(shard, &used[tree->in_over[rank]]);
         }
-        if (tree->out_over[rank] != UCT_CUDA_COLL_DIRECT) {
-            slice->slots[SLOT_RELAY_OUT][rank] =
-                    take_slots(slice, &used[tree->out_over[rank]]);
+        if (tree->out_over[rank] != UCT_CUDA_PLAN_COLL_DIRECT) {
+            shard->slots[SLOT_RELAY_OUT][rank] =
+                    take_slots(shard, &used[tree->out_over[rank]]);
         }
     }
 }
@@ -258,17 +258,18 @@ static void lay_out_relays(slice_t *slice, unsigned num_ranks, uint64_t *used)
 /* Fill a plan except for its steps: shards with chunks, and scratch memory.
  * `results`: offset in each rank's scratch memory for an in-place
  * reduce-scatter */
-static void lay_out(const plan_t *frame, const uct_cuda_coll_trees_t *trees,
-                    bool kernels, unsigned chunks, slice_t *slices,
-                    uint64_t *results, plan_t *plan)
+static void lay_out(const plan_t *signature,
+                    const uct_cuda_plan_coll_trees_t *trees, bool kernels,
+                    unsigned chunks, shard_t *shards, uint64_t *results,
+                    plan_t *plan)
 {
-    uint64_t relays[UCT_CUDA_COLL_MAX_RELAYS] = {0};
-    uint64_t used[MAX_RANKS]                  = {0};
-    slice_t *slice;
+    uint64_t relays[UCT_CUDA_PLAN_COLL_MAX_RELAYS] = {0};
+    uint64_t used[MAX_RANKS]                       = {0};
+    shard_t *shard;
     uint64_t unit;
     unsigned t, rank;
 
-    *plan               = *frame;
+    *plan               = *signature;
     plan->algorithm     = (uint8_t)trees->algorithm;
     plan->num_relays    = trees->num_relays;
     memcpy(plan->relays, trees->relays, sizeof(plan->relays));
@@ -276,21 +277,21 @@ static void lay_out(const plan_t *frame, const uct_cuda_coll_trees_t *trees,
     plan->scratch       = 0;
     plan->relay_scratch = 0;
     for (t = 0; t < trees->count; ++t) {
-        slice         = &slices[t];
-        unit          = lay_out_slice(plan, trees, t, slice);
-        slice->chunk  = round_up((slice->bytes + chunks - 1) / chunks, unit);
-        slice->chunks = (slice->bytes == 0) ?
+        shard         = &shards[t];
+        unit          = lay_out_shard(plan, trees, t, shard);
+        shard->chunk  = round_up((shard->bytes + chunks - 1) / chunks, unit);
+        shard->chunks = (shard->bytes == 0) ?
                                 0 :
-                                (unsigned)((slice->bytes + slice->chunk - 1) /
-                                           slice->chunk);
-        slice->slot   = round_up(ucs_min(slice->chunk, slice->bytes),
+                                (unsigned)((shard->bytes + shard->chunk - 1) /
+                                           shard->chunk);
+        shard->slot   = round_up(ucs_min(shard->chunk, shard->bytes),
                                  SLOT_ALIGN);
-        measure(plan, slice);
-        if (uct_cuda_coll_kind_reduces(plan->kind)) {
-            lay_out_slots(plan, kernels, slice, used);
+        measure(plan, shard);
+        if (uct_cuda_plan_coll_kind_reduces(plan->kind)) {
+            lay_out_slots(plan, kernels, shard, used);
         }
-        lay_out_relays(slice, plan->num_ranks, relays);
-        plan->chunks = ucs_max(plan->chunks, slice->chunks);
+        lay_out_relays(shard, plan->num_ranks, relays);
+        plan->chunks = ucs_max(plan->chunks, shard->chunks);
     }
 
     for (rank = 0; rank < plan->num_ranks; ++rank) {
@@ -310,17 +311,17 @@ static void lay_out(const plan_t *frame, const uct_cuda_coll_trees_t *trees,
 typedef struct {
     builder_t      *builder;
     const plan_t   *plan;
-    const slice_t  *slice;
+    const shard_t  *shard;
     unsigned       tree;   /* of the shard */
     unsigned       num_ranks;
     bool           kernels;
-    const uct_cuda_coll_trees_t *trees;
+    const uct_cuda_plan_coll_trees_t *trees;
     unsigned       index;  /* in the shard */
     slots_t        *before; /* steps of the chunk that used the same slots */
     slots_t        own;     /* steps of this chunk */
     /* copies of each rank's data to its parent's scratch */
     uint32_t       copies[MAX_RANKS];
-} chunk_t;
+} shard_chunk_t;
 
 
 /* Remove the first rank of a set and return it */
@@ -333,12 +334,12 @@ static unsigned take_first(uint64_t *set)
 }
 
 /* Add a step of a chunk; fill() sets its length and offsets */
-static uint32_t add_step(chunk_t *chunk, uct_cuda_step_type_t type,
+static uint32_t add_step(shard_chunk_t *chunk, uct_cuda_plan_step_type_t type,
                          unsigned rank, unsigned queue, unsigned wave)
 {
-    const uint32_t index = uct_cuda_coll_builder_step(chunk->builder, type,
+    const uint32_t index = uct_cuda_plan_builder_step(chunk->builder, type,
                                                       rank, queue, 0, wave);
-    uct_cuda_step_t *step = &chunk->builder->plan->list.steps[index];
+    uct_cuda_plan_step_t *step = &chunk->builder->plan->list.steps[index];
 
     step->part  = (uint8_t)chunk->tree;
     step->chunk = (uint8_t)chunk->index;
@@ -354,16 +355,16 @@ static void add_place(builder_t *builder, bool is_source, unsigned rank,
     if ((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) && plan->is_in_place) {
         buffer = UCT_CUDA_BUFFER_RECV;
     }
-    uct_cuda_coll_builder_place(builder, is_source, rank, buffer, 0);
+    uct_cuda_plan_builder_place(builder, is_source, rank, buffer, 0);
 }
 
 /* Add a rank's slot in the scratch memory of a rank or relay */
 static void add_slot(builder_t *builder, bool is_source, unsigned owner,
-                     room_t slot, unsigned rank)
+                     scratch_use_t slot, unsigned rank)
 {
     plan_t *plan = builder->plan;
 
-    uct_cuda_coll_builder_place(builder, is_source, owner,
+    uct_cuda_plan_builder_place(builder, is_source, owner,
                                 UCT_CUDA_BUFFER_SCRATCH, 0);
     plan->list.places[plan->list.num_places - 1].slot =
             (uint16_t)(slot * MAX_RANKS + rank);
@@ -371,8 +372,8 @@ static void add_slot(builder_t *builder, bool is_source, unsigned owner,
 
 /* Return the schedule level. Kernels have odd levels. Rotating pushes of each
  * rank begin with the next rank. */
-static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
-                        unsigned to)
+static unsigned wave_of(const shard_chunk_t *chunk, unsigned wave,
+                        unsigned from, unsigned to)
 {
     const unsigned away = (to + chunk->num_ranks - from) % chunk->num_ranks;
 
@@ -381,26 +382,26 @@ static unsigned wave_of(const chunk_t *chunk, unsigned wave, unsigned from,
 }
 
 /* Add the place of data for a rank's parent */
-static void add_handed(chunk_t *chunk, bool is_source, unsigned rank)
+static void add_handed(shard_chunk_t *chunk, bool is_source, unsigned rank)
 {
-    if (!has_sums(chunk->plan, chunk->slice, rank)) {
+    if (!has_sums(chunk->plan, chunk->shard, rank)) {
         add_place(chunk->builder, is_source, rank,
-                  is_leaf(chunk->slice, rank) ? UCT_CUDA_BUFFER_SEND :
+                  is_leaf(chunk->shard, rank) ? UCT_CUDA_BUFFER_SEND :
                                                 UCT_CUDA_BUFFER_RECV);
         return;
     }
 
     add_slot(chunk->builder, is_source, rank, SLOT_SUM, rank);
     if (!is_source) {
-        uct_cuda_coll_builder_wait(chunk->builder, chunk->before->reads[rank]);
+        uct_cuda_plan_builder_wait(chunk->builder, chunk->before->reads[rank]);
     }
 }
 
 /* Add the place of the sum, or of original data at the root */
-static void add_source(chunk_t *chunk, unsigned from)
+static void add_source(shard_chunk_t *chunk, unsigned from)
 {
-    const bool is_first = (from == chunk->slice->tree->root) &&
-                          !uct_cuda_coll_kind_reduces(chunk->plan->kind);
+    const bool is_first = (from == chunk->shard->tree->root) &&
+                          !uct_cuda_plan_coll_kind_reduces(chunk->plan->kind);
 
     add_place(chunk->builder, true, from,
               is_first ? UCT_CUDA_BUFFER_SEND : UCT_CUDA_BUFFER_RECV);
@@ -408,18 +409,18 @@ static void add_source(chunk_t *chunk, unsigned from)
 
 /* Copy through a relay: one rank pushes, the other pulls. @return Step of the
  * pull */
-static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
-                        unsigned wave, uint32_t arrived)
+static uint32_t forward(shard_chunk_t *chunk, bool is_in, unsigned from,
+                        unsigned to, unsigned wave, uint32_t arrived)
 {
-    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
-    builder_t *builder               = chunk->builder;
-    const unsigned child             = is_in ? from : to;
-    const unsigned relay             = is_in ? tree->in_over[child] :
-                                               tree->out_over[child];
-    const room_t slot                = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
+    const uct_cuda_plan_coll_tree_t *tree = chunk->shard->tree;
+    builder_t *builder                    = chunk->builder;
+    const unsigned child                  = is_in ? from : to;
+    const unsigned relay                  = is_in ? tree->in_over[child] :
+                                                    tree->out_over[child];
+    const scratch_use_t slot = is_in ? SLOT_RELAY_IN : SLOT_RELAY_OUT;
     uint32_t first, second;
 
-    first = add_step(chunk, UCT_CUDA_STEP_COPY, from,
+    first = add_step(chunk, UCT_CUDA_PLAN_STEP_COPY, from,
                      QUEUE_RELAY(is_in, true, relay), wave);
     if (is_in) {
         add_handed(chunk, true, from);
@@ -428,61 +429,61 @@ static uint32_t forward(chunk_t *chunk, bool is_in, unsigned from, unsigned to,
         add_source(chunk, from);
     }
     add_slot(builder, false, chunk->num_ranks + relay, slot, child);
-    uct_cuda_coll_builder_wait(builder, arrived);
-    uct_cuda_coll_builder_wait(builder, (is_in ? chunk->before->in :
+    uct_cuda_plan_builder_wait(builder, arrived);
+    uct_cuda_plan_builder_wait(builder, (is_in ? chunk->before->in :
                                                  chunk->before->out)[child]);
 
-    second = add_step(chunk, UCT_CUDA_STEP_COPY, to,
+    second = add_step(chunk, UCT_CUDA_PLAN_STEP_COPY, to,
                       QUEUE_RELAY(is_in, false, relay), wave);
     add_slot(builder, true, chunk->num_ranks + relay, slot, child);
     if (is_in) {
         add_slot(builder, false, to, SLOT_SENT, from);
-        uct_cuda_coll_builder_wait(builder, chunk->before->sums[to]);
+        uct_cuda_plan_builder_wait(builder, chunk->before->sums[to]);
     } else {
         add_place(builder, false, to, UCT_CUDA_BUFFER_RECV);
     }
-    uct_cuda_coll_builder_wait(builder, first);
+    uct_cuda_plan_builder_wait(builder, first);
     (is_in ? chunk->own.in : chunk->own.out)[child] = second;
     return second;
 }
 
 /* Bring the children's data into scratch memory, pulled or pushed */
-static void fetch(chunk_t *chunk, unsigned rank)
+static void fetch(shard_chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
     const bool rotates = chunk->trees->rotates;
-    uint64_t children  = chunk->slice->in[rank];
+    uint64_t children  = chunk->shard->in[rank];
     unsigned child, wave;
 
     while (children != 0) {
         child = take_first(&children);
-        wave  = wave_of(chunk, 2 * (chunk->slice->depth[rank] - 1), child,
+        wave  = wave_of(chunk, 2 * (chunk->shard->depth[rank] - 1), child,
                         rank);
-        if (chunk->slice->tree->in_over[child] != UCT_CUDA_COLL_DIRECT) {
+        if (chunk->shard->tree->in_over[child] != UCT_CUDA_PLAN_COLL_DIRECT) {
             chunk->copies[child] = forward(chunk, true, child, rank, wave,
                                            chunk->own.sums[child]);
             continue;
         }
 
         chunk->copies[child] = add_step(
-                chunk, UCT_CUDA_STEP_COPY, rotates ? child : rank,
+                chunk, UCT_CUDA_PLAN_STEP_COPY, rotates ? child : rank,
                 rotates ? QUEUE_PUSHES : QUEUE_FROM(child),
                 wave);
         chunk->own.reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
         add_slot(builder, false, rank, SLOT_SENT, child);
-        uct_cuda_coll_builder_wait(builder, chunk->own.sums[child]);
-        uct_cuda_coll_builder_wait(builder, chunk->before->sums[rank]);
+        uct_cuda_plan_builder_wait(builder, chunk->own.sums[child]);
+        uct_cuda_plan_builder_wait(builder, chunk->before->sums[rank]);
     }
 }
 
 /* Add the destinations of a sum: the next rank, or the final buffers */
-static void add_sum(chunk_t *chunk, unsigned rank)
+static void add_sum(shard_chunk_t *chunk, unsigned rank)
 {
     const plan_t *plan = chunk->plan;
     uint64_t to        = 1ull << rank;
 
-    if (rank != chunk->slice->tree->root) {
+    if (rank != chunk->shard->tree->root) {
         add_handed(chunk, false, rank);
         return;
     }
@@ -492,8 +493,8 @@ static void add_sum(chunk_t *chunk, unsigned rank)
         return;
     }
 
-    if (chunk->kernels && uct_cuda_coll_kind_spreads(plan->kind)) {
-        to |= chunk->slice->out[rank];
+    if (chunk->kernels && uct_cuda_plan_coll_kind_spreads(plan->kind)) {
+        to |= chunk->shard->out[rank];
     }
     while (to != 0) {
         add_place(chunk->builder, false, take_first(&to), UCT_CUDA_BUFFER_RECV);
@@ -501,40 +502,40 @@ static void add_sum(chunk_t *chunk, unsigned rank)
 }
 
 /* Add a rank's data and its children's, in rank order */
-static void add(chunk_t *chunk, unsigned rank)
+static void add(shard_chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;
-    uint64_t from      = chunk->slice->in[rank] | (1ull << rank);
+    uint64_t from      = chunk->shard->in[rank] | (1ull << rank);
     unsigned peer;
 
     chunk->own.sums[rank] = add_step(
-            chunk, UCT_CUDA_STEP_REDUCE, rank, QUEUE_KERNELS,
-            wave_of(chunk, 2 * chunk->slice->depth[rank] - 1, rank, rank));
+            chunk, UCT_CUDA_PLAN_STEP_REDUCE, rank, QUEUE_KERNELS,
+            wave_of(chunk, 2 * chunk->shard->depth[rank] - 1, rank, rank));
     while (from != 0) {
         peer = take_first(&from);
         if (peer == rank) {
             add_place(builder, true, rank, UCT_CUDA_BUFFER_SEND);
         } else if (chunk->kernels) {
             add_handed(chunk, true, peer);
-            uct_cuda_coll_builder_wait(builder, chunk->own.sums[peer]);
+            uct_cuda_plan_builder_wait(builder, chunk->own.sums[peer]);
             chunk->own.reads[peer] = chunk->own.sums[rank];
         } else {
             add_slot(builder, true, rank, SLOT_SENT, peer);
-            uct_cuda_coll_builder_wait(builder, chunk->copies[peer]);
+            uct_cuda_plan_builder_wait(builder, chunk->copies[peer]);
         }
     }
 
     add_sum(chunk, rank);
 }
 
-static void emit_in(chunk_t *chunk)
+static void emit_in(shard_chunk_t *chunk)
 {
-    const slice_t *slice = chunk->slice;
+    const shard_t *shard = chunk->shard;
     unsigned depth, rank;
 
-    for (depth = 1; depth <= slice->depth[slice->tree->root]; ++depth) {
+    for (depth = 1; depth <= shard->depth[shard->tree->root]; ++depth) {
         for (rank = 0; rank < chunk->num_ranks; ++rank) {
-            if (slice->depth[rank] == depth) {
+            if (shard->depth[rank] == depth) {
                 if (!chunk->kernels) {
                     fetch(chunk, rank);
                 }
@@ -552,47 +553,48 @@ static bool has_own_copy(const plan_t *plan)
 
 /* Send to one rank by a copy engine, or to all children by a kernel, as a sum
  * of one source */
-static uint32_t push(chunk_t *chunk, unsigned from, unsigned to, unsigned level,
-                     uint32_t arrived)
+static uint32_t push(shard_chunk_t *chunk, unsigned from, unsigned to,
+                     unsigned level, uint32_t arrived)
 {
-    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
-    const plan_t *plan               = chunk->plan;
-    builder_t *builder               = chunk->builder;
-    const bool rotates               = chunk->trees->rotates && (from != to);
-    const bool is_first              = (from == tree->root) &&
-                                       !uct_cuda_coll_kind_reduces(plan->kind);
+    const uct_cuda_plan_coll_tree_t *tree = chunk->shard->tree;
+    const plan_t *plan                    = chunk->plan;
+    builder_t *builder                    = chunk->builder;
+    const bool rotates = chunk->trees->rotates && (from != to);
+    const bool is_first                   = (from == tree->root) &&
+                          !uct_cuda_plan_coll_kind_reduces(plan->kind);
     uint64_t receivers               = 1ull << to;
     uint32_t step;
 
-    if (tree->out_over[to] != UCT_CUDA_COLL_DIRECT) {
+    if (tree->out_over[to] != UCT_CUDA_PLAN_COLL_DIRECT) {
         return forward(chunk, false, from, to,
                        wave_of(chunk, 2 * level, from, to), arrived);
     }
 
     /* When rotating, the way in of the next chunk goes first, so that no rank
      * waits for the sum of this chunk */
-    step = add_step(
-            chunk,
-            chunk->kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, from,
-            chunk->kernels ? QUEUE_KERNELS :
-            rotates        ? QUEUE_PUSHES :
-                             QUEUE_TO(to),
-            wave_of(chunk, 2 * level + rotates, from, to));
+    step = add_step(chunk,
+                    chunk->kernels ? UCT_CUDA_PLAN_STEP_REDUCE :
+                                     UCT_CUDA_PLAN_STEP_COPY,
+                    from,
+                    chunk->kernels ? QUEUE_KERNELS :
+                    rotates        ? QUEUE_PUSHES :
+                                     QUEUE_TO(to),
+                    wave_of(chunk, 2 * level + rotates, from, to));
     add_source(chunk, from);
     if (chunk->kernels) {
-        receivers |= chunk->slice->out[from] |
+        receivers |= chunk->shard->out[from] |
                      ((uint64_t)(is_first && has_own_copy(plan)) << from);
     }
     while (receivers != 0) {
         add_place(builder, false, take_first(&receivers), UCT_CUDA_BUFFER_RECV);
     }
-    uct_cuda_coll_builder_wait(builder, arrived);
+    uct_cuda_plan_builder_wait(builder, arrived);
     return step;
 }
 
-static void emit_out(chunk_t *chunk)
+static void emit_out(shard_chunk_t *chunk)
 {
-    const uct_cuda_coll_tree_t *tree = chunk->slice->tree;
+    const uct_cuda_plan_coll_tree_t *tree = chunk->shard->tree;
     uint32_t arrived[MAX_RANKS];
     unsigned level[MAX_RANKS];
     unsigned from, to, first, count = 0;
@@ -607,7 +609,7 @@ static void emit_out(chunk_t *chunk)
     /* ranks in the order of arrival */
     queue[count++]      = tree->root;
     arrived[tree->root] = chunk->own.sums[tree->root];
-    level[tree->root]   = chunk->slice->depth[tree->root];
+    level[tree->root]   = chunk->shard->depth[tree->root];
     for (first = 0; first < count; ++first) {
         from = queue[first];
         step = UCT_CUDA_NO_STEP;
@@ -615,7 +617,7 @@ static void emit_out(chunk_t *chunk)
             step = chunk->own.sums[from]; /* its kernel has written to them */
         }
 
-        for (children = chunk->slice->out[from]; children != 0;) {
+        for (children = chunk->shard->out[from]; children != 0;) {
             to = take_first(&children);
             if (!chunk->kernels || (step == UCT_CUDA_NO_STEP)) {
                 step = push(chunk, from, to, level[from], arrived[from]);
@@ -627,22 +629,23 @@ static void emit_out(chunk_t *chunk)
     }
 }
 
-static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
-                       const slice_t *slices, unsigned tree, bool kernels,
+static void emit_chunk(builder_t *builder,
+                       const uct_cuda_plan_coll_trees_t *trees,
+                       const shard_t *shards, unsigned tree, bool kernels,
                        unsigned index, slots_t *slots)
 {
-    const plan_t *plan = builder->plan;
-    chunk_t chunk      = {
-        .builder = builder, .plan = plan, .slice = &slices[tree], .tree = tree,
+    const plan_t *plan  = builder->plan;
+    shard_chunk_t chunk = {
+        .builder = builder, .plan = plan, .shard = &shards[tree], .tree = tree,
         .num_ranks = plan->num_ranks, .kernels = kernels, .trees = trees,
         .index = index, .before = slots
     };
 
     memset(&chunk.own, 0xff, sizeof(chunk.own)); /* NO_STEP */
-    if (uct_cuda_coll_kind_reduces(plan->kind)) {
+    if (uct_cuda_plan_coll_kind_reduces(plan->kind)) {
         emit_in(&chunk);
     }
-    if (uct_cuda_coll_kind_spreads(plan->kind)) {
+    if (uct_cuda_plan_coll_kind_spreads(plan->kind)) {
         emit_out(&chunk);
     }
     *slots = chunk.own;
@@ -650,8 +653,9 @@ static void emit_chunk(builder_t *builder, const uct_cuda_coll_trees_t *trees,
 
 /* Move results to the receive buffers after all trees have read the inputs.
  * `last`: steps of the last chunk of each tree */
-static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
-                         const slice_t *slices, slots_t *const *last,
+static void emit_results(builder_t *builder,
+                         const uct_cuda_plan_coll_trees_t *trees,
+                         const shard_t *shards, slots_t *const *last,
                          const uint64_t *results)
 {
     const plan_t *plan = builder->plan;
@@ -665,51 +669,52 @@ static void emit_results(builder_t *builder, const uct_cuda_coll_trees_t *trees,
         }
 
         bytes = plan->blocks[rank + 1] - plan->blocks[rank];
-        uct_cuda_coll_builder_step(builder, UCT_CUDA_STEP_COPY, rank,
+        uct_cuda_plan_builder_step(builder, UCT_CUDA_PLAN_STEP_COPY, rank,
                                    QUEUE_TO(rank), bytes, LAST_WAVE(plan));
-        uct_cuda_coll_builder_place(builder, true, rank,
+        uct_cuda_plan_builder_place(builder, true, rank,
                                     UCT_CUDA_BUFFER_SCRATCH, results[rank]);
-        uct_cuda_coll_builder_place(builder, false, rank, UCT_CUDA_BUFFER_RECV,
+        uct_cuda_plan_builder_place(builder, false, rank, UCT_CUDA_BUFFER_RECV,
                                     0);
         for (t = 0; t < trees->count; ++t) {
-            if ((last[t] != NULL) && ((slices[t].offset < bytes) ||
+            if ((last[t] != NULL) && ((shards[t].offset < bytes) ||
                                       (trees->trees[t].root == rank))) {
-                read = is_leaf(&slices[t], rank) ? last[t]->reads[rank] :
+                read = is_leaf(&shards[t], rank) ? last[t]->reads[rank] :
                                                    last[t]->sums[rank];
-                uct_cuda_coll_builder_wait(builder, read);
+                uct_cuda_plan_builder_wait(builder, read);
             }
         }
     }
 }
 
-static void emit_trees(builder_t *builder, const uct_cuda_coll_trees_t *trees,
-                       const slice_t *slices, slots_t (*slots)[SLOTS],
+static void emit_trees(builder_t *builder,
+                       const uct_cuda_plan_coll_trees_t *trees,
+                       const shard_t *shards, slots_t (*slots)[SLOTS],
                        const uint64_t *results, bool kernels)
 {
     const plan_t *plan = builder->plan;
-    slots_t *last[UCT_CUDA_COLL_MAX_TREES] = {NULL};
+    slots_t *last[UCT_CUDA_PLAN_COLL_MAX_TREES] = {NULL};
     unsigned t, c;
 
     memset(slots, 0xff, trees->count * sizeof(*slots)); /* NO_STEP */
     for (c = 0; c < plan->chunks; ++c) {
         for (t = 0; t < trees->count; ++t) {
-            if (c < slices[t].chunks) {
-                emit_chunk(builder, trees, slices, t, kernels, c,
+            if (c < shards[t].chunks) {
+                emit_chunk(builder, trees, shards, t, kernels, c,
                            &slots[t][c % SLOTS]);
                 last[t] = &slots[t][c % SLOTS];
             }
         }
     }
 
-    emit_results(builder, trees, slices, last, results);
+    emit_results(builder, trees, shards, last, results);
 }
 
 /* Return the offset in its buffer of a chunk at `offset` of the complete
  * data */
-static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
+static uint64_t place_offset(const plan_t *plan, const shard_t *shard,
                              unsigned chunk, uint64_t offset,
                              const uint64_t *results,
-                             const uct_cuda_place_t *place)
+                             const uct_cuda_plan_place_t *place)
 {
     const unsigned slot = place->slot / MAX_RANKS;
     const unsigned rank = place->slot % MAX_RANKS;
@@ -717,7 +722,7 @@ static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
     if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
         return (slot == SLOT_RESULT) ?
                        results[rank] + offset - plan->blocks[rank] :
-                       slice->slots[slot][rank] + chunk % SLOTS * slice->slot;
+                       shard->slots[slot][rank] + chunk % SLOTS * shard->slot;
     } else if (((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) &&
                 (place->buffer == UCT_CUDA_BUFFER_SEND)) ||
                ((plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
@@ -728,27 +733,27 @@ static uint64_t place_offset(const plan_t *plan, const slice_t *slice,
 }
 
 /* Set lengths and offsets of all steps with a shard */
-static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
+static void fill(plan_t *plan, const shard_t *shards, const uint64_t *results)
 {
-    uct_cuda_place_t *place;
-    uct_cuda_step_t *step;
-    const slice_t *slice;
+    uct_cuda_plan_place_t *place;
+    uct_cuda_plan_step_t *step;
+    const shard_t *shard;
     uint64_t before;
     unsigned p;
 
     for (step = plan->list.steps;
          step < plan->list.steps + plan->list.num_steps; ++step) {
-        if (step->part == UCT_CUDA_STEP_NO_PART) {
+        if (step->part == UCT_CUDA_PLAN_STEP_NO_PART) {
             continue;
         }
 
-        slice       = &slices[step->part];
-        before      = step->chunk * slice->chunk;
-        step->bytes = ucs_min(slice->chunk, slice->bytes - before);
+        shard       = &shards[step->part];
+        before      = step->chunk * shard->chunk;
+        step->bytes = ucs_min(shard->chunk, shard->bytes - before);
         place       = &plan->list.places[step->places];
         for (p = 0; p < step->num_sources + step->num_destinations; ++p) {
-            place[p].offset = place_offset(plan, slice, step->chunk,
-                                           slice->offset + before, results,
+            place[p].offset = place_offset(plan, shard, step->chunk,
+                                           shard->offset + before, results,
                                            &place[p]);
         }
     }
@@ -756,21 +761,21 @@ static void fill(plan_t *plan, const slice_t *slices, const uint64_t *results)
 
 /* Return whether another plan's shards have as many chunks, and it has no other
  * steps */
-static bool is_like(const plan_t *like, const slice_t *slices, unsigned count)
+static bool is_like(const plan_t *like, const shard_t *shards, unsigned count)
 {
-    unsigned chunks[UCT_CUDA_COLL_MAX_TREES] = {0};
-    const uct_cuda_step_t *step;
+    unsigned chunks[UCT_CUDA_PLAN_COLL_MAX_TREES] = {0};
+    const uct_cuda_plan_step_t *step;
     unsigned t;
 
     for (step = like->list.steps;
          step < like->list.steps + like->list.num_steps; ++step) {
-        if (step->part == UCT_CUDA_STEP_NO_PART) {
+        if (step->part == UCT_CUDA_PLAN_STEP_NO_PART) {
             return false;
         }
         chunks[step->part] = ucs_max(chunks[step->part], step->chunk + 1u);
     }
 
-    for (t = 0; (t < count) && (chunks[t] == slices[t].chunks); ++t) {
+    for (t = 0; (t < count) && (chunks[t] == shards[t].chunks); ++t) {
     }
     return t == count;
 }
@@ -791,16 +796,18 @@ static void emit_block(builder_t *builder, bool kernels, bool rotates,
         return;
     }
 
-    uct_cuda_coll_builder_step(
-            builder, kernels ? UCT_CUDA_STEP_REDUCE : UCT_CUDA_STEP_COPY, mover,
-            kernels                    ? QUEUE_KERNELS :
-            (rotates && (from != to))  ? QUEUE_PUSHES :
-            (mover == from)            ? QUEUE_TO(to) :
-                                         QUEUE_FROM(from),
-            bytes, away);
-    uct_cuda_coll_builder_place(builder, true, from, UCT_CUDA_BUFFER_SEND,
+    uct_cuda_plan_builder_step(builder,
+                               kernels ? UCT_CUDA_PLAN_STEP_REDUCE :
+                                         UCT_CUDA_PLAN_STEP_COPY,
+                               mover,
+                               kernels                   ? QUEUE_KERNELS :
+                               (rotates && (from != to)) ? QUEUE_PUSHES :
+                               (mover == from)           ? QUEUE_TO(to) :
+                                                           QUEUE_FROM(from),
+                               bytes, away);
+    uct_cuda_plan_builder_place(builder, true, from, UCT_CUDA_BUFFER_SEND,
                                 is_gather ? 0 : plan->blocks[to]);
-    uct_cuda_coll_builder_place(builder, false, to, UCT_CUDA_BUFFER_RECV,
+    uct_cuda_plan_builder_place(builder, false, to, UCT_CUDA_BUFFER_RECV,
                                 is_scatter ? 0 : plan->blocks[from]);
 }
 
@@ -830,41 +837,41 @@ static void emit_alone(builder_t *builder)
 
     if (!plan->is_in_place && (plan->bytes > 0) &&
         (plan->kind != UCT_CUDA_COLL_KIND_BCAST)) {
-        uct_cuda_coll_builder_step(builder, UCT_CUDA_STEP_COPY, 0, 0,
+        uct_cuda_plan_builder_step(builder, UCT_CUDA_PLAN_STEP_COPY, 0, 0,
                                    plan->bytes, 0);
-        uct_cuda_coll_builder_place(builder, true, 0, UCT_CUDA_BUFFER_SEND, 0);
-        uct_cuda_coll_builder_place(builder, false, 0, UCT_CUDA_BUFFER_RECV, 0);
+        uct_cuda_plan_builder_place(builder, true, 0, UCT_CUDA_BUFFER_SEND, 0);
+        uct_cuda_plan_builder_place(builder, false, 0, UCT_CUDA_BUFFER_RECV, 0);
     }
 }
 
-ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
-                                const uct_cuda_coll_trees_t *trees,
-                                bool kernels, unsigned chunks,
-                                uint64_t max_scratch,
-                                const uct_cuda_coll_plan_t *like,
-                                uct_cuda_coll_plan_t *plan)
+ucs_status_t uct_cuda_plan_coll_emit(const uct_cuda_plan_coll_t *signature,
+                                     const uct_cuda_plan_coll_trees_t *trees,
+                                     bool kernels, unsigned chunks,
+                                     uint64_t max_scratch,
+                                     const uct_cuda_plan_coll_t *like,
+                                     uct_cuda_plan_coll_t *plan)
 {
-    const size_t num_ranks = frame->num_ranks;
+    const size_t num_ranks = signature->num_ranks;
     slots_t(*slots)[SLOTS];
-    slice_t *slices = malloc((trees->count + 1) *
-                             (sizeof(*slices) + sizeof(*slots)));
+    shard_t *shards = malloc((trees->count + 1) *
+                             (sizeof(*shards) + sizeof(*slots)));
     uint64_t results[MAX_RANKS];
     builder_t builder;
     ucs_status_t status;
     size_t pieces;
 
     memset(plan, 0, sizeof(*plan));
-    if (slices == NULL) {
+    if (shards == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    slots = (void*)&slices[trees->count + 1];
+    slots = (void*)&shards[trees->count + 1];
 
-    lay_out(frame, trees, kernels, chunks, slices, results, plan);
+    lay_out(signature, trees, kernels, chunks, shards, results, plan);
     while ((ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) &&
-           (chunks < UCT_CUDA_COLL_MAX_CHUNKS)) {
-        chunks = ucs_min(2 * chunks, UCT_CUDA_COLL_MAX_CHUNKS);
-        lay_out(frame, trees, kernels, chunks, slices, results, plan);
+           (chunks < UCT_CUDA_PLAN_COLL_MAX_CHUNKS)) {
+        chunks = ucs_min(2 * chunks, UCT_CUDA_PLAN_COLL_MAX_CHUNKS);
+        lay_out(signature, trees, kernels, chunks, shards, results, plan);
     }
 
     if (ucs_max(plan->scratch, plan->relay_scratch) > max_scratch) {
@@ -872,9 +879,9 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
         goto out;
     }
 
-    if ((like != NULL) && is_like(like, slices, trees->count)) {
+    if ((like != NULL) && is_like(like, shards, trees->count)) {
         plan->num_queues = like->num_queues;
-        status           = uct_cuda_steps_copy(&like->list, &plan->list);
+        status           = uct_cuda_plan_steps_copy(&like->list, &plan->list);
         goto out_fill;
     }
 
@@ -883,7 +890,7 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
      * rank's own. Without trees: n blocks for each rank. In-place results: one
      * for each rank, waiting for all trees. */
     pieces = trees->count * (size_t)plan->chunks + num_ranks;
-    status = uct_cuda_coll_builder_init(&builder, plan, pieces * 5 * num_ranks,
+    status = uct_cuda_plan_builder_init(&builder, plan, pieces * 5 * num_ranks,
                                         pieces * 12 * num_ranks,
                                         (pieces * 10 + trees->count) *
                                                 num_ranks);
@@ -896,18 +903,18 @@ ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
     } else if (trees->count == 0) {
         emit_blocks(&builder, kernels, trees->rotates);
     } else {
-        emit_trees(&builder, trees, slices, slots, results, kernels);
+        emit_trees(&builder, trees, shards, slots, results, kernels);
     }
 
-    status = uct_cuda_coll_builder_finish(&builder);
+    status = uct_cuda_plan_builder_finish(&builder);
 out_fill:
     if (status == UCS_OK) {
-        fill(plan, slices, results);
+        fill(plan, shards, results);
     }
 out:
     if (status != UCS_OK) {
-        uct_cuda_coll_plan_release(plan);
+        uct_cuda_plan_coll_release(plan);
     }
-    free(slices);
+    free(shards);
     return status;
 }

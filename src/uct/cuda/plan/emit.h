@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Steps of a collective from its trees. */
-#ifndef UCT_CUDA_COLL_EMIT_H
-#define UCT_CUDA_COLL_EMIT_H
+#ifndef UCT_CUDA_PLAN_EMIT_H
+#define UCT_CUDA_PLAN_EMIT_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -11,7 +11,7 @@ BEGIN_C_DECLS
 
 
 /** Maximum chunks of a shard. */
-#define UCT_CUDA_COLL_MAX_CHUNKS 256
+#define UCT_CUDA_PLAN_COLL_MAX_CHUNKS 256
 
 
 /**
@@ -36,8 +36,8 @@ BEGIN_C_DECLS
  * Collectives that move each block from one rank to one other have no trees. A
  * rank other than the root moves its block, or pushes all of its blocks.
  *
- * @param frame        Signature: kind to blocks of the plan; other fields are
- *                     ignored.
+ * @param signature        Signature: kind to blocks of the plan; other fields
+ *                     are ignored.
  * @param kernels      Use kernels only.
  * @param chunks       Chunks of each shard, at least 1; short shards get fewer.
  * @param max_scratch  Limit for each rank, bytes; more chunks are used to meet
@@ -48,12 +48,12 @@ BEGIN_C_DECLS
  * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_NO_RESOURCE: no number of chunks
  *         fits into @a max_scratch. The plan is zeroed on failure.
  */
-ucs_status_t uct_cuda_coll_emit(const uct_cuda_coll_plan_t *frame,
-                                const uct_cuda_coll_trees_t *trees,
-                                bool kernels, unsigned chunks,
-                                uint64_t max_scratch,
-                                const uct_cuda_coll_plan_t *like,
-                                uct_cuda_coll_plan_t *plan);
+ucs_status_t uct_cuda_plan_coll_emit(const uct_cuda_plan_coll_t *signature,
+                                     const uct_cuda_plan_coll_trees_t *trees,
+                                     bool kernels, unsigned chunks,
+                                     uint64_t max_scratch,
+                                     const uct_cuda_plan_coll_t *like,
+                                     uct_cuda_plan_coll_t *plan);
 
 
 END_C_DECLS

@@ -12,7 +12,7 @@
 /* Smaller relative differences of bandwidth are rounding errors */
 #define ROUNDING 1e-9
 
-#define ALIGN UCT_CUDA_MP_ALIGN
+#define ALIGN UCT_CUDA_PLAN_ALIGN
 
 /* Transfers of a window considered by a plan */
 #define MAX_PIPED 4u
@@ -27,16 +27,16 @@
 #define MAX_CHOSEN 32u
 
 
-typedef uct_cuda_mp_query_t      query_t;
-typedef uct_cuda_mp_model_path_t candidate_t;
-typedef uct_cuda_mp_split_t      split_t;
+typedef uct_cuda_plan_query_t      query_t;
+typedef uct_cuda_plan_model_path_t candidate_t;
+typedef uct_cuda_plan_split_t      split_t;
 
 
 static const uct_cuda_topo_link_t *
 lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
 {
-    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
-    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_plan_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_plan_lane_to(lane);
 
     if (uct_cuda_end_is_host(from)) {
         return &topo->gpus[uct_cuda_end_device(to)].from_host;
@@ -47,20 +47,20 @@ lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
     return &topo->links[uct_cuda_end_device(from)][uct_cuda_end_device(to)];
 }
 
-double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
+double uct_cuda_plan_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
 {
     return lane_link(topo, lane)->bandwidth;
 }
 
-bool uct_cuda_mp_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane)
+bool uct_cuda_plan_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane)
 {
     return lane_link(topo, lane)->is_doubtful;
 }
 
-double uct_cuda_mp_model_limit(const query_t *query, int limit)
+double uct_cuda_plan_model_limit(const query_t *query, int limit)
 {
-    const uct_cuda_mp_model_t *model = query->model;
-    const double bandwidth           = query->topo->limits[limit];
+    const uct_cuda_plan_model_t *model = query->model;
+    const double bandwidth             = query->topo->limits[limit];
 
     switch (query->topo->kinds[limit]) {
     case UCT_CUDA_TOPO_LIMIT_NVLINK:
@@ -76,16 +76,16 @@ double uct_cuda_mp_model_limit(const query_t *query, int limit)
     }
 }
 
-bool uct_cuda_mp_load_is_crossed(const uct_cuda_mp_load_t *load,
-                                 uct_cuda_end_t src, uct_cuda_end_t dst)
+bool uct_cuda_plan_load_is_crossed(const uct_cuda_plan_load_t *load,
+                                   uct_cuda_end_t src, uct_cuda_end_t dst)
 {
     uct_cuda_end_t end;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
         end = uct_cuda_end_at(i);
-        if ((load->active[uct_cuda_mp_lane(end, src)] != 0) ||
-            (load->active[uct_cuda_mp_lane(dst, end)] != 0)) {
+        if ((load->active[uct_cuda_plan_lane(end, src)] != 0) ||
+            (load->active[uct_cuda_plan_lane(dst, end)] != 0)) {
             return true;
         }
     }
@@ -99,8 +99,8 @@ static void add_others(query_t *query, uint16_t lane)
     const uct_cuda_topo_link_t *link;
     int i;
 
-    if (uct_cuda_end_equal(uct_cuda_mp_lane_from(lane),
-                           uct_cuda_mp_lane_to(lane))) {
+    if (uct_cuda_end_equal(uct_cuda_plan_lane_from(lane),
+                           uct_cuda_plan_lane_to(lane))) {
         return;
     }
 
@@ -114,7 +114,7 @@ static void add_others(query_t *query, uint16_t lane)
 }
 
 /* Compute the shared limits left by other transfers */
-void uct_cuda_mp_model_start(query_t *query)
+void uct_cuda_plan_model_start(query_t *query)
 {
     static const uint8_t idle[16] = {0};
     const uct_cuda_topo_t *topo   = query->topo;
@@ -125,21 +125,21 @@ void uct_cuda_mp_model_start(query_t *query)
     memset(query->others, 0, sizeof(query->others));
     memset(query->direct, 0, sizeof(query->direct));
     for (i = 0; i < topo->num_limits; ++i) {
-        query->limits[i] = uct_cuda_mp_model_limit(query, i);
+        query->limits[i] = uct_cuda_plan_model_limit(query, i);
     }
 
     if (query->load == NULL) {
         return;
     }
 
-    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
+    for (lane = 0; lane < UCT_CUDA_PLAN_NUM_LANES; ++lane) {
         /* skip idle links 16 at a time */
-        while ((lane + sizeof(idle) <= UCT_CUDA_MP_NUM_LANES) &&
+        while ((lane + sizeof(idle) <= UCT_CUDA_PLAN_NUM_LANES) &&
                (memcmp(&query->load->active[lane], idle, sizeof(idle)) == 0)) {
             lane += sizeof(idle);
         }
 
-        if ((lane < UCT_CUDA_MP_NUM_LANES) &&
+        if ((lane < UCT_CUDA_PLAN_NUM_LANES) &&
             (query->load->active[lane] != 0)) {
             add_others(query, lane);
         }
@@ -154,8 +154,8 @@ void uct_cuda_mp_model_start(query_t *query)
  * node */
 static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t lane)
 {
-    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
-    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_plan_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_plan_lane_to(lane);
 
     if (uct_cuda_end_is_host(from)) {
         return uct_cuda_topo_host_link(query->topo, uct_cuda_end_device(to),
@@ -174,8 +174,8 @@ static double hop_bandwidth(const query_t *query, uint16_t lane,
                             const uct_cuda_topo_link_t *link)
 {
     const bool is_host =
-            uct_cuda_mp_plan_ends_host(uct_cuda_mp_lane_from(lane),
-                                       uct_cuda_mp_lane_to(lane));
+            uct_cuda_plan_ends_host(uct_cuda_plan_lane_from(lane),
+                                    uct_cuda_plan_lane_to(lane));
     bool is_own        = true;
     double limit       = DBL_MAX;
     double own;
@@ -184,8 +184,8 @@ static double hop_bandwidth(const query_t *query, uint16_t lane,
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
             limit  = ucs_min(limit,
-                                uct_cuda_mp_model_limit(query,
-                                                        link->limits[i]));
+                                uct_cuda_plan_model_limit(query,
+                                                          link->limits[i]));
             is_own = is_own && (query->topo->kinds[link->limits[i]] !=
                                 UCT_CUDA_TOPO_LIMIT_SOCKET);
         }
@@ -200,8 +200,8 @@ static double hop_bandwidth(const query_t *query, uint16_t lane,
 static double hop_latency(const query_t *query,
                           const uct_cuda_topo_link_t *link)
 {
-    const uct_cuda_mp_model_t *builtin = &uct_cuda_mp_model_builtin;
-    const uct_cuda_mp_model_t *model   = query->model;
+    const uct_cuda_plan_model_t *builtin = &uct_cuda_mp_model_builtin;
+    const uct_cuda_plan_model_t *model   = query->model;
 
     return link->latency + model->submit_copy - builtin->submit_copy +
            model->poll - builtin->poll;
@@ -210,7 +210,7 @@ static double hop_latency(const query_t *query,
 static void candidate_add_hop(const query_t *query, candidate_t *candidate,
                               uct_cuda_end_t from, uct_cuda_end_t to)
 {
-    uint16_t lane             = uct_cuda_mp_lane(from, to);
+    uint16_t lane             = uct_cuda_plan_lane(from, to);
     uct_cuda_topo_link_t link = hop_link(query, lane);
     double bandwidth          = hop_bandwidth(query, lane, &link);
     unsigned i;
@@ -236,18 +236,18 @@ static void candidate_add_hop(const query_t *query, candidate_t *candidate,
     }
 }
 
-bool uct_cuda_mp_model_path(const query_t *query,
-                            const uct_cuda_mp_path_t *path,
-                            candidate_t *candidate)
+bool uct_cuda_plan_model_path(const query_t *query,
+                              const uct_cuda_plan_path_t *path,
+                              candidate_t *candidate)
 {
-    const bool is_host = uct_cuda_mp_plan_ends_host(query->src, query->dst);
-    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    const bool is_host = uct_cuda_plan_ends_host(query->src, query->dst);
+    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
 
-    if (is_host && (path->route == UCT_CUDA_MP_ROUTE_HOST)) {
+    if (is_host && (path->route == UCT_CUDA_PLAN_ROUTE_HOST)) {
         return false;
     }
 
-    if ((path->route == UCT_CUDA_MP_ROUTE_GPU) &&
+    if ((path->route == UCT_CUDA_PLAN_ROUTE_GPU) &&
         ((path->gpu < 0) || (path->gpu >= query->topo->num_gpus) ||
          uct_cuda_end_equal(via, query->src) ||
          uct_cuda_end_equal(via, query->dst))) {
@@ -256,14 +256,14 @@ bool uct_cuda_mp_model_path(const query_t *query,
 
     memset(candidate, 0, sizeof(*candidate));
     candidate->path  = *path;
-    if (path->route == UCT_CUDA_MP_ROUTE_DIRECT) {
+    if (path->route == UCT_CUDA_PLAN_ROUTE_DIRECT) {
         candidate_add_hop(query, candidate, query->src, query->dst);
     } else {
         candidate_add_hop(query, candidate, query->src, via);
         candidate_add_hop(query, candidate, via, query->dst);
     }
 
-    if (path->route == UCT_CUDA_MP_ROUTE_HOST) {
+    if (path->route == UCT_CUDA_PLAN_ROUTE_HOST) {
         candidate->gap      = query->model->gap_host;
         candidate->latency += query->model->start_host;
         candidate->margin    = query->model->doubt_host;
@@ -293,7 +293,7 @@ static double limit_share(const query_t *query, const split_t *split,
     unsigned i, j;
 
     if ((others == 0) ||
-        !uct_cuda_mp_plan_ends_host(query->src, query->dst)) {
+        !uct_cuda_plan_ends_host(query->src, query->dst)) {
         return query->limits[limit];
     }
 
@@ -303,17 +303,17 @@ static double limit_share(const query_t *query, const split_t *split,
         }
     }
 
-    return uct_cuda_mp_model_limit(query, limit) * own / (own + others);
+    return uct_cuda_plan_model_limit(query, limit) * own / (own + others);
 }
 
-void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
-                             double *rates)
+void uct_cuda_plan_model_rates(const query_t *query, const split_t *split,
+                               double *rates)
 {
-    uct_cuda_share_resource_t limits[UCT_CUDA_TOPO_MAX_LIMITS];
-    uct_cuda_share_flow_t flows[UCT_CUDA_MP_MAX_PATHS];
-    uct_cuda_share_flow_t *open[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_plan_share_resource_t limits[UCT_CUDA_TOPO_MAX_LIMITS];
+    uct_cuda_plan_share_flow_t flows[UCT_CUDA_PLAN_MAX_PATHS];
+    uct_cuda_plan_share_flow_t *open[UCT_CUDA_PLAN_MAX_PATHS];
     unsigned num_open = 0;
-    const uct_cuda_share_way_t *way;
+    const uct_cuda_plan_share_way_t *way;
     unsigned i, j;
 
     for (i = 0; i < split->count; ++i) {
@@ -333,13 +333,14 @@ void uct_cuda_mp_model_rates(const query_t *query, const split_t *split,
     for (i = 0; i < split->count; ++i) {
         way = flows[i].way;
         for (j = 0; j < way->count; ++j) {
-            uct_cuda_share_add(&limits[way->resources[j]],
-                               limit_share(query, split, way->resources[j]),
-                               1);
+            uct_cuda_plan_share_add(&limits[way->resources[j]],
+                                    limit_share(query, split,
+                                                way->resources[j]),
+                                    1);
         }
     }
 
-    uct_cuda_share(limits, open, num_open);
+    uct_cuda_plan_share(limits, open, num_open);
     for (i = 0; i < split->count; ++i) {
         rates[i] = flows[i].rate;
     }
@@ -352,29 +353,29 @@ static unsigned num_piped(const query_t *query)
     return (query->queued < MAX_PIPED) ? 1 + query->queued : MAX_PIPED;
 }
 
-double uct_cuda_mp_model_single(const query_t *query, const split_t *split)
+double uct_cuda_plan_model_single(const query_t *query, const split_t *split)
 {
     const bool is_piped = (num_piped(query) > 1);
     double rate;
 
-    uct_cuda_mp_model_rates(query, split, &rate);
+    uct_cuda_plan_model_rates(query, split, &rate);
     return (is_piped ? 0 : split->paths[0]->latency) + query->size / rate;
 }
 
-uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config)
+uint64_t uct_cuda_plan_slot_size(const uct_cuda_plan_config_t *config)
 {
-    return (config->staging_size / UCT_CUDA_MP_STAGING_SLOTS) & ~(ALIGN - 1);
+    return (config->staging_size / UCT_CUDA_PLAN_STAGING_SLOTS) & ~(ALIGN - 1);
 }
 
-uint64_t uct_cuda_mp_model_chunk(const query_t *query, uint64_t bytes,
-                                 unsigned chunks)
+uint64_t uct_cuda_plan_model_chunk(const query_t *query, uint64_t bytes,
+                                   unsigned chunks)
 {
-    const uint64_t slot = uct_cuda_mp_slot_size(query->config);
+    const uint64_t slot = uct_cuda_plan_slot_size(query->config);
     uint64_t chunk      = bytes / chunks;
 
     /* within the limits of a plan's chunks and of a slot */
-    chunk = ucs_max(chunk, (bytes + UCT_CUDA_MP_MAX_CHUNKS - 1) /
-                                   UCT_CUDA_MP_MAX_CHUNKS);
+    chunk = ucs_max(chunk, (bytes + UCT_CUDA_PLAN_MAX_CHUNKS - 1) /
+                                   UCT_CUDA_PLAN_MAX_CHUNKS);
 
     return (chunk > slot) ? slot : ((chunk + ALIGN - 1) & ~(ALIGN - 1));
 }
@@ -430,12 +431,12 @@ typedef struct {
 static void staged_bounds(const staged_t *staged, unsigned chunks,
                           line_t bounds[NUM_BOUNDS])
 {
-    const concurrency_t *concurrency = staged->concurrency;
-    const uct_cuda_mp_model_t *model = staged->query->model;
-    const candidate_t *path          = staged->path;
-    const double copy                = model->submit_chunk / 2;
-    const double first               = hop_rate(path, 0, staged->rate);
-    const double second              = hop_rate(path, 1, staged->rate);
+    const concurrency_t *concurrency   = staged->concurrency;
+    const uct_cuda_plan_model_t *model = staged->query->model;
+    const candidate_t *path            = staged->path;
+    const double copy                  = model->submit_chunk / 2;
+    const double first                 = hop_rate(path, 0, staged->rate);
+    const double second                = hop_rate(path, 1, staged->rate);
     double latency, begin, late;
     unsigned i;
 
@@ -492,7 +493,7 @@ static double staged_bytes(const staged_t *staged, unsigned chunks,
 /* Return the fewest chunks of this part that fit into slots */
 static unsigned least_chunks(const query_t *query, double bytes)
 {
-    uint64_t slot = uct_cuda_mp_slot_size(query->config);
+    uint64_t slot = uct_cuda_plan_slot_size(query->config);
 
     return (unsigned)(((uint64_t)bytes + slot - 1) / slot);
 }
@@ -683,20 +684,20 @@ solve_weights(const query_t *query, const concurrency_t *concurrency,
     }
 }
 
-void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
+void uct_cuda_plan_model_solve(const query_t *query, split_t *split)
 {
     concurrency_t concurrency = {.is_piped = (num_piped(query) > 1)};
     double total_rate         = 0;
     double total_share        = 0;
     double total_speed        = 0;
     unsigned dropped          = 0;
-    double rates[UCT_CUDA_MP_MAX_PATHS];
-    double weights[UCT_CUDA_MP_MAX_PATHS];
-    line_t lines[UCT_CUDA_MP_MAX_PATHS];
+    double rates[UCT_CUDA_PLAN_MAX_PATHS];
+    double weights[UCT_CUDA_PLAN_MAX_PATHS];
+    line_t lines[UCT_CUDA_PLAN_MAX_PATHS];
     double seconds;
     unsigned i, round;
 
-    uct_cuda_mp_model_rates(query, split, rates);
+    uct_cuda_plan_model_rates(query, split, rates);
     for (i = 0; i < split->count; ++i) {
         total_rate     += rates[i];
         total_share    += split->paths[i]->share;
@@ -711,7 +712,7 @@ void uct_cuda_mp_model_solve(const query_t *query, split_t *split)
     }
 
     /* Configured shares; or, with several paths forced, shares by speed */
-    if ((total_share > 0) || (query->config->enable == UCT_CUDA_MP_YES)) {
+    if ((total_share > 0) || (query->config->enable == UCT_CUDA_PLAN_YES)) {
         for (i = 0; i < split->count; ++i) {
             total_speed += 1 / lines[i].cost;
         }
@@ -766,18 +767,18 @@ static unsigned window_of(const query_t *query)
     return (window == 0) ? 1 : (window < MAX_TURNS) ? window : MAX_TURNS;
 }
 
-void uct_cuda_mp_model_turns(const query_t *query, split_t *split,
-                             double *rates)
+void uct_cuda_plan_model_turns(const query_t *query, split_t *split,
+                               double *rates)
 {
     const unsigned window = window_of(query);
     double submitted      = 0;
     double end            = 0;
-    double seconds[UCT_CUDA_MP_MAX_PATHS];
-    double work[UCT_CUDA_MP_MAX_PATHS];
-    double ends[UCT_CUDA_MP_MAX_PATHS];
+    double seconds[UCT_CUDA_PLAN_MAX_PATHS];
+    double work[UCT_CUDA_PLAN_MAX_PATHS];
+    double ends[UCT_CUDA_PLAN_MAX_PATHS];
     unsigned i, next, turn;
 
-    uct_cuda_mp_model_rates(query, split, rates);
+    uct_cuda_plan_model_rates(query, split, rates);
     for (i = 0; i < split->count; ++i) {
         turn_times(query, split, i, rates[i], &seconds[i], &work[i]);
         ends[i] = 0;
@@ -799,14 +800,14 @@ void uct_cuda_mp_model_turns(const query_t *query, split_t *split,
     split->seconds = end / window;
 }
 
-double uct_cuda_mp_model_window(const query_t *query, const split_t *split)
+double uct_cuda_plan_model_window(const query_t *query, const split_t *split)
 {
     double work = query->model->join;
     double rate = 0;
-    double rates[UCT_CUDA_MP_MAX_PATHS];
+    double rates[UCT_CUDA_PLAN_MAX_PATHS];
     unsigned i;
 
-    uct_cuda_mp_model_rates(query, split, rates);
+    uct_cuda_plan_model_rates(query, split, rates);
     for (i = 0; i < split->count; ++i) {
         rate += rates[i];
         work += path_submit_time(query, split->paths[i], split->chunks[i]);

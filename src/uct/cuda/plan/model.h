@@ -18,18 +18,18 @@
  * time of all bytes plus that of the largest chunk, so smaller first or last
  * chunks gain nothing.
  */
-#ifndef UCT_CUDA_MP_MODEL_H
-#define UCT_CUDA_MP_MODEL_H
+#ifndef UCT_CUDA_PLAN_MODEL_H
+#define UCT_CUDA_PLAN_MODEL_H
 
 #include <uct/cuda/base/topo.h>
-#include <uct/cuda/plan/share.h>
+#include <uct/cuda/plan/fair_share.h>
 #include <uct/cuda/plan/transfer_plan.h>
 
 BEGIN_C_DECLS
 
 
 /** Alignment of parts and chunks, bytes; suits copy engines. */
-#define UCT_CUDA_MP_ALIGN 4096ul
+#define UCT_CUDA_PLAN_ALIGN 4096ul
 
 
 /** Processor time of a CUDA graph, seconds for all its nodes together. */
@@ -40,10 +40,10 @@ typedef struct {
     double first_launch;
     double launch;       /**< Each later launch */
     double update;       /**< Changing the addresses of all copies */
-} uct_cuda_mp_graph_cost_t;
+} uct_cuda_plan_graph_cost_t;
 
 /** Rows by number of nodes; interpolated and extrapolated linearly. */
-#define UCT_CUDA_MP_GRAPH_COSTS 4
+#define UCT_CUDA_PLAN_GRAPH_COSTS 4
 
 
 /** Constants of the model; seconds, unless said otherwise. */
@@ -81,25 +81,25 @@ typedef struct {
     double graph;
     /** Smallest speedup over one path that justifies several */
     double min_gain;
-    uct_cuda_mp_graph_cost_t graphs[UCT_CUDA_MP_GRAPH_COSTS];
-} uct_cuda_mp_model_t;
+    uct_cuda_plan_graph_cost_t graphs[UCT_CUDA_PLAN_GRAPH_COSTS];
+} uct_cuda_plan_model_t;
 
 
 /** Constants for nodes without measurement. */
-extern const uct_cuda_mp_model_t uct_cuda_mp_model_builtin;
+extern const uct_cuda_plan_model_t uct_cuda_mp_model_builtin;
 
 
 /** Name of a constant, for files and command lines. */
 typedef struct {
     const char *name;
-    size_t     offset; /**< Of a double in uct_cuda_mp_model_t */
+    size_t     offset; /**< Of a double in uct_cuda_plan_model_t */
     double     min;    /**< Exclusive, in its unit */
     double     max;    /**< Inclusive */
-} uct_cuda_mp_model_constant_t;
+} uct_cuda_plan_model_constant_t;
 
 
 /** All constants; the last entry's name is NULL. */
-extern const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[];
+extern const uct_cuda_plan_model_constant_t uct_cuda_mp_model_constants[];
 
 
 /**
@@ -107,8 +107,8 @@ extern const uct_cuda_mp_model_constant_t uct_cuda_mp_model_constants[];
  *
  * @return false: no number in its range.
  */
-bool uct_cuda_mp_model_set(uct_cuda_mp_model_t *model, unsigned index,
-                           const char *text);
+bool uct_cuda_plan_model_set(uct_cuda_plan_model_t *model, unsigned index,
+                             const char *text);
 
 
 /** Other transfers under way on each directed link, including links of the
@@ -123,91 +123,93 @@ typedef struct {
     uint16_t window;
     /** Bytes sent between these ends since the last crossing traffic */
     uint64_t uncrossed;
-    uint8_t  active[UCT_CUDA_MP_NUM_LANES];
-    uint8_t  direct[UCT_CUDA_MP_NUM_LANES];
+    uint8_t  active[UCT_CUDA_PLAN_NUM_LANES];
+    uint8_t  direct[UCT_CUDA_PLAN_NUM_LANES];
     /** Bytes of planned queued transfers, by link */
-    uint64_t ahead[UCT_CUDA_MP_NUM_LANES];
-} uct_cuda_mp_load_t;
+    uint64_t ahead[UCT_CUDA_PLAN_NUM_LANES];
+} uct_cuda_plan_load_t;
 
 
 /** Return whether other traffic enters the transfer's source or leaves its
  *  destination. It shares the links that the host path needs. */
-bool uct_cuda_mp_load_is_crossed(const uct_cuda_mp_load_t *load,
-                                 uct_cuda_end_t src, uct_cuda_end_t dst);
+bool uct_cuda_plan_load_is_crossed(const uct_cuda_plan_load_t *load,
+                                   uct_cuda_end_t src, uct_cuda_end_t dst);
 
 
 /** Path as seen by the model. */
 typedef struct {
-    uct_cuda_mp_path_t path;
-    unsigned           hops;
-    uint16_t           lanes[UCT_CUDA_MP_MAX_HOPS];
-    double             cap;     /**< Bytes/s if alone */
+    uct_cuda_plan_path_t path;
+    unsigned             hops;
+    uint16_t             lanes[UCT_CUDA_PLAN_MAX_HOPS];
+    double               cap;     /**< Bytes/s if alone */
     /** Bytes/s of each hop if alone */
-    double             rates[UCT_CUDA_MP_MAX_HOPS];
+    double               rates[UCT_CUDA_PLAN_MAX_HOPS];
     /** The hop is independent of the other hop's limit, such as host memory */
-    bool               is_free[UCT_CUDA_MP_MAX_HOPS];
-    double             latency; /**< Seconds */
-    double             margin;  /**< Uncertainty, s */
-    double             gap;     /**< Cost of a chunk, s */
-    uct_cuda_share_way_t way;      /**< Shared limits of all hops */
+    bool                 is_free[UCT_CUDA_PLAN_MAX_HOPS];
+    double               latency; /**< Seconds */
+    double               margin;  /**< Uncertainty, s */
+    double               gap;     /**< Cost of a chunk, s */
+    uct_cuda_plan_share_way_t way;      /**< Shared limits of all hops */
     bool               is_busy; /**< Other transfers use its links */
     /** Other transfers have no alternative to its links or to limits shared
      *  with them */
     bool               is_taken;
     double             share;   /**< Configured, or 0 */
     unsigned           chunks;  /**< Configured, or 0 */
-} uct_cuda_mp_model_path_t;
+} uct_cuda_plan_model_path_t;
 
 
 /** Set of paths with the bytes of each, and their common end time. */
 typedef struct {
-    unsigned                       count;
-    const uct_cuda_mp_model_path_t *paths[UCT_CUDA_MP_MAX_PATHS];
-    double                         bytes[UCT_CUDA_MP_MAX_PATHS];
+    unsigned                         count;
+    const uct_cuda_plan_model_path_t *paths[UCT_CUDA_PLAN_MAX_PATHS];
+    double                           bytes[UCT_CUDA_PLAN_MAX_PATHS];
     /** 0: direct path */
-    unsigned                       chunks[UCT_CUDA_MP_MAX_PATHS];
-    double                         seconds;
-} uct_cuda_mp_split_t;
+    unsigned                         chunks[UCT_CUDA_PLAN_MAX_PATHS];
+    double                           seconds;
+} uct_cuda_plan_split_t;
 
 
 /** Query to the model. */
 typedef struct {
-    const uct_cuda_topo_t      *topo;
-    const uct_cuda_mp_config_t *config;
-    const uct_cuda_mp_load_t   *load; /**< May be NULL */
-    const uct_cuda_mp_model_t  *model;
-    uct_cuda_end_t             src;   /**< GPU, or host memory */
+    const uct_cuda_topo_t        *topo;
+    const uct_cuda_plan_config_t *config;
+    const uct_cuda_plan_load_t   *load; /**< May be NULL */
+    const uct_cuda_plan_model_t  *model;
+    uct_cuda_end_t               src;   /**< GPU, or host memory */
     /** GPU, or host memory if src is a GPU */
-    uct_cuda_end_t             dst;
+    uct_cuda_end_t               dst;
     /** NUMA node of host memory on the way */
-    int                        numa;
-    double                     size;  /**< Bytes */
-    /** load->queued, unless changed after uct_cuda_mp_model_start() */
-    unsigned                   queued;
+    int                          numa;
+    double                       size;  /**< Bytes */
+    /** load->queued, unless changed after uct_cuda_plan_model_start() */
+    unsigned                     queued;
     /** Bytes/s of shared limits left for one copy, other copies using them,
      *  and of these the ones without alternative; filled by
-     *  uct_cuda_mp_model_start() */
-    double                     limits[UCT_CUDA_TOPO_MAX_LIMITS];
-    unsigned                   others[UCT_CUDA_TOPO_MAX_LIMITS];
-    unsigned                   direct[UCT_CUDA_TOPO_MAX_LIMITS];
-} uct_cuda_mp_query_t;
+     *  uct_cuda_plan_model_start() */
+    double                       limits[UCT_CUDA_TOPO_MAX_LIMITS];
+    unsigned                     others[UCT_CUDA_TOPO_MAX_LIMITS];
+    unsigned                     direct[UCT_CUDA_TOPO_MAX_LIMITS];
+} uct_cuda_plan_query_t;
 
 
 /** Account for other traffic. Call it before the functions below. */
-void uct_cuda_mp_model_start(uct_cuda_mp_query_t *query);
+void uct_cuda_plan_model_start(uct_cuda_plan_query_t *query);
 
 
 /** Return the bytes/s of a shared limit without other traffic. */
-double uct_cuda_mp_model_limit(const uct_cuda_mp_query_t *query, int limit);
+double uct_cuda_plan_model_limit(const uct_cuda_plan_query_t *query, int limit);
 
 
 /** Return the bytes/s of a link by the topology; 0: no link. */
-double uct_cuda_mp_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane);
+double uct_cuda_plan_model_bandwidth(const uct_cuda_topo_t *topo,
+                                     uint16_t lane);
 
 
 /** Return whether sources disagree about a link. Such a link carries plain
  *  copies only. */
-bool uct_cuda_mp_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane);
+bool uct_cuda_plan_model_is_doubtful(const uct_cuda_topo_t *topo,
+                                     uint16_t lane);
 
 
 /**
@@ -215,29 +217,30 @@ bool uct_cuda_mp_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane);
  *
  * @return false: the hardware has no such path.
  */
-bool uct_cuda_mp_model_path(const uct_cuda_mp_query_t *query,
-                            const uct_cuda_mp_path_t *path,
-                            uct_cuda_mp_model_path_t *path_p);
+bool uct_cuda_plan_model_path(const uct_cuda_plan_query_t *query,
+                              const uct_cuda_plan_path_t *path,
+                              uct_cuda_plan_model_path_t *path_p);
 
 
 /** Compute max-min fair rates, bytes/s, of paths running at the same time. */
-void uct_cuda_mp_model_rates(const uct_cuda_mp_query_t *query,
-                             const uct_cuda_mp_split_t *split, double *rates_p);
+void uct_cuda_plan_model_rates(const uct_cuda_plan_query_t *query,
+                               const uct_cuda_plan_split_t *split,
+                               double *rates_p);
 
 
 /**
  * Return the time of a plain copy over the single path of @a split, s. Behind
  * other transfers: the time it adds to them.
  */
-double uct_cuda_mp_model_single(const uct_cuda_mp_query_t *query,
-                                const uct_cuda_mp_split_t *split);
+double uct_cuda_plan_model_single(const uct_cuda_plan_query_t *query,
+                                  const uct_cuda_plan_split_t *split);
 
 
 /** Divide the bytes among the paths: as configured, or so that all end
  *  together. Paths that could not start before the others end get none.
  *  Behind a transfer whose paths end together, shares follow the rates. */
-void uct_cuda_mp_model_solve(const uct_cuda_mp_query_t *query,
-                             uct_cuda_mp_split_t *split);
+void uct_cuda_plan_model_solve(const uct_cuda_plan_query_t *query,
+                               uct_cuda_plan_split_t *split);
 
 
 /**
@@ -248,24 +251,24 @@ void uct_cuda_mp_model_solve(const uct_cuda_mp_query_t *query,
  *
  * @param rates_p  Bytes/s of each path.
  */
-void uct_cuda_mp_model_turns(const uct_cuda_mp_query_t *query,
-                             uct_cuda_mp_split_t *split, double *rates_p);
+void uct_cuda_plan_model_turns(const uct_cuda_plan_query_t *query,
+                               uct_cuda_plan_split_t *split, double *rates_p);
 
 
 /** Return the seconds added by each transfer of a window if each uses all
  *  paths of a split, with its seconds and chunks filled. */
-double uct_cuda_mp_model_window(const uct_cuda_mp_query_t *query,
-                                const uct_cuda_mp_split_t *split);
+double uct_cuda_plan_model_window(const uct_cuda_plan_query_t *query,
+                                  const uct_cuda_plan_split_t *split);
 
 
 /** Return the chunk length for a part, bytes; the last chunk may be shorter.
  *  Configured chunks have priority. */
-uint64_t uct_cuda_mp_model_chunk(const uct_cuda_mp_query_t *query,
-                                 uint64_t bytes, unsigned chunks);
+uint64_t uct_cuda_plan_model_chunk(const uct_cuda_plan_query_t *query,
+                                   uint64_t bytes, unsigned chunks);
 
 
 /** Return the size of a staging slot, bytes. */
-uint64_t uct_cuda_mp_slot_size(const uct_cuda_mp_config_t *config);
+uint64_t uct_cuda_plan_slot_size(const uct_cuda_plan_config_t *config);
 
 
 END_C_DECLS

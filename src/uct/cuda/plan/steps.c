@@ -7,8 +7,9 @@
 #include <string.h>
 
 
-ucs_status_t uct_cuda_steps_alloc(uct_cuda_steps_t *list, size_t num_steps,
-                                  size_t num_places, size_t num_waits)
+ucs_status_t uct_cuda_plan_steps_alloc(uct_cuda_plan_steps_t *list,
+                                       size_t num_steps, size_t num_places,
+                                       size_t num_waits)
 {
     memset(list, 0, sizeof(*list));
     list->steps  = malloc((num_steps + 1) * sizeof(*list->steps));
@@ -16,14 +17,14 @@ ucs_status_t uct_cuda_steps_alloc(uct_cuda_steps_t *list, size_t num_steps,
     list->waits  = malloc((num_waits + 1) * sizeof(*list->waits));
     if ((list->steps == NULL) || (list->places == NULL) ||
         (list->waits == NULL)) {
-        uct_cuda_steps_release(list);
+        uct_cuda_plan_steps_release(list);
         return UCS_ERR_NO_MEMORY;
     }
 
     return UCS_OK;
 }
 
-void uct_cuda_steps_release(uct_cuda_steps_t *list)
+void uct_cuda_plan_steps_release(uct_cuda_plan_steps_t *list)
 {
     free(list->steps);
     free(list->places);
@@ -31,11 +32,11 @@ void uct_cuda_steps_release(uct_cuda_steps_t *list)
     memset(list, 0, sizeof(*list));
 }
 
-ucs_status_t
-uct_cuda_steps_copy(const uct_cuda_steps_t *from, uct_cuda_steps_t *to)
+ucs_status_t uct_cuda_plan_steps_copy(const uct_cuda_plan_steps_t *from,
+                                      uct_cuda_plan_steps_t *to)
 {
-    if (uct_cuda_steps_alloc(to, from->num_steps, from->num_places,
-                             from->num_waits) != UCS_OK) {
+    if (uct_cuda_plan_steps_alloc(to, from->num_steps, from->num_places,
+                                  from->num_waits) != UCS_OK) {
         return UCS_ERR_NO_MEMORY;
     }
 
@@ -48,8 +49,8 @@ uct_cuda_steps_copy(const uct_cuda_steps_t *from, uct_cuda_steps_t *to)
     return UCS_OK;
 }
 
-static bool places_equal(const uct_cuda_place_t *a, const uct_cuda_place_t *b,
-                         unsigned count)
+static bool places_equal(const uct_cuda_plan_place_t *a,
+                         const uct_cuda_plan_place_t *b, unsigned count)
 {
     unsigned i;
 
@@ -62,9 +63,10 @@ static bool places_equal(const uct_cuda_place_t *a, const uct_cuda_place_t *b,
     return true;
 }
 
-bool uct_cuda_steps_equal(const uct_cuda_steps_t *a, const uct_cuda_steps_t *b)
+bool uct_cuda_plan_steps_equal(const uct_cuda_plan_steps_t *a,
+                               const uct_cuda_plan_steps_t *b)
 {
-    const uct_cuda_step_t *s, *t;
+    const uct_cuda_plan_step_t *s, *t;
     uint32_t i;
 
     if (a->num_steps != b->num_steps) {
@@ -79,10 +81,11 @@ bool uct_cuda_steps_equal(const uct_cuda_steps_t *a, const uct_cuda_steps_t *b)
             (s->num_destinations != t->num_destinations) ||
             (s->type != t->type) || (s->rank != t->rank) ||
             (s->queue != t->queue) ||
-            !places_equal(uct_cuda_step_sources(a, s),
-                          uct_cuda_step_sources(b, t),
+            !places_equal(uct_cuda_plan_step_sources(a, s),
+                          uct_cuda_plan_step_sources(b, t),
                           s->num_sources + s->num_destinations) ||
-            (memcmp(uct_cuda_step_waits(a, s), uct_cuda_step_waits(b, t),
+            (memcmp(uct_cuda_plan_step_waits(a, s),
+                    uct_cuda_plan_step_waits(b, t),
                     s->num_waits * sizeof(uint32_t)) != 0)) {
             return false;
         }
@@ -91,13 +94,14 @@ bool uct_cuda_steps_equal(const uct_cuda_steps_t *a, const uct_cuda_steps_t *b)
     return true;
 }
 
-const char *
-uct_cuda_step_places_str(const uct_cuda_steps_t *list,
-                         const uct_cuda_step_t *step, const void *plan,
-                         uct_cuda_place_str_t place_str, char *buffer,
-                         size_t size)
+const char *uct_cuda_plan_step_places_str(const uct_cuda_plan_steps_t *list,
+                                          const uct_cuda_plan_step_t *step,
+                                          const void *plan,
+                                          uct_cuda_plan_place_str_t place_str,
+                                          char *buffer, size_t size)
 {
-    const uct_cuda_place_t *places = uct_cuda_step_sources(list, step);
+    const uct_cuda_plan_place_t *places = uct_cuda_plan_step_sources(list,
+                                                                     step);
     const unsigned count = step->num_sources + step->num_destinations;
     size_t length        = 0;
     char text[64];

@@ -26,16 +26,16 @@ BEGIN_C_DECLS
 #define UCT_CUDA_NO_STEP UINT32_MAX
 
 /** The step belongs to no part. */
-#define UCT_CUDA_STEP_NO_PART UINT8_MAX
+#define UCT_CUDA_PLAN_STEP_NO_PART UINT8_MAX
 
 
 typedef enum {
-    UCT_CUDA_STEP_COPY,  /**< One source, one destination */
+    UCT_CUDA_PLAN_STEP_COPY,  /**< One source, one destination */
     /** Sum of all sources, left to right, stored to each destination by a
      *  kernel on the rank's GPU. With one source: a copy by that kernel. A
      *  destination may be a source at the same offset */
-    UCT_CUDA_STEP_REDUCE
-} uct_cuda_step_type_t;
+    UCT_CUDA_PLAN_STEP_REDUCE
+} uct_cuda_plan_step_type_t;
 
 
 typedef enum {
@@ -55,7 +55,7 @@ typedef struct {
     /** Piece of SCRATCH, else 0. For transfers the runner assigns its
      *  memory; for collectives the offset includes it */
     uint16_t slot;
-} uct_cuda_place_t;
+} uct_cuda_plan_place_t;
 
 
 typedef struct {
@@ -67,39 +67,41 @@ typedef struct {
     uint16_t queue;            /**< Of the rank; for transfers a link */
     uint8_t  num_sources;
     uint8_t  num_destinations;
-    uint8_t  type;             /**< uct_cuda_step_type_t */
+    uint8_t  type;             /**< uct_cuda_plan_step_type_t */
     uint8_t  rank;             /**< Rank that submits it */
     /** Path of a transfer, shard of a collective, or NO_PART */
     uint8_t  part;
     uint8_t  chunk;            /**< Chunk of the part */
-} uct_cuda_step_t;
+} uct_cuda_plan_step_t;
 
 
 typedef struct {
-    uint32_t         num_steps;
-    uint32_t         num_places;
-    uint32_t         num_waits;
-    uct_cuda_step_t  *steps;
-    uct_cuda_place_t *places;
-    uint32_t         *waits;  /**< Indices of earlier steps */
-} uct_cuda_steps_t;
+    uint32_t              num_steps;
+    uint32_t              num_places;
+    uint32_t              num_waits;
+    uct_cuda_plan_step_t  *steps;
+    uct_cuda_plan_place_t *places;
+    uint32_t              *waits;  /**< Indices of earlier steps */
+} uct_cuda_plan_steps_t;
 
 
-static inline const uct_cuda_place_t *
-uct_cuda_step_sources(const uct_cuda_steps_t *list, const uct_cuda_step_t *step)
+static inline const uct_cuda_plan_place_t *
+uct_cuda_plan_step_sources(const uct_cuda_plan_steps_t *list,
+                           const uct_cuda_plan_step_t *step)
 {
     return list->places + step->places;
 }
 
-static inline const uct_cuda_place_t *
-uct_cuda_step_destinations(const uct_cuda_steps_t *list,
-                           const uct_cuda_step_t *step)
+static inline const uct_cuda_plan_place_t *
+uct_cuda_plan_step_destinations(const uct_cuda_plan_steps_t *list,
+                                const uct_cuda_plan_step_t *step)
 {
     return list->places + step->places + step->num_sources;
 }
 
 static inline const uint32_t *
-uct_cuda_step_waits(const uct_cuda_steps_t *list, const uct_cuda_step_t *step)
+uct_cuda_plan_step_waits(const uct_cuda_plan_steps_t *list,
+                         const uct_cuda_plan_step_t *step)
 {
     return list->waits + step->waits;
 }
@@ -110,40 +112,42 @@ uct_cuda_step_waits(const uct_cuda_steps_t *list, const uct_cuda_step_t *step)
  *
  * @return UCS_OK; UCS_ERR_NO_MEMORY: the list is zeroed.
  */
-ucs_status_t uct_cuda_steps_alloc(uct_cuda_steps_t *list, size_t num_steps,
-                                  size_t num_places, size_t num_waits);
+ucs_status_t uct_cuda_plan_steps_alloc(uct_cuda_plan_steps_t *list,
+                                       size_t num_steps, size_t num_places,
+                                       size_t num_waits);
 
 /** Free the arrays and zero the list, which may be zeroed already. */
-void uct_cuda_steps_release(uct_cuda_steps_t *list);
+void uct_cuda_plan_steps_release(uct_cuda_plan_steps_t *list);
 
 /**
  * Allocate @a to and copy.
  *
  * @return UCS_OK; UCS_ERR_NO_MEMORY: @a to is zeroed.
  */
-ucs_status_t
-uct_cuda_steps_copy(const uct_cuda_steps_t *from, uct_cuda_steps_t *to);
+ucs_status_t uct_cuda_plan_steps_copy(const uct_cuda_plan_steps_t *from,
+                                      uct_cuda_plan_steps_t *to);
 
 
 /** Compare steps, places and waits. */
-bool uct_cuda_steps_equal(const uct_cuda_steps_t *a, const uct_cuda_steps_t *b);
+bool uct_cuda_plan_steps_equal(const uct_cuda_plan_steps_t *a,
+                               const uct_cuda_plan_steps_t *b);
 
 
 /**
  * Format the name of a place. Returns @a buffer.
  */
-typedef const char *(*uct_cuda_place_str_t)(const void *plan,
-                                            const uct_cuda_place_t *place,
-                                            char *buffer, size_t size);
+typedef const char *(*uct_cuda_plan_place_str_t)(
+    const void *plan, const uct_cuda_plan_place_t *place, char *buffer,
+    size_t size);
 
 /**
  * Format a step's places, "source, source -> destination". Returns @a buffer.
  */
-const char *
-uct_cuda_step_places_str(const uct_cuda_steps_t *list,
-                         const uct_cuda_step_t *step, const void *plan,
-                         uct_cuda_place_str_t place_str, char *buffer,
-                         size_t size);
+const char *uct_cuda_plan_step_places_str(const uct_cuda_plan_steps_t *list,
+                                          const uct_cuda_plan_step_t *step,
+                                          const void *plan,
+                                          uct_cuda_plan_place_str_t place_str,
+                                          char *buffer, size_t size);
 
 END_C_DECLS
 

@@ -6,80 +6,80 @@
 #include <string.h>
 
 
-void uct_cuda_mp_plan_copy(const uct_cuda_mp_plan_t *from,
-                           uct_cuda_mp_plan_t *to)
+void uct_cuda_plan_copy(const uct_cuda_plan_t *from,
+                        uct_cuda_plan_t *to)
 {
-    memcpy(to, from, offsetof(uct_cuda_mp_plan_t, steps));
+    memcpy(to, from, offsetof(uct_cuda_plan_t, steps));
     memcpy(to->steps, from->steps, from->num_steps * sizeof(to->steps[0]));
     memcpy(to->places, from->places,
            2 * from->num_steps * sizeof(to->places[0]));
     memcpy(to->waits, from->waits, from->num_steps * sizeof(to->waits[0]));
 }
 
-void uct_cuda_mp_plan_awaited(const uct_cuda_mp_plan_t *plan,
-                              bool *is_awaited)
+void uct_cuda_plan_awaited(const uct_cuda_plan_t *plan,
+                           bool *is_awaited)
 {
     unsigned i;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        is_awaited[i] = (uct_cuda_mp_plan_from(plan, i)->buffer ==
+        is_awaited[i] = (uct_cuda_plan_from(plan, i)->buffer ==
                          UCT_CUDA_BUFFER_SCRATCH);
-        if (uct_cuda_mp_plan_step_waits(plan, i)) {
+        if (uct_cuda_plan_step_has_wait(plan, i)) {
             is_awaited[plan->waits[i]] = true;
         }
     }
 }
 
-unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
-                                     const uct_cuda_mp_path_t *path,
-                                     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS])
+unsigned uct_cuda_plan_path_lanes(const uct_cuda_plan_t *plan,
+                                  const uct_cuda_plan_path_t *path,
+                                  uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS])
 {
-    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
 
     if (uct_cuda_end_is_none(via)) {
-        lanes[0] = uct_cuda_mp_lane(plan->src, plan->dst);
+        lanes[0] = uct_cuda_plan_lane(plan->src, plan->dst);
         return 1;
     }
 
-    lanes[0] = uct_cuda_mp_lane(plan->src, via);
-    lanes[1] = uct_cuda_mp_lane(via, plan->dst);
+    lanes[0] = uct_cuda_plan_lane(plan->src, via);
+    lanes[1] = uct_cuda_plan_lane(via, plan->dst);
     return 2;
 }
 
 unsigned
-uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
-                       uint16_t lanes[UCT_CUDA_MP_MAX_HOPS *
-                                      UCT_CUDA_MP_MAX_PATHS])
+uct_cuda_plan_lanes(const uct_cuda_plan_t *plan,
+                    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS *
+                                   UCT_CUDA_PLAN_MAX_PATHS])
 {
     unsigned count = 0;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        count += uct_cuda_mp_plan_path_lanes(plan, &plan->paths[i].path,
-                                             &lanes[count]);
+        count += uct_cuda_plan_path_lanes(plan, &plan->paths[i].path,
+                                          &lanes[count]);
     }
 
     return count;
 }
 
-bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
-                            const uct_cuda_mp_plan_t *b)
+bool uct_cuda_plan_equal(const uct_cuda_plan_t *a,
+                         const uct_cuda_plan_t *b)
 {
-    const uct_cuda_steps_t steps = uct_cuda_mp_plan_list(a);
-    const uct_cuda_steps_t other = uct_cuda_mp_plan_list(b);
+    const uct_cuda_plan_steps_t steps = uct_cuda_plan_list(a);
+    const uct_cuda_plan_steps_t other = uct_cuda_plan_list(b);
 
     return uct_cuda_end_equal(a->src, b->src) &&
            uct_cuda_end_equal(a->dst, b->dst) &&
            uct_cuda_end_equal(a->remote, b->remote) && (a->numa == b->numa) &&
            (a->size == b->size) && (a->slot_size == b->slot_size) &&
            (a->num_paths == b->num_paths) &&
-           uct_cuda_steps_equal(&steps, &other);
+           uct_cuda_plan_steps_equal(&steps, &other);
 }
 
-const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
-                                 size_t size)
+const char *uct_cuda_plan_path_str(const uct_cuda_plan_path_t *path,
+                                   char *buffer, size_t size)
 {
-    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
 
     if (!uct_cuda_end_is_none(via)) {
         return uct_cuda_end_str(via, buffer, size);
@@ -89,8 +89,8 @@ const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
     return buffer;
 }
 
-const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
-                                       char *buffer, size_t size)
+const char *uct_cuda_plan_paths_str(const uct_cuda_plan_t *plan,
+                                    char *buffer, size_t size)
 {
     size_t length = 0;
     char name[16];
@@ -100,14 +100,15 @@ const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
     for (i = 0; (i < plan->num_paths) && (length < size); ++i) {
         length += snprintf(buffer + length, size - length, "%s%s",
                            (i == 0) ? "" : ",",
-                           uct_cuda_mp_path_str(&plan->paths[i].path, name,
-                                                sizeof(name)));
+                           uct_cuda_plan_path_str(&plan->paths[i].path, name,
+                                                  sizeof(name)));
     }
     return buffer;
 }
 
-static const char *place_str(const void *plan, const uct_cuda_place_t *place,
-                             char *buffer, size_t size)
+static const char *place_str(const void *plan,
+                             const uct_cuda_plan_place_t *place, char *buffer,
+                             size_t size)
 {
     const unsigned long long at = place->offset;
     char end[16];
@@ -126,11 +127,12 @@ static const char *place_str(const void *plan, const uct_cuda_place_t *place,
     return buffer;
 }
 
-const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
-                                        const uct_cuda_step_t *step,
-                                        char *buffer, size_t size)
+const char *uct_cuda_plan_places_str(const uct_cuda_plan_t *plan,
+                                     const uct_cuda_plan_step_t *step,
+                                     char *buffer, size_t size)
 {
-    const uct_cuda_steps_t list = uct_cuda_mp_plan_list(plan);
+    const uct_cuda_plan_steps_t list = uct_cuda_plan_list(plan);
 
-    return uct_cuda_step_places_str(&list, step, plan, place_str, buffer, size);
+    return uct_cuda_plan_step_places_str(&list, step, plan, place_str, buffer,
+                                         size);
 }

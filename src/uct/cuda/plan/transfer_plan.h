@@ -4,8 +4,8 @@
  * queues are lanes, that is directed links between ends; its parts are paths. A
  * step waits for at most one other step.
  */
-#ifndef UCT_CUDA_MP_PLAN_H
-#define UCT_CUDA_MP_PLAN_H
+#ifndef UCT_CUDA_PLAN_TRANSFER_PLAN_H
+#define UCT_CUDA_PLAN_TRANSFER_PLAN_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/config.h>
@@ -19,67 +19,69 @@ BEGIN_C_DECLS
 
 
 /** Maximum links of a path. */
-#define UCT_CUDA_MP_MAX_HOPS 2
+#define UCT_CUDA_PLAN_MAX_HOPS 2
 
-#define UCT_CUDA_MP_MAX_STEPS \
-    (UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS * UCT_CUDA_MP_MAX_CHUNKS)
+#define UCT_CUDA_PLAN_MAX_STEPS \
+    (UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS * \
+     UCT_CUDA_PLAN_MAX_CHUNKS)
 
 /** Staging slots of a device, and the slots used by one plan: a bank, so
  *  that the next transfer can begin while this one ends. */
-#define UCT_CUDA_MP_STAGING_SLOTS 8
-#define UCT_CUDA_MP_STAGING_BANKS 2
-#define UCT_CUDA_MP_PLAN_SLOTS \
-    (UCT_CUDA_MP_STAGING_SLOTS / UCT_CUDA_MP_STAGING_BANKS)
+#define UCT_CUDA_PLAN_STAGING_SLOTS 8
+#define UCT_CUDA_PLAN_STAGING_BANKS 2
+#define UCT_CUDA_PLAN_SLOTS \
+    (UCT_CUDA_PLAN_STAGING_SLOTS / UCT_CUDA_PLAN_STAGING_BANKS)
 
 /** A lane from each end to each end. */
-#define UCT_CUDA_MP_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
+#define UCT_CUDA_PLAN_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
 
 
 typedef struct {
-    uct_cuda_mp_path_t path;
-    uint64_t           bytes;  /**< Its share of the transfer */
-    uint64_t           chunk;  /**< Size of all chunks except the last, bytes */
-    uint16_t           chunks;
-    uint8_t            slots;  /**< Staging slots in use; 0: direct */
-} uct_cuda_mp_plan_path_t;
+    uct_cuda_plan_path_t path;
+    uint64_t             bytes;  /**< Its share of the transfer */
+    /** Size of all chunks except the last, bytes */
+    uint64_t             chunk;
+    uint16_t             chunks;
+    uint8_t              slots;  /**< Staging slots in use; 0: direct */
+} uct_cuda_plan_part_t;
 
 
 typedef struct {
-    uct_cuda_end_t          src;        /**< GPU, or host memory */
+    uct_cuda_end_t        src;        /**< GPU, or host memory */
     /** GPU, or host memory if src is a GPU */
-    uct_cuda_end_t          dst;
-    uct_cuda_end_t          remote;     /**< End of another process, or none */
+    uct_cuda_end_t        dst;
+    uct_cuda_end_t        remote;     /**< End of another process, or none */
     /** Device whose context gets the completion: the end of this process,
      *  the source if both are, the GPU if an end is host memory */
-    int16_t                 local;
+    int16_t               local;
     /** NUMA node of the host staging slots */
-    int16_t                 numa;
-    uint16_t                num_paths; /**< 0: one path is best, no plan */
-    uint16_t                num_steps;
-    /** uct_cuda_mp_reason_t if there is no plan */
-    uint8_t                 reason;
-    uint64_t                size;      /**< Bytes of the transfer */
-    uint64_t                slot_size; /**< Bytes of a staging slot */
-    double                  seconds;   /**< Modelled time */
+    int16_t               numa;
+    uint16_t              num_paths; /**< 0: one path is best, no plan */
+    uint16_t              num_steps;
+    /** uct_cuda_plan_reason_t if there is no plan */
+    uint8_t               reason;
+    uint64_t              size;      /**< Bytes of the transfer */
+    uint64_t              slot_size; /**< Bytes of a staging slot */
+    double                seconds;   /**< Modelled time */
     /** Modelled time of a plain copy */
-    double                  single_seconds;
-    uct_cuda_mp_plan_path_t paths[UCT_CUDA_MP_MAX_PATHS];
-    uct_cuda_step_t         steps[UCT_CUDA_MP_MAX_STEPS];
-    uct_cuda_place_t        places[2 * UCT_CUDA_MP_MAX_STEPS];
-    uint32_t                waits[UCT_CUDA_MP_MAX_STEPS];
-} uct_cuda_mp_plan_t;
+    double                single_seconds;
+    uct_cuda_plan_part_t  paths[UCT_CUDA_PLAN_MAX_PATHS];
+    uct_cuda_plan_step_t  steps[UCT_CUDA_PLAN_MAX_STEPS];
+    uct_cuda_plan_place_t places[2 * UCT_CUDA_PLAN_MAX_STEPS];
+    uint32_t              waits[UCT_CUDA_PLAN_MAX_STEPS];
+} uct_cuda_plan_t;
 
 
 /** Return the plan's steps as a list, owned by the plan. */
-static inline uct_cuda_steps_t
-uct_cuda_mp_plan_list(const uct_cuda_mp_plan_t *plan)
+static inline uct_cuda_plan_steps_t
+uct_cuda_plan_list(const uct_cuda_plan_t *plan)
 {
-    const uct_cuda_steps_t list = {
+    const uct_cuda_plan_steps_t list = {
         .num_steps  = plan->num_steps,
         .num_places = 2u * plan->num_steps,
         .num_waits  = plan->num_steps,
-        .steps      = (uct_cuda_step_t*)plan->steps,
-        .places     = (uct_cuda_place_t*)plan->places,
+        .steps      = (uct_cuda_plan_step_t*)plan->steps,
+        .places     = (uct_cuda_plan_place_t*)plan->places,
         .waits      = (uint32_t*)plan->waits
     };
 
@@ -88,14 +90,14 @@ uct_cuda_mp_plan_list(const uct_cuda_mp_plan_t *plan)
 
 /** Return source and destination of a step. The step it waits for, if any,
  *  is at its own index in waits. */
-static inline const uct_cuda_place_t *
-uct_cuda_mp_plan_from(const uct_cuda_mp_plan_t *plan, unsigned step)
+static inline const uct_cuda_plan_place_t *
+uct_cuda_plan_from(const uct_cuda_plan_t *plan, unsigned step)
 {
     return &plan->places[2 * step];
 }
 
-static inline const uct_cuda_place_t *
-uct_cuda_mp_plan_to(const uct_cuda_mp_plan_t *plan, unsigned step)
+static inline const uct_cuda_plan_place_t *
+uct_cuda_plan_to(const uct_cuda_plan_t *plan, unsigned step)
 {
     return &plan->places[2 * step + 1];
 }
@@ -103,18 +105,19 @@ uct_cuda_mp_plan_to(const uct_cuda_mp_plan_t *plan, unsigned step)
 
 /** Return the directed link from one end to another; both ends have an
  *  index. */
-static inline uint16_t uct_cuda_mp_lane(uct_cuda_end_t from, uct_cuda_end_t to)
+static inline uint16_t uct_cuda_plan_lane(uct_cuda_end_t from,
+                                          uct_cuda_end_t to)
 {
     return (uint16_t)(uct_cuda_end_index(from) * UCT_CUDA_NUM_ENDS +
                       uct_cuda_end_index(to));
 }
 
-static inline uct_cuda_end_t uct_cuda_mp_lane_from(uint16_t lane)
+static inline uct_cuda_end_t uct_cuda_plan_lane_from(uint16_t lane)
 {
     return uct_cuda_end_at(lane / UCT_CUDA_NUM_ENDS);
 }
 
-static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
+static inline uct_cuda_end_t uct_cuda_plan_lane_to(uint16_t lane)
 {
     return uct_cuda_end_at(lane % UCT_CUDA_NUM_ENDS);
 }
@@ -122,7 +125,7 @@ static inline uct_cuda_end_t uct_cuda_mp_lane_to(uint16_t lane)
 
 /** Return whether a place is a slot of page-locked memory. */
 static inline bool
-uct_cuda_mp_place_is_host_staging(const uct_cuda_place_t *place)
+uct_cuda_plan_place_is_host_staging(const uct_cuda_plan_place_t *place)
 {
     return (place->buffer == UCT_CUDA_BUFFER_SCRATCH) &&
            uct_cuda_end_is_host(uct_cuda_end_at(place->owner));
@@ -131,7 +134,7 @@ uct_cuda_mp_place_is_host_staging(const uct_cuda_place_t *place)
 
 /** Return whether a step waits for one of another link. A link runs its
  *  steps in order. */
-static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
+static inline bool uct_cuda_plan_step_has_wait(const uct_cuda_plan_t *plan,
                                                unsigned step)
 {
     return (plan->steps[step].num_waits > 0) &&
@@ -141,14 +144,14 @@ static inline bool uct_cuda_mp_plan_step_waits(const uct_cuda_mp_plan_t *plan,
 
 /** Return the end at which a path is staged; none: direct. */
 static inline uct_cuda_end_t
-uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
+uct_cuda_plan_path_via(const uct_cuda_plan_path_t *path)
 {
     switch (path->route) { /* no default: the compiler reports a new route */
-    case UCT_CUDA_MP_ROUTE_GPU:
+    case UCT_CUDA_PLAN_ROUTE_GPU:
         return uct_cuda_end_gpu(path->gpu);
-    case UCT_CUDA_MP_ROUTE_HOST:
+    case UCT_CUDA_PLAN_ROUTE_HOST:
         return uct_cuda_end_host();
-    case UCT_CUDA_MP_ROUTE_DIRECT:
+    case UCT_CUDA_PLAN_ROUTE_DIRECT:
         break;
     }
     return uct_cuda_end_none();
@@ -157,18 +160,18 @@ uct_cuda_mp_path_via(const uct_cuda_mp_path_t *path)
 
 /** Mark the steps awaited by later steps on other links or by the next user
  *  of a slot. Fills one value for each step. */
-void uct_cuda_mp_plan_awaited(const uct_cuda_mp_plan_t *plan,
-                              bool *is_awaited);
+void uct_cuda_plan_awaited(const uct_cuda_plan_t *plan,
+                           bool *is_awaited);
 
 
 /** Copy a plan; arrays as far as they are filled. */
-void uct_cuda_mp_plan_copy(const uct_cuda_mp_plan_t *from,
-                           uct_cuda_mp_plan_t *to);
+void uct_cuda_plan_copy(const uct_cuda_plan_t *from,
+                        uct_cuda_plan_t *to);
 
 
 /** Return whether a GPU is an end with memory of this process. */
 static inline bool
-uct_cuda_mp_plan_is_local_gpu(const uct_cuda_mp_plan_t *plan, int device)
+uct_cuda_plan_is_local_gpu(const uct_cuda_plan_t *plan, int device)
 {
     return !uct_cuda_end_is_device(plan->remote, device) &&
            (uct_cuda_end_is_device(plan->src, device) ||
@@ -177,39 +180,39 @@ uct_cuda_mp_plan_is_local_gpu(const uct_cuda_mp_plan_t *plan, int device)
 
 
 /** List the links of a path between a plan's ends, in order. */
-unsigned uct_cuda_mp_plan_path_lanes(const uct_cuda_mp_plan_t *plan,
-                                     const uct_cuda_mp_path_t *path,
-                                     uint16_t lanes[UCT_CUDA_MP_MAX_HOPS]);
+unsigned uct_cuda_plan_path_lanes(const uct_cuda_plan_t *plan,
+                                  const uct_cuda_plan_path_t *path,
+                                  uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS]);
 
 /** List the links used by a plan, each once, path by path. */
 unsigned
-uct_cuda_mp_plan_lanes(const uct_cuda_mp_plan_t *plan,
-                       uint16_t lanes[UCT_CUDA_MP_MAX_HOPS *
-                                      UCT_CUDA_MP_MAX_PATHS]);
+uct_cuda_plan_lanes(const uct_cuda_plan_t *plan,
+                    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS *
+                                   UCT_CUDA_PLAN_MAX_PATHS]);
 
 
 /** Compare the steps of two plans, ignoring modelled times. */
-bool uct_cuda_mp_plan_equal(const uct_cuda_mp_plan_t *a,
-                            const uct_cuda_mp_plan_t *b);
+bool uct_cuda_plan_equal(const uct_cuda_plan_t *a,
+                         const uct_cuda_plan_t *b);
 
 
 /** Return whether one end is host memory. */
 static inline bool
-uct_cuda_mp_plan_ends_host(uct_cuda_end_t src, uct_cuda_end_t dst)
+uct_cuda_plan_ends_host(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
     return uct_cuda_end_is_host(src) || uct_cuda_end_is_host(dst);
 }
 
 /** Return the source, or the destination if the source is host memory. */
 static inline uct_cuda_end_t
-uct_cuda_mp_plan_gpu_end(uct_cuda_end_t src, uct_cuda_end_t dst)
+uct_cuda_plan_gpu_end(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
     return uct_cuda_end_is_host(src) ? dst : src;
 }
 
-static inline bool uct_cuda_mp_plan_is_host(const uct_cuda_mp_plan_t *plan)
+static inline bool uct_cuda_plan_is_host(const uct_cuda_plan_t *plan)
 {
-    return uct_cuda_mp_plan_ends_host(plan->src, plan->dst);
+    return uct_cuda_plan_ends_host(plan->src, plan->dst);
 }
 
 
@@ -220,15 +223,15 @@ static inline bool uct_cuda_mp_plan_is_host(const uct_cuda_mp_plan_t *plan)
  *  both together ran at 200 instead of 380 GB/s (measured on H200). The
  *  direct link belongs to the local end, as for a plain copy. */
 static inline int
-uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
+uct_cuda_plan_lane_device(const uct_cuda_plan_t *plan, uint16_t lane)
 {
-    if (lane == uct_cuda_mp_lane(plan->src, plan->dst)) {
+    if (lane == uct_cuda_plan_lane(plan->src, plan->dst)) {
         return plan->local;
     }
 
     return uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(uct_cuda_mp_lane_from(lane),
-                                     uct_cuda_mp_lane_to(lane)));
+            uct_cuda_plan_gpu_end(uct_cuda_plan_lane_from(lane),
+                                  uct_cuda_plan_lane_to(lane)));
 }
 
 
@@ -236,23 +239,23 @@ uct_cuda_mp_plan_lane_device(const uct_cuda_mp_plan_t *plan, uint16_t lane)
  * Format a path as in MULTIPATH_PATHS: "direct", "gpu2" or "host". Returns @a
  * buffer.
  */
-const char *uct_cuda_mp_path_str(const uct_cuda_mp_path_t *path, char *buffer,
-                                 size_t size);
+const char *uct_cuda_plan_path_str(const uct_cuda_plan_path_t *path,
+                                   char *buffer, size_t size);
 
 
 /**
  * Format all paths of a plan, "direct,gpu2,host". Returns @a buffer.
  */
-const char *uct_cuda_mp_plan_paths_str(const uct_cuda_mp_plan_t *plan,
-                                       char *buffer, size_t size);
+const char *uct_cuda_plan_paths_str(const uct_cuda_plan_t *plan,
+                                    char *buffer, size_t size);
 
 
 /**
  * Format a step's places, "source+0 -> gpu2.slot1+0". Returns @a buffer.
  */
-const char *uct_cuda_mp_plan_places_str(const uct_cuda_mp_plan_t *plan,
-                                        const uct_cuda_step_t *step,
-                                        char *buffer, size_t size);
+const char *uct_cuda_plan_places_str(const uct_cuda_plan_t *plan,
+                                     const uct_cuda_plan_step_t *step,
+                                     char *buffer, size_t size);
 
 
 END_C_DECLS

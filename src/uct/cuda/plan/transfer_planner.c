@@ -13,7 +13,7 @@
 #include <string.h>
 
 
-#define ALIGN UCT_CUDA_MP_ALIGN
+#define ALIGN UCT_CUDA_PLAN_ALIGN
 
 /* Smallest transfer striped by force, without asking the model */
 #define FORCED_MIN_SIZE (1ul << 20)
@@ -29,26 +29,27 @@
 
 
 typedef struct {
-    uct_cuda_mp_query_t query;
+    uct_cuda_plan_query_t query;
     double             single_seconds; /* of a plain copy */
     uint32_t           absent;         /* relays */
-    const uct_cuda_mp_constraints_t *constraints; /* or NULL */
+    const uct_cuda_plan_constraints_t *constraints; /* or NULL */
     unsigned           num_candidates;
-    uct_cuda_mp_model_path_t        candidates[UCT_CUDA_MAX_GPUS + 1];
+    uct_cuda_plan_model_path_t        candidates[UCT_CUDA_MAX_GPUS + 1];
 } problem_t;
 
 
-static bool is_absent(const problem_t *problem, const uct_cuda_mp_path_t *path)
+static bool is_absent(const problem_t *problem,
+                      const uct_cuda_plan_path_t *path)
 {
-    return (path->route != UCT_CUDA_MP_ROUTE_DIRECT) &&
-           (problem->absent & uct_cuda_end_bit(uct_cuda_mp_path_via(path)));
+    return (path->route != UCT_CUDA_PLAN_ROUTE_DIRECT) &&
+           (problem->absent & uct_cuda_end_bit(uct_cuda_plan_path_via(path)));
 }
 
-static bool is_lane_absent(const uct_cuda_mp_constraints_t *constraints,
+static bool is_lane_absent(const uct_cuda_plan_constraints_t *constraints,
                            uint16_t lane)
 {
-    const uct_cuda_end_t from = uct_cuda_mp_lane_from(lane);
-    const uct_cuda_end_t to   = uct_cuda_mp_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_plan_lane_from(lane);
+    const uct_cuda_end_t to   = uct_cuda_plan_lane_to(lane);
 
     return (constraints != NULL) &&
            (constraints->absent_lanes[uct_cuda_end_index(from)] &
@@ -56,24 +57,24 @@ static bool is_lane_absent(const uct_cuda_mp_constraints_t *constraints,
 }
 
 /* Add a path as a candidate. @return false: the hardware has no such path */
-static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
+static bool problem_add(problem_t *problem, const uct_cuda_plan_path_t *path)
 {
-    const uct_cuda_mp_config_t *config = problem->query.config;
-    uct_cuda_mp_model_path_t *candidate =
+    const uct_cuda_plan_config_t *config = problem->query.config;
+    uct_cuda_plan_model_path_t *candidate =
             &problem->candidates[problem->num_candidates];
     unsigned hop;
 
     if (is_absent(problem, path) ||
-        !uct_cuda_mp_model_path(&problem->query, path, candidate)) {
+        !uct_cuda_plan_model_path(&problem->query, path, candidate)) {
         return false;
     }
 
     /* A link of doubtful bandwidth is no relay unless all paths are forced */
     for (hop = 0; hop < candidate->hops; ++hop) {
         if (is_lane_absent(problem->constraints, candidate->lanes[hop]) ||
-            ((candidate->hops > 1) && (config->enable == UCT_CUDA_MP_AUTO) &&
-             uct_cuda_mp_model_is_doubtful(problem->query.topo,
-                                           candidate->lanes[hop]))) {
+            ((candidate->hops > 1) && (config->enable == UCT_CUDA_PLAN_AUTO) &&
+             uct_cuda_plan_model_is_doubtful(problem->query.topo,
+                                             candidate->lanes[hop]))) {
             return false;
         }
     }
@@ -92,19 +93,19 @@ static bool problem_add(problem_t *problem, const uct_cuda_mp_path_t *path)
  * without such traffic. Preparing the path blocks the program's driver calls
  * (20 ms in 0.2 to 0.3 s, 2 x H100), which a program that exchanges data would
  * pay for nothing. */
-bool uct_cuda_mp_plan_may_use_host(const uct_cuda_mp_config_t *config,
-                                   const uct_cuda_mp_load_t *load,
-                                   uct_cuda_end_t src, uct_cuda_end_t dst,
-                                   double size)
+bool uct_cuda_plan_may_use_host(const uct_cuda_plan_config_t *config,
+                                const uct_cuda_plan_load_t *load,
+                                uct_cuda_end_t src, uct_cuda_end_t dst,
+                                double size)
 {
-    if (config->host != UCT_CUDA_MP_AUTO) {
-        return config->host == UCT_CUDA_MP_YES;
+    if (config->host != UCT_CUDA_PLAN_AUTO) {
+        return config->host == UCT_CUDA_PLAN_YES;
     }
 
     return (load != NULL) && load->is_known &&
-           ((config->enable == UCT_CUDA_MP_YES) ||
-            ((double)load->uncrossed >= UCT_CUDA_MP_HOST_PROOF * size)) &&
-           !uct_cuda_mp_load_is_crossed(load, src, dst);
+           ((config->enable == UCT_CUDA_PLAN_YES) ||
+            ((double)load->uncrossed >= UCT_CUDA_PLAN_HOST_PROOF * size)) &&
+           !uct_cuda_plan_load_is_crossed(load, src, dst);
 }
 
 /* A relay whose links are busy only moves bandwidth from another transfer to
@@ -116,7 +117,7 @@ bool uct_cuda_mp_plan_may_use_host(const uct_cuda_mp_config_t *config,
  * limits shared with such a link, as between sockets (mist: 0.85). Candidates
  * are sorted. */
 static unsigned
-yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
+yield_relays(uct_cuda_plan_model_path_t *relays, unsigned num_relays)
 {
     unsigned count = 0;
     unsigned i;
@@ -140,16 +141,16 @@ yield_relays(uct_cuda_mp_model_path_t *relays, unsigned num_relays)
  * host. */
 static void problem_choose_relays(problem_t *problem, bool has_host)
 {
-    const uct_cuda_mp_config_t *config = problem->query.config;
-    uct_cuda_mp_model_path_t *relays   = &problem->candidates[1];
+    const uct_cuda_plan_config_t *config = problem->query.config;
+    uct_cuda_plan_model_path_t *relays   = &problem->candidates[1];
     unsigned found = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned count = found;
 
     /* Links to host memory are shared: transfers using one offer their own. In
      * windows a transfer that yields loses its link anyway. */
-    if ((config->enable == UCT_CUDA_MP_AUTO) &&
-        !uct_cuda_mp_plan_ends_host(problem->query.src,
-                                    problem->query.dst)) {
+    if ((config->enable == UCT_CUDA_PLAN_AUTO) &&
+        !uct_cuda_plan_ends_host(problem->query.src,
+                                 problem->query.dst)) {
         count = yield_relays(relays, found);
     }
 
@@ -164,16 +165,16 @@ static void problem_choose_relays(problem_t *problem, bool has_host)
 }
 
 /* Return whether a relay's link to the host crosses sockets to the buffer */
-static bool is_far(const uct_cuda_mp_query_t *query,
-                   const uct_cuda_mp_model_path_t *relay)
+static bool is_far(const uct_cuda_plan_query_t *query,
+                   const uct_cuda_plan_model_path_t *relay)
 {
-    return uct_cuda_mp_plan_ends_host(query->src, query->dst) &&
+    return uct_cuda_plan_ends_host(query->src, query->dst) &&
            (query->topo->gpus[relay->path.gpu].numa != query->numa);
 }
 
-static bool is_better_relay(const uct_cuda_mp_query_t *query,
-                            const uct_cuda_mp_model_path_t *a,
-                            const uct_cuda_mp_model_path_t *b)
+static bool is_better_relay(const uct_cuda_plan_query_t *query,
+                            const uct_cuda_plan_model_path_t *a,
+                            const uct_cuda_plan_model_path_t *b)
 {
     const bool a_is_far = is_far(query, a);
     const bool b_is_far = is_far(query, b);
@@ -185,12 +186,12 @@ static bool is_better_relay(const uct_cuda_mp_query_t *query,
  * that symmetric patterns of transfers collide as rarely as possible */
 static void problem_add_relays(problem_t *problem)
 {
-    const uct_cuda_mp_query_t *query = &problem->query;
-    unsigned first                     = problem->num_candidates;
-    uct_cuda_mp_path_t path            = {UCT_CUDA_MP_ROUTE_GPU, 0};
+    const uct_cuda_plan_query_t *query = &problem->query;
+    unsigned first                       = problem->num_candidates;
+    uct_cuda_plan_path_t path            = {UCT_CUDA_PLAN_ROUTE_GPU, 0};
     const int start = uct_cuda_end_device(
-            uct_cuda_mp_plan_gpu_end(query->src, query->dst));
-    uct_cuda_mp_model_path_t moved;
+            uct_cuda_plan_gpu_end(query->src, query->dst));
+    uct_cuda_plan_model_path_t moved;
     unsigned i;
     int n;
 
@@ -215,9 +216,9 @@ static void problem_add_relays(problem_t *problem)
 static double rate_with(const problem_t *problem, unsigned count,
                         unsigned candidate)
 {
-    double rates[UCT_CUDA_MP_MAX_PATHS];
+    double rates[UCT_CUDA_PLAN_MAX_PATHS];
     double sum = 0;
-    uct_cuda_mp_split_t split;
+    uct_cuda_plan_split_t split;
     unsigned i;
 
     for (i = 0; i < count; ++i) {
@@ -226,7 +227,7 @@ static double rate_with(const problem_t *problem, unsigned count,
 
     split.paths[count] = &problem->candidates[candidate];
     split.count        = count + 1;
-    uct_cuda_mp_model_rates(&problem->query, &split, rates);
+    uct_cuda_plan_model_rates(&problem->query, &split, rates);
     for (i = 0; i <= count; ++i) {
         sum += rates[i];
     }
@@ -240,11 +241,11 @@ static void problem_sort_host_relays(problem_t *problem)
 {
     unsigned most = problem->query.config->max_gpu_paths;
     unsigned count, best, i;
-    uct_cuda_mp_model_path_t moved;
+    uct_cuda_plan_model_path_t moved;
     double rate, highest;
 
-    if (most > UCT_CUDA_MP_MAX_PATHS) {
-        most = UCT_CUDA_MP_MAX_PATHS;
+    if (most > UCT_CUDA_PLAN_MAX_PATHS) {
+        most = UCT_CUDA_PLAN_MAX_PATHS;
     }
 
     for (count = 1; (count < most) && (count < problem->num_candidates);
@@ -267,13 +268,13 @@ static void problem_sort_host_relays(problem_t *problem)
     }
 }
 
-static void take_all(const problem_t *problem, uct_cuda_mp_split_t *split)
+static void take_all(const problem_t *problem, uct_cuda_plan_split_t *split)
 {
     unsigned i;
 
     split->count = problem->num_candidates;
-    if (split->count > UCT_CUDA_MP_MAX_PATHS) {
-        split->count = UCT_CUDA_MP_MAX_PATHS;
+    if (split->count > UCT_CUDA_PLAN_MAX_PATHS) {
+        split->count = UCT_CUDA_PLAN_MAX_PATHS;
     }
 
     for (i = 0; i < split->count; ++i) {
@@ -281,15 +282,15 @@ static void take_all(const problem_t *problem, uct_cuda_mp_split_t *split)
     }
 }
 
-static void split_of_all(const problem_t *problem, uct_cuda_mp_split_t *split)
+static void split_of_all(const problem_t *problem, uct_cuda_plan_split_t *split)
 {
     take_all(problem, split);
-    uct_cuda_mp_model_solve(&problem->query, split);
+    uct_cuda_plan_model_solve(&problem->query, split);
 }
 
 /* Return whether it beats one path by more than the model's uncertainty */
 static bool
-is_worthwhile(const problem_t *problem, const uct_cuda_mp_split_t *split)
+is_worthwhile(const problem_t *problem, const uct_cuda_plan_split_t *split)
 {
     double margin = 0;
     unsigned i;
@@ -307,12 +308,12 @@ is_worthwhile(const problem_t *problem, const uct_cuda_mp_split_t *split)
 /* Find the best of: the direct path, with the first few relays, with or without
  * the host. Candidates are in that order, the host last. */
 static void split_best(const problem_t *problem, bool has_host,
-                       uct_cuda_mp_split_t *best)
+                       uct_cuda_plan_split_t *best)
 {
     unsigned relays = problem->num_candidates - 1 - (has_host ? 1 : 0);
     unsigned most   = problem->query.config->max_gpu_paths - 1;
     double tolerance, least;
-    uct_cuda_mp_split_t split;
+    uct_cuda_plan_split_t split;
     unsigned i;
     int host;
 
@@ -320,14 +321,14 @@ static void split_best(const problem_t *problem, bool has_host,
         most = relays;
     }
 
-    if (most > (unsigned)(UCT_CUDA_MP_MAX_PATHS - 2)) {
-        most = UCT_CUDA_MP_MAX_PATHS - 2;
+    if (most > (unsigned)(UCT_CUDA_PLAN_MAX_PATHS - 2)) {
+        most = UCT_CUDA_PLAN_MAX_PATHS - 2;
     }
 
     /* Host memory bandwidth varies by a fifth from day to day (measured beside
      * H200), so an extra link to it that costs almost nothing is accepted */
-    tolerance     = uct_cuda_mp_plan_ends_host(problem->query.src,
-                                               problem->query.dst) ?
+    tolerance     = uct_cuda_plan_ends_host(problem->query.src,
+                                            problem->query.dst) ?
                             problem->query.model->min_gain :
                             1;
     least         = DBL_MAX;
@@ -346,7 +347,7 @@ static void split_best(const problem_t *problem, bool has_host,
                 continue;
             }
 
-            uct_cuda_mp_model_solve(&problem->query, &split);
+            uct_cuda_plan_model_solve(&problem->query, &split);
             if ((split.seconds < least * tolerance) &&
                 is_worthwhile(problem, &split)) {
                 least = (split.seconds < least) ? split.seconds : least;
@@ -359,12 +360,12 @@ static void split_best(const problem_t *problem, bool has_host,
 /* Return the path in round robin that ends this transfer first, behind the
  * traffic on its links */
 static unsigned next_turn(const problem_t *problem,
-                          const uct_cuda_mp_split_t *split,
+                          const uct_cuda_plan_split_t *split,
                           const double *rates)
 {
-    const uct_cuda_mp_load_t *load = problem->query.load;
-    double least                   = DBL_MAX;
-    unsigned best                  = 0;
+    const uct_cuda_plan_load_t *load = problem->query.load;
+    double least                     = DBL_MAX;
+    unsigned best                    = 0;
     double seconds;
     uint64_t ahead;
     unsigned i, hop;
@@ -392,11 +393,11 @@ static unsigned next_turn(const problem_t *problem,
  * true: it beats all paths, or one, for each transfer. @a others is the best
  * without round robin, in the middle of the window. */
 static bool solve_turns(const problem_t *problem,
-                        const uct_cuda_mp_split_t *others,
-                        uct_cuda_mp_split_t *turns, double *rates)
+                        const uct_cuda_plan_split_t *others,
+                        uct_cuda_plan_split_t *turns, double *rates)
 {
-    const uct_cuda_mp_query_t *query = &problem->query;
-    uct_cuda_mp_split_t single       = {
+    const uct_cuda_plan_query_t *query = &problem->query;
+    uct_cuda_plan_split_t single       = {
         .count   = 1,
         .paths   = {&problem->candidates[0]},
         .seconds = problem->single_seconds
@@ -404,9 +405,9 @@ static bool solve_turns(const problem_t *problem,
 
     take_all(problem, turns);
     others = (others->count > 0) ? others : &single;
-    uct_cuda_mp_model_turns(query, turns, rates);
+    uct_cuda_plan_model_turns(query, turns, rates);
     return (turns->seconds * TURN_MIN_GAIN <=
-            uct_cuda_mp_model_window(query, others)) &&
+            uct_cuda_plan_model_window(query, others)) &&
            is_worthwhile(problem, turns);
 }
 
@@ -417,13 +418,13 @@ static bool solve_turns(const problem_t *problem,
  *
  * @return true: @a split is this transfer's path; false: it is the best without
  * round robin. */
-static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
+static bool split_window(problem_t *problem, uct_cuda_plan_split_t *split)
 {
-    uct_cuda_mp_query_t *query  = &problem->query;
-    const unsigned queued       = query->queued;
-    const double single_seconds = problem->single_seconds;
-    double rates[UCT_CUDA_MP_MAX_PATHS];
-    uct_cuda_mp_split_t turns;
+    uct_cuda_plan_query_t *query = &problem->query;
+    const unsigned queued        = query->queued;
+    const double single_seconds  = problem->single_seconds;
+    double rates[UCT_CUDA_PLAN_MAX_PATHS];
+    uct_cuda_plan_split_t turns;
     unsigned turn;
     bool is_turn;
 
@@ -432,7 +433,7 @@ static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
         query->queued           = 1;
         turns.count             = 1;
         turns.paths[0]          = &problem->candidates[0];
-        problem->single_seconds = uct_cuda_mp_model_single(query, &turns);
+        problem->single_seconds = uct_cuda_plan_model_single(query, &turns);
     }
 
     split_best(problem, false, split);
@@ -455,33 +456,33 @@ static bool split_window(problem_t *problem, uct_cuda_mp_split_t *split)
 
 /* Writer of a plan's steps */
 typedef struct {
-    uct_cuda_mp_plan_t        *plan;
-    const uct_cuda_mp_split_t *split;
-    uint64_t                  offsets[UCT_CUDA_MP_MAX_PATHS]; /* of the parts */
-    uint32_t                  drains[UCT_CUDA_MP_MAX_PATHS]
-                                    [UCT_CUDA_MP_MAX_CHUNKS];
-    uint32_t                  fills[UCT_CUDA_MP_MAX_PATHS];
+    uct_cuda_plan_t             *plan;
+    const uct_cuda_plan_split_t *split;
+    uint64_t offsets[UCT_CUDA_PLAN_MAX_PATHS]; /* of the parts */
+    uint32_t                    drains[UCT_CUDA_PLAN_MAX_PATHS]
+                                    [UCT_CUDA_PLAN_MAX_CHUNKS];
+    uint32_t                  fills[UCT_CUDA_PLAN_MAX_PATHS];
 } writer_t;
 
 
 /* Add a copy of a chunk on a path. @return Its number */
 static uint32_t
-add_step(uct_cuda_mp_plan_t *plan, unsigned path, unsigned chunk,
-         uint64_t bytes, uct_cuda_place_t from, uct_cuda_place_t to,
+add_step(uct_cuda_plan_t *plan, unsigned path, unsigned chunk,
+         uint64_t bytes, uct_cuda_plan_place_t from, uct_cuda_plan_place_t to,
          uint32_t wait)
 {
     const uint16_t number = plan->num_steps++;
 
-    plan->steps[number] =
-        (uct_cuda_step_t){.bytes            = bytes,
+    plan->steps[number] = (uct_cuda_plan_step_t){
+        .bytes            = bytes,
                           .places           = 2u * number,
                           .waits            = number,
                           .num_waits        = (wait != UCT_CUDA_NO_STEP),
                           .num_sources      = 1,
                           .num_destinations = 1,
-                          .type             = UCT_CUDA_STEP_COPY,
-        .queue = uct_cuda_mp_lane(uct_cuda_end_at(from.owner),
-                                  uct_cuda_end_at(to.owner)),
+                          .type             = UCT_CUDA_PLAN_STEP_COPY,
+        .queue = uct_cuda_plan_lane(uct_cuda_end_at(from.owner),
+                                    uct_cuda_end_at(to.owner)),
         .part = (uint8_t)path, .chunk = (uint8_t)chunk
     };
     plan->places[2 * number]     = from;
@@ -490,10 +491,10 @@ add_step(uct_cuda_mp_plan_t *plan, unsigned path, unsigned chunk,
     return number;
 }
 
-static uct_cuda_place_t
+static uct_cuda_plan_place_t
 end_place(uct_cuda_end_t end, uct_cuda_buffer_t buffer, uint64_t offset)
 {
-    const uct_cuda_place_t place = {
+    const uct_cuda_plan_place_t place = {
         .offset = offset, .owner = (uint8_t)uct_cuda_end_index(end),
         .buffer = (uint8_t)buffer
     };
@@ -505,18 +506,17 @@ end_place(uct_cuda_end_t end, uct_cuda_buffer_t buffer, uint64_t offset)
  * after the previous chunk has left it; the second hop waits for the first. */
 static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
 {
-    const uct_cuda_mp_plan_t *plan      = writer->plan;
-    const uct_cuda_mp_plan_path_t *part = &plan->paths[p];
-    const uint64_t begin                = chunk * part->chunk;
-    const uint64_t bytes                = ucs_min(part->bytes - begin,
-                                                  part->chunk);
-    const uct_cuda_place_t source       = end_place(plan->src,
-                                                    UCT_CUDA_BUFFER_SEND,
-                                                    writer->offsets[p] + begin);
-    const uct_cuda_place_t destination  = end_place(plan->dst,
-                                                    UCT_CUDA_BUFFER_RECV,
-                                                    writer->offsets[p] + begin);
-    uct_cuda_place_t slot;
+    const uct_cuda_plan_t *plan      = writer->plan;
+    const uct_cuda_plan_part_t *part = &plan->paths[p];
+    const uint64_t begin             = chunk * part->chunk;
+    const uint64_t bytes             = ucs_min(part->bytes - begin,
+                                               part->chunk);
+    const uct_cuda_plan_place_t source = end_place(plan->src,
+                                                   UCT_CUDA_BUFFER_SEND,
+                                                   writer->offsets[p] + begin);
+    const uct_cuda_plan_place_t destination =
+        end_place(plan->dst, UCT_CUDA_BUFFER_RECV, writer->offsets[p] + begin);
+    uct_cuda_plan_place_t slot;
 
     if (part->slots == 0) {
         add_step(writer->plan, p, chunk, bytes, source, destination,
@@ -524,7 +524,7 @@ static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
         return;
     }
 
-    slot      = end_place(uct_cuda_mp_path_via(&part->path),
+    slot      = end_place(uct_cuda_plan_path_via(&part->path),
                           UCT_CUDA_BUFFER_SCRATCH, 0);
     slot.slot = (uint16_t)(chunk % part->slots);
     if (hop == 0) {
@@ -545,8 +545,8 @@ static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
  * paths, so that no path waits for the submission of another's last chunk */
 static void write_steps(writer_t *writer)
 {
-    uct_cuda_mp_plan_t *plan = writer->plan;
-    unsigned last            = 0;
+    uct_cuda_plan_t *plan = writer->plan;
+    unsigned last         = 0;
     unsigned p, chunk, hop;
 
     for (p = 0; p < plan->num_paths; ++p) {
@@ -558,7 +558,7 @@ static void write_steps(writer_t *writer)
     }
 
     for (chunk = 0; chunk < last; ++chunk) {
-        for (hop = 0; hop < UCT_CUDA_MP_MAX_HOPS; ++hop) {
+        for (hop = 0; hop < UCT_CUDA_PLAN_MAX_HOPS; ++hop) {
             for (p = 0; p < plan->num_paths; ++p) {
                 if ((plan->paths[p].slots > 0) &&
                     (chunk < plan->paths[p].chunks)) {
@@ -571,7 +571,7 @@ static void write_steps(writer_t *writer)
 
 /* Round parts to whole multiples of ALIGN; paths below one are dropped. The
  * direct path, or else the largest, gets the rest. @return Its index */
-static unsigned keep_whole_parts(uct_cuda_mp_split_t *split)
+static unsigned keep_whole_parts(uct_cuda_plan_split_t *split)
 {
     unsigned count = 0;
     unsigned rest  = 0;
@@ -599,31 +599,31 @@ static unsigned keep_whole_parts(uct_cuda_mp_split_t *split)
 
 /* @return false: too many chunks for a plan */
 static bool
-cut_into_chunks(const problem_t *problem, const uct_cuda_mp_split_t *split,
-                unsigned path, uct_cuda_mp_plan_path_t *part)
+cut_into_chunks(const problem_t *problem, const uct_cuda_plan_split_t *split,
+                unsigned path, uct_cuda_plan_part_t *part)
 {
     part->chunk  = part->bytes;
     part->chunks = 1;
     part->slots  = 0;
     if (split->paths[path]->hops > 1) {
-        part->chunk  = uct_cuda_mp_model_chunk(&problem->query, part->bytes,
-                                               split->chunks[path]);
+        part->chunk  = uct_cuda_plan_model_chunk(&problem->query, part->bytes,
+                                                 split->chunks[path]);
         part->chunks = (uint16_t)((part->bytes + part->chunk - 1) /
                                   part->chunk);
-        part->slots  = ucs_min(part->chunks, UCT_CUDA_MP_PLAN_SLOTS);
+        part->slots  = ucs_min(part->chunks, UCT_CUDA_PLAN_SLOTS);
     }
 
-    return part->chunks <= UCT_CUDA_MP_MAX_CHUNKS;
+    return part->chunks <= UCT_CUDA_PLAN_MAX_CHUNKS;
 }
 
 /* Turn shares into aligned parts, and parts into steps */
-static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
-                       uint64_t size, uct_cuda_mp_plan_t *plan)
+static void plan_write(const problem_t *problem, uct_cuda_plan_split_t *split,
+                       uint64_t size, uct_cuda_plan_t *plan)
 {
-    const uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * plan->slot_size;
+    const uint64_t most = UCT_CUDA_PLAN_MAX_CHUNKS * plan->slot_size;
     const unsigned rest = keep_whole_parts(split);
     uint64_t offset     = 0;
-    uct_cuda_mp_plan_path_t *part;
+    uct_cuda_plan_part_t *part;
     writer_t writer;
     unsigned i;
 
@@ -657,7 +657,7 @@ static void plan_write(const problem_t *problem, uct_cuda_mp_split_t *split,
     write_steps(&writer);
 }
 
-size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest)
+size_t uct_cuda_plan_piece_size(size_t size, size_t largest)
 {
     size_t pieces = (size + largest - 1) / largest;
     size_t piece  = (size + pieces - 1) / pieces;
@@ -669,18 +669,18 @@ size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest)
     return (piece > largest) ? largest : piece;
 }
 
-size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config)
+size_t uct_cuda_plan_max_size(const uct_cuda_plan_config_t *config)
 {
-    uint64_t most = UCT_CUDA_MP_MAX_CHUNKS * uct_cuda_mp_slot_size(config);
+    uint64_t most = UCT_CUDA_PLAN_MAX_CHUNKS * uct_cuda_plan_slot_size(config);
 
-    return (most < UCT_CUDA_MP_PLAN_MAX_SIZE) ? most :
-                                                UCT_CUDA_MP_PLAN_MAX_SIZE;
+    return (most < UCT_CUDA_PLAN_MAX_SIZE) ? most :
+                                                UCT_CUDA_PLAN_MAX_SIZE;
 }
 
 /* Return the configuration, or in @a scratch a copy with less staging memory */
-static const uct_cuda_mp_config_t *
-constrained_config(const uct_cuda_mp_knowledge_t *know,
-                   uct_cuda_mp_config_t *scratch)
+static const uct_cuda_plan_config_t *
+constrained_config(const uct_cuda_plan_knowledge_t *know,
+                   uct_cuda_plan_config_t *scratch)
 {
     if ((know->constraints == NULL) || (know->constraints->staging_size == 0)) {
         return know->config;
@@ -691,19 +691,19 @@ constrained_config(const uct_cuda_mp_knowledge_t *know,
     return scratch;
 }
 
-size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know)
+size_t uct_cuda_plan_max_size_of(const uct_cuda_plan_knowledge_t *know)
 {
-    uct_cuda_mp_config_t scratch;
+    uct_cuda_plan_config_t scratch;
 
-    return uct_cuda_mp_plan_max_size(constrained_config(know, &scratch));
+    return uct_cuda_plan_max_size(constrained_config(know, &scratch));
 }
 
 /* Use configured paths, shares and chunks. @return false: the hardware has none
  * of the paths */
 static bool problem_set_paths(problem_t *problem)
 {
-    const uct_cuda_mp_config_t *config = problem->query.config;
-    uct_cuda_mp_model_path_t *candidate;
+    const uct_cuda_plan_config_t *config = problem->query.config;
+    uct_cuda_plan_model_path_t *candidate;
     unsigned i;
 
     problem->num_candidates = 0;
@@ -733,8 +733,8 @@ static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
 }
 
 /* Return whether data can be copied between two ends */
-static bool has_direct(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
-                       uct_cuda_end_t dst)
+static bool has_direct(const uct_cuda_plan_knowledge_t *know,
+                       uct_cuda_end_t src, uct_cuda_end_t dst)
 {
     uint16_t lane;
 
@@ -743,60 +743,61 @@ static bool has_direct(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
         return false;
     }
 
-    lane = uct_cuda_mp_lane(src, dst);
-    return (uct_cuda_mp_model_bandwidth(know->topo, lane) > 0) &&
+    lane = uct_cuda_plan_lane(src, dst);
+    return (uct_cuda_plan_model_bandwidth(know->topo, lane) > 0) &&
            !is_lane_absent(know->constraints, lane);
 }
 
 /* Return the NUMA node of host memory on the way */
-static int find_numa(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
+static int find_numa(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
                      uct_cuda_end_t dst)
 {
-    if (uct_cuda_mp_plan_ends_host(src, dst) && (know->numa != NULL)) {
+    if (uct_cuda_plan_ends_host(src, dst) && (know->numa != NULL)) {
         return *know->numa;
     }
 
     return know->topo
-            ->gpus[uct_cuda_end_device(uct_cuda_mp_plan_gpu_end(src, dst))]
+            ->gpus[uct_cuda_end_device(uct_cuda_plan_gpu_end(src, dst))]
             .numa;
 }
 
-static const uct_cuda_mp_model_t *model_of(const uct_cuda_mp_knowledge_t *know)
+static const uct_cuda_plan_model_t *
+model_of(const uct_cuda_plan_knowledge_t *know)
 {
     return (know->model != NULL) ? know->model :
-                                   uct_cuda_mp_tuning_model(know->tuning);
+                                   uct_cuda_plan_tuning_model(know->tuning);
 }
 
 /* Check the conditions known before looking at paths */
-static uct_cuda_mp_reason_t
-find_refusal(const uct_cuda_mp_knowledge_t *know, uct_cuda_end_t src,
+static uct_cuda_plan_reason_t
+find_refusal(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
              uct_cuda_end_t dst, size_t size)
 {
-    const uct_cuda_mp_config_t *config = know->config;
+    const uct_cuda_plan_config_t *config = know->config;
 
-    if (config->enable == UCT_CUDA_MP_NO) {
-        return UCT_CUDA_MP_NO_OFF;
+    if (config->enable == UCT_CUDA_PLAN_NO) {
+        return UCT_CUDA_PLAN_NO_OFF;
     } else if (!has_direct(know, src, dst)) {
-        return UCT_CUDA_MP_NO_LINK;
-    } else if ((config->min_size != UCT_CUDA_MP_SIZE_AUTO) &&
+        return UCT_CUDA_PLAN_NO_LINK;
+    } else if ((config->min_size != UCT_CUDA_PLAN_SIZE_AUTO) &&
                (size < config->min_size)) {
-        return UCT_CUDA_MP_NO_MIN_SIZE;
+        return UCT_CUDA_PLAN_NO_MIN_SIZE;
     } else if ((size < 2 * ALIGN) ||
-               (size > uct_cuda_mp_plan_max_size_of(know)) ||
-               ((config->min_size == UCT_CUDA_MP_SIZE_AUTO) &&
-                (config->enable == UCT_CUDA_MP_YES) &&
+               (size > uct_cuda_plan_max_size_of(know)) ||
+               ((config->min_size == UCT_CUDA_PLAN_SIZE_AUTO) &&
+                (config->enable == UCT_CUDA_PLAN_YES) &&
                 (size < FORCED_MIN_SIZE))) {
-        return UCT_CUDA_MP_NO_GAIN;
+        return UCT_CUDA_PLAN_NO_GAIN;
     }
 
-    return UCT_CUDA_MP_ADMITTED;
+    return UCT_CUDA_PLAN_ADMITTED;
 }
 
 static void
-problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
-             const uct_cuda_mp_config_t *config, const uct_cuda_mp_plan_t *plan)
+problem_init(problem_t *problem, const uct_cuda_plan_knowledge_t *know,
+             const uct_cuda_plan_config_t *config, const uct_cuda_plan_t *plan)
 {
-    uct_cuda_mp_query_t *query = &problem->query;
+    uct_cuda_plan_query_t *query = &problem->query;
 
     query->numa             = find_numa(know, plan->src, plan->dst);
     query->topo             = know->topo;
@@ -809,18 +810,18 @@ problem_init(problem_t *problem, const uct_cuda_mp_knowledge_t *know,
     problem->num_candidates = 0;
     problem->absent         = know->absent;
     problem->constraints    = know->constraints;
-    uct_cuda_mp_model_start(query);
+    uct_cuda_plan_model_start(query);
 }
 
 /* Choose the paths; the direct path is the first candidate. @return true: one
  * path of a round robin */
-static bool choose_split(const uct_cuda_mp_knowledge_t *know,
-                         problem_t *problem, uct_cuda_mp_plan_t *plan,
-                         uct_cuda_mp_split_t *split)
+static bool choose_split(const uct_cuda_plan_knowledge_t *know,
+                         problem_t *problem, uct_cuda_plan_t *plan,
+                         uct_cuda_plan_split_t *split)
 {
-    const uct_cuda_mp_config_t *config = problem->query.config;
-    const uct_cuda_mp_path_t host      = {UCT_CUDA_MP_ROUTE_HOST, 0};
-    const bool is_host                 = uct_cuda_mp_plan_is_host(plan);
+    const uct_cuda_plan_config_t *config = problem->query.config;
+    const uct_cuda_plan_path_t host      = {UCT_CUDA_PLAN_ROUTE_HOST, 0};
+    const bool is_host                   = uct_cuda_plan_is_host(plan);
     bool has_host;
 
     problem_add_relays(problem);
@@ -829,11 +830,11 @@ static bool choose_split(const uct_cuda_mp_knowledge_t *know,
     }
 
     has_host = !is_host &&
-               uct_cuda_mp_plan_may_use_host(config, know->load, plan->src,
-                                             plan->dst, problem->query.size) &&
+               uct_cuda_plan_may_use_host(config, know->load, plan->src,
+                                          plan->dst, problem->query.size) &&
                problem_add(problem, &host);
     problem_choose_relays(problem, has_host);
-    if (config->enable == UCT_CUDA_MP_YES) {
+    if (config->enable == UCT_CUDA_PLAN_YES) {
         split_of_all(problem, split);
     } else if (uct_cuda_end_is_host(plan->src) && (know->load != NULL) &&
                (know->load->window > 1)) {
@@ -846,14 +847,14 @@ static bool choose_split(const uct_cuda_mp_knowledge_t *know,
 }
 
 /* Split as configured, or best. @return false: use a plain copy */
-static bool plan_split(const uct_cuda_mp_knowledge_t *know,
-                       const uct_cuda_mp_config_t *config,
-                       uct_cuda_mp_plan_t *plan)
+static bool plan_split(const uct_cuda_plan_knowledge_t *know,
+                       const uct_cuda_plan_config_t *config,
+                       uct_cuda_plan_t *plan)
 {
-    const uct_cuda_mp_path_t direct = {UCT_CUDA_MP_ROUTE_DIRECT, 0};
-    bool is_turn                    = false;
+    const uct_cuda_plan_path_t direct = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
+    bool is_turn                      = false;
     problem_t problem;
-    uct_cuda_mp_split_t split;
+    uct_cuda_plan_split_t split;
 
     problem_init(&problem, know, config, plan);
     plan->numa = (int16_t)problem.query.numa;
@@ -861,8 +862,8 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
     /* time of a plain copy, for comparison */
     (void)problem_add(&problem, &direct);
     split_of_all(&problem, &split);
-    problem.single_seconds = uct_cuda_mp_model_single(&problem.query,
-                                                      &split);
+    problem.single_seconds = uct_cuda_plan_model_single(&problem.query,
+                                                        &split);
     plan->single_seconds   = problem.single_seconds;
     if (config->num_paths == 0) {
         is_turn = choose_split(know, &problem, plan, &split);
@@ -873,7 +874,7 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
     }
 
     if ((split.count == 0) ||
-        ((config->enable == UCT_CUDA_MP_AUTO) &&
+        ((config->enable == UCT_CUDA_PLAN_AUTO) &&
          !is_worthwhile(&problem, &split))) {
         return false;
     }
@@ -881,21 +882,21 @@ static bool plan_split(const uct_cuda_mp_knowledge_t *know,
     plan->seconds = split.seconds;
     plan_write(&problem, &split, plan->size, plan);
     return is_turn || (plan->num_paths != 1) ||
-           (plan->paths[0].path.route != UCT_CUDA_MP_ROUTE_DIRECT);
+           (plan->paths[0].path.route != UCT_CUDA_PLAN_ROUTE_DIRECT);
 }
 
 /* Start a plan without paths and steps */
 static void plan_init(uct_cuda_end_t src, uct_cuda_end_t dst,
                       uct_cuda_end_t remote, size_t size,
-                      uct_cuda_mp_plan_t *plan)
+                      uct_cuda_plan_t *plan)
 {
     const bool is_get        = uct_cuda_end_is_gpu(src) &&
                                uct_cuda_end_is_gpu(dst) &&
                                uct_cuda_end_equal(src, remote);
     const uct_cuda_end_t own = is_get ? dst :
-                                        uct_cuda_mp_plan_gpu_end(src, dst);
+                                        uct_cuda_plan_gpu_end(src, dst);
 
-    memset(plan, 0, offsetof(uct_cuda_mp_plan_t, paths));
+    memset(plan, 0, offsetof(uct_cuda_plan_t, paths));
     plan->src    = src;
     plan->dst    = dst;
     plan->remote = remote;
@@ -903,36 +904,36 @@ static void plan_init(uct_cuda_end_t src, uct_cuda_end_t dst,
     plan->size   = size;
 }
 
-void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
-                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
-                           uct_cuda_mp_plan_t *plan)
+void uct_cuda_plan_make(const uct_cuda_plan_knowledge_t *know,
+                        uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
+                        uct_cuda_plan_t *plan)
 {
-    uct_cuda_mp_config_t scratch;
-    const uct_cuda_mp_config_t *config = constrained_config(know, &scratch);
+    uct_cuda_plan_config_t scratch;
+    const uct_cuda_plan_config_t *config = constrained_config(know, &scratch);
 
     plan_init(src, dst, know->remote, size, plan);
-    plan->slot_size = uct_cuda_mp_slot_size(config);
+    plan->slot_size = uct_cuda_plan_slot_size(config);
     plan->reason    = (uint8_t)find_refusal(know, src, dst, size);
-    if (plan->reason != UCT_CUDA_MP_ADMITTED) {
+    if (plan->reason != UCT_CUDA_PLAN_ADMITTED) {
         return;
     }
 
     if (!plan_split(know, config, plan) || (plan->num_paths == 0)) {
-        plan->reason    = UCT_CUDA_MP_NO_GAIN;
+        plan->reason    = UCT_CUDA_PLAN_NO_GAIN;
         plan->num_paths = 0;
         plan->num_steps = 0;
     }
 }
 
-void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
-                             uct_cuda_end_t remote, size_t size,
-                             uct_cuda_mp_plan_t *plan)
+void uct_cuda_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
+                          uct_cuda_end_t remote, size_t size,
+                          uct_cuda_plan_t *plan)
 {
-    uct_cuda_mp_plan_path_t *part = &plan->paths[0];
+    uct_cuda_plan_part_t *part = &plan->paths[0];
 
     plan_init(src, dst, remote, size, plan);
     plan->num_paths  = 1;
-    part->path.route = UCT_CUDA_MP_ROUTE_DIRECT;
+    part->path.route = UCT_CUDA_PLAN_ROUTE_DIRECT;
     part->path.gpu   = 0;
     part->bytes      = part->chunk = size;
     part->chunks     = 1;
@@ -943,17 +944,17 @@ void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
 
 /* Return whether any pair of GPUs, or of host memory and a GPU, has a plan for
  * this size */
-static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
-                     size_t size, uct_cuda_mp_plan_t *scratch)
+static bool any_plan(const uct_cuda_plan_knowledge_t *know, bool is_host,
+                     size_t size, uct_cuda_plan_t *scratch)
 {
     uct_cuda_end_t src, dst;
     uint16_t lane;
 
-    for (lane = 0; lane < UCT_CUDA_MP_NUM_LANES; ++lane) {
-        src = uct_cuda_mp_lane_from(lane);
-        dst = uct_cuda_mp_lane_to(lane);
-        if (uct_cuda_mp_plan_ends_host(src, dst) == is_host) {
-            uct_cuda_mp_plan_make(know, src, dst, size, scratch);
+    for (lane = 0; lane < UCT_CUDA_PLAN_NUM_LANES; ++lane) {
+        src = uct_cuda_plan_lane_from(lane);
+        dst = uct_cuda_plan_lane_to(lane);
+        if (uct_cuda_plan_ends_host(src, dst) == is_host) {
+            uct_cuda_plan_make(know, src, dst, size, scratch);
             if (scratch->num_paths > 0) {
                 return true;
             }
@@ -963,10 +964,10 @@ static bool any_plan(const uct_cuda_mp_knowledge_t *know, bool is_host,
     return false;
 }
 
-static size_t find_min_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
-                            uct_cuda_mp_plan_t *scratch)
+static size_t find_min_size(const uct_cuda_plan_knowledge_t *know, bool is_host,
+                            uct_cuda_plan_t *scratch)
 {
-    size_t largest = uct_cuda_mp_plan_max_size_of(know);
+    size_t largest = uct_cuda_plan_max_size_of(know);
     size_t low     = 2 * ALIGN;
     size_t high    = low;
     size_t middle;
@@ -992,14 +993,14 @@ static size_t find_min_size(const uct_cuda_mp_knowledge_t *know, bool is_host,
     return high;
 }
 
-void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
-                                bool is_host, uct_cuda_mp_plan_t *scratch,
-                                uct_cuda_mp_min_sizes_t *sizes)
+void uct_cuda_plan_min_sizes(const uct_cuda_plan_knowledge_t *know,
+                             bool is_host, uct_cuda_plan_t *scratch,
+                             uct_cuda_plan_min_sizes_t *sizes)
 {
-    uct_cuda_mp_load_t load        = {.is_known  = (know->load != NULL) &&
-                                                   know->load->is_known,
-                                      .uncrossed = UINT64_MAX};
-    uct_cuda_mp_knowledge_t loaded = *know;
+    uct_cuda_plan_load_t load        = {.is_known  = (know->load != NULL) &&
+                                                     know->load->is_known,
+                                        .uncrossed = UINT64_MAX};
+    uct_cuda_plan_knowledge_t loaded = *know;
 
     loaded.load   = &load;
     sizes->alone  = find_min_size(&loaded, is_host, scratch);

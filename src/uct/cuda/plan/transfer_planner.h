@@ -3,8 +3,8 @@
  * Planner of transfers: makes a plan from the node, the configuration, other
  * traffic, and the transfer. A pure function that uses no CUDA.
  */
-#ifndef UCT_CUDA_MP_PLANNER_H
-#define UCT_CUDA_MP_PLANNER_H
+#ifndef UCT_CUDA_PLAN_TRANSFER_PLANNER_H
+#define UCT_CUDA_PLAN_TRANSFER_PLANNER_H
 
 #include <uct/cuda/plan/model.h>
 #include <uct/cuda/plan/transfer_plan.h>
@@ -15,11 +15,11 @@ BEGIN_C_DECLS
 
 /** Smaller transfers never probe the node, which would start NVML; they use
  *  one path until a larger one has come. Bytes. */
-#define UCT_CUDA_MP_LEARN_MIN_SIZE (256ul << 10)
+#define UCT_CUDA_PLAN_LEARN_MIN_SIZE (256ul << 10)
 
 
 /** Maximum size of a plan, bytes. */
-#define UCT_CUDA_MP_PLAN_MAX_SIZE (1ul << 30)
+#define UCT_CUDA_PLAN_MAX_SIZE (1ul << 30)
 
 
 /** With automatic settings the host path between GPUs is used once the bytes
@@ -27,7 +27,7 @@ BEGIN_C_DECLS
  *  traffic. The first messages of an exchange may miss each other while both
  *  sides map memory. At 16 a program sending in one direction loses the gain
  *  of 16 messages, about a tenth of each. */
-#define UCT_CUDA_MP_HOST_PROOF 16
+#define UCT_CUDA_PLAN_HOST_PROOF 16
 
 
 /** Resources not available to plans. Zeroed: all are available. */
@@ -36,33 +36,33 @@ typedef struct {
     uint32_t absent_lanes[UCT_CUDA_NUM_ENDS];
     /** Maximum bytes for each device; 0: as configured */
     size_t   staging_size;
-} uct_cuda_mp_constraints_t;
+} uct_cuda_plan_constraints_t;
 
 
 /** Input of a plan. Members added later must mean "unknown" when NULL, so
  *  that callers need no change. */
 typedef struct {
-    const uct_cuda_topo_t      *topo;
-    const uct_cuda_mp_config_t *config;
-    const uct_cuda_mp_load_t   *load;   /**< NULL: no other traffic known */
-    const uct_cuda_mp_tuning_t *tuning; /**< NULL: no table */
+    const uct_cuda_topo_t        *topo;
+    const uct_cuda_plan_config_t *config;
+    const uct_cuda_plan_load_t   *load;   /**< NULL: no other traffic known */
+    const uct_cuda_plan_tuning_t *tuning; /**< NULL: no table */
     /** NULL: the table's constants, or built-in ones */
-    const uct_cuda_mp_model_t  *model;
+    const uct_cuda_plan_model_t  *model;
     /** NUMA node of the host memory end; NULL: the GPU's node */
-    const int                  *numa;
-    const uct_cuda_mp_constraints_t *constraints; /**< NULL: none */
+    const int                    *numa;
+    const uct_cuda_plan_constraints_t *constraints; /**< NULL: none */
     /** Mask of temporarily unusable relays: uct_cuda_end_bit() */
     uint32_t                   absent;
     uct_cuda_end_t             remote;  /**< End of another process, or none */
-} uct_cuda_mp_knowledge_t;
+} uct_cuda_plan_knowledge_t;
 
 
 /** Return the largest transfer with a plan for every choice of paths, bytes:
  *  one that each path could carry alone. Larger transfers go piece by piece. */
-size_t uct_cuda_mp_plan_max_size(const uct_cuda_mp_config_t *config);
+size_t uct_cuda_plan_max_size(const uct_cuda_plan_config_t *config);
 
-/** Like uct_cuda_mp_plan_max_size(), with constraints. */
-size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know);
+/** Like uct_cuda_plan_max_size(), with constraints. */
+size_t uct_cuda_plan_max_size_of(const uct_cuda_plan_knowledge_t *know);
 
 
 /**
@@ -75,40 +75,40 @@ size_t uct_cuda_mp_plan_max_size_of(const uct_cuda_mp_knowledge_t *know);
  *
  * @param src   GPU of the topology, or host memory. Other ends, or src equal to
  *              @a dst, give no plan.
- * @param size  Bytes, at most uct_cuda_mp_plan_max_size().
+ * @param size  Bytes, at most uct_cuda_plan_max_size().
  * @param plan  Filled; num_paths is 0 if a plain copy is best, for the given
  *              reason. It is 1 for round robin in a window, or if the user has
  *              set one path.
  */
-void uct_cuda_mp_plan_make(const uct_cuda_mp_knowledge_t *know,
-                           uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
-                           uct_cuda_mp_plan_t *plan);
+void uct_cuda_plan_make(const uct_cuda_plan_knowledge_t *know,
+                        uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
+                        uct_cuda_plan_t *plan);
 
 
 /**
  * Make the plan of a plain copy: a single step. @a remote as in
- * uct_cuda_mp_knowledge_t.
+ * uct_cuda_plan_knowledge_t.
  */
-void uct_cuda_mp_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
-                             uct_cuda_end_t remote, size_t size,
-                             uct_cuda_mp_plan_t *plan);
+void uct_cuda_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
+                          uct_cuda_end_t remote, size_t size,
+                          uct_cuda_plan_t *plan);
 
 
 /**
  * Return the size of equal pieces, bytes, for a transfer larger than @a
  * largest; a smaller transfer is one piece.
  */
-size_t uct_cuda_mp_plan_piece_size(size_t size, size_t largest);
+size_t uct_cuda_plan_piece_size(size_t size, size_t largest);
 
 
 /**
  * Return whether a transfer between two GPUs may use the host path: set by the
  * user, or without crossing traffic now and recently. @a size in bytes.
  */
-bool uct_cuda_mp_plan_may_use_host(const uct_cuda_mp_config_t *config,
-                                   const uct_cuda_mp_load_t *load,
-                                   uct_cuda_end_t src, uct_cuda_end_t dst,
-                                   double size);
+bool uct_cuda_plan_may_use_host(const uct_cuda_plan_config_t *config,
+                                const uct_cuda_plan_load_t *load,
+                                uct_cuda_end_t src, uct_cuda_end_t dst,
+                                double size);
 
 
 /** Smallest sizes, bytes (within 7 %), with a plan for any pair of GPUs, or
@@ -118,7 +118,7 @@ typedef struct {
     size_t alone;     /**< Without transfers ahead */
     size_t behind;    /**< Behind other transfers; never larger than alone */
     size_t by_relays; /**< For both, if host=auto excludes the host path */
-} uct_cuda_mp_min_sizes_t;
+} uct_cuda_plan_min_sizes_t;
 
 
 /**
@@ -127,9 +127,9 @@ typedef struct {
  * @param know   Its load is ignored, except for is_known.
  * @param sizes  Filled.
  */
-void uct_cuda_mp_plan_min_sizes(const uct_cuda_mp_knowledge_t *know,
-                                bool is_host, uct_cuda_mp_plan_t *scratch,
-                                uct_cuda_mp_min_sizes_t *sizes);
+void uct_cuda_plan_min_sizes(const uct_cuda_plan_knowledge_t *know,
+                             bool is_host, uct_cuda_plan_t *scratch,
+                             uct_cuda_plan_min_sizes_t *sizes);
 
 
 END_C_DECLS

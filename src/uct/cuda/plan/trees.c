@@ -10,13 +10,13 @@
 #include <string.h>
 
 
-#define MAX_RANKS     UCT_CUDA_COLL_MAX_RANKS
+#define MAX_RANKS     UCT_CUDA_PLAN_COLL_MAX_RANKS
 #define MAX_GPUS      UCT_CUDA_MAX_GPUS
-#define NUM_RESOURCES UCT_CUDA_COLL_NUM_RESOURCES
-#define DIRECT        UCT_CUDA_COLL_DIRECT
+#define NUM_RESOURCES UCT_CUDA_PLAN_COLL_NUM_RESOURCES
+#define DIRECT        UCT_CUDA_PLAN_COLL_DIRECT
 
 /* Children of a rank: its kernel reads them and its own data */
-#define MAX_CHILDREN (UCT_CUDA_COLL_MAX_FAN - 1)
+#define MAX_CHILDREN (UCT_CUDA_PLAN_COLL_MAX_FAN - 1)
 
 /* Times that each tree is removed and searched again */
 #define ROUNDS 12
@@ -39,10 +39,10 @@
  * digit of a bandwidth does not change the trees */
 #define ROUNDING 1e-6
 
-typedef uct_cuda_coll_ranks_t ranks_t;
-typedef uct_cuda_coll_tree_t  tree_t;
-typedef uct_cuda_coll_trees_t trees_t;
-typedef uct_cuda_share_way_t  way_t;
+typedef uct_cuda_plan_coll_ranks_t ranks_t;
+typedef uct_cuda_plan_coll_tree_t  tree_t;
+typedef uct_cuda_plan_coll_trees_t trees_t;
+typedef uct_cuda_plan_share_way_t  way_t;
 
 
 /* Mask of destination GPUs, for each source GPU */
@@ -54,8 +54,8 @@ _Static_assert(MAX_GPUS <= 16, "a bit each");
 /* Load of the links by all trees, seconds for each byte of the data */
 typedef struct {
     const ranks_t *ranks;
-    int    gpus[UCT_CUDA_COLL_MAX_MEMBERS];
-    double slice;                         /* fraction of the data in a tree */
+    int    gpus[UCT_CUDA_PLAN_COLL_MAX_MEMBERS];
+    double shard;                         /* fraction of the data in a tree */
     double capacity[NUM_RESOURCES];
     double load[NUM_RESOURCES];
     double worst;                         /* largest load so far */
@@ -67,7 +67,7 @@ typedef struct {
 } pack_t;
 
 
-bool uct_cuda_coll_trees_is_switched(const ranks_t *ranks)
+bool uct_cuda_plan_coll_trees_is_switched(const ranks_t *ranks)
 {
     const uct_cuda_topo_t *topo = ranks->topo;
     const uct_cuda_topo_link_t *link;
@@ -91,7 +91,7 @@ bool uct_cuda_coll_trees_is_switched(const ranks_t *ranks)
 /* Return the root of a tree: the collective's root, or each rank in turn */
 static unsigned root_of(const ranks_t *ranks, unsigned tree)
 {
-    return uct_cuda_coll_kind_has_root(ranks->kind) ? ranks->root :
+    return uct_cuda_plan_coll_kind_has_root(ranks->kind) ? ranks->root :
                                                       tree % ranks->num_ranks;
 }
 
@@ -101,14 +101,14 @@ static void go_direct(tree_t *tree)
     memset(tree->out_over, DIRECT, MAX_RANKS);
 }
 
-void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
+void uct_cuda_plan_coll_trees_star(const ranks_t *ranks, trees_t *trees)
 {
     unsigned t, root;
 
-    trees->algorithm  = UCT_CUDA_COLL_ONE_KERNEL;
+    trees->algorithm  = UCT_CUDA_PLAN_COLL_ONE_KERNEL;
     trees->rotates    = false;
     trees->num_relays = 0;
-    trees->count     = uct_cuda_coll_kind_has_root(ranks->kind) ?
+    trees->count     = uct_cuda_plan_coll_kind_has_root(ranks->kind) ?
                                1 :
                                ranks->num_ranks;
     for (t = 0; t < trees->count; ++t) {
@@ -120,18 +120,18 @@ void uct_cuda_coll_trees_star(const ranks_t *ranks, trees_t *trees)
     }
 }
 
-void uct_cuda_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
+void uct_cuda_plan_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
 {
     const unsigned num_ranks = ranks->num_ranks;
     unsigned middle;
     tree_t *tree;
 
-    uct_cuda_coll_trees_star(ranks, trees);
-    trees->algorithm = UCT_CUDA_COLL_FLAT;
+    uct_cuda_plan_coll_trees_star(ranks, trees);
+    trees->algorithm = UCT_CUDA_PLAN_COLL_FLAT;
     if (num_ranks <= 2) {
         return;
-    } else if (!uct_cuda_coll_kind_has_root(ranks->kind)) {
-        trees->rotates = uct_cuda_coll_trees_is_switched(ranks);
+    } else if (!uct_cuda_plan_coll_kind_has_root(ranks->kind)) {
+        trees->rotates = uct_cuda_plan_coll_trees_is_switched(ranks);
         return;
     }
 
@@ -162,7 +162,7 @@ static void init_way(pack_t *pack, int from, int to)
     way_t *way = &pack->ways[from][to];
     unsigned i;
 
-    uct_cuda_coll_links_direct(pack->ranks->topo, from, to, way);
+    uct_cuda_plan_coll_links_direct(pack->ranks->topo, from, to, way);
     for (i = 0; i < way->count; ++i) {
         pack->users[way->resources[i]][from] |= (uint16_t)(1u << to);
     }
@@ -175,8 +175,9 @@ static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
 
     memset(pack, 0, sizeof(*pack));
     pack->ranks = ranks;
-    pack->slice = (count > 0) ? 1. / count : 0;
-    uct_cuda_coll_links_capacity(ranks->topo, ranks->memory, pack->capacity);
+    pack->shard = (count > 0) ? 1. / count : 0;
+    uct_cuda_plan_coll_links_capacity(ranks->topo, ranks->memory,
+                                      pack->capacity);
     for (from = 0; from < num_members; ++from) {
         pack->gpus[from] = gpu_of(ranks, from);
     }
@@ -187,7 +188,7 @@ static void init(pack_t *pack, const ranks_t *ranks, unsigned count)
     }
 }
 
-static void put_hop(pack_t *pack, unsigned from, unsigned to, double slice)
+static void put_hop(pack_t *pack, unsigned from, unsigned to, double shard)
 {
     const way_t *way = &pack->ways[pack->gpus[from]][pack->gpus[to]];
     unsigned i, gpu;
@@ -195,7 +196,7 @@ static void put_hop(pack_t *pack, unsigned from, unsigned to, double slice)
 
     for (i = 0; i < way->count; ++i) {
         r              = way->resources[i];
-        pack->load[r] += slice / pack->capacity[r];
+        pack->load[r] += shard / pack->capacity[r];
         pack->worst    = ucs_max(pack->worst, pack->load[r]);
         for (gpu = 0; gpu < MAX_GPUS; ++gpu) {
             pack->stale[gpu] |= pack->users[r][gpu];
@@ -204,19 +205,19 @@ static void put_hop(pack_t *pack, unsigned from, unsigned to, double slice)
 }
 
 static void put(pack_t *pack, unsigned from, unsigned to, uint8_t over,
-                double slice)
+                double shard)
 {
     const unsigned relay = pack->ranks->num_ranks + over;
 
     if (over == DIRECT) {
-        put_hop(pack, from, to, slice);
+        put_hop(pack, from, to, shard);
     } else {
-        put_hop(pack, from, relay, slice);
-        put_hop(pack, relay, to, slice);
+        put_hop(pack, from, relay, shard);
+        put_hop(pack, relay, to, shard);
     }
 }
 
-static void put_tree(pack_t *pack, const tree_t *tree, double slice)
+static void put_tree(pack_t *pack, const tree_t *tree, double shard)
 {
     unsigned rank;
 
@@ -224,11 +225,11 @@ static void put_tree(pack_t *pack, const tree_t *tree, double slice)
         if (rank == tree->root) {
             continue;
         }
-        if (uct_cuda_coll_kind_reduces(pack->ranks->kind)) {
-            put(pack, rank, tree->in[rank], tree->in_over[rank], slice);
+        if (uct_cuda_plan_coll_kind_reduces(pack->ranks->kind)) {
+            put(pack, rank, tree->in[rank], tree->in_over[rank], shard);
         }
-        if (uct_cuda_coll_kind_spreads(pack->ranks->kind)) {
-            put(pack, tree->out[rank], rank, tree->out_over[rank], slice);
+        if (uct_cuda_plan_coll_kind_spreads(pack->ranks->kind)) {
+            put(pack, tree->out[rank], rank, tree->out_over[rank], shard);
         }
     }
 }
@@ -267,7 +268,7 @@ static double price_hop(pack_t *pack, unsigned from, unsigned to)
     if ((pack->stale[a] >> b) & 1) {
         for (i = 0; i < way->count; ++i) {
             r    = way->resources[i];
-            sum += seventh(pack->load[r] + pack->slice / pack->capacity[r]);
+            sum += seventh(pack->load[r] + pack->shard / pack->capacity[r]);
         }
         pack->prices[a][b] = (way->count > 0) ? sum : DBL_MAX;
         pack->stale[a] = (uint16_t)(pack->stale[a] & ~(1u << b));
@@ -405,9 +406,9 @@ static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
         overs[to]       = branches[best_from].over;
         branches[to].to = to;
         if (is_in) {
-            put(pack, to, best_from, overs[to], pack->slice);
+            put(pack, to, best_from, overs[to], pack->shard);
         } else {
-            put(pack, best_from, to, overs[to], pack->slice);
+            put(pack, best_from, to, overs[to], pack->shard);
         }
     }
 
@@ -418,9 +419,9 @@ static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
 {
     const unsigned kind = pack->ranks->kind;
 
-    return (!uct_cuda_coll_kind_reduces(kind) ||
+    return (!uct_cuda_plan_coll_kind_reduces(kind) ||
             grow(pack, tree->root, true, max_depth, tree->in, tree->in_over)) &&
-           (!uct_cuda_coll_kind_spreads(kind) ||
+           (!uct_cuda_plan_coll_kind_spreads(kind) ||
             grow(pack, tree->root, false, max_depth, tree->out,
                  tree->out_over));
 }
@@ -439,7 +440,7 @@ static void init_loads(pack_t *pack, unsigned start)
             to |= pack->users[r][from];
         }
         if (to != 0) {
-            pack->worst = ucs_max(pack->worst, pack->slice / pack->capacity[r]);
+            pack->worst = ucs_max(pack->worst, pack->shard / pack->capacity[r]);
         }
     }
 }
@@ -466,10 +467,10 @@ static unsigned length(const trees_t *trees, const ranks_t *ranks)
     for (t = 0; t < trees->count; ++t) {
         tree = &trees->trees[t];
         for (rank = 0; rank < ranks->num_ranks; ++rank) {
-            if (uct_cuda_coll_kind_reduces(ranks->kind)) {
+            if (uct_cuda_plan_coll_kind_reduces(ranks->kind)) {
                 sum += hops(tree->in, tree->in_over, rank, tree->root);
             }
-            if (uct_cuda_coll_kind_spreads(ranks->kind)) {
+            if (uct_cuda_plan_coll_kind_spreads(ranks->kind)) {
                 sum += hops(tree->out, tree->out_over, rank, tree->root);
             }
         }
@@ -493,7 +494,7 @@ static bool grow_again(pack_t *pack, unsigned max_depth, trees_t *trees,
     *has_changed_p = false;
     for (t = 0; t < trees->count; ++t) {
         before = trees->trees[t];
-        put_tree(pack, &before, -pack->slice);
+        put_tree(pack, &before, -pack->shard);
         if (!grow_tree(pack, max_depth, &trees->trees[t])) {
             return false;
         }
@@ -514,7 +515,7 @@ static bool pack_from(pack_t *pack, unsigned start, unsigned count,
     bool has_changed      = true;
     unsigned t, round, far;
     trees_t next = {
-        .algorithm = UCT_CUDA_COLL_HIERARCHICAL, .count = count
+        .algorithm = UCT_CUDA_PLAN_COLL_HIERARCHICAL, .count = count
     };
 
     init_loads(pack, start);
@@ -705,7 +706,7 @@ static bool spread_tree(const sharing_t *shared, const tree_t *among,
 /* Return whether some ranks need not be roots */
 static bool is_of_gpus(const ranks_t *ranks)
 {
-    return uct_cuda_coll_kind_has_root(ranks->kind) ||
+    return uct_cuda_plan_coll_kind_has_root(ranks->kind) ||
            (ranks->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
 }
 
@@ -715,7 +716,7 @@ static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
                         unsigned per_rank, unsigned max_depth, trees_t *trees)
 {
     const unsigned num_gpus = shared->gpus.num_ranks;
-    const bool has_root     = uct_cuda_coll_kind_has_root(ranks->kind);
+    const bool has_root     = uct_cuda_plan_coll_kind_has_root(ranks->kind);
     const bool is_low       = (max_depth <= LOW_DEPTH);
     const bool are_few      = is_of_gpus(ranks);
     unsigned t, gpu, root, place, index;
@@ -751,13 +752,13 @@ static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
 }
 
 /* from socket to socket, and on to the ranks of each GPU */
-unsigned uct_cuda_coll_trees_deepest(const ranks_t *ranks)
+unsigned uct_cuda_plan_coll_trees_deepest(const ranks_t *ranks)
 {
     return is_thorough(ranks) ? 3 : 4;
 }
 
-bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
-                              unsigned max_depth, trees_t *trees)
+bool uct_cuda_plan_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
+                                   unsigned max_depth, trees_t *trees)
 {
     sharing_t shared;
 
@@ -779,7 +780,7 @@ bool uct_cuda_coll_trees_pack(const ranks_t *ranks, unsigned per_rank,
                    pack_shared(ranks, &shared, per_rank, max_depth, trees);
 }
 
-double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
+double uct_cuda_plan_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
 {
     ranks_t used = *ranks;
     pack_t pack;
@@ -792,7 +793,7 @@ double uct_cuda_coll_trees_load(const ranks_t *ranks, const trees_t *trees)
 
     init(&pack, &used, trees->count);
     for (t = 0; t < trees->count; ++t) {
-        put_tree(&pack, &trees->trees[t], pack.slice);
+        put_tree(&pack, &trees->trees[t], pack.shard);
     }
 
     return worst(&pack);

@@ -5,8 +5,8 @@
  * there. Every algorithm except one kernel is a choice of trees: stars make the
  * flat one, stars of stars the hierarchical one.
  */
-#ifndef UCT_CUDA_COLL_TREES_H
-#define UCT_CUDA_COLL_TREES_H
+#ifndef UCT_CUDA_PLAN_TREES_H
+#define UCT_CUDA_PLAN_TREES_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -15,11 +15,11 @@ BEGIN_C_DECLS
 
 
 /** Maximum shards of a plan. */
-#define UCT_CUDA_COLL_MAX_TREES 64
+#define UCT_CUDA_PLAN_COLL_MAX_TREES 64
 
 
 /** Not relayed. */
-#define UCT_CUDA_COLL_DIRECT 0xff
+#define UCT_CUDA_PLAN_COLL_DIRECT 0xff
 
 
 /**
@@ -30,27 +30,27 @@ BEGIN_C_DECLS
 typedef struct {
     uint8_t root;
     /** Parent that adds this rank's data */
-    uint8_t in[UCT_CUDA_COLL_MAX_RANKS];
+    uint8_t in[UCT_CUDA_PLAN_COLL_MAX_RANKS];
     /** Parent that sends this rank the sum */
-    uint8_t out[UCT_CUDA_COLL_MAX_RANKS];
+    uint8_t out[UCT_CUDA_PLAN_COLL_MAX_RANKS];
     /** Relay on the way in, or DIRECT */
-    uint8_t in_over[UCT_CUDA_COLL_MAX_RANKS];
+    uint8_t in_over[UCT_CUDA_PLAN_COLL_MAX_RANKS];
     /** Relay on the way out, or DIRECT */
-    uint8_t out_over[UCT_CUDA_COLL_MAX_RANKS];
-} uct_cuda_coll_tree_t;
+    uint8_t out_over[UCT_CUDA_PLAN_COLL_MAX_RANKS];
+} uct_cuda_plan_coll_tree_t;
 
 
 /** Trees of a plan, for shards of equal size. */
 typedef struct {
-    uct_cuda_coll_algorithm_t algorithm;
+    uct_cuda_plan_coll_algorithm_t algorithm;
     /** Copy engines push to one rank after the other, each starting with
      *  another rank */
-    bool                      rotates;
-    unsigned                  count;
-    uint8_t                   num_relays; /**< Relays in use */
-    uint8_t                   relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< GPUs */
-    uct_cuda_coll_tree_t      trees[UCT_CUDA_COLL_MAX_TREES];
-} uct_cuda_coll_trees_t;
+    bool                           rotates;
+    unsigned                       count;
+    uint8_t                        num_relays; /**< Relays in use */
+    uint8_t relays[UCT_CUDA_PLAN_COLL_MAX_RELAYS]; /**< GPUs */
+    uct_cuda_plan_coll_tree_t      trees[UCT_CUDA_PLAN_COLL_MAX_TREES];
+} uct_cuda_plan_coll_trees_t;
 
 
 /** Location of the ranks. */
@@ -62,23 +62,25 @@ typedef struct {
     uint8_t               kind;     /**< uct_cuda_coll_kind_t */
     uint8_t               root;
     unsigned              num_relays;
-    int                   relays[UCT_CUDA_COLL_MAX_RELAYS]; /**< Other GPUs */
-} uct_cuda_coll_ranks_t;
+    int relays[UCT_CUDA_PLAN_COLL_MAX_RELAYS]; /**< Other GPUs */
+} uct_cuda_plan_coll_ranks_t;
 
 
 /** Return whether all links of a rank's GPU share its ports to a switch, so
  *  that detours are useless. */
-bool uct_cuda_coll_trees_is_switched(const uct_cuda_coll_ranks_t *ranks);
+bool uct_cuda_plan_coll_trees_is_switched(
+    const uct_cuda_plan_coll_ranks_t *ranks);
 
 
 /** Return the maximum depth worth trying for packed trees, in hops from the
  *  root. */
-unsigned uct_cuda_coll_trees_deepest(const uct_cuda_coll_ranks_t *ranks);
+unsigned
+uct_cuda_plan_coll_trees_deepest(const uct_cuda_plan_coll_ranks_t *ranks);
 
 
 /** Make a star around every rank, or around the root only. */
-void uct_cuda_coll_trees_star(const uct_cuda_coll_ranks_t *ranks,
-                              uct_cuda_coll_trees_t *trees);
+void uct_cuda_plan_coll_trees_star(const uct_cuda_plan_coll_ranks_t *ranks,
+                                   uct_cuda_plan_coll_trees_t *trees);
 
 
 /**
@@ -92,8 +94,8 @@ void uct_cuda_coll_trees_star(const uct_cuda_coll_ranks_t *ranks,
  * These do not rotate: the root would keep a rank that it sends to from
  * receiving from others.
  */
-void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
-                              uct_cuda_coll_trees_t *trees);
+void uct_cuda_plan_coll_trees_flat(const uct_cuda_plan_coll_ranks_t *ranks,
+                                   uct_cuda_plan_coll_trees_t *trees);
 
 
 /**
@@ -109,14 +111,14 @@ void uct_cuda_coll_trees_flat(const uct_cuda_coll_ranks_t *ranks,
  * @return false: some ranks cannot be reached, or the search would take too
  *         long.
  */
-bool uct_cuda_coll_trees_pack(const uct_cuda_coll_ranks_t *ranks,
-                              unsigned per_rank, unsigned max_depth,
-                              uct_cuda_coll_trees_t *trees);
+bool uct_cuda_plan_coll_trees_pack(const uct_cuda_plan_coll_ranks_t *ranks,
+                                   unsigned per_rank, unsigned max_depth,
+                                   uct_cuda_plan_coll_trees_t *trees);
 
 
 /** Return the load of the fullest link, seconds for each byte of the data. */
-double uct_cuda_coll_trees_load(const uct_cuda_coll_ranks_t *ranks,
-                                const uct_cuda_coll_trees_t *trees);
+double uct_cuda_plan_coll_trees_load(const uct_cuda_plan_coll_ranks_t *ranks,
+                                     const uct_cuda_plan_coll_trees_t *trees);
 
 
 END_C_DECLS

@@ -20,18 +20,18 @@
 #define GIGA      1e9
 #define MAGIC     "ucx-mp-tuning"
 
-#define LINE_SIZE (UCT_CUDA_MP_NODE_SIZE + 64)
+#define LINE_SIZE (UCT_CUDA_PLAN_NODE_SIZE + 64)
 
 /* Words of an old row: class, smallest and largest size, paths, executor */
 #define ROW_WORDS 5
 
 
 typedef struct {
-    uct_cuda_mp_tuning_t *tuning;
-    const char           *name;
-    unsigned             line;
-    char                 *error;
-    size_t               error_size;
+    uct_cuda_plan_tuning_t *tuning;
+    const char             *name;
+    unsigned               line;
+    char                   *error;
+    size_t                 error_size;
 } reader_t;
 
 
@@ -59,7 +59,7 @@ static int compare_down(const void *left, const void *right)
 static void class_str(const uct_cuda_topo_t *topo, int from, int to,
                       char *buffer)
 {
-    const size_t size = UCT_CUDA_MP_CLASS_SIZE;
+    const size_t size = UCT_CUDA_PLAN_CLASS_SIZE;
     double relays[UCT_CUDA_MAX_GPUS];
     uct_cuda_topo_link_t up, down;
     unsigned count = 0;
@@ -100,10 +100,10 @@ static bool has_class(const uct_cuda_topo_t *topo, int from, int to)
 }
 
 /* Find the class of a pair, adding it if it is new */
-static int find_class(uct_cuda_mp_tuning_t *tuning, const uct_cuda_topo_t *topo,
-                      int from, int to)
+static int find_class(uct_cuda_plan_tuning_t *tuning,
+                      const uct_cuda_topo_t *topo, int from, int to)
 {
-    char text[UCT_CUDA_MP_CLASS_SIZE];
+    char text[UCT_CUDA_PLAN_CLASS_SIZE];
     int i;
 
     class_str(topo, from, to, text);
@@ -115,11 +115,11 @@ static int find_class(uct_cuda_mp_tuning_t *tuning, const uct_cuda_topo_t *topo,
     return i;
 }
 
-uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo)
+uct_cuda_plan_tuning_t *uct_cuda_plan_tuning_create(const uct_cuda_topo_t *topo)
 {
     int counts[UCT_CUDA_MAX_GPUS * UCT_CUDA_MAX_GPUS] = {0};
     size_t used                                       = 0;
-    uct_cuda_mp_tuning_t *tuning = calloc(1, sizeof(*tuning));
+    uct_cuda_plan_tuning_t *tuning = calloc(1, sizeof(*tuning));
     int from, to, i;
 
     if (tuning == NULL) {
@@ -181,8 +181,9 @@ refuse(const reader_t *reader, ucs_status_t status, const char *format, ...)
 static ucs_status_t parse_constant(reader_t *reader, const char *name,
                                    const char *value)
 {
-    const uct_cuda_mp_model_constant_t *constant = uct_cuda_mp_model_constants;
-    uct_cuda_mp_tuning_t *tuning                 = reader->tuning;
+    const uct_cuda_plan_model_constant_t *constant =
+        uct_cuda_mp_model_constants;
+    uct_cuda_plan_tuning_t *tuning                 = reader->tuning;
     unsigned i;
 
     for (i = 0; (constant[i].name != NULL) && strcmp(constant[i].name, name);
@@ -197,7 +198,7 @@ static ucs_status_t parse_constant(reader_t *reader, const char *name,
         return wrong(reader, "constant \"%s\" twice", name);
     }
 
-    if (!uct_cuda_mp_model_set(&tuning->model, i, value)) {
+    if (!uct_cuda_plan_model_set(&tuning->model, i, value)) {
         return wrong(reader, "\"%s\" is no value for \"%s\": above %g, at "
                      "most %g", value, name, constant[i].min, constant[i].max);
     }
@@ -272,10 +273,10 @@ static ucs_status_t parse_header(reader_t *reader, char *text,
             return wrong(reader, "\"%s\" is no format", value);
         }
 
-        if (format > UCT_CUDA_MP_TUNING_FORMAT) {
+        if (format > UCT_CUDA_PLAN_TUNING_FORMAT) {
             return refuse(reader, UCS_ERR_UNSUPPORTED, "format %s is newer "
                           "than this module, which reads %d", value,
-                          UCT_CUDA_MP_TUNING_FORMAT);
+                          UCT_CUDA_PLAN_TUNING_FORMAT);
         }
         return UCS_OK;
     case 1:
@@ -339,16 +340,16 @@ static ucs_status_t read_lines(reader_t *reader, FILE *stream)
                            UCS_OK;
 }
 
-ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
-                                     const uct_cuda_topo_t *topo, char *error,
-                                     size_t error_size,
-                                     uct_cuda_mp_tuning_t **tuning_p)
+ucs_status_t uct_cuda_plan_tuning_read(FILE *stream, const char *name,
+                                       const uct_cuda_topo_t *topo, char *error,
+                                       size_t error_size,
+                                       uct_cuda_plan_tuning_t **tuning_p)
 {
     reader_t reader = {.name = name, .error = error, .error_size = error_size};
     ucs_status_t status;
 
     error[0]      = '\0';
-    reader.tuning = uct_cuda_mp_tuning_create(topo);
+    reader.tuning = uct_cuda_plan_tuning_create(topo);
     if (reader.tuning == NULL) {
         return refuse(&reader, UCS_ERR_NO_MEMORY, "out of memory");
     }
@@ -365,7 +366,7 @@ ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
 
 static ucs_status_t load(const char *path, const uct_cuda_topo_t *topo,
                          char *error, size_t error_size,
-                         uct_cuda_mp_tuning_t **tuning_p)
+                         uct_cuda_plan_tuning_t **tuning_p)
 {
     ucs_status_t status;
     FILE *stream;
@@ -377,8 +378,8 @@ static ucs_status_t load(const char *path, const uct_cuda_topo_t *topo,
         return status;
     }
 
-    status = uct_cuda_mp_tuning_read(stream, path, topo, error, error_size,
-                                     tuning_p);
+    status = uct_cuda_plan_tuning_read(stream, path, topo, error, error_size,
+                                       tuning_p);
     fclose(stream);
     return status;
 }
@@ -386,7 +387,7 @@ static ucs_status_t load(const char *path, const uct_cuda_topo_t *topo,
 /* Return whether a file is for this node; other files may have any format */
 static bool file_is_for(const char *path, const char *node)
 {
-    char line[UCT_CUDA_MP_NODE_SIZE + 8];
+    char line[UCT_CUDA_PLAN_NODE_SIZE + 8];
     bool is_found = false;
     FILE *stream;
 
@@ -443,9 +444,9 @@ static const char *installed_folder(char *path, size_t size)
 /* Find the first installed table for this node, by name */
 static bool find_installed(const uct_cuda_topo_t *topo, char *path, size_t size)
 {
-    const char *folder          = getenv("UCX_MP_TUNING_DIR");
-    uct_cuda_mp_tuning_t *empty = uct_cuda_mp_tuning_create(topo);
-    bool is_found               = false;
+    const char *folder            = getenv("UCX_MP_TUNING_DIR");
+    uct_cuda_plan_tuning_t *empty = uct_cuda_plan_tuning_create(topo);
+    bool is_found                 = false;
     struct dirent **entries;
     char beside[512];
     int count, i;
@@ -471,10 +472,10 @@ static bool find_installed(const uct_cuda_topo_t *topo, char *path, size_t size)
     return is_found;
 }
 
-ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
-                                    const uct_cuda_topo_t *topo, char *error,
-                                    size_t error_size,
-                                    uct_cuda_mp_tuning_t **tuning_p)
+ucs_status_t uct_cuda_plan_tuning_get(const char *setting,
+                                      const uct_cuda_topo_t *topo, char *error,
+                                      size_t error_size,
+                                      uct_cuda_plan_tuning_t **tuning_p)
 {
     const bool is_auto = (strcmp(setting, "auto") == 0);
     char path[512];

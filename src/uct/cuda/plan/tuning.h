@@ -13,8 +13,8 @@
  * in each class. The class of a pair is its direct bandwidth, those over its
  * relays, best first, and that over the host; GB/s.
  */
-#ifndef UCT_CUDA_MP_TUNING_H
-#define UCT_CUDA_MP_TUNING_H
+#ifndef UCT_CUDA_PLAN_TUNING_H
+#define UCT_CUDA_PLAN_TUNING_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/model.h>
@@ -26,27 +26,28 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_MP_TUNING_FORMAT 1
-#define UCT_CUDA_MP_CLASS_SIZE    160  /**< Longest class as text */
-#define UCT_CUDA_MP_NODE_SIZE     2048 /**< Longest node fingerprint */
+#define UCT_CUDA_PLAN_TUNING_FORMAT 1
+#define UCT_CUDA_PLAN_CLASS_SIZE    160  /**< Longest class as text */
+#define UCT_CUDA_PLAN_NODE_SIZE     2048 /**< Longest node fingerprint */
 
 
 typedef struct {
-    char                node[UCT_CUDA_MP_NODE_SIZE];
+    char                node[UCT_CUDA_PLAN_NODE_SIZE];
     char                date[32];
     int                 num_classes;
     char                classes[UCT_CUDA_MAX_GPUS * UCT_CUDA_MAX_GPUS]
-                               [UCT_CUDA_MP_CLASS_SIZE];
+                               [UCT_CUDA_PLAN_CLASS_SIZE];
     /** [from][to], -1: no link */
-    int16_t             class_of[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
-    uint32_t            model_set; /**< Mask by uct_cuda_mp_model_constants */
-    uct_cuda_mp_model_t model;     /**< Built-in values where unset */
-} uct_cuda_mp_tuning_t;
+    int16_t               class_of[UCT_CUDA_MAX_GPUS][UCT_CUDA_MAX_GPUS];
+    uint32_t              model_set; /**< Mask by uct_cuda_mp_model_constants */
+    uct_cuda_plan_model_t model;     /**< Built-in values where unset */
+} uct_cuda_plan_tuning_t;
 
 
 /** Create a node's table without constants. Release it with free(); NULL: no
  *  memory. */
-uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo);
+uct_cuda_plan_tuning_t *
+uct_cuda_plan_tuning_create(const uct_cuda_topo_t *topo);
 
 
 /**
@@ -60,10 +61,10 @@ uct_cuda_mp_tuning_t *uct_cuda_mp_tuning_create(const uct_cuda_topo_t *topo);
  *         UCS_ERR_INVALID_PARAM: invalid line; UCS_ERR_NO_MEMORY;
  *         UCS_ERR_IO_ERROR.
  */
-ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
-                                     const uct_cuda_topo_t *topo, char *error,
-                                     size_t error_size,
-                                     uct_cuda_mp_tuning_t **tuning_p);
+ucs_status_t uct_cuda_plan_tuning_read(FILE *stream, const char *name,
+                                       const uct_cuda_topo_t *topo, char *error,
+                                       size_t error_size,
+                                       uct_cuda_plan_tuning_t **tuning_p);
 
 
 /**
@@ -72,17 +73,17 @@ ucs_status_t uct_cuda_mp_tuning_read(FILE *stream, const char *name,
  * UCX_MP_TUNING_DIR, if the environment has it).
  *
  * @param tuning_p  NULL with UCS_OK: no table.
- * @return As uct_cuda_mp_tuning_read(); UCS_ERR_NO_ELEM: no such file.
+ * @return As uct_cuda_plan_tuning_read(); UCS_ERR_NO_ELEM: no such file.
  */
-ucs_status_t uct_cuda_mp_tuning_get(const char *setting,
-                                    const uct_cuda_topo_t *topo, char *error,
-                                    size_t error_size,
-                                    uct_cuda_mp_tuning_t **tuning_p);
+ucs_status_t uct_cuda_plan_tuning_get(const char *setting,
+                                      const uct_cuda_topo_t *topo, char *error,
+                                      size_t error_size,
+                                      uct_cuda_plan_tuning_t **tuning_p);
 
 
 /** Return the model constants of a table; NULL: the built-in ones. */
-static inline const uct_cuda_mp_model_t *
-uct_cuda_mp_tuning_model(const uct_cuda_mp_tuning_t *tuning)
+static inline const uct_cuda_plan_model_t *
+uct_cuda_plan_tuning_model(const uct_cuda_plan_tuning_t *tuning)
 {
     return (tuning != NULL) ? &tuning->model : &uct_cuda_mp_model_builtin;
 }

@@ -47,34 +47,34 @@ typedef enum {
 typedef struct job job_t;
 
 struct job {
-    void                  (*make)(job_t *job);
-    job_state_t           state;
-    bool                  has_thread; /* Under the lock of all */
-    pthread_t             thread;
-    int                   device;     /* Device of the context */
-    bool                  is_copy_only;
-    uct_cuda_end_t        end;        /* Of staging memory and its context */
-    int                   numa;       /* Of host memory */
-    size_t                slot_size;  /* 0: no staging memory */
-    CUcontext             ctx;
-    unsigned long long    ctx_id;
-    ucs_status_t          status;
-    uct_cuda_mp_staging_t staging;    /* base is 0: none */
+    void                   (*make)(job_t *job);
+    job_state_t            state;
+    bool                   has_thread; /* Under the lock of all */
+    pthread_t              thread;
+    int                    device;     /* Device of the context */
+    bool                   is_copy_only;
+    uct_cuda_end_t         end;        /* Of staging memory and its context */
+    int                    numa;       /* Of host memory */
+    size_t                 slot_size;  /* 0: no staging memory */
+    CUcontext              ctx;
+    unsigned long long     ctx_id;
+    ucs_status_t           status;
+    uct_cuda_run_staging_t staging;    /* base is 0: none */
 };
 
 struct uct_cuda_mp_background {
-    uct_cuda_mp_background_t *next;
-    uct_cuda_mp_rsc_t        *rsc;
-    job_t                    jobs[NUM_JOBS];
+    uct_cuda_run_background_t *next;
+    uct_cuda_run_rsc_t        *rsc;
+    job_t                     jobs[NUM_JOBS];
 };
 
 
 /* Jobs of all engines of the process. Their threads never take the lock. */
 static struct {
-    pthread_mutex_t          lock; /* order: base/thread.h */
-    uct_cuda_mp_background_t *first;
-    pid_t                    pid;     /* Owner of the threads, or 0 */
-    bool                     is_over; /* The exit handler has run */
+    pthread_mutex_t           lock; /* order: base/thread.h */
+    uct_cuda_run_background_t *first;
+    pid_t                     pid;     /* Owner of the threads, or 0 */
+    bool                      is_over; /* The exit handler has run */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -114,8 +114,8 @@ static void make_staging(job_t *job)
         return;
     }
 
-    (void)uct_cuda_mp_staging_alloc(&job->staging, job->end, job->numa,
-                                    job->device, job->slot_size);
+    (void)uct_cuda_run_staging_alloc(&job->staging, job->end, job->numa,
+                                     job->device, job->slot_size);
     uct_cuda_ctx_pop();
 }
 
@@ -154,7 +154,7 @@ static void *job_run(void *arg)
 /* ----------------------------------------------------------------- threads */
 
 /* Join all threads; call with the lock held */
-static void background_join(uct_cuda_mp_background_t *init)
+static void background_join(uct_cuda_run_background_t *init)
 {
     unsigned i;
 
@@ -168,7 +168,7 @@ static void background_join(uct_cuda_mp_background_t *init)
 
 static void on_exit_of_program(void)
 {
-    uct_cuda_mp_background_t *init;
+    uct_cuda_run_background_t *init;
 
     if (is_foreign()) {
         return;
@@ -223,10 +223,10 @@ static bool job_begin(job_t *job, void (*make)(job_t *job))
     return job_state(job) != JOB_TAKEN;
 }
 
-ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
-                                           uct_cuda_mp_background_t **init_p)
+ucs_status_t uct_cuda_run_background_create(uct_cuda_run_rsc_t *rsc,
+                                            uct_cuda_run_background_t **init_p)
 {
-    uct_cuda_mp_background_t *init = calloc(1, sizeof(*init));
+    uct_cuda_run_background_t *init = calloc(1, sizeof(*init));
 
     if (init == NULL) {
         return UCS_ERR_NO_MEMORY;
@@ -246,34 +246,34 @@ ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
 
 /* Move a job's results to the resources, as far as needed. After a reset of the
  * device they are gone, and the next user waits for new ones. */
-static ucs_status_t job_take(uct_cuda_mp_background_t *init, job_t *job)
+static ucs_status_t job_take(uct_cuda_run_background_t *init, job_t *job)
 {
     job_set_state(job, JOB_TAKEN);
     if ((job->status == UCS_OK) &&
         !uct_cuda_ctx_is_alive(job->ctx, job->ctx_id)) {
-        uct_cuda_mp_staging_lose(&job->staging);
+        uct_cuda_run_staging_lose(&job->staging);
         uct_cuda_ctx_release(job->device);
         return UCS_OK;
     }
 
     if ((job->staging.base != 0) && (uct_cuda_ctx_push(job->ctx) == UCS_OK)) {
-        uct_cuda_mp_rsc_adopt_staging(init->rsc, job->numa, &job->staging);
+        uct_cuda_run_rsc_adopt_staging(init->rsc, job->numa, &job->staging);
         uct_cuda_ctx_pop();
     } else if (uct_cuda_end_is_host(job->end)) {
-        uct_cuda_mp_staging_free(&job->staging); /* needs no context */
+        uct_cuda_run_staging_free(&job->staging); /* needs no context */
     }
 
     if (job->status == UCS_OK) {
-        uct_cuda_mp_rsc_adopt_ctx(init->rsc, job->device, job->ctx,
-                                  job->ctx_id);
+        uct_cuda_run_rsc_adopt_ctx(init->rsc, job->device, job->ctx,
+                                   job->ctx_id);
     }
 
     return job->status;
 }
 
-void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init)
+void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init)
 {
-    uct_cuda_mp_background_t **link = &all.first;
+    uct_cuda_run_background_t **link = &all.first;
     unsigned i;
 
     if (is_foreign()) {
@@ -300,7 +300,7 @@ void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init)
 
 /* ------------------------------------------------------------------ checks */
 
-bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init)
+bool uct_cuda_run_background_knows_node(uct_cuda_run_background_t *init)
 {
     job_t *job = &init->jobs[JOB_OF_NODE];
 
@@ -312,7 +312,7 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init)
 }
 
 /* Check a job. @return UCS_OK: ready, or as fast to create for its user */
-static ucs_status_t check_job(uct_cuda_mp_background_t *init, job_t *job)
+static ucs_status_t check_job(uct_cuda_run_background_t *init, job_t *job)
 {
     switch (job_state(job)) {
     case JOB_IDLE:
@@ -326,7 +326,7 @@ static ucs_status_t check_job(uct_cuda_mp_background_t *init, job_t *job)
     }
 }
 
-static ucs_status_t check_gpu(uct_cuda_mp_background_t *init, int device,
+static ucs_status_t check_gpu(uct_cuda_run_background_t *init, int device,
                               bool is_copy_only, size_t slot_size)
 {
     job_t *job = &init->jobs[JOB_OF_GPU + device];
@@ -346,13 +346,13 @@ static ucs_status_t check_gpu(uct_cuda_mp_background_t *init, int device,
     return check_job(init, job);
 }
 
-static ucs_status_t check_host(uct_cuda_mp_background_t *init, int local,
+static ucs_status_t check_host(uct_cuda_run_background_t *init, int local,
                                int numa, size_t slot_size)
 {
     job_t *job = &init->jobs[JOB_OF_HOST + numa];
 
     if (job_state(job) == JOB_IDLE) {
-        if (uct_cuda_mp_rsc_has_host_staging(init->rsc, numa)) {
+        if (uct_cuda_run_rsc_has_host_staging(init->rsc, numa)) {
             return UCS_OK;
         }
 
@@ -365,13 +365,13 @@ static ucs_status_t check_host(uct_cuda_mp_background_t *init, int local,
     return check_job(init, job);
 }
 
-static ucs_status_t check_path(uct_cuda_mp_background_t *init,
-                               const uct_cuda_mp_plan_t *plan,
-                               const uct_cuda_mp_path_t *path)
+static ucs_status_t check_path(uct_cuda_run_background_t *init,
+                               const uct_cuda_plan_t *plan,
+                               const uct_cuda_plan_path_t *path)
 {
-    const uint32_t missing = uct_cuda_mp_rsc_path_devices(plan, path) &
-                             ~uct_cuda_mp_rsc_devices(init->rsc);
-    const uct_cuda_end_t via = uct_cuda_mp_path_via(path);
+    const uint32_t missing = uct_cuda_run_rsc_path_devices(plan, path) &
+                             ~uct_cuda_run_rsc_devices(init->rsc);
+    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
     ucs_status_t result      = UCS_OK;
     ucs_status_t status;
     int device;
@@ -382,7 +382,7 @@ static ucs_status_t check_path(uct_cuda_mp_background_t *init,
         }
 
         status = check_gpu(init, device,
-                           !uct_cuda_mp_plan_is_local_gpu(plan, device),
+                           !uct_cuda_plan_is_local_gpu(plan, device),
                            uct_cuda_end_is_device(via, device) ?
                                    plan->slot_size :
                                    0);
@@ -393,7 +393,7 @@ static ucs_status_t check_path(uct_cuda_mp_background_t *init,
         result = (status == UCS_OK) ? result : status;
     }
 
-    if ((result == UCS_OK) && (path->route == UCT_CUDA_MP_ROUTE_HOST) &&
+    if ((result == UCS_OK) && (path->route == UCT_CUDA_PLAN_ROUTE_HOST) &&
         (plan->numa < UCT_CUDA_TOPO_MAX_NUMA)) {
         result = check_host(init, plan->local, plan->numa, plan->slot_size);
     }
@@ -401,27 +401,27 @@ static ucs_status_t check_path(uct_cuda_mp_background_t *init,
     return result;
 }
 
-static uint32_t path_bit(const uct_cuda_mp_path_t *path)
+static uint32_t path_bit(const uct_cuda_plan_path_t *path)
 {
-    return (path->route == UCT_CUDA_MP_ROUTE_DIRECT) ?
-                   UCT_CUDA_MP_ABSENT_ALL :
-                   uct_cuda_end_bit(uct_cuda_mp_path_via(path));
+    return (path->route == UCT_CUDA_PLAN_ROUTE_DIRECT) ?
+                   UCT_CUDA_RUN_ABSENT_ALL :
+                   uct_cuda_end_bit(uct_cuda_plan_path_via(path));
 }
 
-ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
-                                          const uct_cuda_mp_plan_t *plan,
-                                          bool is_all, uint32_t *absent_p,
-                                          unsigned *path_p)
+ucs_status_t uct_cuda_run_background_check(uct_cuda_run_background_t *init,
+                                           const uct_cuda_plan_t *plan,
+                                           bool is_all, uint32_t *absent_p,
+                                           unsigned *path_p)
 {
     uint32_t absent = 0;
     uint32_t ready  = 0;
-    const uct_cuda_mp_path_t *path;
+    const uct_cuda_plan_path_t *path;
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i].path;
-        if (!is_all && (path->route != UCT_CUDA_MP_ROUTE_HOST)) {
+        if (!is_all && (path->route != UCT_CUDA_PLAN_ROUTE_HOST)) {
             continue;
         }
 
@@ -431,7 +431,7 @@ ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
         } else if (status != UCS_OK) {
             *path_p = i;
             return status;
-        } else if (path->route != UCT_CUDA_MP_ROUTE_DIRECT) {
+        } else if (path->route != UCT_CUDA_PLAN_ROUTE_DIRECT) {
             ready |= path_bit(path);
         }
     }
@@ -445,8 +445,8 @@ ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
 
     /* the next plan must not use relays unused by this plan: it would start
      * them */
-    ready |= uct_cuda_mp_rsc_devices(init->rsc);
-    if (uct_cuda_mp_rsc_has_host_staging(init->rsc, plan->numa)) {
+    ready |= uct_cuda_run_rsc_devices(init->rsc);
+    if (uct_cuda_run_rsc_has_host_staging(init->rsc, plan->numa)) {
         ready |= uct_cuda_end_bit(uct_cuda_end_host());
     }
 

@@ -5,8 +5,8 @@
  * memory, one thread for each GPU; staging memory in the host; and first of all
  * the probe of the node.
  */
-#ifndef UCT_CUDA_MP_BACKGROUND_H
-#define UCT_CUDA_MP_BACKGROUND_H
+#ifndef UCT_CUDA_RUN_BACKGROUND_H
+#define UCT_CUDA_RUN_BACKGROUND_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/run/resources.h>
@@ -14,11 +14,11 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_background uct_cuda_mp_background_t;
+typedef struct uct_cuda_mp_background uct_cuda_run_background_t;
 
 
 /** Not even the direct path is ready. */
-#define UCT_CUDA_MP_ABSENT_ALL UINT32_MAX
+#define UCT_CUDA_RUN_ABSENT_ALL UINT32_MAX
 
 
 /**
@@ -28,17 +28,17 @@ typedef struct uct_cuda_mp_background uct_cuda_mp_background_t;
  *             caller of check must be allowed to use them.
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_mp_background_create(uct_cuda_mp_rsc_t *rsc,
-                                           uct_cuda_mp_background_t **init_p);
+ucs_status_t uct_cuda_run_background_create(uct_cuda_run_rsc_t *rsc,
+                                            uct_cuda_run_background_t **init_p);
 
 
 /** Destroy the jobs, before the resources. Waits for running jobs, for at
  *  most the creation of a context. */
-void uct_cuda_mp_background_destroy(uct_cuda_mp_background_t *init);
+void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init);
 
 
 /** Return whether the node has been probed; if not, start the probe. */
-bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
+bool uct_cuda_run_background_knows_node(uct_cuda_run_background_t *init);
 
 
 /**
@@ -48,17 +48,17 @@ bool uct_cuda_mp_background_knows_node(uct_cuda_mp_background_t *init);
  * @param is_all    False: check the host path only. It adds least, and a
  *                  program never waits for it.
  * @param absent_p  With UCS_INPROGRESS: relays not to be used by the next plan
- *                  are added (uct_cuda_mp_knowledge_t). With is_all these
+ *                  are added (uct_cuda_plan_knowledge_t). With is_all these
  *                  include relays that it would have to start. It may be
- *                  UCT_CUDA_MP_ABSENT_ALL.
+ *                  UCT_CUDA_RUN_ABSENT_ALL.
  * @param path_p    On failure: index of the plan's failed path.
  * @return UCS_OK; UCS_INPROGRESS; or the error (logged) of a failed context,
  *         once: the next user tries again.
  */
-ucs_status_t uct_cuda_mp_background_check(uct_cuda_mp_background_t *init,
-                                          const uct_cuda_mp_plan_t *plan,
-                                          bool is_all, uint32_t *absent_p,
-                                          unsigned *path_p);
+ucs_status_t uct_cuda_run_background_check(uct_cuda_run_background_t *init,
+                                           const uct_cuda_plan_t *plan,
+                                           bool is_all, uint32_t *absent_p,
+                                           unsigned *path_p);
 
 
 END_C_DECLS

@@ -7,8 +7,8 @@
 #include <uct/cuda/base/log.h>
 
 
-void uct_cuda_mp_used_add(uct_cuda_mp_used_t *used, int device, CUstream stream,
-                          bool is_last)
+void uct_cuda_run_used_add(uct_cuda_run_used_t *used, int device,
+                           CUstream stream, bool is_last)
 {
     unsigned i;
 
@@ -25,47 +25,47 @@ void uct_cuda_mp_used_add(uct_cuda_mp_used_t *used, int device, CUstream stream,
     ++used->count;
 }
 
-void uct_cuda_mp_used_wait(uct_cuda_mp_used_t *used, uct_cuda_mp_rsc_t *rsc)
+void uct_cuda_run_used_wait(uct_cuda_run_used_t *used, uct_cuda_run_rsc_t *rsc)
 {
     while (used->count > 0) {
         --used->count;
-        uct_cuda_mp_rsc_wait_stream(rsc, used->streams[used->count].device,
-                                    used->streams[used->count].stream);
+        uct_cuda_run_rsc_wait_stream(rsc, used->streams[used->count].device,
+                                     used->streams[used->count].stream);
     }
 }
 
-void uct_cuda_mp_completion_put(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_completion_t *completion)
+void uct_cuda_run_completion_put(uct_cuda_run_rsc_t *rsc,
+                                 const uct_cuda_run_completion_t *completion)
 {
-    const uct_cuda_mp_completion_event_t *event;
+    const uct_cuda_run_completion_event_t *event;
     unsigned i;
 
     for (i = 0; i < completion->count; ++i) {
         event = &completion->events[i];
-        if (event->ctx_id == uct_cuda_mp_rsc_ctx_id(rsc, event->device)) {
-            uct_cuda_mp_rsc_put_event(rsc, event->device, event->event);
+        if (event->ctx_id == uct_cuda_run_rsc_ctx_id(rsc, event->device)) {
+            uct_cuda_run_rsc_put_event(rsc, event->device, event->event);
         }
     }
 }
 
 /* Record an event after the work of a stream so far */
-static ucs_status_t add_event(uct_cuda_mp_rsc_t *rsc, int device,
+static ucs_status_t add_event(uct_cuda_run_rsc_t *rsc, int device,
                               CUstream stream,
-                              uct_cuda_mp_completion_t *completion,
+                              uct_cuda_run_completion_t *completion,
                               int *current)
 {
-    uct_cuda_mp_completion_event_t *event =
+    uct_cuda_run_completion_event_t *event =
             &completion->events[completion->count];
     ucs_status_t status;
 
     event->device = device;
-    event->ctx_id = uct_cuda_mp_rsc_ctx_id(rsc, device);
-    status        = uct_cuda_mp_rsc_make_current(rsc, device, current);
+    event->ctx_id = uct_cuda_run_rsc_ctx_id(rsc, device);
+    status        = uct_cuda_run_rsc_make_current(rsc, device, current);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = uct_cuda_mp_rsc_get_event(rsc, device, &event->event);
+    status = uct_cuda_run_rsc_get_event(rsc, device, &event->event);
     if (status != UCS_OK) {
         return status;
     }
@@ -74,9 +74,10 @@ static ucs_status_t add_event(uct_cuda_mp_rsc_t *rsc, int device,
     return UCT_CUDA_CALL(cuEventRecord, event->event, stream);
 }
 
-ucs_status_t uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
-                                           int device, uct_cuda_mp_used_t *used,
-                                           uct_cuda_mp_completion_t *completion)
+ucs_status_t
+uct_cuda_run_completion_record(uct_cuda_run_rsc_t *rsc, int device,
+                               uct_cuda_run_used_t *used,
+                               uct_cuda_run_completion_t *completion)
 {
     int current = device;
     ucs_status_t status;
@@ -84,7 +85,7 @@ ucs_status_t uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
 
     completion->count = 0;
     completion->turn  = 0;
-    status            = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(rsc, current));
+    status            = uct_cuda_ctx_push(uct_cuda_run_rsc_ctx(rsc, current));
     if (status != UCS_OK) {
         return status;
     }
@@ -98,7 +99,7 @@ ucs_status_t uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
 
     uct_cuda_ctx_pop();
     if (status != UCS_OK) {
-        uct_cuda_mp_completion_put(rsc, completion);
+        uct_cuda_run_completion_put(rsc, completion);
         return status;
     }
 
@@ -108,17 +109,17 @@ ucs_status_t uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc,
 }
 
 /* Remove an event from the pending ones */
-static void event_seen(uct_cuda_mp_completion_t *completion, unsigned number)
+static void event_seen(uct_cuda_run_completion_t *completion, unsigned number)
 {
-    uct_cuda_mp_completion_event_t *last =
+    uct_cuda_run_completion_event_t *last =
             &completion->events[--completion->num_pending];
-    uct_cuda_mp_completion_event_t seen  = completion->events[number];
+    uct_cuda_run_completion_event_t seen  = completion->events[number];
 
     completion->events[number] = *last;
     *last                      = seen;
 }
 
-ucs_status_t uct_cuda_mp_completion_test(uct_cuda_mp_completion_t *completion)
+ucs_status_t uct_cuda_run_completion_test(uct_cuda_run_completion_t *completion)
 {
     const bool is_changed = uct_cuda_capture_relax();
     ucs_status_t status   = UCS_OK;
@@ -141,7 +142,7 @@ ucs_status_t uct_cuda_mp_completion_test(uct_cuda_mp_completion_t *completion)
     return status;
 }
 
-void uct_cuda_mp_completion_wait(uct_cuda_mp_completion_t *completion)
+void uct_cuda_run_completion_wait(uct_cuda_run_completion_t *completion)
 {
     while (completion->num_pending > 0) {
         (void)UCT_CUDA_CALL_NOLOG(
@@ -151,20 +152,20 @@ void uct_cuda_mp_completion_wait(uct_cuda_mp_completion_t *completion)
 }
 
 ucs_status_t
-uct_cuda_mp_completion_notify(uct_cuda_mp_rsc_t *rsc, int device,
-                              const uct_cuda_mp_completion_t *completion,
-                              CUhostFn func, void *arg)
+uct_cuda_run_completion_notify(uct_cuda_run_rsc_t *rsc, int device,
+                               const uct_cuda_run_completion_t *completion,
+                               CUhostFn func, void *arg)
 {
     ucs_status_t status;
     CUstream stream;
     unsigned i;
 
-    status = uct_cuda_mp_rsc_notify_stream(rsc, device, &stream);
+    status = uct_cuda_run_rsc_notify_stream(rsc, device, &stream);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(rsc, device));
+    status = uct_cuda_ctx_push(uct_cuda_run_rsc_ctx(rsc, device));
     if (status != UCS_OK) {
         return status;
     }

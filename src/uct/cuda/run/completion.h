@@ -4,8 +4,8 @@
  * writing to the destination. Joining them in one more stream would cost each
  * transfer 5 us (3 to 7 us, measured on H200).
  */
-#ifndef UCT_CUDA_MP_COMPLETION_H
-#define UCT_CUDA_MP_COMPLETION_H
+#ifndef UCT_CUDA_RUN_COMPLETION_H
+#define UCT_CUDA_RUN_COMPLETION_H
 
 #include <uct/cuda/run/resources.h>
 
@@ -14,7 +14,7 @@ BEGIN_C_DECLS
 
 /** Maximum streams with last copies of a transfer: those of the links into
  *  its destination, and two for launches of graphs. */
-#define UCT_CUDA_MP_MAX_COMPLETION_EVENTS (UCT_CUDA_NUM_ENDS + 2)
+#define UCT_CUDA_RUN_MAX_COMPLETION_EVENTS (UCT_CUDA_NUM_ENDS + 2)
 
 
 /** Streams with work of the transfer being submitted. */
@@ -24,8 +24,8 @@ typedef struct {
         CUstream stream;
         int      device;  /**< Device of its context */
         bool     is_last; /**< Has work that no other work waits for */
-    } streams[UCT_CUDA_MP_NUM_LANES + 2];
-} uct_cuda_mp_used_t;
+    } streams[UCT_CUDA_PLAN_NUM_LANES + 2];
+} uct_cuda_run_used_t;
 
 
 /** Event after the last copy of a stream. */
@@ -33,51 +33,51 @@ typedef struct {
     CUevent            event;
     int                device; /**< Device of its context */
     unsigned long long ctx_id; /**< Id of its context, which may be gone */
-} uct_cuda_mp_completion_event_t;
+} uct_cuda_run_completion_event_t;
 
 
 /** Events of a transfer; the first num_pending have not been seen complete. */
 typedef struct {
-    unsigned                       count;
-    unsigned                       num_pending;
-    unsigned                       turn;
-    uct_cuda_mp_completion_event_t events[UCT_CUDA_MP_MAX_COMPLETION_EVENTS];
-} uct_cuda_mp_completion_t;
+    unsigned                        count;
+    unsigned                        num_pending;
+    unsigned                        turn;
+    uct_cuda_run_completion_event_t events[UCT_CUDA_RUN_MAX_COMPLETION_EVENTS];
+} uct_cuda_run_completion_t;
 
 
 /**
  * Add a stream of a device's context. With @a is_last it has work that no other
  * work waits for.
  */
-void uct_cuda_mp_used_add(uct_cuda_mp_used_t *used, int device, CUstream stream,
-                          bool is_last);
+void uct_cuda_run_used_add(uct_cuda_run_used_t *used, int device,
+                           CUstream stream, bool is_last);
 
 
 /** Wait for all these streams and remove them. */
-void uct_cuda_mp_used_wait(uct_cuda_mp_used_t *used, uct_cuda_mp_rsc_t *rsc);
+void uct_cuda_run_used_wait(uct_cuda_run_used_t *used, uct_cuda_run_rsc_t *rsc);
 
 
 /**
  * Record events after all work on these streams, and remove the streams.
- * Release the events with uct_cuda_mp_completion_put().
+ * Release the events with uct_cuda_run_completion_put().
  *
  * @param device  Device with a context.
  * @return UCS_OK, or an error (logged) without events.
  */
 ucs_status_t
-uct_cuda_mp_completion_record(uct_cuda_mp_rsc_t *rsc, int device,
-                              uct_cuda_mp_used_t *used,
-                              uct_cuda_mp_completion_t *completion);
+uct_cuda_run_completion_record(uct_cuda_run_rsc_t *rsc, int device,
+                               uct_cuda_run_used_t *used,
+                               uct_cuda_run_completion_t *completion);
 
 
 /** Return UCS_OK if all events are complete, UCS_INPROGRESS, or the driver's
  *  error (logged). Usually one event query. Thread safe. */
 ucs_status_t
-uct_cuda_mp_completion_test(uct_cuda_mp_completion_t *completion);
+uct_cuda_run_completion_test(uct_cuda_run_completion_t *completion);
 
 
 /** Wait until all events are complete or have failed. */
-void uct_cuda_mp_completion_wait(uct_cuda_mp_completion_t *completion);
+void uct_cuda_run_completion_wait(uct_cuda_run_completion_t *completion);
 
 
 /**
@@ -87,13 +87,13 @@ void uct_cuda_mp_completion_wait(uct_cuda_mp_completion_t *completion);
  * @return UCS_OK, or UCS_ERR_IO_ERROR if the context is gone.
  */
 ucs_status_t
-uct_cuda_mp_completion_notify(uct_cuda_mp_rsc_t *rsc, int device,
-                              const uct_cuda_mp_completion_t *completion,
-                              CUhostFn func, void *arg);
+uct_cuda_run_completion_notify(uct_cuda_run_rsc_t *rsc, int device,
+                               const uct_cuda_run_completion_t *completion,
+                               CUhostFn func, void *arg);
 
 
-void uct_cuda_mp_completion_put(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_completion_t *completion);
+void uct_cuda_run_completion_put(uct_cuda_run_rsc_t *rsc,
+                                 const uct_cuda_run_completion_t *completion);
 
 
 END_C_DECLS

@@ -20,16 +20,16 @@
 
 
 struct uct_cuda_coll_words {
-    uct_cuda_coll_words_t *next;
-    unsigned              count;
-    uint32_t              *words;
+    uct_cuda_run_coll_words_t *next;
+    unsigned                  count;
+    uint32_t                  *words;
 };
 
 struct uct_cuda_coll_device {
-    unsigned               max_blocks;
-    ucx_mp_kernels_t       *kernels;
-    uct_cuda_coll_words_t  *words; /* free ones */
-    CUstream               streams[UCT_CUDA_COLL_MAX_QUEUES];
+    unsigned                   max_blocks;
+    ucx_mp_kernels_t           *kernels;
+    uct_cuda_run_coll_words_t  *words; /* free ones */
+    CUstream                   streams[UCT_CUDA_PLAN_COLL_MAX_QUEUES];
 };
 
 /* Lock of all devices' streams and words; order: base/thread.h */
@@ -45,7 +45,7 @@ static ucs_status_t device_create(void *arg)
         .ModuleUnload      = driver->cuModuleUnload,
         .LaunchKernel      = driver->cuLaunchKernel
     };
-    uct_cuda_coll_device_t *device = arg;
+    uct_cuda_run_coll_device_t *device = arg;
     ucs_status_t status;
     CUdevice number;
     int blocks;
@@ -75,8 +75,8 @@ static ucs_status_t device_create(void *arg)
 /* the words' memory went with the context */
 static void device_destroy(void *arg)
 {
-    uct_cuda_coll_device_t *device = arg;
-    uct_cuda_coll_words_t *words;
+    uct_cuda_run_coll_device_t *device = arg;
+    uct_cuda_run_coll_words_t *words;
 
     while ((words = device->words) != NULL) {
         device->words = words->next;
@@ -85,11 +85,11 @@ static void device_destroy(void *arg)
     ucx_mp_kernels_destroy(device->kernels);
 }
 
-ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
-                                      uct_cuda_coll_device_t **device_p)
+ucs_status_t uct_cuda_run_coll_device_get(uct_cuda_context_t *context,
+                                          uct_cuda_run_coll_device_t **device_p)
 {
     static const uct_cuda_context_kind_t kind = {
-        .size    = sizeof(uct_cuda_coll_device_t),
+        .size    = sizeof(uct_cuda_run_coll_device_t),
         .create  = device_create,
         .destroy = device_destroy
     };
@@ -104,8 +104,8 @@ ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
     return status;
 }
 
-ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
-                                         unsigned queue, CUstream *stream_p)
+ucs_status_t uct_cuda_run_coll_device_stream(uct_cuda_run_coll_device_t *device,
+                                             unsigned queue, CUstream *stream_p)
 {
     ucs_status_t status = UCS_OK;
 
@@ -127,9 +127,9 @@ ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
     return status;
 }
 
-static uct_cuda_coll_words_t *words_new(unsigned count)
+static uct_cuda_run_coll_words_t *words_new(unsigned count)
 {
-    uct_cuda_coll_words_t *words = malloc(sizeof(*words));
+    uct_cuda_run_coll_words_t *words = malloc(sizeof(*words));
 
     if (words == NULL) {
         return NULL;
@@ -146,11 +146,11 @@ static uct_cuda_coll_words_t *words_new(unsigned count)
     return words;
 }
 
-uct_cuda_coll_words_t *
-uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
-                               uint32_t **words_p)
+uct_cuda_run_coll_words_t *
+uct_cuda_run_coll_device_get_words(uct_cuda_run_coll_device_t *device,
+                                   unsigned count, uint32_t **words_p)
 {
-    uct_cuda_coll_words_t **link, *words;
+    uct_cuda_run_coll_words_t **link, *words;
 
     *words_p = NULL;
     if (uct_cuda_driver_get()->cuStreamWriteValue32 == NULL) {
@@ -175,8 +175,8 @@ uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
     return words;
 }
 
-void uct_cuda_coll_device_put_words(uct_cuda_coll_device_t *device,
-                                    uct_cuda_coll_words_t *words)
+void uct_cuda_run_coll_device_put_words(uct_cuda_run_coll_device_t *device,
+                                        uct_cuda_run_coll_words_t *words)
 {
     pthread_mutex_lock(&lock);
     words->next   = device->words;
@@ -184,8 +184,8 @@ void uct_cuda_coll_device_put_words(uct_cuda_coll_device_t *device,
     pthread_mutex_unlock(&lock);
 }
 
-ucs_status_t uct_cuda_coll_device_load(uct_cuda_coll_device_t *device,
-                                       ucx_mp_op_t op, ucx_mp_type_t type)
+ucs_status_t uct_cuda_run_coll_device_load(uct_cuda_run_coll_device_t *device,
+                                           ucx_mp_op_t op, ucx_mp_type_t type)
 {
     CUresult result;
 
@@ -206,10 +206,10 @@ ucs_status_t uct_cuda_coll_device_load(uct_cuda_coll_device_t *device,
     return uct_cuda_status(result);
 }
 
-ucs_status_t
-uct_cuda_coll_device_reduce(uct_cuda_coll_device_t *device, ucx_mp_op_t op,
-                            ucx_mp_type_t type,
-                            const ucx_mp_reduce_args_t *args, CUstream stream)
+ucs_status_t uct_cuda_run_coll_device_reduce(uct_cuda_run_coll_device_t *device,
+                                             ucx_mp_op_t op, ucx_mp_type_t type,
+                                             const ucx_mp_reduce_args_t *args,
+                                             CUstream stream)
 {
     return uct_cuda_driver_check(
             __FILE__, __LINE__, __func__, "cuLaunchKernel",

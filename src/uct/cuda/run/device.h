@@ -4,8 +4,8 @@
  * use, shared by all groups of the process, and kept until the process or the
  * context ends.
  */
-#ifndef UCT_CUDA_COLL_DEVICE_H
-#define UCT_CUDA_COLL_DEVICE_H
+#ifndef UCT_CUDA_RUN_DEVICE_H
+#define UCT_CUDA_RUN_DEVICE_H
 
 #include <kernels/kernels.h>
 #include <uct/cuda/base/context.h>
@@ -16,10 +16,10 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_coll_device uct_cuda_coll_device_t;
+typedef struct uct_cuda_coll_device uct_cuda_run_coll_device_t;
 
 /** Page-locked memory words. */
-typedef struct uct_cuda_coll_words uct_cuda_coll_words_t;
+typedef struct uct_cuda_coll_words uct_cuda_run_coll_words_t;
 
 
 /**
@@ -29,13 +29,15 @@ typedef struct uct_cuda_coll_words uct_cuda_coll_words_t;
  * @return UCS_OK, UCS_ERR_NO_MEMORY, UCS_ERR_UNSUPPORTED (a driver without
  *         kernels).
  */
-ucs_status_t uct_cuda_coll_device_get(uct_cuda_context_t *context,
-                                      uct_cuda_coll_device_t **device_p);
+ucs_status_t
+uct_cuda_run_coll_device_get(uct_cuda_context_t *context,
+                             uct_cuda_run_coll_device_t **device_p);
 
 
 /** Return a stream by number, with the context current; logs a failure. */
-ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
-                                         unsigned queue, CUstream *stream_p);
+ucs_status_t uct_cuda_run_coll_device_stream(uct_cuda_run_coll_device_t *device,
+                                             unsigned queue,
+                                             CUstream *stream_p);
 
 
 /**
@@ -50,12 +52,12 @@ ucs_status_t uct_cuda_coll_device_stream(uct_cuda_coll_device_t *device,
  * @return Handle to release when no GPU writes the words any more; NULL: the
  *         driver cannot write words or has no memory (logged).
  */
-uct_cuda_coll_words_t *
-uct_cuda_coll_device_get_words(uct_cuda_coll_device_t *device, unsigned count,
-                               uint32_t **words_p);
+uct_cuda_run_coll_words_t *
+uct_cuda_run_coll_device_get_words(uct_cuda_run_coll_device_t *device,
+                                   unsigned count, uint32_t **words_p);
 
-void uct_cuda_coll_device_put_words(uct_cuda_coll_device_t *device,
-                                    uct_cuda_coll_words_t *words);
+void uct_cuda_run_coll_device_put_words(uct_cuda_run_coll_device_t *device,
+                                        uct_cuda_run_coll_words_t *words);
 
 
 /**
@@ -65,15 +67,15 @@ void uct_cuda_coll_device_put_words(uct_cuda_coll_device_t *device,
  *
  * @return UCS_OK; UCS_ERR_BUSY: not idle; the driver's failure (logged).
  */
-ucs_status_t uct_cuda_coll_device_load(uct_cuda_coll_device_t *device,
-                                       ucx_mp_op_t op, ucx_mp_type_t type);
+ucs_status_t uct_cuda_run_coll_device_load(uct_cuda_run_coll_device_t *device,
+                                           ucx_mp_op_t op, ucx_mp_type_t type);
 
 
 /** Launch a reduction; logs a failure. */
-ucs_status_t
-uct_cuda_coll_device_reduce(uct_cuda_coll_device_t *device, ucx_mp_op_t op,
-                            ucx_mp_type_t type,
-                            const ucx_mp_reduce_args_t *args, CUstream stream);
+ucs_status_t uct_cuda_run_coll_device_reduce(uct_cuda_run_coll_device_t *device,
+                                             ucx_mp_op_t op, ucx_mp_type_t type,
+                                             const ucx_mp_reduce_args_t *args,
+                                             CUstream stream);
 
 
 END_C_DECLS

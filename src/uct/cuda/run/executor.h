@@ -4,8 +4,8 @@
  * it is cheaper (graph_cost.h) and available; streams carry out any plan. Not
  * thread safe.
  */
-#ifndef UCT_CUDA_MP_EXECUTOR_H
-#define UCT_CUDA_MP_EXECUTOR_H
+#ifndef UCT_CUDA_RUN_EXECUTOR_H
+#define UCT_CUDA_RUN_EXECUTOR_H
 
 #include <uct/cuda/plan/config.h>
 #include <uct/cuda/plan/model.h>
@@ -16,31 +16,31 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_graph   uct_cuda_mp_graph_t;
-typedef struct uct_cuda_mp_graphs  uct_cuda_mp_graphs_t;
-typedef struct uct_cuda_mp_streams uct_cuda_mp_streams_t;
+typedef struct uct_cuda_mp_graph   uct_cuda_run_graph_t;
+typedef struct uct_cuda_mp_graphs  uct_cuda_run_graphs_t;
+typedef struct uct_cuda_mp_streams uct_cuda_run_streams_t;
 
 
 /** Executors of an engine. */
 typedef struct {
-    uct_cuda_mp_graphs_t  *graphs;
-    uct_cuda_mp_streams_t *streams;
-} uct_cuda_mp_executors_t;
+    uct_cuda_run_graphs_t  *graphs;
+    uct_cuda_run_streams_t *streams;
+} uct_cuda_run_executors_t;
 
 
-/** Plan to carry out. Its resources are ready: uct_cuda_mp_rsc_prepare(). */
+/** Plan to carry out. Its resources are ready: uct_cuda_run_rsc_prepare(). */
 typedef struct {
-    const uct_cuda_mp_plan_t   *plan;
-    const uct_cuda_mp_config_t *config;
-    const uct_cuda_mp_model_t  *model;
+    const uct_cuda_plan_t        *plan;
+    const uct_cuda_plan_config_t *config;
+    const uct_cuda_plan_model_t  *model;
     /** No transfer is in flight, and none is likely to begin before this one
      *  ends */
-    bool                       is_alone;
+    bool                         is_alone;
     /** Streams of the transfer's copies, added by the executors */
-    uct_cuda_mp_used_t         *used;
+    uct_cuda_run_used_t          *used;
     /** Graphs in use until the transfer ends, added by the executors */
-    uct_cuda_mp_graph_t        **held;
-} uct_cuda_mp_work_t;
+    uct_cuda_run_graph_t         **held;
+} uct_cuda_run_work_t;
 
 
 /**
@@ -48,11 +48,11 @@ typedef struct {
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_mp_executors_create(uct_cuda_mp_rsc_t *rsc,
-                                          uct_cuda_mp_executors_t *executors);
+ucs_status_t uct_cuda_run_executors_create(uct_cuda_run_rsc_t *rsc,
+                                           uct_cuda_run_executors_t *executors);
 
 /** Destroy the executors, with nothing in flight. */
-void uct_cuda_mp_executors_destroy(uct_cuda_mp_executors_t *executors);
+void uct_cuda_run_executors_destroy(uct_cuda_run_executors_t *executors);
 
 
 /**
@@ -61,9 +61,9 @@ void uct_cuda_mp_executors_destroy(uct_cuda_mp_executors_t *executors);
  * @return UCS_OK, or an error (logged): the caller waits for the submitted
  *         copies, and the transfer fails.
  */
-ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
-                                          const uct_cuda_mp_work_t *work,
-                                          const uct_cuda_mp_memory_t *memory);
+ucs_status_t uct_cuda_run_executors_submit(uct_cuda_run_executors_t *executors,
+                                           const uct_cuda_run_work_t *work,
+                                           const uct_cuda_run_memory_t *memory);
 
 
 /**
@@ -71,32 +71,32 @@ ucs_status_t uct_cuda_mp_executors_submit(uct_cuda_mp_executors_t *executors,
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
-                                       uct_cuda_mp_graphs_t **graphs_p);
+ucs_status_t uct_cuda_run_graphs_create(uct_cuda_run_rsc_t *rsc,
+                                        uct_cuda_run_graphs_t **graphs_p);
 
-void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs);
+void uct_cuda_run_graphs_destroy(uct_cuda_run_graphs_t *graphs);
 
 /**
  * Submit a plan as a graph.
  *
- * @return As uct_cuda_mp_executors_submit(), or UCS_ERR_NO_RESOURCE: no graph
+ * @return As uct_cuda_run_executors_submit(), or UCS_ERR_NO_RESOURCE: no graph
  *         for this plan now, and nothing is submitted.
  */
-ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
-                                       const uct_cuda_mp_work_t *work,
-                                       const uct_cuda_mp_memory_t *memory);
+ucs_status_t uct_cuda_run_graphs_submit(uct_cuda_run_graphs_t *graphs,
+                                        const uct_cuda_run_work_t *work,
+                                        const uct_cuda_run_memory_t *memory);
 
 /** Build a graph if worthwhile, after streams have been given the plan:
  *  their copies are running, so the thread has time. */
-void uct_cuda_mp_graphs_passed(uct_cuda_mp_graphs_t *graphs);
+void uct_cuda_run_graphs_build_wanted(uct_cuda_run_graphs_t *graphs);
 
 /** Release the graphs of a transfer that has ended. */
-void uct_cuda_mp_graphs_release(uct_cuda_mp_graphs_t *graphs,
-                                uct_cuda_mp_graph_t *held);
+void uct_cuda_run_graphs_release(uct_cuda_run_graphs_t *graphs,
+                                 uct_cuda_run_graph_t *held);
 
 /** Drop the graphs using contexts lost on these devices (a mask). The
  *  resources are lost next, and wait for the other contexts. */
-void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices);
+void uct_cuda_run_graphs_lose(uct_cuda_run_graphs_t *graphs, uint32_t devices);
 
 
 /**
@@ -104,14 +104,14 @@ void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices);
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_rsc_t *rsc,
-                                        uct_cuda_mp_streams_t **streams_p);
+ucs_status_t uct_cuda_run_streams_create(uct_cuda_run_rsc_t *rsc,
+                                         uct_cuda_run_streams_t **streams_p);
 
-void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams);
+void uct_cuda_run_streams_destroy(uct_cuda_run_streams_t *streams);
 
-ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
-                                        const uct_cuda_mp_work_t *work,
-                                        const uct_cuda_mp_memory_t *memory);
+ucs_status_t uct_cuda_run_streams_submit(uct_cuda_run_streams_t *streams,
+                                         const uct_cuda_run_work_t *work,
+                                         const uct_cuda_run_memory_t *memory);
 
 
 END_C_DECLS

@@ -50,27 +50,27 @@
 typedef struct {
     CUdeviceptr to;
     CUdeviceptr from;
-} copy_t;
+} node_copy_t;
 
 
 typedef struct uct_cuda_mp_graph {
     struct uct_cuda_mp_graph       *next; /* in a transfer's list */
     TAILQ_ENTRY(uct_cuda_mp_graph) list;
-    CUgraph                        graph;
-    CUgraphExec                    exec;
+    CUgraph                     graph;
+    CUgraphExec                 exec;
     /* event after its last launch, of the plan's local context, or NULL */
-    CUevent                        ended;
+    CUevent                     ended;
     /* has nodes of ordering events; part of the shape */
-    bool                           is_ordered;
-    bool                           is_busy; /* in flight */
-    bool                           is_lost; /* one of its contexts is lost */
+    bool                        is_ordered;
+    bool                        is_busy; /* in flight */
+    bool                        is_lost; /* one of its contexts is lost */
     /* of staging memory; part of the shape */
-    uint32_t                       banks;
+    uint32_t                    banks;
     /* mask of devices with contexts in it */
-    uint32_t                       devices;
-    uct_cuda_mp_plan_t             plan;
-    CUgraphNode                    nodes[UCT_CUDA_MP_MAX_STEPS];
-    copy_t                         copies[UCT_CUDA_MP_MAX_STEPS];
+    uint32_t                    devices;
+    uct_cuda_plan_t             plan;
+    CUgraphNode                 nodes[UCT_CUDA_PLAN_MAX_STEPS];
+    node_copy_t                 copies[UCT_CUDA_PLAN_MAX_STEPS];
 } graph_t;
 
 
@@ -81,44 +81,44 @@ typedef struct {
 
 
 struct uct_cuda_mp_graphs {
-    uct_cuda_mp_rsc_t                   *rsc;
+    uct_cuda_run_rsc_t                   *rsc;
     TAILQ_HEAD(kept, uct_cuda_mp_graph) kept; /* most recently used first */
-    unsigned                            num_kept;
-    unsigned                            failures;
-    seen_t                              seen[NUM_SEEN];
+    unsigned                         num_kept;
+    unsigned                         failures;
+    seen_t                           seen[NUM_SEEN];
     /* Plan being submitted: properties of its graph, whether a graph is worth
      * building, and its addresses */
-    const uct_cuda_mp_plan_t            *plan;
-    bool                                is_ordered;
-    uint32_t                            banks;
-    bool                                is_wanted;
-    copy_t                              copies[UCT_CUDA_MP_MAX_STEPS];
+    const uct_cuda_plan_t            *plan;
+    bool                             is_ordered;
+    uint32_t                         banks;
+    bool                             is_wanted;
+    node_copy_t                      copies[UCT_CUDA_PLAN_MAX_STEPS];
     /* Counters for the summary */
-    uint64_t                            hits;      /* launched unchanged */
-    uint64_t                            retargets; /* addresses changed first */
-    uint64_t                            misses;    /* built */
-    uint64_t                            evictions;
+    uint64_t                         hits;      /* launched unchanged */
+    uint64_t                         retargets; /* addresses changed first */
+    uint64_t                         misses;    /* built */
+    uint64_t                         evictions;
     /* streams used because all allowed graphs were in flight */
-    uint64_t                            waits;
+    uint64_t                         waits;
 };
 
-typedef uct_cuda_mp_graphs_t graphs_t;
+typedef uct_cuda_run_graphs_t graphs_t;
 
 
 static CUcontext step_ctx(const graphs_t *graphs, unsigned step)
 {
-    return uct_cuda_mp_rsc_ctx(
+    return uct_cuda_run_rsc_ctx(
             graphs->rsc,
-            uct_cuda_mp_plan_lane_device(graphs->plan,
-                                         graphs->plan->steps[step].queue));
+            uct_cuda_plan_lane_device(graphs->plan,
+                                      graphs->plan->steps[step].queue));
 }
 
-static uct_cuda_mp_lane_t *get_lane(graphs_t *graphs, uint16_t number)
+static uct_cuda_run_link_t *get_lane(graphs_t *graphs, uint16_t number)
 {
-    return uct_cuda_mp_rsc_lane(graphs->rsc,
-                                uct_cuda_mp_plan_lane_device(graphs->plan,
-                                                             number),
-                                number);
+    return uct_cuda_run_rsc_lane(graphs->rsc,
+                                 uct_cuda_plan_lane_device(graphs->plan,
+                                                           number),
+                                 number);
 }
 
 
@@ -136,7 +136,8 @@ static void graph_drop(graphs_t *graphs, graph_t *graph)
     }
 
     if (graph->ended != NULL) {
-        uct_cuda_mp_rsc_put_event(graphs->rsc, graph->plan.local, graph->ended);
+        uct_cuda_run_rsc_put_event(graphs->rsc, graph->plan.local,
+                                   graph->ended);
     }
 
     TAILQ_REMOVE(&graphs->kept, graph, list);
@@ -158,7 +159,7 @@ static graph_t *graph_find(graphs_t *graphs)
     {
         if (graph->is_busy || graph->is_lost ||
             (graph->is_ordered != graphs->is_ordered) ||
-            !uct_cuda_mp_plan_equal(&graph->plan, graphs->plan)) {
+            !uct_cuda_plan_equal(&graph->plan, graphs->plan)) {
             continue;
         }
 
@@ -206,9 +207,9 @@ static bool make_room(graphs_t *graphs)
 
 /* ---------------------------------------------------------------- building */
 
-static CUmemorytype memory_type(const uct_cuda_place_t *place)
+static CUmemorytype memory_type(const uct_cuda_plan_place_t *place)
 {
-    return uct_cuda_mp_place_is_host_staging(place) ? CU_MEMORYTYPE_HOST :
+    return uct_cuda_plan_place_is_host_staging(place) ? CU_MEMORYTYPE_HOST :
                                                       CU_MEMORYTYPE_DEVICE;
 }
 
@@ -218,14 +219,14 @@ static CUmemorytype memory_type(const uct_cuda_place_t *place)
 static void
 copy_params(const graphs_t *graphs, unsigned step, CUDA_MEMCPY3D *copy)
 {
-    const uct_cuda_mp_plan_t *plan       = graphs->plan;
-    const copy_t *what = &graphs->copies[step];
+    const uct_cuda_plan_t *plan       = graphs->plan;
+    const node_copy_t *what = &graphs->copies[step];
 
     memset(copy, 0, sizeof(*copy));
-    copy->srcMemoryType = memory_type(uct_cuda_mp_plan_from(plan, step));
+    copy->srcMemoryType = memory_type(uct_cuda_plan_from(plan, step));
     copy->srcHost       = (const void*)what->from;
     copy->srcDevice     = what->from;
-    copy->dstMemoryType = memory_type(uct_cuda_mp_plan_to(plan, step));
+    copy->dstMemoryType = memory_type(uct_cuda_plan_to(plan, step));
     copy->dstHost       = (void*)what->to;
     copy->dstDevice     = what->to;
     copy->WidthInBytes  = plan->steps[step].bytes;
@@ -239,9 +240,9 @@ copy_params(const graphs_t *graphs, unsigned step, CUDA_MEMCPY3D *copy)
 static ucs_status_t
 add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
 {
-    const uct_cuda_mp_plan_t *plan = graphs->plan;
-    unsigned count                 = 0;
-    ucs_status_t status            = UCS_OK;
+    const uct_cuda_plan_t *plan = graphs->plan;
+    unsigned count              = 0;
+    ucs_status_t status         = UCS_OK;
     CUgraphNode before[2];
     CUDA_MEMCPY3D copy;
 
@@ -259,7 +260,7 @@ add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
         before[count++] = *last;
     }
 
-    if (uct_cuda_mp_plan_step_waits(plan, step)) {
+    if (uct_cuda_plan_step_has_wait(plan, step)) {
         before[count++] = graph->nodes[plan->waits[step]];
     }
 
@@ -278,11 +279,11 @@ add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
  * (tried with two contexts of an H200). */
 static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
 {
-    const uct_cuda_mp_plan_t *plan          = graphs->plan;
-    CUgraphNode last[UCT_CUDA_MP_NUM_LANES] = {NULL};
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS];
+    const uct_cuda_plan_t *plan               = graphs->plan;
+    CUgraphNode last[UCT_CUDA_PLAN_NUM_LANES] = {NULL};
+    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS];
     const unsigned count = graph->is_ordered ?
-                                   uct_cuda_mp_plan_lanes(plan, lanes) :
+                                   uct_cuda_plan_lanes(plan, lanes) :
                                    0;
     ucs_status_t status;
     CUgraphNode node;
@@ -308,7 +309,7 @@ static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
 /* Build a graph for the plan being submitted; NULL: failed */
 static graph_t *graph_new(graphs_t *graphs)
 {
-    const uct_cuda_mp_plan_t *plan = graphs->plan;
+    const uct_cuda_plan_t *plan = graphs->plan;
     graph_t *graph;
     ucs_status_t status;
     unsigned i;
@@ -320,18 +321,19 @@ static graph_t *graph_new(graphs_t *graphs)
 
     TAILQ_INSERT_HEAD(&graphs->kept, graph, list);
     ++graphs->num_kept;
-    uct_cuda_mp_plan_copy(plan, &graph->plan);
+    uct_cuda_plan_copy(plan, &graph->plan);
     memcpy(graph->copies, graphs->copies,
            plan->num_steps * sizeof(graph->copies[0]));
     graph->is_ordered = graphs->is_ordered;
     graph->banks      = graphs->banks;
     graph->devices    = 1u << plan->local;
     for (i = 0; i < plan->num_steps; ++i) {
-        graph->devices |= 1u << uct_cuda_mp_plan_lane_device(
+        graph->devices |= 1u << uct_cuda_plan_lane_device(
                                   plan, plan->steps[i].queue);
     }
 
-    status = uct_cuda_mp_rsc_get_event(graphs->rsc, plan->local, &graph->ended);
+    status = uct_cuda_run_rsc_get_event(graphs->rsc, plan->local,
+                                        &graph->ended);
     if (status != UCS_OK) {
         graph->ended = NULL;
     } else {
@@ -358,7 +360,7 @@ static ucs_status_t
 graph_retarget(graphs_t *graphs, graph_t *graph)
 {
     bool is_changed = false;
-    const copy_t *copy;
+    const node_copy_t *copy;
     CUDA_MEMCPY3D params;
     ucs_status_t status;
     unsigned i;
@@ -392,19 +394,19 @@ graph_retarget(graphs_t *graphs, graph_t *graph)
 /* ------------------------------------------------------------------ choice */
 
 /* Compute the addresses of this transfer's nodes */
-static void set_addresses(graphs_t *graphs, const uct_cuda_mp_memory_t *memory)
+static void set_addresses(graphs_t *graphs, const uct_cuda_run_memory_t *memory)
 {
-    const uct_cuda_mp_plan_t *plan = graphs->plan;
+    const uct_cuda_plan_t *plan = graphs->plan;
     unsigned i;
     int device;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
-        graphs->copies[i].from = uct_cuda_mp_rsc_address(
-                graphs->rsc, plan, uct_cuda_mp_plan_from(plan, i), memory,
+        device = uct_cuda_plan_lane_device(plan, plan->steps[i].queue);
+        graphs->copies[i].from = uct_cuda_run_rsc_address(
+                graphs->rsc, plan, uct_cuda_plan_from(plan, i), memory,
                 device);
-        graphs->copies[i].to   = uct_cuda_mp_rsc_address(
-                graphs->rsc, plan, uct_cuda_mp_plan_to(plan, i), memory,
+        graphs->copies[i].to   = uct_cuda_run_rsc_address(
+                graphs->rsc, plan, uct_cuda_plan_to(plan, i), memory,
                 device);
     }
 }
@@ -413,11 +415,11 @@ static void set_addresses(graphs_t *graphs, const uct_cuda_mp_memory_t *memory)
  * enough; otherwise count this time */
 static bool is_due(graphs_t *graphs, unsigned threshold)
 {
-    const uct_cuda_mp_plan_t *plan = graphs->plan;
-    uint64_t hash                  = UCT_CUDA_HASH64;
+    const uct_cuda_plan_t *plan = graphs->plan;
+    uint64_t hash               = UCT_CUDA_HASH64;
     seen_t *seen;
 
-    hash = uct_cuda_hash64(hash, uct_cuda_mp_lane(plan->src, plan->dst));
+    hash = uct_cuda_hash64(hash, uct_cuda_plan_lane(plan->src, plan->dst));
     hash = uct_cuda_hash64(hash, plan->size);
     hash = uct_cuda_hash64(hash, plan->num_steps);
     seen = &graphs->seen[hash % NUM_SEEN];
@@ -470,9 +472,9 @@ static ucs_status_t wait_slots(const graphs_t *graphs, CUstream launch)
     unsigned i;
 
     for (i = 0; (i < graphs->plan->num_steps) && (status == UCS_OK); ++i) {
-        event = uct_cuda_mp_rsc_awaited(graphs->rsc, graphs->plan, i);
+        event = uct_cuda_run_rsc_awaited(graphs->rsc, graphs->plan, i);
         if ((event != NULL) && (event != before)) {
-            status = uct_cuda_submit_wait(launch, event);
+            status = uct_cuda_run_submit_wait(launch, event);
             before = event;
         }
     }
@@ -485,20 +487,20 @@ static ucs_status_t wait_slots(const graphs_t *graphs, CUstream launch)
 static ucs_status_t
 wait_lane(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
 {
-    const int device         = uct_cuda_mp_plan_lane_device(graphs->plan,
-                                                            number);
-    uct_cuda_mp_lane_t *lane = get_lane(graphs, number);
+    const int device         = uct_cuda_plan_lane_device(graphs->plan,
+                                                         number);
+    uct_cuda_run_link_t *lane = get_lane(graphs, number);
     ucs_status_t status;
 
     if (!lane->is_queued) {
         return ((lane->outside == NULL) || (lane->outside == lane->ordering)) ?
                        UCS_OK :
-                       uct_cuda_submit_wait(launch, lane->outside);
+                       uct_cuda_run_submit_wait(launch, lane->outside);
     }
 
-    status = uct_cuda_mp_rsc_make_current(graphs->rsc, device, current);
+    status = uct_cuda_run_rsc_make_current(graphs->rsc, device, current);
     if (status == UCS_OK) {
-        status = uct_cuda_submit_record(lane->stream, lane->ordering);
+        status = uct_cuda_run_submit_record(lane->stream, lane->ordering);
     }
 
     if (status == UCS_OK) {
@@ -513,9 +515,9 @@ wait_lane(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
 static void leave(graphs_t *graphs, const graph_t *graph,
                   const uint16_t *lanes, unsigned num_lanes)
 {
-    const uct_cuda_mp_plan_t *plan = graphs->plan;
-    uct_cuda_mp_lane_t *lane;
-    uct_cuda_mp_slot_t *slot;
+    const uct_cuda_plan_t *plan = graphs->plan;
+    uct_cuda_run_link_t *lane;
+    uct_cuda_run_slot_t *slot;
     unsigned i;
 
     for (i = 0; i < num_lanes; ++i) {
@@ -524,15 +526,15 @@ static void leave(graphs_t *graphs, const graph_t *graph,
     }
 
     for (i = 0; i < plan->num_steps; ++i) {
-        slot = uct_cuda_mp_rsc_slot(graphs->rsc, plan,
-                                    uct_cuda_mp_plan_from(plan, i));
+        slot = uct_cuda_run_rsc_slot(graphs->rsc, plan,
+                                     uct_cuda_plan_from(plan, i));
         if (slot != NULL) {
-            uct_cuda_mp_rsc_set_drained(graphs->rsc, slot, graph->ended,
-                                        plan->local, true);
+            uct_cuda_run_rsc_set_drained(graphs->rsc, slot, graph->ended,
+                                         plan->local, true);
         }
     }
 
-    (void)uct_cuda_mp_rsc_next_slots(graphs->rsc, plan, 1, true);
+    (void)uct_cuda_run_rsc_next_slots(graphs->rsc, plan, 1, true);
 }
 
 /* Launch a graph in the context of the plan's local end */
@@ -540,10 +542,10 @@ static ucs_status_t graph_launch(graphs_t *graphs,
                                  const graph_t *graph,
                                  CUstream stream)
 {
-    const uct_cuda_mp_plan_t *plan = graphs->plan;
-    int current                    = plan->local;
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS * UCT_CUDA_MP_MAX_PATHS];
-    const unsigned count = uct_cuda_mp_plan_lanes(plan, lanes);
+    const uct_cuda_plan_t *plan = graphs->plan;
+    int current                 = plan->local;
+    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS];
+    const unsigned count = uct_cuda_plan_lanes(plan, lanes);
     uct_cuda_trace_copy_t *copy;
     ucs_status_t status;
     unsigned i;
@@ -554,8 +556,8 @@ static ucs_status_t graph_launch(graphs_t *graphs,
     }
 
     if (status == UCS_OK) {
-        status = uct_cuda_mp_rsc_make_current(graphs->rsc, plan->local,
-                                              &current);
+        status = uct_cuda_run_rsc_make_current(graphs->rsc, plan->local,
+                                               &current);
     }
 
     if (status != UCS_OK) {
@@ -566,7 +568,7 @@ static ucs_status_t graph_launch(graphs_t *graphs,
     status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
     uct_cuda_trace_end(copy, stream, plan->src, plan->dst, plan->size, "graph");
     if (status == UCS_OK) {
-        status = uct_cuda_submit_record(stream, graph->ended);
+        status = uct_cuda_run_submit_record(stream, graph->ended);
     }
 
     if (status == UCS_OK) {
@@ -577,13 +579,13 @@ static ucs_status_t graph_launch(graphs_t *graphs,
 }
 
 static ucs_status_t
-graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
+graph_submit(graphs_t *graphs, const uct_cuda_run_work_t *work,
              graph_t *graph)
 {
-    const uct_cuda_mp_plan_t *plan = work->plan;
-    const uint16_t number          = uct_cuda_mp_lane(plan->src, plan->dst);
-    uct_cuda_mp_lane_t *lane       = uct_cuda_mp_rsc_lane(graphs->rsc,
-                                                          plan->local, number);
+    const uct_cuda_plan_t *plan = work->plan;
+    const uint16_t number       = uct_cuda_plan_lane(plan->src, plan->dst);
+    uct_cuda_run_link_t *lane   = uct_cuda_run_rsc_lane(graphs->rsc,
+                                                        plan->local, number);
     CUstream *stream               = &lane->launches[lane->turn];
     ucs_status_t status;
 
@@ -591,11 +593,11 @@ graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
     graph->is_busy = true;
     graph->next    = *work->held;
     *work->held    = graph;
-    status         = uct_cuda_mp_rsc_make_stream(graphs->rsc, plan->local,
-                                                 stream);
+    status         = uct_cuda_run_rsc_make_stream(graphs->rsc, plan->local,
+                                                  stream);
     if (status == UCS_OK) {
         lane->turn ^= 1;
-        uct_cuda_mp_used_add(work->used, plan->local, *stream, true);
+        uct_cuda_run_used_add(work->used, plan->local, *stream, true);
         status = graph_launch(graphs, graph, *stream);
     }
 
@@ -603,36 +605,36 @@ graph_submit(graphs_t *graphs, const uct_cuda_mp_work_t *work,
     return (status == UCS_ERR_NO_RESOURCE) ? UCS_ERR_IO_ERROR : status;
 }
 
-ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
-                                       const uct_cuda_mp_work_t *work,
-                                       const uct_cuda_mp_memory_t *memory)
+ucs_status_t uct_cuda_run_graphs_submit(uct_cuda_run_graphs_t *graphs,
+                                        const uct_cuda_run_work_t *work,
+                                        const uct_cuda_run_memory_t *memory)
 {
-    const unsigned threshold = uct_cuda_mp_cost_threshold(work->plan,
-                                                          work->config,
-                                                          work->model);
+    const unsigned threshold = uct_cuda_run_cost_threshold(work->plan,
+                                                           work->config,
+                                                           work->model);
     graph_t *graph;
     ucs_status_t status;
 
     /* the newest of the calls, from CUDA 11.4: the others came with 11.1 or
      * earlier */
     graphs->is_wanted = false;
-    if ((threshold == UCT_CUDA_MP_COST_NEVER) ||
+    if ((threshold == UCT_CUDA_RUN_COST_NEVER) ||
         (graphs->failures >= MAX_FAILURES) ||
         (uct_cuda_driver_get()->cuGraphInstantiateWithFlags == NULL)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
-    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(graphs->rsc,
-                                                   work->plan->local));
+    status = uct_cuda_ctx_push(uct_cuda_run_rsc_ctx(graphs->rsc,
+                                                    work->plan->local));
     if (status != UCS_OK) {
         return status;
     }
 
     graphs->plan       = work->plan;
     graphs->is_ordered = !work->is_alone;
-    graphs->banks      = uct_cuda_mp_rsc_next_slots(graphs->rsc, work->plan,
-                                                    UCT_CUDA_MP_PLAN_SLOTS,
-                                                    false);
+    graphs->banks      = uct_cuda_run_rsc_next_slots(graphs->rsc, work->plan,
+                                                     UCT_CUDA_PLAN_SLOTS,
+                                                     false);
     set_addresses(graphs, memory);
     graph  = graph_get(graphs, threshold);
     status = (graph == NULL) ? UCS_ERR_NO_RESOURCE :
@@ -644,18 +646,18 @@ ucs_status_t uct_cuda_mp_graphs_submit(uct_cuda_mp_graphs_t *graphs,
 /* Build a wanted graph while streams carry out the same plan: the thread would
  * only wait for them, and the next transfer of the shape finds the graph. A
  * failure is retried later. */
-void uct_cuda_mp_graphs_passed(uct_cuda_mp_graphs_t *graphs)
+void uct_cuda_run_graphs_build_wanted(uct_cuda_run_graphs_t *graphs)
 {
     if (graphs->is_wanted &&
-        (uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(
+        (uct_cuda_ctx_push(uct_cuda_run_rsc_ctx(
                  graphs->rsc, graphs->plan->local)) == UCS_OK)) {
         (void)graph_new(graphs);
         uct_cuda_ctx_pop();
     }
 }
 
-void uct_cuda_mp_graphs_release(uct_cuda_mp_graphs_t *graphs,
-                                uct_cuda_mp_graph_t *held)
+void uct_cuda_run_graphs_release(uct_cuda_run_graphs_t *graphs,
+                                 uct_cuda_run_graph_t *held)
 {
     graph_t *next;
 
@@ -668,7 +670,7 @@ void uct_cuda_mp_graphs_release(uct_cuda_mp_graphs_t *graphs,
     }
 }
 
-void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices)
+void uct_cuda_run_graphs_lose(uct_cuda_run_graphs_t *graphs, uint32_t devices)
 {
     graph_t *graph, *next;
 
@@ -689,8 +691,8 @@ void uct_cuda_mp_graphs_lose(uct_cuda_mp_graphs_t *graphs, uint32_t devices)
     }
 }
 
-ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
-                                       uct_cuda_mp_graphs_t **graphs_p)
+ucs_status_t uct_cuda_run_graphs_create(uct_cuda_run_rsc_t *rsc,
+                                        uct_cuda_run_graphs_t **graphs_p)
 {
     graphs_t *graphs = calloc(1, sizeof(*graphs));
 
@@ -704,7 +706,7 @@ ucs_status_t uct_cuda_mp_graphs_create(uct_cuda_mp_rsc_t *rsc,
     return UCS_OK;
 }
 
-void uct_cuda_mp_graphs_destroy(uct_cuda_mp_graphs_t *graphs)
+void uct_cuda_run_graphs_destroy(uct_cuda_run_graphs_t *graphs)
 {
     if (graphs->misses + graphs->waits > 0) {
         uct_cuda_info("graphs: %" PRIu64 " hits, %" PRIu64 " retargets, "

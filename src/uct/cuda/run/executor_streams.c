@@ -13,21 +13,21 @@
 
 
 struct uct_cuda_mp_streams {
-    uct_cuda_mp_rsc_t          *rsc;
+    uct_cuda_run_rsc_t          *rsc;
     /* Plan being submitted */
-    const uct_cuda_mp_plan_t   *plan;
-    const uct_cuda_mp_memory_t *memory;
-    int                        device; /* device of the current context */
-    uct_cuda_submit_t          submit;
-    bool                       is_awaited[UCT_CUDA_MP_MAX_STEPS];
-    CUevent                    events[UCT_CUDA_MP_MAX_STEPS];
+    const uct_cuda_plan_t       *plan;
+    const uct_cuda_run_memory_t *memory;
+    int                         device; /* device of the current context */
+    uct_cuda_run_submit_t       submit;
+    bool                        is_awaited[UCT_CUDA_PLAN_MAX_STEPS];
+    CUevent                     events[UCT_CUDA_PLAN_MAX_STEPS];
 };
 
-typedef uct_cuda_mp_streams_t streams_t;
+typedef uct_cuda_run_streams_t streams_t;
 
 
-ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_rsc_t *rsc,
-                                        uct_cuda_mp_streams_t **streams_p)
+ucs_status_t uct_cuda_run_streams_create(uct_cuda_run_rsc_t *rsc,
+                                         uct_cuda_run_streams_t **streams_p)
 {
     *streams_p = calloc(1, sizeof(**streams_p));
     if (*streams_p == NULL) {
@@ -38,29 +38,29 @@ ucs_status_t uct_cuda_mp_streams_create(uct_cuda_mp_rsc_t *rsc,
     return UCS_OK;
 }
 
-void uct_cuda_mp_streams_destroy(uct_cuda_mp_streams_t *streams)
+void uct_cuda_run_streams_destroy(uct_cuda_run_streams_t *streams)
 {
     free(streams);
 }
 
-static CUdeviceptr address(const void *arg, const uct_cuda_place_t *place)
+static CUdeviceptr address(const void *arg, const uct_cuda_plan_place_t *place)
 {
     const streams_t *streams = arg;
 
-    return uct_cuda_mp_rsc_address(streams->rsc, streams->plan, place,
-                                   streams->memory, streams->device);
+    return uct_cuda_run_rsc_address(streams->rsc, streams->plan, place,
+                                    streams->memory, streams->device);
 }
 
-static void name_bar(const void *arg, const uct_cuda_step_t *step,
-                     uct_cuda_submit_bar_t *bar)
+static void name_bar(const void *arg, const uct_cuda_plan_step_t *step,
+                     uct_cuda_run_submit_bar_t *bar)
 {
-    const uct_cuda_mp_plan_t *plan = ((const streams_t*)arg)->plan;
+    const uct_cuda_plan_t *plan = ((const streams_t*)arg)->plan;
 
-    bar->from = uct_cuda_mp_lane_from(step->queue);
-    bar->to   = uct_cuda_mp_lane_to(step->queue);
-    uct_cuda_mp_path_str(&plan->paths[step->part].path, bar->what,
-                         sizeof(bar->what));
-    uct_cuda_mp_plan_places_str(plan, step, bar->places, sizeof(bar->places));
+    bar->from = uct_cuda_plan_lane_from(step->queue);
+    bar->to   = uct_cuda_plan_lane_to(step->queue);
+    uct_cuda_plan_path_str(&plan->paths[step->part].path, bar->what,
+                           sizeof(bar->what));
+    uct_cuda_plan_places_str(plan, step, bar->places, sizeof(bar->places));
 }
 
 /* Let the link wait for the step's predecessor: an earlier step, or the last
@@ -68,13 +68,13 @@ static void name_bar(const void *arg, const uct_cuda_step_t *step,
 static ucs_status_t
 submit_waits(streams_t *streams, unsigned step, CUstream stream)
 {
-    const uct_cuda_mp_plan_t *plan = streams->plan;
+    const uct_cuda_plan_t *plan = streams->plan;
     CUevent event;
 
-    event = uct_cuda_mp_plan_step_waits(plan, step) ?
+    event = uct_cuda_plan_step_has_wait(plan, step) ?
                     streams->events[plan->waits[step]] :
-                    uct_cuda_mp_rsc_awaited(streams->rsc, plan, step);
-    return (event == NULL) ? UCS_OK : uct_cuda_submit_wait(stream, event);
+                    uct_cuda_run_rsc_awaited(streams->rsc, plan, step);
+    return (event == NULL) ? UCS_OK : uct_cuda_run_submit_wait(stream, event);
 }
 
 /* Return a link's stream, which waits for work outside of it; the link's device
@@ -82,14 +82,14 @@ submit_waits(streams_t *streams, unsigned step, CUstream stream)
 static ucs_status_t
 enter_lane(streams_t *streams, int device, uint16_t number, CUstream *stream_p)
 {
-    uct_cuda_mp_lane_t *lane = uct_cuda_mp_rsc_lane(streams->rsc, device,
-                                                    number);
+    uct_cuda_run_link_t *lane = uct_cuda_run_rsc_lane(streams->rsc, device,
+                                                      number);
     ucs_status_t status;
 
-    status = uct_cuda_mp_rsc_make_current(streams->rsc, device,
-                                          &streams->device);
+    status = uct_cuda_run_rsc_make_current(streams->rsc, device,
+                                           &streams->device);
     if ((status == UCS_OK) && (lane->outside != NULL)) {
-        status = uct_cuda_submit_wait(lane->stream, lane->outside);
+        status = uct_cuda_run_submit_wait(lane->stream, lane->outside);
     }
 
     if (status == UCS_OK) {
@@ -101,13 +101,13 @@ enter_lane(streams_t *streams, int device, uint16_t number, CUstream *stream_p)
     return status;
 }
 
-static ucs_status_t submit_step(streams_t *streams, uct_cuda_mp_used_t *used,
+static ucs_status_t submit_step(streams_t *streams, uct_cuda_run_used_t *used,
                                 unsigned number)
 {
-    const uct_cuda_mp_plan_t *plan = streams->plan;
-    const uct_cuda_step_t *step    = &plan->steps[number];
-    const int device               = uct_cuda_mp_plan_lane_device(plan,
-                                                                  step->queue);
+    const uct_cuda_plan_t *plan      = streams->plan;
+    const uct_cuda_plan_step_t *step = &plan->steps[number];
+    const int device                 = uct_cuda_plan_lane_device(plan,
+                                                                 step->queue);
     ucs_status_t status;
     CUstream stream;
     CUevent event;
@@ -122,29 +122,29 @@ static ucs_status_t submit_step(streams_t *streams, uct_cuda_mp_used_t *used,
         return status;
     }
 
-    uct_cuda_mp_used_add(used, device, stream,
-                         uct_cuda_mp_plan_to(plan, number)->buffer ==
-                                 UCT_CUDA_BUFFER_RECV);
-    status = uct_cuda_submit_step(&streams->submit, step, stream);
+    uct_cuda_run_used_add(used, device, stream,
+                          uct_cuda_plan_to(plan, number)->buffer ==
+                                  UCT_CUDA_BUFFER_RECV);
+    status = uct_cuda_run_submit_step(&streams->submit, step, stream);
     if ((status != UCS_OK) || !streams->is_awaited[number]) {
         return status;
     }
 
-    status = uct_cuda_mp_rsc_get_event(streams->rsc, device, &event);
+    status = uct_cuda_run_rsc_get_event(streams->rsc, device, &event);
     if (status != UCS_OK) {
         return status;
     }
 
     streams->events[number] = event;
-    return uct_cuda_submit_record(stream, event);
+    return uct_cuda_run_submit_record(stream, event);
 }
 
 /* A slot keeps the event after the last copy out of it. All other events are
  * released: a submitted wait keeps its meaning. */
 static void settle_events(streams_t *streams,
-                          const uct_cuda_mp_plan_t *plan)
+                          const uct_cuda_plan_t *plan)
 {
-    uct_cuda_mp_slot_t *slot;
+    uct_cuda_run_slot_t *slot;
     CUevent event;
     unsigned i;
     int device;
@@ -155,27 +155,27 @@ static void settle_events(streams_t *streams,
             continue;
         }
 
-        device = uct_cuda_mp_plan_lane_device(plan, plan->steps[i].queue);
-        slot   = uct_cuda_mp_rsc_slot(streams->rsc, plan,
-                                      uct_cuda_mp_plan_from(plan, i));
+        device = uct_cuda_plan_lane_device(plan, plan->steps[i].queue);
+        slot   = uct_cuda_run_rsc_slot(streams->rsc, plan,
+                                       uct_cuda_plan_from(plan, i));
         if (slot != NULL) {
-            uct_cuda_mp_rsc_set_drained(streams->rsc, slot, event, device,
-                                        false);
+            uct_cuda_run_rsc_set_drained(streams->rsc, slot, event, device,
+                                         false);
         } else {
-            uct_cuda_mp_rsc_put_event(streams->rsc, device, event);
+            uct_cuda_run_rsc_put_event(streams->rsc, device, event);
         }
     }
 }
 
-static void begin(streams_t *streams, const uct_cuda_mp_plan_t *plan,
-                  const uct_cuda_mp_memory_t *memory)
+static void begin(streams_t *streams, const uct_cuda_plan_t *plan,
+                  const uct_cuda_run_memory_t *memory)
 {
-    uct_cuda_submit_t *submit = &streams->submit;
+    uct_cuda_run_submit_t *submit = &streams->submit;
 
     streams->plan          = plan;
     streams->memory        = memory;
     streams->device        = plan->local;
-    submit->list           = uct_cuda_mp_plan_list(plan);
+    submit->list           = uct_cuda_plan_list(plan);
     submit->address        = address;
     submit->bar            = name_bar;
     submit->arg            = streams;
@@ -185,19 +185,19 @@ static void begin(streams_t *streams, const uct_cuda_mp_plan_t *plan,
     submit->offset         = memory->offset;
     submit->num_boundaries = memory->num_boundaries;
     submit->boundaries     = memory->boundaries;
-    uct_cuda_mp_plan_awaited(plan, streams->is_awaited);
+    uct_cuda_plan_awaited(plan, streams->is_awaited);
     memset(streams->events, 0, plan->num_steps * sizeof(streams->events[0]));
 }
 
-ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
-                                        const uct_cuda_mp_work_t *work,
-                                        const uct_cuda_mp_memory_t *memory)
+ucs_status_t uct_cuda_run_streams_submit(uct_cuda_run_streams_t *streams,
+                                         const uct_cuda_run_work_t *work,
+                                         const uct_cuda_run_memory_t *memory)
 {
     ucs_status_t status;
     unsigned i;
 
-    status = uct_cuda_ctx_push(uct_cuda_mp_rsc_ctx(streams->rsc,
-                                                   work->plan->local));
+    status = uct_cuda_ctx_push(uct_cuda_run_rsc_ctx(streams->rsc,
+                                                    work->plan->local));
     if (status != UCS_OK) {
         return status;
     }
@@ -209,7 +209,7 @@ ucs_status_t uct_cuda_mp_streams_submit(uct_cuda_mp_streams_t *streams,
 
     /* after a failure as well, for the recorded events */
     settle_events(streams, work->plan);
-    (void)uct_cuda_mp_rsc_next_slots(streams->rsc, work->plan, 1, true);
+    (void)uct_cuda_run_rsc_next_slots(streams->rsc, work->plan, 1, true);
     uct_cuda_ctx_pop();
     return status;
 }

@@ -3,8 +3,8 @@
  * Processor time to submit a plan through streams or as a CUDA graph, and the
  * choice between them.
  */
-#ifndef UCT_CUDA_MP_COST_H
-#define UCT_CUDA_MP_COST_H
+#ifndef UCT_CUDA_RUN_GRAPH_COST_H
+#define UCT_CUDA_RUN_GRAPH_COST_H
 
 #include <uct/cuda/plan/config.h>
 #include <uct/cuda/plan/model.h>
@@ -16,7 +16,7 @@ BEGIN_C_DECLS
 
 
 /** A graph is never worth building. */
-#define UCT_CUDA_MP_COST_NEVER 0xffffu
+#define UCT_CUDA_RUN_COST_NEVER 0xffffu
 
 
 /**
@@ -24,8 +24,8 @@ BEGIN_C_DECLS
  * all addresses or, with @a is_new, after building it. Costs of graphs are
  * proportional to those of a copy: both depend on processor and driver.
  */
-double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
-                              bool is_new);
+double uct_cuda_run_cost_graph(const uct_cuda_plan_model_t *model,
+                               unsigned copies, bool is_new);
 
 
 /**
@@ -44,9 +44,9 @@ double uct_cuda_mp_cost_graph(const uct_cuda_mp_model_t *model, unsigned copies,
  *
  * @param model  Constants of the node, as used for the plan.
  */
-unsigned uct_cuda_mp_cost_threshold(const uct_cuda_mp_plan_t *plan,
-                                    const uct_cuda_mp_config_t *config,
-                                    const uct_cuda_mp_model_t *model);
+unsigned uct_cuda_run_cost_threshold(const uct_cuda_plan_t *plan,
+                                     const uct_cuda_plan_config_t *config,
+                                     const uct_cuda_plan_model_t *model);
 
 
 END_C_DECLS

@@ -3,8 +3,8 @@
  * Request of a transport to move data, unchanged through all phases of the
  * transfer.
  */
-#ifndef UCT_CUDA_MP_REQUEST_H
-#define UCT_CUDA_MP_REQUEST_H
+#ifndef UCT_CUDA_RUN_REQUEST_H
+#define UCT_CUDA_RUN_REQUEST_H
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/plan/transfer_plan.h>
@@ -30,8 +30,8 @@ BEGIN_C_DECLS
  *         transfers from the same source GPU; with the local end's GPU, for
  *         this transfer only.
  */
-typedef ucs_status_t (*uct_cuda_mp_map_func_t)(void *arg, int device,
-                                               CUdeviceptr *ptr_p);
+typedef ucs_status_t (*uct_cuda_run_map_func_t)(void *arg, int device,
+                                                CUdeviceptr *ptr_p);
 
 
 /** Transfer between two GPUs, or between host memory and a GPU. */
@@ -47,7 +47,7 @@ typedef struct {
     bool           is_mappable;
     /** NUMA node of host memory, UCT_CUDA_TOPO_NO_NUMA if unknown */
     int            host_numa;
-} uct_cuda_mp_request_t;
+} uct_cuda_run_request_t;
 
 
 /**
@@ -63,26 +63,27 @@ typedef struct {
  * is given by a function instead of a pointer.
  */
 typedef struct {
-    CUdeviceptr            src; /**< Ignored for a remote end */
-    CUdeviceptr            dst;
-    uct_cuda_mp_map_func_t map; /**< Of a remote end */
-    void                   *map_arg;
-    uint64_t               allocation; /**< Distinguishes allocations */
+    CUdeviceptr             src; /**< Ignored for a remote end */
+    CUdeviceptr             dst;
+    uct_cuda_run_map_func_t map; /**< Of a remote end */
+    void                    *map_arg;
+    uint64_t                allocation; /**< Distinguishes allocations */
     /** Offsets in host memory, bytes, ascending, at which a registration
      *  ends and another begins: the driver refuses a copy across. */
-    unsigned               num_boundaries;
-    const size_t           *boundaries;
+    unsigned                num_boundaries;
+    const size_t            *boundaries;
     /** For the engine: addresses of the remote end in GPUs' contexts, or 0;
      *  and the offset of the plan's first byte in the transfer */
-    CUdeviceptr            mapped[UCT_CUDA_MAX_GPUS];
-    size_t                 offset;
-} uct_cuda_mp_memory_t;
+    CUdeviceptr             mapped[UCT_CUDA_MAX_GPUS];
+    size_t                  offset;
+} uct_cuda_run_memory_t;
 
 
 /** Return whether one end is host memory. */
-static inline bool uct_cuda_mp_ends_is_host(const uct_cuda_mp_request_t *ends)
+static inline bool
+uct_cuda_run_request_is_host(const uct_cuda_run_request_t *ends)
 {
-    return uct_cuda_mp_plan_ends_host(ends->src_end, ends->dst_end);
+    return uct_cuda_plan_ends_host(ends->src_end, ends->dst_end);
 }
 
 

@@ -19,28 +19,28 @@ typedef struct {
 
 
 typedef struct {
-    CUcontext          ctx; /* NULL: not retained */
-    unsigned long long id;  /* of ctx; the program may reset it */
-    event_pool_t       pool;
-    CUstream           notify;
-    uct_cuda_mp_lane_t lanes[UCT_CUDA_MP_NUM_LANES];
-    bool               has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
+    CUcontext           ctx; /* NULL: not retained */
+    unsigned long long  id;  /* of ctx; the program may reset it */
+    event_pool_t        pool;
+    CUstream            notify;
+    uct_cuda_run_link_t lanes[UCT_CUDA_PLAN_NUM_LANES];
+    bool                has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
 } device_t;
 
 
 struct uct_cuda_mp_rsc {
-    device_t              devices[UCT_CUDA_MAX_GPUS];
-    uct_cuda_mp_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
-    uct_cuda_mp_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
+    device_t               devices[UCT_CUDA_MAX_GPUS];
+    uct_cuda_run_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
+    uct_cuda_run_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
     /* Created twice at the same time; freed at the end, as unlocking memory
      * waits for the program's work */
-    uct_cuda_mp_staging_t spare_staging[UCT_CUDA_TOPO_MAX_NUMA];
-    uint64_t              epoch; /* times that nothing was in flight */
+    uct_cuda_run_staging_t spare_staging[UCT_CUDA_TOPO_MAX_NUMA];
+    uint64_t               epoch; /* times that nothing was in flight */
 };
 
 
 ucs_status_t
-uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p)
+uct_cuda_run_rsc_create(uct_cuda_run_rsc_t **rsc_p)
 {
     *rsc_p = calloc(1, sizeof(**rsc_p));
     return (*rsc_p == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
@@ -70,7 +70,7 @@ static ucs_status_t pool_reserve(event_pool_t *pool)
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
+ucs_status_t uct_cuda_run_rsc_get_event(uct_cuda_run_rsc_t *rsc, int device,
                               CUevent *event_p)
 {
     event_pool_t *pool = &rsc->devices[device].pool;
@@ -94,8 +94,8 @@ ucs_status_t uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
     return status;
 }
 
-void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
-                                   CUevent event)
+void uct_cuda_run_rsc_put_event(uct_cuda_run_rsc_t *rsc, int device,
+                                    CUevent event)
 {
     event_pool_t *pool = &rsc->devices[device].pool;
 
@@ -107,11 +107,11 @@ void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc, int device,
 
 /* Create a device's context: the primary one if a GPU end belongs to the
  * program, otherwise one for copies only */
-static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
-                                   const uct_cuda_mp_plan_t *plan,
+static ucs_status_t prepare_device(uct_cuda_run_rsc_t *rsc,
+                                   const uct_cuda_plan_t *plan,
                                    int device)
 {
-    const bool is_copy_only = !uct_cuda_mp_plan_is_local_gpu(plan, device);
+    const bool is_copy_only = !uct_cuda_plan_is_local_gpu(plan, device);
     ucs_status_t status;
 
     if (rsc->devices[device].ctx != NULL) {
@@ -130,8 +130,8 @@ static ucs_status_t prepare_device(uct_cuda_mp_rsc_t *rsc,
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                         CUstream *stream_p)
+ucs_status_t uct_cuda_run_rsc_make_stream(uct_cuda_run_rsc_t *rsc, int device,
+                                          CUstream *stream_p)
 {
     ucs_status_t status;
 
@@ -154,8 +154,8 @@ ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
 }
 
 /* Enable access to memory of @a peer, which has a context */
-static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device, int peer,
-                                   CUdeviceptr memory)
+static ucs_status_t prepare_access(uct_cuda_run_rsc_t *rsc, int device,
+                                   int peer, CUdeviceptr memory)
 {
     ucs_status_t status;
     bool is_ours;
@@ -172,13 +172,13 @@ static ucs_status_t prepare_access(uct_cuda_mp_rsc_t *rsc, int device, int peer,
 /* Return the GPU whose memory the link's device writes, or none. Mappings of
  * remote memory include access to it; staging memory and the local end do
  * not. */
-static uct_cuda_end_t lane_peer(const uct_cuda_mp_plan_t *plan,
+static uct_cuda_end_t lane_peer(const uct_cuda_plan_t *plan,
                                 uint16_t number)
 {
-    const uct_cuda_end_t to = uct_cuda_mp_lane_to(number);
+    const uct_cuda_end_t to = uct_cuda_plan_lane_to(number);
 
-    return (uct_cuda_end_is_device(uct_cuda_mp_lane_from(number),
-                                   uct_cuda_mp_plan_lane_device(plan,
+    return (uct_cuda_end_is_device(uct_cuda_plan_lane_from(number),
+                                   uct_cuda_plan_lane_device(plan,
                                                                number)) &&
             uct_cuda_end_is_gpu(to) && !uct_cuda_end_equal(to, plan->remote)) ?
                    to :
@@ -191,8 +191,8 @@ static bool device_is_there(const device_t *device)
            uct_cuda_ctx_is_alive(device->ctx, device->id);
 }
 
-void uct_cuda_mp_rsc_wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                 CUstream stream)
+void uct_cuda_run_rsc_wait_stream(uct_cuda_run_rsc_t *rsc, int device,
+                                  CUstream stream)
 {
     if (uct_cuda_ctx_push(rsc->devices[device].ctx) == UCS_OK) {
         (void)UCT_CUDA_CALL(cuStreamSynchronize, stream);
@@ -200,12 +200,12 @@ void uct_cuda_mp_rsc_wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
     }
 }
 
-void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
-                                 uct_cuda_mp_slot_t *slot, CUevent event,
-                                 int device, bool is_borrowed)
+void uct_cuda_run_rsc_set_drained(uct_cuda_run_rsc_t *rsc,
+                                  uct_cuda_run_slot_t *slot, CUevent event,
+                                  int device, bool is_borrowed)
 {
     if ((slot->drained != NULL) && !slot->is_borrowed) {
-        uct_cuda_mp_rsc_put_event(rsc, slot->device, slot->drained);
+        uct_cuda_run_rsc_put_event(rsc, slot->device, slot->drained);
     }
 
     slot->drained     = event;
@@ -214,36 +214,36 @@ void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
 }
 
 /* Release the events of all slots of a staging memory */
-static void forget_drained(uct_cuda_mp_rsc_t *rsc,
-                           uct_cuda_mp_staging_t *staging)
+static void forget_drained(uct_cuda_run_rsc_t *rsc,
+                           uct_cuda_run_staging_t *staging)
 {
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
-        uct_cuda_mp_rsc_set_drained(rsc, &staging->slots[i], NULL, 0, true);
+    for (i = 0; i < UCT_CUDA_PLAN_STAGING_SLOTS; ++i) {
+        uct_cuda_run_rsc_set_drained(rsc, &staging->slots[i], NULL, 0, true);
     }
 }
 
 /* Wait for the users of the slots, and free the memory */
-static void release_staging(uct_cuda_mp_rsc_t *rsc,
-                            uct_cuda_mp_staging_t *staging)
+static void release_staging(uct_cuda_run_rsc_t *rsc,
+                            uct_cuda_run_staging_t *staging)
 {
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+    for (i = 0; i < UCT_CUDA_PLAN_STAGING_SLOTS; ++i) {
         if (staging->slots[i].drained != NULL) {
             (void)UCT_CUDA_CALL(cuEventSynchronize, staging->slots[i].drained);
         }
     }
 
     forget_drained(rsc, staging);
-    uct_cuda_mp_staging_free(staging);
+    uct_cuda_run_staging_free(staging);
 }
 
 /* Return the staging memory of a path, or NULL; NUMA nodes beyond the limit
  * have none */
-static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
-                                           uct_cuda_end_t via, int numa)
+static uct_cuda_run_staging_t *find_staging(uct_cuda_run_rsc_t *rsc,
+                                            uct_cuda_end_t via, int numa)
 {
     return uct_cuda_end_is_gpu(via) ?
                    &rsc->gpu_staging[uct_cuda_end_device(via)] :
@@ -252,11 +252,11 @@ static uct_cuda_mp_staging_t *find_staging(uct_cuda_mp_rsc_t *rsc,
                    NULL;
 }
 
-uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                        uct_cuda_end_t via)
+uct_cuda_run_staging_t *
+uct_cuda_run_rsc_staging(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
+                         uct_cuda_end_t via)
 {
-    uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
+    uct_cuda_run_staging_t *staging = find_staging(rsc, via, plan->numa);
 
     /* slots used before the last idle time are drained */
     if ((staging != NULL) && (staging->epoch != rsc->epoch)) {
@@ -267,50 +267,50 @@ uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
     return staging;
 }
 
-uct_cuda_mp_slot_t *
-uct_cuda_mp_rsc_slot(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                     const uct_cuda_place_t *place)
+uct_cuda_run_slot_t *
+uct_cuda_run_rsc_slot(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
+                      const uct_cuda_plan_place_t *place)
 {
-    uct_cuda_mp_staging_t *staging;
+    uct_cuda_run_staging_t *staging;
 
     if (place->buffer != UCT_CUDA_BUFFER_SCRATCH) {
         return NULL;
     }
 
-    staging = uct_cuda_mp_rsc_staging(rsc, plan,
-                                      uct_cuda_end_at(place->owner));
-    return &staging->slots[uct_cuda_mp_staging_slot(staging, place->slot)];
+    staging = uct_cuda_run_rsc_staging(rsc, plan,
+                                       uct_cuda_end_at(place->owner));
+    return &staging->slots[uct_cuda_run_staging_slot(staging, place->slot)];
 }
 
 /* a slot used again within a plan is drained by one of its steps */
-CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_plan_t *plan, unsigned step)
+CUevent uct_cuda_run_rsc_awaited(uct_cuda_run_rsc_t *rsc,
+                                 const uct_cuda_plan_t *plan, unsigned step)
 {
-    const uct_cuda_mp_slot_t *slot =
-            uct_cuda_mp_plan_step_waits(plan, step) ?
+    const uct_cuda_run_slot_t *slot =
+            uct_cuda_plan_step_has_wait(plan, step) ?
                     NULL :
-                    uct_cuda_mp_rsc_slot(rsc, plan,
-                                         uct_cuda_mp_plan_to(plan, step));
+                    uct_cuda_run_rsc_slot(rsc, plan,
+                                          uct_cuda_plan_to(plan, step));
 
     return (slot != NULL) ? slot->drained : NULL;
 }
 
-uint32_t uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_plan_t *plan,
-                                    unsigned unit, bool is_behind)
+uint32_t uct_cuda_run_rsc_next_slots(uct_cuda_run_rsc_t *rsc,
+                                     const uct_cuda_plan_t *plan,
+                                     unsigned unit, bool is_behind)
 {
     uint32_t banks = 0;
-    uct_cuda_mp_staging_t *staging;
+    uct_cuda_run_staging_t *staging;
     unsigned i, next;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        staging = uct_cuda_mp_rsc_staging(
-                rsc, plan, uct_cuda_mp_path_via(&plan->paths[i].path));
+        staging = uct_cuda_run_rsc_staging(
+                rsc, plan, uct_cuda_plan_path_via(&plan->paths[i].path));
         if (staging != NULL) {
             next = staging->next + (is_behind ? plan->paths[i].slots : 0);
             staging->next = (next + unit - 1) / unit * unit %
-                            UCT_CUDA_MP_STAGING_SLOTS;
-            banks        |= (uint32_t)(staging->next / UCT_CUDA_MP_PLAN_SLOTS)
+                            UCT_CUDA_PLAN_STAGING_SLOTS;
+            banks        |= (uint32_t)(staging->next / UCT_CUDA_PLAN_SLOTS)
                             << i;
         }
     }
@@ -318,14 +318,14 @@ uint32_t uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
     return banks;
 }
 
-static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_plan_t *plan,
+static ucs_status_t prepare_staging(uct_cuda_run_rsc_t *rsc,
+                                    const uct_cuda_plan_t *plan,
                                     uct_cuda_end_t via)
 {
-    uct_cuda_mp_staging_t *staging = find_staging(rsc, via, plan->numa);
-    const int home                 = uct_cuda_end_is_gpu(via) ?
-                                             uct_cuda_end_device(via) :
-                                             plan->local;
+    uct_cuda_run_staging_t *staging = find_staging(rsc, via, plan->numa);
+    const int home                  = uct_cuda_end_is_gpu(via) ?
+                                              uct_cuda_end_device(via) :
+                                              plan->local;
     ucs_status_t status;
 
     if (staging == NULL) {
@@ -343,14 +343,14 @@ static ucs_status_t prepare_staging(uct_cuda_mp_rsc_t *rsc,
         return status;
     }
 
-    status = uct_cuda_mp_staging_alloc(staging, via, plan->numa, home,
-                                       plan->slot_size);
+    status = uct_cuda_run_staging_alloc(staging, via, plan->numa, home,
+                                        plan->slot_size);
     uct_cuda_ctx_pop();
     return status;
 }
 
 static ucs_status_t
-make_ordering(uct_cuda_mp_rsc_t *rsc, int device, uct_cuda_mp_lane_t *lane)
+make_ordering(uct_cuda_run_rsc_t *rsc, int device, uct_cuda_run_link_t *lane)
 {
     ucs_status_t status;
 
@@ -363,7 +363,7 @@ make_ordering(uct_cuda_mp_rsc_t *rsc, int device, uct_cuda_mp_lane_t *lane)
         return status;
     }
 
-    status = uct_cuda_mp_rsc_get_event(rsc, device, &lane->ordering);
+    status = uct_cuda_run_rsc_get_event(rsc, device, &lane->ordering);
     if (status != UCS_OK) {
         lane->ordering = NULL;
     }
@@ -373,14 +373,14 @@ make_ordering(uct_cuda_mp_rsc_t *rsc, int device, uct_cuda_mp_lane_t *lane)
 }
 
 /* staging memory and contexts are ready */
-static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_memory_t *memory,
+static ucs_status_t prepare_lane(uct_cuda_run_rsc_t *rsc,
+                                 const uct_cuda_plan_t *plan,
+                                 const uct_cuda_run_memory_t *memory,
                                  uint16_t number)
 {
-    const int device          = uct_cuda_mp_plan_lane_device(plan, number);
+    const int device          = uct_cuda_plan_lane_device(plan, number);
     const uct_cuda_end_t peer = lane_peer(plan, number);
-    uct_cuda_mp_lane_t *lane  = &rsc->devices[device].lanes[number];
+    uct_cuda_run_link_t *lane = &rsc->devices[device].lanes[number];
     ucs_status_t status;
 
     if (uct_cuda_end_is_gpu(peer)) {
@@ -394,21 +394,21 @@ static ucs_status_t prepare_lane(uct_cuda_mp_rsc_t *rsc,
         }
     }
 
-    status = uct_cuda_mp_rsc_make_stream(rsc, device, &lane->stream);
+    status = uct_cuda_run_rsc_make_stream(rsc, device, &lane->stream);
     return (status == UCS_OK) ? make_ordering(rsc, device, lane) : status;
 }
 
-uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
-                                      const uct_cuda_mp_path_t *path)
+uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
+                                       const uct_cuda_plan_path_t *path)
 {
     uint32_t devices = 0;
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS];
     uct_cuda_end_t peer;
     unsigned i, count;
 
-    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    count = uct_cuda_plan_path_lanes(plan, path, lanes);
     for (i = 0; i < count; ++i) {
-        devices |= 1u << uct_cuda_mp_plan_lane_device(plan, lanes[i]);
+        devices |= 1u << uct_cuda_plan_lane_device(plan, lanes[i]);
         peer     = lane_peer(plan, lanes[i]);
         if (uct_cuda_end_is_gpu(peer)) {
             devices |= uct_cuda_end_bit(peer);
@@ -418,25 +418,25 @@ uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
     return devices;
 }
 
-static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
-                                 const uct_cuda_mp_plan_t *plan,
-                                 const uct_cuda_mp_memory_t *memory,
-                                 const uct_cuda_mp_path_t *path)
+static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
+                                 const uct_cuda_plan_t *plan,
+                                 const uct_cuda_run_memory_t *memory,
+                                 const uct_cuda_plan_path_t *path)
 {
-    uint32_t devices    = uct_cuda_mp_rsc_path_devices(plan, path);
+    uint32_t devices    = uct_cuda_run_rsc_path_devices(plan, path);
     ucs_status_t status = UCS_OK;
-    uint16_t lanes[UCT_CUDA_MP_MAX_HOPS];
+    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
     for (; (status == UCS_OK) && (devices != 0); devices &= devices - 1) {
         status = prepare_device(rsc, plan, __builtin_ctz(devices));
     }
 
-    if ((status == UCS_OK) && (path->route != UCT_CUDA_MP_ROUTE_DIRECT)) {
-        status = prepare_staging(rsc, plan, uct_cuda_mp_path_via(path));
+    if ((status == UCS_OK) && (path->route != UCT_CUDA_PLAN_ROUTE_DIRECT)) {
+        status = prepare_staging(rsc, plan, uct_cuda_plan_path_via(path));
     }
 
-    count = uct_cuda_mp_plan_path_lanes(plan, path, lanes);
+    count = uct_cuda_plan_path_lanes(plan, path, lanes);
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
         status = prepare_lane(rsc, plan, memory, lanes[i]);
     }
@@ -444,14 +444,14 @@ static ucs_status_t prepare_path(uct_cuda_mp_rsc_t *rsc,
     return status;
 }
 
-bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa)
+bool uct_cuda_run_rsc_has_host_staging(const uct_cuda_run_rsc_t *rsc, int numa)
 {
     return (numa < UCT_CUDA_TOPO_MAX_NUMA) &&
            (rsc->host_staging[numa].base != 0);
 }
 
-void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
-                               CUcontext ctx, unsigned long long id)
+void uct_cuda_run_rsc_adopt_ctx(uct_cuda_run_rsc_t *rsc, int device,
+                                CUcontext ctx, unsigned long long id)
 {
     if (rsc->devices[device].ctx == NULL) {
         rsc->devices[device].ctx = ctx;
@@ -461,10 +461,10 @@ void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
     }
 }
 
-void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
-                                   uct_cuda_mp_staging_t *staging)
+void uct_cuda_run_rsc_adopt_staging(uct_cuda_run_rsc_t *rsc, int numa,
+                                    uct_cuda_run_staging_t *staging)
 {
-    uct_cuda_mp_staging_t *own = find_staging(rsc, staging->end, numa);
+    uct_cuda_run_staging_t *own = find_staging(rsc, staging->end, numa);
 
     if ((own->base != 0) && uct_cuda_end_is_host(staging->end)) {
         own = &rsc->spare_staging[numa];
@@ -474,14 +474,14 @@ void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
         *own = *staging;
     } else {
         /* created twice; keep the one in use */
-        uct_cuda_mp_staging_free(staging);
+        uct_cuda_run_staging_free(staging);
     }
 }
 
-ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
-                                     const uct_cuda_mp_plan_t *plan,
-                                     const uct_cuda_mp_memory_t *memory,
-                                     unsigned *path_p)
+ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
+                                      const uct_cuda_plan_t *plan,
+                                      const uct_cuda_run_memory_t *memory,
+                                      unsigned *path_p)
 {
     ucs_status_t status;
     unsigned i;
@@ -499,7 +499,7 @@ ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
     return prepare_device(rsc, plan, plan->local);
 }
 
-uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc)
+uint32_t uct_cuda_run_rsc_devices(const uct_cuda_run_rsc_t *rsc)
 {
     uint32_t devices = 0;
     unsigned i;
@@ -511,20 +511,20 @@ uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc)
     return devices;
 }
 
-CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
-                                  int device)
+CUcontext uct_cuda_run_rsc_ctx(const uct_cuda_run_rsc_t *rsc,
+                                   int device)
 {
     return rsc->devices[device].ctx;
 }
 
-unsigned long long uct_cuda_mp_rsc_ctx_id(const uct_cuda_mp_rsc_t *rsc,
-                                          int device)
+unsigned long long uct_cuda_run_rsc_ctx_id(const uct_cuda_run_rsc_t *rsc,
+                                           int device)
 {
     return rsc->devices[device].id;
 }
 
-ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                           CUstream *stream_p)
+ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
+                                            CUstream *stream_p)
 {
     ucs_status_t status;
 
@@ -532,8 +532,8 @@ ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
         return UCS_ERR_IO_ERROR;
     }
 
-    status    = uct_cuda_mp_rsc_make_stream(rsc, device,
-                                            &rsc->devices[device].notify);
+    status    = uct_cuda_run_rsc_make_stream(rsc, device,
+                                             &rsc->devices[device].notify);
     *stream_p = rsc->devices[device].notify;
     return status;
 }
@@ -541,7 +541,7 @@ ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
 
 /* ------------------------------------------------------- for the executors */
 
-ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
+ucs_status_t uct_cuda_run_rsc_make_current(uct_cuda_run_rsc_t *rsc, int device,
                                  int *current)
 {
     ucs_status_t status;
@@ -559,21 +559,21 @@ ucs_status_t uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc, int device,
     return status;
 }
 
-CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_plan_t *plan,
-                                    const uct_cuda_place_t *place,
-                                    const uct_cuda_mp_memory_t *memory,
-                                    int device)
+CUdeviceptr uct_cuda_run_rsc_address(uct_cuda_run_rsc_t *rsc,
+                                     const uct_cuda_plan_t *plan,
+                                     const uct_cuda_plan_place_t *place,
+                                     const uct_cuda_run_memory_t *memory,
+                                     int device)
 {
     const bool is_src = (place->buffer == UCT_CUDA_BUFFER_SEND);
-    uct_cuda_mp_staging_t *staging;
+    uct_cuda_run_staging_t *staging;
     CUdeviceptr base;
 
     if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
-        staging = uct_cuda_mp_rsc_staging(rsc, plan,
-                                          uct_cuda_end_at(place->owner));
+        staging = uct_cuda_run_rsc_staging(rsc, plan,
+                                           uct_cuda_end_at(place->owner));
         base    = staging->base +
-               uct_cuda_mp_staging_slot(staging, place->slot) *
+               uct_cuda_run_staging_slot(staging, place->slot) *
                        staging->slot_size;
     } else if (uct_cuda_end_equal(plan->remote,
                                   is_src ? plan->src : plan->dst)) {
@@ -585,16 +585,16 @@ CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
     return base + place->offset;
 }
 
-void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc)
+void uct_cuda_run_rsc_idle(uct_cuda_run_rsc_t *rsc)
 {
     ++rsc->epoch;
 }
 
 /* A link used before the last idle time is free */
-uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
-                                         uint16_t number)
+uct_cuda_run_link_t *uct_cuda_run_rsc_lane(uct_cuda_run_rsc_t *rsc, int device,
+                                           uint16_t number)
 {
-    uct_cuda_mp_lane_t *lane = &rsc->devices[device].lanes[number];
+    uct_cuda_run_link_t *lane = &rsc->devices[device].lanes[number];
 
     if (lane->epoch != rsc->epoch) {
         lane->epoch     = rsc->epoch;
@@ -607,7 +607,7 @@ uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
 
 /* ----------------------------------------------------------- lost contexts */
 
-uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
+uint32_t uct_cuda_run_rsc_lost(const uct_cuda_run_rsc_t *rsc)
 {
     uint32_t devices = 0;
     unsigned i;
@@ -625,34 +625,34 @@ uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc)
 /* Return a link's stream or one of its launch streams */
 static CUstream lane_stream(const device_t *device, unsigned number)
 {
-    const uct_cuda_mp_lane_t *lane = &device->lanes[number / 3];
+    const uct_cuda_run_link_t *lane = &device->lanes[number / 3];
 
     return (number % 3 == 2) ? lane->stream : lane->launches[number % 3];
 }
 
-static void wait_device(uct_cuda_mp_rsc_t *rsc, int number)
+static void wait_device(uct_cuda_run_rsc_t *rsc, int number)
 {
     const device_t *device = &rsc->devices[number];
     CUstream stream;
     unsigned i;
 
-    for (i = 0; i < 3 * UCT_CUDA_MP_NUM_LANES; ++i) {
+    for (i = 0; i < 3 * UCT_CUDA_PLAN_NUM_LANES; ++i) {
         stream = lane_stream(device, i);
         if (stream != NULL) {
-            uct_cuda_mp_rsc_wait_stream(rsc, number, stream);
+            uct_cuda_run_rsc_wait_stream(rsc, number, stream);
         }
     }
 }
 
 /* Drop events of lost contexts, with nothing in flight; release the others, and
  * memory lost with a context */
-static void lose_staging(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_staging_t *staging,
-                         uint32_t devices)
+static void lose_staging(uct_cuda_run_rsc_t *rsc,
+                         uct_cuda_run_staging_t *staging, uint32_t devices)
 {
-    uct_cuda_mp_slot_t *slot;
+    uct_cuda_run_slot_t *slot;
     unsigned i;
 
-    for (i = 0; i < UCT_CUDA_MP_STAGING_SLOTS; ++i) {
+    for (i = 0; i < UCT_CUDA_PLAN_STAGING_SLOTS; ++i) {
         slot = &staging->slots[i];
         if ((slot->drained != NULL) && (devices & (1u << slot->device))) {
             slot->drained = NULL;
@@ -661,12 +661,12 @@ static void lose_staging(uct_cuda_mp_rsc_t *rsc, uct_cuda_mp_staging_t *staging,
 
     forget_drained(rsc, staging);
     if ((staging->base != 0) && (devices & (1u << staging->home))) {
-        uct_cuda_mp_staging_lose(staging);
+        uct_cuda_run_staging_lose(staging);
         memset(staging, 0, sizeof(*staging));
     }
 }
 
-void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
+void uct_cuda_run_rsc_lose(uct_cuda_run_rsc_t *rsc, uint32_t devices)
 {
     unsigned i, k;
 
@@ -676,7 +676,7 @@ void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices)
         }
     }
 
-    uct_cuda_mp_rsc_idle(rsc);
+    uct_cuda_run_rsc_idle(rsc);
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
         lose_staging(rsc, &rsc->gpu_staging[i], devices);
     }
@@ -725,11 +725,11 @@ static void destroy_device(device_t *device)
 {
     unsigned i;
 
-    for (i = 0; i < 3 * UCT_CUDA_MP_NUM_LANES; ++i) {
+    for (i = 0; i < 3 * UCT_CUDA_PLAN_NUM_LANES; ++i) {
         destroy_stream(lane_stream(device, i));
     }
 
-    for (i = 0; i < UCT_CUDA_MP_NUM_LANES; ++i) {
+    for (i = 0; i < UCT_CUDA_PLAN_NUM_LANES; ++i) {
         destroy_event(device->lanes[i].ordering);
     }
 
@@ -739,7 +739,7 @@ static void destroy_device(device_t *device)
     }
 }
 
-void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc)
+void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc)
 {
     device_t *device;
     unsigned i, numa;

@@ -3,8 +3,8 @@
  * Resources of executors: contexts, streams, events and staging memory of the
  * GPUs used by transfers. Created at first use. Not thread safe.
  */
-#ifndef UCT_CUDA_MP_RESOURCES_H
-#define UCT_CUDA_MP_RESOURCES_H
+#ifndef UCT_CUDA_RUN_RESOURCES_H
+#define UCT_CUDA_RUN_RESOURCES_H
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/plan/transfer_plan.h>
@@ -14,7 +14,7 @@
 BEGIN_C_DECLS
 
 
-typedef struct uct_cuda_mp_rsc uct_cuda_mp_rsc_t;
+typedef struct uct_cuda_mp_rsc uct_cuda_run_rsc_t;
 
 
 /**
@@ -41,7 +41,7 @@ typedef struct {
     uint8_t  turn;        /**< Index of the next launch */
     bool     is_queued;   /**< The stream has work after the ordering event */
     uint64_t epoch;       /**< Epoch of the resources at the last use */
-} uct_cuda_mp_lane_t;
+} uct_cuda_run_link_t;
 
 
 /**
@@ -50,12 +50,12 @@ typedef struct {
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t
-uct_cuda_mp_rsc_create(uct_cuda_mp_rsc_t **rsc_p);
+uct_cuda_run_rsc_create(uct_cuda_run_rsc_t **rsc_p);
 
 
 /** Wait for all copies, then free streams, events, staging memory and
  *  contexts. No context may be lost. */
-void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
+void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc);
 
 
 /**
@@ -68,37 +68,37 @@ void uct_cuda_mp_rsc_destroy(uct_cuda_mp_rsc_t *rsc);
  *         available, a smaller one may be (not logged); UCS_ERR_UNREACHABLE: no
  *         peer access; UCS_ERR_NO_RESOURCE or another error (logged).
  */
-ucs_status_t uct_cuda_mp_rsc_prepare(uct_cuda_mp_rsc_t *rsc,
-                                     const uct_cuda_mp_plan_t *plan,
-                                     const uct_cuda_mp_memory_t *memory,
-                                     unsigned *path_p);
+ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
+                                      const uct_cuda_plan_t *plan,
+                                      const uct_cuda_run_memory_t *memory,
+                                      unsigned *path_p);
 
 
 /** Return the mask of devices whose contexts a path uses. */
-uint32_t uct_cuda_mp_rsc_path_devices(const uct_cuda_mp_plan_t *plan,
-                                      const uct_cuda_mp_path_t *path);
+uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
+                                       const uct_cuda_plan_path_t *path);
 
 
 /** Return the mask of devices with a context. */
-uint32_t uct_cuda_mp_rsc_devices(const uct_cuda_mp_rsc_t *rsc);
+uint32_t uct_cuda_run_rsc_devices(const uct_cuda_run_rsc_t *rsc);
 
-bool uct_cuda_mp_rsc_has_host_staging(const uct_cuda_mp_rsc_t *rsc, int numa);
+bool uct_cuda_run_rsc_has_host_staging(const uct_cuda_run_rsc_t *rsc, int numa);
 
 
 /** Return the mask of devices whose contexts were reset or destroyed by the
  *  program. One driver call for each context. */
-uint32_t uct_cuda_mp_rsc_lost(const uct_cuda_mp_rsc_t *rsc);
+uint32_t uct_cuda_run_rsc_lost(const uct_cuda_run_rsc_t *rsc);
 
 
 /** Drop all resources of these devices' contexts without driver calls, which
  *  would fail or crash. They are created again at the next use. Waits for
  *  the copies of other devices. */
-void uct_cuda_mp_rsc_lose(uct_cuda_mp_rsc_t *rsc, uint32_t devices);
+void uct_cuda_run_rsc_lose(uct_cuda_run_rsc_t *rsc, uint32_t devices);
 
 
 /** Take ownership of a reference to a device's context with this id. */
-void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
-                               CUcontext ctx, unsigned long long id);
+void uct_cuda_run_rsc_adopt_ctx(uct_cuda_run_rsc_t *rsc, int device,
+                                CUcontext ctx, unsigned long long id);
 
 
 /**
@@ -107,58 +107,58 @@ void uct_cuda_mp_rsc_adopt_ctx(uct_cuda_mp_rsc_t *rsc, int device,
  *
  * @param numa  NUMA node of host memory.
  */
-void uct_cuda_mp_rsc_adopt_staging(uct_cuda_mp_rsc_t *rsc, int numa,
-                                   uct_cuda_mp_staging_t *staging);
+void uct_cuda_run_rsc_adopt_staging(uct_cuda_run_rsc_t *rsc, int numa,
+                                    uct_cuda_run_staging_t *staging);
 
 
 /** Return the context of a device used by a prepared plan. */
-CUcontext uct_cuda_mp_rsc_ctx(const uct_cuda_mp_rsc_t *rsc,
-                                  int device);
+CUcontext uct_cuda_run_rsc_ctx(const uct_cuda_run_rsc_t *rsc,
+                                   int device);
 
 /** Return the id of that context. */
-unsigned long long uct_cuda_mp_rsc_ctx_id(const uct_cuda_mp_rsc_t *rsc,
-                                          int device);
+unsigned long long uct_cuda_run_rsc_ctx_id(const uct_cuda_run_rsc_t *rsc,
+                                           int device);
 
 
 /** Note that nothing is in flight. Later work then needs no waits, which
  *  delay it even for events completed long ago. */
-void uct_cuda_mp_rsc_idle(uct_cuda_mp_rsc_t *rsc);
+void uct_cuda_run_rsc_idle(uct_cuda_run_rsc_t *rsc);
 
 
 /** Get an event without timing, with the device's context current. */
 ucs_status_t
-uct_cuda_mp_rsc_get_event(uct_cuda_mp_rsc_t *rsc, int device,
-                                CUevent *event_p);
+uct_cuda_run_rsc_get_event(uct_cuda_run_rsc_t *rsc, int device,
+                                 CUevent *event_p);
 
 
 /** Release an event. Waits submitted for it stay valid. */
-void uct_cuda_mp_rsc_put_event(uct_cuda_mp_rsc_t *rsc,
-                                     int device, CUevent event);
+void uct_cuda_run_rsc_put_event(uct_cuda_run_rsc_t *rsc,
+                                      int device, CUevent event);
 
 
 /** Create a stream of the device's context, unless there is one. Lack of
  *  memory is reported as UCS_ERR_NO_RESOURCE: UCS_ERR_NO_MEMORY means
  *  staging memory. */
-ucs_status_t uct_cuda_mp_rsc_make_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                         CUstream *stream_p);
+ucs_status_t uct_cuda_run_rsc_make_stream(uct_cuda_run_rsc_t *rsc, int device,
+                                          CUstream *stream_p);
 
 
 /** Wait for all work in a stream of the device's context. */
-void uct_cuda_mp_rsc_wait_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                 CUstream stream);
+void uct_cuda_run_rsc_wait_stream(uct_cuda_run_rsc_t *rsc, int device,
+                                  CUstream stream);
 
 
 /** Return a stream of the device's context for callbacks only;
  *  UCS_ERR_IO_ERROR if the context is gone. */
-ucs_status_t uct_cuda_mp_rsc_notify_stream(uct_cuda_mp_rsc_t *rsc, int device,
-                                           CUstream *stream_p);
+ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
+                                            CUstream *stream_p);
 
 
 /* For the executors */
 
 /** Return the state of a link in a device's context. */
-uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
-                                         uint16_t lane);
+uct_cuda_run_link_t *uct_cuda_run_rsc_lane(uct_cuda_run_rsc_t *rsc, int device,
+                                           uint16_t lane);
 
 
 /**
@@ -166,35 +166,35 @@ uct_cuda_mp_lane_t *uct_cuda_mp_rsc_lane(uct_cuda_mp_rsc_t *rsc, int device,
  * top of the context stack, pushed by the caller.
  */
 ucs_status_t
-uct_cuda_mp_rsc_make_current(uct_cuda_mp_rsc_t *rsc,
-                                   int device, int *current);
+uct_cuda_run_rsc_make_current(uct_cuda_run_rsc_t *rsc,
+                                    int device, int *current);
 
 
 /** Return the address of a place for copies in a device's context. */
-CUdeviceptr uct_cuda_mp_rsc_address(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_plan_t *plan,
-                                    const uct_cuda_place_t *place,
-                                    const uct_cuda_mp_memory_t *memory,
-                                    int device);
+CUdeviceptr uct_cuda_run_rsc_address(uct_cuda_run_rsc_t *rsc,
+                                     const uct_cuda_plan_t *plan,
+                                     const uct_cuda_plan_place_t *place,
+                                     const uct_cuda_run_memory_t *memory,
+                                     int device);
 
 
 /** Return a plan's staging memory at an end, that of a place in SCRATCH or
  *  of a path; NULL for a direct path. */
-uct_cuda_mp_staging_t *
-uct_cuda_mp_rsc_staging(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                        uct_cuda_end_t via);
+uct_cuda_run_staging_t *
+uct_cuda_run_rsc_staging(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
+                         uct_cuda_end_t via);
 
 
 /** Return the slot of a place in SCRATCH, else NULL. */
-uct_cuda_mp_slot_t *
-uct_cuda_mp_rsc_slot(uct_cuda_mp_rsc_t *rsc, const uct_cuda_mp_plan_t *plan,
-                     const uct_cuda_place_t *place);
+uct_cuda_run_slot_t *
+uct_cuda_run_rsc_slot(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
+                      const uct_cuda_plan_place_t *place);
 
 
 /** Return the event after the last user of a step's slot in earlier plans,
  *  or NULL. */
-CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
-                                const uct_cuda_mp_plan_t *plan, unsigned step);
+CUevent uct_cuda_run_rsc_awaited(uct_cuda_run_rsc_t *rsc,
+                                 const uct_cuda_plan_t *plan, unsigned step);
 
 
 /**
@@ -203,16 +203,16 @@ CUevent uct_cuda_mp_rsc_awaited(uct_cuda_mp_rsc_t *rsc,
  *
  * @return Bank of each path, as a mask.
  */
-uint32_t uct_cuda_mp_rsc_next_slots(uct_cuda_mp_rsc_t *rsc,
-                                    const uct_cuda_mp_plan_t *plan,
-                                    unsigned unit, bool is_behind);
+uint32_t uct_cuda_run_rsc_next_slots(uct_cuda_run_rsc_t *rsc,
+                                     const uct_cuda_plan_t *plan,
+                                     unsigned unit, bool is_behind);
 
 
 /** Set the event after the last copy out of a slot, or NULL; the slot
  *  releases its previous one. A borrowed event belongs to its recorder. */
-void uct_cuda_mp_rsc_set_drained(uct_cuda_mp_rsc_t *rsc,
-                                 uct_cuda_mp_slot_t *slot, CUevent event,
-                                 int device, bool is_borrowed);
+void uct_cuda_run_rsc_set_drained(uct_cuda_run_rsc_t *rsc,
+                                  uct_cuda_run_slot_t *slot, CUevent event,
+                                  int device, bool is_borrowed);
 
 
 END_C_DECLS

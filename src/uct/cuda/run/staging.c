@@ -95,11 +95,11 @@ static ucs_status_t alloc_host(int numa, size_t size, CUdeviceptr *base_p)
     return UCS_OK;
 }
 
-ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
-                                       uct_cuda_end_t end, int numa, int home,
-                                       size_t slot_size)
+ucs_status_t uct_cuda_run_staging_alloc(uct_cuda_run_staging_t *staging,
+                                        uct_cuda_end_t end, int numa, int home,
+                                        size_t slot_size)
 {
-    const size_t size = UCT_CUDA_MP_STAGING_SLOTS * slot_size;
+    const size_t size = UCT_CUDA_PLAN_STAGING_SLOTS * slot_size;
     ucs_status_t status;
     CUdeviceptr base;
 
@@ -122,15 +122,15 @@ ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
 
 /* A forked child does not have the memory, and may have other memory at its
  * address */
-static void unmap_host(const uct_cuda_mp_staging_t *staging)
+static void unmap_host(const uct_cuda_run_staging_t *staging)
 {
     if (staging->owner == getpid()) {
         (void)munmap((void*)staging->base,
-                     UCT_CUDA_MP_STAGING_SLOTS * staging->slot_size);
+                     UCT_CUDA_PLAN_STAGING_SLOTS * staging->slot_size);
     }
 }
 
-void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)
+void uct_cuda_run_staging_free(uct_cuda_run_staging_t *staging)
 {
     if (staging->base == 0) {
         return;
@@ -146,7 +146,7 @@ void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging)
     staging->base = 0;
 }
 
-void uct_cuda_mp_staging_lose(uct_cuda_mp_staging_t *staging)
+void uct_cuda_run_staging_lose(uct_cuda_run_staging_t *staging)
 {
     if ((staging->base != 0) && uct_cuda_end_is_host(staging->end)) {
         unmap_host(staging);

@@ -3,8 +3,8 @@
  * Staging memory: one allocation for each GPU or NUMA node, divided into equal
  * slots used in round robin.
  */
-#ifndef UCT_CUDA_MP_STAGING_H
-#define UCT_CUDA_MP_STAGING_H
+#ifndef UCT_CUDA_RUN_STAGING_H
+#define UCT_CUDA_RUN_STAGING_H
 
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/plan/transfer_plan.h>
@@ -19,19 +19,19 @@ typedef struct {
     CUevent drained;
     int     device;      /**< Device of the event's context */
     bool    is_borrowed; /**< The slot must not release it */
-} uct_cuda_mp_slot_t;
+} uct_cuda_run_slot_t;
 
 
 typedef struct {
-    CUdeviceptr        base;      /**< 0: not allocated */
-    uct_cuda_end_t     end;       /**< GPU, or host memory */
-    int                home;      /**< Device of the context it belongs to */
-    pid_t              owner;     /**< Process that has it mapped */
-    size_t             slot_size; /**< Bytes */
-    unsigned           next;      /**< First slot of the next plan */
-    uct_cuda_mp_slot_t slots[UCT_CUDA_MP_STAGING_SLOTS];
-    uint64_t           epoch; /**< Epoch of the resources at the last use */
-} uct_cuda_mp_staging_t;
+    CUdeviceptr         base;      /**< 0: not allocated */
+    uct_cuda_end_t      end;       /**< GPU, or host memory */
+    int                 home;      /**< Device of the context it belongs to */
+    pid_t               owner;     /**< Process that has it mapped */
+    size_t              slot_size; /**< Bytes */
+    unsigned            next;      /**< First slot of the next plan */
+    uct_cuda_run_slot_t slots[UCT_CUDA_PLAN_STAGING_SLOTS];
+    uint64_t            epoch; /**< Epoch of the resources at the last use */
+} uct_cuda_run_staging_t;
 
 
 /**
@@ -43,26 +43,26 @@ typedef struct {
  * @param home  Device of the current context.
  * @return UCS_OK or the driver's error; not logged.
  */
-ucs_status_t uct_cuda_mp_staging_alloc(uct_cuda_mp_staging_t *staging,
-                                       uct_cuda_end_t end, int numa, int home,
-                                       size_t slot_size);
+ucs_status_t uct_cuda_run_staging_alloc(uct_cuda_run_staging_t *staging,
+                                        uct_cuda_end_t end, int numa, int home,
+                                        size_t slot_size);
 
 
 /** Free the memory, if any. Events are released by the caller. For a GPU's
  *  memory its context must be current. */
-void uct_cuda_mp_staging_free(uct_cuda_mp_staging_t *staging);
+void uct_cuda_run_staging_free(uct_cuda_run_staging_t *staging);
 
 
 /** Drop memory whose context is gone: GPU memory and the lock of host memory
  *  went with it; the rest is freed. */
-void uct_cuda_mp_staging_lose(uct_cuda_mp_staging_t *staging);
+void uct_cuda_run_staging_lose(uct_cuda_run_staging_t *staging);
 
 
 /** Return the actual slot for a plan's slot number. */
 static inline unsigned
-uct_cuda_mp_staging_slot(const uct_cuda_mp_staging_t *staging, unsigned slot)
+uct_cuda_run_staging_slot(const uct_cuda_run_staging_t *staging, unsigned slot)
 {
-    return (staging->next + slot) % UCT_CUDA_MP_STAGING_SLOTS;
+    return (staging->next + slot) % UCT_CUDA_PLAN_STAGING_SLOTS;
 }
 
 

@@ -22,40 +22,41 @@ typedef struct {
     uct_cuda_end_t to;         /**< End of the row's link */
     char           what[24];   /**< Path or queue */
     char           places[96]; /**< Source and destination */
-} uct_cuda_submit_bar_t;
+} uct_cuda_run_submit_bar_t;
 
 
 /** Plan of the steps, and its resources. */
 typedef struct {
-    uct_cuda_steps_t       list;
+    uct_cuda_plan_steps_t       list;
 
     /** Return the address of a place for copies in the current context */
-    CUdeviceptr            (*address)(const void *arg,
-                                      const uct_cuda_place_t *place);
+    CUdeviceptr                 (*address)(const void *arg,
+                                           const uct_cuda_plan_place_t *place);
     /** Fill the bar of a traced step */
-    void                   (*bar)(const void *arg, const uct_cuda_step_t *step,
-                                  uct_cuda_submit_bar_t *bar);
-    const void             *arg;
+    void (*bar)(const void *arg, const uct_cuda_plan_step_t *step,
+                uct_cuda_run_submit_bar_t *bar);
+    const void                 *arg;
 
     /** For plans with reductions */
-    uct_cuda_coll_device_t *device;
-    ucx_mp_op_t            op;
-    ucx_mp_type_t          type;
+    uct_cuda_run_coll_device_t *device;
+    ucx_mp_op_t                op;
+    ucx_mp_type_t              type;
 
     /**
      * Offsets at which a registration ends and another begins, for this buffer:
      * bytes, ascending, in the memory that contains the buffer at @a offset.
      * The driver refuses a copy across.
      */
-    uct_cuda_buffer_t      bounded;
-    size_t                 offset;
-    unsigned               num_boundaries;
-    const size_t           *boundaries;
-} uct_cuda_submit_t;
+    uct_cuda_buffer_t          bounded;
+    size_t                     offset;
+    unsigned                   num_boundaries;
+    const size_t               *boundaries;
+} uct_cuda_run_submit_t;
 
 
 /** Let later work in the stream wait for an event. */
-static inline ucs_status_t uct_cuda_submit_wait(CUstream stream, CUevent event)
+static inline ucs_status_t uct_cuda_run_submit_wait(CUstream stream,
+                                                    CUevent event)
 {
     return UCT_CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
 }
@@ -66,20 +67,21 @@ static inline ucs_status_t uct_cuda_submit_wait(CUstream stream, CUevent event)
  *
  * @return UCS_OK, or the driver's error (logged).
  */
-ucs_status_t uct_cuda_submit_step(const uct_cuda_submit_t *submit,
-                                  const uct_cuda_step_t *step, CUstream stream);
+ucs_status_t uct_cuda_run_submit_step(const uct_cuda_run_submit_t *submit,
+                                      const uct_cuda_plan_step_t *step,
+                                      CUstream stream);
 
 
 /** Record an event after all earlier work in the stream. */
 static inline ucs_status_t
-uct_cuda_submit_record(CUstream stream, CUevent event)
+uct_cuda_run_submit_record(CUstream stream, CUevent event)
 {
     return UCT_CUDA_CALL(cuEventRecord, event, stream);
 }
 
 /** Write a value to page-locked memory after all earlier work in the stream. */
 static inline ucs_status_t
-uct_cuda_submit_write(CUstream stream, uint32_t *word, uint32_t value)
+uct_cuda_run_submit_write(CUstream stream, uint32_t *word, uint32_t value)
 {
     return UCT_CUDA_CALL(cuStreamWriteValue32, stream,
                          (CUdeviceptr)(uintptr_t)word, value, 0);

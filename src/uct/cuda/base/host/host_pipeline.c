@@ -75,15 +75,15 @@ typedef struct {
     size_t              offset; /* in the job, bytes */
     size_t              length;
     bool                is_direct; /* by the driver, without a slot */
-} chunk_t;
+} host_chunk_t;
 
 
 /* Slots of a thread in use, oldest first */
 typedef struct {
-    unsigned first;
-    unsigned count;
-    chunk_t  chunks[NUM_SLOTS];
-} ring_t;
+    unsigned     first;
+    unsigned     count;
+    host_chunk_t chunks[NUM_SLOTS];
+} slot_ring_t;
 
 
 static struct {
@@ -148,7 +148,7 @@ static void copy_past_caches(char *dst, const char *src, size_t length)
 
 /* Take the next chunk of the oldest copy for this thread; call with the lock
  * held. False: none */
-static bool take_chunk(unsigned thread, chunk_t *chunk)
+static bool take_chunk(unsigned thread, host_chunk_t *chunk)
 {
     uct_cuda_host_job_t **link = &pipeline.jobs;
     uct_cuda_host_job_t *job;
@@ -177,7 +177,7 @@ static bool take_chunk(unsigned thread, chunk_t *chunk)
 
 /* Fill a slot from host memory, or empty it */
 static ucs_status_t copy_slot(const uct_cuda_host_job_t *job, char *slot,
-                              const chunk_t *chunk)
+                              const host_chunk_t *chunk)
 {
     char *host = job->host + chunk->offset;
 
@@ -204,7 +204,8 @@ static CUstream stream_of(const uct_cuda_host_job_t *job, unsigned thread)
 }
 
 /* Let the GPU copy a chunk to or from the slot, with its context current */
-static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
+static ucs_status_t submit_chunk(unsigned thread, unsigned slot,
+                                 host_chunk_t *chunk)
 {
     const uct_cuda_host_job_t *job = chunk->job;
     CUstream stream                = stream_of(job, thread);
@@ -247,7 +248,8 @@ static ucs_status_t submit_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
     return status;
 }
 
-static ucs_status_t begin_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
+static ucs_status_t begin_chunk(unsigned thread, unsigned slot,
+                                host_chunk_t *chunk)
 {
     ucs_status_t status;
 
@@ -267,7 +269,7 @@ static ucs_status_t begin_chunk(unsigned thread, unsigned slot, chunk_t *chunk)
 /* Finish a chunk whose GPU copy has ended; data from a GPU is copied out of the
  * slot. @return UCS_INPROGRESS: not ended, and wait is not set. */
 static ucs_status_t end_chunk(unsigned thread, unsigned slot,
-                              const chunk_t *chunk, bool wait)
+                              const host_chunk_t *chunk, bool wait)
 {
     const uct_cuda_host_job_t *job = chunk->job;
     CUevent event = job->resources->events[thread][slot];
@@ -330,9 +332,9 @@ static void leave_chunk(uct_cuda_host_job_t *job, ucs_status_t status)
 
 /* Remove a thread's oldest chunk from its ring if it has ended; the lock is
  * held, and released meanwhile */
-static void end_oldest(unsigned thread, ring_t *ring, bool wait)
+static void end_oldest(unsigned thread, slot_ring_t *ring, bool wait)
 {
-    const chunk_t *chunk = &ring->chunks[ring->first];
+    const host_chunk_t *chunk = &ring->chunks[ring->first];
     ucs_status_t status;
 
     pthread_mutex_unlock(&pipeline.lock);
@@ -349,9 +351,9 @@ static void *thread_main(void *arg)
 {
     const unsigned thread  = (unsigned)(uintptr_t)arg;
     char near[BUS_ID_SIZE] = "";
-    ring_t ring            = {.first = 0, .count = 0};
+    slot_ring_t ring       = {.first = 0, .count = 0};
     ucs_status_t status;
-    chunk_t *chunk;
+    host_chunk_t *chunk;
     unsigned slot;
 
     pthread_mutex_lock(&pipeline.lock);

@@ -3,7 +3,7 @@
 #include <mpi.h>
 #pragma GCC visibility pop
 
-#include <mpi/later.h>
+#include <mpi/nonblocking.h>
 #include <mpi/message.h>
 
 #include <pthread.h>
@@ -37,9 +37,9 @@ static struct {
 
 static bool table_is_empty(void)
 {
-    if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_real_found,
+    if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_pmpi_found,
                                           __ATOMIC_ACQUIRE), 0)) {
-        ucx_mp_mpi_real_find();
+        ucx_mp_mpi_pmpi_find();
     }
 
     return __atomic_load_n(&table.count, __ATOMIC_ACQUIRE) == 0;
@@ -186,10 +186,10 @@ static bool request_is_over(later_t *later, MPI_Request request,
     MPI_Status status;
     int is_over = 0;
 
-    if ((request != ucx_mp_mpi_real.request_null) &&
+    if ((request != ucx_mp_mpi_pmpi.request_null) &&
         !outcome_ends(outcome, known)) {
         if (!later->is_again || !later->is_active ||
-            (ucx_mp_mpi_real.Request_get_status(request, &is_over, &status) !=
+            (ucx_mp_mpi_pmpi.Request_get_status(request, &is_over, &status) !=
              MPI_SUCCESS) || !is_over) {
             return false;
         }
@@ -202,7 +202,7 @@ static bool request_is_over(later_t *later, MPI_Request request,
     if (later->is_active && (known != NULL)) {
         later_arrived(later, known, rc);
     }
-    if (request == ucx_mp_mpi_real.request_null) {
+    if (request == ucx_mp_mpi_pmpi.request_null) {
         later->is_again = false; /* Open MPI frees a failed request */
     }
     return true;
@@ -279,14 +279,14 @@ static void freed_look(void)
         later   = next;
         next    = later->next;
         is_over = 0;
-        rc      = ucx_mp_mpi_real.Test(&later->freed, &is_over, &status);
+        rc      = ucx_mp_mpi_pmpi.Test(&later->freed, &is_over, &status);
         if ((rc == MPI_SUCCESS) && !is_over) {
             freed_put(later);
             continue;
         }
 
         if (later->is_again) {
-            (void)ucx_mp_mpi_real.Request_free(&later->freed);
+            (void)ucx_mp_mpi_pmpi.Request_free(&later->freed);
         }
         later_arrived(later, &status, rc);
         later->is_again = false;
@@ -312,11 +312,11 @@ static later_t *later_new(ucx_mp_mpi_call_t *call, uintptr_t key)
     later->is_active = true;
     later->lost      = call->failed;
     later->call      = *call;
-    later->call.comm = ucx_mp_mpi_real.comm_world;
+    later->call.comm = ucx_mp_mpi_pmpi.comm_world;
     return later;
 }
 
-int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
+int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
 {
     MPI_Status status;
     int is_over = 0;
@@ -334,7 +334,7 @@ int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request)
     if (call->rc != MPI_SUCCESS) {
         return ucx_mp_mpi_call_end(call);
     }
-    if ((ucx_mp_mpi_real.Request_get_status(*request, &is_over, &status) !=
+    if ((ucx_mp_mpi_pmpi.Request_get_status(*request, &is_over, &status) !=
          MPI_SUCCESS) || is_over) {
         if (is_over) {
             ucx_mp_mpi_message_arrived(call, &status);
@@ -415,7 +415,7 @@ static int request_start(MPI_Request request)
         int rc; \
         \
         if (table_is_empty()) { \
-            return ucx_mp_mpi_real._name _words; \
+            return ucx_mp_mpi_pmpi._name _words; \
         } \
         \
         freed_look(); \
@@ -425,7 +425,7 @@ static int request_start(MPI_Request request)
             _status = (outcome.statuses == NULL) ? given : outcome.statuses; \
         } \
         \
-        outcome.rc           = ucx_mp_mpi_real._name _words; \
+        outcome.rc           = ucx_mp_mpi_pmpi._name _words; \
         outcome.are_all_over = (outcome.rc == MPI_SUCCESS) && (_all_over); \
         outcome.count        = _done; \
         rc = requests_settle(taken, _requests, &outcome); \
@@ -467,7 +467,7 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
     int rc;
 
     status = ucx_mp_mpi_message_status(status, &own);
-    rc     = ucx_mp_mpi_real.Request_get_status(request, flag, status);
+    rc     = ucx_mp_mpi_pmpi.Request_get_status(request, flag, status);
     if (is_empty || (rc != MPI_SUCCESS) || !*flag) {
         return rc;
     }
@@ -493,12 +493,12 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
     int rc         = MPI_SUCCESS;
 
     if (later == NULL) {
-        return ucx_mp_mpi_real.Request_free(request);
+        return ucx_mp_mpi_pmpi.Request_free(request);
     }
 
     if (later->is_active && later->call.is_message) {
         later->freed = *request;
-        *request     = ucx_mp_mpi_real.request_null;
+        *request     = ucx_mp_mpi_pmpi.request_null;
         __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
         freed_put(later);
         freed_look();
@@ -506,10 +506,10 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
     }
 
     if (later->is_active) {
-        rc = ucx_mp_mpi_real.Wait(request, MPI_STATUS_IGNORE);
+        rc = ucx_mp_mpi_pmpi.Wait(request, MPI_STATUS_IGNORE);
     }
     if ((rc == MPI_SUCCESS) && later->is_again) {
-        rc = ucx_mp_mpi_real.Request_free(request);
+        rc = ucx_mp_mpi_pmpi.Request_free(request);
     }
     later->is_again = false;
     later->call.rc  = rc;
@@ -520,7 +520,7 @@ UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)
 {
     const int rc = table_is_empty() ? MPI_SUCCESS : request_start(*request);
 
-    return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_real.Start(request);
+    return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_pmpi.Start(request);
 }
 
 UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
@@ -533,7 +533,7 @@ UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
     for (i = 0; !is_empty && (rc == MPI_SUCCESS) && (i < count); ++i) {
         rc = request_start(requests[i]);
     }
-    return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_real.Startall(count, requests);
+    return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_pmpi.Startall(count, requests);
 }
 
 /* The buffer's argument leads to the copy, as it did at the beginning */
@@ -544,11 +544,11 @@ UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
         later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)fh); \
         \
         if (later == NULL) { \
-            return ucx_mp_mpi_real.File_##_name(fh, buf, status); \
+            return ucx_mp_mpi_pmpi.File_##_name(fh, buf, status); \
         } \
         \
         buf = (void*)later->call.buffers[0].given; \
-        later->call.rc = ucx_mp_mpi_real.File_##_name(fh, buf, status); \
+        later->call.rc = ucx_mp_mpi_pmpi.File_##_name(fh, buf, status); \
         return later_end(later); \
     }
 

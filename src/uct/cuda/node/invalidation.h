@@ -5,8 +5,8 @@
  * for reading by the number in each handle. Only its owner writes; readers
  * never wait.
  */
-#ifndef UCT_CUDA_NODE_NOTICES_H
-#define UCT_CUDA_NODE_NOTICES_H
+#ifndef UCT_CUDA_NODE_INVALIDATION_H
+#define UCT_CUDA_NODE_INVALIDATION_H
 
 #include <ucs/type/status.h>
 
@@ -16,10 +16,10 @@
 
 /** Handles tracked at once, a power of two. The end of further ones is not
  *  announced. */
-#define UCT_CUDA_NODE_NOTICES_SLOTS 65536
+#define UCT_CUDA_NODE_INVALIDATION_SLOTS 65536
 
 /** Slot of a handle beyond that limit */
-#define UCT_CUDA_NODE_NOTICES_NO_SLOT UINT32_MAX
+#define UCT_CUDA_NODE_INVALIDATION_NO_SLOT UINT32_MAX
 
 
 /** Location of a handle's invalidation; part of the handle. */
@@ -29,38 +29,40 @@ typedef struct {
     int32_t  fd;         /**< The page's descriptor in its process */
     uint32_t slot;
     uint32_t generation; /**< Of the slot; a new value means invalid */
-} uct_cuda_node_notice_t;
+} uct_cuda_node_invalidation_t;
 
 
 /** Check the slot of a notice from outside. */
 static inline bool
-uct_cuda_node_notice_is_valid(const uct_cuda_node_notice_t *notice)
+uct_cuda_node_invalidation_is_valid(const uct_cuda_node_invalidation_t *notice)
 {
-    return (notice->slot < UCT_CUDA_NODE_NOTICES_SLOTS) ||
-           (notice->slot == UCT_CUDA_NODE_NOTICES_NO_SLOT);
+    return (notice->slot < UCT_CUDA_NODE_INVALIDATION_SLOTS) ||
+           (notice->slot == UCT_CUDA_NODE_INVALIDATION_NO_SLOT);
 }
 
 
 /** Invalidation page of a peer. */
-typedef struct uct_cuda_node_notices_view uct_cuda_node_notices_view_t;
+typedef struct uct_cuda_node_invalidation_view
+    uct_cuda_node_invalidation_view_t;
 
 
 /** Assign a slot to a handle. */
-void uct_cuda_node_notices_begin(uint32_t slot,
-                                 uct_cuda_node_notice_t *notice_p);
+void uct_cuda_node_invalidation_begin(uint32_t slot,
+                                      uct_cuda_node_invalidation_t *notice_p);
 
 /** Invalidate the slot's handle. */
-void uct_cuda_node_notices_end(uint32_t slot);
+void uct_cuda_node_invalidation_end(uint32_t slot);
 
 /** Set the descriptor of the slot's handle, or -1: peers ask for one
  *  (node/descriptors.h). */
-void uct_cuda_node_notices_set_fd(uint32_t slot, int fd);
+void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd);
 
 /** Set the peer end of the socket for such requests, or -1, and its inode. */
-void uct_cuda_node_notices_set_server(int fd, uint64_t inode);
+void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode);
 
 /** Return whether a handle of this process is invalid. Costs one load. */
-bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice);
+bool uct_cuda_node_invalidation_is_over(
+    const uct_cuda_node_invalidation_t *notice);
 
 
 /**
@@ -70,38 +72,41 @@ bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice);
  * @return NULL: no page, or not readable, as for a process of another user or
  *         PID namespace.
  */
-uct_cuda_node_notices_view_t *
-uct_cuda_node_notices_view_get(uint64_t pid_ns, int32_t pid,
-                               const uct_cuda_node_notice_t *notice);
+uct_cuda_node_invalidation_view_t *
+uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
+                                    const uct_cuda_node_invalidation_t *notice);
 
 /** Release a view. It stays open for the next use. */
-void uct_cuda_node_notices_view_put(uct_cuda_node_notices_view_t *view);
+void uct_cuda_node_invalidation_view_put(
+    uct_cuda_node_invalidation_view_t *view);
 
 /** Close unused views of a process. */
-void uct_cuda_node_notices_view_purge(uint64_t pid_ns, int32_t pid);
+void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid);
 
 /** Return the number of a handle's descriptor in its process, or -1. The
  *  owner may close it at any time: check again after duplicating it. */
-int uct_cuda_node_notices_view_fd(const uct_cuda_node_notices_view_t *view,
-                                  const uct_cuda_node_notice_t *notice);
+int uct_cuda_node_invalidation_view_fd(
+    const uct_cuda_node_invalidation_view_t *view,
+    const uct_cuda_node_invalidation_t *notice);
 
 /** Return the peer end of the owner's socket, or -1, and its inode. */
-int uct_cuda_node_notices_view_server(
-        const uct_cuda_node_notices_view_t *view, uint64_t *inode_p);
+int uct_cuda_node_invalidation_view_server(
+        const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p);
 
 /** Return whether any handle has been invalidated since the last call. Costs
  *  one load. */
-bool uct_cuda_node_notices_view_has_news(uct_cuda_node_notices_view_t *view);
+bool uct_cuda_node_invalidation_view_has_news(
+    uct_cuda_node_invalidation_view_t *view);
 
 /** Return whether any peer has invalidated a handle since the last call. */
-bool uct_cuda_node_notices_views_have_news(void);
+bool uct_cuda_node_invalidation_views_have_news(void);
 
 /** Return the number of peers with an open page. */
-unsigned uct_cuda_node_notices_num_views(void);
+unsigned uct_cuda_node_invalidation_num_views(void);
 
 /** Return whether the peer's handle is invalid. Costs one load. */
-bool uct_cuda_node_notices_view_is_over(
-        const uct_cuda_node_notices_view_t *view,
-        const uct_cuda_node_notice_t *notice);
+bool uct_cuda_node_invalidation_view_is_over(
+        const uct_cuda_node_invalidation_view_t *view,
+        const uct_cuda_node_invalidation_t *notice);
 
 #endif

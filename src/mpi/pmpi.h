@@ -56,7 +56,7 @@
     _(Type_size_x) \
     _(Win_call_errhandler)
 
-/* Calls that may end others, and are stood in for as well (later.c) */
+/* Calls that may end others, and are stood in for as well (nonblocking.c) */
 #define UCX_MP_MPI_ENDS(_) \
     _(File_read_all_end) \
     _(File_read_at_all_end) \
@@ -125,7 +125,7 @@ typedef struct {
     bool         stages;   /* ... but CUDA: calls with GPU memory are staged */
     bool         is_newer; /* it has functions of MPI 4, and this library shows
                               none in front of them */
-} ucx_mp_mpi_real_t;
+} ucx_mp_mpi_pmpi_t;
 
 
 /* What comes behind ours by the MPI_ name and is not the MPI's: functions of a
@@ -136,7 +136,7 @@ typedef struct {
 } ucx_mp_mpi_tools_t;
 
 typedef enum {
-    UCX_MP_MPI_TOOLS_UNKNOWN, /* before ucx_mp_mpi_real_find_calls() */
+    UCX_MP_MPI_TOOLS_UNKNOWN, /* before ucx_mp_mpi_pmpi_find_calls() */
     UCX_MP_MPI_TOOLS_NONE,
     UCX_MP_MPI_TOOLS_SOME
 } ucx_mp_mpi_tools_state_t;
@@ -145,23 +145,23 @@ extern ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
 extern int ucx_mp_mpi_tools_state; /* set with release order */
 
 
-/* Not to be read before ucx_mp_mpi_real_find(). A call that this MPI does not
+/* Not to be read before ucx_mp_mpi_pmpi_find(). A call that this MPI does not
    have is a function that says so and ends the program. */
-extern ucx_mp_mpi_real_t ucx_mp_mpi_real;
+extern ucx_mp_mpi_pmpi_t ucx_mp_mpi_pmpi;
 
-/* Whether ucx_mp_mpi_real is filled; set with release order. */
-extern bool ucx_mp_mpi_real_found;
+/* Whether ucx_mp_mpi_pmpi is filled; set with release order. */
+extern bool ucx_mp_mpi_pmpi_found;
 
-/* Fills ucx_mp_mpi_real, once; any thread. When the MPI is initialised, or an
+/* Fills ucx_mp_mpi_pmpi, once; any thread. When the MPI is initialised, or an
    MPICH ends the program. */
-void ucx_mp_mpi_real_find(void);
+void ucx_mp_mpi_pmpi_find(void);
 
 /* The same but for `stages`, which stays false; at any time. */
-void ucx_mp_mpi_real_find_calls(void);
+void ucx_mp_mpi_pmpi_find_calls(void);
 
 /* Asks again whether the MPI takes GPU memory: Open MPI 5 knows once it has
    been initialised. */
-void ucx_mp_mpi_real_judge(void);
+void ucx_mp_mpi_pmpi_judge(void);
 
 /* Whether there are tools, whatever they define. Any thread. */
 static inline bool ucx_mp_mpi_has_tools(void)
@@ -173,7 +173,7 @@ static inline bool ucx_mp_mpi_has_tools(void)
         return false;
     }
 
-    ucx_mp_mpi_real_find_calls();
+    ucx_mp_mpi_pmpi_find_calls();
     return __atomic_load_n(&ucx_mp_mpi_tools_state, __ATOMIC_ACQUIRE) ==
            UCX_MP_MPI_TOOLS_SOME;
 }
@@ -200,6 +200,6 @@ static inline bool ucx_mp_mpi_has_tools(void)
     static int own_##_name(__VA_ARGS__)
 
 /* A variable of the MPI's, after that; NULL if it has none of this name. */
-void *ucx_mp_mpi_real_variable(const char *name);
+void *ucx_mp_mpi_pmpi_variable(const char *name);
 
 #endif

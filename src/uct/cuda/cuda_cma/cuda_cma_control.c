@@ -4,7 +4,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #endif
 
-#include <uct/cuda/cuda_cma/cuda_cma_page.h>
+#include <uct/cuda/cuda_cma/cuda_cma_control.h>
 
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
@@ -28,17 +28,18 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 
-static uct_cuda_cma_page_t *map(int fd)
+static uct_cuda_cma_control_t *map(int fd)
 {
-    void *page = mmap(NULL, sizeof(uct_cuda_cma_page_t),
+    void *page = mmap(NULL, sizeof(uct_cuda_cma_control_t),
                       PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     return (page == MAP_FAILED) ? NULL : page;
 }
 
-uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
+uct_cuda_cma_control_t *
+uct_cuda_cma_control_create(uct_cuda_cma_server_id_t *id_p)
 {
-    uct_cuda_cma_page_t *page = NULL;
+    uct_cuda_cma_control_t *page = NULL;
     int fd;
 
     fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -73,11 +74,11 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p)
     return page;
 }
 
-uct_cuda_cma_page_t *
-uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
-                       uct_cuda_node_alive_t **alive_p)
+uct_cuda_cma_control_t *
+uct_cuda_cma_control_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
+                          uct_cuda_node_alive_t **alive_p)
 {
-    uct_cuda_cma_page_t *page = NULL;
+    uct_cuda_cma_control_t *page = NULL;
     struct stat file;
     int fd;
 
@@ -95,7 +96,7 @@ uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
     if ((page != NULL) &&
         ((page->token != id->token) || (page->size != sizeof(*page)) ||
          (uct_cuda_node_alive_open(fd, alive_p) != UCS_OK))) {
-        uct_cuda_cma_page_close(page);
+        uct_cuda_cma_control_close(page);
         page = NULL;
     }
     close(fd);
@@ -103,7 +104,7 @@ uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
     return page;
 }
 
-void uct_cuda_cma_page_close(uct_cuda_cma_page_t *page)
+void uct_cuda_cma_control_close(uct_cuda_cma_control_t *page)
 {
     munmap(page, sizeof(*page));
 }
@@ -114,7 +115,7 @@ static void futex(uint32_t *word, int operation, uint32_t value,
     (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page)
+void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *page)
 {
     if (__atomic_load_n(&page->is_asleep, __ATOMIC_SEQ_CST) &&
         __atomic_exchange_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST)) {
@@ -122,14 +123,14 @@ void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page)
     }
 }
 
-void uct_cuda_cma_page_wake_own(uct_cuda_cma_page_t *page)
+void uct_cuda_cma_control_wake_own(uct_cuda_cma_control_t *page)
 {
     __atomic_store_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST);
     futex(&page->is_asleep, FUTEX_WAKE, 1, NULL);
 }
 
-void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void),
-                             uint64_t max_ns)
+void uct_cuda_cma_control_sleep(uct_cuda_cma_control_t *page,
+                                bool (*is_idle)(void), uint64_t max_ns)
 {
     const struct timespec timeout = {
         .tv_sec  = (time_t)(max_ns / 1000000000ul),

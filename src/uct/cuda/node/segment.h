@@ -6,8 +6,8 @@
  * the first GPU buffer is passed to its communicator: that rank asks for it by
  * the communicator's key, and the other ranks notice the new one.
  */
-#ifndef UCT_CUDA_COLL_BOARD_H
-#define UCT_CUDA_COLL_BOARD_H
+#ifndef UCT_CUDA_NODE_SEGMENT_H
+#define UCT_CUDA_NODE_SEGMENT_H
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
@@ -19,13 +19,13 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_COLL_BOARD_NAME  64   /**< Bytes of a name */
+#define UCT_CUDA_NODE_SEGMENT_NAME  64   /**< Bytes of a name */
 /** Maximum number of control blocks in use */
-#define UCT_CUDA_COLL_BOARD_PAGES 4096
-#define UCT_CUDA_COLL_BOARD_FAILURES 256 /**< Failure reports kept */
+#define UCT_CUDA_NODE_SEGMENT_PAGES 4096
+#define UCT_CUDA_NODE_SEGMENT_FAILURES 256 /**< Failure reports kept */
 
 
-typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
+typedef struct uct_cuda_node_segment uct_cuda_node_segment_t;
 
 
 /**
@@ -38,34 +38,36 @@ typedef struct uct_cuda_coll_board uct_cuda_coll_board_t;
  *         another node; UCS_ERR_NO_RESOURCE, UCS_ERR_NO_MEMORY,
  *         UCS_ERR_INVALID_PARAM. Failures are logged at debug level only.
  */
-ucs_status_t uct_cuda_coll_board_open(const char *dir, unsigned rank,
-                                      unsigned size,
-                                      char name[UCT_CUDA_COLL_BOARD_NAME],
-                                      uct_cuda_coll_board_t **board_p);
+ucs_status_t uct_cuda_node_segment_open(const char *dir, unsigned rank,
+                                        unsigned size,
+                                        char name[UCT_CUDA_NODE_SEGMENT_NAME],
+                                        uct_cuda_node_segment_t **segment_p);
 
 /** Remove the segment's name, on rank 0, when no more ranks will open it. */
-void uct_cuda_coll_board_unlink(uct_cuda_coll_board_t *board);
+void uct_cuda_node_segment_unlink(uct_cuda_node_segment_t *segment);
 
 /** Close the segment. Release all control blocks first. */
-void uct_cuda_coll_board_close(uct_cuda_coll_board_t *board);
+void uct_cuda_node_segment_close(uct_cuda_node_segment_t *segment);
 
 /** Return true in the process that opened the segment, false in its
  *  children. */
-bool uct_cuda_coll_board_is_own(const uct_cuda_coll_board_t *board);
+bool uct_cuda_node_segment_is_own(const uct_cuda_node_segment_t *segment);
 
 /** Return whether the process of a rank is alive. Takes a system call. Works
  *  across PID namespaces. */
-bool uct_cuda_coll_board_is_alive(const uct_cuda_coll_board_t *board,
-                                  unsigned rank);
+bool uct_cuda_node_segment_is_alive(const uct_cuda_node_segment_t *segment,
+                                    unsigned rank);
 
 
 /** Return a word with a new value after each new control block; 0: there
  *  never was one. */
-const uint32_t *uct_cuda_coll_board_word(const uct_cuda_coll_board_t *board);
+const uint32_t *
+uct_cuda_node_segment_changes(const uct_cuda_node_segment_t *segment);
 
 /** Return whether a process uses the control block with this key. Takes no
  *  lock. */
-bool uct_cuda_coll_board_has(const uct_cuda_coll_board_t *board, uint64_t key);
+bool uct_cuda_node_segment_has(const uct_cuda_node_segment_t *segment,
+                               uint64_t key);
 
 /**
  * Map the memory of a control block; zeroed if no other process has it.
@@ -75,20 +77,21 @@ bool uct_cuda_coll_board_has(const uct_cuda_coll_board_t *board, uint64_t key);
  * @return UCS_OK; UCS_ERR_EXCEEDS_LIMIT: too many control blocks;
  *         UCS_ERR_NO_RESOURCE: the file system is full; UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_coll_board_get(uct_cuda_coll_board_t *board, uint64_t key,
-                                     size_t bytes, void **memory_p);
+ucs_status_t uct_cuda_node_segment_get(uct_cuda_node_segment_t *segment,
+                                       uint64_t key, size_t bytes,
+                                       void **memory_p);
 
 /** Unmap a control block. After the last user its memory is reused. */
-void uct_cuda_coll_board_put(uct_cuda_coll_board_t *board, uint64_t key,
-                             size_t bytes, void *memory);
+void uct_cuda_node_segment_put(uct_cuda_node_segment_t *segment, uint64_t key,
+                               size_t bytes, void *memory);
 
 
 /** Return the number of reported failures; 0: none. */
 const uint32_t *
-uct_cuda_coll_board_failures(const uct_cuda_coll_board_t *board);
+uct_cuda_node_segment_failures(const uct_cuda_node_segment_t *segment);
 
 /**
- * Report that a rank failed in a call. The last UCT_CUDA_COLL_BOARD_FAILURES
+ * Report that a rank failed in a call. The last UCT_CUDA_NODE_SEGMENT_FAILURES
  * reports are kept.
  *
  * @param key     Key of the communicator, not 0.
@@ -96,16 +99,18 @@ uct_cuda_coll_board_failures(const uct_cuda_coll_board_t *board);
  * @param start   Number of starts of a persistent call.
  * @param rank    Failed rank of the communicator.
  */
-void uct_cuda_coll_board_fail(uct_cuda_coll_board_t *board, uint64_t key,
-                              uint64_t number, uint32_t start, uint32_t rank);
+void uct_cuda_node_segment_report_failure(uct_cuda_node_segment_t *segment,
+                                          uint64_t key, uint64_t number,
+                                          uint32_t start, uint32_t rank);
 
 /**
  * Find the report of a call. Takes no lock.
  *
  * @return Failed rank; -1: no report.
  */
-int uct_cuda_coll_board_failed(const uct_cuda_coll_board_t *board, uint64_t key,
-                               uint64_t number, uint32_t start);
+int uct_cuda_node_segment_failed_rank(const uct_cuda_node_segment_t *segment,
+                                      uint64_t key, uint64_t number,
+                                      uint32_t start);
 
 
 END_C_DECLS

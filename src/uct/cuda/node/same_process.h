@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Peers in another worker of this process: their memory needs no mapping. */
-#ifndef UCT_CUDA_NODE_OWN_H
-#define UCT_CUDA_NODE_OWN_H
+#ifndef UCT_CUDA_NODE_SAME_PROCESS_H
+#define UCT_CUDA_NODE_SAME_PROCESS_H
 
 #include <uct/cuda/base/queue.h>
 #include <uct/cuda/node/rkey.h>
@@ -25,8 +25,8 @@
  * @return Context for the copy; NULL: use @a context. rkey->own.is_reached is
  *         then true if its copies are direct.
  */
-CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
-                                    const uct_cuda_context_t *context,
-                                    int device);
+CUcontext uct_cuda_node_same_process_context(const uct_cuda_node_rkey_t *rkey,
+                                             const uct_cuda_context_t *context,
+                                             int device);
 
 #endif

@@ -20,8 +20,8 @@
  *
  * Pure functions: the caller gives the time. Not thread safe.
  */
-#ifndef UCT_CUDA_MP_MEETINGS_H
-#define UCT_CUDA_MP_MEETINGS_H
+#ifndef UCT_CUDA_MULTIPATH_HISTORY_H
+#define UCT_CUDA_MULTIPATH_HISTORY_H
 
 #include <uct/cuda/plan/model.h>
 
@@ -29,50 +29,50 @@ BEGIN_C_DECLS
 
 
 /** Minimum length of an interval, ns: many short messages share one. */
-#define UCT_CUDA_MP_MEETINGS_TURN 2000000ul
+#define UCT_CUDA_MP_HISTORY_INTERVAL 2000000ul
 
 /** Time without contention after which it is forgotten in any case, ns.
  *  Colliding once in so long costs a program nothing noticeable, and the
  *  program may have changed its pattern. */
-#define UCT_CUDA_MP_MEETINGS_KEEP 1000000000ul
+#define UCT_CUDA_MP_HISTORY_KEEP 1000000000ul
 
 
 /** History of transfers between the same two ends. Zeroed: empty. */
 typedef struct {
-    uint64_t turned; /**< Start of this interval, ns */
-    uint64_t until;  /**< Time to forget all, ns; 0: empty */
+    uint64_t interval_begin; /**< Start of this interval, ns */
+    uint64_t until;          /**< Time to forget all, ns; 0: empty */
     struct {
-        uint8_t active[UCT_CUDA_MP_NUM_LANES];
-        uint8_t direct[UCT_CUDA_MP_NUM_LANES];
-    } turns[2]; /**< This interval, the previous one; as in the load */
+        uint8_t active[UCT_CUDA_PLAN_NUM_LANES];
+        uint8_t direct[UCT_CUDA_PLAN_NUM_LANES];
+    } intervals[2]; /**< This interval, the previous one; as in the load */
     uint64_t uncrossed; /**< Bytes, as in the load */
-} uct_cuda_mp_meetings_t;
+} uct_cuda_mp_history_t;
 
 
 /** Note the start of a transfer. */
-void uct_cuda_mp_meetings_begin(uct_cuda_mp_meetings_t *meetings, uint64_t now);
+void uct_cuda_mp_history_begin(uct_cuda_mp_history_t *history, uint64_t now);
 
 
 /**
  * Add other traffic met by a running transfer: active and direct of @a load.
  */
-void uct_cuda_mp_meetings_add(uct_cuda_mp_meetings_t *meetings,
-                              const uct_cuda_mp_load_t *load, uint64_t now);
+void uct_cuda_mp_history_add(uct_cuda_mp_history_t *history,
+                             const uct_cuda_plan_load_t *load, uint64_t now);
 
 
 /**
  * Note the end of a transfer of @a bytes. @a is_crossed: other traffic entered
  * its source or left its destination.
  */
-void uct_cuda_mp_meetings_end(uct_cuda_mp_meetings_t *meetings, uint64_t bytes,
-                              bool is_crossed);
+void uct_cuda_mp_history_end(uct_cuda_mp_history_t *history, uint64_t bytes,
+                             bool is_crossed);
 
 
 /**
  * Raise active and direct of @a load to the recorded values, and set uncrossed.
  */
-void uct_cuda_mp_meetings_recall(const uct_cuda_mp_meetings_t *meetings,
-                                 uint64_t now, uct_cuda_mp_load_t *load);
+void uct_cuda_mp_history_recall(const uct_cuda_mp_history_t *history,
+                                uint64_t now, uct_cuda_plan_load_t *load);
 
 
 END_C_DECLS

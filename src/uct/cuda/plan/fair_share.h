@@ -3,8 +3,8 @@
  * Max-min fair rates of flows sharing links: all flows on a link get the same
  * rate unless another limit reduces theirs.
  */
-#ifndef UCT_CUDA_PLAN_SHARE_H
-#define UCT_CUDA_PLAN_SHARE_H
+#ifndef UCT_CUDA_PLAN_FAIR_SHARE_H
+#define UCT_CUDA_PLAN_FAIR_SHARE_H
 
 #include <uct/cuda/base/topo.h>
 
@@ -13,14 +13,14 @@ BEGIN_C_DECLS
 
 /** Maximum resources of a flow: those of two links, for the host path or a
  *  relay. */
-#define UCT_CUDA_SHARE_WAY_MAX (2 * UCT_CUDA_TOPO_LINK_LIMITS + 1)
+#define UCT_CUDA_PLAN_SHARE_WAY_MAX (2 * UCT_CUDA_TOPO_LINK_LIMITS + 1)
 
 
 /** Resources used by a flow; listed twice if a flow counts twice. */
 typedef struct {
     unsigned count; /**< 0: no shared resource */
-    int16_t  resources[UCT_CUDA_SHARE_WAY_MAX];
-} uct_cuda_share_way_t;
+    int16_t  resources[UCT_CUDA_PLAN_SHARE_WAY_MAX];
+} uct_cuda_plan_share_way_t;
 
 
 /** Resource shared by several flows. */
@@ -29,24 +29,24 @@ typedef struct {
     unsigned users;
     double   rate;     /**< Present rate of each user */
     bool     is_tight; /**< It is the tightest limit of all its users */
-} uct_cuda_share_resource_t;
+} uct_cuda_plan_share_resource_t;
 
 
 /** Flows with the same resources. */
 typedef struct {
-    const uct_cuda_share_way_t *way;
-    unsigned                   count;
-    double                     cap;  /**< Maximum bytes/s of each */
-    double                     rate; /**< Result: bytes/s of each */
-} uct_cuda_share_flow_t;
+    const uct_cuda_plan_share_way_t *way;
+    unsigned                        count;
+    double                          cap;  /**< Maximum bytes/s of each */
+    double                          rate; /**< Result: bytes/s of each */
+} uct_cuda_plan_share_flow_t;
 
 
 /**
  * Let @a count flows use a resource with @a capacity bytes/s in total.
  */
 static inline void
-uct_cuda_share_add(uct_cuda_share_resource_t *resource, double capacity,
-                   unsigned count)
+uct_cuda_plan_share_add(uct_cuda_plan_share_resource_t *resource,
+                        double capacity, unsigned count)
 {
     resource->left   = capacity;
     resource->users += count;
@@ -60,8 +60,8 @@ uct_cuda_share_add(uct_cuda_share_resource_t *resource, double capacity,
  *                   flows as users, and none afterwards.
  * @param flows      Reordered by the call.
  */
-void uct_cuda_share(uct_cuda_share_resource_t *resources,
-                    uct_cuda_share_flow_t **flows, unsigned count);
+void uct_cuda_plan_share(uct_cuda_plan_share_resource_t *resources,
+                         uct_cuda_plan_share_flow_t **flows, unsigned count);
 
 
 END_C_DECLS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <mpi/real.h>
+#include <mpi/pmpi.h>
 
 #include <mpi/objects.h>
 
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 
-ucx_mp_mpi_real_t ucx_mp_mpi_real;
-bool ucx_mp_mpi_real_found;
+ucx_mp_mpi_pmpi_t ucx_mp_mpi_pmpi;
+bool ucx_mp_mpi_pmpi_found;
 ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
 int ucx_mp_mpi_tools_state = UCX_MP_MPI_TOOLS_UNKNOWN;
 
@@ -51,7 +51,7 @@ static void is_missing(void)
     abort();
 }
 
-void *ucx_mp_mpi_real_variable(const char *name)
+void *ucx_mp_mpi_pmpi_variable(const char *name)
 {
     /* the program may have a copy of its own, which is then the one in use */
     void *variable = dlsym(RTLD_DEFAULT, name);
@@ -61,7 +61,7 @@ void *ucx_mp_mpi_real_variable(const char *name)
 
 static void real_find(void)
 {
-    ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     void *handle            = RTLD_NEXT;
     bool is_whole           = true;
     bool has_tools          = false;
@@ -101,10 +101,10 @@ static void real_find(void)
     UCX_MP_MPI_EXTRAS(FIND_EXTRA)
 
 #ifdef OPEN_MPI
-    real->comm_world   = ucx_mp_mpi_real_variable("ompi_mpi_comm_world");
-    real->request_null = ucx_mp_mpi_real_variable("ompi_request_null");
-    real->comm_null    = ucx_mp_mpi_real_variable("ompi_mpi_comm_null");
-    real->datatype_null = ucx_mp_mpi_real_variable("ompi_mpi_datatype_null");
+    real->comm_world   = ucx_mp_mpi_pmpi_variable("ompi_mpi_comm_world");
+    real->request_null = ucx_mp_mpi_pmpi_variable("ompi_request_null");
+    real->comm_null    = ucx_mp_mpi_pmpi_variable("ompi_mpi_comm_null");
+    real->datatype_null = ucx_mp_mpi_pmpi_variable("ompi_mpi_datatype_null");
     is_whole = is_whole && (real->comm_world != NULL) &&
                (real->comm_null != NULL) && (real->request_null != NULL) &&
                (real->datatype_null != NULL);
@@ -127,26 +127,26 @@ static void real_find(void)
                      __ATOMIC_RELEASE);
 }
 
-void ucx_mp_mpi_real_find_calls(void)
+void ucx_mp_mpi_pmpi_find_calls(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, real_find);
 }
 
-void ucx_mp_mpi_real_judge(void)
+void ucx_mp_mpi_pmpi_judge(void)
 {
-    ucx_mp_mpi_real_t *real = &ucx_mp_mpi_real;
+    ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
 
-    ucx_mp_mpi_real_find_calls();
+    ucx_mp_mpi_pmpi_find_calls();
     real->stages = real->is_whole && ((real->query_cuda_support == NULL) ||
                                       !real->query_cuda_support());
-    __atomic_store_n(&ucx_mp_mpi_real_found, true, __ATOMIC_RELEASE);
+    __atomic_store_n(&ucx_mp_mpi_pmpi_found, true, __ATOMIC_RELEASE);
 }
 
-void ucx_mp_mpi_real_find(void)
+void ucx_mp_mpi_pmpi_find(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, ucx_mp_mpi_real_judge);
+    pthread_once(&once, ucx_mp_mpi_pmpi_judge);
 }

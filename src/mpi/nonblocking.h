@@ -18,7 +18,7 @@
 /* All end a wrapper as ucx_mp_mpi_call_end() does; the call is kept. */
 
 /* `request` was begun, and ends once. */
-int ucx_mp_mpi_call_later(ucx_mp_mpi_call_t *call, MPI_Request *request);
+int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request);
 
 /* `request` was made, and begins as often as it is started. */
 int ucx_mp_mpi_call_again(ucx_mp_mpi_call_t *call, MPI_Request *request);

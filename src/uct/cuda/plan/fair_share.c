@@ -4,14 +4,14 @@
  * the tightest for all its users, have their rate; the others share the rest in
  * the next round.
  */
-#include <uct/cuda/plan/share.h>
+#include <uct/cuda/plan/fair_share.h>
 
 #include <ucs/sys/math.h>
 
 
-typedef uct_cuda_share_way_t      way_t;
-typedef uct_cuda_share_resource_t resource_t;
-typedef uct_cuda_share_flow_t     flow_t;
+typedef uct_cuda_plan_share_way_t      way_t;
+typedef uct_cuda_plan_share_resource_t resource_t;
+typedef uct_cuda_plan_share_flow_t     flow_t;
 
 
 /* Return the rate allowed by a flow's tightest resource */
@@ -67,7 +67,7 @@ static bool is_settled(const resource_t *resources, const flow_t *flow)
     return is_settled;
 }
 
-void uct_cuda_share(resource_t *resources, flow_t **flows, unsigned count)
+void uct_cuda_plan_share(resource_t *resources, flow_t **flows, unsigned count)
 {
     resource_t *resource;
     flow_t *flow;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/collective/verdict.h>
+#include <uct/cuda/collective/fallback.h>
 
 #include <stdio.h>
 
@@ -34,18 +34,18 @@ static const struct {
 };
 
 
-const char *uct_cuda_coll_verdict_str(const uct_cuda_coll_verdict_t *verdict,
-                                      char *text, size_t size)
+const char *uct_cuda_coll_fallback_str(const uct_cuda_coll_fallback_t *fallback,
+                                       char *text, size_t size)
 {
     char rank[32] = "", status[32] = "";
 
-    if (verdict->rank != UCT_CUDA_COLL_ALL) {
-        snprintf(rank, sizeof(rank), ", rank %d", verdict->rank);
+    if (fallback->rank != UCT_CUDA_COLL_ALL) {
+        snprintf(rank, sizeof(rank), ", rank %d", fallback->rank);
     }
-    if (verdict->status != UCS_OK) {
-        snprintf(status, sizeof(status), " (status %d)", verdict->status);
+    if (fallback->status != UCS_OK) {
+        snprintf(status, sizeof(status), " (status %d)", fallback->status);
     }
-    snprintf(text, size, "%s%s: %s%s", reasons[verdict->reason].word, rank,
-             reasons[verdict->reason].sentence, status);
+    snprintf(text, size, "%s%s: %s%s", reasons[fallback->reason].word, rank,
+             reasons[fallback->reason].sentence, status);
     return text;
 }

@@ -19,14 +19,14 @@ typedef struct {
     size_t    packed;
     size_t    step;
     bool      is_joined; /* a row is of several blocks side by side */
-} ucx_mp_mpi_rows_t;
+} ucx_mp_mpi_strided_t;
 
 typedef struct {
-    ucx_mp_mpi_rows_t *rows;
-    size_t            count;
-    size_t            capacity;
-    size_t            size; /* packed bytes so far: where the next ones go */
-    bool              is_unordered; /* `packed` is not that of the type map */
+    ucx_mp_mpi_strided_t *rows;
+    size_t               count;
+    size_t               capacity;
+    size_t               size; /* packed bytes so far: where the next ones go */
+    bool is_unordered; /* `packed` is not that of the type map */
 } ucx_mp_mpi_layout_t;
 
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rank schedule: one rank's part of a collective plan. */
-#ifndef UCT_CUDA_COLL_PROGRAM_H
-#define UCT_CUDA_COLL_PROGRAM_H
+#ifndef UCT_CUDA_RUN_SCHEDULE_H
+#define UCT_CUDA_RUN_SCHEDULE_H
 
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/node/page.h>
+#include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
 #include <uct/cuda/run/device.h>
 
@@ -12,10 +12,10 @@ BEGIN_C_DECLS
 
 
 /** Wait after which a rank reports its cause in the log (ns). */
-#define UCT_CUDA_COLL_TOLD_NS (1000ul * 1000 * 1000)
+#define UCT_CUDA_RUN_REPORT_NS (1000ul * 1000 * 1000)
 
 
-typedef struct uct_cuda_coll_program uct_cuda_coll_program_t;
+typedef struct uct_cuda_run_schedule uct_cuda_run_schedule_t;
 
 
 /** Events of a context, for one rank schedule at a time, and a word of
@@ -26,22 +26,22 @@ typedef struct uct_cuda_coll_program uct_cuda_coll_program_t;
 typedef struct {
     CUevent  *events;
     unsigned count;
-    uct_cuda_coll_words_t *words_of; /**< Owner of words, or NULL */
+    uct_cuda_run_coll_words_t *words_of; /**< Owner of words, or NULL */
     uint32_t *words; /**< NULL: events are queried instead */
     uint32_t turn;   /**< Number of the running call */
-} uct_cuda_coll_events_t;
+} uct_cuda_run_coll_events_t;
 
 
 /** A call: addresses and peers. */
 typedef struct {
-    uct_cuda_coll_device_t *device; /**< Of the current context */
-    uct_cuda_coll_events_t *events; /**< Of the current context */
-    uct_cuda_coll_page_t   *page;
-    uint64_t               sequence;
-    ucx_mp_op_t            op;
-    ucx_mp_type_t          type;
-    const int              *gpus; /**< GPU of each rank, for the timeline */
-    CUdeviceptr            places[UCT_CUDA_COLL_MAX_MEMBERS]
+    uct_cuda_run_coll_device_t *device; /**< Of the current context */
+    uct_cuda_run_coll_events_t *events; /**< Of the current context */
+    uct_cuda_node_control_t    *control;
+    uint64_t                   sequence;
+    ucx_mp_op_t                op;
+    ucx_mp_type_t              type;
+    const int                  *gpus; /**< GPU of each rank, for the timeline */
+    CUdeviceptr                places[UCT_CUDA_PLAN_COLL_MAX_MEMBERS]
                                  [UCT_CUDA_BUFFER_LAST];
 
     /** Called while waiting. A result other than UCS_OK ends the call with
@@ -49,7 +49,7 @@ typedef struct {
     ucs_status_t           (*idle)(void *arg);
     void                   *arg;
     uct_cuda_log_level_t   level; /**< Log level of reports on waits */
-} uct_cuda_coll_run_t;
+} uct_cuda_run_coll_call_t;
 
 
 /**
@@ -58,22 +58,22 @@ typedef struct {
  * @param plan  Ownership passes to the schedule; released on failure as well.
  * @return UCS_OK, UCS_ERR_NO_MEMORY.
  */
-ucs_status_t uct_cuda_coll_program_create(uct_cuda_coll_plan_t *plan,
+ucs_status_t uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan,
                                           unsigned rank,
-                                          uct_cuda_coll_program_t **program_p);
+                                          uct_cuda_run_schedule_t **schedule_p);
 
 /** Destroy a schedule; NULL is allowed. */
-void uct_cuda_coll_program_destroy(uct_cuda_coll_program_t *program);
+void uct_cuda_run_schedule_destroy(uct_cuda_run_schedule_t *schedule);
 
-const uct_cuda_coll_plan_t *
-uct_cuda_coll_program_plan(const uct_cuda_coll_program_t *program);
+const uct_cuda_plan_coll_t *
+uct_cuda_run_schedule_plan(const uct_cuda_run_schedule_t *schedule);
 
 
 /** Create the streams and events of a schedule in advance, with the context
  *  current. */
 ucs_status_t
-uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
-                              const uct_cuda_coll_run_t *run);
+uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
+                              const uct_cuda_run_coll_call_t *run);
 
 
 /**
@@ -84,17 +84,17 @@ uct_cuda_coll_program_prepare(const uct_cuda_coll_program_t *program,
  *         UCS_ERR_ENDPOINT_TIMEOUT: the context is unusable after a failed
  *         kernel or copy.
  */
-ucs_status_t uct_cuda_coll_program_run(uct_cuda_coll_program_t *program,
-                                       const uct_cuda_coll_run_t *run);
+ucs_status_t uct_cuda_run_schedule_run(uct_cuda_run_schedule_t *schedule,
+                                       const uct_cuda_run_coll_call_t *run);
 
 
 /**
  * Release the events with their context current. With @a is_alive false the
  * context is gone, and they are dropped.
  */
-void uct_cuda_coll_events_release(uct_cuda_coll_events_t *events,
-                                  uct_cuda_coll_device_t *device,
-                                  bool is_alive);
+void uct_cuda_run_coll_events_release(uct_cuda_run_coll_events_t *events,
+                                      uct_cuda_run_coll_device_t *device,
+                                      bool is_alive);
 
 
 END_C_DECLS

@@ -14,8 +14,8 @@
  * announces sleep and then checks for work, so one of them sees the other's
  * word.
  */
-#ifndef UCT_CUDA_CMA_PAGE_H
-#define UCT_CUDA_CMA_PAGE_H
+#ifndef UCT_CUDA_CMA_CONTROL_H
+#define UCT_CUDA_CMA_CONTROL_H
 
 #include <uct/cuda/node/alive.h>
 #include <uct/cuda/node/memh.h>
@@ -57,14 +57,15 @@ typedef struct {
 typedef struct {
     uint32_t                    serial; /**< Unique for each allocation */
     uct_cuda_node_packed_rkey_t packed;
-} uct_cuda_cma_page_key_t;
+} uct_cuda_cma_control_key_t;
 
 
 typedef struct {
-    int32_t                 pid;     /**< Of the peer; 0: free */
-    uint32_t                is_over; /**< The peer does not use it any more */
-    uct_cuda_cma_page_key_t keys[UCT_CUDA_CMA_KEYS];
-    uct_cuda_cma_request_t  requests[UCT_CUDA_CMA_REQUESTS];
+    int32_t                    pid;     /**< Of the peer; 0: free */
+    /** The peer does not use it any more */
+    uint32_t                   is_over;
+    uct_cuda_cma_control_key_t keys[UCT_CUDA_CMA_KEYS];
+    uct_cuda_cma_request_t     requests[UCT_CUDA_CMA_REQUESTS];
 } uct_cuda_cma_slot_t;
 
 
@@ -75,10 +76,10 @@ typedef struct {
     /** The server sleeps on this word, a futex */
     uint32_t            is_asleep;
     /** Heartbeat: counts while the server is awake */
-    uint32_t            beat;
+    uint32_t            heartbeat;
     uint32_t            is_short;  /**< A peer found no free slot */
     uct_cuda_cma_slot_t slots[UCT_CUDA_CMA_SLOTS];
-} uct_cuda_cma_page_t;
+} uct_cuda_cma_control_t;
 
 
 /** Location of a server's control block; part of a key. */
@@ -94,7 +95,8 @@ typedef struct {
  *
  * @return NULL: no memory, or no descriptor.
  */
-uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p);
+uct_cuda_cma_control_t *
+uct_cuda_cma_control_create(uct_cuda_cma_server_id_t *id_p);
 
 /**
  * Map the control block of a process with readable memory (cuda_cma_peer.h).
@@ -102,25 +104,25 @@ uct_cuda_cma_page_t *uct_cuda_cma_page_create(uct_cuda_cma_server_id_t *id_p);
  * @param alive_p  Close it together with the control block.
  * @return NULL: it has none, or not any more.
  */
-uct_cuda_cma_page_t *
-uct_cuda_cma_page_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
-                       uct_cuda_node_alive_t **alive_p);
+uct_cuda_cma_control_t *
+uct_cuda_cma_control_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
+                          uct_cuda_node_alive_t **alive_p);
 
-void uct_cuda_cma_page_close(uct_cuda_cma_page_t *page);
+void uct_cuda_cma_control_close(uct_cuda_cma_control_t *page);
 
 /** Wake up a sleeping server, after a change of a word it checks. */
-void uct_cuda_cma_page_wake(uct_cuda_cma_page_t *page);
+void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *page);
 
 /** Wake up the server from its own process, which does not trust a peer's
  *  claim that it is awake. */
-void uct_cuda_cma_page_wake_own(uct_cuda_cma_page_t *page);
+void uct_cuda_cma_control_wake_own(uct_cuda_cma_control_t *page);
 
 /**
  * Sleep until woken, or for @a max_ns: a peer may be killed before it wakes the
  * server. @a is_idle is called again once no peer can post without a wakeup.
  */
-void uct_cuda_cma_page_sleep(uct_cuda_cma_page_t *page, bool (*is_idle)(void),
-                             uint64_t max_ns);
+void uct_cuda_cma_control_sleep(uct_cuda_cma_control_t *page,
+                                bool (*is_idle)(void), uint64_t max_ns);
 
 
 static inline uct_cuda_cma_state_t

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* This process's invalidation page, and views of peers' pages. */
 #define _GNU_SOURCE /* memfd_create */
-#include <uct/cuda/node/notices.h>
+#include <uct/cuda/node/invalidation.h>
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/file.h>
@@ -33,33 +33,34 @@ typedef struct {
     uint64_t server_inode;
     /* changes of generations so far */
     uint32_t changes __attribute__((aligned(64)));
-    uint32_t generations[UCT_CUDA_NODE_NOTICES_SLOTS];
-    uint32_t fds[UCT_CUDA_NODE_NOTICES_SLOTS]; /* descriptor + 1; 0: none */
-} page_t;
+    uint32_t generations[UCT_CUDA_NODE_INVALIDATION_SLOTS];
+    /* descriptor + 1; 0: none */
+    uint32_t fds[UCT_CUDA_NODE_INVALIDATION_SLOTS];
+} invalidation_page_t;
 
-struct uct_cuda_node_notices_view {
-    uct_cuda_node_notices_view_t *next;
-    const page_t                 *page;
-    uint64_t                     pid_ns;
-    int32_t                      pid;
-    uint32_t                     seen;  /* value of changes at the last check */
-    unsigned                     users;
+struct uct_cuda_node_invalidation_view {
+    uct_cuda_node_invalidation_view_t *next;
+    const invalidation_page_t         *page;
+    uint64_t                          pid_ns;
+    int32_t                           pid;
+    uint32_t seen;  /* value of changes at the last check */
+    unsigned                          users;
 };
 
 /* This process's page; @a alone is used if no page can be shared */
 static struct {
-    page_t *page;
-    page_t alone;
-    int    fd;
-    pid_t  pid;
+    invalidation_page_t *page;
+    invalidation_page_t alone;
+    int                 fd;
+    pid_t               pid;
 } own;
 
-static uct_cuda_node_notices_view_t *views;
+static uct_cuda_node_invalidation_view_t *views;
 
 
 /* ------------------------------------------------------------ local page */
 
-static page_t *page_make(int *fd_p)
+static invalidation_page_t *page_make(int *fd_p)
 {
     const int fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     void *page;
@@ -68,13 +69,13 @@ static page_t *page_make(int *fd_p)
         return NULL;
     }
 
-    if (!uct_cuda_file_resize(fd, sizeof(page_t)) ||
+    if (!uct_cuda_file_resize(fd, sizeof(invalidation_page_t)) ||
         (fcntl(fd, F_ADD_SEALS, SEALS) != 0)) {
         goto err_close;
     }
 
-    page = mmap(NULL, sizeof(page_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                0);
+    page = mmap(NULL, sizeof(invalidation_page_t), PROT_READ | PROT_WRITE,
+                MAP_SHARED, fd, 0);
     if (page == MAP_FAILED) {
         goto err_close;
     }
@@ -111,8 +112,8 @@ static void own_open(void)
     own.page->magic = MAGIC;
 }
 
-void uct_cuda_node_notices_begin(uint32_t slot,
-                                 uct_cuda_node_notice_t *notice_p)
+void uct_cuda_node_invalidation_begin(uint32_t slot,
+                                      uct_cuda_node_invalidation_t *notice_p)
 {
     own_open();
     notice_p->board      = own.page->board;
@@ -121,29 +122,30 @@ void uct_cuda_node_notices_begin(uint32_t slot,
     notice_p->generation = own.page->generations[slot];
 }
 
-void uct_cuda_node_notices_end(uint32_t slot)
+void uct_cuda_node_invalidation_end(uint32_t slot)
 {
     __atomic_add_fetch(&own.page->generations[slot], 1, __ATOMIC_RELEASE);
     __atomic_add_fetch(&own.page->changes, 1, __ATOMIC_RELEASE);
 }
 
-void uct_cuda_node_notices_set_fd(uint32_t slot, int fd)
+void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd)
 {
     own_open();
     __atomic_store_n(&own.page->fds[slot], (uint32_t)(fd + 1),
                      __ATOMIC_SEQ_CST);
 }
 
-void uct_cuda_node_notices_set_server(int fd, uint64_t inode)
+void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode)
 {
     own_open();
     __atomic_store_n(&own.page->server_inode, inode, __ATOMIC_RELAXED);
     __atomic_store_n(&own.page->server, (uint32_t)(fd + 1), __ATOMIC_RELEASE);
 }
 
-bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice)
+bool uct_cuda_node_invalidation_is_over(
+    const uct_cuda_node_invalidation_t *notice)
 {
-    return (notice->slot != UCT_CUDA_NODE_NOTICES_NO_SLOT) &&
+    return (notice->slot != UCT_CUDA_NODE_INVALIDATION_NO_SLOT) &&
            (__atomic_load_n(&own.page->generations[notice->slot],
                             __ATOMIC_ACQUIRE) != notice->generation);
 }
@@ -151,19 +153,21 @@ bool uct_cuda_node_notices_is_over(const uct_cuda_node_notice_t *notice)
 
 /* ---------------------------------------------------------- peers' pages */
 
-static const page_t *page_map(int32_t pid, const uct_cuda_node_notice_t *notice)
+static const invalidation_page_t *
+page_map(int32_t pid, const uct_cuda_node_invalidation_t *notice)
 {
     const int fd = uct_cuda_node_file_open(pid, notice->fd, FILE_NAME,
                                            O_RDONLY);
-    page_t *page = MAP_FAILED;
+    invalidation_page_t *page = MAP_FAILED;
 
     if (fd < 0) {
         return NULL;
     }
 
     if (((fcntl(fd, F_GET_SEALS) & SEALS) == SEALS) &&
-        (lseek(fd, 0, SEEK_END) == (off_t)sizeof(page_t))) {
-        page = mmap(NULL, sizeof(page_t), PROT_READ, MAP_SHARED, fd, 0);
+        (lseek(fd, 0, SEEK_END) == (off_t)sizeof(invalidation_page_t))) {
+        page = mmap(NULL, sizeof(invalidation_page_t), PROT_READ, MAP_SHARED,
+                    fd, 0);
     }
 
     close(fd);
@@ -173,23 +177,23 @@ static const page_t *page_map(int32_t pid, const uct_cuda_node_notice_t *notice)
 
     if ((page->magic != MAGIC) || (page->pid != pid) ||
         (page->board != notice->board)) {
-        munmap(page, sizeof(page_t));
+        munmap(page, sizeof(invalidation_page_t));
         return NULL;
     }
 
     return page;
 }
 
-uct_cuda_node_notices_view_t *
-uct_cuda_node_notices_view_get(uint64_t pid_ns, int32_t pid,
-                               const uct_cuda_node_notice_t *notice)
+uct_cuda_node_invalidation_view_t *
+uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
+                                    const uct_cuda_node_invalidation_t *notice)
 {
-    uct_cuda_node_iface_addr_t   self;
-    uct_cuda_node_notices_view_t *view;
-    const page_t *page;
+    uct_cuda_node_iface_addr_t        self;
+    uct_cuda_node_invalidation_view_t *view;
+    const invalidation_page_t *page;
 
     if ((notice->board == 0) ||
-        (notice->slot >= UCT_CUDA_NODE_NOTICES_SLOTS)) {
+        (notice->slot >= UCT_CUDA_NODE_INVALIDATION_SLOTS)) {
         return NULL;
     }
 
@@ -227,14 +231,15 @@ uct_cuda_node_notices_view_get(uint64_t pid_ns, int32_t pid,
     return view;
 }
 
-void uct_cuda_node_notices_view_put(uct_cuda_node_notices_view_t *view)
+void uct_cuda_node_invalidation_view_put(
+    uct_cuda_node_invalidation_view_t *view)
 {
     --view->users;
 }
 
-void uct_cuda_node_notices_view_purge(uint64_t pid_ns, int32_t pid)
+void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid)
 {
-    uct_cuda_node_notices_view_t **link = &views, *view;
+    uct_cuda_node_invalidation_view_t **link = &views, *view;
 
     while ((view = *link) != NULL) {
         if ((view->users == 0) && (view->pid == pid) &&
@@ -248,7 +253,8 @@ void uct_cuda_node_notices_view_purge(uint64_t pid_ns, int32_t pid)
     }
 }
 
-bool uct_cuda_node_notices_view_has_news(uct_cuda_node_notices_view_t *view)
+bool uct_cuda_node_invalidation_view_has_news(
+    uct_cuda_node_invalidation_view_t *view)
 {
     const uint32_t changes = __atomic_load_n(&view->page->changes,
                                              __ATOMIC_ACQUIRE);
@@ -258,22 +264,22 @@ bool uct_cuda_node_notices_view_has_news(uct_cuda_node_notices_view_t *view)
     return has_news;
 }
 
-bool uct_cuda_node_notices_views_have_news(void)
+bool uct_cuda_node_invalidation_views_have_news(void)
 {
     bool has_news = false;
-    uct_cuda_node_notices_view_t *view;
+    uct_cuda_node_invalidation_view_t *view;
 
     for (view = views; view != NULL; view = view->next) {
-        has_news |= uct_cuda_node_notices_view_has_news(view);
+        has_news |= uct_cuda_node_invalidation_view_has_news(view);
     }
 
     return has_news;
 }
 
-unsigned uct_cuda_node_notices_num_views(void)
+unsigned uct_cuda_node_invalidation_num_views(void)
 {
     unsigned count = 0;
-    const uct_cuda_node_notices_view_t *view;
+    const uct_cuda_node_invalidation_view_t *view;
 
     for (view = views; view != NULL; view = view->next) {
         ++count;
@@ -282,27 +288,28 @@ unsigned uct_cuda_node_notices_num_views(void)
     return count;
 }
 
-bool uct_cuda_node_notices_view_is_over(
-        const uct_cuda_node_notices_view_t *view,
-        const uct_cuda_node_notice_t *notice)
+bool uct_cuda_node_invalidation_view_is_over(
+        const uct_cuda_node_invalidation_view_t *view,
+        const uct_cuda_node_invalidation_t *notice)
 {
     return __atomic_load_n(&view->page->generations[notice->slot],
                            __ATOMIC_ACQUIRE) != notice->generation;
 }
 
-int uct_cuda_node_notices_view_fd(const uct_cuda_node_notices_view_t *view,
-                                  const uct_cuda_node_notice_t *notice)
+int uct_cuda_node_invalidation_view_fd(
+    const uct_cuda_node_invalidation_view_t *view,
+    const uct_cuda_node_invalidation_t *notice)
 {
     /* Read before the generation: a reused slot has a new generation */
     const uint32_t fd = __atomic_load_n(&view->page->fds[notice->slot],
                                         __ATOMIC_SEQ_CST);
 
-    return uct_cuda_node_notices_view_is_over(view, notice) ? -1 :
+    return uct_cuda_node_invalidation_view_is_over(view, notice) ? -1 :
                                                               (int)fd - 1;
 }
 
-int uct_cuda_node_notices_view_server(
-        const uct_cuda_node_notices_view_t *view, uint64_t *inode_p)
+int uct_cuda_node_invalidation_view_server(
+        const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p)
 {
     const int fd = (int)__atomic_load_n(&view->page->server,
                                         __ATOMIC_ACQUIRE) - 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Access between this process's GPUs. */
-#include <uct/cuda/node/own.h>
+#include <uct/cuda/node/same_process.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
@@ -9,7 +9,8 @@
 
 
 /* Return a context of the module with peer access to the memory's context */
-static CUcontext find_instead(CUdeviceptr memory, CUcontext owner, int device)
+static CUcontext find_peer_context(CUdeviceptr memory, CUcontext owner,
+                                   int device)
 {
     ucs_status_t status;
     CUcontext own;
@@ -31,9 +32,9 @@ static CUcontext find_instead(CUdeviceptr memory, CUcontext owner, int device)
     return own;
 }
 
-CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
-                                    const uct_cuda_context_t *context,
-                                    int device)
+CUcontext uct_cuda_node_same_process_context(const uct_cuda_node_rkey_t *rkey,
+                                             const uct_cuda_context_t *context,
+                                             int device)
 {
     uct_cuda_node_own_t *own = (uct_cuda_node_own_t*)&rkey->own;
     const CUdeviceptr memory = rkey->handle.base;
@@ -47,7 +48,7 @@ CUcontext uct_cuda_node_own_instead(const uct_cuda_node_rkey_t *rkey,
                           uct_cuda_ctx_has_peer(context->cuda, memory);
         own->instead    = (own->is_reached || (owner == NULL)) ?
                                   NULL :
-                                  find_instead(memory, owner, device);
+                                  find_peer_context(memory, owner, device);
         own->context_id = context->id;
     }
 

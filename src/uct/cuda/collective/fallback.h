@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Why the GPUs do not carry out a call: for its line in the log. */
-#ifndef UCT_CUDA_COLL_VERDICT_H
-#define UCT_CUDA_COLL_VERDICT_H
+#ifndef UCT_CUDA_COLLECTIVE_FALLBACK_H
+#define UCT_CUDA_COLLECTIVE_FALLBACK_H
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
@@ -20,13 +20,13 @@ typedef struct {
     uct_cuda_coll_reason_t reason;
     int                    rank;   /**< Rank that caused it, or ALL */
     ucs_status_t           status; /**< UCS_OK: nothing failed */
-} uct_cuda_coll_verdict_t;
+} uct_cuda_coll_fallback_t;
 
 
 /** Format "export, rank 1: a buffer cannot be exported to other processes
  *  (status -1)" */
-const char *uct_cuda_coll_verdict_str(const uct_cuda_coll_verdict_t *verdict,
-                                      char *text, size_t size);
+const char *uct_cuda_coll_fallback_str(const uct_cuda_coll_fallback_t *fallback,
+                                       char *text, size_t size);
 
 
 END_C_DECLS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <mpi/rows.h>
+#include <mpi/strided.h>
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -14,8 +14,8 @@ void ucx_mp_mpi_layout_free(ucx_mp_mpi_layout_t *layout)
 }
 
 /* Is the next row the rest of the last one, packed as well? */
-static bool rows_continue(const ucx_mp_mpi_rows_t *rows,
-                          const ucx_mp_mpi_rows_t *next)
+static bool rows_continue(const ucx_mp_mpi_strided_t *rows,
+                          const ucx_mp_mpi_strided_t *next)
 {
     return (rows->count == 1) && (next->count == 1) &&
            (rows->offset + (ptrdiff_t)rows->length == next->offset) &&
@@ -24,8 +24,8 @@ static bool rows_continue(const ucx_mp_mpi_rows_t *rows,
 
 /* Is the next row one more like the last ones, as far from the last of them as
    they are from each other? */
-static bool rows_repeat(const ucx_mp_mpi_rows_t *rows,
-                        const ucx_mp_mpi_rows_t *next)
+static bool rows_repeat(const ucx_mp_mpi_strided_t *rows,
+                        const ucx_mp_mpi_strided_t *next)
 {
     return (rows->length == next->length) && (next->count == 1) &&
            (rows->is_joined == next->is_joined) &&
@@ -38,7 +38,7 @@ static bool rows_repeat(const ucx_mp_mpi_rows_t *rows,
 }
 
 /* Make one row of rows without gaps */
-static void rows_join(ucx_mp_mpi_rows_t *rows)
+static void rows_join(ucx_mp_mpi_strided_t *rows)
 {
     if ((rows->count == 1) || ((rows->stride == (ptrdiff_t)rows->length) &&
                                (rows->step == rows->length))) {
@@ -49,9 +49,9 @@ static void rows_join(ucx_mp_mpi_rows_t *rows)
     }
 }
 
-static int rows_add(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_rows_t rows)
+static int rows_add(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_strided_t rows)
 {
-    ucx_mp_mpi_rows_t *last, *grown;
+    ucx_mp_mpi_strided_t *last, *grown;
     size_t capacity;
 
     if ((rows.length == 0) || (rows.count == 0)) {
@@ -95,19 +95,19 @@ int ucx_mp_mpi_layout_add_row(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
     const size_t packed = layout->size;
 
     layout->size += length;
-    return rows_add(layout, (ucx_mp_mpi_rows_t){offset, length, length, 1,
+    return rows_add(layout, (ucx_mp_mpi_strided_t){offset, length, length, 1,
                                                 packed, length, false});
 }
 
 /* Add `count` times these rows, `extent` bytes from one to the next and `size`
    bytes when packed: in as few rows as possible */
-static int rows_add_each(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_rows_t rows,
+static int rows_add_each(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_strided_t rows,
                          size_t count, ptrdiff_t extent, size_t size)
 {
-    ucx_mp_mpi_rows_t each = rows;
-    const bool is_one      = (rows.count == 1);
-    size_t times           = count;
-    int rc                 = MPI_SUCCESS;
+    ucx_mp_mpi_strided_t each = rows;
+    const bool is_one         = (rows.count == 1);
+    size_t times              = count;
+    int rc                    = MPI_SUCCESS;
     size_t i;
 
     if (!is_one && ((ptrdiff_t)rows.count * rows.stride == extent) &&
@@ -139,7 +139,7 @@ int ucx_mp_mpi_layout_add_elements(ucx_mp_mpi_layout_t *layout,
 {
     const size_t packed = layout->size;
     int rc              = MPI_SUCCESS;
-    ucx_mp_mpi_rows_t rows;
+    ucx_mp_mpi_strided_t rows;
     size_t i;
 
     layout->size         += count * element->size;

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Contention history of two intervals. */
+#include <uct/cuda/multipath/history.h>
+
+#include <ucs/sys/math.h>
+
+#include <string.h>
+
+
+static void raise_lanes(uint8_t *counts, const uint8_t *seen, unsigned first,
+                        unsigned last)
+{
+    unsigned lane;
+
+    for (lane = first; lane < last; ++lane) {
+        counts[lane] = ucs_max(counts[lane], seen[lane]);
+    }
+}
+
+/* Take the larger value for each link, a word at a time: nearly all are 0, and
+ * a running copy calls this several times. */
+static void keep_larger(uint8_t *counts, const uint8_t *seen)
+{
+    unsigned lane = 0;
+    uint64_t word;
+
+    for (; lane + sizeof(word) <= UCT_CUDA_PLAN_NUM_LANES;
+         lane += sizeof(word)) {
+        memcpy(&word, &seen[lane], sizeof(word));
+        if (word != 0) {
+            raise_lanes(counts, seen, lane, lane + sizeof(word));
+        }
+    }
+
+    raise_lanes(counts, seen, lane, UCT_CUDA_PLAN_NUM_LANES);
+}
+
+void uct_cuda_mp_history_begin(uct_cuda_mp_history_t *history, uint64_t now)
+{
+    if ((now - history->interval_begin) < UCT_CUDA_MP_HISTORY_INTERVAL) {
+        return;
+    }
+
+    history->interval_begin = now;
+    if (history->until > now) {
+        history->intervals[1] = history->intervals[0];
+        memset(&history->intervals[0], 0, sizeof(history->intervals[0]));
+    } else if (history->until != 0) {
+        memset(history->intervals, 0, sizeof(history->intervals)); /* too old */
+        history->until = 0;
+    }
+}
+
+void uct_cuda_mp_history_add(uct_cuda_mp_history_t *history,
+                             const uct_cuda_plan_load_t *load, uint64_t now)
+{
+    history->until = now + UCT_CUDA_MP_HISTORY_KEEP;
+    keep_larger(history->intervals[0].active, load->active);
+    keep_larger(history->intervals[0].direct, load->direct);
+}
+
+void uct_cuda_mp_history_end(uct_cuda_mp_history_t *history, uint64_t bytes,
+                             bool is_crossed)
+{
+    history->uncrossed = is_crossed ? 0 : (history->uncrossed + bytes);
+}
+
+void uct_cuda_mp_history_recall(const uct_cuda_mp_history_t *history,
+                                uint64_t now, uct_cuda_plan_load_t *load)
+{
+    unsigned i;
+
+    load->uncrossed = history->uncrossed;
+    for (i = 0; (history->until > now) && (i < 2); ++i) {
+        keep_larger(load->active, history->intervals[i].active);
+        keep_larger(load->direct, history->intervals[i].direct);
+    }
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Control block of a group: shared memory in which the ranks of a node announce
+ * their arguments and their progress. Each cache line has one writer; the other
+ * ranks read it.
+ *
+ * Ranks make the same calls in the same order and number them from 1. Each rank
+ * joins before a call of its own choice and announces its arguments from then
+ * on; GPUs carry out no call before all ranks have joined. Odd and even calls
+ * use different lines. A rank that falls back may run ahead and reuse its slot.
+ * Readers copy the slot and check its sequence number.
+ */
+#ifndef UCT_CUDA_NODE_CONTROL_H
+#define UCT_CUDA_NODE_CONTROL_H
+
+#include <ucs/sys/compiler_def.h>
+#include <ucs/type/status.h>
+#include <uct/cuda/base/topo.h>
+#include <uct/cuda/node/segment.h>
+#include <uct/cuda/node/handle.h>
+#include <uct/cuda/plan/model.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+BEGIN_C_DECLS
+
+
+/** Allocations exported by a rank at once */
+#define UCT_CUDA_NODE_CONTROL_EXPORTS 32
+#define UCT_CUDA_NODE_CONTROL_LINE    64
+
+
+/** Location of a rank's buffer in its exported allocations. */
+typedef struct {
+    uint32_t index;      /**< Number of the export */
+    uint32_t generation; /**< Distinguishes exports of one number */
+    uint64_t offset;     /**< Bytes */
+} uct_cuda_node_location_t;
+
+
+typedef enum {
+    UCT_CUDA_NODE_ANNOUNCE_DECLINE,   /**< The rank declines */
+    UCT_CUDA_NODE_ANNOUNCE_GPU,
+    UCT_CUDA_NODE_ANNOUNCE_WRITING /**< The announcement is being written */
+} uct_cuda_node_announcement_kind_t;
+
+
+/** Announcement of a rank at the start of a call. */
+typedef struct {
+    /** Number of the call and kind; written last */
+    uint64_t                  said;
+    /** Size by count, or of all blocks if they differ */
+    uint64_t                  bytes;
+    uint8_t                   kind; /**< uct_cuda_node_announcement_kind_t */
+    uint8_t                   op;       /**< ucx_mp_op_t */
+    uint8_t                   type;     /**< ucx_mp_type_t */
+    uint8_t                   is_in_place;
+    uint8_t                   is_new; /**< An allocation must be mapped first */
+    uint8_t                   is_lost; /**< All mappings of the rank are gone */
+    /** A buffer ends before its bytes do */
+    uint8_t                   is_short;
+    uint8_t                   call;     /**< uct_cuda_coll_kind_t */
+    uint8_t                   root;
+    /** PASS: the group's reason; 0: the rank is ahead */
+    uint8_t                   reason;
+    uint8_t                   status;   /**< PASS: negated ucs_status_t */
+    uint8_t                   reserved;
+    /** Hash of the blocks' counts; 0: all equal */
+    uint32_t                  counts;
+    uct_cuda_node_location_t  send;     /**< Same as recv if in place */
+    uct_cuda_node_location_t  recv;
+} uct_cuda_node_announcement_t;
+
+
+/** Phase reached by a rank in a call. */
+typedef enum {
+    UCT_CUDA_NODE_PHASE_PLANNED, /**< The plan is made, or there is none */
+    UCT_CUDA_NODE_PHASE_MADE,  /**< Exported memory is allocated */
+    UCT_CUDA_NODE_PHASE_READY, /**< All peers' memory is mapped */
+    UCT_CUDA_NODE_PHASE_DONE,  /**< Its steps have ended */
+    UCT_CUDA_NODE_PHASE_LAST
+} uct_cuda_node_phase_t;
+
+
+typedef struct uct_cuda_node_control uct_cuda_node_control_t;
+
+
+/**
+ * Open the control block of a group.
+ *
+ * @param key      Key of the group in the shared segment.
+ * @param members  Segment ranks of the group's ranks.
+ * @return UCS_OK, UCS_ERR_INVALID_PARAM, or as uct_cuda_node_segment_get().
+ */
+ucs_status_t uct_cuda_node_control_open(uct_cuda_node_segment_t *segment,
+                                        uint64_t key, unsigned rank,
+                                        unsigned size, const unsigned *members,
+                                        uct_cuda_node_control_t **control_p);
+
+void uct_cuda_node_control_close(uct_cuda_node_control_t *control);
+
+/**
+ * Join: this rank announces its arguments in call @a first and in all later
+ * ones.
+ */
+void uct_cuda_node_control_join(uct_cuda_node_control_t *control,
+                                uint64_t first);
+
+/** Return the first call announced by a rank; 0: it has not joined yet. */
+uint64_t uct_cuda_node_control_joined(const uct_cuda_node_control_t *control,
+                                      unsigned rank);
+
+/** Values set by rank 0 for all ranks: options before it joins, the node
+ *  before it announces its first call on GPUs. */
+typedef struct {
+    int32_t         algorithm; /**< uct_cuda_plan_coll_algorithm_t, or AUTO */
+    int32_t         multipath; /**< 0, 1, or AUTO */
+    bool            has_topo;
+    uct_cuda_topo_t topo;      /**< Node as seen by rank 0 */
+    uct_cuda_plan_model_t transfers; /**< Model constants of transfers on it */
+} uct_cuda_node_control_common_t;
+
+uct_cuda_node_control_common_t *
+uct_cuda_node_control_common(uct_cuda_node_control_t *control);
+
+
+/**
+ * Announce this rank's arguments of call @a sequence. Ignores post->said.
+ */
+void uct_cuda_node_control_announce(uct_cuda_node_control_t *control,
+                                    uint64_t sequence,
+                                    const uct_cuda_node_announcement_t *post);
+
+/** Announce only that this rank declines, for a reason other than 0. */
+void uct_cuda_node_control_decline(uct_cuda_node_control_t *control,
+                                   uint64_t sequence, uint8_t reason,
+                                   ucs_status_t status);
+
+/**
+ * Read a rank's announcement of a call. If the rank declines, only kind and
+ * reason are filled in. A rank already ahead has declined: it did not wait for
+ * this rank.
+ *
+ * @return false: not announced yet.
+ */
+bool uct_cuda_node_control_read(const uct_cuda_node_control_t *control,
+                                unsigned rank, uint64_t sequence,
+                                uct_cuda_node_announcement_t *post);
+
+
+/** Announce that this rank has reached a phase of a call, with a status. */
+void uct_cuda_node_control_reach(uct_cuda_node_control_t *control,
+                                 uct_cuda_node_phase_t phase, uint64_t sequence,
+                                 ucs_status_t status);
+
+/** Return the status with which a rank reached a phase; UCS_INPROGRESS: not
+ *  yet. */
+ucs_status_t
+uct_cuda_node_control_reached(const uct_cuda_node_control_t *control,
+                              unsigned rank, uct_cuda_node_phase_t phase,
+                              uint64_t sequence);
+
+
+/** Set the UUID of this rank's GPU; valid with an announcement that has
+ *  is_lost set. */
+void uct_cuda_node_control_set_gpu(uct_cuda_node_control_t *control,
+                                   const uint8_t uuid[16]);
+
+const uint8_t *uct_cuda_node_control_gpu(const uct_cuda_node_control_t *control,
+                                         unsigned rank);
+
+
+/** Set the number of steps of a call completed on one of this rank's queues,
+ *  in order; read another rank's number. */
+void uct_cuda_node_control_step(uct_cuda_node_control_t *control,
+                                unsigned queue, uint64_t sequence,
+                                uint32_t steps);
+
+uint32_t uct_cuda_node_control_steps(const uct_cuda_node_control_t *control,
+                                     unsigned rank, unsigned queue,
+                                     uint64_t sequence);
+
+
+/**
+ * Export an allocation, before the announcement that uses it.
+ *
+ * @param handle  NULL: withdraw the export; peers unmap it.
+ * @return Generation of the export.
+ */
+uint32_t uct_cuda_node_control_export(uct_cuda_node_control_t *control,
+                                      unsigned index,
+                                      const uct_cuda_node_handle_t *handle);
+
+/** Return an export of another rank and its generation; NULL: none. */
+const uct_cuda_node_handle_t *
+uct_cuda_node_control_exported(const uct_cuda_node_control_t *control,
+                               unsigned rank, unsigned index,
+                               uint32_t *generation_p);
+
+
+/** Return whether a rank's process is alive and has not left the group.
+ *  Takes a system call. Works across PID namespaces. */
+bool uct_cuda_node_control_is_alive(const uct_cuda_node_control_t *control,
+                                    unsigned rank);
+
+
+END_C_DECLS
+
+#endif
