@@ -24,26 +24,27 @@
 static int prices_left = -1;
 
 extern "C" ucs_status_t
-__real_uct_cuda_coll_cost(const uct_cuda_plan_coll_t *plan,
-                          const uct_cuda_topo_t *topo, const int *gpus,
-                          const uct_cuda_plan_coll_model_t *model, double limit,
-                          double *seconds_p);
+__real_uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
+                               const uct_cuda_topo_t *topo, const int *gpus,
+                               const uct_cuda_plan_coll_model_t *model,
+                               double limit, double *seconds_p);
 extern "C" ucs_status_t
-__wrap_uct_cuda_coll_cost(const uct_cuda_plan_coll_t *plan,
-                          const uct_cuda_topo_t *topo, const int *gpus,
-                          const uct_cuda_plan_coll_model_t *model, double limit,
-                          double *seconds_p);
+__wrap_uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
+                               const uct_cuda_topo_t *topo, const int *gpus,
+                               const uct_cuda_plan_coll_model_t *model,
+                               double limit, double *seconds_p);
 
 ucs_status_t
-__wrap_uct_cuda_coll_cost(const uct_cuda_plan_coll_t *plan,
-                          const uct_cuda_topo_t *topo, const int *gpus,
-                          const uct_cuda_plan_coll_model_t *model, double limit,
-                          double *seconds_p)
+__wrap_uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
+                               const uct_cuda_topo_t *topo, const int *gpus,
+                               const uct_cuda_plan_coll_model_t *model,
+                               double limit, double *seconds_p)
 {
     if ((prices_left >= 0) && (prices_left-- == 0)) {
         return UCS_ERR_NO_MEMORY;
     }
-    return __real_uct_cuda_coll_cost(plan, topo, gpus, model, limit, seconds_p);
+    return __real_uct_cuda_plan_coll_cost(plan, topo, gpus, model, limit,
+                                          seconds_p);
 }
 
 

@@ -26,21 +26,21 @@ enum : int { ALL_RANKS = -2 };
 static int poor_rank = -1;
 
 extern "C" ucs_status_t
-__real_uct_cuda_coll_program_create(uct_cuda_plan_coll_t *plan, unsigned rank,
+__real_uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan, unsigned rank,
                                     uct_cuda_run_schedule_t **program_p);
 extern "C" ucs_status_t
-__wrap_uct_cuda_coll_program_create(uct_cuda_plan_coll_t *plan, unsigned rank,
+__wrap_uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan, unsigned rank,
                                     uct_cuda_run_schedule_t **program_p);
 
 ucs_status_t
-__wrap_uct_cuda_coll_program_create(uct_cuda_plan_coll_t *plan, unsigned rank,
+__wrap_uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan, unsigned rank,
                                     uct_cuda_run_schedule_t **program_p)
 {
     if ((poor_rank == ALL_RANKS) || ((int)rank == poor_rank)) {
         uct_cuda_plan_coll_release(plan);
         return UCS_ERR_NO_MEMORY;
     }
-    return __real_uct_cuda_coll_program_create(plan, rank, program_p);
+    return __real_uct_cuda_run_schedule_create(plan, rank, program_p);
 }
 
 /* or is late to read the others' GPUs */

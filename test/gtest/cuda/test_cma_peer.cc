@@ -176,7 +176,7 @@ TEST_F(CmaPeer, a_number_that_is_anothers_by_now)
     peer = nullptr;
 
     ++shared->addr.start_time;
-    EXPECT_STREQ("the process is gone, or not to be seen", obstacle());
+    EXPECT_STREQ("the process has ended, or not to be seen", obstacle());
     shared->addr = addr;
     ++shared->addr.number;
     EXPECT_STREQ("it is another process", obstacle());
