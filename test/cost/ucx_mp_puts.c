@@ -212,8 +212,10 @@ int main(int argc, char **argv)
                       UCT_EP_PARAM_FIELD_DEV_ADDR |
                       UCT_EP_PARAM_FIELD_IFACE_ADDR
     };
-    side_t side                 = {0};
-    uct_completion_t completion = {.func = on_end};
+    /* Threads of the module that the first put starts end in this time */
+    const struct timespec settled = {1, 500000000};
+    side_t side                   = {0};
+    uct_completion_t completion   = {.func = on_end};
     uct_rkey_bundle_t rkey;
     ucs_status_t status;
     unsigned i, puts;
@@ -261,6 +263,9 @@ int main(int argc, char **argv)
         check(status, "put_zcopy");
         if (status == UCS_INPROGRESS) {
             wait_for(&side, &completion);
+        }
+        if (i == 0) {
+            nanosleep(&settled, NULL);
         }
     }
 

@@ -12,6 +12,9 @@
 /* Longest time that looking at one's own processor time takes */
 #define CUEMU_CLOCK_LOOK_NS 1000ull
 
+/* Time from the start of a look until it has read the processor time */
+#define CUEMU_CLOCK_START_NS 200ull
+
 /* A rank that did not run for so long may sleep; how often to ask again */
 #define CUEMU_CLOCK_STUCK_NS  300000ull
 #define CUEMU_CLOCK_ASK_NS    1000000ull
@@ -44,8 +47,19 @@
 /* A thread that has no place to be woken at, or finds the lock taken, sleeps */
 #define CUEMU_CLOCK_SLEEP_NS 20000ull
 
+/* Readers leave the lock to a thread that has waited for it so recently */
+#define CUEMU_CLOCK_WANTED_NS 10000ull
+
 /* Nobody has the lock for longer and lives */
 #define CUEMU_CLOCK_LOCK_NS   300000000ull
+
+/* Waits of threads that poll: part of the time since they last found something,
+   longest one (emulated time, or processor time if that is more), and longest
+   one where all ranks wait */
+#define CUEMU_CLOCK_POLL_PART 16
+#define CUEMU_CLOCK_POLL      (2 * CUEMU_PS_PER_US)
+#define CUEMU_CLOCK_POLL_NS   50000ull
+#define CUEMU_CLOCK_POLL_IDLE (100 * CUEMU_PS_PER_US)
 
 /* A rank that waits for longer has ended a piece of work (emulated time) */
 #define CUEMU_CLOCK_STIR CUEMU_PS_PER_US
@@ -89,7 +103,10 @@ static uint64_t cuemu_clock_lock(cuemu_clock_t *clk)
 
     while ((real_ns = cuemu_clock_try_lock(clk)) == 0) {
         if (++tries % 64 == 0) {
-            cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
+            CUEMU_STORE(&clk->wanted_ns, cuemu_clock_source->real_ns());
+            if (tries % 1024 == 0) {
+                cuemu_clock_source->sleep(CUEMU_CLOCK_SLEEP_NS);
+            }
         }
     }
     return real_ns;
@@ -165,9 +182,11 @@ static cuemu_rank_state_t cuemu_rank_threads(const cuemu_clock_rank_t *rank,
             others += (thread->left_ns != CUEMU_CLOCK_GONE);
         }
     }
-    return (waits == 0) ? ((calls > 0) ? CUEMU_RANK_CALLS : CUEMU_RANK_RUNS) :
-           (calls + others > 0) ? CUEMU_RANK_RUNS :
-                                  CUEMU_RANK_WAITS;
+    if (waits == 0) {
+        return ((calls > 0) && (others == 0)) ? CUEMU_RANK_CALLS :
+                                                CUEMU_RANK_RUNS;
+    }
+    return (calls + others > 0) ? CUEMU_RANK_RUNS : CUEMU_RANK_WAITS;
 }
 
 static int cuemu_rank_is(const cuemu_clock_rank_t *rank,
@@ -314,15 +333,15 @@ static int cuemu_rank_publish(const cuemu_clock_t *clk,
     return 1;
 }
 
-/* The clock's own work since `real_ns` is not the program's, nor is as much
-   again until its next look. */
+/* The clock's own work since `real_ns` is not the program's, nor is the start
+   of its next look. */
 static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     uint64_t now  = cuemu_clock_source->real_ns();
     uint64_t used = (now > real_ns) ? now - real_ns : 0;
 
-    used          = (used < CUEMU_CLOCK_LOOK_NS) ? used : CUEMU_CLOCK_LOOK_NS;
-    rank->cpu_ns += 2 * used;
+    rank->cpu_ns += CUEMU_CLOCK_START_NS +
+                    ((used < CUEMU_CLOCK_LOOK_NS) ? used : CUEMU_CLOCK_LOOK_NS);
 }
 
 /* How far the rank lets time go, and how far if all wait */
@@ -487,6 +506,16 @@ static void cuemu_clock_move(cuemu_clock_t *clk, cuemu_time_t time,
     }
 }
 
+/* Moves time on by the wall clock. */
+static void cuemu_clock_move_on(cuemu_clock_t *clk, uint64_t real_ns)
+{
+    if (real_ns > clk->moved_ns) {
+        cuemu_clock_move(clk, clk->time +
+                         cuemu_clock_span(clk, real_ns - clk->moved_ns),
+                         real_ns);
+    }
+}
+
 /* Moves time on. With the lock. */
 static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
 {
@@ -495,6 +524,11 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
     int is_counted = 0, waits, tries;
 
     if ((clk->slowdown <= 0) || clk->is_stopped) {
+        return;
+    }
+
+    if (clk->is_wall) {
+        cuemu_clock_move_on(clk, real_ns);
         return;
     }
 
@@ -508,10 +542,8 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
             /* All wait for the simulation, or all sleep */
             if (waits && (clk->limit - clk->time < CUEMU_CLOCK_FAR)) {
                 cuemu_clock_move(clk, clk->limit, real_ns);
-            } else if (real_ns > clk->moved_ns) {
-                cuemu_clock_move(clk, clk->time +
-                                 cuemu_clock_span(clk, real_ns - clk->moved_ns),
-                                 real_ns);
+            } else {
+                cuemu_clock_move_on(clk, real_ns);
             }
             break;
         }
@@ -588,12 +620,22 @@ void cuemu_clock_detach(cuemu_clock_t *clk, int rank)
     cuemu_clock_unlock(clk, owner);
 }
 
+/* Whether a thread waits for the lock; readers of the time do without it then */
+static int cuemu_clock_is_wanted(const cuemu_clock_t *clk)
+{
+    uint64_t wanted_ns = CUEMU_LOAD(&clk->wanted_ns);
+
+    return (wanted_ns != 0) && (cuemu_clock_source->real_ns() <
+                                wanted_ns + CUEMU_CLOCK_WANTED_NS);
+}
+
 cuemu_time_t cuemu_clock_now(cuemu_clock_t *clk, int rank, int *clamped_p)
 {
     cuemu_time_t limit, now;
     uint64_t owner;
 
     if ((clk->slowdown > 0) && !CUEMU_LOAD(&clk->is_stopped) &&
+        !cuemu_clock_is_wanted(clk) &&
         ((owner = cuemu_clock_try_lock(clk)) != 0)) {
         cuemu_clock_turn(clk, rank, owner);
         cuemu_clock_unlock(clk, owner);
@@ -709,9 +751,15 @@ static int cuemu_rank_place(const cuemu_clock_rank_t *rank, int tid, int hint)
 int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint)
 {
     cuemu_clock_rank_t *r = &clk->ranks[rank];
-    uint64_t owner        = cuemu_clock_lock(clk);
-    int thread            = cuemu_rank_place(r, tid, hint);
+    uint64_t owner;
+    int thread;
 
+    if (clk->is_wall) {
+        return -1;
+    }
+
+    owner  = cuemu_clock_lock(clk);
+    thread = cuemu_rank_place(r, tid, hint);
     cuemu_clock_turn(clk, rank, owner);
     if (thread >= 0) {
         r->threads[thread].tid     = tid;
@@ -727,9 +775,13 @@ int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint)
 void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
 {
     cuemu_clock_rank_t *r = &clk->ranks[rank];
-    uint64_t owner        = cuemu_clock_lock(clk);
-    uint64_t used;
+    uint64_t owner, used;
 
+    if (clk->is_wall) {
+        return;
+    }
+
+    owner = cuemu_clock_lock(clk);
     if (cuemu_rank_is(r, CUEMU_RANK_CALLS)) {
         cuemu_rank_restart(clk, r, owner);
         cuemu_rank_skip(r, owner);
@@ -744,6 +796,22 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
         r->threads[thread].left_ns = owner;
     }
     cuemu_clock_unlock(clk, owner);
+}
+
+void cuemu_clock_poll_until(const cuemu_clock_t *clk, cuemu_time_t now,
+                            cuemu_time_t first, cuemu_time_t least,
+                            cuemu_time_t *until_p, cuemu_time_t *idle_p)
+{
+    cuemu_time_t part    = (now - first) / CUEMU_CLOCK_POLL_PART;
+    cuemu_time_t longest = cuemu_clock_span(clk, CUEMU_CLOCK_POLL_NS);
+    cuemu_time_t idle;
+
+    longest  = (longest > CUEMU_CLOCK_POLL) ? longest : CUEMU_CLOCK_POLL;
+    longest  = (longest > least) ? longest : least;
+    part     = (part > least) ? part : least;
+    idle     = (part < CUEMU_CLOCK_POLL_IDLE) ? part : CUEMU_CLOCK_POLL_IDLE;
+    *until_p = now + ((part < longest) ? part : longest);
+    *idle_p  = ((now + idle > *until_p) ? (now + idle) : *until_p) + 1;
 }
 
 static void cuemu_rank_stir(cuemu_clock_t *clk, const cuemu_clock_rank_t *self)
@@ -884,11 +952,37 @@ static void cuemu_clock_spin(cuemu_clock_t *clk, int rank, int thread,
     }
 }
 
+/* Waits by the wall clock, which nobody else moves. */
+static void cuemu_clock_wait_wall(cuemu_clock_t *clk, cuemu_time_t until,
+                                  const uint64_t *word, uint64_t value)
+{
+    uint64_t ns;
+    int clamped;
+
+    while ((cuemu_clock_now(clk, -1, &clamped) < until) && !clamped &&
+           ((word == NULL) || (CUEMU_LOAD(word) == value))) {
+        ns = cuemu_clock_real_until(clk, (until < clk->limit) ? until :
+                                                                clk->limit);
+        if (ns < CUEMU_CLOCK_AWAKE_NS) {
+            cuemu_clock_relax();
+        } else {
+            cuemu_clock_source->sleep((ns / 2 < CUEMU_CLOCK_LOOK_AROUND_NS) ?
+                                              ns / 2 :
+                                              CUEMU_CLOCK_LOOK_AROUND_NS);
+        }
+    }
+}
+
 void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
                       cuemu_time_t until, cuemu_time_t idle,
                       const uint64_t *word, uint64_t value)
 {
     uint64_t ns = CUEMU_CLOCK_LOOK_AROUND_NS;
+
+    if (clk->is_wall) {
+        cuemu_clock_wait_wall(clk, until, word, value);
+        return;
+    }
 
     cuemu_clock_wait_begin(clk, rank, thread, until, idle);
     while (!cuemu_clock_is_over(clk, rank, thread, until) &&

@@ -411,7 +411,9 @@ double cuemu_sim_op_rate(const cuemu_sim_t *sim, cuemu_op_id_t id);
  * A program reads the node's time, but never beyond the simulation's next event
  * ("limit"). Once bytes of a due copy were moved the node's time goes on from
  * the moment that the copy ended, so that moving bytes takes no emulated time.
- * A virtual clock only moves when told.
+ * A virtual clock only moves when told. With `is_wall` time is the wall clock's
+ * over the slowdown: programs of many small messages take less real time, but
+ * other programs on the machine show in it.
  *
  * Who reads and writes: any thread of any process takes `lock` to publish its
  * own rank's time and to move the node's on; a reader that does not get it
@@ -438,6 +440,7 @@ typedef struct {
     cuemu_time_t until;     /* end of its wait in the driver; 0: none */
     cuemu_time_t idle;      /* end of its wait if all ranks wait; >= until */
     uint64_t     cpu_ns;    /* its processor time when it came; 0: not asked */
+    cuemu_time_t polled;    /* time that its fruitless queries took, in all */
 } cuemu_clock_thread_t;
 
 typedef struct {
@@ -459,13 +462,14 @@ typedef struct {
 
 typedef struct {
     uint64_t     lock;        /* CLOCK_MONOTONIC when it was taken; 0: free */
+    uint64_t     wanted_ns;   /* CLOCK_MONOTONIC when a thread waited for it */
     cuemu_time_t time;        /* the node's; shown only up to `limit` */
     cuemu_time_t limit;
     double       slowdown;    /* 0: virtual */
     int32_t      is_stopped;  /* at `limit`, until what is due was served */
     int32_t      num_ranks;   /* highest one + 1 */
     int32_t      num_asleep;  /* threads that wait and sleep */
-    int32_t      reserved;
+    int32_t      is_wall;     /* the wall clock counts, not the ranks' work */
     uint64_t     moved_ns;    /* CLOCK_MONOTONIC when `time` grew last */
     uint64_t     stopped_ns;  /* CLOCK_MONOTONIC when it stopped */
     /* statistics: real time for which it stood still to be served, processor
@@ -531,6 +535,15 @@ void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
 /* Threads of the rank that wait for the simulation have to go on, at this
    moment of emulated time. */
 void cuemu_clock_wake(cuemu_clock_t *clk, int rank);
+
+/*
+ * Ends of a thread's wait after it has found nothing since `first`: a part of
+ * that time, but neither less than `least` nor more than 2 us or 50 us of
+ * processor time; where all ranks wait, up to 100 us.
+ */
+void cuemu_clock_poll_until(const cuemu_clock_t *clk, cuemu_time_t now,
+                            cuemu_time_t first, cuemu_time_t least,
+                            cuemu_time_t *until_p, cuemu_time_t *idle_p);
 
 /* End other ranks' idle waits at this rank's time: it may have written what
    they poll for. A rank that begins to wait for more than 1 us does so by

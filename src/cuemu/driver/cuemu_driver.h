@@ -477,6 +477,10 @@ cuemu_time_t cuemu_cost(cuemu_call_t call);
 void cuemu_work_spend_until(cuemu_time_t until);
 void cuemu_work_spend(cuemu_call_t call);
 
+/* A call that found nothing done: takes longer, the longer this thread has been
+   finding nothing. A copy's end, or another rank's work, ends it. */
+void cuemu_work_spend_polling(cuemu_call_t call);
+
 /* Hold the caller for `call`. During the last part, as long as `held` takes,
    calls of other threads wait until it ends. */
 void cuemu_work_spend_held(cuemu_call_t call, cuemu_call_t held);

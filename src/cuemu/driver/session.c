@@ -402,6 +402,19 @@ static uint64_t cuemu_hash(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
+/* CUEMU_TIME: "ranks", the default, or "wall" */
+static int cuemu_session_is_wall(void)
+{
+    const char *env = getenv("CUEMU_TIME");
+
+    if ((env != NULL) && (strcmp(env, "wall") != 0) &&
+        (strcmp(env, "ranks") != 0)) {
+        fprintf(stderr, "cuemu: CUEMU_TIME=%s is neither ranks nor wall; "
+                "using ranks\n", env);
+    }
+    return (env != NULL) && (strcmp(env, "wall") == 0);
+}
+
 static double cuemu_env_slowdown(void)
 {
     const char *env = getenv("CUEMU_SLOWDOWN");
@@ -571,6 +584,7 @@ static int cuemu_session_found(const cuemu_node_t *node, double slowdown,
     }
 
     cuemu_clock_init(&sh->clock, slowdown);
+    sh->clock.is_wall = cuemu_session_is_wall();
     sh->mono_epoch_ns = cuemu_real_ns();
     sh->real_epoch_ns = cuemu_real_wall_ns();
     sh->magic         = CUEMU_SESSION_MAGIC;

@@ -236,7 +236,7 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
             stream->watched = tail;
             cuemu_work_watch(tail);
         }
-        cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
+        cuemu_work_spend_polling(CUEMU_CALL_QUERY_BUSY);
         return CUDA_ERROR_NOT_READY;
     }
 
@@ -610,7 +610,7 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
                 event->polled = 1;
                 cuemu_work_watch(event->op);
             }
-            cuemu_work_spend(CUEMU_CALL_QUERY_BUSY);
+            cuemu_work_spend_polling(CUEMU_CALL_QUERY_BUSY);
             return CUDA_ERROR_NOT_READY;
         }
     }

@@ -112,6 +112,7 @@ static __thread struct {
     int counts;
     int tid;
     int place;
+    cuemu_time_t first; /* since when it has found nothing; 0: it has not */
 } cuemu_call = {.place = -1};
 
 void cuemu_work_call_begin(void)
@@ -201,7 +202,38 @@ void cuemu_work_pause(void)
 
 void cuemu_work_spend(cuemu_call_t call)
 {
+    cuemu_call.first = 0;
     cuemu_work_spend_until(cuemu_now() + cuemu_cost(call));
+}
+
+void cuemu_work_spend_polling(cuemu_call_t call)
+{
+    cuemu_clock_t *clk = &cuemu_session.shared->clock;
+    cuemu_time_t now   = cuemu_now(), until, idle;
+    int clamped;
+
+    if (clk->is_wall) {
+        cuemu_work_spend_until(now + cuemu_cost(call));
+        return;
+    }
+
+    if ((cuemu_call.first == 0) || (cuemu_call.place < 0)) {
+        cuemu_call.first = now;
+    }
+    cuemu_clock_poll_until(clk, now, cuemu_call.first, cuemu_cost(call), &until,
+                           &idle);
+    cuemu_work_call_begin();
+    cuemu_clock_wait(clk, cuemu_session.slot, cuemu_call.place, until, idle,
+                     NULL, 0);
+    cuemu_work_call_end();
+
+    (void)cuemu_clock_now(clk, -1, &clamped);
+    cuemu_call.first = clamped ? 0 : cuemu_call.first;
+    cuemu_work_spend_until(now + cuemu_cost(call));
+    if (cuemu_call.place >= 0) {
+        clk->ranks[cuemu_session.slot].threads[cuemu_call.place].polled +=
+                cuemu_now() - now;
+    }
 }
 
 /* Two threads that do so at once hold the others until the later one ends */

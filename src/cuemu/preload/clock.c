@@ -23,16 +23,12 @@
 /* How often, in real time, to look whether a session has come into being */
 #define CUEMU_LOOK_NS 1000000ull
 
-/* Shortest yield, and longest one while some rank runs: emulated time, or this
-   processor time if that is more. Where time stands still, the number of yields
+/* Shortest yield: emulated time, or this processor time if that is more. Where
+   time stands still, the number of yields
    before a sleep, and its longest real time. */
 #define CUEMU_YIELD_TIME       (CUEMU_PS_PER_US / 2)
-#define CUEMU_YIELD_LONGEST    (2 * CUEMU_PS_PER_US)
 #define CUEMU_YIELD_NS         10000ull
-#define CUEMU_YIELD_LONGEST_NS 50000ull
-#define CUEMU_YIELD_PART       16 /* of the time since the first one */
 #define CUEMU_YIELD_ACTIVE     4
-#define CUEMU_YIELD_IDLE_LONGEST (100 * CUEMU_PS_PER_US)
 #define CUEMU_YIELD_ROUNDS     4
 #define CUEMU_YIELD_SLEEP_NS   200000ull
 
@@ -179,25 +175,6 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
     return epoch + ns;
 }
 
-/* `time`, or this processor time if that is longer */
-static cuemu_time_t cuemu_yield_span(cuemu_time_t time, uint64_t ns)
-{
-    double slowdown   = cuemu_view->clock.slowdown;
-    cuemu_time_t span = (cuemu_time_t)((double)(ns * CUEMU_PS_PER_NS) /
-                                       slowdown);
-
-    return ((slowdown > 0) && (span > time)) ? span : time;
-}
-
-static cuemu_time_t cuemu_yield_clip(cuemu_time_t time, cuemu_time_t longest)
-{
-    cuemu_time_t least = cuemu_yield_span(CUEMU_YIELD_TIME, CUEMU_YIELD_NS);
-
-    return (time < least)   ? least :
-           (time > longest) ? longest :
-                              time;
-}
-
 /*
  * How long a yield may take: the longer, the longer the program has been doing
  * nothing but that. It has done something else when a round, from yield to
@@ -209,8 +186,10 @@ static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
                              cuemu_time_t *until_p, cuemu_time_t *idle_p)
 {
     static __thread cuemu_time_t least;
-    cuemu_time_t round = now - end, part;
-    int is_active      = 0;
+    const cuemu_clock_t *clk = &cuemu_view->clock;
+    cuemu_time_t round       = now - end;
+    int is_active            = 0;
+    cuemu_time_t shortest;
 
     if ((least == 0) || (round < least)) {
         least = round;
@@ -220,11 +199,12 @@ static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
         is_active         = 1;
     }
 
-    part     = (now - cuemu_yield_first) / CUEMU_YIELD_PART;
-    *until_p = now +
-               cuemu_yield_clip(part, cuemu_yield_span(CUEMU_YIELD_LONGEST,
-                                                       CUEMU_YIELD_LONGEST_NS));
-    *idle_p  = now + cuemu_yield_clip(part, CUEMU_YIELD_IDLE_LONGEST) + 1;
+    shortest = (clk->slowdown > 0) ?
+               (cuemu_time_t)((double)(CUEMU_YIELD_NS * CUEMU_PS_PER_NS) /
+                              clk->slowdown) : 0;
+    shortest = (shortest > CUEMU_YIELD_TIME) ? shortest : CUEMU_YIELD_TIME;
+    cuemu_clock_poll_until(clk, now, cuemu_yield_first, shortest, until_p,
+                           idle_p);
     return is_active;
 }
 
@@ -255,10 +235,11 @@ static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
 CUEMU_EXPORT int sched_yield(void)
 {
     static __thread int tid, place;
-    static __thread cuemu_time_t end;
+    static __thread cuemu_time_t end, before;
     cuemu_shared_t *view = cuemu_find_session();
-    int rank             = (view == NULL) ? -1 : cuemu_find_rank(&view->clock);
-    cuemu_time_t now, until, idle;
+    int rank             = ((view == NULL) || view->clock.is_wall) ?
+                                   -1 : cuemu_find_rank(&view->clock);
+    cuemu_time_t now, until, idle, polled;
     cuemu_clock_t *clk;
     uint32_t served;
     int clamped;
@@ -280,11 +261,13 @@ CUEMU_EXPORT int sched_yield(void)
         cuemu_yield_first = now;
         cuemu_yield_stopped(view, served);
     } else {
-        if (cuemu_yield_until(now, end, &until, &idle)) {
+        polled = (place < 0) ? 0 : clk->ranks[rank].threads[place].polled;
+        if (cuemu_yield_until(now, end + polled - before, &until, &idle)) {
             cuemu_clock_stir(clk, rank);
         }
         cuemu_clock_wait(clk, rank, place, until, idle, NULL, 0);
-        end = cuemu_clock_now(clk, -1, NULL);
+        end    = cuemu_clock_now(clk, -1, NULL);
+        before = polled;
     }
     cuemu_clock_call_end(clk, rank, place);
     return 0;

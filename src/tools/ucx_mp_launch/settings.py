@@ -235,7 +235,7 @@ def check_values(settings, options, install):
         folder = settings.environ.get(name, '')
         if folder.startswith('/') and name not in settings.reasons and \
                 not (os.path.isdir(folder) and os.access(folder, os.W_OK)):
-            settings.note('%s=%s is no folder that can be written to: it is '
+            settings.note('%s=%s is not a writable folder: it is '
                           'not used' % (name, folder))
 
 
