@@ -620,7 +620,7 @@ void cuemu_clock_detach(cuemu_clock_t *clk, int rank)
     cuemu_clock_unlock(clk, owner);
 }
 
-/* Whether a thread waits for the lock; readers of the time do without it then */
+/* Whether a thread waits for the lock; readers of the time leave it to that */
 static int cuemu_clock_is_wanted(const cuemu_clock_t *clk)
 {
     uint64_t wanted_ns = CUEMU_LOAD(&clk->wanted_ns);
