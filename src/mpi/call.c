@@ -9,10 +9,12 @@
 /* The copy begins as far from such a boundary as the original does */
 #define ALIGNMENT 256
 
-/* An image of more, most of it gaps, is packed instead */
+/* A host copy of a datatype's whole extent that is longer than this and mostly
+   gaps is packed instead */
 #define SPARSE_MIN ((size_t)64 << 20)
 
-/* Data of lost buffers, sent and received; nobody reads it */
+/* Stands in for buffers that could not be staged, so that the MPI call still
+   takes place on all ranks; its bytes have no meaning */
 static char lost_bytes[UCX_MP_MPI_PACKED_LOST];
 
 

@@ -24,7 +24,8 @@ typedef enum {
 typedef struct {
     uintptr_t begin, end;
     bool      is_pageable; /* the CPU copies it */
-    bool      is_allocation; /* of a GPU, and whole: a block ends in it */
+    bool      is_allocation; /* all of one GPU allocation: no block may cross
+                                its end */
     bool      is_gpu;        /* memory of a GPU, in whatever way it was made */
 } ucx_mp_mpi_piece_t;
 

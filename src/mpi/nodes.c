@@ -540,7 +540,8 @@ typedef enum {
     AGREE_GPU,  /* buffers in GPU memory, and all else it takes */
     AGREE_FITS, /* buffers do not end too early */
     AGREE_HOST, /* no process uses a GPU */
-    AGREE_LOW,  /* bytes, in two parts, and their negatives */
+    AGREE_LOW,  /* bytes in two halves, and their complements: the least of both
+                   shows whether all ranks have the same */
     AGREE_NOT_LOW,
     AGREE_HIGH,
     AGREE_NOT_HIGH,

@@ -22,8 +22,8 @@ static bool rows_continue(const ucx_mp_mpi_strided_t *rows,
            (rows->packed + rows->length == next->packed);
 }
 
-/* Is the next row one more like the last ones, as far from the last of them as
-   they are from each other? */
+/* Return whether `next` continues `rows`: the same length, at the same distance
+   from the last row as the rows have from each other. */
 static bool rows_repeat(const ucx_mp_mpi_strided_t *rows,
                         const ucx_mp_mpi_strided_t *next)
 {

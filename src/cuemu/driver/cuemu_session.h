@@ -58,7 +58,7 @@ typedef struct {
     cuemu_clock_t   clock;
     uint64_t        change;         /* counts events of interest to waiters */
     uint32_t        served;         /* futex: a due operation was served */
-    uint32_t        sleepers;       /* number of processes waiting on it */
+    uint32_t        sleepers;       /* processes that wait on `served` */
     int32_t         failed;         /* the session's memory ran full */
     int32_t         num_unused;     /* extents kept only by descriptors */
     uint64_t        next_id;

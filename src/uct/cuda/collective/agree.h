@@ -48,7 +48,7 @@ typedef struct {
     /** Its missing action; NULL: reported elsewhere */
     const char                   *wanted;
     uint64_t began;     /**< Start of the wait, ns; 0: none */
-    /** Time of the last check for a report, ns */
+    /** When this rank last checked whether to log that it still waits, ns */
     uint64_t                     told;
     char                         *why;
     size_t                       why_size;

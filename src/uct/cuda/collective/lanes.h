@@ -33,8 +33,9 @@ void uct_cuda_coll_lanes_put(void);
 
 
 /**
- * Find the links used by a rank's steps. None without a ledger, and none for
- * calls so small that they end before another process could react.
+ * Find the links used by a rank's steps. None without a ledger (the file in
+ * which the node's processes count their traffic), and none for calls so small
+ * that they end before another process could react.
  *
  * @param gpus  GPUs of all ranks, ordinals of @a topo.
  */
@@ -43,8 +44,8 @@ void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
                               uct_cuda_coll_lanes_t *lanes);
 
 
-/** Announce the start and the end of the steps. Both together take 0.1 us
- *  for 14 links. */
+/** Tell the node's other processes, by the ledger, that the steps start and
+ *  end. Both calls together take 0.1 us for 14 links. */
 void uct_cuda_coll_lanes_begin(const uct_cuda_coll_lanes_t *lanes);
 void uct_cuda_coll_lanes_end(const uct_cuda_coll_lanes_t *lanes);
 

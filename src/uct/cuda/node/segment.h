@@ -86,7 +86,8 @@ void uct_cuda_node_segment_put(uct_cuda_node_segment_t *segment, uint64_t key,
                                size_t bytes, void *memory);
 
 
-/** Return the number of reported failures; 0: none. */
+/** Return the address of the segment's counter of failures that ranks have
+ *  reported. It is never NULL; others may increment it at any time. */
 const uint32_t *
 uct_cuda_node_segment_failures(const uct_cuda_node_segment_t *segment);
 

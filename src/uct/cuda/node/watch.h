@@ -39,8 +39,8 @@ const uct_cuda_node_descriptors_t *
 uct_cuda_node_watch_start(const uct_cuda_node_watched_t *watched);
 
 /**
- * Stop the thread for good and let @a is_there replace its presence; for tests
- * with changing drivers.
+ * Stop the thread for good; from now on callers behave as if it ran
+ * (@a is_there) or not. For tests that load one driver after another.
  */
 void uct_cuda_node_watch_replace(bool is_there);
 

@@ -151,7 +151,7 @@ static ucs_status_t find_choice(cache_record_t *record,
     return point->status;
 }
 
-/* Return the index of the nearest size with a choice */
+/* Return the index of the nearest size for which the cache keeps a plan */
 static unsigned nearest(uint64_t bytes)
 {
     const uint64_t within = ucs_max(ucs_min(bytes, bytes_of(NUM_POINTS - 1)),
