@@ -39,7 +39,7 @@ typedef enum {
     UCX_MP_MPI_PACKS  = 1, /* datatypes may become others of as many bytes; of
                               a file, if it has them as they are in memory */
     UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this one's part */
-    UCX_MP_MPI_EMPTY  = 4, /* ... and it may have no bytes */
+    UCX_MP_MPI_EMPTY  = 4, /* it may have no bytes */
     UCX_MP_MPI_AGAIN  = 8, /* each start reads the sent data */
     UCX_MP_MPI_HOST   = 16 /* the CPU moves all of it */
 } ucx_mp_mpi_call_flags_t;

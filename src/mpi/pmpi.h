@@ -122,7 +122,7 @@ typedef struct {
     MPI_Request  request_null;
     MPI_Datatype datatype_null;
     bool         is_whole; /* it has all that we need */
-    bool         stages;   /* ... but CUDA: calls with GPU memory are staged */
+    bool         stages;   /* without CUDA: GPU memory is staged */
     bool         is_newer; /* it has functions of MPI 4, and this library shows
                               none in front of them */
 } ucx_mp_mpi_pmpi_t;

@@ -123,7 +123,7 @@ typedef struct {
     int          type, place;
     size_t       size;  /* bytes */
     size_t       count; /* elements */
-    size_t       block; /* ... of a rank's block; count: there are none */
+    size_t       block; /* elements of a rank's block; count: there are none */
     size_t       width; /* bytes of an element */
     MPI_Datatype datatype;
     void        *send;  /* of the GPU; recv if in place */
@@ -438,7 +438,7 @@ static span_t allred_sent(const cell_t *cell)
                                            allred_whole(cell);
 }
 
-/* ... and receives */
+/* Elements that this rank receives */
 static span_t allred_received(const cell_t *cell)
 {
     if ((opts.call == CALL_REDUCE) && (allred_rank != 0)) {

@@ -80,8 +80,8 @@ static struct {
     bw_options_t opts;
     int          rank;
     int          num_ranks;
-    int          to;          /* whom this rank sends to */
-    int          from;        /* ... and receives from */
+    int          to;          /* rank that this one sends to */
+    int          from;        /* rank that this one receives from */
     int          side;        /* 0 or 1, of a pair */
     int          emulated;
     ucx_mp_mem_t mem;         /* of this rank */

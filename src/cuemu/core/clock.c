@@ -19,7 +19,7 @@
 #define CUEMU_CLOCK_STUCK_NS  300000ull
 #define CUEMU_CLOCK_ASK_NS    1000000ull
 
-/* ... and does, where the kernel does not tell */
+/* A rank that did not run for so long sleeps, if the kernel does not say */
 #define CUEMU_CLOCK_SILENT_NS 20000000ull
 
 /* A rank that does not go on after a wait may be stopped; how often to ask */

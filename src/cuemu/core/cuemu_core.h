@@ -123,7 +123,7 @@ typedef struct {
     int32_t      kind;                    /* cuemu_route_kind_t */
     int16_t      links[CUEMU_MAX_HOPS];
     double       solo_rate;               /* smallest capacity, bytes/s */
-    double       own_rate;                /* ... of the own links */
+    double       own_rate;                /* rate of the own links */
     cuemu_time_t launch;                  /* submission to start, idle stream */
     cuemu_time_t setup;                   /* link time spent before any byte */
     cuemu_time_t complete;                /* last byte to "done" */
@@ -133,15 +133,15 @@ typedef struct {
 typedef enum {
     CUEMU_CALL_COPY_ASYNC,
     CUEMU_CALL_COPY_BATCH,       /* asynchronous copies by one call: the call */
-    CUEMU_CALL_COPY_OF_BATCH,    /* ... and each of them */
+    CUEMU_CALL_COPY_OF_BATCH,    /* each copy of a batch */
     CUEMU_CALL_KERNEL,           /* launching a kernel or host function */
     CUEMU_CALL_EVENT_RECORD,
     CUEMU_CALL_STREAM_WAIT,
     CUEMU_CALL_QUERY_DONE,       /* event/stream query that finds it done */
-    CUEMU_CALL_QUERY_BUSY,       /* ... that finds it not ready */
+    CUEMU_CALL_QUERY_BUSY,       /* a query that finds it not ready */
     CUEMU_CALL_CTX_SWITCH,       /* push + pop */
     CUEMU_CALL_POINTER_ATTR,     /* attributes of a device/pinned pointer */
-    CUEMU_CALL_POINTER_ATTR_HOST, /* ... of a pointer the driver knows not */
+    CUEMU_CALL_POINTER_ATTR_HOST, /* of a pointer unknown to the driver */
     CUEMU_CALL_ADDRESS_RANGE,
     CUEMU_CALL_IPC_GET,
     CUEMU_CALL_IPC_OPEN,
@@ -157,7 +157,7 @@ typedef enum {
     CUEMU_CALL_GRAPH_LAUNCH,     /* fixed part */
     CUEMU_CALL_GRAPH_UPDATE_NODE, /* setting one node of an executable graph */
     CUEMU_CALL_CONTEXT,          /* making a primary context */
-    CUEMU_CALL_CONTEXT_HOLD,     /* ... its end: other threads' calls wait */
+    CUEMU_CALL_CONTEXT_HOLD,     /* its end, when other threads wait */
     CUEMU_CALL_LAST
 } cuemu_call_t;
 

@@ -36,7 +36,7 @@ typedef struct {
     cuemu_op_desc_t desc;
     uint32_t        generation;
     int32_t         state;
-    int32_t         server;    /* SERVING: by whom */
+    int32_t         server;    /* SERVING: the owner that serves */
     uint32_t        pending;   /* unfinished dependencies */
     uint32_t        waited;    /* had to wait for a dependency */
     uint32_t        in_setup;  /* RUNNING: moves nothing yet */

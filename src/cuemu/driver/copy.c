@@ -31,8 +31,8 @@ typedef struct {
 typedef struct {
     int direct;   /* over links that join both places */
     int blocks;   /* however it was called */
-    int device;   /* GPU memory at both ends ... */
-    int sync;     /* ... of which the program has all copies waited for */
+    int device;   /* GPU memory at both ends */
+    int sync;     /* the program has all copies waited for (SYNC_MEMOPS) */
     int locked;   /* page-locked host memory at one of them */
     int to_gpu;   /* from host memory */
     int staged;   /* ends after the call, from a buffer of the driver's */

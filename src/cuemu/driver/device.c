@@ -418,7 +418,7 @@ static const struct {
 /* Highest attribute of CUDA 13.0; unknown ones are an error, others are 0 */
 #define CUEMU_LAST_ATTRIBUTE 148
 
-/* ..._HANDLE_TYPE_FABRIC_SUPPORTED, which headers before 12.4 do not have */
+/* HANDLE_TYPE_FABRIC_SUPPORTED, which headers before 12.4 do not have */
 #define CUEMU_ATTRIBUTE_FABRIC 128
 
 CUEMU_API(cuDeviceGetAttribute,

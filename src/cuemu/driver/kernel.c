@@ -416,7 +416,7 @@ void cuemu_kernel_serve(uint64_t arg)
 
 /* ----------------------------------------------------------------- launch */
 
-/* Parameters as an array of pointers, or packed with CU_LAUNCH_PARAM_... */
+/* Parameters as an array of pointers, or packed (CU_LAUNCH_PARAM_*) */
 static CUresult cuemu_launch_params(const cuemu_function_t *function,
                                     void **params, void **extra, char *buffer)
 {

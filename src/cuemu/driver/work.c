@@ -52,7 +52,7 @@ static int cuemu_num_watches;       /* not served yet */
 /* Waits for a word of memory to be as it should; under the session's lock */
 #define CUEMU_MAX_SPINS 64
 
-/* ... and longer than any test takes */
+/* Longer than any test takes */
 #define CUEMU_SPIN_MAX_TIME (1000000 * CUEMU_PS_PER_SEC)
 
 /* How late a pageable copy ends that nothing waits for: what a GPU takes to
@@ -151,7 +151,7 @@ cuemu_time_t cuemu_cost(cuemu_call_t call)
     return cuemu_session.node->cost.call[call];
 }
 
-/* The clock stands still: do what is due, or wait for those who do. */
+/* The clock stands still: serve what is due, or wait until others have. */
 static void cuemu_work_unclamp(void)
 {
     cuemu_shared_t *sh = cuemu_session.shared;

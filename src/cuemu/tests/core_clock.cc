@@ -287,7 +287,7 @@ TEST_F(clock_source, what_sleeps_in_the_kernel_holds_up_nobody)
     run(20 * ms, {0});
     EXPECT_NEAR(20 * ms, now(0), 500 * us);
 
-    /* ... and counts from now on, once it is back */
+    /* It counts from now on, once it is back */
     fake.running[2] = true;
     run(5 * ms, {1});
     uint64_t before = now(1);
@@ -449,7 +449,7 @@ TEST_F(clock_source, calls_take_no_time)
     run(ms, {0});
     EXPECT_NEAR(2 * ms, now(0), 40 * us);
 
-    /* ... of more threads than are known, which have to come to an end */
+    /* More threads than are known have to come to an end, too */
     int last = 0;
     for (int tid = 20; tid < 30; ++tid) {
         last = cuemu_clock_call_begin(&m_clk, 0, tid, -1);
@@ -461,7 +461,7 @@ TEST_F(clock_source, calls_take_no_time)
     cuemu_clock_call_end(&m_clk, 0, last);
 }
 
-/* ... nor those of a thread beside one that waits there */
+/* Calls of a thread beside one that waits in the driver take no time either */
 TEST_F(clock_source, calls_beside_a_wait_take_no_time)
 {
     attach(0);

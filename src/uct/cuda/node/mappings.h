@@ -64,7 +64,7 @@ typedef struct {
     uint64_t                generation; /**< No mapping was retired since */
 } uct_cuda_node_hint_t;
 
-/** The same for who knows the current context, and its id, already: small
+/** The same for a caller that knows the current context and its id: small
  *  messages feel every question to the driver.
  *
  * @param hint  Of this handle, whose search it spares; or NULL. */
