@@ -137,7 +137,7 @@ timed() {
 step_clock() {
     case $1 in
     unit|emulator|sanitized*|threads-sanitized|emulator-stock|mpi-bw|mpi-speedup|\
-    mpi-windows|compare-*|papers-*|bench-emulated|allreduce-emulated|gradients)
+    mpi-windows|compare-*|papers-*|bench-emulated|allreduce-emulated|gradients|tune)
         say ranks ;;
     *)
         say wall ;;
