@@ -136,7 +136,7 @@ timed() {
 # quicker for many small messages.
 step_clock() {
     case $1 in
-    unit|emulator|sanitized*|threads-sanitized|emulator-stock|mpi-bw|mpi-speedup|\
+    unit|emulator|sanitized*|threads-sanitized|mpi-bw|mpi-speedup|\
     mpi-windows|compare-*|papers-*|bench-emulated|allreduce-emulated|gradients|tune)
         say ranks ;;
     *)

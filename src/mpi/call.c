@@ -9,8 +9,8 @@
 /* The copy begins as far from such a boundary as the original does */
 #define ALIGNMENT 256
 
-/* A host copy of a datatype's whole extent that is longer than this and mostly
-   gaps is packed instead */
+/* A host copy of a datatype's whole extent that is longer than this, with less
+   than a quarter of data, is packed instead */
 #define SPARSE_MIN ((size_t)64 << 20)
 
 /* Stands in for buffers that could not be staged, so that the MPI call still

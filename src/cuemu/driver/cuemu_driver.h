@@ -237,8 +237,8 @@ struct cuemu_context {
     int             refs;      /* of a primary context; kept by a reset */
     int             alive;
     int             fault;     /* CUresult of a failed kernel, or 0 */
-    cuemu_context_t *peers[CUEMU_MAX_PEERS]; /* accessible peers, NULL at the
-                                                end */
+    cuemu_context_t *peers[CUEMU_MAX_PEERS]; /* accessible peers; NULL: free
+                                                entry, anywhere */
     cuemu_stream_t *null_stream;
     cuemu_stream_t *streams;   /* explicit streams */
 };

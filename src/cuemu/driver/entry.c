@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Entry points by name, and names not offered by this driver. */
+/* cuGetProcAddress(): functions by name and version; cuGetExportTable(), which
+   is refused. */
 #include "cuemu_driver.h"
 
 #include <dlfcn.h>

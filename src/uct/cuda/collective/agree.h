@@ -48,7 +48,8 @@ typedef struct {
     /** Its missing action; NULL: reported elsewhere */
     const char                   *wanted;
     uint64_t began;     /**< Start of the wait, ns; 0: none */
-    /** When this rank last checked whether to log that it still waits, ns */
+    /** Last check whether to log a long wait, ns. A long gap means that this
+     *  process stood still: the wait then starts anew. */
     uint64_t                     told;
     char                         *why;
     size_t                       why_size;

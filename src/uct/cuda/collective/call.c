@@ -418,8 +418,9 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
 
 /* ----------------------------------------------------------------- the call */
 
-/* Drop all resources, on all ranks, after a rank has changed its context: its
- * mappings and scratch memory are gone */
+/* Forget, as all other ranks do, which mappings, kernels and schedules exist,
+ * and find the GPUs anew: a rank has changed its context, with which they
+ * went */
 static void group_forget(uct_cuda_coll_group_t *group)
 {
     memset(group->has_kernel, 0, sizeof(group->has_kernel));

@@ -31,7 +31,7 @@ typedef struct {
  *  "hierarchical"), or UCS_ERR_INVALID_PARAM. */
 ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
 
-/** Set the options. Only the first call of a process counts. */
+/** Set the options. The caller does so once per process. */
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *config);
 
 const uct_cuda_coll_config_t *uct_cuda_coll_config(void);

@@ -387,8 +387,8 @@ static int fetch_fd(const uct_cuda_node_handle_t *handle)
     return fd;
 }
 
-/* Return whether the mapping is as long as its handle says; true if the driver
- * does not report it */
+/* Return whether the mapping is at least as long as its handle says; true if
+ * the driver does not report its length */
 static bool is_all_mapped(const uct_cuda_node_handle_t *handle,
                           CUdeviceptr mapped)
 {

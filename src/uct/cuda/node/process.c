@@ -70,7 +70,8 @@ static void read_device_addr(uct_cuda_node_device_addr_t *addr)
     }
 }
 
-/* Return half of the boot id: its bits are random, so a half is unique, too */
+/* Return the boot id folded to 64 bits (XOR of its halves): its bits are
+ * random, so the result is unique, too */
 static uint64_t machine_number(const uct_cuda_node_device_addr_t *addr)
 {
     uint64_t halves[2];
