@@ -137,7 +137,8 @@ timed() {
 step_clock() {
     case $1 in
     unit|emulator|sanitized*|threads-sanitized|mpi-bw|mpi-speedup|\
-    mpi-windows|compare-*|papers-*|bench-emulated|allreduce-emulated|gradients|tune)
+    mpi-windows|compare-*|papers-*|bench-emulated|allreduce-emulated|gradients|tune|\
+    perf)
         say ranks ;;
     *)
         say wall ;;
