@@ -200,7 +200,7 @@ collectives_tell() {
         { tail -n 20 "$log"; return 1; }
     grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: [a-z ]+ \([a-z ]+: [0-9.]+ us\), [0-9]+ steps?, [0-9.]+ us expected, [0-9.]+ us taken' \
         "$log" | tail -n 2 &&
-        grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: rank 0 waits for rank 1, which has not come to this call for a second' \
+        grep -E 'collective [0-9]+: all-reduce of [0-9]+ bytes, 2 ranks: rank 0 waiting for rank 1, which has not made this call after 1 s' \
             "$log"
 }
 
@@ -208,7 +208,7 @@ collectives_tell() {
 collectives_waits() {
     local mpirun programs
     mpi_tools distribution || return
-    passing_on 'WARN.*collective [0-9]+: all-reduce of .* rank 0 waits for rank 1, which has not come' \
+    passing_on 'WARN.*collective [0-9]+: all-reduce of .* rank 0 waiting for rank 1, which has not made' \
         timeout 60 "$mpi_run" --quiet --emulate beluga --slowdown 1 --waits \
         --collectives y "$mpirun" -n 2 "$programs/ucx_mp_collectives" --calls 20 \
         --alike 100 --later 0 --call MPI_Allreduce --pause 2
@@ -218,7 +218,7 @@ collectives_waits() {
 # and the calls succeed when it continues
 collectives_stopped() {
     local mpirun programs job pid log=$ucx_mp_build/log/collectives-stopped.out
-    local says='collective [0-9]+: all-reduce of 65536 bytes.* rank 0 waits for rank 1, '
+    local says='collective [0-9]+: all-reduce of 65536 bytes.* rank 0 waiting for rank 1, '
     mpi_tools distribution || return
     rm -f "$log.pid"
     # shellcheck disable=SC2016
@@ -346,8 +346,8 @@ collectives_on_gpus() {
     passing_on '^MPI_Bcast: ([1-9][0-9]*) of \1 times on GPUs' "$mpi_run" \
         --emulate dgx1 --collectives y "$mpirun" --oversubscribe -n 8 \
         "$programs/ucx_mp_collectives" --alike 100 --calls 40 --seed 3 || return
-    for fault in 'call:rank 0 calls all-reduce, and rank 1 broadcast' \
-                 'root:rank 0 calls with root 0, and rank 1 with 1'; do
+    for fault in 'call:rank 0 calls all-reduce, rank 1 calls broadcast' \
+                 'root:rank 0 calls with root 0, rank 1 with 1'; do
         passing_on "^rank 2: .*${fault#*:}" "$mpi_run" --emulate beluga \
             "$mpirun" --oversubscribe -n 3 \
             "$programs/ucx_mp_allreduce_checked" --min-size 1K --max-size 1K \
