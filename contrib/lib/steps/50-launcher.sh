@@ -27,7 +27,7 @@ launcher_values() {
         wrong=$(env "${all[@]}" "$mpi_run" --quiet --emulate beluga \
                     ucx_info -d 2>&1)
         for name in $names; do
-            [ "$(grep -c "$name:.*stays" <<< "$wrong")" -eq 1 ] ||
+            [ "$(grep -c "$name:.*using the default" <<< "$wrong")" -eq 1 ] ||
                 { say "$name=$value is not told once"; rc=1; }
         done
         [ "$(grep '# *Transport' <<< "$wrong")" = "$right" ] ||
@@ -38,7 +38,7 @@ launcher_values() {
                 "${prefix}TRACE=/nowhere/at/all" "${prefix}TUNING_FILE=/nowhere" \
                 "$mpi_run" --quiet --emulate beluga ucx_info -d 2>&1)
     for value in 'PATHS: gpu9' 'LEDGER: /nowhere/at' 'TRACE: /nowhere/at' \
-                 'TUNING_FILE: /nowhere'; do
+                 'TUNING_FILE: cannot read /nowhere'; do
         [ "$(grep -c "$prefix$value" <<< "$wrong")" -eq 1 ] ||
             { say "$prefix$value is not told once"; rc=1; }
     done
