@@ -138,7 +138,7 @@ step_clock() {
     case $1 in
     unit|emulator|sanitized*|threads-sanitized|mpi-bw|mpi-speedup|\
     mpi-windows|compare-*|papers-*|bench-emulated|allreduce-emulated|gradients|tune|\
-    perf)
+    perf|trace)
         say ranks ;;
     *)
         say wall ;;
