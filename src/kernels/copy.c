@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "copy.h"
+#include "ptx.h"
 
-/* The PTX as zero-terminated text; see regenerate */
-__asm__(".pushsection .rodata\n"
-        ".globl ucx_mp_copy_ptx\n"
-        ".hidden ucx_mp_copy_ptx\n"
-        "ucx_mp_copy_ptx:\n"
-        ".incbin \"" UCX_MP_COPY_PTX "\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-
-extern const char ucx_mp_copy_ptx[] __attribute__((visibility("hidden")));
+UCX_MP_KERNELS_PTX(ucx_mp_copy_ptx, UCX_MP_COPY_PTX);
 
 
 CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,

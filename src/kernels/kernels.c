@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "kernels.h"
+#include "ptx.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The PTX as zero-terminated text; see regenerate */
-__asm__(".pushsection .rodata\n"
-        ".globl ucx_mp_reduce_ptx\n"
-        ".hidden ucx_mp_reduce_ptx\n"
-        "ucx_mp_reduce_ptx:\n"
-        ".incbin \"" UCX_MP_REDUCE_PTX "\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-
-extern const char ucx_mp_reduce_ptx[] __attribute__((visibility("hidden")));
+UCX_MP_KERNELS_PTX(ucx_mp_reduce_ptx, UCX_MP_REDUCE_PTX);
 
 #define UCX_MP_KERNEL_NAME_MAX 64
 

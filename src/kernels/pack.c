@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "pack.h"
+#include "ptx.h"
 
-/* The PTX, a text with a zero behind it; see regenerate */
-__asm__(".pushsection .rodata\n"
-        ".globl ucx_mp_pack_ptx\n"
-        ".hidden ucx_mp_pack_ptx\n"
-        "ucx_mp_pack_ptx:\n"
-        ".incbin \"" UCX_MP_PACK_PTX "\"\n"
-        ".byte 0\n"
-        ".popsection\n");
-
-extern const char ucx_mp_pack_ptx[] __attribute__((visibility("hidden")));
+UCX_MP_KERNELS_PTX(ucx_mp_pack_ptx, UCX_MP_PACK_PTX);
 
 
 CUresult ucx_mp_pack_load(const ucx_mp_kernels_driver_t *driver,
