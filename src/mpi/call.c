@@ -33,11 +33,9 @@ static int call_is_inter(ucx_mp_mpi_call_t *call)
     return is_inter;
 }
 
-void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
-                           MPI_Comm comm, unsigned flags)
+void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
+                          MPI_Comm comm, unsigned flags)
 {
-    int is_inter;
-
     memset(call, 0, sizeof(*call));
     call->name      = name;
     call->comm      = comm;
@@ -45,7 +43,14 @@ void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
     call->byte      = ucx_mp_mpi_byte();
     call->is_member = true;
     call->arrived   = SIZE_MAX;
+}
 
+void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
+                           MPI_Comm comm, unsigned flags)
+{
+    int is_inter;
+
+    ucx_mp_mpi_call_init(call, name, comm, flags);
     is_inter = call_is_inter(call);
     if (call_is_intact(call)) {
         call->rc = ucx_mp_mpi_pmpi.Comm_size(comm, &call->local);

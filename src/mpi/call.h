@@ -90,8 +90,11 @@ static inline bool ucx_mp_mpi_is_straight(void)
 }
 
 
-/* Begins a call with the ranks of its communicator; everyone is a member.
-   `flags`: ucx_mp_mpi_call_flags_t. */
+/* Begin a call; every rank is a member. `flags`: ucx_mp_mpi_call_flags_t. */
+void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
+                          MPI_Comm comm, unsigned flags);
+
+/* Begin a call, and ask for the ranks of its communicator. */
 void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
                            MPI_Comm comm, unsigned flags);
 

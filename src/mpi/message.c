@@ -27,14 +27,8 @@ bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype)
 void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
                               MPI_Comm comm, unsigned flags)
 {
-    memset(call, 0, sizeof(*call));
-    call->name      = name;
-    call->comm      = comm;
-    call->flags     = flags;
-    call->byte      = ucx_mp_mpi_byte();
-    call->is_member  = true;
+    ucx_mp_mpi_call_init(call, name, comm, flags);
     call->is_message = true;
-    call->arrived    = SIZE_MAX;
 }
 
 static MPI_Count count_get(const void *count_p, size_t width)
