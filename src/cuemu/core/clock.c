@@ -310,7 +310,7 @@ static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
 /* What this process did. What the emulator itself does takes no time. Returns
    whether its processor time was counted. */
 static int cuemu_rank_publish(const cuemu_clock_t *clk,
-                                   cuemu_clock_rank_t *rank, uint64_t real_ns)
+                              cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     uint64_t cpu_ns, away;
 
@@ -447,9 +447,6 @@ static void cuemu_rank_forget(cuemu_clock_t *clk, cuemu_clock_rank_t *rank)
                         (double)CUEMU_PS_PER_NS * clk->slowdown);
         rank->time         = most;
         clk->forgotten_ns += ns;
-        if (ns > clk->max_forgotten_ns) {
-            clk->max_forgotten_ns = ns;
-        }
     }
 }
 

@@ -473,10 +473,9 @@ typedef struct {
     uint64_t     moved_ns;    /* CLOCK_MONOTONIC when `time` grew last */
     uint64_t     stopped_ns;  /* CLOCK_MONOTONIC when it stopped */
     /* statistics: real time for which it stood still to be served, processor
-       time that ranks forgot, the most at once */
+       time that ranks forgot */
     uint64_t     real_clamped_ns;
     uint64_t     forgotten_ns;
-    uint64_t     max_forgotten_ns;
     cuemu_clock_rank_t ranks[CUEMU_CLOCK_RANKS];
 } cuemu_clock_t;
 
@@ -572,7 +571,8 @@ typedef struct {
     /* Time for which its first thread waited for a processor, in all */
     uint64_t (*delay_ns)(int pid);
     void     (*sleep)(uint64_t ns);
-    /* Sleep for that long at most, or until wake() if `word` is `value` */
+    /* Sleep for that long at most (0: without end), or until wake(), if `word`
+       is `value`; and wake all that do */
     void     (*wait)(uint32_t *word, uint32_t value, uint64_t ns);
     void     (*wake)(uint32_t *word);
     /* Processors that this process may run on */

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,12 +213,13 @@ static void cuemu_process_wait(uint32_t *word, uint32_t value, uint64_t ns)
     const struct timespec ts = {(time_t)(ns / 1000000000ull),
                                 (long)(ns % 1000000000ull)};
 
-    syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAIT, value, (ns == 0) ? NULL : &ts, NULL,
+            0);
 }
 
 static void cuemu_process_wake(uint32_t *word)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 static int cuemu_process_num_processors(void)

@@ -128,6 +128,16 @@ int cuemu_session_extent_share(int index);
 /* Release memory whose descriptors are all closed. Call with the lock. */
 void cuemu_session_collect(void);
 
+/* Wait until a due operation was served since `served` was read, 0.2 ms at most
+   (real time). */
+static inline void cuemu_session_wait_served(cuemu_shared_t *shared,
+                                             uint32_t served)
+{
+    __atomic_add_fetch(&shared->sleepers, 1, __ATOMIC_SEQ_CST);
+    cuemu_clock_source->wait(&shared->served, served, 200000);
+    __atomic_sub_fetch(&shared->sleepers, 1, __ATOMIC_SEQ_CST);
+}
+
 /* Return real time, not the program's emulated clock. */
 uint64_t cuemu_real_ns(void);
 

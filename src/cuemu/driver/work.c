@@ -13,8 +13,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -88,22 +86,6 @@ void cuemu_unlock(void)
     pthread_mutex_unlock(&cuemu_tables_lock);
 }
 
-static void cuemu_futex_wait(uint32_t *word, uint32_t value, uint64_t ns)
-{
-    struct timespec ts = {
-        .tv_sec  = (time_t)(ns / 1000000000ull),
-        .tv_nsec = (long)(ns % 1000000000ull)
-    };
-
-    syscall(SYS_futex, word, FUTEX_WAIT, value, (ns == 0) ? NULL : &ts, NULL,
-            0);
-}
-
-static void cuemu_futex_wake(uint32_t *word)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
 /* ---------------------------------------------------------------- time */
 
 /* Calls of this thread that count as one, and its place in the clock */
@@ -161,20 +143,19 @@ static void cuemu_work_unclamp(void)
         return;
     }
 
-    __atomic_add_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
-    cuemu_futex_wait(&sh->served, served, 200000);
-    __atomic_sub_fetch(&sh->sleepers, 1, __ATOMIC_SEQ_CST);
+    cuemu_session_wait_served(sh, served);
 }
 
 /* Lets time go on until then, until something is due or, with `seen`, until the
    session's count of changes is another one */
-static void cuemu_work_rest(cuemu_time_t until, const uint64_t *seen)
+static void cuemu_work_rest(cuemu_time_t until, cuemu_time_t idle,
+                            const uint64_t *seen)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
 
     cuemu_work_call_begin(); /* cuInit() waits, too */
     cuemu_clock_wait(&sh->clock, cuemu_session.slot, cuemu_call.place, until,
-                     until, (seen == NULL) ? NULL : &sh->change,
+                     idle, (seen == NULL) ? NULL : &sh->change,
                      (seen == NULL) ? 0 : *seen);
     cuemu_work_call_end();
 }
@@ -188,7 +169,7 @@ void cuemu_work_spend_until(cuemu_time_t until)
         if (clamped) {
             cuemu_work_unclamp();
         } else {
-            cuemu_work_rest(until, NULL);
+            cuemu_work_rest(until, until, NULL);
         }
     }
 }
@@ -222,10 +203,7 @@ void cuemu_work_spend_polling(cuemu_call_t call)
     }
     cuemu_clock_poll_until(clk, now, cuemu_call.first, cuemu_cost(call), &until,
                            &idle);
-    cuemu_work_call_begin();
-    cuemu_clock_wait(clk, cuemu_session.slot, cuemu_call.place, until, idle,
-                     NULL, 0);
-    cuemu_work_call_end();
+    cuemu_work_rest(until, idle, NULL);
 
     (void)cuemu_clock_now(clk, -1, &clamped);
     cuemu_call.first = clamped ? 0 : cuemu_call.first;
@@ -554,7 +532,7 @@ static int cuemu_serve_one(int owner)
     ++sh->change;
     __atomic_add_fetch(&sh->served, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&sh->sleepers, __ATOMIC_SEQ_CST) > 0) {
-        cuemu_futex_wake(&sh->served);
+        cuemu_clock_source->wake(&sh->served);
     }
 
     return 1;
@@ -616,7 +594,7 @@ static void cuemu_poll(void)
 static void cuemu_service_poke(void)
 {
     __atomic_add_fetch(&cuemu_service_word, 1, __ATOMIC_SEQ_CST);
-    cuemu_futex_wake(&cuemu_service_word);
+    cuemu_clock_source->wake(&cuemu_service_word);
 }
 
 int cuemu_work_progress(void)
@@ -732,7 +710,7 @@ static void *cuemu_service_main(void *arg)
         cuemu_session_unlock();
 
         cuemu_service_count();
-        cuemu_futex_wait(&cuemu_service_word, word, wait_ns);
+        cuemu_clock_source->wait(&cuemu_service_word, word, wait_ns);
         __atomic_store_n(&cuemu_service_idle, 0, __ATOMIC_SEQ_CST);
     }
 
@@ -1193,7 +1171,7 @@ void cuemu_work_wait(cuemu_op_id_t op)
         if (clamped) {
             cuemu_work_unclamp();
         } else {
-            cuemu_work_rest(CUEMU_TIME_INF, &seen);
+            cuemu_work_rest(CUEMU_TIME_INF, CUEMU_TIME_INF, &seen);
         }
     }
 }

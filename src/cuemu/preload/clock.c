@@ -23,14 +23,13 @@
 /* How often, in real time, to look whether a session has come into being */
 #define CUEMU_LOOK_NS 1000000ull
 
-/* Shortest yield: emulated time, or this processor time if that is more. Where
-   time stands still, the number of yields
-   before a sleep, and its longest real time. */
+/* Shortest yield: emulated time, or this processor time if that is more. A
+   round is work if it takes so many times the shortest one. Where time stands
+   still, the number of yields before a sleep. */
 #define CUEMU_YIELD_TIME       (CUEMU_PS_PER_US / 2)
 #define CUEMU_YIELD_NS         10000ull
 #define CUEMU_YIELD_ACTIVE     4
 #define CUEMU_YIELD_ROUNDS     4
-#define CUEMU_YIELD_SLEEP_NS   200000ull
 
 /* UCX reads the processor's time stamps itself, unless told not to. */
 CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
@@ -221,9 +220,7 @@ static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
         return;
     }
 
-    __atomic_add_fetch(&view->sleepers, 1, __ATOMIC_SEQ_CST);
-    cuemu_clock_source->wait(&view->served, served, CUEMU_YIELD_SLEEP_NS);
-    __atomic_sub_fetch(&view->sleepers, 1, __ATOMIC_SEQ_CST);
+    cuemu_session_wait_served(view, served);
 }
 
 /*
