@@ -195,6 +195,7 @@ static bool make_subarray(type_t *type, const type_t *inner)
 {
     int sizes[3], parts[3], starts[3], at[3], i;
     const bool is_c = below(2);
+    const int slow  = is_c ? 0 : 2, fast = 2 - slow;
     bool is_added   = true;
     ptrdiff_t place;
 
@@ -208,26 +209,13 @@ static bool make_subarray(type_t *type, const type_t *inner)
                              inner->mpi, &type->mpi);
 
 #define FOR(_d) for (at[_d] = 0; at[_d] < parts[_d]; ++at[_d])
-    if (is_c) {
-        FOR(0)
-        FOR(1)
-        FOR(2)
-        {
-            place    = ((at[0] + starts[0]) * sizes[1] + at[1] + starts[1]) *
-                               sizes[2] + at[2] + starts[2];
-            is_added = is_added &&
-                       type_put(type, inner, place * inner->extent, 1);
-        }
-    } else {
-        FOR(2)
-        FOR(1)
-        FOR(0)
-        {
-            place    = ((at[2] + starts[2]) * sizes[1] + at[1] + starts[1]) *
-                               sizes[0] + at[0] + starts[0];
-            is_added = is_added &&
-                       type_put(type, inner, place * inner->extent, 1);
-        }
+    FOR(slow)
+    FOR(1)
+    FOR(fast)
+    {
+        place    = ((at[slow] + starts[slow]) * sizes[1] + at[1] + starts[1]) *
+                           sizes[fast] + at[fast] + starts[fast];
+        is_added = is_added && type_put(type, inner, place * inner->extent, 1);
     }
     return is_added;
 }
