@@ -121,6 +121,12 @@ wide() { named step_is_wide yes "$@"; }
 declare -A step_after
 after() { named step_after "$@"; }
 
+# modelled NAME...: steps that assert modelled times, and the emulator's own: emulated
+# time follows the ranks' work. Elsewhere it is the wall clock, which is quicker for many
+# small messages.
+declare -A step_is_modelled
+modelled() { named step_is_modelled yes "$@"; }
+
 # timed FILE COMMAND...: write the processor time of the command and its children to
 # FILE, in the form of "times"
 timed() {
@@ -131,20 +137,6 @@ timed() {
     return $rc
 }
 
-# step_clock NAME: the clock of emulated nodes. Steps that assert modelled times, and
-# the emulator's own, follow the ranks' work; all others the wall clock, which is
-# quicker for many small messages.
-step_clock() {
-    case $1 in
-    unit|emulator|sanitized*|threads-sanitized|mpi-bw|mpi-speedup|\
-    mpi-windows|compare-*|papers-*|bench-emulated|allreduce-emulated|gradients|tune|\
-    perf|trace)
-        say ranks ;;
-    *)
-        say wall ;;
-    esac
-}
-
 # step_run NAME: write its status, its seconds and processor seconds in one write;
 # processor seconds are 0 if it did not end by itself
 step_run() {
@@ -152,8 +144,8 @@ step_run() {
     local limit=${step_limit[$name]}
     # Other steps use the processors, and wheels are unpacked one after the other
     [ -n "${step_is_alone[$name]:-}" ] || limit=$((3 * limit))
-    CUEMU_TIME=$(step_clock "$name")
-    export CUEMU_TIME
+    export CUEMU_TIME=${step_is_modelled[$name]:+ranks}
+    CUEMU_TIME=${CUEMU_TIME:-wall}
     # shellcheck disable=SC2086
     in_group "$limit" "$log" timed "$steps_folder/$name.times" \
         ${step_function[$name]} || rc=$?

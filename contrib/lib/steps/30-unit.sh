@@ -132,3 +132,4 @@ step sanitized full  600 "unit_sanitized $unit_long" \
 step sanitized-all long 900 unit_sanitized "all of them"
 step emulator-stock full 180 unit_stock "stock UCX 1.22 on the emulated node"
 wide unit sanitized sanitized-all
+modelled unit emulator sanitized sanitized-all

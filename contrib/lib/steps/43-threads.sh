@@ -117,3 +117,4 @@ step lives-containers full 60 lives_containers \
 step lives-containers-1.22 long 60 "lives_containers cu12" \
      "the same with UCX 1.22"
 wide threads-sanitized
+modelled threads-sanitized

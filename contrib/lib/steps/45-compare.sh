@@ -71,3 +71,5 @@ step compare-host full 150 "compare_host stock,ours
 step compare-host-single long 150 "compare_host stock,single
      bw4-pd/single:stock/16M>=0.98 bw4-dp/single:stock/16M>=0.98" \
      "the same by one link: not worse than stock"
+modelled compare-beluga-put compare-beluga-mpi compare-hgx-put compare-small \
+         compare-host compare-host-single

@@ -32,3 +32,4 @@ step papers-put long 180 papers_put \
      "beluga, put of 256 MiB, all paths, against stock"
 step papers-bw  long 180 papers_bw \
      "beluga, MPI bandwidth, windows of 1, 4 and 16 messages, all paths"
+modelled papers-put papers-bw

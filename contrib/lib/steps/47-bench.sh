@@ -121,3 +121,4 @@ step omb full 60 omb \
      "contrib/omb builds OSU's programs and runs them, stock and ours in turns"
 step bench-emulated full 120 bench_emulated \
      "test/omb/bench: pairs of runs on beluga, in two goes, and their page"
+modelled bench-emulated

@@ -37,3 +37,4 @@ step gradients full 60 gradients_all \
      "ResNet50's gradients, a 64th of each, on mist and cedar"
 step gradients-page quick 20 gradients_page \
      "docs/results/gradients*.md and own-way.md are made of their files"
+modelled gradients

@@ -61,3 +61,4 @@ step allreduce-emulated full 60 allreduce_emulated \
 step byhand full 60 byhand_all \
      "test/byhand: all-reduces, host memory over several links, peers' copies,
       small blocks"
+modelled allreduce-emulated

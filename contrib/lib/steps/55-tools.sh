@@ -186,3 +186,4 @@ step plans full 180 "tools_plans daily" \
      "what plans of collectives cost: the first, and of a new size"
 step plans-long long 180 "tools_plans long" "... of other numbers of ranks"
 alone calls
+modelled tune perf trace
