@@ -40,8 +40,9 @@ static void check_constants(const uct_cuda_plan_tuning_t *tuning)
     for (; constant->name != NULL; ++constant) {
         value = *(const double*)((const char*)&tuning->model +
                                  constant->offset);
-        if (!(value >= 0) || !(value < 1e12)) {
-            fprintf(stderr, "%s is %g\n", constant->name, value);
+        if (!(value > constant->min) || !(value <= constant->max)) {
+            fprintf(stderr, "%s is %g: not above %g, or more than %g\n",
+                    constant->name, value, constant->min, constant->max);
             abort();
         }
     }
