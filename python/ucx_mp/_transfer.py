@@ -204,6 +204,7 @@ class Ucp:
                     self.ucp.ucp_request_free(request)
                     self.end(what, status)
                     return
+            os.sched_yield()        # the other end may want this processor
             if os.getppid() != self.parent:
                 os._exit(1)         # nobody waits for the answer any more
             if self.other is not None and self.other.poll() is not None:
