@@ -1,71 +1,78 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Emulated time of a node: cuemu_core.h says what it follows. */
+/* Emulated time of a node. The model is described in cuemu_core.h, before
+   CUEMU_CLOCK_RANKS. */
 #include "cuemu_core.h"
 
 #include <string.h>
 
-/* Another rank's processor time is read that often at most: emulated time is
-   less fine by as much (real time, as all that follows) */
+/* Shortest interval between two reads of another rank's processor time;
+   emulated time is no finer than this. All times named _NS are real time in
+   ns. */
 #define CUEMU_CLOCK_FRESH_NS  4000ull
 
-/* Longest time that looking at one's own processor time takes */
+/* Longest time for a rank to read its processor time */
 #define CUEMU_CLOCK_LOOK_NS 1000ull
 
-/* Time from the start of a look until it has read the processor time */
+/* Time from the start of that until the value has been read */
 #define CUEMU_CLOCK_START_NS 200ull
 
-/* A rank that did not run for so long may sleep; how often to ask again */
+/* After this time without running a rank may be asleep; interval for asking the
+   kernel */
 #define CUEMU_CLOCK_STUCK_NS  300000ull
 #define CUEMU_CLOCK_ASK_NS    1000000ull
 
-/* A rank that did not run for so long sleeps, if the kernel does not say */
+/* After this time without running a rank is asleep, if the kernel gives no
+   answer */
 #define CUEMU_CLOCK_SILENT_NS 20000000ull
 
-/* A rank that does not go on after a wait may be stopped; how often to ask */
+/* Interval for asking whether a rank that does not continue after its wait is
+   stopped */
 #define CUEMU_CLOCK_STOPPED_NS 20000000ull
 
-/* In the driver it waits for a lock whose holder has lost its processor */
+/* In the driver: time without running before a rank may be asleep. It is
+   longer, as the rank may wait for a lock whose holder is preempted. */
 #define CUEMU_CLOCK_LOCKED_NS 200000000ull
 
-/* A rank that was away for so long may have slept */
+/* After this time without running a rank may have slept */
 #define CUEMU_CLOCK_AWAY_NS   200000ull
 
-/* A thread that has left the driver for so long may sleep: then it holds up no
-   other one of its rank that waits */
+/* After this time outside the driver a thread may be asleep. If it is, it does
+   not keep the waits of its rank's other threads from counting. */
 #define CUEMU_CLOCK_ELSEWHERE_NS 1000000ull
-#define CUEMU_CLOCK_GONE         1ull /* `left_ns` of such a one */
+#define CUEMU_CLOCK_GONE         1ull /* `left_ns` of such a thread */
 
-/* As long as there are processors for all ranks that are awake, a waiting
-   thread keeps its own while others move time on, and for so long after they
-   last did. Then it sleeps until it is woken, and looks around by itself at
-   growing intervals between these. */
+/* A waiting thread spins while there are processors for all ranks that are
+   awake and time moves, and for CUEMU_CLOCK_AWAKE_NS after it last moved. Then
+   it sleeps until woken, and checks the clock itself at intervals that grow
+   from LOOK_AROUND to LONGEST. */
 #define CUEMU_CLOCK_AWAKE_NS       20000ull
 #define CUEMU_CLOCK_LOOK_AROUND_NS 100000ull
 #define CUEMU_CLOCK_LONGEST_NS     1000000ull
 
-/* A thread that has no place to be woken at, or finds the lock taken, sleeps */
+/* Sleep of a thread that finds the lock taken, or has no futex of its own */
 #define CUEMU_CLOCK_SLEEP_NS 20000ull
 
-/* Readers leave the lock to a thread that has waited for it so recently */
+/* Readers do not try the lock for so long after a thread has waited for it */
 #define CUEMU_CLOCK_WANTED_NS 10000ull
 
-/* Nobody has the lock for longer and lives */
+/* Time after which a lock is taken over: its holder was killed or stopped */
 #define CUEMU_CLOCK_LOCK_NS   300000000ull
 
-/* Waits of threads that poll: part of the time since they last found something,
-   longest one (emulated time, or processor time if that is more), and longest
-   one where all ranks wait */
+/* Wait of a thread that polls: the fraction of the time since it last found
+   something; its longest wait, in emulated time and in processor time (the
+   longer counts); and its longest if all ranks wait */
 #define CUEMU_CLOCK_POLL_PART 16
 #define CUEMU_CLOCK_POLL      (2 * CUEMU_PS_PER_US)
 #define CUEMU_CLOCK_POLL_NS   50000ull
 #define CUEMU_CLOCK_POLL_IDLE (100 * CUEMU_PS_PER_US)
 
-/* A rank that waits for longer has ended a piece of work (emulated time) */
+/* A rank that begins a longer wait than this ends the idle waits of others
+   (emulated time) */
 #define CUEMU_CLOCK_STIR CUEMU_PS_PER_US
 
-/* An end that far off is none: something else will come first, such as a word
-   that a stream waits for (emulated time) */
+/* If the next event is further away than this (emulated time), something else
+   will come first, such as a write to a word that a stream waits for */
 #define CUEMU_CLOCK_FAR (1000 * CUEMU_PS_PER_SEC)
 
 #define CUEMU_LOAD(_ptr)        __atomic_load_n(_ptr, __ATOMIC_ACQUIRE)
@@ -81,7 +88,8 @@ static cuemu_time_t cuemu_clock_ahead(const cuemu_clock_t *clk)
     return cuemu_clock_span(clk, CUEMU_CLOCK_AHEAD_NS);
 }
 
-/* Returns the time that the lock is known by, 0 if another has it. */
+/* Take the lock if it is free or overdue. Return its value, to be passed to
+   cuemu_clock_unlock(); 0 if another thread holds it. */
 static uint64_t cuemu_clock_try_lock(cuemu_clock_t *clk)
 {
     uint64_t real_ns = cuemu_clock_source->real_ns() | 1;
@@ -112,7 +120,7 @@ static uint64_t cuemu_clock_lock(cuemu_clock_t *clk)
     return real_ns;
 }
 
-/* Wakes the threads that sleep although their wait is over. */
+/* Wake the sleeping threads whose wait is over. */
 static void cuemu_clock_rouse(cuemu_clock_t *clk)
 {
     cuemu_time_t limit = CUEMU_LOAD(&clk->limit);
@@ -149,13 +157,14 @@ static void cuemu_clock_unlock(cuemu_clock_t *clk, uint64_t owner)
 /* ----------------------------------------------------------------- ranks */
 
 typedef enum {
-    CUEMU_RANK_RUNS,   /* some thread is outside of the driver */
-    CUEMU_RANK_CALLS,  /* in the driver, where none waits */
-    CUEMU_RANK_WAITS   /* all threads that matter wait in the driver */
+    CUEMU_RANK_RUNS,   /* some thread is outside the driver */
+    CUEMU_RANK_CALLS,  /* inside the driver, without waiting */
+    CUEMU_RANK_WAITS   /* all threads wait in the driver, not counting those
+                          asleep outside it */
 } cuemu_rank_state_t;
 
-/* What its threads do; the first moment that one waits for, 0: none does; and
-   the first one if all ranks wait */
+/* Return the state of a rank's threads. Sets *until_p to the first end of a
+   wait (0: no thread waits), and *idle_p to the first end if all ranks wait. */
 static cuemu_rank_state_t cuemu_rank_threads(const cuemu_clock_rank_t *rank,
                                              cuemu_time_t *until_p,
                                              cuemu_time_t *idle_p)
@@ -197,7 +206,7 @@ static int cuemu_rank_is(const cuemu_clock_rank_t *rank,
     return cuemu_rank_threads(rank, &until, &idle) == state;
 }
 
-/* Whether a thread of it is in the driver */
+/* Return non-zero if a thread of the rank is inside the driver. */
 static int cuemu_rank_is_inside(const cuemu_clock_rank_t *rank)
 {
     int i;
@@ -210,7 +219,7 @@ static int cuemu_rank_is_inside(const cuemu_clock_rank_t *rank)
     return 0;
 }
 
-/* Looks which of its threads that have left the driver sleep. */
+/* Find out which of the rank's threads outside the driver are asleep. */
 static void cuemu_rank_settle(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     cuemu_clock_thread_t *thread;
@@ -227,7 +236,8 @@ static void cuemu_rank_settle(cuemu_clock_rank_t *rank, uint64_t real_ns)
     }
 }
 
-/* Processor time of the program itself; 0 if that is not to be learned */
+/* Return the rank's processor time without that of the emulator's thread, ns; 0
+   if unknown. */
 static uint64_t cuemu_rank_cpu(const cuemu_clock_rank_t *rank)
 {
     uint64_t cpu_ns     = cuemu_clock_source->cpu_ns(rank->pid);
@@ -236,8 +246,8 @@ static uint64_t cuemu_rank_cpu(const cuemu_clock_rank_t *rank)
     return (cpu_ns > service_ns) ? cpu_ns - service_ns : 0;
 }
 
-/* The rank was seen to run just now; its time is the node's, or ahead of that
-   within the look-ahead. */
+/* Note that the rank ran just now. Move its time into the range from the node's
+   time to the look-ahead. */
 static void cuemu_rank_align(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                              uint64_t real_ns)
 {
@@ -249,7 +259,7 @@ static void cuemu_rank_align(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* Likewise, and the processor time used so far does not count. */
+/* Do the same, and leave out the processor time used up to now. */
 static void cuemu_rank_restart(const cuemu_clock_t *clk,
                                cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
@@ -257,8 +267,8 @@ static void cuemu_rank_restart(const cuemu_clock_t *clk,
     cuemu_rank_align(clk, rank, real_ns);
 }
 
-/* The rank's time grows with its processor time, threads side by side not
-   faster than the wall clock */
+/* Add the rank's new processor time to its time, but no more than real time has
+   passed: parallel threads do not add up. */
 static void cuemu_rank_count(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                              uint64_t cpu_ns, uint64_t real_ns)
 {
@@ -269,7 +279,7 @@ static void cuemu_rank_count(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
         rank->cpu_ns = cpu_ns - passed;
         ran          = passed;
     } else if (ran > passed) {
-        ran = passed; /* the rest counts next time: the clocks differ a bit */
+        ran = passed; /* counts next time: the two clocks differ slightly */
     }
 
     if (ran > 0) {
@@ -280,7 +290,8 @@ static void cuemu_rank_count(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     rank->seen_ns = real_ns;
 }
 
-/* For how long it did not run, if that may have been a sleep */
+/* Return for how long the rank did not run, in ns; 0 if too short for a
+   sleep. */
 static uint64_t cuemu_rank_away(const cuemu_clock_rank_t *rank, uint64_t cpu_ns,
                                 uint64_t real_ns)
 {
@@ -290,8 +301,9 @@ static uint64_t cuemu_rank_away(const cuemu_clock_rank_t *rank, uint64_t cpu_ns,
            real_ns + rank->cpu_ns - rank->seen_ns - cpu_ns : 0;
 }
 
-/* A sleep counts. A wait for a processor does not, nor one beside a thread that
-   is in the driver, which may be what it waits for. */
+/* Add a sleep to the rank's time. A wait for a processor is left out. So is a
+   sleep while another of its threads is in the driver, because the sleeper may
+   wait for that thread. */
 static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                              uint64_t away)
 {
@@ -307,8 +319,8 @@ static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* What this process did. What the emulator itself does takes no time. Returns
-   whether its processor time was counted. */
+/* Update the time of the caller's rank. Work of the emulator takes no time.
+   Return non-zero if processor time was counted. */
 static int cuemu_rank_publish(const cuemu_clock_t *clk,
                               cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
@@ -317,7 +329,7 @@ static int cuemu_rank_publish(const cuemu_clock_t *clk,
     if (cuemu_rank_is(rank, CUEMU_RANK_CALLS)) {
         rank->is_asleep = 0;
         cuemu_rank_align(clk, rank, real_ns);
-        return 0; /* the end of the call does the rest */
+        return 0; /* cuemu_clock_call_end() does the rest */
     } else if (rank->is_asleep) {
         rank->is_asleep = 0;
         cuemu_rank_restart(clk, rank, real_ns);
@@ -333,8 +345,8 @@ static int cuemu_rank_publish(const cuemu_clock_t *clk,
     return 1;
 }
 
-/* The clock's own work since `real_ns` is not the program's, nor is the start
-   of its next look. */
+/* Leave out the processor time of the clock itself, since `real_ns` and at the
+   start of its next update. */
 static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     uint64_t now  = cuemu_clock_source->real_ns();
@@ -344,7 +356,8 @@ static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
                     ((used < CUEMU_CLOCK_LOOK_NS) ? used : CUEMU_CLOCK_LOOK_NS);
 }
 
-/* How far the rank lets time go, and how far if all wait */
+/* Return the time beyond which the rank does not let the node's time go. Sets
+   *idle_p to this time if all ranks wait, *waits_p if the rank waits. */
 static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
                                      int *waits_p, cuemu_time_t *idle_p)
 {
@@ -362,7 +375,8 @@ static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
                              rank->time;
 }
 
-/* Asks the kernel whether the rank sleeps, not too often. */
+/* Ask the kernel whether the rank sleeps, at most once in CUEMU_CLOCK_ASK_NS.
+   `still`: time since it last ran, ns. */
 static int cuemu_rank_is_asleep(cuemu_clock_rank_t *rank, uint64_t still,
                                 uint64_t real_ns)
 {
@@ -377,7 +391,8 @@ static int cuemu_rank_is_asleep(cuemu_clock_rank_t *rank, uint64_t still,
     return (running < 0) ? (still > CUEMU_CLOCK_SILENT_NS) : !running;
 }
 
-/* Looks what another rank did meanwhile. Returns whether it lets more pass. */
+/* Update the time of another rank. Return non-zero if the node's time can go
+   further now. */
 static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                            uint64_t real_ns)
 {
@@ -410,7 +425,7 @@ static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     return rank->is_asleep;
 }
 
-/* A rank that was asleep counts again once it runs. */
+/* Check whether a rank that was asleep runs again. */
 static void cuemu_rank_listen(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                               uint64_t real_ns)
 {
@@ -424,7 +439,7 @@ static void cuemu_rank_listen(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* Whether a rank that waits was stopped, by a signal or a debugger. */
+/* Return non-zero if a waiting rank was stopped, by a signal or a debugger. */
 static int cuemu_rank_is_stopped(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     if ((real_ns > rank->asked_ns + CUEMU_CLOCK_STOPPED_NS) &&
@@ -452,9 +467,10 @@ static void cuemu_rank_forget(cuemu_clock_t *clk, cuemu_clock_rank_t *rank)
 
 /* ------------------------------------------------------------------ time */
 
-/* The rank that lets time go least far, how far, and whether it waits. NULL:
-   none, and whether any waits. Where all wait, the moment that the first one
-   waits for then. */
+/* Return the rank with the lowest limit of the node's time, its limit in
+   *bound_p and whether it waits in *waits_p. If all ranks wait, the limit is
+   the first end of their idle waits. NULL if no rank limits time; *waits_p then
+   tells whether any waits. */
 static cuemu_clock_rank_t *cuemu_clock_last(cuemu_clock_t *clk,
                                             uint64_t real_ns,
                                             cuemu_time_t *bound_p,
@@ -478,7 +494,7 @@ static cuemu_clock_rank_t *cuemu_clock_last(cuemu_clock_t *clk,
         bound      = cuemu_rank_bound(rank, real_ns, &waits, &idle);
         any_waits |= waits;
         all       &= waits || (bound == CUEMU_TIME_INF);
-        /* one that may go on now counts as one that runs */
+        /* a wait that is over counts as running */
         idle  = (bound <= clk->time) ? bound : idle;
         least = (waits && (idle < least)) ? idle : least;
         if (bound < *bound_p) {
@@ -503,7 +519,7 @@ static void cuemu_clock_move(cuemu_clock_t *clk, cuemu_time_t time,
     }
 }
 
-/* Moves time on by the wall clock. */
+/* Move the node's time by the real time since it last moved. */
 static void cuemu_clock_move_on(cuemu_clock_t *clk, uint64_t real_ns)
 {
     if (real_ns > clk->moved_ns) {
@@ -513,7 +529,8 @@ static void cuemu_clock_move_on(cuemu_clock_t *clk, uint64_t real_ns)
     }
 }
 
-/* Moves time on. With the lock. */
+/* Update the node's time. Call with the lock. `self`: the caller's rank, whose
+   processor time is counted first; -1: none. */
 static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
 {
     cuemu_clock_rank_t *last, *rank;
@@ -536,7 +553,7 @@ static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
     for (tries = 0; tries < 2 * CUEMU_CLOCK_RANKS; ++tries) {
         last = cuemu_clock_last(clk, real_ns, &bound, &waits);
         if (last == NULL) {
-            /* All wait for the simulation, or all sleep */
+            /* all wait for the simulation, or all sleep */
             if (waits && (clk->limit - clk->time < CUEMU_CLOCK_FAR)) {
                 cuemu_clock_move(clk, clk->limit, real_ns);
             } else {
@@ -617,7 +634,8 @@ void cuemu_clock_detach(cuemu_clock_t *clk, int rank)
     cuemu_clock_unlock(clk, owner);
 }
 
-/* Whether a thread waits for the lock; readers of the time leave it to that */
+/* Return non-zero if a thread waits for the lock: readers do not take it
+   then. */
 static int cuemu_clock_is_wanted(const cuemu_clock_t *clk)
 {
     uint64_t wanted_ns = CUEMU_LOAD(&clk->wanted_ns);
@@ -638,7 +656,8 @@ cuemu_time_t cuemu_clock_now(cuemu_clock_t *clk, int rank, int *clamped_p)
         cuemu_clock_unlock(clk, owner);
     }
 
-    /* In this order: beyond the limit time is taken back before that moves */
+    /* read in this order: cuemu_clock_restart() sets the time back to the limit
+       before the limit moves */
     limit = CUEMU_LOAD(&clk->limit);
     now   = CUEMU_LOAD(&clk->time);
     if (clamped_p != NULL) {
@@ -647,8 +666,8 @@ cuemu_time_t cuemu_clock_now(cuemu_clock_t *clk, int rank, int *clamped_p)
     return (now < limit) ? now : limit;
 }
 
-/* Served: time goes on from where it stood, and what ranks did meanwhile took
-   none */
+/* Restart a clock that stopped for service, at the limit. Work of the ranks
+   meanwhile takes no time. */
 static void cuemu_clock_restart(cuemu_clock_t *clk, uint64_t real_ns)
 {
     cuemu_clock_rank_t *rank;
@@ -721,8 +740,8 @@ cuemu_time_t cuemu_clock_advance(cuemu_clock_t *clk, cuemu_sim_t *sim,
 
 /* --------------------------------------------------------------- waiting */
 
-/* A place for a thread: its own, a free one, or that of a thread that has long
-   left the driver */
+/* Find an entry of `threads` for a thread: its own, a free one, or that of the
+   thread longest outside the driver; -1 if all are inside. */
 static int cuemu_rank_place(const cuemu_clock_rank_t *rank, int tid, int hint)
 {
     int i, best = -1;
@@ -783,7 +802,8 @@ void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread)
         cuemu_rank_restart(clk, r, owner);
         cuemu_rank_skip(r, owner);
     } else if ((thread >= 0) && (r->threads[thread].cpu_ns > 0)) {
-        /* another thread waits there: leave out this one's part */
+        /* another thread of the rank waits in the driver: leave out the
+           processor time of this one's call */
         used        = cuemu_clock_source->thread_ns() -
                       r->threads[thread].cpu_ns;
         r->cpu_ns  += used;
@@ -864,21 +884,21 @@ void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
     }
     r->is_asleep = 0;
     if (waited) {
-        /* its processor time counts again from the end of the call */
+        /* processor time counts again from the end of the call */
         r->time = (clk->time < clk->limit) ? clk->time : clk->limit;
         cuemu_rank_align(clk, r, owner);
     }
     cuemu_clock_unlock(clk, owner);
 }
 
-/* Whether the clock as it stands ends that wait */
+/* Return non-zero if the wait is over by the clock's present time. */
 static int cuemu_clock_is_over(const cuemu_clock_t *clk, int rank, int thread,
                                cuemu_time_t until)
 {
     cuemu_time_t now = CUEMU_LOAD(&clk->time);
 
     if (thread >= 0) {
-        /* another rank may have brought it forward */
+        /* cuemu_clock_stir() of another rank may have shortened the wait */
         until = CUEMU_LOAD(&clk->ranks[rank].threads[thread].until);
     }
     return (now >= until) || (now >= CUEMU_LOAD(&clk->limit));
@@ -904,7 +924,8 @@ static void cuemu_clock_relax(void)
     }
 }
 
-/* Sleeps until another thread has moved time far enough, or for so long. */
+/* Sleep until another thread has moved time to the end of the wait, at most
+   `ns` of real time. */
 static void cuemu_clock_doze(cuemu_clock_t *clk, int rank, int thread,
                              cuemu_time_t until, uint64_t ns)
 {
@@ -919,8 +940,8 @@ static void cuemu_clock_doze(cuemu_clock_t *clk, int rank, int thread,
     __atomic_sub_fetch(&clk->num_asleep, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Keeps the processor until the wait is over, `word` is no longer `value` or
-   time has stood still for a while. */
+/* Spin until the wait is over, *word differs from `value`, time has stood still
+   for CUEMU_CLOCK_AWAKE_NS, or processors are short. */
 static void cuemu_clock_spin(cuemu_clock_t *clk, int rank, int thread,
                              cuemu_time_t until, const uint64_t *word,
                              uint64_t value)
@@ -949,7 +970,7 @@ static void cuemu_clock_spin(cuemu_clock_t *clk, int rank, int thread,
     }
 }
 
-/* Waits by the wall clock, which nobody else moves. */
+/* Wait by the wall clock. */
 static void cuemu_clock_wait_wall(cuemu_clock_t *clk, cuemu_time_t until,
                                   const uint64_t *word, uint64_t value)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * cuemu_node FILE [FOLDER]: reads an NCCL topology file as the emulated node
- * does, and writes its sysfs into FOLDER. It says "gpus N" on standard output,
- * and in further lines what somebody should know; or on standard error, in one
- * sentence, what is wrong. ucx_mp_run asks it before it starts anything.
+ * cuemu_node FILE [FOLDER]: check an NCCL topology file as the emulated node
+ * reads it, and write the node's sysfs into FOLDER. Prints "gpus N" on standard
+ * output, and a line if only the first of several hosts is used. On failure
+ * prints one sentence on standard error. ucx_mp_run calls it before it starts a
+ * program.
  */
 
 #include "node_xml.h"

@@ -28,14 +28,12 @@
 #include <string.h>
 
 /*
- * Names, memory, multiprocessors, link versions and signalling rates: V.
- * NVLink 1: 20 GB/s a link, 90 % of it: A from C's figure for AC922.
- * NVLink 2: 24 GB/s: S, T, D, and C (72 GB/s over three links, "95 % of peak").
- * NVLink 3: 25 GB/s a link, 93 % of it: A.
- * NVLink 4: 397 GB/s over 18 links for one copy: H.
- * NVLink 5: twice NVLink 4: A.
- * Copies inside a GPU read and write its memory: 0.43 of V's rate, A.
- * PCIe: V.
+ * Names, memory, multiprocessors, link versions and signalling rates: V. NVLink
+ * 1: 20 GB/s a link, 90 % of it: A from C's figure for AC922. NVLink 2: 24
+ * GB/s: S, T, D, and C (72 GB/s over three links, "95 % of peak"). NVLink 3: 25
+ * GB/s a link, 93 % of it: A. NVLink 4: 397 GB/s over 18 links for one copy: H.
+ * NVLink 5: twice NVLink 4: A. Copies inside a GPU read and write its memory:
+ * 0.43 of V's rate, A. PCIe: V.
  */
 static const cuemu_gpu_model_t cuemu_gpu_models[] = {
     {100, "NVIDIA B200",           183359, 148, 5, 50000, 44.11, 3400, 32},
@@ -81,7 +79,8 @@ double cuemu_pcie_lane_gbps(double gtps, int *gen_p)
     return 0;
 }
 
-/* The share that a copy gets of NVLink 4's signalling rate, 397 of 478: A */
+/* The same share of the signalling rate as a copy gets of NVLink 4's, 397 of
+   478: A */
 double cuemu_c2c_gbps(double mbps)
 {
     return mbps * 1e-3 * 397 / 478;
@@ -116,12 +115,12 @@ const cuemu_host_model_t *cuemu_host_model(const char *arch)
 }
 
 /*
- * H. An 8-byte copy with event and polling takes 8.0 (GPU to GPU), 6.6 (pinned
- * host to GPU) and 8.2 us (back): less 2.9 of submission and 1.5 for the query
- * that finds it done. Splitting a copy over 8 streams costs 2.7 us a stream,
- * so that much of it keeps the link busy. Pageable: plain copies of 8 bytes
- * take 5.8 and 10.6 us. Older GPUs: the same, A; of A100, P's 2.5 to 3.3 us
- * between small copies bear it out.
+ * H. An 8-byte copy with event and polling takes 8.0 us (GPU to GPU), 6.6 us
+ * (pinned host to GPU) and 8.2 us (back). Subtract 2.9 of submission and 1.5
+ * for the query that returns SUCCESS. Splitting a copy over 8 streams costs 2.7
+ * us a stream; this part occupies the link. Pageable: plain copies of 8 bytes
+ * take 5.8 and 10.6 us. Older GPUs: the same, A; consistent with P's 2.5 to 3.3
+ * us between small copies of an A100.
  */
 const cuemu_copy_model_t cuemu_copy_models[CUEMU_ROUTE_LAST] = {
     [CUEMU_ROUTE_LOCAL]        = {"local",        0.4, 1.2, 0.5},
@@ -134,8 +133,8 @@ const cuemu_copy_model_t cuemu_copy_models[CUEMU_ROUTE_LAST] = {
     [CUEMU_ROUTE_HOST]         = {"host",         0.0, 0.1, 0.0}
 };
 
-/* H, except what is marked. Batches: 8 and 32 copies of 64 KiB by one call take
-   5.5 and 19.8 us (docs/results/logs/h200-x2-blocks.txt). */
+/* H unless marked. Batches: 8 and 32 copies of 64 KiB by one call take 5.5 and
+   19.8 us (docs/results/logs/h200-x2-blocks.txt). */
 const cuemu_call_model_t cuemu_call_models[CUEMU_CALL_LAST] = {
     [CUEMU_CALL_COPY_ASYNC]        = {"copy-async",        2.9},
     [CUEMU_CALL_COPY_BATCH]        = {"copy-batch",        0.7},
@@ -162,13 +161,12 @@ const cuemu_call_model_t cuemu_call_models[CUEMU_CALL_LAST] = {
     [CUEMU_CALL_GRAPH_INSTANTIATE] = {"graph-instantiate", 30},
     [CUEMU_CALL_GRAPH_LAUNCH]      = {"graph-launch",      0.7},
     [CUEMU_CALL_GRAPH_UPDATE_NODE] = {"graph-update-node", 0.6},
-    /* H: 140000 to 240000. Left out: each process would begin with it. A node
-       that is about first messages says so (<cuemu set="cost">). */
+    /* H: 140000 to 240000. 0 because it would delay the start of each process;
+       a node file about first messages sets it (<cuemu set="cost">) */
     [CUEMU_CALL_CONTEXT]           = {"context",           0},
-    /* Left out likewise. Two H100, driver 580.159.04: in the 165 to 303 ms that
-       a thread takes for a context on another GPU, the calls of the thread that
-       sends messages stand still once, near the end, for 7.3, 18.9 and 20.6
-       ms. */
+    /* 0 likewise. Two H100, driver 580.159.04: a thread creates a context on
+       another GPU in 165 to 303 ms. Calls of the thread that sends messages
+       stand still once, near the end, for 7.3, 18.9 and 20.6 ms. */
     [CUEMU_CALL_CONTEXT_HOLD]      = {"context-hold",      0}
 };
 
@@ -194,14 +192,14 @@ void cuemu_cost_defaults(cuemu_cost_t *cost, int sm)
     cost->host_register_rate     = 17.5e9;
     cost->host_unregister_rate   = 44.7e9;
     /* H: graphs of 1 to 64 copies, fitted within 25 %. Launching 16 takes 19.7
-       us on one machine and 35.3 on another: between them */
+       us on one machine and 35.3 us on another: a value between these */
     cost->graph_instantiate_node = cuemu_us(1.9);
     cost->graph_launch_node      = cuemu_us(1.68);
     cost->graph_first_launch     = cuemu_us(8);
-    /* H: chains of staged chunks take that much longer a chunk than their
-       copies alone */
+    /* H: each chunk of a staged chain takes so much longer than its copies
+       alone */
     cost->cross_stream           = cuemu_us(1.5);
     cost->kernel                 = cuemu_us(2.0); /* A */
-    /* Where it was measured it is in the node's file (h200-x2) */
+    /* node files with a measured value set it (h200-x2) */
     cost->pull                   = 0;
 }

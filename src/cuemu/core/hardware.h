@@ -1,50 +1,56 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What hardware of a generation can do: constants that a node file does not
- * hold, each with its source in hardware.c.
+ * Rates and times of hardware generations: constants missing in node files.
+ * hardware.c names the source of each.
  */
 #ifndef CUEMU_HARDWARE_H_
 #define CUEMU_HARDWARE_H_
 
 #include "cuemu_core.h"
 
-/* GPU generation. Rates in GB/s, one way. */
+/* GPU generation. Rates are in GB/s and for one direction. */
 typedef struct {
-    int         sm;            /* first compute capability it holds for */
+    int         sm;            /* lowest compute capability, 70 for 7.0 */
     const char  *name;
     uint64_t    memory_mib;
     int         sm_count;
     int         nvlink_version;
-    int         nvlink_mbps;   /* what NVML reports for a link */
-    double      nvlink_gbps;   /* what a copy gets out of a link */
-    double      local_gbps;    /* copy inside the GPU's memory */
-    double      pcie_gtps;     /* of a lane */
+    int         nvlink_mbps;   /* signalling rate of a link, as NVML reports it,
+                                  MB/s */
+    double      nvlink_gbps;   /* rate of a copy over one link */
+    double      local_gbps;    /* rate of a copy inside the GPU's memory */
+    double      pcie_gtps;     /* signalling rate of a PCIe lane, GT/s */
 } cuemu_gpu_model_t;
 
 const cuemu_gpu_model_t *cuemu_gpu_model(int sm);
 
-/* One PCIe lane of `gtps` GT/s: what a copy gets out of it. 0 if unknown. */
+/* Return the rate of a copy over one PCIe lane of `gtps` GT/s, in GB/s, and the
+   PCIe generation in *gen_p; 0 if unknown. */
 double cuemu_pcie_lane_gbps(double gtps, int *gen_p);
 
-/* One NVLink-C2C link that signals at `mbps`: what a copy gets out of it. */
+/* Return the rate of a copy over one NVLink-C2C link with a signalling rate of
+   `mbps` MB/s, in GB/s. */
 double cuemu_c2c_gbps(double mbps);
 
-/* Host by architecture. */
+/* Host memory and sockets, by CPU architecture. Rates are in GB/s. */
 typedef struct {
     const char *arch;
-    double     dram_read_gbps;   /* one NUMA node, by devices */
+    double     dram_read_gbps;   /* reads of one NUMA node's memory by
+                                    devices */
     double     dram_write_gbps;
-    double     socket_gbps;      /* between two NUMA nodes, one way */
-    double     memcpy_gbps;      /* one CPU thread, pageable copies */
-    int        remote_p2p_sm;    /* peers across sockets from this capability */
+    double     socket_gbps;      /* between two NUMA nodes, one direction */
+    double     memcpy_gbps;      /* one CPU thread, limits pageable copies */
+    int        remote_p2p_sm;    /* lowest compute capability with peer access
+                                    between sockets */
 } cuemu_host_model_t;
 
 const cuemu_host_model_t *cuemu_host_model(const char *arch);
 
 /* Fixed times of a copy, in microseconds. */
 typedef struct {
-    const char *name;            /* of the kind of route, for <cuemu> */
+    const char *name;            /* kind of route, as <cuemu> elements name
+                                    it */
     double     launch_us;
     double     setup_us;
     double     complete_us;
@@ -53,7 +59,8 @@ typedef struct {
 typedef enum {
     CUEMU_ROUTE_LOCAL,           /* inside one GPU */
     CUEMU_ROUTE_PEER,            /* GPU to GPU */
-    CUEMU_ROUTE_STAGED,          /* GPU to GPU without peer access */
+    CUEMU_ROUTE_STAGED,          /* GPU to GPU without peer access, through the
+                                    host */
     CUEMU_ROUTE_H2D,
     CUEMU_ROUTE_D2H,
     CUEMU_ROUTE_PAGEABLE_H2D,
@@ -65,13 +72,14 @@ typedef enum {
 extern const cuemu_copy_model_t cuemu_copy_models[CUEMU_ROUTE_LAST];
 
 typedef struct {
-    const char *name;            /* for <cuemu> */
+    const char *name;            /* call, as <cuemu> elements name it */
     double     us;
 } cuemu_call_model_t;
 
 extern const cuemu_call_model_t cuemu_call_models[CUEMU_CALL_LAST];
 
-/* What calls cost on a node whose GPUs are of compute capability `sm`. */
+/* Set the costs of driver calls on a node with GPUs of compute capability `sm`
+   (80 for 8.0). */
 void cuemu_cost_defaults(cuemu_cost_t *cost, int sm);
 
 #endif

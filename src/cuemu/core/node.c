@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Builds a node from its description: GPUs, links, and the route from each
+ * Build a node from its description: GPUs, links, and the route from each
  * place to each other.
  *
  * Names of links, for <cuemu> elements and messages:
  *   nvlink.A>B        NVLinks from GPU A to GPU B together
- *   nvlink.A>cpu      ... from GPU A to its CPU (POWER); nvlink.cpu>A back
+ *   nvlink.A>cpu      NVLinks from GPU A to its CPU (POWER); nvlink.cpu>A back
  *   c2c.A>cpu         NVLink-C2C of GPU A to its CPU (Grace); c2c.cpu>A back
  *   nvport.A.out|in   all links of GPU A to and from the NVSwitches
  *   pcie.A.up|down    GPU A's own PCIe link
  *   bridge.BUSID.up|down  the link above a PCIe switch
- *   dram.N.rd|wr      what devices can read and write of NUMA node N's memory
+ *   dram.N.rd|wr      reads and writes of NUMA node N's memory by devices
  *   socket.N>M        between NUMA nodes
- *   memcpy.N          a CPU thread of NUMA node N that copies
+ *   memcpy.N          copies by a CPU thread of NUMA node N
  *   local.A           copies inside GPU A
  */
 
@@ -32,10 +32,11 @@
 #define CUEMU_MIN_GBPS    1e-3
 #define CUEMU_MAX_GBPS    1e6
 
-#define CUEMU_CLASS_NVS   0x068000 /* NVSwitch */
-#define CUEMU_CLASS_CPU   0x068001 /* POWER's NVLink bridge */
+#define CUEMU_CLASS_NVS   0x068000 /* PCI class of an NVSwitch */
+#define CUEMU_CLASS_CPU   0x068001 /* PCI class of POWER's NVLink bridge */
 
-/* Links of the parts of the node while routes are being laid. */
+/* State while the node is built: indices into node->links, CUEMU_NO_LINK if
+   there is no link. */
 typedef struct {
     cuemu_xml_t   *xml;
     cuemu_node_t  *node;
@@ -53,7 +54,8 @@ typedef struct {
     int           dram_write[CUEMU_MAX_NUMA];
     int           copier[CUEMU_MAX_NUMA];
     int           socket[CUEMU_MAX_NUMA][CUEMU_MAX_NUMA];
-    int           full;                             /* ran out of links */
+    int           full;                             /* more than CUEMU_MAX_LINKS
+                                                       links needed */
 } cuemu_build_t;
 
 
@@ -84,8 +86,8 @@ cuemu_build_link(cuemu_build_t *b, double gbps, const char *format, ...)
 
 /* ------------------------------------------------------------------ GPUs */
 
-/* A mark, by which people tell it from a real one's, the node's name, the GPU's
- * own bytes */
+/* Make a GPU's UUID: a mark that tells it from a real one's, the node's name,
+   and a hash of the GPU's bus id. */
 static void cuemu_gpu_uuid(const char *node, const char *busid, uint8_t *uuid)
 {
     uint64_t hash = 0xcbf29ce484222325ul; /* FNV-1a */
@@ -103,8 +105,9 @@ static void cuemu_gpu_uuid(const char *node, const char *busid, uint8_t *uuid)
     }
 }
 
-/* What NVML says: of the device, not of the bridges above it. No GPU is made
- * with less than a quarter of what its generation has. */
+/* Set the PCIe generation and width reported by NVML: those of the device, not
+   of the bridges above it. Values below a quarter of the GPU generation's rate
+   are those of a virtual machine's port, and replaced. */
 static void cuemu_gpu_pcie(cuemu_gpu_t *gpu, const cuemu_xml_pci_t *pci,
                            const cuemu_gpu_model_t *model)
 {
@@ -142,7 +145,8 @@ static void cuemu_build_gpu(cuemu_build_t *b, int index)
     gpu->c2c_mbps       = xgpu->c2c_mbps;
     cuemu_gpu_pcie(gpu, pci, model);
 
-    /* from the root: the CPU (ids from 0), then bridges (after the CPUs) */
+    /* from the root: id of the CPU (from 0), then of the bridges (after the
+       CPUs) */
     gpu->pci_depth = 1;
     for (bridge = pci->parent; bridge >= 0;
          bridge = b->xml->pci[bridge].parent) {
@@ -261,8 +265,9 @@ static cuemu_status_t cuemu_build_nvlinks(cuemu_build_t *b, int index)
     return CUEMU_OK;
 }
 
-/* A GPU whose <nvlink> names itself, by a slip of the file's, has the links of
- * the one that names it; one without an <nvlink> to it stays without */
+/* Add the NVLinks from `to` back to `from` that the file lacks, if an <nvlink>
+   of GPU `to` names `to` itself by mistake. Without such an <nvlink> NVML
+   reports no links of `to`. */
 static void cuemu_build_nvlink_back(cuemu_build_t *b, int from, int to)
 {
     const cuemu_xml_gpu_t *xgpu = &b->xml->gpus[b->gpu_xml[to]];
@@ -290,8 +295,8 @@ static cuemu_status_t cuemu_build_gpus(cuemu_build_t *b)
     cuemu_status_t status;
     int dev, i;
 
-    /* CUDA numbers them by "dev", whatever their order in the file; numbers
-       may be missing where NCCL was not given all GPUs */
+    /* CUDA's order is that of "dev", not of the file; numbers are missing if
+       NCCL used only some of the GPUs */
     for (dev = 0; dev < CUEMU_MAX_GPUS; ++dev) {
         for (i = 0; i < b->xml->num_gpus; ++i) {
             if (b->xml->gpus[i].dev == dev) {
@@ -311,7 +316,7 @@ static cuemu_status_t cuemu_build_gpus(cuemu_build_t *b)
     }
 
     for (i = 0; i < b->node->num_gpus; ++i) {
-        /* one direction is enough for a link to exist */
+        /* an <nvlink> of one direction is enough for a link of both */
         for (dev = 0; dev < b->node->num_gpus; ++dev) {
             if ((b->nvlink[i][dev] != CUEMU_NO_LINK) &&
                 (b->nvlink[dev][i] == CUEMU_NO_LINK)) {
@@ -331,7 +336,8 @@ static cuemu_status_t cuemu_build_gpus(cuemu_build_t *b)
 
 /* ----------------------------------------------------------- host and PCI */
 
-/* A GPU's own link; where a virtual machine hides it, as its generation has */
+/* Return the rate of a GPU's own PCIe link in GB/s: the file's, or the GPU
+   generation's if a virtual machine hides it. */
 static double cuemu_build_gpu_gbps(const cuemu_build_t *b, int gpu)
 {
     int pci = b->xml->gpus[b->gpu_xml[gpu]].pci;
@@ -346,8 +352,8 @@ static double cuemu_build_gpu_gbps(const cuemu_build_t *b, int gpu)
     return gbps * ((b->xml->pci[pci].width > 0) ? b->xml->pci[pci].width : 16);
 }
 
-/* What the links of all GPUs below a bridge carry together, and the fastest of
- * them alone */
+/* Return the sum of the rates of all GPUs' own links below a bridge, in GB/s,
+   and the highest of them in *fastest_p. */
 static double cuemu_build_below(const cuemu_build_t *b, int bridge,
                                 double *fastest_p)
 {
@@ -370,9 +376,11 @@ static double cuemu_build_below(const cuemu_build_t *b, int bridge,
 }
 
 /*
- * Virtual machines put bridges above passed-through GPUs that are no wires and
- * say 2.5 GT/s, x1 (QEMU's; NVIDIA/nccl-tests issue 256 has such a file). No
- * switch is as slow as 1/32 of a GPU's link: that one limits nothing.
+ * Return the rate of the link above a bridge, in GB/s. Virtual machines show
+ * bridges above passed-through GPUs that are no real links and report 2.5 GT/s,
+ * x1 (QEMU; NVIDIA/nccl-tests issue 256 has such a file). No real switch has
+ * less than 1/32 of a GPU's rate, so such a bridge gets the sum of the GPUs'
+ * rates and limits nothing.
  */
 static double cuemu_build_bridge_gbps(const cuemu_build_t *b, int bridge)
 {
@@ -471,7 +479,8 @@ static void cuemu_route_times(cuemu_route_t *route, cuemu_route_kind_t kind)
                                      0.5);
 }
 
-/* From a GPU to its CPU, or back. `stop`: a bridge to turn round at. */
+/* Add the links from a GPU to its CPU (`up`), or back. `stop`: the bridge to
+   end at, -1: none. */
 static void cuemu_route_gpu_cpu(cuemu_build_t *b, cuemu_route_t *route, int gpu,
                                 int up, int stop)
 {
@@ -488,7 +497,7 @@ static void cuemu_route_gpu_cpu(cuemu_build_t *b, cuemu_route_t *route, int gpu,
     }
 }
 
-/* The bridge at which the ways from two GPUs to the root meet, -1: CPU */
+/* Return the lowest bridge above both GPUs; -1: there is none below the CPU. */
 static int cuemu_build_meeting(const cuemu_build_t *b, int gpu1, int gpu2)
 {
     const cuemu_gpu_t *g1 = &b->node->gpus[gpu1];
@@ -529,7 +538,7 @@ static void cuemu_build_gpu_to_gpu(cuemu_build_t *b, int src, int dst)
             cuemu_route_add(b, route, b->socket[src_numa][dst_numa]);
             route->p2p = (b->node->gpus[src].sm >= b->host->remote_p2p_sm);
         }
-        if (!route->p2p) { /* the driver goes through host memory */
+        if (!route->p2p) { /* the driver stages in host memory */
             cuemu_route_times(route, CUEMU_ROUTE_STAGED);
             cuemu_route_add(b, route, b->dram_write[src_numa]);
             cuemu_route_add(b, route, b->dram_read[src_numa]);
@@ -580,7 +589,7 @@ static void cuemu_build_routes(cuemu_build_t *b)
         cuemu_build_gpu_host(b, i, node->gpus[i].numa, 1);
     }
 
-    /* inside the host: done by a CPU thread at the source */
+    /* inside the host: a CPU thread at the source copies */
     for (i = 0; i <= node->num_numa; ++i) {
         for (n = 0; n <= node->num_numa; ++n) {
             place = (i < node->num_numa) ? CUEMU_PLACE_NUMA(i) :
@@ -612,8 +621,8 @@ static int cuemu_link_is_own(const cuemu_build_t *b, int gpu, int link)
                            (link == b->pci_down[pci])));
 }
 
-/* The GPUs' own links go first. Copies inside the host have none such, and
- * begin on all of theirs. */
+/* Sort the GPUs' own links to the front. A copy inside the host has none: all
+   its links count as own. */
 static void cuemu_build_own_links(const cuemu_build_t *b, cuemu_route_t *route)
 {
     int16_t link;
@@ -764,7 +773,8 @@ static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
     return cuemu_node_error(b, s->line, "there is no cost \"%s\"", s->name);
 }
 
-/* Whether a route has a link, or is of a kind, whose name matches */
+/* Return non-zero if `name`, a pattern, matches the route's kind or one of its
+   links. */
 static int cuemu_route_matches(const cuemu_build_t *b,
                                const cuemu_route_t *route, const char *name)
 {
@@ -781,8 +791,8 @@ static int cuemu_route_matches(const cuemu_build_t *b,
     return fnmatch(name, cuemu_copy_models[route->kind].name, 0) == 0;
 }
 
-/* Times of copies over links that match, e.g. "nvlink.*", or of a kind, e.g.
-   "pageable-d2h" */
+/* Set the fixed times of routes whose links, e.g. "nvlink.*", or kind, e.g.
+   "pageable-d2h", match the element's name. */
 static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
                                      const cuemu_xml_setting_t *s)
 {
@@ -888,7 +898,7 @@ static void cuemu_build_init(cuemu_build_t *b, cuemu_xml_t *xml,
 {
     const char *base = strrchr(xml->path, '/');
 
-    memset(b, 0xff, sizeof(*b)); /* every link CUEMU_NO_LINK */
+    memset(b, 0xff, sizeof(*b)); /* all links CUEMU_NO_LINK */
     b->xml         = xml;
     b->node        = node;
     b->host        = cuemu_host_model(xml->cpus[0].arch);

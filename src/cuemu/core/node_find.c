@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Finds the file of a node that was asked for by name or path.
+ * Find a node's file by name or path.
  */
 
 #include "cuemu_core.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#ifndef CUEMU_NODES_DIR /* set by the build: where nodes get installed */
+#ifndef CUEMU_NODES_DIR /* folder of installed nodes, set by the build */
 #  define CUEMU_NODES_DIR ""
 #endif
 
@@ -22,7 +22,7 @@ static int cuemu_path_is_file(const char *path)
     return (stat(path, &st) == 0) && S_ISREG(st.st_mode);
 }
 
-/* NAME.xml, or NAME, in `dir`/`sub` */
+/* Find NAME.xml, or NAME, in `dir`/`sub`. Return 0 if neither exists. */
 static int cuemu_node_try(const char *dir, const char *sub, const char *name,
                           char *path_p, size_t path_size)
 {

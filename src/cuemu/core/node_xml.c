@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Reads NCCL topology files. Elements that say nothing about GPUs and their
- * links (network cards above all) are passed over.
+ * Read NCCL topology files. Elements without information on GPUs, their links
+ * or network devices' names are skipped.
  */
 
 #include "node_xml.h"
@@ -35,7 +35,7 @@ cuemu_status_t cuemu_xml_error(const cuemu_xml_t *xml, int line,
     va_list ap;
     int n;
 
-    /* The reason has to find room behind a long path */
+    /* leave room for the reason behind a long path */
     if ((strlen(path) > CUEMU_ERRBUF_SIZE / 2) && strrchr(path, '/')) {
         path = strrchr(path, '/') + 1;
     }
@@ -79,7 +79,8 @@ static int cuemu_xml_hex(char digit)
     return (digit <= '9') ? (digit - '0') : ((digit | 0x20) - 'a' + 10);
 }
 
-/* Copies an attribute; 0 if there is none. Too long values are cut. */
+/* Copy an attribute's value, cut to `size`. Return 0 if the element lacks
+   it. */
 static int cuemu_xml_text(const xmlNode *elem, const char *name, char *text_p,
                           size_t size)
 {
@@ -94,7 +95,7 @@ static int cuemu_xml_text(const xmlNode *elem, const char *name, char *text_p,
     return 1;
 }
 
-/* Attribute as an integer; `missing` if it is not there or empty. */
+/* Read an attribute as an integer; `missing` if absent or empty. */
 static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
                                     const char *name, int missing, int min,
                                     int max, int *value_p)
@@ -120,8 +121,8 @@ static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
     return CUEMU_OK;
 }
 
-/* link_width, of which Linux says 255 where a device has no such capability and
- * 63 of one that is asleep (drivers/pci: all bits of a field set) */
+/* Read link_width. Linux reports 255 for devices without this capability, and
+   63 for a device asleep (drivers/pci: all bits of the field set). */
 static cuemu_status_t cuemu_xml_width(const cuemu_xml_t *xml,
                                       const xmlNode *elem, int *width_p)
 {
@@ -134,7 +135,7 @@ static cuemu_status_t cuemu_xml_width(const cuemu_xml_t *xml,
     return status;
 }
 
-/* affinity: "000000ff,fff00000", the lowest cores last */
+/* Read affinity: "000000ff,fff00000", the lowest cores last. */
 static cuemu_status_t cuemu_xml_affinity(const cuemu_xml_t *xml,
                                          const xmlNode *elem,
                                          cuemu_xml_cpu_t *cpu)
@@ -166,7 +167,7 @@ static cuemu_status_t cuemu_xml_affinity(const cuemu_xml_t *xml,
     return status;
 }
 
-/* Attribute as a number >= 0; -1 if it is not there. */
+/* Read an attribute as a number >= 0; -1 if absent. */
 static cuemu_status_t cuemu_xml_number(const cuemu_xml_t *xml,
                                        const xmlNode *elem, const char *name,
                                        double *value_p)
@@ -189,7 +190,7 @@ static cuemu_status_t cuemu_xml_number(const cuemu_xml_t *xml,
     return CUEMU_OK;
 }
 
-/* link_speed: "16.0 GT/s PCIe", "8 GT/s"; empty or "Unknown" is no speed */
+/* Read link_speed: "16.0 GT/s PCIe", "8 GT/s"; 0 if empty or "Unknown". */
 static cuemu_status_t cuemu_xml_speed(const cuemu_xml_t *xml,
                                       const xmlNode *elem, double *gtps_p)
 {
@@ -255,10 +256,11 @@ static cuemu_status_t cuemu_xml_c2c(cuemu_xml_t *xml, const xmlNode *elem,
 }
 
 /*
- * NCCL writes the slower of a GPU's link and of the port above it. Ports of
- * virtual machines say 2.5 GT/s and one lane and are no ends of a wire (QEMU's
- * root ports up to 3.1): a link that says less than 1/32 of what the GPU's
- * generation has is such a port's, and the GPU's own is the generation's.
+ * Correct the link of a GPU in a virtual machine. NCCL writes the slower of a
+ * GPU's link and the port above it, and a virtual machine's port (QEMU's root
+ * ports up to 3.1) reports 2.5 GT/s and one lane without being a real link. A
+ * link below 1/32 of the GPU generation's rate is such a port's: replace it by
+ * the generation's.
  */
 static void cuemu_xml_gpu_link(cuemu_xml_pci_t *pci, int sm)
 {
@@ -283,9 +285,9 @@ static int cuemu_xml_find_pci(const cuemu_xml_t *xml, const char *busid)
 }
 
 /*
- * A PCI device has one GPU. Where it is split in parts (MLOPart), CUDA shows
- * each as a GPU, and all at the same bus id; here the others get the next
- * device numbers, since all else takes a bus id for a GPU's.
+ * Give each part of a split GPU (MLOPart) a bus id of its own. CUDA shows all
+ * parts at the same bus id; here the second and later parts get the next device
+ * numbers, because the emulator identifies a GPU by its bus id.
  */
 static cuemu_status_t cuemu_xml_gpu_place(cuemu_xml_t *xml,
                                           cuemu_xml_gpu_t *gpu)
@@ -383,7 +385,8 @@ static cuemu_status_t cuemu_xml_gpu(cuemu_xml_t *xml, const xmlNode *elem,
     return CUEMU_OK;
 }
 
-/* What could be no file's name, or is one already, is no device's */
+/* Add the network devices of a <nic>. Skips names that cannot be a file's, and
+   repeated names. */
 static void cuemu_xml_nic(cuemu_xml_t *xml, const xmlNode *elem, int pci)
 {
     cuemu_xml_net_t *net;
@@ -476,8 +479,8 @@ static cuemu_status_t cuemu_xml_cpu(cuemu_xml_t *xml, const xmlNode *elem)
     cuemu_status_t status;
     const xmlNode *child;
 
-    /* NCCL writes all hosts that NVLink joins (MNNVL) into one file; a node of
-       ours is one of them */
+    /* NCCL writes all hosts connected by NVLink (MNNVL) into one file; an
+       emulated node is the first of them */
     cuemu_xml_text(elem, "host_hash", host, sizeof(host));
     if (index == 0) {
         memcpy(xml->host, host, sizeof(host));
@@ -580,7 +583,8 @@ static cuemu_status_t cuemu_xml_system(cuemu_xml_t *xml, const xmlNode *root)
     return status;
 }
 
-/* libxml2 would print on stderr what cuemu_xml_read() reports itself */
+/* Suppress libxml2's messages on stderr: cuemu_xml_read() reports errors
+   itself. */
 static void cuemu_xml_silent(void *arg, const char *format, ...)
 {
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What the kernel says of the node's processes: how much processor time they
- * used, and whether they sleep. By system calls alone: programs that read the
- * clock come here from signal handlers and from inside memory hooks.
+ * Read the processor time and the state of the node's processes from the
+ * kernel. By system calls only: programs that read the clock do so from signal
+ * handlers and inside memory hooks.
  */
 #define _GNU_SOURCE
 #include "cuemu_core.h"
@@ -32,8 +32,8 @@ typedef struct {
 } cuemu_dirent_t; /* struct linux_dirent64 */
 
 /*
- * The program's clock_gettime() may be an interposed one that shows emulated
- * time; real time comes from libc's own.
+ * Return libc's clock_gettime(), for real time: the program's may be interposed
+ * and show emulated time.
  */
 static cuemu_clock_gettime_func_t cuemu_process_libc_clock(void)
 {
@@ -56,7 +56,7 @@ static cuemu_clock_gettime_func_t cuemu_process_libc_clock(void)
     return func;
 }
 
-/* so that signal handlers find it done */
+/* Look it up before any signal handler needs it. */
 static void __attribute__((constructor)) cuemu_process_init(void)
 {
     cuemu_process_libc_clock();
@@ -77,7 +77,7 @@ static uint64_t cuemu_process_real_ns(void)
 
 static uint64_t cuemu_process_cpu_ns(int pid)
 {
-    /* as clock_getcpuclockid() has it, without looking for the process */
+    /* clock_getcpuclockid() without its check that the process exists */
     clockid_t id = (clockid_t)((~(unsigned)pid << 3) | 2);
     struct timespec ts;
 
@@ -93,7 +93,7 @@ static uint64_t cuemu_process_thread_ns(void)
                    cuemu_process_ns(&ts) : 0;
 }
 
-/* The whole of a small file; its size, or -1 */
+/* Read a small file. Return the number of bytes, or -1. */
 static long cuemu_process_read(const char *path, char *text, size_t size)
 {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -111,8 +111,9 @@ static long cuemu_process_read(const char *path, char *text, size_t size)
     return length;
 }
 
-/* 1: runs, or would (R), or waits for a disk or for memory, as everything may
-   that touches any (D); CUEMU_CLOCK_STOPPED: by a signal or a debugger */
+/* Return 1 if the thread runs or is ready to (R), or waits for a disk or memory
+   (D), as any thread may for a moment; CUEMU_CLOCK_STOPPED if stopped by a
+   signal or a debugger; otherwise 0. */
 static int cuemu_process_task_runs(int pid, int tid)
 {
     char path[64], text[512];
@@ -120,7 +121,7 @@ static int cuemu_process_task_runs(int pid, int tid)
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
     if (cuemu_process_read(path, text, sizeof(text)) <= 0) {
-        return 0; /* it has just ended */
+        return 0; /* thread has just ended */
     }
 
     state = strrchr(text, ')');
@@ -164,7 +165,7 @@ static int cuemu_process_is_running(int pid, int tid, int service)
     return running;
 }
 
-/* A number that no other PID namespace has; 0 without /proc */
+/* Return a number unique to this PID namespace; 0 without /proc. */
 static uint64_t cuemu_process_space(void)
 {
     static uint64_t space;
@@ -177,7 +178,8 @@ static uint64_t cuemu_process_space(void)
     return __atomic_load_n(&space, __ATOMIC_RELAXED);
 }
 
-/* "processor time, time in the queue for one, number of turns" */
+/* Return the time spent waiting for a processor, ns: the second number of
+   "processor time, waiting time, number of time slices". */
 static uint64_t cuemu_process_delay_ns(int pid)
 {
     char path[64], text[128];

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Simulation of timed operations on shared links: see cuemu_core.h for the
+ * Simulation of timed operations on shared links; cuemu_core.h describes the
  * model.
  *
- * Running copies of one route and phase have equal rates, so they form a class:
- * the class counts the bytes that each of its members has received (`served`),
- * and a member is finished when that count reaches the value that it was at
- * when the member joined plus its size. A change of rates therefore touches
- * the active classes only, never the single copies. All that waits for a moment
- * in time or a count of bytes sits in a pairing heap, built of links inside the
- * operations; no operation is ever in two heaps.
+ * Running copies with the same route and phase (set-up or moving) have equal
+ * rates, so they form a class. The class counts the bytes received by each of
+ * its members (`served`). A member is finished when this count reaches its
+ * value at the member's start plus the member's size. So a change of rates
+ * updates the classes, not the single copies.
+ *
+ * Operations that wait for a time or a count of bytes are in pairing heaps,
+ * linked inside the operations. An operation is in at most one heap.
  */
 
 #include "cuemu_core.h"
@@ -22,12 +23,11 @@
 #define CUEMU_SIM_ALIGN       64ul
 #define CUEMU_EDGES_PER_OP    4u
 
-/* Heap keys of copies are bytes in this fixed-point unit: they order exactly,
-   and 2^63 of them are 2 PB through one uninterruptedly busy route. */
+/* Units per byte of the heap keys of copies: integers compare exactly, and 2^63
+   units are 2 PB through a route that is never idle. */
 #define CUEMU_BYTE_SCALE      4096.0
 
-/* Of every route the copies whose engines are being set up, and those that move
-   bytes */
+/* Two classes per route: copies being set up, and copies moving bytes */
 #define CUEMU_NUM_ROUTES      (CUEMU_NUM_PLACES * CUEMU_NUM_PLACES)
 #define CUEMU_NUM_CLASSES     (2 * CUEMU_NUM_ROUTES)
 
@@ -36,17 +36,18 @@ typedef struct {
     cuemu_op_desc_t desc;
     uint32_t        generation;
     int32_t         state;
-    int32_t         server;    /* SERVING: the owner that serves */
-    uint32_t        pending;   /* unfinished dependencies */
-    uint32_t        waited;    /* had to wait for a dependency */
-    uint32_t        in_setup;  /* RUNNING: moves nothing yet */
+    int32_t         server;    /* SERVING: number of the serving owner */
+    uint32_t        pending;   /* number of unfinished dependencies */
+    uint32_t        waited;    /* a dependency was unfinished when it was
+                                  added */
+    uint32_t        in_setup;  /* RUNNING: its engine is being set up */
     uint32_t successors; /* list of edges */
     cuemu_time_t    submit;
     cuemu_time_t    earliest;
     cuemu_time_t    start;
     cuemu_time_t    end;
 
-    /* heap node; `next` also links the free and the due list */
+    /* links of the heap; `next` also those of the free and the due list */
     int64_t         key;
     uint64_t        order;     /* breaks ties: first come, first served */
     uint32_t        child;
@@ -60,10 +61,11 @@ typedef struct {
 } cuemu_edge_t;
 
 typedef struct {
-    double       served;      /* bytes that each member got, see above */
+    double       served;      /* bytes received by each member since time 0 */
     double       rate;        /* bytes/s of each member */
     cuemu_time_t next_finish;
-    uint32_t     heap;        /* members by finishing count */
+    uint32_t     heap;        /* members, ordered by the count at which they
+                                 finish */
     uint32_t     count;
 } cuemu_class_t;
 
@@ -76,14 +78,14 @@ struct cuemu_sim {
     uint32_t      edge_free;
     uint32_t      due_head;
     uint32_t      due_tail;
-    uint32_t      num_due;      /* DUE and SERVING */
+    uint32_t      num_due;      /* operations DUE or SERVING */
     uint32_t      num_live;
     uint32_t      time_heap;
     uint32_t      num_active;
     int32_t       rates_stale;
     uint64_t      order;
     cuemu_time_t  time;
-    cuemu_time_t  flow_time;    /* moment that `served` of classes stands for */
+    cuemu_time_t  flow_time;    /* time of the classes' `served` */
     uint64_t      ops_offset;
     uint64_t      edges_offset;
     uint16_t      active[CUEMU_NUM_CLASSES];
@@ -113,7 +115,8 @@ static cuemu_op_id_t cuemu_sim_op_id(const cuemu_sim_t *sim, uint32_t index)
            ((uint64_t)index + 1);
 }
 
-/* NULL if the id is 0, nonsense, or its slot serves another operation by now */
+/* Return the operation of an id; NULL if the id is 0 or invalid, or its slot is
+   used by another operation now. */
 static cuemu_op_t *cuemu_sim_op_find(const cuemu_sim_t *sim, cuemu_op_id_t id)
 {
     uint32_t index = (uint32_t)id - 1;
@@ -181,8 +184,8 @@ static void cuemu_heap_insert(cuemu_sim_t *sim, uint32_t *root, uint32_t index,
     *root     = cuemu_heap_merge(sim, *root, index);
 }
 
-/* Makes one heap of a list of siblings: pairs from left to right, then the
-   pairs from right to left. */
+/* Merge a list of sibling heaps into one: in pairs from left to right, then the
+   results from right to left. */
 static uint32_t cuemu_heap_gather(cuemu_sim_t *sim, uint32_t first)
 {
     uint32_t pairs = CUEMU_NONE;
@@ -258,7 +261,8 @@ static const cuemu_route_t *cuemu_class_route(const cuemu_sim_t *sim,
     return &sim->node.routes[cls / CUEMU_NUM_PLACES][cls % CUEMU_NUM_PLACES];
 }
 
-/* Links that a copy occupies: while it is set up, only its GPUs' own */
+/* Return the number of links occupied by a copy of the class; during set-up
+   only the GPUs' own links. */
 static int cuemu_class_num_links(const cuemu_sim_t *sim, unsigned cls)
 {
     const cuemu_route_t *route = cuemu_class_route(sim, cls);
@@ -266,7 +270,7 @@ static int cuemu_class_num_links(const cuemu_sim_t *sim, unsigned cls)
     return (cls < CUEMU_NUM_ROUTES) ? route->num_links : route->num_own_links;
 }
 
-/* Credits all running copies with what they got since the last change. */
+/* Credit all running copies with the bytes moved since the last change. */
 static void cuemu_flows_update(cuemu_sim_t *sim, cuemu_time_t now)
 {
     double dt = (double)(now - sim->flow_time) / (double)CUEMU_PS_PER_SEC;
@@ -282,8 +286,9 @@ static void cuemu_flows_update(cuemu_sim_t *sim, cuemu_time_t now)
 }
 
 /*
- * Progressive filling: raise the rates of all copies alike until a link is
- * full; the copies on it have their final rate; go on with the others.
+ * Divide the links by progressive filling: raise all rates equally until a link
+ * is full, fix the rates of the copies on that link, and continue with the
+ * others.
  */
 static void cuemu_flows_share(cuemu_sim_t *sim)
 {
@@ -436,8 +441,7 @@ static void cuemu_flow_leave(cuemu_sim_t *sim, uint32_t index)
 
 static void cuemu_op_recycle(cuemu_sim_t *sim, uint32_t index)
 {
-    /* at the end of the queue, so that times of what finished recently can
-       still be asked for */
+    /* at the end of the queue: the times of recent operations stay readable */
     cuemu_sim_op(sim, index)->next = CUEMU_NONE;
     if (sim->free_tail == CUEMU_NONE) {
         sim->free_head = index;
@@ -460,7 +464,7 @@ static cuemu_time_t cuemu_time_max(cuemu_time_t a, cuemu_time_t b)
     return (a > b) ? a : b;
 }
 
-/* All dependencies are done: now. */
+/* Queue an operation whose dependencies are done at the present time. */
 static void cuemu_op_ready(cuemu_sim_t *sim, uint32_t index)
 {
     cuemu_op_t *op     = cuemu_sim_op(sim, index);
@@ -561,7 +565,7 @@ static void cuemu_op_start(cuemu_sim_t *sim, uint32_t index)
     }
 }
 
-/* An engine is set up, or a copy's last byte has gone */
+/* End the set-up of a copy, or its moving of bytes. */
 static void cuemu_flow_finish(cuemu_sim_t *sim, uint32_t index)
 {
     cuemu_op_t *op             = cuemu_sim_op(sim, index);
@@ -753,7 +757,7 @@ cuemu_status_t cuemu_sim_op_add(cuemu_sim_t *sim, cuemu_time_t now,
     return CUEMU_OK;
 }
 
-/* The class that finishes a copy next, NULL if none runs. */
+/* Return the class with the next copy to finish, NULL if no copy runs. */
 static cuemu_class_t *cuemu_sim_next_class(const cuemu_sim_t *sim)
 {
     const cuemu_class_t *best = NULL;
@@ -857,7 +861,7 @@ cuemu_op_id_t cuemu_sim_service(cuemu_sim_t *sim, int32_t server,
 
     op = cuemu_sim_op(sim, found);
     cuemu_op_unlink_due(sim, found);
-    ++sim->num_due; /* SERVING still holds the time */
+    ++sim->num_due; /* an operation being served still stops the time */
     op->state  = CUEMU_OP_STATE_SERVING;
     op->server = server;
     if (desc_p != NULL) {
@@ -981,7 +985,7 @@ unsigned cuemu_sim_num_live(const cuemu_sim_t *sim, int32_t owner)
     return count;
 }
 
-/* Takes an operation out of whatever it is in. */
+/* Remove an operation from the heap, list or count of its state. */
 static void cuemu_op_withdraw(cuemu_sim_t *sim, uint32_t index)
 {
     cuemu_op_t *op = cuemu_sim_op(sim, index);
@@ -1008,7 +1012,7 @@ static void cuemu_op_withdraw(cuemu_sim_t *sim, uint32_t index)
     }
 }
 
-/* Removes the edges that would wake `index` up, one pass for all of them. */
+/* Remove all edges to operations of the owner, in one pass. */
 static void cuemu_sim_forget_waiting(cuemu_sim_t *sim, int32_t owner)
 {
     cuemu_op_t *op, *succ;
@@ -1069,7 +1073,8 @@ unsigned cuemu_sim_owner_purge(cuemu_sim_t *sim, int32_t owner)
 
         if ((op->state == CUEMU_OP_STATE_SERVING) && (op->server != owner)) {
             op->desc.flags &= ~CUEMU_OP_HOLD;
-            continue; /* somebody moves its bytes right now: let it end */
+            continue; /* another process moves its bytes right now: let it
+                         end */
         }
 
         cuemu_op_withdraw(sim, i);

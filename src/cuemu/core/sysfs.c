@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What sysfs shows of an emulated node, as files that SYSFS_PATH names: PCIe
- * tree, NUMA nodes, network devices.
+ * Write the PCIe tree, NUMA nodes and network devices of an emulated node as
+ * sysfs shows them, to a folder for SYSFS_PATH.
  */
 
 #include "node_xml.h"
@@ -22,7 +22,7 @@
 typedef struct {
     const cuemu_xml_t *xml;
     const char        *folder;
-    cuemu_status_t    status; /* the first error, which errbuf tells */
+    cuemu_status_t    status; /* first error, described in errbuf */
 } cuemu_sysfs_t;
 
 static void cuemu_sysfs_fail(cuemu_sysfs_t *s, const char *path)
@@ -34,7 +34,7 @@ static void cuemu_sysfs_fail(cuemu_sysfs_t *s, const char *path)
     }
 }
 
-/* Makes a folder below s->folder, and those above it */
+/* Create a folder below s->folder, with its parents. */
 static void __attribute__((format(printf, 2, 3)))
 cuemu_sysfs_mkdir(cuemu_sysfs_t *s, const char *format, ...)
 {
@@ -95,7 +95,7 @@ static void cuemu_sysfs_link(cuemu_sysfs_t *s, const char *device,
     }
 }
 
-/* "0-19,40-59" of a mask */
+/* Write the cores of a mask as a list such as "0-19,40-59". */
 static void cuemu_sysfs_cores(cuemu_sysfs_t *s, const char *folder,
                               const uint8_t *cores)
 {
@@ -132,14 +132,15 @@ static void cuemu_sysfs_device(cuemu_sysfs_t *s, const char *folder, int cpu,
     }
     if (width > 0) {
         cuemu_sysfs_put(s, folder, "max_link_width", "%d", width);
-        /* GPUs that nobody uses save power: generation 1, all lanes */
+        /* idle GPUs save power: generation 1, all lanes */
         cuemu_sysfs_put(s, folder, "current_link_speed", "2.5 GT/s PCIe");
         cuemu_sysfs_put(s, folder, "current_link_width", "%d", width);
     }
 }
 
-/* A device, below those above it: its folder. Each is below a port of its own,
- * a root port or one of a switch; a bridge comes before what is below it. */
+/* Create a device's folder below that of the bridge above it, and return it in
+   folders[index]. Between the two is a port, of the root or the switch. A
+   bridge has a lower index than the devices below it. */
 static void cuemu_sysfs_pci(cuemu_sysfs_t *s, int index,
                             char (*folders)[CUEMU_SYSFS_FOLDER])
 {
