@@ -101,7 +101,8 @@ typedef struct cuemu_capture {
     struct cuemu_capture *next;
     uint64_t              id;
     int                   mode;
-    const void           *thread;  /* thread that began it */
+    const void           *thread;  /* address of the beginning thread's
+                                      cuemu_thread_mode */
     int                   is_broken;
     CUgraph               graph;
     cuemu_stream_t       *origin;
@@ -613,7 +614,8 @@ static int cuemu_capture_is_joined(const cuemu_capture_t *capture)
     return 1;
 }
 
-/* Return whether the stream may end the capture, and its result. */
+/* Return the result of ending the capture in this stream. Sets *ends_p if the
+   capture ends by it. */
 static CUresult cuemu_capture_judge(cuemu_capture_t *capture,
                                     const cuemu_stream_t *stream, int *ends_p)
 {

@@ -29,8 +29,8 @@ cuemu_context_t *cuemu_context_current(void)
             ctx->alive) ? ctx : NULL;
 }
 
-/* Dead or alive, as the driver's handles are good for as long as the process
-   lives (seen on H100, driver 580) */
+/* Return the context of a handle, also a destroyed one: handles stay valid for
+   the process's life (seen on H100, driver 580). */
 static cuemu_context_t *cuemu_context_any(CUcontext handle)
 {
     return cuemu_object_is_stale(handle, CUEMU_OBJ_CONTEXT) ?
@@ -50,7 +50,7 @@ int cuemu_context_depth(void)
     return cuemu_ctx_depth;
 }
 
-/* Gives an object that is no context, or no more, all that makes one. */
+/* Initialise a context in an object that is new, or was a context before. */
 static CUresult cuemu_context_begin(cuemu_context_t *ctx, int device,
                                     unsigned flags)
 {
@@ -133,8 +133,8 @@ void cuemu_process_wait_unlocked(void)
 
 extern void cuemu_mem_drop_context(cuemu_context_t *ctx);
 
-/* Where a context has a peer in its list, or room (`peer` NULL); -1: nowhere.
-   Kernels look without a lock. */
+/* Return the index of a peer in the context's list, or of a free entry (`peer`
+   NULL); -1 if there is none. Kernels call it without a lock. */
 static int cuemu_context_find_peer(const cuemu_context_t *ctx,
                                    const cuemu_context_t *peer)
 {
@@ -161,7 +161,7 @@ int cuemu_context_has_peer(const cuemu_context_t *ctx,
     return (peer != NULL) && (cuemu_context_find_peer(ctx, peer) >= 0);
 }
 
-/* A context that is gone reaches nobody's memory, and nobody its own. With the
+/* Remove all peer access from and to a context that ends. Call with the
    lock. */
 static void cuemu_context_drop_peers(cuemu_context_t *ctx)
 {
@@ -284,8 +284,8 @@ CUEMU_API(cuDevicePrimaryCtxRelease, (CUdevice device), (device))
 
 CUEMU_ALSO(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
 
-/* Whoever retained the context still has to release it. Handles of streams,
-   events and executable graphs in it are to be forgotten. */
+/* Reset a primary context. Its references stay and have to be released. Handles
+   of its streams, events and executable graphs become invalid. */
 CUEMU_API(cuDevicePrimaryCtxReset, (CUdevice device), (device))
 {
     if (!cuemu_device_is_valid(device)) {
@@ -390,8 +390,8 @@ CUEMU_API(cuCtxCreate, (CUcontext *ctx, unsigned flags, CUdevice device),
 
 CUEMU_ALSO(cuCtxCreate_v2, cuCtxCreate);
 
-/* Execution affinity, and the creation parameters of CUDA 12.5 and later, are
-   about multiprocessors; there is nothing here to divide. */
+/* Execution affinity, and the creation parameters of CUDA 12.5 and later,
+   divide multiprocessors: ignored here */
 CUEMU_API(cuCtxCreate_v3,
           (CUcontext *ctx, void *affinity, int num_affinity, unsigned flags,
            CUdevice device),
@@ -427,7 +427,7 @@ CUEMU_API(cuCtxDestroy, (CUcontext handle), (handle))
 
 CUEMU_ALSO(cuCtxDestroy_v2, cuCtxDestroy);
 
-/* One that is gone as well: it is the calls behind it that fail */
+/* Push a context, also a destroyed one: later calls fail, not this one. */
 CUEMU_API(cuCtxPushCurrent, (CUcontext handle), (handle))
 {
     cuemu_context_t *ctx = cuemu_context_any(handle);
@@ -668,10 +668,10 @@ CUEMU_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 /* ---------------------------------------------------------------- peers */
 
 /*
- * Access is a pair of contexts' and has a direction. What was opened by handle
- * is reached whatever is enabled or disabled here, and enables nothing of this
- * process's own (2 x H100, driver 580; the manual says that it is enabled "as
- * if" by cuCtxEnablePeerAccess()).
+ * Peer access is from one context to another and has a direction. Memory opened
+ * by handle is accessible independently of it, and opening such memory enables
+ * no access to other memory (2 x H100, driver 580; the manual says that it is
+ * enabled "as if" by cuCtxEnablePeerAccess()).
  */
 
 CUEMU_API(cuCtxEnablePeerAccess, (CUcontext handle, unsigned flags),

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a pageable copy to a GPU has on its way when the call returns, at most:
-   "API synchronization behavior" in the manual */
+/* Bytes of a pageable copy to a GPU that may still be in flight when the call
+   returns ("API synchronization behavior" in the manual) */
 #define CUEMU_STAGED_MAX ((uint64_t)64 << 10)
 
 /*
- * Which pointers a call's name allows. The driver finds out by itself what a
- * pointer is; the direction is only checked where it would be an error anyway.
+ * Operands that have to be device memory by the call's name. The driver detects
+ * the type of a pointer itself; pageable memory is an error there.
  */
 typedef enum {
     CUEMU_COPY_ANY = 0,
@@ -27,15 +27,15 @@ typedef struct {
     unsigned check;
 } cuemu_copy_t;
 
-/* What a copy is, for the host that asked for it. */
+/* Properties of a copy that decide how long its call waits. */
 typedef struct {
-    int direct;   /* over links that join both places */
-    int blocks;   /* however it was called */
-    int device;   /* GPU memory at both ends */
-    int sync;     /* the program has all copies waited for (SYNC_MEMOPS) */
-    int locked;   /* page-locked host memory at one of them */
-    int to_gpu;   /* from host memory */
-    int staged;   /* ends after the call, from a buffer of the driver's */
+    int direct;   /* not staged in host memory */
+    int blocks;   /* the call waits for the copy, even an asynchronous one */
+    int device;   /* both operands are GPU memory */
+    int sync;     /* synchronous by SYNC_MEMOPS of an operand or the context */
+    int locked;   /* an operand is page-locked host memory */
+    int to_gpu;   /* from host memory to a GPU */
+    int staged;   /* ends after the call, from a buffer of the driver */
 } cuemu_copy_kind_t;
 
 static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
@@ -72,10 +72,11 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
                    (ctx->flags & CU_CTX_SYNC_MEMOPS);
     kind->locked = dst.locked || src.locked;
 
-    /* Pageable memory goes through a buffer of the driver: the call returns
-       once the program's memory is no longer needed, at the end here but for
-       the last bytes to a GPU. A copy that begins in front of a registration
-       is not cut, as a part of it may not begin inside. */
+    /* The driver copies pageable memory through a buffer of its own, and the
+       call returns once the program's memory is no longer needed. Here this is
+       the copy's end, except for the last bytes to a GPU. A copy from pageable
+       into registered memory is not cut, since a part of it must not begin
+       inside. */
     kind->to_gpu = (src.pageable || src.locked) && !dst.pageable && !dst.locked;
     kind->staged = src.pageable && kind->to_gpu && !(sync && kind->sync) &&
                    !cuemu_mem_overlaps(copy->src, span_src);
@@ -83,7 +84,8 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
     return CUDA_SUCCESS;
 }
 
-/* The bytes as they are now, for a copy that ends later; freed when it does */
+/* Copy the source's present bytes to a buffer, for a copy that ends after the
+   call. Serving the copy frees the buffer. */
 static CUresult cuemu_copy_stage(cuemu_work_t *work)
 {
     cuemu_payload_t *p = &work->payload;
@@ -104,7 +106,7 @@ static CUresult cuemu_copy_stage(cuemu_work_t *work)
     return CUDA_SUCCESS;
 }
 
-/* A copy of its own, or its place in a batch */
+/* Position of a copy in a batch */
 typedef enum {
     CUEMU_COPY_ALONE,
     CUEMU_COPY_FIRST,
@@ -160,7 +162,8 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
     cuemu_lock();
     result = cuemu_copy_prepare(copy, stream->ctx, sync, &work, &kind);
     if ((result == CUDA_SUCCESS) && kind.locked) {
-        /* Not while memory is being unlocked; what is locked may differ then */
+        /* wait until no memory is being unlocked; afterwards other memory may
+           be page-locked */
         cuemu_unlock();
         cuemu_process_wait_unlocked();
         cuemu_lock();
@@ -173,7 +176,8 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
     }
 
     if ((place == CUEMU_COPY_FURTHER) && (result == CUDA_SUCCESS)) {
-        work.desc.flags |= CUEMU_OP_STREAMED; /* set up beside the others */
+        work.desc.flags |= CUEMU_OP_STREAMED; /* set up while earlier ones
+                                                 run */
     }
     if (result == CUDA_SUCCESS) {
         if (kind.staged) {
@@ -191,8 +195,8 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
         return result;
     }
 
-    /* To memory that has all its copies waited for, all that is queued is
-       waited for (H100, driver 580) */
+    /* a synchronous copy to SYNC_MEMOPS memory waits for all queued work (H100,
+       driver 580) */
     if (sync && kind.to_gpu && kind.sync) {
         cuemu_context_wait(stream->ctx);
     }
@@ -206,7 +210,7 @@ static CUresult cuemu_copy_run_one(cuemu_stream_t *stream,
     return CUDA_SUCCESS;
 }
 
-/* Non-zero if the last bytes of it end after the call */
+/* Return non-zero if the copy's last bytes may arrive after the call. */
 static int cuemu_copy_is_staged(const cuemu_stream_t *stream,
                                 const cuemu_copy_t *copy, int sync)
 {
@@ -221,7 +225,8 @@ static int cuemu_copy_is_staged(const cuemu_stream_t *stream,
     return staged;
 }
 
-/* All but the last bytes first, if those may be on their way at the end */
+/* Run a copy. If its last bytes may arrive after the call, copy the others
+   first. */
 static CUresult cuemu_copy_run_cut(cuemu_stream_t *stream,
                                    const cuemu_copy_t *copy, int sync,
                                    cuemu_copy_place_t place)
@@ -269,11 +274,12 @@ static CUresult cuemu_copy_run_cut(cuemu_stream_t *stream,
     cuemu_lock();
     before = cuemu_work_tail(stream);
     cuemu_unlock();
-    cuemu_work_wait(before); /* the buffer has one piece at a time */
+    cuemu_work_wait(before); /* the buffer holds one piece at a time */
     return cuemu_copy_run_cut(stream, &tail, sync, CUEMU_COPY_FURTHER);
 }
 
-/* A copy may go over several pieces that are mapped side by side */
+/* Run a copy whose operands may consist of adjacent mappings of several
+   pieces. */
 static CUresult cuemu_copy_run(cuemu_stream_t *stream, const cuemu_copy_t *copy,
                                int sync, cuemu_copy_place_t place)
 {
@@ -340,10 +346,9 @@ static CUresult cuemu_copy_async(uint64_t dst, uint64_t src, size_t size,
     return cuemu_copy_in(dst, src, size, handle, check, CUEMU_COPY_ALONE);
 }
 
-/* Those inside GPU memory, and fills of it, are not waited for, whatever their
-   names say ("API synchronization behavior" in the manual; seen on H100), but
-   where the program wants that: by CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, or by its
-   context's flag */
+/* Synchronous calls. Copies inside GPU memory, and fills of it, return without
+   waiting ("API synchronization behavior" in the manual; seen on H100), unless
+   the program sets CU_POINTER_ATTRIBUTE_SYNC_MEMOPS or its context's flag. */
 CUEMU_API(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t size),
           (dst, src, size))
 {
@@ -414,9 +419,10 @@ CUEMU_API(cuMemcpyDtoDAsync,
 
 CUEMU_ALSO(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync);
 
-/* One behind the other, which the manual leaves open; all but the first are set
-   up while others are under way: 200 of 1 MiB take 2.9 us each, by hand on
-   H200, of which the bytes take 2.7 */
+/* Run the copies of a batch one after another; the manual does not specify
+   their order. All but the first are set up while earlier ones run: 200 copies
+   of 1 MiB take 2.9 us each on H200 (measured by hand), 2.7 us of them for the
+   bytes. */
 static CUresult cuemu_copy_batch(const CUdeviceptr *dsts,
                                  const CUdeviceptr *srcs, const size_t *sizes,
                                  size_t count,
@@ -512,7 +518,8 @@ CUEMU_API(cuMemcpyPeerAsync,
                                                     CUEMU_COPY_SRC_DEVICE);
 }
 
-/* One side of a pitched copy: address of its first byte; 0 for arrays. */
+/* Return the address of the first byte of one side of a pitched copy; 0 for
+   arrays. */
 static uint64_t cuemu_copy_side(int type, const void *host, CUdeviceptr device,
                                 size_t pitch, size_t x, size_t y)
 {
@@ -642,7 +649,7 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
     }
 
     if ((result == CUDA_SUCCESS) && !is_captured) {
-        /* As long as a copy inside the same memory would take */
+        /* takes the time of a copy inside the same memory */
         cuemu_work_set_move(&work, &dst, fill->pitch, &dst, fill->pitch,
                             fill->width, fill->height);
         work.payload.kind       = CUEMU_PAYLOAD_FILL;
@@ -758,8 +765,8 @@ CUEMU_FILL_1D_ASYNC(cuMemsetD8Async, unsigned char)
 CUEMU_FILL_1D_ASYNC(cuMemsetD16Async, unsigned short)
 CUEMU_FILL_1D_ASYNC(cuMemsetD32Async, unsigned int)
 
-/* A word behind what is in the stream, as long as a fill takes: a little longer
-   than on a GPU */
+/* Write a word after the stream's earlier work. Takes the time of a fill,
+   slightly more than on a GPU. */
 CUEMU_API(cuStreamWriteValue32,
           (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags),
           (stream, addr, value, flags))

@@ -16,10 +16,11 @@
 /* ------------------------------------------------------- entry points */
 
 /*
- * Begin every exported function with the same plain instructions, as those of
- * driver 580 begin. Memory hooks can move them. UCX before 1.20 does not know
- * the fourth one. Each function has its own code. The load of eax makes the
- * movable part long enough for a far jump.
+ * Begin every exported function with the same plain instructions, which memory
+ * hooks can move elsewhere when they patch the function. They are those of
+ * driver 580, except that UCX before 1.20 does not know the fourth one. Each
+ * function has its own copy. The load of eax makes the movable part long enough
+ * for a far jump.
  */
 #if defined(__x86_64__)
 #define CUEMU_THUNK(_name, _target) \
@@ -61,7 +62,7 @@ typedef struct cuemu_gate {
     const char        *name;
     unsigned           flags;
     uint64_t           calls;
-    struct cuemu_gate *next;  /* after the first call; NULL: not called */
+    struct cuemu_gate *next;  /* next called function */
 } cuemu_gate_t;
 
 enum {
@@ -72,7 +73,8 @@ enum {
 /* Check a call before it runs. Returns SUCCESS, or the error to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
-/* What a call returns that went so: bytes may have been lost meanwhile. */
+/* Return the result of a call that ended with `result`: OUT_OF_MEMORY instead
+   of SUCCESS if bytes were lost because the memory's file system is full. */
 CUresult cuemu_gate_leave(const cuemu_gate_t *gate, CUresult result);
 
 /* Return the error of CUEMU_FAULT for an operation that is not a function, if
@@ -373,9 +375,9 @@ void cuemu_va_release(uint64_t va, uint64_t size);
 /* Return non-zero for addresses that only the driver allocates, in use or
    free. */
 int cuemu_va_is_driver(uint64_t addr);
-/* Give the CPU access to reserved addresses, backed by this file (PROT_READ,
-   PROT_WRITE; -1: private memory), or take it away (PROT_NONE). Returns 0 or
-   -1. */
+/* Give the CPU access to reserved addresses (`prot` PROT_READ, PROT_WRITE or
+   both), backed by the file `fd` from `offset` on (-1: private memory), or
+   remove the access (PROT_NONE). Returns 0 or -1. */
 int cuemu_va_protect(uint64_t va, uint64_t size, int prot, int fd,
                      uint64_t offset);
 /* Return the reservation around addr..addr+size, 0 if there is none. */
@@ -393,7 +395,7 @@ typedef struct {
     int              locked;   /* page-locked host memory */
     int              sync_memops;
     int              reached;  /* accessible by the calling context */
-    cuemu_context_t *ctx;      /* context that opened or allocated it */
+    cuemu_context_t *ctx;      /* its allocating or opening context */
 } cuemu_range_t;
 
 /* Return the number of bytes, up to `size`, that lie behind an address in one
@@ -434,7 +436,7 @@ uint64_t cuemu_unique_id(void);
 
 /* ---------------------------------------------------------------- work */
 
-/* Effect of a simulated operation when it is served */
+/* Action of a simulated operation when it is served */
 typedef enum {
     CUEMU_PAYLOAD_NONE = 0,
     CUEMU_PAYLOAD_MOVE,
@@ -466,29 +468,33 @@ typedef struct {
 /* Return the current emulated time. */
 cuemu_time_t cuemu_now(void);
 
-/* A thread comes into the driver or leaves it; these may nest. */
+/* Tell the clock that the calling thread enters or leaves the driver. Calls may
+   nest: the outermost pair counts. */
 void cuemu_work_call_begin(void);
 void cuemu_work_call_end(void);
 
-/* What a call costs on this node. */
+/* Return the time of a call on this node, ps. */
 cuemu_time_t cuemu_cost(cuemu_call_t call);
 
 /* Hold the caller until emulated time `until`. */
 void cuemu_work_spend_until(cuemu_time_t until);
 void cuemu_work_spend(cuemu_call_t call);
 
-/* A call that found nothing done: takes longer, the longer this thread has been
-   finding nothing. A copy's end, or another rank's work, ends it. */
+/* Hold the caller for a query that found nothing done. Takes longer, the longer
+   this thread has found nothing; ends early with a copy's end or the work of
+   another rank. */
 void cuemu_work_spend_polling(cuemu_call_t call);
 
 /* Hold the caller for `call`. During the last part, as long as `held` takes,
    calls of other threads wait until it ends. */
 void cuemu_work_spend_held(cuemu_call_t call, cuemu_call_t held);
 
-/* A moment of a call that waits until others, or some work, have ended. */
+/* Wait for a moment, in a loop that waits for other calls or for work: serve
+   due operations, or hold the caller for 1 us. */
 void cuemu_work_pause(void);
 
-/* Holds the caller until no other thread's call holds up all others. */
+/* Hold the caller while a call of another thread is in the part given to
+   cuemu_work_spend_held() as `held`. */
 void cuemu_work_wait_held(void);
 
 /* Submit an operation to a stream, waiting for room if necessary. `at` is the
@@ -523,7 +529,7 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
                          uint64_t dst_pitch, const cuemu_range_t *src,
                          uint64_t src_pitch, uint64_t width, uint64_t height);
 
-/* Select the GPU whose copy engine works: that of the stream's or the node's
+/* Select the copy engine of GPU `gpu`: the GPU of the stream's or the node's
    context. */
 void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
                            const cuemu_range_t *dst, const cuemu_range_t *src);
@@ -554,8 +560,9 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
 
 /*
  * Announce that this process waits for the operation. When it is done, the
- * clock stops until the process looks, or for a moment if it does not. So the
- * machine's load does not delay the program in emulated time.
+ * clock stops until the process has noticed, or for 5 ms of real time. So the
+ * machine's load does not delay the program in emulated time. Returns an
+ * operation that ends at that point, 0 on failure.
  */
 cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op);
 
@@ -589,10 +596,10 @@ extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
 CUresult cuemu_process_start(void);
 void cuemu_work_stop(void);
 
-/* This process is the child of one that has called the driver. */
+/* Set in a child forked after the driver was initialised */
 extern int cuemu_gate_forked;
 
-/* Set while a host function runs, which may not call the driver. */
+/* Set while a host function runs: it may not call the driver */
 extern __thread int cuemu_in_callback;
 
 #endif

@@ -27,16 +27,16 @@ typedef struct {
     uint64_t id;      /* never reused; 0: free entry */
     uint64_t offset;
     uint64_t size;
-    uint64_t users;   /* bit per slot of a process that uses it */
+    uint64_t users;   /* bit per slot of a using process */
     int32_t  gpu;     /* of the node */
-    int32_t  owner;   /* slot of the process that allocated it */
+    int32_t  owner;   /* slot of the allocating process */
     int32_t  live;    /* not freed by its owner */
     int32_t  next;    /* in the GPU's list, by offset; or in the free list */
     int32_t  shared;  /* exported as a descriptor */
     int32_t  spare;
 } cuemu_extent_t;
 
-/* A submitted copy that has not moved its bytes yet. */
+/* A submitted copy whose bytes have not moved yet */
 typedef struct {
     cuemu_op_id_t op;         /* 0: free entry */
     uint64_t      skip_begin; /* part already moved, see work.c */
@@ -52,19 +52,21 @@ typedef struct {
     uint64_t        magic;
     uint64_t        size;           /* of the whole file */
     uint64_t        sim_offset;
-    uint64_t        real_epoch_ns;  /* CLOCK_REALTIME, when the clock was 0 */
-    uint64_t        mono_epoch_ns;  /* CLOCK_MONOTONIC, likewise */
+    uint64_t        real_epoch_ns;  /* CLOCK_REALTIME at emulated time 0 */
+    uint64_t        mono_epoch_ns;  /* CLOCK_MONOTONIC at emulated time 0 */
     pthread_mutex_t lock;           /* robust; everything below */
     cuemu_clock_t   clock;
-    uint64_t        change;         /* counts events of interest to waiters */
+    uint64_t        change;         /* number of changes so far; a waiting
+                                       process looks again after each */
     uint32_t        served;         /* futex: a due operation was served */
-    uint32_t        sleepers;       /* processes that wait on `served` */
+    uint32_t        sleepers;       /* number of processes waiting on
+                                       `served` */
     int32_t         failed;         /* the session's memory ran full */
     int32_t         num_unused;     /* extents kept only by descriptors */
     uint64_t        next_id;
     uint64_t        time_only;      /* copies of at least so many bytes take
-                                       their time and move nothing; 0: all
-                                       move */
+                                       their time without moving bytes; 0: all
+                                       copies move bytes */
     uint64_t        gpu_bytes[CUEMU_MAX_GPUS];
     uint64_t        gpu_used[CUEMU_MAX_GPUS];
     int32_t         extent_head[CUEMU_MAX_GPUS];
@@ -82,8 +84,8 @@ typedef struct {
     cuemu_sim_t        *sim;
     const cuemu_node_t *node;
     int                 slot;
-    char               *memory[CUEMU_MAX_GPUS]; /* where the emulator itself
-                                                   reads and writes a GPU */
+    char               *memory[CUEMU_MAX_GPUS]; /* each GPU's memory as mapped
+                                                   for the emulator itself */
     int                 fd[CUEMU_MAX_GPUS];
     char                dir[256];
 } cuemu_session_t;
@@ -100,7 +102,8 @@ void cuemu_session_no_room(uint64_t size, const char *what);
 /* Release everything this process uses in the session. */
 void cuemu_session_leave(void);
 
-/* Take the lock of cuemu_shared_t; recovers if a process died holding it. */
+/* Take the lock of cuemu_shared_t. If its holder has died, the lock passes to
+   the caller. */
 void cuemu_session_lock(void);
 void cuemu_session_unlock(void);
 

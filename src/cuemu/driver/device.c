@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* cuInit, devices and what they can do. */
+/* cuInit, devices and their attributes. */
 #include "cuemu_driver.h"
 
 #include <pthread.h>
@@ -30,7 +30,8 @@ static void cuemu_uuid_string(const uint8_t *uuid, char *str)
     }
 }
 
-/* One element of CUDA_VISIBLE_DEVICES; -1 if it names no GPU. */
+/* Return the GPU of an element of CUDA_VISIBLE_DEVICES; -1 if it names no
+   GPU. */
 static int cuemu_visible_parse(const char *item)
 {
     const cuemu_node_t *node = cuemu_session.node;
@@ -53,7 +54,8 @@ static int cuemu_visible_parse(const char *item)
            -1 : (int)index;
 }
 
-/* Devices count up to the first one that does not exist, as NVIDIA's do. */
+/* Read CUDA_VISIBLE_DEVICES. Like NVIDIA's driver, ignore all elements from the
+   first invalid one on. */
 static void cuemu_visible_read(void)
 {
     const char *env = getenv("CUDA_VISIBLE_DEVICES");
@@ -78,7 +80,8 @@ static void cuemu_visible_read(void)
         gpu = cuemu_visible_parse(item);
         for (i = 0; (gpu >= 0) && (i < cuemu_process.num_devices); ++i) {
             if (cuemu_process.gpu[i] == gpu) {
-                cuemu_process.num_devices = 0; /* named twice: none at all */
+                cuemu_process.num_devices = 0; /* a GPU named twice: no
+                                                  devices */
                 gpu                       = -1;
             }
         }
@@ -313,7 +316,7 @@ CUEMU_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device),
     return CUDA_SUCCESS;
 }
 
-/* "0000:1b:00.0" in numbers */
+/* Convert "0000:1b:00.0" to numbers. */
 static void cuemu_busid_parse(const char *busid, unsigned *domain,
                               unsigned *bus, unsigned *dev)
 {
@@ -366,7 +369,7 @@ CUEMU_API(cuDeviceGetByPCIBusId, (CUdevice *device, const char *busid),
     return CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* What all emulated GPUs have in common. */
+/* Attributes with the same value for all emulated GPUs */
 static const struct {
     int attribute;
     int value;
@@ -418,7 +421,7 @@ static const struct {
 /* Highest attribute of CUDA 13.0; unknown ones are an error, others are 0 */
 #define CUEMU_LAST_ATTRIBUTE 148
 
-/* HANDLE_TYPE_FABRIC_SUPPORTED, which headers before 12.4 do not have */
+/* HANDLE_TYPE_FABRIC_SUPPORTED, missing in headers before 12.4 */
 #define CUEMU_ATTRIBUTE_FABRIC 128
 
 CUEMU_API(cuDeviceGetAttribute,
@@ -517,7 +520,8 @@ CUEMU_API(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer),
     return CUDA_SUCCESS;
 }
 
-/* 1 if the two GPUs are joined by NVLink, directly or through a switch */
+/* Return 1 if the two GPUs are connected by NVLink, directly or through a
+   switch. */
 static int cuemu_peer_has_nvlink(const cuemu_gpu_t *gpu, int peer)
 {
     int i;

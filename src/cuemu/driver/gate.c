@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * What every entry point passes: has the driver been initialised, may this
- * thread call it, shall this call fail (CUEMU_FAULT, cuemu_fault()), and how
- * often it was called. Objects behind handles, too.
+ * Checks at every entry point: is the driver initialised, may this thread call
+ * it, does CUEMU_FAULT or cuemu_fault() fail this call. Counts the calls. Also
+ * keeps the objects behind handles.
  */
 #include "cuemu_capture.h"
 
@@ -25,16 +25,17 @@ typedef struct {
 static cuemu_fault_t cuemu_faults[CUEMU_MAX_FAULTS];
 static int cuemu_num_faults;
 static pthread_once_t cuemu_faults_once = PTHREAD_ONCE_INIT;
-static cuemu_gate_t *cuemu_gates; /* all that were called */
+static cuemu_gate_t *cuemu_gates; /* functions called at least once */
 
 __thread int cuemu_in_callback = 0;
 
 int cuemu_gate_forked = 0;
 int cuemu_gate_ended  = 0;
 
-/* "cuMemAlloc:3:2,cuIpcOpenMemHandle:1:400": the third cuMemAlloc returns 2.
-   "kernel:3:700": the third kernel that begins to run fails so, and its context
-   with it. Returns how many of them are wrong. */
+/* Parse CUEMU_FAULT. "cuMemAlloc:3:2,cuIpcOpenMemHandle:1:400": the third
+   cuMemAlloc returns error 2, the first cuIpcOpenMemHandle error 400.
+   "kernel:3:700": the third kernel to run fails with error 700, and its context
+   with it. Return the number of malformed faults. */
 static int cuemu_faults_parse(const char *text)
 {
     int count = 0, wrong = 0;
@@ -92,7 +93,8 @@ int cuemu_fault(const char *faults)
     return (cuemu_faults_parse(faults) == 0) ? 0 : -1;
 }
 
-/* A fault for cuMemAlloc also means cuMemAlloc_v2. */
+/* Return non-zero if the fault applies to this function: cuMemAlloc means
+   cuMemAlloc_v2, too. */
 static int cuemu_fault_matches(const char *fault, const char *name)
 {
     size_t length = strlen(fault);
@@ -136,7 +138,7 @@ unsigned long long cuemu_calls(const char *name)
     return calls;
 }
 
-/* The first call of a function: it joins the list */
+/* Add a function to the list at its first call. */
 static void cuemu_gate_list(cuemu_gate_t *gate)
 {
     gate->next = __atomic_load_n(&cuemu_gates, __ATOMIC_RELAXED);
@@ -145,10 +147,11 @@ static void cuemu_gate_list(cuemu_gate_t *gate)
     }
 }
 
-/* Once bytes were lost for want of room, which was told on stderr: what moves
-   bytes, waits for them or wants more room is refused. What asks about memory
-   or gives it back is not: a UCX that the driver refuses to tell what a pointer
-   is takes it for host memory. */
+/* Return non-zero if the call is refused because bytes were lost for lack of
+   room (reported on stderr). Calls to move bytes, wait for them or allocate
+   memory are refused. Queries and releases of memory still work: UCX would take
+   a pointer for host memory if the driver refused to tell its type. `is_over`:
+   the call has run; then allocations are not refused. */
 static int cuemu_gate_is_full(const cuemu_gate_t *gate, int is_over)
 {
     static const char *names[] = {
@@ -188,7 +191,7 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
     }
 
     if (!(gate->flags & CUEMU_GATE_NO_INIT)) {
-        /* As the real one, not to be used in the child of a fork */
+        /* like the real driver, unusable in the child of a fork */
         if (!cuemu_process.initialized || cuemu_gate_forked) {
             return CUDA_ERROR_NOT_INITIALIZED;
         }
@@ -215,8 +218,9 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
     return (result != CUDA_SUCCESS) ? result : cuemu_capture_enter(gate->name);
 }
 
-/* Adds a call's name and its error to the file CUEMU_REFUSED, if that is set:
-   what compute-sanitizer's memcheck would list. NOT_READY is an answer. */
+/* Append a failed call's name and error to the file CUEMU_REFUSED, if set. It
+   corresponds to the list of compute-sanitizer's memcheck. NOT_READY is no
+   failure. */
 static void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result)
 {
     const char *path = getenv("CUEMU_REFUSED");
@@ -376,7 +380,8 @@ void cuemu_object_revive(void *obj)
     pthread_mutex_unlock(&cuemu_pools_lock);
 }
 
-/* What is at an address, if it is one of a pool's objects; FREE if not */
+/* Return the type of the object at an address; FREE if the address is no object
+   of the type's pool. */
 static uint32_t cuemu_object_type(const void *handle, cuemu_obj_type_t type)
 {
     cuemu_object_pool_t *pool = &cuemu_pools[type];

@@ -20,7 +20,7 @@ struct cuemu_node {
     int               type;       /* CUgraphNodeType */
     cuemu_gparams_t   params;
     cuemu_context_t  *ctx;        /* of copies and fills */
-    cuemu_gnode_t    *origin;     /* node that this is a clone of */
+    cuemu_gnode_t    *origin;     /* node it was cloned from */
     cuemu_gnode_t   **deps;
     unsigned          num_deps;
     int               index;      /* scratch of instantiation */
@@ -603,8 +603,9 @@ CUEMU_API(cuGraphRemoveDependencies_v2,
     return cuemu_graph_remove_deps(graph, from, to, count);
 }
 
-/* Copy up to *count_p of `count` nodes and return how many; all if out is
-   NULL. */
+/* Copy up to *count_p nodes of a graph, and set *count_p to the number copied;
+   with `nodes` NULL, to the number of nodes. Entries behind the last node
+   become NULL. */
 static CUresult cuemu_list_nodes(cuemu_graph_t *graph, int roots_only,
                                  CUgraphNode *nodes, size_t *count_p)
 {

@@ -18,7 +18,7 @@ typedef struct {
     uint64_t offset;  /* of the allocation in the extent */
     uint64_t size;
     int32_t  extent;
-    int32_t  slot;    /* process that exported it */
+    int32_t  slot;    /* slot of the exporting process */
     uint64_t base;    /* address in that process */
     uint64_t memory;  /* identifies successive allocations at that address */
 } cuemu_ipc_handle_t;
@@ -240,7 +240,8 @@ CUEMU_API(cuIpcOpenMemHandle,
 
 CUEMU_ALSO(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
 
-/* Remove it from the list; the record itself stays. Call with the lock. */
+/* Remove a mapping from the list of open handles; its record stays. Call with
+   the lock. */
 void cuemu_ipc_forget(const cuemu_mem_t *mem)
 {
     int i;

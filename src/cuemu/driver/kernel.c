@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Launching kernels.
+ * Launch kernels.
  *
- * A GPU runs a grid's blocks in waves, reading and writing all the while. Here
- * the first half of them runs at the moment at which the kernel begins, the
- * other half when it ends, so that whoever reads its results too early, or
- * changes what it still reads, gets bytes that tell. The bytes that the first
- * half moved say how long it all takes: they occupy links as copies do.
+ * A GPU runs a grid's blocks over the kernel's whole time, and reads and writes
+ * memory all along. Here the first half of the blocks runs at the kernel's
+ * beginning and the other half at its end. So a program gets wrong bytes if it
+ * reads the results, or changes the input, too early. The bytes moved by the
+ * first half determine the kernel's time: they occupy links as copies do.
  */
 #include "cuemu_capture.h"
 #include "cuemu_kernel.h"
@@ -18,55 +18,57 @@
 #include <string.h>
 
 /*
- * A kernel's own accesses over NVLink move less than copy engines do: 340 of
- * 397 GB/s each way where two GPUs read from and write to each other at once
- * (the one-kernel all-reduce of 256 MiB to 1 GiB, measured on 2 x H200).
+ * Rate of a kernel's accesses over NVLink, relative to a copy engine's: 340 of
+ * 397 GB/s in each direction when two GPUs read from and write to each other at
+ * once (the one-kernel all-reduce of 256 MiB to 1 GiB, measured on 2 x H200).
  */
 #define CUEMU_KERNEL_LINK_RATE 0.86
 
-/* On top of the shortest kernel's time where it uses a peer's memory: one way
-   there and back, assumed */
+/* Added to the time of a kernel for each peer whose memory it uses: one round
+   trip, assumed */
 #define CUEMU_KERNEL_PEER_TIME (1 * CUEMU_PS_PER_US)
 
-/* Four schedulers a multiprocessor, 32 threads each, at 1.4 GHz: data sheets
-   of V100 to H200 (1.38 to 1.98 GHz) */
+/* Instructions of all threads per second and multiprocessor: four schedulers,
+   32 threads each, at 1.4 GHz (data sheets of V100 to H200: 1.38 to 1.98
+   GHz) */
 #define CUEMU_KERNEL_SM_RATE 179e9
 
-/* Longer than anything a test would run; see cuemu_kernel_limit() */
+/* Default of cuemu_kernel_limit(), more than any test runs */
 #define CUEMU_KERNEL_LIMIT 20000000000ull
 
-/* Launches of a process that are not over: as many as the driver queues */
+/* Most unfinished launches of a process: as many as the driver queues */
 #define CUEMU_MAX_LAUNCHES 1024
 
 #define CUEMU_MAX_DELAY (1000000 * CUEMU_PS_PER_SEC)
 
-/* Blocks that run at each end of a grid where only times are asked for: what
-   they move and execute stands for the others */
+/* With CUEMU_TIME_ONLY: number of blocks run at each end of a grid; their bytes
+   and instructions are scaled to the whole grid */
 #define CUEMU_KERNEL_SAMPLE 32
 
-/* Threads that a multiprocessor holds, of V100, A100 and H100 (programming
+/* Threads resident on a multiprocessor of V100, A100 and H100 (programming
    guide, table of technical specifications) */
 #define CUEMU_SM_THREADS 2048
 
 struct cuemu_job {
-    cuemu_job_t        *next;    /* of those that wait for room */
+    cuemu_job_t        *next;    /* next job waiting for room */
     cuemu_context_t    *ctx;
     cuemu_module_t     *module;
     cuemu_ptx_kernel_t *kernel;
     cuemu_ptx_launch_t  launch;
     cuemu_ptx_count_t   count;
-    unsigned            refs;    /* of nodes, that launch copies of it */
-    size_t              size;    /* of all this */
-    cuemu_op_id_t       end;     /* goes on until the kernel is over */
+    unsigned            refs;    /* of graph nodes, which launch copies of the
+                                    job */
+    size_t              size;    /* of this struct with `params`, bytes */
+    cuemu_op_id_t       end;     /* operation lasting until the kernel ends */
     uint64_t            blocks;
-    uint64_t            threads; /* that it holds of its GPU */
+    uint64_t            threads; /* threads it occupies on its GPU */
     int                 has_begun;
     char                params[];
 };
 
-/* What the kernels of this process hold of each GPU; another process's take
-   turns with them (time slices), so that these never wait for those. With the
-   jobs' lock. */
+/* Threads occupied on each GPU by the kernels of this process, and the jobs
+   waiting for room. Kernels of other processes do not count: a GPU runs
+   processes alternately, in time slices. Protected by its lock. */
 static struct {
     pthread_mutex_t lock;
     uint64_t        threads[CUEMU_MAX_GPUS];
@@ -74,7 +76,7 @@ static struct {
 } cuemu_room = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static unsigned cuemu_num_jobs;
-static unsigned cuemu_num_faulted; /* contexts, ever */
+static unsigned cuemu_num_faulted; /* contexts with a fault so far */
 
 
 /* ----------------------------------------------------------------- faults */
@@ -84,7 +86,7 @@ CUresult cuemu_context_fault(const cuemu_context_t *ctx)
     return (CUresult)__atomic_load_n(&ctx->fault, __ATOMIC_ACQUIRE);
 }
 
-/* What may still be called: what asks, and what ends the context */
+/* After a fault only queries and the destruction of the context still work. */
 CUresult cuemu_kernel_fault(const char *call)
 {
     static const char *const good[] = {
@@ -108,7 +110,8 @@ CUresult cuemu_kernel_fault(const char *call)
     return (ctx == NULL) ? CUDA_SUCCESS : cuemu_context_fault(ctx);
 }
 
-/* The context is of no use from now on, as the real driver says */
+/* Mark the job's context as failed: each later call returns `result`, as with
+   the real driver. */
 static void cuemu_job_fail_with(cuemu_job_t *job, CUresult result,
                                 const char *error)
 {
@@ -148,7 +151,8 @@ static uint64_t cuemu_job_clock(void *arg)
     return (uint64_t)(cuemu_now() / CUEMU_PS_PER_NS);
 }
 
-/* Instructions, times threads, after which a kernel counts as endless */
+/* Return the number of instructions, times threads, after which a kernel counts
+   as endless. */
 static uint64_t cuemu_kernel_limit(void)
 {
     const char *env = getenv("CUEMU_KERNEL_LIMIT");
@@ -176,8 +180,9 @@ static void cuemu_job_run(cuemu_job_t *job, uint64_t first, uint64_t last,
     }
 }
 
-/* Blocks that run when a kernel begins, and again, the last ones, when it ends:
-   half of them, or a sample of those (CUEMU_TIME_ONLY) */
+/* Return the number of blocks that run at the kernel's beginning: half of them,
+   or with CUEMU_TIME_ONLY a sample. The same number of last blocks, or one
+   more, runs at its end. */
 static uint64_t cuemu_job_half(const cuemu_job_t *job)
 {
     uint64_t half = job->blocks / 2;
@@ -193,7 +198,7 @@ typedef struct {
     unsigned      count;
 } cuemu_flows_t;
 
-/* Adds an operation of the kernel's. With the session's lock. */
+/* Add an operation of the kernel. Call with the session's lock. */
 static void cuemu_flow_add(cuemu_flows_t *flows, cuemu_op_desc_t *desc)
 {
     cuemu_payload_t payload = {.kind = CUEMU_PAYLOAD_NONE, .move = -1};
@@ -219,7 +224,9 @@ static void cuemu_flow_copy(cuemu_flows_t *flows, int src, int dst,
     }
 }
 
-/* `scale`: all blocks for each that has run */
+/* Add the operations whose end is the kernel's end: its accesses to each place,
+   and its instructions. `scale`: number of all blocks divided by those run so
+   far. */
 static void cuemu_job_flows(const cuemu_job_t *job, double scale,
                             cuemu_flows_t *flows)
 {
@@ -247,7 +254,7 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
         }
 
         if (place == gpu) {
-            /* A copy inside a GPU reads as much as it writes */
+            /* a copy inside a GPU reads as many bytes as it writes */
             cuemu_flow_copy(flows, gpu, gpu, (read + written) / 2);
             continue;
         }
@@ -263,10 +270,10 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
 }
 
 /*
- * A kernel needs room for one block to begin, and takes as much as there is:
- * the others follow when its first ones end. Kernels of one GPU get room in the
- * order in which they come, so one that waits holds up those behind it, copies
- * never.
+ * Return the threads of a block. A kernel begins when there is room for one
+ * block, and occupies as much as is free: its other blocks follow when the
+ * first ones end. Kernels of a GPU get room in the order of their launch, so a
+ * waiting kernel holds up the later ones. Copies never wait for room.
  */
 static uint64_t cuemu_job_block_threads(const cuemu_job_t *job)
 {
@@ -291,7 +298,8 @@ static int cuemu_job_take_room(cuemu_job_t *job)
     return 1;
 }
 
-/* Whether it may begin; if not, it is kept until it may */
+/* Return non-zero if the kernel may begin. Otherwise append it to the list of
+   waiting jobs. */
 static int cuemu_job_has_room(cuemu_job_t *job)
 {
     int gpu = job->ctx->gpu, has;
@@ -312,7 +320,7 @@ static int cuemu_job_has_room(cuemu_job_t *job)
 
 static void cuemu_job_begin(cuemu_job_t *job);
 
-/* Its room is free: what waited for it begins */
+/* Free the job's room and begin the jobs waiting for it. */
 static void cuemu_job_leave_room(const cuemu_job_t *job)
 {
     int gpu = job->ctx->gpu;
@@ -362,7 +370,7 @@ static void cuemu_job_begin(cuemu_job_t *job)
     cuemu_session_unlock();
 
     if (status != CUEMU_OK) {
-        /* Nothing that is under way can end before this is served */
+        /* the operations in flight cannot end before this one is served */
         fprintf(stderr, "cuemu: more work is under way than the emulated node "
                         "has room for\n");
         abort();
@@ -402,7 +410,7 @@ void cuemu_kernel_serve(uint64_t arg)
 {
     cuemu_job_t *job = (cuemu_job_t*)(uintptr_t)arg;
 
-    /* Its launching call is not through yet */
+    /* the launching call has not set it yet */
     while (__atomic_load_n(&job->end, __ATOMIC_ACQUIRE) == 0) {
         cuemu_clock_source->sleep(20000);
     }
@@ -416,7 +424,8 @@ void cuemu_kernel_serve(uint64_t arg)
 
 /* ----------------------------------------------------------------- launch */
 
-/* Parameters as an array of pointers, or packed (CU_LAUNCH_PARAM_*) */
+/* Copy the parameters of a launch to `buffer`, from an array of pointers or
+   packed (CU_LAUNCH_PARAM_*). */
 static CUresult cuemu_launch_params(const cuemu_function_t *function,
                                     void **params, void **extra, char *buffer)
 {
@@ -456,8 +465,8 @@ static CUresult cuemu_launch_params(const cuemu_function_t *function,
     return CUDA_SUCCESS;
 }
 
-/* Limits of all GPUs of these days (programming guide, table of technical
-   specifications) */
+/* Check a launch against the limits of current GPUs (programming guide, table
+   of technical specifications). */
 static CUresult cuemu_launch_check(const cuemu_function_t *function,
                                    const CUlaunchConfig *config)
 {
@@ -534,7 +543,8 @@ void cuemu_job_reserve(unsigned count)
     }
 }
 
-/* What begins it; cuemu_job_follow() is next. With cuemu_lock(), and room. */
+/* Describe the kernel's first operation, served by beginning it. Call with
+   cuemu_lock() and reserved room. */
 static void cuemu_job_begin_work(cuemu_job_t *job, cuemu_work_t *work)
 {
     __atomic_add_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
@@ -545,7 +555,7 @@ static void cuemu_job_begin_work(cuemu_job_t *job, cuemu_work_t *work)
     work->payload.arg  = (uint64_t)(uintptr_t)job;
 }
 
-/* What goes on until it is over */
+/* Describe the kernel's second operation, lasting until the kernel ends. */
 static void cuemu_job_end_work(cuemu_work_t *work)
 {
     memset(work, 0, sizeof(*work));

@@ -192,8 +192,9 @@ CUEMU_API(cuLinkDestroy, (CUlinkState link), (link))
 /* ------------------------------------------------------------- nvJitLink */
 
 /*
- * NVIDIA's nvJitLink, which links by itself into machine code: preload/static.c
- * redirects its functions here. Numbers are those of nvJitLink.h.
+ * Replacement of NVIDIA's nvJitLink, which would produce machine code:
+ * preload/static.c redirects its functions here. Numbers are those of
+ * nvJitLink.h.
  */
 #define CUEMU_JIT __attribute__((visibility("default"))) int
 
@@ -344,7 +345,8 @@ CUEMU_JIT nvJitLinkGetInfoLog(cuemu_jit_t jit, char *log)
     return CUEMU_JIT_SUCCESS;
 }
 
-/* A version for which Numba passes PTX: from 12.3 on it passes LTO-IR */
+/* Report a version with which Numba passes PTX: from 12.3 on it passes
+   LTO-IR. */
 CUEMU_JIT nvJitLinkVersion(unsigned *major, unsigned *minor)
 {
     *major = 12;

@@ -100,7 +100,7 @@ static CUresult cuemu_ptx_result(cuemu_ptx_status_t status)
                                              CUDA_ERROR_INVALID_PTX;
 }
 
-/* Return a copy of the PTX in an image, from malloc(). */
+/* Copy the PTX out of an image, to memory from malloc(). */
 static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
                                  char *error)
 {
@@ -200,7 +200,7 @@ static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
     cuemu_module_put(module);
 }
 
-/* Parse `text`, which is PTX, for a context. */
+/* Parse a PTX text for a context. */
 static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
                                  cuemu_module_t **module_p, char *error)
 {
@@ -413,7 +413,7 @@ static CUresult cuemu_function_get(cuemu_module_t *module, const char *name,
 
     result = cuemu_ptx_result(cuemu_ptx_kernel_parse(kernel, error));
     if (result != CUDA_SUCCESS) {
-        if (error[0] != '\0') { /* the first time */
+        if (error[0] != '\0') { /* the text is set only the first time */
             fprintf(stderr, "cuemu: kernel %s: %s\n", name, error);
         }
         return result;

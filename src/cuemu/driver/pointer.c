@@ -5,17 +5,16 @@
 
 #include <string.h>
 
-/* Device of a pointer that belongs to no device, in attribute queries */
+/* Result of attribute queries for a pointer without a device */
 #define CUEMU_DEVICE_NONE (-2)
 
 static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
 {
-    /* For host memory of cuMemCreate the real driver's answer was not measured.
-       A program that relies on this one may copy with a GPU that has no
-       access. */
+    /* The real driver's answer for host memory of cuMemCreate was not measured.
+       A program that relies on this one may copy with a GPU without access */
     int device = mem->on_host ? 0 : cuemu_device_of_gpu(mem->gpu);
 
-    /* Opened memory of a GPU that is not visible to this process */
+    /* opened memory of a GPU hidden from this process */
     return ((device < 0) && (mem->ctx != NULL)) ? mem->ctx->device : device;
 }
 
@@ -38,9 +37,9 @@ static uint64_t cuemu_pointer_mapping_size(const cuemu_mem_t *mem)
     return (end & ~(CUEMU_GRANULE - 1)) - begin;
 }
 
-/* Return non-zero if kernels of the current context may use it. If they may
-   not, the manual says that it has no device pointer; so it is without peer
-   access (H200, driver 580). */
+/* Return non-zero if kernels of the current context may use the memory.
+   Otherwise it has no device pointer by the manual; memory without peer access
+   has none on H200, driver 580. */
 static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
 {
     const cuemu_context_t *ctx = cuemu_context_current();
@@ -48,8 +47,8 @@ static int cuemu_pointer_is_reachable(const cuemu_mem_t *mem)
     return (ctx == NULL) || cuemu_mem_is_reached(mem, ctx);
 }
 
-/* Return non-zero for malloc() memory on GPUs with NVLink-C2C, which share the
-   page table of the CPU. The manual does not say its type: it stays 0, with a
+/* Return non-zero for malloc() memory on nodes with NVLink-C2C, whose GPUs use
+   the CPU's page table. The manual does not define its type: it stays 0, with a
    device address. */
 static int cuemu_pointer_is_shared(const cuemu_mem_t *mem)
 {
@@ -194,9 +193,9 @@ CUEMU_API(cuPointerGetAttributes,
     return result;
 }
 
-/* As on H100, driver 580: fails for memory of cuMemCreate, has no effect for
-   pools. For other memory it waits for earlier copies to the memory and for no
-   other work */
+/* Set an attribute as H100 with driver 580 does: fails for memory of
+   cuMemCreate, has no effect for pools. For other memory it waits for earlier
+   copies to this memory, and for no other work */
 CUEMU_API(cuPointerSetAttribute,
           (const void *value, CUpointer_attribute attribute, CUdeviceptr ptr),
           (value, attribute, ptr))
@@ -227,7 +226,7 @@ CUEMU_API(cuPointerSetAttribute,
     return result;
 }
 
-/* Managed memory has no advice yet: it is where it was allocated. */
+/* Managed memory has no advice: it is located where it was allocated. */
 CUEMU_API(cuMemRangeGetAttribute,
           (void *data, size_t size, CUmem_range_attribute attribute,
            CUdeviceptr ptr, size_t count),

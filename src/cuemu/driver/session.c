@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Coming and going of processes, and the memory of the node's GPUs. */
+/* Start and end of processes, and allocation of the GPUs' memory. */
 #include "cuemu_session.h"
 
 #include <dlfcn.h>
@@ -22,10 +22,11 @@
 
 cuemu_session_t cuemu_session = {.slot = -1};
 
-/* Stays open: closing any descriptor of this file would drop the lock. */
+/* Stays open: closing any descriptor of this file would release the process's
+   lock */
 static int cuemu_slots_fd = -1;
 
-/* How often this process uses each extent */
+/* References of this process to each extent */
 static uint16_t cuemu_extent_refs[CUEMU_MAX_EXTENTS];
 
 
@@ -33,7 +34,7 @@ uint64_t cuemu_real_ns(void)
 {
     struct timespec ts;
 
-    /* Not through libc, whose clocks may be the emulated ones */
+    /* libc's clocks may be interposed and show emulated time */
     syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
@@ -58,7 +59,7 @@ static int cuemu_slot_lock(int slot, short type)
     return fcntl(cuemu_slots_fd, F_SETLK, &fl);
 }
 
-/* A process holds its byte of the file as long as it lives. */
+/* Return non-zero if a process holds the lock on the slot's byte: it lives. */
 static int cuemu_slot_is_alive(int slot)
 {
     struct flock fl = {
@@ -101,7 +102,7 @@ static void cuemu_extent_release(cuemu_shared_t *sh, int index)
     }
     *link = ext->next;
 
-    /* Whoever reads freed memory shall not find the old bytes */
+    /* a program reading freed memory shall not find the old bytes */
     if (cuemu_session.memory[ext->gpu] != NULL) {
         (void)fallocate(cuemu_session.fd[ext->gpu],
                         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -120,9 +121,10 @@ static void cuemu_extent_release(cuemu_shared_t *sh, int index)
     sh->extent_free         = index;
 }
 
-/* A descriptor of cuMemExportToShareableHandle() keeps the memory until it is
-   closed (1 GiB on an H100, driver 580), as do its duplicates in any process:
-   each locks its file, and a lock goes with the last duplicate */
+/* Return non-zero if a descriptor of cuMemExportToShareableHandle() or a
+   duplicate in any process is open: the memory stays until all are closed (1
+   GiB on an H100, driver 580). Each descriptor locks its file; the lock ends
+   with the last duplicate. */
 static int cuemu_extent_has_descriptor(const cuemu_extent_t *ext)
 {
     char path[300];
@@ -143,7 +145,7 @@ static int cuemu_extent_has_descriptor(const cuemu_extent_t *ext)
     return held;
 }
 
-/* The last process has no use for it any more */
+/* Release an extent without users, or once its descriptors are closed. */
 static void cuemu_extent_unused(cuemu_shared_t *sh, int index)
 {
     if (cuemu_extent_has_descriptor(&sh->extents[index])) {
@@ -355,7 +357,8 @@ void cuemu_session_no_room(uint64_t size, const char *what)
     }
 }
 
-/* A file of that size: beyond RLIMIT_FSIZE the kernel ends the program */
+/* Set the size of a file. Beyond RLIMIT_FSIZE the kernel would end the program
+   by SIGXFSZ. */
 static int cuemu_session_resize(int fd, uint64_t size, const char *path)
 {
     struct rlimit limit;
@@ -402,7 +405,7 @@ static uint64_t cuemu_hash(uint64_t hash, const void *data, size_t size)
     return hash;
 }
 
-/* CUEMU_TIME: "ranks", the default, or "wall" */
+/* Return non-zero for CUEMU_TIME=wall; the default is "ranks". */
 static int cuemu_session_is_wall(void)
 {
     const char *env = getenv("CUEMU_TIME");
@@ -436,7 +439,8 @@ static double cuemu_env_slowdown(void)
     return value;
 }
 
-/* "123", "64M", "16g"; 0 when unset, -1 when wrong. */
+/* Return the bytes of a variable such as "123", "64M", "16g"; 0 if unset, -1 if
+   malformed. */
 static int64_t cuemu_env_bytes(const char *name)
 {
     const char *env = getenv(name);
@@ -657,7 +661,7 @@ static int cuemu_session_map(void)
             return -1;
         }
 
-        /* A core file or a forked child has no use for a GPU's memory */
+        /* a core file or a forked child does not need a GPU's memory */
         (void)madvise(cuemu_session.memory[i], sh->gpu_bytes[i],
                       MADV_DONTDUMP);
     }
@@ -692,7 +696,8 @@ static void cuemu_session_remove(void)
     rmdir(cuemu_session.dir);
 }
 
-/* Holds the folder's lock; it may vanish while we wait for it. */
+/* Take the folder's lock, and create the folder if missing (*made_p). Another
+   process may delete the folder meanwhile. */
 static int cuemu_session_lock_dir(int *made_p)
 {
     struct stat st_fd, st_path;
@@ -796,7 +801,7 @@ int cuemu_session_join(void)
 
     cuemu_session_path(path, sizeof(path), "state");
     if (default_dir && !cuemu_session_any_alive()) {
-        unlink(path); /* left by processes that were killed */
+        unlink(path); /* left by killed processes */
     }
 
     if ((access(path, F_OK) != 0) &&

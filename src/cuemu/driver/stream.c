@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A per-thread default stream of each context that the thread has used */
+/* Most contexts in which a thread uses its per-thread default stream */
 #define CUEMU_MAX_THREAD_STREAMS 16
 
 static __thread struct {
@@ -16,7 +16,7 @@ static __thread struct {
 } cuemu_thread_streams[CUEMU_MAX_THREAD_STREAMS];
 
 
-/* Forgets the work of the last record. With the lock. */
+/* Forget the work of the event's last record. Call with the lock. */
 static void cuemu_event_release(cuemu_event_t *event)
 {
     if (event->op != 0) {
@@ -27,7 +27,7 @@ static void cuemu_event_release(cuemu_event_t *event)
     }
 }
 
-/* With the lock, or while nobody else can know the context. */
+/* Call with the lock, or before other threads know the context. */
 cuemu_stream_t *cuemu_stream_new(cuemu_context_t *ctx, unsigned flags,
                                  int priority)
 {
@@ -189,7 +189,7 @@ CUEMU_API(cuStreamDestroy, (CUstream handle), (handle))
         return CUDA_ERROR_INVALID_HANDLE;
     }
 
-    /* Its work goes on; only the handle is gone */
+    /* queued work still runs; only the handle becomes invalid */
     cuemu_lock();
     if (stream->ctx->null_stream == stream) {
         cuemu_unlock();
@@ -202,7 +202,8 @@ CUEMU_API(cuStreamDestroy, (CUstream handle), (handle))
 
 CUEMU_ALSO(cuStreamDestroy_v2, cuStreamDestroy);
 
-/* Work of the stream that a caller of query or synchronize waits for. */
+/* Return the operation after all work in the stream, 0 if it has ended, and the
+   time of its submission. */
 static cuemu_op_id_t cuemu_stream_tail(cuemu_stream_t *stream,
                                        cuemu_time_t *submitted_p)
 {
@@ -409,9 +410,9 @@ CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
 
 CUEMU_ALSO(cuEventDestroy_v2, cuEventDestroy);
 
-/* An event in a blocking stream comes behind the legacy stream's work, with
-   nothing in its own: waiting for the stream is not waiting for the event then
-   (seen on H100, driver 580) */
+/* Record an event. In a blocking stream it also waits for the legacy stream's
+   work, although the stream itself gets no work by it: a wait for the stream
+   does not include the event then (seen on H100, driver 580). */
 CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
                             cuemu_time_t at)
 {
@@ -492,7 +493,7 @@ CUEMU_API(cuEventRecord, (CUevent event, CUstream stream), (event, stream))
     return cuemu_event_record_call(event, stream, 0);
 }
 
-/* Behind everything that is in a context now (CUDA 12.5) */
+/* Record an event after all work queued in a context (CUDA 12.5). */
 static CUresult cuemu_event_record_context(cuemu_event_t *event,
                                            cuemu_context_t *ctx,
                                            cuemu_time_t at)
@@ -556,7 +557,7 @@ CUEMU_API(cuEventRecordWithFlags,
                          cuemu_event_record_call(event, stream, (int)flags);
 }
 
-/* Non-zero once the work is done; remembers when that was. */
+/* Return non-zero if the event's work is done, and store its end time. */
 static int cuemu_event_is_done(cuemu_event_t *event)
 {
     uint64_t change;
@@ -595,8 +596,8 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
     }
 
     if (event->op != 0) {
-        /* Nothing can have ended unless the clock waits for somebody, or
-           something changed since the last look */
+        /* work can only have ended if the clock is stopped or something changed
+           since the last query */
         cuemu_clock_now(&cuemu_session.shared->clock, cuemu_session.slot,
                         &clamped);
         if (clamped) {
@@ -725,7 +726,8 @@ static CUresult cuemu_stream_wait_value(CUstream handle, CUdeviceptr addr,
 
     result = cuemu_stream_resolve(handle, &stream);
     if (result == CUDA_SUCCESS) {
-        result = cuemu_capture_refuse(stream); /* no such nodes here */
+        result = cuemu_capture_refuse(stream); /* such graph nodes are not
+                                                  modelled */
     }
     if (result != CUDA_SUCCESS) {
         return result;
@@ -748,7 +750,7 @@ static CUresult cuemu_stream_wait_value(CUstream handle, CUdeviceptr addr,
     return result;
 }
 
-/* What keeps a stream busy until the program says so. The real driver waits for
+/* Keep a stream busy until the program writes a word. The real driver waits for
    it wherever it waits for a kernel (seen on H100 with cuMemFreeHost). */
 CUEMU_API(cuStreamWaitValue32,
           (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned flags),

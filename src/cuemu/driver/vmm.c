@@ -53,7 +53,7 @@ typedef struct {
     uint64_t id;     /* of the extent */
     uint64_t size;
     int32_t  extent;
-    int32_t  slot;   /* process that exported it */
+    int32_t  slot;   /* slot of the exporting process */
     uint64_t spare[2];
 } cuemu_pool_ptr_t;
 
@@ -215,7 +215,8 @@ static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
     return CUDA_SUCCESS;
 }
 
-/* Reads a handle back. */
+/* Read a handle back. Errors: NOT_SUPPORTED (type), NOT_PERMITTED (of another
+   cluster), INVALID_VALUE (of another kind or session). */
 static CUresult cuemu_shared(void *shareable, int type, uint64_t magic,
                              cuemu_vmm_file_t *file)
 {

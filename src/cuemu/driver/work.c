@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Operations of the simulation as the driver uses them: submission in stream
+ * Work of the driver as operations of the simulation: submission in stream
  * order, moving the bytes when a modelled copy ends, waiting.
  *
- * Whoever waits, in whichever process, serves what is due; a thread of the
- * process does when nobody waits. While something is due the emulated clock
- * stands still, so neither the time it takes to move bytes nor the machine's
- * load shows in modelled time.
+ * Due operations are served by any waiting thread of any process, or by a
+ * process's service thread if no thread waits. While an operation is due, the
+ * emulated clock stands still. So neither the time it takes to move bytes nor
+ * the machine's load is visible in emulated time.
  */
 #include "cuemu_driver.h"
 
@@ -23,12 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a service thread lets the program serve first, real time; longer
-   while it waits for something: it may have lost its processor for a while */
+/* Real time for which a service thread lets the program serve first, ns; more
+   while the program waits for an operation, as it may be preempted */
 #define CUEMU_GRACE_NS      500000ull
 #define CUEMU_GRACE_WAIT_NS 5000000ull
 
-/* Copies between host buffers do not touch the node's links */
+/* Rate of copies between host buffers, bytes/s; they use no links of the
+   node */
 #define CUEMU_HOST_COPY_RATE 10e9
 
 uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
@@ -38,38 +39,41 @@ static pthread_mutex_t cuemu_tables_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t cuemu_service_thread;
 static int cuemu_service_running;
 static volatile int cuemu_service_stop;
-/* A process that was killed may leave the clock stopped at the end of its work;
- * others, who may call the driver no more, look for that (real time) */
+/* Interval at which an idle service thread looks for due operations, ns of real
+   time: a killed process may leave the clock stopped at the end of its work */
 #define CUEMU_LOOK_AROUND_NS 100000000ull
 
-static uint32_t cuemu_service_word; /* futex: somebody wants the thread */
+static uint32_t cuemu_service_word; /* futex: changed to wake the service
+                                       thread */
 static int cuemu_service_idle;
-static int cuemu_num_watches;       /* not served yet */
+static int cuemu_num_watches;       /* watched operations not served yet */
 
 
-/* Waits for a word of memory to be as it should; under the session's lock */
+/* Most waits for a word of memory at a time; the list is under the session's
+   lock */
 #define CUEMU_MAX_SPINS 64
 
-/* Longer than any test takes */
+/* Limit of such a wait, longer than any test */
 #define CUEMU_SPIN_MAX_TIME (1000000 * CUEMU_PS_PER_SEC)
 
-/* How late a pageable copy ends that nothing waits for: what a GPU takes to
-   change between the contexts of two processes. On H200, too, collectives that
-   did not wait were wrong in 23 to 83 of 200 where ranks share a GPU. */
+/* Delay of a pageable copy's end while nothing waits for it: the time a GPU
+   takes to switch between the contexts of two processes. It shows missing
+   waits, as H200 do: with GPUs shared by ranks, collectives without a wait were
+   wrong in 23 to 83 of 200 cases. */
 #define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
 
-/* How often somebody looks at the word, real time */
+/* Interval for reading the word, ns of real time */
 #define CUEMU_SPIN_LOOK_NS 200000ull
 
 typedef struct {
     cuemu_op_id_t op;
-    int           gpu;   /* -1: an address of this process */
+    int           gpu;   /* -1: `offset` is an address in this process */
     uint64_t      offset;
     uint32_t      value;
     unsigned      how;   /* CUstreamWaitValue_flags */
 } cuemu_spin_t;
 
-/* When a call of another thread holds up all others */
+/* Emulated time during which a call holds up the calls of other threads */
 static cuemu_time_t cuemu_hold_begin, cuemu_hold_end;
 
 static cuemu_spin_t cuemu_spins[CUEMU_MAX_SPINS];
@@ -88,13 +92,14 @@ void cuemu_unlock(void)
 
 /* ---------------------------------------------------------------- time */
 
-/* Calls of this thread that count as one, and its place in the clock */
+/* Depth of nested calls of this thread, and its number in the clock */
 static __thread struct {
     int depth;
     int counts;
     int tid;
     int place;
-    cuemu_time_t first; /* since when it has found nothing; 0: it has not */
+    cuemu_time_t first; /* when its queries began to find nothing; 0: the last
+                           one found its work done */
 } cuemu_call = {.place = -1};
 
 void cuemu_work_call_begin(void)
@@ -133,7 +138,8 @@ cuemu_time_t cuemu_cost(cuemu_call_t call)
     return cuemu_session.node->cost.call[call];
 }
 
-/* The clock stands still: serve what is due, or wait until others have. */
+/* Serve the due operations for which the clock stands still, or wait until
+   others have. */
 static void cuemu_work_unclamp(void)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
@@ -146,14 +152,15 @@ static void cuemu_work_unclamp(void)
     cuemu_session_wait_served(sh, served);
 }
 
-/* Lets time go on until then, until something is due or, with `seen`, until the
-   session's count of changes is another one */
+/* Wait until the emulated time `until`, until an operation is due or, unless
+   `seen` is NULL, until shared->change differs from *seen. `idle`: see
+   cuemu_clock_wait(). */
 static void cuemu_work_rest(cuemu_time_t until, cuemu_time_t idle,
                             const uint64_t *seen)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
 
-    cuemu_work_call_begin(); /* cuInit() waits, too */
+    cuemu_work_call_begin(); /* for cuInit(), which begins outside a call */
     cuemu_clock_wait(&sh->clock, cuemu_session.slot, cuemu_call.place, until,
                      idle, (seen == NULL) ? NULL : &sh->change,
                      (seen == NULL) ? 0 : *seen);
@@ -214,7 +221,8 @@ void cuemu_work_spend_polling(cuemu_call_t call)
     }
 }
 
-/* Two threads that do so at once hold the others until the later one ends */
+/* If two threads do this at the same time, others are held until the later one
+   ends */
 void cuemu_work_spend_held(cuemu_call_t call, cuemu_call_t held)
 {
     const cuemu_time_t end = cuemu_now() + cuemu_cost(call);
@@ -239,9 +247,9 @@ void cuemu_work_wait_held(void)
 }
 
 /*
- * For benchmarks, which look it up by name: by how much ranks may differ in
- * emulated time, and how much processor time they used that took none, because
- * they were ahead by more. Seconds of emulated time, of all ranks so far.
+ * For benchmarks, which find it by name: return by how much ranks may differ in
+ * emulated time, and how much processor time was not counted because its ranks
+ * were further ahead. Both in seconds of emulated time, of all ranks.
  */
 __attribute__((visibility("default")))
 void cuemu_drift(double *ahead_p, double *forgotten_p);
@@ -265,8 +273,8 @@ static char *cuemu_payload_ptr(int gpu, uint64_t offset)
 }
 
 /*
- * Makes sure that the file behind GPU memory has room for the range: touching
- * a page for which there is none would kill the program without a word.
+ * Make sure that the file behind GPU memory has room for the range. Touching a
+ * page without room would end the program without a message.
  */
 int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
 {
@@ -285,7 +293,7 @@ int cuemu_populate(int gpu, uint64_t offset, uint64_t size)
         }
     } while (errno == EINTR);
 
-    if (errno == EINVAL) { /* a kernel before 5.14 */
+    if (errno == EINVAL) { /* kernel older than 5.14 */
         return 0;
     }
 
@@ -331,8 +339,8 @@ static void cuemu_serve_move(const cuemu_payload_t *p)
     }
 }
 
-/* What is behind a kernel that faulted is never written: the word of a stream,
-   after a second (H100, driver 580) */
+/* Return non-zero if the write of a word follows a faulted kernel: it is never
+   made (still missing after a second on an H100, driver 580). */
 static int cuemu_is_lost(const cuemu_payload_t *p)
 {
     const cuemu_context_t *ctx = (const cuemu_context_t*)(uintptr_t)p->stream;
@@ -366,9 +374,10 @@ static void cuemu_serve_fill(const cuemu_payload_t *p)
 }
 
 /*
- * CUEMU_TIME_ONLY=SIZE: copies and fills from that size on take their time, and
- * memory stays as it is. For times of programs whose data this machine could
- * not hold, or not move; what such a run computes is wrong.
+ * Return non-zero if the operation takes its time without writing memory: with
+ * CUEMU_TIME_ONLY=SIZE copies and fills of at least SIZE bytes do. This gives
+ * times of programs whose data is too large for this machine; their results are
+ * wrong.
  */
 static int cuemu_is_time_only(const cuemu_payload_t *p)
 {
@@ -406,7 +415,7 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
             __atomic_add_fetch(&cuemu_stat_bytes, p->width * p->height,
                                __ATOMIC_RELAXED);
         }
-        free((void*)(uintptr_t)p->arg); /* what was staged */
+        free((void*)(uintptr_t)p->arg); /* copy of pageable memory, or NULL */
         break;
     case CUEMU_PAYLOAD_FILL:
         if (!cuemu_is_time_only(p)) {
@@ -429,10 +438,10 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
 }
 
 /*
- * On real hardware a copy reads its source all the while. So when one copy is
- * about to overwrite what another one, already under way, still reads, the
- * other one gets half the old bytes and half the new ones: whichever of the two
- * was meant to come first, an order that the program forgot shows.
+ * Show a missing wait between two copies. On real hardware a copy reads its
+ * source during all of its time. So if a copy is about to overwrite bytes still
+ * read by another, running copy, give the other one half the old and half the
+ * new bytes: it is wrong in either order.
  */
 static void cuemu_tear(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
 {
@@ -505,7 +514,8 @@ static void cuemu_tear(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
     }
 }
 
-/* Serves one due operation; called and left with the session's lock. */
+/* Serve one due operation. Return 0 if there is none. Call with the session's
+   lock, which is released meanwhile. */
 static int cuemu_serve_one(int owner)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
@@ -556,7 +566,8 @@ static int cuemu_spin_is_over(const cuemu_spin_t *spin)
     }
 }
 
-/* Ends what waited for a word that is right by now. With the session's lock. */
+/* End the waits whose word meets the condition. Call with the session's
+   lock. */
 static int cuemu_spins_look(void)
 {
     cuemu_sim_t *sim = cuemu_session.sim;
@@ -627,7 +638,7 @@ int cuemu_work_progress(void)
 
 /* ------------------------------------------------------- service thread */
 
-/* The clock does not count this thread's processor time. */
+/* Report this thread's processor time to the clock, which leaves it out. */
 static void cuemu_service_count(void)
 {
     cuemu_clock_rank_t *rank =
@@ -647,9 +658,9 @@ static uint64_t cuemu_service_grace(void)
 }
 
 /*
- * Host functions are served at once, the rest only after it was due for a
- * while: programs that wait shall find it first, with the clock still standing
- * at the moment of its end. Called with the session's lock.
+ * Serve host functions at once, other operations only after they were due for
+ * cuemu_service_grace(): a waiting program shall notice first, while the clock
+ * still stands at the operation's end. Call with the session's lock.
  */
 static void cuemu_service_serve(void)
 {
@@ -671,7 +682,7 @@ static void cuemu_service_serve(void)
             }
         }
         if (any) {
-            cuemu_service_count(); /* before time goes on */
+            cuemu_service_count(); /* before time moves on */
         }
     } while (any && !cuemu_service_stop);
 }
@@ -697,7 +708,7 @@ static void *cuemu_service_main(void *arg)
             wait_ns = CUEMU_LOOK_AROUND_NS;
             __atomic_store_n(&cuemu_service_idle, 1, __ATOMIC_SEQ_CST);
         } else if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
-            wait_ns = cuemu_service_grace(); /* others may serve */
+            wait_ns = cuemu_service_grace(); /* others may serve meanwhile */
         } else {
             wait_ns = cuemu_clock_real_until(&sh->clock,
                                              cuemu_sim_next(cuemu_session.sim));
@@ -717,14 +728,15 @@ static void *cuemu_service_main(void *arg)
     return NULL;
 }
 
-/* For sched_yield(): serves copies of this process that are due. */
+/* Serve due copies of this process during its sched_yield(). */
 static int cuemu_work_yield(void)
 {
     return (cuemu_call.depth == 0) && !cuemu_gate_forked &&
            (cuemu_session.slot >= 0) && cuemu_work_progress();
 }
 
-/* The preloaded library calls `serve` from sched_yield(); NULL: no longer. */
+/* Let the preloaded library call `serve` from sched_yield(); NULL: no
+   longer. */
 static void cuemu_work_on_yield(int (*serve)(void))
 {
     int (**hook)(void) = (int (**)(void))dlsym(RTLD_DEFAULT,
@@ -773,7 +785,8 @@ void cuemu_work_stop(void)
 
 /* ----------------------------------------------------------- submission */
 
-/* An entry of shared->moves; -1 if all are taken (then it cannot be torn). */
+/* Return a free entry of shared->moves; -1 if there is none: cuemu_tear() then
+   ignores the copy. */
 static int cuemu_move_get(void)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
@@ -874,7 +887,7 @@ static void cuemu_deps_add(cuemu_deps_t *deps, cuemu_op_id_t id,
     deps->ids[deps->count++] = id;
 }
 
-/* Somebody asks for what is in the stream */
+/* End the delay of a stream's newest operation. */
 static void cuemu_work_hurry(cuemu_stream_t *stream)
 {
     if (stream->lingers == 0) {
@@ -980,7 +993,7 @@ cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now)
 {
     cuemu_work_t work;
 
-    /* What has work before it is late anyway */
+    /* behind other work a copy is delayed anyway */
     if (cuemu_work_tail(stream) != 0) {
         return 0;
     }
@@ -1027,7 +1040,7 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
     return result;
 }
 
-/* One of a copy's two contexts to the other, whichever of them */
+/* Return non-zero if `ctx` has access to `peer`. */
 static int cuemu_work_has_access(const cuemu_context_t *ctx,
                                  const cuemu_context_t *peer)
 {
