@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Programs of an emulated node read the emulated clock: the functions of libc
- * that tell the time are stood in for here. Sleeping and waiting stay in real
- * time. Without a session everything passes through.
+ * Let programs of an emulated node read the emulated clock: replace libc's
+ * functions that return the time, and sched_yield(). Sleeping and waiting stay
+ * in real time. Without a session the functions behave as libc's.
  */
 #include "../driver/cuemu_session.h"
 
@@ -20,43 +20,46 @@
 
 #define CUEMU_EXPORT __attribute__((visibility("default")))
 
-/* How often, in real time, to look whether a session has come into being */
+/* Interval for checking whether a session exists, ns of real time */
 #define CUEMU_LOOK_NS 1000000ull
 
-/* Shortest yield: emulated time, or this processor time if that is more. A
-   round is work if it takes so many times the shortest one. Where time stands
-   still, the number of yields before a sleep. */
+/* Shortest duration of a yield, in emulated time and in processor time: the
+   longer one counts. A program has worked between two yields if their distance
+   is so many times the shortest one. While the clock is stopped: number of
+   yields before a sleep */
 #define CUEMU_YIELD_TIME       (CUEMU_PS_PER_US / 2)
 #define CUEMU_YIELD_NS         10000ull
 #define CUEMU_YIELD_ACTIVE     4
 #define CUEMU_YIELD_ROUNDS     4
 
-/* UCX reads the processor's time stamps itself, unless told not to. */
+/* Stops UCX from reading the processor's time stamp counter instead of the
+   clock */
 CUEMU_EXPORT int ucs_arch_x86_enable_rdtsc = 0;
 
-/* The driver's function that serves this process's work that is due; returns
-   whether there was any. The driver sets it. */
+/* The driver's function that serves due operations of this process and returns
+   non-zero if there were any. Set by the driver; NULL: no driver */
 CUEMU_EXPORT int (*cuemu_yield_serve)(void);
 
 static cuemu_shared_t *cuemu_view;
 static uint64_t cuemu_next_look_ns;
 
-/* Since when this thread has done nothing but yield (emulated time) */
+/* Emulated time since which this thread has only yielded */
 static __thread cuemu_time_t cuemu_yield_first;
 
 
 /*
- * Everything by plain system calls: this runs while a memory hook is being put
- * into mmap() and its like, by the very thread that puts it there and waits,
- * clock in hand, until nobody is inside.
+ * Read the real clock by a system call, like all of this file. UCX's memory
+ * hooks patch mmap() and similar functions, and wait until no thread is inside
+ * them. The waiting thread reads the clock, so the clock must not call these
+ * functions.
  */
 static int cuemu_real_gettime(clockid_t id, struct timespec *ts)
 {
     return (int)syscall(SYS_clock_gettime, id, ts);
 }
 
-/* The session's state, of which the clock alone is written; NULL as long as
-   there is none. */
+/* Return the session's state, NULL if there is no session. Only its clock may
+   be written. */
 static cuemu_shared_t *cuemu_find_session(void)
 {
     cuemu_shared_t *view = __atomic_load_n(&cuemu_view, __ATOMIC_ACQUIRE);
@@ -119,7 +122,7 @@ static cuemu_shared_t *cuemu_find_session(void)
     return view;
 }
 
-/* Which rank of the node this process is; -1 if none */
+/* Return the rank of this process in the clock; -1 if it has none. */
 static int cuemu_find_rank(const cuemu_clock_t *clk)
 {
     static int found = -1;
@@ -140,7 +143,8 @@ static int cuemu_find_rank(const cuemu_clock_t *clk)
     return -1;
 }
 
-/* Emulated nanoseconds of the given clock's epoch; 0 if it is a real clock. */
+/* Return the emulated time as nanoseconds since the given clock's epoch; 0 for
+   a clock that stays real. */
 static uint64_t cuemu_emulated_ns(clockid_t id)
 {
     cuemu_shared_t *view;
@@ -156,7 +160,8 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
     case CLOCK_BOOTTIME:
         break;
     default:
-        return 0; /* CPU time of processes and threads, and what is unknown */
+        return 0; /* processor time of processes and threads, and unknown
+                     clocks */
     }
 
     saved_errno = errno;
@@ -175,11 +180,12 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
 }
 
 /*
- * How long a yield may take: the longer, the longer the program has been doing
- * nothing but that. It has done something else when a round, from yield to
- * yield, took much longer than the shortest one; returns whether it has. Where
- * all ranks wait, none can find anything before a copy ends, which ends all
- * waits, or another one has done something.
+ * Compute the two ends of a yield, for cuemu_clock_wait(). A yield lasts the
+ * longer, the longer the program has only yielded. It has worked if the time
+ * between two yields was much longer than the shortest one so far; then return
+ * non-zero, and yields are short again. If all ranks wait, nothing can change
+ * before a copy ends or another rank works, so the yield may last until
+ * *idle_p.
  */
 static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
                              cuemu_time_t *until_p, cuemu_time_t *idle_p)
@@ -208,8 +214,9 @@ static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
 }
 
 /*
- * Time stands still until work that is due was served: by this process if it is
- * its own, else by another one. The program may find more work first.
+ * Serve due operations while the clock is stopped for them. Those of other
+ * processes are left to them: on every fourth call wait until one was served.
+ * Between these calls the program can find more work.
  */
 static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
 {
@@ -224,10 +231,10 @@ static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
 }
 
 /*
- * A program that has nothing to do yields its processor, again and again. Here
- * it waits for a moment of emulated time, about what a round of polling takes:
- * where all wait no real time passes, and no other program gets a whole slice
- * of the processor for each yield.
+ * Wait for a moment of emulated time, about the time of one round of polling.
+ * Programs without work call sched_yield() again and again. If all ranks do,
+ * the wait takes no real time; and other programs on the machine do not get a
+ * whole time slice for each yield.
  */
 CUEMU_EXPORT int sched_yield(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The clock: virtual, slowed down, and standing still until bytes are moved.
+ * Tests of the clock: a virtual one, one that follows processor time, and its
+ * stop until due operations are served.
  */
 #include "core_fixture.h"
 
@@ -54,7 +55,8 @@ TEST(core_clock, runs_at_real_time_by_the_factor)
     cuemu_time_t before = cuemu_clock_now(&clk, -1, NULL);
     sleep_ms(100);
     cuemu_time_t after = cuemu_clock_now(&clk, -1, NULL);
-    /* 100 ms are 5 emulated; a busy machine may wake us late, never early */
+    /* 100 ms are 5 ms of emulated time; a busy machine may end the sleep late,
+       never early */
     EXPECT_GE(after - before, (cuemu_time_t)(4999 * US));
     EXPECT_LT(after - before, (cuemu_time_t)(500000 * US));
     EXPECT_NEAR(20e6, (double)cuemu_clock_real_until(
@@ -64,8 +66,8 @@ TEST(core_clock, runs_at_real_time_by_the_factor)
     EXPECT_EQ(UINT64_MAX, cuemu_clock_real_until(&clk, CUEMU_TIME_INF));
 }
 
-/* The copy ends at the model's time, however long serving it takes, and the
-   clock goes on from there. */
+/* The operation ends at its modelled time, however long its service takes, and
+   the clock continues from there. */
 TEST(core_clock, stands_still_until_served)
 {
     core_node node("beluga");
@@ -100,7 +102,7 @@ TEST(core_clock, stands_still_until_served)
     EXPECT_LT(cuemu_clock_now(&clk, -1, NULL), due + 1000000 * CUEMU_PS_PER_US);
 }
 
-/* Operations without service end on time in the model, however late the
+/* Operations without service end at their modelled time, however late the
    poll. */
 TEST(core_clock, late_polls_change_no_end_time)
 {
@@ -146,7 +148,7 @@ TEST(core_clock, never_runs_backwards)
     EXPECT_GT(last, 0);
 }
 
-/* Processes that do what a test says, on a machine with a clock of its own */
+/* Fake processes on a machine with a fake clock; arrays by pid */
 static struct {
     uint64_t real_ns, space, wakes, thread_ns;
     uint64_t cpu_ns[CUEMU_CLOCK_RANKS], delay_ns[CUEMU_CLOCK_RANKS];
@@ -177,7 +179,7 @@ protected:
         fake.real_ns       = 1000 * ms;
         fake.space         = 1;
         cuemu_clock_source = &source;
-        /* an emulated nanosecond for one of a processor's */
+        /* slowdown 1: processor time counts fully */
         ASSERT_EQ(CUEMU_OK, cuemu_clock_init(&m_clk, 1));
     }
 
@@ -186,7 +188,7 @@ protected:
         cuemu_clock_source = &cuemu_clock_processes;
     }
 
-    /* Process `rank` + 1 */
+    /* Attach process `rank` + 1 as a rank. */
     void attach(int rank)
     {
         fake.cpu_ns[rank + 1]  = 5 * ms;
@@ -194,7 +196,8 @@ protected:
         cuemu_clock_attach(&m_clk, rank, rank + 1);
     }
 
-    /* These ranks run; all others, and those that want to, do not. */
+    /* Let `ns` of real time pass. The listed ranks run; the other ranks that
+       want to run wait for a processor. */
     void run(uint64_t ns, std::initializer_list<int> ranks)
     {
         for (; ns > 0; ns -= std::min(ns, (uint64_t)10 * us)) {
@@ -212,13 +215,14 @@ protected:
         }
     }
 
-    /* Emulated nanoseconds */
+    /* Return the emulated time, ns. */
     uint64_t now(int rank = -1)
     {
         return cuemu_clock_now(&m_clk, rank, NULL) / CUEMU_PS_PER_NS;
     }
 
-    /* Thread `tid` of a rank waits in the driver, and comes out of it */
+    /* Let thread `tid` of a rank begin a wait in the driver. Returns its number
+       for is_over() and leave(). */
     int wait(int rank, uint64_t ns, int tid, uint64_t idle = 0)
     {
         int thread = cuemu_clock_call_begin(&m_clk, rank, tid, -1);
@@ -243,21 +247,21 @@ protected:
     cuemu_clock_t m_clk;
 };
 
-/* What other programs take of the processors does not pass. */
+/* Time in which other programs use the processors is not emulated time. */
 TEST_F(clock_source, stolen_time_does_not_exist)
 {
     attach(0);
     attach(1);
     run(ms, {0, 1});
     EXPECT_NEAR(ms, now(), 20 * us);
-    run(100 * ms, {}); /* a hog has both processors */
+    run(100 * ms, {}); /* other programs use both processors */
     EXPECT_NEAR(ms, now(0), 20 * us);
     run(ms, {0, 1});
     EXPECT_NEAR(2 * ms, now(0), 40 * us);
 }
 
-/* One waits for the other, which has lost its processor: what it spins is
-   forgotten but for the look-ahead, now and when the other one is back. */
+/* Rank 0 spins while rank 1 has no processor: it forgets its processor time
+   beyond the look-ahead, also after rank 1 runs again. */
 TEST_F(clock_source, a_surplus_is_forgotten)
 {
     attach(0);
@@ -271,7 +275,8 @@ TEST_F(clock_source, a_surplus_is_forgotten)
     EXPECT_NEAR(ms, now(0), CUEMU_CLOCK_AHEAD_NS + 50 * us);
 }
 
-/* Threads side by side are not faster than the wall clock. */
+/* Three threads of a rank running in parallel do not make its time faster than
+   the wall clock. */
 TEST_F(clock_source, threads_do_not_add_up)
 {
     attach(0);
@@ -287,7 +292,7 @@ TEST_F(clock_source, what_sleeps_in_the_kernel_holds_up_nobody)
     run(20 * ms, {0});
     EXPECT_NEAR(20 * ms, now(0), 500 * us);
 
-    /* It counts from now on, once it is back */
+    /* it holds back time again once it runs */
     fake.running[2] = true;
     run(5 * ms, {1});
     uint64_t before = now(1);
@@ -297,7 +302,7 @@ TEST_F(clock_source, what_sleeps_in_the_kernel_holds_up_nobody)
     EXPECT_NEAR(before + ms, now(1), 200 * us);
 }
 
-/* Another PID namespace, or one that has died */
+/* A process in another PID namespace, and one that has died. */
 TEST_F(clock_source, what_cannot_be_seen_holds_up_nobody)
 {
     attach(0);
@@ -314,7 +319,7 @@ TEST_F(clock_source, what_cannot_be_seen_holds_up_nobody)
     EXPECT_NEAR(40 * ms, now(0), ms);
 }
 
-/* The program's own sleep takes time, a wait for a processor none. */
+/* A sleep of the program is emulated time, a wait for a processor is not. */
 TEST_F(clock_source, a_sleep_counts)
 {
     attach(0);
@@ -336,8 +341,8 @@ TEST_F(clock_source, the_wall_clock_counts_where_all_sleep)
     EXPECT_NEAR(50 * ms, now(), ms);
 }
 
-/* All wait: the next moment that one waits for is there at once, and does not
-   pass before that one has gone on. */
+/* When all ranks wait, time jumps to the first end of a wait, and goes no
+   further before that rank has continued. */
 TEST_F(clock_source, waits_of_all_take_no_time)
 {
     attach(0);
@@ -361,8 +366,8 @@ TEST_F(clock_source, waits_of_all_take_no_time)
     leave(0, a);
 }
 
-/* Two ranks that poll wait longer where no other one runs, and the first one to
-   go on holds time up again. */
+/* Two polling ranks wait until the first of their idle ends, as no other rank
+   runs. Then the rank with that end holds back time. */
 TEST_F(clock_source, polls_of_all_are_fewer)
 {
     attach(0);
@@ -381,7 +386,8 @@ TEST_F(clock_source, polls_of_all_are_fewer)
     leave(1, b);
 }
 
-/* A sleeping thread is woken once time has reached its moment, not before. */
+/* A sleeping thread is woken once time reaches the end of its wait, not
+   before. */
 TEST_F(clock_source, sleepers_are_woken)
 {
     attach(0);
@@ -397,7 +403,8 @@ TEST_F(clock_source, sleepers_are_woken)
     leave(0, a);
 }
 
-/* A second thread goes on while the first one waits, unless it sleeps. */
+/* A rank with a running thread does not count as waiting, unless that thread
+   sleeps. */
 TEST_F(clock_source, a_rank_waits_when_all_its_threads_do)
 {
     attach(0);
@@ -412,14 +419,15 @@ TEST_F(clock_source, a_rank_waits_when_all_its_threads_do)
     EXPECT_EQ(31 * ms, now());
     leave(0, b);
     run(2 * ms, {});
-    EXPECT_FALSE(is_over(0, 32 * ms, a)); /* has lost its processor */
+    EXPECT_FALSE(is_over(0, 32 * ms, a)); /* its other thread waits for a
+                                             processor */
     fake.running[1] = false;
     run(2 * ms, {});
     EXPECT_TRUE(is_over(0, 32 * ms, a));
     leave(0, a);
 }
 
-/* By a signal or a debugger, while it waits */
+/* Stopped by a signal or a debugger during a wait. */
 TEST_F(clock_source, a_rank_that_is_stopped_holds_up_nobody)
 {
     attach(0);
@@ -437,7 +445,7 @@ TEST_F(clock_source, a_rank_that_is_stopped_holds_up_nobody)
     leave(0, a);
 }
 
-/* The emulator's own work */
+/* Calls into the driver are the emulator's work. */
 TEST_F(clock_source, calls_take_no_time)
 {
     attach(0);
@@ -449,7 +457,7 @@ TEST_F(clock_source, calls_take_no_time)
     run(ms, {0});
     EXPECT_NEAR(2 * ms, now(0), 40 * us);
 
-    /* More threads than are known have to come to an end, too */
+    /* more threads than CUEMU_CLOCK_THREADS: their waits end, too */
     int last = 0;
     for (int tid = 20; tid < 30; ++tid) {
         last = cuemu_clock_call_begin(&m_clk, 0, tid, -1);
@@ -461,7 +469,7 @@ TEST_F(clock_source, calls_take_no_time)
     cuemu_clock_call_end(&m_clk, 0, last);
 }
 
-/* Calls of a thread beside one that waits in the driver take no time either */
+/* Nor do calls while another thread of the rank waits in the driver. */
 TEST_F(clock_source, calls_beside_a_wait_take_no_time)
 {
     attach(0);
@@ -485,7 +493,7 @@ TEST_F(clock_source, calls_beside_a_wait_take_no_time)
     leave(0, a);
 }
 
-/* Another process has done what a wait was for: it ends now, not later. */
+/* A wait ends at the time at which another process ends it. */
 TEST_F(clock_source, a_wait_can_be_ended)
 {
     core_node node("beluga");
@@ -506,7 +514,7 @@ TEST_F(clock_source, a_wait_can_be_ended)
     leave(0, a);
 }
 
-/* Who was killed, or stopped, with the clock in hand loses it. */
+/* A process killed or stopped while holding the lock loses it after 0.3 s. */
 TEST_F(clock_source, a_lock_that_was_left_is_taken)
 {
     attach(0);

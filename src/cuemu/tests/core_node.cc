@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Node descriptions: the installed ones, and broken ones.
+ * Tests of node files: the installed ones, and malformed ones.
  */
 #include "core_fixture.h"
 
@@ -185,7 +185,8 @@ protected:
         unlink(m_path.c_str());
     }
 
-    /* load `text`; the message must name the file, the line and `reason` */
+    /* Load `text` and expect an error message with the file, the line and
+       `reason`. */
     void refuse(const std::string &text, int line, const std::string &reason)
     {
         cuemu_status_t status = load(text);
@@ -207,7 +208,8 @@ protected:
         return status;
     }
 
-    /* one CPU and one GPU with `inside`, beginning at line 1; then `after` */
+    /* Return a file of one CPU and one GPU with `inside`, beginning at line 1;
+       then `after`. */
     static std::string one_gpu(const std::string &inside,
                                const std::string &after = "",
                                const std::string &speed = "16.0 GT/s PCIe")
@@ -309,7 +311,7 @@ TEST_F(core_xml, gpu_attributes)
            "two GPUs with dev=\"0\"");
 }
 
-/* Mistakes and oddities of files written by real machines and clouds */
+/* Mistakes and peculiarities found in files of real machines and clouds. */
 TEST_F(core_xml, real_ones)
 {
     std::string gpus[2];
@@ -325,7 +327,7 @@ TEST_F(core_xml, real_ones)
     ASSERT_EQ(CUEMU_OK, load("<system><cpu numaid=\"-1\">" + gpus[0] +
                              gpus[1] + "</cpu></system>")) << m_error;
     for (int i = 0; i < 2; ++i) {
-        /* gpu0's link names gpu0 itself: it leads to gpu1 */
+        /* gpu0's link names gpu0 by mistake; it connects gpu1 */
         EXPECT_EQ(12, m_node.gpus[i].num_nvlinks);
         EXPECT_EQ(1 - i, m_node.gpus[i].nvlinks[0].peer_gpu);
         /* without link attributes: the generation's default */
@@ -335,7 +337,8 @@ TEST_F(core_xml, real_ones)
                          ->own_rate);
     }
 
-    /* two hosts joined by NVLink: only the first; parts of one GPU: two */
+    /* of two hosts connected by NVLink only the first is read; two parts of a
+       GPU are two GPUs */
     std::string parts = "<pci busid=\"0002:81:00.0\">"
                         "<gpu dev=\"0\" sm=\"107\" mlopart=\"0\">"
                         "<nvlink target=\"fffffff:ff:ff.0\" count=\"36\" "
@@ -354,7 +357,8 @@ TEST_F(core_xml, real_ones)
            "\"/></system>", 2, "0...\" of <cpu> is no mask");
 }
 
-/* A virtual machine's bridge is no link, unless a setting says so */
+/* A virtual machine's bridge is not modelled as a link, unless a <cuemu>
+   element sets its rate. */
 TEST_F(core_xml, virtual_bridges)
 {
     std::string text = one_gpu("");
@@ -456,7 +460,8 @@ TEST_F(core_xml, wrong_overrides)
     }
 }
 
-/* Replace any byte of a good file: a message or a node, never a crash */
+/* Replace each byte of a good file in turn: the result is an error message or a
+   node, never a crash. */
 TEST_F(core_xml, damaged_files_do_not_crash)
 {
     const char *dir = getenv("CUEMU_NODES");

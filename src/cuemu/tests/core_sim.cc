@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The simulation: copy times, sharing of links, order, service, dead owners.
+ * Tests of the simulation: copy times, sharing of links, order, service, dead
+ * owners.
  */
 #include "core_fixture.h"
 
@@ -71,7 +72,7 @@ TEST(core_sim, h200_direct_copies_are_as_measured)
         double gbps    = m.mib * MIB / seconds / 1e9;
         EXPECT_GE(gbps, m.low * 0.9) << m.mib << " MiB";
         EXPECT_LE(gbps, m.high * 1.1) << m.mib << " MiB";
-        /* the promise: at most 10 % from the middle */
+        /* required: at most 10 % from the middle */
         EXPECT_NEAR(gbps, (m.low + m.high) / 2, (m.low + m.high) / 20);
     }
 }
@@ -98,9 +99,9 @@ TEST(core_sim, h200_small_copies_are_as_measured)
     }
 }
 
-/* Times of stock UCX on 4 x H200 (h200.json, git 6aa8353), us, from which the
-   constants of h200-x2 come. The sending GPU copies for puts, the receiving GPU
-   for gets. UCX takes 0.3 us of each transfer. */
+/* Times of stock UCX on 4 x H200 (h200.json, git 6aa8353), us: the source of
+   h200-x2's constants. For puts the sending GPU's engine copies, for gets the
+   receiving GPU's. UCX takes 0.3 us of each transfer. */
 TEST(core_sim, h200_x2_is_what_stock_did)
 {
     static const struct {
@@ -634,7 +635,7 @@ TEST(core_sim, dependencies_run_out_with_an_error)
     core_sim s(*node, 8);
     cuemu_op_desc_t desc = s.delay_desc(10);
     cuemu_op_id_t a      = s.add(desc);
-    std::vector<cuemu_op_id_t> deps(33, a); /* room for 8 x 4 only */
+    std::vector<cuemu_op_id_t> deps(33, a); /* there is room for 8 x 4 */
     cuemu_op_id_t id;
 
     EXPECT_EQ(CUEMU_ERR_FULL,
@@ -643,7 +644,7 @@ TEST(core_sim, dependencies_run_out_with_an_error)
               cuemu_sim_op_add(s.sim, 0, &desc, deps.data(), 32, &id));
     s.run();
     EXPECT_EQ(20, s.end(id));
-    EXPECT_EQ(CUEMU_OK, /* the entries came back */
+    EXPECT_EQ(CUEMU_OK, /* the entries were freed */
               cuemu_sim_op_add(s.sim, 0, &desc, deps.data(), 32, &id));
 }
 

@@ -16,8 +16,8 @@
 
 class cudart : public ::testing::TestWithParam<const char*> {
 protected:
-    /* a session of this program: no copies of others on its links. The driver
-       creates the folder and removes it with the last process. */
+    /* A session for this program alone, so that no other copies use its links.
+       The driver creates the folder and removes it with the last process. */
     static void SetUpTestSuite()
     {
         std::string dir = "/dev/shm/cuemu_test_" + std::to_string(getpid());
@@ -31,7 +31,7 @@ protected:
         const char *dir = getenv("CUEMU_LIB");
         std::string lib = std::string(dir == NULL ? "lib" : dir) + "/";
 
-        /* its libcuda.so.1 by path: this program has no LD_LIBRARY_PATH */
+        /* load libcuda.so.1 by path: this program has no LD_LIBRARY_PATH */
         ASSERT_NE(nullptr, dlopen((lib + "libcuda.so.1").c_str(),
                                   RTLD_NOW | RTLD_GLOBAL)) << dlerror();
         m_handle = dlopen((lib + GetParam()).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -301,7 +301,7 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
     }
 }
 
-/* From cudaStreamBeginCapture to cudaGraphLaunch; mode 0 is global */
+/* From cudaStreamBeginCapture to cudaGraphLaunch; mode 0 is global. */
 TEST_P(cudart, a_captured_stream_is_a_graph)
 {
     const size_t size = 4096;
@@ -434,7 +434,7 @@ TEST_P(cudart, rows_are_copied_and_filled_by_their_pitch)
     EXPECT_EQ(0, call("cudaStreamDestroy", stream));
 }
 
-/* Arguments of hints are checked, though nothing moves */
+/* Arguments of hints are checked, although the hints have no effect. */
 TEST_P(cudart, hints_for_managed_memory)
 {
     void *ptr = nullptr, *none = nullptr;

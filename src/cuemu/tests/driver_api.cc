@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Results of calls, and the order of their effects. */
+/* Tests of the driver's functions: their results, and the order of their
+   effects. */
 #include "driver_fixture.h"
 
 #include <set>
@@ -214,7 +215,7 @@ TEST_F(driver, host_memory)
         CU_OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                     (CUdeviceptr)(uintptr_t)(ptr + 5)));
         EXPECT_EQ((unsigned)CU_MEMORYTYPE_HOST, type);
-        /* half of it is registered: the beginning of a range decides */
+        /* half of the range is registered: its beginning decides */
         CU_OK(cuMemcpyAsync(dev, (CUdeviceptr)(uintptr_t)(ptr - 4096), 8192,
                             nullptr));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
@@ -316,7 +317,7 @@ TEST_F(driver, out_of_memory)
     });
 }
 
-/* The node's memory is larger than its file system. */
+/* The GPUs' memory is larger than the file system of their files. */
 TEST_F(driver, full_file_system)
 {
     std::string dir = m_dir + "/small";
@@ -368,7 +369,7 @@ TEST_F(driver, tiny_file_system)
     });
 }
 
-/* The kernel ends a process that makes a larger file */
+/* The kernel ends a process that exceeds RLIMIT_FSIZE. */
 TEST_F(driver, limit_of_file_sizes)
 {
     std::string dir = m_dir + "/limited";
@@ -490,7 +491,8 @@ TEST_F(driver, default_stream_orders_blocking_streams)
             CU_OK(cuMemsetD32(a, 1, size / 4));
             CU_OK(cuMemsetD32(b, 1, size / 4));
             CU_OK(cuCtxSynchronize());
-            /* long in the stream, then short in the default stream */
+            /* a long fill in the stream, then a short one in the default
+               stream */
             CU_OK(cuMemsetD32Async(a, 2, size / 4, s));
             CU_OK(cuMemcpyDtoH(&value, a, 4));
             EXPECT_EQ(waits ? 2u : 1u, value);

@@ -64,8 +64,8 @@ protected:
         return exec;
     }
 
-    /* A call with its effect on a capture in global mode: when made as is, and
-       in relaxed mode */
+    /* A call, and its effects on a capture: in global mode, and when the
+       calling thread is in relaxed mode */
     struct call_t {
         const char               *name;
         CUresult                  as_is, relaxed;
@@ -271,7 +271,7 @@ TEST_F(capture, copies_fills_and_host_functions_become_a_graph)
     });
 }
 
-/* Two streams meet twice; work behind both sees the writes of both */
+/* Two streams are joined twice; work after the join sees the writes of both. */
 TEST_F(capture, streams_join_by_events)
 {
     run(1, [](int) {
@@ -328,7 +328,7 @@ TEST_F(capture, streams_join_by_events)
         EXPECT_EQ(right, get(a, half));
         CU_OK(cuGraphExecDestroy(exec));
 
-        /* The other stream's last work was not waited for */
+        /* nothing waits for the other stream's last work */
         begin(s, GLOBAL);
         CU_OK(cuEventRecord(fork, s));
         CU_OK(cuStreamWaitEvent(t, fork, 0));
@@ -356,8 +356,8 @@ TEST_F(capture, calls_in_relaxed_mode)
     });
 }
 
-/* The modes of the capture and of the caller decide whether an unsafe call
-   breaks a capture */
+/* The modes of the capture and of the calling thread decide whether an unsafe
+   call breaks a capture. */
 TEST_F(capture, modes_are_the_manuals)
 {
     static const struct {

@@ -13,7 +13,8 @@ class driver_early : public driver {
 protected:
     static const size_t STAGED = 64 << 10;
 
-    /* Slow enough for a busy machine to look before the copies end */
+    /* A slowdown at which even a busy machine reads the memory before the
+       copies end. */
     void SetUp() override
     {
         driver::SetUp();
@@ -83,8 +84,8 @@ TEST_F(driver_early, a_small_pageable_copy_ends_after_the_call)
             std::vector<uint32_t> words = pattern(size, 1), kept = words;
 
             plain(ptr, words);
-            std::fill(words.begin(), words.end(), 0); /* the bytes were
-                                                         staged */
+            std::fill(words.begin(), words.end(), 0); /* the driver has copied
+                                                         the bytes */
             EXPECT_EQ(std::vector<uint32_t>(size / 4), now(ptr, size)) << size;
             EXPECT_EQ(kept, get(ptr, size)) << size; /* in stream order */
             EXPECT_EQ(kept, now(ptr, size)) << size;
@@ -181,7 +182,7 @@ TEST_F(driver_early, not_where_the_program_wants_them_waited_for)
     });
 }
 
-/* With the attribute, the first message's bytes are right */
+/* With the attribute set, the bytes of a first message are right. */
 TEST_F(driver_early, the_attribute_waits_for_what_was_copied_before)
 {
     run(1, [](int) {
@@ -198,7 +199,9 @@ TEST_F(driver_early, the_attribute_waits_for_what_was_copied_before)
     });
 }
 
-/* The only ways to wait for memory that does not accept the attribute */
+/* A wait for a blocking stream does not include the last bytes of a pageable
+   copy, a wait for an event in that stream does. No other way works for memory
+   without the attribute. */
 TEST_F(driver_early, an_event_in_a_blocking_stream_does_and_the_stream_does_not)
 {
     run(1, [](int) {
@@ -220,7 +223,8 @@ TEST_F(driver_early, an_event_in_a_blocking_stream_does_and_the_stream_does_not)
 
         words = pattern(4096, 11);
         plain(ptr, words);
-        spin(other, word); /* nor does this delay it */
+        spin(other, word); /* a wait in another stream does not delay it,
+                              either */
         CU_OK(cuEventRecord(e, s));
         CU_OK(cuEventSynchronize(e));
         EXPECT_EQ(words, now(ptr, 4096));

@@ -31,7 +31,7 @@
 
 static const size_t MiB = (size_t)1 << 20;
 
-/* A link of beluga: two bricks of NVLink 2, GB/s */
+/* Rate between two GPUs of beluga: two NVLink 2 links, GB/s */
 static const double BELUGA_LINK = 48.0;
 
 class driver : public ::testing::Test {
@@ -75,8 +75,7 @@ protected:
         EXPECT_EQ(0, system(command.c_str()));
     }
 
-    /* Start a process that runs `body(rank)`; its exit status reports
-       failures. */
+    /* Start a process for `body(rank)`. Its exit status reports failures. */
     pid_t start(int rank, const std::function<void(int)> &body)
     {
         fflush(stdout);
@@ -179,8 +178,8 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS, cuCtxEnablePeerAccess(b, 0));
     }
 
-    /* Return a word for cuStreamWaitValue32(), which stands for a running
-       kernel. */
+    /* Return a word for cuStreamWaitValue32(). A stream waiting for it stands
+       for a running kernel. */
     static volatile uint32_t *flag()
     {
         volatile uint32_t *word = (volatile uint32_t*)pinned(4096);
@@ -197,8 +196,8 @@ protected:
                                       CU_STREAM_WAIT_VALUE_GEQ));
     }
 
-    /* Make words that differ for each position and seed, so that displaced
-       bytes show. */
+    /* Return words that differ for each position and seed: displaced bytes are
+       detected. */
     static std::vector<uint32_t> pattern(size_t bytes, uint32_t seed)
     {
         std::vector<uint32_t> words(bytes / 4);
@@ -226,7 +225,7 @@ protected:
         return words;
     }
 
-    /* Return the modelled seconds of the operations that `work` submits. They
+    /* Return the modelled seconds of the operations submitted by `work`. They
        start after all are submitted, so the processor's time does not count. */
     static double timed(CUstream s, const std::function<CUresult()> &work)
     {

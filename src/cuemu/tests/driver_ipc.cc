@@ -75,9 +75,9 @@ TEST_F(driver, ipc_of_small_allocations)
     });
 }
 
-/* An allocation in the place of freed memory cannot be opened until the old
-   mapping is closed. This concerns small allocations, which share a block as
-   long as one of them exists */
+/* An allocation at the address of freed memory cannot be opened until the old
+   mapping is closed. This concerns small allocations: they share a block as
+   long as one of them exists. */
 TEST_F(driver, ipc_of_memory_in_the_place_of_mapped_memory)
 {
     run(2, [&](int rank) {
@@ -215,8 +215,8 @@ TEST_F(driver, cpu_must_not_touch_device_memory)
     }
 }
 
-/* A process is killed during a copy: its memory is freed, and time goes on for
-   the others. */
+/* A process is killed during a copy: its memory is freed, and time continues
+   for the others. */
 TEST_F(driver, killed_process_leaves_nothing)
 {
     setenv("CUEMU_GPU_MEMORY", "256M", 1);
@@ -358,7 +358,8 @@ protected:
         return cuMemSetAccess(va, size, &access, 1);
     }
 
-    /* Ask the kernel: needs no signal handler */
+    /* Return non-zero if the CPU has this access. Asks the kernel, so that no
+       signal handler is needed. */
     static bool cpu_can(CUdeviceptr va, int prot)
     {
         std::string perms;
@@ -508,8 +509,8 @@ TEST_F(driver_host_vmm, is_shared_by_descriptor)
     });
 }
 
-/* Fetch a handle: a file descriptor of the other process, or a fabric handle in
-   shared memory */
+/* Fetch a handle from the other process: its file descriptor, or a fabric
+   handle in shared memory. */
 static void *fetch(int type, const void *fabric, uint64_t pid, uint64_t fd,
                    FILE **file)
 {

@@ -9,7 +9,8 @@
 
 static std::atomic<int> num_mapping_calls;
 
-/* Calls seen by hooks on libc's functions in a program and its libraries */
+/* Count the calls seen by hooks on libc's functions, in a program and its
+   libraries. */
 extern "C" void *mmap(void *addr, size_t length, int prot, int flags, int fd,
                       off_t offset)
 {
@@ -56,7 +57,7 @@ protected:
         return type;
     }
 
-    /* Memory in use on the current device, by all processes */
+    /* Return the bytes in use on the current device, by all processes. */
     static size_t used()
     {
         size_t free_bytes = 0, total = 0;
@@ -65,8 +66,7 @@ protected:
         return total - free_bytes;
     }
 
-    /* Free memory of any kind and allocate again: hooks on mappings see
-       neither */
+    /* Free and allocate memory of a kind: hooks on mappings see neither. */
     static void frees_unseen(const std::function<CUdeviceptr()> &take,
                              const std::function<void(CUdeviceptr)> &give,
                              const char *perms)
@@ -106,7 +106,7 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS, cuMemAddressFree(va, size));
     }
 
-    /* Memory of device 0, to be shared by descriptor */
+    /* Create memory of device 0 for sharing by descriptor. */
     static CUmemGenericAllocationHandle create()
     {
         CUmemGenericAllocationHandle handle = 0;
@@ -120,8 +120,8 @@ protected:
     }
 };
 
-/* Through mapping calls, as UCX's hooks expect (cuda_hooks.test_cuMemAllocHost
-   of its own tests) */
+/* Page-locked memory is mapped and unmapped by libc's calls, as UCX's hooks
+   expect (test_cuMemAllocHost of UCX's cuda_hooks tests). */
 TEST_F(driver_memory, locked_memory_comes_and_goes_seen)
 {
     run(1, [&](int) {
@@ -187,7 +187,7 @@ TEST_F(driver_memory, freed_addresses_come_back_unseen)
     });
 }
 
-/* Neither a copy nor a registration treats freed memory as host memory */
+/* Neither a copy nor a registration takes freed memory for host memory. */
 TEST_F(driver_memory, freed_memory_is_nobodys)
 {
     run(1, [&](int) {
@@ -204,8 +204,8 @@ TEST_F(driver_memory, freed_memory_is_nobodys)
 }
 
 /* A descriptor keeps memory in use after its owner has unmapped and released
-   it. So does each duplicate, in any process. Closing the last one frees the
-   memory (H100, driver 580) */
+   it, as does each duplicate in any process. Closing the last one frees the
+   memory (H100, driver 580). */
 TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
 {
     run(2, [&](int rank) {
@@ -260,8 +260,8 @@ TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
     });
 }
 
-/* The real driver writes no file, so a limit on file sizes, which would end the
-   program by SIGXFSZ, does not apply */
+/* The real driver writes no file, so a limit on file sizes does not apply.
+   (Exceeding it would end the program by SIGXFSZ.) */
 TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
 {
     run(1, [&](int) {
@@ -283,8 +283,8 @@ TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
     });
 }
 
-/* Memory opened by a peer is in use on the whole node, freed by its owner or
-   not (H100: 10.7 GiB after 20,000 messages between temporary buffers) */
+/* Memory opened by a peer stays in use on the node after its owner has freed it
+   (H100: 10.7 GiB after 20,000 messages between temporary buffers). */
 TEST_F(driver_memory, what_a_peer_has_open_is_in_use)
 {
     run(2, [&](int rank) {

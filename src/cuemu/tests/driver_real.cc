@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Surprising behaviour of the real driver: seen on H100 with driver 580, unless
+ * Surprising behaviour of the real driver, seen on H100 with driver 580 unless
  * noted otherwise.
  */
 #include "driver_fixture.h"
@@ -11,7 +11,7 @@
 
 class driver_real : public driver {
 protected:
-    /* The process ends by itself only if `call` returns. */
+    /* Expect `call` to end its process by a signal. */
     void expect_death(const std::function<void()> &call)
     {
         pid_t pid  = start(0, [&](int) { call(); });
@@ -247,8 +247,8 @@ TEST_F(driver_real, what_waits_for_kernels)
     });
 }
 
-/* Work of another device's context delays it, and copies of other threads wait
-   meanwhile */
+/* cuMemFreeHost waits for work in another device's context, and copies of other
+   threads wait meanwhile. */
 TEST_F(driver_real, unlocking_holds_up_copies)
 {
     run(1, [](int) {
@@ -336,7 +336,7 @@ TEST_F(driver_real, words_that_a_stream_writes)
     });
 }
 
-/* Other streams of the program see old bytes until it waits */
+/* Other streams of the program see the old bytes until the program waits. */
 TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
 {
     run(1, [](int) {
@@ -363,8 +363,7 @@ TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
         EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
         CU_OK(cuCtxSynchronize());
 
-        /* Either address has the attribute, or the context has it (the
-           manual) */
+        /* set for either address, or for the context (the manual) */
         CU_OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                     dst));
         CU_OK(cuMemcpyDtoD(dst, src, size));
@@ -381,8 +380,8 @@ TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
     });
 }
 
-/* The manual: the source has been read when the call returns; a copy into
-   pageable memory has ended */
+/* By the manual: when the call returns, the source has been read, and a copy
+   into pageable memory has ended. */
 TEST_F(driver_real, pageable_memory_is_the_programs_again)
 {
     run(1, [](int) {
@@ -447,7 +446,7 @@ TEST_F(driver_real, mappings_in_a_larger_reservation)
         put(va + 2 * chunk - 32, words);
         EXPECT_EQ(words, get(va + 2 * chunk - 32, 64));
 
-        /* it belongs to no context: a reset keeps it */
+        /* memory without a context survives a reset */
         CU_OK(cuDevicePrimaryCtxReset(0));
         use(0);
         CU_OK(cuMemGetAddressRange(&base, &size, va + chunk));

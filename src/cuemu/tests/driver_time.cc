@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 
-/* 64 MiB over a link at its rate: 1398 us; 3 % is 42 us */
+/* 64 MiB take 1398 us over a link; 3 % are 42 us. */
 TEST_F(driver, copy_takes_bytes_over_rate)
 {
     run(1, [](int) {
@@ -31,7 +31,7 @@ TEST_F(driver, copy_takes_bytes_over_rate)
     });
 }
 
-/* 0.7 us more if the receiving GPU copies */
+/* A copy takes 0.7 us more if the receiving GPU's engine makes it. */
 TEST_F(driver, pulling_takes_longer_than_pushing)
 {
     setenv("CUEMU_NODE", "h200-x2", 1);
@@ -54,7 +54,7 @@ TEST_F(driver, pulling_takes_longer_than_pushing)
     });
 }
 
-/* Return the microseconds from before a batch of copies until they ended. */
+/* Return the microseconds from the call for a batch of copies to their end. */
 static double batch_time(CUdeviceptr dst, CUdeviceptr src, size_t size,
                          size_t count, CUstream s, CUevent begin, CUevent end)
 {
@@ -84,7 +84,7 @@ static double batch_time(CUdeviceptr dst, CUdeviceptr src, size_t size,
 
 /* H200, measured without UCX (docs/results/logs/h200-x2-blocks.txt): calls for
    8 and 32 copies of 64 KiB take 5.5 and 19.8 us. Each of 32 copies of 1 MiB
-   takes 2.9 us, of which the bytes take 2.7 */
+   takes 2.9 us, 2.7 us of them for the bytes. */
 TEST_F(driver, a_batch_costs_what_was_measured)
 {
     setenv("CUEMU_NODE", "h200-x2", 1);
@@ -264,7 +264,8 @@ TEST_F(driver, forgotten_dependency_shows)
     });
 }
 
-/* A staging buffer is overwritten before it is read */
+/* A program that overwrites a staging buffer before it was read delivers wrong
+   bytes. */
 TEST_F(driver, early_refill_shows)
 {
     run(1, [](int) {
@@ -360,7 +361,8 @@ TEST_F(driver, programs_read_the_emulated_clock)
     });
 }
 
-/* The emulated clock, as a program with CUEMU_LIB preloaded reads it */
+/* Return the emulated time as a program with CUEMU_LIB preloaded reads it,
+   ms. */
 static double emulated_ms()
 {
     const char *lib  = getenv("CUEMU_LIB");
@@ -378,7 +380,8 @@ static double emulated_ms()
     return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
 }
 
-/* Emulated milliseconds for copies that the program polls for, one by one */
+/* Return the emulated milliseconds of copies that a program polls for one by
+   one. */
 static double polled_copies(CUdeviceptr dst, CUdeviceptr src, CUstream s,
                             CUevent e)
 {
@@ -393,7 +396,7 @@ static double polled_copies(CUdeviceptr dst, CUdeviceptr src, CUstream s,
     return emulated_ms() - begin;
 }
 
-/* Three other programs want the processor of this one */
+/* Three other programs compete for this one's processor. */
 TEST_F(driver, hogs_take_no_emulated_time)
 {
     if (getenv("CUEMU_LIB") == nullptr) {
@@ -451,7 +454,7 @@ TEST_F(driver, a_test_sees_memory_as_it_is_now)
         EXPECT_EQ(0, cuemu_put(src + size - 1, "c", 1));
         CU_OK(cuMemcpyAsync(dst, src, size, s));
         EXPECT_EQ(0, cuemu_get(&seen, dst + size - 1, 1));
-        EXPECT_EQ('b', seen); /* the copy is under way */
+        EXPECT_EQ('b', seen); /* the copy is running */
         CU_OK(cuStreamSynchronize(s));
         EXPECT_EQ(0, cuemu_get(&seen, dst + size - 1, 1));
         EXPECT_EQ('c', seen);
@@ -460,7 +463,7 @@ TEST_F(driver, a_test_sees_memory_as_it_is_now)
     });
 }
 
-/* A beluga on which some calls take other times */
+/* Write a node like beluga with other costs of calls, and use it. */
 static bool use_costs(const std::string &dir, const std::string &costs)
 {
     const char *nodes = getenv("CUEMU_NODES");
@@ -484,8 +487,8 @@ static std::string cost(const std::string &name, int us)
            std::to_string(us) + "\" source=\"test\"/>\n";
 }
 
-/* A node's description may set the time to create a context: each thread spends
-   it for itself, and other threads' calls go on */
+/* A node file may set the time to create a context. Each thread spends it
+   separately, and calls of other threads do not wait. */
 TEST_F(driver, contexts_of_several_threads)
 {
     if (!use_costs(m_dir, cost("context", 10000))) {
@@ -521,12 +524,12 @@ TEST_F(driver, contexts_of_several_threads)
         EXPECT_LT(emulated_ms() - begin, 25);
 
         begin = emulated_ms();
-        use(1); /* it is there */
+        use(1); /* already created: takes no time */
         EXPECT_LT(emulated_ms() - begin, 5);
     });
 }
 
-/* Its last part may hold up other threads */
+/* During the last part of the creation calls of other threads may wait. */
 TEST_F(driver, a_context_holds_up_other_threads_at_its_end)
 {
     if (!use_costs(m_dir,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Part of a program or library that looks as if NVIDIA's CUDA runtime were
- * linked statically: local functions with its names that do nothing.
+ * Imitate NVIDIA's CUDA runtime linked statically into a program or library:
+ * local functions with its names and no effect.
  */
 #define FAKE __attribute__((noinline, noclone, aligned(16), used)) static
 

@@ -59,7 +59,7 @@ protected:
             CU_OK(try_launch(function("go"), 1, threads, 0, nullptr, ptr));
             EXPECT_EQ(expected, cuCtxSynchronize());
 
-            /* The context cannot be used any more, the device can */
+            /* the context has failed, the device works */
             EXPECT_EQ(expected, cuMemAlloc(&other, 64));
             EXPECT_EQ(expected, cuStreamSynchronize(nullptr));
             CU_OK(cuCtxGetCurrent(&ctx));
@@ -324,7 +324,7 @@ TEST_F(kernel_driver, shared_memory_that_there_is_not)
     faults("st.shared.u32 [%r0+4096], %r0;", 1, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
-/* Thread 0 waits for a thread at another barrier */
+/* Thread 0 waits for a thread that waits at another barrier. */
 TEST_F(kernel_driver, a_barrier_that_some_never_reach)
 {
     faults("mov.u32 %r0, %tid.x;\nsetp.eq.u32 %p0, %r0, 0;\n"
@@ -341,7 +341,7 @@ TEST_F(kernel_driver, a_loop_without_end)
     unsetenv("CUEMU_KERNEL_LIMIT");
 }
 
-/* Counted are kernels that run, when they begin */
+/* The fault counts kernels at the beginning of their run. */
 TEST_F(kernel_driver, a_kernel_that_shall_fail)
 {
     setenv("CUEMU_FAULT", "kernel:2:700", 1);
@@ -390,7 +390,7 @@ TEST_F(kernel_driver, a_peers_memory_before_and_after_it_is_opened)
 TEST_F(kernel_driver, access_is_a_pair_of_contexts_and_has_a_direction)
 {
     /* Access of each context to memory of another one, after the primary
-       context of GPU 0 got access to GPU 1 */
+       context of GPU 0 enabled access to GPU 1 */
     static const struct {
         int user, owner;
         CUresult expected;
@@ -505,7 +505,7 @@ TEST_F(kernel_driver, one_context_of_a_gpu_opens_a_processs_handles)
     });
 }
 
-/* A word behind a faulting kernel is not written (H100) */
+/* A word to be written after a faulting kernel is never written (H100). */
 TEST_F(kernel_driver, nothing_is_written_behind_a_kernel_that_faults)
 {
     run(1, [&](int) {
@@ -572,8 +572,9 @@ TEST_F(kernel_driver, memory_of_another_process)
 
 /* ------------------------------------------------------------ order, time */
 
-/* Half of the blocks see memory as it was when they began: a kernel that should
-   have waited for a copy, and a copy that should have waited for a kernel */
+/* Half of a kernel's blocks see memory as it was at the kernel's beginning.
+   This shows a missing wait of a kernel for a copy, and of a copy for a
+   kernel. */
 TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
 {
     setenv("CUEMU_SLOWDOWN", "20", 1);
@@ -611,8 +612,8 @@ TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
     }
 }
 
-/* Bytes read together by a warp cross the link once: 16 MiB of host memory, 16
-   bytes per thread or per warp */
+/* Bytes read by all threads of a warp cross the link once: 16 MiB of host
+   memory, 16 bytes per thread or per warp. */
 TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
 {
     const unsigned blocks = 2048, threads = 512;
@@ -642,8 +643,8 @@ TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
     });
 }
 
-/* CUEMU_TIME_ONLY: times are the same, but large copies move nothing, and only
-   the first and last blocks of a grid run */
+/* CUEMU_TIME_ONLY: times are the same, but large copies move no bytes, and only
+   the first and last blocks of a grid run. */
 TEST_F(kernel_driver, time_alone)
 {
     const unsigned blocks = 8192, threads = 512;

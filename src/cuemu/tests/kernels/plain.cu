@@ -18,7 +18,7 @@ extern "C" __global__ void vector_add(float *out, const float *a,
     }
 }
 
-/* Five points, in a tile of shared memory with its edges */
+/* Stencil of five points, in a tile of shared memory with its edges */
 #define TILE 16
 
 extern "C" __global__ void stencil(double *out, const double *in, int width,
@@ -129,7 +129,7 @@ extern "C" __global__ void copy_stride(uint4 *out, const uint4 *in, size_t n)
     }
 }
 
-/* Threads diverge and meet again, each after its own number of steps */
+/* Threads diverge and converge again, each after a different number of steps */
 extern "C" __global__ void collatz(unsigned *out, unsigned n)
 {
     unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -211,7 +211,7 @@ extern "C" __global__ void numbers(double *out, const float *in, int n)
     }
 }
 
-/* Votes and matches of a warp, every atomic there is on shared memory */
+/* Votes and matches of a warp, every atomic operation on shared memory */
 extern "C" __global__ void votes(unsigned *out, const unsigned *in)
 {
     __shared__ unsigned cell[8];
