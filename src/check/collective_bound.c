@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bounds from cuts. The ways across a cut carry at most the bandwidth of any
- * set of resources that contains one resource of each way. A small set is found
- * by repeatedly taking the cheapest resource per way, and dropping superfluous
- * ones. The bound is valid for every set.
+ * Bounds from cuts. A way is a route from one GPU to another. The ways across a
+ * cut carry at most the bandwidth of any set of resources with one resource of
+ * each way. A small set is found by repeatedly taking the cheapest resource per
+ * way, and dropping superfluous ones. The bound is valid for every set.
  */
 #include <check/collective_bound.h>
 
@@ -17,14 +17,14 @@
 #define MAX_GPUS      UCT_CUDA_MAX_GPUS
 #define NUM_RESOURCES UCT_CUDA_PLAN_COLL_NUM_RESOURCES
 
-/* Between each two GPUs: directly, and over the host */
+/* Most ways between the GPUs: for each pair a direct one and one over the
+   host */
 #define MAX_WAYS (2 * MAX_GPUS * MAX_GPUS)
 
 
 typedef struct {
     unsigned            num_gpus;
-    unsigned            num_ranks; /* ranks: the first num_ranks GPUs have
-                                      data */
+    unsigned            num_ranks; /* the first num_ranks GPUs have data */
     double              capacity[NUM_RESOURCES];
     unsigned            num_ways;
     uct_cuda_plan_share_way_t ways[MAX_WAYS];
@@ -110,7 +110,8 @@ static bool has(const uct_cuda_plan_share_way_t *way, int resource)
     return false;
 }
 
-/* Return how many of these ways a resource covers that no other does yet. */
+/* Return the number of these ways covered by a resource and by no other one
+   yet. */
 static unsigned gain(const net_t *net, const uint16_t *ways, unsigned count,
                      const unsigned *covers, int resource)
 {
@@ -211,7 +212,7 @@ static void try_groups(const net_t *net, const uint8_t *groups,
     }
 }
 
-/* Try all ways to put the GPUs from `next` on into existing or new groups. */
+/* Try all assignments of the GPUs from `next` on to existing or new groups. */
 static void group_all(const net_t *net, uint8_t *groups, unsigned next,
                       unsigned num_groups, uct_cuda_coll_bound_t *bound)
 {

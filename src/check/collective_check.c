@@ -59,7 +59,7 @@ static unsigned owner_of(const uct_cuda_plan_coll_t *plan, uint64_t at)
     return rank;
 }
 
-/* Return the rank whose input appears at a byte of a result, and its offset
+/* Return the rank whose input belongs at a byte of a result, and its offset
    there. For a reduction there is no single rank. */
 static unsigned expected(const uct_cuda_plan_coll_t *plan, unsigned rank,
                          uint64_t offset, uint64_t *at_p)
@@ -114,8 +114,7 @@ static ucs_status_t check_order(ucx_mp_proof_t *proof, unsigned rank,
                                        UCT_CUDA_BUFFER_RECV)];
     const ucx_mp_proof_piece_t *other;
 
-    /* Pieces of the other memory that begin in this piece, and the one
-       before */
+    /* pieces of rank 0's memory that begin in this piece, and the one before */
     other = &first->pieces[ucx_mp_proof_find(first, piece->offset)];
     for (; (other < first->pieces + first->count) &&
            (other->offset < piece->offset + piece->bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Prove that a plan moves every byte once, correctly in every order in which
-   its steps may run. */
+/* Prove that a plan moves every byte once, correctly in every possible order of
+   its steps. */
 #ifndef UCX_MP_CHECK_TRANSFER_CHECK_H
 #define UCX_MP_CHECK_TRANSFER_CHECK_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Copy many small blocks that lie apart in both memories. regenerate compiles
- * this file into copy.ptx.
+ * Copy many small, separate blocks. regenerate compiles this file into
+ * copy.ptx.
  *
  * The host may cancel a launch while it waits for room on a busy GPU. Each warp
- * first announces that it has begun, then reads the cancellation slot. The host
+ * first announces its beginning, then reads the cancellation slot. The host
  * first writes the slot, then reads the warps' states. So a warp not seen as
  * begun will copy nothing, whenever it runs. A warp seen as begun waits for
  * nothing and announces whether it copied: it and the host may each have seen
@@ -19,7 +19,7 @@ typedef unsigned long long u64;
 
 #define LANES   32
 #define DEPTH   8                    /* vectors in flight per thread */
-#define SEGMENT (LANES * DEPTH * 16) /* bytes that a warp copies at a time */
+#define SEGMENT (LANES * DEPTH * 16) /* bytes copied by a warp at a time */
 
 struct alignas(16) vector_t {
     u32 word[4];

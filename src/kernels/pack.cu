@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Packs the bytes of an MPI datatype, or unpacks them. Compiled by regenerate
- * into pack.ptx.
+ * Pack the bytes of an MPI datatype, or unpack them. regenerate compiles this
+ * file into pack.ptx.
  *
- * The words of all elements are numbered in the order of the rows. A warp takes
- * UCX_MP_PACK_WORDS times 32 of them in a turn. It searches the row of its
- * first word in the whole list once, and from there each lane searches as many
- * rows as there are lanes before it: a row has a word or more.
+ * The words of all elements are numbered in the order of the rows. In one step
+ * a warp moves UCX_MP_PACK_WORDS times 32 of them, thread by thread. It finds
+ * the row of its first word by a search of the whole list. From there each
+ * thread searches only as many rows as there are threads before it, because a
+ * row has at least one word.
  */
 #include "pack_args.h"
 
@@ -19,7 +20,7 @@ typedef unsigned long long u64;
 #define WARPS (UCX_MP_PACK_THREADS / LANES)
 #define ALL   0xffffffff
 
-/* Where the fields of ucx_mp_pack_rows_t are */
+/* Offsets of the fields of ucx_mp_pack_rows_t, bytes */
 enum {
     OFFSET = 0,
     STRIDE = 8,
@@ -29,7 +30,7 @@ enum {
     FIRST  = 40
 };
 
-/* A type of 16 bytes that has the alignment of its size */
+/* 16 bytes, aligned to 16 bytes */
 struct alignas(16) words_t {
     u64 word[2];
 };
@@ -58,7 +59,7 @@ static __device__ void move(u64 dst, u64 src, const T*)
     *(T*)dst = *(const T*)src;
 }
 
-/* Divide; most numbers fit into 32 bits, where it is much faster */
+/* Divide. Most numbers fit into 32 bits, where a division is much faster. */
 static __device__ u64 divide(u64 a, u64 b)
 {
     return (((a | b) >> 32) == 0) ? (u64)((u32)a / (u32)b) : (a / b);
@@ -69,7 +70,8 @@ static __device__ u64 first_of(u64 rows, u32 index)
     return load_u64(rows + (u64)index * sizeof(ucx_mp_pack_rows_t) + FIRST);
 }
 
-/* Return the last rows in [low, high] that begin at or before a byte. */
+/* Return the index, from `low` to `high`, of the last rows that begin at or
+   before byte `at` of an element. */
 static __device__ u32 search(u64 rows, u32 low, u32 high, u64 at)
 {
     while (low < high) {
@@ -84,8 +86,7 @@ static __device__ u32 search(u64 rows, u32 low, u32 high, u64 at)
     return low;
 }
 
-/* ucx_mp_pack_rows_t in registers, without what only rows behind the first one
-   need */
+/* Part of a ucx_mp_pack_rows_t needed for its first row, in registers */
 struct rows_t {
     u64 offset;
     u64 packed;
@@ -104,7 +105,7 @@ static __device__ rows_t load_rows(u64 at)
     return rows;
 }
 
-/* Move the word at byte `at` of an element, which is in these rows. */
+/* Move the word at byte `at` of an element; `rows` contains the word. */
 template<typename T>
 static __device__ void move_word(const ucx_mp_pack_args_t &args, u64 element,
                                  u64 at, const rows_t &rows, u64 stride,
@@ -120,7 +121,7 @@ static __device__ void move_word(const ucx_mp_pack_args_t &args, u64 element,
                         rows.offset + row * stride + within;
 
     if (packed >= args.bytes) {
-        return; /* this byte has not arrived */
+        return; /* not among the bytes to move */
     }
 
     packed += args.staged;
@@ -131,7 +132,7 @@ static __device__ void move_word(const ucx_mp_pack_args_t &args, u64 element,
     }
 }
 
-/* Elements of one kind of rows: a vector, a face of an array */
+/* Pack elements with a single set of rows: a vector, or a face of an array. */
 template<typename T>
 static __device__ void pack_one(const ucx_mp_pack_args_t &args, u64 size)
 {
@@ -196,7 +197,7 @@ static __device__ void pack(const ucx_mp_pack_args_t &args)
                 move_word<T>(args, own, byte, rows, stride, step);
             }
 
-            /* the next word follows the last lane's */
+            /* the warp's next words begin behind the last thread's */
             low     = __shfl_sync(ALL, from, LANES - 1);
             current = __shfl_sync(ALL, own, LANES - 1);
         }

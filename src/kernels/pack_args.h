@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Arguments of the packing kernel, the same for C and CUDA C. */
+/* Arguments of the packing kernel, shared by C and CUDA C. */
 #ifndef UCX_MP_PACK_ARGS_H_
 #define UCX_MP_PACK_ARGS_H_
 
 #define UCX_MP_PACK_THREADS 256
-#define UCX_MP_PACK_WORDS   4    /* words that a thread moves in a turn */
-#define UCX_MP_PACK_BLOCKS  2048 /* blocks of threads in a grid, at most */
+#define UCX_MP_PACK_WORDS   4    /* words moved by a thread in one step */
+#define UCX_MP_PACK_BLOCKS  2048 /* maximum of thread blocks in a grid */
 
-/* `length` bytes at `offset`, and as many every `stride` bytes behind; in the
-   packed element at `packed`, and every `step` bytes behind. All in bytes. */
+/* Rows of an element, in bytes: `length` bytes at `offset`, the next ones
+   `stride` bytes behind, and so on; in the packed element at `packed`, then
+   each `step` bytes behind */
 typedef struct {
     long long          offset; /* from the element's origin */
     long long          stride;
     unsigned long long packed;
     unsigned long long step;
     unsigned long long length;
-    unsigned long long first;  /* bytes of all rows before these */
+    unsigned long long first;  /* packed bytes of all rows before these */
 } ucx_mp_pack_rows_t;
 
 typedef struct {
@@ -24,11 +25,12 @@ typedef struct {
     unsigned long long staged;   /* address of the packed bytes */
     unsigned long long rows;     /* address of the element's rows */
     unsigned long long num_rows;
-    long long          extent;   /* bytes from an element to the next */
+    long long          extent;   /* bytes from one element's origin to the
+                                    next */
     unsigned long long element;  /* bytes of a packed element */
     unsigned long long bytes;    /* packed bytes to move, from the first on */
     unsigned long long unit;     /* bytes of a word: 1, 2, 4, 8 or 16 */
-    unsigned long long is_back;  /* unpack instead */
+    unsigned long long is_back;  /* non-zero: unpack */
 } ucx_mp_pack_args_t;
 
 #endif

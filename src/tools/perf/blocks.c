@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocks that lie apart in both memories, copied in the module's three ways
- * (copy/batch.h): one copy each, one call for many, the kernel. Times are by
- * the clock, from the first submission until all copies are seen to have ended.
- * The module's choice by size (gather.c) is based on these figures.
+ * Copy separate blocks in the module's three ways (copy/batch.h): one copy
+ * each, one call for many, the kernel. Times are by the clock, from the first
+ * submission until all copies are seen to have ended. The module's choice by
+ * size (gather.c) is based on these figures.
  */
 #include "tool.h"
 
@@ -21,10 +21,10 @@
 #define HOST        (-1)
 
 
-/* Blocks at every other place of two memories */
+/* Blocks with gaps of their size between them, in two memories */
 typedef struct {
     int         from, to; /* GPUs, or HOST */
-    int         gpu;      /* GPU that copies */
+    int         gpu;      /* GPU whose engine or kernel copies */
     CUdeviceptr src;
     CUdeviceptr dst;
     size_t      size;     /* of a block */
@@ -39,7 +39,7 @@ static struct {
     ucx_mp_copy_t           copy;
     CUdeviceptr             words;
     uint64_t                serial;
-    unsigned                threads; /* blocks of them */
+    unsigned                threads; /* thread blocks of a launch */
 } kernel;
 
 
@@ -192,7 +192,8 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
     const bool is_host = (from == HOST) || (to == HOST);
     void *host         = is_host ? ucx_mp_perf_alloc_host(gpu, 2 * total) :
                                    NULL;
-    size_t faster      = 0; /* the batch is faster from here on */
+    size_t faster      = 0; /* block size from which on a batch is faster; 0:
+                               none */
     blocks_t blocks    = {.from = from, .to = to, .gpu = gpu};
     bool is_there[NUM_WAYS];
     unsigned i, way;
@@ -222,7 +223,7 @@ static void route(int from, int to, const ucx_mp_perf_options_t *options)
             }
         }
 
-        /* A size with a faster kernel restarts the search */
+        /* set back to 0 by each size with a faster kernel */
         if (is_there[1] && is_there[2]) {
             faster = (ucx_mp_perf_median(&series[1]) >=
                       ucx_mp_perf_median(&series[2])) ?

@@ -20,8 +20,8 @@
 /* The other process, owner of the memory to open */
 static struct {
     pid_t          pid;
-    int            results; /* its handle comes here */
-    int            stop;    /* closed: the process may end */
+    int            results; /* pipe for its memory's handle */
+    int            stop;    /* pipe; closed to end the process */
     CUipcMemHandle handle;
 } peer;
 
@@ -82,7 +82,8 @@ static void peer_end(void)
 }
 
 
-/* Times EXPRESSION; UNDO after each, outside of the time. */
+/* Measure the time of an expression, many times. `_undo` follows each time and
+   is not measured. */
 #define MEASURE(_name, _repeats, _expression, _undo) \
     do { \
         unsigned measured; \

@@ -247,7 +247,8 @@ static int relay_of(const uct_cuda_topo_t *topo, int src, int dst)
         }
     }
 
-    return dst; /* the same calls, in two contexts */
+    return dst; /* no relay: use the receiver, for the same calls in two
+                   contexts */
 }
 
 void ucx_mp_perf_graph(const uct_cuda_topo_t *topo,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_mp_perf: measures the planner's assumptions about a node. */
+/* ucx_mp_perf: measure the planner's assumptions about a node. */
 #include "tool.h"
 
 #include <uct/cuda/base/log.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ucx_mp_topo: prints a node's wiring, and plans of transfers on it. */
+/* ucx_mp_topo: print a node's wiring, and plans of transfers on it. */
 #include "tool.h"
 
 #include <draw/draw.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The command line. */
+/* Read the command line. */
 #include "tool.h"
 
 #include <uct/cuda/base/size.h>

@@ -87,7 +87,7 @@ void ucx_mp_topo_config_read(uct_cuda_plan_config_t *config)
     }
 }
 
-/* A ledger knows the transfers of all processes; here there are none */
+/* Return the load of an idle node, as a ledger without transfers reports it. */
 static uct_cuda_plan_load_t idle_load(const uct_cuda_plan_config_t *config)
 {
     return (uct_cuda_plan_load_t){.is_known = (config->ledger[0] != '\0'),

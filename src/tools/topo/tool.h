@@ -124,7 +124,7 @@ void ucx_mp_topo_times(const ucx_mp_topo_node_t *node, FILE *stream);
 /** A plan, with the input of the planner. */
 typedef struct {
     uct_cuda_plan_config_t config; /**< From the environment */
-    uct_cuda_plan_model_t  model;  /**< Its constants */
+    uct_cuda_plan_model_t  model;  /**< Constants of the node */
     /** Number of plans that form the transfer */
     size_t                 pieces;
     size_t                 piece;  /**< Bytes of a piece */
@@ -137,7 +137,8 @@ typedef struct {
 /** A collective's plan, with the input of the planner. */
 typedef struct {
     uct_cuda_plan_coll_request_t request;
-    uct_cuda_plan_model_t        transfers; /**< Constants of its copies */
+    uct_cuda_plan_model_t        transfers; /**< Constants of the collective's
+                                                 copies */
     uct_cuda_plan_coll_choice_t  choice;
     uct_cuda_plan_coll_t         plan;
 } ucx_mp_topo_collective_t;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * ucx_mp_plan_time: times plans on an emulated node without the transport.
+ * ucx_mp_plan_time: time plans on an emulated node without the transport.
  * Prints one JSON line per transfer, for the module's plans or for those on
  * standard input.
  */
@@ -270,7 +270,7 @@ static void play_lines(const uct_cuda_plan_config_t *plain,
     }
 }
 
-/* Return the table of the configuration, or one that sets no constant. */
+/* Return the table of the configuration, or a table without constants. */
 static uct_cuda_plan_tuning_t *
 table_read(const uct_cuda_topo_t *topo, const uct_cuda_plan_config_t *config)
 {

@@ -14,7 +14,7 @@
 /** A transfer to plan. */
 typedef struct {
     const uct_cuda_topo_t        *topo;
-    /** Table with the model's constants */
+    /** Constants of the model */
     const uct_cuda_plan_tuning_t *table;
     ucx_mp_player_t              *player;
     int                          src;
