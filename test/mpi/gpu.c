@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* The little of CUDA that the MPI programs use, loaded at run time. */
+/* CUDA for the MPI programs, loaded at run time. */
 #define _GNU_SOURCE
 #include "gpu.h"
 #include "util.h"
@@ -229,7 +229,7 @@ void ucx_mp_mem_write(ucx_mp_mem_t mem, void *dst, const void *src,
     }
     ucx_mp_gpu_check(ucx_mp_gpu.copy_htod((uintptr_t)dst, src, size),
                      "cuMemcpyHtoD", size);
-    /* a copy from pageable memory may return before it is on the GPU */
+    /* a copy from pageable memory may return before its bytes arrive */
     ucx_mp_gpu_check(ucx_mp_gpu.ctx_synchronize(), "cuMemcpyHtoD", size);
 }
 

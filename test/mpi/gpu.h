@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * The little of CUDA that the MPI programs use, through the driver library
- * loaded at run time: they build without a toolkit, and with host memory only
- * they run without a GPU.
- *
- * A call of the driver that fails ends the program and says which and why.
+ * CUDA for the MPI programs, through the driver library loaded at run time:
+ * they build without a toolkit, and with host memory only they run without a
+ * GPU. A failed driver call ends the program with its name and error.
  */
 #ifndef UCX_MP_TEST_GPU_H_
 #define UCX_MP_TEST_GPU_H_
@@ -23,49 +21,49 @@ typedef enum {
 extern const char *const ucx_mp_mem_names[];
 
 /*
- * Makes the visible GPU number `local_rank` modulo their count the current one.
- *
- * @return  Number of visible GPUs; 0 if there is none or no driver, and then
- *          `why` (`size` bytes) says so.
+ * Load the driver and make GPU number `local_rank` modulo the count of visible
+ * GPUs current. @return Number of visible GPUs; 0 without a driver or a GPU,
+ * with the reason in `why` (`size` bytes).
  */
 int ucx_mp_gpu_init(int local_rank, char *why, size_t size);
 
-/* Whether ucx_mp_gpu_init() found a GPU. */
+/* Return non-zero if ucx_mp_gpu_init() found a GPU. */
 int ucx_mp_gpu_present(void);
 
-/* A function of the driver by its exported name, once ucx_mp_gpu_init() found a
-   GPU; NULL if the driver has none of that name. */
+/* Return a driver function by its exported name; NULL before ucx_mp_gpu_init()
+   found a GPU, or if the driver has no such function. */
 void *ucx_mp_gpu_function(const char *name);
 
-/* Name of a result of the driver, such as CUDA_ERROR_INVALID_VALUE. */
+/* Return the name of a driver result, such as CUDA_ERROR_INVALID_VALUE. */
 const char *ucx_mp_gpu_error_name(int error);
 
-/* Rank among the processes of this node as the launcher's environment says;
-   -1 if it does not. */
+/* Return the rank among the processes of this node by the launcher's
+   environment; -1 if unknown. */
 int ucx_mp_gpu_env_local_rank(void);
 
-/* Lets each visible GPU reach every other one's memory, where it can. */
+/* Enable peer access between all pairs of visible GPUs that support it. */
 void ucx_mp_gpu_enable_peers(void);
 
-/* Memory of `size` (> 0) bytes. HOST works without a GPU. */
+/* Allocate `size` (> 0) bytes. HOST works without a GPU. */
 void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size);
 void ucx_mp_mem_free(ucx_mp_mem_t mem, void *ptr);
 
-/* Copies into or out of memory of kind `mem`; done when it returns. */
+/* Copy into or out of memory of kind `mem`. The bytes have arrived on
+   return. */
 void ucx_mp_mem_write(ucx_mp_mem_t mem, void *dst, const void *src,
                       size_t size);
 void ucx_mp_mem_read(ucx_mp_mem_t mem, void *dst, const void *src,
                      size_t size);
 
-/* The same for a test's own making and looking: an emulated GPU's memory is
-   written and read at once, in no modelled time, and nothing is waited for. */
+/* Copy as above to prepare or examine a test's memory: on an emulated GPU
+   immediately, in no modelled time and without waiting for other work. */
 void ucx_mp_mem_put(ucx_mp_mem_t mem, void *dst, const void *src, size_t size);
 void ucx_mp_mem_get(ucx_mp_mem_t mem, void *dst, const void *src, size_t size);
 
-/* Sets `size` bytes to `value`; done when it returns. */
+/* Set `size` bytes to `value`. They are set on return. */
 void ucx_mp_mem_set(ucx_mp_mem_t mem, void *dst, int value, size_t size);
 
-/* Whether the GPUs are those of an emulated node. */
+/* Return non-zero on an emulated node. */
 int ucx_mp_gpu_emulated(void);
 
 #endif

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Time of an all-reduce, or of another collective, of GPU buffers until the
- * host knows that it is done, of several ways in turns within one group of
- * processes:
+ * Measure the time of an all-reduce, or of another collective, of GPU buffers
+ * until the host knows that it is complete. Several ways are measured in
+ * rotation within one group of processes:
  *
- *     mpi     MPI_Allreduce of the GPU buffers: with our library in front
+ *     mpi     MPI_Allreduce of the GPU buffers, through this project's library
+ *             if it is preloaded
  *     nccl    ncclAllReduce on a stream, then cuStreamSynchronize
  *     staged  cuMemcpyDtoH, MPI_Allreduce of page-locked host memory (in
- *             place, whatever the GPU's buffers are), cuMemcpyHtoD
+ *             place, also for GPU buffers out of place), cuMemcpyHtoD
  *
- * Sizes are NCCL's tests': of what a rank has in an all-reduce, of the blocks
- * of all ranks together where a call deals with blocks. Roots are rank 0.
+ * Sizes are defined as in NCCL's tests: the data of a rank in an all-reduce,
+ * the blocks of all ranks together in calls with blocks. Roots are rank 0.
  *
- * Ways that share a group of processes share its UCX and what stands in front
- * of the MPI, too: the MPI as it comes wants a group of its own.
+ * Ways measured in one group of processes use the same UCX and the same
+ * preloaded libraries. So the unmodified MPI has to be measured in another run.
  *
- * A sample is a barrier and then calls one behind another; its figure is the
- * time of a call on the slowest rank. In a round each way has a sample, in an
- * order that rotates from round to round. Before and after all rounds of a cell
+ * A sample is a barrier followed by successive calls. Its result is the time of
+ * one call on the slowest rank. A round has one sample of each way, and the
+ * order rotates from round to round. Before and after all rounds of a cell
  * (type, place, size) each way's result is checked.
  *
- * With --busy each GPU multiplies matrices meanwhile, on another stream: beside
- * the call's time a sample has what a product takes then, and what it takes
- * alone right before.
+ * With --busy each GPU multiplies matrices meanwhile, on another stream. A
+ * sample then also has the time of a product during the calls, and of one alone
+ * right before.
  *
- * Elements are whole numbers below 4096 that differ with position, rank and
- * call, so that sums are exact in floats for up to 4096 ranks, and data that is
- * stale, displaced or summed twice shows.
+ * Elements are whole numbers below 4096 that differ by position, rank and call.
+ * So sums are exact in floats for up to 4096 ranks, and stale or displaced data
+ * and data summed twice are detected.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -42,17 +43,19 @@
 
 #define ALLRED_MAX_SIZE   ((size_t)1 << 30)
 #define ALLRED_MAX_ROUNDS 1000
-#define ALLRED_MAX_CALLS  1000 /* of a sample */
-#define ALLRED_TRIALS     3    /* calls whose fastest says how many to make */
+#define ALLRED_MAX_CALLS  1000 /* of a sample, at most */
+#define ALLRED_TRIALS     3    /* calls; the fastest determines the calls of a
+                                  sample */
 #define ALLRED_MATRIX     4096 /* rows and columns */
 #define ALLRED_PRODUCTS   20   /* of a sample */
-#define ALLRED_COVER      2.0  /* time of calls, by the products' alone */
+#define ALLRED_COVER      2.0  /* time of the calls of a sample, relative to the
+                                  products' alone: the products end first */
 
 enum { WAY_MPI, WAY_NCCL, WAY_STAGED, WAY_LAST };
 enum { TYPE_FLOAT, TYPE_DOUBLE, TYPE_LAST };
 enum { PLACE_IN, PLACE_OUT, PLACE_LAST };
 
-/* With the names of MPI's calls */
+/* Named as MPI's calls */
 enum {
     CALL_ALLREDUCE,
     CALL_REDUCE,
@@ -70,7 +73,7 @@ static const char *const allred_ways[]   = {"mpi", "nccl", "staged", NULL};
 static const char *const allred_types[]  = {"float", "double", NULL};
 static const char *const allred_places[] = {"in", "out", NULL};
 
-/* What of nccl.h is called; its enumerators' values are part of its ABI */
+/* Part of nccl.h used here; its enumerators' values are part of its ABI */
 #define ALLRED_NCCL_FLOAT  7
 #define ALLRED_NCCL_DOUBLE 8
 #define ALLRED_NCCL_SUM    0
@@ -106,7 +109,7 @@ typedef struct {
     char version[32];
 } allred_nccl_t;
 
-/* Likewise cublas_v2.h */
+/* Part of cublas_v2.h used here */
 typedef struct {
     int (*create)(void **handle_p);
     int (*set_stream)(void *handle, void *stream);
@@ -115,7 +118,7 @@ typedef struct {
                 int ldb, const float *beta, void *c, int ldc);
     void *handle;
     void *stream;
-    void *events[2]; /* before and behind the products */
+    void *events[2]; /* before and after the products */
     void *matrices[3];
 } allred_busy_t;
 
@@ -123,14 +126,14 @@ typedef struct {
     int          type, place;
     size_t       size;  /* bytes */
     size_t       count; /* elements */
-    size_t       block; /* elements of a rank's block; count: there are none */
+    size_t       block; /* elements of a rank's block; `count`: no blocks */
     size_t       width; /* bytes of an element */
     MPI_Datatype datatype;
-    void        *send;  /* of the GPU; recv if in place */
+    void        *send;  /* GPU buffer; equal to recv if in place */
     void        *recv;
 } cell_t;
 
-/* Elements of a buffer of this rank, and which of the whole is its first */
+/* Elements of this rank's buffer; `first` is an index into the whole data */
 typedef struct {
     size_t first, count;
 } span_t;
@@ -143,10 +146,10 @@ static struct {
     ucx_mp_sizes_t sizes;
     int            rounds;
     int            max_calls;
-    double         time; /* seconds of a sample */
+    double         time; /* target time of a sample, seconds */
     int            check;
     const char    *nccl_path;
-    const char    *busy_path; /* NULL: GPUs have nothing else to do */
+    const char    *busy_path; /* cuBLAS library; NULL: GPUs do no other work */
     const char    *json_path;
 } opts;
 
@@ -164,7 +167,7 @@ static FILE *json;
 static int any_wrong;
 
 
-/* Indices of the words of a list with commas */
+/* Parse a comma-separated list of words into their indices. */
 static int allred_parse_list(const char *option, const char *text,
                              const char *const *names, int *values, int max)
 {
@@ -183,8 +186,8 @@ static int allred_parse_list(const char *option, const char *text,
     return count;
 }
 
-/* MPI's and NCCL's reduce-scatter in place are not the same; an all-to-all in
-   place is not NCCL's */
+/* Return non-zero if calls in place are not compared: MPI's and NCCL's
+   reduce-scatter in place differ, and NCCL has no all-to-all in place. */
 static int allred_has_no_place(void)
 {
     return (opts.call == CALL_REDUCE_SCATTER) || (opts.call == CALL_ALLTOALL);
@@ -226,7 +229,7 @@ static void allred_parse(int argc, char **argv)
     };
     int i;
 
-    opts.places[0]  = PLACE_LAST; /* whatever the call has */
+    opts.places[0]  = PLACE_LAST; /* all places possible for the call */
     opts.num_places = 1;
     opts.rounds     = 5;
     opts.max_calls  = ALLRED_MAX_CALLS;
@@ -307,7 +310,7 @@ static void allred_gpu_check(int error, const char *what)
     }
 }
 
-/* One communicator of all ranks; its id comes from rank 0 by MPI */
+/* Create one communicator of all ranks; its id comes from rank 0 by MPI. */
 static void allred_nccl_init(void)
 {
     void *lib = dlopen(opts.nccl_path, RTLD_NOW | RTLD_LOCAL);
@@ -401,7 +404,7 @@ static void allred_busy_start(void)
                      "cuEventRecord");
 }
 
-/* Seconds of a product, on the slowest rank, once all are done */
+/* Wait for the products and return the seconds of one, on the slowest rank. */
 static double allred_busy_wait(void)
 {
     double seconds;
@@ -428,7 +431,7 @@ static span_t allred_block(const cell_t *cell, int rank)
     return (span_t){rank * cell->block, cell->block};
 }
 
-/* What this rank sends ... */
+/* Return the elements sent by this rank. */
 static span_t allred_sent(const cell_t *cell)
 {
     if ((opts.call == CALL_BCAST) && (allred_rank != 0)) {
@@ -438,7 +441,7 @@ static span_t allred_sent(const cell_t *cell)
                                            allred_whole(cell);
 }
 
-/* Elements that this rank receives */
+/* Return the elements received by this rank. */
 static span_t allred_received(const cell_t *cell)
 {
     if ((opts.call == CALL_REDUCE) && (allred_rank != 0)) {
@@ -454,7 +457,7 @@ static void *allred_at(const cell_t *cell, void *buffer, size_t element)
     return (char*)buffer + element * cell->width;
 }
 
-/* MPI's call on these buffers, which are the same if it is in place */
+/* Make MPI's call on these buffers; equal buffers mean in place. */
 static void allred_call_mpi(const cell_t *cell, const void *send, void *recv)
 {
     const int is_root   = (allred_rank == 0);
@@ -542,7 +545,8 @@ static void allred_call_nccl(const cell_t *cell)
     allred_gpu_check(stream_synchronize(nccl.stream), "cuStreamSynchronize");
 }
 
-/* Where a buffer's span begins: in place, a rank's own block lies among all */
+/* Return the address of a span in a buffer. In place, a rank's block lies at
+   its position in the whole data. */
 static void *allred_start(const cell_t *cell, void *buffer, span_t span)
 {
     return ((opts.call == CALL_ALLGATHER) && (cell->send == cell->recv)) ?
@@ -588,8 +592,7 @@ static uint32_t allred_element(uint32_t index, uint32_t seed)
 
 static uint32_t allred_seed(int round, int rank)
 {
-    static uint32_t seeds[64]; /* of this round's ranks, of which all elements
-                                  have one */
+    static uint32_t seeds[64]; /* seeds of ranks 0 to 63 in this round */
     static int known = -1;
     int i;
 
@@ -601,7 +604,7 @@ static uint32_t allred_seed(int round, int rank)
                          (uint32_t)ucx_mp_hash(((uint64_t)round << 32) + rank);
 }
 
-/* Element `index` of the whole of one rank, or of the sum (-1) */
+/* Return element `index` of a rank's whole data, or of the sum (rank -1). */
 static double allred_value_of(size_t index, int round, int rank)
 {
     double sum = 0;
@@ -616,7 +619,8 @@ static double allred_value_of(size_t index, int round, int rank)
     return sum;
 }
 
-/* What this rank is to receive, element `index` of the whole */
+/* Return the value that this rank must receive as element `index` of the
+   whole. */
 static double allred_expected(const cell_t *cell, size_t index, int round)
 {
     const int owner = (int)(index / cell->block);
@@ -658,7 +662,9 @@ static double allred_value(const cell_t *cell, size_t index)
                                         ((double*)host_buffer)[index];
 }
 
-/* Whether a buffer has what is received, or what this rank sends */
+/* Compare a buffer with the expected result, or with this rank's input
+   (`is_sent`). Return non-zero if all elements are right; otherwise print the
+   first wrong one. */
 static int allred_holds(const cell_t *cell, const void *buffer, int way,
                         int round, int is_sent)
 {
@@ -688,7 +694,7 @@ static int allred_holds(const cell_t *cell, const void *buffer, int way,
     return wrong == 0;
 }
 
-/* Whether a way's result is right on all ranks */
+/* Make a checked call. Return non-zero if the result is right on all ranks. */
 static int allred_check(int way, const cell_t *cell, int round)
 {
     int right;
@@ -707,8 +713,8 @@ static int allred_check(int way, const cell_t *cell, int round)
 
 /* -------------------------------------------------------------- measurement */
 
-/* Seconds of a call, of so many, on the slowest rank; beside products of
-   matrices if that is wanted */
+/* Make `calls` calls and return the seconds of one, on the slowest rank.
+   `is_busy`: while the GPU multiplies matrices. */
 static double allred_sample(int way, const cell_t *cell, int calls,
                             int is_busy)
 {
@@ -729,7 +735,7 @@ static double allred_sample(int way, const cell_t *cell, int calls,
     return seconds;
 }
 
-/* Calls that a sample is made of */
+/* Return the number of calls of a sample. */
 static int allred_calls(int way, const cell_t *cell)
 {
     double least = opts.time, seconds;
@@ -752,7 +758,8 @@ static int allred_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A sample; `products`: seconds of one alone, and of one beside the calls */
+/* Write a sample as JSON. `products`: seconds of a product alone, and beside
+   the calls. */
 static void allred_put(int way, const cell_t *cell, int round, int calls,
                        double seconds, const double *products)
 {
@@ -797,7 +804,7 @@ static void allred_cell(const cell_t *cell)
     for (round = 0; round < opts.rounds; ++round) {
         for (i = 0; i < opts.num_ways; ++i) {
             way = opts.ways[(round + i) % opts.num_ways];
-            /* warms up, too */
+            /* warms up; also needed for the number of calls with --busy */
             median = allred_sample(way, cell, 1 + calls[way] / 10, 0);
             if (opts.busy_path != NULL) {
                 allred_busy_start();

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Bandwidth and latency between MPI ranks in the manner of the OSU
- * micro-benchmarks: one buffer a side, windows of nonblocking messages, a
- * 4-byte answer from the same kind of memory after each window. Two ranks; or
- * any even number as pairs, each on its own (0 with 1, 2 with 3), or three and
- * more as a ring, in which every rank sends to the next one.
- *
- * The figure is the median of all samples. On an emulated node times are
- * modelled ones, which other programs on the machine do not change.
+ * Measure bandwidth and latency between MPI ranks, as the OSU micro-benchmarks
+ * do: one buffer per side, windows of nonblocking messages, a 4-byte answer
+ * from the same kind of memory after each window. Two ranks; or an even number
+ * as pairs, each alone (0 with 1, 2 with 3); or three and more as a ring, in
+ * which every rank sends to the next one. The result is the median of all
+ * samples. On an emulated node times are modelled, and other programs on the
+ * machine do not affect them.
  */
 #define _GNU_SOURCE
 #include "gpu.h"
@@ -25,13 +24,15 @@
 
 #define BW_MAX_REPEATS 100
 #define BW_ANSWER_SIZE 4
-#define BW_LARGE       ((size_t)8 << 20) /* fewer iterations from here on */
-#define BW_WARM_UP     32     /* messages at least: some things are got ready
-                                 while the first few go by what is there, the
-                                 host path after 16 */
-#define BW_WARM_TIME   0.6    /* seconds on GPUs: a thread makes the host path
-                                 in 0.17 to 0.3 s, after some messages */
-#define BW_MAX_LIST    8      /* benchmarks, or windows, of one run */
+#define BW_LARGE       ((size_t)8 << 20) /* from this size on fewer
+                                            iterations */
+#define BW_WARM_UP     32     /* least number of messages: the module prepares
+                                 resources during the first few, the host path
+                                 after 16 */
+#define BW_WARM_TIME   0.6    /* seconds, on GPUs: a thread of the module opens
+                                 the host path within 0.17 to 0.3 s of the first
+                                 messages */
+#define BW_MAX_LIST    8      /* maximum of benchmarks, or windows, per run */
 #define BW_MAX_MESSAGE ((size_t)1 << 30)
 
 enum { BENCH_BW, BENCH_BIBW, BENCH_LATENCY, BENCH_RING };
@@ -47,21 +48,21 @@ typedef struct {
     int          num_benchmarks;
     int          windows[BW_MAX_LIST];
     int          num_windows;
-    int          benchmark;  /* the one that runs, of those above */
+    int          benchmark;  /* the running one */
     int          window;
     ucx_mp_sizes_t sizes;
     ucx_mp_sizes_t latency_sizes;
-    size_t       max_size;   /* of both lists: what a buffer has to hold */
-    size_t       max_flight; /* bytes of a window; 0: any */
-    double       time;       /* seconds a sample may take; 0: any */
+    size_t       max_size;   /* largest of both lists: size of a buffer */
+    size_t       max_flight; /* limit of a window, bytes; 0: none */
+    double       time;       /* limit of a sample, seconds; 0: none */
     int          iterations; /* 0: by size */
     int          warmup;     /* -1: by size */
-    double       warm_time;  /* seconds of a benchmark and window; -1: 0.6 on
+    double       warm_time;  /* seconds per benchmark and window; -1: 0.6 on
                                 GPUs */
-    double       effort;     /* factor on iterations by size */
+    double       effort;     /* factor on the default iterations */
     int          repeats;
     int          validate;
-    int          fresh;      /* host memory is new for each window */
+    int          fresh;      /* allocate host memory anew for each window */
     const char  *json;
     ucx_mp_mem_t mem[2];     /* of rank 0, of rank 1 */
 } bw_options_t;
@@ -69,8 +70,8 @@ typedef struct {
 /* Results of one size */
 typedef struct {
     double samples[BW_MAX_REPEATS];  /* seconds of an iteration, ascending */
-    double evenness[BW_MAX_REPEATS]; /* time of the first pair that was done, of
-                                        the last's */
+    double evenness[BW_MAX_REPEATS]; /* time of the fastest pair, divided by the
+                                        slowest pair's */
     int    count;
     int    iterations;
     int    valid;
@@ -80,16 +81,17 @@ static struct {
     bw_options_t opts;
     int          rank;
     int          num_ranks;
-    int          to;          /* rank that this one sends to */
-    int          from;        /* rank that this one receives from */
-    int          side;        /* 0 or 1, of a pair */
+    int          to;          /* receiver of this rank's messages */
+    int          from;        /* sender of this rank's messages */
+    int          side;        /* position in its pair, 0 or 1 */
     int          emulated;
-    ucx_mp_mem_t mem;         /* of this rank */
+    ucx_mp_mem_t mem;         /* this rank's kind of memory */
     uint8_t     *send_buf;
     uint8_t     *recv_buf;
     size_t       stride;      /* bytes between messages of a window */
-    size_t       room;        /* bytes for them; the answer is behind */
-    double       evenness;    /* of what ran last */
+    size_t       room;        /* bytes for these messages; the answer follows
+                                 them */
+    double       evenness;    /* of the last sample */
     MPI_Request *requests;
     FILE        *json;
 } bw;
@@ -140,7 +142,8 @@ static ucx_mp_mem_t bw_parse_side(const char *text)
     return ucx_mp_parse_choice("SIDE", text, bw_sides);
 }
 
-/* Words of a list with commas, each handed to `parse`; how many there were */
+/* Parse each word of a comma-separated list by `parse`, into `values`. Return
+   their number. */
 static int bw_parse_list(const char *name, const char *text,
                          int (*parse)(const char *word), int *values)
 {
@@ -274,7 +277,7 @@ static void bw_parse(int argc, char **argv)
             bw_usage();
             exit(UCX_MP_EXIT_OK);
         default:
-            exit(UCX_MP_EXIT_USAGE); /* getopt has said why */
+            exit(UCX_MP_EXIT_USAGE); /* getopt has printed the reason */
         }
     }
 
@@ -327,7 +330,7 @@ static void bw_window(size_t size)
     }
     MPI_Waitall(n, bw.requests, MPI_STATUSES_IGNORE);
 
-    /* the answer lies where the receiver of this rank does not look */
+    /* in a ring the answer goes to the sender, this rank's predecessor */
     if (bw.opts.benchmark == BENCH_RING) {
         MPI_Sendrecv(bw.send_buf + bw.room, BW_ANSWER_SIZE, MPI_BYTE,
                      bw.from, 2, bw.recv_buf + bw.room,
@@ -355,7 +358,7 @@ static void bw_pingpong(size_t size)
     }
 }
 
-/* Least of all ranks' values */
+/* Return the minimum of all ranks' values. */
 static double bw_least(double value)
 {
     double least;
@@ -385,7 +388,7 @@ static void bw_free_buffers(void)
     ucx_mp_mem_free(bw.mem, bw.send_buf);
 }
 
-/* Buffers that no message has been in, if this rank's are to be such */
+/* With --fresh, replace host buffers by new ones, not used by any message. */
 static void bw_renew(size_t size)
 {
     if (bw.opts.fresh && (bw.mem == UCX_MP_MEM_HOST)) {
@@ -395,8 +398,8 @@ static void bw_renew(size_t size)
     }
 }
 
-/* Seconds of one iteration, the mean of `count`; of the slowest rank if there
- * are several pairs */
+/* Return the seconds of one iteration, averaged over `count`; of the slowest
+   rank if there are more than two. */
 static double bw_iterate(size_t size, int count)
 {
     double start, seconds, least;
@@ -441,7 +444,8 @@ static void bw_fill(size_t size, int round)
     ucx_mp_mem_set(bw.mem, bw.recv_buf, bw_poison(round), size);
 }
 
-/* Whether all ranks received what was sent; says so if not */
+/* Return non-zero if all ranks received the right bytes; otherwise print an
+   error. */
 static int bw_check(size_t size, int round)
 {
     ucx_mp_pattern_error_t error;
@@ -486,7 +490,7 @@ static void bw_take_samples(size_t size, bw_result_t *result)
 
     while (result->count < bw.opts.repeats) {
         seconds = bw_iterate(size, result->iterations);
-        /* every rank goes by what rank 0 measured */
+        /* all ranks use rank 0's time */
         MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
         result->evenness[result->count]  = bw.evenness;
         result->samples[result->count++] = seconds;
@@ -495,16 +499,16 @@ static void bw_take_samples(size_t size, bw_result_t *result)
     qsort(result->evenness, result->count, sizeof(double), bw_compare);
 }
 
-/* Whether a size is measured with this window */
+/* Return non-zero if a size is measured with this window. */
 static int bw_is_wanted(size_t size)
 {
     return (bw.opts.max_flight == 0) ||
            (size * bw.opts.window <= bw.opts.max_flight);
 }
 
-/* As many iterations as the time for a sample allows, going by the best of
- * three: some things are done once, when a buffer comes for the first time or
- * the second */
+/* Return the iterations that fit into the time of a sample, by the best of
+   three: one-time work is done when a buffer is used for the first or second
+   time. */
 static int bw_limit_iterations(size_t size, int iterations)
 {
     double seconds = bw_iterate(size, 1);
@@ -522,7 +526,8 @@ static int bw_limit_iterations(size_t size, int iterations)
     return (iterations > 0) ? iterations : 1;
 }
 
-/* Windows before the first sample, a tenth of those that follow or so */
+/* Return the windows before the first sample: `tenth`, a tenth of a sample's,
+   but at least BW_WARM_UP messages. */
 static int bw_warmup(int tenth)
 {
     int least = (BW_WARM_UP + bw.opts.window - 1) / bw.opts.window;
@@ -532,8 +537,8 @@ static int bw_warmup(int tenth)
                                    least;
 }
 
-/* Before the first size: a user's program runs for longer than what a sample
- * takes, and what is made beside it is there for most of its time */
+/* Send messages before the first size: a user's program runs longer than a
+   sample, so for most of its time the module has prepared all its resources. */
 static void bw_warm_up(const ucx_mp_sizes_t *sizes)
 {
     const bw_options_t *o = &bw.opts;
@@ -574,7 +579,7 @@ static void bw_measure(size_t size, bw_result_t *result)
     }
     if ((o->time > 0) && !o->fresh) {
         result->iterations = bw_limit_iterations(size, result->iterations);
-        /* those have warmed up */
+        /* these iterations have warmed up */
         warmup = bw_warmup(result->iterations / 10);
     }
     if ((warmup > 0) && !o->fresh) {
@@ -586,8 +591,8 @@ static void bw_measure(size_t size, bw_result_t *result)
     bw_take_samples(size, result);
 
     if (o->validate) {
-        /* the timed iterations carried one and the same message; the one more
-           with other bytes shows what a stale buffer would hide */
+        /* the timed iterations all carried the same message; one more, with
+           other bytes, detects a stale buffer */
         result->valid = bw_check(size, 0);
         MPI_Barrier(MPI_COMM_WORLD);
         bw_fill(size, 1);
@@ -630,7 +635,7 @@ static void bw_print_head(void)
     fflush(stdout);
 }
 
-/* Of ascending values */
+/* Return the median of ascending values. */
 static double bw_median(const double *values, int count)
 {
     int middle = count / 2;
@@ -707,7 +712,7 @@ static void bw_prepare(void)
     int count       = 0;
     int local_rank, i;
 
-    /* A program of host memory only has nothing to do with GPUs */
+    /* with host memory only, do not open the driver */
     if ((o->mem[0] != UCX_MP_MEM_HOST) || (o->mem[1] != UCX_MP_MEM_HOST)) {
         local_rank = ucx_mp_gpu_env_local_rank();
         count      = ucx_mp_gpu_init((local_rank < 0) ? bw.rank : local_rank,
@@ -724,7 +729,7 @@ static void bw_prepare(void)
     }
 
     if (o->fresh) {
-        /* what is freed goes back to the system */
+        /* freed memory is returned to the system */
         mallopt(M_MMAP_THRESHOLD, 4096);
     }
     bw_alloc_buffers(o->max_size);
@@ -746,7 +751,7 @@ static void bw_prepare(void)
     }
 }
 
-/* Whom this rank talks to in the benchmark that is next */
+/* Set this rank's sender and receiver for the next benchmark. */
 static void bw_set_peers(void)
 {
     if (((bw.num_ranks % 2) || (bw.num_ranks > 1024)) &&
@@ -765,7 +770,7 @@ static void bw_set_peers(void)
     }
 }
 
-/* All sizes of one benchmark with one window */
+/* Run all sizes of one benchmark with one window. Return an exit code. */
 static int bw_run(int benchmark, int window)
 {
     int ret = UCX_MP_EXIT_OK;
@@ -820,7 +825,8 @@ int main(int argc, char **argv)
         benchmark = bw.opts.benchmarks[i];
         for (k = 0; k < bw.opts.num_windows; ++k) {
             if ((benchmark == BENCH_LATENCY) && (k > 0)) {
-                break; /* one message at a time, whatever the windows */
+                break; /* latency has one message at a time: one window is
+                          enough */
             }
             now = bw_run(benchmark, (benchmark == BENCH_LATENCY) ?
                                             1 : bw.opts.windows[k]);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Messages of random datatypes, nested and with gaps, between two ranks: each
- * end in memory of any kind, as a datatype, as bytes or at MPI_BOTTOM, by every
- * call that sends and every one that receives. The bytes that have to arrive
- * are computed here, without MPI; all others have to stay as they were. The
- * receiver often has room for more, and sometimes for less.
+ * Messages of random datatypes, nested and with gaps, between two ranks. Each
+ * end is in memory of any kind, as a datatype, as bytes or at MPI_BOTTOM; all
+ * calls to send and to receive are used. The expected bytes are computed here,
+ * without MPI; all others must stay unchanged. The receiver often has room for
+ * more, and sometimes for less.
  */
 #include "gpu.h"
 #include "util.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define MAX_BLOCKS 6000
-#define MAX_BYTES  (192 << 10) /* from a type's first byte to its last */
+#define MAX_BYTES  (192 << 10) /* limit of a type's span, bytes */
 #define DATA       7
 #define READY      8
 
@@ -27,8 +27,9 @@ typedef struct {
     int          count;
     ptrdiff_t    offset[MAX_BLOCKS];
     int          length[MAX_BLOCKS];
-    ptrdiff_t    lower, extent; /* as MPI has them */
-    ptrdiff_t    low, high;     /* bytes from the first to behind the last */
+    ptrdiff_t    lower, extent; /* lower bound and extent, from MPI */
+    ptrdiff_t    low, high;     /* offsets of the first byte and behind the
+                                   last */
     size_t       size;
 } type_t;
 
@@ -37,10 +38,10 @@ typedef struct {
     ucx_mp_mem_t mem;
     int          count;
     MPI_Datatype type;
-    char         *base;   /* of the memory, `room` bytes */
+    char         *base;   /* start of the memory, `room` bytes */
     char         *buffer; /* MPI's argument */
     size_t       room;
-    size_t       origin;  /* of the first element, bytes from the base */
+    size_t       origin;  /* offset of the first element from the base */
     bool         is_bytes;
     bool         is_bottom;
 } end_t;
@@ -99,8 +100,8 @@ static bool type_put(type_t *type, const type_t *inner, ptrdiff_t offset,
     return is_added;
 }
 
-/* Take over the bounds that MPI has found. @return Whether it can be received:
-   no byte twice. */
+/* Get the type's bounds from MPI. @return Whether it can be received: no byte
+   occurs twice. */
 static bool type_measure(type_t *type)
 {
     MPI_Aint lower, extent;
@@ -220,7 +221,8 @@ static bool make_subarray(type_t *type, const type_t *inner)
     return is_added;
 }
 
-/* Two dimensions, one in blocks of two and one as a whole, of process 0 in 2 */
+/* Make a distributed array of two dimensions, one in blocks of two and one
+   undivided: the part of process 0 of 2. */
 static bool make_darray(type_t *type, const type_t *inner)
 {
     const int sizes[2]     = {2 + below(6), 1 + below(5)};
@@ -254,7 +256,7 @@ static bool make_struct(type_t *type, const type_t *inner)
     places[0] = below(4) * 8;
     places[1] = places[0] + lengths[0] * inner->extent + inner->high +
                 below(5) * 8;
-    if (below(3) == 0) { /* the second one in front */
+    if (below(3) == 0) { /* the second type comes first */
         places[1] = -64 + below(2) * 4;
     }
     types[0] = inner->mpi;
@@ -335,7 +337,7 @@ static void type_draw(type_t *type)
     free(inner);
 }
 
-/* How many elements may follow each other without a byte twice */
+/* Return a number of elements in which no byte occurs twice. */
 static int type_count(const type_t *type)
 {
     const ptrdiff_t span = type->high - type->low;
@@ -358,7 +360,7 @@ static size_t element_room(const type_t *type, int count)
     return type->high - type->low + (count - 1) * step;
 }
 
-/* Memory, and MPI's arguments for it */
+/* Allocate an end's memory and set MPI's arguments for it. */
 static void end_open(end_t *end, const type_t *type, int count)
 {
     MPI_Aint address;
@@ -404,7 +406,7 @@ static void end_close(end_t *end)
     ucx_mp_mem_free(end->mem, end->base);
 }
 
-/* Put the first `size` bytes of a message where they belong */
+/* Write the first `size` bytes of a message to their places in `image`. */
 static void end_fill(const end_t *end, const type_t *type, char *image,
                      uint64_t call, size_t size)
 {
@@ -476,7 +478,7 @@ static bool is_ready(int mode)
     return (mode == 2) || (mode == 6) || (mode == 10);
 }
 
-/* End a request by one of the calls that do */
+/* Complete a request by one of MPI's calls, chosen by `how`. */
 static int finish(MPI_Request *request, MPI_Status *status, int how)
 {
     MPI_Request two[2]     = {MPI_REQUEST_NULL, *request};
@@ -667,8 +669,8 @@ static int receive(end_t *end, int mode, int how, bool tells,
 
 /* -------------------------------------------------------------------- test */
 
-/* Whether MPI itself moves the type's bytes as they are here, in host memory:
-   Open MPI 4.1 mistakes some */
+/* Return whether MPI packs this type in host memory as expected here: Open MPI
+   4.1 packs some wrongly. */
 static bool mpi_knows(const type_t *type)
 {
     const size_t room = element_room(type, 2);
@@ -705,15 +707,16 @@ static bool mpi_does(const end_t *end, bool knows)
     return knows || end->is_bytes || (end->mem == UCX_MP_MEM_DEVICE);
 }
 
-/* Open MPI 4.1 ends the program where these have no room for a message, in host
-   memory, too: it has set no communicator, or frees the request twice */
+/* Return whether Open MPI 4.1 ends the program if the receive has too little
+   room, in host memory, too: in Imrecv it has not set the communicator, in a
+   persistent receive it frees the request twice. */
 static bool mpi_fails_short(int receiving)
 {
     return (receiving == 3) || (receiving == 5);
 }
 
-/* MPICH 4.0 fails in these with host memory: messages out of order after those
-   that are buffered, MPI_BOTTOM that is not packed */
+/* Return whether MPICH 4.0 fails with host memory: buffered messages arrive out
+   of order, and MPI_BOTTOM is not packed. */
 static bool mpi_fails(const end_t *source, int mode, const end_t *target,
                       int receiving)
 {
@@ -765,7 +768,7 @@ static void test_recv(end_t *end, const type_t *type, uint64_t call, int mode,
     free(image);
 }
 
-/* Both ranks draw the same numbers */
+/* Send one message. Both ranks draw the same random numbers. */
 static void test(uint64_t call)
 {
     type_t *type       = malloc(sizeof(*type));
@@ -795,12 +798,12 @@ static void test(uint64_t call)
     knows = mpi_knows(type);
     snprintf(what, sizeof(what), "%s to %s", sends[mode], recvs[receiving]);
 
-    /* what the other rank draws for its end is drawn here, too */
+    /* draw for both ends on both ranks */
     end_open(&source, type, count);
     end_open(&target, type, room);
     sent = (size_t)count * type->size;
     if ((receiving == 6) && (count != room)) {
-        receiving = 4; /* MPI_Unpack wants all */
+        receiving = 4; /* MPI_Unpack needs the full count */
         snprintf(what, sizeof(what), "%s to %s", sends[mode], recvs[4]);
     }
     if (!mpi_does(&source, knows) || !mpi_does(&target, knows) ||
@@ -816,7 +819,7 @@ static void test(uint64_t call)
                      MPI_STATUS_IGNORE);
         }
         send(&source, mode, how, 1);
-        if (mode == 13) { /* the memory has to stay until it is received */
+        if (mode == 13) { /* keep the memory until the message is received */
             MPI_Recv(NULL, 0, MPI_BYTE, 1 - rank, READY, WORLD,
                      MPI_STATUS_IGNORE);
         }
@@ -845,8 +848,8 @@ static void expect(bool is_right, const char *what)
     }
 }
 
-/* Requests that end in other ways: cancelled, freed while the message is on its
-   way and the other rank waits for what comes after it, several at once */
+/* Test requests that end in other ways: cancelled; freed while their message is
+   in flight and the other rank waits for a later one; several at once. */
 static void test_requests(void)
 {
     enum { ROWS = 32768, AT_ONCE = 10 };

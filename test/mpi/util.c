@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Small things that both MPI programs need. */
+/* Utilities of the MPI programs. */
 #define _GNU_SOURCE
 #include "util.h"
 
@@ -145,7 +145,7 @@ uint64_t ucx_mp_parse_number(const char *option, const char *text,
     return value;
 }
 
-/* Number up to 1000; below 0: it is none */
+/* Return the number in `text`, up to 1000; below 0 if it is none. */
 static double parse_real(const char *text)
 {
     char *end;
@@ -227,7 +227,7 @@ static void option_store(const ucx_mp_option_t *option, uint64_t number)
 {
     if (option->is_real) {
         *(double*)option->value = (double)number;
-    } else if (option->bytes == sizeof(uint8_t)) { /* a bool as well */
+    } else if (option->bytes == sizeof(uint8_t)) { /* also a bool */
         *(uint8_t*)option->value = (uint8_t)number;
     } else if (option->bytes == sizeof(uint32_t)) {
         *(uint32_t*)option->value = (uint32_t)number;
@@ -352,7 +352,7 @@ double ucx_mp_real_time(void)
 {
     struct timespec ts;
 
-    /* the system call itself: nobody interposes that */
+    /* the system call cannot be interposed */
     syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &ts);
     return ts.tv_sec + (ts.tv_nsec * 1e-9);
 }
