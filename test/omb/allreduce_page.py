@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The page of test/omb/allreduce, its plots and its table, from its file."""
+"""Write the page of test/omb/allreduce, with plots and tables, from its
+files."""
 
 import os
 import statistics
@@ -35,8 +36,8 @@ MODELLED = [
 
 
 def samples_of(data, kind, place, size, way):
-    """{(turn, round): seconds}, without those that an emulated node made
-    late."""
+    """Return {(turn, round): seconds} of one way, without samples marked as
+    late on an emulated node."""
     return {(item['turn'], item['round']): item['seconds']
             for item in data['samples']
             if (item['type'], item['place'], item['size'], item['way']) ==
@@ -57,8 +58,8 @@ class Row:
         return statistics.median(self.samples[way].values())
 
     def against(self, *ways):
-        """How many times as fast ours is: stats.Cell of samples of one turn
-        and round. Of several ways the one with the shorter median."""
+        """Return the stats.Cell of pairs (other way, ours) of the same turn and
+        round. Of several other ways the one with the lowest median counts."""
         ways = [way for way in ways if way in self.samples]
         if not ways or 'ours' not in self.samples:
             return None
@@ -68,7 +69,7 @@ class Row:
 
 
 def rows_of(data):
-    """{(type, place): [Row]} of cells that have a figure."""
+    """Return {(type, place): [Row]} of all cells with samples."""
     return {(kind, place): rows for kind in data['plan']['types']
             for place in data['plan']['places']
             for rows in [[row for row in (
@@ -108,7 +109,7 @@ def cells_of(data, row):
 
 
 def comparisons(data):
-    """Groups of ways that ours is compared with."""
+    """Return the groups of ways to compare with ours."""
     ways = data['plan']['ways']
     groups = [[way for way in group if way in ways] for group in (
         ['nccl'], ['kernel', 'copies'], ['staged'])]
@@ -120,8 +121,8 @@ def modelled(data):
 
 
 def busy_rows(data):
-    """[(type, place, size, way, times of a call, losses of the products'
-    speed)] of a plan beside products of matrices."""
+    """Return [(type, place, size, way, times of a call, losses of the products'
+    speed)] of a plan with matrix products at the same time."""
     plan, found = data['plan'], {}
     for item in data['samples']:
         found.setdefault((item['type'], item['place'], item['size'],
@@ -149,7 +150,7 @@ def busy_table(data):
 
 
 def text(data):
-    """Lines for a terminal: medians in microseconds."""
+    """Return lines for a terminal: medians in microseconds."""
     ways = data['plan']['ways']
     if data['plan']['busy']:
         return busy_table(data)
@@ -179,7 +180,7 @@ def group_name(group):
 
 
 def picture(data, rows, title, what):
-    """Time, rate and ratio against size."""
+    """Plot time, rate and ratio by size."""
     def line(way, value):
         return plot.Line(NAMES[way], COLORS[way], [
             (row.size,) + tuple(value(row, seconds) for seconds in (
@@ -208,7 +209,7 @@ def picture(data, rows, title, what):
 
 
 def num_groups(plan):
-    """Groups of processes: ours and NCCL share one."""
+    """Return the number of groups of processes: ours and NCCL share one."""
     return len(plan['ways']) - ({'ours', 'nccl'} <= set(plan['ways']))
 
 
@@ -246,7 +247,7 @@ def busy_section(data):
 
 
 def section(data, path, number):
-    """Tables and plots of one file; the plots are written."""
+    """Return the tables of one file, and write its plots."""
     plan = data['plan']
     what = '%s: %s; %s' % (
         'modelled' if modelled(data) else 'measured',
@@ -288,7 +289,7 @@ def section(data, path, number):
 
 
 def write(files, path):
-    """Writes the page of what files hold to `path`, the plots beside it."""
+    """Write the page of several files to `path`, and the plots beside it."""
     out = ['# All-reduce of GPU buffers', '',
            'This page is written by `test/omb/allreduce` from its files; do '
            'not edit it.', ''] + LEGEND

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The file of test/omb/bench: every figure, and which run it comes from.
+"""The file of test/omb/bench: every figure, with the run it comes from.
 
 {"runs": [{"id", "machine", "ucx", "plan", ...}], "samples": [{"run", "pair",
 "variant", "benchmark", "program", "memory", "window", "size", "value" or
 "error"}]}
 
-A pair is one run of the base and one of ours, one after the other; (run, pair)
-names it; with copies by hand a turn has a third run. The base is stock's module,
-ours with one path, or another build of ours. Figures are GB/s
-(10^9 bytes/s), those of latency microseconds. Runs of several releases of UCX
-and with several bases may be in one file; their figures never meet in a cell.
+A pair is one run of the base and one of ours, directly one after the other,
+identified by (run, pair). With copies by hand there is a third run. The base is
+stock's module, ours with one path, or another build of ours. Figures are GB/s
+(10^9 bytes/s), those of latency microseconds. A file may have runs of several
+releases of UCX and several bases; a cell never mixes them.
 """
 
 import json
@@ -23,21 +23,23 @@ MEMORIES = ('D D', 'P D', 'D P', 'H D', 'D H')
 BASES = {'stock': "UCX's own CUDA module",
          'single': 'our module with UCX_CUDA_IPC_MULTIPATH=n',
          'other': 'another build of our module'}
-# Whose libraries the UCX is
+# Origin of the UCX's libraries
 ORIGINS = {'wheel': "PyPI's wheel", 'system': 'the one that MPI finds',
            'folder': 'a folder of libraries'}
-# Seconds of modelled time: what takes less is the processor's, not the node's
+# Seconds of modelled time; shorter times depend on the processor, not on the
+# node
 CLAIMED = 100e-6
 
-# What has to be the same in runs that make one page
+# Facts that must agree in all runs of a page
 ALIKE = (('modelled', 'one is modelled and the other measured'),
          ('node', 'emulated nodes differ'))
-# and in those of one kind
+# Facts that must also agree in runs of one kind
 ALIKE_IN_KIND = (('settings', 'other variables were set'),)
 
 
 def kind_of(run):
-    """(UCX's release, whose libraries, base): what figures of a cell share."""
+    """Return a run's kind, (UCX's release, origin of the libraries, base): a
+    cell has figures of one kind."""
     return run['ucx'], run.get('origin', 'wheel'), run.get('base', 'stock')
 
 
@@ -46,7 +48,7 @@ def unit(benchmark):
 
 
 class Data:
-    """Runs and their samples, of one invocation or of several."""
+    """Runs with their samples, of one invocation or several."""
 
     def __init__(self):
         self.runs, self.samples = [], []
@@ -89,7 +91,7 @@ class Data:
         self.runs.append(run)
 
     def add(self, found, samples, where=''):
-        """What is there already is not added again."""
+        """Add runs and samples, except those already present."""
         for run in found:
             self.add_run(run, where)
         for sample in samples:
@@ -103,7 +105,7 @@ class Data:
                                       'samples': self.samples}))
 
     def part(self, kind):
-        """What is of one kind of runs."""
+        """Return the data of one kind of runs."""
         part = Data()
         part.runs = [run for run in self.runs if kind_of(run) == kind]
         ids = {run['id'] for run in part.runs}
@@ -112,21 +114,23 @@ class Data:
         return part
 
     def parts(self):
-        """One a kind of runs, as they came, those against stock first."""
+        """Return the data of each kind of runs, in order of time, those against
+        stock first."""
         return [self.part(kind) for kind in sorted(
             dict.fromkeys(kind_of(run) for run in self.runs),
             key=lambda kind: kind[2] != 'stock')]
 
     def base(self):
-        """'stock' or 'single'; of one kind of runs, as all that follows."""
+        """Return 'stock' or 'single'. This and all methods below need runs of
+        one kind."""
         kinds = {kind_of(run) for run in self.runs}
         if len(kinds) > 1:
             raise ValueError('figures of several kinds: %s' % sorted(kinds))
         return next((kind[2] for kind in kinds), 'stock')
 
     def pairs(self):
-        """{(benchmark, program, memory, window, size): [(base, ours)]}; a run
-        without a figure is None, half a pair is none."""
+        """Return {(benchmark, program, memory, window, size): [(base, ours)]}.
+        None stands for a run without figure; half a pair is left out."""
         base, table = self.base(), {}
         for sample in self.samples:
             place = self.key(sample)[3:]
@@ -138,7 +142,7 @@ class Data:
                 for place, found in table.items()}
 
     def byhand(self):
-        """{place: [(ours, by hand, in the same turn)]}"""
+        """Return {place: [(ours, by hand)]} of the same pairs."""
         table = {}
         for sample in self.samples:
             turn = table.setdefault(self.key(sample)[3:], {}).setdefault(
@@ -151,21 +155,22 @@ class Data:
         return {place: pairs for place, pairs in found.items() if pairs}
 
     def cells(self):
-        """{place as above: stats.Cell}, in the order of the page."""
+        """Return {place as above: stats.Cell}, in the order of the page."""
         table = self.pairs()
         return {place: stats.Cell(place[0], table[place]) for place in sorted(
             table, key=place_order) if table[place]}
 
     def claimed(self, place, cell):
-        """Whether a modelled figure is the node's and not the processor's."""
+        """Return whether a figure counts: modelled ones only if long enough to
+        depend on the node and not on the processor."""
         if not (self.runs and self.runs[0].get('modelled')):
             return True
         return all(seconds(place, value) >= CLAIMED
                    for value in cell.base + cell.ours)
 
     def errors(self):
-        """[((benchmark, program, memory, variant, error), [(window, size)],
-        how many)]"""
+        """Return [((benchmark, program, memory, variant, error), [(window,
+        size)], number)]."""
         table = {}
         for sample in self.samples:
             if 'error' in sample:
@@ -184,7 +189,7 @@ def place_order(place):
 
 
 def seconds(place, value):
-    """How long an iteration took whose figure is `value`."""
+    """Return the seconds of an iteration with the figure `value`."""
     benchmark, _, _, window, size = place
     if benchmark == 'latency':
         return 2e-6 * value

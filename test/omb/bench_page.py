@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The page of test/omb/bench, and its plots, from what it has measured."""
+"""Write the page of test/omb/bench, and its plots, from its data."""
 
 import os
 import statistics
@@ -21,7 +21,8 @@ COLORS = {'base': '#777777', 'ours': '#1f6fb4', 'ratio': '#2a9d4a'}
 
 
 def kind_text(run):
-    """Such as "UCX 1.16.0 (the one that MPI finds), against one path"."""
+    """Return text such as "UCX 1.16.0 (the one that MPI finds), against one
+    path"."""
     ucx, origin, base = kind_of(run)
     return 'UCX %s (%s), against %s' % (ucx, ORIGINS[origin], NAMES[base])
 
@@ -60,7 +61,7 @@ def row_of(place, cell, claimed):
 
 
 def series_text(place):
-    """Such as "Bandwidth, H D, window 4 (ucx_mp_bw)"."""
+    """Return text such as "Bandwidth, H D, window 4 (ucx_mp_bw)"."""
     benchmark, program, memory, window, _ = place
     return '%s, %s%s (%s)' % (
         TITLES[benchmark], memory, ', window %d' % window
@@ -73,7 +74,7 @@ def judged_of(data, cells):
 
 
 def summary(data, cells):
-    """What the whole of it says, in a few lines."""
+    """Return a summary of all cells, in a few lines."""
     judged = judged_of(data, cells)
     void = [place for place, cell in cells.items() if cell.median is None]
     unclaimed = len(cells) - len(judged) - len(void)
@@ -111,7 +112,8 @@ def listed(data, places, cells):
 
 
 def losing(data, cells):
-    """The losing rows of one kind of runs, then those that are slower."""
+    """Return rows of one kind of runs: losses first, then other slower
+    cells."""
     judged = judged_of(data, cells)
     lost = [place for place, cell in judged.items() if cell.loses()]
     slower = [place for place, cell in judged.items()
@@ -124,7 +126,7 @@ def losing(data, cells):
 
 
 def all_losing(parts):
-    """Losing rows of all, parts being (data, cells)."""
+    """Return the losses of all parts, each (data, cells)."""
     out = ['## Losing rows', '',
            'The 95 %% interval of the median ratio stays below %g, or the '
            'median is below %g.' % (stats.REACH, stats.LEAST), '']
@@ -138,7 +140,7 @@ def all_losing(parts):
 # ---------------------------------------------------------------------- plots
 
 def panels(series, base):
-    """Two panels of one window: figures above, ratios below."""
+    """Return two panels of one window: figures above, ratios below."""
     place = next(iter(series))
     benchmark, program, _, window, _ = place
     lines = []
@@ -159,8 +161,8 @@ def panels(series, base):
 
 
 def picture(group, title, what, base):
-    """A plot of one benchmark and memory, a column a window; None if there is
-    nothing to draw."""
+    """Return a plot of one benchmark and memory, with a column per window; None
+    without figures."""
     columns = []
     for key in dict.fromkeys((place[1], place[3]) for place in group):
         series = {place: cell for place, cell in group.items()
@@ -210,7 +212,7 @@ def sections(data, cells, memories, path, what):
 
 
 def byhand_table(turns):
-    """Ours and copies by hand, of the same turns."""
+    """Return the table of ours beside copies by hand, of the same pairs."""
     if not turns:
         return []
     cells = {place: stats.Cell('bw', [(hand, ours) for ours, hand in pairs])
@@ -233,7 +235,7 @@ def grid_entry(data, place, cell):
 
 
 def other(data, cells):
-    """A section of a kind of runs that is not the page's main one."""
+    """Return the section of a further kind of runs."""
     first = data.runs[0]
     out = ['### ' + kind_text(first), ''] + summary(data, cells)
     if first.get('settings'):
@@ -255,7 +257,7 @@ def other(data, cells):
 
 
 def others(parts):
-    """Sections of the kinds of runs behind the first one."""
+    """Return the sections of all kinds of runs after the first one."""
     if not parts:
         return []
     out = ['## Other releases of UCX', '',
@@ -308,7 +310,7 @@ def title_of(run):
 
 
 def write(data, path):
-    """Writes the page to `path`, the plots beside it."""
+    """Write the page to `path`, and the plots beside it."""
     parts = [(part, part.cells()) for part in data.parts()]
     main, cells = parts[0]
     first, base = main.runs[0], main.base()

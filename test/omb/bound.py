@@ -1,37 +1,40 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the links of a node allow: rates of paths, and of a pipeline over them.
+"""Compute the limits set by a node's links: rates of paths, and of a pipeline
+over them.
 
-Reads the node's description (NCCL topology XML, see src/cuemu/nodes) by
-itself, without what it sets for the emulator (<cuemu>), and takes rates from
-specifications alone: it shares neither code nor figures with the emulator or the
-planner, so that a mistake in one of them shows. All rates are GB/s (10^9
-bytes/s) of bytes alone: no call, no event, no start of a copy and no packet's
-head costs anything here, so nothing that a node does can be faster.
+Reads the node's description (NCCL topology XML, see src/cuemu/nodes) itself,
+without the emulator's settings in it (<cuemu>), and takes rates from
+specifications only. It shares neither code nor figures with the emulator and
+the planner, so a mistake in one of them is detected. All rates are GB/s (10^9
+bytes/s) of payload: calls, events, starts of copies and packet headers cost
+nothing here, so no node can be faster.
 
-How the bound of a transfer comes about:
+How to compute the bound of a transfer:
 
 1. A path is one hop (direct) or two (over a relay GPU, or over host memory),
-   a hop a set of links. Rates of all paths that run at the same time are shared
-   fairly: all are raised alike until a link is full, and those on it stop.
-2. A staged path sends its part in chunks, and a chunk's second hop begins when
-   its first has ended. The time of that path is the pipeline's: the first chunk
+   and a hop is a set of links. All paths that run at the same time share the
+   links fairly: all rates rise equally until a link is full, and those on it
+   stop there.
+2. A staged path sends its share in chunks, and a chunk's second hop begins when
+   its first has ended. The path takes the time of a pipeline: the first chunk
    fills it, the last one drains it. Chunks are those of the plan in question.
-   In a window of messages the chunks of the next message follow at once, so
-   that only the first of them fills and the last one drains.
-3. The bound is the sum of the paths' speeds so found. (Parts are taken to be
-   cut so that all paths end together, whatever the plan's shares are.)
+   In a window of messages the next message's chunks follow at once, so only the
+   first message fills and the last one drains.
+3. The bound is the sum of these paths' speeds, as if the shares were chosen so
+   that all paths end together, whatever the plan's shares are.
 """
 
 import os
 import xml.etree.ElementTree
 
-# GB/s of one NVLink, one way, by compute capability, as NVIDIA's data sheets have
-# it: P100 160 GB/s both ways over four links, V100 300 over six, A100 600 over
-# twelve, H100 and H200 900 over eighteen, B200 1800 over eighteen.
+# GB/s of one NVLink, one direction, by compute capability, from NVIDIA's data
+# sheets: P100 160 GB/s in both directions over four links, V100 300 over six,
+# A100 600 over twelve, H100 and H200 900 over eighteen, B200 1800 over
+# eighteen.
 NVLINK = {60: 20.0, 70: 25.0, 80: 25.0, 90: 25.0, 100: 50.0}
 
-# GB/s of one PCIe lane by GT/s, one way, after its line code: 8b/10b, from
-# generation 3 on 128b/130b, 242 of 256 bytes in generation 6 (PCI-SIG).
+# GB/s of one PCIe lane by GT/s, one direction, after its line code: 8b/10b,
+# from generation 3 on 128b/130b, 242 of 256 bytes in generation 6 (PCI-SIG).
 PCIE_LANE = {2.5: 0.25, 5.0: 0.5, 8.0: 8 / 8 * 128 / 130,
              16.0: 16 / 8 * 128 / 130, 32.0: 32 / 8 * 128 / 130,
              64.0: 64 / 8 * 242 / 256}
@@ -61,7 +64,7 @@ def host_of(cpu):
 
 
 class Node:
-    """A node's links and ways, called as the emulator calls them."""
+    """A node's links and routes, named as in the emulator."""
 
     def __init__(self, path):
         root = xml.etree.ElementTree.parse(path).getroot()
@@ -69,12 +72,12 @@ class Node:
         self.capacity = {}
         self.shared = []                # (name, members)
         self.gpus = {}                  # dev: its description
-        self.to_cpu = {}                # dev: links on the way up
+        self.to_cpu = {}                # dev: links towards the CPU
         self.from_cpu = {}
         for cpu in root.iter('cpu'):
             numa = int(cpu.get('numaid', '0'))
             memory, self.socket = host_of(cpu)
-            # one limit for what is read and what is written
+            # reads and writes share one limit
             both = {'dram.%d.rd' % numa, 'dram.%d.wr' % numa}
             self.capacity.update(dict.fromkeys(both, memory))
             self.capacity['dram.%d' % numa] = memory
@@ -132,7 +135,8 @@ class Node:
                         if members & set(links)]
 
     def gpu_to_gpu(self, src, dst):
-        """Links of one copy between two GPUs, or None without peer access."""
+        """Return the links of a copy between two GPUs; None without peer
+        access."""
         if 'nvlink.%d>%d' % (src, dst) in self.capacity:
             links = ['nvlink.%d>%d' % (src, dst)]
         elif 'nvport.%d.out' % src in self.capacity and \
@@ -149,7 +153,8 @@ class Node:
         return self._with_shared(links)
 
     def hops(self, path, src, dst):
-        """Links of each hop of "direct", "gpuN" or "host", or None."""
+        """Return the links of each hop of "direct", "gpuN" or "host"; None if
+        there is no such path."""
         if path == 'direct':
             hops = [self.gpu_to_gpu(src, dst)]
         elif path.startswith('gpu'):
@@ -170,7 +175,8 @@ class Node:
 
 
 def fair_rates(node, flows):
-    """Max-min fair rates of flows, each a list of hops that run at one rate."""
+    """Return the max-min fair rates of flows; each is a list of hops with one
+    rate."""
     uses = [[name for hop in flow for name in hop] for flow in flows]
     left = dict(node.capacity)
     rates = [0.0] * len(flows)
@@ -192,8 +198,8 @@ def fair_rates(node, flows):
 
 
 def pipeline_seconds(chunks, rates):
-    """Time of chunks (bytes) through hops (GB/s): a hop takes one at a time, in
-    order, when the hop before has ended it."""
+    """Return the seconds of chunks (bytes) through hops (GB/s). A hop carries
+    one chunk at a time, in order, once the hop before has ended it."""
     ends = [0.0] * len(rates)
     for chunk in chunks:
         before = 0.0
@@ -204,11 +210,13 @@ def pipeline_seconds(chunks, rates):
 
 
 def bound(node, plan, window=1, both_ways=False, src=0, dst=1):
-    """(GB/s with fill and drain, GB/s of the paths' plain sum) of a plan.
+    """Return (GB/s with fill and drain, GB/s of the paths' plain sum) of a
+    plan.
 
-    plan: [(path, bytes, chunk)], the parts of one message; chunk is the size of
-    its chunks but the last, in bytes. An empty plan is the direct path.
-    both_ways: the same plan the other way at the same time; both sums count.
+    plan: [(path, bytes, chunk)], the shares of one message; chunk is the size
+    of all its chunks but the last, in bytes. An empty plan is the direct path.
+    both_ways: the same plan runs in the other direction at the same time, and
+    both sums count.
     """
     plan = plan or [('direct', 1 << 20, 1 << 20)]
     ways = [(src, dst)] + ([(dst, src)] if both_ways else [])

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The emulated node against real ones, cell by cell, from files of
-test/omb/bench: the same benchmarks, windows and sizes, the medians of all samples
+"""Compare the emulated node with real ones, cell by cell, from files of
+test/omb/bench: the same benchmarks, windows and sizes, medians of all samples
 of each.
 
 usage: emulator_page.py EMULATED.json[,EMULATED.json]... PAGE.md REAL.json
                         [REAL.json]
 
-Of several files of the emulated node a cell has all samples. The first real file
-is what the node is judged by: stock's cells, ours, and copies by hand. Of the
-second one, from which the node has its constants, there are stock's cells
-between GPUs: how well constants can say what they were made from.
+With several files of the emulated node a cell has the samples of all. The node
+is judged by the first real file: stock's cells, ours, and copies by hand. The
+node's constants come from the second one, of which stock's cells between GPUs
+are shown: how well the model reproduces its own source.
 
-Cells that take 100 us or more on the real node are judged: within 7 % each, 3 %
-in the median. Below, where a process has one speed, a cell has to lie within the
-real samples.
+Cells of 100 us or more on the real node are judged: within 7 % each, 3 % in the
+median. Shorter ones must lie within the real samples, because there a process
+keeps one speed for its life.
 """
 
 import statistics
@@ -43,7 +43,7 @@ class Pair:
         return seconds(self.place, self.median_real) >= CLAIMED
 
     def off(self):
-        """How much better the emulated node is: 0.05 is 5 % faster."""
+        """Return how much better the emulated node is: 0.05 is 5 % faster."""
         return stats.ratio(self.place[0], self.median, self.median_real) - 1
 
     def fails(self):
@@ -62,7 +62,7 @@ class Pair:
 
 
 def stock_part(path):
-    """The runs against stock of the release that has most samples."""
+    """Return the runs against stock of the release with most samples."""
     parts = [part for part in Data.load(path).parts()
              if part.base() == 'stock']
     if not parts:
@@ -71,7 +71,7 @@ def stock_part(path):
 
 
 def variants(*files):
-    """{place: {who: samples}}"""
+    """Return {place: {variant: samples}}."""
     table = {}
 
     def add(place, who, samples):
@@ -87,7 +87,7 @@ def variants(*files):
 
 
 class Part:
-    """A real file's cells beside the emulated ones."""
+    """Cells of a real file with the emulated ones."""
 
     def __init__(self, title, text, real, emulated, wanted):
         self.title, self.text, self.run = title, text, real.runs[0]
@@ -186,7 +186,7 @@ def page(emulated, parts):
 
 
 def check(emulated, reals):
-    """Refuses what cannot be put side by side."""
+    """Refuse files that cannot be compared."""
     if not all(data.runs[0].get('modelled') for data in emulated) or \
             any(real.runs[0].get('modelled') for real in reals):
         raise Refused('the first file is to be an emulated node\'s and the '

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""README's picture: gain by message size, modelled and measured, from the files
-that the pages of docs/results are made of.
+"""Draw README's picture: gain by message size, modelled and measured, from the
+files of pages in docs/results.
 
 usage: gain_picture.py PLANS.json REAL.json PICTURE.svg
 """
@@ -13,7 +13,7 @@ import emulator_page
 import plans_page
 import plot
 
-# what plans_page calls them, and in which color
+# names of plans_page, and colors
 PLANS = {'own': ('a searched table', '#0050b0'),
          'calibrated': ('model, calibrated', '#2ca02c'),
          'model': ('out of the box', '#d62728'),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes docs/results/h100-x2.md of h100-x2.json: h100_page.py JSON PAGE."""
+"""Write docs/results/h100-x2.md from h100-x2.json: h100_page.py JSON PAGE."""
 
 import json
 import statistics
@@ -18,14 +18,15 @@ def load(path):
 
 
 def values(data, test, variant, size):
-    """GB/s of each start."""
+    """Return the GB/s of each start."""
     return [sample['value'] for sample in data['samples'] if
             (sample['test'], sample['variant'], sample['size']) ==
             (test, variant, size)]
 
 
 def ratio(data, test, size):
-    """Ours, of stock's median: the median of the starts, and the least."""
+    """Return ours relative to stock's median: the median of the starts, and the
+    lowest."""
     stock = statistics.median(values(data, test, 'stock', size))
     ours = values(data, test, 'ours', size)
     return statistics.median(ours) / stock, min(ours) / stock

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is run, and on what machine, as far as it can be asked."""
+"""Facts on the machine and the software under test, as far as available."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(
 
 
 def output_of(command, environ=None):
-    """What a command prints; nothing if it cannot be run."""
+    """Return the output of a command; '' if it cannot be run."""
     try:
         return subprocess.run(command, stdout=subprocess.PIPE, env=environ,
                               stderr=subprocess.DEVNULL, timeout=30,
@@ -27,23 +27,23 @@ def counted(names):
 
 
 def asked(what):
-    """One line a GPU."""
+    """Query nvidia-smi; return one line per GPU."""
     return output_of(['nvidia-smi', '--query-gpu=' + what,
                       '--format=csv,noheader']).splitlines()
 
 
 def gpus():
-    """Such as ["4 x NVIDIA H200"]."""
+    """Return the GPUs, such as ["4 x NVIDIA H200"]."""
     return counted(asked('name'))
 
 
 def devices():
-    """nvidia-smi's list of GPUs, line by line."""
+    """Return nvidia-smi's list of GPUs, line by line."""
     return output_of(['nvidia-smi', '-L']).splitlines()
 
 
 def machine_text():
-    """GPUs and their driver, processor, system."""
+    """Return text with GPUs, driver, processor and system."""
     model = ''
     with open('/proc/cpuinfo') as file:
         for line in file:
@@ -58,7 +58,8 @@ def machine_text():
 
 
 def ucx_version(environ):
-    """The release of the libucp that programs with that environment load."""
+    """Return the release of the libucp loaded by programs with this
+    environment."""
     script = ('import ctypes; ucp = ctypes.CDLL("libucp.so.0"); '
               'ucp.ucp_get_version_string.restype = ctypes.c_char_p; '
               'print(ucp.ucp_get_version_string().decode())')
@@ -67,14 +68,14 @@ def ucx_version(environ):
 
 
 def mpi_version(mpirun):
-    """What mpirun calls itself, such as "mpirun (Open MPI) 4.1.6"."""
+    """Return mpirun's version, such as "mpirun (Open MPI) 4.1.6"."""
     lines = output_of(shlex.split(mpirun)[:1] + ['--version']).splitlines()
     return lines[0].strip() if lines else ''
 
 
 def revision(launcher=None):
-    """The revision that `launcher` (ucx_mp_run) was built from, which is not
-    always what the sources are now; of the sources without one."""
+    """Return the revision that `launcher` (ucx_mp_run) was built from, possibly
+    older than the sources; the sources' own if it has none."""
     if launcher:
         path = os.path.join(os.path.dirname(os.path.realpath(launcher)), '..',
                             'share', 'ucx-mp', 'revision')

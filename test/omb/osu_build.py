@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""OSU's programs from OSU's archive, for GPU memory, with the MPI in PATH."""
+"""Build OSU's programs for GPU memory from OSU's archive, with the MPI in
+PATH."""
 
 import glob
 import hashlib
@@ -24,7 +25,7 @@ def last_line(text):
 
 
 def logged(command, folder, log, what):
-    """Runs a part of the build; its output is in a file."""
+    """Run a part of the build, with its output in a file."""
     with open(log, 'w', encoding='utf-8') as file:
         code = subprocess.run(command, cwd=folder, stdout=file, stderr=file,
                               stdin=subprocess.DEVNULL).returncode
@@ -37,7 +38,8 @@ def logged(command, folder, log, what):
 
 
 def find_mpi():
-    """Paths of the MPI's compiler and launcher; the compiler has compiled."""
+    """Return the paths of the MPI's compiler and launcher, after a test of the
+    compiler."""
     for name in ('mpicc', 'mpirun'):
         if not shutil.which(name):
             raise Refused('there is no %s in PATH: an MPI with its compiler '
@@ -74,8 +76,8 @@ def link(path, folder, name):
 
 
 def compilers_headers(root):
-    """Folder of the headers that cuda_runtime.h wants of the compiler's: where
-    it comes as a wheel, these are one by themselves, fetched."""
+    """Return the folder of the compiler's headers included by cuda_runtime.h.
+    Wheels have them in a package of its own; fetch it then."""
     runtime = first([os.path.join(root, 'nvidia_cuda_runtime-*.dist-info')])
     requirement = 'nvidia-cuda-crt'
     if runtime:
@@ -89,8 +91,8 @@ def compilers_headers(root):
 
 
 def find_cuda(folder, launcher):
-    """Folders of CUDA's headers. Fills `folder` with the libraries to link
-    with: a machine without driver or toolkit has none by these names."""
+    """Return the folders of CUDA's headers. Fills `folder` with libraries to
+    link with: a machine without driver or toolkit has none by these names."""
     root = prepare.cuda_root()
     roots = [root] + glob.glob(os.path.join(root, 'nvidia', '*'))
     headers = first(os.path.join(item, 'include', 'cuda_runtime.h')
@@ -101,7 +103,7 @@ def find_cuda(folder, launcher):
     driver = first(
         [os.path.join(item, 'lib64/stubs/libcuda.so') for item in roots] +
         ['/usr/lib/*-linux-gnu/libcuda.so.1', '/usr/lib64/libcuda.so.1',
-         # any will do to link with: which one is loaded is decided at run time
+         # any version serves for linking: the loaded one is chosen at run time
          os.path.join(os.path.dirname(launcher), '..', 'lib*', 'ucx-mp',
                       'cuemu', 'libcuda.so.1')])
     for what, path in (('cuda_runtime.h', headers), ('libcudart.so', runtime),
@@ -112,7 +114,7 @@ def find_cuda(folder, launcher):
     os.makedirs(folder, exist_ok=True)
     link(driver, folder, 'libcuda.so')
     link(runtime, folder, 'libcudart.so')
-    # the rest of the name's numbers are behind the one that programs ask for
+    # programs ask for the name with its first number alone
     name = os.path.basename(os.path.realpath(runtime))
     link(runtime, folder, '.'.join(name.split('.')[:3]))
     headers = os.path.dirname(headers)
@@ -139,7 +141,7 @@ def unpack(archive, folder):
 
 
 def build(archive, launcher, names):
-    """{name: path} of programs, built once for an archive and an MPI."""
+    """Return {name: path} of programs, built once per archive and MPI."""
     try:
         with open(archive, 'rb') as file:
             digest = hashlib.sha256(file.read()).hexdigest()
@@ -163,8 +165,8 @@ def build(archive, launcher, names):
     libraries = os.path.join(folder, 'lib')
     headers = find_cuda(libraries, launcher)
     prepare.say('building %s under %s ...' % (os.path.basename(archive), folder))
-    # without its kernels, which none of these programs has a use for and which
-    # want nvcc; a run path that LD_LIBRARY_PATH goes before, for emulated nodes
+    # without OSU's kernels: they need nvcc, and none of these programs uses
+    # them; with a run path that LD_LIBRARY_PATH overrides, for emulated nodes
     compilers = ['CC=mpicc'] + ['CXX=mpicxx'] * bool(shutil.which('mpicxx'))
     logged(['./configure', '--prefix=' + installed, '--enable-cuda=basic',
             '--with-cuda-include=' + headers[0],

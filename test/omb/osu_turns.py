@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""OSU's programs with stock UCX and with ours in turns: tables, a file and a
-plot."""
+"""Run OSU's programs with stock UCX and with ours in alternation; write tables,
+a file and a plot."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import runs
 import stats
 from runs import Refused, size_text
 
-# name: (it measures, its window is an option, it wants a rank a GPU)
+# name: (quantity, has a window option, needs a rank per GPU)
 PROGRAMS = {'osu_bw': ('bandwidth', True, False),
             'osu_bibw': ('bandwidth', True, False),
             'osu_latency': ('latency', False, False),
@@ -29,7 +29,8 @@ MIB = 1 << 20
 
 
 def chooses_type(program):
-    """Whether it can be told what it is to add up; older ones add floats."""
+    """Return whether the program has an option for the type to add; older ones
+    add floats."""
     with open(program, 'rb') as file:
         return b'MPI_FLOAT' in file.read()
 
@@ -62,7 +63,8 @@ class Turns:
         return words + command
 
     def find_library(self):
-        """Where the UCX is that all runs load; None: where MPI finds it."""
+        """Return the folder of the UCX for all runs; None: the one MPI
+        finds."""
         named = self.options.wheel
         if named == 'none':
             return None
@@ -91,7 +93,8 @@ class Turns:
             raise Refused('no GPUs: %s' % (lines[-1] if lines else 'silent'))
 
     def run_one(self, name, variant):
-        """({size: GB/s or us}, why some are missing)"""
+        """Run a program once; return ({size: GB/s or us}, the reason for
+        missing ones)."""
         options = self.options
         measures, has_window, is_collective = PROGRAMS[name]
         low, high = options.sizes
@@ -104,15 +107,15 @@ class Turns:
         if has_window and options.window:
             command += ['-W', str(options.window)]
         if is_collective:
-            # above this many bytes a process it leaves sizes out
+            # it skips sizes above this number of bytes per process
             command += ['-M', str(max(512 * MIB, 4 * ranks * high)), '-d',
                         'cuda']
             if name == 'osu_allreduce' and chooses_type(options.osu[name]):
-                command += ['-T', 'mpi_float']      # not characters
+                command += ['-T', 'mpi_float']      # float instead of char
         else:
             command += ['D', 'D']
         environ = runs.environment(self.library)
-        # OSU's rank r takes the r-th visible GPU
+        # OSU's rank r uses the r-th visible GPU
         environ['CUDA_VISIBLE_DEVICES'] = ','.join(map(str, self.gpus + [
             gpu for gpu in range(self.count) if gpu not in self.gpus]))
         with runs.session(environ, options.emulate):
@@ -123,7 +126,8 @@ class Turns:
                 if low <= size <= high and value > 0}, error
 
     def run(self):
-        """All of it, each program's two one right after the other."""
+        """Run all programs, each with stock and with ours directly one after
+        the other."""
         options = self.options
         total = options.repeat * len(options.only) * len(VARIANTS)
         for turn in range(options.repeat):
@@ -154,7 +158,7 @@ class Turns:
         return not any('error' in sample for sample in self.samples)
 
     def rows(self):
-        """[{program, size, unit, stock, ours, ratio}] of medians."""
+        """Return [{program, size, unit, stock, ours, ratio}] of medians."""
         found = []
         for name in self.options.only:
             for size in runs.growing(*self.options.sizes):
@@ -208,7 +212,7 @@ class Turns:
             print('plot: ' + options.plot)
 
     def explain(self):
-        """What is known of runs that gave no figure."""
+        """Return the error messages of runs without figures."""
         lost = {sample['program'] for sample in self.samples
                 if sample['variant'] == 'stock' and 'error' in sample}
         if any(PROGRAMS[name][2] for name in lost):

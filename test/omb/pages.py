@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the writers of pages share."""
+"""Functions shared by the writers of pages."""
 
 
 def table(heads, rows):
-    """Lines of a Markdown table, and an empty one behind it."""
+    """Return the lines of a Markdown table, and an empty line after it."""
     return ['| ' + ' | '.join(heads) + ' |', '|' + '---|' * len(heads)] + \
         ['| ' + ' | '.join(row) + ' |' for row in rows] + ['']

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The page of test/omb/papers, and its plots, from the rows that it wrote.
+"""Write the page of test/omb/papers, and its plots, from its rows.
 
 usage: papers_page.py ROWS.json PAGE.md [--no-plots]
 
-Plots (SVG, one a node) need matplotlib; without it, or with --no-plots, the
+Plots (SVG, one per node) need matplotlib; without it, or with --no-plots, the
 page has none.
 """
 
@@ -28,7 +28,7 @@ def size_text(size):
 
 
 def config_text(row):
-    """Short name of a column."""
+    """Return the short name of a column."""
     if row['executor'] in ('stock', 'single', 'auto'):
         return {'stock': 'stock', 'single': 'ours, one path',
                 'auto': 'ours, `auto`'}[row['executor']]
@@ -70,7 +70,8 @@ def matches(row, item):
 # --------------------------------------------------------------------- tables
 
 def node_tables(rows):
-    """A table a benchmark: GB/s, and in brackets times stock."""
+    """Return a table per benchmark: GB/s, and in brackets the ratio to
+    stock."""
     out = []
     for test in sorted({test_order(row) for row in rows}):
         group = [row for row in rows if test_order(row) == test]
@@ -108,7 +109,7 @@ def cell(row):
 
 
 def aims(rows, items):
-    """What is aimed at, and the least that came out in its range of sizes."""
+    """Return the aims, each with the lowest result in its range of sizes."""
     lines = []
     for item in items:
         found = [row for row in rows if matches(row, item)]
@@ -153,7 +154,7 @@ def aims(rows, items):
 
 
 def beside(rows, items):
-    """The papers' figures, and ours in the same range of sizes."""
+    """Return the papers' figures, with ours in the same range of sizes."""
     lines = []
     for item in items:
         found = [row for row in rows if matches(row, item)]
@@ -184,13 +185,13 @@ def beside(rows, items):
 # ---------------------------------------------------------------------- plots
 
 def plotted(rows):
-    """What has a place in a picture."""
+    """Return the rows shown in pictures."""
     return [row for row in rows if row['speedup'] and
             row['executor'] in ('streams', 'graph')]
 
 
 def plot(rows, items, path):
-    """A picture of a node: times stock by size, a panel a benchmark."""
+    """Draw a node's picture: ratio to stock by size, a panel per benchmark."""
     try:
         import matplotlib
     except ImportError:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a plan is worth by where its figures come from, and what the headline
-figures hang on: pages of test/omb/played, from its files alone.
+"""Write pages of test/omb/played from its files: the quality of plans by the
+source of the model's constants, and the constants on which the headline figures
+depend.
 
 usage: plans_page.py PLANS.json SENSITIVITY.json PAGE.md
 """
@@ -19,7 +20,7 @@ from pages import table
 
 NODES = os.path.join(os.path.dirname(os.path.dirname(HERE)), 'src', 'cuemu',
                      'nodes')
-# What the papers say of a put of any size (papers.json), which the aims are of
+# Papers' figures for a put of any size (papers.json), the source of the aims
 PAPERS = {'beluga': 2.85, 'narval': 2.75, 'mist': 1.84, 'cedar': 1.23}
 HEADLINE = 256 << 20
 PATHS_TEXT = {
@@ -56,9 +57,10 @@ def cell(values):
 
 
 def bounds(rows, node, paths, size):
-    """Times one link that the links allow, by their specifications: the plain
-    sum of the paths' rates, of those that the plans of that size use and that
-    have links of their own (mist's sockets have none from GPU to GPU)."""
+    """Return the limit set by the links' specifications, in GB/s and relative
+    to one link: the plain sum of the rates of the paths used by plans of this
+    size. Only paths with links of their own count (mist's sockets have none
+    from GPU to GPU)."""
     described = bound.Node(os.path.join(NODES, node + '.xml'))
     used = set()
     for row in rows:
@@ -134,8 +136,9 @@ def plans(data):
 # ------------------------------------------------------------------ sensitivity
 
 def plot(rows, path):
-    """Bars from the least to the most that a constant's turn makes of a node's
-    figure, a node below the other; an SVG as text, the same everywhere."""
+    """Return a plot: bars from the lowest to the highest figure of a node as
+    one constant is changed, a node below the other; an SVG as text, the same on
+    every machine."""
     left, width, step = 190, 420, 15
     out, top = [], 20
     for node in dict.fromkeys(row['node'] for row in rows):
@@ -220,7 +223,7 @@ def sensitivity(data, page):
 
 
 def parts(plans_path, sensitivity_path, page):
-    """Lines of the page."""
+    """Return the lines of the page."""
     out = ['# The papers\' nodes, planned by constants and by search', '',
            'Made from the files beside it by `test/omb/plans_page.py`; do not '
            'edit it. What is executed there, with processes and MPI: '

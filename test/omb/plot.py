@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Plots against message size, as SVG text, with nothing but this file."""
+"""Plots against message size, as SVG text; needs no other module."""
 
 import math
 
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 30, 34       # around a panel, in pixels
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 30, 34       # margins of a panel, pixels
 
 
 class Line:
@@ -14,8 +14,8 @@ class Line:
 
 
 class Panel:
-    """One pair of axes. The figures are on a logarithmic axis if `log`; `at`
-    are levels to draw through, such as 1 for a ratio."""
+    """One pair of axes. The figures' axis is logarithmic if `log`; `at` are
+    levels with a line, such as 1 for a ratio."""
 
     def __init__(self, title, unit, lines, log=False, at=()):
         self.title, self.unit, self.lines = title, unit, lines
@@ -74,7 +74,7 @@ def escaped(text):
 
 
 def draw(panel, x, y, width, height):
-    """A panel with its upper left corner at x, y."""
+    """Draw a panel with its upper left corner at x, y."""
     out = ['<text x="%g" y="%g" font-weight="bold">%s</text>'
            % (x + LEFT, y + 12, escaped(panel.title)),
            '<text x="%g" y="%g" fill="#555">%s</text>'
@@ -124,7 +124,7 @@ def draw(panel, x, y, width, height):
 
 
 def figure(title, subtitle, rows, width=300, height=230):
-    """A grid of panels, each so many pixels, with one legend below."""
+    """Draw a grid of panels of equal size, with one legend below."""
     whole = max(width * max(len(row) for row in rows), 480)
     total = 46 + height * len(rows) + 24
     out = ['<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Finding what is run, and building or fetching what is not there."""
+"""Find the programs to run, and build or fetch missing ones."""
 
 import os
 import subprocess
@@ -16,15 +16,15 @@ def say(message):
 
 
 def sourced(command):
-    """Runs a function of contrib/lib, its words on standard error."""
+    """Run a function of contrib/lib, with its output on standard error."""
     script = '. contrib/lib/common.sh; . contrib/lib/packages.sh; ' + command
     return subprocess.run(['bash', '-c', script], cwd=TOP, stdout=sys.stderr,
                           env=dict(os.environ, UCX_MP_BUILD=BUILD)).returncode
 
 
 def cuda_root():
-    """Folder of a CUDA toolkit, or of wheels with its headers, fetched, as our
-    own build has them."""
+    """Return the folder of a CUDA toolkit, or of fetched wheels with its
+    headers, as used by our build."""
     for root in (os.environ.get('CUDA_HOME'), os.environ.get('CUDA_PATH'),
                  '/usr/local/cuda', '/usr'):
         if root and all(os.path.exists(os.path.join(root, 'include', name))
@@ -43,7 +43,8 @@ def cuda_root():
 
 
 def launcher(named):
-    """ucx_mp_run: the one that was named, else the one of build/, built."""
+    """Return the path of ucx_mp_run: the user's, or build/'s, built if
+    missing."""
     path = named or os.path.join(BUILD, 'install', 'bin', 'ucx_mp_run')
     if named is None and not os.path.exists(path):
         say('building (contrib/check --only build) ...')
@@ -56,7 +57,7 @@ def launcher(named):
 
 
 def programs(named, needed):
-    """Folder with our MPI programs."""
+    """Return the folder of our MPI programs."""
     path = named or os.path.join(BUILD, 'main', 'test', 'mpi')
     if needed and not os.path.exists(os.path.join(path, 'ucx_mp_bw')):
         raise Refused('--programs: there is no ucx_mp_bw in %s (is an MPI '
@@ -65,8 +66,8 @@ def programs(named, needed):
 
 
 def wheel(named):
-    """Folder with stock UCX 1.22: the one that was named, else build/deps/cu12,
-    fetched."""
+    """Return the folder with stock UCX 1.22: the user's, or build/deps/cu12,
+    fetched if missing."""
     path = named or os.path.join(BUILD, 'deps', 'cu12')
     if named is None and sourced('wheel_folder cu12 libucx-cu12==1.22.0'):
         raise Refused("no stock UCX to compare with: --wheel names the folder "

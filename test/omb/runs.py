@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Starting benchmark programs, reading their figures, and stopping all that
-they have started."""
+"""Start benchmark programs, read their figures, and stop all processes
+started."""
 
 import contextlib
 import json
@@ -15,34 +15,34 @@ import time
 
 TLS = 'self,sm,tcp,cuda_copy,cuda_ipc'
 MIB = 1 << 20
-# Slow enough for this machine to move an emulated node's bytes in time: the
-# more bytes the node moves in a second, the slower
+# Slowdowns with which this machine moves an emulated node's bytes in time: the
+# more bytes the node moves per second, the larger
 SLOWDOWN = {'narval': 100, 'hgx-h200': 100, 'h200-x2': 100}
 SLOWDOWN_OTHER = 50
-# Options that say where something is on this machine
+# Options with paths of this machine
 PLACES = ('--wheel', '--ucx', '--launcher', '--base-launcher', '--programs',
           '--byhand', '--nccl', '--from',
           '--perftest', '--json', '--page', '--out')
-# Messages of ucx_perftest before those that count, at least: some things are got
-# ready while the first few go by what is there: the host path after 16
+# Least number of warm-up messages of ucx_perftest: the module prepares
+# resources during the first few, the host path after 16
 WARM_UP = 32
-# Seconds that a test of ucx_perftest between GPUs lasts, at least: it warms up
-# for 0.1 to 0.2 s at most, and the path through the host is there after 0.15 to
-# 0.2 s (measured on 2 x H200), so that a fifth of a test may be without it
+# Least seconds of a test of ucx_perftest between GPUs. It warms up for 0.1 to
+# 0.2 s at most, and the host path is ready after 0.15 to 0.2 s (measured on 2 x
+# H200), so a fifth of a test may run without it
 TEST_TIME = 0.5
-FASTEST = 400e9         # B/s of a message between GPUs
-QUICKEST = 10e-6        # seconds of one that is waited for
+FASTEST = 400e9         # bytes/s, upper limit of a message between GPUs
+QUICKEST = 10e-6        # seconds, lower limit of a message with a wait
 OSU = ('osu_bw', 'osu_bibw', 'osu_latency')
 
 
 class Refused(Exception):
-    """What a user asked for cannot be done; the text says what and why."""
+    """The user's request is impossible; the text says why."""
 
 
 # ----------------------------------------------------------------------- files
 
 def one_a_line(data):
-    """Text of a JSON file: an item of each of its lists a line."""
+    """Return the text of a JSON file with one line per item of its lists."""
     return '{%s}\n' % ',\n'.join('%s: %s' % (json.dumps(name), (
         '[\n%s\n]' % ',\n'.join(json.dumps(item) for item in value)
         if isinstance(value, list) else json.dumps(value)))
@@ -77,15 +77,17 @@ def growing(low, high, factor=2):
 # --------------------------------------------------------------------- figures
 
 def write_whole(path, text):
-    """Whole or not at all: a run may be cut short here too."""
+    """Replace a file completely or not at all, in case the run is
+    interrupted."""
     with open(path + '.new', 'w', encoding='utf-8') as file:
         file.write(text)
     os.replace(path + '.new', path)
 
 
 def set_aside(path):
-    """Figures of a lent machine cannot be had again: what is at `path` is
-    behind its name and .old from now on. Returns that; None if nothing was."""
+    """Rename an existing file to its name with .old, since its figures may be
+    impossible to measure again. Return the new name; None if there was no
+    file."""
     if not os.path.exists(path):
         return None
     os.replace(path, path + '.old')
@@ -99,7 +101,8 @@ def interrupted(_signum, _frame):
 
 
 def stop_on_sigterm():
-    """As by Ctrl-C: what was started is stopped, what there is is kept."""
+    """Treat SIGTERM as Ctrl-C: stop started processes and keep the figures so
+    far."""
     signal.signal(signal.SIGTERM, interrupted)
 
 
@@ -110,7 +113,8 @@ def free_port():
 
 
 def listening(port):
-    """Whether somebody listens, without connecting: perftest takes one only."""
+    """Return whether a process listens on the port. Does not connect, because
+    perftest accepts only one connection."""
     with open('/proc/net/tcp') as file:
         for line in file:
             words = line.split()
@@ -138,7 +142,7 @@ def finish(process, timeout):
 
 
 def stop(process):
-    """Ends a process of ours and what it has started."""
+    """End a started process with its children."""
     for signum in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             try:
@@ -152,7 +156,7 @@ def stop(process):
 
 
 def failed(process, text=None):
-    """Why a process gave no figure."""
+    """Return the reason why a process gave no figure."""
     if text is None:
         text = ''.join(finish(process, 5))
     lines = [line for line in text.splitlines() if line.strip('- ')]
@@ -164,7 +168,8 @@ def failed(process, text=None):
 # ----------------------------------------------------------------- environment
 
 def wheel_library(folder):
-    """Where the libraries of an unpacked libucx wheel are; None without one."""
+    """Return the folder of the libraries of an unpacked libucx wheel; None
+    without a wheel."""
     if not folder:
         return None
     library = os.path.join(os.path.realpath(folder), 'libucx', 'lib')
@@ -175,7 +180,7 @@ def wheel_library(folder):
 
 
 def ucx_library(folder):
-    """Where the libraries of a UCX are that is a folder of libraries."""
+    """Return the folder of a UCX's libraries: `folder` or its lib."""
     for library in (folder, os.path.join(folder, 'lib')):
         if os.path.exists(os.path.join(library, 'libucp.so.0')):
             return os.path.realpath(library)
@@ -183,8 +188,9 @@ def ucx_library(folder):
 
 
 def environment(library=None, keep=()):
-    """Of the caller's variables, no UCX_ and CUEMU_ ones but UCX_TLS, where
-    our files are, and those that begin as `keep` says; and the UCX to load."""
+    """Return the caller's environment with the UCX to load. Of UCX_ and CUEMU_
+    variables it keeps only UCX_TLS, the paths of our files, and those with a
+    prefix in `keep`."""
     keep = ('UCX_MP_LIBDIR',) + tuple(keep)
     environ = {name: value for name, value in os.environ.items()
                if not name.startswith(('CUEMU_', 'UCX_')) or
@@ -192,7 +198,7 @@ def environment(library=None, keep=()):
     environ['UCX_TLS'] = os.environ.get('UCX_TLS', TLS)
     environ['UCX_WARN_UNUSED_ENV_VARS'] = 'n'
     if os.geteuid() == 0:
-        # a container or a lent machine: there is no other user
+        # in a container or on a machine for one user
         environ['OMPI_ALLOW_RUN_AS_ROOT'] = '1'
         environ['OMPI_ALLOW_RUN_AS_ROOT_CONFIRM'] = '1'
     if library:
@@ -204,7 +210,7 @@ def environment(library=None, keep=()):
 
 @contextlib.contextmanager
 def session(environ, emulated):
-    """A folder for what the processes of an emulated node share."""
+    """Provide a folder for the shared state of an emulated node's processes."""
     folder = tempfile.mkdtemp(prefix='ucx_mp_omb.', dir='/dev/shm') \
         if emulated else None
     if folder:
@@ -217,13 +223,15 @@ def session(environ, emulated):
 
 
 def slowdown_of(node):
-    """Real seconds for a modelled one, of an emulated node by name or file."""
+    """Return the slowdown (real seconds per modelled one) for an emulated node
+    by name or file."""
     return SLOWDOWN.get(os.path.basename(node).replace('.xml', ''),
                         SLOWDOWN_OTHER)
 
 
 def public_words(arguments, flags=('--resume',)):
-    """The arguments without flags and those that say where something is."""
+    """Return the arguments without `flags` and without options that contain
+    paths of this machine."""
     kept = [word for index, word in enumerate(arguments)
             if word not in PLACES and word not in flags and
             (index == 0 or arguments[index - 1] not in PLACES)]
@@ -234,8 +242,8 @@ def public_words(arguments, flags=('--resume',)):
 # -------------------------------------------------------------------- programs
 
 def bound_cores(mpirun):
-    """Two processors, of a core each, if mpirun binds ranks to cores; so that
-    ucx_perftest does not wander where MPI's ranks do not."""
+    """Return two processors on different cores if mpirun binds ranks to cores,
+    so that ucx_perftest is bound as MPI's ranks are."""
     if '--bind-to core' not in ' '.join(mpirun.split()):
         return None
     first = []
@@ -254,8 +262,8 @@ def bound_cores(mpirun):
 
 
 def perftest_counts(memory, size, window, count, emulated):
-    """How many messages of ucx_perftest are timed, `count` of `size` bytes or
-    more, and how many go before."""
+    """Return the numbers of timed messages of ucx_perftest (`count` of `size`
+    bytes, or more) and of warm-up messages."""
     if memory != 'D D' or size < MIB or emulated:
         return count, max(WARM_UP, count // 10)
     count = max(count, round(TEST_TIME / max(
@@ -264,10 +272,10 @@ def perftest_counts(memory, size, window, count, emulated):
 
 
 def perftest(launched, program, tests, environ, timeout, cores=None):
-    """Runs a batch of ucx_perftest between two processes, each of them started
-    as `launched` says and on a processor of its own if `cores` has two; tests
-    are (name, arguments). Returns ({name: {heading: text}}, why some are
-    missing, the client's command)."""
+    """Run a batch of ucx_perftest between two processes. launched() adds the
+    launcher's words to a command; `cores` may name a processor for each
+    process; tests are (name, arguments). Returns ({name: {heading: text}}, the
+    reason for missing ones, the client's command)."""
     port = free_port()
     batch = tempfile.NamedTemporaryFile('w', suffix='.tests')
     for name, arguments in tests:
@@ -304,32 +312,32 @@ def perftest(launched, program, tests, environ, timeout, cores=None):
 
 
 def perftest_median(row):
-    """The median time of an iteration, in microseconds."""
+    """Return the median time of an iteration, in microseconds."""
     return next(float(value) for name, value in row.items()
                 if name.endswith('percentile_lat'))
 
 
 def perftest_average(row):
-    """GB/s over a whole run, its beginning and end included."""
+    """Return the GB/s of a whole run, with its beginning and end."""
     return float(row['avg_bw']) * MIB / 1e9
 
 
 def json_rows(command, sides, environ, timeout):
-    """Runs a program of ours; (the rows that it gave to --json, why some are
-    missing)."""
+    """Run a program of ours; return (its --json rows, the reason for missing
+    ones)."""
     output = tempfile.NamedTemporaryFile('r', suffix='.json')
     process = start(command + ['--json', output.name] + sides, environ)
     text, errors = finish(process, timeout)
     error = failed(process, text + errors) if process.returncode else \
         'no figure'
     with output:
-        # one that was stopped may have ended in the middle of a line
+        # a stopped program may have written half a line
         return [json.loads(line) for line in output
                 if line.endswith('}\n')], error
 
 
 def osu_programs(folder, names):
-    """{name: path} of OSU's programs somewhere below a folder."""
+    """Return {name: path} of OSU's programs below a folder."""
     found = {}
     for below, _, files in os.walk(folder):
         for name in names:
@@ -342,8 +350,8 @@ def osu_programs(folder, names):
 
 
 def osu_rows(command, environ, timeout):
-    """Runs one of OSU's programs; ({size: MB/s (10^6 bytes) or us}, why some
-    are missing)."""
+    """Run one of OSU's programs; return ({size: MB/s (10^6 bytes) or us}, the
+    reason for missing ones)."""
     process = start(command, environ)
     text, errors = finish(process, timeout)
     error = failed(process, text + errors) if process.returncode else \

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What pairs of figures, ours and a base's, say about one another.
+"""Statistics of pairs of figures, the base's and ours.
 
-A ratio is always "times better": above 1 ours is faster, whatever the unit.
+A ratio is always "times better": above 1 ours is faster, for every unit.
 """
 
 import math
 import statistics
 
 CONFIDENCE = 0.95
-REACH = 0.98            # the interval of the median ratio has to reach this
-LEAST = 0.95            # and the median may not be below this
+REACH = 0.98            # a loss: the median ratio's interval is below this
+LEAST = 0.95            # or the median is below this
 
 
 def higher_is_better(benchmark):
@@ -21,12 +21,12 @@ def ratio(benchmark, ours, base):
 
 
 def outer_rank(count, confidence=CONFIDENCE):
-    """The rank k, from 1, for which the k-th lowest and the k-th highest of
-    `count` values hold the median between them with at least that confidence,
-    whatever the values' distribution; 0 if there are too few values."""
+    """Return the rank k, from 1, such that the interval from the k-th lowest to
+    the k-th highest of `count` values contains the median with at least that
+    confidence, for any distribution; 0 if there are too few values."""
     tail, k = 0.0, 0
     while k < count:
-        # so far: how likely at most k of the values are below the median
+        # probability that at most k of the values are below the median
         tail += math.comb(count, k) / 2.0 ** count
         if 2 * tail > 1 - confidence:
             break
@@ -35,8 +35,8 @@ def outer_rank(count, confidence=CONFIDENCE):
 
 
 def median_interval(values, confidence=CONFIDENCE):
-    """(low, high, whether that many values give the confidence); with too few
-    of them the lowest and the highest."""
+    """Return (low, high, whether there are enough values for this confidence);
+    with too few, the lowest and the highest value."""
     values = sorted(values)
     rank = outer_rank(len(values), confidence)
     return (values[max(rank, 1) - 1], values[-max(rank, 1)], rank > 0)
@@ -54,7 +54,8 @@ class Cell:
     """All pairs of one benchmark, window and size."""
 
     def __init__(self, benchmark, pairs):
-        """pairs: [(the base's figure, ours)]; None is a run without one"""
+        """pairs: [(the base's figure, ours)]; None is a run without a
+        figure."""
         self.base = [base for base, _ in pairs if base]
         self.ours = [ours for _, ours in pairs if ours]
         self.ratios = [ratio(benchmark, ours, base)
@@ -70,5 +71,5 @@ class Cell:
         return self.median is not None and loses(self.median, self.high)
 
     def slower(self):
-        """Slower beyond doubt, lost or not."""
+        """Return whether ours is certainly slower, as a loss or by less."""
         return self.median is not None and self.high < 1
