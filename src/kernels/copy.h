@@ -18,7 +18,7 @@ extern "C" {
 /* Copy kernels loaded into one context */
 typedef struct {
     CUfunction copy;
-    CUfunction alike; /* for blocks of equal size */
+    CUfunction alike; /* kernel for blocks of equal size */
 } ucx_mp_copy_t;
 
 /*

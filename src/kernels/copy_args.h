@@ -26,7 +26,8 @@ typedef struct {
     unsigned long long dst[UCX_MP_COPY_MAX];
     unsigned           size[UCX_MP_COPY_MAX]; /* bytes */
     unsigned long long count;
-    unsigned long long serial; /* of the launch, counting from 1 */
+    unsigned long long serial; /* serial number of the launch, counting from
+                                  1 */
     unsigned long long words;
 } ucx_mp_copy_args_t;
 

@@ -12,7 +12,7 @@
    `stride` bytes behind, and so on; in the packed element at `packed`, then
    each `step` bytes behind */
 typedef struct {
-    long long          offset; /* from the element's origin */
+    long long          offset; /* first row, relative to the element's origin */
     long long          stride;
     unsigned long long packed;
     unsigned long long step;

@@ -44,7 +44,7 @@ typedef int64_t cuemu_time_t;
 
 #define CUEMU_MAX_GPUS     16
 #define CUEMU_MAX_NUMA     8
-#define CUEMU_MAX_NVLINKS  36 /* of one GPU */
+#define CUEMU_MAX_NVLINKS  36 /* maximum of a GPU's NVLinks */
 #define CUEMU_MAX_LINKS    512
 #define CUEMU_MAX_HOPS     14
 #define CUEMU_MAX_PCI_PATH 6
@@ -136,8 +136,9 @@ typedef struct {
                                              bytes/s */
     cuemu_time_t launch;                  /* from submission to start, in an
                                              idle stream */
-    cuemu_time_t setup;                   /* own links busy before the first
-                                             byte */
+    cuemu_time_t setup;                   /* time of the engine's set-up: the
+                                             own links are busy, no byte
+                                             moves */
     cuemu_time_t complete;                /* from the last byte to completion */
 } cuemu_route_t;
 
@@ -495,8 +496,8 @@ typedef struct {
     uint64_t     space;     /* PID namespace; /proc cannot be read in another */
     uint64_t     service_ns; /* processor time of thread `service` */
     int32_t      is_asleep; /* in the kernel: does not hold back time */
-    int32_t      is_stopped; /* by a signal during a wait: does not hold back
-                                time */
+    int32_t      is_stopped; /* stopped by a signal during a wait: does not hold
+                                back time */
     uint64_t     cpu_ns;    /* processor time already counted in `time` */
     uint64_t     delay_ns;  /* total time in the queue for a processor */
     uint64_t     seen_ns;   /* CLOCK_MONOTONIC of `cpu_ns` */

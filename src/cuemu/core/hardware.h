@@ -49,8 +49,8 @@ const cuemu_host_model_t *cuemu_host_model(const char *arch);
 
 /* Fixed times of a copy, in microseconds. */
 typedef struct {
-    const char *name;            /* kind of route, as <cuemu> elements name
-                                    it */
+    const char *name;            /* name of the kind of route in <cuemu>
+                                    elements */
     double     launch_us;
     double     setup_us;
     double     complete_us;
@@ -72,7 +72,7 @@ typedef enum {
 extern const cuemu_copy_model_t cuemu_copy_models[CUEMU_ROUTE_LAST];
 
 typedef struct {
-    const char *name;            /* call, as <cuemu> elements name it */
+    const char *name;            /* call's name in <cuemu> elements */
     double     us;
 } cuemu_call_model_t;
 

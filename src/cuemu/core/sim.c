@@ -61,7 +61,8 @@ typedef struct {
 } cuemu_edge_t;
 
 typedef struct {
-    double       served;      /* bytes received by each member since time 0 */
+    double       served;      /* byte count, advanced at `rate`; see the top of
+                                 this file */
     double       rate;        /* bytes/s of each member */
     cuemu_time_t next_finish;
     uint32_t     heap;        /* members, ordered by the count at which they

@@ -40,7 +40,7 @@ static const struct {
     {"cuEventRecord*", CUEMU_CAPTURE_SAFE},
     {"cuGraphCreate", CUEMU_CAPTURE_SAFE},
     {"cuGraphDestroy", CUEMU_CAPTURE_SAFE},
-    {"cuGraphExecMemcpyNodeSetParams", CUEMU_CAPTURE_SAFE}, /* as Memset's */
+    {"cuGraphExecMemcpyNodeSetParams", CUEMU_CAPTURE_SAFE}, /* like Memset */
     {"cuGraphLaunch", CUEMU_CAPTURE_SAFE},
     {"cuIpcCloseMemHandle", CUEMU_CAPTURE_SAFE},
     {"cuIpcGetMemHandle", CUEMU_CAPTURE_SAFE},
@@ -68,7 +68,7 @@ static const struct {
     {"cuStreamWaitValue32", CUEMU_CAPTURE_SAFE},
     {"cuStreamWriteValue32", CUEMU_CAPTURE_SAFE},
 
-    {"cuCtxWaitEvent", CUEMU_CAPTURE_BREAKS}, /* by the manual */
+    {"cuCtxWaitEvent", CUEMU_CAPTURE_BREAKS}, /* according to the manual */
 
     /* Part of a capture, by the manual */
     {"cuGraphAdd*", CUEMU_CAPTURE_SAFE},

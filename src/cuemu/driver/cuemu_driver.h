@@ -219,7 +219,7 @@ struct cuemu_event {
     int              recorded;
     cuemu_op_id_t    op;       /* running operation, 0: completed */
     cuemu_time_t     start;    /* time of recording */
-    cuemu_time_t     end;      /* time its work ended, once op is 0 */
+    cuemu_time_t     end;      /* end time of its work; valid if op is 0 */
     uint64_t         change;   /* shared->change at the last NOT_READY */
     int              polled;   /* a program polls it */
     uint64_t         capture;  /* its last capture, 0: not captured */
@@ -236,7 +236,8 @@ struct cuemu_context {
     unsigned        flags;
     uint64_t        id;
     int             primary;   /* one handle per device, valid or not */
-    int             refs;      /* of a primary context; kept by a reset */
+    int             refs;      /* references to a primary context; a reset keeps
+                                  them */
     int             alive;
     int             fault;     /* CUresult of a failed kernel, or 0 */
     cuemu_context_t *peers[CUEMU_MAX_PEERS]; /* accessible peers; NULL: free
@@ -271,7 +272,8 @@ void cuemu_process_wait(void); /* Wait for the work of all contexts, as
 /* Wait until no thread is inside cuMemFreeHost: copies of page-locked memory
    have to. */
 void cuemu_process_wait_unlocked(void);
-int cuemu_context_depth(void); /* of the calling thread's stack */
+int cuemu_context_depth(void); /* Return the depth of the calling thread's
+                                  context stack */
 /* Return non-zero if `ctx` may access memory allocated in `peer`. */
 int cuemu_context_has_peer(const cuemu_context_t *ctx,
                            const cuemu_context_t *peer);
@@ -309,9 +311,10 @@ typedef enum {
 typedef struct cuemu_slab cuemu_slab_t;
 
 typedef struct cuemu_mem {
-    uint64_t         base, size;  /* as seen by the program */
+    uint64_t         base, size;  /* address and size as seen by the program */
     cuemu_mem_kind_t kind;
-    int              gpu;         /* of the node; host memory: nearest one */
+    int              gpu;         /* GPU's index in the node; for host memory
+                                     the nearest one */
     uint64_t         offset;      /* in the GPU's memory */
     int              extent;      /* shared->extents, -1: no extent */
     uint64_t         va, va_size; /* address range to release; 0: no range */
@@ -388,9 +391,10 @@ uint64_t cuemu_va_size(uint64_t va);
 
 /* Location of bytes to copy */
 typedef struct {
-    int              gpu;      /* of the node, -1: memory of this process */
+    int              gpu;      /* GPU's index in the node; -1: memory of this
+                                  process */
     uint64_t         offset;   /* in the GPU's memory, or the address */
-    cuemu_place_t    place;    /* for the duration of the copy */
+    cuemu_place_t    place;    /* place whose links determine the copy's time */
     int              pageable;
     int              locked;   /* page-locked host memory */
     int              sync_memops;

@@ -20,7 +20,8 @@
 #define CUEMU_MAX_EXTENTS     16384
 #define CUEMU_MAX_MOVES       4096
 #define CUEMU_MAX_OPS         16384
-#define CUEMU_GRANULE         ((uint64_t)2 << 20) /* of physical memory */
+#define CUEMU_GRANULE         ((uint64_t)2 << 20) /* allocation unit of physical
+                                                     memory, bytes */
 
 /* A contiguous piece of a GPU's memory. */
 typedef struct {
@@ -28,7 +29,7 @@ typedef struct {
     uint64_t offset;
     uint64_t size;
     uint64_t users;   /* bit per slot of a using process */
-    int32_t  gpu;     /* of the node */
+    int32_t  gpu;     /* GPU's index in the node */
     int32_t  owner;   /* slot of the allocating process */
     int32_t  live;    /* not freed by its owner */
     int32_t  next;    /* in the GPU's list, by offset; or in the free list */
@@ -50,7 +51,7 @@ typedef struct {
 
 typedef struct {
     uint64_t        magic;
-    uint64_t        size;           /* of the whole file */
+    uint64_t        size;           /* size of the whole file, bytes */
     uint64_t        sim_offset;
     uint64_t        real_epoch_ns;  /* CLOCK_REALTIME at emulated time 0 */
     uint64_t        mono_epoch_ns;  /* CLOCK_MONOTONIC at emulated time 0 */

@@ -19,7 +19,7 @@ struct cuemu_node {
     cuemu_gnode_t    *next;
     int               type;       /* CUgraphNodeType */
     cuemu_gparams_t   params;
-    cuemu_context_t  *ctx;        /* of copies and fills */
+    cuemu_context_t  *ctx;        /* context of copies and fills */
     cuemu_gnode_t    *origin;     /* node it was cloned from */
     cuemu_gnode_t   **deps;
     unsigned          num_deps;
@@ -40,7 +40,8 @@ typedef struct {
     cuemu_gparams_t  params;
     cuemu_context_t *ctx;
     uint64_t         ctx_id;      /* id of `ctx` at instantiation */
-    CUcontext        dst_ctx, src_ctx; /* of the memory at instantiation */
+    CUcontext        dst_ctx, src_ctx; /* contexts of the memory at
+                                          instantiation */
     unsigned        *deps;        /* smaller indices than this node's */
     unsigned         num_deps;
     int              has_next;

@@ -14,8 +14,8 @@
 typedef struct {
     uint64_t magic;
     uint64_t epoch;   /* identifies the session */
-    uint64_t id;      /* of the extent */
-    uint64_t offset;  /* of the allocation in the extent */
+    uint64_t id;      /* extent's id */
+    uint64_t offset;  /* offset of the allocation in the extent */
     uint64_t size;
     int32_t  extent;
     int32_t  slot;    /* slot of the exporting process */

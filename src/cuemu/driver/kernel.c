@@ -56,9 +56,9 @@ struct cuemu_job {
     cuemu_ptx_kernel_t *kernel;
     cuemu_ptx_launch_t  launch;
     cuemu_ptx_count_t   count;
-    unsigned            refs;    /* of graph nodes, which launch copies of the
+    unsigned            refs;    /* references; graph nodes launch copies of the
                                     job */
-    size_t              size;    /* of this struct with `params`, bytes */
+    size_t              size;    /* size of this struct with `params`, bytes */
     cuemu_op_id_t       end;     /* operation lasting until the kernel ends */
     uint64_t            blocks;
     uint64_t            threads; /* threads it occupies on its GPU */

@@ -23,7 +23,8 @@
 #include <unistd.h>
 
 #define CUEMU_VA_BASE     0x110000000000ull
-#define CUEMU_VA_SIZE     0x010000000000ull /* of one process */
+#define CUEMU_VA_SIZE     0x010000000000ull /* bytes of address space reserved
+                                               per process */
 #define CUEMU_SMALL_MAX   ((uint64_t)1 << 20)
 #define CUEMU_SMALL_UNIT  512
 #define CUEMU_SLAB_UNITS  (CUEMU_GRANULE / CUEMU_SMALL_UNIT)

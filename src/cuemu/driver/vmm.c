@@ -28,9 +28,10 @@
 #define CUEMU_LOCATION_HOST_NUMA         3
 #define CUEMU_LOCATION_HOST_NUMA_CURRENT 4
 
-/* Contents of a handle: a fabric handle, or the times of the file behind a file
-   descriptor. No data is written: the real driver's descriptors are no files,
-   and RLIMIT_FSIZE does not apply to them. */
+/* Contents of a handle. A fabric handle contains them as bytes. For a file
+   descriptor they are stored in the file's timestamps and no data is written,
+   because the real driver's descriptors are no files and RLIMIT_FSIZE does not
+   apply to them. */
 typedef struct {
     uint64_t magic;
     uint64_t epoch;
@@ -50,7 +51,7 @@ typedef struct {
     uint64_t magic;
     uint64_t epoch;
     uint64_t pool;
-    uint64_t id;     /* of the extent */
+    uint64_t id;     /* extent's id */
     uint64_t size;
     int32_t  extent;
     int32_t  slot;   /* slot of the exporting process */
@@ -496,7 +497,7 @@ CUEMU_API(cuMemMap,
         mem.size   = size;
         mem.gpu     = handle->gpu;
         mem.offset  = cuemu_session.shared->extents[handle->extent].offset;
-        mem.id      = cuemu_unique_id(); /* of the mapping */
+        mem.id      = cuemu_unique_id(); /* buffer id of the mapping */
         mem.owner   = handle;
         mem.on_host = handle->on_host;
         mem.numa    = handle->numa;

@@ -46,7 +46,8 @@ typedef struct {
 /* A library of NVIDIA's to redirect, identified by two of its functions and by
    presence or absence of a third one (NULL: not tested) */
 typedef struct {
-    const char *prefix, *prefix2; /* of functions; followed by a capital */
+    const char *prefix, *prefix2; /* prefixes of its functions' names; a capital
+                                     follows */
     const char *one, *two, *third;
     int         has_third;
     const char *library;          /* its replacement */

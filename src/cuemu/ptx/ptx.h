@@ -36,7 +36,7 @@ typedef struct {
     uint64_t    size;     /* bytes */
     uint64_t    align;
     const void *init;     /* `size` bytes; NULL: zeros */
-    uint64_t    address;  /* of the memory made for it by the caller */
+    uint64_t    address;  /* address of the memory allocated by the caller */
 } cuemu_ptx_global_t;
 
 typedef struct {
@@ -45,7 +45,7 @@ typedef struct {
     uint32_t    params_size;     /* bytes, all parameters */
     uint32_t    shared_size;     /* bytes, static */
     uint32_t    local_size;      /* bytes a thread */
-    unsigned    max_threads;     /* of a block, 0: not said */
+    unsigned    max_threads;     /* limit of a block's threads; 0: not given */
     unsigned    num_registers;   /* virtual registers */
     unsigned    num_instructions;
 } cuemu_ptx_info_t;

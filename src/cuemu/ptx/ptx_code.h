@@ -74,14 +74,15 @@ struct cuemu_ptx_insn {
     uint32_t        r[CUEMU_PTX_MAX_OPERANDS]; /* offsets of registers;
                                                   destinations come first */
     uint32_t        guard;    /* offset of a predicate, or NONE */
-    uint8_t         negated;  /* for the guard */
-    uint8_t         negated_source; /* for a source predicate */
+    uint8_t         negated;  /* the guard is negated */
+    uint8_t         negated_source; /* a source predicate is negated */
     uint8_t         kind;
     uint8_t         space;
     uint8_t         size;     /* MEMORY: bytes of an element */
     uint8_t         count;    /* MEMORY: elements */
     uint8_t         width;    /* MEMORY: bytes of a register element */
-    uint8_t         width2;   /* of the source or address register */
+    uint8_t         width2;   /* bytes of an element of the source or address
+                                 register */
     uint8_t         is_signed;
     uint8_t         type, type2;
     uint8_t         how;      /* comparison, rounding or atomic operation */
@@ -99,7 +100,8 @@ enum {
 /* Sources of registers that are filled before a group begins */
 typedef enum {
     CUEMU_PTX_FILL_IMM,      /* `value` */
-    CUEMU_PTX_FILL_TID,      /* + 0, 1, 2 */
+    CUEMU_PTX_FILL_TID,      /* x; the next two are y and z; likewise for NTID,
+                                CTAID and NCTAID */
     CUEMU_PTX_FILL_NTID   = CUEMU_PTX_FILL_TID + 3,
     CUEMU_PTX_FILL_CTAID  = CUEMU_PTX_FILL_NTID + 3,
     CUEMU_PTX_FILL_NCTAID = CUEMU_PTX_FILL_CTAID + 3,
@@ -134,10 +136,12 @@ typedef struct {
 struct cuemu_ptx_kernel {
     char               *name;
     cuemu_ptx_module_t *module;
-    const char         *text;          /* behind its name, until it is parsed */
-    uint32_t            line;          /* of the text, first one */
-    cuemu_ptx_status_t  status;        /* of parsing it */
-    unsigned            calls;         /* function calls around the parser */
+    const char         *text;          /* text after its name, until the kernel
+                                          is parsed */
+    uint32_t            line;          /* first line of its text */
+    cuemu_ptx_status_t  status;        /* result of parsing it */
+    unsigned            calls;         /* depth of inlined calls at the parser's
+                                          position */
     cuemu_ptx_insn_t   *code;
     uint32_t            num_code, max_code;
     cuemu_ptx_fill_t   *fills;
@@ -149,12 +153,14 @@ struct cuemu_ptx_kernel {
     uint32_t            shared_size, local_size;
     unsigned            max_threads;
     int                 has_barrier;
-    uint32_t           *tables;        /* of branches; a count comes first */
+    uint32_t           *tables;        /* tables of branch targets, each
+                                          preceded by its length */
     uint32_t            num_tables;
 };
 
 struct cuemu_ptx_module {
-    struct ptx_parser   *parser;       /* of kernels not parsed yet, or NULL */
+    struct ptx_parser   *parser;       /* parser of kernels not parsed yet, or
+                                          NULL */
     cuemu_ptx_kernel_t **kernels;
     uint32_t             num_kernels;
     cuemu_ptx_global_t  *globals;
@@ -192,7 +198,8 @@ typedef struct {
 } cuemu_ptx_operand_t;
 
 typedef struct {
-    char    *token[12];   /* of "ld.global.v4.u32": words between the dots */
+    char    *token[12];   /* words between the dots of, for example,
+                             "ld.global.v4.u32" */
     unsigned num_tokens;
     char    *written;     /* all of it */
     cuemu_ptx_operand_t op[8];
@@ -268,8 +275,10 @@ const char *cuemu_ptx_stranger(const cuemu_ptx_statement_t *st,
 
 /* Return a type by its name, -1 if the word is no type. */
 int cuemu_ptx_type(const char *word);
-unsigned cuemu_ptx_type_size(int type); /* bytes; PRED: 0 */
-unsigned cuemu_ptx_type_width(int type); /* of a register's elements */
+unsigned cuemu_ptx_type_size(int type); /* Return the size of a type in bytes; 0
+                                           for PRED */
+unsigned cuemu_ptx_type_width(int type); /* Return the bytes of an element of a
+                                            register for this type */
 
 /* Return the register of a source operand read as elements of a type: its own
    register, or a constant. NONE if the operand has no such value. */
@@ -327,7 +336,8 @@ typedef struct {
 /* Threads at the same instruction */
 typedef struct {
     uint32_t         pc;
-    uint32_t         waits;  /* waiting for others of their warps, at pc */
+    uint32_t         waits;  /* non-zero: wait at pc for other threads of their
+                                warps */
     cuemu_ptx_mask_t mask;
 } cuemu_ptx_fragment_t;
 
@@ -341,8 +351,8 @@ struct cuemu_ptx_group {
     cuemu_ptx_mask_t     live;     /* threads that have not ended */
     cuemu_ptx_mask_t     carry;    /* carry bit of add.cc and similar */
     cuemu_ptx_block_t   *block;
-    char                *local;    /* of thread 0 */
-    unsigned             first;    /* thread of the block */
+    char                *local;    /* local memory of thread 0 */
+    unsigned             first;    /* number of its first thread in the block */
     unsigned             num_fragments;
     unsigned             num_parked;
     cuemu_ptx_fragment_t fragment[CUEMU_PTX_LANES];

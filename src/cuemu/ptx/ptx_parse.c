@@ -15,7 +15,7 @@ typedef struct {
     char    *name;
     unsigned count;   /* 0: the name alone */
     int      type;
-    uint32_t reg;     /* of the first */
+    uint32_t reg;     /* register of the first name */
     int      scope;
 } ptx_reg_t;
 
@@ -46,7 +46,7 @@ typedef struct {
     const char *results;  /* behind "("; NULL: no results */
     const char *params;   /* behind "("; NULL: no parameters */
     const char *body;     /* behind "{"; NULL: declared only */
-    uint32_t    line;     /* of the body */
+    uint32_t    line;     /* line of the body */
 } ptx_function_t;
 
 /* Nested braces, and nested calls of functions (which are inlined) */

@@ -10,7 +10,8 @@
 #include <string.h>
 
 
-#define CHUNK     65536ul /* of one copy, small: submission is measured */
+#define CHUNK     65536ul /* bytes of a copy; small, as the submission is
+                             measured */
 #define MAX_NODES 512u
 #define LANES     3u      /* direct, to the relay, from the relay */
 #define SLOTS     8u

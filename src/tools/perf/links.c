@@ -13,7 +13,7 @@
 
 
 #define MAX_PATHS (UCT_CUDA_MAX_GPUS + 2)
-#define CHUNKS    16u /* of a staged path without a plan */
+#define CHUNKS    16u /* chunks of a staged path without a plan */
 #define WARM_UP   2u
 
 #define TUNING_FILE "UCX_CUDA_IPC_MULTIPATH_TUNING_FILE"

@@ -91,7 +91,7 @@ static void plot_open(const char *name, ucx_mp_draw_t *draw)
     }
 }
 
-/* As ucx_mp_draw reads it */
+/* Write a matrix as JSON for ucx_mp_draw. */
 static void plot_matrix(const char *what, const char *unit, size_t size,
                         int num_gpus, double values[][UCT_CUDA_MAX_GPUS],
                         const char *comma, FILE *json)
@@ -119,7 +119,7 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
         const char *what;
         const char *unit;
         size_t     size;
-        unsigned   count; /* of copies at once */
+        unsigned   count; /* number of simultaneous copies */
     } kinds[] = {
         {"one way", "GB/s", large, 1},
         {"both ways", "GB/s", large, 2},

@@ -37,7 +37,7 @@ struct ucx_mp_player {
     uint16_t      used[UCT_CUDA_PLAN_NUM_LANES];    /* in order of first use */
     cuemu_op_id_t last[UCT_CUDA_PLAN_NUM_LANES];
     cuemu_op_id_t steps[UCT_CUDA_PLAN_MAX_STEPS];
-    unsigned      num_paths;                      /* of the last piece */
+    unsigned      num_paths;                      /* paths of the last piece */
     staging_t     staging[MAX_PLACES];
 };
 
