@@ -40,7 +40,7 @@ typedef struct {
     int               offset[COLL_MAX_BLOCKS];
     int               length[COLL_MAX_BLOCKS];
     int               elements;  /* in all blocks */
-    int               low, high; /* of one element, [low, high) */
+    int               low, high; /* bytes of one element, [low, high) */
     int               extent;
     int               max_count; /* more would overlap; 0: any number */
 } coll_type_t;
@@ -53,7 +53,8 @@ typedef struct {
     const coll_type_t  *type[COLL_MAX_RANKS];
     int                count[COLL_MAX_RANKS];
     int                displ[COLL_MAX_RANKS]; /* in base elements */
-    int                low, high;             /* of all parts */
+    int                low, high;             /* bytes of all parts, [low,
+                                                 high) */
 } coll_side_t;
 
 typedef enum {
@@ -104,11 +105,11 @@ struct coll_draw {
     const coll_call_t *call;
     MPI_Comm          comm;
     int               root;
-    int               dest, source; /* of MPI_Sendrecv */
+    int               dest, source; /* ranks of MPI_Sendrecv */
     MPI_Op            op;
     bool              is_own; /* a user-defined reduction */
     coll_side_t       send, recv;
-    int               counts[COLL_MAX_RANKS]; /* of MPI_Reduce_scatter */
+    int               counts[COLL_MAX_RANKS]; /* counts of MPI_Reduce_scatter */
     int               result; /* elements of a reduction's result here */
 };
 

@@ -16,7 +16,8 @@
 
 #define HARMLESS_MAX_GPUS    4   /* maximum of visible GPUs to use */
 #define HARMLESS_MAX_BUFFERS 48
-#define HARMLESS_MAX_REGS    6   /* of one buffer at the same time */
+#define HARMLESS_MAX_REGS    6   /* registrations of a buffer at the same
+                                    time */
 #define HARMLESS_MAX_BUSY    48  /* ranges of one buffer in a step */
 #define HARMLESS_PAGE        ((size_t)4096)
 #define HARMLESS_GUARD       ((size_t)512) /* bytes compared around a change */
@@ -165,8 +166,8 @@ typedef struct {
 
 /* Place of a part of host memory relative to the program's registrations */
 typedef enum {
-    HARMLESS_OUTSIDE, /* of all */
-    HARMLESS_INSIDE,  /* of one */
+    HARMLESS_OUTSIDE, /* outside of all registrations */
+    HARMLESS_INSIDE,  /* inside one registration */
     HARMLESS_INTO,    /* begins before one and ends in it */
     HARMLESS_OVER,    /* begins before one and ends behind it */
     HARMLESS_REFUSED  /* the driver refuses to copy it */
@@ -315,8 +316,8 @@ uint8_t *harmless_shadow(const harmless_range_t *range);
 /* Fill memory and shadow with the bytes of `seed`. */
 void harmless_fill(const harmless_range_t *range, uint64_t seed);
 
-/* Compare with the shadow, including `guard` bytes around it unless an
-   operation under way writes them. `what` is for the report. */
+/* Compare a range's memory with its shadow, including `guard` bytes around it
+   unless an operation under way writes them. `what` is for the report. */
 void harmless_verify(const harmless_range_t *range, size_t guard,
                      const char *what);
 

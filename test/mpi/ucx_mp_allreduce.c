@@ -43,7 +43,7 @@
 
 #define ALLRED_MAX_SIZE   ((size_t)1 << 30)
 #define ALLRED_MAX_ROUNDS 1000
-#define ALLRED_MAX_CALLS  1000 /* of a sample, at most */
+#define ALLRED_MAX_CALLS  1000 /* maximum of calls per sample */
 #define ALLRED_TRIALS     3    /* calls; the fastest determines the calls of a
                                   sample */
 #define ALLRED_MATRIX     4096 /* rows and columns */

@@ -64,7 +64,7 @@ typedef struct {
     int          validate;
     int          fresh;      /* allocate host memory anew for each window */
     const char  *json;
-    ucx_mp_mem_t mem[2];     /* of rank 0, of rank 1 */
+    ucx_mp_mem_t mem[2];     /* memory of even and of odd ranks */
 } bw_options_t;
 
 /* Results of one size */
@@ -91,7 +91,7 @@ static struct {
     size_t       stride;      /* bytes between messages of a window */
     size_t       room;        /* bytes for these messages; the answer follows
                                  them */
-    double       evenness;    /* of the last sample */
+    double       evenness;    /* evenness of the last sample */
     MPI_Request *requests;
     FILE        *json;
 } bw;

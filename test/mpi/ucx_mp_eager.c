@@ -35,7 +35,8 @@ static void eager_print(void)
     }
 }
 
-/* Each waits for the other to receive */
+/* End on a timeout: both ranks wait for the other to receive, so the last size
+   needs a receiver. */
 static void eager_on_alarm(int number)
 {
     eager_print();

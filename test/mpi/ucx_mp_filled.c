@@ -17,7 +17,7 @@
 
 #define FILLED_BUFFERS   6 /* kept by each rank */
 #define FILLED_MAX_WORDS ((size_t)256 << 10)
-#define FILLED_GRANULE   ((size_t)2 << 20) /* of cuMemCreate */
+#define FILLED_GRANULE   ((size_t)2 << 20) /* granularity of cuMemCreate */
 
 static const char *const filled_kinds[] = {"device", "pool", "vmm", NULL};
 

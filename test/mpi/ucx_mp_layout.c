@@ -38,7 +38,7 @@ static struct {
 #include <mpi/strided.c>
 #include <mpi/layout_type.c>
 
-#define MAX_SPAN    ((size_t)1 << 20) /* of a type to compare */
+#define MAX_SPAN    ((size_t)1 << 20) /* largest span of a type to compare */
 #define MAX_BLOCKS  5
 #define MAX_LOOKED  32 /* bytes of the largest pair, with its gaps */
 #define NUM_KINDS   13

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #define REMAP_SIZE   ((size_t)32 << 20)
-#define REMAP_OFFSET 100 /* of the message in its pages */
+#define REMAP_OFFSET 100 /* offset of the message in its pages */
 #define REMAP_USES   6
 #define REMAP_POISON 0x5a
 #define REMAP_LOCKED 1   /* CU_MEMORYTYPE_HOST */
