@@ -65,7 +65,7 @@ unit_never="*test_abi_host*:test_abi_stay_out*:*test_engine_failures*"
 # Every day also tests for the best plan, for equal plans, and for the automatic
 # executor, since both executors are tested
 unit_long="*graph_auto*:*takes_least_time*:*is_not_worse_than*"
-unit_long+=":*is_the_same_if_made_like_another*"
+unit_long+=":*derived_and_new_plans_are_equal*"
 
 # All of them; beside step "sanitized" only those it excludes: nothing of test_cuda
 # and one file of test_multipath. This program is removed afterwards.

@@ -70,7 +70,7 @@ arm64_moves() {
 # Every day layouts, tables and entry points, which may depend on the processor.
 # Everything behind them is tested natively (ucx-abi)
 arm64_runs() {
-    local -x GTEST_FILTER='*layout*:*tables*:*serves*:*config_is_ucx_own*'
+    local -x GTEST_FILTER='*layout*:*tables*:*serves*:*configuration_uses_ucxs_parser*'
     arm64_abi 1.22.0 && arm64_moves 1.22.0
 }
 

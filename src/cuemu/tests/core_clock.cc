@@ -38,7 +38,7 @@ TEST(core_clock, virtual_clock_moves_when_told)
     EXPECT_EQ(9000, cuemu_clock_advance(&clk, s.sim, 9000));
 }
 
-TEST(core_clock, wrong_factors_are_refused)
+TEST(core_clock, invalid_slowdowns_are_refused)
 {
     cuemu_clock_t clk;
 
@@ -47,7 +47,7 @@ TEST(core_clock, wrong_factors_are_refused)
     EXPECT_EQ(CUEMU_ERR_INVALID, cuemu_clock_init(&clk, 0.0 / 0.0));
 }
 
-TEST(core_clock, runs_at_real_time_by_the_factor)
+TEST(core_clock, runs_at_real_time_over_the_slowdown)
 {
     cuemu_clock_t clk;
 
@@ -248,7 +248,7 @@ protected:
 };
 
 /* Time in which other programs use the processors is not emulated time. */
-TEST_F(clock_source, stolen_time_does_not_exist)
+TEST_F(clock_source, time_of_other_programs_does_not_count)
 {
     attach(0);
     attach(1);
@@ -262,7 +262,7 @@ TEST_F(clock_source, stolen_time_does_not_exist)
 
 /* Rank 0 spins while rank 1 has no processor: it forgets its processor time
    beyond the look-ahead, also after rank 1 runs again. */
-TEST_F(clock_source, a_surplus_is_forgotten)
+TEST_F(clock_source, time_beyond_the_look_ahead_is_forgotten)
 {
     attach(0);
     attach(1);
@@ -284,7 +284,7 @@ TEST_F(clock_source, threads_do_not_add_up)
     EXPECT_NEAR(2 * ms, now(0), 20 * us);
 }
 
-TEST_F(clock_source, what_sleeps_in_the_kernel_holds_up_nobody)
+TEST_F(clock_source, a_rank_asleep_in_the_kernel_does_not_hold_back_time)
 {
     attach(0);
     attach(1);
@@ -303,7 +303,7 @@ TEST_F(clock_source, what_sleeps_in_the_kernel_holds_up_nobody)
 }
 
 /* A process in another PID namespace, and one that has died. */
-TEST_F(clock_source, what_cannot_be_seen_holds_up_nobody)
+TEST_F(clock_source, an_invisible_process_does_not_hold_back_time)
 {
     attach(0);
     fake.space = 2;
@@ -332,7 +332,7 @@ TEST_F(clock_source, a_sleep_counts)
     EXPECT_NEAR(31 * ms, now(0), 20 * us);
 }
 
-TEST_F(clock_source, the_wall_clock_counts_where_all_sleep)
+TEST_F(clock_source, time_follows_the_wall_clock_if_all_sleep)
 {
     attach(0);
     attach(1);
@@ -368,7 +368,7 @@ TEST_F(clock_source, waits_of_all_take_no_time)
 
 /* Two polling ranks wait until the first of their idle ends, as no other rank
    runs. Then the rank with that end holds back time. */
-TEST_F(clock_source, polls_of_all_are_fewer)
+TEST_F(clock_source, polls_are_longer_if_all_ranks_poll)
 {
     attach(0);
     attach(1);
@@ -428,7 +428,7 @@ TEST_F(clock_source, a_rank_waits_when_all_its_threads_do)
 }
 
 /* Stopped by a signal or a debugger during a wait. */
-TEST_F(clock_source, a_rank_that_is_stopped_holds_up_nobody)
+TEST_F(clock_source, a_stopped_rank_does_not_hold_back_time)
 {
     attach(0);
     attach(1);
@@ -470,7 +470,7 @@ TEST_F(clock_source, calls_take_no_time)
 }
 
 /* Nor do calls while another thread of the rank waits in the driver. */
-TEST_F(clock_source, calls_beside_a_wait_take_no_time)
+TEST_F(clock_source, calls_during_another_threads_wait_take_no_time)
 {
     attach(0);
     attach(1);
@@ -515,7 +515,7 @@ TEST_F(clock_source, a_wait_can_be_ended)
 }
 
 /* A process killed or stopped while holding the lock loses it after 0.3 s. */
-TEST_F(clock_source, a_lock_that_was_left_is_taken)
+TEST_F(clock_source, an_abandoned_lock_is_taken_over)
 {
     attach(0);
     m_clk.lock = fake.real_ns;

@@ -93,7 +93,7 @@ TEST(core_node, gh200_goes_to_the_host_by_c2c)
     EXPECT_NEAR(20e9, node.route(0, CUEMU_PLACE_PAGEABLE).solo_rate, 1e9);
 }
 
-TEST(core_node, dgx1_has_pairs_that_are_no_peers)
+TEST(core_node, dgx1_has_pairs_without_peer_access)
 {
     core_node node("dgx1");
 
@@ -225,7 +225,7 @@ protected:
     cuemu_node_t m_node;
 };
 
-TEST_F(core_xml, a_small_one_is_fine)
+TEST_F(core_xml, a_small_file_is_valid)
 {
     EXPECT_EQ(CUEMU_OK, load(one_gpu(""))) << m_error;
     EXPECT_EQ(1, m_node.num_gpus);
@@ -312,7 +312,7 @@ TEST_F(core_xml, gpu_attributes)
 }
 
 /* Mistakes and peculiarities found in files of real machines and clouds. */
-TEST_F(core_xml, real_ones)
+TEST_F(core_xml, files_of_real_machines)
 {
     std::string gpus[2];
 

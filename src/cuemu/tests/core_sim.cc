@@ -102,7 +102,7 @@ TEST(core_sim, h200_small_copies_are_as_measured)
 /* Times of stock UCX on 4 x H200 (h200.json, git 6aa8353), us: the source of
    h200-x2's constants. For puts the sending GPU's engine copies, for gets the
    receiving GPU's. UCX takes 0.3 us of each transfer. */
-TEST(core_sim, h200_x2_is_what_stock_did)
+TEST(core_sim, h200_x2_reproduces_stocks_times)
 {
     static const struct {
         uint64_t bytes;
@@ -548,7 +548,7 @@ TEST(core_sim, time_stops_until_bytes_are_moved)
     EXPECT_EQ((cuemu_time_t)(1000 * US), s.end(c));
 }
 
-TEST(core_sim, owner_only_is_left_to_its_owner)
+TEST(core_sim, owner_only_operations_are_left_to_their_owner)
 {
     core_node node("beluga");
     core_sim s(*node);
@@ -567,7 +567,7 @@ TEST(core_sim, owner_only_is_left_to_its_owner)
     EXPECT_TRUE(cuemu_sim_op_done(s.sim, a));
 }
 
-TEST(core_sim, all_that_ends_at_one_moment_is_due_together)
+TEST(core_sim, operations_that_end_together_are_due_together)
 {
     core_node node("beluga");
     core_sim s(*node);
@@ -672,7 +672,7 @@ TEST(core_sim, wrong_operations_are_refused)
               cuemu_sim_op_add(s.sim, 0, &desc, NULL, 0, NULL));
 }
 
-TEST(core_sim, a_dead_owner_frees_links_and_those_that_wait)
+TEST(core_sim, a_dead_owner_frees_links_and_waiting_operations)
 {
     core_node node("beluga");
     node.no_fixed_times();
@@ -698,7 +698,7 @@ TEST(core_sim, a_dead_owner_frees_links_and_those_that_wait)
     EXPECT_EQ(0u, cuemu_sim_num_live(s.sim, -1));
 }
 
-TEST(core_sim, what_a_dead_process_was_serving_is_due_again)
+TEST(core_sim, operations_served_by_a_dead_process_are_due_again)
 {
     core_node node("beluga");
     core_sim s(*node);

@@ -107,7 +107,7 @@ TEST_P(cudart, bytes_go_round_over_three_gpus)
     EXPECT_EQ(0, call("cudaGetLastError"));
 }
 
-TEST_P(cudart, pointers_tell_what_they_are)
+TEST_P(cudart, pointer_attributes_tell_the_kind_of_memory)
 {
     struct {
         int  type, device;
@@ -364,7 +364,7 @@ TEST_P(cudart, device_properties_fit_the_release)
 }
 
 /* Pools trimmed explicitly, as by programs with a cache of their own */
-TEST_P(cudart, pools_tell_what_they_have)
+TEST_P(cudart, pools_report_their_memory)
 {
     const size_t size  = 8 << 20;
     uint64_t threshold = ~0ull, reserved = 0;

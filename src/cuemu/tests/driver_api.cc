@@ -27,7 +27,7 @@ TEST_F(driver, nothing_before_init)
     });
 }
 
-TEST_F(driver, node_that_is_not_there)
+TEST_F(driver, missing_node)
 {
     setenv("CUEMU_NODE", "no-such-node", 1);
     run(1, [](int) { EXPECT_EQ(CUDA_ERROR_NO_DEVICE, cuInit(0)); });
@@ -36,7 +36,7 @@ TEST_F(driver, node_that_is_not_there)
     run(1, [](int) { EXPECT_EQ(CUDA_ERROR_NO_DEVICE, cuInit(0)); });
 }
 
-TEST_F(driver, child_of_fork_may_not)
+TEST_F(driver, child_of_fork_is_refused)
 {
     run(1, [this](int) {
         use(0);

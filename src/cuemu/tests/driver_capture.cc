@@ -358,7 +358,7 @@ TEST_F(capture, calls_in_relaxed_mode)
 
 /* The modes of the capture and of the calling thread decide whether an unsafe
    call breaks a capture. */
-TEST_F(capture, modes_are_the_manuals)
+TEST_F(capture, modes_follow_the_manual)
 {
     static const struct {
         CUstreamCaptureMode capture, thread;
@@ -409,7 +409,7 @@ TEST_F(capture, modes_are_the_manuals)
 }
 
 /* Calls that conflict with the capture itself fail in relaxed mode, too */
-TEST_F(capture, what_the_captured_stream_cannot_do)
+TEST_F(capture, calls_that_a_captured_stream_refuses)
 {
     run(1, [](int) {
         CUgraph graph;

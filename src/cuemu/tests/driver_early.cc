@@ -93,7 +93,7 @@ TEST_F(driver_early, a_small_pageable_copy_ends_after_the_call)
     });
 }
 
-TEST_F(driver_early, it_ends_with_nobody_asking)
+TEST_F(driver_early, it_ends_without_a_query)
 {
     run(1, [](int) {
         use(0);
@@ -109,7 +109,7 @@ TEST_F(driver_early, it_ends_with_nobody_asking)
     });
 }
 
-TEST_F(driver_early, of_a_large_one_the_last_bytes_do)
+TEST_F(driver_early, the_last_bytes_of_a_large_copy_end_after_the_call)
 {
     run(1, [](int) {
         const size_t size = MiB, head = size - STAGED;
@@ -127,7 +127,7 @@ TEST_F(driver_early, of_a_large_one_the_last_bytes_do)
     });
 }
 
-TEST_F(driver_early, rows_and_streams_too)
+TEST_F(driver_early, copies_of_rows_and_in_streams_end_after_the_call)
 {
     run(1, [](int) {
         const size_t width = 96 << 10, rows = 3, size = width * rows;
@@ -159,7 +159,7 @@ TEST_F(driver_early, rows_and_streams_too)
     });
 }
 
-TEST_F(driver_early, not_where_the_program_wants_them_waited_for)
+TEST_F(driver_early, with_sync_memops_copies_end_in_the_call)
 {
     run(1, [](int) {
         const unsigned on = 1;
@@ -183,7 +183,7 @@ TEST_F(driver_early, not_where_the_program_wants_them_waited_for)
 }
 
 /* With the attribute set, the bytes of a first message are right. */
-TEST_F(driver_early, the_attribute_waits_for_what_was_copied_before)
+TEST_F(driver_early, the_attribute_waits_for_earlier_copies)
 {
     run(1, [](int) {
         const unsigned on = 1;
@@ -202,7 +202,8 @@ TEST_F(driver_early, the_attribute_waits_for_what_was_copied_before)
 /* A wait for a blocking stream does not include the last bytes of a pageable
    copy, a wait for an event in that stream does. No other way works for memory
    without the attribute. */
-TEST_F(driver_early, an_event_in_a_blocking_stream_does_and_the_stream_does_not)
+TEST_F(driver_early,
+       an_event_in_a_blocking_stream_waits_and_the_stream_does_not)
 {
     run(1, [](int) {
         use(0);
@@ -233,7 +234,7 @@ TEST_F(driver_early, an_event_in_a_blocking_stream_does_and_the_stream_does_not)
     });
 }
 
-TEST_F(driver_early, and_then_copies_wait_for_queued_work)
+TEST_F(driver_early, with_sync_memops_copies_wait_for_queued_work)
 {
     run(1, [](int) {
         const unsigned on = 1;
@@ -249,7 +250,7 @@ TEST_F(driver_early, and_then_copies_wait_for_queued_work)
     });
 }
 
-TEST_F(driver_early, not_from_page_locked_memory)
+TEST_F(driver_early, copies_from_page_locked_memory_end_in_the_call)
 {
     run(1, [](int) {
         use(0);
@@ -290,7 +291,7 @@ TEST_F(driver_early, calls_that_wait_for_queued_work)
     });
 }
 
-TEST_F(driver_early, calls_that_do_not)
+TEST_F(driver_early, calls_that_do_not_wait)
 {
     run(1, [](int) {
         use(0);

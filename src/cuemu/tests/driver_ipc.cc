@@ -78,7 +78,7 @@ TEST_F(driver, ipc_of_small_allocations)
 /* An allocation at the address of freed memory cannot be opened until the old
    mapping is closed. This concerns small allocations: they share a block as
    long as one of them exists. */
-TEST_F(driver, ipc_of_memory_in_the_place_of_mapped_memory)
+TEST_F(driver, ipc_of_memory_that_replaces_mapped_memory)
 {
     run(2, [&](int rank) {
         const unsigned flags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
@@ -181,7 +181,7 @@ TEST_F(driver, opened_memory_outlives_its_owner)
 }
 
 /* Each allocation has a new buffer id, also at a reused address. */
-TEST_F(driver, buffer_id_tells_allocations_apart)
+TEST_F(driver, buffer_ids_distinguish_allocations)
 {
     run(1, [](int) {
         unsigned long long first, second;
@@ -379,7 +379,7 @@ protected:
     }
 };
 
-TEST_F(driver_host_vmm, is_host_memory_of_no_context)
+TEST_F(driver_host_vmm, it_is_host_memory_without_a_context)
 {
     run(1, [&](int) {
         CUmemGenericAllocationHandle handle, again;
@@ -422,7 +422,7 @@ TEST_F(driver_host_vmm, is_host_memory_of_no_context)
     });
 }
 
-TEST_F(driver_host_vmm, each_processor_is_let_use_it)
+TEST_F(driver_host_vmm, access_is_granted_to_each_processor)
 {
     run(1, [&](int) {
         CUmemAllocationProp prop = properties(3, 0);
@@ -467,7 +467,7 @@ TEST_F(driver_host_vmm, each_processor_is_let_use_it)
     });
 }
 
-TEST_F(driver_host_vmm, is_shared_by_descriptor)
+TEST_F(driver_host_vmm, it_is_shared_by_descriptor)
 {
     run(2, [&](int rank) {
         CUmemAllocationProp prop = properties(3, 1);

@@ -122,7 +122,7 @@ protected:
 
 /* Page-locked memory is mapped and unmapped by libc's calls, as UCX's hooks
    expect (test_cuMemAllocHost of UCX's cuda_hooks tests). */
-TEST_F(driver_memory, locked_memory_comes_and_goes_seen)
+TEST_F(driver_memory, page_locked_memory_is_mapped_through_libc)
 {
     run(1, [&](int) {
         void *ptr;
@@ -141,7 +141,7 @@ TEST_F(driver_memory, locked_memory_comes_and_goes_seen)
     });
 }
 
-TEST_F(driver_memory, freed_addresses_come_back_unseen)
+TEST_F(driver_memory, freed_addresses_are_reused_without_mapping_calls)
 {
     run(1, [&](int) {
         const auto give = [](CUdeviceptr va) {
@@ -188,7 +188,7 @@ TEST_F(driver_memory, freed_addresses_come_back_unseen)
 }
 
 /* Neither a copy nor a registration takes freed memory for host memory. */
-TEST_F(driver_memory, freed_memory_is_nobodys)
+TEST_F(driver_memory, freed_memory_is_not_host_memory)
 {
     run(1, [&](int) {
         char word[8];
@@ -285,7 +285,7 @@ TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
 
 /* Memory opened by a peer stays in use on the node after its owner has freed it
    (H100: 10.7 GiB after 20,000 messages between temporary buffers). */
-TEST_F(driver_memory, what_a_peer_has_open_is_in_use)
+TEST_F(driver_memory, memory_opened_by_a_peer_stays_in_use)
 {
     run(2, [&](int rank) {
         CUmemGenericAllocationHandle handle;

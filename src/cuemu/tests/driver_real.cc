@@ -198,7 +198,7 @@ TEST_F(driver_real, peers_after_a_reset)
     });
 }
 
-TEST_F(driver_real, what_waits_for_kernels)
+TEST_F(driver_real, calls_that_wait_for_kernels)
 {
     run(1, [](int) {
         use(0);
@@ -249,7 +249,7 @@ TEST_F(driver_real, what_waits_for_kernels)
 
 /* cuMemFreeHost waits for work in another device's context, and copies of other
    threads wait meanwhile. */
-TEST_F(driver_real, unlocking_holds_up_copies)
+TEST_F(driver_real, unlocking_delays_copies)
 {
     run(1, [](int) {
         CUcontext ctx = use(1);
@@ -382,7 +382,7 @@ TEST_F(driver_real, copies_inside_gpu_memory_are_not_waited_for)
 
 /* By the manual: when the call returns, the source has been read, and a copy
    into pageable memory has ended. */
-TEST_F(driver_real, pageable_memory_is_the_programs_again)
+TEST_F(driver_real, pageable_memory_is_reusable_after_the_call)
 {
     run(1, [](int) {
         const size_t size = 4 * MiB;

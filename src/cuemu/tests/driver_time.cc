@@ -225,7 +225,7 @@ TEST_F(driver, bytes_arrive_when_the_copy_ends)
 /* A relay whose second hop does not wait for the first one delivers wrong
    bytes, although both end at the same time. With the wait the bytes are
    right. */
-TEST_F(driver, forgotten_dependency_shows)
+TEST_F(driver, missing_dependency_is_detected)
 {
     run(1, [](int) {
         const size_t size = 16 * MiB;
@@ -266,7 +266,7 @@ TEST_F(driver, forgotten_dependency_shows)
 
 /* A program that overwrites a staging buffer before it was read delivers wrong
    bytes. */
-TEST_F(driver, early_refill_shows)
+TEST_F(driver, early_refill_is_detected)
 {
     run(1, [](int) {
         const size_t size = 16 * MiB;
@@ -397,7 +397,7 @@ static double polled_copies(CUdeviceptr dst, CUdeviceptr src, CUstream s,
 }
 
 /* Three other programs compete for this one's processor. */
-TEST_F(driver, hogs_take_no_emulated_time)
+TEST_F(driver, other_programs_take_no_emulated_time)
 {
     if (getenv("CUEMU_LIB") == nullptr) {
         GTEST_SKIP() << "CUEMU_LIB is not set";

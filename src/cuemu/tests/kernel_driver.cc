@@ -72,7 +72,7 @@ protected:
     }
 };
 
-TEST_F(kernel_driver, what_is_no_ptx_is_refused)
+TEST_F(kernel_driver, invalid_ptx_is_refused)
 {
     run(1, [&](int) {
         static const char elf[] = "\177ELF and so on";
@@ -116,7 +116,7 @@ TEST_F(kernel_driver, what_is_no_ptx_is_refused)
     });
 }
 
-TEST_F(kernel_driver, what_is_no_launch_is_refused)
+TEST_F(kernel_driver, invalid_launches_are_refused)
 {
     run(1, [&](int) {
         CUfunction func;
@@ -319,13 +319,13 @@ TEST_F(kernel_driver, a_trap)
     faults("trap;", 1, 1, CUDA_ERROR_LAUNCH_FAILED);
 }
 
-TEST_F(kernel_driver, shared_memory_that_there_is_not)
+TEST_F(kernel_driver, shared_memory_out_of_bounds)
 {
     faults("st.shared.u32 [%r0+4096], %r0;", 1, 1, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
 /* Thread 0 waits for a thread that waits at another barrier. */
-TEST_F(kernel_driver, a_barrier_that_some_never_reach)
+TEST_F(kernel_driver, a_barrier_some_threads_never_reach)
 {
     faults("mov.u32 %r0, %tid.x;\nsetp.eq.u32 %p0, %r0, 0;\n"
            "@%p0 bar.sync 1;\n@!%p0 bar.sync 2;", 1, 64,
@@ -342,7 +342,7 @@ TEST_F(kernel_driver, a_loop_without_end)
 }
 
 /* The fault counts kernels at the beginning of their run. */
-TEST_F(kernel_driver, a_kernel_that_shall_fail)
+TEST_F(kernel_driver, a_kernel_fails_on_request)
 {
     setenv("CUEMU_FAULT", "kernel:2:700", 1);
     run(1, [&](int) {
@@ -437,7 +437,7 @@ TEST_F(kernel_driver, access_is_a_pair_of_contexts_and_has_a_direction)
 
 /* Memory opened from another process is accessible with and without peer
    access, and opening it enables none (2 x H100) */
-TEST_F(kernel_driver, what_was_opened_has_access_of_its_own)
+TEST_F(kernel_driver, opened_memory_is_accessible_by_itself)
 {
     run(2, [&](int rank) {
         CUdeviceptr ptr = 0;
@@ -575,7 +575,7 @@ TEST_F(kernel_driver, memory_of_another_process)
 /* Half of a kernel's blocks see memory as it was at the kernel's beginning.
    This shows a missing wait of a kernel for a copy, and of a copy for a
    kernel. */
-TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
+TEST_F(kernel_driver, a_missing_wait_is_detected)
 {
     setenv("CUEMU_SLOWDOWN", "20", 1);
     for (bool waits : {true, false}) {
@@ -614,7 +614,7 @@ TEST_F(kernel_driver, a_wait_that_was_forgotten_shows)
 
 /* Bytes read by all threads of a warp cross the link once: 16 MiB of host
    memory, 16 bytes per thread or per warp. */
-TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
+TEST_F(kernel_driver, bytes_shared_by_a_warp_are_read_once)
 {
     const unsigned blocks = 2048, threads = 512;
 
@@ -645,7 +645,7 @@ TEST_F(kernel_driver, what_a_warp_shares_is_read_once)
 
 /* CUEMU_TIME_ONLY: times are the same, but large copies move no bytes, and only
    the first and last blocks of a grid run. */
-TEST_F(kernel_driver, time_alone)
+TEST_F(kernel_driver, time_only_keeps_the_times)
 {
     const unsigned blocks = 8192, threads = 512;
     const size_t size     = (size_t)blocks * threads * 4;

@@ -81,7 +81,7 @@ TEST_F(kernel_isa, functions_are_called)
     });
 }
 
-TEST_F(kernel_isa, what_cannot_be_called_is_named)
+TEST_F(kernel_isa, functions_that_cannot_be_called_are_named)
 {
     run(1, [&](int) {
         const char *recursive =
@@ -313,7 +313,7 @@ int nvJitLinkDestroy(jit_t *jit);
 
 /* The nvJitLink replacement turns PTX (2) into a loadable module and refuses
    LTO-IR (3). Queries of cuda.core about a kernel work. */
-TEST_F(kernel_isa, nvjitlink_gives_what_loads)
+TEST_F(kernel_isa, nvjitlink_makes_loadable_modules)
 {
     run(1, [&](int) {
         std::string text = module("st.global.u32 [%out], %t;");

@@ -430,7 +430,7 @@ TEST_F(kernel_reduce, one_block_in_place_many_sources_and_results)
     });
 }
 
-TEST_F(kernel_reduce, what_is_wrong_is_refused)
+TEST_F(kernel_reduce, invalid_arguments_are_refused)
 {
     run(1, [&](int) {
         ucx_mp_reduce_args_t args = {};
@@ -520,7 +520,7 @@ TEST_F(kernel_reduce, two_gpus_reduce_each_others_memory)
 
 /* Bytes read by a kernel from a peer occupy the link like a copy's, at the rate
    of kernels: 340 of 397 GB/s, measured on H200 */
-TEST_F(kernel_reduce, time_is_that_of_the_bytes)
+TEST_F(kernel_reduce, the_time_is_that_of_the_bytes)
 {
     setenv("CUEMU_SLOWDOWN", "20", 1);
     run(1, [&](int) {

@@ -176,7 +176,7 @@ TEST(nvml, hgx_h200_sees_switches)
               CALL(lib, nvmlDeviceGetIndex, (nvmlDevice_t)&value, &value));
 }
 
-TEST(nvml, pcie_only_knows_who_is_no_peer)
+TEST(nvml, pcie_only_reports_pairs_without_peer_access)
 {
     nvml_library lib("pcie-only");
     nvmlGpuTopologyLevel_t level;

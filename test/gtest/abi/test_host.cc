@@ -145,7 +145,7 @@ TEST_P(test_abi_host, serves_through_the_shim)
     EXPECT_EQ(0u, res.count("WARN")) << res.output;
 }
 
-TEST_P(test_abi_host, is_not_there_without_the_shim)
+TEST_P(test_abi_host, without_the_shim_the_module_is_absent)
 {
     RUN_OR_SKIP(res, library_path() + "env -u LD_PRELOAD " + probe());
     EXPECT_EQ(1, res.status) << res.output;
@@ -225,7 +225,7 @@ TEST_P(test_abi_host, rival_module_is_kept_out)
     EXPECT_EQ(12u, res.count("\nUCX_CUDA_COPY_FAKE_")) << res.output;
 }
 
-TEST_P(test_abi_host, config_is_ucx_own)
+TEST_P(test_abi_host, configuration_uses_ucxs_parser)
 {
     RUN_OR_SKIP(res, library_path() + shim() +
                              "UCX_CUDA_COPY_FAKE_UINT=many " + probe());
@@ -266,7 +266,7 @@ TEST_P(test_abi_host, topology_events_and_memory_types)
 
 /* libucm is not linked to libucs and looks for modules with CUDA hooks; here
    the symbols of both are invisible to others */
-TEST_P(test_abi_host, hooks_are_looked_for_as_without_us)
+TEST_P(test_abi_host, the_module_does_not_change_the_search_for_hooks)
 {
     std::string watch = library_path() +
                         "ABI_TEST_QUICK_EXIT=y ABI_TEST_HOOKS=y "
@@ -387,7 +387,7 @@ TEST_F(test_abi_stay_out, unknown_first_then_known)
 }
 
 /* NIXL's UCX: release 1.23 with a known layout, under hashed names. */
-TEST_F(test_abi_stay_out, not_of_hashed_names)
+TEST_F(test_abi_stay_out, hashed_library_names)
 {
     const char *libucp = getenv("UCX_MP_TEST_UCX_HASHED");
 

@@ -470,7 +470,7 @@ INSTANTIATE_TEST_SUITE_P(release, test_abi_layout,
                                  (unsigned)UCT_ABI_RELEASE_FIRST,
                                  (unsigned)UCT_ABI_RELEASE_LAST + 1));
 
-TEST(test_abi_release, unknown_ones_are_not_found)
+TEST(test_abi_release, unknown_releases_are_not_found)
 {
     EXPECT_EQ(nullptr, uct_abi_release_find(0));
     EXPECT_EQ(nullptr, uct_abi_release_find(12));

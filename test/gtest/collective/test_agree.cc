@@ -92,7 +92,7 @@ protected:
     }
 };
 
-TEST_F(Agreement, all_do_the_same)
+TEST_F(Agreement, equal_announcements_agree)
 {
     begin();
     say(1, post);
@@ -102,7 +102,7 @@ TEST_F(Agreement, all_do_the_same)
     EXPECT_EQ(4000u, self.posts[2].bytes);
 }
 
-TEST_F(Agreement, one_passes)
+TEST_F(Agreement, one_fallback_is_a_fallback_of_all)
 {
     begin();
     say(2, post);
@@ -121,7 +121,7 @@ TEST_F(Agreement, one_passes)
     EXPECT_EQ(1, self.fallback.rank);
 }
 
-TEST_F(Agreement, this_rank_passes_for_all)
+TEST_F(Agreement, a_declining_rank_announces_its_reason)
 {
     uct_cuda_node_announcement_t read;
 
@@ -135,7 +135,7 @@ TEST_F(Agreement, this_rank_passes_for_all)
     EXPECT_EQ(-UCS_ERR_NO_MEMORY, read.status);
 }
 
-TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
+TEST_F(Agreement, different_sizes_are_an_error_with_a_message)
 {
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS,
               differ([](uct_cuda_node_announcement_t &p) { p.bytes = 4004; }));
@@ -162,7 +162,7 @@ TEST_F(Agreement, other_bytes_are_an_error_with_a_sentence)
 
 /* After a mismatch no rank begins another call, since late ranks would not see
    the mismatch then */
-TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
+TEST_F(Agreement, a_mismatch_ends_when_all_have_read_it)
 {
     uct_cuda_node_announcement_t other = post;
 
@@ -192,7 +192,7 @@ TEST_F(Agreement, who_differs_waits_until_all_have_read_it)
 }
 
 /* The native path checks it by its own rules */
-TEST_F(Agreement, another_operation_goes_another_way)
+TEST_F(Agreement, another_operation_falls_back)
 {
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, differ([](uct_cuda_node_announcement_t &p) {
                   p.op = UCX_MP_OP_MAX;
@@ -213,7 +213,7 @@ TEST_F(Agreement, another_operation_goes_another_way)
               }));
 }
 
-TEST_F(Agreement, who_comes_late_is_waited_for)
+TEST_F(Agreement, a_late_rank_is_waited_for)
 {
     begin();
     say(1, post);
@@ -226,7 +226,7 @@ TEST_F(Agreement, who_comes_late_is_waited_for)
     EXPECT_EQ(5u, rounds); /* the MPI could progress meanwhile */
 }
 
-TEST_F(Agreement, who_has_left_is_an_error)
+TEST_F(Agreement, a_rank_that_left_is_an_error)
 {
     begin();
     say(1, post);
@@ -240,7 +240,7 @@ TEST_F(Agreement, who_has_left_is_an_error)
 }
 
 /* It did not wait for late ranks */
-TEST_F(Agreement, who_has_passed_may_leave)
+TEST_F(Agreement, a_rank_may_leave_after_a_fallback)
 {
     begin();
     others = [this] {
@@ -254,7 +254,7 @@ TEST_F(Agreement, who_has_passed_may_leave)
     EXPECT_STREQ("", why);
 }
 
-TEST_F(Agreement, whom_a_rank_waits_for_is_told_after_a_second)
+TEST_F(Agreement, a_late_rank_is_named_after_a_second)
 {
     uint64_t second = 0;
 
@@ -306,7 +306,7 @@ TEST_F(Agreement, all_have_joined_before_the_call)
 }
 
 /* The first call waits a moment for it, later calls do not */
-TEST_F(Agreement, who_has_not_joined_is_not_waited_for_long)
+TEST_F(Agreement, a_rank_that_has_not_joined_is_waited_for_once)
 {
     begin();
     uct_cuda_node_control_join(self.control, 1);
@@ -326,7 +326,7 @@ TEST_F(Agreement, who_has_not_joined_is_not_waited_for_long)
 
 /* A rank with host memory in all of ten communicators: waiting 0.2 s for each
    would take 2 s */
-TEST_F(Agreement, who_never_joins_is_waited_for_ever_shorter)
+TEST_F(Agreement, waits_for_ranks_that_never_join_get_shorter)
 {
     const uint64_t began = uct_cuda_now_ns();
     uint64_t first_wait;
@@ -383,7 +383,7 @@ TEST_F(Agreement, a_phase_ends_with_the_first_failure)
 
 /* It waits for all others: resources of a failed call must not be released
    earlier */
-TEST_F(Agreement, a_failure_of_ones_own_waits_for_the_others)
+TEST_F(Agreement, a_failed_rank_waits_for_the_others)
 {
     const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
 
@@ -401,7 +401,7 @@ TEST_F(Agreement, a_failure_of_ones_own_waits_for_the_others)
     EXPECT_EQ(4u, rounds);
 }
 
-TEST_F(Agreement, who_ends_on_the_way_is_an_error)
+TEST_F(Agreement, a_rank_that_dies_during_a_phase_is_an_error)
 {
     const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
 
@@ -418,7 +418,7 @@ TEST_F(Agreement, who_ends_on_the_way_is_an_error)
 }
 
 /* A rank that has seen all others may leave before this rank looks again */
-TEST_F(Agreement, who_has_left_behind_a_phase_has_reached_it)
+TEST_F(Agreement, a_rank_that_left_after_a_phase_has_reached_it)
 {
     const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
 
@@ -463,7 +463,7 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
 }
 
 /* All ranks plan by rank 0's knowledge of the node */
-TEST_F(Agreement, the_first_rank_knows_the_node_for_all)
+TEST_F(Agreement, rank_0_decides_about_the_node_for_all)
 {
     uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
         controls[1]);
@@ -523,7 +523,7 @@ TEST_F(Agreement, more_gpus_than_plans_know_are_too_many)
 }
 
 /* A word of the control block has 40 bits for a call's number */
-TEST_F(Agreement, numbers_of_calls_go_round)
+TEST_F(Agreement, call_numbers_wrap_around)
 {
     const uint64_t last = (1ul << 40) - 1;
 
@@ -556,7 +556,7 @@ TEST_F(Agreement, numbers_of_calls_go_round)
     }
 }
 
-TEST_F(Agreement, who_is_ahead_across_the_round_is_ahead)
+TEST_F(Agreement, a_rank_ahead_across_the_wrap_around_is_ahead)
 {
     const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
     uint64_t ahead;

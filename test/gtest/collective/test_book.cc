@@ -228,7 +228,7 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
 
 /** A best plan with many chunks is found, too: no algorithm with a given number
  *  of chunks is faster by more than this. */
-TEST(test_collective_book, is_not_worse_than_what_can_be_named)
+TEST(test_collective_book, the_choice_is_not_worse_than_any_named_plan)
 {
     const uct_cuda_topo_t topos[] = {cube(), mesh_node(4, 93 * GB, 25 * GB)};
     const int kinds[]             = {UCT_CUDA_COLL_KIND_BCAST,
@@ -266,7 +266,7 @@ TEST(test_collective_book, is_not_worse_than_what_can_be_named)
 
 /** Ranks may have made other calls before: a cache that has seen more kinds and
  *  roots than it can hold gives the same plans. */
-TEST(test_collective_book, is_the_same_whatever_came_before)
+TEST(test_collective_book, plans_do_not_depend_on_earlier_calls)
 {
     const uct_cuda_topo_t topo = beluga();
     std::mt19937 random(4);
@@ -296,7 +296,7 @@ TEST(test_collective_book, is_the_same_whatever_came_before)
 
 /** Plans of many steps are derived from the last one of their choice: test
  *  similar sizes, with equal and different numbers of chunks. */
-TEST(test_collective_book, is_the_same_if_made_like_another)
+TEST(test_collective_book, derived_and_new_plans_are_equal)
 {
     const uct_cuda_topo_t topo = cube();
     std::mt19937 random(6);
@@ -382,7 +382,7 @@ TEST(test_collective_book, little_scratch)
 
 /** A rank without memory for one price has no plan, instead of another plan
  *  than the others. It has theirs once memory is available. */
-TEST(test_collective_book, a_price_that_is_not_known)
+TEST(test_collective_book, without_memory_for_a_time_there_is_no_plan)
 {
     const uct_cuda_topo_t topo                 = beluga();
     const uct_cuda_plan_coll_request_t request = request_of(

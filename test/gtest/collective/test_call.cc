@@ -230,7 +230,7 @@ TEST_F(Call, bytes_arrive)
     EXPECT_TRUE(has_logged("collective 20: all-gather of 2000 bytes, 2 ranks"));
 }
 
-TEST_F(Call, host_memory_goes_another_way)
+TEST_F(Call, host_memory_falls_back)
 {
     calls[1].recvbuf = gpus->alloc_pageable(4096);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
@@ -245,7 +245,7 @@ TEST_F(Call, host_memory_goes_another_way)
     EXPECT_TRUE(are_gathered());
 }
 
-TEST_F(Call, who_passes_is_not_waited_for)
+TEST_F(Call, a_declining_rank_is_not_waited_for)
 {
     uct_cuda_coll_group_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
                                 UCT_CUDA_COLL_NO_DATATYPE);
@@ -258,7 +258,7 @@ TEST_F(Call, who_passes_is_not_waited_for)
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
 }
 
-TEST_F(Call, elements_that_lie_askew_go_another_way)
+TEST_F(Call, misaligned_elements_fall_back)
 {
     calls[0].type    = UCX_MP_TYPE_U32;
     calls[1].type    = UCX_MP_TYPE_U32;
@@ -270,7 +270,7 @@ TEST_F(Call, elements_that_lie_askew_go_another_way)
 }
 
 /* Each time: it is not a GPU fault, however often it happens */
-TEST_F(Call, memory_that_cannot_be_shown_goes_another_way)
+TEST_F(Call, memory_that_cannot_be_exported_falls_back)
 {
     gpus->exports = false;
     for (unsigned i = 0; i < 5; ++i) {
@@ -300,7 +300,7 @@ TEST_F(Call, other_counts_are_an_error)
 }
 
 /* Also for a rank that reads it late, while the other one goes on */
-TEST_F(Call, who_is_late_hears_of_it_too)
+TEST_F(Call, a_late_rank_gets_the_mismatch_too)
 {
     std::atomic<bool> is_waiting{false};
 
@@ -332,7 +332,7 @@ TEST_F(Call, who_is_late_hears_of_it_too)
 
 /* No rank waits for steps unknown to a rank without memory. Later calls use the
    same resources on all ranks */
-TEST_F(Call, a_rank_without_a_plan_goes_another_way_with_all)
+TEST_F(Call, a_rank_without_a_plan_makes_all_fall_back)
 {
     all_reduce(false);
     ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
@@ -388,7 +388,7 @@ TEST_F(Call, a_gpu_is_read_before_it_is_another)
 }
 
 /* After three failures in a row, the next calls do not try again */
-TEST_F(Call, scratch_memory_that_is_not_there_goes_another_way)
+TEST_F(Call, missing_scratch_memory_falls_back)
 {
     all_reduce(false);
     gpus->gpu_memory = 2 * BYTES;
@@ -419,7 +419,7 @@ TEST_F(Call, scratch_memory_that_comes_back_is_used)
 }
 
 /* The old memory was freed to make room */
-TEST_F(Call, scratch_memory_is_made_anew_after_a_failure)
+TEST_F(Call, scratch_memory_is_allocated_again_after_a_failure)
 {
     auto set_count = [this](unsigned count) {
         for (uct_cuda_coll_call_t &call : calls) {
@@ -439,7 +439,7 @@ TEST_F(Call, scratch_memory_is_made_anew_after_a_failure)
 }
 
 /* The data to send is intact: the MPI can run the call */
-TEST_F(Call, a_failing_copy_goes_another_way)
+TEST_F(Call, a_failing_copy_falls_back)
 {
     gpus->fail_function = "cuMemcpyAsync";
     gpus->fail_call(1);
@@ -480,7 +480,7 @@ TEST_F(Call, buffers_that_overlap_are_in_place)
 }
 
 /* All resources made in it are gone, and all ranks know it */
-TEST_F(Call, a_context_that_is_gone_is_entered_anew)
+TEST_F(Call, a_destroyed_context_is_replaced)
 {
     CUcontext context;
 
@@ -497,7 +497,7 @@ TEST_F(Call, a_context_that_is_gone_is_entered_anew)
 }
 
 /* Small sums of ranks that share a GPU go to the MPI if it supports them */
-TEST_F(Call, what_the_mpi_does_as_fast_is_left_to_it)
+TEST_F(Call, small_sums_on_one_gpu_are_left_to_the_mpi)
 {
     all_reduce(false);
     for (uct_cuda_coll_call_t &call : calls) {
@@ -516,7 +516,7 @@ TEST_F(Call, what_the_mpi_does_as_fast_is_left_to_it)
 
 /* Freed memory is exported again: otherwise the other rank would read missing
    or foreign memory */
-TEST_F(Call, memory_that_was_freed_is_shown_anew)
+TEST_F(Call, freed_memory_is_exported_again)
 {
     for (unsigned i = 0; i < 100; ++i) {
         const int other  = (int)(i % 2);
@@ -594,7 +594,7 @@ protected:
     }
 };
 
-TEST_F(Lanes, transfers_see_what_collectives_use)
+TEST_F(Lanes, transfers_see_the_links_used_by_collectives)
 {
     plan();
     EXPECT_EQ(2u, fewest_paths);
@@ -618,7 +618,7 @@ TEST_F(Lanes, transfers_see_what_collectives_use)
 }
 
 /* After every kind of end */
-TEST_F(Lanes, failures_leave_no_lane_taken)
+TEST_F(Lanes, failures_leave_no_link_in_use)
 {
     gather(MANY);
     gpus->fail_function = "cuMemcpyAsync";

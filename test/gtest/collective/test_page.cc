@@ -146,7 +146,7 @@ protected:
     }
 };
 
-TEST_F(CollBoard, another_machines_board_is_not_opened)
+TEST_F(CollBoard, another_machines_segment_is_not_opened)
 {
     const std::string here = name;
     const size_t dash      = here.find('-', strlen("ucx-mp-coll-"));
@@ -166,7 +166,7 @@ TEST_F(CollBoard, another_machines_board_is_not_opened)
 
 /* A job killed during its start leaves a file. The next job removes it, unless
    it is young or a process holds it */
-TEST_F(CollBoard, what_killed_jobs_left_is_removed)
+TEST_F(CollBoard, files_of_killed_jobs_are_removed)
 {
     const std::string prefix = std::string(name).substr(
             0, std::string(name).find('-', strlen("ucx-mp-coll-")) + 1);
@@ -257,7 +257,7 @@ TEST_F(CollBoard, a_control_is_found_by_its_key)
 }
 
 /* Creating and freeing communicators uses up neither memory nor descriptors */
-TEST_F(CollBoard, memory_of_controls_is_used_again)
+TEST_F(CollBoard, memory_of_control_blocks_is_reused)
 {
     const struct rlimit few = {64, 64};
     struct rlimit before;
@@ -278,7 +278,7 @@ TEST_F(CollBoard, memory_of_controls_is_used_again)
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-TEST_F(CollBoard, there_is_an_end_of_controls)
+TEST_F(CollBoard, control_blocks_are_limited)
 {
     std::vector<void*> controls(UCT_CUDA_NODE_SEGMENT_PAGES);
     void *memory;
@@ -321,7 +321,7 @@ TEST_F(CollBoard, a_file_that_cannot_grow)
     uct_cuda_node_segment_put(board, 7, 1 << 20, memory);
 }
 
-TEST_F(CollPage, closed_by_all_it_is_nobodys)
+TEST_F(CollPage, a_control_block_closed_by_all_is_free)
 {
     EXPECT_TRUE(uct_cuda_node_segment_has(board, KEY));
     uct_cuda_node_control_close(control);
@@ -339,7 +339,7 @@ TEST_F(CollPage, a_rank_joins_before_a_call)
     EXPECT_EQ(12u, uct_cuda_node_control_joined(control, 1));
 }
 
-TEST_F(CollPage, a_post_is_read_once_it_is_there)
+TEST_F(CollPage, an_announcement_is_read_once_complete)
 {
     EXPECT_FALSE(hears(1));
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
@@ -356,7 +356,7 @@ TEST_F(CollPage, a_post_is_read_once_it_is_there)
 }
 
 /* A rank may be any number of calls ahead after a fallback */
-TEST_F(CollPage, who_is_further_has_passed)
+TEST_F(CollPage, a_rank_that_is_ahead_has_fallen_back)
 {
     for (uint64_t ahead : {1, 2, 3, 4}) {
         const uint64_t last = 5 + ahead;
@@ -376,7 +376,7 @@ TEST_F(CollPage, who_is_further_has_passed)
 
 /* A rank that has seen a third one fall back waits for no rank: it writes its
    line again while another rank still works with its copy */
-TEST_F(CollPage, what_was_read_stays)
+TEST_F(CollPage, a_read_announcement_stays_valid)
 {
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
         const uct_cuda_node_announcement_t first = post(1);
@@ -399,7 +399,7 @@ TEST_F(CollPage, what_was_read_stays)
 }
 
 /* Two calls later the line of a post holds a fallback */
-TEST_F(CollPage, a_pass_takes_the_place_of_a_post)
+TEST_F(CollPage, a_fallback_replaces_an_announcement)
 {
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
         const uct_cuda_node_announcement_t said = post(1);
@@ -448,7 +448,7 @@ TEST_F(CollPage, steps_count_for_their_call_and_queue)
     EXPECT_EQ(0u, uct_cuda_node_control_steps(control, 0, 3, 9));
 }
 
-TEST_F(CollPage, what_is_shown_has_a_generation)
+TEST_F(CollPage, exported_memory_has_a_generation)
 {
     uint32_t generation, next;
 
@@ -508,7 +508,7 @@ TEST_F(CollPage, a_rank_that_left_is_noticed)
     EXPECT_FALSE(uct_cuda_node_control_is_alive(control, 1));
 }
 
-TEST_F(CollBoard, the_file_goes_with_its_name_or_its_maker)
+TEST_F(CollBoard, the_file_is_removed_by_unlink_or_its_creator)
 {
     EXPECT_EQ(0, access(path().c_str(), F_OK));
     uct_cuda_node_segment_unlink(board);
@@ -521,7 +521,7 @@ TEST_F(CollBoard, the_file_goes_with_its_name_or_its_maker)
     board = nullptr;
 }
 
-TEST_F(CollBoard, what_is_no_board_is_not_opened)
+TEST_F(CollBoard, other_files_are_not_opened)
 {
     char there[UCT_CUDA_NODE_SEGMENT_NAME];
     uct_cuda_node_segment_t *other;
@@ -568,7 +568,7 @@ TEST_F(CollPage, a_control_has_so_many_ranks)
               uct_cuda_node_control_open(board, 1, 2, 2, members, &other));
 }
 
-TEST_F(CollBoard, no_directory_is_no_board)
+TEST_F(CollBoard, no_segment_without_a_directory)
 {
     char there[UCT_CUDA_NODE_SEGMENT_NAME];
     uct_cuda_node_segment_t *other;
@@ -579,7 +579,7 @@ TEST_F(CollBoard, no_directory_is_no_board)
 
 /* A child closes inherited state: it removes neither a name still needed by
    ranks, nor its parent from a group */
-TEST_F(CollPage, a_forked_child_leaves_all_as_it_is)
+TEST_F(CollPage, a_forked_child_changes_nothing)
 {
     struct stat st;
 

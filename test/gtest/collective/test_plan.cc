@@ -407,7 +407,7 @@ private:
 } // namespace
 
 
-TEST_F(CollPlan, whatever_is_asked_is_right)
+TEST_F(CollPlan, random_requests_give_correct_plans)
 {
     const uct_cuda_topo_t nodes[] = {beluga(), hgx(), mesh_node(8, 24e9, 12e9),
                                      two_sockets(72e9, 72e9, 41e9), dgx1()};
@@ -447,7 +447,7 @@ TEST_F(CollPlan, whatever_is_asked_is_right)
 }
 
 /* Executed with steps in any permitted order */
-TEST_F(CollPlan, each_collective_is_what_mpi_says)
+TEST_F(CollPlan, each_collective_gives_mpis_result)
 {
     const uct_cuda_topo_t nodes[] = {mesh_node(8, 24e9, 12e9), hgx()};
 
@@ -576,7 +576,7 @@ TEST_F(CollPlan, deep_trees_wait_for_earlier_steps)
 
 /* Two ranks per GPU: no size takes more than 2 % longer than with trees over
    all ranks, which take a second to find (us, by the model) */
-TEST_F(CollPlan, ranks_that_share_gpus_are_as_quick_as_by_their_own_trees)
+TEST_F(CollPlan, plans_for_shared_gpus_are_as_fast_as_trees_over_all_ranks)
 {
     const struct {
         uint64_t bytes;
@@ -628,7 +628,7 @@ TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
 }
 
 /* Ranks on GPUs 1, 3, 5 and so on of a mesh; other GPUs may relay copies */
-TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
+TEST_F(CollPlan, copies_over_other_gpus_deliver_the_same_bytes)
 {
     const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);
 
@@ -689,7 +689,7 @@ TEST_F(CollPlan, copies_over_other_gpus_bring_the_same_bytes)
 /* Two of four GPUs can use three links between them, three GPUs 1.25 times
    their own links, four have none left. Behind a switch, and with few bytes,
    there is no gain. */
-TEST_F(CollPlan, other_gpus_are_used_where_that_gains)
+TEST_F(CollPlan, other_gpus_are_used_if_they_gain)
 {
     const struct {
         uct_cuda_topo_t topo;
@@ -817,7 +817,7 @@ TEST_F(CollPlan, trees_add_in_the_order_of_ranks_at_each_rank)
 }
 
 /* Every wait is needed, and the checker finds each missing one */
-TEST_F(CollPlan, a_wait_left_out_is_seen)
+TEST_F(CollPlan, a_missing_wait_is_detected)
 {
     const uct_cuda_topo_t mesh = mesh_node(8, 24e9, 12e9);
     const uct_cuda_topo_t mist = two_sockets(72e9, 72e9, 41e9);
@@ -893,7 +893,7 @@ TEST_F(CollPlan, a_wait_left_out_is_seen)
     }
 }
 
-TEST_F(CollPlan, a_place_moved_is_seen)
+TEST_F(CollPlan, a_moved_place_is_detected)
 {
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
 
@@ -932,7 +932,7 @@ TEST_F(CollPlan, a_place_moved_is_seen)
     }
 }
 
-TEST_F(CollPlan, a_step_changed_is_seen)
+TEST_F(CollPlan, a_changed_step_is_detected)
 {
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
 
@@ -975,7 +975,7 @@ TEST_F(CollPlan, a_step_changed_is_seen)
 }
 
 /* A missing input of any rank is found */
-TEST_F(CollPlan, an_input_left_out_is_seen)
+TEST_F(CollPlan, a_missing_input_is_detected)
 {
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
 
@@ -1019,7 +1019,7 @@ TEST_F(CollPlan, chunks_have_128_KiB_at_least)
     }
 }
 
-TEST_F(CollPlan, words_of_mpi_are_kinds)
+TEST_F(CollPlan, names_of_mpis_calls_are_kinds)
 {
     EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLREDUCE,
               uct_cuda_plan_coll_kind_find("allreduce"));
@@ -1031,7 +1031,7 @@ TEST_F(CollPlan, words_of_mpi_are_kinds)
 }
 
 /* A step of one rank adds in another order */
-TEST_F(CollPlan, another_order_on_one_rank_is_seen)
+TEST_F(CollPlan, another_order_on_one_rank_is_detected)
 {
     const uct_cuda_topo_t topo = mesh_node(4, 24e9, 12e9);
     Plan plan;
@@ -1094,7 +1094,7 @@ TEST_F(CollPlan, trees_fill_the_links)
 
 /* From 256 MiB on the model gives 90 % of the links' bound; it deducts 2.5 %
    from every link */
-TEST_F(CollPlan, large_plans_reach_what_links_allow)
+TEST_F(CollPlan, large_plans_reach_the_links_bound)
 {
     const uct_cuda_topo_t nodes[] = {
         beluga(), hgx(), two_sockets(72e9, 72e9, 41e9), dgx1()
@@ -1149,7 +1149,7 @@ TEST_F(CollPlan, two_sockets_have_three_stages)
 }
 
 /* Times measured on two H200 by direct calls; the model must be within 12 % */
-TEST_F(CollPlan, the_model_says_what_was_measured)
+TEST_F(CollPlan, the_model_agrees_with_measurements)
 {
     const uct_cuda_topo_t topo         = switch_node(2, 396.8e9, 55e9);
     uct_cuda_plan_coll_model_t model   = uct_cuda_coll_model_builtin;
@@ -1185,7 +1185,7 @@ TEST_F(CollPlan, the_model_says_what_was_measured)
     }
 }
 
-TEST_F(CollPlan, what_is_chosen_takes_least_time)
+TEST_F(CollPlan, the_chosen_plan_takes_least_time)
 {
     const uct_cuda_topo_t nodes[] = {beluga(), hgx(),
                                      two_sockets(72e9, 72e9, 41e9), dgx1()};
@@ -1222,7 +1222,7 @@ TEST_F(CollPlan, what_is_chosen_takes_least_time)
 
 /* Requested by name, the other algorithm is as fast within the tolerance for
    fewer steps, or faster, as more chunk counts are tried */
-TEST_F(CollPlan, the_best_of_the_others_is_named)
+TEST_F(CollPlan, the_best_other_algorithm_is_reported)
 {
     unsigned named = 0;
 
@@ -1267,7 +1267,7 @@ TEST_F(CollPlan, the_best_of_the_others_is_named)
 }
 
 /* Constants measured for transfers also apply to copies of collectives */
-TEST_F(CollPlan, constants_of_transfers_change_what_is_chosen)
+TEST_F(CollPlan, constants_of_transfers_affect_the_choice)
 {
     const uct_cuda_topo_t topo           = beluga();
     uct_cuda_plan_model_t transfers      = uct_cuda_mp_model_builtin;
@@ -1353,7 +1353,7 @@ TEST_F(CollPlan, the_same_request_gives_the_same_plan)
     }
 }
 
-TEST_F(CollPlan, nonsense_is_refused)
+TEST_F(CollPlan, invalid_requests_are_refused)
 {
     const uct_cuda_topo_t topo              = beluga();
     const uct_cuda_topo_t strangers         = mesh_node(4, 0, 12e9);

@@ -200,7 +200,7 @@ TEST_P(Program, others_steps_are_waited_for)
 }
 
 /* Other queues continue */
-TEST_P(Program, another_queue_goes_on_meanwhile)
+TEST_P(Program, other_queues_continue_during_a_wait)
 {
     copy(0, 1, 0, UCT_CUDA_BUFFER_SEND, 0, UCT_CUDA_BUFFER_SCRATCH, 2);
     make_remote();
@@ -217,7 +217,7 @@ TEST_P(Program, another_queue_goes_on_meanwhile)
 }
 
 /* A step for others is announced when it has ended, not earlier */
-TEST_P(Program, own_steps_are_told)
+TEST_P(Program, ended_steps_are_announced)
 {
     bool was_told = false;
 
@@ -270,7 +270,7 @@ TEST_P(Program, a_failing_call_leaves_nothing_behind)
 }
 
 /* Without its context the process can do nothing more */
-TEST_P(Program, a_context_that_fails_is_of_no_use)
+TEST_P(Program, a_failed_context_is_not_used_again)
 {
     make_there_and_back();
     gpus->fail_function = "cuStreamSynchronize";

@@ -52,7 +52,7 @@ static void wait_for(const Sleeper &sleeper)
     }
 }
 
-TEST(Alarm, each_sleeper_is_called_once)
+TEST(Alarm, each_callback_runs_once)
 {
     std::vector<Sleeper> sleepers(5);
     const uint64_t now = uct_cuda_now_ns();
@@ -71,7 +71,7 @@ TEST(Alarm, each_sleeper_is_called_once)
 }
 
 /* The earlier of two times is used, in either order of requests */
-TEST(Alarm, twice_for_the_same_is_once)
+TEST(Alarm, the_earlier_of_two_times_counts)
 {
     const uint64_t now = uct_cuda_now_ns(), late = now + 3600000 * MS;
     Sleeper sooner, later;
@@ -89,7 +89,7 @@ TEST(Alarm, twice_for_the_same_is_once)
 
 /* Setting the clock back during a sleep has the same effect: the clocks
    differ */
-TEST(Alarm, a_clock_that_is_set_does_not_matter)
+TEST(Alarm, setting_the_clock_has_no_effect)
 {
     Sleeper sleeper;
 
@@ -129,7 +129,7 @@ TEST(Alarm, a_fork_waits_for_the_thread)
 }
 
 /* The table is full: other callers get an error, and find room later */
-TEST(Alarm, who_finds_no_room_is_told)
+TEST(Alarm, a_full_table_is_an_error)
 {
     const uint64_t at = uct_cuda_now_ns() + 1000 * MS;
     std::vector<Sleeper> sleepers(300);

@@ -93,7 +93,7 @@ TEST_F(Capture, unsafe_calls_are_made_in_relaxed_mode)
     });
 }
 
-TEST_F(Capture, several_calls_exchange_once)
+TEST_F(Capture, nested_relaxing_exchanges_the_mode_once)
 {
     run([] {
         uct_cuda_driver_t table = make_table();
@@ -112,7 +112,7 @@ TEST_F(Capture, several_calls_exchange_once)
     });
 }
 
-TEST_F(Capture, a_question_that_is_refused_is_asked_again)
+TEST_F(Capture, a_refused_query_is_repeated)
 {
     run([] {
         uct_cuda_driver_t table = make_table();
@@ -131,7 +131,7 @@ TEST_F(Capture, a_question_that_is_refused_is_asked_again)
     });
 }
 
-TEST_F(Capture, an_old_driver_is_called_as_it_is)
+TEST_F(Capture, an_old_driver_is_called_unchanged)
 {
     run([] {
         uct_cuda_driver_t table = make_table();
@@ -145,7 +145,7 @@ TEST_F(Capture, an_old_driver_is_called_as_it_is)
     });
 }
 
-TEST_F(Capture, threads_of_ours_are_relaxed)
+TEST_F(Capture, threads_of_the_module_are_in_relaxed_mode)
 {
     run([] {
         uct_cuda_driver_t table = make_table();

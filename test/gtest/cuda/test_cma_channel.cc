@@ -185,7 +185,7 @@ protected:
     }
 };
 
-TEST_F(CmaChannel, what_is_asked_for_and_who_is_told)
+TEST_F(CmaChannel, requests_are_posted_and_completed)
 {
     Told put, get;
 
@@ -215,7 +215,7 @@ TEST_F(CmaChannel, what_is_asked_for_and_who_is_told)
 
 /* The driver is queried once while a transfer of the same allocation is under
    way, and again when there is none: the memory may have been freed */
-TEST_F(CmaChannel, memory_is_asked_about_when_it_may_be_another)
+TEST_F(CmaChannel, memory_is_queried_again_when_it_may_have_changed)
 {
     uint32_t serial;
     unsigned asked;
@@ -239,7 +239,7 @@ TEST_F(CmaChannel, memory_is_asked_about_when_it_may_be_another)
 }
 
 /* Refused requests go by threads, which the kernel lets access the child */
-TEST_F(CmaChannel, what_is_refused_goes_by_threads)
+TEST_F(CmaChannel, refused_requests_are_copied_by_threads)
 {
     Told told, next;
 
@@ -255,7 +255,7 @@ TEST_F(CmaChannel, what_is_refused_goes_by_threads)
 }
 
 /* A server that does not run is not waited for; it must not copy later */
-TEST_F(CmaChannel, what_is_not_begun_is_taken_back)
+TEST_F(CmaChannel, a_request_not_begun_is_cancelled)
 {
     Told told;
 
@@ -298,7 +298,7 @@ TEST_F(CmaChannel, a_peer_that_dies_is_an_error)
 
 /* Otherwise the program could free memory that the server's GPU still writes
    to */
-TEST_F(CmaChannel, what_is_begun_is_waited_for_while_the_peer_lives)
+TEST_F(CmaChannel, a_begun_request_is_waited_for_while_the_peer_lives)
 {
     Told told;
 
@@ -334,7 +334,7 @@ TEST_F(CmaChannel, a_peer_that_executes_another_program_is_an_error_later)
 }
 
 /* Requests beyond the server's slots wait and are not lost */
-TEST_F(CmaChannel, as_many_as_like)
+TEST_F(CmaChannel, requests_beyond_the_slots_wait)
 {
     std::vector<Told> told(3 * UCT_CUDA_CMA_REQUESTS);
     unsigned posted = 0, answered = 0;
@@ -376,7 +376,7 @@ TEST_F(CmaChannel, another_epoch_is_another_operation)
 
 /* An interface is closed with a request under way, and its endpoint is closed:
    no completion is reported, and the slot is released */
-TEST_F(CmaChannel, what_is_forgotten_gives_its_slot_back)
+TEST_F(CmaChannel, closing_an_interface_releases_its_slot)
 {
     Told told;
 
@@ -409,7 +409,7 @@ TEST_F(CmaChannel, endpoints_of_a_worker_share_one_channel)
 }
 
 /* Slots of dead processes are reclaimed, those of others are not */
-TEST_F(CmaChannel, no_slot_is_no_channel)
+TEST_F(CmaChannel, no_channel_opens_without_a_free_slot)
 {
     std::vector<uct_cuda_cma_channel_t*> all(UCT_CUDA_CMA_SLOTS);
     std::vector<uct_cuda_cma_channel_t*> more;
@@ -428,7 +428,7 @@ TEST_F(CmaChannel, no_slot_is_no_channel)
     EXPECT_EQ(1u, page->slots[1].is_over);
 }
 
-TEST_F(CmaChannel, other_files_are_no_page)
+TEST_F(CmaChannel, other_files_are_no_control_block)
 {
     uct_cuda_cma_channel_t *none   = nullptr;
     uct_cuda_cma_server_id_t other = id;
@@ -449,7 +449,7 @@ static bool says_idle()
     return true;
 }
 
-TEST_F(CmaChannel, who_posts_wakes_the_server_up)
+TEST_F(CmaChannel, posting_wakes_the_server)
 {
     std::thread server(
         [this] { uct_cuda_cma_control_sleep(page, says_idle, ULONG_MAX); });
@@ -465,7 +465,7 @@ TEST_F(CmaChannel, who_posts_wakes_the_server_up)
 }
 
 /* A killed peer has announced a wake-up of the server without doing it */
-TEST_F(CmaChannel, who_is_left_asleep_wakes_up)
+TEST_F(CmaChannel, a_lost_wake_up_is_repeated)
 {
     uct_cuda_cma_control_sleep(page, says_idle, 1000);
 
@@ -482,7 +482,7 @@ TEST_F(CmaChannel, who_is_left_asleep_wakes_up)
 }
 
 /* The peer's thread may not have cleared entries of the slot's last owner */
-TEST_F(CmaChannel, keys_of_before_are_written_over)
+TEST_F(CmaChannel, keys_of_the_last_owner_are_overwritten)
 {
     uct_cuda_cma_control_key_t &key = page->slots[0].keys[0];
     Told told;
@@ -535,7 +535,7 @@ TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
 }
 
 /* Ranges of served memory, with keys */
-TEST(CmaRanges, one_that_all_of_it_lies_in)
+TEST(CmaRanges, the_found_range_contains_all_bytes)
 {
     uint64_t base;
     size_t length;

@@ -155,7 +155,7 @@ TEST_F(CmaEp, nothing_outside_a_key_is_touched)
     EXPECT_EQ('g', gpu[0]);
 }
 
-TEST_F(CmaEp, who_is_not_there_is_no_peer)
+TEST_F(CmaEp, a_missing_process_is_unreachable)
 {
     uct_abi_ep_params_t params = {};
     uct_cuda_cma_addr_t addr;

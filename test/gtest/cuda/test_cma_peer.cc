@@ -130,7 +130,7 @@ TEST_F(CmaPeer, memory_is_read_and_written)
     EXPECT_EQ('p', memory[100]);
 }
 
-TEST_F(CmaPeer, memory_that_is_not_there_is_told)
+TEST_F(CmaPeer, missing_memory_is_an_error)
 {
     uint8_t local[16];
 
@@ -145,7 +145,7 @@ TEST_F(CmaPeer, memory_that_is_not_there_is_told)
 }
 
 /* Also before its parent has waited for it, when its pid is still in use */
-TEST_F(CmaPeer, nothing_is_written_once_it_is_gone)
+TEST_F(CmaPeer, nothing_is_written_after_its_death)
 {
     uint8_t local[16] = {};
     siginfo_t info;
@@ -165,7 +165,7 @@ TEST_F(CmaPeer, nothing_is_written_once_it_is_gone)
 /* A process with a dead process's pid: a child has its parent's word at the
    same address, and differs by its start time; another program differs by the
    word */
-TEST_F(CmaPeer, a_number_that_is_anothers_by_now)
+TEST_F(CmaPeer, a_reused_pid_is_another_process)
 {
     const uct_cuda_cma_addr_t addr = shared->addr;
 
@@ -201,7 +201,7 @@ static unsigned num_fds()
 }
 
 /* A copy under way keeps it, also after the endpoint's end */
-TEST_F(CmaPeer, stays_as_long_as_somebody_holds_it)
+TEST_F(CmaPeer, a_peer_stays_while_it_is_held)
 {
     const unsigned before = num_fds();
     uint8_t local[16]     = {};
@@ -318,7 +318,7 @@ TEST_F(CmaPeer, a_descriptor_that_was_closed_is_not_a_death)
     close(pipes[1]);
 }
 
-TEST_F(CmaPeer, where_the_kernel_refuses_it_is_out_of_reach)
+TEST_F(CmaPeer, a_peer_is_unreachable_if_the_kernel_refuses)
 {
     shared->addr.place = 64; /* as if nothing were readable there */
     EXPECT_EQ(0, strncmp("the kernel does not let", obstacle(), 23));
@@ -404,7 +404,7 @@ protected:
     }
 };
 
-TEST_P(CmaPeerImage, nothing_goes_to_another_program)
+TEST_P(CmaPeerImage, nothing_is_copied_to_another_program)
 {
     uint8_t local[64] = {};
 

@@ -86,7 +86,7 @@ std::set<CUcontext> Contexts::dead;
 unsigned long long Contexts::first;
 
 /* More contexts than a table of fixed size would hold, used in rotation */
-TEST_F(Contexts, many_have_one_stream_and_event_each)
+TEST_F(Contexts, each_of_many_contexts_has_one_stream_and_event)
 {
     for (unsigned round = 0; round < 3; ++round) {
         for (unsigned i = 1; i <= MANY; ++i) {
@@ -100,7 +100,7 @@ TEST_F(Contexts, many_have_one_stream_and_event_each)
 
 /* Only when another one comes, and not while it is in use; a context at a
    destroyed one's address is new */
-TEST_F(Contexts, what_is_kept_goes_with_a_context)
+TEST_F(Contexts, kept_resources_are_released_with_their_context)
 {
     uct_cuda_context_t *one, *two, *three;
 
@@ -127,7 +127,7 @@ TEST_F(Contexts, what_is_kept_goes_with_a_context)
 }
 
 /* A failed member keeps nothing, and is tried again */
-TEST_F(Contexts, a_member_that_cannot_be_made)
+TEST_F(Contexts, a_resource_that_cannot_be_created_is_tried_again)
 {
     uct_cuda_context_t *context;
     void *member;
@@ -147,7 +147,7 @@ TEST_F(Contexts, a_member_that_cannot_be_made)
     EXPECT_EQ(0u, destroyed);
 }
 
-TEST_F(Contexts, threads_have_one_between_them)
+TEST_F(Contexts, threads_share_one_resource)
 {
     std::vector<std::thread> threads;
 

@@ -93,7 +93,7 @@ protected:
 size_t CopyMd::gpu_memory;
 
 /* As in UCX's tests, for every length with the address */
-TEST_F(CopyMd, allocation_is_reported_whole)
+TEST_F(CopyMd, the_whole_allocation_is_reported)
 {
     EXPECT_EQ(length, reported(base, length));
     EXPECT_EQ(length, reported(base + 100, 10));
@@ -101,7 +101,7 @@ TEST_F(CopyMd, allocation_is_reported_whole)
 }
 
 /* By the user's setting, unless it is a large part of the GPU's memory */
-TEST_F(CopyMd, what_is_reported_whole_may_depend_on_its_size)
+TEST_F(CopyMd, large_allocations_are_reported_whole_by_setting)
 {
     for (size_t memory : {4 * length, 4 * length - 4}) {
         TearDown();
@@ -147,7 +147,7 @@ TEST_F(CopyMd, dmabuf_has_the_allocations_pages)
 }
 
 /* Behind memory made with cuMemCreate a second piece may be mapped */
-TEST_F(CopyMd, range_over_several_mappings_is_what_it_is)
+TEST_F(CopyMd, a_range_over_several_mappings_is_reported_as_given)
 {
     driver.context = nullptr;
     EXPECT_EQ(length, reported(base + 100, 10));
@@ -198,7 +198,7 @@ TEST_F(CopyMd, host_memory_made_by_handle_counts_as_a_gpus)
 }
 
 /* The driver is queried once about newly allocated memory */
-TEST_F(CopyMd, allocated_memory_is_looked_at_once)
+TEST_F(CopyMd, allocated_memory_is_queried_once)
 {
     static unsigned waits;
     size_t size     = length;

@@ -120,7 +120,7 @@ protected:
     }
 };
 
-TEST_F(CopyShort, little_from_a_gpu_goes_by_locked_memory)
+TEST_F(CopyShort, small_copies_from_a_gpu_use_locked_memory)
 {
     for (unsigned length : {1u, 8u, 4097u, bounced}) {
         memset(host, 0, sizeof(host));
@@ -133,7 +133,7 @@ TEST_F(CopyShort, little_from_a_gpu_goes_by_locked_memory)
     EXPECT_EQ(host + 1, last_dst);
 }
 
-TEST_F(CopyShort, to_a_gpu_it_goes_as_it_is)
+TEST_F(CopyShort, copies_to_a_gpu_are_plain)
 {
     memset(host, 5, sizeof(host));
     EXPECT_EQ(UCS_OK,
@@ -143,7 +143,7 @@ TEST_F(CopyShort, to_a_gpu_it_goes_as_it_is)
     EXPECT_NE(5, gpu[100]);
 }
 
-TEST_F(CopyShort, no_slot_is_left)
+TEST_F(CopyShort, without_a_free_slot_the_driver_copies)
 {
     std::vector<void*> slots;
     void *slot;
@@ -158,7 +158,7 @@ TEST_F(CopyShort, no_slot_is_left)
     }
 }
 
-TEST_F(CopyShort, failures_are_gone_around)
+TEST_F(CopyShort, failures_fall_back)
 {
     refused = CUDA_ERROR_UNKNOWN;
     get(8);
@@ -171,7 +171,7 @@ TEST_F(CopyShort, failures_are_gone_around)
 }
 
 /* No other copy may use a slot still writable by the stream */
-TEST_F(CopyShort, a_slot_in_doubt_is_kept)
+TEST_F(CopyShort, a_slot_with_an_unknown_end_is_kept)
 {
     static void *slot;
 
@@ -189,7 +189,7 @@ TEST_F(CopyShort, a_slot_in_doubt_is_kept)
 
 /* The stream accepts a part of a copy. This part must have ended when the
    complete copy runs another way: afterwards the memory may be reused. */
-TEST_F(CopyShort, a_part_is_over_before_the_way_around_it)
+TEST_F(CopyShort, a_partial_copy_has_ended_before_the_fallback)
 {
     static const unsigned length = 3 * 4096;
     static unsigned accepted;
@@ -242,7 +242,7 @@ static ucs_status_t short_get(uct_ep_h ep, const void *buffer, unsigned length,
 }
 
 /* A copy of no bytes succeeds at once, with any addresses */
-TEST_F(CopyShort, no_bytes_are_copied_at_once)
+TEST_F(CopyShort, a_copy_of_no_bytes_succeeds_at_once)
 {
     uct_iov_t iov = {NULL, 0, NULL, 0, 1};
 

@@ -74,7 +74,7 @@ protected:
 
 int Ctx::next_device = 3;
 
-TEST_F(Ctx, one_of_our_own_where_there_is_none)
+TEST_F(Ctx, a_context_is_created_if_there_is_none)
 {
     EXPECT_FALSE(uct_cuda_ctx_is_active(device));
     EXPECT_EQ(OWN, retain(true));
@@ -93,7 +93,7 @@ TEST_F(Ctx, one_of_our_own_where_there_is_none)
     uct_cuda_ctx_release(device);
 }
 
-TEST_F(Ctx, the_primary_one_if_it_is_active)
+TEST_F(Ctx, the_primary_context_if_it_is_active)
 {
     is_active = true;
     EXPECT_EQ(PRIMARY, retain(true));
@@ -106,7 +106,7 @@ TEST_F(Ctx, the_primary_one_if_it_is_active)
     EXPECT_EQ(0, created);
 }
 
-TEST_F(Ctx, the_primary_one_for_memory_of_the_program)
+TEST_F(Ctx, the_primary_context_for_the_programs_memory)
 {
     EXPECT_EQ(PRIMARY, retain(false));
     EXPECT_EQ(0, created);
@@ -114,7 +114,7 @@ TEST_F(Ctx, the_primary_one_for_memory_of_the_program)
     EXPECT_EQ(0, retained);
 }
 
-TEST_F(Ctx, the_primary_one_if_the_driver_does_not_tell)
+TEST_F(Ctx, the_primary_context_if_its_state_is_unknown)
 {
     driver.fail = "cuDevicePrimaryCtxGetState";
     EXPECT_EQ(PRIMARY, retain(true));
@@ -135,7 +135,7 @@ TEST_F(Ctx, the_program_comes_later)
     EXPECT_EQ(0, retained);
 }
 
-TEST_F(Ctx, peers_are_asked_about_once)
+TEST_F(Ctx, peer_access_is_queried_once)
 {
     static int asked, enabled, can_access;
     int peer = next_device++, stranger = next_device++;
@@ -173,7 +173,7 @@ TEST_F(Ctx, peers_are_asked_about_once)
     }
 }
 
-TEST_F(Ctx, none_to_be_had)
+TEST_F(Ctx, no_context_if_creation_fails)
 {
     driver.fail      = "cuCtxCreate_v2";
     driver.fail_with = CUDA_ERROR_OUT_OF_MEMORY;

@@ -107,14 +107,14 @@ protected:
     }
 };
 
-TEST_F(Driver, is_there_with_a_gpu)
+TEST_F(Driver, a_driver_with_a_gpu_is_used)
 {
     expect(UCS_OK, [] {});
     expect(UCS_OK, [] { library.count = 8; });
     expect(UCS_OK, [] { library.lacks = "cuMemcpyBatchAsync"; });
 }
 
-TEST_F(Driver, is_none_without_a_gpu)
+TEST_F(Driver, a_driver_without_a_gpu_is_not_used)
 {
     expect(UCS_ERR_NO_DEVICE, [] { library.is_there = false; });
     expect(UCS_ERR_NO_DEVICE, [] { library.count = 0; });
@@ -122,7 +122,7 @@ TEST_F(Driver, is_none_without_a_gpu)
     expect(UCS_ERR_NO_DEVICE, [] { library.get_count = CUDA_ERROR_NO_DEVICE; });
 }
 
-TEST_F(Driver, is_none_that_refuses)
+TEST_F(Driver, a_refusing_driver_is_not_used)
 {
     expect(UCS_ERR_UNSUPPORTED,
            [] { library.init = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH; });

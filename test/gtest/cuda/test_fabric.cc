@@ -86,7 +86,7 @@ TEST_F(Fabric, node_behind_a_switch_of_its_own)
     EXPECT_FALSE(uct_cuda_fabric_find(&fabric));
 }
 
-TEST_F(Fabric, node_that_is_not_registered)
+TEST_F(Fabric, node_without_registration)
 {
     info.state = 2;
     EXPECT_FALSE(uct_cuda_fabric_find(&fabric));
@@ -95,14 +95,14 @@ TEST_F(Fabric, node_that_is_not_registered)
     EXPECT_FALSE(uct_cuda_fabric_find(&fabric));
 }
 
-TEST_F(Fabric, nvml_that_does_not_know)
+TEST_F(Fabric, nvml_without_fabric_support)
 {
     nvml.nvmlDeviceGetGpuFabricInfo = NULL;
     EXPECT_FALSE(uct_cuda_fabric_find(&fabric));
 }
 
 /* NVML is slow to start */
-TEST_F(Fabric, nvml_is_not_asked_without_need)
+TEST_F(Fabric, nvml_is_not_loaded_without_need)
 {
     has_handles = 0;
     EXPECT_FALSE(uct_cuda_fabric_find(&fabric));

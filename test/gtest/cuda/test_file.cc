@@ -55,7 +55,7 @@ protected:
     int  fd       = -1;
 };
 
-TEST_F(File, room_is_had_whatever_signals_come)
+TEST_F(File, reserving_survives_signals)
 {
     const size_t size = 1ul << 20;
     struct stat st;
@@ -77,7 +77,7 @@ TEST_F(File, odd_sizes_are_kept)
     EXPECT_EQ(70101, st.st_size);
 }
 
-TEST_F(File, what_is_written_is_read)
+TEST_F(File, written_bytes_are_read_back)
 {
     const std::string text = "of a file";
     char found[32];
@@ -93,7 +93,7 @@ TEST_F(File, what_is_written_is_read)
     EXPECT_EQ('\0', found[0]);
 }
 
-TEST_F(File, what_is_appended_is_behind)
+TEST_F(File, appended_bytes_are_at_the_end)
 {
     const int end = open(path, O_WRONLY | O_APPEND);
     char found[8] = {};
@@ -140,7 +140,7 @@ TEST(Retry, a_pause_is_as_long_as_it_says)
                                         end.tv_nsec - begin.tv_nsec);
 }
 
-TEST(Retry, an_answer_is_an_answer)
+TEST(Retry, a_result_is_returned_unchanged)
 {
     struct pollfd none = {-1, POLLIN, 0};
 

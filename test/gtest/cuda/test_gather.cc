@@ -192,7 +192,7 @@ protected:
     }
 };
 
-TEST_F(Gather, one_alone_is_not_kept_waiting)
+TEST_F(Gather, a_single_copy_is_not_delayed)
 {
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 64));
     occupy();
@@ -201,7 +201,7 @@ TEST_F(Gather, one_alone_is_not_kept_waiting)
 }
 
 /* 128 of them per call and event, two queries in total */
-TEST_F(Gather, many_take_few_calls)
+TEST_F(Gather, many_copies_take_few_calls)
 {
     const unsigned count = 1000;
 
@@ -223,7 +223,7 @@ TEST_F(Gather, many_take_few_calls)
     }
 }
 
-TEST_F(Gather, neighbours_are_one_copy)
+TEST_F(Gather, adjacent_blocks_are_one_copy)
 {
     occupy();
     for (unsigned i = 0; i < 8; ++i) {
@@ -241,7 +241,7 @@ TEST_F(Gather, neighbours_are_one_copy)
 /* Another thread calls progress while blocks arrive: they are submitted when
    the GPU has at most one operation left, and the driver is not queried each
    time */
-TEST_F(Gather, progress_meanwhile_does_not_part_them)
+TEST_F(Gather, concurrent_progress_does_not_split_a_group)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
@@ -282,7 +282,7 @@ TEST_F(Gather, progress_meanwhile_does_not_part_them)
 }
 
 /* And only for a limited number of calls, even if blocks keep coming */
-TEST_F(Gather, progress_does_not_wait_for_ever)
+TEST_F(Gather, progress_waits_a_limited_number_of_calls)
 {
     unsigned waited = 0;
 
@@ -298,7 +298,7 @@ TEST_F(Gather, progress_does_not_wait_for_ever)
 
 /* Adjacent in one memory only, or in another order, or in an allocation that
    happens to follow */
-TEST_F(Gather, others_are_not)
+TEST_F(Gather, other_blocks_are_separate_copies)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 4096));
@@ -323,7 +323,7 @@ TEST_F(Gather, others_are_not)
 }
 
 /* A key may be unpacked at another key's address */
-TEST_F(Gather, a_new_key_in_an_old_place_is_new)
+TEST_F(Gather, a_new_key_at_an_old_address_is_new)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -340,7 +340,7 @@ TEST_F(Gather, a_new_key_in_an_old_place_is_new)
 
 /* A waiter for the queue would wait forever for unsubmitted copies; a fence
    would miss them */
-TEST_F(Gather, submitted_before_anything_is_waited_for)
+TEST_F(Gather, a_wait_submits_the_group)
 {
     uct_cuda_queue_t *queue = &iface.queue;
     uct_completion_t comp   = {};
@@ -371,7 +371,7 @@ TEST_F(Gather, submitted_before_anything_is_waited_for)
 }
 
 /* So are copies posted by the last completion, if nothing else is left */
-TEST_F(Gather, submitted_by_progress_of_an_idle_queue)
+TEST_F(Gather, progress_of_an_idle_queue_submits)
 {
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -383,7 +383,7 @@ TEST_F(Gather, submitted_by_progress_of_an_idle_queue)
     EXPECT_EQ(1u, driver.singles);
 }
 
-TEST_F(Gather, submitted_by_the_end_of_the_queue)
+TEST_F(Gather, cleanup_of_the_queue_submits)
 {
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -394,7 +394,7 @@ TEST_F(Gather, submitted_by_the_end_of_the_queue)
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&iface.queue, 1000, UINT_MAX));
 }
 
-TEST_F(Gather, told_after_their_event_and_not_before)
+TEST_F(Gather, completions_follow_the_event)
 {
     occupy();
     for (unsigned i = 0; i < 20; ++i) {
@@ -407,7 +407,7 @@ TEST_F(Gather, told_after_their_event_and_not_before)
     expect_told(20, UCS_OK);
 }
 
-TEST_F(Gather, a_driver_without_batches_has_single_copies)
+TEST_F(Gather, without_batches_copies_are_single)
 {
     occupy();
     driver.table.cuMemcpyBatchAsync_v1 = NULL;
@@ -422,7 +422,7 @@ TEST_F(Gather, a_driver_without_batches_has_single_copies)
     EXPECT_EQ(7, remote[7 * 1024]);
 }
 
-TEST_F(Gather, a_batch_that_is_refused_goes_copy_by_copy)
+TEST_F(Gather, a_refused_batch_becomes_single_copies)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -433,7 +433,7 @@ TEST_F(Gather, a_batch_that_is_refused_goes_copy_by_copy)
     EXPECT_EQ(2u, driver.singles);
 }
 
-TEST_F(Gather, errors_are_told_by_progress)
+TEST_F(Gather, errors_are_reported_by_progress)
 {
     occupy();
     driver.table.cuMemcpyBatchAsync_v1 = NULL;
@@ -448,7 +448,7 @@ TEST_F(Gather, errors_are_told_by_progress)
 }
 
 /* The copies were waited for: they are correct */
-TEST_F(Gather, an_event_that_is_not_recorded)
+TEST_F(Gather, without_an_event_copies_are_waited_for)
 {
     occupy();
     for (unsigned i = 0; i < 7; ++i) {
@@ -462,7 +462,7 @@ TEST_F(Gather, an_event_that_is_not_recorded)
     EXPECT_EQ(0u, iface.queue.outstanding);
 }
 
-TEST_F(Gather, a_context_that_was_reset_takes_no_copies)
+TEST_F(Gather, a_reset_context_gets_no_copies)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -474,7 +474,7 @@ TEST_F(Gather, a_context_that_was_reset_takes_no_copies)
 }
 
 /* The context stays until completions of the coalesced copies are reported */
-TEST_F(Gather, a_context_that_was_reset_is_kept_for_a_group)
+TEST_F(Gather, a_reset_context_stays_until_its_group_completes)
 {
     uct_cuda_stream_t *next;
 
@@ -530,7 +530,7 @@ TEST_F(Gather, random_lists_arrive)
 }
 
 /* Page-locked memory too: one event per group, one query per allocation */
-TEST_F(Gather, of_host_memory)
+TEST_F(Gather, host_memory_is_coalesced)
 {
     const auto batch = driver.table.cuMemcpyBatchAsync_v1;
 
@@ -562,7 +562,7 @@ TEST_F(Gather, of_host_memory)
 }
 
 /* Memory that is not locked, or not to its end, or faster in another way */
-TEST_F(Gather, not_of_any_host_memory)
+TEST_F(Gather, unsuitable_host_memory_is_not_coalesced)
 {
     use_host();
     occupy();
@@ -585,7 +585,7 @@ TEST_F(Gather, not_of_any_host_memory)
 }
 
 /* A block of GPU memory behind one of host memory belongs to another group */
-TEST_F(Gather, kinds_of_memory_are_kept_apart)
+TEST_F(Gather, a_group_has_one_kind_of_memory)
 {
     use_host();
     occupy();
@@ -603,7 +603,7 @@ TEST_F(Gather, kinds_of_memory_are_kept_apart)
 }
 
 /* At most 16 MiB wait, even if the blocks are few */
-TEST_F(Gather, large_ones_are_not_kept_for_long)
+TEST_F(Gather, few_bytes_are_delayed)
 {
     driver.table.cuMemcpyBatchAsync_v1 =
             [](CUdeviceptr*, CUdeviceptr*, size_t *bytes, size_t count,
@@ -825,7 +825,7 @@ bool GatherKernel::reached;
 
 /* The program may have written to it by a copy that returned early; not within
    a list. Reads into it need no query. */
-TEST_F(Gather, memory_of_no_context_is_looked_at_block_by_block)
+TEST_F(Gather, memory_without_context_is_queried_per_block)
 {
     const uct_cuda_copy_t copy = block(0, 512, 1024, 256);
 
@@ -846,7 +846,7 @@ TEST_F(Gather, memory_of_no_context_is_looked_at_block_by_block)
     expect_told(6, UCS_OK);
 }
 
-TEST_F(GatherKernel, carries_many_small_ones)
+TEST_F(GatherKernel, the_kernel_copies_many_small_blocks)
 {
     occupy();
     post_many(0, 256);
@@ -865,7 +865,7 @@ TEST_F(GatherKernel, carries_many_small_ones)
 
 /* Blocks of equal size in a list share one launch; a block of another size is
    launched with as many as fit the general kernel */
-TEST_F(GatherKernel, takes_more_of_a_list_that_are_alike)
+TEST_F(GatherKernel, a_list_of_equal_blocks_shares_a_launch)
 {
     occupy();
     post_many(0, 64);
@@ -905,7 +905,7 @@ TEST_F(GatherKernel, takes_more_of_a_list_that_are_alike)
 }
 
 /* Addresses outside the range of the kernel for equal blocks */
-TEST_F(GatherKernel, what_is_far_apart_or_uneven_is_not_alike)
+TEST_F(GatherKernel, distant_or_unaligned_blocks_use_the_general_kernel)
 {
     const CUdeviceptr far = 1ull << 40;
     uct_cuda_copy_list_t list;
@@ -931,7 +931,7 @@ TEST_F(GatherKernel, what_is_far_apart_or_uneven_is_not_alike)
     EXPECT_FALSE(list.is_alike) << "another length";
 }
 
-TEST_F(GatherKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
+TEST_F(GatherKernel, the_kernel_is_not_used_if_unsuitable_or_off)
 {
     reached = false;
     occupy();
@@ -955,7 +955,7 @@ TEST_F(GatherKernel, not_what_it_cannot_reach_nor_few_nor_by_the_setting)
     expect_there(259);
 }
 
-TEST_F(GatherKernel, a_launch_that_fails_is_made_up_for)
+TEST_F(GatherKernel, a_failed_launch_is_replaced_by_copies)
 {
     driver.fail = "cuLaunchKernel";
     occupy();
@@ -968,7 +968,7 @@ TEST_F(GatherKernel, a_launch_that_fails_is_made_up_for)
 
 /* The program keeps the GPU full: copies replace the kernel, and no kernel
    follows until the cancelled one has run; started parts are waited for */
-TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
+TEST_F(GatherKernel, a_launch_without_room_is_cancelled)
 {
     unsigned first = 0;
 
@@ -1018,7 +1018,7 @@ TEST_F(GatherKernel, is_called_off_where_there_is_no_room)
 }
 
 /* All of it has begun: it ends by itself */
-TEST_F(GatherKernel, what_runs_is_waited_for)
+TEST_F(GatherKernel, a_running_launch_is_waited_for)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
@@ -1039,7 +1039,7 @@ TEST_F(GatherKernel, what_runs_is_waited_for)
 
 /* A warp announces its start and then sees the cancellation, while the host
    cancels and then sees the warp's start */
-TEST_F(GatherKernel, what_began_when_it_was_called_off_is_made_up_for)
+TEST_F(GatherKernel, blocks_of_a_cancelled_launch_are_copied)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
@@ -1061,7 +1061,7 @@ TEST_F(GatherKernel, what_began_when_it_was_called_off_is_made_up_for)
 
 /* Launches of two streams are cancelled, the later one first: neither resets
    the other's cancellation, nor believes that the other has run */
-TEST_F(GatherKernel, launches_are_called_off_each_by_itself)
+TEST_F(GatherKernel, launches_are_cancelled_separately)
 {
     uct_cuda_queue_t *queue  = &iface.queue;
     uct_cuda_stream_t *first = stream;
@@ -1091,7 +1091,7 @@ TEST_F(GatherKernel, launches_are_called_off_each_by_itself)
 
 /* The driver fails during the cancellation, with or without having written it:
    earlier announcements of an end are not trusted */
-TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
+TEST_F(GatherKernel, a_failed_cancellation_is_repeated)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
@@ -1117,7 +1117,7 @@ TEST_F(GatherKernel, calling_off_that_fails_is_tried_again)
 
 /* One thread posts and another makes progress: groups grow while blocks arrive,
    and are submitted when they stop */
-TEST_F(GatherKernel, progress_of_another_thread_does_not_part_them)
+TEST_F(GatherKernel, progress_of_another_thread_does_not_split_a_group)
 {
     occupy();
     post_many(0, 20);

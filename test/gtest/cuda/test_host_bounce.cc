@@ -35,7 +35,7 @@ protected:
     }
 };
 
-TEST_F(HostBounce, slots_are_apart_and_come_back)
+TEST_F(HostBounce, slots_do_not_overlap_and_are_reused)
 {
     std::vector<char*> slots;
     char *slot;
@@ -66,7 +66,7 @@ TEST_F(HostBounce, slots_are_apart_and_come_back)
     }
 }
 
-TEST_F(HostBounce, another_context_locks_again)
+TEST_F(HostBounce, another_context_registers_again)
 {
     char *before = static_cast<char*>(uct_cuda_host_bounce_get(1));
 
@@ -83,7 +83,7 @@ TEST_F(HostBounce, another_context_locks_again)
     uct_cuda_host_bounce_put(after);
 }
 
-TEST_F(HostBounce, a_refusal_is_asked_for_once)
+TEST_F(HostBounce, a_refused_registration_is_not_repeated)
 {
     refuse = CUDA_ERROR_OUT_OF_MEMORY;
     EXPECT_EQ(nullptr, uct_cuda_host_bounce_get(1));

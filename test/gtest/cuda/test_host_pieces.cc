@@ -137,7 +137,7 @@ TEST_F(HostPieces, registered_memory_is_locked_whole)
     EXPECT_TRUE(registered.empty());
 }
 
-TEST_F(HostPieces, registered_memory_that_cannot_be_locked_stays_as_it_is)
+TEST_F(HostPieces, registered_memory_that_cannot_be_locked_is_unchanged)
 {
     registered[base + mbyte] = mbyte;
 
@@ -156,7 +156,7 @@ TEST_F(HostPieces, registered_memory_that_cannot_be_locked_stays_as_it_is)
 
 /* A registration ended with its context, and the address may belong to other
    memory now */
-TEST_F(HostPieces, registered_memory_goes_with_its_context)
+TEST_F(HostPieces, a_registration_ends_with_its_context)
 {
     uct_cuda_copy_memh_t *memh = register_memory(base, mbyte);
 
@@ -185,7 +185,7 @@ TEST_F(HostPieces, a_copy_over_several_registrations_goes_in_pieces)
 
 /* Nine adjacent ones: more than fit without an allocation. Messages lock no
    memory. */
-TEST_F(HostPieces, pieces_are_where_registrations_end)
+TEST_F(HostPieces, pieces_end_where_registrations_end)
 {
     void *at = reinterpret_cast<void*>(base + 100);
     uct_cuda_host_pieces_t pieces;
@@ -218,7 +218,7 @@ TEST_F(HostPieces, pieces_are_where_registrations_end)
     EXPECT_EQ(0u, registrations);
 }
 
-TEST_F(HostPieces, pieces_say_what_is_not_locked)
+TEST_F(HostPieces, pieces_report_unlocked_memory)
 {
     void *at = reinterpret_cast<void*>(base);
     uct_cuda_host_pieces_t pieces;

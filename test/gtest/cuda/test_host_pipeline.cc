@@ -133,7 +133,7 @@ protected:
     }
 };
 
-TEST_F(HostPipeline, every_byte_either_way)
+TEST_F(HostPipeline, every_byte_arrives_in_both_directions)
 {
     for (size_t size : {4 * MIB + 29, 7 * MIB + 1000, 33 * MIB + 17}) {
         expect_copied(true, size);
@@ -146,7 +146,7 @@ TEST_F(HostPipeline, every_byte_either_way)
     EXPECT_EQ(MIB, largest);
 }
 
-TEST_F(HostPipeline, small_ones_are_not_for_threads)
+TEST_F(HostPipeline, small_copies_use_no_threads)
 {
     std::vector<char> gpu(5 * MIB), host(5 * MIB, 'x');
     uct_cuda_host_job_t *large, *job;
@@ -168,7 +168,7 @@ TEST_F(HostPipeline, small_ones_are_not_for_threads)
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, start(gpu, host, 0, MIB, true, &job));
 }
 
-TEST_F(HostPipeline, many_at_once)
+TEST_F(HostPipeline, many_copies_at_once)
 {
     const unsigned count = 12;
     std::vector<std::vector<char>> gpu, host;
@@ -192,7 +192,7 @@ TEST_F(HostPipeline, many_at_once)
     }
 }
 
-TEST_F(HostPipeline, a_failed_copy_is_told_and_the_next_one_works)
+TEST_F(HostPipeline, a_failed_copy_is_reported_and_the_next_one_works)
 {
     std::vector<char> gpu(16 * MIB), host(16 * MIB);
     uct_cuda_host_job_t *job;
@@ -245,7 +245,7 @@ static size_t allocated()
 }
 
 /* A program may reset its GPU any number of times */
-TEST_F(HostPipeline, nothing_stays_of_contexts_that_are_gone)
+TEST_F(HostPipeline, destroyed_contexts_leave_nothing_behind)
 {
     std::vector<char> gpu(4 * MIB), host(4 * MIB);
     uct_cuda_host_job_t *job;
@@ -267,7 +267,7 @@ TEST_F(HostPipeline, nothing_stays_of_contexts_that_are_gone)
 }
 
 /* The program resets the GPU during copies */
-TEST_F(HostPipeline, a_copy_whose_context_is_gone_fails)
+TEST_F(HostPipeline, a_copy_in_a_destroyed_context_fails)
 {
     std::vector<char> gpu(32 * MIB), host(32 * MIB);
     uct_cuda_host_job_t *first, *second, *third;
@@ -289,7 +289,7 @@ TEST_F(HostPipeline, a_copy_whose_context_is_gone_fails)
     EXPECT_EQ(UCS_OK, wait(third));
 }
 
-TEST_F(HostPipeline, a_copy_has_as_many_threads_as_it_may)
+TEST_F(HostPipeline, a_copy_uses_the_permitted_threads)
 {
     std::vector<char> gpu(32 * MIB), host(32 * MIB);
     uct_cuda_host_job_t *job;
@@ -309,7 +309,7 @@ TEST_F(HostPipeline, a_copy_has_as_many_threads_as_it_may)
     }
 }
 
-TEST_F(HostPipeline, somebody_is_called_at_the_end)
+TEST_F(HostPipeline, the_callback_runs_at_the_end)
 {
     std::vector<char> gpu(8 * MIB), host(8 * MIB);
     uct_cuda_host_job_t *job;
@@ -342,7 +342,7 @@ static void mend(int, siginfo_t *info, void*)
     }
 }
 
-TEST_F(HostPipeline, faults_of_threads_are_the_programs_to_mend)
+TEST_F(HostPipeline, page_faults_of_threads_reach_the_programs_handler)
 {
     const size_t size       = 4 * MIB;
     struct sigaction action = {}, before;
@@ -368,7 +368,7 @@ TEST_F(HostPipeline, faults_of_threads_are_the_programs_to_mend)
 }
 
 /* Too small to wake threads, and without a request for them */
-TEST_F(HostPipeline, a_copy_without_another_way_has_a_thread)
+TEST_F(HostPipeline, a_copy_without_alternative_gets_a_thread)
 {
     std::vector<char> from(100), to(100);
     uct_cuda_host_job_t *job;

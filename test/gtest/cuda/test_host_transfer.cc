@@ -129,7 +129,7 @@ protected:
     }
 };
 
-TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
+TEST_P(HostTransfer, small_copies_of_a_peer_use_a_slot)
 {
     const char *small = is_peer ? "a slot" : "the driver";
 
@@ -149,7 +149,7 @@ TEST_P(HostTransfer, little_of_a_peer_goes_by_a_slot)
     EXPECT_EQ("the driver", way(4 * KiB + 1, false));
 }
 
-TEST_P(HostTransfer, what_is_not_locked_goes_by_threads)
+TEST_P(HostTransfer, unlocked_memory_is_copied_by_threads)
 {
     for (bool to_gpu : {false, true}) {
         EXPECT_EQ("the driver", way(4 * MiB - 1, to_gpu));
@@ -164,7 +164,7 @@ TEST_P(HostTransfer, what_is_not_locked_goes_by_threads)
 }
 
 /* A failed start keeps neither a slot nor an operation */
-TEST_P(HostTransfer, failures_hold_nothing)
+TEST_P(HostTransfer, failures_release_everything)
 {
     can_map = false;
     driver.table.cuMemcpyDtoHAsync = [](void*, CUdeviceptr, size_t, CUstream) {

@@ -100,7 +100,7 @@ TEST_F(IpcEp, host_memory_of_the_own_process_needs_no_key)
     EXPECT_EQ(std::vector<char>(4096, 'n'), local);
 }
 
-TEST_F(IpcEp, host_memory_that_is_not_there_is_told)
+TEST_F(IpcEp, missing_host_memory_is_an_error)
 {
     void *gone = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
                       0);
@@ -270,7 +270,7 @@ TEST_F(IpcEp, access_between_own_gpus)
 }
 
 /* UCX's tests change only the pid, in a buffer otherwise filled with noise */
-TEST_F(IpcEp, is_connected_to_the_process_it_was_made_for)
+TEST_F(IpcEp, an_endpoint_is_connected_to_its_process)
 {
     uct_cuda_node_device_addr_t device;
     char addr[UCT_CUDA_NODE_IFACE_ADDR_MAX];

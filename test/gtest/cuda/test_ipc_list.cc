@@ -147,7 +147,7 @@ TEST_F(IpcList, few_calls_and_one_completion)
     }
 }
 
-TEST_F(IpcList, get)
+TEST_F(IpcList, a_list_is_read)
 {
     const uct_abi_list_t list = {buffers.data(), lengths.data(), remote.data(),
                                  rkeys.data(), count};
@@ -161,7 +161,7 @@ TEST_F(IpcList, get)
     }
 }
 
-TEST_F(IpcList, empty_ones_are_over)
+TEST_F(IpcList, empty_lists_complete_at_once)
 {
     EXPECT_EQ(UCS_OK, put(0));
     lengths.assign(count, 0);
@@ -180,7 +180,7 @@ TEST_F(IpcList, empty_ones_are_over)
     EXPECT_EQ('r', gpu[half]);
 }
 
-TEST_F(IpcList, one_wrong_block_keeps_all_back)
+TEST_F(IpcList, one_invalid_block_refuses_the_list)
 {
     const std::vector<uint64_t> noise(64, 0x5a5a5a5a5a5a5a5a);
 
@@ -227,7 +227,7 @@ TEST_F(IpcList, a_full_queue)
     EXPECT_EQ(UCS_OK, told.comp.status);
 }
 
-TEST_F(IpcList, an_error_in_the_middle_is_told_at_the_end)
+TEST_F(IpcList, an_error_in_the_middle_is_reported_at_the_end)
 {
     driver.table.cuMemGetAddressRange = [](CUdeviceptr*, size_t*, CUdeviceptr) {
         return CUDA_ERROR_INVALID_VALUE;

@@ -35,7 +35,7 @@ protected:
     }
 };
 
-TEST_F(Memory, an_answer_serves_one_operation)
+TEST_F(Memory, a_remembered_query_serves_one_operation)
 {
     uct_cuda_memory_t memory;
 
@@ -49,7 +49,7 @@ TEST_F(Memory, an_answer_serves_one_operation)
     EXPECT_EQ(2u, driver.questions);
 }
 
-TEST_F(Memory, another_question_ends_an_answer)
+TEST_F(Memory, another_query_replaces_the_remembered_one)
 {
     uct_cuda_memory_t memory;
 
@@ -124,7 +124,7 @@ TEST_F(Memory, made_by_handle_or_not)
 }
 
 /* The driver reports host memory without a context; the CPU has no access */
-TEST_F(Memory, host_memory_made_by_handle_is_for_the_driver_alone)
+TEST_F(Memory, host_memory_made_by_handle_is_for_the_driver_only)
 {
     CUcontext context    = driver.context;
     uct_cuda_end_t found = uct_cuda_end_none();
@@ -156,7 +156,7 @@ static std::set<int> may_touch; /* GPUs with access */
 static CUcontext pushed;
 
 /* The best GPU with access copies */
-TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_that_may)
+TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_with_access)
 {
     const CUdeviceptr memory = driver.offer_host_vmm(8192);
     const CUcontext cuda     = (CUcontext)0x7000;
@@ -205,7 +205,7 @@ TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_that_may)
 }
 
 /* A copy of it does not repeat this query */
-TEST_F(Memory, page_locked_memory_of_a_context_is_asked_about_once)
+TEST_F(Memory, page_locked_memory_of_a_context_is_queried_once)
 {
     CUcontext context    = nullptr;
     uct_cuda_end_t found = uct_cuda_end_none();
@@ -305,7 +305,7 @@ unsigned MemorySync::attributes, MemorySync::waits, MemorySync::flags;
 CUstream MemorySync::stream;
 
 /* Without it the program's copies may not have ended when the driver returns */
-TEST_F(MemorySync, copies_are_made_to_wait_once_an_allocation)
+TEST_F(MemorySync, the_attribute_is_set_once_per_allocation)
 {
     sync(1001);
     EXPECT_EQ(1u, attributes);
@@ -318,7 +318,7 @@ TEST_F(MemorySync, copies_are_made_to_wait_once_an_allocation)
     EXPECT_EQ(4u, attributes);
 }
 
-TEST_F(MemorySync, it_is_tried_again_where_it_failed)
+TEST_F(MemorySync, a_failed_attribute_is_set_again)
 {
     driver.table.cuPointerSetAttribute = [](const void*, CUpointer_attribute,
                                             CUdeviceptr) {
@@ -331,7 +331,7 @@ TEST_F(MemorySync, it_is_tried_again_where_it_failed)
 }
 
 /* The attribute has no effect (H100, driver 580) */
-TEST_F(MemorySync, pools_memory_is_not_helped_by_the_attribute)
+TEST_F(MemorySync, memory_of_pools_gets_no_attribute)
 {
     make_vmm();
     driver.is_pool = true;
@@ -341,7 +341,7 @@ TEST_F(MemorySync, pools_memory_is_not_helped_by_the_attribute)
 }
 
 /* By an event in a blocking stream, until it completes, each time */
-TEST_F(MemorySync, what_has_no_attribute_is_waited_for)
+TEST_F(MemorySync, memory_without_the_attribute_is_waited_for)
 {
     CUcontext context;
     uct_cuda_end_t end;
@@ -358,7 +358,7 @@ TEST_F(MemorySync, what_has_no_attribute_is_waited_for)
     EXPECT_EQ(0u, attributes);
 }
 
-TEST_F(MemorySync, it_is_not_where_the_program_has_all_copies_waited_for)
+TEST_F(MemorySync, no_wait_if_the_context_synchronizes_copies)
 {
     make_vmm();
     flags = 0x80; /* CU_CTX_SYNC_MEMOPS */
@@ -367,7 +367,7 @@ TEST_F(MemorySync, it_is_not_where_the_program_has_all_copies_waited_for)
 }
 
 /* Work of the program in the legacy stream may wait for the program */
-TEST_F(MemorySync, it_is_not_waited_for_without_end)
+TEST_F(MemorySync, the_wait_is_limited)
 {
     make_vmm();
     driver.table.cuEventQuery = [](CUevent) { return CUDA_ERROR_NOT_READY; };

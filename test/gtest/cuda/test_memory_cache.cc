@@ -47,7 +47,7 @@ protected:
 
 /* Unreadable memory is not host memory, even if the driver does not know it: it
    may be freed GPU memory, and become GPU memory again */
-TEST_F(MemoryCache, keeps_what_can_be_read)
+TEST_F(MemoryCache, readable_memory_is_remembered)
 {
     errno = ENOENT;
     EXPECT_FALSE(is_remembered(PROT_NONE, 0));

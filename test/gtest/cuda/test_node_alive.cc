@@ -78,7 +78,7 @@ protected:
     }
 };
 
-TEST_F(NodeAlive, a_number_is_one_holders)
+TEST_F(NodeAlive, a_number_has_one_holder)
 {
     uct_cuda_node_alive_t *other = enter();
 
@@ -97,7 +97,7 @@ TEST_F(NodeAlive, a_number_is_one_holders)
 }
 
 /* One of two users in a process leaves, or only closes the file */
-TEST_F(NodeAlive, what_others_close_in_the_process_is_not_lost)
+TEST_F(NodeAlive, closing_by_other_users_of_the_process_loses_nothing)
 {
     uct_cuda_node_alive_t *first = enter(), *second = enter();
 
@@ -111,7 +111,7 @@ TEST_F(NodeAlive, what_others_close_in_the_process_is_not_lost)
     EXPECT_FALSE(uct_cuda_node_alive_is_there(mine, 1));
 }
 
-TEST_F(NodeAlive, a_killed_process_is_not_there)
+TEST_F(NodeAlive, a_killed_process_is_not_alive)
 {
     const pid_t pid = spawn(
         [this]() { return uct_cuda_node_alive_hold(enter(), 7); });
@@ -159,7 +159,7 @@ TEST_F(NodeAlive, a_forked_child_holds_nothing)
     munmap(child, sizeof(*child));
 }
 
-TEST_F(NodeAlive, a_forked_child_takes_nothing_away)
+TEST_F(NodeAlive, a_forked_child_releases_nothing)
 {
     uct_cuda_node_alive_t *other = enter();
 

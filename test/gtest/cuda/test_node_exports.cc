@@ -116,7 +116,7 @@ TEST_F(IpcExports, an_allocation_has_one_handle)
 
 /* The last user's end closes the descriptor, which kept the memory. Peers may
    still have the allocation mapped, so it keeps its entry */
-TEST_F(IpcExports, a_descriptor_goes_with_the_last_user)
+TEST_F(IpcExports, a_descriptor_is_closed_by_its_last_user)
 {
     const unsigned before        = num_open();
     uct_cuda_node_handle_t first = get(alloc(0x10000));
@@ -134,7 +134,7 @@ TEST_F(IpcExports, a_descriptor_goes_with_the_last_user)
 }
 
 /* Programs register thousands of pieces, and have files of their own */
-TEST_F(IpcExports, few_descriptors_are_held)
+TEST_F(IpcExports, the_number_of_held_descriptors_is_limited)
 {
     const unsigned before = num_open();
     std::vector<uct_cuda_node_handle_t> handles;
@@ -193,7 +193,7 @@ TEST_F(IpcExports, freed_memory_is_noticed)
     EXPECT_TRUE(uct_cuda_node_invalidation_is_over(&handle.notice));
 }
 
-TEST_F(IpcExports, what_is_about_to_go_is_ended_at_once)
+TEST_F(IpcExports, ending_an_export_takes_effect_at_once)
 {
     uct_cuda_node_handle_t handle = get(alloc(0x10000));
 
@@ -320,7 +320,7 @@ protected:
     }
 };
 
-TEST_F(IpcBoard, freed_memory_is_let_go_of)
+TEST_F(IpcBoard, freed_memory_is_unmapped)
 {
     uct_cuda_node_cache_put(get(handle(0)), true);
     uct_cuda_node_cache_put(get(handle(1)), true);
@@ -333,7 +333,7 @@ TEST_F(IpcBoard, freed_memory_is_let_go_of)
     EXPECT_EQ(2u, driver.opens);
 }
 
-TEST_F(IpcBoard, what_is_in_use_goes_with_its_last_user)
+TEST_F(IpcBoard, a_mapping_in_use_is_closed_by_its_last_user)
 {
     uct_cuda_node_mapping_t *mapping = get(handle(0));
 
@@ -347,7 +347,7 @@ TEST_F(IpcBoard, what_is_in_use_goes_with_its_last_user)
 }
 
 /* An unused communicator does not keep memory freed by peers */
-TEST_F(IpcBoard, a_loan_ends_with_the_memory)
+TEST_F(IpcBoard, a_weak_reference_ends_with_the_memory)
 {
     uct_cuda_node_mapping_t *lent = get(handle(0)), *used;
 
@@ -370,7 +370,7 @@ TEST_F(IpcBoard, a_loan_ends_with_the_memory)
 
 /* Keys are not trusted: a key of the same allocation may name another entry of
    the invalidation page, a missing one, or another page */
-TEST_F(IpcBoard, a_key_with_another_place_is_looked_up_there)
+TEST_F(IpcBoard, a_keys_entry_in_the_invalidation_page_is_not_trusted)
 {
     uct_cuda_node_handle_t h         = handle(0);
     uct_cuda_node_mapping_t *mapping = get(h);
@@ -403,7 +403,7 @@ TEST_F(IpcBoard, a_key_with_another_place_is_looked_up_there)
 
 /* An importer without invalidation page closes memory not used recently,
    measured by uses of other memory */
-TEST_F(IpcBoard, peers_without_one)
+TEST_F(IpcBoard, peers_without_an_invalidation_page)
 {
     uct_cuda_node_handle_t h = handle(0), first = h;
 

@@ -232,7 +232,7 @@ protected:
     int number;
 };
 
-TEST_F(IpcDescriptor, is_found_or_asked_for)
+TEST_F(IpcDescriptor, a_descriptor_is_found_or_requested)
 {
     if (!may_fetch_any()) {
         GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
@@ -263,7 +263,7 @@ TEST_F(IpcDescriptor, is_found_or_asked_for)
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
 }
 
-TEST_F(IpcHandle, descriptor_is_the_exporters)
+TEST_F(IpcHandle, a_descriptor_is_fetched_from_the_exporter)
 {
     if (!may_fetch()) {
         GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
@@ -274,7 +274,7 @@ TEST_F(IpcHandle, descriptor_is_the_exporters)
 }
 
 /* In this namespace the pid belongs to another process */
-TEST_F(IpcHandle, pid_of_another_namespace_is_not_looked_up)
+TEST_F(IpcHandle, a_pid_of_another_namespace_is_not_used)
 {
     ++handle.pid_ns;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
@@ -283,7 +283,7 @@ TEST_F(IpcHandle, pid_of_another_namespace_is_not_looked_up)
     EXPECT_EQ(0u, imports);
 }
 
-TEST_F(IpcHandle, exporter_that_is_gone_is_unreachable)
+TEST_F(IpcHandle, an_ended_exporter_is_unreachable)
 {
     handle.pid = INT32_MAX;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
@@ -291,7 +291,7 @@ TEST_F(IpcHandle, exporter_that_is_gone_is_unreachable)
 }
 
 /* Handles of another machine's driver are invalid here */
-TEST_F(IpcHandle, of_another_machine_is_not_tried)
+TEST_F(IpcHandle, a_handle_of_another_machine_is_not_opened)
 {
     handle.machine ^= 1;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
@@ -301,7 +301,7 @@ TEST_F(IpcHandle, of_another_machine_is_not_tried)
     EXPECT_EQ(0u, driver.opens);
 }
 
-TEST_F(IpcHandle, for_the_fabric_is_tried_from_any_machine)
+TEST_F(IpcHandle, a_fabric_handle_is_opened_from_any_machine)
 {
     static CUmemAllocationHandleType asked;
 

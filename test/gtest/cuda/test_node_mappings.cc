@@ -98,7 +98,7 @@ TEST_F(IpcCache, new_allocation_over_old_ones_retires_them)
     EXPECT_EQ(2u, uct_cuda_node_cache_count());
 }
 
-TEST_F(IpcCache, peers_are_told_apart)
+TEST_F(IpcCache, peers_are_distinguished)
 {
     uct_cuda_node_cache_put(get(handle(0x10000, 1, 42)), true);
     uct_cuda_node_cache_put(get(handle(0x10000, 1, 43)), true);
@@ -151,7 +151,7 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
 }
 
 /* A destroyed context that still has mappings in use opens nothing */
-TEST_F(IpcCache, a_context_that_is_gone_opens_nothing)
+TEST_F(IpcCache, a_destroyed_context_opens_nothing)
 {
     const auto other = reinterpret_cast<CUcontext>(0x2000);
     static CUcontext gone;
@@ -176,7 +176,7 @@ TEST_F(IpcCache, a_context_that_is_gone_opens_nothing)
 }
 
 /* Processes in containers may have the same pid */
-TEST_F(IpcCache, pid_namespaces_are_told_apart)
+TEST_F(IpcCache, pid_namespaces_are_distinguished)
 {
     uct_cuda_node_handle_t one = handle(0x10000, 1), other = one;
 
@@ -223,7 +223,7 @@ TEST_F(IpcCache, other_handle_or_gpu_is_other_memory)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
-TEST_F(IpcCache, what_is_in_use_goes_with_its_last_user)
+TEST_F(IpcCache, a_mapping_in_use_is_closed_by_its_last_user)
 {
     uct_cuda_node_mapping_t *first  = get(handle(0x10000, 1));
     uct_cuda_node_mapping_t *second = get(handle(0x10000, 1));
@@ -242,7 +242,7 @@ TEST_F(IpcCache, what_is_in_use_goes_with_its_last_user)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
-TEST_F(IpcCache, stale_mapping_in_the_way_is_closed_and_tried_again)
+TEST_F(IpcCache, an_obstructing_stale_mapping_is_closed)
 {
     uct_cuda_node_cache_put(get(handle(0x90000, 1)), true);
     driver.fail      = "cuIpcOpenMemHandle";
@@ -254,7 +254,7 @@ TEST_F(IpcCache, stale_mapping_in_the_way_is_closed_and_tried_again)
 /* The peer exports other memory at an address mapped for a communicator: it has
    freed the old memory, even without an announcement. A transfer keeps its
    mapping. */
-TEST_F(IpcCache, a_weak_reference_in_the_way_is_closed)
+TEST_F(IpcCache, an_obstructing_weak_reference_is_closed)
 {
     uct_cuda_node_mapping_t *mapping = nullptr;
     uct_cuda_node_mapping_t *lent    = get(handle(0x10000, 1));
@@ -314,7 +314,7 @@ TEST_F(IpcCache, limit_of_regions_drops_the_least_recently_used)
     uct_cuda_node_cache_limit(ULONG_MAX, SIZE_MAX);
 }
 
-TEST_F(IpcCache, context_destroyed_by_the_user_is_left_alone)
+TEST_F(IpcCache, nothing_is_closed_in_a_destroyed_context)
 {
     uct_cuda_node_cache_put(get(handle(0x10000, 1)), true);
     driver.ctx_id = 7; /* another context at the same address */

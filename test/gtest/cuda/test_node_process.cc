@@ -43,7 +43,7 @@ protected:
 };
 
 /* UCX's own tests look for these words */
-TEST_F(IpcAddress, own_interface_is_not)
+TEST_F(IpcAddress, the_own_interface_is_unreachable)
 {
     iface.iface = 5;
     EXPECT_EQ("same process", obstacle(&device));
@@ -53,7 +53,7 @@ TEST_F(IpcAddress, own_interface_is_not)
     EXPECT_EQ("same process", obstacle(&device));
 }
 
-TEST_F(IpcAddress, other_interface_of_the_process_is)
+TEST_F(IpcAddress, another_interface_of_the_process_is_reachable)
 {
     for (uint32_t number : {1, 4, 6, UCT_CUDA_NODE_IFACE_MAX}) {
         iface.iface = number;
@@ -74,19 +74,19 @@ TEST_F(IpcAddress, interfaces_are_numbered)
     }
 }
 
-TEST_F(IpcAddress, other_process_of_the_machine_is)
+TEST_F(IpcAddress, another_process_of_the_machine_is_reachable)
 {
     iface.pid += 1;
     EXPECT_EQ("", obstacle(&device));
 }
 
-TEST_F(IpcAddress, same_pid_in_another_namespace_is)
+TEST_F(IpcAddress, the_same_pid_in_another_namespace_is_reachable)
 {
     iface.pid_ns += 1;
     EXPECT_EQ("", obstacle(&device));
 }
 
-TEST_F(IpcAddress, other_machine_is_not)
+TEST_F(IpcAddress, another_machine_is_unreachable)
 {
     iface.pid        += 1;
     device.machine[15] ^= 1;
@@ -100,7 +100,7 @@ TEST_F(IpcAddress, every_digit_of_the_machine_counts)
 }
 
 /* A stock peer's device address has 8 bytes and may end a page */
-TEST_F(IpcAddress, stock_peer_is_not_and_no_more_than_8_bytes_are_read)
+TEST_F(IpcAddress, a_stock_peer_is_unreachable_and_8_bytes_are_read)
 {
     size_t page = sysconf(_SC_PAGESIZE);
     char *pages = (char*)mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
@@ -196,7 +196,7 @@ static bool ask_at_once()
     return is_right && (num_looks == 1);
 }
 
-TEST_F(IpcAddress, is_found_once_for_all_threads)
+TEST_F(IpcAddress, the_address_is_computed_once_for_all_threads)
 {
     int status;
     pid_t child = fork();
@@ -223,7 +223,7 @@ TEST_F(IpcAddress, endpoint_knows_its_peer)
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected((uct_ep_h)&ep, &peer));
 }
 
-TEST_F(IpcAddress, missing_addresses_are_not)
+TEST_F(IpcAddress, missing_addresses_are_unreachable)
 {
     EXPECT_NE("", obstacle(NULL));
     EXPECT_NE(nullptr, uct_cuda_node_addr_obstacle(&device, NULL, 5, NULL));
@@ -302,12 +302,12 @@ protected:
     }
 };
 
-TEST_F(IpcFabric, other_machine_is)
+TEST_F(IpcFabric, another_machine_of_the_fabric_is_reachable)
 {
     EXPECT_TRUE(is_reachable(&fabric));
 }
 
-TEST_F(IpcFabric, both_have_to_be_of_it)
+TEST_F(IpcFabric, both_ends_need_the_fabric)
 {
     EXPECT_FALSE(is_reachable(NULL));
     uct_cuda_node_device_addr_self(&device, NULL);
@@ -315,7 +315,7 @@ TEST_F(IpcFabric, both_have_to_be_of_it)
     EXPECT_FALSE(is_reachable(&fabric));
 }
 
-TEST_F(IpcFabric, other_cluster_and_other_clique_are_not)
+TEST_F(IpcFabric, another_cluster_or_clique_is_unreachable)
 {
     ++fabric.clique;
     EXPECT_FALSE(is_reachable(&fabric));
@@ -324,14 +324,14 @@ TEST_F(IpcFabric, other_cluster_and_other_clique_are_not)
     EXPECT_FALSE(is_reachable(&fabric));
 }
 
-TEST_F(IpcFabric, address_is_longer_by_it)
+TEST_F(IpcFabric, a_fabric_makes_addresses_longer)
 {
     EXPECT_EQ(28u, uct_cuda_node_device_addr_length(&fabric));
     EXPECT_EQ(24u, uct_cuda_node_device_addr_length(NULL));
 }
 
 /* Pids, and numbers of pid namespaces, are the same on many machines */
-TEST_F(IpcFabric, processes_of_other_machines_are_others)
+TEST_F(IpcFabric, equal_pids_on_other_machines_are_other_processes)
 {
     struct stat st;
 

@@ -122,7 +122,7 @@ TEST_F(NodeRkey, own_process_is_reachable_without_a_mapping)
     }
 }
 
-TEST_F(NodeRkey, what_is_no_key_is_told_from_one)
+TEST_F(NodeRkey, invalid_keys_are_detected)
 {
     uct_cuda_node_rkey_t *rkey = nullptr;
     const std::vector<uint64_t> noise(64, 0x5a5a5a5a5a5a5a5a);
@@ -205,7 +205,7 @@ TEST_F(NodeRkey, key_outlives_its_mapping)
 }
 
 /* Nothing is mapped of this process's own memory */
-TEST_F(NodeRkey, own_memory_is_where_it_is)
+TEST_F(NodeRkey, own_memory_needs_no_mapping)
 {
     uct_cuda_node_rkey_t *rkey = nullptr;
     CUdeviceptr mapped         = 0;
@@ -229,7 +229,7 @@ TEST_F(NodeRkey, memory_that_cannot_be_shared_is_packed_as_unreachable)
     EXPECT_EQ(0u, driver.opens);
 }
 
-TEST_F(NodeRkey, freed_buffer_does_not_condemn_its_peer)
+TEST_F(NodeRkey, a_freed_buffer_leaves_its_peer_reachable)
 {
     pack_as_peer(3);
     driver.fail      = "cuIpcOpenMemHandle";
@@ -262,7 +262,7 @@ TEST_F(NodeRkey, each_pid_namespace_is_tried)
 }
 
 /* A key is arbitrary bytes from a peer: a stock key, a newer one, or noise */
-TEST_F(NodeRkey, what_is_not_ours_is_unreachable)
+TEST_F(NodeRkey, foreign_keys_are_unreachable)
 {
     std::mt19937 random(1);
     pack_as_peer(4);
@@ -353,7 +353,7 @@ TEST_F(NodeRkey, key_that_is_longer_than_its_memory_is_refused)
 
 /* A peer cannot make this process copy within its own memory at arbitrary
    addresses */
-TEST_F(NodeRkey, own_memory_is_believed_as_the_driver_knows_it)
+TEST_F(NodeRkey, keys_of_own_memory_must_match_the_driver)
 {
     pack();
     const uct_cuda_node_packed_rkey_t good = packed;
@@ -385,7 +385,7 @@ TEST_F(NodeRkey, buffer_in_several_mappings_is_not_for_peers)
 }
 
 /* UCX may round up the length of other memory */
-TEST_F(NodeRkey, length_beyond_plain_memory_is_not_minded)
+TEST_F(NodeRkey, a_length_beyond_other_memory_is_accepted)
 {
     EXPECT_EQ(UCS_OK, uct_cuda_node_rkey_pack(memh, (void*)base, length + 15,
                                               &packed));
@@ -428,7 +428,7 @@ TEST_F(NodeRkey, memory_is_mapped_for_code_on_gpus)
 }
 
 /* It stays mapped as long as the key exists, independent of endpoints */
-TEST_F(NodeRkey, memory_that_was_given_out_belongs_to_its_key)
+TEST_F(NodeRkey, returned_memory_belongs_to_its_key)
 {
     uct_cuda_node_rkey_t *rkey = nullptr;
     CUdeviceptr mapped;
@@ -499,7 +499,7 @@ TEST_F(NodeRkeyMapped, pieces_have_keys_of_their_own)
     EXPECT_EQ(0, memcmp(&before, &again, sizeof(before)));
 }
 
-TEST_F(NodeRkeyMapped, a_range_over_two_pieces_goes_another_way)
+TEST_F(NodeRkeyMapped, a_range_over_two_pieces_has_no_handle)
 {
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE,
               pack_range(base + 2 * chunk - 1, 2).type);

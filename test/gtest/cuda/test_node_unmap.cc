@@ -81,7 +81,7 @@ public:
     }
 };
 
-TEST_F(IpcUnmap, what_does_not_wait_goes_at_once)
+TEST_F(IpcUnmap, mappings_that_close_without_waiting_are_closed_at_once)
 {
     driver.table.cuMemUnmap = [](CUdeviceptr address, size_t) {
         fake->mapped.erase(address);
@@ -96,7 +96,7 @@ TEST_F(IpcUnmap, what_does_not_wait_goes_at_once)
     EXPECT_EQ(1u, driver.mapped.size());
 }
 
-TEST_F(IpcUnmap, a_little_is_kept_and_the_oldest_goes_first)
+TEST_F(IpcUnmap, the_oldest_mapping_is_closed_first)
 {
     idle();
     unmap_up_to(UCT_CUDA_NODE_UNMAP_KEPT);
@@ -125,7 +125,7 @@ TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
 }
 
 /* A look does not wait for a GPU: it closes many mappings, or none */
-TEST_F(IpcUnmap, a_look_closes_what_is_idle)
+TEST_F(IpcUnmap, a_check_closes_idle_mappings)
 {
     for (auto how : {&IpcUnmap::busy, &IpcUnmap::busy_elsewhere}) {
         (this->*how)();
@@ -150,7 +150,7 @@ TEST_F(IpcUnmap, a_look_closes_what_is_idle)
     EXPECT_EQ(UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB), driver.mapped.size());
 }
 
-TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
+TEST_F(IpcUnmap, mappings_of_a_destroyed_context_are_not_closed)
 {
     unmap(4096);
     driver.ctx_id = 7;
@@ -161,7 +161,7 @@ TEST_F(IpcUnmap, what_goes_with_its_context_is_not_closed)
 
 /* Messages ask nothing that breaks a capture, and use the result of
    collectives' queries */
-TEST_F(IpcUnmap, messages_ask_about_the_legacy_stream_alone)
+TEST_F(IpcUnmap, messages_query_the_legacy_stream_only)
 {
     const size_t kept = UCT_CUDA_NODE_UNMAP_KEPT / (16 * MiB);
 

@@ -264,7 +264,7 @@ TEST_F(Queue, purge_is_for_one_endpoint)
 
 /* A window of transfers of many copies each: copies that do not fit wait, and
    all end */
-TEST_F(Queue, no_more_copies_than_a_stream_takes)
+TEST_F(Queue, copies_beyond_a_streams_capacity_wait)
 {
     std::vector<uct_cuda_op_t*> posted;
     uct_cuda_stream_t *stream;
@@ -298,7 +298,7 @@ TEST_F(Queue, no_more_copies_than_a_stream_takes)
     finish(post(0, nullptr));
 }
 
-TEST_F(Queue, failed_copy_tells_its_completion)
+TEST_F(Queue, a_failed_copy_reports_its_completion)
 {
     Completion comp;
     post(0, &comp);
@@ -309,7 +309,7 @@ TEST_F(Queue, failed_copy_tells_its_completion)
     EXPECT_EQ(UCS_ERR_IO_ERROR, comp.super.status);
 }
 
-TEST_F(Queue, failed_copy_is_over_before_its_memory_goes)
+TEST_F(Queue, a_failed_copy_has_ended_before_its_memory_is_released)
 {
     static unsigned waits;
     static unsigned waits_when_done;
@@ -358,7 +358,7 @@ TEST_F(Queue, each_context_keeps_its_streams)
 }
 
 /* Repeated resets of a device do not fill memory */
-TEST_F(Queue, contexts_that_are_gone_are_forgotten)
+TEST_F(Queue, destroyed_contexts_are_forgotten)
 {
     const auto id = driver.ctx_id;
 
@@ -403,7 +403,7 @@ TEST_F(Queue, failed_event_leaves_nothing_behind)
     EXPECT_EQ(0u, queue.outstanding);
 }
 
-TEST_F(Queue, what_is_waited_for_at_once_is_never_held_up)
+TEST_F(Queue, an_operation_waited_for_at_once_ignores_limits)
 {
     uct_cuda_stream_t *stream;
     Completion comp;
@@ -508,7 +508,7 @@ TEST_F(Queue, wakes_up_by_its_file_descriptor)
 
 /* A polling thread arms all the time: one callback, behind all running
    operations, in a stream of its own */
-TEST_F(Queue, is_armed_once)
+TEST_F(Queue, a_polling_thread_arms_once)
 {
     static unsigned callbacks;
     static CUstream callback_stream;
@@ -561,7 +561,7 @@ TEST_F(Queue, is_armed_once)
 }
 
 /* UCX has freed its requests by then; resources of copies are released */
-TEST_F(Queue, who_has_gone_is_not_told)
+TEST_F(Queue, a_closed_interface_gets_no_completions)
 {
     static int runs, released;
     static const uct_cuda_method_t method = {"a test", nullptr, nullptr,
@@ -600,7 +600,7 @@ TEST_F(Queue, who_has_gone_is_not_told)
 }
 
 /* The engine's streams outlive a queue, and so do callbacks in them */
-TEST_F(Queue, a_late_wake_up_writes_to_nobody_else)
+TEST_F(Queue, a_late_wake_up_writes_to_no_other_file)
 {
     int fd, own;
 
@@ -664,7 +664,7 @@ TEST_F(Queue, a_forked_child_takes_no_wake_up_of_its_parent)
 }
 
 /* One command per existing context that the queue has used */
-TEST_F(Queue, who_asks_waits_for_the_driver)
+TEST_F(Queue, waiting_uses_one_command_per_context)
 {
     static unsigned records;
     Completion done;

@@ -111,7 +111,7 @@ TEST_F(Settings, the_first_memory_domain_decides_until_all_are_closed)
 }
 
 /* There is one cache for all memory domains */
-TEST_F(Settings, limits_of_the_cache_are_the_first_ones)
+TEST_F(Settings, the_first_limits_of_the_cache_apply)
 {
     const auto mapped = [](unsigned count) {
         for (unsigned i = 1; i <= count; ++i) {

@@ -60,7 +60,7 @@ TEST_F(Handles, operations_are_those_that_mpi_allows)
     EXPECT_EQ("minloc maxloc", operations("2int"));
 }
 
-TEST_F(Handles, each_is_the_kernels_own)
+TEST_F(Handles, handles_name_the_kernels_types_and_operations)
 {
     ASSERT_TRUE(known("max", "unsigned"));
     EXPECT_EQ(UCX_MP_OP_MAX, m_op);
@@ -73,13 +73,13 @@ TEST_F(Handles, each_is_the_kernels_own)
     EXPECT_EQ(UCX_MP_TYPE_I32_I32, m_type);
 }
 
-TEST_F(Handles, types_of_another_size_are_the_mpis)
+TEST_F(Handles, types_of_another_size_are_left_to_the_mpi)
 {
     EXPECT_EQ("", operations("long"));
     EXPECT_EQ("", operations("no_such_type"));
 }
 
-TEST_F(Handles, those_of_our_own_calls)
+TEST_F(Handles, handles_for_the_librarys_own_calls)
 {
     EXPECT_EQ(fake_mpi_handle("byte"), (void*)ucx_mp_mpi_handles.byte);
     EXPECT_EQ(fake_mpi_handle("int"), (void*)ucx_mp_mpi_handles.integer);

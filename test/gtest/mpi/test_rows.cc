@@ -53,7 +53,7 @@ protected:
     ucx_mp_mpi_layout_t m_element = {};
 };
 
-TEST_F(Rows, side_by_side_they_are_one)
+TEST_F(Rows, adjacent_rows_are_one)
 {
     Bytes bytes;
 
@@ -64,7 +64,7 @@ TEST_F(Rows, side_by_side_they_are_one)
     EXPECT_EQ(bytes, bytes_of(m_layout));
 }
 
-TEST_F(Rows, at_equal_distances_they_are_a_plane)
+TEST_F(Rows, equally_spaced_rows_are_a_plane)
 {
     Bytes bytes;
 
@@ -78,7 +78,7 @@ TEST_F(Rows, at_equal_distances_they_are_a_plane)
     EXPECT_EQ(bytes, bytes_of(m_layout));
 }
 
-TEST_F(Rows, none_of_no_bytes)
+TEST_F(Rows, empty_rows_are_ignored)
 {
     ASSERT_EQ(0, ucx_mp_mpi_layout_add_row(&m_layout, 5, 0));
     EXPECT_EQ(0u, m_layout.size);

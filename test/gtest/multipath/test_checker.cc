@@ -197,7 +197,7 @@ TEST_F(test_checker, drains_another_slot)
 
 /* Two relays' slots hold the first half. Its drain waits for both fills, for
    one of them through the other, and neither fill waits for the other */
-TEST_F(test_checker, filled_twice_in_no_sure_order)
+TEST_F(test_checker, filled_twice_in_undefined_order)
 {
     const uct_cuda_plan_place_t source      = from(1);
     const uct_cuda_plan_place_t destination = to(3);
@@ -247,7 +247,7 @@ TEST_F(test_checker, reads_more_than_was_filled)
     refused("which is not written");
 }
 
-TEST_F(test_checker, wrong_lane)
+TEST_F(test_checker, wrong_link)
 {
     step(1).queue = step(2).queue;
     refused("not on the link");
@@ -265,13 +265,13 @@ TEST_F(test_checker, beyond_the_buffer)
     refused("leaves ");
 }
 
-TEST_F(test_checker, no_such_slot)
+TEST_F(test_checker, invalid_slot)
 {
     to(1).slot = UCT_CUDA_PLAN_SLOTS;
     refused("no such place");
 }
 
-TEST_F(test_checker, no_such_place)
+TEST_F(test_checker, invalid_place)
 {
     to(1).buffer = 17;
     refused("no such place");
@@ -287,7 +287,7 @@ TEST_F(test_checker, empty_copy)
     refused("has 0 bytes");
 }
 
-TEST_F(test_checker, wrong_way)
+TEST_F(test_checker, wrong_direction)
 {
     to(0) = from(0);
     refused("copies within one end");
@@ -315,7 +315,7 @@ TEST_F(test_checker, waits_for_itself_or_later)
     accepted();
 }
 
-TEST_F(test_checker, no_such_path)
+TEST_F(test_checker, invalid_path)
 {
     step(1).part = 3;
     refused("no such path");
@@ -329,14 +329,14 @@ TEST_F(test_checker, steps_without_paths)
     accepted();
 }
 
-TEST_F(test_checker, no_such_owner)
+TEST_F(test_checker, invalid_owner)
 {
     to(1).owner   = UCT_CUDA_NUM_ENDS;
     step(1).queue = UCT_CUDA_NUM_ENDS;
     refused("no such place");
 }
 
-TEST_F(test_checker, what_is_none_of_a_transfer)
+TEST_F(test_checker, steps_that_no_transfer_has)
 {
     step(3).type = UCT_CUDA_PLAN_STEP_REDUCE;
     refused("step 3 is not a transfer step");
@@ -345,13 +345,13 @@ TEST_F(test_checker, what_is_none_of_a_transfer)
     refused("step 3 is not a transfer step");
 }
 
-TEST_F(test_checker, too_many)
+TEST_F(test_checker, too_many_steps)
 {
     m_plan->num_steps = UCT_CUDA_PLAN_MAX_STEPS + 1;
     refused("too many");
 }
 
-TEST_F(test_checker, no_such_devices)
+TEST_F(test_checker, invalid_devices)
 {
     m_plan->dst = m_plan->src;
     refused("no transfer from gpu0 to gpu0");

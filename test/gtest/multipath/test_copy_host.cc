@@ -319,7 +319,7 @@ TEST_P(test_copy_host, every_call_fails_once)
 
 /* An endpoint's copy: UCP sees no failure that has a fallback, also if the
    driver refuses to copy all of the memory at once */
-TEST_P(test_copy_host, failures_are_gone_around)
+TEST_P(test_copy_host, failures_fall_back)
 {
     const size_t size = 2 * MiB + 17;
     unsigned n        = 0;

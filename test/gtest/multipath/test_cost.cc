@@ -151,7 +151,7 @@ TEST_F(test_cost, variables)
 
 /* The node's own constants: half the time to submit a copy means half the time
    of graphs, too, but not with a driver that is slow for graphs */
-TEST_F(test_cost, as_the_node_is)
+TEST_F(test_cost, graph_cost_follows_the_nodes_constants)
 {
     double launch = retarget(16);
 

@@ -371,7 +371,7 @@ TEST_P(test_engine, links_carry_one_transfer_at_a_time)
 }
 
 /* One debug line per phase, in order, shows the life of a message */
-TEST_P(test_engine, debug_messages_tell_a_life)
+TEST_P(test_engine, debug_messages_show_each_phase)
 {
     const char *phases[] = {"D 1048576 bytes: worth a plan",
                             "D gpu0 to gpu1, 1048576 bytes: ",
@@ -730,7 +730,7 @@ TEST_P(test_engine_remote, no_map_function)
 
 
 /* Messages that one path carries best are left to the caller */
-TEST_P(test_engine, not_ours)
+TEST_P(test_engine, transfers_left_to_the_caller)
 {
     create();
     for (auto devices : std::vector<std::pair<int, int>>{{0, 0},
@@ -745,7 +745,7 @@ TEST_P(test_engine, not_ours)
 }
 
 /* Transports ask before they start */
-TEST_P(test_engine, a_hidden_peer_is_told_of_once)
+TEST_P(test_engine, a_hidden_peer_is_reported_once)
 {
     create();
     EXPECT_EQ(UCT_CUDA_PLAN_NO_HIDDEN, admit(0, HIDDEN, 64 * MiB));
@@ -779,7 +779,7 @@ TEST_P(test_engine, gpus_beyond_the_tables)
     }
 }
 
-TEST_P(test_engine, auto_on_a_switch_stays_out)
+TEST_P(test_engine, auto_on_a_switch_takes_one_path)
 {
     m_config = Config();
     m_config.set("_LEDGER", "n");
@@ -840,7 +840,7 @@ TEST_P(test_engine, windows_gain_where_one_message_does_not)
 
 /* Two processes, as seen by the engines: the second one, in the other
    direction, leaves the host path to the first */
-TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
+TEST_P(test_engine, the_host_path_needs_an_idle_opposite_direction)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
     uct_cuda_mp_engine_t *other;
@@ -895,7 +895,7 @@ TEST_P(test_engine, host_only_while_the_other_way_is_quiet)
 }
 
 /* In the pause between two of our transfers the other process may pause, too */
-TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
+TEST_P(test_engine, contention_of_a_transfer_counts_for_the_next)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
     uct_cuda_mp_engine_t *other;
@@ -971,7 +971,7 @@ TEST_P(test_engine, whom_a_transfer_met_counts_for_the_next)
     EXPECT_EQ(0, rmdir(dir));
 }
 
-TEST_P(test_engine, one_a_process)
+TEST_P(test_engine, one_engine_per_process)
 {
     uct_cuda_mp_engine_t *first, *second, *third;
 
@@ -1339,7 +1339,7 @@ TEST_P(test_engine_start, no_wait_for_the_first_gpu)
 
 /* A plan with fewer paths than relays starts its own relays, and no others
    instead */
-TEST_P(test_engine_start, no_other_relays_instead)
+TEST_P(test_engine_start, missing_relays_are_not_replaced)
 {
     m_config.set("_PATHS", "2");
     m_node->hold_context(2);
@@ -1361,7 +1361,7 @@ TEST_P(test_engine_start, contexts_of_the_program_need_no_wait)
 }
 
 /* Not even a context of the transfer's own end exists */
-TEST_P(test_engine_start, nothing_is_there)
+TEST_P(test_engine_start, without_any_context)
 {
     m_node->hold_context(0);
     create_with_contexts({});
@@ -1380,7 +1380,7 @@ TEST_P(test_engine_start, host_staging)
 }
 
 /* By default it is the only path without a wait */
-TEST_P(test_engine_start, the_hosts_path_by_itself)
+TEST_P(test_engine_start, the_host_path_opens_in_the_background)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
 
@@ -1403,7 +1403,7 @@ TEST_P(test_engine_start, the_hosts_path_by_itself)
 }
 
 /* Tried once; messages continue over one path */
-TEST_P(test_engine_start, the_hosts_path_is_not_to_be_had)
+TEST_P(test_engine_start, the_host_path_is_unavailable)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";
 
@@ -1459,7 +1459,7 @@ TEST_P(test_engine_start, from_and_to_host_memory)
 
 /* The first transfer takes several paths, unless a setting says not to wait for
    them */
-TEST_P(test_engine_start, what_the_variable_says)
+TEST_P(test_engine_start, the_start_setting_applies)
 {
     m_config.set("_START", "wait");
     create();
@@ -1473,7 +1473,7 @@ TEST_P(test_engine_start, what_the_variable_says)
     await([&] { return num_steps(0, 1) > 0; });
 }
 
-TEST_P(test_engine_start, a_context_that_is_not_to_be_had)
+TEST_P(test_engine_start, a_context_is_unavailable)
 {
     m_node->hold_context(2);
     m_node->hold_context(3);
@@ -1954,7 +1954,7 @@ TEST_P(test_engine_host, plain_copies_make_windows)
     EXPECT_FALSE(may_split(1, host, MiB));
 }
 
-TEST_P(test_engine_host, windows_go_by_turns)
+TEST_P(test_engine_host, windows_take_one_path_per_message)
 {
     m_config = Config();
     m_config.set("_LEDGER", "n").set("_GRAPH", GetParam());
@@ -2078,7 +2078,7 @@ TEST_P(test_engine_graphs, other_addresses)
 }
 
 /* Of two idle graphs, the one with the addresses is used, not the older one */
-TEST_P(test_engine_graphs, the_one_with_these_addresses)
+TEST_P(test_engine_graphs, the_graph_with_these_addresses_is_used)
 {
     std::vector<Transfer> transfers;
 
@@ -2100,7 +2100,7 @@ TEST_P(test_engine_graphs, the_one_with_these_addresses)
 }
 
 /* Streams keep up with the links, so a graph would only begin later */
-TEST_P(test_engine_graphs, none_where_streams_keep_up)
+TEST_P(test_engine_graphs, no_graph_if_streams_keep_up)
 {
     m_config.set("_GRAPH", "auto").set("_STAGING_SIZE", "64m");
     create();
@@ -2140,7 +2140,7 @@ TEST_P(test_engine_graphs, built_behind_streams)
 }
 
 /* Two shapes of similar sizes keep their graphs */
-TEST_P(test_engine_graphs, built_for_two_in_turns)
+TEST_P(test_engine_graphs, two_shapes_keep_their_graphs)
 {
     m_config.set("_GRAPH", "auto").set("_CHUNKS", "16");
     m_config.set("_STAGING_SIZE", "64m");
@@ -2246,7 +2246,7 @@ protected:
 };
 
 /* An old table, with one sentence about its rows */
-TEST_P(test_engine_tuning, is_followed)
+TEST_P(test_engine_tuning, the_table_is_used)
 {
     messages.clear();
     table("4 gpus, 12 x 48.0:48.0,48.0:12.0",
@@ -2266,7 +2266,7 @@ TEST_P(test_engine_tuning, is_followed)
 
 /* The choice of streams or graphs uses the node's constants: as in
    built_behind_streams, or never */
-TEST_P(test_engine_tuning, says_what_graphs_cost)
+TEST_P(test_engine_tuning, the_table_sets_the_cost_of_graphs)
 {
     m_config.set("_PATHS", "direct,gpu3").set("_SHARES", "1,1");
     m_config.set("_CHUNKS", "16");
@@ -2286,7 +2286,7 @@ TEST_P(test_engine_tuning, says_what_graphs_cost)
     }
 }
 
-TEST_P(test_engine_tuning, is_refused)
+TEST_P(test_engine_tuning, an_invalid_table_is_refused)
 {
     const std::string node = "4 gpus, 12 x 48.0:48.0,48.0:12.0";
 
@@ -2328,7 +2328,7 @@ TEST_P(test_engine_graphs, a_failure_to_build)
 /* A graph waits for the last user of its slots, and for no later one in that
    user's stream. Here a message too small for the host path makes slots and
    streams differ */
-TEST_P(test_engine_graphs, only_whoever_had_the_slots)
+TEST_P(test_engine_graphs, a_graph_waits_for_the_last_user_of_its_slots)
 {
     size_t host;
 
@@ -2360,7 +2360,7 @@ TEST_P(test_engine_graphs, only_whoever_had_the_slots)
 }
 
 /* Without contention between transfers, graphs have no event nodes */
-TEST_P(test_engine_graphs, alone)
+TEST_P(test_engine_graphs, without_contention_no_event_nodes)
 {
     m_node->refuse_event_nodes = true;
     create();
@@ -2371,7 +2371,7 @@ TEST_P(test_engine_graphs, alone)
 }
 
 /* A transfer that comes nevertheless waits for their links */
-TEST_P(test_engine_graphs, not_as_alone_as_believed)
+TEST_P(test_engine_graphs, a_concurrent_transfer_waits_for_the_graph)
 {
     create();
     transfer(0, 1, MiB);
@@ -2394,7 +2394,7 @@ TEST_P(test_engine_graphs, not_as_alone_as_believed)
 }
 
 /* With a driver before CUDA 11.4 nothing is tried, so nothing fails */
-TEST_P(test_engine_graphs, no_graphs)
+TEST_P(test_engine_graphs, driver_without_graphs)
 {
     m_node->drop_graphs();
     create();

@@ -254,7 +254,7 @@ protected:
 };
 
 
-TEST_F(test_ledger, others_are_seen_and_oneself_is_not)
+TEST_F(test_ledger, others_flows_are_counted_and_own_ones_are_not)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
     uct_cuda_node_ledger_t *b = open(Gpus{1, 2, 3});
@@ -272,7 +272,7 @@ TEST_F(test_ledger, others_are_seen_and_oneself_is_not)
     EXPECT_EQ(0u, others(b, 0, 2));
 }
 
-TEST_F(test_ledger, relays_are_told_from_direct_paths)
+TEST_F(test_ledger, relays_and_direct_paths_are_distinguished)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
     uct_cuda_node_ledger_t *b = open(Gpus{3, 2, 1});
@@ -287,7 +287,7 @@ TEST_F(test_ledger, relays_are_told_from_direct_paths)
     EXPECT_EQ(0u, direct(b, 2, 0));
 }
 
-TEST_F(test_ledger, every_lane)
+TEST_F(test_ledger, every_directed_link)
 {
     Gpus gpus{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
     uct_cuda_node_ledger_t *a = open(gpus);
@@ -316,7 +316,7 @@ TEST_F(test_ledger, gpus_in_another_order)
     EXPECT_EQ(1u, others(a, 3, HOST));
 }
 
-TEST_F(test_ledger, what_has_begun_at_an_end)
+TEST_F(test_ledger, begun_transfers_are_counted_by_ends)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
     uct_cuda_node_ledger_t *b = open(Gpus{3, 2, 1});
@@ -351,7 +351,7 @@ TEST_F(test_ledger, what_has_begun_at_an_end)
     EXPECT_EQ(before, begun(HOST, 0)) << "its own";
 }
 
-TEST_F(test_ledger, gpus_that_only_some_see)
+TEST_F(test_ledger, gpus_visible_to_some_processes)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{2, 1});
     uct_cuda_node_ledger_t *b = open(Gpus{1, 3});
@@ -365,7 +365,7 @@ TEST_F(test_ledger, gpus_that_only_some_see)
     EXPECT_EQ(0u, others(a, 0, 1));
 }
 
-TEST_F(test_ledger, last_one_removes_the_page)
+TEST_F(test_ledger, the_last_process_removes_the_file)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1});
     uct_cuda_node_ledger_t *b = open(Gpus{1});
@@ -387,7 +387,7 @@ TEST_F(test_ledger, private_file)
     close(a);
 }
 
-TEST_F(test_ledger, others_are_told)
+TEST_F(test_ledger, other_processes_are_listed)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2}), *b = open(Gpus{1, 2});
     std::vector<pid_t> pids;
@@ -413,7 +413,7 @@ TEST_F(test_ledger, others_are_told)
 }
 
 /* Bytes behind the slots in use are ignored */
-TEST_F(test_ledger, slots_that_were_never_taken)
+TEST_F(test_ledger, unused_slots_are_ignored)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1}), *b = open(Gpus{1});
     const std::string path    = m_dir + "/" + files().at(0);
@@ -468,7 +468,7 @@ TEST_F(test_ledger, process_killed_while_it_transfers)
 }
 
 /* The holder of the lock may be giving the slot to a new process */
-TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
+TEST_F(test_ledger, slots_of_dead_processes_stay_while_the_file_is_locked)
 {
     std::string path          = page_path();
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
@@ -496,7 +496,7 @@ TEST_F(test_ledger, slots_of_the_dead_stay_while_the_page_is_locked)
     EXPECT_EQ(0u, others(a, 0, 1));
 }
 
-TEST_F(test_ledger, slots_of_the_dead_are_taken_again)
+TEST_F(test_ledger, slots_of_dead_processes_are_reused)
 {
     std::vector<pid_t> pids;
     uct_cuda_node_ledger_t *ledger;
@@ -522,7 +522,7 @@ TEST_F(test_ledger, slots_of_the_dead_are_taken_again)
     EXPECT_EQ(0u, files().size()) << "the dead kept the page";
 }
 
-TEST_F(test_ledger, number_of_a_dead_process_used_again)
+TEST_F(test_ledger, reused_pid_of_a_dead_process)
 {
     std::string path          = page_path();
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
@@ -553,7 +553,7 @@ TEST_F(test_ledger, number_of_a_dead_process_used_again)
 }
 
 /* Two copies of the module in one process; one is unloaded */
-TEST_F(test_ledger, the_same_process_twice)
+TEST_F(test_ledger, two_modules_in_one_process)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
     pid_t pid                 = spawn([&] {
@@ -576,7 +576,7 @@ TEST_F(test_ledger, the_same_process_twice)
 }
 
 /* A forked child of it lives on */
-TEST_F(test_ledger, process_killed_whose_child_is_not)
+TEST_F(test_ledger, killed_process_with_a_living_child)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
     int wire[2];
@@ -650,7 +650,7 @@ TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
 }
 
 /* The first thread ends, the process goes on: main() calls pthread_exit() */
-TEST_F(test_ledger, process_whose_first_thread_has_ended)
+TEST_F(test_ledger, process_with_an_ended_first_thread)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
     int pipes[2];
@@ -739,7 +739,7 @@ TEST_F(test_ledger, another_layout)
 /* The owner can truncate a file, which ends processes that map it by SIGBUS.
    Processes with the control block continue; new ones work without it until
    these have left. */
-TEST_F(test_ledger, a_file_that_is_cut_short)
+TEST_F(test_ledger, a_truncated_file)
 {
     const std::string path  = page_path();
     const std::string other = std::string(PLACE_BYTES, 'x');
@@ -776,7 +776,7 @@ TEST_F(test_ledger, a_limit_of_file_sizes)
     EXPECT_TRUE(files().empty());
 }
 
-TEST_F(test_ledger, nonsense_in_a_good_page)
+TEST_F(test_ledger, invalid_values_in_a_valid_block)
 {
     std::string path               = page_path();
     uct_cuda_node_ledger_t *ledger = open(Gpus{1, 2});
@@ -809,7 +809,7 @@ TEST_F(test_ledger, nonsense_in_a_good_page)
 
 /* Before the file names the control block; and after, which discards the
    block */
-TEST_F(test_ledger, maker_killed)
+TEST_F(test_ledger, creator_killed)
 {
     const std::string path = page_path();
     uct_cuda_node_ledger_t *ledger;
@@ -828,7 +828,7 @@ TEST_F(test_ledger, maker_killed)
 }
 
 /* Removing a file separates processes that have it from new ones */
-TEST_F(test_ledger, a_name_that_is_anothers_by_now_stays)
+TEST_F(test_ledger, a_name_used_by_another_process_stays)
 {
     const std::string path         = page_path();
     uct_cuda_node_ledger_t *before = open(Gpus{1, 2, 3});
@@ -844,7 +844,7 @@ TEST_F(test_ledger, a_name_that_is_anothers_by_now_stays)
     EXPECT_TRUE(files().empty());
 }
 
-TEST_F(test_ledger, files_that_are_not_ours)
+TEST_F(test_ledger, foreign_files_are_not_used)
 {
     std::string path = page_path();
     uct_cuda_node_ledger_t *ledger;
@@ -871,7 +871,7 @@ TEST_F(test_ledger, files_that_are_not_ours)
                                         Gpus{1}.uuids, 1, &ledger));
 }
 
-TEST_F(test_ledger, lock_that_never_comes_free)
+TEST_F(test_ledger, lock_that_is_never_released)
 {
     std::string path          = page_path();
     uct_cuda_node_ledger_t *a = open(Gpus{1});
@@ -884,7 +884,7 @@ TEST_F(test_ledger, lock_that_never_comes_free)
 }
 
 /* A pause that a signal cuts short must not use up all its patience */
-TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
+TEST_F(test_ledger, waiting_for_the_lock_survives_signals)
 {
     std::string path               = page_path();
     uct_cuda_node_ledger_t *a      = open(Gpus{1});
@@ -911,7 +911,7 @@ TEST_F(test_ledger, a_lock_is_waited_for_whatever_signals_come)
 }
 
 /* Processes come, work and go as fast as they can; some are killed */
-TEST_F(test_ledger, all_at_once)
+TEST_F(test_ledger, many_processes_at_once)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3});
     uct_cuda_plan_load_t load;
@@ -1044,7 +1044,7 @@ TEST_F(test_traffic, own_pair_does_not_count)
     uct_cuda_mp_traffic_end(a, &there);
 }
 
-TEST_F(test_traffic, lanes_of_a_plan)
+TEST_F(test_traffic, directed_links_of_a_plan)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
@@ -1118,7 +1118,7 @@ TEST_F(test_traffic, windows_are_as_they_were)
 }
 
 /* A flow counts as direct only if the link joins its ends */
-TEST_F(test_traffic, relays_are_told_from_direct_paths)
+TEST_F(test_traffic, relays_and_direct_paths_are_distinguished)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
@@ -1162,7 +1162,7 @@ TEST_F(test_traffic, relays_are_told_from_direct_paths)
 
 /* Two processes exchange messages, then compute: in the pause the other one
    still counts, for transfers between the same ends. */
-TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
+TEST_F(test_traffic, contention_counts_after_a_pause)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
@@ -1195,7 +1195,7 @@ TEST_F(test_traffic, whom_we_met_counts_after_a_pause)
    one's transfer under way. MPI ranks stay in this order, since the one with
    the late message begins the next exchange first. Every second transfer of the
    other process lies within the first one's. */
-TEST_F(test_traffic, who_begins_first_and_ends_last_is_crossed_too)
+TEST_F(test_traffic, the_first_and_last_process_is_crossed_too)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
@@ -1254,7 +1254,7 @@ TEST_F(test_traffic, crossing_is_seen_in_one_process_and_in_rings)
 }
 
 /* In a window the transfers under way count as crossed, and no later ones */
-TEST_F(test_traffic, what_was_crossed_in_a_window)
+TEST_F(test_traffic, crossed_transfers_of_a_window)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
@@ -1284,7 +1284,7 @@ TEST_F(test_traffic, what_was_crossed_in_a_window)
 }
 
 /* One direction, then the other: never both at once */
-TEST_F(test_traffic, ping_pong_meets_nobody)
+TEST_F(test_traffic, ping_pong_has_no_contention)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());
     uct_cuda_mp_traffic_t *b = create(m_dir.c_str());
@@ -1302,7 +1302,7 @@ TEST_F(test_traffic, ping_pong_meets_nobody)
 }
 
 /* Another process held the lock for longer than this one waits */
-TEST_F(test_traffic, a_ledger_that_was_busy_is_asked_for_again)
+TEST_F(test_traffic, a_busy_ledger_is_tried_again)
 {
     const std::string path    = page_path();
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2, 3, 4});

@@ -53,7 +53,7 @@ protected:
 };
 
 
-TEST_F(test_meetings, nobody_so_far)
+TEST_F(test_meetings, no_contention_so_far)
 {
     EXPECT_EQ(0, recall().active[LANE]);
     transfer(0);
@@ -61,7 +61,7 @@ TEST_F(test_meetings, nobody_so_far)
     EXPECT_EQ(2, recall(2).active[LANE]) << "what is there stays";
 }
 
-TEST_F(test_meetings, the_most_of_what_was_met)
+TEST_F(test_meetings, the_maximum_of_contention_counts)
 {
     transfer(2);
     transfer(1, 1);
@@ -87,7 +87,7 @@ TEST_F(test_meetings, pauses)
 }
 
 /* Also if there is contention then */
-TEST_F(test_meetings, what_was_long_ago_does_not_come_back)
+TEST_F(test_meetings, old_contention_is_forgotten)
 {
     uct_cuda_plan_load_t load = {};
 
@@ -102,7 +102,7 @@ TEST_F(test_meetings, what_was_long_ago_does_not_come_back)
 
 /* One interval without contention may be chance; after two, the third message
    has all links */
-TEST_F(test_meetings, two_turns_without_meetings)
+TEST_F(test_meetings, two_intervals_without_contention)
 {
     transfer(1);
     m_now += 8 * MS;
@@ -119,7 +119,7 @@ TEST_F(test_meetings, two_turns_without_meetings)
 
 /* Many short transfers count as one: 20 us each, while the other process
    pauses */
-TEST_F(test_meetings, a_turn_has_a_least_length)
+TEST_F(test_meetings, an_interval_has_a_minimum_length)
 {
     uint64_t begin = m_now;
 
@@ -139,7 +139,7 @@ TEST_F(test_meetings, a_turn_has_a_least_length)
 }
 
 
-TEST_F(test_meetings, one_that_is_crossed_starts_the_count_again)
+TEST_F(test_meetings, contention_restarts_the_count)
 {
     EXPECT_EQ(0u, recall().uncrossed);
     uct_cuda_mp_history_end(&m_met, 5, false);
@@ -297,7 +297,7 @@ TEST_F(test_exchanges, all_to_all_with_pauses)
 }
 
 /* First with contention, then without */
-TEST_F(test_exchanges, alone_again)
+TEST_F(test_exchanges, links_are_used_again_after_contention)
 {
     const messages_t alone = {{0, 1}};
 

@@ -177,7 +177,7 @@ TEST_F(test_planner, switch_never_relays_by_itself)
     EXPECT_EQ(SIZE_MAX, min_size(node, false));
 }
 
-TEST_F(test_planner, switch_with_a_quiet_host)
+TEST_F(test_planner, switch_with_an_idle_host_path)
 {
     uct_cuda_plan_load_t quiet = {};
 
@@ -198,7 +198,7 @@ TEST_F(test_planner, switch_with_a_quiet_host)
 }
 
 /* Without proof that the host path is idle, if several paths are requested */
-TEST_F(test_planner, host_path_wants_proof)
+TEST_F(test_planner, the_host_path_needs_proof_of_idleness)
 {
     uct_cuda_plan_load_t unproven = {};
 
@@ -477,7 +477,7 @@ TEST_F(test_planner, windows_share_by_rate)
     EXPECT_TRUE(uct_cuda_plan_equal(&before, m_plan.get()));
 }
 
-TEST_F(test_planner, other_way_busy_leaves_the_host_out)
+TEST_F(test_planner, a_busy_opposite_direction_excludes_the_host_path)
 {
     uct_cuda_plan_load_t load = {};
 
@@ -493,7 +493,7 @@ TEST_F(test_planner, other_way_busy_leaves_the_host_out)
 /* In a ring no rank sends in the other direction, but every GPU sends and
    receives. Traffic that also leaves the source or enters the destination does
    not count */
-TEST_F(test_planner, neighbours_of_a_ring_leave_the_host_out)
+TEST_F(test_planner, neighbours_of_a_ring_exclude_the_host_path)
 {
     const struct {
         int  from, to;
@@ -547,7 +547,7 @@ TEST_F(test_planner, ring_settles)
 
 /* All relays are busy: take one used as a relay by others, since they can leave
    it, and none on a link between others' own ends */
-TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
+TEST_F(test_planner, relays_avoid_direct_paths_of_others)
 {
     uct_cuda_plan_load_t load = {};
     Config always;
@@ -579,7 +579,7 @@ TEST_F(test_planner, direct_paths_of_others_are_left_to_them)
 /* Two GPUs per socket: in a ring every other message crosses between the
    sockets, and relays for the rest would cross twice. Without the ring they
    may. */
-TEST_F(test_planner, links_between_sockets_are_left_to_who_needs_them)
+TEST_F(test_planner, links_between_sockets_are_left_to_direct_paths)
 {
     uct_cuda_plan_load_t load = {};
     uct_cuda_topo_t topo      = two_sockets(72 * GB, 60 * GB, 60 * GB);
@@ -592,7 +592,7 @@ TEST_F(test_planner, links_between_sockets_are_left_to_who_needs_them)
     EXPECT_EQ("", paths());
 }
 
-TEST_F(test_planner, nonsense_gets_no_plan)
+TEST_F(test_planner, invalid_requests_get_no_plan)
 {
     Config config;
 
@@ -790,7 +790,7 @@ TEST_F(test_planner, host_relays_need_time_to_begin)
 
 /* Four copies for each of many small messages take longer to submit than four
    links take to carry them */
-TEST_F(test_planner, windows_from_host_memory_go_by_turns)
+TEST_F(test_planner, windows_from_host_memory_take_one_path_per_message)
 {
     uct_cuda_plan_load_t load = {};
     std::map<std::string, unsigned> messages;
@@ -834,7 +834,7 @@ TEST_F(test_planner, windows_from_host_memory_go_by_turns)
     EXPECT_EQ(0u, paths().find("direct,gpu2"));
 }
 
-TEST_F(test_planner, turns_keep_to_the_users_paths)
+TEST_F(test_planner, windows_keep_to_the_users_paths)
 {
     uct_cuda_plan_load_t load = {};
 
@@ -852,7 +852,7 @@ TEST_F(test_planner, turns_keep_to_the_users_paths)
     EXPECT_EQ("direct,gpu2,gpu3,gpu0", paths());
 }
 
-TEST_F(test_planner, same_question_same_plan)
+TEST_F(test_planner, equal_requests_get_equal_plans)
 {
     std::unique_ptr<uct_cuda_plan_t> other(new uct_cuda_plan_t);
     uct_cuda_topo_t node = beluga();
@@ -1153,7 +1153,7 @@ protected:
     uct_cuda_plan_load_t m_load;
 };
 
-TEST_F(test_planner_random, plans_are_sound)
+TEST_F(test_planner_random, plans_are_valid)
 {
     const int cases  = 120000;
     unsigned striped = 0;

@@ -58,7 +58,7 @@ protected:
 
 
 /* A flow limited elsewhere leaves the rest to the others, round by round */
-TEST_F(test_share, rest)
+TEST_F(test_share, unused_capacity_is_shared_again)
 {
     const unsigned slow   = add({0, 1});
     const unsigned middle = add({1, 2});
@@ -72,7 +72,7 @@ TEST_F(test_share, rest)
 
 /* Flows over the same resources count one by one; a flow with two hops over one
    resource counts twice */
-TEST_F(test_share, counts)
+TEST_F(test_share, flows_are_counted_per_hop)
 {
     const unsigned three = add({0}, 3);
     const unsigned twice = add({0, 0});
@@ -83,7 +83,7 @@ TEST_F(test_share, counts)
 }
 
 /* A flow's unused share goes to others */
-TEST_F(test_share, caps)
+TEST_F(test_share, unused_shares_go_to_others)
 {
     const unsigned alone  = add({}, 1, 7);
     const unsigned capped = add({0}, 2, 5);

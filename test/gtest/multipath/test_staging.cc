@@ -55,7 +55,7 @@ protected:
     CUdeviceptr            m_base;
 };
 
-TEST_F(test_staging, comes_and_goes)
+TEST_F(test_staging, staging_memory_is_allocated_and_released)
 {
     ASSERT_EQ(UCS_OK, alloc());
     m_base = m_staging.base;
@@ -76,7 +76,7 @@ TEST_F(test_staging, nothing_is_left_where_it_cannot_be_locked)
 }
 
 /* The driver has released it, and is not asked to */
-TEST_F(test_staging, its_context_is_lost)
+TEST_F(test_staging, the_context_is_lost)
 {
     ASSERT_EQ(UCS_OK, alloc());
     m_base = m_staging.base;
@@ -87,7 +87,7 @@ TEST_F(test_staging, its_context_is_lost)
 }
 
 /* The child's memory at the same address is not unmapped */
-TEST_F(test_staging, a_child_does_not_unmap_it)
+TEST_F(test_staging, a_forked_child_does_not_unmap_it)
 {
     int status;
     pid_t child;

@@ -293,7 +293,7 @@ TEST_F(test_topo, no_peer_access)
     EXPECT_EQ(0, m_topo.links[0][1].bandwidth);
 }
 
-TEST_F(test_topo, nvml_without_anything)
+TEST_F(test_topo, nvml_without_some_functions)
 {
     set_links(3, 0, NVML_NVLINK_DEVICE_TYPE_GPU, 0);
     m_nvml.nvmlDeviceGetNvLinkState           = NULL;
@@ -324,7 +324,7 @@ TEST_F(test_topo, nvswitch_without_counts)
     EXPECT_EQ(0, memcmp(&counted, &m_topo, sizeof(m_topo)));
 }
 
-TEST_F(test_topo, few_questions)
+TEST_F(test_topo, few_queries)
 {
     /* NVML takes up to 37 us per answer (measured on H200: 8 ms for 216), and
        10 ms are allowed for eight GPUs at NVSwitches or in a cube mesh */
@@ -357,7 +357,7 @@ TEST_F(test_topo, details_name_the_switches)
     EXPECT_STREQ("A GPU", wiring.gpus[1].name);
 }
 
-TEST_F(test_topo, switches_by_nvmls_word)
+TEST_F(test_topo, switches_as_reported_by_nvml)
 {
     /* 0 and 1 behind one switch, this switch and 2 behind another, 3 by
        itself */
@@ -384,7 +384,7 @@ TEST_F(test_topo, switches_by_nvmls_word)
 
 static std::string logged;
 
-TEST_F(test_topo, what_is_missing_is_said)
+TEST_F(test_topo, missing_facts_are_logged)
 {
     uct_cuda_log_level_t level = uct_cuda_log_level;
 
@@ -410,7 +410,7 @@ TEST_F(test_topo, what_is_missing_is_said)
     uct_cuda_log_set(NULL, level);
 }
 
-TEST_F(test_topo, nvml_that_knows_no_gpu)
+TEST_F(test_topo, nvml_without_gpus)
 {
     /* a container without NVML: the driver only reports NVLink between GPUs;
        all then share the maximum of such a GPU */

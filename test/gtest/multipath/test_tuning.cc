@@ -123,7 +123,7 @@ const std::string test_tuning::HEAD =
         "date 2026-11-21\n";
 
 
-TEST_F(test_tuning, reads_what_people_write)
+TEST_F(test_tuning, hand_written_tables_are_read)
 {
     ASSERT_EQ(UCS_OK, read("# mine\n\n" + HEAD + "# chunks\nmodel gap_gpu "
                            "4e-06  \r\nmodel\tjoin   .5e-6")) << m_error;
@@ -136,7 +136,7 @@ TEST_F(test_tuning, reads_what_people_write)
 }
 
 /* Old tables had rows: they load, and a sentence names the first */
-TEST_F(test_tuning, rows_are_passed_over)
+TEST_F(test_tuning, rows_of_old_tables_are_skipped)
 {
     ASSERT_EQ(UCS_OK, read(HEAD + "model gap_gpu 4e-05\n"
                            "# 8m: one path 45.9, model 95.4, this 96.2 GB/s\n"
@@ -155,7 +155,7 @@ TEST_F(test_tuning, rows_are_passed_over)
     EXPECT_EQ(m_error, strstr(m_error, "my.tune:5: not three words"));
 }
 
-TEST_F(test_tuning, fingerprint_tells_nodes_apart)
+TEST_F(test_tuning, the_fingerprint_distinguishes_nodes)
 {
     ASSERT_EQ(UCS_OK, read(HEAD));
     m_node = mesh_node(4, 93 * GB, 25 * GB);

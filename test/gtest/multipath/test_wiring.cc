@@ -161,7 +161,7 @@ TEST_F(test_draw, dead_nvlink)
     EXPECT_EQ(12, gbps(0, 2));
 }
 
-TEST_F(test_draw, link_that_one_side_tells_of)
+TEST_F(test_draw, link_reported_by_one_side)
 {
     gpus(2);
     uct_cuda_wiring_add_nvlink(&m_wiring.gpus[1], UCT_CUDA_WIRING_GPU, 0,
@@ -255,7 +255,7 @@ TEST_F(test_draw, virtual_bridges)
 }
 
 /* A GPU's own link: the GPU's maximum, its generation, lanes in use */
-TEST_F(test_draw, links_that_are_not_believed)
+TEST_F(test_draw, implausible_links)
 {
     struct {
         int                    sm;
@@ -408,7 +408,7 @@ TEST_F(test_draw, no_nvml)
     EXPECT_FALSE(shared(m_topo.links[0][1], m_topo.links[2][1]).empty());
 }
 
-TEST_F(test_draw, gpus_of_unknown_place)
+TEST_F(test_draw, gpus_of_unknown_location)
 {
     gpus(2);
     m_wiring.num_numa = 0;
@@ -515,7 +515,7 @@ protected:
 
 
 /* By default it is in the usual place, without such a GPU */
-TEST_F(test_sysfs, is_the_systems_if_nothing_else_is_said)
+TEST_F(test_sysfs, the_systems_sysfs_is_the_default)
 {
     for (const char *path : {(const char*)NULL, ""}) {
         (path == NULL) ? unsetenv("SYSFS_PATH") : setenv("SYSFS_PATH", path, 1);
@@ -603,7 +603,7 @@ TEST_F(test_sysfs, slower_port_above_the_gpu)
 
 /* A virtual machine's port is not the link's end: the GPU uses more lanes, or a
    higher speed, than the port has, idle or not */
-TEST_F(test_sysfs, port_that_is_no_end_of_the_link)
+TEST_F(test_sysfs, port_of_a_virtual_machine)
 {
     const std::string port = "pci0000:20/0000:20:01.0";
     const std::string path = "devices/" + port + "/0000:21:00.0";
@@ -630,7 +630,7 @@ TEST_F(test_sysfs, port_that_is_no_end_of_the_link)
 }
 
 /* Linux's values for devices without a link, and for sleeping ones */
-TEST_F(test_sysfs, widths_that_are_none)
+TEST_F(test_sysfs, invalid_widths)
 {
     for (const char *width : {"0", "63", "255", "-1", "x"}) {
         device("pci0000:20/0000:20:01.0/0000:21:00.0", "16.0 GT/s PCIe", width);
@@ -643,7 +643,7 @@ TEST_F(test_sysfs, widths_that_are_none)
     }
 }
 
-TEST_F(test_sysfs, another_device_in_its_place)
+TEST_F(test_sysfs, another_device_at_the_same_path)
 {
     /* an emulated GPU's bus id may be a real network card's */
     device("pci0000:20/0000:20:01.0/0000:21:00.0", "32.0 GT/s PCIe", "16",
@@ -673,7 +673,7 @@ TEST_F(test_sysfs, numa_nodes)
     EXPECT_EQ(1, m_wiring.gpus[0].numa);
 }
 
-TEST_F(test_sysfs, numa_node_that_nobody_knows)
+TEST_F(test_sysfs, unknown_numa_node)
 {
     device("pci0000:20/0000:20:01.0/0000:21:00.0", "", "", "0x10de", "-1");
     gpu("0000:21:00.0");
@@ -681,7 +681,7 @@ TEST_F(test_sysfs, numa_node_that_nobody_knows)
     EXPECT_EQ(UCT_CUDA_WIRING_NONE, m_wiring.gpus[0].numa);
 }
 
-TEST_F(test_sysfs, nonsense)
+TEST_F(test_sysfs, invalid_contents)
 {
     /* lists, numbers and paths that no kernel writes */
     put("devices/system/node/has_cpu", "7-3,,x,99999999999-");
@@ -695,7 +695,7 @@ TEST_F(test_sysfs, nonsense)
     EXPECT_EQ(0, m_wiring.num_switches);
 }
 
-TEST_F(test_sysfs, nothing_there)
+TEST_F(test_sysfs, missing_files)
 {
     gpu("0000:21:00.0");
     uct_cuda_wiring_ask_host(&m_wiring);
