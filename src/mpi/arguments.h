@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a program calls a collective with that GPUs may carry out. */
+/* Arguments of a collective, for GPUs to carry out. */
 #ifndef UCX_MP_MPI_ARGUMENTS_H_
 #define UCX_MP_MPI_ARGUMENTS_H_
 
@@ -8,20 +8,22 @@
 #include <uct/cuda/collective_api.h>
 
 
-/* A call's arguments; those that it does not have, or that MPI does not look at
-   on this rank, may be anything */
+/* Arguments of one call. Fields not used by the call, or ignored by MPI on this
+   rank, may hold anything. */
 typedef struct {
     const char          *name;
     int                 kind;      /* uct_cuda_coll_kind_t */
     const void          *sendbuf;
     void                *recvbuf;
-    MPI_Count           count;     /* elements of a rank or block: what is sent
-                                      by all but MPI_Scatter's others */
+    MPI_Count           count;     /* elements sent per rank or block; of
+                                      MPI_Scatter on other ranks than the root:
+                                      ignored */
     MPI_Datatype        datatype;
-    MPI_Count           recvcount; /* likewise, of calls that have both */
+    MPI_Count           recvcount; /* elements received per rank or block */
     MPI_Datatype        recvtype;
-    ucx_mp_mpi_vector_t counts;    /* of blocks that differ; NULL: do not */
-    ucx_mp_mpi_vector_t displs;    /* of those that are received */
+    ucx_mp_mpi_vector_t counts;    /* elements of each rank's block; NULL: all
+                                      blocks have `count` */
+    ucx_mp_mpi_vector_t displs;    /* place of each received block, elements */
     MPI_Op              op;
     int                 root;
     MPI_Comm            comm;

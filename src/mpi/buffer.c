@@ -14,7 +14,7 @@ bool ucx_mp_mpi_pointer_is_host(const void *pointer)
         return true;
     }
 
-    /* MPI_BOTTOM: the datatype knows where */
+    /* addresses are in the datatype */
     return (pointer != MPI_BOTTOM) &&
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_HOST);
 }
@@ -48,8 +48,8 @@ void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
     memcpy(buffer->pointer_p, &pointer, sizeof(pointer));
 }
 
-/* Return the first address of a row in GPU memory, or NULL. `seen_p` holds the
-   granule looked up last. */
+/* Return the first address of a row in GPU memory, or NULL. `seen_p` is the
+   number of the last granule that was looked up. */
 static const void *row_on_gpu(const char *row, size_t length,
                               uintptr_t *seen_p)
 {
@@ -68,9 +68,10 @@ static const void *row_on_gpu(const char *row, size_t length,
     return NULL;
 }
 
-/* A buffer at MPI_BOTTOM may be host memory after all, or some of both, and so
-   may any other: pointers lead to one allocation, datatypes to many. Where the
-   pointer alone leads to a GPU, UCX takes the rest for GPU memory, too. */
+/* A pointer belongs to one allocation, but a datatype may reach into others: a
+   host pointer may lead to GPU memory, and the reverse. If only `original`
+   itself is GPU memory, return it: UCX then treats the whole buffer as GPU
+   memory. */
 const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer)
 {
     const void *found = NULL;
@@ -116,8 +117,8 @@ bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
     return true;
 }
 
-/* Return whether a range is known to have no GPU memory; false if it is large.
-   */
+/* Return whether the range has no GPU memory. Ranges above 2 GiB count as
+   unknown: false. */
 static bool is_host_range(const char *low, size_t size)
 {
     uintptr_t at        = (uintptr_t)low;
@@ -161,7 +162,8 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
         return 0;
     }
 
-    /* Look up each row. Without memory for the rows, stage the buffer. */
+    /* The range is mixed or unknown: look up each row. Without memory for the
+       rows, assume GPU memory and stage the buffer. */
     buffer->on_gpu = (ucx_mp_mpi_layout_add(&buffer->layout, 0,
                                             buffer->parts.count,
                                             *buffer->parts.type_p, true) ==
@@ -171,7 +173,8 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
     return (buffer->on_gpu == NULL) ? 0 : size;
 }
 
-/* GPU memory, and a kernel. UCX takes it from there, if the module is there. */
+/* Allocate GPU memory for the packed bytes, if a kernel can pack them and the
+   module is loaded: then UCX can send from GPU memory. */
 static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 {
     if (buffer->is_own || !buffer->is_whole || (ucx_mp_mpi_module() == NULL) ||
@@ -185,7 +188,8 @@ static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
     return buffer->is_packed;
 }
 
-/* Describe all elements, for copies. @return Whether packed order is known. */
+/* Describe all elements as rows. @return false if their packed order is
+   unknown. */
 static bool hold_rows(ucx_mp_mpi_buffer_t *buffer)
 {
     return ((buffer->layout.count > 0) ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A buffer of an MPI call: the place of its bytes, and its staging memory.
+ * A buffer of an MPI call: the memory it covers, and its staging memory.
  */
 #ifndef UCX_MP_MPI_BUFFER_H_
 #define UCX_MP_MPI_BUFFER_H_
@@ -15,72 +15,89 @@
 #include <stdint.h>
 
 
-/* Use of a buffer by a call */
+/* How a call uses a buffer */
 typedef enum {
     UCX_MP_MPI_READ    = 1,
-    UCX_MP_MPI_WRITE   = 2, /* all of it; with UCX_MP_MPI_READ, as much as
-                             arrives */
-    UCX_MP_MPI_RECEIVE = 4  /* another rank sends the message anyhow */
+    UCX_MP_MPI_WRITE   = 2, /* the call writes all of it; with UCX_MP_MPI_READ,
+                               as much as arrives */
+    UCX_MP_MPI_RECEIVE = 4  /* the other rank sends its message even if this
+                               rank fails */
 } ucx_mp_mpi_use_t;
 
 typedef struct {
-    void                *pointer_p; /* the wrapper's argument */
+    void                *pointer_p; /* address of the wrapper's pointer
+                                       argument */
     const void          *original;
-    const void          *given;      /* the MPI's pointer instead */
+    const void          *given;      /* pointer that the MPI gets instead */
     unsigned            use;
-    bool                is_lost;     /* it cannot be staged */
+    bool                is_lost;     /* no staging memory: the MPI call gets a
+                                        stand-in */
     ucx_mp_mpi_parts_t  parts;
-    ucx_mp_mpi_layout_t layout;      /* relative to `original` */
-    const void          *on_gpu;     /* an address of it in GPU memory */
-    ptrdiff_t           low;         /* first byte of the layout */
-    ptrdiff_t           shift;       /* from the original to the copy, bytes */
-    char                *staged;     /* a packed copy, or NULL */
+    ucx_mp_mpi_layout_t layout;      /* byte ranges, relative to `original` */
+    const void          *on_gpu;     /* some address of the buffer in GPU
+                                        memory; NULL: not looked up, or none */
+    ptrdiff_t           low;         /* offset of the first byte, bytes from
+                                        `original` */
+    ptrdiff_t           shift;       /* distance from the original to its image,
+                                        bytes */
+    char                *staged;     /* packed copy; NULL: the copy is an
+                                        image */
     ucx_mp_mpi_packed_t packed;
     ucx_mp_mpi_block_t  *block;
 
-    /* Of a message sent or received packed (message.h) */
-    ucx_mp_mpi_element_t   *element;  /* NULL: it is no such message */
-    void                   *count_p;  /* the wrapper's argument */
+    /* For messages that travel packed (message.h): */
+    ucx_mp_mpi_element_t   *element;  /* datatype; NULL: the buffer is no such
+                                         message */
+    void                   *count_p;  /* address of the wrapper's count
+                                         argument */
     size_t                 count_width;
-    size_t                 bytes;     /* of all elements when packed */
-    bool                   is_whole;  /* in one allocation of a GPU */
-    bool                   is_own;    /* the CPU moves it */
-    bool                   is_packed; /* by the kernel, else by copies */
-    ucx_mp_mpi_gpu_block_t *gpu_block; /* `staged` is GPU memory */
+    size_t                 bytes;     /* packed size of all elements */
+    bool                   is_whole;  /* all bytes are in one allocation of one
+                                         GPU */
+    bool                   is_own;    /* the MPI moves the bytes with the CPU,
+                                         not UCX */
+    bool                   is_packed; /* a kernel packs; false: copies do */
+    ucx_mp_mpi_gpu_block_t *gpu_block; /* owner of `staged` in GPU memory; NULL:
+                                          it is host memory */
 } ucx_mp_mpi_buffer_t;
 
 
-/* Return MPI_BYTE, the type of a packed buffer. */
+/* Return MPI_BYTE, the datatype of packed data. */
 MPI_Datatype ucx_mp_mpi_byte(void);
 
-/* Whether a pointer leads to host memory; MPI_BOTTOM leads anywhere. */
+/* Return whether a pointer points to host memory. MPI_IN_PLACE counts as host
+   memory; MPI_BOTTOM does not, since its datatype may lead to a GPU. */
 bool ucx_mp_mpi_pointer_is_host(const void *pointer);
 
-/* Whether neither pointer can lead to GPU memory: slow part of the below. */
+/* Return whether neither pointer can lead to GPU memory; asks the driver. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
 
-/* Return whether the MPI has no CUDA and either pointer leads to memory out of
-   the CPU's reach. */
+/* Return whether the MPI has no CUDA support and either pointer points to
+   memory that the CPU cannot access. */
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
 
-/* Give the wrapper's call another pointer. */
+/* Replace the wrapper's pointer argument. */
 void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer);
 
-/* Return an address of the buffer's layout in GPU memory, or NULL. */
+/* Return an address of the buffer in GPU memory, or NULL if all rows are host
+   memory. Rows are looked up one by one: a datatype may span allocations. */
 const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer);
 
 
-/* Functions for packed messages: */
+/* For packed messages: */
 
-/* Find out where the bytes are. @return Their range in memory, bytes; 0: they
-   are host memory. */
+/* Find the memory of the buffer: sets low, on_gpu and is_whole.
+   @return Size of the range that the elements span, bytes; 0: all host
+           memory. */
 size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer);
 
-/* Give the wrapper's call bytes in a row instead of elements. */
+/* Make the MPI call send or receive the buffer's packed bytes at `pointer`.
+   @return false if the datatype cannot be made. */
 bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   const void *pointer);
 
-/* Get memory for the packed bytes and give it to the wrapper's call. */
+/* Allocate memory for the packed bytes, on the GPU if a kernel can pack them,
+   and make the MPI call use it. @return false if there is no memory. */
 bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   ucx_mp_mpi_copy_t *copy);
 

@@ -6,15 +6,16 @@
 #include <string.h>
 
 
-/* The copy begins as far from such a boundary as the original does */
+/* An image starts at the same offset from a multiple of this as its original,
+   bytes */
 #define ALIGNMENT 256
 
-/* A host copy of a datatype's whole extent that is longer than this, with less
-   than a quarter of data, is packed instead */
+/* An image longer than this, bytes, is packed instead if less than a quarter of
+   it is data */
 #define SPARSE_MIN ((size_t)64 << 20)
 
-/* Stands in for buffers that could not be staged, so that the MPI call still
-   takes place on all ranks; its bytes have no meaning */
+/* Stand-in for buffers that could not be staged, so that this rank can still
+   make the MPI call; the content is undefined */
 static char lost_bytes[UCX_MP_MPI_PACKED_LOST];
 
 
@@ -133,7 +134,8 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)
     return sum;
 }
 
-/* A negative count or a null type is left for the MPI to report */
+/* Add a block to a layout. A negative count or a null datatype is skipped: the
+   MPI reports it. */
 static int part_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                     MPI_Count count, MPI_Datatype datatype, bool is_exact)
 {
@@ -143,7 +145,7 @@ static int part_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                                          is_exact);
 }
 
-/* @return As of ucx_mp_mpi_layout_add(). */
+/* Add all blocks of a buffer. @return As ucx_mp_mpi_layout_add(). */
 static int parts_add(const ucx_mp_mpi_parts_t *parts,
                      ucx_mp_mpi_layout_t *layout, bool is_exact)
 {
@@ -176,8 +178,9 @@ static void call_fail(ucx_mp_mpi_call_t *call, int code)
     call->failed = (call->failed == MPI_SUCCESS) ? code : call->failed;
 }
 
-/* Describe the call's next buffer. A datatype at a host address may lead to GPU
-   memory, too; if it cannot be described it counts as host memory. */
+/* Describe the call's next buffer. If the datatype is too large to describe,
+   take a buffer at a host address for host memory, although it may lead to a
+   GPU. */
 static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 {
     const int rc = parts_add(&buffer->parts, &buffer->layout, false);
@@ -211,7 +214,8 @@ static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
                                call->name));
 }
 
-/* Describe the next buffer, if it is one to look at: not the MPI's IN_PLACE */
+/* Describe the call's next buffer, unless it is MPI_IN_PLACE, empty or plain
+   host memory */
 static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
                      const ucx_mp_mpi_parts_t *parts)
 {
@@ -295,7 +299,8 @@ bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
 
 /* ----------------------------------------------------------------- staging */
 
-/* Set the bounds and an address known to the driver. */
+/* Set the buffer's range and an address in GPU memory. @return Size, bytes; 0:
+   all host memory. */
 static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
 {
     ptrdiff_t low  = PTRDIFF_MAX;
@@ -319,7 +324,7 @@ static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
         rows  = &buffer->layout.rows[i];
         begin = rows->offset;
         end   = rows->offset + ((ptrdiff_t)rows->count - 1) * rows->stride;
-        if (end < begin) { /* a negative extent */
+        if (end < begin) { /* negative extent */
             begin = end;
             end   = rows->offset;
         }
@@ -337,8 +342,8 @@ static bool buffer_is_staged(const ucx_mp_mpi_buffer_t *buffer)
     return (buffer->block != NULL) || (buffer->gpu_block != NULL);
 }
 
-/* Copy rows between a buffer and its copy, of a packed copy the first `limit`
-   bytes: the last row may be cut. */
+/* Copy rows between a buffer and its copy. If the copy is packed, copy its
+   first `limit` bytes only, which may end inside a row. */
 static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
                       const ucx_mp_mpi_strided_t *rows, size_t limit,
                       ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_use_t use)
@@ -375,7 +380,7 @@ static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
     ucx_mp_mpi_copy_rows(copy, plane);
 }
 
-/* `limit` is how much of a message has arrived, bytes */
+/* Copy a buffer in or out. `limit`: bytes that arrived of a message. */
 static void buffer_copy(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
                         ucx_mp_mpi_use_t use, size_t limit)
 {
@@ -411,7 +416,7 @@ static void call_copy_failed(ucx_mp_mpi_call_t *call,
                                      ucx_mp_mpi_gpu_error(result)));
 }
 
-/* Between a buffer and its copy */
+/* Copy one buffer in or out and wait */
 static void call_copy_buffer(ucx_mp_mpi_call_t *call,
                              ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_use_t use)
 {
@@ -421,7 +426,7 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
     ucx_mp_mpi_copy_t copy;
     CUresult result;
 
-    /* Staging memory on a GPU determines the context */
+    /* The context is that of the GPU memory used for staging, if any */
     ucx_mp_mpi_copy_begin(&copy, (buffer->gpu_block != NULL) ?
                                          buffer->staged :
                                          buffer->on_gpu);
@@ -432,7 +437,7 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
     }
 }
 
-/* Get memory for an image of the buffer */
+/* Allocate an image of the buffer and pass it to the MPI */
 static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
                               ucx_mp_mpi_copy_t *copy, size_t size)
 {
@@ -454,7 +459,7 @@ static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
     return true;
 }
 
-/* Get memory and the call's arguments for a packed copy. */
+/* Allocate a packed copy and pass it and its datatypes to the MPI */
 static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy)
 {
@@ -496,8 +501,9 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_layout_is_native(*call->file_p));
 }
 
-/* Stage a message of a datatype with unknown packed order as an image: the MPI
-   packs it. Bytes that do not arrive stay as they were. */
+/* Stage a message of a datatype with unknown packed order as an image, which
+   the MPI packs. Copy the old data in first: bytes that do not arrive keep
+   their value. */
 static bool message_hold_image(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy, size_t size)
 {
@@ -560,9 +566,9 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
     }
 }
 
-/* Give two overlapping buffers with one pointer overlapping copies: the MPI
-   reports the error. Separate parts of one array, such as halos, begin at
-   different bytes. */
+/* MPI forbids overlapping buffers. If both buffers start at the same byte, give
+   them overlapping copies, so that the MPI detects and reports it. Distinct
+   parts of one array, such as halos, start at different bytes. */
 static void call_alias(ucx_mp_mpi_call_t *call)
 {
     ucx_mp_mpi_buffer_t *large = &call->buffers[0];
@@ -581,14 +587,14 @@ static void call_alias(ucx_mp_mpi_call_t *call)
     }
 
     memcpy(small->pointer_p, large->pointer_p, sizeof(void*));
-    small->shift = large->shift; /* its bytes come from there, and go there */
+    small->shift = large->shift; /* both use the larger copy */
     if (small->use & UCX_MP_MPI_READ) {
         call_copy_buffer(call, small, UCX_MP_MPI_READ);
     }
 }
 
-/* Give the call something in place of a buffer, after a failure. @return
-   Whether this rank's part can be made. */
+/* After a failure, give the call a stand-in for a buffer. @return Whether this
+   rank can make the call. */
 static bool buffer_join(const ucx_mp_mpi_call_t *call,
                         ucx_mp_mpi_buffer_t *buffer)
 {
@@ -610,8 +616,8 @@ static bool buffer_join(const ucx_mp_mpi_call_t *call,
                                              UCX_MP_MPI_PACKED_SAME);
 }
 
-/* This rank has failed. @return Whether it makes the MPI's call all the same,
-   since others wait for it. */
+/* Take part in the call after this rank has failed. @return Whether the MPI's
+   call is made, because other ranks wait for it. */
 static bool call_join(ucx_mp_mpi_call_t *call)
 {
     bool is_joined = (call->flags & UCX_MP_MPI_JOINS);
@@ -648,7 +654,7 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
     }
 
     if (!is_staged) {
-        ucx_mp_mpi_call_free(call); /* all of it is host memory */
+        ucx_mp_mpi_call_free(call); /* all buffers are host memory */
     }
     return true;
 }
@@ -662,13 +668,13 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
     MPI_Count element;
     int size;
 
-#ifndef OPEN_MPI /* it packs nothing there */
+#ifndef OPEN_MPI /* Open MPI can pack from MPI_BOTTOM */
     if (*buffer_p == MPI_BOTTOM) {
         return count;
     }
 #endif
 
-    /* the MPI reports errors */
+    /* errors are left to the MPI */
     if ((peer == MPI_PROC_NULL) || (count <= 0) ||
         (*datatype_p == real->datatype_null) ||
         ucx_mp_mpi_layout_is_array(*datatype_p) ||

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One MPI call with buffers in GPU memory, carried out on staged copies. The
- * copies get the bytes read by the call, the MPI makes the same call on them,
- * and the bytes written by the call, no others, are copied back. Messages are
- * described in message.h, non-blocking calls in nonblocking.h.
+ * One MPI call with buffers in GPU memory, made on host copies. Copy in the
+ * data to read, make the MPI's call on the copies, and copy back the bytes
+ * written by the call, no others. Messages: message.h. Non-blocking calls:
+ * nonblocking.h.
  *
- * A copy is an image of its buffer, gaps included, so only a pointer differs in
- * the call. If gaps are most of the image (GPU memory and memory far away in
- * one datatype), it is packed, and the call gets datatypes and displacements of
- * the packed copy (packed.h).
+ * A copy is an image of its buffer, gaps included, so the call differs in one
+ * pointer. If the image would be mostly gaps (a datatype with GPU memory and
+ * distant other memory), the copy is packed, and the call gets new datatypes
+ * and displacements (packed.h).
  *
- * A rank unable to stage its buffers still takes part in the call and returns
- * an error: the other ranks do not wait for it. In a collective, the ranks that
- * depend on its data return an error, too (failure.h).
+ * A rank unable to stage its buffers still takes part in the call, so other
+ * ranks do not hang, and returns an error. In a collective, ranks depending on
+ * its data return an error, too (failure.h).
  *
- * Each rank stages for itself and makes the same call of its MPI. Nothing has
- * to be agreed on: other ranks' buffers may be anywhere.
+ * Staging is local to a rank: no rank needs to know where the buffers of others
+ * are.
  *
- * A wrapper (written by generate.py) calls begin, describes its buffers, and
- * makes the MPI's call between stage and end. A collective carried out by GPUs
- * returns between the last description and stage.
+ * A wrapper (written by generate.py) calls begin, describes its buffers, calls
+ * stage, makes the MPI's call and calls end. If GPUs carry out the collective
+ * (collective.h), it returns before stage.
  */
 #ifndef UCX_MP_MPI_CALL_H_
 #define UCX_MP_MPI_CALL_H_
@@ -36,12 +36,13 @@
 
 /* Properties of a call */
 typedef enum {
-    UCX_MP_MPI_PACKS  = 1, /* datatypes may become others of as many bytes; of
-                              a file, if it has them as they are in memory */
-    UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this one's part */
-    UCX_MP_MPI_EMPTY  = 4, /* it may have no bytes */
-    UCX_MP_MPI_AGAIN  = 8, /* each start reads the sent data */
-    UCX_MP_MPI_HOST   = 16 /* the CPU moves all of it */
+    UCX_MP_MPI_PACKS  = 1, /* may replace datatypes by others of the same size;
+                              of a file: only if its data representation is
+                              native */
+    UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this rank */
+    UCX_MP_MPI_EMPTY  = 4, /* may carry no bytes after a failure */
+    UCX_MP_MPI_AGAIN  = 8, /* persistent: each start copies the sent data */
+    UCX_MP_MPI_HOST   = 16 /* the MPI moves the data with the CPU */
 } ucx_mp_mpi_call_flags_t;
 
 typedef struct {
@@ -49,29 +50,33 @@ typedef struct {
     MPI_Comm            comm;
     unsigned            flags;
     MPI_Datatype        byte;
-    MPI_File            *file_p;   /* of a call with a file; else NULL */
-    int                 rc;        /* the MPI's failure, raised already */
-    int                 failed;    /* first failure in staging, likewise */
-    bool                is_message; /* between two ranks */
+    MPI_File            *file_p;   /* address of the file argument; NULL: no
+                                      file */
+    int                 rc;        /* error of the MPI, already raised */
+    int                 failed;    /* first staging error, already raised */
+    bool                is_message; /* point-to-point */
     bool                is_in_place;
-    bool                is_apart;  /* one pointer for two buffers means two
-                                      copies */
-    bool                is_root;   /* source or destination of all */
-    bool                is_member; /* sends to or receives from the root */
+    bool                is_apart;  /* one pointer given for both buffers gets
+                                      two copies, not one */
+    bool                is_root;   /* this rank is the root */
+    bool                is_member; /* this rank sends to the root or receives
+                                      from it */
     ucx_mp_mpi_ordinal_t ordinal;
-    int                 rank;      /* in the (local) group */
-    int                 local;     /* ranks of the group */
-    int                 sources;   /* ranks sending to this one */
-    int                 targets;   /* ranks receiving from this one */
+    int                 rank;      /* in the local group */
+    int                 local;     /* number of ranks in the local group */
+    int                 sources;   /* number of ranks that send to this one */
+    int                 targets;   /* number of ranks that receive from this
+                                      one */
     unsigned            num_buffers;
     ucx_mp_mpi_buffer_t buffers[UCX_MP_MPI_MAX_BUFFERS];
-    size_t              arrived;   /* received bytes of a message */
-    void                *packed;   /* sent instead of a buffer */
+    size_t              arrived;   /* received size of a message, bytes */
+    void                *packed;   /* packed host copy that is sent instead of a
+                                      buffer, or NULL */
 } ucx_mp_mpi_call_t;
 
 
-/* Whether a call's pointers have to be looked at, since this process uses GPUs.
-   Asked once a call: until there is a driver, it takes 17 ns. */
+/* Return whether this process uses GPUs, so that the call's pointers must be
+   checked. Takes 17 ns before libcuda is loaded. */
 static inline bool ucx_mp_mpi_may_be_gpu(void)
 {
     if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_pmpi_found,
@@ -82,34 +87,38 @@ static inline bool ucx_mp_mpi_may_be_gpu(void)
     return ucx_mp_mpi_gpu_is_used();
 }
 
-/* Whether the call is the MPI's own affair, whatever its pointers: a datatype
-   may lead from host memory to a GPU's. */
+/* Return whether to make the MPI's own call unchanged: the process uses no GPU,
+   or the MPI supports GPU memory itself. Pointers are not checked: a datatype
+   may lead from host memory to GPU memory. */
 static inline bool ucx_mp_mpi_is_straight(void)
 {
     return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_pmpi.stages;
 }
 
 
-/* Begin a call; every rank is a member. `flags`: ucx_mp_mpi_call_flags_t. */
+/* Begin a call. Every rank counts as a member of the communicator. `flags`:
+   ucx_mp_mpi_call_flags_t. */
 void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
                           MPI_Comm comm, unsigned flags);
 
-/* Begin a call, and ask for the ranks of its communicator. */
+/* Begin a call and look up the rank and size of its communicator. */
 void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
                            MPI_Comm comm, unsigned flags);
 
-/* The call has a root: sets is_root and is_member. */
+/* Set is_root and is_member. */
 void ucx_mp_mpi_call_root(ucx_mp_mpi_call_t *call, int root);
 
-/* The call is between neighbours: sets sources and targets. */
+/* Set sources and targets from the communicator's topology. */
 void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call);
 
 /*
- * Describes a buffer, MPI_IN_PLACE too: sending buffer first.
+ * Describe a buffer; may be MPI_IN_PLACE. The send buffer comes first.
  *
- * ucx_mp_mpi_call_buffer: `count` elements in a row.
- * ucx_mp_mpi_call_vector: `ranks` parts, displacements in extents.
- * ucx_mp_mpi_call_types:  `ranks` parts, displacements in bytes.
+ * ucx_mp_mpi_call_buffer: `count` contiguous elements.
+ *
+ * ucx_mp_mpi_call_vector: one block per rank, displacements in extents.
+ *
+ * ucx_mp_mpi_call_types: one block per rank, displacements in bytes.
  */
 void ucx_mp_mpi_call_buffer(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, MPI_Count count,
@@ -126,34 +135,37 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
 
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
-/* Return whether a rank is the caller; false in an intercommunicator. */
+/* Return whether `rank` is the calling rank; false in an intercommunicator. */
 bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
 
-/* Copies in and points the wrapper's arguments to the copies. Whether the
-   MPI's call may be made now: also after a failure, if others wait for it. */
+/* Copy the data in and point the wrapper's arguments to the copies.
+   @return Whether to make the MPI's call: true even after a failure if other
+           ranks wait for this one. */
 bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
 
 /*
- * Pack a datatype with gaps in host memory, to send it as bytes in a row. UCX
- * 1.13 and 1.14 end the program when such a message arrives in managed memory
- * or in the sender's own GPU memory. If both buffers of the call are host
- * memory, nothing is done.
+ * Pack a send buffer with gaps in host memory and send the packed bytes. UCX
+ * 1.13 and 1.14 abort when such a message arrives in managed memory or in the
+ * sender's own GPU memory. Does nothing if both buffers are host memory, or if
+ * packing fails.
  *
- * @return  Elements to send, of the new `*buffer_p` and `*datatype_p`.
+ * @return  Number of elements to send; `*buffer_p` and `*datatype_p` are
+ *          updated.
  */
 MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                const void **buffer_p, MPI_Count count,
                                MPI_Datatype *datatype_p, const void *received);
 
-/* Copy once more between buffers and their copies, in the direction of `use`.
-   Nothing is copied after a failure, for UCX_MP_MPI_WRITE on any rank. */
+/* Copy between buffers and their copies once more, in the direction of `use`.
+   Does nothing after an error; UCX_MP_MPI_WRITE also checks for errors that
+   other ranks reported. */
 void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use);
 
-/* Release everything. */
+/* Release all memory and datatypes of a call. */
 void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call);
 
-/* Copy back if the MPI's call succeeded, and release everything. Returns the
-   result of the wrapper. */
+/* Copy back if the MPI's call succeeded, and release everything. Return the
+   result for the wrapper to return. */
 int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call);
 
 #endif

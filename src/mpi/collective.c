@@ -16,15 +16,17 @@ static void progress(void *arg)
                                  MPI_STATUS_IGNORE);
 }
 
-/* What the module has for a call, as far as this rank sees */
+/* A rank's request to the module */
 typedef struct {
     uct_cuda_coll_call_t what;
     uint64_t             counts[UCT_CUDA_COLL_API_RANKS];
-    uct_cuda_coll_reason_t reason; /* if it has nothing */
+    uct_cuda_coll_reason_t reason; /* fallback reason, if the module cannot take
+                                      the call */
 } request_t;
 
 
-/* Blocks' counts, if the blocks follow one another. @return If so. */
+/* Fill the counts of all blocks. @return false if the blocks are not
+   contiguous. */
 static bool request_counts(request_t *request,
                            const ucx_mp_mpi_collective_t *args, int size)
 {
@@ -46,8 +48,8 @@ static bool request_counts(request_t *request,
     return true;
 }
 
-/* Bytes of elements of a predefined type without gaps: others may have theirs
-   in another order. @return Whether they are. */
+/* Compute the size of `count` elements. @return false unless the datatype is
+   predefined and has no gaps: another one may pack in another order. */
 static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
                         uint64_t *bytes_p)
 {
@@ -62,8 +64,9 @@ static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
     return !__builtin_mul_overflow((uint64_t)count, (uint64_t)size, bytes_p);
 }
 
-/* What is copied is bytes, whatever ranks call them. @return Whether it is, and
-   what a rank sends itself is what it receives of that. */
+/* Describe a call that moves data as bytes: the datatypes may differ between
+   ranks. @return false if a size is unknown, or if this rank would send itself
+   another number of bytes than it receives. */
 static bool request_bytes(request_t *request,
                           const ucx_mp_mpi_collective_t *args, int rank,
                           int size)
@@ -77,7 +80,7 @@ static bool request_bytes(request_t *request,
 
     request->reason = UCT_CUDA_COLL_NO_BYTES;
     if (!is_sent && !is_received) {
-        return false; /* its counts and types may be anything */
+        return false; /* MPI ignores its counts and types */
     }
 
     request->reason = UCT_CUDA_COLL_NO_DATATYPE;
@@ -116,7 +119,7 @@ static bool request_bytes(request_t *request,
     return true;
 }
 
-/* Buffers that MPI looks at on this rank; others are none */
+/* Set the buffers that MPI uses on this rank; NULL for the others */
 static void request_buffers(request_t *request,
                             const ucx_mp_mpi_collective_t *args, int rank)
 {
@@ -147,7 +150,7 @@ static void request_buffers(request_t *request,
     what->recvbuf     = (what->recvbuf == MPI_IN_PLACE) ? NULL : what->recvbuf;
 }
 
-/* Whether neither buffer is on a GPU; one that is not there is not */
+/* Return whether no buffer is GPU memory. NULL: no such buffer. */
 static bool is_of_host(const void *sendbuf, const void *recvbuf)
 {
     return ucx_mp_mpi_pointers_are_host(
@@ -155,8 +158,8 @@ static bool is_of_host(const void *sendbuf, const void *recvbuf)
             (recvbuf == NULL) ? MPI_IN_PLACE : recvbuf);
 }
 
-/* One rank's bytes to one other: a message, which an MPI that takes GPU memory
-   sends as well, over the same paths */
+/* Return whether the call sends one message between two ranks. An MPI with CUDA
+   support sends it through the same module, so GPUs gain nothing. */
 static bool is_one_message(const ucx_mp_mpi_member_t *member, int kind)
 {
     return (member->size == 2) && ((kind == UCT_CUDA_COLL_KIND_BCAST) ||
@@ -164,8 +167,8 @@ static bool is_one_message(const ucx_mp_mpi_member_t *member, int kind)
                                    (kind == UCT_CUDA_COLL_KIND_SCATTER));
 }
 
-/* Whether this rank's part is something for the module, and what. MPI_BOTTOM is
-   0: a buffer that a rank does not have is none either. */
+/* Fill this rank's request. @return false, with the reason in `request`, if the
+   module cannot take it. MPI_BOTTOM equals NULL and counts as no buffer. */
 static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
                          const ucx_mp_mpi_collective_t *args)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives that the transport module carries out on GPUs, where all ranks of
- * a communicator are on one node and have their buffers in GPU memory. Of
- * several nodes: nodes.h.
+ * Collectives that the transport module carries out on GPUs: all ranks of the
+ * communicator are on one node and have their buffers in GPU memory. For
+ * several nodes see nodes.h.
  *
- * Ranks agree on each call through a page of shared memory (member.h).
+ * The ranks agree on each call through shared memory (member.h).
  */
 #ifndef UCX_MP_MPI_COLLECTIVE_H_
 #define UCX_MP_MPI_COLLECTIVE_H_
@@ -16,23 +16,25 @@
 
 
 /*
- * A rank whose process uses no GPU, or whose arguments the MPI has to judge,
- * says so of a call of the kinds that the module has, before all else.
+ * Fall back to the MPI's call on all ranks, before any buffer is checked:
+ * because this process uses no GPU, or because the arguments look invalid and
+ * the MPI reports such errors.
  *
- * @param member  NULL: of no use for the module.
+ * @param member  NULL: GPUs carry out no call of this communicator.
  *
- * @return  Whether that is all; otherwise it goes on with the below.
+ * @return  true: make the MPI's call. false: call ucx_mp_mpi_collective().
  */
 bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
                                 uct_cuda_coll_kind_t kind,
                                 uct_cuda_coll_reason_t reason);
 
 /*
- * Every rank says so of every other such call.
+ * Carry out a collective on GPUs, if all ranks agree. Every rank must call this
+ * or ucx_mp_mpi_collective_pass() for each such call.
  *
- * @param rc_p  What the wrapper returns, if it is done.
+ * @param rc_p  Set to the wrapper's result if the call is done.
  *
- * @return  Whether it is done; otherwise all ranks go on with the MPI's call.
+ * @return  Whether the call is done. false: all ranks make the MPI's call.
  */
 bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
                            const ucx_mp_mpi_collective_t *args, int *rc_p);

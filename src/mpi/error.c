@@ -7,7 +7,7 @@
 #include <string.h>
 
 
-/* Codes of the same class and text are used again: an MPI never frees them */
+/* Error codes are cached by class and text: an MPI never frees them */
 #define MAX_CODES 64
 
 static struct {
@@ -24,7 +24,7 @@ static struct {
 static bool code_new(int error_class, int *code_p)
 {
 #ifndef OPEN_MPI
-    /* MPICH has texts for codes of added classes only */
+    /* MPICH accepts texts for codes of new classes only */
     if (ucx_mp_mpi_pmpi.Add_error_class(&error_class) != MPI_SUCCESS) {
         return false;
     }
@@ -32,7 +32,8 @@ static bool code_new(int error_class, int *code_p)
     return ucx_mp_mpi_pmpi.Add_error_code(error_class, code_p) == MPI_SUCCESS;
 }
 
-/* A code with this text; the class itself if there is none to be had */
+/* Return an error code with this text, or the class itself if no code is
+   available */
 static int code_of(int error_class, const char *text)
 {
     int code = error_class;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Errors of our own, by MPI's error handlers. */
+/* Errors of this library, raised through MPI's error handlers. */
 #ifndef UCX_MP_MPI_ERROR_H_
 #define UCX_MP_MPI_ERROR_H_
 
 #include <mpi/pmpi.h>
 
 
-/* Fails the call with a sentence, through the communicator's error handler.
-   Returns the error code. */
+/* Raise an error with a formatted message through the communicator's error
+   handler. @return The error code to return from the MPI call. */
 int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* For a call that GPU memory cannot be staged for: MPI_ERR_BUFFER. */
+/* Raise MPI_ERR_BUFFER: this call cannot be staged for GPU memory. @return The
+   error code. */
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm);
 int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win);
 

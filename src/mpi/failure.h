@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A rank that cannot stage its part of a collective reports so through the
- * node's shared segment, and then takes part in the MPI's call. A rank that has
- * got something from it finds the report when its own call has ended, and
- * returns an error. While no rank has ever failed that is one memory read.
+ * Staging errors in collectives. A rank unable to stage its buffers reports
+ * so in the node's shared segment, and still takes part in the MPI's call.
+ * Ranks that received data from it see the report after their own call, and
+ * return an error. While there is no report, the check is one memory read.
  *
- * Ranks of the same node see a report, of communicators that have a number
- * (member.h). A rank that gets nothing from the failed one may have returned
- * before: its result is right.
+ * Only ranks on the same node see a report, and only for communicators with a
+ * key (member.h). A rank that needs no data from the failed one may return
+ * before the report: its result is correct.
  */
 #ifndef UCX_MP_MPI_FAILURE_H_
 #define UCX_MP_MPI_FAILURE_H_
@@ -17,23 +17,23 @@
 #include <stdint.h>
 
 
-/* A collective of a communicator, the same on all its ranks */
+/* Identifies one collective call; equal on all ranks of the communicator */
 typedef struct {
-    uint64_t key;    /* the communicator's; 0: failures are not reported */
+    uint64_t key;    /* key of the communicator; 0: failures are not reported */
     uint64_t number;
-    uint32_t start;  /* of a persistent one: how often it was started */
+    uint32_t start;  /* of a persistent collective: number of starts */
 } ucx_mp_mpi_ordinal_t;
 
 
-/* Report that this rank of the communicator cannot do its part. */
+/* Report that this rank cannot stage its buffers for a call. */
 void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank);
 
-/* Raise an error if another rank has reported a failure. @return Its code, or
-   `rc`; an error that this rank has already is kept. */
+/* Raise an error if another rank reported a failure of this call. @return The
+   new error code; `rc` if there is no report or `rc` is already an error. */
 int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
                             MPI_Comm comm, int rc);
 
-/* The same, at the end of a call */
+/* Check for reports at the end of a call: one memory read if there are none */
 static inline int ucx_mp_mpi_failure_end(ucx_mp_mpi_ordinal_t ordinal,
                                          const char *name, MPI_Comm comm,
                                          int rc)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes calls.h, wrappers.c and mpi3.map: generate.py NAME > FILE.
+"""Write calls.h, wrappers.c or mpi3.map: generate.py NAME > FILE.
 
-A call is a line: its name, its arguments as "kind name", and the statements
-that describe its buffers; "in" and "out" are what may be GPU memory. Each is
-defined by its MPI_ and by its PMPI_ name (UCX_MP_MPI_DEFINE): Fortran's
-bindings of Open MPI call the latter, and so do tools in front of MPI.
+The tables below have one entry per MPI call: its name, its arguments as "kind
+name", and statements to describe its buffers. Arguments of kind "in" and "out"
+may be GPU memory. Each wrapper is defined as MPI_ and as PMPI_ function
+(UCX_MP_MPI_DEFINE), since Open MPI's Fortran bindings and tools call PMPI_.
 """
 
 import sys
@@ -84,7 +84,8 @@ REDUCING = (one(READ, 'sendbuf', 'count', 'datatype'),
 
 
 def all_to_all(write):
-    """Of those between all ranks and between neighbours (there may be none)."""
+    """Return the calls for all ranks, and for neighbours: a rank may have none,
+    so `write` then keeps the old bytes."""
     sent = one(READ, 'sendbuf', each('sendcount', 'targets'), 'sendtype')
     got = one(write, 'recvbuf', each('recvcount', 'sources'), 'recvtype')
     gather = parts('vector', write, 'recvbuf', 'sources', 'recvcounts',
@@ -106,7 +107,7 @@ def all_to_all(write):
     }
 
 
-# name: arguments before the communicator, what it is besides, buffers
+# name: arguments before the communicator, property of the call, buffers
 COLLECTIVES = {
     'Bcast': ('out buffer, n count, type datatype, int root, ', 'root',
               (one(READ, 'buffer', 'count', 'datatype', 'call.is_root'),
@@ -117,7 +118,7 @@ COLLECTIVES = {
                 one(WRITE, 'recvbuf', 'count', 'datatype', 'call.is_root'))),
     'Allreduce': (REDUCE, '', REDUCING),
     'Scan': (REDUCE, '', REDUCING),
-    # leaves the first rank's result as it was
+    # does not write the first rank's result
     'Exscan': (REDUCE, '',
                (REDUCING[0], one(BOTH, 'recvbuf', 'count', 'datatype'))),
     'Reduce_scatter': (
@@ -160,9 +161,8 @@ for name, (args, buffers) in all_to_all(BOTH).items():
     COLLECTIVES['Neighbor_' + name] = (
         args % (('as', ) * args.count('%s')), 'neighbors', buffers)
 
-# those that the transport module may carry out by itself, before all else:
-# uct_cuda_coll_kind_t, and arguments by the fields of ucx_mp_mpi_collective_t
-# if the names are not the same
+# collectives to try on GPUs first: uct_cuda_coll_kind_t, and arguments of
+# ucx_mp_mpi_collective_t as "field" or "field=argument"
 REDUCED = 'sendbuf recvbuf count datatype op '
 MOVED = 'sendbuf recvbuf count=sendcount datatype=sendtype recvcount recvtype '
 ON_GPUS = {
@@ -182,13 +182,13 @@ ON_GPUS = {
     'Alltoall': ('ALLTOALL', MOVED),
 }
 
-# no collectives, but blocking ones with buffers
+# other blocking calls with buffers
 OTHERS = {
     'Reduce_local': (
         'in inbuf, out inoutbuf, n count, type datatype, op op', '',
         (one(READ, 'inbuf', 'count', 'datatype'),
          one(BOTH, 'inoutbuf', 'count', 'datatype'))),
-    # the MPI's copy of it is made when the call returns
+    # the MPI has copied the buffer when the call returns
     'Bsend': ('in buf, n count, type datatype, int dest, int tag, comm comm',
               '', (one(READ, 'buf', 'count', 'datatype'),)),
 }
@@ -197,7 +197,7 @@ EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
             'int source, int recvtag, comm comm, ', (
                 message(READ, 'sendbuf', 'sendcount', 'sendtype', 'dest'),
                 message(ARRIVE, 'recvbuf', 'recvcount', 'recvtype', 'source')))
-# MPICH 4.0 does not say how much has arrived: the rest is what was there
+# MPICH 4.0 does not return the received size: keep the old bytes behind it
 EXCHANGE_LATER = (EXCHANGE[1][0],
                   message(BOTH + ' | UCX_MP_MPI_RECEIVE', 'recvbuf',
                           'recvcount', 'recvtype', 'source'))
@@ -211,7 +211,7 @@ PACKING = (one(READ, 'inbuf', 'incount', 'datatype'),
            one(BOTH, 'outbuf', 'outsize', 'call.byte'))
 UNPACKING = (one(READ, 'inbuf', 'insize', 'call.byte'),
              one(WRITE, 'outbuf', 'outcount', 'datatype'))
-# into the bytes that MPI has in a message
+# packed bytes of a message: the CPU moves them
 PACKING_HOST = (message(READ, 'inbuf', 'incount', 'datatype',
                         'MPI_ANY_SOURCE'), PACKING[1])
 UNPACKING_HOST = (UNPACKING[0], message(WRITE, 'outbuf', 'outcount',
@@ -229,10 +229,10 @@ OTHERS.update({
         'n outcount, type datatype', '', UNPACKING),
 })
 
-# What is done at the end of a call that only begins something
+# Last statement of a wrapper whose operation goes on after the call
 LATER = 'nonblocking_defer(&call, request)'
-AGAIN = 'call_again(&call, request)'     # what a request begins as often as it starts
-SPLIT = 'call_split(&call, fh)'          # what another call ends
+AGAIN = 'call_again(&call, request)'     # persistent
+SPLIT = 'call_split(&call, fh)'          # completed by another call
 
 BUFFERED = 'in buf, n count, type datatype, int dest, int tag, comm comm, ' \
            'request request'
@@ -245,8 +245,8 @@ MESSAGES_LATER_4 = {
     'Isendrecv_replace': (REPLACE[0] + 'request request', REPLACE[1], LATER),
 }
 
-# Files: ways to say where, those that all ranks take together, and what has a
-# second half
+# File calls: suffix of the name, argument with the position. Collective are
+# _all and _ordered; split operations have a _begin and an _end call.
 FILES = {'': '', '_all': '', '_at': 'offset offset, ',
          '_at_all': 'offset offset, ', '_shared': '', '_ordered': ''}
 FILES_LATER = {}
@@ -263,7 +263,8 @@ for where, offset in FILES.items():
             FILES_LATER['File_%s%s_begin' % (name, where)] = (
                 args, buffers, SPLIT)
 
-# What another process reads and writes when it likes
+# One-sided calls: another process may access the memory at any time, so they
+# are refused
 ORIGIN = '%s origin_addr, n origin_count, type origin_datatype, '
 RESULT = 'out result_addr, n result_count, type result_datatype, '
 TARGET = 'int target_rank, at target_disp, n target_count, type target_datatype, '
@@ -286,11 +287,11 @@ for prefix, last in (('', ''), ('R', ', request request')):
             args + 'win win' + last)
 SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
 
-# What MPI keeps messages in
+# Memory for the MPI's buffered messages: refused
 ATTACHED = {'Buffer_attach': 'out buffer, n size'}
 
-# Messages, staged unless their datatype is a predefined one: the end of the
-# call, its arguments
+# Messages, staged unless their datatype is predefined: last statement of the
+# wrapper, last arguments
 ENDS = {'': ('call_end(&call)', ''), 'I': (LATER, ', request request'),
         '_init': (AGAIN, ', request request')}
 PLAIN = '%s buf, n count, type datatype, int %s, int tag, comm comm'
@@ -310,7 +311,8 @@ MESSAGES['Mrecv'] = ('out buf, n count, type datatype, message message, '
                      'status status', 'call_end(&call)', MATCHED)
 MESSAGES['Imrecv'] = ('out buf, n count, type datatype, message message, '
                       'request request', LATER, MATCHED)
-# MPICH moves messages in parts with the CPU; Open MPI leaves them to UCX
+# Partitioned messages: MPICH moves them with the CPU, so they are refused;
+# Open MPI leaves them to UCX
 PARTITIONED = {
     name: '%s buf, int partitions, large count, type datatype, int %s, int tag, '
           'comm comm, info info, request request' % ends
@@ -320,7 +322,7 @@ PARTITIONED = {
 
 
 class Call:
-    """One function with a body."""
+    """A wrapper."""
 
     def __init__(self, name, arguments, kind='', buffers=(), refused=False,
                  peer=None, end='call_end(&call)', counted=False):
@@ -329,15 +331,15 @@ class Call:
         self.buffers = buffers
         self.refused = refused
         self.end = end
-        self.counted = counted  # by its communicator
-        self.peer = peer        # of a message alone: the other rank
+        self.counted = counted  # a collective: increments the member's number
+        self.peer = peer        # messages: argument with the other rank
         self.arguments = [item.split() for item in arguments.split(', ')]
 
     def words(self):
         return ', '.join(name for _, name in self.arguments)
 
     def pointers(self, what):
-        """A question about all buffers; one takes two of them."""
+        """Return a condition on all buffers; function `what` takes two."""
         found = [name for kind, name in self.arguments
                  if kind in ('in', 'out')]
         found += found[-1:] * (len(found) % 2)
@@ -345,13 +347,13 @@ class Call:
                           for i in range(0, len(found), 2))
 
     def of(self, kind):
-        """The argument of a kind that there is one of, or None."""
+        """Return the first argument of a kind, or None."""
         return next((name for other, name in self.arguments if other == kind),
                     None)
 
     def flags(self):
-        """What may be done with its arguments. Reductions and files look at
-        datatypes, and so does an external representation."""
+        """Return the ucx_mp_mpi_call_flags_t. No PACKS for reductions and
+        external representations: they depend on the datatype."""
         is_file = self.name.startswith('File_')
         is_local = self.of('position') or self.of('place')
         is_joint = (('_all' in self.name or '_ordered' in self.name) if is_file
@@ -367,7 +369,7 @@ class Call:
         return ' | '.join('UCX_MP_MPI_' + flag for flag in found) or '0'
 
     def arrives(self):
-        """Whether its status says how much has been received."""
+        """Return whether the call's status has the received size."""
         return self.of('status') and any(
             way == 'message' for _, way, _ in self.buffers)
 
@@ -381,7 +383,7 @@ class Call:
         return 'ucx_mp_mpi_refuse("MPI_%s", %s)' % (name, self.comm())
 
     def declare(self):
-        """Of a call that mpi.h may not have yet."""
+        """Declare a call that mpi.h may lack."""
         for prefix in ('', 'P'):
             print('int %sMPI_%s(%s);' % (prefix, self.name, ', '.join(
                 KINDS[kind][0] + word for kind, word in self.arguments)))
@@ -444,7 +446,8 @@ class Call:
         print('            return rc;\n        }\n    }\n')
 
     def straight(self, name, real):
-        """The MPI's call alone. What only begins goes unheard."""
+        """Return the MPI's call without staging. A blocking collective then
+        checks for failures that other ranks reported."""
         if not self.counted or self.end != 'call_end(&call)':
             return real
         return ('ucx_mp_mpi_failure_end(\n                '
@@ -458,8 +461,8 @@ class Call:
                 'UCT_CUDA_COLL_NO_%s)' % (kind, reason))
 
     def looks_wrong(self):
-        """What the MPI is to judge: of the arguments that it looks at on
-        all ranks, or of the root's buffers."""
+        """Return a condition for arguments that the MPI reports as errors:
+        those significant on all ranks, or the root's buffers."""
         names = [name for _, name in self.arguments]
         if 'root' in names:
             return ('(sendbuf == recvbuf) && ucx_mp_mpi_is_own_rank(comm, root)'
@@ -508,7 +511,8 @@ class Call:
 
 
 def calls():
-    """Calls of MPI 3, of MPI 4, and those that only MPICH's are refused."""
+    """Return the calls of MPI 3, those new in MPI 4, and those that only
+    MPICH's libraries wrap."""
     third, fourth = [], []
     for name, (arguments, kind, buffers) in COLLECTIVES.items():
         third.append(Call(name, arguments + 'comm comm', kind, buffers,
@@ -577,11 +581,11 @@ def write_wrappers(third, fourth, parts):
 
 
 def write_map(fourth, parts):
-    """What a library must not show in front of an MPI without MPI 4: programs
-    ask by weak symbols what an MPI has (mpi4py does)."""
+    """Hide the calls of MPI 4 from programs whose MPI lacks them: mpi4py, for
+    one, tests for them with weak symbols."""
     print('{\n    local:')
     for prefix in ('', 'P'):
-        # patterns match none, too
+        # a pattern without a match is allowed
         print('        %sMPI_*_c;' % prefix)
         for call in fourth + parts:
             print('        %sMPI_%s*;' % (prefix, call.name))

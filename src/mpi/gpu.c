@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 
-/* name here, exported name, must be there, result, arguments */
+/* name here, exported name, required, arguments */
 #define DRIVER_FUNCTIONS(_) \
     _(ctx_get_current, "cuCtxGetCurrent", true, (CUcontext*)) \
     _(ctx_get_device, "cuCtxGetDevice", true, (CUdevice*)) \
@@ -60,15 +60,16 @@ static struct {
 } driver;
 
 
-/* 1 while the transport module watches the driver and no context and no GPU
-   memory were made; it finds this variable by its name. */
+/* Set to 1 by the transport module while it watches the driver and the program
+   has made no context and allocated no GPU memory. The module finds this
+   variable by name. */
 __attribute__((visibility("default"))) int ucx_mp_mpi_no_gpu_memory_yet;
 
 static bool               driver_found;
 static unsigned long long objects_seen;
 
-/* Streams by context. A device that was reset has a new context behind the old
-   handle, and its old streams must not be touched: hence the id. */
+/* Streams by context. After a device reset a new context may have the old
+   handle, and the old streams are invalid: compare the id, too. */
 static struct {
     pthread_mutex_t lock;
     unsigned        next;
@@ -81,8 +82,8 @@ static struct {
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Around calls that would break a capture of the program's: the second time it
-   is as it was before */
+/* Swap the thread's stream capture mode. Called before and after calls that
+   would otherwise invalidate a capture of the program. */
 static void exchange_mode(CUstreamCaptureMode *mode)
 {
     if (driver.exchange_mode != NULL) {
@@ -109,7 +110,7 @@ static void driver_look(void)
     pthread_mutex_lock(&lock);
     if (!driver_found) {
         handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-        /* the handle is kept, since its functions are */
+        /* keep the handle: its functions stay in use */
         if ((handle != NULL) && driver_fill(handle)) {
             __atomic_store_n(&driver_found, true, __ATOMIC_RELEASE);
         }
@@ -144,7 +145,7 @@ bool ucx_mp_mpi_gpu_is_used(void)
         return true;
     }
 
-    /* Only if something was loaded since can there be a libcuda now */
+    /* Look for libcuda only if an object was loaded since the last call */
     dl_iterate_phdr(first_object, &objects);
     if (objects != __atomic_load_n(&objects_seen, __ATOMIC_RELAXED)) {
         driver_look();
@@ -154,7 +155,7 @@ bool ucx_mp_mpi_gpu_is_used(void)
     return __atomic_load_n(&driver_found, __ATOMIC_ACQUIRE);
 }
 
-/* Was it made with cuMemCreate? */
+/* Return whether memory was made with cuMemCreate */
 static bool is_vmm(const void *address)
 {
     CUmemGenericAllocationHandle handle;
@@ -168,16 +169,16 @@ static bool is_vmm(const void *address)
     return true;
 }
 
-/* Whether the CPU may read there: the kernel looks at the argument before it
-   finds that there is no such operation */
+/* Return whether the CPU can read an address. The kernel copies the argument
+   before it checks the operation, which is invalid. */
 static bool is_readable(uintptr_t at)
 {
     return (syscall(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) ==
             0) || (errno != EFAULT);
 }
 
-/* Memory made with cuMemCreate may be the host's, and the CPU may not touch it
-   all the same. The driver calls it host memory, and of no context. */
+/* cuMemCreate can make memory on the host that the CPU cannot access. The
+   driver reports it as host memory without a context. */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
 {
     unsigned type                    = 0;
@@ -192,8 +193,9 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
     result = driver.pointer_attributes(3, attributes, values,
                                        (CUdeviceptr)address);
     if (result != CUDA_SUCCESS) {
-        /* Where one thread has called exit(), the driver may be gone while
-           another thread still calls MPI: its GPU memory is not the CPU's */
+        /* After exit() in one thread, the driver may be gone while another
+           thread still calls MPI. Memory that the CPU cannot read then counts
+           as GPU memory. */
         return ((result == CUDA_ERROR_DEINITIALIZED) &&
                 !is_readable((uintptr_t)address)) ?
                        UCX_MP_MPI_MEMORY_GPU :
@@ -222,9 +224,10 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
     result = driver.pointer_attributes(3, attributes, values,
                                        (CUdeviceptr)address);
     if ((result == CUDA_SUCCESS) && (ctx == NULL)) {
-        /* Pool and VMM memory. The current context does, if it is of that GPU;
-           the host's is near none. The primary one is kept for good: mostly it
-           is the program's own, too. */
+        /* Pool and VMM memory has no context. Use the current one if it is on
+           the same GPU, or if the memory is on the host. Otherwise use the
+           primary context, and never release it: usually the program uses it,
+           too. */
         result = driver.ctx_get_current(&ctx);
         if ((device >= 0) && (type != CU_MEMORYTYPE_HOST) &&
             ((ctx == NULL) ||
@@ -238,7 +241,7 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
     return result;
 }
 
-/* A stream of the current context, which is `ctx` */
+/* Get a stream of the current context, from the cache if it has an id */
 static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned lane)
 {
     unsigned long long id = 0;
@@ -325,9 +328,9 @@ bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
     return true;
 }
 
-/* Look up what the driver has around an address. Of memory that was mapped into
-   a larger reservation the attributes give the reservation; such memory has no
-   context. Where the driver does not say, the row is copied alone. */
+/* Find the range around an address that one copy may cover. For VMM memory,
+   which has no context, the attributes would return the whole reservation: ask
+   for the mapping. If the driver does not know it, the range is one row. */
 static CUresult find_piece(const char *address, size_t length,
                            ucx_mp_mpi_piece_t *piece)
 {
@@ -468,7 +471,7 @@ void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
         return;
     }
 
-    if (function == NULL) { /* its context has ended */
+    if (function == NULL) { /* its context was destroyed */
         copy->result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
         return;
     }
@@ -479,7 +482,8 @@ void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
     copy->result = ucx_mp_pack_launch(&kernels, function, args, copy->stream);
 }
 
-/* Have the next rows' piece; what the program has copied into it is there */
+/* Look up the next rows' range, and let the module complete the program's
+   synchronous copies into it */
 static void copy_find_piece(ucx_mp_mpi_copy_t *copy, const char *address,
                             size_t length)
 {
@@ -491,7 +495,8 @@ static void copy_find_piece(ucx_mp_mpi_copy_t *copy, const char *address,
 }
 
 
-/* @return Rows, from the first on, that lie in the piece as a whole. */
+/* @return Number of rows, from the first one, that are completely in the
+           range. */
 static size_t piece_rows(const ucx_mp_mpi_piece_t *piece,
                          const ucx_mp_mpi_plane_t *plane)
 {
@@ -532,7 +537,7 @@ static bool is_pitch(const ucx_mp_mpi_plane_t *plane, ptrdiff_t pitch)
     return (pitch >= (ptrdiff_t)plane->length) && (pitch <= MAX_PITCH);
 }
 
-/* Copy rows that lie in one piece */
+/* Copy rows within one range */
 static void copy_inside(ucx_mp_mpi_copy_t *copy,
                         const ucx_mp_mpi_plane_t *plane, size_t count)
 {
@@ -565,8 +570,8 @@ static void copy_inside(ucx_mp_mpi_copy_t *copy,
     }
 }
 
-/* Copy the first row, which begins in the piece, and what it has of others: of
-   blocks side by side, or of memory mapped side by side */
+/* Copy one row that starts in the range and ends in others: it joins several
+   blocks of a datatype, or several mappings */
 static void copy_across(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t row)
 {
     size_t left = row.length;
@@ -576,7 +581,8 @@ static void copy_across(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t row)
         row.length = (row.length < left) ? row.length : left;
         if ((row.length < left) && copy->piece.is_allocation &&
             !row.is_joined) {
-            copy->result = CUDA_ERROR_INVALID_VALUE; /* beyond its end */
+            copy->result = CUDA_ERROR_INVALID_VALUE; /* the row ends after its
+                                                        allocation */
             return;
         }
 
@@ -639,7 +645,7 @@ bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
         return false;
     }
 
-    /* a device reset undoes it */
+    /* a device reset unlocks the memory */
     if ((driver.pointer_attributes(1, &attributes, &value,
                                    (CUdeviceptr)address) == CUDA_SUCCESS) &&
         (type == CU_MEMORYTYPE_HOST)) {
@@ -660,7 +666,7 @@ CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy)
     CUresult result;
 
     if (copy->stream != NULL) {
-        /* also after a failure: what was submitted must not write later */
+        /* even after an error: a submitted copy must not write later */
         exchange_mode(&mode);
         result = driver.stream_synchronize(copy->stream);
         exchange_mode(&mode);
@@ -683,7 +689,8 @@ const char *ucx_mp_mpi_gpu_error(CUresult result)
 {
     const char *name;
 
-    if (result == CUDA_ERROR_DEINITIALIZED) { /* nor does it say so */
+    if (result == CUDA_ERROR_DEINITIALIZED) { /* no error names are available
+                                                 then */
         return "CUDA_ERROR_DEINITIALIZED, the program is ending";
     }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of CUDA needed for staging: the kind of a pointer's memory, copies
- * and the packing kernel. It uses the process's own libcuda and loads none.
+ * The CUDA calls needed for staging: memory type of a pointer, copies, the
+ * packing kernel. They go to the libcuda that the process has loaded; this
+ * library never loads it.
  */
 #ifndef UCX_MP_MPI_GPU_H_
 #define UCX_MP_MPI_GPU_H_
@@ -16,112 +17,121 @@
 
 typedef enum {
     UCX_MP_MPI_MEMORY_HOST,
-    UCX_MP_MPI_MEMORY_MANAGED, /* the CPU may touch it */
+    UCX_MP_MPI_MEMORY_MANAGED, /* CPU and GPU can access it */
     UCX_MP_MPI_MEMORY_GPU
 } ucx_mp_mpi_memory_t;
 
-/* Memory within reach of one copy: an allocation, or pageable memory */
+/* Range of addresses that one copy may cover */
 typedef struct {
     uintptr_t begin, end;
-    bool      is_pageable; /* the CPU copies it */
-    bool      is_allocation; /* all of one GPU allocation: no block may cross
-                                its end */
-    bool      is_gpu;        /* memory of a GPU, in whatever way it was made */
+    bool      is_pageable; /* pageable host memory: the CPU copies it */
+    bool      is_allocation; /* a whole GPU allocation: no row may cross its
+                                end */
+    bool      is_gpu;        /* GPU memory of any kind */
 } ucx_mp_mpi_piece_t;
 
-/* Copies in one context, from ucx_mp_mpi_copy_begin() to _end(). */
+/* A series of copies in one context, from ucx_mp_mpi_copy_begin() to _end() */
 typedef struct {
     CUcontext          ctx;
     CUstream           stream;
-    bool               is_kept; /* the stream is there for the next time, too */
-    CUresult           result;  /* first failure */
-    ucx_mp_mpi_piece_t piece;   /* looked up last */
+    bool               is_kept; /* the stream is cached for later copies */
+    CUresult           result;  /* first error */
+    ucx_mp_mpi_piece_t piece;   /* range that was looked up last */
 } ucx_mp_mpi_copy_t;
 
-/* Rows of the program's memory and of memory of ours, in bytes. */
+/* Rows to copy between the program's memory and staging memory, sizes in
+   bytes */
 typedef struct {
-    char      *program, *staged; /* the first rows */
-    ptrdiff_t stride, step;      /* from start to start, in each */
+    char      *program, *staged; /* first row */
+    ptrdiff_t stride, step;      /* distance between row starts */
     size_t    length, count;
-    bool      is_back;           /* copy to the program's memory */
-    bool      is_joined;         /* rows are of several blocks side by side */
+    bool      is_back;           /* copy from staging memory to the program's */
+    bool      is_joined;         /* a row may join several blocks of the
+                                    datatype */
 } ucx_mp_mpi_plane_t;
 
-/* Size of the pieces of a GPU's memory, bytes: such a piece of addresses is all
-   GPU memory, or none of it is. */
+/* Size and alignment of GPU memory mappings, bytes: a range of this size is
+   either all GPU memory or none. */
 #define UCX_MP_MPI_GRANULE ((uintptr_t)2 << 20)
 
 
 /*
  * Return in a few nanoseconds whether this process may have GPU memory: false
- * until libcuda is loaded. The transport module loads it for itself and reports
- * the program's first allocation.
+ * until libcuda is loaded. If the transport module loaded it, false until the
+ * program creates a context or allocates GPU memory.
  */
 bool ucx_mp_mpi_gpu_is_used(void);
 
-/* Whether libcuda is loaded, was initialised and sees a GPU. */
+/* Return whether libcuda is loaded and initialised, and finds a GPU. */
 bool ucx_mp_mpi_gpu_is_there(void);
 
-/* Return the kind of memory at an address; asks the driver (0.14 to 0.26 us on
+/* Return the memory type of an address; asks the driver (0.14 to 0.26 us on
    H200). */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
-/* Whether bytes lie in one allocation of a GPU, or in none. */
+/* Return false if the bytes cross the end of a GPU allocation. */
 bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
 
-/* Return whether bytes lie in one allocation of a GPU, within its kernels'
-   reach. */
+/* Return whether the bytes are in one GPU allocation that kernels on this GPU
+   can access. */
 bool ucx_mp_mpi_gpu_holds(const void *address, size_t length);
 
-/* Allocate GPU memory in the current context. @return 0 if there is none. */
+/* Allocate GPU memory in the current context. @return Its address; 0 on
+   failure. */
 CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
 void ucx_mp_mpi_gpu_free(CUdeviceptr address);
 
-/* Load the packing kernel (src/kernels) into the current context. */
+/* Load the packing kernel (src/kernels) into the current context. @return
+   Whether it is loaded. */
 bool ucx_mp_mpi_gpu_load(CUfunction *function);
 
 /*
- * Begin copies to or from the memory at `address`, in its own context or, if it
- * has none, the current one or its device's primary one. Other work of the
- * program on the GPU is not waited for.
+ * Begin copies to or from the memory at `address`. They run in the memory's
+ * context; if it has none, in the current context or its device's primary one.
+ * They do not wait for other GPU work of the program. Errors are returned by
+ * ucx_mp_mpi_copy_end().
  */
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 
-/* The same on one of several streams, 0 (as above) to UCX_MP_MPI_COPY_LANES -
-   1: copies in one do not wait for another's. */
+/* Begin copies on stream `lane`, 0 (the one above) to UCX_MP_MPI_COPY_LANES -
+   1. Streams do not wait for each other. */
 #define UCX_MP_MPI_COPY_LANES 4
 void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
                                 unsigned lane);
 
-/* Whether all copies so far are done, or one has failed. */
+/* Return whether all copies so far have finished, or one has failed. */
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
 
 /*
- * Copy rows, in as few copies as possible: the driver refuses a copy across
- * the border of an allocation. The program's memory may be of any
- * kind, and in several places. Done when ucx_mp_mpi_copy_end() returns.
+ * Start to copy rows, in as few driver calls as possible: the driver refuses a
+ * copy across the end of an allocation. The program's memory may be of any type
+ * and in several allocations. The copies are complete when
+ * ucx_mp_mpi_copy_end() returns.
  */
 void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane);
 
-/* Return whether kernels reach host memory by the CPU's own address. */
+/* Return whether kernels can access host memory at the CPU's address. */
 bool ucx_mp_mpi_copy_is_mapped(const void *address);
 
-/* Page-locks memory of ours for copies from any context, unless it is. */
+/* Page-lock memory of this library for all contexts, unless it is locked
+   already. @return Whether it is locked. */
 bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size);
 
-/* Get the number of the copy's context. @return Whether the driver says it. */
+/* Get the id of the copy's context. @return false if the driver has no ids. */
 bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
                                 unsigned long long *id);
 
-/* Copy host memory to a GPU's, and wait. @return Whether it is there. */
+/* Copy host memory to GPU memory and wait. @return Whether it succeeded. */
 bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
                             const void *from, size_t size);
 
-/* Launch the packing kernel; `program` is memory of the program's in it. */
+/* Launch the packing kernel. `program`: any address of the program's memory
+   that it reads or writes. */
 void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
                           const ucx_mp_pack_args_t *args, const void *program);
 
-/* Waits, and restores the current context. Returns the first failure. */
+/* Wait for all copies and restore the current context. @return The first
+   error. */
 CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy);
 
 const char *ucx_mp_mpi_gpu_error(CUresult result);

@@ -6,9 +6,10 @@
 #include <stddef.h>
 
 
-/* What MPI allows with a type (MPI 4.1, 6.9.2); with others it says what is
-   wrong. Pairs with gaps are left out: a kernel would fill these. So is
-   Fortran's LOGICAL, whose values depend on the compiler. */
+/* Classes of operations that MPI allows for a datatype (MPI 4.1, 6.9.2); the
+   MPI reports other combinations. Left out: pairs with gaps, since a kernel
+   would write the gaps, and Fortran's LOGICAL, whose values depend on the
+   compiler. */
 enum {
     ARITHMETIC = 1 << 0,
     ORDERED    = 1 << 1,
@@ -22,9 +23,9 @@ enum {
 #define FLOATING  (ARITHMETIC | ORDERED)
 #define COMPLEX   ARITHMETIC
 
-/* MPI's name, that of Open MPI's variable, bytes, what is allowed, the kernels'
-   type; those that are used most first. Fortran's are of these sizes, or left
-   to the MPI. */
+/* MPI's name, Open MPI's variable, size in bytes, allowed operations, kernel
+   type; common types first. A Fortran type of another size is left to the
+   MPI. */
 #define TYPES(_) \
     _(MPI_FLOAT, float, 4, FLOATING, F32) \
     _(MPI_DOUBLE, double, 8, FLOATING, F64) \
@@ -111,7 +112,7 @@ static struct {
 } known;
 
 
-/* Open MPI has no variables of types that it was built without */
+/* Add a datatype if the MPI has it: Open MPI may be built without some */
 static void type_add(MPI_Datatype datatype, int size, unsigned allowed,
                      ucx_mp_type_t type)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Predefined operations and datatypes of MPI, as src/kernels has them. */
+/* MPI's predefined operations and datatypes, mapped to those of src/kernels. */
 #ifndef UCX_MP_MPI_HANDLES_H_
 #define UCX_MP_MPI_HANDLES_H_
 
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 
 
-/* Open MPI's handles are addresses of variables of the MPI that is loaded,
-   MPICH's are numbers. */
+/* Handles needed by this library. Open MPI's are addresses in the loaded MPI
+   library, MPICH's are constants. */
 typedef struct {
     MPI_Datatype byte;
     MPI_Datatype integer; /* MPI_INT */
@@ -20,12 +20,12 @@ typedef struct {
 extern ucx_mp_mpi_handles_t ucx_mp_mpi_handles;
 
 
-/* Fills the above, after ucx_mp_mpi_pmpi_find() and when the MPI is
-   initialised; any thread, any number of times. */
+/* Fill ucx_mp_mpi_handles. Call after ucx_mp_mpi_pmpi_find() and MPI_Init();
+   thread-safe, repeated calls do nothing. */
 void ucx_mp_mpi_handles_find(void);
 
-/* Whether they are an operation and a type that a kernel may know and that MPI
-   allows together. */
+/* Map an operation and a datatype to the kernels'. @return false if the kernels
+   lack one of them, or if MPI forbids the combination. */
 bool ucx_mp_mpi_handles_known(MPI_Op op, MPI_Datatype datatype,
                               ucx_mp_op_t *op_p, ucx_mp_type_t *type_p);
 

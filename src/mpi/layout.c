@@ -9,8 +9,7 @@
 #include <string.h>
 
 
-/* The rows of one element are found once a datatype and kept as an attribute
-   of it */
+/* Attribute of a datatype that holds its ucx_mp_mpi_element_t */
 static struct {
     pthread_mutex_t lock;
     bool            has_keyval;
@@ -53,7 +52,8 @@ static int element_copy_not(MPI_Datatype datatype, int keyval, void *state,
     return MPI_SUCCESS;
 }
 
-/* Of a datatype that has bytes; the caller holds the lock */
+/* Create the element of a datatype with bytes and attach it to the datatype;
+   the caller holds the lock */
 static int element_make(ucx_mp_mpi_element_t **element_p,
                         MPI_Datatype datatype, size_t size, ptrdiff_t begin,
                         size_t length)
@@ -88,7 +88,8 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
     return MPI_SUCCESS;
 }
 
-/* @return As of ucx_mp_mpi_layout_hold(). */
+/* Get the attached element, or create it. @return As of
+   ucx_mp_mpi_layout_hold(). */
 static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
                        size_t size, ptrdiff_t begin, size_t length)
 {
@@ -205,7 +206,8 @@ bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)
            (begin == 0) && (size == length) && (size == extent);
 }
 
-/* MPI hands out types that are the caller's to free, if it may */
+/* Free a handle that MPI_File_get_view() returned; predefined ones are not
+   freed */
 static void type_let_go(MPI_Datatype *datatype)
 {
     switch (combiner_of(*datatype)) {

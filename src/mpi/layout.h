@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which bytes an MPI datatype covers. Writing back a staged buffer must leave
- * the gaps alone: they may be another thread's, or nobody's.
+ * The bytes that an MPI datatype covers. Copying a buffer back must not write
+ * the gaps: another thread may use them, or they may be unmapped.
  */
 #ifndef UCX_MP_MPI_LAYOUT_H_
 #define UCX_MP_MPI_LAYOUT_H_
@@ -12,22 +12,26 @@
 #include <stdbool.h>
 
 
-/* One element of a datatype, kept as long as the datatype and the messages of
-   it that are under way */
+/* One element of a datatype. Freed with the datatype, but not before the last
+   message that uses it. */
 typedef struct {
-    ucx_mp_mpi_layout_t layout;    /* of packed bytes in the type map's order */
-    ptrdiff_t           low, high; /* first byte, and behind the last one */
-    ptrdiff_t           extent;    /* bytes from an element to the next */
+    ucx_mp_mpi_layout_t layout;    /* rows, with packed positions in type map
+                                      order */
+    ptrdiff_t           low, high; /* first byte, end of the last byte */
+    ptrdiff_t           extent;    /* distance between elements, bytes */
     unsigned            refs;
-    void                *on_gpu;   /* the layout in GPU memory (pack.c) */
+    void                *on_gpu;   /* copy of the layout in GPU memory
+                                      (pack.c) */
     void                (*on_gpu_free)(void *on_gpu);
 } ucx_mp_mpi_element_t;
 
 /*
- * Find the rows of a datatype's element once, and keep them.
+ * Get the rows of one element of a datatype: found once, then cached with the
+ * datatype.
  *
- * @param element_p  To be released; NULL if the datatype has no bytes.
- * @return           As of ucx_mp_mpi_layout_add().
+ * @param element_p  Release it after use; NULL if the datatype has no bytes.
+ *
+ * @return  As of ucx_mp_mpi_layout_add().
  */
 int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
                            ucx_mp_mpi_element_t **element_p);
@@ -35,27 +39,27 @@ int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
 void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element);
 
 /*
- * Adds the bytes of `count` (> 0) elements of a datatype, the first one's
- * origin being at `offset`.
+ * Add the bytes of `count` (> 0) elements of a datatype; the first element
+ * starts at `offset`, bytes.
  *
- * @param is_exact  Packed positions matter: a type without gaps may have its
- *                  blocks in another order than they lie in memory.
+ * @param is_exact  Keep packed positions: the blocks of a datatype without gaps
+ *                  may be packed in another order than they have in memory.
+ *                  false: one block will do.
  *
- * @return  MPI_SUCCESS; an MPI error, raised already; or a negative
- *          ucx_mp_mpi_layout_error_t, not raised yet.
+ * @return  MPI_SUCCESS; an MPI error, already raised; or a negative
+ *          ucx_mp_mpi_layout_error_t, not raised.
  */
 int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                           MPI_Count count, MPI_Datatype datatype,
                           bool is_exact);
 
-/* Whether the bytes of elements in a row are those from the first one's origin
-   on. */
+/* Return whether elements of a datatype are contiguous: no gaps, no offset. */
 bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype);
 
-/* Whether it is one of MPI's own. */
+/* Return whether a datatype is predefined. */
 bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype);
 
-/* Whether a file has elements as they are in memory. */
+/* Return whether a file stores elements as they are in memory. */
 bool ucx_mp_mpi_layout_is_native(MPI_File file);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rows of a datatype from what it was made of (MPI_Type_get_contents): no
- * byte is looked at, whatever its extent. Each constructor is a block of
- * elements of another type, or blocks of them, one after the other.
+ * Compute the rows of a datatype from its constructor and arguments
+ * (MPI_Type_get_contents); time and memory do not depend on its extent. Each
+ * constructor repeats elements of other datatypes in blocks.
  */
 #include <mpi/layout_type.h>
 #include <mpi/pmpi.h>
@@ -14,10 +14,11 @@
 #include <string.h>
 
 
-#define MAX_DEPTH 64 /* of types made of types */
+#define MAX_DEPTH 64 /* nested constructors */
 
-/* How a type was made. Its arguments are read in the order of the calls of C;
-   MPI 4's large ones have their numbers apart. */
+/* Constructor of a datatype and its arguments. take_integer() and the like read
+   them in the order of the C call. MPI 4's large calls return their counts in
+   an array of its own. */
 typedef struct {
     int          combiner;
     int          num_integers, num_types;
@@ -26,10 +27,10 @@ typedef struct {
     MPI_Aint     *addresses;
     MPI_Count    *counts;
     MPI_Datatype *types;
-    size_t       integer, address, count; /* that are read next */
+    size_t       integer, address, count; /* next argument in each array */
 } contents_t;
 
-/* Elements of a type, to be put into rows of another */
+/* Rows of the old type of a constructor */
 typedef struct {
     ucx_mp_mpi_layout_t layout;
     MPI_Count           extent;
@@ -67,7 +68,8 @@ static int envelope_get(MPI_Datatype datatype, contents_t *contents)
     return rc;
 }
 
-/* Predefined types, and those that only have no name */
+/* Return whether a datatype needs no free: predefined, or one of Fortran's
+   parametrised types */
 static bool is_predefined(int combiner)
 {
     return (combiner == MPI_COMBINER_NAMED) ||
@@ -104,7 +106,7 @@ static int contents_get(MPI_Datatype datatype, contents_t *contents)
             contents->types);
 }
 
-/* The types are handles of the caller's own, unless they are predefined */
+/* MPI_Type_get_contents() returns new handles of derived types: free them */
 static void contents_free(contents_t *contents)
 {
     contents_t of_type;
@@ -140,7 +142,8 @@ static MPI_Count take_address(contents_t *contents)
                    contents->addresses[contents->address++];
 }
 
-/* Where an array of the next arguments begins: it is read beside others */
+/* Skip `length` arguments and return a reader for them: two arrays of a call
+   are read side by side */
 static contents_t take_array(contents_t *contents, MPI_Count length,
                              bool is_address)
 {
@@ -178,7 +181,7 @@ static int element_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                          MPI_SUCCESS;
 }
 
-/* `count` blocks of `length` elements, `stride` bytes from one to the next */
+/* Add `count` blocks of `length` elements; blocks start `stride` bytes apart */
 static int vector_add(ucx_mp_mpi_layout_t *layout, const element_t *element,
                       MPI_Count count, MPI_Count length, MPI_Count stride)
 {
@@ -193,8 +196,8 @@ static int vector_add(ucx_mp_mpi_layout_t *layout, const element_t *element,
     return rc;
 }
 
-/* Of a dimension of an array: elements [first, first + length), each `extent`
-   bytes from the next, instead of the one of that layout */
+/* Add elements [first, first + length) of an array dimension; `inner` is one
+   element, `extent` its size, bytes */
 static int dimension_add(ucx_mp_mpi_layout_t *layout, MPI_Count first,
                          MPI_Count length, MPI_Count extent,
                          const ucx_mp_mpi_layout_t *inner)
@@ -249,7 +252,8 @@ static int walk_struct(contents_t *contents, ucx_mp_mpi_layout_t *layout,
     return rc;
 }
 
-/* What a process has of one dimension of a distributed array */
+/* Add the part of one dimension of a distributed array that process `place`
+   owns */
 static int distributed_add(ucx_mp_mpi_layout_t *layout, MPI_Count size,
                            int kind, MPI_Count argument, int processes,
                            int place, MPI_Count extent,
@@ -276,8 +280,8 @@ static int distributed_add(ucx_mp_mpi_layout_t *layout, MPI_Count size,
     return rc;
 }
 
-/* Sub-arrays and distributed ones: dimension by dimension, from the one whose
-   elements are neighbours */
+/* Add a subarray or distributed array, one dimension after the other, from the
+   contiguous one outwards */
 static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
                       const element_t *element)
 {
@@ -286,7 +290,7 @@ static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
     int rank                    = is_sub ? 0 : take_integer(contents);
     const int dimensions        = take_integer(contents);
     contents_t sizes            = take_array(contents, dimensions, false);
-    contents_t kinds            = *contents; /* or sizes of the part */
+    contents_t kinds            = *contents; /* or sizes of the subarray */
     contents_t arguments        = kinds;
     contents_t grid             = kinds;
     ucx_mp_mpi_layout_t inner   = {0};
@@ -299,7 +303,7 @@ static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
         return UCX_MP_MPI_LAYOUT_NO_MEMORY;
     }
 
-    /* of a large call the sizes alone are large */
+    /* a large call has large sizes, but grid and arguments of type int */
     if (is_sub) {
         kinds     = take_array(contents, dimensions, false);
         arguments = take_array(contents, dimensions, false);
@@ -307,7 +311,8 @@ static int walk_array(contents_t *contents, ucx_mp_mpi_layout_t *layout,
         contents->integer += 3 * (size_t)dimensions;
         arguments.integer += dimensions;
         grid.integer      += 2 * (size_t)dimensions;
-        for (i = 0; i < dimensions; ++i) { /* the grid's order is C's */
+        for (i = 0; i < dimensions; ++i) { /* ranks in the grid are in C
+                                              order */
             processes /= grid.integers[grid.integer + i];
             places[i]  = rank / processes;
             rank      %= processes;
@@ -396,8 +401,7 @@ out:
     return rc;
 }
 
-/* MPI itself shows which bytes it writes: an element of ones is unpacked into
-   zeros */
+/* Find the bytes of a datatype by unpacking an element of ones into zeros */
 static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
                            size_t size, ptrdiff_t begin, size_t extent)
 {
@@ -473,7 +477,7 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
         return rc;
     }
 
-    /* a pair with a gap is small enough to be looked at */
+    /* small pair with a gap: unpack it */
     return (size == length) ?
                    ucx_mp_mpi_layout_add_row(layout, begin, length) :
                    element_look(layout, datatype, size, begin,

@@ -9,12 +9,13 @@
 
 
 /*
- * Adds an element of a datatype by what it was made of, in as much memory as
- * that takes; of one made in a way that is not known by looking at each of its
- * bytes.
+ * Add one element of a datatype from the calls that made it. The cost grows
+ * with the number of blocks, not bytes. If a call is unknown, find the bytes by
+ * unpacking one element: takes `extent` bytes of memory.
  *
  * @param size    Bytes of data.
- * @param begin   Of its true extent, which is of `extent` bytes.
+ * @param begin   Offset of the first byte (MPI's true lower bound).
+ * @param extent  Bytes from the first to the end of the last one (true extent).
  * @return        As of ucx_mp_mpi_layout_add().
  */
 int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *layout,

@@ -17,11 +17,12 @@ static struct {
     pthread_once_t once;
     bool           has_keyval;
     int            keyval;
-    unsigned       generation; /* of what threads remember */
+    unsigned       generation; /* changes when cached states become invalid */
 } state = {.once = PTHREAD_ONCE_INIT};
 
-/* The communicator of the thread's last call, until one is freed. Host-only
-   calls of few bytes feel every nanosecond. */
+/* State of the communicator of this thread's last call, valid until a
+   communicator is freed. Saves an attribute lookup: small host-only calls
+   notice every nanosecond. */
 static __thread struct {
     MPI_Comm            comm;
     ucx_mp_mpi_member_t *member;
@@ -42,7 +43,7 @@ static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
 {
     ucx_mp_mpi_member_t *member = value;
 
-    /* the handle may become another communicator's */
+    /* MPI may reuse the handle for another communicator */
     __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
     if (member->group != NULL) {
         ucx_mp_mpi_world.api->group_destroy(member->group);
@@ -67,7 +68,7 @@ static ucx_mp_mpi_member_t *member_find(MPI_Comm comm)
     ucx_mp_mpi_member_t *member = NULL;
     int is_there                = 0;
 
-    /* of none the call itself says what is wrong: nobody hears of it twice */
+    /* the MPI reports an invalid communicator, once */
     return ((comm != ucx_mp_mpi_pmpi.comm_null) && (comm != (MPI_Comm)0) &&
             (ucx_mp_mpi_pmpi.Comm_get_attr(comm, state.keyval, &member,
                                            &is_there) == MPI_SUCCESS) &&
@@ -96,7 +97,7 @@ ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm)
 
 /* -------------------------------------------------------------------- begin */
 
-/* The same number on all ranks, that no other communicator of theirs has */
+/* Choose a random key on rank 0 and broadcast it. 0: failed. */
 static uint64_t key_new(MPI_Comm comm, int rank)
 {
     uint64_t key = 0;
@@ -111,7 +112,8 @@ static uint64_t key_new(MPI_Comm comm, int rank)
                0;
 }
 
-/* Are all ranks the program's, and are they on several nodes? */
+/* Return whether all ranks belong to this program's MPI_COMM_WORLD;
+   `is_spread_p` is set if they are on several nodes */
 static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
                             bool *is_spread_p)
 {
@@ -127,7 +129,7 @@ static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
 
     places = malloc(size * sizeof(*places));
     if (places == NULL) {
-        abort(); /* others count on it */
+        abort(); /* other ranks rely on this one */
     }
 
     is_own = ucx_mp_mpi_world_places(comm, size, places);
@@ -161,7 +163,7 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
         member = calloc(1, sizeof(*member));
     }
     if (member == NULL) {
-        return; /* a rank that never joins: the others' calls are staged */
+        return; /* this rank never joins: the calls of the others are staged */
     }
 
     member->key  = key;
@@ -172,10 +174,10 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
     }
     if ((is_spread && (member->nodes == NULL)) ||
         (real->Comm_set_attr(comm, state.keyval, member) != MPI_SUCCESS)) {
-        abort(); /* over several nodes others count on it */
+        abort(); /* on several nodes, other ranks rely on this one */
     }
 
-    /* its handle may have been another's that had none */
+    /* a thread may have cached "no state" for a reused handle */
     __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
 }
 
@@ -202,7 +204,7 @@ uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
     return member->group;
 }
 
-/* Has another rank joined this communicator's group? */
+/* Return whether another rank has created the group of this communicator */
 static bool member_is_awaited(ucx_mp_mpi_member_t *member)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
@@ -244,8 +246,8 @@ static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
     return rc;
 }
 
-/* A call that makes a communicator of another one's ranks, which come first and
-   last */
+/* Define an MPI call that makes a communicator from ranks of another one: first
+   argument `comm`, last `new_comm` */
 #define MAKER(_name, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, MPI_Comm comm, __VA_ARGS__, \
                       MPI_Comm *new_comm) \

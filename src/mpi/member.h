@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is remembered of a communicator: which it is on all its ranks, agreed on
- * when it is made, where MPI synchronises its ranks anyhow, and how many calls
- * it has had. It costs nothing more until a GPU buffer comes to it: then its
- * ranks join a group, each before the call in which it notices.
+ * State of a communicator on this rank: a key that is the same on all ranks,
+ * and the number of calls. It is set up when the communicator is made, where
+ * MPI synchronises the ranks anyway. The first collective with a GPU buffer
+ * creates the group for GPU collectives: each rank joins before the first call
+ * that needs it.
  */
 #ifndef UCX_MP_MPI_MEMBER_H_
 #define UCX_MP_MPI_MEMBER_H_
@@ -18,24 +19,29 @@
 
 
 typedef struct {
-    uint64_t              key;    /* the communicator's, on all its ranks */
-    uint64_t              calls;  /* of the kinds that the module has, until
-                                     there is a group */
-    uint64_t              number; /* of the last collective with buffers */
-    uint32_t              word;   /* of the board, when last looked at */
-    bool                  has_failed; /* to join a group */
+    uint64_t              key;    /* same number on all ranks of the
+                                     communicator */
+    uint64_t              calls;  /* collectives that GPUs could carry out,
+                                     counted until the group exists */
+    uint64_t              number; /* collectives with buffers so far */
+    uint32_t              word;   /* segment's change counter when it was last
+                                     read */
+    bool                  has_failed; /* joining the group failed */
     int                   rank, size;
-    uct_cuda_coll_group_t *group; /* NULL: none yet */
-    struct ucx_mp_mpi_nodes *nodes; /* NULL: all on one node */
+    uct_cuda_coll_group_t *group; /* NULL: not created yet */
+    struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
+                                       all ranks are on one node */
 } ucx_mp_mpi_member_t;
 
 
-/* A new communicator, on all its ranks, that has its ranks from `parent`'s,
-   MPI_COMM_NULL: they are the program's. Others than those that have a member
-   afterwards are never carried out by GPUs. */
+/* Set up the state of a new communicator; all its ranks call this. Its ranks
+   are a subset of `parent`'s; MPI_COMM_NULL: they are unknown to be of this
+   program only, as with MPI_COMM_WORLD. Communicators without state use the
+   MPI's collectives only. */
 void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm);
 
-/* NULL: of no use for the module. */
+/* Return a communicator's state; NULL: GPUs carry out none of its
+   collectives. */
 ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm);
 
 /* Count a collective of this rank. @return As ucx_mp_mpi_member_of(). */
@@ -49,7 +55,7 @@ static inline ucx_mp_mpi_member_t *ucx_mp_mpi_member_next(MPI_Comm comm)
     return member;
 }
 
-/* The collective that was counted last */
+/* Identify the collective that was counted last */
 static inline ucx_mp_mpi_ordinal_t
 ucx_mp_mpi_member_ordinal(const ucx_mp_mpi_member_t *member)
 {
@@ -58,11 +64,13 @@ ucx_mp_mpi_member_ordinal(const ucx_mp_mpi_member_t *member)
                                                      .number = member->number};
 }
 
-/* This rank makes a call that the module has another way. */
+/* Fall back to the MPI's call on this rank. If the group exists or another rank
+   has created it, the group learns of it. */
 void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
                             int kind, uct_cuda_coll_reason_t reason);
 
-/* This rank has buffers for the module's next call; NULL: there is no group. */
+/* Get the group for a collective with GPU buffers; NULL: it could not be
+   created, use the MPI's call. */
 uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
                                               MPI_Comm comm);
 

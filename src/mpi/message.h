@@ -16,7 +16,7 @@
 
 #define UCX_MP_MPI_NUM_PLAIN 64
 
-/* Predefined types without gaps by their handles; they are never freed */
+/* Predefined datatypes without gaps, hashed by handle; these are never freed */
 extern MPI_Datatype ucx_mp_mpi_plain[UCX_MP_MPI_NUM_PLAIN];
 
 static inline MPI_Datatype *ucx_mp_mpi_plain_entry(MPI_Datatype datatype)
@@ -27,10 +27,10 @@ static inline MPI_Datatype *ucx_mp_mpi_plain_entry(MPI_Datatype datatype)
                              UCX_MP_MPI_NUM_PLAIN];
 }
 
-/* Ask the MPI, and keep the answer: slow part of the below. */
+/* Ask the MPI and cache a positive answer. */
 bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype);
 
-/* Return in a nanosecond whether a type is predefined and has no gaps. */
+/* Return whether a datatype is predefined and has no gaps; takes about 1 ns. */
 static inline bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
 {
     return __builtin_expect(
@@ -40,9 +40,10 @@ static inline bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
 }
 
 /*
- * Return whether the MPI can handle a message by itself. MPICH moves messages
- * to oneself with the CPU; other messages go to UCX. Under Open MPI a
- * predefined type decides it: programs without a GPU pay for no other question.
+ * Return whether to make the MPI's own call unchanged. MPICH copies messages to
+ * the own rank with the CPU; UCX carries all others. With Open MPI, check the
+ * datatype first: a predefined one decides, and programs without GPUs pay for
+ * no second check.
  */
 static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
                                                   MPI_Datatype datatype)
@@ -58,29 +59,30 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
 #endif
 }
 
-/* Begin a call without asking for the communicator's ranks. */
+/* Begin a call; skips the lookup of the communicator's ranks. */
 void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
                               MPI_Comm comm, unsigned flags);
 
 /*
- * Describe the call's next buffer, unless the MPI can take it as it is.
+ * Describe the call's next buffer, unless the MPI can handle it unchanged.
  *
- * @param pointer_p, count_p, type_p  The wrapper's arguments, changed when the
- *                                    call is staged.
- * @param width                       Bytes of the count.
+ * @param pointer_p, count_p, type_p  Addresses of the wrapper's arguments,
+ *                                    which staging changes.
+ * @param width                       Size of the count, bytes.
  */
 void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
                                void *pointer_p, void *count_p, size_t width,
                                MPI_Datatype *type_p);
 
-/* Return the status for a call: the program's, or `own` if it has none. */
+/* Return the status to pass to the MPI: the program's, or `own` if it passed
+   none. */
 static inline MPI_Status *ucx_mp_mpi_message_status(MPI_Status *status,
                                                     MPI_Status *own)
 {
     return (status == MPI_STATUS_IGNORE) ? own : status;
 }
 
-/* Say how much has been received, by the status of the MPI's call. */
+/* Set the call's received bytes from the status of the MPI's call. */
 void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
                                 const MPI_Status *status);
 

@@ -11,7 +11,7 @@
 #define MODULE_NAME "libuct_cuda.so"
 
 
-/* What was loaded when there was no module last; UCX may load it later */
+/* loader's object counter at the last search without success */
 static unsigned long long objects_seen;
 static const uct_cuda_coll_api_t *module;
 

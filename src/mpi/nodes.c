@@ -12,49 +12,51 @@
 #include <string.h>
 
 
-/* Bytes from which a call is worth its agreement */
+/* smallest call that is worth an agreement, bytes */
 #define MIN_BYTES ((uint64_t)256 << 10)
 
-/* Chunks are as long that a rank gives the MPI so many bytes at once, and
-   shorter where there would be fewer than MIN_CHUNKS of them */
+/* A buffer is split into MIN_CHUNKS chunks: into more if a slice would exceed
+   SLICE_BYTES, into fewer if a chunk would be shorter than CHUNK_BYTES */
 #define SLICE_BYTES ((uint64_t)2 << 20)
 #define CHUNK_BYTES ((uint64_t)256 << 10)
 #define MIN_CHUNKS  4
 
-/* Elements that chunks and slices begin at a multiple of, so that kernels may
-   take whole words */
+/* Chunks and slices start at a multiple of this, elements: kernels can then
+   access whole words */
 #define GRAIN 64
 
-/* Chunks that are under way at once, each on a stream of its own */
+/* chunks in progress at once, each on its own stream */
 #define DEPTH (UCX_MP_MPI_COPY_LANES - 1)
 
 #define IDLE_BEFORE_YIELD 64
 
-/* Calls at most that go by without agreement after one by which no rank's
-   process uses a GPU: it is asked again after 1, 2, 4, ... of them */
+/* Most calls to skip after an agreement found no process using a GPU; starts at
+   1 and doubles */
 #define MAX_UNASKED 63
 
 struct ucx_mp_mpi_nodes {
-    uint64_t              key;    /* the communicator's */
-    uct_cuda_coll_group_t *group; /* of this node; NULL: it has one rank */
-    MPI_Comm              local;  /* this node's ranks */
-    MPI_Comm              across; /* those with this one's slice */
-    int                   rank, size; /* in local */
+    uint64_t              key;    /* key of the communicator */
+    uct_cuda_coll_group_t *group; /* GPU group of this node; NULL: this node has
+                                     one rank */
+    MPI_Comm              local;  /* ranks of this node */
+    MPI_Comm              across; /* ranks with the same slice, one per node */
+    int                   rank, size; /* within `local` */
     int                   slices;
-    bool                  is_split;   /* there are both, on all ranks */
+    bool                  is_split;   /* `local` and `across` exist, on all
+                                         ranks */
     bool                  has_local;
-    bool                  is_off;     /* they cannot be had, on all ranks */
+    bool                  is_off;     /* they could not be made, on all ranks */
     bool                  has_slice;
-    unsigned              unasked; /* calls that go by without agreement, */
-    unsigned              left;    /* and those of them still to come */
+    unsigned              unasked; /* calls to make without agreement */
+    unsigned              left;    /* remaining ones of them */
 };
 
-/* Where a chunk's slice of this rank is */
+/* Progress of this rank's slice of a chunk */
 typedef enum {
-    STAGE_HERE,   /* in GPU memory: done, or this rank has none */
-    STAGE_OUT,    /* on its way to host memory */
-    STAGE_ACROSS, /* in the MPI's reduction */
-    STAGE_IN      /* on its way back */
+    STAGE_HERE,   /* in GPU memory: complete, or this rank has no slice */
+    STAGE_OUT,    /* being copied to host memory */
+    STAGE_ACROSS, /* being reduced between nodes */
+    STAGE_IN      /* being copied back */
 } stage_t;
 
 typedef struct {
@@ -71,18 +73,21 @@ typedef struct {
     const ucx_mp_mpi_collective_t *args;
     ucx_mp_type_t                 type;
     ucx_mp_op_t                   op;
-    const char                    *send; /* that of in place is recv */
+    const char                    *send; /* in place: same as recv */
     char                          *recv;
     size_t                        element;
-    uint64_t                      count, chunk, num_chunks; /* elements a
+    uint64_t                      count, chunk, num_chunks; /* in elements;
+                                                               `chunk` per
                                                                chunk */
-    uint64_t                      next_across; /* chunk: the MPI's reductions
-                                                  go in one order everywhere */
+    uint64_t                      next_across; /* next chunk to reduce between
+                                                  nodes: the MPI requires the
+                                                  same order on all ranks */
     slot_t                        slots[DEPTH];
     unsigned                      idle;
     bool                          is_failed;
-    bool                          is_given_up; /* by all ranks of this node:
-                                                  buffers are left alone */
+    bool                          is_given_up; /* on all ranks of this node:
+                                                  buffers are no longer
+                                                  written */
     char                          why[256];
 } run_t;
 
@@ -114,8 +119,8 @@ ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(uint64_t key)
     return nodes;
 }
 
-/* What a split has made; with MPI_COMM_WORLD goes the MPI, and communicators
-   with it */
+/* Free what nodes_split() made. MPI_COMM_WORLD is freed inside MPI_Finalize(),
+   where communicators can no longer be freed. */
 static void nodes_release(ucx_mp_mpi_nodes_t *nodes, bool has_mpi)
 {
     if (nodes->group != NULL) {
@@ -136,7 +141,7 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
     free(nodes);
 }
 
-/* @return Whether all ranks of this node have joined. */
+/* Join the group of this node. @return Whether all its ranks have joined. */
 static bool nodes_join(ucx_mp_mpi_nodes_t *nodes)
 {
     if (nodes->size == 1) {
@@ -181,7 +186,8 @@ static bool nodes_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
     return true;
 }
 
-/* All ranks have buffers of GPUs, and come here. @return If so on all. */
+/* Split the communicator on first use; all ranks call this, with GPU buffers.
+   @return Whether it is split; the same on all ranks. */
 static bool nodes_are_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
 {
     if (!nodes->is_split) {
@@ -203,7 +209,7 @@ run_fail(run_t *run, const char *format, ...)
 {
     va_list ap;
 
-    if (!run->is_failed) { /* the first reason is the one */
+    if (!run->is_failed) { /* keep the first reason */
         va_start(ap, format);
         vsnprintf(run->why, sizeof(run->why), format, ap);
         va_end(ap);
@@ -231,8 +237,8 @@ static uint64_t chunk_count(const run_t *run, uint64_t chunk)
     return (left < run->chunk) ? left : run->chunk;
 }
 
-/* First element of a slice, of the whole buffer; that of the slice behind the
-   last one ends the chunk */
+/* Return the first element of a slice, counted from the start of the buffer.
+   `slice` may be one more than the last: the end of the chunk. */
 static uint64_t slice_first(const run_t *run, uint64_t chunk, int slice)
 {
     const uint64_t count = chunk_count(run, chunk);
@@ -278,8 +284,8 @@ static void slot_copy(run_t *run, slot_t *slot, stage_t stage)
     ucx_mp_mpi_copy_rows(&slot->copy, plane);
 }
 
-/* One slot as far as it goes without waiting. @return whether the MPI was
-   asked, so that it has made progress. */
+/* Advance one slot without blocking. @return Whether an MPI call was made,
+   which lets the MPI progress. */
 static bool slot_advance(run_t *run, slot_t *slot)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -354,7 +360,7 @@ static void run_wait(run_t *run, const slot_t *slot)
     }
 }
 
-/* Inside the node by the MPI, in host memory */
+/* Carry out a step within the node by the MPI, in host memory */
 static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
 {
     const ucx_mp_mpi_nodes_t *nodes     = run->nodes;
@@ -373,7 +379,7 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     }
 
     ucx_mp_mpi_call_begin(&call, run->args->name, nodes->local, 0);
-    call.is_apart = true; /* a slice may lie where the chunk begins */
+    call.is_apart = true; /* a slice may start at the same byte as the chunk */
     if (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) {
         ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_READ | UCX_MP_MPI_WRITE,
                                &recvbuf, total, &datatype);
@@ -385,7 +391,7 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
                                counts[nodes->rank], &datatype);
     }
 
-    /* Nobody of the node goes where one cannot */
+    /* If one rank of the node cannot stage, none makes the call */
     if (!ucx_mp_mpi_on_all(nodes->local, ucx_mp_mpi_call_stage(&call))) {
         run_fail(run, "the part inside the node cannot be staged on all ranks");
         run->is_given_up = true;
@@ -402,9 +408,8 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     run_check(run, ucx_mp_mpi_call_end(&call), "the part inside the node");
 }
 
-/* A part of a chunk that is done inside the node: by its GPUs, or, if they
-   cannot, by way of host memory. Nobody of the node waits for anything else
-   then. */
+/* Carry out one step of a chunk within the node: on GPUs or, if they cannot, in
+   host memory. No other operation of the node's ranks is in progress then. */
 static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
 {
     const ucx_mp_mpi_nodes_t *nodes       = run->nodes;
@@ -448,14 +453,14 @@ static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
     case UCT_CUDA_COLL_STAGE:
         run_stage(run, &what);
         break;
-    default: /* on all ranks of the node */
+    default: /* the same on all ranks of the node */
         run_fail(run, "the GPUs' part failed: %s", why);
         run->is_given_up = true;
         break;
     }
 }
 
-/* Whatever fails, a rank goes through all chunks: others count on it */
+/* Process all chunks, even after an error: other ranks wait for this one */
 static void run_chunks(run_t *run)
 {
     uint64_t chunk;
@@ -489,7 +494,8 @@ static void run_cut(run_t *run)
     run->num_chunks = (run->count + run->chunk - 1) / run->chunk;
 }
 
-/* @return whether there is what it takes; others have to be told */
+/* Prepare streams and host memory. @return Whether all succeeded; the caller
+   reports it to the other ranks. */
 static bool run_begin(run_t *run)
 {
     const ucx_mp_mpi_nodes_t *nodes = run->nodes;
@@ -499,7 +505,7 @@ static bool run_begin(run_t *run)
     unsigned i;
 
     run_cut(run);
-    /* Copies begin with the receiving buffer's memory, GPUs' part with both */
+    /* Copies read `send`; ucx_mp_mpi_copy_begin_lane() syncs `recv` only */
     if ((nodes->size == 1) && (run->send != run->recv)) {
         ucx_mp_mpi_world.api->sync(run->send);
     }
@@ -535,13 +541,14 @@ static void run_end(run_t *run)
     }
 }
 
-/* What ranks have to agree on before a byte is written: the least of all */
+/* Values to agree on before any byte is written; the minimum of all ranks
+   counts */
 typedef enum {
-    AGREE_GPU,  /* buffers in GPU memory, and all else it takes */
-    AGREE_FITS, /* buffers do not end too early */
-    AGREE_HOST, /* no process uses a GPU */
-    AGREE_LOW,  /* bytes in two halves, and their complements: the least of both
-                   shows whether all ranks have the same */
+    AGREE_GPU,  /* GPU buffers, streams and memory are ready */
+    AGREE_FITS, /* the buffers are large enough */
+    AGREE_HOST, /* this process uses no GPU */
+    AGREE_LOW,  /* size in two halves, and their negations: the minima are equal
+                   in magnitude only if all ranks have the same size */
     AGREE_NOT_LOW,
     AGREE_HIGH,
     AGREE_NOT_HIGH,
@@ -554,7 +561,8 @@ static bool is_gpu(const void *pointer)
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
 }
 
-/* @return MPI_SUCCESS, or what the call is to return on all ranks */
+/* Agree with all ranks. @return MPI_SUCCESS, or the error to return; the same
+   on all ranks. */
 static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
 {
     const MPI_Comm comm        = run->args->comm;
@@ -625,13 +633,13 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
         return false;
     }
 
-    run.element = size; /* these types have no gaps */
+    run.element = size; /* these datatypes have no gaps */
     if ((run.count > INT64_MAX / 2 / run.element) ||
         (run.count * run.element < MIN_BYTES)) {
         return false;
     }
 
-    if (nodes->is_off) { /* on all ranks alike */
+    if (nodes->is_off) { /* the same on all ranks */
         return false;
     } else if (nodes->left > 0) {
         --nodes->left;

@@ -13,24 +13,25 @@
 
 #define NUM_BUCKETS 64
 
-/* A call in progress. Its request or file is the key: two live ones never share
-   a handle. */
+/* A call in progress, found by its request or file: two active ones never have
+   the same handle. */
 typedef struct later later_t;
 struct later {
     later_t           *next;
     uintptr_t         key;
-    int               index;     /* among a call's requests */
-    bool              is_again;  /* persistent; the request outlives its end */
-    bool              is_active; /* the MPI may use the copies */
-    int               lost;      /* persistent; error of buffers that no start
-                                    can stage */
-    MPI_Request       freed;     /* handle after the program has freed it */
+    int               index;     /* position in the array of requests */
+    bool              is_again;  /* persistent: keep it after completion */
+    bool              is_active; /* the MPI may be using the copies */
+    int               lost;      /* persistent: error of buffers that could not
+                                    be staged at creation */
+    MPI_Request       freed;     /* handle that the program has freed */
     ucx_mp_mpi_call_t call;
 };
 
 static struct {
     pthread_mutex_t lock;
-    unsigned        count; /* of all; most programs have none */
+    unsigned        count; /* entries of all buckets and freed ones; 0 in most
+                              programs */
     later_t         *buckets[NUM_BUCKETS];
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -61,8 +62,8 @@ static void table_put(later_t *later)
     pthread_mutex_unlock(&table.lock);
 }
 
-/* Out of the table before the MPI may end it: then another thread's call can
-   have the same handle */
+/* Remove a call before the MPI may complete it: after that another thread's
+   request can get the same handle */
 static later_t *table_take(uintptr_t key)
 {
     later_t **link = table_bucket(key);
@@ -81,7 +82,7 @@ static later_t *table_take(uintptr_t key)
     return later;
 }
 
-/* Take our requests of an array, as a list */
+/* Remove all calls with a request in the array, and return them as a list */
 static later_t *requests_take(int count, const MPI_Request *requests)
 {
     later_t *taken = NULL;
@@ -99,12 +100,12 @@ static later_t *requests_take(int count, const MPI_Request *requests)
     return taken;
 }
 
-/* The result of an MPI call for an array of requests. A request's status is at
-   its own place, or with `indices` at the place of its index. */
+/* Result of an MPI call that completes requests. The status of request i is
+   statuses[i]; with `indices`, statuses[k] for indices[k] == i. */
 typedef struct {
     int        rc;
     bool       are_all_over;
-    MPI_Status *statuses; /* NULL: it does not say */
+    MPI_Status *statuses; /* NULL: unknown */
     const int  *indices;
     int        count;
 } outcome_t;
@@ -131,7 +132,8 @@ static const MPI_Status *outcome_status(const outcome_t *outcome, int index)
     return NULL;
 }
 
-/* The MPI's part is over. @return The call's error, or MPI_SUCCESS. */
+/* Finish a call after the MPI has completed it. @return Its error, or
+   MPI_SUCCESS. */
 static int later_end(later_t *later)
 {
     int rc;
@@ -155,8 +157,9 @@ static int later_end(later_t *later)
     return rc;
 }
 
-/* Return whether the MPI's call has ended a request, also by an error. Asked
-   once more about a failed persistent request, an MPI may deny it. */
+/* Return whether the MPI's call has completed a request, maybe with an error.
+   Do not ask the MPI again: it may report a failed persistent request as
+   active. */
 static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
 {
     return outcome->are_all_over ||
@@ -165,7 +168,7 @@ static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
              (known->MPI_ERROR != MPI_ERR_PENDING)));
 }
 
-/* Set the bytes received by an ended request: none if it has failed. */
+/* Set the received bytes of a completed request; 0 if it failed. */
 static void later_arrived(later_t *later, const MPI_Status *status, int rc)
 {
     if ((rc == MPI_SUCCESS) ||
@@ -176,8 +179,8 @@ static void later_arrived(later_t *later, const MPI_Status *status, int rc)
     }
 }
 
-/* A persistent request's handle does not tell whether it is at its end: asked
-   of the MPI where the call has not said so */
+/* Return whether a request is complete. A persistent request keeps its handle:
+   if the call's result does not decide, ask the MPI. */
 static bool request_is_over(later_t *later, MPI_Request request,
                             const outcome_t *outcome)
 {
@@ -208,8 +211,8 @@ static bool request_is_over(later_t *later, MPI_Request request,
     return true;
 }
 
-/* End the requests completed by an MPI call, and keep the others. A call that
-   fails does not name its request: then the buffers' contents are undefined. */
+/* Finish the calls whose requests are complete and put back the others. If the
+   MPI's call fails without naming a request, their buffers are undefined. */
 static int requests_settle(later_t *taken, const MPI_Request *requests,
                            const outcome_t *outcome)
 {
@@ -231,8 +234,8 @@ static int requests_settle(later_t *taken, const MPI_Request *requests,
     return rc;
 }
 
-/* Statuses for the MPI's call where the program wants none; `own` has room for
-   one. NULL: no memory */
+/* Return an array for the MPI's statuses: the program's, or a new one if it
+   passed none; `own` serves for one status. NULL: no memory. */
 static MPI_Status *statuses_get(MPI_Status *statuses, int count,
                                 MPI_Status *own)
 {
@@ -244,7 +247,7 @@ static MPI_Status *statuses_get(MPI_Status *statuses, int count,
 }
 
 
-/* Requests freed by the program while their message was on its way: the MPI
+/* Requests that the program freed while their message was in progress: the MPI
    still uses their staging memory */
 static struct {
     pthread_mutex_t lock;
@@ -259,7 +262,7 @@ static void freed_put(later_t *later)
     pthread_mutex_unlock(&freed.lock);
 }
 
-/* End the freed requests whose message has arrived. */
+/* Finish freed requests whose message is complete. */
 static void freed_look(void)
 {
     later_t *later, *next;
@@ -296,16 +299,16 @@ static void freed_look(void)
 }
 
 
-/* ------------------------------------------------------------- beginnings */
+/* --------------------------------------------------------------- starting */
 
-/* The end may come when the communicator is freed, and its errors go to the
-   world's */
+/* Copy a call to the heap. The communicator may be freed before the call
+   completes: raise later errors on MPI_COMM_WORLD. */
 static later_t *later_new(ucx_mp_mpi_call_t *call, uintptr_t key)
 {
     later_t *later = calloc(1, sizeof(*later));
 
     if (later == NULL) {
-        abort(); /* the MPI has begun */
+        abort(); /* too late to fail: the MPI has started */
     }
 
     later->key       = key;
@@ -323,14 +326,14 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
 
     freed_look();
 
-    /* Nothing is staged: the request is left to the MPI alone */
+    /* Nothing is staged: leave the request to the MPI */
     if ((call->num_buffers == 0) && (call->packed == NULL)) {
         call->ordinal.key = 0;
         return ucx_mp_mpi_call_end(call);
     }
 
-    /* A request completed at once may share its handle with others. A failure
-       in staging is reported at the end of the call. */
+    /* A request that is complete at once may share its handle with others:
+       finish it now. A staging error is reported on completion. */
     if (call->rc != MPI_SUCCESS) {
         return ucx_mp_mpi_call_end(call);
     }
@@ -372,9 +375,9 @@ int ucx_mp_mpi_call_split(ucx_mp_mpi_call_t *call, MPI_File file)
     return MPI_SUCCESS;
 }
 
-/* Copy the data sent by a persistent request of ours. @return An error: the
-   request is not started. A collective starts all the same, since other ranks
-   wait for it, and its end returns the error. */
+/* Copy in the data that a persistent request sends. @return An error: do not
+   start the request. A collective starts anyway, since other ranks wait for it,
+   and reports the error on completion. */
 static int request_start(MPI_Request request)
 {
     later_t *later = table_take((uintptr_t)request);
@@ -400,10 +403,10 @@ static int request_start(MPI_Request request)
 }
 
 
-/* ------------------------------------------------- the MPI's own, and ours */
+/* ------------------------------------------------------ wrapped functions */
 
-/* `_status` is the argument with the statuses, `_room` their number; the MPI
-   fills `_done` entries of `_indices` */
+/* Define a call that completes requests. `_status`: its status argument,
+   `_room`: size of that array. The MPI fills `_done` entries of `_indices`. */
 #define END(_name, _count, _requests, _all_over, _status, _room, _indices, \
             _done, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
@@ -472,7 +475,7 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
         return rc;
     }
 
-    /* the program may look at the buffer now */
+    /* complete: the program may read the buffer */
     later = table_take((uintptr_t)request);
     if (later == NULL) {
         return MPI_SUCCESS;
@@ -484,9 +487,9 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
     return later_end(later);
 }
 
-/* A freed message goes on by itself and later calls test it: waiting here for
-   the other rank could deadlock. Other operations in progress are waited for,
-   since no later call would end them. */
+/* Free a message's request without waiting: waiting for the other rank could
+   deadlock, so later calls test it. Other operations are completed here, since
+   no later call would do it. */
 UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 {
     later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)*request);
@@ -536,7 +539,8 @@ UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
     return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_pmpi.Startall(count, requests);
 }
 
-/* The buffer's argument leads to the copy, as it did at the beginning */
+/* Define the second half of a split file operation: pass the same copy as the
+   first half did */
 #define FILE_END(_name, _const) \
     UCX_MP_MPI_DEFINE(File_##_name, (fh, buf, status), MPI_File fh, \
                       _const void *buf, MPI_Status *status) \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * MPI calls that begin an operation on buffers in GPU memory: non-blocking
- * and persistent messages and collectives, file operations that end later. Like
- * blocking calls they are the MPI's own calls on staged buffers. The call that
- * completes a request copies received data back: MPI_Wait, MPI_Test and their
- * variants, MPI_Request_get_status and MPI_File_..._end are ours as well.
+ * MPI calls that start an operation on GPU buffers: non-blocking and persistent
+ * messages and collectives, split file operations. They are the MPI's own calls
+ * on staged buffers. The call that completes a request copies received data
+ * back, so this library wraps MPI_Wait, MPI_Test and their variants,
+ * MPI_Request_get_status and MPI_File_..._end, too.
  *
- * A tool or library must complete requests by MPI_ or PMPI_ names. By other
- * names, the program's buffer stays as it was.
+ * A tool or library must complete requests through the MPI_ or PMPI_ functions.
+ * Otherwise received data is not copied back.
  */
 #ifndef UCX_MP_MPI_LATER_H_
 #define UCX_MP_MPI_LATER_H_
@@ -15,15 +15,16 @@
 #include <mpi/call.h>
 
 
-/* All end a wrapper as ucx_mp_mpi_call_end() does; the call is kept. */
+/* Each of these returns the wrapper's result, like ucx_mp_mpi_call_end(), and
+   keeps a copy of the call. */
 
-/* `request` was begun, and ends once. */
+/* Keep the call until its non-blocking `request` completes. */
 int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request);
 
-/* `request` was made, and begins as often as it is started. */
+/* Keep the call of a persistent `request` until the program frees it. */
 int ucx_mp_mpi_call_again(ucx_mp_mpi_call_t *call, MPI_Request *request);
 
-/* MPI_File_..._begin: the file's ..._end ends it. */
+/* Keep the call of MPI_File_..._begin until ..._end on the same file. */
 int ucx_mp_mpi_call_split(ucx_mp_mpi_call_t *call, MPI_File file);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 
-/* Names of objects, one behind the other */
+/* Names of matching objects, each with its terminating zero */
 typedef struct {
     const char *prefix;
     char       *names;
@@ -49,7 +49,7 @@ bool ucx_mp_mpi_own_symbol(const char *name)
     }
     if (handle != NULL) {
         symbol = dlsym(handle, name);
-        dlclose(handle); /* as it was */
+        dlclose(handle); /* drop the reference taken above */
     }
     return (symbol != NULL) &&
            ucx_mp_mpi_in_one_object(symbol, (void*)base_of);
@@ -113,7 +113,7 @@ static bool has_symbol(void *handle, void *arg)
     return ucx_mp_mpi_others_symbol(handle, arg) != NULL;
 }
 
-/* What was loaded RTLD_LOCAL is seen through its own handle only */
+/* Search all objects: RTLD_NEXT does not find one loaded with RTLD_LOCAL */
 void *ucx_mp_mpi_others_object(const char *name)
 {
     return ucx_mp_mpi_find_object("", has_symbol, (void*)name);

@@ -1,38 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Symbols of what else is loaded in the process: this library has many names
- * in common with the MPI and what that uses. */
+/* Lookup of symbols in other loaded objects. This library defines many symbols
+   that the MPI defines, too, so plain dlsym() could find its own. */
 #ifndef UCX_MP_MPI_OBJECTS_H_
 #define UCX_MP_MPI_OBJECTS_H_
 
 #include <stdbool.h>
 
 
-/* What `handle` (dlopen()'s, RTLD_NEXT) leads to by a name; NULL: nothing, or
-   this library itself. */
+/* Look up a symbol by `handle` (from dlopen(), or RTLD_NEXT). @return NULL if
+   it is not found or belongs to this library. */
 void *ucx_mp_mpi_others_symbol(void *handle, const char *name);
 
-/* Does this library show others a symbol of that name? */
+/* Return whether this library exports a symbol. */
 bool ucx_mp_mpi_own_symbol(const char *name);
 
-/* Are two addresses in one loaded object? */
+/* Return whether two addresses belong to the same loaded object. */
 bool ucx_mp_mpi_in_one_object(void *first, void *second);
 
 /*
- * The handle of the first loaded object that is the one, which it keeps so;
- * NULL: none. Asked is outside of dl_iterate_phdr(): that takes its lock and
- * dlopen()'s the other way round.
+ * Find the first loaded object for which `is_it` returns true, and return a
+ * handle that keeps it loaded; NULL: none. `is_it` runs outside of
+ * dl_iterate_phdr(): calling dlopen() in it could deadlock, since the two take
+ * their locks in opposite order.
  *
- * prefix  Of its file's name, without folders.
+ * @param prefix  Start of the file name, without folders.
  */
 void *ucx_mp_mpi_find_object(const char *prefix,
                              bool (*is_it)(void *handle, void *arg), void *arg);
 
-/* A handle for dlsym() of a loaded object by which a name leads to somebody
-   else's symbol, also of one that was loaded RTLD_LOCAL, and is kept so;
-   NULL: none. */
+/* Find a loaded object, also one loaded with RTLD_LOCAL, through which a symbol
+   of another library can be found. @return A handle that keeps it loaded; NULL:
+   none. */
 void *ucx_mp_mpi_others_object(const char *name);
 
-/* Somebody else's symbol, wherever it is; NULL: none. */
+/* Return another library's symbol from anywhere in the process; NULL: none. */
 void *ucx_mp_mpi_symbol_of_others(const char *name);
 
 #endif

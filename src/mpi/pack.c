@@ -8,8 +8,9 @@
 
 
 #define BLOCK_MIN ((size_t)64 << 10)
-#define BLOCK_MAX ((size_t)64 << 20) /* larger ones are not of a power of two */
-#define IDLE_MAX  ((size_t)512 << 20) /* kept of each context */
+#define BLOCK_MAX ((size_t)64 << 20) /* up to here block sizes are powers of
+                                        two */
+#define IDLE_MAX  ((size_t)512 << 20) /* cached per context */
 #define MAX_UNIT  16
 
 typedef struct context context_t;
@@ -21,7 +22,8 @@ struct ucx_mp_mpi_gpu_block {
     size_t                 size;
 };
 
-/* A handle is used again after a device reset; the number is not */
+/* Memory and kernel of a context. After a device reset a new context may have
+   the same handle, but not the same id. */
 struct context {
     context_t              *next;
     CUcontext              ctx;
@@ -32,13 +34,14 @@ struct context {
     size_t                 idle_size; /* bytes */
 };
 
-/* An element's rows in a context's GPU memory */
+/* Copy of an element's rows in GPU memory of one context */
 typedef struct rows rows_t;
 struct rows {
     rows_t                 *next;
     context_t              *context;
     ucx_mp_mpi_gpu_block_t *block;
-    unsigned long long     bits; /* set in any offset or length */
+    unsigned long long     bits; /* bitwise OR of all offsets and lengths: gives
+                                    their alignment */
 };
 
 static struct {
@@ -47,7 +50,7 @@ static struct {
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* The caller holds the lock, here and below. */
+/* Find or add a context. The caller holds the lock, here and below. */
 static context_t *context_find(ucx_mp_mpi_copy_t *copy)
 {
     unsigned long long id;
@@ -87,8 +90,7 @@ static void context_trim(context_t *context, size_t size)
     }
 }
 
-/* Take the smallest idle block of sufficient size, at most four times as large.
-   */
+/* Take the smallest sufficient idle block, at most four times as large. */
 static ucx_mp_mpi_gpu_block_t *context_take(context_t *context, size_t size)
 {
     ucx_mp_mpi_gpu_block_t **link, **best = NULL;
@@ -170,7 +172,7 @@ void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
     return (*block_p == NULL) ? NULL : (void*)(*block_p)->address;
 }
 
-/* Free the blocks put last, unless the context has ended. */
+/* Free idle blocks above the limit, unless the context is destroyed. */
 static void context_trim_now(context_t *context)
 {
     ucx_mp_mpi_copy_t copy;
@@ -197,7 +199,7 @@ void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block)
 }
 
 
-/* Put an element's rows back when it goes */
+/* Release an element's rows when the element is freed */
 static void rows_free(void *on_gpu)
 {
     rows_t *rows, *next;
@@ -211,7 +213,8 @@ static void rows_free(void *on_gpu)
     pthread_mutex_unlock(&gpu.lock);
 }
 
-/* Write the rows as the kernel takes them. @return Bits of all numbers. */
+/* Convert the rows to the kernel's format. @return Bitwise OR of all
+   numbers. */
 static unsigned long long rows_write(const ucx_mp_mpi_layout_t *layout,
                                      ucx_mp_pack_rows_t *to)
 {

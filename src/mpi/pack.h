@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Datatypes packed and unpacked by a kernel, and the GPU memory for packed
- * bytes. Both belong to a context. After its end, its memory and functions are
- * not used again.
+ * Packing and unpacking of datatypes by a kernel, and GPU memory for packed
+ * bytes. Memory and kernel belong to a context and are not used after it is
+ * destroyed.
  */
 #ifndef UCX_MP_MPI_PACK_H_
 #define UCX_MP_MPI_PACK_H_
@@ -15,11 +15,11 @@ typedef struct ucx_mp_mpi_gpu_block ucx_mp_mpi_gpu_block_t;
 
 
 /*
- * Get GPU memory in the context of a copy in progress. It is kept for the next
- * message.
+ * Get GPU memory of `size` bytes in the context of a copy in progress. Freed
+ * blocks are cached for the next message.
  *
- * @return  Its address; NULL if none is available, or if the driver has no
- *          context numbers.
+ * @return  Its address; NULL if no memory is available, or if the driver has no
+ *          context ids.
  */
 void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
                                ucx_mp_mpi_gpu_block_t **block_p);
@@ -27,7 +27,8 @@ void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
 void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block);
 
 /*
- * Load the kernel and bring the element's rows to the GPU, each once a context.
+ * Load the kernel and copy the element's rows to the GPU, each once per
+ * context.
  *
  * @return  Whether ucx_mp_mpi_pack() can be called.
  */
@@ -35,11 +36,11 @@ bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
                              ucx_mp_mpi_element_t *element);
 
 /*
- * Pack elements, or unpack them if `is_back` is set: the first `bytes` packed
- * bytes. Done when ucx_mp_mpi_copy_end() returns.
+ * Pack elements into the first `bytes` bytes of `staged`, or unpack them if
+ * `is_back` is set. Complete when ucx_mp_mpi_copy_end() returns.
  *
- * @param program  Origin of the first element.
- * @param staged   The packed bytes.
+ * @param program  Start of the first element.
+ * @param staged   Packed bytes.
  */
 void ucx_mp_mpi_pack(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_element_t *element,
                      const void *program, void *staged, size_t bytes,

@@ -14,7 +14,7 @@ static MPI_Datatype byte_type(void)
     return ucx_mp_mpi_handles.byte;
 }
 
-/* Free a datatype that was made on the way to another one */
+/* Replace a datatype by one made from it, and free the old one */
 static int type_replace(int rc, MPI_Datatype *type_p, const MPI_Datatype *made)
 {
     int freed;
@@ -27,8 +27,9 @@ static int type_replace(int rc, MPI_Datatype *type_p, const MPI_Datatype *made)
     return rc;
 }
 
-/* Make a datatype of many pieces and a rest: MPI counts with int. The pieces
-   lie in a row, or all at the same address, and so does the next element. */
+/* Make a datatype of `size` bytes from pieces, since MPI counts with int. The
+   pieces are contiguous or, with is_same, all at the same address, with extent
+   0. */
 static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -63,7 +64,7 @@ static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
     return rc;
 }
 
-/* Make the datatype instead of `datatype`, its first element at `place` */
+/* Make the replacement of `datatype`, shifted by `place` bytes */
 static bool type_make(MPI_Datatype datatype, ucx_mp_mpi_packed_way_t way,
                       MPI_Aint place, MPI_Datatype *type_p)
 {
@@ -90,8 +91,8 @@ static bool type_make(MPI_Datatype datatype, ucx_mp_mpi_packed_way_t way,
            (real->Type_commit(type_p) == MPI_SUCCESS);
 }
 
-/* Make a datatype a rank, each where its part of the packed copy is, so that
-   all displacements are 0 */
+/* Make one datatype per rank that includes the offset in the packed copy, so
+   that all displacements are 0 */
 static bool make_each(ucx_mp_mpi_packed_t *packed,
                       const ucx_mp_mpi_parts_t *parts,
                       ucx_mp_mpi_packed_way_t way)
@@ -117,8 +118,8 @@ static bool make_each(ucx_mp_mpi_packed_t *packed,
     return true;
 }
 
-/* Give each rank's part the elements behind the parts before it. @return
-   Whether the call's type of numbers holds them. */
+/* Set displacements of contiguous blocks, in elements. @return false if one
+   overflows the call's integer type. */
 static bool displs_fill(void *displs, const ucx_mp_mpi_parts_t *parts)
 {
     const bool is_int = (parts->displs.width == sizeof(int));

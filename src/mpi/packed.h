@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Arguments of an MPI call for a packed copy of a buffer. Each datatype becomes
- * one of as many bytes without gaps, and counts stay: MPIs cut messages by
- * elements, so that ranks of one call must agree on them.
+ * Arguments of an MPI call for a packed copy of a buffer. Each datatype is
+ * replaced by one of the same size without gaps. Counts stay the same: MPIs
+ * split messages between elements, so the ranks of a call must agree on them.
  */
 #ifndef UCX_MP_MPI_PACKED_H_
 #define UCX_MP_MPI_PACKED_H_
@@ -14,17 +14,19 @@
 #include <stdint.h>
 
 
-/* An argument with a number a rank: int, MPI_Count or MPI_Aint */
+/* Array argument with one number per rank, of type int, MPI_Count or
+   MPI_Aint */
 typedef struct {
     const void *values;
     size_t     width;
-    void       *values_p; /* the wrapper's argument */
+    void       *values_p; /* address of the wrapper's argument */
 } ucx_mp_mpi_vector_t;
 
 #define UCX_MP_MPI_VECTOR(_array) \
     ((ucx_mp_mpi_vector_t){(_array), sizeof(*(_array)), &(_array)})
 
-/* A rank's; 0 if there is no array: that it is missing the MPI says */
+/* Return the number of a rank; 0 if the array is missing, an error that the MPI
+   reports */
 static inline MPI_Count
 ucx_mp_mpi_vector_at(ucx_mp_mpi_vector_t vector, int rank)
 {
@@ -37,35 +39,35 @@ ucx_mp_mpi_vector_at(ucx_mp_mpi_vector_t vector, int rank)
                    ((const int64_t*)vector.values)[rank];
 }
 
-/* A buffer's description, and where the wrapper has it: one part, or one a
-   rank. The types are those of `type_p`, or else an array's. */
+/* Description of a buffer and addresses of the wrapper's arguments: one block,
+   or one per rank. Its datatype is `*type_p`, or `(*types_p)[rank]`. */
 typedef struct {
-    int                 ranks; /* 0: one part, of `count` elements */
+    int                 ranks; /* 0: one block of `count` elements */
     MPI_Count           count;
     ucx_mp_mpi_vector_t counts, displs;
     MPI_Datatype        *type_p;
     const MPI_Datatype  **types_p;
 } ucx_mp_mpi_parts_t;
 
-/* What a call gets instead of its own datatypes and displacements */
+/* Datatypes and displacements that replace the call's own */
 typedef struct {
     MPI_Datatype *types;
     int          num_types;
     void         *displs;
 } ucx_mp_mpi_packed_t;
 
-/* Bytes that the packed copies of a lost buffer share: all are sent from there,
-   and received to there. */
+/* Size of the stand-in for a lost buffer, bytes: all its packed copies overlap
+   there. */
 #define UCX_MP_MPI_PACKED_LOST ((size_t)64 << 10)
 
 typedef enum {
-    UCX_MP_MPI_PACKED_WHOLE, /* bytes after bytes */
-    UCX_MP_MPI_PACKED_SAME,  /* of a lost buffer */
-    UCX_MP_MPI_PACKED_NONE   /* no bytes at all */
+    UCX_MP_MPI_PACKED_WHOLE, /* blocks follow one another */
+    UCX_MP_MPI_PACKED_SAME,  /* all blocks overlap in the stand-in */
+    UCX_MP_MPI_PACKED_NONE   /* no bytes */
 } ucx_mp_mpi_packed_way_t;
 
-/* Makes the datatypes and displacements of a buffer's parts and gives them to
-   the call. @return Whether it could; MPI's errors are raised already. */
+/* Make datatypes and displacements for a packed copy and pass them to the call.
+   @return false on failure; MPI errors are already raised. */
 bool ucx_mp_mpi_packed_make(ucx_mp_mpi_packed_t *packed,
                             const ucx_mp_mpi_parts_t *parts,
                             ucx_mp_mpi_packed_way_t way);

@@ -14,11 +14,11 @@ bool ucx_mp_mpi_pmpi_found;
 ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
 int ucx_mp_mpi_tools_state = UCX_MP_MPI_TOOLS_UNKNOWN;
 
-static void *real_handle; /* of the MPI, for dlsym() */
+static void *real_handle; /* MPI library, for dlsym() */
 
 
-/* A tool's function, by its MPI_ name. An MPI has both of a call's names in one
-   library, most often for one function. */
+/* Return a tool's MPI_ function, or NULL if it is the MPI's: an MPI has the
+   MPI_ and PMPI_ names of a call in one library. */
 static void *tools_symbol(void *handle, const char *name, void *real)
 {
     void *symbol = ucx_mp_mpi_others_symbol(handle, name);
@@ -29,8 +29,8 @@ static void *tools_symbol(void *handle, const char *name, void *real)
                    symbol;
 }
 
-/* Was this library made for another MPI than the process has? Then functions of
-   ours are there that it has not. */
+/* Return whether this library was built for another MPI than the process uses.
+   It then wraps functions that the MPI lacks. */
 static bool is_foreign(void)
 {
 #ifdef OPEN_MPI
@@ -53,7 +53,7 @@ static void is_missing(void)
 
 void *ucx_mp_mpi_pmpi_variable(const char *name)
 {
-    /* the program may have a copy of its own, which is then the one in use */
+    /* the program may hold a copy (copy relocation), which is the one in use */
     void *variable = dlsym(RTLD_DEFAULT, name);
 
     return (variable != NULL) ? variable : dlsym(real_handle, name);

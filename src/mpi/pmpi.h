@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The MPI of this process: its PMPI functions, found when the first of our
- * calls runs. This library names no MPI as needed, so it may sit in any
- * process, also where an MPI is loaded later and RTLD_LOCAL.
+ * The PMPI functions of this process's MPI, looked up when the first wrapped
+ * call runs. This library has no MPI in its dependencies: it may be preloaded
+ * into any process, even if the MPI is loaded later with RTLD_LOCAL.
  */
 #ifndef UCX_MP_MPI_REAL_H_
 #define UCX_MP_MPI_REAL_H_
@@ -13,7 +13,7 @@
 #include <mpi/calls.h> /* generated: UCX_MP_MPI_CALLS */
 
 
-/* What is used of MPI besides the calls that are stood in for */
+/* MPI functions that this library calls but does not wrap */
 #define UCX_MP_MPI_HELPERS(_) \
     _(Add_error_class) \
     _(Add_error_code) \
@@ -56,7 +56,7 @@
     _(Type_size_x) \
     _(Win_call_errhandler)
 
-/* Calls that may end others, and are stood in for as well (nonblocking.c) */
+/* Calls that may complete requests; wrapped in nonblocking.c */
 #define UCX_MP_MPI_ENDS(_) \
     _(File_read_all_end) \
     _(File_read_at_all_end) \
@@ -77,7 +77,8 @@
     _(Waitany) \
     _(Waitsome)
 
-/* Calls that make communicators, MPI_COMM_WORLD too (member.c, world.c) */
+/* Calls that make communicators, MPI_COMM_WORLD included; wrapped in member.c
+   and start.c */
 #define UCX_MP_MPI_MAKERS(_) \
     _(Cart_create) \
     _(Cart_sub) \
@@ -94,13 +95,13 @@
     _(Init_thread) \
     _(Intercomm_merge)
 
-/* All that is stood in for */
+/* All wrapped functions */
 #define UCX_MP_MPI_STOOD_IN(_) \
     UCX_MP_MPI_CALLS(_) \
     UCX_MP_MPI_ENDS(_) \
     UCX_MP_MPI_MAKERS(_)
 
-/* What is used where the MPI has it; NULL if not */
+/* Optional functions: NULL if the MPI lacks them */
 #if MPI_VERSION >= 4
 #define UCX_MP_MPI_EXTRAS(_) \
     _(Type_get_contents_c) \
@@ -114,23 +115,23 @@ typedef struct {
     UCX_MP_MPI_STOOD_IN(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_EXTRAS(UCX_MP_MPI_POINTER)
-    /* These may be the MPI's or none */
+    /* The MPI's own, or NULL */
     int          (*query_cuda_support)(void);
     int          (*gpu_query_support)(int type, int *is_supported_p);
     MPI_Comm     comm_world;
     MPI_Comm     comm_null;
     MPI_Request  request_null;
     MPI_Datatype datatype_null;
-    bool         is_whole; /* it has all that we need */
-    bool         stages;   /* without CUDA: GPU memory is staged */
-    bool         is_newer; /* it has functions of MPI 4, and this library shows
-                              none in front of them */
+    bool         is_whole; /* all required functions were found */
+    bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
+    bool         is_newer; /* the MPI has functions of MPI 4 that this library
+                              does not wrap */
 } ucx_mp_mpi_pmpi_t;
 
 
-/* What comes behind ours by the MPI_ name and is not the MPI's: functions of a
-   tool that is linked into the program, say. It calls PMPI_ names, which are
-   ours. NULL: none. */
+/* MPI_ functions of a tool, which come after this library's and are not the
+   MPI's: a profiler linked into the program, say. The tool calls PMPI_
+   functions, which this library wraps, too. NULL: none. */
 typedef struct {
     UCX_MP_MPI_STOOD_IN(UCX_MP_MPI_POINTER)
 } ucx_mp_mpi_tools_t;
@@ -142,28 +143,28 @@ typedef enum {
 } ucx_mp_mpi_tools_state_t;
 
 extern ucx_mp_mpi_tools_t ucx_mp_mpi_tools;
-extern int ucx_mp_mpi_tools_state; /* set with release order */
+extern int ucx_mp_mpi_tools_state; /* written with release order */
 
 
-/* Not to be read before ucx_mp_mpi_pmpi_find(). A call that this MPI does not
-   have is a function that says so and ends the program. */
+/* The MPI's functions. Do not read before ucx_mp_mpi_pmpi_find(). Calling a
+   wrapped function that this MPI lacks prints an error and aborts. */
 extern ucx_mp_mpi_pmpi_t ucx_mp_mpi_pmpi;
 
-/* Whether ucx_mp_mpi_pmpi is filled; set with release order. */
+/* true when ucx_mp_mpi_pmpi is filled; written with release order. */
 extern bool ucx_mp_mpi_pmpi_found;
 
-/* Fills ucx_mp_mpi_pmpi, once; any thread. When the MPI is initialised, or an
-   MPICH ends the program. */
+/* Fill ucx_mp_mpi_pmpi once; thread-safe. Call after MPI_Init(): MPICH aborts
+   if it is asked earlier for its CUDA support. */
 void ucx_mp_mpi_pmpi_find(void);
 
-/* The same but for `stages`, which stays false; at any time. */
+/* Fill ucx_mp_mpi_pmpi except for `stages`, which stays false; any time. */
 void ucx_mp_mpi_pmpi_find_calls(void);
 
-/* Asks again whether the MPI takes GPU memory: Open MPI 5 knows once it has
-   been initialised. */
+/* Set `stages` anew after MPI_Init(): Open MPI 5 does not know before whether
+   it supports CUDA. */
 void ucx_mp_mpi_pmpi_judge(void);
 
-/* Whether there are tools, whatever they define. Any thread. */
+/* Return whether a tool wraps any MPI function; thread-safe. */
 static inline bool ucx_mp_mpi_has_tools(void)
 {
     const int state = __atomic_load_n(&ucx_mp_mpi_tools_state,
@@ -179,11 +180,12 @@ static inline bool ucx_mp_mpi_has_tools(void)
 }
 
 /*
- * Begins the definition of a function that is stood in for, by both of its
- * names: PMPI_ does our work, and so does MPI_ unless a tool comes first, which
- * will call the other. The tables above have it if UCX_MP_MPI_STOOD_IN has.
+ * Define a wrapper under both names of an MPI function. PMPI_ runs the body.
+ * MPI_ calls a tool's function if there is one, which then calls PMPI_;
+ * otherwise it runs the body. The function must be listed in
+ * UCX_MP_MPI_STOOD_IN.
  *
- * @param _words  Its arguments' names, in parentheses; then their declarations.
+ * @param _words  Argument names, in parentheses; the declarations follow.
  */
 #define UCX_MP_MPI_DEFINE(_name, _words, ...) \
     static int own_##_name(__VA_ARGS__); \
@@ -199,7 +201,7 @@ static inline bool ucx_mp_mpi_has_tools(void)
     \
     static int own_##_name(__VA_ARGS__)
 
-/* A variable of the MPI's, after that; NULL if it has none of this name. */
+/* Return a variable of the MPI, or NULL; call after one of the finds above. */
 void *ucx_mp_mpi_pmpi_variable(const char *name);
 
 #endif

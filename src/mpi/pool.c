@@ -9,28 +9,27 @@
 
 
 #define BLOCK_MIN   ((size_t)64 << 10)
-#define BLOCK_MAX   ((size_t)64 << 20) /* larger ones are not kept */
+#define BLOCK_MAX   ((size_t)64 << 20) /* larger blocks are not cached */
 #define POOL_MAX    ((size_t)512 << 20)
 #define PAGE        ((size_t)4096)
 
 
 struct ucx_mp_mpi_block {
-    ucx_mp_mpi_block_t *next; /* in the pool */
+    ucx_mp_mpi_block_t *next; /* next idle block */
     void               *address;
     size_t             size;
     bool               is_kept;
-    bool               is_refused; /* the driver did not lock it */
+    bool               is_refused; /* the driver could not page-lock it */
 };
 
 static struct {
     pthread_mutex_t    lock;
     ucx_mp_mpi_block_t *idle;
-    size_t             size; /* bytes of all kept blocks, idle or not */
+    size_t             size; /* bytes of all cached blocks, in use or idle */
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Take the smallest idle block of sufficient size, at most four times as large
-   */
+/* Take the smallest sufficient idle block, at most four times as large */
 static ucx_mp_mpi_block_t *pool_find(size_t size)
 {
     ucx_mp_mpi_block_t **link, **best = NULL;
@@ -60,7 +59,7 @@ static ucx_mp_mpi_block_t *block_new(size_t size, bool is_kept)
         return NULL;
     }
 
-    /* untouched pages (gaps of a datatype) take no memory */
+    /* untouched pages, such as gaps of a datatype, use no memory */
     block->address = mmap(NULL, size, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block->address == MAP_FAILED) {
@@ -68,8 +67,8 @@ static ucx_mp_mpi_block_t *block_new(size_t size, bool is_kept)
         return NULL;
     }
 
-    /* After a fork() the first process to write would get a new page, and the
-       GPU would keep the other's: a child does not inherit locked memory */
+    /* Keep the memory out of a forked child. With copy-on-write, the first
+       writer would get a new page, and the GPU would keep using the old one. */
     (void)madvise(block->address, size, MADV_DONTFORK);
     block->size    = size;
     block->is_kept = is_kept;

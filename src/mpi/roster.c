@@ -15,12 +15,13 @@
 
 
 static struct {
-    bool is_starting; /* in MPI_Init() */
-    bool has_pmix;    /* our key is published */
-    int  socket;      /* that holds our name; 0: none */
+    bool is_starting; /* inside MPI_Init() */
+    bool has_pmix;    /* the key is published */
+    int  socket;      /* bound to this rank's name; 0: none */
 } state;
 
-/* Of two libraries for one MPI, which: they do not see the same calls */
+/* Number of this library variant: variants for one MPI wrap different functions
+   and must not be mixed */
 static unsigned variant(void)
 {
     return ucx_mp_mpi_pmpi.is_newer ? 3 : 4;
@@ -29,8 +30,8 @@ static unsigned variant(void)
 
 /* ------------------------------------------------------------------- PMIx */
 
-/* PMIx's interface, versions 2 to 5 of the standard: its sections on data
-   structures, and the numbers of its reference implementation */
+/* PMIx interface, versions 2 to 5 of the standard: data structures from its
+   text, numbers from its reference implementation */
 #define PMIX_MAX_NSLEN  255
 #define PMIX_MAX_KEYLEN 511
 #define PMIX_SUCCESS    0
@@ -49,7 +50,7 @@ typedef struct {
     union {
         bool     flag;
         uint64_t uint64;
-        void     *words[3]; /* the largest that it may be */
+        void     *words[3]; /* size of the largest member */
     } data;
 } pmix_value_t;
 
@@ -68,7 +69,8 @@ typedef int (*pmix_get_func_t)(const pmix_proc_t *proc, const char key[],
 
 #define KEY "ucx-cuda-multipath"
 
-/* Goes out with what the MPI has put */
+/* Publish this library's key together with the MPI's, and call the real
+   function */
 __attribute__((visibility("default"))) int PMIx_Commit(void)
 {
     pmix_commit_func_t commit = (pmix_commit_func_t)ucx_mp_mpi_symbol_of_others(
@@ -99,15 +101,16 @@ static bool pmix_has(pmix_get_func_t get, int rank)
     }
 
     has = (value->data.uint64 == variant());
-    free(value); /* a number has no memory of its own */
+    free(value); /* a number owns no other memory */
     return has;
 }
 
 
 /* -------------------------------------------------------------------- PMI */
 
-/* The process that started all ranks of this node is at the other end of the
-   socket that they speak PMI by. @return if the name is known. */
+/* Make the socket name of a rank. It contains the process id of the node's
+   launcher, found at the other end of the PMI socket. @return false:
+   unknown. */
 static bool socket_name(struct sockaddr_un *name, socklen_t *length_p, int rank)
 {
     const char *fd    = getenv("PMI_FD");
@@ -120,7 +123,7 @@ static bool socket_name(struct sockaddr_un *name, socklen_t *length_p, int rank)
         return false;
     }
 
-    /* begins with a zero: the name is no file's */
+    /* starts with a zero: abstract name, no file */
     memset(name, 0, sizeof(*name));
     name->sun_family = AF_UNIX;
     *length_p        = offsetof(struct sockaddr_un, sun_path) + 1 +
@@ -204,7 +207,7 @@ ucx_mp_mpi_roster_t ucx_mp_mpi_roster_look(int size, int *first_p,
         return UCX_MP_MPI_ROSTER_ALL;
     }
 
-    /* Nothing says that all have looked: the name is there until the end */
+    /* Ranks may still be looking: keep the name bound until the process ends */
     state.socket = 0;
     return UCX_MP_MPI_ROSTER_SOME;
 }

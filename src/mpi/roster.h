@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which ranks of a program run with this library in front of their MPI. A rank
- * without it would take what we send for what the program sends, so that it is
- * found out before any of ours calls MPI:
- * - PMIx, where the MPI starts by it (Open MPI): a key of ours goes out with
- *   those that the MPI itself publishes, before it exchanges them, and is
- *   looked up afterwards;
- * - else PMI (Hydra, as with MPICH), for the ranks of one node: each holds a
- *   name in Linux's abstract namespace of sockets from before the MPI's own
- *   exchange on.
+ * Check that all ranks run with this library preloaded. A rank without it would
+ * take this library's messages for the program's, so the check comes before
+ * this library makes its first MPI call. There are two ways:
+ *
+ * - PMIx, if the MPI starts with it (Open MPI): publish a key together with the
+ *   MPI's own, before the MPI exchanges them, and look it up afterwards.
+ * - PMI (Hydra, MPICH), for ranks on one node: each rank binds a socket name in
+ *   Linux's abstract namespace before the MPI's exchange, and the others look
+ *   for it.
  */
 #ifndef UCX_MP_MPI_ROSTER_H_
 #define UCX_MP_MPI_ROSTER_H_
@@ -18,25 +18,26 @@
 
 typedef enum {
     UCX_MP_MPI_ROSTER_ALL,
-    UCX_MP_MPI_ROSTER_SOME,   /* some run without it */
-    UCX_MP_MPI_ROSTER_UNKNOWN /* started by something else */
+    UCX_MP_MPI_ROSTER_SOME,   /* at least one rank runs without it */
+    UCX_MP_MPI_ROSTER_UNKNOWN /* another launcher: cannot tell */
 } ucx_mp_mpi_roster_t;
 
 
-/* Before the MPI's own MPI_Init(). */
+/* Publish this rank. Call before the MPI's MPI_Init(). */
 void ucx_mp_mpi_roster_begin(void);
 
 /*
- * After it; the same answer on all ranks that have the library.
+ * Look for all ranks. Call after the MPI's MPI_Init(). The result is the same
+ * on all ranks with the library.
  *
- * @param size       Of MPI_COMM_WORLD.
- * @param first_p    The first rank that has the library, of SOME,
- * @param missing_p  and the first that has not.
+ * @param size       Number of ranks in MPI_COMM_WORLD.
+ * @param first_p    With SOME: set to the first rank with the library.
+ * @param missing_p  With SOME: set to the first rank without it.
  */
 ucx_mp_mpi_roster_t ucx_mp_mpi_roster_look(int size, int *first_p,
                                            int *missing_p);
 
-/* All ranks have looked. */
+/* Stop publishing. Call when all ranks have looked. */
 void ucx_mp_mpi_roster_end(void);
 
 #endif

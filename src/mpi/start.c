@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The calls by which a program starts MPI. */
+/* Wrappers of the calls that start MPI. */
 #pragma GCC visibility push(default)
 #include <mpi.h>
 #pragma GCC visibility pop
@@ -9,7 +9,7 @@
 #include <mpi/world.h>
 
 
-/* Around the MPI's own start, whichever call it is */
+/* Steps before and after the MPI's own start */
 static void start_begin(void)
 {
     ucx_mp_mpi_pmpi_find_calls();

@@ -13,7 +13,8 @@ void ucx_mp_mpi_layout_free(ucx_mp_mpi_layout_t *layout)
     memset(layout, 0, sizeof(*layout));
 }
 
-/* Is the next row the rest of the last one, packed as well? */
+/* Return whether the next row follows the last one, in memory and when
+   packed */
 static bool rows_continue(const ucx_mp_mpi_strided_t *rows,
                           const ucx_mp_mpi_strided_t *next)
 {
@@ -22,8 +23,8 @@ static bool rows_continue(const ucx_mp_mpi_strided_t *rows,
            (rows->packed + rows->length == next->packed);
 }
 
-/* Return whether `next` continues `rows`: the same length, at the same distance
-   from the last row as the rows have from each other. */
+/* Return whether `next` extends `rows`: it has the same length and follows at
+   the same distance. */
 static bool rows_repeat(const ucx_mp_mpi_strided_t *rows,
                         const ucx_mp_mpi_strided_t *next)
 {
@@ -37,7 +38,7 @@ static bool rows_repeat(const ucx_mp_mpi_strided_t *rows,
                       next->packed)));
 }
 
-/* Make one row of rows without gaps */
+/* Merge rows without gaps into one row */
 static void rows_join(ucx_mp_mpi_strided_t *rows)
 {
     if ((rows->count == 1) || ((rows->stride == (ptrdiff_t)rows->length) &&
@@ -99,8 +100,8 @@ int ucx_mp_mpi_layout_add_row(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                                                 packed, length, false});
 }
 
-/* Add `count` times these rows, `extent` bytes from one to the next and `size`
-   bytes when packed: in as few rows as possible */
+/* Add `rows` `count` times, `extent` bytes apart in memory and `size` bytes
+   apart when packed, as few rows as possible */
 static int rows_add_each(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_strided_t rows,
                          size_t count, ptrdiff_t extent, size_t size)
 {
@@ -116,7 +117,8 @@ static int rows_add_each(ucx_mp_mpi_layout_t *layout, ucx_mp_mpi_strided_t rows,
         return rows_add(layout, rows);
     }
 
-    if (is_one || (count > rows.count)) { /* all first rows, all second ones */
+    if (is_one || (count > rows.count)) { /* add all first rows together, then
+                                             all second ones */
         each.count  = count;
         each.stride = extent;
         each.step   = size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs ask before they give an MPI GPU memory. The module takes their
- * messages and this library their collectives; the MPI knows of neither.
+ * Answers to the question whether the MPI accepts GPU memory. With the module
+ * and this library it does, although the MPI itself does not know.
  */
 #include <mpi/gpu.h>
 #include <mpi/module.h>
@@ -11,7 +11,8 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 
-/* Before MPI_Init() no module is loaded, and the answer is the MPI's */
+/* Return whether GPU memory is accepted. Before MPI_Init() the module is not
+   loaded: only the MPI's own answer counts. */
 static bool takes_gpu_memory(void)
 {
     ucx_mp_mpi_pmpi_find();

@@ -56,8 +56,8 @@ int ucx_mp_mpi_machine_color(void)
     return (int)(hash & INT_MAX);
 }
 
-/* Numbers of a communicator's ranks in a group; MPI_UNDEFINED: not in it.
-   @return NULL: the MPI cannot say. To be freed. */
+/* Translate a communicator's ranks to ranks of group `other`; MPI_UNDEFINED:
+   not in it. @return An array to free; NULL if the MPI fails. */
 static int *ranks_in(MPI_Group other, MPI_Comm comm, int size)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -66,10 +66,10 @@ static int *ranks_in(MPI_Group other, MPI_Comm comm, int size)
     int i, rc;
 
     if ((ranks == NULL) || (real->Comm_group(comm, &group) != MPI_SUCCESS)) {
-        abort(); /* others count on it */
+        abort(); /* other ranks rely on this one */
     }
 
-    /* what is asked behind what is answered */
+    /* second half: input; first half: output */
     for (i = 0; i < size; ++i) {
         ranks[size + i] = i;
     }
@@ -123,9 +123,10 @@ ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
                    NULL;
 }
 
-/* One board a node. All ranks are here before it has a name, since whose
-   `local` this is hangs on each one's part in the split: of a job that ends
-   before, none is left. @return whether this rank's is open. */
+/* Open this node's shared segment. Rank 0 of `local` creates it and broadcasts
+   its name. All ranks have finished the split by then, so that a program which
+   ends earlier leaves no segment behind. @return Whether this rank has opened
+   it. */
 static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
                          uct_cuda_node_segment_t **board_p)
 {
@@ -158,7 +159,7 @@ static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
     return is_open;
 }
 
-/* Where ranks of the program are, by the communicator of this node's */
+/* Find the places of all ranks; `local` holds the ranks of this node */
 static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
 {
     ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
@@ -180,7 +181,7 @@ static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
     return world->places != NULL;
 }
 
-/* All ranks come here, or none */
+/* Set up GPU collectives; all ranks call this, or none */
 static void world_join(MPI_Comm comm, int rank, int size)
 {
     const ucx_mp_mpi_pmpi_t *real  = &ucx_mp_mpi_pmpi;
@@ -209,7 +210,7 @@ static void world_join(MPI_Comm comm, int rank, int size)
     }
 }
 
-/* A program that has no use for GPUs is told nothing */
+/* Print a warning, unless the program does not use the module */
 static void world_say(const char *what, int missing)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();

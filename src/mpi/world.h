@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the ranks of a program agree on while MPI starts, where they wait for
- * one another anyhow: that all of them run with this library and with the
- * transport module, and the boards of their nodes. If they do not, no
- * collective is carried out by GPUs, and nothing of ours is ever sent.
+ * State that the ranks of a program agree on inside MPI_Init(), where they
+ * synchronise anyway: all run with this library and with the transport module,
+ * and each node has a shared segment. If they do not agree, GPUs carry out no
+ * collective, and this library sends no messages.
  */
 #ifndef UCX_MP_MPI_WORLD_H_
 #define UCX_MP_MPI_WORLD_H_
@@ -16,47 +16,51 @@
 #include <stdint.h>
 
 
-/* After MPI_Init(); does not change until the process ends. */
+/* Set by MPI_Init(), constant afterwards. */
 typedef struct {
-    const uct_cuda_coll_api_t *api; /* NULL: they do not */
-    uct_cuda_node_segment_t   *board; /* of this node */
-    bool                      is_spread; /* over several nodes */
-    bool                      has_rival; /* the MPI takes GPU memory, and the
-                                            user has not said that ours comes
-                                            first */
+    const uct_cuda_coll_api_t *api; /* module's functions; NULL: GPU collectives
+                                       are off */
+    uct_cuda_node_segment_t   *board; /* this node's shared segment */
+    bool                      is_spread; /* the program runs on several nodes */
+    bool                      has_rival; /* the MPI supports CUDA itself, and
+                                            the user has not given precedence to
+                                            this library */
     MPI_Group                 group;
-    int                       *places; /* of ranks on the board; -1: on another
-                                          node */
+    int                       *places; /* of each rank in the segment; -1: on
+                                          another node */
 } ucx_mp_mpi_world_t;
 
 extern ucx_mp_mpi_world_t ucx_mp_mpi_world;
 
-/* The number of failures that ranks of this node have reported; never NULL */
+/* Number of failures reported on this node; never NULL */
 extern const uint32_t *ucx_mp_mpi_failures;
 
 
-/* The MPI has just started. */
+/* Agree with all ranks. Call once the MPI has started. */
 void ucx_mp_mpi_world_begin(void);
 
-/* Is it so on all ranks? No, if they cannot say so. */
+/* Return whether `mine` is true on all ranks; false if the MPI's reduction
+   fails. All ranks of `comm` must call this. */
 bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine);
 
-/* The same on all ranks of a node: not asked of MPI_Comm_split_type, which has
-   every rank on its own where an MPI was told to use no shared memory. */
+/* Return a number that is equal on all ranks of a node.
+   MPI_Comm_split_type() would not do: with shared memory disabled in the
+   MPI, it separates all ranks. */
 int ucx_mp_mpi_machine_color(void);
 
 /*
- * Where a communicator's ranks are on the board.
+ * Find a communicator's ranks in the segment.
  *
- * @param places  As many as it has ranks; -1: on another node.
+ * @param places  Set to the place of each of `size` ranks; -1: on another node.
  *
- * @return  Whether all of them are the program's own: others may have been
- *          started without this library.
+ * @return  false if a rank is not of this program: it may have been started
+ *          without this library.
  */
 bool ucx_mp_mpi_world_places(MPI_Comm comm, int size, int *places);
 
-/* Join the group of a communicator whose ranks are all on this node, by its key
-   and after so many calls. @return NULL: there is none to be had. */
+/* Join the group of a communicator with all ranks on this node. `key` and
+   `calls`, the number of calls so far, must be equal on all ranks.
+   @return NULL: no group is available. */
 uct_cuda_coll_group_t *
 ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
                       uint64_t calls);
