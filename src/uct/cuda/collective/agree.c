@@ -21,8 +21,8 @@
 /* Interval of liveness checks, ns */
 #define ALIVE_INTERVAL 100000000ul
 
-/* Longest time that a communicator's first call with GPU buffers waits for the
- * other ranks' first one, ns */
+/* Longest wait of a communicator's first call with GPU buffers for the first
+ * such call of the other ranks, ns */
 #define JOIN_TIME 200000000ul
 
 /* Assumed bandwidth of links between GPUs that rank 0 does not see, bytes/s */
@@ -102,7 +102,7 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Record what the next wait is for: an action of a rank */
+/* Record the awaited action and its rank */
 static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
 {
     agreement->waits_for = rank;
@@ -110,13 +110,12 @@ static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
     agreement->began     = 0;
 }
 
-/* Report a long wait once, so that the user of a hanging program finds its
- * cause */
+/* Report a long wait once, to show the user of a hanging program its cause */
 static void tell_wait(agreement_t *agreement, uint64_t now)
 {
     char name[128];
 
-    /* time during which this process stood still does not count as waiting */
+    /* do not count time in which this process stood still */
     if ((agreement->began == 0) ||
         (now - agreement->told > UCT_CUDA_RUN_REPORT_NS / 2)) {
         agreement->began = now;
@@ -332,8 +331,8 @@ bool uct_cuda_coll_agree_all_joined(agreement_t *agreement)
     return true;
 }
 
-/* Compare the announcements of all ranks, all with GPU buffers. DONE: they lead
- * to a plan */
+/* Compare the announcements of all ranks, all with GPU buffers. @return DONE:
+ * they agree. */
 static uct_cuda_coll_result_t compare(agreement_t *agreement)
 {
     const uct_cuda_node_announcement_t *first = &agreement->posts[0];

@@ -16,7 +16,7 @@ BEGIN_C_DECLS
 
 
 /** One rank's state of the agreement, for one call at a time. Zeroed, except
- *  for the first four members. */
+ *  for control, rank, size and sequence. */
 typedef struct {
     uct_cuda_node_control_t      *control;
     unsigned                     rank, size;
@@ -26,7 +26,7 @@ typedef struct {
     uint64_t                     bytes;
     /** All ranks' announcements */
     uct_cuda_node_announcement_t posts[UCT_CUDA_PLAN_COLL_MAX_RANKS];
-    /** One of posts sets the flag */
+    /** Whether any rank's announcement has is_new or is_lost set */
     bool                         is_new, is_lost;
     uct_cuda_coll_fallback_t     fallback; /**< Why the call is not DONE */
 
@@ -36,7 +36,7 @@ typedef struct {
     uct_cuda_plan_model_t        transfers; /**< Model constants of the node */
     int                          gpus[UCT_CUDA_PLAN_COLL_MAX_RANKS];
 
-    bool is_whole; /**< All had joined before this call */
+    bool is_whole; /**< All ranks joined before this call */
     /** End of waiting for ranks to join, ns; 0: none yet */
     uint64_t                     deadline;
 
@@ -44,12 +44,12 @@ typedef struct {
     unsigned                     spins;
     /** Time of the last liveness check, ns */
     uint64_t                     looked;
-    unsigned                     waits_for; /**< Rank waited for */
+    unsigned                     waits_for; /**< Rank to wait for */
     /** Its missing action; NULL: reported elsewhere */
     const char                   *wanted;
     uint64_t began;     /**< Start of the wait, ns; 0: none */
-    /** Last check whether to log a long wait, ns. A long gap means that this
-     *  process stood still: the wait then starts anew. */
+    /** Time of the last check whether to log a long wait, ns. A long gap means
+     *  that this process stood still: the wait then starts anew. */
     uint64_t                     told;
     char                         *why;
     size_t                       why_size;
@@ -86,20 +86,22 @@ void uct_cuda_coll_agree_decline(uct_cuda_coll_agreement_t *agreement,
 
 
 /**
- * Return whether every rank joined before this call, so that it announces its
- * arguments. The first call with GPU buffers waits a short time for the others'
- * first one, so programs whose ranks all use GPU buffers never fall back. A
- * rank with host buffers may never join.
+ * Wait for the other ranks to join the group before this call, so that all
+ * announce their arguments. The first call with GPU buffers waits a short time,
+ * so programs whose ranks all use GPU buffers never fall back. Later calls do
+ * not wait: a rank with host buffers may never join.
  *
- * @return false: this rank has declined the call.
+ * @return false: a rank has not joined, and this rank has declined the call.
  */
 bool uct_cuda_coll_agree_all_joined(uct_cuda_coll_agreement_t *agreement);
 
 
 /**
- * Announce this rank's arguments and read those of all ranks.
+ * Announce this rank's arguments and wait for those of all ranks.
  *
- * @return DONE: all ranks make the same call on GPUs.
+ * @return DONE: all ranks make the same call on GPUs. STAGE: all ranks fall
+ *         back. DIFFERS: arguments differ. FAILED: a rank has died. The same on
+ *         all ranks, except after a death.
  */
 uct_cuda_coll_result_t
 uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
@@ -109,15 +111,17 @@ uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
 /**
  * Wait until all ranks have reached a phase.
  *
+ * @param status  This rank's own result, seen by the others.
  * @return First failure of any rank, the same on all ranks unless one has died.
- *         The verdict names its rank.
+ *         agreement->fallback names its rank.
  */
 ucs_status_t uct_cuda_coll_agree_barrier(uct_cuda_coll_agreement_t *agreement,
                                          uct_cuda_node_phase_t phase,
                                          ucs_status_t status);
 
 
-/** Mark the start of the steps. */
+/** Mark the start of the steps: from here on the rank schedule logs long
+ *  waits. */
 void uct_cuda_coll_agree_run(uct_cuda_coll_agreement_t *agreement);
 
 /**
@@ -140,8 +144,8 @@ void uct_cuda_coll_agree_publish_node(uct_cuda_coll_agreement_t *agreement);
  */
 bool uct_cuda_coll_agree_find_gpus(uct_cuda_coll_agreement_t *agreement);
 
-/** Return whether this rank's GPU or the other rank's can access the other
- *  one. */
+/** Return whether this rank's GPU can access the other rank's, or the
+ *  reverse. */
 bool uct_cuda_coll_agree_is_peer(const uct_cuda_coll_agreement_t *agreement,
                                  unsigned rank);
 

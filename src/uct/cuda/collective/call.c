@@ -19,7 +19,7 @@
 #include <string.h>
 
 
-/* Largest element of a copy, bytes. Kernels choose the width of their loads. */
+/* Largest element of a copy, bytes; kernels may use wider loads */
 #define MAX_COPY_ELEMENT 8
 
 /* After MAX_FAULTS calls in a row failed to create a resource, the next
@@ -139,7 +139,8 @@ out:
 
 /* ----------------------------------------------------------------- request */
 
-/* Compute what depends on this rank only. @return false: no kernel for it */
+/* Compute the fields that depend on this rank only. @return false: no kernel
+ * for the operation and type */
 static bool call_measure(call_t *call, unsigned num_ranks)
 {
     const uct_cuda_coll_call_t *what = call->what;
@@ -189,7 +190,8 @@ static ucs_status_t call_signature(call_t *call, uint32_t element,
                    uct_cuda_plan_coll_signature(request, &call->signature);
 }
 
-/* Return the widest element to which all buffers and blocks are aligned */
+/* Return the widest element to which all buffers and blocks are aligned,
+ * bytes */
 static uint32_t call_element(const call_t *call,
                              const uct_cuda_node_announcement_t *posts)
 {
@@ -296,7 +298,7 @@ static void call_fill(const call_t *call, uct_cuda_node_announcement_t *post)
     }
 }
 
-/* Export this rank's buffers */
+/* Export this rank's buffers and announce their locations */
 static ucs_status_t call_show(const call_t *call,
                               uct_cuda_coll_memory_t *memory,
                               const uct_cuda_memory_t *send,
@@ -418,9 +420,9 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
 
 /* ----------------------------------------------------------------- the call */
 
-/* Forget, as all other ranks do, which mappings, kernels and schedules exist,
- * and find the GPUs anew: a rank has changed its context, with which they
- * went */
+/* Forget mappings, kernels and schedules, and find the ranks' GPUs anew: a rank
+ * has changed its context, and its resources are gone. All ranks do this in the
+ * same call. */
 static void group_forget(uct_cuda_coll_group_t *group)
 {
     memset(group->has_kernel, 0, sizeof(group->has_kernel));
@@ -548,7 +550,7 @@ static ucs_status_t group_carry_out(uct_cuda_coll_group_t *group,
     return status;
 }
 
-/* Fall back for a reason that all ranks see */
+/* Fall back, for a reason known to all ranks */
 static uct_cuda_coll_result_t
 group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
             ucs_status_t status)
@@ -647,7 +649,7 @@ static bool call_is_native_as_fast(const call_t *call,
            uct_cuda_plan_coll_shares_gpus(agreement->gpus, agreement->size);
 }
 
-/* Explain the choice of the algorithm */
+/* Format why the plan's algorithm was chosen */
 static const char *call_why(const call_t *call, char *buffer, size_t size)
 {
     const uct_cuda_plan_coll_other_t *other = &call->plan->other;

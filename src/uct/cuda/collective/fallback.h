@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Why the GPUs do not carry out a call: for its line in the log. */
+/* Reasons for falling back to the MPI, as written to the log. */
 #ifndef UCT_CUDA_COLLECTIVE_FALLBACK_H
 #define UCT_CUDA_COLLECTIVE_FALLBACK_H
 

@@ -12,14 +12,13 @@
 BEGIN_C_DECLS
 
 
-/** Cached plans: a program alternates between that many message sizes at
- *  most. */
+/** Maximum number of cached plans, one per message size in use. */
 #define UCT_CUDA_COLL_MAX_SCHEDULES 64
 
 
 typedef struct {
-    uct_cuda_run_schedule_t    *schedule; /**< Or NULL */
-    const uct_cuda_plan_coll_t *plan;     /**< Plan of program */
+    uct_cuda_run_schedule_t    *schedule; /**< NULL: free slot */
+    const uct_cuda_plan_coll_t *plan;     /**< Plan of schedule */
     uint64_t                   used;      /**< Sequence of the last call */
     uct_cuda_coll_lanes_t      lanes;
 } uct_cuda_coll_kept_schedule_t;
@@ -32,11 +31,11 @@ struct uct_cuda_coll_group {
     /* The same on all ranks */
     bool                          is_off;
     unsigned                      faults; /**< Failed preparations in a row */
-    /** Calls before this one are not tried */
+    /** Calls with a smaller sequence are not tried */
     uint64_t                      resume;
     /** Relays were not available */
     bool                          has_no_relays;
-    bool has_lanes;     /**< Lanes are held until put */
+    bool has_lanes;     /**< uct_cuda_coll_lanes_get() was called */
     bool                          has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
 
     /** Plans for the agreement's GPUs; NULL: none yet */

@@ -26,16 +26,16 @@ typedef struct {
 } uct_cuda_coll_lanes_t;
 
 
-/** Open the ledger if needed. Each call needs one uct_cuda_coll_lanes_put(). */
+/** Open the ledger if needed. Match each call with one of
+ *  uct_cuda_coll_lanes_put(). */
 void uct_cuda_coll_lanes_get(const uct_cuda_topo_t *topo);
 
 void uct_cuda_coll_lanes_put(void);
 
 
 /**
- * Find the links used by a rank's steps. None without a ledger (the file in
- * which the node's processes count their traffic), and none for calls so small
- * that they end before another process could react.
+ * Find the links used by a rank's steps. None without a ledger (node/ledger.h),
+ * and none below 256 KiB: such a call ends before another process could react.
  *
  * @param gpus  GPUs of all ranks, ordinals of @a topo.
  */
@@ -44,8 +44,8 @@ void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
                               uct_cuda_coll_lanes_t *lanes);
 
 
-/** Tell the node's other processes, by the ledger, that the steps start and
- *  end. Both calls together take 0.1 us for 14 links. */
+/** Set the links as used in the node's ledger, or clear them. Both calls
+ *  together take 0.1 us for 14 links. */
 void uct_cuda_coll_lanes_begin(const uct_cuda_coll_lanes_t *lanes);
 void uct_cuda_coll_lanes_end(const uct_cuda_coll_lanes_t *lanes);
 

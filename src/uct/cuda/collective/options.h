@@ -13,7 +13,8 @@
 BEGIN_C_DECLS
 
 
-/** Values of UCX_CUDA_IPC_COLLECTIVES*. */
+/** Values of UCX_CUDA_IPC_COLLECTIVES and of the variables beginning with
+ *  it. */
 typedef struct {
     /** uct_cuda_coll_is_on(); valid after uct_cuda_coll_configure() */
     int  is_on;

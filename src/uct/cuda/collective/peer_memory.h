@@ -3,8 +3,8 @@
  * Memory of a group: exports of this rank, mappings of other ranks' exports,
  * scratch memory, and the CUDA context of all of these.
  *
- * A rank maps memory before all ranks run. Each rank remembers which memory all
- * ranks have mapped; this memory is the same on all ranks.
+ * A rank maps memory before any rank runs. Each rank records the memory mapped
+ * by all ranks; these records are equal on all ranks.
  */
 #ifndef UCT_CUDA_COLLECTIVE_PEER_MEMORY_H
 #define UCT_CUDA_COLLECTIVE_PEER_MEMORY_H
@@ -46,7 +46,7 @@ typedef struct {
 } uct_cuda_coll_scratch_t;
 
 
-/** Zeroed, except for the first member. */
+/** Memory of a group. Zeroed, except for agreement. */
 typedef struct {
     uct_cuda_coll_agreement_t *agreement;
 
@@ -81,9 +81,11 @@ void uct_cuda_coll_memory_release(uct_cuda_coll_memory_t *memory);
 /**
  * Export a buffer's allocation unless it is exported already.
  *
- * @param post   This rank's announcement: new exports and short allocations are
- *               marked there.
+ * @param post   This rank's announcement; is_new and is_short are set there.
  * @param shown  Filled with the location of the buffer.
+ * @return UCS_OK; UCS_ERR_UNSUPPORTED: the buffer may continue in another
+ *         mapping; UCS_ERR_UNREACHABLE: the memory cannot be shared; or an
+ *         error of the driver.
  */
 ucs_status_t uct_cuda_coll_memory_export(uct_cuda_coll_memory_t *memory,
                                          const void *address, size_t bytes,
@@ -101,8 +103,8 @@ bool uct_cuda_coll_memory_has(const uct_cuda_coll_memory_t *memory,
 ucs_status_t uct_cuda_coll_memory_make(uct_cuda_coll_memory_t *memory,
                                        const uct_cuda_plan_coll_t *plan);
 
-/** Map all memory of other ranks used by this call. They must have allocated
- *  it. */
+/** Map all memory of other ranks used by this call, after they have allocated
+ *  it. A failed mapping is retried in the next call, then ever more rarely. */
 ucs_status_t uct_cuda_coll_memory_map(uct_cuda_coll_memory_t *memory,
                                       const uct_cuda_plan_coll_t *plan);
 

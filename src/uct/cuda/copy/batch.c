@@ -10,8 +10,8 @@
 #include <uct/cuda/base/trace.h>
 
 
-/* Time until a kernel is checked: ten times that of 16 MiB over PCIe.
- * Cancelling one that only waits for others does no harm. */
+/* Time until a kernel is checked, ns: ten times the copy of 16 MiB over PCIe.
+ * Cancelling a kernel early does no harm: its blocks are copied another way. */
 #define KERNEL_PATIENCE_NS (4ul * 1000 * 1000)
 
 

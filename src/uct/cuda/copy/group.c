@@ -17,9 +17,9 @@
 #include <stdlib.h>
 
 
-/* Size of the first group, small so that the GPU has work soon; the next one is
- * twice that. But copying its bytes must take as long as submission (8 us):
- * over PCIe, and between GPUs. */
+/* Size of the first group, small to give the GPU work soon; the next one is
+ * twice as large. Copying it must take as long as its submission (8 us): over
+ * PCIe, and between GPUs. */
 #define FIRST_COUNT    8
 #define MIN_HOST_BYTES (512ul << 10)
 #define MIN_GPU_BYTES  (4ul << 20)
@@ -110,7 +110,7 @@ static void group_end(uct_cuda_op_t *op)
     }
 }
 
-/* Report completions from progress, never from the call that posts */
+/* Report completions from progress, never from the posting call */
 static ucs_status_t failed_test(uct_cuda_op_t *op)
 {
     return ((uct_cuda_copy_group_t*)op->work)->status;
@@ -289,7 +289,8 @@ static uint64_t fed_window(const uct_cuda_copy_coalescer_t *coalescer)
     return ucs_min(coalescer->streak * FED_NS_A_BLOCK, FED_MAX_NS);
 }
 
-/* Return the bytes that justify a call */
+/* Return the number of bytes to submit together, so that copying them takes as
+ * long as the driver calls */
 static size_t min_bytes(const uct_cuda_copy_group_t *group)
 {
     return uct_cuda_end_is_gpu(group->batch.local_end) ? MIN_GPU_BYTES :
@@ -435,8 +436,8 @@ static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t length,
                      uct_cuda_mp_may_split_host(coalescer->engine, length));
 }
 
-/* Return the registration that locked the local memory, all of it, so that no
- * copy crosses its end */
+/* Return the registration that page-locked all of the local memory, so no copy
+ * crosses its end; NULL: none */
 static bool find_locked(const uct_cuda_copy_t *copy,
                         CUdeviceptr *begin_p, size_t *size_p)
 {

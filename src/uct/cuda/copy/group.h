@@ -59,7 +59,7 @@ typedef struct {
     unsigned              waited;      /**< Checks skipped in a row */
     /** Time of the last block (uct_cuda_now_ns()) */
     uint64_t              fed;
-    pthread_t             poster;      /**< Thread that added it */
+    pthread_t             poster;      /**< Thread of the last block */
     unsigned              streak;      /**< Blocks added in a row before it */
     bool                  is_threaded; /**< Another thread makes progress */
     /** Small blocks so far, up to a limit */
@@ -87,13 +87,13 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
                                    bool is_next);
 
 /**
- * Add a block if suitable: small, and behind others.
+ * Add a block if it is small and follows others.
  *
- * @param stream  Stream for it; its context is current.
- * @param device  Of that context.
- * @param copy    Its local end is located. If that belongs to no context, the
- *                next block put from it must be synchronized by itself
- *                (base/memory.h).
+ * @param stream    Stream for it; its context is current.
+ * @param device    Device of that context.
+ * @param copy      Copy with its local end located. If that memory belongs to
+ *                  no context, the caller synchronizes the next block put from
+ *                  it (base/memory.h).
  * @param has_more  Others certainly follow, so the first one waits for them,
  *                  too.
  * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: post it by itself, behind all

@@ -4,7 +4,7 @@
  * more for each, while eight thread blocks fill PCIe with 4 KiB ones (one H100:
  * docs/results/blocks.md).
  *
- * A kernel needs space on the GPU's processors, which the program may fill for
+ * A kernel needs space on the GPU's processors. The program may fill them for
  * any time, perhaps waiting for these very blocks. So a launch can be cancelled
  * while it waits for space, and its blocks are copied another way.
  */

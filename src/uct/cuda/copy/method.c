@@ -46,16 +46,17 @@ typedef struct {
 _Static_assert(sizeof(state_t) <= UCT_CUDA_OP_STATE_SIZE,
                "an operation has room for it");
 
-/* A copy that starts */
+/* Copy being started */
 typedef struct {
     uct_cuda_op_t         *op;
     state_t               *state;
     uct_cuda_mp_engine_t  *engine;
-    CUdeviceptr           src;     /* for copies of this process, once the
-                                      peer's memory is mapped */
+    CUdeviceptr           src;     /* addresses in this process, valid once
+                                      the peer's memory is mapped */
     CUdeviceptr            dst;
-    bool                   is_own;  /* no end is another process's to map */
-    uct_cuda_run_request_t request; /* for the engine, if it is asked */
+    bool                   is_own;  /* no end must be mapped from another
+                                       process */
+    uct_cuda_run_request_t request; /* input of the engine, if it is used */
     uct_cuda_run_memory_t  memory;
 } method_start_t;
 
@@ -68,7 +69,7 @@ typedef struct {
 } method_t;
 
 
-/* By it threads alone reach a peer's host memory; NULL: there is none */
+/* Return the access of threads to a peer's host memory; NULL: none */
 static const uct_cuda_host_remote_t *remote_by(const method_start_t *start)
 {
     return start->state->copy->remote.by;
@@ -118,7 +119,8 @@ static ucs_status_t map_in(state_t *state, int device, CUcontext context,
     return status;
 }
 
-/* Map for the engine, in the current context, one of the device */
+/* Map the peer's memory in the current context, which is of this device, for a
+ * path of the engine */
 static ucs_status_t map_for_engine(void *arg, int device, CUdeviceptr *ptr_p)
 {
     unsigned long long id;
@@ -202,7 +204,7 @@ static bool has_peer(const uct_cuda_copy_t *copy)
            !(key->is_own && uct_cuda_end_is_gpu(copy->local.end));
 }
 
-/* What the engine is asked */
+/* Fill the engine's request and memory description */
 static void describe(method_start_t *start)
 {
     const state_t *state            = start->state;

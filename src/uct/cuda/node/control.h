@@ -133,7 +133,7 @@ void uct_cuda_node_control_announce(uct_cuda_node_control_t *control,
                                     uint64_t sequence,
                                     const uct_cuda_node_announcement_t *post);
 
-/** Announce only that this rank declines, for a reason other than 0. */
+/** Announce only that this rank declines; the reason must not be 0. */
 void uct_cuda_node_control_decline(uct_cuda_node_control_t *control,
                                    uint64_t sequence, uint8_t reason,
                                    ucs_status_t status);

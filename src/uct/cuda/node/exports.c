@@ -32,7 +32,7 @@ typedef struct {
     uct_cuda_node_handle_t handle;
     bool                   is_there;
     int                    fd;    /* open, or -1 */
-    unsigned               users; /* users that have not released it */
+    unsigned               users; /* number of users */
     uint32_t               next;  /* in its bucket, or free */
 } export_slot_t;
 
@@ -246,7 +246,7 @@ static ucs_status_t add(const void *address,
     return UCS_OK;
 }
 
-/* Add a user to a handle that may have had none for long */
+/* Add a user to a handle, maybe long unused */
 static void use(uint32_t slot)
 {
     export_slot_t *export = &exports.slots[slot];

@@ -487,7 +487,7 @@ ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                    status;
 }
 
-/* Opens what is not mapped and adds it. The lock is held. */
+/* Open the handle and add its mapping. Call with the lock held. */
 static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
                                 bool is_current,
                                 uct_cuda_node_mapping_t **mapping_p)
@@ -530,7 +530,7 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
     return UCS_OK;
 }
 
-/* Finds the mapping, or makes it. The lock is held. */
+/* Return the mapping of a handle, new or existing. Call with the lock held. */
 static ucs_status_t
 find_or_add(const uct_cuda_node_handle_t *handle, CUdevice device,
             CUcontext context, unsigned long long context_id,
@@ -557,8 +557,8 @@ find_or_add(const uct_cuda_node_handle_t *handle, CUdevice device,
                                   add_mapping(&key, opener == NULL, mapping_p);
 }
 
-/* The mapping of a hint, if it is the handle's still in this context, or NULL.
- * The lock is held. */
+/* Return the hint's mapping if it is still valid and in this context, or NULL.
+ * Call with the lock held. */
 static uct_cuda_node_mapping_t *
 find_by_hint(const uct_cuda_node_hint_t *hint,
              const uct_cuda_node_handle_t *handle, CUcontext context,
@@ -579,7 +579,7 @@ find_by_hint(const uct_cuda_node_hint_t *hint,
     return mapping;
 }
 
-/* The lock is held */
+/* Mark a mapping as used and add a user. Call with the lock held. */
 static void mapping_use(uct_cuda_node_mapping_t *mapping,
                         const uct_cuda_node_handle_t *handle)
 {

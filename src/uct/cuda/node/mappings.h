@@ -57,17 +57,17 @@ ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                                      CUdevice device,
                                      uct_cuda_node_mapping_t **mapping_p);
 
-/** The mapping that a handle was found as last, kept beside it; zeros at
- *  first. */
+/** Last mapping of a handle, stored with the handle; zeroed at first. */
 typedef struct {
     uct_cuda_node_mapping_t *mapping;
-    uint64_t                generation; /**< No mapping was retired since */
+    uint64_t                generation; /**< Valid while no mapping was retired
+                                             since */
 } uct_cuda_node_hint_t;
 
-/** The same for a caller that knows the current context and its id: small
- *  messages feel every question to the driver.
+/** Map a handle as uct_cuda_node_cache_get() does, in a context and id known to
+ *  the caller. Saves driver queries: they are noticeable for small messages.
  *
- * @param hint  Of this handle, whose search it spares; or NULL. */
+ *  @param hint  Hint stored with the handle, to skip the search; or NULL. */
 ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
                                         uct_cuda_node_hint_t *hint,
                                         CUdevice device, CUcontext context,

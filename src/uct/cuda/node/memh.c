@@ -75,8 +75,8 @@ static bool is_current(const exported_t *exported,
            !uct_cuda_node_invalidation_is_over(&exported->handle.notice);
 }
 
-/* Find the handle exported earlier for this address. It is only right where a
- * registration does not outlive its memory; it saves a driver call for every
+/* Find the handle exported earlier for this address. Use it only where a
+ * registration does not outlive its memory: it saves a driver call per
  * message. */
 static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
                                    const void *address)
@@ -188,14 +188,15 @@ static void write_key(const uct_cuda_node_handle_t *handle, void *buffer)
            handle, sizeof(*handle));
 }
 
-/* The key of an allocation that is more, or less, than the handle says */
+/* Write a key for an allocation of unknown length, or for memory spanning
+ * several mappings: that one is marked as not shareable */
 static void write_other_key(const uct_cuda_node_handle_t *handle,
                             const void *address, size_t length, void *buffer)
 {
     uct_cuda_node_handle_t changed = *handle;
 
     if (changed.length == 0) {
-        /* All that is known of it: what is asked about is there */
+        /* length unknown: the key covers the requested bytes */
         changed.base   = (CUdeviceptr)address;
         changed.length = length;
     }

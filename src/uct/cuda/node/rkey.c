@@ -16,7 +16,8 @@
 #include <string.h>
 
 
-/* What is known of a peer process's GPU as seen from one of ours */
+/* Reachability of a GPU of a peer process, as seen from one of this process's
+ * GPUs */
 typedef struct reach reach_t;
 
 struct reach {
@@ -209,8 +210,8 @@ static bool own_is_there(const uct_cuda_node_handle_t *handle)
 
 /* ------------------------------------------------------- keys used again */
 
-/* Unpacked keys of peers that nobody uses: a message brings the key of the one
- * before, byte for byte, and the answers found for it hold */
+/* Cache of destroyed keys of peers. A message often brings the same bytes as
+ * the key before, and the checks made for that key are still valid. */
 static uct_cuda_node_rkey_t *spare[16];
 
 static uct_cuda_node_rkey_t **spare_of(uint64_t buffer_id, int32_t pid)
@@ -219,8 +220,8 @@ static uct_cuda_node_rkey_t **spare_of(uint64_t buffer_id, int32_t pid)
                   (sizeof(spare) / sizeof(spare[0]))];
 }
 
-/* Is the GPU that is to map the memory, or else the current context's, the one
- * that was found to reach it? */
+/* Return whether a cached key was checked for this GPU; with none given, for
+ * that of the current context */
 static bool
 is_from(const uct_cuda_node_rkey_t *rkey, uct_cuda_end_t gpu)
 {
@@ -236,7 +237,7 @@ is_from(const uct_cuda_node_rkey_t *rkey, uct_cuda_end_t gpu)
            uct_cuda_end_is_device(rkey->from, device);
 }
 
-/* A spare key that was unpacked from the same bytes, or NULL */
+/* Take a cached key made from the same bytes, or return NULL */
 static uct_cuda_node_rkey_t *spare_get(const char *bytes, uct_cuda_end_t gpu)
 {
     uct_cuda_node_rkey_t **place;
@@ -272,8 +273,8 @@ static void spare_put(uct_cuda_node_rkey_t *rkey)
 
 /* ---------------------------------------------------------------- unpacking */
 
-/* Of this process's own memory the driver is asked each time; @a buffer may lie
- * askew */
+/* Unpack a key of any alignment. A key of this process's own memory is checked
+ * with the driver every time. */
 static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
                            uct_cuda_node_rkey_t **rkey_p)
 {
@@ -326,7 +327,7 @@ out:
     rkey->is_own = is_own;
     rkey->handle = packed.handle;
     if (is_own) {
-        /* there is nothing that relays could open */
+        /* keep relays from opening memory of this process */
         rkey->handle.type = UCT_CUDA_NODE_HANDLE_NONE;
     }
     rkey->gpu        = uct_cuda_gpu_by_uuid(packed.handle.gpu);
@@ -344,7 +345,7 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
     ucs_status_t status = UCS_OK;
     uint64_t magic;
 
-    /* Another module's may be shorter */
+    /* check the magic first: another module's key may be shorter */
     memcpy(&magic, buffer, sizeof(magic));
     if (magic != UCT_CUDA_NODE_PACKED_RKEY_MAGIC) {
         return UCS_ERR_UNREACHABLE;

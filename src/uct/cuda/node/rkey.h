@@ -29,12 +29,11 @@ typedef struct {
     unsigned               stream;
     uct_cuda_end_t         gpu;        /**< Exporter's GPU, or hidden */
     uct_cuda_end_t         from;       /**< GPU that has mapped the memory */
-    uint32_t               reached;    /**< Mask of devices found to reach it */
-    /** Mask of devices found not to reach it */
+    uint32_t               reached;    /**< Mask of devices that can reach it */
+    /** Mask of devices that cannot reach it */
     uint32_t               unreached;
     /** Mappings given out by uct_cuda_node_rkey_map() */
-    uct_cuda_node_pin_t    *pins;      /**< What uct_cuda_node_rkey_map() has
-                                           given out */
+    uct_cuda_node_pin_t    *pins;      /**< Pins of these mappings */
     uct_cuda_node_hint_t   hint;       /**< The mapping used last */
 } uct_cuda_node_rkey_t;
 
@@ -43,7 +42,7 @@ typedef struct {
  * Unpack a key and check, once for each peer process and pair of GPUs, whether
  * its memory can be mapped. Memory of this process needs no mapping.
  *
- * @param gpu  GPU that will map it; none: any.
+ * @param gpu  GPU to map the memory in; none: any.
  * @return UCS_OK; UCS_ERR_UNREACHABLE: foreign key, other node, memory not
  *         shareable, or no context to map it in; UCS_ERR_NO_MEMORY.
  */
@@ -86,11 +85,11 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
 
 void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey);
 
-/** In a key that is in use */
+/** Magic of a key, until it is destroyed. */
 #define UCT_CUDA_NODE_RKEY_MAGIC UINT64_C(0x7563786d706b65ff)
 
-/** The key that UCT handed in, or NULL: UCT_INVALID_RKEY, or memory that holds
- *  no key (any more). An address where there is no memory is not noticed. */
+/** Return the key passed by UCT, or NULL for UCT_INVALID_RKEY and for memory
+ *  without a valid key. Reads 8 bytes at the address: it must be mapped. */
 static inline uct_cuda_node_rkey_t *uct_cuda_node_rkey_get(uct_rkey_t uct_rkey)
 {
     uct_cuda_node_rkey_t *rkey = (uct_cuda_node_rkey_t*)uct_rkey;
