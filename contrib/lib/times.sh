@@ -16,7 +16,7 @@ times_sum() {
          END { printf "%.0f\n", sum }' "$1" 2>/dev/null || say 0
 }
 
-# times_keep NAME SECONDS RESULT SECONDS
+# times_keep NAME SECONDS RESULT PROCESSOR_SECONDS: store a step's times
 times_keep() {
     { grep -vs "^$1 " "$times_file"; say "$*"; } > "$times_file.new" &&
         mv "$times_file.new" "$times_file"

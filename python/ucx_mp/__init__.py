@@ -4,8 +4,8 @@
     import ucx_mp
     ucx_mp.enable()         # before the first import that loads UCX
 
-does what ucx_mp_run does around a command, from inside: for notebooks, and for
-servers that nobody launches. Nothing here imports UCX or CUDA.
+does inside this process what ucx_mp_run does for a command: for notebooks and
+servers started without a launcher. This package imports neither UCX nor CUDA.
 """
 
 from ._enable import enable, status

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Collectives of GPU memory, put in front of the MPI that mpi4py will load.
+"""Load the library for GPU collectives before mpi4py loads its MPI.
 
-The library for it needs no MPI: loaded with its symbols for all (RTLD_GLOBAL),
-it is found before the MPI that comes with mpi4py's extension. Once an MPI is
-there it is too late, since calls of it may be bound or under way.
+The library does not depend on an MPI. Loaded with RTLD_GLOBAL, its symbols are
+found before those of an MPI loaded later by mpi4py's extension. Once an MPI is
+loaded it is too late: its functions may be bound already.
 """
 
 import ctypes
@@ -15,25 +15,25 @@ import subprocess
 import sys
 
 LIBRARIES = {'Open MPI': 'libucx_mp_openmpi.so', 'MPICH': 'libucx_mp_mpich.so'}
-# in front of an MPI with these functions
+# libraries for an MPI with functions of MPI 4
 MPI4_LIBRARIES = {name: library.replace('.so', '_mpi4.so')
                   for name, library in LIBRARIES.items()}
-# what mpi4py's extension says that it needs
+# libraries needed by mpi4py's extension
 SONAMES = {'Open MPI': (b'libmpi.so.40',),
            'MPICH': (b'libmpi.so.12', b'libmpich.so.12')}
-# what each one's mpirun tells its ranks
+# variable set by each mpirun
 RANK = {'Open MPI': 'OMPI_COMM_WORLD_RANK', 'MPICH': 'PMI_RANK'}
 OTHERS = ('OMPI_MCA_coll_ucc_enable', 'OMPI_MCA_coll_hcoll_enable')
 
 
 def loaded_mpi(libraries):
-    """Path of the MPI in this process, or None."""
+    """Return the path of the MPI in this process, or None."""
     return next((path for path in sorted(libraries) if re.match(
         r'libmpi(ch|_abi)?(-[0-9a-f]+)?\.so', os.path.basename(path))), None)
 
 
 def coming_mpis():
-    """{name: mpi4py's extension for it}; None: no mpi4py."""
+    """Return {MPI: path of mpi4py's extension for it}; None: no mpi4py."""
     spec = importlib.util.find_spec('mpi4py')
     if spec is None:
         return None
@@ -49,8 +49,8 @@ def coming_mpis():
 
 
 def has_mpi4(extension):
-    """Whether its MPI has what MPI 4 brought; None: no answer. Asked in another
-    process: in this one the library in front has to be first."""
+    """Return whether the extension's MPI has functions of MPI 4; None: unknown.
+    Runs another process: this one must not load the MPI yet."""
     ask = ('import ctypes, sys; '
            'print(hasattr(ctypes.CDLL(sys.argv[1]), "MPI_Isendrecv"))')
     program = sys.executable or ''
@@ -67,7 +67,7 @@ def has_mpi4(extension):
 
 
 def chosen_mpi(names):
-    """Name of the one that mpi4py will take, or None."""
+    """Return the MPI chosen by mpi4py among these, or None: unknown."""
     told = re.sub('[ _-]', '', os.environ.get('MPI4PY_MPIABI', '')).lower()
     if told:
         return {'openmpi': 'Open MPI', 'mpich': 'MPICH',
@@ -78,7 +78,7 @@ def chosen_mpi(names):
 
 
 def put_in_front(libdir, libraries):
-    """Loads the library; why it cannot, or None."""
+    """Load the library. Return None, or a sentence with the reason why not."""
     known = {*LIBRARIES.values(), *MPI4_LIBRARIES.values()}
     if any(os.path.basename(path) in known for path in libraries):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The commands of a Python environment: each runs the program of its name."""
+"""Commands of a Python environment: each runs the program of its name."""
 
 import os
 import runpy

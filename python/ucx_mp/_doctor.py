@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""ucx_mp_run --doctor: what works on this machine, what does not, what to do.
+"""ucx_mp_run --doctor: check this machine, and name the remedy for each fault.
 
-It looks at the files, the system, the GPUs and the UCXs that it finds, and then
-sends checked messages of each kind between two processes (_transfer.py), as
-ucx_mp_run would run them. One line a subject (--json: one object for all); the
-exit status is
+Checks files, system, GPUs and each UCX found, then sends verified messages of
+each kind between two processes (_transfer.py), started as by ucx_mp_run. Prints
+one line per subject (--json: one object). Exit status:
 
-    0   every message arrived whole
-    1   ... but something costs speed, or may; its line says what and what to do
-    2   messages fail, or what they need
-    3   no message could be tried: no GPU, or no UCX that the module can serve
+    0   all messages arrived correctly
+    1   the same, but a line names something slow and its remedy
+    2   a message failed, or a requirement of messages
+    3   nothing could be sent: no GPU, or no supported UCX
 """
 
 import itertools
@@ -44,10 +43,10 @@ KIND_TEXT = {'gpu-gpu': 'GPU to GPU',
 
 FIRST_PID_NAMESPACE = 0xeffffffc        # its inode, the same on all machines
 
-# a line of UCX's log, behind time, process and place
+# message in a line of UCX's log, without time, process and source line
 UCX_SAYS = re.compile(r'\bUCX +(?:WARN|ERROR) +(.*)')
 
-# in a process of its own: a driver may take its time, or the process with it
+# runs in a separate process: a broken driver may hang or crash it
 GPUS = '''
 import ctypes, json, sys
 sys.path.insert(0, sys.argv[1])
@@ -73,7 +72,7 @@ except _transfer.TransferError as error:
 
 
 def pid_namespace():
-    """Inode of the one that this process is in, or None."""
+    """Return the inode of this process's PID namespace, or None."""
     try:
         return os.stat('/proc/self/ns/pid').st_ino
     except OSError:
@@ -81,7 +80,7 @@ def pid_namespace():
 
 
 class Doctor:
-    """The lines, and what they amount to."""
+    """The checks, their lines, and the exit status."""
 
     def __init__(self, launcher, options):
         self.launcher = launcher        # ucx_mp_run itself, as a module
@@ -103,7 +102,7 @@ class Doctor:
             print('%-7s %-14s %s' % (word, subject, text), flush=True)
 
     def note(self, subject, text):
-        """What costs nothing, and may be of use."""
+        """Print a hint that needs no action."""
         self.line('note', subject, text)
 
     def good(self, subject, text):
@@ -202,7 +201,7 @@ class Doctor:
                          'hard limit is %d)' % hard))
 
     def gpus(self):
-        """How many GPUs there are."""
+        """Return the number of GPUs."""
         where = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
         words = self.under() if self.options.emulate else []
         try:
@@ -246,7 +245,7 @@ class Doctor:
     # -------------------------------------------------------------------- UCX
 
     def command(self, target):
-        """What the command shows."""
+        """Report on the command given by the user."""
         launcher = self.launcher
         other = target.other_mpi()
         if other:
@@ -268,7 +267,7 @@ class Doctor:
         _hosts.examine(self, target)
 
     def find_ucx(self):
-        """UCXs that are here, those that the module can serve first."""
+        """Return the UCXs found on this machine, supported ones first."""
         launcher, options = self.launcher, self.options
         if options.command or options.ucx:
             target = launcher.Target(options.command or [sys.executable],
@@ -299,7 +298,7 @@ class Doctor:
         return list(first.values())
 
     def ucx(self):
-        """The UCX to try, or None."""
+        """Return the UCX to test, or None."""
         chosen = None
         try:
             found = self.find_ucx()
@@ -329,7 +328,7 @@ class Doctor:
         return chosen
 
     def gdr_copy(self, ucx):
-        """Whether small GPU messages can go by GDRCopy."""
+        """Report whether GDRCopy can carry small GPU messages."""
         module = ucx.stock_module('libuct_cuda_gdrcopy')
         if not module:
             self.note('gdr_copy', 'this UCX was built without GDRCopy: the '
@@ -354,11 +353,11 @@ class Doctor:
     # --------------------------------------------------------------- messages
 
     def size(self):
-        """MiB of a message; _transfer.py's own on real GPUs."""
+        """Return the size of a test message, MiB."""
         return 4 if self.options.emulate else 64
 
     def under(self, *extra):
-        """ucx_mp_run, and the node that is asked for."""
+        """Return the words of ucx_mp_run with --emulate, if given."""
         words = [sys.executable, os.path.realpath(self.launcher.__file__),
                  '--quiet']
         if self.options.emulate:
@@ -368,7 +367,7 @@ class Doctor:
         return words + list(extra)
 
     def expect(self):
-        """What the model of the links promises, if it can be asked."""
+        """Report the bandwidth expected by the model of the links."""
         topo = self.install.program('ucx_mp_topo')
         if not os.path.exists(topo):
             return
@@ -385,7 +384,7 @@ class Doctor:
             text.partition('\nby the model')[2])}
 
     def links(self):
-        """Links that sources disagree on."""
+        """Report links with different bandwidths in different sources."""
         topo = self.install.program('ucx_mp_topo')
         if not os.path.exists(topo):
             return
@@ -402,7 +401,7 @@ class Doctor:
                 gpu for gpu, other in doubts if other == what), what))
 
     def transfers(self, ucx, extra=(), kinds=()):
-        """Yields what _transfer.py prints; an error as {'error': sentence}."""
+        """Run _transfer.py and yield its results; an error as {'error': ...}."""
         here = os.path.dirname(os.path.realpath(__file__))
         size = ['--size', '%d' % self.size(), '--rounds', '3'] \
             if self.options.emulate else []
@@ -441,8 +440,8 @@ class Doctor:
                 yield words
             code = child.wait()
         finally:
-            # also if nobody wants to hear more: Python waits for its threads,
-            # and they for the child
+            # end the child even if the caller stops early: at exit Python waits
+            # for threads, and these wait for the child
             clock.cancel()
             if child.poll() is None:
                 stop()
@@ -451,7 +450,7 @@ class Doctor:
                 except subprocess.TimeoutExpired:
                     os.killpg(child.pid, signal.SIGKILL)
         ear.join()
-        # UCX's reason stands in front of its backtrace
+        # UCX prints the reason before its backtrace
         said = itertools.takewhile(
             lambda text: not text.startswith('==== backtrace'), said)
         said = [text.strip() for text in said if text.strip()]
@@ -469,7 +468,7 @@ class Doctor:
             yield {'warned': sentence}
 
     def one_path(self, ucx):
-        """GB/s between two GPUs over the direct path alone, or None."""
+        """Return GB/s between two GPUs over the direct path alone, or None."""
         said = list(self.transfers(ucx, ['--multipath', 'n'], ['gpu-gpu']))
         return next((words['gbps'] for words in said
                      if words.get('kind') == 'gpu-gpu'), None)
@@ -496,12 +495,12 @@ class Doctor:
         if one:
             self.good('GPU to GPU', '%6.1f GB/s, %s, over the direct path alone%s'
                       % (one, how, self.beside(self.expected.get('direct'))))
-        # the first two GPUs are those that all messages went between
+        # the other messages use the first two GPUs
         if self.apart and self.apart[0] != [0, 1] and one:
             self.no_peers(ucx, how)
 
     def no_peers(self, ucx, how):
-        """A message between two GPUs that are none."""
+        """Test a message between two GPUs without peer access."""
         one, other = self.apart[0]
         subject = 'GPU %d to %d' % (one, other)
         for words in self.transfers(ucx, [], ['gpu-gpu', '--gpus', '%d,%d'
@@ -558,7 +557,7 @@ class Doctor:
             if expected else ''
 
     def settings(self):
-        """What the variables that are set will do."""
+        """Report the effect of the environment's UCX variables."""
         launcher = self.launcher
         settings = launcher.Settings(os.environ)
         launcher.check_tls(settings)

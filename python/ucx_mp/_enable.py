@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""enable(): the module put under a UCX that is not loaded yet.
+"""enable(): let a UCX that is loaded later find the module.
 
-It is too late for LD_PRELOAD, and which UCX will come is not known, so
-UCX_PLUGIN_PATH, of which releases before 1.22 complain, is not set. But every
-UCX calls ucs_load_modules() by its name, also those of wheels that hash the
-names of their libraries: the shim, loaded with its symbols for all
-(RTLD_GLOBAL), is found before a libucs that comes later. Processes that this
-one starts get it by LD_PRELOAD.
+LD_PRELOAD has no effect in a running process. UCX_PLUGIN_PATH is not used: UCX
+before 1.22 prints a warning about it, and the release is unknown here. Instead
+the shim is loaded with RTLD_GLOBAL. Every UCX calls ucs_load_modules() by name,
+even in wheels that rename their libraries, and finds the shim's function before
+that of a libucs loaded later. Child processes get the shim through LD_PRELOAD.
 """
 
 import ctypes
@@ -19,12 +18,12 @@ import sys
 from . import _collectives, _files
 
 PRELOAD = 'libucx_mp_preload.so'
-# what makes an Open MPI choose its UCX, as ucx_mp_run sets it
+# variables that make Open MPI use UCX, as set by ucx_mp_run
 OPEN_MPI = {'OMPI_MCA_pml': 'ucx',
             'OMPI_MCA_opal_common_ucx_tls': 'any',
             'OMPI_MCA_opal_common_ucx_devices': 'any'}
 
-_shim = None            # the handle: the shim stays for the process's life
+_shim = None            # handle: keeps the shim loaded
 
 
 def say(sentence):
@@ -32,26 +31,26 @@ def say(sentence):
 
 
 def loaded_libraries():
-    """Paths of the shared objects in this process."""
+    """Return the paths of the shared objects in this process."""
     with open('/proc/self/maps') as maps:
         return set(re.findall(r' (/\S.*\.so[^/\n]*)$', maps.read(), re.M))
 
 
 def loaded_ucx(libraries):
-    """Paths of the libucs that are there, one a UCX."""
+    """Return the paths of libucs among them, one per UCX."""
     return sorted(path for path in libraries
                   if re.match(r'libucs(-[0-9a-f]+)?\.so',
                               os.path.basename(path)))
 
 
 def machine_of(path):
-    """The processor that an ELF file is for, as its number."""
+    """Return the processor number of an ELF file."""
     with open(path, 'rb') as file:
         return file.read(20)[18:20]
 
 
 def unfit(libdir):
-    """Why the module cannot be in this process, or None."""
+    """Return a sentence why this process cannot use the module, or None."""
     if libdir is None:
         return ('%s is not beside this package (%s); install the wheel, or '
                 'point UCX_MP_LIBDIR to its folder'
@@ -76,9 +75,9 @@ def prepend(name, value):
 
 
 def plain(folder):
-    """A path to that folder that LD_PRELOAD, which is split at blanks and
-    colons, can have in it: a link, which stays for the children's sake. None if
-    there can be none."""
+    """Return a path to the folder without blanks and colons, which separate
+    paths in LD_PRELOAD: the folder, or a new link to it. The link stays for
+    child processes. None if no link can be made."""
     if not re.search(r'[\s:]', folder):
         return folder
     name = 'ucx_mp.%d' % os.getuid()
@@ -102,7 +101,7 @@ def plain(folder):
 
 
 def put_module(multipath, children):
-    """Prepares the module; whether that worked."""
+    """Load the shim and set the variables. Return whether it succeeded."""
     global _shim
     libdir = _files.libdir()
     why = unfit(libdir)
@@ -136,7 +135,7 @@ def put_module(multipath, children):
 
 
 def put_collectives():
-    """The same for the collectives of GPU memory."""
+    """Load the library for GPU collectives. Return whether it succeeded."""
     why = _collectives.put_in_front(_files.libdir(), loaded_libraries())
     if why is not None:
         say('collectives such as Allreduce are left to the MPI, and crash with '
@@ -145,16 +144,20 @@ def put_collectives():
 
 
 def enable(multipath=None, mpi=False, children=True):
-    """Puts the module under the UCX that this process loads from now on.
+    """Let the UCX loaded later by this process use the multi-path module.
 
-    multipath: 'y', 'n' or 'auto', sets UCX_CUDA_IPC_MULTIPATH. mpi: before
-    mpi4py's MPI is imported: also sets what an Open MPI with UCX needs to choose
-    it, where that is not set, and puts the collectives of GPU memory in front of
-    the MPI. children: processes that this one starts get the module too. Under
-    ucx_mp_run everything is there already and stays.
+    Call it before the first import that loads UCX or an MPI.
 
-    Returns whether all of it is prepared; if not, a sentence on stderr says why,
-    and the program runs on as it was. Wrong arguments are a ValueError.
+    multipath  'y', 'n' or 'auto': value for UCX_CUDA_IPC_MULTIPATH. None keeps
+               the environment's (default).
+    mpi        True: also prepare for mpi4py. Sets the variables that make an
+               Open MPI use UCX, unless they are set, and loads the library for
+               GPU collectives. Default: False.
+    children   True (default): child processes get the module, too.
+
+    Return True if everything is prepared. Otherwise print the reason to stderr
+    and return False; the program runs as without this call. Under ucx_mp_run
+    nothing is left to do: return True. Raise ValueError for a wrong argument.
     """
     if multipath not in (None, 'y', 'n', 'auto'):
         raise ValueError("multipath: 'y', 'n' or 'auto', not %r" % (multipath,))
@@ -172,7 +175,7 @@ def enable(multipath=None, mpi=False, children=True):
 
 
 def status():
-    """A sentence on what this process has: UCX, and whose CUDA module."""
+    """Return a sentence with the UCX and the CUDA module of this process."""
     libraries = loaded_libraries()
     ucx = loaded_ucx(libraries)
     modules = sorted(path for path in libraries if re.match(

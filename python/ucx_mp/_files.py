@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the module and its company lie, told from where this file lies."""
+"""Locations of the installed files, relative to this file."""
 
 import glob
 import os
@@ -8,8 +8,8 @@ MODULE = 'libuct_cuda.so'
 
 
 def prefix():
-    """The folder with bin, lib and share: this package itself in a wheel, four
-    folders up where it was installed as share/ucx-mp/python/ucx_mp."""
+    """Return the folder with bin, lib and share: in a wheel this package; after
+    "make install" (share/ucx-mp/python/ucx_mp) four folders up."""
     here = os.path.dirname(os.path.realpath(__file__))
     if os.path.isdir(os.path.join(here, 'lib')):
         return here
@@ -17,7 +17,7 @@ def prefix():
 
 
 def libdir():
-    """The folder with the module and the shim, or None."""
+    """Return the folder with the module and the shim, or None."""
     given = os.environ.get('UCX_MP_LIBDIR')
     top = prefix()
     tried = [given] if given else [

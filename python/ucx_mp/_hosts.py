@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The other nodes of a command: whether they have the same files as this one,
-asked by the program that its MPI starts ranks there with."""
+"""Check that the other nodes of a command have the same files as this one. The
+check runs there through the program that the MPI uses to start ranks."""
 
 import os
 import re
@@ -14,8 +14,8 @@ HOST_LISTS = ('-H', '-host', '--host', '-hosts', '--hosts')
 HOST_FILES = ('-hostfile', '--hostfile', '-machinefile', '--machinefile')
 HYDRA_AGENT = ('-launcher-exec', '--launcher-exec', '-bootstrap-exec',
                '--bootstrap-exec')
-AT_ONCE = 32                    # nodes that are asked
-LIMIT = 20                      # seconds that an answer may take
+AT_ONCE = 32                    # nodes checked concurrently
+LIMIT = 20                      # seconds to wait for an answer
 ASK = '''for file in {files}; do
 test -r "$file" || {{ echo "lacks $file"; continue; }}
 echo "has $file" `cksum < "$file"`
@@ -24,7 +24,7 @@ echo asked'''
 
 
 def hosts_of(launcher, target):
-    """Names of the nodes that mpirun's own words have, this one left out."""
+    """Return the nodes in mpirun's options, without this one."""
     command = target.command
     ends = [index for index, word in enumerate(command)
             if target.program and launcher.executable(word) == target.program]
@@ -44,14 +44,14 @@ def hosts_of(launcher, target):
     here = socket.gethostname()
     own = {'localhost', here, here.split('.')[0], '127.0.0.1'}
     names = [re.sub(r':\d+$', '', name) for name in names if name]
-    # such as +e and n[1-8]: names that the MPI alone makes something of
+    # leave out names such as +e and n[1-8]: only the MPI understands them
     return [name for name in dict.fromkeys(names)
             if name not in own and re.match(r'[\w.@:-]+$', name) and
             not name.startswith('-')]
 
 
 def agent_of(launcher, target, environ):
-    """Words that run a command on a node: its name and that follow them."""
+    """Return words to run a command on a node; node and command follow them."""
     if launcher.is_hydra(launcher.executable(
             target.command[target.launcher])):
         given = launcher.word_after(target.command, *HYDRA_AGENT) + [
@@ -72,7 +72,7 @@ def agent_of(launcher, target, environ):
 
 
 def answer_of(process, limit):
-    """(what it printed, why that is not an answer)"""
+    """Return (output, None), or ('', reason) if it is no complete answer."""
     try:
         text, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
@@ -86,7 +86,7 @@ def answer_of(process, limit):
 
 
 def ask(words, names, paths, end):
-    """{name: (text, error)} of nodes; None is this one, asked the same way."""
+    """Return {node: (output, error)}; node None is this one."""
     script = ASK.format(files=' '.join(shlex.quote(path) for path in paths))
     shell = ['/bin/sh', '-c', script]
     answers = {}
@@ -98,7 +98,7 @@ def ask(words, names, paths, end):
         with places:
             limit = max(1, min(LIMIT, end - time.monotonic()))
             try:
-                # with no terminal: nothing asks for a password
+                # without a terminal, ssh cannot ask for a password
                 process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE, universal_newlines=True,
@@ -118,7 +118,7 @@ def ask(words, names, paths, end):
 
 
 def examine(doctor, target):
-    """The doctor's lines about the other nodes of a command."""
+    """Print the doctor's lines about the other nodes of a command."""
     launcher = doctor.launcher
     if target.launcher is None or os.path.basename(
             target.command[target.launcher]) == 'srun':

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checked messages between two processes, through a UCX and nothing else.
+"""Verified messages between two processes, through UCP only, without an MPI.
 
     ucx_mp_run --ucx LIBUCP python3 _transfer.py LIBUCP [--size MIB]
         [--gpus A,B] [KIND...]
@@ -32,17 +32,17 @@ FEATURE_TAG = 1
 
 
 class TransferError(Exception):
-    """What did not work, as a sentence."""
+    """A failure, with a sentence for the user."""
 
 
 class Ended(TransferError):
-    """The other process says no more."""
+    """The other process has closed its pipe."""
 
 
 # ------------------------------------------------------------------------- CUDA
 
 class Cuda:
-    """The driver, as far as memory goes."""
+    """The CUDA driver's functions for memory."""
 
     def __init__(self):
         try:
@@ -77,7 +77,7 @@ class Cuda:
 
 
 class Buffer:
-    """Memory of one of the three sorts."""
+    """A buffer in one of three memory types."""
 
     def __init__(self, cuda, sort, size):
         self.cuda, self.sort, self.size = cuda, sort, size
@@ -118,7 +118,7 @@ class Buffer:
 
 
 def pattern(size, seed):
-    """Bytes that differ between any two MiB of any two messages."""
+    """Return bytes that differ in each MiB and in each message."""
     mib = bytes((seed * 7 + index * 31 + (index >> 8) * 13) & 0xff
                 for index in range(4096)) * 256
     data = b''.join(b'%08d%08d' % (seed, index) + mib[16:]
@@ -129,7 +129,7 @@ def pattern(size, seed):
 # -------------------------------------------------------------------------- UCP
 
 class Params(ctypes.Structure):
-    """ucp_params_t and ucp_worker_params_t as far as used, and room behind."""
+    """ucp_params_t and ucp_worker_params_t: the used fields, then padding."""
     _fields_ = [('field_mask', ctypes.c_uint64), ('first', ctypes.c_uint64),
                 ('rest', ctypes.c_uint64 * 64)]
 
@@ -140,7 +140,7 @@ class EpParams(ctypes.Structure):
 
 
 class RequestParam(ctypes.Structure):
-    """ucp_request_param_t; with no bit set, a message of plain bytes."""
+    """ucp_request_param_t; zeroed: a message of contiguous bytes."""
     _fields_ = [('op_attr_mask', ctypes.c_uint32), ('flags', ctypes.c_uint32),
                 ('rest', ctypes.c_uint64 * 32)]
 
@@ -188,7 +188,7 @@ class Ucp:
             ctypes.byref(self.ep)))
 
     def wait(self, what, request):
-        """Progresses until a request is complete."""
+        """Make progress until a request is complete."""
         if request is None:
             return
         status = ctypes.c_int64(request).value
@@ -213,8 +213,8 @@ class Ucp:
                 raise TransferError('%s took more than %d s' % (what, LIMIT))
 
     def end(self, what, status):
-        """Of a request: an error may come of the other process's end, which
-        has more to say."""
+        """Raise a request's error. If the other process has failed, its own
+        error explains more."""
         if status != 0 and self.other is not None:
             try:
                 self.other.wait(1)
@@ -225,7 +225,7 @@ class Ucp:
         self.check(what, status)
 
     def mourn(self, what):
-        """Raises what the other process said last, or how it ended."""
+        """Raise the other process's last error, or its exit status."""
         try:
             while True:
                 hear(self.other.stdout)
@@ -249,8 +249,8 @@ class Ucp:
 
 
 def loaded_module():
-    """The CUDA module that UCX has loaded, ours before others, or None; and why
-    it stays out of this UCX, '' if it does not."""
+    """Return the CUDA module loaded by UCX (None: none; ours first), and the
+    reason why ours does not work with this UCX, or ''."""
     with open('/proc/self/maps') as maps:
         paths = re.findall(r' (/\S*/libuct_cuda\.so\S*)$', maps.read(), re.M)
     for path in paths:
@@ -264,7 +264,7 @@ def loaded_module():
 # -------------------------------------------------------------- two processes
 
 class Peer:
-    """One end: its GPU, its UCX, and one buffer at a time."""
+    """One process: its GPU, its UCX, and one buffer at a time."""
 
     def __init__(self, options, rank):
         self.rounds = options.rounds
@@ -327,7 +327,7 @@ def receiver(options, heard, said):
 
 
 def send_one(peer, said, sort, seed):
-    """Seconds that one message took, to the receiver's word that it is there."""
+    """Return the seconds of one message, until the receiver confirms it."""
     tell(said, sort=sort, seed=seed)
     began = time.perf_counter()
     peer.ucp.send(peer.buffer.address, peer.size, DATA_TAG)
@@ -415,7 +415,7 @@ def main():
         tell(sys.stdout, error=str(error))
         child.kill()
         code = 1
-    # what UCX would tidy up at exit needs the other process
+    # skip UCX's cleanup at exit: it needs the other process
     os._exit(code)
 
 
