@@ -240,16 +240,17 @@ def heading(data, source):
     base = NAMES[data['plan'][0]['config']]
     dropped = sum(run['dropped'] for run in data['runs'])
     out = ['# A Jacobi solver, several paths against one', '',
-           '%s. `%s`, revision %s, %s, UCX %s, %s. This page is made of [what '
-           'that command wrote](%s) alone, by `examples/jacobi/figure_page.py`; '
-           'do not edit it.' % (
+           'This page is for readers of the papers: an application with one and '
+           'with several paths. %s. `%s`, revision %s, %s, UCX %s, %s. '
+           'It is made from [the output of that command](%s) by '
+           '`examples/jacobi/figure_page.py`; do not edit it.' % (
                '*Modelled*: emulated nodes' if modelled else
                '*Measured*: %s' % about['machine'], about['command'],
                about['revision'], about['date'], about['ucx'], about['mpi'],
                source), '',
-           '[jacobi](../../examples/jacobi/README.md): %d ranks in a ring, a GPU '
-           'each, %d rows a rank; each iteration sends a boundary row to both '
-           'neighbours. *Ordered* is the papers\' way (Sojoodi et al., 000, '
+           '[jacobi](../../examples/jacobi/README.md): %d ranks in a ring, one '
+           'GPU and %d rows per rank; each iteration sends a boundary row to both '
+           'neighbours. *Ordered* is the papers\' order (Sojoodi et al., 000, '
            'section 5.4, and 001, section 4.3; [sources](papers.md)): update, one '
            'direction of the ring, then the other. *Overlapped*: both directions '
            'at once, while the interior is updated. A cell is the median time '
@@ -261,13 +262,13 @@ def heading(data, source):
                    bounded(about, node) for node in about['nodes']) else ''),
            '']
     if modelled:
-        out += ['Copies of %s and more took their time but moved no bytes, and '
-                'so did all blocks of a kernel but the first and the last 32 '
-                '(`CUEMU_TIME_ONLY`). Rows of 256 MiB are 20 GiB of GPU memory. '
-                'Below are runs that move every byte. %d of %d runs were '
-                'dropped. A kernel\'s accesses and messages do not share memory '
-                'bandwidth in the model.' % (about['time_only'], dropped,
-                                             len(data['runs'])), '']
+        out += ['Copies of %s and more take modelled time but move no bytes, and '
+                'of a kernel only the first and the last 32 blocks run '
+                '(`CUEMU_TIME_ONLY`). Rows of 256 MiB would need 20 GiB of GPU '
+                'memory. The runs at the end of the page move every byte. %d of '
+                '%d runs were dropped. In the model, a kernel\'s accesses and '
+                'messages do not share memory bandwidth.' % (
+                    about['time_only'], dropped, len(data['runs'])), '']
     return out
 
 

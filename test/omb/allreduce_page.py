@@ -17,21 +17,25 @@ COLORS = {'ours': '#1f6fb4', 'nccl': '#b4551f', 'staged': '#777777',
 PLACES = {'in': 'in place', 'out': 'not in place'}
 CLAIMED = 100e-6        # seconds of modelled time
 LEGEND = [
-    'Sums of all GPUs\' buffers; the time of a call until the host knows that it '
-    'is done, on the slowest rank: median (least..most) of all samples. Ours: '
-    'MPI_Allreduce of GPU buffers, our library in front of the MPI. NCCL: '
-    '`ncclAllReduce` and `cuStreamSynchronize`, without NVLS (multicast; only more '
-    'than two GPUs would take it), buffers not registered, in the same processes '
-    'as ours, sample by sample in turns. Host staging: the same MPI as it comes, '
-    '`cuMemcpyDtoH`, MPI_Allreduce of page-locked memory, `cuMemcpyHtoD`. By '
-    'hand: `test/byhand/allreduce`, one process that has all GPUs. A ratio says '
-    'how many times as fast ours is (above 1: faster): the median over samples '
-    'of one turn and round, with its 95 % interval by order statistics. *: too '
-    'few samples for that, least and most instead. Bold: ours loses. All results '
-    'were checked. GB/s are bytes of a buffer over the time, 10^9 a second.', '']
+    'It compares ways to sum the buffers of all GPUs:', '',
+    '| name | what runs |', '|---|---|',
+    '| ours | MPI_Allreduce of GPU buffers, with this project\'s library in front '
+    'of the MPI |',
+    '| NCCL | `ncclAllReduce` and `cuStreamSynchronize`, in the same processes as '
+    'ours, one sample of each in turn; without NVLS (multicast, used with more '
+    'than two GPUs only), buffers not registered |',
+    '| host staging | `cuMemcpyDtoH`, MPI_Allreduce of page-locked memory by the '
+    'same MPI, `cuMemcpyHtoD` |',
+    '| by hand | `test/byhand/allreduce`: one process with all GPUs |', '',
+    'Times run from the call until the host sees its end, on the slowest rank: '
+    'median (minimum..maximum) of all samples. A ratio above 1 means that ours is '
+    'faster: the median over samples of one turn and round, with its 95 % '
+    'interval by order statistics. *: too few samples for an interval, minimum '
+    'and maximum instead. Bold: ours loses. All results were checked. GB/s: '
+    'bytes of one buffer divided by the time, 10^9 a second.', '']
 MODELLED = [
-    'On an emulated node the MPI\'s own work on host memory is not modelled: it '
-    'takes this machine\'s processor time over the slow-down, so that host '
+    'An emulated node does not model the MPI\'s own work on host memory. That '
+    'work takes this machine\'s processor time divided by the slowdown, so host '
     'staging looks far better than it is.', '']
 
 

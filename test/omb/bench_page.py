@@ -120,16 +120,16 @@ def losing(data, cells):
               if cell.slower() and not cell.loses()]
     out = listed(data, lost, cells) if lost else ['None.', '']
     if slower:
-        out += ['Slower beyond doubt (the interval ends below 1), but by less '
-                'than that:', ''] + listed(data, slower, cells)
+        out += ['Certainly slower (the interval ends below 1), but by less than '
+                'these limits:', ''] + listed(data, slower, cells)
     return out
 
 
 def all_losing(parts):
     """Return the losses of all parts, each (data, cells)."""
     out = ['## Losing rows', '',
-           'The 95 %% interval of the median ratio stays below %g, or the '
-           'median is below %g.' % (stats.REACH, stats.LEAST), '']
+           'A row loses if the 95 %% interval of its ratio ends below %g, or if '
+           'the ratio is below %g.' % (stats.REACH, stats.LEAST), '']
     for data, cells in parts:
         if len(parts) > 1:
             out += ['%s:' % kind_text(data.runs[0]), '']
@@ -320,8 +320,10 @@ def write(data, path):
         first['date'])
     machines = list(dict.fromkeys(run['machine'] for run in data.runs))
     out = ['# Ours against %s on %s' % (NAMES[base], title_of(first)), '',
-           '*%s*%s. This page is written by `test/omb/bench`; do not edit it.'
-           % ('Modelled' if modelled else 'Measured', ', %s' % '; '.join(
+           'This page is for readers who ask which messages get faster with the '
+           'module, and by how much. *%s*%s; `test/omb/bench` makes it, do not '
+           'edit it.' % (
+               'Modelled' if modelled else 'Measured', ', %s' % '; '.join(
                dict.fromkeys(run['date'] for run in data.runs))), '',
            '- command: `%s`%s' % (first['command'],
                                   ' and %d more (below)' % (len(data.runs) - 1)
@@ -332,20 +334,19 @@ def write(data, path):
            % (first['ucx'], ORIGINS[kind_of(first)[1]], NAMES[base],
               first.get('mpi') or '-'), '',
            '%s is %s, ours is our module%s%s.'
-           ' A pair is a run of each, one right after the other, the order '
-           'alternating. Figures are the median (minimum..maximum) of all '
-           'pairs; a ratio is the median over the pairs of how many times '
-           'better ours is (above 1: faster), with its 95 %% interval by order '
-           'statistics. *: fewer than 6 pairs, so that the lowest and the '
-           'highest stand in for the interval. GB/s are 10^9 bytes a second. '
-           '"P D" is from page-locked and "H D" from pageable host memory of '
-           'one process to GPU memory of another. put and get are '
-           '`ucx_perftest`\'s averages, "window" its '
-           'operations outstanding.' % (
+           ' A pair is a run of each, one right after the other, in alternating '
+           'order. Figures are the median (minimum..maximum) of all pairs. A '
+           'ratio above 1 means that ours is faster: the median of the ratios of '
+           'all pairs, with its 95 %% interval by order statistics. *: fewer than '
+           '6 pairs, minimum and maximum instead of the interval. GB/s are 10^9 '
+           'bytes a second. Memory, from one process to another: D is GPU memory, '
+           'P page-locked and H pageable host memory. put and get are the '
+           'averages of `ucx_perftest`; "window" is the number of operations in '
+           'flight.' % (
                NAMES[base].capitalize(), BASES[base],
                ' in its place' if base == 'stock' else '',
                ', with %s' % ', '.join(first['settings'])
-               if first.get('settings') else ', as it comes'), '']
+               if first.get('settings') else ', with default settings'), '']
     out += summary(main, cells) + all_losing(parts)
     for title, memories in (('GPU to GPU', ('D D',)),
                             ('Page-locked host memory', ('P D', 'D P')),

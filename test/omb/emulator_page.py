@@ -161,12 +161,13 @@ def table(pairs):
 
 
 def parts_of(emulated, reals):
-    parts = [Part('What no constant was made from', 'Stock\'s cells, ours, and '
-                  'copies by hand, where the real file has them.', reals[0],
+    parts = [Part('Independent cells', 'No constant of the emulator was fitted to '
+                  'these: stock, ours, and copies by hand, if the real file has '
+                  'them.', reals[0],
                   emulated, lambda place, who: True)]
     if len(reals) > 1:
         parts.append(Part(
-            'What the constants were made from', 'Stock\'s cells between GPUs.',
+            'Cells used for the constants', 'Stock\'s cells between GPUs.',
             reals[1], emulated,
             lambda place, who: place[2] == 'D D' and who == 'stock'))
     return parts
@@ -174,9 +175,11 @@ def parts_of(emulated, reals):
 
 def page(emulated, parts):
     out = ['# The emulated node against the real one', '',
-           'Made from files of `test/omb/bench` by `emulator_page.py`; do '
-           'not edit it. GB/s are 10^9 bytes/s, latency is in us. "Emulated is" '
-           'says how much faster (+) or slower the emulated node is.', '']
+           'This page is for readers who ask how accurate modelled figures are: '
+           'it compares the emulated node with the real one, cell by cell. '
+           '`emulator_page.py` makes it from files of `test/omb/bench`; do not '
+           'edit it. GB/s are 10^9 bytes/s, latency is in us. "Emulated is": how '
+           'much faster (+) or slower (-) the emulated node is.', '']
     out += ['- emulated: `%s`: %s; UCX %s, revision %s, %s' % (
         run['command'], run['machine'], run['ucx'], run['revision'],
         run['date']) for run in (data.runs[0] for data in emulated)] + ['']

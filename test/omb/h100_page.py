@@ -82,17 +82,18 @@ def page(data):
     about = data['about']
     yield '# Two H100: messages from fresh starts, and memory that was freed'
     yield ''
-    yield '*Measured* on %s, revision %s, %s. `test/omb/h100_page.py` makes' % (
-        about['machine'], about['revision'], about['date'])
-    yield 'this page of [the samples](h100-x2.json). Stock is UCX 1.22\'s own ' \
-        'CUDA module.'
+    yield 'This page is for readers who ask whether figures repeat from run to ' \
+        'run. *Measured* on %s, revision %s, %s;' % (
+            about['machine'], about['revision'], about['date'])
+    yield '`test/omb/h100_page.py` makes it from [the samples](h100-x2.json). ' \
+        'Stock is UCX 1.22\'s own CUDA module.'
     yield ''
     yield '## Messages'
     yield ''
-    yield 'GPU to GPU by MPI. Each start is a new job; stock and ours take ' \
-        'turns. Medians of the starts'
-    yield '(least..most), GB/s. A ratio is of the two medians; the worst start ' \
-        'is ours, of stock\'s median.'
+    yield 'GPU to GPU with MPI. Each start is a new job; stock and ours ' \
+        'alternate. Figures are medians of the starts'
+    yield '(minimum..maximum), GB/s. A ratio divides the medians. "Worst start": ' \
+        'our slowest start divided by stock\'s median.'
     yield ''
     yield from messages(data)
     yield ''

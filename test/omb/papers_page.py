@@ -262,7 +262,8 @@ def page(data, papers, path, plots=True):
     nodes = list(dict.fromkeys(row['node'] for row in rows))
     modelled = 'this' not in nodes
     out = ['# The papers\' tables', '',
-           '%s. This page is made by `test/omb/papers` from its rows; do not '
+           'This page is for readers of the papers: it repeats their tables with '
+           'this module. %s; `test/omb/papers` makes it from its rows, do not '
            'edit it.' % (
                '*Modelled*: emulated nodes' if modelled else '*Measured*'), '']
     for number, run in enumerate(data['runs']):
@@ -273,16 +274,16 @@ def page(data, papers, path, plots=True):
                 run['machine'], run['ucx'], run['mpi'])]
     out += ['',
            'Two processes on GPU 0 and GPU 1. Stock is UCX 1.22\'s own CUDA '
-           'module, ours is our module in the same UCX. Put is one put at a '
-           'time, the median. A cell is GB/s (10^9 bytes/s), **times stock**, '
-           'and the share of the bound. The bound is what the links alone '
-           'allow: rates of the paths, fill and drain of the chunks that the '
-           'plan has (`test/omb/bound.py`). `(+ host)` takes the host\'s path '
+           'module, ours is our module in the same UCX. "Put" is the median of '
+           'single puts, one at a time. A cell has GB/s (10^9 bytes/s), **times '
+           'stock**, and the share of the bound. The bound is the limit set by '
+           'the links alone: rates of the paths, with the first and last chunk of '
+           'a staged path (`test/omb/bound.py`). `(+ host)` uses the host path '
            'only while nothing runs the other way. *Void*: a run '
            'failed, the graph executor was not used, '
            'or stock stayed below 97 % of its link at 128 MiB or more.', '']
     out += ['## Aims', '',
-            'Over the sizes that were run; the lowest counts.', '']
+            'The lowest value of all sizes counts.', '']
     out += aims(rows, papers['aims'])
     out += ['## The papers\' figures beside ours', '']
     out += beside(rows, papers['figures'])

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Write pages of test/omb/played from its files: the quality of plans by the
-source of the model's constants, and the constants on which the headline figures
-depend.
+"""Make a page of test/omb/played from its files: the gain of plans from several
+sources, and how the headline figures depend on the emulator's constants.
 
 usage: plans_page.py PLANS.json SENSITIVITY.json PAGE.md
 """
@@ -100,21 +99,26 @@ def summary(rows):
 def plans(data):
     rows = [row for group in data['rows'] for row in group]
     sizes = sorted({row['size'] for row in rows})
-    out = ['## What a plan is worth by where its figures come from', '',
-           '*Modelled, no processes*: the plan of one put from GPU 0 to GPU 1, '
-           'played on the timing core of the emulated node (`ucx_mp_plan_time`'
-           '), whose clock is its own: the same figures every time. `%s`, '
-           'revision %s, %s. Times are against one plain copy there.' % (
+    out = ['## Gain of a plan, by source of its constants', '',
+           '*Modelled, no processes*: `ucx_mp_plan_time` computes the time of one '
+           'put from GPU 0 to GPU 1 with the timing core of the emulated node; '
+           'the figures are the same every time. `%s`, revision %s, %s. A figure '
+           'is the gain over one plain copy.' % (
                data['about']['command'], data['about']['revision'],
                data['about']['date']), '',
-           'A table holds a node\'s constants, by the probe that any user can '
-           'run: a calibrated row is what users get. The best plan found, of '
-           'a search (`ucx_mp_tune`), was forced by variables. "Another node of the kind" is the '
-           'same node with each constant of the emulator (links, copies, calls) '
-           'off by up to 10 %, by a seed; the plan was searched there and '
-           'played here. The links\' bound is by data sheets alone '
-           '(`test/omb/bound.py`): no packet heads, no calls. A naive split '
-           'takes its shares from the same data sheets.', '',
+           '| column | plan |', '|---|---|',
+           '| model, built-in | the module\'s, without a tuning table |',
+           '| model, calibrated | the module\'s, with the table of '
+           '`ucx_mp_tune --calibrate`, as any user can make it |',
+           '| own best | best plan of `ucx_mp_tune --search`, forced by variables '
+           '|',
+           '| another node\'s best | the same, searched on a node with each '
+           'constant of the emulator (links, copies, calls) changed at random by '
+           'up to 10 % |',
+           '| naive | shares from data sheets |',
+           '| equal, no host | equal shares, without the host path |',
+           '| links | no plan: the bound by data sheets, without packet headers '
+           'and calls (`test/omb/bound.py`) |', '',
            '256 MiB, over the papers\' paths:', '']
     out += summary(rows)
     for node, paths in dict.fromkeys((row['node'], row['paths'])
@@ -187,11 +191,11 @@ def plot(rows, path):
 
 def sensitivity(data, page):
     rows = [row for group in data['rows'] for row in group]
-    out = ['## What the figures hang on', '',
+    out = ['## Sensitivity to the emulator\'s constants', '',
            '*Modelled, no processes*, as above: a put of 256 MiB over the '
-           'papers\' paths, while one constant of the emulator at a time is 20 %% '
-           'smaller or larger. The model plans with constants that `--calibrate` '
-           'found on the changed node ("again"), or on the node before the change '
+           'papers\' paths, with one constant of the emulator 20 %% smaller or '
+           'larger. The model plans with constants measured by `--calibrate` on '
+           'the changed node ("again"), or on the node before the change '
            '("before"). `%s`, revision %s, %s.' % (
                data['about']['command'], data['about']['revision'],
                data['about']['date']), '']
@@ -225,9 +229,10 @@ def sensitivity(data, page):
 def parts(plans_path, sensitivity_path, page):
     """Return the lines of the page."""
     out = ['# The papers\' nodes, planned by constants and by search', '',
-           'Made from the files beside it by `test/omb/plans_page.py`; do not '
-           'edit it. What is executed there, with processes and MPI: '
-           '[papers.md](papers.md).', '']
+           'This page is for readers who ask how good the module\'s plans are, and '
+           'how far the modelled figures can be trusted. '
+           '`test/omb/plans_page.py` makes it from JSON files; do not edit it. '
+           'For runs with processes and MPI see [papers.md](papers.md).', '']
     if os.path.exists(plans_path):
         out += plans(load(plans_path))
     if os.path.exists(sensitivity_path):
