@@ -45,6 +45,8 @@ byhand_all() {
         byhand_run peer_copy --sizes 64K --directions both --buffers 2 \
             --engine destination &&
         byhand_run own_process --sizes 1M --way push &&
+        byhand_run staged_copy --sizes 3M --chunk 512K --slots 2 &&
+        byhand_run staged_copy --sizes 1M --way driver &&
         byhand_run pageable --sizes 1M --way staged &&
         byhand_run pageable --sizes 1M --way across --direction to-host &&
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&

@@ -48,6 +48,7 @@ typedef struct {
     int           port_out[CUEMU_MAX_GPUS];
     int           port_in[CUEMU_MAX_GPUS];
     int           local[CUEMU_MAX_GPUS];
+    int           staged[CUEMU_MAX_GPUS];
     int           pci_up[CUEMU_XML_MAX_PCI];
     int           pci_down[CUEMU_XML_MAX_PCI];
     int           dram_read[CUEMU_MAX_NUMA];
@@ -511,6 +512,23 @@ static int cuemu_build_meeting(const cuemu_build_t *b, int gpu1, int gpu2)
     return (i > 1) ? (g1->pci_path[i - 1] - CUEMU_MAX_NUMA) : -1;
 }
 
+/* Without peer access the driver goes through host memory */
+static void cuemu_route_stage(cuemu_build_t *b, int src, int dst)
+{
+    cuemu_route_t *route = &b->node->routes[src][dst];
+    int numa             = b->node->gpus[src].numa;
+
+    if (b->staged[src] == CUEMU_NO_LINK) {
+        b->staged[src] = cuemu_build_link(b, cuemu_build_gpu_gbps(b, src),
+                                          "staged.%d", src);
+    }
+    route->p2p = 0;
+    cuemu_route_times(route, CUEMU_ROUTE_STAGED);
+    cuemu_route_add(b, route, b->dram_write[numa]);
+    cuemu_route_add(b, route, b->dram_read[numa]);
+    cuemu_route_add(b, route, b->staged[src]);
+}
+
 static void cuemu_build_gpu_to_gpu(cuemu_build_t *b, int src, int dst)
 {
     cuemu_route_t *route = &b->node->routes[src][dst];
@@ -538,10 +556,8 @@ static void cuemu_build_gpu_to_gpu(cuemu_build_t *b, int src, int dst)
             cuemu_route_add(b, route, b->socket[src_numa][dst_numa]);
             route->p2p = (b->node->gpus[src].sm >= b->host->remote_p2p_sm);
         }
-        if (!route->p2p) { /* the driver stages in host memory */
-            cuemu_route_times(route, CUEMU_ROUTE_STAGED);
-            cuemu_route_add(b, route, b->dram_write[src_numa]);
-            cuemu_route_add(b, route, b->dram_read[src_numa]);
+        if (!route->p2p) {
+            cuemu_route_stage(b, src, dst);
         }
     }
 }
@@ -827,6 +843,20 @@ static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
                             "\"%s\"", s->name);
 }
 
+/* Refuse peer access over PCIe, both ways */
+static void cuemu_gpu_refuse_peers(cuemu_build_t *b, int gpu)
+{
+    int i;
+
+    for (i = 0; i < b->node->num_gpus; ++i) {
+        if ((i != gpu) && (b->nvlink[gpu][i] == CUEMU_NO_LINK) &&
+            (b->port_out[gpu] == CUEMU_NO_LINK)) {
+            cuemu_route_stage(b, gpu, i);
+            cuemu_route_stage(b, i, gpu);
+        }
+    }
+}
+
 static cuemu_status_t cuemu_set_gpu(cuemu_build_t *b,
                                     const cuemu_xml_setting_t *s)
 {
@@ -854,6 +884,9 @@ static cuemu_status_t cuemu_set_gpu(cuemu_build_t *b,
         }
         if (s->sm_count >= 1) {
             b->node->gpus[i].sm_count = (int)s->sm_count;
+        }
+        if (s->peers == 0) {
+            cuemu_gpu_refuse_peers(b, i);
         }
     }
     return found ? CUEMU_OK :

@@ -522,7 +522,7 @@ static cuemu_status_t cuemu_xml_setting(cuemu_xml_t *xml, const xmlNode *elem)
         {"launch_us", &setting->launch_us}, {"setup_us", &setting->setup_us},
         {"complete_us", &setting->complete_us},
         {"memory_mib", &setting->memory_mib},
-        {"sm_count", &setting->sm_count}
+        {"sm_count", &setting->sm_count},   {"peers", &setting->peers}
     };
     cuemu_status_t status;
     size_t i;

@@ -77,6 +77,7 @@ typedef struct {
     double complete_us;
     double memory_mib;
     double sm_count;
+    double peers;                   /* gpu: 0: no peer access over PCIe */
     char   model[CUEMU_NAME_SIZE];  /* gpu: product name */
 } cuemu_xml_setting_t;
 

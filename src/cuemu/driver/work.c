@@ -1056,8 +1056,10 @@ int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src)
         return 1;
     }
 
+    /* the route of GPUs that are no peers is the driver's through the host */
     route = cuemu_node_route(cuemu_session.node, b, a);
-    return (route != NULL) && ((dst->reached && src->reached) ||
+    return (route != NULL) && (!route->p2p ||
+                               (dst->reached && src->reached) ||
                                cuemu_work_has_access(dst->ctx, src->ctx) ||
                                cuemu_work_has_access(src->ctx, dst->ctx));
 }

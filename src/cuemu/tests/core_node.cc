@@ -135,10 +135,25 @@ TEST(core_node, pcie_only_meets_at_the_switch_or_not_at_all)
     EXPECT_GT(node.route(0, 2).setup, node.route(0, 1).setup);
 }
 
+/* The driver's copies go over the links of both GPUs, slower than these */
+TEST(core_node, no_peers_go_through_the_host)
+{
+    core_node node("pcie-no-peers");
+
+    ASSERT_EQ(4, node->num_gpus);
+    EXPECT_FALSE(node.route(0, 1).p2p);
+    EXPECT_FALSE(node.route(3, 0).p2p);
+    EXPECT_TRUE(node.route(2, 2).p2p);
+    EXPECT_EQ(5, node.route(0, 1).num_links);
+    EXPECT_DOUBLE_EQ(42.5e9, node.route(0, 1).solo_rate);
+    EXPECT_DOUBLE_EQ(55e9, node.route(0, CUEMU_PLACE_NUMA(0)).solo_rate);
+    EXPECT_DOUBLE_EQ(764e9, node.route(2, 2).solo_rate);
+}
+
 TEST(core_node, every_node_connects_everything)
 {
     for (const char *name : {"beluga", "cedar", "dgx1", "h200-x2", "hgx-h200",
-                             "mist", "narval", "pcie-only"}) {
+                             "mist", "narval", "pcie-no-peers", "pcie-only"}) {
         core_node node(name);
         std::vector<cuemu_place_t> places = {CUEMU_PLACE_PAGEABLE};
 
