@@ -86,11 +86,11 @@ mpi_one_gpu() {
         [ "$(grep -c "peer's GPU is not visible to this process" "$log")" -eq 2 ]
 }
 
-# mpi_no_peer_access: two GPUs of different sockets without peer access. Messages use UCX's
-# other transports, and both ranks report this once, and nothing else. Then four ranks, each
-# with one reachable peer and two others.
+# mpi_no_peer_access: two GPUs of different sockets without peer access. A context on the
+# peer's GPU maps its memory, and copies go through host memory; both ranks report this once,
+# and nothing else. Then four ranks, each with one peer and two others, and four without any.
 mpi_no_peer_access() {
-    local mpirun programs log=$ucx_mp_build/log/no-peer-access.out
+    local mpirun programs node log=$ucx_mp_build/log/no-peer-access.out
     local what="--min-size 1K --max-size 2M --max-bytes 8M --memory device"
     mpi_tools distribution || return
     # shellcheck disable=SC2086
@@ -99,14 +99,31 @@ mpi_no_peer_access() {
         "$programs/ucx_mp_checked" --transfers 300 $what > "$log" 2>&1 ||
         { tail -n 20 "$log"; return 1; }
     grep -E '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' "$log" &&
-        [ "$(grep -c 'has no peer access to GPU' "$log")" -eq 2 ] || return
+        [ "$(grep -c 'go through host memory' "$log")" -eq 2 ] || return
     if grep -E ' (WARN|ERROR) ' "$log"; then
         return 1
     fi
-    # shellcheck disable=SC2086
-    passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
-        "$mpi_run" --emulate pcie-only --multipath y "$mpirun" -n 4 \
-        "$programs/ucx_mp_checked" --transfers 100 $what
+    for node in pcie-only pcie-no-peers; do
+        # shellcheck disable=SC2086
+        mpi_checked_run $node 4 y --transfers 100 $what || return
+    done
+    mpi_checked_run pcie-no-peers 4 auto --transfers 100 --max-size 16M --max-bytes 32M
+}
+
+# mpi_no_peer_rate: 64 MiB between such GPUs at 0.8 of the rate of copies by hand over both
+# PCIe links, or more
+mpi_no_peer_rate() {
+    local mpirun programs hand ours
+    mpi_tools distribution || return
+    hand=$("$mpi_run" --quiet --emulate pcie-no-peers \
+           "$ucx_mp_build/main/test/byhand/staged_copy" --sizes 64M --samples 3 \
+           --time 5 | awk '$NF == "right" { print $5 }')
+    ours=$("$mpi_run" --quiet --emulate pcie-no-peers "$mpirun" -n 2 \
+           "$programs/ucx_mp_bw" --sizes 64M --effort 0.3 |
+           awk '$1 == 67108864 { print $2 }')
+    say "64 MiB: by hand $hand GB/s, by MPI $ours (modelled)"
+    awk -v hand="$hand" -v ours="$ours" \
+        'BEGIN { exit !(hand > 20 && ours >= 0.8 * hand) }'
 }
 
 # mpi_first_use MPI: this UCX does not see CUDA allocations. Ranks that begin to use GPUs
@@ -415,6 +432,8 @@ step mpi-one-gpu full 60 mpi_one_gpu \
      "ranks that see one GPU each take one path"
 step mpi-no-peer-access full 60 mpi_no_peer_access \
      "GPUs that are no peers: the host carries the messages"
+step mpi-no-peer-rate full 60 mpi_no_peer_rate \
+     "GPUs that are no peers: both PCIe links at once"
 for mpi_name in distribution openmpi5; do
     step "mpi-$mpi_name-first-use" full 60 "mpi_first_use $mpi_name" \
          "GPUs used after MPI_Init are noticed"
@@ -442,4 +461,4 @@ step mpi-eager full 120 mpi_eager \
      "small sends that wait for no receive are those of stock's module"
 step mpi-remap full 60 mpi_remap \
      "host memory that was sent is unmapped and mapped anew"
-modelled mpi-bw mpi-speedup mpi-windows
+modelled mpi-bw mpi-no-peer-rate mpi-speedup mpi-windows

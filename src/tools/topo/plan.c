@@ -207,6 +207,13 @@ static bool is_below(const ucx_mp_topo_plan_t *plan)
            (plan->plan.reason == UCT_CUDA_PLAN_NO_ALONE);
 }
 
+/* Return whether it is a plain copy */
+static bool is_single(const path_set_t *set)
+{
+    return (set->count == 1) &&
+           (set->paths[0].route == UCT_CUDA_PLAN_ROUTE_DIRECT);
+}
+
 /* Return whether the plan has these paths, in any order. */
 static bool is_chosen(const uct_cuda_plan_t *plan, const path_set_t *set)
 {
@@ -223,7 +230,7 @@ static bool is_chosen(const uct_cuda_plan_t *plan, const path_set_t *set)
 
     return (found == set->count) &&
            ((plan->num_paths == found) ||
-            ((plan->num_paths == 0) && (set->count == 1)));
+            ((plan->num_paths == 0) && is_single(set)));
 }
 
 static const char *
@@ -244,6 +251,7 @@ find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
            (has_host && (config->host == UCT_CUDA_PLAN_NO)) ?
                    "not by " VAR_PREFIX "MULTIPATH_HOST" :
            (has_host && (config->host == UCT_CUDA_PLAN_AUTO) &&
+            (set->paths[0].route == UCT_CUDA_PLAN_ROUTE_DIRECT) &&
             (config->ledger[0] == '\0')) ?
                    "not without a ledger" :
            (gpu_paths > config->max_gpu_paths) ?
@@ -280,7 +288,7 @@ static void set_cost(const uct_cuda_topo_t *topo,
     /* Take the plan's own time, if the model made it. Its paths may have
        another order, with a slightly different time. A path with less than a
        page is dropped, which gives another set. */
-    set->seconds   = (set->count == 1) ? plan->plan.single_seconds :
+    set->seconds   = is_single(set) ? plan->plan.single_seconds :
                      (set->is_chosen && (plan->config.num_shares == 0)) ?
                                          plan->plan.seconds :
                      (scratch.num_paths == set->count) ? scratch.seconds :
@@ -320,8 +328,9 @@ static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
             0);
 }
 
-/* List every set of the direct path with some relays and optionally the host;
-   with many relays only the first ones by bandwidth. */
+/* List the direct path, or the driver's copy without peer access; and every set
+   of some relays and optionally the host, with the direct path if there is one.
+   With many relays only the first ones by bandwidth. */
 static unsigned list_sets(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,
                           path_set_t *sets)
@@ -356,9 +365,12 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
                 continue;
             }
 
-            set                       = &sets[total++];
-            set->count                = 0;
-            set->paths[set->count++] = direct;
+            set        = &sets[total++];
+            set->count = 0;
+            if (has_link(topo, options->src, options->dst) ||
+                ((mask == 0) && !with_host)) {
+                set->paths[set->count++] = direct;
+            }
             for (i = 0; i < count; ++i) {
                 if (mask & (1u << i)) {
                     set->paths[set->count].route = UCT_CUDA_PLAN_ROUTE_GPU;
@@ -434,7 +446,8 @@ static bool takes_host_path(const uct_cuda_plan_t *plan)
 
 /* ------------------------------------------------------------ why this plan */
 
-static void print_reasons(const ucx_mp_topo_options_t *options,
+static void print_reasons(const uct_cuda_topo_t *topo,
+                          const ucx_mp_topo_options_t *options,
                           const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
     const uct_cuda_plan_config_t *config = &plan->config;
@@ -483,7 +496,8 @@ static void print_reasons(const ucx_mp_topo_options_t *options,
 
     if ((config->enable == UCT_CUDA_PLAN_AUTO) &&
         (config->host == UCT_CUDA_PLAN_AUTO) && (config->num_paths == 0) &&
-        takes_host_path(&plan->plan)) {
+        takes_host_path(&plan->plan) &&
+        has_link(topo, options->src, options->dst)) {
         fprintf(stream,
                 "     after %d such messages without traffic in the other "
                 "direction; without the host path before\n",
@@ -541,7 +555,7 @@ void ucx_mp_topo_plan_text(const uct_cuda_topo_t *topo,
     if (plan->plan.num_paths > 0) {
         print_executor(plan, stream);
     }
-    print_reasons(options, plan, stream);
+    print_reasons(topo, options, plan, stream);
     if (plan->plan.single_seconds > 0) {
         print_sets(topo, options, plan, stream);
     }

@@ -319,9 +319,34 @@ TEST_F(test_planner, missing_links_are_no_paths)
     plan(node, Config(), 0, 1, 64 * MiB);
     EXPECT_EQ("direct,gpu3", paths());
 
-    /* No peer access at all: left to the caller */
+    /* No peer access: relays remain, and the host */
     uct_cuda_topo_set_link(&node, 0, 1, 0, -1, -1);
     plan(node, Config().set("", "y"), 0, 1, 64 * MiB);
+    EXPECT_EQ("gpu3,host", paths());
+}
+
+/* Without peer access and relays the driver copies through host memory: large
+ * transfers do so chunk by chunk over both links, in any traffic */
+TEST_F(test_planner, no_peer_access)
+{
+    uct_cuda_topo_t node = beluga();
+
+    for (int from = 0; from < node.num_gpus; ++from) {
+        for (int to = 0; to < node.num_gpus; ++to) {
+            uct_cuda_topo_set_link(&node, from, to, 0, -1, -1);
+        }
+    }
+
+    plan(node, Config(), 0, 1, 64 * MiB);
+    EXPECT_EQ("host", paths());
+    EXPECT_GT(m_plan->paths[0].chunks, 4);
+    EXPECT_LT(m_plan->seconds, .9 * m_plan->single_seconds);
+
+    plan(node, Config(), 0, 1, 256 * KiB);
+    EXPECT_EQ("", paths());
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_GAIN, m_plan->reason);
+
+    plan(node, Config().set("_HOST", "n"), 0, 1, 64 * MiB);
     EXPECT_EQ("", paths());
 }
 

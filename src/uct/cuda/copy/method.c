@@ -187,8 +187,10 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
         return is_reachable(copy, engine);
     }
 
+    /* in the memory's own context: GPUs without peer access */
     return (key->handle.type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
            (!uct_cuda_end_is_gpu(copy->local.end) ||
+            (!key->is_own && uct_cuda_end_is_device(key->gpu, device)) ||
             (uct_cuda_end_is_device(copy->local.end, device) &&
              (!key->is_own || key->own.is_reached)));
 }

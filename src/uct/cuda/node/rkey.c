@@ -87,24 +87,10 @@ static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
 static void tell_unreachable(reach_t *peer,
                              const uct_cuda_node_handle_t *handle, int device)
 {
-    const uct_cuda_end_t gpu = uct_cuda_gpu_by_uuid(handle->gpu);
-    int can_access           = 1;
-
-    if (peer->is_told) {
-        return;
-    }
-
-    peer->is_told = true;
-    if (uct_cuda_end_is_gpu(gpu) &&
-        (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
-                             uct_cuda_end_device(gpu)) == UCS_OK) &&
-        !can_access) {
-        uct_cuda_info("GPU %d has no peer access to GPU %d: messages between "
-                      "this process and pid %d go through host memory",
-                      device, uct_cuda_end_device(gpu), handle->pid);
-    } else {
-        uct_cuda_info("GPU %d cannot map memory of pid %d: such messages go "
-                      "through host memory",
+    if (!peer->is_told) {
+        peer->is_told = true;
+        uct_cuda_info("GPU %d cannot map memory of pid %d: such messages use "
+                      "UCX's other transports",
                       device, handle->pid);
     }
 }
@@ -157,20 +143,28 @@ out:
     return status;
 }
 
+/* Return whether the driver refuses a GPU access to another, visible one */
+static bool is_refused(int device, uct_cuda_end_t gpu)
+{
+    int can_access;
+
+    return uct_cuda_end_is_gpu(gpu) && !uct_cuda_end_is_device(gpu, device) &&
+           (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
+                                uct_cuda_end_device(gpu)) == UCS_OK) &&
+           !can_access;
+}
+
 /* Find whether the device can map the memory. A failed trial is not final: the
  * memory may have been freed. */
 static bool find_reached(uct_cuda_node_rkey_t *rkey, int device)
 {
     unsigned stream;
-    int can_access;
 
     if (!uct_cuda_end_is_gpu(rkey->gpu)) {
         return reach_check(&rkey->handle, device, &stream) == UCS_OK;
     }
 
-    if ((UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
-                             uct_cuda_end_device(rkey->gpu)) == UCS_OK) &&
-        !can_access) {
+    if (is_refused(device, rkey->gpu)) {
         rkey->unreached |= 1u << device;
         uct_cuda_debug("GPU %d has no peer access to GPU %d: by way of another "
                        "context",
@@ -220,21 +214,23 @@ static uct_cuda_node_rkey_t **spare_of(uint64_t buffer_id, int32_t pid)
                   (sizeof(spare) / sizeof(spare[0]))];
 }
 
-/* Return whether a cached key was checked for this GPU; with none given, for
- * that of the current context */
+/* Return whether a cached key was checked for this GPU, with either result; with
+ * none given, for that of the current context */
 static bool
 is_from(const uct_cuda_node_rkey_t *rkey, uct_cuda_end_t gpu)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUdevice device;
 
-    if (!uct_cuda_end_is_none(gpu)) {
-        return uct_cuda_end_equal(rkey->from, gpu);
+    if (uct_cuda_end_is_gpu(gpu)) {
+        device = uct_cuda_end_device(gpu);
+    } else if (!uct_cuda_end_is_none(gpu) || (driver == NULL) ||
+               (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)) {
+        return false;
     }
 
-    return (driver != NULL) &&
-           (driver->cuCtxGetDevice(&device) == CUDA_SUCCESS) &&
-           uct_cuda_end_is_device(rkey->from, device);
+    return uct_cuda_end_is_device(rkey->from, device) ||
+           (rkey->unreached & (1u << device));
 }
 
 /* Take a cached key made from the same bytes, or return NULL */
@@ -273,6 +269,50 @@ static void spare_put(uct_cuda_node_rkey_t *rkey)
 
 /* ---------------------------------------------------------------- unpacking */
 
+/* Log once in a process */
+static void tell_staged(int device, int peer, int32_t pid)
+{
+    static bool is_told;
+
+    if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+        uct_cuda_info("GPU %d has no peer access to GPU %d: messages to and "
+                      "from pid %d go through host memory",
+                      device, peer, pid);
+    }
+}
+
+/* Make a context current that maps the memory: the given one; without peer
+ * access one of the memory's own GPU, created if need be and kept, since copies
+ * through host memory enter it */
+static ucs_status_t
+enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
+      uct_cuda_gpu_context_t *context)
+{
+    int device, peer;
+    CUcontext kept;
+
+    if (uct_cuda_gpu_context_push_any(gpu, context) != UCS_OK) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    device = context->device;
+    if (!is_refused(device, rkey->gpu)) {
+        return UCS_OK;
+    }
+
+    uct_cuda_gpu_context_pop(context);
+    peer = uct_cuda_end_device(rkey->gpu);
+    if ((uct_cuda_gpu_context_push_kept(peer, context) != UCS_OK) &&
+        ((uct_cuda_ctx_retain(peer, true, &kept) != UCS_OK) ||
+         (uct_cuda_gpu_context_push_kept(peer, context) != UCS_OK))) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    rkey->unreached |= 1u << device;
+    tell_staged(device, peer, pid);
+    return UCS_OK;
+}
+
 /* Unpack a key of any alignment. A key of this process's own memory is checked
  * with the driver every time. */
 static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
@@ -301,6 +341,7 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
         return UCS_ERR_NO_MEMORY;
     }
 
+    rkey->gpu = uct_cuda_gpu_by_uuid(packed.handle.gpu);
     if (is_own) {
         status = own_stream(&packed.handle, &rkey->stream);
         if (status != UCS_OK) {
@@ -310,9 +351,8 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
         goto out;
     }
 
-    status = uct_cuda_gpu_context_push_any(gpu, &context);
+    status = enter(rkey, packed.handle.pid, gpu, &context);
     if (status != UCS_OK) {
-        status = UCS_ERR_UNREACHABLE;
         goto err_free;
     }
 
@@ -330,8 +370,7 @@ out:
         /* keep relays from opening memory of this process */
         rkey->handle.type = UCT_CUDA_NODE_HANDLE_NONE;
     }
-    rkey->gpu        = uct_cuda_gpu_by_uuid(packed.handle.gpu);
-    *rkey_p          = rkey;
+    *rkey_p = rkey;
     return UCS_OK;
 
 err_free:

@@ -20,6 +20,11 @@
 /* The same for paths in round robin: several rounds on any node */
 #define MAX_TURNS 24u
 
+/* Part of the slower PCIe link's rate that a copy of the driver gets between
+ * GPUs without peer access: 0.67 (8 x H100, NVIDIA/nccl issue 1264), 0.77 (2 x
+ * RTX 5090, aikitoria/open-gpu-kernel-modules issue 9) */
+#define DRIVER_STAGING 0.75
+
 /* Iterations until chunks and time, depending on each other, settle */
 #define ROUNDS 3
 
@@ -360,6 +365,20 @@ double uct_cuda_plan_model_single(const query_t *query, const split_t *split)
 
     uct_cuda_plan_model_rates(query, split, &rate);
     return (is_piped ? 0 : split->paths[0]->latency) + query->size / rate;
+}
+
+double uct_cuda_plan_model_unlinked(const query_t *query)
+{
+    const uct_cuda_plan_path_t path = {UCT_CUDA_PLAN_ROUTE_HOST, 0};
+    candidate_t host;
+
+    if (!uct_cuda_plan_model_path(query, &path, &host)) {
+        return DBL_MAX;
+    }
+
+    return ((num_piped(query) > 1) ? 0 :
+                                     host.latency - query->model->start_host) +
+           query->size / (host.cap * DRIVER_STAGING);
 }
 
 uint64_t uct_cuda_plan_slot_size(const uct_cuda_plan_config_t *config)

@@ -236,6 +236,11 @@ double uct_cuda_plan_model_single(const uct_cuda_plan_query_t *query,
                                   const uct_cuda_plan_split_t *split);
 
 
+/** Return the same for a copy between GPUs without peer access, which the
+ *  driver takes through host memory. */
+double uct_cuda_plan_model_unlinked(const uct_cuda_plan_query_t *query);
+
+
 /** Divide the bytes among the paths: as configured, or so that all end
  *  together. Paths that could not start before the others end get none.
  *  Behind a transfer whose paths end together, shares follow the rates. */

@@ -27,7 +27,7 @@ const char *uct_cuda_plan_reason_str(uct_cuda_plan_reason_t reason)
         [UCT_CUDA_PLAN_NO_MIN_SIZE] =
                 "the message is smaller than UCX_CUDA_IPC_MULTIPATH_MIN_SIZE",
         [UCT_CUDA_PLAN_NO_LINK] =
-                "the GPUs have no peer access to each other",
+                "the link between the GPUs failed before",
         [UCT_CUDA_PLAN_NO_GAIN] =
                 "no allowed set of paths gains at least 2 % over one path",
         [UCT_CUDA_PLAN_NO_RESOURCES] =

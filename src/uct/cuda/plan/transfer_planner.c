@@ -31,6 +31,7 @@
 typedef struct {
     uct_cuda_plan_query_t query;
     double             single_seconds; /* of a plain copy */
+    bool               is_unlinked;    /* GPUs without peer access */
     uint32_t           absent;         /* relays */
     const uct_cuda_plan_constraints_t *constraints; /* or NULL */
     unsigned           num_candidates;
@@ -69,10 +70,12 @@ static bool problem_add(problem_t *problem, const uct_cuda_plan_path_t *path)
         return false;
     }
 
-    /* A link of doubtful bandwidth is no relay unless all paths are forced */
+    /* A link of doubtful bandwidth is no relay unless all paths are forced, or
+     * the driver's copy uses the same links */
     for (hop = 0; hop < candidate->hops; ++hop) {
         if (is_lane_absent(problem->constraints, candidate->lanes[hop]) ||
             ((candidate->hops > 1) && (config->enable == UCT_CUDA_PLAN_AUTO) &&
+             !problem->is_unlinked &&
              uct_cuda_plan_model_is_doubtful(problem->query.topo,
                                              candidate->lanes[hop]))) {
             return false;
@@ -306,7 +309,8 @@ is_worthwhile(const problem_t *problem, const uct_cuda_plan_split_t *split)
 }
 
 /* Find the best of: the direct path, with the first few relays, with or without
- * the host. Candidates are in that order, the host last. */
+ * the host. Candidates are in that order, the host last. Without peer access
+ * the first relay, or else the host, takes the direct path's place. */
 static void split_best(const problem_t *problem, bool has_host,
                        uct_cuda_plan_split_t *best)
 {
@@ -343,7 +347,7 @@ static void split_best(const problem_t *problem, bool has_host,
                         &problem->candidates[problem->num_candidates - 1];
             }
 
-            if (split.count < 2) {
+            if ((split.count < 2) && !problem->is_unlinked) {
                 continue;
             }
 
@@ -732,8 +736,18 @@ static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
             (uct_cuda_end_device(end) < topo->num_gpus));
 }
 
+/* Return whether the driver refuses peer access between two GPUs: it copies
+ * through host memory */
+static bool is_unlinked(const uct_cuda_topo_t *topo, uct_cuda_end_t src,
+                        uct_cuda_end_t dst)
+{
+    return !uct_cuda_plan_ends_host(src, dst) &&
+           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_lane(src, dst)) <=
+            0);
+}
+
 /* Return whether data can be copied between two ends */
-static bool has_direct(const uct_cuda_plan_knowledge_t *know,
+static bool are_joined(const uct_cuda_plan_knowledge_t *know,
                        uct_cuda_end_t src, uct_cuda_end_t dst)
 {
     uint16_t lane;
@@ -744,8 +758,9 @@ static bool has_direct(const uct_cuda_plan_knowledge_t *know,
     }
 
     lane = uct_cuda_plan_lane(src, dst);
-    return (uct_cuda_plan_model_bandwidth(know->topo, lane) > 0) &&
-           !is_lane_absent(know->constraints, lane);
+    return is_unlinked(know->topo, src, dst) ||
+           ((uct_cuda_plan_model_bandwidth(know->topo, lane) > 0) &&
+            !is_lane_absent(know->constraints, lane));
 }
 
 /* Return the NUMA node of host memory on the way */
@@ -777,7 +792,7 @@ find_refusal(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
 
     if (config->enable == UCT_CUDA_PLAN_NO) {
         return UCT_CUDA_PLAN_NO_OFF;
-    } else if (!has_direct(know, src, dst)) {
+    } else if (!are_joined(know, src, dst)) {
         return UCT_CUDA_PLAN_NO_LINK;
     } else if ((config->min_size != UCT_CUDA_PLAN_SIZE_AUTO) &&
                (size < config->min_size)) {
@@ -810,11 +825,12 @@ problem_init(problem_t *problem, const uct_cuda_plan_knowledge_t *know,
     problem->num_candidates = 0;
     problem->absent         = know->absent;
     problem->constraints    = know->constraints;
+    problem->is_unlinked    = is_unlinked(know->topo, plan->src, plan->dst);
     uct_cuda_plan_model_start(query);
 }
 
-/* Choose the paths; the direct path is the first candidate. @return true: one
- * path of a round robin */
+/* Choose the paths; the direct path, if there is one, is the first candidate.
+ * @return true: one path of a round robin */
 static bool choose_split(const uct_cuda_plan_knowledge_t *know,
                          problem_t *problem, uct_cuda_plan_t *plan,
                          uct_cuda_plan_split_t *split)
@@ -830,9 +846,18 @@ static bool choose_split(const uct_cuda_plan_knowledge_t *know,
     }
 
     has_host = !is_host &&
-               uct_cuda_plan_may_use_host(config, know->load, plan->src,
-                                          plan->dst, problem->query.size) &&
+               (problem->is_unlinked ?
+                        (config->host != UCT_CUDA_PLAN_NO) :
+                        uct_cuda_plan_may_use_host(config, know->load,
+                                                   plan->src, plan->dst,
+                                                   problem->query.size)) &&
                problem_add(problem, &host);
+    if (problem->num_candidates == 0) {
+        split->count = 0;
+        return false;
+    }
+
+    has_host = has_host && (problem->num_candidates > 1);
     problem_choose_relays(problem, has_host);
     if (config->enable == UCT_CUDA_PLAN_YES) {
         split_of_all(problem, split);
@@ -860,10 +885,14 @@ static bool plan_split(const uct_cuda_plan_knowledge_t *know,
     plan->numa = (int16_t)problem.query.numa;
 
     /* time of a plain copy, for comparison */
-    (void)problem_add(&problem, &direct);
-    split_of_all(&problem, &split);
-    problem.single_seconds = uct_cuda_plan_model_single(&problem.query,
-                                                        &split);
+    if (problem.is_unlinked) {
+        problem.single_seconds = uct_cuda_plan_model_unlinked(&problem.query);
+    } else {
+        (void)problem_add(&problem, &direct);
+        split_of_all(&problem, &split);
+        problem.single_seconds = uct_cuda_plan_model_single(&problem.query,
+                                                            &split);
+    }
     plan->single_seconds   = problem.single_seconds;
     if (config->num_paths == 0) {
         is_turn = choose_split(know, &problem, plan, &split);
