@@ -71,6 +71,7 @@ typedef void (*cuemu_ptx_run_t)(cuemu_ptx_group_t *g,
 
 struct cuemu_ptx_insn {
     cuemu_ptx_run_t run;
+    cuemu_ptx_run_t rounded;  /* called by `run` in another rounding mode */
     uint32_t        r[CUEMU_PTX_MAX_OPERANDS]; /* offsets of registers;
                                                   destinations come first */
     uint32_t        guard;    /* offset of a predicate, or NONE */
@@ -87,6 +88,7 @@ struct cuemu_ptx_insn {
     uint8_t         type, type2;
     uint8_t         how;      /* comparison, rounding or atomic operation */
     uint8_t         how2;
+    uint8_t         rounding; /* the mode's index */
     uint64_t        imm;      /* offset of an address, or table */
     uint32_t        target;   /* instruction */
     uint32_t        line;
@@ -290,8 +292,8 @@ uint32_t cuemu_ptx_target(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
 
 /* ------------------------------------------------------------ execution */
 
-/* Convert half precision and bfloat16 to float, and back to nearest, ties to
-   even. */
+/* Convert half precision and bfloat16 to float, and back in the thread's
+   rounding mode. */
 float cuemu_ptx_from_half(uint16_t bits);
 uint16_t cuemu_ptx_to_half(double value);
 float cuemu_ptx_from_bfloat(uint16_t bits);

@@ -171,6 +171,52 @@ static void ptx_set(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     CUEMU_PTX_FOR_EACH(m, { d[i] = ((result >> i) & 1) ? yes : 0; })
 }
 
+static int ptx_holds(float x, float y, unsigned how)
+{
+    int is_unordered = isnan(x) || isnan(y);
+
+    if ((how == PTX_NUM) || (how == PTX_NOT_NUM)) {
+        return is_unordered == (how == PTX_NOT_NUM);
+    } else if (is_unordered) {
+        return how >= PTX_EQU;
+    }
+
+    switch (how % PTX_EQU) {
+    case PTX_EQ:
+        return x == y;
+    case PTX_NE:
+        return x != y;
+    case PTX_LT:
+        return x < y;
+    case PTX_LE:
+        return x <= y;
+    case PTX_GT:
+        return x > y;
+    default:
+        return x >= y;
+    }
+}
+
+/* ptx_set() of two short numbers in one register */
+static void ptx_set_two(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                        cuemu_ptx_mask_t m)
+{
+    float (*load)(uint16_t) = (in->type == CUEMU_PTX_F16X2) ?
+                              cuemu_ptx_from_half : cuemu_ptx_from_bfloat;
+    uint16_t yes      = (in->type2 == CUEMU_PTX_F16X2) ? 0x3c00 :
+                        (in->type2 == CUEMU_PTX_BF16X2) ? 0x3f80 : 0xffff;
+    uint16_t *d       = CUEMU_PTX_REG(g, uint16_t, in->r[0]);
+    const uint16_t *a = CUEMU_PTX_REG(g, const uint16_t, in->r[2]);
+    const uint16_t *b = CUEMU_PTX_REG(g, const uint16_t, in->r[3]);
+    unsigned j;
+
+    CUEMU_PTX_FOR_EACH(m, {
+        for (j = 2 * i; j < 2 * i + 2; ++j) {
+            d[j] = ptx_holds(load(a[j]), load(b[j]), in->how) ? yes : 0;
+        }
+    })
+}
+
 #define PTX_SELECT(_bits) \
     static void ptx_selp_##_bits(cuemu_ptx_group_t *g, \
                                  const cuemu_ptx_insn_t *in, \
@@ -275,8 +321,10 @@ static cuemu_ptx_status_t ptx_decode_setp(cuemu_ptx_kernel_t *k,
     int is_set = (strcmp(st->token[0], "set") == 0);
     int type   = cuemu_ptx_type(st->token[st->num_tokens - 1]), compare;
     int to     = CUEMU_PTX_PRED;
+    int is_two = is_set && ((type == CUEMU_PTX_F16X2) ||
+                            (type == CUEMU_PTX_BF16X2));
 
-    if ((type < CUEMU_PTX_B16) || (type > CUEMU_PTX_F64)) {
+    if ((type < CUEMU_PTX_B16) || ((type > CUEMU_PTX_F64) && !is_two)) {
         return CUEMU_PTX_NOT_KNOWN;
     }
 
@@ -296,13 +344,18 @@ static cuemu_ptx_status_t ptx_decode_setp(cuemu_ptx_kernel_t *k,
         return CUEMU_PTX_NOT_KNOWN;
     }
 
-    in->run   = is_set ? ptx_set : ptx_setp;
+    in->run   = is_two ? ptx_set_two : is_set ? ptx_set : ptx_setp;
     in->type  = (uint8_t)type;
     in->type2 = (uint8_t)to;
     in->how   = (uint8_t)compare;
     in->how2  = cuemu_ptx_has(st, "and") ? PTX_COMBINE_AND :
                 cuemu_ptx_has(st, "or")  ? PTX_COMBINE_OR :
                 cuemu_ptx_has(st, "xor") ? PTX_COMBINE_XOR : PTX_COMBINE_NONE;
+    if ((is_two && ((in->how2 != PTX_COMBINE_NONE) ||
+                    (cuemu_ptx_type_size(to) != 4)))) {
+        return CUEMU_PTX_NOT_KNOWN;
+    }
+
     if (st->num_ops != ((in->how2 != PTX_COMBINE_NONE) ? 4u : 3u)) {
         return CUEMU_PTX_SYNTAX;
     }

@@ -3,6 +3,7 @@
 /* From statements to instructions: types, registers, operands, control flow. */
 #include "ptx_code.h"
 
+#include <fenv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -353,6 +354,41 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
     return CUEMU_PTX_NOT_KNOWN;
 }
 
+/* ------------------------------------------------------------ rounding */
+
+static const struct {
+    const char *name;
+    int         mode;
+} ptx_roundings[] = {
+    {"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD},
+    {"rp", FE_UPWARD}
+};
+
+static void ptx_run_rounded(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                            cuemu_ptx_mask_t m)
+{
+    int mode = fegetround();
+
+    fesetround(ptx_roundings[in->rounding].mode);
+    in->rounded(g, in, m);
+    fesetround(mode);
+}
+
+/* Let an instruction round as its .rz, .rm or .rp says. */
+static void ptx_set_rounding(const cuemu_ptx_statement_t *st,
+                             cuemu_ptx_insn_t *in)
+{
+    uint8_t i;
+
+    for (i = 1; i < sizeof(ptx_roundings) / sizeof(ptx_roundings[0]); ++i) {
+        if (cuemu_ptx_has(st, ptx_roundings[i].name)) {
+            in->rounding = i;
+            in->rounded  = in->run;
+            in->run      = ptx_run_rounded;
+        }
+    }
+}
+
 cuemu_ptx_status_t cuemu_ptx_decode(cuemu_ptx_kernel_t *k,
                                     const cuemu_ptx_statement_t *st,
                                     cuemu_ptx_insn_t *in, char *error)
@@ -375,6 +411,9 @@ cuemu_ptx_status_t cuemu_ptx_decode(cuemu_ptx_kernel_t *k,
     for (i = 0; (status == CUEMU_PTX_NOT_KNOWN) && (error[0] == '\0') &&
          (i < sizeof(families) / sizeof(families[0])); ++i) {
         status = families[i](k, st, in, error);
+    }
+    if (status == CUEMU_PTX_OK) {
+        ptx_set_rounding(st, in);
     }
     return status;
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Floating-point arithmetic. The only rounding mode is to nearest. Operations
- * that are approximate on a GPU have the precision of the C library here. Half
- * precision and bfloat16 are rounded from exact or float results.
+ * Floating-point arithmetic in the thread's rounding mode. Operations that are
+ * approximate on a GPU have the precision of the C library here. Half precision
+ * and bfloat16 are rounded from exact or float results.
  */
 #include "ptx_code.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -34,6 +36,12 @@ float cuemu_ptx_from_half(uint16_t bits)
     return (bits & 0x8000) ? -value : value;
 }
 
+/* Whether the rounding mode is away from zero for this value */
+static int ptx_rounds_away(double value)
+{
+    return fegetround() == (signbit(value) ? FE_DOWNWARD : FE_UPWARD);
+}
+
 uint16_t cuemu_ptx_to_half(double value)
 {
     uint16_t sign = signbit(value) ? 0x8000 : 0;
@@ -44,17 +52,18 @@ uint16_t cuemu_ptx_to_half(double value)
         return 0x7fff;
     }
 
-    if (size >= 65520.0) {
-        return sign | 0x7c00;
+    if (size >= 65536.0) {
+        return sign | ((isinf(size) || (fegetround() == FE_TONEAREST) ||
+                        ptx_rounds_away(value)) ? 0x7c00 : 0x7bff);
     }
 
     if (size < ldexp(1, -14)) {
-        return (uint16_t)(sign + (int)nearbyint(ldexp(size, 24)));
+        return (uint16_t)(sign + abs((int)nearbyint(ldexp(value, 24))));
     }
 
     (void)frexp(size, &exponent); /* size = [0.5, 1) * 2^exponent */
     return (uint16_t)(sign + (exponent + 13) * 1024 +
-                      (int)nearbyint(ldexp(size, 11 - exponent)));
+                      abs((int)nearbyint(ldexp(value, 11 - exponent))));
 }
 
 float cuemu_ptx_from_bfloat(uint16_t bits)
@@ -69,7 +78,7 @@ float cuemu_ptx_from_bfloat(uint16_t bits)
 uint16_t cuemu_ptx_to_bfloat(double value)
 {
     float nearest = (float)value;
-    uint32_t word;
+    uint32_t word, half;
 
     if (isnan(value)) {
         return 0x7fff;
@@ -83,7 +92,9 @@ uint16_t cuemu_ptx_to_bfloat(double value)
         }
         word |= 1;
     }
-    return (uint16_t)((word + 0x7fff + ((word >> 16) & 1)) >> 16);
+    half = (fegetround() == FE_TONEAREST) ? (0x7fff + ((word >> 16) & 1)) :
+           ptx_rounds_away(value) ? 0xffff : 0;
+    return (uint16_t)((word + half) >> 16);
 }
 
 /* ------------------------------------------------------------ operations */
@@ -209,6 +220,15 @@ static inline double ptx_pick(double x, double y, int how, int is_max)
         [CUEMU_PTX_BF16X2] = ptx_##_name##_bf16x2 \
     }
 
+#define PTX_TABLE_SINGLE(_name) \
+    { \
+        [CUEMU_PTX_F32]    = ptx_##_name##_f32, \
+        [CUEMU_PTX_F16]    = ptx_##_name##_f16, \
+        [CUEMU_PTX_F16X2]  = ptx_##_name##_f16x2, \
+        [CUEMU_PTX_BF16]   = ptx_##_name##_bf16, \
+        [CUEMU_PTX_BF16X2] = ptx_##_name##_bf16x2 \
+    }
+
 #define PTX_TABLE_LONG(_name) \
     { \
         [CUEMU_PTX_F32] = ptx_##_name##_f32, \
@@ -240,6 +260,8 @@ PTX_FLOAT(cos, 1, cosf(x))
 PTX_FLOAT(lg2, 1, log2f(x))
 PTX_FLOAT(ex2, 1, exp2f(x))
 PTX_FLOAT(tanh, 1, tanhf(x))
+PTX_SHORTS(tanh, 1, tanh(x))
+PTX_SHORTS(ex2, 1, exp2(x))
 PTX_FLOAT(copysign, 2, copysignf(y, x))
 PTX_DOUBLE(copysign, 2, copysign(y, x))
 
@@ -261,8 +283,8 @@ static const cuemu_ptx_entry_t ptx_floats[] = {
     {"sin", 1, {[CUEMU_PTX_F32] = ptx_sin_f32}},
     {"cos", 1, {[CUEMU_PTX_F32] = ptx_cos_f32}},
     {"lg2", 1, {[CUEMU_PTX_F32] = ptx_lg2_f32}},
-    {"ex2", 1, {[CUEMU_PTX_F32] = ptx_ex2_f32}},
-    {"tanh", 1, {[CUEMU_PTX_F32] = ptx_tanh_f32}}
+    {"ex2", 1, PTX_TABLE_SINGLE(ex2)},
+    {"tanh", 1, PTX_TABLE_SINGLE(tanh)}
 };
 
 cuemu_ptx_status_t cuemu_ptx_decode_float(cuemu_ptx_kernel_t *k,
@@ -282,7 +304,8 @@ cuemu_ptx_status_t cuemu_ptx_decode_float(cuemu_ptx_kernel_t *k,
             continue;
         }
 
-        stranger = cuemu_ptx_stranger(st, "rn approx full ftz sat NaN");
+        stranger = cuemu_ptx_stranger(st, "rn rz rm rp approx full ftz "
+                                          "sat NaN");
         if (stranger != NULL) {
             snprintf(error, CUEMU_PTX_ERROR_SIZE, ".%s", stranger);
             return CUEMU_PTX_NOT_KNOWN;

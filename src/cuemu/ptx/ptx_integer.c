@@ -138,6 +138,9 @@ PTX_TWO(max_u16x2, uint16_t, (x > y) ? x : y)
 PTX_TWO(max_s16x2, int16_t, (x > y) ? x : y)
 
 PTX_UNSIGNED(TERNARY, sad, z + ((x > y) ? (x - y) : (y - x)))
+PTX_TERNARY(sad_s16, int16_t, int32_t, z + ((x > y) ? (x - y) : (y - x)))
+PTX_TERNARY(sad_s32, int32_t, int64_t, z + ((x > y) ? (x - y) : (y - x)))
+PTX_TERNARY(sad_s64, int64_t, __int128, z + ((x > y) ? (x - y) : (y - x)))
 
 PTX_UNARY(abs_u16, int16_t, int32_t, (x < 0) ? -x : x)
 PTX_UNARY(abs_u32, uint32_t, uint32_t, (x >> 31) ? (0 - x) : x)
@@ -477,6 +480,43 @@ static inline uint32_t ptx_dot(uint32_t a, uint32_t b, uint32_t c, int signed_a,
 
 PTX_TERNARY(dp4a, uint32_t, uint32_t, ptx_dot(x, y, z, in->how, in->how2))
 
+/* Two 16-bit numbers of a by two bytes of b, from bit `in->count` on */
+static inline uint32_t ptx_dot_two(uint32_t a, uint32_t b, uint32_t c,
+                                   const cuemu_ptx_insn_t *in)
+{
+    unsigned i;
+
+    b >>= in->count;
+    for (i = 0; i < 2; ++i) {
+        c += (uint32_t)(in->how ? (int16_t)(a >> (16 * i)) :
+                                  (int)(uint16_t)(a >> (16 * i))) *
+             (uint32_t)(in->how2 ? (int8_t)(b >> (8 * i)) :
+                                   (int)(uint8_t)(b >> (8 * i)));
+    }
+    return c;
+}
+
+PTX_TERNARY(dp2a, uint32_t, uint32_t, ptx_dot_two(x, y, z, in))
+
+/* Differences of four bytes each, or their sum plus c */
+static inline uint32_t ptx_differences(uint32_t a, uint32_t b, uint32_t c,
+                                       const cuemu_ptx_insn_t *in)
+{
+    uint32_t all = 0;
+    unsigned i;
+    int x, y;
+
+    for (i = 0; i < 32; i += 8) {
+        x    = in->how ? (int8_t)(a >> i) : (int)(uint8_t)(a >> i);
+        y    = in->how2 ? (int8_t)(b >> i) : (int)(uint8_t)(b >> i);
+        c   += (uint32_t)abs(x - y);
+        all |= ((uint32_t)abs(x - y) & 0xff) << i;
+    }
+    return in->count ? c : all;
+}
+
+PTX_TERNARY(vabsdiff4, uint32_t, uint32_t, ptx_differences(x, y, z, in))
+
 /* ------------------------------------------------------------- predicates */
 
 #define PTX_PRED(_name, _expr) \
@@ -516,8 +556,7 @@ static const cuemu_ptx_entry_t ptx_integers[] = {
     {"rem", 2, PTX_BOTH(rem)},
     {"abs", 1, PTX_SAME(abs)},
     {"neg", 1, PTX_SAME(neg)},
-    {"sad", 3, {[CUEMU_PTX_U16] = ptx_sad_u16, [CUEMU_PTX_U32] = ptx_sad_u32,
-                [CUEMU_PTX_U64] = ptx_sad_u64}},
+    {"sad", 3, PTX_BOTH(sad)},
     {"and", 2, {[CUEMU_PTX_PRED] = ptx_and_pred, [CUEMU_PTX_B16] = ptx_and_u16,
                 [CUEMU_PTX_B32] = ptx_and_u32, [CUEMU_PTX_B64] = ptx_and_u64}},
     {"or", 2, {[CUEMU_PTX_PRED] = ptx_or_pred, [CUEMU_PTX_B16] = ptx_or_u16,
@@ -624,7 +663,8 @@ static cuemu_ptx_status_t ptx_decode_carry(cuemu_ptx_kernel_t *k,
     return cuemu_ptx_operands(k, st, in, type, type, sources, error);
 }
 
-/* lop3.b32 d, a, b, c, table; shf.l.wrap.b32 d, a, b, c; dp4a.s32.u32 */
+/* lop3.b32 d, a, b, c, table; shf.l.wrap.b32 d, a, b, c; dp4a.s32.u32 and
+   other operations on parts of words */
 static cuemu_ptx_status_t ptx_decode_special(cuemu_ptx_kernel_t *k,
                                              const cuemu_ptx_statement_t *st,
                                              cuemu_ptx_insn_t *in, char *error)
@@ -651,6 +691,17 @@ static cuemu_ptx_status_t ptx_decode_special(cuemu_ptx_kernel_t *k,
         in->run  = ptx_dp4a;
         in->how  = (st->token[1][0] == 's');
         in->how2 = (st->token[2][0] == 's');
+    } else if ((strcmp(name, "dp2a") == 0) && (st->num_tokens == 4)) {
+        in->run   = ptx_dp2a;
+        in->count = cuemu_ptx_has(st, "hi") ? 16 : 0;
+        in->how   = (st->token[2][0] == 's');
+        in->how2  = (st->token[3][0] == 's');
+    } else if ((strcmp(name, "vabsdiff4") == 0) && (st->num_tokens >= 4) &&
+               (cuemu_ptx_stranger(st, "add") == NULL)) {
+        in->run   = ptx_vabsdiff4;
+        in->count = (uint8_t)cuemu_ptx_has(st, "add");
+        in->how   = (st->token[2][0] == 's');
+        in->how2  = (st->token[3][0] == 's');
     } else {
         return CUEMU_PTX_NOT_KNOWN;
     }
@@ -682,8 +733,12 @@ cuemu_ptx_status_t cuemu_ptx_decode_integer(cuemu_ptx_kernel_t *k,
         }
     }
 
-    if ((type < 0) || ptx_decode_special(k, st, in, error) == CUEMU_PTX_OK) {
-        return (type < 0) ? CUEMU_PTX_NOT_KNOWN : CUEMU_PTX_OK;
+    if (ptx_decode_special(k, st, in, error) == CUEMU_PTX_OK) {
+        return CUEMU_PTX_OK;
+    }
+
+    if (type < 0) {
+        return CUEMU_PTX_NOT_KNOWN;
     }
 
     if ((type >= CUEMU_PTX_F16) && (type <= CUEMU_PTX_BF16X2)) {

@@ -432,14 +432,15 @@ static uint64_t ptx_atomic_double(uint64_t x, uint64_t y)
     return x;
 }
 
-static uint32_t ptx_atomic_two(uint32_t x, uint32_t y, int type)
+/* One number or two; the other bits are zeros */
+static uint32_t ptx_atomic_short(uint32_t x, uint32_t y, int type)
 {
     uint32_t result = 0;
     unsigned i;
     double sum;
 
     for (i = 0; i < 32; i += 16) {
-        if (type == CUEMU_PTX_F16X2) {
+        if ((type == CUEMU_PTX_F16) || (type == CUEMU_PTX_F16X2)) {
             sum     = (double)cuemu_ptx_from_half((uint16_t)(x >> i)) +
                       (double)cuemu_ptx_from_half((uint16_t)(y >> i));
             result |= (uint32_t)cuemu_ptx_to_half(sum) << i;
@@ -476,9 +477,11 @@ static uint64_t ptx_atomic_result(const cuemu_ptx_insn_t *in, uint64_t x,
             return ptx_atomic_float((uint32_t)x, (uint32_t)y);
         case CUEMU_PTX_F64:
             return ptx_atomic_double(x, y);
+        case CUEMU_PTX_F16:
+        case CUEMU_PTX_BF16:
         case CUEMU_PTX_F16X2:
         case CUEMU_PTX_BF16X2:
-            return ptx_atomic_two((uint32_t)x, (uint32_t)y, in->type);
+            return ptx_atomic_short((uint32_t)x, (uint32_t)y, in->type);
         default:
             return x + y;
         }
@@ -701,9 +704,8 @@ static cuemu_ptx_status_t ptx_decode_atomic(cuemu_ptx_kernel_t *k,
     in->size = (uint8_t)cuemu_ptx_type_size(type);
     num      = (i == PTX_CAS) ? 2 : 1;
     if ((i == PTX_ATOMIC_LAST) || (is_float && (i != PTX_ADD)) ||
-        (type == CUEMU_PTX_F16) || (type == CUEMU_PTX_BF16) ||
         (in->size < 2) || (st->num_ops < first + num) ||
-        ((in->size == 2) && (i != PTX_CAS))) {
+        ((in->size == 2) && !is_float && (i != PTX_CAS))) {
         return CUEMU_PTX_NOT_KNOWN;
     }
 

@@ -108,6 +108,11 @@ static cuemu_ptx_status_t ptx_decode_mov(cuemu_ptx_kernel_t *k,
                                               CUEMU_PTX_NOT_KNOWN;
     }
 
+    if (st->op[1].kind == CUEMU_PTX_OPERAND_LABEL) {
+        snprintf(error, CUEMU_PTX_ERROR_SIZE, "address of a function");
+        return CUEMU_PTX_NOT_KNOWN;
+    }
+
     in->negated_source = st->op[1].negated;
     in->run  = (type == CUEMU_PTX_PRED) ? ptx_mov_pred :
                (in->width == 2) ? ptx_mov_16 :
@@ -336,7 +341,7 @@ static void ptx_cvt(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     })
 }
 
-/* cvt.rn.f16x2.f32 d, a, b: a is the upper half */
+/* cvt.f16x2.f32 d, a, b: a is the upper half */
 static void ptx_cvt_two(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                         cuemu_ptx_mask_t m)
 {
@@ -389,29 +394,13 @@ static cuemu_ptx_run_t ptx_fast_cvt(const cuemu_ptx_insn_t *in)
     return ptx_cvt;
 }
 
-static int ptx_rounding(const cuemu_ptx_statement_t *st, int to, int from)
+/* How a value is rounded to an integer */
+static int ptx_rounding(const cuemu_ptx_statement_t *st)
 {
-    int narrows = ptx_is_float(to) && ptx_is_float(from) &&
-                  (cuemu_ptx_type_size(to) < cuemu_ptx_type_size(from));
-    unsigned i;
-
-    for (i = 1; i < st->num_tokens; ++i) {
-        if (strcmp(st->token[i], "rni") == 0) {
-            return PTX_ROUND_NEAREST;
-        } else if (strcmp(st->token[i], "rzi") == 0) {
-            return PTX_ROUND_ZERO;
-        } else if (strcmp(st->token[i], "rmi") == 0) {
-            return PTX_ROUND_DOWN;
-        } else if (strcmp(st->token[i], "rpi") == 0) {
-            return PTX_ROUND_UP;
-        } else if (((strcmp(st->token[i], "rz") == 0) ||
-                    (strcmp(st->token[i], "rm") == 0) ||
-                    (strcmp(st->token[i], "rp") == 0)) &&
-                   (narrows || !ptx_is_float(from))) {
-            return -1;
-        }
-    }
-    return PTX_ROUND_NONE;
+    return cuemu_ptx_has(st, "rni") ? PTX_ROUND_NEAREST :
+           cuemu_ptx_has(st, "rzi") ? PTX_ROUND_ZERO :
+           cuemu_ptx_has(st, "rmi") ? PTX_ROUND_DOWN :
+           cuemu_ptx_has(st, "rpi") ? PTX_ROUND_UP : PTX_ROUND_NONE;
 }
 
 static cuemu_ptx_status_t ptx_decode_cvt(cuemu_ptx_kernel_t *k,
@@ -419,7 +408,7 @@ static cuemu_ptx_status_t ptx_decode_cvt(cuemu_ptx_kernel_t *k,
                                          cuemu_ptx_insn_t *in, char *error)
 {
     const cuemu_ptx_operand_t *op = st->op;
-    int to, from, rounding;
+    int to, from;
 
     if ((st->num_tokens < 3) || (st->num_ops < 2)) {
         return CUEMU_PTX_SYNTAX;
@@ -438,17 +427,12 @@ static cuemu_ptx_status_t ptx_decode_cvt(cuemu_ptx_kernel_t *k,
     in->type2 = (uint8_t)from;
     if ((to == CUEMU_PTX_F16X2) || (to == CUEMU_PTX_BF16X2)) {
         in->run = ptx_cvt_two;
-        return ((from == CUEMU_PTX_F32) && cuemu_ptx_has(st, "rn")) ?
+        return (from == CUEMU_PTX_F32) ?
                cuemu_ptx_operands(k, st, in, to, from, 2, error) :
                CUEMU_PTX_NOT_KNOWN;
     }
 
-    rounding = ptx_rounding(st, to, from);
-    if (rounding < 0) {
-        return CUEMU_PTX_NOT_KNOWN;
-    }
-
-    in->how  = (uint8_t)rounding;
+    in->how  = (uint8_t)ptx_rounding(st);
     in->how2 = (uint8_t)((cuemu_ptx_has(st, "sat") ? PTX_SAT : 0) |
                          (cuemu_ptx_has(st, "ftz") ? PTX_FTZ : 0));
 

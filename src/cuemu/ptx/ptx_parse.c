@@ -1103,8 +1103,15 @@ static int ptx_open_scope(ptx_parser_t *ps)
     return 0;
 }
 
-static int ptx_parse_directive(ptx_parser_t *ps, const char *word)
+static int ptx_parse_directive(ptx_parser_t *ps, char *word)
 {
+    char *type = strchr(word + 1, '.');
+
+    if (type != NULL) { /* as in ".reg.b32" */
+        ps->p -= strlen(type);
+        *type  = '\0';
+    }
+
     if (strcmp(word, ".reg") == 0) {
         return ptx_parse_reg(ps);
     } else if (strcmp(word, ".shared") == 0) {

@@ -108,7 +108,7 @@ TEST_F(kernel_driver, invalid_ptx_is_refused)
         EXPECT_NE(nullptr, strstr(log, "line 10")) << log;
         EXPECT_NE(nullptr, strstr(log, "tex.1d.v4.f32.s32")) << log;
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  load_text(module_of("add.rz.f32 %r0, %r1, %r2;")));
+                  load_text(module_of("add.sloppy.f32 %r0, %r1, %r2;")));
         EXPECT_EQ(CUDA_ERROR_INVALID_PTX,
                   load_text(module_of("bra nowhere;")));
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,

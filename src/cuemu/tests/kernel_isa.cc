@@ -6,6 +6,9 @@
  */
 #include "kernel_fixture.h"
 
+#include <cfenv>
+#include <cmath>
+
 class kernel_isa : public kernel {
 protected:
     kernel_isa() : kernel("hgx-h200", "")
@@ -25,6 +28,36 @@ protected:
                "mov.u32 %t, %tid.x; ld.param.u64 %rd1, [out];\n"
                "cvta.to.global.u64 %rd1, %rd1; mul.wide.u32 %rd2, %t, 4;\n"
                "add.s64 %out, %rd1, %rd2;\n" + body + "\nret;\n}\n";
+    }
+
+    /* Return the bits of a normal number with `digits` binary digits behind the
+       point, rounded in a mode of fesetround(). */
+    static uint32_t shortened(double value, int digits, int least, int mode,
+                              int bias)
+    {
+        int exponent, sign = std::signbit(value) ? -1 : 1;
+        double whole;
+
+        std::frexp(value, &exponent);
+        exponent = std::max(exponent - 1, least);
+        whole    = std::ldexp(value, digits - exponent);
+        switch (mode) {
+        case FE_TONEAREST:
+            whole = std::nearbyint(whole);
+            break;
+        case FE_TOWARDZERO:
+            whole = std::trunc(whole);
+            break;
+        case FE_DOWNWARD:
+            whole = std::floor(whole);
+            break;
+        default:
+            whole = std::ceil(whole);
+            break;
+        }
+        return ((sign < 0) ? (1u << 15) : 0u) +
+               ((uint32_t)(exponent + bias - 1) << digits) +
+               (uint32_t)(sign * whole);
     }
 
     void load_text(const std::string &text)
@@ -178,6 +211,140 @@ TEST_F(kernel_isa, set_in_half_precision)
         for (uint32_t i = 0; i < out.size(); ++i) {
             EXPECT_EQ((i == 3) ? 0x00003c00u : 0x3c000000u, out[i]) << i;
         }
+    });
+}
+
+/* Results in the rounding modes of an instruction: the host's own */
+TEST_F(kernel_isa, directed_rounding)
+{
+    static const struct {
+        const char *name;
+        int         mode;
+    } modes[] = {{"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO},
+                 {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
+
+    run(1, [&](int) {
+        for (auto &mode : modes) {
+            std::string text = module(
+                    "sub.u32 %r1, %t, 50; mad.lo.u32 %r2, %r1, 0x3000301, 77;\n"
+                    "cvt.R.f32.s32 %f1, %r2; mov.f32 %f2, 0f40490fdb;\n"
+                    "add.R.f32 %f3, %f1, %f2; mul.R.f32 %f4, %f3, %f2;\n"
+                    "fma.R.f32 %f4, %f4, %f2, %f1; div.R.f32 %f5, %f4, %f2;\n"
+                    "mul.f32 %f6, %f5, %f5; sqrt.R.f32 %f6, %f6;\n"
+                    "rcp.R.f32 %f7, %f6; sub.R.f32 %f7, %f7, %f1;\n"
+                    "mul.f32 %f5, %f1, 0f33000000; cvt.R.f16.f32 %h1, %f5;\n"
+                    "cvt.R.bf16.f32 %h2, %f1; mov.b32 %r3, {%h1, %h2};\n"
+                    "mov.b32 %r4, %f7; xor.b32 %r3, %r3, %r4;\n"
+                    "st.global.u32 [%out], %r3;");
+            for (size_t at; (at = text.find(".R.")) != std::string::npos;) {
+                text.replace(at, 3, "." + std::string(mode.name) + ".");
+            }
+            std::vector<uint32_t> out = results(text, 100);
+            for (uint32_t i = 0; i < out.size(); ++i) {
+                /* each operation is done at run time, in this mode */
+                volatile float x, y = 3.14159274f, z, w;
+                volatile int32_t from = (int32_t)((i - 50) * 0x3000301 + 77);
+                uint32_t bits;
+
+                fesetround(mode.mode);
+                x = (float)from;
+                z = x + y;
+                z = z * y;
+                z = fmaf(z, y, x);
+                z = z / y;
+                fesetround(FE_TONEAREST);
+                w = z * z;
+                fesetround(mode.mode);
+                w = sqrtf(w);
+                w = 1.0f / w;
+                w = w - x;
+                fesetround(FE_TONEAREST);
+                memcpy(&bits, (const void*)&w, sizeof(bits));
+                w     = x * 2.98023224e-8f;
+                bits ^= shortened((double)w, 10, -14, mode.mode, 15) |
+                        (shortened((double)x, 7, -126, mode.mode, 127) << 16);
+                EXPECT_EQ(bits, out[i]) << mode.name << " " << i;
+            }
+        }
+    });
+}
+
+TEST_F(kernel_isa, parts_of_words)
+{
+    run(1, [&](int) {
+        std::vector<uint32_t> out = results(
+                module("mul.lo.u32 %r1, %t, 0x7f35a1c3; not.b32 %r2, %r1;\n"
+                       "add.u32 %r2, %r2, 0x1234567;\n"
+                       "sad.s32 %r3, %r1, %r2, 5; sad.u32 %r4, %r1, %r2, 7;\n"
+                       "xor.b32 %r3, %r3, %r4;\n"
+                       "dp2a.lo.s32.u32 %r3, %r1, %r2, %r3;\n"
+                       "dp2a.hi.u32.s32 %r3, %r1, %r2, %r3;\n"
+                       "vabsdiff4.u32.u32.u32.add %r3, %r1, %r2, %r3;\n"
+                       "vabsdiff4.u32.s32.s32 %r4, %r1, %r2, %r3;\n"
+                       "xor.b32 %r3, %r3, %r4; st.global.u32 [%out], %r3;"),
+                100);
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            uint32_t a = i * 0x7f35a1c3, b = ~a + 0x1234567, all = 0;
+            int64_t x = (int32_t)a, y = (int32_t)b;
+            uint32_t d = (uint32_t)std::abs(x - y) + 5;
+
+            d ^= ((a > b) ? (a - b) : (b - a)) + 7;
+            for (int j = 0; j < 2; ++j) {
+                d += (uint32_t)((int16_t)(a >> (16 * j)) *
+                                (int)(uint8_t)(b >> (8 * j)));
+                d += (uint32_t)((int)(uint16_t)(a >> (16 * j)) *
+                                (int8_t)(b >> (16 + 8 * j)));
+            }
+            for (int j = 0; j < 32; j += 8) {
+                d   += (uint32_t)std::abs((uint8_t)(a >> j) -
+                                          (uint8_t)(b >> j));
+                all |= (uint32_t)(uint8_t)std::abs((int8_t)(a >> j) -
+                                                   (int8_t)(b >> j)) << j;
+            }
+            EXPECT_EQ(d ^ all, out[i]) << i;
+        }
+    });
+}
+
+/* Pairs of halves: comparisons (1.0 is 0x3c00), and sums in memory; 2^x of 3 is
+   8 (0x4800). ".reg" may have no space behind. */
+TEST_F(kernel_isa, pairs_of_halves)
+{
+    run(1, [&](int) {
+        std::vector<uint32_t> out = results(
+                module("{.reg.b16 h;.reg.b32 w; mov.b16 h, 0x4200;\n"
+                       "ex2.approx.f16 h, h; mov.b32 w, {h, h};\n"
+                       "mov.u32 %r1, 0x48007e00; set.eq.f16x2.f16x2 %r2, w,"
+                       " %r1;\n"
+                       "set.neu.u32.f16x2 %r3, w, %r1; xor.b32 %r2, %r2, %r3;\n"
+                       "mov.u64 %rd3, sum; mov.b16 %h1, 0x3c00;\n"
+                       "atom.shared.add.noftz.f16 %h2, [%rd3], %h1;\n"
+                       "mov.b16 %h1, 0x3f80;\n"
+                       "red.shared.add.noftz.bf16 [%rd3+2], %h1; bar.sync 0;\n"
+                       "ld.shared.u32 %r4, [%rd3]; xor.b32 %r2, %r2, %r4;}\n"
+                       "st.global.u32 [%out], %r2;",
+                       ".shared .align 4 .b8 sum[4];\n"), 64);
+        /* 64 is 0x5400 as a half, 0x4280 as a bfloat16 */
+        EXPECT_EQ(std::vector<uint32_t>(64, (0x3c000000 ^ 0x0000ffff) ^
+                                            0x42805400), out);
+    });
+}
+
+TEST_F(kernel_isa, pointers_to_functions_are_named)
+{
+    run(1, [&](int) {
+        std::string text = module("mov.u64 %rd3, f;", functions);
+        char log[512] = "";
+        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+        void *values[]         = {log, (void*)sizeof(log)};
+
+        use(0);
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  cuModuleLoadDataEx(&m_module, text.c_str(), 2, options,
+                                     values));
+        EXPECT_NE(nullptr, strstr(log, "mov.u64: address of a function"))
+                << log;
     });
 }
 
