@@ -69,7 +69,8 @@ MPI_Datatype ucx_mp_mpi_byte(void);
    memory; MPI_BOTTOM does not, since its datatype may lead to a GPU. */
 bool ucx_mp_mpi_pointer_is_host(const void *pointer);
 
-/* Return whether neither pointer can lead to GPU memory; asks the driver. */
+/* Return whether ucx_mp_mpi_pointer_is_host() holds for both pointers; asks the
+   driver. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
 
 /* Return whether the MPI has no CUDA support and either pointer points to

@@ -69,7 +69,8 @@ bool ucx_mp_mpi_gpu_is_there(void);
    H200). */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
-/* Return false if the bytes cross the end of a GPU allocation. */
+/* Return false if the bytes begin in a GPU allocation and cross its end; true
+   also for host memory, and if the driver does not know the address. */
 bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
 
 /* Return whether the bytes are in one GPU allocation that kernels on this GPU

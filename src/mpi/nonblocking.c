@@ -132,7 +132,9 @@ static const MPI_Status *outcome_status(const outcome_t *outcome, int index)
     return NULL;
 }
 
-/* Finish a call after the MPI has completed it. @return Its error, or
+/* Copy a call's received data to the program's buffers after the MPI has
+   completed it. Put a persistent call back into the table for its next start;
+   free any other. @return The first staging error, else the MPI's error, else
    MPI_SUCCESS. */
 static int later_end(later_t *later)
 {
@@ -211,8 +213,10 @@ static bool request_is_over(later_t *later, MPI_Request request,
     return true;
 }
 
-/* Finish the calls whose requests are complete and put back the others. If the
-   MPI's call fails without naming a request, their buffers are undefined. */
+/* Finish the calls whose requests are complete and put the others back into the
+   table. If the MPI's call fails without naming a request, the finished calls'
+   buffers are undefined. @return The MPI's error, else the first one of
+   later_end(), else MPI_SUCCESS. */
 static int requests_settle(later_t *taken, const MPI_Request *requests,
                            const outcome_t *outcome)
 {

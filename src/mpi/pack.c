@@ -172,7 +172,8 @@ void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
     return (*block_p == NULL) ? NULL : (void*)(*block_p)->address;
 }
 
-/* Free idle blocks above the limit, unless the context is destroyed. */
+/* Free idle blocks until at most IDLE_MAX bytes of them are left. There must be
+   one. If the context is destroyed, so is its memory: do nothing. */
 static void context_trim_now(context_t *context)
 {
     ucx_mp_mpi_copy_t copy;

@@ -17,8 +17,9 @@ int ucx_mp_mpi_tools_state = UCX_MP_MPI_TOOLS_UNKNOWN;
 static void *real_handle; /* MPI library, for dlsym() */
 
 
-/* Return a tool's MPI_ function, or NULL if it is the MPI's: an MPI has the
-   MPI_ and PMPI_ names of a call in one library. */
+/* Return a profiling tool's MPI_ function, or NULL if no tool has one. `real`
+   is the MPI's PMPI_ function: an MPI has both names of a call in one library,
+   so an MPI_ function in that library is the MPI's. */
 static void *tools_symbol(void *handle, const char *name, void *real)
 {
     void *symbol = ucx_mp_mpi_others_symbol(handle, name);

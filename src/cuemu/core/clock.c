@@ -319,8 +319,10 @@ static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* Update the time of the caller's rank. Work of the emulator takes no time.
-   Return non-zero if processor time was counted. */
+/* Add the processor time and the sleeps of the caller's rank since its last
+   update to its time. Return zero if the rank is inside the driver, whose work
+   takes no time, or was marked as asleep: its time is then only moved into the
+   range from the node's time to the look-ahead. */
 static int cuemu_rank_publish(const cuemu_clock_t *clk,
                               cuemu_clock_rank_t *rank, uint64_t real_ns)
 {

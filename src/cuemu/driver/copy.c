@@ -226,7 +226,8 @@ static int cuemu_copy_is_staged(const cuemu_stream_t *stream,
 }
 
 /* Run a copy. If its last bytes may arrive after the call, copy the others
-   first. */
+   first and wait for them; then queue at most the last CUEMU_STAGED_MAX
+   bytes. */
 static CUresult cuemu_copy_run_cut(cuemu_stream_t *stream,
                                    const cuemu_copy_t *copy, int sync,
                                    cuemu_copy_place_t place)

@@ -421,7 +421,8 @@ void cuemu_mem_unback(cuemu_mem_t *mem, int free_it);
 CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
                                 cuemu_mem_kind_t kind, void *owner,
                                 CUdeviceptr *ptr_p);
-/* Collect memory released by cuMemFreeAsync. Call without the lock. */
+/* Free the memory of cuMemFreeAsync calls that their streams have reached. Call
+   without the lock. */
 void cuemu_pool_collect(void);
 
 /* Return non-zero if cuMemPoolSetAccess gave the GPU access to a pool. */

@@ -107,8 +107,9 @@ CUEMU_API_FLAGS(cuGetProcAddress, CUEMU_GATE_NO_INIT,
     return (*func == NULL) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 
-/* NVIDIA's runtime library needs the driver's private tables. NVRTC asks for
-   this one, and works without it. */
+/* Return no table: the emulator has none of the driver's private tables. NVRTC
+   asks for the table `nvrtc` and works without it. Any other request comes from
+   NVIDIA's runtime library, which does not: report that once. */
 CUEMU_API_FLAGS(cuGetExportTable, CUEMU_GATE_NO_INIT,
                 (const void **table, const CUuuid *id), (table, id))
 {

@@ -594,7 +594,8 @@ CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
     return CUDA_SUCCESS;
 }
 
-/* Only threads limit the number: registers of PTX do not count */
+/* Return how many blocks fit by their threads alone: at most 2048 threads and
+   32 blocks. Shared memory is ignored; PTX does not say the registers. */
 CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
           (int *blocks, CUfunction handle, int threads, size_t shared),
           (blocks, handle, threads, shared))

@@ -728,7 +728,8 @@ static void *cuemu_service_main(void *arg)
     return NULL;
 }
 
-/* Serve due copies of this process during its sched_yield(). */
+/* Serve due copies of this process during its sched_yield(). Return non-zero
+   if there were any. */
 static int cuemu_work_yield(void)
 {
     return (cuemu_call.depth == 0) && !cuemu_gate_forked &&

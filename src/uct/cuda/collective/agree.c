@@ -102,7 +102,7 @@ static void cpu_relax(void)
 #endif
 }
 
-/* Record the awaited action and its rank */
+/* Record the awaited action and its rank, and restart the time of the wait */
 static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
 {
     agreement->waits_for = rank;
@@ -428,8 +428,8 @@ uct_cuda_coll_agree(agreement_t *agreement,
 
     result = compare(agreement);
     if (result == UCT_CUDA_COLL_DIFFERS) {
-        /* Leave together: a rank still reading would take an announcement of
-         * the next call for a decline */
+        /* Wait for all ranks: a rank that is still reading takes a rank ahead
+         * for one that declined, and would not see that arguments differ */
         (void)uct_cuda_coll_agree_barrier(agreement,
                                           UCT_CUDA_NODE_PHASE_PLANNED, UCS_OK);
     }

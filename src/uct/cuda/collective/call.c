@@ -357,9 +357,11 @@ static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
            buffer_query(&call->send, call->what->type, group, send);
 }
 
-/* Enter the context of the buffers. Loading a kernel may wait for a GPU that
- * itself waits for the program, so all ranks fall back until loading cannot
- * block. Failures are reported when all ranks prepare. */
+/* Switch the group to the current context, that of the buffers, and load the
+ * call's kernel. Loading may wait for a GPU that itself waits for the program:
+ * if the GPU is busy, decline the call instead, so that all ranks fall back.
+ * Ignore other failures to load: group_prepare() loads again and reports them.
+ * @return false: this rank has declined */
 static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
                        int device)
 {
@@ -478,10 +480,11 @@ static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
     return status;
 }
 
-/* Handle a failed preparation, on all ranks. Later calls do without relays. A
- * mapping that failed concerns this call's buffers only, and a busy GPU becomes
- * idle; a resource that cannot be created will probably fail in the next call,
- * too. */
+/* Handle a failed preparation; all ranks take the same branch. After a busy
+ * GPU, only this call falls back. After a plan with relays, later calls use no
+ * relays. After a resource could not be created, the next call will probably
+ * fail, too: after MAX_FAULTS such calls in a row, pause for PAUSE_CALLS calls.
+ * A failed mapping concerns this call's buffers only. */
 static void group_give_up(uct_cuda_coll_group_t *group,
                           const uct_cuda_plan_coll_t *plan)
 {
@@ -624,12 +627,13 @@ static uct_cuda_coll_result_t call_run(call_t *call,
                    UCT_CUDA_COLL_STAGE;
 }
 
-/* Return whether the native path of an MPI with GPU support is as fast. Ranks
- * on one GPU share it in turn, and for few bytes the CPU need not wait for the
- * sum. Up to this size the MPI is up to a tenth faster, above it the GPUs' plan
- * is (two ranks on an H100, four on two; docs/collectives-cuda-mpi.md). Each
- * rank decides without an agreement; a rank that does not know the GPUs yet
- * sees the decline. */
+/* Return whether the native path of an MPI with GPU support is as fast as the
+ * GPUs' plan: for an all-reduce, or a reduce-scatter of equal blocks, of at
+ * most 16 KiB on ranks that share a GPU. Such ranks take turns on the GPU; the
+ * native path sums so few bytes on the CPU, up to a tenth faster. Above 16 KiB
+ * the plan is up to a tenth faster (two ranks on an H100, four on two;
+ * docs/collectives-cuda-mpi.md). Each rank decides alone. A rank that does not
+ * know the GPUs yet returns false, and then sees that the others decline. */
 static bool call_is_native_as_fast(const call_t *call,
                                    const uct_cuda_coll_agreement_t *agreement)
 {

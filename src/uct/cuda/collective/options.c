@@ -78,7 +78,8 @@ void uct_cuda_coll_configure_node(const uct_cuda_plan_config_t *user)
     pthread_mutex_unlock(&config.lock);
 }
 
-/* Use the defaults if no interface was opened */
+/* Return the configuration of the first interface. If none was opened yet, set
+ * the defaults; interfaces opened later do not change them. */
 static const uct_cuda_plan_config_t *node_config(void)
 {
     uct_cuda_plan_config_t unsaid;

@@ -54,9 +54,10 @@ unsigned uct_cuda_node_exports_check(unsigned count);
 int uct_cuda_node_exports_descriptor(
     const uct_cuda_node_invalidation_t *notice);
 
-/** Return the number of exports, and of those with an open descriptor, for
- *  tests. */
+/** Return the number of exports, for tests. */
 unsigned uct_cuda_node_exports_count(void);
+
+/** Return the number of exports with an open descriptor, for tests. */
 unsigned uct_cuda_node_exports_num_held(void);
 
 #endif

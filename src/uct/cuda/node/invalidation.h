@@ -32,7 +32,8 @@ typedef struct {
 } uct_cuda_node_invalidation_t;
 
 
-/** Check the slot of a notice from outside. */
+/** Return whether the slot in another process's notice is in range or is
+ *  NO_SLOT. Compare it with NO_SLOT before using it as an index. */
 static inline bool
 uct_cuda_node_invalidation_is_valid(const uct_cuda_node_invalidation_t *notice)
 {

@@ -274,7 +274,8 @@ static ledger_segment_t *segment_attach(int segment)
     return (page == (void*)-1) ? NULL : page;
 }
 
-/* Attach the segment named in the file, if it is this user's; NULL: gone */
+/* Attach the segment named in the file. Return NULL if it is gone, or if its
+ * number now belongs to another user's or another segment (other token). */
 static ledger_segment_t *segment_find(const ledger_file_t *place)
 {
     struct shmid_ds found;

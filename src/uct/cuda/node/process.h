@@ -49,13 +49,15 @@ typedef struct {
 size_t uct_cuda_node_device_addr_length(const uct_cuda_fabric_t *fabric);
 
 /**
- * Return the addresses of this machine and this process, the latter without
- * interface. Detects a fork(); repeated calls cost nanoseconds.
+ * Return the address of this machine. Repeated calls cost nanoseconds.
  *
  * @param fabric  NULL: the machine shares no memory over NVLink.
  */
 void uct_cuda_node_device_addr_self(uct_cuda_node_device_addr_t *addr,
                                     const uct_cuda_fabric_t *fabric);
+
+/** Return the address of this process, with 0 as interface number. A forked
+ *  child gets its own address. Repeated calls cost nanoseconds. */
 void uct_cuda_node_iface_addr_self(uct_cuda_node_iface_addr_t *addr);
 
 /** Return a number for a new interface. Numbers repeat from the 512th

@@ -52,7 +52,8 @@ static bool try_to_map(const uct_cuda_node_handle_t *handle, int device)
     return true;
 }
 
-/* Find or create the record of a peer; call with the lock held */
+/* Find or create the record of a peer process, its GPU and a local device. Call
+ * with the lock held. @return NULL: out of memory */
 static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
 {
     reach_t *peer;
@@ -214,8 +215,8 @@ static uct_cuda_node_rkey_t **spare_of(uint64_t buffer_id, int32_t pid)
                   (sizeof(spare) / sizeof(spare[0]))];
 }
 
-/* Return whether a cached key was checked for this GPU, with either result; with
- * none given, for that of the current context */
+/* Return whether a cached key was checked for reach from this GPU, with either
+ * result. If `gpu` is none, use the GPU of the current context. */
 static bool
 is_from(const uct_cuda_node_rkey_t *rkey, uct_cuda_end_t gpu)
 {

@@ -57,7 +57,7 @@ static void unmap_now(const uct_cuda_node_handle_t *handle, CUdeviceptr mapped,
     }
 }
 
-/* Close the mapping behind a link */
+/* Unmap the kept mapping that *link points to, and remove it from the queue */
 static void close_kept(kept_t **link)
 {
     kept_t *entry = *link;

@@ -55,12 +55,12 @@ const uct_cuda_plan_coll_model_t uct_cuda_coll_model_builtin = {
 };
 
 
-/* A chunk of a transfer is two copies and four event operations, a step half of
- * that. If transfers differ from the built-in constants, steps differ by the
- * same factor.
+/* Scale the built-in constants of steps by the factor between the measured and
+ * the built-in constants of transfers. A chunk of a transfer is two copies and
+ * four event operations, a step half of that.
  *
- * memory: H100 3.35, A100 1.56, V100 0.9 TB/s by their data sheets, less losses
- * (H200, copies inside it: 4.3 of 4.8) */
+ * memory: by GPU generation. H100 3.35, A100 1.56, V100 0.9 TB/s by their data
+ * sheets, less losses (H200, copies inside it: 4.3 of 4.8) */
 void uct_cuda_plan_coll_model_of(const uct_cuda_plan_model_t *transfers,
                                  double ports,
                                  uct_cuda_plan_coll_model_t *model)
@@ -161,7 +161,8 @@ static void mark_way(sim_t *sim, const uct_cuda_plan_share_way_t *way)
     mark_group(sim, group_of(sim, way->resources[0]));
 }
 
-/* Join the groups of all resources used by a lane */
+/* Merge the groups of all resources that a directed link uses. If one of them
+ * needs new rates, the merged group does. */
 static void join_way(sim_t *sim, const uct_cuda_plan_share_way_t *way)
 {
     int first, other;

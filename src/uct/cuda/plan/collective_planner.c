@@ -355,8 +355,9 @@ static cached_trees_t *find_cached_trees(const planner_t *planner,
                                                     NULL;
 }
 
-/* Find trees, from the cache if possible. `own`: storage for trees not cached.
- * @return NULL: no such trees */
+/* Find the trees of a choice in the cache, or make and cache them. `own`:
+ * storage for trees that are not cached. `load_p`: load of the fullest link,
+ * seconds for each byte of the data. @return NULL: no such trees */
 static const uct_cuda_plan_coll_trees_t *
 find_trees(const planner_t *planner, const choice_t *choice,
            uct_cuda_plan_coll_trees_t *own, double *load_p)

@@ -255,9 +255,9 @@ static void lay_out_relays(shard_t *shard, unsigned num_ranks, uint64_t *used)
     }
 }
 
-/* Fill a plan except for its steps: shards with chunks, and scratch memory.
- * `results`: offset in each rank's scratch memory for an in-place
- * reduce-scatter */
+/* Fill a plan except for its steps: split the data into shards and chunks, and
+ * assign scratch memory. results[rank] is set to the offset in the rank's
+ * scratch memory of its result of an in-place reduce-scatter. */
 static void lay_out(const plan_t *signature,
                     const uct_cuda_plan_coll_trees_t *trees, bool kernels,
                     unsigned chunks, shard_t *shards, uint64_t *results,
@@ -501,7 +501,7 @@ static void add_sum(shard_chunk_t *chunk, unsigned rank)
     }
 }
 
-/* Add a rank's data and its children's, in rank order */
+/* Emit the step that sums a rank's data and its children's, in rank order */
 static void add(shard_chunk_t *chunk, unsigned rank)
 {
     builder_t *builder = chunk->builder;

@@ -415,13 +415,14 @@ static bool solve_turns(const problem_t *problem,
            is_worthwhile(problem, turns);
 }
 
-/* In a window of small transfers from host memory, submitting copies over all
- * paths takes longer than the links. Each transfer then uses one of the paths.
- * Not to host memory: there such windows stalled for milliseconds at a time (4
- * x H200, MPI; not with the same copies by hand; cause unknown).
+/* Plan a transfer in a window of transfers from host memory. If they are small,
+ * submitting copies over all paths takes longer than the links need: then give
+ * each transfer one path, in round robin. Callers do not use this for transfers
+ * to host memory: there such windows stalled for milliseconds at a time (4 x
+ * H200, MPI; not with the same copies by hand; cause unknown).
  *
- * @return true: @a split is this transfer's path; false: it is the best without
- * round robin. */
+ * @return true: @a split is this transfer's one path; false: @a split is the
+ * best split without round robin. */
 static bool split_window(problem_t *problem, uct_cuda_plan_split_t *split)
 {
     uct_cuda_plan_query_t *query = &problem->query;
@@ -914,7 +915,7 @@ static bool plan_split(const uct_cuda_plan_knowledge_t *know,
            (plan->paths[0].path.route != UCT_CUDA_PLAN_ROUTE_DIRECT);
 }
 
-/* Start a plan without paths and steps */
+/* Initialise a plan without paths and steps */
 static void plan_init(uct_cuda_end_t src, uct_cuda_end_t dst,
                       uct_cuda_end_t remote, size_t size,
                       uct_cuda_plan_t *plan)

@@ -703,7 +703,9 @@ static bool spread_tree(const sharing_t *shared, const tree_t *among,
     return true;
 }
 
-/* Return whether some ranks need not be roots */
+/* Return whether trees are needed for each GPU only: the call has one root, or
+ * is an all-reduce, whose sums may meet at any rank. In other calls each rank
+ * has a block and must be the root of a tree. */
 static bool is_of_gpus(const ranks_t *ranks)
 {
     return uct_cuda_plan_coll_kind_has_root(ranks->kind) ||
