@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 #define MAX_CHUNKS 16
-#define BLOCKS     132 /* of 512 threads */
+#define BLOCKS     132 /* thread blocks of 512 threads */
 
 enum { KERNEL, COPIES };
 enum { IN_PLACE, OUT_OF_PLACE };

@@ -15,7 +15,7 @@
 
 #define BYHAND_MAX_SIZES   64
 #define BYHAND_MAX_SAMPLES 1000
-#define BYHAND_MAX_CALLS   1000 /* of a sample */
+#define BYHAND_MAX_CALLS   1000 /* maximum of calls per sample */
 #define BYHAND_MAX_OPTIONS 8
 
 byhand_driver_t cu;

@@ -97,7 +97,7 @@ static struct {
     object_kind_t   kinds[SABOTAGE_MAX_KINDS];
     unsigned long   waits;
     unsigned long   dropped;
-    unsigned long   launches;  /* of graphs */
+    unsigned long   launches;  /* launches of graphs */
     unsigned long   in_flight; /* graphs changed in flight */
     exec_t          execs[SABOTAGE_MAX_EXECS];
     CUstream        hidden; /* stream of graphs whose end is reported early */

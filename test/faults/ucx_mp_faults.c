@@ -42,12 +42,12 @@
 
 #define FAULTS_OURS  0 /* GPU of this process's end */
 #define FAULTS_PEERS 1
-#define FAULTS_OTHER 3 /* of this process as well */
+#define FAULTS_OTHER 3 /* another GPU of this process */
 
 
 typedef enum {
-    WAY_PUT,   /* to the other process */
-    WAY_GET,   /* from the other process */
+    WAY_PUT,   /* put to the other process */
+    WAY_GET,   /* get from the other process */
     WAY_LOCAL, /* all in this process */
     WAY_LAST
 } way_t;

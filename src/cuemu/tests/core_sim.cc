@@ -236,7 +236,7 @@ TEST(core_sim, two_copies_share_a_link_by_half)
     node.no_fixed_times();
     core_sim s(*node);
 
-    cuemu_op_id_t a = s.copy(0, 1, 48000000); /* 1 ms alone */
+    cuemu_op_id_t a = s.copy(0, 1, 48000000); /* takes 1 ms alone */
     cuemu_op_id_t b = s.copy(0, 1, 48000000);
     cuemu_op_id_t other = s.copy(1, 0, 48000000);
     cuemu_sim_advance(s.sim, 1);

@@ -298,7 +298,8 @@ TEST_F(kernel_driver, an_illegal_address)
 
 TEST_F(kernel_driver, past_the_end)
 {
-    faults(NUMBER, 1, 1024, CUDA_ERROR_ILLEGAL_ADDRESS); /* of 4092 bytes */
+    faults(NUMBER, 1, 1024, CUDA_ERROR_ILLEGAL_ADDRESS); /* the buffer has 4092
+                                                            bytes */
 }
 
 TEST_F(kernel_driver, host_memory_that_is_not_page_locked)

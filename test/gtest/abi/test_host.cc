@@ -405,7 +405,7 @@ TEST_F(test_abi_stay_out, hashed_library_names)
     EXPECT_EQ(0, res.status) << res.output;
     EXPECT_EQ(0u, res.count("WARN")) << res.output;
 
-    /* as the second UCX of a process it is refused */
+    /* the module refuses the second UCX of a process */
     res = run(quick + shim() + g_libs + "/../abi_load_ucx libucp.so.0 " +
               libucp);
     EXPECT_EQ(0, res.status) << res.output;

@@ -71,13 +71,13 @@ protected:
     enum : unsigned { SIZE = 2, COUNT = 1000, BYTES = SIZE * COUNT };
     enum : int { GPUS = 3 }; /* one GPU has no rank */
 
-    /* Of the process; the first value is used */
+    /* Configuration of the process; the first value is used */
     static uct_cuda_plan_config_t config;
 
     std::unique_ptr<Gpus> gpus;
     uct_cuda_topo_t topo = Gpus::topo(GPUS);
     uct_cuda_coll_group_t *groups[SIZE];
-    uint8_t *sends[SIZE], *recvs[SIZE]; /* of BYTES */
+    uint8_t *sends[SIZE], *recvs[SIZE]; /* buffers of BYTES */
     uct_cuda_coll_call_t calls[SIZE]       = {};
     uct_cuda_coll_result_t results[SIZE];
     char whys[SIZE][256];

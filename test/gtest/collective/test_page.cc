@@ -495,7 +495,7 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
     }
 }
 
-/* So is a living rank after it has freed the communicator */
+/* A living rank counts as gone after it has freed the communicator */
 TEST_F(CollPage, a_rank_that_left_is_noticed)
 {
     EXPECT_EQ(0, in_board_1([&](uct_cuda_node_segment_t *mine) {
@@ -637,7 +637,7 @@ class CollRanks : public CollBoard
 {
 protected:
     enum : unsigned { RANKS = 4, CALLS = 2000 };
-    /* By rank: any shared variable here would order the ranks */
+    /* Results by rank: a variable shared by ranks would order them */
     unsigned wrong[RANKS] = {}, done[RANKS] = {};
     /* Results of a rank's steps, for the next one */
     uint64_t results[RANKS] = {};
@@ -707,7 +707,7 @@ protected:
         for (uint64_t call = 1; call <= CALLS; ++call) {
             uct_cuda_node_announcement_t post = {};
 
-            /* as with a lost post */
+            /* as if an announcement were lost */
             uint8_t uuid[16] = {};
             memcpy(uuid, &call, sizeof(call));
             post.kind        = UCT_CUDA_NODE_ANNOUNCE_GPU;

@@ -162,7 +162,7 @@ protected:
     }
 };
 
-/* Of another queue: through an event, awaited by the GPU */
+/* A step waits for one of another queue through an event, awaited by the GPU */
 TEST_P(Program, own_steps_wait_for_each_other)
 {
     for (unsigned seed = 1; seed < 20; ++seed) {

@@ -22,7 +22,7 @@ public:
     uct_cuda_driver_t table;
 
     CUcontext context           = reinterpret_cast<CUcontext>(0x1000);
-    std::vector<CUevent> waited_for; /* by streams, in order */
+    std::vector<CUevent> waited_for; /* events awaited by streams, in order */
     unsigned long long ctx_id;   /* new for each test: state kept by context is
                                     not shared between tests */
     std::set<CUevent> done;        /* completed events */
@@ -78,7 +78,8 @@ public:
     void *behind(CUdeviceptr address); /* its bytes, for the test */
     std::vector<uint8_t> host_vmm;
     bool is_pool        = true; /* memory without a context */
-    int handles_held    = 0; /* by cuMemRetainAllocationHandle */
+    int handles_held    = 0; /* handles retained by
+                                cuMemRetainAllocationHandle */
     unsigned any_copies = 0; /* calls of cuMemcpyAsync */
 
     /* Return whether this call shall fail. */

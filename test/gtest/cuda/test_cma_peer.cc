@@ -320,7 +320,7 @@ TEST_F(CmaPeer, a_descriptor_that_was_closed_is_not_a_death)
 
 TEST_F(CmaPeer, a_peer_is_unreachable_if_the_kernel_refuses)
 {
-    shared->addr.place = 64; /* as if nothing were readable there */
+    shared->addr.place = 64; /* an address without readable memory */
     EXPECT_EQ(0, strncmp("the kernel does not let", obstacle(), 23));
 }
 

@@ -92,7 +92,7 @@ protected:
 
 size_t CopyMd::gpu_memory;
 
-/* As in UCX's tests, for every length with the address */
+/* For every address and length inside it, as UCX's tests expect */
 TEST_F(CopyMd, the_whole_allocation_is_reported)
 {
     EXPECT_EQ(length, reported(base, length));

@@ -28,7 +28,7 @@ static struct {
 } pending;
 static const void *last_dst;
 static unsigned failures; /* in calls of cuStreamSynchronize */
-static CUresult refused;  /* by cuMemcpyDtoHAsync */
+static CUresult refused;  /* result of cuMemcpyDtoHAsync */
 
 static CUresult copy_later(void *dst, const void *src, size_t bytes)
 {

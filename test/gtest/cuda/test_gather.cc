@@ -370,7 +370,8 @@ TEST_F(Gather, a_wait_submits_the_group)
     expect_told(posted, UCS_OK);
 }
 
-/* So are copies posted by the last completion, if nothing else is left */
+/* Also copies posted by the last completion are submitted, if nothing else is
+   left */
 TEST_F(Gather, progress_of_an_idle_queue_submits)
 {
     occupy();
@@ -573,7 +574,7 @@ TEST_F(Gather, unsuitable_host_memory_is_not_coalesced)
     engine.host_min_size = SIZE_MAX;
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 8192));
 
-    /* Also behind others */
+    /* also if other copies already wait */
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(1, half / 2 - 4096, 16384, 8192));
     EXPECT_EQ(UCS_INPROGRESS, post(1, 8192, 8192, 8192));
     engine.host_min_size = 4096;

@@ -66,7 +66,8 @@ TEST_F(HostCpus, quota_of_the_group_and_those_above)
     EXPECT_EQ(0u, quota("0::/other\n"));
 
     write("/job/step/cpu.max", "150000 100000\n");
-    EXPECT_EQ(2u, quota("0::/job/step\n")); /* for one and a half */
+    EXPECT_EQ(2u, quota("0::/job/step\n")); /* a quota of one and a half
+                                               processors */
     write("/cpu.max", "100000 100000\n");
     EXPECT_EQ(1u, quota("0::/job/step\n"));
 }

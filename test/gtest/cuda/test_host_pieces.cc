@@ -98,7 +98,8 @@ protected:
                     }
                     return CUDA_SUCCESS;
                 };
-        /* As the driver: no copy from one registration into memory outside */
+        /* Like the driver, refuse a copy that crosses the end of a
+           registration */
         driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr, const void *src,
                                             size_t length, CUstream) {
             uintptr_t start = reinterpret_cast<uintptr_t>(src);
@@ -114,7 +115,7 @@ protected:
         };
     }
 
-    /* As ucp_mem_map() does */
+    /* Register memory as ucp_mem_map() does */
     static uct_cuda_copy_memh_t *register_memory(uintptr_t start, size_t length)
     {
         uct_cuda_copy_memh_t *memh = nullptr;

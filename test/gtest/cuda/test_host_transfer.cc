@@ -35,7 +35,8 @@ protected:
     FakeDriver driver;
     uct_cuda_queue_t queue;
     uct_cuda_op_t *op;
-    uct_cuda_node_rkey_t rkey = {}; /* of the GPU memory, as a peer's */
+    uct_cuda_node_rkey_t rkey = {}; /* key of the GPU memory, as a peer would
+                                       have it */
     bool is_peer = GetParam();
 
     void SetUp() override

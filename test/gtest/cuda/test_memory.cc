@@ -340,7 +340,7 @@ TEST_F(MemorySync, memory_of_pools_gets_no_attribute)
     EXPECT_EQ(3u, waits);
 }
 
-/* By an event in a blocking stream, until it completes, each time */
+/* Each time, by an event in a blocking stream, until it completes */
 TEST_F(MemorySync, memory_without_the_attribute_is_waited_for)
 {
     CUcontext context;

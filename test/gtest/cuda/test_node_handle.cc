@@ -253,7 +253,7 @@ TEST_F(IpcDescriptor, a_descriptor_is_found_or_requested)
                 << "another file is written to";
     }
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
-    ++handle.notice.generation; /* of another allocation */
+    ++handle.notice.generation; /* belongs to another allocation now */
     tell(SHOWN);
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
     --handle.notice.generation;

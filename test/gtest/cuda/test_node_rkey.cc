@@ -110,7 +110,7 @@ TEST_F(NodeRkey, memory_freed_and_allocated_again_is_exported_anew)
     EXPECT_EQ(first_id + 1, packed.handle.buffer_id);
 }
 
-/* As in the stock module: shareable or not, no mapping is needed */
+/* As in the stock module, shareable memory or not */
 TEST_F(NodeRkey, own_process_is_reachable_without_a_mapping)
 {
     for (bool shareable : {true, false}) {

@@ -369,7 +369,7 @@ TEST_F(Queue, destroyed_contexts_are_forgotten)
         ASSERT_NE(nullptr, queue.pools);
         EXPECT_EQ(driver.ctx_id, queue.pools->context->id);
         EXPECT_EQ(nullptr, queue.pools->next);
-        driver.done.clear(); /* with the context */
+        driver.done.clear(); /* events end with the context */
         driver.events.clear();
         driver.streams.clear();
     }

@@ -133,7 +133,8 @@ private:
     struct Node {
         enum { COPY, RECORD, WAIT } kind;
         CUevent             event;
-        unsigned            generation; /* of a launch */
+        unsigned            generation; /* number of a launch, for its nodes'
+                                           events */
         std::vector<size_t> after; /* indices */
         uint8_t             *dst, *src;
         CUmemorytype        dst_type, src_type;
@@ -227,7 +228,8 @@ private:
     CUresult                             m_fail_with;
     uintptr_t                            m_next_handle;
     std::vector<int>                     m_retained;
-    std::map<int, unsigned>              m_generation; /* of contexts */
+    std::map<int, unsigned>              m_generation; /* generation of each
+                                                          GPU's context */
     std::set<int>                        m_reset;
     bool                                 m_offers_own = false;
     std::set<int>                        m_held;
@@ -243,7 +245,8 @@ private:
     std::map<const uint8_t*, Memory>     m_memory;
     std::set<const uint8_t*>             m_tests_own;
     std::set<const uint8_t*>             m_parts; /* split off others */
-    std::map<const uint8_t*, int>        m_remote; /* file of each */
+    std::map<const uint8_t*, int>        m_remote; /* file behind each remote
+                                                      memory */
     static thread_local std::vector<int> m_stack;
 };
 

@@ -90,8 +90,8 @@ protected:
     struct Copy {
         uint8_t                     *src, *dst;
         size_t                      size;
-        ucs_status_t                status;   /* of the start */
-        bool                        is_split; /* over several paths */
+        ucs_status_t                status;   /* status of the start */
+        bool                        is_split; /* copied over several paths */
         std::shared_ptr<Completion> comp;
     };
 

@@ -65,8 +65,8 @@ TEST_F(test_cost, between_other_machines)
     EXPECT_LT(taken, 30.39e-6);
 }
 
-/* Until then streams have cost as much more as building a graph, and less than
-   one transfer beyond that */
+/* At the threshold graphs save at least the time to build one; one transfer
+   earlier they save at most that */
 TEST_F(test_cost, the_threshold_breaks_even)
 {
     for (unsigned copies = 2; copies <= 512; ++copies) {

@@ -1034,7 +1034,7 @@ TEST_P(test_engine, relay_without_peer_access)
     EXPECT_EQ(0u, count_messages("E "));
     transfer(0, 1, MiB);
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
-    /* For that pair only */
+    /* Only this pair of GPUs is affected */
     transfer(3, 1, MiB);
     EXPECT_GT(bytes(3, 2), 0u);
 }
@@ -1379,7 +1379,7 @@ TEST_P(test_engine_start, host_staging)
     EXPECT_GT(bytes(0, -1), 0u);
 }
 
-/* By default it is the only path without a wait */
+/* By default transfers wait for relays, but not for the host path */
 TEST_P(test_engine_start, the_host_path_opens_in_the_background)
 {
     char dir[] = "/tmp/test_engine.XXXXXX";

@@ -325,7 +325,7 @@ TEST_F(test_ledger, begun_transfers_are_counted_by_ends)
     };
     unsigned before;
 
-    /* 1 to 2, which is 2 to 1 in b's numbers */
+    /* a's GPUs 1 to 2 are b's 2 to 1 */
     before = begun(1, 2);
     EXPECT_EQ(begun(0, 0), begun(HOST, HOST));
     set(a, 0, 1, true);
@@ -537,7 +537,7 @@ TEST_F(test_ledger, reused_pid_of_a_dead_process)
     EXPECT_EQ(1u, others(a, 0, 1));
     reap(pid);
 
-    /* As if a living process had got its pid */
+    /* The pid belongs to a living process now */
     const pid_t another = getppid();
     char *page          = page_of(path);
     for (size_t at = 0; at < PAGE_BYTES; at += 64) {
@@ -674,7 +674,7 @@ TEST_F(test_ledger, process_with_an_ended_first_thread)
                 pause();
             }
         }).detach();
-        syscall(SYS_exit, 0); /* of this thread */
+        syscall(SYS_exit, 0); /* ends only this thread */
     }
 
     ASSERT_EQ(1, read(pipes[0], &c, 1));
@@ -1133,8 +1133,9 @@ TEST_F(test_traffic, relays_and_direct_paths_are_distinguished)
     (void)load(a, 0, 1);
     (void)load(b, 0, 1);
     uct_cuda_mp_traffic_begin(a, &both);
-    for (uct_cuda_mp_traffic_t *traffic : {a, b}) { /* a process's own; the
-                                                       ledger's */
+    for (uct_cuda_mp_traffic_t *traffic : {a, b}) { /* known from the process
+                                                       itself, and from the
+                                                       ledger */
         uct_cuda_plan_load_t seen = load(traffic, 1, 0);
         EXPECT_EQ(1u, on(seen, 0, 2));
         EXPECT_EQ(0u, direct_on(seen, 0, 2));

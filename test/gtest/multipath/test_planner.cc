@@ -853,7 +853,7 @@ TEST_F(test_planner, windows_from_host_memory_take_one_path_per_message)
     plan(hgx(), Config(), -1, 1, 2 * MiB, &load);
     EXPECT_EQ(0u, paths().find("direct,gpu2"));
 
-    /* To the host there is no rotation */
+    /* Messages to the host take no alternate paths */
     load.window = 16;
     plan(hgx(), Config(), 1, -1, 2 * MiB, &load);
     EXPECT_EQ(0u, paths().find("direct,gpu2"));

@@ -81,7 +81,8 @@ protected:
                 nvmlFieldValue_t *value = &values[i];
 
                 value->value.uiVal = 0;
-                if (value->fieldId >= 170) { /* of NVLink-C2C, see nvml.h */
+                if (value->fieldId >= 170) { /* fields of NVLink-C2C, see
+                                                nvml.h */
                     const unsigned answers[] = {self->m_c2c, 1, 44712};
 
                     value->value.uiVal = answers[value->fieldId - 170];
@@ -167,7 +168,7 @@ protected:
         return self->m_links[(uintptr_t)device - 1];
     }
 
-    /* As many GPUs as there are lists, all with the same far ends */
+    /* Set as many GPUs as there are lists, all with the same far ends */
     void set_links(int gpus, int count, nvmlIntNvLinkDeviceType_t type, int gpu)
     {
         m_links.assign((size_t)gpus,
