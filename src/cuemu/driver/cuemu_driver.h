@@ -77,8 +77,8 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate);
    of SUCCESS if bytes were lost because the memory's file system is full. */
 CUresult cuemu_gate_leave(const cuemu_gate_t *gate, CUresult result);
 
-/* Return the error of CUEMU_FAULT for an operation that is not a function, if
-   this is the n-th one. */
+/* Count an operation that is no function, such as "kernel", and return the
+   error that CUEMU_FAULT sets for this occurrence, or SUCCESS. */
 CUresult cuemu_gate_fault(const char *name);
 
 /* Exported for tests, which find them by name */
@@ -200,8 +200,8 @@ struct cuemu_stream {
     int              priority;
     uint64_t         id;
     cuemu_op_id_t    last;     /* newest operation, 0: no operation */
-    cuemu_op_id_t    lingers;  /* operation before `last`, until waited for; or
-                                  0 */
+    cuemu_op_id_t    lingers;  /* operation delaying `last`, see
+                                  cuemu_work_linger(); 0: no delay */
     cuemu_op_id_t    watched;  /* operation of a waiter */
     cuemu_op_id_t    waits[CUEMU_MAX_WAITS]; /* events for the next operation */
     unsigned         num_waits;
@@ -383,7 +383,8 @@ int cuemu_va_is_driver(uint64_t addr);
    remove the access (PROT_NONE). Returns 0 or -1. */
 int cuemu_va_protect(uint64_t va, uint64_t size, int prot, int fd,
                      uint64_t offset);
-/* Return the reservation around addr..addr+size, 0 if there is none. */
+/* Return the start of the reservation around addr..addr+size, 0 if there is
+   none. */
 uint64_t cuemu_va_find(uint64_t addr, uint64_t size);
 /* Return the size of the reservation that begins at `va`, 0 if there is
    none. */
@@ -415,7 +416,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
 /* Allocate memory of `gpu` in an extent of its own and map it at new addresses.
    Sets gpu, offset, extent, va and base. Call with cuemu_lock(). */
 CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size);
-/* Undo cuemu_mem_back(). */
+/* Undo cuemu_mem_back(). `free_it`: free the extent as its owner. */
 void cuemu_mem_unback(cuemu_mem_t *mem, int free_it);
 
 CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
@@ -503,7 +504,8 @@ void cuemu_work_pause(void);
 void cuemu_work_wait_held(void);
 
 /* Submit an operation to a stream, waiting for room if necessary. `at` is the
-   end of the submitting call. Call with cuemu_lock(). */
+   end of the submitting call. Returns the operation, 0 on failure. Call with
+   cuemu_lock(). */
 cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
                                 const cuemu_op_id_t *deps, unsigned num_deps,
                                 cuemu_time_t at);
@@ -525,11 +527,13 @@ cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now);
 /* End all delays by cuemu_work_linger(). Call with cuemu_lock(). */
 void cuemu_work_hurry_all(void);
 
-/* Add an operation outside of streams. Call with cuemu_lock(). */
+/* Add an operation that belongs to no stream. Returns it, or 0 on failure. Call
+   with cuemu_lock(). */
 cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
                              unsigned num_deps, cuemu_time_t at);
 
-/* Set duration and bytes of copying width x height. */
+/* Describe a copy of `height` rows of `width` bytes; pitches in bytes. Sets the
+   places that determine its time, and the bytes to move. */
 void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
                          uint64_t dst_pitch, const cuemu_range_t *src,
                          uint64_t src_pitch, uint64_t width, uint64_t height);
@@ -576,7 +580,8 @@ void cuemu_work_wait(cuemu_op_id_t op); /* call without any lock */
 /* Serve all due operations. Returns non-zero if there were any. */
 int cuemu_work_progress(void);
 
-/* Make room in the file behind GPU memory: 0, or -1 if it is full. */
+/* Make room in the file behind a range of GPU memory. Returns 0, or -1 if the
+   file system is full. */
 int cuemu_populate(int gpu, uint64_t offset, uint64_t size);
 
 /* ------------------------------------------------------------- kernels */
@@ -585,7 +590,9 @@ int cuemu_populate(int gpu, uint64_t offset, uint64_t size);
    call returns it. */
 CUresult cuemu_context_fault(const cuemu_context_t *ctx);
 
-/* Return the fault of the calling thread's context for a call of this name. */
+/* Return the error of the current context's failed kernel for a call of this
+   name; SUCCESS if there is none, or for calls that still work (queries,
+   destruction). */
 CUresult cuemu_kernel_fault(const char *call);
 
 /* Serve a kernel's operation; `arg` is from its payload. */
@@ -597,7 +604,7 @@ void cuemu_module_retire(cuemu_context_t *ctx);
 /* Counters for the report at exit */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
 
-/* Start, fork and end of a process */
+/* Start the driver in this process; stop its service thread at exit */
 CUresult cuemu_process_start(void);
 void cuemu_work_stop(void);
 
