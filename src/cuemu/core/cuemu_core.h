@@ -299,8 +299,8 @@ enum {
     /* A dependency belongs to another stream: adds node->cost.cross_stream if
        one was unfinished when the operation was added */
     CUEMU_OP_CROSS_STREAM  = 1u << 3,
-    /* COPY: memory accesses of a kernel, for which no copy engine is set up: no
-       launch, set-up or completion latency */
+    /* COPY: no launch, set-up or completion latency: memory accesses of a
+       kernel, or a later copy of a batch, set up while earlier ones run */
     CUEMU_OP_STREAMED      = 1u << 4,
     /* COPY: made by the engine of the reading GPU, not of the source: adds
        node->cost.pull to the set-up */
@@ -559,8 +559,8 @@ cuemu_time_t cuemu_clock_poll(cuemu_clock_t *clk, cuemu_sim_t *sim);
 
 /* Note that thread `tid` of the rank enters the driver. Until it leaves, only
    its waits take emulated time. Return a number for the other functions'
-   `thread`; -1 if CUEMU_CLOCK_THREADS others are inside. `hint`: the number
-   returned to this thread last time, or -1. */
+   `thread`; -1 if CUEMU_CLOCK_THREADS others are inside, or with `is_wall`.
+   `hint`: the number returned to this thread last time, or -1. */
 int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint);
 void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread);
 

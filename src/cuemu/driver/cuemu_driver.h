@@ -202,7 +202,8 @@ struct cuemu_stream {
     cuemu_op_id_t    last;     /* newest operation, 0: no operation */
     cuemu_op_id_t    lingers;  /* operation delaying `last`, see
                                   cuemu_work_linger(); 0: no delay */
-    cuemu_op_id_t    watched;  /* operation of a waiter */
+    cuemu_op_id_t    watched;  /* last operation passed to cuemu_work_watch() by
+                                  a query */
     cuemu_op_id_t    waits[CUEMU_MAX_WAITS]; /* events for the next operation */
     unsigned         num_waits;
     cuemu_time_t     submitted; /* time of submission of `last` */

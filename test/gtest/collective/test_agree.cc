@@ -191,7 +191,8 @@ TEST_F(Agreement, a_mismatch_ends_when_all_have_read_it)
     EXPECT_STREQ("rank 0 calls with 4000 bytes, rank 2 with 4004", why);
 }
 
-/* The native path checks it by its own rules */
+/* Ranks may pass different operations: the MPI's native path applies its own
+   rules */
 TEST_F(Agreement, another_operation_falls_back)
 {
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, differ([](uct_cuda_node_announcement_t &p) {

@@ -20,7 +20,7 @@
 #include <vector>
 
 
-/* Remaining prices before memory runs out; below 0: no limit */
+/* Plan times that can be computed before memory runs out; below 0: no limit */
 static int prices_left = -1;
 
 extern "C" ucs_status_t

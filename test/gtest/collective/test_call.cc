@@ -269,7 +269,8 @@ TEST_F(Call, misaligned_elements_fall_back)
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
 }
 
-/* Each time: it is not a GPU fault, however often it happens */
+/* Each call tries again: a failed export is no GPU fault, however often it
+   happens */
 TEST_F(Call, memory_that_cannot_be_exported_falls_back)
 {
     gpus->exports = false;

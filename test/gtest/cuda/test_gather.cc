@@ -604,7 +604,7 @@ TEST_F(Gather, a_group_has_one_kind_of_memory)
 }
 
 /* At most 16 MiB wait, even if the blocks are few */
-TEST_F(Gather, few_bytes_are_delayed)
+TEST_F(Gather, delayed_bytes_are_limited)
 {
     driver.table.cuMemcpyBatchAsync_v1 =
             [](CUdeviceptr*, CUdeviceptr*, size_t *bytes, size_t count,

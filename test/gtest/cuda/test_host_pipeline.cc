@@ -282,8 +282,8 @@ TEST_F(HostPipeline, a_copy_in_a_destroyed_context_fails)
     is_held       = false;
     EXPECT_EQ(UCS_ERR_IO_ERROR, wait(first));
 
-    /* A new context leads to the old one's remains; they stay as long as a copy
-       uses them */
+    /* the first use of a new context releases the old one's resources, unless a
+       copy still uses them */
     ASSERT_EQ(UCS_OK, start(gpu, host, 0, 16 * MIB, true, &third));
     EXPECT_EQ(UCS_ERR_IO_ERROR, wait(second));
     EXPECT_EQ(UCS_OK, wait(third));

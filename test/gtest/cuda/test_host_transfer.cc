@@ -20,7 +20,7 @@ static const size_t KiB = 1 << 10;
 static const size_t MiB = 1 << 20;
 
 static std::vector<char> host(8 << 20), gpu(8 << 20);
-static bool is_locked; /* host memory, by the program */
+static bool is_locked; /* the program has page-locked the host memory */
 static bool can_map;   /* the peer's memory */
 
 static CUresult copy(void *dst, const void *src, size_t length)

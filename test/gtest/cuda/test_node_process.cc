@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Processes reachable by cuda_ipc. */
+/* Tests of addresses: the processes reachable by cuda_ipc. */
 extern "C" {
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/node/process.h>

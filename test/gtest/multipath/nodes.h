@@ -69,7 +69,8 @@ inline uct_cuda_topo_t switch_node(int num_gpus, double ports, double pcie)
 }
 
 
-/** GPUs with PCIe only, shared with their host copies. */
+/** GPUs with PCIe only: copies between GPUs share links with copies to the
+ *  host. */
 inline uct_cuda_topo_t pcie_node(int num_gpus, double pcie)
 {
     uct_cuda_topo_t topo = mesh_node(num_gpus, pcie, pcie);

@@ -927,8 +927,8 @@ TEST_P(test_engine, contention_of_a_transfer_counts_for_the_next)
         uct_cuda_mp_release(next);
         return false;
     };
-    /* After some intervals without contention it uses several; then start one
-       more */
+    /* After some intervals without contention a transfer uses several paths;
+       then start one more */
     auto forget = [&] {
         for (int i = 0; i < 2; ++i) {
             usleep(2 * UCT_CUDA_MP_HISTORY_INTERVAL / 1000);

@@ -1233,7 +1233,7 @@ TEST_F(test_traffic, crossing_is_seen_in_one_process_and_in_rings)
         uct_cuda_mp_traffic_end(b, &beside);
         uct_cuda_mp_traffic_end(a, &there);
         if (i % 2) {
-            /* Between two transfers it crosses neither */
+            /* a transfer between two others crosses neither */
             uct_cuda_mp_traffic_begin(b, &before);
             uct_cuda_mp_traffic_end(b, &before);
         }
