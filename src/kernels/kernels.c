@@ -248,7 +248,7 @@ CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
 }
 
 /* With few elements, one load of 16 bytes per thread keeps the most threads
-   busy. With many, each thread has several loads under way. */
+   busy. With many, each thread has several loads in flight. */
 static unsigned ucx_mp_kernels_blocks(unsigned long long bytes,
                                       unsigned max_blocks)
 {

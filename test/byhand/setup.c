@@ -182,7 +182,8 @@ static void *get_ready(void *arg)
     return NULL;
 }
 
-/* Count a call for the step under way when it began, or when it ended. */
+/* Count a call for the step that was current when the call began, or when it
+   ended. */
 static void note(int call, double begin, int step)
 {
     const double seconds = byhand_now() - begin;

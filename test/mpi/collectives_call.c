@@ -19,7 +19,7 @@ typedef struct {
 
 static const arrays_t *arrays(const coll_draw_t *draw, const coll_side_t *side)
 {
-    static arrays_t kept[4]; /* at most two calls are under way */
+    static arrays_t kept[4]; /* at most two calls are in flight */
     static unsigned next;
     arrays_t *result = &kept[next++ % 4];
     int i;
@@ -47,7 +47,7 @@ static const arrays_t *arrays(const coll_draw_t *draw, const coll_side_t *side)
 }
 
 /* Define a call by its arguments: d is the draw, s and r are the sides' arrays,
-   valid as long as calls with them are under way */
+   valid as long as calls with them are in flight */
 #define CALL_OF(_function, _name, ...) \
     static int _function(const coll_draw_t *d, const void *send, void *recv, \
                          MPI_Request *request) \

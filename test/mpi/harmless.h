@@ -134,7 +134,7 @@ typedef struct {
     int    gpu;
 } harmless_reg_t;
 
-/* Bytes read or written by a message or copy under way */
+/* Bytes read or written by a message or copy in flight */
 typedef struct {
     size_t begin, end;
     int    is_write;
@@ -282,7 +282,7 @@ void harmless_buffer_replace(harmless_buffer_t *buffer);
 /* Forget memory freed by a reset of GPU `gpu`, and replace it. */
 void harmless_memory_reset(int gpu);
 
-/* End a step: nothing is under way. */
+/* End a step: nothing is in flight. */
 void harmless_memory_settle(void);
 
 void harmless_memory_free_all(void);
@@ -296,7 +296,7 @@ harmless_place_t harmless_place(const harmless_range_t *range);
 /* Return whether copies of all of it are copies of pageable memory. */
 int harmless_is_plain(const harmless_range_t *range);
 
-/* Return whether no operation under way uses it, or if it is only read, whether
+/* Return whether no operation in flight uses it, or if it is only read, whether
    none writes it. */
 int harmless_is_free(const harmless_range_t *range, int is_write);
 
@@ -317,7 +317,7 @@ uint8_t *harmless_shadow(const harmless_range_t *range);
 void harmless_fill(const harmless_range_t *range, uint64_t seed);
 
 /* Compare a range's memory with its shadow, including `guard` bytes around it
-   unless an operation under way writes them. `what` is for the report. */
+   unless an operation in flight writes them. `what` is for the report. */
 void harmless_verify(const harmless_range_t *range, size_t guard,
                      const char *what);
 
@@ -328,10 +328,10 @@ void harmless_verify_buffer(harmless_buffer_t *buffer, const char *what);
 /* Make one random call of the program itself, or a few related ones. */
 void harmless_do_something(void);
 
-/* Wait for the copies under way, and check their destinations. */
+/* Wait for the copies in flight, and check their destinations. */
 void harmless_wait_copies(void);
 
-/* Reset this rank's GPU; no message and no copy may be under way. */
+/* Reset this rank's GPU; no message and no copy may be in flight. */
 void harmless_reset(void);
 
 #endif

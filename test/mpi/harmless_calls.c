@@ -12,7 +12,7 @@
 #define HARMLESS_MAX_PENDING 16
 #define HARMLESS_REG_MAX     ((size_t)48 << 20)
 
-/* A copy under way */
+/* A copy in flight */
 typedef struct {
     harmless_range_t dst;
     void            *stream;
@@ -390,7 +390,7 @@ static void harmless_do_peer(void)
     b  += (b >= a);
     has = &harmless.has_peer[a][b];
     if (!is_enable) {
-        /* Taking peer access away from the program's own copy under way gives
+        /* Taking peer access away from the program's own copy in flight gives
            CUDA_ERROR_ILLEGAL_ADDRESS (seen on H200, with any transport) */
         harmless_wait_copies();
     }

@@ -2,7 +2,7 @@
 
 /*
  * Captures of streams into CUDA graphs, one after another, during all
- * activities of an MPI: while messages are under way between GPUs and host
+ * activities of an MPI: while messages are in flight between GPUs and host
  * memory, with MPI_Test() inside; by another thread while this one sends,
  * receives and sums; for a while after all messages ended; while the MPI is
  * shut down. The program counts broken captures, messages that never end, and

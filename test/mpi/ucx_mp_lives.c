@@ -56,7 +56,7 @@ typedef struct {
     ucp_worker_h  worker;
     ucp_ep_h      ep;
     int           failed; /* the endpoint failed, since the peer has gone */
-    void          *requests[LIVES_WINDOW]; /* requests under way, or NULL */
+    void          *requests[LIVES_WINDOW]; /* requests in flight, or NULL */
 } end_t;
 
 typedef void (*role_func_t)(int role, int fd);
@@ -357,7 +357,7 @@ static void leave_window(end_t *end)
 
 /* ------------------------------------------------------------------ modes */
 
-/* Force-close endpoints with copies under way, and destroy their workers before
+/* Force-close endpoints with copies in flight, and destroy their workers before
    the copies end; then new ones exchange messages. */
 static void mode_destroy(int role, int fd)
 {
@@ -392,7 +392,7 @@ static void mode_destroy(int role, int fd)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
 }
 
-/* Kill one end with copies under way; the other one continues with the next
+/* Kill one end with copies in flight; the other one continues with the next
    peer, through the same socket. */
 static void mode_killed(int role, int fd)
 {
@@ -504,7 +504,7 @@ static void mode_fork(int role, int fd)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
 }
 
-/* Return from main() with everything open, and copies under way. */
+/* Return from main() with everything open, and copies in flight. */
 static void mode_exit(int role, int fd)
 {
     static end_t end;

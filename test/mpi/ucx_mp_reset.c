@@ -378,7 +378,7 @@ static void reset_kernel(void)
     reset_messages("behind a kernel");
 }
 
-/* Send the message while the copy into its buffer is under way. */
+/* Send the message while the copy into its buffer is in flight. */
 static void reset_copies(void)
 {
     const size_t size = 8 * RESET_MAX_SIZE;

@@ -5,7 +5,7 @@
  * windows of messages of any size between host and GPU memory around the ring
  * of ranks, concurrently, and compare every byte. Some replace their memory
  * between windows. With --collectives they also sum and broadcast GPU memory
- * after each window: each communicator's calls run while others' are under way.
+ * after each window: each communicator's calls run while others' are in flight.
  */
 #include "gpu.h"
 #include "on_gpus.h"

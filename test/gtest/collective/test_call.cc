@@ -300,7 +300,8 @@ TEST_F(Call, other_counts_are_an_error)
     EXPECT_STREQ("rank 0 calls with 1000 bytes, rank 1 with 999", whys[0]);
 }
 
-/* Also for a rank that reads it late, while the other one goes on */
+/* A rank that reads the announcements late gets the mismatch, too, while the
+   other rank continues */
 TEST_F(Call, a_late_rank_gets_the_mismatch_too)
 {
     std::atomic<bool> is_waiting{false};

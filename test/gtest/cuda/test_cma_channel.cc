@@ -374,7 +374,7 @@ TEST_F(CmaChannel, another_epoch_is_another_operation)
     progress_until(second);
 }
 
-/* An interface is closed with a request under way, and its endpoint is closed:
+/* An interface is closed with a request in flight, and its endpoint is closed:
    no completion is reported, and the slot is released */
 TEST_F(CmaChannel, closing_an_interface_releases_its_slot)
 {
@@ -512,7 +512,7 @@ TEST_F(CmaChannel, a_forked_child_gives_no_slot_back)
     EXPECT_EQ(0u, page->slots[0].is_over);
 }
 
-/* A request to another peer is under way, and this peer stands still */
+/* A request to another peer is in flight, and this peer stands still */
 TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
 {
     uct_cuda_cma_channel_t *first = channel;

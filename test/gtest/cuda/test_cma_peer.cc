@@ -200,7 +200,7 @@ static unsigned num_fds()
     return count;
 }
 
-/* A copy under way keeps it, also after the endpoint's end */
+/* A copy in flight keeps it, also after the endpoint's end */
 TEST_F(CmaPeer, a_peer_stays_while_it_is_held)
 {
     const unsigned before = num_fds();

@@ -202,7 +202,7 @@ TEST_F(HostPipeline, a_failed_copy_is_reported_and_the_next_one_works)
         fail_at = 5;
         ASSERT_EQ(UCS_OK, start(gpu, host, 0, gpu.size(), to_gpu, &job));
         EXPECT_EQ(UCS_ERR_IO_ERROR, wait(job));
-        /* Each thread may have had one more under way */
+        /* Each thread may have had one more in flight */
         EXPECT_LE(copies, 5u + 3u * 4u);
         fail_at = 0;
         expect_copied(to_gpu, 5 * MIB);

@@ -248,7 +248,7 @@ TEST_F(IpcList, an_error_in_the_middle_is_reported_at_the_end)
     EXPECT_EQ(UCS_ERR_IO_ERROR, told.comp.status);
     EXPECT_TRUE(arrived(9));
 
-    /* At the start: no operation is under way to report it */
+    /* At the start: no operation is in flight to report it */
     told.count = 0;
     EXPECT_EQ(UCS_ERR_IO_ERROR, put());
     finish();

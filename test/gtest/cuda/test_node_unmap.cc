@@ -124,7 +124,7 @@ TEST_F(IpcUnmap, more_is_kept_while_the_gpu_is_busy)
     }
 }
 
-/* A look does not wait for a GPU: it closes many mappings, or none */
+/* A check does not wait for a GPU: it closes many mappings, or none */
 TEST_F(IpcUnmap, a_check_closes_idle_mappings)
 {
     for (auto how : {&IpcUnmap::busy, &IpcUnmap::busy_elsewhere}) {
@@ -159,7 +159,7 @@ TEST_F(IpcUnmap, mappings_of_a_destroyed_context_are_not_closed)
     driver.mapped.clear();
 }
 
-/* Messages ask nothing that breaks a capture, and use the result of
+/* Messages make no query that breaks a capture, and use the result of
    collectives' queries */
 TEST_F(IpcUnmap, messages_query_the_legacy_stream_only)
 {

@@ -100,7 +100,8 @@ TEST_F(Settings, the_first_memory_domain_decides_until_all_are_closed)
     EXPECT_TRUE(has_threads());
     close(second);
     close(third);
-    EXPECT_TRUE(uct_cuda_settings_host_zcopy()); /* of copies still under way */
+    EXPECT_TRUE(uct_cuda_settings_host_zcopy()); /* threads of copies still in
+                                                    flight */
 
     first  = open(false, 0);
     second = open(true, 3);

@@ -71,7 +71,7 @@ public:
     unsigned num_held();
 
     /** Destroy this GPU's primary context with its objects. When retained
-     *  again, it has another id. No work may be under way. Memory of the test
+     *  again, it has another id. No work may be in flight. Memory of the test
      *  stays. */
     void reset_context(int device);
 

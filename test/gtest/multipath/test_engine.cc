@@ -942,8 +942,8 @@ TEST_P(test_engine, contention_of_a_transfer_counts_for_the_next)
         ASSERT_NE(nullptr, t.transfer);
     };
 
-    /* The other one is under way when ours ends, and has ended when the next
-       begins */
+    /* The other process's transfer is in flight when ours ends, and has ended
+       when the next one begins */
     ASSERT_EQ(UCS_OK, uct_cuda_mp_start(m_engine, &t.request, &t.request,
                                         &t.transfer));
     ASSERT_NE(nullptr, t.transfer);

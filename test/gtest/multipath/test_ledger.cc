@@ -334,7 +334,7 @@ TEST_F(test_ledger, begun_transfers_are_counted_by_ends)
     EXPECT_EQ(before + 1, begun(1, 0));
     EXPECT_EQ(before + 1, begun(HOST, 2));
 
-    /* It goes on, ends, and begins again */
+    /* the transfer continues, ends, and begins again */
     set(a, 0, 1, true, true);
     EXPECT_EQ(before + 2, begun(1, 2));
     set(a, 0, 1, false);
@@ -649,7 +649,7 @@ TEST_F(test_ledger, forked_child_ends_no_transfer_of_its_parent)
     EXPECT_EQ(1u, direct(b, 0, 1));
 }
 
-/* The first thread ends, the process goes on: main() calls pthread_exit() */
+/* The first thread ends, the process continues: main() calls pthread_exit() */
 TEST_F(test_ledger, process_with_an_ended_first_thread)
 {
     uct_cuda_node_ledger_t *a = open(Gpus{1, 2});
@@ -1193,7 +1193,7 @@ TEST_F(test_traffic, contention_counts_after_a_pause)
 }
 
 /* The same process begins and ends each exchange, and never finds the other
-   one's transfer under way. MPI ranks stay in this order, since the one with
+   one's transfer in flight. MPI ranks stay in this order, since the one with
    the late message begins the next exchange first. Every second transfer of the
    other process lies within the first one's. */
 TEST_F(test_traffic, the_first_and_last_process_is_crossed_too)
@@ -1254,7 +1254,7 @@ TEST_F(test_traffic, crossing_is_seen_in_one_process_and_in_rings)
     }
 }
 
-/* In a window the transfers under way count as crossed, and no later ones */
+/* In a window the transfers in flight count as crossed, and no later ones */
 TEST_F(test_traffic, crossed_transfers_of_a_window)
 {
     uct_cuda_mp_traffic_t *a = create(m_dir.c_str());

@@ -215,7 +215,7 @@ TEST_F(test_planner, the_host_path_needs_proof_of_idleness)
 }
 
 /* Without the host path there is no gain behind a switch, and on a mesh smaller
-   messages are split if several are under way */
+   messages are split if several are in flight */
 TEST_F(test_planner, min_sizes_without_the_host_path)
 {
     uct_cuda_plan_min_sizes_t sizes;
