@@ -94,8 +94,8 @@ bool ucx_mp_mpi_gpu_load(CUfunction *function);
  */
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 
-/* Begin copies on stream `lane`, 0 (the one above) to UCX_MP_MPI_COPY_LANES -
-   1. Streams do not wait for each other. */
+/* Begin copies on one of UCX_MP_MPI_COPY_LANES streams. 0 is the stream of
+   ucx_mp_mpi_copy_begin(). Streams do not wait for each other. */
 #define UCX_MP_MPI_COPY_LANES 4
 void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
                                 unsigned lane);

@@ -36,8 +36,8 @@ ucs_status_t uct_cuda_plan_builder_init(uct_cuda_plan_builder_t *builder,
  * functions below.
  *
  * @param queue  Any number below 256; renumbered at the end.
- * @param wave   Schedule level: steps are sorted by it, and within a level keep
- *               the order in which they were added.
+ * @param wave   Schedule level: steps are sorted by it, and within a level stay
+ *               in the order of their addition.
  * @return Index of the step.
  */
 uint32_t uct_cuda_plan_builder_step(uct_cuda_plan_builder_t *builder,
