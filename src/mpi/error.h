@@ -11,9 +11,12 @@
 int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Raise MPI_ERR_BUFFER: this call cannot be staged for GPU memory. @return The
-   error code. */
+/* Raise MPI_ERR_BUFFER through the communicator's error handler: call `name`
+   cannot be staged for GPU memory. @return The error code. */
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm);
+
+/* Raise MPI_ERR_BUFFER like ucx_mp_mpi_refuse(), through the window's error
+   handler. */
 int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win);
 
 #endif

@@ -169,8 +169,8 @@ static bool is_vmm(const void *address)
     return true;
 }
 
-/* Return whether the CPU can read an address. The kernel copies the argument
-   before it checks the operation, which is invalid. */
+/* Return whether the CPU can read an address. rt_sigprocmask() reads the signal
+   set there before it refuses the invalid operation -1: EFAULT if it cannot. */
 static bool is_readable(uintptr_t at)
 {
     return (syscall(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) ==

@@ -118,7 +118,8 @@ bool ucx_mp_mpi_copy_is_mapped(const void *address);
    already. @return Whether it is locked. */
 bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size);
 
-/* Get the id of the copy's context. @return false if the driver has no ids. */
+/* Get the id of the copy's context. @return false if the copy has failed, or
+   the driver has no ids. */
 bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
                                 unsigned long long *id);
 

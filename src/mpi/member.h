@@ -44,7 +44,8 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm);
    collectives. */
 ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm);
 
-/* Count a collective of this rank. @return As ucx_mp_mpi_member_of(). */
+/* Count a collective of this rank on `comm`. @return The communicator's state;
+   NULL if it has none: nothing is counted. */
 static inline ucx_mp_mpi_member_t *ucx_mp_mpi_member_next(MPI_Comm comm)
 {
     ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);

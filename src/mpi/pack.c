@@ -50,7 +50,8 @@ static struct {
 } gpu = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Find or add a context. The caller holds the lock, here and below. */
+/* Return the state of the copy's context, created at first use. NULL: the
+   context has no id, or no memory is left. The caller holds the lock. */
 static context_t *context_find(ucx_mp_mpi_copy_t *copy)
 {
     unsigned long long id;
@@ -90,7 +91,8 @@ static void context_trim(context_t *context, size_t size)
     }
 }
 
-/* Take the smallest sufficient idle block, at most four times as large. */
+/* Take the smallest sufficient idle block, at most about four times as large
+   as needed; NULL: none. The caller holds the lock. */
 static ucx_mp_mpi_gpu_block_t *context_take(context_t *context, size_t size)
 {
     ucx_mp_mpi_gpu_block_t **link, **best = NULL;

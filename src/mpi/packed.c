@@ -91,8 +91,9 @@ static bool type_make(MPI_Datatype datatype, ucx_mp_mpi_packed_way_t way,
            (real->Type_commit(type_p) == MPI_SUCCESS);
 }
 
-/* Make one datatype per rank that includes the offset in the packed copy, so
-   that all displacements are 0 */
+/* Make one datatype per rank that includes the offset of the rank's block in
+   the packed copy: all displacements stay 0. A rank without data gets MPI_BYTE.
+   @return false on failure */
 static bool make_each(ucx_mp_mpi_packed_t *packed,
                       const ucx_mp_mpi_parts_t *parts,
                       ucx_mp_mpi_packed_way_t way)

@@ -201,7 +201,9 @@ static inline bool ucx_mp_mpi_has_tools(void)
     \
     static int own_##_name(__VA_ARGS__)
 
-/* Return a variable of the MPI, or NULL; call after one of the finds above. */
+/* Return the address of a variable of the MPI; NULL: the MPI has no such
+   variable. Call after ucx_mp_mpi_pmpi_find() or
+   ucx_mp_mpi_pmpi_find_calls(). */
 void *ucx_mp_mpi_pmpi_variable(const char *name);
 
 #endif

@@ -29,7 +29,8 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Take the smallest sufficient idle block, at most four times as large */
+/* Take the smallest sufficient idle block, at most about four times as large
+   as needed; NULL: none */
 static ucx_mp_mpi_block_t *pool_find(size_t size)
 {
     ucx_mp_mpi_block_t **link, **best = NULL;

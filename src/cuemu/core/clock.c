@@ -259,7 +259,8 @@ static void cuemu_rank_align(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* Do the same, and leave out the processor time used up to now. */
+/* Do as cuemu_rank_align(), and leave out the rank's processor time up to
+   now. */
 static void cuemu_rank_restart(const cuemu_clock_t *clk,
                                cuemu_clock_rank_t *rank, uint64_t real_ns)
 {

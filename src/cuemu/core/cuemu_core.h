@@ -630,9 +630,10 @@ typedef struct {
     /* Return the total time that its first thread waited for a processor, ns */
     uint64_t (*delay_ns)(int pid);
     void     (*sleep)(uint64_t ns);
-    /* Sleep while *word is `value`, until wake(), at most `ns` (0: no limit);
-       wake all threads asleep on `word` */
+    /* Sleep until wake(), at most `ns` (0: no limit), unless *word differs
+       from `value` */
     void     (*wait)(uint32_t *word, uint32_t value, uint64_t ns);
+    /* Wake all threads asleep on `word` */
     void     (*wake)(uint32_t *word);
     /* Return the number of processors that this process may use */
     int      (*num_processors)(void);

@@ -46,9 +46,12 @@ CUresult cuemu_capture_wait(cuemu_stream_t *stream, cuemu_event_t *event,
 /* Return an error if the event was last recorded in a capture. */
 CUresult cuemu_capture_ask(cuemu_event_t *event);
 
-/* Forget an event before it is recorded again or destroyed; a stream before it
-   is destroyed. */
+/* Forget what an event stands for in a capture, before it is recorded again or
+   destroyed. */
 void cuemu_capture_forget_event(cuemu_event_t *event);
+
+/* Take a stream out of its capture before it is destroyed: ends a capture that
+   began in the stream, and breaks any other. */
 void cuemu_capture_forget_stream(cuemu_stream_t *stream);
 
 #endif

@@ -73,8 +73,9 @@ enum {
 /* Check a call before it runs. Returns SUCCESS, or the error to return. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
-/* Return the result of a call that ended with `result`: OUT_OF_MEMORY instead
-   of SUCCESS if bytes were lost because the memory's file system is full. */
+/* End a call, report it if it failed, and return its result: OUT_OF_MEMORY
+   instead of SUCCESS if bytes were lost because the memory's file system is
+   full. */
 CUresult cuemu_gate_leave(const cuemu_gate_t *gate, CUresult result);
 
 /* Count an operation that is no function, such as "kernel", and return the
@@ -167,9 +168,11 @@ unsigned cuemu_object_count(cuemu_obj_type_t type);
 /* Return the live object of this type behind `handle`, or NULL. */
 void *cuemu_object_check(const void *handle, cuemu_obj_type_t type);
 
-/* End an object's life with its context, without giving its memory to
-   others. */
+/* Make an object's handle invalid when its context ends. The memory is never
+   reused. */
 void cuemu_object_retire(void *obj);
+
+/* Undo cuemu_object_retire(), for a primary context that begins again. */
 void cuemu_object_revive(void *obj);
 
 /* Return non-zero if the object was retired. */
@@ -475,9 +478,11 @@ typedef struct {
 /* Return the current emulated time. */
 cuemu_time_t cuemu_now(void);
 
-/* Tell the clock that the calling thread enters or leaves the driver. Calls may
-   nest: the outermost pair counts. */
+/* Report to the clock that the calling thread enters the driver. Pairs with
+   cuemu_work_call_end() may nest: the outermost pair counts. */
 void cuemu_work_call_begin(void);
+
+/* Report to the clock that the calling thread leaves the driver. */
 void cuemu_work_call_end(void);
 
 /* Return the time of a call on this node, ps. */

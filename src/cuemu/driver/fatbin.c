@@ -119,9 +119,9 @@ static size_t cuemu_zstd_unpack(const void *in, size_t in_size, void *out,
     return (size > out_size) ? 0 : size; /* errors are large numbers */
 }
 
-/* Return non-zero if `a` is the better code for a GPU: the newest code that it
-   runs. If it runs none, the oldest, since nvcc no longer makes code for old
-   GPUs. */
+/* Return non-zero if `a` is better code for a GPU than `b` (NULL: none). The
+   newest code that the GPU runs is best. If the GPU runs neither, the older one
+   is better: nvcc no longer makes code for old GPUs. */
 static int cuemu_fatbin_is_better(const cuemu_fatbin_entry_t *a,
                                   const cuemu_fatbin_entry_t *b, int sm)
 {

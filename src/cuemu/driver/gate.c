@@ -138,7 +138,8 @@ unsigned long long cuemu_calls(const char *name)
     return calls;
 }
 
-/* Add a function to the list at its first call. */
+/* Add a function to the list for cuemu_calls(). Call it only once for each
+   function, at the function's first call. */
 static void cuemu_gate_list(cuemu_gate_t *gate)
 {
     gate->next = __atomic_load_n(&cuemu_gates, __ATOMIC_RELAXED);
@@ -218,9 +219,9 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
     return (result != CUDA_SUCCESS) ? result : cuemu_capture_enter(gate->name);
 }
 
-/* Append a failed call's name and error to the file CUEMU_REFUSED, if set. It
-   corresponds to the list of compute-sanitizer's memcheck. NOT_READY is no
-   failure. */
+/* Report a failed call. Warn on stderr at the first call of a function that the
+   emulated driver lacks. Append name and error to the file CUEMU_REFUSED, if
+   set, except NOT_READY: compute-sanitizer's memcheck lists the same calls. */
 static void cuemu_gate_refused(const cuemu_gate_t *gate, CUresult result)
 {
     const char *path = getenv("CUEMU_REFUSED");

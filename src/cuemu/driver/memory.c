@@ -1024,9 +1024,9 @@ static int cuemu_mem_is_at(const void *ptr, cuemu_mem_kind_t kind)
     return result;
 }
 
-/* Wait until no GPU has work of this process left, related to the memory or
-   not. Meanwhile copies of page-locked memory by other threads are held up
-   (seen on H100, driver 580). */
+/* Free page-locked memory, after waiting for all work of this process on all
+   GPUs, related to the memory or not. Meanwhile other threads' copies of
+   page-locked memory wait, too (seen on H100, driver 580). */
 CUEMU_API(cuMemFreeHost, (void *ptr), (ptr))
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;

@@ -596,8 +596,8 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
     }
 
     if (event->op != 0) {
-        /* work can only have ended if the clock is stopped or something changed
-           since the last query */
+        /* A stopped clock waits for due operations: serve them. If nothing has
+           changed since the last query, the work has not ended. */
         cuemu_clock_now(&cuemu_session.shared->clock, cuemu_session.slot,
                         &clamped);
         if (clamped) {

@@ -130,7 +130,8 @@ uint64_t cuemu_fabric(void)
     return (env == NULL) ? 0 : strtoull(env, NULL, 0);
 }
 
-/* Return SUCCESS if memory may be shared in all of these ways. */
+/* Return SUCCESS if memory can be exported with all handle types of the mask,
+   else NOT_SUPPORTED. The fabric type needs CUEMU_FABRIC. */
 static CUresult cuemu_check_types(int types)
 {
     if (cuemu_fabric() != 0) {
@@ -264,8 +265,8 @@ static int cuemu_vmm_is_host(int type)
            (type <= CUEMU_LOCATION_HOST_NUMA_CURRENT);
 }
 
-/* Return the GPU nearest to host memory of a NUMA node: its file has the
-   bytes. */
+/* Return the first GPU of a NUMA node, or GPU 0 if the node has none. Its file
+   has the bytes of the node's host memory. */
 static int cuemu_vmm_gpu_near(int numa)
 {
     int gpu;

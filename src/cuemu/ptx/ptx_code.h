@@ -292,11 +292,16 @@ uint32_t cuemu_ptx_target(cuemu_ptx_kernel_t *k, const cuemu_ptx_operand_t *op,
 
 /* ------------------------------------------------------------ execution */
 
-/* Convert half precision and bfloat16 to float, and back in the thread's
-   rounding mode. */
+/* Convert half precision to float. */
 float cuemu_ptx_from_half(uint16_t bits);
+
+/* Convert to half precision, in the calling thread's rounding mode. */
 uint16_t cuemu_ptx_to_half(double value);
+
+/* Convert bfloat16 to float. */
 float cuemu_ptx_from_bfloat(uint16_t bits);
+
+/* Convert to bfloat16, in the calling thread's rounding mode. */
 uint16_t cuemu_ptx_to_bfloat(double value);
 
 /* Convert bit i of the mask to byte i, and back; the bytes are 0 or 1. */

@@ -42,7 +42,8 @@ static void context_destroy(uct_cuda_context_t *context)
     free(context);
 }
 
-/* Call with the lock held */
+/* Destroy the records of dead contexts that are not held. Call with the lock
+ * held. */
 static void drop_dead(void)
 {
     uct_cuda_context_t **link = &contexts.head;

@@ -53,7 +53,8 @@ bool uct_cuda_driver_is_first(void);
 void uct_cuda_driver_override(const uct_cuda_driver_t *driver);
 
 
-/* Translate a failure */
+/** Translate a driver result other than CUDA_SUCCESS to a status:
+ *  UCS_INPROGRESS for CUDA_ERROR_NOT_READY. Never logs. */
 ucs_status_t uct_cuda_failure_status(CUresult result);
 
 /** Translate a driver result to a status. Never logs. */

@@ -93,7 +93,8 @@ uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
 
 void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context);
 
-/** Make the context current again that was. */
+/** Undo a push: make the earlier context current again, and release what the
+ *  push retained. Does nothing if nothing was pushed. */
 static inline void
 uct_cuda_gpu_context_pop(const uct_cuda_gpu_context_t *context)
 {

@@ -59,7 +59,8 @@ typedef struct {
 /**
  * Begin the next call. This rank announces nothing yet.
  *
- * @param why  Filled with a sentence if ranks disagree or one has died.
+ * @param why  Set to "" now. It must stay valid until the call ends: a later
+ *             function writes a sentence if ranks disagree or one has died.
  */
 void uct_cuda_coll_agree_begin(uct_cuda_coll_agreement_t *agreement,
                                const uct_cuda_coll_call_t *what, char *why,

@@ -377,8 +377,9 @@ static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
            group_pass(group, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
 }
 
-/* Check that the GPUs can do this rank's part, fill its announcement, and make
- * the context of its buffers current. @return false: this rank has declined */
+/* Check that the GPUs can do this rank's part, export its buffers, fill its
+ * announcement, and push the context of its buffers. @return false: this rank
+ * has declined; no context is pushed */
 static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
                           uct_cuda_gpu_context_t *pushed,
                           uct_cuda_node_announcement_t *post)
@@ -453,7 +454,9 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
            !uct_cuda_coll_memory_has(&group->memory, plan);
 }
 
-/* Prepare the call. No rank runs before all ranks are prepared. */
+/* Create and map what this rank needs for the call, and wait until all ranks
+ * have done so. @return First failure of any rank, the same on all ranks unless
+ * one has died */
 static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
                                   const uct_cuda_coll_kept_schedule_t *kept,
                                   const uct_cuda_run_coll_call_t *run)
@@ -653,7 +656,9 @@ static bool call_is_native_as_fast(const call_t *call,
            uct_cuda_plan_coll_shares_gpus(agreement->gpus, agreement->size);
 }
 
-/* Format why the plan's algorithm was chosen */
+/* Format a reason to print after the algorithm's name: " as asked for", or name
+ * and modelled time of the best other algorithm, or "" if no other was near.
+ * Returns buffer */
 static const char *call_why(const call_t *call, char *buffer, size_t size)
 {
     const uct_cuda_plan_coll_other_t *other = &call->plan->other;

@@ -23,8 +23,8 @@ typedef struct {
 } uct_cuda_coll_fallback_t;
 
 
-/** Format "export, rank 1: a buffer cannot be exported to other processes
- *  (status -1)" */
+/** Format "export, rank 1: cannot export a buffer (status -1)". The rank is
+ *  left out if it is ALL, the status if it is UCS_OK. Returns @a text. */
 const char *uct_cuda_coll_fallback_str(const uct_cuda_coll_fallback_t *fallback,
                                        char *text, size_t size);
 

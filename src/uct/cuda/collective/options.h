@@ -43,8 +43,9 @@ uct_cuda_log_level_t uct_cuda_coll_wait_level(void);
 int uct_cuda_coll_is_on(void);
 
 
-/** Set the tuning file and the ledger's directory. Only the first call
- *  counts. */
+/** Set the tuning file and the ledger's directory. Only the first call counts;
+ *  none does after uct_cuda_coll_ledger() or uct_cuda_coll_constants(), which
+ *  set the defaults. */
 void uct_cuda_coll_configure_node(const uct_cuda_plan_config_t *config);
 
 /** Return the ledger's directory; empty: no ledger. */

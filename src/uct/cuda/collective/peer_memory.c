@@ -315,7 +315,8 @@ static void scratch_free(memory_t *memory, bool is_alive)
     scratch->size = 0;
 }
 
-/* memory from cuMemCreate() belongs to no context */
+/* Withdraw the export of a relay's scratch memory and free it. Needs no current
+ * context: memory from cuMemCreate() belongs to none. */
 static void relay_free(memory_t *memory, int gpu)
 {
     scratch_t *relay = &memory->relays[gpu];

@@ -132,10 +132,11 @@ ucs_status_t uct_cuda_copy_kernel_notify(const uct_cuda_copy_launch_t *launch,
                                          CUevent event, uint64_t patience,
                                          CUhostFn func, void *arg);
 
-/** Wait until it accesses no memory any more, if the context is alive. */
+/** Wait until launches and the copies that replace them access no memory any
+ *  more. Does nothing if the context is gone. */
 void uct_cuda_copy_kernel_wait(const uct_cuda_copy_kernel_t *copier);
 
-/** Return the stream of its kernels. */
+/** Return the stream in which the kernel is launched. */
 CUstream uct_cuda_copy_kernel_stream(const uct_cuda_copy_kernel_t *copier);
 
 /** Return a second stream, for copies that replace a cancelled launch

@@ -50,11 +50,12 @@ typedef struct {
     uint16_t             number;
 } uct_cuda_copy_count_t;
 
-/** Count a copy, see uct_cuda_mp_single_begin(). */
+/** Report a copy to the engine, see uct_cuda_mp_single_begin(). */
 void uct_cuda_copy_count(uct_cuda_copy_count_t *count,
                          uct_cuda_mp_engine_t *engine, uct_cuda_end_t src,
                          uct_cuda_end_t dst, size_t size);
 
+/** Report the end of a copy, see uct_cuda_mp_single_end(). */
 void uct_cuda_copy_uncount(uct_cuda_copy_count_t *count);
 
 

@@ -96,7 +96,8 @@ struct uct_cuda_cma_channel {
 
 /* ------------------------------------------------------------------- slots */
 
-/* Find a free slot */
+/* Take a free slot. NULL: none is free; the server is asked to free slots of
+ * processes that have ended. */
 static uct_cuda_cma_slot_t *
 find_slot(uct_cuda_cma_control_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
 {

@@ -222,7 +222,8 @@ static bool is_of(const uct_cuda_cma_peer_t *peer,
            (peer->addr.number == addr->number);
 }
 
-/* Return a new reference to the peer, existing or created */
+/* Add a reference to the peer of an address, creating the peer at first use.
+ * NULL: no memory */
 static uct_cuda_cma_peer_t *peer_of(const uct_cuda_cma_addr_t *addr)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -172,12 +172,14 @@ const uint8_t *uct_cuda_node_control_gpu(const uct_cuda_node_control_t *control,
                                          unsigned rank);
 
 
-/** Set the number of steps of a call completed on one of this rank's queues,
- *  in order; read another rank's number. */
+/** Store how many steps of call @a sequence have completed on one of this
+ *  rank's queues. The steps of a queue complete in order. */
 void uct_cuda_node_control_step(uct_cuda_node_control_t *control,
                                 unsigned queue, uint64_t sequence,
                                 uint32_t steps);
 
+/** Return how many steps of call @a sequence have completed on a rank's queue:
+ *  0 if the rank has stored none yet, UINT32_MAX if it is in a later call. */
 uint32_t uct_cuda_node_control_steps(const uct_cuda_node_control_t *control,
                                      unsigned rank, unsigned queue,
                                      uint64_t sequence);

@@ -194,7 +194,8 @@ static int milliseconds_until(uint64_t end)
     return (now < end) ? (int)((end - now) / 1000000) + 1 : 0;
 }
 
-/* Wait for the answer, or until the other end of the socket is closed */
+/* Wait until the exporter answers or closes its end of the socket, at most
+ * WAIT_NS. The caller finds out by receiving. */
 static void wait_for_answer(int socket)
 {
     struct pollfd poll_fd = {.fd = socket, .events = POLLIN};

@@ -42,8 +42,8 @@ void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
 /**
  * Answer all requests received so far, without waiting.
  *
- * @param make  Returns a descriptor for a notice, or -1. The descriptor is
- *              closed after sending.
+ * @param make  Creates a descriptor for a notice; it is sent to the peer and
+ *              closed here. -1: the peer gets none.
  */
 void uct_cuda_node_descriptors_answer(
         const uct_cuda_node_descriptors_t *socket,

@@ -449,7 +449,8 @@ static CUmemAccessDesc access_of(CUdevice device)
     return access;
 }
 
-/* Prepare the handle to import. *fd_p: descriptor to close afterwards, or -1 */
+/* Get the arguments of cuMemImportFromShareableHandle() for a handle. The
+ * caller closes *fd_p after the import; -1: nothing to close. */
 static ucs_status_t os_handle_get(const uct_cuda_node_handle_t *handle,
                                   CUmemAllocationHandleType *type_p,
                                   void **os_handle_p, int *fd_p)
@@ -525,7 +526,8 @@ out_close_fd:
     return status;
 }
 
-/* Find or create the record of a pool; call with the lock held */
+/* Count an import of a pool in its record, created at the first one. NULL: no
+ * memory. Call with the lock held. */
 static pool_t *pool_get(CUmemoryPool cuda)
 {
     pool_t *pool;

@@ -58,7 +58,8 @@ void uct_cuda_node_invalidation_end(uint32_t slot);
  *  (node/descriptors.h). */
 void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd);
 
-/** Set the peer end of the socket for such requests, or -1, and its inode. */
+/** Set the socket that peers duplicate to request descriptors
+ *  (node/descriptors.h), and its inode. -1: peers cannot request any. */
 void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode);
 
 /** Return whether a handle of this process is invalid. Costs one load. */
@@ -90,7 +91,8 @@ int uct_cuda_node_invalidation_view_fd(
     const uct_cuda_node_invalidation_view_t *view,
     const uct_cuda_node_invalidation_t *notice);
 
-/** Return the peer end of the owner's socket, or -1, and its inode. */
+/** Return the number, in the owner's process, of the socket that peers
+ *  duplicate to request descriptors, or -1; and its inode. */
 int uct_cuda_node_invalidation_view_server(
         const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p);
 

@@ -605,7 +605,8 @@ void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t lane,
     __atomic_store_n(&slot->changes, slot->changes + 1, __ATOMIC_RELEASE);
 }
 
-/* Check whether the owner of a slot with active links still lives */
+/* Free a slot with active links if its owner has died. The check is made only
+ * if the slot has not changed for UCT_CUDA_NODE_LEDGER_STALE. */
 static void ledger_visit(uct_cuda_node_ledger_t *ledger, unsigned number,
                          uint64_t now)
 {

@@ -167,7 +167,8 @@ static void sweep(void)
     }
 }
 
-/* Sweep if any peer has invalidated memory since the last check */
+/* Close mappings of freed memory, if any peer has invalidated a handle since
+ * the last check */
 static void look_for_news(void)
 {
     if (uct_cuda_node_invalidation_views_have_news()) {
@@ -530,7 +531,9 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
     return UCS_OK;
 }
 
-/* Return the mapping of a handle, new or existing. Call with the lock held. */
+/* Return the mapping of a handle, opening the handle if there is none yet. The
+ * mapping may be in another context, see find_opener(). No user is added. Call
+ * with the lock held. */
 static ucs_status_t
 find_or_add(const uct_cuda_node_handle_t *handle, CUdevice device,
             CUcontext context, unsigned long long context_id,

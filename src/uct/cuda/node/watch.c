@@ -55,7 +55,8 @@ static const uct_cuda_node_watched_t *get_watched(unsigned number)
                    NULL;
 }
 
-/* Run all clients once. @return true: there is memory to watch */
+/* Answer the peers' requests for descriptors, and let each client check its
+ * memory once. @return true: a client has memory to watch */
 static bool look(void)
 {
     bool has_work = false;

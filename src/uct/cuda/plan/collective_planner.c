@@ -328,8 +328,9 @@ void uct_cuda_plan_coll_tree_cache_release(
     memset(tree_cache, 0, sizeof(*tree_cache));
 }
 
-/* Find the trees of a choice in the cache, or a new entry; NULL: full. Stars
- * need no cache. */
+/* Find the cache entry with the trees of a choice. If there is none, return the
+ * first unused entry: the caller fills it and counts it. NULL: the cache is
+ * full, or the trees are stars, which need no cache. */
 static cached_trees_t *find_cached_trees(const planner_t *planner,
                                          const choice_t *choice)
 {

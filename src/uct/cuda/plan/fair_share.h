@@ -42,7 +42,9 @@ typedef struct {
 
 
 /**
- * Let @a count flows use a resource with @a capacity bytes/s in total.
+ * Add @a count flows to the users of a resource, and set its capacity: the
+ * bytes/s of all its users together. All calls for a resource pass the same
+ * capacity.
  */
 static inline void
 uct_cuda_plan_share_add(uct_cuda_plan_share_resource_t *resource,

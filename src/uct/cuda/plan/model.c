@@ -443,10 +443,10 @@ typedef struct {
 } staged_t;
 
 
-/* Compute the bounds of a path with this many chunks. Copies are submitted
- * chunk by chunk, and for each chunk the first hops of all paths come first. A
- * link's latency includes one submission and a poll, counted here once for
- * all. */
+/* Compute the bounds of a staged path's time with this many chunks. Copies are
+ * submitted chunk by chunk: for each chunk the first hops of all staged paths,
+ * then the second hops. The latency of each hop includes a submission and a
+ * poll: subtract both, and count them once for the path. */
 static void staged_bounds(const staged_t *staged, unsigned chunks,
                           line_t bounds[NUM_BOUNDS])
 {

@@ -213,9 +213,10 @@ bool uct_cuda_plan_model_is_doubtful(const uct_cuda_topo_t *topo,
 
 
 /**
- * Describe a path of this transfer.
+ * Fill in a path of this transfer as the model sees it.
  *
- * @return false: the hardware has no such path.
+ * @return false: the hardware has no such path, or it would be staged on an end
+ *         of the transfer. *path_p is then undefined.
  */
 bool uct_cuda_plan_model_path(const uct_cuda_plan_query_t *query,
                               const uct_cuda_plan_path_t *path,

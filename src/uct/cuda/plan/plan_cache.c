@@ -91,7 +91,8 @@ void uct_cuda_plan_cache_destroy(uct_cuda_plan_cache_t *cache)
     free(cache);
 }
 
-/* Return the entry of a kind and root, or the least recently used one */
+/* Return the record of the request's kind and root. If there is none, empty the
+ * least recently used record and assign it to them. */
 static cache_record_t *find_record(uct_cuda_plan_cache_t *cache,
                                    const request_t *request)
 {
@@ -151,7 +152,7 @@ static ucs_status_t find_choice(cache_record_t *record,
     return point->status;
 }
 
-/* Return the index of the nearest size for which the cache keeps a plan */
+/* Return the index, in points, of the size nearest to this one */
 static unsigned nearest(uint64_t bytes)
 {
     const uint64_t within = ucs_max(ucs_min(bytes, bytes_of(NUM_POINTS - 1)),
@@ -176,7 +177,8 @@ static bool is_uneven(const request_t *request, uint64_t bytes)
     return most * request->element > 2 * (bytes / request->num_ranks);
 }
 
-/* Return the cached plan of a choice, or the least recently used entry */
+/* Return the template of a choice. If there is none, empty the least recently
+ * used one and assign it to the choice. */
 static template_t *find_kept(cache_record_t *record, const request_t *request,
                              const choice_t *choice)
 {
@@ -249,8 +251,8 @@ static ucs_status_t plan_by(cache_record_t *record, const request_t *request,
         }
     }
 
-    /* choose for this very size: it may have a plan where its neighbours have
-     * none */
+    /* Blocks are uneven, or the nearest size has no plan: choose for this very
+     * size, which may have one */
     status = uct_cuda_plan_coll_choose(request, &record->tree_cache, &choice);
     return (status == UCS_OK) ? make(record, request, &choice, plan) : status;
 }

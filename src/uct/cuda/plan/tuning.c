@@ -99,7 +99,8 @@ static bool has_class(const uct_cuda_topo_t *topo, int from, int to)
     return (from != to) && (topo->links[from][to].bandwidth > 0);
 }
 
-/* Find the class of a pair, adding it if it is new */
+/* Return the index of a pair's class. A new class is stored behind the others,
+ * for the caller to count in num_classes. */
 static int find_class(uct_cuda_plan_tuning_t *tuning,
                       const uct_cuda_topo_t *topo, int from, int to)
 {

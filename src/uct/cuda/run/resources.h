@@ -115,7 +115,7 @@ void uct_cuda_run_rsc_adopt_staging(uct_cuda_run_rsc_t *rsc, int numa,
 CUcontext uct_cuda_run_rsc_ctx(const uct_cuda_run_rsc_t *rsc,
                                    int device);
 
-/** Return the id of that context. */
+/** Return the id of the context of a device used by a prepared plan. */
 unsigned long long uct_cuda_run_rsc_ctx_id(const uct_cuda_run_rsc_t *rsc,
                                            int device);
 
