@@ -142,7 +142,7 @@ static inline void cuemu_session_wait_served(cuemu_shared_t *shared,
     __atomic_sub_fetch(&shared->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Return real time, not the program's emulated clock. */
+/* Return CLOCK_MONOTONIC in ns: real time, not the emulated clock. */
 uint64_t cuemu_real_ns(void);
 
 /* Owners in the simulation: copies of a process, and its host callbacks, which
