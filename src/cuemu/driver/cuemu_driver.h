@@ -333,6 +333,7 @@ typedef struct cuemu_mem {
     cuemu_slab_t    *slab;
     void            *owner;       /* pool or allocation handle */
     int              imported;    /* POOL: from another process */
+    int              is_freed;    /* POOL: cuMemFreeAsync was called */
     int              on_host;     /* VMM: host memory; the emulator keeps its
                                      bytes in a GPU's file */
     int              numa;        /* NUMA node of host memory */
@@ -368,7 +369,7 @@ unsigned cuemu_mem_count(cuemu_mem_kind_t kind, unsigned *refs_p);
    is none. Call with the lock. */
 cuemu_mem_t *cuemu_mem_of(const void *owner, int extent);
 
-/* Return the bytes of all records of this owner. Call with the lock. */
+/* Return the bytes in use of all records of this owner. Call with the lock. */
 uint64_t cuemu_mem_bytes_of(const void *owner);
 
 /* Add a copy of a record; NULL if out of memory or overlapping. */

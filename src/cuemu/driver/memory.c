@@ -762,7 +762,8 @@ uint64_t cuemu_mem_bytes_of(const void *owner)
     size_t i;
 
     for (i = 0; i < cuemu_num_mems; ++i) {
-        bytes += (cuemu_mems[i]->owner == owner) ? cuemu_mems[i]->size : 0;
+        bytes += ((cuemu_mems[i]->owner == owner) && !cuemu_mems[i]->is_freed) ?
+                 cuemu_mems[i]->size : 0;
     }
 
     return bytes;

@@ -1086,7 +1086,8 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
 
     /* The memory is free when the stream gets there. The next allocation
        collects it, since no lock is held while operations are served */
-    item->ptr = ptr;
+    item->ptr     = ptr;
+    mem->is_freed = 1;
     memset(&work, 0, sizeof(work));
     work.desc.kind    = CUEMU_OP_MARK;
     work.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;

@@ -187,6 +187,34 @@ TEST_F(driver_memory, freed_addresses_are_reused_without_mapping_calls)
     });
 }
 
+/* A pool counts what is in use: a free counts at once. */
+TEST_F(driver_memory, pools_count_used_bytes)
+{
+    run(1, [&](int) {
+        CUdeviceptr va[2];
+        CUmemoryPool pool;
+
+        use(0);
+        CU_OK(cuDeviceGetDefaultMemPool(&pool, 0));
+        auto used = [&] {
+            cuuint64_t bytes = ~0ull;
+
+            EXPECT_EQ(CUDA_SUCCESS,
+                      cuMemPoolGetAttribute(
+                              pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &bytes));
+            return bytes;
+        };
+        EXPECT_EQ(0u, used());
+        CU_OK(cuMemAllocAsync(&va[0], 1024, nullptr));
+        CU_OK(cuMemAllocAsync(&va[1], 2048, nullptr));
+        EXPECT_EQ(3072u, used());
+        CU_OK(cuMemFreeAsync(va[1], nullptr));
+        EXPECT_EQ(1024u, used());
+        CU_OK(cuMemFreeAsync(va[0], nullptr));
+        EXPECT_EQ(0u, used());
+    });
+}
+
 /* Neither a copy nor a registration takes freed memory for host memory. */
 TEST_F(driver_memory, freed_memory_is_not_host_memory)
 {
