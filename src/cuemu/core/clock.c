@@ -779,6 +779,7 @@ int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint)
 
     owner  = cuemu_clock_lock(clk);
     thread = cuemu_rank_place(r, tid, hint);
+    CUEMU_STORE(&r->calls, r->calls + 1);
     cuemu_clock_turn(clk, rank, owner);
     if (thread >= 0) {
         r->threads[thread].tid     = tid;

@@ -2,13 +2,16 @@
 
 /*
  * Let programs of an emulated node read the emulated clock: replace libc's
- * functions that return the time, and sched_yield(). Sleeping and waiting stay
- * in real time. Without a session the functions behave as libc's.
+ * functions that return the time, sched_yield(), and UCX's progress function,
+ * which polling programs call. Sleeping and waiting stay in real time. Without
+ * a session the functions behave as the replaced ones.
  */
 #include "../driver/cuemu_session.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,6 +34,10 @@
 #define CUEMU_YIELD_NS         10000ull
 #define CUEMU_YIELD_ACTIVE     4
 #define CUEMU_YIELD_ROUNDS     4
+
+/* Fruitless calls of UCX's progress in a row before a yield; some 10 us of
+   processor time */
+#define CUEMU_POLL_FRUITLESS 50
 
 /* Stops UCX from reading the processor's time stamp counter instead of the
    clock */
@@ -236,7 +243,7 @@ static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
  * the wait takes no real time; and other programs on the machine do not get a
  * whole time slice for each yield.
  */
-CUEMU_EXPORT int sched_yield(void)
+static int cuemu_yield(void)
 {
     static __thread int tid, place;
     static __thread cuemu_time_t end, before;
@@ -275,6 +282,80 @@ CUEMU_EXPORT int sched_yield(void)
     }
     cuemu_clock_call_end(clk, rank, place);
     return 0;
+}
+
+CUEMU_EXPORT int sched_yield(void)
+{
+    return cuemu_yield();
+}
+
+typedef unsigned (*cuemu_progress_func_t)(void*);
+
+CUEMU_EXPORT unsigned ucp_worker_progress(void *worker);
+
+/* Return UCX's function that the caller would call without this library: that
+   of the program, or of the caller's own dependencies. */
+static cuemu_progress_func_t cuemu_find_progress(const void *caller)
+{
+    void *symbol = dlsym(RTLD_NEXT, "ucp_worker_progress"), *handle;
+    cuemu_progress_func_t func;
+    Dl_info info;
+
+    if ((symbol == NULL) && (dladdr(caller, &info) != 0)) {
+        handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle != NULL) {
+            symbol = dlsym(handle, "ucp_worker_progress");
+            dlclose(handle);
+        }
+    }
+
+    memcpy(&func, &symbol, sizeof(func));
+    if ((func == NULL) || (func == ucp_worker_progress)) {
+        fprintf(stderr, "cuemu: no libucp has ucp_worker_progress\n");
+        abort();
+    }
+    return func;
+}
+
+/*
+ * Some programs, such as MPICH, poll UCX and never yield. While such a rank
+ * waits for a processor, it holds up all others. Yield for it after fruitless
+ * calls in a row. A program that calls the driver in between needs no help.
+ */
+CUEMU_EXPORT unsigned ucp_worker_progress(void *worker)
+{
+    static __thread struct {
+        const void           *caller;
+        cuemu_progress_func_t func;
+        unsigned              idle;
+        uint64_t              calls; /* of the rank at the last yield */
+    } poll;
+    const void *caller = __builtin_return_address(0);
+    cuemu_shared_t *view;
+    int rank, saved_errno;
+    unsigned count;
+
+    if (poll.caller != caller) {
+        poll.func   = cuemu_find_progress(caller);
+        poll.caller = caller;
+    }
+
+    count = poll.func(worker);
+    if (count > 0) {
+        poll.idle = 0;
+    } else if (++poll.idle > CUEMU_POLL_FRUITLESS) {
+        saved_errno = errno;
+        view        = cuemu_find_session();
+        rank        = (view == NULL) ? -1 : cuemu_find_rank(&view->clock);
+        if ((rank < 0) || (view->clock.ranks[rank].calls != poll.calls)) {
+            poll.idle = 0;
+        } else {
+            cuemu_yield();
+        }
+        poll.calls = (rank < 0) ? 0 : view->clock.ranks[rank].calls;
+        errno      = saved_errno;
+    }
+    return count;
 }
 
 CUEMU_EXPORT int clock_gettime(clockid_t id, struct timespec *ts)

@@ -396,6 +396,49 @@ static double polled_copies(CUdeviceptr dst, CUdeviceptr src, CUstream s,
     return emulated_ms() - begin;
 }
 
+/* A rank polls UCX without a yield while another one calls the driver. The
+   poller waits at least 0.5 us of emulated time after fruitless polls. */
+TEST_F(driver, programs_that_poll_ucx_hold_up_nobody)
+{
+    const char *lib = getenv("CUEMU_LIB");
+
+    if (lib == nullptr) {
+        GTEST_SKIP() << "CUEMU_LIB is not set";
+    }
+
+    auto *ended = (volatile int*)mmap(nullptr, 4096, PROT_READ | PROT_WRITE,
+                                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    auto *took  = (volatile double*)ended + 1;
+
+    ASSERT_NE(MAP_FAILED, (void*)ended);
+    run(2, [&](int rank) {
+        std::string path = std::string(lib) + "/";
+
+        ASSERT_NE(nullptr, dlopen((path + "libcuemu_preload.so").c_str(),
+                                  RTLD_NOW | RTLD_GLOBAL)) << dlerror();
+        void *ucp = dlopen((path + "../tests/fake_ucp.so").c_str(), RTLD_NOW);
+        ASSERT_NE(nullptr, ucp) << dlerror();
+        auto poll = (unsigned long (*)(const volatile int*))dlsym(
+                ucp, "fake_ucp_poll");
+
+        use(0);
+        barrier();
+        if (rank == 0) {
+            double begin = emulated_ms();
+
+            for (int i = 0; i < 100; ++i) {
+                CU_OK(cuMemFree(alloc(MiB)));
+            }
+            *took  = emulated_ms() - begin;
+            *ended = 1;
+        } else {
+            unsigned long polls = poll(ended);
+            EXPECT_LT(polls, 2000 * *took + 1000);
+        }
+    });
+    munmap((void*)ended, 4096);
+}
+
 /* Three other programs compete for this one's processor. */
 TEST_F(driver, other_programs_take_no_emulated_time)
 {
