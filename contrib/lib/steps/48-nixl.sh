@@ -37,17 +37,17 @@ mpi_host_lanes() {
         { say "none of cuda_cma with UCX_CUDA_CMA_ENABLE=y"; return 1; }
 }
 
-# Reads on a node without NVLink: as fast as writes, for 16 MiB; through TCP they
-# would be below 1 GB/s
+# nixl_reads NODE ROUTES: on a node without NVLink, for 16 MiB; through TCP they would be
+# below 1 GB/s
 nixl_reads() {
     local output
     wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
     wheel_folder numpy numpy || { skip "no numpy"; return; }
     output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
-             "$mpi_run" --emulate pcie-only "$ucx_mp_top/contrib/nixl/bench" \
-             --check --routes VrV,PrV,HrV --shapes 1x16M) || return
+             "$mpi_run" --emulate "$1" "$ucx_mp_top/contrib/nixl/bench" \
+             --check --routes "$2" --shapes 1x16M) || return
     say "$output"
-    [ "$(awk '/^[PVH]rV / && $2 > 5 { count++ } END { print count + 0 }' \
+    [ "$(awk '/^[PVH][rw]V / && $2 > 5 { count++ } END { print count + 0 }' \
          <<< "$output")" -eq 3 ]
 }
 
@@ -98,8 +98,10 @@ step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
      "NIXL's wheel for CUDA 13, which has a libuct_cuda of its own"
 step nixl-20000 long 14400 "nixl_run random --long" \
      "20,000 random transfers between NIXL agents"
-step nixl-reads full 120 nixl_reads \
+step nixl-reads full 120 "nixl_reads pcie-only VrV,PrV,HrV" \
      "GPU memory read by NIXL on a node without NVLink, not through TCP"
+step nixl-no-peers full 120 "nixl_reads pcie-no-peers VwV,VrV,PrV" \
+     "the same without peer access, and written"
 step onesided full 300 "onesided onesided cu12" \
      "500 random puts and gets, lists, memory that comes and goes; reads by GPU"
 step onesided-beside full 300 "onesided beside cu12" \
