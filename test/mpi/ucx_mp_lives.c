@@ -674,25 +674,35 @@ static uint8_t *vmm_alloc(int gpu)
     return (uint8_t*)(uintptr_t)address;
 }
 
-/* Exchange messages between memory shared by file descriptors with the same
-   number in both processes, and with the same pid: behind the peer's number
-   each process has memory of its own. */
-static void mode_pids(int role, int fd)
+static void exchange_few(int role, int fd, uint8_t *buffer, int count)
 {
-    uint8_t *buffer;
     end_t end;
     int i;
 
-    gpu_use(role);
     end_open(&end, fd);
-    buffer = vmm_alloc(role);
-    for (i = 0; i < 4; ++i) {
+    for (i = 0; i < count; ++i) {
         exchange_in(&end, role, buffer, (uint64_t)(10 * i));
     }
 
     meet(fd);
     printf("ucx_mp_lives: pid %d\n", (int)getpid());
     end_close(&end, 0);
+}
+
+/* Exchange messages between memory shared by file descriptors with the same
+   number in both processes, and with the same pid: behind the peer's number
+   each process has memory of its own. */
+static void mode_pids(int role, int fd)
+{
+    gpu_use(role);
+    exchange_few(role, fd, vmm_alloc(role), 4);
+}
+
+/* Exchange messages of memory from cuMemAlloc */
+static void mode_plain(int role, int fd)
+{
+    gpu_use(role);
+    exchange_few(role, fd, ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, LIVES_SIZE), 2);
 }
 
 /* Send the key of a buffer to the peer. */
@@ -1170,7 +1180,8 @@ static const struct {
     {"beside", mode_beside, "100, by a program that has messages, too"},
     {"signals", mode_signals, "150 puts and gets of page-locked memory"},
     {"reconnect", mode_reconnect, "endpoints to 300 workers of one peer"},
-    {"pids", mode_pids, "memory by file descriptor; with PATH, containers"}
+    {"pids", mode_pids, "memory by file descriptor; with PATH, containers"},
+    {"plain", mode_plain, "memory from cuMemAlloc; with PATH, containers"}
 };
 
 static void usage(void)

@@ -92,6 +92,51 @@ lives_containers() {
     return $rc
 }
 
+# lives_apart KIND UCX FOLDER: run both processes of ucx_mp_lives plain in common namespaces, or
+# in some of their own, with different or equal numbers; their logs go into FOLDER
+lives_apart() {
+    local program=$ucx_mp_build/main/test/mpi/ucx_mp_lives rc=0 pid role words=()
+    lives_ucx "$2" && mkdir "$3" "$3/session" || return
+    [ "$1" = common ] || words=(unshare --fork --pid --mount-proc --ipc)
+    for role in 0 1; do
+        # the shell is process 1 there
+        [ "$1$role" != different1 ] || words+=(sh -c '"$@"; exit $?' sh)
+        CUEMU_SESSION=$3/session UCX_LOG_LEVEL=info "$mpi_run" --quiet --emulate hgx-h200 \
+            "${words[@]}" "$program" plain $role "$3/socket" > "$3/$role.log" 2>&1 &
+        pid[role]=$!
+    done
+    for role in 0 1; do
+        wait "${pid[role]}" || rc=1
+    done
+    [ $rc -eq 0 ] || cat "$3"/*.log
+    return $rc
+}
+
+# lives_namespaces [UCX]: with PID, IPC and mount namespaces of their own two processes map each
+# other's memory as in common ones, if their numbers differ. The driver shares no memory between
+# equal numbers: both say so once, and messages take another transport.
+lives_namespaces() {
+    local folder rc=0 kind mapped
+    [ -x "$ucx_mp_build/main/test/mpi/ucx_mp_lives" ] || { skip "no MPI"; return; }
+    unshare --fork --pid --mount-proc --ipc true 2>/dev/null ||
+        { skip "this user may not have namespaces of its own"; return; }
+    folder=$(mktemp -d) || return
+    for kind in common different equal; do
+        lives_apart $kind "${1:-}" "$folder/$kind" || { rc=1; break; }
+        cat "$folder/$kind"/?.log | grep '^ucx_mp_lives' | sed "s/^/$kind: /"
+        mapped=$(cat "$folder/$kind"/?.log |
+                 sed -n 's/.* INFO  \([0-9]*\) messages, .*/\1/p' | xargs)
+        case $kind in
+        equal) [ "$(grep -l 'cannot map memory of pid 1:' "$folder/equal"/?.log |
+                     wc -l)" -eq 2 ] && [ -z "$mapped" ] ;;
+        *) [ "$mapped" = "2 2" ] ;;
+        esac || { say "messages by the module: $mapped"; rc=1; }
+        ! grep -E 'WRONG| ERROR ' "$folder/$kind"/?.log || rc=1
+    done
+    rm -rf "$folder"
+    return $rc
+}
+
 step threads-mpi full 240 "threads_mpi distribution hgx-h200" \
      "four threads a rank, a communicator each"
 step threads-mpi-openmpi5 long 240 "threads_mpi openmpi5 beluga" \
@@ -116,5 +161,7 @@ step lives-containers full 60 lives_containers \
      "two processes of one pid in two namespaces, memory by descriptor"
 step lives-containers-1.22 long 60 "lives_containers cu12" \
      "the same with UCX 1.22"
+step lives-namespaces full 120 "lives_namespaces cu12" \
+     "containers: memory is mapped, or messages take another transport"
 wide threads-sanitized
 modelled threads-sanitized

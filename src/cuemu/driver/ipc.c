@@ -8,6 +8,7 @@
 #include "cuemu_driver.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #define CUEMU_IPC_MAGIC 0x637065656d754350ull
 
@@ -220,12 +221,16 @@ CUEMU_API(cuIpcOpenMemHandle,
     memcpy(&ipc, &handle, sizeof(ipc));
     if ((ipc.magic != CUEMU_IPC_MAGIC) ||
         (ipc.epoch != cuemu_session.shared->real_epoch_ns) ||
-        (ipc.extent < 0) || (ipc.extent >= CUEMU_MAX_EXTENTS)) {
+        (ipc.extent < 0) || (ipc.extent >= CUEMU_MAX_EXTENTS) ||
+        (ipc.slot < 0) || (ipc.slot >= CUEMU_MAX_PROCS)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
 
-    if (ipc.slot == cuemu_session.slot) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* handle of this process */
+    /* A handle of this process, or of one with this number in another PID
+       namespace: the driver does not tell them apart */
+    if ((ipc.slot == cuemu_session.slot) ||
+        (cuemu_session.shared->slots[ipc.slot].pid == getpid())) {
+        return CUDA_ERROR_INVALID_CONTEXT;
     }
 
     cuemu_lock();
