@@ -46,6 +46,10 @@ FIRST_PID_NAMESPACE = 0xeffffffc        # its inode, the same on all machines
 # message in a line of UCX's log, without time, process and source line
 UCX_SAYS = re.compile(r'\bUCX +(?:WARN|ERROR) +(.*)')
 
+# the module's count of messages, and the bytes of each path
+SUMMARY = re.compile(r'\b\d+ messages, (?:none|\d+) over several paths'
+                     r'(?:: ([^;]*) MiB;)?')
+
 # runs in a separate process: a broken driver may hang or crash it
 GPUS = '''
 import ctypes, json, sys
@@ -79,6 +83,27 @@ def pid_namespace():
         return None
 
 
+def way_of(said):
+    """Return the paths of messages between two GPUs according to UCX's log lines
+    at level info, and ': ' with a cure, or ''."""
+    found = SUMMARY.search(said)
+    if not found:
+        return "none of the module's, another transport of UCX", \
+            (': in containers, start both processes in one PID namespace '
+             '(--pid=host)' if 'cannot map memory' in said else
+             ': see UCX_TLS above, and the lines of UCX_LOG_LEVEL=info')
+    paths = [name for name, mib in re.findall(r'(\S+) ([0-9.]+)(?:,|$)',
+                                              found.group(1) or '')
+             if float(mib) > 0]
+    if 'has no peer access' in said:
+        return ', '.join(paths) or 'host memory, by the driver', \
+            ': the GPUs have no peer access; on bare metal, switch IOMMU and ' \
+            'ACS off'
+    if 'is not visible to this process' in said:
+        return 'direct', ': let each process see all GPUs'
+    return ', '.join(paths) or 'direct', ''
+
+
 class Doctor:
     """The checks, their lines, and the exit status."""
 
@@ -93,6 +118,7 @@ class Doctor:
         self.speeds = {}                # kind -> GB/s
         self.expected = {}              # set of paths -> GB/s, best first
         self.apart = []                 # pairs of GPUs that are no peers
+        self.count = 0                  # GPUs
 
     # ------------------------------------------------------------------ lines
 
@@ -185,7 +211,8 @@ class Doctor:
         self.note('PID namespace', 'one of its own, as in a container: nothing '
                   'is lost between processes that are all in this one. Where '
                   "ranks of one node are in several, memory that is shared by "
-                  'file descriptors (cuMemCreate, pools) is not mapped, '
+                  'file descriptors (cuMemCreate, pools) is not mapped, nor '
+                  'any memory of a process with the same PID; '
                   'cuda_cma does not serve, and neither knows which links the '
                   'other uses: one container for all ranks of a node, or '
                   '--pid=host')
@@ -400,8 +427,9 @@ class Doctor:
             self.note('links', '%s: %s' % (', '.join(
                 gpu for gpu, other in doubts if other == what), what))
 
-    def transfers(self, ucx, extra=(), kinds=()):
-        """Run _transfer.py and yield its results; an error as {'error': ...}."""
+    def transfers(self, ucx, extra=(), kinds=(), said=None):
+        """Run _transfer.py and yield its results; an error as {'error': ...}.
+        With `said`, append UCX's log lines to it."""
         here = os.path.dirname(os.path.realpath(__file__))
         size = ['--size', '%d' % self.size(), '--rounds', '3'] \
             if self.options.emulate else []
@@ -409,12 +437,15 @@ class Doctor:
         words += [sys.executable, os.path.join(here, '_transfer.py'), ucx.path]
         words += list(kinds) + size
         left = max(1, self.end - time.monotonic())
+        environ = dict(os.environ)
+        if said is not None:
+            environ['UCX_CUDA_IPC_MULTIPATH_START'] = 'wait'
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, env=environ,
                                  universal_newlines=True,
                                  start_new_session=True)
-        said = []
+        said = [] if said is None else said
         late = threading.Event()
 
         def stop():
@@ -495,9 +526,24 @@ class Doctor:
         if one:
             self.good('GPU to GPU', '%6.1f GB/s, %s, over the direct path alone%s'
                       % (one, how, self.beside(self.expected.get('direct'))))
+        if one and self.count > 1:
+            self.ways(ucx)
         # the other messages use the first two GPUs
         if self.apart and self.apart[0] != [0, 1] and one:
             self.no_peers(ucx, how)
+
+    def ways(self, ucx):
+        """Print the paths of each direction, and what to do about them."""
+        for one, other in ((0, 1), (1, 0)):
+            said = []
+            for words in self.transfers(ucx, ['--summary'], [
+                    'gpu-gpu', '--close', '--gpus',
+                    '%d,%d' % (one, other)], said):
+                if 'error' in words:
+                    return      # which the messages have said, too
+            paths, cure = way_of('\n'.join(said))
+            tell = self.note if cure else self.good
+            tell('path %d to %d' % (one, other), paths + cure)
 
     def no_peers(self, ucx, how):
         """Test a message between two GPUs without peer access."""
@@ -607,7 +653,7 @@ class Doctor:
         if not self.files():
             return
         self.system()
-        count = self.gpus()
+        count = self.count = self.gpus()
         ucx = self.ucx()
         if ucx is None:
             return

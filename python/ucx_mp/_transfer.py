@@ -160,12 +160,12 @@ class Ucp:
         config = ctypes.c_void_p()
         self.check('ucp_config_read', self.ucp.ucp_config_read(
             None, None, ctypes.byref(config)))
-        context, self.worker = ctypes.c_void_p(), ctypes.c_void_p()
+        self.context, self.worker = ctypes.c_void_p(), ctypes.c_void_p()
         self.check('ucp_init', self.ucp.ucp_init_version(
             major, minor, ctypes.byref(Params(1, FEATURE_TAG)), config,
-            ctypes.byref(context)))
+            ctypes.byref(self.context)))
         self.check('ucp_worker_create', self.ucp.ucp_worker_create(
-            context, ctypes.byref(Params()), ctypes.byref(self.worker)))
+            self.context, ctypes.byref(Params()), ctypes.byref(self.worker)))
         self.ep = ctypes.c_void_p()
         self.parent = os.getppid()
         self.other = None       # the process at the other end, if we started it
@@ -248,6 +248,12 @@ class Ucp:
             ctypes.c_uint64(0xffffffffffffffff), ctypes.byref(RequestParam())))
 
 
+    def close(self):
+        """Has the module sum up what it did."""
+        self.ucp.ucp_worker_destroy(self.worker)
+        self.ucp.ucp_cleanup(self.context)
+
+
 def loaded_module():
     """Return the CUDA module loaded by UCX (None: none; ours first), and the
     reason why ours does not work with this UCX, or ''."""
@@ -310,6 +316,8 @@ def receiver(options, heard, said):
     while True:
         order = hear(heard)
         if 'sort' not in order:
+            if options.close:
+                ucp.close()
             return
         peer.take(order['sort'])
         if order['seed']:
@@ -365,6 +373,9 @@ def sender(options, child):
         speed = send_kind(peer, heard, said, kind, 1 + index * 10)
         tell(sys.stdout, kind=kind, gbps=round(speed, 2))
     tell(said, quit=True)
+    if options.close:
+        peer.ucp.close()
+        sys.stderr.writelines(heard)    # what the receiver's UCX said
 
 
 def parse():
@@ -377,6 +388,8 @@ def parse():
                         help='timed messages, after two that are not')
     parser.add_argument('--gpus', metavar='A,B', default='0,1',
                         help='of the sender and of the receiver (0,1)')
+    parser.add_argument('--close', action='store_true',
+                        help='close UCX at the end')
     parser.add_argument('--receiver', action='store_true',
                         help=argparse.SUPPRESS)
     options = parser.parse_args()
