@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 
-#define UCX_MP_MPI_MAX_BUFFERS 2
+#define UCX_MP_MPI_MAX_BUFFERS 3
 
 /* Properties of a call */
 typedef enum {

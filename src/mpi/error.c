@@ -78,6 +78,12 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
     return code;
 }
 
+int ucx_mp_mpi_raise_win(MPI_Win win, int error_class)
+{
+    ucx_mp_mpi_pmpi.Win_call_errhandler(win, error_class);
+    return error_class;
+}
+
 static int code_refused(const char *name)
 {
     char text[MPI_MAX_ERROR_STRING];

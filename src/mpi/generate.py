@@ -265,26 +265,34 @@ for where, offset in FILES.items():
 
 # One-sided calls: another process may access the memory at any time, so they
 # are refused
+# One-sided calls: arguments, buffers and the window's operation
 ORIGIN = '%s origin_addr, n origin_count, type origin_datatype, '
 RESULT = 'out result_addr, n result_count, type result_datatype, '
 TARGET = 'int target_rank, at target_disp, n target_count, type target_datatype, '
 FETCHED = 'out result_addr, type datatype, int target_rank, at target_disp, '
+FETCHES = (one(READ, 'origin_addr', '1', 'datatype'),
+           one(WRITE, 'result_addr', '1', 'datatype'))
 WINDOWS = {
-    'Win_create': 'out base, at size, unit disp_unit, info info, comm comm, '
-                  'windows win',
-    'Win_attach': 'win win, out base, at size',
-    'Fetch_and_op': 'in origin_addr, ' + FETCHED + 'op op, win win',
-    'Compare_and_swap': 'in origin_addr, in compare_addr, ' + FETCHED +
-                        'win win',
+    'Fetch_and_op': ('in origin_addr, ' + FETCHED + 'op op, win win',
+                     FETCHES, 'GET_ACCUMULATE'),
+    'Compare_and_swap': (
+        'in origin_addr, in compare_addr, ' + FETCHED + 'win win',
+        FETCHES + (one(READ, 'compare_addr', '1', 'datatype'),), 'SWAP'),
 }
-for prefix, last in (('', ''), ('R', ', request request')):
-    for name, args in (
-            ('Put', ORIGIN % 'in' + TARGET),
-            ('Get', ORIGIN % 'out' + TARGET),
-            ('Accumulate', ORIGIN % 'in' + TARGET + 'op op, '),
-            ('Get_accumulate', ORIGIN % 'in' + RESULT + TARGET + 'op op, ')):
-        WINDOWS[prefix + (name.lower() if prefix else name)] = (
-            args + 'win win' + last)
+for name, args, uses, kind in (
+        ('Put', ORIGIN % 'in' + TARGET, (READ,), 'PUT'),
+        ('Get', ORIGIN % 'out' + TARGET, (WRITE,), 'GET'),
+        ('Accumulate', ORIGIN % 'in' + TARGET + 'op op, ', (READ,),
+         'ACCUMULATE'),
+        ('Get_accumulate', ORIGIN % 'in' + RESULT + TARGET + 'op op, ',
+         (READ, WRITE), 'GET_ACCUMULATE')):
+    buffers = tuple(one(use, *(which + '_' + word for word in (
+        'addr', 'count', 'datatype')))
+        for use, which in zip(uses, ('origin', 'result')))
+    WINDOWS[name] = (args + 'win win', buffers, kind)
+    WINDOWS['R' + name.lower()] = (args + 'win win, request request', buffers,
+                                   kind)
+ATTACHING = {'Win_attach': 'win win, out base, at size'}
 SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
 
 # Memory for the MPI's buffered messages: refused
@@ -325,7 +333,8 @@ class Call:
     """A wrapper."""
 
     def __init__(self, name, arguments, kind='', buffers=(), refused=False,
-                 peer=None, end='call_end(&call)', counted=False):
+                 peer=None, end='call_end(&call)', counted=False,
+                 window=None):
         self.name = name
         self.kind = kind
         self.buffers = buffers
@@ -333,6 +342,9 @@ class Call:
         self.end = end
         self.counted = counted  # a collective: increments the member's number
         self.peer = peer        # messages: argument with the other rank
+        self.counted = counted  # by its communicator
+        self.peer = peer        # of a message alone: the other rank
+        self.window = window    # a one-sided call's ucx_mp_mpi_rma_kind_t
         self.arguments = [item.split() for item in arguments.split(', ')]
 
     def words(self):
@@ -361,7 +373,8 @@ class Call:
         is_message = is_file or 'dest' in self.words() or self.peer
         is_joint = is_joint or self.peer
         found = [flag for flag, has in (
-            ('PACKS', not (self.of('op') or self.of('text'))),
+            ('PACKS', not (self.of('op') or self.of('text') or
+                           self.window == 'SWAP')),
             ('JOINS', is_joint),
             ('EMPTY', is_joint and is_message),
             ('AGAIN', self.peer and self.end == AGAIN),
@@ -407,6 +420,8 @@ class Call:
             print()
         if self.name in ON_GPUS:
             self.write_on_gpus(name, real)
+        if self.window:
+            self.write_window()
         straight = 'ucx_mp_mpi_is_straight()'
         if self.name in ON_GPUS:
             straight = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
@@ -423,6 +438,21 @@ class Call:
         else:
             self.write_staging(name, real)
         print('}')
+
+    def write_window(self):
+        print('    if (ucx_mp_mpi_has_windows()) {')
+        print('        const ucx_mp_mpi_rma_t args = {')
+        for kind, word in self.arguments:
+            if word == 'datatype':
+                for which in ('origin', 'result', 'target'):
+                    print('            .%s_count = 1,' % which)
+                    print('            .%s_datatype = datatype,' % which)
+            else:
+                print('            .%s = %s,' % (word, word))
+        print('            .kind = UCX_MP_MPI_RMA_%s\n        };' % self.window)
+        print('        int rc;\n')
+        print('        if (ucx_mp_mpi_window_rma(&args, &rc)) {\n'
+              '            return rc;\n        }\n    }\n')
 
     def write_on_gpus(self, name, real):
         kind, words = ON_GPUS[self.name]
@@ -529,8 +559,12 @@ def calls():
                          (fourth, MESSAGES_LATER_4)):
         where += [Call(name, arguments, '', buffers, end=end)
                   for name, (arguments, buffers, end) in found.items()]
+    third += [Call(name, arguments, '', buffers, window=kind,
+                   end=LATER if name[1].islower() and name[0] == 'R' else
+                   'window_defer(&call, win, target_rank)')
+              for name, (arguments, buffers, kind) in WINDOWS.items()]
     third += [Call(name, arguments, refused=True)
-              for name, arguments in {**WINDOWS, **ATTACHED}.items()]
+              for name, arguments in {**ATTACHING, **ATTACHED}.items()]
     third += [Call(name, arguments, '', (buffer,), end=end,
                    peer=buffer[2][1])
               for name, (arguments, end, buffer) in MESSAGES.items()]
@@ -605,7 +639,8 @@ def main(what):
         print('#pragma GCC visibility pop')
         return
     print('#pragma GCC visibility pop\n#include <mpi/call.h>\n'
-          '#include <mpi/collective.h>\n#include <mpi/nonblocking.h>\n#include <mpi/message.h>')
+          '#include <mpi/collective.h>\n#include <mpi/nonblocking.h>\n#include <mpi/message.h>\n'
+          '#include <mpi/window.h>')
     write_wrappers(*calls())
 
 

@@ -279,28 +279,38 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned lane)
     return result;
 }
 
-void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
-                                unsigned lane)
+static void copy_enter(ucx_mp_mpi_copy_t *copy, CUcontext ctx, unsigned lane)
 {
-    copy->ctx    = NULL;
-    copy->stream = NULL;
-    copy->piece  = (ucx_mp_mpi_piece_t){0};
-    copy->result = copy_context(address, &copy->ctx);
-    if (copy->result != CUDA_SUCCESS) {
-        copy->ctx = NULL;
-        return;
-    }
-
-    copy->result = driver.ctx_push(copy->ctx);
+    *copy        = (ucx_mp_mpi_copy_t){.ctx = ctx};
+    copy->result = driver.ctx_push(ctx);
     if (copy->result != CUDA_SUCCESS) {
         copy->ctx = NULL;
         return;
     }
 
     copy->result = copy_stream(copy, lane);
+}
+
+void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
+                                unsigned lane)
+{
+    CUcontext ctx   = NULL;
+    CUresult result = copy_context(address, &ctx);
+
+    if (result != CUDA_SUCCESS) {
+        *copy = (ucx_mp_mpi_copy_t){.result = result};
+        return;
+    }
+
+    copy_enter(copy, ctx, lane);
     if ((copy->result == CUDA_SUCCESS) && (ucx_mp_mpi_module() != NULL)) {
         ucx_mp_mpi_module()->sync(address);
     }
+}
+
+void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx)
+{
+    copy_enter(copy, ctx, 0);
 }
 
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
@@ -658,6 +668,25 @@ bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
                                           CU_MEMHOSTREGISTER_DEVICEMAP);
     exchange_mode(&mode);
     return result == CUDA_SUCCESS;
+}
+
+void ucx_mp_mpi_copy_bytes(ucx_mp_mpi_copy_t *copy, void *to, const void *from,
+                           size_t size)
+{
+    if (copy->result == CUDA_SUCCESS) {
+        copy->result = driver.memcpy((CUdeviceptr)to, (CUdeviceptr)from, size,
+                                     copy->stream);
+    }
+}
+
+CUresult ucx_mp_mpi_copy_leave(ucx_mp_mpi_copy_t *copy)
+{
+    if (!copy->is_kept || (copy->result != CUDA_SUCCESS)) {
+        return ucx_mp_mpi_copy_end(copy);
+    }
+
+    (void)driver.ctx_pop(&copy->ctx);
+    return CUDA_SUCCESS;
 }
 
 CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy)

@@ -101,6 +101,19 @@ void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
                                 unsigned lane);
 
 /* Return whether all copies so far have finished, or one has failed. */
+/* Begin copies in a context, whatever memory they are of. */
+void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx);
+
+/* Copy bytes between memory of any kind, each within one allocation. */
+void ucx_mp_mpi_copy_bytes(ucx_mp_mpi_copy_t *copy, void *to, const void *from,
+                           size_t size);
+
+/* Leave the copies in progress and restore the current context: another
+   ucx_mp_mpi_copy_end() in this context waits for them. Returns the first
+   failure. */
+CUresult ucx_mp_mpi_copy_leave(ucx_mp_mpi_copy_t *copy);
+
+/* Whether all copies so far are done, or one has failed. */
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
 
 /*

@@ -147,6 +147,8 @@ static void find(void)
     ucx_mp_mpi_handles.byte    = FIND(MPI_BYTE, "byte");
     ucx_mp_mpi_handles.integer = FIND(MPI_INT, "int");
     ucx_mp_mpi_handles.min     = FIND(MPI_MIN, "op_min");
+    ucx_mp_mpi_handles.replace = FIND(MPI_REPLACE, "op_replace");
+    ucx_mp_mpi_handles.no_op   = FIND(MPI_NO_OP, "op_no_op");
 
 #define TYPE_ADD(_mpi, _symbol, _size, _allowed, _type) \
     type_add(FIND(_mpi, #_symbol), _size, _allowed, UCX_MP_TYPE_##_type);

@@ -15,6 +15,8 @@ typedef struct {
     MPI_Datatype byte;
     MPI_Datatype integer; /* MPI_INT */
     MPI_Op       min;
+    MPI_Op       replace;
+    MPI_Op       no_op;
 } ucx_mp_mpi_handles_t;
 
 extern ucx_mp_mpi_handles_t ucx_mp_mpi_handles;

@@ -109,11 +109,13 @@ static void real_find(void)
     is_whole = is_whole && (real->comm_world != NULL) &&
                (real->comm_null != NULL) && (real->request_null != NULL) &&
                (real->datatype_null != NULL);
+    real->info_null = ucx_mp_mpi_pmpi_variable("ompi_mpi_info_null");
 #else
     real->comm_world   = MPI_COMM_WORLD;
     real->comm_null    = MPI_COMM_NULL;
     real->request_null = MPI_REQUEST_NULL;
     real->datatype_null = MPI_DATATYPE_NULL;
+    real->info_null    = MPI_INFO_NULL;
     is_whole = is_whole && !is_foreign();
 #endif
     real->query_cuda_support = (__typeof__(real->query_cuda_support))

@@ -34,7 +34,9 @@
     _(Get_elements_x) \
     _(Graph_neighbors_count) \
     _(Group_free) \
+    _(Group_size) \
     _(Group_translate_ranks) \
+    _(Info_get) \
     _(Iprobe) \
     _(Pack_size) \
     _(Test_cancelled) \
@@ -54,7 +56,8 @@
     _(Type_get_true_extent_x) \
     _(Type_set_attr) \
     _(Type_size_x) \
-    _(Win_call_errhandler)
+    _(Win_call_errhandler) \
+    _(Win_get_group)
 
 /* Calls that may complete requests; wrapped in nonblocking.c */
 #define UCX_MP_MPI_ENDS(_) \
@@ -96,10 +99,43 @@
     _(Intercomm_merge)
 
 /* All wrapped functions */
+/* Calls that make a window, synchronise its ranks or end it (window.c,
+   window_sync.c) */
+#if MPI_VERSION >= 4
+#define UCX_MP_MPI_WINDOWS_LARGE(_) \
+    _(Win_allocate_c) \
+    _(Win_create_c)
+#else
+#define UCX_MP_MPI_WINDOWS_LARGE(_)
+#endif
+#define UCX_MP_MPI_WINDOWS(_) \
+    _(Win_allocate) \
+    _(Win_complete) \
+    _(Win_create) \
+    _(Win_fence) \
+    _(Win_flush) \
+    _(Win_flush_all) \
+    _(Win_flush_local) \
+    _(Win_flush_local_all) \
+    _(Win_free) \
+    _(Win_get_attr) \
+    _(Win_lock) \
+    _(Win_lock_all) \
+    _(Win_post) \
+    _(Win_start) \
+    _(Win_sync) \
+    _(Win_test) \
+    _(Win_unlock) \
+    _(Win_unlock_all) \
+    _(Win_wait)
+
+/* All that is stood in for */
 #define UCX_MP_MPI_STOOD_IN(_) \
     UCX_MP_MPI_CALLS(_) \
     UCX_MP_MPI_ENDS(_) \
-    UCX_MP_MPI_MAKERS(_)
+    UCX_MP_MPI_MAKERS(_) \
+    UCX_MP_MPI_WINDOWS(_) \
+    UCX_MP_MPI_WINDOWS_LARGE(_)
 
 /* Optional functions: NULL if the MPI lacks them */
 #if MPI_VERSION >= 4
@@ -126,6 +162,11 @@ typedef struct {
     bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
     bool         is_newer; /* the MPI has functions of MPI 4 that this library
                               does not wrap */
+    MPI_Info     info_null;
+    bool         is_whole; /* it has all that we need */
+    bool         stages;   /* without CUDA: GPU memory is staged */
+    bool         is_newer; /* it has functions of MPI 4, and this library shows
+                              none in front of them */
 } ucx_mp_mpi_pmpi_t;
 
 

@@ -232,34 +232,70 @@ static void try_files(const char *folder)
     MPI_File_close(&file);
 }
 
+/* Put, get and change a window in host memory with GPU buffers. */
 static void try_windows(void)
 {
+    const int me      = world_rank;
+    const int one     = COUNT * (int)sizeof(int);
+    int local[COUNT]  = {0};
     MPI_Request request;
-    int local[2 * COUNT];
     MPI_Win win;
+    int rc;
 
-    REFUSED(MPI_Win_create, gpu, sizeof(host), 1, MPI_INFO_NULL,
-            MPI_COMM_WORLD, &win);
     MPI_Win_create(local, sizeof(local), sizeof(int), MPI_INFO_NULL,
                    MPI_COMM_WORLD, &win);
     MPI_Win_set_errhandler(win, handled_win);
     MPI_Win_lock_all(0, win);
-    REFUSED(MPI_Put, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win);
-    REFUSED(MPI_Get, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win);
-    REFUSED(MPI_Accumulate, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, MPI_SUM,
-            win);
-    REFUSED(MPI_Get_accumulate, host, COUNT, MPI_INT, gpu, COUNT, MPI_INT, 0, 0,
-            COUNT, MPI_INT, MPI_SUM, win);
-    REFUSED(MPI_Rput, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win, &request);
-    REFUSED(MPI_Rget, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, win, &request);
-    REFUSED(MPI_Raccumulate, gpu, COUNT, MPI_INT, 0, 0, COUNT, MPI_INT, MPI_SUM,
-            win, &request);
-    REFUSED(MPI_Rget_accumulate, gpu, COUNT, MPI_INT, host, COUNT, MPI_INT, 0,
-            0, COUNT, MPI_INT, MPI_SUM, win, &request);
-    REFUSED(MPI_Fetch_and_op, gpu, host, MPI_INT, 0, 0, MPI_SUM, win);
-    REFUSED(MPI_Compare_and_swap, gpu, host, back, MPI_INT, 0, 0, win);
-    REFUSED(MPI_Compare_and_swap, host, back, gpu, MPI_INT, 0, 0, win);
+
+#define ARGS(_buffer) _buffer, COUNT, MPI_INT
+#define CHANGED(_name, _seed, ...) \
+    rc = __VA_ARGS__; \
+    MPI_Win_flush(me, win); \
+    done(_name, rc, other, _seed)
+
+    fill(gpu, 3);
+    rc = MPI_Put(ARGS(gpu), me, 0, COUNT, MPI_INT, win);
+    MPI_Win_flush(me, win);
+    ZERO();
+    if (rc == MPI_SUCCESS) {
+        CHANGED("MPI_Put and MPI_Get", 3,
+                MPI_Get(ARGS(other), me, 0, COUNT, MPI_INT, win));
+    }
+    CHANGED("MPI_Get_accumulate", 3,
+            MPI_Get_accumulate(ARGS(gpu), ARGS(other), me, 0, COUNT, MPI_INT,
+                               MPI_MAX, win));
+    fill(gpu, 4);
+    rc = MPI_Accumulate(ARGS(gpu), me, 0, COUNT, MPI_INT, MPI_REPLACE, win);
+    MPI_Win_flush(me, win);
+    if (rc == MPI_SUCCESS) {
+        rc = MPI_Rget(ARGS(other), me, 0, COUNT, MPI_INT, win, &request);
+        begun("MPI_Rget", rc, &request);
+        done("MPI_Accumulate and MPI_Rget", rc, other, 4);
+    }
+    fill(gpu, 5);
+    begun("MPI_Rput", MPI_Rput(ARGS(gpu), me, 0, COUNT, MPI_INT, win, &request),
+          &request);
+    MPI_Win_flush(me, win);
+    begun("MPI_Rget_accumulate",
+          MPI_Rget_accumulate(ARGS(gpu), ARGS(other), me, 0, COUNT, MPI_INT,
+                              MPI_MIN, win, &request), &request);
+    begun("MPI_Raccumulate",
+          MPI_Raccumulate(ARGS(gpu), me, 0, COUNT, MPI_INT, MPI_MAX, win,
+                          &request), &request);
+    MPI_Win_flush(me, win);
+    done("MPI_Rput and MPI_Rget_accumulate", MPI_SUCCESS, other, 5);
+
+    /* the first of the numbers: no change, then the same number again */
+    CHANGED("MPI_Fetch_and_op", 5,
+            MPI_Fetch_and_op(gpu, other, MPI_INT, me, 0, MPI_MAX, win));
+    CHANGED("MPI_Compare_and_swap", 5,
+            MPI_Compare_and_swap(gpu, gpu, other, MPI_INT, me, 0, win));
     MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_set_errhandler(win, handled_win);
+    REFUSED(MPI_Win_attach, win, gpu, one);
     MPI_Win_free(&win);
 }
 

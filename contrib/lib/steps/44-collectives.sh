@@ -153,19 +153,29 @@ unstaged() {
 # types MPI: messages of random datatypes by every call that sends or receives
 types() { staged "$1" 2 ucx_mp_types '^ucx_mp_types: .* messages, .* 0 wrong'; }
 
-# staged MPI RANKS PROGRAM PATTERN
+# windows MPI ARGUMENT...: random one-sided calls. Open MPI 4's component rdma crashes in
+# MPI_Compare_and_swap on host memory by itself.
+windows() {
+    local mpi=$1
+    shift
+    OMPI_MCA_osc=^rdma staged "$mpi" 3 ucx_mp_windows \
+        '^ucx_mp_windows: [1-9][0-9]* windows, .* 0 wrong' "$@"
+}
+
+# staged MPI RANKS PROGRAM PATTERN [ARGUMENT...]
 staged() {
-    local mpirun programs ranks=$2 program=$3 pattern=$4
-    case $1 in
+    local mpirun programs mpi=$1 ranks=$2 program=$3 pattern=$4
+    shift 4
+    case $mpi in
     mpich)
         mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
         programs=$ucx_mp_build/mpich/test/mpi ;;
-    *)  mpi_tools "$1" || return ;;
+    *)  mpi_tools "$mpi" || return ;;
     esac
     [ -x "$programs/$program" ] ||
         { say "$programs/$program was not built"; return 1; }
     passing_on "$pattern" timeout 60 "$mpi_run" --quiet --emulate beluga \
-        --slowdown 1 "$mpirun" -n "$ranks" "$programs/$program"
+        --slowdown 1 "$mpirun" -n "$ranks" "$programs/$program" "$@"
 }
 
 # fortran: mpif.h, mpi and mpi_f08; their bindings call the MPI's internal names
@@ -536,6 +546,12 @@ step types full 60 "types distribution" \
      "messages of random datatypes in GPU memory, by every call"
 for mpi_name in openmpi5 mpich; do
     step "types-$mpi_name" full 60 "types $mpi_name" "the same of other MPIs"
+done
+step windows full 60 "windows distribution" \
+     "one-sided calls on windows in GPU memory, and in memory of several kinds"
+for mpi_name in openmpi5 mpich; do
+    step "windows-$mpi_name" full 60 "windows $mpi_name" \
+         "the same of other MPIs"
 done
 step unstaged full 60 "unstaged distribution" \
      "a rank cannot stage its buffer: an error on each that needs it, no hang"

@@ -26,12 +26,18 @@ extern "C" {
 /** Bytes of a segment name, including the terminating zero. */
 #define UCT_CUDA_COLL_API_NAME 64
 
+/** Bytes of a handle of exported memory. */
+#define UCT_CUDA_COLL_API_HANDLE 320
+
 
 /** Shared segment of the ranks of a program on one node. */
 typedef struct uct_cuda_node_segment uct_cuda_node_segment_t;
 
 /** Ranks of one node, making the same calls in the same order. */
 typedef struct uct_cuda_coll_group uct_cuda_coll_group_t;
+
+/** Memory of another process, mapped into this one. */
+typedef struct uct_cuda_coll_mapping uct_cuda_coll_mapping_t;
 
 
 typedef enum {
@@ -225,6 +231,34 @@ typedef struct {
     /** Return the rank that failed in a call; -1: no report. */
     int (*segment_failed_rank)(const uct_cuda_node_segment_t *segment,
                                uint64_t key, uint64_t number, uint32_t start);
+
+    /**
+     * Export GPU memory to the other processes of the node. Release it with
+     * memory_release().
+     *
+     * @param handle  Plain data, for memory_map() in another process.
+     * @return 0; -1: not shareable, or not within one allocation.
+     */
+    int (*memory_export)(const void *address, size_t size,
+                         char handle[UCT_CUDA_COLL_API_HANDLE]);
+
+    void (*memory_release)(char handle[UCT_CUDA_COLL_API_HANDLE]);
+
+    /**
+     * Map exported memory into the current context. If its GPU does not reach
+     * the memory, or there is no context, map it into a context of the
+     * memory's own GPU, which is for copies only.
+     *
+     * @param context_p    Filled with the CUcontext of the mapping.
+     * @param is_copied_p  Filled with 1 if kernels cannot use the mapping.
+     * @return Address of the memory in this process; 0: it cannot be mapped.
+     *         Release it with memory_unmap().
+     */
+    uint64_t (*memory_map)(const char handle[UCT_CUDA_COLL_API_HANDLE],
+                           uct_cuda_coll_mapping_t **mapping_p,
+                           void **context_p, int *is_copied_p);
+
+    void (*memory_unmap)(uct_cuda_coll_mapping_t *mapping);
 } uct_cuda_coll_api_t;
 
 

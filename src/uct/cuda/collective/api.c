@@ -7,6 +7,7 @@
 #include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
+#include <uct/cuda/collective/remote_memory.h>
 #include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
 
@@ -60,5 +61,9 @@ UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v6 = {
     .sync                   = uct_cuda_memory_sync,
     .segment_failures       = uct_cuda_node_segment_failures,
     .segment_report_failure = uct_cuda_node_segment_report_failure,
-    .segment_failed_rank    = uct_cuda_node_segment_failed_rank
+    .segment_failed_rank    = uct_cuda_node_segment_failed_rank,
+    .memory_export          = uct_cuda_coll_remote_export,
+    .memory_release         = uct_cuda_coll_remote_release,
+    .memory_map             = uct_cuda_coll_remote_map,
+    .memory_unmap           = uct_cuda_coll_remote_unmap
 };

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Windows with GPU memory, of ranks on one node in front of an MPI without
+ * CUDA.
+ *
+ * Each rank maps the GPU memory of the others when the window is made, and its
+ * puts and gets are copies. The ranks synchronise through a control block in
+ * shared memory, without the MPI: it may acquire a lock as late as it has an
+ * operation to send, and ours never reach it.
+ *
+ * The window's handle is a real window of the MPI. It has the host memory of
+ * ranks without GPU memory (the MPI carries out operations on these), the error
+ * handler, the info and the name. Windows without GPU memory are the MPI's own;
+ * only an origin buffer in GPU memory is staged for them.
+ */
+#ifndef UCX_MP_MPI_WINDOW_H_
+#define UCX_MP_MPI_WINDOW_H_
+
+#include <mpi/call.h>
+
+#include <uct/cuda/collective_api.h>
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+
+/* Operation of a call; MPI_Fetch_and_op is a GET_ACCUMULATE of one element */
+typedef enum {
+    UCX_MP_MPI_RMA_PUT,
+    UCX_MP_MPI_RMA_GET,
+    UCX_MP_MPI_RMA_ACCUMULATE,
+    UCX_MP_MPI_RMA_GET_ACCUMULATE,
+    UCX_MP_MPI_RMA_SWAP
+} ucx_mp_mpi_rma_kind_t;
+
+/* Arguments of a call; those that it lacks are 0 */
+typedef struct {
+    ucx_mp_mpi_rma_kind_t kind;
+    MPI_Win               win;
+    const void            *origin_addr;
+    MPI_Count             origin_count;
+    MPI_Datatype          origin_datatype;
+    const void            *compare_addr;
+    void                  *result_addr;
+    MPI_Count             result_count;
+    MPI_Datatype          result_datatype;
+    int                   target_rank;
+    MPI_Aint              target_disp;
+    MPI_Count             target_count;
+    MPI_Datatype          target_datatype;
+    MPI_Op                op;
+    MPI_Request           *request; /* NULL: not a request-based call */
+} ucx_mp_mpi_rma_t;
+
+/* What this rank may access of a target now */
+enum {
+    UCX_MP_MPI_ACCESS_LOCKED    = 1,
+    UCX_MP_MPI_ACCESS_EXCLUSIVE = 2,
+    UCX_MP_MPI_ACCESS_STARTED   = 4
+};
+
+/* A rank's memory as this rank sees it */
+typedef struct {
+    bool                    is_ours; /* not the MPI's */
+    bool                    is_copied; /* kernels cannot use it */
+    char                    *address;
+    MPI_Aint                size, unit; /* bytes */
+    CUcontext               ctx;      /* NULL: of the memory itself */
+    uct_cuda_coll_mapping_t *mapping; /* NULL: own memory */
+    unsigned                access;   /* UCX_MP_MPI_ACCESS_... */
+    uint32_t                starts, waits; /* posts and completions so far */
+} ucx_mp_mpi_target_t;
+
+#define UCX_MP_MPI_WINDOW_CONTEXTS 16
+
+typedef struct ucx_mp_mpi_window ucx_mp_mpi_window_t;
+typedef struct ucx_mp_mpi_window_control ucx_mp_mpi_window_control_t;
+
+struct ucx_mp_mpi_window {
+    ucx_mp_mpi_window_t         *next;
+    const uct_cuda_coll_api_t   *api;
+    MPI_Win                     win;
+    MPI_Group                   group;
+    int                         rank, size;
+    bool                        has_host;  /* a rank has memory of the MPI's */
+    bool                        is_gpu;    /* this rank's is GPU memory */
+    bool                        is_allocated; /* by us */
+    bool                        is_fenced; /* in an epoch between two fences */
+    bool                        is_locked; /* by MPI_Win_lock_all */
+    void                        *base;
+    MPI_Aint                    bytes;
+    int                         unit;
+    char                        handle[UCT_CUDA_COLL_API_HANDLE];
+    ucx_mp_mpi_window_control_t *control;
+    uint32_t                    fences;
+    pthread_mutex_t             lock; /* of the contexts below */
+    unsigned                    num_busy;
+    CUcontext                   busy[UCX_MP_MPI_WINDOW_CONTEXTS]; /* with copies
+                                                       in progress */
+    int                         *starts, *posts; /* ranks of the groups in
+                                                    progress; NULL: none */
+    int                         num_starts, num_posts;
+    ucx_mp_mpi_target_t         targets[];
+};
+
+/* Windows with GPU memory, and calls staged until a synchronisation */
+extern unsigned ucx_mp_mpi_num_windows;
+
+static inline bool ucx_mp_mpi_has_windows(void)
+{
+    return __builtin_expect(__atomic_load_n(&ucx_mp_mpi_num_windows,
+                                            __ATOMIC_ACQUIRE) != 0, 0);
+}
+
+/* Return a window with GPU memory; NULL: it is the MPI's own. */
+ucx_mp_mpi_window_t *ucx_mp_mpi_window_find(MPI_Win win);
+
+/*
+ * Carry out a call on memory that is not the MPI's.
+ *
+ * @param rc_p  Filled with the result of the wrapper.
+ * @return Whether it is done; otherwise it is the MPI's call.
+ */
+bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p);
+
+/* Keep a staged call on the MPI's memory until it has been synchronised, or end
+   it if it failed. Returns the result of the wrapper. */
+int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target);
+
+/* End the calls of a window that have been synchronised with a target, or with
+   all (-1). Returns `rc`, or the first failure. */
+int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc);
+
+/* Wait for the copies in progress. Returns an MPI error, raised already. */
+int ucx_mp_mpi_window_wait(ucx_mp_mpi_window_t *window);
+
+/* Return the bytes of a control block. */
+size_t ucx_mp_mpi_window_control_size(int ranks);
+
+/* Wait for all ranks. */
+void ucx_mp_mpi_window_barrier(ucx_mp_mpi_window_t *window);
+
+/* Exclude other ranks' accumulates to a target. */
+void ucx_mp_mpi_window_begin_atomic(ucx_mp_mpi_window_t *window, int target);
+void ucx_mp_mpi_window_end_atomic(ucx_mp_mpi_window_t *window, int target);
+
+#endif

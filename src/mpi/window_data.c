@@ -1,0 +1,669 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations on memory of windows that is mapped into this process. */
+#pragma GCC visibility push(default)
+#include <mpi.h>
+#pragma GCC visibility pop
+
+#include <mpi/handles.h>
+#include <mpi/message.h>
+#include <mpi/window.h>
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Bytes of an accumulate that are staged at once */
+#define CHUNK ((size_t)4 << 20)
+
+/* One side of an operation */
+typedef struct {
+    char                 *address; /* of the first element's origin */
+    MPI_Count            count;
+    MPI_Datatype         type;
+    ucx_mp_mpi_element_t *element; /* NULL: bytes in a row at the address */
+    size_t               bytes;    /* packed */
+    ptrdiff_t            low, high; /* first byte, and behind the last one */
+} side_t;
+
+/* Memory for packed bytes */
+typedef struct {
+    char                   *address;
+    ucx_mp_mpi_block_t     *host;
+    ucx_mp_mpi_gpu_block_t *gpu;
+} room_t;
+
+typedef struct {
+    ucx_mp_mpi_window_t *window;
+    ucx_mp_mpi_target_t *target;
+    int                 rank;
+    ucx_mp_mpi_copy_t   copy;
+} work_t;
+
+
+/* ------------------------------------------------------------------- sides */
+
+/* @return An error class. */
+static int side_make(side_t *side, const void *address, MPI_Count count,
+                     MPI_Datatype type)
+{
+    ucx_mp_mpi_element_t *element = NULL;
+    MPI_Count size;
+    ptrdiff_t last;
+
+    *side = (side_t){.address = (char*)address, .count = count, .type = type};
+    if (count < 0) {
+        return MPI_ERR_COUNT;
+    }
+    if ((type == ucx_mp_mpi_pmpi.datatype_null) || (type == (MPI_Datatype)0)) {
+        return (count == 0) ? MPI_SUCCESS : MPI_ERR_TYPE;
+    }
+    if (ucx_mp_mpi_pmpi.Type_size_x(type, &size) != MPI_SUCCESS) {
+        return MPI_ERR_TYPE;
+    }
+    if (__builtin_mul_overflow((size_t)count, (size_t)size, &side->bytes)) {
+        return MPI_ERR_COUNT;
+    }
+    if (side->bytes == 0) {
+        return MPI_SUCCESS;
+    }
+
+    side->high = (ptrdiff_t)side->bytes;
+    if (ucx_mp_mpi_message_is_plain(type) ||
+        ucx_mp_mpi_layout_is_array(type)) {
+        return MPI_SUCCESS;
+    }
+
+    if ((ucx_mp_mpi_layout_hold(type, &element) != MPI_SUCCESS) ||
+        (element == NULL)) {
+        return MPI_ERR_TYPE;
+    }
+    if (element->layout.is_unordered) {
+        ucx_mp_mpi_layout_release(element);
+        return MPI_ERR_TYPE;
+    }
+
+    last          = (count - 1) * element->extent;
+    side->element = element;
+    side->low     = element->low + ((last < 0) ? last : 0);
+    side->high    = element->high + ((last > 0) ? last : 0);
+    return MPI_SUCCESS;
+}
+
+static void side_free(side_t *side)
+{
+    if (side->element != NULL) {
+        ucx_mp_mpi_layout_release(side->element);
+        side->element = NULL;
+    }
+}
+
+/* Receive fewer bytes than the side has room for. @return An error class. */
+static int side_cut(side_t *side, size_t bytes)
+{
+    const size_t size = (side->bytes == 0) ? 0 : side->bytes / side->count;
+
+    if (bytes == side->bytes) {
+        return MPI_SUCCESS;
+    }
+    if (bytes > side->bytes) {
+        return MPI_ERR_TRUNCATE;
+    }
+    if ((side->element != NULL) && (bytes % size != 0)) {
+        return MPI_ERR_TYPE;
+    }
+
+    side->count = bytes / size;
+    side->bytes = bytes;
+    return MPI_SUCCESS;
+}
+
+/* Describe the target's side. @return An error class. */
+static int side_make_remote(side_t *side, const work_t *work,
+                            const ucx_mp_mpi_rma_t *args)
+{
+    const ucx_mp_mpi_target_t *target = work->target;
+    const int rc = side_make(side, NULL, args->target_count,
+                             args->target_datatype);
+    MPI_Aint at;
+
+    if (rc != MPI_SUCCESS) {
+        return rc;
+    }
+
+    if (__builtin_mul_overflow(args->target_disp, target->unit, &at) ||
+        (args->target_disp < 0)) {
+        return MPI_ERR_DISP;
+    }
+    if ((side->bytes > 0) &&
+        ((at > target->size) || (at + side->low < 0) ||
+         (side->high > target->size - at))) {
+        return MPI_ERR_RMA_RANGE;
+    }
+
+    side->address = target->address + at;
+    return MPI_SUCCESS;
+}
+
+
+/* ------------------------------------------------------------------ copies */
+
+static void work_begin(work_t *work)
+{
+    if (work->target->ctx != NULL) {
+        ucx_mp_mpi_copy_begin_in(&work->copy, work->target->ctx);
+    } else {
+        ucx_mp_mpi_copy_begin(&work->copy, work->target->address);
+    }
+}
+
+/* @return An error class. */
+static int work_end(work_t *work)
+{
+    return (ucx_mp_mpi_copy_end(&work->copy) == CUDA_SUCCESS) ? MPI_SUCCESS :
+                                                                MPI_ERR_OTHER;
+}
+
+/* End a part with its copies in progress. @return An error class. */
+static int work_leave(work_t *work)
+{
+    ucx_mp_mpi_window_t *window = work->window;
+    const CUcontext ctx         = work->copy.ctx;
+    bool is_kept                = true;
+    CUresult result;
+    unsigned i;
+
+    pthread_mutex_lock(&window->lock);
+    for (i = 0; (i < window->num_busy) && (window->busy[i] != ctx); ++i) {
+    }
+    if (i == UCX_MP_MPI_WINDOW_CONTEXTS) {
+        is_kept = false;
+    } else if (i == window->num_busy) {
+        window->busy[window->num_busy++] = ctx;
+    }
+    result = is_kept ? ucx_mp_mpi_copy_leave(&work->copy) :
+                       ucx_mp_mpi_copy_end(&work->copy);
+    pthread_mutex_unlock(&window->lock);
+    return (result == CUDA_SUCCESS) ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+static void room_put(room_t *room)
+{
+    if (room->host != NULL) {
+        ucx_mp_mpi_pool_put(room->host);
+    }
+    if (room->gpu != NULL) {
+        ucx_mp_mpi_gpu_block_put(room->gpu);
+    }
+}
+
+static bool room_get_host(room_t *room, work_t *work, size_t size)
+{
+    room->address = ucx_mp_mpi_pool_get(size, &work->copy, &room->host);
+    return room->address != NULL;
+}
+
+/* Whether packed bytes go through GPU memory in the target's context. */
+static bool is_one_context(const work_t *work, const side_t *local)
+{
+    ucx_mp_mpi_copy_t copy;
+    bool is_same;
+
+    if (local->element == NULL) {
+        return true;
+    }
+    if (!ucx_mp_mpi_gpu_holds(local->address + local->low,
+                              local->high - local->low)) {
+        return false;
+    }
+
+    ucx_mp_mpi_copy_begin(&copy, local->address + local->low);
+    is_same = (copy.ctx == work->copy.ctx);
+    (void)ucx_mp_mpi_copy_leave(&copy);
+    return is_same;
+}
+
+/* Copy between a side and packed bytes, in rows. @return An error class. */
+static int side_copy_rows(work_t *work, const side_t *side, char *staged,
+                          bool is_back)
+{
+    ucx_mp_mpi_strided_t one   = {0, side->bytes, side->bytes, 1, 0,
+                                  side->bytes, false};
+    ucx_mp_mpi_layout_t layout = {.rows = &one, .count = 1};
+    const ucx_mp_mpi_strided_t *rows;
+    ucx_mp_mpi_plane_t plane;
+    size_t i;
+
+    if (side->element != NULL) {
+        layout = (ucx_mp_mpi_layout_t){0};
+        if (ucx_mp_mpi_layout_add(&layout, 0, side->count, side->type, true) !=
+            MPI_SUCCESS) {
+            ucx_mp_mpi_layout_free(&layout);
+            return MPI_ERR_NO_MEM;
+        }
+    }
+
+    for (i = 0; i < layout.count; ++i) {
+        rows = &layout.rows[i];
+        plane.program   = side->address + rows->offset;
+        plane.staged    = staged + rows->packed;
+        plane.stride    = rows->stride;
+        plane.step      = rows->step;
+        plane.length    = rows->length;
+        plane.count     = rows->count;
+        plane.is_back   = is_back;
+        plane.is_joined = rows->is_joined;
+        ucx_mp_mpi_copy_rows(&work->copy, plane);
+    }
+    if (side->element != NULL) {
+        ucx_mp_mpi_layout_free(&layout);
+    }
+    return MPI_SUCCESS;
+}
+
+/* The same by a kernel, if it reaches both, or by one copy. */
+static int side_copy(work_t *work, const side_t *side, const room_t *room,
+                     bool is_back, bool is_reached)
+{
+    if ((side->element != NULL) && is_reached &&
+        ((room->gpu != NULL) || ucx_mp_mpi_pool_is_mapped(room->host)) &&
+        ucx_mp_mpi_pack_prepare(&work->copy, side->element)) {
+        ucx_mp_mpi_pack(&work->copy, side->element, side->address,
+                        room->address, side->bytes, is_back);
+        return MPI_SUCCESS;
+    }
+
+    if ((side->element == NULL) && (room->gpu != NULL)) {
+        ucx_mp_mpi_copy_bytes(&work->copy,
+                              is_back ? side->address : room->address,
+                              is_back ? room->address : side->address,
+                              side->bytes);
+        return MPI_SUCCESS;
+    }
+
+    return side_copy_rows(work, side, room->address, is_back);
+}
+
+/* Wait for the copies so far. @return An error class. */
+static int work_wait(work_t *work)
+{
+    const int rc = work_end(work);
+
+    work_begin(work);
+    return rc;
+}
+
+/* Copy by way of packed bytes. @return An error class. */
+static int move_packed(work_t *work, const side_t *from, const side_t *to,
+                       const side_t *local)
+{
+    const bool is_one      = is_one_context(work, local);
+    const bool is_direct[] = {!work->target->is_copied,
+                              is_one && !work->target->is_copied};
+    room_t room            = {0};
+    int rc;
+
+    if (is_one) {
+        room.address = ucx_mp_mpi_gpu_block_get(&work->copy, from->bytes,
+                                                &room.gpu);
+    }
+    if ((room.address == NULL) && !room_get_host(&room, work, from->bytes)) {
+        return MPI_ERR_NO_MEM;
+    }
+
+    rc = side_copy(work, from, &room, false, is_direct[from == local]);
+    if ((rc == MPI_SUCCESS) && (room.gpu == NULL)) {
+        rc = work_wait(work);
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = side_copy(work, to, &room, true, is_direct[to == local]);
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = work_wait(work);
+    }
+    room_put(&room);
+    return rc;
+}
+
+/* Carry out a put or get. @return An error class. */
+static int move(work_t *work, const ucx_mp_mpi_rma_t *args, side_t *remote)
+{
+    const bool is_get = (args->kind == UCX_MP_MPI_RMA_GET);
+    side_t local;
+    side_t *from = is_get ? remote : &local;
+    side_t *to   = is_get ? &local : remote;
+    int end_rc, rc;
+
+    rc = side_make(&local, args->origin_addr, args->origin_count,
+                   args->origin_datatype);
+    if (rc == MPI_SUCCESS) {
+        rc = side_cut(to, from->bytes);
+    }
+    if ((rc != MPI_SUCCESS) || (from->bytes == 0)) {
+        side_free(&local);
+        return rc;
+    }
+
+    work_begin(work);
+    if ((local.element == NULL) && (remote->element == NULL) &&
+        ucx_mp_mpi_gpu_is_one(local.address, local.bytes)) {
+        ucx_mp_mpi_copy_bytes(&work->copy, to->address, from->address,
+                              from->bytes);
+        return work_leave(work);
+    }
+
+    rc     = move_packed(work, from, to, &local);
+    end_rc = work_end(work);
+    side_free(&local);
+    return (rc == MPI_SUCCESS) ? end_rc : rc;
+}
+
+
+/* ------------------------------------------------------------- accumulates */
+
+/* Return the predefined type that all elements have; NULL type: several. */
+static MPI_Datatype base_of(MPI_Datatype type)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    MPI_Datatype base             = real->datatype_null;
+    MPI_Datatype next;
+    int integers, addresses, types, combiner, i;
+    MPI_Datatype *inner;
+    MPI_Aint *places;
+    int *numbers;
+
+    if (ucx_mp_mpi_layout_is_named(type)) {
+        return type;
+    }
+    if ((real->Type_get_envelope(type, &integers, &addresses, &types,
+                                 &combiner) != MPI_SUCCESS) || (types == 0)) {
+        return base;
+    }
+
+    numbers = malloc((integers + 1) * sizeof(*numbers));
+    places  = malloc((addresses + 1) * sizeof(*places));
+    inner   = malloc(types * sizeof(*inner));
+    if ((numbers != NULL) && (places != NULL) && (inner != NULL) &&
+        (real->Type_get_contents(type, integers, addresses, types, numbers,
+                                 places, inner) == MPI_SUCCESS)) {
+        for (i = 0; i < types; ++i) {
+            next = base_of(inner[i]);
+            base = ((i == 0) || (next == base)) ? next : real->datatype_null;
+            if (!ucx_mp_mpi_layout_is_named(inner[i])) {
+                (void)real->Type_free(&inner[i]);
+            }
+        }
+    }
+    free(numbers);
+    free(places);
+    free(inner);
+    return base;
+}
+
+/* Take a predefined type with gaps as an array: operations need it so */
+static void side_fill(side_t *side)
+{
+    ptrdiff_t extent;
+
+    if ((side->element != NULL) && ucx_mp_mpi_layout_is_named(side->type)) {
+        extent      = side->element->extent;
+        side->low   = 0;
+        side->high  = side->count * extent;
+        side->bytes = (size_t)side->high;
+        side_free(side);
+    }
+}
+
+typedef struct {
+    const ucx_mp_mpi_rma_t *args;
+    MPI_Datatype           base;
+    size_t                 width; /* bytes of an element of the base type */
+    bool                   has_origin, has_result;
+    side_t                 origin, result;
+} change_t;
+
+/* Compute new values of the target from old ones. @return An error class. */
+static int change_apply(const change_t *change, void *target,
+                        const void *origin, size_t bytes)
+{
+    const MPI_Op op = change->args->op;
+
+    if (change->args->kind == UCX_MP_MPI_RMA_SWAP) {
+        if (memcmp(target, (const char*)origin + bytes, bytes) == 0) {
+            memcpy(target, origin, bytes);
+        }
+        return MPI_SUCCESS;
+    }
+
+    if (op == ucx_mp_mpi_handles.replace) {
+        memcpy(target, origin, bytes);
+        return MPI_SUCCESS;
+    }
+
+    return (ucx_mp_mpi_pmpi.Reduce_local(origin, target,
+                                         (int)(bytes / change->width),
+                                         change->base, op) == MPI_SUCCESS) ?
+                   MPI_SUCCESS :
+                   MPI_ERR_OP;
+}
+
+/* Read, change and write part of the target's memory, by way of host memory.
+   @return An error class. */
+static int change_part(work_t *work, const change_t *change,
+                       const side_t *target, const side_t *origin,
+                       const side_t *result)
+{
+    const size_t bytes = target->bytes;
+    const bool is_swap = (change->args->kind == UCX_MP_MPI_RMA_SWAP);
+    room_t old = {0}, new = {0};
+    side_t compare;
+    int rc;
+
+    work_begin(work);
+    if (!room_get_host(&old, work, bytes) ||
+        !room_get_host(&new, work, 2 * bytes)) {
+        (void)work_end(work);
+        room_put(&old);
+        return MPI_ERR_NO_MEM;
+    }
+
+    rc = MPI_SUCCESS;
+    if (change->has_origin) {
+        rc = side_copy(work, origin, &new, false, false);
+    }
+    if ((rc == MPI_SUCCESS) && is_swap) {
+        compare         = *origin;
+        compare.address = (char*)change->args->compare_addr;
+        rc = side_copy_rows(work, &compare, new.address + bytes, false);
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = work_wait(work);
+    }
+
+    ucx_mp_mpi_window_begin_atomic(work->window, work->rank);
+    if (rc == MPI_SUCCESS) {
+        rc = side_copy(work, target, &old, false, false);
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = work_wait(work);
+    }
+    if ((rc == MPI_SUCCESS) && change->has_result) {
+        rc = side_copy(work, result, &old, true, false);
+        if (rc == MPI_SUCCESS) {
+            rc = work_wait(work);
+        }
+    }
+    if ((rc == MPI_SUCCESS) && change->has_origin) {
+        rc = change_apply(change, old.address, new.address, bytes);
+        if (rc == MPI_SUCCESS) {
+            rc = side_copy(work, target, &old, true, false);
+        }
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = work_end(work);
+    } else {
+        (void)work_end(work);
+    }
+    ucx_mp_mpi_window_end_atomic(work->window, work->rank);
+
+    room_put(&old);
+    room_put(&new);
+    return rc;
+}
+
+/* Take the next bytes of a side in a row. */
+static side_t side_part(const side_t *side, size_t at, size_t bytes)
+{
+    side_t part = *side;
+
+    part.address += at;
+    part.bytes    = bytes;
+    return part;
+}
+
+/* Change memory in pieces where it can be cut: MPI has elements change one by
+   one. @return An error class. */
+static int change_all(work_t *work, const change_t *change,
+                      const side_t *target)
+{
+    const bool is_cut  = (target->element == NULL) &&
+                         (change->origin.element == NULL) &&
+                         (change->result.element == NULL);
+    const size_t chunk = is_cut ? CHUNK / change->width * change->width :
+                                  SIZE_MAX;
+    int rc             = MPI_SUCCESS;
+    side_t parts[3];
+    size_t at, bytes;
+
+    if (!is_cut && (target->bytes / change->width > INT_MAX)) {
+        return MPI_ERR_COUNT;
+    }
+    if (!is_cut) {
+        return change_part(work, change, target, &change->origin,
+                           &change->result);
+    }
+
+    for (at = 0; (at < target->bytes) && (rc == MPI_SUCCESS); at += bytes) {
+        bytes    = (target->bytes - at < chunk) ? target->bytes - at : chunk;
+        parts[0] = side_part(target, at, bytes);
+        parts[1] = side_part(&change->origin, at, bytes);
+        parts[2] = side_part(&change->result, at, bytes);
+        rc = change_part(work, change, &parts[0], &parts[1], &parts[2]);
+    }
+    return rc;
+}
+
+/* Carry out an operation that changes the target's elements. @return An error
+   class. */
+static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
+                      side_t *target)
+{
+    change_t change = {.args = args};
+    MPI_Count lower, extent;
+    int rc = MPI_SUCCESS;
+
+    change.has_origin = (args->kind == UCX_MP_MPI_RMA_SWAP) ||
+                        (args->op != ucx_mp_mpi_handles.no_op);
+    change.has_result = (args->kind != UCX_MP_MPI_RMA_ACCUMULATE);
+    if (target->bytes == 0) {
+        return MPI_SUCCESS;
+    }
+
+    change.base = base_of(args->target_datatype);
+    if ((change.base == ucx_mp_mpi_pmpi.datatype_null) ||
+        (ucx_mp_mpi_pmpi.Type_get_extent_x(change.base, &lower, &extent) !=
+         MPI_SUCCESS) ||
+        (!ucx_mp_mpi_layout_is_array(change.base) &&
+         (change.base != args->target_datatype))) {
+        return MPI_ERR_TYPE;
+    }
+
+    change.width = (size_t)extent;
+    side_fill(target);
+    if (change.has_origin) {
+        rc = side_make(&change.origin, args->origin_addr, args->origin_count,
+                       args->origin_datatype);
+        side_fill(&change.origin);
+        if ((rc == MPI_SUCCESS) && (change.origin.bytes != target->bytes)) {
+            rc = MPI_ERR_COUNT;
+        }
+    }
+    if ((rc == MPI_SUCCESS) && change.has_result) {
+        rc = side_make(&change.result, args->result_addr, args->result_count,
+                       args->result_datatype);
+        side_fill(&change.result);
+        if ((rc == MPI_SUCCESS) && (change.result.bytes != target->bytes)) {
+            rc = MPI_ERR_COUNT;
+        }
+    }
+    if (rc == MPI_SUCCESS) {
+        rc = change_all(work, &change, target);
+    }
+    side_free(&change.origin);
+    side_free(&change.result);
+    return rc;
+}
+
+
+/* ------------------------------------------------------------------- calls */
+
+static bool has_access(const ucx_mp_mpi_window_t *window, int rank)
+{
+    return window->is_fenced || window->is_locked ||
+           (window->targets[rank].access != 0);
+}
+
+/* @return An error class. */
+static int rma(ucx_mp_mpi_window_t *window, const ucx_mp_mpi_rma_t *args)
+{
+    work_t work = {.window = window, .rank = args->target_rank,
+                   .target = &window->targets[args->target_rank]};
+    side_t target;
+    int rc;
+
+    if (!has_access(window, args->target_rank)) {
+        return MPI_ERR_RMA_SYNC;
+    }
+
+    rc = side_make_remote(&target, &work, args);
+    if (rc == MPI_SUCCESS) {
+        rc = (args->kind <= UCX_MP_MPI_RMA_GET) ?
+                     move(&work, args, &target) :
+                     accumulate(&work, args, &target);
+    }
+    side_free(&target);
+    return rc;
+}
+
+bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p)
+{
+    ucx_mp_mpi_window_t *window = ucx_mp_mpi_window_find(args->win);
+    const int rank              = args->target_rank;
+    int rc                      = MPI_SUCCESS;
+
+    if ((window == NULL) || ((rank >= 0) && (rank < window->size) &&
+                             !window->targets[rank].is_ours)) {
+        return false;
+    }
+
+    if ((rank >= 0) && (rank < window->size)) {
+        rc = rma(window, args);
+    } else if (rank != MPI_PROC_NULL) {
+        rc = MPI_ERR_RANK;
+    }
+
+    if (rc != MPI_SUCCESS) {
+        rc = ucx_mp_mpi_raise_win(args->win, rc);
+    } else if (args->request != NULL) {
+        /* a request that is complete: so is the operation */
+        rc = ucx_mp_mpi_window_wait(window);
+        if (rc == MPI_SUCCESS) {
+            rc = ucx_mp_mpi_pmpi.Isend(NULL, 0, ucx_mp_mpi_handles.byte,
+                                       MPI_PROC_NULL, 0,
+                                       ucx_mp_mpi_pmpi.comm_world,
+                                       args->request);
+        }
+    }
+    *rc_p = rc;
+    return true;
+}

@@ -1,0 +1,641 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Synchronisation of windows with GPU memory. */
+#pragma GCC visibility push(default)
+#include <mpi.h>
+#pragma GCC visibility pop
+
+#include <mpi/window.h>
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define EXCLUSIVE UINT32_MAX
+#define SPINS     100
+
+/* Of one target; each in its own line of the cache */
+typedef struct {
+    uint32_t lock;      /* holders of a shared lock, or EXCLUSIVE */
+    uint32_t is_atomic; /* a rank accumulates */
+} __attribute__((aligned(64))) cell_t;
+
+/* Counters wrap around */
+struct ucx_mp_mpi_window_control {
+    uint32_t fences; /* arrivals of ranks */
+    cell_t   cells[]; /* then the counters below */
+};
+
+/* An operation staged for the MPI's memory */
+typedef struct deferred deferred_t;
+struct deferred {
+    deferred_t        *next;
+    MPI_Win           win;
+    int               target;
+    ucx_mp_mpi_call_t call;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    deferred_t      *first;
+} deferred = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+size_t ucx_mp_mpi_window_control_size(int ranks)
+{
+    return sizeof(ucx_mp_mpi_window_control_t) + ranks * sizeof(cell_t) +
+           2 * (size_t)ranks * ranks * sizeof(uint32_t);
+}
+
+/* The number of exposures of a target to an origin */
+static uint32_t *posts(const ucx_mp_mpi_window_t *window, int target,
+                       int origin)
+{
+    uint32_t *first = (uint32_t*)&window->control->cells[window->size];
+
+    return &first[target * window->size + origin];
+}
+
+/* The number of an origin's accesses to a target that are over */
+static uint32_t *completions(const ucx_mp_mpi_window_t *window, int target,
+                             int origin)
+{
+    return posts(window, target, origin) + window->size * window->size;
+}
+
+/* Let other ranks run, and the MPI's messages of this one. */
+static void progress(unsigned *spins)
+{
+    int is_there;
+
+    if (++*spins % SPINS != 0) {
+        return;
+    }
+
+    (void)ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
+                                 ucx_mp_mpi_pmpi.comm_world, &is_there,
+                                 MPI_STATUS_IGNORE);
+    (void)sched_yield();
+}
+
+static bool has_reached(const uint32_t *word, uint32_t goal)
+{
+    return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - goal) >= 0;
+}
+
+static void await(const uint32_t *word, uint32_t goal)
+{
+    unsigned spins = 0;
+
+    while (!has_reached(word, goal)) {
+        progress(&spins);
+    }
+}
+
+static void count(uint32_t *word)
+{
+    (void)__atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
+}
+
+/* What the program has copied to this rank's memory is there for the others. */
+static void expose(const ucx_mp_mpi_window_t *window)
+{
+    if (window->is_gpu) {
+        window->api->sync(window->base);
+    }
+}
+
+void ucx_mp_mpi_window_barrier(ucx_mp_mpi_window_t *window)
+{
+    uint32_t *word = &window->control->fences;
+
+    expose(window);
+    window->fences += window->size;
+    count(word);
+    await(word, window->fences);
+}
+
+void ucx_mp_mpi_window_begin_atomic(ucx_mp_mpi_window_t *window, int target)
+{
+    uint32_t *word = &window->control->cells[target].is_atomic;
+    unsigned spins = 0;
+
+    while (__atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE)) {
+        progress(&spins);
+    }
+}
+
+void ucx_mp_mpi_window_end_atomic(ucx_mp_mpi_window_t *window, int target)
+{
+    __atomic_store_n(&window->control->cells[target].is_atomic, 0,
+                     __ATOMIC_RELEASE);
+}
+
+
+/* --------------------------------------------------- operations in progress */
+
+int ucx_mp_mpi_window_wait(ucx_mp_mpi_window_t *window)
+{
+    CUresult result = CUDA_SUCCESS;
+    CUresult next;
+    ucx_mp_mpi_copy_t copy;
+
+    pthread_mutex_lock(&window->lock);
+    while (window->num_busy > 0) {
+        ucx_mp_mpi_copy_begin_in(&copy, window->busy[--window->num_busy]);
+        next   = ucx_mp_mpi_copy_end(&copy);
+        result = (result == CUDA_SUCCESS) ? next : result;
+    }
+    pthread_mutex_unlock(&window->lock);
+    return (result == CUDA_SUCCESS) ?
+                   MPI_SUCCESS :
+                   ucx_mp_mpi_raise_win(window->win, MPI_ERR_OTHER);
+}
+
+int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target)
+{
+    deferred_t *kept;
+
+    if ((call->num_buffers == 0) || (call->rc != MPI_SUCCESS) ||
+        (call->failed != MPI_SUCCESS)) {
+        return ucx_mp_mpi_call_end(call);
+    }
+
+    kept = malloc(sizeof(*kept));
+    if (kept == NULL) {
+        abort(); /* the MPI has begun */
+    }
+
+    kept->win       = win;
+    kept->target    = target;
+    kept->call      = *call;
+    kept->call.comm = ucx_mp_mpi_pmpi.comm_world;
+    pthread_mutex_lock(&deferred.lock);
+    kept->next     = deferred.first;
+    deferred.first = kept;
+    pthread_mutex_unlock(&deferred.lock);
+    __atomic_fetch_add(&ucx_mp_mpi_num_windows, 1, __ATOMIC_RELEASE);
+    return MPI_SUCCESS;
+}
+
+static deferred_t *deferred_take(MPI_Win win, int target)
+{
+    deferred_t **link = &deferred.first;
+    deferred_t *found;
+
+    pthread_mutex_lock(&deferred.lock);
+    while ((*link != NULL) &&
+           (((*link)->win != win) ||
+            ((target >= 0) && ((*link)->target != target)))) {
+        link = &(*link)->next;
+    }
+    found = *link;
+    if (found != NULL) {
+        *link = found->next;
+        __atomic_fetch_sub(&ucx_mp_mpi_num_windows, 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&deferred.lock);
+    return found;
+}
+
+int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc)
+{
+    deferred_t *next;
+    int next_rc;
+
+    while (ucx_mp_mpi_has_windows() &&
+           ((next = deferred_take(win, target)) != NULL)) {
+        next_rc = ucx_mp_mpi_call_end(&next->call);
+        rc      = (rc == MPI_SUCCESS) ? next_rc : rc;
+        free(next);
+    }
+    return rc;
+}
+
+
+/* ------------------------------------------------------------------ groups */
+
+/* Return the window's ranks of a group, or NULL; to be freed. */
+static int *group_ranks(const ucx_mp_mpi_window_t *window, MPI_Group group,
+                        int *count_p)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    int *ranks, count, i;
+
+    if (real->Group_size(group, &count) != MPI_SUCCESS) {
+        return NULL;
+    }
+
+    ranks = malloc((2 * count + 1) * sizeof(*ranks));
+    if (ranks == NULL) {
+        return NULL;
+    }
+
+    for (i = 0; i < count; ++i) {
+        ranks[count + i] = i;
+    }
+    if (real->Group_translate_ranks(group, count, ranks + count, window->group,
+                                    ranks) != MPI_SUCCESS) {
+        goto err;
+    }
+    for (i = 0; i < count; ++i) {
+        if ((ranks[i] < 0) || (ranks[i] >= window->size)) {
+            goto err;
+        }
+    }
+
+    *count_p = count;
+    return ranks;
+
+err:
+    free(ranks);
+    return NULL;
+}
+
+/* Begin a function of a window: the MPI carries it out if it is not ours. */
+#define BEGIN(_name, ...) \
+    ucx_mp_mpi_window_t *window; \
+    int rc = MPI_SUCCESS; \
+    \
+    ucx_mp_mpi_pmpi_find_calls(); \
+    window = ucx_mp_mpi_window_find(win); \
+    if (window == NULL) { \
+        return ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
+    }
+
+/* The same for a function that completes operations on a target, or on all */
+#define BEGIN_END(_name, _target, ...) \
+    ucx_mp_mpi_window_t *window; \
+    int rc; \
+    \
+    ucx_mp_mpi_pmpi_find_calls(); \
+    window = ucx_mp_mpi_window_find(win); \
+    if (window == NULL) { \
+        rc = ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
+        return (rc == MPI_SUCCESS) ? \
+                       ucx_mp_mpi_window_settle(win, _target, rc) : \
+                       rc; \
+    }
+
+/* The MPI's part, for the memory of ranks that it has. The first failure
+   counts. */
+#define REAL(_name, ...) \
+    if (window->has_host) { \
+        const int real_rc = ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
+        \
+        rc = (rc == MPI_SUCCESS) ? real_rc : rc; \
+    }
+
+
+UCX_MP_MPI_DEFINE(Win_fence, (mode, win), int mode, MPI_Win win)
+{
+    BEGIN_END(Win_fence, -1, mode, win)
+
+    rc = ucx_mp_mpi_window_wait(window);
+    REAL(Win_fence, mode, win)
+    ucx_mp_mpi_window_barrier(window);
+    window->is_fenced = !(mode & MPI_MODE_NOSUCCEED);
+    return ucx_mp_mpi_window_settle(win, -1, rc);
+}
+
+UCX_MP_MPI_DEFINE(Win_post, (group, mode, win), MPI_Group group, int mode,
+                  MPI_Win win)
+{
+    int i;
+    BEGIN(Win_post, group, mode, win)
+
+    if (window->posts != NULL) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+    window->posts = group_ranks(window, group, &window->num_posts);
+    if (window->posts == NULL) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_GROUP);
+    }
+
+    window->is_fenced = false;
+    expose(window);
+    REAL(Win_post, group, mode, win)
+    for (i = 0; i < window->num_posts; ++i) {
+        count(posts(window, window->rank, window->posts[i]));
+    }
+    return rc;
+}
+
+UCX_MP_MPI_DEFINE(Win_start, (group, mode, win), MPI_Group group, int mode,
+                  MPI_Win win)
+{
+    ucx_mp_mpi_target_t *target;
+    int i;
+    BEGIN(Win_start, group, mode, win)
+
+    if ((window->starts != NULL) || window->is_locked) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+    window->starts = group_ranks(window, group, &window->num_starts);
+    if (window->starts == NULL) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_GROUP);
+    }
+
+    window->is_fenced = false;
+    REAL(Win_start, group, mode, win)
+    for (i = 0; i < window->num_starts; ++i) {
+        target = &window->targets[window->starts[i]];
+        await(posts(window, window->starts[i], window->rank), ++target->starts);
+        target->access |= UCX_MP_MPI_ACCESS_STARTED;
+    }
+    return rc;
+}
+
+UCX_MP_MPI_DEFINE(Win_complete, (win), MPI_Win win)
+{
+    int i;
+    BEGIN_END(Win_complete, -1, win)
+
+    if (window->starts == NULL) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+
+    rc = ucx_mp_mpi_window_wait(window);
+    REAL(Win_complete, win)
+    for (i = 0; i < window->num_starts; ++i) {
+        window->targets[window->starts[i]].access &=
+                ~UCX_MP_MPI_ACCESS_STARTED;
+        count(completions(window, window->starts[i], window->rank));
+    }
+    free(window->starts);
+    window->starts = NULL;
+    return ucx_mp_mpi_window_settle(win, -1, rc);
+}
+
+static void exposure_end(ucx_mp_mpi_window_t *window)
+{
+    int i;
+
+    for (i = 0; i < window->num_posts; ++i) {
+        ++window->targets[window->posts[i]].waits;
+    }
+    free(window->posts);
+    window->posts = NULL;
+}
+
+UCX_MP_MPI_DEFINE(Win_wait, (win), MPI_Win win)
+{
+    int origin, i;
+    BEGIN(Win_wait, win)
+
+    if (window->posts == NULL) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+
+    for (i = 0; i < window->num_posts; ++i) {
+        origin = window->posts[i];
+        await(completions(window, window->rank, origin),
+              window->targets[origin].waits + 1);
+    }
+    REAL(Win_wait, win)
+    exposure_end(window);
+    return rc;
+}
+
+UCX_MP_MPI_DEFINE(Win_test, (win, flag), MPI_Win win, int *flag)
+{
+    unsigned spins = SPINS - 1;
+    int origin, i;
+    BEGIN(Win_test, win, flag)
+
+    if (window->posts == NULL) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+
+    *flag = 1;
+    for (i = 0; (i < window->num_posts) && *flag; ++i) {
+        origin = window->posts[i];
+        *flag  = has_reached(completions(window, window->rank, origin),
+                             window->targets[origin].waits + 1);
+    }
+    if (!*flag) {
+        progress(&spins);
+        return MPI_SUCCESS;
+    }
+
+    REAL(Win_test, win, flag)
+    if ((rc == MPI_SUCCESS) && *flag) {
+        exposure_end(window);
+    }
+    return rc;
+}
+
+
+/* ------------------------------------------------------------------- locks */
+
+static bool lock_try(ucx_mp_mpi_window_t *window, int target,
+                     bool is_exclusive)
+{
+    uint32_t *word = &window->control->cells[target].lock;
+    uint32_t held  = __atomic_load_n(word, __ATOMIC_RELAXED);
+
+    return (is_exclusive ? (held == 0) : (held != EXCLUSIVE)) &&
+           __atomic_compare_exchange_n(word, &held,
+                                       is_exclusive ? EXCLUSIVE : held + 1,
+                                       false, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED);
+}
+
+static void lock_release(ucx_mp_mpi_window_t *window, int target,
+                         bool is_exclusive)
+{
+    uint32_t *word = &window->control->cells[target].lock;
+
+    if (is_exclusive) {
+        __atomic_store_n(word, 0, __ATOMIC_RELEASE);
+    } else {
+        (void)__atomic_fetch_sub(word, 1, __ATOMIC_RELEASE);
+    }
+}
+
+/* Whether a rank is a target with memory that is not the MPI's */
+static bool is_ours(const ucx_mp_mpi_window_t *window, int rank)
+{
+    return (rank >= 0) && (rank < window->size) &&
+           window->targets[rank].is_ours;
+}
+
+UCX_MP_MPI_DEFINE(Win_lock, (type, rank, mode, win), int type, int rank,
+                  int mode, MPI_Win win)
+{
+    unsigned spins = 0;
+    BEGIN(Win_lock, type, rank, mode, win)
+
+    if (!is_ours(window, rank) ||
+        ((type != MPI_LOCK_EXCLUSIVE) && (type != MPI_LOCK_SHARED))) {
+        return ucx_mp_mpi_pmpi.Win_lock(type, rank, mode, win);
+    }
+    if ((window->targets[rank].access != 0) || window->is_locked) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+
+    while (!lock_try(window, rank, type == MPI_LOCK_EXCLUSIVE)) {
+        progress(&spins);
+    }
+    window->is_fenced            = false;
+    window->targets[rank].access = UCX_MP_MPI_ACCESS_LOCKED |
+                                   ((type == MPI_LOCK_EXCLUSIVE) ?
+                                            UCX_MP_MPI_ACCESS_EXCLUSIVE :
+                                            0);
+    return rc;
+}
+
+UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
+{
+    ucx_mp_mpi_target_t *target;
+    BEGIN_END(Win_unlock, rank, rank, win)
+
+    if (!is_ours(window, rank)) {
+        rc = ucx_mp_mpi_pmpi.Win_unlock(rank, win);
+        return ucx_mp_mpi_window_settle(win, rank, rc);
+    }
+
+    target = &window->targets[rank];
+    if (!(target->access & UCX_MP_MPI_ACCESS_LOCKED)) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+
+    if (rank == window->rank) {
+        expose(window);
+    }
+    rc = ucx_mp_mpi_window_wait(window);
+    lock_release(window, rank, target->access & UCX_MP_MPI_ACCESS_EXCLUSIVE);
+    target->access = 0;
+    return rc;
+}
+
+/* A rank that holds some locks may wait for others, and holders of these for
+   one of the former: give them back before each new try. */
+static bool lock_all_try(ucx_mp_mpi_window_t *window)
+{
+    int rank;
+
+    for (rank = 0; rank < window->size; ++rank) {
+        if (!lock_try(window, rank, false)) {
+            while (rank-- > 0) {
+                lock_release(window, rank, false);
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+UCX_MP_MPI_DEFINE(Win_lock_all, (mode, win), int mode, MPI_Win win)
+{
+    unsigned spins = 0;
+    int rank;
+    BEGIN(Win_lock_all, mode, win)
+
+    for (rank = 0; (rank < window->size) && (window->targets[rank].access == 0);
+         ++rank) {
+    }
+    if ((rank < window->size) || window->is_locked) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+
+    REAL(Win_lock_all, mode, win)
+    if (rc != MPI_SUCCESS) {
+        return rc;
+    }
+
+    while (!lock_all_try(window)) {
+        progress(&spins);
+    }
+    window->is_fenced = false;
+    window->is_locked = true;
+    return MPI_SUCCESS;
+}
+
+UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
+{
+    int rank;
+    BEGIN_END(Win_unlock_all, -1, win)
+
+    if (!window->is_locked) {
+        return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
+    }
+
+    expose(window);
+    rc = ucx_mp_mpi_window_wait(window);
+    for (rank = 0; rank < window->size; ++rank) {
+        lock_release(window, rank, false);
+    }
+    window->is_locked = false;
+    REAL(Win_unlock_all, win)
+    return ucx_mp_mpi_window_settle(win, -1, rc);
+}
+
+
+/* ------------------------------------------------------------------- flush */
+
+/* A copy is complete on both sides at once. In place of a local flush the MPI
+   makes a full one when calls may be staged: Open MPI's pt2pt component returns
+   from MPI_Win_flush_local() before the data of a get has arrived. */
+#define FLUSH(_name) \
+    UCX_MP_MPI_DEFINE(_name, (rank, win), int rank, MPI_Win win) \
+    { \
+        ucx_mp_mpi_window_t *window; \
+        int rc; \
+        \
+        ucx_mp_mpi_pmpi_find_calls(); \
+        if (!ucx_mp_mpi_has_windows()) { \
+            return ucx_mp_mpi_pmpi._name(rank, win); \
+        } \
+        \
+        window = ucx_mp_mpi_window_find(win); \
+        if ((window == NULL) || !is_ours(window, rank)) { \
+            rc = ucx_mp_mpi_pmpi.Win_flush(rank, win); \
+            return (rc == MPI_SUCCESS) ? \
+                           ucx_mp_mpi_window_settle(win, rank, rc) : \
+                           rc; \
+        } \
+        \
+        return (window->is_locked || (window->targets[rank].access & \
+                                      UCX_MP_MPI_ACCESS_LOCKED)) ? \
+                       ucx_mp_mpi_window_wait(window) : \
+                       ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC); \
+    }
+
+#define FLUSH_ALL(_name) \
+    UCX_MP_MPI_DEFINE(_name, (win), MPI_Win win) \
+    { \
+        ucx_mp_mpi_window_t *window; \
+        int rc = MPI_SUCCESS; \
+        \
+        ucx_mp_mpi_pmpi_find_calls(); \
+        if (!ucx_mp_mpi_has_windows()) { \
+            return ucx_mp_mpi_pmpi._name(win); \
+        } \
+        \
+        window = ucx_mp_mpi_window_find(win); \
+        if (window != NULL) { \
+            rc = ucx_mp_mpi_window_wait(window); \
+        } \
+        if ((window == NULL) || window->has_host) { \
+            const int real_rc = ucx_mp_mpi_pmpi.Win_flush_all(win); \
+            \
+            rc = (rc == MPI_SUCCESS) ? real_rc : rc; \
+        } \
+        return ucx_mp_mpi_window_settle(win, -1, rc); \
+    }
+
+FLUSH(Win_flush)
+FLUSH(Win_flush_local)
+FLUSH_ALL(Win_flush_all)
+FLUSH_ALL(Win_flush_local_all)
+
+UCX_MP_MPI_DEFINE(Win_sync, (win), MPI_Win win)
+{
+    BEGIN(Win_sync, win)
+
+    expose(window);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    REAL(Win_sync, win)
+    return rc;
+}

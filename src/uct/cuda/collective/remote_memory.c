@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <uct/cuda/collective/remote_memory.h>
+
+#include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/node/exports.h>
+#include <uct/cuda/node/mappings.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+
+/* Content of a handle */
+typedef struct {
+    uct_cuda_node_handle_t handle;
+    uint64_t               offset; /* of the memory in its allocation, bytes */
+    uint64_t               size;
+} remote_t;
+
+struct uct_cuda_coll_mapping {
+    uct_cuda_node_mapping_t *mapping;
+    int                     retained; /* device of a retained context, or -1 */
+};
+
+_Static_assert(sizeof(remote_t) <= UCT_CUDA_COLL_API_HANDLE,
+               "a handle does not fit into the interface's bytes");
+
+
+int uct_cuda_coll_remote_export(const void *address, size_t size,
+                                char handle[UCT_CUDA_COLL_API_HANDLE])
+{
+    remote_t remote = {0};
+    uct_cuda_memory_t memory;
+
+    uct_cuda_memory_query(address, 1, &memory);
+    if ((memory.type != UCS_MEMORY_TYPE_CUDA) ||
+        (uct_cuda_node_exports_get(address, &memory, &remote.handle) !=
+         UCS_OK)) {
+        return -1;
+    }
+
+    remote.offset = (CUdeviceptr)address - remote.handle.base;
+    remote.size   = size;
+    memcpy(handle, &remote, sizeof(remote));
+    if ((remote.handle.type == UCT_CUDA_NODE_HANDLE_NONE) ||
+        (remote.offset > remote.handle.length) ||
+        (size > remote.handle.length - remote.offset)) {
+        uct_cuda_node_exports_put(&remote.handle);
+        return -1;
+    }
+
+    return 0;
+}
+
+void uct_cuda_coll_remote_release(char handle[UCT_CUDA_COLL_API_HANDLE])
+{
+    remote_t remote;
+
+    memcpy(&remote, handle, sizeof(remote));
+    uct_cuda_node_exports_put(&remote.handle);
+}
+
+/* Map into a context of the GPU that has the memory */
+static ucs_status_t map_there(const uct_cuda_node_handle_t *handle,
+                              uct_cuda_coll_mapping_t *mapping)
+{
+    const uct_cuda_end_t gpu = uct_cuda_gpu_by_uuid(handle->gpu);
+    ucs_status_t status;
+    CUcontext ctx;
+
+    if (!uct_cuda_end_is_gpu(gpu)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    status = uct_cuda_ctx_retain(uct_cuda_end_device(gpu), true, &ctx);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = uct_cuda_ctx_push(ctx);
+    if (status == UCS_OK) {
+        status = uct_cuda_node_cache_get(handle, uct_cuda_end_device(gpu),
+                                         &mapping->mapping);
+        uct_cuda_ctx_pop();
+    }
+    if (status != UCS_OK) {
+        uct_cuda_ctx_release(uct_cuda_end_device(gpu));
+        return status;
+    }
+
+    mapping->retained = uct_cuda_end_device(gpu);
+    return UCS_OK;
+}
+
+uint64_t uct_cuda_coll_remote_map(const char handle[UCT_CUDA_COLL_API_HANDLE],
+                                  uct_cuda_coll_mapping_t **mapping_p,
+                                  void **context_p, int *is_copied_p)
+{
+    uct_cuda_coll_mapping_t *mapping = calloc(1, sizeof(*mapping));
+    ucs_status_t status              = UCS_ERR_UNREACHABLE;
+    unsigned long long id            = 0;
+    remote_t remote;
+    CUcontext ctx;
+    CUdevice device;
+
+    memcpy(&remote, handle, sizeof(remote));
+    if ((mapping == NULL) || !uct_cuda_node_handle_is_valid(&remote.handle) ||
+        (remote.offset > remote.handle.length) ||
+        (remote.size > remote.handle.length - remote.offset)) {
+        free(mapping);
+        return 0;
+    }
+
+    mapping->retained = -1;
+    if ((uct_cuda_ctx_current(&ctx, &id) == UCS_OK) &&
+        (uct_cuda_driver_get()->cuCtxGetDevice(&device) == CUDA_SUCCESS)) {
+        status = uct_cuda_node_cache_get(&remote.handle, device,
+                                         &mapping->mapping);
+    }
+    *is_copied_p = (status != UCS_OK) ||
+                   !uct_cuda_node_mapping_is_in(mapping->mapping, id);
+    if (status != UCS_OK) {
+        status = map_there(&remote.handle, mapping);
+    }
+    if (status != UCS_OK) {
+        uct_cuda_node_cache_log_failure(&remote.handle);
+        free(mapping);
+        return 0;
+    }
+
+    *mapping_p = mapping;
+    *context_p = mapping->mapping->context;
+    return mapping->mapping->mapped + remote.offset;
+}
+
+void uct_cuda_coll_remote_unmap(uct_cuda_coll_mapping_t *mapping)
+{
+    uct_cuda_node_cache_put(mapping->mapping, true);
+    if (mapping->retained >= 0) {
+        uct_cuda_ctx_release(mapping->retained);
+    }
+    free(mapping);
+}

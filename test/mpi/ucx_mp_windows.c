@@ -1,0 +1,873 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * One-sided calls on windows in GPU memory, and in memory of several kinds.
+ * Every rank draws the operations of all ranks from one sequence of random
+ * numbers and applies them to images of all windows. After each epoch it
+ * compares its own window, and the memory around it, with its image.
+ *
+ * A window has a part for each origin, which that rank alone puts to, and
+ * words that all ranks change at once: sums of integers and floats, results
+ * of fetches, counters behind a lock.
+ */
+#include "gpu.h"
+#include "util.h"
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RANKS  16
+#define MAX_BLOCKS 512
+#define GUARD      256           /* bytes around a window */
+#define PART       (96 << 10)    /* bytes of each origin in a window */
+#define WORDS      4096          /* that all ranks change */
+#define SUMS       ((WORDS - 64) * 8) /* bytes of those that are summed */
+#define WORLD      MPI_COMM_WORLD
+
+/* Bytes of one side of an operation, and its arguments */
+typedef struct {
+    MPI_Datatype base;
+    int          unit;              /* bytes of the base type */
+    int          kind, a, b, c, gap; /* a * b * c elements */
+    int          count;             /* argument of the call */
+    int          num_blocks;
+    int          offset[MAX_BLOCKS], length[MAX_BLOCKS];
+    int          bytes, room;       /* packed, and from first to last */
+} shape_t;
+
+typedef struct {
+    int     origin, target, at; /* at: offset in the target's window */
+    bool    is_get;
+    bool    is_request;
+    shape_t near, far;
+    int     mem;
+    int     id;
+} op_t;
+
+static uint64_t epochs = 120;
+static uint64_t seed   = 1;
+static int on_host;
+static const char *kinds = "";
+
+static uint64_t state;
+static int rank, size, unit;
+static size_t bytes;             /* of a window */
+static uint8_t *images[MAX_RANKS];
+static uint8_t *look;            /* copy of this rank's memory */
+static char *memory, *base;      /* allocation, and the window in it */
+static ucx_mp_mem_t mem_of[MAX_RANKS];
+static bool is_allocated;
+static MPI_Win win;
+static MPI_Group everybody;
+static uint64_t wrong, num_puts, num_gets, changes, made;
+
+static const ucx_mp_option_t options[] = {
+    UCX_MP_NUMBER("epochs", epochs, 1, 1000000, "N", "synchronised parts"),
+    UCX_MP_NUMBER("seed", seed, 0, 1u << 30, "N", "of the random numbers"),
+    UCX_MP_TEXT("memory", kinds, "LETTERS",
+                "of windows: d (device), h (host), m (managed), p (pinned) of "
+                "each rank, repeated; without it they are drawn"),
+    UCX_MP_FLAG("host", on_host, "no GPU memory: what the MPI does by itself"),
+    {NULL}
+};
+
+
+static int below(int n)
+{
+    return (int)ucx_mp_random_below(&state, n);
+}
+
+static void fail(const char *what, int id, long at)
+{
+    if (++wrong <= 5) {
+        printf("%s: rank %d: operation %d: %s, at %ld\n", ucx_mp_program, rank,
+               id, what, at);
+    }
+}
+
+static void expect(bool is_right, const char *what)
+{
+    if (!is_right) {
+        fail(what, -1, 0);
+    }
+}
+
+/* ------------------------------------------------------------------ shapes */
+
+static void shape_block(shape_t *shape, int offset, int length)
+{
+    shape->offset[shape->num_blocks]   = offset * shape->unit;
+    shape->length[shape->num_blocks++] = length * shape->unit;
+    shape->bytes                      += length * shape->unit;
+    shape->room = (offset + length) * shape->unit > shape->room ?
+                          (offset + length) * shape->unit :
+                          shape->room;
+}
+
+/* `model` has the elements of it all. */
+static void shape_draw(shape_t *shape, const shape_t *model)
+{
+    const int a = model->a, b = model->b, c = model->c;
+    int i, j, inner;
+
+    *shape            = *model;
+    shape->kind       = below(5);
+    shape->gap        = below(4) + (shape->kind == 2);
+    shape->num_blocks = 0;
+    shape->bytes      = 0;
+    shape->room       = 0;
+    shape->count      = 1;
+    inner             = b * (c + shape->gap);
+    switch (shape->kind) {
+    case 0:
+        shape->count = a * b * c;
+        shape_block(shape, 0, a * b * c);
+        break;
+    case 1: /* vector */
+        for (i = 0; i < a; ++i) {
+            shape_block(shape, i * (b * c + shape->gap), b * c);
+        }
+        break;
+    case 2: /* indexed, the last block in front */
+        for (i = 0; i < a; ++i) {
+            j = (i + 1) % a;
+            shape_block(shape, j * (b * c + shape->gap) + j % 2, b * c);
+        }
+        break;
+    default: /* vectors of vectors; several elements of a vector */
+        shape->count = (shape->kind == 3) ? 1 : a;
+        for (i = 0; i < a; ++i) {
+            for (j = 0; j < b; ++j) {
+                shape_block(shape, i * inner + j * (c + shape->gap), c);
+            }
+        }
+    }
+    shape->room += shape->unit; /* kind 2 may begin one later */
+}
+
+static MPI_Datatype shape_type(const shape_t *shape)
+{
+    const int a = shape->a, b = shape->b, c = shape->c, gap = shape->gap;
+    const MPI_Aint inner = (MPI_Aint)b * (c + gap) * shape->unit;
+    MPI_Datatype type, part;
+    int lengths[64], displs[64];
+    int i, j;
+
+    switch (shape->kind) {
+    case 0:
+        return shape->base;
+    case 1:
+        MPI_Type_vector(a, b * c, b * c + gap, shape->base, &type);
+        break;
+    case 2:
+        for (i = 0; i < a; ++i) {
+            j          = (i + 1) % a;
+            lengths[i] = b * c;
+            displs[i]  = j * (b * c + gap) + j % 2;
+        }
+        MPI_Type_indexed(a, lengths, displs, shape->base, &type);
+        break;
+    default:
+        MPI_Type_vector(b, c, c + gap, shape->base, &part);
+        if (shape->kind == 3) {
+            MPI_Type_create_hvector(a, 1, inner, part, &type);
+        } else {
+            MPI_Type_create_resized(part, 0, inner, &type);
+        }
+        MPI_Type_free(&part);
+    }
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static void shape_free(const shape_t *shape, MPI_Datatype *type)
+{
+    if (shape->kind != 0) {
+        MPI_Type_free(type);
+    }
+}
+
+/* Copy between packed bytes and a shape's. */
+static void shape_copy(const shape_t *shape, uint8_t *place, uint8_t *packed,
+                       bool is_back)
+{
+    int i;
+
+    for (i = 0; i < shape->num_blocks; ++i) {
+        if (is_back) {
+            memcpy(place + shape->offset[i], packed, shape->length[i]);
+        } else {
+            memcpy(packed, place + shape->offset[i], shape->length[i]);
+        }
+        packed += shape->length[i];
+    }
+}
+
+/* -------------------------------------------------------------- operations */
+
+static void op_draw(op_t *op, int id, int origin, int target, bool is_get)
+{
+    static const struct {
+        int          unit;
+        MPI_Datatype mpi;
+    } bases[] = {{1, MPI_BYTE}, {2, MPI_SHORT}, {4, MPI_INT}, {8, MPI_DOUBLE}};
+    const int i   = below(4);
+    shape_t model = {.base = bases[i].mpi, .unit = bases[i].unit};
+    int part;
+
+    do {
+        model.a = 1 + below(20);
+        model.b = 1 + below(8);
+        model.c = 1 + below(below(4) ? 16 : 400);
+        shape_draw(&op->near, &model);
+        shape_draw(&op->far, &model);
+    } while (op->far.room > PART - 8);
+
+    part           = is_get ? below(size) : origin;
+    op->at         = part * PART + below((PART - op->far.room) / 8) * 8;
+    op->id         = id;
+    op->origin     = origin;
+    op->target     = target;
+    op->is_get     = is_get;
+    op->is_request = (below(4) == 0);
+    op->mem        = on_host ? UCX_MP_MEM_HOST : below(UCX_MP_MEM_LAST);
+}
+
+static uint8_t value_of(int id, int i)
+{
+    return (uint8_t)ucx_mp_hash((uint64_t)id << 32 | (unsigned)i / 8) ^
+           (uint8_t)(i * 37);
+}
+
+/* What the operation has to leave in the images; every rank. */
+static void op_apply(const op_t *op)
+{
+    uint8_t *packed = malloc(op->far.bytes);
+    int i;
+
+    if (!op->is_get) {
+        for (i = 0; i < op->far.bytes; ++i) {
+            packed[i] = value_of(op->id, i);
+        }
+        shape_copy(&op->far, images[op->target] + op->at, packed, true);
+    }
+    free(packed);
+}
+
+typedef struct {
+    op_t         op;
+    char         *buffer;
+    MPI_Datatype near, far;
+    MPI_Request  request;
+} begun_t;
+
+static void op_begin(begun_t *begun, bool may_request)
+{
+    const op_t *op    = &begun->op;
+    const MPI_Aint at = op->at / unit;
+    uint8_t *packed   = malloc(op->near.bytes);
+    uint8_t *bounce   = malloc(op->near.room);
+    /* Open MPI 4 may end MPI_Rget of host memory before the bytes are there */
+    bool is_request   = may_request && op->is_request &&
+                        (!op->is_get ||
+                         (mem_of[op->target] == UCX_MP_MEM_DEVICE));
+    int i;
+
+    begun->buffer  = ucx_mp_mem_alloc(op->mem, op->near.room);
+    begun->near    = shape_type(&op->near);
+    begun->far     = shape_type(&op->far);
+    begun->request = MPI_REQUEST_NULL;
+    memset(bounce, 0x5a, op->near.room);
+    for (i = 0; i < op->near.bytes; ++i) {
+        packed[i] = value_of(op->id, i);
+    }
+    if (!op->is_get) {
+        shape_copy(&op->near, bounce, packed, true);
+    }
+    ucx_mp_mem_write(op->mem, begun->buffer, bounce, op->near.room);
+
+    if (op->is_get && is_request) {
+        MPI_Rget(begun->buffer, op->near.count, begun->near, op->target, at,
+                 op->far.count, begun->far, win, &begun->request);
+    } else if (op->is_get) {
+        MPI_Get(begun->buffer, op->near.count, begun->near, op->target, at,
+                op->far.count, begun->far, win);
+    } else if (is_request) {
+        MPI_Rput(begun->buffer, op->near.count, begun->near, op->target, at,
+                 op->far.count, begun->far, win, &begun->request);
+    } else {
+        MPI_Put(begun->buffer, op->near.count, begun->near, op->target, at,
+                op->far.count, begun->far, win);
+    }
+    if (is_request && below(2)) {
+        MPI_Wait(&begun->request, MPI_STATUS_IGNORE);
+    }
+    num_gets += op->is_get;
+    num_puts += !op->is_get;
+    free(packed);
+    free(bounce);
+}
+
+/* The epoch is over: what a get has to have brought is in the images. */
+static void op_end(begun_t *begun)
+{
+    const op_t *op   = &begun->op;
+    uint8_t *packed  = malloc(op->near.bytes);
+    uint8_t *want    = malloc(op->near.room);
+    uint8_t *is      = malloc(op->near.room);
+    int i;
+
+    MPI_Wait(&begun->request, MPI_STATUS_IGNORE);
+    if (op->is_get) {
+        memset(want, 0x5a, op->near.room);
+        shape_copy(&op->far, images[op->target] + op->at, packed, false);
+        shape_copy(&op->near, want, packed, true);
+        ucx_mp_mem_read(op->mem, is, begun->buffer, op->near.room);
+        for (i = 0; i < op->near.room; ++i) {
+            if (is[i] != want[i]) {
+                fail("a get brought another byte", op->id, i);
+                break;
+            }
+        }
+    }
+    shape_free(&op->near, &begun->near);
+    shape_free(&op->far, &begun->far);
+    ucx_mp_mem_free(op->mem, begun->buffer);
+    free(packed);
+    free(want);
+    free(is);
+}
+
+/* ----------------------------------------------------------------- windows */
+
+/* Compare this rank's memory with its image; every rank has ended its part. */
+static void check(int id)
+{
+    const size_t guard = is_allocated ? 0 : GUARD;
+    size_t i;
+
+    ucx_mp_mem_read(mem_of[rank], look, base - guard, bytes + 2 * guard);
+    for (i = 0; i < bytes + 2 * guard; ++i) {
+        if (look[i] != (((i < guard) || (i >= guard + bytes)) ?
+                                0xa5 :
+                                images[rank][i - guard])) {
+            fail("another byte in the window", id, (long)i - (long)guard);
+            break;
+        }
+    }
+}
+
+static void check_attributes(void)
+{
+    void *value, *found_base = NULL;
+    char name[MPI_MAX_OBJECT_NAME] = "";
+    MPI_Group group;
+    int flag, found, length;
+
+    MPI_Win_get_attr(win, MPI_WIN_BASE, &found_base, &flag);
+    expect(flag && (found_base == base), "MPI_WIN_BASE is another");
+    MPI_Win_get_attr(win, MPI_WIN_SIZE, &value, &flag);
+    expect(flag && (*(MPI_Aint*)value == (MPI_Aint)bytes),
+           "MPI_WIN_SIZE is another");
+    MPI_Win_get_attr(win, MPI_WIN_DISP_UNIT, &value, &flag);
+    expect(flag && (*(int*)value == unit), "MPI_WIN_DISP_UNIT is another");
+    MPI_Win_get_attr(win, MPI_WIN_CREATE_FLAVOR, &value, &flag);
+    expect(flag && (*(int*)value == (is_allocated ? MPI_WIN_FLAVOR_ALLOCATE :
+                                                    MPI_WIN_FLAVOR_CREATE)),
+           "MPI_WIN_CREATE_FLAVOR is another");
+    MPI_Win_set_name(win, "a window");
+    MPI_Win_get_name(win, name, &length);
+    expect(strcmp(name, "a window") == 0, "the name is another");
+    MPI_Win_get_group(win, &group);
+    MPI_Group_size(group, &found);
+    expect(found == size, "the group is another");
+    MPI_Group_free(&group);
+}
+
+static void window_make(void)
+{
+    static const int units[] = {1, 4, 8};
+    int i, kind;
+    MPI_Info info;
+
+    bytes        = (size_t)size * PART + WORDS * 8;
+    unit         = units[below(3)];
+    is_allocated = (below(3) == 0);
+    kind         = below(3); /* all device, mixed, drawn */
+    for (i = 0; i < size; ++i) {
+        mem_of[i] = (kind == 0) ? UCX_MP_MEM_DEVICE :
+                    (kind == 1) ? (i % 2 ? UCX_MP_MEM_HOST :
+                                           UCX_MP_MEM_DEVICE) :
+                                  (ucx_mp_mem_t)below(UCX_MP_MEM_LAST);
+        if (kinds[0] != '\0') {
+            mem_of[i] = (ucx_mp_mem_t)(strchr("dhpm",
+                                              kinds[i % strlen(kinds)]) -
+                                       "dhpm");
+        }
+        if (is_allocated && (mem_of[i] != UCX_MP_MEM_DEVICE)) {
+            mem_of[i] = UCX_MP_MEM_HOST;
+        }
+        if (on_host) {
+            mem_of[i] = UCX_MP_MEM_HOST;
+        }
+        memset(images[i], 0, bytes);
+    }
+
+    memset(look, 0xa5, bytes + 2 * GUARD);
+    memset(look + GUARD, 0, bytes);
+    if (is_allocated) {
+        MPI_Info_create(&info);
+        if (mem_of[rank] == UCX_MP_MEM_DEVICE) {
+            MPI_Info_set(info, "mpi_memory_alloc_kinds", "cuda:device");
+        }
+        MPI_Win_allocate(bytes, unit, info, WORLD, &base, &win);
+        MPI_Info_free(&info);
+        ucx_mp_mem_write(mem_of[rank], base, look + GUARD, bytes);
+    } else {
+        memory = ucx_mp_mem_alloc(mem_of[rank], bytes + 2 * GUARD);
+        base   = memory + GUARD;
+        ucx_mp_mem_write(mem_of[rank], memory, look, bytes + 2 * GUARD);
+        MPI_Win_create(base, bytes, unit, MPI_INFO_NULL, WORLD, &win);
+    }
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    check_attributes();
+    ++made;
+    MPI_Barrier(WORLD); /* all have written their memory */
+}
+
+static void window_free(void)
+{
+    MPI_Win_free(&win);
+    expect(win == MPI_WIN_NULL, "a freed window's handle is another");
+    if (!is_allocated) {
+        ucx_mp_mem_free(mem_of[rank], memory);
+    }
+}
+
+/* ------------------------------------------------------------------ epochs */
+
+enum { FENCE, GROUPS, LOCK, LOCK_ALL, NUM_MODES };
+
+static void epoch_begin(int mode)
+{
+    if (mode == FENCE) {
+        MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
+    } else if (mode == GROUPS) {
+        MPI_Win_post(everybody, 0, win);
+        MPI_Win_start(everybody, 0, win);
+    } else if (mode == LOCK_ALL) {
+        MPI_Win_lock_all(0, win);
+    }
+}
+
+static void epoch_end(int mode)
+{
+    static unsigned turn;
+    int flag = 0;
+
+    if (mode == FENCE) {
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    } else if (mode == GROUPS) {
+        MPI_Win_complete(win);
+        if (++turn % 2) {
+            MPI_Win_wait(win);
+        } else {
+            while (!flag) {
+                MPI_Win_test(win, &flag);
+            }
+        }
+    } else if (mode == LOCK_ALL) {
+        MPI_Win_unlock_all(win);
+    }
+}
+
+/* Puts of all ranks to all ranks, or gets */
+static void epoch(int number)
+{
+    const int count   = 1 + below(4);
+    const int mode    = below(NUM_MODES);
+    const bool is_get = below(2);
+    const int draws   = below(1 << 20);
+    const bool is_passive = (mode == LOCK) || (mode == LOCK_ALL);
+    begun_t *begun    = calloc(count, sizeof(*begun));
+    op_t *all         = malloc(count * size * sizeof(*all));
+    uint64_t shared;
+    int i, origin;
+
+    for (i = 0; i < count; ++i) {
+        for (origin = 0; origin < size; ++origin) {
+            op_draw(&all[i * size + origin],
+                    (number * 8 + i) * MAX_RANKS + origin, origin, below(size),
+                    is_get);
+        }
+    }
+
+    shared = state;
+    state  = ucx_mp_hash(draws + rank);
+    epoch_begin(mode);
+    for (i = 0; i < count; ++i) {
+        begun[i].op = all[i * size + rank];
+        if (mode == LOCK) {
+            MPI_Win_lock(below(2) ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE,
+                         begun[i].op.target, 0, win);
+        }
+        op_begin(&begun[i], is_passive);
+        if (is_passive) {
+            switch (below(5)) {
+            case 0:
+                MPI_Win_flush(begun[i].op.target, win);
+                break;
+            case 1:
+                MPI_Win_flush_local(begun[i].op.target, win);
+                break;
+            case 2:
+                MPI_Win_flush_all(win);
+                break;
+            case 3:
+                MPI_Win_flush_local_all(win);
+                break;
+            }
+        }
+        /* puts of one origin to the same bytes are in order with a flush */
+        if ((mode == LOCK_ALL) && !is_get) {
+            MPI_Win_flush(begun[i].op.target, win);
+        }
+        if (mode == LOCK) {
+            MPI_Win_unlock(begun[i].op.target, win);
+        }
+        if (!is_passive && !is_get) {
+            epoch_end(mode);
+            epoch_begin(mode);
+        }
+    }
+    epoch_end(mode);
+    state = shared;
+
+    MPI_Barrier(WORLD);
+    for (i = 0; i < count * size; ++i) {
+        op_apply(&all[i]);
+    }
+    for (i = 0; i < count; ++i) {
+        op_end(&begun[i]);
+    }
+    check(number);
+    MPI_Barrier(WORLD);
+    free(begun);
+    free(all);
+}
+
+#define CASES(_) \
+    _(int32_t, MPI_INT) \
+    _(int64_t, MPI_INT64_T) \
+    _(uint64_t, MPI_UNSIGNED_LONG) \
+    _(float, MPI_FLOAT) \
+    _(double, MPI_DOUBLE)
+
+/* Add, or take the larger of, small whole numbers: exact in each type. */
+#define FOLD(_type, _mpi) \
+    if (mpi == _mpi) { \
+        for (i = 0; i < count; ++i) { \
+            _type old, new; \
+            \
+            memcpy(&old, to + i * sizeof(_type), sizeof(old)); \
+            new = (_type)((const int*)from)[i]; \
+            new = (op == MPI_MAX) ? ((old > new) ? old : new) : old + new; \
+            memcpy(to + i * sizeof(_type), &new, sizeof(new)); \
+        } \
+        return; \
+    }
+
+static void fold(MPI_Datatype mpi, MPI_Op op, uint8_t *to, const int *from,
+                 int count)
+{
+    int i;
+
+    CASES(FOLD)
+}
+
+#define FILL(_type, _mpi) \
+    if (mpi == _mpi) { \
+        for (i = 0; i < count; ++i) { \
+            const _type value = (_type)from[i]; \
+            memcpy(to + i * sizeof(_type), &value, sizeof(value)); \
+        } \
+    }
+
+/* Accumulates of all ranks to the same words */
+static void epoch_sums(int number)
+{
+    static const MPI_Datatype types[] = {MPI_INT, MPI_INT64_T,
+                                         MPI_UNSIGNED_LONG, MPI_FLOAT,
+                                         MPI_DOUBLE};
+    const MPI_Datatype mpi = types[below(5)];
+    const MPI_Op op        = below(3) ? MPI_SUM : MPI_MAX;
+    const int mode         = below(NUM_MODES);
+    const size_t at        = (size_t)size * PART;
+    const int form         = below(3);
+    const int base_count   = 1 + below(below(3) ? 40 : 1500);
+    int *from              = malloc(1500 * sizeof(*from));
+    uint8_t *to            = malloc(1500 * 8);
+    int origin, i, width, target, count, first, mem, gap;
+    char *buffer, *result;
+    MPI_Datatype vector;
+    MPI_Request request;
+
+    /* new words, that each type has as 0 */
+    MPI_Win_fence(0, win);
+    memset(look, 0, SUMS);
+    memset(images[rank] + at, 0, SUMS);
+    ucx_mp_mem_write(mem_of[rank], base + at, look, SUMS);
+    for (i = 0; i < size; ++i) {
+        memset(images[i] + at, 0, SUMS);
+    }
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+
+    MPI_Type_size(mpi, &width);
+    epoch_begin(mode);
+    for (origin = 0; origin < size; ++origin) {
+        target = below(size);
+        count  = base_count;
+        first  = below(100) * 8;
+        mem    = on_host ? UCX_MP_MEM_HOST : below(UCX_MP_MEM_LAST);
+        gap    = (count <= 500) ? below(3) : 0;
+        for (i = 0; i < count; ++i) {
+            from[i] = below(1000);
+        }
+        if (gap == 0) {
+            fold(mpi, op, images[target] + at + first, from, count);
+        } else {
+            for (i = 0; i < count; ++i) {
+                fold(mpi, op, images[target] + at + first + i * width *
+                     (1 + gap), &from[i], 1);
+            }
+        }
+        if (origin != rank) {
+            continue;
+        }
+
+        CASES(FILL)
+        buffer = ucx_mp_mem_alloc(mem, count * width);
+        result = ucx_mp_mem_alloc(mem, count * width);
+        ucx_mp_mem_write(mem, buffer, to, count * width);
+        MPI_Type_vector(count, 1, 1 + gap, mpi, &vector);
+        MPI_Type_commit(&vector);
+        if (mode == LOCK) {
+            MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win);
+        }
+        if (form == 0) {
+            MPI_Accumulate(buffer, count, mpi, target,
+                           (MPI_Aint)(at + first) / unit, 1, vector, op, win);
+        } else if ((form == 1) && ((mode == LOCK) || (mode == LOCK_ALL))) {
+            MPI_Raccumulate(buffer, count, mpi, target,
+                            (MPI_Aint)(at + first) / unit, 1, vector, op, win,
+                            &request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        } else {
+            MPI_Get_accumulate(buffer, count, mpi, result, count, mpi, target,
+                               (MPI_Aint)(at + first) / unit, 1, vector, op,
+                               win);
+        }
+        if (mode == LOCK) {
+            MPI_Win_unlock(target, win);
+        } else if (mode == LOCK_ALL) {
+            MPI_Win_flush(target, win);
+        } else {
+            epoch_end(mode);
+            epoch_begin(mode);
+        }
+        MPI_Type_free(&vector);
+        ucx_mp_mem_free(mem, buffer);
+        ucx_mp_mem_free(mem, result);
+        ++changes;
+    }
+    epoch_end(mode);
+    MPI_Barrier(WORLD);
+    check(number);
+    MPI_Barrier(WORLD);
+    free(from);
+    free(to);
+}
+
+/* Words that all ranks count up: by fetches, swaps, and under a lock */
+static void epoch_counters(int number)
+{
+    const int turns     = 1 + below(6);
+    const int target    = below(size);
+    const int mem       = on_host ? UCX_MP_MEM_HOST : below(UCX_MP_MEM_LAST);
+    const size_t at     = bytes - 64 * 8;
+    int64_t *seen       = calloc(turns * size, sizeof(*seen));
+    int64_t *mine       = calloc(turns, sizeof(*mine));
+    char *buffer        = ucx_mp_mem_alloc(mem, 64);
+    int64_t word, start, found, next;
+    int i, j;
+
+    memcpy(&start, images[target] + at, 8);
+    MPI_Win_lock_all(0, win);
+    for (i = 0; i < turns; ++i) {
+        word = 1;
+        ucx_mp_mem_write(mem, buffer, &word, 8);
+        MPI_Fetch_and_op(buffer, buffer + 16, MPI_INT64_T, target,
+                         (MPI_Aint)at / unit, MPI_SUM, win);
+        MPI_Win_flush(target, win);
+        ucx_mp_mem_read(mem, &mine[i], buffer + 16, 8);
+
+        /* add by swaps to the next word */
+        found = -1;
+        do {
+            MPI_Fetch_and_op(NULL, buffer + 16, MPI_INT64_T, target,
+                             (MPI_Aint)(at + 8) / unit, MPI_NO_OP, win);
+            MPI_Win_flush(target, win);
+            ucx_mp_mem_read(mem, &word, buffer + 16, 8);
+            next = word + 3;
+            ucx_mp_mem_write(mem, buffer, &next, 8);
+            ucx_mp_mem_write(mem, buffer + 8, &word, 8);
+            MPI_Compare_and_swap(buffer, buffer + 8, buffer + 16, MPI_INT64_T,
+                                 target, (MPI_Aint)(at + 8) / unit, win);
+            MPI_Win_flush(target, win);
+            ucx_mp_mem_read(mem, &found, buffer + 16, 8);
+        } while (found != word);
+        ++changes;
+    }
+    MPI_Win_unlock_all(win);
+
+    for (i = 0; i < turns; ++i) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win);
+        MPI_Get(buffer, 1, MPI_INT64_T, target, (MPI_Aint)(at + 16) / unit, 1,
+                MPI_INT64_T, win);
+        MPI_Win_flush(target, win);
+        ucx_mp_mem_read(mem, &word, buffer, 8);
+        word += 5;
+        ucx_mp_mem_write(mem, buffer, &word, 8);
+        MPI_Put(buffer, 1, MPI_INT64_T, target, (MPI_Aint)(at + 16) / unit, 1,
+                MPI_INT64_T, win);
+        MPI_Win_unlock(target, win);
+    }
+
+    MPI_Allgather(mine, turns, MPI_INT64_T, seen, turns, MPI_INT64_T, WORLD);
+    for (i = 0; i < turns * size; ++i) {
+        for (j = 0; (j < turns * size) && (seen[j] != start + i); ++j) {
+        }
+        expect(j < turns * size, "no rank has fetched a number");
+    }
+    for (i = 0; i < 3; ++i) {
+        static const int steps[] = {1, 3, 5};
+
+        memcpy(&word, images[target] + at + i * 8, 8);
+        word += (int64_t)turns * size * steps[i];
+        memcpy(images[target] + at + i * 8, &word, 8);
+    }
+    MPI_Barrier(WORLD);
+    check(number);
+    MPI_Barrier(WORLD);
+    ucx_mp_mem_free(mem, buffer);
+    free(mine);
+    free(seen);
+}
+
+static int class_of(int rc)
+{
+    int error_class = MPI_SUCCESS;
+
+    MPI_Error_class(rc, &error_class);
+    return error_class;
+}
+
+/* Mistakes that a call has to name; of GPU memory, since the rest is the
+   MPI's. */
+static void errors(void)
+{
+    char byte = 0;
+    int i, rc;
+
+    if (mem_of[0] == UCX_MP_MEM_DEVICE) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+        rc = MPI_Put(&byte, 1, MPI_BYTE, 0, (MPI_Aint)bytes / unit, 1, MPI_BYTE,
+                     win);
+        expect(class_of(rc) == MPI_ERR_RMA_RANGE, "a put beyond the end");
+        rc = MPI_Get(&byte, 1, MPI_BYTE, 0, -1, 1, MPI_BYTE, win);
+        expect(rc != MPI_SUCCESS, "a get before the beginning");
+        rc = MPI_Put(&byte, 1, MPI_BYTE, size, 0, 1, MPI_BYTE, win);
+        expect(class_of(rc) == MPI_ERR_RANK, "a put to no rank");
+        rc = MPI_Put(&byte, 1, MPI_BYTE, MPI_PROC_NULL, 0, 1, MPI_BYTE, win);
+        expect(rc == MPI_SUCCESS, "a put to MPI_PROC_NULL");
+        MPI_Win_unlock(0, win);
+        rc = MPI_Put(&byte, 1, MPI_BYTE, 0, 0, 1, MPI_BYTE, win);
+        expect(class_of(rc) == MPI_ERR_RMA_SYNC, "a put outside of an epoch");
+        rc = MPI_Win_unlock(0, win);
+        expect(class_of(rc) == MPI_ERR_RMA_SYNC, "an unlock without a lock");
+    }
+    for (i = 0; i < size; ++i) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, i, 0, win);
+        MPI_Win_sync(win);
+        MPI_Win_unlock(i, win);
+    }
+    MPI_Barrier(WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t i, all, counts[4], sums[4];
+    char why[256] = "";
+    size_t room;
+    int r;
+
+    ucx_mp_program = "ucx_mp_windows";
+    ucx_mp_parse_options(argc, argv, "Makes random one-sided calls.", options);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(WORLD, &rank);
+    MPI_Comm_size(WORLD, &size);
+    ucx_mp_set_rank(rank);
+    if (size > MAX_RANKS) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "at most %d ranks", MAX_RANKS);
+    }
+    if (!on_host && (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
+    }
+
+    room = (size_t)size * PART + WORDS * 8;
+    for (r = 0; r < size; ++r) {
+        images[r] = malloc(room);
+    }
+    look = malloc(room + 2 * GUARD);
+    MPI_Comm_group(WORLD, &everybody);
+
+    state = ucx_mp_hash(seed);
+    for (i = 0; i < epochs; ++i) {
+        if (i % 12 == 0) {
+            if (i > 0) {
+                errors();
+                window_free();
+            }
+            window_make();
+        }
+        switch (below(4)) {
+        case 0:
+            epoch_sums((int)i);
+            break;
+        case 1:
+            epoch_counters((int)i);
+            break;
+        default:
+            epoch((int)i);
+        }
+    }
+    window_free();
+
+    counts[0] = wrong;
+    counts[1] = num_puts;
+    counts[2] = num_gets;
+    counts[3] = changes;
+    MPI_Allreduce(counts, sums, 4, MPI_UINT64_T, MPI_SUM, WORLD);
+    all = sums[0];
+    if (rank == 0) {
+        printf("%s: %d windows, %d puts, %d gets, %d changes, %d wrong\n",
+               ucx_mp_program, (int)made, (int)sums[1], (int)sums[2],
+               (int)sums[3], (int)all);
+    }
+    MPI_Group_free(&everybody);
+    MPI_Finalize();
+    return (all == 0) ? UCX_MP_EXIT_OK : UCX_MP_EXIT_WRONG;
+}
