@@ -11,13 +11,11 @@
 int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Raise MPI_ERR_BUFFER through the communicator's error handler: call `name`
-   cannot be staged for GPU memory. @return The error code. */
-/* Fails the call with one of MPI's error classes, through the window's error
-   handler. Returns it. */
+/* Call the window's error handler. @return The error class. */
 int ucx_mp_mpi_raise_win(MPI_Win win, int error_class);
 
-/* For a call that GPU memory cannot be staged for: MPI_ERR_BUFFER. */
+/* Raise MPI_ERR_BUFFER through the communicator's error handler: call `name`
+   cannot be staged for GPU memory. @return The error code. */
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm);
 
 /* Raise MPI_ERR_BUFFER like ucx_mp_mpi_refuse(), through the window's error

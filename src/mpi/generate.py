@@ -263,8 +263,6 @@ for where, offset in FILES.items():
             FILES_LATER['File_%s%s_begin' % (name, where)] = (
                 args, buffers, SPLIT)
 
-# One-sided calls: another process may access the memory at any time, so they
-# are refused
 # One-sided calls: arguments, buffers and the window's operation
 ORIGIN = '%s origin_addr, n origin_count, type origin_datatype, '
 RESULT = 'out result_addr, n result_count, type result_datatype, '
@@ -342,9 +340,7 @@ class Call:
         self.end = end
         self.counted = counted  # a collective: increments the member's number
         self.peer = peer        # messages: argument with the other rank
-        self.counted = counted  # by its communicator
-        self.peer = peer        # of a message alone: the other rank
-        self.window = window    # a one-sided call's ucx_mp_mpi_rma_kind_t
+        self.window = window    # one-sided calls: ucx_mp_mpi_rma_kind_t
         self.arguments = [item.split() for item in arguments.split(', ')]
 
     def words(self):

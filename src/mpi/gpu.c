@@ -33,6 +33,7 @@
     _(module_function, "cuModuleGetFunction", false, \
       (CUfunction*, CUmodule, const char*)) \
     _(module_load, "cuModuleLoadData", false, (CUmodule*, const void*)) \
+    _(module_unload, "cuModuleUnload", false, (CUmodule)) \
     _(host_register, "cuMemHostRegister_v2", true, (void*, size_t, unsigned)) \
     _(mem_release, "cuMemRelease", false, (CUmemGenericAllocationHandle)) \
     _(mem_retain, "cuMemRetainAllocationHandle", false, \
@@ -53,6 +54,9 @@
 
 #define MAX_PITCH   0x7fffffff /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs */
 #define MAX_STREAMS 64
+
+/* Enough to keep NVLink or PCIe busy, with few multiprocessors */
+#define REDUCE_BLOCKS 32
 
 static struct {
 #define POINTER(_name, _symbol, _must, _args) CUresult(*_name) _args;
@@ -429,8 +433,34 @@ static ucx_mp_kernels_driver_t kernels_driver(void)
 
     kernels.ModuleLoadData    = driver.module_load;
     kernels.ModuleGetFunction = driver.module_function;
+    kernels.ModuleUnload      = driver.module_unload;
     kernels.LaunchKernel      = driver.launch;
     return kernels;
+}
+
+static bool has_kernels(void)
+{
+    return (driver.launch != NULL) && (driver.module_load != NULL) &&
+           (driver.module_unload != NULL) && (driver.module_function != NULL);
+}
+
+ucx_mp_kernels_t *ucx_mp_mpi_gpu_kernels(void)
+{
+    const ucx_mp_kernels_driver_t kernels = kernels_driver();
+
+    return has_kernels() ? ucx_mp_kernels_create(&kernels) : NULL;
+}
+
+bool ucx_mp_mpi_gpu_load_reduction(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                                   ucx_mp_type_t type)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    exchange_mode(&mode);
+    result = ucx_mp_kernels_load(kernels, op, type);
+    exchange_mode(&mode);
+    return result == CUDA_SUCCESS;
 }
 
 bool ucx_mp_mpi_gpu_load(CUfunction *function)
@@ -439,8 +469,7 @@ bool ucx_mp_mpi_gpu_load(CUfunction *function)
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result;
 
-    if ((driver.launch == NULL) || (driver.module_load == NULL) ||
-        (driver.module_function == NULL)) {
+    if (!has_kernels()) {
         return false;
     }
 
@@ -490,6 +519,22 @@ void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
         ucx_mp_mpi_module()->sync(program);
     }
     copy->result = ucx_mp_pack_launch(&kernels, function, args, copy->stream);
+}
+
+void ucx_mp_mpi_copy_reduce(ucx_mp_mpi_copy_t *copy, ucx_mp_kernels_t *kernels,
+                            ucx_mp_op_t op, ucx_mp_type_t type, void *to,
+                            const void *from, size_t count)
+{
+    const ucx_mp_reduce_args_t args = {
+        .src = {(uintptr_t)to, (uintptr_t)from},
+        .dst = {(uintptr_t)to},
+        .count = count, .num_src = 2, .num_dst = 1
+    };
+
+    if (copy->result == CUDA_SUCCESS) {
+        copy->result = ucx_mp_kernels_reduce(kernels, op, type, &args,
+                                             REDUCE_BLOCKS, copy->stream);
+    }
 }
 
 /* Look up the next rows' range, and let the module complete the program's

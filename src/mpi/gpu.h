@@ -7,6 +7,7 @@
 #ifndef UCX_MP_MPI_GPU_H_
 #define UCX_MP_MPI_GPU_H_
 
+#include <kernels/kernels.h>
 #include <kernels/pack_args.h>
 
 #include <cuda.h>
@@ -82,6 +83,15 @@ bool ucx_mp_mpi_gpu_holds(const void *address, size_t length);
 CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
 void ucx_mp_mpi_gpu_free(CUdeviceptr address);
 
+/* Make an empty set of reduction kernels for the current context. @return NULL
+   if there is none. */
+ucx_mp_kernels_t *ucx_mp_mpi_gpu_kernels(void);
+
+/* Compile a reduction into the current context. @return Whether it can be
+   launched. */
+bool ucx_mp_mpi_gpu_load_reduction(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
+                                   ucx_mp_type_t type);
+
 /* Load the packing kernel (src/kernels) into the current context. @return
    Whether it is loaded. */
 bool ucx_mp_mpi_gpu_load(CUfunction *function);
@@ -100,20 +110,19 @@ void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
                                 unsigned lane);
 
-/* Return whether all copies so far have finished, or one has failed. */
-/* Begin copies in a context, whatever memory they are of. */
+/* Begin copies of any memory in the given context. */
 void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx);
 
-/* Copy bytes between memory of any kind, each within one allocation. */
+/* Submit a copy between memory of any kind, each end in one allocation. */
 void ucx_mp_mpi_copy_bytes(ucx_mp_mpi_copy_t *copy, void *to, const void *from,
                            size_t size);
 
-/* Leave the copies in progress and restore the current context: another
-   ucx_mp_mpi_copy_end() in this context waits for them. Returns the first
+/* Restore the current context without waiting for the copies: the next
+   ucx_mp_mpi_copy_end() in the copies' context waits for them. @return The first
    failure. */
 CUresult ucx_mp_mpi_copy_leave(ucx_mp_mpi_copy_t *copy);
 
-/* Whether all copies so far are done, or one has failed. */
+/* Return whether all copies so far have finished, or one has failed. */
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
 
 /*
@@ -144,6 +153,11 @@ bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
    that it reads or writes. */
 void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
                           const ucx_mp_pack_args_t *args, const void *program);
+
+/* Launch a reduction of `count` elements: `to` = `to` op `from`. */
+void ucx_mp_mpi_copy_reduce(ucx_mp_mpi_copy_t *copy, ucx_mp_kernels_t *kernels,
+                            ucx_mp_op_t op, ucx_mp_type_t type, void *to,
+                            const void *from, size_t count);
 
 /* Wait for all copies and restore the current context. @return The first
    error. */

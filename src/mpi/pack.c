@@ -30,6 +30,7 @@ struct context {
     unsigned long long     id;
     CUfunction             pack;
     bool                   is_loaded, is_failed;
+    ucx_mp_kernels_t       *reductions;
     ucx_mp_mpi_gpu_block_t *idle;
     size_t                 idle_size; /* bytes */
 };
@@ -320,6 +321,26 @@ bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
     }
     pthread_mutex_unlock(&gpu.lock);
     return rows != NULL;
+}
+
+ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
+                                            ucx_mp_op_t op,
+                                            ucx_mp_type_t type)
+{
+    ucx_mp_kernels_t *kernels = NULL;
+    context_t *context;
+
+    pthread_mutex_lock(&gpu.lock);
+    context = context_find(copy);
+    if ((context != NULL) && (context->reductions == NULL)) {
+        context->reductions = ucx_mp_mpi_gpu_kernels();
+    }
+    if ((context != NULL) && (context->reductions != NULL) &&
+        ucx_mp_mpi_gpu_load_reduction(context->reductions, op, type)) {
+        kernels = context->reductions;
+    }
+    pthread_mutex_unlock(&gpu.lock);
+    return kernels;
 }
 
 void ucx_mp_mpi_pack(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_element_t *element,

@@ -98,8 +98,7 @@
     _(Init_thread) \
     _(Intercomm_merge)
 
-/* All wrapped functions */
-/* Calls that make a window, synchronise its ranks or end it (window.c,
+/* Calls that make a window, synchronise its ranks or free it (window.c,
    window_sync.c) */
 #if MPI_VERSION >= 4
 #define UCX_MP_MPI_WINDOWS_LARGE(_) \
@@ -129,7 +128,7 @@
     _(Win_unlock_all) \
     _(Win_wait)
 
-/* All that is stood in for */
+/* All wrapped functions */
 #define UCX_MP_MPI_STOOD_IN(_) \
     UCX_MP_MPI_CALLS(_) \
     UCX_MP_MPI_ENDS(_) \
@@ -158,15 +157,11 @@ typedef struct {
     MPI_Comm     comm_null;
     MPI_Request  request_null;
     MPI_Datatype datatype_null;
+    MPI_Info     info_null;
     bool         is_whole; /* all required functions were found */
     bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
     bool         is_newer; /* the MPI has functions of MPI 4 that this library
                               does not wrap */
-    MPI_Info     info_null;
-    bool         is_whole; /* it has all that we need */
-    bool         stages;   /* without CUDA: GPU memory is staged */
-    bool         is_newer; /* it has functions of MPI 4, and this library shows
-                              none in front of them */
 } ucx_mp_mpi_pmpi_t;
 
 

@@ -14,7 +14,10 @@
 
 
 /* Bytes of an accumulate that are staged at once */
-#define CHUNK ((size_t)4 << 20)
+#define CHUNK ((size_t)16 << 20)
+
+/* Smaller ones go through host memory: it takes as long as a kernel */
+#define KERNEL_MIN ((size_t)16 << 10)
 
 /* One side of an operation */
 typedef struct {
@@ -176,7 +179,8 @@ static int work_leave(work_t *work)
     pthread_mutex_lock(&window->lock);
     for (i = 0; (i < window->num_busy) && (window->busy[i] != ctx); ++i) {
     }
-    if (i == UCX_MP_MPI_WINDOW_CONTEXTS) {
+    if ((i == UCX_MP_MPI_WINDOW_CONTEXTS) ||
+        (work->copy.result != CUDA_SUCCESS)) {
         is_kept = false;
     } else if (i == window->num_busy) {
         window->busy[window->num_busy++] = ctx;
@@ -203,21 +207,18 @@ static bool room_get_host(room_t *room, work_t *work, size_t size)
     return room->address != NULL;
 }
 
-/* Whether packed bytes go through GPU memory in the target's context. */
-static bool is_one_context(const work_t *work, const side_t *local)
+/* Whether a side is GPU memory of the target's context in this process. */
+static bool is_in_context(const work_t *work, const side_t *side)
 {
     ucx_mp_mpi_copy_t copy;
     bool is_same;
 
-    if (local->element == NULL) {
-        return true;
-    }
-    if (!ucx_mp_mpi_gpu_holds(local->address + local->low,
-                              local->high - local->low)) {
+    if (!ucx_mp_mpi_gpu_holds(side->address + side->low,
+                              side->high - side->low)) {
         return false;
     }
 
-    ucx_mp_mpi_copy_begin(&copy, local->address + local->low);
+    ucx_mp_mpi_copy_begin(&copy, side->address + side->low);
     is_same = (copy.ctx == work->copy.ctx);
     (void)ucx_mp_mpi_copy_leave(&copy);
     return is_same;
@@ -297,7 +298,10 @@ static int work_wait(work_t *work)
 static int move_packed(work_t *work, const side_t *from, const side_t *to,
                        const side_t *local)
 {
-    const bool is_one      = is_one_context(work, local);
+    const bool is_one      = (local->element == NULL) ?
+                                 ucx_mp_mpi_gpu_is_one(local->address,
+                                                       local->bytes) :
+                                 is_in_context(work, local);
     const bool is_direct[] = {!work->target->is_copied,
                               is_one && !work->target->is_copied};
     room_t room            = {0};
@@ -511,6 +515,64 @@ static int change_part(work_t *work, const change_t *change,
     return rc;
 }
 
+/* The same by a kernel, if one knows the operation and reaches the memory.
+   @return Whether it is done, and an error class. */
+static bool change_on_gpu(work_t *work, const change_t *change,
+                          const side_t *target, const side_t *origin,
+                          const side_t *result, int *rc_p)
+{
+    const size_t bytes        = target->bytes;
+    ucx_mp_kernels_t *kernels = NULL;
+    const char *from          = NULL;
+    room_t room               = {0};
+    ucx_mp_type_t type;
+    ucx_mp_op_t op;
+
+    if ((bytes < KERNEL_MIN) || work->target->is_copied ||
+        !change->has_origin ||
+        !ucx_mp_mpi_gpu_is_one(origin->address, bytes) ||
+        (change->has_result &&
+         !ucx_mp_mpi_gpu_is_one(result->address, bytes)) ||
+        !ucx_mp_mpi_handles_known(change->args->op, change->base, &op, &type) ||
+        ((uintptr_t)target->address % ucx_mp_type_align(type) != 0)) {
+        return false;
+    }
+
+    work_begin(work);
+    kernels = ucx_mp_mpi_reduce_prepare(&work->copy, op, type);
+    if ((kernels != NULL) && is_in_context(work, origin) &&
+        ((uintptr_t)origin->address % ucx_mp_type_align(type) == 0)) {
+        from = origin->address;
+    } else if (kernels != NULL) {
+        room.address = ucx_mp_mpi_gpu_block_get(&work->copy, bytes, &room.gpu);
+        from         = room.address;
+    }
+    if (from == NULL) {
+        (void)work_end(work);
+        return false;
+    }
+
+    if (room.address != NULL) {
+        ucx_mp_mpi_copy_bytes(&work->copy, room.address, origin->address,
+                              bytes);
+    }
+    *rc_p = work_wait(work);
+    if (*rc_p == MPI_SUCCESS) {
+        ucx_mp_mpi_window_begin_atomic(work->window, work->rank);
+        if (change->has_result) {
+            ucx_mp_mpi_copy_bytes(&work->copy, result->address,
+                                  target->address, bytes);
+        }
+        ucx_mp_mpi_copy_reduce(&work->copy, kernels, op, type, target->address,
+                               from, bytes / change->width);
+        *rc_p = work_wait(work);
+        ucx_mp_mpi_window_end_atomic(work->window, work->rank);
+    }
+    (void)work_end(work);
+    room_put(&room);
+    return true;
+}
+
 /* Take the next bytes of a side in a row. */
 static side_t side_part(const side_t *side, size_t at, size_t bytes)
 {
@@ -518,6 +580,7 @@ static side_t side_part(const side_t *side, size_t at, size_t bytes)
 
     part.address += at;
     part.bytes    = bytes;
+    part.high     = (ptrdiff_t)bytes;
     return part;
 }
 
@@ -548,7 +611,10 @@ static int change_all(work_t *work, const change_t *change,
         parts[0] = side_part(target, at, bytes);
         parts[1] = side_part(&change->origin, at, bytes);
         parts[2] = side_part(&change->result, at, bytes);
-        rc = change_part(work, change, &parts[0], &parts[1], &parts[2]);
+        if (!change_on_gpu(work, change, &parts[0], &parts[1], &parts[2],
+                           &rc)) {
+            rc = change_part(work, change, &parts[0], &parts[1], &parts[2]);
+        }
     }
     return rc;
 }

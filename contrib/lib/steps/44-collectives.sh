@@ -153,12 +153,13 @@ unstaged() {
 # types MPI: messages of random datatypes by every call that sends or receives
 types() { staged "$1" 2 ucx_mp_types '^ucx_mp_types: .* messages, .* 0 wrong'; }
 
-# windows MPI ARGUMENT...: random one-sided calls. Open MPI 4's component rdma crashes in
-# MPI_Compare_and_swap on host memory by itself.
+# windows MPI ARGUMENT...: random one-sided calls. Gets of host memory by Open MPI 4's component
+# ucx may end before the bytes are there, without any GPU as well.
 windows() {
-    local mpi=$1
+    local mpi=$1 osc=rdma
     shift
-    OMPI_MCA_osc=^rdma staged "$mpi" 3 ucx_mp_windows \
+    [ "$mpi" = distribution ] || osc=^rdma
+    OMPI_MCA_osc=$osc staged "$mpi" 3 ucx_mp_windows \
         '^ucx_mp_windows: [1-9][0-9]* windows, .* 0 wrong' "$@"
 }
 
