@@ -117,8 +117,8 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
             return 0;
         }
     }
-    *(void**)&ucx_mp_gpu.put      = dlsym(lib, "cuemu_put");
-    *(void**)&ucx_mp_gpu.get      = dlsym(lib, "cuemu_get");
+    *(void**)&ucx_mp_gpu.put = dlsym(lib, "cuemu_put");
+    *(void**)&ucx_mp_gpu.get = dlsym(lib, "cuemu_get");
 
     error = ucx_mp_gpu.init(0);
     if (error != 0) {
@@ -174,6 +174,206 @@ void *ucx_mp_gpu_function(const char *name)
     return ucx_mp_gpu.present ? dlsym(ucx_mp_gpu.lib, name) : NULL;
 }
 
+/* --------------------------------------------------------------- allocators */
+
+/* CUmemAllocationProp, or CUmemPoolProps, with the fields used here */
+typedef struct {
+    int                type;
+    int                handle_types;
+    int                location_type;
+    int                location;
+    void               *win32;
+    unsigned long long rest[8];
+} ucx_mp_prop_t;
+
+typedef struct {
+    int location_type;
+    int location;
+    int flags;
+} ucx_mp_access_t;
+
+enum { ALLOC, VMM, PIECES, LARGE, CLOSED, POOL, ASYNC, RANDOM };
+
+static const char *const ucx_mp_allocators[] = {
+    "alloc", "vmm", "pieces", "large", "closed", "pool", "async", "random",
+    NULL};
+
+/* GPU memory of another allocator than cuMemAlloc, for its end */
+typedef struct ucx_mp_block ucx_mp_block_t;
+
+struct ucx_mp_block {
+    ucx_mp_block_t  *next;
+    ucx_mp_devptr_t ptr;
+    size_t          mapped;   /* bytes; 0: of a pool */
+    size_t          reserved; /* bytes */
+};
+
+static ucx_mp_block_t *ucx_mp_blocks;
+static char ucx_mp_blocks_lock;
+
+static void ucx_mp_blocks_begin(void)
+{
+    while (__atomic_test_and_set(&ucx_mp_blocks_lock, __ATOMIC_ACQUIRE)) {
+    }
+}
+
+static void ucx_mp_blocks_end(void)
+{
+    __atomic_clear(&ucx_mp_blocks_lock, __ATOMIC_RELEASE);
+}
+
+/* Call a function of the driver by name; all arguments are integers or
+   pointers. */
+#define UCX_MP_GPU_CALL(_name, _types, ...) \
+    ucx_mp_gpu_check(((int(*) _types)ucx_mp_gpu_symbol(_name))(__VA_ARGS__), \
+                     _name, 0)
+
+static void *ucx_mp_gpu_symbol(const char *name)
+{
+    void *function = dlsym(ucx_mp_gpu.lib, name);
+
+    if (function == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "the CUDA driver has no %s", name);
+    }
+    return function;
+}
+
+static int ucx_mp_allocator(void)
+{
+    static unsigned drawn;
+    const char *name = getenv("MP_TEST_ALLOCATOR");
+    int kind         = ALLOC;
+
+    while ((name != NULL) && (strcmp(name, ucx_mp_allocators[kind]) != 0)) {
+        if (ucx_mp_allocators[++kind] == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "MP_TEST_ALLOCATOR: no allocator "
+                       "'%s'", name);
+        }
+    }
+    return (kind == RANDOM) ? (int)(ucx_mp_hash(__atomic_add_fetch(
+                                            &drawn, 1, __ATOMIC_RELAXED)) %
+                                    RANDOM) :
+                              kind;
+}
+
+static ucx_mp_prop_t ucx_mp_gpu_prop(int is_exported)
+{
+    ucx_mp_prop_t prop = {
+        .type = 1, .handle_types = is_exported, .location_type = 1};
+
+    UCX_MP_GPU_CALL("cuCtxGetDevice", (int*), &prop.location);
+    return prop;
+}
+
+static void ucx_mp_gpu_map(ucx_mp_block_t *block, int kind, size_t size)
+{
+    const ucx_mp_prop_t prop = ucx_mp_gpu_prop(kind != CLOSED);
+    const ucx_mp_access_t access = {1, prop.location, 3};
+    const size_t granule = (size_t)2 << 20;
+    const size_t unit    = (kind == LARGE) ? 10 * granule : granule;
+    const size_t whole   = (size + unit - 1) / unit * unit;
+    const size_t piece   = ((kind == VMM) || (kind == CLOSED)) ? whole : unit;
+    unsigned long long handle;
+
+    /* as in PyTorch's segments, there is room behind the last piece */
+    block->reserved = 2 * whole;
+    UCX_MP_GPU_CALL("cuMemAddressReserve",
+                    (ucx_mp_devptr_t*, size_t, size_t, ucx_mp_devptr_t,
+                     unsigned long long), &block->ptr, block->reserved, 0, 0,
+                    0);
+    for (; block->mapped < whole; block->mapped += piece) {
+        UCX_MP_GPU_CALL("cuMemCreate",
+                        (unsigned long long*, size_t, const ucx_mp_prop_t*,
+                         unsigned long long), &handle, piece, &prop, 0);
+        UCX_MP_GPU_CALL("cuMemMap",
+                        (ucx_mp_devptr_t, size_t, size_t, unsigned long long,
+                         unsigned long long), block->ptr + block->mapped,
+                        piece, 0, handle, 0);
+        UCX_MP_GPU_CALL("cuMemRelease", (unsigned long long), handle);
+    }
+    UCX_MP_GPU_CALL("cuMemSetAccess",
+                    (ucx_mp_devptr_t, size_t, const ucx_mp_access_t*, size_t),
+                    block->ptr, whole, &access, 1);
+}
+
+static void ucx_mp_gpu_take(ucx_mp_block_t *block, int kind, size_t size)
+{
+    static void *pools[64];
+    ucx_mp_prop_t prop;
+    void **pool;
+
+    if (kind == ASYNC) {
+        UCX_MP_GPU_CALL("cuMemAllocAsync", (ucx_mp_devptr_t*, size_t, void*),
+                        &block->ptr, size, NULL);
+    } else {
+        prop = ucx_mp_gpu_prop(1);
+        pool = &pools[prop.location % 64];
+        if (*pool == NULL) {
+            UCX_MP_GPU_CALL("cuMemPoolCreate", (void**, const ucx_mp_prop_t*),
+                            pool, &prop);
+        }
+        UCX_MP_GPU_CALL("cuMemAllocFromPoolAsync",
+                        (ucx_mp_devptr_t*, size_t, void*, void*), &block->ptr,
+                        size, *pool, NULL);
+    }
+    UCX_MP_GPU_CALL("cuStreamSynchronize", (void*), NULL);
+}
+
+static ucx_mp_devptr_t ucx_mp_gpu_alloc(size_t size)
+{
+    const int kind = ucx_mp_allocator();
+    ucx_mp_devptr_t ptr;
+    ucx_mp_block_t *block;
+
+    if (kind == ALLOC) {
+        ucx_mp_gpu_check(ucx_mp_gpu.alloc(&ptr, size), "cuMemAlloc", size);
+        return ptr;
+    }
+
+    block = calloc(1, sizeof(*block));
+    if (block == NULL) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
+    }
+    ucx_mp_blocks_begin();
+    if ((kind == POOL) || (kind == ASYNC)) {
+        ucx_mp_gpu_take(block, kind, size);
+    } else {
+        ucx_mp_gpu_map(block, kind, size);
+    }
+    block->next   = ucx_mp_blocks;
+    ucx_mp_blocks = block;
+    ucx_mp_blocks_end();
+    return block->ptr;
+}
+
+static void ucx_mp_gpu_free(ucx_mp_devptr_t ptr)
+{
+    ucx_mp_block_t **link = &ucx_mp_blocks, *block;
+
+    ucx_mp_blocks_begin();
+    while (((block = *link) != NULL) && (block->ptr != ptr)) {
+        link = &block->next;
+    }
+    if (block != NULL) {
+        *link = block->next;
+    }
+    ucx_mp_blocks_end();
+
+    if (block == NULL) {
+        ucx_mp_gpu_check(ucx_mp_gpu.free(ptr), "cuMemFree", 0);
+    } else if (block->mapped == 0) {
+        UCX_MP_GPU_CALL("cuMemFreeAsync", (ucx_mp_devptr_t, void*), ptr, NULL);
+        UCX_MP_GPU_CALL("cuStreamSynchronize", (void*), NULL);
+    } else {
+        UCX_MP_GPU_CALL("cuMemUnmap", (ucx_mp_devptr_t, size_t), ptr,
+                        block->mapped);
+        UCX_MP_GPU_CALL("cuMemAddressFree", (ucx_mp_devptr_t, size_t), ptr,
+                        block->reserved);
+    }
+    free(block);
+}
+
+
 void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size)
 {
     ucx_mp_devptr_t devptr = 0;
@@ -181,8 +381,7 @@ void *ucx_mp_mem_alloc(ucx_mp_mem_t mem, size_t size)
 
     switch (mem) {
     case UCX_MP_MEM_DEVICE:
-        ucx_mp_gpu_check(ucx_mp_gpu.alloc(&devptr, size), "cuMemAlloc", size);
-        return (void*)(uintptr_t)devptr;
+        return (void*)(uintptr_t)ucx_mp_gpu_alloc(size);
     case UCX_MP_MEM_MANAGED:
         ucx_mp_gpu_check(ucx_mp_gpu.alloc_managed(&devptr, size,
                                                   UCX_MP_GPU_MANAGED_GLOBAL),
@@ -205,6 +404,8 @@ void ucx_mp_mem_free(ucx_mp_mem_t mem, void *ptr)
 {
     switch (mem) {
     case UCX_MP_MEM_DEVICE:
+        ucx_mp_gpu_free((uintptr_t)ptr);
+        break;
     case UCX_MP_MEM_MANAGED:
         ucx_mp_gpu_check(ucx_mp_gpu.free((uintptr_t)ptr), "cuMemFree", 0);
         break;

@@ -26,19 +26,21 @@
 enum {
     CHURN_ALLOC, /* cuMemAlloc */
     CHURN_ASYNC, /* cuMemAllocAsync, of the device's pool */
+    CHURN_POOL,  /* of a pool that can be shared */
     CHURN_VMM,   /* adjacent pieces, as in PyTorch's expandable segments */
+    CHURN_RANGE, /* pieces that come and go at the end of a kept range */
     CHURN_MIXED,
     CHURN_MANAGED
 };
 
-static const char *const churn_kinds[] = {"alloc", "async",   "vmm",
-                                          "mixed", "managed", NULL};
+static const char *const churn_kinds[] = {"alloc", "async", "pool", "vmm",
+                                          "range", "mixed", "managed", NULL};
 
 typedef struct {
     ucx_mp_ptr_t ptr;
     size_t       size; /* 0: no buffer */
     int          kind;
-    ucx_mp_ptr_t range; /* VMM: reserved once, for any size */
+    ucx_mp_ptr_t range; /* VMM, RANGE: reserved once, for any size */
 } churn_buf_t;
 
 static struct {
@@ -57,6 +59,7 @@ static struct {
 };
 
 static int churn_rank, churn_ranks, churn_gpus;
+static void *churn_pool;
 static unsigned long long churn_wrong;
 static churn_buf_t churn_send[CHURN_MAX_SLOTS], churn_recv[CHURN_MAX_SLOTS];
 
@@ -70,6 +73,7 @@ static void churn_load(void)
     }
 
     ucx_mp_driver_load();
+    UCX_MP_DRIVER(pool_create, &churn_pool, &ucx_mp_driver.prop);
 }
 
 /* Return the bytes of full pieces. */
@@ -98,7 +102,12 @@ static void churn_get(churn_buf_t *buf, size_t size, uint64_t dice)
         UCX_MP_DRIVER(alloc_async, &buf->ptr, size, NULL);
         UCX_MP_DRIVER(synchronize, NULL);
         break;
+    case CHURN_POOL:
+        UCX_MP_DRIVER(alloc_from_pool, &buf->ptr, size, churn_pool, NULL);
+        UCX_MP_DRIVER(synchronize, NULL);
+        break;
     case CHURN_VMM:
+    case CHURN_RANGE:
         churn_map(buf, size);
         break;
     case CHURN_MANAGED:
@@ -118,10 +127,12 @@ static void churn_put(churn_buf_t *buf)
 
     switch (buf->kind) {
     case CHURN_ASYNC:
+    case CHURN_POOL:
         UCX_MP_DRIVER(free_async, buf->ptr, NULL);
         UCX_MP_DRIVER(synchronize, NULL);
         break;
     case CHURN_VMM:
+    case CHURN_RANGE:
         UCX_MP_DRIVER(unmap, buf->ptr, churn_pieces(buf->size));
         break;
     default:
@@ -132,13 +143,30 @@ static void churn_put(churn_buf_t *buf)
     buf->size = 0;
 }
 
+/* Map or unmap pieces at the end of a range. */
+static void churn_resize(churn_buf_t *buf, size_t size)
+{
+    const size_t before = churn_pieces(buf->size), after = churn_pieces(size);
+
+    if (after > before) {
+        ucx_mp_driver_map(buf->range + before, after - before, CHURN_PIECE);
+    } else if (after < before) {
+        UCX_MP_DRIVER(unmap, buf->range + after, before - after);
+    }
+    buf->size = size;
+}
+
 /* Return the slot's buffer, if it is large enough and the dice say so, or a new
    one. */
 static void *churn_take(churn_buf_t *buf, size_t size, uint64_t dice)
 {
     if ((buf->size < size) || ((dice & 3) == 0)) {
-        churn_put(buf);
-        churn_get(buf, size, dice >> 2);
+        if ((buf->size > 0) && (buf->kind == CHURN_RANGE) && (dice & 12)) {
+            churn_resize(buf, size);
+        } else {
+            churn_put(buf);
+            churn_get(buf, size, dice >> 2);
+        }
     }
 
     return (void*)(size_t)buf->ptr;
