@@ -66,6 +66,9 @@ protected:
                     *address = 0x70000000;
                     return CUDA_SUCCESS;
                 };
+        driver.table.cuMemAddressFree = [](CUdeviceptr, size_t) {
+            return CUDA_SUCCESS;
+        };
         driver.table.cuMemMap = [](CUdeviceptr, size_t, size_t,
                                    CUmemGenericAllocationHandle,
                                    unsigned long long) { return CUDA_SUCCESS; };

@@ -6,10 +6,12 @@
 extern "C" {
 #include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
+#include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/rkey.h>
 #include <uct/cuda/node/unmap.h>
+#include <uct/cuda/node/watch.h>
 }
 
 #include <gtest/gtest.h>
@@ -23,7 +25,7 @@ extern "C" {
 #include <vector>
 
 static const CUdeviceptr base   = 0x7f0000000000;
-static const size_t length      = 1 << 20;
+static const size_t length      = 8 << 20;
 static bool is_shareable;
 
 static unsigned long long first_id = 1000;
@@ -445,6 +447,7 @@ TEST_F(NodeRkey, returned_memory_belongs_to_its_key)
 }
 
 static const size_t chunk = length / 4;
+static CUdeviceptr missing; /* piece that is not mapped; 0: none */
 static decltype(uct_cuda_driver_t::cuPointerGetAttributes) ask_fake;
 
 /* Two pieces mapped side by side into a larger reservation, reported as the
@@ -455,6 +458,8 @@ protected:
     void SetUp() override
     {
         NodeRkey::SetUp();
+        uct_cuda_node_watch_replace(true);
+        missing = 0;
         uct_cuda_node_memh_destroy(memh);
         ASSERT_EQ(UCS_OK, uct_cuda_node_memh_create((void*)(base + chunk),
                                                     2 * chunk, &memh));
@@ -471,9 +476,24 @@ protected:
         driver.table.cuPointerGetAttributes =
                 [](unsigned count, CUpointer_attribute *names, void **values,
                    CUdeviceptr address) {
+                    if ((missing != 0) && (address >= missing) &&
+                        (address < missing + chunk)) {
+                        for (unsigned i = 0; i < count; ++i) {
+                            if (names[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID) {
+                                *(unsigned long long*)values[i] = 0;
+                            }
+                        }
+                        return CUDA_SUCCESS;
+                    }
                     fake->buffer_id = first_id + (address - base) / chunk;
                     return ask_fake(count, names, values, address);
                 };
+    }
+
+    void TearDown() override
+    {
+        uct_cuda_node_watch_replace(false);
+        NodeRkey::TearDown();
     }
 
     uct_cuda_node_handle_t pack_range(CUdeviceptr address, size_t size)
@@ -499,11 +519,76 @@ TEST_F(NodeRkeyMapped, pieces_have_keys_of_their_own)
     EXPECT_EQ(0, memcmp(&before, &again, sizeof(before)));
 }
 
-TEST_F(NodeRkeyMapped, a_range_over_two_pieces_has_no_handle)
+TEST_F(NodeRkeyMapped, a_range_over_two_pieces_is_one_key)
 {
-    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE,
-              pack_range(base + 2 * chunk - 1, 2).type);
-    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, pack_range(0, 0).type); /* all of it */
+    const uct_cuda_node_handle_t range = pack_range(base + 2 * chunk - 1, 2);
+    const uct_cuda_node_handle_t all   = pack_range(0, 0);
+
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_RANGE, range.type);
+    EXPECT_EQ(base + chunk, range.base);
+    EXPECT_EQ(2 * chunk, range.length);
+    EXPECT_EQ(2u, range.os.pieces.count);
+    EXPECT_EQ(0, memcmp(&range, &all, sizeof(range)));
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD,
               pack_range(base + 2 * chunk - 1, 1).type);
+}
+
+TEST_F(NodeRkeyMapped, other_pieces_are_another_range)
+{
+    const uct_cuda_node_handle_t before = pack_range(0, 0);
+
+    EXPECT_TRUE(uct_cuda_node_exports_has_range(&before));
+    first_id += 100;
+    EXPECT_FALSE(uct_cuda_node_exports_has_range(&before));
+
+    const uct_cuda_node_handle_t after = pack_range(0, 0);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_RANGE, after.type);
+    EXPECT_NE(before.buffer_id, after.buffer_id);
+    EXPECT_TRUE(uct_cuda_node_invalidation_is_over(&before.notice));
+    EXPECT_FALSE(uct_cuda_node_invalidation_is_over(&after.notice));
+    first_id -= 100;
+}
+
+/* A registration outlives its memory where UCX sees no frees */
+TEST_F(NodeRkeyMapped, a_range_has_holes_where_pieces_are_gone)
+{
+    const uct_cuda_node_handle_t before = pack_range(0, 0);
+
+    missing = base + chunk;
+    const uct_cuda_node_handle_t after = pack_range(0, 0);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_RANGE, after.type);
+    EXPECT_NE(before.buffer_id, after.buffer_id);
+    EXPECT_EQ(base + chunk, after.base);
+    EXPECT_EQ(2 * chunk, after.length);
+
+    missing = 0;
+    const uct_cuda_node_handle_t again = pack_range(0, 0);
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_RANGE, again.type);
+    EXPECT_NE(after.buffer_id, again.buffer_id);
+    EXPECT_FALSE(uct_cuda_node_exports_has_range(&after));
+}
+
+TEST_F(NodeRkeyMapped, a_piece_that_cannot_be_shared_goes_another_way)
+{
+    driver.table.cuMemExportToShareableHandle =
+            [](void*, CUmemGenericAllocationHandle, CUmemAllocationHandleType,
+               unsigned long long) { return CUDA_ERROR_NOT_SUPPORTED; };
+    EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, pack_range(0, 0).type);
+}
+
+/* Ranges that nobody uses any more are kept, but not all */
+TEST_F(NodeRkeyMapped, ranges_are_few)
+{
+    uct_cuda_node_handle_t range;
+    unsigned i, before = uct_cuda_node_exports_count();
+
+    for (i = 0; i < UCT_CUDA_NODE_EXPORTS_MAX_RANGES + 8; ++i) {
+        first_id += 100;
+        ASSERT_EQ(UCS_OK, uct_cuda_node_exports_get_range(
+                                  (void*)(base + chunk), 2 * chunk, &range));
+        first_id -= 100;
+        uct_cuda_node_exports_put(&range);
+    }
+    EXPECT_LE(uct_cuda_node_exports_count(),
+              before + 3 * UCT_CUDA_NODE_EXPORTS_MAX_RANGES + 3);
 }

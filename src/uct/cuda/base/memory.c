@@ -244,3 +244,29 @@ bool uct_cuda_memory_is_vmm(const void *address)
                    (pool == NULL) :
                    has_handle(address);
 }
+
+bool uct_cuda_memory_is_closed_pool(const void *address)
+{
+    uint64_t allowed = 0;
+
+    return !uct_cuda_memory_is_vmm(address) &&
+           ((uct_cuda_driver_get()->cuPointerGetAttribute(
+                     &allowed, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                     (CUdeviceptr)address) != CUDA_SUCCESS) ||
+            (allowed == 0));
+}
+
+void uct_cuda_memory_report_closed(const void *address)
+{
+    static bool is_told;
+
+    uct_cuda_debug("memory at %p cannot be shared with other processes",
+                   address);
+    if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+        uct_cuda_info("GPU memory at %p was created without a handle type, so "
+                      "that other processes cannot map it: its messages are "
+                      "staged, and slow. Create cuMemCreate memory and memory "
+                      "pools with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR",
+                      address);
+    }
+}

@@ -105,4 +105,11 @@ bool uct_cuda_memory_legacy_is_idle(void);
 /** Return whether memory without context is from cuMemCreate. */
 bool uct_cuda_memory_is_vmm(const void *address);
 
+/** Return whether memory is of a pool that was not created for sharing, like
+ *  the pool of cudaMallocAsync. */
+bool uct_cuda_memory_is_closed_pool(const void *address);
+
+/** Log that memory cannot be shared; with the cure, once. */
+void uct_cuda_memory_report_closed(const void *address);
+
 #endif

@@ -188,7 +188,7 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
     }
 
     /* in the memory's own context: GPUs without peer access */
-    return (key->handle.type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
+    return (key->handle.type != UCT_CUDA_NODE_HANDLE_NONE) &&
            (!uct_cuda_end_is_gpu(copy->local.end) ||
             (!key->is_own && uct_cuda_end_is_device(key->gpu, device)) ||
             (uct_cuda_end_is_device(copy->local.end, device) &&
@@ -220,6 +220,7 @@ static void describe(method_start_t *start)
     request->remote      = start->is_own ? uct_cuda_end_none() : key->gpu;
     request->is_mappable = is_mappable(state->copy, start->engine,
                                        state->device);
+    request->is_unowned  = is_unowned(&state->copy->local);
     request->host_numa   = UCT_CUDA_TOPO_NO_NUMA;
     memory->src          = start->src;
     memory->dst          = start->dst;

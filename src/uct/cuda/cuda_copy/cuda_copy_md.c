@@ -70,8 +70,8 @@ static const uct_abi_config_field_t md_config_fields[] = {
                          "NVLink; try: where nodes are joined so"),
     UCT_ABI_CONFIG_FIELD("ASYNC_MEM_TYPE", "cuda-managed", ENUM, md_config_t,
                          async_mem_type,
-                         "What stream-ordered allocations count as: cuda, "
-                         "cuda-managed",
+                         "What stream-ordered allocations of a pool that "
+                         "cannot be shared count as: cuda, cuda-managed",
                          .names = async_mem_type_names),
     UCT_ABI_CONFIG_FIELD("RETAIN_PRIMARY_CTX", "n", BOOL, md_config_t,
                          retain_primary_ctx,
@@ -282,7 +282,8 @@ static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
      * pool was created for sharing */
     if ((memory.type == UCS_MEMORY_TYPE_CUDA) && (memory.context == NULL) &&
         (md->config.async_mem_type != UCT_ABI_MEM_TYPE_CUDA) &&
-        !uct_cuda_memory_is_vmm(address)) {
+        uct_cuda_memory_is_closed_pool(address)) {
+        uct_cuda_memory_report_closed(address);
         attr->mem_type       = UCT_ABI_MEM_TYPE_CUDA_MANAGED;
         attr->is_registrable = 0;
     } else {

@@ -131,10 +131,11 @@ static uct_cuda_plan_reason_t make_plan(uct_cuda_mp_core_t *core,
                                          memory->allocation);
     uct_cuda_mp_core_planner_input(core, uct_cuda_mp_kind(src, dst),
                                    &core->load, &know);
-    know.remote = request->remote;
-    know.numa   = (request->host_numa != UCT_CUDA_TOPO_NO_NUMA) ?
-                          &request->host_numa :
-                          NULL;
+    know.remote    = request->remote;
+    know.is_pulled = request->is_unowned;
+    know.numa      = (request->host_numa != UCT_CUDA_TOPO_NO_NUMA) ?
+                             &request->host_numa :
+                             NULL;
     while (acquired == UCT_CUDA_MP_ASK_AGAIN) {
         uct_cuda_plan_make(&know, src, dst, size, plan);
         log_plan(core, request);

@@ -5,6 +5,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
+#include <uct/cuda/base/range.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/watch.h>
 
@@ -25,6 +26,12 @@
 
 #define NUM_BUCKETS 4096
 
+/* Step between addresses where a piece may begin (all GPUs so far) */
+#define GRANULARITY ((uint64_t)2 << 20)
+
+/* Ids of ranges; those of the driver count up from 0 */
+#define RANGE_ID ((uint64_t)1 << 63)
+
 #define NO_SLOT UCT_CUDA_NODE_INVALIDATION_NO_SLOT
 
 
@@ -34,6 +41,8 @@ typedef struct {
     int                    fd;    /* open, or -1 */
     unsigned               users; /* number of users */
     uint32_t               next;  /* in its bucket, or free */
+    uct_cuda_node_handle_t *pieces; /* of a range, read by peers; or NULL */
+    uint64_t               used;   /* of a range: order of last use */
 } export_slot_t;
 
 static struct {
@@ -45,6 +54,8 @@ static struct {
     uint32_t        high;   /* first slot never used */
     unsigned        count;
     unsigned        num_held;
+    unsigned        num_ranges;
+    uint64_t        num_uses; /* of ranges so far */
     int32_t         pid;
     uint32_t        buckets[NUM_BUCKETS]; /* first slot + 1, by base */
 } exports = {.lock = PTHREAD_MUTEX_INITIALIZER, .free = NO_SLOT};
@@ -65,24 +76,58 @@ static void notice_fork(void)
         exports.high      = 0;
         exports.count     = 0;
         exports.num_held  = 0;
+        exports.num_ranges = 0;
         exports.pid       = self.pid;
         memset(exports.buckets, 0, sizeof(exports.buckets));
     }
 }
 
-/* Return whether the driver says that the allocation is gone. An error of the
- * driver, as at process exit, says nothing. */
-static bool is_gone(const uct_cuda_node_handle_t *handle)
+/* Return whether the driver says that other memory is there, or none. An error
+ * of the driver, as at process exit, says nothing. */
+static bool is_changed(const uct_cuda_node_handle_t *handle)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
     unsigned long long id         = 0;
     void *value                   = &id;
 
-    return (handle->buffer_id != 0) &&
-           (uct_cuda_driver_get()->cuPointerGetAttributes(1, &attribute, &value,
+    return (uct_cuda_driver_get()->cuPointerGetAttributes(1, &attribute, &value,
                                                           handle->base) ==
             CUDA_SUCCESS) &&
            (id != handle->buffer_id);
+}
+
+/* Return whether the driver confirms all pieces of a range, and its holes */
+static bool has_pieces(const export_slot_t *export)
+{
+    uint64_t i;
+
+    for (i = 0; i < export->handle.os.pieces.count; ++i) {
+        if (is_changed(&export->pieces[i])) {
+            return false;
+        }
+    }
+
+    return true;
+}
+
+/* Return whether the allocation is gone. The pieces of a range are in the table
+ * themselves. */
+static bool is_gone(const export_slot_t *export)
+{
+    uint64_t i;
+
+    if (export->pieces == NULL) {
+        return (export->handle.buffer_id != 0) && is_changed(&export->handle);
+    }
+
+    for (i = 0; i < export->handle.os.pieces.count; ++i) {
+        if ((export->pieces[i].type != UCT_CUDA_NODE_HANDLE_NONE) &&
+            uct_cuda_node_invalidation_is_over(&export->pieces[i].notice)) {
+            return true;
+        }
+    }
+
+    return false;
 }
 
 static uint32_t *bucket_of(uint64_t base)
@@ -137,6 +182,11 @@ static void slot_end(uint32_t slot)
     let_go(slot);
     uct_cuda_node_handle_release(&export->handle);
     bucket_remove(slot);
+    if (export->pieces != NULL) {
+        --exports.num_ranges;
+        free(export->pieces);
+        export->pieces = NULL;
+    }
     export->is_there = false;
     export->next     = exports.free;
     exports.free     = slot;
@@ -154,7 +204,7 @@ static void check(unsigned left)
                                  0;
         if (exports.slots[exports.cursor].is_there) {
             --left;
-            if (is_gone(&exports.slots[exports.cursor].handle)) {
+            if (is_gone(&exports.slots[exports.cursor])) {
                 slot_end(exports.cursor);
             }
         }
@@ -204,17 +254,13 @@ static uint32_t find(const uct_cuda_memory_t *memory)
     return NO_SLOT;
 }
 
-static ucs_status_t add(const void *address,
-                        const uct_cuda_node_descriptors_t *socket,
-                        uct_cuda_node_handle_t *handle_p)
+/* Give a handle a slot, if there is one */
+static bool slot_begin(uct_cuda_node_handle_t *handle,
+                       const uct_cuda_node_descriptors_t *socket,
+                       uct_cuda_node_handle_t *pieces)
 {
-    ucs_status_t status = uct_cuda_node_handle_export(address, handle_p);
     uint32_t slot;
     int fd = -1;
-
-    if ((status != UCS_OK) || (handle_p->type == UCT_CUDA_NODE_HANDLE_NONE)) {
-        return status;
-    }
 
     if (exports.free == NO_SLOT) {
         grow();
@@ -222,28 +268,42 @@ static ucs_status_t add(const void *address,
 
     slot = exports.free;
     if (slot == NO_SLOT) {
-        return UCS_OK;
+        return false;
     }
 
-    uct_cuda_node_invalidation_begin(slot, &handle_p->notice);
-    if (uct_cuda_node_handle_is_fd(handle_p) && (socket != NULL) &&
-        (handle_p->notice.board != 0)) {
+    uct_cuda_node_invalidation_begin(slot, &handle->notice);
+    if (uct_cuda_node_handle_is_fd(handle) && (socket != NULL) &&
+        (handle->notice.board != 0)) {
         uct_cuda_node_invalidation_set_server(socket->peers,
                                               socket->peers_inode);
-        fd              = handle_p->os.fd;
-        handle_p->os.fd = -1;
+        fd            = handle->os.fd;
+        handle->os.fd = -1;
     }
 
     exports.free                  = exports.slots[slot].next;
-    exports.slots[slot].handle    = *handle_p;
+    exports.slots[slot].handle    = *handle;
+    exports.slots[slot].pieces    = pieces;
     exports.slots[slot].is_there  = true;
     exports.slots[slot].users     = 1;
-    exports.slots[slot].next      = *bucket_of(handle_p->base);
-    *bucket_of(handle_p->base)    = slot + 1;
+    exports.slots[slot].next      = *bucket_of(handle->base);
+    *bucket_of(handle->base)      = slot + 1;
     exports.high                  = ucs_max(exports.high, slot + 1);
     ++exports.count;
     hold(slot, fd);
-    return UCS_OK;
+    return true;
+}
+
+static ucs_status_t add(const void *address,
+                        const uct_cuda_node_descriptors_t *socket,
+                        uct_cuda_node_handle_t *handle_p)
+{
+    ucs_status_t status = uct_cuda_node_handle_export(address, handle_p);
+
+    if ((status == UCS_OK) && (handle_p->type != UCT_CUDA_NODE_HANDLE_NONE)) {
+        (void)slot_begin(handle_p, socket, NULL);
+    }
+
+    return status;
 }
 
 /* Add a user to a handle, maybe long unused */
@@ -285,7 +345,7 @@ int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     if (is_current(notice) &&
-        !is_gone(&exports.slots[notice->slot].handle)) {
+        !is_gone(&exports.slots[notice->slot])) {
         fd = uct_cuda_node_handle_descriptor(
                 &exports.slots[notice->slot].handle);
     }
@@ -359,6 +419,220 @@ ucs_status_t uct_cuda_node_exports_get(const void *address,
 
     uct_cuda_node_watch_wake();
     return status;
+}
+
+/* Describe the piece at an address, exported by itself, or a hole up to where
+ * the next one may begin */
+static ucs_status_t get_piece(uint64_t address, uct_cuda_node_handle_t *piece)
+{
+    uct_cuda_memory_t memory;
+    ucs_status_t status;
+
+    uct_cuda_memory_query((void*)address, 1, &memory);
+    if ((memory.type == UCS_MEMORY_TYPE_HOST) && !memory.is_pinned) {
+        memset(piece, 0, sizeof(*piece));
+        piece->base   = address & ~(GRANULARITY - 1);
+        piece->length = GRANULARITY;
+        return UCS_OK;
+    }
+
+    status = uct_cuda_node_exports_get((void*)address, &memory, piece);
+    if (status != UCS_OK) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    /* peers find the descriptor by the notice */
+    status = (uct_cuda_node_handle_is_vmm(piece) &&
+              (piece->notice.board != 0) &&
+              (uct_cuda_node_handle_is_fabric(piece) || (piece->os.fd < 0))) ?
+                     UCS_OK :
+                     UCS_ERR_UNSUPPORTED;
+    uct_cuda_node_exports_put(piece);
+    return status;
+}
+
+/* Describe all pieces of a range, from the first one's base */
+static ucs_status_t get_pieces(uint64_t address, size_t length,
+                               uct_cuda_node_handle_t *range,
+                               uct_cuda_node_handle_t **pieces_p)
+{
+    const uct_cuda_node_handle_t *first = NULL;
+    uct_cuda_node_handle_t *pieces      = NULL, *piece;
+    uint64_t next = address, count, room = 0;
+    ucs_status_t status = UCS_OK;
+
+    for (count = 0; (status == UCS_OK) && (next < address + length); ++count) {
+        if (count == room) {
+            room  = (room == 0) ? 8 : (2 * room);
+            piece = realloc(pieces, room * sizeof(*pieces));
+            if (piece == NULL) {
+                free(pieces);
+                return UCS_ERR_NO_MEMORY;
+            }
+
+            pieces = piece;
+        }
+
+        piece  = &pieces[count];
+        status = get_piece(next, piece);
+        next   = piece->base + piece->length;
+    }
+
+    for (piece = pieces; (piece < pieces + count) && (status == UCS_OK);
+         ++piece) {
+        if (piece->type != UCT_CUDA_NODE_HANDLE_NONE) {
+            first = (first == NULL) ? piece : first;
+            if (memcmp(piece->gpu, first->gpu, sizeof(piece->gpu)) != 0) {
+                status = UCS_ERR_UNSUPPORTED;
+            }
+        }
+    }
+
+    if ((status != UCS_OK) || (first == NULL)) {
+        free(pieces);
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    *range           = *first;
+    range->type      = UCT_CUDA_NODE_HANDLE_RANGE;
+    range->base      = pieces[0].base;
+    range->length    = next - pieces[0].base;
+    memset(&range->os, 0, sizeof(range->os));
+    range->os.pieces.address = (uintptr_t)pieces;
+    range->os.pieces.count   = count;
+    *pieces_p                = pieces;
+    return UCS_OK;
+}
+
+/* Find the slot of the range of the pieces from one base to another address. A
+ * range with other pieces by now ends. The lock is held. */
+static uint32_t find_range(uint64_t base, uint64_t last)
+{
+    const uct_cuda_node_handle_t *handle, *final;
+    const export_slot_t *export;
+    uint32_t slot, next;
+
+    for (next = *bucket_of(base); next != 0;) {
+        slot   = next - 1;
+        export = &exports.slots[slot];
+        handle = &export->handle;
+        next   = export->next;
+        if ((export->pieces == NULL) || (handle->base != base)) {
+            continue;
+        }
+
+        final = &export->pieces[handle->os.pieces.count - 1];
+        if (uct_cuda_range_holds(final->base, final->length, last, 1)) {
+            if (!is_gone(export) && has_pieces(export)) {
+                return slot;
+            }
+
+            slot_end(slot);
+        }
+    }
+
+    return NO_SLOT;
+}
+
+/* The lock is held */
+static void use_range(uint32_t slot, uct_cuda_node_handle_t *handle_p)
+{
+    exports.slots[slot].used = ++exports.num_uses;
+    *handle_p                = exports.slots[slot].handle;
+}
+
+static bool get_known_range(uint64_t address, size_t length,
+                            uct_cuda_node_handle_t *handle_p)
+{
+    uct_cuda_memory_t memory;
+    uint32_t slot;
+
+    uct_cuda_memory_query((void*)address, 1, &memory);
+    pthread_mutex_lock(&exports.lock);
+    notice_fork();
+    slot = find_range(memory.base, address + length - 1);
+    if (slot != NO_SLOT) {
+        ++exports.slots[slot].users;
+        use_range(slot, handle_p);
+    }
+    pthread_mutex_unlock(&exports.lock);
+    return slot != NO_SLOT;
+}
+
+/* End the range that has had no user for longest: a program may send from
+ * everywhere in its memory. The lock is held. */
+static void end_oldest_range(void)
+{
+    uint32_t oldest = NO_SLOT, slot;
+    const export_slot_t *export;
+
+    for (slot = 0; slot < exports.high; ++slot) {
+        export = &exports.slots[slot];
+        if (export->is_there && (export->pieces != NULL) &&
+            (export->users == 0) &&
+            ((oldest == NO_SLOT) ||
+             (export->used < exports.slots[oldest].used))) {
+            oldest = slot;
+        }
+    }
+
+    if (oldest != NO_SLOT) {
+        slot_end(oldest);
+    }
+}
+
+ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
+                                             uct_cuda_node_handle_t *handle_p)
+{
+    ucs_status_t status;
+    uct_cuda_node_handle_t *pieces;
+
+    if ((length == 0) || (length > UINT64_MAX - GRANULARITY -
+                                           (uintptr_t)address)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    if (get_known_range((uintptr_t)address, length, handle_p)) {
+        return UCS_OK;
+    }
+
+    status = get_pieces((uintptr_t)address, length, handle_p, &pieces);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    pthread_mutex_lock(&exports.lock);
+    notice_fork();
+    if (exports.num_ranges >= UCT_CUDA_NODE_EXPORTS_MAX_RANGES) {
+        end_oldest_range();
+    }
+
+    handle_p->buffer_id = RANGE_ID | exports.num_uses;
+    if (slot_begin(handle_p, NULL, pieces)) {
+        ++exports.num_ranges;
+        use_range(handle_p->notice.slot, handle_p);
+    } else {
+        free(pieces);
+        status = UCS_ERR_UNSUPPORTED;
+    }
+    pthread_mutex_unlock(&exports.lock);
+    return status;
+}
+
+bool uct_cuda_node_exports_has_range(const uct_cuda_node_handle_t *handle)
+{
+    const export_slot_t *export;
+    bool is_there;
+
+    pthread_mutex_lock(&exports.lock);
+    notice_fork();
+    is_there = is_current(&handle->notice);
+    if (is_there) {
+        export   = &exports.slots[handle->notice.slot];
+        is_there = (export->pieces != NULL) && has_pieces(export);
+    }
+    pthread_mutex_unlock(&exports.lock);
+    return is_there;
 }
 
 void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle)

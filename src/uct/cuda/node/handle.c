@@ -3,8 +3,13 @@
  * Export and import of GPU memory between processes, with a pair of functions
  * for each method of the driver: legacy handles for cuMemAlloc memory; fabric
  * handles and file descriptors for cuMemCreate memory and for pools. Pool
- * memory is named by its pool and a location in it.
+ * memory is named by its pool and a location in it. cuMemCreate memory in
+ * several pieces is mapped as one range, each piece by its own handle.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include <uct/cuda/node/handle.h>
 
 #include <uct/cuda/base/device_memory.h>
@@ -18,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 
@@ -62,6 +68,25 @@ static struct {
     pool_t          *head;
     place_t         *places;
 } pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* A range of another process, mapped piece by piece */
+typedef struct range range_t;
+
+struct range {
+    range_t                *next;
+    CUdeviceptr            mapped;
+    unsigned               count;
+    uct_cuda_node_handle_t pieces[];
+};
+
+static struct {
+    pthread_mutex_t lock; /* takes no other lock */
+    range_t         *head;
+} ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Smallest piece that any GPU maps, bytes */
+#define MIN_PIECE 65536
 
 
 bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
@@ -284,8 +309,7 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
         memcpy(handle_p->os.bytes, &legacy, sizeof(legacy));
     } else {
         handle_p->type = UCT_CUDA_NODE_HANDLE_NONE;
-        uct_cuda_debug("memory at %p cannot be shared with other processes",
-                       address);
+        uct_cuda_memory_report_closed(address);
     }
 
     return UCS_OK;
@@ -468,62 +492,243 @@ static ucs_status_t os_handle_get(const uct_cuda_node_handle_t *handle,
     return (*fd_p < 0) ? UCS_ERR_UNREACHABLE : UCS_OK;
 }
 
-static ucs_status_t open_vmm(const uct_cuda_node_handle_t *handle,
-                             CUdevice device, CUdeviceptr *mapped_p)
+/* Import cuMemCreate memory and map it to a reserved address */
+static ucs_status_t map_vmm(const uct_cuda_node_handle_t *handle,
+                            CUdevice device, CUdeviceptr address)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const CUmemAccessDesc access    = access_of(device);
     ucs_status_t status             = UCS_ERR_UNREACHABLE;
     CUmemGenericAllocationHandle allocation;
     CUmemAllocationHandleType type;
-    CUmemAccessDesc access;
-    CUdeviceptr mapped;
     void *os_handle;
     int fd;
-
-    if (driver->cuMemImportFromShareableHandle == NULL) {
-        return UCS_ERR_UNSUPPORTED;
-    }
 
     if (os_handle_get(handle, &type, &os_handle, &fd) != UCS_OK) {
         return UCS_ERR_UNREACHABLE;
     }
 
-    if (driver->cuMemImportFromShareableHandle(&allocation, os_handle, type) !=
+    if (driver->cuMemImportFromShareableHandle(&allocation, os_handle, type) ==
         CUDA_SUCCESS) {
-        goto out_close_fd;
+        if (driver->cuMemMap(address, handle->length, 0, allocation, 0) ==
+            CUDA_SUCCESS) {
+            status = UCS_OK;
+        }
+
+        /* a mapping keeps the memory */
+        (void)driver->cuMemRelease(allocation);
     }
 
-    if (driver->cuMemAddressReserve(&mapped, handle->length, 0, 0, 0) !=
-        CUDA_SUCCESS) {
-        goto out_release;
+    if ((status == UCS_OK) &&
+        (driver->cuMemSetAccess(address, handle->length, &access, 1) !=
+         CUDA_SUCCESS)) {
+        (void)driver->cuMemUnmap(address, handle->length);
+        status = UCS_ERR_UNREACHABLE;
     }
 
-    if (driver->cuMemMap(mapped, handle->length, 0, allocation, 0) !=
-        CUDA_SUCCESS) {
-        goto err_free_address;
-    }
-
-    access = access_of(device);
-    if (driver->cuMemSetAccess(mapped, handle->length, &access, 1) !=
-        CUDA_SUCCESS) {
-        goto err_unmap;
-    }
-
-    *mapped_p = mapped;
-    status    = UCS_OK;
-    goto out_release;
-
-err_unmap:
-    (void)driver->cuMemUnmap(mapped, handle->length);
-err_free_address:
-    (void)driver->cuMemAddressFree(mapped, handle->length);
-out_release:
-    (void)driver->cuMemRelease(allocation);
-out_close_fd:
     if (fd >= 0) {
         close(fd);
     }
     return status;
+}
+
+static ucs_status_t reserve(uint64_t length, CUdeviceptr *mapped_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+
+    if (driver->cuMemImportFromShareableHandle == NULL) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    return (driver->cuMemAddressReserve(mapped_p, length, 0, 0, 0) ==
+            CUDA_SUCCESS) ?
+                   UCS_OK :
+                   UCS_ERR_UNREACHABLE;
+}
+
+static ucs_status_t open_vmm(const uct_cuda_node_handle_t *handle,
+                             CUdevice device, CUdeviceptr *mapped_p)
+{
+    ucs_status_t status;
+
+    status = reserve(handle->length, mapped_p);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    status = map_vmm(handle, device, *mapped_p);
+    if (status != UCS_OK) {
+        (void)uct_cuda_driver_get()->cuMemAddressFree(*mapped_p,
+                                                      handle->length);
+    }
+
+    return status;
+}
+
+/* Read a range's pieces from its exporter, which may free the list at any time:
+ * the list is right if the range is still valid afterwards */
+static bool read_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
+{
+    const size_t size = range->count * sizeof(range->pieces[0]);
+    uct_cuda_node_invalidation_view_t *view;
+    uct_cuda_node_iface_addr_t self;
+    struct iovec local, remote;
+    bool is_right;
+
+    local.iov_base  = range->pieces;
+    local.iov_len   = size;
+    remote.iov_base = (void*)(uintptr_t)handle->os.pieces.address;
+    remote.iov_len  = size;
+
+    uct_cuda_node_iface_addr_self(&self);
+    if ((handle->pid_ns == 0) || (handle->pid_ns != self.pid_ns)) {
+        return false;
+    }
+
+    view = uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
+                                               &handle->notice);
+    if (view == NULL) {
+        return false;
+    }
+
+    is_right = (process_vm_readv(handle->pid, &local, 1, &remote, 1, 0) ==
+                (ssize_t)size) &&
+               !uct_cuda_node_invalidation_view_is_over(view, &handle->notice);
+    uct_cuda_node_invalidation_view_put(view);
+    return is_right;
+}
+
+/* Check that pieces are in order, inside of the range, and the range's
+ * process's */
+static bool has_valid_pieces(const uct_cuda_node_handle_t *handle,
+                             const range_t *range)
+{
+    uint64_t end = handle->base;
+    const uct_cuda_node_handle_t *piece;
+    unsigned i;
+
+    for (i = 0; i < range->count; ++i) {
+        piece = &range->pieces[i];
+        if (piece->type == UCT_CUDA_NODE_HANDLE_NONE) {
+            continue;
+        }
+
+        if (!uct_cuda_node_handle_is_valid(piece) ||
+            !uct_cuda_node_handle_is_vmm(piece) || (piece->base < end) ||
+            !uct_cuda_range_holds(handle->base, handle->length, piece->base,
+                                  piece->length) ||
+            (piece->pid != handle->pid) || (piece->pid_ns != handle->pid_ns) ||
+            (piece->machine != handle->machine)) {
+            return false;
+        }
+
+        end = piece->base + piece->length;
+    }
+
+    return true;
+}
+
+/* Unmap the first pieces and free the address range */
+static void range_unmap(const uct_cuda_node_handle_t *handle, range_t *range,
+                        unsigned count)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uct_cuda_node_handle_t *piece;
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        piece = &range->pieces[i];
+        if (piece->type != UCT_CUDA_NODE_HANDLE_NONE) {
+            (void)driver->cuMemUnmap(range->mapped +
+                                             (piece->base - handle->base),
+                                     piece->length);
+        }
+    }
+
+    (void)driver->cuMemAddressFree(range->mapped, handle->length);
+    free(range);
+}
+
+static ucs_status_t range_map(const uct_cuda_node_handle_t *handle,
+                              CUdevice device, range_t *range)
+{
+    ucs_status_t status = UCS_OK;
+    const uct_cuda_node_handle_t *piece;
+    unsigned i;
+
+    for (i = 0; (i < range->count) && (status == UCS_OK); ++i) {
+        piece = &range->pieces[i];
+        if (piece->type != UCT_CUDA_NODE_HANDLE_NONE) {
+            status = map_vmm(piece, device,
+                             range->mapped + (piece->base - handle->base));
+        }
+    }
+
+    if (status != UCS_OK) {
+        range_unmap(handle, range, i - 1);
+    }
+
+    return status;
+}
+
+static ucs_status_t range_open(const uct_cuda_node_handle_t *handle,
+                               CUdevice device, CUdeviceptr *mapped_p)
+{
+    const uint64_t count = handle->os.pieces.count;
+    ucs_status_t status  = UCS_ERR_UNREACHABLE;
+    range_t *range;
+
+    if ((count == 0) || (count > handle->length / MIN_PIECE)) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    range = malloc(sizeof(*range) + (count * sizeof(range->pieces[0])));
+    if (range == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    range->count = (unsigned)count;
+    if (read_pieces(handle, range) && has_valid_pieces(handle, range)) {
+        status = reserve(handle->length, &range->mapped);
+    }
+    if (status != UCS_OK) {
+        free(range);
+        return status;
+    }
+
+    status = range_map(handle, device, range);
+    if (status != UCS_OK) {
+        return status;
+    }
+
+    *mapped_p = range->mapped;
+    pthread_mutex_lock(&ranges.lock);
+    range->next = ranges.head;
+    ranges.head = range;
+    pthread_mutex_unlock(&ranges.lock);
+    uct_cuda_debug("mapped %lu pieces of pid %d as one range of %lu bytes",
+                   (unsigned long)count, handle->pid,
+                   (unsigned long)handle->length);
+    return UCS_OK;
+}
+
+static void range_close(const uct_cuda_node_handle_t *handle,
+                        CUdeviceptr mapped)
+{
+    range_t **link = &ranges.head, *range;
+
+    pthread_mutex_lock(&ranges.lock);
+    while (((range = *link) != NULL) && (range->mapped != mapped)) {
+        link = &range->next;
+    }
+    if (range != NULL) {
+        *link = range->next;
+    }
+    pthread_mutex_unlock(&ranges.lock);
+
+    if (range != NULL) {
+        range_unmap(handle, range, range->count);
+    }
 }
 
 /* Count an import of a pool in its record, created at the first one. NULL: no
@@ -708,6 +913,8 @@ ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
     case UCT_CUDA_NODE_HANDLE_POOL_FABRIC:
     case UCT_CUDA_NODE_HANDLE_POOL_FD:
         return open_pool_checked(handle, device, mapped_p);
+    case UCT_CUDA_NODE_HANDLE_RANGE:
+        return range_open(handle, device, mapped_p);
     default:
         return UCS_ERR_UNREACHABLE;
     }
@@ -726,6 +933,9 @@ void uct_cuda_node_handle_close(const uct_cuda_node_handle_t *handle,
     case UCT_CUDA_NODE_HANDLE_FD:
         (void)driver->cuMemUnmap(mapped, handle->length);
         (void)driver->cuMemAddressFree(mapped, handle->length);
+        break;
+    case UCT_CUDA_NODE_HANDLE_RANGE:
+        range_close(handle, mapped);
         break;
     default:
         close_pool(mapped);

@@ -19,6 +19,9 @@ typedef enum {
     /** Pool memory: fabric handle of the pool, and location in it */
     UCT_CUDA_NODE_HANDLE_POOL_FABRIC,
     UCT_CUDA_NODE_HANDLE_POOL_FD, /**< The same with the pool's descriptor */
+    /** cuMemCreate memory in several pieces, with holes where nothing is
+     *  mapped: a list of the pieces' handles, read from the exporter */
+    UCT_CUDA_NODE_HANDLE_RANGE,
     UCT_CUDA_NODE_HANDLE_LAST
 } uct_cuda_node_handle_type_t;
 
@@ -42,6 +45,10 @@ typedef struct {
     union {
         uint8_t bytes[UCT_CUDA_NODE_HANDLE_BYTES]; /**< LEGACY, *FABRIC */
         int32_t fd; /**< *FD: number in the exporter; -1: look up or ask */
+        struct {
+            uint64_t address; /**< In the exporter */
+            uint64_t count;   /**< Handles; NONE: a hole */
+        } pieces; /**< RANGE */
     } os;
     /** POOL_*: location in the pool */
     uint8_t place[UCT_CUDA_NODE_HANDLE_BYTES];
@@ -57,6 +64,15 @@ uct_cuda_node_handle_is_fabric(const uct_cuda_node_handle_t *handle)
 }
 
 
+/** Return whether the handle is of cuMemCreate memory in one piece. */
+static inline bool
+uct_cuda_node_handle_is_vmm(const uct_cuda_node_handle_t *handle)
+{
+    return (handle->type == UCT_CUDA_NODE_HANDLE_FABRIC) ||
+           (handle->type == UCT_CUDA_NODE_HANDLE_FD);
+}
+
+
 /** Check that each field of a handle from outside is within its bounds. Call
  *  it before passing the handle to any other function. */
 bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle);
@@ -65,7 +81,7 @@ bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle);
 /**
  * Create a handle of the allocation containing @a address. For cuMemCreate
  * memory each mapping is an allocation, and so is each piece of a reservation
- * filled piece by piece.
+ * filled piece by piece (node/exports.h makes handles of several).
  *
  * The caller owns the file descriptor of an FD or POOL_FD handle and closes it
  * with uct_cuda_node_handle_release(). For memory that cannot be shared the

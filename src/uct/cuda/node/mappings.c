@@ -58,6 +58,18 @@ static __thread bool in_collective;
 
 #define COMPARE(_a, _b) (((_a) > (_b)) - ((_a) < (_b)))
 
+static bool is_range(const uct_cuda_node_handle_t *handle)
+{
+    return handle->type == UCT_CUDA_NODE_HANDLE_RANGE;
+}
+
+/* Ranges may begin at one address: a piece belongs to several, and may be
+ * mapped alone, too */
+static uint64_t range_id(const uct_cuda_node_mapping_t *mapping)
+{
+    return is_range(&mapping->handle) ? mapping->handle.buffer_id : 0;
+}
+
 static int mapping_compare(const void *a, const void *b)
 {
     const uct_cuda_node_mapping_t *left = a, *right = b;
@@ -72,6 +84,9 @@ static int mapping_compare(const void *a, const void *b)
     }
     if (order == 0) {
         order = COMPARE(left->context_id, right->context_id);
+    }
+    if (order == 0) {
+        order = COMPARE(range_id(left), range_id(right));
     }
     return order;
 }
@@ -223,8 +238,9 @@ static bool overlaps(const uct_cuda_node_mapping_t *mapping, uint64_t start,
 }
 
 /* Retire a peer's idle mappings in an address range, except those of the same
- * allocation on devices other than @a device (-1: any). The allocation at this
- * address replaced freed memory, so weak references do not keep it. */
+ * allocation on devices other than @a device (-1: any, and ranges stay). The
+ * allocation at this address replaced freed memory, so weak references do not
+ * keep it. */
 static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
                             uint64_t end, CUdevice device)
 {
@@ -236,7 +252,9 @@ static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
         newer   = mapping->newer;
         is_same = is_same_allocation(&mapping->handle, peer);
         if (!is_same_peer(mapping, peer) || !overlaps(mapping, start, end) ||
-            (is_same && (mapping->device != device)) || mapping->closed) {
+            (is_same && (mapping->device != device)) || mapping->closed ||
+            ((device < 0) &&
+             (is_range(&mapping->handle) || is_range(peer)))) {
             continue;
         }
 
@@ -453,12 +471,16 @@ static ucs_status_t own_get(const uct_cuda_node_handle_t *handle,
 }
 
 /* Check for freed memory in a thread that must not block: legacy mappings are
- * left to a progress call of the program */
+ * left to a progress call of the program. The lock may be held by a thread that
+ * asks a peer for a descriptor, while the peer asks this thread. */
 static bool watch_look(void)
 {
     bool is_due, has_work;
 
-    pthread_mutex_lock(&cache.lock);
+    if (pthread_mutex_trylock(&cache.lock) != 0) {
+        return true;
+    }
+
     look_for_news();
     is_due   = uct_cuda_node_unmap_is_much();
     has_work = is_due || (cache.count > 0);

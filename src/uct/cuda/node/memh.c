@@ -3,6 +3,7 @@
 #include <uct/cuda/node/memh.h>
 
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/memtype.h>
@@ -102,13 +103,6 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
     return NULL;
 }
 
-/* Return whether the memory was created by cuMemCreate() */
-static bool is_vmm(const uct_cuda_node_handle_t *handle)
-{
-    return (handle->type == UCT_CUDA_NODE_HANDLE_FABRIC) ||
-           (handle->type == UCT_CUDA_NODE_HANDLE_FD);
-}
-
 /* The handle stays until the lock is released */
 static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
                                 const uct_cuda_node_handle_t **handle_p)
@@ -139,7 +133,8 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
         }
 
         if (uct_cuda_node_invalidation_is_over(&exported->handle.notice) ||
-            ((exported->handle.base < memory.base + memory.length) &&
+            ((exported->handle.type != UCT_CUDA_NODE_HANDLE_RANGE) &&
+             (exported->handle.base < memory.base + memory.length) &&
              (exported->handle.base + exported->handle.length > memory.base))) {
             *link = exported->next;
             uct_cuda_node_exports_put(&exported->handle);
@@ -175,7 +170,7 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
 static bool spans_mappings(const uct_cuda_node_handle_t *handle,
                            const void *address, size_t length)
 {
-    return is_vmm(handle) &&
+    return uct_cuda_node_handle_is_vmm(handle) &&
            (length > handle->length - ((uintptr_t)address - handle->base));
 }
 
@@ -188,12 +183,53 @@ static void write_key(const uct_cuda_node_handle_t *handle, void *buffer)
            handle, sizeof(*handle));
 }
 
+/* Export all pieces as one range, which the region uses until its end */
+static ucs_status_t memh_export_range(uct_cuda_node_memh_t *memh,
+                                      const void *address, size_t length,
+                                      const uct_cuda_node_handle_t **handle_p)
+{
+    const exported_t *known;
+    exported_t *exported;
+    ucs_status_t status;
+
+    exported = calloc(1, sizeof(*exported));
+    if (exported == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = uct_cuda_node_exports_get_range(address, length,
+                                             &exported->handle);
+    if (status != UCS_OK) {
+        uct_cuda_debug("%zu bytes at %p span several mappings and cannot be "
+                       "shared with other processes",
+                       length, address);
+        free(exported);
+        return status;
+    }
+
+    for (known = memh->exported; known != NULL; known = known->next) {
+        if (known->handle.buffer_id == exported->handle.buffer_id) {
+            uct_cuda_node_exports_put(&exported->handle);
+            free(exported);
+            *handle_p = &known->handle;
+            return UCS_OK;
+        }
+    }
+
+    exported->next = memh->exported;
+    memh->exported = exported;
+    *handle_p      = &exported->handle;
+    return UCS_OK;
+}
+
 /* Write a key for an allocation of unknown length, or for memory spanning
- * several mappings: that one is marked as not shareable */
-static void write_other_key(const uct_cuda_node_handle_t *handle,
+ * several mappings: as one range of pieces, or marked as not shareable */
+static void write_other_key(uct_cuda_node_memh_t *memh,
+                            const uct_cuda_node_handle_t *handle,
                             const void *address, size_t length, void *buffer)
 {
     uct_cuda_node_handle_t changed = *handle;
+    const uct_cuda_node_handle_t *range;
 
     if (changed.length == 0) {
         /* length unknown: the key covers the requested bytes */
@@ -202,13 +238,35 @@ static void write_other_key(const uct_cuda_node_handle_t *handle,
     }
 
     if (spans_mappings(&changed, address, length)) {
-        uct_cuda_debug("%zu bytes at %p span several mappings and cannot be "
-                       "shared with other processes",
-                       length, address);
-        changed.type = UCT_CUDA_NODE_HANDLE_NONE;
+        if (memh_export_range(memh, address, length, &range) == UCS_OK) {
+            changed = *range;
+        } else {
+            changed.type = UCT_CUDA_NODE_HANDLE_NONE;
+        }
     }
 
     write_key(&changed, buffer);
+}
+
+/* Pack a region that has outlived its first pieces; the program's copies are
+ * waited for as in memh_export() */
+static ucs_status_t pack_rest(uct_cuda_node_memh_t *memh, const void *address,
+                              size_t length, void *buffer)
+{
+    const uct_cuda_node_handle_t *handle;
+    uct_cuda_end_t gpu;
+    ucs_status_t status;
+
+    status = memh_export_range(memh, address, length, &handle);
+    if (status == UCS_OK) {
+        gpu = uct_cuda_gpu_by_uuid(handle->gpu);
+        if (uct_cuda_end_is_gpu(gpu)) {
+            uct_cuda_memory_sync_unowned(uct_cuda_end_device(gpu));
+        }
+        write_key(handle, buffer);
+    }
+
+    return status;
 }
 
 ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
@@ -224,12 +282,15 @@ ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
 
     pthread_mutex_lock(&memh->lock);
     status = memh_export(memh, address, &handle);
-    if (status == UCS_OK) {
-        if ((handle->length == 0) || spans_mappings(handle, address, length)) {
-            write_other_key(handle, address, length, buffer);
-        } else {
-            write_key(handle, buffer);
+    if (status != UCS_OK) {
+        if (pack_rest(memh, address, length, buffer) == UCS_OK) {
+            status = UCS_OK;
         }
+    } else if ((handle->length == 0) ||
+               spans_mappings(handle, address, length)) {
+        write_other_key(memh, handle, address, length, buffer);
+    } else {
+        write_key(handle, buffer);
     }
     pthread_mutex_unlock(&memh->lock);
     return status;

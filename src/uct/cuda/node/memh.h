@@ -31,8 +31,9 @@ ucs_status_t uct_cuda_node_memh_create(void *address, size_t length,
 void uct_cuda_node_memh_destroy(uct_cuda_node_memh_t *memh);
 
 /**
- * Pack the key of the allocation containing @a address. If the memory continues
- * in another mapping the key is unusable, and the peer uses another transport.
+ * Pack the key of the allocation containing @a address, or of all pieces of
+ * cuMemCreate memory in the range. If they cannot be shared as one range the
+ * key is unusable, and the peer uses another transport.
  *
  * @param address  Address within the registered memory; NULL: all of it.
  * @param length   Bytes to be covered by the key.

@@ -8,6 +8,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/range.h>
+#include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/process.h>
 
@@ -193,6 +194,10 @@ bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device)
 static bool own_is_there(const uct_cuda_node_handle_t *handle)
 {
     uct_cuda_memory_t memory;
+
+    if (handle->type == UCT_CUDA_NODE_HANDLE_RANGE) {
+        return uct_cuda_node_exports_has_range(handle);
+    }
 
     uct_cuda_memory_query((void*)handle->base, 0, &memory);
     return (memory.type == UCS_MEMORY_TYPE_CUDA) &&

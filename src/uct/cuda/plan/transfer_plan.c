@@ -70,7 +70,8 @@ bool uct_cuda_plan_equal(const uct_cuda_plan_t *a,
 
     return uct_cuda_end_equal(a->src, b->src) &&
            uct_cuda_end_equal(a->dst, b->dst) &&
-           uct_cuda_end_equal(a->remote, b->remote) && (a->numa == b->numa) &&
+           uct_cuda_end_equal(a->remote, b->remote) &&
+           (a->is_pulled == b->is_pulled) && (a->numa == b->numa) &&
            (a->size == b->size) && (a->slot_size == b->slot_size) &&
            (a->num_paths == b->num_paths) &&
            uct_cuda_plan_steps_equal(&steps, &other);

@@ -51,6 +51,9 @@ typedef struct {
     /** GPU, or host memory if src is a GPU */
     uct_cuda_end_t        dst;
     uct_cuda_end_t        remote;     /**< End of another process, or none */
+    /** The local GPU reads what relays have for it: no other GPU has access to
+     *  its memory */
+    bool                  is_pulled;
     /** Device whose context gets the completion: the end of this process,
      *  the source if both are, the GPU if an end is host memory */
     int16_t               local;
@@ -216,6 +219,19 @@ static inline bool uct_cuda_plan_is_host(const uct_cuda_plan_t *plan)
 }
 
 
+/** Return whether the receiving GPU works a link, from a relay, since the relay
+ *  has no access to its memory. */
+static inline bool
+uct_cuda_plan_is_pulled(const uct_cuda_plan_t *plan, uint16_t lane)
+{
+    const uct_cuda_end_t to = uct_cuda_plan_lane_to(lane);
+
+    return plan->is_pulled && uct_cuda_end_is_device(to, plan->local) &&
+           !uct_cuda_end_equal(to, plan->remote) &&
+           uct_cuda_end_is_gpu(uct_cuda_plan_lane_from(lane));
+}
+
+
 /** Return the device whose copy engines work a link, through a stream of its
  *  context: the sending GPU, or the receiving one from the host. Two copies
  *  leaving a GPU's engines at the same time alternate, and the slower one
@@ -225,7 +241,8 @@ static inline bool uct_cuda_plan_is_host(const uct_cuda_plan_t *plan)
 static inline int
 uct_cuda_plan_lane_device(const uct_cuda_plan_t *plan, uint16_t lane)
 {
-    if (lane == uct_cuda_plan_lane(plan->src, plan->dst)) {
+    if ((lane == uct_cuda_plan_lane(plan->src, plan->dst)) ||
+        uct_cuda_plan_is_pulled(plan, lane)) {
         return plan->local;
     }
 

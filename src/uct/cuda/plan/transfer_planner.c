@@ -942,6 +942,7 @@ void uct_cuda_plan_make(const uct_cuda_plan_knowledge_t *know,
     const uct_cuda_plan_config_t *config = constrained_config(know, &scratch);
 
     plan_init(src, dst, know->remote, size, plan);
+    plan->is_pulled = know->is_pulled;
     plan->slot_size = uct_cuda_plan_slot_size(config);
     plan->reason    = (uint8_t)find_refusal(know, src, dst, size);
     if (plan->reason != UCT_CUDA_PLAN_ADMITTED) {

@@ -54,6 +54,8 @@ typedef struct {
     /** Mask of temporarily unusable relays: uct_cuda_end_bit() */
     uint32_t                   absent;
     uct_cuda_end_t             remote;  /**< End of another process, or none */
+    /** No other GPU has access to the local GPU's memory */
+    bool                       is_pulled;
 } uct_cuda_plan_knowledge_t;
 
 

@@ -45,6 +45,9 @@ typedef struct {
     /** The remote memory may be mapped in more contexts; otherwise one path
      *  is used */
     bool           is_mappable;
+    /** The local GPU's memory belongs to no context (cuMemCreate, pools): other
+     *  GPUs have no access */
+    bool           is_unowned;
     /** NUMA node of host memory, UCT_CUDA_TOPO_NO_NUMA if unknown */
     int            host_numa;
 } uct_cuda_run_request_t;

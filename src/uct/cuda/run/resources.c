@@ -169,13 +169,17 @@ static ucs_status_t prepare_access(uct_cuda_run_rsc_t *rsc, int device,
     return status;
 }
 
-/* Return the GPU whose memory the link's device writes, or none. Mappings of
- * remote memory include access to it; staging memory and the local end do
- * not. */
+/* Return the GPU whose memory the link's device writes, or reads for the local
+ * end, or none. Mappings of remote memory include access to it; staging memory
+ * and the local end do not. */
 static uct_cuda_end_t lane_peer(const uct_cuda_plan_t *plan,
                                 uint16_t number)
 {
     const uct_cuda_end_t to = uct_cuda_plan_lane_to(number);
+
+    if (uct_cuda_plan_is_pulled(plan, number)) {
+        return uct_cuda_plan_lane_from(number);
+    }
 
     return (uct_cuda_end_is_device(uct_cuda_plan_lane_from(number),
                                    uct_cuda_plan_lane_device(plan,
