@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_RANKS  16
 #define MAX_BLOCKS 512
@@ -559,6 +560,43 @@ static void epoch(int number)
     free(all);
 }
 
+/* Each rank writes its own part of its window, some late, and opens it. Gets
+   have to bring what was written before. */
+static void epoch_late(int number)
+{
+    const int mode       = below(2) ? FENCE : GROUPS;
+    const unsigned delay = (unsigned)below(3) * 2000; /* us, of some ranks */
+    const int target     = (rank + 1 + below(size)) % size;
+    const int late       = below(size);
+    const int mem        = on_host ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+    char *buffer         = ucx_mp_mem_alloc(mem, PART);
+    int owner, i;
+
+    for (owner = 0; owner < size; ++owner) {
+        for (i = 0; i < PART; ++i) {
+            images[owner][owner * PART + i] = value_of(number * size + owner,
+                                                       i);
+        }
+    }
+
+    if (rank == late) {
+        usleep(delay);
+    }
+    ucx_mp_mem_write(mem_of[rank], base + rank * PART,
+                     images[rank] + rank * PART, PART);
+    epoch_begin(mode);
+    MPI_Get(buffer, PART, MPI_BYTE, target, (MPI_Aint)target * PART / unit,
+            PART, MPI_BYTE, win);
+    epoch_end(mode);
+    ucx_mp_mem_read(mem, look, buffer, PART);
+    expect(memcmp(look, images[target] + target * PART, PART) == 0,
+           "a get came before the window was open");
+    ucx_mp_mem_free(mem, buffer);
+    MPI_Barrier(WORLD);
+    check(number);
+    MPI_Barrier(WORLD);
+}
+
 #define CASES(_) \
     _(int32_t, MPI_INT) \
     _(int64_t, MPI_INT64_T) \
@@ -935,9 +973,12 @@ int main(int argc, char **argv)
             }
             window_make();
         }
-        switch (below(4)) {
+        switch (below(5)) {
         case 0:
             epoch_sums((int)i);
+            break;
+        case 2:
+            epoch_late((int)i);
             break;
         case 1:
             epoch_counters((int)i);
