@@ -48,6 +48,12 @@ step memory-churn-pools full 90 \
 step memory-churn-maps full 60 \
      "memory_churn 1.16-wheel beluga 2 --steps 100 --kind vmm" \
      "... mapped ones (cuMemMap), under a UCX that sees all others"
+step memory-churn-range full 90 \
+     "memory_churn 1.16 beluga 2 --steps 200 --kept 5 --kind range" \
+     "... pieces at the end of a range that stays"
+step memory-churn-shared full 90 \
+     "memory_churn 1.16 beluga 2 --steps 200 --kept 5 --kind pool" \
+     "... of a pool that can be shared"
 step memory-churn-openmpi5 long 90 \
      "memory_churn openmpi5 beluga 2 --steps 300 --kept 5 --max-size 4M" \
      "... in Open MPI 5"
@@ -93,3 +99,44 @@ memory_torch() {
 
 step memory-torch full 120 "memory_torch expandable_segments:False" \
      "PyTorch's tensors come and go, where there is PyTorch"
+
+# memory_allocators TIMES: messages and collectives of memory of all allocators
+memory_allocators() {
+    local mpirun programs
+    mpi_tools distribution || return
+    local -x MP_TEST_ALLOCATOR=random
+    passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
+        "$mpi_run" --quiet --emulate beluga "$mpirun" -n 2 --oversubscribe \
+        "$programs/ucx_mp_checked" --transfers $((100 * $1)) --max-size 16M \
+        --max-bytes 32M --memory device || return
+    MP_TEST_ALLOCATOR=pieces
+    passing_on '^ucx_mp_collectives: .* [1-9][0-9]* times GPUs .* 0 wrong' \
+        "$mpi_run" --quiet --emulate hgx-h200 --collectives y "$mpirun" -n 2 \
+        --oversubscribe "$programs/ucx_mp_collectives" --calls $((60 * $1)) \
+        --alike 100 --memory device
+}
+
+# memory_rates NODE: 64 MiB of memory that can be shared take at most a tenth
+# longer than those of cuMemAlloc
+memory_rates() {
+    local mpirun programs kind rate first
+    mpi_tools distribution || return
+    for kind in alloc vmm pieces large pool; do
+        rate=$(MP_TEST_ALLOCATOR=$kind "$mpi_run" --quiet --emulate "$1" \
+               "$mpirun" -n 2 --oversubscribe "$programs/ucx_mp_bw" \
+               --sizes 64M --iterations 5 --repeats 3 --validate |
+               awk '/right$/ { print $2 }')
+        say "$kind: $rate GB/s (modelled)"
+        first=${first:-$rate}
+        awk -v rate="${rate:-0}" -v first="$first" \
+            'BEGIN { exit !(rate >= 0.9 * first) }' || return
+    done
+}
+
+step memory-allocators full 120 "memory_allocators 1" \
+     "every byte, whichever allocator the memory is of"
+step memory-allocators-long long 1800 "memory_allocators 20" "... 20 times as long"
+step memory-rates full 120 "memory_rates beluga" \
+     "memory of every allocator that can be shared, as fast as cuMemAlloc's"
+step memory-rates-hgx long 120 "memory_rates hgx-h200" "... on hgx-h200"
+modelled memory-rates memory-rates-hgx

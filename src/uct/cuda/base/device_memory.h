@@ -17,4 +17,8 @@
  */
 void uct_cuda_device_memory_free(CUdeviceptr address);
 
+/** Free memory of another process's pool, which leaves this process at a
+ *  synchronization only: wait for a stream with nothing else in it. */
+void uct_cuda_device_memory_free_imported(CUdeviceptr address);
+
 #endif

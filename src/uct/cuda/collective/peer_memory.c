@@ -54,9 +54,23 @@ static bool export_is_current(const export_t *export)
 {
     uct_cuda_memory_t now;
 
+    if (export->handle.type == UCT_CUDA_NODE_HANDLE_RANGE) {
+        return uct_cuda_node_exports_has_range(&export->handle);
+    }
+
     uct_cuda_memory_query((void*)export->handle.base, 1, &now);
     return (now.type == UCS_MEMORY_TYPE_CUDA) &&
            (now.buffer_id == export->handle.buffer_id);
+}
+
+/* Announce a handle */
+static void export_begin(memory_t *memory, unsigned index)
+{
+    export_t *export = &memory->exports[index];
+
+    export->is_there   = true;
+    export->generation = uct_cuda_node_control_export(
+        memory->agreement->control, index, &export->handle);
 }
 
 static ucs_status_t export_add(memory_t *memory, unsigned index,
@@ -78,9 +92,7 @@ static ucs_status_t export_add(memory_t *memory, unsigned index,
         return UCS_ERR_UNREACHABLE;
     }
 
-    export->is_there   = true;
-    export->generation = uct_cuda_node_control_export(
-        memory->agreement->control, index, &export->handle);
+    export_begin(memory, index);
     return UCS_OK;
 }
 
@@ -126,6 +138,36 @@ static int export_place(memory_t *memory)
     return oldest;
 }
 
+/* Export a buffer that continues in the next allocation of a mapped
+ * reservation, as one range; or find its slot */
+static ucs_status_t export_range(memory_t *memory, const void *address,
+                                 size_t bytes, int *index_p)
+{
+    uct_cuda_memory_t known;
+    uct_cuda_node_handle_t range;
+    ucs_status_t status;
+
+    status = uct_cuda_node_exports_get_range(address, bytes, &range);
+    if (status != UCS_OK) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+
+    known.base      = range.base;
+    known.length    = range.length;
+    known.buffer_id = range.buffer_id;
+    *index_p        = export_find(memory, &known);
+    if (*index_p >= 0) {
+        uct_cuda_node_exports_put(&range);
+        return UCS_OK;
+    }
+
+    *index_p = export_place(memory);
+    export_drop(memory, *index_p);
+    memory->exports[*index_p].handle = range;
+    export_begin(memory, *index_p);
+    return UCS_OK;
+}
+
 ucs_status_t uct_cuda_coll_memory_export(memory_t *memory, const void *address,
                                          size_t bytes,
                                          const uct_cuda_memory_t *allocation,
@@ -133,32 +175,31 @@ ucs_status_t uct_cuda_coll_memory_export(memory_t *memory, const void *address,
                                          uct_cuda_node_location_t *shown)
 {
     const uint64_t offset = (CUdeviceptr)address - allocation->base;
-    int index             = export_find(memory, allocation);
-    ucs_status_t status;
+    const bool is_beyond  = (offset > allocation->length) ||
+                            (bytes > allocation->length - offset);
+    ucs_status_t status   = UCS_OK;
+    int index;
 
-    if ((offset > allocation->length) ||
-        (bytes > allocation->length - offset)) {
-        /* in a mapped reservation the buffer may continue in the next
-         * allocation */
-        if (allocation->context == NULL) {
-            return UCS_ERR_UNSUPPORTED;
+    if (is_beyond && (allocation->context == NULL)) {
+        status = export_range(memory, address, bytes, &index);
+    } else {
+        post->is_short |= is_beyond;
+        index           = export_find(memory, allocation);
+        if (index < 0) {
+            index  = export_place(memory);
+            status = export_add(memory, index, (CUdeviceptr)address);
         }
-        post->is_short = 1;
     }
-
-    if (index < 0) {
-        index  = export_place(memory);
-        status = export_add(memory, index, (CUdeviceptr)address);
-        if (status != UCS_OK) {
-            return status;
-        }
+    if (status != UCS_OK) {
+        return status;
     }
 
     memory->exports[index].used = memory->agreement->sequence;
     post->is_new               |= !memory->exports[index].is_known;
     shown->index                = index;
     shown->generation           = memory->exports[index].generation;
-    shown->offset               = offset;
+    shown->offset               = (CUdeviceptr)address -
+                                  memory->exports[index].handle.base;
     return UCS_OK;
 }
 

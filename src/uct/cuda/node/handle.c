@@ -874,7 +874,7 @@ static void close_pool(CUdeviceptr mapped)
 
     place = *link;
     if ((place != NULL) && (--place->opened == 0)) {
-        uct_cuda_device_memory_free(mapped);
+        uct_cuda_device_memory_free_imported(mapped);
         *link = place->next;
         --place->pool->places;
         pool_put(place->pool);
