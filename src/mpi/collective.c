@@ -4,6 +4,7 @@
 #include <mpi/layout.h>
 #include <mpi/member.h>
 #include <mpi/nodes.h>
+#include <mpi/reduction.h>
 #include <mpi/world.h>
 
 
@@ -268,6 +269,10 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
     switch (ucx_mp_mpi_world.api->collective(group, &request.what, why,
                                              sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
+        if (member->has_reductions && (member->reductions == NULL)) {
+            member->reductions = ucx_mp_mpi_reductions_create(comm,
+                                                              member->rank);
+        }
         *rc_p = MPI_SUCCESS;
         return true;
     case UCT_CUDA_COLL_STAGE:
@@ -282,4 +287,52 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
                                  why);
         return true;
     }
+}
+
+/* Return whether a reduction is one that the GPUs may know. All ranks pass the
+   same arguments, so all of them answer the same. */
+static bool is_queueable(const ucx_mp_mpi_member_t *member,
+                         const ucx_mp_mpi_collective_t *args)
+{
+    MPI_Count count = args->count;
+    ucx_mp_type_t type;
+    ucx_mp_op_t op;
+
+    if (args->counts.values != NULL) {
+        count = ucx_mp_mpi_sum(args->counts, member->size);
+    }
+    return (count > 0) && (args->root >= 0) && (args->root < member->size) &&
+           (member->size <= UCT_CUDA_COLL_API_RANKS) &&
+           ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type);
+}
+
+bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
+                                 const ucx_mp_mpi_collective_t *args,
+                                 MPI_Request *request_p, int *rc_p)
+{
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
+    request_t request              = {.what = {.kind = args->kind}};
+    bool has_gpu;
+
+    if ((member == NULL) || (member->nodes != NULL) ||
+        ucx_mp_mpi_world.has_rival || !is_queueable(member, args)) {
+        return false;
+    }
+
+    member->has_reductions = true;
+
+    has_gpu = request_make(&request, member, args) &&
+              ucx_mp_mpi_member_has_group(member, args->comm);
+    if ((member->group == NULL) || (member->reductions == NULL) ||
+        !api->is_queued(member->group, member->number, has_gpu)) {
+        return false;
+    }
+
+    request.what.has_own_way = 0;
+    *rc_p = ucx_mp_mpi_reduction_start(member->reductions, member->group, args,
+                                       &request.what,
+                                       has_gpu ? UCT_CUDA_COLL_AHEAD :
+                                                 request.reason,
+                                       request_p);
+    return true;
 }

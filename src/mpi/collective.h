@@ -39,4 +39,14 @@ bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
 bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
                            const ucx_mp_mpi_collective_t *args, int *rc_p);
 
+/*
+ * Start a non-blocking reduction, if all ranks do so.
+ *
+ * @return  Whether it has been started; otherwise all ranks go on with the
+ *          MPI's call.
+ */
+bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
+                                 const ucx_mp_mpi_collective_t *args,
+                                 MPI_Request *request_p, int *rc_p);
+
 #endif

@@ -182,6 +182,12 @@ ON_GPUS = {
     'Alltoall': ('ALLTOALL', MOVED),
 }
 
+# non-blocking ones that the module may start: the same arguments
+STARTED_ON_GPUS = {
+    'I' + name.lower(): ON_GPUS[name]
+    for name in ('Allreduce', 'Reduce', 'Reduce_scatter',
+                 'Reduce_scatter_block')}
+
 # other blocking calls with buffers
 OTHERS = {
     'Reduce_local': (
@@ -342,6 +348,8 @@ class Call:
         self.peer = peer        # messages: argument with the other rank
         self.window = window    # one-sided calls: ucx_mp_mpi_rma_kind_t
         self.arguments = [item.split() for item in arguments.split(', ')]
+        self.is_started = name in STARTED_ON_GPUS
+        self.on_gpus = ON_GPUS.get(name) or STARTED_ON_GPUS.get(name)
 
     def words(self):
         return ', '.join(name for _, name in self.arguments)
@@ -407,19 +415,19 @@ class Call:
             print('    ucx_mp_mpi_call_t call;')
         if self.arrives():
             print('    MPI_Status own;')
-        if self.name in ON_GPUS:
+        if self.on_gpus:
             print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();')
         if self.counted:
             print('    ucx_mp_mpi_member_t *member = '
                   'ucx_mp_mpi_member_next(comm);')
         if not self.refused:
             print()
-        if self.name in ON_GPUS:
+        if self.on_gpus:
             self.write_on_gpus(name, real)
         if self.window:
             self.write_window()
         straight = 'ucx_mp_mpi_is_straight()'
-        if self.name in ON_GPUS:
+        if self.on_gpus:
             straight = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
         elif self.refused:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
@@ -451,8 +459,10 @@ class Call:
               '            return rc;\n        }\n    }\n')
 
     def write_on_gpus(self, name, real):
-        kind, words = ON_GPUS[self.name]
-        print('    if (!may_be_gpu && %s) {' % self.passing(kind, 'HOST'))
+        kind, words = self.on_gpus
+        print('    if (!may_be_gpu%s) {'
+              % ('' if self.is_started else
+                 ' && ' + self.passing(kind, 'HOST')))
         print('        return %s;\n    }\n\n    {'
               % self.straight(name, real))
         print('        const ucx_mp_mpi_collective_t args = {')
@@ -466,9 +476,14 @@ class Call:
         print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
         print('        int rc;\n')
         wrong = self.looks_wrong()
-        print('        if (%sucx_mp_mpi_collective(member, &args, &rc)) {' % (
-            '!(%s && %s) &&\n            '
-            % (wrong, self.passing(kind, 'ARGUMENTS')) if wrong else ''))
+        call = 'ucx_mp_mpi_collective(member, &args, &rc)'
+        if self.is_started:
+            call = ('ucx_mp_mpi_collective_start(member, &args, request,\n'
+                    '                                        &rc)')
+        elif wrong:
+            wrong = '%s && %s' % (wrong, self.passing(kind, 'ARGUMENTS'))
+        print('        if (%s%s) {'
+              % ('!(%s) &&\n            ' % wrong if wrong else '', call))
         print('            return rc;\n        }\n    }\n')
 
     def straight(self, name, real):

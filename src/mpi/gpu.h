@@ -118,8 +118,8 @@ void ucx_mp_mpi_copy_bytes(ucx_mp_mpi_copy_t *copy, void *to, const void *from,
                            size_t size);
 
 /* Restore the current context without waiting for the copies: the next
-   ucx_mp_mpi_copy_end() in the copies' context waits for them. @return The first
-   failure. */
+   ucx_mp_mpi_copy_end() in the copies' context waits for them. @return The
+   first failure. */
 CUresult ucx_mp_mpi_copy_leave(ucx_mp_mpi_copy_t *copy);
 
 /* Return whether all copies so far have finished, or one has failed. */

@@ -6,6 +6,7 @@
 #include <mpi/handles.h>
 #include <mpi/member.h>
 #include <mpi/nodes.h>
+#include <mpi/reduction.h>
 #include <mpi/world.h>
 
 #include <pthread.h>
@@ -45,6 +46,9 @@ static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
 
     /* MPI may reuse the handle for another communicator */
     __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
+    if (member->reductions != NULL) {
+        ucx_mp_mpi_reductions_destroy(member->reductions, comm);
+    }
     if (member->group != NULL) {
         ucx_mp_mpi_world.api->group_destroy(member->group);
     }
@@ -163,6 +167,9 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
         member = calloc(1, sizeof(*member));
     }
     if (member == NULL) {
+        if ((key != 0) && (comm == real->comm_world)) {
+            abort(); /* the other ranks wait for this one */
+        }
         return; /* this rank never joins: the calls of the others are staged */
     }
 
@@ -171,6 +178,8 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
     member->size = size;
     if (is_spread) {
         member->nodes = ucx_mp_mpi_nodes_create(key);
+    } else if (comm == real->comm_world) {
+        member->reductions = ucx_mp_mpi_reductions_create(comm, rank);
     }
     if ((is_spread && (member->nodes == NULL)) ||
         (real->Comm_set_attr(comm, state.keyval, member) != MPI_SUCCESS)) {
@@ -184,7 +193,7 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
 
 /* -------------------------------------------------------------------- calls */
 
-static bool member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
+bool ucx_mp_mpi_member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
 {
     if ((member->group == NULL) && !member->has_failed) {
         member->group      = ucx_mp_mpi_world_join(comm, member->key,
@@ -198,7 +207,7 @@ static bool member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
 uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
                                               MPI_Comm comm)
 {
-    if (!member_has_group(member, comm)) {
+    if (!ucx_mp_mpi_member_has_group(member, comm)) {
         ++member->calls;
     }
     return member->group;
@@ -224,7 +233,8 @@ void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
                             int kind, uct_cuda_coll_reason_t reason)
 {
     if ((member->group != NULL) ||
-        (member_is_awaited(member) && member_has_group(member, comm))) {
+        (member_is_awaited(member) &&
+         ucx_mp_mpi_member_has_group(member, comm))) {
         ucx_mp_mpi_world.api->pass(member->group, kind, reason);
         return;
     }

@@ -31,6 +31,8 @@ typedef struct {
     uct_cuda_coll_group_t *group; /* NULL: not created yet */
     struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
                                        all ranks are on one node */
+    bool has_reductions; /* GPUs may carry out non-blocking reductions */
+    struct ucx_mp_mpi_reductions *reductions; /* NULL: none are queued */
 } ucx_mp_mpi_member_t;
 
 
@@ -69,6 +71,9 @@ ucx_mp_mpi_member_ordinal(const ucx_mp_mpi_member_t *member)
    has created it, the group learns of it. */
 void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
                             int kind, uct_cuda_coll_reason_t reason);
+
+/* Return whether this rank is in the communicator's group, or joins it now. */
+bool ucx_mp_mpi_member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm);
 
 /* Get the group for a collective with GPU buffers; NULL: it could not be
    created, use the MPI's call. */

@@ -7,6 +7,7 @@
 #include <mpi/message.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,13 +16,14 @@
 
 /* A call in progress, found by its request or file: two active ones never have
    the same handle. */
-typedef struct later later_t;
-struct later {
+typedef struct ucx_mp_mpi_later later_t;
+struct ucx_mp_mpi_later {
     later_t           *next;
     uintptr_t         key;
     int               index;     /* position in the array of requests */
     bool              is_again;  /* persistent: keep it after completion */
     bool              is_active; /* the MPI may be using the copies */
+    bool              is_pending; /* this library completes the MPI's request */
     int               lost;      /* persistent: error of buffers that could not
                                     be staged at creation */
     MPI_Request       freed;     /* handle that the program has freed */
@@ -34,6 +36,12 @@ static struct {
                               programs */
     later_t         *buckets[NUM_BUCKETS];
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Makes progress with pending requests; NULL: there was none yet */
+static void (*advance)(void);
+
+__thread bool ucx_mp_mpi_in_progress
+        __attribute__((tls_model("initial-exec")));
 
 
 static bool table_is_empty(void)
@@ -328,7 +336,9 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
     MPI_Status status;
     int is_over = 0;
 
-    freed_look();
+    if (!ucx_mp_mpi_in_progress) {
+        freed_look();
+    }
 
     /* Nothing is staged: leave the request to the MPI */
     if ((call->num_buffers == 0) && (call->packed == NULL)) {
@@ -341,8 +351,9 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
     if (call->rc != MPI_SUCCESS) {
         return ucx_mp_mpi_call_end(call);
     }
-    if ((ucx_mp_mpi_pmpi.Request_get_status(*request, &is_over, &status) !=
-         MPI_SUCCESS) || is_over) {
+    if (!ucx_mp_mpi_in_progress &&
+        ((ucx_mp_mpi_pmpi.Request_get_status(*request, &is_over, &status) !=
+          MPI_SUCCESS) || is_over)) {
         if (is_over) {
             ucx_mp_mpi_message_arrived(call, &status);
         }
@@ -351,6 +362,27 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
 
     table_put(later_new(call, (uintptr_t)*request));
     return MPI_SUCCESS;
+}
+
+ucx_mp_mpi_pending_t *
+ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
+                             void (*func)(void))
+{
+    ucx_mp_mpi_call_t call;
+    later_t *later;
+
+    ucx_mp_mpi_call_init(&call, name, ucx_mp_mpi_pmpi.comm_world, 0);
+    later             = later_new(&call, (uintptr_t)request);
+    later->is_pending = true;
+    advance           = func;
+    table_put(later);
+    return later;
+}
+
+void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc)
+{
+    pending->call.rc = rc;
+    __atomic_store_n(&pending->is_pending, false, __ATOMIC_RELEASE);
 }
 
 int ucx_mp_mpi_call_again(ucx_mp_mpi_call_t *call, MPI_Request *request)
@@ -409,15 +441,53 @@ static int request_start(MPI_Request request)
 
 /* ------------------------------------------------------ wrapped functions */
 
+static void look(void)
+{
+    freed_look();
+    if (advance != NULL) {
+        advance();
+    }
+}
+
+/* Make progress for a call that waits. @return Whether one of the requests is
+   completed by this library: the caller must test instead of waiting in the
+   MPI. */
+static bool look_again(const later_t *taken)
+{
+    while ((taken != NULL) &&
+           !__atomic_load_n(&taken->is_pending, __ATOMIC_ACQUIRE)) {
+        taken = taken->next;
+    }
+    if (taken == NULL) {
+        return false;
+    }
+
+    look();
+    sched_yield();
+    return true;
+}
+
+static int test_some(int count, MPI_Request *requests, int *done, int *indices,
+                     MPI_Status *statuses, int *is_over)
+{
+    const int rc = ucx_mp_mpi_pmpi.Testsome(count, requests, done, indices,
+                                            statuses);
+
+    *is_over = (*done != 0);
+    return rc;
+}
+
 /* Define a call that completes requests. `_status`: its status argument,
-   `_room`: size of that array. The MPI fills `_done` entries of `_indices`. */
+   `_room`: size of that array. The MPI fills `_done` entries of `_indices`.
+   `_try`: the same call without waiting; sets is_over. */
 #define END(_name, _count, _requests, _all_over, _status, _room, _indices, \
-            _done, _words, ...) \
+            _done, _words, _try, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
     { \
         MPI_Status *given = _status; \
         outcome_t outcome = {.indices = _indices}; \
         later_t *taken; \
+        int is_over = 0; \
         MPI_Status own; \
         int rc; \
         \
@@ -425,14 +495,20 @@ static int request_start(MPI_Request request)
             return ucx_mp_mpi_pmpi._name _words; \
         } \
         \
-        freed_look(); \
+        look(); \
         taken = requests_take(_count, _requests); \
         if (taken != NULL) { \
             outcome.statuses = statuses_get(given, _room, &own); \
             _status = (outcome.statuses == NULL) ? given : outcome.statuses; \
         } \
         \
-        outcome.rc           = ucx_mp_mpi_pmpi._name _words; \
+        outcome.rc = MPI_SUCCESS; \
+        while (!is_over && (outcome.rc == MPI_SUCCESS) && look_again(taken)) { \
+            outcome.rc = _try; \
+        } \
+        if (!is_over && (outcome.rc == MPI_SUCCESS)) { \
+            outcome.rc = ucx_mp_mpi_pmpi._name _words; \
+        } \
         outcome.are_all_over = (outcome.rc == MPI_SUCCESS) && (_all_over); \
         outcome.count        = _done; \
         rc = requests_settle(taken, _requests, &outcome); \
@@ -443,27 +519,40 @@ static int request_start(MPI_Request request)
     }
 
 END(Wait, 1, request, true, status, 1, NULL, 1, (request, status),
+    ucx_mp_mpi_pmpi.Test(request, &is_over, status),
     MPI_Request *request, MPI_Status *status)
 END(Test, 1, request, *flag, status, 1, NULL, 1, (request, flag, status),
+    ucx_mp_mpi_pmpi.Test(request, flag, (is_over = 1, status)),
     MPI_Request *request, int *flag, MPI_Status *status)
 END(Waitall, count, requests, true, statuses, count, NULL, count,
-    (count, requests, statuses), int count, MPI_Request *requests,
-    MPI_Status *statuses)
+    (count, requests, statuses),
+    ucx_mp_mpi_pmpi.Testall(count, requests, &is_over, statuses),
+    int count, MPI_Request *requests, MPI_Status *statuses)
 END(Testall, count, requests, *flag, statuses, count, NULL, count,
-    (count, requests, flag, statuses), int count, MPI_Request *requests,
-    int *flag, MPI_Status *statuses)
+    (count, requests, flag, statuses),
+    ucx_mp_mpi_pmpi.Testall(count, requests, flag, (is_over = 1, statuses)),
+    int count, MPI_Request *requests, int *flag, MPI_Status *statuses)
 END(Waitany, count, requests, false, status, 1, index, 1,
-    (count, requests, index, status), int count, MPI_Request *requests,
-    int *index, MPI_Status *status)
+    (count, requests, index, status),
+    ucx_mp_mpi_pmpi.Testany(count, requests, index, &is_over, status),
+    int count, MPI_Request *requests, int *index, MPI_Status *status)
 END(Testany, count, requests, false, status, 1, index, *flag,
-    (count, requests, index, flag, status), int count, MPI_Request *requests,
-    int *index, int *flag, MPI_Status *status)
+    (count, requests, index, flag, status),
+    ucx_mp_mpi_pmpi.Testany(count, requests, index, flag,
+                            (is_over = 1, status)),
+    int count, MPI_Request *requests, int *index, int *flag,
+    MPI_Status *status)
 END(Waitsome, count, requests, false, statuses, count, indices, *done,
-    (count, requests, done, indices, statuses), int count,
-    MPI_Request *requests, int *done, int *indices, MPI_Status *statuses)
+    (count, requests, done, indices, statuses),
+    test_some(count, requests, done, indices, statuses, &is_over),
+    int count, MPI_Request *requests, int *done, int *indices,
+    MPI_Status *statuses)
 END(Testsome, count, requests, false, statuses, count, indices, *done,
-    (count, requests, done, indices, statuses), int count,
-    MPI_Request *requests, int *done, int *indices, MPI_Status *statuses)
+    (count, requests, done, indices, statuses),
+    ucx_mp_mpi_pmpi.Testsome(count, requests, done, indices,
+                             (is_over = 1, statuses)),
+    int count, MPI_Request *requests, int *done, int *indices,
+    MPI_Status *statuses)
 
 UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
                   MPI_Request request, int *flag, MPI_Status *status)
@@ -473,6 +562,9 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
     later_t *later;
     int rc;
 
+    if (!is_empty) {
+        look();
+    }
     status = ucx_mp_mpi_message_status(status, &own);
     rc     = ucx_mp_mpi_pmpi.Request_get_status(request, flag, status);
     if (is_empty || (rc != MPI_SUCCESS) || !*flag) {
@@ -512,6 +604,8 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         return MPI_SUCCESS;
     }
 
+    while (look_again(later)) {
+    }
     if (later->is_active) {
         rc = ucx_mp_mpi_pmpi.Wait(request, MPI_STATUS_IGNORE);
     }

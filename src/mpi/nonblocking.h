@@ -15,6 +15,24 @@
 #include <mpi/call.h>
 
 
+/* True while this thread is in the MPI's progress, which must not be entered
+   again. */
+extern __thread bool ucx_mp_mpi_in_progress;
+
+/* A request that this library completes, not the MPI */
+typedef struct ucx_mp_mpi_later ucx_mp_mpi_pending_t;
+
+/* Record a request that this library completes. Wrapped Test and Wait calls
+   call `advance`, the same function for all requests, until it is complete. */
+ucx_mp_mpi_pending_t *
+ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
+                             void (*advance)(void));
+
+/* Record that the request has completed, after MPI_Grequest_complete(). `rc`:
+   error to be returned by the program's completing call. */
+void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc);
+
+
 /* Each of these returns the wrapper's result, like ucx_mp_mpi_call_end(), and
    keeps a copy of the call. */
 

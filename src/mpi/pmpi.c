@@ -106,7 +106,9 @@ static void real_find(void)
     real->request_null = ucx_mp_mpi_pmpi_variable("ompi_request_null");
     real->comm_null    = ucx_mp_mpi_pmpi_variable("ompi_mpi_comm_null");
     real->datatype_null = ucx_mp_mpi_pmpi_variable("ompi_mpi_datatype_null");
+    real->errors_return = ucx_mp_mpi_pmpi_variable("ompi_mpi_errors_return");
     is_whole = is_whole && (real->comm_world != NULL) &&
+               (real->errors_return != NULL) &&
                (real->comm_null != NULL) && (real->request_null != NULL) &&
                (real->datatype_null != NULL);
     real->info_null = ucx_mp_mpi_pmpi_variable("ompi_mpi_info_null");
@@ -116,6 +118,7 @@ static void real_find(void)
     real->request_null = MPI_REQUEST_NULL;
     real->datatype_null = MPI_DATATYPE_NULL;
     real->info_null    = MPI_INFO_NULL;
+    real->errors_return = MPI_ERRORS_RETURN;
     is_whole = is_whole && !is_foreign();
 #endif
     real->query_cuda_support = (__typeof__(real->query_cuda_support))

@@ -27,18 +27,24 @@
     _(Comm_rank) \
     _(Comm_remote_size) \
     _(Comm_set_attr) \
+    _(Comm_set_errhandler) \
     _(Comm_size) \
     _(Comm_test_inter) \
     _(Dist_graph_neighbors_count) \
     _(File_get_view) \
     _(Get_elements_x) \
     _(Graph_neighbors_count) \
+    _(Grequest_complete) \
+    _(Grequest_start) \
     _(Group_free) \
     _(Group_size) \
     _(Group_translate_ranks) \
     _(Info_get) \
     _(Iprobe) \
     _(Pack_size) \
+    _(Query_thread) \
+    _(Status_set_cancelled) \
+    _(Status_set_elements) \
     _(Test_cancelled) \
     _(Topo_test) \
     _(Type_commit) \
@@ -158,6 +164,7 @@ typedef struct {
     MPI_Request  request_null;
     MPI_Datatype datatype_null;
     MPI_Info     info_null;
+    MPI_Errhandler errors_return;
     bool         is_whole; /* all required functions were found */
     bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
     bool         is_newer; /* the MPI has functions of MPI 4 that this library

@@ -860,7 +860,8 @@ static int call_now(const coll_draw_t *draws, coll_function_t function,
 static coll_form_t draw_form(const coll_draw_t *draw, bool is_inter,
                              uint64_t random)
 {
-    const bool is_now    = !coll_has_later || draw_is_alike || is_inter ||
+    const bool is_now    = !coll_has_later || is_inter ||
+                           (draw_is_alike && !draw->call->reduces) ||
                            ((draw->call->flow == COLL_ALL) &&
                             draw->send.is_in_place && (draw->recv.parts > 1));
     const unsigned forms = is_now ? COLL_LATER : COLL_FORM_LAST;
@@ -927,8 +928,10 @@ static bool try_call(long number, bool *is_gpu_p)
     coll_later += (form >= COLL_LATER);
 
     tally           = &tallies[draw->call - coll_calls];
-    tally->parts   += 1;
-    tally->on_gpus += ucx_mp_on_gpus() - before;
+    if (form < COLL_LATER) {
+        tally->parts   += 1;
+        tally->on_gpus += ucx_mp_on_gpus() - before;
+    }
     wrong  = section_check(&sections[0], &draw->send, draw, group, "send",
                            number);
     wrong += section_check(&sections[1], &draw->recv, draw, group, "receive",

@@ -506,6 +506,22 @@ comms_unlike() {
         { tail -n 20 "$log"; return 1; }
 }
 
+# outstanding MPI RANKS ARGUMENT...: reductions with a request, several at once
+outstanding() {
+    local mpirun programs ranks=$2
+    case $1 in
+    mpich)
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi ;;
+    *)  mpi_tools "$1" || return ;;
+    esac
+    shift 2
+    passing_on '^ucx_mp_outstanding: .* [1-9][0-9]* times GPUs .* 0 wrong' \
+        timeout 1000 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 \
+        --collectives y "$mpirun" -n "$ranks" \
+        "$programs/ucx_mp_outstanding" "$@"
+}
+
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
 step allreduce quick 180 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
@@ -578,6 +594,16 @@ step collectives-tuned full 60 collectives_tuned \
      "a tuning table of the first rank changes plans, alike on all ranks"
 step collectives-faults full 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
+for mpi_name in distribution openmpi5 mpich; do
+    step "outstanding-$mpi_name" full 100 "outstanding $mpi_name 2 --rounds 40" \
+         "reductions with a request, several at once, of GPU memory"
+    step "outstanding-$mpi_name-host" full 100 \
+         "outstanding $mpi_name 4 --rounds 20 --host 20 --seed 2" \
+         "... of GPU and host memory, between other calls"
+    step "outstanding-$mpi_name-long" long 1200 \
+         "outstanding $mpi_name 4 --rounds 500 --host 10 --seed 3" \
+         "... 500 times"
+done
 step comms full 60 "comms_mixed distribution 3" \
      "GPU buffers that come to ranks at different times; roots that go on"
 step comms-without full 60 comms_without \

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** Symbol of the table. A table with another layout gets another symbol. */
-#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v6"
+#define UCT_CUDA_COLL_API_SYMBOL "uct_cuda_coll_api_v7"
 
 /** Maximum number of ranks of a group. */
 #define UCT_CUDA_COLL_API_RANKS 64
@@ -39,13 +39,17 @@ typedef struct uct_cuda_coll_group uct_cuda_coll_group_t;
 /** Memory of another process, mapped into this one. */
 typedef struct uct_cuda_coll_mapping uct_cuda_coll_mapping_t;
 
+/** A call that was started. */
+typedef struct uct_cuda_coll_op uct_cuda_coll_op_t;
+
 
 typedef enum {
     UCT_CUDA_COLL_DONE,    /**< The result is in every rank's buffer */
     /** All ranks fall back to the MPI; nothing was written */
     UCT_CUDA_COLL_STAGE,
     UCT_CUDA_COLL_DIFFERS, /**< Arguments differ between ranks; on all ranks */
-    UCT_CUDA_COLL_FAILED   /**< A GPU or a rank failed during the call */
+    UCT_CUDA_COLL_FAILED,  /**< A GPU or a rank failed during the call */
+    UCT_CUDA_COLL_PENDING  /**< A started call is not over */
 } uct_cuda_coll_result_t;
 
 
@@ -259,11 +263,45 @@ typedef struct {
                            void **context_p, int *is_copied_p);
 
     void (*memory_unmap)(uct_cuda_coll_mapping_t *mapping);
+
+    /**
+     * Return non-zero if all ranks start a non-blocking call; 0 if all ranks
+     * leave it to the MPI. The answer is the same on all ranks, and no rank
+     * waits for another one: calls are left to the MPI until all ranks have
+     * been able to start one, and are all started from then on.
+     *
+     * @param number  Number of the call, the same on all ranks and rising.
+     */
+    int (*is_queued)(uct_cuda_coll_group_t *group, uint64_t number,
+                     int is_able);
+
+    /**
+     * Start a call, behind those that were started before. Never waits for
+     * other ranks. A call of collective() or pass() comes behind it.
+     *
+     * @param reason  Not 0: this rank declines the call.
+     */
+    uct_cuda_coll_op_t *(*start)(uct_cuda_coll_group_t *group,
+                                 const uct_cuda_coll_call_t *what,
+                                 uct_cuda_coll_reason_t reason);
+
+    /** Return PENDING, or the result, as of collective(): the call is then
+     *  released. */
+    uct_cuda_coll_result_t (*test)(uct_cuda_coll_op_t *op, char *why,
+                                   size_t why_size);
+
+    /** Carry on with all started calls, without waiting. UCX's progress does
+     *  the same as long as there are any. */
+    void (*progress)(void);
+
+    /** Set the function to be called, by any thread and in UCX's progress, when
+     *  calls have ended, and again while it returns non-zero. */
+    void (*on_end)(int (*func)(void));
 } uct_cuda_coll_api_t;
 
 
 /** The table itself, for code linked with the module. */
-extern const uct_cuda_coll_api_t uct_cuda_coll_api_v6;
+extern const uct_cuda_coll_api_t uct_cuda_coll_api_v7;
 
 #ifdef __cplusplus
 }

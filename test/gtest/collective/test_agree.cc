@@ -66,7 +66,30 @@ protected:
 
     uct_cuda_coll_result_t agree()
     {
-        return uct_cuda_coll_agree(&self, &post);
+        uct_cuda_coll_result_t result;
+        ucs_status_t waited = UCS_OK;
+
+        uct_cuda_coll_agree_announce(&self, &post);
+        while ((result = uct_cuda_coll_agree_test(&self, waited)) ==
+               UCT_CUDA_COLL_PENDING) {
+            waited = uct_cuda_coll_agree_idle(&self);
+        }
+        if (result == UCT_CUDA_COLL_DIFFERS) {
+            barrier(UCT_CUDA_NODE_PHASE_PLANNED, UCS_OK);
+        }
+        return result;
+    }
+
+    ucs_status_t barrier(uct_cuda_node_phase_t phase, ucs_status_t status)
+    {
+        ucs_status_t waited = UCS_OK;
+
+        uct_cuda_coll_agree_reach(&self, phase, status);
+        while ((status = uct_cuda_coll_agree_reached(&self, waited)) ==
+               UCS_INPROGRESS) {
+            waited = uct_cuda_coll_agree_idle(&self);
+        }
+        return status;
     }
 
     /* Let only rank 2 post something else. */
@@ -366,7 +389,7 @@ TEST_F(Agreement, a_phase_ends_with_the_first_failure)
     others = [this] {
         uct_cuda_node_control_reach(controls[2], phase, self.sequence, UCS_OK);
     };
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
+    EXPECT_EQ(UCS_OK, barrier(phase, UCS_OK));
     EXPECT_EQ(UCS_OK, uct_cuda_node_control_reached(controls[1], 0, phase,
                                                     self.sequence));
 
@@ -378,7 +401,7 @@ TEST_F(Agreement, a_phase_ends_with_the_first_failure)
                                     UCS_ERR_IO_ERROR);
     };
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
+              barrier(phase, UCS_OK));
     EXPECT_STREQ("rank 1 could not continue", why);
 }
 
@@ -398,7 +421,7 @@ TEST_F(Agreement, a_failed_rank_waits_for_the_others)
         }
     };
     EXPECT_EQ(UCS_ERR_NO_MEMORY,
-              uct_cuda_coll_agree_barrier(&self, phase, UCS_ERR_NO_MEMORY));
+              barrier(phase, UCS_ERR_NO_MEMORY));
     EXPECT_EQ(4u, rounds);
 }
 
@@ -414,7 +437,7 @@ TEST_F(Agreement, a_rank_that_dies_during_a_phase_is_an_error)
         }
     };
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
-              uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
+              barrier(phase, UCS_OK));
     EXPECT_STREQ("the process of rank 2 has ended", why);
 }
 
@@ -430,7 +453,7 @@ TEST_F(Agreement, a_rank_that_left_after_a_phase_has_reached_it)
         leave(2);
         self.looked = 1; /* look at once */
     };
-    EXPECT_EQ(UCS_OK, uct_cuda_coll_agree_barrier(&self, phase, UCS_OK));
+    EXPECT_EQ(UCS_OK, barrier(phase, UCS_OK));
     EXPECT_STREQ("", why);
 }
 
@@ -456,7 +479,7 @@ TEST_F(Agreement, others_failures_end_a_wait_for_their_steps)
     /* The error belongs to the failed rank, not to the rank that stops because
        of it */
     EXPECT_EQ(UCS_ERR_IO_ERROR,
-              uct_cuda_coll_agree_barrier(&self, UCT_CUDA_NODE_PHASE_DONE,
+              barrier(UCT_CUDA_NODE_PHASE_DONE,
                                           status));
     EXPECT_STREQ("rank 2 could not continue", why);
     EXPECT_EQ(UCT_CUDA_COLL_FAULT_RUN, self.fallback.reason);
@@ -551,8 +574,7 @@ TEST_F(Agreement, call_numbers_wrap_around)
             }
         };
         rounds = 0;
-        ASSERT_EQ(UCS_OK, uct_cuda_coll_agree_barrier(
-                                  &self, UCT_CUDA_NODE_PHASE_DONE, UCS_OK));
+        ASSERT_EQ(UCS_OK, barrier(UCT_CUDA_NODE_PHASE_DONE, UCS_OK));
         EXPECT_GT(rounds, 0u) << i;
     }
 }

@@ -10,6 +10,7 @@ extern "C" {
 #include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
+#include <uct/cuda/collective/queue.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/plan/collective_planner.h>
 }
@@ -110,7 +111,7 @@ protected:
     void TearDown() override
     {
         for (uct_cuda_coll_group_t *group : groups) {
-            uct_cuda_coll_group_destroy(group);
+            uct_cuda_coll_queue_destroy(group);
         }
         for (int gpu = 0; gpu < (int)SIZE; ++gpu) {
             uct_cuda_ctx_release(gpu);
@@ -183,7 +184,7 @@ protected:
         log.clear();
         for (unsigned rank = 0; rank < SIZE; ++rank) {
             threads.emplace_back([this, rank] {
-                results[rank] = uct_cuda_coll_group_collective(
+                results[rank] = uct_cuda_coll_queue_collective(
                         groups[rank], &calls[rank], whys[rank],
                         sizeof(whys[rank]));
             });
@@ -230,6 +231,156 @@ TEST_F(Call, bytes_arrive)
     EXPECT_TRUE(has_logged("collective 20: all-gather of 2000 bytes, 2 ranks"));
 }
 
+/* Calls that are started: all of them on this thread */
+class Started : public Call
+{
+protected:
+    using op_t = uct_cuda_coll_op_t *;
+
+    op_t start(unsigned rank,
+               uct_cuda_coll_reason_t reason = UCT_CUDA_COLL_AHEAD)
+    {
+        return uct_cuda_coll_queue_start(groups[rank], &calls[rank], reason);
+    }
+
+    uct_cuda_coll_result_t end(op_t op, unsigned rounds = 1000000)
+    {
+        uct_cuda_coll_result_t result = UCT_CUDA_COLL_PENDING;
+
+        while ((result == UCT_CUDA_COLL_PENDING) && (rounds-- > 0)) {
+            uct_cuda_coll_queue_progress();
+            result = uct_cuda_coll_queue_test(op, whys[0], sizeof(whys[0]));
+        }
+        return result;
+    }
+};
+
+TEST_F(Started, a_call_waits_for_no_rank)
+{
+    for (unsigned i = 0; i < 5; ++i) {
+        const unsigned first = i % SIZE;
+        op_t ops[SIZE];
+
+        all_gather();
+        ops[first] = start(first);
+        EXPECT_EQ(UCT_CUDA_COLL_PENDING, end(ops[first], 100));
+        ops[1 - first] = start(1 - first);
+        for (op_t op : ops) {
+            EXPECT_EQ(UCT_CUDA_COLL_DONE, end(op));
+        }
+        EXPECT_TRUE(are_gathered()) << i;
+    }
+    EXPECT_TRUE(has_logged("collective 5: all-gather of 2000 bytes, 2 ranks"));
+}
+
+/* The second one gathers into the first one's send buffers */
+TEST_F(Started, calls_are_carried_out_in_their_order)
+{
+    op_t ops[2][SIZE];
+
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        ops[0][rank]        = start(rank);
+        calls[rank].recvbuf = sends[rank];
+        calls[rank].sendbuf = recvs[rank];
+        ops[1][rank]        = start(rank);
+    }
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, end(ops[1][1]));
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, end(ops[1][0]));
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, end(ops[0][0], 1));
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, end(ops[0][1], 1));
+    EXPECT_TRUE(are_gathered());
+    for (const uint8_t *send : sends) {
+        EXPECT_EQ(std::string(BYTES, 'a'), std::string((char*)send, BYTES));
+    }
+}
+
+TEST_F(Started, a_declined_call_is_the_mpis_on_all_ranks)
+{
+    op_t declined[SIZE], ops[SIZE];
+
+    declined[0] = start(0);
+    declined[1] = start(1, UCT_CUDA_COLL_NO_HOST);
+    ops[0]      = start(0);
+    ops[1]      = start(1);
+    for (op_t op : declined) {
+        EXPECT_EQ(UCT_CUDA_COLL_STAGE, end(op));
+    }
+    EXPECT_TRUE(has_logged("collective 1: all-gather of 2000 bytes, 2 ranks: "
+                           "falls back to the MPI: host, rank 1: a buffer "));
+    for (op_t op : ops) {
+        EXPECT_EQ(UCT_CUDA_COLL_DONE, end(op));
+    }
+    EXPECT_TRUE(are_gathered());
+}
+
+TEST_F(Started, blocking_calls_come_behind)
+{
+    op_t ops[SIZE];
+
+    ops[0] = start(0);
+    uct_cuda_coll_queue_decline(groups[0], UCT_CUDA_COLL_KIND_ALLGATHER,
+                                UCT_CUDA_COLL_NO_HOST);
+    ops[1] = start(1);
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE,
+              uct_cuda_coll_queue_collective(groups[1], &calls[1], whys[1],
+                                             sizeof(whys[1])));
+    for (op_t op : ops) {
+        EXPECT_EQ(UCT_CUDA_COLL_DONE, end(op, 1));
+    }
+    EXPECT_TRUE(are_gathered());
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+}
+
+TEST_F(Started, differing_arguments_are_an_error)
+{
+    op_t ops[SIZE];
+
+    calls[1].count = COUNT - 1;
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        ops[rank] = start(rank);
+    }
+    for (op_t op : ops) {
+        EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, end(op));
+        EXPECT_STREQ("rank 0 calls with 1000 bytes, rank 1 with 999", whys[0]);
+    }
+}
+
+/* Ranks run in threads, each at its own pace, and pass GPU memory from some
+   call on */
+TEST_F(Started, all_ranks_queue_from_one_call_on)
+{
+    enum : unsigned { NUMBERS = 300 };
+
+    for (unsigned first = 1; first < 50; first += 7) {
+        std::vector<bool> queued[SIZE];
+        std::vector<std::thread> threads;
+
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            uct_cuda_coll_queue_destroy(groups[rank]);
+            const unsigned members[SIZE] = {0, 0};
+            ASSERT_EQ(UCS_OK, uct_cuda_coll_group_create(
+                                      board, KEY + first, rank, SIZE, members,
+                                      0, &groups[rank]));
+        }
+        for (unsigned rank = 0; rank < SIZE; ++rank) {
+            threads.emplace_back([=, this, &queued] {
+                for (unsigned number = 1; number <= NUMBERS; ++number) {
+                    queued[rank].push_back(uct_cuda_coll_queue_is_queued(
+                            groups[rank], number, number >= first + 5 * rank));
+                    if (number % (7 + rank) == 0) {
+                        std::this_thread::yield();
+                    }
+                }
+            });
+        }
+        for (std::thread &thread : threads) {
+            thread.join();
+        }
+        EXPECT_EQ(queued[0], queued[1]) << first;
+        EXPECT_FALSE(queued[0][first]) << first;
+    }
+}
+
 TEST_F(Call, host_memory_falls_back)
 {
     calls[1].recvbuf = gpus->alloc_pageable(4096);
@@ -247,10 +398,10 @@ TEST_F(Call, host_memory_falls_back)
 
 TEST_F(Call, a_declining_rank_is_not_waited_for)
 {
-    uct_cuda_coll_group_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+    uct_cuda_coll_queue_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
                                 UCT_CUDA_COLL_NO_DATATYPE);
     EXPECT_EQ(UCT_CUDA_COLL_STAGE,
-              uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
+              uct_cuda_coll_queue_collective(groups[0], &calls[0], whys[0],
                                              sizeof(whys[0])));
     EXPECT_TRUE(has_logged("collective 1: all-gather: falls back to the MPI: "
                            "datatype: "));
@@ -317,14 +468,14 @@ TEST_F(Call, a_late_rank_gets_the_mismatch_too)
         while (!is_waiting) {
             std::this_thread::yield();
         }
-        results[1] = uct_cuda_coll_group_collective(groups[1], &calls[1],
+        results[1] = uct_cuda_coll_queue_collective(groups[1], &calls[1],
                                                     whys[1], sizeof(whys[1]));
         for (unsigned i = 0; i < 2; ++i) {
-            uct_cuda_coll_group_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
+            uct_cuda_coll_queue_decline(groups[1], UCT_CUDA_COLL_KIND_ALLGATHER,
                                         UCT_CUDA_COLL_NO_HOST);
         }
     });
-    results[0] = uct_cuda_coll_group_collective(groups[0], &calls[0], whys[0],
+    results[0] = uct_cuda_coll_queue_collective(groups[0], &calls[0], whys[0],
                                                 sizeof(whys[0]));
     other.join();
     EXPECT_EQ(UCT_CUDA_COLL_DIFFERS, results[0]);
@@ -374,7 +525,7 @@ TEST_F(Call, a_gpu_is_read_before_it_is_another)
         threads.emplace_back([this, rank, next] {
             for (const auto &call : {calls[rank], rank ? next : calls[0]}) {
                 EXPECT_EQ(UCT_CUDA_COLL_STAGE,
-                          uct_cuda_coll_group_collective(
+                          uct_cuda_coll_queue_collective(
                                   groups[rank], &call, whys[rank],
                                   sizeof(whys[rank])));
             }

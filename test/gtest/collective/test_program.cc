@@ -58,12 +58,6 @@ protected:
         run.sequence = SEQUENCE;
         run.op       = UCX_MP_OP_BOR;
         run.type     = UCX_MP_TYPE_U8;
-        run.idle     = [](void *arg) {
-            Program *test = static_cast<Program*>(arg);
-            ++test->idles;
-            return test->idle();
-        };
-        run.arg = this;
         for (unsigned rank = 0; rank < SIZE; ++rank) {
             for (CUdeviceptr &place : run.places[rank]) {
                 place = (CUdeviceptr)gpus->alloc((int)rank, BYTES);
@@ -124,7 +118,14 @@ protected:
 
     ucs_status_t carry_out()
     {
-        return uct_cuda_run_schedule_run(program, &run);
+        ucs_status_t status = uct_cuda_run_schedule_begin(program, &run);
+
+        while ((status = uct_cuda_run_schedule_test(program, status)) ==
+               UCS_INPROGRESS) {
+            ++idles;
+            status = idle();
+        }
+        return status;
     }
 
     static bool is_all(const uint8_t *memory, char value)

@@ -17,6 +17,9 @@
 
 #define DEVICE_NAME "cuda"
 
+/* Functions to be called in progress */
+#define MAX_FUNCS 2
+
 /* Worker with interfaces. Kept for reuse: the worker may call once more after
  * the callback was removed. */
 typedef struct uct_cuda_worker uct_cuda_worker_t;
@@ -31,7 +34,10 @@ struct uct_cuda_worker {
 static struct {
     pthread_mutex_t   lock; /* order: base/thread.h */
     uct_cuda_worker_t *head;
-    bool              (*func)(void);
+    struct {
+        bool (*func)(void);
+        bool is_wanted;
+    } calls[MAX_FUNCS];
 } workers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -227,10 +233,25 @@ static void iface_remove(uct_cuda_iface_t *iface)
  * for a lock of the worker's queue */
 static unsigned worker_call(void *arg)
 {
-    bool (*func)(void) = __atomic_load_n(&workers.func, __ATOMIC_ACQUIRE);
+    bool is_wanted = false;
+    unsigned i;
 
-    if (!func() && (pthread_mutex_trylock(&workers.lock) == 0)) {
-        worker_cancel(arg);
+    for (i = 0; i < MAX_FUNCS; ++i) {
+        if (__atomic_exchange_n(&workers.calls[i].is_wanted, false,
+                                __ATOMIC_ACQ_REL) &&
+            workers.calls[i].func()) {
+            __atomic_store_n(&workers.calls[i].is_wanted, true,
+                             __ATOMIC_RELEASE);
+        }
+    }
+
+    if (pthread_mutex_trylock(&workers.lock) == 0) {
+        for (i = 0; i < MAX_FUNCS; ++i) {
+            is_wanted |= workers.calls[i].is_wanted;
+        }
+        if (!is_wanted) {
+            worker_cancel(arg);
+        }
         pthread_mutex_unlock(&workers.lock);
     }
 
@@ -240,9 +261,14 @@ static unsigned worker_call(void *arg)
 void uct_cuda_iface_call_soon(bool (*func)(void))
 {
     uct_cuda_worker_t *worker;
+    unsigned i;
 
     pthread_mutex_lock(&workers.lock);
-    __atomic_store_n(&workers.func, func, __ATOMIC_RELEASE);
+    for (i = 0; (workers.calls[i].func != NULL) &&
+                (workers.calls[i].func != func); ++i) {
+    }
+    workers.calls[i].func = func;
+    __atomic_store_n(&workers.calls[i].is_wanted, true, __ATOMIC_RELEASE);
     for (worker = workers.head; worker != NULL; worker = worker->next) {
         if ((worker->num_ifaces > 0) &&
             (worker->callback == UCS_CALLBACKQ_ID_NULL)) {

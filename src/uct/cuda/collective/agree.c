@@ -43,6 +43,7 @@ void uct_cuda_coll_agree_begin(agreement_t *agreement,
     agreement->why      = why;
     agreement->why_size = why_size;
     agreement->why[0]   = '\0';
+    agreement->is_running = false;
     uct_cuda_coll_agree_set_reason(agreement, UCT_CUDA_COLL_AHEAD,
                                    UCT_CUDA_COLL_ALL, UCS_OK);
 }
@@ -154,8 +155,29 @@ static ucs_status_t look(agreement_t *agreement)
     return UCS_OK;
 }
 
-/* Do one round of waiting for other ranks or for the GPU */
-static ucs_status_t idle(agreement_t *agreement)
+static ucs_status_t reached(const agreement_t *agreement, unsigned rank,
+                            uct_cuda_node_phase_t phase)
+{
+    return uct_cuda_node_control_reached(agreement->control, rank, phase,
+                                         agreement->sequence);
+}
+
+ucs_status_t uct_cuda_coll_agree_check(agreement_t *agreement)
+{
+    ucs_status_t status = look(agreement);
+    unsigned rank;
+
+    for (rank = 0; (status == UCS_OK) && agreement->is_running &&
+                   (rank < agreement->size);
+         ++rank) {
+        status = reached(agreement, rank, UCT_CUDA_NODE_PHASE_DONE);
+        /* not arrived yet */
+        status = (status < UCS_OK) ? UCS_ERR_CANCELED : UCS_OK;
+    }
+    return status;
+}
+
+ucs_status_t uct_cuda_coll_agree_idle(agreement_t *agreement)
 {
     if (++agreement->spins < SPINS_BEFORE_PROGRESS) {
         cpu_relax();
@@ -173,19 +195,37 @@ static ucs_status_t idle(agreement_t *agreement)
     if (agreement->what->progress != NULL) {
         agreement->what->progress(agreement->what->arg);
     }
-    return look(agreement);
+    return uct_cuda_coll_agree_check(agreement);
 }
 
-static ucs_status_t reached(const agreement_t *agreement, unsigned rank,
-                            uct_cuda_node_phase_t phase)
+/* Go on to the next rank, which is yet to do something */
+static void next_rank(agreement_t *agreement, const char *wanted)
 {
-    return uct_cuda_node_control_reached(agreement->control, rank, phase,
-                                         agreement->sequence);
+    wait_for(agreement, ++agreement->next, wanted);
 }
 
-ucs_status_t uct_cuda_coll_agree_barrier(agreement_t *agreement,
-                                         uct_cuda_node_phase_t phase,
-                                         ucs_status_t status)
+static const char *phase_wanted(const agreement_t *agreement)
+{
+    return (agreement->phase == UCT_CUDA_NODE_PHASE_DONE) ?
+                   "completed its steps" :
+                   "prepared the call";
+}
+
+void uct_cuda_coll_agree_reach(agreement_t *agreement,
+                               uct_cuda_node_phase_t phase, ucs_status_t status)
+{
+    uct_cuda_node_control_reach(agreement->control, phase, agreement->sequence,
+                                status);
+    agreement->phase      = phase;
+    agreement->result     = UCS_OK;
+    agreement->spins      = 0;
+    agreement->is_running = false;
+    agreement->next       = 0;
+    wait_for(agreement, 0, phase_wanted(agreement));
+}
+
+ucs_status_t
+uct_cuda_coll_agree_reached(agreement_t *agreement, ucs_status_t waited)
 {
     static const uct_cuda_coll_reason_t reasons[] = {
         [UCT_CUDA_NODE_PHASE_PLANNED] = UCT_CUDA_COLL_NO_PLAN,
@@ -193,72 +233,48 @@ ucs_status_t uct_cuda_coll_agree_barrier(agreement_t *agreement,
         [UCT_CUDA_NODE_PHASE_READY]   = UCT_CUDA_COLL_NO_MAP,
         [UCT_CUDA_NODE_PHASE_DONE]    = UCT_CUDA_COLL_FAULT_RUN
     };
-    ucs_status_t result   = UCS_OK;
-    unsigned first_failed = 0;
-    ucs_status_t waited;
-    unsigned rank;
+    ucs_status_t status;
 
-    uct_cuda_node_control_reach(agreement->control, phase, agreement->sequence,
-                                status);
-    agreement->spins = 0;
-    for (rank = 0; rank < agreement->size; ++rank) {
-        wait_for(agreement, rank,
-                 (phase == UCT_CUDA_NODE_PHASE_DONE) ? "completed its steps" :
-                                                       "prepared the call");
-        while ((status = reached(agreement, rank, phase)) == UCS_INPROGRESS) {
-            waited = idle(agreement);
+    for (; agreement->next < agreement->size;
+         next_rank(agreement, phase_wanted(agreement))) {
+        status = reached(agreement, agreement->next, agreement->phase);
+        if (status == UCS_INPROGRESS) {
             if (waited == UCS_OK) {
-                continue;
+                return UCS_INPROGRESS;
             }
 
-            /* A rank may leave after it has seen all others arrive */
-            if (reached(agreement, rank, phase) == UCS_INPROGRESS) {
-                explain_fallback(agreement);
-                return waited;
-            }
+            explain_fallback(agreement);
+            return waited;
         }
 
         /* skip ranks that stopped because another one failed */
-        if ((status != UCS_OK) &&
-            ((result == UCS_OK) || (result == UCS_ERR_CANCELED))) {
-            result       = status;
-            first_failed = rank;
+        if ((status != UCS_OK) && ((agreement->result == UCS_OK) ||
+                                   (agreement->result == UCS_ERR_CANCELED))) {
+            agreement->result       = status;
+            agreement->first_failed = agreement->next;
         }
     }
-    if (result != UCS_OK) {
+
+    if (agreement->result != UCS_OK) {
         /* Before the last phase all ranks decide by statuses seen by all; a
          * rank that ended meanwhile must not change the result */
-        if ((phase != UCT_CUDA_NODE_PHASE_DONE) ||
+        if ((agreement->phase != UCT_CUDA_NODE_PHASE_DONE) ||
             (agreement->fallback.reason != UCT_CUDA_COLL_FAULT_ENDED)) {
-            uct_cuda_coll_agree_set_reason(agreement, reasons[phase],
-                                           (int)first_failed, result);
+            uct_cuda_coll_agree_set_reason(agreement, reasons[agreement->phase],
+                                           (int)agreement->first_failed,
+                                           agreement->result);
         }
         explain_fallback(agreement);
     }
-    return result;
+    return agreement->result;
 }
 
 void uct_cuda_coll_agree_run(agreement_t *agreement)
 {
-    agreement->spins = 0;
+    agreement->spins      = 0;
+    agreement->is_running = true;
     /* the rank schedule reports its own waits */
     wait_for(agreement, agreement->rank, NULL);
-}
-
-ucs_status_t uct_cuda_coll_agree_idle(void *arg)
-{
-    agreement_t *agreement = arg;
-    ucs_status_t status    = idle(agreement);
-    unsigned rank;
-
-    for (rank = 0; (status == UCS_OK) && (rank < agreement->size) &&
-                   ((agreement->spins % SPINS_A_PROGRESS) == 0);
-         ++rank) {
-        status = reached(agreement, rank, UCT_CUDA_NODE_PHASE_DONE);
-        /* not arrived yet */
-        status = (status < UCS_OK) ? UCS_ERR_CANCELED : UCS_OK;
-    }
-    return status;
 }
 
 
@@ -313,7 +329,7 @@ bool uct_cuda_coll_agree_all_joined(agreement_t *agreement)
         while (((first = uct_cuda_node_control_joined(agreement->control,
                                                       rank)) == 0) &&
                (uct_cuda_now_ns() < agreement->deadline) &&
-               (idle(agreement) == UCS_OK)) {
+               (uct_cuda_coll_agree_idle(agreement) == UCS_OK)) {
         }
         if ((first == 0) || (first > agreement->sequence)) {
             if (is_first && (first == 0)) {
@@ -392,25 +408,32 @@ static bool is_passed(agreement_t *agreement)
     return false;
 }
 
-uct_cuda_coll_result_t
-uct_cuda_coll_agree(agreement_t *agreement,
-                    const uct_cuda_node_announcement_t *post)
-{
-    uct_cuda_coll_result_t result;
-    unsigned rank;
+static const char wanted_call[] = "made this call";
 
+void uct_cuda_coll_agree_announce(agreement_t *agreement,
+                                  const uct_cuda_node_announcement_t *post)
+{
     uct_cuda_node_control_announce(agreement->control, agreement->sequence,
                                    post);
     agreement->spins   = 0;
     agreement->is_new  = false;
     agreement->is_lost = false;
-    for (rank = 0; rank < agreement->size; ++rank) {
-        wait_for(agreement, rank, "made this call");
-        while (!uct_cuda_node_control_read(agreement->control, rank,
-                                           agreement->sequence,
-                                           &agreement->posts[rank])) {
-            if (idle(agreement) == UCS_OK) {
-                continue;
+    agreement->next    = 0;
+    wait_for(agreement, 0, wanted_call);
+}
+
+uct_cuda_coll_result_t
+uct_cuda_coll_agree_test(agreement_t *agreement, ucs_status_t waited)
+{
+    uct_cuda_node_announcement_t *post;
+
+    for (; agreement->next < agreement->size;
+         next_rank(agreement, wanted_call)) {
+        post = &agreement->posts[agreement->next];
+        if (!uct_cuda_node_control_read(agreement->control, agreement->next,
+                                        agreement->sequence, post)) {
+            if (waited == UCS_OK) {
+                return UCT_CUDA_COLL_PENDING;
             } else if (is_passed(agreement)) {
                 return UCT_CUDA_COLL_STAGE;
             }
@@ -418,22 +441,14 @@ uct_cuda_coll_agree(agreement_t *agreement,
             return UCT_CUDA_COLL_FAILED;
         }
 
-        if (agreement->posts[rank].kind != UCT_CUDA_NODE_ANNOUNCE_GPU) {
-            judge_pass(agreement, rank, &agreement->posts[rank]);
+        if (post->kind != UCT_CUDA_NODE_ANNOUNCE_GPU) {
+            judge_pass(agreement, agreement->next, post);
             return UCT_CUDA_COLL_STAGE;
         }
-        agreement->is_new  |= agreement->posts[rank].is_new;
-        agreement->is_lost |= agreement->posts[rank].is_lost;
+        agreement->is_new  |= post->is_new;
+        agreement->is_lost |= post->is_lost;
     }
-
-    result = compare(agreement);
-    if (result == UCT_CUDA_COLL_DIFFERS) {
-        /* Wait for all ranks: a rank that is still reading takes a rank ahead
-         * for one that declined, and would not see that arguments differ */
-        (void)uct_cuda_coll_agree_barrier(agreement,
-                                          UCT_CUDA_NODE_PHASE_PLANNED, UCS_OK);
-    }
-    return result;
+    return compare(agreement);
 }
 
 

@@ -41,6 +41,12 @@ typedef struct {
     uint64_t                     deadline;
 
     /* Waiting, in this call */
+    /** First rank whose announcement or phase is still missing */
+    unsigned                     next;
+    uct_cuda_node_phase_t        phase; /**< Last phase of this rank */
+    ucs_status_t                 result; /**< Of that phase, so far */
+    unsigned                     first_failed;
+    bool                         is_running; /**< The steps have started */
     unsigned                     spins;
     /** Time of the last liveness check, ns */
     uint64_t                     looked;
@@ -97,28 +103,36 @@ void uct_cuda_coll_agree_decline(uct_cuda_coll_agreement_t *agreement,
 bool uct_cuda_coll_agree_all_joined(uct_cuda_coll_agreement_t *agreement);
 
 
+/** Announce this rank's arguments. */
+void uct_cuda_coll_agree_announce(uct_cuda_coll_agreement_t *agreement,
+                                  const uct_cuda_node_announcement_t *post);
+
 /**
- * Announce this rank's arguments and wait for those of all ranks.
+ * Read all ranks' announcements, without waiting.
  *
- * @return DONE: all ranks make the same call on GPUs. STAGE: all ranks fall
- *         back. DIFFERS: arguments differ. FAILED: a rank has died. The same on
- *         all ranks, except after a death.
+ * @param waited  Result of the wait since the last call: not UCS_OK ends it.
+ * @return PENDING: a rank has not announced yet. DONE: all ranks make the same
+ *         call on GPUs. DIFFERS: all ranks must reach the next phase.
  */
 uct_cuda_coll_result_t
-uct_cuda_coll_agree(uct_cuda_coll_agreement_t *agreement,
-                    const uct_cuda_node_announcement_t *post);
+uct_cuda_coll_agree_test(uct_cuda_coll_agreement_t *agreement,
+                         ucs_status_t waited);
 
+
+/** Announce that this rank has reached a phase, with a status. */
+void uct_cuda_coll_agree_reach(uct_cuda_coll_agreement_t *agreement,
+                               uct_cuda_node_phase_t phase,
+                               ucs_status_t status);
 
 /**
- * Wait until all ranks have reached a phase.
+ * Return whether all ranks have reached this rank's phase.
  *
- * @param status  This rank's own result, seen by the others.
- * @return First failure of any rank, the same on all ranks unless one has died.
- *         agreement->fallback names its rank.
+ * @param waited  As for uct_cuda_coll_agree_test().
+ * @return UCS_INPROGRESS: not yet. Otherwise the first failure of any rank, the
+ *         same on all ranks unless one has died. The fallback names its rank.
  */
-ucs_status_t uct_cuda_coll_agree_barrier(uct_cuda_coll_agreement_t *agreement,
-                                         uct_cuda_node_phase_t phase,
-                                         ucs_status_t status);
+ucs_status_t uct_cuda_coll_agree_reached(uct_cuda_coll_agreement_t *agreement,
+                                         ucs_status_t waited);
 
 
 /** Mark the start of the steps: from here on the rank schedule logs long
@@ -126,12 +140,15 @@ ucs_status_t uct_cuda_coll_agree_barrier(uct_cuda_coll_agreement_t *agreement,
 void uct_cuda_coll_agree_run(uct_cuda_coll_agreement_t *agreement);
 
 /**
- * Do one round of waiting for the GPU or for steps of other ranks.
+ * Look for a reason to stop waiting for the GPU or for other ranks.
  *
  * @return UCS_OK: continue waiting; otherwise a rank failed, and the wait may
  *         never end.
  */
-ucs_status_t uct_cuda_coll_agree_idle(void *agreement);
+ucs_status_t uct_cuda_coll_agree_check(uct_cuda_coll_agreement_t *agreement);
+
+/** Do one round of waiting. @return As uct_cuda_coll_agree_check(). */
+ucs_status_t uct_cuda_coll_agree_idle(uct_cuda_coll_agreement_t *agreement);
 
 
 /** Publish the node's topology as seen by rank 0. Call before rank 0

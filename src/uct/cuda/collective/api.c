@@ -7,6 +7,7 @@
 #include <uct/cuda/collective/call.h>
 #include <uct/cuda/collective/group.h>
 #include <uct/cuda/collective/options.h>
+#include <uct/cuda/collective/queue.h>
 #include <uct/cuda/collective/remote_memory.h>
 #include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -46,7 +47,7 @@ static int api_group_create(uct_cuda_node_segment_t *segment, uint64_t key,
                    -1;
 }
 
-UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v6 = {
+UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v7 = {
     .size                   = sizeof(uct_cuda_coll_api_t),
     .is_on                  = uct_cuda_coll_is_on,
     .segment_open           = api_segment_open,
@@ -54,9 +55,9 @@ UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v6 = {
     .segment_changes        = uct_cuda_node_segment_changes,
     .segment_has            = api_segment_has,
     .group_create           = api_group_create,
-    .group_destroy          = uct_cuda_coll_group_destroy,
-    .pass                   = uct_cuda_coll_group_decline,
-    .collective             = uct_cuda_coll_group_collective,
+    .group_destroy          = uct_cuda_coll_queue_destroy,
+    .pass                   = uct_cuda_coll_queue_decline,
+    .collective             = uct_cuda_coll_queue_collective,
     .counts                 = uct_cuda_coll_counts,
     .sync                   = uct_cuda_memory_sync,
     .segment_failures       = uct_cuda_node_segment_failures,
@@ -65,5 +66,10 @@ UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v6 = {
     .memory_export          = uct_cuda_coll_remote_export,
     .memory_release         = uct_cuda_coll_remote_release,
     .memory_map             = uct_cuda_coll_remote_map,
-    .memory_unmap           = uct_cuda_coll_remote_unmap
+    .memory_unmap           = uct_cuda_coll_remote_unmap,
+    .is_queued              = uct_cuda_coll_queue_is_queued,
+    .start                  = uct_cuda_coll_queue_start,
+    .test                   = uct_cuda_coll_queue_test,
+    .progress               = uct_cuda_coll_queue_progress,
+    .on_end                 = uct_cuda_coll_queue_on_end
 };

@@ -28,27 +28,8 @@
 #define PAUSE_CALLS  64
 
 
-/* Buffer of this rank */
-typedef struct {
-    const void *address;
-    uint64_t   bytes; /* 0: no buffer, or the same as the other one */
-} buffer_t;
-
-/* A request, first as this rank makes it, then as all ranks have agreed on
- * it */
-typedef struct {
-    const uct_cuda_coll_call_t   *what;
-    uint32_t                     size;    /* bytes of one element */
-    bool                         reduces;
-    ucx_mp_op_t                  op;      /* of the kernels */
-    ucx_mp_type_t                type;
-    uct_cuda_plan_coll_request_t request; /* input of the planner */
-    /* storage of request */
-    uint64_t                     counts[UCT_CUDA_PLAN_COLL_MAX_RANKS];
-    uct_cuda_plan_coll_t         signature;
-    buffer_t                     send, recv;
-    const uct_cuda_plan_coll_t   *plan;   /* plan carried out, or NULL */
-} call_t;
+typedef uct_cuda_coll_buffer_t    buffer_t;
+typedef uct_cuda_coll_operation_t call_t;
 
 
 static struct {
@@ -94,46 +75,31 @@ static ucs_status_t group_plan(uct_cuda_coll_group_t *group,
                                                 schedule_p);
 }
 
-/* Return the plan of this call, from the cache if possible. The caches of all
- * ranks hold the same plans: a request without a plan fails on all of them. */
-static ucs_status_t call_schedule(const call_t *call,
-                                  uct_cuda_coll_group_t *group,
-                                  uct_cuda_coll_kept_schedule_t **kept_p)
+/* Find the plan of this call in the cache, which holds the same plans on all
+ * ranks. @return false: kept has the place of a new plan */
+static bool call_has_schedule(call_t *call, uct_cuda_coll_group_t *group)
 {
-    uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    uct_cuda_coll_kept_schedule_t *kept  = &group->schedules[0];
-    ucs_status_t status;
+    uct_cuda_coll_kept_schedule_t *kept = &group->schedules[0];
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_COLL_MAX_SCHEDULES; ++i) {
         if (schedule_fits(&group->schedules[i], &call->signature)) {
-            kept = &group->schedules[i];
-            goto out;
+            call->kept = &group->schedules[i];
+            return true;
         }
         if (group->schedules[i].used < kept->used) {
             kept = &group->schedules[i];
         }
     }
 
+    call->kept = kept;
+    return false;
+}
+
+static void kept_drop(uct_cuda_coll_kept_schedule_t *kept)
+{
     uct_cuda_run_schedule_destroy(kept->schedule);
     kept->schedule = NULL;
-    status         = group_plan(group, &call->request, &kept->schedule);
-    status         = uct_cuda_coll_agree_barrier(agreement,
-                                                 UCT_CUDA_NODE_PHASE_PLANNED,
-                                                 status);
-    if (status != UCS_OK) {
-        uct_cuda_run_schedule_destroy(kept->schedule);
-        kept->schedule = NULL;
-        return status;
-    }
-    kept->plan = uct_cuda_run_schedule_plan(kept->schedule);
-    uct_cuda_coll_lanes_find(kept->plan, agreement->rank, &agreement->topo,
-                             agreement->gpus, &kept->lanes);
-
-out:
-    kept->used = agreement->sequence;
-    *kept_p    = kept;
-    return UCS_OK;
 }
 
 
@@ -416,7 +382,6 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
         }
         (void)group_pass(group, UCT_CUDA_COLL_NO_EXPORT, status);
     }
-    uct_cuda_gpu_context_pop(pushed);
     return false;
 }
 
@@ -438,12 +403,6 @@ static void group_forget(uct_cuda_coll_group_t *group)
     }
 }
 
-/* Return whether no rank announces anything in this call */
-static bool group_is_paused(const uct_cuda_coll_group_t *group)
-{
-    return group->is_off || (group->agreement.sequence < group->resume);
-}
-
 /* Return whether a resource must be created or mapped before this call; the
  * same answer on all ranks */
 static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
@@ -454,40 +413,10 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
            !uct_cuda_coll_memory_has(&group->memory, plan);
 }
 
-/* Create and map what this rank needs for the call, and wait until all ranks
- * have done so. @return First failure of any rank, the same on all ranks unless
- * one has died */
-static ucs_status_t group_prepare(uct_cuda_coll_group_t *group,
-                                  const uct_cuda_coll_kept_schedule_t *kept,
-                                  const uct_cuda_run_coll_call_t *run)
-{
-    uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    ucs_status_t status;
-
-    status = uct_cuda_coll_memory_make(&group->memory, kept->plan);
-    if (status == UCS_OK) {
-        status = uct_cuda_run_coll_device_load(run->device, run->op, run->type);
-    }
-    if (status == UCS_OK) {
-        status = uct_cuda_run_schedule_prepare(kept->schedule, run);
-    }
-    status = uct_cuda_coll_agree_barrier(agreement, UCT_CUDA_NODE_PHASE_MADE,
-                                         status);
-    if (status == UCS_OK) {
-        status = uct_cuda_coll_memory_map(&group->memory, kept->plan);
-        status = uct_cuda_coll_agree_barrier(agreement,
-                                             UCT_CUDA_NODE_PHASE_READY, status);
-    }
-    uct_cuda_coll_memory_mapped(&group->memory, kept->plan, status == UCS_OK);
-    group->has_kernel[run->op][run->type] |= (status == UCS_OK);
-    return status;
-}
-
-/* Handle a failed preparation; all ranks take the same branch. After a busy
- * GPU, only this call falls back. After a plan with relays, later calls use no
- * relays. After a resource could not be created, the next call will probably
- * fail, too: after MAX_FAULTS such calls in a row, pause for PAUSE_CALLS calls.
- * A failed mapping concerns this call's buffers only. */
+/* Handle a failed preparation, on all ranks. Later calls do without relays. A
+ * mapping that failed concerns this call's buffers only, and a busy GPU becomes
+ * idle; a resource that cannot be created will probably fail in the next call,
+ * too. */
 static void group_give_up(uct_cuda_coll_group_t *group,
                           const uct_cuda_plan_coll_t *plan)
 {
@@ -535,28 +464,7 @@ static bool call_overwrites(const call_t *call,
     return false;
 }
 
-static ucs_status_t group_carry_out(uct_cuda_coll_group_t *group,
-                                    const uct_cuda_coll_kept_schedule_t *kept,
-                                    uct_cuda_run_coll_call_t *run)
-{
-    const uct_cuda_plan_coll_t *plan = kept->plan;
-    const uint64_t began             = uct_cuda_trace_now();
-    ucs_status_t status;
-
-    uct_cuda_coll_memory_place(&group->memory, plan, run);
-    uct_cuda_coll_agree_run(&group->agreement);
-    uct_cuda_coll_lanes_begin(&kept->lanes);
-    status = uct_cuda_run_schedule_run(kept->schedule, run);
-    uct_cuda_coll_lanes_end(&kept->lanes);
-    status = uct_cuda_coll_agree_barrier(&group->agreement,
-                                         UCT_CUDA_NODE_PHASE_DONE, status);
-    uct_cuda_trace_call(uct_cuda_plan_coll_kind_str(plan->kind), plan->bytes,
-                        uct_cuda_plan_coll_algorithm_str(plan->algorithm),
-                        began);
-    return status;
-}
-
-/* Fall back, for a reason known to all ranks */
+/* Fall back for a reason that all ranks see */
 static uct_cuda_coll_result_t
 group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
             ucs_status_t status)
@@ -566,14 +474,67 @@ group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
     return UCT_CUDA_COLL_STAGE;
 }
 
-static uct_cuda_coll_result_t call_run(call_t *call,
-                                       uct_cuda_coll_group_t *group)
+static uct_cuda_coll_result_t call_reach(call_t *call,
+                                         uct_cuda_coll_group_t *group,
+                                         uct_cuda_node_phase_t phase,
+                                         ucs_status_t status)
+{
+    uct_cuda_coll_agree_reach(&group->agreement, phase, status);
+    call->state = UCT_CUDA_COLL_OPERATION_PLANNED + phase;
+    return UCT_CUDA_COLL_PENDING;
+}
+
+static uct_cuda_coll_result_t call_start_steps(call_t *call,
+                                               uct_cuda_coll_group_t *group)
+{
+    call->steps_began = uct_cuda_trace_now();
+    uct_cuda_coll_memory_place(&group->memory, call->kept->plan, &call->run);
+    uct_cuda_coll_agree_run(&group->agreement);
+    uct_cuda_coll_lanes_begin(&call->kept->lanes);
+    call->begun = uct_cuda_run_schedule_begin(call->kept->schedule, &call->run);
+    call->state = UCT_CUDA_COLL_OPERATION_RUNNING;
+    return UCT_CUDA_COLL_PENDING;
+}
+
+/* Prepare the call. No rank runs before all ranks are prepared. */
+static uct_cuda_coll_result_t call_prepare(call_t *call,
+                                           uct_cuda_coll_group_t *group)
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    uct_cuda_coll_kept_schedule_t *kept  = NULL;
-    uct_cuda_run_coll_call_t run;
+    uct_cuda_run_coll_call_t *run        = &call->run;
     ucs_status_t status;
 
+    call->kept->used = agreement->sequence;
+    run->device      = group->memory.device;
+    run->events      = &group->memory.events;
+    run->control     = agreement->control;
+    run->sequence    = agreement->sequence;
+    run->op          = call->op;
+    run->type        = call->type;
+    run->gpus        = agreement->gpus;
+    run->level       = uct_cuda_coll_wait_level();
+    if (!call_is_new(call, group, call->kept->plan)) {
+        return call_start_steps(call, group);
+    }
+
+    status = uct_cuda_coll_memory_make(&group->memory, call->kept->plan);
+    if (status == UCS_OK) {
+        status = uct_cuda_run_coll_device_load(run->device, run->op, run->type);
+    }
+    if (status == UCS_OK) {
+        status = uct_cuda_run_schedule_prepare(call->kept->schedule, run);
+    }
+    return call_reach(call, group, UCT_CUDA_NODE_PHASE_MADE, status);
+}
+
+/* All ranks make the same call: find its plan */
+static uct_cuda_coll_result_t call_plan(call_t *call,
+                                        uct_cuda_coll_group_t *group)
+{
+    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    ucs_status_t status;
+
+    uct_cuda_node_cache_collective(true);
     if (agreement->is_lost) {
         group_forget(group);
     }
@@ -585,49 +546,142 @@ static uct_cuda_coll_result_t call_run(call_t *call,
     /* Other calls may have a plan on these GPUs or need less memory. Ranks
      * leave together, after all have read the GPUs in the control block: the
      * next call may come from another GPU. */
-    if (call_settle(call, group) != UCS_OK) {
-        (void)uct_cuda_coll_agree_barrier(agreement,
-                                          UCT_CUDA_NODE_PHASE_PLANNED,
-                                          UCS_ERR_INVALID_PARAM);
-        return UCT_CUDA_COLL_STAGE;
-    }
-
-    status = call_schedule(call, group, &kept);
-    if (status == UCS_ERR_NO_RESOURCE) {
-        return group_stage(group, UCT_CUDA_COLL_NO_SCRATCH, status);
-    } else if (status != UCS_OK) {
-        return UCT_CUDA_COLL_STAGE;
-    }
-
-    run.device   = group->memory.device;
-    run.events   = &group->memory.events;
-    run.control  = agreement->control;
-    run.sequence = agreement->sequence;
-    run.op       = call->op;
-    run.type     = call->type;
-    run.idle     = uct_cuda_coll_agree_idle;
-    run.arg      = agreement;
-    run.gpus     = agreement->gpus;
-    run.level    = uct_cuda_coll_wait_level();
-    if (call_is_new(call, group, kept->plan)) {
-        if (group_prepare(group, kept, &run) != UCS_OK) {
-            group_give_up(group, kept->plan);
-            return UCT_CUDA_COLL_STAGE;
+    status = call_settle(call, group);
+    if (status == UCS_OK) {
+        if (call_has_schedule(call, group)) {
+            return call_prepare(call, group);
         }
-        group->faults = 0;
+        kept_drop(call->kept);
+        status = group_plan(group, &call->request, &call->kept->schedule);
+    } else {
+        status = UCS_ERR_INVALID_PARAM;
+    }
+    return call_reach(call, group, UCT_CUDA_NODE_PHASE_PLANNED, status);
+}
+
+static uct_cuda_coll_result_t call_planned(call_t *call,
+                                           uct_cuda_coll_group_t *group,
+                                           ucs_status_t status)
+{
+    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+
+    if (call->differs) {
+        return UCT_CUDA_COLL_DIFFERS;
     }
 
-    call->plan = kept->plan;
-    status     = group_carry_out(group, kept, &run);
+    if (status != UCS_OK) {
+        if (call->kept != NULL) {
+            kept_drop(call->kept);
+        }
+        return (status == UCS_ERR_NO_RESOURCE) ?
+                       group_stage(group, UCT_CUDA_COLL_NO_SCRATCH, status) :
+                       UCT_CUDA_COLL_STAGE;
+    }
+
+    call->kept->plan = uct_cuda_run_schedule_plan(call->kept->schedule);
+    uct_cuda_coll_lanes_find(call->kept->plan, agreement->rank,
+                             &agreement->topo, agreement->gpus,
+                             &call->kept->lanes);
+    return call_prepare(call, group);
+}
+
+/* All ranks have prepared the call, or one of them cannot */
+static uct_cuda_coll_result_t call_ready(call_t *call,
+                                         uct_cuda_coll_group_t *group,
+                                         ucs_status_t status)
+{
+    const uct_cuda_plan_coll_t *plan = call->kept->plan;
+
+    uct_cuda_coll_memory_mapped(&group->memory, plan, status == UCS_OK);
+    group->has_kernel[call->op][call->type] |= (status == UCS_OK);
+    if (status != UCS_OK) {
+        group_give_up(group, plan);
+        return UCT_CUDA_COLL_STAGE;
+    }
+
+    group->faults = 0;
+    return call_start_steps(call, group);
+}
+
+static uct_cuda_coll_result_t call_over(call_t *call,
+                                        uct_cuda_coll_group_t *group,
+                                        ucs_status_t status)
+{
+    const uct_cuda_plan_coll_t *plan = call->kept->plan;
+
+    call->plan = plan;
+    uct_cuda_trace_call(uct_cuda_plan_coll_kind_str(plan->kind), plan->bytes,
+                        uct_cuda_plan_coll_algorithm_str(plan->algorithm),
+                        call->steps_began);
     if (status == UCS_OK) {
         return UCT_CUDA_COLL_DONE;
     }
 
     /* The inputs are intact unless a rank or its context is gone */
-    return (call_overwrites(call, agreement->posts) ||
+    return (call_overwrites(call, group->agreement.posts) ||
             (status == UCS_ERR_ENDPOINT_TIMEOUT)) ?
                    UCT_CUDA_COLL_FAILED :
                    UCT_CUDA_COLL_STAGE;
+}
+
+/* Advance the call by one state. @return PENDING: call again; @a is_waiting_p
+ * says whether another rank or a GPU has to act first */
+static uct_cuda_coll_result_t call_step(call_t *call,
+                                        uct_cuda_coll_group_t *group,
+                                        ucs_status_t waited, bool *is_waiting_p)
+{
+    uct_cuda_coll_agreement_t *agreement = &group->agreement;
+    uct_cuda_coll_result_t result;
+    ucs_status_t status;
+
+    *is_waiting_p = false;
+    switch (call->state) {
+    case UCT_CUDA_COLL_OPERATION_AGREEING:
+        result = uct_cuda_coll_agree_test(agreement, waited);
+        if (result == UCT_CUDA_COLL_DONE) {
+            return call_plan(call, group);
+        } else if (result == UCT_CUDA_COLL_DIFFERS) {
+            /* Leave together: a rank still reading would take an announcement
+             * of the next call for a decline */
+            call->differs = true;
+            return call_reach(call, group, UCT_CUDA_NODE_PHASE_PLANNED, UCS_OK);
+        }
+        *is_waiting_p = (result == UCT_CUDA_COLL_PENDING);
+        return result;
+    case UCT_CUDA_COLL_OPERATION_RUNNING:
+        status = (call->begun == UCS_OK) ? waited : call->begun;
+        status = uct_cuda_run_schedule_test(call->kept->schedule, status);
+        if (status != UCS_INPROGRESS) {
+            uct_cuda_coll_lanes_end(&call->kept->lanes);
+            return call_reach(call, group, UCT_CUDA_NODE_PHASE_DONE, status);
+        }
+        break;
+    default:
+        status = uct_cuda_coll_agree_reached(agreement, waited);
+        if (status != UCS_INPROGRESS) {
+            switch (call->state) {
+            case UCT_CUDA_COLL_OPERATION_PLANNED:
+                return call_planned(call, group, status);
+            case UCT_CUDA_COLL_OPERATION_MADE:
+                if (status == UCS_OK) {
+                    uct_cuda_node_cache_collective(true);
+                    status = uct_cuda_coll_memory_map(&group->memory,
+                                                      call->kept->plan);
+                    return call_reach(call, group, UCT_CUDA_NODE_PHASE_READY,
+                                      status);
+                }
+                /* fall through */
+            case UCT_CUDA_COLL_OPERATION_READY:
+                return call_ready(call, group, status);
+            default:
+                return call_over(call, group, status);
+            }
+        }
+        break;
+    }
+
+    *is_waiting_p = true;
+    return UCT_CUDA_COLL_PENDING;
 }
 
 /* Return whether the native path of an MPI with GPU support is as fast as the
@@ -701,72 +755,58 @@ static void call_log(const call_t *call,
     }
 }
 
-static uct_cuda_coll_result_t call_decide(call_t *call,
-                                          uct_cuda_coll_group_t *group)
+uct_cuda_coll_result_t
+uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_group_t *group,
+                              uct_cuda_gpu_context_t *pushed)
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
-    uct_cuda_coll_result_t result        = UCT_CUDA_COLL_STAGE;
     uct_cuda_node_announcement_t post    = {0};
-    uct_cuda_gpu_context_t pushed; /* context of the buffers */
 
-    if (!call_measure(call, agreement->size)) {
+    if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
+        call->began = uct_cuda_now_ns();
+    }
+    pushed->is_pushed = false;
+    uct_cuda_coll_agree_begin(agreement, call->what, call->why, call->why_size);
+    if (uct_cuda_coll_operation_is_paused(group)) {
+        return group_stage(group, group->is_off ? UCT_CUDA_COLL_NO_GPUS :
+                                                  UCT_CUDA_COLL_PAUSE,
+                           UCS_OK);
+    } else if (!call_measure(call, agreement->size)) {
         (void)group_pass(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
     } else if (call_is_native_as_fast(call, agreement)) {
         (void)group_pass(group, UCT_CUDA_COLL_NO_OWN_WAY, UCS_OK);
-    } else if (call_describe(call, group, &pushed, &post)) {
-        if (uct_cuda_coll_agree_all_joined(agreement)) {
-            result = uct_cuda_coll_agree(agreement, &post);
-        }
-        if (result == UCT_CUDA_COLL_DONE) {
-            uct_cuda_node_cache_collective(true);
-            result = call_run(call, group);
-            uct_cuda_node_cache_collective(false);
-        }
-        uct_cuda_gpu_context_pop(&pushed);
+    } else if (call_describe(call, group, pushed, &post) &&
+               uct_cuda_coll_agree_all_joined(agreement)) {
+        uct_cuda_coll_agree_announce(agreement, &post);
+        return UCT_CUDA_COLL_PENDING;
     }
-    return result;
+    return UCT_CUDA_COLL_STAGE;
 }
 
 uct_cuda_coll_result_t
-uct_cuda_coll_group_collective(uct_cuda_coll_group_t *group,
-                               const uct_cuda_coll_call_t *what, char *why,
-                               size_t why_size)
+uct_cuda_coll_operation_test(call_t *call, uct_cuda_coll_group_t *group,
+                             ucs_status_t waited)
 {
-    call_t call    = {.what = what};
-    uint64_t began = 0;
+    bool is_waiting = false;
     uct_cuda_coll_result_t result;
 
-    if (uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
-        began = uct_cuda_now_ns();
-    }
-    uct_cuda_coll_agree_begin(&group->agreement, what, why, why_size);
-    result = group_is_paused(group) ?
-                     group_stage(group, group->is_off ? UCT_CUDA_COLL_NO_GPUS :
-                                                        UCT_CUDA_COLL_PAUSE,
-                                 UCS_OK) :
-                     call_decide(&call, group);
-    __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
-                                                        &totals.staged,
-                       1, __ATOMIC_RELAXED);
-    if (began != 0) {
-        call_log(&call, &group->agreement, result, uct_cuda_now_ns() - began);
-    }
+    do {
+        result = call_step(call, group, waited, &is_waiting);
+        waited = UCS_OK;
+    } while ((result == UCT_CUDA_COLL_PENDING) && !is_waiting);
+    uct_cuda_node_cache_collective(false);
     return result;
 }
 
-void uct_cuda_coll_group_decline(uct_cuda_coll_group_t *group, int kind,
-                                 uct_cuda_coll_reason_t reason)
+void uct_cuda_coll_operation_end(const call_t *call,
+                                 uct_cuda_coll_group_t *group,
+                                 uct_cuda_coll_result_t result)
 {
-    const uct_cuda_coll_fallback_t fallback = {.reason = reason,
-                                               .rank     = UCT_CUDA_COLL_ALL};
-    const uint64_t sequence = (group == NULL) ? 0 :
-                                                ++group->agreement.sequence;
-    char why[192];
-
-    if ((group != NULL) && !group_is_paused(group)) {
-        uct_cuda_coll_agree_decline(&group->agreement, reason, UCS_OK);
+    __atomic_fetch_add((result == UCT_CUDA_COLL_DONE) ? &totals.done :
+                                                        &totals.staged,
+                       1, __ATOMIC_RELAXED);
+    if (call->began != 0) {
+        call_log(call, &group->agreement, result,
+                 uct_cuda_now_ns() - call->began);
     }
-    uct_cuda_debug("collective %lu: %s: falls back to the MPI: %s",
-                   (unsigned long)sequence, uct_cuda_plan_coll_kind_str(kind),
-                   uct_cuda_coll_fallback_str(&fallback, why, sizeof(why)));
 }

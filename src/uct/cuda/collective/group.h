@@ -28,6 +28,10 @@ struct uct_cuda_coll_group {
     uct_cuda_coll_agreement_t     agreement;
     uct_cuda_coll_memory_t        memory;
 
+    /** Non-blocking calls that are not over, and the last of them (queue.c) */
+    uct_cuda_coll_op_t            *ops, *last_op;
+    uct_cuda_coll_group_t         *next_queued;
+
     /* The same on all ranks */
     bool                          is_off;
     unsigned                      faults; /**< Failed preparations in a row */

@@ -44,14 +44,21 @@ typedef struct {
     uint64_t             posts[2][POST_WORDS] LINE_ALIGNED;
     progress_t           progress;
     uint64_t             first;   /* first call announced; 0: not joined */
+    uint64_t             able;    /* first non-blocking call that the rank was
+                                     able to queue; 0: none yet */
     uint32_t             is_gone;
     uint8_t              gpu[16];
     uint64_t             steps[UCT_CUDA_PLAN_COLL_MAX_QUEUES] LINE_ALIGNED;
     shown_t              exports[UCT_CUDA_NODE_CONTROL_EXPORTS] LINE_ALIGNED;
 } rank_t;
 
+/* Bit of the word below: its number is that of the first call in queues */
+#define QUEUED 1
+
 typedef struct {
     uct_cuda_node_control_common_t common;
+    /* The last non-blocking call known to be in no queue, shifted by one bit */
+    uint64_t                       queued LINE_ALIGNED;
     rank_t                         ranks[] LINE_ALIGNED;
 } control_block_t;
 
@@ -148,6 +155,53 @@ uint64_t uct_cuda_node_control_joined(const uct_cuda_node_control_t *control,
 {
     return __atomic_load_n(&control->shared->ranks[rank].first,
                            __ATOMIC_ACQUIRE);
+}
+
+/* Calls of a rank before it was able are in no queue, and later ones are
+ * recorded in the word unless it has the bit. When the bit is set, each rank
+ * has been able. */
+bool uct_cuda_node_control_is_queued(uct_cuda_node_control_t *control,
+                                     unsigned size, uint64_t number,
+                                     bool is_able)
+{
+    rank_t *ranks   = control->shared->ranks;
+    uint64_t *state = &control->shared->queued;
+    uint64_t *able  = &ranks[control->rank].able;
+    uint64_t word   = __atomic_load_n(state, __ATOMIC_ACQUIRE);
+    uint64_t last, first, next;
+    bool is_whole;
+    unsigned rank;
+
+    if (*able == 0) {
+        if (!is_able) {
+            return false;
+        }
+        __atomic_store_n(able, number, __ATOMIC_SEQ_CST);
+    }
+
+    while (!(word & QUEUED)) {
+        last     = word >> 1;
+        is_whole = true;
+        for (rank = 0; rank < size; ++rank) {
+            first    = __atomic_load_n(&ranks[rank].able,
+                                       __ATOMIC_SEQ_CST);
+            is_whole = is_whole && (first != 0);
+            last     = (first > last + 1) ? first - 1 : last;
+        }
+        if (!is_whole) {
+            last = (number > last) ? number : last;
+        }
+
+        next = is_whole ? ((last + 1) << 1 | QUEUED) : last << 1;
+        if (__atomic_compare_exchange_n(state, &word, next, false,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            word = next;
+            if (!is_whole) {
+                break;
+            }
+        }
+    }
+    return (word & QUEUED) && (number >= word >> 1);
 }
 
 bool uct_cuda_node_control_is_alive(const uct_cuda_node_control_t *control,

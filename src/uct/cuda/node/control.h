@@ -112,6 +112,19 @@ void uct_cuda_node_control_join(uct_cuda_node_control_t *control,
 uint64_t uct_cuda_node_control_joined(const uct_cuda_node_control_t *control,
                                       unsigned rank);
 
+/**
+ * Return whether all ranks queue a non-blocking call, or none does. No rank
+ * waits: the ranks agree by atomic operations on one number, from which on they
+ * queue all calls.
+ *
+ * @param number   Number of the call, the same on all ranks and rising.
+ * @param is_able  Whether this rank is able to queue it. Calls are queued after
+ *                 each rank has been able once.
+ */
+bool uct_cuda_node_control_is_queued(uct_cuda_node_control_t *control,
+                                     unsigned size, uint64_t number,
+                                     bool is_able);
+
 /** Values set by rank 0 for all ranks: options before it joins, the node
  *  before it announces its first call on GPUs. */
 typedef struct {

@@ -544,8 +544,8 @@ static ucs_status_t queue_poll(const uct_cuda_run_schedule_t *schedule,
     return status;
 }
 
-static ucs_status_t run_begin(uct_cuda_run_schedule_t *schedule,
-                              const uct_cuda_run_coll_call_t *run)
+ucs_status_t uct_cuda_run_schedule_begin(uct_cuda_run_schedule_t *schedule,
+                                         const uct_cuda_run_coll_call_t *run)
 {
     ucs_status_t status = events_make(run, schedule->num_events);
     queue_t *queue;
@@ -588,6 +588,10 @@ static ucs_status_t
 run_drain(const uct_cuda_run_schedule_t *schedule, ucs_status_t status)
 {
     unsigned i;
+
+    if (status == UCS_ERR_NO_DEVICE) {
+        return UCS_ERR_ENDPOINT_TIMEOUT; /* the context is gone */
+    }
 
     for (i = 0; i < schedule->num_queues; ++i) {
         if ((schedule->queues[i].stream != NULL) &&
@@ -669,21 +673,18 @@ static ucs_status_t run_progress(uct_cuda_run_schedule_t *schedule,
     return result;
 }
 
-ucs_status_t uct_cuda_run_schedule_run(uct_cuda_run_schedule_t *schedule,
-                                       const uct_cuda_run_coll_call_t *run)
+ucs_status_t uct_cuda_run_schedule_test(uct_cuda_run_schedule_t *schedule,
+                                        ucs_status_t status)
 {
-    ucs_status_t status = run_begin(schedule, run);
-    bool is_over;
+    bool is_over = false;
 
-    while (status == UCS_OK) {
-        status = run_progress(schedule, &is_over);
-        if (status < UCS_OK) {
-            break;
-        } else if (is_over) {
-            return UCS_OK;
-        }
-        status = (status == UCS_INPROGRESS) ? UCS_OK : run->idle(run->arg);
+    if (status == UCS_OK) {
+        do {
+            status = run_progress(schedule, &is_over);
+        } while ((status == UCS_INPROGRESS) && !is_over);
     }
-
-    return run_drain(schedule, status);
+    if (status < UCS_OK) {
+        return run_drain(schedule, status);
+    }
+    return is_over ? UCS_OK : UCS_INPROGRESS;
 }

@@ -43,11 +43,6 @@ typedef struct {
     const int                  *gpus; /**< GPU of each rank, for the timeline */
     CUdeviceptr                places[UCT_CUDA_PLAN_COLL_MAX_MEMBERS]
                                  [UCT_CUDA_BUFFER_LAST];
-
-    /** Called while waiting. A result other than UCS_OK ends the call with
-     *  that status. */
-    ucs_status_t           (*idle)(void *arg);
-    void                   *arg;
     uct_cuda_log_level_t   level; /**< Log level of reports on waits */
 } uct_cuda_run_coll_call_t;
 
@@ -77,15 +72,24 @@ uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
 
 
 /**
- * Carry out the rank's steps and wait for their end. Steps awaited by other
- * ranks are reported in the control block.
+ * Start the rank's steps. The call must stay as it is until they have ended.
  *
- * @return UCS_OK; otherwise no step is under way any more.
- *         UCS_ERR_ENDPOINT_TIMEOUT: the context is unusable after a failed
- *         kernel or copy.
+ * @return Status for uct_cuda_run_schedule_test(), which must follow.
  */
-ucs_status_t uct_cuda_run_schedule_run(uct_cuda_run_schedule_t *schedule,
-                                       const uct_cuda_run_coll_call_t *run);
+ucs_status_t uct_cuda_run_schedule_begin(uct_cuda_run_schedule_t *schedule,
+                                         const uct_cuda_run_coll_call_t *run);
+
+/**
+ * Submit the steps that are ready, and report steps awaited by other ranks in
+ * the control block. Never waits, except for submitted steps after a failure.
+ *
+ * @param status  UCS_OK, or a failure elsewhere: the steps are cancelled.
+ * @return UCS_INPROGRESS: call again. UCS_OK: all steps have ended. Otherwise
+ *         no step is under way any more. UCS_ERR_ENDPOINT_TIMEOUT: the context
+ *         is unusable after a failed kernel or copy.
+ */
+ucs_status_t uct_cuda_run_schedule_test(uct_cuda_run_schedule_t *schedule,
+                                        ucs_status_t status);
 
 
 /**

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <mpi/reduction.h>
+
+#include <mpi/nonblocking.h>
+#include <mpi/world.h>
+
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+
+typedef struct reduction reduction_t;
+
+struct reduction {
+    reduction_t             *next;
+    uct_cuda_coll_op_t      *op;   /* NULL: the GPUs' part is over */
+    bool                    is_staged; /* the MPI carries it out */
+    bool                    is_issued; /* its call has been made */
+    ucx_mp_mpi_collective_t args;
+    MPI_Request             request;   /* the program's */
+    MPI_Request             inner;     /* of the MPI's call */
+    int                     rc;
+    ucx_mp_mpi_pending_t    *pending;
+};
+
+struct ucx_mp_mpi_reductions {
+    ucx_mp_mpi_reductions_t *next;
+    reduction_t             *first;
+    MPI_Comm                duplicate;
+};
+
+/* Communicators with a duplicate. UCX's progress may call within a call, which
+   then finds the lock busy. */
+static struct {
+    pthread_mutex_t         lock;
+    ucx_mp_mpi_reductions_t *first;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* ----------------------------------------------------------- the MPI's call */
+
+/* The functions called are this library's own: they stage the buffers. */
+static int reduction_call(reduction_t *reduction, MPI_Comm comm)
+{
+    const ucx_mp_mpi_collective_t *args = &reduction->args;
+    const void *counts                  = args->counts.values;
+    MPI_Request *request                = &reduction->inner;
+
+#if MPI_VERSION >= 4
+    if ((args->count > INT_MAX) ||
+        ((counts != NULL) && (args->counts.width != sizeof(int)))) {
+        switch (args->kind) {
+        case UCT_CUDA_COLL_KIND_ALLREDUCE:
+            return PMPI_Iallreduce_c(args->sendbuf, args->recvbuf, args->count,
+                                     args->datatype, args->op, comm, request);
+        case UCT_CUDA_COLL_KIND_REDUCE:
+            return PMPI_Ireduce_c(args->sendbuf, args->recvbuf, args->count,
+                                  args->datatype, args->op, args->root, comm,
+                                  request);
+        default:
+            return (counts == NULL) ?
+                           PMPI_Ireduce_scatter_block_c(
+                                   args->sendbuf, args->recvbuf, args->count,
+                                   args->datatype, args->op, comm, request) :
+                           PMPI_Ireduce_scatter_c(
+                                   args->sendbuf, args->recvbuf, counts,
+                                   args->datatype, args->op, comm, request);
+        }
+    }
+#endif
+
+    switch (args->kind) {
+    case UCT_CUDA_COLL_KIND_ALLREDUCE:
+        return PMPI_Iallreduce(args->sendbuf, args->recvbuf, (int)args->count,
+                               args->datatype, args->op, comm, request);
+    case UCT_CUDA_COLL_KIND_REDUCE:
+        return PMPI_Ireduce(args->sendbuf, args->recvbuf, (int)args->count,
+                            args->datatype, args->op, args->root, comm,
+                            request);
+    default:
+        return (counts == NULL) ?
+                       PMPI_Ireduce_scatter_block(
+                               args->sendbuf, args->recvbuf, (int)args->count,
+                               args->datatype, args->op, comm, request) :
+                       PMPI_Ireduce_scatter(args->sendbuf, args->recvbuf,
+                                            counts, args->datatype, args->op,
+                                            comm, request);
+    }
+}
+
+
+/* ----------------------------------------------------------------- progress */
+
+/* A failure goes to the world's error handler: the communicator may have been
+   freed */
+static void reduction_judge(reduction_t *reduction)
+{
+    const MPI_Comm comm = ucx_mp_mpi_pmpi.comm_world;
+    char why[256];
+
+    switch (ucx_mp_mpi_world.api->test(reduction->op, why, sizeof(why))) {
+    case UCT_CUDA_COLL_PENDING:
+        return;
+    case UCT_CUDA_COLL_DONE:
+        break;
+    case UCT_CUDA_COLL_STAGE:
+        reduction->is_staged = true;
+        break;
+    case UCT_CUDA_COLL_DIFFERS:
+        reduction->rc = ucx_mp_mpi_raise(comm, MPI_ERR_COUNT, "%s: %s",
+                                         reduction->args.name, why);
+        break;
+    default:
+        reduction->rc = ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
+                                         "%s: the GPUs' part failed: %s",
+                                         reduction->args.name, why);
+        break;
+    }
+    reduction->op = NULL;
+}
+
+/* Make the MPI's calls of declined reductions, in their order. */
+static void reductions_issue(ucx_mp_mpi_reductions_t *reductions)
+{
+    reduction_t *reduction;
+
+    for (reduction = reductions->first; reduction != NULL;
+         reduction = reduction->next) {
+        if (reduction->op != NULL) {
+            reduction_judge(reduction);
+        }
+        if (reduction->op != NULL) {
+            return;
+        }
+
+        if (reduction->is_staged && !reduction->is_issued) {
+            reduction->rc        = reduction_call(reduction,
+                                                  reductions->duplicate);
+            reduction->is_issued = (reduction->rc == MPI_SUCCESS);
+            reduction->is_staged = reduction->is_issued;
+        }
+    }
+}
+
+/* Complete the requests of reductions that are over. */
+static void reductions_complete(ucx_mp_mpi_reductions_t *reductions)
+{
+    reduction_t **link = &reductions->first;
+    reduction_t *reduction;
+    int is_over;
+
+    while ((reduction = *link) != NULL) {
+        is_over = (reduction->op == NULL) && !reduction->is_staged;
+        if (reduction->is_issued) {
+            is_over       = 0;
+            reduction->rc = PMPI_Test(&reduction->inner, &is_over,
+                                      MPI_STATUS_IGNORE);
+            is_over       = is_over || (reduction->rc != MPI_SUCCESS);
+        }
+        if (!is_over) {
+            link = &reduction->next;
+            continue;
+        }
+
+        *link = reduction->next;
+        (void)ucx_mp_mpi_pmpi.Grequest_complete(reduction->request);
+        ucx_mp_mpi_nonblocking_over(reduction->pending, reduction->rc);
+        free(reduction);
+    }
+}
+
+static void advance(void)
+{
+    ucx_mp_mpi_reductions_t *reductions;
+
+    ucx_mp_mpi_world.api->progress();
+    if (pthread_mutex_trylock(&all.lock) != 0) {
+        return;
+    }
+
+    for (reductions = all.first; reductions != NULL;
+         reductions = reductions->next) {
+        reductions_issue(reductions);
+        reductions_complete(reductions);
+    }
+    pthread_mutex_unlock(&all.lock);
+}
+
+/* The MPI makes progress: only start what other ranks may wait for. MPICH's
+   locks are held if the program has several threads. */
+static int on_end(void)
+{
+    ucx_mp_mpi_reductions_t *reductions;
+
+#ifndef OPEN_MPI
+    int level = MPI_THREAD_MULTIPLE;
+
+    (void)ucx_mp_mpi_pmpi.Query_thread(&level);
+    if (level == MPI_THREAD_MULTIPLE) {
+        return 0;
+    }
+#endif
+
+    if (pthread_mutex_trylock(&all.lock) != 0) {
+        return 1;
+    }
+
+    ucx_mp_mpi_in_progress = true;
+    for (reductions = all.first; reductions != NULL;
+         reductions = reductions->next) {
+        reductions_issue(reductions);
+    }
+    ucx_mp_mpi_in_progress = false;
+    pthread_mutex_unlock(&all.lock);
+    return 0;
+}
+
+
+/* ------------------------------------------------------------------ request */
+
+static int request_query(void *extra, MPI_Status *status)
+{
+    (void)extra;
+    status->MPI_SOURCE = MPI_UNDEFINED;
+    status->MPI_TAG    = MPI_UNDEFINED;
+    (void)ucx_mp_mpi_pmpi.Status_set_cancelled(status, 0);
+    return ucx_mp_mpi_pmpi.Status_set_elements(status, ucx_mp_mpi_byte(), 0);
+}
+
+static int request_free(void *extra)
+{
+    (void)extra;
+    return MPI_SUCCESS;
+}
+
+static int request_cancel(void *extra, int is_complete)
+{
+    (void)extra;
+    (void)is_complete;
+    return MPI_SUCCESS; /* MPI cancels no collective */
+}
+
+ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
+{
+    ucx_mp_mpi_reductions_t *reductions = calloc(1, sizeof(*reductions));
+
+    /* MPI_Comm_dup() would copy the program's attributes */
+    if ((reductions == NULL) ||
+        (ucx_mp_mpi_pmpi.Comm_split(comm, 0, rank, &reductions->duplicate) !=
+         MPI_SUCCESS)) {
+        abort(); /* the other ranks rely on it */
+    }
+
+    ucx_mp_mpi_pmpi.Comm_set_errhandler(reductions->duplicate,
+                                        ucx_mp_mpi_pmpi.errors_return);
+    ucx_mp_mpi_world.api->on_end(on_end);
+    pthread_mutex_lock(&all.lock);
+    reductions->next = all.first;
+    all.first        = reductions;
+    pthread_mutex_unlock(&all.lock);
+    return reductions;
+}
+
+int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
+                               uct_cuda_coll_group_t *group,
+                               const ucx_mp_mpi_collective_t *args,
+                               const uct_cuda_coll_call_t *what,
+                               uct_cuda_coll_reason_t reason,
+                               MPI_Request *request)
+{
+    reduction_t *reduction = calloc(1, sizeof(*reduction));
+    reduction_t **link;
+    int rc;
+
+    if (reduction == NULL) {
+        abort(); /* the other ranks rely on it */
+    }
+
+    rc = ucx_mp_mpi_pmpi.Grequest_start(request_query, request_free,
+                                        request_cancel, NULL, request);
+    if (rc != MPI_SUCCESS) {
+        free(reduction);
+        return rc;
+    }
+
+    reduction->args    = *args;
+    reduction->request = *request;
+    reduction->pending = ucx_mp_mpi_nonblocking_track(args->name, *request,
+                                                      advance);
+    reduction->op      = ucx_mp_mpi_world.api->start(group, what, reason);
+
+    pthread_mutex_lock(&all.lock);
+    for (link = &reductions->first; *link != NULL; link = &(*link)->next) {
+    }
+    *link = reduction;
+    pthread_mutex_unlock(&all.lock);
+    advance();
+    return MPI_SUCCESS;
+}
+
+void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
+                                   MPI_Comm comm)
+{
+    ucx_mp_mpi_reductions_t **link = &all.first;
+
+    if (comm == ucx_mp_mpi_pmpi.comm_world) {
+        return; /* the MPI ends */
+    }
+
+    while (reductions->first != NULL) {
+        advance();
+        sched_yield();
+    }
+
+    pthread_mutex_lock(&all.lock);
+    while (*link != reductions) {
+        link = &(*link)->next;
+    }
+    *link = reductions->next;
+    pthread_mutex_unlock(&all.lock);
+    ucx_mp_mpi_pmpi.Comm_free(&reductions->duplicate);
+    free(reductions);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Non-blocking reductions on GPUs (MPI_Iallreduce, MPI_Ireduce,
+ * MPI_Ireduce_scatter and MPI_Ireduce_scatter_block). The request is a
+ * generalized one. The module's queue carries the reductions of a communicator
+ * out in the order in which they were started; UCX's progress drives it.
+ *
+ * A reduction that the GPUs decline is the MPI's. By then the program may have
+ * made other calls on the communicator, more of them on one rank than on
+ * another. The MPI's call is therefore made on a duplicate of the communicator,
+ * which has no other calls, in the order of the queue. A duplicate is created
+ * where ranks wait for one another anyhow: that of MPI_COMM_WORLD in MPI_Init,
+ * others in the first blocking collective that GPUs carry out after a
+ * non-blocking one. Until then the MPI carries non-blocking ones out. (Open
+ * MPI's MPI_Comm_idup fails beside other non-blocking collectives.)
+ */
+#ifndef UCX_MP_MPI_REDUCTION_H_
+#define UCX_MP_MPI_REDUCTION_H_
+
+#include <mpi/arguments.h>
+
+
+/* Reductions of a communicator that are in progress */
+typedef struct ucx_mp_mpi_reductions ucx_mp_mpi_reductions_t;
+
+/* Duplicate a communicator, on all its ranks. */
+ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank);
+
+/* Start a reduction that all ranks queue. `reason` is not 0: this rank declines
+   it. */
+int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
+                               uct_cuda_coll_group_t *group,
+                               const ucx_mp_mpi_collective_t *args,
+                               const uct_cuda_coll_call_t *what,
+                               uct_cuda_coll_reason_t reason,
+                               MPI_Request *request);
+
+/* Wait for all reductions of a communicator that is being freed. */
+void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
+                                   MPI_Comm comm);
+
+#endif

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Non-blocking and persistent reductions, several at once: on communicators
+ * whose reductions each rank starts in an order of its own, of GPU and host
+ * memory, between other collectives and messages. Every byte is checked.
+ *
+ * --overlap SIZE measures instead how much of an MPI_Iallreduce of GPU memory
+ * is hidden by computing on the CPU that calls MPI_Test now and then.
+ *
+ * Prints one line of results; the exit status is 0 if nothing was wrong.
+ */
+#include "gpu.h"
+#include "on_gpus.h"
+#include "util.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+
+#define MAX_OPS   12
+#define NUM_COMMS 4
+
+typedef enum {
+    ALLREDUCE,
+    REDUCE,
+    REDUCE_SCATTER,
+    REDUCE_SCATTER_BLOCK,
+    NUM_KINDS
+} kind_t;
+
+/* A reduction of ints; all but the kind of memory is the same on all ranks */
+typedef struct {
+    kind_t       kind;
+    int          number, comm, count, root, is_in_place;
+    ucx_mp_mem_t mem;
+    int          counts[64];
+    int          *send, *recv;
+    int          sent, received; /* elements of this rank's buffers */
+    MPI_Request  request;
+} op_t;
+
+static struct {
+    int    rounds, seed, host, max_ops, calls, frees;
+    size_t max_size, overlap;
+    double pause;
+} options = {.rounds = 50, .seed = 1, .max_ops = MAX_OPS, .calls = 5,
+             .max_size = 1 << 20, .pause = 50e-6};
+
+static int rank, size, wrong;
+static MPI_Comm comms[NUM_COMMS];
+static int comm_rank[NUM_COMMS];
+static op_t ops[MAX_OPS];
+static int num_ops, next_number;
+
+/* Element that a rank of a communicator gives to a reduction */
+static int value_of(int number, int from, int index)
+{
+    return (int)((unsigned)number * 31 + (unsigned)from * 977 +
+                 (unsigned)index * 7) % 10007;
+}
+
+static int sum_of(int number, int index)
+{
+    int sum = 0, from;
+
+    for (from = 0; from < size; ++from) {
+        sum += value_of(number, from, index);
+    }
+    return sum;
+}
+
+
+/* --------------------------------------------------------------- reductions */
+
+static void op_draw(op_t *op, uint64_t *shared, uint64_t *own)
+{
+    const int most = (int)(options.max_size / sizeof(int)) / size;
+    int i, total = 0;
+
+    op->number      = next_number++;
+    op->kind        = ucx_mp_random_below(shared, NUM_KINDS);
+    op->comm        = ucx_mp_random_below(shared, NUM_COMMS - 1);
+    op->root        = ucx_mp_random_below(shared, size);
+    op->is_in_place = ucx_mp_random_below(shared, 3) == 0;
+    op->count       = (int)ucx_mp_random_size(shared, 1, most);
+    for (i = 0; i < size; ++i) {
+        op->counts[i] = ucx_mp_random_below(shared, op->count + 1);
+        total        += op->counts[i];
+    }
+    op->mem = ((int)ucx_mp_random_below(own, 100) < options.host) ?
+                      UCX_MP_MEM_HOST :
+                      UCX_MP_MEM_DEVICE;
+
+    op->sent = op->received = op->count;
+    if (op->kind == REDUCE_SCATTER) {
+        op->sent     = total;
+        op->received = op->counts[comm_rank[op->comm]];
+    } else if (op->kind == REDUCE_SCATTER_BLOCK) {
+        op->sent = op->count * size;
+    } else if (op->kind == REDUCE) {
+        op->is_in_place &= (comm_rank[op->comm] == op->root);
+    }
+}
+
+static void op_fill(op_t *op)
+{
+    const size_t bytes = (op->sent + 1) * sizeof(int);
+    int *values        = malloc(bytes);
+    int i;
+
+    for (i = 0; i < op->sent; ++i) {
+        values[i] = value_of(op->number, comm_rank[op->comm], i);
+    }
+    op->send = ucx_mp_mem_alloc(op->mem, bytes);
+    op->recv = ucx_mp_mem_alloc(op->mem, bytes);
+    ucx_mp_mem_put(op->mem, op->is_in_place ? op->recv : op->send, values,
+                   op->sent * sizeof(int));
+    free(values);
+}
+
+static void op_start(op_t *op)
+{
+    const void *send = op->is_in_place ? MPI_IN_PLACE : op->send;
+    MPI_Comm comm    = comms[op->comm];
+    int rc;
+
+    switch (op->kind) {
+    case ALLREDUCE:
+        rc = MPI_Iallreduce(send, op->recv, op->count, MPI_INT, MPI_SUM, comm,
+                            &op->request);
+        break;
+    case REDUCE:
+        rc = MPI_Ireduce(send, op->recv, op->count, MPI_INT, MPI_SUM, op->root,
+                         comm, &op->request);
+        break;
+    case REDUCE_SCATTER:
+        rc = MPI_Ireduce_scatter(send, op->recv, op->counts, MPI_INT, MPI_SUM,
+                                 comm, &op->request);
+        break;
+    default:
+        rc = MPI_Ireduce_scatter_block(send, op->recv, op->count, MPI_INT,
+                                       MPI_SUM, comm, &op->request);
+    }
+    if (rc != MPI_SUCCESS) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "reduction %d fails", op->number);
+    }
+}
+
+static void op_check(op_t *op)
+{
+    const int me = comm_rank[op->comm];
+    int first    = 0, i;
+    int *values  = malloc((op->sent + 1) * sizeof(int));
+
+    if (op->kind == REDUCE_SCATTER_BLOCK) {
+        first = me * op->count;
+    }
+    for (i = 0; (op->kind == REDUCE_SCATTER) && (i < me); ++i) {
+        first += op->counts[i];
+    }
+    ucx_mp_mem_get(op->mem, values, op->recv, op->sent * sizeof(int));
+    if ((op->kind != REDUCE) || (me == op->root)) {
+        for (i = 0; i < op->received; ++i) {
+            if (values[i] != sum_of(op->number, first + i)) {
+                printf("rank %d: reduction %d, kind %d%s of %s: element %d of "
+                       "%d, of %d, is %d, not %d\n", rank, op->number, op->kind,
+                       op->is_in_place ? " in place" : "",
+                       ucx_mp_mem_names[op->mem], i, op->received, op->sent,
+                       values[i], sum_of(op->number, first + i));
+                ++wrong;
+                break;
+            }
+        }
+    }
+    free(values);
+    ucx_mp_mem_free(op->mem, op->send);
+    ucx_mp_mem_free(op->mem, op->recv);
+}
+
+
+/* ------------------------------------------------------------------ rounds */
+
+/* Start reductions: those of one communicator in the order of all ranks */
+static void start(int first, int end, uint64_t *own)
+{
+    int left = end - first, next[NUM_COMMS] = {first, first, first, first};
+    int comm;
+
+    while (left > 0) {
+        comm = ucx_mp_random_below(own, NUM_COMMS);
+        while ((next[comm] < end) && (ops[next[comm]].comm != comm)) {
+            ++next[comm];
+        }
+        if (next[comm] < end) {
+            op_start(&ops[next[comm]++]);
+            --left;
+        }
+    }
+}
+
+static void finish(uint64_t *own)
+{
+    MPI_Request requests[MAX_OPS];
+    int indices[MAX_OPS];
+    int left = num_ops, done, i;
+
+    for (i = 0; i < num_ops; ++i) {
+        requests[i] = ops[i].request;
+    }
+    while (left > 0) {
+        i    = ucx_mp_random_below(own, num_ops);
+        done = 0;
+        switch (ucx_mp_random_below(own, 8)) {
+        case 0:
+            MPI_Waitall(num_ops, requests, MPI_STATUSES_IGNORE);
+            left = 0;
+            break;
+        case 1:
+            MPI_Waitany(num_ops, requests, &i, MPI_STATUS_IGNORE);
+            --left;
+            break;
+        case 2:
+            MPI_Testany(num_ops, requests, &i, &done, MPI_STATUS_IGNORE);
+            left -= done;
+            break;
+        case 3:
+            MPI_Waitsome(num_ops, requests, &done, indices,
+                         MPI_STATUSES_IGNORE);
+            left -= done;
+            break;
+        case 4:
+            MPI_Testsome(num_ops, requests, &done, indices,
+                         MPI_STATUSES_IGNORE);
+            left -= done;
+            break;
+        case 5:
+            MPI_Testall(num_ops, requests, &done, MPI_STATUSES_IGNORE);
+            left = done ? 0 : left;
+            break;
+        case 6:
+            if (requests[i] != MPI_REQUEST_NULL) {
+                MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
+                left -= done;
+            }
+            break;
+        default:
+            if (requests[i] != MPI_REQUEST_NULL) {
+                MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+                --left;
+            }
+        }
+    }
+}
+
+/* Blocking collectives between reductions on their communicators */
+static void others(uint64_t *shared, uint64_t *own)
+{
+    op_t op = {.kind = ALLREDUCE, .number = next_number++};
+    int value;
+
+    value = (rank == 0) ? next_number : 0;
+    op.comm = ucx_mp_random_below(shared, NUM_COMMS - 1);
+    MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    wrong += (value != next_number);
+
+    op.count = op.sent = op.received = 1000;
+    op.mem   = ((int)ucx_mp_random_below(own, 100) < options.host) ?
+                     UCX_MP_MEM_HOST :
+                     UCX_MP_MEM_DEVICE;
+    op_fill(&op);
+    MPI_Allreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM,
+                  comms[op.comm]);
+    op_check(&op);
+}
+
+/* One rank receives from another, which first waits for all reductions. */
+static void messages(uint64_t *shared, uint64_t *own)
+{
+    const int waits = ucx_mp_random_below(shared, size);
+    int token       = 0;
+
+    if (rank != waits) {
+        finish(own);
+        MPI_Send(&token, 1, MPI_INT, waits, 3, MPI_COMM_WORLD);
+        return;
+    }
+
+    for (token = 0; token < size - 1; ++token) {
+        MPI_Recv(&(int){0}, 1, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    }
+    finish(own);
+}
+
+static void one_round(int round)
+{
+    uint64_t shared = ucx_mp_hash(options.seed * 1000003 + round);
+    uint64_t own    = ucx_mp_hash(shared + rank + 1);
+    int is_freed    = options.frees && (ucx_mp_random_below(&shared, 4) == 0);
+    int i, half;
+
+    num_ops = 1 + ucx_mp_random_below(&shared, options.max_ops);
+    half    = ucx_mp_random_below(&shared, num_ops + 1);
+    for (i = 0; i < num_ops; ++i) {
+        op_draw(&ops[i], &shared, &own);
+        ops[i].comm = is_freed && (i % 2) ? NUM_COMMS - 1 : ops[i].comm;
+        op_fill(&ops[i]);
+    }
+    if (is_freed) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[NUM_COMMS - 1]);
+    }
+    start(0, half, &own);
+    if (ucx_mp_random_below(&shared, 2)) {
+        others(&shared, &own);
+    }
+    start(half, num_ops, &own);
+    if (is_freed) {
+        MPI_Comm_free(&comms[NUM_COMMS - 1]);
+    }
+    if (ucx_mp_random_below(&shared, 2)) {
+        messages(&shared, &own);
+    } else {
+        finish(&own);
+    }
+    for (i = 0; i < num_ops; ++i) {
+        op_check(&ops[i]);
+    }
+}
+
+
+/* ----------------------------------------------------------------- overlap */
+
+static void compute(double seconds, MPI_Request *request)
+{
+    const double end = ucx_mp_time() + seconds;
+    double next      = ucx_mp_time() + options.pause;
+    int is_done;
+
+    while (ucx_mp_time() < end) {
+        if ((request != NULL) && (ucx_mp_time() >= next)) {
+            MPI_Test(request, &is_done, MPI_STATUS_IGNORE);
+            next = ucx_mp_time() + options.pause;
+        }
+    }
+}
+
+/* Return the seconds of a reduction beside so much computing. */
+static double timed(float *send, float *recv, int count, double seconds)
+{
+    MPI_Request request;
+    double began, mine, longest;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    began = ucx_mp_time();
+    MPI_Iallreduce(send, recv, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD,
+                   &request);
+    if (seconds > 0) {
+        compute(seconds, &request);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    mine = ucx_mp_time() - began;
+    MPI_Allreduce(&mine, &longest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return longest;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double left = *(const double*)a, right = *(const double*)b;
+
+    return (left > right) - (left < right);
+}
+
+static double median(float *send, float *recv, int count, double seconds)
+{
+    double times[64];
+    int i;
+
+    for (i = 0; i < options.calls; ++i) {
+        times[i] = timed(send, recv, count, seconds);
+    }
+    qsort(times, options.calls, sizeof(*times), compare);
+    return times[options.calls / 2];
+}
+
+static void overlap(void)
+{
+    const int count = (int)(options.overlap / sizeof(float));
+    float *send     = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, options.overlap);
+    float *recv     = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, options.overlap);
+    double alone, both;
+
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, send, 0, options.overlap);
+    (void)median(send, recv, count, 0);
+    alone = median(send, recv, count, 0);
+    both  = median(send, recv, count, alone);
+    if (rank == 0) {
+        printf("%zu bytes: %.1f us alone, %.1f us beside as much computing, "
+               "%.1f %% overlap\n", options.overlap, alone * 1e6, both * 1e6,
+               100 * (2 * alone - both) / alone);
+    }
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, send);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, recv);
+}
+
+int main(int argc, char **argv)
+{
+    static const ucx_mp_option_t table[] = {
+        UCX_MP_NUMBER("rounds", options.rounds, 0, 1 << 30, "N", "in all"),
+        UCX_MP_NUMBER("seed", options.seed, 0, 1 << 30, "N",
+                      "what happens follows from this number"),
+        UCX_MP_NUMBER("host", options.host, 0, 100, "PERCENT",
+                      "of a rank's buffers in host memory"),
+        UCX_MP_NUMBER("ops", options.max_ops, 1, MAX_OPS, "N",
+                      "at once, at most"),
+        UCX_MP_NUMBER("frees", options.frees, 0, 1, "1",
+                      "free communicators with reductions in progress"),
+        UCX_MP_SIZE("max-size", options.max_size, 1024, (size_t)1 << 28,
+                    "largest buffer"),
+        UCX_MP_SIZE("overlap", options.overlap, 0, (size_t)1 << 30,
+                    "measure the overlap of this size"),
+        UCX_MP_NUMBER("calls", options.calls, 1, 64, "N",
+                      "measured of each kind"),
+        UCX_MP_SECONDS("pause", options.pause,
+                       "of computing between two MPI_Test"),
+        {.name = NULL}
+    };
+    long mine, all;
+    char why[256];
+    int i, total;
+
+    ucx_mp_program = "ucx_mp_outstanding";
+    ucx_mp_parse_options(argc, argv, "Reductions in progress, checked.", table);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    ucx_mp_set_rank(rank);
+    if (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
+    }
+
+    comms[0] = MPI_COMM_WORLD;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[2]);
+    for (i = 0; i < NUM_COMMS; ++i) {
+        comm_rank[i] = (i == 2) ? size - 1 - rank : rank;
+    }
+
+    if (options.overlap > 0) {
+        overlap();
+    }
+    for (i = 0; i < options.rounds; ++i) {
+        one_round(i);
+    }
+
+    mine = ucx_mp_on_gpus();
+    MPI_Reduce(&mine, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Allreduce(&wrong, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("ucx_mp_outstanding: %d rounds, %d reductions, %d ranks, %ld "
+               "times GPUs did a rank's part, %d wrong\n", options.rounds,
+               next_number, size, all, total);
+    }
+    MPI_Finalize();
+    return (total > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+}
