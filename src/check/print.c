@@ -31,9 +31,9 @@ static void print_transfer_steps(const uct_cuda_plan_t *plan, FILE *stream)
     for (i = 0; i < list.num_steps; ++i) {
         step = &list.steps[i];
         fprintf(stream, "  %4u  %5s > %-5s  %llu bytes  %s", i,
-                uct_cuda_end_str(uct_cuda_plan_lane_from(step->queue), from,
+                uct_cuda_end_str(uct_cuda_plan_link_from(step->queue), from,
                                  sizeof(from)),
-                uct_cuda_end_str(uct_cuda_plan_lane_to(step->queue), to,
+                uct_cuda_end_str(uct_cuda_plan_link_to(step->queue), to,
                                  sizeof(to)),
                 (unsigned long long)step->bytes,
                 uct_cuda_plan_places_str(plan, step, places,
@@ -45,7 +45,7 @@ static void print_transfer_steps(const uct_cuda_plan_t *plan, FILE *stream)
 void uct_cuda_plan_print(const uct_cuda_plan_t *plan, bool steps,
                          FILE *stream)
 {
-    const uct_cuda_plan_part_t *path;
+    const uct_cuda_plan_path_share_t *path;
     char from[16], to[16], name[16];
     unsigned i;
 

@@ -200,7 +200,7 @@ ucs_status_t uct_cuda_plan_check(const uct_cuda_plan_t *plan, char *error,
     const ucx_mp_proof_subject_t subject = {
         .plan         = plan,
         .num_ranks    = 1,
-        .num_queues   = UCT_CUDA_PLAN_NUM_LANES,
+        .num_queues   = UCT_CUDA_PLAN_NUM_LINKS,
         .num_memories = UCT_CUDA_NUM_ENDS * NUM_KINDS,
         .max_fan      = 1,
         .element      = 1,

@@ -109,7 +109,7 @@ bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
         }
         *buffer->parts.type_p = ucx_mp_mpi_byte();
     } else if (!ucx_mp_mpi_packed_make(&buffer->packed, &buffer->parts,
-                                       UCX_MP_MPI_PACKED_WHOLE)) {
+                                       UCX_MP_MPI_PACKED_CONTIGUOUS)) {
         return false;
     }
 
@@ -151,7 +151,7 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
     }
 
     if (ucx_mp_mpi_gpu_holds(low, size)) {
-        buffer->is_whole = true;
+        buffer->is_single = true;
         buffer->on_gpu   = low;
         return size;
     }
@@ -177,7 +177,7 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
    module is loaded: then UCX can send from GPU memory. */
 static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 {
-    if (buffer->is_own || !buffer->is_whole || (ucx_mp_mpi_module() == NULL) ||
+    if (buffer->is_cpu || !buffer->is_single || (ucx_mp_mpi_module() == NULL) ||
         !ucx_mp_mpi_pack_prepare(copy, buffer->element)) {
         return false;
     }
@@ -206,7 +206,7 @@ static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
         return false;
     }
 
-    buffer->is_packed = buffer->is_whole &&
+    buffer->is_packed = buffer->is_single &&
                         ucx_mp_mpi_pool_is_mapped(buffer->block) &&
                         ucx_mp_mpi_pack_prepare(copy, buffer->element);
     if (buffer->is_packed || hold_rows(buffer)) {

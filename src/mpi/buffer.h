@@ -52,9 +52,9 @@ typedef struct {
                                          argument */
     size_t                 count_width;
     size_t                 bytes;     /* packed size of all elements */
-    bool                   is_whole;  /* all bytes are in one allocation of one
+    bool                   is_single; /* all bytes are in one allocation of one
                                          GPU */
-    bool                   is_own;    /* the MPI moves the bytes with the CPU,
+    bool                   is_cpu;    /* the MPI moves the bytes with the CPU,
                                          not UCX */
     bool                   is_packed; /* a kernel packs; false: copies do */
     ucx_mp_mpi_gpu_block_t *gpu_block; /* owner of `staged` in GPU memory; NULL:

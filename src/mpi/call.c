@@ -287,7 +287,7 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
     }
 }
 
-bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank)
+bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank)
 {
     int is_inter, own;
 
@@ -357,7 +357,7 @@ static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
         .is_back   = (use == UCX_MP_MPI_WRITE),
         .is_joined = rows->is_joined
     };
-    size_t whole;
+    size_t full;
 
     plane.staged = is_packed ? buffer->staged + rows->packed :
                                (char*)((uintptr_t)plane.program +
@@ -366,16 +366,16 @@ static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
     if (is_packed && (limit < rows->packed + (rows->count - 1) * rows->step +
                                       rows->length)) {
         limit       = (limit > rows->packed) ? limit - rows->packed : 0;
-        whole       = (limit < rows->length) ?
+        full        = (limit < rows->length) ?
                               0 :
                               (limit - rows->length) / rows->step + 1;
-        plane.count = whole;
+        plane.count = full;
         ucx_mp_mpi_copy_rows(copy, plane);
 
-        plane.program += (ptrdiff_t)whole * plane.stride;
-        plane.staged  += (ptrdiff_t)whole * plane.step;
-        plane.count    = (whole < rows->count) && (limit > whole * rows->step);
-        plane.length   = limit - whole * rows->step;
+        plane.program += (ptrdiff_t)full * plane.stride;
+        plane.staged  += (ptrdiff_t)full * plane.step;
+        plane.count    = (full < rows->count) && (limit > full * rows->step);
+        plane.length   = limit - full * rows->step;
     }
     ucx_mp_mpi_copy_rows(copy, plane);
 }
@@ -476,7 +476,7 @@ static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
     }
 
     if (!ucx_mp_mpi_packed_make(&buffer->packed, &buffer->parts,
-                                UCX_MP_MPI_PACKED_WHOLE)) {
+                                UCX_MP_MPI_PACKED_CONTIGUOUS)) {
         goto err_put;
     }
 

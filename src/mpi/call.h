@@ -136,7 +136,7 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
 /* Return whether `rank` is the calling rank; false in an intercommunicator. */
-bool ucx_mp_mpi_is_own_rank(MPI_Comm comm, int rank);
+bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank);
 
 /* Copy the data in and point the wrapper's arguments to the copies.
    @return Whether to make the MPI's call: true even after a failure if other

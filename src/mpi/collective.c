@@ -5,7 +5,7 @@
 #include <mpi/member.h>
 #include <mpi/nodes.h>
 #include <mpi/reduction.h>
-#include <mpi/world.h>
+#include <mpi/job.h>
 
 
 static void progress(void *arg)
@@ -182,8 +182,8 @@ static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
         return false;
     }
 
-    request->reason = UCT_CUDA_COLL_NO_OWN_WAY;
-    if (ucx_mp_mpi_world.has_rival && is_one_message(member, args->kind)) {
+    request->reason = UCT_CUDA_COLL_NO_NATIVE_PATH;
+    if (ucx_mp_mpi_job.has_rival && is_one_message(member, args->kind)) {
         return false;
     }
 
@@ -263,11 +263,11 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
         return false;
     }
 
-    request.what.has_own_way = ucx_mp_mpi_world.has_rival;
+    request.what.has_native_path = ucx_mp_mpi_job.has_rival;
     request.what.progress    = progress;
     request.what.arg         = &comm;
-    switch (ucx_mp_mpi_world.api->collective(group, &request.what, why,
-                                             sizeof(why))) {
+    switch (ucx_mp_mpi_job.api->collective(group, &request.what, why,
+                                           sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         if (member->has_reductions && (member->reductions == NULL)) {
             member->reductions = ucx_mp_mpi_reductions_create(comm,
@@ -310,12 +310,12 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
                                  const ucx_mp_mpi_collective_t *args,
                                  MPI_Request *request_p, int *rc_p)
 {
-    const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_job.api;
     request_t request              = {.what = {.kind = args->kind}};
     bool has_gpu;
 
     if ((member == NULL) || (member->nodes != NULL) ||
-        ucx_mp_mpi_world.has_rival || !is_queueable(member, args)) {
+        ucx_mp_mpi_job.has_rival || !is_queueable(member, args)) {
         return false;
     }
 
@@ -328,7 +328,7 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
         return false;
     }
 
-    request.what.has_own_way = 0;
+    request.what.has_native_path = 0;
     *rc_p = ucx_mp_mpi_reduction_start(member->reductions, member->group, args,
                                        &request.what,
                                        has_gpu ? UCT_CUDA_COLL_AHEAD :

@@ -6,27 +6,27 @@
 
 void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank)
 {
-    const ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
+    const ucx_mp_mpi_job_t *job = &ucx_mp_mpi_job;
 
     if (ordinal.key != 0) {
-        world->api->segment_report_failure(world->board, ordinal.key,
-                                           ordinal.number, ordinal.start,
-                                           (uint32_t)rank);
+        job->api->segment_report_failure(job->segment, ordinal.key,
+                                         ordinal.number, ordinal.start,
+                                         (uint32_t)rank);
     }
 }
 
 int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
                             MPI_Comm comm, int rc)
 {
-    const ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
+    const ucx_mp_mpi_job_t *job = &ucx_mp_mpi_job;
     int rank;
 
     if ((ordinal.key == 0) || (rc != MPI_SUCCESS)) {
         return rc;
     }
 
-    rank = world->api->segment_failed_rank(world->board, ordinal.key,
-                                           ordinal.number, ordinal.start);
+    rank = job->api->segment_failed_rank(job->segment, ordinal.key,
+                                         ordinal.number, ordinal.start);
     return (rank < 0) ? rc :
                         ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
                                          "%s: rank %d could not stage its GPU "

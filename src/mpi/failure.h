@@ -12,7 +12,7 @@
 #ifndef UCX_MP_MPI_FAILURE_H_
 #define UCX_MP_MPI_FAILURE_H_
 
-#include <mpi/world.h>
+#include <mpi/job.h>
 
 #include <stdint.h>
 

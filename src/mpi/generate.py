@@ -506,7 +506,7 @@ class Call:
         those significant on all ranks, or the root's buffers."""
         names = [name for _, name in self.arguments]
         if 'root' in names:
-            return ('(sendbuf == recvbuf) && ucx_mp_mpi_is_own_rank(comm, root)'
+            return ('(sendbuf == recvbuf) && ucx_mp_mpi_is_self(comm, root)'
                     if 'sendbuf' in names else None)
         wrong = ['(sendbuf == recvbuf)']
         for name in names:

@@ -80,7 +80,7 @@ static struct {
     struct {
         CUcontext          ctx;
         unsigned long long id;
-        unsigned           lane;
+        unsigned           index;
         CUstream           stream;
     } entries[MAX_STREAMS];
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -246,7 +246,7 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
 }
 
 /* Get a stream of the current context, from the cache if it has an id */
-static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned lane)
+static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned index)
 {
     unsigned long long id = 0;
     CUresult result;
@@ -262,7 +262,7 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned lane)
     for (i = 0; i < MAX_STREAMS; ++i) {
         if ((streams.entries[i].ctx == copy->ctx) &&
             (streams.entries[i].id == id) &&
-            (streams.entries[i].lane == lane)) {
+            (streams.entries[i].index == index)) {
             copy->stream = streams.entries[i].stream;
             pthread_mutex_unlock(&streams.lock);
             return CUDA_SUCCESS;
@@ -274,7 +274,7 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned lane)
         i                         = streams.next++;
         streams.entries[i].ctx    = copy->ctx;
         streams.entries[i].id     = id;
-        streams.entries[i].lane   = lane;
+        streams.entries[i].index  = index;
         streams.entries[i].stream = copy->stream;
     } else {
         copy->is_kept = false;
@@ -283,7 +283,7 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned lane)
     return result;
 }
 
-static void copy_enter(ucx_mp_mpi_copy_t *copy, CUcontext ctx, unsigned lane)
+static void copy_enter(ucx_mp_mpi_copy_t *copy, CUcontext ctx, unsigned index)
 {
     *copy        = (ucx_mp_mpi_copy_t){.ctx = ctx};
     copy->result = driver.ctx_push(ctx);
@@ -292,11 +292,11 @@ static void copy_enter(ucx_mp_mpi_copy_t *copy, CUcontext ctx, unsigned lane)
         return;
     }
 
-    copy->result = copy_stream(copy, lane);
+    copy->result = copy_stream(copy, index);
 }
 
-void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
-                                unsigned lane)
+void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
+                              unsigned index)
 {
     CUcontext ctx   = NULL;
     CUresult result = copy_context(address, &ctx);
@@ -306,7 +306,7 @@ void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
         return;
     }
 
-    copy_enter(copy, ctx, lane);
+    copy_enter(copy, ctx, index);
     if ((copy->result == CUDA_SUCCESS) && (ucx_mp_mpi_module() != NULL)) {
         ucx_mp_mpi_module()->sync(address);
     }
@@ -319,7 +319,7 @@ void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx)
 
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
 {
-    ucx_mp_mpi_copy_begin_lane(copy, address, 0);
+    ucx_mp_mpi_copy_begin_on(copy, address, 0);
 }
 
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)

@@ -104,11 +104,11 @@ bool ucx_mp_mpi_gpu_load(CUfunction *function);
  */
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 
-/* Begin copies on one of UCX_MP_MPI_COPY_LANES streams. 0 is the stream of
+/* Begin copies on one of UCX_MP_MPI_COPY_STREAMS streams. 0 is the stream of
    ucx_mp_mpi_copy_begin(). Streams do not wait for each other. */
-#define UCX_MP_MPI_COPY_LANES 4
-void ucx_mp_mpi_copy_begin_lane(ucx_mp_mpi_copy_t *copy, const void *address,
-                                unsigned lane);
+#define UCX_MP_MPI_COPY_STREAMS 4
+void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
+                              unsigned index);
 
 /* Begin copies of any memory in the given context. */
 void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx);

@@ -7,7 +7,7 @@
 #include <mpi/member.h>
 #include <mpi/nodes.h>
 #include <mpi/reduction.h>
-#include <mpi/world.h>
+#include <mpi/job.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
         ucx_mp_mpi_reductions_destroy(member->reductions, comm);
     }
     if (member->group != NULL) {
-        ucx_mp_mpi_world.api->group_destroy(member->group);
+        ucx_mp_mpi_job.api->group_destroy(member->group);
     }
     if (member->nodes != NULL) {
         ucx_mp_mpi_nodes_destroy(member->nodes, comm);
@@ -86,7 +86,7 @@ ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm)
     const unsigned generation = __atomic_load_n(&state.generation,
                                                 __ATOMIC_ACQUIRE);
 
-    if (ucx_mp_mpi_world.api == NULL) {
+    if (ucx_mp_mpi_job.api == NULL) {
         return NULL;
     }
 
@@ -123,11 +123,11 @@ static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
 {
     const bool is_child = (member_find(parent) != NULL);
     int *places;
-    bool is_own;
+    bool is_known;
     int i;
 
     *is_spread_p = false;
-    if (is_child && !ucx_mp_mpi_world.is_spread) {
+    if (is_child && !ucx_mp_mpi_job.is_spread) {
         return true;
     }
 
@@ -136,12 +136,12 @@ static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
         abort(); /* other ranks rely on this one */
     }
 
-    is_own = ucx_mp_mpi_world_places(comm, size, places);
-    for (i = 0; is_own && (i < size); ++i) {
+    is_known = ucx_mp_mpi_job_places(comm, size, places);
+    for (i = 0; is_known && (i < size); ++i) {
         *is_spread_p |= (places[i] < 0);
     }
     free(places);
-    return is_own;
+    return is_known;
 }
 
 void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
@@ -158,7 +158,7 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
         (real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
         (real->Comm_size(comm, &size) != MPI_SUCCESS) || (size < 2) ||
         !ranks_are_known(parent, comm, size, &is_spread) ||
-        (is_spread && ucx_mp_mpi_world.has_rival)) {
+        (is_spread && ucx_mp_mpi_job.has_rival)) {
         return;
     }
 
@@ -196,9 +196,9 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
 bool ucx_mp_mpi_member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
 {
     if ((member->group == NULL) && !member->has_failed) {
-        member->group      = ucx_mp_mpi_world_join(comm, member->key,
-                                                   member->rank, member->size,
-                                                   member->calls);
+        member->group      = ucx_mp_mpi_job_join(comm, member->key,
+                                                 member->rank, member->size,
+                                                 member->calls);
         member->has_failed = (member->group == NULL);
     }
     return member->group != NULL;
@@ -216,9 +216,9 @@ uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
 /* Return whether another rank has created the group of this communicator */
 static bool member_is_awaited(ucx_mp_mpi_member_t *member)
 {
-    const uct_cuda_coll_api_t *api = ucx_mp_mpi_world.api;
-    uct_cuda_node_segment_t *board = ucx_mp_mpi_world.board;
-    const uint32_t word = __atomic_load_n(api->segment_changes(board),
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_job.api;
+    uct_cuda_node_segment_t *segment = ucx_mp_mpi_job.segment;
+    const uint32_t word = __atomic_load_n(api->segment_changes(segment),
                                           __ATOMIC_ACQUIRE);
 
     if (__builtin_expect(word == member->word, 1)) {
@@ -226,7 +226,7 @@ static bool member_is_awaited(ucx_mp_mpi_member_t *member)
     }
 
     member->word = word;
-    return api->segment_has(board, member->key);
+    return api->segment_has(segment, member->key);
 }
 
 void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
@@ -235,13 +235,13 @@ void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
     if ((member->group != NULL) ||
         (member_is_awaited(member) &&
          ucx_mp_mpi_member_has_group(member, comm))) {
-        ucx_mp_mpi_world.api->pass(member->group, kind, reason);
+        ucx_mp_mpi_job.api->pass(member->group, kind, reason);
         return;
     }
 
     ++member->calls;
     if (reason != UCT_CUDA_COLL_NO_HOST) {
-        ucx_mp_mpi_world.api->pass(NULL, kind, reason);
+        ucx_mp_mpi_job.api->pass(NULL, kind, reason);
     }
 }
 
@@ -250,7 +250,7 @@ void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
 
 static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
 {
-    if ((rc == MPI_SUCCESS) && (ucx_mp_mpi_world.api != NULL)) {
+    if ((rc == MPI_SUCCESS) && (ucx_mp_mpi_job.api != NULL)) {
         ucx_mp_mpi_member_new(parent, *comm);
     }
     return rc;

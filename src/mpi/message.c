@@ -47,7 +47,7 @@ static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
            (element->layout.rows[0].count == 1) &&
            ((buffer->parts.count == 1) ||
             (element->extent == (ptrdiff_t)element->layout.size)) &&
-           (buffer->bytes <= INT_MAX) && buffer->is_whole &&
+           (buffer->bytes <= INT_MAX) && buffer->is_single &&
            ucx_mp_mpi_buffer_give_bytes(buffer,
                                         (const char*)buffer->original +
                                                 element->low);
@@ -79,7 +79,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 {
     ucx_mp_mpi_buffer_t *buffer = &call->buffers[call->num_buffers];
     const MPI_Count count       = count_get(count_p, width);
-    bool is_own                 = (call->flags & UCX_MP_MPI_HOST);
+    bool is_cpu                 = (call->flags & UCX_MP_MPI_HOST);
     int rc;
 
     if ((call->rc != MPI_SUCCESS) || (count <= 0) || (peer == MPI_PROC_NULL) ||
@@ -88,9 +88,9 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
     }
 
 #ifndef OPEN_MPI
-    is_own = is_own || ucx_mp_mpi_is_own_rank(call->comm, peer);
+    is_cpu = is_cpu || ucx_mp_mpi_is_self(call->comm, peer);
 #endif
-    if (!is_own && ucx_mp_mpi_message_is_plain(*type_p)) {
+    if (!is_cpu && ucx_mp_mpi_message_is_plain(*type_p)) {
         return;
     }
 
@@ -102,7 +102,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
                                                .type_p = type_p};
     buffer->count_p     = count_p;
     buffer->count_width = width;
-    buffer->is_own      = is_own;
+    buffer->is_cpu      = is_cpu;
 
     rc = ucx_mp_mpi_layout_hold(*type_p, &buffer->element);
     if (rc != MPI_SUCCESS) {
@@ -116,7 +116,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 
     buffer->bytes = (size_t)count * buffer->element->layout.size;
     if ((ucx_mp_mpi_buffer_locate(buffer) == 0) ||
-        (!is_own && message_is_direct(buffer))) {
+        (!is_cpu && message_is_direct(buffer))) {
         ucx_mp_mpi_layout_free(&buffer->layout);
         ucx_mp_mpi_layout_release(buffer->element);
         buffer->element = NULL;

@@ -54,7 +54,7 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
     return ucx_mp_mpi_message_is_plain(datatype) || ucx_mp_mpi_is_straight();
 #else
     return ucx_mp_mpi_is_straight() ||
-           (!ucx_mp_mpi_is_own_rank(comm, peer) &&
+           (!ucx_mp_mpi_is_self(comm, peer) &&
             ucx_mp_mpi_message_is_plain(datatype));
 #endif
 }

@@ -2,7 +2,7 @@
 #include <mpi/nodes.h>
 
 #include <mpi/handles.h>
-#include <mpi/world.h>
+#include <mpi/job.h>
 
 #include <limits.h>
 #include <sched.h>
@@ -15,18 +15,18 @@
 /* smallest call that is worth an agreement, bytes */
 #define MIN_BYTES ((uint64_t)256 << 10)
 
-/* A buffer is split into MIN_CHUNKS chunks: into more if a slice would exceed
+/* A buffer is split into MIN_CHUNKS chunks: into more if a shard would exceed
    SLICE_BYTES, into fewer if a chunk would be shorter than CHUNK_BYTES */
-#define SLICE_BYTES ((uint64_t)2 << 20)
+#define SHARD_BYTES ((uint64_t)2 << 20)
 #define CHUNK_BYTES ((uint64_t)256 << 10)
 #define MIN_CHUNKS  4
 
-/* Chunks and slices start at a multiple of this, elements: kernels can then
+/* Chunks and shards start at a multiple of this, elements: kernels can then
    access whole words */
 #define GRAIN 64
 
 /* chunks in progress at once, each on its own stream */
-#define DEPTH (UCX_MP_MPI_COPY_LANES - 1)
+#define DEPTH (UCX_MP_MPI_COPY_STREAMS - 1)
 
 #define IDLE_BEFORE_YIELD 64
 
@@ -39,21 +39,21 @@ struct ucx_mp_mpi_nodes {
     uct_cuda_coll_group_t *group; /* GPU group of this node; NULL: this node has
                                      one rank */
     MPI_Comm              local;  /* ranks of this node */
-    MPI_Comm              across; /* ranks with the same slice, one per node */
+    MPI_Comm              across; /* ranks with the same shard, one per node */
     int                   rank, size; /* within `local` */
-    int                   slices;
+    int                   shards;
     bool                  is_split;   /* `local` and `across` exist, on all
                                          ranks */
     bool                  has_local;
     bool                  is_off;     /* they could not be made, on all ranks */
-    bool                  has_slice;
+    bool                  has_shard;
     unsigned              unasked; /* calls to make without agreement */
     unsigned              left;    /* remaining ones of them */
 };
 
-/* Progress of this rank's slice of a chunk */
+/* Progress of this rank's shard of a chunk */
 typedef enum {
-    STAGE_HERE,   /* in GPU memory: complete, or this rank has no slice */
+    STAGE_HERE,   /* in GPU memory: complete, or this rank has no shard */
     STAGE_OUT,    /* being copied to host memory */
     STAGE_ACROSS, /* being reduced between nodes */
     STAGE_IN      /* being copied back */
@@ -124,10 +124,10 @@ ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(uint64_t key)
 static void nodes_release(ucx_mp_mpi_nodes_t *nodes, bool has_mpi)
 {
     if (nodes->group != NULL) {
-        ucx_mp_mpi_world.api->group_destroy(nodes->group);
+        ucx_mp_mpi_job.api->group_destroy(nodes->group);
         nodes->group = NULL;
     }
-    if (has_mpi && nodes->has_slice) {
+    if (has_mpi && nodes->has_shard) {
         ucx_mp_mpi_pmpi.Comm_free(&nodes->across);
     }
     if (has_mpi && nodes->has_local) {
@@ -148,8 +148,8 @@ static bool nodes_join(ucx_mp_mpi_nodes_t *nodes)
         return true;
     }
 
-    nodes->group = ucx_mp_mpi_world_join(nodes->local, nodes->key, nodes->rank,
-                                         nodes->size, 0);
+    nodes->group = ucx_mp_mpi_job_join(nodes->local, nodes->key, nodes->rank,
+                                       nodes->size, 0);
     return ucx_mp_mpi_on_all(nodes->local, nodes->group != NULL);
 }
 
@@ -175,12 +175,12 @@ static bool nodes_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
         return false;
     }
 
-    nodes->slices    = all[1];
-    nodes->has_slice = (nodes->rank < nodes->slices);
+    nodes->shards    = all[1];
+    nodes->has_shard = (nodes->rank < nodes->shards);
     if (real->Comm_split(comm,
-                         nodes->has_slice ? nodes->rank : MPI_UNDEFINED, rank,
+                         nodes->has_shard ? nodes->rank : MPI_UNDEFINED, rank,
                          &nodes->across) != MPI_SUCCESS) {
-        nodes->has_slice = false;
+        nodes->has_shard = false;
         return false;
     }
     return true;
@@ -194,7 +194,7 @@ static bool nodes_are_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
         nodes->is_split = nodes_split(nodes, comm);
         if (!nodes->is_split) {
             nodes_release(nodes, true);
-            nodes->has_slice = nodes->has_local = false;
+            nodes->has_shard = nodes->has_local = false;
             nodes->is_off    = true;
         }
     }
@@ -237,22 +237,22 @@ static uint64_t chunk_count(const run_t *run, uint64_t chunk)
     return (left < run->chunk) ? left : run->chunk;
 }
 
-/* Return the first element of a slice, counted from the start of the buffer.
-   `slice` may be one more than the last: the end of the chunk. */
-static uint64_t slice_first(const run_t *run, uint64_t chunk, int slice)
+/* Return the first element of a shard, counted from the start of the buffer.
+   `shard` may be one more than the last: the end of the chunk. */
+static uint64_t shard_first(const run_t *run, uint64_t chunk, int shard)
 {
     const uint64_t count = chunk_count(run, chunk);
-    const int slices     = run->nodes->slices;
+    const int shards     = run->nodes->shards;
     uint64_t grains      = (count + GRAIN - 1) / GRAIN;
-    uint64_t first       = grains * slice / slices * GRAIN;
+    uint64_t first       = grains * shard / shards * GRAIN;
 
     return chunk_first(run, chunk) + ((first < count) ? first : count);
 }
 
-static int slice_count(const run_t *run, uint64_t chunk, int slice)
+static int shard_count(const run_t *run, uint64_t chunk, int shard)
 {
-    return (int)(slice_first(run, chunk, slice + 1) -
-                 slice_first(run, chunk, slice));
+    return (int)(shard_first(run, chunk, shard + 1) -
+                 shard_first(run, chunk, shard));
 }
 
 static char *run_place(const run_t *run, uint64_t element)
@@ -262,8 +262,8 @@ static char *run_place(const run_t *run, uint64_t element)
 
 static void slot_copy(run_t *run, slot_t *slot, stage_t stage)
 {
-    const uint64_t first = slice_first(run, slot->chunk, run->nodes->rank);
-    const size_t bytes   = (size_t)slice_count(run, slot->chunk,
+    const uint64_t first = shard_first(run, slot->chunk, run->nodes->rank);
+    const size_t bytes   = (size_t)shard_count(run, slot->chunk,
                                                run->nodes->rank) *
                            run->element;
     const char *source   = (run->nodes->size == 1) ? run->send : run->recv;
@@ -301,7 +301,7 @@ static bool slot_advance(run_t *run, slot_t *slot)
         }
 
         ++run->next_across;
-        count = slice_count(run, slot->chunk, run->nodes->rank);
+        count = shard_count(run, slot->chunk, run->nodes->rank);
         if (!run_check(run,
                        real->Iallreduce(MPI_IN_PLACE, slot->host, count,
                                         run->args->datatype, run->args->op,
@@ -379,7 +379,7 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     }
 
     ucx_mp_mpi_call_begin(&call, run->args->name, nodes->local, 0);
-    call.is_apart = true; /* a slice may start at the same byte as the chunk */
+    call.is_apart = true; /* a shard may start at the same byte as the chunk */
     if (what->kind == UCT_CUDA_COLL_KIND_ALLGATHER) {
         ucx_mp_mpi_call_buffer(&call, UCX_MP_MPI_READ | UCX_MP_MPI_WRITE,
                                &recvbuf, total, &datatype);
@@ -425,14 +425,14 @@ static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
         .arg      = run
     };
     char why[sizeof(run->why) / 2];
-    int slice;
+    int shard;
 
     if ((nodes->size == 1) || run->is_given_up) {
         return;
     }
 
-    for (slice = 0; slice < nodes->slices; ++slice) {
-        counts[slice] = slice_count(run, chunk, slice);
+    for (shard = 0; shard < nodes->shards; ++shard) {
+        counts[shard] = shard_count(run, chunk, shard);
     }
 
     if (kind == UCT_CUDA_COLL_KIND_ALLGATHER) {
@@ -440,14 +440,14 @@ static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
         what.recvbuf     = run_place(run, first);
     } else {
         what.sendbuf = sendbuf;
-        what.recvbuf = run_place(run, nodes->has_slice ?
-                                              slice_first(run, chunk,
+        what.recvbuf = run_place(run, nodes->has_shard ?
+                                              shard_first(run, chunk,
                                                           nodes->rank) :
                                               first);
     }
 
-    switch (ucx_mp_mpi_world.api->collective(nodes->group, &what, why,
-                                             sizeof(why))) {
+    switch (ucx_mp_mpi_job.api->collective(nodes->group, &what, why,
+                                           sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         break;
     case UCT_CUDA_COLL_STAGE:
@@ -471,7 +471,7 @@ static void run_chunks(run_t *run)
             run_inside(run, UCT_CUDA_COLL_KIND_REDUCE_SCATTER, chunk);
             slot        = &run->slots[chunk % DEPTH];
             slot->chunk = chunk;
-            if (run->nodes->has_slice) {
+            if (run->nodes->has_shard) {
                 slot_copy(run, slot, STAGE_OUT);
             }
         }
@@ -486,7 +486,7 @@ static void run_chunks(run_t *run)
 static void run_cut(run_t *run)
 {
     uint64_t bytes = run->count * run->element / MIN_CHUNKS;
-    uint64_t most  = SLICE_BYTES * run->nodes->slices;
+    uint64_t most  = SHARD_BYTES * run->nodes->shards;
 
     bytes = (bytes < CHUNK_BYTES) ? CHUNK_BYTES : bytes;
     bytes = (bytes > most) ? most : bytes;
@@ -505,19 +505,19 @@ static bool run_begin(run_t *run)
     unsigned i;
 
     run_cut(run);
-    /* Copies read `send`; ucx_mp_mpi_copy_begin_lane() syncs `recv` only */
+    /* Copies read `send`; ucx_mp_mpi_copy_begin_on() syncs `recv` only */
     if ((nodes->size == 1) && (run->send != run->recv)) {
-        ucx_mp_mpi_world.api->sync(run->send);
+        ucx_mp_mpi_job.api->sync(run->send);
     }
-    bytes = (run->chunk / nodes->slices + 2 * GRAIN) * run->element;
+    bytes = (run->chunk / nodes->shards + 2 * GRAIN) * run->element;
     for (i = 0; i < DEPTH; ++i) {
         slot = &run->slots[i];
-        ucx_mp_mpi_copy_begin_lane(&slot->copy, run->recv, i + 1);
-        if (nodes->has_slice) {
+        ucx_mp_mpi_copy_begin_on(&slot->copy, run->recv, i + 1);
+        if (nodes->has_shard) {
             slot->host = ucx_mp_mpi_pool_get(bytes, &slot->copy, &slot->block);
         }
         has_all = has_all && (slot->copy.result == CUDA_SUCCESS) &&
-                  (!nodes->has_slice || (slot->host != NULL));
+                  (!nodes->has_shard || (slot->host != NULL));
     }
     return has_all;
 }

@@ -6,8 +6,8 @@
  * Interconnect-Aware UCX Communication for MPI Collectives", multi-node design,
  * whose stages run one after the other).
  *
- * A chunk is split into as many slices as the smallest node has ranks. Rank j
- * of every node sends slice j to the other nodes, so that all adapters and PCIe
+ * A chunk is split into as many shards as the smallest node has ranks. Rank j
+ * of every node sends shard j to the other nodes, so that all adapters and PCIe
  * links are busy at once. Further ranks of larger nodes take part only within
  * their node.
  */
@@ -35,7 +35,7 @@ void ucx_mp_mpi_nodes_destroy(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm);
  * buffers in GPU memory; the ranks agree on it with a small MPI_Allreduce.
  * Other calls return false at once. While no process uses a GPU, the ranks
  * agree less and less often, down to every 64th call of this size. The first
- * call that is carried out splits the communicator by node and by slice.
+ * call that is carried out splits the communicator by node and by shard.
  *
  * @param rc_p  Set to the wrapper's result if the call is done.
  *

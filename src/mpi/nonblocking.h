@@ -9,8 +9,8 @@
  * A tool or library must complete requests through the MPI_ or PMPI_ functions.
  * Otherwise received data is not copied back.
  */
-#ifndef UCX_MP_MPI_LATER_H_
-#define UCX_MP_MPI_LATER_H_
+#ifndef UCX_MP_MPI_NONBLOCKING_H_
+#define UCX_MP_MPI_NONBLOCKING_H_
 
 #include <mpi/call.h>
 

@@ -38,7 +38,7 @@ void *ucx_mp_mpi_others_symbol(void *handle, const char *name)
                    symbol;
 }
 
-bool ucx_mp_mpi_own_symbol(const char *name)
+bool ucx_mp_mpi_exports_symbol(const char *name)
 {
     void *handle = NULL;
     void *symbol = NULL;

@@ -12,7 +12,7 @@
 void *ucx_mp_mpi_others_symbol(void *handle, const char *name);
 
 /* Return whether this library exports a symbol. */
-bool ucx_mp_mpi_own_symbol(const char *name);
+bool ucx_mp_mpi_exports_symbol(const char *name);
 
 /* Return whether two addresses belong to the same loaded object. */
 bool ucx_mp_mpi_in_one_object(void *first, void *second);

@@ -114,7 +114,7 @@ static bool make_each(ucx_mp_mpi_packed_t *packed,
             (ucx_mp_mpi_pmpi.Type_size_x(types[i], &size) != MPI_SUCCESS)) {
             return false;
         }
-        place += (way == UCX_MP_MPI_PACKED_WHOLE) ? count * size : 0;
+        place += (way == UCX_MP_MPI_PACKED_CONTIGUOUS) ? count * size : 0;
     }
     return true;
 }
@@ -154,7 +154,7 @@ static bool packed_fill(ucx_mp_mpi_packed_t *packed,
 
     packed->types[0] = byte_type();
     return type_make(*parts->type_p, way, 0, &packed->types[0]) &&
-           ((parts->ranks == 0) || (way != UCX_MP_MPI_PACKED_WHOLE) ||
+           ((parts->ranks == 0) || (way != UCX_MP_MPI_PACKED_CONTIGUOUS) ||
             displs_fill(packed->displs, parts));
 }
 

@@ -61,7 +61,7 @@ typedef struct {
 #define UCX_MP_MPI_PACKED_LOST ((size_t)64 << 10)
 
 typedef enum {
-    UCX_MP_MPI_PACKED_WHOLE, /* blocks follow one another */
+    UCX_MP_MPI_PACKED_CONTIGUOUS, /* blocks follow one another */
     UCX_MP_MPI_PACKED_SAME,  /* all blocks overlap in the stand-in */
     UCX_MP_MPI_PACKED_NONE   /* no bytes */
 } ucx_mp_mpi_packed_way_t;

@@ -64,7 +64,7 @@ static void real_find(void)
 {
     ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     void *handle            = RTLD_NEXT;
-    bool is_whole           = true;
+    bool is_complete        = true;
     bool has_tools          = false;
 
     if (dlsym(handle, "PMPI_Init") == NULL) {
@@ -94,7 +94,7 @@ static void real_find(void)
 
 #define FIND_HELPER(_name) \
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name); \
-    is_whole    = is_whole && (real->_name != NULL);
+    is_complete = is_complete && (real->_name != NULL);
     UCX_MP_MPI_HELPERS(FIND_HELPER)
 
 #define FIND_EXTRA(_name) \
@@ -107,7 +107,7 @@ static void real_find(void)
     real->comm_null    = ucx_mp_mpi_pmpi_variable("ompi_mpi_comm_null");
     real->datatype_null = ucx_mp_mpi_pmpi_variable("ompi_mpi_datatype_null");
     real->errors_return = ucx_mp_mpi_pmpi_variable("ompi_mpi_errors_return");
-    is_whole = is_whole && (real->comm_world != NULL) &&
+    is_complete = is_complete && (real->comm_world != NULL) &&
                (real->errors_return != NULL) &&
                (real->comm_null != NULL) && (real->request_null != NULL) &&
                (real->datatype_null != NULL);
@@ -119,15 +119,15 @@ static void real_find(void)
     real->datatype_null = MPI_DATATYPE_NULL;
     real->info_null    = MPI_INFO_NULL;
     real->errors_return = MPI_ERRORS_RETURN;
-    is_whole = is_whole && !is_foreign();
+    is_complete = is_complete && !is_foreign();
 #endif
     real->query_cuda_support = (__typeof__(real->query_cuda_support))
             ucx_mp_mpi_others_symbol(handle, "MPIX_Query_cuda_support");
     real->gpu_query_support = (__typeof__(real->gpu_query_support))
             ucx_mp_mpi_others_symbol(handle, "MPIX_GPU_query_support");
-    real->is_whole = is_whole;
+    real->is_complete = is_complete;
     real->is_newer = (dlsym(handle, "PMPI_Isendrecv") != NULL) &&
-                     !ucx_mp_mpi_own_symbol("MPI_Isendrecv");
+                     !ucx_mp_mpi_exports_symbol("MPI_Isendrecv");
     __atomic_store_n(&ucx_mp_mpi_tools_state,
                      has_tools ? UCX_MP_MPI_TOOLS_SOME : UCX_MP_MPI_TOOLS_NONE,
                      __ATOMIC_RELEASE);
@@ -145,8 +145,8 @@ void ucx_mp_mpi_pmpi_judge(void)
     ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
 
     ucx_mp_mpi_pmpi_find_calls();
-    real->stages = real->is_whole && ((real->query_cuda_support == NULL) ||
-                                      !real->query_cuda_support());
+    real->stages = real->is_complete && ((real->query_cuda_support == NULL) ||
+                                         !real->query_cuda_support());
     __atomic_store_n(&ucx_mp_mpi_pmpi_found, true, __ATOMIC_RELEASE);
 }
 

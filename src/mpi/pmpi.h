@@ -4,8 +4,8 @@
  * call runs. This library has no MPI in its dependencies: it may be preloaded
  * into any process, even if the MPI is loaded later with RTLD_LOCAL.
  */
-#ifndef UCX_MP_MPI_REAL_H_
-#define UCX_MP_MPI_REAL_H_
+#ifndef UCX_MP_MPI_PMPI_H_
+#define UCX_MP_MPI_PMPI_H_
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -165,7 +165,7 @@ typedef struct {
     MPI_Datatype datatype_null;
     MPI_Info     info_null;
     MPI_Errhandler errors_return;
-    bool         is_whole; /* all required functions were found */
+    bool         is_complete; /* all required functions were found */
     bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
     bool         is_newer; /* the MPI has functions of MPI 4 that this library
                               does not wrap */

@@ -2,7 +2,7 @@
 #include <mpi/reduction.h>
 
 #include <mpi/nonblocking.h>
-#include <mpi/world.h>
+#include <mpi/job.h>
 
 #include <limits.h>
 #include <pthread.h>
@@ -99,7 +99,7 @@ static void reduction_judge(reduction_t *reduction)
     const MPI_Comm comm = ucx_mp_mpi_pmpi.comm_world;
     char why[256];
 
-    switch (ucx_mp_mpi_world.api->test(reduction->op, why, sizeof(why))) {
+    switch (ucx_mp_mpi_job.api->test(reduction->op, why, sizeof(why))) {
     case UCT_CUDA_COLL_PENDING:
         return;
     case UCT_CUDA_COLL_DONE:
@@ -174,7 +174,7 @@ static void advance(void)
 {
     ucx_mp_mpi_reductions_t *reductions;
 
-    ucx_mp_mpi_world.api->progress();
+    ucx_mp_mpi_job.api->progress();
     if (pthread_mutex_trylock(&all.lock) != 0) {
         return;
     }
@@ -254,7 +254,7 @@ ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
 
     ucx_mp_mpi_pmpi.Comm_set_errhandler(reductions->duplicate,
                                         ucx_mp_mpi_pmpi.errors_return);
-    ucx_mp_mpi_world.api->on_end(on_end);
+    ucx_mp_mpi_job.api->on_end(on_end);
     pthread_mutex_lock(&all.lock);
     reductions->next = all.first;
     all.first        = reductions;
@@ -288,7 +288,7 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
     reduction->request = *request;
     reduction->pending = ucx_mp_mpi_nonblocking_track(args->name, *request,
                                                       advance);
-    reduction->op      = ucx_mp_mpi_world.api->start(group, what, reason);
+    reduction->op      = ucx_mp_mpi_job.api->start(group, what, reason);
 
     pthread_mutex_lock(&all.lock);
     for (link = &reductions->first; *link != NULL; link = &(*link)->next) {

@@ -5,16 +5,16 @@
 #pragma GCC visibility pop
 
 #include <mpi/member.h>
-#include <mpi/roster.h>
-#include <mpi/world.h>
+#include <mpi/rank_check.h>
+#include <mpi/job.h>
 
 
 /* Steps before and after the MPI's own start */
 static void start_begin(void)
 {
     ucx_mp_mpi_pmpi_find_calls();
-    if (ucx_mp_mpi_pmpi.is_whole) {
-        ucx_mp_mpi_roster_begin();
+    if (ucx_mp_mpi_pmpi.is_complete) {
+        ucx_mp_mpi_rank_check_begin();
     }
 }
 
@@ -22,15 +22,15 @@ static int start_end(int rc)
 {
     if (rc == MPI_SUCCESS) {
         ucx_mp_mpi_pmpi_judge();
-        if (ucx_mp_mpi_pmpi.is_whole) {
-            ucx_mp_mpi_world_begin();
-            if (ucx_mp_mpi_world.api != NULL) {
+        if (ucx_mp_mpi_pmpi.is_complete) {
+            ucx_mp_mpi_job_begin();
+            if (ucx_mp_mpi_job.api != NULL) {
                 ucx_mp_mpi_member_new(ucx_mp_mpi_pmpi.comm_null,
                                       ucx_mp_mpi_pmpi.comm_world);
             }
         }
     }
-    ucx_mp_mpi_roster_end();
+    ucx_mp_mpi_rank_check_end();
     return rc;
 }
 

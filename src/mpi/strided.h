@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Byte ranges in memory as few strided rows, each with its position in the
    packed bytes (type map order). */
-#ifndef UCX_MP_MPI_ROWS_H_
-#define UCX_MP_MPI_ROWS_H_
+#ifndef UCX_MP_MPI_STRIDED_H_
+#define UCX_MP_MPI_STRIDED_H_
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -7,7 +7,7 @@
 #include <mpi/handles.h>
 #include <mpi/module.h>
 #include <mpi/window.h>
-#include <mpi/world.h>
+#include <mpi/job.h>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -340,7 +340,7 @@ static bool comm_is_known(making_t *making)
     }
 
     making->api = (making->ranks == 1) ? ucx_mp_mpi_module() :
-                                         ucx_mp_mpi_world.api;
+                                         ucx_mp_mpi_job.api;
     if ((making->api == NULL) || (making->ranks == 1)) {
         return making->api != NULL;
     }
@@ -350,7 +350,7 @@ static bool comm_is_known(making_t *making)
         abort(); /* the others count on it */
     }
 
-    is_known = ucx_mp_mpi_world_places(comm, making->ranks, places);
+    is_known = ucx_mp_mpi_job_places(comm, making->ranks, places);
     for (i = 0; is_known && (i < making->ranks); ++i) {
         making->is_spread |= (places[i] < 0);
     }

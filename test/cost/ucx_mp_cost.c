@@ -106,8 +106,8 @@ static void print_times(const char *what, double *times, unsigned count)
 static int step_device(const uct_cuda_plan_step_t *step)
 {
     return uct_cuda_end_device(
-            uct_cuda_plan_gpu_end(uct_cuda_plan_lane_from(step->queue),
-                                  uct_cuda_plan_lane_to(step->queue)));
+            uct_cuda_plan_gpu_end(uct_cuda_plan_link_from(step->queue),
+                                  uct_cuda_plan_link_to(step->queue)));
 }
 
 static uintptr_t bare_address(const uct_cuda_plan_place_t *place, unsigned path,
@@ -150,7 +150,7 @@ static void bare_copy(unsigned number, unsigned pair, CUDA_MEMCPY3D *copy)
 
 static void bare_build(void)
 {
-    CUgraphNode last[UCT_CUDA_PLAN_NUM_LANES] = {NULL};
+    CUgraphNode last[UCT_CUDA_PLAN_NUM_LINKS] = {NULL};
     const uct_cuda_plan_step_t *step;
     CUgraphNode after[2];
     CUDA_MEMCPY3D copy;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* replaces src/mpi/pmpi.h by the MPI of this program */
-#define UCX_MP_MPI_REAL_H_
+#define UCX_MP_MPI_PMPI_H_
 #define FUNCTIONS(_) \
     _(Type_create_keyval) _(Type_free) _(Type_get_attr) _(Type_get_contents) \
     _(Type_get_envelope) _(Type_get_extent_x) _(Type_get_true_extent_x) \

@@ -12,7 +12,7 @@ threads_sanitized() {
     local in_shards_make files
     local filter='Threads.*:Queue.*:Ipc*:Host*:Ctx.*:Copy*:*layout*:*.threads*'
     filter+=':*test_engine_start*:test_ledger*:test_traffic*:*test_copy_host*'
-    filter+=':CollPage*:CollRanks*:Call*:Lanes*'
+    filter+=':CollControl*:CollRanks*:Call*:Links*'
     files=$(printf 'cuda/test_cuda-%s.o ' fake_driver test_{capture,copy_md} \
         test_{copy_short,ctx,host_bounce,host_cpus,host_pieces,host_pipeline} \
         test_{ipc_ep,ipc_list,ipc_multipath,node_exports,node_handle} \

@@ -298,7 +298,7 @@ static void measure_planned(int src, int dst)
     uct_cuda_plan_knowledge_t know  = {
         .topo = topo, .config = &config, .load = &idle
     };
-    const uct_cuda_plan_part_t *planned;
+    const uct_cuda_plan_path_share_t *planned;
     path_t paths[UCT_CUDA_PLAN_MAX_PATHS];
     char via[256], error[512], name[32];
     size_t length;

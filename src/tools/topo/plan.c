@@ -324,7 +324,7 @@ static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
                      uct_cuda_end_t to)
 {
     return !uct_cuda_end_equal(from, to) &&
-           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_lane(from, to)) >
+           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_link(from, to)) >
             0);
 }
 
@@ -569,7 +569,7 @@ static int json_end(uct_cuda_end_t end)
 
 void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
 {
-    const uct_cuda_plan_part_t *path;
+    const uct_cuda_plan_path_share_t *path;
     char name[16];
     unsigned i;
 

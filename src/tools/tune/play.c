@@ -11,7 +11,7 @@
 /* Operations at once: the pieces of a gigabyte */
 #define MAX_OPS (16 * UCT_CUDA_PLAN_MAX_STEPS)
 
-#define MAX_DEPS (UCT_CUDA_PLAN_NUM_LANES + 2)
+#define MAX_DEPS (UCT_CUDA_PLAN_NUM_LINKS + 2)
 
 #define MAX_PLACES (UCT_CUDA_MAX_GPUS + CUEMU_MAX_NUMA)
 
@@ -34,8 +34,8 @@ struct ucx_mp_player {
                                                      processor */
     bool          is_graph;
     unsigned      num_used;
-    uint16_t      used[UCT_CUDA_PLAN_NUM_LANES];    /* in order of first use */
-    cuemu_op_id_t last[UCT_CUDA_PLAN_NUM_LANES];
+    uint16_t      used[UCT_CUDA_PLAN_NUM_LINKS];    /* in order of first use */
+    cuemu_op_id_t last[UCT_CUDA_PLAN_NUM_LINKS];
     cuemu_op_id_t steps[UCT_CUDA_PLAN_MAX_STEPS];
     unsigned      num_paths;                      /* paths of the last piece */
     staging_t     staging[MAX_PLACES];
@@ -121,7 +121,7 @@ static cuemu_op_id_t add(ucx_mp_player_t *player, cuemu_op_desc_t *desc,
     return id;
 }
 
-static cuemu_place_t lane_place(const ucx_mp_player_t *player,
+static cuemu_place_t link_place(const ucx_mp_player_t *player,
                                 uct_cuda_end_t end, int numa)
 {
     if (uct_cuda_end_is_gpu(end)) {
@@ -155,17 +155,17 @@ static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,
                              UCT_CUDA_PLAN_STAGING_SLOTS];
 }
 
-static void use_lane(ucx_mp_player_t *player, uint16_t lane)
+static void use_link(ucx_mp_player_t *player, uint16_t link)
 {
     unsigned i;
 
     for (i = 0; i < player->num_used; ++i) {
-        if (player->used[i] == lane) {
+        if (player->used[i] == link) {
             return;
         }
     }
 
-    player->used[player->num_used++] = lane;
+    player->used[player->num_used++] = link;
 }
 
 static void submit_step(ucx_mp_player_t *player, const uct_cuda_plan_t *plan,
@@ -199,15 +199,15 @@ static void submit_step(ucx_mp_player_t *player, const uct_cuda_plan_t *plan,
         call(player, CUEMU_CALL_COPY_ASYNC);
     }
 
-    desc.src   = lane_place(player, uct_cuda_plan_lane_from(step->queue),
+    desc.src   = link_place(player, uct_cuda_plan_link_from(step->queue),
                             plan->numa);
-    desc.dst   = lane_place(player, uct_cuda_plan_lane_to(step->queue),
+    desc.dst   = link_place(player, uct_cuda_plan_link_to(step->queue),
                             plan->numa);
     desc.bytes = step->bytes;
 
     player->steps[number]     = add(player, &desc, deps, num_deps);
     player->last[step->queue]  = player->steps[number];
-    use_lane(player, step->queue);
+    use_link(player, step->queue);
     if (is_awaited) {
         call_stream(player, CUEMU_CALL_EVENT_RECORD);
     }
@@ -227,7 +227,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
                           const uct_cuda_plan_t *plan)
 {
     bool is_awaited[UCT_CUDA_PLAN_MAX_STEPS];
-    const uct_cuda_plan_part_t *path;
+    const uct_cuda_plan_path_share_t *path;
     cuemu_op_id_t *drained;
     staging_t *staging;
     unsigned i;

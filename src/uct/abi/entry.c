@@ -13,16 +13,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UCT_ABI_VERDICTS_MAX 32
+#define UCT_ABI_RESULTS_MAX 32
 
 /* Decision about one library of a UCX, or all of it. */
 typedef struct {
     const void   *base;
     ucs_status_t status;
-} uct_abi_verdict_t;
+} uct_abi_result_t;
 
 static pthread_mutex_t uct_abi_attach_lock = PTHREAD_MUTEX_INITIALIZER;
-static uct_abi_verdict_t uct_abi_verdicts[UCT_ABI_VERDICTS_MAX];
+static uct_abi_result_t uct_abi_results[UCT_ABI_RESULTS_MAX];
 static unsigned uct_abi_num_verdicts;
 static int uct_abi_displaced;
 static char uct_abi_reason[256]; /* reason for not using the first UCX */
@@ -40,24 +40,24 @@ const char *uct_abi_stays_out(void)
     return (uct_abi_host.release != NULL) ? "" : uct_abi_reason;
 }
 
-static const uct_abi_verdict_t *uct_abi_verdict_find(const void *base)
+static const uct_abi_result_t *uct_abi_result_find(const void *base)
 {
     unsigned i;
 
     for (i = 0; i < uct_abi_num_verdicts; ++i) {
-        if (uct_abi_verdicts[i].base == base) {
-            return &uct_abi_verdicts[i];
+        if (uct_abi_results[i].base == base) {
+            return &uct_abi_results[i];
         }
     }
 
     return NULL;
 }
 
-static void uct_abi_verdict_add(const void *base, ucs_status_t status)
+static void uct_abi_result_add(const void *base, ucs_status_t status)
 {
-    if (uct_abi_num_verdicts < UCT_ABI_VERDICTS_MAX) {
-        uct_abi_verdicts[uct_abi_num_verdicts].base   = base;
-        uct_abi_verdicts[uct_abi_num_verdicts].status = status;
+    if (uct_abi_num_verdicts < UCT_ABI_RESULTS_MAX) {
+        uct_abi_results[uct_abi_num_verdicts].base    = base;
+        uct_abi_results[uct_abi_num_verdicts].status  = status;
         ++uct_abi_num_verdicts;
     }
 }
@@ -106,7 +106,7 @@ uct_abi_attach_first(const void *caller_address, uct_abi_host_t *host)
 static ucs_status_t uct_abi_attach_locked(const void *caller_address)
 {
     const void *caller_base = uct_abi_object_base(caller_address);
-    const uct_abi_verdict_t *verdict;
+    const uct_abi_result_t *result;
     static uct_abi_host_t host; /* protected by the lock */
     ucs_status_t status;
 
@@ -114,9 +114,9 @@ static ucs_status_t uct_abi_attach_locked(const void *caller_address)
         return UCS_ERR_NO_ELEM;
     }
 
-    verdict = uct_abi_verdict_find(caller_base);
-    if (verdict != NULL) {
-        return verdict->status;
+    result = uct_abi_result_find(caller_base);
+    if (result != NULL) {
+        return result->status;
     }
 
     memset(&host, 0, sizeof(host));
@@ -125,9 +125,9 @@ static ucs_status_t uct_abi_attach_locked(const void *caller_address)
         return status;
     }
 
-    verdict = uct_abi_verdict_find(host.libucs_base);
-    if (verdict != NULL) {
-        status = verdict->status;
+    result = uct_abi_result_find(host.libucs_base);
+    if (result != NULL) {
+        status = result->status;
     } else {
         if (uct_abi_host.release != NULL) {
             uct_abi_log_outside("CUDA module: already attached to the UCX in "
@@ -138,11 +138,11 @@ static ucs_status_t uct_abi_attach_locked(const void *caller_address)
         } else {
             status = uct_abi_attach_first(caller_address, &host);
         }
-        uct_abi_verdict_add(host.libucs_base, status);
+        uct_abi_result_add(host.libucs_base, status);
     }
 
     if (caller_base != host.libucs_base) {
-        uct_abi_verdict_add(caller_base, status);
+        uct_abi_result_add(caller_base, status);
     }
 
     return status;
@@ -200,7 +200,7 @@ static void uct_abi_module_load_stock(const void *caller_address)
         *(void**)&init = dlsym(module, "ucs_module_global_init");
         if ((init != NULL) &&
             (uct_abi_object_base((void*)(uintptr_t)init) !=
-             uct_abi_object_base(&uct_abi_verdicts))) {
+             uct_abi_object_base(&uct_abi_results))) {
             (void)init();
         }
     }
@@ -248,11 +248,11 @@ static void uct_abi_module_load_gdrcopy(const void *caller_address)
 
 void uct_abi_displace(const void *caller_address)
 {
-    const uct_abi_verdict_t *verdict;
+    const uct_abi_result_t *result;
 
     pthread_mutex_lock(&uct_abi_attach_lock);
-    verdict = uct_abi_verdict_find(uct_abi_object_base(caller_address));
-    if ((verdict != NULL) && (verdict->status == UCS_OK) &&
+    result = uct_abi_result_find(uct_abi_object_base(caller_address));
+    if ((result != NULL) && (result->status == UCS_OK) &&
         !uct_abi_displaced) {
         uct_abi_displaced = 1;
         uct_abi_module_load_gdrcopy(caller_address);

@@ -88,7 +88,7 @@ typedef enum {
     UCT_CUDA_COLL_NO_ARGUMENTS,
     UCT_CUDA_COLL_NO_DATATYPE,
     UCT_CUDA_COLL_NO_BLOCKS,
-    UCT_CUDA_COLL_NO_OWN_WAY,
+    UCT_CUDA_COLL_NO_NATIVE_PATH,
     UCT_CUDA_COLL_NO_BYTES,
     UCT_CUDA_COLL_NO_LIMITS,
     UCT_CUDA_COLL_NO_ALIGNMENT,
@@ -132,7 +132,7 @@ typedef struct {
     unsigned       root;
     /** The caller's MPI accepts GPU memory: return STAGE where it is as
      *  fast; the same on all ranks */
-    int            has_own_way;
+    int            has_native_path;
 
     /** Called from time to time while waiting for other ranks; may be NULL */
     void           (*progress)(void *arg);

@@ -47,7 +47,7 @@ static bool is_equal(const uct_cuda_settings_t *a, const uct_cuda_settings_t *b)
            (a->collectives.is_on == b->collectives.is_on) &&
            (a->collectives.algorithm == b->collectives.algorithm) &&
            (a->collectives.multipath == b->collectives.multipath) &&
-           (a->collectives.tells_waits == b->collectives.tells_waits);
+           (a->collectives.logs_waits == b->collectives.logs_waits);
 }
 
 void uct_cuda_settings_open(const uct_cuda_settings_t *settings)

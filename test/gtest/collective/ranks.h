@@ -24,7 +24,7 @@ class Ranks : public ::testing::Test
 protected:
     enum : uint64_t { KEY = 17 };
 
-    uct_cuda_node_segment_t *board = nullptr;
+    uct_cuda_node_segment_t *segment = nullptr;
     /* mappings of the played ranks */
     std::vector<uct_cuda_node_control_t*> controls;
     std::string dir;
@@ -40,8 +40,8 @@ protected:
 
         dir = mkdtemp(path);
         ASSERT_EQ(UCS_OK, uct_cuda_node_segment_open(dir.c_str(), 0, 2, name,
-                                                     &board));
-        uct_cuda_node_segment_unlink(board);
+                                                     &segment));
+        uct_cuda_node_segment_unlink(segment);
         log.clear();
         uct_cuda_log_set(
                 [](uct_cuda_log_level_t, const char*, unsigned, const char*,
@@ -60,7 +60,7 @@ protected:
                 uct_cuda_node_control_close(control);
             }
         }
-        uct_cuda_node_segment_close(board);
+        uct_cuda_node_segment_close(segment);
         rmdir(dir.c_str());
     }
 
@@ -70,7 +70,7 @@ protected:
         const std::vector<unsigned> members(size, 0);
         uct_cuda_node_control_t *control = nullptr;
 
-        EXPECT_EQ(UCS_OK, uct_cuda_node_control_open(board, KEY, rank, size,
+        EXPECT_EQ(UCS_OK, uct_cuda_node_control_open(segment, KEY, rank, size,
                                                      members.data(), &control));
         return control;
     }

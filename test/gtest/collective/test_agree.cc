@@ -370,7 +370,7 @@ TEST_F(Agreement, waits_for_ranks_that_never_join_get_shorter)
         begin();
         others();
     }
-    self.is_whole = false;
+    self.is_joined = false;
     self.deadline = 0;
     others        = [] {};
     uct_cuda_node_control_join(controls[2], 0);
@@ -535,7 +535,8 @@ TEST_F(Agreement, more_gpus_than_plans_know_are_too_many)
         uct_cuda_node_control_t *control;
         const uint8_t uuid[16] = {(uint8_t)(rank + 1)};
 
-        ASSERT_EQ(UCS_OK, uct_cuda_node_control_open(board, KEY + 1, rank, many,
+        ASSERT_EQ(UCS_OK, uct_cuda_node_control_open(segment, KEY + 1, rank,
+                                                     many,
                                                      members.data(), &control));
         uct_cuda_node_control_set_gpu(control, uuid);
         controls.push_back(control);

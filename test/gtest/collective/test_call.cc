@@ -96,7 +96,8 @@ protected:
             ucs_status_t status;
 
             ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain((int)rank, true, &context));
-            status = uct_cuda_coll_group_create(board, KEY, rank, SIZE, members,
+            status = uct_cuda_coll_group_create(segment, KEY, rank, SIZE,
+                                                members,
                                                 0, &groups[rank]);
             ASSERT_EQ(UCS_OK, status);
             sends[rank] = gpus->alloc((int)rank, BYTES);
@@ -359,7 +360,7 @@ TEST_F(Started, all_ranks_queue_from_one_call_on)
             uct_cuda_coll_queue_destroy(groups[rank]);
             const unsigned members[SIZE] = {0, 0};
             ASSERT_EQ(UCS_OK, uct_cuda_coll_group_create(
-                                      board, KEY + first, rank, SIZE, members,
+                                      segment, KEY + first, rank, SIZE, members,
                                       0, &groups[rank]));
         }
         for (unsigned rank = 0; rank < SIZE; ++rank) {
@@ -654,7 +655,7 @@ TEST_F(Call, small_sums_on_one_gpu_are_left_to_the_mpi)
 {
     all_reduce(false);
     for (uct_cuda_coll_call_t &call : calls) {
-        call.has_own_way = 1;
+        call.has_native_path = 1;
         call.sendbuf     = sends[0];
         call.recvbuf     = recvs[0];
     }
@@ -662,7 +663,7 @@ TEST_F(Call, small_sums_on_one_gpu_are_left_to_the_mpi)
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
     EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
     for (uct_cuda_coll_call_t &call : calls) {
-        call.has_own_way = 0;
+        call.has_native_path = 0;
     }
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
 }
@@ -683,7 +684,7 @@ TEST_F(Call, freed_memory_is_exported_again)
 
 /* A transfer from the third GPU, with the first one as relay while its links
    are idle */
-class Lanes : public Call
+class Links : public Call
 {
 protected:
     enum : unsigned { MANY = 512 << 10 };
@@ -741,13 +742,13 @@ protected:
 
     static bool is_taken(const uct_cuda_plan_load_t &load, int from, int to)
     {
-        const uint16_t lane = uct_cuda_plan_lane(uct_cuda_end_gpu(from),
+        const uint16_t link = uct_cuda_plan_link(uct_cuda_end_gpu(from),
                                                  uct_cuda_end_gpu(to));
-        return (load.active[lane] > 0) && (load.direct[lane] > 0);
+        return (load.active[link] > 0) && (load.direct[link] > 0);
     }
 };
 
-TEST_F(Lanes, transfers_see_the_links_used_by_collectives)
+TEST_F(Links, transfers_see_the_links_used_by_collectives)
 {
     plan();
     EXPECT_EQ(2u, fewest_paths);
@@ -771,7 +772,7 @@ TEST_F(Lanes, transfers_see_the_links_used_by_collectives)
 }
 
 /* After every kind of end */
-TEST_F(Lanes, failures_leave_no_link_in_use)
+TEST_F(Links, failures_leave_no_link_in_use)
 {
     gather(MANY);
     gpus->fail_function = "cuMemcpyAsync";
@@ -782,7 +783,7 @@ TEST_F(Lanes, failures_leave_no_link_in_use)
 }
 
 /* Operations too short to matter are not announced */
-TEST_F(Lanes, small_collectives_cost_nothing)
+TEST_F(Links, small_collectives_cost_nothing)
 {
     unsigned copies = 0;
 

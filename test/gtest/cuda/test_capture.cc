@@ -37,7 +37,7 @@ static CUresult fake_call()
     return answer;
 }
 
-static void *tell_mode(void *arg)
+static void *report_mode(void *arg)
 {
     *(CUstreamCaptureMode*)arg = mode;
     return nullptr;
@@ -152,7 +152,7 @@ TEST_F(Capture, threads_of_the_module_are_in_relaxed_mode)
         pthread_t thread;
 
         uct_cuda_capture_wrap(&table);
-        ASSERT_TRUE(uct_cuda_thread_start(tell_mode, &seen, &thread));
+        ASSERT_TRUE(uct_cuda_thread_start(report_mode, &seen, &thread));
         pthread_join(thread, nullptr);
         EXPECT_EQ(RELAXED, seen);
         EXPECT_EQ(CU_STREAM_CAPTURE_MODE_GLOBAL, mode);

@@ -30,15 +30,15 @@ static uint8_t gpu[1 << 20];
 class CmaChannel : public ::testing::Test
 {
 protected:
-    struct Told : uct_completion_t {
-        unsigned count_told = 0;
+    struct Reported : uct_completion_t {
+        unsigned count_reported = 0;
 
         static void count_one(uct_completion_t *self)
         {
-            ++((Told*)self)->count_told;
+            ++((Reported*)self)->count_reported;
         }
 
-        Told()
+        Reported()
         {
             func   = count_one;
             count  = 1;
@@ -137,13 +137,14 @@ protected:
         }
     }
 
-    ucs_status_t post(size_t offset, size_t length, bool is_put, Told *told)
+    ucs_status_t post(size_t offset, size_t length, bool is_put,
+                      Reported *reported)
     {
         uct_cuda_copy_t copy;
         ucs_status_t status;
 
         uct_cuda_copy_init(&copy, gpu + offset, NULL, (uintptr_t)host + offset,
-                           length, is_put, told);
+                           length, is_put, reported);
         status = uct_cuda_cma_channel_follow(channel, &queue, &copy);
 
         return (status != UCS_ERR_UNSUPPORTED) ?
@@ -165,13 +166,13 @@ protected:
     }
 
     /* Progress until all completions are reported, 5 s at most. */
-    void progress_until(const Told &told)
+    void progress_until(const Reported &reported)
     {
-        for (int i = 0; (i < 5000) && (told.count_told == 0); ++i) {
+        for (int i = 0; (i < 5000) && (reported.count_reported == 0); ++i) {
             uct_cuda_queue_progress(&queue);
             usleep(1000);
         }
-        EXPECT_EQ(1u, told.count_told);
+        EXPECT_EQ(1u, reported.count_reported);
     }
 
     /* Return a byte of the child's memory. */
@@ -188,7 +189,7 @@ protected:
 
 TEST_F(CmaChannel, requests_are_posted_and_completed)
 {
-    Told put, get;
+    Reported put, get;
 
     EXPECT_EQ(getpid(), page->slots[0].pid);
     ASSERT_EQ(UCS_INPROGRESS, post(64, 100, true, &put));
@@ -206,10 +207,10 @@ TEST_F(CmaChannel, requests_are_posted_and_completed)
 
     answer(1, UCT_CUDA_CMA_DONE);
     uct_cuda_queue_progress(&queue);
-    EXPECT_EQ(0u, put.count_told);
+    EXPECT_EQ(0u, put.count_reported);
     answer(0, UCT_CUDA_CMA_DONE);
     progress_until(put);
-    EXPECT_EQ(1u, get.count_told);
+    EXPECT_EQ(1u, get.count_reported);
     EXPECT_EQ(UCS_OK, put.status);
     EXPECT_EQ(UCT_CUDA_CMA_FREE, uct_cuda_cma_request_state(&request(0)));
 }
@@ -220,34 +221,34 @@ TEST_F(CmaChannel, memory_is_queried_again_when_it_may_have_changed)
 {
     uint32_t serial;
     unsigned asked;
-    Told told[3];
+    Reported reported[3];
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 8, true, &told[0]));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 8, true, &reported[0]));
     serial = request(0).serial;
     asked  = driver.questions;
-    ASSERT_EQ(UCS_INPROGRESS, post(8, 8, true, &told[1]));
+    ASSERT_EQ(UCS_INPROGRESS, post(8, 8, true, &reported[1]));
     EXPECT_EQ(asked, driver.questions);
     answer(0, UCT_CUDA_CMA_DONE);
     answer(1, UCT_CUDA_CMA_DONE);
-    progress_until(told[1]);
+    progress_until(reported[1]);
 
     ++driver.buffer_id; /* freed, and replaced */
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 8, true, &told[2]));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 8, true, &reported[2]));
     EXPECT_NE(serial, request(2).serial);
     EXPECT_EQ(request(2).serial, page->slots[0].keys[request(2).key].serial);
     answer(2, UCT_CUDA_CMA_DONE);
-    progress_until(told[2]);
+    progress_until(reported[2]);
 }
 
 /* Refused requests go by threads, which the kernel lets access the child */
 TEST_F(CmaChannel, refused_requests_are_copied_by_threads)
 {
-    Told told, next;
+    Reported reported, next;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(16, 5, true, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(16, 5, true, &reported));
     answer(0, UCT_CUDA_CMA_REFUSED);
-    progress_until(told);
-    EXPECT_EQ(UCS_OK, told.status);
+    progress_until(reported);
+    EXPECT_EQ(UCS_OK, reported.status);
     EXPECT_EQ('h', peek(15));
     EXPECT_EQ('g', peek(16));
     EXPECT_EQ('g', peek(20));
@@ -258,11 +259,11 @@ TEST_F(CmaChannel, refused_requests_are_copied_by_threads)
 /* A server that does not run is not waited for; it must not copy later */
 TEST_F(CmaChannel, a_request_not_begun_is_cancelled)
 {
-    Told told;
+    Reported reported;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
-    progress_until(told);
-    EXPECT_EQ(UCS_OK, told.status);
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &reported));
+    progress_until(reported);
+    EXPECT_EQ(UCS_OK, reported.status);
     EXPECT_EQ('g', peek(0));
     EXPECT_EQ(UCT_CUDA_CMA_TAKEN_BACK,
               uct_cuda_cma_request_state(&request(0)));
@@ -272,38 +273,38 @@ TEST_F(CmaChannel, a_request_not_begun_is_cancelled)
 /* A running server is waited for: it is busy */
 TEST_F(CmaChannel, a_busy_server_is_waited_for)
 {
-    Told told;
+    Reported reported;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &reported));
     for (int i = 0; i < 30; ++i) {
         __atomic_fetch_add(&page->heartbeat, 1, __ATOMIC_RELAXED);
         uct_cuda_queue_progress(&queue);
         usleep(1000);
     }
-    EXPECT_EQ(0u, told.count_told);
+    EXPECT_EQ(0u, reported.count_reported);
     answer(0, UCT_CUDA_CMA_DONE);
-    progress_until(told);
+    progress_until(reported);
     EXPECT_EQ('h', peek(0)) << "the server said so";
 }
 
 TEST_F(CmaChannel, a_peer_that_dies_is_an_error)
 {
-    Told told;
+    Reported reported;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &reported));
     ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
     end_child();
-    progress_until(told);
-    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
+    progress_until(reported);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, reported.status);
 }
 
 /* Otherwise the program could free memory that the server's GPU still writes
    to */
 TEST_F(CmaChannel, a_begun_request_is_waited_for_while_the_peer_lives)
 {
-    Told told;
+    Reported reported;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, false, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, false, &reported));
     ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
     for (int flags : {0, SA_RESTART}) {
         Ticks ticks(flags);
@@ -311,18 +312,18 @@ TEST_F(CmaChannel, a_begun_request_is_waited_for_while_the_peer_lives)
             uct_cuda_queue_progress(&queue);
         }
     }
-    EXPECT_EQ(0u, told.count_told);
+    EXPECT_EQ(0u, reported.count_reported);
     uct_cuda_cma_request_hand_over(&request(0), UCT_CUDA_CMA_DONE);
-    progress_until(told);
-    EXPECT_EQ(UCS_OK, told.status);
+    progress_until(reported);
+    EXPECT_EQ(UCS_OK, reported.status);
 }
 
 /* Its files are closed then, but the driver may still be busy */
 TEST_F(CmaChannel, a_peer_that_executes_another_program_is_an_error_later)
 {
-    Told told;
+    Reported reported;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, false, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, false, &reported));
     ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
     const uint64_t end = uct_cuda_now_ns() + 400ul * 1000 * 1000;
     kill(child, SIGUSR1);
@@ -330,20 +331,20 @@ TEST_F(CmaChannel, a_peer_that_executes_another_program_is_an_error_later)
         uct_cuda_queue_progress(&queue);
         usleep(1000);
     }
-    EXPECT_EQ(0u, told.count_told);
-    progress_until(told);
-    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, told.status);
+    EXPECT_EQ(0u, reported.count_reported);
+    progress_until(reported);
+    EXPECT_EQ(UCS_ERR_CONNECTION_RESET, reported.status);
 }
 
 /* Requests beyond the server's slots wait and are not lost */
 TEST_F(CmaChannel, requests_beyond_the_slots_wait)
 {
-    std::vector<Told> told(3 * UCT_CUDA_CMA_REQUESTS);
+    std::vector<Reported> reported(3 * UCT_CUDA_CMA_REQUESTS);
     unsigned posted = 0, answered = 0;
 
-    while (answered < told.size()) {
-        while ((posted < told.size()) &&
-               (post(posted, 1, true, &told[posted]) == UCS_INPROGRESS)) {
+    while (answered < reported.size()) {
+        while ((posted < reported.size()) &&
+               (post(posted, 1, true, &reported[posted]) == UCS_INPROGRESS)) {
             ++posted;
         }
         ASSERT_LT(answered, posted);
@@ -355,23 +356,23 @@ TEST_F(CmaChannel, requests_beyond_the_slots_wait)
             uct_cuda_queue_progress(&queue);
         }
     }
-    for (auto &one : told) {
-        EXPECT_EQ(1u, one.count_told);
+    for (auto &one : reported) {
+        EXPECT_EQ(1u, one.count_reported);
     }
 }
 
 /* Later requests do not delay a flush */
 TEST_F(CmaChannel, another_epoch_is_another_operation)
 {
-    Told first, second, flush;
+    Reported first, second, flush;
 
     ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &first));
     ASSERT_EQ(UCS_INPROGRESS, uct_cuda_queue_flush(&queue, &flush));
     ASSERT_EQ(UCS_INPROGRESS, post(8, 5, true, &second));
     answer(0, UCT_CUDA_CMA_DONE);
     progress_until(flush);
-    EXPECT_EQ(1u, first.count_told);
-    EXPECT_EQ(0u, second.count_told);
+    EXPECT_EQ(1u, first.count_reported);
+    EXPECT_EQ(0u, second.count_reported);
     answer(1, UCT_CUDA_CMA_DONE);
     progress_until(second);
 }
@@ -380,9 +381,9 @@ TEST_F(CmaChannel, another_epoch_is_another_operation)
    no completion is reported, and the slot is released */
 TEST_F(CmaChannel, closing_an_interface_releases_its_slot)
 {
-    Told told;
+    Reported reported;
 
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &reported));
     uct_cuda_cma_channel_close(channel);
     channel = nullptr;
     EXPECT_EQ(0u, page->slots[0].is_over);
@@ -390,7 +391,7 @@ TEST_F(CmaChannel, closing_an_interface_releases_its_slot)
     driver.done = driver.events;
     uct_cuda_queue_cleanup(&queue);
     EXPECT_EQ(1u, page->slots[0].is_over);
-    EXPECT_EQ(0u, told.count_told);
+    EXPECT_EQ(0u, reported.count_reported);
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&queue, 16, UINT_MAX));
 }
 
@@ -455,15 +456,15 @@ TEST_F(CmaChannel, posting_wakes_the_server)
 {
     std::thread server(
         [this] { uct_cuda_cma_control_sleep(page, says_idle, ULONG_MAX); });
-    Told told;
+    Reported reported;
 
     while (!__atomic_load_n(&page->is_asleep, __ATOMIC_RELAXED)) {
         usleep(100);
     }
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &reported));
     server.join();
     answer(0, UCT_CUDA_CMA_DONE);
-    progress_until(told);
+    progress_until(reported);
 }
 
 /* A killed peer has announced a wake-up of the server without doing it */
@@ -479,7 +480,7 @@ TEST_F(CmaChannel, a_lost_wake_up_is_repeated)
     usleep(10000);
     __atomic_store_n(&page->is_asleep, 0, __ATOMIC_RELAXED);
     uct_cuda_cma_control_wake(page);
-    uct_cuda_cma_control_wake_own(page);
+    uct_cuda_cma_control_wake_self(page);
     server.join();
 }
 
@@ -487,16 +488,16 @@ TEST_F(CmaChannel, a_lost_wake_up_is_repeated)
 TEST_F(CmaChannel, keys_of_the_last_owner_are_overwritten)
 {
     uct_cuda_cma_control_key_t &key = page->slots[0].keys[0];
-    Told told;
+    Reported reported;
 
     key.serial                  = 1;
     key.packed.handle.buffer_id = 7;
-    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &told));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &reported));
     ASSERT_EQ(0u, request(0).key);
     EXPECT_EQ(request(0).serial, key.serial);
     EXPECT_EQ(driver.buffer_id, key.packed.handle.buffer_id);
     answer(0, UCT_CUDA_CMA_DONE);
-    progress_until(told);
+    progress_until(reported);
 }
 
 /* It belongs to the parent */
@@ -519,7 +520,7 @@ TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
 {
     uct_cuda_cma_channel_t *first = channel;
     uct_cuda_cma_channel_t *others = nullptr;
-    Told stands, goes;
+    Reported stands, goes;
 
     ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &stands));
     ASSERT_TRUE(uct_cuda_cma_request_take(&request(0), UCT_CUDA_CMA_TAKEN));
@@ -529,7 +530,7 @@ TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
     uct_cuda_cma_request_hand_over(&page->slots[1].requests[0],
                                    UCT_CUDA_CMA_DONE);
     progress_until(goes);
-    EXPECT_EQ(0u, stands.count_told);
+    EXPECT_EQ(0u, stands.count_reported);
     uct_cuda_cma_request_hand_over(&request(0), UCT_CUDA_CMA_DONE);
     progress_until(stands);
     uct_cuda_cma_channel_close(channel);

@@ -27,8 +27,8 @@ protected:
     void                 *handle;
     uct_abi_md_t         *md;
 
-    struct Told : uct_completion_t {
-        unsigned count_told = 0;
+    struct Reported : uct_completion_t {
+        unsigned count_reported = 0;
     };
 
     void SetUp() override
@@ -86,33 +86,33 @@ protected:
     }
 
     /* A transfer ends with its completion, not earlier */
-    void expect_told(bool is_put)
+    void expect_reported(bool is_put)
     {
-        Told told;
+        Reported reported;
 
-        told.func   = [](uct_completion_t *self) {
-            ++((Told*)self)->count_told;
+        reported.func   = [](uct_completion_t *self) {
+            ++((Reported*)self)->count_reported;
         };
-        told.count  = 1;
-        told.status = UCS_OK;
+        reported.count  = 1;
+        reported.status = UCS_OK;
         ASSERT_EQ(UCS_INPROGRESS,
-                  is_put ? put((uintptr_t)host.data(), rkey, &told) :
-                           get((uintptr_t)host.data(), rkey, &told));
+                  is_put ? put((uintptr_t)host.data(), rkey, &reported) :
+                           get((uintptr_t)host.data(), rkey, &reported));
         uct_cuda_queue_progress(&iface.super.queue);
-        EXPECT_EQ(0u, told.count_told);
+        EXPECT_EQ(0u, reported.count_reported);
         driver.done = driver.events;
         uct_cuda_queue_progress(&iface.super.queue);
-        EXPECT_EQ(1u, told.count_told);
-        EXPECT_EQ(UCS_OK, told.status);
+        EXPECT_EQ(1u, reported.count_reported);
+        EXPECT_EQ(UCS_OK, reported.status);
     }
 };
 
 TEST_F(CmaEp, memory_of_another_worker_of_this_process)
 {
-    expect_told(true);
+    expect_reported(true);
     EXPECT_EQ(std::vector<uint8_t>(4096, 'g'), host);
     host.assign(4096, 'n');
-    expect_told(false);
+    expect_reported(false);
     EXPECT_EQ(0, memcmp(gpu, host.data(), host.size()));
     EXPECT_EQ('g', gpu[4096]);
 }
@@ -123,10 +123,10 @@ TEST_F(CmaEp, host_memory_made_by_handle_is_a_gpus)
     iov.buffer = (void*)driver.offer_host_vmm(8192);
     driver.host_vmm.assign(8192, 'v');
     driver.offer_host_copies();
-    expect_told(true);
+    expect_reported(true);
     EXPECT_EQ(std::vector<uint8_t>(4096, 'v'), host);
     host.assign(4096, 'n');
-    expect_told(false);
+    expect_reported(false);
     EXPECT_EQ(0, memcmp(driver.host_vmm.data(), host.data(), host.size()));
     EXPECT_EQ('v', driver.host_vmm[4096]);
 }

@@ -128,7 +128,7 @@ protected:
 };
 
 /* One piece, with the program's bounds */
-TEST_F(HostPieces, registered_memory_is_locked_whole)
+TEST_F(HostPieces, registered_memory_is_locked_completely)
 {
     uct_cuda_copy_memh_t *memh = register_memory(base + 100, 200 * mbyte);
 

@@ -39,7 +39,7 @@ protected:
         driver.offer_gpu_copies();
         driver.offer_handles();
         ep.super.super.iface = (uct_iface_h)&iface;
-        ep.is_own            = true;
+        ep.is_self           = true;
         iov.buffer           = local.data();
         iov.length           = local.size();
         iov.count            = 1;
@@ -85,7 +85,7 @@ TEST_F(IpcEp, transfer_without_a_valid_key_is_refused)
     /* GPU memory needs a key also within its process, a peer's memory always */
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(other.data(), UCT_INVALID_RKEY));
     iov.buffer = local.data();
-    ep.is_own  = false;
+    ep.is_self = false;
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, put(other.data(), UCT_INVALID_RKEY));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(other.data(), UCT_INVALID_RKEY));
     EXPECT_EQ('o', other[0]);
@@ -172,7 +172,7 @@ TEST_F(IpcEp, host_memory_made_by_handle)
               put((uint8_t*)memory + 1, (uct_rkey_t)rkey));
 
     /* The address of a peer's memory: mapped in the copy's context */
-    rkey->is_own      = false;
+    rkey->is_self     = false;
     rkey->handle.type = UCT_CUDA_NODE_HANDLE_LEGACY;
     rkey->handle.pid  = 1;
     driver.table.cuIpcOpenMemHandle = [](CUdeviceptr *address, CUipcMemHandle,
@@ -231,7 +231,7 @@ TEST_F(IpcEp, access_between_own_gpus)
     };
     enabled_in.clear();
     reaching         = {(CUcontext)0x2000};
-    rkey.is_own      = true;
+    rkey.is_self     = true;
     rkey.handle.base = (uintptr_t)gpu;
     context.cuda     = (CUcontext)0x2000;
     context.id       = 1;

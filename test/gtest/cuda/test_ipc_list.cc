@@ -22,7 +22,7 @@ static uint8_t gpu[2 * half];
 class IpcList : public ::testing::Test
 {
 protected:
-    struct Told {
+    struct Reported {
         uct_completion_t comp;
         unsigned         count;
     };
@@ -33,7 +33,7 @@ protected:
     uct_cuda_ipc_ep_t       ep     = {};
     uct_cuda_node_rkey_t    *rkey  = NULL;
     uct_cuda_node_memh_t    *memh  = NULL;
-    Told                    told   = {};
+    Reported                    reported   = {};
     std::vector<void*>      buffers;
     std::vector<size_t>     lengths;
     std::vector<uint64_t>   remote;
@@ -50,7 +50,7 @@ protected:
         driver.offer_handles();
 
         ep.super.super.iface = (uct_iface_h)&iface;
-        ep.is_own            = true;
+        ep.is_self           = true;
         ASSERT_EQ(UCS_OK,
                   uct_cuda_queue_init(&iface.super.queue, 1000, UINT_MAX));
         iface.copy_ctx.max_streams            = 4;
@@ -74,10 +74,10 @@ protected:
             rkeys.push_back((uct_rkey_t)rkey);
         }
         memset(gpu + half, 'r', half);
-        told.comp.count  = 1;
-        told.comp.status = UCS_OK;
-        told.comp.func   = [](uct_completion_t *comp) {
-            ++((Told*)comp)->count;
+        reported.comp.count  = 1;
+        reported.comp.status = UCS_OK;
+        reported.comp.func   = [](uct_completion_t *comp) {
+            ++((Reported*)comp)->count;
         };
     }
 
@@ -95,7 +95,7 @@ protected:
         const uct_abi_list_t list = {buffers.data(), lengths.data(),
                                      remote.data(), rkeys.data(), num};
 
-        return uct_cuda_ipc_ep_put_list(&ep.super.super, &list, &told.comp);
+        return uct_cuda_ipc_ep_put_list(&ep.super.super, &list, &reported.comp);
     }
 
     void finish()
@@ -116,7 +116,7 @@ protected:
     void expect_nothing()
     {
         finish();
-        EXPECT_EQ(0u, told.count);
+        EXPECT_EQ(0u, reported.count);
         EXPECT_EQ(std::vector<uint8_t>(half, 'r'),
                   std::vector<uint8_t>(gpu + half, gpu + 2 * half));
     }
@@ -126,7 +126,7 @@ protected:
    may have forged it */
 TEST_F(IpcList, a_key_of_the_own_process_is_for_its_own_endpoint)
 {
-    ep.is_own = false;
+    ep.is_self = false;
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, put());
     expect_nothing();
 }
@@ -137,11 +137,11 @@ TEST_F(IpcList, few_calls_and_one_completion)
     EXPECT_EQ(UCS_INPROGRESS, put());
     EXPECT_EQ(1u, driver.batches);
     EXPECT_EQ(0u, driver.singles);
-    EXPECT_EQ(0u, told.count);
+    EXPECT_EQ(0u, reported.count);
     finish();
-    EXPECT_EQ(1u, told.count);
-    EXPECT_EQ(UCS_OK, told.comp.status);
-    EXPECT_EQ(0, told.comp.count);
+    EXPECT_EQ(1u, reported.count);
+    EXPECT_EQ(UCS_OK, reported.comp.status);
+    EXPECT_EQ(0, reported.comp.count);
     for (size_t i = 0; i < count; ++i) {
         EXPECT_TRUE(arrived(i)) << i;
     }
@@ -175,7 +175,7 @@ TEST_F(IpcList, empty_lists_complete_at_once)
     EXPECT_EQ(UCS_INPROGRESS, put());
     EXPECT_EQ(1u, driver.singles);
     finish();
-    EXPECT_EQ(1u, told.count);
+    EXPECT_EQ(1u, reported.count);
     EXPECT_TRUE(arrived(50));
     EXPECT_EQ('r', gpu[half]);
 }
@@ -223,8 +223,8 @@ TEST_F(IpcList, a_full_queue)
     EXPECT_EQ(count, driver.singles);
     EXPECT_EQ(count, queue->outstanding);
     finish();
-    EXPECT_EQ(1u, told.count);
-    EXPECT_EQ(UCS_OK, told.comp.status);
+    EXPECT_EQ(1u, reported.count);
+    EXPECT_EQ(UCS_OK, reported.comp.status);
 }
 
 TEST_F(IpcList, an_error_in_the_middle_is_reported_at_the_end)
@@ -242,15 +242,15 @@ TEST_F(IpcList, an_error_in_the_middle_is_reported_at_the_end)
     };
     EXPECT_EQ(UCS_INPROGRESS, put());
     EXPECT_EQ(11u, driver.singles);
-    EXPECT_EQ(0u, told.count);
+    EXPECT_EQ(0u, reported.count);
     finish();
-    EXPECT_EQ(1u, told.count);
-    EXPECT_EQ(UCS_ERR_IO_ERROR, told.comp.status);
+    EXPECT_EQ(1u, reported.count);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, reported.comp.status);
     EXPECT_TRUE(arrived(9));
 
     /* At the start: no operation is in flight to report it */
-    told.count = 0;
+    reported.count = 0;
     EXPECT_EQ(UCS_ERR_IO_ERROR, put());
     finish();
-    EXPECT_EQ(0u, told.count);
+    EXPECT_EQ(0u, reported.count);
 }

@@ -165,13 +165,13 @@ TEST_F(NodeAlive, a_forked_child_releases_nothing)
 
     ASSERT_TRUE(uct_cuda_node_alive_hold(other, 9));
     reap(spawn([other]() {
-        const bool is_own = uct_cuda_node_alive_is_own(other);
+        const bool is_self = uct_cuda_node_alive_is_owner(other);
 
         uct_cuda_node_alive_release(other, 9);
         uct_cuda_node_alive_close(other);
-        return !is_own;
+        return !is_self;
     }));
-    EXPECT_TRUE(uct_cuda_node_alive_is_own(other));
+    EXPECT_TRUE(uct_cuda_node_alive_is_owner(other));
     EXPECT_TRUE(uct_cuda_node_alive_is_there(mine, 9));
     uct_cuda_node_alive_close(other);
 }

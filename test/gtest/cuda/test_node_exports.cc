@@ -232,7 +232,7 @@ TEST_F(IpcExports, the_table_does_not_grow)
 }
 
 /* Another process, which exports and frees on request */
-class IpcBoard : public ::testing::Test
+class IpcInvalidation : public ::testing::Test
 {
 protected:
     FakeDriver driver;
@@ -320,7 +320,7 @@ protected:
     }
 };
 
-TEST_F(IpcBoard, freed_memory_is_unmapped)
+TEST_F(IpcInvalidation, freed_memory_is_unmapped)
 {
     uct_cuda_node_cache_put(get(handle(0)), true);
     uct_cuda_node_cache_put(get(handle(1)), true);
@@ -333,7 +333,7 @@ TEST_F(IpcBoard, freed_memory_is_unmapped)
     EXPECT_EQ(2u, driver.opens);
 }
 
-TEST_F(IpcBoard, a_mapping_in_use_is_closed_by_its_last_user)
+TEST_F(IpcInvalidation, a_mapping_in_use_is_closed_by_its_last_user)
 {
     uct_cuda_node_mapping_t *mapping = get(handle(0));
 
@@ -347,7 +347,7 @@ TEST_F(IpcBoard, a_mapping_in_use_is_closed_by_its_last_user)
 }
 
 /* An unused communicator does not keep memory freed by peers */
-TEST_F(IpcBoard, a_weak_reference_ends_with_the_memory)
+TEST_F(IpcInvalidation, a_weak_reference_ends_with_the_memory)
 {
     uct_cuda_node_mapping_t *lent = get(handle(0)), *used;
 
@@ -370,7 +370,7 @@ TEST_F(IpcBoard, a_weak_reference_ends_with_the_memory)
 
 /* Keys are not trusted: a key of the same allocation may name another entry of
    the invalidation page, a missing one, or another page */
-TEST_F(IpcBoard, a_keys_entry_in_the_invalidation_page_is_not_trusted)
+TEST_F(IpcInvalidation, a_keys_entry_in_the_invalidation_page_is_not_trusted)
 {
     uct_cuda_node_handle_t h         = handle(0);
     uct_cuda_node_mapping_t *mapping = get(h);
@@ -394,7 +394,7 @@ TEST_F(IpcBoard, a_keys_entry_in_the_invalidation_page_is_not_trusted)
         h.notice = notices[2];
         uct_cuda_node_cache_put(get(h), true);
         EXPECT_NE(nullptr, mapping->view);
-        h.notice.board += 2;
+        h.notice.page_id += 2;
         uct_cuda_node_cache_put(get(h), true);
         EXPECT_EQ(nullptr, mapping->view);
         uct_cuda_node_cache_put(mapping, false);
@@ -403,15 +403,15 @@ TEST_F(IpcBoard, a_keys_entry_in_the_invalidation_page_is_not_trusted)
 
 /* An importer without invalidation page closes memory not used recently,
    measured by uses of other memory */
-TEST_F(IpcBoard, peers_without_an_invalidation_page)
+TEST_F(IpcInvalidation, peers_without_an_invalidation_page)
 {
     uct_cuda_node_handle_t h = handle(0), first = h;
 
-    first.notice.board = 0;
+    first.notice.page_id = 0;
     for (unsigned i = 0; i < 1000; ++i) {
         h.base        += 0x10000;
         h.buffer_id    = 100 + i;
-        h.notice.board = (i & 1) ? 0 : notices[0].board + 2;
+        h.notice.page_id = (i & 1) ? 0 : notices[0].page_id + 2;
         uct_cuda_node_cache_put(get(first), true);
         uct_cuda_node_cache_put(get(h), true);
         (void)uct_cuda_node_unmap_all();

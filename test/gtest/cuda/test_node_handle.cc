@@ -161,7 +161,7 @@ protected:
         ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, control));
         child = fork();
         if (child == 0) {
-            export_as_told();
+            export_as_set();
             _exit(0);
         }
         close(control[1]);
@@ -187,7 +187,7 @@ protected:
         return ((notice->slot == 5) && (write(fd, "asked", 5) == 5)) ? fd : -1;
     }
 
-    void export_as_told()
+    void export_as_set()
     {
         uct_cuda_node_invalidation_t notice;
         struct pollfd fds[2];

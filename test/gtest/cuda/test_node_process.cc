@@ -272,10 +272,10 @@ TEST_F(IpcAddress, unpacked_with_its_machine)
 /* A process of an unknown namespace is not reachable */
 TEST_F(IpcAddress, own_process_is_known_for_certain)
 {
-    EXPECT_TRUE(uct_cuda_node_is_own_process(iface.pid, iface.pid_ns));
-    EXPECT_FALSE(uct_cuda_node_is_own_process(iface.pid + 1, iface.pid_ns));
-    EXPECT_FALSE(uct_cuda_node_is_own_process(iface.pid, iface.pid_ns + 1));
-    EXPECT_FALSE(uct_cuda_node_is_own_process(iface.pid, 0));
+    EXPECT_TRUE(uct_cuda_node_is_self(iface.pid, iface.pid_ns));
+    EXPECT_FALSE(uct_cuda_node_is_self(iface.pid + 1, iface.pid_ns));
+    EXPECT_FALSE(uct_cuda_node_is_self(iface.pid, iface.pid_ns + 1));
+    EXPECT_FALSE(uct_cuda_node_is_self(iface.pid, 0));
 }
 
 /* Machines that share memory over NVLink */

@@ -94,7 +94,7 @@ TEST_F(NodeRkey, peer_is_reachable)
     EXPECT_EQ(1u, driver.opens);
 }
 
-TEST_F(NodeRkey, whole_allocation_is_exported_from_an_address_within)
+TEST_F(NodeRkey, complete_allocation_is_exported_from_an_address_within)
 {
     pack((void*)(base + 12345));
     EXPECT_EQ(base, packed.handle.base);

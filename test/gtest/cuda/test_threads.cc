@@ -255,7 +255,7 @@ TEST_F(Threads, traffic)
             uct_cuda_mp_flow_t flow;
             unsigned queued, window;
 
-            uct_cuda_mp_flow_single(uct_cuda_plan_lane(End(src), End(dst)),
+            uct_cuda_mp_flow_single(uct_cuda_plan_link(End(src), End(dst)),
                                     1 << 20, random() % 2, &flow);
             uct_cuda_mp_traffic_begin(traffic, &flow);
             uct_cuda_mp_traffic_peek(traffic, End(dst), End((dst + 1) % 4),

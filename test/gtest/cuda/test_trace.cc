@@ -46,8 +46,8 @@ protected:
 
     /* Check in a process of its own for one warning, beginning with the file's
        name. */
-    void is_told_once(void (*prepare)(const std::string &path),
-                      const char *reason)
+    void is_reported_once(void (*prepare)(const std::string &path),
+                          const char *reason)
     {
         const pid_t pid = fork();
         int status;
@@ -75,7 +75,7 @@ protected:
 
 TEST_F(Trace, a_disk_that_is_full)
 {
-    is_told_once(
+    is_reported_once(
             [](const std::string &path) {
                 (void)!symlink("/dev/full", path.c_str());
             },
@@ -85,7 +85,7 @@ TEST_F(Trace, a_disk_that_is_full)
 /* The kernel ends a process for writing beyond it */
 TEST_F(Trace, a_limit_of_file_sizes)
 {
-    is_told_once(
+    is_reported_once(
             [](const std::string&) {
                 const struct rlimit limit = {300, 300};
                 setrlimit(RLIMIT_FSIZE, &limit);

@@ -215,7 +215,7 @@ TEST_F(test_checker, filled_twice_in_undefined_order)
         from(n)       = source;
         to(n)         = target;
         step(n).bytes = half;
-        step(n).queue = uct_cuda_plan_lane(uct_cuda_end_at(source.owner),
+        step(n).queue = uct_cuda_plan_link(uct_cuda_end_at(source.owner),
                                            uct_cuda_end_at(target.owner));
         set_wait(n++, earlier);
     };
@@ -292,7 +292,7 @@ TEST_F(test_checker, wrong_direction)
     to(0) = from(0);
     refused("copies within one end");
     to(0).owner   = 2;
-    step(0).queue = uct_cuda_plan_lane(End(0), End(2));
+    step(0).queue = uct_cuda_plan_link(End(0), End(2));
     refused("leaves the source of gpu2");
     from(3).buffer = UCT_CUDA_BUFFER_RECV;
     refused("leaves ");
@@ -301,7 +301,7 @@ TEST_F(test_checker, wrong_direction)
 TEST_F(test_checker, writes_the_source)
 {
     std::swap(from(0), to(0));
-    step(0).queue = uct_cuda_plan_lane(End(1), End(0));
+    step(0).queue = uct_cuda_plan_link(End(1), End(0));
     refused("writes read-only");
 }
 
@@ -371,7 +371,7 @@ TEST_F(test_checker, invalid_devices)
  */
 static bool execute(const uct_cuda_plan_t &plan, std::mt19937 &random)
 {
-    struct lane_t {
+    struct link_t {
         std::vector<unsigned> steps;
         size_t                next;     /* first step not yet done */
         bool                  has_begun; /* the next step has begun */
@@ -380,15 +380,15 @@ static bool execute(const uct_cuda_plan_t &plan, std::mt19937 &random)
 
     std::map<std::tuple<int, int, int>, std::vector<uint8_t>> memory;
     std::vector<bool> done(plan.num_steps);
-    std::vector<lane_t> lanes(UCT_CUDA_PLAN_NUM_LANES);
+    std::vector<link_t> links(UCT_CUDA_PLAN_NUM_LINKS);
     unsigned left = plan.num_steps;
 
     /* Some links are slow while others are fast */
-    for (lane_t &lane : lanes) {
-        lane = {{}, 0, false, 1u << (random() % 7)};
+    for (link_t &link : links) {
+        link = {{}, 0, false, 1u << (random() % 7)};
     }
     for (unsigned i = 0; i < plan.num_steps; ++i) {
-        lanes[plan.steps[i].queue].steps.push_back(i);
+        links[plan.steps[i].queue].steps.push_back(i);
     }
 
     auto at = [&](const uct_cuda_plan_place_t &place) -> uint8_t * {
@@ -418,24 +418,24 @@ static bool execute(const uct_cuda_plan_t &plan, std::mt19937 &random)
     (void)at(destination);
 
     while (left > 0) {
-        lane_t &lane = lanes[random() % lanes.size()];
-        if (lane.next == lane.steps.size()) {
+        link_t &link = links[random() % links.size()];
+        if (link.next == link.steps.size()) {
             continue;
         }
 
-        unsigned i          = lane.steps[lane.next];
+        unsigned i          = link.steps[link.next];
         const uint64_t half = plan.steps[i].bytes / 2;
         const uint32_t wait = wait_of(plan, i);
-        if (!lane.has_begun) {
+        if (!link.has_begun) {
             if ((wait == UCT_CUDA_NO_STEP) || done[wait]) {
                 move(i, 0, half);
-                lane.has_begun = true;
+                link.has_begun = true;
             }
-        } else if (random() % lane.slowness == 0) {
+        } else if (random() % link.slowness == 0) {
             move(i, half, plan.steps[i].bytes);
-            lane.has_begun = false;
+            link.has_begun = false;
             done[i]        = true;
-            ++lane.next;
+            ++link.next;
             --left;
         }
     }

@@ -149,8 +149,8 @@ protected:
             sum += count;
         }
         EXPECT_EQ(any, sum > 0);
-        EXPECT_EQ(sum, load.active[uct_cuda_plan_lane(End(from), End(to))]);
-        return load.active[uct_cuda_plan_lane(End(from), End(to))];
+        EXPECT_EQ(sum, load.active[uct_cuda_plan_link(End(from), End(to))]);
+        return load.active[uct_cuda_plan_link(End(from), End(to))];
     }
 
     /* Return the number of those from its one end to the other. */
@@ -163,14 +163,14 @@ protected:
         for (uint8_t count : load.direct) {
             sum += count;
         }
-        EXPECT_EQ(sum, load.direct[uct_cuda_plan_lane(End(from), End(to))]);
+        EXPECT_EQ(sum, load.direct[uct_cuda_plan_link(End(from), End(to))]);
         return sum;
     }
 
     static void set(uct_cuda_node_ledger_t *ledger, int from, int to, bool on,
                     bool is_direct = false)
     {
-        uct_cuda_node_ledger_set(ledger, uct_cuda_plan_lane(End(from), End(to)),
+        uct_cuda_node_ledger_set(ledger, uct_cuda_plan_link(End(from), End(to)),
                                  on, is_direct);
     }
 
@@ -933,7 +933,7 @@ TEST_F(test_ledger, many_processes_at_once)
                 set(ledger, 0, 1, true);
                 load = {};
                 uct_cuda_node_ledger_read(ledger, (uint64_t)n, &load);
-                if (load.active[uct_cuda_plan_lane(End(0), End(1))] > 7) {
+                if (load.active[uct_cuda_plan_link(End(0), End(1))] > 7) {
                     _exit(3);
                 }
                 if ((i % 2) && (n == 100)) {
@@ -951,7 +951,7 @@ TEST_F(test_ledger, many_processes_at_once)
 
         load = {};
         uct_cuda_node_ledger_read(a, 1, &load);
-        EXPECT_LE(load.active[uct_cuda_plan_lane(End(2), End(1))], 8);
+        EXPECT_LE(load.active[uct_cuda_plan_link(End(2), End(1))], 8);
         ++reads;
         if ((reads % 64 == 0) && (waitpid(-1, &wait_status, WNOHANG) > 0)) {
             --left;
@@ -1000,7 +1000,7 @@ protected:
     {
         uct_cuda_mp_flow_t result;
 
-        uct_cuda_mp_flow_single(uct_cuda_plan_lane(End(src), End(dst)),
+        uct_cuda_mp_flow_single(uct_cuda_plan_link(End(src), End(dst)),
                                 64 * MiB, is_large, &result);
         return result;
     }
@@ -1015,13 +1015,13 @@ protected:
 
     static unsigned on(const uct_cuda_plan_load_t &load, int from, int to)
     {
-        return load.active[uct_cuda_plan_lane(End(from), End(to))];
+        return load.active[uct_cuda_plan_link(End(from), End(to))];
     }
 
     static unsigned direct_on(const uct_cuda_plan_load_t &load, int from,
                               int to)
     {
-        return load.direct[uct_cuda_plan_lane(End(from), End(to))];
+        return load.direct[uct_cuda_plan_link(End(from), End(to))];
     }
 
     FakeNode                            m_node;
@@ -1057,16 +1057,16 @@ TEST_F(test_traffic, directed_links_of_a_plan)
     uct_cuda_plan_make(Know(topo, config), End(0), End(1), 64 * MiB, &plan);
     ASSERT_EQ(3u, plan.num_paths);
     uct_cuda_mp_flow_of_plan(&plan, plan.size, &there);
-    EXPECT_EQ(5u, there.num_lanes);
+    EXPECT_EQ(5u, there.num_links);
 
     EXPECT_TRUE(load(a, 0, 1).is_known);
     uct_cuda_mp_traffic_begin(a, &there);
     uct_cuda_plan_load_t seen = load(b, 1, 0);
     EXPECT_TRUE(seen.is_known);
-    for (std::pair<int, int> lane :
+    for (std::pair<int, int> link :
          {std::make_pair(0, 1), std::make_pair(0, 2), std::make_pair(2, 1),
           std::make_pair(0, HOST), std::make_pair(HOST, 1)}) {
-        EXPECT_EQ(1u, on(seen, lane.first, lane.second));
+        EXPECT_EQ(1u, on(seen, link.first, link.second));
     }
     EXPECT_EQ(0u, on(seen, 1, 0));
     uct_cuda_mp_traffic_end(a, &there);
@@ -1108,7 +1108,7 @@ TEST_F(test_traffic, windows_are_as_they_were)
 
     uct_cuda_plan_load_t seen = load(a, -1, 1);
     EXPECT_EQ(4u, seen.window) << "as the last one was";
-    EXPECT_EQ(0u, seen.ahead[uct_cuda_plan_lane(End(HOST), End(1))]);
+    EXPECT_EQ(0u, seen.ahead[uct_cuda_plan_link(End(HOST), End(1))]);
 
     /* The old value is used until the next one ends as well */
     uct_cuda_mp_traffic_begin(a, &there);
@@ -1126,9 +1126,9 @@ TEST_F(test_traffic, relays_and_direct_paths_are_distinguished)
     uct_cuda_mp_flow_t both   = flow(0, 1);
     uct_cuda_mp_flow_t other  = flow(0, 2);
 
-    both.lanes[1]  = uct_cuda_plan_lane(End(0), End(2));
-    both.lanes[2]  = uct_cuda_plan_lane(End(2), End(1));
-    both.num_lanes = 3;
+    both.links[1]  = uct_cuda_plan_link(End(0), End(2));
+    both.links[2]  = uct_cuda_plan_link(End(2), End(1));
+    both.num_links = 3;
 
     (void)load(a, 0, 1);
     (void)load(b, 0, 1);

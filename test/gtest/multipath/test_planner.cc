@@ -192,7 +192,7 @@ TEST_F(test_planner, switch_with_an_idle_host_path)
     EXPECT_NEAR(434, 256 * MiB / m_plan->seconds / GB, 6);
 
     /* The peer sends through its host path: do not use it */
-    quiet.active[uct_cuda_plan_lane(End(1), End(HOST))] = 1;
+    quiet.active[uct_cuda_plan_link(End(1), End(HOST))] = 1;
     plan(hgx(), Config(), 0, 1, 256 * MiB, &quiet);
     EXPECT_EQ("", paths());
 }
@@ -468,7 +468,7 @@ TEST_F(test_planner, busy_links_get_less)
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     idle = share(0);
 
-    load.active[uct_cuda_plan_lane(End(0), End(1))] = 1;
+    load.active[uct_cuda_plan_link(End(0), End(1))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
     /* 1 : 2 : 2 instead of 1 : 1 : 1 */
@@ -510,7 +510,7 @@ TEST_F(test_planner, a_busy_opposite_direction_excludes_the_host_path)
     load.uncrossed = UINT64_MAX;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3,host", paths());
-    load.active[uct_cuda_plan_lane(End(1), End(0))] = 1;
+    load.active[uct_cuda_plan_link(End(1), End(0))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
@@ -531,7 +531,7 @@ TEST_F(test_planner, neighbours_of_a_ring_exclude_the_host_path)
 
         load.is_known  = true;
         load.uncrossed = UINT64_MAX;
-        load.active[uct_cuda_plan_lane(End(other.from), End(other.to))] = 1;
+        load.active[uct_cuda_plan_link(End(other.from), End(other.to))] = 1;
         plan(hgx(), Config(), 0, 1, 256 * MiB, &load);
         EXPECT_EQ(other.host ? "direct,host" : "", paths())
                 << other.from << " to " << other.to;
@@ -556,7 +556,7 @@ TEST_F(test_planner, ring_settles)
                  ++i) {
                 load.active[plans[other].steps[i].queue] = 1;
             }
-            load.direct[uct_cuda_plan_lane(End(other), End((other + 1) % 4))] =
+            load.direct[uct_cuda_plan_link(End(other), End((other + 1) % 4))] =
                     (other != rank);
         }
         plan(beluga(), Config(), rank, (rank + 1) % 4, 256 * MiB, &load);
@@ -577,26 +577,26 @@ TEST_F(test_planner, relays_avoid_direct_paths_of_others)
     uct_cuda_plan_load_t load = {};
     Config always;
 
-    load.active[uct_cuda_plan_lane(End(0), End(2))] = 1;
-    load.active[uct_cuda_plan_lane(End(3), End(1))] = 1;
+    load.active[uct_cuda_plan_link(End(0), End(2))] = 1;
+    load.active[uct_cuda_plan_link(End(3), End(1))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2", paths());
-    load.direct[uct_cuda_plan_lane(End(0), End(2))] = 1;
+    load.direct[uct_cuda_plan_link(End(0), End(2))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu3", paths());
-    load.direct[uct_cuda_plan_lane(End(3), End(1))] = 1;
+    load.direct[uct_cuda_plan_link(End(3), End(1))] = 1;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("", paths());
 
     /* An idle one is better than any */
-    load.active[uct_cuda_plan_lane(End(0), End(2))] = 0;
-    load.direct[uct_cuda_plan_lane(End(0), End(2))] = 0;
+    load.active[uct_cuda_plan_link(End(0), End(2))] = 0;
+    load.direct[uct_cuda_plan_link(End(0), End(2))] = 0;
     plan(beluga(), Config(), 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2", paths());
 
     /* The user's setting */
     always.set("", "y");
-    load.direct[uct_cuda_plan_lane(End(0), End(2))] = 1;
+    load.direct[uct_cuda_plan_link(End(0), End(2))] = 1;
     plan(beluga(), always, 0, 1, 256 * MiB, &load);
     EXPECT_EQ("direct,gpu2,gpu3", paths());
 }
@@ -611,8 +611,8 @@ TEST_F(test_planner, links_between_sockets_are_left_to_direct_paths)
 
     plan(topo, Config(), 0, 1, 64 * MiB, &load);
     EXPECT_EQ("direct,gpu2", paths().substr(0, 11));
-    load.active[uct_cuda_plan_lane(End(1), End(2))] = 1;
-    load.direct[uct_cuda_plan_lane(End(1), End(2))] = 1;
+    load.active[uct_cuda_plan_link(End(1), End(2))] = 1;
+    load.direct[uct_cuda_plan_link(End(1), End(2))] = 1;
     plan(topo, Config(), 0, 1, 64 * MiB, &load);
     EXPECT_EQ("", paths());
 }
@@ -731,7 +731,7 @@ TEST_F(test_planner, host_memory_shares_links_in_use)
 
     load.is_known  = true;
     load.uncrossed = UINT64_MAX;
-    load.active[uct_cuda_plan_lane(End(HOST), End(2))] = 1;
+    load.active[uct_cuda_plan_link(End(HOST), End(2))] = 1;
     plan(hgx(), Config(), -1, 1, 256 * MiB, &load);
     ASSERT_EQ("direct,gpu3,gpu0,gpu2", paths());
     EXPECT_NEAR(.5, share(3) / share(2), .05);
@@ -753,7 +753,7 @@ TEST_F(test_planner, host_memory_is_shared_copy_by_copy)
     load.uncrossed = UINT64_MAX;
     for (int gpu = 0; gpu < 4; ++gpu) {
         uct_cuda_topo_link_add_limit(&node, &node.gpus[gpu].to_host, memory);
-        load.active[uct_cuda_plan_lane(End(gpu), End(HOST))] = 1;
+        load.active[uct_cuda_plan_link(End(gpu), End(HOST))] = 1;
     }
 
     plan(node, Config(), 1, -1, 256 * MiB, &load);
@@ -865,8 +865,8 @@ TEST_F(test_planner, windows_keep_to_the_users_paths)
 
     load.window = 16;
     load.queued = 1;
-    load.ahead[uct_cuda_plan_lane(End(HOST), End(1))] = 64 * MiB;
-    load.ahead[uct_cuda_plan_lane(End(HOST), End(2))] = 64 * MiB;
+    load.ahead[uct_cuda_plan_link(End(HOST), End(1))] = 64 * MiB;
+    load.ahead[uct_cuda_plan_link(End(HOST), End(2))] = 64 * MiB;
     plan(hgx(), Config(), -1, 1, MiB, &load);
     EXPECT_EQ("gpu3", paths());
     plan(hgx(), Config().set("_PATHS", "2"), -1, 1, MiB, &load);
@@ -985,13 +985,13 @@ TEST_F(test_planner, constraints)
     EXPECT_EQ("direct,gpu2,gpu3,host", make(0, 1));
     uint64_t slot = m_plan->slot_size;
 
-    constraints.absent_lanes[0] = uct_cuda_end_bit(End(2));
+    constraints.absent_links[0] = uct_cuda_end_bit(End(2));
     EXPECT_EQ("direct,gpu3,host", make(0, 1));
     EXPECT_EQ("direct,gpu3,gpu0,host", make(2, 1)) << "the other way";
     EXPECT_EQ("", make(0, 2)) << "one plain copy does not run there either";
     EXPECT_EQ(UCT_CUDA_PLAN_NO_LINK, m_plan->reason);
 
-    constraints.absent_lanes[uct_cuda_end_index(End(HOST))] =
+    constraints.absent_links[uct_cuda_end_index(End(HOST))] =
             uct_cuda_end_bit(End(1));
     EXPECT_EQ("direct,gpu3", make(0, 1));
 
@@ -1119,8 +1119,8 @@ protected:
         m_load.uncrossed = one_in(2) ? UINT64_MAX : random() % (4ul << 30);
         m_load.queued   = (uint16_t)(one_in(2) ? 0 : pick(0, 5));
         m_load.window   = (uint16_t)(m_load.queued + pick(1, 40));
-        for (int lane = pick(0, 8); lane > 0; --lane) {
-            m_load.ahead[pick(0, UCT_CUDA_PLAN_NUM_LANES - 1)] = m_random();
+        for (int link = pick(0, 8); link > 0; --link) {
+            m_load.ahead[pick(0, UCT_CUDA_PLAN_NUM_LINKS - 1)] = m_random();
         }
         for (int busy = one_in(2) ? 0 : pick(1, 8); busy > 0; --busy) {
             int ends[2];
@@ -1128,9 +1128,9 @@ protected:
             for (int &end : ends) {
                 end = one_in(4) ? HOST : pick(0, m_topo.num_gpus - 1);
             }
-            uint16_t lane = uct_cuda_plan_lane(End(ends[0]), End(ends[1]));
-            m_load.active[lane] = (uint8_t)pick(0, 3);
-            m_load.direct[lane] = (uint8_t)pick(0, m_load.active[lane]);
+            uint16_t link = uct_cuda_plan_link(End(ends[0]), End(ends[1]));
+            m_load.active[link] = (uint8_t)pick(0, 3);
+            m_load.direct[link] = (uint8_t)pick(0, m_load.active[link]);
         }
     }
 
@@ -1138,14 +1138,14 @@ protected:
     void check_plan(const uct_cuda_plan_load_t *load)
     {
         for (unsigned i = 0; i < m_plan->num_steps; ++i) {
-            uint16_t lane = m_plan->steps[i].queue;
+            uint16_t link = m_plan->steps[i].queue;
             char from[16], to[16];
 
-            ASSERT_GT(uct_cuda_plan_model_bandwidth(&m_topo, lane), 0)
-                    << uct_cuda_end_str(uct_cuda_plan_lane_from(lane), from,
+            ASSERT_GT(uct_cuda_plan_model_bandwidth(&m_topo, link), 0)
+                    << uct_cuda_end_str(uct_cuda_plan_link_from(link), from,
                                         sizeof(from))
                     << " to "
-                    << uct_cuda_end_str(uct_cuda_plan_lane_to(lane), to,
+                    << uct_cuda_end_str(uct_cuda_plan_link_to(link), to,
                                         sizeof(to));
         }
 

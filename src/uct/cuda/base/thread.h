@@ -32,7 +32,7 @@ BEGIN_C_DECLS
  *      run/background.c              threads of set-up; these take no lock
  *      multipath/traffic.c           traffic on the links
  *      run/device.c                  streams and kernels of collectives
- *      collective/lanes.c            links used by collectives
+ *      collective/links.c            links used by collectives
  *      base/trace.c                  copies of a timeline, if enabled
  *   4. base/topo_probe.c             topology of the node
  *      base/ctx.c                    retained contexts; one lock for creating

@@ -256,7 +256,7 @@ static void add_limits(build_t *d, uct_cuda_topo_limit_kind_t kind,
  * then. */
 static double above_bandwidth(build_t *d, int sw)
 {
-    const uct_cuda_wiring_pcie_t *told = &d->wiring->switches[sw].pcie;
+    const uct_cuda_wiring_pcie_t *raw  = &d->wiring->switches[sw].pcie;
     double fastest                     = 0;
     bool is_slow                       = false;
     int i;
@@ -264,7 +264,7 @@ static double above_bandwidth(build_t *d, int sw)
     for (i = 0; i < d->wiring->num_gpus; ++i) {
         if (is_below(d, sw, i)) {
             fastest = ucs_max(fastest, d->host[i]);
-            is_slow = is_slow || uct_cuda_wiring_is_slow(told, &d->pcie[i]);
+            is_slow = is_slow || uct_cuda_wiring_is_slow(raw, &d->pcie[i]);
         }
     }
     for (i = 0; is_slow && (i < d->wiring->num_gpus); ++i) {
@@ -272,8 +272,8 @@ static double above_bandwidth(build_t *d, int sw)
     }
 
     return is_slow                                           ? DBL_MAX :
-           ((told->generation == 0) || (told->width == 0)) ? fastest :
-                                                       pcie_bandwidth(told);
+           ((raw->generation == 0) || (raw->width == 0)) ? fastest :
+                                                       pcie_bandwidth(raw);
 }
 
 /* Add limits for GPUs' own links to the host, and for links above switches with

@@ -130,7 +130,7 @@ bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
                              uct_cuda_wiring_pcie_t *pcie_p)
 {
     uct_cuda_wiring_pcie_t best = pcie_of_generation(gpu->sm);
-    uct_cuda_wiring_pcie_t told;
+    uct_cuda_wiring_pcie_t raw;
     bool is_slow;
 
     if ((signalling(&gpu->pcie_own) > signalling(&best)) ||
@@ -142,17 +142,17 @@ bool uct_cuda_wiring_believe(const uct_cuda_wiring_gpu_t *gpu,
         return false;
     }
 
-    told            = gpu->pcie;
-    told.generation = ucs_min(told.generation, newest_generation(gpu->sm));
+    raw             = gpu->pcie;
+    raw.generation  = ucs_min(raw.generation, newest_generation(gpu->sm));
 
     /* a slot may be narrow: then no more lanes are in use, idle or not */
-    if ((gpu->lanes > 0) && (gpu->lanes <= told.width)) {
-        best.width = ucs_min(best.width, told.width);
+    if ((gpu->lanes > 0) && (gpu->lanes <= raw.width)) {
+        best.width = ucs_min(best.width, raw.width);
     }
 
     /* no board for such GPUs has PCIe 1, but a link saving power reports it */
-    is_slow = uct_cuda_wiring_is_slow(&told, &best) ||
-              ((told.generation == 1) && (best.generation > 2));
-    *pcie_p = is_slow ? best : told;
+    is_slow = uct_cuda_wiring_is_slow(&raw, &best) ||
+              ((raw.generation == 1) && (best.generation > 2));
+    *pcie_p = is_slow ? best : raw;
     return is_slow;
 }

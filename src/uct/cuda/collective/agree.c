@@ -112,13 +112,13 @@ static void wait_for(agreement_t *agreement, unsigned rank, const char *wanted)
 }
 
 /* Report a long wait once, to show the user of a hanging program its cause */
-static void tell_wait(agreement_t *agreement, uint64_t now)
+static void log_wait(agreement_t *agreement, uint64_t now)
 {
     char name[128];
 
     /* do not count time in which this process stood still */
     if ((agreement->began == 0) ||
-        (now - agreement->told > UCT_CUDA_RUN_REPORT_NS / 2)) {
+        (now - agreement->checked > UCT_CUDA_RUN_REPORT_NS / 2)) {
         agreement->began = now;
     } else if ((agreement->wanted != NULL) &&
                (now - agreement->began >= UCT_CUDA_RUN_REPORT_NS)) {
@@ -129,7 +129,7 @@ static void tell_wait(agreement_t *agreement, uint64_t now)
                      agreement->rank, agreement->waits_for, agreement->wanted);
         agreement->wanted = NULL;
     }
-    agreement->told = now;
+    agreement->checked = now;
 }
 
 static ucs_status_t look(agreement_t *agreement)
@@ -137,7 +137,7 @@ static ucs_status_t look(agreement_t *agreement)
     const uint64_t now = uct_cuda_now_ns();
     unsigned rank;
 
-    tell_wait(agreement, now);
+    log_wait(agreement, now);
 
     if (agreement->looked == 0) {
         agreement->looked = now;
@@ -315,7 +315,7 @@ bool uct_cuda_coll_agree_all_joined(agreement_t *agreement)
     uint64_t first;
     unsigned rank;
 
-    if (agreement->is_whole) {
+    if (agreement->is_joined) {
         return true;
     }
 
@@ -342,7 +342,7 @@ bool uct_cuda_coll_agree_all_joined(agreement_t *agreement)
             return false;
         }
     }
-    agreement->is_whole = true;
+    agreement->is_joined = true;
     __atomic_store_n(&patience, JOIN_TIME, __ATOMIC_RELAXED);
     return true;
 }

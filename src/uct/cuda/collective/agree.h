@@ -36,7 +36,7 @@ typedef struct {
     uct_cuda_plan_model_t        transfers; /**< Model constants of the node */
     int                          gpus[UCT_CUDA_PLAN_COLL_MAX_RANKS];
 
-    bool is_whole; /**< All ranks joined before this call */
+    bool is_joined; /**< All ranks joined before this call */
     /** End of waiting for ranks to join, ns; 0: none yet */
     uint64_t                     deadline;
 
@@ -56,7 +56,7 @@ typedef struct {
     uint64_t began;     /**< Start of the wait, ns; 0: none */
     /** Time of the last check whether to log a long wait, ns. A long gap means
      *  that this process stood still: the wait then starts anew. */
-    uint64_t                     told;
+    uint64_t                     checked;
     char                         *why;
     size_t                       why_size;
 } uct_cuda_coll_agreement_t;

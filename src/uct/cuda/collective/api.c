@@ -13,7 +13,7 @@
 #include <uct/cuda/plan/collective_plan.h>
 
 
-#define BOARD_DIR "/dev/shm"
+#define SEGMENT_DIR "/dev/shm"
 
 
 _Static_assert((UCT_CUDA_COLL_API_RANKS == UCT_CUDA_PLAN_COLL_MAX_RANKS) &&
@@ -25,7 +25,7 @@ static int api_segment_open(unsigned rank, unsigned size,
                             char name[UCT_CUDA_COLL_API_NAME],
                             uct_cuda_node_segment_t **segment_p)
 {
-    return (uct_cuda_node_segment_open(BOARD_DIR, rank, size, name,
+    return (uct_cuda_node_segment_open(SEGMENT_DIR, rank, size, name,
                                        segment_p) == UCS_OK) ?
                0 :
                -1;

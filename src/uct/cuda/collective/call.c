@@ -397,9 +397,9 @@ static void group_forget(uct_cuda_coll_group_t *group)
     uct_cuda_coll_memory_drop_mapped(&group->memory);
     uct_cuda_coll_group_drop_schedules(group);
     group->is_off = !uct_cuda_coll_agree_find_gpus(&group->agreement);
-    if (!group->is_off && !group->has_lanes) {
-        uct_cuda_coll_lanes_get(&group->agreement.topo);
-        group->has_lanes = true;
+    if (!group->is_off && !group->has_links) {
+        uct_cuda_coll_links_get(&group->agreement.topo);
+        group->has_links = true;
     }
 }
 
@@ -490,7 +490,7 @@ static uct_cuda_coll_result_t call_start_steps(call_t *call,
     call->steps_began = uct_cuda_trace_now();
     uct_cuda_coll_memory_place(&group->memory, call->kept->plan, &call->run);
     uct_cuda_coll_agree_run(&group->agreement);
-    uct_cuda_coll_lanes_begin(&call->kept->lanes);
+    uct_cuda_coll_links_begin(&call->kept->links);
     call->begun = uct_cuda_run_schedule_begin(call->kept->schedule, &call->run);
     call->state = UCT_CUDA_COLL_OPERATION_RUNNING;
     return UCT_CUDA_COLL_PENDING;
@@ -579,9 +579,9 @@ static uct_cuda_coll_result_t call_planned(call_t *call,
     }
 
     call->kept->plan = uct_cuda_run_schedule_plan(call->kept->schedule);
-    uct_cuda_coll_lanes_find(call->kept->plan, agreement->rank,
+    uct_cuda_coll_links_find(call->kept->plan, agreement->rank,
                              &agreement->topo, agreement->gpus,
-                             &call->kept->lanes);
+                             &call->kept->links);
     return call_prepare(call, group);
 }
 
@@ -652,7 +652,7 @@ static uct_cuda_coll_result_t call_step(call_t *call,
         status = (call->begun == UCS_OK) ? waited : call->begun;
         status = uct_cuda_run_schedule_test(call->kept->schedule, status);
         if (status != UCS_INPROGRESS) {
-            uct_cuda_coll_lanes_end(&call->kept->lanes);
+            uct_cuda_coll_links_end(&call->kept->links);
             return call_reach(call, group, UCT_CUDA_NODE_PHASE_DONE, status);
         }
         break;
@@ -704,7 +704,7 @@ static bool call_is_native_as_fast(const call_t *call,
         return false;
     }
 
-    return what->has_own_way && (what->counts == NULL) &&
+    return what->has_native_path && (what->counts == NULL) &&
            (what->count <= most / blocks / call->size) &&
            (agreement->topo.num_gpus > 0) &&
            uct_cuda_plan_coll_shares_gpus(agreement->gpus, agreement->size);
@@ -774,7 +774,7 @@ uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_group_t *group,
     } else if (!call_measure(call, agreement->size)) {
         (void)group_pass(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
     } else if (call_is_native_as_fast(call, agreement)) {
-        (void)group_pass(group, UCT_CUDA_COLL_NO_OWN_WAY, UCS_OK);
+        (void)group_pass(group, UCT_CUDA_COLL_NO_NATIVE_PATH, UCS_OK);
     } else if (call_describe(call, group, pushed, &post) &&
                uct_cuda_coll_agree_all_joined(agreement)) {
         uct_cuda_coll_agree_announce(agreement, &post);

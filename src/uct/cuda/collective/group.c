@@ -66,8 +66,8 @@ void uct_cuda_coll_group_destroy(uct_cuda_coll_group_t *group)
 {
     uct_cuda_coll_memory_release(&group->memory);
     uct_cuda_coll_group_drop_schedules(group);
-    if (group->has_lanes) {
-        uct_cuda_coll_lanes_put();
+    if (group->has_links) {
+        uct_cuda_coll_links_put();
     }
     uct_cuda_node_control_close(group->agreement.control);
     free(group);

@@ -4,7 +4,7 @@
 #define UCT_CUDA_COLLECTIVE_GROUP_H
 
 #include <uct/cuda/collective/agree.h>
-#include <uct/cuda/collective/lanes.h>
+#include <uct/cuda/collective/links.h>
 #include <uct/cuda/collective/peer_memory.h>
 #include <uct/cuda/plan/plan_cache.h>
 #include <uct/cuda/run/schedule.h>
@@ -20,7 +20,7 @@ typedef struct {
     uct_cuda_run_schedule_t    *schedule; /**< NULL: free slot */
     const uct_cuda_plan_coll_t *plan;     /**< Plan of schedule */
     uint64_t                   used;      /**< Sequence of the last call */
-    uct_cuda_coll_lanes_t      lanes;
+    uct_cuda_coll_links_t      links;
 } uct_cuda_coll_kept_schedule_t;
 
 
@@ -39,7 +39,7 @@ struct uct_cuda_coll_group {
     uint64_t                      resume;
     /** Relays were not available */
     bool                          has_no_relays;
-    bool has_lanes;     /**< uct_cuda_coll_lanes_get() was called */
+    bool has_links;     /**< uct_cuda_coll_links_get() was called */
     bool                          has_kernel[UCX_MP_OP_LAST][UCX_MP_TYPE_LAST];
 
     /** Plans for the agreement's GPUs; NULL: none yet */

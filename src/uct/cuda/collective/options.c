@@ -13,9 +13,9 @@
 
 static struct {
     pthread_mutex_t        lock; /* order: base/thread.h */
-    uct_cuda_coll_config_t said;
+    uct_cuda_coll_config_t options;
     int                    is_on; /* from said; read without the lock */
-    bool                   is_node_said;
+    bool                   is_node_set;
     uct_cuda_plan_config_t node;
     bool                   is_known;
     uct_cuda_plan_model_t  constants;
@@ -47,7 +47,7 @@ ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p)
 
 void uct_cuda_coll_configure(const uct_cuda_coll_config_t *user)
 {
-    config.said = *user;
+    config.options = *user;
     __atomic_store_n(&config.is_on, user->is_on, __ATOMIC_RELEASE);
 }
 
@@ -60,19 +60,19 @@ int uct_cuda_coll_is_on(void)
 
 const uct_cuda_coll_config_t *uct_cuda_coll_config(void)
 {
-    return &config.said;
+    return &config.options;
 }
 
 uct_cuda_log_level_t uct_cuda_coll_wait_level(void)
 {
-    return config.said.tells_waits ? UCT_CUDA_LOG_WARN : UCT_CUDA_LOG_DEBUG;
+    return config.options.logs_waits ? UCT_CUDA_LOG_WARN : UCT_CUDA_LOG_DEBUG;
 }
 
 void uct_cuda_coll_configure_node(const uct_cuda_plan_config_t *user)
 {
     pthread_mutex_lock(&config.lock);
-    if (!config.is_node_said) {
-        config.is_node_said = true;
+    if (!config.is_node_set) {
+        config.is_node_set  = true;
         config.node         = *user;
     }
     pthread_mutex_unlock(&config.lock);

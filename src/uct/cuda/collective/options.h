@@ -24,7 +24,7 @@ typedef struct {
     /** Relay through GPUs without a rank: 0, 1 (where possible) or AUTO;
      *  rank 0's value holds for a group */
     int  multipath;
-    bool tells_waits; /**< Report long waits as warnings */
+    bool logs_waits; /**< Report long waits as warnings */
 } uct_cuda_coll_config_t;
 
 

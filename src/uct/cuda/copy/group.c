@@ -71,13 +71,13 @@ struct uct_cuda_copy_group {
     /* Kernels can access both ends, as far as known */
     bool                     is_reached;
     unsigned                 num_blocks;
-    uct_completion_t         *comps[UCT_CUDA_COPY_COALESCE_MAX_ALIKE];
+    uct_completion_t         *comps[UCT_CUDA_COPY_COALESCE_MAX_UNIFORM];
     unsigned                 num_mappings;
-    uct_cuda_node_mapping_t  *mappings[UCT_CUDA_COPY_COALESCE_MAX_ALIKE];
+    uct_cuda_node_mapping_t  *mappings[UCT_CUDA_COPY_COALESCE_MAX_UNIFORM];
 };
 
 
-static void group_tell(uct_cuda_copy_group_t *group, ucs_status_t status)
+static void group_report(uct_cuda_copy_group_t *group, ucs_status_t status)
 {
     uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
     unsigned i;
@@ -96,7 +96,7 @@ static void group_completed(uct_completion_t *comp)
             (uct_cuda_copy_group_t*)((char*)comp -
                                      offsetof(uct_cuda_copy_group_t, comp));
 
-    group_tell(group, comp->status);
+    group_report(group, comp->status);
 }
 
 static void group_end(uct_cuda_op_t *op)
@@ -195,7 +195,7 @@ static bool wants_kernel(const uct_cuda_copy_group_t *group)
 
     return group->is_reached && (coalescer->kernel_blocks > 0) &&
            (count >= KERNEL_MIN_COUNT) &&
-           ((count <= UCT_CUDA_COPY_KERNEL_MAX) || batch->copies.is_alike) &&
+           ((count <= UCT_CUDA_COPY_KERNEL_MAX) || batch->copies.is_uniform) &&
            (coalescer->num_small >= KERNEL_MIN_BLOCKS) &&
            (uct_cuda_end_is_gpu(batch->local_end) ||
             (batch->bytes <= count * max_host_size));
@@ -381,9 +381,9 @@ static void note_fed(uct_cuda_copy_coalescer_t *coalescer)
 static unsigned group_max_count(const uct_cuda_copy_group_t *group)
 {
     return (group->is_list && group->is_reached &&
-            group->batch.copies.is_alike &&
+            group->batch.copies.is_uniform &&
             (group->coalescer->kernel_blocks > 0)) ?
-                   UCT_CUDA_COPY_COALESCE_MAX_ALIKE :
+                   UCT_CUDA_COPY_COALESCE_MAX_UNIFORM :
                    UCT_CUDA_COPY_COALESCE_MAX_COUNT;
 }
 

@@ -34,7 +34,7 @@
 #define UCT_CUDA_COPY_COALESCE_MAX_BYTES (16ul << 20)
 
 /** Blocks of a list for one kernel, if uniform. */
-#define UCT_CUDA_COPY_COALESCE_MAX_ALIKE UCT_CUDA_COPY_KERNEL_MAX_ALIKE
+#define UCT_CUDA_COPY_COALESCE_MAX_UNIFORM UCT_CUDA_COPY_KERNEL_MAX_UNIFORM
 
 
 typedef struct uct_cuda_copy_group uct_cuda_copy_group_t;

@@ -275,14 +275,14 @@ void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copier, bool is_alive)
 }
 
 /* Put the first address in the middle of the representable range */
-static CUdeviceptr alike_base(CUdeviceptr first)
+static CUdeviceptr uniform_base(CUdeviceptr first)
 {
     return first - ((CUdeviceptr)UCX_MP_COPY_UNIT << 31);
 }
 
-static bool is_alike(CUdeviceptr address, CUdeviceptr first)
+static bool is_uniform(CUdeviceptr address, CUdeviceptr first)
 {
-    const CUdeviceptr offset = address - alike_base(first);
+    const CUdeviceptr offset = address - uniform_base(first);
 
     return ((offset % UCX_MP_COPY_UNIT) == 0) &&
            (offset / UCX_MP_COPY_UNIT <= UINT32_MAX);
@@ -296,14 +296,14 @@ void uct_cuda_copy_list_add(uct_cuda_copy_list_t *list, CUdeviceptr dst,
     if (may_merge && (dst == list->dst[last] + list->length[last]) &&
         (src == list->src[last] + list->length[last])) {
         list->length[last] += length;
-        list->is_alike      = list->is_alike && (list->count == 1);
+        list->is_uniform    = list->is_uniform && (list->count == 1);
         return;
     }
 
-    list->is_alike = (list->count == 0) ||
-                     (list->is_alike && (length == list->length[0]) &&
-                      is_alike(dst, list->dst[0]) &&
-                      is_alike(src, list->src[0]));
+    list->is_uniform = (list->count == 0) ||
+                     (list->is_uniform && (length == list->length[0]) &&
+                      is_uniform(dst, list->dst[0]) &&
+                      is_uniform(src, list->src[0]));
     list->dst[list->count]    = dst;
     list->src[list->count]    = src;
     list->length[list->count] = length;
@@ -332,17 +332,17 @@ static CUresult launch_any(uct_cuda_copy_kernel_t *copier,
                               copier->stream);
 }
 
-static CUresult launch_alike(uct_cuda_copy_kernel_t *copier,
-                             const uct_cuda_copy_list_t *list,
-                             unsigned blocks)
+static CUresult launch_uniform(uct_cuda_copy_kernel_t *copier,
+                               const uct_cuda_copy_list_t *list,
+                               unsigned blocks)
 {
     ucx_mp_kernels_driver_t functions;
     ucx_mp_copy_alike_args_t args;
     unsigned i;
 
     (void)get_functions(&functions);
-    args.base_dst = alike_base(list->dst[0]);
-    args.base_src = alike_base(list->src[0]);
+    args.base_dst = uniform_base(list->dst[0]);
+    args.base_src = uniform_base(list->src[0]);
     for (i = 0; i < list->count; ++i) {
         args.dst[i] = (unsigned)((list->dst[i] - args.base_dst) /
                                  UCX_MP_COPY_UNIT);
@@ -367,7 +367,7 @@ ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copier,
     ucs_status_t status;
 
     ++copier->serial;
-    result = list->is_alike ? launch_alike(copier, list, blocks) :
+    result = list->is_uniform ? launch_uniform(copier, list, blocks) :
                               launch_any(copier, list, blocks);
     status = uct_cuda_driver_check(__FILE__, __LINE__, __func__,
                                    "cuLaunchKernel", result);

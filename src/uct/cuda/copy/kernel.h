@@ -20,7 +20,7 @@
 
 
 /** Maximum copies in a list: uniform ones, and others. */
-#define UCT_CUDA_COPY_KERNEL_MAX_ALIKE 480
+#define UCT_CUDA_COPY_KERNEL_MAX_UNIFORM 480
 #define UCT_CUDA_COPY_KERNEL_MAX       128
 
 /** Maximum thread blocks of a kernel: UCX_CUDA_IPC_KERNEL_BLOCKS. */
@@ -33,10 +33,10 @@
  *  close enough for the kernel's compact form. */
 typedef struct {
     unsigned    count; /**< Initially 0 */
-    bool        is_alike;
-    CUdeviceptr dst[UCT_CUDA_COPY_KERNEL_MAX_ALIKE];
-    CUdeviceptr src[UCT_CUDA_COPY_KERNEL_MAX_ALIKE];
-    size_t      length[UCT_CUDA_COPY_KERNEL_MAX_ALIKE]; /**< Bytes */
+    bool        is_uniform;
+    CUdeviceptr dst[UCT_CUDA_COPY_KERNEL_MAX_UNIFORM];
+    CUdeviceptr src[UCT_CUDA_COPY_KERNEL_MAX_UNIFORM];
+    size_t      length[UCT_CUDA_COPY_KERNEL_MAX_UNIFORM]; /**< Bytes */
 } uct_cuda_copy_list_t;
 
 /** Running launch. */

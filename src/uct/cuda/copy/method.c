@@ -54,7 +54,7 @@ typedef struct {
     CUdeviceptr           src;     /* addresses in this process, valid once
                                       the peer's memory is mapped */
     CUdeviceptr            dst;
-    bool                   is_own;  /* no end must be mapped from another
+    bool                   is_self; /* no end must be mapped from another
                                        process */
     uct_cuda_run_request_t request; /* input of the engine, if it is used */
     uct_cuda_run_memory_t  memory;
@@ -139,7 +139,7 @@ static ucs_status_t map_one(method_start_t *start)
     state_t *state                    = start->state;
     ucs_status_t status;
 
-    if (start->is_own) {
+    if (start->is_self) {
         return UCS_OK;
     }
 
@@ -190,9 +190,9 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
     /* in the memory's own context: GPUs without peer access */
     return (key->handle.type != UCT_CUDA_NODE_HANDLE_NONE) &&
            (!uct_cuda_end_is_gpu(copy->local.end) ||
-            (!key->is_own && uct_cuda_end_is_device(key->gpu, device)) ||
+            (!key->is_self && uct_cuda_end_is_device(key->gpu, device)) ||
             (uct_cuda_end_is_device(copy->local.end, device) &&
-             (!key->is_own || key->own.is_reached)));
+             (!key->is_self || key->own.is_reached)));
 }
 
 /* Describe the copy. Memory of this process behind a key needs no mapping, and
@@ -203,7 +203,7 @@ static bool has_peer(const uct_cuda_copy_t *copy)
     const uct_cuda_node_rkey_t *key = copy->remote.key;
 
     return (key != NULL) &&
-           !(key->is_own && uct_cuda_end_is_gpu(copy->local.end));
+           !(key->is_self && uct_cuda_end_is_gpu(copy->local.end));
 }
 
 /* Fill the engine's request and memory description */
@@ -217,14 +217,14 @@ static void describe(method_start_t *start)
     request->src_end     = state->src_end;
     request->dst_end     = state->dst_end;
     request->size        = state->bytes;
-    request->remote      = start->is_own ? uct_cuda_end_none() : key->gpu;
+    request->remote      = start->is_self ? uct_cuda_end_none() : key->gpu;
     request->is_mappable = is_mappable(state->copy, start->engine,
                                        state->device);
     request->is_unowned  = is_unowned(&state->copy->local);
     request->host_numa   = UCT_CUDA_TOPO_NO_NUMA;
     memory->src          = start->src;
     memory->dst          = start->dst;
-    memory->map          = start->is_own ? NULL : map_for_engine;
+    memory->map          = start->is_self ? NULL : map_for_engine;
     memory->map_arg      = start->state;
     memory->allocation   = (key != NULL) ? key->handle.buffer_id : 0;
 
@@ -333,11 +333,11 @@ static bool engine_can_host(const method_start_t *start)
     const uct_cuda_run_request_t *request = &start->request;
 
     return start->state->pieces.is_locked && request->is_mappable &&
-           (!start->is_own ||
+           (!start->is_self ||
             (request->size >= UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) &&
            (uct_cuda_mp_admit(start->engine, request) ==
             UCT_CUDA_PLAN_ADMITTED) &&
-           (!start->is_own ||
+           (!start->is_self ||
             is_gpu_memory(gpu_address(start), request->size));
 }
 
@@ -359,7 +359,7 @@ static bool engine_can(method_start_t *start)
     describe(start);
     return (state->host != NULL) ?
                    engine_can_host(start) :
-                   start->request.is_mappable || !start->is_own;
+                   start->request.is_mappable || !start->is_self;
 }
 
 static ucs_status_t engine_start(method_start_t *start)
@@ -464,7 +464,7 @@ static void count_single(method_start_t *start)
     if ((start->engine != NULL) &&
         ((state->host == NULL) ?
                  (state->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) :
-                 !start->is_own && state->pieces.is_locked &&
+                 !start->is_self && state->pieces.is_locked &&
                          uct_cuda_mp_may_split_host(start->engine,
                                                     state->bytes))) {
         uct_cuda_copy_count(&state->count, start->engine, state->src_end,
@@ -552,7 +552,7 @@ static const method_t by_driver = {
 static ucs_status_t look_at_host(method_start_t *start)
 {
     state_t *state      = start->state;
-    const bool has_slot = !start->is_own && !is_to_gpu(start);
+    const bool has_slot = !start->is_self && !is_to_gpu(start);
     ucs_status_t status;
 
     if (has_slot && (state->bytes <= UCT_CUDA_HOST_UNSEEN_MAX_SIZE)) {
@@ -644,7 +644,7 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     start.engine        = engine;
     start.src           = uct_cuda_copy_src(copy)->address;
     start.dst           = uct_cuda_copy_dst(copy)->address;
-    start.is_own        = !has_peer(copy);
+    start.is_self       = !has_peer(copy);
     state->copy         = copy;
     state->device       = device;
     state->keep         = keep;

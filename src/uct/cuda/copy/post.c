@@ -51,7 +51,7 @@ static ucs_status_t use_own(const uct_cuda_copy_ctx_t *ctx,
     CUcontext instead;
     ucs_status_t status;
 
-    if (!copy->remote.key->is_own || !uct_cuda_end_is_gpu(copy->local.end)) {
+    if (!copy->remote.key->is_self || !uct_cuda_end_is_gpu(copy->local.end)) {
         return UCS_OK;
     }
 

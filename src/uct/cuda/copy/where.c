@@ -44,7 +44,7 @@ enter_gpu(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu,
 
     status = uct_cuda_gpu_context_push(gpu->context,
                                        uct_cuda_end_device(gpu->end), context);
-    if ((status != UCS_OK) || (key == NULL) || key->is_own ||
+    if ((status != UCS_OK) || (key == NULL) || key->is_self ||
         uct_cuda_node_rkey_reaches(key, context->device)) {
         return status;
     }

@@ -90,7 +90,7 @@ struct uct_cuda_cma_channel {
     uint64_t             asked;           /* last liveness check, ns */
     uct_cuda_cma_keys_t  keys;
     /* serials of the keys in the control block */
-    uint32_t             told[UCT_CUDA_CMA_KEYS];
+    uint32_t             announced[UCT_CUDA_CMA_KEYS];
 };
 
 
@@ -608,8 +608,8 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
     }
 
     index = (unsigned)(key - channel->keys.keys);
-    if (channel->told[index] != key->serial) {
-        channel->told[index]              = key->serial;
+    if (channel->announced[index] != key->serial) {
+        channel->announced[index]         = key->serial;
         channel->slot->keys[index].packed = key->packed;
         channel->slot->keys[index].serial = key->serial;
     }

@@ -123,7 +123,7 @@ void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *page)
     }
 }
 
-void uct_cuda_cma_control_wake_own(uct_cuda_cma_control_t *page)
+void uct_cuda_cma_control_wake_self(uct_cuda_cma_control_t *page)
 {
     __atomic_store_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST);
     futex(&page->is_asleep, FUTEX_WAKE, 1, NULL);

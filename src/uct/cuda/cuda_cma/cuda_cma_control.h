@@ -115,7 +115,7 @@ void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *page);
 
 /** Wake up the server from its own process, which does not trust a peer's
  *  claim that it is awake. */
-void uct_cuda_cma_control_wake_own(uct_cuda_cma_control_t *page);
+void uct_cuda_cma_control_wake_self(uct_cuda_cma_control_t *page);
 
 /**
  * Sleep until woken, or for @a max_ns: a peer may be killed before it wakes the

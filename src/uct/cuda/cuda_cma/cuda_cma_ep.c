@@ -33,7 +33,7 @@ ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
     }
 
     memcpy(&addr, params->iface_addr, sizeof(addr));
-    if (!uct_cuda_node_is_own_process(addr.process.pid, addr.process.pid_ns)) {
+    if (!uct_cuda_node_is_self(addr.process.pid, addr.process.pid_ns)) {
         status = uct_cuda_cma_peer_get(&addr, &peer, NULL);
         if (status != UCS_OK) {
             return status;

@@ -107,11 +107,11 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 }
 
 /* Log once in a process why a peer's host memory is not accessible */
-static void tell_once(const uct_cuda_cma_addr_t *addr, const char *reason)
+static void log_once(const uct_cuda_cma_addr_t *addr, const char *reason)
 {
-    static bool is_told;
+    static bool is_logged;
 
-    if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+    if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
         uct_cuda_info("cuda_cma: cannot access host memory of process %d: %s; "
                       "UCX uses other transports",
                       addr->process.pid, reason);
@@ -139,13 +139,13 @@ static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
         return 0;
     }
 
-    if (uct_cuda_node_is_own_process(addr.process.pid, addr.process.pid_ns)) {
+    if (uct_cuda_node_is_self(addr.process.pid, addr.process.pid_ns)) {
         peer->reason = (addr.process.iface == number) ? "same interface" : NULL;
         return peer->reason == NULL;
     }
 
     if (uct_cuda_cma_peer_get(&addr, &process, &peer->reason) != UCS_OK) {
-        tell_once(&addr, peer->reason);
+        log_once(&addr, peer->reason);
         return 0;
     }
 

@@ -320,7 +320,7 @@ void uct_cuda_cma_peer_put(uct_cuda_cma_peer_t *peer)
     pthread_mutex_unlock(&peers.lock);
 }
 
-static ucs_status_t tell_gone(const uct_cuda_cma_peer_t *peer, size_t length)
+static ucs_status_t log_gone(const uct_cuda_cma_peer_t *peer, size_t length)
 {
     uct_cuda_error("process %d has ended or executes another program; %zu "
                    "bytes were not copied",
@@ -329,9 +329,9 @@ static ucs_status_t tell_gone(const uct_cuda_cma_peer_t *peer, size_t length)
 }
 
 /* Log why a copy failed, and return its status */
-static ucs_status_t tell_error(const uct_cuda_cma_peer_t *peer,
-                               uint64_t address, size_t length, bool to_local,
-                               int error)
+static ucs_status_t log_error(const uct_cuda_cma_peer_t *peer,
+                              uint64_t address, size_t length, bool to_local,
+                              int error)
 {
     uct_cuda_error("cannot %s %zu bytes at %#lx of process %d: %s",
                    to_local ? "read" : "write", length, (unsigned long)address,
@@ -381,12 +381,12 @@ ucs_status_t uct_cuda_cma_peer_copy(void *arg, void *local, uint64_t address,
         state = copy_checked(peer, (char*)local + offset, address + offset,
                              length - offset, to_local, &done);
         if (uct_cuda_cma_peer_is_lost(state)) {
-            return tell_gone(peer, length - offset);
+            return log_gone(peer, length - offset);
         }
 
         if ((state != UCT_CUDA_CMA_PEER_THERE) || (done <= 0)) {
-            return tell_error(peer, address + offset, length - offset,
-                              to_local, errno);
+            return log_error(peer, address + offset, length - offset,
+                             to_local, errno);
         }
 
         offset += (size_t)done;

@@ -152,7 +152,7 @@ static uct_cuda_node_rkey_t *unpack(const uct_cuda_node_packed_rkey_t *packed)
         return NULL;
     }
 
-    if (rkey->is_own) {
+    if (rkey->is_self) {
         uct_cuda_node_rkey_destroy(rkey);
         return NULL;
     }
@@ -485,7 +485,7 @@ static void on_exit_of_program(void)
     server.is_over = true;
     if (server.page != NULL) {
         __atomic_store_n(&server.page->is_over, 1, __ATOMIC_SEQ_CST);
-        uct_cuda_cma_control_wake_own(server.page);
+        uct_cuda_cma_control_wake_self(server.page);
         pthread_join(server.thread, NULL);
         server.page = NULL; /* peers still have it mapped */
     }

@@ -194,12 +194,12 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
 
 /* Copies of other memory only run slower, and UCP 1.13 aborts if it cannot
  * register its buffers */
-static void tell_not_page_locked(void *address, size_t length, bool hide)
+static void log_not_page_locked(void *address, size_t length, bool hide)
 {
-    static bool is_told = false;
+    static bool is_logged = false;
 
     uct_cuda_log((hide ||
-                  __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) ?
+                  __atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) ?
                          UCT_CUDA_LOG_DEBUG :
                          UCT_CUDA_LOG_WARN,
                  "cannot page-lock %p (%zu bytes); copies will be slow",
@@ -238,7 +238,7 @@ ucs_status_t uct_cuda_copy_mem_register(void *address, size_t length,
                                        CU_MEMHOSTREGISTER_PORTABLE);
     if (result != CUDA_SUCCESS) {
         /* memory locked by the program is as good */
-        tell_not_page_locked(
+        log_not_page_locked(
                 address, length,
                 hide_errors ||
                         (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED));

@@ -36,7 +36,7 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
     ep = (uct_cuda_ipc_ep_t*)*ep_p;
     uct_cuda_node_iface_addr_unpack(params->dev_addr, params->iface_addr,
                                     &ep->peer);
-    ep->is_own = uct_cuda_node_is_own_process(ep->peer.pid, ep->peer.pid_ns);
+    ep->is_self = uct_cuda_node_is_self(ep->peer.pid, ep->peer.pid_ns);
     return UCS_OK;
 }
 

@@ -20,7 +20,7 @@ typedef struct {
 typedef struct {
     uct_abi_ep_t               super;
     uct_cuda_node_iface_addr_t peer;
-    bool                       is_own; /**< The peer is in this process */
+    bool                       is_self; /**< The peer is in this process */
     /** Endpoint for code on GPUs, or 0; valid in the context below */
     CUdeviceptr                device_ep;
     CUcontext                  device_ep_context;

@@ -110,7 +110,7 @@ static bool is_folder(const char *path)
 
 /* Warn about valid values that name missing things; base/trace.c checks its
  * own */
-static void tell_missing(const uct_cuda_plan_config_t *multipath)
+static void log_missing(const uct_cuda_plan_config_t *multipath)
 {
     const int count    = uct_cuda_gpu_count();
     const char *folder = multipath->ledger;
@@ -146,8 +146,8 @@ static void tell_missing(const uct_cuda_plan_config_t *multipath)
 static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
                                   uct_cuda_plan_config_t *multipath)
 {
-    static bool is_told;
-    const bool tells = !__atomic_load_n(&is_told, __ATOMIC_RELAXED);
+    static bool is_logged;
+    const bool logs = !__atomic_load_n(&is_logged, __ATOMIC_RELAXED);
     const uct_cuda_plan_config_var_t *var = uct_cuda_mp_config_vars;
     char error[512];
     unsigned i;
@@ -158,7 +158,7 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
         if ((uct_cuda_plan_config_set(multipath, var[i].name,
                                       config->multipath[i], error,
                                       sizeof(error)) != UCS_OK) &&
-            tells) {
+            logs) {
             uct_cuda_warn("UCX_CUDA_IPC_%s: %s; using the default, %s",
                           var[i].name, error,
                           (*var[i].dfl == '\0') ? "nothing" : var[i].dfl);
@@ -168,15 +168,15 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
     if (uct_cuda_plan_config_check(multipath, error, sizeof(error)) != UCS_OK) {
         multipath->num_paths  = 0;
         multipath->num_shares = 0;
-        if (tells) {
+        if (logs) {
             uct_cuda_warn("UCX_CUDA_IPC_%s; using automatic paths and shares",
                           error);
         }
     }
 
-    if (tells) {
-        tell_missing(multipath);
-        __atomic_store_n(&is_told, true, __ATOMIC_RELAXED);
+    if (logs) {
+        log_missing(multipath);
+        __atomic_store_n(&is_logged, true, __ATOMIC_RELAXED);
     }
 }
 

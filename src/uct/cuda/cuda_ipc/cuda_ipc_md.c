@@ -193,7 +193,7 @@ static const uct_abi_md_ops_t md_ops = {
 static void
 read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
 {
-    static bool is_told;
+    static bool is_logged;
     const bool is_on    = (strcmp(config->collectives, "y") == 0);
     const bool is_off   = (strcmp(config->collectives, "n") == 0);
     const bool is_wrong = !is_on && !is_off &&
@@ -207,13 +207,13 @@ read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
     said->multipath   = (config->collectives_multipath <= UCT_ABI_YES) ?
                                 config->collectives_multipath :
                                 UCT_CUDA_PLAN_COLL_AUTO;
-    said->tells_waits = config->collectives_waits;
+    said->logs_waits = config->collectives_waits;
     if (is_wrong_algorithm) {
         (void)uct_cuda_coll_algorithm_parse("auto", &said->algorithm);
     }
 
     if ((!is_wrong && !is_wrong_algorithm) ||
-        __atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+        __atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
         return;
     }
 

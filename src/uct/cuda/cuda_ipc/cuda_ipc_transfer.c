@@ -28,8 +28,8 @@ static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
 {
     uct_cuda_node_rkey_t *known = uct_cuda_node_rkey_get(rkey);
 
-    return ((known != NULL) && known->is_own &&
-            !((uct_cuda_ipc_ep_t*)ep)->is_own) ?
+    return ((known != NULL) && known->is_self &&
+            !((uct_cuda_ipc_ep_t*)ep)->is_self) ?
                    NULL :
                    known;
 }
@@ -73,7 +73,7 @@ static bool is_own_host(uct_ep_h ep, const uct_cuda_copy_t *copy,
     CUcontext context;
     uct_cuda_end_t end;
 
-    if ((rkey != UCT_INVALID_RKEY) || !((uct_cuda_ipc_ep_t*)ep)->is_own) {
+    if ((rkey != UCT_INVALID_RKEY) || !((uct_cuda_ipc_ep_t*)ep)->is_self) {
         return false;
     }
 

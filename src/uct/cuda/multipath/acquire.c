@@ -20,10 +20,10 @@
 #define MAX_REFUSED 3
 
 
-static void drop_lane(uct_cuda_plan_constraints_t *constraints,
+static void drop_link(uct_cuda_plan_constraints_t *constraints,
                       uct_cuda_end_t from, uct_cuda_end_t to)
 {
-    constraints->absent_lanes[uct_cuda_end_index(from)] |= uct_cuda_end_bit(to);
+    constraints->absent_links[uct_cuda_end_index(from)] |= uct_cuda_end_bit(to);
 }
 
 /*
@@ -41,7 +41,7 @@ static void drop_relay(uct_cuda_plan_constraints_t *constraints,
     for (gpu = 0; gpu < UCT_CUDA_MAX_GPUS; ++gpu) {
         other = uct_cuda_end_gpu(gpu);
         if ((status != UCS_ERR_UNREACHABLE) || uct_cuda_end_equal(other, end)) {
-            drop_lane(constraints, is_first ? other : relay,
+            drop_link(constraints, is_first ? other : relay,
                       is_first ? relay : other);
         }
     }
@@ -53,8 +53,8 @@ static void drop_host_staging(uct_cuda_plan_constraints_t *constraints)
     int gpu;
 
     for (gpu = 0; gpu < UCT_CUDA_MAX_GPUS; ++gpu) {
-        drop_lane(constraints, uct_cuda_end_gpu(gpu), uct_cuda_end_host());
-        drop_lane(constraints, uct_cuda_end_host(), uct_cuda_end_gpu(gpu));
+        drop_link(constraints, uct_cuda_end_gpu(gpu), uct_cuda_end_host());
+        drop_link(constraints, uct_cuda_end_host(), uct_cuda_end_gpu(gpu));
     }
 }
 
@@ -71,7 +71,7 @@ static void constrain_path(uct_cuda_mp_core_t *core,
     uct_cuda_plan_constraints_t *constraints = &core->kinds[kind].constraints;
 
     if (uct_cuda_end_is_none(via)) {
-        drop_lane(constraints, src, dst);
+        drop_link(constraints, src, dst);
     } else if (uct_cuda_end_is_host(via)) {
         drop_host_staging(constraints);
     } else if (uct_cuda_end_is_host(src)) {
@@ -124,8 +124,8 @@ static void refuse_path(uct_cuda_mp_core_t *core,
     }
 
     for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
-        refused->last.absent_lanes[i] |= kind->constraints.absent_lanes[i] &
-                                         ~before.absent_lanes[i];
+        refused->last.absent_links[i] |= kind->constraints.absent_links[i] &
+                                         ~before.absent_links[i];
     }
 
     refused->allocation = allocation;
@@ -161,7 +161,7 @@ void uct_cuda_mp_acquire_drop_constraints(uct_cuda_mp_core_t *core, int kind,
     }
 
     for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
-        constraints->absent_lanes[i] &= ~refused->last.absent_lanes[i];
+        constraints->absent_links[i] &= ~refused->last.absent_links[i];
     }
 
     refused->is_pending = false;
@@ -185,8 +185,8 @@ static bool constrain_staging(uct_cuda_mp_core_t *core)
         core->kinds[kind].constraints.staging_size = size;
     }
 
-    if (!core->is_shrink_told) {
-        core->is_shrink_told = true;
+    if (!core->is_shrink_logged) {
+        core->is_shrink_logged = true;
         uct_cuda_warn("out of memory for staging: using less than "
                       "UCX_CUDA_IPC_MULTIPATH_STAGING_SIZE");
     }
@@ -244,16 +244,16 @@ static ucs_status_t map_path(uct_cuda_mp_core_t *core,
 {
     const uct_cuda_plan_t *plan = &core->plan;
     ucs_status_t status         = UCS_OK;
-    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS];
+    uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
-    count = uct_cuda_plan_path_lanes(plan, path, lanes);
+    count = uct_cuda_plan_path_links(plan, path, links);
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        if (uct_cuda_end_equal(uct_cuda_plan_lane_from(lanes[i]),
+        if (uct_cuda_end_equal(uct_cuda_plan_link_from(links[i]),
                                plan->remote) ||
-            uct_cuda_end_equal(uct_cuda_plan_lane_to(lanes[i]), plan->remote)) {
+            uct_cuda_end_equal(uct_cuda_plan_link_to(links[i]), plan->remote)) {
             status = map_in(core, memory,
-                            uct_cuda_plan_lane_device(plan, lanes[i]));
+                            uct_cuda_plan_link_device(plan, links[i]));
         }
     }
 

@@ -77,7 +77,7 @@ static void tell(uct_cuda_mp_core_t *core,
                  uct_cuda_plan_reason_t reason)
 {
     if ((reason == UCT_CUDA_PLAN_NO_HIDDEN) &&
-        !__atomic_exchange_n(&core->is_hidden_told, true, __ATOMIC_RELAXED)) {
+        !__atomic_exchange_n(&core->is_hidden_logged, true, __ATOMIC_RELAXED)) {
         uct_cuda_info("%s; using one path", uct_cuda_plan_reason_str(reason));
     }
 

@@ -75,8 +75,8 @@ typedef struct {
     LIST_HEAD(, uct_cuda_mp_transfer) active; /**< Started, not yet released */
     const uct_cuda_topo_t   *topo;   /**< NULL: unknown */
     bool                    is_learned;
-    bool                    is_hidden_told;
-    bool                    is_shrink_told;
+    bool                    is_hidden_logged;
+    bool                    is_shrink_logged;
     uct_cuda_mp_kind_t      kinds[UCT_CUDA_MP_NUM_KINDS];
     bool                    was_alone; /**< The transfer before this one was */
     uct_cuda_plan_tuning_t  *tuning; /**< Or NULL */

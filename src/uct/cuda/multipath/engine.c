@@ -168,10 +168,10 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *super,
 
     is_large = is_host ? uct_cuda_mp_may_split_host(super, size) :
                          (size >= UCT_CUDA_MP_LARGE_MIN_SIZE);
-    uct_cuda_mp_flow_single(uct_cuda_plan_lane(src, dst), size, is_large,
+    uct_cuda_mp_flow_single(uct_cuda_plan_link(src, dst), size, is_large,
                             &flow);
     uct_cuda_mp_traffic_begin(uct_cuda_mp_core(super)->traffic, &flow);
-    return flow.lanes[0] | (is_large ? COUNTED_LARGE : 0);
+    return flow.links[0] | (is_large ? COUNTED_LARGE : 0);
 }
 
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *super, uint16_t counted)

@@ -7,13 +7,13 @@
 #include <string.h>
 
 
-static void raise_lanes(uint8_t *counts, const uint8_t *seen, unsigned first,
+static void raise_links(uint8_t *counts, const uint8_t *seen, unsigned first,
                         unsigned last)
 {
-    unsigned lane;
+    unsigned link;
 
-    for (lane = first; lane < last; ++lane) {
-        counts[lane] = ucs_max(counts[lane], seen[lane]);
+    for (link = first; link < last; ++link) {
+        counts[link] = ucs_max(counts[link], seen[link]);
     }
 }
 
@@ -21,18 +21,18 @@ static void raise_lanes(uint8_t *counts, const uint8_t *seen, unsigned first,
  * a running copy calls this several times. */
 static void keep_larger(uint8_t *counts, const uint8_t *seen)
 {
-    unsigned lane = 0;
+    unsigned link = 0;
     uint64_t word;
 
-    for (; lane + sizeof(word) <= UCT_CUDA_PLAN_NUM_LANES;
-         lane += sizeof(word)) {
-        memcpy(&word, &seen[lane], sizeof(word));
+    for (; link + sizeof(word) <= UCT_CUDA_PLAN_NUM_LINKS;
+         link += sizeof(word)) {
+        memcpy(&word, &seen[link], sizeof(word));
         if (word != 0) {
-            raise_lanes(counts, seen, lane, lane + sizeof(word));
+            raise_links(counts, seen, link, link + sizeof(word));
         }
     }
 
-    raise_lanes(counts, seen, lane, UCT_CUDA_PLAN_NUM_LANES);
+    raise_links(counts, seen, link, UCT_CUDA_PLAN_NUM_LINKS);
 }
 
 void uct_cuda_mp_history_begin(uct_cuda_mp_history_t *history, uint64_t now)

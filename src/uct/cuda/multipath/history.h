@@ -42,8 +42,8 @@ typedef struct {
     uint64_t interval_begin; /**< Start of this interval, ns */
     uint64_t until;          /**< Time to forget all, ns; 0: empty */
     struct {
-        uint8_t active[UCT_CUDA_PLAN_NUM_LANES];
-        uint8_t direct[UCT_CUDA_PLAN_NUM_LANES];
+        uint8_t active[UCT_CUDA_PLAN_NUM_LINKS];
+        uint8_t direct[UCT_CUDA_PLAN_NUM_LINKS];
     } intervals[2]; /**< This interval, the previous one; as in the load */
     uint64_t uncrossed; /**< Bytes, as in the load */
 } uct_cuda_mp_history_t;

@@ -13,7 +13,7 @@
 
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
-#define NUM_LANES UCT_CUDA_PLAN_NUM_LANES
+#define NUM_LINKS UCT_CUDA_PLAN_NUM_LINKS
 
 /* Time until a busy ledger is tried again, ns: ten times the longest wait of
  * opening it */
@@ -22,15 +22,15 @@
 
 /* Transfers of one pair of ends, by link */
 typedef struct {
-    uint16_t count[NUM_LANES];
-    uint64_t bytes[NUM_LANES];
+    uint16_t count[NUM_LINKS];
+    uint64_t bytes[NUM_LINKS];
     uint16_t queued;   /* large transfers */
     uint16_t window;   /* all since there were none */
     uint16_t before;   /* the window before */
     uint16_t expected; /* window of the load */
     uint64_t size;     /* sum of those queued, bytes */
-    unsigned lanes;    /* sum of count */
-    uint16_t lane;     /* from one end to the other */
+    unsigned links;    /* sum of count */
+    uint16_t link;     /* from one end to the other */
     /* number of queued transfers that were crossed, the first ones */
     uint16_t crossed;
     unsigned begun;    /* starts of crossing traffic at the last check */
@@ -43,13 +43,13 @@ struct uct_cuda_mp_traffic {
     uct_cuda_node_ledger_t *ledger;
     bool                   is_tried; /* opening was tried */
     uint64_t               retry_time, retry_pause; /* ns; 0: final */
-    uint16_t               count[NUM_LANES];
-    uint16_t               direct[NUM_LANES]; /* of them, between their ends */
-    unsigned               lanes;             /* sum of count */
+    uint16_t               count[NUM_LINKS];
+    uint16_t               direct[NUM_LINKS]; /* of them, between their ends */
+    unsigned               links;             /* sum of count */
     /* Activations of links to, and from, an end */
     unsigned               to[UCT_CUDA_NUM_ENDS], from[UCT_CUDA_NUM_ENDS];
     /* By the lane from end to end; NULL: none so far */
-    pair_t                 *pairs[NUM_LANES];
+    pair_t                 *pairs[NUM_LINKS];
     char                   dir[];
 };
 
@@ -73,14 +73,14 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
 {
-    unsigned lane;
+    unsigned link;
 
     if (traffic->ledger != NULL) {
         uct_cuda_node_ledger_close(traffic->ledger);
     }
 
-    for (lane = 0; lane < NUM_LANES; ++lane) {
-        free(traffic->pairs[lane]);
+    for (link = 0; link < NUM_LINKS; ++link) {
+        free(traffic->pairs[link]);
     }
 
     pthread_mutex_destroy(&traffic->lock);
@@ -111,7 +111,7 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
                               unsigned *queued_p, unsigned *window_p)
 {
     const pair_t *pair = __atomic_load_n(
-            &traffic->pairs[uct_cuda_plan_lane(src, dst)], __ATOMIC_ACQUIRE);
+            &traffic->pairs[uct_cuda_plan_link(src, dst)], __ATOMIC_ACQUIRE);
 
     *queued_p = 0;
     *window_p = 1;
@@ -127,7 +127,7 @@ static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
 
     if (pair != NULL) {
         pair->expected = 1;
-        pair->lane     = flow->lane;
+        pair->link     = flow->link;
     }
 
     return pair;
@@ -192,19 +192,19 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
                         uint64_t now, uct_cuda_plan_load_t *load)
 {
     bool any = false;
-    unsigned lane;
+    unsigned link;
     uint16_t own;
 
-    if (traffic->lanes == ((pair == NULL) ? 0 : pair->lanes)) {
+    if (traffic->links == ((pair == NULL) ? 0 : pair->links)) {
         memset(load->active, 0, sizeof(load->active));
         memset(load->direct, 0, sizeof(load->direct));
     } else {
-        for (lane = 0; lane < NUM_LANES; ++lane) {
-            own                = (pair == NULL) ? 0 : pair->count[lane];
-            load->active[lane] = (traffic->count[lane] > own);
-            load->direct[lane] = (traffic->direct[lane] > 0) &&
-                                 ((pair == NULL) || (lane != pair->lane));
-            any               |= (load->active[lane] != 0);
+        for (link = 0; link < NUM_LINKS; ++link) {
+            own                = (pair == NULL) ? 0 : pair->count[link];
+            load->active[link] = (traffic->count[link] > own);
+            load->direct[link] = (traffic->direct[link] > 0) &&
+                                 ((pair == NULL) || (link != pair->link));
+            any               |= (load->active[link] != 0);
         }
     }
 
@@ -218,10 +218,10 @@ static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
 /* Count the starts of traffic crossing a pair: into its source and out of its
  * destination */
 static unsigned
-count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t lane)
+count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t link)
 {
-    const uct_cuda_end_t src = uct_cuda_plan_lane_from(lane);
-    const uct_cuda_end_t dst = uct_cuda_plan_lane_to(lane);
+    const uct_cuda_end_t src = uct_cuda_plan_link_from(link);
+    const uct_cuda_end_t dst = uct_cuda_plan_link_to(link);
     unsigned count           = traffic->to[uct_cuda_end_index(src)] +
                                traffic->from[uct_cuda_end_index(dst)];
 
@@ -236,7 +236,7 @@ count_crossing(const uct_cuda_mp_traffic_t *traffic, uint16_t lane)
 static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
 {
     const uint64_t now   = uct_cuda_now_ns();
-    const unsigned begun = count_crossing(traffic, pair->lane);
+    const unsigned begun = count_crossing(traffic, pair->link);
     uct_cuda_plan_load_t load;
 
     if (begun != pair->begun) {
@@ -247,8 +247,8 @@ static void look(uct_cuda_mp_traffic_t *traffic, pair_t *pair, unsigned queued)
     if (look_around(traffic, pair, now, &load)) {
         uct_cuda_mp_history_add(&pair->met, &load, now);
         if (uct_cuda_plan_load_is_crossed(&load,
-                                          uct_cuda_plan_lane_from(pair->lane),
-                                          uct_cuda_plan_lane_to(pair->lane))) {
+                                          uct_cuda_plan_link_from(pair->link),
+                                          uct_cuda_plan_link_to(pair->link))) {
             pair->crossed = pair->queued;
         }
     }
@@ -279,7 +279,7 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
     now            = uct_cuda_now_ns();
-    pair           = traffic->pairs[uct_cuda_plan_lane(src, dst)];
+    pair           = traffic->pairs[uct_cuda_plan_link(src, dst)];
     load->is_known = (traffic->ledger != NULL);
     (void)look_around(traffic, pair, now, load);
     look_ahead(pair, load);
@@ -296,41 +296,41 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_plan_t *plan, size_t size,
     const double pieces = (double)size / (double)plan->size;
     unsigned i, hops;
 
-    flow->lane      = uct_cuda_plan_lane(plan->src, plan->dst);
+    flow->link      = uct_cuda_plan_link(plan->src, plan->dst);
     flow->size      = size;
     flow->is_large  = true;
-    flow->num_lanes = 0;
+    flow->num_links = 0;
     for (i = 0; i < plan->num_paths; ++i) {
-        hops = uct_cuda_plan_path_lanes(plan, &plan->paths[i].path,
-                                        &flow->lanes[flow->num_lanes]);
+        hops = uct_cuda_plan_path_links(plan, &plan->paths[i].path,
+                                        &flow->links[flow->num_links]);
         for (; hops > 0; --hops) {
-            flow->bytes[flow->num_lanes++] = (uint64_t)(
+            flow->bytes[flow->num_links++] = (uint64_t)(
                     pieces * (double)plan->paths[i].bytes);
         }
     }
 }
 
 /* Add or remove a transfer on a link */
-static void count_lane(uct_cuda_mp_traffic_t *traffic,
-                       const uct_cuda_mp_flow_t *flow, uint16_t lane, int by)
+static void count_link(uct_cuda_mp_traffic_t *traffic,
+                       const uct_cuda_mp_flow_t *flow, uint16_t link, int by)
 {
-    const bool is_direct  = (lane == flow->lane);
-    const uint16_t counts = traffic->count[lane];
-    const uint16_t direct = traffic->direct[lane];
+    const bool is_direct  = (link == flow->link);
+    const uint16_t counts = traffic->count[link];
+    const uint16_t direct = traffic->direct[link];
     const uint16_t now    = (uint16_t)(counts + by);
     const uint16_t others = (uint16_t)(direct + (is_direct ? by : 0));
 
-    traffic->lanes       += (unsigned)by;
-    traffic->count[lane]  = now;
-    traffic->direct[lane] = others;
+    traffic->links       += (unsigned)by;
+    traffic->count[link]  = now;
+    traffic->direct[link] = others;
     if ((counts == 0) && (now > 0)) {
-        ++traffic->from[lane / UCT_CUDA_NUM_ENDS];
-        ++traffic->to[lane % UCT_CUDA_NUM_ENDS];
+        ++traffic->from[link / UCT_CUDA_NUM_ENDS];
+        ++traffic->to[link % UCT_CUDA_NUM_ENDS];
     }
 
     if ((traffic->ledger != NULL) &&
         (((counts == 0) != (now == 0)) || ((direct == 0) != (others == 0)))) {
-        uct_cuda_node_ledger_set(traffic->ledger, lane, now > 0, others > 0);
+        uct_cuda_node_ledger_set(traffic->ledger, link, now > 0, others > 0);
     }
 }
 
@@ -353,31 +353,31 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
                                const uct_cuda_mp_flow_t *flow)
 {
     pair_t *pair;
-    uint16_t lane;
+    uint16_t link;
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
     open_ledger(traffic);
-    pair = traffic->pairs[flow->lane];
+    pair = traffic->pairs[flow->link];
     if (pair == NULL) {
         /* Without memory it passes for another pair's */
         pair = new_pair(flow);
-        __atomic_store_n(&traffic->pairs[flow->lane], pair, __ATOMIC_RELEASE);
+        __atomic_store_n(&traffic->pairs[flow->link], pair, __ATOMIC_RELEASE);
     }
 
     if ((pair != NULL) && flow->is_large) {
         begin_large(traffic, pair, flow->size);
     }
 
-    for (i = 0; i < flow->num_lanes; ++i) {
-        lane = flow->lanes[i];
+    for (i = 0; i < flow->num_links; ++i) {
+        link = flow->links[i];
         if (pair != NULL) {
-            ++pair->lanes;
-            ++pair->count[lane];
-            pair->bytes[lane] += flow->bytes[i];
+            ++pair->links;
+            ++pair->count[link];
+            pair->bytes[link] += flow->bytes[i];
         }
 
-        count_lane(traffic, flow, lane, 1);
+        count_link(traffic, flow, link, 1);
     }
 
     pthread_mutex_unlock(&traffic->lock);
@@ -398,11 +398,11 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
                              const uct_cuda_mp_flow_t *flow)
 {
     pair_t *pair;
-    uint16_t lane;
+    uint16_t link;
     unsigned i;
 
     pthread_mutex_lock(&traffic->lock);
-    pair = traffic->pairs[flow->lane];
+    pair = traffic->pairs[flow->link];
     if (flow->is_large && (pair != NULL) && (pair->queued > 0)) {
         /* a plain copy as well: in a ring the first to start meets no
          * traffic */
@@ -410,17 +410,17 @@ void uct_cuda_mp_traffic_end(uct_cuda_mp_traffic_t *traffic,
         end_large(pair);
     }
 
-    for (i = 0; i < flow->num_lanes; ++i) {
-        lane = flow->lanes[i];
-        if ((pair != NULL) && (pair->count[lane] > 0)) {
-            --pair->lanes;
-            --pair->count[lane];
-            pair->bytes[lane] = (pair->count[lane] > 0) ?
-                                        pair->bytes[lane] - flow->bytes[i] :
+    for (i = 0; i < flow->num_links; ++i) {
+        link = flow->links[i];
+        if ((pair != NULL) && (pair->count[link] > 0)) {
+            --pair->links;
+            --pair->count[link];
+            pair->bytes[link] = (pair->count[link] > 0) ?
+                                        pair->bytes[link] - flow->bytes[i] :
                                         0;
         }
 
-        count_lane(traffic, flow, lane, -1);
+        count_link(traffic, flow, link, -1);
     }
 
     pthread_mutex_unlock(&traffic->lock);

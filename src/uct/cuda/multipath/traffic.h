@@ -14,7 +14,7 @@
 BEGIN_C_DECLS
 
 
-#define UCT_CUDA_MP_TRAFFIC_MAX_LANES \
+#define UCT_CUDA_MP_TRAFFIC_MAX_LINKS \
     (UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS)
 
 
@@ -23,12 +23,12 @@ typedef struct uct_cuda_mp_traffic uct_cuda_mp_traffic_t;
 
 /** Links of a transfer. */
 typedef struct {
-    uint16_t lane;      /**< From its one end to the other */
+    uint16_t link;      /**< From its one end to the other */
     uint64_t size;      /**< Bytes; not used at the end */
     bool     is_large;  /**< Later transfers can fill their paths behind it */
-    unsigned num_lanes;
-    uint16_t lanes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
-    uint64_t bytes[UCT_CUDA_MP_TRAFFIC_MAX_LANES];
+    unsigned num_links;
+    uint16_t links[UCT_CUDA_MP_TRAFFIC_MAX_LINKS];
+    uint64_t bytes[UCT_CUDA_MP_TRAFFIC_MAX_LINKS];
 } uct_cuda_mp_flow_t;
 
 
@@ -65,15 +65,15 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
 
 
 /** One copy over a lane; its bytes there are not counted. */
-static inline void uct_cuda_mp_flow_single(uint16_t lane, uint64_t size,
+static inline void uct_cuda_mp_flow_single(uint16_t link, uint64_t size,
                                            bool is_large,
                                            uct_cuda_mp_flow_t *flow)
 {
     flow->size      = size;
     flow->is_large  = is_large;
-    flow->lane      = lane;
-    flow->num_lanes = 1;
-    flow->lanes[0]  = lane;
+    flow->link      = link;
+    flow->num_links = 1;
+    flow->links[0]  = link;
     flow->bytes[0]  = 0;
 }
 

@@ -103,7 +103,7 @@ void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive)
     free(alive);
 }
 
-bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive)
+bool uct_cuda_node_alive_is_owner(const uct_cuda_node_alive_t *alive)
 {
     return alive->fd >= 0;
 }

@@ -42,7 +42,7 @@ void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive);
 
 /** Return false in a forked child, where none of the functions below has an
  *  effect. */
-bool uct_cuda_node_alive_is_own(const uct_cuda_node_alive_t *alive);
+bool uct_cuda_node_alive_is_owner(const uct_cuda_node_alive_t *alive);
 
 /**
  * Hold a number.

@@ -115,7 +115,7 @@ ucs_status_t uct_cuda_node_control_open(uct_cuda_node_segment_t *segment,
 
 void uct_cuda_node_control_close(uct_cuda_node_control_t *control)
 {
-    if (uct_cuda_node_segment_is_own(control->segment)) {
+    if (uct_cuda_node_segment_is_owner(control->segment)) {
         __atomic_store_n(&control->shared->ranks[control->rank].is_gone, 1,
                          __ATOMIC_RELEASE);
     }

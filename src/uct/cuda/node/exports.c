@@ -273,7 +273,7 @@ static bool slot_begin(uct_cuda_node_handle_t *handle,
 
     uct_cuda_node_invalidation_begin(slot, &handle->notice);
     if (uct_cuda_node_handle_is_fd(handle) && (socket != NULL) &&
-        (handle->notice.board != 0)) {
+        (handle->notice.page_id != 0)) {
         uct_cuda_node_invalidation_set_server(socket->peers,
                                               socket->peers_inode);
         fd            = handle->os.fd;
@@ -443,7 +443,7 @@ static ucs_status_t get_piece(uint64_t address, uct_cuda_node_handle_t *piece)
 
     /* peers find the descriptor by the notice */
     status = (uct_cuda_node_handle_is_vmm(piece) &&
-              (piece->notice.board != 0) &&
+              (piece->notice.page_id != 0) &&
               (uct_cuda_node_handle_is_fabric(piece) || (piece->os.fd < 0))) ?
                      UCS_OK :
                      UCS_ERR_UNSUPPORTED;

@@ -27,7 +27,7 @@
 
 typedef struct {
     uint64_t magic;
-    uint32_t board;
+    uint32_t page_id;
     int32_t  pid;
     uint32_t server; /* descriptor + 1; 0: none */
     uint64_t server_inode;
@@ -89,7 +89,7 @@ err_close:
 }
 
 /* Open a new page after a fork: the mapped one belongs to the parent */
-static void own_open(void)
+static void page_open(void)
 {
     uct_cuda_node_iface_addr_t self;
 
@@ -108,15 +108,15 @@ static void own_open(void)
     }
 
     own.page->pid   = self.pid;
-    own.page->board = (uint32_t)(uct_cuda_now_ns() * 2654435761u) | 1;
+    own.page->page_id = (uint32_t)(uct_cuda_now_ns() * 2654435761u) | 1;
     own.page->magic = MAGIC;
 }
 
 void uct_cuda_node_invalidation_begin(uint32_t slot,
                                       uct_cuda_node_invalidation_t *notice_p)
 {
-    own_open();
-    notice_p->board      = own.page->board;
+    page_open();
+    notice_p->page_id    = own.page->page_id;
     notice_p->fd         = own.fd;
     notice_p->slot       = slot;
     notice_p->generation = own.page->generations[slot];
@@ -130,14 +130,14 @@ void uct_cuda_node_invalidation_end(uint32_t slot)
 
 void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd)
 {
-    own_open();
+    page_open();
     __atomic_store_n(&own.page->fds[slot], (uint32_t)(fd + 1),
                      __ATOMIC_SEQ_CST);
 }
 
 void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode)
 {
-    own_open();
+    page_open();
     __atomic_store_n(&own.page->server_inode, inode, __ATOMIC_RELAXED);
     __atomic_store_n(&own.page->server, (uint32_t)(fd + 1), __ATOMIC_RELEASE);
 }
@@ -176,7 +176,7 @@ page_map(int32_t pid, const uct_cuda_node_invalidation_t *notice)
     }
 
     if ((page->magic != MAGIC) || (page->pid != pid) ||
-        (page->board != notice->board)) {
+        (page->page_id != notice->page_id)) {
         munmap(page, sizeof(invalidation_page_t));
         return NULL;
     }
@@ -192,14 +192,14 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
     uct_cuda_node_invalidation_view_t *view;
     const invalidation_page_t *page;
 
-    if ((notice->board == 0) ||
+    if ((notice->page_id == 0) ||
         (notice->slot >= UCT_CUDA_NODE_INVALIDATION_SLOTS)) {
         return NULL;
     }
 
     for (view = views; view != NULL; view = view->next) {
         if ((view->pid == pid) && (view->pid_ns == pid_ns) &&
-            (view->page->board == notice->board)) {
+            (view->page->page_id == notice->page_id)) {
             ++view->users;
             return view;
         }
@@ -253,27 +253,27 @@ void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid)
     }
 }
 
-bool uct_cuda_node_invalidation_view_has_news(
+bool uct_cuda_node_invalidation_view_has_changed(
     uct_cuda_node_invalidation_view_t *view)
 {
     const uint32_t changes = __atomic_load_n(&view->page->changes,
                                              __ATOMIC_ACQUIRE);
-    const bool has_news    = (changes != view->seen);
+    const bool has_changed = (changes != view->seen);
 
     view->seen = changes;
-    return has_news;
+    return has_changed;
 }
 
-bool uct_cuda_node_invalidation_views_have_news(void)
+bool uct_cuda_node_invalidation_views_have_changed(void)
 {
-    bool has_news = false;
+    bool has_changed = false;
     uct_cuda_node_invalidation_view_t *view;
 
     for (view = views; view != NULL; view = view->next) {
-        has_news |= uct_cuda_node_invalidation_view_has_news(view);
+        has_changed |= uct_cuda_node_invalidation_view_has_changed(view);
     }
 
-    return has_news;
+    return has_changed;
 }
 
 unsigned uct_cuda_node_invalidation_num_views(void)

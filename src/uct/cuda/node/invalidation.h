@@ -25,7 +25,7 @@
 /** Location of a handle's invalidation; part of the handle. */
 typedef struct {
     /** Identifies a page among those of one PID; 0: none */
-    uint32_t board;
+    uint32_t page_id;
     int32_t  fd;         /**< The page's descriptor in its process */
     uint32_t slot;
     uint32_t generation; /**< Of the slot; a new value means invalid */
@@ -98,11 +98,11 @@ int uct_cuda_node_invalidation_view_server(
 
 /** Return whether any handle has been invalidated since the last call. Costs
  *  one load. */
-bool uct_cuda_node_invalidation_view_has_news(
+bool uct_cuda_node_invalidation_view_has_changed(
     uct_cuda_node_invalidation_view_t *view);
 
 /** Return whether any peer has invalidated a handle since the last call. */
-bool uct_cuda_node_invalidation_views_have_news(void);
+bool uct_cuda_node_invalidation_views_have_changed(void);
 
 /** Return the number of peers with an open page. */
 unsigned uct_cuda_node_invalidation_num_views(void);

@@ -36,11 +36,11 @@
 #define LAYOUT 4
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
-#define NUM_LANES UCT_CUDA_PLAN_NUM_LANES
+#define NUM_LINKS UCT_CUDA_PLAN_NUM_LINKS
 #define WORD_BITS 64
-#define NUM_WORDS ((NUM_LANES + WORD_BITS - 1) / WORD_BITS)
+#define NUM_WORDS ((NUM_LINKS + WORD_BITS - 1) / WORD_BITS)
 #define NUM_ENDS  UCT_CUDA_NUM_ENDS
-#define NO_LANE   UINT16_MAX
+#define NO_LINK   UINT16_MAX
 
 #define LOCK_TRIES 40
 #define LOCK_PAUSE 500000 /* ns */
@@ -83,7 +83,7 @@ typedef struct {
 
 
 struct uct_cuda_mp_ledger {
-    ledger_segment_t      *page;
+    ledger_segment_t      *table;
     slot_t                *slot;
     int                   fd;
     uct_cuda_node_alive_t *alive; /* slot numbers are those in the segment */
@@ -91,7 +91,7 @@ struct uct_cuda_mp_ledger {
     char                  path[512];
     /* this process's links */
     uint16_t              from_page[NUM_WORDS * WORD_BITS];
-    uint16_t              to_page[NUM_LANES];
+    uint16_t              to_page[NUM_LINKS];
     uint8_t               ends[NUM_ENDS]; /* The segment's numbers of ends */
     /* Time of the last change seen in each slot */
     struct {
@@ -104,7 +104,7 @@ struct uct_cuda_mp_ledger {
 /* Return whether the ledger belongs to the parent of this forked child */
 static bool is_foreign(const uct_cuda_node_ledger_t *ledger)
 {
-    return !uct_cuda_node_alive_is_own(ledger->alive);
+    return !uct_cuda_node_alive_is_owner(ledger->alive);
 }
 
 
@@ -234,9 +234,9 @@ static void slot_free(slot_t *slot)
     __atomic_store_n(&slot->pid, 0, __ATOMIC_RELEASE);
 }
 
-static unsigned page_num_slots(const ledger_segment_t *page)
+static unsigned table_num_slots(const ledger_segment_t *table)
 {
-    unsigned count = __atomic_load_n(&page->num_slots, __ATOMIC_ACQUIRE);
+    unsigned count = __atomic_load_n(&table->num_slots, __ATOMIC_ACQUIRE);
 
     return (count > UCT_CUDA_NODE_LEDGER_MAX_SLOTS) ?
                    UCT_CUDA_NODE_LEDGER_MAX_SLOTS :
@@ -244,15 +244,15 @@ static unsigned page_num_slots(const ledger_segment_t *page)
 }
 
 /* Free the slots of dead processes. @return true: a process is left */
-static bool page_reap(ledger_segment_t *page,
-                      const uct_cuda_node_alive_t *alive)
+static bool table_reap(ledger_segment_t *table,
+                       const uct_cuda_node_alive_t *alive)
 {
     bool any = false;
     slot_t *slot;
     unsigned i;
 
-    for (i = 0; i < page_num_slots(page); ++i) {
-        slot = &page->slots[i];
+    for (i = 0; i < table_num_slots(table); ++i) {
+        slot = &table->slots[i];
         if (slot->pid == 0) {
             continue;
         }
@@ -269,9 +269,9 @@ static bool page_reap(ledger_segment_t *page,
 
 static ledger_segment_t *segment_attach(int segment)
 {
-    void *page = shmat(segment, NULL, 0);
+    void *table = shmat(segment, NULL, 0);
 
-    return (page == (void*)-1) ? NULL : page;
+    return (table == (void*)-1) ? NULL : table;
 }
 
 /* Attach the segment named in the file. Return NULL if it is gone, or if its
@@ -279,7 +279,7 @@ static ledger_segment_t *segment_attach(int segment)
 static ledger_segment_t *segment_find(const ledger_file_t *place)
 {
     struct shmid_ds found;
-    ledger_segment_t *page;
+    ledger_segment_t *table;
 
     if ((shmctl(place->segment, IPC_STAT, &found) != 0) ||
         (found.shm_segsz != sizeof(ledger_segment_t)) ||
@@ -287,13 +287,13 @@ static ledger_segment_t *segment_find(const ledger_file_t *place)
         return NULL;
     }
 
-    page = segment_attach(place->segment);
-    if ((page != NULL) && (page->token != place->token)) {
-        shmdt(page);
+    table = segment_attach(place->segment);
+    if ((table != NULL) && (table->token != place->token)) {
+        shmdt(table);
         return NULL;
     }
 
-    return page;
+    return table;
 }
 
 /* Create a segment and write its number to the file */
@@ -306,28 +306,28 @@ static ledger_segment_t *segment_make(const uct_cuda_node_ledger_t *ledger)
         .segment = segment,
         .token   = uct_cuda_now_ns() ^ ((uint64_t)ledger->pid << 40)
     };
-    ledger_segment_t *page;
+    ledger_segment_t *table;
 
     if (segment < 0) {
         return NULL;
     }
 
-    page = segment_attach(segment);
+    table = segment_attach(segment);
     (void)shmctl(segment, IPC_RMID, NULL);
-    if (page == NULL) {
+    if (table == NULL) {
         return NULL;
     }
 
-    page->magic  = MAGIC;
-    page->layout = LAYOUT;
-    page->size   = sizeof(*page);
-    page->token  = place.token;
+    table->magic = MAGIC;
+    table->layout = LAYOUT;
+    table->size  = sizeof(*table);
+    table->token = place.token;
     if (!uct_cuda_file_write(ledger->fd, &place, sizeof(place), 0)) {
-        shmdt(page);
+        shmdt(table);
         return NULL;
     }
 
-    return page;
+    return table;
 }
 
 /* Return whether any process holds a number in the file */
@@ -360,8 +360,8 @@ static ucs_status_t page_find(uct_cuda_node_ledger_t *ledger,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    ledger->page = (st->st_size != 0) ? segment_find(&place) : NULL;
-    if (ledger->page != NULL) {
+    ledger->table = (st->st_size != 0) ? segment_find(&place) : NULL;
+    if (ledger->table != NULL) {
         return UCS_OK;
     }
 
@@ -369,8 +369,8 @@ static ucs_status_t page_find(uct_cuda_node_ledger_t *ledger,
         return UCS_ERR_UNSUPPORTED;
     }
 
-    ledger->page = segment_make(ledger);
-    if (ledger->page == NULL) {
+    ledger->table = segment_make(ledger);
+    if (ledger->table == NULL) {
         (void)unlink(ledger->path);
         return UCS_ERR_NO_RESOURCE;
     }
@@ -380,53 +380,53 @@ static ucs_status_t page_find(uct_cuda_node_ledger_t *ledger,
 
 /* Check the segment's layout */
 static ucs_status_t
-page_check(ledger_segment_t *page, const uct_cuda_node_alive_t *alive)
+table_check(ledger_segment_t *table, const uct_cuda_node_alive_t *alive)
 {
-    if ((page->magic != MAGIC) || (page->layout != LAYOUT) ||
-        (page->size != sizeof(*page)) || (page->num_gpus > MAX_GPUS)) {
+    if ((table->magic != MAGIC) || (table->layout != LAYOUT) ||
+        (table->size != sizeof(*table)) || (table->num_gpus > MAX_GPUS)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    if (!page_reap(page, alive)) {
+    if (!table_reap(table, alive)) {
         /* forget the GPUs of processes that have left */
-        page->num_gpus  = 0;
-        page->num_slots = 0;
+        table->num_gpus = 0;
+        table->num_slots = 0;
     }
 
     return UCS_OK;
 }
 
 /* Return the segment's number of a GPU, adding it if needed; -1: too many */
-static int page_gpu(ledger_segment_t *page, const uint8_t uuid[16])
+static int table_gpu(ledger_segment_t *table, const uint8_t uuid[16])
 {
     unsigned i;
 
-    for (i = 0; i < page->num_gpus; ++i) {
-        if (memcmp(page->uuids[i], uuid, 16) == 0) {
+    for (i = 0; i < table->num_gpus; ++i) {
+        if (memcmp(table->uuids[i], uuid, 16) == 0) {
             return (int)i;
         }
     }
 
-    if (page->num_gpus == MAX_GPUS) {
+    if (table->num_gpus == MAX_GPUS) {
         return -1;
     }
 
-    memcpy(page->uuids[page->num_gpus], uuid, 16);
-    return (int)page->num_gpus++;
+    memcpy(table->uuids[table->num_gpus], uuid, 16);
+    return (int)table->num_gpus++;
 }
 
-static ucs_status_t map_lanes(uct_cuda_node_ledger_t *ledger,
+static ucs_status_t map_links(uct_cuda_node_ledger_t *ledger,
                               const uint8_t (*uuids)[16], int num_gpus)
 {
     uct_cuda_end_t ends[UCT_CUDA_NUM_ENDS] = {{0}};
-    uint16_t lane, number;
+    uint16_t link, number;
     uct_cuda_end_t from, to;
     int gpu, at;
 
     memset(ledger->to_page, 0xff, sizeof(ledger->to_page));
     memset(ledger->from_page, 0xff, sizeof(ledger->from_page));
     for (gpu = 0; gpu < num_gpus; ++gpu) {
-        at = page_gpu(ledger->page, uuids[gpu]);
+        at = table_gpu(ledger->table, uuids[gpu]);
         if (at < 0) {
             return UCS_ERR_NO_RESOURCE;
         }
@@ -438,13 +438,13 @@ static ucs_status_t map_lanes(uct_cuda_node_ledger_t *ledger,
     at               = uct_cuda_end_index(uct_cuda_end_host());
     ends[at]         = uct_cuda_end_host();
     ledger->ends[at] = (uint8_t)at;
-    for (lane = 0; lane < NUM_LANES; ++lane) {
-        from = ends[uct_cuda_end_index(uct_cuda_plan_lane_from(lane))];
-        to   = ends[uct_cuda_end_index(uct_cuda_plan_lane_to(lane))];
+    for (link = 0; link < NUM_LINKS; ++link) {
+        from = ends[uct_cuda_end_index(uct_cuda_plan_link_from(link))];
+        to   = ends[uct_cuda_end_index(uct_cuda_plan_link_to(link))];
         if (!uct_cuda_end_is_none(from) && !uct_cuda_end_is_none(to)) {
-            number                    = uct_cuda_plan_lane(from, to);
-            ledger->to_page[lane]     = number;
-            ledger->from_page[number] = lane;
+            number                    = uct_cuda_plan_link(from, to);
+            ledger->to_page[link]     = number;
+            ledger->from_page[number] = link;
         }
     }
 
@@ -453,18 +453,18 @@ static ucs_status_t map_lanes(uct_cuda_node_ledger_t *ledger,
 
 static ucs_status_t take_slot(uct_cuda_node_ledger_t *ledger)
 {
-    ledger_segment_t *page = ledger->page;
+    ledger_segment_t *table = ledger->table;
     slot_t *slot;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS; ++i) {
-        slot = &page->slots[i];
-        if (((i >= page->num_slots) || (slot->pid == 0)) &&
+        slot = &table->slots[i];
+        if (((i >= table->num_slots) || (slot->pid == 0)) &&
             uct_cuda_node_alive_hold(ledger->alive, i)) {
             slot_free(slot);
             __atomic_store_n(&slot->pid, ledger->pid, __ATOMIC_RELEASE);
-            if (i >= page->num_slots) {
-                __atomic_store_n(&page->num_slots, i + 1, __ATOMIC_RELEASE);
+            if (i >= table->num_slots) {
+                __atomic_store_n(&table->num_slots, i + 1, __ATOMIC_RELEASE);
             }
             ledger->slot = slot;
             return UCS_OK;
@@ -485,9 +485,9 @@ static ucs_status_t ledger_attach(uct_cuda_node_ledger_t *ledger,
         return status;
     }
 
-    status = page_check(ledger->page, ledger->alive);
+    status = table_check(ledger->table, ledger->alive);
     if (status == UCS_OK) {
-        status = map_lanes(ledger, uuids, num_gpus);
+        status = map_links(ledger, uuids, num_gpus);
     }
 
     if (status == UCS_OK) {
@@ -495,7 +495,7 @@ static ucs_status_t ledger_attach(uct_cuda_node_ledger_t *ledger,
     }
 
     if (status != UCS_OK) {
-        shmdt(ledger->page);
+        shmdt(ledger->table);
     }
 
     return status;
@@ -555,7 +555,7 @@ void uct_cuda_node_ledger_close(uct_cuda_node_ledger_t *ledger)
         slot_free(ledger->slot);
         if (file_lock(ledger->alive) == UCS_OK) {
             /* the name of a removed file may belong to another process */
-            if (!page_reap(ledger->page, ledger->alive) &&
+            if (!table_reap(ledger->table, ledger->alive) &&
                 (fstat(ledger->fd, &st) == 0) && (st.st_nlink > 0)) {
                 (void)unlink(ledger->path);
             }
@@ -563,7 +563,7 @@ void uct_cuda_node_ledger_close(uct_cuda_node_ledger_t *ledger)
         }
     }
 
-    shmdt(ledger->page);
+    shmdt(ledger->table);
     file_close(ledger);
     free(ledger);
 }
@@ -583,15 +583,15 @@ static void count_begin(uint8_t *count)
     __atomic_store_n(count, (uint8_t)(*count + 1), __ATOMIC_RELAXED);
 }
 
-void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t lane,
+void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t link,
                               bool is_active, bool is_direct)
 {
-    const unsigned number = ledger->to_page[lane];
+    const unsigned number = ledger->to_page[link];
     const unsigned word   = number / WORD_BITS;
     const uint64_t bit    = UINT64_C(1) << (number % WORD_BITS);
     slot_t *slot          = ledger->slot;
 
-    if ((number == NO_LANE) || is_foreign(ledger)) {
+    if ((number == NO_LINK) || is_foreign(ledger)) {
         return;
     }
 
@@ -610,7 +610,7 @@ void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t lane,
 static void ledger_visit(uct_cuda_node_ledger_t *ledger, unsigned number,
                          uint64_t now)
 {
-    slot_t *slot     = &ledger->page->slots[number];
+    slot_t *slot     = &ledger->table->slots[number];
     uint32_t changes = __atomic_load_n(&slot->changes, __ATOMIC_RELAXED);
 
     if ((changes != ledger->seen[number].changes) ||
@@ -646,18 +646,18 @@ static bool add_bits(const uct_cuda_node_ledger_t *ledger,
 {
     bool is_busy = false;
     uint64_t bits;
-    uint16_t lane;
+    uint16_t link;
     unsigned w;
 
     for (w = 0; w < NUM_WORDS; ++w) {
         bits     = __atomic_load_n(&words[w], __ATOMIC_RELAXED);
         is_busy |= (bits != 0);
         while (bits != 0) {
-            lane  = ledger->from_page[w * WORD_BITS +
+            link  = ledger->from_page[w * WORD_BITS +
                                       (unsigned)__builtin_ctzl(bits)];
             bits &= bits - 1;
-            if ((lane != NO_LANE) && (counts[lane] < UINT8_MAX)) {
-                ++counts[lane];
+            if ((link != NO_LINK) && (counts[link] < UINT8_MAX)) {
+                ++counts[link];
                 *any = true;
             }
         }
@@ -669,13 +669,13 @@ static bool add_bits(const uct_cuda_node_ledger_t *ledger,
 bool uct_cuda_node_ledger_read(uct_cuda_node_ledger_t *ledger, uint64_t now,
                                uct_cuda_plan_load_t *load)
 {
-    const unsigned count = page_num_slots(ledger->page);
+    const unsigned count = table_num_slots(ledger->table);
     bool any             = false;
     slot_t *slot;
     unsigned i;
 
     for (i = 0; i < count; ++i) {
-        slot = &ledger->page->slots[i];
+        slot = &ledger->table->slots[i];
         if ((slot == ledger->slot) ||
             (__atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE) == 0)) {
             continue;
@@ -699,8 +699,8 @@ unsigned uct_cuda_node_ledger_begun(const uct_cuda_node_ledger_t *ledger,
     const slot_t *slot;
     unsigned i;
 
-    for (i = 0; i < page_num_slots(ledger->page); ++i) {
-        slot = &ledger->page->slots[i];
+    for (i = 0; i < table_num_slots(ledger->table); ++i) {
+        slot = &ledger->table->slots[i];
         if (slot != ledger->slot) {
             count += __atomic_load_n(&slot->to[to_end], __ATOMIC_RELAXED) +
                      __atomic_load_n(&slot->from[from_end], __ATOMIC_RELAXED);
@@ -717,8 +717,8 @@ unsigned uct_cuda_node_ledger_others(const uct_cuda_node_ledger_t *ledger,
     uint32_t pid;
     unsigned i;
 
-    for (i = 0; (i < page_num_slots(ledger->page)) && (count < max); ++i) {
-        pid = __atomic_load_n(&ledger->page->slots[i].pid, __ATOMIC_RELAXED);
+    for (i = 0; (i < table_num_slots(ledger->table)) && (count < max); ++i) {
+        pid = __atomic_load_n(&ledger->table->slots[i].pid, __ATOMIC_RELAXED);
         if ((pid != 0) && (pid != ledger->pid)) {
             pids[count++] = pid;
         }

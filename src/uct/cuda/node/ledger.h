@@ -54,7 +54,7 @@ void uct_cuda_node_ledger_close(uct_cuda_node_ledger_t *ledger);
 /** Set whether this process uses a link, in its own numbering, and whether
  *  the link connects both ends of such a transfer. Not thread safe; costs
  *  about 10 ns. */
-void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t lane,
+void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t link,
                               bool is_active, bool is_direct);
 
 

@@ -27,7 +27,7 @@
 
 /* Calls between checks of all peers' invalidation pages; others check one
  * peer */
-#define CALLS_BEFORE_NEWS 64
+#define CALLS_BEFORE_CHECK 64
 
 
 /* One cache for the process, used by all workers. It has its own lock: a worker
@@ -184,9 +184,9 @@ static void sweep(void)
 
 /* Close mappings of freed memory, if any peer has invalidated a handle since
  * the last check */
-static void look_for_news(void)
+static void check_invalidations(void)
 {
-    if (uct_cuda_node_invalidation_views_have_news()) {
+    if (uct_cuda_node_invalidation_views_have_changed()) {
         sweep();
     }
 }
@@ -217,8 +217,9 @@ static bool is_of_same_process(const uct_cuda_node_handle_t *a,
         return memcmp(a->os.bytes, b->os.bytes, sizeof(a->os.bytes)) == 0;
     }
 
-    return (a->notice.board == b->notice.board) || (a->notice.board == 0) ||
-           (b->notice.board == 0);
+    return (a->notice.page_id == b->notice.page_id) ||
+           (a->notice.page_id == 0) ||
+           (b->notice.page_id == 0);
 }
 
 static bool is_same_allocation(const uct_cuda_node_handle_t *a,
@@ -455,8 +456,8 @@ open_in_context(uct_cuda_node_mapping_t *mapping, bool is_current)
 
 /* CUDA cannot open this process's own handle: return the original address as an
  * uncached mapping */
-static ucs_status_t own_get(const uct_cuda_node_handle_t *handle,
-                            uct_cuda_node_mapping_t **mapping_p)
+static ucs_status_t self_get(const uct_cuda_node_handle_t *handle,
+                             uct_cuda_node_mapping_t **mapping_p)
 {
     uct_cuda_node_mapping_t *mapping = calloc(1, sizeof(*mapping));
 
@@ -464,7 +465,7 @@ static ucs_status_t own_get(const uct_cuda_node_handle_t *handle,
         return UCS_ERR_NO_MEMORY;
     }
 
-    mapping->is_own = true;
+    mapping->is_self = true;
     mapping->mapped = handle->base;
     *mapping_p      = mapping;
     return UCS_OK;
@@ -481,7 +482,7 @@ static bool watch_look(void)
         return true;
     }
 
-    look_for_news();
+    check_invalidations();
     is_due   = uct_cuda_node_unmap_is_much();
     has_work = is_due || (cache.count > 0);
     pthread_mutex_unlock(&cache.lock);
@@ -523,7 +524,7 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
         return UCS_ERR_NO_MEMORY;
     }
 
-    look_for_news();
+    check_invalidations();
     *mapping = *key;
     status   = open_in_context(mapping, is_current);
     if (status != UCS_OK) {
@@ -616,7 +617,7 @@ static void mapping_use(uct_cuda_node_mapping_t *mapping,
     mapping->last_use = cache.num_mapped;
     ++mapping->users;
     if ((mapping->view != NULL) &&
-        uct_cuda_node_invalidation_view_has_news(mapping->view)) {
+        uct_cuda_node_invalidation_view_has_changed(mapping->view)) {
         sweep();
     }
     enforce_limits(handle);
@@ -634,13 +635,13 @@ ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
     bool is_new;
 
     if (((hint == NULL) || (hint->mapping == NULL)) &&
-        uct_cuda_node_is_own_process(handle->pid, handle->pid_ns)) {
-        return own_get(handle, mapping_p);
+        uct_cuda_node_is_self(handle->pid, handle->pid_ns)) {
+        return self_get(handle, mapping_p);
     }
 
     pthread_mutex_lock(&cache.lock);
-    if ((++cache.num_asked % CALLS_BEFORE_NEWS) == 0) {
-        look_for_news();
+    if ((++cache.num_asked % CALLS_BEFORE_CHECK) == 0) {
+        check_invalidations();
     }
 
     num_mapped = cache.num_mapped;
@@ -671,7 +672,7 @@ void uct_cuda_node_cache_collective(bool is_inside)
     in_collective = is_inside;
     if (is_inside && uct_cuda_node_unmap_is_due()) {
         pthread_mutex_lock(&cache.lock);
-        look_for_news();
+        check_invalidations();
         cache_unlock();
     }
 }
@@ -684,7 +685,7 @@ void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle)
 
 void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep)
 {
-    if (mapping->is_own) {
+    if (mapping->is_self) {
         free(mapping);
         return;
     }
@@ -777,7 +778,7 @@ bool uct_cuda_node_cache_unmap_freed(void)
     bool has_more;
 
     pthread_mutex_lock(&cache.lock);
-    look_for_news();
+    check_invalidations();
     has_more = uct_cuda_node_unmap_idle(MAX_LOOK_NS);
     pthread_mutex_unlock(&cache.lock);
     return has_more;

@@ -29,7 +29,7 @@ struct uct_cuda_node_mapping {
     unsigned                weak;       /**< Weak references */
     bool                    stale;      /**< Close with the last user */
     bool                    closed;     /**< The memory was freed */
-    bool                    is_own;     /**< Memory of this process */
+    bool                    is_self;    /**< Memory of this process */
     uct_cuda_node_mapping_t *newer;     /**< Order of last use */
     uct_cuda_node_mapping_t *older;
 };
@@ -79,7 +79,7 @@ static inline bool
 uct_cuda_node_mapping_is_in(const uct_cuda_node_mapping_t *mapping,
                             unsigned long long context_id)
 {
-    return mapping->is_own || (mapping->context_id == context_id);
+    return mapping->is_self || (mapping->context_id == context_id);
 }
 
 /** Log a failed mapping; for callers without a fallback. */

@@ -239,7 +239,7 @@ void uct_cuda_node_iface_addr_unpack(const void *device_addr,
     }
 }
 
-bool uct_cuda_node_is_own_process(int32_t pid, uint64_t pid_ns)
+bool uct_cuda_node_is_self(int32_t pid, uint64_t pid_ns)
 {
     self_fill();
     return (pid == self.iface.pid) && (pid_ns == self.iface.pid_ns) &&
@@ -286,7 +286,7 @@ const char *uct_cuda_node_addr_obstacle(const void *device_addr,
     uct_cuda_node_iface_addr_unpack(device_addr, iface_addr, &process);
     if (uct_cuda_node_is_same_process(&process, &self_iface) &&
         ((process.iface == iface) || (process.iface == 0) ||
-         !uct_cuda_node_is_own_process(process.pid, process.pid_ns))) {
+         !uct_cuda_node_is_self(process.pid, process.pid_ns))) {
         return "same process";
     }
 

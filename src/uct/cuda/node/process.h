@@ -92,7 +92,7 @@ uct_cuda_node_is_same_process(const uct_cuda_node_iface_addr_t *a,
 }
 
 /** Return true if it is certainly this process. */
-bool uct_cuda_node_is_own_process(int32_t pid, uint64_t pid_ns);
+bool uct_cuda_node_is_self(int32_t pid, uint64_t pid_ns);
 
 /**
  * Open another process's descriptor of a memfd again, if the file has the given

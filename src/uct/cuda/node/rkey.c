@@ -29,7 +29,7 @@ struct reach {
     uint8_t  gpu[16];
     int      device;
     bool     is_reachable;
-    bool     is_told; /* unreachability was logged */
+    bool     is_logged; /* unreachability was logged */
     unsigned stream;
 };
 
@@ -79,18 +79,18 @@ static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
     peer->stream = reach.count++;
     memcpy(peer->gpu, handle->gpu, sizeof(peer->gpu));
     peer->is_reachable = false;
-    peer->is_told      = false;
+    peer->is_logged    = false;
     peer->next         = reach.head;
     reach.head         = peer;
     return peer;
 }
 
 /* Log once for each peer, to explain slow messages */
-static void tell_unreachable(reach_t *peer,
-                             const uct_cuda_node_handle_t *handle, int device)
+static void log_unreachable(reach_t *peer,
+                            const uct_cuda_node_handle_t *handle, int device)
 {
-    if (!peer->is_told) {
-        peer->is_told = true;
+    if (!peer->is_logged) {
+        peer->is_logged = true;
         uct_cuda_info("GPU %d cannot map memory of pid %d: such messages use "
                       "UCX's other transports",
                       device, handle->pid);
@@ -98,8 +98,8 @@ static void tell_unreachable(reach_t *peer,
 }
 
 /* Return the stream number for this process's own GPU: no mapping is needed */
-static ucs_status_t own_stream(const uct_cuda_node_handle_t *handle,
-                               unsigned *stream_p)
+static ucs_status_t self_stream(const uct_cuda_node_handle_t *handle,
+                                unsigned *stream_p)
 {
     const reach_t *self;
 
@@ -133,7 +133,7 @@ static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
         uct_cuda_debug("memory of pid %d is %sreachable from GPU %d",
                        handle->pid, peer->is_reachable ? "" : "not ", device);
         if (!peer->is_reachable) {
-            tell_unreachable(peer, handle, device);
+            log_unreachable(peer, handle, device);
         }
     }
 
@@ -191,7 +191,7 @@ bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device)
 
 /* Return whether the driver confirms a key for memory of this process: copies
  * to it make no other check */
-static bool own_is_there(const uct_cuda_node_handle_t *handle)
+static bool is_self_valid(const uct_cuda_node_handle_t *handle)
 {
     uct_cuda_memory_t memory;
 
@@ -278,9 +278,9 @@ static void spare_put(uct_cuda_node_rkey_t *rkey)
 /* Log once in a process */
 static void tell_staged(int device, int peer, int32_t pid)
 {
-    static bool is_told;
+    static bool is_logged;
 
-    if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+    if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
         uct_cuda_info("GPU %d has no peer access to GPU %d: messages to and "
                       "from pid %d go through host memory",
                       device, peer, pid);
@@ -328,16 +328,16 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
     uct_cuda_gpu_context_t context;
     uct_cuda_node_rkey_t *rkey;
     ucs_status_t status;
-    bool is_own;
+    bool is_self;
 
     memcpy(&packed, buffer, sizeof(packed));
     if (!uct_cuda_node_handle_is_valid(&packed.handle)) {
         return UCS_ERR_UNREACHABLE;
     }
 
-    is_own = uct_cuda_node_is_own_process(packed.handle.pid,
-                                          packed.handle.pid_ns);
-    if (is_own ? !own_is_there(&packed.handle) :
+    is_self = uct_cuda_node_is_self(packed.handle.pid,
+                                    packed.handle.pid_ns);
+    if (is_self ? !is_self_valid(&packed.handle) :
                  (packed.handle.type == UCT_CUDA_NODE_HANDLE_NONE)) {
         return UCS_ERR_UNREACHABLE;
     }
@@ -348,8 +348,8 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
     }
 
     rkey->gpu = uct_cuda_gpu_by_uuid(packed.handle.gpu);
-    if (is_own) {
-        status = own_stream(&packed.handle, &rkey->stream);
+    if (is_self) {
+        status = self_stream(&packed.handle, &rkey->stream);
         if (status != UCS_OK) {
             goto err_free;
         }
@@ -370,9 +370,9 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
     }
 
 out:
-    rkey->is_own = is_own;
+    rkey->is_self = is_self;
     rkey->handle = packed.handle;
-    if (is_own) {
+    if (is_self) {
         /* keep relays from opening memory of this process */
         rkey->handle.type = UCT_CUDA_NODE_HANDLE_NONE;
     }
@@ -426,7 +426,7 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    if (rkey->is_own) {
+    if (rkey->is_self) {
         *mapped_p = (CUdeviceptr)remote_addr;
         return UCS_OK;
     }
@@ -458,7 +458,7 @@ void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey)
     uct_cuda_node_cache_unpin(rkey->pins);
     rkey->pins  = NULL;
     rkey->magic = 0;
-    if (rkey->is_own) {
+    if (rkey->is_self) {
         free(rkey);
     } else {
         spare_put(rkey);

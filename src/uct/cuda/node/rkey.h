@@ -22,7 +22,7 @@ typedef struct {
 /** Unpacked remote key. */
 typedef struct {
     uint64_t               magic;      /**< See uct_cuda_node_rkey_get() */
-    bool                   is_own;     /**< Memory of this process */
+    bool                   is_self;    /**< Memory of this process */
     uct_cuda_node_own_t    own; /**< For uct_cuda_node_same_process_context() */
     uct_cuda_node_handle_t handle;
     /** Number; shared by one GPU's transfers */

@@ -269,7 +269,7 @@ ucs_status_t uct_cuda_node_segment_open(const char *dir, unsigned rank,
 
 void uct_cuda_node_segment_unlink(uct_cuda_node_segment_t *segment)
 {
-    if ((segment->path[0] != '\0') && uct_cuda_node_segment_is_own(segment)) {
+    if ((segment->path[0] != '\0') && uct_cuda_node_segment_is_owner(segment)) {
         (void)unlink(segment->path);
         segment->path[0] = '\0';
     }
@@ -291,7 +291,7 @@ void uct_cuda_node_segment_close(uct_cuda_node_segment_t *segment)
     free(segment);
 }
 
-bool uct_cuda_node_segment_is_own(const uct_cuda_node_segment_t *segment)
+bool uct_cuda_node_segment_is_owner(const uct_cuda_node_segment_t *segment)
 {
     return segment->owner == getpid();
 }
@@ -433,7 +433,7 @@ void uct_cuda_node_segment_put(uct_cuda_node_segment_t *segment, uint64_t key,
     block_t *block;
 
     munmap(memory, bytes);
-    if (!uct_cuda_node_segment_is_own(segment)) {
+    if (!uct_cuda_node_segment_is_owner(segment)) {
         return;
     }
 

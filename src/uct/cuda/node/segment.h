@@ -51,7 +51,7 @@ void uct_cuda_node_segment_close(uct_cuda_node_segment_t *segment);
 
 /** Return true in the process that opened the segment, false in its
  *  children. */
-bool uct_cuda_node_segment_is_own(const uct_cuda_node_segment_t *segment);
+bool uct_cuda_node_segment_is_owner(const uct_cuda_node_segment_t *segment);
 
 /** Return whether the process of a rank is alive. Takes a system call. Works
  *  across PID namespaces. */

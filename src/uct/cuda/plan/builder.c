@@ -26,11 +26,11 @@ ucs_status_t uct_cuda_plan_builder_init(uct_cuda_plan_builder_t *builder,
     builder->max_steps  = (uint32_t)max_steps;
     builder->max_places = (uint32_t)max_places;
     builder->max_waits  = (uint32_t)max_waits;
-    builder->waves      = malloc((max_steps + 1) * sizeof(*builder->waves));
-    if ((builder->waves == NULL) ||
+    builder->levels     = malloc((max_steps + 1) * sizeof(*builder->levels));
+    if ((builder->levels == NULL) ||
         (uct_cuda_plan_steps_alloc(&plan->list, max_steps, max_places,
                                    max_waits) != UCS_OK)) {
-        free(builder->waves);
+        free(builder->levels);
         uct_cuda_plan_coll_release(plan);
         return UCS_ERR_NO_MEMORY;
     }
@@ -41,7 +41,7 @@ ucs_status_t uct_cuda_plan_builder_init(uct_cuda_plan_builder_t *builder,
 uint32_t uct_cuda_plan_builder_step(uct_cuda_plan_builder_t *builder,
                                     uct_cuda_plan_step_type_t type,
                                     unsigned rank, unsigned queue,
-                                    uint64_t bytes, unsigned wave)
+                                    uint64_t bytes, unsigned level)
 {
     uct_cuda_plan_steps_t *list     = &builder->plan->list;
     const uct_cuda_plan_step_t step = {
@@ -53,7 +53,7 @@ uint32_t uct_cuda_plan_builder_step(uct_cuda_plan_builder_t *builder,
     assert(list->num_steps < builder->max_steps);
     assert(queue < MAX_NAMES);
     list->steps[list->num_steps]    = step;
-    builder->waves[list->num_steps] = wave;
+    builder->levels[list->num_steps] = level;
     return list->num_steps++;
 }
 
@@ -170,7 +170,7 @@ static void prune(uct_cuda_plan_steps_t *list, uint64_t *before, size_t row)
 }
 
 /* Sort by schedule level, stable. @return false: no memory */
-static bool sort(uct_cuda_plan_steps_t *list, uint32_t *waves)
+static bool sort(uct_cuda_plan_steps_t *list, uint32_t *levels)
 {
     const uint32_t count        = list->num_steps;
     uct_cuda_plan_step_t *steps = malloc((count + 1) * sizeof(*steps));
@@ -178,7 +178,7 @@ static bool sort(uct_cuda_plan_steps_t *list, uint32_t *waves)
     uint32_t i, most = 0;
 
     for (i = 0; i < count; ++i) {
-        most = ucs_max(most, waves[i]);
+        most = ucs_max(most, levels[i]);
     }
 
     first = calloc(most + 2, sizeof(*first));
@@ -189,18 +189,18 @@ static bool sort(uct_cuda_plan_steps_t *list, uint32_t *waves)
     }
 
     for (i = 0; i < count; ++i) {
-        ++first[waves[i] + 1];
+        ++first[levels[i] + 1];
     }
     for (i = 1; i <= most; ++i) {
         first[i] += first[i - 1];
     }
     for (i = 0; i < count; ++i) {
         /* from here on the step's new index */
-        waves[i]        = first[waves[i]]++;
-        steps[waves[i]] = list->steps[i];
+        levels[i]       = first[levels[i]]++;
+        steps[levels[i]] = list->steps[i];
     }
     for (i = 0; i < list->num_waits; ++i) {
-        list->waits[i] = waves[list->waits[i]];
+        list->waits[i] = levels[list->waits[i]];
     }
 
     free(first);
@@ -214,10 +214,10 @@ ucs_status_t uct_cuda_plan_builder_finish(uct_cuda_plan_builder_t *builder)
     uct_cuda_plan_coll_t *plan = builder->plan;
     const size_t count         = plan->list.num_steps;
     const size_t row           = (count + 63) / 64;
-    const bool is_sorted       = sort(&plan->list, builder->waves);
+    const bool is_sorted       = sort(&plan->list, builder->levels);
     uint64_t *before           = NULL;
 
-    free(builder->waves);
+    free(builder->levels);
     if (is_sorted) {
         number_queues(plan);
         before = (count <= MAX_PRUNED) ?

@@ -12,7 +12,7 @@ BEGIN_C_DECLS
 typedef struct {
     uct_cuda_plan_coll_t *plan;
     /** Schedule level of each step; see uct_cuda_plan_builder_finish() */
-    uint32_t             *waves;
+    uint32_t             *levels;
     uint32_t             max_steps;
     uint32_t             max_places;
     uint32_t             max_waits;
@@ -36,14 +36,14 @@ ucs_status_t uct_cuda_plan_builder_init(uct_cuda_plan_builder_t *builder,
  * functions below.
  *
  * @param queue  Any number below 256; renumbered at the end.
- * @param wave   Schedule level: steps are sorted by it, and within a level stay
+ * @param level  Schedule level: steps are sorted by it, and within a level stay
  *               in the order of their addition.
  * @return Index of the step.
  */
 uint32_t uct_cuda_plan_builder_step(uct_cuda_plan_builder_t *builder,
                                     uct_cuda_plan_step_type_t type,
                                     unsigned rank, unsigned queue,
-                                    uint64_t bytes, unsigned wave);
+                                    uint64_t bytes, unsigned level);
 
 void uct_cuda_plan_builder_place(uct_cuda_plan_builder_t *builder,
                                  bool is_source, unsigned rank,

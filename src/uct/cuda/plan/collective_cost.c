@@ -12,7 +12,7 @@
 
 #define MAX_RANKS UCT_CUDA_PLAN_COLL_MAX_RANKS
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
-#define MAX_LANES (MAX_GPUS * MAX_GPUS)
+#define MAX_LINKS (MAX_GPUS * MAX_GPUS)
 
 #define NUM_RESOURCES UCT_CUDA_PLAN_COLL_NUM_RESOURCES
 
@@ -94,7 +94,7 @@ typedef struct {
     uint32_t first;       /* flow that ends next; NONE */
     uct_cuda_plan_share_way_t way;
     uct_cuda_plan_share_flow_t shared; /* number and rate of the flows */
-} sim_lane_t;
+} sim_link_t;
 
 
 typedef struct {
@@ -125,10 +125,10 @@ typedef struct {
     uint32_t   num_ready;
     sim_flow_t *flows;
     uint32_t   num_flows;   /* flows created so far */
-    sim_lane_t lanes[MAX_GPUS][MAX_GPUS];
-    sim_lane_t *busy[MAX_LANES];
-    double     speeds[MAX_LANES];  /* bytes/s of each flow */
-    double     until[MAX_LANES];   /* end of the next flow, s */
+    sim_link_t links[MAX_GPUS][MAX_GPUS];
+    sim_link_t *busy[MAX_LINKS];
+    double     speeds[MAX_LINKS];  /* bytes/s of each flow */
+    double     until[MAX_LINKS];   /* end of the next flow, s */
     unsigned   num_busy;
     uint32_t   num_left;    /* steps left */
     bool       is_broken;   /* a step has no link */
@@ -178,42 +178,42 @@ static void join_way(sim_t *sim, const uct_cuda_plan_share_way_t *way)
     }
 }
 
-static double given(const sim_t *sim, const sim_lane_t *lane)
+static double given(const sim_t *sim, const sim_link_t *link)
 {
-    return lane->given + sim->speeds[lane->at] * (sim->now - lane->since);
+    return link->given + sim->speeds[link->at] * (sim->now - link->since);
 }
 
 /* Compute when a lane's next flow ends at its present rate */
-static void find_end(sim_t *sim, const sim_lane_t *lane)
+static void find_end(sim_t *sim, const sim_link_t *link)
 {
-    sim->until[lane->at] = lane->since +
-                           (sim->flows[lane->first].goal - lane->given) /
-                                   sim->speeds[lane->at];
+    sim->until[link->at] = link->since +
+                           (sim->flows[link->first].goal - link->given) /
+                                   sim->speeds[link->at];
 }
 
 /* Compute max-min fair rates in all changed groups */
 static void share(sim_t *sim)
 {
-    uct_cuda_plan_share_flow_t *flows[MAX_LANES];
-    sim_lane_t *concerned[MAX_LANES];
+    uct_cuda_plan_share_flow_t *flows[MAX_LINKS];
+    sim_link_t *concerned[MAX_LINKS];
     unsigned l, i, count = 0;
-    sim_lane_t *lane;
+    sim_link_t *link;
     int r;
 
     for (l = 0; l < sim->num_busy; ++l) {
-        lane = sim->busy[l];
-        if (!sim->is_old[group_of(sim, lane->way.resources[0])]) {
+        link = sim->busy[l];
+        if (!sim->is_old[group_of(sim, link->way.resources[0])]) {
             continue;
         }
 
-        concerned[count] = lane;
-        flows[count++]   = &lane->shared;
-        lane->given      = given(sim, lane);
-        lane->since      = sim->now;
-        for (i = 0; i < lane->way.count; ++i) {
-            r = lane->way.resources[i];
+        concerned[count] = link;
+        flows[count++]   = &link->shared;
+        link->given      = given(sim, link);
+        link->since      = sim->now;
+        for (i = 0; i < link->way.count; ++i) {
+            r = link->way.resources[i];
             uct_cuda_plan_share_add(&sim->resources[r], sim->capacity[r],
-                                    lane->shared.count);
+                                    link->shared.count);
         }
     }
 
@@ -234,35 +234,35 @@ static void share(sim_t *sim)
 static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
                          double bytes)
 {
-    sim_lane_t *lane = &sim->lanes[from][to];
+    sim_link_t *link = &sim->links[from][to];
     uint32_t index   = sim->num_flows++;
     sim_flow_t *flow = &sim->flows[index];
-    uint32_t *link;
+    uint32_t *link_bytes;
 
-    if (lane->shared.count++ == 0) {
-        uct_cuda_plan_coll_links_direct(sim->topo, from, to, &lane->way);
-        join_way(sim, &lane->way);
-        lane->shared.way       = &lane->way;
-        lane->shared.cap       = DBL_MAX;
-        lane->first            = NONE;
-        lane->given            = 0;
-        lane->since            = sim->now;
-        lane->at               = sim->num_busy++;
-        sim->busy[lane->at]    = lane;
-        sim->speeds[lane->at]  = 0;
+    if (link->shared.count++ == 0) {
+        uct_cuda_plan_coll_links_direct(sim->topo, from, to, &link->way);
+        join_way(sim, &link->way);
+        link->shared.way       = &link->way;
+        link->shared.cap       = DBL_MAX;
+        link->first            = NONE;
+        link->given            = 0;
+        link->since            = sim->now;
+        link->at               = sim->num_busy++;
+        sim->busy[link->at]    = link;
+        sim->speeds[link->at]  = 0;
     }
 
     flow->step = step;
-    flow->goal = given(sim, lane) + bytes;
-    for (link = &lane->first;
-         (*link != NONE) && (sim->flows[*link].goal < flow->goal);
-         link = &sim->flows[*link].next) {
+    flow->goal = given(sim, link) + bytes;
+    for (link_bytes = &link->first;
+         (*link_bytes != NONE) && (sim->flows[*link_bytes].goal < flow->goal);
+         link_bytes = &sim->flows[*link_bytes].next) {
     }
-    flow->next = *link;
-    *link      = index;
+    flow->next = *link_bytes;
+    *link_bytes      = index;
     ++sim->states[step].flows;
-    sim->is_broken |= (lane->way.count == 0);
-    mark_way(sim, &lane->way);
+    sim->is_broken |= (link->way.count == 0);
+    mark_way(sim, &link->way);
 }
 
 static void start_reduction(sim_t *sim, uint32_t index)
@@ -270,7 +270,7 @@ static void start_reduction(sim_t *sim, uint32_t index)
     const uct_cuda_plan_step_t *step    = &sim->plan->list.steps[index];
     const uct_cuda_plan_place_t *places =
         uct_cuda_plan_step_sources(&sim->plan->list, step);
-    const double link                   = (double)step->bytes /
+    const double link_bytes             = (double)step->bytes /
                         sim->model->kernel_rate;
     const int own = sim->gpus[step->rank];
     double local  = 0;
@@ -282,9 +282,9 @@ static void start_reduction(sim_t *sim, uint32_t index)
         if (gpu == own) {
             local += (double)step->bytes;
         } else if (i < step->num_sources) {
-            add_transfer(sim, index, gpu, own, link);
+            add_transfer(sim, index, gpu, own, link_bytes);
         } else {
-            add_transfer(sim, index, own, gpu, link);
+            add_transfer(sim, index, own, gpu, link_bytes);
         }
     }
 
@@ -489,29 +489,29 @@ static bool has_end(const sim_t *sim, unsigned at)
 }
 
 /* End a lane's flows; without flows left the last busy lane takes its place */
-static void end_flows(sim_t *sim, sim_lane_t *lane)
+static void end_flows(sim_t *sim, sim_link_t *link)
 {
     unsigned last;
     uint32_t step;
 
     do {
-        step        = sim->flows[lane->first].step;
-        lane->first = sim->flows[lane->first].next;
-        mark_way(sim, &lane->way);
-        if (--lane->shared.count > 0) {
-            find_end(sim, lane);
+        step        = sim->flows[link->first].step;
+        link->first = sim->flows[link->first].next;
+        mark_way(sim, &link->way);
+        if (--link->shared.count > 0) {
+            find_end(sim, link);
         }
         if (--sim->states[step].flows == 0) {
             end_step(sim, step);
         }
-    } while ((lane->shared.count > 0) && has_end(sim, lane->at));
+    } while ((link->shared.count > 0) && has_end(sim, link->at));
 
-    if (lane->shared.count == 0) {
+    if (link->shared.count == 0) {
         last                    = --sim->num_busy;
-        sim->busy[lane->at]     = sim->busy[last];
-        sim->speeds[lane->at]   = sim->speeds[last];
-        sim->until[lane->at]    = sim->until[last];
-        sim->busy[lane->at]->at = lane->at;
+        sim->busy[link->at]     = sim->busy[last];
+        sim->speeds[link->at]   = sim->speeds[last];
+        sim->until[link->at]    = sim->until[last];
+        sim->busy[link->at]->at = link->at;
     }
 }
 
@@ -519,7 +519,7 @@ static void end_flows(sim_t *sim, sim_lane_t *lane)
 static void advance(sim_t *sim)
 {
     double until = DBL_MAX;
-    sim_lane_t *lane;
+    sim_link_t *link;
     unsigned l;
 
     if (sim->num_old > 0) {
@@ -540,9 +540,9 @@ static void advance(sim_t *sim)
             continue;
         }
 
-        lane = sim->busy[l];
-        end_flows(sim, lane);
-        l += (lane->shared.count > 0);
+        link = sim->busy[l];
+        end_flows(sim, link);
+        l += (link->shared.count > 0);
     }
 
     while ((sim->num_ready > 0) &&

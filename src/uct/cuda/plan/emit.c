@@ -35,8 +35,8 @@
     (QUEUE_RELAYS + \
      (2 * (_is_in) + (_is_first)) * UCT_CUDA_PLAN_COLL_MAX_RELAYS + (_relay))
 
-/* After all other levels: see wave_of() */
-#define LAST_WAVE(_plan) \
+/* After all other levels: see level_of() */
+#define LAST_LEVEL(_plan) \
     ((2 * (_plan)->chunks + 4 * (_plan)->num_ranks + 2) * (_plan)->num_ranks)
 
 
@@ -335,10 +335,10 @@ static unsigned take_first(uint64_t *set)
 
 /* Add a step of a chunk; fill() sets its length and offsets */
 static uint32_t add_step(shard_chunk_t *chunk, uct_cuda_plan_step_type_t type,
-                         unsigned rank, unsigned queue, unsigned wave)
+                         unsigned rank, unsigned queue, unsigned level)
 {
     const uint32_t index = uct_cuda_plan_builder_step(chunk->builder, type,
-                                                      rank, queue, 0, wave);
+                                                      rank, queue, 0, level);
     uct_cuda_plan_step_t *step = &chunk->builder->plan->list.steps[index];
 
     step->part  = (uint8_t)chunk->tree;
@@ -372,12 +372,12 @@ static void add_slot(builder_t *builder, bool is_source, unsigned owner,
 
 /* Return the schedule level. Kernels have odd levels. Rotating pushes of each
  * rank begin with the next rank. */
-static unsigned wave_of(const shard_chunk_t *chunk, unsigned wave,
-                        unsigned from, unsigned to)
+static unsigned level_of(const shard_chunk_t *chunk, unsigned level,
+                         unsigned from, unsigned to)
 {
     const unsigned away = (to + chunk->num_ranks - from) % chunk->num_ranks;
 
-    return (wave + 2 * chunk->index) * chunk->num_ranks +
+    return (level + 2 * chunk->index) * chunk->num_ranks +
            (chunk->trees->rotates ? away : 0);
 }
 
@@ -410,7 +410,7 @@ static void add_source(shard_chunk_t *chunk, unsigned from)
 /* Copy through a relay: one rank pushes, the other pulls. @return Step of the
  * pull */
 static uint32_t forward(shard_chunk_t *chunk, bool is_in, unsigned from,
-                        unsigned to, unsigned wave, uint32_t arrived)
+                        unsigned to, unsigned level, uint32_t arrived)
 {
     const uct_cuda_plan_coll_tree_t *tree = chunk->shard->tree;
     builder_t *builder                    = chunk->builder;
@@ -421,7 +421,7 @@ static uint32_t forward(shard_chunk_t *chunk, bool is_in, unsigned from,
     uint32_t first, second;
 
     first = add_step(chunk, UCT_CUDA_PLAN_STEP_COPY, from,
-                     QUEUE_RELAY(is_in, true, relay), wave);
+                     QUEUE_RELAY(is_in, true, relay), level);
     if (is_in) {
         add_handed(chunk, true, from);
         chunk->own.reads[from] = first;
@@ -434,7 +434,7 @@ static uint32_t forward(shard_chunk_t *chunk, bool is_in, unsigned from,
                                                  chunk->before->out)[child]);
 
     second = add_step(chunk, UCT_CUDA_PLAN_STEP_COPY, to,
-                      QUEUE_RELAY(is_in, false, relay), wave);
+                      QUEUE_RELAY(is_in, false, relay), level);
     add_slot(builder, true, chunk->num_ranks + relay, slot, child);
     if (is_in) {
         add_slot(builder, false, to, SLOT_SENT, from);
@@ -453,14 +453,14 @@ static void fetch(shard_chunk_t *chunk, unsigned rank)
     builder_t *builder = chunk->builder;
     const bool rotates = chunk->trees->rotates;
     uint64_t children  = chunk->shard->in[rank];
-    unsigned child, wave;
+    unsigned child, level;
 
     while (children != 0) {
         child = take_first(&children);
-        wave  = wave_of(chunk, 2 * (chunk->shard->depth[rank] - 1), child,
-                        rank);
+        level = level_of(chunk, 2 * (chunk->shard->depth[rank] - 1), child,
+                         rank);
         if (chunk->shard->tree->in_over[child] != UCT_CUDA_PLAN_COLL_DIRECT) {
-            chunk->copies[child] = forward(chunk, true, child, rank, wave,
+            chunk->copies[child] = forward(chunk, true, child, rank, level,
                                            chunk->own.sums[child]);
             continue;
         }
@@ -468,7 +468,7 @@ static void fetch(shard_chunk_t *chunk, unsigned rank)
         chunk->copies[child] = add_step(
                 chunk, UCT_CUDA_PLAN_STEP_COPY, rotates ? child : rank,
                 rotates ? QUEUE_PUSHES : QUEUE_FROM(child),
-                wave);
+                level);
         chunk->own.reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
         add_slot(builder, false, rank, SLOT_SENT, child);
@@ -510,7 +510,7 @@ static void add(shard_chunk_t *chunk, unsigned rank)
 
     chunk->own.sums[rank] = add_step(
             chunk, UCT_CUDA_PLAN_STEP_REDUCE, rank, QUEUE_KERNELS,
-            wave_of(chunk, 2 * chunk->shard->depth[rank] - 1, rank, rank));
+            level_of(chunk, 2 * chunk->shard->depth[rank] - 1, rank, rank));
     while (from != 0) {
         peer = take_first(&from);
         if (peer == rank) {
@@ -567,7 +567,7 @@ static uint32_t push(shard_chunk_t *chunk, unsigned from, unsigned to,
 
     if (tree->out_over[to] != UCT_CUDA_PLAN_COLL_DIRECT) {
         return forward(chunk, false, from, to,
-                       wave_of(chunk, 2 * level, from, to), arrived);
+                       level_of(chunk, 2 * level, from, to), arrived);
     }
 
     /* When rotating, the way in of the next chunk goes first, so that no rank
@@ -579,7 +579,7 @@ static uint32_t push(shard_chunk_t *chunk, unsigned from, unsigned to,
                     chunk->kernels ? QUEUE_KERNELS :
                     rotates        ? QUEUE_PUSHES :
                                      QUEUE_TO(to),
-                    wave_of(chunk, 2 * level + rotates, from, to));
+                    level_of(chunk, 2 * level + rotates, from, to));
     add_source(chunk, from);
     if (chunk->kernels) {
         receivers |= chunk->shard->out[from] |
@@ -670,7 +670,7 @@ static void emit_results(builder_t *builder,
 
         bytes = plan->blocks[rank + 1] - plan->blocks[rank];
         uct_cuda_plan_builder_step(builder, UCT_CUDA_PLAN_STEP_COPY, rank,
-                                   QUEUE_TO(rank), bytes, LAST_WAVE(plan));
+                                   QUEUE_TO(rank), bytes, LAST_LEVEL(plan));
         uct_cuda_plan_builder_place(builder, true, rank,
                                     UCT_CUDA_BUFFER_SCRATCH, results[rank]);
         uct_cuda_plan_builder_place(builder, false, rank, UCT_CUDA_BUFFER_RECV,

@@ -38,10 +38,10 @@ typedef uct_cuda_plan_split_t      split_t;
 
 
 static const uct_cuda_topo_link_t *
-lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
+wire_of(const uct_cuda_topo_t *topo, uint16_t link)
 {
-    const uct_cuda_end_t from = uct_cuda_plan_lane_from(lane);
-    const uct_cuda_end_t to   = uct_cuda_plan_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_plan_link_from(link);
+    const uct_cuda_end_t to   = uct_cuda_plan_link_to(link);
 
     if (uct_cuda_end_is_host(from)) {
         return &topo->gpus[uct_cuda_end_device(to)].from_host;
@@ -52,14 +52,14 @@ lane_link(const uct_cuda_topo_t *topo, uint16_t lane)
     return &topo->links[uct_cuda_end_device(from)][uct_cuda_end_device(to)];
 }
 
-double uct_cuda_plan_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t lane)
+double uct_cuda_plan_model_bandwidth(const uct_cuda_topo_t *topo, uint16_t link)
 {
-    return lane_link(topo, lane)->bandwidth;
+    return wire_of(topo, link)->bandwidth;
 }
 
-bool uct_cuda_plan_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t lane)
+bool uct_cuda_plan_model_is_doubtful(const uct_cuda_topo_t *topo, uint16_t link)
 {
-    return lane_link(topo, lane)->is_doubtful;
+    return wire_of(topo, link)->is_doubtful;
 }
 
 double uct_cuda_plan_model_limit(const query_t *query, int limit)
@@ -89,8 +89,8 @@ bool uct_cuda_plan_load_is_crossed(const uct_cuda_plan_load_t *load,
 
     for (i = 0; i < UCT_CUDA_NUM_ENDS; ++i) {
         end = uct_cuda_end_at(i);
-        if ((load->active[uct_cuda_plan_lane(end, src)] != 0) ||
-            (load->active[uct_cuda_plan_lane(dst, end)] != 0)) {
+        if ((load->active[uct_cuda_plan_link(end, src)] != 0) ||
+            (load->active[uct_cuda_plan_link(dst, end)] != 0)) {
             return true;
         }
     }
@@ -99,21 +99,21 @@ bool uct_cuda_plan_load_is_crossed(const uct_cuda_plan_load_t *load,
 }
 
 /* Add the use of limits by other transfers on a link */
-static void add_others(query_t *query, uint16_t lane)
+static void add_others(query_t *query, uint16_t link)
 {
-    const uct_cuda_topo_link_t *link;
+    const uct_cuda_topo_link_t *wire;
     int i;
 
-    if (uct_cuda_end_equal(uct_cuda_plan_lane_from(lane),
-                           uct_cuda_plan_lane_to(lane))) {
+    if (uct_cuda_end_equal(uct_cuda_plan_link_from(link),
+                           uct_cuda_plan_link_to(link))) {
         return;
     }
 
-    link = lane_link(query->topo, lane);
+    wire = wire_of(query->topo, link);
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-        if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-            query->others[link->limits[i]] += query->load->active[lane];
-            query->direct[link->limits[i]] += query->load->direct[lane];
+        if (wire->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            query->others[wire->limits[i]] += query->load->active[link];
+            query->direct[wire->limits[i]] += query->load->direct[link];
         }
     }
 }
@@ -123,7 +123,7 @@ void uct_cuda_plan_model_start(query_t *query)
 {
     static const uint8_t idle[16] = {0};
     const uct_cuda_topo_t *topo   = query->topo;
-    uint16_t lane;
+    uint16_t link;
     int i;
 
     query->queued = (query->load == NULL) ? 0 : query->load->queued;
@@ -137,16 +137,16 @@ void uct_cuda_plan_model_start(query_t *query)
         return;
     }
 
-    for (lane = 0; lane < UCT_CUDA_PLAN_NUM_LANES; ++lane) {
+    for (link = 0; link < UCT_CUDA_PLAN_NUM_LINKS; ++link) {
         /* skip idle links 16 at a time */
-        while ((lane + sizeof(idle) <= UCT_CUDA_PLAN_NUM_LANES) &&
-               (memcmp(&query->load->active[lane], idle, sizeof(idle)) == 0)) {
-            lane += sizeof(idle);
+        while ((link + sizeof(idle) <= UCT_CUDA_PLAN_NUM_LINKS) &&
+               (memcmp(&query->load->active[link], idle, sizeof(idle)) == 0)) {
+            link += sizeof(idle);
         }
 
-        if ((lane < UCT_CUDA_PLAN_NUM_LANES) &&
-            (query->load->active[lane] != 0)) {
-            add_others(query, lane);
+        if ((link < UCT_CUDA_PLAN_NUM_LINKS) &&
+            (query->load->active[link] != 0)) {
+            add_others(query, link);
         }
     }
 
@@ -157,10 +157,10 @@ void uct_cuda_plan_model_start(query_t *query)
 
 /* Return the properties of a link; in the host it ends at the query's NUMA
  * node */
-static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t lane)
+static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t link)
 {
-    const uct_cuda_end_t from = uct_cuda_plan_lane_from(lane);
-    const uct_cuda_end_t to   = uct_cuda_plan_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_plan_link_from(link);
+    const uct_cuda_end_t to   = uct_cuda_plan_link_to(link);
 
     if (uct_cuda_end_is_host(from)) {
         return uct_cuda_topo_host_link(query->topo, uct_cuda_end_device(to),
@@ -170,60 +170,60 @@ static uct_cuda_topo_link_t hop_link(const query_t *query, uint16_t lane)
                                        query->numa, true);
     }
 
-    return *lane_link(query->topo, lane);
+    return *wire_of(query->topo, link);
 }
 
 /* Return the bytes/s of a link without traffic: its own value within the shared
  * limits. A link between sockets has shared limits only. */
-static double hop_bandwidth(const query_t *query, uint16_t lane,
-                            const uct_cuda_topo_link_t *link)
+static double hop_bandwidth(const query_t *query, uint16_t link,
+                            const uct_cuda_topo_link_t *wire)
 {
     const bool is_host =
-            uct_cuda_plan_ends_host(uct_cuda_plan_lane_from(lane),
-                                    uct_cuda_plan_lane_to(lane));
+            uct_cuda_plan_ends_host(uct_cuda_plan_link_from(link),
+                                    uct_cuda_plan_link_to(link));
     bool is_own        = true;
     double limit       = DBL_MAX;
     double own;
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-        if (link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+        if (wire->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
             limit  = ucs_min(limit,
                                 uct_cuda_plan_model_limit(query,
-                                                          link->limits[i]));
-            is_own = is_own && (query->topo->kinds[link->limits[i]] !=
+                                                          wire->limits[i]));
+            is_own = is_own && (query->topo->kinds[wire->limits[i]] !=
                                 UCT_CUDA_TOPO_LIMIT_SOCKET);
         }
     }
 
-    own = link->bandwidth * (is_host ? query->model->host_efficiency :
+    own = wire->bandwidth * (is_host ? query->model->host_efficiency :
                                        query->model->gpu_efficiency);
     return is_own ? ucs_min(own, limit) : limit;
 }
 
 /* Probed latencies include the built-in constants */
 static double hop_latency(const query_t *query,
-                          const uct_cuda_topo_link_t *link)
+                          const uct_cuda_topo_link_t *wire)
 {
     const uct_cuda_plan_model_t *builtin = &uct_cuda_mp_model_builtin;
     const uct_cuda_plan_model_t *model   = query->model;
 
-    return link->latency + model->submit_copy - builtin->submit_copy +
+    return wire->latency + model->submit_copy - builtin->submit_copy +
            model->poll - builtin->poll;
 }
 
 static void candidate_add_hop(const query_t *query, candidate_t *candidate,
                               uct_cuda_end_t from, uct_cuda_end_t to)
 {
-    uint16_t lane             = uct_cuda_plan_lane(from, to);
-    uct_cuda_topo_link_t link = hop_link(query, lane);
-    double bandwidth          = hop_bandwidth(query, lane, &link);
+    uint16_t link             = uct_cuda_plan_link(from, to);
+    uct_cuda_topo_link_t wire = hop_link(query, link);
+    double bandwidth          = hop_bandwidth(query, link, &wire);
     unsigned i;
 
     if (query->load != NULL) {
-        bandwidth          /= 1 + query->load->active[lane];
-        candidate->is_busy |= (query->load->active[lane] > 0);
-        candidate->is_taken |= (query->load->direct[lane] > 0);
+        bandwidth          /= 1 + query->load->active[link];
+        candidate->is_busy |= (query->load->active[link] > 0);
+        candidate->is_taken |= (query->load->direct[link] > 0);
     }
 
     if ((candidate->hops == 0) || (bandwidth < candidate->cap)) {
@@ -231,12 +231,12 @@ static void candidate_add_hop(const query_t *query, candidate_t *candidate,
     }
 
     candidate->rates[candidate->hops]   = bandwidth;
-    candidate->lanes[candidate->hops++] = lane;
-    candidate->latency                 += hop_latency(query, &link);
+    candidate->links[candidate->hops++] = link;
+    candidate->latency                 += hop_latency(query, &wire);
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
-        if (link.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
-            candidate->way.resources[candidate->way.count++] = link.limits[i];
-            candidate->is_taken |= (query->direct[link.limits[i]] > 0);
+        if (wire.limits[i] != UCT_CUDA_TOPO_NO_LIMIT) {
+            candidate->way.resources[candidate->way.count++] = wire.limits[i];
+            candidate->is_taken |= (query->direct[wire.limits[i]] > 0);
         }
     }
 }
@@ -786,7 +786,7 @@ static unsigned window_of(const query_t *query)
     return (window == 0) ? 1 : (window < MAX_TURNS) ? window : MAX_TURNS;
 }
 
-void uct_cuda_plan_model_turns(const query_t *query, split_t *split,
+void uct_cuda_plan_model_cycle(const query_t *query, split_t *split,
                                double *rates)
 {
     const unsigned window = window_of(query);

@@ -123,10 +123,10 @@ typedef struct {
     uint16_t window;
     /** Bytes sent between these ends since the last crossing traffic */
     uint64_t uncrossed;
-    uint8_t  active[UCT_CUDA_PLAN_NUM_LANES];
-    uint8_t  direct[UCT_CUDA_PLAN_NUM_LANES];
+    uint8_t  active[UCT_CUDA_PLAN_NUM_LINKS];
+    uint8_t  direct[UCT_CUDA_PLAN_NUM_LINKS];
     /** Bytes of planned queued transfers, by link */
-    uint64_t ahead[UCT_CUDA_PLAN_NUM_LANES];
+    uint64_t ahead[UCT_CUDA_PLAN_NUM_LINKS];
 } uct_cuda_plan_load_t;
 
 
@@ -140,7 +140,7 @@ bool uct_cuda_plan_load_is_crossed(const uct_cuda_plan_load_t *load,
 typedef struct {
     uct_cuda_plan_path_t path;
     unsigned             hops;
-    uint16_t             lanes[UCT_CUDA_PLAN_MAX_HOPS];
+    uint16_t             links[UCT_CUDA_PLAN_MAX_HOPS];
     double               cap;     /**< Bytes/s if alone */
     /** Bytes/s of each hop if alone */
     double               rates[UCT_CUDA_PLAN_MAX_HOPS];
@@ -203,13 +203,13 @@ double uct_cuda_plan_model_limit(const uct_cuda_plan_query_t *query, int limit);
 
 /** Return the bytes/s of a link by the topology; 0: no link. */
 double uct_cuda_plan_model_bandwidth(const uct_cuda_topo_t *topo,
-                                     uint16_t lane);
+                                     uint16_t link);
 
 
 /** Return whether sources disagree about a link. Such a link carries plain
  *  copies only. */
 bool uct_cuda_plan_model_is_doubtful(const uct_cuda_topo_t *topo,
-                                     uint16_t lane);
+                                     uint16_t link);
 
 
 /**
@@ -257,7 +257,7 @@ void uct_cuda_plan_model_solve(const uct_cuda_plan_query_t *query,
  *
  * @param rates_p  Bytes/s of each path.
  */
-void uct_cuda_plan_model_turns(const uct_cuda_plan_query_t *query,
+void uct_cuda_plan_model_cycle(const uct_cuda_plan_query_t *query,
                                uct_cuda_plan_split_t *split, double *rates_p);
 
 

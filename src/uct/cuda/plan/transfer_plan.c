@@ -30,33 +30,33 @@ void uct_cuda_plan_awaited(const uct_cuda_plan_t *plan,
     }
 }
 
-unsigned uct_cuda_plan_path_lanes(const uct_cuda_plan_t *plan,
+unsigned uct_cuda_plan_path_links(const uct_cuda_plan_t *plan,
                                   const uct_cuda_plan_path_t *path,
-                                  uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS])
+                                  uint16_t links[UCT_CUDA_PLAN_MAX_HOPS])
 {
     const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
 
     if (uct_cuda_end_is_none(via)) {
-        lanes[0] = uct_cuda_plan_lane(plan->src, plan->dst);
+        links[0] = uct_cuda_plan_link(plan->src, plan->dst);
         return 1;
     }
 
-    lanes[0] = uct_cuda_plan_lane(plan->src, via);
-    lanes[1] = uct_cuda_plan_lane(via, plan->dst);
+    links[0] = uct_cuda_plan_link(plan->src, via);
+    links[1] = uct_cuda_plan_link(via, plan->dst);
     return 2;
 }
 
 unsigned
-uct_cuda_plan_lanes(const uct_cuda_plan_t *plan,
-                    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS *
+uct_cuda_plan_links(const uct_cuda_plan_t *plan,
+                    uint16_t links[UCT_CUDA_PLAN_MAX_HOPS *
                                    UCT_CUDA_PLAN_MAX_PATHS])
 {
     unsigned count = 0;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        count += uct_cuda_plan_path_lanes(plan, &plan->paths[i].path,
-                                          &lanes[count]);
+        count += uct_cuda_plan_path_links(plan, &plan->paths[i].path,
+                                          &links[count]);
     }
 
     return count;

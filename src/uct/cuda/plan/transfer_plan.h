@@ -33,7 +33,7 @@ BEGIN_C_DECLS
     (UCT_CUDA_PLAN_STAGING_SLOTS / UCT_CUDA_PLAN_STAGING_BANKS)
 
 /** A lane from each end to each end. */
-#define UCT_CUDA_PLAN_NUM_LANES (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
+#define UCT_CUDA_PLAN_NUM_LINKS (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
 
 
 typedef struct {
@@ -43,7 +43,7 @@ typedef struct {
     uint64_t             chunk;
     uint16_t             chunks;
     uint8_t              slots;  /**< Staging slots in use; 0: direct */
-} uct_cuda_plan_part_t;
+} uct_cuda_plan_path_share_t;
 
 
 typedef struct {
@@ -68,7 +68,7 @@ typedef struct {
     double                seconds;   /**< Modelled time */
     /** Modelled time of a plain copy */
     double                single_seconds;
-    uct_cuda_plan_part_t  paths[UCT_CUDA_PLAN_MAX_PATHS];
+    uct_cuda_plan_path_share_t  paths[UCT_CUDA_PLAN_MAX_PATHS];
     uct_cuda_plan_step_t  steps[UCT_CUDA_PLAN_MAX_STEPS];
     uct_cuda_plan_place_t places[2 * UCT_CUDA_PLAN_MAX_STEPS];
     uint32_t              waits[UCT_CUDA_PLAN_MAX_STEPS];
@@ -108,21 +108,21 @@ uct_cuda_plan_to(const uct_cuda_plan_t *plan, unsigned step)
 
 /** Return the directed link from one end to another; both ends have an
  *  index. */
-static inline uint16_t uct_cuda_plan_lane(uct_cuda_end_t from,
+static inline uint16_t uct_cuda_plan_link(uct_cuda_end_t from,
                                           uct_cuda_end_t to)
 {
     return (uint16_t)(uct_cuda_end_index(from) * UCT_CUDA_NUM_ENDS +
                       uct_cuda_end_index(to));
 }
 
-static inline uct_cuda_end_t uct_cuda_plan_lane_from(uint16_t lane)
+static inline uct_cuda_end_t uct_cuda_plan_link_from(uint16_t link)
 {
-    return uct_cuda_end_at(lane / UCT_CUDA_NUM_ENDS);
+    return uct_cuda_end_at(link / UCT_CUDA_NUM_ENDS);
 }
 
-static inline uct_cuda_end_t uct_cuda_plan_lane_to(uint16_t lane)
+static inline uct_cuda_end_t uct_cuda_plan_link_to(uint16_t link)
 {
-    return uct_cuda_end_at(lane % UCT_CUDA_NUM_ENDS);
+    return uct_cuda_end_at(link % UCT_CUDA_NUM_ENDS);
 }
 
 
@@ -183,14 +183,14 @@ uct_cuda_plan_is_local_gpu(const uct_cuda_plan_t *plan, int device)
 
 
 /** List the links of a path between a plan's ends, in order. */
-unsigned uct_cuda_plan_path_lanes(const uct_cuda_plan_t *plan,
+unsigned uct_cuda_plan_path_links(const uct_cuda_plan_t *plan,
                                   const uct_cuda_plan_path_t *path,
-                                  uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS]);
+                                  uint16_t links[UCT_CUDA_PLAN_MAX_HOPS]);
 
 /** List the links used by a plan, each once, path by path. */
 unsigned
-uct_cuda_plan_lanes(const uct_cuda_plan_t *plan,
-                    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS *
+uct_cuda_plan_links(const uct_cuda_plan_t *plan,
+                    uint16_t links[UCT_CUDA_PLAN_MAX_HOPS *
                                    UCT_CUDA_PLAN_MAX_PATHS]);
 
 
@@ -222,13 +222,13 @@ static inline bool uct_cuda_plan_is_host(const uct_cuda_plan_t *plan)
 /** Return whether the receiving GPU works a link, from a relay, since the relay
  *  has no access to its memory. */
 static inline bool
-uct_cuda_plan_is_pulled(const uct_cuda_plan_t *plan, uint16_t lane)
+uct_cuda_plan_is_pulled(const uct_cuda_plan_t *plan, uint16_t link)
 {
-    const uct_cuda_end_t to = uct_cuda_plan_lane_to(lane);
+    const uct_cuda_end_t to = uct_cuda_plan_link_to(link);
 
     return plan->is_pulled && uct_cuda_end_is_device(to, plan->local) &&
            !uct_cuda_end_equal(to, plan->remote) &&
-           uct_cuda_end_is_gpu(uct_cuda_plan_lane_from(lane));
+           uct_cuda_end_is_gpu(uct_cuda_plan_link_from(link));
 }
 
 
@@ -239,16 +239,16 @@ uct_cuda_plan_is_pulled(const uct_cuda_plan_t *plan, uint16_t lane)
  *  both together ran at 200 instead of 380 GB/s (measured on H200). The
  *  direct link belongs to the local end, as for a plain copy. */
 static inline int
-uct_cuda_plan_lane_device(const uct_cuda_plan_t *plan, uint16_t lane)
+uct_cuda_plan_link_device(const uct_cuda_plan_t *plan, uint16_t link)
 {
-    if ((lane == uct_cuda_plan_lane(plan->src, plan->dst)) ||
-        uct_cuda_plan_is_pulled(plan, lane)) {
+    if ((link == uct_cuda_plan_link(plan->src, plan->dst)) ||
+        uct_cuda_plan_is_pulled(plan, link)) {
         return plan->local;
     }
 
     return uct_cuda_end_device(
-            uct_cuda_plan_gpu_end(uct_cuda_plan_lane_from(lane),
-                                  uct_cuda_plan_lane_to(lane)));
+            uct_cuda_plan_gpu_end(uct_cuda_plan_link_from(link),
+                                  uct_cuda_plan_link_to(link)));
 }
 
 

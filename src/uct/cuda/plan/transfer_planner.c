@@ -25,7 +25,7 @@
 
 /* Smallest speedup for round robin over paths: the processor's part varies by
  * half between machines (4 x H200), and such windows end unevenly */
-#define TURN_MIN_GAIN 1.25
+#define ROTATION_MIN_GAIN 1.25
 
 
 typedef struct {
@@ -46,14 +46,14 @@ static bool is_absent(const problem_t *problem,
            (problem->absent & uct_cuda_end_bit(uct_cuda_plan_path_via(path)));
 }
 
-static bool is_lane_absent(const uct_cuda_plan_constraints_t *constraints,
-                           uint16_t lane)
+static bool is_link_absent(const uct_cuda_plan_constraints_t *constraints,
+                           uint16_t link)
 {
-    const uct_cuda_end_t from = uct_cuda_plan_lane_from(lane);
-    const uct_cuda_end_t to   = uct_cuda_plan_lane_to(lane);
+    const uct_cuda_end_t from = uct_cuda_plan_link_from(link);
+    const uct_cuda_end_t to   = uct_cuda_plan_link_to(link);
 
     return (constraints != NULL) &&
-           (constraints->absent_lanes[uct_cuda_end_index(from)] &
+           (constraints->absent_links[uct_cuda_end_index(from)] &
             uct_cuda_end_bit(to));
 }
 
@@ -73,11 +73,11 @@ static bool problem_add(problem_t *problem, const uct_cuda_plan_path_t *path)
     /* A link of doubtful bandwidth is no relay unless all paths are forced, or
      * the driver's copy uses the same links */
     for (hop = 0; hop < candidate->hops; ++hop) {
-        if (is_lane_absent(problem->constraints, candidate->lanes[hop]) ||
+        if (is_link_absent(problem->constraints, candidate->links[hop]) ||
             ((candidate->hops > 1) && (config->enable == UCT_CUDA_PLAN_AUTO) &&
              !problem->is_unlinked &&
              uct_cuda_plan_model_is_doubtful(problem->query.topo,
-                                             candidate->lanes[hop]))) {
+                                             candidate->links[hop]))) {
             return false;
         }
     }
@@ -363,7 +363,7 @@ static void split_best(const problem_t *problem, bool has_host,
 
 /* Return the path in round robin that ends this transfer first, behind the
  * traffic on its links */
-static unsigned next_turn(const problem_t *problem,
+static unsigned next_path(const problem_t *problem,
                           const uct_cuda_plan_split_t *split,
                           const double *rates)
 {
@@ -377,8 +377,8 @@ static unsigned next_turn(const problem_t *problem,
     for (i = 0; i < split->count; ++i) {
         ahead = 0;
         for (hop = 0; hop < split->paths[i]->hops; ++hop) {
-            if (load->ahead[split->paths[i]->lanes[hop]] > ahead) {
-                ahead = load->ahead[split->paths[i]->lanes[hop]];
+            if (load->ahead[split->paths[i]->links[hop]] > ahead) {
+                ahead = load->ahead[split->paths[i]->links[hop]];
             }
         }
 
@@ -396,9 +396,9 @@ static unsigned next_turn(const problem_t *problem,
 /* Compute a window whose transfers use one path each, in round robin. @return
  * true: it beats all paths, or one, for each transfer. @a others is the best
  * without round robin, in the middle of the window. */
-static bool solve_turns(const problem_t *problem,
-                        const uct_cuda_plan_split_t *others,
-                        uct_cuda_plan_split_t *turns, double *rates)
+static bool rotate(const problem_t *problem,
+                   const uct_cuda_plan_split_t *others,
+                   uct_cuda_plan_split_t *rotation, double *rates)
 {
     const uct_cuda_plan_query_t *query = &problem->query;
     uct_cuda_plan_split_t single       = {
@@ -407,12 +407,12 @@ static bool solve_turns(const problem_t *problem,
         .seconds = problem->single_seconds
     };
 
-    take_all(problem, turns);
+    take_all(problem, rotation);
     others = (others->count > 0) ? others : &single;
-    uct_cuda_plan_model_turns(query, turns, rates);
-    return (turns->seconds * TURN_MIN_GAIN <=
+    uct_cuda_plan_model_cycle(query, rotation, rates);
+    return (rotation->seconds * ROTATION_MIN_GAIN <=
             uct_cuda_plan_model_window(query, others)) &&
-           is_worthwhile(problem, turns);
+           is_worthwhile(problem, rotation);
 }
 
 /* Plan a transfer in a window of transfers from host memory. If they are small,
@@ -429,34 +429,34 @@ static bool split_window(problem_t *problem, uct_cuda_plan_split_t *split)
     const unsigned queued        = query->queued;
     const double single_seconds  = problem->single_seconds;
     double rates[UCT_CUDA_PLAN_MAX_PATHS];
-    uct_cuda_plan_split_t turns;
-    unsigned turn;
-    bool is_turn;
+    uct_cuda_plan_split_t rotation;
+    unsigned next;
+    bool rotates;
 
     if (queued == 0) {
         /* evaluated as if other transfers were ahead */
         query->queued           = 1;
-        turns.count             = 1;
-        turns.paths[0]          = &problem->candidates[0];
-        problem->single_seconds = uct_cuda_plan_model_single(query, &turns);
+        rotation.count          = 1;
+        rotation.paths[0]       = &problem->candidates[0];
+        problem->single_seconds = uct_cuda_plan_model_single(query, &rotation);
     }
 
     split_best(problem, false, split);
-    is_turn                 = solve_turns(problem, split, &turns, rates);
+    rotates                 = rotate(problem, split, &rotation, rates);
     query->queued           = queued;
     problem->single_seconds = single_seconds;
-    if (is_turn) {
-        turn             = next_turn(problem, &turns, rates);
+    if (rotates) {
+        next             = next_path(problem, &rotation, rates);
         split->count     = 1;
-        split->seconds   = turns.seconds;
-        split->paths[0]  = turns.paths[turn];
-        split->bytes[0]  = turns.bytes[turn];
-        split->chunks[0] = turns.chunks[turn];
+        split->seconds   = rotation.seconds;
+        split->paths[0]  = rotation.paths[next];
+        split->bytes[0]  = rotation.bytes[next];
+        split->chunks[0] = rotation.chunks[next];
     } else if (queued == 0) {
         split_best(problem, false, split);
     }
 
-    return is_turn;
+    return rotates;
 }
 
 /* Writer of a plan's steps */
@@ -486,7 +486,7 @@ add_step(uct_cuda_plan_t *plan, unsigned path, unsigned chunk,
                           .num_sources      = 1,
                           .num_destinations = 1,
                           .type             = UCT_CUDA_PLAN_STEP_COPY,
-        .queue = uct_cuda_plan_lane(uct_cuda_end_at(from.owner),
+        .queue = uct_cuda_plan_link(uct_cuda_end_at(from.owner),
                                     uct_cuda_end_at(to.owner)),
         .part = (uint8_t)path, .chunk = (uint8_t)chunk
     };
@@ -512,7 +512,7 @@ end_place(uct_cuda_end_t end, uct_cuda_buffer_t buffer, uint64_t offset)
 static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
 {
     const uct_cuda_plan_t *plan      = writer->plan;
-    const uct_cuda_plan_part_t *part = &plan->paths[p];
+    const uct_cuda_plan_path_share_t *part = &plan->paths[p];
     const uint64_t begin             = chunk * part->chunk;
     const uint64_t bytes             = ucs_min(part->bytes - begin,
                                                part->chunk);
@@ -605,7 +605,7 @@ static unsigned keep_whole_parts(uct_cuda_plan_split_t *split)
 /* @return false: too many chunks for a plan */
 static bool
 cut_into_chunks(const problem_t *problem, const uct_cuda_plan_split_t *split,
-                unsigned path, uct_cuda_plan_part_t *part)
+                unsigned path, uct_cuda_plan_path_share_t *part)
 {
     part->chunk  = part->bytes;
     part->chunks = 1;
@@ -628,7 +628,7 @@ static void plan_write(const problem_t *problem, uct_cuda_plan_split_t *split,
     const uint64_t most = UCT_CUDA_PLAN_MAX_CHUNKS * plan->slot_size;
     const unsigned rest = keep_whole_parts(split);
     uint64_t offset     = 0;
-    uct_cuda_plan_part_t *part;
+    uct_cuda_plan_path_share_t *part;
     writer_t writer;
     unsigned i;
 
@@ -743,7 +743,7 @@ static bool is_unlinked(const uct_cuda_topo_t *topo, uct_cuda_end_t src,
                         uct_cuda_end_t dst)
 {
     return !uct_cuda_plan_ends_host(src, dst) &&
-           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_lane(src, dst)) <=
+           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_link(src, dst)) <=
             0);
 }
 
@@ -751,17 +751,17 @@ static bool is_unlinked(const uct_cuda_topo_t *topo, uct_cuda_end_t src,
 static bool are_joined(const uct_cuda_plan_knowledge_t *know,
                        uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    uint16_t lane;
+    uint16_t link;
 
     if (!is_end_of(know->topo, src) || !is_end_of(know->topo, dst) ||
         uct_cuda_end_equal(src, dst)) {
         return false;
     }
 
-    lane = uct_cuda_plan_lane(src, dst);
+    link = uct_cuda_plan_link(src, dst);
     return is_unlinked(know->topo, src, dst) ||
-           ((uct_cuda_plan_model_bandwidth(know->topo, lane) > 0) &&
-            !is_lane_absent(know->constraints, lane));
+           ((uct_cuda_plan_model_bandwidth(know->topo, link) > 0) &&
+            !is_link_absent(know->constraints, link));
 }
 
 /* Return the NUMA node of host memory on the way */
@@ -878,7 +878,7 @@ static bool plan_split(const uct_cuda_plan_knowledge_t *know,
                        uct_cuda_plan_t *plan)
 {
     const uct_cuda_plan_path_t direct = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
-    bool is_turn                      = false;
+    bool rotates                      = false;
     problem_t problem;
     uct_cuda_plan_split_t split;
 
@@ -896,7 +896,7 @@ static bool plan_split(const uct_cuda_plan_knowledge_t *know,
     }
     plan->single_seconds   = problem.single_seconds;
     if (config->num_paths == 0) {
-        is_turn = choose_split(know, &problem, plan, &split);
+        rotates = choose_split(know, &problem, plan, &split);
     } else if (problem_set_paths(&problem)) {
         split_of_all(&problem, &split);
     } else {
@@ -911,7 +911,7 @@ static bool plan_split(const uct_cuda_plan_knowledge_t *know,
 
     plan->seconds = split.seconds;
     plan_write(&problem, &split, plan->size, plan);
-    return is_turn || (plan->num_paths != 1) ||
+    return rotates || (plan->num_paths != 1) ||
            (plan->paths[0].path.route != UCT_CUDA_PLAN_ROUTE_DIRECT);
 }
 
@@ -960,7 +960,7 @@ void uct_cuda_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
                           uct_cuda_end_t remote, size_t size,
                           uct_cuda_plan_t *plan)
 {
-    uct_cuda_plan_part_t *part = &plan->paths[0];
+    uct_cuda_plan_path_share_t *part = &plan->paths[0];
 
     plan_init(src, dst, remote, size, plan);
     plan->num_paths  = 1;
@@ -979,11 +979,11 @@ static bool any_plan(const uct_cuda_plan_knowledge_t *know, bool is_host,
                      size_t size, uct_cuda_plan_t *scratch)
 {
     uct_cuda_end_t src, dst;
-    uint16_t lane;
+    uint16_t link;
 
-    for (lane = 0; lane < UCT_CUDA_PLAN_NUM_LANES; ++lane) {
-        src = uct_cuda_plan_lane_from(lane);
-        dst = uct_cuda_plan_lane_to(lane);
+    for (link = 0; link < UCT_CUDA_PLAN_NUM_LINKS; ++link) {
+        src = uct_cuda_plan_link_from(link);
+        dst = uct_cuda_plan_link_to(link);
         if (uct_cuda_plan_ends_host(src, dst) == is_host) {
             uct_cuda_plan_make(know, src, dst, size, scratch);
             if (scratch->num_paths > 0) {

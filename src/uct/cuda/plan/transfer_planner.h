@@ -33,7 +33,7 @@ BEGIN_C_DECLS
 /** Resources not available to plans. Zeroed: all are available. */
 typedef struct {
     /** Mask of the ends of absent links (uct_cuda_end_bit()), for each start */
-    uint32_t absent_lanes[UCT_CUDA_NUM_ENDS];
+    uint32_t absent_links[UCT_CUDA_NUM_ENDS];
     /** Maximum bytes for each device; 0: as configured */
     size_t   staging_size;
 } uct_cuda_plan_constraints_t;

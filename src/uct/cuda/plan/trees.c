@@ -630,10 +630,10 @@ static void find_shared(const ranks_t *ranks, sharing_t *shared)
 }
 
 /* Return the parent of a rank among those of its GPU, by index. The first rank
- * has @a room for children, others as many as a kernel reads. */
-static unsigned parent_of(unsigned place, unsigned room)
+ * has @a space for children, others as many as a kernel reads. */
+static unsigned parent_of(unsigned place, unsigned space)
 {
-    return (place <= room) ? 0 : 1 + (place - room - 1) / MAX_CHILDREN;
+    return (place <= space) ? 0 : 1 + (place - space - 1) / MAX_CHILDREN;
 }
 
 static unsigned
@@ -655,7 +655,7 @@ static bool spread_tree(const sharing_t *shared, const tree_t *among,
                         bool is_low, tree_t *tree)
 {
     const unsigned num_gpus = shared->gpus.num_ranks;
-    unsigned gpu, i, first, room, in, out;
+    unsigned gpu, i, first, space, in, out;
     const uint8_t *members;
     uint8_t heads[MAX_GPUS];
     unsigned start[MAX_GPUS];
@@ -674,8 +674,8 @@ static bool spread_tree(const sharing_t *shared, const tree_t *among,
         members = shared->members[gpu];
         in      = count_children(among->in, num_gpus, gpu);
         out     = count_children(among->out, num_gpus, gpu);
-        room    = MAX_CHILDREN - ucs_max(in, out);
-        if ((room == 0) && (shared->count[gpu] > 1)) {
+        space   = MAX_CHILDREN - ucs_max(in, out);
+        if ((space == 0) && (shared->count[gpu] > 1)) {
             return false;
         }
 
@@ -687,7 +687,7 @@ static bool spread_tree(const sharing_t *shared, const tree_t *among,
                 tree->in_over[first]  = among->in_over[gpu];
                 tree->out_over[first] = among->out_over[gpu];
             } else {
-                tree->in[first]  = members[(start[gpu] + parent_of(i, room)) %
+                tree->in[first]  = members[(start[gpu] + parent_of(i, space)) %
                                            shared->count[gpu]];
                 tree->out[first] = tree->in[first];
             }

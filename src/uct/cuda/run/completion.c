@@ -84,7 +84,7 @@ uct_cuda_run_completion_record(uct_cuda_run_rsc_t *rsc, int device,
     unsigned i;
 
     completion->count = 0;
-    completion->turn  = 0;
+    completion->next_pending  = 0;
     status            = uct_cuda_ctx_push(uct_cuda_run_rsc_ctx(rsc, current));
     if (status != UCS_OK) {
         return status;
@@ -126,12 +126,12 @@ ucs_status_t uct_cuda_run_completion_test(uct_cuda_run_completion_t *completion)
     unsigned number;
 
     while (completion->num_pending > 0) {
-        number = completion->turn % completion->num_pending;
+        number = completion->next_pending % completion->num_pending;
         status = UCT_CUDA_CALL(cuEventQuery, completion->events[number].event);
         if (status != UCS_OK) {
             /* query another event next time, so that all are known when the
              * last one completes */
-            ++completion->turn;
+            ++completion->next_pending;
             break;
         }
 

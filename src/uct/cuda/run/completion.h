@@ -24,7 +24,7 @@ typedef struct {
         CUstream stream;
         int      device;  /**< Device of its context */
         bool     is_last; /**< Has work that no other work waits for */
-    } streams[UCT_CUDA_PLAN_NUM_LANES + 2];
+    } streams[UCT_CUDA_PLAN_NUM_LINKS + 2];
 } uct_cuda_run_used_t;
 
 
@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     unsigned                        count;
     unsigned                        num_pending;
-    unsigned                        turn;
+    unsigned                        next_pending;
     uct_cuda_run_completion_event_t events[UCT_CUDA_RUN_MAX_COMPLETION_EVENTS];
 } uct_cuda_run_completion_t;
 

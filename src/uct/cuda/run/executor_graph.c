@@ -109,14 +109,14 @@ static CUcontext step_ctx(const graphs_t *graphs, unsigned step)
 {
     return uct_cuda_run_rsc_ctx(
             graphs->rsc,
-            uct_cuda_plan_lane_device(graphs->plan,
+            uct_cuda_plan_link_device(graphs->plan,
                                       graphs->plan->steps[step].queue));
 }
 
-static uct_cuda_run_link_t *get_lane(graphs_t *graphs, uint16_t number)
+static uct_cuda_run_link_t *get_link(graphs_t *graphs, uint16_t number)
 {
-    return uct_cuda_run_rsc_lane(graphs->rsc,
-                                 uct_cuda_plan_lane_device(graphs->plan,
+    return uct_cuda_run_rsc_link(graphs->rsc,
+                                 uct_cuda_plan_link_device(graphs->plan,
                                                            number),
                                  number);
 }
@@ -249,7 +249,7 @@ add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
     if (graph->is_ordered && (*last == NULL)) {
         status = UCT_CUDA_CALL(cuGraphAddEventWaitNode, last, graph->graph,
                                NULL, 0,
-                               get_lane(graphs,
+                               get_link(graphs,
                                         plan->steps[step].queue)->ordering);
         if (status != UCS_OK) {
             return status;
@@ -280,10 +280,10 @@ add_copy(graphs_t *graphs, graph_t *graph, unsigned step, CUgraphNode *last)
 static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
 {
     const uct_cuda_plan_t *plan               = graphs->plan;
-    CUgraphNode last[UCT_CUDA_PLAN_NUM_LANES] = {NULL};
-    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS];
+    CUgraphNode last[UCT_CUDA_PLAN_NUM_LINKS] = {NULL};
+    uint16_t links[UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS];
     const unsigned count = graph->is_ordered ?
-                                   uct_cuda_plan_lanes(plan, lanes) :
+                                   uct_cuda_plan_links(plan, links) :
                                    0;
     ucs_status_t status;
     CUgraphNode node;
@@ -296,8 +296,8 @@ static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
 
     for (i = 0; (i < count) && (status == UCS_OK); ++i) {
         status = UCT_CUDA_CALL(cuGraphAddEventRecordNode, &node, graph->graph,
-                               &last[lanes[i]], 1,
-                               get_lane(graphs, lanes[i])->ordering);
+                               &last[links[i]], 1,
+                               get_link(graphs, links[i])->ordering);
     }
 
     return (status == UCS_OK) ?
@@ -328,7 +328,7 @@ static graph_t *graph_new(graphs_t *graphs)
     graph->banks      = graphs->banks;
     graph->devices    = 1u << plan->local;
     for (i = 0; i < plan->num_steps; ++i) {
-        graph->devices |= 1u << uct_cuda_plan_lane_device(
+        graph->devices |= 1u << uct_cuda_plan_link_device(
                                   plan, plan->steps[i].queue);
     }
 
@@ -401,7 +401,7 @@ static void set_addresses(graphs_t *graphs, const uct_cuda_run_memory_t *memory)
     int device;
 
     for (i = 0; i < plan->num_steps; ++i) {
-        device = uct_cuda_plan_lane_device(plan, plan->steps[i].queue);
+        device = uct_cuda_plan_link_device(plan, plan->steps[i].queue);
         graphs->copies[i].from = uct_cuda_run_rsc_address(
                 graphs->rsc, plan, uct_cuda_plan_from(plan, i), memory,
                 device);
@@ -419,7 +419,7 @@ static bool is_due(graphs_t *graphs, unsigned threshold)
     uint64_t hash               = UCT_CUDA_HASH64;
     seen_t *seen;
 
-    hash = uct_cuda_hash64(hash, uct_cuda_plan_lane(plan->src, plan->dst));
+    hash = uct_cuda_hash64(hash, uct_cuda_plan_link(plan->src, plan->dst));
     hash = uct_cuda_hash64(hash, plan->size);
     hash = uct_cuda_hash64(hash, plan->num_steps);
     seen = &graphs->seen[hash % NUM_SEEN];
@@ -485,27 +485,27 @@ static ucs_status_t wait_slots(const graphs_t *graphs, CUstream launch)
 /* Let the launch wait until a link is free, unless its nodes do. A graph
  * without ordering nodes is alone, so its links are free. */
 static ucs_status_t
-wait_lane(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
+wait_link(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
 {
-    const int device         = uct_cuda_plan_lane_device(graphs->plan,
+    const int device         = uct_cuda_plan_link_device(graphs->plan,
                                                          number);
-    uct_cuda_run_link_t *lane = get_lane(graphs, number);
+    uct_cuda_run_link_t *link = get_link(graphs, number);
     ucs_status_t status;
 
-    if (!lane->is_queued) {
-        return ((lane->outside == NULL) || (lane->outside == lane->ordering)) ?
+    if (!link->is_queued) {
+        return ((link->outside == NULL) || (link->outside == link->ordering)) ?
                        UCS_OK :
-                       uct_cuda_run_submit_wait(launch, lane->outside);
+                       uct_cuda_run_submit_wait(launch, link->outside);
     }
 
     status = uct_cuda_run_rsc_make_current(graphs->rsc, device, current);
     if (status == UCS_OK) {
-        status = uct_cuda_run_submit_record(lane->stream, lane->ordering);
+        status = uct_cuda_run_submit_record(link->stream, link->ordering);
     }
 
     if (status == UCS_OK) {
-        lane->outside   = lane->ordering;
-        lane->is_queued = false;
+        link->outside   = link->ordering;
+        link->is_queued = false;
     }
 
     return status;
@@ -513,16 +513,16 @@ wait_lane(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
 
 /* Record the launch as the latest user of its links and slots */
 static void leave(graphs_t *graphs, const graph_t *graph,
-                  const uint16_t *lanes, unsigned num_lanes)
+                  const uint16_t *links, unsigned num_links)
 {
     const uct_cuda_plan_t *plan = graphs->plan;
-    uct_cuda_run_link_t *lane;
+    uct_cuda_run_link_t *link;
     uct_cuda_run_slot_t *slot;
     unsigned i;
 
-    for (i = 0; i < num_lanes; ++i) {
-        lane          = get_lane(graphs, lanes[i]);
-        lane->outside = graph->is_ordered ? lane->ordering : graph->ended;
+    for (i = 0; i < num_links; ++i) {
+        link          = get_link(graphs, links[i]);
+        link->outside = graph->is_ordered ? link->ordering : graph->ended;
     }
 
     for (i = 0; i < plan->num_steps; ++i) {
@@ -544,15 +544,15 @@ static ucs_status_t graph_launch(graphs_t *graphs,
 {
     const uct_cuda_plan_t *plan = graphs->plan;
     int current                 = plan->local;
-    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS];
-    const unsigned count = uct_cuda_plan_lanes(plan, lanes);
+    uint16_t links[UCT_CUDA_PLAN_MAX_HOPS * UCT_CUDA_PLAN_MAX_PATHS];
+    const unsigned count = uct_cuda_plan_links(plan, links);
     uct_cuda_trace_copy_t *copy;
     ucs_status_t status;
     unsigned i;
 
     status = wait_slots(graphs, stream);
     for (i = 0; graph->is_ordered && (i < count) && (status == UCS_OK); ++i) {
-        status = wait_lane(graphs, lanes[i], stream, &current);
+        status = wait_link(graphs, links[i], stream, &current);
     }
 
     if (status == UCS_OK) {
@@ -572,7 +572,7 @@ static ucs_status_t graph_launch(graphs_t *graphs,
     }
 
     if (status == UCS_OK) {
-        leave(graphs, graph, lanes, count);
+        leave(graphs, graph, links, count);
     }
 
     return status;
@@ -583,10 +583,10 @@ graph_submit(graphs_t *graphs, const uct_cuda_run_work_t *work,
              graph_t *graph)
 {
     const uct_cuda_plan_t *plan = work->plan;
-    const uint16_t number       = uct_cuda_plan_lane(plan->src, plan->dst);
-    uct_cuda_run_link_t *lane   = uct_cuda_run_rsc_lane(graphs->rsc,
+    const uint16_t number       = uct_cuda_plan_link(plan->src, plan->dst);
+    uct_cuda_run_link_t *link   = uct_cuda_run_rsc_link(graphs->rsc,
                                                         plan->local, number);
-    CUstream *stream               = &lane->launches[lane->turn];
+    CUstream *stream               = &link->launches[link->next_launch];
     ucs_status_t status;
 
     /* held even if the launch fails: the stream is waited for then */
@@ -596,7 +596,7 @@ graph_submit(graphs_t *graphs, const uct_cuda_run_work_t *work,
     status         = uct_cuda_run_rsc_make_stream(graphs->rsc, plan->local,
                                                   stream);
     if (status == UCS_OK) {
-        lane->turn ^= 1;
+        link->next_launch ^= 1;
         uct_cuda_run_used_add(work->used, plan->local, *stream, true);
         status = graph_launch(graphs, graph, *stream);
     }

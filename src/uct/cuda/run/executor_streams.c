@@ -56,8 +56,8 @@ static void name_bar(const void *arg, const uct_cuda_plan_step_t *step,
 {
     const uct_cuda_plan_t *plan = ((const streams_t*)arg)->plan;
 
-    bar->from = uct_cuda_plan_lane_from(step->queue);
-    bar->to   = uct_cuda_plan_lane_to(step->queue);
+    bar->from = uct_cuda_plan_link_from(step->queue);
+    bar->to   = uct_cuda_plan_link_to(step->queue);
     uct_cuda_plan_path_str(&plan->paths[step->part].path, bar->what,
                            sizeof(bar->what));
     uct_cuda_plan_places_str(plan, step, bar->places, sizeof(bar->places));
@@ -80,22 +80,22 @@ submit_waits(streams_t *streams, unsigned step, CUstream stream)
 /* Return a link's stream, which waits for work outside of it; the link's device
  * becomes current */
 static ucs_status_t
-enter_lane(streams_t *streams, int device, uint16_t number, CUstream *stream_p)
+enter_link(streams_t *streams, int device, uint16_t number, CUstream *stream_p)
 {
-    uct_cuda_run_link_t *lane = uct_cuda_run_rsc_lane(streams->rsc, device,
+    uct_cuda_run_link_t *link = uct_cuda_run_rsc_link(streams->rsc, device,
                                                       number);
     ucs_status_t status;
 
     status = uct_cuda_run_rsc_make_current(streams->rsc, device,
                                            &streams->device);
-    if ((status == UCS_OK) && (lane->outside != NULL)) {
-        status = uct_cuda_run_submit_wait(lane->stream, lane->outside);
+    if ((status == UCS_OK) && (link->outside != NULL)) {
+        status = uct_cuda_run_submit_wait(link->stream, link->outside);
     }
 
     if (status == UCS_OK) {
-        lane->outside   = NULL;
-        lane->is_queued = true;
-        *stream_p       = lane->stream;
+        link->outside   = NULL;
+        link->is_queued = true;
+        *stream_p       = link->stream;
     }
 
     return status;
@@ -106,13 +106,13 @@ static ucs_status_t submit_step(streams_t *streams, uct_cuda_run_used_t *used,
 {
     const uct_cuda_plan_t *plan      = streams->plan;
     const uct_cuda_plan_step_t *step = &plan->steps[number];
-    const int device                 = uct_cuda_plan_lane_device(plan,
+    const int device                 = uct_cuda_plan_link_device(plan,
                                                                  step->queue);
     ucs_status_t status;
     CUstream stream;
     CUevent event;
 
-    status = enter_lane(streams, device, step->queue, &stream);
+    status = enter_link(streams, device, step->queue, &stream);
     if (status != UCS_OK) {
         return status;
     }
@@ -155,7 +155,7 @@ static void settle_events(streams_t *streams,
             continue;
         }
 
-        device = uct_cuda_plan_lane_device(plan, plan->steps[i].queue);
+        device = uct_cuda_plan_link_device(plan, plan->steps[i].queue);
         slot   = uct_cuda_run_rsc_slot(streams->rsc, plan,
                                        uct_cuda_plan_from(plan, i));
         if (slot != NULL) {

@@ -23,7 +23,7 @@ typedef struct {
     unsigned long long  id;  /* of ctx; the program may reset it */
     event_pool_t        pool;
     CUstream            notify;
-    uct_cuda_run_link_t lanes[UCT_CUDA_PLAN_NUM_LANES];
+    uct_cuda_run_link_t links[UCT_CUDA_PLAN_NUM_LINKS];
     bool                has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
 } device_t;
 
@@ -172,17 +172,17 @@ static ucs_status_t prepare_access(uct_cuda_run_rsc_t *rsc, int device,
 /* Return the GPU whose memory the link's device writes, or reads for the local
  * end, or none. Mappings of remote memory include access to it; staging memory
  * and the local end do not. */
-static uct_cuda_end_t lane_peer(const uct_cuda_plan_t *plan,
+static uct_cuda_end_t link_peer(const uct_cuda_plan_t *plan,
                                 uint16_t number)
 {
-    const uct_cuda_end_t to = uct_cuda_plan_lane_to(number);
+    const uct_cuda_end_t to = uct_cuda_plan_link_to(number);
 
     if (uct_cuda_plan_is_pulled(plan, number)) {
-        return uct_cuda_plan_lane_from(number);
+        return uct_cuda_plan_link_from(number);
     }
 
-    return (uct_cuda_end_is_device(uct_cuda_plan_lane_from(number),
-                                   uct_cuda_plan_lane_device(plan,
+    return (uct_cuda_end_is_device(uct_cuda_plan_link_from(number),
+                                   uct_cuda_plan_link_device(plan,
                                                                number)) &&
             uct_cuda_end_is_gpu(to) && !uct_cuda_end_equal(to, plan->remote)) ?
                    to :
@@ -354,11 +354,11 @@ static ucs_status_t prepare_staging(uct_cuda_run_rsc_t *rsc,
 }
 
 static ucs_status_t
-make_ordering(uct_cuda_run_rsc_t *rsc, int device, uct_cuda_run_link_t *lane)
+make_ordering(uct_cuda_run_rsc_t *rsc, int device, uct_cuda_run_link_t *link)
 {
     ucs_status_t status;
 
-    if (lane->ordering != NULL) {
+    if (link->ordering != NULL) {
         return UCS_OK;
     }
 
@@ -367,9 +367,9 @@ make_ordering(uct_cuda_run_rsc_t *rsc, int device, uct_cuda_run_link_t *lane)
         return status;
     }
 
-    status = uct_cuda_run_rsc_get_event(rsc, device, &lane->ordering);
+    status = uct_cuda_run_rsc_get_event(rsc, device, &link->ordering);
     if (status != UCS_OK) {
-        lane->ordering = NULL;
+        link->ordering = NULL;
     }
 
     uct_cuda_ctx_pop();
@@ -377,14 +377,14 @@ make_ordering(uct_cuda_run_rsc_t *rsc, int device, uct_cuda_run_link_t *lane)
 }
 
 /* staging memory and contexts are ready */
-static ucs_status_t prepare_lane(uct_cuda_run_rsc_t *rsc,
+static ucs_status_t prepare_link(uct_cuda_run_rsc_t *rsc,
                                  const uct_cuda_plan_t *plan,
                                  const uct_cuda_run_memory_t *memory,
                                  uint16_t number)
 {
-    const int device          = uct_cuda_plan_lane_device(plan, number);
-    const uct_cuda_end_t peer = lane_peer(plan, number);
-    uct_cuda_run_link_t *lane = &rsc->devices[device].lanes[number];
+    const int device          = uct_cuda_plan_link_device(plan, number);
+    const uct_cuda_end_t peer = link_peer(plan, number);
+    uct_cuda_run_link_t *link = &rsc->devices[device].links[number];
     ucs_status_t status;
 
     if (uct_cuda_end_is_gpu(peer)) {
@@ -398,22 +398,22 @@ static ucs_status_t prepare_lane(uct_cuda_run_rsc_t *rsc,
         }
     }
 
-    status = uct_cuda_run_rsc_make_stream(rsc, device, &lane->stream);
-    return (status == UCS_OK) ? make_ordering(rsc, device, lane) : status;
+    status = uct_cuda_run_rsc_make_stream(rsc, device, &link->stream);
+    return (status == UCS_OK) ? make_ordering(rsc, device, link) : status;
 }
 
 uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
                                        const uct_cuda_plan_path_t *path)
 {
     uint32_t devices = 0;
-    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS];
+    uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     uct_cuda_end_t peer;
     unsigned i, count;
 
-    count = uct_cuda_plan_path_lanes(plan, path, lanes);
+    count = uct_cuda_plan_path_links(plan, path, links);
     for (i = 0; i < count; ++i) {
-        devices |= 1u << uct_cuda_plan_lane_device(plan, lanes[i]);
-        peer     = lane_peer(plan, lanes[i]);
+        devices |= 1u << uct_cuda_plan_link_device(plan, links[i]);
+        peer     = link_peer(plan, links[i]);
         if (uct_cuda_end_is_gpu(peer)) {
             devices |= uct_cuda_end_bit(peer);
         }
@@ -429,7 +429,7 @@ static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
 {
     uint32_t devices    = uct_cuda_run_rsc_path_devices(plan, path);
     ucs_status_t status = UCS_OK;
-    uint16_t lanes[UCT_CUDA_PLAN_MAX_HOPS];
+    uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
     for (; (status == UCS_OK) && (devices != 0); devices &= devices - 1) {
@@ -440,9 +440,9 @@ static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
         status = prepare_staging(rsc, plan, uct_cuda_plan_path_via(path));
     }
 
-    count = uct_cuda_plan_path_lanes(plan, path, lanes);
+    count = uct_cuda_plan_path_links(plan, path, links);
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        status = prepare_lane(rsc, plan, memory, lanes[i]);
+        status = prepare_link(rsc, plan, memory, links[i]);
     }
 
     return status;
@@ -595,18 +595,18 @@ void uct_cuda_run_rsc_idle(uct_cuda_run_rsc_t *rsc)
 }
 
 /* A link used before the last idle time is free */
-uct_cuda_run_link_t *uct_cuda_run_rsc_lane(uct_cuda_run_rsc_t *rsc, int device,
+uct_cuda_run_link_t *uct_cuda_run_rsc_link(uct_cuda_run_rsc_t *rsc, int device,
                                            uint16_t number)
 {
-    uct_cuda_run_link_t *lane = &rsc->devices[device].lanes[number];
+    uct_cuda_run_link_t *link = &rsc->devices[device].links[number];
 
-    if (lane->epoch != rsc->epoch) {
-        lane->epoch     = rsc->epoch;
-        lane->outside   = NULL;
-        lane->is_queued = false;
+    if (link->epoch != rsc->epoch) {
+        link->epoch     = rsc->epoch;
+        link->outside   = NULL;
+        link->is_queued = false;
     }
 
-    return lane;
+    return link;
 }
 
 /* ----------------------------------------------------------- lost contexts */
@@ -627,11 +627,11 @@ uint32_t uct_cuda_run_rsc_lost(const uct_cuda_run_rsc_t *rsc)
 }
 
 /* Return a link's stream or one of its launch streams */
-static CUstream lane_stream(const device_t *device, unsigned number)
+static CUstream link_stream(const device_t *device, unsigned number)
 {
-    const uct_cuda_run_link_t *lane = &device->lanes[number / 3];
+    const uct_cuda_run_link_t *link = &device->links[number / 3];
 
-    return (number % 3 == 2) ? lane->stream : lane->launches[number % 3];
+    return (number % 3 == 2) ? link->stream : link->launches[number % 3];
 }
 
 static void wait_device(uct_cuda_run_rsc_t *rsc, int number)
@@ -640,8 +640,8 @@ static void wait_device(uct_cuda_run_rsc_t *rsc, int number)
     CUstream stream;
     unsigned i;
 
-    for (i = 0; i < 3 * UCT_CUDA_PLAN_NUM_LANES; ++i) {
-        stream = lane_stream(device, i);
+    for (i = 0; i < 3 * UCT_CUDA_PLAN_NUM_LINKS; ++i) {
+        stream = link_stream(device, i);
         if (stream != NULL) {
             uct_cuda_run_rsc_wait_stream(rsc, number, stream);
         }
@@ -729,12 +729,12 @@ static void destroy_device(device_t *device)
 {
     unsigned i;
 
-    for (i = 0; i < 3 * UCT_CUDA_PLAN_NUM_LANES; ++i) {
-        destroy_stream(lane_stream(device, i));
+    for (i = 0; i < 3 * UCT_CUDA_PLAN_NUM_LINKS; ++i) {
+        destroy_stream(link_stream(device, i));
     }
 
-    for (i = 0; i < UCT_CUDA_PLAN_NUM_LANES; ++i) {
-        destroy_event(device->lanes[i].ordering);
+    for (i = 0; i < UCT_CUDA_PLAN_NUM_LINKS; ++i) {
+        destroy_event(device->links[i].ordering);
     }
 
     destroy_stream(device->notify);

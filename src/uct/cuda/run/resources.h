@@ -38,7 +38,7 @@ typedef struct {
     /** NULL, or streams for launches of graphs between the link's ends, used
      *  alternately so that a graph begins while another ends */
     CUstream launches[2];
-    uint8_t  turn;        /**< Index of the next launch */
+    uint8_t  next_launch; /**< Index of the next launch */
     bool     is_queued;   /**< The stream has work after the ordering event */
     uint64_t epoch;       /**< Epoch of the resources at the last use */
 } uct_cuda_run_link_t;
@@ -157,8 +157,8 @@ ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
 /* For the executors */
 
 /** Return the state of a link in a device's context. */
-uct_cuda_run_link_t *uct_cuda_run_rsc_lane(uct_cuda_run_rsc_t *rsc, int device,
-                                           uint16_t lane);
+uct_cuda_run_link_t *uct_cuda_run_rsc_link(uct_cuda_run_rsc_t *rsc, int device,
+                                           uint16_t link);
 
 
 /**

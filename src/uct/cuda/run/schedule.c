@@ -76,7 +76,7 @@ struct uct_cuda_run_schedule {
     uct_cuda_run_submit_t    submit;
     uint64_t                 ended; /* time of the last completion */
     uint64_t                 asked; /* time of the last driver query */
-    bool                     is_told; /* the wait since then was reported */
+    bool                     is_logged; /* the wait since then was reported */
 };
 
 
@@ -290,7 +290,7 @@ static void words_make(uct_cuda_run_coll_events_t *events,
 
     events->words_of = uct_cuda_run_coll_device_get_words(device, count,
                                                           &events->words);
-    events->turn     = 0;
+    events->run_number     = 0;
 }
 
 static ucs_status_t events_make(const uct_cuda_run_coll_call_t *run,
@@ -416,8 +416,8 @@ static const char *step_name(const uct_cuda_run_schedule_t *schedule,
 }
 
 /* Report the missing predecessor of a step */
-static void tell_step(const uct_cuda_run_schedule_t *schedule,
-                      const own_step_t *step)
+static void log_step(const uct_cuda_run_schedule_t *schedule,
+                     const own_step_t *step)
 {
     const remote_wait_t *remote;
     uint32_t i, done;
@@ -436,7 +436,7 @@ static void tell_step(const uct_cuda_run_schedule_t *schedule,
 }
 
 /* Report the state of every queue after a long wait */
-static void tell_waits(const uct_cuda_run_schedule_t *schedule)
+static void log_waits(const uct_cuda_run_schedule_t *schedule)
 {
     const queue_t *queue;
     char name[128];
@@ -450,7 +450,7 @@ static void tell_waits(const uct_cuda_run_schedule_t *schedule)
                          step_name(schedule, &schedule->steps[queue->polled],
                                    name, sizeof(name)));
         } else if (queue->next != NO_STEP) {
-            tell_step(schedule, &schedule->steps[queue->next]);
+            log_step(schedule, &schedule->steps[queue->next]);
         }
     }
 }
@@ -480,7 +480,7 @@ static ucs_status_t submit(uct_cuda_run_schedule_t *schedule, own_step_t *step,
     }
     if ((status == UCS_OK) && is_watched(step) && (events->words != NULL)) {
         status = uct_cuda_run_submit_write(stream, &events->words[step->event],
-                                           events->turn);
+                                           events->run_number);
     }
     step->is_submitted = (status == UCS_OK);
     return status;
@@ -498,7 +498,7 @@ static ucs_status_t step_ended(const uct_cuda_run_coll_events_t *events,
 
     if ((events->words != NULL) &&
         (__atomic_load_n(&events->words[step->event], __ATOMIC_ACQUIRE) ==
-         events->turn)) {
+         events->run_number)) {
         return UCS_OK;
     } else if (!ask) {
         return UCS_INPROGRESS;
@@ -567,10 +567,10 @@ ucs_status_t uct_cuda_run_schedule_begin(uct_cuda_run_schedule_t *schedule,
     schedule->submit.op      = run->op;
     schedule->submit.type    = run->type;
 
-    schedule->is_told = false;
+    schedule->is_logged = false;
     schedule->ended = schedule->asked = uct_cuda_now_ns();
-    if (++run->events->turn == 0) {
-        ++run->events->turn; /* unwritten words are 0 */
+    if (++run->events->run_number == 0) {
+        ++run->events->run_number; /* unwritten words are 0 */
     }
     for (i = 0; (i < schedule->num_queues) && (status == UCS_OK); ++i) {
         queue         = &schedule->queues[i];
@@ -664,11 +664,11 @@ static ucs_status_t run_progress(uct_cuda_run_schedule_t *schedule,
     }
     if (result == UCS_INPROGRESS) {
         schedule->ended   = now;
-        schedule->is_told = false;
-    } else if (!schedule->is_told &&
+        schedule->is_logged = false;
+    } else if (!schedule->is_logged &&
                (now - schedule->ended >= UCT_CUDA_RUN_REPORT_NS)) {
-        schedule->is_told = true;
-        tell_waits(schedule);
+        schedule->is_logged = true;
+        log_waits(schedule);
     }
     return result;
 }

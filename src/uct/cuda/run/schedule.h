@@ -28,7 +28,7 @@ typedef struct {
     unsigned count;
     uct_cuda_run_coll_words_t *words_of; /**< Owner of words, or NULL */
     uint32_t *words; /**< NULL: events are queried instead */
-    uint32_t turn;   /**< Number of the running call */
+    uint32_t run_number;   /**< Number of the running call */
 } uct_cuda_run_coll_events_t;
 
 

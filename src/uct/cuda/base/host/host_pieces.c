@@ -18,7 +18,7 @@ void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
     pieces->is_locked = false;
     pieces->pageable  = 0;
     pieces->count     = 0;
-    pieces->room      = UCT_CUDA_HOST_PIECES_FEW;
+    pieces->space     = UCT_CUDA_HOST_PIECES_FEW;
     pieces->ends      = pieces->few_ends;
 }
 
@@ -31,14 +31,14 @@ void uct_cuda_host_pieces_release(uct_cuda_host_pieces_t *pieces)
 
 static ucs_status_t reserve(uct_cuda_host_pieces_t *pieces)
 {
-    const unsigned room = 2 * pieces->room;
+    const unsigned space = 2 * pieces->space;
     size_t *ends;
 
-    if (pieces->count < pieces->room) {
+    if (pieces->count < pieces->space) {
         return UCS_OK;
     }
 
-    ends = malloc(room * sizeof(*ends));
+    ends = malloc(space * sizeof(*ends));
     if (ends == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
@@ -46,7 +46,7 @@ static ucs_status_t reserve(uct_cuda_host_pieces_t *pieces)
     memcpy(ends, pieces->ends, pieces->count * sizeof(*ends));
     uct_cuda_host_pieces_release(pieces);
     pieces->ends = ends;
-    pieces->room = room;
+    pieces->space = space;
     return UCS_OK;
 }
 

@@ -23,7 +23,7 @@ typedef struct {
     bool     is_locked; /**< All pieces are locked */
     size_t   pageable;  /**< Bytes not locked */
     unsigned count;
-    unsigned room;
+    unsigned space;
     /** End of each piece, bytes from the start; ascending */
     size_t   *ends;
     size_t   few_ends[UCT_CUDA_HOST_PIECES_FEW];

@@ -5,8 +5,8 @@
 
 #include <mpi/handles.h>
 #include <mpi/module.h>
-#include <mpi/roster.h>
-#include <mpi/world.h>
+#include <mpi/rank_check.h>
+#include <mpi/job.h>
 #include <uct/cuda/base/hash.h>
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 
 static const uint32_t no_failures;
 
-ucx_mp_mpi_world_t ucx_mp_mpi_world;
+ucx_mp_mpi_job_t ucx_mp_mpi_job;
 const uint32_t *ucx_mp_mpi_failures = &no_failures;
 
 
@@ -83,42 +83,42 @@ static int *ranks_in(MPI_Group other, MPI_Comm comm, int size)
     return ranks;
 }
 
-bool ucx_mp_mpi_world_places(MPI_Comm comm, int size, int *places)
+bool ucx_mp_mpi_job_places(MPI_Comm comm, int size, int *places)
 {
-    int *ranks  = ranks_in(ucx_mp_mpi_world.group, comm, size);
-    bool is_own = (ranks != NULL);
+    int *ranks  = ranks_in(ucx_mp_mpi_job.group, comm, size);
+    bool is_known = (ranks != NULL);
     int i;
 
-    for (i = 0; is_own && (i < size); ++i) {
-        is_own = (ranks[i] != MPI_UNDEFINED);
-        if (is_own) {
-            places[i] = ucx_mp_mpi_world.places[ranks[i]];
+    for (i = 0; is_known && (i < size); ++i) {
+        is_known = (ranks[i] != MPI_UNDEFINED);
+        if (is_known) {
+            places[i] = ucx_mp_mpi_job.places[ranks[i]];
         }
     }
     free(ranks);
-    return is_own;
+    return is_known;
 }
 
 uct_cuda_coll_group_t *
-ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
-                      uint64_t calls)
+ucx_mp_mpi_job_join(MPI_Comm comm, uint64_t key, int rank, int size,
+                    uint64_t calls)
 {
-    const ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
+    const ucx_mp_mpi_job_t *job     = &ucx_mp_mpi_job;
     uct_cuda_coll_group_t *group    = NULL;
     int places[UCT_CUDA_COLL_API_RANKS];
     unsigned members[UCT_CUDA_COLL_API_RANKS];
     int i;
 
     if ((size > UCT_CUDA_COLL_API_RANKS) ||
-        !ucx_mp_mpi_world_places(comm, size, places)) {
+        !ucx_mp_mpi_job_places(comm, size, places)) {
         return NULL;
     }
 
     for (i = 0; i < size; ++i) {
         members[i] = (unsigned)places[i];
     }
-    return (world->api->group_create(world->board, key, rank, size, members,
-                                     calls, &group) == 0) ?
+    return (job->api->group_create(job->segment, key, rank, size, members,
+                                   calls, &group) == 0) ?
                    group :
                    NULL;
 }
@@ -128,7 +128,7 @@ ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
    ends earlier leaves no segment behind. @return Whether this rank has opened
    it. */
 static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
-                         uct_cuda_node_segment_t **board_p)
+                         uct_cuda_node_segment_t **segment_p)
 {
     const ucx_mp_mpi_pmpi_t *real     = &ucx_mp_mpi_pmpi;
     char name[UCT_CUDA_COLL_API_NAME] = "";
@@ -141,7 +141,7 @@ static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
     }
 
     if (rank == 0) {
-        is_open = (api->segment_open(0, size, name, board_p) == 0);
+        is_open = (api->segment_open(0, size, name, segment_p) == 0);
         name[0] = is_open ? name[0] : '\0';
     }
     if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, local) !=
@@ -149,12 +149,12 @@ static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
         name[0] = '\0';
     }
     if ((rank != 0) && (name[0] != '\0')) {
-        is_open = (api->segment_open(rank, size, name, board_p) == 0);
+        is_open = (api->segment_open(rank, size, name, segment_p) == 0);
     }
 
     (void)ucx_mp_mpi_on_all(local, is_open);
     if (is_open) {
-        api->segment_opened(*board_p);
+        api->segment_opened(*segment_p);
     }
     return is_open;
 }
@@ -162,7 +162,7 @@ static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
 /* Find the places of all ranks; `local` holds the ranks of this node */
 static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
 {
-    ucx_mp_mpi_world_t *world = &ucx_mp_mpi_world;
+    ucx_mp_mpi_job_t *job = &ucx_mp_mpi_job;
     MPI_Group group;
     int i;
 
@@ -170,22 +170,22 @@ static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
         return false;
     }
 
-    world->places = ranks_in(group, comm, size);
-    for (i = 0; (world->places != NULL) && (i < size); ++i) {
-        if (world->places[i] == MPI_UNDEFINED) {
-            world->places[i] = -1;
-            world->is_spread = true;
+    job->places = ranks_in(group, comm, size);
+    for (i = 0; (job->places != NULL) && (i < size); ++i) {
+        if (job->places[i] == MPI_UNDEFINED) {
+            job->places[i]   = -1;
+            job->is_spread   = true;
         }
     }
     ucx_mp_mpi_pmpi.Group_free(&group);
-    return world->places != NULL;
+    return job->places != NULL;
 }
 
 /* Set up GPU collectives; all ranks call this, or none */
-static void world_join(MPI_Comm comm, int rank, int size)
+static void job_join(MPI_Comm comm, int rank, int size)
 {
     const ucx_mp_mpi_pmpi_t *real  = &ucx_mp_mpi_pmpi;
-    ucx_mp_mpi_world_t *world      = &ucx_mp_mpi_world;
+    ucx_mp_mpi_job_t *job          = &ucx_mp_mpi_job;
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
     bool is_joined                 = false;
     MPI_Comm local;
@@ -196,22 +196,22 @@ static void world_join(MPI_Comm comm, int rank, int size)
 
     if (real->Comm_split(comm, ucx_mp_mpi_machine_color(), rank, &local) ==
         MPI_SUCCESS) {
-        is_joined = segment_open(api, local, &world->board) &&
-                    (real->Comm_group(comm, &world->group) == MPI_SUCCESS) &&
+        is_joined = segment_open(api, local, &job->segment) &&
+                    (real->Comm_group(comm, &job->group) == MPI_SUCCESS) &&
                     places_find(comm, local, size);
         real->Comm_free(&local);
     }
 
     if (ucx_mp_mpi_on_all(comm, is_joined)) {
-        world->has_rival    = !real->stages &&
+        job->has_rival      = !real->stages &&
                               !ucx_mp_mpi_on_all(comm, api->is_on() == 2);
-        world->api          = api;
-        ucx_mp_mpi_failures = api->segment_failures(world->board);
+        job->api            = api;
+        ucx_mp_mpi_failures = api->segment_failures(job->segment);
     }
 }
 
 /* Print a warning, unless the program does not use the module */
-static void world_say(const char *what, int missing)
+static void job_warn(const char *what, int missing)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
 
@@ -220,7 +220,7 @@ static void world_say(const char *what, int missing)
     }
 }
 
-void ucx_mp_mpi_world_begin(void)
+void ucx_mp_mpi_job_begin(void)
 {
     const MPI_Comm comm = ucx_mp_mpi_pmpi.comm_world;
     int rank, size, first, missing;
@@ -232,33 +232,33 @@ void ucx_mp_mpi_world_begin(void)
     }
 
     if (ucx_mp_mpi_pmpi.is_newer && (rank == 0)) {
-        world_say("ucx_mp: this MPI has functions of MPI 4, which go past the "
-                  "library in front of it, and crash with GPU memory if it has "
-                  "no CUDA: load the one whose name ends in _mpi4.so\n",
-                  0);
+        job_warn("ucx_mp: this MPI has functions of MPI 4, which go past the "
+                 "library in front of it, and crash with GPU memory if it has "
+                 "no CUDA: load the one whose name ends in _mpi4.so\n",
+                 0);
     }
 
     ucx_mp_mpi_handles_find();
-    switch (ucx_mp_mpi_roster_look(size, &first, &missing)) {
-    case UCX_MP_MPI_ROSTER_ALL:
-        world_join(comm, rank, size);
+    switch (ucx_mp_mpi_rank_check_run(size, &first, &missing)) {
+    case UCX_MP_MPI_RANK_CHECK_ALL:
+        job_join(comm, rank, size);
         break;
-    case UCX_MP_MPI_ROSTER_SOME:
+    case UCX_MP_MPI_RANK_CHECK_SOME:
         if (rank == first) {
-            world_say("ucx_mp: rank %d runs without ucx_mp's library in front "
-                      "of MPI, or with another one of them (is it in "
-                      "LD_PRELOAD there, and its file on that node?): GPUs "
-                      "carry out no collectives of this program\n",
-                      missing);
+            job_warn("ucx_mp: rank %d runs without ucx_mp's library in front "
+                     "of MPI, or with another one of them (is it in "
+                     "LD_PRELOAD there, and its file on that node?): GPUs "
+                     "carry out no collectives of this program\n",
+                     missing);
         }
         break;
     default:
         if (rank == 0) {
-            world_say("ucx_mp: ranks were started in a way that does not tell "
-                      "whether all of them run with ucx_mp's library in front "
-                      "of MPI (mpirun and srun --mpi=pmix do): GPUs carry out "
-                      "no collectives of this program\n",
-                      0);
+            job_warn("ucx_mp: ranks were started in a way that does not tell "
+                     "whether all of them run with ucx_mp's library in front "
+                     "of MPI (mpirun and srun --mpi=pmix do): GPUs carry out "
+                     "no collectives of this program\n",
+                     0);
         }
         break;
     }

@@ -5,8 +5,8 @@
  * and each node has a shared segment. If they do not agree, GPUs carry out no
  * collective, and this library sends no messages.
  */
-#ifndef UCX_MP_MPI_WORLD_H_
-#define UCX_MP_MPI_WORLD_H_
+#ifndef UCX_MP_MPI_JOB_H_
+#define UCX_MP_MPI_JOB_H_
 
 #include <mpi/pmpi.h>
 
@@ -20,7 +20,7 @@
 typedef struct {
     const uct_cuda_coll_api_t *api; /* module's functions; NULL: GPU collectives
                                        are off */
-    uct_cuda_node_segment_t   *board; /* this node's shared segment */
+    uct_cuda_node_segment_t   *segment; /* this node's shared segment */
     bool                      is_spread; /* the program runs on several nodes */
     bool                      has_rival; /* the MPI supports CUDA itself, and
                                             the user has not given precedence to
@@ -28,16 +28,16 @@ typedef struct {
     MPI_Group                 group;
     int                       *places; /* of each rank in the segment; -1: on
                                           another node */
-} ucx_mp_mpi_world_t;
+} ucx_mp_mpi_job_t;
 
-extern ucx_mp_mpi_world_t ucx_mp_mpi_world;
+extern ucx_mp_mpi_job_t ucx_mp_mpi_job;
 
 /* Number of failures reported on this node; never NULL */
 extern const uint32_t *ucx_mp_mpi_failures;
 
 
 /* Agree with all ranks. Call once the MPI has started. */
-void ucx_mp_mpi_world_begin(void);
+void ucx_mp_mpi_job_begin(void);
 
 /* Return whether `mine` is true on all ranks; false if the MPI's reduction
    fails. All ranks of `comm` must call this. */
@@ -56,13 +56,13 @@ int ucx_mp_mpi_machine_color(void);
  * @return  false if a rank is not of this program: it may have been started
  *          without this library.
  */
-bool ucx_mp_mpi_world_places(MPI_Comm comm, int size, int *places);
+bool ucx_mp_mpi_job_places(MPI_Comm comm, int size, int *places);
 
 /* Join the group of a communicator with all ranks on this node. `key` and
    `calls`, the number of calls so far, must be equal on all ranks.
    @return NULL: no group is available. */
 uct_cuda_coll_group_t *
-ucx_mp_mpi_world_join(MPI_Comm comm, uint64_t key, int rank, int size,
-                      uint64_t calls);
+ucx_mp_mpi_job_join(MPI_Comm comm, uint64_t key, int rank, int size,
+                    uint64_t calls);
 
 #endif

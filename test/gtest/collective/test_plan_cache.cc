@@ -55,27 +55,27 @@ namespace
 const double MOST = 1.02;
 
 
-class Book
+class PlanCache
 {
 public:
-    Book() : m_book(uct_cuda_plan_cache_create())
+    PlanCache() : m_cache(uct_cuda_plan_cache_create())
     {
     }
 
-    Book(const Book &) = delete;
+    PlanCache(const PlanCache &) = delete;
 
-    ~Book()
+    ~PlanCache()
     {
-        uct_cuda_plan_cache_destroy(m_book);
+        uct_cuda_plan_cache_destroy(m_cache);
     }
 
     operator uct_cuda_plan_cache_t *()
     {
-        return m_book;
+        return m_cache;
     }
 
 private:
-    uct_cuda_plan_cache_t *m_book;
+    uct_cuda_plan_cache_t *m_cache;
 };
 
 
@@ -184,7 +184,7 @@ uint64_t any_size(std::mt19937 &random)
 }
 
 /** The best choice for the exact size is at most 2 % faster. */
-TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
+TEST(test_plan_cache, is_not_worse_than_a_choice_for_the_size)
 {
     std::mt19937 random(3);
 
@@ -192,7 +192,7 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
         for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
             const unsigned num_ranks = (unsigned)node.topo.num_gpus;
             uct_cuda_plan_coll_tree_cache_t tree_cache = {};
-            Book book;
+            PlanCache cache;
 
             for (int i = 0; i < 12; ++i) {
                 uct_cuda_plan_coll_request_t request =
@@ -206,7 +206,7 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
                 status = uct_cuda_plan_coll_choose(&request, &tree_cache,
                                                    &choice);
                 ASSERT_EQ(status,
-                          uct_cuda_plan_cache_get(book, &request, &plan));
+                          uct_cuda_plan_cache_get(cache, &request, &plan));
                 if (status != UCS_OK) {
                     continue;
                 }
@@ -228,7 +228,7 @@ TEST(test_collective_book, is_not_worse_than_a_choice_for_the_size)
 
 /** A best plan with many chunks is found, too: no algorithm with a given number
  *  of chunks is faster by more than this. */
-TEST(test_collective_book, the_choice_is_not_worse_than_any_named_plan)
+TEST(test_plan_cache, the_choice_is_not_worse_than_any_named_plan)
 {
     const uct_cuda_topo_t topos[] = {cube(), mesh_node(4, 93 * GB, 25 * GB)};
     const int kinds[]             = {UCT_CUDA_COLL_KIND_BCAST,
@@ -266,11 +266,11 @@ TEST(test_collective_book, the_choice_is_not_worse_than_any_named_plan)
 
 /** Ranks may have made other calls before: a cache that has seen more kinds and
  *  roots than it can hold gives the same plans. */
-TEST(test_collective_book, plans_do_not_depend_on_earlier_calls)
+TEST(test_plan_cache, plans_do_not_depend_on_earlier_calls)
 {
     const uct_cuda_topo_t topo = beluga();
     std::mt19937 random(4);
-    Book busy, fresh;
+    PlanCache busy, fresh;
 
     for (int i = 0; i < 150; ++i) {
         const int kind = (int)(random() % UCT_CUDA_COLL_KIND_LAST);
@@ -296,7 +296,7 @@ TEST(test_collective_book, plans_do_not_depend_on_earlier_calls)
 
 /** Plans of many steps are derived from the last one of their choice: test
  *  similar sizes, with equal and different numbers of chunks. */
-TEST(test_collective_book, derived_and_new_plans_are_equal)
+TEST(test_plan_cache, derived_and_new_plans_are_equal)
 {
     const uct_cuda_topo_t topo = cube();
     std::mt19937 random(6);
@@ -305,7 +305,7 @@ TEST(test_collective_book, derived_and_new_plans_are_equal)
                      UCT_CUDA_COLL_KIND_REDUCE_SCATTER,
                      UCT_CUDA_COLL_KIND_ALLGATHER, UCT_CUDA_COLL_KIND_REDUCE}) {
         unsigned most = 0;
-        Book book;
+        PlanCache cache;
 
         for (int i = 0; i < 12; ++i) {
             uct_cuda_plan_coll_request_t request = request_of(
@@ -324,7 +324,7 @@ TEST(test_collective_book, derived_and_new_plans_are_equal)
                 counts[i % 8] = (i % 4 == 2) ? 0 : counts[i % 8];
                 request.counts = counts;
             }
-            ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(book, &request, &a));
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(cache, &request, &a));
             ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(NULL, &request, &b));
             EXPECT_TRUE(plans_equal(a, b))
                     << uct_cuda_plan_coll_kind_str(kind) << ", " << i;
@@ -337,12 +337,12 @@ TEST(test_collective_book, derived_and_new_plans_are_equal)
 }
 
 /** Very different block sizes are priced exactly. */
-TEST(test_collective_book, uneven_blocks)
+TEST(test_plan_cache, uneven_blocks)
 {
     const uint64_t even[4]     = {1000000, 1000000, 1000004, 999996};
     const uint64_t uneven[4]   = {4000000, 0, 0, 0};
     const uct_cuda_topo_t topo = beluga();
-    Book book;
+    PlanCache cache;
 
     for (const uint64_t *counts : {even, uneven}) {
         uct_cuda_plan_coll_request_t request =
@@ -352,14 +352,14 @@ TEST(test_collective_book, uneven_blocks)
 
         request.counts = counts;
         ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &choice));
-        ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(book, &request, &plan));
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(cache, &request, &plan));
         EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds);
     }
 }
 
 /** With too little scratch memory for the best plan there is another plan, or
  *  none, as without the cache. */
-TEST(test_collective_book, little_scratch)
+TEST(test_plan_cache, little_scratch)
 {
     const uct_cuda_topo_t topo = beluga();
 
@@ -368,13 +368,13 @@ TEST(test_collective_book, little_scratch)
             uct_cuda_plan_coll_request_t request =
                     request_of(topo, UCT_CUDA_COLL_KIND_ALLREDUCE, 4, bytes);
             uct_cuda_plan_coll_choice_t choice;
-            Book book;
+            PlanCache cache;
             Plan plan;
 
             request.max_scratch = scratch;
             request.algorithm   = UCT_CUDA_PLAN_COLL_FLAT;
             EXPECT_EQ(uct_cuda_plan_coll_choose(&request, NULL, &choice),
-                      uct_cuda_plan_cache_get(book, &request, &plan));
+                      uct_cuda_plan_cache_get(cache, &request, &plan));
             EXPECT_LE(plan.scratch, scratch);
         }
     }
@@ -382,18 +382,18 @@ TEST(test_collective_book, little_scratch)
 
 /** A rank without memory for one price has no plan, instead of another plan
  *  than the others. It has theirs once memory is available. */
-TEST(test_collective_book, without_memory_for_a_time_there_is_no_plan)
+TEST(test_plan_cache, without_memory_for_a_time_there_is_no_plan)
 {
     const uct_cuda_topo_t topo                 = beluga();
     const uct_cuda_plan_coll_request_t request = request_of(
             topo, UCT_CUDA_COLL_KIND_ALLREDUCE, 4, 3000000);
-    Book rich;
+    PlanCache rich;
     Plan theirs;
     int left, first = 0;
 
     ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(rich, &request, &theirs));
     do {
-        Book poor;
+        PlanCache poor;
         Plan none, plan;
 
         prices_left = first;
@@ -412,7 +412,7 @@ TEST(test_collective_book, without_memory_for_a_time_there_is_no_plan)
 
 /** Every number of ranks has a plan, even if many share a GPU and a kernel
  *  reads from a limited number; more than the maximum have none. */
-TEST(test_collective_book, every_number_of_ranks)
+TEST(test_plan_cache, every_number_of_ranks)
 {
     const uct_cuda_topo_t topo = hgx();
 

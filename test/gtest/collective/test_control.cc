@@ -22,24 +22,24 @@ extern "C" {
 #include <unistd.h>
 #include <vector>
 
-class CollBoard : public ::testing::Test
+class CollSegment : public ::testing::Test
 {
 protected:
     std::string dir;
     char name[UCT_CUDA_NODE_SEGMENT_NAME] = "";
-    uct_cuda_node_segment_t *board        = nullptr;
+    uct_cuda_node_segment_t *segment      = nullptr;
 
     void SetUp() override
     {
         char path[] = "/tmp/coll-board-XXXXXX";
         dir         = mkdtemp(path);
-        ASSERT_EQ(UCS_OK, open(0, 2, name, &board));
+        ASSERT_EQ(UCS_OK, open(0, 2, name, &segment));
     }
 
     void TearDown() override
     {
-        if (board != nullptr) {
-            uct_cuda_node_segment_close(board);
+        if (segment != nullptr) {
+            uct_cuda_node_segment_close(segment);
         }
         EXPECT_EQ(0, rmdir(dir.c_str())) << "a file is left";
     }
@@ -57,15 +57,15 @@ protected:
     }
 
     /* Run rank 1 in a process of its own to its end. */
-    template<typename F> int in_board_1(F func)
+    template<typename F> int in_segment_1(F func)
     {
-        pid_t pid = start_board_1(func);
+        pid_t pid = start_segment_1(func);
         int status;
         waitpid(pid, &status, 0);
         return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     }
 
-    template<typename F> pid_t start_board_1(F func)
+    template<typename F> pid_t start_segment_1(F func)
     {
         pid_t pid = fork();
         if (pid == 0) {
@@ -80,11 +80,11 @@ protected:
 
     uint32_t word() const
     {
-        return *uct_cuda_node_segment_changes(board);
+        return *uct_cuda_node_segment_changes(segment);
     }
 };
 
-class CollPage : public CollBoard
+class CollControl : public CollSegment
 {
 protected:
     static const uint64_t KEY        = 17;
@@ -92,8 +92,8 @@ protected:
 
     void SetUp() override
     {
-        CollBoard::SetUp();
-        ASSERT_EQ(UCS_OK, open_control(board, 0, &control));
+        CollSegment::SetUp();
+        ASSERT_EQ(UCS_OK, open_control(segment, 0, &control));
     }
 
     void TearDown() override
@@ -101,30 +101,30 @@ protected:
         if (control != nullptr) {
             uct_cuda_node_control_close(control);
         }
-        CollBoard::TearDown();
+        CollSegment::TearDown();
     }
 
-    static ucs_status_t open_control(uct_cuda_node_segment_t *board,
+    static ucs_status_t open_control(uct_cuda_node_segment_t *segment,
                                      unsigned rank,
                                      uct_cuda_node_control_t **control_p)
     {
         const unsigned members[] = {0, 1};
-        return uct_cuda_node_control_open(board, KEY, rank, 2, members,
+        return uct_cuda_node_control_open(segment, KEY, rank, 2, members,
                                           control_p);
     }
 
     template<typename F> int in_rank_1(F func)
     {
-        return in_board_1([&](uct_cuda_node_segment_t *mine) {
+        return in_segment_1([&](uct_cuda_node_segment_t *mine) {
             return run_rank_1(mine, func);
         });
     }
 
     template<typename F>
-    static int run_rank_1(uct_cuda_node_segment_t *board, F func)
+    static int run_rank_1(uct_cuda_node_segment_t *segment, F func)
     {
         uct_cuda_node_control_t *mine;
-        return (open_control(board, 1, &mine) == UCS_OK) ? func(mine) : 98;
+        return (open_control(segment, 1, &mine) == UCS_OK) ? func(mine) : 98;
     }
 
     /* Posts of rank 1 */
@@ -146,7 +146,7 @@ protected:
     }
 };
 
-TEST_F(CollBoard, another_machines_segment_is_not_opened)
+TEST_F(CollSegment, another_machines_segment_is_not_opened)
 {
     const std::string here = name;
     const size_t dash      = here.find('-', strlen("ucx-mp-coll-"));
@@ -166,7 +166,7 @@ TEST_F(CollBoard, another_machines_segment_is_not_opened)
 
 /* A job killed during its start leaves a file. The next job removes it, unless
    it is young or a process holds it */
-TEST_F(CollBoard, files_of_killed_jobs_are_removed)
+TEST_F(CollSegment, files_of_killed_jobs_are_removed)
 {
     const std::string prefix = std::string(name).substr(
             0, std::string(name).find('-', strlen("ucx-mp-coll-")) + 1);
@@ -203,34 +203,34 @@ TEST_F(CollBoard, files_of_killed_jobs_are_removed)
 
 /* Failures are found by communicator, call and start time; the oldest ones are
    overwritten */
-TEST_F(CollBoard, failures_are_found_by_their_call)
+TEST_F(CollSegment, failures_are_found_by_their_call)
 {
-    EXPECT_EQ(0u, *uct_cuda_node_segment_failures(board));
-    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 3, 0));
-    EXPECT_EQ(0, in_board_1([](uct_cuda_node_segment_t *mine) {
+    EXPECT_EQ(0u, *uct_cuda_node_segment_failures(segment));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 7, 3, 0));
+    EXPECT_EQ(0, in_segment_1([](uct_cuda_node_segment_t *mine) {
         uct_cuda_node_segment_report_failure(mine, 7, 3, 0, 1);
         return 0;
     }));
-    EXPECT_EQ(1u, *uct_cuda_node_segment_failures(board));
-    EXPECT_EQ(1, uct_cuda_node_segment_failed_rank(board, 7, 3, 0));
-    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 4, 0));
-    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 8, 3, 0));
-    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 3, 1));
+    EXPECT_EQ(1u, *uct_cuda_node_segment_failures(segment));
+    EXPECT_EQ(1, uct_cuda_node_segment_failed_rank(segment, 7, 3, 0));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 7, 4, 0));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 8, 3, 0));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 7, 3, 1));
     for (int i = 1; i <= UCT_CUDA_NODE_SEGMENT_FAILURES; ++i) {
-        uct_cuda_node_segment_report_failure(board, 9, 100, i, i);
+        uct_cuda_node_segment_report_failure(segment, 9, 100, i, i);
     }
-    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(board, 7, 3, 0));
-    EXPECT_EQ(1, uct_cuda_node_segment_failed_rank(board, 9, 100, 1));
-    EXPECT_EQ(200, uct_cuda_node_segment_failed_rank(board, 9, 100, 200));
+    EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 7, 3, 0));
+    EXPECT_EQ(1, uct_cuda_node_segment_failed_rank(segment, 9, 100, 1));
+    EXPECT_EQ(200, uct_cuda_node_segment_failed_rank(segment, 9, 100, 200));
 }
 
 /* The first rank with a key makes its control block, later ranks find it */
-TEST_F(CollBoard, a_control_is_found_by_its_key)
+TEST_F(CollSegment, a_control_is_found_by_its_key)
 {
     void *memory = nullptr, *other = nullptr;
 
     EXPECT_EQ(0u, word());
-    EXPECT_EQ(0, in_board_1([](uct_cuda_node_segment_t *mine) {
+    EXPECT_EQ(0, in_segment_1([](uct_cuda_node_segment_t *mine) {
         void *control;
         if (uct_cuda_node_segment_get(mine, 5, 100000, &control) != UCS_OK) {
             return 1;
@@ -239,25 +239,25 @@ TEST_F(CollBoard, a_control_is_found_by_its_key)
         return 0; /* ends without releasing it */
     }));
     EXPECT_NE(0u, word());
-    EXPECT_TRUE(uct_cuda_node_segment_has(board, 5));
-    EXPECT_FALSE(uct_cuda_node_segment_has(board, 6));
+    EXPECT_TRUE(uct_cuda_node_segment_has(segment, 5));
+    EXPECT_FALSE(uct_cuda_node_segment_has(segment, 6));
 
-    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, 5, 100000, &memory));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(segment, 5, 100000, &memory));
     EXPECT_EQ(std::string(100000, 'x'), std::string((char*)memory, 100000));
     const uint32_t before = word();
-    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, 6, 100000, &other));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(segment, 6, 100000, &other));
     EXPECT_NE(before, word());
     EXPECT_EQ(std::string(100000, 0), std::string((char*)other, 100000));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_node_segment_get(board, 5, 200000, &memory));
-    uct_cuda_node_segment_put(board, 6, 100000, other);
-    EXPECT_FALSE(uct_cuda_node_segment_has(board, 6));
-    uct_cuda_node_segment_put(board, 5, 100000, memory);
-    EXPECT_TRUE(uct_cuda_node_segment_has(board, 5)) << "rank 1 still has it";
+              uct_cuda_node_segment_get(segment, 5, 200000, &memory));
+    uct_cuda_node_segment_put(segment, 6, 100000, other);
+    EXPECT_FALSE(uct_cuda_node_segment_has(segment, 6));
+    uct_cuda_node_segment_put(segment, 5, 100000, memory);
+    EXPECT_TRUE(uct_cuda_node_segment_has(segment, 5)) << "rank 1 still has it";
 }
 
 /* Creating and freeing communicators uses up neither memory nor descriptors */
-TEST_F(CollBoard, memory_of_control_blocks_is_reused)
+TEST_F(CollSegment, memory_of_control_blocks_is_reused)
 {
     const struct rlimit few = {64, 64};
     struct rlimit before;
@@ -268,38 +268,40 @@ TEST_F(CollBoard, memory_of_control_blocks_is_reused)
     ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
     for (uint64_t i = 1; i <= 3 * UCT_CUDA_NODE_SEGMENT_PAGES; ++i) {
         const size_t bytes = (i % 2) ? 5000 : 70000;
-        ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, i, bytes, &memory));
+        ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(segment, i, bytes,
+                                                    &memory));
         ASSERT_EQ(0, *(char*)memory);
         *(char*)memory = 1;
-        uct_cuda_node_segment_put(board, i, bytes, memory);
+        uct_cuda_node_segment_put(segment, i, bytes, memory);
         ASSERT_EQ(0, stat(path().c_str(), &st[i > 2]));
     }
     EXPECT_EQ(st[0].st_size, st[1].st_size);
     setrlimit(RLIMIT_NOFILE, &before);
 }
 
-TEST_F(CollBoard, control_blocks_are_limited)
+TEST_F(CollSegment, control_blocks_are_limited)
 {
     std::vector<void*> controls(UCT_CUDA_NODE_SEGMENT_PAGES);
     void *memory;
 
     for (size_t i = 0; i < controls.size(); ++i) {
         ASSERT_EQ(UCS_OK,
-                  uct_cuda_node_segment_get(board, i + 1, 64, &controls[i]));
+                  uct_cuda_node_segment_get(segment, i + 1, 64, &controls[i]));
     }
     EXPECT_EQ(UCS_ERR_EXCEEDS_LIMIT,
-              uct_cuda_node_segment_get(board, controls.size() + 1, 64,
+              uct_cuda_node_segment_get(segment, controls.size() + 1, 64,
                                         &memory));
     for (size_t i = 0; i < controls.size(); ++i) {
-        uct_cuda_node_segment_put(board, i + 1, 64, controls[i]);
+        uct_cuda_node_segment_put(segment, i + 1, 64, controls[i]);
     }
-    EXPECT_EQ(UCS_OK, uct_cuda_node_segment_get(board, controls.size() + 1, 64,
+    EXPECT_EQ(UCS_OK, uct_cuda_node_segment_get(segment, controls.size() + 1,
+                                                64,
                                                 &memory));
-    uct_cuda_node_segment_put(board, controls.size() + 1, 64, memory);
+    uct_cuda_node_segment_put(segment, controls.size() + 1, 64, memory);
 }
 
 /* On a full file system; the next attempt may succeed */
-TEST_F(CollBoard, a_file_that_cannot_grow)
+TEST_F(CollSegment, a_file_that_cannot_grow)
 {
     struct rlimit before, full;
     struct stat st;
@@ -311,25 +313,25 @@ TEST_F(CollBoard, a_file_that_cannot_grow)
     full.rlim_cur = (rlim_t)st.st_size;
     signal(SIGXFSZ, SIG_IGN);
     ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &full));
-    const ucs_status_t status = uct_cuda_node_segment_get(board, 7, 1 << 20,
+    const ucs_status_t status = uct_cuda_node_segment_get(segment, 7, 1 << 20,
                                                           &memory);
     setrlimit(RLIMIT_FSIZE, &before);
     signal(SIGXFSZ, SIG_DFL);
     EXPECT_EQ(UCS_ERR_NO_RESOURCE, status);
-    EXPECT_FALSE(uct_cuda_node_segment_has(board, 7));
-    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(board, 7, 1 << 20, &memory));
-    uct_cuda_node_segment_put(board, 7, 1 << 20, memory);
+    EXPECT_FALSE(uct_cuda_node_segment_has(segment, 7));
+    ASSERT_EQ(UCS_OK, uct_cuda_node_segment_get(segment, 7, 1 << 20, &memory));
+    uct_cuda_node_segment_put(segment, 7, 1 << 20, memory);
 }
 
-TEST_F(CollPage, a_control_block_closed_by_all_is_free)
+TEST_F(CollControl, a_control_block_closed_by_all_is_free)
 {
-    EXPECT_TRUE(uct_cuda_node_segment_has(board, KEY));
+    EXPECT_TRUE(uct_cuda_node_segment_has(segment, KEY));
     uct_cuda_node_control_close(control);
     control = nullptr;
-    EXPECT_FALSE(uct_cuda_node_segment_has(board, KEY));
+    EXPECT_FALSE(uct_cuda_node_segment_has(segment, KEY));
 }
 
-TEST_F(CollPage, a_rank_joins_before_a_call)
+TEST_F(CollControl, a_rank_joins_before_a_call)
 {
     EXPECT_EQ(0u, uct_cuda_node_control_joined(control, 1));
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
@@ -339,7 +341,7 @@ TEST_F(CollPage, a_rank_joins_before_a_call)
     EXPECT_EQ(12u, uct_cuda_node_control_joined(control, 1));
 }
 
-TEST_F(CollPage, an_announcement_is_read_once_complete)
+TEST_F(CollControl, an_announcement_is_read_once_complete)
 {
     EXPECT_FALSE(hears(1));
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
@@ -356,7 +358,7 @@ TEST_F(CollPage, an_announcement_is_read_once_complete)
 }
 
 /* A rank may be any number of calls ahead after a fallback */
-TEST_F(CollPage, a_rank_that_is_ahead_has_fallen_back)
+TEST_F(CollControl, a_rank_that_is_ahead_has_fallen_back)
 {
     for (uint64_t ahead : {1, 2, 3, 4}) {
         const uint64_t last = 5 + ahead;
@@ -376,7 +378,7 @@ TEST_F(CollPage, a_rank_that_is_ahead_has_fallen_back)
 
 /* A rank that has seen a third one fall back waits for no rank: it writes its
    line again while another rank still works with its copy */
-TEST_F(CollPage, a_read_announcement_stays_valid)
+TEST_F(CollControl, a_read_announcement_stays_valid)
 {
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
         const uct_cuda_node_announcement_t first = post(1);
@@ -399,7 +401,7 @@ TEST_F(CollPage, a_read_announcement_stays_valid)
 }
 
 /* Two calls later the line of a post holds a fallback */
-TEST_F(CollPage, a_fallback_replaces_an_announcement)
+TEST_F(CollControl, a_fallback_replaces_an_announcement)
 {
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
         const uct_cuda_node_announcement_t said = post(1);
@@ -412,7 +414,7 @@ TEST_F(CollPage, a_fallback_replaces_an_announcement)
     EXPECT_EQ(UCT_CUDA_NODE_ANNOUNCE_DECLINE, said.kind);
 }
 
-TEST_F(CollPage, a_phase_is_reached_with_a_status)
+TEST_F(CollControl, a_phase_is_reached_with_a_status)
 {
     EXPECT_EQ(UCS_INPROGRESS,
               uct_cuda_node_control_reached(control, 1,
@@ -436,7 +438,7 @@ TEST_F(CollPage, a_phase_is_reached_with_a_status)
                                             UCT_CUDA_NODE_PHASE_MADE, 7));
 }
 
-TEST_F(CollPage, steps_count_for_their_call_and_queue)
+TEST_F(CollControl, steps_count_for_their_call_and_queue)
 {
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
         uct_cuda_node_control_step(mine, 3, 9, 2);
@@ -448,7 +450,7 @@ TEST_F(CollPage, steps_count_for_their_call_and_queue)
     EXPECT_EQ(0u, uct_cuda_node_control_steps(control, 0, 3, 9));
 }
 
-TEST_F(CollPage, exported_memory_has_a_generation)
+TEST_F(CollControl, exported_memory_has_a_generation)
 {
     uint32_t generation, next;
 
@@ -473,14 +475,14 @@ TEST_F(CollPage, exported_memory_has_a_generation)
 
 /* A rank is known to be gone after any kind of end of its process, not
    before */
-TEST_F(CollPage, a_dead_rank_is_noticed)
+TEST_F(CollControl, a_dead_rank_is_noticed)
 {
     int ready[2], end[2];
     char byte = 0;
 
     ASSERT_EQ(0, pipe(ready));
     ASSERT_EQ(0, pipe(end));
-    pid_t pid = start_board_1([&](uct_cuda_node_segment_t *) {
+    pid_t pid = start_segment_1([&](uct_cuda_node_segment_t *) {
         (void)!write(ready[1], &byte, 1);
         return (int)read(end[0], &byte, 1); /* killed here */
     });
@@ -496,9 +498,9 @@ TEST_F(CollPage, a_dead_rank_is_noticed)
 }
 
 /* A living rank counts as gone after it has freed the communicator */
-TEST_F(CollPage, a_rank_that_left_is_noticed)
+TEST_F(CollControl, a_rank_that_left_is_noticed)
 {
-    EXPECT_EQ(0, in_board_1([&](uct_cuda_node_segment_t *mine) {
+    EXPECT_EQ(0, in_segment_1([&](uct_cuda_node_segment_t *mine) {
         return run_rank_1(mine, [&](uct_cuda_node_control_t *its) {
             const bool was_there = uct_cuda_node_control_is_alive(control, 0);
             uct_cuda_node_control_close(its);
@@ -508,20 +510,20 @@ TEST_F(CollPage, a_rank_that_left_is_noticed)
     EXPECT_FALSE(uct_cuda_node_control_is_alive(control, 1));
 }
 
-TEST_F(CollBoard, the_file_is_removed_by_unlink_or_its_creator)
+TEST_F(CollSegment, the_file_is_removed_by_unlink_or_its_creator)
 {
     EXPECT_EQ(0, access(path().c_str(), F_OK));
-    uct_cuda_node_segment_unlink(board);
+    uct_cuda_node_segment_unlink(segment);
     EXPECT_NE(0, access(path().c_str(), F_OK));
-    uct_cuda_node_segment_close(board);
+    uct_cuda_node_segment_close(segment);
 
-    ASSERT_EQ(UCS_OK, open(0, 2, name, &board));
-    uct_cuda_node_segment_close(board);
+    ASSERT_EQ(UCS_OK, open(0, 2, name, &segment));
+    uct_cuda_node_segment_close(segment);
     EXPECT_NE(0, access(path().c_str(), F_OK));
-    board = nullptr;
+    segment = nullptr;
 }
 
-TEST_F(CollBoard, other_files_are_not_opened)
+TEST_F(CollSegment, other_files_are_not_opened)
 {
     char there[UCT_CUDA_NODE_SEGMENT_NAME];
     uct_cuda_node_segment_t *other;
@@ -555,20 +557,20 @@ TEST_F(CollBoard, other_files_are_not_opened)
     unlink(zeros.c_str());
 }
 
-TEST_F(CollPage, a_control_has_so_many_ranks)
+TEST_F(CollControl, a_control_has_so_many_ranks)
 {
     const unsigned members[UCT_CUDA_PLAN_COLL_MAX_RANKS + 1] = {0};
     uct_cuda_node_control_t *other;
 
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_node_control_open(board, 1, 0,
+              uct_cuda_node_control_open(segment, 1, 0,
                                          UCT_CUDA_PLAN_COLL_MAX_RANKS + 1,
                                          members, &other));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              uct_cuda_node_control_open(board, 1, 2, 2, members, &other));
+              uct_cuda_node_control_open(segment, 1, 2, 2, members, &other));
 }
 
-TEST_F(CollBoard, no_segment_without_a_directory)
+TEST_F(CollSegment, no_segment_without_a_directory)
 {
     char there[UCT_CUDA_NODE_SEGMENT_NAME];
     uct_cuda_node_segment_t *other;
@@ -579,17 +581,17 @@ TEST_F(CollBoard, no_segment_without_a_directory)
 
 /* A child closes inherited state: it removes neither a name still needed by
    ranks, nor its parent from a group */
-TEST_F(CollPage, a_forked_child_changes_nothing)
+TEST_F(CollControl, a_forked_child_changes_nothing)
 {
     struct stat st;
 
-    EXPECT_EQ(0, in_board_1([this](uct_cuda_node_segment_t*) {
+    EXPECT_EQ(0, in_segment_1([this](uct_cuda_node_segment_t*) {
         uct_cuda_node_control_close(control);
-        uct_cuda_node_segment_close(board);
+        uct_cuda_node_segment_close(segment);
         return 0;
     }));
     EXPECT_EQ(0, stat(path().c_str(), &st));
-    EXPECT_TRUE(uct_cuda_node_segment_has(board, KEY));
+    EXPECT_TRUE(uct_cuda_node_segment_has(segment, KEY));
     EXPECT_EQ(0, in_rank_1([](uct_cuda_node_control_t *mine) {
         return uct_cuda_node_control_is_alive(mine, 0) ? 0 : 1;
     }));
@@ -633,7 +635,7 @@ int __wrap_munmap(void *addr, size_t length)
  * ranks post and read the others' posts until one falls back. If none does,
  * they export memory, announce it, look at the others', and end.
  */
-class CollRanks : public CollBoard
+class CollRanks : public CollSegment
 {
 protected:
     enum : unsigned { RANKS = 4, CALLS = 2000 };
@@ -696,7 +698,7 @@ protected:
         const unsigned members[] = {0, 0, 0, 0};
         uct_cuda_node_control_t *control;
 
-        ASSERT_EQ(UCS_OK, uct_cuda_node_control_open(board, 17, rank, RANKS,
+        ASSERT_EQ(UCS_OK, uct_cuda_node_control_open(segment, 17, rank, RANKS,
                                                      members, &control));
         uct_cuda_node_control_join(control, 1);
         for (unsigned other = 0; other < RANKS; ++other) {

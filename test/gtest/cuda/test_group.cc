@@ -26,10 +26,10 @@ static constexpr size_t half = 1ul << 20;
 static uint8_t gpu[2 * half];
 static uint8_t host[half]; /* the first half is page-locked */
 
-class Gather : public ::testing::Test
+class Coalesce : public ::testing::Test
 {
 protected:
-    struct Told {
+    struct Reported {
         uct_completion_t comp;
         unsigned         count;
     };
@@ -44,7 +44,7 @@ protected:
     uct_cuda_end_t            local_end = uct_cuda_end_gpu(0);
     bool                      is_owned  = true;
     uint8_t                   *remote = gpu + half;
-    std::vector<Told>    told         = std::vector<Told>(2000);
+    std::vector<Reported>    reported = std::vector<Reported>(2000);
 
     void SetUp() override
     {
@@ -70,11 +70,11 @@ protected:
         ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 0,
                                                 &stream));
         memset(gpu, 'r', sizeof(gpu));
-        for (auto &one : told) {
+        for (auto &one : reported) {
             one.count      = 0;
             one.comp.count = 1;
             one.comp.func  = [](uct_completion_t *comp) {
-                ++((Told*)comp)->count;
+                ++((Reported*)comp)->count;
             };
             one.comp.status = UCS_OK;
         }
@@ -109,7 +109,7 @@ protected:
         uct_cuda_copy_t copy;
 
         uct_cuda_copy_init(&copy, local + from, &rkey, (uintptr_t)remote + to,
-                           length, is_put, &told[i].comp);
+                           length, is_put, &reported[i].comp);
         copy.local.end     = local_end;
         copy.local.context = is_owned ? driver.context : nullptr;
         return copy;
@@ -181,18 +181,18 @@ protected:
         }
     }
 
-    void expect_told(unsigned count, ucs_status_t status)
+    void expect_reported(unsigned count, ucs_status_t status)
     {
-        for (unsigned i = 0; i < told.size(); ++i) {
-            ASSERT_EQ((i < count) ? 1u : 0u, told[i].count) << i;
+        for (unsigned i = 0; i < reported.size(); ++i) {
+            ASSERT_EQ((i < count) ? 1u : 0u, reported[i].count) << i;
             if (i < count) {
-                ASSERT_EQ(status, told[i].comp.status) << i;
+                ASSERT_EQ(status, reported[i].comp.status) << i;
             }
         }
     }
 };
 
-TEST_F(Gather, a_single_copy_is_not_delayed)
+TEST_F(Coalesce, a_single_copy_is_not_delayed)
 {
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 64));
     occupy();
@@ -201,7 +201,7 @@ TEST_F(Gather, a_single_copy_is_not_delayed)
 }
 
 /* 128 of them per call and event, two queries in total */
-TEST_F(Gather, many_copies_take_few_calls)
+TEST_F(Coalesce, many_copies_take_few_calls)
 {
     const unsigned count = 1000;
 
@@ -212,7 +212,7 @@ TEST_F(Gather, many_copies_take_few_calls)
         ASSERT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
     }
     finish();
-    expect_told(count, UCS_OK);
+    expect_reported(count, UCS_OK);
     EXPECT_EQ(0u, driver.singles);
     EXPECT_EQ(8u, driver.batches);
     EXPECT_EQ(8u, driver.records);
@@ -223,7 +223,7 @@ TEST_F(Gather, many_copies_take_few_calls)
     }
 }
 
-TEST_F(Gather, adjacent_blocks_are_one_copy)
+TEST_F(Coalesce, adjacent_blocks_are_one_copy)
 {
     occupy();
     for (unsigned i = 0; i < 8; ++i) {
@@ -231,7 +231,7 @@ TEST_F(Gather, adjacent_blocks_are_one_copy)
         ASSERT_EQ(UCS_INPROGRESS, post(i, i * 4096, (i + 1) * 4096, 4096));
     }
     finish();
-    expect_told(8, UCS_OK);
+    expect_reported(8, UCS_OK);
     EXPECT_EQ(1u, driver.singles);
     EXPECT_EQ(0u, driver.batches);
     EXPECT_EQ(0, memcmp(remote + 4096, local, 8 * 4096));
@@ -241,7 +241,7 @@ TEST_F(Gather, adjacent_blocks_are_one_copy)
 /* Another thread calls progress while blocks arrive: they are submitted when
    the GPU has at most one operation left, and the driver is not queried each
    time */
-TEST_F(Gather, concurrent_progress_does_not_split_a_group)
+TEST_F(Coalesce, concurrent_progress_does_not_split_a_group)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
@@ -278,11 +278,11 @@ TEST_F(Gather, concurrent_progress_does_not_split_a_group)
     uct_cuda_queue_submit_gathered(&iface.queue, false);
     EXPECT_EQ(2u, driver.singles);
     finish();
-    expect_told(9, UCS_OK);
+    expect_reported(9, UCS_OK);
 }
 
 /* And only for a limited number of calls, even if blocks keep coming */
-TEST_F(Gather, progress_waits_a_limited_number_of_calls)
+TEST_F(Coalesce, progress_waits_a_limited_number_of_calls)
 {
     unsigned waited = 0;
 
@@ -298,7 +298,7 @@ TEST_F(Gather, progress_waits_a_limited_number_of_calls)
 
 /* Adjacent in one memory only, or in another order, or in an allocation that
    happens to follow */
-TEST_F(Gather, other_blocks_are_separate_copies)
+TEST_F(Coalesce, other_blocks_are_separate_copies)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 4096));
@@ -319,11 +319,11 @@ TEST_F(Gather, other_blocks_are_separate_copies)
     finish();
     EXPECT_EQ(2u, driver.batches);
     EXPECT_EQ(0u, driver.singles);
-    expect_told(7, UCS_OK);
+    expect_reported(7, UCS_OK);
 }
 
 /* A key may be unpacked at another key's address */
-TEST_F(Gather, a_new_key_at_an_old_address_is_new)
+TEST_F(Coalesce, a_new_key_at_an_old_address_is_new)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -332,7 +332,7 @@ TEST_F(Gather, a_new_key_at_an_old_address_is_new)
     EXPECT_EQ(UCS_INPROGRESS, post(1, 1024, 8192, 64));
     memset(local, 'l', 2048);
     finish();
-    expect_told(2, UCS_OK);
+    expect_reported(2, UCS_OK);
     EXPECT_EQ('l', remote[8192]);
     EXPECT_EQ('r', remote[8192 - 1]);
     EXPECT_EQ('r', remote[4096]);
@@ -340,7 +340,7 @@ TEST_F(Gather, a_new_key_at_an_old_address_is_new)
 
 /* A waiter for the queue would wait forever for unsubmitted copies; a fence
    would miss them */
-TEST_F(Gather, a_wait_submits_the_group)
+TEST_F(Coalesce, a_wait_submits_the_group)
 {
     uct_cuda_queue_t *queue = &iface.queue;
     uct_completion_t comp   = {};
@@ -363,16 +363,16 @@ TEST_F(Gather, a_wait_submits_the_group)
         EXPECT_EQ(posted - 1, driver.singles);
         wait();
         EXPECT_EQ(posted, driver.singles);
-        expect_told(posted - 1, UCS_OK);
+        expect_reported(posted - 1, UCS_OK);
         finish();
         queue->is_fenced = false;
     }
-    expect_told(posted, UCS_OK);
+    expect_reported(posted, UCS_OK);
 }
 
 /* Also copies posted by the last completion are submitted, if nothing else is
    left */
-TEST_F(Gather, progress_of_an_idle_queue_submits)
+TEST_F(Coalesce, progress_of_an_idle_queue_submits)
 {
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -384,7 +384,7 @@ TEST_F(Gather, progress_of_an_idle_queue_submits)
     EXPECT_EQ(1u, driver.singles);
 }
 
-TEST_F(Gather, cleanup_of_the_queue_submits)
+TEST_F(Coalesce, cleanup_of_the_queue_submits)
 {
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
@@ -395,7 +395,7 @@ TEST_F(Gather, cleanup_of_the_queue_submits)
     ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&iface.queue, 1000, UINT_MAX));
 }
 
-TEST_F(Gather, completions_follow_the_event)
+TEST_F(Coalesce, completions_follow_the_event)
 {
     occupy();
     for (unsigned i = 0; i < 20; ++i) {
@@ -403,12 +403,12 @@ TEST_F(Gather, completions_follow_the_event)
     }
     uct_cuda_queue_submit_gathered(&iface.queue, true);
     uct_cuda_queue_progress(&iface.queue);
-    expect_told(0, UCS_OK);
+    expect_reported(0, UCS_OK);
     finish();
-    expect_told(20, UCS_OK);
+    expect_reported(20, UCS_OK);
 }
 
-TEST_F(Gather, without_batches_copies_are_single)
+TEST_F(Coalesce, without_batches_copies_are_single)
 {
     occupy();
     driver.table.cuMemcpyBatchAsync_v1 = NULL;
@@ -417,24 +417,24 @@ TEST_F(Gather, without_batches_copies_are_single)
         EXPECT_EQ(UCS_INPROGRESS, post(i, i * 512, i * 1024, 256));
     }
     finish();
-    expect_told(8, UCS_OK);
+    expect_reported(8, UCS_OK);
     EXPECT_EQ(8u, driver.singles);
     EXPECT_EQ(1u, driver.records);
     EXPECT_EQ(7, remote[7 * 1024]);
 }
 
-TEST_F(Gather, a_refused_batch_becomes_single_copies)
+TEST_F(Coalesce, a_refused_batch_becomes_single_copies)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
     EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 256, 64));
     driver.fail = "cuMemcpyBatchAsync";
     finish();
-    expect_told(2, UCS_OK);
+    expect_reported(2, UCS_OK);
     EXPECT_EQ(2u, driver.singles);
 }
 
-TEST_F(Gather, errors_are_reported_by_progress)
+TEST_F(Coalesce, errors_are_reported_by_progress)
 {
     occupy();
     driver.table.cuMemcpyBatchAsync_v1 = NULL;
@@ -443,13 +443,13 @@ TEST_F(Gather, errors_are_reported_by_progress)
     }
     driver.fail = "cuMemcpyDtoDAsync";
     EXPECT_EQ(UCS_INPROGRESS, post(7, 7 * 512, 7 * 1024, 256));
-    expect_told(0, UCS_OK);
+    expect_reported(0, UCS_OK);
     finish();
-    expect_told(8, UCS_ERR_IO_ERROR);
+    expect_reported(8, UCS_ERR_IO_ERROR);
 }
 
 /* The copies were waited for: they are correct */
-TEST_F(Gather, without_an_event_copies_are_waited_for)
+TEST_F(Coalesce, without_an_event_copies_are_waited_for)
 {
     occupy();
     for (unsigned i = 0; i < 7; ++i) {
@@ -457,25 +457,25 @@ TEST_F(Gather, without_an_event_copies_are_waited_for)
     }
     driver.fail = "cuEventRecord";
     EXPECT_EQ(UCS_INPROGRESS, post(7, 7 * 512, 7 * 1024, 256));
-    expect_told(0, UCS_OK);
+    expect_reported(0, UCS_OK);
     finish();
-    expect_told(8, UCS_OK);
+    expect_reported(8, UCS_OK);
     EXPECT_EQ(0u, iface.queue.outstanding);
 }
 
-TEST_F(Gather, a_reset_context_gets_no_copies)
+TEST_F(Coalesce, a_reset_context_gets_no_copies)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
     EXPECT_EQ(UCS_INPROGRESS, post(1, 128, 256, 64));
     ++driver.ctx_id;
     finish();
-    expect_told(2, UCS_ERR_IO_ERROR);
+    expect_reported(2, UCS_ERR_IO_ERROR);
     EXPECT_EQ(0u, driver.batches + driver.singles);
 }
 
 /* The context stays until completions of the coalesced copies are reported */
-TEST_F(Gather, a_reset_context_stays_until_its_group_completes)
+TEST_F(Coalesce, a_reset_context_stays_until_its_group_completes)
 {
     uct_cuda_stream_t *next;
 
@@ -487,16 +487,16 @@ TEST_F(Gather, a_reset_context_stays_until_its_group_completes)
     driver.done = driver.events;
     while (uct_cuda_queue_progress(&iface.queue) > 0) {
     }
-    expect_told(0, UCS_OK);
+    expect_reported(0, UCS_OK);
 
     ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 0, &next));
     EXPECT_NE(stream, next);
     finish();
-    expect_told(2, UCS_ERR_IO_ERROR);
+    expect_reported(2, UCS_ERR_IO_ERROR);
     EXPECT_EQ(submitted, driver.batches + driver.singles);
 }
 
-TEST_F(Gather, random_lists_arrive)
+TEST_F(Coalesce, random_lists_arrive)
 {
     std::mt19937 chance(17);
     unsigned posted = 0;
@@ -525,13 +525,13 @@ TEST_F(Gather, random_lists_arrive)
             to   += length;
         }
         finish();
-        expect_told(posted, UCS_OK);
+        expect_reported(posted, UCS_OK);
         ASSERT_EQ(0, memcmp(goal.data(), gpu, sizeof(gpu))) << round;
     }
 }
 
 /* Page-locked memory too: one event per group, one query per allocation */
-TEST_F(Gather, host_memory_is_coalesced)
+TEST_F(Coalesce, host_memory_is_coalesced)
 {
     const auto batch = driver.table.cuMemcpyBatchAsync_v1;
 
@@ -553,7 +553,7 @@ TEST_F(Gather, host_memory_is_coalesced)
         EXPECT_EQ(is_put ? 8u : 0u, driver.singles);
         EXPECT_EQ(is_put ? 0u : 1u, driver.batches);
         finish();
-        expect_told(is_put ? 8 : 16, UCS_OK);
+        expect_reported(is_put ? 8 : 16, UCS_OK);
         for (unsigned i = 0; i < 8; ++i) {
             EXPECT_EQ('a' + (int)i + is_put, to[i * 16384 + 8191]);
         }
@@ -563,7 +563,7 @@ TEST_F(Gather, host_memory_is_coalesced)
 }
 
 /* Memory that is not locked, or not to its end, or faster in another way */
-TEST_F(Gather, unsuitable_host_memory_is_not_coalesced)
+TEST_F(Coalesce, unsuitable_host_memory_is_not_coalesced)
 {
     use_host();
     occupy();
@@ -580,13 +580,13 @@ TEST_F(Gather, unsuitable_host_memory_is_not_coalesced)
     engine.host_min_size = 4096;
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(2, 16384, 16384, 8192));
     finish();
-    expect_told(2, UCS_OK);
+    expect_reported(2, UCS_OK);
     EXPECT_EQ('h', remote[16383]);
     EXPECT_EQ('r', remote[16384]);
 }
 
 /* A block of GPU memory behind one of host memory belongs to another group */
-TEST_F(Gather, a_group_has_one_kind_of_memory)
+TEST_F(Coalesce, a_group_has_one_kind_of_memory)
 {
     use_host();
     occupy();
@@ -598,13 +598,13 @@ TEST_F(Gather, a_group_has_one_kind_of_memory)
     EXPECT_EQ(1u, driver.records);
     finish();
     EXPECT_EQ(2u, driver.records);
-    expect_told(2, UCS_OK);
+    expect_reported(2, UCS_OK);
     EXPECT_EQ('h', remote[8191]);
     EXPECT_EQ('g', remote[8192]);
 }
 
 /* At most 16 MiB wait, even if the blocks are few */
-TEST_F(Gather, delayed_bytes_are_limited)
+TEST_F(Coalesce, delayed_bytes_are_limited)
 {
     driver.table.cuMemcpyBatchAsync_v1 =
             [](CUdeviceptr*, CUdeviceptr*, size_t *bytes, size_t count,
@@ -622,25 +622,25 @@ TEST_F(Gather, delayed_bytes_are_limited)
     EXPECT_EQ(3u, driver.batches);
     EXPECT_EQ(3u, driver.records);
     finish();
-    expect_told(40, UCS_OK);
+    expect_reported(40, UCS_OK);
 }
 
 
 /* Blocks copied by a kernel: a GPU runs it on request, with any number of its
    warps before it is cancelled */
-class GatherKernel : public Gather
+class CoalesceKernel : public Coalesce
 {
 protected:
     static constexpr unsigned warps = 2 * 4 * UCX_MP_COPY_WARPS;
 
     struct Launch {
-        bool                 is_alike;
+        bool                 is_uniform;
         uint64_t             serial;
         std::vector<uint8_t*> dst, src;
         std::vector<size_t>  size;
 
         explicit Launch(const ucx_mp_copy_args_t &args) :
-            is_alike(false), serial(args.serial)
+            is_uniform(false), serial(args.serial)
         {
             for (unsigned i = 0; i < args.count; ++i) {
                 dst.push_back((uint8_t*)args.dst[i]);
@@ -650,7 +650,7 @@ protected:
         }
 
         explicit Launch(const ucx_mp_copy_alike_args_t &args) :
-            is_alike(true), serial(args.serial)
+            is_uniform(true), serial(args.serial)
         {
             for (unsigned i = 0; i < args.count; ++i) {
                 dst.push_back((uint8_t*)args.base_dst + 16ull * args.dst[i]);
@@ -666,7 +666,7 @@ protected:
 
     void SetUp() override
     {
-        Gather::SetUp();
+        Coalesce::SetUp();
         launched.clear();
         begun               = 0;
         coalescer.kernel_blocks = 4;
@@ -817,16 +817,16 @@ protected:
     }
 };
 
-std::vector<GatherKernel::Launch> GatherKernel::launched;
-const CUfunction GatherKernel::any = (CUfunction)2;
-const CUfunction GatherKernel::alike = (CUfunction)3;
-uint64_t GatherKernel::words[UCX_MP_COPY_OFF + warps];
-unsigned GatherKernel::begun;
-bool GatherKernel::reached;
+std::vector<CoalesceKernel::Launch> CoalesceKernel::launched;
+const CUfunction CoalesceKernel::any = (CUfunction)2;
+const CUfunction CoalesceKernel::alike = (CUfunction)3;
+uint64_t CoalesceKernel::words[UCX_MP_COPY_OFF + warps];
+unsigned CoalesceKernel::begun;
+bool CoalesceKernel::reached;
 
 /* The program may have written to it by a copy that returned early; not within
    a list. Reads into it need no query. */
-TEST_F(Gather, memory_without_context_is_queried_per_block)
+TEST_F(Coalesce, memory_without_context_is_queried_per_block)
 {
     const uct_cuda_copy_t copy = block(0, 512, 1024, 256);
 
@@ -841,13 +841,13 @@ TEST_F(Gather, memory_without_context_is_queried_per_block)
     is_owned = true;
     ASSERT_EQ(UCS_INPROGRESS, post(4, 4096, 8192, 256));
     uct_cuda_copy_t more = copy;
-    more.comp = &told[5].comp;
+    more.comp = &reported[5].comp;
     EXPECT_TRUE(uct_cuda_copy_coalesce_follow(&coalescer, &more, false, false));
     finish();
-    expect_told(6, UCS_OK);
+    expect_reported(6, UCS_OK);
 }
 
-TEST_F(GatherKernel, the_kernel_copies_many_small_blocks)
+TEST_F(CoalesceKernel, the_kernel_copies_many_small_blocks)
 {
     occupy();
     post_many(0, 256);
@@ -860,13 +860,13 @@ TEST_F(GatherKernel, the_kernel_copies_many_small_blocks)
     EXPECT_EQ(launched[0].serial + 1, launched[1].serial);
     run(launched[0]);
     run(launched[1]);
-    expect_told(256, UCS_OK);
+    expect_reported(256, UCS_OK);
     expect_there(256);
 }
 
 /* Blocks of equal size in a list share one launch; a block of another size is
    launched with as many as fit the general kernel */
-TEST_F(GatherKernel, a_list_of_equal_blocks_shares_a_launch)
+TEST_F(CoalesceKernel, a_list_of_equal_blocks_shares_a_launch)
 {
     occupy();
     post_many(0, 64);
@@ -879,7 +879,7 @@ TEST_F(GatherKernel, a_list_of_equal_blocks_shares_a_launch)
     ASSERT_GE(launched.size(), 2u);
     size_t largest = 0, sum = 0;
     for (const auto &launch : launched) {
-        EXPECT_TRUE(launch.is_alike);
+        EXPECT_TRUE(launch.is_uniform);
         largest = std::max(largest, launch.dst.size());
         sum    += launch.dst.size();
         run(launch);
@@ -887,14 +887,14 @@ TEST_F(GatherKernel, a_list_of_equal_blocks_shares_a_launch)
     EXPECT_EQ(480u, largest);
     EXPECT_EQ(900u, sum);
     EXPECT_EQ(0u, driver.batches);
-    expect_told(964, UCS_OK);
+    expect_reported(964, UCS_OK);
 
     launched.clear();
     post_list(1000, 1300, 1040);
     finish();
     sum = 0;
     for (const auto &launch : launched) {
-        if (!launch.is_alike) {
+        if (!launch.is_uniform) {
             EXPECT_LE(launch.dst.size(), 128u);
         }
         sum += launch.dst.size();
@@ -906,7 +906,7 @@ TEST_F(GatherKernel, a_list_of_equal_blocks_shares_a_launch)
 }
 
 /* Addresses outside the range of the kernel for equal blocks */
-TEST_F(GatherKernel, distant_or_unaligned_blocks_use_the_general_kernel)
+TEST_F(CoalesceKernel, distant_or_unaligned_blocks_use_the_general_kernel)
 {
     const CUdeviceptr far = 1ull << 40;
     uct_cuda_copy_list_t list;
@@ -915,24 +915,24 @@ TEST_F(GatherKernel, distant_or_unaligned_blocks_use_the_general_kernel)
         list.count = 0;
         uct_cuda_copy_list_add(&list, far, far, 8, false);
         uct_cuda_copy_list_add(&list, far + offset, far - 64, 8, true);
-        EXPECT_TRUE(list.is_alike) << offset;
+        EXPECT_TRUE(list.is_uniform) << offset;
     }
     for (int64_t offset : {8ll, 16ll << 31, -(16ll << 31) - 16}) {
         list.count = 0;
         uct_cuda_copy_list_add(&list, far, far, 8, false);
         uct_cuda_copy_list_add(&list, far + offset, far - 64, 8, false);
-        EXPECT_FALSE(list.is_alike) << offset;
+        EXPECT_FALSE(list.is_uniform) << offset;
     }
     list.count = 0;
     uct_cuda_copy_list_add(&list, far, far, 8, false);
     uct_cuda_copy_list_add(&list, far + 8, far + 8, 8, true);
     EXPECT_EQ(1u, list.count);
-    EXPECT_TRUE(list.is_alike) << "one is";
+    EXPECT_TRUE(list.is_uniform) << "one is";
     uct_cuda_copy_list_add(&list, far + 32, far + 32, 8, true);
-    EXPECT_FALSE(list.is_alike) << "another length";
+    EXPECT_FALSE(list.is_uniform) << "another length";
 }
 
-TEST_F(GatherKernel, the_kernel_is_not_used_if_unsuitable_or_off)
+TEST_F(CoalesceKernel, the_kernel_is_not_used_if_unsuitable_or_off)
 {
     reached = false;
     occupy();
@@ -952,24 +952,24 @@ TEST_F(GatherKernel, the_kernel_is_not_used_if_unsuitable_or_off)
     finish();
     EXPECT_EQ(3u, driver.batches);
     EXPECT_TRUE(launched.empty());
-    expect_told(259, UCS_OK);
+    expect_reported(259, UCS_OK);
     expect_there(259);
 }
 
-TEST_F(GatherKernel, a_failed_launch_is_replaced_by_copies)
+TEST_F(CoalesceKernel, a_failed_launch_is_replaced_by_copies)
 {
     driver.fail = "cuLaunchKernel";
     occupy();
     post_many(0, 128);
     finish();
     EXPECT_EQ(1u, driver.batches);
-    expect_told(128, UCS_OK);
+    expect_reported(128, UCS_OK);
     expect_there(128);
 }
 
 /* The program keeps the GPU full: copies replace the kernel, and no kernel
    follows until the cancelled one has run; started parts are waited for */
-TEST_F(GatherKernel, a_launch_without_room_is_cancelled)
+TEST_F(CoalesceKernel, a_launch_without_room_is_cancelled)
 {
     unsigned first = 0;
 
@@ -996,30 +996,30 @@ TEST_F(GatherKernel, a_launch_without_room_is_cancelled)
 
         driver.done = driver.events;
         uct_cuda_queue_progress(queue);
-        EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count);
+        EXPECT_EQ((share > 0) ? 0u : 1u, reported[first].count);
         end(launched[0], share, share + 1, false);
         uct_cuda_queue_progress(queue);
-        EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
+        EXPECT_EQ((share > 0) ? 0u : 1u, reported[first].count)
                 << "one that began later is none of those";
         end(launched[0], std::min(1u, share), share - std::min(1u, share));
         uct_cuda_queue_progress(queue);
-        EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
+        EXPECT_EQ((share > 0) ? 0u : 1u, reported[first].count)
                 << "the first of them is still there, and the last";
         end(launched[0], 0, share - std::min(1u, share));
         uct_cuda_queue_progress(queue);
-        EXPECT_EQ((share > 0) ? 0u : 1u, told[first].count)
+        EXPECT_EQ((share > 0) ? 0u : 1u, reported[first].count)
                 << "the last of them is still there";
         end(launched[0], 0, share);
         finish();
-        EXPECT_EQ(1u, told[first].count);
-        EXPECT_EQ(UCS_OK, told[first].comp.status);
+        EXPECT_EQ(1u, reported[first].count);
+        EXPECT_EQ(UCS_OK, reported[first].comp.status);
         expect_there(first + 128);
         first += 128;
     }
 }
 
 /* All of it has begun: it ends by itself */
-TEST_F(GatherKernel, a_running_launch_is_waited_for)
+TEST_F(CoalesceKernel, a_running_launch_is_waited_for)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
@@ -1031,16 +1031,16 @@ TEST_F(GatherKernel, a_running_launch_is_waited_for)
     uct_cuda_queue_progress(queue);
     uct_cuda_queue_progress(queue);
     EXPECT_EQ(0u, driver.batches);
-    EXPECT_EQ(0u, told[0].count);
+    EXPECT_EQ(0u, reported[0].count);
     end(launched[0], 0, warps);
     finish();
     EXPECT_EQ(0u, driver.batches);
-    expect_told(128, UCS_OK);
+    expect_reported(128, UCS_OK);
 }
 
 /* A warp announces its start and then sees the cancellation, while the host
    cancels and then sees the warp's start */
-TEST_F(GatherKernel, blocks_of_a_cancelled_launch_are_copied)
+TEST_F(CoalesceKernel, blocks_of_a_cancelled_launch_are_copied)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
@@ -1056,13 +1056,13 @@ TEST_F(GatherKernel, blocks_of_a_cancelled_launch_are_copied)
     finish(); /* queried, copied */
     finish();
     EXPECT_EQ(1u, driver.batches);
-    expect_told(128, UCS_OK);
+    expect_reported(128, UCS_OK);
     expect_there(128);
 }
 
 /* Launches of two streams are cancelled, the later one first: neither resets
    the other's cancellation, nor believes that the other has run */
-TEST_F(GatherKernel, launches_are_cancelled_separately)
+TEST_F(CoalesceKernel, launches_are_cancelled_separately)
 {
     uct_cuda_queue_t *queue  = &iface.queue;
     uct_cuda_stream_t *first = stream;
@@ -1085,14 +1085,14 @@ TEST_F(GatherKernel, launches_are_cancelled_separately)
     EXPECT_TRUE(is_off(launched[1]));
     EXPECT_EQ(2u, driver.batches);
     finish();
-    expect_told(256, UCS_OK);
+    expect_reported(256, UCS_OK);
     expect_there(256);
     stream = first;
 }
 
 /* The driver fails during the cancellation, with or without having written it:
    earlier announcements of an end are not trusted */
-TEST_F(GatherKernel, a_failed_cancellation_is_repeated)
+TEST_F(CoalesceKernel, a_failed_cancellation_is_repeated)
 {
     uct_cuda_queue_t *queue = &iface.queue;
 
@@ -1104,7 +1104,7 @@ TEST_F(GatherKernel, a_failed_cancellation_is_repeated)
     uct_cuda_queue_progress(queue);
     EXPECT_TRUE(is_off(launched[0]));
     EXPECT_EQ(0u, driver.batches);
-    EXPECT_EQ(0u, told[0].count);
+    EXPECT_EQ(0u, reported[0].count);
 
     driver.fail.clear();
     end(launched[0], 0, warps, false);
@@ -1112,13 +1112,13 @@ TEST_F(GatherKernel, a_failed_cancellation_is_repeated)
     finish();
     finish();
     EXPECT_EQ(1u, driver.batches);
-    expect_told(128, UCS_OK);
+    expect_reported(128, UCS_OK);
     expect_there(128);
 }
 
 /* One thread posts and another makes progress: groups grow while blocks arrive,
    and are submitted when they stop */
-TEST_F(GatherKernel, progress_of_another_thread_does_not_split_a_group)
+TEST_F(CoalesceKernel, progress_of_another_thread_does_not_split_a_group)
 {
     occupy();
     post_many(0, 20);
@@ -1133,5 +1133,5 @@ TEST_F(GatherKernel, progress_of_another_thread_does_not_split_a_group)
     EXPECT_EQ(1u, driver.batches + launched.size());
     EXPECT_LE(early, 1u); /* a busy machine may delay a thread */
     finish();
-    expect_told(20, UCS_OK);
+    expect_reported(20, UCS_OK);
 }

@@ -10,21 +10,21 @@
  *   Linux's abstract namespace before the MPI's exchange, and the others look
  *   for it.
  */
-#ifndef UCX_MP_MPI_ROSTER_H_
-#define UCX_MP_MPI_ROSTER_H_
+#ifndef UCX_MP_MPI_RANK_CHECK_H_
+#define UCX_MP_MPI_RANK_CHECK_H_
 
 #include <stdbool.h>
 
 
 typedef enum {
-    UCX_MP_MPI_ROSTER_ALL,
-    UCX_MP_MPI_ROSTER_SOME,   /* at least one rank runs without it */
-    UCX_MP_MPI_ROSTER_UNKNOWN /* another launcher: cannot tell */
-} ucx_mp_mpi_roster_t;
+    UCX_MP_MPI_RANK_CHECK_ALL,
+    UCX_MP_MPI_RANK_CHECK_SOME,   /* at least one rank runs without it */
+    UCX_MP_MPI_RANK_CHECK_UNKNOWN /* another launcher: cannot tell */
+} ucx_mp_mpi_rank_check_t;
 
 
 /* Publish this rank. Call before the MPI's MPI_Init(). */
-void ucx_mp_mpi_roster_begin(void);
+void ucx_mp_mpi_rank_check_begin(void);
 
 /*
  * Look for all ranks. Call after the MPI's MPI_Init(). The result is the same
@@ -34,10 +34,10 @@ void ucx_mp_mpi_roster_begin(void);
  * @param first_p    With SOME: set to the first rank with the library.
  * @param missing_p  With SOME: set to the first rank without it.
  */
-ucx_mp_mpi_roster_t ucx_mp_mpi_roster_look(int size, int *first_p,
-                                           int *missing_p);
+ucx_mp_mpi_rank_check_t ucx_mp_mpi_rank_check_run(int size, int *first_p,
+                                                  int *missing_p);
 
 /* Stop publishing. Call when all ranks have looked. */
-void ucx_mp_mpi_roster_end(void);
+void ucx_mp_mpi_rank_check_end(void);
 
 #endif

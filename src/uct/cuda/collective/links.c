@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/collective/lanes.h>
+#include <uct/cuda/collective/links.h>
 
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/node/ledger.h>
@@ -13,7 +13,7 @@
 #define MIN_BYTES (256ul << 10)
 
 
-typedef uct_cuda_coll_lanes_t lanes_t;
+typedef uct_cuda_coll_links_t links_t;
 
 
 /* One slot of the ledger for all groups of this process */
@@ -23,13 +23,13 @@ static struct {
     uct_cuda_node_ledger_t *ledger;
     int                    num_gpus;
     uint8_t                uuids[UCT_CUDA_MAX_GPUS][16];
-    uint16_t               count[UCT_CUDA_PLAN_NUM_LANES];
+    uint16_t               count[UCT_CUDA_PLAN_NUM_LINKS];
     /* part of count between two ranks */
-    uint16_t               direct[UCT_CUDA_PLAN_NUM_LANES];
+    uint16_t               direct[UCT_CUDA_PLAN_NUM_LINKS];
 } node = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-void uct_cuda_coll_lanes_get(const uct_cuda_topo_t *topo)
+void uct_cuda_coll_links_get(const uct_cuda_topo_t *topo)
 {
     const char *dir = uct_cuda_coll_ledger();
     int i;
@@ -49,7 +49,7 @@ void uct_cuda_coll_lanes_get(const uct_cuda_topo_t *topo)
     pthread_mutex_unlock(&node.lock);
 }
 
-void uct_cuda_coll_lanes_put(void)
+void uct_cuda_coll_links_put(void)
 {
     pthread_mutex_lock(&node.lock);
     if ((--node.users == 0) && (node.ledger != NULL)) {
@@ -73,30 +73,30 @@ static int find_gpu(const uct_cuda_topo_t *topo, int gpu)
     return -1;
 }
 
-static void add_lane(lanes_t *lanes, int from, int to, bool is_direct)
+static void add_link(links_t *links, int from, int to, bool is_direct)
 {
-    uint16_t lane;
+    uint16_t link;
     unsigned i;
 
     if ((from < 0) || (to < 0) || (from == to)) {
         return;
     }
 
-    lane = uct_cuda_plan_lane(uct_cuda_end_gpu(from), uct_cuda_end_gpu(to));
-    for (i = 0; (i < lanes->count) && (lanes->lanes[i] != lane); ++i) {
+    link = uct_cuda_plan_link(uct_cuda_end_gpu(from), uct_cuda_end_gpu(to));
+    for (i = 0; (i < links->count) && (links->links[i] != link); ++i) {
     }
-    if (i == UCT_CUDA_COLL_MAX_LANES) {
+    if (i == UCT_CUDA_COLL_MAX_LINKS) {
         return;
     }
 
-    lanes->lanes[i]  = lane;
-    lanes->count     = (i < lanes->count) ? lanes->count : (i + 1);
-    lanes->direct   |= (uint64_t)is_direct << i;
+    links->links[i]  = link;
+    links->count     = (i < links->count) ? links->count : (i + 1);
+    links->direct   |= (uint64_t)is_direct << i;
 }
 
-void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
+void uct_cuda_coll_links_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
                               const uct_cuda_topo_t *topo, const int *gpus,
-                              lanes_t *lanes)
+                              links_t *links)
 {
     const uct_cuda_plan_step_t *step;
     const uct_cuda_plan_place_t *places;
@@ -105,7 +105,7 @@ void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
     bool is_source;
     uint32_t s;
 
-    memset(lanes, 0, sizeof(*lanes));
+    memset(links, 0, sizeof(*links));
     if (plan->bytes < MIN_BYTES) {
         return;
     }
@@ -135,39 +135,39 @@ void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
                                 rank :
                                 places[1 - p].owner;
             is_source = (p < step->num_sources);
-            add_lane(lanes, numbers[is_source ? member : other],
+            add_link(links, numbers[is_source ? member : other],
                      numbers[is_source ? other : member],
                      (member < plan->num_ranks) && (other < plan->num_ranks));
         }
     }
 }
 
-static void count(const lanes_t *lanes, int by)
+static void count(const links_t *links, int by)
 {
-    uint16_t lane;
+    uint16_t link;
     unsigned i;
 
-    if (lanes->count == 0) {
+    if (links->count == 0) {
         return;
     }
 
     pthread_mutex_lock(&node.lock);
-    for (i = 0; (node.ledger != NULL) && (i < lanes->count); ++i) {
-        lane               = lanes->lanes[i];
-        node.count[lane]  += by;
-        node.direct[lane] += ((lanes->direct >> i) & 1) ? by : 0;
-        uct_cuda_node_ledger_set(node.ledger, lane, node.count[lane] > 0,
-                                 node.direct[lane] > 0);
+    for (i = 0; (node.ledger != NULL) && (i < links->count); ++i) {
+        link               = links->links[i];
+        node.count[link]  += by;
+        node.direct[link] += ((links->direct >> i) & 1) ? by : 0;
+        uct_cuda_node_ledger_set(node.ledger, link, node.count[link] > 0,
+                                 node.direct[link] > 0);
     }
     pthread_mutex_unlock(&node.lock);
 }
 
-void uct_cuda_coll_lanes_begin(const lanes_t *lanes)
+void uct_cuda_coll_links_begin(const links_t *links)
 {
-    count(lanes, 1);
+    count(links, 1);
 }
 
-void uct_cuda_coll_lanes_end(const lanes_t *lanes)
+void uct_cuda_coll_links_end(const links_t *links)
 {
-    count(lanes, -1);
+    count(links, -1);
 }

@@ -4,8 +4,8 @@
  * node's ledger, so that transfers of all processes are planned around them.
  * The ranks' agreement does not depend on them.
  */
-#ifndef UCT_CUDA_COLLECTIVE_LANES_H
-#define UCT_CUDA_COLLECTIVE_LANES_H
+#ifndef UCT_CUDA_COLLECTIVE_LINKS_H
+#define UCT_CUDA_COLLECTIVE_LINKS_H
 
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -14,23 +14,23 @@ BEGIN_C_DECLS
 
 
 /** Links to and from one rank's GPU. */
-#define UCT_CUDA_COLL_MAX_LANES (2 * UCT_CUDA_MAX_GPUS)
+#define UCT_CUDA_COLL_MAX_LINKS (2 * UCT_CUDA_MAX_GPUS)
 
 
 /** Links used by one rank's steps. */
 typedef struct {
     unsigned count;
-    /** uct_cuda_plan_lane(), in this process's numbering */
-    uint16_t lanes[UCT_CUDA_COLL_MAX_LANES];
+    /** uct_cuda_plan_link(), in this process's numbering */
+    uint16_t links[UCT_CUDA_COLL_MAX_LINKS];
     uint64_t direct; /**< Bit mask of lanes between two ranks */
-} uct_cuda_coll_lanes_t;
+} uct_cuda_coll_links_t;
 
 
 /** Open the ledger if needed. Match each call with one of
- *  uct_cuda_coll_lanes_put(). */
-void uct_cuda_coll_lanes_get(const uct_cuda_topo_t *topo);
+ *  uct_cuda_coll_links_put(). */
+void uct_cuda_coll_links_get(const uct_cuda_topo_t *topo);
 
-void uct_cuda_coll_lanes_put(void);
+void uct_cuda_coll_links_put(void);
 
 
 /**
@@ -40,17 +40,17 @@ void uct_cuda_coll_lanes_put(void);
  *
  * @param gpus  GPUs of all ranks, ordinals of @a topo.
  */
-void uct_cuda_coll_lanes_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
+void uct_cuda_coll_links_find(const uct_cuda_plan_coll_t *plan, unsigned rank,
                               const uct_cuda_topo_t *topo, const int *gpus,
-                              uct_cuda_coll_lanes_t *lanes);
+                              uct_cuda_coll_links_t *links);
 
 
 /** Mark the links as used in the node's ledger. Together with
- *  uct_cuda_coll_lanes_end() this takes 0.1 us for 14 links. */
-void uct_cuda_coll_lanes_begin(const uct_cuda_coll_lanes_t *lanes);
+ *  uct_cuda_coll_links_end() this takes 0.1 us for 14 links. */
+void uct_cuda_coll_links_begin(const uct_cuda_coll_links_t *links);
 
-/** Undo uct_cuda_coll_lanes_begin(). */
-void uct_cuda_coll_lanes_end(const uct_cuda_coll_lanes_t *lanes);
+/** Undo uct_cuda_coll_links_begin(). */
+void uct_cuda_coll_links_end(const uct_cuda_coll_links_t *links);
 
 
 END_C_DECLS

@@ -13,7 +13,7 @@ extern "C" {
 #include <memory>
 
 
-class Program : public Ranks, public ::testing::WithParamInterface<bool>
+class Schedule : public Ranks, public ::testing::WithParamInterface<bool>
 {
 protected:
     enum : unsigned { SIZE = 2, BYTES = 1000, SEQUENCE = 5 };
@@ -78,7 +78,7 @@ protected:
             program = nullptr;
         }
         if (plan.list.steps != nullptr) { /* the plan was not used */
-            free(builder.waves);
+            free(builder.levels);
             uct_cuda_plan_coll_release(&plan);
         }
         uct_cuda_run_coll_events_release(&events, run.device, true);
@@ -97,11 +97,11 @@ protected:
     /* Add a copy by a rank between any places. */
     uint32_t copy(unsigned rank, unsigned queue, unsigned from,
                   uct_cuda_buffer_t source, unsigned to,
-                  uct_cuda_buffer_t destination, unsigned wave,
+                  uct_cuda_buffer_t destination, unsigned level,
                   uint32_t wait = UCT_CUDA_NO_STEP)
     {
         const uint32_t step = uct_cuda_plan_builder_step(
-                &builder, UCT_CUDA_PLAN_STEP_COPY, rank, queue, BYTES, wave);
+                &builder, UCT_CUDA_PLAN_STEP_COPY, rank, queue, BYTES, level);
 
         uct_cuda_plan_builder_place(&builder, true, from, source, 0);
         uct_cuda_plan_builder_place(&builder, false, to, destination, 0);
@@ -164,7 +164,7 @@ protected:
 };
 
 /* A step waits for one of another queue through an event, awaited by the GPU */
-TEST_P(Program, own_steps_wait_for_each_other)
+TEST_P(Schedule, own_steps_wait_for_each_other)
 {
     for (unsigned seed = 1; seed < 20; ++seed) {
         stop();
@@ -181,7 +181,7 @@ TEST_P(Program, own_steps_wait_for_each_other)
     }
 }
 
-TEST_P(Program, others_steps_are_waited_for)
+TEST_P(Schedule, others_steps_are_waited_for)
 {
     make_remote();
     idle = [this] {
@@ -201,7 +201,7 @@ TEST_P(Program, others_steps_are_waited_for)
 }
 
 /* Other queues continue */
-TEST_P(Program, other_queues_continue_during_a_wait)
+TEST_P(Schedule, other_queues_continue_during_a_wait)
 {
     copy(0, 1, 0, UCT_CUDA_BUFFER_SEND, 0, UCT_CUDA_BUFFER_SCRATCH, 2);
     make_remote();
@@ -218,9 +218,9 @@ TEST_P(Program, other_queues_continue_during_a_wait)
 }
 
 /* A step for others is announced when it has ended, not earlier */
-TEST_P(Program, ended_steps_are_announced)
+TEST_P(Schedule, ended_steps_are_announced)
 {
-    bool was_told = false;
+    bool was_seen = false;
 
     const uint32_t first = copy(0, 0, 0, UCT_CUDA_BUFFER_SEND, 1,
                                 UCT_CUDA_BUFFER_SCRATCH, 0);
@@ -228,10 +228,10 @@ TEST_P(Program, ended_steps_are_announced)
     make();
     gpus->stuck = {0, 1};
     idle        = [&] {
-        was_told |= (uct_cuda_node_control_steps(controls[1], 0, 0, SEQUENCE) >
+        was_seen |= (uct_cuda_node_control_steps(controls[1], 0, 0, SEQUENCE) >
                      0);
         if (idles == 100) {
-            EXPECT_FALSE(was_told);
+            EXPECT_FALSE(was_seen);
             gpus->stuck = {-2, -2};
         }
         return UCS_OK;
@@ -243,7 +243,7 @@ TEST_P(Program, ended_steps_are_announced)
 
 /* A step that was not submitted, or an unknown end: no work is left when the
    call returns, and the next call works */
-TEST_P(Program, a_failing_call_leaves_nothing_behind)
+TEST_P(Schedule, a_failing_call_leaves_nothing_behind)
 {
     unsigned failures = 0;
 
@@ -271,7 +271,7 @@ TEST_P(Program, a_failing_call_leaves_nothing_behind)
 }
 
 /* Without its context the process can do nothing more */
-TEST_P(Program, a_failed_context_is_not_used_again)
+TEST_P(Schedule, a_failed_context_is_not_used_again)
 {
     make_there_and_back();
     gpus->fail_function = "cuStreamSynchronize";
@@ -284,7 +284,7 @@ TEST_P(Program, a_failed_context_is_not_used_again)
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, carry_out());
 }
 
-TEST_P(Program, a_rank_that_never_ends_its_step_is_named)
+TEST_P(Schedule, a_rank_that_never_ends_its_step_is_named)
 {
     make_remote();
     idle = [] { return has_logged("waiting") ? UCS_ERR_TIMED_OUT : UCS_OK; };
@@ -295,7 +295,7 @@ TEST_P(Program, a_rank_that_never_ends_its_step_is_named)
     EXPECT_TRUE(gpus->copied.empty());
 }
 
-TEST_P(Program, a_step_that_the_gpu_never_ends_is_named)
+TEST_P(Schedule, a_step_that_the_gpu_never_ends_is_named)
 {
     make_there_and_back();
     gpus->stuck = {0, 1};
@@ -311,5 +311,5 @@ TEST_P(Program, a_step_that_the_gpu_never_ends_is_named)
     EXPECT_TRUE(gpus->is_idle());
 }
 
-INSTANTIATE_TEST_SUITE_P(asked, Program, ::testing::Values(false));
-INSTANTIATE_TEST_SUITE_P(words, Program, ::testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(asked, Schedule, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(words, Schedule, ::testing::Values(true));

@@ -17,10 +17,10 @@
 static const uint64_t MS = 1000000;
 
 
-class test_meetings : public ::testing::Test
+class test_history : public ::testing::Test
 {
 protected:
-    test_meetings() : m_now(1000 * MS), m_met()
+    test_history() : m_now(1000 * MS), m_met()
     {
     }
 
@@ -53,7 +53,7 @@ protected:
 };
 
 
-TEST_F(test_meetings, no_contention_so_far)
+TEST_F(test_history, no_contention_so_far)
 {
     EXPECT_EQ(0, recall().active[LANE]);
     transfer(0);
@@ -61,7 +61,7 @@ TEST_F(test_meetings, no_contention_so_far)
     EXPECT_EQ(2, recall(2).active[LANE]) << "what is there stays";
 }
 
-TEST_F(test_meetings, the_maximum_of_contention_counts)
+TEST_F(test_history, the_maximum_of_contention_counts)
 {
     transfer(2);
     transfer(1, 1);
@@ -72,7 +72,7 @@ TEST_F(test_meetings, the_maximum_of_contention_counts)
 }
 
 /* After pauses of any reasonable length */
-TEST_F(test_meetings, pauses)
+TEST_F(test_history, pauses)
 {
     for (uint64_t pause : {0, 1, 8, 100, 900}) {
         for (int i = 0; i < 5; ++i) {
@@ -87,7 +87,7 @@ TEST_F(test_meetings, pauses)
 }
 
 /* Also if there is contention then */
-TEST_F(test_meetings, old_contention_is_forgotten)
+TEST_F(test_history, old_contention_is_forgotten)
 {
     uct_cuda_plan_load_t load = {};
 
@@ -102,7 +102,7 @@ TEST_F(test_meetings, old_contention_is_forgotten)
 
 /* One interval without contention may be chance; after two, the third message
    has all links */
-TEST_F(test_meetings, two_intervals_without_contention)
+TEST_F(test_history, two_intervals_without_contention)
 {
     transfer(1);
     m_now += 8 * MS;
@@ -119,7 +119,7 @@ TEST_F(test_meetings, two_intervals_without_contention)
 
 /* Many short transfers count as one: 20 us each, while the other process
    pauses */
-TEST_F(test_meetings, an_interval_has_a_minimum_length)
+TEST_F(test_history, an_interval_has_a_minimum_length)
 {
     uint64_t begin = m_now;
 
@@ -139,7 +139,7 @@ TEST_F(test_meetings, an_interval_has_a_minimum_length)
 }
 
 
-TEST_F(test_meetings, contention_restarts_the_count)
+TEST_F(test_history, contention_restarts_the_count)
 {
     EXPECT_EQ(0u, recall().uncrossed);
     uct_cuda_mp_history_end(&m_met, 5, false);
@@ -198,15 +198,15 @@ protected:
             uct_cuda_plan_load_t load = {};
 
             for (size_t k = 0; k < messages.size(); ++k) {
-                uint16_t direct = uct_cuda_plan_lane(End(messages[k].first),
+                uint16_t direct = uct_cuda_plan_link(End(messages[k].first),
                                                      End(messages[k].second));
-                std::set<uint16_t> lanes = {direct};
+                std::set<uint16_t> links = {direct};
 
                 for (unsigned s = 0; s < plans[k].num_steps; ++s) {
-                    lanes.insert(plans[k].steps[s].queue);
+                    links.insert(plans[k].steps[s].queue);
                 }
-                for (uint16_t lane : lanes) {
-                    load.active[lane] += (k != i);
+                for (uint16_t link : links) {
+                    load.active[link] += (k != i);
                 }
                 load.direct[direct] += (k != i);
             }

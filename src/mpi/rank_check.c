@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <mpi/roster.h>
+#include <mpi/rank_check.h>
 
 #include <mpi/objects.h>
 #include <mpi/pmpi.h>
@@ -171,14 +171,14 @@ static bool socket_has(int rank)
 
 /* ------------------------------------------------------------------- both */
 
-void ucx_mp_mpi_roster_begin(void)
+void ucx_mp_mpi_rank_check_begin(void)
 {
     state.is_starting = true;
     socket_begin();
 }
 
-ucx_mp_mpi_roster_t ucx_mp_mpi_roster_look(int size, int *first_p,
-                                           int *missing_p)
+ucx_mp_mpi_rank_check_t ucx_mp_mpi_rank_check_run(int size, int *first_p,
+                                                  int *missing_p)
 {
     pmix_get_func_t get = NULL;
     int rank;
@@ -191,7 +191,7 @@ ucx_mp_mpi_roster_t ucx_mp_mpi_roster_look(int size, int *first_p,
         get = (pmix_get_func_t)ucx_mp_mpi_symbol_of_others("PMIx_Get");
     }
     if ((get == NULL) && (state.socket == 0)) {
-        return UCX_MP_MPI_ROSTER_UNKNOWN;
+        return UCX_MP_MPI_RANK_CHECK_UNKNOWN;
     }
 
     for (rank = 0; (rank < size) && ((*first_p < 0) || (*missing_p < 0));
@@ -204,15 +204,15 @@ ucx_mp_mpi_roster_t ucx_mp_mpi_roster_look(int size, int *first_p,
         }
     }
     if (*missing_p < 0) {
-        return UCX_MP_MPI_ROSTER_ALL;
+        return UCX_MP_MPI_RANK_CHECK_ALL;
     }
 
     /* Ranks may still be looking: keep the name bound until the process ends */
     state.socket = 0;
-    return UCX_MP_MPI_ROSTER_SOME;
+    return UCX_MP_MPI_RANK_CHECK_SOME;
 }
 
-void ucx_mp_mpi_roster_end(void)
+void ucx_mp_mpi_rank_check_end(void)
 {
     if (state.socket != 0) {
         close(state.socket);
