@@ -19,7 +19,7 @@ threads_sanitized() {
         test_{node_mappings,node_process,node_unmap,queue,threads} \
         test_{driver,memory_cache}) # these two replace functions
     in_shards_make=(am_test_cuda_OBJECTS="$files")
-    files=$(printf '%s.o ' multipath/fake_node collective/test_{agree,book,call,page})
+    files=$(printf '%s.o ' multipath/fake_node collective/test_{agree,plan_cache,call,control})
     in_shards_make+=(am_test_collective_OBJECTS="$files")
     files=$(printf 'multipath/%s.o ' fake_node test_{copy_host,engine,ledger})
     in_shards_make+=(am_test_multipath_OBJECTS="$files")
