@@ -57,7 +57,8 @@ static __device__ void store_word(u64 addr, u64 word)
     asm volatile("st.volatile.global.u64 [%0], %1;" :: "l"(addr), "l"(word));
 }
 
-/* Copy elements of one size, by a warp. */
+/* Copy `bytes`, a multiple of the size of T, by a warp: one T per thread at a
+   time. */
 template<typename T>
 static __device__ void elements(u64 dst, u64 src, u32 bytes, u32 lane)
 {
@@ -67,8 +68,8 @@ static __device__ void elements(u64 dst, u64 src, u32 bytes, u32 lane)
     }
 }
 
-/* Copy at most a segment, by a warp. Threads past the end load the last vector
-   once more. */
+/* Copy `count` vectors (> 0, at most a segment) by a warp. Threads past the end
+   load the last vector once more. */
 static __device__ void vectors(u64 dst, u64 src, u32 count, u32 lane)
 {
     vector_t value[DEPTH];
@@ -147,7 +148,8 @@ static __device__ void has_ended(u64 serial, u64 state, u32 lane)
     }
 }
 
-/* Segments go to the warps in rotation, block after block */
+/* Copy blocks of any size, unless the launch is cancelled. Segments go to the
+   warps in rotation, block after block. */
 extern "C" __global__ void __launch_bounds__(UCX_MP_COPY_THREADS)
 ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
 {
@@ -181,7 +183,8 @@ ucx_mp_copy(const __grid_constant__ ucx_mp_copy_args_t args)
     has_ended(args.serial, state, lane);
 }
 
-/* All blocks have the same number of segments */
+/* Copy blocks of equal size, unless the launch is cancelled. A segment's number
+   gives its block by division. */
 extern "C" __global__ void __launch_bounds__(UCX_MP_COPY_THREADS)
 ucx_mp_copy_alike(const __grid_constant__ ucx_mp_copy_alike_args_t args)
 {

@@ -23,19 +23,22 @@ typedef struct {
 
 /*
  * Load the kernels into the current context. They stay loaded as long as the
- * context exists: unloading waits for all work queued there, and so does
- * loading. Returns SUCCESS or the driver's error.
+ * context exists, since unloading would wait for all work queued there. Loading
+ * waits for it, too. Returns SUCCESS or the driver's error.
  */
 CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,
                           ucx_mp_copy_t *kernels);
 
 /*
  * Launch the copy kernel with `blocks` (> 0) blocks of UCX_MP_COPY_THREADS
- * threads. `words` is the address of UCX_MP_COPY_WORDS(blocks) words.
+ * threads, without waiting. `args->words` is the address of
+ * UCX_MP_COPY_WORDS(blocks) words. Returns SUCCESS or the driver's error.
  */
 CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
                             const ucx_mp_copy_t *kernels, unsigned blocks,
                             const ucx_mp_copy_args_t *args, CUstream stream);
+
+/* Launch the kernel for blocks of equal size, else as ucx_mp_copy_launch(). */
 CUresult
 ucx_mp_copy_launch_alike(const ucx_mp_kernels_driver_t *driver,
                          const ucx_mp_copy_t *kernels, unsigned blocks,

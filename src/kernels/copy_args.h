@@ -9,10 +9,11 @@
 #define UCX_MP_COPY_WARPS   (UCX_MP_COPY_THREADS / 32)
 
 /*
- * GPU memory of a launch, in words of 8 bytes, initially zero. The first
- * UCX_MP_COPY_OFF words are cancellation slots, used by launches in rotation:
- * each holds the serial number of a cancelled launch. Then follows one state
- * word per warp: begun, ended without copying, or ended after copying.
+ * GPU memory that successive launches share, in words of 8 bytes, initially
+ * zero. The first UCX_MP_COPY_OFF words are cancellation slots: slot number
+ * serial % UCX_MP_COPY_OFF holds the serial number of a cancelled launch, or
+ * another number. Then follows one state word per warp: begun, ended without
+ * copying, or ended after copying.
  */
 #define UCX_MP_COPY_OFF             2048
 #define UCX_MP_COPY_WORDS(blocks)   \
@@ -32,8 +33,9 @@ typedef struct {
 } ucx_mp_copy_args_t;
 
 /*
- * Arguments for more blocks of equal size. Each begins a multiple of
- * UCX_MP_COPY_UNIT bytes behind its base, less than 2^32 units.
+ * Arguments for blocks of equal size: more blocks per launch than
+ * UCX_MP_COPY_MAX. A block is given as a distance behind base_src or base_dst,
+ * in units of UCX_MP_COPY_UNIT bytes.
  */
 #define UCX_MP_COPY_ALIKE_MAX 480
 #define UCX_MP_COPY_UNIT      16

@@ -119,7 +119,7 @@ static const char *ucx_mp_kernel_type(ucx_mp_op_t op, ucx_mp_type_t type)
 /*
  * Return the PTX of one kernel in memory from malloc(): the text before the
  * first kernel, and its own. The driver's compile time is proportional to the
- * text.
+ * text. NULL: no memory, or no kernel of this name.
  */
 static char *ucx_mp_kernel_ptx(const char *name)
 {
@@ -197,7 +197,8 @@ static CUresult ucx_mp_kernels_compile(const ucx_mp_kernels_driver_t *driver,
     return result;
 }
 
-/* All types share one kernel per bitwise operation, loaded once */
+/* Return the type under which a kernel is stored: U8 for bitwise operations,
+   which have one kernel for all types, else `type` */
 static ucx_mp_type_t ucx_mp_kernel_shared(ucx_mp_op_t op, ucx_mp_type_t type)
 {
     return ucx_mp_op_is_bitwise(op) ? UCX_MP_TYPE_U8 : type;
@@ -247,8 +248,9 @@ CUresult ucx_mp_kernels_load(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
     return ucx_mp_kernels_function(kernels, op, type, &function);
 }
 
-/* With few elements, one load of 16 bytes per thread keeps the most threads
-   busy. With many, each thread has several loads in flight. */
+/* Return the number of thread blocks: one thread per 16 bytes, so that few
+   elements keep many threads busy; at most `max_blocks`, whose threads then
+   have several loads in flight each. */
 static unsigned ucx_mp_kernels_blocks(unsigned long long bytes,
                                       unsigned max_blocks)
 {

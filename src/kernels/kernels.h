@@ -88,8 +88,10 @@ typedef struct {
 /* Kernels of one context */
 typedef struct ucx_mp_kernels ucx_mp_kernels_t;
 
-/* Return the bytes of an element, and the alignment of its address in bytes. */
+/* Return the size of an element, bytes. */
 size_t ucx_mp_type_size(ucx_mp_type_t type);
+
+/* Return the alignment that the address of an element needs, bytes. */
 size_t ucx_mp_type_align(ucx_mp_type_t type);
 
 /* Return non-zero if the operation is defined for the type. */
@@ -98,8 +100,8 @@ int ucx_mp_kernel_is_known(ucx_mp_op_t op, ucx_mp_type_t type);
 /* Create an empty set of kernels, NULL if out of memory. `driver` is copied. */
 ucx_mp_kernels_t *ucx_mp_kernels_create(const ucx_mp_kernels_driver_t *driver);
 
-/* Free the set after its context is gone. The context took the modules with
-   it. */
+/* Free the set, but unload no module: call after its context is destroyed,
+   which unloads them. */
 void ucx_mp_kernels_destroy(ucx_mp_kernels_t *kernels);
 
 /*

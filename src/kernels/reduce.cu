@@ -20,7 +20,7 @@ typedef unsigned short     u16;
 typedef unsigned int       u32;
 typedef unsigned long long u64;
 
-/* A vector of one load, and the number of loads in flight per thread */
+/* 16 bytes, aligned to 16 bytes: one load or store of a thread */
 struct alignas(16) vector_t {
     u32 word[4];
 };

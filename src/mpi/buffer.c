@@ -48,8 +48,9 @@ void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
     memcpy(buffer->pointer_p, &pointer, sizeof(pointer));
 }
 
-/* Return the first address of a row in GPU memory, or NULL. `seen_p` is the
-   number of the last granule that was looked up. */
+/* Return an address of a row in GPU memory, or NULL. Look up one address per
+   granule (UCX_MP_MPI_GRANULE). `*seen_p`: number of the last granule looked
+   up, which is host memory; updated. */
 static const void *row_on_gpu(const char *row, size_t length,
                               uintptr_t *seen_p)
 {
@@ -189,7 +190,7 @@ static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 }
 
 /* Describe all elements as rows. @return false if their packed order is
-   unknown. */
+   unknown, without memory, or after an error of the MPI. */
 static bool hold_rows(ucx_mp_mpi_buffer_t *buffer)
 {
     return ((buffer->layout.count > 0) ||

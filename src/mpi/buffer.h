@@ -65,8 +65,9 @@ typedef struct {
 /* Return MPI_BYTE, the datatype of packed data. */
 MPI_Datatype ucx_mp_mpi_byte(void);
 
-/* Return whether a pointer points to host memory. MPI_IN_PLACE counts as host
-   memory; MPI_BOTTOM does not, since its datatype may lead to a GPU. */
+/* Return whether a pointer points to host memory; asks the driver. Managed
+   memory does not count. MPI_IN_PLACE counts as host memory; MPI_BOTTOM does
+   not, since its datatype may lead to a GPU. */
 bool ucx_mp_mpi_pointer_is_host(const void *pointer);
 
 /* Return whether ucx_mp_mpi_pointer_is_host() holds for both pointers; asks the
@@ -74,31 +75,37 @@ bool ucx_mp_mpi_pointer_is_host(const void *pointer);
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
 
 /* Return whether the MPI has no CUDA support and either pointer points to
-   memory that the CPU cannot access. */
+   memory that the CPU cannot access. MPI_IN_PLACE and MPI_BOTTOM do not
+   count. */
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
 
 /* Replace the wrapper's pointer argument. */
 void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer);
 
-/* Return an address of the buffer in GPU memory, or NULL if all rows are host
-   memory. Rows are looked up one by one: a datatype may span allocations. */
+/* Return an address of the buffer in GPU or managed memory; NULL if all rows
+   and `original` are host memory. Rows are looked up one by one: a datatype may
+   span allocations. */
 const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer);
 
 
 /* For packed messages: */
 
-/* Find the memory of the buffer: sets low, on_gpu and is_whole.
+/* Find the memory of the buffer: sets low, on_gpu and is_single. If the range
+   is neither all host memory nor in one GPU allocation, fills the layout, too.
    @return Size of the range that the elements span, bytes; 0: all host
            memory. */
 size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer);
 
-/* Make the MPI call send or receive the buffer's packed bytes at `pointer`.
-   @return false if the datatype cannot be made. */
+/* Replace the wrapper's pointer, datatype and count, so that the MPI sends or
+   receives the buffer's packed bytes at `pointer`. Above INT_MAX bytes the
+   count stays. @return false, with nothing replaced, if no datatype can be
+   made. */
 bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   const void *pointer);
 
-/* Allocate memory for the packed bytes, on the GPU if a kernel can pack them,
-   and make the MPI call use it. @return false if there is no memory. */
+/* Allocate memory for the packed bytes and make the MPI call use it: on the GPU
+   if a kernel can pack them and UCX sends them, else in the host. @return
+   false: no memory, no datatype, or an unknown packed order. */
 bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   ucx_mp_mpi_copy_t *copy);
 

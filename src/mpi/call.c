@@ -6,8 +6,7 @@
 #include <string.h>
 
 
-/* An image starts at the same offset from a multiple of this as its original,
-   bytes */
+/* Image and original have the same address modulo this, bytes */
 #define ALIGNMENT 256
 
 /* An image longer than this, bytes, is packed instead if less than a quarter of
@@ -134,8 +133,8 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks)
     return sum;
 }
 
-/* Add a block to a layout. A negative count or a null datatype is skipped: the
-   MPI reports it. */
+/* Add a block to a layout. Skip a count <= 0 or a null datatype: the MPI
+   reports the errors among them. @return As ucx_mp_mpi_layout_add(). */
 static int part_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                     MPI_Count count, MPI_Datatype datatype, bool is_exact)
 {
@@ -178,9 +177,10 @@ static void call_fail(ucx_mp_mpi_call_t *call, int code)
     call->failed = (call->failed == MPI_SUCCESS) ? code : call->failed;
 }
 
-/* Describe the call's next buffer. If the datatype is too large to describe,
-   take a buffer at a host address for host memory, although it may lead to a
-   GPU. */
+/* Describe the call's next buffer and count it. If its rows cannot be found,
+   leave a buffer at a host address to the MPI, although the datatype may lead
+   to a GPU; mark another one as lost and raise an error. An error of the MPI
+   goes to call->rc. */
 static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 {
     const int rc = parts_add(&buffer->parts, &buffer->layout, false);
@@ -214,8 +214,9 @@ static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
                                call->name));
 }
 
-/* Describe the call's next buffer, unless it is MPI_IN_PLACE, empty or plain
-   host memory */
+/* Describe the call's next buffer, unless it is one block of host memory
+   without gaps. MPI_IN_PLACE only sets is_in_place: buffers to write are then
+   read, too. After an error, do nothing. */
 static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
                      const ucx_mp_mpi_parts_t *parts)
 {
@@ -299,8 +300,8 @@ bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank)
 
 /* ----------------------------------------------------------------- staging */
 
-/* Set the buffer's range and an address in GPU memory. @return Size, bytes; 0:
-   all host memory. */
+/* Set `low` and `on_gpu` of a buffer. @return Size of the range from its first
+   to its last byte; 0: all host memory, or no bytes. */
 static size_t buffer_measure(ucx_mp_mpi_buffer_t *buffer)
 {
     ptrdiff_t low  = PTRDIFF_MAX;
@@ -342,8 +343,9 @@ static bool buffer_is_staged(const ucx_mp_mpi_buffer_t *buffer)
     return (buffer->block != NULL) || (buffer->gpu_block != NULL);
 }
 
-/* Copy rows between a buffer and its copy. If the copy is packed, copy its
-   first `limit` bytes only, which may end inside a row. */
+/* Submit copies of rows from a buffer to its copy, with UCX_MP_MPI_WRITE back.
+   If the copy is packed, only its first `limit` bytes, which may end inside a
+   row. */
 static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
                       const ucx_mp_mpi_strided_t *rows, size_t limit,
                       ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_use_t use)
@@ -380,7 +382,8 @@ static void rows_copy(const ucx_mp_mpi_buffer_t *buffer,
     ucx_mp_mpi_copy_rows(copy, plane);
 }
 
-/* Copy a buffer in or out. `limit`: bytes that arrived of a message. */
+/* Submit the copy of a buffer to its staging memory, with UCX_MP_MPI_WRITE
+   back. `limit`: packed bytes to copy, SIZE_MAX: all; ignored for an image. */
 static void buffer_copy(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy,
                         ucx_mp_mpi_use_t use, size_t limit)
 {
@@ -416,7 +419,8 @@ static void call_copy_failed(ucx_mp_mpi_call_t *call,
                                      ucx_mp_mpi_gpu_error(result)));
 }
 
-/* Copy one buffer in or out and wait */
+/* Copy one buffer to its staging memory, with UCX_MP_MPI_WRITE back, and wait.
+   Of a message, only the bytes that arrived go back. Raise an error. */
 static void call_copy_buffer(ucx_mp_mpi_call_t *call,
                              ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_use_t use)
 {
@@ -437,7 +441,8 @@ static void call_copy_buffer(ucx_mp_mpi_call_t *call,
     }
 }
 
-/* Allocate an image of the buffer and pass it to the MPI */
+/* Allocate an image of the buffer's `size` bytes and point the wrapper's
+   argument to it. @return false: no memory. */
 static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
                               ucx_mp_mpi_copy_t *copy, size_t size)
 {
@@ -459,7 +464,9 @@ static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
     return true;
 }
 
-/* Allocate a packed copy and pass it and its datatypes to the MPI */
+/* Allocate a packed copy and replace the wrapper's pointer, datatypes and
+   displacements. @return false, with nothing changed: no memory, an error of
+   the MPI, or a datatype with unknown packed order. */
 static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy)
 {
@@ -501,9 +508,10 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_layout_is_native(*call->file_p));
 }
 
-/* Stage a message of a datatype with unknown packed order as an image, which
-   the MPI packs. Copy the old data in first: bytes that do not arrive keep
-   their value. */
+/* Hold a message of a datatype with unknown packed order as an image, which the
+   MPI packs. Mark it to be read: bytes that do not arrive then keep their
+   value.
+   @return false: the order is known, or there is no memory. */
 static bool message_hold_image(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy, size_t size)
 {
@@ -593,8 +601,9 @@ static void call_alias(ucx_mp_mpi_call_t *call)
     }
 }
 
-/* After a failure, give the call a stand-in for a buffer. @return Whether this
-   rank can make the call. */
+/* After a failure, give the MPI a stand-in for a buffer that is lost or,
+   without bytes, for one of a call that may carry none; leave other buffers.
+   @return Whether this rank can make the call. */
 static bool buffer_join(const ucx_mp_mpi_call_t *call,
                         ucx_mp_mpi_buffer_t *buffer)
 {

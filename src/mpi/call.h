@@ -96,12 +96,14 @@ static inline bool ucx_mp_mpi_is_straight(void)
 }
 
 
-/* Begin a call. Every rank counts as a member of the communicator. `flags`:
-   ucx_mp_mpi_call_flags_t. */
+/* Begin a call without asking the MPI: rank, local, sources and targets stay 0,
+   and is_member is set. `flags`: ucx_mp_mpi_call_flags_t. */
 void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
                           MPI_Comm comm, unsigned flags);
 
-/* Begin a call and look up the rank and size of its communicator. */
+/* Begin a call and look up its communicator's rank and sizes: sources and
+   targets are all ranks, in an intercommunicator the remote ones. An error of
+   the MPI is in call->rc: the functions below then do nothing. */
 void ucx_mp_mpi_call_begin(ucx_mp_mpi_call_t *call, const char *name,
                            MPI_Comm comm, unsigned flags);
 
@@ -112,7 +114,9 @@ void ucx_mp_mpi_call_root(ucx_mp_mpi_call_t *call, int root);
 void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call);
 
 /*
- * Describe a buffer; may be MPI_IN_PLACE. The send buffer comes first.
+ * Describe a buffer at `*pointer_p`, unless it is plain host memory. Describe
+ * the send buffer first: if it is MPI_IN_PLACE, the receive buffer is read,
+ * too. An error is kept in `call`.
  *
  * ucx_mp_mpi_call_buffer: `count` contiguous elements.
  *
@@ -138,9 +142,10 @@ MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 /* Return whether `rank` is the calling rank; false in an intercommunicator. */
 bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank);
 
-/* Copy the data in and point the wrapper's arguments to the copies.
+/* Copy the data to staging memory and point the wrapper's arguments there. A
+   failure is raised, and reported to the other ranks of a collective.
    @return Whether to make the MPI's call: true even after a failure if other
-           ranks wait for this one. */
+           ranks wait for this one. The wrapper ends the call in any case. */
 bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
 
 /*
@@ -149,6 +154,8 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
  * sender's own GPU memory. Does nothing if both buffers are host memory, or if
  * packing fails.
  *
+ * @param received  Receive buffer of the same call.
+ *
  * @return  Number of elements to send; `*buffer_p` and `*datatype_p` are
  *          updated.
  */
@@ -156,16 +163,16 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                const void **buffer_p, MPI_Count count,
                                MPI_Datatype *datatype_p, const void *received);
 
-/* Copy between buffers and their copies once more, in the direction of `use`.
-   Does nothing after an error; UCX_MP_MPI_WRITE also checks for errors that
-   other ranks reported. */
+/* Copy all staged buffers and wait. UCX_MP_MPI_READ: from the program's memory
+   to the copies. UCX_MP_MPI_WRITE: back, after a check for errors that other
+   ranks reported. After an error, copy nothing. */
 void ucx_mp_mpi_call_copy(ucx_mp_mpi_call_t *call, ucx_mp_mpi_use_t use);
 
 /* Release all memory and datatypes of a call. */
 void ucx_mp_mpi_call_free(ucx_mp_mpi_call_t *call);
 
-/* Copy back if the MPI's call succeeded, and release everything. Return the
-   result for the wrapper to return. */
+/* Copy back if the MPI's call succeeded, and release everything. @return The
+   wrapper's result: the first staging error, else call->rc. */
 int ucx_mp_mpi_call_end(ucx_mp_mpi_call_t *call);
 
 #endif

@@ -49,8 +49,9 @@ static bool request_counts(request_t *request,
     return true;
 }
 
-/* Compute the size of `count` elements. @return false unless the datatype is
-   predefined and has no gaps: another one may pack in another order. */
+/* Compute the bytes of `count` elements. @return false: the count is negative,
+   the size overflows, or the datatype has gaps or is not predefined: it may
+   pack in another order. */
 static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
                         uint64_t *bytes_p)
 {
@@ -120,7 +121,9 @@ static bool request_bytes(request_t *request,
     return true;
 }
 
-/* Set the buffers that MPI uses on this rank; NULL for the others */
+/* Set the buffers that MPI uses on this rank; NULL for the others, and for
+   MPI_IN_PLACE, which sets is_in_place. A broadcast's buffer is the root's
+   sendbuf and the other ranks' recvbuf. */
 static void request_buffers(request_t *request,
                             const ucx_mp_mpi_collective_t *args, int rank)
 {
@@ -289,8 +292,9 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
     }
 }
 
-/* Return whether a reduction is one that the GPUs may know. All ranks pass the
-   same arguments, so all of them answer the same. */
+/* Return whether the kernels have a reduction's operation and datatype, and its
+   root and sizes are valid; the same on all ranks, since these arguments
+   are. */
 static bool is_queueable(const ucx_mp_mpi_member_t *member,
                          const ucx_mp_mpi_collective_t *args)
 {

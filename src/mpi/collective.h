@@ -16,13 +16,14 @@
 
 
 /*
- * Fall back to the MPI's call on all ranks, before any buffer is checked:
+ * Make all ranks fall back to the MPI's call, before any buffer is checked:
  * because this process uses no GPU, or because the arguments look invalid and
  * the MPI reports such errors.
  *
  * @param member  NULL: GPUs carry out no call of this communicator.
  *
- * @return  true: make the MPI's call. false: call ucx_mp_mpi_collective().
+ * @return  true: make the MPI's call. false: the communicator is on several
+ *          nodes, whose ranks agree otherwise: call ucx_mp_mpi_collective().
  */
 bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
                                 uct_cuda_coll_kind_t kind,
@@ -32,18 +33,24 @@ bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
  * Carry out a collective on GPUs, if all ranks agree. Every rank must call this
  * or ucx_mp_mpi_collective_pass() for each such call.
  *
- * @param rc_p  Set to the wrapper's result if the call is done.
+ * @param member  NULL: GPUs carry out no call of this communicator.
+ * @param rc_p    Set to the wrapper's result if the call is done; an error is
+ *                already raised.
  *
- * @return  Whether the call is done. false: all ranks make the MPI's call.
+ * @return  Whether the call is done, maybe with an error. false: all ranks make
+ *          the MPI's call.
  */
 bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
                            const ucx_mp_mpi_collective_t *args, int *rc_p);
 
 /*
- * Start a non-blocking reduction, if all ranks do so.
+ * Start a non-blocking reduction, if all ranks do so; waits for no rank.
  *
- * @return  Whether it has been started; otherwise all ranks go on with the
- *          MPI's call.
+ * @param member     NULL: GPUs carry out no call of this communicator.
+ * @param request_p  Set to the program's request if *rc_p is MPI_SUCCESS.
+ * @param rc_p       Set to the wrapper's result if the return value is true.
+ *
+ * @return  false: all ranks go on with the MPI's call.
  */
 bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
                                  const ucx_mp_mpi_collective_t *args,

@@ -7,7 +7,8 @@
 
 
 /* Raise an error with a formatted message through the communicator's error
-   handler. @return The error code to return from the MPI call. */
+   handler, which may end the program. @return The error code to return from the
+   MPI call; the class itself if no code for the message is available. */
 int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 

@@ -25,7 +25,9 @@ typedef struct {
 } ucx_mp_mpi_ordinal_t;
 
 
-/* Report that this rank cannot stage its buffers for a call. */
+/* Report that this rank cannot stage its buffers for a call; before the MPI's
+   call, so that ranks with its data see it. `rank`: in the communicator. Does
+   nothing if the key is 0. */
 void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank);
 
 /* Raise an error if another rank reported a failure of this call. @return The
@@ -33,7 +35,8 @@ void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank);
 int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
                             MPI_Comm comm, int rc);
 
-/* Check for reports at the end of a call: one memory read if there are none */
+/* Check for reports at the end of a call: one memory read if there are none.
+   @return As ucx_mp_mpi_failure_find(). */
 static inline int ucx_mp_mpi_failure_end(ucx_mp_mpi_ordinal_t ordinal,
                                          const char *name, MPI_Comm comm,
                                          int rc)

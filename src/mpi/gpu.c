@@ -55,7 +55,8 @@
 #define MAX_PITCH   0x7fffffff /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs */
 #define MAX_STREAMS 64
 
-/* Enough to keep NVLink or PCIe busy, with few multiprocessors */
+/* Maximum of thread blocks of a reduction: enough to keep NVLink or PCIe busy,
+   with few multiprocessors */
 #define REDUCE_BLOCKS 32
 
 static struct {
@@ -245,7 +246,9 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
     return result;
 }
 
-/* Get a stream of the current context, from the cache if it has an id */
+/* Set the stream of `copy`, whose context is current: a cached one, or a new
+   one, which is cached if the context has an id and the cache has room. Sets
+   is_kept. */
 static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned index)
 {
     unsigned long long id = 0;
@@ -344,7 +347,10 @@ bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
 
 /* Find the range around an address that one copy may cover. For VMM memory,
    which has no context, the attributes would return the whole reservation: ask
-   for the mapping. If the driver does not know it, the range is one row. */
+   for the mapping. If the driver does not know it, the range is one row. Host
+   memory that the driver does not know: one granule, pageable.
+   @return An error: the CPU cannot read such an address, or the driver is
+           gone. */
 static CUresult find_piece(const char *address, size_t length,
                            ucx_mp_mpi_piece_t *piece)
 {
@@ -592,7 +598,8 @@ static bool is_pitch(const ucx_mp_mpi_plane_t *plane, ptrdiff_t pitch)
     return (pitch >= (ptrdiff_t)plane->length) && (pitch <= MAX_PITCH);
 }
 
-/* Copy rows within one range */
+/* Copy the first `count` rows, which lie in the last range: by one driver call
+   if the distances allow, else row by row; pageable memory by the CPU. */
 static void copy_inside(ucx_mp_mpi_copy_t *copy,
                         const ucx_mp_mpi_plane_t *plane, size_t count)
 {

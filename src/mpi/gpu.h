@@ -66,25 +66,31 @@ bool ucx_mp_mpi_gpu_is_used(void);
 /* Return whether libcuda is loaded and initialised, and finds a GPU. */
 bool ucx_mp_mpi_gpu_is_there(void);
 
-/* Return the memory type of an address; asks the driver (0.14 to 0.26 us on
-   H200). */
+/* Return the memory type of an address; HOST if the driver does not know it.
+   Asks the driver (0.14 to 0.26 us on H200): call this and the functions below
+   only after ucx_mp_mpi_gpu_is_used() or ucx_mp_mpi_gpu_is_there() returned
+   true. */
 ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address);
 
-/* Return false if the bytes begin in a GPU allocation and cross its end; true
-   also for host memory, and if the driver does not know the address. */
+/* Return false if the bytes begin in a GPU allocation and cross its end. true
+   also for host memory, for memory without a context (VMM, pools), and if the
+   driver does not know the address. */
 bool ucx_mp_mpi_gpu_is_one(const void *address, size_t length);
 
-/* Return whether the bytes are in one GPU allocation that kernels on this GPU
-   can access. */
+/* Return whether all bytes are in one allocation of GPU or managed memory; of
+   VMM memory: in one mapping. false for memory in the host, also if cuMemCreate
+   made it. */
 bool ucx_mp_mpi_gpu_holds(const void *address, size_t length);
 
 /* Allocate GPU memory in the current context. @return Its address; 0 on
    failure. */
 CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
+
+/* Free memory of ucx_mp_mpi_gpu_alloc(); an error is ignored. */
 void ucx_mp_mpi_gpu_free(CUdeviceptr address);
 
-/* Make an empty set of reduction kernels for the current context. @return NULL
-   if there is none. */
+/* Create an empty set of reduction kernels, to be used in one context only.
+   @return NULL: no memory, or the driver lacks a function. */
 ucx_mp_kernels_t *ucx_mp_mpi_gpu_kernels(void);
 
 /* Compile a reduction into the current context. @return Whether it can be
@@ -97,10 +103,11 @@ bool ucx_mp_mpi_gpu_load_reduction(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
 bool ucx_mp_mpi_gpu_load(CUfunction *function);
 
 /*
- * Begin copies to or from the memory at `address`. They run in the memory's
- * context; if it has none, in the current context or its device's primary one.
- * They do not wait for other GPU work of the program. Errors are returned by
- * ucx_mp_mpi_copy_end().
+ * Begin copies to or from the memory at `address`. Their context becomes
+ * current until ucx_mp_mpi_copy_end() or _leave(): the memory's; if it has none
+ * (VMM, pools), the current one or the primary one of the memory's GPU. The
+ * copies do not wait for other GPU work of the program. Errors are kept and
+ * returned by ucx_mp_mpi_copy_end().
  */
 void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 
@@ -110,16 +117,21 @@ void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address);
 void ucx_mp_mpi_copy_begin_on(ucx_mp_mpi_copy_t *copy, const void *address,
                               unsigned index);
 
-/* Begin copies of any memory in the given context. */
+/* Begin copies of any memory in the given context, else as
+   ucx_mp_mpi_copy_begin(). Synchronous copies of the program to that memory may
+   still be in progress: call the module's sync(). */
 void ucx_mp_mpi_copy_begin_in(ucx_mp_mpi_copy_t *copy, CUcontext ctx);
 
-/* Submit a copy between memory of any kind, each end in one allocation. */
+/* Submit a copy between memory of any kind that the driver knows, each end in
+   one allocation. After an error, do nothing. */
 void ucx_mp_mpi_copy_bytes(ucx_mp_mpi_copy_t *copy, void *to, const void *from,
                            size_t size);
 
 /* Restore the current context without waiting for the copies: the next
-   ucx_mp_mpi_copy_end() in the copies' context waits for them. @return The
-   first failure. */
+   ucx_mp_mpi_copy_end() on the same stream of that context waits for them.
+   After an error, or if the stream is not cached, wait like
+   ucx_mp_mpi_copy_end().
+   @return The first error. */
 CUresult ucx_mp_mpi_copy_leave(ucx_mp_mpi_copy_t *copy);
 
 /* Return whether all copies so far have finished, or one has failed. */
@@ -129,7 +141,8 @@ bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy);
  * Start to copy rows, in as few driver calls as possible: the driver refuses a
  * copy across the end of an allocation. The program's memory may be of any type
  * and in several allocations. The copies are complete when
- * ucx_mp_mpi_copy_end() returns.
+ * ucx_mp_mpi_copy_end() returns. The CPU copies pageable host memory at once,
+ * without waiting for copies submitted before.
  */
 void ucx_mp_mpi_copy_rows(ucx_mp_mpi_copy_t *copy, ucx_mp_mpi_plane_t plane);
 
@@ -145,12 +158,14 @@ bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size);
 bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
                                 unsigned long long *id);
 
-/* Copy host memory to GPU memory and wait. @return Whether it succeeded. */
+/* Copy host memory to GPU memory; wait for it and for all earlier copies.
+   @return Whether it succeeded; a failure is not kept in `copy`. */
 bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
                             const void *from, size_t size);
 
-/* Launch the packing kernel. `program`: any address of the program's memory
-   that it reads or writes. */
+/* Launch the packing kernel, unless an error is kept. `function` NULL: keep an
+   error, since the kernel's context was destroyed. `program`: any address of
+   the program's memory that the kernel reads or writes. */
 void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
                           const ucx_mp_pack_args_t *args, const void *program);
 

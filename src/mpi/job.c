@@ -159,7 +159,9 @@ static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
     return is_open;
 }
 
-/* Find the places of all ranks; `local` holds the ranks of this node */
+/* Set `places` and `is_spread` of the job; `local` holds the ranks of this
+   node.
+   @return Whether it succeeded. */
 static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
 {
     ucx_mp_mpi_job_t *job = &ucx_mp_mpi_job;
@@ -181,7 +183,8 @@ static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
     return job->places != NULL;
 }
 
-/* Set up GPU collectives; all ranks call this, or none */
+/* Set up GPU collectives; all ranks call this, or none. Sets `api` of the job
+   on all ranks, or leaves it NULL on all. */
 static void job_join(MPI_Comm comm, int rank, int size)
 {
     const ucx_mp_mpi_pmpi_t *real  = &ucx_mp_mpi_pmpi;
@@ -210,7 +213,8 @@ static void job_join(MPI_Comm comm, int rank, int size)
     }
 }
 
-/* Print a warning, unless the program does not use the module */
+/* Print a warning if the module is loaded and collectives are on. `what`:
+   format for `missing`, or without a conversion. */
 static void job_warn(const char *what, int missing)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();

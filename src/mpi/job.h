@@ -36,15 +36,17 @@ extern ucx_mp_mpi_job_t ucx_mp_mpi_job;
 extern const uint32_t *ucx_mp_mpi_failures;
 
 
-/* Agree with all ranks. Call once the MPI has started. */
+/* Agree with all ranks and fill ucx_mp_mpi_job; blocks. `api` stays NULL with
+   one rank or without agreement; one rank prints a warning if a rank may lack
+   this library. Call once, after the MPI has started. */
 void ucx_mp_mpi_job_begin(void);
 
 /* Return whether `mine` is true on all ranks; false if the MPI's reduction
    fails. All ranks of `comm` must call this. */
 bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine);
 
-/* Return a number that is equal on all ranks of a node.
-   MPI_Comm_split_type() would not do: with shared memory disabled in the
+/* Return a hash of boot id and host name, not negative: equal on all ranks of a
+   node. MPI_Comm_split_type() would not do: with shared memory disabled in the
    MPI, it separates all ranks. */
 int ucx_mp_mpi_machine_color(void);
 
@@ -58,8 +60,9 @@ int ucx_mp_mpi_machine_color(void);
  */
 bool ucx_mp_mpi_job_places(MPI_Comm comm, int size, int *places);
 
-/* Join the group of a communicator with all ranks on this node. `key` and
-   `calls`, the number of calls so far, must be equal on all ranks.
+/* Join the group of a communicator with all ranks on this node; does not wait
+   for the others. `key` must be equal on all ranks. `calls`: number of this
+   rank's calls so far; ranks may join before different calls.
    @return NULL: no group is available. */
 uct_cuda_coll_group_t *
 ucx_mp_mpi_job_join(MPI_Comm comm, uint64_t key, int rank, int size,

@@ -56,7 +56,8 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
 /* Return whether elements of a datatype are contiguous: no gaps, no offset. */
 bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype);
 
-/* Return whether a datatype is predefined. */
+/* Return whether a datatype is predefined; false for Fortran's parametrised
+   types, and if the MPI fails. */
 bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype);
 
 /* Return whether a file stores elements as they are in memory. */

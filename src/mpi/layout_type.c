@@ -18,7 +18,7 @@
 
 /* Constructor of a datatype and its arguments. take_integer() and the like read
    them in the order of the C call. MPI 4's large calls return their counts in
-   an array of its own. */
+   an array of MPI_Count, which is empty for other calls. */
 typedef struct {
     int          combiner;
     int          num_integers, num_types;
@@ -106,7 +106,8 @@ static int contents_get(MPI_Datatype datatype, contents_t *contents)
             contents->types);
 }
 
-/* MPI_Type_get_contents() returns new handles of derived types: free them */
+/* Free the arrays of contents_get(), and the derived types in them:
+   MPI_Type_get_contents() returns new handles of these */
 static void contents_free(contents_t *contents)
 {
     contents_t of_type;
@@ -401,7 +402,9 @@ out:
     return rc;
 }
 
-/* Find the bytes of a datatype by unpacking an element of ones into zeros */
+/* Add the bytes of a datatype in the order of memory, found by unpacking an
+   element of ones into zeros. Above INT_MAX bytes of data:
+   UCX_MP_MPI_LAYOUT_TOO_LARGE. */
 static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
                            size_t size, ptrdiff_t begin, size_t extent)
 {

@@ -9,9 +9,10 @@
 
 
 /*
- * Add one element of a datatype from the calls that made it. The cost grows
- * with the number of blocks, not bytes. If a call is unknown, find the bytes by
- * unpacking one element: takes `extent` bytes of memory.
+ * Fill an empty layout with one element of a datatype, from the calls that made
+ * it. The cost grows with the number of blocks, not bytes. If a call is
+ * unknown, find the bytes by unpacking one element, which takes `extent` bytes
+ * of memory, and set is_unordered.
  *
  * @param size    Bytes of data.
  * @param begin   Offset of the first byte (MPI's true lower bound).

@@ -213,7 +213,9 @@ uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
     return member->group;
 }
 
-/* Return whether another rank has created the group of this communicator */
+/* Return whether another rank has created the group of this communicator, which
+   awaits this rank. false, too, if no group was created in the
+   segment since the last look: one memory read. */
 static bool member_is_awaited(ucx_mp_mpi_member_t *member)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_job.api;

@@ -36,10 +36,11 @@ typedef struct {
 } ucx_mp_mpi_member_t;
 
 
-/* Set up the state of a new communicator; all its ranks call this. Its ranks
-   are a subset of `parent`'s; MPI_COMM_NULL: they are unknown to be of this
-   program only, as with MPI_COMM_WORLD. Communicators without state use the
-   MPI's collectives only. */
+/* Set up the state of a new communicator; all its ranks call this, and it
+   blocks. `parent`: communicator with all of its ranks; MPI_COMM_NULL for
+   MPI_COMM_WORLD. If the parent has a state, the ranks are known to be of this
+   program. Intercommunicators, and those of one rank or with ranks of other
+   programs, get no state: they use the MPI's collectives only. */
 void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm);
 
 /* Return a communicator's state; NULL: GPUs carry out none of its
@@ -67,16 +68,18 @@ ucx_mp_mpi_member_ordinal(const ucx_mp_mpi_member_t *member)
                                                      .number = member->number};
 }
 
-/* Fall back to the MPI's call on this rank. If the group exists or another rank
-   has created it, the group learns of it. */
+/* Decline the next call on this rank, before the MPI's call. If another rank
+   has created the group, join it; in a group, all ranks then fall back. Without
+   a group, count the call. */
 void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
                             int kind, uct_cuda_coll_reason_t reason);
 
-/* Return whether this rank is in the communicator's group, or joins it now. */
+/* Join the communicator's group, unless this rank is in it or has failed to
+   join before. @return Whether this rank is in the group. */
 bool ucx_mp_mpi_member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm);
 
-/* Get the group for a collective with GPU buffers; NULL: it could not be
-   created, use the MPI's call. */
+/* Get the group for a collective with GPU buffers, joining it if needed.
+   @return NULL: this rank cannot join. The call is counted; make the MPI's. */
 uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
                                               MPI_Comm comm);
 

@@ -37,8 +37,9 @@ static MPI_Count count_get(const void *count_p, size_t width)
                                     *(const MPI_Count*)count_p;
 }
 
-/* The MPI gets the bytes where they are. @return Whether they are in a row, in
-   one allocation, and a count of bytes says how many. */
+/* Make the MPI call send or receive the program's memory as bytes, without a
+   copy. @return false, with nothing changed: the bytes are not in a row in one
+   GPU allocation, or more than INT_MAX. */
 static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
 {
     const ucx_mp_mpi_element_t *element = buffer->element;
@@ -125,8 +126,8 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
     ++call->num_buffers;
 }
 
-/* Whether a buffer is written as far as a message has arrived. All of it is
-   written where it was read as well. */
+/* Return whether a buffer is to be written only as far as the message has
+   arrived. A buffer that was read before is written completely. */
 static bool call_has_partial(const ucx_mp_mpi_call_t *call)
 {
     unsigned i;

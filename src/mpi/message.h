@@ -27,10 +27,13 @@ static inline MPI_Datatype *ucx_mp_mpi_plain_entry(MPI_Datatype datatype)
                              UCX_MP_MPI_NUM_PLAIN];
 }
 
-/* Ask the MPI and cache a positive answer. */
+/* Ask the MPI whether a datatype is predefined and has no gaps, and cache a
+   positive answer. @return false, too, if the MPI supports GPU memory
+   itself. */
 bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype);
 
-/* Return whether a datatype is predefined and has no gaps; takes about 1 ns. */
+/* Return whether a datatype is predefined and has no gaps; takes about 1 ns if
+   that is cached. Otherwise as ucx_mp_mpi_message_find_plain(). */
 static inline bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
 {
     return __builtin_expect(
@@ -59,12 +62,15 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
 #endif
 }
 
-/* Begin a call; skips the lookup of the communicator's ranks. */
+/* Begin a point-to-point call, as ucx_mp_mpi_call_init(): no lookup of the
+   communicator's ranks. */
 void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
                               MPI_Comm comm, unsigned flags);
 
 /*
- * Describe the call's next buffer, unless the MPI can handle it unchanged.
+ * Describe the call's next buffer, unless the MPI can handle it in place: as it
+ * is, or, if its bytes are in a row, as bytes, which changes the arguments at
+ * once. An error is kept in `call`.
  *
  * @param pointer_p, count_p, type_p  Addresses of the wrapper's arguments,
  *                                    which staging changes.
@@ -82,7 +88,8 @@ static inline MPI_Status *ucx_mp_mpi_message_status(MPI_Status *status,
     return (status == MPI_STATUS_IGNORE) ? own : status;
 }
 
-/* Set the call's received bytes from the status of the MPI's call. */
+/* Set the call's received bytes from the status of the MPI's call; 0 if the
+   message was cancelled. Does nothing if no buffer depends on it. */
 void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
                                 const MPI_Status *status);
 

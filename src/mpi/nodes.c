@@ -16,7 +16,7 @@
 #define MIN_BYTES ((uint64_t)256 << 10)
 
 /* A buffer is split into MIN_CHUNKS chunks: into more if a shard would exceed
-   SLICE_BYTES, into fewer if a chunk would be shorter than CHUNK_BYTES */
+   SHARD_BYTES, into fewer if a chunk would be shorter than CHUNK_BYTES */
 #define SHARD_BYTES ((uint64_t)2 << 20)
 #define CHUNK_BYTES ((uint64_t)256 << 10)
 #define MIN_CHUNKS  4
@@ -119,8 +119,9 @@ ucx_mp_mpi_nodes_t *ucx_mp_mpi_nodes_create(uint64_t key)
     return nodes;
 }
 
-/* Free what nodes_split() made. MPI_COMM_WORLD is freed inside MPI_Finalize(),
-   where communicators can no longer be freed. */
+/* Free the group and, with `has_mpi`, the communicators of nodes_split().
+   MPI_COMM_WORLD is freed inside MPI_Finalize(), where communicators can no
+   longer be freed. */
 static void nodes_release(ucx_mp_mpi_nodes_t *nodes, bool has_mpi)
 {
     if (nodes->group != NULL) {
@@ -360,7 +361,8 @@ static void run_wait(run_t *run, const slot_t *slot)
     }
 }
 
-/* Carry out a step within the node by the MPI, in host memory */
+/* Carry out a step within the node by the MPI, in host memory. Record an error
+   in `run`; if a rank of the node cannot stage, all of them give up. */
 static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
 {
     const ucx_mp_mpi_nodes_t *nodes     = run->nodes;
@@ -408,8 +410,9 @@ static void run_stage(run_t *run, const uct_cuda_coll_call_t *what)
     run_check(run, ucx_mp_mpi_call_end(&call), "the part inside the node");
 }
 
-/* Carry out one step of a chunk within the node: on GPUs or, if they cannot, in
-   host memory. No other operation of the node's ranks is in progress then. */
+/* Carry out one step of a chunk within the node and wait: on GPUs or, if they
+   cannot, in host memory. `kind`: REDUCE_SCATTER or ALLGATHER. Record an error
+   in `run`. Does nothing with one rank, or if the ranks have given up. */
 static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
 {
     const ucx_mp_mpi_nodes_t *nodes       = run->nodes;
@@ -494,8 +497,9 @@ static void run_cut(run_t *run)
     run->num_chunks = (run->count + run->chunk - 1) / run->chunk;
 }
 
-/* Prepare streams and host memory. @return Whether all succeeded; the caller
-   reports it to the other ranks. */
+/* Choose the chunks, and prepare streams and host memory. @return Whether all
+   succeeded; the caller reports it to the other ranks. Call run_end() in any
+   case. */
 static bool run_begin(run_t *run)
 {
     const ucx_mp_mpi_nodes_t *nodes = run->nodes;
@@ -561,8 +565,10 @@ static bool is_gpu(const void *pointer)
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
 }
 
-/* Agree with all ranks. @return MPI_SUCCESS, or the error to return; the same
-   on all ranks. */
+/* Agree with all ranks whether to carry out the call, and how many later calls
+   to skip. Set `*is_ready_p` to whether all ranks are ready. @return
+   MPI_SUCCESS, or the error to return, already raised; the same on all
+   ranks. */
 static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
 {
     const MPI_Comm comm        = run->args->comm;

@@ -70,8 +70,9 @@ static void table_put(later_t *later)
     pthread_mutex_unlock(&table.lock);
 }
 
-/* Remove a call before the MPI may complete it: after that another thread's
-   request can get the same handle */
+/* Remove the call with this request or file from the table, before the MPI may
+   complete it: after that another thread's request can get the same handle.
+   @return NULL: there is none. */
 static later_t *table_take(uintptr_t key)
 {
     later_t **link = table_bucket(key);
@@ -189,8 +190,9 @@ static void later_arrived(later_t *later, const MPI_Status *status, int rc)
     }
 }
 
-/* Return whether a request is complete. A persistent request keeps its handle:
-   if the call's result does not decide, ask the MPI. */
+/* Return whether a request is complete; if so, set its received bytes. A
+   persistent request keeps its handle: if the call's result does not decide,
+   ask the MPI. One that the MPI has freed is persistent no longer. */
 static bool request_is_over(later_t *later, MPI_Request request,
                             const outcome_t *outcome)
 {
@@ -449,9 +451,9 @@ static void look(void)
     }
 }
 
-/* Make progress for a call that waits. @return Whether one of the requests is
-   completed by this library: the caller must test instead of waiting in the
-   MPI. */
+/* Make progress if this library has yet to complete one of the requests.
+   @return Whether there is such a request: the caller must test instead of
+   waiting in the MPI. */
 static bool look_again(const later_t *taken)
 {
     while ((taken != NULL) &&

@@ -22,21 +22,24 @@ extern __thread bool ucx_mp_mpi_in_progress;
 /* A request that this library completes, not the MPI */
 typedef struct ucx_mp_mpi_later ucx_mp_mpi_pending_t;
 
-/* Record a request that this library completes. Wrapped Test and Wait calls
-   call `advance`, the same function for all requests, until it is complete. */
+/* Record a request that this library completes, until
+   ucx_mp_mpi_nonblocking_over(). Wrapped Test and Wait calls call `advance`
+   meanwhile: one function for all requests. Aborts without memory. */
 ucx_mp_mpi_pending_t *
 ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
                              void (*advance)(void));
 
 /* Record that the request has completed, after MPI_Grequest_complete(). `rc`:
-   error to be returned by the program's completing call. */
+   MPI_SUCCESS, or the error for the program's completing call to return. Do not
+   use `pending` afterwards. */
 void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc);
 
 
 /* Each of these returns the wrapper's result, like ucx_mp_mpi_call_end(), and
    keeps a copy of the call. */
 
-/* Keep the call until its non-blocking `request` completes. */
+/* Keep the call until its non-blocking `request` completes; end it at once if
+   that has happened, nothing is staged or the MPI's call failed. */
 int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request);
 
 /* Keep the call of a persistent `request` until the program frees it. */

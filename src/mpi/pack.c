@@ -78,7 +78,8 @@ static context_t *context_find(ucx_mp_mpi_copy_t *copy)
     return context;
 }
 
-/* Free idle memory until at most `size` bytes of it are left. */
+/* Free idle memory until at most `size` bytes of it are left. The caller holds
+   the lock, and the context is current. */
 static void context_trim(context_t *context, size_t size)
 {
     ucx_mp_mpi_gpu_block_t *block;
@@ -175,8 +176,9 @@ void *ucx_mp_mpi_gpu_block_get(ucx_mp_mpi_copy_t *copy, size_t size,
     return (*block_p == NULL) ? NULL : (void*)(*block_p)->address;
 }
 
-/* Free idle blocks until at most IDLE_MAX bytes of them are left. There must be
-   one. If the context is destroyed, so is its memory: do nothing. */
+/* Make the context current and free idle blocks until at most IDLE_MAX bytes of
+   them are left. The caller holds the lock, and there is an idle block. If the
+   context is destroyed, so is its memory: do nothing. */
 static void context_trim_now(context_t *context)
 {
     ucx_mp_mpi_copy_t copy;

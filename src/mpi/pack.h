@@ -35,7 +35,8 @@ void ucx_mp_mpi_gpu_block_put(ucx_mp_mpi_gpu_block_t *block);
 bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
                              ucx_mp_mpi_element_t *element);
 
-/* Load a reduction, once a context. @return Its kernels, or NULL. */
+/* Compile a reduction in the context of a copy in progress, once per context.
+   @return Kernels for ucx_mp_mpi_copy_reduce(); NULL: not available. */
 ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
                                             ucx_mp_op_t op,
                                             ucx_mp_type_t type);

@@ -14,7 +14,9 @@ static MPI_Datatype byte_type(void)
     return ucx_mp_mpi_handles.byte;
 }
 
-/* Replace a datatype by one made from it, and free the old one */
+/* If `rc`, the result of making a datatype from `*type_p`, is MPI_SUCCESS,
+   replace `*type_p` by the new one and free the old one. @return The first MPI
+   error, or MPI_SUCCESS. */
 static int type_replace(int rc, MPI_Datatype *type_p, const MPI_Datatype *made)
 {
     int freed;
@@ -64,7 +66,8 @@ static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
     return rc;
 }
 
-/* Make the replacement of `datatype`, shifted by `place` bytes */
+/* Make and commit the replacement of `datatype`, shifted by `place` bytes.
+   @return false: an error of the MPI. */
 static bool type_make(MPI_Datatype datatype, ucx_mp_mpi_packed_way_t way,
                       MPI_Aint place, MPI_Datatype *type_p)
 {

@@ -66,8 +66,9 @@ typedef enum {
     UCX_MP_MPI_PACKED_NONE   /* no bytes */
 } ucx_mp_mpi_packed_way_t;
 
-/* Make datatypes and displacements for a packed copy and pass them to the call.
-   @return false on failure; MPI errors are already raised. */
+/* Make datatypes and displacements for a packed copy and point the wrapper's
+   arguments to them; ucx_mp_mpi_packed_free() frees them. @return false on
+   failure, with the arguments unchanged; MPI errors are already raised. */
 bool ucx_mp_mpi_packed_make(ucx_mp_mpi_packed_t *packed,
                             const ucx_mp_mpi_parts_t *parts,
                             ucx_mp_mpi_packed_way_t way);

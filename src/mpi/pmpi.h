@@ -200,7 +200,8 @@ extern bool ucx_mp_mpi_pmpi_found;
    if it is asked earlier for its CUDA support. */
 void ucx_mp_mpi_pmpi_find(void);
 
-/* Fill ucx_mp_mpi_pmpi except for `stages`, which stays false; any time. */
+/* Fill ucx_mp_mpi_pmpi once except for `stages`, which stays false;
+   thread-safe, at any time. Aborts if the process has no MPI. */
 void ucx_mp_mpi_pmpi_find_calls(void);
 
 /* Set `stages` anew after MPI_Init(): Open MPI 5 does not know before whether

@@ -30,7 +30,7 @@ static struct {
 
 
 /* Take the smallest sufficient idle block, at most about four times as large
-   as needed; NULL: none */
+   as needed; NULL: none. The caller holds the lock. */
 static ucx_mp_mpi_block_t *pool_find(size_t size)
 {
     ucx_mp_mpi_block_t **link, **best = NULL;

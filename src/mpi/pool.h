@@ -18,8 +18,10 @@ typedef struct ucx_mp_mpi_block ucx_mp_mpi_block_t;
 
 
 /*
- * Get `size` bytes, page-locked in the context of `copy` if the block is
- * cached. Thread-safe.
+ * Get `size` bytes. Blocks up to 64 MiB, and 512 MiB in all, are page-locked if
+ * the driver allows it, and cached after use; others are pageable. Thread-safe.
+ *
+ * @param copy  Copy in progress, whose context is current.
  *
  * @return  Page-aligned address; NULL if no memory is available.
  */

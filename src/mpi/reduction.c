@@ -30,8 +30,8 @@ struct ucx_mp_mpi_reductions {
     MPI_Comm                duplicate;
 };
 
-/* Communicators with a duplicate. UCX's progress may call within a call, which
-   then finds the lock busy. */
+/* Communicators with a duplicate. advance() and on_end() only try the lock:
+   UCX's progress may call them in a thread that holds it. */
 static struct {
     pthread_mutex_t         lock;
     ucx_mp_mpi_reductions_t *first;
@@ -40,7 +40,8 @@ static struct {
 
 /* ----------------------------------------------------------- the MPI's call */
 
-/* The functions called are this library's own: they stage the buffers. */
+/* Start a declined reduction on the duplicate `comm`, by the wrappers of this
+   library, which stage the buffers. @return Their result. */
 static int reduction_call(reduction_t *reduction, MPI_Comm comm)
 {
     const ucx_mp_mpi_collective_t *args = &reduction->args;
@@ -92,8 +93,9 @@ static int reduction_call(reduction_t *reduction, MPI_Comm comm)
 
 /* ----------------------------------------------------------------- progress */
 
-/* A failure goes to the world's error handler: the communicator may have been
-   freed */
+/* Ask the module for a reduction's result. Once there is one, set `op` to NULL,
+   and is_staged if the GPUs declined, or rc after a failure. Raise a failure on
+   MPI_COMM_WORLD: the communicator may have been freed. */
 static void reduction_judge(reduction_t *reduction)
 {
     const MPI_Comm comm = ucx_mp_mpi_pmpi.comm_world;
@@ -120,7 +122,8 @@ static void reduction_judge(reduction_t *reduction)
     reduction->op = NULL;
 }
 
-/* Make the MPI's calls of declined reductions, in their order. */
+/* Make the MPI's calls of declined reductions in the order of the queue, up to
+   the first reduction without a result. The caller holds the lock. */
 static void reductions_issue(ucx_mp_mpi_reductions_t *reductions)
 {
     reduction_t *reduction;
@@ -143,7 +146,8 @@ static void reductions_issue(ucx_mp_mpi_reductions_t *reductions)
     }
 }
 
-/* Complete the requests of reductions that are over. */
+/* Complete the requests of reductions that are over, and free these. The caller
+   holds the lock. */
 static void reductions_complete(ucx_mp_mpi_reductions_t *reductions)
 {
     reduction_t **link = &reductions->first;
@@ -187,8 +191,10 @@ static void advance(void)
     pthread_mutex_unlock(&all.lock);
 }
 
-/* The MPI makes progress: only start what other ranks may wait for. MPICH's
-   locks are held if the program has several threads. */
+/* Make the MPI's calls of declined reductions, for which other ranks may wait.
+   UCX's progress calls this inside the MPI's, so no request is tested or
+   completed here. Does nothing with MPI_THREAD_MULTIPLE in MPICH, which holds
+   its locks. @return Non-zero: the lock is busy, call again. */
 static int on_end(void)
 {
     ucx_mp_mpi_reductions_t *reductions;

@@ -23,11 +23,13 @@
 /* Reductions of a communicator that are in progress */
 typedef struct ucx_mp_mpi_reductions ucx_mp_mpi_reductions_t;
 
-/* Duplicate a communicator, on all its ranks. */
+/* Duplicate a communicator for its declined reductions. All its ranks call
+   this, each with its own `rank`; it blocks, and aborts on failure. */
 ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank);
 
-/* Start a reduction that all ranks queue. `reason` is not 0: this rank declines
-   it. */
+/* Start a reduction that all ranks queue, without waiting for them. `reason` is
+   not 0: this rank declines it. @return MPI_SUCCESS, with `*request` set, or an
+   error of MPI_Grequest_start(). Aborts without memory. */
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
                                uct_cuda_coll_group_t *group,
                                const ucx_mp_mpi_collective_t *args,
@@ -35,7 +37,8 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
                                uct_cuda_coll_reason_t reason,
                                MPI_Request *request);
 
-/* Wait for all reductions of a communicator that is being freed. */
+/* Wait for all reductions of a communicator that is being freed, and free the
+   duplicate and `reductions`. Does nothing for MPI_COMM_WORLD: the MPI ends. */
 void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
                                    MPI_Comm comm);
 

@@ -9,7 +9,8 @@
 #include <mpi/job.h>
 
 
-/* Steps before and after the MPI's own start */
+/* Look up the MPI's functions and publish this rank, before the MPI starts.
+   start_end() follows. */
 static void start_begin(void)
 {
     ucx_mp_mpi_pmpi_find_calls();
@@ -18,6 +19,8 @@ static void start_begin(void)
     }
 }
 
+/* Agree with the other ranks after the MPI has started; blocks. @return `rc`,
+   the result of the MPI's start; after an error, only stop publishing. */
 static int start_end(int rc)
 {
     if (rc == MPI_SUCCESS) {

@@ -23,8 +23,8 @@ static bool rows_continue(const ucx_mp_mpi_strided_t *rows,
            (rows->packed + rows->length == next->packed);
 }
 
-/* Return whether `next` extends `rows`: it has the same length and follows at
-   the same distance. */
+/* Return whether `next`, a single row, extends `rows`: it has the same length
+   and follows at the same distance; after a single row, at any distance. */
 static bool rows_repeat(const ucx_mp_mpi_strided_t *rows,
                         const ucx_mp_mpi_strided_t *next)
 {

@@ -11,8 +11,9 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 
-/* Return whether GPU memory is accepted. Before MPI_Init() the module is not
-   loaded: only the MPI's own answer counts. */
+/* Return whether this library and the module handle GPU memory for an MPI
+   without CUDA support. false if the MPI has it itself, or before MPI_Init(),
+   since the module is not loaded then. */
 static bool takes_gpu_memory(void)
 {
     ucx_mp_mpi_pmpi_find();

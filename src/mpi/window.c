@@ -20,7 +20,7 @@
 
 #define CONTROL_NAME 64
 
-/* A rank's part, as it shows it to the others */
+/* Description of a rank's memory, exchanged when a window is made */
 typedef struct {
     char    handle[UCT_CUDA_COLL_API_HANDLE];
     char    control[CONTROL_NAME]; /* file of the control block; of rank 0 */
@@ -95,7 +95,8 @@ static void windows_remove(ucx_mp_mpi_window_t *window)
 
 /* ----------------------------------------------------------- control block */
 
-/* Map the file of a control block; create it, if `flags` say so. */
+/* Map the file of a control block; with O_CREAT in `flags`, create it first.
+   @return NULL on failure, with no new file left. */
 static void *control_open(const char *name, int flags, size_t size)
 {
     const int fd   = open(name, O_RDWR | O_CLOEXEC | flags, S_IRUSR | S_IWUSR);
@@ -172,7 +173,9 @@ static void window_destroy(ucx_mp_mpi_window_t *window)
     free(window);
 }
 
-/* Make this rank's part of a window. @return NULL: it cannot. */
+/* Create a window: allocate and export this rank's GPU memory, if any, and on
+   rank 0 create the control block. Fill handle and file name in `part`. @return
+   NULL on failure, with nothing left allocated. */
 static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
 {
     ucx_mp_mpi_window_t *window = calloc(1, sizeof(*window) +
@@ -209,7 +212,8 @@ static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
     return window;
 }
 
-/* Map the other ranks' memory. @return Whether all is mapped. */
+/* Map the control block and the other ranks' GPU memory. @return false: not all
+   is mapped; window_unmap() and window_destroy() undo the rest. */
 static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
 {
     ucx_mp_mpi_target_t *target;
@@ -255,7 +259,8 @@ static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
     return true;
 }
 
-/* The MPI's call, without memory if this rank's is on a GPU */
+/* Make the MPI's call that creates the window. `base` and `size`: memory for
+   the MPI; none if this rank's is on a GPU. @return Its result. */
 static int window_make(const making_t *making, void *base, MPI_Aint size,
                        MPI_Win *win)
 {
@@ -278,8 +283,9 @@ static int window_make(const making_t *making, void *base, MPI_Aint size,
                                     making->info, making->comm, win);
 }
 
-/* All ranks come here or none: one of them has GPU memory. @return NULL: not
-   all ranks can take part; the same on all of them. */
+/* Create the window on all ranks, once one of them has GPU memory; all call
+   this, and it blocks. @return NULL on all ranks if one of them cannot take
+   part. Aborts without memory. */
 static ucx_mp_mpi_window_t *window_agree(const making_t *making)
 {
     part_t *parts = calloc(making->ranks + 1, sizeof(*parts));
@@ -322,8 +328,10 @@ static ucx_mp_mpi_window_t *window_agree(const making_t *making)
     return NULL;
 }
 
-/* Look at the communicator. @return Whether its ranks may have windows with GPU
-   memory; the same on all of them. */
+/* Fill rank, ranks, api and is_spread from the communicator. @return Whether
+   its ranks may agree on a window with GPU memory: the MPI has no CUDA support,
+   the module is loaded, and all are of this program. The same on all of
+   them. */
 static bool comm_is_known(making_t *making)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -417,7 +425,9 @@ UCX_MP_MPI_DEFINE(Win_create, (base, size, unit, info, comm, win), void *base,
     return window_create(&making, win);
 }
 
-/* Whether the memory of a window is to be a GPU's */
+/* Return whether MPI_Win_allocate() shall allocate GPU memory: the info's
+   "mpi_memory_alloc_kinds" begins with "cuda:device" or is "cuda", this process
+   uses GPUs, and the MPI has no CUDA support. */
 static bool info_is_gpu(MPI_Info info)
 {
     char value[64] = "";

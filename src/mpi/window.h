@@ -53,7 +53,8 @@ typedef struct {
     MPI_Request           *request; /* NULL: not a request-based call */
 } ucx_mp_mpi_rma_t;
 
-/* What this rank may access of a target now */
+/* Access epochs of this rank at a target: by a lock, which may be exclusive,
+   and by MPI_Win_start(). Flags; 0: none */
 enum {
     UCX_MP_MPI_ACCESS_LOCKED    = 1,
     UCX_MP_MPI_ACCESS_EXCLUSIVE = 2,
@@ -62,14 +63,17 @@ enum {
 
 /* A rank's memory as this rank sees it */
 typedef struct {
-    bool                    is_ours; /* not the MPI's */
+    bool                    is_ours; /* this library carries out operations on
+                                        it, not the MPI */
     bool                    is_copied; /* kernels cannot use it */
     char                    *address;
     MPI_Aint                size, unit; /* bytes */
     CUcontext               ctx;      /* NULL: of the memory itself */
     uct_cuda_coll_mapping_t *mapping; /* NULL: own memory */
     unsigned                access;   /* UCX_MP_MPI_ACCESS_... */
-    uint32_t                starts, waits; /* posts and completions so far */
+    uint32_t                starts, waits; /* access epochs begun at it, and
+                                              exposure epochs to it ended; as
+                                              numbers modulo 2^32 */
 } ucx_mp_mpi_target_t;
 
 #define UCX_MP_MPI_WINDOW_CONTEXTS 16
@@ -104,7 +108,8 @@ struct ucx_mp_mpi_window {
     ucx_mp_mpi_target_t         targets[];
 };
 
-/* Windows with GPU memory, and calls staged until a synchronisation */
+/* Number of windows with GPU memory, plus calls staged until a
+   synchronisation */
 extern unsigned ucx_mp_mpi_num_windows;
 
 static inline bool ucx_mp_mpi_has_windows(void)
@@ -117,32 +122,43 @@ static inline bool ucx_mp_mpi_has_windows(void)
 ucx_mp_mpi_window_t *ucx_mp_mpi_window_find(MPI_Win win);
 
 /*
- * Carry out a call on memory that is not the MPI's.
+ * Carry out a one-sided call if this library handles the target's memory
+ * (is_ours), or if the rank is invalid or MPI_PROC_NULL. Puts and gets may
+ * still be in progress on return, unless the call is request-based.
  *
- * @param rc_p  Filled with the result of the wrapper.
+ * @param rc_p  Filled with the wrapper's result if the call is done; an error
+ *              is already raised.
  * @return Whether it is done; otherwise it is the MPI's call.
  */
 bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p);
 
-/* Keep a staged call on the MPI's memory until it has been synchronised, or end
-   it if it failed. Returns the result of the wrapper. */
+/* Keep a staged call on the MPI's memory until ucx_mp_mpi_window_settle(); end
+   it at once if it failed or nothing is staged. Aborts without memory. @return
+   The wrapper's result. */
 int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target);
 
-/* End the calls of a window that have been synchronised with a target, or with
-   all (-1). Returns `rc`, or the first failure. */
+/* End the kept calls to a target of a window, or to all targets (-1), after the
+   MPI has completed them: copies received data back. @return `rc` if it is an
+   error, else the first error or MPI_SUCCESS. */
 int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc);
 
-/* Wait for the copies in progress. Returns an MPI error, raised already. */
+/* Wait for the window's copies in progress, to all targets. @return
+   MPI_SUCCESS, or an MPI error, raised already. */
 int ucx_mp_mpi_window_wait(ucx_mp_mpi_window_t *window);
 
-/* Return the bytes of a control block. */
+/* Return the size of the control block of a window with `ranks` ranks,
+   bytes. */
 size_t ucx_mp_mpi_window_control_size(int ranks);
 
-/* Wait for all ranks. */
+/* Make this rank's memory readable by the others, and wait until all ranks of
+   the window have called this; the MPI makes progress meanwhile. */
 void ucx_mp_mpi_window_barrier(ucx_mp_mpi_window_t *window);
 
-/* Exclude other ranks' accumulates to a target. */
+/* Wait until no rank accumulates to a target, and exclude the others until
+   ucx_mp_mpi_window_end_atomic(). */
 void ucx_mp_mpi_window_begin_atomic(ucx_mp_mpi_window_t *window, int target);
+
+/* Admit other ranks' accumulates to a target again. */
 void ucx_mp_mpi_window_end_atomic(ucx_mp_mpi_window_t *window, int target);
 
 #endif

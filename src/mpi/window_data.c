@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Operations on memory of windows that is mapped into this process. */
+/*
+ * Operations on memory of windows that is mapped into this process. An "error
+ * class" returned here is MPI_SUCCESS, or the class of an error that is not
+ * raised yet.
+ */
 #pragma GCC visibility push(default)
 #include <mpi.h>
 #pragma GCC visibility pop
@@ -16,10 +20,10 @@
 /* Bytes of an accumulate that are staged at once */
 #define CHUNK ((size_t)16 << 20)
 
-/* Smaller ones go through host memory: it takes as long as a kernel */
+/* Accumulates of fewer bytes go through host memory: a kernel takes as long */
 #define KERNEL_MIN ((size_t)16 << 10)
 
-/* One side of an operation */
+/* Origin, result or target buffer of an operation */
 typedef struct {
     char                 *address; /* of the first element's origin */
     MPI_Count            count;
@@ -46,7 +50,8 @@ typedef struct {
 
 /* ------------------------------------------------------------------- sides */
 
-/* @return An error class. */
+/* Describe a buffer; side_free() frees the description. @return An error class:
+   MPI_ERR_TYPE, too, if the datatype's packed order is unknown. */
 static int side_make(side_t *side, const void *address, MPI_Count count,
                      MPI_Datatype type)
 {
@@ -101,7 +106,9 @@ static void side_free(side_t *side)
     }
 }
 
-/* Receive fewer bytes than the side has room for. @return An error class. */
+/* Shorten the receiving side to `bytes`. @return An error class:
+   MPI_ERR_TRUNCATE if it has no room for them, MPI_ERR_TYPE if elements with
+   gaps would be cut. */
 static int side_cut(side_t *side, size_t bytes)
 {
     const size_t size = (side->bytes == 0) ? 0 : side->bytes / side->count;
@@ -121,7 +128,8 @@ static int side_cut(side_t *side, size_t bytes)
     return MPI_SUCCESS;
 }
 
-/* Describe the target's side. @return An error class. */
+/* Describe the target's buffer, as mapped here. @return An error class:
+   MPI_ERR_RMA_RANGE if it is not within the window. */
 static int side_make_remote(side_t *side, const work_t *work,
                             const ucx_mp_mpi_rma_t *args)
 {
@@ -167,7 +175,9 @@ static int work_end(work_t *work)
                                                                 MPI_ERR_OTHER;
 }
 
-/* End a part with its copies in progress. @return An error class. */
+/* Leave the context with copies in progress: ucx_mp_mpi_window_wait() waits for
+   them. Wait here after an error, or if the window's list of busy contexts is
+   full. @return An error class. */
 static int work_leave(work_t *work)
 {
     ucx_mp_mpi_window_t *window = work->window;
@@ -207,7 +217,8 @@ static bool room_get_host(room_t *room, work_t *work, size_t size)
     return room->address != NULL;
 }
 
-/* Whether a side is GPU memory of the target's context in this process. */
+/* Return whether a side is in one GPU allocation, and copies of it run in the
+   context of `work`. Call after work_begin(). */
 static bool is_in_context(const work_t *work, const side_t *side)
 {
     ucx_mp_mpi_copy_t copy;
@@ -224,7 +235,9 @@ static bool is_in_context(const work_t *work, const side_t *side)
     return is_same;
 }
 
-/* Copy between a side and packed bytes, in rows. @return An error class. */
+/* Submit copies of a side's rows to packed bytes at `staged`, with `is_back`
+   from there. @return MPI_SUCCESS, or MPI_ERR_NO_MEM if the rows cannot be
+   found. */
 static int side_copy_rows(work_t *work, const side_t *side, char *staged,
                           bool is_back)
 {
@@ -262,7 +275,10 @@ static int side_copy_rows(work_t *work, const side_t *side, char *staged,
     return MPI_SUCCESS;
 }
 
-/* The same by a kernel, if it reaches both, or by one copy. */
+/* Submit the copy of a side to packed bytes in `room`, with `is_back` from
+   there: by the packing kernel if the side has gaps and `is_reached` says that
+   kernels can access it, by one copy if it has none and the room is on the GPU,
+   else in rows. @return An error class. */
 static int side_copy(work_t *work, const side_t *side, const room_t *room,
                      bool is_back, bool is_reached)
 {
@@ -285,7 +301,8 @@ static int side_copy(work_t *work, const side_t *side, const room_t *room,
     return side_copy_rows(work, side, room->address, is_back);
 }
 
-/* Wait for the copies so far. @return An error class. */
+/* Wait for the copies so far, and begin the next ones. @return An error
+   class. */
 static int work_wait(work_t *work)
 {
     const int rc = work_end(work);
@@ -294,7 +311,9 @@ static int work_wait(work_t *work)
     return rc;
 }
 
-/* Copy by way of packed bytes. @return An error class. */
+/* Pack one side and unpack the bytes to the other one, by way of GPU memory if
+   copies of `local` can run in the target's context, else of host memory. Wait.
+   @return An error class. */
 static int move_packed(work_t *work, const side_t *from, const side_t *to,
                        const side_t *local)
 {
@@ -329,7 +348,8 @@ static int move_packed(work_t *work, const side_t *from, const side_t *to,
     return rc;
 }
 
-/* Carry out a put or get. @return An error class. */
+/* Carry out a put or get. A copy between two buffers without gaps stays in
+   progress. @return An error class. */
 static int move(work_t *work, const ucx_mp_mpi_rma_t *args, side_t *remote)
 {
     const bool is_get = (args->kind == UCX_MP_MPI_RMA_GET);
@@ -365,7 +385,8 @@ static int move(work_t *work, const ucx_mp_mpi_rma_t *args, side_t *remote)
 
 /* ------------------------------------------------------------- accumulates */
 
-/* Return the predefined type that all elements have; NULL type: several. */
+/* Return the predefined datatype of which all of `type` consists;
+   MPI_DATATYPE_NULL: there are several, or the MPI fails. */
 static MPI_Datatype base_of(MPI_Datatype type)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -404,7 +425,9 @@ static MPI_Datatype base_of(MPI_Datatype type)
     return base;
 }
 
-/* Take a predefined type with gaps as an array: operations need it so */
+/* If the type is predefined and has gaps (a pair), describe the side as bytes
+   in a row, gaps included: MPI_Reduce_local() takes such an array. Else do
+   nothing. */
 static void side_fill(side_t *side)
 {
     ptrdiff_t extent;
@@ -426,7 +449,9 @@ typedef struct {
     side_t                 origin, result;
 } change_t;
 
-/* Compute new values of the target from old ones. @return An error class. */
+/* Compute new values at `target` in host memory, which holds the old ones. For
+   a swap, the values to compare follow those at `origin`. @return An error
+   class. */
 static int change_apply(const change_t *change, void *target,
                         const void *origin, size_t bytes)
 {
@@ -451,8 +476,9 @@ static int change_apply(const change_t *change, void *target,
                    MPI_ERR_OP;
 }
 
-/* Read, change and write part of the target's memory, by way of host memory.
-   @return An error class. */
+/* Read, change and write part of the target's memory by way of host memory,
+   while other ranks' accumulates to the target are excluded. Wait. @return An
+   error class. */
 static int change_part(work_t *work, const change_t *change,
                        const side_t *target, const side_t *origin,
                        const side_t *result)
@@ -515,8 +541,10 @@ static int change_part(work_t *work, const change_t *change,
     return rc;
 }
 
-/* The same by a kernel, if one knows the operation and reaches the memory.
-   @return Whether it is done, and an error class. */
+/* Change part of the target's memory by a kernel, while other ranks'
+   accumulates to the target are excluded. Wait. @return false: nothing is done,
+   since no kernel has the operation or reaches the memory, or the part is
+   smaller than KERNEL_MIN. true: `*rc_p` is an error class. */
 static bool change_on_gpu(work_t *work, const change_t *change,
                           const side_t *target, const side_t *origin,
                           const side_t *result, int *rc_p)
@@ -573,7 +601,7 @@ static bool change_on_gpu(work_t *work, const change_t *change,
     return true;
 }
 
-/* Take the next bytes of a side in a row. */
+/* Return `bytes` bytes at offset `at` of a side without gaps, as a side. */
 static side_t side_part(const side_t *side, size_t at, size_t bytes)
 {
     side_t part = *side;
@@ -584,8 +612,8 @@ static side_t side_part(const side_t *side, size_t at, size_t bytes)
     return part;
 }
 
-/* Change memory in pieces where it can be cut: MPI has elements change one by
-   one. @return An error class. */
+/* Change the target's memory, in pieces of CHUNK bytes if no side has gaps: MPI
+   demands only that each element changes atomically. @return An error class. */
 static int change_all(work_t *work, const change_t *change,
                       const side_t *target)
 {
@@ -679,7 +707,8 @@ static bool has_access(const ucx_mp_mpi_window_t *window, int rank)
            (window->targets[rank].access != 0);
 }
 
-/* @return An error class. */
+/* Carry out a call on a target's mapped memory. @return An error class:
+   MPI_ERR_RMA_SYNC outside of an access epoch. */
 static int rma(ucx_mp_mpi_window_t *window, const ucx_mp_mpi_rma_t *args)
 {
     work_t work = {.window = window, .rank = args->target_rank,

@@ -14,16 +14,17 @@
 #define EXCLUSIVE UINT32_MAX
 #define SPINS     100
 
-/* Of one target; each in its own line of the cache */
+/* Locks of one target; each cell has a cache line of its own */
 typedef struct {
     uint32_t lock;      /* holders of a shared lock, or EXCLUSIVE */
     uint32_t is_atomic; /* a rank accumulates */
 } __attribute__((aligned(64))) cell_t;
 
-/* Counters wrap around */
+/* Control block of a window; its counters wrap around */
 struct ucx_mp_mpi_window_control {
-    uint32_t fences; /* arrivals of ranks */
-    cell_t   cells[]; /* then the counters below */
+    uint32_t fences; /* ranks' arrivals at barriers */
+    cell_t   cells[]; /* one per rank; then the counters of posts() and
+                         completions() */
 };
 
 /* An operation staged for the MPI's memory */
@@ -47,7 +48,7 @@ size_t ucx_mp_mpi_window_control_size(int ranks)
            2 * (size_t)ranks * ranks * sizeof(uint32_t);
 }
 
-/* The number of exposures of a target to an origin */
+/* Return the counter of a target's MPI_Win_post() calls for an origin */
 static uint32_t *posts(const ucx_mp_mpi_window_t *window, int target,
                        int origin)
 {
@@ -56,14 +57,14 @@ static uint32_t *posts(const ucx_mp_mpi_window_t *window, int target,
     return &first[target * window->size + origin];
 }
 
-/* The number of an origin's accesses to a target that are over */
+/* Return the counter of an origin's MPI_Win_complete() calls for a target */
 static uint32_t *completions(const ucx_mp_mpi_window_t *window, int target,
                              int origin)
 {
     return posts(window, target, origin) + window->size * window->size;
 }
 
-/* Let other ranks run, and the MPI's messages of this one. */
+/* At every SPINS-th call, let the MPI make progress, and yield the CPU. */
 static void progress(unsigned *spins)
 {
     int is_there;
@@ -97,7 +98,8 @@ static void count(uint32_t *word)
     (void)__atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
 }
 
-/* What the program has copied to this rank's memory is there for the others. */
+/* Make the program's synchronous copies to this rank's GPU memory complete, so
+   that other ranks can read it. Does nothing for host memory. */
 static void expose(const ucx_mp_mpi_window_t *window)
 {
     if (window->is_gpu) {
@@ -215,7 +217,8 @@ int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc)
 
 /* ------------------------------------------------------------------ groups */
 
-/* Return the window's ranks of a group, or NULL; to be freed. */
+/* Return the ranks in the window of a group's processes, an array to free.
+   NULL: no memory, or a process is not in the window. */
 static int *group_ranks(const ucx_mp_mpi_window_t *window, MPI_Group group,
                         int *count_p)
 {
@@ -252,7 +255,8 @@ err:
     return NULL;
 }
 
-/* Begin a function of a window: the MPI carries it out if it is not ours. */
+/* Begin the body of a wrapper: declare `window` and `rc`, and return the result
+   of the MPI's call if the window `win` has no GPU memory. */
 #define BEGIN(_name, ...) \
     ucx_mp_mpi_window_t *window; \
     int rc = MPI_SUCCESS; \
@@ -263,7 +267,9 @@ err:
         return ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
     }
 
-/* The same for a function that completes operations on a target, or on all */
+/* Begin the body of a wrapper that completes operations on `_target`, or on all
+   targets (-1): declare `window` and `rc`. If the window `win` has no GPU
+   memory, make the MPI's call, end the staged calls and return. */
 #define BEGIN_END(_name, _target, ...) \
     ucx_mp_mpi_window_t *window; \
     int rc; \
@@ -277,8 +283,8 @@ err:
                        rc; \
     }
 
-/* The MPI's part, for the memory of ranks that it has. The first failure
-   counts. */
+/* Make the MPI's call, too, if ranks of the window have host memory. Set `rc`
+   to its result unless `rc` is an error. */
 #define REAL(_name, ...) \
     if (window->has_host) { \
         const int real_rc = ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
@@ -453,7 +459,8 @@ static void lock_release(ucx_mp_mpi_window_t *window, int target,
     }
 }
 
-/* Whether a rank is a target with memory that is not the MPI's */
+/* Return whether a rank is valid and this library, not the MPI, carries out
+   operations on its memory */
 static bool is_ours(const ucx_mp_mpi_window_t *window, int rank)
 {
     return (rank >= 0) && (rank < window->size) &&
@@ -509,8 +516,8 @@ UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
     return rc;
 }
 
-/* A rank that holds some locks may wait for others, and holders of these for
-   one of the former: give them back before each new try. */
+/* Lock all targets, shared, or none: a rank that kept some locks while waiting
+   for others could deadlock. @return Whether all are locked. */
 static bool lock_all_try(ucx_mp_mpi_window_t *window)
 {
     int rank;

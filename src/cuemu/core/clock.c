@@ -14,7 +14,7 @@
 /* Longest time for a rank to read its processor time */
 #define CUEMU_CLOCK_LOOK_NS 1000ull
 
-/* Time from the start of that until the value has been read */
+/* Time from the beginning of such a read until the kernel takes the value */
 #define CUEMU_CLOCK_START_NS 200ull
 
 /* After this time without running a rank may be asleep; interval for asking the
@@ -34,7 +34,8 @@
    longer, as the rank may wait for a lock whose holder is preempted. */
 #define CUEMU_CLOCK_LOCKED_NS 200000000ull
 
-/* After this time without running a rank may have slept */
+/* Shortest time without running that counts as a sleep, once the rank runs
+   again */
 #define CUEMU_CLOCK_AWAY_NS   200000ull
 
 /* After this time outside the driver a thread may be asleep. If it is, it does
@@ -219,7 +220,9 @@ static int cuemu_rank_is_inside(const cuemu_clock_rank_t *rank)
     return 0;
 }
 
-/* Find out which of the rank's threads outside the driver are asleep. */
+/* Mark as CUEMU_CLOCK_GONE those of the rank's threads that left the driver
+   more than CUEMU_CLOCK_ELSEWHERE_NS ago and are asleep. Threads that run are
+   asked about again after that time. */
 static void cuemu_rank_settle(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     cuemu_clock_thread_t *thread;
@@ -302,9 +305,10 @@ static uint64_t cuemu_rank_away(const cuemu_clock_rank_t *rank, uint64_t cpu_ns,
            real_ns + rank->cpu_ns - rank->seen_ns - cpu_ns : 0;
 }
 
-/* Add a sleep to the rank's time. A wait for a processor is left out. So is a
-   sleep while another of its threads is in the driver, because the sleeper may
-   wait for that thread. */
+/* Add a sleep to the rank's time. `away`: time without running, from
+   cuemu_rank_away(); the part spent waiting for a processor is left out. So is
+   all of it while a thread of the rank is in the driver, because the sleeper
+   may wait for that thread. */
 static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                              uint64_t away)
 {
@@ -348,8 +352,8 @@ static int cuemu_rank_publish(const cuemu_clock_t *clk,
     return 1;
 }
 
-/* Leave out the processor time of the clock itself, since `real_ns` and at the
-   start of its next update. */
+/* Leave the clock's own work out of the rank's processor time: this update,
+   begun at `real_ns`, and the start of the next one. */
 static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     uint64_t now  = cuemu_clock_source->real_ns();
@@ -359,8 +363,10 @@ static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
                     ((used < CUEMU_CLOCK_LOOK_NS) ? used : CUEMU_CLOCK_LOOK_NS);
 }
 
-/* Return the time beyond which the rank does not let the node's time go. Sets
-   *idle_p to this time if all ranks wait, *waits_p if the rank waits. */
+/* Return the time beyond which the rank does not let the node's time go: the
+   end of its wait, or its own time; CUEMU_TIME_INF if it is asleep. Sets
+   *waits_p if the rank waits, and *idle_p to the time that holds instead if all
+   ranks wait. */
 static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
                                      int *waits_p, cuemu_time_t *idle_p)
 {
@@ -378,8 +384,9 @@ static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
                              rank->time;
 }
 
-/* Ask the kernel whether the rank sleeps, at most once in CUEMU_CLOCK_ASK_NS.
-   `still`: time since it last ran, ns. */
+/* Ask the kernel whether the rank sleeps. Return 0, without asking, if that was
+   done less than CUEMU_CLOCK_ASK_NS ago. If the kernel does not tell, the rank
+   sleeps after CUEMU_CLOCK_SILENT_NS. `still`: time since it last ran, ns. */
 static int cuemu_rank_is_asleep(cuemu_clock_rank_t *rank, uint64_t still,
                                 uint64_t real_ns)
 {
@@ -394,8 +401,8 @@ static int cuemu_rank_is_asleep(cuemu_clock_rank_t *rank, uint64_t still,
     return (running < 0) ? (still > CUEMU_CLOCK_SILENT_NS) : !running;
 }
 
-/* Update the time of another rank. Return non-zero if the node's time can go
-   further now. */
+/* Update the time of another rank, or mark the rank as asleep. Return non-zero
+   if the node's time can go further now. */
 static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                            uint64_t real_ns)
 {
@@ -428,7 +435,8 @@ static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     return rank->is_asleep;
 }
 
-/* Check whether a rank that was asleep runs again. */
+/* Wake a rank marked as asleep if it has used processor time since: its time
+   goes on from the node's. Looks at most once in CUEMU_CLOCK_ASK_NS. */
 static void cuemu_rank_listen(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
                               uint64_t real_ns)
 {
@@ -442,7 +450,9 @@ static void cuemu_rank_listen(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* Return non-zero if a waiting rank was stopped, by a signal or a debugger. */
+/* Return non-zero if a waiting rank is stopped, by a signal or a debugger. Asks
+   the kernel at most once in CUEMU_CLOCK_STOPPED_NS; in between returns the
+   last answer. */
 static int cuemu_rank_is_stopped(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     if ((real_ns > rank->asked_ns + CUEMU_CLOCK_STOPPED_NS) &&
@@ -532,8 +542,9 @@ static void cuemu_clock_move_on(cuemu_clock_t *clk, uint64_t real_ns)
     }
 }
 
-/* Update the node's time. Call with the lock. `self`: the caller's rank, whose
-   processor time is counted first; -1: none. */
+/* Update the node's time. Has no effect on a virtual or stopped clock. Call
+   with the lock. `self`: the caller's rank, whose processor time is counted
+   first; -1: none. */
 static void cuemu_clock_turn(cuemu_clock_t *clk, int self, uint64_t real_ns)
 {
     cuemu_clock_rank_t *last, *rank;
@@ -895,7 +906,8 @@ void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
     cuemu_clock_unlock(clk, owner);
 }
 
-/* Return non-zero if the wait is over by the clock's present time. */
+/* Return non-zero if the wait is over, as cuemu_clock_wait_over() does, but
+   without updating the clock. */
 static int cuemu_clock_is_over(const cuemu_clock_t *clk, int rank, int thread,
                                cuemu_time_t until)
 {

@@ -221,18 +221,20 @@ cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
 
 /*
  * Find the file of a node by the user's name for it, such as "beluga" or
- * "./my.xml", and write its path to `path_p`. A name with a slash, or of an
- * existing file, is used as it is. Otherwise NAME.xml, then NAME, is searched
- * in $CUEMU_NODES, `libdir`/../nodes, `libdir`/nodes and the folder of
- * installed nodes. `libdir` is the calling library's folder and may be NULL.
+ * "./my.xml", and write its path to `path_p`. A name with a slash is used as it
+ * is, even if there is no such file; so is the name of an existing file.
+ * Otherwise NAME.xml, then NAME, is searched in $CUEMU_NODES,
+ * `libdir`/../nodes, `libdir`/nodes and the folder of installed nodes.
+ * `libdir` is the calling library's folder and may be NULL.
  * Errors: INVALID (path longer than `path_size`), IO (not found), with a
  * sentence in `errbuf`.
  */
 cuemu_status_t cuemu_node_find(const char *name, const char *libdir,
                                char *path_p, size_t path_size, char *errbuf);
 
-/* Find and load the node named by $CUEMU_NODE. Errors as above; INVALID if the
-   variable is unset. */
+/* Find and load the node named by $CUEMU_NODE. Errors: those of
+   cuemu_node_find() and cuemu_node_load(); INVALID if the variable is unset or
+   empty. */
 cuemu_status_t cuemu_node_load_env(const char *libdir, cuemu_node_t *node_p,
                                    char *errbuf);
 
@@ -350,10 +352,11 @@ cuemu_status_t cuemu_sim_init(void *mem, size_t size, const cuemu_node_t *node,
 const cuemu_node_t *cuemu_sim_node(const cuemu_sim_t *sim);
 
 /*
- * Add an operation at time `now`, or at the simulation's time if later. Ids in
- * `deps` of operations that are done or recycled, and 0, count as satisfied.
- * Errors: FULL (no free operation or dependency slot), INVALID (bad
- * description), NO_ROUTE (no route from `src` to `dst`).
+ * Advance the simulation to `now`, as cuemu_sim_advance() does, and add an
+ * operation at the time reached: earlier than `now` while an operation is due.
+ * Ids in `deps` of operations that are done or unknown, and 0, count as
+ * satisfied. `id_p` may be NULL. Errors: FULL (no free operation or dependency
+ * slot), INVALID (bad description), NO_ROUTE (no route from `src` to `dst`).
  */
 cuemu_status_t cuemu_sim_op_add(cuemu_sim_t *sim, cuemu_time_t now,
                                 const cuemu_op_desc_t *desc,
@@ -363,7 +366,8 @@ cuemu_status_t cuemu_sim_op_add(cuemu_sim_t *sim, cuemu_time_t now,
 /*
  * Run the simulation up to time `t`, or to the first moment at which an
  * operation has to be served; all operations that complete at that moment
- * become due. Return the time reached.
+ * become due. Time does not move while an operation is due. With CUEMU_TIME_INF
+ * it stops at the last event. Return the time reached.
  */
 cuemu_time_t cuemu_sim_advance(cuemu_sim_t *sim, cuemu_time_t t);
 
@@ -379,14 +383,19 @@ cuemu_time_t cuemu_sim_next(const cuemu_sim_t *sim);
 unsigned cuemu_sim_num_due(const cuemu_sim_t *sim);
 
 /*
- * Take one due operation for `server` to serve: its own ones first, then any
- * without OWNER_ONLY. The operation becomes SERVING, so no other server gets
- * it. Return 0 if there is none: nothing is due, or other servers are
- * responsible. The caller may unlock while it moves the bytes, and ends the
- * service by cuemu_sim_served().
+ * Take one due operation to serve: one owned by `server` if there is any,
+ * otherwise one without OWNER_ONLY. The operation becomes SERVING, so no other
+ * server gets it. Return its id, and its description in *desc_p (may be NULL);
+ * 0 if nothing is due, or only operations that others must serve. The caller
+ * may unlock while it moves the bytes, and ends the service by
+ * cuemu_sim_served().
  */
 cuemu_op_id_t cuemu_sim_service(cuemu_sim_t *sim, int32_t server,
                                 cuemu_op_desc_t *desc_p);
+
+/* End the service of an operation: it is done, and its successors are queued.
+   Has no effect on operations that are not SERVING. Call cuemu_clock_poll()
+   next. */
 void cuemu_sim_served(cuemu_sim_t *sim, cuemu_op_id_t id);
 
 /* Return non-zero if an OWNER_ONLY operation of `owner` is due and not being
@@ -397,20 +406,23 @@ int cuemu_sim_owner_is_due(const cuemu_sim_t *sim, int32_t owner);
    Has no effect on other operations. Call cuemu_clock_poll() next. */
 void cuemu_sim_op_end(cuemu_sim_t *sim, cuemu_op_id_t id);
 
-/* Return non-zero if the operation is done, possibly recycled, or 0. */
+/* Return non-zero if the operation is done or unknown, or if `id` is 0. */
 int cuemu_sim_op_done(const cuemu_sim_t *sim, cuemu_op_id_t id);
 
 /* Return the state of an operation, and its times of submission, start and end;
-   -1 for times not reached yet. An unknown or recycled operation is FREE with
-   times of -1. Any pointer may be NULL. */
+   -1 for times not reached yet. An unknown operation, or one whose slot another
+   operation uses now, is FREE with times of -1. Without HOLD the slot may be
+   used again at any time after the end. Any pointer may be NULL. */
 cuemu_op_state_t cuemu_sim_op_query(const cuemu_sim_t *sim, cuemu_op_id_t id,
                                     cuemu_time_t *submit_p,
                                     cuemu_time_t *start_p, cuemu_time_t *end_p);
 
-/* Return the end time; -1 if not done, or recycled. */
+/* Return the end time of an operation; -1 if it is not done, or if
+   cuemu_sim_op_query() would return FREE. */
 cuemu_time_t cuemu_sim_op_end_time(const cuemu_sim_t *sim, cuemu_op_id_t id);
 
-/* Return the description of an operation, NULL if recycled. */
+/* Return the description of an operation, valid while its slot is not used
+   again; NULL if cuemu_sim_op_query() would return FREE. */
 const cuemu_op_desc_t *cuemu_sim_op_desc(const cuemu_sim_t *sim,
                                          cuemu_op_id_t id);
 
@@ -425,7 +437,8 @@ unsigned cuemu_sim_num_live(const cuemu_sim_t *sim, int32_t owner);
  * Remove the operations of an owner whose process has died. Operations that
  * waited for them go on; operations it was serving for other owners become due
  * again. An operation being served by another process stays until that ends.
- * Return the number of operations removed.
+ * HOLD is cleared on all of the owner's operations, the finished ones included.
+ * Return the number of unfinished operations removed.
  */
 unsigned cuemu_sim_owner_purge(cuemu_sim_t *sim, int32_t owner);
 
@@ -554,29 +567,40 @@ cuemu_time_t cuemu_clock_now(cuemu_clock_t *clk, int rank, int *clamped_p);
  * Bring the simulation and the clock to the present time and return it. Call it
  * before adding or querying operations, and after cuemu_sim_op_add() and
  * cuemu_sim_served(), so that `limit` is right. If cuemu_sim_num_due() is not 0
- * afterwards, operations have to be served.
+ * afterwards, the clock has stopped: serve the operations. The first call after
+ * all of them were served restarts it.
  */
 cuemu_time_t cuemu_clock_poll(cuemu_clock_t *clk, cuemu_sim_t *sim);
 
 /* Note that thread `tid` of the rank enters the driver. Until it leaves, only
    its waits take emulated time. Return a number for the other functions'
-   `thread`; -1 if CUEMU_CLOCK_THREADS others are inside, or with `is_wall`.
-   `hint`: the number returned to this thread last time, or -1. */
+   `thread`; -1 if CUEMU_CLOCK_THREADS others are inside, or with `is_wall`: the
+   other functions accept -1, too. `hint`: the number returned to this thread
+   last time, or -1. */
 int cuemu_clock_call_begin(cuemu_clock_t *clk, int rank, int tid, int hint);
+
+/* Note that the thread leaves the driver: its processor time counts again. */
 void cuemu_clock_call_end(cuemu_clock_t *clk, int rank, int thread);
 
 /*
  * Begin a wait of a thread in the driver, until emulated time `until`
  * (CUEMU_TIME_INF: until an event of the simulation) or, if all ranks wait,
  * until `idle`. Once all threads of the rank inside the driver wait, time
- * cannot pass the first of these moments before cuemu_clock_wait_end().
+ * cannot pass the first of these moments before cuemu_clock_wait_end(). A wait
+ * of more than 1 us with `idle` == `until` also does cuemu_clock_stir().
+ * Returns at once.
  */
 void cuemu_clock_wait_begin(cuemu_clock_t *clk, int rank, int thread,
                             cuemu_time_t until, cuemu_time_t idle);
+
+/* End the thread's wait. If all threads of the rank waited, the rank's time is
+   the node's time from now on. */
 void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread);
 
-/* Return non-zero if the thread's wait is over: its moment has come, an
-   operation is due, or cuemu_clock_wake() was called. */
+/* Update the clock and return non-zero if the thread's wait is over: its end
+   has come, the simulation's next event (`limit`) has, or another thread has
+   ended it (cuemu_clock_wake(), cuemu_clock_stir()). `until` is used only if
+   `thread` is -1. */
 int cuemu_clock_wait_over(cuemu_clock_t *clk, int rank, int thread,
                           cuemu_time_t until);
 
@@ -588,8 +612,8 @@ void cuemu_clock_wait(cuemu_clock_t *clk, int rank, int thread,
                       cuemu_time_t until, cuemu_time_t idle,
                       const uint64_t *word, uint64_t value);
 
-/* End the waits until CUEMU_TIME_INF of the rank's threads, at the present
-   emulated time. */
+/* End, at the present emulated time, those waits of the rank's threads that
+   have no end of their own (CUEMU_TIME_INF). */
 void cuemu_clock_wake(cuemu_clock_t *clk, int rank);
 
 /*
@@ -602,9 +626,10 @@ void cuemu_clock_poll_until(const cuemu_clock_t *clk, cuemu_time_t now,
                             cuemu_time_t first, cuemu_time_t least,
                             cuemu_time_t *until_p, cuemu_time_t *idle_p);
 
-/* End the idle waits of other ranks at this rank's time, as it may have written
-   the memory that they poll. A rank does so by itself when it begins to wait
-   for more than 1 us. */
+/* End the polling waits (`idle` > `until`) of all other ranks at the time of
+   `rank`, which may have written the memory that they poll.
+   cuemu_clock_wait_begin() does so by itself before a wait of more than 1
+   us. */
 void cuemu_clock_stir(cuemu_clock_t *clk, int rank);
 
 /* Return the real time from now until emulated time `t`, in ns, if time passes
@@ -624,12 +649,15 @@ typedef struct {
     uint64_t (*cpu_ns)(int pid);
     /* Return the processor time of the calling thread in ns */
     uint64_t (*thread_ns)(void);
-    /* Return non-zero if thread `tid` of the process runs or waits for a
-       processor; CUEMU_CLOCK_STOPPED if `tid` is stopped. `tid` 0: if any
-       thread does, other than the caller and `service`; -1 if unknown */
+    /* Return 1 if thread `tid` of the process runs, or waits for a processor, a
+       disk or memory; CUEMU_CLOCK_STOPPED if it is stopped; 0 if it sleeps or
+       has ended. `tid` 0: return 1 if any thread other than the caller and
+       `service` does so, otherwise 0; -1 if unknown */
     int      (*is_running)(int pid, int tid, int service);
-    /* Return the total time that its first thread waited for a processor, ns */
+    /* Return the total time that the process's first thread waited for a
+       processor, ns; 0 if unknown */
     uint64_t (*delay_ns)(int pid);
+    /* Sleep for `ns` of real time, less than a second */
     void     (*sleep)(uint64_t ns);
     /* Sleep until wake(), at most `ns` (0: no limit), unless *word differs
        from `value` */

@@ -23,6 +23,8 @@ typedef struct {
     double      pcie_gtps;     /* signalling rate of a PCIe lane, GT/s */
 } cuemu_gpu_model_t;
 
+/* Return the newest generation that is not above compute capability `sm` (75
+   gives that of 70). `sm` >= 0; never NULL. */
 const cuemu_gpu_model_t *cuemu_gpu_model(int sm);
 
 /* Return the rate of a copy over one PCIe lane of `gtps` GT/s, in GB/s, and the
@@ -45,6 +47,8 @@ typedef struct {
                                     between sockets */
 } cuemu_host_model_t;
 
+/* Return the model of an architecture by the beginning of its name ("ppc64le"
+   gives "ppc64"); of an unknown or empty one, a default. Never NULL. */
 const cuemu_host_model_t *cuemu_host_model(const char *arch);
 
 /* Fixed times of a copy, in microseconds. */

@@ -266,9 +266,10 @@ static cuemu_status_t cuemu_build_nvlinks(cuemu_build_t *b, int index)
     return CUEMU_OK;
 }
 
-/* Add the NVLinks from `to` back to `from` that the file lacks, if an <nvlink>
-   of GPU `to` names `to` itself by mistake. Without such an <nvlink> NVML
-   reports no links of `to`. */
+/* Add to the NVLinks that NVML reports of GPU `to` those back to `from`, if the
+   file has them with a wrong target: an <nvlink> of `to` that names `to`
+   itself. If it has no such <nvlink>, nothing is added; copies use the link
+   anyway. */
 static void cuemu_build_nvlink_back(cuemu_build_t *b, int from, int to)
 {
     const cuemu_xml_gpu_t *xgpu = &b->xml->gpus[b->gpu_xml[to]];
@@ -480,8 +481,9 @@ static void cuemu_route_times(cuemu_route_t *route, cuemu_route_kind_t kind)
                                      0.5);
 }
 
-/* Add the links from a GPU to its CPU (`up`), or back. `stop`: the bridge to
-   end at, -1: none. */
+/* Add the links from a GPU to its CPU (`up`), or back: its NVLinks to the CPU
+   if it has any, otherwise the PCIe links up to the bridge `stop`, without the
+   link above that one (-1: up to the CPU). */
 static void cuemu_route_gpu_cpu(cuemu_build_t *b, cuemu_route_t *route, int gpu,
                                 int up, int stop)
 {
@@ -512,7 +514,9 @@ static int cuemu_build_meeting(const cuemu_build_t *b, int gpu1, int gpu2)
     return (i > 1) ? (g1->pci_path[i - 1] - CUEMU_MAX_NUMA) : -1;
 }
 
-/* Without peer access the driver goes through host memory */
+/* Make a route one without peer access: through host memory, as the driver
+   copies then. Adds the links of the source's host memory, and one shared by
+   all staged copies of the source, with its PCIe rate. */
 static void cuemu_route_stage(cuemu_build_t *b, int src, int dst)
 {
     cuemu_route_t *route = &b->node->routes[src][dst];
@@ -808,7 +812,8 @@ static int cuemu_route_matches(const cuemu_build_t *b,
 }
 
 /* Set the fixed times of routes whose links, e.g. "nvlink.*", or kind, e.g.
-   "pageable-d2h", match the element's name. */
+   "pageable-d2h", match the element's name. Times not given stay. PARSE if no
+   route matches. */
 static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
                                      const cuemu_xml_setting_t *s)
 {

@@ -22,7 +22,9 @@ static int cuemu_path_is_file(const char *path)
     return (stat(path, &st) == 0) && S_ISREG(st.st_mode);
 }
 
-/* Find NAME.xml, or NAME, in `dir`/`sub`. Return 0 if neither exists. */
+/* Find NAME.xml, or NAME, in the folder `dir``sub` and write its path to
+   `path_p`. Return 1; 0 if neither exists, the path is too long, or `dir` is
+   NULL or empty. */
 static int cuemu_node_try(const char *dir, const char *sub, const char *name,
                           char *path_p, size_t path_size)
 {

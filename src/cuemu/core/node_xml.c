@@ -79,8 +79,8 @@ static int cuemu_xml_hex(char digit)
     return (digit <= '9') ? (digit - '0') : ((digit | 0x20) - 'a' + 10);
 }
 
-/* Copy an attribute's value, cut to `size`. Return 0 if the element lacks
-   it. */
+/* Copy an attribute's value, cut to `size` with the final zero. Return 1, or 0
+   with an empty text if the element lacks the attribute. */
 static int cuemu_xml_text(const xmlNode *elem, const char *name, char *text_p,
                           size_t size)
 {
@@ -95,7 +95,8 @@ static int cuemu_xml_text(const xmlNode *elem, const char *name, char *text_p,
     return 1;
 }
 
-/* Read an attribute as an integer; `missing` if absent or empty. */
+/* Read an attribute as an integer; `missing` if absent or empty. PARSE, with a
+   sentence, if it is no number from `min` to `max`. */
 static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
                                     const char *name, int missing, int min,
                                     int max, int *value_p)
@@ -121,8 +122,9 @@ static cuemu_status_t cuemu_xml_int(const cuemu_xml_t *xml, const xmlNode *elem,
     return CUEMU_OK;
 }
 
-/* Read link_width. Linux reports 255 for devices without this capability, and
-   63 for a device asleep (drivers/pci: all bits of the field set). */
+/* Read link_width; 0 if absent or above CUEMU_PCIE_MAX_WIDTH: Linux reports 255
+   for devices without this capability, and 63 for a device asleep (drivers/pci:
+   all bits of the field set). */
 static cuemu_status_t cuemu_xml_width(const cuemu_xml_t *xml,
                                       const xmlNode *elem, int *width_p)
 {
@@ -285,9 +287,10 @@ static int cuemu_xml_find_pci(const cuemu_xml_t *xml, const char *busid)
 }
 
 /*
- * Give each part of a split GPU (MLOPart) a bus id of its own. CUDA shows all
- * parts at the same bus id; here the second and later parts get the next device
- * numbers, because the emulator identifies a GPU by its bus id.
+ * Mark the <pci> of a GPU as taken. A second <gpu> of the same <pci> is a part
+ * of a split GPU (MLOPart): it gets a copy of the <pci> with the next free
+ * device number. CUDA shows all parts at the same bus id, but the emulator
+ * identifies a GPU by its bus id.
  */
 static cuemu_status_t cuemu_xml_gpu_place(cuemu_xml_t *xml,
                                           cuemu_xml_gpu_t *gpu)

@@ -103,14 +103,16 @@ typedef struct {
    clears the rest. Errors: IO, PARSE, with a sentence in errbuf. */
 cuemu_status_t cuemu_xml_read(cuemu_xml_t *xml);
 
-/* Build a node from a file already read: the second half of
-   cuemu_node_load(). */
+/* Build a node from a file already read: the second half of cuemu_node_load().
+   Errors: PARSE (contradictory or too large), IO (out of memory), with a
+   sentence in errbuf. */
 cuemu_status_t cuemu_node_build(cuemu_xml_t *xml, cuemu_node_t *node_p);
 
 /*
  * Write the node's PCIe tree, NUMA nodes and network devices below `folder`, as
  * sysfs shows them. Creates the folder; its path has at most 512 characters.
- * IO, with a sentence in errbuf, if a file cannot be written.
+ * IO, with a sentence in errbuf, if a file cannot be written or a link exists
+ * already. Uses a static buffer: one call at a time.
  */
 cuemu_status_t cuemu_sysfs_write(const cuemu_xml_t *xml, const char *folder);
 
@@ -119,8 +121,8 @@ cuemu_status_t cuemu_xml_error(const cuemu_xml_t *xml, int line,
                                const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Convert a PCI bus id such as "1:2:3.0" to the form "0001:02:03.0". Return 0
-   if the text is no bus id. */
+/* Convert a PCI bus id such as "1:2:3.0" to the form "0001:02:03.0". Return 1,
+   or 0 if the text is no bus id: `busid_p` is unchanged then. */
 int cuemu_xml_busid(const char *text, char *busid_p);
 
 #endif

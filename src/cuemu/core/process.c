@@ -33,7 +33,7 @@ typedef struct {
 
 /*
  * Return libc's clock_gettime(), for real time: the program's may be interposed
- * and show emulated time.
+ * and show emulated time. The program's one if libc is not found.
  */
 static cuemu_clock_gettime_func_t cuemu_process_libc_clock(void)
 {
@@ -56,7 +56,7 @@ static cuemu_clock_gettime_func_t cuemu_process_libc_clock(void)
     return func;
 }
 
-/* Look it up before any signal handler needs it. */
+/* Look up libc's clock at load time: signal handlers cannot call dlsym(). */
 static void __attribute__((constructor)) cuemu_process_init(void)
 {
     cuemu_process_libc_clock();
@@ -93,7 +93,8 @@ static uint64_t cuemu_process_thread_ns(void)
                    cuemu_process_ns(&ts) : 0;
 }
 
-/* Read a small file. Return the number of bytes, or -1. */
+/* Read the first size - 1 bytes of a file and add a final zero. Return the
+   number of bytes read, or -1. */
 static long cuemu_process_read(const char *path, char *text, size_t size)
 {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -113,7 +114,7 @@ static long cuemu_process_read(const char *path, char *text, size_t size)
 
 /* Return 1 if the thread runs or is ready to (R), or waits for a disk or memory
    (D), as any thread may for a moment; CUEMU_CLOCK_STOPPED if stopped by a
-   signal or a debugger; otherwise 0. */
+   signal or a debugger; otherwise 0, also if it has ended. */
 static int cuemu_process_task_runs(int pid, int tid)
 {
     char path[64], text[512];
@@ -178,8 +179,9 @@ static uint64_t cuemu_process_space(void)
     return __atomic_load_n(&space, __ATOMIC_RELAXED);
 }
 
-/* Return the time spent waiting for a processor, ns: the second number of
-   "processor time, waiting time, number of time slices". */
+/* Return the time that the process's first thread has waited for a processor,
+   ns: the second number of "processor time, waiting time, number of time
+   slices". 0 if the kernel does not tell. */
 static uint64_t cuemu_process_delay_ns(int pid)
 {
     char path[64], text[128];

@@ -465,7 +465,9 @@ static cuemu_time_t cuemu_time_max(cuemu_time_t a, cuemu_time_t b)
     return (a > b) ? a : b;
 }
 
-/* Queue an operation whose dependencies are done at the present time. */
+/* Queue an operation whose last dependency has just been done. It starts at its
+   `earliest` time, or now if that has passed; after a wait for another stream,
+   not before cost.cross_stream from now. */
 static void cuemu_op_ready(cuemu_sim_t *sim, uint32_t index)
 {
     cuemu_op_t *op     = cuemu_sim_op(sim, index);
@@ -566,7 +568,8 @@ static void cuemu_op_start(cuemu_sim_t *sim, uint32_t index)
     }
 }
 
-/* End the set-up of a copy, or its moving of bytes. */
+/* End the present phase of a running copy: after its set-up its bytes begin to
+   move, after its bytes it is LANDING. */
 static void cuemu_flow_finish(cuemu_sim_t *sim, uint32_t index)
 {
     cuemu_op_t *op             = cuemu_sim_op(sim, index);
@@ -986,7 +989,8 @@ unsigned cuemu_sim_num_live(const cuemu_sim_t *sim, int32_t owner)
     return count;
 }
 
-/* Remove an operation from the heap, list or count of its state. */
+/* Remove an operation from the heap, list or count of its state, as it will
+   never end by itself. The caller sets the new state. */
 static void cuemu_op_withdraw(cuemu_sim_t *sim, uint32_t index)
 {
     cuemu_op_t *op = cuemu_sim_op(sim, index);

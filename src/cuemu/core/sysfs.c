@@ -95,7 +95,8 @@ static void cuemu_sysfs_link(cuemu_sysfs_t *s, const char *device,
     }
 }
 
-/* Write the cores of a mask as a list such as "0-19,40-59". */
+/* Write the cores of a mask to `folder`/local_cpulist, as a list such as
+   "0-19,40-59". Writes no file if the mask is empty. */
 static void cuemu_sysfs_cores(cuemu_sysfs_t *s, const char *folder,
                               const uint8_t *cores)
 {

@@ -254,8 +254,9 @@ static CUresult cuemu_front_merge(cuemu_front_t *front,
 
 /* -------------------------------------------------------------- captures */
 
-/* Find a capture by its id. Call with the lock, as all functions below except
-   driver functions. */
+/* Find a capture by its id; NULL if it has ended. Call with the lock. The
+   static functions below need it, too, except cuemu_capture_info(); the others
+   take it themselves if necessary. */
 static cuemu_capture_t *cuemu_capture_find(uint64_t id)
 {
     cuemu_capture_t *capture = cuemu_captures;
@@ -274,7 +275,8 @@ static void cuemu_capture_join(cuemu_capture_t *capture, cuemu_stream_t *stream)
     capture->streams      = stream;
 }
 
-/* Return the streams to their normal state; the graph becomes the caller's. */
+/* Return the streams to their normal state and free the capture. Its graph
+   becomes the caller's. */
 static void cuemu_capture_end(cuemu_capture_t *capture)
 {
     cuemu_capture_t **link = &cuemu_captures;
@@ -310,7 +312,9 @@ static int cuemu_capture_has_blocking(const cuemu_capture_t *capture,
     return 0;
 }
 
-/* The legacy stream would wait for blocking streams under capture */
+/* Return CAPTURE_IMPLICIT if `stream` is a legacy stream that would wait for a
+   blocking stream under capture, otherwise SUCCESS. `breaks`: break such
+   captures, too. */
 static CUresult cuemu_capture_check_legacy(const cuemu_stream_t *stream,
                                            int breaks)
 {
@@ -614,8 +618,9 @@ static int cuemu_capture_is_joined(const cuemu_capture_t *capture)
     return 1;
 }
 
-/* Return the result of ending the capture in this stream. Sets *ends_p if the
-   capture ends by it. */
+/* Return the result of ending the capture (NULL: none) in this stream. Sets
+   *ends_p if the capture ends by it: the caller ends it. An end in another
+   stream than the origin breaks the capture. */
 static CUresult cuemu_capture_judge(cuemu_capture_t *capture,
                                     const cuemu_stream_t *stream, int *ends_p)
 {

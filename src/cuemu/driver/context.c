@@ -30,7 +30,8 @@ cuemu_context_t *cuemu_context_current(void)
 }
 
 /* Return the context of a handle, also a destroyed one: handles stay valid for
-   the process's life (seen on H100, driver 580). */
+   the process's life (seen on H100, driver 580). NULL if the handle never was a
+   context. */
 static cuemu_context_t *cuemu_context_any(CUcontext handle)
 {
     return cuemu_object_is_stale(handle, CUEMU_OBJ_CONTEXT) ?
@@ -390,8 +391,8 @@ CUEMU_API(cuCtxCreate, (CUcontext *ctx, unsigned flags, CUdevice device),
 
 CUEMU_ALSO(cuCtxCreate_v2, cuCtxCreate);
 
-/* Execution affinity, and the creation parameters of CUDA 12.5 and later,
-   divide multiprocessors: ignored here */
+/* Create a context. Execution affinity, which limits it to some of the
+   multiprocessors, is refused. */
 CUEMU_API(cuCtxCreate_v3,
           (CUcontext *ctx, void *affinity, int num_affinity, unsigned flags,
            CUdevice device),
@@ -401,6 +402,7 @@ CUEMU_API(cuCtxCreate_v3,
                                  cuemu_context_create(ctx, flags, device);
 }
 
+/* Create a context. The parameters (execution affinity, CIG) are ignored. */
 CUEMU_API(cuCtxCreate_v4,
           (CUcontext *ctx, void *params, unsigned flags, CUdevice device),
           (ctx, params, flags, device))

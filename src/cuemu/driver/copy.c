@@ -106,12 +106,13 @@ static CUresult cuemu_copy_stage(cuemu_work_t *work)
     return CUDA_SUCCESS;
 }
 
-/* Position of a copy in a batch */
+/* Position of a copy in a batch, which decides the time of its submission */
 typedef enum {
-    CUEMU_COPY_ALONE,
+    CUEMU_COPY_ALONE,   /* not in a batch */
     CUEMU_COPY_FIRST,
-    CUEMU_COPY_FURTHER,
-    CUEMU_COPY_REST
+    CUEMU_COPY_FURTHER, /* set up while earlier ones run */
+    CUEMU_COPY_REST     /* further piece of one copy: as FURTHER, but submitted
+                           with the first piece */
 } cuemu_copy_place_t;
 
 static cuemu_time_t cuemu_copy_cost(cuemu_copy_place_t place)

@@ -27,23 +27,30 @@ CUresult cuemu_capture_enter(const char *call);
  */
 CUresult cuemu_capture_use(cuemu_stream_t *stream, int *is_captured_p);
 
-/* Do the same for work that a capture cannot contain: fails also if the stream
-   is under capture. */
+/* Prepare for work that a capture cannot contain. Like cuemu_capture_use(), but
+   fails also if the stream is under capture, and breaks that capture. */
 CUresult cuemu_capture_refuse(cuemu_stream_t *stream);
 
-/* Add a node behind the stream's captured work. */
+/* Add a node behind the stream's captured work. INVALIDATED if the capture is
+   broken or has ended. */
 CUresult cuemu_capture_add(cuemu_stream_t *stream, int type,
                            const cuemu_gparams_t *params, cuemu_context_t *ctx);
 
-/* Let the event stand for the stream's captured work. */
+/* Let the event stand for the stream's captured work. INVALIDATED if the
+   capture is broken or has ended. */
 CUresult cuemu_capture_record(cuemu_stream_t *stream, cuemu_event_t *event);
 
-/* Let the stream wait for the event. *is_captured_p is set if there is nothing
-   more to do. */
+/* Let the stream wait for the event. If the event was recorded in a capture,
+   the stream joins that capture. With `is_external` a stream under capture gets
+   a wait node instead. Fails, and breaks the captures involved, between two
+   captures, for the legacy stream, and if a stream under capture waits for an
+   event recorded outside. Clears *is_captured_p if the caller has to make a
+   normal wait. */
 CUresult cuemu_capture_wait(cuemu_stream_t *stream, cuemu_event_t *event,
                             int is_external, int *is_captured_p);
 
-/* Return an error if the event was last recorded in a capture. */
+/* Check a query of the event, or a wait for it. Returns CAPTURED_EVENT, and
+   breaks the capture, if the event was last recorded in one. */
 CUresult cuemu_capture_ask(cuemu_event_t *event);
 
 /* Forget what an event stands for in a capture, before it is recorded again or

@@ -70,7 +70,10 @@ enum {
     CUEMU_GATE_LACKS   = 2  /* always NOT_SUPPORTED */
 };
 
-/* Check a call before it runs. Returns SUCCESS, or the error to return. */
+/* Begin a call: count it, report it to the clock, and check whether it may run.
+   Returns SUCCESS, or the error that the call has to return. May wait for
+   another thread's call, see cuemu_work_wait_held(). In both cases
+   cuemu_gate_leave() must follow. */
 CUresult cuemu_gate_enter(cuemu_gate_t *gate);
 
 /* End a call, report it if it failed, and return its result: OUT_OF_MEMORY
@@ -87,14 +90,16 @@ CUresult cuemu_gate_fault(const char *name);
 
 /* Replace CUEMU_FAULT by `faults`, in the same form: calls to fail, counted
    from now. NULL: no call. No other thread may call the driver meanwhile.
-   Returns 0 or -1. */
+   Returns 0; -1 if some are malformed (reported on stderr): the others
+   apply. */
 CUEMU_FOR_TESTS int cuemu_fault(const char *faults);
 
 /* Return how often this process called a function, in all its versions. */
 CUEMU_FOR_TESTS unsigned long long cuemu_calls(const char *name);
 
-/* Write this process's driver objects to `text`: equal objects give equal
-   texts. Returns `text`. */
+/* Write the numbers of this process's driver objects and memory blocks by kind
+   to `text`, cut to `size`: equal numbers give equal texts. Modules, libraries
+   and links are not counted. Returns `text`. */
 CUEMU_FOR_TESTS const char *cuemu_census(char *text, size_t size);
 
 /* cuda.h makes macros of many names: paste them here, never expand them. */
@@ -160,6 +165,9 @@ typedef enum {
 /* Return a zeroed object of `size` bytes, or NULL. The size is the same for all
    objects of a type. */
 void *cuemu_object_new(cuemu_obj_type_t type, size_t size);
+
+/* Make a live object's handle invalid, and its memory available to later
+   objects of the type. Not for retired objects. */
 void cuemu_object_delete(void *obj);
 
 /* Return the number of live objects of the type. */
@@ -270,11 +278,13 @@ void cuemu_unlock(void);
 cuemu_context_t *cuemu_context_current(void);
 /* Return the error of a call without a current context. */
 CUresult cuemu_context_error(void);
-void cuemu_context_wait(cuemu_context_t *ctx); /* wait for all its work */
-void cuemu_process_wait(void); /* Wait for the work of all contexts, as
-                                  cuMemFreeHost does. */
-/* Wait until no thread is inside cuMemFreeHost: copies of page-locked memory
-   have to. */
+/* Wait for all work queued in the context so far. Call without any lock. */
+void cuemu_context_wait(cuemu_context_t *ctx);
+/* Wait for all work queued in all contexts so far, as cuMemFreeHost and
+   cuMemHostUnregister do. Call without any lock. */
+void cuemu_process_wait(void);
+/* Wait until no thread is inside cuemu_process_wait(): copies of page-locked
+   memory have to. Call without any lock. */
 void cuemu_process_wait_unlocked(void);
 int cuemu_context_depth(void); /* Return the depth of the calling thread's
                                   context stack */
@@ -289,7 +299,11 @@ CUresult cuemu_event_resolve(CUevent handle, cuemu_event_t **event_p);
 /* Retire streams and events of a context. Call with the lock. */
 void cuemu_stream_retire(cuemu_context_t *ctx);
 
-/* Find the stream that a handle stands for in the current context. */
+/* Find the stream of a handle. The handles of default streams (NULL,
+   CU_STREAM_LEGACY, CU_STREAM_PER_THREAD) mean those of the current context;
+   others may be of any context. Returns the call's error if there is no such
+   stream. Ends the program for a stream whose context has ended, as the real
+   driver does. Call without the lock. */
 CUresult cuemu_stream_resolve(CUstream handle, cuemu_stream_t **stream_p);
 cuemu_stream_t *cuemu_stream_new(cuemu_context_t *ctx, unsigned flags,
                                  int priority);
@@ -346,17 +360,22 @@ int cuemu_mem_is_host(const cuemu_mem_t *mem);
    own access rights if it has any, otherwise by the contexts'. */
 int cuemu_mem_is_reached(const cuemu_mem_t *mem, const cuemu_context_t *ctx);
 
-/* Find the range around an address that a kernel may use, within a page of
-   `size` bytes (a power of 2), and make its memory present. Needs no lock. */
+/* Find the range around an address that a kernel of `ctx` may use, within a
+   page of `size` bytes (a power of 2), and make its memory present.
+   range->memory is NULL, and the rest undefined, if the kernel may not use the
+   address or there is no room. Needs no lock. */
 struct cuemu_ptx_range;
 void cuemu_mem_page(const cuemu_context_t *ctx, uint64_t addr, uint64_t size,
                     struct cuemu_ptx_range *range);
 
-/* Write bytes to a GPU's memory immediately. */
+/* Write bytes to a GPU's memory immediately, without modelled time.
+   INVALID_VALUE unless the range is inside one allocation or mapping of GPU
+   memory; OUT_OF_MEMORY if the file system is full. Takes the lock. */
 CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size);
 
-/* Find the record of an address. Call with cuemu_lock(); the result is valid
-   while it is held. */
+/* Find the record of the memory that contains an address; NULL if the driver
+   does not know the memory. Call with cuemu_lock(); the result is valid while
+   the lock is held. */
 cuemu_mem_t *cuemu_mem_find(uint64_t addr);
 
 /* Return non-zero if a record overlaps addr..addr+size. Call with the lock. */
@@ -372,13 +391,19 @@ cuemu_mem_t *cuemu_mem_of(const void *owner, int extent);
 /* Return the bytes in use of all records of this owner. Call with the lock. */
 uint64_t cuemu_mem_bytes_of(const void *owner);
 
-/* Add a copy of a record; NULL if out of memory or overlapping. */
+/* Add a copy of a record and return the copy; NULL if out of memory or
+   overlapping. Call with the lock. */
 cuemu_mem_t *cuemu_mem_add(const cuemu_mem_t *mem);
+/* Remove a record and free it. Its memory and addresses stay allocated. Call
+   with the lock. */
 void cuemu_mem_remove(cuemu_mem_t *mem);
 
-/* Reserve addresses with PROT_NONE; 0 if there are none left. `align` is a
-   power of 2. */
+/* Reserve the lowest free addresses, with PROT_NONE; 0 if there are none left.
+   `hint` is ignored. `align` is a power of 2, or 0: at least CUEMU_GRANULE is
+   used. Call with the lock. */
 uint64_t cuemu_va_reserve(uint64_t hint, uint64_t size, uint64_t align);
+/* Give back the reservation that begins at `va`; `size` is ignored. Does not
+   remove access given by cuemu_va_protect(). Call with the lock. */
 void cuemu_va_release(uint64_t va, uint64_t size);
 /* Return non-zero for addresses that only the driver allocates, in use or
    free. */
@@ -410,11 +435,14 @@ typedef struct {
 
 /* Return the number of bytes, up to `size`, that lie behind an address in one
    piece of a GPU's memory: fewer than `size` where mappings of several pieces
-   are adjacent. Call with cuemu_lock(). */
+   are adjacent. `size` if the address is in no mapping of cuMemMap(). Call with
+   cuemu_lock(). */
 uint64_t cuemu_mem_run(uint64_t addr, uint64_t size);
 
-/* Find the location of a range for use by `ctx`; INVALID_VALUE unless it lies
-   in one place. Call with cuemu_lock(). */
+/* Find the location of a range for use by `ctx`. Memory unknown to the driver
+   is pageable. INVALID_VALUE unless the range lies in one place, for free
+   addresses of the driver, and for mappings before cuMemSetAccess(). Call with
+   cuemu_lock(). */
 CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
                            const cuemu_context_t *ctx, cuemu_range_t *range_p);
 
@@ -424,6 +452,8 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size);
 /* Undo cuemu_mem_back(). `free_it`: free the extent as its owner. */
 void cuemu_mem_unback(cuemu_mem_t *mem, int free_it);
 
+/* Allocate memory of the context's GPU, of kind DEVICE or POOL; `owner` is the
+   pool, or NULL. Takes the lock. */
 CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
                                 cuemu_mem_kind_t kind, void *owner,
                                 CUdeviceptr *ptr_p);
@@ -431,8 +461,14 @@ CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
    without the lock. */
 void cuemu_pool_collect(void);
 
-/* Return non-zero if cuMemPoolSetAccess gave the GPU access to a pool. */
+/* Return non-zero if cuMemPoolSetAccess gave the GPU access to a pool. The
+   pool's own GPU has access without it: not counted here. */
 int cuemu_pool_is_open(const void *pool, int gpu);
+
+/* Free the DEVICE, POOL or MANAGED memory that begins at `ptr`; INVALID_VALUE
+   for any other address. Waits first for the work of the memory's context, if
+   it has one, unless `from_stream`: a stream has reached cuMemFreeAsync. Call
+   without the lock. */
 CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream);
 
 /* Forget a mapping of another process's memory. Call with the lock. */
@@ -489,8 +525,11 @@ void cuemu_work_call_end(void);
 /* Return the time of a call on this node, ps. */
 cuemu_time_t cuemu_cost(cuemu_call_t call);
 
-/* Hold the caller until emulated time `until`. */
+/* Hold the caller until emulated time `until`, serving due operations
+   meanwhile. Returns at once if that time has passed. */
 void cuemu_work_spend_until(cuemu_time_t until);
+
+/* Hold the caller for the time of a call that has found or done something. */
 void cuemu_work_spend(cuemu_call_t call);
 
 /* Hold the caller for a query that found nothing done. Takes longer, the longer
@@ -534,7 +573,9 @@ cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now);
 /* End all delays by cuemu_work_linger(). Call with cuemu_lock(). */
 void cuemu_work_hurry_all(void);
 
-/* Add an operation that belongs to no stream. Returns it, or 0 on failure. Call
+/* Add an operation that belongs to no stream, waiting for room if necessary.
+   `at`: its earliest submission time. Fills the owner and payload of
+   work->desc. Returns the operation; 0 on failure (reported on stderr). Call
    with cuemu_lock(). */
 cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
                              unsigned num_deps, cuemu_time_t at);
@@ -545,12 +586,15 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
                          uint64_t dst_pitch, const cuemu_range_t *src,
                          uint64_t src_pitch, uint64_t width, uint64_t height);
 
-/* Select the copy engine of GPU `gpu`: the GPU of the stream's or the node's
-   context. */
+/* Let the engine of GPU `gpu`, that of the stream's or the graph node's
+   context, make a copy set by cuemu_work_set_move(). Changes the time only of a
+   copy between two GPUs whose source is not `gpu`. */
 void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
                            const cuemu_range_t *dst, const cuemu_range_t *src);
 
-/* Return zero if a copy between the two has to go through the host. */
+/* Return non-zero if one operation models the copy, also where the node has
+   only a route through the host; zero if GPUs that could be peers lack peer
+   access, so that cuemu_work_stage() has to model it. */
 int cuemu_work_is_direct(const cuemu_range_t *dst, const cuemu_range_t *src);
 
 /*
@@ -562,10 +606,13 @@ void cuemu_work_stage(cuemu_work_t *work, const cuemu_op_id_t *deps,
                       unsigned num_deps, cuemu_time_t at,
                       cuemu_op_id_t halves[2]);
 
-/* Submit a copy to a stream, direct or through the host, as needed. */
+/* Submit a copy to a stream, as cuemu_work_submit() does; `direct` is from
+   cuemu_work_is_direct(). */
 cuemu_op_id_t cuemu_work_copy(cuemu_stream_t *stream, cuemu_work_t *work,
                               int direct, cuemu_time_t at);
 
+/* Return non-zero if the operation is done, or is 0. Takes the session's
+   lock. */
 int cuemu_work_done(cuemu_op_id_t op);
 
 /* Submit work that lasts until a word of memory meets a condition, like a
@@ -582,13 +629,20 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
  */
 cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op);
 
-void cuemu_work_wait(cuemu_op_id_t op); /* call without any lock */
+/* Wait for an operation, serving due ones meanwhile; 0: return at once. Call
+   without any lock. */
+void cuemu_work_wait(cuemu_op_id_t op);
 
-/* Serve all due operations. Returns non-zero if there were any. */
+/* Bring the simulation to the present time and serve all due operations that
+   this process may serve, except host functions: those are left to the service
+   thread. Returns non-zero if any were served or the simulation has changed.
+   Call without any lock. */
 int cuemu_work_progress(void);
 
 /* Make room in the file behind a range of GPU memory. Returns 0, or -1 if the
-   file system is full. */
+   file system is full: reported once, and later calls fail
+   (cuemu_gate_leave()). Returns 0 without a check if `gpu` is -1, and on Linux
+   before 5.14. */
 int cuemu_populate(int gpu, uint64_t offset, uint64_t size);
 
 /* ------------------------------------------------------------- kernels */
@@ -602,17 +656,23 @@ CUresult cuemu_context_fault(const cuemu_context_t *ctx);
    destruction). */
 CUresult cuemu_kernel_fault(const char *call);
 
-/* Serve a kernel's operation; `arg` is from its payload. */
+/* Serve a kernel's operation; `arg` is from its payload. The first time begins
+   the kernel, or lets it wait for room on its GPU; the second time ends it. */
 void cuemu_kernel_serve(uint64_t arg);
 
-/* Retire modules of a context. Call with the lock. */
+/* Free the modules of a context that ends, and make their handles invalid. Code
+   of running kernels stays until they end. Call with the lock. */
 void cuemu_module_retire(cuemu_context_t *ctx);
 
 /* Counters for the report at exit */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
 
-/* Start the driver in this process; stop its service thread at exit */
+/* Start the driver in this process; has no effect if it is started. NO_DEVICE,
+   also in all later calls, if the session cannot be joined or no GPU is
+   visible; NOT_INITIALIZED in a forked child. */
 CUresult cuemu_process_start(void);
+/* Stop the service thread at exit and wait for its end. Has no effect if it is
+   not running. */
 void cuemu_work_stop(void);
 
 /* Set in a child forked after the driver was initialised */

@@ -18,8 +18,10 @@ typedef union {
     cuemu_job_t                *kernel;
 } cuemu_gparams_t;
 
-/* Add `node_p` behind `deps`. A kernel node takes a reference to `params`.
-   `ctx` is the context of copies, fills and kernels. */
+/* Add a node behind `deps` and return it in *node_p. Takes no modelled time.
+   `params` is copied (NULL: empty node); a kernel node takes a reference to
+   params->kernel. `ctx` is the context of copies, fills and kernels.
+   INVALID_VALUE if a dependency is listed twice or of another graph. */
 CUresult cuemu_graph_add(CUgraphNode *node_p, CUgraph graph,
                          const CUgraphNode *deps, size_t num_deps, int type,
                          const cuemu_gparams_t *params, cuemu_context_t *ctx);
@@ -27,17 +29,21 @@ CUresult cuemu_graph_add(CUgraphNode *node_p, CUgraph graph,
 CUresult cuemu_graph_new(CUgraph *graph_p);
 void cuemu_graph_delete(CUgraph graph);
 
-/* Non-zero if `from` is `to` or comes before it. */
+/* Return non-zero if `to` is `from` or depends on it. */
 int cuemu_graph_reaches(CUgraphNode to, CUgraphNode from);
 
+/* Add a reference to a job. */
 void cuemu_job_hold(cuemu_job_t *job);
+/* Drop a reference to a job; the last one frees the job. */
 void cuemu_job_drop(cuemu_job_t *job);
 
-/* Reserve room for `count` more launches. Call without a lock. */
+/* Wait until `count` more launches fit beside the unfinished ones. Nothing is
+   set aside: another thread may launch first. Call without a lock. */
 void cuemu_job_reserve(unsigned count);
 
-/* Launch the kernel behind `deps`, in reserved room. Returns an operation that
-   ends with it, 0 if out of memory. Call with cuemu_lock(). */
+/* Launch a copy of the job behind `deps`, after cuemu_job_reserve(). Returns an
+   operation that ends with the kernel, 0 if out of memory. Call with
+   cuemu_lock(). */
 cuemu_op_id_t cuemu_job_launch(const cuemu_job_t *job,
                                const cuemu_op_id_t *deps, unsigned num_deps,
                                cuemu_time_t at);

@@ -37,22 +37,30 @@ struct cuemu_function {
     cuemu_function_t   *next;
 };
 
+/* Find the function of a handle of cuModuleGetFunction() or
+   cuLibraryGetKernel(). For the latter loads the library into the current
+   context if necessary. Returns the call's error if there is no function. */
 CUresult cuemu_function_resolve(CUfunction handle,
                                 cuemu_function_t **function_p);
 
 /* Return the largest dynamic shared memory of a launch, in bytes. */
 uint32_t cuemu_function_shared(const cuemu_function_t *function);
 
-/* Read a file into memory from malloc(), with zeros behind it. */
+/* Read a file into memory from malloc(), with zeros behind it; the caller frees
+   it. Errors: INVALID_VALUE (`path` NULL), FILE_NOT_FOUND, INVALID_IMAGE (not
+   readable), OUT_OF_MEMORY. */
 CUresult cuemu_image_read(const char *path, void **image_p, size_t *size_p);
 
-/* Release the module after a launch has ended. */
+/* Drop a launch's reference to the module. The last one frees an unloaded
+   module. */
 void cuemu_module_release(cuemu_module_t *module);
 
 #define CUEMU_FATBIN_MAGIC   0xba55ed50u
 #define CUEMU_FATBIN_WRAPPER 0x466243b1u
 
-/* Extract the PTX for a GPU from a fat binary, in memory from malloc(). */
+/* Extract the best PTX for a GPU from a fat binary, as a string from malloc()
+   that the caller frees. On failure writes a sentence to `error`
+   (CUEMU_PTX_ERROR_SIZE bytes), except for OUT_OF_MEMORY. */
 CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
                            char *error);
 

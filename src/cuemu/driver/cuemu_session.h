@@ -97,14 +97,17 @@ extern cuemu_session_t cuemu_session;
    one sentence on stderr. Returns 0 or -1. */
 int cuemu_session_join(void);
 
-/* Report once that the folder's file system is full, and the remedy. */
+/* Report on stderr that the folder's file system has no room for `size` bytes
+   of `what`, and the remedy. Only a process's first call reports. */
 void cuemu_session_no_room(uint64_t size, const char *what);
 
-/* Release everything this process uses in the session. */
+/* Release everything this process uses in the session. The last process to
+   leave removes the folder if the emulator created it. Has no effect if the
+   process has not joined. */
 void cuemu_session_leave(void);
 
 /* Take the lock of cuemu_shared_t. If its holder has died, the lock passes to
-   the caller. */
+   the caller, and the resources of dead processes are released. */
 void cuemu_session_lock(void);
 void cuemu_session_unlock(void);
 
@@ -112,16 +115,18 @@ void cuemu_session_unlock(void);
    `force`. Call with the lock. */
 void cuemu_session_reap(int force);
 
-/* Allocate memory of a GPU, in granules, first fit; -1 if there is too little.
-   The caller becomes owner and user. Call with the lock. */
+/* Allocate memory of a GPU, in granules, first fit. Return the extent's index;
+   -1 if `size` is 0 or there is no such gap or no free entry. The process
+   becomes owner and user, with one reference. Call with the lock. */
 int cuemu_session_extent_alloc(int gpu, uint64_t size);
 
 /* Add a reference of the caller to an extent. Call with the lock. */
 void cuemu_session_extent_get(int index);
 
-/* Drop a reference of the caller to the extent, and free it if `free_it`. Its
-   memory returns to the GPU with the last user and the last descriptor. Call
-   with the lock. */
+/* Drop a reference of this process to the extent. `free_it`: its owner frees
+   it, so that IPC handles of it can no longer be opened. The memory returns to
+   the GPU with the last reference of all processes and the last descriptor.
+   Call with the lock. */
 void cuemu_session_extent_put(int index, int free_it);
 
 /* Return a new descriptor of the extent, -1 on failure. The extent's memory

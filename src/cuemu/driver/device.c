@@ -30,8 +30,8 @@ static void cuemu_uuid_string(const uint8_t *uuid, char *str)
     }
 }
 
-/* Return the GPU of an element of CUDA_VISIBLE_DEVICES; -1 if it names no
-   GPU. */
+/* Return the GPU, as index in the node, of an element of CUDA_VISIBLE_DEVICES:
+   a number or the beginning of a UUID; -1 if it names no GPU. */
 static int cuemu_visible_parse(const char *item)
 {
     const cuemu_node_t *node = cuemu_session.node;
@@ -54,8 +54,9 @@ static int cuemu_visible_parse(const char *item)
            -1 : (int)index;
 }
 
-/* Read CUDA_VISIBLE_DEVICES. Like NVIDIA's driver, ignore all elements from the
-   first invalid one on. */
+/* Fill the list of visible devices from CUDA_VISIBLE_DEVICES; unset: all GPUs.
+   Like NVIDIA's driver, ignore all elements from the first invalid one on, and
+   show no device if a GPU is named twice. */
 static void cuemu_visible_read(void)
 {
     const char *env = getenv("CUDA_VISIBLE_DEVICES");
@@ -316,7 +317,8 @@ CUEMU_API(cuDeviceComputeCapability, (int *major, int *minor, CUdevice device),
     return CUDA_SUCCESS;
 }
 
-/* Convert "0000:1b:00.0" to numbers. */
+/* Convert a bus id, "0000:1b:00.0" or "1b:00.0", to numbers. What cannot be
+   read is 0. */
 static void cuemu_busid_parse(const char *busid, unsigned *domain,
                               unsigned *bus, unsigned *dev)
 {

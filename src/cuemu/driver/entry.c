@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* First version of names whose variants take different arguments */
+/* Variants of functions that take different arguments: `variant` is the one
+   from this version on, up to that of the entry before. Newest first */
 static const struct {
     const char *name;
     int         version;

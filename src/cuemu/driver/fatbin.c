@@ -99,8 +99,8 @@ static size_t cuemu_lz4_unpack(const uint8_t *in, size_t in_size, uint8_t *out,
     return to;
 }
 
-/* Unpack with the system's zstd, if present: nvcc uses zstd since release
-   13. */
+/* Unpack with the system's zstd: nvcc uses zstd since release 13. Return the
+   bytes unpacked; 0 for bad data, or without libzstd.so.1. */
 static size_t cuemu_zstd_unpack(const void *in, size_t in_size, void *out,
                                 size_t out_size)
 {

@@ -381,8 +381,9 @@ void cuemu_object_revive(void *obj)
     pthread_mutex_unlock(&cuemu_pools_lock);
 }
 
-/* Return the type of the object at an address; FREE if the address is no object
-   of the type's pool. */
+/* Return the type of the object at an address, with CUEMU_OBJ_STALE if it was
+   retired; FREE if it was deleted, or the address is no object of the type's
+   pool. */
 static uint32_t cuemu_object_type(const void *handle, cuemu_obj_type_t type)
 {
     cuemu_object_pool_t *pool = &cuemu_pools[type];

@@ -74,7 +74,8 @@ CUEMU_API(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr ptr),
     return result;
 }
 
-/* Find a handle already open in this context. Call with the lock. */
+/* Return the mapping of a handle that is open in this context already, NULL if
+   it is not. Call with the lock. */
 static cuemu_mem_t *cuemu_ipc_find_open(const cuemu_ipc_handle_t *ipc,
                                         cuemu_context_t *ctx)
 {
@@ -111,10 +112,12 @@ static int cuemu_ipc_is_anothers(const cuemu_ipc_handle_t *ipc, int gpu,
     return 0;
 }
 
-/* Return non-zero if another allocation has replaced freed memory that is still
-   open. Small allocations share memory: freed memory stays mapped until it is
-   closed, and until then opening its replacement fails (2 x H100, driver 580,
-   buffers of 120 B to 42 KiB). Call with the lock. */
+/* Return non-zero if this context still has open another allocation at the same
+   address of the exporter, which has been freed since. Call it only if
+   cuemu_ipc_find_open() returned NULL. Small allocations share memory: freed
+   memory stays mapped until it is closed, and until then opening its
+   replacement fails (2 x H100, driver 580, buffers of 120 B to 42 KiB). Call
+   with the lock. */
 static int cuemu_ipc_is_replaced(const cuemu_ipc_handle_t *ipc,
                                  const cuemu_context_t *ctx)
 {

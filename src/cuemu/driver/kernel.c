@@ -198,7 +198,8 @@ typedef struct {
     unsigned      count;
 } cuemu_flows_t;
 
-/* Add an operation of the kernel. Call with the session's lock. */
+/* Add an operation of the kernel to the simulation and to `flows`; to neither
+   if the simulation is full. Call with the session's lock. */
 static void cuemu_flow_add(cuemu_flows_t *flows, cuemu_op_desc_t *desc)
 {
     cuemu_payload_t payload = {.kind = CUEMU_PAYLOAD_NONE, .move = -1};
@@ -269,18 +270,20 @@ static void cuemu_job_flows(const cuemu_job_t *job, double scale,
     cuemu_flow_add(flows, &desc);
 }
 
-/*
- * Return the threads of a block. A kernel begins when there is room for one
- * block, and occupies as much as is free: its other blocks follow when the
- * first ones end. Kernels of a GPU get room in the order of their launch, so a
- * waiting kernel holds up the later ones. Copies never wait for room.
- */
+/* Return the number of threads of a block. */
 static uint64_t cuemu_job_block_threads(const cuemu_job_t *job)
 {
     return (uint64_t)job->launch.block[0] * job->launch.block[1] *
            job->launch.block[2];
 }
 
+/*
+ * Take room for a kernel on its GPU. Return 0 if there is not enough for one
+ * block. A kernel occupies as much as is free: its other blocks follow when the
+ * first ones end. Kernels of a GPU get room in the order of their launch, so a
+ * waiting kernel holds up the later ones. Copies never wait for room. Call with
+ * cuemu_room's lock.
+ */
 static int cuemu_job_take_room(cuemu_job_t *job)
 {
     int gpu        = job->ctx->gpu;
@@ -543,8 +546,9 @@ void cuemu_job_reserve(unsigned count)
     }
 }
 
-/* Describe the kernel's first operation, served by beginning it. Call with
-   cuemu_lock() and reserved room. */
+/* Describe the kernel's first operation: serving it begins the kernel. Counts
+   the launch as unfinished. Call with cuemu_lock(), after
+   cuemu_job_reserve(). */
 static void cuemu_job_begin_work(cuemu_job_t *job, cuemu_work_t *work)
 {
     __atomic_add_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);

@@ -37,9 +37,10 @@ struct cuemu_kernel {
 static cuemu_library_t *cuemu_libraries;
 
 
-/* ----------------------------------------------------------- what is in it */
+/* -------------------------------------------------------- content of images */
 
-/* Return the number behind ".target sm_80" or similar: 80; 0 without one. */
+/* Return the number behind a directive: 80 for ".target sm_80", 83 for
+   ".version 8.3"; 0 if the text has no such directive or number. */
 static int cuemu_text_number(const char *text, const char *word)
 {
     const char *p = strstr(text, word);
@@ -62,7 +63,9 @@ static void cuemu_complain(const char *what)
     fprintf(stderr, "cuemu: %s\n", what);
 }
 
-/* Warn: a real V100 would refuse PTX of nvcc 13, which does not support it. */
+/* With UCX_LOG_LEVEL debug or trace, warn on stderr if a real GPU would refuse
+   PTX for a newer one. It runs here, because nvcc 13 cannot make PTX for
+   V100. */
 static void cuemu_tell_target(int target, int sm)
 {
     const char *level = getenv("UCX_LOG_LEVEL");
@@ -75,7 +78,8 @@ static void cuemu_tell_target(int target, int sm)
     }
 }
 
-/* PTX 9.0 belongs to driver version 13.0 */
+/* Refuse PTX newer than 9.0, that of driver version 13.0, with a sentence in
+   `error`. PTX for a newer GPU is accepted, see cuemu_tell_target(). */
 static CUresult cuemu_text_check(const char *text, int sm, char *error)
 {
     int version = cuemu_text_number(text, ".version");
@@ -100,7 +104,9 @@ static CUresult cuemu_ptx_result(cuemu_ptx_status_t status)
                                              CUDA_ERROR_INVALID_PTX;
 }
 
-/* Copy the PTX out of an image, to memory from malloc(). */
+/* Copy the PTX out of an image (PTX or a fat binary), to a string from malloc()
+   that the caller frees. Machine code is refused. On failure writes a sentence
+   to `error`, except for OUT_OF_MEMORY. */
 static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
                                  char *error)
 {
@@ -200,7 +206,8 @@ static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
     cuemu_module_put(module);
 }
 
-/* Parse a PTX text for a context. */
+/* Create a module with one reference from a PTX text, and its variables in the
+   context's memory. On failure `error` may have a sentence. */
 static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
                                  cuemu_module_t **module_p, char *error)
 {
@@ -259,8 +266,9 @@ void cuemu_module_retire(cuemu_context_t *ctx)
     }
 }
 
-/* Write an error to the program's CU_JIT_ERROR_LOG_BUFFER; the buffer and its
-   size are options 5 and 6. */
+/* Write `error` (empty: no error) to the program's CU_JIT_ERROR_LOG_BUFFER, cut
+   to the size in CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, and its full length to
+   that option. Without such options has no effect. */
 static void cuemu_module_log(unsigned num_options, const CUjit_option *options,
                              void **values, const char *error)
 {
@@ -828,7 +836,6 @@ CUEMU_API(cuLibraryGetGlobal,
            cuemu_module_global(module, name, ptr, size);
 }
 
-/* Return a function, or a kernel's function in the current context. */
 CUresult cuemu_function_resolve(CUfunction handle,
                                 cuemu_function_t **function_p)
 {

@@ -21,14 +21,16 @@ static int cuemu_pointer_ordinal(const cuemu_mem_t *mem)
 extern uint64_t cuemu_handle_types(const cuemu_mem_t *mem);
 
 /* Return the start of a range as H100 with driver 580 reports it: the start of
-   the allocation, or of the larger reservation around it, mapped or not. The
-   "mapping" is contiguous GPU memory: the block shared by small allocations. */
+   the allocation, or of the larger reservation around it, mapped or not. */
 static uint64_t cuemu_pointer_range(const cuemu_mem_t *mem)
 {
     return (mem->kind == CUEMU_MEM_VMM) ? cuemu_va_find(mem->base, mem->size) :
                                           mem->base;
 }
 
+/* Return the size of the "mapping" of CU_POINTER_ATTRIBUTE_MAPPING_SIZE: the
+   granules of GPU memory around the allocation, which small allocations
+   share. */
 static uint64_t cuemu_pointer_mapping_size(const cuemu_mem_t *mem)
 {
     uint64_t begin = mem->base & ~(CUEMU_GRANULE - 1);

@@ -145,7 +145,9 @@ static int cuemu_extent_has_descriptor(const cuemu_extent_t *ext)
     return held;
 }
 
-/* Release an extent without users, or once its descriptors are closed. */
+/* Release an extent that no process uses any more. If a descriptor of it is
+   open, count it in num_unused instead: cuemu_session_collect() releases it
+   later. */
 static void cuemu_extent_unused(cuemu_shared_t *sh, int index)
 {
     if (cuemu_extent_has_descriptor(&sh->extents[index])) {
@@ -357,8 +359,8 @@ void cuemu_session_no_room(uint64_t size, const char *what)
     }
 }
 
-/* Set the size of a file. Beyond RLIMIT_FSIZE the kernel would end the program
-   by SIGXFSZ. */
+/* Set the size of a file. Return 0, or -1 with a sentence on stderr. Fails
+   beyond RLIMIT_FSIZE, where the kernel would end the program by SIGXFSZ. */
 static int cuemu_session_resize(int fd, uint64_t size, const char *path)
 {
     struct rlimit limit;
@@ -373,9 +375,10 @@ static int cuemu_session_resize(int fd, uint64_t size, const char *path)
     return -1;
 }
 
-/* Reserve memory for all of a file: a process that touches a page without any
-   is ended by SIGBUS. A tmpfs gives all back when a signal comes, so reserve
-   page by page. */
+/* Reserve memory for all of a file: SIGBUS would end a process that touches a
+   page without memory. Return 0, or -1 with a sentence on stderr. A tmpfs gives
+   back all of a reservation when a signal interrupts it, so reserve page by
+   page. */
 static int cuemu_session_reserve(int fd, uint64_t size)
 {
     uint64_t at = 0, bytes;
@@ -696,8 +699,10 @@ static void cuemu_session_remove(void)
     rmdir(cuemu_session.dir);
 }
 
-/* Take the folder's lock, and create the folder if missing (*made_p). Another
-   process may delete the folder meanwhile. */
+/* Take the folder's lock, waiting for it, and create the folder if missing
+   (*made_p). Return a descriptor that holds the lock until it is closed; -1,
+   with a sentence on stderr, on failure. If another process deletes the folder
+   meanwhile, try again, at most 100 times. */
 static int cuemu_session_lock_dir(int *made_p)
 {
     struct stat st_fd, st_path;

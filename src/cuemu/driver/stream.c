@@ -27,7 +27,9 @@ static void cuemu_event_release(cuemu_event_t *event)
     }
 }
 
-/* Call with the lock, or before other threads know the context. */
+/* Create a stream; NULL if out of memory. While the context has no null stream
+   the new one is not listed in ctx->streams, as it is to become that. Call with
+   the lock, or before other threads know the context. */
 cuemu_stream_t *cuemu_stream_new(cuemu_context_t *ctx, unsigned flags,
                                  int priority)
 {
@@ -410,9 +412,10 @@ CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
 
 CUEMU_ALSO(cuEventDestroy_v2, cuEventDestroy);
 
-/* Record an event. In a blocking stream it also waits for the legacy stream's
-   work, although the stream itself gets no work by it: a wait for the stream
-   does not include the event then (seen on H100, driver 580). */
+/* Record an event, which forgets its last record. In a blocking stream the
+   event also waits for the legacy stream's work, although the stream itself
+   gets no work by it: a wait for the stream does not include the event then
+   (seen on H100, driver 580). Takes the lock. */
 CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
                             cuemu_time_t at)
 {

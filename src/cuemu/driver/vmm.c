@@ -190,7 +190,9 @@ static int cuemu_share_fd(const cuemu_vmm_file_t *file)
     return fd;
 }
 
-/* Write a handle of a type, for a file or the fabric. */
+/* Export the handle described by `file` as `type`, and fill file->epoch. To
+   `shareable` writes a fabric handle's 64 bytes, or a new descriptor (int) that
+   the program closes. OPERATING_SYSTEM if there is no descriptor. */
 static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
 {
     int fd;
@@ -217,8 +219,10 @@ static CUresult cuemu_share(void *shareable, int type, cuemu_vmm_file_t *file)
     return CUDA_SUCCESS;
 }
 
-/* Read a handle back. Errors: NOT_SUPPORTED (type), NOT_PERMITTED (of another
-   cluster), INVALID_VALUE (of another kind or session). */
+/* Read a handle back that cuemu_share() wrote. `shareable` is the descriptor
+   itself, or points to the fabric handle. Errors: NOT_SUPPORTED (type),
+   NOT_PERMITTED (of another cluster), INVALID_VALUE (of another kind or
+   session). */
 static CUresult cuemu_shared(void *shareable, int type, uint64_t magic,
                              cuemu_vmm_file_t *file)
 {
@@ -248,7 +252,8 @@ static cuemu_handle_t *cuemu_handle_check(CUmemGenericAllocationHandle handle)
     return cuemu_object_check((void*)(uintptr_t)handle, CUEMU_OBJ_HANDLE);
 }
 
-/* Drop a reference to the handle. Call with the lock. */
+/* Drop a reference to the handle. The last one deletes the handle and this
+   process's reference to the memory. Call with the lock. */
 static void cuemu_handle_put(cuemu_handle_t *handle)
 {
     if (--handle->refs == 0) {
@@ -543,7 +548,9 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
     return result;
 }
 
-/* Give the CPU access according to `flags`. Call with the lock. */
+/* Set the CPU's access to a mapping of host memory according to `flags`
+   (CUmemAccess_flags). Succeeds without effect for GPU memory. Call with the
+   lock. */
 static CUresult cuemu_vmm_let_cpu(cuemu_mem_t *mem, int flags)
 {
     const int prot = (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ?
@@ -972,9 +979,9 @@ CUEMU_API(cuMemPoolGetAttribute,
     }
 }
 
-/* Free memory released by cuMemFreeAsync: at the next synchronization of a
+/* Free memory released by cuMemFreeAsync. Called at each synchronization of a
    stream, an event or the context, as the manual says for a pool without
-   release threshold. */
+   release threshold, and before memory is allocated or its size is queried. */
 void cuemu_pool_collect(void)
 {
     cuemu_pool_free_t *item, *next;
@@ -1120,9 +1127,9 @@ CUEMU_API(cuMemPoolExportToShareableHandle,
     return cuemu_share(shareable, type, &file);
 }
 
-/* Importing the same pool again returns the same handle, to be destroyed as
-   often. Destroying fails while memory of the pool is imported (as on an
-   H100). */
+/* Import a pool. Importing it again returns the same handle, and the program
+   has to destroy it as often as it was imported. Destroying fails while memory
+   of the pool is imported (as on an H100). */
 CUEMU_API(cuMemPoolImportFromShareableHandle,
           (CUmemoryPool *handle, void *shareable, int type,
            unsigned long long flags),
@@ -1201,7 +1208,8 @@ CUEMU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data,
 }
 
 /* Map memory of an imported pool. Mapping it again gives the same address, and
-   one cuMemFree() undoes all (as on an H100). */
+   one cuMemFree() undoes all (as on an H100). INVALID_VALUE if the exporter has
+   freed the memory. Call with cuemu_lock() and the session's lock. */
 static CUresult cuemu_pool_map(const cuemu_pool_ptr_t *in, cuemu_pool_t *pool,
                                CUdeviceptr *ptr)
 {

@@ -53,7 +53,7 @@ static int cuemu_num_watches;       /* watched operations not served yet */
    lock */
 #define CUEMU_MAX_SPINS 64
 
-/* Limit of such a wait, longer than any test */
+/* Longest wait for a word in emulated time, longer than any test */
 #define CUEMU_SPIN_MAX_TIME (1000000 * CUEMU_PS_PER_SEC)
 
 /* Delay of a pageable copy's end while nothing waits for it: the time a GPU
@@ -62,7 +62,7 @@ static int cuemu_num_watches;       /* watched operations not served yet */
    wrong in 23 to 83 of 200 cases. */
 #define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
 
-/* Interval for reading the word, ns of real time */
+/* Interval for reading the words that streams wait for, ns of real time */
 #define CUEMU_SPIN_LOOK_NS 200000ull
 
 typedef struct {
@@ -138,8 +138,9 @@ cuemu_time_t cuemu_cost(cuemu_call_t call)
     return cuemu_session.node->cost.call[call];
 }
 
-/* Serve the due operations for which the clock stands still, or wait until
-   others have. */
+/* Serve the due operations for which the clock stands still. If there are none
+   for this process, wait until another one has served one, at most 0.2 ms of
+   real time. */
 static void cuemu_work_unclamp(void)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
@@ -247,9 +248,9 @@ void cuemu_work_wait_held(void)
 }
 
 /*
- * For benchmarks, which find it by name: return by how much ranks may differ in
- * emulated time, and how much processor time was not counted because its ranks
- * were further ahead. Both in seconds of emulated time, of all ranks.
+ * For benchmarks, which find it by name: return by how much a rank may be ahead
+ * of the node, and how much processor time of all ranks together was not
+ * counted because they were further ahead. Both in seconds of emulated time.
  */
 __attribute__((visibility("default")))
 void cuemu_drift(double *ahead_p, double *forgotten_p);
@@ -566,8 +567,8 @@ static int cuemu_spin_is_over(const cuemu_spin_t *spin)
     }
 }
 
-/* End the waits whose word meets the condition. Call with the session's
-   lock. */
+/* End the running waits whose word meets the condition, and forget those that
+   have ended. Return non-zero if it ended any. Call with the session's lock. */
 static int cuemu_spins_look(void)
 {
     cuemu_sim_t *sim = cuemu_session.sim;
@@ -728,16 +729,16 @@ static void *cuemu_service_main(void *arg)
     return NULL;
 }
 
-/* Serve due copies of this process during its sched_yield(). Return non-zero
-   if there were any. */
+/* Do cuemu_work_progress() for the program's sched_yield() and return its
+   result; 0 inside a driver call, after a fork, and outside a session. */
 static int cuemu_work_yield(void)
 {
     return (cuemu_call.depth == 0) && !cuemu_gate_forked &&
            (cuemu_session.slot >= 0) && cuemu_work_progress();
 }
 
-/* Let the preloaded library call `serve` from sched_yield(); NULL: no
-   longer. */
+/* Let the preloaded library call `serve` from sched_yield(); NULL: no longer.
+   Has no effect without that library. */
 static void cuemu_work_on_yield(int (*serve)(void))
 {
     int (**hook)(void) = (int (**)(void))dlsym(RTLD_DEFAULT,

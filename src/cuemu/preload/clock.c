@@ -27,12 +27,13 @@
 #define CUEMU_LOOK_NS 1000000ull
 
 /* Shortest duration of a yield, in emulated time and in processor time: the
-   longer one counts. A program has worked between two yields if their distance
-   is so many times the shortest one. While the clock is stopped: number of
-   yields before a sleep */
+   longer one counts */
 #define CUEMU_YIELD_TIME       (CUEMU_PS_PER_US / 2)
 #define CUEMU_YIELD_NS         10000ull
+/* The program has worked between two yields if the time between them is more
+   than so many times the shortest such time */
 #define CUEMU_YIELD_ACTIVE     4
+/* While the clock is stopped, one yield of so many sleeps */
 #define CUEMU_YIELD_ROUNDS     4
 
 /* Fruitless calls of UCX's progress in a row before a yield; some 10 us of
@@ -65,8 +66,10 @@ static int cuemu_real_gettime(clockid_t id, struct timespec *ts)
     return (int)syscall(SYS_clock_gettime, id, ts);
 }
 
-/* Return the session's state, NULL if there is no session. Only its clock may
-   be written. */
+/* Return the state of the session in $CUEMU_SESSION; NULL if the variable is
+   unset or no process has created the session yet. Looks for it at most once in
+   CUEMU_LOOK_NS, and returns NULL in between. Changes errno. Only the state's
+   clock may be written. */
 static cuemu_shared_t *cuemu_find_session(void)
 {
     cuemu_shared_t *view = __atomic_load_n(&cuemu_view, __ATOMIC_ACQUIRE);
@@ -150,8 +153,8 @@ static int cuemu_find_rank(const cuemu_clock_t *clk)
     return -1;
 }
 
-/* Return the emulated time as nanoseconds since the given clock's epoch; 0 for
-   a clock that stays real. */
+/* Return the emulated time as nanoseconds since the given clock's epoch; 0
+   without a session, and for clocks that stay real. */
 static uint64_t cuemu_emulated_ns(clockid_t id)
 {
     cuemu_shared_t *view;
@@ -187,12 +190,12 @@ static uint64_t cuemu_emulated_ns(clockid_t id)
 }
 
 /*
- * Compute the two ends of a yield, for cuemu_clock_wait(). A yield lasts the
- * longer, the longer the program has only yielded. It has worked if the time
- * between two yields was much longer than the shortest one so far; then return
- * non-zero, and yields are short again. If all ranks wait, nothing can change
- * before a copy ends or another rank works, so the yield may last until
- * *idle_p.
+ * Compute the two ends of a yield that begins at `now`, for cuemu_clock_wait().
+ * `end`: end of the previous yield. A yield lasts the longer, the longer the
+ * program has only yielded. If the time since `end` is much longer than the
+ * shortest such time so far, the program has worked: return non-zero and make
+ * yields short again. If all ranks wait, nothing can change before a copy ends
+ * or another rank works, so the yield may last until *idle_p.
  */
 static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
                              cuemu_time_t *until_p, cuemu_time_t *idle_p)
@@ -221,9 +224,10 @@ static int cuemu_yield_until(cuemu_time_t now, cuemu_time_t end,
 }
 
 /*
- * Serve due operations while the clock is stopped for them. Those of other
- * processes are left to them: on every fourth call wait until one was served.
- * Between these calls the program can find more work.
+ * Serve the due operations for which the clock is stopped. If there are none
+ * for this process, return at once, but on every fourth such call first wait
+ * until another process has served one, at most 0.2 ms. Between these calls the
+ * program can find more work. `served`: view->served, read before the clock.
  */
 static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
 {
@@ -241,7 +245,8 @@ static void cuemu_yield_stopped(cuemu_shared_t *view, uint32_t served)
  * Wait for a moment of emulated time, about the time of one round of polling.
  * Programs without work call sched_yield() again and again. If all ranks do,
  * the wait takes no real time; and other programs on the machine do not get a
- * whole time slice for each yield.
+ * whole time slice for each yield. Without a session, outside its ranks, or
+ * with the wall clock: the kernel's sched_yield(). Return 0, or its result.
  */
 static int cuemu_yield(void)
 {
@@ -294,7 +299,8 @@ typedef unsigned (*cuemu_progress_func_t)(void*);
 CUEMU_EXPORT unsigned ucp_worker_progress(void *worker);
 
 /* Return UCX's function that the caller would call without this library: that
-   of the program, or of the caller's own dependencies. */
+   of the program, or of the caller's own dependencies. Ends the program, with a
+   sentence, if there is none. */
 static cuemu_progress_func_t cuemu_find_progress(const void *caller)
 {
     void *symbol = dlsym(RTLD_NEXT, "ucp_worker_progress"), *handle;
@@ -318,9 +324,11 @@ static cuemu_progress_func_t cuemu_find_progress(const void *caller)
 }
 
 /*
- * Some programs, such as MPICH, poll UCX and never yield. While such a rank
- * waits for a processor, it holds up all others. Yield for it after fruitless
- * calls in a row. A program that calls the driver in between needs no help.
+ * Call UCX's function and return its result. After more than
+ * CUEMU_POLL_FRUITLESS calls in a row that returned 0, also yield, unless the
+ * program has called the driver in between: some programs, such as MPICH, poll
+ * UCX and never yield. While such a rank waits for a processor, it holds up all
+ * others.
  */
 CUEMU_EXPORT unsigned ucp_worker_progress(void *worker)
 {

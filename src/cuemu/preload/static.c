@@ -44,7 +44,7 @@ typedef struct {
 } static_slot_t;
 
 /* A library of NVIDIA's to redirect, identified by two of its functions and by
-   presence or absence of a third one (NULL: not tested) */
+   presence (has_third) or absence of a third one */
 typedef struct {
     const char *prefix, *prefix2; /* prefixes of its functions' names; a capital
                                      follows */
@@ -128,7 +128,9 @@ static int static_lacks(void)
     return STATIC_NOT_SUPPORTED;
 }
 
-/* Return the emulated runtime's function, from the library beside this one. */
+/* Store in the slot, and return, the emulated function of that name, from
+   slot->library beside this library. If there is none, print so and return a
+   function that returns STATIC_NOT_SUPPORTED. */
 void *cuemu_static_find(static_slot_t *slot)
 {
     void *library = NULL, *found = NULL;
@@ -159,7 +161,8 @@ void *cuemu_static_find(static_slot_t *slot)
     return found;
 }
 
-/* Overwrite code, completely or not at all. */
+/* Overwrite code, and leave its pages read-only and executable. Return 0, or -1
+   with the code unchanged. */
 static int static_write(void *code, const void *bytes, size_t size)
 {
     uintptr_t begin = (uintptr_t)code & ~(STATIC_PAGE - 1);
@@ -208,7 +211,8 @@ static const void *static_piece(const static_file_t *file, uint64_t offset,
            (file->begin + offset);
 }
 
-/* Return non-zero if a table of names contains this one. */
+/* Return non-zero if a string table contains `name`, or a name that ends with
+   it. */
 static int static_has(const char *names, size_t size, const char *name)
 {
     return memmem(names, size, name, strlen(name) + 1) != NULL;
@@ -318,8 +322,9 @@ static void static_object(uintptr_t base, const char *path)
 
 /* ------------------------------------------------------ dynamic linker */
 
-/* Search the objects loaded since the last call: they are at the end of the
-   list. */
+/* Redirect the functions of the objects loaded since the last call: they are at
+   the end of the linker's list. The first call handles all objects. Does
+   nothing while the linker changes the list. */
 static void static_look(void)
 {
     static const struct link_map *seen;

@@ -198,7 +198,7 @@ ucs_status_t uct_cuda_coll_agree_idle(agreement_t *agreement)
     return uct_cuda_coll_agree_check(agreement);
 }
 
-/* Go on to the next rank, which is yet to do something */
+/* Wait for the next rank from here on. @a wanted: its action, for the log */
 static void next_rank(agreement_t *agreement, const char *wanted)
 {
     wait_for(agreement, ++agreement->next, wanted);
@@ -348,7 +348,8 @@ bool uct_cuda_coll_agree_all_joined(agreement_t *agreement)
 }
 
 /* Compare the announcements of all ranks, all with GPU buffers. @return DONE:
- * they agree. */
+ * they agree. STAGE: only operation, type or in-place flags differ. DIFFERS:
+ * something else does, explained in `why`. */
 static uct_cuda_coll_result_t compare(agreement_t *agreement)
 {
     const uct_cuda_node_announcement_t *first = &agreement->posts[0];
@@ -390,8 +391,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
     return result;
 }
 
-/* Return whether a rank has declined. It may have left the group since, and all
- * ranks fall back. */
+/* Return whether a rank has declined, and record its reason. It may have left
+ * the group since, and all ranks fall back. */
 static bool is_passed(agreement_t *agreement)
 {
     uct_cuda_node_announcement_t post;

@@ -112,7 +112,9 @@ void uct_cuda_coll_agree_announce(uct_cuda_coll_agreement_t *agreement,
  *
  * @param waited  Result of the wait since the last call: not UCS_OK ends it.
  * @return PENDING: a rank has not announced yet. DONE: all ranks make the same
- *         call on GPUs. DIFFERS: all ranks must reach the next phase.
+ *         call on GPUs. DIFFERS: they do not; all ranks must reach the next
+ *         phase. STAGE: a rank has declined, or types are mixed. FAILED: @a
+ *         waited has ended the wait.
  */
 uct_cuda_coll_result_t
 uct_cuda_coll_agree_test(uct_cuda_coll_agreement_t *agreement,
@@ -128,8 +130,9 @@ void uct_cuda_coll_agree_reach(uct_cuda_coll_agreement_t *agreement,
  * Return whether all ranks have reached this rank's phase.
  *
  * @param waited  As for uct_cuda_coll_agree_test().
- * @return UCS_INPROGRESS: not yet. Otherwise the first failure of any rank, the
- *         same on all ranks unless one has died. The fallback names its rank.
+ * @return UCS_INPROGRESS: not yet. UCS_OK: all have. Otherwise @a waited, or
+ *         the first failure of any rank, the same on all ranks unless one has
+ *         died. The fallback names that rank.
  */
 ucs_status_t uct_cuda_coll_agree_reached(uct_cuda_coll_agreement_t *agreement,
                                          ucs_status_t waited);
@@ -140,19 +143,23 @@ ucs_status_t uct_cuda_coll_agree_reached(uct_cuda_coll_agreement_t *agreement,
 void uct_cuda_coll_agree_run(uct_cuda_coll_agreement_t *agreement);
 
 /**
- * Look for a reason to stop waiting for the GPU or for other ranks.
+ * Look for a reason to stop waiting for the GPU or for other ranks, and log a
+ * long wait once. Never blocks.
  *
  * @return UCS_OK: continue waiting; otherwise a rank failed, and the wait may
  *         never end.
  */
 ucs_status_t uct_cuda_coll_agree_check(uct_cuda_coll_agreement_t *agreement);
 
-/** Do one round of waiting. @return As uct_cuda_coll_agree_check(). */
+/** Do one round of waiting: spin, later also yield the processor, and in some
+ *  rounds call the MPI's progress and uct_cuda_coll_agree_check(). @return As
+ *  that function; UCS_OK in the other rounds. */
 ucs_status_t uct_cuda_coll_agree_idle(uct_cuda_coll_agreement_t *agreement);
 
 
-/** Publish the node's topology as seen by rank 0. Call before rank 0
- *  announces its arguments. */
+/** Publish the node's topology and model constants as seen by this rank. Rank 0
+ *  calls this before it announces its arguments. Only the first topology
+ *  counts; if it is unknown, nothing is published. */
 void uct_cuda_coll_agree_publish_node(uct_cuda_coll_agreement_t *agreement);
 
 /**

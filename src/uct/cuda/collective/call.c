@@ -211,8 +211,8 @@ static bool group_pass(uct_cuda_coll_group_t *group,
     return false;
 }
 
-/* Return whether a buffer is in GPU memory or absent. Otherwise this rank has
- * declined. */
+/* Return whether a buffer is absent, or aligned and in GPU memory; @a memory is
+ * filled unless it is absent. Otherwise this rank has declined. */
 static bool buffer_query(const buffer_t *buffer, int type,
                          uct_cuda_coll_group_t *group,
                          uct_cuda_memory_t *memory)
@@ -245,7 +245,7 @@ static uint32_t hash_counts(const uint64_t *counts, unsigned num_ranks)
     return (hash == 0) ? 1 : hash;
 }
 
-/* Announce this rank's arguments */
+/* Fill in the announcement of this rank's arguments, except for buffers */
 static void call_fill(const call_t *call, uct_cuda_node_announcement_t *post)
 {
     const uct_cuda_coll_call_t *what      = call->what;
@@ -264,7 +264,8 @@ static void call_fill(const call_t *call, uct_cuda_node_announcement_t *post)
     }
 }
 
-/* Export this rank's buffers and announce their locations */
+/* Export this rank's buffers and fill in their locations in its announcement.
+ * @return Status of the export */
 static ucs_status_t call_show(const call_t *call,
                               uct_cuda_coll_memory_t *memory,
                               const uct_cuda_memory_t *send,
@@ -345,7 +346,8 @@ static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
 
 /* Check that the GPUs can do this rank's part, export its buffers, fill its
  * announcement, and push the context of its buffers. @return false: this rank
- * has declined; no context is pushed */
+ * has declined. The caller pops in both cases: a late failure leaves the
+ * context pushed. */
 static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
                           uct_cuda_gpu_context_t *pushed,
                           uct_cuda_node_announcement_t *post)
@@ -527,7 +529,9 @@ static uct_cuda_coll_result_t call_prepare(call_t *call,
     return call_reach(call, group, UCT_CUDA_NODE_PHASE_MADE, status);
 }
 
-/* All ranks make the same call: find its plan */
+/* Find or make the plan of a call that all ranks make alike. With a cached plan
+ * the call is prepared at once; otherwise ranks meet in phase PLANNED first,
+ * also if one has no plan. */
 static uct_cuda_coll_result_t call_plan(call_t *call,
                                         uct_cuda_coll_group_t *group)
 {
@@ -585,7 +589,8 @@ static uct_cuda_coll_result_t call_planned(call_t *call,
     return call_prepare(call, group);
 }
 
-/* All ranks have prepared the call, or one of them cannot */
+/* Start the steps, as all ranks have prepared the call; or fall back, as one
+ * has failed (`status`, the same on all ranks) */
 static uct_cuda_coll_result_t call_ready(call_t *call,
                                          uct_cuda_coll_group_t *group,
                                          ucs_status_t status)

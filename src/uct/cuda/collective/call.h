@@ -20,7 +20,9 @@ typedef struct {
 } uct_cuda_coll_buffer_t;
 
 
-/** Event that the call waits for next. A phase is one of all ranks. */
+/** Event that the call waits for next: the announcements of all ranks, the
+ *  arrival of all ranks at a phase (ENDED: phase DONE), or the end of this
+ *  rank's steps. */
 typedef enum {
     UCT_CUDA_COLL_OPERATION_AGREEING,
     UCT_CUDA_COLL_OPERATION_PLANNED, /**< The order is that of the phases */
@@ -58,7 +60,8 @@ typedef struct {
 } uct_cuda_coll_operation_t;
 
 
-/** Numbers of calls carried out on GPUs, and of other calls. */
+/** Get the numbers of this process's calls carried out on GPUs, and of calls
+ *  with another result. */
 void uct_cuda_coll_counts(uint64_t *done_p, uint64_t *staged_p);
 
 /** Return whether no rank announces anything in the group's current call. */
@@ -72,7 +75,8 @@ uct_cuda_coll_operation_is_paused(const uct_cuda_coll_group_t *group)
  * Begin the group's next call. Waits only in the group's first calls with GPU
  * buffers, until all ranks have joined.
  *
- * @param pushed  Context of the buffers, which the caller pops.
+ * @param pushed  Filled with the context of the buffers if it became current;
+ *                the caller pops it, with any result.
  * @return PENDING, or STAGE.
  */
 uct_cuda_coll_result_t
@@ -85,7 +89,8 @@ uct_cuda_coll_operation_begin(uct_cuda_coll_operation_t *call,
  *
  * @param waited  Result of the wait since the last call
  *                (uct_cuda_coll_agree_check()).
- * @return PENDING: call again.
+ * @return PENDING: call again. Otherwise the result: the caller ends the call
+ *         with uct_cuda_coll_operation_end().
  */
 uct_cuda_coll_result_t
 uct_cuda_coll_operation_test(uct_cuda_coll_operation_t *call,

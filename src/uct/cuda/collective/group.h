@@ -53,9 +53,11 @@ void uct_cuda_coll_group_drop_schedules(uct_cuda_coll_group_t *group);
 
 
 /**
- * Join a group.
+ * Join a group without waiting for the other ranks. Rank 0's options hold for
+ * all of them.
  *
- * @return As uct_cuda_node_control_open().
+ * @param calls  Calls made by this rank on the communicator before.
+ * @return As uct_cuda_node_control_open(), or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_coll_group_create(uct_cuda_node_segment_t *segment,
                                         uint64_t key, unsigned rank,

@@ -9,7 +9,8 @@
 #include <string.h>
 
 
-/* As for transfers on one path, UCT_CUDA_MP_COUNTED_MIN_SIZE */
+/* Smallest data of a plan whose links are announced, bytes; as for transfers on
+ * one path, UCT_CUDA_MP_COUNTED_MIN_SIZE */
 #define MIN_BYTES (256ul << 10)
 
 

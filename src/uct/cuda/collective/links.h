@@ -22,12 +22,13 @@ typedef struct {
     unsigned count;
     /** uct_cuda_plan_link(), in this process's numbering */
     uint16_t links[UCT_CUDA_COLL_MAX_LINKS];
-    uint64_t direct; /**< Bit mask of lanes between two ranks */
+    uint64_t direct; /**< Mask by index: the link joins two ranks' GPUs */
 } uct_cuda_coll_links_t;
 
 
-/** Open the ledger if needed. Match each call with one of
- *  uct_cuda_coll_links_put(). */
+/** Open the process's ledger if there is none; a failure leaves it without one.
+ *  Match each call with one of uct_cuda_coll_links_put(), which closes it after
+ *  the last user. */
 void uct_cuda_coll_links_get(const uct_cuda_topo_t *topo);
 
 void uct_cuda_coll_links_put(void);

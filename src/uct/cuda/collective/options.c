@@ -14,7 +14,7 @@
 static struct {
     pthread_mutex_t        lock; /* order: base/thread.h */
     uct_cuda_coll_config_t options;
-    int                    is_on; /* from said; read without the lock */
+    int                    is_on; /* of options; read without the lock */
     bool                   is_node_set;
     uct_cuda_plan_config_t node;
     bool                   is_known;

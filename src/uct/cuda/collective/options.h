@@ -28,8 +28,8 @@ typedef struct {
 } uct_cuda_coll_config_t;
 
 
-/** Return the number of an algorithm ("auto", "kernel", "flat",
- *  "hierarchical"), or UCS_ERR_INVALID_PARAM. */
+/** Store the number of an algorithm ("auto", "kernel", "flat", "hierarchical").
+ *  @return UCS_OK; UCS_ERR_INVALID_PARAM: unknown name, AUTO is stored. */
 ucs_status_t uct_cuda_coll_algorithm_parse(const char *name, int *algorithm_p);
 
 /** Set the options. The caller does so once per process. */

@@ -113,8 +113,9 @@ static int export_find(const memory_t *memory,
     return -1;
 }
 
-/* Return a free slot, or the least recently used one. Slots of freed memory are
- * released; the other ranks then unmap it. */
+/* Return a free slot, else the least recently used one, whose export the caller
+ * drops. First drop the exports of freed memory; the other ranks then unmap
+ * it. */
 static int export_place(memory_t *memory)
 {
     int oldest = 0;
@@ -242,8 +243,9 @@ static void imports_drop(memory_t *memory, bool all)
     }
 }
 
-/* Map with a weak reference: closed when the owner frees the memory, as the
- * next call may never come */
+/* Map an export with a weak reference: the mapping is closed when the owner
+ * frees the memory, as the next call may never come. @return
+ * UCS_ERR_UNREACHABLE: it can be mapped in another context only */
 static ucs_status_t import_get(memory_t *memory, import_t *import,
                                const uct_cuda_node_handle_t *handle)
 {
@@ -342,8 +344,8 @@ ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
 
 /* ---------------------------------------------------------- scratch memory */
 
-/* The other ranks are notified. Scratch memory of a destroyed context is gone
- * already. */
+/* Withdraw the export of the scratch memory, which notifies the other ranks,
+ * then free the memory. Without @a is_alive it has gone with its context. */
 static void scratch_free(memory_t *memory, bool is_alive)
 {
     scratch_t *scratch = &memory->scratch;
@@ -463,7 +465,8 @@ bool uct_cuda_coll_memory_has(const memory_t *memory,
     return plan->scratch <= memory->scratch.agreed;
 }
 
-/* After a failure ranks may have new scratch memory not mapped by all others */
+/* Record how many bytes all ranks have mapped. After a failure none: ranks may
+ * have new scratch memory not mapped by all others. */
 static void scratch_agree(scratch_t *scratch, uint64_t bytes, bool is_done)
 {
     scratch->agreed = is_done ? ucs_max(scratch->agreed, bytes) : 0;

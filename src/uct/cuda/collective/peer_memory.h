@@ -68,8 +68,11 @@ typedef struct {
 
 
 /**
- * Switch to the current context, of @a device. Releases the resources of the
- * previous context and announces the GPU to the other ranks.
+ * Switch to the current context, of @a device. If it differs from the previous
+ * one, release the resources of that one, set is_lost and announce the GPU to
+ * the other ranks; rank 0 also publishes the node.
+ *
+ * @return UCS_OK, or the status of the call that failed.
  */
 ucs_status_t uct_cuda_coll_memory_enter(uct_cuda_coll_memory_t *memory,
                                         int device);
@@ -99,7 +102,8 @@ ucs_status_t uct_cuda_coll_memory_export(uct_cuda_coll_memory_t *memory,
 bool uct_cuda_coll_memory_has(const uct_cuda_coll_memory_t *memory,
                               const uct_cuda_plan_coll_t *plan);
 
-/** Allocate this rank's scratch memory of a plan. */
+/** Allocate and export this rank's scratch memory of a plan, and on rank 0 that
+ *  of its relays, unless they are large enough. */
 ucs_status_t uct_cuda_coll_memory_make(uct_cuda_coll_memory_t *memory,
                                        const uct_cuda_plan_coll_t *plan);
 
@@ -116,7 +120,8 @@ void uct_cuda_coll_memory_mapped(uct_cuda_coll_memory_t *memory,
                                  const uct_cuda_plan_coll_t *plan,
                                  bool is_done);
 
-/** Record that a rank has lost its mappings. Called on all ranks. */
+/** Record that a rank has lost its mappings: no memory counts as mapped by all
+ *  ranks. This rank's own mappings stay. Called on all ranks. */
 void uct_cuda_coll_memory_drop_mapped(uct_cuda_coll_memory_t *memory);
 
 /** Free the scratch memory of relays. */

@@ -35,7 +35,8 @@ static struct {
 
 /* ----------------------------------------------------------------- progress */
 
-/* Decline a call that has come to the head of its queue */
+/* Decline this rank's next call, which is at the head of its queue, and log it.
+ * Without a group (NULL) log only. */
 static void group_decline(uct_cuda_coll_group_t *group, int kind,
                           uct_cuda_coll_reason_t reason)
 {
@@ -73,7 +74,8 @@ static uct_cuda_coll_result_t op_begin(uct_cuda_coll_op_t *op,
     return result;
 }
 
-/* The buffers' context may have been destroyed meanwhile */
+/* Carry on a call in its buffers' context, and end it if it is over. If the
+ * context was destroyed meanwhile, the call waits for nothing any more. */
 static uct_cuda_coll_result_t op_test(uct_cuda_coll_op_t *op,
                                       uct_cuda_coll_group_t *group)
 {
@@ -93,7 +95,8 @@ static uct_cuda_coll_result_t op_test(uct_cuda_coll_op_t *op,
     return result;
 }
 
-/* Carry out calls until one has to wait. @return Whether one has ended. */
+/* Carry out a group's calls until one has to wait; call with the lock held.
+ * @return Whether one has ended. */
 static bool group_progress(uct_cuda_coll_group_t *group)
 {
     bool has_ended = false;
@@ -123,8 +126,9 @@ static bool group_progress(uct_cuda_coll_group_t *group)
     return has_ended;
 }
 
-/* If the lock is busy, another thread makes progress, or this thread further
- * down its stack. @return Whether calls are left. */
+/* Carry on the calls of all groups, then call on_end() if one has ended. Never
+ * waits for the lock: if it is busy, another thread makes progress, or this
+ * thread further down its stack. @return Whether calls may be left. */
 static bool queues_progress(void)
 {
     bool has_ended = false;
@@ -242,7 +246,8 @@ uct_cuda_coll_result_t uct_cuda_coll_queue_test(uct_cuda_coll_op_t *op,
     return result;
 }
 
-/* Wait for all calls of the queue */
+/* Wait until all calls of a group's queue are over. @a what: the blocking call
+ * that waits, for its progress function, or NULL */
 static void group_drain(uct_cuda_coll_group_t *group,
                         const uct_cuda_coll_call_t *what)
 {

@@ -81,8 +81,9 @@ static void kernel_wait(const uct_cuda_copy_batch_t *batch)
     }
 }
 
-/* Cancel the launch and copy everything another way; blocks started by the
- * kernel are copied twice with the same data. A context must be current. */
+/* Copy everything another way, after the launch was cancelled; blocks started
+ * by the kernel are copied twice with the same data. The context must be
+ * current. @return UCS_INPROGRESS, or an error with nothing running */
 static ucs_status_t kernel_replace(uct_cuda_copy_batch_t *batch)
 {
     const CUstream stream = uct_cuda_copy_kernel_second_stream(
@@ -122,8 +123,9 @@ static ucs_status_t kernel_call_off(uct_cuda_copy_batch_t *batch)
     return UCS_INPROGRESS;
 }
 
-/* Check the warps of a cancelled launch: those started must end. A warp
- * starting at that moment may have copied nothing. */
+/* Check whether the warps that a cancelled launch had started have ended. If
+ * one copied nothing, since it started at that moment, copy everything another
+ * way. @return UCS_OK: all is copied; UCS_INPROGRESS; or an error */
 static ucs_status_t kernel_ended(uct_cuda_copy_batch_t *batch)
 {
     bool has_ended, has_copied;
@@ -140,7 +142,7 @@ static ucs_status_t kernel_ended(uct_cuda_copy_batch_t *batch)
                    kernel_replace(batch);
 }
 
-/* Handle a kernel not completed by its event alone */
+/* Cancel a kernel that is late, or check a cancelled one */
 static ucs_status_t kernel_look(uct_cuda_copy_batch_t *batch)
 {
     return (batch->kernel == UCT_CUDA_COPY_BATCH_RUNS) ?
@@ -148,8 +150,9 @@ static ucs_status_t kernel_look(uct_cuda_copy_batch_t *batch)
                kernel_ended(batch);
 }
 
-/* Return whether there is nothing to do yet, whether or not the event is
- * complete */
+/* Return whether the event's state is the answer. If the event is complete (@a
+ * is_there): the kernel was never cancelled. Otherwise: the kernel is not late
+ * yet, or was cancelled already. */
 static bool kernel_may_wait(const uct_cuda_copy_batch_t *batch, bool is_there)
 {
     if (is_there) {

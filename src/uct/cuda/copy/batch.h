@@ -52,10 +52,13 @@ ucs_status_t uct_cuda_copy_batch_start(uct_cuda_copy_batch_t *batch,
                                        uct_cuda_copy_kernel_t *copier,
                                        unsigned blocks, bool *is_kernel_p);
 
-/** Implement a method's test() and wake(), for an operation whose work is
- *  the batch or begins with it. */
+/** Implement a method's test(), for an operation whose work is the batch or
+ *  begins with it. Cancels a kernel that has waited too long, and replaces it
+ *  by copies. */
 ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op);
 
+/** Implement the wake() of the same method. UCS_ERR_BUSY: the kernel was
+ *  cancelled, and the caller must poll. */
 ucs_status_t
 uct_cuda_copy_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg);
 

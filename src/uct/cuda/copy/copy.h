@@ -88,7 +88,8 @@ uct_cuda_copy_dst(const uct_cuda_copy_t *copy)
     return copy->is_put ? &copy->remote : &copy->local;
 }
 
-/** Locate memory of this process. */
+/** Set end and context of an end in this process's memory, from its
+ *  address. */
 static inline void uct_cuda_copy_place(uct_cuda_copy_end_t *end)
 {
     uct_cuda_memory_place((void*)end->address, &end->end, &end->context);

@@ -110,7 +110,8 @@ static void group_end(uct_cuda_op_t *op)
     }
 }
 
-/* Report completions from progress, never from the posting call */
+/* Return the status of a group that could not be submitted: its completions are
+ * reported from progress, never from the posting call */
 static ucs_status_t failed_test(uct_cuda_op_t *op)
 {
     return ((uct_cuda_copy_group_t*)op->work)->status;
@@ -308,7 +309,8 @@ static bool is_fed(const uct_cuda_copy_coalescer_t *coalescer)
            (uct_cuda_now_ns() - coalescer->fed <= fed_window(coalescer));
 }
 
-/* Return whether the GPU has too little work. Submitting small groups all the
+/* Return whether to submit the open group now: the GPU has too little work, and
+ * the group is large or no block comes soon. Submitting small groups all the
  * time, with the worker's lock, would delay the posting thread. */
 static bool is_due(const uct_cuda_copy_group_t *group)
 {
@@ -387,7 +389,8 @@ static unsigned group_max_count(const uct_cuda_copy_group_t *group)
                    UCT_CUDA_COPY_COALESCE_MAX_COUNT;
 }
 
-/* Append a block in the mapping and local allocation of the last one */
+/* Append a block in the group's last mapping and local allocation. Submit the
+ * group if it is full: it is not open any more then. */
 static void group_append(uct_cuda_copy_group_t *group,
                          const uct_cuda_copy_t *copy, CUdeviceptr remote,
                          bool has_more)
@@ -436,8 +439,8 @@ static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t length,
                      uct_cuda_mp_may_split_host(coalescer->engine, length));
 }
 
-/* Return the registration that page-locked all of the local memory, so no copy
- * crosses its end; NULL: none */
+/* Find the registration that page-locked all of the local memory, so no copy
+ * crosses its end. @return false: none */
 static bool find_locked(const uct_cuda_copy_t *copy,
                         CUdeviceptr *begin_p, size_t *size_p)
 {
@@ -451,7 +454,8 @@ static bool find_locked(const uct_cuda_copy_t *copy,
                                 copy->local.address, copy->bytes);
 }
 
-/* Return the allocation of the local memory */
+/* Find the allocation, or the registration, with all of the local memory.
+ * @return false: none */
 static bool find_local(const uct_cuda_copy_t *copy, CUdeviceptr *begin_p,
                        size_t *size_p)
 {

@@ -45,7 +45,8 @@ typedef struct {
     uct_cuda_queue_t      *queue;
     /** Setting: carries larger blocks */
     uct_cuda_mp_engine_t  *engine;
-    /** Setting: for PCIe; otherwise twice as many */
+    /** Setting: maximum thread blocks over PCIe, twice as many between GPUs;
+     *  0: use no kernel */
     unsigned              kernel_blocks;
     bool                  enable_cache;  /**< Setting */
     /** May load kernels; otherwise uses loaded ones */
@@ -80,7 +81,8 @@ void uct_cuda_copy_coalesce_init(uct_cuda_copy_coalescer_t *coalescer,
  *
  * @param is_next  Block of a list whose buffers were all checked when its first
  *                 block was added.
- * @return true: added, and its completion will be called.
+ * @return true: added, and its completion will be called; false: not added,
+ *         call uct_cuda_copy_coalesce_add().
  */
 bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
                                    const uct_cuda_copy_t *copy, bool has_more,
@@ -96,8 +98,9 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
  *                  it (base/memory.h).
  * @param has_more  Others certainly follow, so the first one waits for them,
  *                  too.
- * @return UCS_INPROGRESS; UCS_ERR_UNSUPPORTED: post it by itself, behind all
- *         collected blocks; or as uct_cuda_node_cache_get().
+ * @return UCS_INPROGRESS: added, and its completion will be called;
+ *         UCS_ERR_UNSUPPORTED: post it by itself (all collected blocks were
+ *         submitted); or as uct_cuda_op_get() and uct_cuda_node_cache_get().
  */
 ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
                                         uct_cuda_stream_t *stream, int device,

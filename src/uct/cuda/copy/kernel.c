@@ -274,7 +274,8 @@ void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copier, bool is_alive)
     free(copier);
 }
 
-/* Put the first address in the middle of the representable range */
+/* Return the base of uniform copies' addresses: the first address is in the
+ * middle of the representable range */
 static CUdeviceptr uniform_base(CUdeviceptr first)
 {
     return first - ((CUdeviceptr)UCX_MP_COPY_UNIT << 31);

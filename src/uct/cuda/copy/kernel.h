@@ -23,7 +23,8 @@
 #define UCT_CUDA_COPY_KERNEL_MAX_UNIFORM 480
 #define UCT_CUDA_COPY_KERNEL_MAX       128
 
-/** Maximum thread blocks of a kernel: UCX_CUDA_IPC_KERNEL_BLOCKS. */
+/** Maximum thread blocks of a kernel: between GPUs twice
+ *  UCX_CUDA_IPC_KERNEL_BLOCKS, which is at most half of it. */
 #define UCT_CUDA_COPY_KERNEL_MAX_BLOCKS 64
 #define UCT_CUDA_COPY_KERNEL_MAX_WARPS \
     (UCT_CUDA_COPY_KERNEL_MAX_BLOCKS * UCX_MP_COPY_WARPS)
@@ -51,14 +52,14 @@ typedef struct {
 } uct_cuda_copy_launch_t;
 
 
-/** Add a copy, for which there must be space; with may_merge it may extend
- *  the last one if contiguous in both memories. */
+/** Add a copy, for which there must be space. With @a may_merge, not for the
+ *  first one, it extends the last copy if contiguous in both memories. */
 void uct_cuda_copy_list_add(uct_cuda_copy_list_t *list, CUdeviceptr dst,
                             CUdeviceptr src, size_t length, bool may_merge);
 
 /**
  * Return whether a kernel in the current context can read and write an address.
- * Takes 0.3 us, or 0.6.
+ * Takes 0.3 us; 0.6 for memory without context (cuMemCreate, pools).
  *
  * @param device  Of the context.
  */
@@ -77,8 +78,8 @@ bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device);
 uct_cuda_copy_kernel_t *uct_cuda_copy_kernel_get(uct_cuda_pool_t *pool,
                                                  bool may_load);
 
-/** Implement uct_cuda_queue_t::destroy_copier. Only cancelled launches may
- *  be left. */
+/** Free a copy kernel; implements uct_cuda_queue_t::destroy_copier. Its
+ *  context is current if it is alive. Only cancelled launches may be left. */
 void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copier,
                                   bool is_alive);
 
@@ -113,10 +114,13 @@ ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
                                          bool *has_begun_p);
 
 /**
- * Return whether all warps started before the cancellation have ended.
+ * Check whether all warps that had started before the cancellation have ended,
+ * with the context current. Waits for a small copy from the GPU.
  *
- * @param has_copied_p  Valid if so: each warp of the launch has copied its
- *                      part, as far as known.
+ * @param has_ended_p   Filled: they have ended.
+ * @param has_copied_p  Valid if they have: each warp of the launch has copied
+ *                      its part, as far as known.
+ * @return UCS_OK, or the driver's error (logged).
  */
 ucs_status_t
 uct_cuda_copy_kernel_has_ended(const uct_cuda_copy_launch_t *launch,
@@ -127,6 +131,8 @@ uct_cuda_copy_kernel_has_ended(const uct_cuda_copy_launch_t *launch,
  * case @a patience ns after its start, since it may have to be cancelled.
  *
  * @param event  Event of the launch; its context need not be current.
+ * @return UCS_OK; UCS_ERR_BUSY: no alarm can be set, the caller must poll; or
+ *         an error, with the alarm set.
  */
 ucs_status_t uct_cuda_copy_kernel_notify(const uct_cuda_copy_launch_t *launch,
                                          CUevent event, uint64_t patience,

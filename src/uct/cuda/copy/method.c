@@ -195,9 +195,9 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
              (!key->is_self || key->own.is_reached)));
 }
 
-/* Describe the copy. Memory of this process behind a key needs no mapping, and
- * other GPUs have access or not; host memory is copied as if of another
- * process */
+/* Return whether the remote memory must be mapped. GPU memory of this process
+ * behind a key needs no mapping. A copy from or to host memory treats it like
+ * that of another process. */
 static bool has_peer(const uct_cuda_copy_t *copy)
 {
     const uct_cuda_node_rkey_t *key = copy->remote.key;
@@ -245,7 +245,8 @@ static void give_back(state_t *state)
     }
 }
 
-/* Copies between GPUs hold mappings only, and appear in the timeline */
+/* Release what a copy holds: its count on the link, mappings, and the pieces or
+ * slot of host memory. Copy the slot to the host memory first. */
 static void copy_end(uct_cuda_op_t *op)
 {
     state_t *state = (state_t*)op->state;
@@ -593,8 +594,8 @@ static ucs_status_t start_by(method_start_t *start, const method_t *method)
     return status;
 }
 
-/* Start by another method than the engine; these use one mapping of a peer's
- * memory */
+/* Start by the engine, else by the first suitable method of the others, which
+ * use one mapping of a peer's memory */
 static ucs_status_t start_by_any(method_start_t *start)
 {
     ucs_status_t status;

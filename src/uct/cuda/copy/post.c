@@ -68,7 +68,8 @@ static ucs_status_t use_own(const uct_cuda_copy_ctx_t *ctx,
                    status;
 }
 
-/* Submit a copy in the current context, or switch to another one */
+/* Submit a copy, coalesced or by itself, in the current context or in another
+ * one made current (use_own()). The caller pops @a context. */
 static ucs_status_t submit(uct_cuda_copy_ctx_t *ctx,
                            const uct_cuda_copy_t *copy, bool has_more,
                            bool is_next, uct_cuda_gpu_context_t *context)

@@ -50,8 +50,8 @@ ucs_status_t uct_cuda_copy_ctx_open_shared(uct_cuda_copy_ctx_t *ctx,
 void uct_cuda_copy_ctx_close(uct_cuda_copy_ctx_t *ctx);
 
 
-/** Refuse a copy without key, or outside of its key's memory:
- *  UCS_ERR_INVALID_PARAM (logged). */
+/** Return UCS_OK if a copy is within its key's memory; without key, or
+ *  outside: UCS_ERR_INVALID_PARAM (logged). */
 ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy);
 
 /**

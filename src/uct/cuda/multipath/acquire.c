@@ -27,9 +27,9 @@ static void drop_link(uct_cuda_plan_constraints_t *constraints,
 }
 
 /*
- * Drop a link between a relay and an end of a transfer, and with it the relay's
- * links to all other GPUs. An unreachable pair says nothing about the relay's
- * other links.
+ * Drop the links between a relay and all GPUs, in the direction of its failed
+ * hop. With UCS_ERR_UNREACHABLE drop only the link to or from @a end: an
+ * unreachable pair says nothing about the relay's other links.
  */
 static void drop_relay(uct_cuda_plan_constraints_t *constraints,
                        uct_cuda_end_t relay, uct_cuda_end_t end, bool is_first,
@@ -58,7 +58,8 @@ static void drop_host_staging(uct_cuda_plan_constraints_t *constraints)
     }
 }
 
-/* Constrain a path that failed */
+/* Drop the links of a path that failed, so later plans do not use them; log
+ * it */
 static void constrain_path(uct_cuda_mp_core_t *core,
                            const uct_cuda_plan_path_t *path,
                            ucs_status_t status)
@@ -106,7 +107,8 @@ static int relay_of(const uct_cuda_plan_path_t *path)
     return uct_cuda_end_is_gpu(via) ? uct_cuda_end_device(via) : -1;
 }
 
-/* Constrain a path whose relay failed to map the remote end */
+/* Constrain a path whose relay failed to map the remote end: until the next
+ * allocation, or for good after MAX_REFUSED failures in a row */
 static void refuse_path(uct_cuda_mp_core_t *core,
                         const uct_cuda_plan_path_t *path, uint64_t allocation,
                         ucs_status_t status)
@@ -169,7 +171,8 @@ void uct_cuda_mp_acquire_drop_constraints(uct_cuda_mp_core_t *core, int kind,
     uct_cuda_mp_core_update_min_size(core, kind);
 }
 
-/* Reduce staging memory after an allocation failed */
+/* Reduce the staging memory of later plans after an allocation failed. Log it
+ * once. @return false: it is at its minimum */
 static bool constrain_staging(uct_cuda_mp_core_t *core)
 {
     size_t size = core->kinds[0].constraints.staging_size;
@@ -260,9 +263,9 @@ static ucs_status_t map_path(uct_cuda_mp_core_t *core,
     return status;
 }
 
-/* Prepare the resources of a plan. @a is_refused_p: a context failed to map the
- * remote end. @a is_gone_p: it was the context of a plain copy, so the path is
- * not at fault. */
+/* Prepare the resources of a plan. On failure set *path_p to the failed path;
+ * *is_refused_p: a context failed to map the remote end; *is_gone_p: it was the
+ * context of a plain copy, so the path is not at fault. */
 static ucs_status_t
 prepare(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
         unsigned *path_p, bool *is_refused_p, bool *is_gone_p)
@@ -285,7 +288,9 @@ prepare(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
     return status;
 }
 
-/* Return whether the host path was not requested by the user */
+/* Return whether transfers may run without the host path until it is ready:
+ * the user has requested neither the path, nor a number of paths, nor a way of
+ * starting */
 static bool may_be_late(const uct_cuda_mp_core_t *core)
 {
     const uct_cuda_plan_config_t *config = &core->config;

@@ -52,9 +52,9 @@ uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
     return UCT_CUDA_PLAN_ADMITTED;
 }
 
-/* Return whether the GPU was a relay before the program had memory there: the
- * engine's streams then belong to another context than the mapping of the
- * peer's memory */
+/* Return whether a local GPU of the transfer was a relay before the program had
+ * memory there: the engine's streams then belong to another context than the
+ * mapping of the peer's memory */
 static bool end_has_two_contexts(const uct_cuda_run_request_t *request)
 {
     const uct_cuda_end_t ends[] = {request->src_end, request->dst_end};
@@ -71,7 +71,9 @@ static bool end_has_two_contexts(const uct_cuda_run_request_t *request)
     return false;
 }
 
-/* Report a GPU hidden by CUDA_VISIBLE_DEVICES, which the user can change */
+/* Log at debug level why a transfer uses one path and, once for each engine, at
+ * info level that a GPU is hidden by CUDA_VISIBLE_DEVICES: the user can change
+ * it */
 static void tell(uct_cuda_mp_core_t *core,
                  const uct_cuda_run_request_t *request,
                  uct_cuda_plan_reason_t reason)

@@ -24,7 +24,8 @@ typedef struct {
 } uct_cuda_mp_thresholds_t;
 
 
-/** Decide by the given values only. A pure function. */
+/** Return UCT_CUDA_PLAN_ADMITTED if the engine takes the transfer, or the
+ *  reason why not, by the given values only. A pure function. */
 uct_cuda_plan_reason_t
 uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
                      const uct_cuda_run_request_t *request);

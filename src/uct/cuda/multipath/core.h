@@ -120,9 +120,10 @@ static inline int uct_cuda_mp_kind(uct_cuda_end_t src, uct_cuda_end_t dst)
 
 
 /**
- * Probe the node unless done.
+ * Probe the node unless done, read the tuning table and set the smallest sizes.
  *
- * @return false: not done yet, with MULTIPATH_START=background.
+ * @return false: a thread still probes it, with MULTIPATH_START=background or
+ *         default settings; true: done, even if the topology is unknown.
  */
 bool uct_cuda_mp_core_learn(uct_cuda_mp_core_t *core);
 

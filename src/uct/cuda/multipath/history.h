@@ -49,7 +49,8 @@ typedef struct {
 } uct_cuda_mp_history_t;
 
 
-/** Note the start of a transfer. */
+/** Note the start of a transfer. It begins a new interval if the present one
+ *  is at least UCT_CUDA_MP_HISTORY_INTERVAL old. */
 void uct_cuda_mp_history_begin(uct_cuda_mp_history_t *history, uint64_t now);
 
 

@@ -132,6 +132,8 @@ ucs_status_t uct_cuda_mp_test(uct_cuda_mp_transfer_t *transfer);
 /**
  * Let the driver call @a func(@a arg) when the transfer has ended, in a thread
  * of the driver, where CUDA functions are not allowed. For event-driven wakeup.
+ *
+ * @return UCS_OK; otherwise @a func will not be called.
  */
 ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer,
                                 CUhostFn func, void *arg);
@@ -171,7 +173,8 @@ uint16_t uct_cuda_mp_single_begin(uct_cuda_mp_engine_t *engine,
 void uct_cuda_mp_single_end(uct_cuda_mp_engine_t *engine, uint16_t counted);
 
 
-/** Count a message for the summary, if its log level is on. */
+/** Count a message for the summary. Call it only if the summary's log level
+ *  is on. Thread safe. */
 void uct_cuda_mp_count(uct_cuda_mp_engine_t *engine);
 
 /** Leave processors of other processes on the node to them, before threads

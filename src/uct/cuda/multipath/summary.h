@@ -21,7 +21,8 @@ typedef struct {
 } uct_cuda_mp_summary_t;
 
 
-/** Count a submitted plan. */
+/** Add the bytes and times of a submitted plan. The caller counts messages and
+ *  split. */
 void uct_cuda_mp_summary_add(uct_cuda_mp_summary_t *summary,
                              const uct_cuda_plan_t *plan);
 

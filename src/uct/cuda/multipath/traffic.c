@@ -48,7 +48,7 @@ struct uct_cuda_mp_traffic {
     unsigned               links;             /* sum of count */
     /* Activations of links to, and from, an end */
     unsigned               to[UCT_CUDA_NUM_ENDS], from[UCT_CUDA_NUM_ENDS];
-    /* By the lane from end to end; NULL: none so far */
+    /* By the directed link from end to end; NULL: none so far */
     pair_t                 *pairs[NUM_LINKS];
     char                   dir[];
 };
@@ -87,7 +87,9 @@ void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic)
     free(traffic);
 }
 
-/* The window that the next transfer will be in: as those before it have been */
+/* Return the window expected for the next transfer: with none queued, that of
+ * the last ones; else the larger of the window before and of this one with the
+ * transfer */
 static uint16_t expected_window(const pair_t *pair)
 {
     if (pair->queued == 0) {
@@ -99,7 +101,8 @@ static uint16_t expected_window(const pair_t *pair)
     return (pair->window < UINT16_MAX) ? pair->window + 1 : UINT16_MAX;
 }
 
-/* Set values that are read without the lock */
+/* Set the number of queued transfers, and update the expected window. Both are
+ * read without the lock. */
 static void set_queued(pair_t *pair, unsigned queued)
 {
     __atomic_store_n(&pair->queued, (uint16_t)queued, __ATOMIC_RELAXED);
@@ -133,8 +136,9 @@ static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
     return pair;
 }
 
-/* Pauses grow: with the ledger's lock held by a stopped process each attempt
- * costs the longest wait */
+/* Set the time of the next attempt to open the ledger. Pauses grow: while a
+ * stopped process holds the ledger's lock, each attempt costs the longest
+ * wait. */
 static void retry_later(uct_cuda_mp_traffic_t *traffic)
 {
     traffic->retry_pause = (traffic->retry_pause == 0) ?
@@ -186,8 +190,9 @@ static inline void open_ledger(uct_cuda_mp_traffic_t *traffic)
     }
 }
 
-/* Flows on each lane at this moment but those of one pair of ours. Returns
- * whether there are any. */
+/* Fill in the present traffic on each link (active, direct), except this
+ * engine's transfers of one pair; NULL: except none. @return true: there is
+ * any */
 static bool look_around(uct_cuda_mp_traffic_t *traffic, const pair_t *pair,
                         uint64_t now, uct_cuda_plan_load_t *load)
 {
@@ -383,7 +388,8 @@ void uct_cuda_mp_traffic_begin(uct_cuda_mp_traffic_t *traffic,
     pthread_mutex_unlock(&traffic->lock);
 }
 
-/* The ended transfer counts with the average size */
+/* Remove a large transfer from its pair, with the average size of those queued,
+ * and note in the history whether it was crossed */
 static void end_large(pair_t *pair)
 {
     const uint64_t size = pair->size / pair->queued;

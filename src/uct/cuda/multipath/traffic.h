@@ -45,8 +45,8 @@ ucs_status_t uct_cuda_mp_traffic_create(const char *dir,
 void uct_cuda_mp_traffic_destroy(uct_cuda_mp_traffic_t *traffic);
 
 
-/** Return the transfers of its own pair that the next transfer's load will
- *  show. Thread safe, without a lock. */
+/** Get queued and window of the load that the next transfer from @a src to
+ *  @a dst would meet (uct_cuda_plan_load_t). Thread safe, without a lock. */
 void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_end_t src, uct_cuda_end_t dst,
                               unsigned *queued_p, unsigned *window_p);
@@ -64,7 +64,8 @@ void uct_cuda_mp_traffic_load(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_plan_load_t *load);
 
 
-/** One copy over a lane; its bytes there are not counted. */
+/** Describe one plain copy over a directed link. Its bytes do not count as
+ *  bytes ahead on the link. */
 static inline void uct_cuda_mp_flow_single(uint16_t link, uint64_t size,
                                            bool is_large,
                                            uct_cuda_mp_flow_t *flow)

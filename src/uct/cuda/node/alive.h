@@ -5,8 +5,8 @@
  * ends. PIDs are not used: they are recycled and mean nothing across PID
  * namespaces.
  *
- * A process may hold a number several times, for example through two copies of
- * the module; releasing one leaves the others in place. A forked child holds
+ * A process may hold several numbers, for example through two copies of the
+ * module; releasing one leaves the others in place. A forked child holds
  * nothing.
  */
 #ifndef UCT_CUDA_NODE_ALIVE_H
@@ -25,7 +25,7 @@ BEGIN_C_DECLS
 #define UCT_CUDA_NODE_ALIVE_FILE (1u << 30)
 
 
-/** Numbers of one file, closed together. */
+/** Open file whose numbers this process holds and checks. */
 typedef struct uct_cuda_node_alive uct_cuda_node_alive_t;
 
 
@@ -45,19 +45,22 @@ void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive);
 bool uct_cuda_node_alive_is_owner(const uct_cuda_node_alive_t *alive);
 
 /**
- * Hold a number.
+ * Hold a number, without waiting.
  *
- * @return false: another process holds it, or locks do not work.
+ * @return true: held, newly or already; false: another object holds it, of
+ *         this process or of another one, or locks do not work.
  */
 bool uct_cuda_node_alive_hold(uct_cuda_node_alive_t *alive, unsigned number);
 
-/** Hold a number, waiting until it is free. */
+/** Hold a number, waiting until it is free, for any time. Return false if
+ *  locks do not work. */
 bool uct_cuda_node_alive_wait(uct_cuda_node_alive_t *alive, unsigned number);
 
 void uct_cuda_node_alive_release(uct_cuda_node_alive_t *alive, unsigned number);
 
-/** Return whether another process holds the number; true if unknown. Takes a
- *  system call. */
+/** Return whether another object holds the number, of this process or of
+ *  another one; true if unknown. Numbers held through @a alive itself do not
+ *  count. Takes a system call. */
 bool uct_cuda_node_alive_is_there(const uct_cuda_node_alive_t *alive,
                                   unsigned number);
 

@@ -52,12 +52,13 @@ typedef struct {
     shown_t              exports[UCT_CUDA_NODE_CONTROL_EXPORTS] LINE_ALIGNED;
 } rank_t;
 
-/* Bit of the word below: its number is that of the first call in queues */
+/* Lowest bit of the word @a queued. Set: the word's number is the first call
+ * that the ranks queue. Clear: it is the last one known not to be queued. */
 #define QUEUED 1
 
 typedef struct {
     uct_cuda_node_control_common_t common;
-    /* The last non-blocking call known to be in no queue, shifted by one bit */
+    /* Number of a non-blocking call, shifted by one bit, and QUEUED */
     uint64_t                       queued LINE_ALIGNED;
     rank_t                         ranks[] LINE_ALIGNED;
 } control_block_t;
@@ -130,7 +131,8 @@ uct_cuda_node_control_common(uct_cuda_node_control_t *control)
     return &control->shared->common;
 }
 
-/* Words of earlier calls must not look like announcements of later ones */
+/* Set all words of this rank to the call before @a first: those left from
+ * earlier use of the memory must not look like announcements */
 void uct_cuda_node_control_join(uct_cuda_node_control_t *control,
                                 uint64_t first)
 {
@@ -157,9 +159,9 @@ uint64_t uct_cuda_node_control_joined(const uct_cuda_node_control_t *control,
                            __ATOMIC_ACQUIRE);
 }
 
-/* Calls of a rank before it was able are in no queue, and later ones are
- * recorded in the word unless it has the bit. When the bit is set, each rank
- * has been able. */
+/* A rank queues no call before its first able one. A later call raises the
+ * word's number until all ranks have been able; then the rank that sees this
+ * sets QUEUED, with a number after those of all calls not queued. */
 bool uct_cuda_node_control_is_queued(uct_cuda_node_control_t *control,
                                      unsigned size, uint64_t number,
                                      bool is_able)

@@ -58,14 +58,16 @@ typedef struct {
     uint8_t                   type;     /**< ucx_mp_type_t */
     uint8_t                   is_in_place;
     uint8_t                   is_new; /**< An allocation must be mapped first */
-    uint8_t                   is_lost; /**< All mappings of the rank are gone */
+    /** The rank has another context: its mappings of peers are gone */
+    uint8_t                   is_lost;
     /** A buffer ends before its bytes do */
     uint8_t                   is_short;
     uint8_t                   call;     /**< uct_cuda_coll_kind_t */
     uint8_t                   root;
-    /** PASS: the group's reason; 0: the rank is ahead */
+    /** If the rank declines: the group's reason; 0: the rank is ahead */
     uint8_t                   reason;
-    uint8_t                   status;   /**< PASS: negated ucs_status_t */
+    /** If the rank declines: negated ucs_status_t */
+    uint8_t                   status;
     uint8_t                   reserved;
     /** Hash of the blocks' counts; 0: all equal */
     uint32_t                  counts;
@@ -113,9 +115,9 @@ uint64_t uct_cuda_node_control_joined(const uct_cuda_node_control_t *control,
                                       unsigned rank);
 
 /**
- * Return whether all ranks queue a non-blocking call, or none does. No rank
- * waits: the ranks agree by atomic operations on one number, from which on they
- * queue all calls.
+ * Return true if all ranks queue this non-blocking call, false if none does.
+ * Each rank gets the same answer. No rank waits: the ranks agree by atomic
+ * operations on one number, from which on they queue all calls.
  *
  * @param number   Number of the call, the same on all ranks and rising.
  * @param is_able  Whether this rank is able to queue it. Calls are queued after
@@ -152,11 +154,11 @@ void uct_cuda_node_control_decline(uct_cuda_node_control_t *control,
                                    ucs_status_t status);
 
 /**
- * Read a rank's announcement of a call. If the rank declines, only kind and
- * reason are filled in. A rank already ahead has declined: it did not wait for
- * this rank.
+ * Read a rank's announcement of a call, without waiting. If the rank declines,
+ * only kind, reason and status are filled in. A rank already in a later call
+ * has declined (reason 0): it did not wait for this rank.
  *
- * @return false: not announced yet.
+ * @return false: not announced yet; @a post is undefined.
  */
 bool uct_cuda_node_control_read(const uct_cuda_node_control_t *control,
                                 unsigned rank, uint64_t sequence,
@@ -168,8 +170,8 @@ void uct_cuda_node_control_reach(uct_cuda_node_control_t *control,
                                  uct_cuda_node_phase_t phase, uint64_t sequence,
                                  ucs_status_t status);
 
-/** Return the status with which a rank reached a phase; UCS_INPROGRESS: not
- *  yet. */
+/** Return the status with which a rank reached a phase of a call;
+ *  UCS_INPROGRESS: not yet; UCS_OK also if it is in a later call. */
 ucs_status_t
 uct_cuda_node_control_reached(const uct_cuda_node_control_t *control,
                               unsigned rank, uct_cuda_node_phase_t phase,
@@ -208,7 +210,8 @@ uint32_t uct_cuda_node_control_export(uct_cuda_node_control_t *control,
                                       unsigned index,
                                       const uct_cuda_node_handle_t *handle);
 
-/** Return an export of another rank and its generation; NULL: none. */
+/** Return an export of another rank and its generation; NULL: none. The
+ *  handle is in shared memory, where the rank may change it later. */
 const uct_cuda_node_handle_t *
 uct_cuda_node_control_exported(const uct_cuda_node_control_t *control,
                                unsigned rank, unsigned index,

@@ -57,7 +57,8 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
  *
  * @param peers_end, inode  Duplicate of the peer end, in this process, and its
  *                   expected inode.
- * @return Descriptor; -1: not available, no answer, or exporter gone.
+ * @return Descriptor, closed by the caller; -1: not available, no answer, or
+ *         exporter gone. @a peers_end stays open.
  */
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
                                   const uct_cuda_node_invalidation_t *notice);

@@ -82,8 +82,8 @@ static void notice_fork(void)
     }
 }
 
-/* Return whether the driver says that other memory is there, or none. An error
- * of the driver, as at process exit, says nothing. */
+/* Return whether other memory, or none, is at the handle's address now. False
+ * after an error of the driver, as at process exit: it says nothing. */
 static bool is_changed(const uct_cuda_node_handle_t *handle)
 {
     CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_BUFFER_ID;
@@ -110,8 +110,9 @@ static bool has_pieces(const export_slot_t *export)
     return true;
 }
 
-/* Return whether the allocation is gone. The pieces of a range are in the table
- * themselves. */
+/* Return whether the allocation was freed, or a piece of the range was
+ * invalidated: each piece is in the table itself. False if the allocation has
+ * no buffer id. */
 static bool is_gone(const export_slot_t *export)
 {
     uint64_t i;
@@ -147,7 +148,8 @@ static void bucket_remove(uint32_t slot)
     *link = exports.slots[slot].next;
 }
 
-/* Keep a descriptor open for peers to duplicate, up to the limit */
+/* Publish a descriptor for peers to duplicate, and keep it open; close it if
+ * too many are open already. -1: none. */
 static void hold(uint32_t slot, int fd)
 {
     if ((fd >= 0) && (exports.num_held == UCT_CUDA_NODE_EXPORTS_MAX_HELD)) {
@@ -211,7 +213,8 @@ static void check(unsigned left)
     }
 }
 
-/* Add free slots */
+/* Double the number of slots. Without memory, or at the maximum, no slot is
+ * added. */
 static void grow(void)
 {
     uint32_t count = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
@@ -254,7 +257,10 @@ static uint32_t find(const uct_cuda_memory_t *memory)
     return NO_SLOT;
 }
 
-/* Give a handle a slot, if there is one */
+/* Add a handle to the table, with one user, and set its notice. The table takes
+ * over the handle's descriptor and the pieces (NULL: not a range). If peers can
+ * ask for descriptors, the handle has no number of one any more. @return false:
+ * no slot; nothing is taken over. The lock is held. */
 static bool slot_begin(uct_cuda_node_handle_t *handle,
                        const uct_cuda_node_descriptors_t *socket,
                        uct_cuda_node_handle_t *pieces)
@@ -306,7 +312,8 @@ static ucs_status_t add(const void *address,
     return status;
 }
 
-/* Add a user to a handle, maybe long unused */
+/* Add a user to a handle. The first user after a time without any opens the
+ * descriptor again, up to the limit. */
 static void use(uint32_t slot)
 {
     export_slot_t *export = &exports.slots[slot];
@@ -451,7 +458,8 @@ static ucs_status_t get_piece(uint64_t address, uct_cuda_node_handle_t *piece)
     return status;
 }
 
-/* Describe all pieces of a range, from the first one's base */
+/* Describe all pieces of a range, from the first one's base. On success the
+ * caller owns *pieces_p. */
 static ucs_status_t get_pieces(uint64_t address, size_t length,
                                uct_cuda_node_handle_t *range,
                                uct_cuda_node_handle_t **pieces_p)
@@ -504,8 +512,9 @@ static ucs_status_t get_pieces(uint64_t address, size_t length,
     return UCS_OK;
 }
 
-/* Find the slot of the range of the pieces from one base to another address. A
- * range with other pieces by now ends. The lock is held. */
+/* Find the range that begins at @a base and whose last piece contains @a last.
+ * End it if its pieces have changed. @return Slot; NO_SLOT: none. The lock is
+ * held. */
 static uint32_t find_range(uint64_t base, uint64_t last)
 {
     const uct_cuda_node_handle_t *handle, *final;
@@ -534,7 +543,8 @@ static uint32_t find_range(uint64_t base, uint64_t last)
     return NO_SLOT;
 }
 
-/* The lock is held */
+/* Note the use of a range and return its handle. No user is added. The lock is
+ * held. */
 static void use_range(uint32_t slot, uct_cuda_node_handle_t *handle_p)
 {
     exports.slots[slot].used = ++exports.num_uses;

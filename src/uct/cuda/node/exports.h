@@ -17,7 +17,8 @@
 #define UCT_CUDA_NODE_EXPORTS_MAX_HELD 16
 
 
-/** Maximum number of ranges kept that have no user. */
+/** Number of ranges from which on each new one ends the oldest without a
+ *  user. Ranges in use may exceed it. */
 #define UCT_CUDA_NODE_EXPORTS_MAX_RANGES 1024
 
 
@@ -46,21 +47,22 @@ ucs_status_t uct_cuda_node_exports_get(const void *address,
 ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
                                              uct_cuda_node_handle_t *handle_p);
 
-/** Return whether the driver confirms that a range's pieces are mapped as they
- *  were, and nothing where nothing was. */
+/** Return whether a range is valid: the driver confirms that its pieces are
+ *  mapped as they were, and nothing where nothing was. */
 bool uct_cuda_node_exports_has_range(const uct_cuda_node_handle_t *handle);
 
 /** Release a handle. The allocation may live on, and peers may keep it
- *  mapped. Its descriptor is closed with the last user. */
+ *  mapped. The last user closes the descriptor kept open for it. A handle
+ *  with a descriptor number of its own is invalidated then. */
 void uct_cuda_node_exports_put(uct_cuda_node_handle_t *handle);
 
-/** Invalidate a handle whose allocation is about to be freed. Each user
- *  releases the handle as well, before or after. */
+/** Release a handle and invalidate it for all users: its allocation is about
+ *  to be freed. The other users release it as well, before or after. */
 void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle);
 
 /**
- * Check in round robin whether allocations still exist. Takes about 0.2 us for
- * each.
+ * Check in round robin whether allocations still exist, and invalidate the
+ * handles of those that were freed. Takes about 0.2 us for each. Thread safe.
  *
  * @param count  Allocations to check.
  * @return Number of allocations in the table.
@@ -70,7 +72,8 @@ unsigned uct_cuda_node_exports_check(unsigned count);
 /**
  * Create a descriptor for the handle of a notice.
  *
- * @return -1: the handle is no longer valid.
+ * @return Descriptor, closed by the caller; -1: the handle is no longer valid,
+ *         or its memory has none.
  */
 int uct_cuda_node_exports_descriptor(
     const uct_cuda_node_invalidation_t *notice);

@@ -51,7 +51,7 @@ struct pool {
     pool_t       *next;
     CUmemoryPool cuda;
     unsigned     opened; /* times */
-    unsigned     places; /* open places, each as often as it was opened */
+    unsigned     places; /* number of places that are open */
 };
 
 typedef struct place place_t;
@@ -328,7 +328,7 @@ static int get_fd(int pidfd, int number)
 }
 
 /* Duplicate the descriptor published by the exporter. It is the right one if
- * the number is unchanged afterwards. */
+ * the number is unchanged afterwards. @return -1: none, or changed */
 static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
                        const uct_cuda_node_invalidation_t *notice, int pidfd)
 {
@@ -389,6 +389,7 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
  * Duplicate the exporter's file descriptor in this process. The kernel looks up
  * a PID in this process's namespace: the PID of another container may name
  * another process here, with other memory under that number.
+ * @return Descriptor, closed by the caller; -1: not available.
  */
 static int fetch_fd(const uct_cuda_node_handle_t *handle)
 {
@@ -628,7 +629,7 @@ static bool has_valid_pieces(const uct_cuda_node_handle_t *handle,
     return true;
 }
 
-/* Unmap the first pieces and free the address range */
+/* Unmap the first @a count pieces, and free the addresses and the record */
 static void range_unmap(const uct_cuda_node_handle_t *handle, range_t *range,
                         unsigned count)
 {
@@ -756,7 +757,8 @@ static pool_t *pool_get(CUmemoryPool cuda)
     return pool;
 }
 
-/* Close a pool without open memory; call with the lock held */
+/* Close a pool as often as it was opened, and free its record. Do nothing while
+ * memory of it is open. Call with the lock held. */
 static void pool_put(pool_t *pool)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -778,7 +780,8 @@ static void pool_put(pool_t *pool)
     free(pool);
 }
 
-/* Count an opening of a place; call with the lock held */
+/* Record that memory of a pool was opened once more. Fails only without memory
+ * for the record. Call with the lock held. */
 static ucs_status_t place_get(pool_t *pool, CUdeviceptr mapped)
 {
     place_t *place;

@@ -73,8 +73,9 @@ uct_cuda_node_handle_is_vmm(const uct_cuda_node_handle_t *handle)
 }
 
 
-/** Check that each field of a handle from outside is within its bounds. Call
- *  it before passing the handle to any other function. */
+/** Return whether type, PID, range and notice of another process's handle are
+ *  within bounds. Call it before passing the handle to any other function. The
+ *  OS handle is checked when it is opened. */
 bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle);
 
 
@@ -86,6 +87,8 @@ bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle);
  * The caller owns the file descriptor of an FD or POOL_FD handle and closes it
  * with uct_cuda_node_handle_release(). For memory that cannot be shared the
  * result is UCS_OK and a handle of type NONE: peers then use another transport.
+ *
+ * @return UCS_OK; UCS_ERR_INVALID_ADDR: not GPU memory; UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_node_handle_export(const void *address,
                                          uct_cuda_node_handle_t *handle_p);
@@ -104,7 +107,8 @@ uct_cuda_node_handle_is_fd(const uct_cuda_node_handle_t *handle)
 /**
  * Create another descriptor of this process's memory behind the handle.
  *
- * @return -1: not possible.
+ * @return Descriptor, closed by the caller; -1: not an FD or POOL_FD handle,
+ *         or the driver failed.
  */
 int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
 
@@ -113,14 +117,17 @@ int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
  * Map a peer's allocation into the current context.
  *
  * @param handle  Valid handle.
+ * @param device  Device of the current context.
  * @return UCS_OK; UCS_ERR_ALREADY_EXISTS: a stale mapping of the peer is in the
  *         way; UCS_ERR_UNREACHABLE: it cannot be mapped, or is shorter than the
- *         handle says.
+ *         handle says; UCS_ERR_UNSUPPORTED: the driver cannot import this type;
+ *         UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);
 
-/** Unmap memory mapped by uct_cuda_node_handle_open(), in the same context. */
+/** Unmap memory mapped by uct_cuda_node_handle_open(), in the same context.
+ *  For a LEGACY handle this waits for all work in the context. */
 void uct_cuda_node_handle_close(const uct_cuda_node_handle_t *handle,
                                 CUdeviceptr mapped);
 

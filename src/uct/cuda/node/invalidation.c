@@ -88,7 +88,8 @@ err_close:
     return NULL;
 }
 
-/* Open a new page after a fork: the mapped one belongs to the parent */
+/* Create this process's page unless done; again in a forked child, where the
+ * mapped one belongs to the parent. If that fails, use own.alone. */
 static void page_open(void)
 {
     uct_cuda_node_iface_addr_t self;

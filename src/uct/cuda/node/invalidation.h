@@ -47,7 +47,8 @@ typedef struct uct_cuda_node_invalidation_view
     uct_cuda_node_invalidation_view_t;
 
 
-/** Assign a slot to a handle. */
+/** Fill in the notice of a handle to which the caller gives @a slot. The first
+ *  call creates the page. page_id is 0 if peers cannot open it. */
 void uct_cuda_node_invalidation_begin(uint32_t slot,
                                       uct_cuda_node_invalidation_t *notice_p);
 
@@ -62,7 +63,8 @@ void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd);
  *  (node/descriptors.h), and its inode. -1: peers cannot request any. */
 void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode);
 
-/** Return whether a handle of this process is invalid. Costs one load. */
+/** Return whether a handle of this process is invalid; false for NO_SLOT.
+ *  Costs one load. */
 bool uct_cuda_node_invalidation_is_over(
     const uct_cuda_node_invalidation_t *notice);
 
@@ -71,8 +73,8 @@ bool uct_cuda_node_invalidation_is_over(
  * Take a reference to a peer's page. The views belong to the mapping cache:
  * call these functions with its lock held.
  *
- * @return NULL: no page, or not readable, as for a process of another user or
- *         PID namespace.
+ * @return NULL: no page, no slot, out of memory, or not readable, as for a
+ *         process of another user or PID namespace.
  */
 uct_cuda_node_invalidation_view_t *
 uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
@@ -85,8 +87,9 @@ void uct_cuda_node_invalidation_view_put(
 /** Close unused views of a process. */
 void uct_cuda_node_invalidation_view_purge(uint64_t pid_ns, int32_t pid);
 
-/** Return the number of a handle's descriptor in its process, or -1. The
- *  owner may close it at any time: check again after duplicating it. */
+/** Return the number of a handle's descriptor in its process; -1: none is
+ *  published, or the handle is invalid. The owner may close it at any time:
+ *  check again after duplicating it. */
 int uct_cuda_node_invalidation_view_fd(
     const uct_cuda_node_invalidation_view_t *view,
     const uct_cuda_node_invalidation_t *notice);
@@ -96,15 +99,16 @@ int uct_cuda_node_invalidation_view_fd(
 int uct_cuda_node_invalidation_view_server(
         const uct_cuda_node_invalidation_view_t *view, uint64_t *inode_p);
 
-/** Return whether any handle has been invalidated since the last call. Costs
- *  one load. */
+/** Return whether this peer has invalidated any handle since the last call,
+ *  or since the page was opened. Costs one load. */
 bool uct_cuda_node_invalidation_view_has_changed(
     uct_cuda_node_invalidation_view_t *view);
 
-/** Return whether any peer has invalidated a handle since the last call. */
+/** Return whether any peer has invalidated a handle since the last call of
+ *  this function or uct_cuda_node_invalidation_view_has_changed() for it. */
 bool uct_cuda_node_invalidation_views_have_changed(void);
 
-/** Return the number of peers with an open page. */
+/** Return the number of peers' pages that are open, released ones included. */
 unsigned uct_cuda_node_invalidation_num_views(void);
 
 /** Return whether the peer's handle is invalid. Costs one load. */

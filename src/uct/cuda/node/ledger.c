@@ -46,7 +46,7 @@
 #define LOCK_PAUSE 500000 /* ns */
 
 
-/* Two cache lines. Links and ends are numbered by the segment's list of
+/* Slot of a process. Links and ends are numbered by the segment's list of
  * GPUs. */
 typedef struct {
     uint32_t pid;     /* 0: free. Written last when taken. */
@@ -89,7 +89,8 @@ struct uct_cuda_mp_ledger {
     uct_cuda_node_alive_t *alive; /* slot numbers are those in the segment */
     uint32_t              pid;
     char                  path[512];
-    /* this process's links */
+    /* This process's number of each link of the segment, and the reverse;
+     * NO_LINK: none */
     uint16_t              from_page[NUM_WORDS * WORD_BITS];
     uint16_t              to_page[NUM_LINKS];
     uint8_t               ends[NUM_ENDS]; /* The segment's numbers of ends */
@@ -171,7 +172,8 @@ static void file_close(uct_cuda_node_ledger_t *ledger)
     close(ledger->fd);
 }
 
-/* Open and lock the named file, creating it if needed */
+/* Open and lock the named file, creating it if needed, and fill @a st. On
+ * failure nothing stays open; UCS_ERR_BUSY: others hold the lock. */
 static ucs_status_t file_open(uct_cuda_node_ledger_t *ledger, struct stat *st)
 {
     ucs_status_t status = UCS_ERR_BUSY;
@@ -343,9 +345,9 @@ static bool is_used(const uct_cuda_node_alive_t *alive)
     return i < UCT_CUDA_NODE_LEDGER_MAX_SLOTS;
 }
 
-/* Attach the segment named in the file. A file truncated while processes use
- * their segment has none until they have left: a second segment would show
- * their links as idle. */
+/* Attach the segment named in the file, or a new one if there is none. A file
+ * truncated while processes use their segment gets a new one only when they
+ * have left (UCS_ERR_UNSUPPORTED before): it would show their links as idle. */
 static ucs_status_t page_find(uct_cuda_node_ledger_t *ledger,
                               const struct stat *st)
 {
@@ -378,7 +380,8 @@ static ucs_status_t page_find(uct_cuda_node_ledger_t *ledger,
     return UCS_OK;
 }
 
-/* Check the segment's layout */
+/* Check the segment's layout, and free the slots of dead processes. If no
+ * process is left, empty the list of GPUs, too. */
 static ucs_status_t
 table_check(ledger_segment_t *table, const uct_cuda_node_alive_t *alive)
 {
@@ -474,7 +477,8 @@ static ucs_status_t take_slot(uct_cuda_node_ledger_t *ledger)
     return UCS_ERR_NO_RESOURCE;
 }
 
-/* Call with the file locked */
+/* Attach the segment, add this process's GPUs and take a slot. On failure no
+ * segment stays attached. Call with the file locked. */
 static ucs_status_t ledger_attach(uct_cuda_node_ledger_t *ledger,
                                   const struct stat *st,
                                   const uint8_t (*uuids)[16], int num_gpus)
@@ -639,8 +643,9 @@ static void ledger_visit(uct_cuda_node_ledger_t *ledger, unsigned number,
     file_unlock(ledger->alive);
 }
 
-/* Add a slot's bits to the counts of this process's links. Return whether any
- * bit is set, also of links unknown to this process. */
+/* Add a slot's bits to the counts of this process's links, and set *any if one
+ * was added. @return true: a bit is set, maybe of a link unknown to this
+ * process */
 static bool add_bits(const uct_cuda_node_ledger_t *ledger,
                      const uint64_t *words, uint8_t *counts, bool *any)
 {

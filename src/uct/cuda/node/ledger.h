@@ -51,9 +51,10 @@ ucs_status_t uct_cuda_node_ledger_open(const char *dir,
 void uct_cuda_node_ledger_close(uct_cuda_node_ledger_t *ledger);
 
 
-/** Set whether this process uses a link, in its own numbering, and whether
- *  the link connects both ends of such a transfer. Not thread safe; costs
- *  about 10 ns. */
+/** Set whether this process uses a link (@a is_active), and whether the link
+ *  connects the two ends of one of its transfers (@a is_direct). The link is in
+ *  this process's numbering; one that the ledger cannot number is ignored. Not
+ *  thread safe; costs about 10 ns. */
 void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t link,
                               bool is_active, bool is_direct);
 
@@ -61,12 +62,12 @@ void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t link,
 /**
  * Add the links used by other slots to the load's active and direct counts, in
  * this process's numbering. Links of GPUs unknown to this process are left out.
- * Not thread safe. Costs about 10 ns for each process, and a cache miss for
- * each that has changed.
+ * Frees the slots of dead processes. Not thread safe. Costs about 10 ns for
+ * each process, and a cache miss for each that has changed.
  *
  * @param now  Time of any monotonic clock, ns; used with unchanged slots to
  *             detect dead processes.
- * @return true: another process uses a link.
+ * @return true: another process uses a link known to this one.
  */
 bool uct_cuda_node_ledger_read(uct_cuda_node_ledger_t *ledger, uint64_t now,
                                uct_cuda_plan_load_t *load);

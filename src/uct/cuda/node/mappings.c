@@ -52,7 +52,8 @@ static struct {
 };
 
 
-/* The query for an idle GPU may invalidate a capture */
+/* This thread is in a collective: it may query whether a GPU is idle, which may
+ * invalidate a capture */
 static __thread bool in_collective;
 
 
@@ -63,8 +64,9 @@ static bool is_range(const uct_cuda_node_handle_t *handle)
     return handle->type == UCT_CUDA_NODE_HANDLE_RANGE;
 }
 
-/* Ranges may begin at one address: a piece belongs to several, and may be
- * mapped alone, too */
+/* Return the number that distinguishes mappings at one address; 0: not a range.
+ * Several ranges may begin with the same piece, which may be mapped alone,
+ * too. */
 static uint64_t range_id(const uct_cuda_node_mapping_t *mapping)
 {
     return is_range(&mapping->handle) ? mapping->handle.buffer_id : 0;
@@ -135,7 +137,8 @@ static void mapping_destroy(uct_cuda_node_mapping_t *mapping)
     free(mapping);
 }
 
-/* Close a mapping now, or after its last transfer */
+/* Remove a mapping from the tree, so it is not found again. Close and free it
+ * now if it has no user, else with its last user. */
 static void mapping_retire(uct_cuda_node_mapping_t *mapping)
 {
     if (!mapping->stale) {
@@ -149,7 +152,8 @@ static void mapping_retire(uct_cuda_node_mapping_t *mapping)
     }
 }
 
-/* Mappings retired under the lock may exceed the limit now */
+/* Release the lock, after closing kept mappings above the limit: those retired
+ * under the lock may exceed it now */
 static void cache_unlock(void)
 {
     if (uct_cuda_node_unmap_is_due()) {
@@ -166,7 +170,7 @@ static bool mapping_is_over(const uct_cuda_node_mapping_t *mapping)
                                                    &mapping->handle.notice);
 }
 
-/* Close mappings of freed memory */
+/* Close mappings of freed memory that have no user or only weak ones */
 static void sweep(void)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
@@ -239,9 +243,9 @@ static bool overlaps(const uct_cuda_node_mapping_t *mapping, uint64_t start,
 }
 
 /* Retire a peer's idle mappings in an address range, except those of the same
- * allocation on devices other than @a device (-1: any, and ranges stay). The
- * allocation at this address replaced freed memory, so weak references do not
- * keep it. */
+ * allocation on devices other than @a device (-1: on any device, and ranges
+ * stay). Weak references do not keep a mapping where @a peer's allocation has
+ * replaced freed memory. @return Number of mappings retired */
 static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
                             uint64_t end, CUdevice device)
 {
@@ -365,8 +369,9 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
     }
 }
 
-/* Open the handle. If the driver refuses, close mappings of the peer that may
- * be in the way and try again. */
+/* Open the handle. If the driver refuses, close all kept mappings, then idle
+ * mappings of the peer, and try again: this waits for work in their
+ * contexts. */
 static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
                                 CUdevice device, CUdeviceptr *mapped_p)
 {
@@ -414,8 +419,8 @@ static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
             mapping->handle.pid_ns, mapping->handle.pid, notice);
 }
 
-/* Find the mapping of this allocation; retire a mapping of an earlier one at
- * the same address */
+/* Find the mapping of this allocation in this context, or return NULL. Retire a
+ * mapping of an earlier allocation at the same address. */
 static uct_cuda_node_mapping_t *find_mapping(const uct_cuda_node_mapping_t *key)
 {
     void *found = tfind(key, &cache.tree, mapping_compare);
@@ -473,7 +478,8 @@ static ucs_status_t self_get(const uct_cuda_node_handle_t *handle,
 
 /* Check for freed memory in a thread that must not block: legacy mappings are
  * left to a progress call of the program. The lock may be held by a thread that
- * asks a peer for a descriptor, while the peer asks this thread. */
+ * asks a peer for a descriptor, while the peer asks this thread: then do not
+ * check. @return true: check again soon */
 static bool watch_look(void)
 {
     bool is_due, has_work;
@@ -605,7 +611,8 @@ find_by_hint(const uct_cuda_node_hint_t *hint,
     return mapping;
 }
 
-/* Mark a mapping as used and add a user. Call with the lock held. */
+/* Mark a mapping as used and add a user. Close other mappings of freed memory,
+ * and of this peer above its limits. Call with the lock held. */
 static void mapping_use(uct_cuda_node_mapping_t *mapping,
                         const uct_cuda_node_handle_t *handle)
 {

@@ -28,7 +28,8 @@ struct uct_cuda_node_mapping {
     unsigned                users;
     unsigned                weak;       /**< Weak references */
     bool                    stale;      /**< Close with the last user */
-    bool                    closed;     /**< The memory was freed */
+    /** Passed to uct_cuda_node_unmap(); only weak references are left */
+    bool                    closed;
     bool                    is_self;    /**< Memory of this process */
     uct_cuda_node_mapping_t *newer;     /**< Order of last use */
     uct_cuda_node_mapping_t *older;
@@ -47,11 +48,13 @@ struct uct_cuda_node_mapping {
  * at one of the next calls for others. Without an invalidation page, mappings
  * are closed that were not used while some hundred others were mapped.
  *
- * @param handle     Peer's allocation.
+ * @param handle     Peer's allocation. One of this process is not mapped: the
+ *                   mapping then has its own address.
  * @param device     Device of the current context.
  * @param mapping_p  Filled with the mapping; release it with
  *                   uct_cuda_node_cache_put().
- * @return UCS_OK, UCS_ERR_UNREACHABLE, UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
+ * @return UCS_OK; or, with nothing to release, UCS_ERR_UNREACHABLE,
+ *         UCS_ERR_UNSUPPORTED, UCS_ERR_NO_MEMORY or UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_node_cache_get(const uct_cuda_node_handle_t *handle,
                                      CUdevice device,
@@ -64,10 +67,12 @@ typedef struct {
                                              since */
 } uct_cuda_node_hint_t;
 
-/** Map a handle as uct_cuda_node_cache_get() does, in a context and id known to
- *  the caller. Saves driver queries: they are noticeable for small messages.
+/** Map a handle as uct_cuda_node_cache_get() does. The caller passes the
+ *  current context and its id, which saves driver queries: they are noticeable
+ *  for small messages.
  *
- *  @param hint  Hint stored with the handle, to skip the search; or NULL. */
+ *  @param hint  Hint stored with the handle, to skip the search; or NULL. It is
+ *               set to the mapping. */
 ucs_status_t uct_cuda_node_cache_get_in(const uct_cuda_node_handle_t *handle,
                                         uct_cuda_node_hint_t *hint,
                                         CUdevice device, CUcontext context,
@@ -85,20 +90,23 @@ uct_cuda_node_mapping_is_in(const uct_cuda_node_mapping_t *mapping,
 /** Log a failed mapping; for callers without a fallback. */
 void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle);
 
-/** Mark this thread as inside or outside a collective. Inside, kept mappings
- *  of freed memory are closed sooner, and only if the GPU is known to be
- *  idle; a capture may be invalidated by the query, see
- *  uct_cuda_ctx_is_idle(). */
+/** Mark this thread as inside or outside a collective, and on entering close
+ *  kept mappings above the limit. Inside, kept mappings of freed memory are
+ *  closed sooner, and only if the GPU is known to be idle; the query may
+ *  invalidate a capture, see uct_cuda_ctx_is_idle(). */
 void uct_cuda_node_cache_collective(bool is_inside);
 
 /**
- * Release a mapping. With @a keep false it is closed after its last user.
+ * Release a mapping. After its last user it is closed if @a keep is false or
+ * if its memory was freed.
  */
 void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep);
 
 /** Turn a reference into a weak one: the mapping is closed when the peer
  *  frees the memory. Release it with uct_cuda_node_cache_put_weak(). */
 void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping);
+
+/** Release a weak reference. The mapping is closed after its last user. */
 void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping);
 
 /** Mappings whose addresses were given out with a key. */
@@ -136,7 +144,8 @@ void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid);
  * Unmap memory freed by its owners since the last check, for at most 1 ms.
  * Mapping memory does this, too. Does not wait for a busy GPU.
  *
- * @return true: more mappings are left to close.
+ * @return true: the time is over, more mappings can be closed; false: none
+ *         has to be closed, or the GPU is busy.
  */
 bool uct_cuda_node_cache_unmap_freed(void);
 

@@ -76,9 +76,9 @@ static bool is_current(const exported_t *exported,
            !uct_cuda_node_invalidation_is_over(&exported->handle.notice);
 }
 
-/* Find the handle exported earlier for this address. Use it only where a
- * registration does not outlive its memory: it saves a driver call per
- * message. */
+/* Find the handle exported earlier for this address; NULL: none is valid. Use
+ * it only where a registration does not outlive its memory: it saves a driver
+ * call per message. */
 static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
                                    const void *address)
 {
@@ -103,7 +103,9 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
     return NULL;
 }
 
-/* The handle stays until the lock is released */
+/* Export the allocation at an address unless done, synchronize it for peers'
+ * copies (base/memory.h), and release exports of freed memory. Call with the
+ * lock held: the handle is valid until it is released. */
 static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
                                 const uct_cuda_node_handle_t **handle_p)
 {
@@ -183,7 +185,8 @@ static void write_key(const uct_cuda_node_handle_t *handle, void *buffer)
            handle, sizeof(*handle));
 }
 
-/* Export all pieces as one range, which the region uses until its end */
+/* Export all pieces as one range. The memory handle is its user until it is
+ * destroyed. Call with the lock held. */
 static ucs_status_t memh_export_range(uct_cuda_node_memh_t *memh,
                                       const void *address, size_t length,
                                       const uct_cuda_node_handle_t **handle_p)
@@ -248,8 +251,8 @@ static void write_other_key(uct_cuda_node_memh_t *memh,
     write_key(&changed, buffer);
 }
 
-/* Pack a region that has outlived its first pieces; the program's copies are
- * waited for as in memh_export() */
+/* Pack the key of a region that has outlived its first pieces, and synchronize
+ * the memory as memh_export() does. On failure nothing is written. */
 static ucs_status_t pack_rest(uct_cuda_node_memh_t *memh, const void *address,
                               size_t length, void *buffer)
 {

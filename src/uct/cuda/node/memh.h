@@ -38,6 +38,9 @@ void uct_cuda_node_memh_destroy(uct_cuda_node_memh_t *memh);
  * @param address  Address within the registered memory; NULL: all of it.
  * @param length   Bytes to be covered by the key.
  * @param buffer   Space for a uct_cuda_node_packed_rkey_t, any alignment.
+ * @return UCS_OK, with a usable key or not; otherwise nothing was written:
+ *         UCS_ERR_INVALID_ADDR (no GPU memory), UCS_ERR_IO_ERROR,
+ *         UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
                                      size_t length, void *buffer);

@@ -36,8 +36,8 @@ typedef struct {
     uint32_t iface;
 } uct_cuda_node_iface_addr_t;
 
-/** Interface numbers: bits left of a word beside the PID (22 bits) and a
- *  flag */
+/** Largest interface number: a packed address has 9 bits for it, beside the
+ *  PID (22 bits) and a flag */
 #define UCT_CUDA_NODE_IFACE_MAX 511
 
 
@@ -45,7 +45,8 @@ typedef struct {
 #define UCT_CUDA_NODE_IFACE_ADDR_MAX 12
 
 
-/** Return the length of a device address, bytes. */
+/** Return the length of a device address, bytes. @a fabric is as for
+ *  uct_cuda_node_device_addr_self(). */
 size_t uct_cuda_node_device_addr_length(const uct_cuda_fabric_t *fabric);
 
 /**
@@ -65,14 +66,18 @@ void uct_cuda_node_iface_addr_self(uct_cuda_node_iface_addr_t *addr);
 uint32_t uct_cuda_node_iface_number(void);
 
 /**
- * Pack an interface address: a process and one of its interfaces. It is one
- * word, with the PID in its lower bits, if the PID namespace is the machine's
- * first one, otherwise 12 bytes.
+ * Return the length of a packed interface address, bytes: 4 if the PID
+ * namespace is the machine's first one, otherwise
+ * UCT_CUDA_NODE_IFACE_ADDR_MAX.
  *
  * @param process  Process of this machine.
  */
 size_t
 uct_cuda_node_iface_addr_length(const uct_cuda_node_iface_addr_t *process);
+
+/** Pack an interface address, a process of this machine and one of its
+ *  interfaces: a word with the PID in its lower bits and, unless the PID
+ *  namespace is the machine's first one, the namespace. */
 void uct_cuda_node_iface_addr_pack(const uct_cuda_node_iface_addr_t *process,
                                    void *iface_addr);
 
@@ -91,7 +96,8 @@ uct_cuda_node_is_same_process(const uct_cuda_node_iface_addr_t *a,
     return (a->pid == b->pid) && (a->pid_ns == b->pid_ns);
 }
 
-/** Return true if it is certainly this process. */
+/** Return whether this is the PID and PID namespace of this process; false if
+ *  the namespace is unknown (0). */
 bool uct_cuda_node_is_self(int32_t pid, uint64_t pid_ns);
 
 /**

@@ -97,7 +97,8 @@ static void log_unreachable(reach_t *peer,
     }
 }
 
-/* Return the stream number for this process's own GPU: no mapping is needed */
+/* Set the stream number of a key for memory of this process, one for each of
+ * its GPUs. Fails only without memory. */
 static ucs_status_t self_stream(const uct_cuda_node_handle_t *handle,
                                 unsigned *stream_p)
 {
@@ -112,9 +113,11 @@ static ucs_status_t self_stream(const uct_cuda_node_handle_t *handle,
     return (self != NULL) ? UCS_OK : UCS_ERR_NO_MEMORY;
 }
 
-/* Check whether the peer's GPU is reachable. A success is valid for all memory
- * of that GPU, a failure only for this allocation: it may have been freed after
- * its key was packed. */
+/* Check whether the peer's GPU is reachable (else UCS_ERR_UNREACHABLE, logged
+ * once for each peer), and set the peer's stream number. A success is valid for
+ * all memory of that GPU, a failure only for this allocation: it may have been
+ * freed after its key was packed. The trial maps the memory in the current
+ * context. */
 static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
                                 int device, unsigned *stream_p)
 {
@@ -156,8 +159,9 @@ static bool is_refused(int device, uct_cuda_end_t gpu)
            !can_access;
 }
 
-/* Find whether the device can map the memory. A failed trial is not final: the
- * memory may have been freed. */
+/* Return whether the device can map the memory. Record in the key if the driver
+ * refuses peer access. A failed trial is not final: the memory may have been
+ * freed. */
 static bool find_reached(uct_cuda_node_rkey_t *rkey, int device)
 {
     unsigned stream;
@@ -275,7 +279,7 @@ static void spare_put(uct_cuda_node_rkey_t *rkey)
 
 /* ---------------------------------------------------------------- unpacking */
 
-/* Log once in a process */
+/* Log, once in a process, that messages go through host memory */
 static void tell_staged(int device, int peer, int32_t pid)
 {
     static bool is_logged;

@@ -40,11 +40,13 @@ typedef struct {
 
 /**
  * Unpack a key and check, once for each peer process and pair of GPUs, whether
- * its memory can be mapped. Memory of this process needs no mapping.
+ * its memory can be mapped; after a failure, with the next key again. Memory of
+ * this process needs no mapping. Destroy the key with
+ * uct_cuda_node_rkey_destroy().
  *
  * @param gpu  GPU to map the memory in; none: any.
  * @return UCS_OK; UCS_ERR_UNREACHABLE: foreign key, other node, memory not
- *         shareable, or no context to map it in; UCS_ERR_NO_MEMORY.
+ *         shareable or freed, or no context to map it in; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
                                        uct_cuda_node_rkey_t **rkey_p);

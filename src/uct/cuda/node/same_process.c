@@ -8,7 +8,8 @@
 #include <uct/cuda/base/memory.h>
 
 
-/* Return a context of the module with peer access to the memory's context */
+/* Return a context of the module on the device, with peer access to the
+ * memory's context; NULL: not possible */
 static CUcontext find_peer_context(CUdeviceptr memory, CUcontext owner,
                                    int device)
 {

@@ -90,7 +90,8 @@ static int segment_prefix(char prefix[UCT_CUDA_NODE_SEGMENT_NAME])
                     (unsigned long long)uct_abi_system_id());
 }
 
-/* Remove a segment whose job was killed before all ranks had opened it */
+/* Remove a named segment of this user if it is older than LEFT_MIN and no
+ * process holds it: its job was killed before all ranks had opened it */
 static void segment_sweep_one(int folder, const char *name)
 {
     const int fd      = UCT_CUDA_RETRY(openat(folder, name,
@@ -337,7 +338,8 @@ bool uct_cuda_node_segment_has(const uct_cuda_node_segment_t *segment,
     return segment_block(segment, key) != NULL;
 }
 
-/* Reuse free memory, or extend the file */
+/* Find free memory of this size, or extend the file. The caller maps and clears
+ * it and sets its key. Call it between segment_enter() and segment_leave(). */
 static ucs_status_t segment_add(uct_cuda_node_segment_t *segment, size_t bytes,
                                 block_t **block_p)
 {
@@ -402,6 +404,8 @@ static ucs_status_t segment_take(uct_cuda_node_segment_t *segment, uint64_t key,
     return UCS_OK;
 }
 
+/* Lock the segment against other threads and processes, waiting for them.
+ * @return false: only against threads. Call segment_leave() in both cases. */
 static bool segment_enter(uct_cuda_node_segment_t *segment)
 {
     pthread_mutex_lock(&segment->lock);

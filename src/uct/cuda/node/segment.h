@@ -46,7 +46,8 @@ ucs_status_t uct_cuda_node_segment_open(const char *dir, unsigned rank,
 /** Remove the segment's name, on rank 0, when no more ranks will open it. */
 void uct_cuda_node_segment_unlink(uct_cuda_node_segment_t *segment);
 
-/** Close the segment. Release all control blocks first. */
+/** Close the segment, and remove its name unless done. Release all control
+ *  blocks first. */
 void uct_cuda_node_segment_close(uct_cuda_node_segment_t *segment);
 
 /** Return true in the process that opened the segment, false in its
@@ -59,8 +60,8 @@ bool uct_cuda_node_segment_is_alive(const uct_cuda_node_segment_t *segment,
                                     unsigned rank);
 
 
-/** Return a word with a new value after each new control block; 0: there
- *  never was one. */
+/** Return the address of the segment's counter of new control blocks; 0: there
+ *  never was one. Other processes may increment it at any time. */
 const uint32_t *
 uct_cuda_node_segment_changes(const uct_cuda_node_segment_t *segment);
 
@@ -70,12 +71,15 @@ bool uct_cuda_node_segment_has(const uct_cuda_node_segment_t *segment,
                                uint64_t key);
 
 /**
- * Map the memory of a control block; zeroed if no other process has it.
+ * Map the memory of a control block; zeroed if no process uses it. Waits while
+ * another process holds the segment's lock. Release it with
+ * uct_cuda_node_segment_put().
  *
  * @param key    Key of the control block; not 0.
  * @param bytes  Size, the same in all processes.
  * @return UCS_OK; UCS_ERR_EXCEEDS_LIMIT: too many control blocks;
- *         UCS_ERR_NO_RESOURCE: the file system is full; UCS_ERR_NO_MEMORY.
+ *         UCS_ERR_NO_RESOURCE: the file system is full, or the lock failed;
+ *         UCS_ERR_INVALID_PARAM: others use another size; UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_node_segment_get(uct_cuda_node_segment_t *segment,
                                        uint64_t key, size_t bytes,

@@ -104,8 +104,9 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
     kept.end          = &entry->next;
 }
 
-/* Return whether the GPU is idle. A negative answer is reused for a while: the
- * query takes up to 0.1 ms with the lock held. */
+/* Return whether the GPU of a kept mapping is idle; true if the mapping's
+ * context is gone. A negative answer is reused for BUSY_NS, whatever the GPU:
+ * the query takes up to 0.1 ms with the lock held. */
 static bool is_idle(const kept_t *entry, bool may_ask)
 {
     static uint64_t busy;

@@ -25,8 +25,9 @@
 
 
 /**
- * Close a mapping or keep it for a later call. Call these functions with the
- * mapping cache's lock held.
+ * Close a mapping of cuMemCreate or pool memory, or keep a legacy one until a
+ * later call closes it. Call these functions with the mapping cache's lock
+ * held.
  *
  * @param context, id  Context of the mapping; may be destroyed, and the mapping
  *                 with it.
@@ -36,7 +37,9 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
                          unsigned long long id);
 
 /**
- * Close the oldest mappings above the limit, if that does not block.
+ * Close the oldest kept mappings: above this process's share of
+ * UCT_CUDA_NODE_UNMAP_KEPT (half of it with @a may_ask) while the GPU is idle;
+ * above that of UCT_CUDA_NODE_UNMAP_MAX also if this blocks.
  *
  * @param may_ask  The query may invalidate a capture, see
  *                 uct_cuda_ctx_is_idle(). Otherwise the last answer is used
@@ -45,14 +48,17 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
 void uct_cuda_node_unmap_due(bool may_ask);
 
 /**
- * Close mappings above the limit of messages while that does not block.
+ * Close kept mappings above this process's share of UCT_CUDA_NODE_UNMAP_KEPT
+ * while the GPU is idle, so that closing does not block.
  *
  * @param max_ns  Time limit, ns.
- * @return true: more mappings can be closed.
+ * @return true: the time is over, more are above the share; false: none is, or
+ *         the GPU is busy.
  */
 bool uct_cuda_node_unmap_idle(uint64_t max_ns);
 
-/** Return whether the kept mappings exceed the limit of messages. */
+/** Return whether the kept mappings exceed this process's share of
+ *  UCT_CUDA_NODE_UNMAP_KEPT. */
 bool uct_cuda_node_unmap_is_much(void);
 
 /** Return whether kept mappings may exceed a limit. Costs one load; needs no
@@ -65,7 +71,7 @@ bool uct_cuda_node_unmap_is_due(void);
 void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle);
 
 /**
- * Close all kept mappings.
+ * Close all kept mappings, waiting for work in their contexts.
  *
  * @return Their number.
  */

@@ -74,7 +74,7 @@ static bool look(void)
     return has_work;
 }
 
-/* Call with the lock held */
+/* Add a client unless it is one already. Call with the lock held. */
 static void add_watched(const uct_cuda_node_watched_t *watched)
 {
     unsigned i;
@@ -108,9 +108,10 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* Call with the lock held. The thread may wait for a lock held by a thread of
- * the program in a driver call that never returns: let the process end
- * anyway. */
+/* Stop the thread for good, and close the socket if the thread ends within
+ * END_WAIT_S. It may wait for a lock held by a thread of the program in a
+ * driver call that never returns, and the process must end anyway. Call with
+ * the lock held. */
 static void end(void)
 {
     struct timespec latest;
@@ -131,7 +132,8 @@ static void end(void)
     watch.is_there = false;
 }
 
-/* Runs before the driver's exit handlers, registered earlier */
+/* Stop the thread when the program exits: before the driver's exit handlers,
+ * which were registered earlier. A forked child has no thread to stop. */
 static void on_exit_of_program(void)
 {
     if (watch.pid == getpid()) {
@@ -141,7 +143,9 @@ static void on_exit_of_program(void)
     }
 }
 
-/* The driver may fork in a call that the watch thread waits for */
+/* Keep the watch thread from working during the fork, unless it works for
+ * longer than FORK_WAIT_MS: the driver may fork in a call that the thread waits
+ * for */
 static void before_fork(void)
 {
     unsigned tries = FORK_WAIT_MS;
@@ -194,7 +198,8 @@ static bool add_handlers(void)
     return has_handlers;
 }
 
-/* Call with the lock held */
+/* Start the thread with its socket; it is tried once. On failure is_there stays
+ * false. Call with the lock held. */
 static void start(void)
 {
     watch.is_tried = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Growing arrays, and one sort. */
+/* Filling arrays of fixed size, sorting steps, removing redundant waits. */
 #include <uct/cuda/plan/builder.h>
 
 #include <ucs/sys/math.h>
@@ -169,7 +169,8 @@ static void prune(uct_cuda_plan_steps_t *list, uint64_t *before, size_t row)
     }
 }
 
-/* Sort by schedule level, stable. @return false: no memory */
+/* Sort by schedule level, stable, and renumber the waits. Afterwards levels[i]
+ * is the new index of step i. @return false: no memory, nothing is changed */
 static bool sort(uct_cuda_plan_steps_t *list, uint32_t *levels)
 {
     const uint32_t count        = list->num_steps;

@@ -20,10 +20,11 @@ typedef struct {
 
 
 /**
- * Start filling @a plan, which has no steps yet, with at most the given
- * numbers.
+ * Start filling @a plan, which has no steps yet. At most the given numbers of
+ * steps, places and waits may be added.
  *
- * @return UCS_OK, or UCS_ERR_NO_MEMORY with nothing allocated.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: nothing is allocated, and the plan is
+ *         zeroed.
  */
 ucs_status_t uct_cuda_plan_builder_init(uct_cuda_plan_builder_t *builder,
                                         uct_cuda_plan_coll_t *plan,
@@ -45,6 +46,7 @@ uint32_t uct_cuda_plan_builder_step(uct_cuda_plan_builder_t *builder,
                                     unsigned rank, unsigned queue,
                                     uint64_t bytes, unsigned level);
 
+/** Add a place to the last step: all sources first, then the destinations. */
 void uct_cuda_plan_builder_place(uct_cuda_plan_builder_t *builder,
                                  bool is_source, unsigned rank,
                                  uct_cuda_buffer_t buffer, uint64_t offset);
@@ -56,10 +58,11 @@ void uct_cuda_plan_builder_wait(uct_cuda_plan_builder_t *builder,
 
 /**
  * Sort the steps by schedule level, number each rank's queues from 0, and
- * remove waits implied by others. No step may wait for one of a later level.
+ * remove waits implied by others (not in very long plans). No step may wait for
+ * one of a later level.
  *
- * @return UCS_OK; UCS_ERR_NO_MEMORY: the plan is released. The builder is empty
- *         in both cases.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: the plan is released and zeroed. In both
+ *         cases the builder's memory is freed: do not use it again.
  */
 ucs_status_t uct_cuda_plan_builder_finish(uct_cuda_plan_builder_t *builder);
 

@@ -78,18 +78,18 @@ void uct_cuda_plan_coll_model_of(const uct_cuda_plan_model_t *transfers,
 }
 
 
-/* Bytes under way; all flows of a lane have the same rate */
+/* Bytes under way; all flows of a link have the same rate */
 typedef struct {
-    double   goal;        /* value of lane given at its end, bytes */
+    double   goal;        /* given() of the link when the flow ends, bytes */
     uint32_t step;
-    uint32_t next;        /* next flow of the lane by goal; NONE */
+    uint32_t next;        /* next flow of the link by goal; NONE */
 } sim_flow_t;
 
 
 /* Flows from one GPU to another, or inside one */
 typedef struct {
-    double   given;       /* bytes to each flow up to since */
-    double   since;       /* s */
+    double   given;       /* bytes of each flow until since; see given() */
+    double   since;       /* time of the last update, s */
     unsigned at;          /* index in busy */
     uint32_t first;       /* flow that ends next; NONE */
     uct_cuda_plan_share_way_t way;
@@ -111,7 +111,8 @@ typedef struct {
     const uct_cuda_plan_coll_model_t *model;
     double   capacity[NUM_RESOURCES]; /* bytes/s */
     uct_cuda_plan_share_resource_t resources[NUM_RESOURCES];
-    /* groups of resources joined by lanes; index of the first */
+    /* groups of resources joined by links, as trees: index of the parent, the
+     * first of a group has its own; see group_of() */
     int16_t    groups[NUM_RESOURCES];
     /* groups with changed users, to be shared again */
     bool       is_old[NUM_RESOURCES];
@@ -178,12 +179,14 @@ static void join_way(sim_t *sim, const uct_cuda_plan_share_way_t *way)
     }
 }
 
+/* Return the bytes that a flow present since the link became busy has got until
+ * now */
 static double given(const sim_t *sim, const sim_link_t *link)
 {
     return link->given + sim->speeds[link->at] * (sim->now - link->since);
 }
 
-/* Compute when a lane's next flow ends at its present rate */
+/* Compute when a link's next flow ends at its present rate */
 static void find_end(sim_t *sim, const sim_link_t *link)
 {
     sim->until[link->at] = link->since +
@@ -230,7 +233,8 @@ static void share(sim_t *sim)
 
 /* ------------------------------------------------------------------ steps */
 
-/* Start a flow between two GPUs' memories, or inside one */
+/* Start a flow between two GPUs' memories, or inside one. Set is_broken if no
+ * link joins them. */
 static void add_transfer(sim_t *sim, uint32_t step, int from, int to,
                          double bytes)
 {
@@ -348,7 +352,8 @@ static uint32_t pop_ready(sim_t *sim)
     return top;
 }
 
-/* Return the time from a step's turn to its first byte, s */
+/* Return the time from a step's turn to its first byte, s. @a is_queued: its
+ * turn came with the end of a step in its own queue */
 static double start_time(const sim_t *sim, const uct_cuda_plan_step_t *step,
                          bool is_queued)
 {
@@ -394,7 +399,9 @@ static void end_step(sim_t *sim, uint32_t index)
 
 /* ------------------------------------------------------------------- time */
 
-/* Find the successors of each step: by waits, and the next one in its queue */
+/* Find the successors of each step, by waits and the next one in its queue, and
+ * count the predecessors of each. @a previous: scratch memory, one for each
+ * step */
 static void find_successors(sim_t *sim, uint32_t *previous)
 {
     const uct_cuda_plan_coll_t *plan = sim->plan;
@@ -458,7 +465,8 @@ static bool is_shared(const sim_t *sim, uint32_t index)
     return false;
 }
 
-/* Submit each rank's steps one after the other */
+/* Compute when each rank submits its steps, one after the other, and make those
+ * without waits ready */
 static void submit(sim_t *sim)
 {
     const uct_cuda_plan_coll_t *plan = sim->plan;
@@ -482,13 +490,14 @@ static void submit(sim_t *sim)
     }
 }
 
-/* Return whether a lane's next flow has ended */
+/* Return whether the next flow of a busy link has ended */
 static bool has_end(const sim_t *sim, unsigned at)
 {
     return (sim->until[at] - sim->now) * sim->speeds[at] <= EMPTY;
 }
 
-/* End a lane's flows; without flows left the last busy lane takes its place */
+/* End the flows of a link whose end has come. If none are left the last busy
+ * link takes its place in the list. */
 static void end_flows(sim_t *sim, sim_link_t *link)
 {
     unsigned last;

@@ -61,8 +61,8 @@ void uct_cuda_plan_coll_model_of(const uct_cuda_plan_model_t *transfers,
  * otherwise idle node.
  *
  * @param gpus       GPU of each rank, an ordinal of @a topo.
- * @param limit      The simulation may stop once the time exceeds this, s.
- * @param seconds_p  Filled.
+ * @param limit      The simulation stops once the time exceeds this, s.
+ * @param seconds_p  Filled; a value above @a limit is a lower bound only.
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: a step joins GPUs without peer access;
  *         UCS_ERR_NO_MEMORY.
  */

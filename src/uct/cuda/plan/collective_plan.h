@@ -22,7 +22,7 @@
 BEGIN_C_DECLS
 
 
-/** Ranks of a plan; several may share a GPU. */
+/** Maximum ranks of a plan; several may share a GPU. */
 #define UCT_CUDA_PLAN_COLL_MAX_RANKS 64
 
 /** Maximum sources, and maximum destinations, of one kernel
@@ -37,8 +37,9 @@ BEGIN_C_DECLS
     (UCT_CUDA_PLAN_COLL_MAX_RANKS + UCT_CUDA_PLAN_COLL_MAX_RELAYS)
 
 /** Maximum queues (streams) of a rank: one for kernels, one for rotating
- *  pushes, one from and one to each other rank, and four for each relay:
- *  from and to it, on the way in and on the way out. */
+ *  pushes, one from and one to each other rank (beyond MAX_FAN ranks some
+ *  share them), and four for each relay: from and to it, on the way in and on
+ *  the way out. */
 #define UCT_CUDA_PLAN_COLL_MAX_QUEUES \
     (2 + 2 * UCT_CUDA_PLAN_COLL_MAX_FAN + 4 * UCT_CUDA_PLAN_COLL_MAX_RELAYS)
 
@@ -57,7 +58,8 @@ typedef enum {
 
 
 /*
- * Memory of a rank; uct_cuda_plan_coll_size() gives the sizes. For an in-place
+ * Meaning of uct_cuda_buffer_t in a collective's plan: memory of a rank, with
+ * the sizes of uct_cuda_plan_coll_size(). For an in-place
  * reduction SEND and RECV are the same memory, used under both names. For an
  * in-place copying collective the rank's own block is at its place in RECV
  * (GATHER, ALLGATHER) or stays in SEND (SCATTER). A relay has SCRATCH only.
@@ -72,8 +74,8 @@ typedef struct {
 } uct_cuda_plan_coll_other_t;
 
 
-/** The complete data of a collective is a rank's buffer in an all-reduce;
- *  with blocks, all blocks in rank order. */
+/** Plan of a collective. Its complete data is the buffer that all ranks reduce
+ *  or receive; with blocks, all blocks in rank order. */
 typedef struct {
     uint8_t  kind;          /**< uct_cuda_coll_kind_t */
     uint8_t  root;          /**< 0 if the kind has no root */
@@ -130,8 +132,9 @@ static inline bool uct_cuda_plan_coll_kind_has_blocks(unsigned kind)
 }
 
 
-/** Return the size of a rank's buffer, bytes; 0: none, or it is part of the
- *  other buffer. */
+/** Return the size of a buffer of a rank, or of a relay behind the ranks,
+ *  bytes; 0: none, or it is part of the other buffer. Where SEND and RECV are
+ *  the same memory both have its size. */
 uint64_t uct_cuda_plan_coll_size(const uct_cuda_plan_coll_t *plan,
                                  unsigned rank, uct_cuda_buffer_t buffer);
 
@@ -157,7 +160,8 @@ int uct_cuda_plan_coll_kind_find(const char *word);
 
 
 /**
- * Format a step's places, "0.send+0 -> 1.scratch+256". Returns @a buffer.
+ * Format a step's places, "0.send+0 -> 1.scratch+256", or "relay5+0" for
+ * scratch memory of a relay, GPU 5. Returns @a buffer, truncated to @a size.
  */
 const char *uct_cuda_plan_coll_places_str(const uct_cuda_plan_coll_t *plan,
                                           const uct_cuda_plan_step_t *step,

@@ -17,8 +17,8 @@
 
 #define MAX_RANKS UCT_CUDA_PLAN_COLL_MAX_RANKS
 
-/* Smallest chunk tried, bytes, and longest plan tried, unless one chunk has
- * more steps */
+/* Smallest chunk tried, bytes, and most steps of a plan with several chunks. A
+ * plan with one chunk may have more steps or a smaller chunk. */
 #define MIN_CHUNK (128ul << 10)
 #define MAX_STEPS 6000
 
@@ -37,15 +37,16 @@
  * chunks */
 #define FAR 2
 
-/* Smallest gain that justifies more steps */
+/* Smallest speedup with which a later candidate replaces the best one */
 #define MIN_GAIN      1.01
 
 /* Choices tried with one chunk */
 #define MAX_TRIALS 64
 
-/* Equal, except for lengths rounded to elements; and smallest gain that
- * justifies copies and scratch memory over one kernel, for which the model is
- * more accurate */
+/* Speedup from which a simpler algorithm is preferred: times that differ less
+ * are equal, except for lengths rounded to elements. Below it, the smallest
+ * speedup that justifies copies and scratch memory over kernels, for which the
+ * model is more accurate. */
 #define NO_LOSS (1 - 1e-4)
 #define MIN_GAIN_COPY 1.03
 
@@ -69,7 +70,7 @@ typedef struct {
     choice_t                         trials[MAX_TRIALS];
     /* several numbers of chunks are tried */
     bool                             is_chunked;
-    /* best single-chunk copies, s; 0: none */
+    /* least time of copies in one chunk, s; 0: none yet */
     double                           alone;
     int                              algorithm; /* or AUTO */
     uint64_t                         scratch; /* maximum bytes for each rank */
@@ -180,7 +181,7 @@ static bool has_trees(const planner_t *planner)
            uct_cuda_plan_coll_kind_spreads(planner->signature.kind);
 }
 
-/* Find the GPUs without a rank */
+/* Find the GPUs without a rank, at most MAX_RELAYS of them */
 static void find_relays(planner_t *planner)
 {
     const request_t *request = planner->request;
@@ -445,7 +446,9 @@ ucs_status_t uct_cuda_plan_coll_make(
 
 /* ------------------------------------------------------------------ choice */
 
-/* Return whether a choice is faster by more than the margin for its steps */
+/* Return whether a choice should replace the best one: there is none yet, or
+ * the choice is faster by the margin required of copies, relays or later
+ * candidates. A simpler algorithm may be slower by NO_LOSS. */
 static bool is_better(const choice_t *choice, const choice_t *best)
 {
     double min_gain = MIN_GAIN;
@@ -502,6 +505,8 @@ static uint32_t count_steps(const planner_t *planner,
             uct_cuda_plan_coll_kind_spreads(planner->signature.kind));
 }
 
+/* Compute the time of a choice. A long plan is priced with fewer chunks; the
+ * time of further ones is extrapolated. */
 static ucs_status_t price(const planner_t *planner, const choice_t *choice,
                           const uct_cuda_plan_coll_trees_t *trees, double limit,
                           double *seconds_p)
@@ -525,8 +530,9 @@ static ucs_status_t price(const planner_t *planner, const choice_t *choice,
     return status;
 }
 
-/* Price a choice. @return Seconds, or DBL_MAX: more than the limit, or
- * impossible */
+/* Price a choice, and record it where it is the best of all or of its
+ * algorithm; record the status of a failure. @return Seconds, or DBL_MAX: more
+ * than the limit, or impossible */
 static double try_choice(planner_t *planner, choice_t choice,
                          const uct_cuda_plan_coll_trees_t *trees, double limit)
 {
@@ -578,8 +584,9 @@ static double find_trial(const planner_t *planner, const choice_t *choice)
     return DBL_MAX;
 }
 
-/* Return whether this many chunks are too many, or take longer to submit than
- * the best plan takes */
+/* Return whether a plan with this many chunks need not be priced: it has too
+ * many steps or too small chunks, or its submission alone takes longer than the
+ * best plan */
 static bool is_too_long(const planner_t *planner, unsigned chunks,
                         unsigned num_trees, uint32_t num_steps)
 {
@@ -597,7 +604,8 @@ static bool is_pipe(const choice_t *choice)
     return choice->algorithm == UCT_CUDA_PLAN_COLL_FLAT;
 }
 
-/* Return the single-chunk time up to which more chunks are tried, s */
+/* Return the single-chunk time up to which more chunks are tried, s; DBL_MAX:
+ * any */
 static double limit_alone(const planner_t *planner, const choice_t *choice)
 {
     const double least = choice->kernels ? planner->best.seconds :
@@ -619,7 +627,8 @@ static double limit_chunks(const planner_t *planner, const choice_t *choice)
            planner->best.seconds;
 }
 
-/* Try one chunk */
+/* Price a choice with one chunk, and record the time for find_trial(). Kernels
+ * are not recorded: they never get more chunks. */
 static void try_alone(planner_t *planner, choice_t choice,
                       const uct_cuda_plan_coll_trees_t *trees)
 {
@@ -647,7 +656,8 @@ static unsigned most_chunks(const planner_t *planner, const choice_t *choice)
                        UCT_CUDA_PLAN_COLL_MAX_CHUNKS;
 }
 
-/* Try more and more chunks until two steps in a row bring no gain */
+/* Double the chunks of a choice and price it, until two tries (flat: one) bring
+ * no gain. Does nothing if one chunk was not priced or is too slow. */
 static void try_chunks(planner_t *planner, choice_t choice,
                        const uct_cuda_plan_coll_trees_t *trees)
 {

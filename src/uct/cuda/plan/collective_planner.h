@@ -50,8 +50,7 @@ typedef struct {
 #define UCT_CUDA_PLAN_COLL_MAX_TREE_SETS 32
 
 
-/** Tree cache. Finding trees takes most of a choice's time, and they depend
- *  on links, ranks, kind and root, but not on sizes. Zeroed: empty. */
+/** Cached trees of a choice */
 typedef struct {
     /** Its chunks and kernels do not matter */
     uct_cuda_plan_coll_choice_t      choice;
@@ -61,6 +60,8 @@ typedef struct {
 } uct_cuda_plan_coll_cached_trees_t;
 
 
+/** Tree cache. Finding trees takes most of a choice's time, and they depend
+ *  on links, ranks, kind and root, but not on sizes. Zeroed: empty. */
 typedef struct {
     unsigned                          count;
     uct_cuda_plan_coll_cached_trees_t entries[UCT_CUDA_PLAN_COLL_MAX_TREE_SETS];
@@ -71,7 +72,8 @@ typedef struct {
 bool uct_cuda_plan_coll_shares_gpus(const int *gpus, unsigned num_ranks);
 
 
-/** Compare choices, except their times and alternatives. */
+/** Return whether two choices give the same plan: all members are equal,
+ *  except for times and alternatives. */
 bool uct_cuda_plan_coll_choice_is_same(const uct_cuda_plan_coll_choice_t *a,
                                        const uct_cuda_plan_coll_choice_t *b);
 
@@ -112,8 +114,9 @@ typedef struct {
  * Fill the signature of a request: the fields of a plan that describe the
  * collective, such as buffer sizes. They do not depend on topology and GPUs.
  *
- * @param plan  Filled, except for its algorithm and steps.
- * @return UCS_OK, UCS_ERR_INVALID_PARAM.
+ * @param plan  Filled with kind to blocks; all else is 0. Not to be released.
+ * @return UCS_OK; UCS_ERR_INVALID_PARAM: ranks, root, element, counts or kind
+ *         are out of range, or the kind allows no such counts or in-place flag.
  */
 ucs_status_t
 uct_cuda_plan_coll_signature(const uct_cuda_plan_coll_request_t *request,
@@ -126,6 +129,8 @@ uct_cuda_plan_coll_signature(const uct_cuda_plan_coll_request_t *request,
  *
  * @param tree_cache  Tree cache for requests with different sizes and equal
  *                 otherwise, or NULL; missing trees are added.
+ * @param choice   Filled with UCS_OK, else undefined. With multipath 1 it is
+ *                 the best choice with relays or, if there is none, without.
  * @return UCS_OK; UCS_ERR_INVALID_PARAM: invalid request; UCS_ERR_UNSUPPORTED:
  *         GPUs lack peer access needed by every algorithm, or the requested
  *         algorithm does not exist on this node; UCS_ERR_NO_RESOURCE:
@@ -148,7 +153,7 @@ uct_cuda_plan_coll_choose(const uct_cuda_plan_coll_request_t *request,
  * @param like     NULL, or a plan of the same choice for a request with other
  *                 sizes, used as a template to save time.
  * @param plan     Filled; release it with uct_cuda_plan_coll_release(). Without
- *                 elements it has no steps.
+ *                 elements it has no steps. Zeroed on failure.
  * @return As uct_cuda_plan_coll_choose().
  */
 ucs_status_t

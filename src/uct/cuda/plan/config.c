@@ -18,7 +18,7 @@
 #define MIN_STAGING_SIZE (1ul << 20)
 #define MAX_STAGING_SIZE (1ul << 40)
 
-/* Default */
+/* Default of max_gpu_paths */
 #define MAX_GPU_PATHS 4u
 
 #define LIST_ITEM_MAX 32
@@ -54,7 +54,8 @@ static void *field_at(uct_cuda_plan_config_t *config, size_t offset)
     return (char*)config + offset;
 }
 
-/* Store the number of a name, for example of an enumeration */
+/* Store the value of a name, which ignores case, in the unsigned field at
+ * @a offset. @return false: unknown name */
 static bool find_name(const char *text, const value_name_t *names, size_t count,
                       uct_cuda_plan_config_t *config, size_t offset)
 {
@@ -96,7 +97,7 @@ static bool read_start(const char *text, uct_cuda_plan_config_t *config,
     return find_name(text, names, ucs_static_array_size(names), config, offset);
 }
 
-/* Parse a size, or "inf" */
+/* Parse a size, or "inf": the largest size below SIZE_AUTO */
 static bool read_size(const char *text, uct_cuda_plan_config_t *config,
                       size_t offset)
 {
@@ -149,8 +150,9 @@ static bool parse_unsigned(const char *text, unsigned min, unsigned max,
     return true;
 }
 
-/* Return the next item of a comma-separated list, without surrounding space.
- * False: empty or too long. *text_p becomes NULL after the last item. */
+/* Copy the next item of a comma-separated list, without surrounding space, and
+ * advance *text_p; it becomes NULL after the last item. @return false: the item
+ * is empty or too long */
 static bool next_item(const char **text_p, char item[LIST_ITEM_MAX])
 {
     const char *start = skip_space(*text_p);

@@ -99,7 +99,7 @@ typedef struct {
     /**
      * Parse a value and store it.
      *
-     * @return false: invalid
+     * @return false: invalid; @a config may be partly changed
      */
     bool       (*read)(const char *text, uct_cuda_plan_config_t *config,
                        size_t offset);

@@ -86,7 +86,8 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
-/* Return the alignment of pieces of this size, in whole elements */
+/* Return the alignment of pieces of a block, or of the complete data, of this
+ * many bytes: bytes, a multiple of the element */
 static uint64_t unit_of(const plan_t *plan, uint64_t bytes)
 {
     const uint64_t share = uct_cuda_plan_coll_kind_has_blocks(plan->kind) ?
@@ -185,7 +186,8 @@ static void raise_depths(unsigned num_ranks, shard_t *shard)
     }
 }
 
-/* Count children, and the additions behind each rank's data */
+/* Fill the masks of children and, in reductions, the depths: how many additions
+ * in a row a rank's sum contains, raised where slots need it */
 static void measure(const plan_t *plan, shard_t *shard)
 {
     const uct_cuda_plan_coll_tree_t *tree = shard->tree;
@@ -381,7 +383,8 @@ static unsigned level_of(const shard_chunk_t *chunk, unsigned level,
            (chunk->trees->rotates ? away : 0);
 }
 
-/* Add the place of data for a rank's parent */
+/* Add the place of a rank's data for its parent: SEND, RECV, or the slot of its
+ * sum. As a destination the slot waits until the parent has read it. */
 static void add_handed(shard_chunk_t *chunk, bool is_source, unsigned rank)
 {
     if (!has_sums(chunk->plan, chunk->shard, rank)) {
@@ -407,8 +410,8 @@ static void add_source(shard_chunk_t *chunk, unsigned from)
               is_first ? UCT_CUDA_BUFFER_SEND : UCT_CUDA_BUFFER_RECV);
 }
 
-/* Copy through a relay: one rank pushes, the other pulls. @return Step of the
- * pull */
+/* Copy through a relay: one rank pushes, the other pulls. @a arrived: step that
+ * brought the data to @a from, or NO_STEP. @return Step of the pull */
 static uint32_t forward(shard_chunk_t *chunk, bool is_in, unsigned from,
                         unsigned to, unsigned level, uint32_t arrived)
 {
@@ -552,7 +555,8 @@ static bool has_own_copy(const plan_t *plan)
 }
 
 /* Send to one rank by a copy engine, or to all children by a kernel, as a sum
- * of one source */
+ * of one source. @a arrived: step that brought the data to @a from, or NO_STEP.
+ * @return Step after which the data is at @a to */
 static uint32_t push(shard_chunk_t *chunk, unsigned from, unsigned to,
                      unsigned level, uint32_t arrived)
 {
@@ -759,8 +763,8 @@ static void fill(plan_t *plan, const shard_t *shards, const uint64_t *results)
     }
 }
 
-/* Return whether another plan's shards have as many chunks, and it has no other
- * steps */
+/* Return whether the steps of another plan can be reused: its shards have as
+ * many chunks as these, and every step belongs to a shard */
 static bool is_like(const plan_t *like, const shard_t *shards, unsigned count)
 {
     unsigned chunks[UCT_CUDA_PLAN_COLL_MAX_TREES] = {0};
@@ -780,7 +784,8 @@ static bool is_like(const plan_t *like, const shard_t *shards, unsigned count)
     return t == count;
 }
 
-/* Move a block from one rank to another or the same one; pushes may rotate */
+/* Move a block from one rank to another or to the same one, by one step; an
+ * empty block has none */
 static void emit_block(builder_t *builder, bool kernels, bool rotates,
                        unsigned from, unsigned to)
 {
@@ -830,7 +835,8 @@ static void emit_blocks(builder_t *builder, bool kernels, bool rotates)
     }
 }
 
-/* Emit the plan of a single rank */
+/* Emit the plan of a single rank: one copy, or no step if it is in place, empty
+ * or a broadcast */
 static void emit_alone(builder_t *builder)
 {
     const plan_t *plan = builder->plan;

@@ -14,7 +14,7 @@ typedef uct_cuda_plan_share_resource_t resource_t;
 typedef uct_cuda_plan_share_flow_t     flow_t;
 
 
-/* Return the rate allowed by a flow's tightest resource */
+/* Return the rate allowed by a flow's cap and its tightest resource */
 static double tightest(const resource_t *resources, const flow_t *flow)
 {
     double rate = flow->cap;
@@ -27,7 +27,8 @@ static double tightest(const resource_t *resources, const flow_t *flow)
     return rate;
 }
 
-/* Find the resources that are the tightest of all their users */
+/* Set each flow's rate by its tightest limit, and mark the resources that are
+ * the tightest limit of all their users */
 static void
 find_tight(resource_t *resources, flow_t *const *flows, unsigned count)
 {

@@ -58,9 +58,11 @@ uct_cuda_plan_share_add(uct_cuda_plan_share_resource_t *resource,
 /**
  * Compute the rates of all flows.
  *
- * @param resources  By number; those used by flows have their bytes/s and all
- *                   flows as users, and none afterwards.
- * @param flows      Reordered by the call.
+ * @param resources  By number. Before the call each flow was added to each of
+ *                   its resources by uct_cuda_plan_share_add(); afterwards they
+ *                   have no users.
+ * @param flows      Reordered by the call. A flow without resources gets its
+ *                   cap.
  */
 void uct_cuda_plan_share(uct_cuda_plan_share_resource_t *resources,
                          uct_cuda_plan_share_flow_t **flows, unsigned count);

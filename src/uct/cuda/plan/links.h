@@ -20,16 +20,17 @@ BEGIN_C_DECLS
 
 
 /**
- * Fill in the bytes/s of each resource. @param memory  Bytes/s of a GPU's own
- * memory
+ * Fill in the bytes/s of each resource; 0: no such link.
+ *
+ * @param memory  Bytes/s of a GPU's own memory.
  */
 void uct_cuda_plan_coll_links_capacity(
         const uct_cuda_topo_t *topo, double memory,
         double capacity[UCT_CUDA_PLAN_COLL_NUM_RESOURCES]);
 
 
-/** Fill in the resources used between the memories of two peer GPUs, or
- *  inside one. */
+/** Fill in the resources used between the memories of two GPUs, or inside one.
+ *  None are filled in without peer access. */
 void uct_cuda_plan_coll_links_direct(const uct_cuda_topo_t *topo, int from,
                                      int to, uct_cuda_plan_share_way_t *way);
 

@@ -28,7 +28,8 @@
 /* Iterations until chunks and time, depending on each other, settle */
 #define ROUNDS 3
 
-/* Maximum chosen chunks */
+/* Maximum chunks that the model chooses for a path, unless its slots need more
+ * */
 #define MAX_CHOSEN 32u
 
 
@@ -201,7 +202,8 @@ static double hop_bandwidth(const query_t *query, uint16_t link,
     return is_own ? ucs_min(own, limit) : limit;
 }
 
-/* Probed latencies include the built-in constants */
+/* Return a hop's latency, s. Probed latencies include the built-in constants:
+ * replace them by the model's. */
 static double hop_latency(const query_t *query,
                           const uct_cuda_topo_link_t *wire)
 {
@@ -487,8 +489,8 @@ static void staged_bounds(const staged_t *staged, unsigned chunks,
     bounds[BOUND_SECOND].cost  = 1 / (chunks * second);
 }
 
-/* Find the bound that holds for a path ending at a time, and the bytes carried
- * by then */
+/* Return the bytes that a path with this many chunks carries until a time, and
+ * the bound that limits them. Negative: the path cannot start by then. */
 static double staged_bytes(const staged_t *staged, unsigned chunks,
                            double seconds, line_t *line)
 {
@@ -611,8 +613,8 @@ static void choose_lines(const query_t *query, const concurrency_t *concurrency,
     }
 }
 
-/* Compute the common end time. Paths that could not start before it are
- * dropped. */
+/* Return the common end time, s. *dropped_p is the mask of the paths that could
+ * not start before it and carry nothing. */
 static double end_together(const query_t *query, const split_t *split,
                            const line_t *lines, unsigned *dropped_p)
 {
@@ -668,7 +670,8 @@ static double submit_time(const query_t *query, const split_t *split,
     return seconds;
 }
 
-/* Divide by given weights */
+/* Divide by given weights, whose sum is 1: fill bytes, chunks and seconds. The
+ * lines become those of each path's own end. */
 static void
 solve_weights(const query_t *query, const concurrency_t *concurrency,
               split_t *split, const double *rates, const double *weights,

@@ -42,7 +42,8 @@ typedef struct {
     double update;       /**< Changing the addresses of all copies */
 } uct_cuda_plan_graph_cost_t;
 
-/** Rows by number of nodes; interpolated and extrapolated linearly. */
+/** Number of rows of graph costs; times for other numbers of nodes are
+ *  interpolated or extrapolated linearly. */
 #define UCT_CUDA_PLAN_GRAPH_COSTS 4
 
 
@@ -60,7 +61,7 @@ typedef struct {
     double doubt_host;
     /** Extra start time of a relay with host memory at one end */
     double start_relay;
-    double doubt_relay;     /**< Uncertainty of that */
+    double doubt_relay;     /**< Uncertainty of such a relay's time */
     /** Usable fraction of the probed bandwidth between GPUs of a socket */
     double gpu_efficiency;
     /** The same for links to the host, with its memory read and written */
@@ -237,14 +238,15 @@ double uct_cuda_plan_model_single(const uct_cuda_plan_query_t *query,
                                   const uct_cuda_plan_split_t *split);
 
 
-/** Return the same for a copy between GPUs without peer access, which the
- *  driver takes through host memory. */
+/** Return the time of a plain copy between GPUs without peer access, s: the
+ *  driver copies through host memory. DBL_MAX: the host has no such path. */
 double uct_cuda_plan_model_unlinked(const uct_cuda_plan_query_t *query);
 
 
 /** Divide the bytes among the paths: as configured, or so that all end
- *  together. Paths that could not start before the others end get none.
- *  Behind a transfer whose paths end together, shares follow the rates. */
+ *  together. Fills bytes, chunks and seconds of @a split. Paths that could not
+ *  start before the others end stay in it with 0 bytes. Behind a transfer
+ *  whose paths end together, shares follow the rates. */
 void uct_cuda_plan_model_solve(const uct_cuda_plan_query_t *query,
                                uct_cuda_plan_split_t *split);
 
@@ -267,8 +269,9 @@ double uct_cuda_plan_model_window(const uct_cuda_plan_query_t *query,
                                   const uct_cuda_plan_split_t *split);
 
 
-/** Return the chunk length for a part, bytes; the last chunk may be shorter.
- *  Configured chunks have priority. */
+/** Return the chunk length that divides a part into this many chunks, bytes;
+ *  the last chunk may be shorter. It is a multiple of UCT_CUDA_PLAN_ALIGN and
+ *  fits into a staging slot, so there may be more or fewer chunks. */
 uint64_t uct_cuda_plan_model_chunk(const uct_cuda_plan_query_t *query,
                                    uint64_t bytes, unsigned chunks);
 

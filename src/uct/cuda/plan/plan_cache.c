@@ -127,8 +127,9 @@ static uint64_t bytes_of(unsigned point)
     return (uint64_t)(8 + point % 8) << (FIRST_OCTAVE + point / 8 - 3);
 }
 
-/* Return the choice for the same collective with this many bytes in equal
- * blocks. It is made at the first request; UCS_ERR_NO_MEMORY is not cached. */
+/* Fill in the choice for the same collective of bytes_of(index) bytes in equal
+ * blocks. It is made at the first request and cached with its status, except
+ * for UCS_ERR_NO_MEMORY. */
 static ucs_status_t find_choice(cache_record_t *record,
                                 const request_t *request, unsigned index,
                                 choice_t *choice)
@@ -206,7 +207,8 @@ out:
     return kept;
 }
 
-/* Make a plan from the choice's cached template, or make it the template */
+/* Make a plan from the choice's cached template, if there is one. A long plan
+ * becomes the template unless one with as many steps is cached. */
 static ucs_status_t make(cache_record_t *record, const request_t *request,
                          const choice_t *choice, uct_cuda_plan_coll_t *plan)
 {

@@ -17,14 +17,15 @@ BEGIN_C_DECLS
 typedef struct uct_cuda_plan_cache uct_cuda_plan_cache_t;
 
 
-/** Create an empty cache, some hundred KB when full; NULL: no memory. */
+/** Create an empty cache; NULL: no memory. Trees and templates add some 100 KB
+ *  for each pair of kind and root; it keeps the eight pairs used last. */
 uct_cuda_plan_cache_t *uct_cuda_plan_cache_create(void);
 
 void uct_cuda_plan_cache_destroy(uct_cuda_plan_cache_t *cache);
 
 
 /**
- * Return the plan of a request.
+ * Make the plan of a request. On failure @a plan is zeroed.
  *
  * @param cache  Cache for requests with different kind, root, sizes and
  *              in-place flag, and equal otherwise; or NULL.

@@ -108,7 +108,7 @@ uct_cuda_plan_step_waits(const uct_cuda_plan_steps_t *list,
 
 
 /**
- * Allocate space for empty steps.
+ * Allocate a list with room for these numbers; its own numbers are 0.
  *
  * @return UCS_OK; UCS_ERR_NO_MEMORY: the list is zeroed.
  */
@@ -128,7 +128,8 @@ ucs_status_t uct_cuda_plan_steps_copy(const uct_cuda_plan_steps_t *from,
                                       uct_cuda_plan_steps_t *to);
 
 
-/** Compare steps, places and waits. */
+/** Return whether two lists have equal steps, places and waits; part and chunk
+ *  of the steps are ignored. */
 bool uct_cuda_plan_steps_equal(const uct_cuda_plan_steps_t *a,
                                const uct_cuda_plan_steps_t *b);
 

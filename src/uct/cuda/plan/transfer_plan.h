@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Plan of a transfer: its pieces and the route of each (plan/steps.h). Its
- * queues are lanes, that is directed links between ends; its parts are paths. A
- * step waits for at most one other step.
+ * queues are directed links between ends; its parts are paths. A step waits for
+ * at most one other step.
  */
 #ifndef UCT_CUDA_PLAN_TRANSFER_PLAN_H
 #define UCT_CUDA_PLAN_TRANSFER_PLAN_H
@@ -32,7 +32,7 @@ BEGIN_C_DECLS
 #define UCT_CUDA_PLAN_SLOTS \
     (UCT_CUDA_PLAN_STAGING_SLOTS / UCT_CUDA_PLAN_STAGING_BANKS)
 
-/** A lane from each end to each end. */
+/** Number of directed links: one from each end to each end. */
 #define UCT_CUDA_PLAN_NUM_LINKS (UCT_CUDA_NUM_ENDS * UCT_CUDA_NUM_ENDS)
 
 
@@ -71,6 +71,7 @@ typedef struct {
     uct_cuda_plan_path_share_t  paths[UCT_CUDA_PLAN_MAX_PATHS];
     uct_cuda_plan_step_t  steps[UCT_CUDA_PLAN_MAX_STEPS];
     uct_cuda_plan_place_t places[2 * UCT_CUDA_PLAN_MAX_STEPS];
+    /** By step: the step it waits for, or UCT_CUDA_NO_STEP */
     uint32_t              waits[UCT_CUDA_PLAN_MAX_STEPS];
 } uct_cuda_plan_t;
 
@@ -91,14 +92,14 @@ uct_cuda_plan_list(const uct_cuda_plan_t *plan)
     return list;
 }
 
-/** Return source and destination of a step. The step it waits for, if any,
- *  is at its own index in waits. */
+/** Return the source of a step. */
 static inline const uct_cuda_plan_place_t *
 uct_cuda_plan_from(const uct_cuda_plan_t *plan, unsigned step)
 {
     return &plan->places[2 * step];
 }
 
+/** Return the destination of a step. */
 static inline const uct_cuda_plan_place_t *
 uct_cuda_plan_to(const uct_cuda_plan_t *plan, unsigned step)
 {
@@ -182,19 +183,22 @@ uct_cuda_plan_is_local_gpu(const uct_cuda_plan_t *plan, int device)
 }
 
 
-/** List the links of a path between a plan's ends, in order. */
+/** List the links of a path between a plan's ends, in order. @return Number
+ *  of links: 1 for the direct path, else 2. */
 unsigned uct_cuda_plan_path_links(const uct_cuda_plan_t *plan,
                                   const uct_cuda_plan_path_t *path,
                                   uint16_t links[UCT_CUDA_PLAN_MAX_HOPS]);
 
-/** List the links used by a plan, each once, path by path. */
+/** List the links used by a plan, each once, path by path. @return Number of
+ *  links. */
 unsigned
 uct_cuda_plan_links(const uct_cuda_plan_t *plan,
                     uint16_t links[UCT_CUDA_PLAN_MAX_HOPS *
                                    UCT_CUDA_PLAN_MAX_PATHS]);
 
 
-/** Compare the steps of two plans, ignoring modelled times. */
+/** Return whether two plans make the same copies: ends, size, slots and steps
+ *  are equal. Modelled times are ignored. */
 bool uct_cuda_plan_equal(const uct_cuda_plan_t *a,
                          const uct_cuda_plan_t *b);
 
@@ -219,8 +223,8 @@ static inline bool uct_cuda_plan_is_host(const uct_cuda_plan_t *plan)
 }
 
 
-/** Return whether the receiving GPU works a link, from a relay, since the relay
- *  has no access to its memory. */
+/** Return whether a link from a relay to the local GPU is run by the local GPU:
+ *  it reads from the relay, which has no access to its memory. */
 static inline bool
 uct_cuda_plan_is_pulled(const uct_cuda_plan_t *plan, uint16_t link)
 {

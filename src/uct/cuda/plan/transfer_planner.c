@@ -57,7 +57,8 @@ static bool is_link_absent(const uct_cuda_plan_constraints_t *constraints,
             uct_cuda_end_bit(to));
 }
 
-/* Add a path as a candidate. @return false: the hardware has no such path */
+/* Add a path as a candidate. @return false: the hardware has no such path, or
+ * its relay or a link of it is absent or doubtful */
 static bool problem_add(problem_t *problem, const uct_cuda_plan_path_t *path)
 {
     const uct_cuda_plan_config_t *config = problem->query.config;
@@ -111,7 +112,9 @@ bool uct_cuda_plan_may_use_host(const uct_cuda_plan_config_t *config,
            !uct_cuda_plan_load_is_crossed(load, src, dst);
 }
 
-/* A relay whose links are busy only moves bandwidth from another transfer to
+/* Move the relays worth using to the front and return their number.
+ *
+ * A relay whose links are busy only moves bandwidth from another transfer to
  * this one. If all relays are busy one is still used, provided that the others
  * use its links as relays, too: a transfer that came first and took several
  * finds that one busy, and gives it up. A transfer whose ends the link connects
@@ -291,7 +294,8 @@ static void split_of_all(const problem_t *problem, uct_cuda_plan_split_t *split)
     uct_cuda_plan_model_solve(&problem->query, split);
 }
 
-/* Return whether it beats one path by more than the model's uncertainty */
+/* Return whether a split beats a plain copy by the smallest gain of the model
+ * and by more than the uncertainty of its paths */
 static bool
 is_worthwhile(const problem_t *problem, const uct_cuda_plan_split_t *split)
 {
@@ -310,7 +314,8 @@ is_worthwhile(const problem_t *problem, const uct_cuda_plan_split_t *split)
 
 /* Find the best of: the direct path, with the first few relays, with or without
  * the host. Candidates are in that order, the host last. Without peer access
- * the first relay, or else the host, takes the direct path's place. */
+ * the first relay, or else the host, takes the direct path's place. Count 0:
+ * none is worthwhile. */
 static void split_best(const problem_t *problem, bool has_host,
                        uct_cuda_plan_split_t *best)
 {
@@ -574,8 +579,9 @@ static void write_steps(writer_t *writer)
     }
 }
 
-/* Round parts to whole multiples of ALIGN; paths below one are dropped. The
- * direct path, or else the largest, gets the rest. @return Its index */
+/* Drop the paths with less than ALIGN bytes, but keep at least one. @return
+ * Index of the path that gets the bytes left over by rounding: the direct one,
+ * else the one with the most bytes */
 static unsigned keep_whole_parts(uct_cuda_plan_split_t *split)
 {
     unsigned count = 0;
@@ -602,7 +608,8 @@ static unsigned keep_whole_parts(uct_cuda_plan_split_t *split)
     return rest;
 }
 
-/* @return false: too many chunks for a plan */
+/* Set chunk, chunks and slots of a part; a direct path has one chunk and no
+ * slot. @return false: too many chunks for a plan */
 static bool
 cut_into_chunks(const problem_t *problem, const uct_cuda_plan_split_t *split,
                 unsigned path, uct_cuda_plan_path_share_t *part)
@@ -621,7 +628,8 @@ cut_into_chunks(const problem_t *problem, const uct_cuda_plan_split_t *split,
     return part->chunks <= UCT_CUDA_PLAN_MAX_CHUNKS;
 }
 
-/* Turn shares into aligned parts, and parts into steps */
+/* Turn shares into aligned parts, and parts into steps. num_paths 0: a part has
+ * too many chunks for a plan. */
 static void plan_write(const problem_t *problem, uct_cuda_plan_split_t *split,
                        uint64_t size, uct_cuda_plan_t *plan)
 {
@@ -831,7 +839,8 @@ problem_init(problem_t *problem, const uct_cuda_plan_knowledge_t *know,
 }
 
 /* Choose the paths; the direct path, if there is one, is the first candidate.
- * @return true: one path of a round robin */
+ * The split has count 0 if no paths are worthwhile. @return true: it has one
+ * path of a round robin */
 static bool choose_split(const uct_cuda_plan_knowledge_t *know,
                          problem_t *problem, uct_cuda_plan_t *plan,
                          uct_cuda_plan_split_t *split)

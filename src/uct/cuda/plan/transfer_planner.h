@@ -126,8 +126,10 @@ typedef struct {
 /**
  * Find the smallest sizes with a plan. Slow.
  *
- * @param know   Its load is ignored, except for is_known.
- * @param sizes  Filled.
+ * @param know     Its load is ignored, except for is_known.
+ * @param is_host  Of host memory and a GPU; false: of two GPUs.
+ * @param scratch  Memory for the plans tried.
+ * @param sizes    Filled.
  */
 void uct_cuda_plan_min_sizes(const uct_cuda_plan_knowledge_t *know,
                              bool is_host, uct_cuda_plan_t *scratch,

@@ -21,9 +21,12 @@
 /* Times that each tree is removed and searched again */
 #define ROUNDS 12
 
-/* With more ranks a thorough search takes longer than most programs can gain:
- * its time grows with the fifth power of the ranks. Ranks on shared GPUs use
- * the trees of their GPUs. */
+/* With more than THOROUGH_RANKS ranks a thorough search takes longer than most
+ * programs can gain: its time grows with the fifth power of the ranks. Then
+ * rounds and starts are limited to the QUICK ones, and several trees a rank to
+ * QUICK_TREES in all. Ranks on shared GPUs use the trees of their GPUs: up to
+ * LOW_DEPTH hops a GPU's other ranks are beside its first one in a tree, else
+ * below it; beyond SHARED_DEPTH hops each rank has one tree. */
 #define THOROUGH_RANKS 8
 #define LOW_DEPTH      2
 #define SHARED_DEPTH   3
@@ -351,7 +354,9 @@ static bool is_valid(pack_t *pack, unsigned from, bool is_in, uint32_t known,
                       is_in ? from : branch->to) == branch->price);
 }
 
-/* Grow a tree by the cheapest link. On the way in, links lead to the root */
+/* Grow a tree from its root, always by the cheapest link, and load the links.
+ * On the way in links lead to the root. @return false: a rank cannot be reached
+ * within max_depth hops */
 static bool grow(pack_t *pack, unsigned root, bool is_in, unsigned max_depth,
                  uint8_t *parents, uint8_t *overs)
 {
@@ -426,7 +431,8 @@ static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
                  tree->out_over));
 }
 
-/* Start as if each link carried one shard */
+/* Remove all loads. The unit of prices starts as if each link carried one
+ * shard. */
 static void init_loads(pack_t *pack, unsigned start)
 {
     unsigned from, to, r;
@@ -457,7 +463,7 @@ static unsigned hops(const uint8_t *parents, const uint8_t *overs,
     return count;
 }
 
-/* Return the total hops of all trees */
+/* Return the sum of all ranks' hops from the roots of all trees */
 static unsigned length(const trees_t *trees, const ranks_t *ranks)
 {
     unsigned sum = 0;
@@ -505,7 +511,9 @@ static bool grow_again(pack_t *pack, unsigned max_depth, trees_t *trees,
     return true;
 }
 
-/* Search trees from one start and keep them if better */
+/* Search trees from one start; replace best, least and shortest by any that
+ * load the fullest link less, or as much with fewer hops. @return false: none
+ * found */
 static bool pack_from(pack_t *pack, unsigned start, unsigned count,
                       unsigned max_depth, double *least, unsigned *shortest,
                       trees_t *best)
@@ -547,7 +555,7 @@ static bool pack_from(pack_t *pack, unsigned start, unsigned count,
     return true;
 }
 
-/* Renumber the relays in use */
+/* List the relays in use in the trees, and renumber them from 0 */
 static void keep_relays(const ranks_t *ranks, trees_t *trees)
 {
     uint8_t number[256];
@@ -753,7 +761,8 @@ static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
     return true;
 }
 
-/* from socket to socket, and on to the ranks of each GPU */
+/* Three hops lead from socket to socket; a search for many ranks needs one
+ * more, on to the ranks of each GPU */
 unsigned uct_cuda_plan_coll_trees_deepest(const ranks_t *ranks)
 {
     return is_thorough(ranks) ? 3 : 4;

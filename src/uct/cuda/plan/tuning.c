@@ -415,8 +415,9 @@ static int is_table(const struct dirent *entry)
     return (suffix != NULL) && (strcmp(suffix, ".tune") == 0);
 }
 
-/* Return the folder of installed tables: relative to this file, as its tree may
- * have been moved or belong to a wheel, otherwise as configured */
+/* Return the folder of installed tables: beside the loaded library, whose tree
+ * may have been moved or belong to a wheel, if there is such a folder, else as
+ * configured. @a path: storage */
 static const char *installed_folder(char *path, size_t size)
 {
     /* from lib/ucx-mp; from its plugin folder, lib/TRIPLET/ucx-mp; from bin */

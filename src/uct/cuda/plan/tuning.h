@@ -57,6 +57,7 @@ uct_cuda_plan_tuning_create(const uct_cuda_topo_t *topo);
  * @param error  Filled with "name:line: problem"; with UCS_OK, with a note on
  *               ignored lines, or "": older tables had rows of paths, shares
  *               and chunks.
+ * @param tuning_p  Filled with UCS_OK, else unchanged; release it with free().
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: another node or a newer format;
  *         UCS_ERR_INVALID_PARAM: invalid line; UCS_ERR_NO_MEMORY;
  *         UCS_ERR_IO_ERROR.
@@ -68,11 +69,11 @@ ucs_status_t uct_cuda_plan_tuning_read(FILE *stream, const char *name,
 
 
 /**
- * Read the table named by MULTIPATH_TUNING_FILE. No table is used if it is
- * empty, or if it is "auto" and no table for this node is installed (in
+ * Read the table named by MULTIPATH_TUNING_FILE. No table is used if that value
+ * is empty, or if it is "auto" and no table for this node is installed (in
  * UCX_MP_TUNING_DIR, if the environment has it).
  *
- * @param tuning_p  NULL with UCS_OK: no table.
+ * @param tuning_p  Filled; NULL: no table (UCS_OK), or a failure.
  * @return As uct_cuda_plan_tuning_read(); UCS_ERR_NO_ELEM: no such file.
  */
 ucs_status_t uct_cuda_plan_tuning_get(const char *setting,

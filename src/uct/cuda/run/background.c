@@ -105,8 +105,8 @@ static void make_node(job_t *job)
     (void)uct_cuda_topo_get();
 }
 
-/* Missing staging memory is no failure: preparing a plan will detect it and use
- * less */
+/* Allocate a job's staging memory, if it has any. Missing memory is no failure:
+ * preparing a plan will detect it and use less. */
 static void make_staging(job_t *job)
 {
     if ((job->slot_size == 0) ||
@@ -153,7 +153,7 @@ static void *job_run(void *arg)
 
 /* ----------------------------------------------------------------- threads */
 
-/* Join all threads; call with the lock held */
+/* Wait for the end of an engine's threads; call with the lock held */
 static void background_join(uct_cuda_run_background_t *init)
 {
     unsigned i;
@@ -245,7 +245,8 @@ ucs_status_t uct_cuda_run_background_create(uct_cuda_run_rsc_t *rsc,
 }
 
 /* Move a job's results to the resources, as far as needed. After a reset of the
- * device they are gone, and the next user waits for new ones. */
+ * device they are gone, and the next user waits for new ones. @return Status of
+ * the job; UCS_OK after a reset */
 static ucs_status_t job_take(uct_cuda_run_background_t *init, job_t *job)
 {
     job_set_state(job, JOB_TAKEN);

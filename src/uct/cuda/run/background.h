@@ -37,7 +37,9 @@ ucs_status_t uct_cuda_run_background_create(uct_cuda_run_rsc_t *rsc,
 void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init);
 
 
-/** Return whether the node has been probed; if not, start the probe. */
+/** Return whether a caller may use the node's topology now: it is probed, or
+ *  no thread can probe it and the caller does. False: the probe runs; this
+ *  call starts it if needed. */
 bool uct_cuda_run_background_knows_node(uct_cuda_run_background_t *init);
 
 

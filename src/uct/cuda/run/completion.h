@@ -58,11 +58,12 @@ void uct_cuda_run_used_wait(uct_cuda_run_used_t *used, uct_cuda_run_rsc_t *rsc);
 
 
 /**
- * Record events after all work on these streams, and remove the streams.
- * Release the events with uct_cuda_run_completion_put().
+ * Record an event after the work of each stream marked is_last, and remove all
+ * streams from @a used. Release the events with uct_cuda_run_completion_put().
  *
- * @param device  Device with a context.
- * @return UCS_OK, or an error (logged) without events.
+ * @param device  Any device with a context.
+ * @return UCS_OK, or an error (logged): there are no events, and the streams
+ *         stay in @a used.
  */
 ucs_status_t
 uct_cuda_run_completion_record(uct_cuda_run_rsc_t *rsc, int device,
@@ -71,7 +72,8 @@ uct_cuda_run_completion_record(uct_cuda_run_rsc_t *rsc, int device,
 
 
 /** Return UCS_OK if all events are complete, UCS_INPROGRESS, or the driver's
- *  error (logged). Usually one event query. Thread safe. */
+ *  error (logged). Usually one event query. Uses no resources of the engine,
+ *  so it does not need the engine's lock; one caller at a time. */
 ucs_status_t
 uct_cuda_run_completion_test(uct_cuda_run_completion_t *completion);
 
@@ -84,7 +86,8 @@ void uct_cuda_run_completion_wait(uct_cuda_run_completion_t *completion);
  * Let the driver call @a func after all events, in a stream of @a device's
  * context.
  *
- * @return UCS_OK, or UCS_ERR_IO_ERROR if the context is gone.
+ * @return UCS_OK, UCS_ERR_IO_ERROR if the context is gone, or the driver's
+ *         error (logged).
  */
 ucs_status_t
 uct_cuda_run_completion_notify(uct_cuda_run_rsc_t *rsc, int device,
@@ -92,6 +95,7 @@ uct_cuda_run_completion_notify(uct_cuda_run_rsc_t *rsc, int device,
                                CUhostFn func, void *arg);
 
 
+/** Release the events to the resources; drop those whose context is gone. */
 void uct_cuda_run_completion_put(uct_cuda_run_rsc_t *rsc,
                                  const uct_cuda_run_completion_t *completion);
 

@@ -72,7 +72,8 @@ static ucs_status_t device_create(void *arg)
     return (device->kernels == NULL) ? UCS_ERR_NO_MEMORY : UCS_OK;
 }
 
-/* the words' memory went with the context */
+/* Free the kernels and the records of free words; the words' memory went with
+ * the context */
 static void device_destroy(void *arg)
 {
     uct_cuda_run_coll_device_t *device = arg;

@@ -34,7 +34,8 @@ uct_cuda_run_coll_device_get(uct_cuda_context_t *context,
                              uct_cuda_run_coll_device_t **device_p);
 
 
-/** Return a stream by number, with the context current; logs a failure. */
+/** Return the stream of a queue, with the context current. The first call for a
+ *  queue creates it and logs a failure. */
 ucs_status_t uct_cuda_run_coll_device_stream(uct_cuda_run_coll_device_t *device,
                                              unsigned queue,
                                              CUstream *stream_p);
@@ -63,7 +64,8 @@ void uct_cuda_run_coll_device_put_words(uct_cuda_run_coll_device_t *device,
 /**
  * Compile and load the kernels of an operation unless loaded, with the context
  * current. Loading waits for all work queued by the program, which may in turn
- * wait for the program, so it is only done when the GPU becomes idle.
+ * wait for the program, so it is only done when the GPU becomes idle within
+ * 2 ms; this call waits for that.
  *
  * @return UCS_OK; UCS_ERR_BUSY: not idle; the driver's failure (logged).
  */

@@ -94,8 +94,8 @@ void uct_cuda_run_graphs_build_wanted(uct_cuda_run_graphs_t *graphs);
 void uct_cuda_run_graphs_release(uct_cuda_run_graphs_t *graphs,
                                  uct_cuda_run_graph_t *held);
 
-/** Drop the graphs using contexts lost on these devices (a mask). The
- *  resources are lost next, and wait for the other contexts. */
+/** Drop the graphs using contexts lost on these devices (a mask); graphs in use
+ *  are dropped at their release. Call this before uct_cuda_run_rsc_lose(). */
 void uct_cuda_run_graphs_lose(uct_cuda_run_graphs_t *graphs, uint32_t devices);
 
 

@@ -145,9 +145,9 @@ static void graph_drop(graphs_t *graphs, graph_t *graph)
     free(graph);
 }
 
-/* Find an idle graph of this shape with these addresses, otherwise the least
- * recently used one. One of the other bank is used only if the cache is full.
- * Plans mostly differ in size, so compare that first. */
+/* Find an idle graph of this shape: one with these addresses, else the least
+ * recently used one. Only if the cache is full, take one of the other bank and
+ * assign it to this bank. NULL: none. */
 static graph_t *graph_find(graphs_t *graphs)
 {
     const size_t size = graphs->plan->num_steps * sizeof(graphs->copies[0]);
@@ -182,7 +182,8 @@ static graph_t *graph_find(graphs_t *graphs)
     return found;
 }
 
-/* Make room for a graph, evicting the least recently used idle one if needed */
+/* Make room for a graph, evicting the least recently used idle one if needed.
+ * @return false: all are in flight */
 static bool make_room(graphs_t *graphs)
 {
     graph_t *graph;
@@ -306,7 +307,8 @@ static ucs_status_t graph_build(graphs_t *graphs, graph_t *graph)
                    status;
 }
 
-/* Build a graph for the plan being submitted; NULL: failed */
+/* Build a graph for the plan being submitted, and cache it. NULL: no room, or a
+ * failure; too many failures in a row end the use of graphs, with a warning. */
 static graph_t *graph_new(graphs_t *graphs)
 {
     const uct_cuda_plan_t *plan = graphs->plan;
@@ -355,7 +357,8 @@ static graph_t *graph_new(graphs_t *graphs)
     return NULL;
 }
 
-/* Set the addresses of this transfer in an idle graph */
+/* Set the addresses of this transfer in an idle graph. After a failure (not
+ * logged) the graph may be half changed: drop it. */
 static ucs_status_t
 graph_retarget(graphs_t *graphs, graph_t *graph)
 {
@@ -436,7 +439,8 @@ static bool is_due(graphs_t *graphs, unsigned threshold)
     return false;
 }
 
-/* Return a graph with this transfer's addresses and not in flight, or NULL */
+/* Return an idle graph with this transfer's addresses, found or, with threshold
+ * 0, built. NULL: use streams; is_wanted says whether to build a graph then. */
 static graph_t *graph_get(graphs_t *graphs, unsigned threshold)
 {
     graph_t *graph = graph_find(graphs);

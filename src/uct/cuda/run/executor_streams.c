@@ -139,8 +139,8 @@ static ucs_status_t submit_step(streams_t *streams, uct_cuda_run_used_t *used,
     return uct_cuda_run_submit_record(stream, event);
 }
 
-/* A slot keeps the event after the last copy out of it. All other events are
- * released: a submitted wait keeps its meaning. */
+/* Hand the events of the steps over to the slots that the steps have drained,
+ * and release all others: a submitted wait stays valid. */
 static void settle_events(streams_t *streams,
                           const uct_cuda_plan_t *plan)
 {

@@ -9,8 +9,8 @@ static double row_cost(const uct_cuda_plan_graph_cost_t *row, bool is_new)
                     row->update + row->launch;
 }
 
-/* Interpolated between the rows and extrapolated behind the last one, scaled to
- * this processor */
+/* Interpolate between the model's rows, extrapolate behind the last one, and
+ * scale to this processor */
 double uct_cuda_run_cost_graph(const uct_cuda_plan_model_t *model,
                                unsigned copies, bool is_new)
 {
@@ -31,7 +31,7 @@ double uct_cuda_run_cost_graph(const uct_cuda_plan_model_t *model,
 }
 
 /* Return whether streams submit each round of chunks in half of the time that
- * links need for the round before */
+ * links need for the round before, and the plan has a direct path */
 static bool streams_keep_up(const uct_cuda_plan_t *plan,
                             const uct_cuda_plan_model_t *model)
 {

@@ -32,6 +32,9 @@ double uct_cuda_run_cost_graph(const uct_cuda_plan_model_t *model,
  * Return how often a plan's shape is submitted through streams before its graph
  * is built.
  *
+ * NEVER for one copy, for transfers with host memory at an end, and with
+ * MULTIPATH_GRAPH=n.
+ *
  * MULTIPATH_GRAPH=y: 0, build at once. AUTO: the count at which graphs would
  * have saved the cost of building one, so that the total cost is at most about
  * twice the optimum; or 1 if the transfer takes longer than the building. NEVER

@@ -169,9 +169,9 @@ static ucs_status_t prepare_access(uct_cuda_run_rsc_t *rsc, int device,
     return status;
 }
 
-/* Return the GPU whose memory the link's device writes, or reads for the local
- * end, or none. Mappings of remote memory include access to it; staging memory
- * and the local end do not. */
+/* Return the GPU to whose memory the link's device needs peer access: it writes
+ * there, or reads there for the local end. None: the memory is its own, in the
+ * host, or remote; mappings of remote memory include access. */
 static uct_cuda_end_t link_peer(const uct_cuda_plan_t *plan,
                                 uint16_t number)
 {
@@ -286,7 +286,8 @@ uct_cuda_run_rsc_slot(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
     return &staging->slots[uct_cuda_run_staging_slot(staging, place->slot)];
 }
 
-/* a slot used again within a plan is drained by one of its steps */
+/* A step that waits has none: either it fills no slot, or an earlier step of
+ * its plan drains the slot. */
 CUevent uct_cuda_run_rsc_awaited(uct_cuda_run_rsc_t *rsc,
                                  const uct_cuda_plan_t *plan, unsigned step)
 {
@@ -376,7 +377,8 @@ make_ordering(uct_cuda_run_rsc_t *rsc, int device, uct_cuda_run_link_t *link)
     return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
 }
 
-/* staging memory and contexts are ready */
+/* Create the peer access, stream and event of a link. Its contexts and staging
+ * memory exist already. */
 static ucs_status_t prepare_link(uct_cuda_run_rsc_t *rsc,
                                  const uct_cuda_plan_t *plan,
                                  const uct_cuda_run_memory_t *memory,
@@ -594,7 +596,7 @@ void uct_cuda_run_rsc_idle(uct_cuda_run_rsc_t *rsc)
     ++rsc->epoch;
 }
 
-/* A link used before the last idle time is free */
+/* A link not used since the last idle time is free: forget its earlier work. */
 uct_cuda_run_link_t *uct_cuda_run_rsc_link(uct_cuda_run_rsc_t *rsc, int device,
                                            uint16_t number)
 {
@@ -626,7 +628,8 @@ uint32_t uct_cuda_run_rsc_lost(const uct_cuda_run_rsc_t *rsc)
     return devices;
 }
 
-/* Return a link's stream or one of its launch streams */
+/* Return a stream of a device's links, or NULL: of link `number` / 3 the two
+ * launch streams, then its own stream */
 static CUstream link_stream(const device_t *device, unsigned number)
 {
     const uct_cuda_run_link_t *link = &device->links[number / 3];
@@ -648,8 +651,8 @@ static void wait_device(uct_cuda_run_rsc_t *rsc, int number)
     }
 }
 
-/* Drop events of lost contexts, with nothing in flight; release the others, and
- * memory lost with a context */
+/* Empty the slots, with nothing in flight: drop events of lost contexts and
+ * release the others. Drop the memory if its own context is lost. */
 static void lose_staging(uct_cuda_run_rsc_t *rsc,
                          uct_cuda_run_staging_t *staging, uint32_t devices)
 {

@@ -136,7 +136,8 @@ void uct_cuda_run_rsc_put_event(uct_cuda_run_rsc_t *rsc,
                                       int device, CUevent event);
 
 
-/** Create a stream of the device's context, unless there is one. Lack of
+/** Create a stream of the device's context, unless *stream_p is one already.
+ *  A failure leaves *stream_p NULL. Lack of
  *  memory is reported as UCS_ERR_NO_RESOURCE: UCS_ERR_NO_MEMORY means
  *  staging memory. */
 ucs_status_t uct_cuda_run_rsc_make_stream(uct_cuda_run_rsc_t *rsc, int device,
@@ -162,8 +163,8 @@ uct_cuda_run_link_t *uct_cuda_run_rsc_link(uct_cuda_run_rsc_t *rsc, int device,
 
 
 /**
- * Make a device's context current unless @a current says it is. Replaces the
- * top of the context stack, pushed by the caller.
+ * Make a device's context current unless @a current says it is, and update @a
+ * current. Replaces the top of the context stack, pushed by the caller.
  */
 ucs_status_t
 uct_cuda_run_rsc_make_current(uct_cuda_run_rsc_t *rsc,

@@ -280,7 +280,7 @@ void uct_cuda_run_coll_events_release(uct_cuda_run_coll_events_t *events,
     memset(events, 0, sizeof(*events));
 }
 
-/* Allocate words; without them events are queried */
+/* Replace the words by at least this many; without any, events are queried */
 static void words_make(uct_cuda_run_coll_events_t *events,
                        uct_cuda_run_coll_device_t *device, unsigned count)
 {
@@ -351,7 +351,7 @@ member_end(const uct_cuda_run_schedule_t *schedule, unsigned member)
                                     plan->relays[member - plan->num_ranks]);
 }
 
-/* a reduction is in the row of its GPU */
+/* Fill the bar of a step; a reduction is in the row of its GPU */
 static void name_bar(const void *arg, const uct_cuda_plan_step_t *step,
                      uct_cuda_run_submit_bar_t *bar)
 {
@@ -486,8 +486,9 @@ static ucs_status_t submit(uct_cuda_run_schedule_t *schedule, own_step_t *step,
     return status;
 }
 
-/* Return whether a submitted step has ended; @a ask: the driver may be queried.
- * @return UCS_OK, UCS_INPROGRESS or the driver's failure. */
+/* Check whether a submitted step has ended: by its word or, with @a ask, by
+ * querying the driver. @return UCS_OK: it has. UCS_INPROGRESS: it has not, or
+ * only the driver would know. Otherwise the driver's failure. */
 static ucs_status_t step_ended(const uct_cuda_run_coll_events_t *events,
                                const queue_t *queue, const own_step_t *step,
                                bool ask)
@@ -516,8 +517,9 @@ static ucs_status_t step_ended(const uct_cuda_run_coll_events_t *events,
                                          result);
 }
 
-/* Check submitted steps and report their ends to other ranks. @return
- * UCS_INPROGRESS: a step has ended. */
+/* Check the submitted steps of a queue and report their ends to other ranks.
+ * @return UCS_INPROGRESS: a step has ended. UCS_OK: none has. Otherwise the
+ * driver's failure. */
 static ucs_status_t queue_poll(const uct_cuda_run_schedule_t *schedule,
                                queue_t *queue, bool ask)
 {
@@ -582,8 +584,8 @@ ucs_status_t uct_cuda_run_schedule_begin(uct_cuda_run_schedule_t *schedule,
     return status;
 }
 
-/* Wait for submitted work after a failure. @return The failure, or that the
- * context has failed with it */
+/* Wait for submitted work after a failure. @return The failure, or
+ * UCS_ERR_ENDPOINT_TIMEOUT: the context is gone or has failed */
 static ucs_status_t
 run_drain(const uct_cuda_run_schedule_t *schedule, ucs_status_t status)
 {
@@ -636,7 +638,9 @@ static ucs_status_t run_submit(uct_cuda_run_schedule_t *schedule)
     return UCS_INPROGRESS;
 }
 
-/* Poll all queues once. @return UCS_OK: nothing has changed. */
+/* Submit at most one step and poll all queues once. @a is_over_p: all steps
+ * have ended. @return UCS_OK: nothing has changed. UCS_INPROGRESS: a step was
+ * submitted or has ended. Otherwise a failure. */
 static ucs_status_t run_progress(uct_cuda_run_schedule_t *schedule,
                                  bool *is_over_p)
 {

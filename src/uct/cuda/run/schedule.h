@@ -93,8 +93,9 @@ ucs_status_t uct_cuda_run_schedule_test(uct_cuda_run_schedule_t *schedule,
 
 
 /**
- * Release the events with their context current. With @a is_alive false the
- * context is gone, and they are dropped.
+ * Destroy the events with their context current, and return their words to the
+ * device. With @a is_alive false the context is gone, and the events are only
+ * forgotten. @a events is zeroed.
  */
 void uct_cuda_run_coll_events_release(uct_cuda_run_coll_events_t *events,
                                       uct_cuda_run_coll_device_t *device,

@@ -24,8 +24,9 @@ typedef struct {
 } numa_policy_t;
 
 
-/* Prefer a NUMA node for pages touched by this thread. Best effort: a container
- * may forbid it, and memory elsewhere is only slower. */
+/* Prefer a NUMA node for pages touched by this thread, until
+ * numa_restore(saved). Best effort: a container may forbid it, and memory
+ * elsewhere is only slower. */
 static void numa_prefer(int numa, numa_policy_t *saved)
 {
     unsigned long mask[NUMA_MASK_BITS / NUMA_MASK_WORD] = {0};
@@ -65,7 +66,9 @@ static ucs_status_t check(const char *call, CUresult result, size_t size)
     return status;
 }
 
-/* Touch the pages first, then lock them: while the driver locks memory it
+/* Allocate page-locked memory on a NUMA node if possible.
+ *
+ * Touch the pages first, then lock them: while the driver locks memory it
  * blocks all calls of the process, 30 ms for 64 MiB if it must touch the pages
  * as well (cuMemHostAlloc), 3 ms if not (2 x H200, test/byhand/setup) */
 static ucs_status_t alloc_host(int numa, size_t size, CUdeviceptr *base_p)
@@ -120,8 +123,8 @@ ucs_status_t uct_cuda_run_staging_alloc(uct_cuda_run_staging_t *staging,
     return status;
 }
 
-/* A forked child does not have the memory, and may have other memory at its
- * address */
+/* Unmap host memory, except in a forked child: it does not have the memory, and
+ * may have other memory at its address */
 static void unmap_host(const uct_cuda_run_staging_t *staging)
 {
     if (staging->owner == getpid()) {

@@ -41,7 +41,9 @@ typedef struct {
  * @param end   GPU, or host memory.
  * @param numa  NUMA node of host memory.
  * @param home  Device of the current context.
- * @return UCS_OK or the driver's error; not logged.
+ * @return UCS_OK: @a staging is filled. Otherwise it is unchanged:
+ *         UCS_ERR_NO_MEMORY (not logged), or another error of the driver
+ *         (logged).
  */
 ucs_status_t uct_cuda_run_staging_alloc(uct_cuda_run_staging_t *staging,
                                         uct_cuda_end_t end, int numa, int home,

@@ -21,7 +21,7 @@ until_boundary(const uct_cuda_run_submit_t *submit, size_t begin, size_t bytes)
                    bytes;
 }
 
-/* Split a copy at boundaries of registrations */
+/* Submit a copy in pieces that cross no boundary of a registration */
 static ucs_status_t copy_bounded(const uct_cuda_run_submit_t *submit,
                                  const uct_cuda_plan_step_t *step,
                                  CUdeviceptr from, CUdeviceptr to,
