@@ -3,7 +3,7 @@
 # Fuzz the readers of external files and keys; those in Python have mutators in
 # test/trace and test/launcher.
 
-# fuzz_readers SECONDS: for each reader
+# fuzz_readers SECONDS [SEED]: for each reader
 fuzz_readers() {
     local flags="-g -O1 -fsanitize=fuzzer-no-link,address,undefined"
     have clang || { skip "no clang"; return; }
@@ -15,12 +15,12 @@ fuzz_readers() {
         libuct_cuda_objects.la libucx_mp_check.la &&
         make -C "$ucx_mp_build/fuzz/src/cuemu" -j"$ucx_mp_jobs" \
             --no-print-directory libcuemu_core.la || return
-    UCX_MP_RUN=$mpi_run passing_on '^fuzz: keys: inputs: [1-9]' \
+    FUZZ_SEED=${2:-0} UCX_MP_RUN=$mpi_run passing_on '^fuzz: keys: inputs: [1-9]' \
         "$ucx_mp_top/test/fuzz/run" "$ucx_mp_build/fuzz" "$1"
 }
 
 # A check's verdict does not change by chance; an hour's run searches elsewhere each time
-step fuzz full 300 "FUZZ_SEED=1 fuzz_readers 30" \
+step fuzz full 300 "fuzz_readers 30 1" \
      "readers of node files, tuning tables and keys, fuzzed for half a minute"
 step fuzz-long long 4500 "fuzz_readers 1800" "... for an hour, all of them"
 wide fuzz
