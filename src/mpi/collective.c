@@ -323,8 +323,6 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
         return false;
     }
 
-    member->has_reductions = true;
-
     has_gpu = request_make(&request, member, args) &&
               ucx_mp_mpi_member_has_group(member, args->comm);
     if ((member->group == NULL) || (member->reductions == NULL) ||

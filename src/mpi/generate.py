@@ -296,6 +296,9 @@ for name, args, uses, kind in (
     WINDOWS[name] = (args + 'win win', buffers, kind)
     WINDOWS['R' + name.lower()] = (args + 'win win, request request', buffers,
                                    kind)
+WINDOW_ENDS = {'Rput': LATER, 'Raccumulate': LATER,
+               'Rget': 'window_complete(&call, request)',
+               'Rget_accumulate': 'window_complete(&call, request)'}
 ATTACHING = {'Win_attach': 'win win, out base, at size'}
 SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
 
@@ -460,6 +463,10 @@ class Call:
 
     def write_on_gpus(self, name, real):
         kind, words = self.on_gpus
+        if self.is_started:
+            # alike on all ranks, whether or not each has used CUDA
+            print('    if (member != NULL) {\n'
+                  '        member->has_reductions = true;\n    }\n')
         print('    if (!may_be_gpu%s) {'
               % ('' if self.is_started else
                  ' && ' + self.passing(kind, 'HOST')))
@@ -571,8 +578,8 @@ def calls():
         where += [Call(name, arguments, '', buffers, end=end)
                   for name, (arguments, buffers, end) in found.items()]
     third += [Call(name, arguments, '', buffers, window=kind,
-                   end=LATER if name[1].islower() and name[0] == 'R' else
-                   'window_defer(&call, win, target_rank)')
+                   end=WINDOW_ENDS.get(
+                       name, 'window_defer(&call, win, target_rank)'))
               for name, (arguments, buffers, kind) in WINDOWS.items()]
     third += [Call(name, arguments, refused=True)
               for name, arguments in {**ATTACHING, **ATTACHED}.items()]

@@ -168,8 +168,9 @@ static void reductions_complete(ucx_mp_mpi_reductions_t *reductions)
         }
 
         *link = reduction->next;
-        (void)ucx_mp_mpi_pmpi.Grequest_complete(reduction->request);
+        /* another thread frees `pending` as soon as the request is complete */
         ucx_mp_mpi_nonblocking_over(reduction->pending, reduction->rc);
+        (void)ucx_mp_mpi_pmpi.Grequest_complete(reduction->request);
         free(reduction);
     }
 }

@@ -92,6 +92,8 @@ struct ucx_mp_mpi_window {
     bool                        is_allocated; /* by us */
     bool                        is_fenced; /* in an epoch between two fences */
     bool                        is_locked; /* by MPI_Win_lock_all */
+    unsigned                    num_mpi_locks; /* locks of single ranks that the
+                                                  MPI holds */
     void                        *base;
     MPI_Aint                    bytes;
     int                         unit;
@@ -141,6 +143,15 @@ int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target);
    MPI has completed them: copies received data back. @return `rc` if it is an
    error, else the first error or MPI_SUCCESS. */
 int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc);
+
+/* End a staged request-based get: wait for the MPI's request, copy the data
+   back, and fill `request_p` with a completed one, since a flush or unlock may
+   complete the get as well. @return The wrapper's result. */
+int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Request *request_p);
+
+/* Fill `request_p` with a completed request. @return MPI_SUCCESS or the MPI's
+   error. */
+int ucx_mp_mpi_window_request(MPI_Request *request_p);
 
 /* Wait for the window's copies in progress, to all targets. @return
    MPI_SUCCESS, or an MPI error, raised already. */

@@ -750,13 +750,9 @@ bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p)
     if (rc != MPI_SUCCESS) {
         rc = ucx_mp_mpi_raise_win(args->win, rc);
     } else if (args->request != NULL) {
-        /* a request that is complete: so is the operation */
         rc = ucx_mp_mpi_window_wait(window);
         if (rc == MPI_SUCCESS) {
-            rc = ucx_mp_mpi_pmpi.Isend(NULL, 0, ucx_mp_mpi_handles.byte,
-                                       MPI_PROC_NULL, 0,
-                                       ucx_mp_mpi_pmpi.comm_world,
-                                       args->request);
+            rc = ucx_mp_mpi_window_request(args->request);
         }
     }
     *rc_p = rc;

@@ -4,6 +4,7 @@
 #include <mpi.h>
 #pragma GCC visibility pop
 
+#include <mpi/handles.h>
 #include <mpi/window.h>
 
 #include <sched.h>
@@ -178,6 +179,28 @@ int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target)
     pthread_mutex_unlock(&deferred.lock);
     __atomic_fetch_add(&ucx_mp_mpi_num_windows, 1, __ATOMIC_RELEASE);
     return MPI_SUCCESS;
+}
+
+int ucx_mp_mpi_window_request(MPI_Request *request_p)
+{
+    return ucx_mp_mpi_pmpi.Isend(NULL, 0, ucx_mp_mpi_handles.byte,
+                                 MPI_PROC_NULL, 0, ucx_mp_mpi_pmpi.comm_world,
+                                 request_p);
+}
+
+int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Request *request_p)
+{
+    const bool is_staged = (call->num_buffers > 0) || (call->packed != NULL);
+    int rc;
+
+    if (!is_staged || (call->rc != MPI_SUCCESS) ||
+        (call->failed != MPI_SUCCESS)) {
+        return ucx_mp_mpi_call_end(call);
+    }
+
+    call->rc = ucx_mp_mpi_pmpi.Wait(request_p, MPI_STATUS_IGNORE);
+    rc       = ucx_mp_mpi_call_end(call);
+    return (rc == MPI_SUCCESS) ? ucx_mp_mpi_window_request(request_p) : rc;
 }
 
 static deferred_t *deferred_take(MPI_Win win, int target)
@@ -475,7 +498,9 @@ UCX_MP_MPI_DEFINE(Win_lock, (type, rank, mode, win), int type, int rank,
 
     if (!is_ours(window, rank) ||
         ((type != MPI_LOCK_EXCLUSIVE) && (type != MPI_LOCK_SHARED))) {
-        return ucx_mp_mpi_pmpi.Win_lock(type, rank, mode, win);
+        rc = ucx_mp_mpi_pmpi.Win_lock(type, rank, mode, win);
+        window->num_mpi_locks += (rc == MPI_SUCCESS);
+        return rc;
     }
     if ((window->targets[rank].access != 0) || window->is_locked) {
         return ucx_mp_mpi_raise_win(win, MPI_ERR_RMA_SYNC);
@@ -499,6 +524,7 @@ UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
 
     if (!is_ours(window, rank)) {
         rc = ucx_mp_mpi_pmpi.Win_unlock(rank, win);
+        window->num_mpi_locks -= (rc == MPI_SUCCESS);
         return ucx_mp_mpi_window_settle(win, rank, rc);
     }
 
@@ -624,7 +650,8 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
         if (window != NULL) { \
             rc = ucx_mp_mpi_window_wait(window); \
         } \
-        if ((window == NULL) || window->has_host) { \
+        if ((window == NULL) || (window->num_mpi_locks > 0) || \
+            (window->is_locked && window->has_host)) { \
             const int real_rc = ucx_mp_mpi_pmpi.Win_flush_all(win); \
             \
             rc = (rc == MPI_SUCCESS) ? real_rc : rc; \

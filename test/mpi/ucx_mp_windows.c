@@ -517,20 +517,23 @@ static void epoch(int number)
         }
         op_begin(&begun[i], is_passive);
         if (is_passive) {
+            int rc = MPI_SUCCESS;
+
             switch (below(5)) {
             case 0:
-                MPI_Win_flush(begun[i].op.target, win);
+                rc = MPI_Win_flush(begun[i].op.target, win);
                 break;
             case 1:
-                MPI_Win_flush_local(begun[i].op.target, win);
+                rc = MPI_Win_flush_local(begun[i].op.target, win);
                 break;
             case 2:
-                MPI_Win_flush_all(win);
+                rc = MPI_Win_flush_all(win);
                 break;
             case 3:
-                MPI_Win_flush_local_all(win);
+                rc = MPI_Win_flush_local_all(win);
                 break;
             }
+            expect(rc == MPI_SUCCESS, "a flush fails");
         }
         /* puts of one origin to the same bytes are in order with a flush */
         if ((mode == LOCK_ALL) && !is_get) {

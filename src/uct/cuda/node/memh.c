@@ -86,7 +86,9 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
 
     for (exported = memh->exported; exported != NULL;
          exported = exported->next) {
-        if (((uintptr_t)address >= exported->handle.base) &&
+        /* a range's pieces may have changed: ask the driver */
+        if ((exported->handle.type != UCT_CUDA_NODE_HANDLE_RANGE) &&
+            ((uintptr_t)address >= exported->handle.base) &&
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
             /* a reset of the device gives no notice */
