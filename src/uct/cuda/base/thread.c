@@ -9,6 +9,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 
 typedef struct {
@@ -26,6 +27,18 @@ static void *thread_main(void *arg)
     return start.func(start.arg);
 }
 
+/* Unmap a page, so that UCX's hook of munmap() allocates its records now. If a
+ * new thread's first malloc() ran the hook instead, the hook's own debug line
+ * would allocate again and wait for a lock of its own (UCX 1.13, seen). */
+static void fill_hooks(void)
+{
+    void *page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page != MAP_FAILED) {
+        (void)munmap(page, 1);
+    }
+}
+
 bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
                                 void *(*func)(void *arg), void *arg,
                                 pthread_t *thread_p)
@@ -41,6 +54,7 @@ bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
         return false;
     }
 
+    fill_hooks();
     *start = (thread_start_t){.func = func, .arg = arg};
     sigfillset(&others);
     for (i = 0; i < sizeof(own) / sizeof(own[0]); ++i) {
