@@ -70,7 +70,7 @@ step signals-messages full 60 \
      "messages while a signal comes each 0.1 ms"
 step signals-collectives full 60 \
      "signals_mpi --collectives y -- ucx_mp_collectives --alike 100 --on-gpus 50
-      --calls 120" \
+      --calls 120 --seed 2" \
      "... collectives of GPUs"
 step signals-cma full 90 signals_onesided \
      "... GPU memory to and from page-locked memory of a peer (cuda_cma)"
