@@ -297,8 +297,8 @@ for name, args, uses, kind in (
     WINDOWS['R' + name.lower()] = (args + 'win win, request request', buffers,
                                    kind)
 WINDOW_ENDS = {'Rput': LATER, 'Raccumulate': LATER,
-               'Rget': 'window_complete(&call, request)',
-               'Rget_accumulate': 'window_complete(&call, request)'}
+               'Rget': 'window_complete(&call, win, target_rank, request)',
+               'Rget_accumulate': 'window_complete(&call, win, target_rank, request)'}
 ATTACHING = {'Win_attach': 'win win, out base, at size'}
 SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
 

@@ -144,10 +144,13 @@ int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target);
    error, else the first error or MPI_SUCCESS. */
 int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc);
 
-/* End a staged request-based get: wait for the MPI's request, copy the data
-   back, and fill `request_p` with a completed one, since a flush or unlock may
-   complete the get as well. @return The wrapper's result. */
-int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Request *request_p);
+/* End a staged request-based get: wait for the MPI's request, flush the target,
+   copy the data back, and fill `request_p` with a completed request, since a
+   flush or unlock may complete the get as well. The flush is for MPICH 4.0,
+   whose request completes before the data of a derived type are there.
+   @return The wrapper's result. */
+int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Win win, int target,
+                               MPI_Request *request_p);
 
 /* Fill `request_p` with a completed request. @return MPI_SUCCESS or the MPI's
    error. */

@@ -188,7 +188,8 @@ int ucx_mp_mpi_window_request(MPI_Request *request_p)
                                  request_p);
 }
 
-int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Request *request_p)
+int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Win win, int target,
+                               MPI_Request *request_p)
 {
     const bool is_staged = (call->num_buffers > 0) || (call->packed != NULL);
     int rc;
@@ -199,6 +200,9 @@ int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Request *request_p)
     }
 
     call->rc = ucx_mp_mpi_pmpi.Wait(request_p, MPI_STATUS_IGNORE);
+    if (call->rc == MPI_SUCCESS) {
+        call->rc = ucx_mp_mpi_pmpi.Win_flush(target, win);
+    }
     rc       = ucx_mp_mpi_call_end(call);
     return (rc == MPI_SUCCESS) ? ucx_mp_mpi_window_request(request_p) : rc;
 }
