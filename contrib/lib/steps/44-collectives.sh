@@ -600,8 +600,11 @@ for mpi_name in distribution openmpi5 mpich; do
     step "outstanding-$mpi_name-host" full 100 \
          "outstanding $mpi_name 4 --rounds 20 --host 20 --seed 2" \
          "... of GPU and host memory, between other calls"
+    # MPICH 4.0 fails an assertion in some reduce-scatters of more ranks
+    mpi_ranks=4
+    [ $mpi_name != mpich ] || mpi_ranks=2
     step "outstanding-$mpi_name-long" long 1200 \
-         "outstanding $mpi_name 4 --rounds 500 --host 10 --seed 3" \
+         "outstanding $mpi_name $mpi_ranks --rounds 500 --host 10 --seed 3" \
          "... 500 times"
 done
 step comms full 60 "comms_mixed distribution 3" \
