@@ -70,7 +70,7 @@ typedef struct {
     MPI_Aint                size, unit; /* bytes */
     CUcontext               ctx;      /* NULL: of the memory itself */
     uct_cuda_coll_mapping_t *mapping; /* NULL: own memory */
-    unsigned                access;   /* UCX_MP_MPI_ACCESS_... */
+    unsigned                access;   /* bits UCX_MP_MPI_ACCESS_ */
     uint32_t                starts, waits; /* access epochs begun at it, and
                                               exposure epochs to it ended; as
                                               numbers modulo 2^32 */

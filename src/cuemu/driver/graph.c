@@ -551,7 +551,7 @@ CUEMU_API(cuGraphAddDependencies,
     return cuemu_graph_add_deps(graph, from, to, count);
 }
 
-/* Edge data is only for kernels */
+/* Add dependencies; ignore the edge data, which only kernels use */
 CUEMU_API(cuGraphAddDependencies_v2,
           (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
            const void *data, size_t count),

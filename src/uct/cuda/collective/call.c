@@ -415,10 +415,11 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
            !uct_cuda_coll_memory_has(&group->memory, plan);
 }
 
-/* Handle a failed preparation, on all ranks. Later calls do without relays. A
- * mapping that failed concerns this call's buffers only, and a busy GPU becomes
- * idle; a resource that cannot be created will probably fail in the next call,
- * too. */
+/* Handle a failed preparation; all ranks take the same branch. After a busy
+ * GPU, only this call falls back. After a plan with relays, later calls use no
+ * relays. After a resource could not be created, the next call will probably
+ * fail, too: after MAX_FAULTS such calls in a row, pause for PAUSE_CALLS calls.
+ * A failed mapping concerns this call's buffers only. */
 static void group_give_up(uct_cuda_coll_group_t *group,
                           const uct_cuda_plan_coll_t *plan)
 {

@@ -599,8 +599,8 @@ static bool read_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
     return is_right;
 }
 
-/* Check that pieces are in order, inside of the range, and the range's
- * process's */
+/* Return whether the pieces are in order, inside the range, and of the process
+ * that exported the range */
 static bool has_valid_pieces(const uct_cuda_node_handle_t *handle,
                              const range_t *range)
 {

@@ -189,7 +189,8 @@ static bool is_ours(const void *device_addr)
            (magic == ADDR_MAGIC_FABRIC);
 }
 
-/* Return the first PID namespace as named by a process of this machine */
+/* Return the machine's initial PID namespace in the form of addresses: the
+ * kernel's fixed number, combined with the machine's */
 static uint64_t first_pid_ns(void)
 {
     return FIRST_PID_NS ^ uct_cuda_node_machine_self();
