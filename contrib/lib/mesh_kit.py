@@ -84,6 +84,8 @@ class Rank:
         if gpu >= self.cuda.count:
             raise transfer.TransferError('there is no GPU %d' % gpu)
         self.cuda.use(gpu)
+        # before the driver's threads have work: UCX patches mmap()
+        self.ucp = transfer.Ucp(libucp)
         self.patterns = [pattern(index, size) for index in range(4)]
         self.sources = [transfer.Buffer(self.cuda, 'gpu', size)
                         for _ in range(2)]
@@ -93,7 +95,6 @@ class Rank:
         self.copy = transfer.Buffer(self.cuda, 'locked', size)
         self.byte = ctypes.create_string_buffer(1)
         self.libc = ctypes.CDLL(None)
-        self.ucp = transfer.Ucp(libucp)
 
     def post(self, name, first, address, size, tag, *more):
         return getattr(self.ucp.ucp, name)(
