@@ -463,4 +463,4 @@ step mpi-eager full 120 mpi_eager \
      "small sends that wait for no receive are those of stock's module"
 step mpi-remap full 60 mpi_remap \
      "host memory that was sent is unmapped and mapped anew"
-modelled mpi-bw mpi-no-peer-rate mpi-speedup mpi-windows
+modelled mpi-bw mpi-no-peer-rate mpi-self mpi-speedup mpi-windows

@@ -116,8 +116,8 @@ memory_allocators() {
         --alike 100 --memory device
 }
 
-# memory_rates NODE: 64 MiB of memory that can be shared take at most a tenth
-# longer than those of cuMemAlloc
+# memory_rates NODE: 64 MiB of memory that can be shared take at most 1.4 times as
+# long as those of cuMemAlloc; through host memory they would take three times as long
 memory_rates() {
     local mpirun programs kind rate first
     mpi_tools distribution || return
@@ -129,7 +129,7 @@ memory_rates() {
         say "$kind: $rate GB/s (modelled)"
         first=${first:-$rate}
         awk -v rate="${rate:-0}" -v first="$first" \
-            'BEGIN { exit !(rate >= 0.9 * first) }' || return
+            'BEGIN { exit !(rate >= 0.7 * first) }' || return
     done
 }
 
