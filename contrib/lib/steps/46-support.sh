@@ -6,12 +6,7 @@
 # support MPI ANSWER ARGUMENT...: ARGUMENTs are those of ucx_mp_run
 support() {
     local mpirun programs answer=$2
-    case $1 in
-    mpich)
-        mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
-        programs=$ucx_mp_build/mpich/test/mpi ;;
-    *)  mpi_tools "$1" || return ;;
-    esac
+    mpi_tools "$1" || return
     [ -x "$programs/ucx_mp_support" ] ||
         { say "$programs/ucx_mp_support was not built"; return 1; }
     shift 2
