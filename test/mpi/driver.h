@@ -56,6 +56,7 @@ typedef struct {
       (ucx_mp_ptr_t ptr, size_t size, size_t offset, \
        unsigned long long handle, unsigned long long flags)) \
     _(unmap, "cuMemUnmap", (ucx_mp_ptr_t ptr, size_t size)) \
+    _(unreserve, "cuMemAddressFree", (ucx_mp_ptr_t ptr, size_t size)) \
     _(set_access, "cuMemSetAccess", \
       (ucx_mp_ptr_t ptr, size_t size, const ucx_mp_access_t *access, \
        size_t count))
@@ -64,7 +65,7 @@ typedef struct {
 
 typedef struct {
     UCX_MP_DRIVER_FUNCTIONS(UCX_MP_DRIVER_MEMBER)
-    ucx_mp_prop_t prop; /* of exportable memory on this rank's GPU */
+    ucx_mp_prop_t prop; /* of new memory: exportable, on this rank's GPU */
 } ucx_mp_driver_t;
 
 extern ucx_mp_driver_t ucx_mp_driver;

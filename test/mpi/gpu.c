@@ -2,6 +2,7 @@
 
 /* CUDA for the MPI programs, loaded at run time. */
 #define _GNU_SOURCE
+#include "driver.h"
 #include "gpu.h"
 #include "util.h"
 
@@ -176,22 +177,6 @@ void *ucx_mp_gpu_function(const char *name)
 
 /* --------------------------------------------------------------- allocators */
 
-/* CUmemAllocationProp, or CUmemPoolProps, with the fields used here */
-typedef struct {
-    int                type;
-    int                handle_types;
-    int                location_type;
-    int                location;
-    void               *win32;
-    unsigned long long rest[8];
-} ucx_mp_prop_t;
-
-typedef struct {
-    int location_type;
-    int location;
-    int flags;
-} ucx_mp_access_t;
-
 enum { ALLOC, VMM, PIECES, LARGE, CLOSED, POOL, ASYNC, RANDOM };
 
 static const char *const ucx_mp_allocators[] = {
@@ -222,22 +207,6 @@ static void ucx_mp_blocks_end(void)
     __atomic_clear(&ucx_mp_blocks_lock, __ATOMIC_RELEASE);
 }
 
-/* Call a function of the driver by name; all arguments are integers or
-   pointers. */
-#define UCX_MP_GPU_CALL(_name, _types, ...) \
-    ucx_mp_gpu_check(((int(*) _types)ucx_mp_gpu_symbol(_name))(__VA_ARGS__), \
-                     _name, 0)
-
-static void *ucx_mp_gpu_symbol(const char *name)
-{
-    void *function = dlsym(ucx_mp_gpu.lib, name);
-
-    if (function == NULL) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "the CUDA driver has no %s", name);
-    }
-    return function;
-}
-
 static int ucx_mp_allocator(void)
 {
     static unsigned drawn;
@@ -256,67 +225,36 @@ static int ucx_mp_allocator(void)
                               kind;
 }
 
-static ucx_mp_prop_t ucx_mp_gpu_prop(int is_exported)
-{
-    ucx_mp_prop_t prop = {
-        .type = 1, .handle_types = is_exported, .location_type = 1};
-
-    UCX_MP_GPU_CALL("cuCtxGetDevice", (int*), &prop.location);
-    return prop;
-}
-
 static void ucx_mp_gpu_map(ucx_mp_block_t *block, int kind, size_t size)
 {
-    const ucx_mp_prop_t prop = ucx_mp_gpu_prop(kind != CLOSED);
-    const ucx_mp_access_t access = {1, prop.location, 3};
     const size_t granule = (size_t)2 << 20;
     const size_t unit    = (kind == LARGE) ? 10 * granule : granule;
     const size_t whole   = (size + unit - 1) / unit * unit;
-    const size_t piece   = ((kind == VMM) || (kind == CLOSED)) ? whole : unit;
-    unsigned long long handle;
 
     /* as in PyTorch's segments, there is room behind the last piece */
     block->reserved = 2 * whole;
-    UCX_MP_GPU_CALL("cuMemAddressReserve",
-                    (ucx_mp_devptr_t*, size_t, size_t, ucx_mp_devptr_t,
-                     unsigned long long), &block->ptr, block->reserved, 0, 0,
-                    0);
-    for (; block->mapped < whole; block->mapped += piece) {
-        UCX_MP_GPU_CALL("cuMemCreate",
-                        (unsigned long long*, size_t, const ucx_mp_prop_t*,
-                         unsigned long long), &handle, piece, &prop, 0);
-        UCX_MP_GPU_CALL("cuMemMap",
-                        (ucx_mp_devptr_t, size_t, size_t, unsigned long long,
-                         unsigned long long), block->ptr + block->mapped,
-                        piece, 0, handle, 0);
-        UCX_MP_GPU_CALL("cuMemRelease", (unsigned long long), handle);
-    }
-    UCX_MP_GPU_CALL("cuMemSetAccess",
-                    (ucx_mp_devptr_t, size_t, const ucx_mp_access_t*, size_t),
-                    block->ptr, whole, &access, 1);
+    block->mapped   = whole;
+    UCX_MP_DRIVER(reserve, &block->ptr, block->reserved, 0, 0, 0);
+    ucx_mp_driver.prop.handle_types = (kind != CLOSED);
+    ucx_mp_driver_map(block->ptr, whole,
+                      ((kind == VMM) || (kind == CLOSED)) ? whole : unit);
+    ucx_mp_driver.prop.handle_types = 1;
 }
 
 static void ucx_mp_gpu_take(ucx_mp_block_t *block, int kind, size_t size)
 {
     static void *pools[64];
-    ucx_mp_prop_t prop;
-    void **pool;
+    void **pool = &pools[ucx_mp_driver.prop.location % 64];
 
     if (kind == ASYNC) {
-        UCX_MP_GPU_CALL("cuMemAllocAsync", (ucx_mp_devptr_t*, size_t, void*),
-                        &block->ptr, size, NULL);
+        UCX_MP_DRIVER(alloc_async, &block->ptr, size, NULL);
     } else {
-        prop = ucx_mp_gpu_prop(1);
-        pool = &pools[prop.location % 64];
         if (*pool == NULL) {
-            UCX_MP_GPU_CALL("cuMemPoolCreate", (void**, const ucx_mp_prop_t*),
-                            pool, &prop);
+            UCX_MP_DRIVER(pool_create, pool, &ucx_mp_driver.prop);
         }
-        UCX_MP_GPU_CALL("cuMemAllocFromPoolAsync",
-                        (ucx_mp_devptr_t*, size_t, void*, void*), &block->ptr,
-                        size, *pool, NULL);
+        UCX_MP_DRIVER(alloc_from_pool, &block->ptr, size, *pool, NULL);
     }
-    UCX_MP_GPU_CALL("cuStreamSynchronize", (void*), NULL);
+    UCX_MP_DRIVER(synchronize, NULL);
 }
 
 static ucx_mp_devptr_t ucx_mp_gpu_alloc(size_t size)
@@ -335,6 +273,7 @@ static ucx_mp_devptr_t ucx_mp_gpu_alloc(size_t size)
         ucx_mp_die(UCX_MP_EXIT_WRONG, "out of memory");
     }
     ucx_mp_blocks_begin();
+    ucx_mp_driver_load(); /* for the current context's GPU */
     if ((kind == POOL) || (kind == ASYNC)) {
         ucx_mp_gpu_take(block, kind, size);
     } else {
@@ -362,13 +301,11 @@ static void ucx_mp_gpu_free(ucx_mp_devptr_t ptr)
     if (block == NULL) {
         ucx_mp_gpu_check(ucx_mp_gpu.free(ptr), "cuMemFree", 0);
     } else if (block->mapped == 0) {
-        UCX_MP_GPU_CALL("cuMemFreeAsync", (ucx_mp_devptr_t, void*), ptr, NULL);
-        UCX_MP_GPU_CALL("cuStreamSynchronize", (void*), NULL);
+        UCX_MP_DRIVER(free_async, ptr, NULL);
+        UCX_MP_DRIVER(synchronize, NULL);
     } else {
-        UCX_MP_GPU_CALL("cuMemUnmap", (ucx_mp_devptr_t, size_t), ptr,
-                        block->mapped);
-        UCX_MP_GPU_CALL("cuMemAddressFree", (ucx_mp_devptr_t, size_t), ptr,
-                        block->reserved);
+        UCX_MP_DRIVER(unmap, ptr, block->mapped);
+        UCX_MP_DRIVER(unreserve, ptr, block->reserved);
     }
     free(block);
 }

@@ -85,7 +85,7 @@ beside_run() {
 # linked with the library, and with it inside; and a tool that keeps a rank
 beside_build() {
     local source=$ucx_mp_top/test/mpi
-    local objects=("$programs"/{gpu,util}.o -ldl -lm)
+    local objects=("$programs"/{driver,gpu,util}.o -ldl -lm)
     mkdir -p "$folder" && rm -f "$folder"/*
     "$1" -shared -fPIC -o "$folder/libtool.so" "$source/tool.c" &&
         "$1" -shared -fPIC -DKEEPS_A_RANK -o "$folder/libkeeper.so" \
@@ -166,7 +166,7 @@ fortran() {
     mpi_tools distribution || return
     have mpifort || { skip "no mpifort"; return; }
     mpifort -w -fallow-argument-mismatch -J "$ucx_mp_build/log" -o "$program" \
-        "$ucx_mp_top/test/mpi/ucx_mp_f08.f90" "$programs"/{gpu,on_gpus,util}.o \
+        "$ucx_mp_top/test/mpi/ucx_mp_f08.f90" "$programs"/{driver,gpu,on_gpus,util}.o \
         -ldl -lm || { skip "no Fortran compiler that fits"; return; }
     passing_on '^ucx_mp_f08: 4 calls by GPUs, 0 wrong' \
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 "$program"
