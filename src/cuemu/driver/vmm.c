@@ -79,6 +79,7 @@ typedef struct cuemu_pool {
     int                device;
     int                is_default;
     int                handle_types;
+    int                is_exported; /* Its memory can be exported, too */
     uint64_t           id;        /* the exporter's, if it is imported */
     uint64_t           threshold;
     unsigned           access;    /* bit per GPU of the node, without its own */
@@ -1122,8 +1123,9 @@ CUEMU_API(cuMemPoolExportToShareableHandle,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    file.id  = pool->id;
-    file.gpu = cuemu_process.gpu[pool->device];
+    pool->is_exported = 1;
+    file.id           = pool->id;
+    file.gpu          = cuemu_process.gpu[pool->device];
     return cuemu_share(shareable, type, &file);
 }
 
@@ -1189,10 +1191,11 @@ CUEMU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data,
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    /* Only the beginning of an allocation is valid (H100) */
+    /* Only the beginning of an allocation is valid (H100), and only after the
+       pool was exported (H200) */
     if ((mem != NULL) && (mem->kind == CUEMU_MEM_POOL) && (mem->base == ptr)) {
         pool = cuemu_object_check(mem->owner, CUEMU_OBJ_POOL);
-        if ((pool != NULL) && (pool->handle_types != 0)) {
+        if ((pool != NULL) && pool->is_exported) {
             out.epoch  = cuemu_session.shared->real_epoch_ns;
             out.pool   = pool->id;
             out.id     = cuemu_session.shared->extents[mem->extent].id;

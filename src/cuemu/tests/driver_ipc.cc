@@ -558,6 +558,9 @@ TEST_P(driver_share, memory_of_pools)
             CU_OK(cuPointerGetAttribute(
                     &allowed, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, mem));
             EXPECT_EQ((uint64_t)type, allowed);
+            /* H200, driver 580: not before the pool */
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                      cuMemPoolExportPointer(&data, mem));
             CU_OK(cuMemPoolExportToShareableHandle(
                     (type == CU_MEM_HANDLE_TYPE_FABRIC) ? (void*)&fabric :
                                                           (void*)&fd,

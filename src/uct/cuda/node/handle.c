@@ -176,7 +176,8 @@ static int pool_descriptor(CUmemoryPool pool)
                    -1;
 }
 
-/* Export memory of a pool created for sharing */
+/* Export memory of a pool created for sharing. The driver exports memory only
+ * after its pool (H200, driver 580). */
 static ucs_status_t export_pool(const void *address, uint64_t allowed,
                                 uct_cuda_node_handle_t *handle)
 {
@@ -187,30 +188,30 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
     _Static_assert(sizeof(place) == sizeof(handle->place),
                    "what a pool's memory is exported as");
 
-    if ((allowed == 0) || !pool_find((uintptr_t)address, &pool) ||
-        (driver->cuMemPoolExportPointer(&place, (CUdeviceptr)handle->base) !=
-         CUDA_SUCCESS)) {
+    if ((allowed == 0) || !pool_find((uintptr_t)address, &pool)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
-    memcpy(handle->place, &place, sizeof(place));
     if ((allowed & HANDLE_TYPE_FABRIC) &&
         (driver->cuMemPoolExportToShareableHandle(handle->os.bytes, pool,
                                                   HANDLE_TYPE_FABRIC, 0) ==
          CUDA_SUCCESS)) {
         handle->type = UCT_CUDA_NODE_HANDLE_POOL_FABRIC;
-        return UCS_OK;
+    } else if ((allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) &&
+               ((handle->os.fd = pool_descriptor(pool)) >= 0)) {
+        handle->type = UCT_CUDA_NODE_HANDLE_POOL_FD;
+    } else {
+        return UCS_ERR_UNSUPPORTED;
     }
 
-    if (allowed & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-        handle->os.fd = pool_descriptor(pool);
-        if (handle->os.fd >= 0) {
-            handle->type = UCT_CUDA_NODE_HANDLE_POOL_FD;
-            return UCS_OK;
-        }
+    if (driver->cuMemPoolExportPointer(&place, (CUdeviceptr)handle->base) !=
+        CUDA_SUCCESS) {
+        uct_cuda_node_handle_release(handle);
+        return UCS_ERR_UNSUPPORTED;
     }
 
-    return UCS_ERR_UNSUPPORTED;
+    memcpy(handle->place, &place, sizeof(place));
+    return UCS_OK;
 }
 
 int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle)
