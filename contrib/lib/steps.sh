@@ -141,9 +141,9 @@ timed() {
 # processor seconds are 0 if it did not end by itself
 step_run() {
     local name=$1 log=$ucx_mp_build/log/$1.log rc=0 began=$SECONDS
-    local limit=${step_limit[$name]}
-    # Other steps use the processors, and wheels are unpacked one after the other
-    [ -n "${step_is_alone[$name]:-}" ] || limit=$((3 * limit))
+    # Other steps and other programs use the processors, too, and wheels are unpacked
+    # one after the other
+    local limit=$((5 * ${step_limit[$name]}))
     export CUEMU_TIME=${step_is_modelled[$name]:+ranks}
     CUEMU_TIME=${CUEMU_TIME:-wall}
     # shellcheck disable=SC2086
