@@ -62,7 +62,9 @@ void uct_cuda_mp_history_add(uct_cuda_mp_history_t *history,
 void uct_cuda_mp_history_end(uct_cuda_mp_history_t *history, uint64_t bytes,
                              bool is_crossed)
 {
-    history->uncrossed = is_crossed ? 0 : (history->uncrossed + bytes);
+    __atomic_store_n(&history->uncrossed,
+                     is_crossed ? 0 : (history->uncrossed + bytes),
+                     __ATOMIC_RELAXED);
 }
 
 void uct_cuda_mp_history_recall(const uct_cuda_mp_history_t *history,

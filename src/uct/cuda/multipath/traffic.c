@@ -124,6 +124,17 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
     }
 }
 
+uint64_t uct_cuda_mp_traffic_uncrossed(uct_cuda_mp_traffic_t *traffic,
+                                       uct_cuda_end_t src, uct_cuda_end_t dst)
+{
+    const pair_t *pair = __atomic_load_n(
+            &traffic->pairs[uct_cuda_plan_link(src, dst)], __ATOMIC_ACQUIRE);
+
+    return (pair == NULL) ?
+                   0 :
+                   __atomic_load_n(&pair->met.uncrossed, __ATOMIC_RELAXED);
+}
+
 static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
 {
     pair_t *pair = calloc(1, sizeof(*pair));

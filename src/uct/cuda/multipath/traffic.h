@@ -52,6 +52,12 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
                               unsigned *queued_p, unsigned *window_p);
 
 
+/** Return the bytes sent from @a src to @a dst since the last crossing traffic.
+ *  Thread safe, without a lock. */
+uint64_t uct_cuda_mp_traffic_uncrossed(uct_cuda_mp_traffic_t *traffic,
+                                       uct_cuda_end_t src, uct_cuda_end_t dst);
+
+
 /**
  * Compute the traffic met by a new transfer: present traffic, and that of the
  * contention history (history.h). Transfers of its own pair are not counted as

@@ -303,17 +303,26 @@ learn(uct_cuda_mp_core_t *core, const uct_cuda_run_request_t *request)
                                  UCT_CUDA_PLAN_ADMITTED));
 }
 
-/* Return whether the load alone excludes a gain: most transfers of programs
- * whose ranks send to each other end here */
-static bool has_no_gain(const uct_cuda_mp_core_t *core,
-                        const uct_cuda_run_request_t *request)
+/* Return whether relays gain nothing, so that only the host path can */
+static bool needs_host_path(const uct_cuda_mp_core_t *core,
+                            const uct_cuda_run_request_t *request)
 {
     return !uct_cuda_run_request_is_host(request) &&
            (request->size <
-            core->kinds[UCT_CUDA_MP_KIND_GPU].relays_min_size) &&
-           !uct_cuda_plan_may_use_host(&core->config, &core->load,
-                                       request->src_end, request->dst_end,
-                                       (double)request->size);
+            core->kinds[UCT_CUDA_MP_KIND_GPU].relays_min_size);
+}
+
+/* Return whether crossing traffic excludes the host path, without a look at
+ * the node's load: most transfers of programs whose ranks send to each other
+ * end here */
+static bool was_crossed(const uct_cuda_mp_core_t *core,
+                        const uct_cuda_run_request_t *request)
+{
+    return !uct_cuda_plan_is_uncrossed(
+            &core->config,
+            uct_cuda_mp_traffic_uncrossed(core->traffic, request->src_end,
+                                          request->dst_end),
+            (double)request->size);
 }
 
 /* Plan the first piece; the others have its size */
@@ -328,8 +337,16 @@ static uct_cuda_plan_reason_t plan_first(uct_cuda_mp_core_t *core,
     uct_cuda_plan_reason_t reason;
     char text[128];
 
+    /* the debug line below tells more, from the load */
+    if (needs_host_path(core, request) && was_crossed(core, request) &&
+        !uct_cuda_log_is_on(UCT_CUDA_LOG_DEBUG)) {
+        return UCT_CUDA_PLAN_NO_GAIN;
+    }
+
     uct_cuda_mp_traffic_load(core->traffic, src, dst, &core->load);
-    if (has_no_gain(core, request)) {
+    if (needs_host_path(core, request) &&
+        !uct_cuda_plan_may_use_host(&core->config, &core->load, src, dst,
+                                    (double)request->size)) {
         uct_cuda_debug("host path %s",
                        host_path_str(core, request, text, sizeof(text)));
         return UCT_CUDA_PLAN_NO_GAIN;

@@ -107,9 +107,16 @@ bool uct_cuda_plan_may_use_host(const uct_cuda_plan_config_t *config,
     }
 
     return (load != NULL) && load->is_known &&
-           ((config->enable == UCT_CUDA_PLAN_YES) ||
-            ((double)load->uncrossed >= UCT_CUDA_PLAN_HOST_PROOF * size)) &&
+           uct_cuda_plan_is_uncrossed(config, load->uncrossed, size) &&
            !uct_cuda_plan_load_is_crossed(load, src, dst);
+}
+
+bool uct_cuda_plan_is_uncrossed(const uct_cuda_plan_config_t *config,
+                                uint64_t uncrossed, double size)
+{
+    return (config->host != UCT_CUDA_PLAN_AUTO) ||
+           (config->enable == UCT_CUDA_PLAN_YES) ||
+           ((double)uncrossed >= UCT_CUDA_PLAN_HOST_PROOF * size);
 }
 
 /* Move the relays worth using to the front and return their number.

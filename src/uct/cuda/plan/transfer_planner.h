@@ -113,6 +113,18 @@ bool uct_cuda_plan_may_use_host(const uct_cuda_plan_config_t *config,
                                 double size);
 
 
+/**
+ * Return whether enough bytes went without crossing traffic for the host path,
+ * or the user has set it. Without that uct_cuda_plan_may_use_host() is false,
+ * whatever the load.
+ *
+ * @param uncrossed  Bytes since the last crossing traffic.
+ * @param size       Of the transfer, bytes.
+ */
+bool uct_cuda_plan_is_uncrossed(const uct_cuda_plan_config_t *config,
+                                uint64_t uncrossed, double size);
+
+
 /** Smallest sizes, bytes (within 7 %), with a plan for any pair of GPUs, or
  *  of host memory and a GPU. SIZE_MAX: none. Behind other transfers smaller
  *  ones gain, because slow paths start before they are needed. */
