@@ -6,7 +6,7 @@
  * return an error. While there is no report, the check is one memory read.
  *
  * Only ranks on the same node see a report, and only for communicators with a
- * key (member.h). A rank that needs no data from the failed one may return
+ * key (comm.h). A rank that needs no data from the failed one may return
  * before the report: its result is correct.
  */
 #ifndef UCX_MP_MPI_FAILURE_H_

@@ -20,7 +20,7 @@
 extern __thread bool ucx_mp_mpi_in_progress;
 
 /* A request that this library completes, not the MPI */
-typedef struct ucx_mp_mpi_later ucx_mp_mpi_pending_t;
+typedef struct ucx_mp_mpi_pending ucx_mp_mpi_pending_t;
 
 /* Record a request that this library completes, until
    ucx_mp_mpi_nonblocking_over(). Wrapped Test and Wait calls call `advance`

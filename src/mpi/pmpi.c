@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/pmpi.h>
 
-#include <mpi/objects.h>
+#include <mpi/symbols.h>
 
 #include <dlfcn.h>
 #include <pthread.h>

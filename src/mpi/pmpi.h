@@ -86,7 +86,7 @@
     _(Waitany) \
     _(Waitsome)
 
-/* Calls that make communicators, MPI_COMM_WORLD included; wrapped in member.c
+/* Calls that make communicators, MPI_COMM_WORLD included; wrapped in comm.c
    and start.c */
 #define UCX_MP_MPI_MAKERS(_) \
     _(Cart_create) \

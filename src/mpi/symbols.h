@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lookup of symbols in other loaded objects. This library defines many symbols
    that the MPI defines, too, so plain dlsym() could find its own. */
-#ifndef UCX_MP_MPI_OBJECTS_H_
-#define UCX_MP_MPI_OBJECTS_H_
+#ifndef UCX_MP_MPI_SYMBOLS_H_
+#define UCX_MP_MPI_SYMBOLS_H_
 
 #include <stdbool.h>
 
