@@ -21,8 +21,8 @@
 typedef struct {
     uint64_t              key;    /* same number on all ranks of the
                                      communicator */
-    uint64_t              calls;  /* collectives that GPUs could carry out,
-                                     counted until the group exists */
+    uint64_t              calls;  /* collectives possible on GPUs, counted until
+                                     the group exists */
     uint64_t              number; /* collectives with buffers so far */
     uint32_t              word;   /* segment's change counter when it was last
                                      read */
@@ -59,7 +59,7 @@ static inline ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_next(MPI_Comm comm)
     return state;
 }
 
-/* Identify the collective that was counted last */
+/* Identify the collective counted last */
 static inline ucx_mp_mpi_ordinal_t
 ucx_mp_mpi_comm_ordinal(const ucx_mp_mpi_comm_t *state)
 {
