@@ -3,7 +3,7 @@
  * One collective call from start to end.
  *
  * All ranks decide the same, because each decides by the announcements of all
- * ranks and by its memory of earlier calls, which is the same on all ranks.
+ * ranks and by its memory of earlier calls: both are the same on all ranks.
  */
 #include <uct/cuda/collective/call.h>
 
@@ -75,7 +75,7 @@ static ucs_status_t group_plan(uct_cuda_coll_group_t *group,
                                                 schedule_p);
 }
 
-/* Find the plan of this call in the cache, which holds the same plans on all
+/* Find the plan of this call in the cache; it holds the same plans on all
  * ranks. @return false: kept has the place of a new plan */
 static bool call_has_schedule(call_t *call, uct_cuda_coll_group_t *group)
 {
@@ -105,7 +105,7 @@ static void kept_drop(uct_cuda_coll_kept_schedule_t *kept)
 
 /* ----------------------------------------------------------------- request */
 
-/* Compute the fields that depend on this rank only. @return false: no kernel
+/* Compute the fields specific to this rank. @return false: no kernel
  * for the operation and type */
 static bool call_measure(call_t *call, unsigned num_ranks)
 {
@@ -467,7 +467,7 @@ static bool call_overwrites(const call_t *call,
     return false;
 }
 
-/* Fall back for a reason that all ranks see */
+/* Fall back for a reason known to all ranks */
 static uct_cuda_coll_result_t
 group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
             ucs_status_t status)

@@ -139,8 +139,8 @@ static int export_place(memory_t *memory)
     return oldest;
 }
 
-/* Export a buffer that continues in the next allocation of a mapped
- * reservation, as one range; or find its slot */
+/* Export a buffer in several allocations of a mapped reservation as one range,
+ * or find its slot */
 static ucs_status_t export_range(memory_t *memory, const void *address,
                                  size_t bytes, int *index_p)
 {
