@@ -2,7 +2,7 @@
 #include <mpi/collective.h>
 #include <mpi/handles.h>
 #include <mpi/layout.h>
-#include <mpi/member.h>
+#include <mpi/comm.h>
 #include <mpi/nodes.h>
 #include <mpi/reduction.h>
 #include <mpi/job.h>
@@ -23,12 +23,12 @@ typedef struct {
     uint64_t             counts[UCT_CUDA_COLL_API_RANKS];
     uct_cuda_coll_reason_t reason; /* fallback reason, if the module cannot take
                                       the call */
-} request_t;
+} call_request_t;
 
 
 /* Fill the counts of all blocks. @return false if the blocks are not
    contiguous. */
-static bool request_counts(request_t *request,
+static bool request_counts(call_request_t *request,
                            const ucx_mp_mpi_collective_t *args, int size)
 {
     uint64_t at = 0;
@@ -69,7 +69,7 @@ static bool plain_bytes(MPI_Count count, MPI_Datatype datatype,
 /* Describe a call that moves data as bytes: the datatypes may differ between
    ranks. @return false if a size is unknown, or if this rank would send itself
    another number of bytes than it receives. */
-static bool request_bytes(request_t *request,
+static bool request_bytes(call_request_t *request,
                           const ucx_mp_mpi_collective_t *args, int rank,
                           int size)
 {
@@ -124,7 +124,7 @@ static bool request_bytes(request_t *request,
 /* Set the buffers that MPI uses on this rank; NULL for the others, and for
    MPI_IN_PLACE, which sets is_in_place. A broadcast's buffer is the root's
    sendbuf and the other ranks' recvbuf. */
-static void request_buffers(request_t *request,
+static void request_buffers(call_request_t *request,
                             const ucx_mp_mpi_collective_t *args, int rank)
 {
     uct_cuda_coll_call_t *what = &request->what;
@@ -164,16 +164,17 @@ static bool is_of_host(const void *sendbuf, const void *recvbuf)
 
 /* Return whether the call sends one message between two ranks. An MPI with CUDA
    support sends it through the same module, so GPUs gain nothing. */
-static bool is_one_message(const ucx_mp_mpi_member_t *member, int kind)
+static bool is_one_message(const ucx_mp_mpi_comm_t *state, int kind)
 {
-    return (member->size == 2) && ((kind == UCT_CUDA_COLL_KIND_BCAST) ||
-                                   (kind == UCT_CUDA_COLL_KIND_GATHER) ||
-                                   (kind == UCT_CUDA_COLL_KIND_SCATTER));
+    return (state->size == 2) && ((kind == UCT_CUDA_COLL_KIND_BCAST) ||
+                                  (kind == UCT_CUDA_COLL_KIND_GATHER) ||
+                                  (kind == UCT_CUDA_COLL_KIND_SCATTER));
 }
 
 /* Fill this rank's request. @return false, with the reason in `request`, if the
    module cannot take it. MPI_BOTTOM equals NULL and counts as no buffer. */
-static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
+static bool request_make(call_request_t *request,
+                         const ucx_mp_mpi_comm_t *state,
                          const ucx_mp_mpi_collective_t *args)
 {
     uct_cuda_coll_call_t *what = &request->what;
@@ -186,13 +187,13 @@ static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
     }
 
     request->reason = UCT_CUDA_COLL_NO_NATIVE_PATH;
-    if (ucx_mp_mpi_job.has_rival && is_one_message(member, args->kind)) {
+    if (ucx_mp_mpi_job.has_rival && is_one_message(state, args->kind)) {
         return false;
     }
 
     request->reason = UCT_CUDA_COLL_NO_ARGUMENTS;
-    if ((args->root < 0) || (args->root >= member->size) ||
-        (member->size > UCT_CUDA_COLL_API_RANKS)) {
+    if ((args->root < 0) || (args->root >= state->size) ||
+        (state->size > UCT_CUDA_COLL_API_RANKS)) {
         return false;
     }
 
@@ -201,21 +202,21 @@ static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
     what->count     = (uint64_t)args->count;
     what->counts    = NULL;
     what->root      = (unsigned)args->root;
-    request_buffers(request, args, member->rank);
+    request_buffers(request, args, state->rank);
     if (is_of_host(what->sendbuf, what->recvbuf)) {
         return false;
     }
 
     request->reason = UCT_CUDA_COLL_NO_BLOCKS;
     if ((args->counts.values != NULL) &&
-        !request_counts(request, args, member->size)) {
+        !request_counts(request, args, state->size)) {
         return false;
     }
 
     if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
         (args->kind != UCT_CUDA_COLL_KIND_REDUCE) &&
         (args->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER)) {
-        return request_bytes(request, args, member->rank, member->size);
+        return request_bytes(request, args, state->rank, state->size);
     }
 
     request->reason = UCT_CUDA_COLL_NO_DATATYPE;
@@ -228,40 +229,40 @@ static bool request_make(request_t *request, const ucx_mp_mpi_member_t *member,
     return true;
 }
 
-bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
-                                uct_cuda_coll_kind_t kind,
-                                uct_cuda_coll_reason_t reason)
+bool ucx_mp_mpi_collective_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
+                                     uct_cuda_coll_kind_t kind,
+                                     uct_cuda_coll_reason_t reason)
 {
-    if (member == NULL) {
+    if (state == NULL) {
         return true;
-    } else if (member->nodes != NULL) {
+    } else if (state->nodes != NULL) {
         return false;
     }
 
-    ucx_mp_mpi_member_pass(member, comm, kind, reason);
+    ucx_mp_mpi_comm_fall_back(state, comm, kind, reason);
     return true;
 }
 
-bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
+bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
                            const ucx_mp_mpi_collective_t *args, int *rc_p)
 {
     MPI_Comm comm = args->comm;
     uct_cuda_coll_group_t *group;
-    request_t request;
+    call_request_t request;
     char why[256];
 
-    if (member == NULL) {
+    if (state == NULL) {
         return false;
-    } else if (member->nodes != NULL) {
-        return ucx_mp_mpi_nodes_collective(member->nodes, args, rc_p);
+    } else if (state->nodes != NULL) {
+        return ucx_mp_mpi_nodes_collective(state->nodes, args, rc_p);
     }
 
-    if (!request_make(&request, member, args)) {
-        ucx_mp_mpi_member_pass(member, comm, args->kind, request.reason);
+    if (!request_make(&request, state, args)) {
+        ucx_mp_mpi_comm_fall_back(state, comm, args->kind, request.reason);
         return false;
     }
 
-    group = ucx_mp_mpi_member_join(member, comm);
+    group = ucx_mp_mpi_comm_join(state, comm);
     if (group == NULL) {
         return false;
     }
@@ -272,9 +273,9 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
     switch (ucx_mp_mpi_job.api->collective(group, &request.what, why,
                                            sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
-        if (member->has_reductions && (member->reductions == NULL)) {
-            member->reductions = ucx_mp_mpi_reductions_create(comm,
-                                                              member->rank);
+        if (state->has_reductions && (state->reductions == NULL)) {
+            state->reductions = ucx_mp_mpi_reductions_create(comm,
+                                                             state->rank);
         }
         *rc_p = MPI_SUCCESS;
         return true;
@@ -295,7 +296,7 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
 /* Return whether the kernels have a reduction's operation and datatype, and its
    root and sizes are valid; the same on all ranks, since these arguments
    are. */
-static bool is_queueable(const ucx_mp_mpi_member_t *member,
+static bool is_queueable(const ucx_mp_mpi_comm_t *state,
                          const ucx_mp_mpi_collective_t *args)
 {
     MPI_Count count = args->count;
@@ -303,35 +304,35 @@ static bool is_queueable(const ucx_mp_mpi_member_t *member,
     ucx_mp_op_t op;
 
     if (args->counts.values != NULL) {
-        count = ucx_mp_mpi_sum(args->counts, member->size);
+        count = ucx_mp_mpi_sum(args->counts, state->size);
     }
-    return (count > 0) && (args->root >= 0) && (args->root < member->size) &&
-           (member->size <= UCT_CUDA_COLL_API_RANKS) &&
+    return (count > 0) && (args->root >= 0) && (args->root < state->size) &&
+           (state->size <= UCT_CUDA_COLL_API_RANKS) &&
            ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type);
 }
 
-bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
+bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
                                  const ucx_mp_mpi_collective_t *args,
                                  MPI_Request *request_p, int *rc_p)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_job.api;
-    request_t request              = {.what = {.kind = args->kind}};
+    call_request_t request         = {.what = {.kind = args->kind}};
     bool has_gpu;
 
-    if ((member == NULL) || (member->nodes != NULL) ||
-        ucx_mp_mpi_job.has_rival || !is_queueable(member, args)) {
+    if ((state == NULL) || (state->nodes != NULL) ||
+        ucx_mp_mpi_job.has_rival || !is_queueable(state, args)) {
         return false;
     }
 
-    has_gpu = request_make(&request, member, args) &&
-              ucx_mp_mpi_member_has_group(member, args->comm);
-    if ((member->group == NULL) || (member->reductions == NULL) ||
-        !api->is_queued(member->group, member->number, has_gpu)) {
+    has_gpu = request_make(&request, state, args) &&
+              ucx_mp_mpi_comm_has_group(state, args->comm);
+    if ((state->group == NULL) || (state->reductions == NULL) ||
+        !api->is_queued(state->group, state->number, has_gpu)) {
         return false;
     }
 
     request.what.has_native_path = 0;
-    *rc_p = ucx_mp_mpi_reduction_start(member->reductions, member->group, args,
+    *rc_p = ucx_mp_mpi_reduction_start(state->reductions, state->group, args,
                                        &request.what,
                                        has_gpu ? UCT_CUDA_COLL_AHEAD :
                                                  request.reason,

@@ -4,13 +4,13 @@
  * communicator are on one node and have their buffers in GPU memory. For
  * several nodes see nodes.h.
  *
- * The ranks agree on each call through shared memory (member.h).
+ * The ranks agree on each call through shared memory (comm.h).
  */
 #ifndef UCX_MP_MPI_COLLECTIVE_H_
 #define UCX_MP_MPI_COLLECTIVE_H_
 
 #include <mpi/arguments.h>
-#include <mpi/member.h>
+#include <mpi/comm.h>
 
 #include <stdbool.h>
 
@@ -20,39 +20,39 @@
  * because this process uses no GPU, or because the arguments look invalid and
  * the MPI reports such errors.
  *
- * @param member  NULL: GPUs carry out no call of this communicator.
+ * @param state  NULL: GPUs carry out no call of this communicator.
  *
  * @return  true: make the MPI's call. false: the communicator is on several
  *          nodes, whose ranks agree otherwise: call ucx_mp_mpi_collective().
  */
-bool ucx_mp_mpi_collective_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
-                                uct_cuda_coll_kind_t kind,
-                                uct_cuda_coll_reason_t reason);
+bool ucx_mp_mpi_collective_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
+                                     uct_cuda_coll_kind_t kind,
+                                     uct_cuda_coll_reason_t reason);
 
 /*
  * Carry out a collective on GPUs, if all ranks agree. Every rank must call this
- * or ucx_mp_mpi_collective_pass() for each such call.
+ * or ucx_mp_mpi_collective_fall_back() for each such call.
  *
- * @param member  NULL: GPUs carry out no call of this communicator.
- * @param rc_p    Set to the wrapper's result if the call is done; an error is
- *                already raised.
+ * @param state  NULL: GPUs carry out no call of this communicator.
+ * @param rc_p   Set to the wrapper's result if the call is done; an error is
+ *               already raised.
  *
  * @return  Whether the call is done, maybe with an error. false: all ranks make
  *          the MPI's call.
  */
-bool ucx_mp_mpi_collective(ucx_mp_mpi_member_t *member,
+bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
                            const ucx_mp_mpi_collective_t *args, int *rc_p);
 
 /*
  * Start a non-blocking reduction, if all ranks do so; waits for no rank.
  *
- * @param member     NULL: GPUs carry out no call of this communicator.
+ * @param state      NULL: GPUs carry out no call of this communicator.
  * @param request_p  Set to the program's request if *rc_p is MPI_SUCCESS.
  * @param rc_p       Set to the wrapper's result if the return value is true.
  *
  * @return  false: all ranks go on with the MPI's call.
  */
-bool ucx_mp_mpi_collective_start(ucx_mp_mpi_member_t *member,
+bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
                                  const ucx_mp_mpi_collective_t *args,
                                  MPI_Request *request_p, int *rc_p);
 

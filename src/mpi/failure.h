@@ -2,11 +2,11 @@
 /*
  * Staging errors in collectives. A rank unable to stage its buffers reports
  * so in the node's shared segment, and still takes part in the MPI's call.
- * Ranks that received data from it see the report after their own call, and
- * return an error. While there is no report, the check is one memory read.
+ * Receivers of its data see the report after their own call, and return an
+ * error. While there is no report, the check is one memory read.
  *
  * Only ranks on the same node see a report, and only for communicators with a
- * key (member.h). A rank that needs no data from the failed one may return
+ * key (comm.h). A rank without data from the failed one may return
  * before the report: its result is correct.
  */
 #ifndef UCX_MP_MPI_FAILURE_H_

@@ -347,7 +347,7 @@ class Call:
         self.buffers = buffers
         self.refused = refused
         self.end = end
-        self.counted = counted  # a collective: increments the member's number
+        self.counted = counted  # a collective: increments the state's number
         self.peer = peer        # messages: argument with the other rank
         self.window = window    # one-sided calls: ucx_mp_mpi_rma_kind_t
         self.arguments = [item.split() for item in arguments.split(', ')]
@@ -421,8 +421,8 @@ class Call:
         if self.on_gpus:
             print('    const bool may_be_gpu = ucx_mp_mpi_may_be_gpu();')
         if self.counted:
-            print('    ucx_mp_mpi_member_t *member = '
-                  'ucx_mp_mpi_member_next(comm);')
+            print('    ucx_mp_mpi_comm_t *state = '
+                  'ucx_mp_mpi_comm_next(comm);')
         if not self.refused:
             print()
         if self.on_gpus:
@@ -465,8 +465,8 @@ class Call:
         kind, words = self.on_gpus
         if self.is_started:
             # alike on all ranks, whether or not each has used CUDA
-            print('    if (member != NULL) {\n'
-                  '        member->has_reductions = true;\n    }\n')
+            print('    if (state != NULL) {\n'
+                  '        state->has_reductions = true;\n    }\n')
         print('    if (!may_be_gpu%s) {'
               % ('' if self.is_started else
                  ' && ' + self.passing(kind, 'HOST')))
@@ -483,9 +483,9 @@ class Call:
         print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
         print('        int rc;\n')
         wrong = self.looks_wrong()
-        call = 'ucx_mp_mpi_collective(member, &args, &rc)'
+        call = 'ucx_mp_mpi_collective(state, &args, &rc)'
         if self.is_started:
-            call = ('ucx_mp_mpi_collective_start(member, &args, request,\n'
+            call = ('ucx_mp_mpi_collective_start(state, &args, request,\n'
                     '                                        &rc)')
         elif wrong:
             wrong = '%s && %s' % (wrong, self.passing(kind, 'ARGUMENTS'))
@@ -499,12 +499,12 @@ class Call:
         if not self.counted or self.end != 'call_end(&call)':
             return real
         return ('ucx_mp_mpi_failure_end(\n                '
-                'ucx_mp_mpi_member_ordinal(member), "MPI_%s", comm,\n'
+                'ucx_mp_mpi_comm_ordinal(state), "MPI_%s", comm,\n'
                 '                %s)' % (name, real))
 
     @staticmethod
     def passing(kind, reason):
-        return ('ucx_mp_mpi_collective_pass(member, comm, '
+        return ('ucx_mp_mpi_collective_fall_back(state, comm, '
                 'UCT_CUDA_COLL_KIND_%s, '
                 'UCT_CUDA_COLL_NO_%s)' % (kind, reason))
 
@@ -529,7 +529,7 @@ class Call:
               % ('message' if self.peer else 'call', name, self.comm(),
                  self.flags()))
         if self.counted:
-            print('    call.ordinal = ucx_mp_mpi_member_ordinal(member);')
+            print('    call.ordinal = ucx_mp_mpi_comm_ordinal(state);')
         if self.of('file'):
             print('    call.file_p = &%s;' % self.of('file'))
         if self.kind == 'root':

@@ -9,7 +9,7 @@
 #include <string.h>
 
 
-/* Attribute of a datatype that holds its ucx_mp_mpi_element_t */
+/* Attribute of a datatype with its ucx_mp_mpi_element_t */
 static struct {
     pthread_mutex_t lock;
     bool            has_keyval;

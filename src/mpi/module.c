@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/module.h>
 
-#include <mpi/objects.h>
+#include <mpi/symbols.h>
 
 #include <dlfcn.h>
 #include <link.h>

@@ -66,7 +66,7 @@ typedef struct {
     ucx_mp_mpi_block_t *block;
     void               *host;
     MPI_Request        request;
-} slot_t;
+} shard_slot_t;
 
 typedef struct {
     ucx_mp_mpi_nodes_t            *nodes;
@@ -82,7 +82,7 @@ typedef struct {
     uint64_t                      next_across; /* next chunk to reduce between
                                                   nodes: the MPI requires the
                                                   same order on all ranks */
-    slot_t                        slots[DEPTH];
+    shard_slot_t                  slots[DEPTH];
     unsigned                      idle;
     bool                          is_failed;
     bool                          is_given_up; /* on all ranks of this node:
@@ -261,7 +261,7 @@ static char *run_place(const run_t *run, uint64_t element)
     return run->recv + element * run->element;
 }
 
-static void slot_copy(run_t *run, slot_t *slot, stage_t stage)
+static void slot_copy(run_t *run, shard_slot_t *slot, stage_t stage)
 {
     const uint64_t first = shard_first(run, slot->chunk, run->nodes->rank);
     const size_t bytes   = (size_t)shard_count(run, slot->chunk,
@@ -287,7 +287,7 @@ static void slot_copy(run_t *run, slot_t *slot, stage_t stage)
 
 /* Advance one slot without blocking. @return Whether an MPI call was made,
    which lets the MPI progress. */
-static bool slot_advance(run_t *run, slot_t *slot)
+static bool slot_advance(run_t *run, shard_slot_t *slot)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     const char *what              = "the reduction between nodes";
@@ -351,7 +351,7 @@ static void run_advance(void *arg)
     }
 }
 
-static void run_wait(run_t *run, const slot_t *slot)
+static void run_wait(run_t *run, const shard_slot_t *slot)
 {
     while (slot->stage != STAGE_HERE) {
         run_advance(run);
@@ -467,7 +467,7 @@ static void run_inside(run_t *run, uct_cuda_coll_kind_t kind, uint64_t chunk)
 static void run_chunks(run_t *run)
 {
     uint64_t chunk;
-    slot_t *slot;
+    shard_slot_t *slot;
 
     for (chunk = 0; chunk < run->num_chunks + DEPTH - 1; ++chunk) {
         if (chunk < run->num_chunks) {
@@ -505,7 +505,7 @@ static bool run_begin(run_t *run)
     const ucx_mp_mpi_nodes_t *nodes = run->nodes;
     bool has_all                    = true;
     size_t bytes;
-    slot_t *slot;
+    shard_slot_t *slot;
     unsigned i;
 
     run_cut(run);
@@ -529,7 +529,7 @@ static bool run_begin(run_t *run)
 static void run_end(run_t *run)
 {
     CUresult result;
-    slot_t *slot;
+    shard_slot_t *slot;
     unsigned i;
 
     for (i = 0; i < DEPTH; ++i) {

@@ -16,9 +16,9 @@
 
 /* A call in progress, found by its request or file: two active ones never have
    the same handle. */
-typedef struct ucx_mp_mpi_later later_t;
-struct ucx_mp_mpi_later {
-    later_t           *next;
+typedef struct ucx_mp_mpi_pending pending_t;
+struct ucx_mp_mpi_pending {
+    pending_t         *next;
     uintptr_t         key;
     int               index;     /* position in the array of requests */
     bool              is_again;  /* persistent: keep it after completion */
@@ -34,7 +34,7 @@ static struct {
     pthread_mutex_t lock;
     unsigned        count; /* entries of all buckets and freed ones; 0 in most
                               programs */
-    later_t         *buckets[NUM_BUCKETS];
+    pending_t         *buckets[NUM_BUCKETS];
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Makes progress with pending requests; NULL: there was none yet */
@@ -54,18 +54,18 @@ static bool table_is_empty(void)
     return __atomic_load_n(&table.count, __ATOMIC_ACQUIRE) == 0;
 }
 
-static later_t **table_bucket(uintptr_t key)
+static pending_t **table_bucket(uintptr_t key)
 {
     return &table.buckets[(key ^ (key >> 6) ^ (key >> 12)) % NUM_BUCKETS];
 }
 
-static void table_put(later_t *later)
+static void table_put(pending_t *pending)
 {
-    later_t **bucket = table_bucket(later->key);
+    pending_t **bucket = table_bucket(pending->key);
 
     pthread_mutex_lock(&table.lock);
-    later->next = *bucket;
-    *bucket     = later;
+    pending->next = *bucket;
+    *bucket       = pending;
     __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&table.lock);
 }
@@ -73,37 +73,37 @@ static void table_put(later_t *later)
 /* Remove the call with this request or file from the table, before the MPI may
    complete it: after that another thread's request can get the same handle.
    @return NULL: there is none. */
-static later_t *table_take(uintptr_t key)
+static pending_t *table_take(uintptr_t key)
 {
-    later_t **link = table_bucket(key);
-    later_t *later;
+    pending_t **link = table_bucket(key);
+    pending_t *pending;
 
     pthread_mutex_lock(&table.lock);
     while ((*link != NULL) && ((*link)->key != key)) {
         link = &(*link)->next;
     }
-    later = *link;
-    if (later != NULL) {
-        *link = later->next;
+    pending = *link;
+    if (pending != NULL) {
+        *link = pending->next;
         __atomic_fetch_sub(&table.count, 1, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&table.lock);
-    return later;
+    return pending;
 }
 
 /* Remove all calls with a request in the array, and return them as a list */
-static later_t *requests_take(int count, const MPI_Request *requests)
+static pending_t *requests_take(int count, const MPI_Request *requests)
 {
-    later_t *taken = NULL;
-    later_t *later;
+    pending_t *taken = NULL;
+    pending_t *pending;
     int i;
 
     for (i = 0; i < count; ++i) {
-        later = table_take((uintptr_t)requests[i]);
-        if (later != NULL) {
-            later->index = i;
-            later->next  = taken;
-            taken        = later;
+        pending = table_take((uintptr_t)requests[i]);
+        if (pending != NULL) {
+            pending->index = i;
+            pending->next  = taken;
+            taken          = pending;
         }
     }
     return taken;
@@ -145,25 +145,25 @@ static const MPI_Status *outcome_status(const outcome_t *outcome, int index)
    completed it. Put a persistent call back into the table for its next start;
    free any other. @return The first staging error, else the MPI's error, else
    MPI_SUCCESS. */
-static int later_end(later_t *later)
+static int pending_end(pending_t *pending)
 {
     int rc;
 
-    if (later->is_active) {
-        ucx_mp_mpi_call_copy(&later->call, UCX_MP_MPI_WRITE);
+    if (pending->is_active) {
+        ucx_mp_mpi_call_copy(&pending->call, UCX_MP_MPI_WRITE);
     }
-    later->is_active = false;
-    rc               = later->call.failed;
-    rc               = (rc == MPI_SUCCESS) ? later->call.rc : rc;
+    pending->is_active = false;
+    rc                 = pending->call.failed;
+    rc                 = (rc == MPI_SUCCESS) ? pending->call.rc : rc;
 
-    if (later->is_again) {
-        later->call.rc      = MPI_SUCCESS;
-        later->call.failed  = later->lost;
-        later->call.arrived = SIZE_MAX;
-        table_put(later);
+    if (pending->is_again) {
+        pending->call.rc      = MPI_SUCCESS;
+        pending->call.failed  = pending->lost;
+        pending->call.arrived = SIZE_MAX;
+        table_put(pending);
     } else {
-        ucx_mp_mpi_call_free(&later->call);
-        free(later);
+        ucx_mp_mpi_call_free(&pending->call);
+        free(pending);
     }
     return rc;
 }
@@ -180,30 +180,31 @@ static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
 }
 
 /* Set the received bytes of a completed request; 0 if it failed. */
-static void later_arrived(later_t *later, const MPI_Status *status, int rc)
+static void pending_arrived(pending_t *pending, const MPI_Status *status,
+                            int rc)
 {
     if ((rc == MPI_SUCCESS) ||
         ((rc == MPI_ERR_IN_STATUS) && (status->MPI_ERROR == MPI_SUCCESS))) {
-        ucx_mp_mpi_message_arrived(&later->call, status);
+        ucx_mp_mpi_message_arrived(&pending->call, status);
     } else {
-        later->call.arrived = 0;
+        pending->call.arrived = 0;
     }
 }
 
 /* Return whether a request is complete; if so, set its received bytes. A
    persistent request keeps its handle: if the call's result does not decide,
    ask the MPI. One that the MPI has freed is persistent no longer. */
-static bool request_is_over(later_t *later, MPI_Request request,
+static bool request_is_over(pending_t *pending, MPI_Request request,
                             const outcome_t *outcome)
 {
-    const MPI_Status *known = outcome_status(outcome, later->index);
+    const MPI_Status *known = outcome_status(outcome, pending->index);
     int rc                  = outcome->rc;
     MPI_Status status;
     int is_over = 0;
 
     if ((request != ucx_mp_mpi_pmpi.request_null) &&
         !outcome_ends(outcome, known)) {
-        if (!later->is_again || !later->is_active ||
+        if (!pending->is_again || !pending->is_active ||
             (ucx_mp_mpi_pmpi.Request_get_status(request, &is_over, &status) !=
              MPI_SUCCESS) || !is_over) {
             return false;
@@ -214,11 +215,11 @@ static bool request_is_over(later_t *later, MPI_Request request,
         }
     }
 
-    if (later->is_active && (known != NULL)) {
-        later_arrived(later, known, rc);
+    if (pending->is_active && (known != NULL)) {
+        pending_arrived(pending, known, rc);
     }
     if (request == ucx_mp_mpi_pmpi.request_null) {
-        later->is_again = false; /* Open MPI frees a failed request */
+        pending->is_again = false; /* Open MPI frees a failed request */
     }
     return true;
 }
@@ -226,24 +227,24 @@ static bool request_is_over(later_t *later, MPI_Request request,
 /* Finish the calls whose requests are complete and put the others back into the
    table. If the MPI's call fails without naming a request, the finished calls'
    buffers are undefined. @return The MPI's error, else the first one of
-   later_end(), else MPI_SUCCESS. */
-static int requests_settle(later_t *taken, const MPI_Request *requests,
+   pending_end(), else MPI_SUCCESS. */
+static int requests_settle(pending_t *taken, const MPI_Request *requests,
                            const outcome_t *outcome)
 {
     int rc = outcome->rc;
-    later_t *later;
-    int later_rc;
+    pending_t *pending;
+    int pending_rc;
 
     while (taken != NULL) {
-        later = taken;
-        taken = later->next;
-        if (!request_is_over(later, requests[later->index], outcome)) {
-            table_put(later);
+        pending = taken;
+        taken = pending->next;
+        if (!request_is_over(pending, requests[pending->index], outcome)) {
+            table_put(pending);
             continue;
         }
 
-        later_rc = later_end(later);
-        rc       = (rc == MPI_SUCCESS) ? later_rc : rc;
+        pending_rc = pending_end(pending);
+        rc         = (rc == MPI_SUCCESS) ? pending_rc : rc;
     }
     return rc;
 }
@@ -265,21 +266,21 @@ static MPI_Status *statuses_get(MPI_Status *statuses, int count,
    still uses their staging memory */
 static struct {
     pthread_mutex_t lock;
-    later_t         *first;
+    pending_t       *first;
 } freed = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static void freed_put(later_t *later)
+static void freed_put(pending_t *pending)
 {
     pthread_mutex_lock(&freed.lock);
-    later->next = freed.first;
-    freed.first = later;
+    pending->next = freed.first;
+    freed.first = pending;
     pthread_mutex_unlock(&freed.lock);
 }
 
 /* Finish freed requests whose message is complete. */
 static void freed_look(void)
 {
-    later_t *later, *next;
+    pending_t *pending, *next;
     MPI_Status status;
     int is_over, rc;
 
@@ -293,21 +294,21 @@ static void freed_look(void)
     pthread_mutex_unlock(&freed.lock);
 
     while (next != NULL) {
-        later   = next;
-        next    = later->next;
+        pending = next;
+        next    = pending->next;
         is_over = 0;
-        rc      = ucx_mp_mpi_pmpi.Test(&later->freed, &is_over, &status);
+        rc      = ucx_mp_mpi_pmpi.Test(&pending->freed, &is_over, &status);
         if ((rc == MPI_SUCCESS) && !is_over) {
-            freed_put(later);
+            freed_put(pending);
             continue;
         }
 
-        if (later->is_again) {
-            (void)ucx_mp_mpi_pmpi.Request_free(&later->freed);
+        if (pending->is_again) {
+            (void)ucx_mp_mpi_pmpi.Request_free(&pending->freed);
         }
-        later_arrived(later, &status, rc);
-        later->is_again = false;
-        (void)later_end(later);
+        pending_arrived(pending, &status, rc);
+        pending->is_again = false;
+        (void)pending_end(pending);
         __atomic_fetch_sub(&table.count, 1, __ATOMIC_RELEASE);
     }
 }
@@ -317,20 +318,20 @@ static void freed_look(void)
 
 /* Copy a call to the heap. The communicator may be freed before the call
    completes: raise later errors on MPI_COMM_WORLD. */
-static later_t *later_new(ucx_mp_mpi_call_t *call, uintptr_t key)
+static pending_t *pending_new(ucx_mp_mpi_call_t *call, uintptr_t key)
 {
-    later_t *later = calloc(1, sizeof(*later));
+    pending_t *pending = calloc(1, sizeof(*pending));
 
-    if (later == NULL) {
+    if (pending == NULL) {
         abort(); /* too late to fail: the MPI has started */
     }
 
-    later->key       = key;
-    later->is_active = true;
-    later->lost      = call->failed;
-    later->call      = *call;
-    later->call.comm = ucx_mp_mpi_pmpi.comm_world;
-    return later;
+    pending->key       = key;
+    pending->is_active = true;
+    pending->lost      = call->failed;
+    pending->call      = *call;
+    pending->call.comm = ucx_mp_mpi_pmpi.comm_world;
+    return pending;
 }
 
 int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
@@ -362,7 +363,7 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
         return ucx_mp_mpi_call_end(call);
     }
 
-    table_put(later_new(call, (uintptr_t)*request));
+    table_put(pending_new(call, (uintptr_t)*request));
     return MPI_SUCCESS;
 }
 
@@ -371,14 +372,14 @@ ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
                              void (*func)(void))
 {
     ucx_mp_mpi_call_t call;
-    later_t *later;
+    pending_t *pending;
 
     ucx_mp_mpi_call_init(&call, name, ucx_mp_mpi_pmpi.comm_world, 0);
-    later             = later_new(&call, (uintptr_t)request);
-    later->is_pending = true;
-    advance           = func;
-    table_put(later);
-    return later;
+    pending             = pending_new(&call, (uintptr_t)request);
+    pending->is_pending = true;
+    advance             = func;
+    table_put(pending);
+    return pending;
 }
 
 void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc)
@@ -389,17 +390,17 @@ void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc)
 
 int ucx_mp_mpi_call_again(ucx_mp_mpi_call_t *call, MPI_Request *request)
 {
-    later_t *later;
+    pending_t *pending;
 
     if ((call->rc != MPI_SUCCESS) || (call->num_buffers == 0)) {
         ucx_mp_mpi_call_free(call);
         return call->rc;
     }
 
-    later            = later_new(call, (uintptr_t)*request);
-    later->is_again  = true;
-    later->is_active = false;
-    table_put(later);
+    pending            = pending_new(call, (uintptr_t)*request);
+    pending->is_again  = true;
+    pending->is_active = false;
+    table_put(pending);
     return MPI_SUCCESS;
 }
 
@@ -409,7 +410,7 @@ int ucx_mp_mpi_call_split(ucx_mp_mpi_call_t *call, MPI_File file)
         return ucx_mp_mpi_call_end(call);
     }
 
-    table_put(later_new(call, (uintptr_t)file));
+    table_put(pending_new(call, (uintptr_t)file));
     return MPI_SUCCESS;
 }
 
@@ -418,25 +419,25 @@ int ucx_mp_mpi_call_split(ucx_mp_mpi_call_t *call, MPI_File file)
    and reports the error on completion. */
 static int request_start(MPI_Request request)
 {
-    later_t *later = table_take((uintptr_t)request);
-    int rc         = MPI_SUCCESS;
+    pending_t *pending = table_take((uintptr_t)request);
+    int rc             = MPI_SUCCESS;
 
-    if (later == NULL) {
+    if (pending == NULL) {
         return MPI_SUCCESS;
     }
 
-    ++later->call.ordinal.start;
-    ucx_mp_mpi_call_copy(&later->call, UCX_MP_MPI_READ);
-    if (later->call.failed != MPI_SUCCESS) {
-        ucx_mp_mpi_failure_report(later->call.ordinal, later->call.rank);
+    ++pending->call.ordinal.start;
+    ucx_mp_mpi_call_copy(&pending->call, UCX_MP_MPI_READ);
+    if (pending->call.failed != MPI_SUCCESS) {
+        ucx_mp_mpi_failure_report(pending->call.ordinal, pending->call.rank);
     }
-    if ((later->call.failed != later->lost) &&
-        (later->call.flags & UCX_MP_MPI_EMPTY)) {
-        rc                 = later->call.failed;
-        later->call.failed = later->lost;
+    if ((pending->call.failed != pending->lost) &&
+        (pending->call.flags & UCX_MP_MPI_EMPTY)) {
+        rc                   = pending->call.failed;
+        pending->call.failed = pending->lost;
     }
-    later->is_active = (rc == MPI_SUCCESS);
-    table_put(later);
+    pending->is_active = (rc == MPI_SUCCESS);
+    table_put(pending);
     return rc;
 }
 
@@ -454,7 +455,7 @@ static void look(void)
 /* Make progress if this library has yet to complete one of the requests.
    @return Whether there is such a request: the caller must test instead of
    waiting in the MPI. */
-static bool look_again(const later_t *taken)
+static bool look_again(const pending_t *taken)
 {
     while ((taken != NULL) &&
            !__atomic_load_n(&taken->is_pending, __ATOMIC_ACQUIRE)) {
@@ -488,7 +489,7 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
     { \
         MPI_Status *given = _status; \
         outcome_t outcome = {.indices = _indices}; \
-        later_t *taken; \
+        pending_t *taken; \
         int is_over = 0; \
         MPI_Status own; \
         int rc; \
@@ -561,7 +562,7 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
 {
     const bool is_empty = table_is_empty();
     MPI_Status own;
-    later_t *later;
+    pending_t *pending;
     int rc;
 
     if (!is_empty) {
@@ -574,15 +575,15 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
     }
 
     /* complete: the program may read the buffer */
-    later = table_take((uintptr_t)request);
-    if (later == NULL) {
+    pending = table_take((uintptr_t)request);
+    if (pending == NULL) {
         return MPI_SUCCESS;
     }
 
-    if (later->is_active) {
-        ucx_mp_mpi_message_arrived(&later->call, status);
+    if (pending->is_active) {
+        ucx_mp_mpi_message_arrived(&pending->call, status);
     }
-    return later_end(later);
+    return pending_end(pending);
 }
 
 /* Free a message's request without waiting: waiting for the other rank could
@@ -590,33 +591,34 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
    no later call would do it. */
 UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 {
-    later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)*request);
-    int rc         = MPI_SUCCESS;
+    pending_t *pending = table_is_empty() ? NULL :
+                                            table_take((uintptr_t)*request);
+    int rc             = MPI_SUCCESS;
 
-    if (later == NULL) {
+    if (pending == NULL) {
         return ucx_mp_mpi_pmpi.Request_free(request);
     }
 
-    if (later->is_active && later->call.is_message) {
-        later->freed = *request;
-        *request     = ucx_mp_mpi_pmpi.request_null;
+    if (pending->is_active && pending->call.is_message) {
+        pending->freed = *request;
+        *request       = ucx_mp_mpi_pmpi.request_null;
         __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
-        freed_put(later);
+        freed_put(pending);
         freed_look();
         return MPI_SUCCESS;
     }
 
-    while (look_again(later)) {
+    while (look_again(pending)) {
     }
-    if (later->is_active) {
+    if (pending->is_active) {
         rc = ucx_mp_mpi_pmpi.Wait(request, MPI_STATUS_IGNORE);
     }
-    if ((rc == MPI_SUCCESS) && later->is_again) {
+    if ((rc == MPI_SUCCESS) && pending->is_again) {
         rc = ucx_mp_mpi_pmpi.Request_free(request);
     }
-    later->is_again = false;
-    later->call.rc  = rc;
-    return later_end(later);
+    pending->is_again = false;
+    pending->call.rc  = rc;
+    return pending_end(pending);
 }
 
 UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)
@@ -645,15 +647,16 @@ UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
     UCX_MP_MPI_DEFINE(File_##_name, (fh, buf, status), MPI_File fh, \
                       _const void *buf, MPI_Status *status) \
     { \
-        later_t *later = table_is_empty() ? NULL : table_take((uintptr_t)fh); \
+        pending_t *pending = table_is_empty() ? NULL : \
+                                                table_take((uintptr_t)fh); \
         \
-        if (later == NULL) { \
+        if (pending == NULL) { \
             return ucx_mp_mpi_pmpi.File_##_name(fh, buf, status); \
         } \
         \
-        buf = (void*)later->call.buffers[0].given; \
-        later->call.rc = ucx_mp_mpi_pmpi.File_##_name(fh, buf, status); \
-        return later_end(later); \
+        buf = (void*)pending->call.buffers[0].given; \
+        pending->call.rc = ucx_mp_mpi_pmpi.File_##_name(fh, buf, status); \
+        return pending_end(pending); \
     }
 
 FILE_END(read_all_end, )

@@ -2,8 +2,8 @@
 /*
  * MPI calls that start an operation on GPU buffers: non-blocking and persistent
  * messages and collectives, split file operations. They are the MPI's own calls
- * on staged buffers. The call that completes a request copies received data
- * back, so this library wraps MPI_Wait, MPI_Test and their variants,
+ * on staged buffers. Received data is copied back when the request completes:
+ * this library wraps MPI_Wait, MPI_Test and their variants,
  * MPI_Request_get_status and MPI_File_..._end, too.
  *
  * A tool or library must complete requests through the MPI_ or PMPI_ functions.
@@ -15,14 +15,13 @@
 #include <mpi/call.h>
 
 
-/* True while this thread is in the MPI's progress, which must not be entered
-   again. */
+/* True while this thread is in the MPI's progress: do not enter it again. */
 extern __thread bool ucx_mp_mpi_in_progress;
 
-/* A request that this library completes, not the MPI */
-typedef struct ucx_mp_mpi_later ucx_mp_mpi_pending_t;
+/* A request completed by this library, not by the MPI */
+typedef struct ucx_mp_mpi_pending ucx_mp_mpi_pending_t;
 
-/* Record a request that this library completes, until
+/* Record a request completed by this library, until
    ucx_mp_mpi_nonblocking_over(). Wrapped Test and Wait calls call `advance`
    meanwhile: one function for all requests. Aborts without memory. */
 ucx_mp_mpi_pending_t *
@@ -39,7 +38,7 @@ void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc);
    keeps a copy of the call. */
 
 /* Keep the call until its non-blocking `request` completes; end it at once if
-   that has happened, nothing is staged or the MPI's call failed. */
+   it is complete, nothing is staged or the MPI's call failed. */
 int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request);
 
 /* Keep the call of a persistent `request` until the program frees it. */

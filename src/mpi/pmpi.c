@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/pmpi.h>
 
-#include <mpi/objects.h>
+#include <mpi/symbols.h>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ static void *real_handle; /* MPI library, for dlsym() */
 
 /* Return a profiling tool's MPI_ function, or NULL if no tool has one. `real`
    is the MPI's PMPI_ function: an MPI has both names of a call in one library,
-   so an MPI_ function in that library is the MPI's. */
+   so an MPI_ function beside it is the MPI's. */
 static void *tools_symbol(void *handle, const char *name, void *real)
 {
     void *symbol = ucx_mp_mpi_others_symbol(handle, name);
@@ -31,7 +31,7 @@ static void *tools_symbol(void *handle, const char *name, void *real)
 }
 
 /* Return whether this library was built for another MPI than the process uses.
-   It then wraps functions that the MPI lacks. */
+   Some wrapped functions are then missing in the MPI. */
 static bool is_foreign(void)
 {
 #ifdef OPEN_MPI
@@ -54,7 +54,7 @@ static void is_missing(void)
 
 void *ucx_mp_mpi_pmpi_variable(const char *name)
 {
-    /* the program may hold a copy (copy relocation), which is the one in use */
+    /* if the program holds a copy (copy relocation), the copy is in use */
     void *variable = dlsym(RTLD_DEFAULT, name);
 
     return (variable != NULL) ? variable : dlsym(real_handle, name);

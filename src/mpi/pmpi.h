@@ -13,7 +13,7 @@
 #include <mpi/calls.h> /* generated: UCX_MP_MPI_CALLS */
 
 
-/* MPI functions that this library calls but does not wrap */
+/* MPI functions called but not wrapped by this library */
 #define UCX_MP_MPI_HELPERS(_) \
     _(Add_error_class) \
     _(Add_error_code) \
@@ -65,7 +65,7 @@
     _(Win_call_errhandler) \
     _(Win_get_group)
 
-/* Calls that may complete requests; wrapped in nonblocking.c */
+/* Calls to complete requests; wrapped in nonblocking.c */
 #define UCX_MP_MPI_ENDS(_) \
     _(File_read_all_end) \
     _(File_read_at_all_end) \
@@ -86,8 +86,8 @@
     _(Waitany) \
     _(Waitsome)
 
-/* Calls that make communicators, MPI_COMM_WORLD included; wrapped in member.c
-   and start.c */
+/* Calls to make communicators, MPI_COMM_WORLD included; wrapped in comm.c and
+   start.c */
 #define UCX_MP_MPI_MAKERS(_) \
     _(Cart_create) \
     _(Cart_sub) \
@@ -104,7 +104,7 @@
     _(Init_thread) \
     _(Intercomm_merge)
 
-/* Calls that make a window, synchronise its ranks or free it (window.c,
+/* Calls to make a window, synchronise its ranks or free it (window.c,
    window_sync.c) */
 #if MPI_VERSION >= 4
 #define UCX_MP_MPI_WINDOWS_LARGE(_) \
@@ -167,14 +167,14 @@ typedef struct {
     MPI_Errhandler errors_return;
     bool         is_complete; /* all required functions were found */
     bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
-    bool         is_newer; /* the MPI has functions of MPI 4 that this library
-                              does not wrap */
+    bool         is_newer; /* the MPI has functions of MPI 4, not wrapped by
+                              this library */
 } ucx_mp_mpi_pmpi_t;
 
 
-/* MPI_ functions of a tool, which come after this library's and are not the
-   MPI's: a profiler linked into the program, say. The tool calls PMPI_
-   functions, which this library wraps, too. NULL: none. */
+/* MPI_ functions of a tool, found after this library's and not in the MPI: a
+   profiler linked into the program, say. The tool calls PMPI_ functions; this
+   library wraps them, too. NULL: none. */
 typedef struct {
     UCX_MP_MPI_STOOD_IN(UCX_MP_MPI_POINTER)
 } ucx_mp_mpi_tools_t;
@@ -190,7 +190,7 @@ extern int ucx_mp_mpi_tools_state; /* written with release order */
 
 
 /* The MPI's functions. Do not read before ucx_mp_mpi_pmpi_find(). Calling a
-   wrapped function that this MPI lacks prints an error and aborts. */
+   wrapped function missing in this MPI prints an error and aborts. */
 extern ucx_mp_mpi_pmpi_t ucx_mp_mpi_pmpi;
 
 /* true when ucx_mp_mpi_pmpi is filled; written with release order. */
@@ -200,8 +200,8 @@ extern bool ucx_mp_mpi_pmpi_found;
    if it is asked earlier for its CUDA support. */
 void ucx_mp_mpi_pmpi_find(void);
 
-/* Fill ucx_mp_mpi_pmpi once except for `stages`, which stays false;
-   thread-safe, at any time. Aborts if the process has no MPI. */
+/* Fill ucx_mp_mpi_pmpi once, without `stages` (it stays false); thread-safe, at
+   any time. Aborts if the process has no MPI. */
 void ucx_mp_mpi_pmpi_find_calls(void);
 
 /* Set `stages` anew after MPI_Init(): Open MPI 5 does not know before whether
@@ -225,7 +225,7 @@ static inline bool ucx_mp_mpi_has_tools(void)
 
 /*
  * Define a wrapper under both names of an MPI function. PMPI_ runs the body.
- * MPI_ calls a tool's function if there is one, which then calls PMPI_;
+ * MPI_ calls a tool's function if there is one, and the tool calls PMPI_;
  * otherwise it runs the body. The function must be listed in
  * UCX_MP_MPI_STOOD_IN.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/rank_check.h>
 
-#include <mpi/objects.h>
+#include <mpi/symbols.h>
 #include <mpi/pmpi.h>
 
 #include <stddef.h>

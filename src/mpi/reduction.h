@@ -2,16 +2,16 @@
 /*
  * Non-blocking reductions on GPUs (MPI_Iallreduce, MPI_Ireduce,
  * MPI_Ireduce_scatter and MPI_Ireduce_scatter_block). The request is a
- * generalized one. The module's queue carries the reductions of a communicator
- * out in the order in which they were started; UCX's progress drives it.
+ * generalized one. The module's queue carries out the reductions of a
+ * communicator in the order of their starts; UCX's progress drives it.
  *
- * A reduction that the GPUs decline is the MPI's. By then the program may have
- * made other calls on the communicator, more of them on one rank than on
- * another. The MPI's call is therefore made on a duplicate of the communicator,
- * which has no other calls, in the order of the queue. A duplicate is created
- * where ranks wait for one another anyhow: that of MPI_COMM_WORLD in MPI_Init,
- * others in the first blocking collective that GPUs carry out after a
- * non-blocking one. Until then the MPI carries non-blocking ones out. (Open
+ * If the GPUs decline a reduction, the MPI carries it out. By then the program
+ * may have made other calls on the communicator, more of them on one rank than
+ * on another. The MPI's call is therefore made on a duplicate of the
+ * communicator without other calls, in the order of the queue. A duplicate is
+ * created where ranks wait for one another anyhow: for MPI_COMM_WORLD in
+ * MPI_Init, for others in the first blocking collective on GPUs after a
+ * non-blocking one. Until then the MPI carries out the non-blocking ones. (Open
  * MPI's MPI_Comm_idup fails beside other non-blocking collectives.)
  */
 #ifndef UCX_MP_MPI_REDUCTION_H_
@@ -20,14 +20,14 @@
 #include <mpi/arguments.h>
 
 
-/* Reductions of a communicator that are in progress */
+/* Reductions in progress of a communicator */
 typedef struct ucx_mp_mpi_reductions ucx_mp_mpi_reductions_t;
 
 /* Duplicate a communicator for its declined reductions. All its ranks call
    this, each with its own `rank`; it blocks, and aborts on failure. */
 ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank);
 
-/* Start a reduction that all ranks queue, without waiting for them. `reason` is
+/* Start a reduction queued by all ranks, without waiting for them. `reason` is
    not 0: this rank declines it. @return MPI_SUCCESS, with `*request` set, or an
    error of MPI_Grequest_start(). Aborts without memory. */
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,

@@ -4,7 +4,7 @@
 #include <mpi.h>
 #pragma GCC visibility pop
 
-#include <mpi/member.h>
+#include <mpi/comm.h>
 #include <mpi/rank_check.h>
 #include <mpi/job.h>
 
@@ -28,8 +28,8 @@ static int start_end(int rc)
         if (ucx_mp_mpi_pmpi.is_complete) {
             ucx_mp_mpi_job_begin();
             if (ucx_mp_mpi_job.api != NULL) {
-                ucx_mp_mpi_member_new(ucx_mp_mpi_pmpi.comm_null,
-                                      ucx_mp_mpi_pmpi.comm_world);
+                ucx_mp_mpi_comm_new(ucx_mp_mpi_pmpi.comm_null,
+                                    ucx_mp_mpi_pmpi.comm_world);
             }
         }
     }

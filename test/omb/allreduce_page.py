@@ -295,8 +295,9 @@ def section(data, path, number):
 def write(files, path):
     """Write the page of several files to `path`, and the plots beside it."""
     out = ['# All-reduce of GPU buffers', '',
-           'This page is written by `test/omb/allreduce` from its files; do '
-           'not edit it.', ''] + LEGEND
+           'This page is for readers who ask how fast an all-reduce of GPU '
+           'buffers is. `test/omb/allreduce` writes it from its files; do not '
+           'edit it.', ''] + LEGEND
     if any(modelled(data) for data in files):
         out += MODELLED
     for number, data in enumerate(files):

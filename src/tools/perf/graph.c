@@ -13,7 +13,7 @@
 #define CHUNK     65536ul /* bytes of a copy; small, as the submission is
                              measured */
 #define MAX_NODES 512u
-#define LANES     3u      /* direct, to the relay, from the relay */
+#define LINKS     3u      /* direct, to the relay, from the relay */
 #define SLOTS     8u
 #define WARM_UP   2u
 
@@ -29,24 +29,24 @@ static const char *const phases[NUM_PHASES] = {
 
 
 typedef struct {
-    unsigned lane;
+    unsigned link;
     int      wait; /* copy on another directed link, or -1 */
     unsigned from; /* index into the buffers below */
     unsigned to;
     size_t   from_offset;
     size_t   to_offset;
-} copy_t;
+} graph_copy_t;
 
 static struct {
-    int         gpus[LANES]; /* context of each directed link's copies */
-    CUdeviceptr buffers[2][3]; /* source, destination, staging; two sets */
-    CUstream    streams[LANES];
-    CUevent     events[MAX_NODES];
-    CUcontext   contexts[LANES];
-    copy_t      copies[MAX_NODES];
-    CUgraphNode nodes[MAX_NODES];
-    CUgraph     graph;
-    CUgraphExec exec;
+    int          gpus[LINKS]; /* context of each directed link's copies */
+    CUdeviceptr  buffers[2][3]; /* source, destination, staging; two sets */
+    CUstream     streams[LINKS];
+    CUevent      events[MAX_NODES];
+    CUcontext    contexts[LINKS];
+    graph_copy_t copies[MAX_NODES];
+    CUgraphNode  nodes[MAX_NODES];
+    CUgraph      graph;
+    CUgraphExec  exec;
 } work;
 
 
@@ -54,18 +54,18 @@ static struct {
 static void plan(unsigned count)
 {
     unsigned i, chunk, slot;
-    copy_t *copy;
+    graph_copy_t *copy;
 
     for (i = 0; i < count; ++i) {
         chunk = (i + 1) / 2;
         slot  = (chunk - 1) % SLOTS;
         copy  = &work.copies[i];
         memset(copy, 0, sizeof(*copy));
-        copy->lane = (i == 0) ? 0 : 2 - (i % 2);
+        copy->link = (i == 0) ? 0 : 2 - (i % 2);
         copy->wait = -1;
-        if (copy->lane == 0) {
+        if (copy->link == 0) {
             copy->to = 1;
-        } else if (copy->lane == 1) {
+        } else if (copy->link == 1) {
             copy->to          = 2;
             copy->from_offset = chunk * CHUNK;
             copy->to_offset   = slot * CHUNK;
@@ -88,7 +88,7 @@ static CUdeviceptr address(unsigned set, unsigned buffer, size_t offset)
     return work.buffers[set][buffer] + offset;
 }
 
-static void copy_params(const copy_t *copy, unsigned set,
+static void copy_params(const graph_copy_t *copy, unsigned set,
                         CUDA_MEMCPY3D *params)
 {
     memset(params, 0, sizeof(*params));
@@ -103,16 +103,16 @@ static void copy_params(const copy_t *copy, unsigned set,
 
 static void construct(unsigned count)
 {
-    CUgraphNode after[2], last[LANES] = {NULL};
+    CUgraphNode after[2], last[LINKS] = {NULL};
     CUDA_MEMCPY3D params;
-    const copy_t *copy;
+    const graph_copy_t *copy;
     unsigned i, n;
 
     for (i = 0; i < count; ++i) {
         copy = &work.copies[i];
         n    = 0;
-        if (last[copy->lane] != NULL) {
-            after[n++] = last[copy->lane];
+        if (last[copy->link] != NULL) {
+            after[n++] = last[copy->link];
         }
         if (copy->wait >= 0) {
             after[n++] = work.nodes[copy->wait];
@@ -120,8 +120,8 @@ static void construct(unsigned count)
 
         copy_params(copy, 0, &params);
         UCX_MP_PERF_CALL(cuGraphAddMemcpyNode, &work.nodes[i], work.graph,
-                         after, n, &params, work.contexts[copy->lane]);
-        last[copy->lane] = work.nodes[i];
+                         after, n, &params, work.contexts[copy->link]);
+        last[copy->link] = work.nodes[i];
     }
 }
 
@@ -134,7 +134,7 @@ static void update(unsigned count, unsigned set)
         copy_params(&work.copies[i], set, &params);
         UCX_MP_PERF_CALL(cuGraphExecMemcpyNodeSetParams, work.exec,
                          work.nodes[i], &params,
-                         work.contexts[work.copies[i].lane]);
+                         work.contexts[work.copies[i].link]);
     }
 }
 
@@ -142,33 +142,33 @@ static void update(unsigned count, unsigned set)
    stream for all. */
 static void submit(unsigned count)
 {
-    bool is_used[LANES] = {false};
-    const copy_t *copy;
-    unsigned i, lane;
+    bool is_used[LINKS] = {false};
+    const graph_copy_t *copy;
+    unsigned i, link;
 
     for (i = 0; i < count; ++i) {
         copy = &work.copies[i];
-        UCX_MP_PERF_CALL(cuCtxSetCurrent, work.contexts[copy->lane]);
+        UCX_MP_PERF_CALL(cuCtxSetCurrent, work.contexts[copy->link]);
         if (copy->wait >= 0) {
-            UCX_MP_PERF_CALL(cuStreamWaitEvent, work.streams[copy->lane],
+            UCX_MP_PERF_CALL(cuStreamWaitEvent, work.streams[copy->link],
                              work.events[copy->wait], 0);
         }
 
         UCX_MP_PERF_CALL(cuMemcpyAsync,
                          address(0, copy->to, copy->to_offset),
                          address(0, copy->from, copy->from_offset), CHUNK,
-                         work.streams[copy->lane]);
-        if (copy->lane != 0) {
+                         work.streams[copy->link]);
+        if (copy->link != 0) {
             UCX_MP_PERF_CALL(cuEventRecord, work.events[i],
-                             work.streams[copy->lane]);
+                             work.streams[copy->link]);
         }
-        is_used[copy->lane] = true;
+        is_used[copy->link] = true;
     }
 
-    for (lane = 1; lane < LANES; ++lane) {
-        if (is_used[lane] && (count > lane)) {
+    for (link = 1; link < LINKS; ++link) {
+        if (is_used[link] && (count > link)) {
             /* its last copy is one of the final two */
-            i = ((count - 1) % 2 == lane % 2) ? count - 1 : count - 2;
+            i = ((count - 1) % 2 == link % 2) ? count - 1 : count - 2;
             UCX_MP_PERF_CALL(cuStreamWaitEvent, work.streams[0],
                              work.events[i], 0);
         }
@@ -177,10 +177,10 @@ static void submit(unsigned count)
 
 static void settle(void)
 {
-    unsigned lane;
+    unsigned link;
 
-    for (lane = 0; lane < LANES; ++lane) {
-        UCX_MP_PERF_CALL(cuStreamSynchronize, work.streams[lane]);
+    for (link = 0; link < LINKS; ++link) {
+        UCX_MP_PERF_CALL(cuStreamSynchronize, work.streams[link]);
     }
     ucx_mp_perf_use(work.gpus[0]);
 }
@@ -273,7 +273,7 @@ void ucx_mp_perf_graph(const uct_cuda_topo_t *topo,
 
     work.gpus[0] = work.gpus[1] = options->src;
     work.gpus[2] = relay;
-    for (i = 0; i < LANES; ++i) {
+    for (i = 0; i < LINKS; ++i) {
         work.streams[i] = ucx_mp_perf_stream(work.gpus[i]);
         UCX_MP_PERF_CALL(cuCtxGetCurrent, &work.contexts[i]);
     }

@@ -23,10 +23,10 @@ typedef struct {
     CUdeviceptr to;
     CUstream    stream;
     CUevent     ended;
-} copy_t;
+} pair_copy_t;
 
 
-static void copy_open(copy_t *copy, int src, int dst, size_t size)
+static void copy_open(pair_copy_t *copy, int src, int dst, size_t size)
 {
     copy->gpu    = src;
     copy->from   = ucx_mp_perf_alloc(src, size);
@@ -35,7 +35,7 @@ static void copy_open(copy_t *copy, int src, int dst, size_t size)
     copy->ended  = ucx_mp_perf_event(src);
 }
 
-static void copy_close(copy_t *copy)
+static void copy_close(pair_copy_t *copy)
 {
     ucx_mp_perf_use(copy->gpu);
     UCX_MP_PERF_CALL(cuEventDestroy, copy->ended);
@@ -44,7 +44,7 @@ static void copy_close(copy_t *copy)
     UCX_MP_PERF_CALL(cuMemFree, copy->to);
 }
 
-static void copy_submit(copy_t *copy, size_t size)
+static void copy_submit(pair_copy_t *copy, size_t size)
 {
     ucx_mp_perf_use(copy->gpu);
     UCX_MP_PERF_CALL(cuMemcpyAsync, copy->to, copy->from, size, copy->stream);
@@ -54,7 +54,7 @@ static void copy_submit(copy_t *copy, size_t size)
 void ucx_mp_perf_copies(int src, int dst, size_t size, unsigned count,
                         unsigned repeats, ucx_mp_perf_series_t *series)
 {
-    copy_t copies[2];
+    pair_copy_t copies[2];
     double begin;
     unsigned i, n;
 

@@ -232,8 +232,8 @@ static void put_legend(const ucx_mp_topo_node_t *node, FILE *stream)
 /* Print reported facts of a GPU's host link that are implausible. */
 static void put_doubt(const ucx_mp_topo_node_t *node, int gpu, FILE *stream)
 {
-    const uct_cuda_wiring_t *wiring   = &node->wiring;
-    const uct_cuda_wiring_gpu_t *told = &wiring->gpus[gpu];
+    const uct_cuda_wiring_t *wiring        = &node->wiring;
+    const uct_cuda_wiring_gpu_t *gpu_facts = &wiring->gpus[gpu];
     uct_cuda_wiring_pcie_t pcie;
     int s;
 
@@ -241,13 +241,13 @@ static void put_doubt(const ucx_mp_topo_node_t *node, int gpu, FILE *stream)
         return;
     }
 
-    if (uct_cuda_wiring_believe(told, &pcie)) {
+    if (uct_cuda_wiring_believe(gpu_facts, &pcie)) {
         fprintf(stream, "gpu%d: taken for PCIe %u x%u, though sysfs or NVML "
                         "says %u x%u",
-                gpu, pcie.generation, pcie.width, told->pcie.generation,
-                told->pcie.width);
+                gpu, pcie.generation, pcie.width, gpu_facts->pcie.generation,
+                gpu_facts->pcie.width);
     } else {
-        for (s = told->pci_switch;
+        for (s = gpu_facts->pci_switch;
              (wiring->switches[s].parent != UCT_CUDA_WIRING_NONE) &&
              !uct_cuda_wiring_is_slow(&wiring->switches[s].pcie, &pcie);
              s = wiring->switches[s].parent)

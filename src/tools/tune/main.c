@@ -32,7 +32,7 @@ typedef struct {
     int    src;
     int    dst;
     size_t size;
-} cell_t;
+} test_case_t;
 
 
 static void usage(FILE *stream)
@@ -190,7 +190,7 @@ static bool is_first_of_class(const uct_cuda_plan_tuning_t *table, int from,
 
 static unsigned list_cells(const uct_cuda_topo_t *topo,
                            const uct_cuda_plan_tuning_t *table,
-                           const options_t *options, cell_t *cells)
+                           const options_t *options, test_case_t *cells)
 {
     unsigned count = 0;
     size_t size;
@@ -208,7 +208,7 @@ static unsigned list_cells(const uct_cuda_topo_t *topo,
             for (size = options->min_size;
                  (size <= options->max_size) && (count < MAX_CELLS);
                  size *= options->factor) {
-                cells[count++] = (cell_t){i, j, size};
+                cells[count++] = (test_case_t){i, j, size};
             }
         }
     }
@@ -299,7 +299,7 @@ static void log_message(uct_cuda_log_level_t level, const char *file,
 
 int main(int argc, char **argv)
 {
-    static cell_t cells[MAX_CELLS];
+    static test_case_t cells[MAX_CELLS];
     static cuemu_node_t node;
     static ucx_mp_tune_case_t tune;
     uct_cuda_plan_tuning_t *table;

@@ -116,8 +116,8 @@ static int uct_abi_iface_is_same_device(uct_iface_h tl_iface,
 
 /* Store the reason why a peer is unreachable, if the caller provides room. */
 static void
-uct_abi_iface_tell(const uct_abi_host_reachable_params_t *params, size_t length,
-                   const char *reason)
+uct_abi_iface_explain(const uct_abi_host_reachable_params_t *params,
+                      size_t length, const char *reason)
 {
     if ((reason != NULL) && (length > 1)) {
         snprintf(params->info_string, length, "%s", reason);
@@ -145,7 +145,8 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
 
     /* NULL for device addresses without bytes, such as cuda_copy's */
     if (!(mask & UCT_ABI_REACHABLE_DEVICE_ADDR)) {
-        uct_abi_iface_tell(params, info_length, "a device address is missing");
+        uct_abi_iface_explain(params, info_length,
+                              "a device address is missing");
         return 0;
     }
 
@@ -161,14 +162,14 @@ uct_abi_iface_is_reachable_v2(const uct_iface_h tl_iface,
     }
 
     if (!iface->ops->iface_is_reachable(iface, &peer)) {
-        uct_abi_iface_tell(params, info_length, peer.reason);
+        uct_abi_iface_explain(params, info_length, peer.reason);
         return 0;
     }
 
     if ((mask & UCT_ABI_REACHABLE_SCOPE) &&
         (params->scope != UCT_ABI_SCOPE_NETWORK) &&
         !uct_abi_iface_is_same_device(tl_iface, params->device_addr)) {
-        uct_abi_iface_tell(params, info_length, "another device");
+        uct_abi_iface_explain(params, info_length, "another device");
         return 0;
     }
 

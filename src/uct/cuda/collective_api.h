@@ -179,7 +179,7 @@ typedef struct {
      *                 reused; not 0.
      * @param members  Segment ranks of the communicator's ranks.
      * @param calls    Calls made by this rank on the communicator before,
-     *                 counting those given to pass() or collective().
+     *                 counting those given to fall_back() or collective().
      * @return 0; -1 if no group is available.
      */
     int (*group_create)(uct_cuda_node_segment_t *segment, uint64_t key,
@@ -191,8 +191,8 @@ typedef struct {
     /** Decline this rank's next call, of this kind: all ranks then fall
      *  back. Costs one store and never waits. With group NULL only the log
      *  is written. */
-    void (*pass)(uct_cuda_coll_group_t *group, int kind,
-                 uct_cuda_coll_reason_t reason);
+    void (*fall_back)(uct_cuda_coll_group_t *group, int kind,
+                      uct_cuda_coll_reason_t reason);
 
     /**
      * Carry out a collective. Every rank of the group must make the call. The
@@ -277,7 +277,7 @@ typedef struct {
 
     /**
      * Start a call, behind those that were started before. Never waits for
-     * other ranks. A call of collective() or pass() comes behind it.
+     * other ranks. A call of collective() or fall_back() comes behind it.
      *
      * @param reason  Not 0: this rank declines the call.
      */

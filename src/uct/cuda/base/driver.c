@@ -229,9 +229,9 @@ const char *uct_cuda_result_name(CUresult result)
     return name;
 }
 
-ucs_status_t uct_cuda_driver_tell(const char *file, unsigned line,
-                                  const char *caller, const char *function,
-                                  CUresult result)
+ucs_status_t uct_cuda_driver_report(const char *file, unsigned line,
+                                    const char *caller, const char *function,
+                                    CUresult result)
 {
     uct_cuda_log_level_t level;
 

@@ -70,9 +70,9 @@ static inline ucs_status_t uct_cuda_status(CUresult result)
 const char *uct_cuda_result_name(CUresult result);
 
 
-ucs_status_t uct_cuda_driver_tell(const char *file, unsigned line,
-                                  const char *caller, const char *function,
-                                  CUresult result);
+ucs_status_t uct_cuda_driver_report(const char *file, unsigned line,
+                                    const char *caller, const char *function,
+                                    CUresult result);
 
 /* Translate a result, and log a failure with the function and the error. A
  * driver shutting down with the process is logged at debug level only. */
@@ -82,7 +82,7 @@ uct_cuda_driver_check(const char *file, unsigned line, const char *caller,
 {
     return __builtin_expect(result == CUDA_SUCCESS, 1) ?
                    UCS_OK :
-                   uct_cuda_driver_tell(file, line, caller, function, result);
+                   uct_cuda_driver_report(file, line, caller, function, result);
 }
 
 

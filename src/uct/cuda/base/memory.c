@@ -258,11 +258,11 @@ bool uct_cuda_memory_is_closed_pool(const void *address)
 
 void uct_cuda_memory_report_closed(const void *address)
 {
-    static bool is_told;
+    static bool is_logged;
 
     uct_cuda_debug("memory at %p cannot be shared with other processes",
                    address);
-    if (!__atomic_exchange_n(&is_told, true, __ATOMIC_RELAXED)) {
+    if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
         uct_cuda_info("GPU memory at %p was created without a handle type, so "
                       "that other processes cannot map it: its messages are "
                       "staged, and slow. Create cuMemCreate memory and memory "

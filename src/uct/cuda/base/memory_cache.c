@@ -52,27 +52,27 @@ static bool is_readable(uint64_t page)
 }
 
 /* Return whether the kernel, or its replacement, answers as expected */
-static bool can_tell_readable(void)
+static bool is_answer_reliable(void)
 {
     const uint64_t readable = (uintptr_t)table >> PAGE_SHIFT;
     const size_t size       = (size_t)1 << PAGE_SHIFT;
     void *none              = mmap(NULL, size, PROT_NONE,
                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    bool is_told;
+    bool is_reliable;
 
     if (none == MAP_FAILED) {
         return false;
     }
 
-    is_told = is_readable(readable) &&
-              !is_readable((uintptr_t)none >> PAGE_SHIFT);
+    is_reliable = is_readable(readable) &&
+                  !is_readable((uintptr_t)none >> PAGE_SHIFT);
     munmap(none, size);
-    return is_told;
+    return is_reliable;
 }
 
 static void enable_once(void)
 {
-    if (!can_tell_readable()) {
+    if (!is_answer_reliable()) {
         uct_cuda_debug("no telling what this process can read: every buffer is "
                        "asked about");
     } else if (uct_abi_on_unmap(on_unmap) == UCS_OK) {

@@ -102,8 +102,8 @@ pool_destroy(const uct_cuda_queue_t *queue, uct_cuda_pool_t *pool)
         free(op);
     }
 
-    if (pool->copier != NULL) {
-        queue->destroy_copier(pool->copier, is_pushed);
+    if (pool->copy_kernel != NULL) {
+        queue->destroy_copy_kernel(pool->copy_kernel, is_pushed);
     }
 
     if (is_pushed && (pool->wake_up != NULL)) {

@@ -83,7 +83,7 @@ struct uct_cuda_pool {
     uct_cuda_op_t          *free_ops;
     CUstream               wake_up; /**< For callbacks; NULL: none yet */
     /** Copy kernel of the owner; NULL: none yet */
-    uct_cuda_copy_kernel_t *copier;
+    uct_cuda_copy_kernel_t *copy_kernel;
     uct_cuda_stream_t      streams[UCT_CUDA_QUEUE_MAX_STREAMS];
 };
 
@@ -117,8 +117,8 @@ struct uct_cuda_queue {
 
     /** Free a copy kernel, with its context current if alive; set together
      *  with submit_gathered */
-    void               (*destroy_copier)(uct_cuda_copy_kernel_t *copier,
-                                         bool is_alive);
+    void               (*destroy_copy_kernel)(
+            uct_cuda_copy_kernel_t *copy_kernel, bool is_alive);
 
     /** Return whether progress can skip the driver query, because more
      *  copies come in and the GPU has work for some time. A query takes 1.5

@@ -25,7 +25,7 @@
  * such call of the other ranks, ns */
 #define JOIN_TIME 200000000ul
 
-/* Assumed bandwidth of links between GPUs that rank 0 does not see, bytes/s */
+/* Assumed bandwidth of links between GPUs hidden from rank 0, bytes/s */
 #define UNKNOWN_BANDWIDTH 20e9
 
 

@@ -3,7 +3,7 @@
  * One collective call from start to end.
  *
  * All ranks decide the same, because each decides by the announcements of all
- * ranks and by its memory of earlier calls, which is the same on all ranks.
+ * ranks and by its memory of earlier calls: both are the same on all ranks.
  */
 #include <uct/cuda/collective/call.h>
 
@@ -75,7 +75,7 @@ static ucs_status_t group_plan(uct_cuda_coll_group_t *group,
                                                 schedule_p);
 }
 
-/* Find the plan of this call in the cache, which holds the same plans on all
+/* Find the plan of this call in the cache; it holds the same plans on all
  * ranks. @return false: kept has the place of a new plan */
 static bool call_has_schedule(call_t *call, uct_cuda_coll_group_t *group)
 {
@@ -105,7 +105,7 @@ static void kept_drop(uct_cuda_coll_kept_schedule_t *kept)
 
 /* ----------------------------------------------------------------- request */
 
-/* Compute the fields that depend on this rank only. @return false: no kernel
+/* Compute the fields specific to this rank. @return false: no kernel
  * for the operation and type */
 static bool call_measure(call_t *call, unsigned num_ranks)
 {
@@ -204,8 +204,8 @@ static ucs_status_t call_settle(call_t *call,
 /* ------------------------------------------------------------ announcement */
 
 /* Decline the call on this rank. @return false */
-static bool group_pass(uct_cuda_coll_group_t *group,
-                       uct_cuda_coll_reason_t reason, ucs_status_t status)
+static bool group_fall_back(uct_cuda_coll_group_t *group,
+                            uct_cuda_coll_reason_t reason, ucs_status_t status)
 {
     uct_cuda_coll_agree_decline(&group->agreement, reason, status);
     return false;
@@ -225,11 +225,11 @@ static bool buffer_query(const buffer_t *buffer, int type,
     uct_cuda_memory_sync_memops(memory);
     if ((memory->type != UCS_MEMORY_TYPE_CUDA) ||
         !uct_cuda_end_is_gpu(memory->end)) {
-        return group_pass(group, UCT_CUDA_COLL_NO_HOST, UCS_OK);
+        return group_fall_back(group, UCT_CUDA_COLL_NO_HOST, UCS_OK);
     }
 
     return ((uintptr_t)buffer->address % ucx_mp_type_align(type) == 0) ||
-           group_pass(group, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
+           group_fall_back(group, UCT_CUDA_COLL_NO_ALIGNMENT, UCS_OK);
 }
 
 /* Hash the counts of blocks; never 0 */
@@ -304,7 +304,7 @@ static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
     const unsigned rank                   = group->agreement.rank;
 
     if (call_signature(call, call->size, call->what->is_in_place) != UCS_OK) {
-        return group_pass(group, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
+        return group_fall_back(group, UCT_CUDA_COLL_NO_LIMITS, UCS_OK);
     }
 
     group->agreement.bytes = signature->bytes;
@@ -317,7 +317,7 @@ static bool call_find(call_t *call, uct_cuda_coll_group_t *group,
                                                    UCT_CUDA_BUFFER_SEND);
     }
     if ((call->recv.bytes == 0) && (call->send.bytes == 0)) {
-        return group_pass(group, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
+        return group_fall_back(group, UCT_CUDA_COLL_NO_BYTES, UCS_OK);
     }
 
     return buffer_query(&call->recv, call->what->type, group, recv) &&
@@ -336,12 +336,12 @@ static bool call_enter(const call_t *call, uct_cuda_coll_group_t *group,
 
     status = uct_cuda_coll_memory_enter(&group->memory, device);
     if (status != UCS_OK) {
-        return group_pass(group, UCT_CUDA_COLL_NO_CONTEXT, status);
+        return group_fall_back(group, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
 
     return (uct_cuda_run_coll_device_load(group->memory.device, call->op,
                                           call->type) != UCS_ERR_BUSY) ||
-           group_pass(group, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
+           group_fall_back(group, UCT_CUDA_COLL_NO_BUSY, UCS_OK);
 }
 
 /* Check that the GPUs can do this rank's part, export its buffers, fill its
@@ -366,14 +366,14 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
         if ((call->send.bytes > 0) &&
             (!uct_cuda_end_equal(recv.end, send.end) ||
              (recv.context != send.context))) {
-            return group_pass(group, UCT_CUDA_COLL_NO_ONE_GPU, UCS_OK);
+            return group_fall_back(group, UCT_CUDA_COLL_NO_ONE_GPU, UCS_OK);
         }
     }
 
     device = uct_cuda_end_device(one->end);
     status = uct_cuda_gpu_context_push(one->context, device, pushed);
     if (status != UCS_OK) {
-        return group_pass(group, UCT_CUDA_COLL_NO_CONTEXT, status);
+        return group_fall_back(group, UCT_CUDA_COLL_NO_CONTEXT, status);
     }
 
     if (call_enter(call, group, device)) {
@@ -382,7 +382,7 @@ static bool call_describe(call_t *call, uct_cuda_coll_group_t *group,
         if (status == UCS_OK) {
             return true;
         }
-        (void)group_pass(group, UCT_CUDA_COLL_NO_EXPORT, status);
+        (void)group_fall_back(group, UCT_CUDA_COLL_NO_EXPORT, status);
     }
     return false;
 }
@@ -467,7 +467,7 @@ static bool call_overwrites(const call_t *call,
     return false;
 }
 
-/* Fall back for a reason that all ranks see */
+/* Fall back for a reason known to all ranks */
 static uct_cuda_coll_result_t
 group_stage(uct_cuda_coll_group_t *group, uct_cuda_coll_reason_t reason,
             ucs_status_t status)
@@ -778,9 +778,9 @@ uct_cuda_coll_operation_begin(call_t *call, uct_cuda_coll_group_t *group,
                                                   UCT_CUDA_COLL_PAUSE,
                            UCS_OK);
     } else if (!call_measure(call, agreement->size)) {
-        (void)group_pass(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
+        (void)group_fall_back(group, UCT_CUDA_COLL_NO_DATATYPE, UCS_OK);
     } else if (call_is_native_as_fast(call, agreement)) {
-        (void)group_pass(group, UCT_CUDA_COLL_NO_NATIVE_PATH, UCS_OK);
+        (void)group_fall_back(group, UCT_CUDA_COLL_NO_NATIVE_PATH, UCS_OK);
     } else if (call_describe(call, group, pushed, &post) &&
                uct_cuda_coll_agree_all_joined(agreement)) {
         uct_cuda_coll_agree_announce(agreement, &post);

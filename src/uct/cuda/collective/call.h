@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One collective call as a state machine, which never waits. A group carries
- * out one call at a time (queue.h).
+ * One collective call as a state machine without waits. A group carries out one
+ * call at a time (queue.h).
  */
 #ifndef UCT_CUDA_COLLECTIVE_CALL_H
 #define UCT_CUDA_COLLECTIVE_CALL_H
@@ -20,7 +20,7 @@ typedef struct {
 } uct_cuda_coll_buffer_t;
 
 
-/** Event that the call waits for next: the announcements of all ranks, the
+/** Next event of the call: the announcements of all ranks, the
  *  arrival of all ranks at a phase (ENDED: phase DONE), or the end of this
  *  rank's steps. */
 typedef enum {
@@ -97,7 +97,7 @@ uct_cuda_coll_operation_test(uct_cuda_coll_operation_t *call,
                              uct_cuda_coll_group_t *group,
                              ucs_status_t waited);
 
-/** Count and log a call that is over. */
+/** Count and log a call at its end. */
 void uct_cuda_coll_operation_end(const uct_cuda_coll_operation_t *call,
                                  uct_cuda_coll_group_t *group,
                                  uct_cuda_coll_result_t result);

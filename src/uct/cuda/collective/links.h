@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Directed links used by this process's collectives. They are announced in the
- * node's ledger, so that transfers of all processes are planned around them.
+ * node's ledger: transfers of all processes are planned around them.
  * The ranks' agreement does not depend on them.
  */
 #ifndef UCT_CUDA_COLLECTIVE_LINKS_H

@@ -3,7 +3,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
-#include <uct/cuda/base/mapped.h>
+#include <uct/cuda/base/vmm.h>
 #include <uct/cuda/node/exports.h>
 #include <ucs/sys/math.h>
 
@@ -139,8 +139,8 @@ static int export_place(memory_t *memory)
     return oldest;
 }
 
-/* Export a buffer that continues in the next allocation of a mapped
- * reservation, as one range; or find its slot */
+/* Export a buffer in several allocations of a mapped reservation as one range,
+ * or find its slot */
 static ucs_status_t export_range(memory_t *memory, const void *address,
                                  size_t bytes, int *index_p)
 {
@@ -366,7 +366,7 @@ static void relay_free(memory_t *memory, int gpu)
 
     export_drop(memory, RELAY(gpu));
     if (relay->base != 0) {
-        uct_cuda_mapped_free(relay->base, relay->size);
+        uct_cuda_vmm_free(relay->base, relay->size);
     }
     relay->base = 0;
     relay->size = 0;
@@ -417,7 +417,7 @@ static ucs_status_t relay_make(memory_t *memory, int gpu, uint64_t size)
 
     relay_free(memory, gpu);
     relay->size = size;
-    status      = uct_cuda_mapped_alloc(
+    status      = uct_cuda_vmm_alloc(
             gpu, memory->cuda_device,
             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, &relay->size,
             &relay->base);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Calls of groups, as described in collective_api.h. The non-blocking calls of
- * a group are a queue: all ranks carry them out in the order in which they were
- * started, one after another. Blocking calls come after all of them.
+ * a group are a queue: all ranks carry them out in the order of their starts,
+ * one after another. Blocking calls come after all of them.
  */
 #ifndef UCT_CUDA_COLLECTIVE_QUEUE_H
 #define UCT_CUDA_COLLECTIVE_QUEUE_H

@@ -62,7 +62,7 @@ void uct_cuda_coll_remote_release(char handle[UCT_CUDA_COLL_API_HANDLE])
     uct_cuda_node_exports_put(&remote.handle);
 }
 
-/* Map into a context of the GPU that has the memory; the context is retained
+/* Map into a context of the memory's own GPU; the context is retained
  * until the mapping is removed */
 static ucs_status_t map_there(const uct_cuda_node_handle_t *handle,
                               uct_cuda_coll_mapping_t *mapping)

@@ -87,7 +87,7 @@ static void kernel_wait(const uct_cuda_copy_batch_t *batch)
 static ucs_status_t kernel_replace(uct_cuda_copy_batch_t *batch)
 {
     const CUstream stream = uct_cuda_copy_kernel_second_stream(
-        batch->launch.copier);
+        batch->launch.copy_kernel);
     ucs_status_t status;
 
     uct_cuda_debug("the GPU has no room for a kernel: %u blocks, %zu bytes by "
@@ -174,7 +174,7 @@ ucs_status_t uct_cuda_copy_batch_kernel_test(uct_cuda_op_t *op)
     if ((result != CUDA_SUCCESS) && (result != CUDA_ERROR_NOT_READY)) {
         uct_cuda_error("batch copy failed: %s",
                        uct_cuda_result_name(result));
-        uct_cuda_copy_kernel_wait(batch->launch.copier);
+        uct_cuda_copy_kernel_wait(batch->launch.copy_kernel);
         return UCS_ERR_IO_ERROR;
     }
 
@@ -203,14 +203,14 @@ uct_cuda_copy_batch_kernel_wake(uct_cuda_op_t *op, CUhostFn func, void *arg)
 }
 
 static bool kernel_start(uct_cuda_copy_batch_t *batch,
-                         uct_cuda_copy_kernel_t *copier, unsigned blocks,
+                         uct_cuda_copy_kernel_t *copy_kernel, unsigned blocks,
                          uct_cuda_end_t from, uct_cuda_end_t to)
 {
-    const CUstream stream       = uct_cuda_copy_kernel_stream(copier);
+    const CUstream stream       = uct_cuda_copy_kernel_stream(copy_kernel);
     uct_cuda_trace_copy_t *copy = uct_cuda_trace_begin(stream);
     ucs_status_t status;
 
-    status = uct_cuda_copy_kernel_launch(copier, &batch->copies, blocks,
+    status = uct_cuda_copy_kernel_launch(copy_kernel, &batch->copies, blocks,
                                          batch->op->event, &batch->launch);
     uct_cuda_trace_end(copy, stream, from, to, batch->bytes, "blocks, kernel");
     if (status != UCS_OK) {
@@ -223,7 +223,7 @@ static bool kernel_start(uct_cuda_copy_batch_t *batch,
 }
 
 ucs_status_t uct_cuda_copy_batch_start(uct_cuda_copy_batch_t *batch,
-                                       uct_cuda_copy_kernel_t *copier,
+                                       uct_cuda_copy_kernel_t *copy_kernel,
                                        unsigned blocks, bool *is_kernel_p)
 {
     const CUstream stream     = batch->op->stream->cuda;
@@ -234,8 +234,8 @@ ucs_status_t uct_cuda_copy_batch_start(uct_cuda_copy_batch_t *batch,
     uct_cuda_trace_copy_t *copy;
     ucs_status_t status;
 
-    *is_kernel_p = (copier != NULL) &&
-                   kernel_start(batch, copier, blocks, from, to);
+    *is_kernel_p = (copy_kernel != NULL) &&
+                   kernel_start(batch, copy_kernel, blocks, from, to);
     if (*is_kernel_p) {
         return UCS_OK;
     }

@@ -41,7 +41,7 @@ typedef struct {
  * Submit the copies to the operation's stream, whose context is current, or to
  * the kernel's; the caller then posts the operation.
  *
- * @param copier       Copy kernel of that context; NULL: use none.
+ * @param copy_kernel  Copy kernel of that context; NULL: use none.
  * @param blocks       Maximum thread blocks.
  * @param is_kernel_p  Set if a kernel carries the copies: track it with the two
  *                     functions below. Otherwise the operation's event tracks
@@ -49,7 +49,7 @@ typedef struct {
  * @return UCS_OK; otherwise nothing is running.
  */
 ucs_status_t uct_cuda_copy_batch_start(uct_cuda_copy_batch_t *batch,
-                                       uct_cuda_copy_kernel_t *copier,
+                                       uct_cuda_copy_kernel_t *copy_kernel,
                                        unsigned blocks, bool *is_kernel_p);
 
 /** Implement a method's test(), for an operation whose work is the batch or

@@ -207,16 +207,16 @@ static ucs_status_t group_start(uct_cuda_copy_group_t *group)
 {
     uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
     const bool is_gpu = uct_cuda_end_is_gpu(group->batch.local_end);
-    uct_cuda_copy_kernel_t *copier       = NULL;
+    uct_cuda_copy_kernel_t *copy_kernel  = NULL;
     ucs_status_t status;
     bool is_kernel;
 
     if (wants_kernel(group)) {
-        copier = uct_cuda_copy_kernel_get(group->batch.op->stream->pool,
-                                          coalescer->loads_kernels);
+        copy_kernel = uct_cuda_copy_kernel_get(group->batch.op->stream->pool,
+                                               coalescer->loads_kernels);
     }
 
-    status = uct_cuda_copy_batch_start(&group->batch, copier,
+    status = uct_cuda_copy_batch_start(&group->batch, copy_kernel,
                                        is_gpu ? 2 * coalescer->kernel_blocks :
                                                 coalescer->kernel_blocks,
                                        &is_kernel);
@@ -356,13 +356,13 @@ static bool may_wait(uct_cuda_queue_t *queue)
 void uct_cuda_copy_coalesce_init(uct_cuda_copy_coalescer_t *coalescer,
                                  uct_cuda_queue_t *queue)
 {
-    coalescer->queue         = queue;
-    coalescer->max_count     = FIRST_COUNT;
-    coalescer->loads_kernels = true;
-    queue->coalescer         = coalescer;
-    queue->submit_gathered   = submit_gathered;
-    queue->may_wait          = may_wait;
-    queue->destroy_copier    = uct_cuda_copy_kernel_destroy;
+    coalescer->queue           = queue;
+    coalescer->max_count       = FIRST_COUNT;
+    coalescer->loads_kernels   = true;
+    queue->coalescer           = coalescer;
+    queue->submit_gathered     = submit_gathered;
+    queue->may_wait            = may_wait;
+    queue->destroy_copy_kernel = uct_cuda_copy_kernel_destroy;
 }
 
 static void note_fed(uct_cuda_copy_coalescer_t *coalescer)

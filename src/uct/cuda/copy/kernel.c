@@ -157,49 +157,49 @@ bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device)
 
 /* Free all resources; a cancelled launch that has not run yet still reads the
  * words */
-static void release(uct_cuda_copy_kernel_t *copier)
+static void release(uct_cuda_copy_kernel_t *copy_kernel)
 {
-    if ((copier->words != 0) && !copier->is_off) {
-        uct_cuda_device_memory_free(copier->words);
+    if ((copy_kernel->words != 0) && !copy_kernel->is_off) {
+        uct_cuda_device_memory_free(copy_kernel->words);
     }
-    if (copier->off != NULL) {
-        (void)UCT_CUDA_CALL(cuEventDestroy, copier->off);
+    if (copy_kernel->off != NULL) {
+        (void)UCT_CUDA_CALL(cuEventDestroy, copy_kernel->off);
     }
-    if (copier->wake_up != NULL) {
-        (void)UCT_CUDA_CALL(cuStreamDestroy, copier->wake_up);
+    if (copy_kernel->wake_up != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamDestroy, copy_kernel->wake_up);
     }
-    if (copier->beside != NULL) {
-        (void)UCT_CUDA_CALL(cuStreamDestroy, copier->beside);
+    if (copy_kernel->beside != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamDestroy, copy_kernel->beside);
     }
-    if (copier->stream != NULL) {
-        (void)UCT_CUDA_CALL(cuStreamDestroy, copier->stream);
+    if (copy_kernel->stream != NULL) {
+        (void)UCT_CUDA_CALL(cuStreamDestroy, copy_kernel->stream);
     }
 }
 
-static ucs_status_t create(uct_cuda_copy_kernel_t *copier)
+static ucs_status_t create(uct_cuda_copy_kernel_t *copy_kernel)
 {
     static const uint64_t zeros[NUM_WORDS];
     ucs_status_t status;
 
-    status = uct_cuda_context_create_stream(&copier->stream);
+    status = uct_cuda_context_create_stream(&copy_kernel->stream);
     if (status == UCS_OK) {
-        status = uct_cuda_context_create_stream(&copier->beside);
+        status = uct_cuda_context_create_stream(&copy_kernel->beside);
     }
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuEventCreate, &copier->off,
+        status = UCT_CUDA_CALL(cuEventCreate, &copy_kernel->off,
                                CU_EVENT_DISABLE_TIMING);
     }
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &copier->words,
+        status = UCT_CUDA_CALL_NOLOG(cuMemAlloc, &copy_kernel->words,
                                      sizeof(zeros));
     }
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, copier->words, zeros,
-                               sizeof(zeros), copier->stream);
+        status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, copy_kernel->words, zeros,
+                               sizeof(zeros), copy_kernel->stream);
     }
 
     if (status != UCS_OK) {
-        release(copier);
+        release(copy_kernel);
     }
     return status;
 }
@@ -225,53 +225,54 @@ void uct_cuda_copy_kernel_prepare(void)
 }
 
 static uct_cuda_copy_kernel_t *
-make_copier(uct_cuda_context_t *context, bool may_load)
+make_copy_kernel(uct_cuda_context_t *context, bool may_load)
 {
-    uct_cuda_copy_kernel_t *copier;
+    uct_cuda_copy_kernel_t *copy_kernel;
     ucx_mp_copy_t functions;
 
     if (!get_kernel(context, may_load, &functions)) {
         return NULL;
     }
 
-    copier = calloc(1, sizeof(*copier));
-    if (copier == NULL) {
+    copy_kernel = calloc(1, sizeof(*copy_kernel));
+    if (copy_kernel == NULL) {
         return NULL;
     }
 
-    if (create(copier) != UCS_OK) {
-        free(copier);
+    if (create(copy_kernel) != UCS_OK) {
+        free(copy_kernel);
         return NULL;
     }
 
-    copier->context   = context;
-    copier->functions = functions;
-    return copier;
+    copy_kernel->context   = context;
+    copy_kernel->functions = functions;
+    return copy_kernel;
 }
 
 uct_cuda_copy_kernel_t *uct_cuda_copy_kernel_get(uct_cuda_pool_t *pool,
                                                  bool may_load)
 {
-    uct_cuda_copy_kernel_t *copier = pool->copier;
+    uct_cuda_copy_kernel_t *copy_kernel = pool->copy_kernel;
 
-    if (copier == NULL) {
-        return pool->copier = make_copier(pool->context, may_load);
+    if (copy_kernel == NULL) {
+        return pool->copy_kernel = make_copy_kernel(pool->context, may_load);
     }
 
-    if (copier->is_off) {
-        copier->is_off = uct_cuda_driver_get()->cuEventQuery(copier->off) !=
-                         CUDA_SUCCESS;
+    if (copy_kernel->is_off) {
+        copy_kernel->is_off = uct_cuda_driver_get()->cuEventQuery(
+                                      copy_kernel->off) != CUDA_SUCCESS;
     }
 
-    return copier->is_off ? NULL : copier;
+    return copy_kernel->is_off ? NULL : copy_kernel;
 }
 
-void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copier, bool is_alive)
+void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copy_kernel,
+                                  bool is_alive)
 {
     if (is_alive) {
-        release(copier);
+        release(copy_kernel);
     }
-    free(copier);
+    free(copy_kernel);
 }
 
 /* Return the base of uniform copies' addresses: the first address is in the
@@ -311,7 +312,7 @@ void uct_cuda_copy_list_add(uct_cuda_copy_list_t *list, CUdeviceptr dst,
     ++list->count;
 }
 
-static CUresult launch_any(uct_cuda_copy_kernel_t *copier,
+static CUresult launch_any(uct_cuda_copy_kernel_t *copy_kernel,
                            const uct_cuda_copy_list_t *list,
                            unsigned blocks)
 {
@@ -327,13 +328,13 @@ static CUresult launch_any(uct_cuda_copy_kernel_t *copier,
     }
 
     args.count  = list->count;
-    args.serial = copier->serial;
-    args.words  = copier->words;
-    return ucx_mp_copy_launch(&functions, &copier->functions, blocks, &args,
-                              copier->stream);
+    args.serial = copy_kernel->serial;
+    args.words  = copy_kernel->words;
+    return ucx_mp_copy_launch(&functions, &copy_kernel->functions, blocks,
+                              &args, copy_kernel->stream);
 }
 
-static CUresult launch_uniform(uct_cuda_copy_kernel_t *copier,
+static CUresult launch_uniform(uct_cuda_copy_kernel_t *copy_kernel,
                                const uct_cuda_copy_list_t *list,
                                unsigned blocks)
 {
@@ -353,13 +354,13 @@ static CUresult launch_uniform(uct_cuda_copy_kernel_t *copier,
 
     args.size   = list->length[0];
     args.count  = list->count;
-    args.serial = copier->serial;
-    args.words  = copier->words;
-    return ucx_mp_copy_launch_alike(&functions, &copier->functions, blocks,
-                                    &args, copier->stream);
+    args.serial = copy_kernel->serial;
+    args.words  = copy_kernel->words;
+    return ucx_mp_copy_launch_alike(&functions, &copy_kernel->functions, blocks,
+                                    &args, copy_kernel->stream);
 }
 
-ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copier,
+ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copy_kernel,
                                          const uct_cuda_copy_list_t *list,
                                          unsigned blocks, CUevent event,
                                          uct_cuda_copy_launch_t *launch)
@@ -367,24 +368,24 @@ ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copier,
     CUresult result;
     ucs_status_t status;
 
-    ++copier->serial;
-    result = list->is_uniform ? launch_uniform(copier, list, blocks) :
-                              launch_any(copier, list, blocks);
+    ++copy_kernel->serial;
+    result = list->is_uniform ? launch_uniform(copy_kernel, list, blocks) :
+                              launch_any(copy_kernel, list, blocks);
     status = uct_cuda_driver_check(__FILE__, __LINE__, __func__,
                                    "cuLaunchKernel", result);
     if (status != UCS_OK) {
         return status;
     }
 
-    launch->copier = copier;
-    launch->serial = copier->serial;
-    launch->warps  = blocks * UCX_MP_COPY_WARPS;
-    launch->is_off = false;
-    launch->start  = uct_cuda_now_ns();
+    launch->copy_kernel = copy_kernel;
+    launch->serial      = copy_kernel->serial;
+    launch->warps       = blocks * UCX_MP_COPY_WARPS;
+    launch->is_off      = false;
+    launch->start       = uct_cuda_now_ns();
 
-    status = UCT_CUDA_CALL(cuEventRecord, event, copier->stream);
+    status = UCT_CUDA_CALL(cuEventRecord, event, copy_kernel->stream);
     if (status != UCS_OK) {
-        (void)uct_cuda_driver_get()->cuStreamSynchronize(copier->stream);
+        (void)uct_cuda_driver_get()->cuStreamSynchronize(copy_kernel->stream);
     }
     return status;
 }
@@ -392,22 +393,23 @@ ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copier,
 static ucs_status_t read_words(const uct_cuda_copy_launch_t *launch,
                                uint64_t words[MAX_WARPS])
 {
-    const uct_cuda_copy_kernel_t *copier = launch->copier;
+    const uct_cuda_copy_kernel_t *copy_kernel = launch->copy_kernel;
     ucs_status_t status;
 
     status = UCT_CUDA_CALL(cuMemcpyDtoHAsync, words,
-                           copier->words + UCX_MP_COPY_OFF * sizeof(*words),
-                           launch->warps * sizeof(*words), copier->beside);
+                           copy_kernel->words +
+                                   UCX_MP_COPY_OFF * sizeof(*words),
+                           launch->warps * sizeof(*words), copy_kernel->beside);
     return (status == UCS_OK) ?
-                   UCT_CUDA_CALL(cuStreamSynchronize, copier->beside) :
+                   UCT_CUDA_CALL(cuStreamSynchronize, copy_kernel->beside) :
                    status;
 }
 
 ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
                                          bool *has_begun_p)
 {
-    uct_cuda_copy_kernel_t *copier = launch->copier;
-    const CUdeviceptr word         = copier->words +
+    uct_cuda_copy_kernel_t *copy_kernel = launch->copy_kernel;
+    const CUdeviceptr word              = copy_kernel->words +
                              (launch->serial % UCX_MP_COPY_OFF) *
                                           sizeof(launch->serial);
     uint64_t words[MAX_WARPS];
@@ -416,10 +418,11 @@ ucs_status_t uct_cuda_copy_kernel_cancel(uct_cuda_copy_launch_t *launch,
 
     launch->is_off = true;
     status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, word, &launch->serial,
-                           sizeof(launch->serial), copier->beside);
+                           sizeof(launch->serial), copy_kernel->beside);
     if (status == UCS_OK) {
-        copier->is_off = true;
-        status = UCT_CUDA_CALL(cuEventRecord, copier->off, copier->stream);
+        copy_kernel->is_off = true;
+        status = UCT_CUDA_CALL(cuEventRecord, copy_kernel->off,
+                               copy_kernel->stream);
     }
     if (status == UCS_OK) {
         status = read_words(launch, words);
@@ -473,50 +476,52 @@ ucs_status_t uct_cuda_copy_kernel_notify(const uct_cuda_copy_launch_t *launch,
                                          CUevent event, uint64_t patience,
                                          CUhostFn func, void *arg)
 {
-    uct_cuda_copy_kernel_t *copier = launch->copier;
-    ucs_status_t status            = UCS_OK;
+    uct_cuda_copy_kernel_t *copy_kernel = launch->copy_kernel;
+    ucs_status_t status                 = UCS_OK;
 
     if (!uct_cuda_alarm_set(launch->start + patience, func, arg)) {
         return UCS_ERR_BUSY;
     }
 
-    if (!uct_cuda_context_push(copier->context)) {
+    if (!uct_cuda_context_push(copy_kernel->context)) {
         return UCS_ERR_IO_ERROR;
     }
 
-    if (copier->wake_up == NULL) {
-        status = UCT_CUDA_CALL(cuStreamCreate, &copier->wake_up,
+    if (copy_kernel->wake_up == NULL) {
+        status = UCT_CUDA_CALL(cuStreamCreate, &copy_kernel->wake_up,
                                CU_STREAM_NON_BLOCKING);
     }
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuStreamWaitEvent, copier->wake_up, event, 0);
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, copy_kernel->wake_up, event,
+                               0);
     }
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuLaunchHostFunc, copier->wake_up, func, arg);
+        status = UCT_CUDA_CALL(cuLaunchHostFunc, copy_kernel->wake_up, func,
+                               arg);
     }
 
     uct_cuda_ctx_pop();
     return status;
 }
 
-void uct_cuda_copy_kernel_wait(const uct_cuda_copy_kernel_t *copier)
+void uct_cuda_copy_kernel_wait(const uct_cuda_copy_kernel_t *copy_kernel)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    if (uct_cuda_context_push(copier->context)) {
-        (void)driver->cuStreamSynchronize(copier->stream);
-        (void)driver->cuStreamSynchronize(copier->beside);
+    if (uct_cuda_context_push(copy_kernel->context)) {
+        (void)driver->cuStreamSynchronize(copy_kernel->stream);
+        (void)driver->cuStreamSynchronize(copy_kernel->beside);
         uct_cuda_ctx_pop();
     }
 }
 
-CUstream uct_cuda_copy_kernel_stream(const uct_cuda_copy_kernel_t *copier)
+CUstream uct_cuda_copy_kernel_stream(const uct_cuda_copy_kernel_t *copy_kernel)
 {
-    return copier->stream;
+    return copy_kernel->stream;
 }
 
 CUstream
-uct_cuda_copy_kernel_second_stream(const uct_cuda_copy_kernel_t *copier)
+uct_cuda_copy_kernel_second_stream(const uct_cuda_copy_kernel_t *copy_kernel)
 {
-    return copier->beside;
+    return copy_kernel->beside;
 }

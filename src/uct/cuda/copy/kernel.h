@@ -42,7 +42,7 @@ typedef struct {
 
 /** Running launch. */
 typedef struct {
-    uct_cuda_copy_kernel_t     *copier;
+    uct_cuda_copy_kernel_t     *copy_kernel;
     uint64_t                   start; /**< uct_cuda_now_ns() */
     uint64_t                   serial;
     unsigned                   warps;
@@ -78,9 +78,9 @@ bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device);
 uct_cuda_copy_kernel_t *uct_cuda_copy_kernel_get(uct_cuda_pool_t *pool,
                                                  bool may_load);
 
-/** Free a copy kernel; implements uct_cuda_queue_t::destroy_copier. Its
+/** Free a copy kernel; implements uct_cuda_queue_t::destroy_copy_kernel. Its
  *  context is current if it is alive. Only cancelled launches may be left. */
-void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copier,
+void uct_cuda_copy_kernel_destroy(uct_cuda_copy_kernel_t *copy_kernel,
                                   bool is_alive);
 
 /** Load the kernel, if possible now, into the active primary context of each
@@ -96,7 +96,7 @@ void uct_cuda_copy_kernel_prepare(void);
  * @param event   Recorded after the launch.
  * @return UCS_OK; otherwise nothing is running (logged).
  */
-ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copier,
+ucs_status_t uct_cuda_copy_kernel_launch(uct_cuda_copy_kernel_t *copy_kernel,
                                          const uct_cuda_copy_list_t *list,
                                          unsigned blocks, CUevent event,
                                          uct_cuda_copy_launch_t *launch);
@@ -140,14 +140,14 @@ ucs_status_t uct_cuda_copy_kernel_notify(const uct_cuda_copy_launch_t *launch,
 
 /** Wait until launches and the copies that replace them access no memory any
  *  more. Does nothing if the context is gone. */
-void uct_cuda_copy_kernel_wait(const uct_cuda_copy_kernel_t *copier);
+void uct_cuda_copy_kernel_wait(const uct_cuda_copy_kernel_t *copy_kernel);
 
 /** Return the stream in which the kernel is launched. */
-CUstream uct_cuda_copy_kernel_stream(const uct_cuda_copy_kernel_t *copier);
+CUstream uct_cuda_copy_kernel_stream(const uct_cuda_copy_kernel_t *copy_kernel);
 
 /** Return a second stream, for copies that replace a cancelled launch
  *  without waiting for it. */
 CUstream
-uct_cuda_copy_kernel_second_stream(const uct_cuda_copy_kernel_t *copier);
+uct_cuda_copy_kernel_second_stream(const uct_cuda_copy_kernel_t *copy_kernel);
 
 #endif

@@ -73,7 +73,7 @@ struct uct_cuda_cma_channel {
     uint64_t                token;    /* of the control block */
     unsigned                users;    /* endpoints and running batches */
     uct_cuda_cma_peer_t     *peer;
-    uct_cuda_cma_control_t  *page;
+    uct_cuda_cma_control_t  *control;
     uct_cuda_cma_slot_t     *slot;
     uct_cuda_node_alive_t *alive;    /* holds the slot's number */
     pid_t                owner;      /* process that took the slot */
@@ -99,7 +99,8 @@ struct uct_cuda_cma_channel {
 /* Take a free slot. NULL: none is free; the server is asked to free slots of
  * processes that have ended. */
 static uct_cuda_cma_slot_t *
-find_slot(uct_cuda_cma_control_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
+find_slot(uct_cuda_cma_control_t *control, uct_cuda_node_alive_t *alive,
+          pid_t pid)
 {
     int32_t expected;
     unsigned i;
@@ -110,18 +111,18 @@ find_slot(uct_cuda_cma_control_t *page, uct_cuda_node_alive_t *alive, pid_t pid)
         }
 
         expected = 0;
-        if (__atomic_compare_exchange_n(&page->slots[i].pid, &expected, pid,
+        if (__atomic_compare_exchange_n(&control->slots[i].pid, &expected, pid,
                                         false, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
-            return &page->slots[i];
+            return &control->slots[i];
         }
 
         uct_cuda_node_alive_release(alive, i);
     }
 
     /* some may belong to processes that have ended */
-    __atomic_store_n(&page->is_short, 1, __ATOMIC_SEQ_CST);
-    uct_cuda_cma_control_wake(page);
+    __atomic_store_n(&control->is_short, 1, __ATOMIC_SEQ_CST);
+    uct_cuda_cma_control_wake(control);
     return NULL;
 }
 
@@ -135,7 +136,7 @@ find_channel(uct_cuda_cma_channel_t *channel, const uct_cuda_cma_peer_t *peer,
     while ((channel != NULL) &&
            ((channel->peer != peer) || (channel->token != token) ||
             (channel->owner != pid) ||
-            __atomic_load_n(&channel->page->is_over, __ATOMIC_RELAXED))) {
+            __atomic_load_n(&channel->control->is_over, __ATOMIC_RELAXED))) {
         channel = channel->next;
     }
 
@@ -162,17 +163,18 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
         return NULL;
     }
 
-    channel->page = uct_cuda_cma_control_open(pid, id, &channel->alive);
-    if (channel->page == NULL) {
+    channel->control = uct_cuda_cma_control_open(pid, id, &channel->alive);
+    if (channel->control == NULL) {
         goto err_free;
     }
 
-    if (__atomic_load_n(&channel->page->is_over, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&channel->control->is_over, __ATOMIC_RELAXED)) {
         goto err_close;
     }
 
     channel->owner = getpid();
-    channel->slot  = find_slot(channel->page, channel->alive, channel->owner);
+    channel->slot  = find_slot(channel->control, channel->alive,
+                               channel->owner);
     if (channel->slot == NULL) {
         uct_cuda_debug("process %d has no slot left for more peers", (int)pid);
         goto err_close;
@@ -194,7 +196,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
 
 err_close:
     uct_cuda_node_alive_close(channel->alive);
-    uct_cuda_cma_control_close(channel->page);
+    uct_cuda_cma_control_close(channel->control);
 err_free:
     free(channel);
     return NULL;
@@ -217,10 +219,10 @@ static void channel_put(uct_cuda_cma_channel_t *channel)
     /* a forked child may clean up, too, but the slot belongs to its parent */
     if (channel->owner == getpid()) {
         __atomic_store_n(&channel->slot->is_over, 1, __ATOMIC_SEQ_CST);
-        uct_cuda_cma_control_wake(channel->page);
+        uct_cuda_cma_control_wake(channel->control);
     }
     uct_cuda_node_alive_close(channel->alive);
-    uct_cuda_cma_control_close(channel->page);
+    uct_cuda_cma_control_close(channel->control);
     uct_cuda_cma_peer_put(channel->peer);
     uct_cuda_cma_keys_cleanup(&channel->keys);
     while ((batch = channel->idle) != NULL) {
@@ -286,11 +288,11 @@ static ucs_status_t thread_test(transfer_t *transfer)
 /* Return whether the server makes rounds or sleeps */
 static bool is_served(uct_cuda_cma_channel_t *channel, uint64_t now)
 {
-    uct_cuda_cma_control_t *page = channel->page;
-    const uint32_t heartbeat     = __atomic_load_n(&page->heartbeat,
-                                                   __ATOMIC_RELAXED);
+    uct_cuda_cma_control_t *control = channel->control;
+    const uint32_t heartbeat        = __atomic_load_n(&control->heartbeat,
+                                                      __ATOMIC_RELAXED);
 
-    if (__atomic_load_n(&page->is_over, __ATOMIC_RELAXED)) {
+    if (__atomic_load_n(&control->is_over, __ATOMIC_RELAXED)) {
         return false;
     }
 
@@ -480,7 +482,7 @@ batch_add(batch_t *batch, uct_cuda_cma_key_t *key, const uct_cuda_copy_t *copy)
     request->host    = copy->remote.address;
     request->length  = copy->bytes;
     uct_cuda_cma_request_hand_over(request, UCT_CUDA_CMA_POSTED);
-    uct_cuda_cma_control_wake(channel->page);
+    uct_cuda_cma_control_wake(channel->control);
 }
 
 static ucs_status_t
@@ -588,7 +590,7 @@ ucs_status_t uct_cuda_cma_channel_post(uct_cuda_cma_channel_t *channel,
     unsigned index;
 
     if (channel->is_gone ||
-        __atomic_load_n(&channel->page->is_over, __ATOMIC_RELAXED)) {
+        __atomic_load_n(&channel->control->is_over, __ATOMIC_RELAXED)) {
         return UCS_ERR_UNSUPPORTED;
     }
 

@@ -30,16 +30,16 @@
 
 static uct_cuda_cma_control_t *map(int fd)
 {
-    void *page = mmap(NULL, sizeof(uct_cuda_cma_control_t),
-                      PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *control = mmap(NULL, sizeof(uct_cuda_cma_control_t),
+                         PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
-    return (page == MAP_FAILED) ? NULL : page;
+    return (control == MAP_FAILED) ? NULL : control;
 }
 
 uct_cuda_cma_control_t *
 uct_cuda_cma_control_create(uct_cuda_cma_server_id_t *id_p)
 {
-    uct_cuda_cma_control_t *page = NULL;
+    uct_cuda_cma_control_t *control = NULL;
     int fd;
 
     fd = memfd_create(FILE_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -49,36 +49,36 @@ uct_cuda_cma_control_create(uct_cuda_cma_server_id_t *id_p)
         return NULL;
     }
 
-    if (uct_cuda_file_resize(fd, sizeof(*page)) &&
+    if (uct_cuda_file_resize(fd, sizeof(*control)) &&
         (fcntl(fd, F_ADD_SEALS, SEALS) == 0)) {
-        page = map(fd);
+        control = map(fd);
     }
-    if (page == NULL) {
+    if (control == NULL) {
         uct_cuda_debug("no memory for peers' requests: %s", strerror(errno));
         close(fd);
         return NULL;
     }
 
     /* a forked child is no server of these requests */
-    (void)madvise(page, sizeof(*page), MADV_DONTFORK);
-    page->size = sizeof(*page);
-    if (getrandom(&page->token, sizeof(page->token), GRND_NONBLOCK) !=
-        sizeof(page->token)) {
-        page->token = (uintptr_t)page ^ (uint64_t)getpid() << 32;
+    (void)madvise(control, sizeof(*control), MADV_DONTFORK);
+    control->size = sizeof(*control);
+    if (getrandom(&control->token, sizeof(control->token), GRND_NONBLOCK) !=
+        sizeof(control->token)) {
+        control->token = (uintptr_t)control ^ (uint64_t)getpid() << 32;
     }
-    page->token |= 1;
+    control->token |= 1;
 
     memset(id_p, 0, sizeof(*id_p));
-    id_p->token = page->token;
+    id_p->token = control->token;
     id_p->fd    = fd;
-    return page;
+    return control;
 }
 
 uct_cuda_cma_control_t *
 uct_cuda_cma_control_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
                           uct_cuda_node_alive_t **alive_p)
 {
-    uct_cuda_cma_control_t *page = NULL;
+    uct_cuda_cma_control_t *control = NULL;
     struct stat file;
     int fd;
 
@@ -88,25 +88,25 @@ uct_cuda_cma_control_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
     }
 
     if ((fstat(fd, &file) == 0) && S_ISREG(file.st_mode) &&
-        (file.st_size == sizeof(*page)) &&
+        (file.st_size == sizeof(*control)) &&
         (fcntl(fd, F_GET_SEALS) == SEALS)) {
-        page = map(fd);
+        control = map(fd);
     }
 
-    if ((page != NULL) &&
-        ((page->token != id->token) || (page->size != sizeof(*page)) ||
+    if ((control != NULL) &&
+        ((control->token != id->token) || (control->size != sizeof(*control)) ||
          (uct_cuda_node_alive_open(fd, alive_p) != UCS_OK))) {
-        uct_cuda_cma_control_close(page);
-        page = NULL;
+        uct_cuda_cma_control_close(control);
+        control = NULL;
     }
     close(fd);
 
-    return page;
+    return control;
 }
 
-void uct_cuda_cma_control_close(uct_cuda_cma_control_t *page)
+void uct_cuda_cma_control_close(uct_cuda_cma_control_t *control)
 {
-    munmap(page, sizeof(*page));
+    munmap(control, sizeof(*control));
 }
 
 static void futex(uint32_t *word, int operation, uint32_t value,
@@ -115,21 +115,21 @@ static void futex(uint32_t *word, int operation, uint32_t value,
     (void)syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *page)
+void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *control)
 {
-    if (__atomic_load_n(&page->is_asleep, __ATOMIC_SEQ_CST) &&
-        __atomic_exchange_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST)) {
-        futex(&page->is_asleep, FUTEX_WAKE, 1, NULL);
+    if (__atomic_load_n(&control->is_asleep, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&control->is_asleep, 0, __ATOMIC_SEQ_CST)) {
+        futex(&control->is_asleep, FUTEX_WAKE, 1, NULL);
     }
 }
 
-void uct_cuda_cma_control_wake_self(uct_cuda_cma_control_t *page)
+void uct_cuda_cma_control_wake_self(uct_cuda_cma_control_t *control)
 {
-    __atomic_store_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST);
-    futex(&page->is_asleep, FUTEX_WAKE, 1, NULL);
+    __atomic_store_n(&control->is_asleep, 0, __ATOMIC_SEQ_CST);
+    futex(&control->is_asleep, FUTEX_WAKE, 1, NULL);
 }
 
-void uct_cuda_cma_control_sleep(uct_cuda_cma_control_t *page,
+void uct_cuda_cma_control_sleep(uct_cuda_cma_control_t *control,
                                 bool (*is_idle)(void), uint64_t max_ns)
 {
     const struct timespec timeout = {
@@ -137,9 +137,9 @@ void uct_cuda_cma_control_sleep(uct_cuda_cma_control_t *page,
         .tv_nsec = (long)(max_ns % 1000000000ul)
     };
 
-    __atomic_store_n(&page->is_asleep, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&control->is_asleep, 1, __ATOMIC_SEQ_CST);
     if (is_idle()) {
-        futex(&page->is_asleep, FUTEX_WAIT, 1, &timeout);
+        futex(&control->is_asleep, FUTEX_WAIT, 1, &timeout);
     }
-    __atomic_store_n(&page->is_asleep, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&control->is_asleep, 0, __ATOMIC_SEQ_CST);
 }

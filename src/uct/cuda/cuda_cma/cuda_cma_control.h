@@ -108,20 +108,20 @@ uct_cuda_cma_control_t *
 uct_cuda_cma_control_open(pid_t pid, const uct_cuda_cma_server_id_t *id,
                           uct_cuda_node_alive_t **alive_p);
 
-void uct_cuda_cma_control_close(uct_cuda_cma_control_t *page);
+void uct_cuda_cma_control_close(uct_cuda_cma_control_t *control);
 
 /** Wake up a sleeping server, after a change of a word it checks. */
-void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *page);
+void uct_cuda_cma_control_wake(uct_cuda_cma_control_t *control);
 
 /** Wake up the server from its own process, which does not trust a peer's
  *  claim that it is awake. */
-void uct_cuda_cma_control_wake_self(uct_cuda_cma_control_t *page);
+void uct_cuda_cma_control_wake_self(uct_cuda_cma_control_t *control);
 
 /**
  * Sleep until woken, or for @a max_ns: a peer may be killed before it wakes the
  * server. @a is_idle is called again once no peer can post without a wakeup.
  */
-void uct_cuda_cma_control_sleep(uct_cuda_cma_control_t *page,
+void uct_cuda_cma_control_sleep(uct_cuda_cma_control_t *control,
                                 bool (*is_idle)(void), uint64_t max_ns);
 
 

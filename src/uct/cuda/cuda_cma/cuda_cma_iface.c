@@ -37,7 +37,7 @@ typedef struct {
     uct_cuda_cma_iface_t super;
     uint32_t             number; /* See uct_cuda_node_iface_number() */
     double               bandwidth;
-} iface_t;
+} cma_iface_t;
 
 
 static double threads_bandwidth(void)
@@ -49,9 +49,9 @@ static double threads_bandwidth(void)
     return (all_threads < MAX_BANDWIDTH) ? all_threads : MAX_BANDWIDTH;
 }
 
-static const iface_t *iface_of(uct_abi_iface_t *tl_iface)
+static const cma_iface_t *iface_of(uct_abi_iface_t *tl_iface)
 {
-    return (const iface_t*)tl_iface;
+    return (const cma_iface_t*)tl_iface;
 }
 
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
@@ -101,7 +101,7 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 {
     uct_cuda_cma_addr_t self;
 
-    uct_cuda_cma_addr_self(((iface_t*)iface)->number, &self);
+    uct_cuda_cma_addr_self(((cma_iface_t*)iface)->number, &self);
     memcpy(addr, &self, sizeof(self));
     return UCS_OK;
 }
@@ -120,7 +120,7 @@ static void log_once(const uct_cuda_cma_addr_t *addr, const char *reason)
 
 static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
-    const uint32_t number = ((iface_t*)tl_iface)->number;
+    const uint32_t number = ((cma_iface_t*)tl_iface)->number;
     uct_cuda_node_device_addr_t device, own_device;
     uct_cuda_cma_peer_t *process;
     uct_cuda_cma_addr_t addr;
@@ -183,7 +183,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     const uct_cuda_cma_iface_config_t *config =
             (const uct_cuda_cma_iface_config_t*)args->config;
     ucs_status_t status;
-    iface_t *iface;
+    cma_iface_t *iface;
 
     status = uct_cuda_iface_new(sizeof(*iface), &iface_ops, args,
                                 config->max_poll, UINT_MAX, iface_p);
@@ -191,7 +191,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface            = (iface_t*)*iface_p;
+    iface            = (cma_iface_t*)*iface_p;
     iface->number    = uct_cuda_node_iface_number();
     iface->bandwidth = uct_abi_double_is_auto(config->bandwidth) ?
                                threads_bandwidth() :

@@ -18,12 +18,12 @@
 typedef struct {
     int enable; /* uct_abi_on_off_auto_t */
     int peer_gpu;
-} md_config_t;
+} cma_md_config_t;
 
 typedef struct {
     uct_cuda_cma_md_t super;
     bool              peer_gpu;
-} md_t;
+} cma_md_t;
 
 typedef struct {
     uct_cuda_cma_rkey_t key;
@@ -32,10 +32,10 @@ typedef struct {
 } memh_t;
 
 static const uct_abi_config_field_t md_config_fields[] = {
-    UCT_ABI_CONFIG_FIELD("ENABLE", "auto", ON_OFF_AUTO, md_config_t, enable,
+    UCT_ABI_CONFIG_FIELD("ENABLE", "auto", ON_OFF_AUTO, cma_md_config_t, enable,
                          "Reach other processes' host memory from this one's "
                          "GPUs, by cross-memory attach; auto: in NIXL's UCX"),
-    UCT_ABI_CONFIG_FIELD("PEER_GPU", "y", BOOL, md_config_t, peer_gpu,
+    UCT_ABI_CONFIG_FIELD("PEER_GPU", "y", BOOL, cma_md_config_t, peer_gpu,
                          "Have a peer copy to and from this process's "
                          "page-locked memory by a GPU of this process, which "
                          "a thread here asks to do so; no: by threads of the "
@@ -109,7 +109,7 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h tl_memh,
     uct_cuda_cma_rkey_t packed = memh->key;
 
     /* check again: another memory domain may have locked it meanwhile */
-    if (((md_t*)md)->peer_gpu &&
+    if (((cma_md_t*)md)->peer_gpu &&
         is_locked((void*)(uintptr_t)packed.base, packed.length) &&
         uct_cuda_cma_server_get(&packed.server) && !memh->is_shared) {
         memh->is_shared = uct_cuda_cma_ranges_add(packed.base, packed.length);
@@ -131,8 +131,8 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
 {
-    const md_config_t *config = tl_config;
-    md_t *md;
+    const cma_md_config_t *config = tl_config;
+    cma_md_t *md;
 
     md = calloc(1, sizeof(*md));
     if (md == NULL) {
@@ -154,7 +154,7 @@ const uct_abi_component_t uct_cuda_cma_component = {
         .name   = "Cuda-CMA memory domain",
         .prefix = "CUDA_CMA_",
         .fields = md_config_fields,
-        .size   = sizeof(md_config_t)
+        .size   = sizeof(cma_md_config_t)
     },
     .tl           = &uct_cuda_cma_tl,
     .is_available = uct_cuda_is_available,

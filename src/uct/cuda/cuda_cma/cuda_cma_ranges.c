@@ -10,11 +10,11 @@
 typedef struct {
     uint64_t base;
     size_t   length; /* Bytes */
-} range_t;
+} host_range_t;
 
 static struct {
     pthread_mutex_t lock; /* order: base/thread.h */
-    range_t         *ranges;
+    host_range_t    *ranges;
     unsigned        count;
     unsigned        size;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -23,7 +23,7 @@ static struct {
 static bool has_room(void)
 {
     const unsigned size = 2 * shared.size + 16;
-    range_t *ranges;
+    host_range_t *ranges;
 
     if (shared.count < shared.size) {
         return true;
@@ -46,7 +46,7 @@ bool uct_cuda_cma_ranges_add(uint64_t base, size_t length)
     pthread_mutex_lock(&shared.lock);
     is_added = has_room();
     if (is_added) {
-        shared.ranges[shared.count++] = (range_t){base, length};
+        shared.ranges[shared.count++] = (host_range_t){base, length};
     }
     pthread_mutex_unlock(&shared.lock);
     return is_added;
@@ -71,7 +71,7 @@ bool uct_cuda_cma_ranges_find(uint64_t address, size_t length, uint64_t *base_p,
                               size_t *length_p)
 {
     bool is_found = false;
-    const range_t *range;
+    const host_range_t *range;
     unsigned i;
 
     pthread_mutex_lock(&shared.lock);

@@ -55,7 +55,7 @@ typedef struct {
     uct_completion_t       comp;
     uct_cuda_cma_request_t *request;
     unsigned               *under_way;
-} work_t;
+} taken_request_t;
 
 /* The thread's data of a slot */
 typedef struct {
@@ -63,7 +63,7 @@ typedef struct {
     unsigned             under_way;
     uint32_t             serials[UCT_CUDA_CMA_KEYS];
     uct_cuda_node_rkey_t *rkeys[UCT_CUDA_CMA_KEYS];
-    work_t               work[UCT_CUDA_CMA_REQUESTS];
+    taken_request_t      work[UCT_CUDA_CMA_REQUESTS];
 } view_t;
 
 static struct {
@@ -75,7 +75,7 @@ static struct {
     uint64_t                 prepared;
     pthread_t                thread;
     uct_cuda_cma_server_id_t id;
-    uct_cuda_cma_control_t   *page;
+    uct_cuda_cma_control_t   *control;
     uct_cuda_node_alive_t    *alive; /* of peers with a slot */
 
     /* Owned by the thread */
@@ -94,7 +94,7 @@ static struct {
 
 static void work_over(uct_completion_t *comp)
 {
-    work_t *work = (work_t*)comp;
+    taken_request_t *work = (taken_request_t*)comp;
 
     --*work->under_way;
     uct_cuda_cma_request_hand_over(work->request,
@@ -192,7 +192,7 @@ find_rkey(view_t *view, uct_cuda_cma_slot_t *slot,
 
 static void heartbeat(void)
 {
-    __atomic_fetch_add(&server.page->heartbeat, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&server.control->heartbeat, 1, __ATOMIC_RELAXED);
 }
 
 static ucs_status_t
@@ -240,7 +240,7 @@ static unsigned slot_take(view_t *view, uct_cuda_cma_slot_t *slot)
     uct_cuda_cma_request_t *request, copy;
     unsigned count = 0;
     ucs_status_t status;
-    work_t *work;
+    taken_request_t *work;
 
     for (; count < MAX_TAKEN; ++count, ++view->tail) {
         request = request_at(slot, view->tail);
@@ -298,7 +298,7 @@ static void let_go_of(int32_t pid)
     unsigned i;
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
-        if (__atomic_load_n(&server.page->slots[i].pid, __ATOMIC_RELAXED) ==
+        if (__atomic_load_n(&server.control->slots[i].pid, __ATOMIC_RELAXED) ==
             pid) {
             return;
         }
@@ -312,7 +312,7 @@ static void let_go_of(int32_t pid)
  * running */
 static void slot_clear(unsigned i)
 {
-    uct_cuda_cma_slot_t *slot = &server.page->slots[i];
+    uct_cuda_cma_slot_t *slot = &server.control->slots[i];
     view_t *view              = server.views[i];
     const int32_t pid         = slot->pid;
     unsigned k;
@@ -350,7 +350,7 @@ static unsigned take_all(bool is_round)
     server.is_starved = false;
     server.has_asked  = false;
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
-        slot = &server.page->slots[i];
+        slot = &server.control->slots[i];
         pid  = __atomic_load_n(&slot->pid, __ATOMIC_ACQUIRE);
         if (pid == 0) {
             continue;
@@ -387,13 +387,13 @@ static bool is_idle(void)
     uct_cuda_cma_slot_t *slot;
     unsigned i;
 
-    if (__atomic_load_n(&server.page->is_over, __ATOMIC_SEQ_CST) ||
-        __atomic_load_n(&server.page->is_short, __ATOMIC_SEQ_CST)) {
+    if (__atomic_load_n(&server.control->is_over, __ATOMIC_SEQ_CST) ||
+        __atomic_load_n(&server.control->is_short, __ATOMIC_SEQ_CST)) {
         return false;
     }
 
     for (i = 0; i < UCT_CUDA_CMA_SLOTS; ++i) {
-        slot = &server.page->slots[i];
+        slot = &server.control->slots[i];
         if (__atomic_load_n(&slot->pid, __ATOMIC_SEQ_CST) == 0) {
             continue;
         }
@@ -426,15 +426,16 @@ static void pause_between_looks(void)
 
 static void *serve(void *arg)
 {
-    uct_cuda_cma_control_t *page = server.page;
-    uct_cuda_queue_t *queue      = &server.queue;
-    uint64_t last                = uct_cuda_now_ns(), round = last, now;
+    uct_cuda_cma_control_t *control = server.control;
+    uct_cuda_queue_t *queue         = &server.queue;
+    uint64_t last                   = uct_cuda_now_ns(), round = last, now;
     bool is_round;
 
     (void)prctl(PR_SET_TIMERSLACK, 1000ul); /* ns */
-    while (!__atomic_load_n(&page->is_over, __ATOMIC_ACQUIRE)) {
+    while (!__atomic_load_n(&control->is_over, __ATOMIC_ACQUIRE)) {
         now      = uct_cuda_now_ns();
-        is_round = __atomic_exchange_n(&page->is_short, 0, __ATOMIC_ACQUIRE) ||
+        is_round = __atomic_exchange_n(&control->is_short, 0,
+                                       __ATOMIC_ACQUIRE) ||
                    (now - round >= ROUND_NS);
         if (is_round) {
             round = now;
@@ -458,7 +459,7 @@ static void *serve(void *arg)
                 pause_between_looks();
             }
         } else if (now - last > AWAKE_NS) {
-            uct_cuda_cma_control_sleep(page, is_idle, ROUND_NS);
+            uct_cuda_cma_control_sleep(control, is_idle, ROUND_NS);
         }
     }
 
@@ -483,11 +484,11 @@ static void on_exit_of_program(void)
 
     pthread_mutex_lock(&server.lock);
     server.is_over = true;
-    if (server.page != NULL) {
-        __atomic_store_n(&server.page->is_over, 1, __ATOMIC_SEQ_CST);
-        uct_cuda_cma_control_wake_self(server.page);
+    if (server.control != NULL) {
+        __atomic_store_n(&server.control->is_over, 1, __ATOMIC_SEQ_CST);
+        uct_cuda_cma_control_wake_self(server.control);
         pthread_join(server.thread, NULL);
-        server.page = NULL; /* peers still have it mapped */
+        server.control = NULL; /* peers still have it mapped */
     }
     pthread_mutex_unlock(&server.lock);
 }
@@ -518,13 +519,13 @@ static void start(void)
     server.copy_ctx.coalescer.loads_kernels = false;
 
     server.is_tried = true;
-    server.page = uct_cuda_cma_control_create(&server.id);
-    if (server.page == NULL) {
+    server.control = uct_cuda_cma_control_create(&server.id);
+    if (server.control == NULL) {
         goto err_copy_ctx;
     }
 
     if (uct_cuda_node_alive_open(server.id.fd, &server.alive) != UCS_OK) {
-        goto err_page;
+        goto err_control;
     }
 
     if (!uct_cuda_thread_start(serve, NULL, &server.thread)) {
@@ -536,10 +537,10 @@ static void start(void)
 
 err_alive:
     uct_cuda_node_alive_close(server.alive);
-err_page:
+err_control:
     close(server.id.fd);
-    uct_cuda_cma_control_close(server.page);
-    server.page = NULL;
+    uct_cuda_cma_control_close(server.control);
+    server.control = NULL;
 err_copy_ctx:
     uct_cuda_copy_ctx_close(&server.copy_ctx);
 err_queue:
@@ -556,7 +557,7 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
     if ((__atomic_load_n(&server.pid, __ATOMIC_RELAXED) != 0) &&
         (__atomic_load_n(&server.pid, __ATOMIC_RELAXED) != pid)) {
         pthread_mutex_init(&server.lock, NULL);
-        server.page     = NULL;
+        server.control  = NULL;
         server.is_tried = false;
     }
 
@@ -566,7 +567,7 @@ bool uct_cuda_cma_server_get(uct_cuda_cma_server_id_t *id_p)
         start();
     }
 
-    is_there = (server.page != NULL);
+    is_there = (server.control != NULL);
     if (is_there) {
         *id_p = server.id;
         now   = uct_cuda_now_ns();

@@ -8,7 +8,7 @@
 #include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/host/host_pieces.h>
 #include <uct/cuda/copy/method.h>
-#include <uct/cuda/copy/where.h>
+#include <uct/cuda/copy/context.h>
 #include <uct/cuda/process_settings.h>
 
 #include <string.h>

@@ -68,13 +68,13 @@ typedef struct {
     uct_cuda_copy_bandwidth_t bandwidth;
     /* Of a short copy to the host, seconds */
     double                    read_latency;
-} iface_t;
+} copy_iface_t;
 
 
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
                                 uct_iface_attr_t *attr)
 {
-    const iface_t *iface = (iface_t*)tl_iface;
+    const copy_iface_t *iface = (copy_iface_t*)tl_iface;
 
     uct_cuda_iface_query(attr);
 
@@ -93,8 +93,8 @@ static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
 static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
                                   uct_abi_perf_attr_t *attr)
 {
-    const iface_t *iface = (iface_t*)tl_iface;
-    const bool is_zcopy  = (attr->operation == UCT_ABI_EP_OP_PUT_ZCOPY) ||
+    const copy_iface_t *iface = (copy_iface_t*)tl_iface;
+    const bool is_zcopy       = (attr->operation == UCT_ABI_EP_OP_PUT_ZCOPY) ||
                            (attr->operation == UCT_ABI_EP_OP_GET_ZCOPY);
     const bool is_get    = uct_abi_ep_op_is_get(attr->operation);
     const double factor  = is_zcopy ? 1 : SHORT_SYNC_FACTOR;
@@ -147,14 +147,15 @@ static ucs_status_t get_device_address(uct_iface_h iface,
 
 static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
 {
-    memcpy(addr, &((iface_t*)iface)->id, sizeof(uint64_t));
+    memcpy(addr, &((copy_iface_t*)iface)->id, sizeof(uint64_t));
     return UCS_OK;
 }
 
 static int is_reachable(uct_abi_iface_t *iface, uct_abi_reachable_t *peer)
 {
     if ((peer->iface_addr != NULL) &&
-        (memcmp(peer->iface_addr, &((iface_t*)iface)->id, sizeof(uint64_t)) ==
+        (memcmp(peer->iface_addr, &((copy_iface_t*)iface)->id,
+                sizeof(uint64_t)) ==
          0)) {
         return 1;
     }
@@ -216,7 +217,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     uct_cuda_copy_bandwidth_t bandwidth;
     ucs_status_t status;
     char error[256];
-    iface_t *iface;
+    copy_iface_t *iface;
 
     /* a plain bandwidth (the format of UCX up to 1.16) leaves the others
      * unchanged */
@@ -234,7 +235,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface            = (iface_t*)*iface_p;
+    iface            = (copy_iface_t*)*iface_p;
     iface->bandwidth    = bandwidth;
     iface->read_latency = (config->short_proto == SHORT_PROTO_RNDV) ?
                                   READ_LATENCY :

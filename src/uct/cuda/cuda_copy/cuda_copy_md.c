@@ -30,15 +30,15 @@ typedef struct {
     int    enable_fabric;
     int    async_mem_type;
     int    retain_primary_ctx;
-} md_config_t;
+} copy_md_config_t;
 
 typedef struct {
-    uct_abi_md_t super;
-    md_config_t  config;
-    bool         has_dmabuf;
+    uct_abi_md_t     super;
+    copy_md_config_t config;
+    bool             has_dmabuf;
     uct_cuda_copy_fabric_t fabric;
     size_t       gpu_memory; /* Of GPU 0, bytes */
-} md_t;
+} copy_md_t;
 
 enum {
     PREF_LOC_CPU,
@@ -50,30 +50,32 @@ static const char *const async_mem_type_names[] = {"host", "cuda",
                                                    "cuda-managed", NULL};
 
 static const uct_abi_config_field_t md_config_fields[] = {
-    UCT_ABI_CONFIG_FIELD("REG_WHOLE_ALLOC", "auto", ON_OFF_AUTO, md_config_t,
+    UCT_ABI_CONFIG_FIELD("REG_WHOLE_ALLOC", "auto", ON_OFF_AUTO,
+                         copy_md_config_t,
                          reg_whole_alloc,
                          "Report whole allocations to UCX, so that they are "
                          "registered once; auto does so up to MAX_REG_RATIO"),
-    UCT_ABI_CONFIG_FIELD("MAX_REG_RATIO", "0.1", DOUBLE, md_config_t,
+    UCT_ABI_CONFIG_FIELD("MAX_REG_RATIO", "0.1", DOUBLE, copy_md_config_t,
                          max_reg_ratio,
                          "Largest allocation that auto reports whole, as a "
                          "share of the GPU's memory"),
-    UCT_ABI_CONFIG_FIELD("DMABUF", "try", TERNARY, md_config_t, dmabuf,
+    UCT_ABI_CONFIG_FIELD("DMABUF", "try", TERNARY, copy_md_config_t, dmabuf,
                          "Hand out dmabuf file descriptors of GPU memory"),
-    UCT_ABI_CONFIG_FIELD("PREF_LOC", "cpu", ENUM, md_config_t, pref_loc,
+    UCT_ABI_CONFIG_FIELD("PREF_LOC", "cpu", ENUM, copy_md_config_t, pref_loc,
                          "Where managed memory without a preferred location "
                          "counts as",
                          .names = pref_loc_names),
-    UCT_ABI_CONFIG_FIELD("ENABLE_FABRIC", "try", TERNARY, md_config_t,
+    UCT_ABI_CONFIG_FIELD("ENABLE_FABRIC", "try", TERNARY, copy_md_config_t,
                          enable_fabric,
                          "Allocate memory that other nodes can map over "
                          "NVLink; try: where nodes are joined so"),
-    UCT_ABI_CONFIG_FIELD("ASYNC_MEM_TYPE", "cuda-managed", ENUM, md_config_t,
+    UCT_ABI_CONFIG_FIELD("ASYNC_MEM_TYPE", "cuda-managed", ENUM,
+                         copy_md_config_t,
                          async_mem_type,
                          "What stream-ordered allocations of a pool that "
                          "cannot be shared count as: cuda, cuda-managed",
                          .names = async_mem_type_names),
-    UCT_ABI_CONFIG_FIELD("RETAIN_PRIMARY_CTX", "n", BOOL, md_config_t,
+    UCT_ABI_CONFIG_FIELD("RETAIN_PRIMARY_CTX", "n", BOOL, copy_md_config_t,
                          retain_primary_ctx,
                          "Make an inactive primary context active for an "
                          "allocation"),
@@ -88,7 +90,7 @@ static void md_close(uct_abi_md_t *md)
 
 static ucs_status_t md_query(uct_abi_md_t *tl_md, uct_abi_md_attr_t *attr)
 {
-    const md_t *md       = (md_t*)tl_md;
+    const copy_md_t *md  = (copy_md_t*)tl_md;
     const uint64_t host  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
     const uint64_t cuda  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     const uint64_t managed = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA_MANAGED);
@@ -121,7 +123,7 @@ static ucs_status_t mem_alloc(uct_abi_md_t *tl_md, size_t *length_p,
                               ucs_sys_device_t sys_dev, unsigned flags,
                               const char *name, uct_mem_h *memh_p)
 {
-    const md_t *md = (md_t*)tl_md;
+    const copy_md_t *md = (copy_md_t*)tl_md;
     uct_abi_mem_attr_t attr;
     uct_cuda_copy_memh_t *memh;
     ucs_status_t status;
@@ -186,7 +188,8 @@ static ucs_status_t mkey_pack(uct_abi_md_t *md, uct_mem_h memh, void *address,
 }
 
 /* Return the location of managed memory to be reported to UCX */
-static ucs_sys_device_t managed_location(const md_t *md, const void *address,
+static ucs_sys_device_t managed_location(const copy_md_t *md,
+                                         const void *address,
                                          size_t length, int device)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -209,7 +212,8 @@ static ucs_sys_device_t managed_location(const md_t *md, const void *address,
 /* Return whether an allocation is small enough to be reported, and registered,
  * as a whole. A range that extends beyond memory without context, for example
  * over several pieces mapped side by side, is reported as it is. */
-static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory,
+static bool is_reported_whole(const copy_md_t *md,
+                              const uct_cuda_memory_t *memory,
                               const void *address, size_t length)
 {
     if ((memory->context == NULL) &&
@@ -229,7 +233,7 @@ static bool is_reported_whole(const md_t *md, const uct_cuda_memory_t *memory,
 }
 
 /* Fill in a dmabuf for the pages around a range */
-static void query_dmabuf(const md_t *md, uct_abi_mem_attr_t *attr,
+static void query_dmabuf(const copy_md_t *md, uct_abi_mem_attr_t *attr,
                          const void *address)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
@@ -257,7 +261,7 @@ static void query_dmabuf(const md_t *md, uct_abi_mem_attr_t *attr,
 static ucs_status_t mem_query(uct_abi_md_t *tl_md, const void *address,
                               size_t length, uct_abi_mem_attr_t *attr)
 {
-    const md_t *md = (md_t*)tl_md;
+    const copy_md_t *md = (copy_md_t*)tl_md;
     uct_cuda_memory_t memory;
 
     if (address == NULL) {
@@ -376,13 +380,13 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
 {
-    md_t *md = calloc(1, sizeof(*md));
+    copy_md_t *md = calloc(1, sizeof(*md));
 
     if (md == NULL) {
         return UCS_ERR_NO_MEMORY;
     }
 
-    md->config     = *(const md_config_t*)tl_config;
+    md->config     = *(const copy_md_config_t*)tl_config;
     md->fabric     = find_fabric(md->config.enable_fabric);
     md->has_dmabuf = (md->config.dmabuf != UCT_ABI_NO) && dmabuf_is_supported();
     if ((md->config.dmabuf == UCT_ABI_YES) && !md->has_dmabuf) {
@@ -429,7 +433,7 @@ const uct_abi_component_t uct_cuda_copy_component = {
         .name   = "Cuda-copy memory domain",
         .prefix = "CUDA_COPY_",
         .fields = md_config_fields,
-        .size   = sizeof(md_config_t)
+        .size   = sizeof(copy_md_config_t)
     },
     .tl           = &uct_cuda_copy_tl,
     .is_available = uct_cuda_is_available,

@@ -6,7 +6,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
-#include <uct/cuda/base/mapped.h>
+#include <uct/cuda/base/vmm.h>
 #include <uct/cuda/base/memory.h>
 
 #include <stdlib.h>
@@ -64,9 +64,9 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
 static ucs_status_t alloc_mapped(int device, CUmemAllocationHandleType handle,
                                  size_t length, uct_cuda_copy_memh_t *memh)
 {
-    const ucs_status_t status = uct_cuda_mapped_alloc(device, device, handle,
-                                                      &length,
-                                                      &memh->device_memory);
+    const ucs_status_t status = uct_cuda_vmm_alloc(device, device, handle,
+                                                   &length,
+                                                   &memh->device_memory);
 
     if (status == UCS_OK) {
         memh->mapped_length = length;
@@ -100,7 +100,7 @@ static ucs_status_t alloc(ucs_memory_type_t type, int device,
                           uct_cuda_copy_memh_t *memh)
 {
     if ((type == UCS_MEMORY_TYPE_CUDA) && (fabric != UCT_CUDA_COPY_FABRIC_NO)) {
-        if (alloc_mapped(device, UCT_CUDA_MAPPED_FABRIC, length, memh) ==
+        if (alloc_mapped(device, UCT_CUDA_VMM_FABRIC, length, memh) ==
             UCS_OK) {
             return UCS_OK;
         }
@@ -182,7 +182,7 @@ ucs_status_t uct_cuda_copy_mem_free(uct_cuda_copy_memh_t *memh)
     /* memory freed by a reset may be the program's again; mappings survive a
      * reset */
     if (memh->mapped_length != 0) {
-        uct_cuda_mapped_free(memh->device_memory, memh->mapped_length);
+        uct_cuda_vmm_free(memh->device_memory, memh->mapped_length);
     } else if (uct_cuda_ctx_push_alive(memh->context, memh->context_id)) {
         (void)driver->cuMemFree(memh->device_memory);
         uct_cuda_ctx_pop();

@@ -79,7 +79,7 @@ typedef struct {
     double               bandwidth;
     double               latency;
     double               overhead;
-} iface_t;
+} ipc_iface_t;
 
 
 /* Add the engine's variables, which it parses itself: UCX passes their text */
@@ -220,13 +220,13 @@ static double host_bandwidth(void)
  * memory is slower than being written to, so messages use put. For a program's
  * own read the alternative would be TCP.
  */
-static bool get_is_second(const iface_t *iface)
+static bool get_is_second(const ipc_iface_t *iface)
 {
     return (iface->enable_get_zcopy == UCT_ABI_ON_OFF_AUTO) &&
            !uct_cuda_gpu_has_nvlink();
 }
 
-static bool get_is_offered(const iface_t *iface)
+static bool get_is_offered(const ipc_iface_t *iface)
 {
     return get_is_second(iface) ? (iface->uses & UCT_ABI_IFACE_USE_RMA) :
                                   (iface->enable_get_zcopy != UCT_ABI_OFF);
@@ -235,7 +235,7 @@ static bool get_is_offered(const iface_t *iface)
 /* Return whether reads must be reported as slow. UCX makes the same query for a
  * message's read and for the program's: if both may occur, the answer must suit
  * messages. */
-static bool get_is_hidden(const iface_t *iface)
+static bool get_is_hidden(const ipc_iface_t *iface)
 {
     return get_is_second(iface) && (iface->uses & UCT_ABI_IFACE_USE_TAG);
 }
@@ -251,7 +251,7 @@ static const uct_cuda_fabric_t *md_fabric(const uct_abi_md_t *tl_md)
 static ucs_status_t iface_query(uct_abi_iface_t *tl_iface,
                                 uct_iface_attr_t *attr)
 {
-    const iface_t *iface            = (iface_t*)tl_iface;
+    const ipc_iface_t *iface        = (ipc_iface_t*)tl_iface;
     const uct_cuda_fabric_t *fabric = md_fabric(tl_iface->md);
     uct_cuda_node_iface_addr_t self;
 
@@ -286,7 +286,7 @@ static bool is_offered(uct_abi_ep_op_t operation)
 static ucs_status_t estimate_perf(uct_abi_iface_t *tl_iface,
                                   uct_abi_perf_attr_t *attr)
 {
-    const iface_t *iface = (iface_t*)tl_iface;
+    const ipc_iface_t *iface = (ipc_iface_t*)tl_iface;
     const bool is_host = (attr->local_mem_type == UCT_ABI_MEM_TYPE_HOST);
     const bool is_put  = uct_abi_ep_op_is_put(attr->operation);
     bool is_hidden;
@@ -330,14 +330,14 @@ static ucs_status_t get_address(uct_iface_h iface, uct_iface_addr_t *addr)
     uct_cuda_node_iface_addr_t self;
 
     uct_cuda_node_iface_addr_self(&self);
-    self.iface = ((iface_t*)iface)->number;
+    self.iface = ((ipc_iface_t*)iface)->number;
     uct_cuda_node_iface_addr_pack(&self, addr);
     return UCS_OK;
 }
 
 static int is_reachable(uct_abi_iface_t *tl_iface, uct_abi_reachable_t *peer)
 {
-    const iface_t *iface = (iface_t*)tl_iface;
+    const ipc_iface_t *iface = (ipc_iface_t*)tl_iface;
 
     peer->reason = uct_cuda_node_addr_obstacle(peer->dev_addr, peer->iface_addr,
                                                iface->number,
@@ -386,7 +386,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
     uct_cuda_plan_config_t multipath;
     uct_cuda_mp_engine_t *engine;
     ucs_status_t status;
-    iface_t *iface;
+    ipc_iface_t *iface;
 
     config_read_multipath(config, &multipath);
     uct_cuda_coll_configure_node(&multipath);
@@ -402,7 +402,7 @@ iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
         return status;
     }
 
-    iface = (iface_t*)*iface_p;
+    iface = (ipc_iface_t*)*iface_p;
     /* A UCP with protocols v1 that reaches its own process would use this lane
      * for host memory, too, which fails (UCX's own test_ucp_mmap of 1.20), so
      * this is off unless requested */

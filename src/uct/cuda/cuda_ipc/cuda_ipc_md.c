@@ -32,54 +32,55 @@ typedef struct {
     char          *collectives_algorithm;
     int           collectives_multipath; /* uct_abi_ternary_t */
     int           collectives_waits;
-} md_config_t;
+} ipc_md_config_t;
 
 typedef struct {
     uct_cuda_ipc_md_t super;
     bool              host_zcopy;
-} md_t;
+} ipc_md_t;
 
 /* Allocations checked at each deregistration */
 #define CHECKS 4
 
 static const uct_abi_config_field_t md_config_fields[] = {
-    UCT_ABI_CONFIG_FIELD("ENABLE_MNNVL", "try", TERNARY, md_config_t,
+    UCT_ABI_CONFIG_FIELD("ENABLE_MNNVL", "try", TERNARY, ipc_md_config_t,
                          enable_mnnvl,
                          "Reach GPUs of other nodes by NVLink, where these "
                          "are joined so (UCX 1.18 and later)"),
-    UCT_ABI_CONFIG_FIELD("CACHE_MAX_REGIONS", "inf", ULUNITS, md_config_t,
+    UCT_ABI_CONFIG_FIELD("CACHE_MAX_REGIONS", "inf", ULUNITS, ipc_md_config_t,
                          cache_max_regions,
                          "Mappings kept of each peer's memory at most"),
-    UCT_ABI_CONFIG_FIELD("CACHE_MAX_SIZE", "inf", MEMUNITS, md_config_t,
+    UCT_ABI_CONFIG_FIELD("CACHE_MAX_SIZE", "inf", MEMUNITS, ipc_md_config_t,
                          cache_max_size,
                          "Bytes of each peer's memory kept mapped at most"),
-    UCT_ABI_CONFIG_FIELD("HOST_ZCOPY", "y", BOOL, md_config_t, host_zcopy,
+    UCT_ABI_CONFIG_FIELD("HOST_ZCOPY", "y", BOOL, ipc_md_config_t, host_zcopy,
                          "Copy between this process's host memory and peers' "
                          "GPUs directly (UCX 1.16 and later), and have its "
                          "own GPUs' copies take several links"),
-    UCT_ABI_CONFIG_FIELD("HOST_COPY_THREADS", "auto", ULUNITS, md_config_t,
+    UCT_ABI_CONFIG_FIELD("HOST_COPY_THREADS", "auto", ULUNITS, ipc_md_config_t,
                          host_copy_threads,
                          "Threads that copy host memory which is not "
                          "page-locked, 8 at most; auto: as many as the "
                          "process's share of the processors, less one"),
-    UCT_ABI_CONFIG_FIELD("COLLECTIVES", "auto", STRING, md_config_t,
+    UCT_ABI_CONFIG_FIELD("COLLECTIVES", "auto", STRING, ipc_md_config_t,
                          collectives,
                          "Carry out an MPI's collectives on the GPUs, on a "
                          "communicator of several nodes all-reduces "
                          "(ucx_mp_run --collectives). auto: of an MPI built "
                          "with CUDA those that it does not do as fast; n: by "
                          "way of the host, or as the MPI does them"),
-    UCT_ABI_CONFIG_FIELD("COLLECTIVES_ALGORITHM", "auto", STRING, md_config_t,
+    UCT_ABI_CONFIG_FIELD("COLLECTIVES_ALGORITHM", "auto", STRING,
+                         ipc_md_config_t,
                          collectives_algorithm,
                          "How: kernel (one a rank, through peers' memory), "
                          "flat (copy engines and kernels in two stages), "
                          "hierarchical; auto: by the node and the size"),
     UCT_ABI_CONFIG_FIELD("COLLECTIVES_MULTIPATH", "auto", TERNARY_AUTO,
-                         md_config_t, collectives_multipath,
+                         ipc_md_config_t, collectives_multipath,
                          "Let their copies go over GPUs of the node that no "
                          "rank of the communicator has: y (wherever they "
                          "can), n, or auto: where it gains"),
-    UCT_ABI_CONFIG_FIELD("COLLECTIVES_WAITS", "n", BOOL, md_config_t,
+    UCT_ABI_CONFIG_FIELD("COLLECTIVES_WAITS", "n", BOOL, ipc_md_config_t,
                          collectives_waits,
                          "Say as a warning, not at debug level only, what a "
                          "collective waits for that has waited for more than "
@@ -107,7 +108,7 @@ static ucs_status_t md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr)
      * it into host messages nor caches registrations. Access to a peer's memory
      * needs a key, and host memory has none. */
     attr->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA) |
-                             (((md_t*)md)->host_zcopy ?
+                             (((ipc_md_t*)md)->host_zcopy ?
                                       UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST) :
                                       0);
     attr->rkey_packed_size = sizeof(uct_cuda_node_packed_rkey_t);
@@ -191,7 +192,7 @@ static const uct_abi_md_ops_t md_ops = {
 /* Parse the collectives' variables. An invalid value costs a warning, once in a
  * process, and the default is used. */
 static void
-read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
+read_collectives(const ipc_md_config_t *config, uct_cuda_coll_config_t *said)
 {
     static bool is_logged;
     const bool is_on    = (strcmp(config->collectives, "y") == 0);
@@ -229,7 +230,7 @@ read_collectives(const md_config_t *config, uct_cuda_coll_config_t *said)
     }
 }
 
-static void open_settings(const md_config_t *config)
+static void open_settings(const ipc_md_config_t *config)
 {
     uct_cuda_settings_t settings = {
         .host_zcopy        = config->host_zcopy,
@@ -256,8 +257,8 @@ static ucs_status_t md_open(const uct_abi_component_t *component,
                             const char *md_name, const void *tl_config,
                             uct_abi_md_t **md_p)
 {
-    const md_config_t *config = tl_config;
-    md_t *md;
+    const ipc_md_config_t *config = tl_config;
+    ipc_md_t *md;
 
     md = calloc(1, sizeof(*md));
     if (md == NULL) {
@@ -335,7 +336,7 @@ const uct_abi_component_t uct_cuda_ipc_component = {
         .name   = "Cuda-IPC memory domain",
         .prefix = "CUDA_IPC_",
         .fields = md_config_fields,
-        .size   = sizeof(md_config_t)
+        .size   = sizeof(ipc_md_config_t)
     },
     .tl           = &uct_cuda_ipc_tl,
     .is_available = uct_cuda_is_available,

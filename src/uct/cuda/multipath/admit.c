@@ -74,9 +74,9 @@ static bool end_has_two_contexts(const uct_cuda_run_request_t *request)
 /* Log at debug level why a transfer uses one path and, once for each engine, at
  * info level that a GPU is hidden by CUDA_VISIBLE_DEVICES: the user can change
  * it */
-static void tell(uct_cuda_mp_core_t *core,
-                 const uct_cuda_run_request_t *request,
-                 uct_cuda_plan_reason_t reason)
+static void log_reason(uct_cuda_mp_core_t *core,
+                       const uct_cuda_run_request_t *request,
+                       uct_cuda_plan_reason_t reason)
 {
     if ((reason == UCT_CUDA_PLAN_NO_HIDDEN) &&
         !__atomic_exchange_n(&core->is_hidden_logged, true, __ATOMIC_RELAXED)) {
@@ -114,7 +114,7 @@ uct_cuda_plan_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
     }
 
     if (reason != UCT_CUDA_PLAN_ADMITTED) {
-        tell(core, request, reason);
+        log_reason(core, request, reason);
     } else {
         uct_cuda_debug("%zu bytes: worth a plan, with %u transfers ahead of "
                        "them",

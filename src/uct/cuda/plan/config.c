@@ -357,8 +357,8 @@ const uct_cuda_plan_config_var_t uct_cuda_mp_config_vars[] = {
      "installed for nodes like this, if there is any; empty is none.",
      read_name, FIELD(tuning_file), NAME},
     {"MULTIPATH_LEDGER", "auto",
-     "Directory, shared by all processes of the node, for the page in which "
-     "they tell each other which links they use. \"auto\" is "
+     "Directory, shared by all processes of the node, for the control block in "
+     "which they announce the links they use. \"auto\" is "
      UCT_CUDA_PLAN_LEDGER_DIR ", \"n\" does without.", read_ledger,
      FIELD(ledger), "auto, n, or a directory's path from the root on"},
     {"MULTIPATH_TRACE", "",

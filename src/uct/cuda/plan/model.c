@@ -762,8 +762,8 @@ void uct_cuda_plan_model_solve(const query_t *query, split_t *split)
 /* Compute the link time and processor time of a complete transfer over one
  * path. Fills of a path behind other transfers are hidden, so few chunks
  * suffice. */
-static void turn_times(const query_t *query, split_t *split, unsigned path,
-                       double rate, double *seconds_p, double *work_p)
+static void message_times(const query_t *query, split_t *split, unsigned path,
+                          double rate, double *seconds_p, double *work_p)
 {
     const candidate_t *candidate = split->paths[path];
     unsigned chunks              = 0;
@@ -798,15 +798,15 @@ void uct_cuda_plan_model_cycle(const query_t *query, split_t *split,
     double seconds[UCT_CUDA_PLAN_MAX_PATHS];
     double work[UCT_CUDA_PLAN_MAX_PATHS];
     double ends[UCT_CUDA_PLAN_MAX_PATHS];
-    unsigned i, next, turn;
+    unsigned i, next, message;
 
     uct_cuda_plan_model_rates(query, split, rates);
     for (i = 0; i < split->count; ++i) {
-        turn_times(query, split, i, rates[i], &seconds[i], &work[i]);
+        message_times(query, split, i, rates[i], &seconds[i], &work[i]);
         ends[i] = 0;
     }
 
-    for (turn = 0; turn < window; ++turn) {
+    for (message = 0; message < window; ++message) {
         next = 0;
         for (i = 1; i < split->count; ++i) {
             if (ends[i] + seconds[i] < ends[next] + seconds[next]) {

@@ -49,7 +49,7 @@ typedef uct_cuda_plan_share_way_t  way_t;
 
 
 /* Mask of destination GPUs, for each source GPU */
-typedef uint16_t links_t[MAX_GPUS];
+typedef uint16_t link_set_t[MAX_GPUS];
 
 _Static_assert(MAX_GPUS <= 16, "a bit each");
 
@@ -64,8 +64,8 @@ typedef struct {
     double worst;                         /* largest load so far */
     unsigned start;                       /* first rank to try */
     way_t  ways[MAX_GPUS][MAX_GPUS];
-    links_t users[NUM_RESOURCES];         /* links using each resource */
-    links_t stale;                        /* links whose price is outdated */
+    link_set_t users[NUM_RESOURCES];      /* links using each resource */
+    link_set_t stale;                     /* links whose price is outdated */
     double prices[MAX_GPUS][MAX_GPUS];    /* prices, except for the unit */
 } pack_t;
 

@@ -4,7 +4,7 @@
 #pragma GCC visibility pop
 
 #include <mpi/handles.h>
-#include <mpi/member.h>
+#include <mpi/comm.h>
 #include <mpi/nodes.h>
 #include <mpi/reduction.h>
 #include <mpi/job.h>
@@ -19,71 +19,71 @@ static struct {
     bool           has_keyval;
     int            keyval;
     unsigned       generation; /* changes when cached states become invalid */
-} state = {.once = PTHREAD_ONCE_INIT};
+} shared = {.once = PTHREAD_ONCE_INIT};
 
 /* State of the communicator of this thread's last call, valid until a
    communicator is freed. Saves an attribute lookup: small host-only calls
    notice every nanosecond. */
 static __thread struct {
-    MPI_Comm            comm;
-    ucx_mp_mpi_member_t *member;
-    unsigned            generation;
+    MPI_Comm          comm;
+    ucx_mp_mpi_comm_t *state;
+    unsigned          generation;
 } last __attribute__((tls_model("initial-exec")));
 
 
 /* ---------------------------------------------------------------- attribute */
 
-static int member_copy(MPI_Comm comm, int keyval, void *extra, void *value,
-                       void *new_value, int *is_copied_p)
+static int comm_copy(MPI_Comm comm, int keyval, void *extra, void *value,
+                     void *new_value, int *is_copied_p)
 {
     *is_copied_p = 0;
     return MPI_SUCCESS;
 }
 
-static int member_delete(MPI_Comm comm, int keyval, void *value, void *extra)
+static int comm_delete(MPI_Comm comm, int keyval, void *value, void *extra)
 {
-    ucx_mp_mpi_member_t *member = value;
+    ucx_mp_mpi_comm_t *state = value;
 
     /* MPI may reuse the handle for another communicator */
-    __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
-    if (member->reductions != NULL) {
-        ucx_mp_mpi_reductions_destroy(member->reductions, comm);
+    __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
+    if (state->reductions != NULL) {
+        ucx_mp_mpi_reductions_destroy(state->reductions, comm);
     }
-    if (member->group != NULL) {
-        ucx_mp_mpi_job.api->group_destroy(member->group);
+    if (state->group != NULL) {
+        ucx_mp_mpi_job.api->group_destroy(state->group);
     }
-    if (member->nodes != NULL) {
-        ucx_mp_mpi_nodes_destroy(member->nodes, comm);
+    if (state->nodes != NULL) {
+        ucx_mp_mpi_nodes_destroy(state->nodes, comm);
     }
-    free(member);
+    free(state);
     return MPI_SUCCESS;
 }
 
 static void state_init(void)
 {
-    state.has_keyval = ucx_mp_mpi_pmpi.Comm_create_keyval(member_copy,
-                                                          member_delete,
-                                                          &state.keyval,
-                                                          NULL) == MPI_SUCCESS;
+    shared.has_keyval = ucx_mp_mpi_pmpi.Comm_create_keyval(comm_copy,
+                                                           comm_delete,
+                                                           &shared.keyval,
+                                                           NULL) == MPI_SUCCESS;
 }
 
-static ucx_mp_mpi_member_t *member_find(MPI_Comm comm)
+static ucx_mp_mpi_comm_t *comm_find(MPI_Comm comm)
 {
-    ucx_mp_mpi_member_t *member = NULL;
-    int is_there                = 0;
+    ucx_mp_mpi_comm_t *state = NULL;
+    int is_there             = 0;
 
     /* the MPI reports an invalid communicator, once */
     return ((comm != ucx_mp_mpi_pmpi.comm_null) && (comm != (MPI_Comm)0) &&
-            (ucx_mp_mpi_pmpi.Comm_get_attr(comm, state.keyval, &member,
+            (ucx_mp_mpi_pmpi.Comm_get_attr(comm, shared.keyval, &state,
                                            &is_there) == MPI_SUCCESS) &&
             is_there) ?
-               member :
+               state :
                NULL;
 }
 
-ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm)
+ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_of(MPI_Comm comm)
 {
-    const unsigned generation = __atomic_load_n(&state.generation,
+    const unsigned generation = __atomic_load_n(&shared.generation,
                                                 __ATOMIC_ACQUIRE);
 
     if (ucx_mp_mpi_job.api == NULL) {
@@ -91,11 +91,11 @@ ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm)
     }
 
     if ((last.comm != comm) || (last.generation != generation)) {
-        last.member     = member_find(comm);
+        last.state      = comm_find(comm);
         last.comm       = comm;
         last.generation = generation;
     }
-    return last.member;
+    return last.state;
 }
 
 
@@ -121,7 +121,7 @@ static uint64_t key_new(MPI_Comm comm, int rank)
 static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
                             bool *is_spread_p)
 {
-    const bool is_child = (member_find(parent) != NULL);
+    const bool is_child = (comm_find(parent) != NULL);
     int *places;
     bool is_known;
     int i;
@@ -144,16 +144,16 @@ static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
     return is_known;
 }
 
-void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
+void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
-    ucx_mp_mpi_member_t *member   = NULL;
+    ucx_mp_mpi_comm_t *state      = NULL;
     int is_inter, rank, size;
     bool is_spread;
     uint64_t key;
 
-    pthread_once(&state.once, state_init);
-    if (!state.has_keyval || (comm == real->comm_null) ||
+    pthread_once(&shared.once, state_init);
+    if (!shared.has_keyval || (comm == real->comm_null) ||
         (real->Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) || is_inter ||
         (real->Comm_rank(comm, &rank) != MPI_SUCCESS) ||
         (real->Comm_size(comm, &size) != MPI_SUCCESS) || (size < 2) ||
@@ -164,86 +164,86 @@ void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm)
 
     key = key_new(comm, rank);
     if (key != 0) {
-        member = calloc(1, sizeof(*member));
+        state = calloc(1, sizeof(*state));
     }
-    if (member == NULL) {
+    if (state == NULL) {
         if ((key != 0) && (comm == real->comm_world)) {
             abort(); /* the other ranks wait for this one */
         }
         return; /* this rank never joins: the calls of the others are staged */
     }
 
-    member->key  = key;
-    member->rank = rank;
-    member->size = size;
+    state->key  = key;
+    state->rank = rank;
+    state->size = size;
     if (is_spread) {
-        member->nodes = ucx_mp_mpi_nodes_create(key);
+        state->nodes = ucx_mp_mpi_nodes_create(key);
     } else if (comm == real->comm_world) {
-        member->reductions = ucx_mp_mpi_reductions_create(comm, rank);
+        state->reductions = ucx_mp_mpi_reductions_create(comm, rank);
     }
-    if ((is_spread && (member->nodes == NULL)) ||
-        (real->Comm_set_attr(comm, state.keyval, member) != MPI_SUCCESS)) {
+    if ((is_spread && (state->nodes == NULL)) ||
+        (real->Comm_set_attr(comm, shared.keyval, state) != MPI_SUCCESS)) {
         abort(); /* on several nodes, other ranks rely on this one */
     }
 
     /* a thread may have cached "no state" for a reused handle */
-    __atomic_fetch_add(&state.generation, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
 }
 
 
 /* -------------------------------------------------------------------- calls */
 
-bool ucx_mp_mpi_member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm)
+bool ucx_mp_mpi_comm_has_group(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
 {
-    if ((member->group == NULL) && !member->has_failed) {
-        member->group      = ucx_mp_mpi_job_join(comm, member->key,
-                                                 member->rank, member->size,
-                                                 member->calls);
-        member->has_failed = (member->group == NULL);
+    if ((state->group == NULL) && !state->has_failed) {
+        state->group      = ucx_mp_mpi_job_join(comm, state->key,
+                                                state->rank, state->size,
+                                                state->calls);
+        state->has_failed = (state->group == NULL);
     }
-    return member->group != NULL;
+    return state->group != NULL;
 }
 
-uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
-                                              MPI_Comm comm)
+uct_cuda_coll_group_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
+                                            MPI_Comm comm)
 {
-    if (!ucx_mp_mpi_member_has_group(member, comm)) {
-        ++member->calls;
+    if (!ucx_mp_mpi_comm_has_group(state, comm)) {
+        ++state->calls;
     }
-    return member->group;
+    return state->group;
 }
 
 /* Return whether another rank has created the group of this communicator, which
    awaits this rank. false, too, if no group was created in the
    segment since the last look: one memory read. */
-static bool member_is_awaited(ucx_mp_mpi_member_t *member)
+static bool comm_is_awaited(ucx_mp_mpi_comm_t *state)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_job.api;
     uct_cuda_node_segment_t *segment = ucx_mp_mpi_job.segment;
     const uint32_t word = __atomic_load_n(api->segment_changes(segment),
                                           __ATOMIC_ACQUIRE);
 
-    if (__builtin_expect(word == member->word, 1)) {
+    if (__builtin_expect(word == state->word, 1)) {
         return false;
     }
 
-    member->word = word;
-    return api->segment_has(segment, member->key);
+    state->word = word;
+    return api->segment_has(segment, state->key);
 }
 
-void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
-                            int kind, uct_cuda_coll_reason_t reason)
+void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
+                               int kind, uct_cuda_coll_reason_t reason)
 {
-    if ((member->group != NULL) ||
-        (member_is_awaited(member) &&
-         ucx_mp_mpi_member_has_group(member, comm))) {
-        ucx_mp_mpi_job.api->pass(member->group, kind, reason);
+    if ((state->group != NULL) ||
+        (comm_is_awaited(state) &&
+         ucx_mp_mpi_comm_has_group(state, comm))) {
+        ucx_mp_mpi_job.api->fall_back(state->group, kind, reason);
         return;
     }
 
-    ++member->calls;
+    ++state->calls;
     if (reason != UCT_CUDA_COLL_NO_HOST) {
-        ucx_mp_mpi_job.api->pass(NULL, kind, reason);
+        ucx_mp_mpi_job.api->fall_back(NULL, kind, reason);
     }
 }
 
@@ -253,7 +253,7 @@ void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
 static int made(int rc, MPI_Comm parent, const MPI_Comm *comm)
 {
     if ((rc == MPI_SUCCESS) && (ucx_mp_mpi_job.api != NULL)) {
-        ucx_mp_mpi_member_new(parent, *comm);
+        ucx_mp_mpi_comm_new(parent, *comm);
     }
     return rc;
 }

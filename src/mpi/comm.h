@@ -6,8 +6,8 @@
  * creates the group for GPU collectives: each rank joins before the first call
  * that needs it.
  */
-#ifndef UCX_MP_MPI_MEMBER_H_
-#define UCX_MP_MPI_MEMBER_H_
+#ifndef UCX_MP_MPI_COMM_H_
+#define UCX_MP_MPI_COMM_H_
 
 #include <mpi/failure.h>
 #include <mpi/pmpi.h>
@@ -21,8 +21,8 @@
 typedef struct {
     uint64_t              key;    /* same number on all ranks of the
                                      communicator */
-    uint64_t              calls;  /* collectives that GPUs could carry out,
-                                     counted until the group exists */
+    uint64_t              calls;  /* collectives possible on GPUs, counted until
+                                     the group exists */
     uint64_t              number; /* collectives with buffers so far */
     uint32_t              word;   /* segment's change counter when it was last
                                      read */
@@ -33,7 +33,7 @@ typedef struct {
                                        all ranks are on one node */
     bool has_reductions; /* GPUs may carry out non-blocking reductions */
     struct ucx_mp_mpi_reductions *reductions; /* NULL: none are queued */
-} ucx_mp_mpi_member_t;
+} ucx_mp_mpi_comm_t;
 
 
 /* Set up the state of a new communicator; all its ranks call this, and it
@@ -41,46 +41,46 @@ typedef struct {
    MPI_COMM_WORLD. If the parent has a state, the ranks are known to be of this
    program. Intercommunicators, and those of one rank or with ranks of other
    programs, get no state: they use the MPI's collectives only. */
-void ucx_mp_mpi_member_new(MPI_Comm parent, MPI_Comm comm);
+void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm);
 
 /* Return a communicator's state; NULL: GPUs carry out none of its
    collectives. */
-ucx_mp_mpi_member_t *ucx_mp_mpi_member_of(MPI_Comm comm);
+ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_of(MPI_Comm comm);
 
 /* Count a collective of this rank on `comm`. @return The communicator's state;
    NULL if it has none: nothing is counted. */
-static inline ucx_mp_mpi_member_t *ucx_mp_mpi_member_next(MPI_Comm comm)
+static inline ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_next(MPI_Comm comm)
 {
-    ucx_mp_mpi_member_t *member = ucx_mp_mpi_member_of(comm);
+    ucx_mp_mpi_comm_t *state = ucx_mp_mpi_comm_of(comm);
 
-    if (member != NULL) {
-        ++member->number;
+    if (state != NULL) {
+        ++state->number;
     }
-    return member;
+    return state;
 }
 
-/* Identify the collective that was counted last */
+/* Identify the collective counted last */
 static inline ucx_mp_mpi_ordinal_t
-ucx_mp_mpi_member_ordinal(const ucx_mp_mpi_member_t *member)
+ucx_mp_mpi_comm_ordinal(const ucx_mp_mpi_comm_t *state)
 {
-    return (member == NULL) ? (ucx_mp_mpi_ordinal_t){0} :
-                              (ucx_mp_mpi_ordinal_t){.key = member->key,
-                                                     .number = member->number};
+    return (state == NULL) ? (ucx_mp_mpi_ordinal_t){0} :
+                              (ucx_mp_mpi_ordinal_t){.key = state->key,
+                                                     .number = state->number};
 }
 
 /* Decline the next call on this rank, before the MPI's call. If another rank
    has created the group, join it; in a group, all ranks then fall back. Without
    a group, count the call. */
-void ucx_mp_mpi_member_pass(ucx_mp_mpi_member_t *member, MPI_Comm comm,
-                            int kind, uct_cuda_coll_reason_t reason);
+void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
+                               int kind, uct_cuda_coll_reason_t reason);
 
 /* Join the communicator's group, unless this rank is in it or has failed to
    join before. @return Whether this rank is in the group. */
-bool ucx_mp_mpi_member_has_group(ucx_mp_mpi_member_t *member, MPI_Comm comm);
+bool ucx_mp_mpi_comm_has_group(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
 
 /* Get the group for a collective with GPU buffers, joining it if needed.
    @return NULL: this rank cannot join. The call is counted; make the MPI's. */
-uct_cuda_coll_group_t *ucx_mp_mpi_member_join(ucx_mp_mpi_member_t *member,
-                                              MPI_Comm comm);
+uct_cuda_coll_group_t *ucx_mp_mpi_comm_join(ucx_mp_mpi_comm_t *state,
+                                            MPI_Comm comm);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Choice of the context to copy in. */
-#ifndef UCT_CUDA_COPY_WHERE_H
-#define UCT_CUDA_COPY_WHERE_H
+#ifndef UCT_CUDA_COPY_CONTEXT_H
+#define UCT_CUDA_COPY_CONTEXT_H
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/copy/copy.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Create, reserve, map, set access; and the reverse. */
-#include <uct/cuda/base/mapped.h>
+#include <uct/cuda/base/vmm.h>
 
 #include <stdint.h>
 
 
-ucs_status_t uct_cuda_mapped_alloc(int device, int accessor,
-                                   CUmemAllocationHandleType type,
-                                   size_t *length_p, CUdeviceptr *address_p)
+ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
+                                CUmemAllocationHandleType type,
+                                size_t *length_p, CUdeviceptr *address_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUmemAllocationProp prop        = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
@@ -20,7 +20,7 @@ ucs_status_t uct_cuda_mapped_alloc(int device, int accessor,
     prop.requestedHandleTypes = type;
     prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id          = device;
-    if (type == UCT_CUDA_MAPPED_FABRIC) {
+    if (type == UCT_CUDA_VMM_FABRIC) {
         prop.allocFlags.gpuDirectRDMACapable = 1;
     }
 
@@ -52,7 +52,7 @@ ucs_status_t uct_cuda_mapped_alloc(int device, int accessor,
     access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if (driver->cuMemSetAccess(*address_p, length, &access, 1) !=
         CUDA_SUCCESS) {
-        uct_cuda_mapped_free(*address_p, length);
+        uct_cuda_vmm_free(*address_p, length);
         goto out_release;
     }
 
@@ -65,7 +65,7 @@ out_release:
     return status;
 }
 
-void uct_cuda_mapped_free(CUdeviceptr address, size_t length)
+void uct_cuda_vmm_free(CUdeviceptr address, size_t length)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lookup of symbols in other loaded objects. This library defines many symbols
-   that the MPI defines, too, so plain dlsym() could find its own. */
-#ifndef UCX_MP_MPI_OBJECTS_H_
-#define UCX_MP_MPI_OBJECTS_H_
+/* Lookup of symbols in other loaded objects. This library and the MPI define
+   many symbols of the same names: plain dlsym() could find the library's. */
+#ifndef UCX_MP_MPI_SYMBOLS_H_
+#define UCX_MP_MPI_SYMBOLS_H_
 
 #include <stdbool.h>
 
@@ -18,8 +18,8 @@ bool ucx_mp_mpi_exports_symbol(const char *name);
 bool ucx_mp_mpi_in_one_object(void *first, void *second);
 
 /*
- * Find the first loaded object for which `is_it` returns true, and return a
- * handle that keeps it loaded; NULL: none. `is_it` runs outside of
+ * Find the first loaded object with a true `is_it`, and return a handle to keep
+ * it loaded; NULL: none. `is_it` runs outside of
  * dl_iterate_phdr(): calling dlopen() in it could deadlock, since the two take
  * their locks in opposite order.
  *
@@ -28,8 +28,8 @@ bool ucx_mp_mpi_in_one_object(void *first, void *second);
 void *ucx_mp_mpi_find_object(const char *prefix,
                              bool (*is_it)(void *handle, void *arg), void *arg);
 
-/* Find a loaded object, also one loaded with RTLD_LOCAL, through which a symbol
-   of another library can be found. @return A handle that keeps it loaded; NULL:
+/* Find a loaded object, also one loaded with RTLD_LOCAL, from which dlsym()
+   finds a symbol of another library. @return A handle to keep it loaded; NULL:
    none. */
 void *ucx_mp_mpi_others_object(const char *name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* GPU memory from cuMemCreate, on any GPU without a context there. */
-#ifndef UCT_CUDA_BASE_MAPPED_H
-#define UCT_CUDA_BASE_MAPPED_H
+#ifndef UCT_CUDA_BASE_VMM_H
+#define UCT_CUDA_BASE_VMM_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/base/driver.h>
@@ -10,7 +10,7 @@
 
 
 /** Value of CU_MEM_HANDLE_TYPE_FABRIC, defined from CUDA 12.3 on. */
-#define UCT_CUDA_MAPPED_FABRIC ((CUmemAllocationHandleType)8)
+#define UCT_CUDA_VMM_FABRIC ((CUmemAllocationHandleType)8)
 
 
 /**
@@ -24,13 +24,13 @@
  * @return UCS_OK; UCS_ERR_UNSUPPORTED: not supported by the driver;
  *         UCS_ERR_NO_MEMORY: any other failure. Not logged.
  */
-ucs_status_t uct_cuda_mapped_alloc(int device, int accessor,
-                                   CUmemAllocationHandleType handle,
-                                   size_t *length_p, CUdeviceptr *address_p);
+ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
+                                CUmemAllocationHandleType handle,
+                                size_t *length_p, CUdeviceptr *address_p);
 
 /**
  * Unmap and free the memory. @param length  As rounded up
  */
-void uct_cuda_mapped_free(CUdeviceptr address, size_t length);
+void uct_cuda_vmm_free(CUdeviceptr address, size_t length);
 
 #endif

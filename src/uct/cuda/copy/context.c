@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <uct/cuda/copy/where.h>
+#include <uct/cuda/copy/context.h>
 
 #include <uct/cuda/base/log.h>
 
