@@ -858,7 +858,7 @@ static void errors(void)
     }
     for (i = 0; i < size; ++i) {
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, i, 0, win);
-        MPI_Win_sync(win);
+        expect(MPI_Win_sync(win) == MPI_SUCCESS, "a sync in a lock");
         MPI_Win_unlock(i, win);
     }
     MPI_Barrier(WORLD);
