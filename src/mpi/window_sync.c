@@ -674,6 +674,8 @@ UCX_MP_MPI_DEFINE(Win_sync, (win), MPI_Win win)
 
     expose(window);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    REAL(Win_sync, win)
+    if (window->is_locked || (window->num_mpi_locks > 0)) {
+        REAL(Win_sync, win) /* an error outside of the MPI's own epochs */
+    }
     return rc;
 }

@@ -51,7 +51,7 @@ typedef struct {
 
 static uint64_t epochs = 120;
 static uint64_t seed   = 1;
-static int on_host, is_timed;
+static int on_host, is_timed, is_pt2pt;
 static const char *kinds = "";
 
 static uint64_t state;
@@ -62,6 +62,7 @@ static uint8_t *look;            /* copy of this rank's memory */
 static char *memory, *base;      /* allocation, and the window in it */
 static ucx_mp_mem_t mem_of[MAX_RANKS];
 static bool is_allocated;
+static bool has_gpu;             /* the window, on any rank */
 static MPI_Win win;
 static MPI_Group everybody;
 static uint64_t wrong, num_puts, num_gets, changes, made;
@@ -73,6 +74,8 @@ static const ucx_mp_option_t options[] = {
                 "of windows: d (device), h (host), m (managed), p (pinned) of "
                 "each rank, repeated; without it they are drawn"),
     UCX_MP_FLAG("host", on_host, "no GPU memory: what the MPI does by itself"),
+    UCX_MP_FLAG("pt2pt", is_pt2pt,
+                "omit what fails in Open MPI 4's component pt2pt"),
     UCX_MP_FLAG("speed", is_timed,
                 "measure puts from rank 0 to 1 and messages instead"),
     {NULL}
@@ -408,12 +411,15 @@ static void window_make(void)
                                               kinds[i % strlen(kinds)]) -
                                        "dhpm");
         }
-        if (is_allocated && (mem_of[i] != UCX_MP_MEM_DEVICE)) {
+        /* UCX 1.13 aborts when pt2pt's message with gaps arrives in managed
+           memory */
+        if ((is_allocated || is_pt2pt) && (mem_of[i] != UCX_MP_MEM_DEVICE)) {
             mem_of[i] = UCX_MP_MEM_HOST;
         }
         if (on_host) {
             mem_of[i] = UCX_MP_MEM_HOST;
         }
+        has_gpu = (has_gpu && (i > 0)) || (mem_of[i] == UCX_MP_MEM_DEVICE);
         memset(images[i], 0, bytes);
     }
 
@@ -493,6 +499,7 @@ static void epoch(int number)
     const bool is_get = below(2);
     const int draws   = below(1 << 20);
     const bool is_passive = (mode == LOCK) || (mode == LOCK_ALL);
+    const bool is_full    = is_pt2pt && !has_gpu;
     begun_t *begun    = calloc(count, sizeof(*begun));
     op_t *all         = malloc(count * size * sizeof(*all));
     uint64_t shared;
@@ -524,13 +531,15 @@ static void epoch(int number)
                 rc = MPI_Win_flush(begun[i].op.target, win);
                 break;
             case 1:
-                rc = MPI_Win_flush_local(begun[i].op.target, win);
+                rc = is_full ? MPI_Win_flush(begun[i].op.target, win) :
+                               MPI_Win_flush_local(begun[i].op.target, win);
                 break;
             case 2:
                 rc = MPI_Win_flush_all(win);
                 break;
             case 3:
-                rc = MPI_Win_flush_local_all(win);
+                rc = is_full ? MPI_Win_flush_all(win) :
+                               MPI_Win_flush_local_all(win);
                 break;
             }
             expect(rc == MPI_SUCCESS, "a flush fails");
@@ -698,7 +707,8 @@ static void epoch_sums(int number)
         if (mode == LOCK) {
             MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win);
         }
-        if (form == 0) {
+        if ((form == 0) ||
+            (is_pt2pt && (mem_of[target] != UCX_MP_MEM_DEVICE))) {
             MPI_Accumulate(buffer, count, mpi, target,
                            (MPI_Aint)(at + first) / unit, 1, vector, op, win);
         } else if ((form == 1) && ((mode == LOCK) || (mode == LOCK_ALL))) {
@@ -848,7 +858,7 @@ static void errors(void)
     }
     for (i = 0; i < size; ++i) {
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, i, 0, win);
-        MPI_Win_sync(win);
+        expect(MPI_Win_sync(win) == MPI_SUCCESS, "a sync in a lock");
         MPI_Win_unlock(i, win);
     }
     MPI_Barrier(WORLD);

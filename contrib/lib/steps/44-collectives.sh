@@ -139,12 +139,14 @@ unstaged() {
 # types MPI: messages of random datatypes by every call that sends or receives
 types() { staged "$1" 2 ucx_mp_types '^ucx_mp_types: .* messages, .* 0 wrong'; }
 
-# windows MPI ARGUMENT...: random one-sided calls. Gets of host memory by Open MPI 4's component
-# ucx may end before the bytes are there, without any GPU as well.
+# windows MPI [pt2pt] [ARGUMENT...]: random one-sided calls, by Open MPI 4's component pt2pt or
+# rdma. Gets of host memory by its component ucx may end before the bytes are there, without any
+# GPU as well.
 windows() {
     local mpi=$1 osc=rdma
     shift
     [ "$mpi" = distribution ] || osc=^rdma
+    [ "${1-}" != pt2pt ] || { osc=pt2pt; shift; set -- --pt2pt "$@"; }
     OMPI_MCA_osc=$osc staged "$mpi" 3 ucx_mp_windows \
         '^ucx_mp_windows: [1-9][0-9]* windows, .* 0 wrong' "$@"
 }
@@ -538,6 +540,8 @@ for mpi_name in openmpi5 mpich; do
 done
 step windows full 60 "windows distribution" \
      "one-sided calls on windows in GPU memory, and in memory of several kinds"
+step windows-pt2pt full 60 "windows distribution pt2pt --seed 5" \
+     "the same by Open MPI's component pt2pt"
 for mpi_name in openmpi5 mpich; do
     step "windows-$mpi_name" full 60 "windows $mpi_name" \
          "the same of other MPIs"
