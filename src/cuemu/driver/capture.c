@@ -168,7 +168,9 @@ static void cuemu_capture_break(cuemu_capture_t *capture, const char *by)
     capture->is_broken = 1;
 }
 
-CUresult cuemu_capture_enter(const char *call)
+/* Check a call before it runs. Returns SUCCESS if the thread may call now.
+   Otherwise returns the call's error and breaks the captures that forbid it. */
+static CUresult cuemu_capture_enter(const char *call)
 {
     CUresult result = CUDA_SUCCESS;
     cuemu_capture_kind_t kind;
@@ -209,14 +211,6 @@ CUEMU_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *mode),
 }
 
 /* ---------------------------------------------------------------- fronts */
-
-/* Forget the dependencies of a stream's next node. */
-static void cuemu_front_clear(cuemu_front_t *front)
-{
-    free(front->nodes);
-    front->nodes = NULL;
-    front->count = 0;
-}
 
 static CUresult cuemu_front_add(cuemu_front_t *front, CUgraphNode node)
 {
@@ -500,14 +494,6 @@ CUresult cuemu_capture_ask(cuemu_event_t *event)
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-void cuemu_capture_forget_event(cuemu_event_t *event)
-{
-    if (event->capture != 0) {
-        event->capture = 0;
-        cuemu_front_clear(&event->front);
-    }
-}
-
 void cuemu_capture_forget_stream(cuemu_stream_t *stream)
 {
     cuemu_stream_t **link;
@@ -563,6 +549,7 @@ static CUresult cuemu_capture_begin(cuemu_stream_t *stream, int mode)
     capture->next   = cuemu_captures;
     cuemu_captures  = capture;
     cuemu_capture_join(capture, stream);
+    __atomic_store_n(&cuemu_gate_ask, cuemu_capture_enter, __ATOMIC_RELEASE);
     __atomic_add_fetch(&cuemu_num_captures, 1, __ATOMIC_RELEASE);
     return CUDA_SUCCESS;
 }

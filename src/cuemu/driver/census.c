@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Count a process's driver objects, so that tests can find leaks. */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
+#include "cuemu_memory.h"
 
 #include <stdio.h>
 
@@ -60,6 +61,6 @@ const char *cuemu_census(char *text, size_t size)
         CUEMU_PRINT("retained.%zu=%d ", i, retained);
     }
 
-    CUEMU_PRINT("current=%d", cuemu_context_depth());
+    CUEMU_PRINT("current=%d", cuemu_ctx_depth);
     return text;
 }

@@ -1,33 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Contexts: primary ones, created ones, the stack of a thread, peers. */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
+#include "cuemu_kernel.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CUEMU_CTX_STACK     64
 #define CUEMU_CTX_FLAG_MASK 0x1ff /* CU_CTX_FLAGS_MASK, later bits included */
 
-static __thread cuemu_context_t *cuemu_ctx_stack[CUEMU_CTX_STACK];
-static __thread int cuemu_ctx_depth = 0;
-
-static unsigned cuemu_num_unlocking; /* threads in cuemu_process_wait() */
-
-
-cuemu_context_t *cuemu_context_current(void)
-{
-    cuemu_context_t *ctx;
-
-    if (cuemu_ctx_depth == 0) {
-        return NULL;
-    }
-
-    ctx = cuemu_ctx_stack[cuemu_ctx_depth - 1];
-    return ((ctx != NULL) &&
-            (cuemu_object_check(ctx, CUEMU_OBJ_CONTEXT) != NULL) &&
-            ctx->alive) ? ctx : NULL;
-}
 
 /* Return the context of a handle, also a destroyed one: handles stay valid for
    the process's life (seen on H100, driver 580). NULL if the handle never was a
@@ -37,18 +18,6 @@ static cuemu_context_t *cuemu_context_any(CUcontext handle)
     return cuemu_object_is_stale(handle, CUEMU_OBJ_CONTEXT) ?
            (cuemu_context_t*)handle :
            cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
-}
-
-CUresult cuemu_context_error(void)
-{
-    return ((cuemu_ctx_depth > 0) &&
-            (cuemu_ctx_stack[cuemu_ctx_depth - 1] != NULL)) ?
-           CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-int cuemu_context_depth(void)
-{
-    return cuemu_ctx_depth;
 }
 
 /* Initialise a context in an object that is new, or was a context before. */
@@ -85,81 +54,10 @@ static CUresult cuemu_context_new(int device, unsigned flags,
     return result;
 }
 
-void cuemu_context_wait(cuemu_context_t *ctx)
-{
-    cuemu_op_id_t ops[256];
-    cuemu_stream_t *stream;
-    unsigned count = 0, i;
-
-    cuemu_lock();
-    ops[count++] = cuemu_work_tail(ctx->null_stream);
-    for (stream = ctx->streams; (stream != NULL) && (count < 256);
-         stream = stream->next) {
-        ops[count++] = cuemu_work_tail(stream);
-    }
-    cuemu_unlock();
-
-    for (i = 0; i < count; ++i) {
-        cuemu_work_wait(ops[i]);
-    }
-}
-
-void cuemu_process_wait(void)
-{
-    cuemu_op_id_t ops[1024];
-    cuemu_stream_t *stream;
-    unsigned count = 0, i;
-
-    __atomic_add_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
-    cuemu_lock();
-    for (stream = cuemu_object_next(CUEMU_OBJ_STREAM, NULL);
-         (stream != NULL) && (count < 1024);
-         stream = cuemu_object_next(CUEMU_OBJ_STREAM, stream)) {
-        ops[count++] = cuemu_work_tail(stream);
-    }
-    cuemu_unlock();
-
-    for (i = 0; i < count; ++i) {
-        cuemu_work_wait(ops[i]);
-    }
-    __atomic_sub_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
-}
-
-void cuemu_process_wait_unlocked(void)
-{
-    while (__atomic_load_n(&cuemu_num_unlocking, __ATOMIC_SEQ_CST) > 0) {
-        cuemu_work_pause();
-    }
-}
-
-extern void cuemu_mem_drop_context(cuemu_context_t *ctx);
-
-/* Return the index of a peer in the context's list, or of a free entry (`peer`
-   NULL); -1 if there is none. Kernels call it without a lock. */
-static int cuemu_context_find_peer(const cuemu_context_t *ctx,
-                                   const cuemu_context_t *peer)
-{
-    int i;
-
-    for (i = 0; i < CUEMU_MAX_PEERS; ++i) {
-        if (__atomic_load_n(&ctx->peers[i], __ATOMIC_ACQUIRE) == peer) {
-            return i;
-        }
-    }
-
-    return -1;
-}
-
 static void cuemu_context_set_peer(cuemu_context_t *ctx, int i,
                                    cuemu_context_t *peer)
 {
     __atomic_store_n(&ctx->peers[i], peer, __ATOMIC_RELEASE);
-}
-
-int cuemu_context_has_peer(const cuemu_context_t *ctx,
-                           const cuemu_context_t *peer)
-{
-    return (peer != NULL) && (cuemu_context_find_peer(ctx, peer) >= 0);
 }
 
 /* Remove all peer access from and to a context that ends. Call with the
@@ -188,6 +86,7 @@ static void cuemu_context_end(cuemu_context_t *ctx)
 
     cuemu_lock();
     ctx->alive = 0;
+    cuemu_ipc_drop_context(ctx);
     cuemu_mem_drop_context(ctx);
     cuemu_context_drop_peers(ctx);
     cuemu_stream_retire(ctx);

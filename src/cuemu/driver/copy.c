@@ -525,28 +525,6 @@ CUEMU_API(cuMemcpyPeerAsync,
                                                     CUEMU_COPY_SRC_DEVICE);
 }
 
-/* Return the address of the first byte of one side of a pitched copy; 0 for
-   arrays. */
-static uint64_t cuemu_copy_side(int type, const void *host, CUdeviceptr device,
-                                size_t pitch, size_t x, size_t y)
-{
-    uint64_t base;
-
-    switch (type) {
-    case CU_MEMORYTYPE_HOST:
-        base = (uint64_t)(uintptr_t)host;
-        break;
-    case CU_MEMORYTYPE_DEVICE:
-    case CU_MEMORYTYPE_UNIFIED:
-        base = (uint64_t)device;
-        break;
-    default:
-        return 0;
-    }
-
-    return (base == 0) ? 0 : (base + y * pitch + x);
-}
-
 static CUresult cuemu_copy_2d(const CUDA_MEMCPY2D *p, cuemu_stream_t *stream,
                               int sync)
 {
@@ -561,10 +539,10 @@ static CUresult cuemu_copy_2d(const CUDA_MEMCPY2D *p, cuemu_stream_t *stream,
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
-    copy.dst = cuemu_copy_side((int)p->dstMemoryType, p->dstHost, p->dstDevice,
-                               copy.dst_pitch, p->dstXInBytes, p->dstY);
-    copy.src = cuemu_copy_side((int)p->srcMemoryType, p->srcHost, p->srcDevice,
-                               copy.src_pitch, p->srcXInBytes, p->srcY);
+    copy.dst = cuemu_mem_side(p->dstMemoryType, p->dstHost, p->dstDevice,
+                              copy.dst_pitch, p->dstXInBytes, p->dstY);
+    copy.src = cuemu_mem_side(p->srcMemoryType, p->srcHost, p->srcDevice,
+                              copy.src_pitch, p->srcXInBytes, p->srcY);
     if ((copy.dst == 0) || (copy.src == 0) || (copy.dst_pitch < copy.width) ||
         (copy.src_pitch < copy.width)) {
         return CUDA_ERROR_INVALID_VALUE;

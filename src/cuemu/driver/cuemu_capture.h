@@ -4,6 +4,7 @@
 #ifndef CUEMU_CAPTURE_H_
 #define CUEMU_CAPTURE_H_
 
+#include "cuemu_gate.h"
 #include "cuemu_graph.h"
 
 /* Effect of a call on captures */
@@ -15,10 +16,6 @@ typedef enum {
 
 /* For tests: return the effect of a call by its name, for any version. */
 CUEMU_FOR_TESTS cuemu_capture_kind_t cuemu_capture_kind(const char *call);
-
-/* Check a call before it runs. Returns SUCCESS if the thread may call now.
-   Otherwise returns the call's error and breaks the captures that forbid it. */
-CUresult cuemu_capture_enter(const char *call);
 
 /*
  * Prepare for new work in the stream. Sets *is_captured_p if the work must
@@ -52,10 +49,6 @@ CUresult cuemu_capture_wait(cuemu_stream_t *stream, cuemu_event_t *event,
 /* Check a query of the event, or a wait for it. Returns CAPTURED_EVENT, and
    breaks the capture, if the event was last recorded in one. */
 CUresult cuemu_capture_ask(cuemu_event_t *event);
-
-/* Forget what an event stands for in a capture, before it is recorded again or
-   destroyed. */
-void cuemu_capture_forget_event(cuemu_event_t *event);
 
 /* Take a stream out of its capture before it is destroyed: ends a capture that
    began in the stream, and breaks any other. */

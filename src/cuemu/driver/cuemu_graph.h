@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Graphs: shared by graph.c, by capture.c for captured streams, and by kernel.c
-   for kernels. */
+/* Graphs: shared by graph.c, by capture.c for captured streams, by job.c and
+   kernel.c for kernels. */
 #ifndef CUEMU_GRAPH_H_
 #define CUEMU_GRAPH_H_
 
-#include "cuemu_driver.h"
+#include "cuemu_work.h"
 
 /* A kernel with its arguments, launched any number of times */
 typedef struct cuemu_job cuemu_job_t;
@@ -31,6 +31,17 @@ void cuemu_graph_delete(CUgraph graph);
 
 /* Return non-zero if `to` is `from` or depends on it. */
 int cuemu_graph_reaches(CUgraphNode to, CUgraphNode from);
+
+typedef struct cuemu_exec cuemu_exec_t;
+
+/* Return a valid executable graph, or NULL. With a node of a context that was
+   reset or destroyed, launching ends the program and destroying never returns
+   (seen on H100, driver 580). */
+cuemu_exec_t *cuemu_exec_check(CUgraphExec handle);
+
+/* Launch a graph in a stream. `begin`: when the call began. */
+CUresult cuemu_exec_launch(cuemu_exec_t *exec, cuemu_stream_t *stream,
+                           cuemu_time_t begin);
 
 /* Add a reference to a job. */
 void cuemu_job_hold(cuemu_job_t *job);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* GPU code: shared by module.c and fatbin.c, for loading, and by kernel.c, for
-   running. */
+/* GPU code: shared by module.c and fatbin.c, for loading, and by job.c and
+   kernel.c, for running. */
 #ifndef CUEMU_KERNEL_H_
 #define CUEMU_KERNEL_H_
 
-#include "cuemu_driver.h"
+#include "cuemu_graph.h"
 #include "../ptx/ptx.h"
 
 /* Maximum of threads in a block, the same for all current GPUs */
@@ -54,6 +54,19 @@ CUresult cuemu_image_read(const char *path, void **image_p, size_t *size_p);
 /* Drop a launch's reference to the module. The last one frees an unloaded
    module. */
 void cuemu_module_release(cuemu_module_t *module);
+
+/* Free the modules of a context that ends, and make their handles invalid. Code
+   of running kernels stays until they end. Call with the lock. */
+void cuemu_module_retire(cuemu_context_t *ctx);
+
+/* Make a job of a launch. Errors: INVALID_VALUE (parameters), OUT_OF_MEMORY. */
+CUresult cuemu_job_new(const cuemu_function_t *function,
+                       const CUlaunchConfig *config, void **params,
+                       void **extra, cuemu_job_t **job_p);
+
+/* Launch a job in a stream; the launch has its reference. */
+void cuemu_job_submit(cuemu_job_t *job, cuemu_stream_t *stream,
+                      cuemu_time_t at);
 
 #define CUEMU_FATBIN_MAGIC   0xba55ed50u
 #define CUEMU_FATBIN_WRAPPER 0x466243b1u

@@ -147,6 +147,9 @@ static inline void cuemu_session_wait_served(cuemu_shared_t *shared,
     __atomic_sub_fetch(&shared->sleepers, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Return a number unique in the session. */
+uint64_t cuemu_unique_id(void);
+
 /* Return CLOCK_MONOTONIC in ns: real time, not the emulated clock. */
 uint64_t cuemu_real_ns(void);
 

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* cuInit, devices and their attributes. */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
+#include "cuemu_work.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-extern int cuemu_gate_ended;
-
-cuemu_process_t cuemu_process;
 
 static pthread_mutex_t cuemu_init_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t cuemu_init_pid;
@@ -99,7 +96,7 @@ static void cuemu_visible_read(void)
 
 static void cuemu_process_forked(void)
 {
-    cuemu_gate_forked = 1;
+    cuemu_process.forked = 1;
 }
 
 static void cuemu_report(void)
@@ -152,7 +149,7 @@ CUresult cuemu_process_start(void)
     CUresult result   = CUDA_SUCCESS;
 
     pthread_mutex_lock(&cuemu_init_lock);
-    if (cuemu_gate_forked) {
+    if (cuemu_process.forked) {
         result = CUDA_ERROR_NOT_INITIALIZED;
     } else if (failed) {
         result = CUDA_ERROR_NO_DEVICE;
@@ -179,19 +176,6 @@ CUresult cuemu_process_start(void)
 out:
     pthread_mutex_unlock(&cuemu_init_lock);
     return result;
-}
-
-int cuemu_device_of_gpu(int gpu)
-{
-    int i;
-
-    for (i = 0; i < cuemu_process.num_devices; ++i) {
-        if (cuemu_process.gpu[i] == gpu) {
-            return i;
-        }
-    }
-
-    return -1;
 }
 
 static const cuemu_gpu_t *cuemu_device_get(CUdevice device)

@@ -2,7 +2,7 @@
 
 /* cuGetProcAddress(): functions by name and version; cuGetExportTable(), which
    is refused. */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

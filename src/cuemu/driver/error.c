@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Names and sentences of results. */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
 
 #include <stddef.h>
 

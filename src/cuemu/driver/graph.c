@@ -5,7 +5,8 @@
  * Nodes are copies, fills, host functions, events, empty nodes, and captured
  * kernels. Graphs cannot be nested.
  */
-#include "cuemu_capture.h"
+#include "cuemu_gate.h"
+#include "cuemu_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ typedef struct {
     int              has_next;
 } cuemu_xnode_t;
 
-typedef struct {
+struct cuemu_exec {
     cuemu_object_t  obj;
     cuemu_xnode_t  *nodes;        /* sorted: each node behind its
                                      dependencies */
@@ -56,7 +57,7 @@ typedef struct {
                                      time */
     int             launched;
     unsigned long long flags;
-} cuemu_exec_t;
+};
 
 
 static cuemu_graph_t *cuemu_graph_check(CUgraph handle)
@@ -69,10 +70,7 @@ static cuemu_gnode_t *cuemu_gnode_check(CUgraphNode handle)
     return cuemu_object_check(handle, CUEMU_OBJ_NODE);
 }
 
-/* Return a valid executable graph. With a node of a context that was reset or
-   destroyed, launching ends the program and destroying never returns (seen on
-   H100, driver 580). */
-static cuemu_exec_t *cuemu_exec_check(CUgraphExec handle)
+cuemu_exec_t *cuemu_exec_check(CUgraphExec handle)
 {
     cuemu_exec_t *exec = cuemu_object_check(handle, CUEMU_OBJ_EXEC);
     unsigned i;
@@ -229,29 +227,6 @@ static CUresult cuemu_gnode_new(CUgraphNode *node_p, CUgraph handle,
 
 /* ----------------------------------------------------------- copy nodes */
 
-/* Return the address of the first byte of one side of a copy; 0 if it is no
-   memory. */
-static uint64_t cuemu_gcopy_side(CUmemorytype type, const void *host,
-                                 CUdeviceptr device, size_t pitch,
-                                 size_t height, size_t x, size_t y, size_t z)
-{
-    uint64_t base;
-
-    switch ((int)type) {
-    case CU_MEMORYTYPE_HOST:
-        base = (uint64_t)(uintptr_t)host;
-        break;
-    case CU_MEMORYTYPE_DEVICE:
-    case CU_MEMORYTYPE_UNIFIED:
-        base = (uint64_t)device;
-        break;
-    default:
-        return 0;
-    }
-
-    return (base == 0) ? 0 : (base + (z * height + y) * pitch + x);
-}
-
 typedef struct {
     uint64_t      dst, src;
     uint64_t      dst_pitch, src_pitch;
@@ -279,14 +254,12 @@ static CUresult cuemu_gcopy_resolve(const CUDA_MEMCPY3D *p,
     copy->height    = p->Height;
     copy->dst_pitch = (p->dstPitch != 0) ? p->dstPitch : p->WidthInBytes;
     copy->src_pitch = (p->srcPitch != 0) ? p->srcPitch : p->WidthInBytes;
-    copy->dst       = cuemu_gcopy_side(p->dstMemoryType, p->dstHost,
-                                       p->dstDevice, copy->dst_pitch,
-                                       p->dstHeight, p->dstXInBytes, p->dstY,
-                                       p->dstZ);
-    copy->src       = cuemu_gcopy_side(p->srcMemoryType, p->srcHost,
-                                       p->srcDevice, copy->src_pitch,
-                                       p->srcHeight, p->srcXInBytes, p->srcY,
-                                       p->srcZ);
+    copy->dst       = cuemu_mem_side(p->dstMemoryType, p->dstHost, p->dstDevice,
+                                     copy->dst_pitch, p->dstXInBytes,
+                                     p->dstZ * p->dstHeight + p->dstY);
+    copy->src       = cuemu_mem_side(p->srcMemoryType, p->srcHost, p->srcDevice,
+                                     copy->src_pitch, p->srcXInBytes,
+                                     p->srcZ * p->srcHeight + p->srcY);
     if ((copy->dst == 0) || (copy->src == 0) ||
         ((copy->height > 1) && ((copy->dst_pitch < copy->width) ||
                                 (copy->src_pitch < copy->width)))) {
@@ -513,34 +486,41 @@ int cuemu_graph_reaches(CUgraphNode to, CUgraphNode from)
                                (const cuemu_gnode_t*)from);
 }
 
-static CUresult cuemu_graph_add_deps(CUgraph handle, const CUgraphNode *from,
-                                     const CUgraphNode *to, size_t count)
+/* Add or remove the edges from[i] to to[i]. */
+static CUresult cuemu_graph_set_deps(CUgraph handle, const CUgraphNode *from,
+                                     const CUgraphNode *to, size_t count,
+                                     int adds)
 {
     cuemu_graph_t *graph = cuemu_graph_check(handle);
+    CUresult result      = CUDA_SUCCESS;
     cuemu_gnode_t *a, *b;
-    CUresult result;
+    unsigned k;
     size_t i;
 
     if ((graph == NULL) || ((count > 0) && ((from == NULL) || (to == NULL)))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    for (i = 0; i < count; ++i) {
+    for (i = 0; (i < count) && (result == CUDA_SUCCESS); ++i) {
         a = cuemu_gnode_check(from[i]);
         b = cuemu_gnode_check(to[i]);
-        if ((a == NULL) || (b == NULL) || (a->graph != graph) ||
-            (b->graph != graph) || cuemu_gnode_depends(b, a) ||
-            cuemu_gnode_reaches(a, b)) {
+        if ((a == NULL) || (b == NULL) || (b->graph != graph) ||
+            (cuemu_gnode_depends(b, a) == adds) ||
+            (adds && ((a->graph != graph) || cuemu_gnode_reaches(a, b)))) {
             return CUDA_ERROR_INVALID_VALUE;
         }
 
-        result = cuemu_gnode_add_dep(b, a);
-        if (result != CUDA_SUCCESS) {
-            return result;
+        if (adds) {
+            result = cuemu_gnode_add_dep(b, a);
+            continue;
         }
+
+        for (k = 0; b->deps[k] != a; ++k) {
+        }
+        b->deps[k] = b->deps[--b->num_deps];
     }
 
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUEMU_API(cuGraphAddDependencies,
@@ -548,7 +528,7 @@ CUEMU_API(cuGraphAddDependencies,
            size_t count),
           (graph, from, to, count))
 {
-    return cuemu_graph_add_deps(graph, from, to, count);
+    return cuemu_graph_set_deps(graph, from, to, count, 1);
 }
 
 /* Add dependencies; ignore the edge data, which only kernels use */
@@ -557,35 +537,7 @@ CUEMU_API(cuGraphAddDependencies_v2,
            const void *data, size_t count),
           (graph, from, to, data, count))
 {
-    return cuemu_graph_add_deps(graph, from, to, count);
-}
-
-static CUresult cuemu_graph_remove_deps(CUgraph handle, const CUgraphNode *from,
-                                        const CUgraphNode *to, size_t count)
-{
-    cuemu_graph_t *graph = cuemu_graph_check(handle);
-    cuemu_gnode_t *a, *b;
-    size_t i;
-    unsigned k;
-
-    if ((graph == NULL) || ((count > 0) && ((from == NULL) || (to == NULL)))) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-
-    for (i = 0; i < count; ++i) {
-        a = cuemu_gnode_check(from[i]);
-        b = cuemu_gnode_check(to[i]);
-        if ((a == NULL) || (b == NULL) || (b->graph != graph) ||
-            !cuemu_gnode_depends(b, a)) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-
-        for (k = 0; b->deps[k] != a; ++k) {
-        }
-        b->deps[k] = b->deps[--b->num_deps];
-    }
-
-    return CUDA_SUCCESS;
+    return cuemu_graph_set_deps(graph, from, to, count, 1);
 }
 
 CUEMU_API(cuGraphRemoveDependencies,
@@ -593,7 +545,7 @@ CUEMU_API(cuGraphRemoveDependencies,
            size_t count),
           (graph, from, to, count))
 {
-    return cuemu_graph_remove_deps(graph, from, to, count);
+    return cuemu_graph_set_deps(graph, from, to, count, 0);
 }
 
 CUEMU_API(cuGraphRemoveDependencies_v2,
@@ -601,7 +553,7 @@ CUEMU_API(cuGraphRemoveDependencies_v2,
            const void *data, size_t count),
           (graph, from, to, data, count))
 {
-    return cuemu_graph_remove_deps(graph, from, to, count);
+    return cuemu_graph_set_deps(graph, from, to, count, 0);
 }
 
 /* Copy up to *count_p nodes of a graph, and set *count_p to the number copied;
@@ -1268,7 +1220,7 @@ static void cuemu_exec_record(CUevent handle, const cuemu_op_id_t *deps,
         cuemu_session_unlock();
     }
 
-    cuemu_capture_forget_event(event);
+    cuemu_event_forget_capture(event);
     memset(&mark, 0, sizeof(mark));
     mark.desc.kind  = CUEMU_OP_MARK;
     mark.desc.flags = CUEMU_OP_HOLD;
@@ -1280,7 +1232,7 @@ static void cuemu_exec_record(CUevent handle, const cuemu_op_id_t *deps,
     event->end      = at;
 }
 
-static CUresult cuemu_exec_launch(cuemu_exec_t *exec, cuemu_stream_t *stream,
+static CUresult cuemu_exec_submit(cuemu_exec_t *exec, cuemu_stream_t *stream,
                                   cuemu_time_t begin, cuemu_time_t per_node)
 {
     cuemu_op_id_t *ops, *deps, root, halves[2];
@@ -1369,36 +1321,20 @@ static unsigned cuemu_exec_kernels(const cuemu_exec_t *exec)
     return count;
 }
 
-CUEMU_API(cuGraphLaunch, (CUgraphExec handle, CUstream stream_handle),
-          (handle, stream_handle))
+CUresult cuemu_exec_launch(cuemu_exec_t *exec, cuemu_stream_t *stream,
+                           cuemu_time_t begin)
 {
-    cuemu_exec_t *exec = cuemu_exec_check(handle);
-    const cuemu_cost_t *cost = &cuemu_session.node->cost;
-    cuemu_time_t begin = cuemu_now(), end, per_node;
-    cuemu_stream_t *stream;
+    const cuemu_cost_t *cost    = &cuemu_session.node->cost;
+    const cuemu_time_t per_node = cost->graph_launch_node;
+    cuemu_time_t end;
     CUresult result;
 
-    if (exec == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-
-    result = cuemu_stream_resolve(stream_handle, &stream);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-
-    result = cuemu_capture_refuse(stream); /* graphs cannot be nested here */
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-
     cuemu_job_reserve(cuemu_exec_kernels(exec));
-    per_node = cost->graph_launch_node;
-    begin   += cuemu_cost(CUEMU_CALL_GRAPH_LAUNCH) +
-               (exec->launched ? 0 : cost->graph_first_launch);
-    end      = begin + exec->num_nodes * per_node;
+    begin += cuemu_cost(CUEMU_CALL_GRAPH_LAUNCH) +
+             (exec->launched ? 0 : cost->graph_first_launch);
+    end    = begin + exec->num_nodes * per_node;
     cuemu_lock();
-    result = cuemu_exec_launch(exec, stream, begin, per_node);
+    result = cuemu_exec_submit(exec, stream, begin, per_node);
     cuemu_unlock();
     cuemu_work_spend_until(end);
     return result;

@@ -5,7 +5,8 @@
  * number that is never reused, so opening a handle of freed memory fails.
  * Opened memory stays alive until the last process closes it.
  */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
+#include "cuemu_work.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -248,18 +249,29 @@ CUEMU_API(cuIpcOpenMemHandle,
 
 CUEMU_ALSO(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
 
-/* Remove a mapping from the list of open handles; its record stays. Call with
-   the lock. */
-void cuemu_ipc_forget(const cuemu_mem_t *mem)
+/* Close a mapping. Call with the lock. */
+static void cuemu_ipc_close(cuemu_mem_t *mem)
 {
-    int i;
+    int i = 0;
 
-    for (i = 0; i < cuemu_num_ipc_opened; ++i) {
-        if (cuemu_ipc_opened[i] == mem) {
-            --cuemu_num_ipc_opened;
-            cuemu_ipc_opened[i]  = cuemu_ipc_opened[cuemu_num_ipc_opened];
-            cuemu_ipc_handles[i] = cuemu_ipc_handles[cuemu_num_ipc_opened];
-            return;
+    while (cuemu_ipc_opened[i] != mem) {
+        ++i;
+    }
+
+    --cuemu_num_ipc_opened;
+    cuemu_ipc_opened[i]  = cuemu_ipc_opened[cuemu_num_ipc_opened];
+    cuemu_ipc_handles[i] = cuemu_ipc_handles[cuemu_num_ipc_opened];
+    cuemu_mem_unback(mem, 0);
+    cuemu_mem_remove(mem);
+}
+
+void cuemu_ipc_drop_context(const cuemu_context_t *ctx)
+{
+    int i = cuemu_num_ipc_opened;
+
+    while (i-- > 0) {
+        if (cuemu_ipc_opened[i]->ctx == ctx) {
+            cuemu_ipc_close(cuemu_ipc_opened[i]);
         }
     }
 }
@@ -294,9 +306,7 @@ CUEMU_API(cuIpcCloseMemHandle, (CUdeviceptr ptr), (ptr))
         cuemu_lock();
         mem = cuemu_mem_find(ptr);
         if ((mem != NULL) && (mem->kind == CUEMU_MEM_IPC) && (mem->refs == 0)) {
-            cuemu_ipc_forget(mem);
-            cuemu_mem_unback(mem, 0);
-            cuemu_mem_remove(mem);
+            cuemu_ipc_close(mem);
         }
         cuemu_unlock();
     }

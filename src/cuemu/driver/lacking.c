@@ -4,7 +4,7 @@
  * Functions that programs look up (tests/lookups.txt) but this driver does not
  * model: they exist, return "not supported", and print it on stderr once.
  */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
 
 #undef cuStreamBatchMemOp /* cuda.h maps it to a newer name */
 

@@ -6,6 +6,7 @@
  * all texts one behind the other. A module is one scope, so a text finds names
  * defined in another one.
  */
+#include "cuemu_gate.h"
 #include "cuemu_kernel.h"
 
 #include <stdio.h>

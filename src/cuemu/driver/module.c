@@ -4,6 +4,7 @@
  * GPU code: modules, libraries, functions, variables. PTX is parsed when the
  * real driver would compile it, at loading; machine code cannot run here.
  */
+#include "cuemu_gate.h"
 #include "cuemu_kernel.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /* Attributes of pointers. */
-#include "cuemu_driver.h"
+#include "cuemu_gate.h"
+#include "cuemu_work.h"
 
 #include <string.h>
 

@@ -875,3 +875,9 @@ void cuemu_session_leave(void)
         close(lock_fd);
     }
 }
+
+uint64_t cuemu_unique_id(void)
+{
+    return __atomic_add_fetch(&cuemu_session.shared->next_id, 1,
+                              __ATOMIC_RELAXED);
+}

@@ -6,15 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most contexts in which a thread uses its per-thread default stream */
-#define CUEMU_MAX_THREAD_STREAMS 16
-
-static __thread struct {
-    cuemu_context_t *ctx;
-    uint64_t         ctx_id;
-    cuemu_stream_t  *stream;
-} cuemu_thread_streams[CUEMU_MAX_THREAD_STREAMS];
-
 
 /* Forget the work of the event's last record. Call with the lock. */
 static void cuemu_event_release(cuemu_event_t *event)
@@ -27,32 +18,7 @@ static void cuemu_event_release(cuemu_event_t *event)
     }
 }
 
-/* Create a stream; NULL if out of memory. While the context has no null stream
-   the new one is not listed in ctx->streams, as it is to become that. Call with
-   the lock, or before other threads know the context. */
-cuemu_stream_t *cuemu_stream_new(cuemu_context_t *ctx, unsigned flags,
-                                 int priority)
-{
-    cuemu_stream_t *stream;
-
-    stream = cuemu_object_new(CUEMU_OBJ_STREAM, sizeof(*stream));
-    if (stream == NULL) {
-        return NULL;
-    }
-
-    stream->ctx      = ctx;
-    stream->flags    = flags;
-    stream->priority = priority;
-    stream->id       = cuemu_unique_id();
-    if (ctx->null_stream != NULL) {
-        stream->next = ctx->streams;
-        ctx->streams = stream;
-    }
-
-    return stream;
-}
-
-void cuemu_stream_free(cuemu_stream_t *stream)
+static void cuemu_stream_free(cuemu_stream_t *stream)
 {
     cuemu_stream_t **link = &stream->ctx->streams;
 
@@ -87,61 +53,10 @@ void cuemu_stream_retire(cuemu_context_t *ctx)
         next_event = cuemu_object_next(CUEMU_OBJ_EVENT, event);
         if (event->ctx == ctx) {
             cuemu_event_release(event);
-            cuemu_capture_forget_event(event);
+            cuemu_event_forget_capture(event);
             cuemu_object_retire(event);
         }
     }
-}
-
-static cuemu_stream_t *cuemu_stream_of_thread(cuemu_context_t *ctx)
-{
-    int i, empty = -1;
-
-    for (i = 0; i < CUEMU_MAX_THREAD_STREAMS; ++i) {
-        if (cuemu_thread_streams[i].stream == NULL) {
-            empty = (empty < 0) ? i : empty;
-        } else if ((cuemu_thread_streams[i].ctx == ctx) &&
-                   (cuemu_thread_streams[i].ctx_id == ctx->id)) {
-            return cuemu_thread_streams[i].stream;
-        }
-    }
-
-    empty = (empty < 0) ? 0 : empty;
-    cuemu_lock();
-    cuemu_thread_streams[empty].ctx    = ctx;
-    cuemu_thread_streams[empty].ctx_id = ctx->id;
-    cuemu_thread_streams[empty].stream = cuemu_stream_new(ctx, 0, 0);
-    cuemu_unlock();
-    return cuemu_thread_streams[empty].stream;
-}
-
-static cuemu_stream_t *cuemu_stream_check(CUstream handle)
-{
-    if (cuemu_object_is_stale(handle, CUEMU_OBJ_STREAM)) {
-        cuemu_die("stream", handle);
-    }
-
-    return cuemu_object_check(handle, CUEMU_OBJ_STREAM);
-}
-
-CUresult cuemu_stream_resolve(CUstream handle, cuemu_stream_t **stream_p)
-{
-    cuemu_context_t *ctx;
-
-    if ((handle != NULL) && (handle != CU_STREAM_LEGACY) &&
-        (handle != CU_STREAM_PER_THREAD)) {
-        *stream_p = cuemu_stream_check(handle);
-        return (*stream_p == NULL) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
-    }
-
-    ctx = cuemu_context_current();
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
-
-    *stream_p = (handle == CU_STREAM_PER_THREAD) ? cuemu_stream_of_thread(ctx) :
-                                                   ctx->null_stream;
-    return (*stream_p == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 static CUresult cuemu_stream_create(CUstream *stream_p, unsigned flags,
@@ -271,87 +186,34 @@ CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
     return cuemu_context_fault(stream->ctx);
 }
 
-CUEMU_API(cuStreamGetCtx, (CUstream handle, CUcontext *ctx), (handle, ctx))
-{
-    cuemu_stream_t *stream;
-    CUresult result = cuemu_stream_resolve(handle, &stream);
-
-    if (result == CUDA_SUCCESS) {
-        if (ctx == NULL) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        *ctx = (CUcontext)stream->ctx;
+/* Define a call that returns a property of `stream`. */
+#define CUEMU_STREAM_GET(_name, _type, _value) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, 0, (CUstream handle, _type *value), \
+                (handle, value)) \
+    { \
+        cuemu_stream_t *stream; \
+        CUresult result = cuemu_stream_resolve(handle, &stream); \
+        if (result != CUDA_SUCCESS) { \
+            return result; \
+        } \
+        if (value == NULL) { \
+            return CUDA_ERROR_INVALID_VALUE; \
+        } \
+        *value = _value; \
+        return CUDA_SUCCESS; \
     }
 
-    return result;
-}
-
-CUEMU_API(cuStreamGetDevice, (CUstream handle, CUdevice *device),
-          (handle, device))
-{
-    cuemu_stream_t *stream;
-    CUresult result = cuemu_stream_resolve(handle, &stream);
-
-    if (result == CUDA_SUCCESS) {
-        if (device == NULL) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        *device = stream->ctx->device;
-    }
-
-    return result;
-}
-
-CUEMU_API(cuStreamGetFlags, (CUstream handle, unsigned *flags), (handle, flags))
-{
-    cuemu_stream_t *stream;
-    CUresult result = cuemu_stream_resolve(handle, &stream);
-
-    if (result == CUDA_SUCCESS) {
-        if (flags == NULL) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        *flags = stream->flags;
-    }
-
-    return result;
-}
-
-CUEMU_API(cuStreamGetPriority, (CUstream handle, int *priority),
-          (handle, priority))
-{
-    cuemu_stream_t *stream;
-    CUresult result = cuemu_stream_resolve(handle, &stream);
-
-    if (result == CUDA_SUCCESS) {
-        if (priority == NULL) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        *priority = stream->priority;
-    }
-
-    return result;
-}
-
-CUEMU_API(cuStreamGetId, (CUstream handle, unsigned long long *id),
-          (handle, id))
-{
-    cuemu_stream_t *stream;
-    CUresult result = cuemu_stream_resolve(handle, &stream);
-
-    if (result == CUDA_SUCCESS) {
-        if (id == NULL) {
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        *id = stream->id;
-    }
-
-    return result;
-}
+CUEMU_STREAM_GET(cuStreamGetCtx, CUcontext, (CUcontext)stream->ctx)
+CUEMU_STREAM_GET(cuStreamGetDevice, CUdevice, stream->ctx->device)
+CUEMU_STREAM_GET(cuStreamGetFlags, unsigned, stream->flags)
+CUEMU_STREAM_GET(cuStreamGetPriority, int, stream->priority)
+CUEMU_STREAM_GET(cuStreamGetId, unsigned long long, stream->id)
 
 /* --------------------------------------------------------------- events */
 
-CUresult cuemu_event_resolve(CUevent handle, cuemu_event_t **event_p)
+/* Find the event behind a handle, or return the call's error. */
+static CUresult cuemu_event_resolve(CUevent handle, cuemu_event_t **event_p)
 {
     *event_p = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
     if (*event_p != NULL) {
@@ -404,7 +266,7 @@ CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
 
     cuemu_lock();
     cuemu_event_release(event);
-    cuemu_capture_forget_event(event);
+    cuemu_event_forget_capture(event);
     cuemu_unlock();
     cuemu_object_delete(event);
     return CUDA_SUCCESS;
@@ -431,7 +293,7 @@ CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
 
     cuemu_lock();
     cuemu_event_release(event);
-    cuemu_capture_forget_event(event);
+    cuemu_event_forget_capture(event);
     before[0] = cuemu_work_tail(stream);
     count    += (before[0] != 0);
     if (is_blocking) {

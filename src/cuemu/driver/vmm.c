@@ -74,19 +74,6 @@ typedef struct {
     int                 imported;
 } cuemu_handle_t;
 
-typedef struct cuemu_pool {
-    cuemu_object_t     obj;
-    int                device;
-    int                is_default;
-    int                handle_types;
-    int                is_exported; /* Its memory can be exported, too */
-    uint64_t           id;        /* the exporter's, if it is imported */
-    uint64_t           threshold;
-    unsigned           access;    /* bit per GPU of the node, without its own */
-    int                imported;  /* number of imports; 0: this process's own */
-    struct cuemu_pool *next;      /* next imported pool */
-} cuemu_pool_t;
-
 static cuemu_pool_t *cuemu_pool_imported;
 
 static cuemu_pool_t *cuemu_pool_default[CUEMU_MAX_GPUS];
@@ -115,13 +102,6 @@ uint64_t cuemu_handle_types(const cuemu_mem_t *mem)
     default:
         return 0;
     }
-}
-
-int cuemu_pool_is_open(const void *handle, int gpu)
-{
-    const cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
-
-    return (pool != NULL) && (pool->access & (1u << gpu));
 }
 
 uint64_t cuemu_fabric(void)

@@ -9,7 +9,7 @@
  * emulated clock stands still. So neither the time it takes to move bytes nor
  * the machine's load is visible in emulated time.
  */
-#include "cuemu_driver.h"
+#include "cuemu_work.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,8 +33,6 @@
 #define CUEMU_HOST_COPY_RATE 10e9
 
 uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
-
-static pthread_mutex_t cuemu_tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static pthread_t cuemu_service_thread;
 static int cuemu_service_running;
@@ -79,16 +77,7 @@ static cuemu_time_t cuemu_hold_begin, cuemu_hold_end;
 static cuemu_spin_t cuemu_spins[CUEMU_MAX_SPINS];
 static int cuemu_num_spins;
 
-
-void cuemu_lock(void)
-{
-    pthread_mutex_lock(&cuemu_tables_lock);
-}
-
-void cuemu_unlock(void)
-{
-    pthread_mutex_unlock(&cuemu_tables_lock);
-}
+static unsigned cuemu_num_unlocking; /* threads in cuemu_process_wait() */
 
 /* ---------------------------------------------------------------- time */
 
@@ -105,7 +94,7 @@ static __thread struct {
 void cuemu_work_call_begin(void)
 {
     if ((++cuemu_call.depth == 1) && (cuemu_session.slot >= 0) &&
-        !cuemu_gate_forked) {
+        !cuemu_process.forked) {
         if (cuemu_call.tid == 0) {
             cuemu_call.tid = (int)syscall(SYS_gettid);
         }
@@ -427,7 +416,7 @@ static void cuemu_serve(const cuemu_op_desc_t *desc)
         cuemu_serve_call(p);
         break;
     case CUEMU_PAYLOAD_KERNEL:
-        cuemu_kernel_serve(p->arg);
+        ((void (*)(uint64_t))(uintptr_t)p->func)(p->arg);
         break;
     case CUEMU_PAYLOAD_WATCH:
         __atomic_sub_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);
@@ -733,7 +722,7 @@ static void *cuemu_service_main(void *arg)
    result; 0 inside a driver call, after a fork, and outside a session. */
 static int cuemu_work_yield(void)
 {
-    return (cuemu_call.depth == 0) && !cuemu_gate_forked &&
+    return (cuemu_call.depth == 0) && !cuemu_process.forked &&
            (cuemu_session.slot >= 0) && cuemu_work_progress();
 }
 
@@ -1190,5 +1179,52 @@ void cuemu_work_wait(cuemu_op_id_t op)
         } else {
             cuemu_work_rest(CUEMU_TIME_INF, CUEMU_TIME_INF, &seen);
         }
+    }
+}
+
+void cuemu_context_wait(cuemu_context_t *ctx)
+{
+    cuemu_op_id_t ops[256];
+    cuemu_stream_t *stream;
+    unsigned count = 0, i;
+
+    cuemu_lock();
+    ops[count++] = cuemu_work_tail(ctx->null_stream);
+    for (stream = ctx->streams; (stream != NULL) && (count < 256);
+         stream = stream->next) {
+        ops[count++] = cuemu_work_tail(stream);
+    }
+    cuemu_unlock();
+
+    for (i = 0; i < count; ++i) {
+        cuemu_work_wait(ops[i]);
+    }
+}
+
+void cuemu_process_wait(void)
+{
+    cuemu_op_id_t ops[1024];
+    cuemu_stream_t *stream;
+    unsigned count = 0, i;
+
+    __atomic_add_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
+    cuemu_lock();
+    for (stream = cuemu_object_next(CUEMU_OBJ_STREAM, NULL);
+         (stream != NULL) && (count < 1024);
+         stream = cuemu_object_next(CUEMU_OBJ_STREAM, stream)) {
+        ops[count++] = cuemu_work_tail(stream);
+    }
+    cuemu_unlock();
+
+    for (i = 0; i < count; ++i) {
+        cuemu_work_wait(ops[i]);
+    }
+    __atomic_sub_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
+}
+
+void cuemu_process_wait_unlocked(void)
+{
+    while (__atomic_load_n(&cuemu_num_unlocking, __ATOMIC_SEQ_CST) > 0) {
+        cuemu_work_pause();
     }
 }

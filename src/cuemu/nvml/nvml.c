@@ -111,6 +111,15 @@ static int cuemu_nvml_index(nvmlDevice_t device)
         (void)_gpu; \
     } while (0)
 
+/* Define a query that returns a property of `gpu`. */
+#define CUEMU_NVML_GET(_name, _type, _value) \
+    nvmlReturn_t _name(nvmlDevice_t device, _type *value) \
+    { \
+        CUEMU_NVML_GPU(device, gpu, value == NULL); \
+        *value = (_type)(_value); \
+        return NVML_SUCCESS; \
+    }
+
 static nvmlReturn_t cuemu_nvml_string(char *buffer, unsigned length,
                                       const char *text)
 {
@@ -411,27 +420,10 @@ nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial,
     return cuemu_nvml_string(serial, length, text);
 }
 
-nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
-{
-    CUEMU_NVML_GPU(device, gpu, index == NULL);
-    *index = (unsigned)cuemu_nvml_index(device);
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device,
-                                      unsigned int *minorNumber)
-{
-    CUEMU_NVML_GPU(device, gpu, minorNumber == NULL);
-    *minorNumber = (unsigned)cuemu_nvml_index(device);
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t *type)
-{
-    CUEMU_NVML_GPU(device, gpu, type == NULL);
-    *type = (gpu->sm >= 80) ? NVML_BRAND_NVIDIA : NVML_BRAND_TESLA;
-    return NVML_SUCCESS;
-}
+CUEMU_NVML_GET(nvmlDeviceGetIndex, unsigned int, cuemu_nvml_index(device))
+CUEMU_NVML_GET(nvmlDeviceGetMinorNumber, unsigned int, cuemu_nvml_index(device))
+CUEMU_NVML_GET(nvmlDeviceGetBrand, nvmlBrandType_t,
+               (gpu->sm >= 80) ? NVML_BRAND_NVIDIA : NVML_BRAND_TESLA)
 
 nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major,
                                                 int *minor)
@@ -465,28 +457,11 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device,
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetNumaNodeId(nvmlDevice_t device, unsigned int *node)
-{
-    CUEMU_NVML_GPU(device, gpu, node == NULL);
-    *node = (unsigned)gpu->numa;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device,
-                                      nvmlComputeMode_t *mode)
-{
-    CUEMU_NVML_GPU(device, gpu, mode == NULL);
-    *mode = NVML_COMPUTEMODE_DEFAULT;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device,
-                                          nvmlEnableState_t *mode)
-{
-    CUEMU_NVML_GPU(device, gpu, mode == NULL);
-    *mode = NVML_FEATURE_ENABLED;
-    return NVML_SUCCESS;
-}
+CUEMU_NVML_GET(nvmlDeviceGetNumaNodeId, unsigned int, gpu->numa)
+CUEMU_NVML_GET(nvmlDeviceGetComputeMode, nvmlComputeMode_t,
+               NVML_COMPUTEMODE_DEFAULT)
+CUEMU_NVML_GET(nvmlDeviceGetPersistenceMode, nvmlEnableState_t,
+               NVML_FEATURE_ENABLED)
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device,
                                   unsigned int *currentMode,
@@ -532,37 +507,10 @@ nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return cuemu_nvml_old_pci(device, pci);
 }
 
-nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device,
-                                                unsigned int *maxLinkGen)
-{
-    CUEMU_NVML_GPU(device, gpu, maxLinkGen == NULL);
-    *maxLinkGen = (unsigned)gpu->pcie_gen;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device,
-                                                 unsigned int *currLinkGen)
-{
-    CUEMU_NVML_GPU(device, gpu, currLinkGen == NULL);
-    *currLinkGen = (unsigned)gpu->pcie_gen;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device,
-                                           unsigned int *maxLinkWidth)
-{
-    CUEMU_NVML_GPU(device, gpu, maxLinkWidth == NULL);
-    *maxLinkWidth = (unsigned)gpu->pcie_width;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device,
-                                            unsigned int *currLinkWidth)
-{
-    CUEMU_NVML_GPU(device, gpu, currLinkWidth == NULL);
-    *currLinkWidth = (unsigned)gpu->pcie_width;
-    return NVML_SUCCESS;
-}
+CUEMU_NVML_GET(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, gpu->pcie_gen)
+CUEMU_NVML_GET(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, gpu->pcie_gen)
+CUEMU_NVML_GET(nvmlDeviceGetMaxPcieLinkWidth, unsigned int, gpu->pcie_width)
+CUEMU_NVML_GET(nvmlDeviceGetCurrPcieLinkWidth, unsigned int, gpu->pcie_width)
 
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(
         nvmlDevice_t device1, nvmlDevice_t device2,

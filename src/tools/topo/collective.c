@@ -3,9 +3,9 @@
    times. */
 #include "tool.h"
 
-#include <check/collective_bound.h>
-#include <check/collective_check.h>
-#include <check/print.h>
+#include <uct/cuda/check/collective_bound.h>
+#include <uct/cuda/check/collective_check.h>
+#include <uct/cuda/check/print.h>
 #include <uct/cuda/collective/options.h>
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 /* --plan: the plan of a transfer, and times of other sets of paths. */
 #include "tool.h"
 
-#include <check/print.h>
-#include <check/transfer_check.h>
+#include <uct/cuda/check/print.h>
+#include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/multipath/admit.h>
 #include <uct/cuda/plan/transfer_planner.h>
 #include <uct/cuda/run/graph_cost.h>

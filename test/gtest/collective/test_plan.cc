@@ -4,8 +4,8 @@
 #include "collective/plans.h"
 #include "multipath/nodes.h"
 
-#include <check/collective_bound.h>
-#include <check/collective_check.h>
+#include <uct/cuda/check/collective_bound.h>
+#include <uct/cuda/check/collective_check.h>
 #include <uct/cuda/plan/plan_cache.h>
 #include <uct/cuda/plan/collective_planner.h>
 #include <uct/cuda/plan/trees.h>

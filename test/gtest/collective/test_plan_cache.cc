@@ -5,7 +5,7 @@
 #include "collective/plans.h"
 #include "multipath/nodes.h"
 
-#include <check/collective_check.h>
+#include <uct/cuda/check/collective_check.h>
 #include <uct/cuda/plan/plan_cache.h>
 #include <uct/cuda/plan/collective_cost.h>
 

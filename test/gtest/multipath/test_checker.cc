@@ -5,7 +5,7 @@
  */
 #include "nodes.h"
 
-#include <check/transfer_check.h>
+#include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/plan/transfer_planner.h>
 
 #include <cstring>

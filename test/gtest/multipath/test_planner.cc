@@ -4,8 +4,8 @@
 
 #include <uct/cuda/plan/reason.h>
 
-#include <check/print.h>
-#include <check/transfer_check.h>
+#include <uct/cuda/check/print.h>
+#include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/plan/transfer_planner.h>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
    plans. */
 #include "nodes.h"
 
-#include <check/transfer_check.h>
+#include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/plan/tuning.h>
 
 #include <cstdlib>

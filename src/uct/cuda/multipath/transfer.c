@@ -5,7 +5,7 @@
  */
 #include <uct/cuda/multipath/core.h>
 
-#include <check/transfer_check.h>
+#include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>

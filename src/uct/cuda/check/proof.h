@@ -6,8 +6,8 @@
  * input, or a sum of terms in their order; equal terms have equal numbers. If
  * no two steps race, the plan's own order gives the same result as any other.
  */
-#ifndef UCX_MP_CHECK_PROOF_H
-#define UCX_MP_CHECK_PROOF_H
+#ifndef UCT_CUDA_CHECK_PROOF_H
+#define UCT_CUDA_CHECK_PROOF_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/plan/steps.h>

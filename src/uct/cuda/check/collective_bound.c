@@ -5,7 +5,7 @@
  * each way. A small set is found by repeatedly taking the cheapest resource per
  * way, and dropping superfluous ones. The bound is valid for every set.
  */
-#include <check/collective_bound.h>
+#include <uct/cuda/check/collective_bound.h>
 
 #include <uct/cuda/plan/links.h>
 #include <ucs/sys/math.h>

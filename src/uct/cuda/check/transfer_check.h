@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prove that a plan moves every byte once, correctly in every possible order of
    its steps. */
-#ifndef UCX_MP_CHECK_TRANSFER_CHECK_H
-#define UCX_MP_CHECK_TRANSFER_CHECK_H
+#ifndef UCT_CUDA_CHECK_TRANSFER_CHECK_H
+#define UCT_CUDA_CHECK_TRANSFER_CHECK_H
 
 #include <uct/cuda/plan/transfer_plan.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Check steps one by one, then in pairs, then execute them symbolically. */
-#include <check/proof.h>
+#include <uct/cuda/check/proof.h>
 
 #include <ucs/sys/math.h>
 

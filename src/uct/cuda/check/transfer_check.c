@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Initial memory, expected result and directed links of a transfer. */
-#include <check/proof.h>
-#include <check/transfer_check.h>
+#include <uct/cuda/check/proof.h>
+#include <uct/cuda/check/transfer_check.h>
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A lower bound for the time of all-reduces on a node, by its links alone. */
-#ifndef UCX_MP_CHECK_COLLECTIVE_BOUND_H
-#define UCX_MP_CHECK_COLLECTIVE_BOUND_H
+#ifndef UCT_CUDA_CHECK_COLLECTIVE_BOUND_H
+#define UCT_CUDA_CHECK_COLLECTIVE_BOUND_H
 
 #include <uct/cuda/base/topo.h>
 

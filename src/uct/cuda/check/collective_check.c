@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Initial memory and expected results of collectives. */
-#include <check/collective_check.h>
-#include <check/proof.h>
+#include <uct/cuda/check/collective_check.h>
+#include <uct/cuda/check/proof.h>
 
 #include <ucs/sys/math.h>
 

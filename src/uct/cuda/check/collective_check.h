@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Prove that a collective plan computes its result without races. */
-#ifndef UCX_MP_CHECK_COLLECTIVE_CHECK_H
-#define UCX_MP_CHECK_COLLECTIVE_CHECK_H
+#ifndef UCT_CUDA_CHECK_COLLECTIVE_CHECK_H
+#define UCT_CUDA_CHECK_COLLECTIVE_CHECK_H
 
 #include <ucs/type/status.h>
 #include <uct/cuda/plan/collective_plan.h>
