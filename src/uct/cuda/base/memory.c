@@ -9,14 +9,22 @@
 
 
 /*
- * Query attributes of an address, the memory type first; for memory unknown to
- * the driver the values are unchanged. A driver that does not know one
+ * Query the first @a count attributes of an address; for memory unknown to the
+ * driver the values are unchanged. A driver that does not know one
  * attribute refuses all of them at once, so they are then queried one by one:
  * taking GPU memory for host memory would crash the program.
  */
-static bool get_attributes(const void *address, unsigned count,
-                           CUpointer_attribute *attributes, void **values)
+static bool get_attributes(const void *address, unsigned count, void **values)
 {
+    static CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+        CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        CU_POINTER_ATTRIBUTE_CONTEXT,
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        CU_POINTER_ATTRIBUTE_BUFFER_ID
+    };
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned i;
 
@@ -118,15 +126,6 @@ void uct_cuda_memory_query(const void *address, size_t length,
     CUdeviceptr range_start      = 0;
     size_t range_size            = 0;
     unsigned long long buffer_id = 0;
-    CUpointer_attribute attributes[] = {
-        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-        CU_POINTER_ATTRIBUTE_IS_MANAGED,
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        CU_POINTER_ATTRIBUTE_CONTEXT,
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-        CU_POINTER_ATTRIBUTE_RANGE_SIZE,
-        CU_POINTER_ATTRIBUTE_BUFFER_ID,
-    };
     void *values[] = {&memory_type, &is_managed, &ordinal,   &context,
                       &range_start, &range_size, &buffer_id};
 
@@ -140,8 +139,7 @@ void uct_cuda_memory_query(const void *address, size_t length,
     answer.address    = NULL;
 
     if ((uct_cuda_driver_get() == NULL) || (address == NULL) ||
-        !get_attributes(address, sizeof(values) / sizeof(values[0]), attributes,
-                        values)) {
+        !get_attributes(address, sizeof(values) / sizeof(values[0]), values)) {
         return;
     }
 
@@ -177,12 +175,6 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
     CUmemorytype memory_type = (CUmemorytype)0;
     unsigned is_managed      = 0;
     int ordinal              = -1;
-    CUpointer_attribute attributes[] = {
-        CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-        CU_POINTER_ATTRIBUTE_IS_MANAGED,
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        CU_POINTER_ATTRIBUTE_CONTEXT,
-    };
     void *values[] = {&memory_type, &is_managed, &ordinal, context_p};
     bool is_answered;
 
@@ -200,7 +192,7 @@ void uct_cuda_memory_place(const void *address, uct_cuda_end_t *end_p,
     }
 
     is_answered = get_attributes(address, sizeof(values) / sizeof(values[0]),
-                                 attributes, values);
+                                 values);
     if (is_answered && ((memory_type == CU_MEMORYTYPE_DEVICE) || is_managed)) {
         *end_p = end_of(ordinal);
         if ((*context_p == NULL) && !is_managed) {

@@ -24,28 +24,6 @@ enum {
 };
 
 
-/*
- * Prepare a copy, with its context current afterwards.
- *
- * @return UCS_OK; UCS_INPROGRESS: both ends are plain host memory, and the copy
- * has been made without a context; else an error.
- */
-static ucs_status_t
-copy_begin(void *dst, const void *src, size_t length, uct_completion_t *comp,
-           uct_cuda_copy_t *copy, uct_cuda_gpu_context_t *context)
-{
-    uct_cuda_copy_init(copy, src, NULL, (uintptr_t)dst, length, true, comp);
-    uct_cuda_copy_place(&copy->local);
-    uct_cuda_copy_place(&copy->remote);
-    if (uct_cuda_end_is_host(copy->local.end) &&
-        uct_cuda_end_is_host(copy->remote.end)) {
-        memmove(dst, src, length);
-        return UCS_INPROGRESS;
-    }
-
-    return uct_cuda_copy_enter(copy, context);
-}
-
 static ucs_status_t copy_host(const uct_cuda_copy_t *copy, CUstream stream)
 {
     const CUdeviceptr dst = copy->remote.address;
@@ -173,8 +151,14 @@ copy_from_gpu_now(const uct_cuda_copy_t *copy, CUstream stream)
     return status;
 }
 
-static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
-                               size_t length)
+/* Run a copy in a stream of the queue, with the copy's context current */
+typedef ucs_status_t (*run_func_t)(uct_ep_h ep, const uct_cuda_copy_t *copy,
+                                   const uct_cuda_gpu_context_t *context,
+                                   uct_cuda_stream_t **stream_p);
+
+static ucs_status_t copy_by(run_func_t run, uct_ep_h ep, void *dst,
+                            const void *src, size_t length,
+                            uct_completion_t *comp)
 {
     uct_cuda_stream_t *stream = NULL;
     uct_cuda_gpu_context_t context;
@@ -185,25 +169,41 @@ static ucs_status_t copy_short(uct_ep_h ep, void *dst, const void *src,
         return UCS_OK;
     }
 
-    status = copy_begin(dst, src, length, NULL, &copy, &context);
-    if (status != UCS_OK) {
-        return (status == UCS_INPROGRESS) ? UCS_OK : status;
+    uct_cuda_copy_init(&copy, src, NULL, (uintptr_t)dst, length, true, comp);
+    uct_cuda_copy_place(&copy.local);
+    uct_cuda_copy_place(&copy.remote);
+    if (uct_cuda_end_is_host(copy.local.end) &&
+        uct_cuda_end_is_host(copy.remote.end)) {
+        memmove(dst, src, length);
+        return UCS_OK;
     }
 
-    status = uct_cuda_queue_stream_now(uct_cuda_ep_queue(ep), STREAM_SHORT,
-                                       &stream);
-    if (status == UCS_OK) {
-        status = uct_cuda_end_is_host(copy.remote.end) ?
-                         copy_from_gpu_now(&copy, stream->cuda) :
-                         copy_now(&copy, stream->cuda);
+    status = uct_cuda_copy_enter(&copy, &context);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    if (status != UCS_OK) {
+    status = run(ep, &copy, &context, &stream);
+    if (UCS_STATUS_IS_ERR(status)) {
         status = copy_plainly(&copy, stream);
     }
 
     uct_cuda_gpu_context_pop(&context);
     return status;
+}
+
+static ucs_status_t run_short(uct_ep_h ep, const uct_cuda_copy_t *copy,
+                              const uct_cuda_gpu_context_t *context,
+                              uct_cuda_stream_t **stream_p)
+{
+    const ucs_status_t status =
+            uct_cuda_queue_stream_now(uct_cuda_ep_queue(ep), STREAM_SHORT,
+                                      stream_p);
+
+    return (status != UCS_OK) ? status :
+           uct_cuda_end_is_host(copy->remote.end) ?
+                                copy_from_gpu_now(copy, (*stream_p)->cuda) :
+                                copy_now(copy, (*stream_p)->cuda);
 }
 
 /* Return the engine, or NULL */
@@ -240,61 +240,46 @@ static ucs_status_t submit_start(uct_cuda_op_t *op, void *arg)
     return copy_submit(arg, op->stream->cuda);
 }
 
-static ucs_status_t copy_zcopy(uct_ep_h ep, void *dst, const void *src,
-                               size_t length, uct_completion_t *comp)
+static ucs_status_t run_zcopy(uct_ep_h ep, const uct_cuda_copy_t *copy,
+                              const uct_cuda_gpu_context_t *context,
+                              uct_cuda_stream_t **stream_p)
 {
-    uct_cuda_queue_t *queue   = uct_cuda_ep_queue(ep);
-    uct_cuda_stream_t *stream = NULL;
-    uct_cuda_gpu_context_t context;
-    uct_cuda_copy_t copy;
+    uct_cuda_queue_t *queue = uct_cuda_ep_queue(ep);
     ucs_status_t status;
-
-    if (length == 0) {
-        return UCS_OK;
-    }
-
-    status = copy_begin(dst, src, length, comp, &copy, &context);
-    if (status != UCS_OK) {
-        return (status == UCS_INPROGRESS) ? UCS_OK : status;
-    }
 
     /* UCP never repeats copies between memory types after NO_RESOURCE, so
      * wait */
     status = uct_cuda_queue_stream_wait(
             queue,
-            uct_cuda_end_is_host(copy.local.end)  ? STREAM_HOST_TO_GPU :
-            uct_cuda_end_is_host(copy.remote.end) ? STREAM_GPU_TO_HOST :
-                                                    STREAM_GPU_TO_GPU,
-            &stream);
-    if (status == UCS_OK) {
-        status = has_choice(ep, &copy) ?
-                         uct_cuda_copy_run(queue, stream, &copy,
-                                           find_engine(ep), context.device,
-                                           false) :
-                         uct_cuda_op_run(queue, stream, comp, submit_start,
-                                         &copy);
+            uct_cuda_end_is_host(copy->local.end)  ? STREAM_HOST_TO_GPU :
+            uct_cuda_end_is_host(copy->remote.end) ? STREAM_GPU_TO_HOST :
+                                                     STREAM_GPU_TO_GPU,
+            stream_p);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    if (UCS_STATUS_IS_ERR(status)) {
-        status = copy_plainly(&copy, stream);
-    }
-
-    uct_cuda_gpu_context_pop(&context);
-    return status;
+    return has_choice(ep, copy) ?
+                   uct_cuda_copy_run(queue, *stream_p, copy, find_engine(ep),
+                                     context->device, false) :
+                   uct_cuda_op_run(queue, *stream_p, copy->comp, submit_start,
+                                   (void*)copy);
 }
 
 ucs_status_t uct_cuda_copy_ep_put_short(uct_ep_h ep, const void *buffer,
                                         unsigned length, uint64_t remote_addr,
                                         uct_rkey_t rkey)
 {
-    return copy_short(ep, (void*)(uintptr_t)remote_addr, buffer, length);
+    return copy_by(run_short, ep, (void*)(uintptr_t)remote_addr, buffer, length,
+                   NULL);
 }
 
 ucs_status_t uct_cuda_copy_ep_get_short(uct_ep_h ep, void *buffer,
                                         unsigned length, uint64_t remote_addr,
                                         uct_rkey_t rkey)
 {
-    return copy_short(ep, buffer, (void*)(uintptr_t)remote_addr, length);
+    return copy_by(run_short, ep, buffer, (void*)(uintptr_t)remote_addr, length,
+                   NULL);
 }
 
 ucs_status_t uct_cuda_copy_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -306,8 +291,8 @@ ucs_status_t uct_cuda_copy_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
         return (iovcnt == 0) ? UCS_OK : UCS_ERR_INVALID_PARAM;
     }
 
-    return copy_zcopy(ep, (void*)(uintptr_t)remote_addr, iov->buffer,
-                      iov->length, comp);
+    return copy_by(run_zcopy, ep, (void*)(uintptr_t)remote_addr, iov->buffer,
+                   iov->length, comp);
 }
 
 ucs_status_t uct_cuda_copy_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -319,6 +304,6 @@ ucs_status_t uct_cuda_copy_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
         return (iovcnt == 0) ? UCS_OK : UCS_ERR_INVALID_PARAM;
     }
 
-    return copy_zcopy(ep, iov->buffer, (void*)(uintptr_t)remote_addr,
-                      iov->length, comp);
+    return copy_by(run_zcopy, ep, iov->buffer, (void*)(uintptr_t)remote_addr,
+                   iov->length, comp);
 }
