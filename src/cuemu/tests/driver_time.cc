@@ -475,7 +475,9 @@ TEST_F(driver, other_programs_take_no_emulated_time)
             kill(hog, SIGKILL);
             waitpid(hog, NULL, 0);
         }
-        EXPECT_NEAR(1, busy / quiet, 0.01) << quiet << " ms, " << busy;
+        /* four times by the wall clock; caches shared with others cost a rank's
+           own processor time, too */
+        EXPECT_NEAR(1, busy / quiet, 0.05) << quiet << " ms, " << busy;
     });
 }
 
