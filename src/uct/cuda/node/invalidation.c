@@ -19,7 +19,7 @@
 /* "ucxmpbrd", and the layout's version */
 #define MAGIC UINT64_C(0x7563786d70627202)
 
-#define FILE_NAME "ucx-mp-board"
+#define FILE_NAME "ucx-mp-invalidation"
 
 /* A file that cannot shrink raises no SIGBUS in its readers */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)

@@ -91,8 +91,8 @@ struct uct_cuda_mp_ledger {
     char                  path[512];
     /* This process's number of each link of the segment, and the reverse;
      * NO_LINK: none */
-    uint16_t              from_page[NUM_WORDS * WORD_BITS];
-    uint16_t              to_page[NUM_LINKS];
+    uint16_t              from_shared[NUM_WORDS * WORD_BITS];
+    uint16_t              to_shared[NUM_LINKS];
     uint8_t               ends[NUM_ENDS]; /* The segment's numbers of ends */
     /* Time of the last change seen in each slot */
     struct {
@@ -426,8 +426,8 @@ static ucs_status_t map_links(uct_cuda_node_ledger_t *ledger,
     uct_cuda_end_t from, to;
     int gpu, at;
 
-    memset(ledger->to_page, 0xff, sizeof(ledger->to_page));
-    memset(ledger->from_page, 0xff, sizeof(ledger->from_page));
+    memset(ledger->to_shared, 0xff, sizeof(ledger->to_shared));
+    memset(ledger->from_shared, 0xff, sizeof(ledger->from_shared));
     for (gpu = 0; gpu < num_gpus; ++gpu) {
         at = table_gpu(ledger->table, uuids[gpu]);
         if (at < 0) {
@@ -446,8 +446,8 @@ static ucs_status_t map_links(uct_cuda_node_ledger_t *ledger,
         to   = ends[uct_cuda_end_index(uct_cuda_plan_link_to(link))];
         if (!uct_cuda_end_is_none(from) && !uct_cuda_end_is_none(to)) {
             number                    = uct_cuda_plan_link(from, to);
-            ledger->to_page[link]     = number;
-            ledger->from_page[number] = link;
+            ledger->to_shared[link]     = number;
+            ledger->from_shared[number] = link;
         }
     }
 
@@ -590,7 +590,7 @@ static void count_begin(uint8_t *count)
 void uct_cuda_node_ledger_set(uct_cuda_node_ledger_t *ledger, uint16_t link,
                               bool is_active, bool is_direct)
 {
-    const unsigned number = ledger->to_page[link];
+    const unsigned number = ledger->to_shared[link];
     const unsigned word   = number / WORD_BITS;
     const uint64_t bit    = UINT64_C(1) << (number % WORD_BITS);
     slot_t *slot          = ledger->slot;
@@ -658,7 +658,7 @@ static bool add_bits(const uct_cuda_node_ledger_t *ledger,
         bits     = __atomic_load_n(&words[w], __ATOMIC_RELAXED);
         is_busy |= (bits != 0);
         while (bits != 0) {
-            link  = ledger->from_page[w * WORD_BITS +
+            link  = ledger->from_shared[w * WORD_BITS +
                                       (unsigned)__builtin_ctzl(bits)];
             bits &= bits - 1;
             if ((link != NO_LINK) && (counts[link] < UINT8_MAX)) {

@@ -280,7 +280,7 @@ static void spare_put(uct_cuda_node_rkey_t *rkey)
 /* ---------------------------------------------------------------- unpacking */
 
 /* Log, once in a process, that messages go through host memory */
-static void tell_staged(int device, int peer, int32_t pid)
+static void log_staged(int device, int peer, int32_t pid)
 {
     static bool is_logged;
 
@@ -319,7 +319,7 @@ enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
     }
 
     rkey->unreached |= 1u << device;
-    tell_staged(device, peer, pid);
+    log_staged(device, peer, pid);
     return UCS_OK;
 }
 
