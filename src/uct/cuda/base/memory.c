@@ -64,6 +64,11 @@ void uct_cuda_memory_remember(const void *address,
     answer.context = memory->context;
 }
 
+void uct_cuda_memory_forget(void)
+{
+    answer.address = NULL;
+}
+
 /* Find the mapped part of a reservation. For memory mapped into a larger
  * reservation (PyTorch's expandable segments) the attributes describe the
  * reservation, most of which may be empty (H100, driver 580). Such memory has

@@ -58,6 +58,11 @@ void uct_cuda_memory_remember(const void *address,
                               const uct_cuda_memory_t *memory);
 
 
+/** Drop this thread's answer: an operation went without
+ *  uct_cuda_memory_place(). */
+void uct_cuda_memory_forget(void);
+
+
 /**
  * Look up the location of GPU memory for a copy, at half the cost of
  * uct_cuda_memory_query(). Memory without context (from cuMemCreate or a pool)

@@ -535,7 +535,12 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
         return false;
     }
 
-    group->needs_sync |= needs_sync;
+    if (needs_sync) {
+        /* a later put of the same memory has to wait, too */
+        uct_cuda_memory_forget();
+        group->needs_sync = true;
+    }
+
     group_append(group, copy, group_remote(group, copy), has_more);
     return true;
 }
