@@ -248,6 +248,20 @@ static int request_cancel(void *extra, int is_complete)
     return MPI_SUCCESS; /* MPI cancels no collective */
 }
 
+void ucx_mp_mpi_progress(void)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    MPI_Request request;
+    int is_over;
+
+    if (real->Grequest_start(request_query, request_free, request_cancel, NULL,
+                             &request) == MPI_SUCCESS) {
+        (void)real->Test(&request, &is_over, MPI_STATUS_IGNORE);
+        (void)real->Grequest_complete(request);
+        (void)real->Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
 {
     ucx_mp_mpi_reductions_t *reductions = calloc(1, sizeof(*reductions));

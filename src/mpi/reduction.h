@@ -42,4 +42,8 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
 void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
                                    MPI_Comm comm);
 
+/* Let the MPI make progress. MPI_Iprobe() would not do: it makes none while it
+   finds a message. */
+void ucx_mp_mpi_progress(void);
+
 #endif

@@ -5,6 +5,7 @@
 #pragma GCC visibility pop
 
 #include <mpi/handles.h>
+#include <mpi/reduction.h>
 #include <mpi/window.h>
 
 #include <sched.h>
@@ -68,15 +69,11 @@ static uint32_t *completions(const ucx_mp_mpi_window_t *window, int target,
 /* At every SPINS-th call, let the MPI make progress, and yield the CPU. */
 static void progress(unsigned *spins)
 {
-    int is_there;
-
     if (++*spins % SPINS != 0) {
         return;
     }
 
-    (void)ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
-                                 ucx_mp_mpi_pmpi.comm_world, &is_there,
-                                 MPI_STATUS_IGNORE);
+    ucx_mp_mpi_progress();
     (void)sched_yield();
 }
 

@@ -824,6 +824,81 @@ out:
     free(seen);
 }
 
+/* Each rank accumulates to one rank and opens its window to one, others in each
+   turn, while a message to it waits. What Open MPI 4's component rdma fetches
+   may be wrong, without this library as well. */
+static void epoch_pairs(int number)
+{
+    const int count   = 1 + below(MAX_SUMS);
+    const int mem     = on_host ? UCX_MP_MEM_HOST : below(UCX_MP_MEM_LAST);
+    const size_t at   = (size_t)size * PART;
+    const size_t room = count * sizeof(int64_t);
+    char *buffer      = ucx_mp_mem_alloc(mem, room);
+    char *result      = ucx_mp_mem_alloc(mem, room);
+    int64_t *words    = malloc(room);
+    MPI_Datatype mpi  = MPI_INT64_T;
+    int turn, to, from, target, i, flag;
+    MPI_Group origins, targets;
+    MPI_Request request;
+    bool is_gpu;
+
+    MPI_Isend(NULL, 0, MPI_BYTE, (rank + 1) % size, 0, WORLD, &request);
+    MPI_Probe(MPI_ANY_SOURCE, 0, WORLD, MPI_STATUS_IGNORE);
+    for (turn = 0; turn < 2 * size; ++turn) {
+        MPI_Barrier(WORLD); /* without it, MPICH's own windows hang */
+        to     = (rank + turn) % size;
+        from   = (rank + 2 * size - turn) % size;
+        is_gpu = (mem_of[to] == UCX_MP_MEM_DEVICE);
+        MPI_Group_incl(everybody, 1, &to, &targets);
+        MPI_Group_incl(everybody, 1, &from, &origins);
+        for (i = 0; i < count; ++i) {
+            words[i] = number + turn + rank + i;
+        }
+        ucx_mp_mem_write(mem, buffer, words, room);
+
+        MPI_Win_post(origins, 0, win);
+        MPI_Win_start(targets, 0, win);
+        if (is_gpu || !is_pt2pt) {
+            MPI_Get_accumulate(buffer, count, mpi, result, count, mpi, to,
+                               (MPI_Aint)at / unit, count, mpi, MPI_SUM, win);
+        } else {
+            MPI_Accumulate(buffer, count, mpi, to, (MPI_Aint)at / unit, count,
+                           mpi, MPI_SUM, win);
+        }
+        MPI_Win_complete(win);
+        if (turn % 2) {
+            MPI_Win_wait(win);
+        } else {
+            do {
+                MPI_Win_test(win, &flag);
+            } while (!flag);
+        }
+        ++changes;
+
+        ucx_mp_mem_read(mem, words, result, room);
+        expect(!is_gpu || (memcmp(words, images[to] + at, room) == 0),
+               "an accumulate fetched other words");
+        for (target = 0; target < size; ++target) {
+            from = (target + 2 * size - turn) % size;
+            memcpy(words, images[target] + at, room);
+            for (i = 0; i < count; ++i) {
+                words[i] += number + turn + from + i;
+            }
+            memcpy(images[target] + at, words, room);
+        }
+        MPI_Group_free(&targets);
+        MPI_Group_free(&origins);
+    }
+
+    MPI_Recv(NULL, 0, MPI_BYTE, MPI_ANY_SOURCE, 0, WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check(number);
+    MPI_Barrier(WORLD);
+    ucx_mp_mem_free(mem, buffer);
+    ucx_mp_mem_free(mem, result);
+    free(words);
+}
+
 static int class_of(int rc)
 {
     int error_class = MPI_SUCCESS;
@@ -986,9 +1061,12 @@ int main(int argc, char **argv)
             }
             window_make();
         }
-        switch (below(5)) {
+        switch (below(6)) {
         case 0:
             epoch_sums((int)i);
+            break;
+        case 3:
+            epoch_pairs((int)i);
             break;
         case 2:
             epoch_late((int)i);
