@@ -673,6 +673,8 @@ UCX_MP_MPI_DEFINE(Win_sync, (win), MPI_Win win)
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (window->is_locked || (window->num_mpi_locks > 0)) {
         REAL(Win_sync, win) /* an error outside of the MPI's own epochs */
+    } else {
+        ucx_mp_mpi_progress(); /* as Open MPI's: programs call it in loops */
     }
     return rc;
 }
