@@ -10,11 +10,7 @@
 
 static void progress(void *arg)
 {
-    int is_there;
-
-    (void)ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
-                                 *(const MPI_Comm*)arg, &is_there,
-                                 MPI_STATUS_IGNORE);
+    ucx_mp_mpi_progress_on(*(const MPI_Comm*)arg);
 }
 
 /* A rank's request to the module */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/nodes.h>
+#include <mpi/reduction.h>
 
 #include <mpi/handles.h>
 #include <mpi/job.h>
@@ -338,16 +339,13 @@ static void run_advance(void *arg)
     run_t *run    = arg;
     bool is_asked = false;
     unsigned i;
-    int is_there;
 
     for (i = 0; i < DEPTH; ++i) {
         is_asked |= slot_advance(run, &run->slots[i]);
     }
 
     if (!is_asked) {
-        (void)ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG,
-                                     run->args->comm, &is_there,
-                                     MPI_STATUS_IGNORE);
+        ucx_mp_mpi_progress_on(run->args->comm);
     }
 }
 

@@ -262,6 +262,17 @@ void ucx_mp_mpi_progress(void)
     }
 }
 
+void ucx_mp_mpi_progress_on(MPI_Comm comm)
+{
+    int is_there = 0;
+
+    if ((ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &is_there,
+                                MPI_STATUS_IGNORE) != MPI_SUCCESS) ||
+        is_there) {
+        ucx_mp_mpi_progress();
+    }
+}
+
 ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
 {
     ucx_mp_mpi_reductions_t *reductions = calloc(1, sizeof(*reductions));

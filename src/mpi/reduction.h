@@ -46,4 +46,7 @@ void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
    finds a message. */
 void ucx_mp_mpi_progress(void);
 
+/* Do the same, at the cost of a probe while @a comm has no message. */
+void ucx_mp_mpi_progress_on(MPI_Comm comm);
+
 #endif

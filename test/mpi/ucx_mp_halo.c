@@ -2,7 +2,9 @@
 
 /*
  * Parts of one array, sent and received through one pointer: a halo exchanged
- * in place, on host memory and on a GPU. Two ranks; every byte is compared.
+ * in place, on host memory and on a GPU; and a residual reduced on the GPUs
+ * while a send is under way and a message waits. Two ranks; every byte is
+ * compared.
  */
 #include "gpu.h"
 #include "util.h"
@@ -14,6 +16,8 @@
 
 #define HALO_N    96
 #define HALO_SIZE (HALO_N * HALO_N * sizeof(double))
+#define HALO_SUMS 20
+#define HALO_SENT (8 << 20)
 
 typedef struct {
     int rows, columns, row, column;
@@ -50,6 +54,55 @@ static void halo_fill(double *array, int rank, int round)
     for (i = 0; i < HALO_N * HALO_N; ++i) {
         array[i] = 1000000.0 * round + 100000.0 * rank + i;
     }
+}
+
+/* Rank 0 reduces on the GPUs while a message to it waits. Rank 1 comes once it
+   has the other message, for which rank 0 has to make progress. @return Number
+   of wrong results */
+static int halo_residuals(int rank)
+{
+    char *sent    = malloc(HALO_SENT);
+    double *gpu   = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, sizeof(double));
+    double result = 0;
+    int i, wrong = 0;
+    MPI_Request request;
+
+    /* the first ones prepare the GPUs' reductions */
+    ucx_mp_mem_write(UCX_MP_MEM_DEVICE, gpu, &result, sizeof(result));
+    for (i = 0; i < 10; ++i) {
+        MPI_Allreduce(MPI_IN_PLACE, gpu, 1, MPI_DOUBLE, MPI_SUM,
+                      MPI_COMM_WORLD);
+    }
+
+    for (i = 0; i < HALO_SUMS; ++i) {
+        result = i + rank;
+        ucx_mp_mem_write(UCX_MP_MEM_DEVICE, gpu, &result, sizeof(result));
+        if (rank == 0) {
+            memset(sent, i, HALO_SENT);
+            MPI_Probe(1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Isend(sent, HALO_SENT, MPI_BYTE, 1, 0, MPI_COMM_WORLD,
+                      &request);
+        } else {
+            MPI_Send(NULL, 0, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+            MPI_Recv(sent, HALO_SENT, MPI_BYTE, 0, 0, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            wrong += (sent[0] != i) || (sent[HALO_SENT - 1] != i);
+        }
+
+        MPI_Allreduce(MPI_IN_PLACE, gpu, 1, MPI_DOUBLE, MPI_SUM,
+                      MPI_COMM_WORLD);
+        ucx_mp_mem_read(UCX_MP_MEM_DEVICE, &result, gpu, sizeof(result));
+        wrong += (result != 2 * i + 1);
+        if (rank == 0) {
+            MPI_Recv(NULL, 0, MPI_BYTE, 1, 1, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
+    }
+
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
+    free(sent);
+    return wrong;
 }
 
 int main(int argc, char **argv)
@@ -90,10 +143,11 @@ int main(int argc, char **argv)
         MPI_Type_free(&types[1]);
     }
 
+    wrong += halo_residuals(rank);
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("ucx_mp_halo: %d exchanges in place, %d wrong\n", num_parts,
-               all);
+        printf("ucx_mp_halo: %d exchanges in place, %d residuals, %d wrong\n",
+               num_parts, HALO_SUMS, all);
     }
 
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);

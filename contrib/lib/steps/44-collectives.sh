@@ -174,11 +174,12 @@ fortran() {
         "$mpi_run" --emulate beluga --collectives y "$mpirun" -n 2 "$program"
 }
 
-# halo MPI: parts of one array, sent and received through one pointer
+# halo MPI: parts of one array, sent and received through one pointer; residuals beside
+# messages
 halo() {
     local mpirun programs
     mpi_tools "$1" || return
-    passing_on '^ucx_mp_halo: 6 exchanges in place, 0 wrong' \
+    passing_on '^ucx_mp_halo: 6 exchanges in place, 20 residuals, 0 wrong' \
         "$mpi_run" --quiet --emulate beluga --slowdown 1 "$mpirun" -n 2 \
         "$programs/ucx_mp_halo"
 }
@@ -557,7 +558,7 @@ step fortran full 30 fortran \
 step collectives-one-gpu full 30 collectives_one_gpu \
      "ranks that see one GPU each"
 step halo full 60 "halo distribution" \
-     "parts of one array exchanged in place"
+     "parts of one array exchanged in place; reductions while messages wait"
 step halo-openmpi5 long 60 "halo openmpi5" "the same under Open MPI 5"
 step collectives-tell full 60 collectives_tell \
      "a line a call at debug level, and one of whom a call waits for"
