@@ -10,7 +10,7 @@
 
 static void progress(void *arg)
 {
-    ucx_mp_mpi_progress_on(*(const MPI_Comm*)arg);
+    ucx_mp_mpi_progress(*(const MPI_Comm*)arg);
 }
 
 /* A rank's request to the module */

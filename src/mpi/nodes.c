@@ -345,7 +345,7 @@ static void run_advance(void *arg)
     }
 
     if (!is_asked) {
-        ucx_mp_mpi_progress_on(run->args->comm);
+        ucx_mp_mpi_progress(run->args->comm);
     }
 }
 

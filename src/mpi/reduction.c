@@ -248,7 +248,8 @@ static int request_cancel(void *extra, int is_complete)
     return MPI_SUCCESS; /* MPI cancels no collective */
 }
 
-void ucx_mp_mpi_progress(void)
+/* Let the MPI make progress by a test of a request */
+static void progress_by_test(void)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     MPI_Request request;
@@ -262,14 +263,14 @@ void ucx_mp_mpi_progress(void)
     }
 }
 
-void ucx_mp_mpi_progress_on(MPI_Comm comm)
+void ucx_mp_mpi_progress(MPI_Comm comm)
 {
     int is_there = 0;
 
     if ((ucx_mp_mpi_pmpi.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &is_there,
                                 MPI_STATUS_IGNORE) != MPI_SUCCESS) ||
         is_there) {
-        ucx_mp_mpi_progress();
+        progress_by_test();
     }
 }
 

@@ -42,11 +42,8 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
 void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
                                    MPI_Comm comm);
 
-/* Let the MPI make progress. MPI_Iprobe() would not do: it makes none while it
-   finds a message. */
-void ucx_mp_mpi_progress(void);
-
-/* Do the same, at the cost of a probe while @a comm has no message. */
-void ucx_mp_mpi_progress_on(MPI_Comm comm);
+/* Let the MPI make progress by a probe of @a comm. A probe makes none while it
+   finds a message, so that a test of a request follows then. */
+void ucx_mp_mpi_progress(MPI_Comm comm);
 
 #endif

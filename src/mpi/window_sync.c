@@ -73,7 +73,7 @@ static void progress(unsigned *spins)
         return;
     }
 
-    ucx_mp_mpi_progress();
+    ucx_mp_mpi_progress(ucx_mp_mpi_pmpi.comm_world);
     (void)sched_yield();
 }
 
@@ -674,7 +674,8 @@ UCX_MP_MPI_DEFINE(Win_sync, (win), MPI_Win win)
     if (window->is_locked || (window->num_mpi_locks > 0)) {
         REAL(Win_sync, win) /* an error outside of the MPI's own epochs */
     } else {
-        ucx_mp_mpi_progress(); /* as Open MPI's: programs call it in loops */
+        /* as Open MPI's: programs call it in loops */
+        ucx_mp_mpi_progress(ucx_mp_mpi_pmpi.comm_world);
     }
     return rc;
 }
