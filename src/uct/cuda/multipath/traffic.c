@@ -109,12 +109,19 @@ static void set_queued(pair_t *pair, unsigned queued)
     __atomic_store_n(&pair->expected, expected_window(pair), __ATOMIC_RELAXED);
 }
 
+/* Return the pair, without the lock; NULL: none so far */
+static const pair_t *find_pair(const uct_cuda_mp_traffic_t *traffic,
+                               uct_cuda_end_t src, uct_cuda_end_t dst)
+{
+    return __atomic_load_n(&traffic->pairs[uct_cuda_plan_link(src, dst)],
+                           __ATOMIC_ACQUIRE);
+}
+
 void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
                               uct_cuda_end_t src, uct_cuda_end_t dst,
                               unsigned *queued_p, unsigned *window_p)
 {
-    const pair_t *pair = __atomic_load_n(
-            &traffic->pairs[uct_cuda_plan_link(src, dst)], __ATOMIC_ACQUIRE);
+    const pair_t *pair = find_pair(traffic, src, dst);
 
     *queued_p = 0;
     *window_p = 1;
@@ -127,8 +134,7 @@ void uct_cuda_mp_traffic_peek(uct_cuda_mp_traffic_t *traffic,
 uint64_t uct_cuda_mp_traffic_uncrossed(uct_cuda_mp_traffic_t *traffic,
                                        uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    const pair_t *pair = __atomic_load_n(
-            &traffic->pairs[uct_cuda_plan_link(src, dst)], __ATOMIC_ACQUIRE);
+    const pair_t *pair = find_pair(traffic, src, dst);
 
     return (pair == NULL) ?
                    0 :
