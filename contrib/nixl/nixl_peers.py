@@ -54,6 +54,14 @@ class Driver:
         if waits:
             self.call('cuCtxSynchronize')
 
+    def in_use(self):
+        """Return the bytes in use on this GPU; an emulated pool collects freed
+        memory when its process asks."""
+        self.enter()
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.call('cuMemGetInfo_v2', ctypes.byref(free), ctypes.byref(total))
+        return total.value - free.value
+
     def call(self, name, *arguments):
         result = getattr(self.cuda, name)(*arguments)
         if result != 0:
@@ -81,6 +89,7 @@ class Range:
 
     def __init__(self, driver, size):
         self.driver = driver
+        self.size = size
         address = ctypes.c_uint64()
         driver.call('cuMemAddressReserve', ctypes.byref(address),
                     ctypes.c_size_t(size), ctypes.c_size_t(0),
@@ -105,6 +114,28 @@ class Range:
         self.driver.call('cuMemUnmap', ctypes.c_uint64(self.address + offset),
                          ctypes.c_size_t(size))
 
+    def free(self):
+        """Give the addresses back; no piece is mapped."""
+        self.driver.call('cuMemAddressFree', ctypes.c_uint64(self.address),
+                         ctypes.c_size_t(self.size))
+
+
+def create_pool(driver):
+    """Return a pool whose memory can be shared."""
+    pool = ctypes.c_void_p()
+    driver.call('cuMemPoolCreate', ctypes.byref(pool),
+                ctypes.byref(Properties(1, 1, 1, driver.device)))
+    return pool
+
+
+def allocate_from_pool(driver, size, pool):
+    """Return the address of memory of a pool."""
+    address = ctypes.c_uint64()
+    driver.call('cuMemAllocFromPoolAsync', ctypes.byref(address),
+                ctypes.c_size_t(size), pool, None)
+    driver.call('cuStreamSynchronize', None)
+    return address.value
+
 
 def allocate(driver, size, allocator):
     """Return the address of GPU memory that lives until the end."""
@@ -119,20 +150,15 @@ def allocate(driver, size, allocator):
         for offset in range(0, mapped, piece):
             pieces.map(offset, piece)
         return pieces.address + begin
+    if allocator == 'pool':
+        return allocate_from_pool(driver, size, create_pool(driver))
     if allocator == 'alloc':
         driver.call('cuMemAlloc_v2', ctypes.byref(address),
                     ctypes.c_size_t(size))
-        return address.value
-    if allocator == 'async':
+    else:
         driver.call('cuMemAllocAsync', ctypes.byref(address),
                     ctypes.c_size_t(size), None)
-    else:
-        pool = ctypes.c_void_p()
-        driver.call('cuMemPoolCreate', ctypes.byref(pool),
-                    ctypes.byref(Properties(1, 1, 1, driver.device)))
-        driver.call('cuMemAllocFromPoolAsync', ctypes.byref(address),
-                    ctypes.c_size_t(size), pool, None)
-    driver.call('cuStreamSynchronize', None)
+        driver.call('cuStreamSynchronize', None)
     return address.value
 
 
@@ -189,6 +215,22 @@ def nixl_api():
         except ImportError as error:
             missing.append(str(error))
     raise Failure('no NIXL here: %s' % '; '.join(missing))
+
+
+def complete(nixl, handle, message=b'', limit_s=120):
+    """Start a prepared transfer and wait for its end; return the seconds that
+    the call took which started it, and all."""
+    begin = time.perf_counter()
+    state = nixl.transfer(handle, message)
+    posting = time.perf_counter() - begin
+    while state == 'PROC':
+        state = nixl.check_xfer_state(handle)
+        if time.perf_counter() - begin > limit_s:
+            raise Failure('a transfer is not done after %d s' % limit_s)
+    taken = time.perf_counter() - begin
+    if state != 'DONE':
+        raise Failure('a transfer ended in state %s' % state)
+    return posting, taken
 
 
 class Busy(threading.Thread):
@@ -315,10 +357,10 @@ class NearPeer:
         self.agent.close()
 
 
-def serve(pipe, arguments):
+def serve(pipe, agent_class, arguments):
     """The other process."""
     try:
-        agent = Agent(*arguments)
+        agent = agent_class(*arguments)
         while True:
             pipe.send((True, agent.answer(*pipe.recv())))
     except EOFError:
@@ -331,11 +373,11 @@ def serve(pipe, arguments):
 class FarPeer:
     """An agent in a process of its own."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, agent_class=Agent):
         spawn = multiprocessing.get_context('spawn')
         self.pipe, other = spawn.Pipe()
-        self.process = spawn.Process(target=serve, args=(other, arguments),
-                                     daemon=True)
+        self.process = spawn.Process(target=serve, daemon=True,
+                                     args=(other, agent_class, arguments))
         self.process.start()
         other.close()
 
@@ -388,17 +430,8 @@ class Pair:
     def run(self, handle, message=b'', limit_s=120):
         """Starts a prepared transfer, waits; its time in seconds, of which
         self.posting within the call that starts it."""
-        nixl = self.agent.nixl
-        begin = time.perf_counter()
-        state = nixl.transfer(handle, message)
-        self.posting = time.perf_counter() - begin
-        while state == 'PROC':
-            state = nixl.check_xfer_state(handle)
-            if time.perf_counter() - begin > limit_s:
-                raise Failure('a transfer is not done after %d s' % limit_s)
-        taken = time.perf_counter() - begin
-        if state != 'DONE':
-            raise Failure('a transfer ended in state %s' % state)
+        self.posting, taken = complete(self.agent.nixl, handle, message,
+                                       limit_s)
         return taken
 
     def release(self, handle):

@@ -37,16 +37,25 @@ mpi_host_lanes() {
         { say "none of cuda_cma with UCX_CUDA_CMA_ENABLE=y"; return 1; }
 }
 
+# nixl_bench NODE ARGUMENT...: set "output" of the caller to what contrib/nixl/bench says
+# there, every byte compared
+nixl_bench() {
+    local node=$1 rc=0
+    shift
+    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
+    wheel_folder numpy numpy || { skip "no numpy"; return; }
+    output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
+             "$mpi_run" --emulate "$node" "$ucx_mp_top/contrib/nixl/bench" "$@" \
+             --check) || rc=$?
+    say "$output"
+    return $rc
+}
+
 # nixl_reads NODE ROUTES: on a node without NVLink, for 16 MiB; through TCP they would be
 # below 1 GB/s
 nixl_reads() {
     local output
-    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
-    wheel_folder numpy numpy || { skip "no numpy"; return; }
-    output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
-             "$mpi_run" --emulate "$1" "$ucx_mp_top/contrib/nixl/bench" \
-             --check --routes "$2" --shapes 1x16M) || return
-    say "$output"
+    nixl_bench "$1" --routes "$2" --shapes 1x16M || return
     [ "$(awk '/^[PVH][rw]V / && $2 > 5 { count++ } END { print count + 0 }' \
          <<< "$output")" -eq 3 ]
 }
@@ -56,13 +65,8 @@ nixl_reads() {
 # at each block it would be 20 times.
 nixl_allocators() {
     local output
-    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
-    wheel_folder numpy numpy || { skip "no numpy"; return; }
-    output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
-             "$mpi_run" --emulate "$1" "$ucx_mp_top/contrib/nixl/bench" \
-             --check --routes VwV,VrV --shapes 1x16M,200x64K --repeat 3 \
-             --allocator alloc,vmm,pieces,pool) || return
-    say "$output"
+    nixl_bench "$1" --routes VwV,VrV --shapes 1x16M,200x64K --repeat 3 \
+        --allocator alloc,vmm,pieces,pool || return
     awk '$1 !~ /^V[rw]V$/ { next }
          !($1 in one) { one[$1] = $2; many[$1] = $3 }
          { ++count; bad += $2 < 0.5 * one[$1] || $3 < 0.12 * many[$1] }
@@ -72,13 +76,8 @@ nixl_allocators() {
 # Every byte of both caches; sixteen rows
 nixl_kv() {
     local output
-    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
-    wheel_folder numpy numpy || { skip "no numpy"; return; }
-    output=$(PYTHONPATH=$ucx_mp_deps/nixl:$ucx_mp_deps/numpy \
-             "$mpi_run" --emulate hgx-h200 "$ucx_mp_top/contrib/nixl/bench" \
-             --kv --model tiny --tokens 256 --repeat 1 --check \
-             --layouts vllm,sglang,heads,cross) || { say "$output"; return 1; }
-    say "$output"
+    nixl_bench hgx-h200 --kv --model tiny --tokens 256 --repeat 1 \
+        --layouts vllm,sglang,heads,cross || return
     [ "$(grep -c ' GB/s .* posting ' <<< "$output")" -eq 16 ]
 }
 
