@@ -12,9 +12,8 @@ is judged by the first real file: stock's cells, ours, and copies by hand. The
 node's constants come from the second one, of which stock's cells between GPUs
 are shown: how well the model reproduces its own source.
 
-Cells of 100 us or more on the real node are judged: within 7 % each, 3 % in the
-median. Shorter ones must lie within the real samples, because there a process
-keeps one speed for its life.
+Cells of 100 us or more on the real node must be within 7 % each, 3 % in the
+median. Of shorter ones 80 % must be within 15 % of the real samples' median.
 """
 
 import statistics
@@ -28,6 +27,8 @@ from runs import Refused, size_text
 
 CELL = 0.07
 MEDIAN = 0.03
+SHORT = 0.15        # a cell of less than 100 us
+SHORT_CELLS = 0.8   # how many of them
 
 
 class Pair:
@@ -39,7 +40,7 @@ class Pair:
         self.median_real = statistics.median(real)
         self.median = statistics.median(emulated)
 
-    def judged(self):
+    def is_long(self):
         return seconds(self.place, self.median_real) >= CLAIMED
 
     def off(self):
@@ -47,9 +48,7 @@ class Pair:
         return stats.ratio(self.place[0], self.median, self.median_real) - 1
 
     def fails(self):
-        if self.judged():
-            return abs(self.off()) > CELL
-        return not min(self.real) <= self.median <= max(self.real)
+        return abs(self.off()) > (CELL if self.is_long() else SHORT)
 
     def line(self):
         benchmark, program, memory, window, size = self.place
@@ -105,7 +104,7 @@ class Part:
 
     def judged(self, who=None):
         return [pair for pair in self.pairs
-                if pair.judged() and who in (None, pair.variant)]
+                if pair.is_long() and who in (None, pair.variant)]
 
     def summary(self):
         out = []
@@ -122,10 +121,15 @@ class Part:
                            len(judged), 100 * CELL,
                            100 * statistics.median(off), 100 * MEDIAN,
                            100 * worst.off(), ', '.join(worst.line()[:3])))
-        small = [pair for pair in self.pairs if not pair.judged()]
-        if small:
-            out.append('shorter ones: %d of %d medians within the real samples'
-                       % (sum(not pair.fails() for pair in small), len(small)))
+        short = [pair for pair in self.pairs if not pair.is_long()]
+        if short:
+            out.append(
+                "shorter ones: %d of %d within %g %% of the real samples' median "
+                '(asked: %g %% of them); the emulated node is faster in %d of '
+                'those that are off' % (
+                    sum(not pair.fails() for pair in short), len(short),
+                    100 * SHORT, 100 * SHORT_CELLS,
+                    sum(pair.fails() and pair.off() > 0 for pair in short)))
         if self.missing:
             out.append('real cells of 100 us or more with no emulated figure: '
                        '%d' % len(self.missing))
@@ -133,7 +137,7 @@ class Part:
 
     def lines(self):
         failing = sorted((pair for pair in self.pairs if pair.fails()),
-                         key=lambda pair: (not pair.judged(),
+                         key=lambda pair: (not pair.is_long(),
                                            -abs(pair.off())))
         out = ['## ' + self.title, '', self.text, '',
                '- real: %s; UCX %s, revision %s, %s' % (
@@ -143,7 +147,7 @@ class Part:
         out += ['### Cells that are off', '']
         out += table(failing) if failing else ['None.', '']
         for title, wanted in (('100 us or more', True), ('Shorter', False)):
-            group = [pair for pair in self.pairs if pair.judged() == wanted]
+            group = [pair for pair in self.pairs if pair.is_long() == wanted]
             if group:
                 out += ['### ' + title, ''] + table(group)
         if self.missing:
@@ -179,7 +183,15 @@ def page(emulated, parts):
            'it compares the emulated node with the real one, cell by cell. '
            '`emulator_page.py` makes it from files of `test/omb/bench`; do not '
            'edit it. GB/s are 10^9 bytes/s, latency is in us. "Emulated is": how '
-           'much faster (+) or slower (-) the emulated node is.', '']
+           'much faster (+) or slower (-) the emulated node is.', '',
+           "Cells of 100 us or more must be within %g %% of the real samples' "
+           'median. Of shorter ones %g %% must be within %g %%. One thing limits '
+           'these: on a node that is slowed down 100 times, the processor time '
+           'of UCX, MPI and the module counts only a hundredth. A put in a '
+           'window of 32 lacks 0.5 us of it, a rendezvous message several us. '
+           'With a slowdown of 1 it counts in full, but as the processor and '
+           'the load of the emulating machine make it.' % (
+               100 * CELL, 100 * SHORT_CELLS, 100 * SHORT), '']
     out += ['- emulated: `%s`: %s; UCX %s, revision %s, %s' % (
         run['command'], run['machine'], run['ucx'], run['revision'],
         run['date']) for run in (data.runs[0] for data in emulated)] + ['']

@@ -364,7 +364,7 @@ TEST_F(Started, all_ranks_queue_from_one_call_on)
                                       0, &groups[rank]));
         }
         for (unsigned rank = 0; rank < SIZE; ++rank) {
-            threads.emplace_back([=, this, &queued] {
+            threads.emplace_back([=, &queued] {
                 for (unsigned number = 1; number <= NUMBERS; ++number) {
                     queued[rank].push_back(uct_cuda_coll_queue_is_queued(
                             groups[rank], number, number >= first + 5 * rank));

@@ -1051,13 +1051,14 @@ TEST_P(test_engine, no_peer_access_at_all)
 /* Access that the program has not enabled is not enabled for it */
 TEST_P(test_engine, peer_access_is_the_programs)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    const uct_cuda_driver_t *driver;
     CUdeviceptr memory[10];
     CUcontext ctx;
     bool is_ours;
 
     m_node.reset();
     m_node.reset(new FakeNode(10, 1));
+    driver = uct_cuda_driver_get();
     m_node->offer_own_contexts(); /* it stays forever: use GPU 9 */
     m_node->program_peers = false;
     for (int gpu : {0, 1}) { /* the program uses these */

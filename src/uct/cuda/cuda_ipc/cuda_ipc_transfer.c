@@ -43,9 +43,9 @@ static ucs_status_t own_host_copy(const uct_cuda_copy_t *copy)
     ssize_t done;
 
     while (offset < copy->bytes) {
-        local.iov_base  = (char*)copy->local.address + offset;
+        local.iov_base  = (void*)(copy->local.address + offset);
         local.iov_len   = copy->bytes - offset;
-        remote.iov_base = (char*)copy->remote.address + offset;
+        remote.iov_base = (void*)(copy->remote.address + offset);
         remote.iov_len  = local.iov_len;
         done = UCT_CUDA_RETRY(
                 copy->is_put ?
