@@ -89,6 +89,9 @@ CUresult cuemu_mem_poke(uint64_t addr, const void *data, uint64_t size);
    the lock is held. */
 cuemu_mem_t *cuemu_mem_find(uint64_t addr);
 
+/* Return the first record that overlaps addr..addr+size, NULL if there is none.
+   Call with the lock. */
+cuemu_mem_t *cuemu_mem_after(uint64_t addr, uint64_t size);
 /* Return non-zero if a record overlaps addr..addr+size. Call with the lock. */
 int cuemu_mem_overlaps(uint64_t addr, uint64_t size);
 

@@ -241,8 +241,7 @@ cuemu_mem_t *cuemu_mem_find(uint64_t addr)
            cuemu_mems[i] : NULL;
 }
 
-/* Return the first record within [addr, addr + size), NULL if there is none. */
-static cuemu_mem_t *cuemu_mem_after(uint64_t addr, uint64_t size)
+cuemu_mem_t *cuemu_mem_after(uint64_t addr, uint64_t size)
 {
     size_t i = cuemu_mem_index(addr);
 

@@ -97,7 +97,8 @@ static ucs_status_t fake_md_query(uct_abi_md_t *md, uct_abi_md_attr_t *attr_p)
     attr_p->cache_mem_types  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     attr_p->detect_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA_MANAGED);
     attr_p->alloc_mem_types  = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
-    attr_p->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
+    attr_p->access_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST) |
+                               UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     attr_p->dmabuf_mem_types = UCT_ABI_BIT(UCT_ABI_MEM_TYPE_CUDA);
     attr_p->reg_cost.c       = 1e-6;
     attr_p->reg_cost.m       = 2e-9;
