@@ -279,7 +279,11 @@ void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
                            ucx_mp_mpi_vector_t displs,
                            const MPI_Datatype **types_p)
 {
-    if ((ranks > 0) && (*types_p != NULL)) {
+    const void *pointer;
+
+    /* In place, the program may give no types */
+    memcpy(&pointer, pointer_p, sizeof(pointer));
+    if ((ranks > 0) && ((*types_p != NULL) || (pointer == MPI_IN_PLACE))) {
         call_add(call, use, pointer_p,
                  &(ucx_mp_mpi_parts_t){.ranks   = ranks,
                                        .counts  = counts,

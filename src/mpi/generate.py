@@ -302,9 +302,6 @@ WINDOW_ENDS = {'Rput': LATER, 'Raccumulate': LATER,
 ATTACHING = {'Win_attach': 'win win, out base, at size'}
 SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
 
-# Memory for the MPI's buffered messages: refused
-ATTACHED = {'Buffer_attach': 'out buffer, n size'}
-
 # Messages, staged unless their datatype is predefined: last statement of the
 # wrapper, last arguments
 ENDS = {'': ('call_end(&call)', ''), 'I': (LATER, ', request request'),
@@ -582,7 +579,7 @@ def calls():
                        name, 'window_defer(&call, win, target_rank)'))
               for name, (arguments, buffers, kind) in WINDOWS.items()]
     third += [Call(name, arguments, refused=True)
-              for name, arguments in {**ATTACHING, **ATTACHED}.items()]
+              for name, arguments in ATTACHING.items()]
     third += [Call(name, arguments, '', (buffer,), end=end,
                    peer=buffer[2][1])
               for name, (arguments, end, buffer) in MESSAGES.items()]

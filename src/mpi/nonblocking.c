@@ -170,13 +170,13 @@ static int pending_end(pending_t *pending)
 
 /* Return whether the MPI's call has completed a request, maybe with an error.
    Do not ask the MPI again: it may report a failed persistent request as
-   active. */
+   active, and MPI_Request_get_status() of MPICH 4.2 to 5.0 deactivates a
+   complete one. */
 static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
 {
     return outcome->are_all_over ||
-           ((known != NULL) && (outcome->rc != MPI_SUCCESS) &&
-            ((outcome->rc != MPI_ERR_IN_STATUS) ||
-             (known->MPI_ERROR != MPI_ERR_PENDING)));
+           ((known != NULL) && ((outcome->rc != MPI_ERR_IN_STATUS) ||
+                                (known->MPI_ERROR != MPI_ERR_PENDING)));
 }
 
 /* Set the received bytes of a completed request; 0 if it failed. */
@@ -192,7 +192,7 @@ static void pending_arrived(pending_t *pending, const MPI_Status *status,
 }
 
 /* Return whether a request is complete; if so, set its received bytes. A
-   persistent request keeps its handle: if the call's result does not decide,
+   persistent request keeps its handle: without statuses, for lack of memory,
    ask the MPI. One that the MPI has freed is persistent no longer. */
 static bool request_is_over(pending_t *pending, MPI_Request request,
                             const outcome_t *outcome)
@@ -204,7 +204,8 @@ static bool request_is_over(pending_t *pending, MPI_Request request,
 
     if ((request != ucx_mp_mpi_pmpi.request_null) &&
         !outcome_ends(outcome, known)) {
-        if (!pending->is_again || !pending->is_active ||
+        if ((outcome->statuses != NULL) || !pending->is_again ||
+            !pending->is_active ||
             (ucx_mp_mpi_pmpi.Request_get_status(request, &is_over, &status) !=
              MPI_SUCCESS) || !is_over) {
             return false;

@@ -134,8 +134,22 @@
     _(Win_unlock_all) \
     _(Win_wait)
 
+/* Calls to attach memory for buffered messages (attached.c) */
+#if MPI_VERSION >= 4
+#define UCX_MP_MPI_ATTACHED_LARGE(_) \
+    _(Buffer_attach_c) \
+    _(Buffer_detach_c)
+#else
+#define UCX_MP_MPI_ATTACHED_LARGE(_)
+#endif
+#define UCX_MP_MPI_ATTACHED(_) \
+    _(Buffer_attach) \
+    _(Buffer_detach) \
+    UCX_MP_MPI_ATTACHED_LARGE(_)
+
 /* All wrapped functions */
 #define UCX_MP_MPI_STOOD_IN(_) \
+    UCX_MP_MPI_ATTACHED(_) \
     UCX_MP_MPI_CALLS(_) \
     UCX_MP_MPI_ENDS(_) \
     UCX_MP_MPI_MAKERS(_) \

@@ -87,7 +87,8 @@ static const arrays_t *arrays(const coll_draw_t *draw, const coll_side_t *side)
     CALL(Alltoall, alltoall, SEND_ONE, RECV_ONE, d->comm) \
     CALL(Alltoallv, alltoallv, SENDS, RECVS, d->comm) \
     CALL(Alltoallw, alltoallw, \
-         send, SEND_COUNTS, s->BYTES, s->types, recv, RECV_COUNTS, \
+         send, SEND_COUNTS, s->BYTES, \
+         (send == MPI_IN_PLACE) ? NULL : s->types, recv, RECV_COUNTS, \
          r->BYTES, r->types, d->comm) \
     CALL(Neighbor_allgather, neighbor_allgather, SEND_ONE, RECV_ONE, d->comm) \
     CALL(Neighbor_allgatherv, neighbor_allgatherv, SEND_ONE, RECVS, d->comm) \

@@ -437,17 +437,19 @@ static void received(const char *name, int rc, int seed)
     done(name, rc, other, seed);
 }
 
-/* Buffered sends: the program may reuse its buffer at once, or when the request
-   completes. */
-static void try_buffered(void)
+/* Buffered sends by way of the attached memory: the program may reuse its
+   buffer at once, or when the request completes. */
+static void send_buffered(void *space, int space_size)
 {
-    static char space[4 * sizeof(host) + 4 * MPI_BSEND_OVERHEAD];
     MPI_Request request;
-    void *detached;
-    int size, i, rc;
+    void *detached = NULL;
+    int size       = 0, i, rc;
 
-    REFUSED(MPI_Buffer_attach, gpu, sizeof(host));
-    MPI_Buffer_attach(space, sizeof(space));
+    rc = MPI_Buffer_attach(space, space_size);
+    if (rc != MPI_SUCCESS) {
+        wrong("MPI_Buffer_attach", "memory is refused");
+        return;
+    }
 
     fill(gpu, 6);
     rc = MPI_Bsend(gpu, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD);
@@ -470,6 +472,19 @@ static void try_buffered(void)
     }
     freed("MPI_Bsend_init", &request);
     MPI_Buffer_detach(&detached, &size);
+    if ((detached != space) || (size != space_size)) {
+        wrong("MPI_Buffer_detach", "other memory than attached");
+    }
+}
+
+static void try_buffered(void)
+{
+    static char space[4 * sizeof(host) + 4 * MPI_BSEND_OVERHEAD];
+    void *const gpu_space = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, sizeof(space));
+
+    send_buffered(space, sizeof(space));
+    send_buffered(gpu_space, sizeof(space));
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_space);
 }
 
 /* MPICH moves messages to oneself by the processor, Open MPI by UCX */
