@@ -402,11 +402,12 @@ class Call:
                                                             self.of('win'))
         return 'ucx_mp_mpi_refuse("MPI_%s", %s)' % (name, self.comm())
 
-    def declare(self):
+    def declare(self, large=False):
         """Declare a call that mpi.h may lack."""
+        name = self.name + ('_c' if large else '')
         for prefix in ('', 'P'):
-            print('int %sMPI_%s(%s);' % (prefix, self.name, ', '.join(
-                KINDS[kind][0] + word for kind, word in self.arguments)))
+            print('int %sMPI_%s(%s);' % (prefix, name, ', '.join(
+                KINDS[kind][large] + word for kind, word in self.arguments)))
 
     def write(self, large):
         name = self.name + ('_c' if large else '')
@@ -597,9 +598,14 @@ def write_list(name, items):
 
 
 def write_lists(third, fourth, parts):
-    large = [call.name + '_c' for call in third + fourth
-             if call.name not in SMALL_ONLY]
-    print('#if MPI_VERSION < 4')
+    has_large = [call for call in third + fourth
+                 if call.name not in SMALL_ONLY]
+    print('#ifdef UCX_MP_MPI_ABI')
+    for call in third + fourth + parts:
+        call.declare()
+    for call in has_large:
+        call.declare(True)
+    print('#elif MPI_VERSION < 4')
     for call in fourth:
         call.declare()
     print('#ifndef OPEN_MPI')
@@ -608,7 +614,8 @@ def write_lists(third, fourth, parts):
     print('#endif\n#endif\n')
     write_list('UCX_MP_MPI_CALLS_SMALL', [call.name for call in third + fourth])
     print('#if MPI_VERSION >= 4')
-    write_list('UCX_MP_MPI_CALLS_LARGE', large)
+    write_list('UCX_MP_MPI_CALLS_LARGE', [call.name + '_c'
+                                          for call in has_large])
     print('#else\n#define UCX_MP_MPI_CALLS_LARGE(_)\n#endif\n')
     print('#ifndef OPEN_MPI')
     write_list('UCX_MP_MPI_CALLS_MPICH', [call.name for call in parts])

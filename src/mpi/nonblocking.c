@@ -170,13 +170,13 @@ static int pending_end(pending_t *pending)
 
 /* Return whether the MPI's call has completed a request, maybe with an error.
    Do not ask the MPI again: it may report a failed persistent request as
-   active. */
+   active, and MPICH 5's MPI_Wait has no status after
+   MPI_Request_get_status(). */
 static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
 {
     return outcome->are_all_over ||
-           ((known != NULL) && (outcome->rc != MPI_SUCCESS) &&
-            ((outcome->rc != MPI_ERR_IN_STATUS) ||
-             (known->MPI_ERROR != MPI_ERR_PENDING)));
+           ((known != NULL) && ((outcome->rc != MPI_ERR_IN_STATUS) ||
+                                (known->MPI_ERROR != MPI_ERR_PENDING)));
 }
 
 /* Set the received bytes of a completed request; 0 if it failed. */
@@ -205,6 +205,7 @@ static bool request_is_over(pending_t *pending, MPI_Request request,
     if ((request != ucx_mp_mpi_pmpi.request_null) &&
         !outcome_ends(outcome, known)) {
         if (!pending->is_again || !pending->is_active ||
+            ((outcome->rc == MPI_SUCCESS) && (outcome->statuses != NULL)) ||
             (ucx_mp_mpi_pmpi.Request_get_status(request, &is_over, &status) !=
              MPI_SUCCESS) || !is_over) {
             return false;
