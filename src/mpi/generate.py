@@ -187,6 +187,11 @@ STARTED_ON_GPUS = {
     'I' + name.lower(): ON_GPUS[name]
     for name in ('Allreduce', 'Reduce', 'Reduce_scatter',
                  'Reduce_scatter_block')}
+# persistent ones, whose starts are non-blocking ones
+PERSISTENT_ON_GPUS = {
+    name + '_init': ON_GPUS[name]
+    for name in ('Allreduce', 'Reduce', 'Reduce_scatter',
+                 'Reduce_scatter_block')}
 
 # other blocking calls with buffers
 OTHERS = {
@@ -353,6 +358,7 @@ class Call:
         self.arguments = [item.split() for item in arguments.split(', ')]
         self.is_started = name in STARTED_ON_GPUS
         self.on_gpus = ON_GPUS.get(name) or STARTED_ON_GPUS.get(name)
+        self.persistent = PERSISTENT_ON_GPUS.get(name)
 
     def words(self):
         return ', '.join(name for _, name in self.arguments)
@@ -424,10 +430,14 @@ class Call:
         if self.counted:
             print('    ucx_mp_mpi_comm_t *state = '
                   'ucx_mp_mpi_comm_next(comm);')
+        if self.persistent:
+            print('    ucx_mp_mpi_persistent_t *persistent;')
         if not self.refused:
             print()
         if self.on_gpus:
             self.write_on_gpus(name, real)
+        if self.persistent:
+            self.write_persistent(name)
         if self.window:
             self.write_window()
         straight = 'ucx_mp_mpi_is_straight()'
@@ -473,15 +483,7 @@ class Call:
                  ' && ' + self.passing(kind, 'HOST')))
         print('        return %s;\n    }\n\n    {'
               % self.straight(name, real))
-        print('        const ucx_mp_mpi_collective_t args = {')
-        print('            .name = "MPI_%s",\n            .comm = comm,' % name)
-        for word in words.split():
-            field, _, value = word.partition('=')
-            value = value or field
-            print('            .%s = %s,' % (
-                field, 'UCX_MP_MPI_VECTOR(%s)' % value
-                if field in ('counts', 'displs') else value))
-        print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
+        self.write_arguments(name, kind, words)
         print('        int rc;\n')
         wrong = self.looks_wrong()
         call = 'ucx_mp_mpi_collective(state, &args, &rc)'
@@ -494,11 +496,36 @@ class Call:
               % ('!(%s) &&\n            ' % wrong if wrong else '', call))
         print('            return rc;\n        }\n    }\n')
 
+    @staticmethod
+    def write_arguments(name, kind, words):
+        print('        const ucx_mp_mpi_collective_t args = {')
+        print('            .name = "MPI_%s",\n            .comm = comm,' % name)
+        for word in words.split():
+            field, _, value = word.partition('=')
+            value = value or field
+            print('            .%s = %s,' % (
+                field, 'UCX_MP_MPI_VECTOR(%s)' % value
+                if field in ('counts', 'displs') else value))
+        print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
+
+    def write_persistent(self, name):
+        print('    {')
+        self.write_arguments(name, *self.persistent)
+        wrong = self.looks_wrong()
+        print('\n        persistent = ucx_mp_mpi_persistent_agree(\n'
+              '                state, &args, %s);\n    }\n'
+              % ('!(%s)' % wrong if wrong else 'true'))
+
+    def begin(self, rc):
+        """Return the last statement of a wrapper with this result."""
+        return ('ucx_mp_mpi_persistent_begin(persistent, request, %s)' % rc
+                if self.persistent else rc)
+
     def straight(self, name, real):
         """Return the MPI's call without staging. A blocking collective then
         checks for failures that other ranks reported."""
         if not self.counted or self.end != 'call_end(&call)':
-            return real
+            return self.begin(real)
         return ('ucx_mp_mpi_failure_end(\n                '
                 'ucx_mp_mpi_comm_ordinal(state), "MPI_%s", comm,\n'
                 '                %s)' % (name, real))
@@ -556,7 +583,7 @@ class Call:
             print('        if (call.rc == MPI_SUCCESS) {\n            '
                   'ucx_mp_mpi_message_arrived(&call, status);\n        }')
         print('    }\n')
-        print('    return ucx_mp_mpi_%s;' % self.end)
+        print('    return %s;' % self.begin('ucx_mp_mpi_' + self.end))
 
 
 def calls():

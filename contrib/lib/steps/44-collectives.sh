@@ -531,6 +531,20 @@ outstanding() {
         "$programs/ucx_mp_outstanding" "$@"
 }
 
+# persistent MPI: persistent reductions of GPU memory run on GPUs; with a driver that fails once,
+# the MPI carries out the declined start
+persistent() {
+    local log=$ucx_mp_build/log/persistent-$1.out rc=0
+    outstanding "$1" 2 --rounds 20 --persistent 100 > "$log" 2>&1 || rc=$?
+    cat "$log"
+    [ $rc -eq 0 ] || return
+    awk '/^ucx_mp_outstanding: / { all = 2 * $4; on_gpus = $15 }
+         END { exit !(all > 300 && on_gpus >= 0.9 * all) }' "$log" ||
+        { say "the MPI carries out too many"; return 1; }
+    CUEMU_FAULT=cuIpcOpenMemHandle:1:201 \
+        outstanding "$1" 2 --rounds 10 --persistent 100 --seed 6
+}
+
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
 step build-mpi-abi full 600 build_mpi_abi "MPI programs for the standard ABI"
 step mpi-abi-header full 60 mpi_abi_header \
@@ -614,6 +628,10 @@ step pieces-mpi-abi full 60 "pieces mpi-abi" "the same of MPI 5's standard ABI"
 step collectives-mpi-abi full 100 \
      "collectives_run mpi-abi:3 --calls 350 --alike 50 --on-gpus 25" "the same of MPI 5's standard ABI"
 step outstanding-mpi-abi full 100 "outstanding mpi-abi 2 --rounds 40" "the same of MPI 5's standard ABI"
+for mpi_name in openmpi5 mpich mpi-abi; do
+    step "persistent-$mpi_name" full 100 "persistent $mpi_name" \
+         "persistent reductions, started by each rank in its own order"
+done
 for mpi_name in distribution openmpi5 mpich; do
     step "outstanding-$mpi_name" full 100 "outstanding $mpi_name 2 --rounds 40" \
          "reductions with a request, several at once, of GPU memory"

@@ -131,6 +131,7 @@ enum {
     MPI_ERR_COUNT     = 2,
     MPI_ERR_TYPE      = 3,
     MPI_ERR_RANK      = 6,
+    MPI_ERR_REQUEST   = 7,
     MPI_ERR_GROUP     = 9,
     MPI_ERR_OP        = 10,
     MPI_ERR_TRUNCATE  = 15,
