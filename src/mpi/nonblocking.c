@@ -542,6 +542,23 @@ static bool look_again(const pending_t *taken)
     return true;
 }
 
+/* Let the MPI make progress, by the first request that this library has yet to
+   complete. MPICH's MPI_Testall() would fail beside its own persistent
+   collectives. */
+static int progress_by(const pending_t *taken, const MPI_Request *requests)
+{
+    int flag;
+
+    while ((taken != NULL) && !__atomic_load_n(&taken->is_pending,
+                                               __ATOMIC_ACQUIRE)) {
+        taken = taken->next;
+    }
+    return (taken == NULL) ? MPI_SUCCESS :
+                             ucx_mp_mpi_pmpi.Request_get_status(
+                                     requests[taken->index], &flag,
+                                     MPI_STATUS_IGNORE);
+}
+
 static int test_some(int count, MPI_Request *requests, int *done, int *indices,
                      MPI_Status *statuses, int *is_over)
 {
@@ -601,7 +618,7 @@ END(Test, 1, request, *flag, status, 1, NULL, 1, (request, flag, status),
     MPI_Request *request, int *flag, MPI_Status *status)
 END(Waitall, count, requests, true, statuses, count, NULL, count,
     (count, requests, statuses),
-    ucx_mp_mpi_pmpi.Testall(count, requests, &is_over, statuses),
+    progress_by(taken, requests),
     int count, MPI_Request *requests, MPI_Status *statuses)
 END(Testall, count, requests, *flag, statuses, count, NULL, count,
     (count, requests, flag, statuses),
