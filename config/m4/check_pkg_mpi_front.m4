@@ -3,8 +3,9 @@
 # UCX_MP_CHECK_MPI_FRONT: headers of Open MPI and of MPICH, for the libraries
 # that stand in front of them (src/mpi). Nothing is linked. Sets
 # OPENMPI_CPPFLAGS, MPICH_CPPFLAGS and the conditionals HAVE_OPENMPI,
-# HAVE_MPICH, HAVE_MPI_FRONT (one of them). A cross build wants the compilers
-# named, as those in PATH are of the machine that builds.
+# HAVE_MPICH, and HAVE_MPI_ABI: the library of the standard ABI needs Python
+# only. A cross build wants the compilers named, as those in PATH are of the
+# machine that builds.
 
 # UCX_MP_MPI_HEADERS(NAME, VARIABLE, MACRO, WRAPPERS): the first of those
 # compiler wrappers whose mpi.h defines the macro tells the include folders
@@ -49,7 +50,5 @@ AC_DEFUN([UCX_MP_CHECK_MPI_FRONT], [
     UCX_MP_MPI_HEADERS([openmpi], [OPENMPI], [OPEN_MPI],
                        [mpicc.openmpi mpicc])
     UCX_MP_MPI_HEADERS([mpich], [MPICH], [MPICH_VERSION], [mpicc.mpich mpicc])
-    AM_CONDITIONAL([HAVE_MPI_FRONT],
-                   [test "$ucx_mp_openmpi_where" != no ||
-                    test "$ucx_mp_mpich_where" != no])
+    AM_CONDITIONAL([HAVE_MPI_ABI], [test "$PYTHON" != :])
 ])

@@ -95,9 +95,16 @@ export PIP_ROOT_USER_ACTION=ignore
 # wheel_folder NAME REQUIREMENT...: unpack wheels into build/deps/NAME.
 # UCX_MP_WHEELS names a folder of wheels to use instead of the network. Concurrent
 # steps may need the same one.
-wheel_folder() {
-    local name=$1 folder=$ucx_mp_deps/$1
-    shift
+wheel_folder() { wheel_unpack --target "$@"; }
+
+# wheel_prefix NAME REQUIREMENT...: the same for wheels with programs: build/deps/NAME
+# has bin, lib and include (pip's --target leaves out their lib)
+wheel_prefix() { wheel_unpack --prefix "$@"; }
+
+# wheel_unpack OPTION NAME REQUIREMENT...
+wheel_unpack() {
+    local option=$1 name=$2 folder=$ucx_mp_deps/$2
+    shift 2
     [ ! -f "$folder/.complete" ] || return 0
 
     mkdir -p "$ucx_mp_deps"
@@ -108,7 +115,7 @@ wheel_folder() {
         rm -rf "$folder"
         # shellcheck disable=SC2046
         python3 -m pip install $(wheel_source) --quiet --no-deps \
-            --disable-pip-version-check --target "$folder" "$@" ||
+            --disable-pip-version-check "$option" "$folder" "$@" ||
             { say "could not get $* for build/deps/$name"; exit 1; }
         touch "$folder/.complete"
     ) 9> "$ucx_mp_deps/.lock"

@@ -24,7 +24,7 @@ step_is_of() {
     case $2:${step_mode[$1]} in
     quick:quick | full:quick | full:full | long:long) return 0 ;;
     long:*) [[ $1 = build || $1 = build-ompi5 || $1 = build-mpich ||
-               $1 = arm64-build ]] ;;
+               $1 = build-mpi-abi || $1 = arm64-build ]] ;;
     *) return 1 ;;
     esac
 }

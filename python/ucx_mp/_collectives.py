@@ -18,9 +18,12 @@ LIBRARIES = {'Open MPI': 'libucx_mp_openmpi.so', 'MPICH': 'libucx_mp_mpich.so'}
 # libraries for an MPI with functions of MPI 4
 MPI4_LIBRARIES = {name: library.replace('.so', '_mpi4.so')
                   for name, library in LIBRARIES.items()}
+ABI = "MPI's standard ABI"
+LIBRARIES[ABI] = MPI4_LIBRARIES[ABI] = 'libucx_mp_mpi_abi.so'
 # libraries needed by mpi4py's extension
 SONAMES = {'Open MPI': (b'libmpi.so.40',),
-           'MPICH': (b'libmpi.so.12', b'libmpich.so.12')}
+           'MPICH': (b'libmpi.so.12', b'libmpich.so.12'),
+           ABI: (b'libmpi_abi.so.1', b'libmpi_abi.so.0')}
 # variable set by each mpirun
 RANK = {'Open MPI': 'OMPI_COMM_WORLD_RANK', 'MPICH': 'PMI_RANK'}
 OTHERS = ('OMPI_MCA_coll_ucc_enable', 'OMPI_MCA_coll_hcoll_enable')
@@ -71,9 +74,9 @@ def chosen_mpi(names):
     told = re.sub('[ _-]', '', os.environ.get('MPI4PY_MPIABI', '')).lower()
     if told:
         return {'openmpi': 'Open MPI', 'mpich': 'MPICH',
-                'impi': 'MPICH'}.get(told)
+                'impi': 'MPICH', 'mpiabi': ABI}.get(told)
     if len(names) > 1:
-        names = [name for name in names if RANK[name] in os.environ]
+        names = [name for name in names if RANK.get(name) in os.environ]
     return next(iter(names)) if len(names) == 1 else None
 
 

@@ -4,8 +4,11 @@
 #include <mpi/layout.h>
 #include <mpi/comm.h>
 #include <mpi/nodes.h>
+#include <mpi/nonblocking.h>
 #include <mpi/reduction.h>
 #include <mpi/job.h>
+
+#include <stdlib.h>
 
 
 static void progress(void *arg)
@@ -334,4 +337,115 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
                                                  request.reason,
                                        request_p);
     return true;
+}
+
+
+/* -------------------------------------------------------------- persistent */
+
+struct ucx_mp_mpi_persistent {
+    uct_cuda_coll_group_t   *group;
+    ucx_mp_mpi_reductions_t *reductions;
+    ucx_mp_mpi_collective_t args;
+    call_request_t          request;
+};
+
+
+static void persistent_destroy(void *arg)
+{
+    ucx_mp_mpi_persistent_t *persistent = arg;
+
+    if (persistent->reductions != NULL) {
+        ucx_mp_mpi_reductions_destroy(persistent->reductions,
+                                      ucx_mp_mpi_pmpi.comm_null);
+    }
+    if (persistent->group != NULL) {
+        ucx_mp_mpi_job.api->group_destroy(persistent->group);
+    }
+    free(persistent);
+}
+
+static int persistent_start(void *arg, MPI_Request *active_p)
+{
+    ucx_mp_mpi_persistent_t *persistent = arg;
+
+    return ucx_mp_mpi_reduction_start(persistent->reductions,
+                                      persistent->group, &persistent->args,
+                                      &persistent->request.what,
+                                      UCT_CUDA_COLL_AHEAD, active_p);
+}
+
+/* Return the key of a group for the call counted last: no other one of this
+   communicator has it. */
+static uint64_t persistent_key(const ucx_mp_mpi_comm_t *state)
+{
+    return (state->key ^ (state->number * 0x9e3779b97f4a7c15ul)) | 1;
+}
+
+ucx_mp_mpi_persistent_t *
+ucx_mp_mpi_persistent_agree(ucx_mp_mpi_comm_t *state,
+                            const ucx_mp_mpi_collective_t *args,
+                            bool is_usable)
+{
+    ucx_mp_mpi_persistent_t *persistent;
+
+    if ((state == NULL) || (state->nodes != NULL) ||
+        ucx_mp_mpi_job.has_rival) {
+        return NULL;
+    }
+
+    persistent = calloc(1, sizeof(*persistent));
+    if (persistent != NULL) {
+        persistent->args              = *args;
+        persistent->request.what.kind = args->kind;
+        if (is_usable && ucx_mp_mpi_may_be_gpu() &&
+            is_queueable(state, args) &&
+            request_make(&persistent->request, state, args)) {
+            persistent->group = ucx_mp_mpi_job_join(args->comm,
+                                                    persistent_key(state),
+                                                    state->rank, state->size,
+                                                    0);
+        }
+    }
+    if (!ucx_mp_mpi_on_all(args->comm, (persistent != NULL) &&
+                                               (persistent->group != NULL))) {
+        if (persistent != NULL) {
+            persistent_destroy(persistent);
+        }
+        return NULL;
+    }
+    return persistent;
+}
+
+int ucx_mp_mpi_persistent_begin(ucx_mp_mpi_persistent_t *persistent,
+                                MPI_Request *request_p, int rc)
+{
+    static const ucx_mp_mpi_startable_t startable = {
+        .start   = persistent_start,
+        .destroy = persistent_destroy
+    };
+    MPI_Request request;
+
+    if (persistent == NULL) {
+        return rc;
+    }
+
+    /* A request that the MPI never starts is the program's handle. Not from
+       MPI_PROC_NULL: after freeing that, MPICH 4.0 hangs in MPI_Scan_init. */
+    if (rc == MPI_SUCCESS) {
+        rc = ucx_mp_mpi_pmpi.Recv_init(NULL, 0, ucx_mp_mpi_handles.byte, 0, 0,
+                                       ucx_mp_mpi_pmpi.comm_world, &request);
+        if (rc != MPI_SUCCESS) {
+            (void)PMPI_Request_free(request_p);
+        }
+    }
+    if (rc != MPI_SUCCESS) {
+        persistent_destroy(persistent);
+        return rc;
+    }
+
+    persistent->reductions = ucx_mp_mpi_reductions_create_persistent(
+            *request_p);
+    ucx_mp_mpi_nonblocking_keep(request, &startable, persistent);
+    *request_p = request;
+    return MPI_SUCCESS;
 }

@@ -187,6 +187,11 @@ STARTED_ON_GPUS = {
     'I' + name.lower(): ON_GPUS[name]
     for name in ('Allreduce', 'Reduce', 'Reduce_scatter',
                  'Reduce_scatter_block')}
+# persistent ones, whose starts are non-blocking ones
+PERSISTENT_ON_GPUS = {
+    name + '_init': ON_GPUS[name]
+    for name in ('Allreduce', 'Reduce', 'Reduce_scatter',
+                 'Reduce_scatter_block')}
 
 # other blocking calls with buffers
 OTHERS = {
@@ -350,6 +355,7 @@ class Call:
         self.arguments = [item.split() for item in arguments.split(', ')]
         self.is_started = name in STARTED_ON_GPUS
         self.on_gpus = ON_GPUS.get(name) or STARTED_ON_GPUS.get(name)
+        self.persistent = PERSISTENT_ON_GPUS.get(name)
 
     def words(self):
         return ', '.join(name for _, name in self.arguments)
@@ -399,11 +405,12 @@ class Call:
                                                             self.of('win'))
         return 'ucx_mp_mpi_refuse("MPI_%s", %s)' % (name, self.comm())
 
-    def declare(self):
+    def declare(self, large=False):
         """Declare a call that mpi.h may lack."""
+        name = self.name + ('_c' if large else '')
         for prefix in ('', 'P'):
-            print('int %sMPI_%s(%s);' % (prefix, self.name, ', '.join(
-                KINDS[kind][0] + word for kind, word in self.arguments)))
+            print('int %sMPI_%s(%s);' % (prefix, name, ', '.join(
+                KINDS[kind][large] + word for kind, word in self.arguments)))
 
     def write(self, large):
         name = self.name + ('_c' if large else '')
@@ -420,10 +427,14 @@ class Call:
         if self.counted:
             print('    ucx_mp_mpi_comm_t *state = '
                   'ucx_mp_mpi_comm_next(comm);')
+        if self.persistent:
+            print('    ucx_mp_mpi_persistent_t *persistent;')
         if not self.refused:
             print()
         if self.on_gpus:
             self.write_on_gpus(name, real)
+        if self.persistent:
+            self.write_persistent(name)
         if self.window:
             self.write_window()
         straight = 'ucx_mp_mpi_is_straight()'
@@ -469,15 +480,7 @@ class Call:
                  ' && ' + self.passing(kind, 'HOST')))
         print('        return %s;\n    }\n\n    {'
               % self.straight(name, real))
-        print('        const ucx_mp_mpi_collective_t args = {')
-        print('            .name = "MPI_%s",\n            .comm = comm,' % name)
-        for word in words.split():
-            field, _, value = word.partition('=')
-            value = value or field
-            print('            .%s = %s,' % (
-                field, 'UCX_MP_MPI_VECTOR(%s)' % value
-                if field in ('counts', 'displs') else value))
-        print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
+        self.write_arguments(name, kind, words)
         print('        int rc;\n')
         wrong = self.looks_wrong()
         call = 'ucx_mp_mpi_collective(state, &args, &rc)'
@@ -490,11 +493,36 @@ class Call:
               % ('!(%s) &&\n            ' % wrong if wrong else '', call))
         print('            return rc;\n        }\n    }\n')
 
+    @staticmethod
+    def write_arguments(name, kind, words):
+        print('        const ucx_mp_mpi_collective_t args = {')
+        print('            .name = "MPI_%s",\n            .comm = comm,' % name)
+        for word in words.split():
+            field, _, value = word.partition('=')
+            value = value or field
+            print('            .%s = %s,' % (
+                field, 'UCX_MP_MPI_VECTOR(%s)' % value
+                if field in ('counts', 'displs') else value))
+        print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
+
+    def write_persistent(self, name):
+        print('    {')
+        self.write_arguments(name, *self.persistent)
+        wrong = self.looks_wrong()
+        print('\n        persistent = ucx_mp_mpi_persistent_agree(\n'
+              '                state, &args, %s);\n    }\n'
+              % ('!(%s)' % wrong if wrong else 'true'))
+
+    def begin(self, rc):
+        """Return the last statement of a wrapper with this result."""
+        return ('ucx_mp_mpi_persistent_begin(persistent, request, %s)' % rc
+                if self.persistent else rc)
+
     def straight(self, name, real):
         """Return the MPI's call without staging. A blocking collective then
         checks for failures that other ranks reported."""
         if not self.counted or self.end != 'call_end(&call)':
-            return real
+            return self.begin(real)
         return ('ucx_mp_mpi_failure_end(\n                '
                 'ucx_mp_mpi_comm_ordinal(state), "MPI_%s", comm,\n'
                 '                %s)' % (name, real))
@@ -552,7 +580,7 @@ class Call:
             print('        if (call.rc == MPI_SUCCESS) {\n            '
                   'ucx_mp_mpi_message_arrived(&call, status);\n        }')
         print('    }\n')
-        print('    return ucx_mp_mpi_%s;' % self.end)
+        print('    return %s;' % self.begin('ucx_mp_mpi_' + self.end))
 
 
 def calls():
@@ -594,9 +622,14 @@ def write_list(name, items):
 
 
 def write_lists(third, fourth, parts):
-    large = [call.name + '_c' for call in third + fourth
-             if call.name not in SMALL_ONLY]
-    print('#if MPI_VERSION < 4')
+    has_large = [call for call in third + fourth
+                 if call.name not in SMALL_ONLY]
+    print('#ifdef UCX_MP_MPI_ABI')
+    for call in third + fourth + parts:
+        call.declare()
+    for call in has_large:
+        call.declare(True)
+    print('#elif MPI_VERSION < 4')
     for call in fourth:
         call.declare()
     print('#ifndef OPEN_MPI')
@@ -605,7 +638,8 @@ def write_lists(third, fourth, parts):
     print('#endif\n#endif\n')
     write_list('UCX_MP_MPI_CALLS_SMALL', [call.name for call in third + fourth])
     print('#if MPI_VERSION >= 4')
-    write_list('UCX_MP_MPI_CALLS_LARGE', large)
+    write_list('UCX_MP_MPI_CALLS_LARGE', [call.name + '_c'
+                                          for call in has_large])
     print('#else\n#define UCX_MP_MPI_CALLS_LARGE(_)\n#endif\n')
     print('#ifndef OPEN_MPI')
     write_list('UCX_MP_MPI_CALLS_MPICH', [call.name for call in parts])

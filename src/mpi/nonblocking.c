@@ -27,6 +27,10 @@ struct ucx_mp_mpi_pending {
     int               lost;      /* persistent: error of buffers that could not
                                     be staged at creation */
     MPI_Request       freed;     /* handle that the program has freed */
+    const ucx_mp_mpi_startable_t *startable; /* NULL: the MPI starts it */
+    void              *arg;      /* of `startable` */
+    MPI_Request       active;    /* of a started `startable`, or the null
+                                    handle */
     ucx_mp_mpi_call_t call;
 };
 
@@ -91,8 +95,17 @@ static pending_t *table_take(uintptr_t key)
     return pending;
 }
 
-/* Remove all calls with a request in the array, and return them as a list */
-static pending_t *requests_take(int count, const MPI_Request *requests)
+static void taken_add(pending_t **taken_p, pending_t *pending, int index)
+{
+    pending->index = index;
+    pending->next  = *taken_p;
+    *taken_p       = pending;
+}
+
+/* Remove all calls with a request in the array, and return them as a list.
+   Replace requests started by this library by their active ones, which precede
+   them in the list; requests_settle() restores them. */
+static pending_t *requests_take(int count, MPI_Request *requests)
 {
     pending_t *taken = NULL;
     pending_t *pending;
@@ -100,13 +113,30 @@ static pending_t *requests_take(int count, const MPI_Request *requests)
 
     for (i = 0; i < count; ++i) {
         pending = table_take((uintptr_t)requests[i]);
+        if ((pending != NULL) && (pending->startable != NULL)) {
+            taken_add(&taken, pending, i);
+            if (pending->active == ucx_mp_mpi_pmpi.request_null) {
+                continue;
+            }
+            requests[i] = pending->active;
+            pending     = table_take((uintptr_t)requests[i]);
+        }
         if (pending != NULL) {
-            pending->index = i;
-            pending->next  = taken;
-            taken          = pending;
+            taken_add(&taken, pending, i);
         }
     }
     return taken;
+}
+
+/* Put the program's handle back into the array, and into the table. The request
+   is inactive if its active one was completed. */
+static void request_restore(pending_t *pending, MPI_Request *requests)
+{
+    if (requests[pending->index] == ucx_mp_mpi_pmpi.request_null) {
+        pending->active = ucx_mp_mpi_pmpi.request_null;
+    }
+    requests[pending->index] = (MPI_Request)pending->key;
+    table_put(pending);
 }
 
 /* Result of an MPI call that completes requests. The status of request i is
@@ -229,7 +259,7 @@ static bool request_is_over(pending_t *pending, MPI_Request request,
    table. If the MPI's call fails without naming a request, the finished calls'
    buffers are undefined. @return The MPI's error, else the first one of
    pending_end(), else MPI_SUCCESS. */
-static int requests_settle(pending_t *taken, const MPI_Request *requests,
+static int requests_settle(pending_t *taken, MPI_Request *requests,
                            const outcome_t *outcome)
 {
     int rc = outcome->rc;
@@ -239,6 +269,10 @@ static int requests_settle(pending_t *taken, const MPI_Request *requests,
     while (taken != NULL) {
         pending = taken;
         taken = pending->next;
+        if (pending->startable != NULL) {
+            request_restore(pending, requests);
+            continue;
+        }
         if (!request_is_over(pending, requests[pending->index], outcome)) {
             table_put(pending);
             continue;
@@ -389,6 +423,22 @@ void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc)
     __atomic_store_n(&pending->is_pending, false, __ATOMIC_RELEASE);
 }
 
+void ucx_mp_mpi_nonblocking_keep(MPI_Request request,
+                                 const ucx_mp_mpi_startable_t *startable,
+                                 void *arg)
+{
+    ucx_mp_mpi_call_t call;
+    pending_t *pending;
+
+    ucx_mp_mpi_call_init(&call, "MPI_Start", ucx_mp_mpi_pmpi.comm_world, 0);
+    pending            = pending_new(&call, (uintptr_t)request);
+    pending->is_active = false;
+    pending->startable = startable;
+    pending->arg       = arg;
+    pending->active    = ucx_mp_mpi_pmpi.request_null;
+    table_put(pending);
+}
+
 int ucx_mp_mpi_call_again(ucx_mp_mpi_call_t *call, MPI_Request *request)
 {
     pending_t *pending;
@@ -415,13 +465,34 @@ int ucx_mp_mpi_call_split(ucx_mp_mpi_call_t *call, MPI_File file)
     return MPI_SUCCESS;
 }
 
+/* Start a request of this library. */
+static int startable_start(pending_t *pending)
+{
+    int rc;
+
+    if (pending->active == ucx_mp_mpi_pmpi.request_null) {
+        rc = pending->startable->start(pending->arg, &pending->active);
+    } else {
+        rc = ucx_mp_mpi_raise(pending->call.comm, MPI_ERR_REQUEST,
+                              "MPI_Start: the persistent request is active");
+    }
+    table_put(pending);
+    return rc;
+}
+
 /* Copy in the data that a persistent request sends. @return An error: do not
    start the request. A collective starts anyway, since other ranks wait for it,
-   and reports the error on completion. */
-static int request_start(MPI_Request request)
+   and reports the error on completion. `is_started_p` is set if this library
+   has started the request, not the MPI. */
+static int request_start(MPI_Request request, bool *is_started_p)
 {
     pending_t *pending = table_take((uintptr_t)request);
     int rc             = MPI_SUCCESS;
+
+    *is_started_p = (pending != NULL) && (pending->startable != NULL);
+    if (*is_started_p) {
+        return startable_start(pending);
+    }
 
     if (pending == NULL) {
         return MPI_SUCCESS;
@@ -469,6 +540,23 @@ static bool look_again(const pending_t *taken)
     look();
     sched_yield();
     return true;
+}
+
+/* Let the MPI make progress, by the first request that this library has yet to
+   complete. MPICH's MPI_Testall() would fail beside its own persistent
+   collectives. */
+static int progress_by(const pending_t *taken, const MPI_Request *requests)
+{
+    int flag;
+
+    while ((taken != NULL) && !__atomic_load_n(&taken->is_pending,
+                                               __ATOMIC_ACQUIRE)) {
+        taken = taken->next;
+    }
+    return (taken == NULL) ? MPI_SUCCESS :
+                             ucx_mp_mpi_pmpi.Request_get_status(
+                                     requests[taken->index], &flag,
+                                     MPI_STATUS_IGNORE);
 }
 
 static int test_some(int count, MPI_Request *requests, int *done, int *indices,
@@ -530,7 +618,7 @@ END(Test, 1, request, *flag, status, 1, NULL, 1, (request, flag, status),
     MPI_Request *request, int *flag, MPI_Status *status)
 END(Waitall, count, requests, true, statuses, count, NULL, count,
     (count, requests, statuses),
-    ucx_mp_mpi_pmpi.Testall(count, requests, &is_over, statuses),
+    progress_by(taken, requests),
     int count, MPI_Request *requests, MPI_Status *statuses)
 END(Testall, count, requests, *flag, statuses, count, NULL, count,
     (count, requests, flag, statuses),
@@ -558,6 +646,23 @@ END(Testsome, count, requests, false, statuses, count, indices, *done,
     int count, MPI_Request *requests, int *done, int *indices,
     MPI_Status *statuses)
 
+/* Return the request to ask the MPI about */
+static MPI_Request request_active(MPI_Request request)
+{
+    pending_t *pending = table_take((uintptr_t)request);
+
+    if (pending == NULL) {
+        return request;
+    }
+
+    if ((pending->startable != NULL) &&
+        (pending->active != ucx_mp_mpi_pmpi.request_null)) {
+        request = pending->active;
+    }
+    table_put(pending);
+    return request;
+}
+
 UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
                   MPI_Request request, int *flag, MPI_Status *status)
 {
@@ -568,6 +673,7 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
 
     if (!is_empty) {
         look();
+        request = request_active(request);
     }
     status = ucx_mp_mpi_message_status(status, &own);
     rc     = ucx_mp_mpi_pmpi.Request_get_status(request, flag, status);
@@ -581,10 +687,29 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
         return MPI_SUCCESS;
     }
 
+    if (pending->startable != NULL) { /* inactive */
+        table_put(pending);
+        return MPI_SUCCESS;
+    }
+
     if (pending->is_active) {
         ucx_mp_mpi_message_arrived(&pending->call, status);
     }
     return pending_end(pending);
+}
+
+/* Free a request of this library; an active one is completed first */
+static int startable_free(pending_t *pending, MPI_Request *request)
+{
+    int rc = MPI_SUCCESS;
+
+    if (pending->active != ucx_mp_mpi_pmpi.request_null) {
+        rc = PMPI_Wait(&pending->active, MPI_STATUS_IGNORE);
+    }
+    pending->startable->destroy(pending->arg);
+    free(pending);
+    (void)ucx_mp_mpi_pmpi.Request_free(request);
+    return rc;
 }
 
 /* Free a message's request without waiting: waiting for the other rank could
@@ -598,6 +723,10 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 
     if (pending == NULL) {
         return ucx_mp_mpi_pmpi.Request_free(request);
+    }
+
+    if (pending->startable != NULL) {
+        return startable_free(pending, request);
     }
 
     if (pending->is_active && pending->call.is_message) {
@@ -624,22 +753,52 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
 
 UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)
 {
-    const int rc = table_is_empty() ? MPI_SUCCESS : request_start(*request);
+    bool is_started = false;
+    int rc          = MPI_SUCCESS;
 
-    return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_pmpi.Start(request);
+    if (!table_is_empty()) {
+        rc = request_start(*request, &is_started);
+    }
+    return ((rc != MPI_SUCCESS) || is_started) ?
+                   rc :
+                   ucx_mp_mpi_pmpi.Start(request);
 }
 
+/* Start the MPI's requests by one call, in an array without those of this
+   library */
 UCX_MP_MPI_DEFINE(Startall, (count, requests), int count,
                   MPI_Request *requests)
 {
     const bool is_empty = table_is_empty();
+    MPI_Request *others = requests;
+    int num_others      = 0;
     int rc              = MPI_SUCCESS;
+    bool is_started     = false;
     int i;
 
     for (i = 0; !is_empty && (rc == MPI_SUCCESS) && (i < count); ++i) {
-        rc = request_start(requests[i]);
+        rc = request_start(requests[i], &is_started);
+        if (is_started && (others == requests)) {
+            others = malloc(count * sizeof(*others));
+            if (others == NULL) {
+                abort(); /* other ranks rely on it */
+            }
+            memcpy(others, requests, i * sizeof(*others));
+        }
+        if (!is_started) {
+            others[num_others++] = requests[i];
+        }
     }
-    return (rc != MPI_SUCCESS) ? rc : ucx_mp_mpi_pmpi.Startall(count, requests);
+    if (others == requests) {
+        return (rc == MPI_SUCCESS) ? ucx_mp_mpi_pmpi.Startall(count, requests) :
+                                     rc;
+    }
+
+    if ((rc == MPI_SUCCESS) && (num_others > 0)) {
+        rc = ucx_mp_mpi_pmpi.Startall(num_others, others);
+    }
+    free(others);
+    return rc;
 }
 
 /* Define the second half of a split file operation: pass the same copy as the

@@ -33,6 +33,21 @@ ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
    use `pending` afterwards. */
 void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc);
 
+/* A persistent request started by this library, not by the MPI */
+typedef struct {
+    /* Start the operation. Set `*active_p` to a request that completes with
+       it. @return The result for MPI_Start(). */
+    int  (*start)(void *arg, MPI_Request *active_p);
+    void (*destroy)(void *arg);
+} ucx_mp_mpi_startable_t;
+
+/* Record that `request`, a persistent request that the MPI never starts, stands
+   for this operation until the program frees it. Wrapped Test and Wait calls
+   complete the active request in its place. Aborts without memory. */
+void ucx_mp_mpi_nonblocking_keep(MPI_Request request,
+                                 const ucx_mp_mpi_startable_t *startable,
+                                 void *arg);
+
 
 /* Each of these returns the wrapper's result, like ucx_mp_mpi_call_end(), and
    keeps a copy of the call. */

@@ -34,10 +34,21 @@ static void *tools_symbol(void *handle, const char *name, void *real)
    Some wrapped functions are then missing in the MPI. */
 static bool is_foreign(void)
 {
-#ifdef OPEN_MPI
-    return dlsym(real_handle, "ompi_mpi_comm_world") == NULL;
+    typedef int version_func_t(int *major, int *minor);
+    version_func_t *get_version = dlsym(real_handle, "PMPI_Abi_get_version");
+    int major                   = -1;
+    int minor                   = -1;
+
+    if (get_version != NULL) {
+        (void)get_version(&major, &minor); /* -1: not the standard's ABI */
+    }
+
+#if defined(UCX_MP_MPI_ABI)
+    return major <= 0;
+#elif defined(OPEN_MPI)
+    return (major > 0) || (dlsym(real_handle, "ompi_mpi_comm_world") == NULL);
 #else
-    return dlsym(real_handle, "ompi_mpi_comm_world") != NULL;
+    return (major > 0) || (dlsym(real_handle, "ompi_mpi_comm_world") != NULL);
 #endif
 }
 

@@ -24,13 +24,16 @@ struct reduction {
     ucx_mp_mpi_pending_t    *pending;
 };
 
+/* Declined reductions go to the duplicate of a communicator, or they start the
+   MPI's persistent request */
 struct ucx_mp_mpi_reductions {
     ucx_mp_mpi_reductions_t *next;
     reduction_t             *first;
-    MPI_Comm                duplicate;
+    MPI_Comm                duplicate;  /* or the null handle */
+    MPI_Request             persistent; /* or the null handle */
 };
 
-/* Communicators with a duplicate. advance() and on_end() only try the lock:
+/* All queues. advance() and on_end() only try the lock:
    UCX's progress may call them in a thread that holds it. */
 static struct {
     pthread_mutex_t         lock;
@@ -122,6 +125,18 @@ static void reduction_judge(reduction_t *reduction)
     reduction->op = NULL;
 }
 
+/* Start a declined reduction in the MPI. @return Its result. */
+static int reduction_issue(reduction_t *reduction,
+                           const ucx_mp_mpi_reductions_t *reductions)
+{
+    if (reductions->persistent == ucx_mp_mpi_pmpi.request_null) {
+        return reduction_call(reduction, reductions->duplicate);
+    }
+
+    reduction->inner = reductions->persistent;
+    return PMPI_Start(&reduction->inner);
+}
+
 /* Make the MPI's calls of declined reductions in the order of the queue, up to
    the first reduction without a result. The caller holds the lock. */
 static void reductions_issue(ucx_mp_mpi_reductions_t *reductions)
@@ -138,8 +153,7 @@ static void reductions_issue(ucx_mp_mpi_reductions_t *reductions)
         }
 
         if (reduction->is_staged && !reduction->is_issued) {
-            reduction->rc        = reduction_call(reduction,
-                                                  reductions->duplicate);
+            reduction->rc        = reduction_issue(reduction, reductions);
             reduction->is_issued = (reduction->rc == MPI_SUCCESS);
             reduction->is_staged = reduction->is_issued;
         }
@@ -274,25 +288,43 @@ void ucx_mp_mpi_progress(MPI_Comm comm)
     }
 }
 
-ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
+static ucx_mp_mpi_reductions_t *queue_create(MPI_Comm duplicate,
+                                             MPI_Request persistent)
 {
     ucx_mp_mpi_reductions_t *reductions = calloc(1, sizeof(*reductions));
 
-    /* MPI_Comm_dup() would copy the program's attributes */
-    if ((reductions == NULL) ||
-        (ucx_mp_mpi_pmpi.Comm_split(comm, 0, rank, &reductions->duplicate) !=
-         MPI_SUCCESS)) {
+    if (reductions == NULL) {
         abort(); /* the other ranks rely on it */
     }
 
-    ucx_mp_mpi_pmpi.Comm_set_errhandler(reductions->duplicate,
-                                        ucx_mp_mpi_pmpi.errors_return);
+    reductions->duplicate  = duplicate;
+    reductions->persistent = persistent;
     ucx_mp_mpi_job.api->on_end(on_end);
     pthread_mutex_lock(&all.lock);
     reductions->next = all.first;
     all.first        = reductions;
     pthread_mutex_unlock(&all.lock);
     return reductions;
+}
+
+ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
+{
+    MPI_Comm duplicate;
+
+    /* MPI_Comm_dup() would copy the program's attributes */
+    if (ucx_mp_mpi_pmpi.Comm_split(comm, 0, rank, &duplicate) != MPI_SUCCESS) {
+        abort(); /* the other ranks rely on it */
+    }
+
+    ucx_mp_mpi_pmpi.Comm_set_errhandler(duplicate,
+                                        ucx_mp_mpi_pmpi.errors_return);
+    return queue_create(duplicate, ucx_mp_mpi_pmpi.request_null);
+}
+
+ucx_mp_mpi_reductions_t *
+ucx_mp_mpi_reductions_create_persistent(MPI_Request request)
+{
+    return queue_create(ucx_mp_mpi_pmpi.comm_null, request);
 }
 
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
@@ -352,6 +384,10 @@ void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
     }
     *link = reductions->next;
     pthread_mutex_unlock(&all.lock);
-    ucx_mp_mpi_pmpi.Comm_free(&reductions->duplicate);
+    if (reductions->duplicate != ucx_mp_mpi_pmpi.comm_null) {
+        ucx_mp_mpi_pmpi.Comm_free(&reductions->duplicate);
+    } else {
+        (void)PMPI_Request_free(&reductions->persistent);
+    }
     free(reductions);
 }

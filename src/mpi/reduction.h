@@ -27,6 +27,12 @@ typedef struct ucx_mp_mpi_reductions ucx_mp_mpi_reductions_t;
    this, each with its own `rank`; it blocks, and aborts on failure. */
 ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank);
 
+/* Create the queue of a persistent reduction. `request`: the MPI's persistent
+   request of the same call, started for declined reductions and freed with the
+   queue. Aborts without memory. */
+ucx_mp_mpi_reductions_t *
+ucx_mp_mpi_reductions_create_persistent(MPI_Request request);
+
 /* Start a reduction queued by all ranks, without waiting for them. `reason` is
    not 0: this rank declines it. @return MPI_SUCCESS, with `*request` set, or an
    error of MPI_Grequest_start(). Aborts without memory. */
@@ -37,8 +43,9 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
                                uct_cuda_coll_reason_t reason,
                                MPI_Request *request);
 
-/* Wait for all reductions of a communicator that is being freed, and free the
-   duplicate and `reductions`. Does nothing for MPI_COMM_WORLD: the MPI ends. */
+/* Wait for all reductions of a communicator or persistent request that is being
+   freed, and free the duplicate or the MPI's request, and `reductions`. Does
+   nothing for MPI_COMM_WORLD: the MPI ends. */
 void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
                                    MPI_Comm comm);
 

@@ -2,7 +2,9 @@
 /*
  * Non-blocking and persistent reductions, several at once: on communicators
  * whose reductions each rank starts in an order of its own, of GPU and host
- * memory, between other collectives and messages. Every byte is checked.
+ * memory, between other collectives and messages. Each rank also starts the
+ * persistent ones of a communicator in an order of its own, or none of them.
+ * Every byte is checked.
  *
  * --overlap SIZE measures instead how much of an MPI_Iallreduce of GPU memory
  * is hidden by computing on the CPU that calls MPI_Test now and then.
@@ -18,6 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+
+/* Open MPI 5 reports MPI 3 */
+#if (MPI_VERSION >= 4) || \
+        (defined(OMPI_MAJOR_VERSION) && (OMPI_MAJOR_VERSION >= 5))
+#define HAS_MPI_4 1
+#else
+#define HAS_MPI_4 0
+#endif
 
 #define MAX_OPS   12
 #define NUM_COMMS 4
@@ -38,21 +48,23 @@ typedef struct {
     int          counts[64];
     int          *send, *recv;
     int          sent, received; /* elements of this rank's buffers */
+    int          is_persistent, is_active;
     MPI_Request  request;
 } op_t;
 
 static struct {
-    int    rounds, seed, host, max_ops, calls, frees;
+    int    rounds, seed, host, max_ops, calls, frees, persistent;
     size_t max_size, overlap;
     double pause;
 } options = {.rounds = 50, .seed = 1, .max_ops = MAX_OPS, .calls = 5,
+             .persistent = 30,
              .max_size = 1 << 20, .pause = 50e-6};
 
 static int rank, size, wrong;
 static MPI_Comm comms[NUM_COMMS];
 static int comm_rank[NUM_COMMS];
 static op_t ops[MAX_OPS];
-static int num_ops, next_number;
+static int num_ops, next_number, persistent_starts;
 
 /* Element that a rank of a communicator gives to a reduction */
 static int value_of(int number, int from, int index)
@@ -74,6 +86,18 @@ static int sum_of(int number, int index)
 
 /* --------------------------------------------------------------- reductions */
 
+/* Return whether the MPI has persistent reductions that work: those of MPICH
+   4.0 and 5.0 fail beside others in MPI_Testall, also in host memory and
+   without this library. */
+static int has_persistent(void)
+{
+#ifdef OPEN_MPI
+    return HAS_MPI_4;
+#else
+    return HAS_MPI_4 && (options.host == 0);
+#endif
+}
+
 static void op_draw(op_t *op, uint64_t *shared, uint64_t *own)
 {
     const int most = (int)(options.max_size / sizeof(int)) / size;
@@ -84,6 +108,10 @@ static void op_draw(op_t *op, uint64_t *shared, uint64_t *own)
     op->comm        = ucx_mp_random_below(shared, NUM_COMMS - 1);
     op->root        = ucx_mp_random_below(shared, size);
     op->is_in_place = ucx_mp_random_below(shared, 3) == 0;
+    op->is_persistent = ((int)ucx_mp_random_below(shared, 100) <
+                         options.persistent) && has_persistent();
+    op->is_active     = 0;
+    op->request       = MPI_REQUEST_NULL;
     op->count       = (int)ucx_mp_random_size(shared, 1, most);
     for (i = 0; i < size; ++i) {
         op->counts[i] = ucx_mp_random_below(shared, op->count + 1);
@@ -92,6 +120,10 @@ static void op_draw(op_t *op, uint64_t *shared, uint64_t *own)
     op->mem = ((int)ucx_mp_random_below(own, 100) < options.host) ?
                       UCX_MP_MEM_HOST :
                       UCX_MP_MEM_DEVICE;
+
+#ifndef OPEN_MPI /* MPICH 4.0 fails an assertion, also without this library */
+    op->is_in_place &= (options.host == 0) || (op->kind < REDUCE_SCATTER);
+#endif
 
     op->sent = op->received = op->count;
     if (op->kind == REDUCE_SCATTER) {
@@ -104,27 +136,87 @@ static void op_draw(op_t *op, uint64_t *shared, uint64_t *own)
     }
 }
 
-static void op_fill(op_t *op)
+static void op_put(op_t *op)
 {
-    const size_t bytes = (op->sent + 1) * sizeof(int);
-    int *values        = malloc(bytes);
+    int *values = malloc((op->sent + 1) * sizeof(int));
     int i;
 
     for (i = 0; i < op->sent; ++i) {
         values[i] = value_of(op->number, comm_rank[op->comm], i);
     }
-    op->send = ucx_mp_mem_alloc(op->mem, bytes);
-    op->recv = ucx_mp_mem_alloc(op->mem, bytes);
     ucx_mp_mem_put(op->mem, op->is_in_place ? op->recv : op->send, values,
                    op->sent * sizeof(int));
     free(values);
 }
+
+static void op_fill(op_t *op)
+{
+    const size_t bytes = (op->sent + 1) * sizeof(int);
+
+    op->send = ucx_mp_mem_alloc(op->mem, bytes);
+    op->recv = ucx_mp_mem_alloc(op->mem, bytes);
+    op_put(op);
+}
+
+static void op_free(op_t *op)
+{
+    if (op->is_persistent) {
+        MPI_Request_free(&op->request);
+        wrong += (op->request != MPI_REQUEST_NULL);
+    }
+    ucx_mp_mem_free(op->mem, op->send);
+    ucx_mp_mem_free(op->mem, op->recv);
+}
+
+#if HAS_MPI_4
+/* Initialize a persistent reduction: all ranks in one order */
+static void op_init(op_t *op)
+{
+    const void *send    = op->is_in_place ? MPI_IN_PLACE : op->send;
+    const MPI_Info info = MPI_INFO_NULL;
+    MPI_Comm comm       = comms[op->comm];
+    int rc;
+
+    switch (op->kind) {
+    case ALLREDUCE:
+        rc = MPI_Allreduce_init(send, op->recv, op->count, MPI_INT, MPI_SUM,
+                                comm, info, &op->request);
+        break;
+    case REDUCE:
+        rc = MPI_Reduce_init(send, op->recv, op->count, MPI_INT, MPI_SUM,
+                             op->root, comm, info, &op->request);
+        break;
+    case REDUCE_SCATTER:
+        rc = MPI_Reduce_scatter_init(send, op->recv, op->counts, MPI_INT,
+                                     MPI_SUM, comm, info, &op->request);
+        break;
+    default:
+        rc = MPI_Reduce_scatter_block_init(send, op->recv, op->count, MPI_INT,
+                                           MPI_SUM, comm, info, &op->request);
+    }
+    if (rc != MPI_SUCCESS) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "persistent reduction %d fails",
+                   op->number);
+    }
+}
+#else
+static void op_init(op_t *op)
+{
+}
+#endif
 
 static void op_start(op_t *op)
 {
     const void *send = op->is_in_place ? MPI_IN_PLACE : op->send;
     MPI_Comm comm    = comms[op->comm];
     int rc;
+
+    op->is_active = 1;
+    if (op->is_persistent) {
+        ++persistent_starts;
+        MPI_Start(&op->request);
+        return;
+    }
 
     switch (op->kind) {
     case ALLREDUCE:
@@ -175,28 +267,55 @@ static void op_check(op_t *op)
         }
     }
     free(values);
-    ucx_mp_mem_free(op->mem, op->send);
-    ucx_mp_mem_free(op->mem, op->recv);
 }
 
 
 /* ------------------------------------------------------------------ rounds */
 
-/* Start reductions: those of one communicator in the order of all ranks */
+/* Start all persistent reductions of a range by one call, in any order */
+static void start_all(int first, int end, uint64_t *own)
+{
+    MPI_Request requests[MAX_OPS], request;
+    int count = 0, i, other;
+
+    for (i = first; i < end; ++i) {
+        if (ops[i].is_persistent && !ops[i].is_active) {
+            ops[i].is_active  = 1;
+            requests[count++] = ops[i].request;
+        }
+    }
+    for (i = 0; i < count; ++i) {
+        other           = ucx_mp_random_below(own, count);
+        request         = requests[i];
+        requests[i]     = requests[other];
+        requests[other] = request;
+    }
+    persistent_starts += count;
+    MPI_Startall(count, requests);
+}
+
+/* Start reductions: non-blocking ones of one communicator in the order of all
+   ranks, persistent ones in any order */
 static void start(int first, int end, uint64_t *own)
 {
-    int left = end - first, next[NUM_COMMS] = {first, first, first, first};
-    int comm;
+    int left = end - first, i, before;
 
+    for (i = first; i < end; ++i) {
+        left -= ops[i].is_active;
+    }
     while (left > 0) {
-        comm = ucx_mp_random_below(own, NUM_COMMS);
-        while ((next[comm] < end) && (ops[next[comm]].comm != comm)) {
-            ++next[comm];
+        i = first + ucx_mp_random_below(own, end - first);
+        if (ops[i].is_active) {
+            continue;
         }
-        if (next[comm] < end) {
-            op_start(&ops[next[comm]++]);
-            --left;
+        for (before = first; before < i; ++before) {
+            if (!ops[i].is_persistent && !ops[before].is_persistent &&
+                !ops[before].is_active && (ops[before].comm == ops[i].comm)) {
+                i = before;
+            }
         }
+        op_start(&ops[i]);
+        --left;
     }
 }
 
@@ -204,52 +323,81 @@ static void finish(uint64_t *own)
 {
     MPI_Request requests[MAX_OPS];
     int indices[MAX_OPS];
-    int left = num_ops, done, i;
+    int left = 0, done, i, j;
 
     for (i = 0; i < num_ops; ++i) {
         requests[i] = ops[i].request;
+        left       += ops[i].is_active;
     }
     while (left > 0) {
         i    = ucx_mp_random_below(own, num_ops);
         done = 0;
-        switch (ucx_mp_random_below(own, 8)) {
+        switch (ucx_mp_random_below(own, 9)) {
         case 0:
             MPI_Waitall(num_ops, requests, MPI_STATUSES_IGNORE);
             left = 0;
             break;
         case 1:
-            MPI_Waitany(num_ops, requests, &i, MPI_STATUS_IGNORE);
-            --left;
+            MPI_Waitany(num_ops, requests, &indices[0], MPI_STATUS_IGNORE);
+            done = 1;
             break;
         case 2:
-            MPI_Testany(num_ops, requests, &i, &done, MPI_STATUS_IGNORE);
-            left -= done;
+            MPI_Testany(num_ops, requests, &indices[0], &done,
+                        MPI_STATUS_IGNORE);
             break;
         case 3:
             MPI_Waitsome(num_ops, requests, &done, indices,
                          MPI_STATUSES_IGNORE);
-            left -= done;
             break;
         case 4:
             MPI_Testsome(num_ops, requests, &done, indices,
                          MPI_STATUSES_IGNORE);
-            left -= done;
             break;
         case 5:
             MPI_Testall(num_ops, requests, &done, MPI_STATUSES_IGNORE);
             left = done ? 0 : left;
+            done = 0;
             break;
         case 6:
-            if (requests[i] != MPI_REQUEST_NULL) {
+            if (ops[i].is_active) {
                 MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
-                left -= done;
             }
+            indices[0] = i;
+            break;
+        case 7:
+            MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE);
+            if (!ops[i].is_active && !done) {
+                printf("rank %d: an inactive request is not complete\n", rank);
+                ++wrong;
+            }
+            done = 0;
             break;
         default:
-            if (requests[i] != MPI_REQUEST_NULL) {
+            if (ops[i].is_active) {
                 MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
-                --left;
+                indices[0] = i;
+                done       = 1;
             }
+        }
+        for (j = 0; j < done; ++j) {
+            if ((indices[j] < 0) || !ops[indices[j]].is_active) {
+                ucx_mp_die(UCX_MP_EXIT_WRONG, "request %d ends twice",
+                           indices[j]);
+            }
+            ops[indices[j]].is_active = 0;
+        }
+        left -= done;
+    }
+
+    for (i = 0; i < num_ops; ++i) {
+        ops[i].is_active = 0;
+        if (requests[i] != (ops[i].is_persistent ? ops[i].request :
+                                                   MPI_REQUEST_NULL)) {
+            printf("rank %d: request %d has another handle\n", rank, i);
+            ++wrong;
+        }
+        if (!ops[i].is_persistent) {
+            ops[i].request = MPI_REQUEST_NULL;
         }
     }
 }
@@ -273,6 +421,7 @@ static void others(uint64_t *shared, uint64_t *own)
     MPI_Allreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM,
                   comms[op.comm]);
     op_check(&op);
+    op_free(&op);
 }
 
 /* One rank receives from another, which first waits for all reductions. */
@@ -294,6 +443,37 @@ static void messages(uint64_t *shared, uint64_t *own)
     finish(own);
 }
 
+/* Start persistent reductions again, with other values */
+static void again(uint64_t *own)
+{
+    int i;
+
+    for (i = 0; i < num_ops; ++i) {
+        if (ops[i].is_persistent) {
+            ops[i].number = next_number++;
+            op_put(&ops[i]);
+        }
+    }
+    start_all(0, num_ops, own);
+    finish(own);
+    for (i = 0; i < num_ops; ++i) {
+        if (ops[i].is_persistent) {
+            op_check(&ops[i]);
+        }
+    }
+}
+
+static void init(int first, int end)
+{
+    int i;
+
+    for (i = first; i < end; ++i) {
+        if (ops[i].is_persistent) {
+            op_init(&ops[i]);
+        }
+    }
+}
+
 static void one_round(int round)
 {
     uint64_t shared = ucx_mp_hash(options.seed * 1000003 + round);
@@ -311,9 +491,14 @@ static void one_round(int round)
     if (is_freed) {
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[NUM_COMMS - 1]);
     }
+    init(0, half);
     start(0, half, &own);
     if (ucx_mp_random_below(&shared, 2)) {
         others(&shared, &own);
+    }
+    init(half, num_ops);
+    if (ucx_mp_random_below(&shared, 2)) {
+        start_all(half, num_ops, &own);
     }
     start(half, num_ops, &own);
     if (is_freed) {
@@ -326,6 +511,12 @@ static void one_round(int round)
     }
     for (i = 0; i < num_ops; ++i) {
         op_check(&ops[i]);
+    }
+    for (i = ucx_mp_random_below(&shared, 3); i > 0; --i) {
+        again(&own);
+    }
+    for (i = 0; i < num_ops; ++i) {
+        op_free(&ops[i]);
     }
 }
 
@@ -414,6 +605,8 @@ int main(int argc, char **argv)
                       "of a rank's buffers in host memory"),
         UCX_MP_NUMBER("ops", options.max_ops, 1, MAX_OPS, "N",
                       "at once, at most"),
+        UCX_MP_NUMBER("persistent", options.persistent, 0, 100, "PERCENT",
+                      "of the reductions, with an MPI that has them"),
         UCX_MP_NUMBER("frees", options.frees, 0, 1, "1",
                       "free communicators with reductions in progress"),
         UCX_MP_SIZE("max-size", options.max_size, 1024, (size_t)1 << 28,
@@ -458,9 +651,10 @@ int main(int argc, char **argv)
     MPI_Reduce(&mine, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
     MPI_Allreduce(&wrong, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("ucx_mp_outstanding: %d rounds, %d reductions, %d ranks, %ld "
-               "times GPUs did a rank's part, %d wrong\n", options.rounds,
-               next_number, size, all, total);
+        printf("ucx_mp_outstanding: %d rounds, %d reductions, %d of them by a "
+               "persistent request, %d ranks, %ld times GPUs did a rank's "
+               "part, %d wrong\n", options.rounds, next_number,
+               persistent_starts, size, all, total);
     }
     MPI_Finalize();
     return (total > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;

@@ -11,6 +11,19 @@
 
 #include <stdio.h>
 
+#ifdef MPI_ABI /* not in the standard: a program looks it up */
+#include <dlfcn.h>
+
+static int look_up(void)
+{
+    int (*query)(void) = (int (*)(void))dlsym(RTLD_DEFAULT,
+                                              "MPIX_Query_cuda_support");
+
+    return (query != NULL) && query();
+}
+#define MPIX_Query_cuda_support look_up
+#endif
+
 int main(int argc, char **argv)
 {
     int before = 0, after, other, rank;

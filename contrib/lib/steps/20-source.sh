@@ -27,7 +27,7 @@ source_standalone() {
         "$ucx_mp_top/contrib/lib/standalone" \
             "$prefix/lib/ucx-mp/libuct_cuda.so" \
             "$prefix/lib/ucx-mp/libucx_mp_preload.so" || rc=1
-        for library in "$prefix"/lib/ucx-mp/libucx_mp_{openmpi,mpich}{,_mpi4}.so; do
+        for library in "$prefix"/lib/ucx-mp/libucx_mp_{{openmpi,mpich}{,_mpi4},mpi_abi}.so; do
             [ ! -e "$library" ] ||
                 "$ucx_mp_top/contrib/lib/standalone" "$library" || rc=1
         done

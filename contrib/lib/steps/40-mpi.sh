@@ -18,6 +18,10 @@ mpi_tools() {
     mpich)
         mpirun=$(command -v mpirun.mpich) || { skip "no mpirun.mpich"; return; }
         programs=$ucx_mp_build/mpich/test/mpi ;;
+    mpi-abi)
+        mpirun=$ucx_mp_deps/mpich-5.0.2/bin/mpirun
+        programs=$ucx_mp_build/mpi-abi/test/mpi
+        [ -x "$mpirun" ] || { skip "no mpich 5.0.2 wheel"; return; } ;;
     openmpi-cuda) # the distribution's programs run with it unchanged
         mpirun=$ucx_mp_deps/openmpi-cuda/bin/mpirun
         programs=$ucx_mp_build/main/test/mpi

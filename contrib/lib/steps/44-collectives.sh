@@ -9,6 +9,40 @@ build_mpich() {
             --with-mpicc="$(command -v mpicc.mpich)"
 }
 
+# test/mpi for MPI 5's standard ABI, by PyPI's MPICH 5, which has UCX
+build_mpi_abi() {
+    wheel_prefix mpich-5.0.2 mpich==5.0.2 || { skip "no mpich 5.0.2 wheel"; return; }
+    variant mpi-abi test/mpi -- CC=gcc CXX=g++ \
+            --with-mpicc="$ucx_mp_deps/mpich-5.0.2/bin/mpicc_abi"
+}
+
+# mpi_abi_header: our mpi.h of the standard ABI has the values, sizes and functions of MPICH 5's
+mpi_abi_header() {
+    local folder theirs=$ucx_mp_deps/mpich-5.0.2/include rc=0
+    wheel_prefix mpich-5.0.2 mpich==5.0.2 || { skip "no mpich 5.0.2 wheel"; return; }
+    folder=$(mktemp -d) || return
+    {
+        printf '#include <mpi.h>\n#include <stdio.h>\n#include <stddef.h>\nint main(void)\n{\n'
+        grep -oE '\bMPI_[A-Z][A-Z0-9_]*\b' "$ucx_mp_top/src/mpi/abi/mpi.h" | sort -u |
+            sed -E '/^MPI_(SOURCE|TAG|ERROR)$/s/.*/offsetof(MPI_Status, &)/' |
+            sed 's/$/\nsizeof(MPI_Status)\nsizeof(MPI_Aint)\nsizeof(MPI_Offset)\nsizeof(MPI_Count)/' |
+            sort -u | sed 's/.*/printf("%s %ld\\n", "&", (long)(&));/'
+        printf '}\n'
+    } > "$folder/values.c"
+    printf '#include <mpi.h>\n#include "%s"\n#include "%s"\n' "$ucx_mp_top/src/mpi/abi/mpi.h" \
+           "$ucx_mp_build/main/src/mpi/calls.h" > "$folder/functions.c"
+    (
+        cd "$folder" || exit
+        gcc -w -I"$ucx_mp_top/src/mpi/abi" -o ours values.c &&
+            gcc -w -DMPI_ABI -I"$theirs" -o theirs values.c &&
+            ./ours > ours.txt && ./theirs > theirs.txt &&
+            diff ours.txt theirs.txt && [ "$(wc -l < ours.txt)" -gt 120 ] &&
+            gcc -fsyntax-only -DMPI_ABI -I"$theirs" functions.c
+    ) || rc=$?
+    rm -rf "$folder"
+    return $rc
+}
+
 # collectives_run MPI[:RANKS] ARGUMENT...: four ranks by default
 collectives_run() {
     local mpirun programs mpi=${1%:*} ranks=4
@@ -497,7 +531,24 @@ outstanding() {
         "$programs/ucx_mp_outstanding" "$@"
 }
 
+# persistent MPI: persistent reductions of GPU memory run on GPUs; with a driver that fails once,
+# the MPI carries out the declined start
+persistent() {
+    local log=$ucx_mp_build/log/persistent-$1.out rc=0
+    outstanding "$1" 2 --rounds 20 --persistent 100 > "$log" 2>&1 || rc=$?
+    cat "$log"
+    [ $rc -eq 0 ] || return
+    awk '/^ucx_mp_outstanding: / { all = 2 * $4; on_gpus = $15 }
+         END { exit !(all > 300 && on_gpus >= 0.9 * all) }' "$log" ||
+        { say "the MPI carries out too many"; return 1; }
+    CUEMU_FAULT=cuIpcOpenMemHandle:1:201 \
+        outstanding "$1" 2 --rounds 10 --persistent 100 --seed 6
+}
+
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
+step build-mpi-abi full 600 build_mpi_abi "MPI programs for the standard ABI"
+step mpi-abi-header full 60 mpi_abi_header \
+     "our mpi.h of the standard ABI beside that of MPICH 5"
 step allreduce quick 180 allreduce_on_gpus \
      "all-reduces carried out on GPUs, and those that are not"
 step collectives-on-gpus full 60 collectives_on_gpus \
@@ -571,6 +622,16 @@ step collectives-tuned full 60 collectives_tuned \
      "a tuning table of the first rank changes plans, alike on all ranks"
 step collectives-faults full 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
+step types-mpi-abi full 60 "types mpi-abi" "the same of MPI 5's standard ABI"
+step other-calls-mpi-abi full 30 "other_calls mpi-abi" "the same of MPI 5's standard ABI"
+step pieces-mpi-abi full 60 "pieces mpi-abi" "the same of MPI 5's standard ABI"
+step collectives-mpi-abi full 100 \
+     "collectives_run mpi-abi:3 --calls 350 --alike 50 --on-gpus 25" "the same of MPI 5's standard ABI"
+step outstanding-mpi-abi full 100 "outstanding mpi-abi 2 --rounds 40" "the same of MPI 5's standard ABI"
+for mpi_name in openmpi5 mpich mpi-abi; do
+    step "persistent-$mpi_name" full 100 "persistent $mpi_name" \
+         "persistent reductions, started by each rank in its own order"
+done
 for mpi_name in distribution openmpi5 mpich; do
     step "outstanding-$mpi_name" full 100 "outstanding $mpi_name 2 --rounds 40" \
          "reductions with a request, several at once, of GPU memory"

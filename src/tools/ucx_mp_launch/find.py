@@ -16,6 +16,7 @@ from .folders import plain
 OLDEST_UCX = (1, 13)
 NEWEST_UCX = (1, 23)
 COLLECTIVES = {'Open MPI': 'libucx_mp_openmpi.so', 'MPICH': 'libucx_mp_mpich.so'}
+ABI_COLLECTIVES = 'libucx_mp_mpi_abi.so'    # MPI 5's standard ABI, of any MPI
 COMPONENT_PATH = 'mca_base_component_path'
 
 
@@ -448,10 +449,17 @@ class Mpi:
     def text(self):
         return ('%s %s' % (self.name, self.version)).strip()
 
+    @property
+    def is_abi(self):
+        """Whether this is the library of MPI 5's standard ABI."""
+        return os.path.basename(self.path).startswith('libmpi_abi.so')
+
     def collectives(self):
         """Return the name of the collectives library for this MPI, or None. The
         variant for MPI 4 exports functions that an older MPI lacks, which
         programs would notice."""
+        if self.is_abi:
+            return ABI_COLLECTIVES
         name = COLLECTIVES.get(self.name)
         if name is not None and contains(self.path, b'MPI_Isendrecv\0'):
             name = name.replace('.so', '_mpi4.so')
@@ -480,7 +488,8 @@ def mpi_of_launcher(path):
         folders += [os.path.join(prefix, 'lib'), os.path.join(prefix, 'lib64')]
         folders += glob.glob(os.path.join(prefix, 'lib', '*-linux-gnu*'))
     names = ['libmpich.so.12', 'libmpi.so.12'] if is_hydra(path) else []
-    names += ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so']
+    names += ['libmpi.so.40', 'libmpi.so.12', 'libmpich.so.12', 'libmpi.so',
+              'libmpi_abi.so.1', 'libmpi_abi.so.0']
     return next(filter(None, (first_of(folders, name) for name in names)), None)
 
 
@@ -623,7 +632,8 @@ class Target:
             return None
         own = mpi_of_launcher(path)
         if own is None or os.path.realpath(own) == \
-                os.path.realpath(self.mpi.path):
+                os.path.realpath(self.mpi.path) or (self.mpi.is_abi and \
+                os.path.dirname(own) == os.path.dirname(self.mpi.path)):
             return None
         return ('%s belongs to another MPI (%s) than the one %s is linked '
                 "with (%s): each rank may run alone; use that MPI's mpirun"
@@ -655,7 +665,7 @@ class Target:
             libraries = linked_libraries(actual, self.environ)
             self._add_wheel_libraries(actual, libraries)
             found = [linked(libraries, stem)
-                     for stem in ('libmpi', 'libmpich', 'libucp')]
+                     for stem in ('libmpi', 'libmpich', 'libmpi_abi', 'libucp')]
             for soname, where in found:
                 if where == MISSING and self.launcher is None:
                     raise SetupError('%s needs %s, which the dynamic linker '
@@ -663,7 +673,7 @@ class Target:
                                      % (path, soname))
             if any(where for _, where in found):
                 self.program = path
-                return next((where for _, where in found[:2]
+                return next((where for _, where in found[:3]
                              if where not in (None, MISSING)), None), libraries
         if self.program is None and self.candidates:
             self.program = self.candidates[0]

@@ -157,9 +157,6 @@ def set_collectives(settings, options, install, target):
             raise SetupError('--collectives y: no MPI found in the command')
         return
     name = mpi.collectives()
-    if name is not None and os.path.basename(
-            os.path.realpath(mpi.path)).startswith('libmpi_abi'):
-        name = None         # its handles are the standard's, not MPICH's
     other = other_collectives(settings, target)
     if wanted == 'auto' and other is not None:
         settings.note('%s is on: collectives are left to that library '

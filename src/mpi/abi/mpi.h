@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The part of MPI 5.0's standard ABI that this library uses, so that it needs
+ * no MPI to be built for that ABI. The values and layouts are the standard's
+ * (MPI 5.0, chapter 20). If another mpi.h precedes this one, only the functions
+ * are declared, and the compiler compares both declarations.
+ *
+ * generate.py declares the functions with buffers.
+ */
+#ifndef UCX_MP_MPI_ABI_MPI_H_
+#define UCX_MP_MPI_ABI_MPI_H_
+
+#include <stdint.h>
+
+
+#define UCX_MP_MPI_ABI 1
+
+#ifndef MPI_VERSION
+#define MPI_VERSION     5
+#define MPI_SUBVERSION  0
+#define MPI_ABI_VERSION 1
+
+typedef intptr_t MPI_Aint;
+typedef int64_t  MPI_Offset;
+typedef int64_t  MPI_Count;
+
+typedef struct {
+    int MPI_SOURCE;
+    int MPI_TAG;
+    int MPI_ERROR;
+    int reserved[5];
+} MPI_Status;
+
+typedef struct ucx_mp_abi_comm       *MPI_Comm;
+typedef struct ucx_mp_abi_datatype   *MPI_Datatype;
+typedef struct ucx_mp_abi_errhandler *MPI_Errhandler;
+typedef struct ucx_mp_abi_file       *MPI_File;
+typedef struct ucx_mp_abi_group      *MPI_Group;
+typedef struct ucx_mp_abi_info       *MPI_Info;
+typedef struct ucx_mp_abi_message    *MPI_Message;
+typedef struct ucx_mp_abi_op         *MPI_Op;
+typedef struct ucx_mp_abi_request    *MPI_Request;
+typedef struct ucx_mp_abi_win        *MPI_Win;
+
+/* operations: 0x20 */
+#define UCX_MP_ABI_OP(_value) ((MPI_Op)(0x20 + (_value)))
+#define MPI_SUM     UCX_MP_ABI_OP(0x01)
+#define MPI_MIN     UCX_MP_ABI_OP(0x02)
+#define MPI_MAX     UCX_MP_ABI_OP(0x03)
+#define MPI_PROD    UCX_MP_ABI_OP(0x04)
+#define MPI_BAND    UCX_MP_ABI_OP(0x08)
+#define MPI_BOR     UCX_MP_ABI_OP(0x09)
+#define MPI_BXOR    UCX_MP_ABI_OP(0x0a)
+#define MPI_LAND    UCX_MP_ABI_OP(0x10)
+#define MPI_LOR     UCX_MP_ABI_OP(0x11)
+#define MPI_LXOR    UCX_MP_ABI_OP(0x12)
+#define MPI_MINLOC  UCX_MP_ABI_OP(0x18)
+#define MPI_MAXLOC  UCX_MP_ABI_OP(0x19)
+#define MPI_REPLACE UCX_MP_ABI_OP(0x1c)
+#define MPI_NO_OP   UCX_MP_ABI_OP(0x1d)
+
+/* other handles: 0x100 */
+#define MPI_COMM_NULL     ((MPI_Comm)0x100)
+#define MPI_COMM_WORLD    ((MPI_Comm)0x101)
+#define MPI_COMM_SELF     ((MPI_Comm)0x102)
+#define MPI_INFO_NULL     ((MPI_Info)0x130)
+#define MPI_ERRORS_RETURN ((MPI_Errhandler)0x143)
+#define MPI_REQUEST_NULL  ((MPI_Request)0x180)
+
+/* datatypes: 0x200; bits 3 to 5 of those with a fixed size are its binary
+   logarithm */
+#define UCX_MP_ABI_TYPE(_value) ((MPI_Datatype)(0x200 + (_value)))
+#define MPI_DATATYPE_NULL      UCX_MP_ABI_TYPE(0x00)
+#define MPI_AINT               UCX_MP_ABI_TYPE(0x01)
+#define MPI_COUNT              UCX_MP_ABI_TYPE(0x02)
+#define MPI_OFFSET             UCX_MP_ABI_TYPE(0x03)
+#define MPI_SHORT              UCX_MP_ABI_TYPE(0x08)
+#define MPI_INT                UCX_MP_ABI_TYPE(0x09)
+#define MPI_LONG               UCX_MP_ABI_TYPE(0x0a)
+#define MPI_LONG_LONG_INT      UCX_MP_ABI_TYPE(0x0b)
+#define MPI_UNSIGNED_SHORT     UCX_MP_ABI_TYPE(0x0c)
+#define MPI_UNSIGNED           UCX_MP_ABI_TYPE(0x0d)
+#define MPI_UNSIGNED_LONG      UCX_MP_ABI_TYPE(0x0e)
+#define MPI_UNSIGNED_LONG_LONG UCX_MP_ABI_TYPE(0x0f)
+#define MPI_FLOAT              UCX_MP_ABI_TYPE(0x10)
+#define MPI_C_FLOAT_COMPLEX    UCX_MP_ABI_TYPE(0x12)
+#define MPI_DOUBLE             UCX_MP_ABI_TYPE(0x14)
+#define MPI_C_DOUBLE_COMPLEX   UCX_MP_ABI_TYPE(0x16)
+#define MPI_INTEGER            UCX_MP_ABI_TYPE(0x19)
+#define MPI_REAL               UCX_MP_ABI_TYPE(0x1a)
+#define MPI_COMPLEX            UCX_MP_ABI_TYPE(0x1b)
+#define MPI_DOUBLE_PRECISION   UCX_MP_ABI_TYPE(0x1c)
+#define MPI_DOUBLE_COMPLEX     UCX_MP_ABI_TYPE(0x1d)
+#define MPI_FLOAT_INT          UCX_MP_ABI_TYPE(0x28)
+#define MPI_2INT               UCX_MP_ABI_TYPE(0x2b)
+#define MPI_2REAL              UCX_MP_ABI_TYPE(0x30)
+#define MPI_2DOUBLE_PRECISION  UCX_MP_ABI_TYPE(0x31)
+#define MPI_2INTEGER           UCX_MP_ABI_TYPE(0x32)
+#define MPI_C_BOOL             UCX_MP_ABI_TYPE(0x38)
+#define MPI_INT8_T             UCX_MP_ABI_TYPE(0x40)
+#define MPI_UINT8_T            UCX_MP_ABI_TYPE(0x41)
+#define MPI_SIGNED_CHAR        UCX_MP_ABI_TYPE(0x44)
+#define MPI_UNSIGNED_CHAR      UCX_MP_ABI_TYPE(0x45)
+#define MPI_BYTE               UCX_MP_ABI_TYPE(0x47)
+#define MPI_INT16_T            UCX_MP_ABI_TYPE(0x48)
+#define MPI_UINT16_T           UCX_MP_ABI_TYPE(0x49)
+#define MPI_INT32_T            UCX_MP_ABI_TYPE(0x50)
+#define MPI_UINT32_T           UCX_MP_ABI_TYPE(0x51)
+#define MPI_INT64_T            UCX_MP_ABI_TYPE(0x58)
+#define MPI_UINT64_T           UCX_MP_ABI_TYPE(0x59)
+#define MPI_INTEGER1           UCX_MP_ABI_TYPE(0xc1)
+#define MPI_INTEGER2           UCX_MP_ABI_TYPE(0xc9)
+#define MPI_INTEGER4           UCX_MP_ABI_TYPE(0xd1)
+#define MPI_REAL4              UCX_MP_ABI_TYPE(0xd2)
+#define MPI_INTEGER8           UCX_MP_ABI_TYPE(0xd9)
+#define MPI_REAL8              UCX_MP_ABI_TYPE(0xda)
+#define MPI_COMPLEX8           UCX_MP_ABI_TYPE(0xdb)
+#define MPI_COMPLEX16          UCX_MP_ABI_TYPE(0xe3)
+
+#define MPI_BOTTOM          ((void*)0)
+#define MPI_IN_PLACE        ((void*)1)
+#define MPI_STATUS_IGNORE   ((MPI_Status*)0)
+#define MPI_STATUSES_IGNORE ((MPI_Status*)0)
+
+#define MPI_MAX_DATAREP_STRING 128
+#define MPI_MAX_ERROR_STRING   512
+
+enum {
+    MPI_SUCCESS       = 0,
+    MPI_ERR_BUFFER    = 1,
+    MPI_ERR_COUNT     = 2,
+    MPI_ERR_TYPE      = 3,
+    MPI_ERR_RANK      = 6,
+    MPI_ERR_REQUEST   = 7,
+    MPI_ERR_GROUP     = 9,
+    MPI_ERR_OP        = 10,
+    MPI_ERR_TRUNCATE  = 15,
+    MPI_ERR_OTHER     = 16,
+    MPI_ERR_PENDING   = 18,
+    MPI_ERR_IN_STATUS = 19,
+    MPI_ERR_DISP      = 26,
+    MPI_ERR_NO_MEM    = 39,
+    MPI_ERR_RMA_RANGE = 48,
+    MPI_ERR_RMA_SYNC  = 50,
+
+    MPI_ANY_SOURCE = -1,
+    MPI_ANY_TAG    = -2,
+    MPI_PROC_NULL  = -3,
+    MPI_ROOT       = -4,
+    MPI_UNDEFINED  = -32766,
+
+    MPI_THREAD_MULTIPLE = 4096,
+
+    MPI_ORDER_C              = 12,
+    MPI_DISTRIBUTE_NONE      = 16,
+    MPI_DISTRIBUTE_CYCLIC    = 18,
+    MPI_DISTRIBUTE_DFLT_DARG = 19,
+
+    MPI_COMBINER_NAMED          = 101,
+    MPI_COMBINER_DUP            = 102,
+    MPI_COMBINER_CONTIGUOUS     = 103,
+    MPI_COMBINER_VECTOR         = 104,
+    MPI_COMBINER_HVECTOR        = 105,
+    MPI_COMBINER_INDEXED        = 106,
+    MPI_COMBINER_HINDEXED       = 107,
+    MPI_COMBINER_INDEXED_BLOCK  = 108,
+    MPI_COMBINER_HINDEXED_BLOCK = 109,
+    MPI_COMBINER_STRUCT         = 110,
+    MPI_COMBINER_SUBARRAY       = 111,
+    MPI_COMBINER_DARRAY         = 112,
+    MPI_COMBINER_F90_REAL       = 113,
+    MPI_COMBINER_F90_COMPLEX    = 114,
+    MPI_COMBINER_F90_INTEGER    = 115,
+    MPI_COMBINER_RESIZED        = 116,
+
+    MPI_CART       = 211,
+    MPI_GRAPH      = 212,
+    MPI_DIST_GRAPH = 213,
+
+    MPI_LOCK_EXCLUSIVE  = 301,
+    MPI_LOCK_SHARED     = 302,
+    MPI_MODE_NOSUCCEED  = 16384,
+    MPI_WIN_BASE        = 601,
+    MPI_WIN_DISP_UNIT   = 602,
+    MPI_WIN_SIZE        = 603
+};
+
+typedef int MPI_Grequest_query_function(void *extra, MPI_Status *status);
+typedef int MPI_Grequest_free_function(void *extra);
+typedef int MPI_Grequest_cancel_function(void *extra, int is_complete);
+typedef int MPI_Comm_copy_attr_function(MPI_Comm comm, int keyval, void *extra,
+                                        void *value, void *new_value,
+                                        int *is_copied);
+typedef int MPI_Comm_delete_attr_function(MPI_Comm comm, int keyval,
+                                          void *value, void *extra);
+typedef int MPI_Type_copy_attr_function(MPI_Datatype datatype, int keyval,
+                                        void *extra, void *value,
+                                        void *new_value, int *is_copied);
+typedef int MPI_Type_delete_attr_function(MPI_Datatype datatype, int keyval,
+                                          void *value, void *extra);
+#endif /* MPI_VERSION */
+
+#define UCX_MP_ABI_DECLARE(_name, ...) \
+    int MPI_##_name(__VA_ARGS__); \
+    int PMPI_##_name(__VA_ARGS__);
+
+/* errors and environment */
+UCX_MP_ABI_DECLARE(Abi_get_version, int *major, int *minor)
+UCX_MP_ABI_DECLARE(Add_error_class, int *error_class)
+UCX_MP_ABI_DECLARE(Add_error_code, int error_class, int *code)
+UCX_MP_ABI_DECLARE(Add_error_string, int code, const char *text)
+UCX_MP_ABI_DECLARE(Info_get, MPI_Info info, const char *key, int length,
+                   char *value, int *is_there)
+UCX_MP_ABI_DECLARE(Init, int *argc, char ***argv)
+UCX_MP_ABI_DECLARE(Init_thread, int *argc, char ***argv, int required,
+                   int *provided)
+UCX_MP_ABI_DECLARE(Query_thread, int *provided)
+
+/* communicators and groups */
+UCX_MP_ABI_DECLARE(Cart_create, MPI_Comm comm, int dimensions,
+                   const int sizes[], const int periods[], int reorder,
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Cart_sub, MPI_Comm comm, const int dimensions[],
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Cartdim_get, MPI_Comm comm, int *dimensions)
+UCX_MP_ABI_DECLARE(Comm_call_errhandler, MPI_Comm comm, int code)
+UCX_MP_ABI_DECLARE(Comm_create, MPI_Comm comm, MPI_Group group,
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Comm_create_group, MPI_Comm comm, MPI_Group group, int tag,
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Comm_create_keyval, MPI_Comm_copy_attr_function *copy,
+                   MPI_Comm_delete_attr_function *destroy, int *keyval,
+                   void *extra)
+UCX_MP_ABI_DECLARE(Comm_dup, MPI_Comm comm, MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Comm_dup_with_info, MPI_Comm comm, MPI_Info info,
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Comm_free, MPI_Comm *comm)
+UCX_MP_ABI_DECLARE(Comm_get_attr, MPI_Comm comm, int keyval, void *value,
+                   int *is_there)
+UCX_MP_ABI_DECLARE(Comm_group, MPI_Comm comm, MPI_Group *group)
+UCX_MP_ABI_DECLARE(Comm_rank, MPI_Comm comm, int *rank)
+UCX_MP_ABI_DECLARE(Comm_remote_size, MPI_Comm comm, int *size)
+UCX_MP_ABI_DECLARE(Comm_set_attr, MPI_Comm comm, int keyval, void *value)
+UCX_MP_ABI_DECLARE(Comm_set_errhandler, MPI_Comm comm, MPI_Errhandler handler)
+UCX_MP_ABI_DECLARE(Comm_size, MPI_Comm comm, int *size)
+UCX_MP_ABI_DECLARE(Comm_split, MPI_Comm comm, int color, int order,
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Comm_split_type, MPI_Comm comm, int type, int order,
+                   MPI_Info info, MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Comm_test_inter, MPI_Comm comm, int *is_inter)
+UCX_MP_ABI_DECLARE(Dist_graph_create, MPI_Comm comm, int count,
+                   const int sources[], const int degrees[],
+                   const int targets[], const int weights[], MPI_Info info,
+                   int reorder, MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Dist_graph_create_adjacent, MPI_Comm comm, int indegree,
+                   const int sources[], const int source_weights[],
+                   int outdegree, const int targets[],
+                   const int target_weights[], MPI_Info info, int reorder,
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Dist_graph_neighbors_count, MPI_Comm comm, int *indegree,
+                   int *outdegree, int *is_weighted)
+UCX_MP_ABI_DECLARE(Graph_create, MPI_Comm comm, int nodes, const int index[],
+                   const int edges[], int reorder, MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Graph_neighbors_count, MPI_Comm comm, int rank, int *count)
+UCX_MP_ABI_DECLARE(Group_free, MPI_Group *group)
+UCX_MP_ABI_DECLARE(Group_size, MPI_Group group, int *size)
+UCX_MP_ABI_DECLARE(Group_translate_ranks, MPI_Group group, int count,
+                   const int ranks[], MPI_Group other, int other_ranks[])
+UCX_MP_ABI_DECLARE(Intercomm_merge, MPI_Comm comm, int high,
+                   MPI_Comm *new_comm)
+UCX_MP_ABI_DECLARE(Topo_test, MPI_Comm comm, int *topology)
+
+/* datatypes */
+UCX_MP_ABI_DECLARE(Pack_size, int count, MPI_Datatype datatype, MPI_Comm comm,
+                   int *size)
+UCX_MP_ABI_DECLARE(Type_commit, MPI_Datatype *datatype)
+UCX_MP_ABI_DECLARE(Type_contiguous, int count, MPI_Datatype datatype,
+                   MPI_Datatype *new_type)
+UCX_MP_ABI_DECLARE(Type_create_hindexed, int count, const int lengths[],
+                   const MPI_Aint displs[], MPI_Datatype datatype,
+                   MPI_Datatype *new_type)
+UCX_MP_ABI_DECLARE(Type_create_hvector, int count, int length, MPI_Aint stride,
+                   MPI_Datatype datatype, MPI_Datatype *new_type)
+UCX_MP_ABI_DECLARE(Type_create_keyval, MPI_Type_copy_attr_function *copy,
+                   MPI_Type_delete_attr_function *destroy, int *keyval,
+                   void *extra)
+UCX_MP_ABI_DECLARE(Type_create_resized, MPI_Datatype datatype, MPI_Aint low,
+                   MPI_Aint extent, MPI_Datatype *new_type)
+UCX_MP_ABI_DECLARE(Type_create_struct, int count, const int lengths[],
+                   const MPI_Aint displs[], const MPI_Datatype types[],
+                   MPI_Datatype *new_type)
+UCX_MP_ABI_DECLARE(Type_free, MPI_Datatype *datatype)
+UCX_MP_ABI_DECLARE(Type_get_attr, MPI_Datatype datatype, int keyval,
+                   void *value, int *is_there)
+UCX_MP_ABI_DECLARE(Type_get_contents, MPI_Datatype datatype, int num_integers,
+                   int num_addresses, int num_types, int integers[],
+                   MPI_Aint addresses[], MPI_Datatype types[])
+UCX_MP_ABI_DECLARE(Type_get_contents_c, MPI_Datatype datatype,
+                   MPI_Count num_integers, MPI_Count num_addresses,
+                   MPI_Count num_counts, MPI_Count num_types, int integers[],
+                   MPI_Aint addresses[], MPI_Count counts[],
+                   MPI_Datatype types[])
+UCX_MP_ABI_DECLARE(Type_get_envelope, MPI_Datatype datatype, int *num_integers,
+                   int *num_addresses, int *num_types, int *combiner)
+UCX_MP_ABI_DECLARE(Type_get_envelope_c, MPI_Datatype datatype,
+                   MPI_Count *num_integers, MPI_Count *num_addresses,
+                   MPI_Count *num_counts, MPI_Count *num_types, int *combiner)
+UCX_MP_ABI_DECLARE(Type_get_extent_x, MPI_Datatype datatype, MPI_Count *low,
+                   MPI_Count *extent)
+UCX_MP_ABI_DECLARE(Type_get_true_extent_x, MPI_Datatype datatype,
+                   MPI_Count *low, MPI_Count *extent)
+UCX_MP_ABI_DECLARE(Type_set_attr, MPI_Datatype datatype, int keyval,
+                   void *value)
+UCX_MP_ABI_DECLARE(Type_size_x, MPI_Datatype datatype, MPI_Count *size)
+
+/* requests and statuses */
+UCX_MP_ABI_DECLARE(Get_elements_x, const MPI_Status *status,
+                   MPI_Datatype datatype, MPI_Count *count)
+UCX_MP_ABI_DECLARE(Grequest_complete, MPI_Request request)
+UCX_MP_ABI_DECLARE(Grequest_start, MPI_Grequest_query_function *query,
+                   MPI_Grequest_free_function *destroy,
+                   MPI_Grequest_cancel_function *cancel, void *extra,
+                   MPI_Request *request)
+UCX_MP_ABI_DECLARE(Iprobe, int source, int tag, MPI_Comm comm, int *is_there,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(Request_free, MPI_Request *request)
+UCX_MP_ABI_DECLARE(Request_get_status, MPI_Request request, int *flag,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(Start, MPI_Request *request)
+UCX_MP_ABI_DECLARE(Startall, int count, MPI_Request requests[])
+UCX_MP_ABI_DECLARE(Status_set_cancelled, MPI_Status *status, int is_cancelled)
+UCX_MP_ABI_DECLARE(Status_set_elements, MPI_Status *status,
+                   MPI_Datatype datatype, int count)
+UCX_MP_ABI_DECLARE(Test, MPI_Request *request, int *flag, MPI_Status *status)
+UCX_MP_ABI_DECLARE(Test_cancelled, const MPI_Status *status, int *is_cancelled)
+UCX_MP_ABI_DECLARE(Testall, int count, MPI_Request requests[], int *flag,
+                   MPI_Status statuses[])
+UCX_MP_ABI_DECLARE(Testany, int count, MPI_Request requests[], int *index,
+                   int *flag, MPI_Status *status)
+UCX_MP_ABI_DECLARE(Testsome, int count, MPI_Request requests[], int *done,
+                   int indices[], MPI_Status statuses[])
+UCX_MP_ABI_DECLARE(Wait, MPI_Request *request, MPI_Status *status)
+UCX_MP_ABI_DECLARE(Waitall, int count, MPI_Request requests[],
+                   MPI_Status statuses[])
+UCX_MP_ABI_DECLARE(Waitany, int count, MPI_Request requests[], int *index,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(Waitsome, int count, MPI_Request requests[], int *done,
+                   int indices[], MPI_Status statuses[])
+
+/* files */
+UCX_MP_ABI_DECLARE(File_get_view, MPI_File file, MPI_Offset *displ,
+                   MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep)
+UCX_MP_ABI_DECLARE(File_read_all_end, MPI_File file, void *buf,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(File_read_at_all_end, MPI_File file, void *buf,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(File_read_ordered_end, MPI_File file, void *buf,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(File_write_all_end, MPI_File file, const void *buf,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(File_write_at_all_end, MPI_File file, const void *buf,
+                   MPI_Status *status)
+UCX_MP_ABI_DECLARE(File_write_ordered_end, MPI_File file, const void *buf,
+                   MPI_Status *status)
+
+/* windows */
+UCX_MP_ABI_DECLARE(Win_allocate, MPI_Aint size, int unit, MPI_Info info,
+                   MPI_Comm comm, void *base, MPI_Win *win)
+UCX_MP_ABI_DECLARE(Win_allocate_c, MPI_Aint size, MPI_Aint unit, MPI_Info info,
+                   MPI_Comm comm, void *base, MPI_Win *win)
+UCX_MP_ABI_DECLARE(Win_call_errhandler, MPI_Win win, int code)
+UCX_MP_ABI_DECLARE(Win_complete, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_create, void *base, MPI_Aint size, int unit,
+                   MPI_Info info, MPI_Comm comm, MPI_Win *win)
+UCX_MP_ABI_DECLARE(Win_create_c, void *base, MPI_Aint size, MPI_Aint unit,
+                   MPI_Info info, MPI_Comm comm, MPI_Win *win)
+UCX_MP_ABI_DECLARE(Win_fence, int assertion, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_flush, int rank, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_flush_all, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_flush_local, int rank, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_flush_local_all, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_free, MPI_Win *win)
+UCX_MP_ABI_DECLARE(Win_get_attr, MPI_Win win, int keyval, void *value,
+                   int *is_there)
+UCX_MP_ABI_DECLARE(Win_get_group, MPI_Win win, MPI_Group *group)
+UCX_MP_ABI_DECLARE(Win_lock, int type, int rank, int assertion, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_lock_all, int assertion, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_post, MPI_Group group, int assertion, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_start, MPI_Group group, int assertion, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_sync, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_test, MPI_Win win, int *flag)
+UCX_MP_ABI_DECLARE(Win_unlock, int rank, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_unlock_all, MPI_Win win)
+UCX_MP_ABI_DECLARE(Win_wait, MPI_Win win)
+
+#endif
