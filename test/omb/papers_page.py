@@ -264,7 +264,8 @@ def page(data, papers, path, plots=True):
     modelled = 'this' not in nodes
     out = ['# The papers\' tables', '',
            'This page is for readers of the papers: it repeats their tables with '
-           'this module. %s; `test/omb/papers` makes it from its rows, do not '
+           'this module, and says of every table and figure whether that '
+           'reproduces it. %s; `test/omb/papers` makes it from its rows, do not '
            'edit it.' % (
                '*Modelled*: emulated nodes' if modelled else '*Measured*'), '']
     for number, run in enumerate(data['runs']):
