@@ -21,8 +21,10 @@ GPU (a prefill engine), pull reads it from there (a decode engine). GB/s are 10^
 bytes a second, medians of the repetitions; posting is the share of the time that
 the program's thread spends in the call that starts the transfer.
 
---compare runs all of it with the module, with its lists (NIXL_UCX_SGL_ENABLE),
-and with --stock, in turns: medians over the starts, and their spread.
+--compare runs all of it in turns: with --stock as it comes, with --stock and
+UCX_RMA_PPLN_ENABLE=y (UCX 1.22 and newer then pipelines puts and gets with host
+memory through cuda_ipc and cuda_copy instead of TCP), with the module, and with
+its lists (NIXL_UCX_SGL_ENABLE). Medians over the starts, and their spread.
 """
 
 import argparse
@@ -48,8 +50,12 @@ BLOCK_TOKENS = 16                           # vLLM's default block_size
 SPARE = 2               # blocks of a cache for each that a request has
 OPERATIONS = {'offload': ('V', 'WRITE', 'P'), 'load': ('V', 'READ', 'P'),
               'push': ('V', 'WRITE', 'V'), 'pull': ('V', 'READ', 'V')}
-WAYS = (('stock', ['--stock'], 'n'), ('module', [], 'n'),
-        ('module, lists', [], 'y'))
+# name, words of ucx_mp_run, variables
+PIPELINE = 'UCX_RMA_PPLN_ENABLE'
+LISTS = 'NIXL_UCX_SGL_ENABLE'
+WAYS = (('stock', ['--stock'], {}),
+        ('stock, pipeline', ['--stock'], {PIPELINE: 'y'}),
+        ('module', [], {}), ('module, lists', [], {LISTS: 'y'}))
 
 
 class Layout:
@@ -148,13 +154,15 @@ def measure_all(options):
 
 def run_once(options, arguments, way):
     """The rows of one start; of stock's lists NIXL can say nothing."""
-    _, words, lists = way
+    _, words, variables = way
+    environ = {name: value for name, value in os.environ.items()
+               if name not in (PIPELINE, LISTS)}
     command = shlex.split(options.launcher) + words + [
         sys.executable, os.path.join(os.path.dirname(os.path.realpath(
             __file__)), 'bench'), '--kv', '--json', '-', '--quiet'] + arguments
     result = subprocess.run(command, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, universal_newlines=True,
-                            env=dict(os.environ, NIXL_UCX_SGL_ENABLE=lists))
+                            env=dict(environ, **variables))
     for line in result.stdout.splitlines():
         if line.startswith('{"rows"'):
             return json.loads(line)['rows']
@@ -199,11 +207,12 @@ def plot(rows, path, title):
     matplotlib.use('Agg')
     from matplotlib import pyplot
     figure, axes = pyplot.subplots(figsize=(1.5 + 1.1 * len(rows), 4.5))
+    width = 0.8 / len(WAYS)
     for index, way in enumerate(WAYS):
         values = [row['gbps'][way[0]] for row in rows]
         middle = [statistics.median(value) for value in values]
-        axes.bar([place + 0.27 * (index - 1) for place in range(len(rows))],
-                 middle, 0.27, label=way[0],
+        axes.bar([place + width * (index - (len(WAYS) - 1) / 2)
+                  for place in range(len(rows))], middle, width, label=way[0],
                  yerr=([m - min(v) for m, v in zip(middle, values)],
                        [max(v) - m for m, v in zip(middle, values)]))
     axes.set_xticks(range(len(rows)))

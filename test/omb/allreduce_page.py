@@ -250,6 +250,21 @@ def busy_section(data):
             ''] + busy_table(data)
 
 
+def nccl_mode(data):
+    """Return (how NCCL ran, for a table's head; sentences on other modes)."""
+    if 'nccl' not in data['plan']['ways']:
+        return '', []
+    off = data['runs'][0]['environment'].get('NCCL_NVLS_ENABLE') == '0'
+    return ' (%sNVLS, not registered, until the host knows)' % (
+        'no ' if off else ''), [
+            'NCCL ran %s NVLS, with buffers that are not registered, and each call '
+            'until the host knows its end. %segistered buffers, and calls in a '
+            'loop on the stream or captured in a graph, were not run here. Such '
+            'calls, with registered buffers, are faster below 8 MiB than ours '
+            'until the host knows.' % (('without', 'NVLS, r') if off else
+                                       ('with', 'R')), '']
+
+
 def section(data, path, number):
     """Return the tables of one file, and write its plots."""
     plan = data['plan']
@@ -260,6 +275,7 @@ def section(data, path, number):
     node = '%s, ' % data['runs'][0]['node'] if modelled(data) else ''
     out = ['## %s%d GPUs%s' % (node, plan['ranks'], ', which compute meanwhile'
                                if plan['busy'] else ''), ''] + about(data)
+    mode, others = nccl_mode(data)
     for (kind, place), rows in ({} if plan['busy'] else rows_of(data)).items():
         title = '%ss, %s' % (kind.capitalize(), PLACES[place])
         name = '%s%s-%s-%s.svg' % (
@@ -269,8 +285,9 @@ def section(data, path, number):
                   encoding='utf-8') as file:
             file.write(picture(data, rows, 'All-reduce, ' + title.lower(),
                                what))
-        out += ['### ' + title, '', '![%s](%s)' % (title, name), '']
-        out += table(['size'] + ['%s, us' % NAMES[way]
+        out += ['### ' + title, '', '![%s](%s)' % (title, name), ''] + others
+        out += table(['size'] + ['%s%s, us' % (NAMES[way], mode if way == 'nccl'
+                                               else '')
                                  for way in plan['ways']] + ['ours, GB/s'] +
                      ['against ' + group_name(group)
                       for group in comparisons(data)] +

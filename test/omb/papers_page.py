@@ -15,6 +15,7 @@ import sys
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
+import experiments
 from pages import table
 
 TITLES = {'put': 'UCX put', 'bw': 'MPI bandwidth', 'bibw':
@@ -263,7 +264,8 @@ def page(data, papers, path, plots=True):
     modelled = 'this' not in nodes
     out = ['# The papers\' tables', '',
            'This page is for readers of the papers: it repeats their tables with '
-           'this module. %s; `test/omb/papers` makes it from its rows, do not '
+           'this module, and says of every table and figure whether that '
+           'reproduces it. %s; `test/omb/papers` makes it from its rows, do not '
            'edit it.' % (
                '*Modelled*: emulated nodes' if modelled else '*Measured*'), '']
     for number, run in enumerate(data['runs']):
@@ -282,6 +284,7 @@ def page(data, papers, path, plots=True):
            'only while nothing runs the other way. *Void*: a run '
            'failed, the graph executor was not used, '
            'or stock stayed below 97 % of its link at 128 MiB or more.', '']
+    out += experiments.section()
     out += ['## Aims', '',
             'The lowest value of all sizes counts.', '']
     out += aims(rows, papers['aims'])

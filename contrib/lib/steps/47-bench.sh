@@ -38,7 +38,7 @@ pages() {
         [ $? = 1 ] || return
     if [ -e "$top/docs/results/papers-plans.json" ]; then
         python3 "$top/test/omb/plans_page.py" \
-            "$top"/docs/results/{papers-plans,sensitivity}.json \
+            "$top"/docs/results/{papers-plans,sensitivity,setup}.json \
             "$dir/papers-plans.md" >/dev/null 2>&1 || return
     fi
     if [ -e "$top/docs/results/papers-rows.json" ]; then

@@ -12,7 +12,7 @@
  *  T  Temucin et al., multi-path UCX on Mist and Cedar, 2021: single-path UCX
  *     puts of 72 GB/s over three NVLink 2 links, 45 GB/s over two
  *  S  Sojoodi et al., multi-path UCX on Beluga and Narval: topology, two
- *     NVLinks a pair of V100s (48 GB/s), four a pair of A100s
+ *     NVLinks a pair of V100s, four a pair of A100s; no rates
  *  D  Dell EMC Ready Solutions for AI, V100-SXM2, C4130 configuration K: 47.88
  *     to 47.93 GB/s over two NVLinks, twice that both ways
  *     (p2pBandwidthLatencyTest)
@@ -30,7 +30,7 @@
 /*
  * Names, memory, multiprocessors, link versions and signalling rates: V. NVLink
  * 1: 20 GB/s a link, 90 % of it: A from C's figure for AC922. NVLink 2: 24
- * GB/s: S, T, D, and C (72 GB/s over three links, "95 % of peak"). NVLink 3: 25
+ * GB/s: T, D, and C (72 GB/s over three links, "95 % of peak"). NVLink 3: 25
  * GB/s a link, 93 % of it: A. NVLink 4: 397 GB/s over 18 links for one copy: H.
  * NVLink 5: twice NVLink 4: A. Copies inside a GPU read and write its memory:
  * 0.43 of V's rate, A. PCIe: V.
