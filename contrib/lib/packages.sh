@@ -121,6 +121,26 @@ wheel_unpack() {
     ) 9> "$ucx_mp_deps/.lock"
 }
 
+# source_folder NAME==VERSION: unpack a source package into build/deps/NAME-VERSION
+source_folder() {
+    local name=${1/==/-} folder=$ucx_mp_deps/${1/==/-}
+    [ ! -f "$folder/.complete" ] || return 0
+
+    mkdir -p "$ucx_mp_deps"
+    (
+        flock 9
+        [ ! -f "$folder/.complete" ] || exit 0
+        rm -rf "$folder"
+        # shellcheck disable=SC2046
+        python3 -m pip download $(wheel_source) --quiet --no-deps \
+            --disable-pip-version-check --no-binary "${1%%=*}" \
+            --dest "$folder" "$1" &&
+            tar -xzf "$folder/$name.tar.gz" -C "$folder" --strip-components 1 ||
+            { say "could not get the sources of $1"; exit 1; }
+        touch "$folder/.complete"
+    ) 9> "$ucx_mp_deps/.lock"
+}
+
 # wheel_venv REQUIREMENT...: install wheels into the one virtual environment
 # build/deps/venv, as a user would.
 wheel_venv() {

@@ -313,6 +313,12 @@ UCX_MP_ABI_DECLARE(Type_set_attr, MPI_Datatype datatype, int keyval,
                    void *value)
 UCX_MP_ABI_DECLARE(Type_size_x, MPI_Datatype datatype, MPI_Count *size)
 
+/* memory of buffered messages */
+UCX_MP_ABI_DECLARE(Buffer_attach, void *buffer, int size)
+UCX_MP_ABI_DECLARE(Buffer_attach_c, void *buffer, MPI_Count size)
+UCX_MP_ABI_DECLARE(Buffer_detach, void *buffer, int *size)
+UCX_MP_ABI_DECLARE(Buffer_detach_c, void *buffer, MPI_Count *size)
+
 /* requests and statuses */
 UCX_MP_ABI_DECLARE(Get_elements_x, const MPI_Status *status,
                    MPI_Datatype datatype, MPI_Count *count)
