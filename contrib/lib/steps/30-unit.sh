@@ -66,6 +66,9 @@ unit_never="*test_abi_host*:test_abi_stay_out*:*test_engine_failures*"
 # executor, since both executors are tested
 unit_long="*graph_auto*:*takes_least_time*:*is_not_worse_than*"
 unit_long+=":*derived_and_new_plans_are_equal*"
+# The planner's property tests that take longest: its other tests run sanitized
+unit_long+=":CollPlan.random_requests*:CollPlan.many_ranks*"
+unit_long+=":CollPlan.the_same_request*:CollPlan.trees_fill*:CollPlan.large_plans*"
 
 # All of them; beside step "sanitized" only those it excludes: nothing of test_cuda
 # and one file of test_multipath. This program is removed afterwards.
@@ -91,16 +94,21 @@ unit_tests() {
     return $rc
 }
 
-# Run the tests within one process. The module has sanitizers; the tests only have
-# guards around buffers, since all of it would compile twice as long.
-#
-# unit_sanitized [LESS]: exclude the tests in this pattern, too
-unit_sanitized() {
-    local tests="-g1 -O0 -fno-sanitize=undefined"
-    tests+=" --param asan-instrument-reads=0 --param asan-instrument-writes=0"
+# The module under ASAN and UBSAN, for the unit tests and for libFuzzer
+sanitized_flags="-g1 -O0 -fno-sanitize=undefined"
+sanitized_build() {
+    local compilers=(CC=gcc CXX=g++ CFLAGS="-g1 -O1")
+    ! have clang || compilers=(CC=clang CXX=clang++
+                               CFLAGS="-g1 -O1 -fsanitize=fuzzer-no-link")
     variant sanitized -- --enable-werror --enable-debug --enable-asan \
-            --enable-ubsan CC=gcc CXX=g++ CFLAGS="-g1 -O1" CXXFLAGS="$tests" \
-            LDFLAGS=-fsanitize=address,undefined || return
+        --enable-ubsan "${compilers[@]}" CXXFLAGS="$sanitized_flags" \
+        LDFLAGS=-fsanitize=address,undefined
+}
+
+# unit_sanitized [LESS]: run the tests within one process, without those in this
+# pattern
+unit_sanitized() {
+    sanitized_build || return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
     # a test queries its rules; it has no sanitizers
@@ -109,9 +117,9 @@ unit_sanitized() {
             "$ucx_mp_build/sanitized/src/cuemu/lib" || return
     # shellcheck disable=SC2086
     GTEST_FILTER="-$unit_never${1:+:$1}" \
-        in_shards sanitized "$tests" $unit_programs || return
-    make -C "$ucx_mp_build/sanitized/src/cuemu" --no-print-directory \
-        CXXFLAGS="$tests" tests/core_test || return
+        in_shards sanitized "$sanitized_flags" $unit_programs || return
+    make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_jobs" \
+        --no-print-directory tests/core_test || return
     CUEMU_NODES=$ucx_mp_top/src/cuemu/nodes \
         "$ucx_mp_build/sanitized/src/cuemu/tests/core_test"
 }

@@ -5,22 +5,23 @@
 
 # fuzz_readers SECONDS [SEED]: for each reader
 fuzz_readers() {
-    local flags="-g -O1 -fsanitize=fuzzer-no-link,address,undefined"
     have clang || { skip "no clang"; return; }
     echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' |
         clang -x c -fsanitize=fuzzer,address -o /dev/null - 2>/dev/null ||
         { skip "clang has no libFuzzer (libclang-rt-14-dev)"; return; }
-    variant fuzz -- --enable-debug CC=clang CXX=clang++ CFLAGS="$flags" || return
-    make -C "$ucx_mp_build/fuzz/src" -j"$ucx_mp_jobs" --no-print-directory \
+    sanitized_build || return
+    make -C "$ucx_mp_build/sanitized/src" -j"$ucx_mp_jobs" --no-print-directory \
         libuct_cuda_objects.la libucx_mp_check.la &&
-        make -C "$ucx_mp_build/fuzz/src/cuemu" -j"$ucx_mp_jobs" \
+        make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_jobs" \
             --no-print-directory libcuemu_core.la || return
     FUZZ_SEED=${2:-0} UCX_MP_RUN=$mpi_run passing_on '^fuzz: keys: inputs: [1-9]' \
-        "$ucx_mp_top/test/fuzz/run" "$ucx_mp_build/fuzz" "$1"
+        "$ucx_mp_top/test/fuzz/run" "$ucx_mp_build/sanitized" "$1"
 }
 
 # A check's verdict does not change by chance; an hour's run searches elsewhere each time
-step fuzz full 300 "fuzz_readers 30 1" \
-     "readers of node files, tuning tables and keys, fuzzed for half a minute"
+step fuzz full 300 "fuzz_readers 10 1" \
+     "readers of node files, tuning tables and keys, fuzzed for ten seconds each"
 step fuzz-long long 4500 "fuzz_readers 1800" "... for an hour, all of them"
+after sanitized fuzz    # use its build
+after sanitized-all fuzz-long
 wide fuzz
