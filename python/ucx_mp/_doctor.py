@@ -363,8 +363,11 @@ class Doctor:
                       'built --with-gdrcopy has the processor copy those of '
                       'some KiB, in less than 1 us')
             return
+        environ = dict(os.environ)
+        if self.options.emulate:
+            environ['LD_LIBRARY_PATH'] = self.install.cuemu_dir
         gone = [name for name, path in self.launcher.linked_libraries(
-            module, os.environ).items() if path == self.launcher.MISSING
+            module, environ).items() if path == self.launcher.MISSING
             and 'gdrapi' in name]
         if gone:
             self.look('gdr_copy', '%s needs %s, which is not found: install '

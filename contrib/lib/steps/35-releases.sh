@@ -104,25 +104,34 @@ gdrcopy_lists() {
         "$1" --quiet --emulate beluga "$2/bin/ucx_info" -d 2>&1
 }
 
+# gdrcopy_fake FOLDER SONAME LIBRARY: give the UCX in the folder a module for
+# GDRCopy that needs the library under this name
+gdrcopy_fake() {
+    local lib=$1/lib/ucx
+    gcc -shared -fPIC "$ucx_mp_top/test/gtest/abi/fake_gdrcopy.c" \
+        -o "$lib/libuct_cuda_gdrcopy.so.0" -Wl,--no-as-needed \
+        -Wl,--unresolved-symbols=ignore-all "-Wl,-rpath,$1/lib" \
+        "$lib/libuct_cuda.so.0" "$2"
+}
+
 # gdrcopy_in RUN FOLDER: a module for GDRCopy in this UCX is loaded beside ours,
-# with the UCX's own CUDA module, whose transports are not listed a second time.
-# One that lacks its library is passed over with a line.
+# with the UCX's own CUDA module, whose transports are not listed a second time,
+# and can use the emulated node's library. One that lacks its library is passed
+# over with a line.
 gdrcopy_in() {
-    local lib=$2/lib/ucx gone=$2/lib/libgdrapi.so.2 output
-    gcc -shared -fPIC -x c /dev/null -o "$gone" -Wl,-soname,libgdrapi.so.2 &&
-        gcc -shared -fPIC "$ucx_mp_top/test/gtest/abi/fake_gdrcopy.c" \
-            -o "$lib/libuct_cuda_gdrcopy.so.0" -Wl,--no-as-needed -L"$2/lib" \
-            -Wl,--unresolved-symbols=ignore-all "-Wl,-rpath,$2/lib" \
-            "$lib/libuct_cuda.so.0" -l:libgdrapi.so.2 || return
+    local gone=$2/lib/libgdrapi.so.1 output
+    gdrcopy_fake "$2" "${1%/bin/*}/lib/ucx-mp/cuemu/libgdrapi.so.2" || return
     output=$(gdrcopy_lists "$1" "$2")
     say "$(grep -E 'gdr|Transport: cuda' <<< "$output")"
-    grep -q '^fake gdr_copy: loaded with the UCX.s CUDA module' \
+    grep -q '^fake gdr_copy: loaded with the UCX.s CUDA module, GDRCopy 2\.4' \
         <<< "$output" &&
         grep -q 'gdrcopy.so.0 is loaded beside this module' <<< "$output" &&
         [ "$(grep -c 'Transport: cuda_ipc' <<< "$output")" = 1 ] &&
-        [ "$(grep -c 'Transport: cuda_copy' <<< "$output")" = 1 ] &&
-        rm "$gone" && output=$(gdrcopy_lists "$1" "$2") &&
-        grep -q 'gdrcopy.so.0 is not loaded' <<< "$output" &&
+        [ "$(grep -c 'Transport: cuda_copy' <<< "$output")" = 1 ] || return
+    gcc -shared -fPIC -x c /dev/null -o "$gone" -Wl,-soname,libgdrapi.so.1 &&
+        gdrcopy_fake "$2" "$gone" && rm "$gone" || return
+    output=$(gdrcopy_lists "$1" "$2")
+    grep -q 'gdrcopy.so.0 is not loaded' <<< "$output" &&
         [ "$(grep -c 'Transport: cuda_ipc' <<< "$output")" = 1 ]
 }
 
