@@ -19,8 +19,8 @@ fuzz_readers() {
 }
 
 # A check's verdict does not change by chance; an hour's run searches elsewhere each time
-step fuzz full 300 "fuzz_readers 10 1" \
-     "readers of node files, tuning tables and keys, fuzzed for ten seconds each"
+step fuzz full 300 "fuzz_readers 30 1" \
+     "readers of node files, tuning tables and keys, fuzzed for 30 seconds each"
 step fuzz-long long 4500 "fuzz_readers 1800" "... for an hour, all of them"
 after sanitized fuzz    # use its build
 after sanitized-all fuzz-long
