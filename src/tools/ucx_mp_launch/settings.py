@@ -134,6 +134,11 @@ def set_mpi(settings, target):
                      'messages between nodes go through UCX')
         settings.put('MPIR_CVAR_NOLOCAL', '1',
                      'messages inside a node go through UCX')
+        # seen with 4.3.2 and 5.0.2, not with 4.0.2 and 4.2.3
+        if [int(word) for word in mpi.version.split('.') if word] >= [4, 3]:
+            settings.note('%s over UCX hangs in a receive from MPI_ANY_SOURCE '
+                          'if the message has arrived before, without this '
+                          'module, too; 4.2.3 does not' % mpi.text)
 
 
 def other_collectives(settings, target):
