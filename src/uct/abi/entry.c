@@ -206,6 +206,8 @@ static void uct_abi_module_load_stock(const void *caller_address)
     }
 }
 
+int uct_abi_has_gdrcopy;
+
 /* Load the module that a UCX built with GDRCopy has for it, as the host's own
  * CUDA module does: it needs functions of that one, whose components are
  * displaced. Once; nothing if the host has loaded it. */
@@ -222,8 +224,12 @@ static void uct_abi_module_load_gdrcopy(const void *caller_address)
         !uct_abi_module_find(caller_address, "libuct_cuda_gdrcopy", path,
                              sizeof(path)) ||
         !uct_abi_module_find(caller_address, "libuct_cuda", stock,
-                             sizeof(stock)) ||
-        (dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL)) {
+                             sizeof(stock))) {
+        return;
+    }
+
+    uct_abi_has_gdrcopy = (dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL);
+    if (uct_abi_has_gdrcopy) {
         return;
     }
 
@@ -239,10 +245,10 @@ static void uct_abi_module_load_gdrcopy(const void *caller_address)
     if (load_modules != NULL) {
         load_modules("uct_cuda", ":gdrcopy", init_once, 0);
     }
+    uct_abi_has_gdrcopy = (dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL);
     uct_abi_debug("%s is %s", path,
-                  (dlopen(path, RTLD_LAZY | RTLD_NOLOAD) != NULL) ?
-                          "loaded beside this module" :
-                          "not loaded: is there a libgdrapi.so?");
+                  uct_abi_has_gdrcopy ? "loaded beside this module" :
+                                        "not loaded: is there a libgdrapi.so?");
     uct_abi_component_displace(&uct_abi_host);
 }
 

@@ -38,6 +38,9 @@ typedef struct {
 /* Written once, by a successful attach, before anything is registered. */
 extern uct_abi_host_t uct_abi_host;
 
+/* The host's module for GDRCopy is loaded. Set before a domain is opened. */
+extern int uct_abi_has_gdrcopy;
+
 /* Return the start in memory of the object (program or library) around this
    address; NULL if there is none. */
 const void *uct_abi_object_base(const void *address);

@@ -38,10 +38,11 @@ static ucs_status_t uct_abi_md_query(uct_md_h md, void *host_attr)
     if (release->minor < 21) {
         attr.flags &= ~(uint64_t)UCT_ABI_MD_FLAG_RKEY_PTR;
     }
-    if ((release->minor < 19) && !(attr.flags & UCT_ABI_MD_FLAG_NEED_RKEY)) {
-        /* As UCX's own cuda_copy up to 1.18: for a domain of copies inside the
-           process, UCP would use them for RMA to itself, and for fragments of
-           small messages */
+    if ((release->minor < 19) && uct_abi_has_gdrcopy &&
+        !(attr.flags & UCT_ABI_MD_FLAG_NEED_RKEY)) {
+        /* As UCX's own cuda_copy up to 1.18: UCP would prefer it to gdr_copy
+           for small copies inside the process. Without gdr_copy it is faster
+           than staging. */
         attr.access_mem_types &= ~UCT_ABI_BIT(UCT_ABI_MEM_TYPE_HOST);
     }
     if (attr.reg_alignment == 0) {

@@ -214,9 +214,7 @@ private:
         CHECK(attr.cap.reg_mem_types == 3);
         CHECK(attr.cap.detect_mem_types == 4);
         CHECK(attr.cap.alloc_mem_types == 2);
-        /* without host memory, as UCX's own module has it */
-        const uint64_t access = (m_minor < 19) ? 2 : 3;
-        CHECK(attr.cap.access_mem_types == access);
+        CHECK(attr.cap.access_mem_types == 3);
         CHECK(attr.reg_cost.c == 1e-6);
         CHECK(attr.reg_cost.m == 2e-9);
         CHECK(attr.rkey_packed_size == 24);
@@ -255,7 +253,7 @@ private:
         CHECK(V2(uint64_t, "cache_mem_types") == 2);
         CHECK(V2(uint64_t, "detect_mem_types") == 4);
         CHECK(V2(uint64_t, "alloc_mem_types") == 2);
-        CHECK(V2(uint64_t, "access_mem_types") == access);
+        CHECK(V2(uint64_t, "access_mem_types") == 3);
         CHECK(V2(uint64_t, "dmabuf_mem_types") == 2);
         CHECK(V2(double, "reg_cost") == 1e-6);
         CHECK(V2(size_t, "rkey_packed_size") == 24);
