@@ -122,9 +122,15 @@ int cuemu_bar_unpin(cuemu_bar_t *bar)
     return cuemu_bar_leave(error, CUEMU_BAR_UNPIN);
 }
 
+/* Round up to the processor's pages. */
+static uint64_t cuemu_bar_length(uint64_t size)
+{
+    return (size + 4095) & ~(uint64_t)4095;
+}
+
 int cuemu_bar_map(cuemu_bar_t *bar, uint64_t size)
 {
-    uint64_t length = (size + 4095) & ~(uint64_t)4095;
+    uint64_t length = cuemu_bar_length(size);
     int error       = cuemu_bar_enter("gdr_map");
     void *ptr;
 
@@ -156,8 +162,7 @@ int cuemu_bar_unmap(cuemu_bar_t *bar, void *ptr, uint64_t size)
         error = EINVAL;
     }
 
-    if ((error == 0) &&
-        (munmap(ptr, (size + 4095) & ~(uint64_t)4095) != 0)) {
+    if ((error == 0) && (munmap(ptr, cuemu_bar_length(size)) != 0)) {
         error = errno;
     }
 
@@ -185,32 +190,35 @@ static int cuemu_bar_ready(const cuemu_bar_t *bar, const void *ptr,
            ENOMEM : 0;
 }
 
-int cuemu_bar_write(const cuemu_bar_t *bar, void *ptr, const void *src,
-                    uint64_t size)
+/* Copy `size` bytes, of which those at `ptr` are in the mapping. The cost is
+   `cost` ps, and `cost_byte` ps for each byte. */
+static int cuemu_bar_copy(const char *name, const cuemu_bar_t *bar,
+                          const void *ptr, void *dst, const void *src,
+                          uint64_t size, cuemu_time_t cost, double cost_byte)
 {
-    int error = cuemu_bar_enter("gdr_copy_to_mapping");
+    int error = cuemu_bar_enter(name);
 
     error = (error == 0) ? cuemu_bar_ready(bar, ptr, size) : error;
     if (error == 0) {
-        memcpy(ptr, src, size);
+        memcpy(dst, src, size);
     }
 
-    return cuemu_bar_leave(error, CUEMU_BAR_WRITE +
-                           (cuemu_time_t)((double)size * CUEMU_BAR_WRITE_BYTE));
+    return cuemu_bar_leave(error,
+                           cost + (cuemu_time_t)((double)size * cost_byte));
+}
+
+int cuemu_bar_write(const cuemu_bar_t *bar, void *ptr, const void *src,
+                    uint64_t size)
+{
+    return cuemu_bar_copy("gdr_copy_to_mapping", bar, ptr, ptr, src, size,
+                          CUEMU_BAR_WRITE, CUEMU_BAR_WRITE_BYTE);
 }
 
 int cuemu_bar_read(const cuemu_bar_t *bar, void *dst, const void *ptr,
                    uint64_t size)
 {
-    int error = cuemu_bar_enter("gdr_copy_from_mapping");
-
-    error = (error == 0) ? cuemu_bar_ready(bar, ptr, size) : error;
-    if (error == 0) {
-        memcpy(dst, ptr, size);
-    }
-
-    return cuemu_bar_leave(error, CUEMU_BAR_READ +
-                           (cuemu_time_t)((double)size * CUEMU_BAR_READ_BYTE));
+    return cuemu_bar_copy("gdr_copy_from_mapping", bar, ptr, dst, ptr, size,
+                          CUEMU_BAR_READ, CUEMU_BAR_READ_BYTE);
 }
 
 void cuemu_bar_query(void)
