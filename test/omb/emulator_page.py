@@ -185,8 +185,9 @@ def page(emulated, parts):
            'edit it. GB/s are 10^9 bytes/s, latency is in us. "Emulated is": how '
            'much faster (+) or slower (-) the emulated node is.', '',
            "Cells of 100 us or more must be within %g %% of the real samples' "
-           'median. Of shorter ones %g %% must be within %g %%. One thing limits '
-           'these: on a node that is slowed down 100 times, the processor time '
+           'median. Of shorter ones %g %% must be within %g %%. Probably one thing '
+           'limits these (their differences suggest it; nothing isolates it): '
+           'on a node that is slowed down 100 times, the processor time '
            'of UCX, MPI and the module counts only a hundredth. A put in a '
            'window of 32 lacks 0.5 us of it, a rendezvous message several us. '
            'With a slowdown of 1 it counts in full, but as the processor and '
