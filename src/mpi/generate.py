@@ -183,15 +183,10 @@ ON_GPUS = {
 }
 
 # non-blocking ones that the module may start: the same arguments
-STARTED_ON_GPUS = {
-    'I' + name.lower(): ON_GPUS[name]
-    for name in ('Allreduce', 'Reduce', 'Reduce_scatter',
-                 'Reduce_scatter_block')}
+REDUCTIONS = ('Allreduce', 'Reduce', 'Reduce_scatter', 'Reduce_scatter_block')
+STARTED_ON_GPUS = {'I' + name.lower(): ON_GPUS[name] for name in REDUCTIONS}
 # persistent ones, whose starts are non-blocking ones
-PERSISTENT_ON_GPUS = {
-    name + '_init': ON_GPUS[name]
-    for name in ('Allreduce', 'Reduce', 'Reduce_scatter',
-                 'Reduce_scatter_block')}
+PERSISTENT_ON_GPUS = {name + '_init': ON_GPUS[name] for name in REDUCTIONS}
 
 # other blocking calls with buffers
 OTHERS = {
