@@ -36,6 +36,7 @@ class Driver:
         except OSError as error:
             raise Failure('no CUDA driver: %s' % error)
         self.device = device
+        self.no_capture = threading.Lock()
         self.call('cuInit', 0)
         self.context = ctypes.c_void_p()
         self.call('cuDevicePrimaryCtxRetain', ctypes.byref(self.context),
@@ -52,7 +53,8 @@ class Driver:
         self.call('cuMemcpyHtoD_v2', ctypes.c_uint64(address), data,
                   ctypes.c_size_t(len(data)))
         if waits:
-            self.call('cuCtxSynchronize')
+            with self.no_capture:       # which such a wait would break
+                self.call('cuCtxSynchronize')
 
     def in_use(self):
         """Return the bytes in use on this GPU; an emulated pool collects freed
@@ -247,9 +249,10 @@ class Busy(threading.Thread):
 
     def capture(self, stream, address, size):
         call, graph = self.driver.call, ctypes.c_void_p()
-        call('cuStreamBeginCapture_v2', stream, 0)      # of all threads
-        call('cuMemsetD8Async', address, 7, size, stream)
-        call('cuStreamEndCapture', stream, ctypes.byref(graph))
+        with self.driver.no_capture:
+            call('cuStreamBeginCapture_v2', stream, 0)      # of all threads
+            call('cuMemsetD8Async', address, 7, size, stream)
+            call('cuStreamEndCapture', stream, ctypes.byref(graph))
         if not graph.value:
             raise Failure('a capture was broken')
         call('cuGraphDestroy', graph)
