@@ -115,6 +115,9 @@ step nixl-allocators long 180 "nixl_allocators beluga" \
 step nixl-grows full 240 "nixl_run grows" \
      "500 transfers between ranges that grow and shrink, GPU memory level"
 step nixl-grows-long long 2400 "nixl_run grows --long" "... 5,000"
+step nixl-kept full 120 "nixl_run grows --kept --count 200" \
+     "200 steps in which pieces are replaced under one registration"
+step nixl-kept-long long 1200 "nixl_run grows --kept --long" "... 5,000"
 step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
                         --transport cuda_ipc VwV PwV" \
      "NIXL's wheel for CUDA 13, which has a libuct_cuda of its own"

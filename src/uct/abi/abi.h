@@ -695,6 +695,11 @@ typedef void (*uct_abi_unmap_cb_t)(void *address, size_t length);
    the caller must not trust a cache of its own then. */
 ucs_status_t uct_abi_on_unmap(uct_abi_unmap_cb_t cb);
 
+/* Call cb after GPU memory is allocated or mapped, and before it is freed or
+   unmapped, from now on; only if the state of the cache is
+   UCT_ABI_MEMTYPE_CACHE_HOOKED. As for uct_abi_on_unmap(). */
+ucs_status_t uct_abi_on_gpu_memory(uct_abi_unmap_cb_t cb);
+
 /* Redirect every call of a function of the process to hook, by changing its
    code; *original_p calls the original. Cannot be undone. UCS_ERR_UNSUPPORTED
    if UCX has no patcher, or its patcher cannot move the function's code. */

@@ -147,11 +147,13 @@ typedef union {
     struct {
         void   *address;
         size_t size;
-    } vm_unmapped;
+    } vm_unmapped, mem_type;
 } uct_abi_host_mem_event_t;
 
 enum {
-    UCT_ABI_HOST_EVENT_VM_UNMAPPED = 1 << 17
+    UCT_ABI_HOST_EVENT_VM_UNMAPPED    = 1 << 17,
+    UCT_ABI_HOST_EVENT_MEM_TYPE_ALLOC = 1 << 20,
+    UCT_ABI_HOST_EVENT_MEM_TYPE_FREE  = 1 << 21
 };
 
 /* Room for a ucs_memory_info_t of any release (24, 32 bytes in 1.22). */

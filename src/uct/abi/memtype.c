@@ -105,6 +105,7 @@ void uct_abi_memtype_cache_update(const void *address, size_t length,
     }
 }
 
+/* Address and size are the first members of both events */
 static void
 uct_abi_unmap_dispatch(int host_event UCS_V_UNUSED,
                        uct_abi_host_mem_event_t *data, void *arg)
@@ -113,14 +114,26 @@ uct_abi_unmap_dispatch(int host_event UCS_V_UNUSED,
                               data->vm_unmapped.size);
 }
 
-ucs_status_t uct_abi_on_unmap(uct_abi_unmap_cb_t cb)
+static ucs_status_t uct_abi_on_events(int events, uct_abi_unmap_cb_t cb)
 {
     return ((uct_abi_host.release != NULL) &&
             (uct_abi_host.sym.ucm_set_event_handler(
-                     UCT_ABI_HOST_EVENT_VM_UNMAPPED, UCT_ABI_UNMAP_PRIORITY,
-                     uct_abi_unmap_dispatch, (void*)cb) == UCS_OK)) ?
+                     events, UCT_ABI_UNMAP_PRIORITY, uct_abi_unmap_dispatch,
+                     (void*)cb) == UCS_OK)) ?
                    UCS_OK :
                    UCS_ERR_UNSUPPORTED;
+}
+
+ucs_status_t uct_abi_on_unmap(uct_abi_unmap_cb_t cb)
+{
+    return uct_abi_on_events(UCT_ABI_HOST_EVENT_VM_UNMAPPED, cb);
+}
+
+ucs_status_t uct_abi_on_gpu_memory(uct_abi_unmap_cb_t cb)
+{
+    return uct_abi_on_events(UCT_ABI_HOST_EVENT_MEM_TYPE_ALLOC |
+                                     UCT_ABI_HOST_EVENT_MEM_TYPE_FREE,
+                             cb);
 }
 
 ucs_status_t uct_abi_function_hook(void *function, void *hook,

@@ -81,6 +81,7 @@ protected:
 
         memset(&handle, 0, sizeof(handle));
         handle.type   = UCT_CUDA_NODE_HANDLE_FD;
+        handle.base   = 0x50000000;
         handle.length = 4096;
         handle.os.fd  = memfd_create("own", MFD_CLOEXEC);
         ASSERT_EQ(3, write(handle.os.fd, "own", 3));
@@ -148,8 +149,10 @@ protected:
 class IpcDescriptor : public IpcHandle
 {
 protected:
-    enum { OVER = 'o', SHOWN = 's', ASKED = 'a', SILENT = 'q',
-           OTHER = 'x' };
+    /* From LARGER on: asked, and answered with another handle than the same */
+    enum { OVER = 'o', SHOWN = 's', ASKED = 'a', SILENT = 'q', OTHER = 'x',
+           LARGER = 'l', SHORTER = '<', OTHER_GPU = 'g', NOT_MAPPED = 'n',
+           CUT_OFF = 'c', NONE = '-' };
 
     int control[2];
 
@@ -187,6 +190,23 @@ protected:
         return ((notice->slot == 5) && (write(fd, "asked", 5) == 5)) ? fd : -1;
     }
 
+    static size_t renew(uint64_t base, uint64_t length, void *answer)
+    {
+        uct_cuda_node_handle_t now = current;
+
+        if ((base != now.base) || (length != now.length) || (kind == NONE)) {
+            return 0;
+        }
+        now.remaps  = 7;
+        now.length += (kind == LARGER) ? 4096 : (kind == SHORTER) ? -4096 : 0;
+        now.gpu[3] += (kind == OTHER_GPU);
+        if (kind == NOT_MAPPED) {
+            now.type = UCT_CUDA_NODE_HANDLE_LEGACY;
+        }
+        memcpy(answer, &now, sizeof(now));
+        return sizeof(now) - (kind == CUT_OFF);
+    }
+
     void export_as_set()
     {
         uct_cuda_node_invalidation_t notice;
@@ -195,6 +215,9 @@ protected:
         char what;
 
         uct_cuda_node_invalidation_begin(5, &notice);
+        current        = handle;
+        current.pid    = getpid();
+        current.notice = notice;
         uct_cuda_node_descriptors_open(&socket);
         fds[0] = {control[1], POLLIN, 0};
         fds[1] = {socket.own, POLLIN, 0};
@@ -203,21 +226,22 @@ protected:
         }
         while (poll(fds, 2, -1) > 0) {
             if (fds[1].revents & POLLIN) {
-                uct_cuda_node_descriptors_answer(&socket, make);
+                uct_cuda_node_descriptors_answer(&socket, make, renew);
             }
             if (fds[0].revents != 0) {
                 if (read(control[1], &what, 1) != 1) {
                     return;
                 }
+                kind = what;
                 if (what == OVER) {
                     uct_cuda_node_invalidation_end(5);
                 }
                 uct_cuda_node_invalidation_set_fd(
                         5, (what == SHOWN) ? make(&notice) : -1);
                 uct_cuda_node_invalidation_set_server(
-                        ((what == ASKED) || (what == OVER)) ?
-                                socket.peers :
-                                (what == OTHER) ? control[1] : -1,
+                        (what == OTHER) ? control[1] :
+                        ((what == SHOWN) || (what == SILENT)) ? -1 :
+                                                                socket.peers,
                         socket.peers_inode);
                 if (write(control[1], "", 1) != 1) {
                     return;
@@ -232,8 +256,40 @@ protected:
         ASSERT_EQ(1, read(control[0], &what, 1));
     }
 
+    static uct_cuda_node_handle_t current;
+    static char kind;
     int number;
 };
+
+uct_cuda_node_handle_t IpcDescriptor::current;
+char IpcDescriptor::kind;
+
+TEST_F(IpcDescriptor, a_new_handle_covers_the_same_memory_of_the_same_gpu)
+{
+    const uct_cuda_node_handle_t before = handle;
+
+    if (!may_fetch_any()) {
+        GTEST_SKIP() << "pidfd_getfd: " << strerror(errno);
+    }
+
+    for (char what : {ASKED, LARGER}) {
+        handle = before;
+        tell(what);
+        EXPECT_EQ(UCS_OK, uct_cuda_node_handle_renew(&handle)) << what;
+        EXPECT_EQ(7u, handle.remaps);
+        EXPECT_EQ(before.length + ((what == LARGER) ? 4096 : 0),
+                  handle.length);
+    }
+
+    handle = before;
+    for (char what :
+         {SHORTER, OTHER_GPU, NOT_MAPPED, CUT_OFF, NONE, SILENT, OTHER}) {
+        tell(what);
+        EXPECT_EQ(UCS_ERR_UNREACHABLE, uct_cuda_node_handle_renew(&handle))
+                << what;
+        EXPECT_EQ(0, memcmp(&before, &handle, sizeof(handle))) << what;
+    }
+}
 
 TEST_F(IpcDescriptor, a_descriptor_is_found_or_requested)
 {

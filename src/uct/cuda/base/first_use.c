@@ -6,11 +6,14 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 
+#include <ucs/sys/math.h>
+
 #include <dlfcn.h>
-#include <string.h>
 
 
 static void (*on_first_use)(void);
+
+static uct_cuda_remap_func_t on_remap;
 
 /* Variable of the layer in front of an MPI (src/mpi), which queries no buffer
  * while it is 1; NULL if that is not loaded */
@@ -27,6 +30,21 @@ static void note_use(void)
             __atomic_store_n(no_gpu_memory_yet, 0, __ATOMIC_RELEASE);
         }
         func();
+    }
+}
+
+void uct_cuda_first_use_on_remap(uct_cuda_remap_func_t func)
+{
+    __atomic_store_n(&on_remap, func, __ATOMIC_RELEASE);
+}
+
+void uct_cuda_first_use_note_remap(void *address, size_t length)
+{
+    const uct_cuda_remap_func_t func = __atomic_load_n(&on_remap,
+                                                       __ATOMIC_ACQUIRE);
+
+    if (func != NULL) {
+        func((uintptr_t)address, length);
     }
 }
 
@@ -50,10 +68,6 @@ static void note_use(void)
       (CUdeviceptr *a, size_t b, void *c, CUstream d), (a, b, c, d)) \
     _(cuMemAllocFromPoolAsync_ptsz, 1, \
       (CUdeviceptr *a, size_t b, void *c, CUstream d), (a, b, c, d)) \
-    _(cuMemMap, 1, \
-      (CUdeviceptr a, size_t b, size_t c, unsigned long long d, \
-       unsigned long long e), \
-      (a, b, c, d, e)) \
     _(cuDevicePrimaryCtxRetain, 0, (CUcontext *a, CUdevice b), (a, b)) \
     _(cuCtxCreate_v2, 0, (CUcontext *a, unsigned b, CUdevice c), (a, b, c)) \
     _(cuCtxCreate_v3, 0, \
@@ -71,6 +85,29 @@ static void note_use(void)
     }
 HOOKS(DEFINE_HOOK)
 
+static CUresult (*cuMemMap_original)(CUdeviceptr address, size_t length,
+                                     size_t offset, unsigned long long handle,
+                                     unsigned long long flags);
+
+static CUresult cuMemMap_hook(CUdeviceptr address, size_t length, size_t offset,
+                              unsigned long long handle,
+                              unsigned long long flags)
+{
+    CUresult result;
+
+    note_use();
+    result = cuMemMap_original(address, length, offset, handle, flags);
+    uct_cuda_first_use_note_remap((void*)address, length);
+    return result;
+}
+
+static CUresult (*cuMemUnmap_original)(CUdeviceptr address, size_t length);
+
+static CUresult cuMemUnmap_hook(CUdeviceptr address, size_t length)
+{
+    uct_cuda_first_use_note_remap((void*)address, length);
+    return cuMemUnmap_original(address, length);
+}
 
 typedef struct {
     const char *symbol;
@@ -82,11 +119,16 @@ typedef struct {
 #define HOOK_ENTRY(_symbol, _must, _params, _args) \
     {#_symbol, _must, (void*)_symbol##_hook, (void**)&_symbol##_original},
 
-static const hook_t hooks[] = {HOOKS(HOOK_ENTRY)};
+static const hook_t hooks[] = {HOOK_ENTRY(cuMemUnmap, 0, , )
+                               HOOK_ENTRY(cuMemMap, 1, , )
+                               HOOKS(HOOK_ENTRY)};
+
+/* The first two entries */
+#define NUM_MAP_HOOKS 2
 
 
-/* Install all hooks, or those with one name only */
-static ucs_status_t install(const char *only)
+/* Install the first hooks */
+static ucs_status_t install(size_t count)
 {
     const hook_t *hook;
     void *function;
@@ -96,12 +138,8 @@ static ucs_status_t install(const char *only)
         return UCS_ERR_BUSY;
     }
 
-    for (i = 0; i < sizeof(hooks) / sizeof(hooks[0]); ++i) {
-        hook = &hooks[i];
-        if ((only != NULL) && (strcmp(hook->symbol, only) != 0)) {
-            continue;
-        }
-
+    for (i = 0; i < count; ++i) {
+        hook     = &hooks[i];
         function = dlsym(RTLD_DEFAULT, hook->symbol);
         if (function == NULL) {
             continue; /* the driver is older than the function */
@@ -120,7 +158,7 @@ static ucs_status_t install(const char *only)
 
 ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void))
 {
-    const ucs_status_t status = install("cuMemMap");
+    const ucs_status_t status = install(NUM_MAP_HOOKS);
 
     if (status == UCS_OK) {
         __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
@@ -130,7 +168,7 @@ ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void))
 
 ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
 {
-    const ucs_status_t status = install(NULL);
+    const ucs_status_t status = install(ucs_static_array_size(hooks));
 
     if (status != UCS_OK) {
         return status;

@@ -9,6 +9,9 @@
 
 #include <ucs/type/status.h>
 
+#include <stddef.h>
+#include <stdint.h>
+
 
 /**
  * Call @a func once, before the first context or GPU memory of the process is
@@ -24,5 +27,18 @@ ucs_status_t uct_cuda_first_use_watch(void (*func)(void));
 /** Like uct_cuda_first_use_watch(), before the first cuMemMap only, for a
  *  process that may have other GPU memory. */
 ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void));
+
+
+/** Called in any thread of the program, in the driver's call; takes no lock and
+ *  allocates nothing. */
+typedef void (*uct_cuda_remap_func_t)(uintptr_t address, size_t length);
+
+/** Call @a func before GPU memory of the process is unmapped and after other
+ *  is mapped, where this can be observed: by the hooks above, or by UCX's
+ *  (base/memtype.c). */
+void uct_cuda_first_use_on_remap(uct_cuda_remap_func_t func);
+
+/** Call the function of uct_cuda_first_use_on_remap(), if any. */
+void uct_cuda_first_use_note_remap(void *address, size_t length);
 
 #endif

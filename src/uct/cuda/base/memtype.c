@@ -15,6 +15,7 @@ static struct {
     bool            is_tried; /* detection of the first GPU use */
     bool            is_watched;
     bool            is_hooked;
+    bool            is_observed; /* UCX reports what is mapped */
 } memtype = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -46,6 +47,12 @@ void uct_cuda_memtype_setup(void)
      * yet */
     if (state != UCT_ABI_MEMTYPE_CACHE_OFF) {
         uct_cuda_memory_cache_enable();
+    }
+
+    if ((state == UCT_ABI_MEMTYPE_CACHE_HOOKED) && !memtype.is_observed) {
+        memtype.is_observed = (uct_abi_on_gpu_memory(
+                                       uct_cuda_first_use_note_remap) ==
+                               UCS_OK);
     }
 
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||

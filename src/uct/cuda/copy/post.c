@@ -115,7 +115,7 @@ ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy)
     const uct_cuda_node_handle_t *handle;
 
     if (is_within(copy)) {
-        return UCS_OK;
+        return uct_cuda_node_rkey_update((uct_cuda_node_rkey_t*)remote->key);
     }
 
     if (remote->key == NULL) {
@@ -161,8 +161,11 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
 ucs_status_t uct_cuda_copy_check_and_post(uct_cuda_copy_ctx_t *ctx,
                                           uct_cuda_copy_t *copy, bool has_more)
 {
-    return is_within(copy) ? uct_cuda_copy_post(ctx, copy, has_more, false) :
-                             uct_cuda_copy_check_key(copy);
+    const ucs_status_t status = uct_cuda_copy_check_key(copy);
+
+    return (status == UCS_OK) ?
+                   uct_cuda_copy_post(ctx, copy, has_more, false) :
+                   status;
 }
 
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Requests and answers are one message each, with a descriptor. */
+/* Requests and answers are one message each. A request has the descriptor on
+ * which it is answered. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -19,6 +20,12 @@
 /* Time that a peer waits for an exporter, which may be stopped (ns) */
 #define WAIT_NS (2000ul * 1000 * 1000)
 
+
+typedef struct {
+    uct_cuda_node_invalidation_t notice; /* of the descriptor asked for */
+    uint64_t                     base;   /* of the handle asked for */
+    uint64_t                     length; /* 0: a descriptor is */
+} request_t;
 
 typedef union {
     char           bytes[CMSG_SPACE(sizeof(int))];
@@ -153,24 +160,42 @@ void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
     (void)poll(&poll_fd, 1, (int)milliseconds);
 }
 
-void uct_cuda_node_descriptors_answer(
-        const uct_cuda_node_descriptors_t *socket,
-        int (*make)(const uct_cuda_node_invalidation_t *notice))
+static void answer(const request_t *request, int reply,
+                   uct_cuda_node_make_t make, uct_cuda_node_renew_t renew)
 {
-    uct_cuda_node_invalidation_t notice;
-    int reply, fd;
+    uint64_t handle[UCT_CUDA_NODE_MAX_ANSWER / sizeof(uint64_t)];
+    size_t size;
+    int fd;
+
+    if (request->length > 0) {
+        size = renew(request->base, request->length, handle);
+        if (size > 0) {
+            (void)send_with(reply, handle, size, -1);
+        }
+        return;
+    }
+
+    fd = make(&request->notice);
+    if (fd >= 0) {
+        (void)send_with(reply, "", 1, fd);
+        close(fd);
+    }
+}
+
+void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
+                                      uct_cuda_node_make_t make,
+                                      uct_cuda_node_renew_t renew)
+{
+    request_t request;
+    int reply;
 
     while (has_own(socket)) {
-        if (!receive_with(socket->own, &notice, sizeof(notice), &reply)) {
+        if (!receive_with(socket->own, &request, sizeof(request), &reply)) {
             if (reply < 0) {
                 return;
             }
         } else if (reply >= 0) {
-            fd = make(&notice);
-            if (fd >= 0) {
-                (void)send_with(reply, "", 1, fd);
-                close(fd);
-            }
+            answer(&request, reply, make, renew);
         }
         if (reply >= 0) {
             close(reply);
@@ -180,7 +205,7 @@ void uct_cuda_node_descriptors_answer(
 
 void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
 {
-    static const uct_cuda_node_invalidation_t nothing;
+    static const request_t nothing;
 
     if (has_peers(socket)) {
         (void)send_with(socket->peers, &nothing, sizeof(nothing), -1);
@@ -204,24 +229,52 @@ static void wait_for_answer(int socket)
     (void)UCT_CUDA_RETRY(poll(&poll_fd, 1, milliseconds_until(end)));
 }
 
-int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
-                                  const uct_cuda_node_invalidation_t *notice)
+/* Send a request and wait. @return true: an answer of this size was received;
+ * *fd_p is -1 or a descriptor owned by the caller */
+static bool ask(int peers_end, uint64_t inode, const request_t *request,
+                void *data, size_t size, int *fd_p)
 {
-    int fd = -1, reply[2];
-    bool is_sent;
-    char byte;
+    bool is_answered = false;
+    int reply[2];
 
+    *fd_p = -1;
     if ((inode_of(peers_end) != inode) || !open_pair(reply)) {
-        return -1;
+        return false;
     }
 
-    is_sent = send_with(peers_end, notice, sizeof(*notice), reply[1]);
+    is_answered = send_with(peers_end, request, sizeof(*request), reply[1]);
     close(reply[1]);
-    if (is_sent) {
+    if (is_answered) {
         wait_for_answer(reply[0]);
-        (void)receive_with(reply[0], &byte, sizeof(byte), &fd);
+        is_answered = receive_with(reply[0], data, size, fd_p);
     }
 
     close(reply[0]);
+    return is_answered;
+}
+
+int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
+                                  const uct_cuda_node_invalidation_t *notice)
+{
+    const request_t request = {.notice = *notice};
+    char byte;
+    int fd;
+
+    (void)ask(peers_end, inode, &request, &byte, sizeof(byte), &fd);
     return fd;
+}
+
+bool uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
+                                          uint64_t base, uint64_t length,
+                                          void *answer, size_t size)
+{
+    const request_t request = {.base = base, .length = length};
+    bool is_answered;
+    int fd;
+
+    is_answered = ask(peers_end, inode, &request, answer, size, &fd);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_answered;
 }

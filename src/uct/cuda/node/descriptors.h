@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * File descriptors created when a peer asks for one. A descriptor for each of
- * thousands of allocations would exceed the program's limit and keep freed
- * memory in use. The exporter has one socket pair instead. A peer duplicates
- * the peer end with pidfd_getfd(), which the kernel allows to processes with
- * permission to read the exporter's memory, and sends its requests through
- * it.
+ * Requests of peers: for a file descriptor of an allocation, or for a new
+ * handle of memory that has changed. A descriptor for each of thousands of
+ * allocations would exceed the program's limit and keep freed memory in use.
+ * The exporter has one socket pair instead. A peer duplicates the peer end with
+ * pidfd_getfd(), which the kernel allows to processes with permission to read
+ * the exporter's memory, and sends its requests through it.
  */
 #ifndef UCT_CUDA_NODE_DESCRIPTORS_H
 #define UCT_CUDA_NODE_DESCRIPTORS_H
@@ -13,6 +13,7 @@
 #include <uct/cuda/node/invalidation.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 
 
 /** Socket pair of the exporter. A program may close descriptors it does not
@@ -39,15 +40,22 @@ void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket);
 void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
                                     unsigned milliseconds);
 
-/**
- * Answer all requests received so far, without waiting.
- *
- * @param make  Creates a descriptor for a notice; it is sent to the peer and
- *              closed here. -1: the peer gets none.
- */
-void uct_cuda_node_descriptors_answer(
-        const uct_cuda_node_descriptors_t *socket,
-        int (*make)(const uct_cuda_node_invalidation_t *notice));
+/** Creates a descriptor for a notice; it is sent to the peer and closed. -1:
+ *  the peer gets none. */
+typedef int (*uct_cuda_node_make_t)(const uct_cuda_node_invalidation_t *notice);
+
+/** Writes a handle of the memory that is at these addresses now, of at most
+ *  UCT_CUDA_NODE_MAX_ANSWER bytes, and returns its size; 0: the peer gets
+ *  none. */
+typedef size_t (*uct_cuda_node_renew_t)(uint64_t base, uint64_t length,
+                                        void *answer);
+
+#define UCT_CUDA_NODE_MAX_ANSWER 512
+
+/** Answer all requests received so far, without waiting. */
+void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
+                                      uct_cuda_node_make_t make,
+                                      uct_cuda_node_renew_t renew);
 
 /** Wake up a wait in this process. */
 void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
@@ -62,5 +70,15 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
  */
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
                                   const uct_cuda_node_invalidation_t *notice);
+
+/**
+ * Ask an exporter in the same way for the handle of the memory that is at these
+ * addresses now.
+ *
+ * @return true: an answer of this size was received. It is unchecked.
+ */
+bool uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
+                                          uint64_t base, uint64_t length,
+                                          void *answer, size_t size);
 
 #endif

@@ -58,6 +58,8 @@ static struct {
     uint64_t        num_uses; /* of ranges so far */
     int32_t         pid;
     uint32_t        buckets[NUM_BUCKETS]; /* first slot + 1, by base */
+    LIST_HEAD(, uct_cuda_node_region) regions;
+    const uct_cuda_node_descriptors_t *socket; /* NULL: no watch thread */
 } exports = {.lock = PTHREAD_MUTEX_INITIALIZER, .free = NO_SLOT};
 
 
@@ -261,9 +263,8 @@ static uint32_t find(const uct_cuda_memory_t *memory)
  * over the handle's descriptor and the pieces (NULL: not a range). If peers can
  * ask for descriptors, the handle has no number of one any more. @return false:
  * no slot; nothing is taken over. The lock is held. */
-static bool slot_begin(uct_cuda_node_handle_t *handle,
-                       const uct_cuda_node_descriptors_t *socket,
-                       uct_cuda_node_handle_t *pieces)
+static bool
+slot_begin(uct_cuda_node_handle_t *handle, uct_cuda_node_handle_t *pieces)
 {
     uint32_t slot;
     int fd = -1;
@@ -278,12 +279,16 @@ static bool slot_begin(uct_cuda_node_handle_t *handle,
     }
 
     uct_cuda_node_invalidation_begin(slot, &handle->notice);
-    if (uct_cuda_node_handle_is_fd(handle) && (socket != NULL) &&
+    if (uct_cuda_node_handle_is_fd(handle) && (exports.socket != NULL) &&
         (handle->notice.page_id != 0)) {
-        uct_cuda_node_invalidation_set_server(socket->peers,
-                                              socket->peers_inode);
+        uct_cuda_node_invalidation_set_server(exports.socket->peers,
+                                              exports.socket->peers_inode);
         fd            = handle->os.fd;
         handle->os.fd = -1;
+    }
+
+    if (uct_cuda_node_handle_is_mapped(handle)) {
+        uct_cuda_node_invalidation_count_remaps(handle->base, handle->length);
     }
 
     exports.free                  = exports.slots[slot].next;
@@ -299,14 +304,12 @@ static bool slot_begin(uct_cuda_node_handle_t *handle,
     return true;
 }
 
-static ucs_status_t add(const void *address,
-                        const uct_cuda_node_descriptors_t *socket,
-                        uct_cuda_node_handle_t *handle_p)
+static ucs_status_t add(const void *address, uct_cuda_node_handle_t *handle_p)
 {
     ucs_status_t status = uct_cuda_node_handle_export(address, handle_p);
 
     if ((status == UCS_OK) && (handle_p->type != UCT_CUDA_NODE_HANDLE_NONE)) {
-        (void)slot_begin(handle_p, socket, NULL);
+        (void)slot_begin(handle_p, NULL);
     }
 
     return status;
@@ -376,6 +379,24 @@ static void close_inherited(void)
     pthread_mutex_init(&exports.lock, NULL);
 }
 
+/* Make a handle for a peer, in any context */
+static size_t renew(uint64_t base, uint64_t length, void *answer)
+{
+    UCS_STATIC_ASSERT(sizeof(uct_cuda_node_handle_t) <=
+                      UCT_CUDA_NODE_MAX_ANSWER);
+    uct_cuda_gpu_context_t context;
+    bool is_pushed, is_made;
+
+    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+                                               &context) == UCS_OK);
+    is_made   = uct_cuda_node_exports_renew(base, length, answer);
+    if (is_pushed) {
+        uct_cuda_gpu_context_pop(&context);
+    }
+
+    return is_made ? sizeof(uct_cuda_node_handle_t) : 0;
+}
+
 /* Create a descriptor. The attribute of a pool may need a context. */
 static int make_descriptor(const uct_cuda_node_invalidation_t *notice)
 {
@@ -398,20 +419,29 @@ static bool watch_look(void)
     return uct_cuda_node_exports_check(CHECKS_OF_WATCH) > 0;
 }
 
-ucs_status_t uct_cuda_node_exports_get(const void *address,
-                                       const uct_cuda_memory_t *memory,
-                                       uct_cuda_node_handle_t *handle_p)
+static void start_watch(void)
 {
     static const uct_cuda_node_watched_t watched = {
         .look            = watch_look,
         .make            = make_descriptor,
+        .renew           = renew,
         .close_inherited = close_inherited
     };
     const uct_cuda_node_descriptors_t *socket;
+
+    socket = uct_cuda_node_watch_start(&watched);
+    pthread_mutex_lock(&exports.lock);
+    exports.socket = socket;
+    pthread_mutex_unlock(&exports.lock);
+}
+
+/* As uct_cuda_node_exports_get(), in the watch thread, too */
+static ucs_status_t get(const void *address, const uct_cuda_memory_t *memory,
+                        uct_cuda_node_handle_t *handle_p)
+{
     ucs_status_t status = UCS_OK;
     uint32_t slot;
 
-    socket = uct_cuda_node_watch_start(&watched);
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     check(CHECKS);
@@ -420,10 +450,20 @@ ucs_status_t uct_cuda_node_exports_get(const void *address,
         use(slot);
         *handle_p = exports.slots[slot].handle;
     } else {
-        status = add(address, socket, handle_p);
+        status = add(address, handle_p);
     }
     pthread_mutex_unlock(&exports.lock);
+    return status;
+}
 
+ucs_status_t uct_cuda_node_exports_get(const void *address,
+                                       const uct_cuda_memory_t *memory,
+                                       uct_cuda_node_handle_t *handle_p)
+{
+    ucs_status_t status;
+
+    start_watch();
+    status = get(address, memory, handle_p);
     uct_cuda_node_watch_wake();
     return status;
 }
@@ -443,7 +483,7 @@ static ucs_status_t get_piece(uint64_t address, uct_cuda_node_handle_t *piece)
         return UCS_OK;
     }
 
-    status = uct_cuda_node_exports_get((void*)address, &memory, piece);
+    status = get((void*)address, &memory, piece);
     if (status != UCS_OK) {
         return UCS_ERR_UNSUPPORTED;
     }
@@ -591,8 +631,9 @@ static void end_oldest_range(void)
     }
 }
 
-ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
-                                             uct_cuda_node_handle_t *handle_p)
+/* As uct_cuda_node_exports_get_range(), in the watch thread, too */
+static ucs_status_t get_range(const void *address, size_t length,
+                              uct_cuda_node_handle_t *handle_p)
 {
     ucs_status_t status;
     uct_cuda_node_handle_t *pieces;
@@ -618,7 +659,7 @@ ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
     }
 
     handle_p->buffer_id = RANGE_ID | exports.num_uses;
-    if (slot_begin(handle_p, NULL, pieces)) {
+    if (slot_begin(handle_p, pieces)) {
         ++exports.num_ranges;
         use_range(handle_p->notice.slot, handle_p);
     } else {
@@ -627,6 +668,71 @@ ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
     }
     pthread_mutex_unlock(&exports.lock);
     return status;
+}
+
+ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
+                                             uct_cuda_node_handle_t *handle_p)
+{
+    ucs_status_t status;
+
+    start_watch();
+    status = get_range(address, length, handle_p);
+    uct_cuda_node_watch_wake();
+    return status;
+}
+
+void uct_cuda_node_exports_add_region(uct_cuda_node_region_t *region)
+{
+    pthread_mutex_lock(&exports.lock);
+    LIST_INSERT_HEAD(&exports.regions, region, link);
+    pthread_mutex_unlock(&exports.lock);
+}
+
+void uct_cuda_node_exports_remove_region(uct_cuda_node_region_t *region)
+{
+    pthread_mutex_lock(&exports.lock);
+    LIST_REMOVE(region, link);
+    pthread_mutex_unlock(&exports.lock);
+}
+
+static bool is_registered(uint64_t begin, uint64_t end)
+{
+    const uct_cuda_node_region_t *region;
+
+    pthread_mutex_lock(&exports.lock);
+    LIST_FOREACH(region, &exports.regions, link)
+    {
+        if ((region->begin < end) && (region->end > begin)) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&exports.lock);
+    return region != NULL;
+}
+
+bool uct_cuda_node_exports_renew(uint64_t base, uint64_t length,
+                                 uct_cuda_node_handle_t *handle_p)
+{
+    const uint64_t remaps = uct_cuda_node_invalidation_remaps();
+    uct_cuda_memory_t memory;
+    ucs_status_t status;
+
+    if ((length > UINT64_MAX - base) || !is_registered(base, base + length)) {
+        return false;
+    }
+
+    uct_cuda_memory_query((void*)base, 1, &memory);
+    status = ((memory.type == UCS_MEMORY_TYPE_CUDA) &&
+              uct_cuda_range_holds(memory.base, memory.length, base, length)) ?
+                     get((void*)base, &memory, handle_p) :
+                     get_range((void*)base, length, handle_p);
+    if (status != UCS_OK) {
+        return false;
+    }
+
+    uct_cuda_node_exports_put(handle_p);
+    handle_p->remaps = remaps;
+    return uct_cuda_node_handle_is_mapped(handle_p);
 }
 
 bool uct_cuda_node_exports_has_range(const uct_cuda_node_handle_t *handle)

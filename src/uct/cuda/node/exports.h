@@ -12,6 +12,8 @@
 
 #include <uct/cuda/node/handle.h>
 
+#include <sys/queue.h>
+
 
 /** Maximum number of descriptors kept open. */
 #define UCT_CUDA_NODE_EXPORTS_MAX_HELD 16
@@ -46,6 +48,30 @@ ucs_status_t uct_cuda_node_exports_get(const void *address,
  */
 ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
                                              uct_cuda_node_handle_t *handle_p);
+
+/** Addresses registered by the program. */
+typedef struct uct_cuda_node_region uct_cuda_node_region_t;
+
+struct uct_cuda_node_region {
+    uint64_t                          begin;
+    uint64_t                          end;
+    LIST_ENTRY(uct_cuda_node_region) link;
+};
+
+/** Let peers ask for handles of what is mapped in a region later. */
+void uct_cuda_node_exports_add_region(uct_cuda_node_region_t *region);
+
+void uct_cuda_node_exports_remove_region(uct_cuda_node_region_t *region);
+
+/**
+ * Make a handle of the mapped memory at these addresses now, for a peer. No
+ * user is added.
+ *
+ * @return false: no region has any of the addresses, or as
+ *         uct_cuda_node_exports_get_range().
+ */
+bool uct_cuda_node_exports_renew(uint64_t base, uint64_t length,
+                                 uct_cuda_node_handle_t *handle_p);
 
 /** Return whether a range is valid: the driver confirms that its pieces are
  *  mapped as they were, and nothing where nothing was. */

@@ -350,6 +350,13 @@ static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
     return fd;
 }
 
+/* Duplicate the socket on which the exporter takes requests; -1: none */
+static int fetch_server(const uct_cuda_node_invalidation_view_t *view,
+                        int pidfd, uint64_t *inode_p)
+{
+    return get_fd(pidfd, uct_cuda_node_invalidation_view_server(view, inode_p));
+}
+
 static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
                            const uct_cuda_node_invalidation_t *notice,
                            int pidfd)
@@ -357,8 +364,7 @@ static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
     int server, fd = -1;
     uint64_t inode;
 
-    server = get_fd(pidfd,
-                    uct_cuda_node_invalidation_view_server(view, &inode));
+    server = fetch_server(view, pidfd, &inode);
     if (server >= 0) {
         fd = uct_cuda_node_descriptors_ask(server, inode, notice);
         close(server);
@@ -367,13 +373,18 @@ static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
     return fd;
 }
 
+static uct_cuda_node_invalidation_view_t *
+view_of(const uct_cuda_node_handle_t *handle)
+{
+    return uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
+                                               &handle->notice);
+}
+
 static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
 {
-    uct_cuda_node_invalidation_view_t *view;
+    uct_cuda_node_invalidation_view_t *view = view_of(handle);
     int fd;
 
-    view = uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
-                                               &handle->notice);
     if (view == NULL) {
         return -1;
     }
@@ -386,23 +397,76 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
     return fd;
 }
 
-/*
- * Duplicate the exporter's file descriptor in this process. The kernel looks up
- * a PID in this process's namespace: the PID of another container may name
- * another process here, with other memory under that number.
- * @return Descriptor, closed by the caller; -1: not available.
- */
-static int fetch_fd(const uct_cuda_node_handle_t *handle)
+/* Open the exporter's process. The kernel looks up a PID in this process's
+ * namespace: the PID of another container may name another process here, with
+ * other files under its numbers. @return -1: not available */
+static int open_pid(const uct_cuda_node_handle_t *handle)
 {
     uct_cuda_node_iface_addr_t self;
-    int pidfd, fd;
 
     uct_cuda_node_iface_addr_self(&self);
-    if ((handle->pid_ns == 0) || (handle->pid_ns != self.pid_ns)) {
-        return -1;
+    return ((handle->pid_ns == 0) || (handle->pid_ns != self.pid_ns)) ?
+                   -1 :
+                   (int)syscall(SYS_pidfd_open, handle->pid, 0);
+}
+
+/* Return whether an answer is a handle of the same process and GPU for at least
+ * the addresses of another one */
+static bool is_answer(const uct_cuda_node_handle_t *answer,
+                      const uct_cuda_node_handle_t *handle)
+{
+    return uct_cuda_node_handle_is_valid(answer) &&
+           uct_cuda_node_handle_is_mapped(answer) &&
+           (answer->pid == handle->pid) && (answer->pid_ns == handle->pid_ns) &&
+           (answer->machine == handle->machine) &&
+           (memcmp(answer->gpu, handle->gpu, sizeof(answer->gpu)) == 0) &&
+           uct_cuda_range_holds(answer->base, answer->length, handle->base,
+                                handle->length);
+}
+
+ucs_status_t uct_cuda_node_handle_renew(uct_cuda_node_handle_t *handle)
+{
+    uct_cuda_node_invalidation_view_t *view = view_of(handle);
+    const int pidfd                         = open_pid(handle);
+    uct_cuda_node_handle_t answer;
+    bool is_answered = false;
+    int server       = -1;
+    uint64_t inode;
+
+    if ((view != NULL) && (pidfd >= 0)) {
+        server = fetch_server(view, pidfd, &inode);
     }
 
-    pidfd = (int)syscall(SYS_pidfd_open, handle->pid, 0);
+    if (server >= 0) {
+        is_answered = uct_cuda_node_descriptors_ask_handle(
+                              server, inode, handle->base, handle->length,
+                              &answer, sizeof(answer)) &&
+                      is_answer(&answer, handle);
+        close(server);
+    }
+
+    if (pidfd >= 0) {
+        close(pidfd);
+    }
+    if (view != NULL) {
+        uct_cuda_node_invalidation_view_put(view);
+    }
+
+    if (!is_answered) {
+        return UCS_ERR_UNREACHABLE;
+    }
+
+    *handle = answer;
+    return UCS_OK;
+}
+
+/* Duplicate the exporter's file descriptor in this process. @return Descriptor,
+ * closed by the caller; -1: not available. */
+static int fetch_fd(const uct_cuda_node_handle_t *handle)
+{
+    const int pidfd = open_pid(handle);
+    int fd;
+
     if (pidfd < 0) {
         return -1;
     }

@@ -52,6 +52,9 @@ typedef struct {
     } os;
     /** POOL_*: location in the pool */
     uint8_t place[UCT_CUDA_NODE_HANDLE_BYTES];
+    /** FABRIC, FD, RANGE: uct_cuda_node_invalidation_remaps() at which the
+     *  exporter's driver has confirmed it */
+    uint64_t remaps;
 } uct_cuda_node_handle_t;
 
 
@@ -70,6 +73,16 @@ uct_cuda_node_handle_is_vmm(const uct_cuda_node_handle_t *handle)
 {
     return (handle->type == UCT_CUDA_NODE_HANDLE_FABRIC) ||
            (handle->type == UCT_CUDA_NODE_HANDLE_FD);
+}
+
+
+/** Return whether the memory was mapped with cuMemMap: the exporter can map
+ *  other memory at its addresses while they are registered. */
+static inline bool
+uct_cuda_node_handle_is_mapped(const uct_cuda_node_handle_t *handle)
+{
+    return uct_cuda_node_handle_is_vmm(handle) ||
+           (handle->type == UCT_CUDA_NODE_HANDLE_RANGE);
 }
 
 
@@ -125,6 +138,17 @@ int uct_cuda_node_handle_descriptor(const uct_cuda_node_handle_t *handle);
  */
 ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);
+
+/**
+ * Ask a peer for the handle of the memory that is at these addresses now. Call
+ * it with the mapping cache's lock held.
+ *
+ * @param handle  Valid handle of mapped memory; on success replaced by one that
+ *                covers at least the same addresses.
+ * @return UCS_OK; UCS_ERR_UNREACHABLE: memory that is no longer registered or
+ *         cannot be shared, or no answer.
+ */
+ucs_status_t uct_cuda_node_handle_renew(uct_cuda_node_handle_t *handle);
 
 /** Unmap memory mapped by uct_cuda_node_handle_open(), in the same context.
  *  For a LEGACY handle this waits for all work in the context. */

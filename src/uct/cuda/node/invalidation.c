@@ -5,8 +5,11 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/file.h>
+#include <uct/cuda/base/first_use.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/node/process.h>
+
+#include <ucs/sys/math.h>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +20,7 @@
 
 
 /* "ucxmpbrd", and the layout's version */
-#define MAGIC UINT64_C(0x7563786d70627202)
+#define MAGIC UINT64_C(0x7563786d70627203)
 
 #define FILE_NAME "ucx-mp-invalidation"
 
@@ -33,6 +36,7 @@ typedef struct {
     uint64_t server_inode;
     /* changes of generations so far */
     uint32_t changes __attribute__((aligned(64)));
+    uint64_t remaps;  /* of exported memory so far */
     uint32_t generations[UCT_CUDA_NODE_INVALIDATION_SLOTS];
     /* descriptor + 1; 0: none */
     uint32_t fds[UCT_CUDA_NODE_INVALIDATION_SLOTS];
@@ -54,6 +58,13 @@ static struct {
     int                 fd;
     pid_t               pid;
 } own;
+
+/* Addresses where memory mapped with cuMemMap was exported. Read in the
+ * program's calls of the driver, without a lock. */
+static struct {
+    uint64_t begin;
+    uint64_t end;
+} counted = {.begin = UINT64_MAX};
 
 static uct_cuda_node_invalidation_view_t *views;
 
@@ -127,6 +138,39 @@ void uct_cuda_node_invalidation_end(uint32_t slot)
 {
     __atomic_add_fetch(&own.page->generations[slot], 1, __ATOMIC_RELEASE);
     __atomic_add_fetch(&own.page->changes, 1, __ATOMIC_RELEASE);
+}
+
+/* In a forked child this counts in its parent's page until it has its own,
+ * which costs the parent's peers a question */
+static void count_remap(uintptr_t address, size_t length)
+{
+    invalidation_page_t *page;
+
+    if ((address < __atomic_load_n(&counted.end, __ATOMIC_ACQUIRE)) &&
+        (address + length >
+         __atomic_load_n(&counted.begin, __ATOMIC_ACQUIRE))) {
+        page = __atomic_load_n(&own.page, __ATOMIC_ACQUIRE);
+        __atomic_add_fetch(&page->remaps, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
+void uct_cuda_node_invalidation_count_remaps(uint64_t base, uint64_t length)
+{
+    page_open();
+    __atomic_store_n(&counted.begin, ucs_min(counted.begin, base),
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(&counted.end, ucs_max(counted.end, base + length),
+                     __ATOMIC_RELEASE);
+    uct_cuda_first_use_on_remap(count_remap);
+}
+
+uint64_t uct_cuda_node_invalidation_remaps(void)
+{
+    const invalidation_page_t *page = __atomic_load_n(&own.page,
+                                                      __ATOMIC_ACQUIRE);
+
+    return (page == NULL) ? 0 :
+                            __atomic_load_n(&page->remaps, __ATOMIC_SEQ_CST);
 }
 
 void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd)
@@ -295,6 +339,15 @@ bool uct_cuda_node_invalidation_view_is_over(
 {
     return __atomic_load_n(&view->page->generations[notice->slot],
                            __ATOMIC_ACQUIRE) != notice->generation;
+}
+
+bool uct_cuda_node_invalidation_view_may_differ(
+        const uct_cuda_node_invalidation_view_t *view,
+        const uct_cuda_node_invalidation_t *notice, uint64_t remaps)
+{
+    return (__atomic_load_n(&view->page->remaps, __ATOMIC_ACQUIRE) !=
+            remaps) ||
+           uct_cuda_node_invalidation_view_is_over(view, notice);
 }
 
 int uct_cuda_node_invalidation_view_fd(

@@ -55,6 +55,15 @@ void uct_cuda_node_invalidation_begin(uint32_t slot,
 /** Invalidate the slot's handle. */
 void uct_cuda_node_invalidation_end(uint32_t slot);
 
+/** From now on count what this process maps and unmaps in an address range
+ *  (base/first_use.h). Peers see the count. */
+void uct_cuda_node_invalidation_count_remaps(uint64_t base, uint64_t length);
+
+/** Return how often this process has mapped or unmapped memory there. Read it
+ *  before asking the driver about a handle: the handle is right at this
+ *  count. */
+uint64_t uct_cuda_node_invalidation_remaps(void);
+
 /** Set the descriptor of the slot's handle, or -1: peers ask for one
  *  (node/descriptors.h). */
 void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd);
@@ -110,6 +119,13 @@ bool uct_cuda_node_invalidation_views_have_changed(void);
 
 /** Return the number of peers' pages that are open, released ones included. */
 unsigned uct_cuda_node_invalidation_num_views(void);
+
+/** Return whether the peer's handle may have changed: its owner has mapped or
+ *  unmapped memory since this count, or the handle is invalid. Costs two
+ *  loads. */
+bool uct_cuda_node_invalidation_view_may_differ(
+        const uct_cuda_node_invalidation_view_t *view,
+        const uct_cuda_node_invalidation_t *notice, uint64_t remaps);
 
 /** Return whether the peer's handle is invalid. Costs one load. */
 bool uct_cuda_node_invalidation_view_is_over(

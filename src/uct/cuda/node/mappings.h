@@ -87,6 +87,19 @@ uct_cuda_node_mapping_is_in(const uct_cuda_node_mapping_t *mapping,
     return mapping->is_self || (mapping->context_id == context_id);
 }
 
+/**
+ * Take a reference to the page of a handle's owner.
+ *
+ * @return NULL: as uct_cuda_node_invalidation_view_get().
+ */
+uct_cuda_node_invalidation_view_t *
+uct_cuda_node_cache_view_get(const uct_cuda_node_handle_t *handle);
+
+void uct_cuda_node_cache_view_put(uct_cuda_node_invalidation_view_t *view);
+
+/** As uct_cuda_node_handle_renew(); for callers without the cache's lock. */
+ucs_status_t uct_cuda_node_cache_renew(uct_cuda_node_handle_t *handle);
+
 /** Log a failed mapping; for callers without a fallback. */
 void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle);
 

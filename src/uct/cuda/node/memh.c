@@ -30,6 +30,10 @@ struct uct_cuda_node_memh {
     void            *address;
     size_t          length;
     exported_t      *exported;
+    uint64_t        remaps; /* of the process, when a key was packed last */
+    /* The addresses, once memory mapped with cuMemMap is exported there */
+    uct_cuda_node_region_t region;
+    bool                   has_region;
 };
 
 
@@ -46,6 +50,9 @@ ucs_status_t uct_cuda_node_memh_create(void *address, size_t length,
     memh->address  = address;
     memh->length   = length;
     memh->exported = NULL;
+    memh->has_region   = false;
+    memh->region.begin = (uintptr_t)address;
+    memh->region.end   = (uintptr_t)address + length;
     *memh_p        = memh;
     return UCS_OK;
 }
@@ -53,6 +60,10 @@ ucs_status_t uct_cuda_node_memh_create(void *address, size_t length,
 void uct_cuda_node_memh_destroy(uct_cuda_node_memh_t *memh)
 {
     exported_t *exported;
+
+    if (memh->has_region) {
+        uct_cuda_node_exports_remove_region(&memh->region);
+    }
 
     while ((exported = memh->exported) != NULL) {
         memh->exported = exported->next;
@@ -88,6 +99,8 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
          exported = exported->next) {
         /* a range's pieces may have changed: ask the driver */
         if ((exported->handle.type != UCT_CUDA_NODE_HANDLE_RANGE) &&
+            (!uct_cuda_node_handle_is_mapped(&exported->handle) ||
+             (exported->handle.remaps == memh->remaps)) &&
             ((uintptr_t)address >= exported->handle.base) &&
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
@@ -132,7 +145,8 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
     uct_cuda_memory_sync_memops(&memory);
     while ((exported = *link) != NULL) {
         if (is_current(exported, &memory)) {
-            *handle_p = &exported->handle;
+            exported->handle.remaps = memh->remaps;
+            *handle_p               = &exported->handle;
             return UCS_OK;
         }
 
@@ -159,6 +173,7 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
         return status;
     }
 
+    exported->handle.remaps = memh->remaps;
     exported->context    = memory.context;
     exported->context_id = (memory.context == NULL) ?
                                    0 :
@@ -178,13 +193,24 @@ static bool spans_mappings(const uct_cuda_node_handle_t *handle,
            (length > handle->length - ((uintptr_t)address - handle->base));
 }
 
-static void write_key(const uct_cuda_node_handle_t *handle, void *buffer)
+/* Write a key. The peer may ask later for what is mapped at the addresses. */
+static void write_key(uct_cuda_node_memh_t *memh,
+                      const uct_cuda_node_handle_t *handle, void *buffer)
 {
-    static const uint64_t magic = UCT_CUDA_NODE_PACKED_RKEY_MAGIC;
+    uct_cuda_node_packed_rkey_t packed = {
+        .magic  = UCT_CUDA_NODE_PACKED_RKEY_MAGIC,
+        .handle = *handle
+    };
 
-    memcpy(buffer, &magic, sizeof(magic));
-    memcpy((char*)buffer + offsetof(uct_cuda_node_packed_rkey_t, handle),
-           handle, sizeof(*handle));
+    if (uct_cuda_node_handle_is_mapped(handle)) {
+        packed.handle.remaps = memh->remaps;
+        if (!memh->has_region) {
+            memh->has_region = true;
+            uct_cuda_node_exports_add_region(&memh->region);
+        }
+    }
+
+    memcpy(buffer, &packed, sizeof(packed));
 }
 
 /* Export all pieces as one range. The memory handle is its user until it is
@@ -250,7 +276,7 @@ static void write_other_key(uct_cuda_node_memh_t *memh,
         }
     }
 
-    write_key(&changed, buffer);
+    write_key(memh, &changed, buffer);
 }
 
 /* Pack the key of a region that has outlived its first pieces, and synchronize
@@ -268,7 +294,7 @@ static ucs_status_t pack_rest(uct_cuda_node_memh_t *memh, const void *address,
         if (uct_cuda_end_is_gpu(gpu)) {
             uct_cuda_memory_sync_unowned(uct_cuda_end_device(gpu));
         }
-        write_key(handle, buffer);
+        write_key(memh, handle, buffer);
     }
 
     return status;
@@ -286,7 +312,8 @@ ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
     }
 
     pthread_mutex_lock(&memh->lock);
-    status = memh_export(memh, address, &handle);
+    memh->remaps = uct_cuda_node_invalidation_remaps();
+    status       = memh_export(memh, address, &handle);
     if (status != UCS_OK) {
         if (pack_rest(memh, address, length, buffer) == UCS_OK) {
             status = UCS_OK;
@@ -295,7 +322,7 @@ ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
                spans_mappings(handle, address, length)) {
         write_other_key(memh, handle, address, length, buffer);
     } else {
-        write_key(handle, buffer);
+        write_key(memh, handle, buffer);
     }
     pthread_mutex_unlock(&memh->lock);
     return status;

@@ -11,7 +11,7 @@
 
 
 /** "ucxmpkey" and the layout's version */
-#define UCT_CUDA_NODE_PACKED_RKEY_MAGIC UINT64_C(0x7563786d706b6504)
+#define UCT_CUDA_NODE_PACKED_RKEY_MAGIC UINT64_C(0x7563786d706b6505)
 
 
 /** Memory handle. Its allocations are exported when a key is first packed. */

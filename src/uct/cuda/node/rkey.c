@@ -193,6 +193,33 @@ bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device)
     return true;
 }
 
+ucs_status_t uct_cuda_node_rkey_ask_current(uct_cuda_node_rkey_t *rkey)
+{
+    uct_cuda_node_handle_t handle = rkey->handle;
+    ucs_status_t status;
+
+    if (!uct_cuda_node_invalidation_view_may_differ(rkey->view, &handle.notice,
+                                                    handle.remaps)) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_node_cache_renew(&handle);
+    if (status != UCS_OK) {
+        uct_cuda_node_cache_log_failure(&handle);
+        return status;
+    }
+
+    if (memcmp(&handle.notice, &rkey->handle.notice, sizeof(handle.notice)) !=
+        0) {
+        memset(&rkey->hint, 0, sizeof(rkey->hint));
+        uct_cuda_debug("pid %d has mapped other memory at %#lx", handle.pid,
+                       (unsigned long)handle.base);
+    }
+
+    rkey->handle = handle;
+    return UCS_OK;
+}
+
 /* Return whether the driver confirms a key for memory of this process: copies
  * to it make no other check */
 static bool is_self_valid(const uct_cuda_node_handle_t *handle)
@@ -409,6 +436,9 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
 
     if (status == UCS_OK) {
         (*rkey_p)->magic = UCT_CUDA_NODE_RKEY_MAGIC;
+        if (uct_cuda_node_handle_is_mapped(&(*rkey_p)->handle)) {
+            (*rkey_p)->view = uct_cuda_node_cache_view_get(&(*rkey_p)->handle);
+        }
     }
 
     return status;
@@ -439,7 +469,10 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
         return UCS_ERR_NO_DEVICE;
     }
 
-    status = uct_cuda_ctx_current(&context, &id);
+    status = uct_cuda_node_rkey_update(rkey);
+    if (status == UCS_OK) {
+        status = uct_cuda_ctx_current(&context, &id);
+    }
     if (status == UCS_OK) {
         status = uct_cuda_node_cache_get_in(&rkey->handle, &rkey->hint, device,
                                             context, id, &mapping);
@@ -462,6 +495,10 @@ void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey)
     uct_cuda_node_cache_unpin(rkey->pins);
     rkey->pins  = NULL;
     rkey->magic = 0;
+    if (rkey->view != NULL) {
+        uct_cuda_node_cache_view_put(rkey->view);
+        rkey->view = NULL;
+    }
     if (rkey->is_self) {
         free(rkey);
     } else {

@@ -35,6 +35,9 @@ typedef struct {
     /** Mappings given out by uct_cuda_node_rkey_map() */
     uct_cuda_node_pin_t    *pins;      /**< Pins of these mappings */
     uct_cuda_node_hint_t   hint;       /**< The mapping used last */
+    /** Page of the owner if it can map other memory at these addresses; NULL:
+     *  it cannot, or the page cannot be read */
+    uct_cuda_node_invalidation_view_t *view;
 } uct_cuda_node_rkey_t;
 
 
@@ -69,6 +72,18 @@ uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
            uct_cuda_end_is_device(rkey->gpu, device) ||
            (rkey->reached & (1u << device)) ||
            uct_cuda_node_rkey_ask_reach(rkey, device);
+}
+
+/** Replace the handle of a key whose view is not NULL if its owner may have
+ *  mapped other memory. @return As uct_cuda_node_handle_renew(). */
+ucs_status_t uct_cuda_node_rkey_ask_current(uct_cuda_node_rkey_t *rkey);
+
+/** Bring a key's handle up to date. Costs a comparison for memory of
+ *  cuMemAlloc. One thread at a time. */
+static inline ucs_status_t
+uct_cuda_node_rkey_update(uct_cuda_node_rkey_t *rkey)
+{
+    return (rkey->view == NULL) ? UCS_OK : uct_cuda_node_rkey_ask_current(rkey);
 }
 
 /**

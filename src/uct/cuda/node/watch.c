@@ -66,7 +66,8 @@ static bool look(void)
     pthread_mutex_lock(&watch.busy);
     for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
         if (watched->make != NULL) {
-            uct_cuda_node_descriptors_answer(&watch.socket, watched->make);
+            uct_cuda_node_descriptors_answer(&watch.socket, watched->make,
+                                             watched->renew);
         }
         has_work |= watched->look();
     }

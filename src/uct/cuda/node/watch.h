@@ -23,7 +23,9 @@ typedef struct {
     /** Check once. Returns whether there is memory to watch. */
     bool (*look)(void);
     /** Create a descriptor for a peer, or return -1. NULL: no requests */
-    int  (*make)(const uct_cuda_node_invalidation_t *notice);
+    uct_cuda_node_make_t make;
+    /** Make a handle for a peer; not NULL if the above is not */
+    uct_cuda_node_renew_t renew;
     /** Close resources inherited by a forked child. NULL: none */
     void (*close_inherited)(void);
 } uct_cuda_node_watched_t;
