@@ -108,7 +108,7 @@ every_buffer() {
 beside_run() {
     local seen=$1 program=$2 log=$folder/output
     shift 2
-    timeout 60 "$mpi_run" --quiet --emulate mist --slowdown 1 "$@" \
+    timeout 400 "$mpi_run" --quiet --emulate mist --slowdown 1 "$@" \
         "$folder/$program" > "$log" 2>&1 &&
         [ "$(grep -c ': 40 calls made, 0 wrong' "$log")" -eq "$seen" ] &&
         [ "$(grep -c '^tool: .* 40 calls seen' "$log")" -eq "$seen" ] ||
@@ -192,7 +192,7 @@ staged() {
     mpi_tools "$mpi" || return
     [ -x "$programs/$program" ] ||
         { say "$programs/$program was not built"; return 1; }
-    passing_on "$pattern" timeout 60 "$mpi_run" --quiet --emulate beluga \
+    passing_on "$pattern" timeout 400 "$mpi_run" --quiet --emulate beluga \
         --slowdown 1 "$mpirun" -n "$ranks" "$programs/$program" "$@"
 }
 
@@ -222,7 +222,7 @@ halo() {
 collectives_tell() {
     local mpirun programs log=$ucx_mp_build/log/collectives-tell.out
     mpi_tools distribution || return
-    UCX_LOG_LEVEL=debug timeout 60 "$mpi_run" --quiet --emulate beluga \
+    UCX_LOG_LEVEL=debug timeout 400 "$mpi_run" --quiet --emulate beluga \
         --slowdown 1 --collectives y "$mpirun" -x UCX_LOG_LEVEL -n 2 \
         "$programs/ucx_mp_collectives" --calls 20 --alike 100 --later 0 \
         --call MPI_Allreduce --pause 2 > "$log" 2>&1 ||
@@ -238,7 +238,7 @@ collectives_waits() {
     local mpirun programs
     mpi_tools distribution || return
     passing_on 'WARN.*collective [0-9]+: all-reduce of .* rank 0 waiting for rank 1, which has not made' \
-        timeout 60 "$mpi_run" --quiet --emulate beluga --slowdown 1 --waits \
+        timeout 400 "$mpi_run" --quiet --emulate beluga --slowdown 1 --waits \
         --collectives y "$mpirun" -n 2 "$programs/ucx_mp_collectives" --calls 20 \
         --alike 100 --later 0 --call MPI_Allreduce --pause 2
 }
@@ -251,7 +251,7 @@ collectives_stopped() {
     mpi_tools distribution || return
     rm -f "$log.pid"
     # shellcheck disable=SC2016
-    timeout 60 "$mpi_run" --quiet --emulate beluga --slowdown 1 --waits \
+    timeout 400 "$mpi_run" --quiet --emulate beluga --slowdown 1 --waits \
         --collectives y "$mpirun" -n 2 sh -c '
             [ "$OMPI_COMM_WORLD_RANK" = 0 ] || echo $$ > "$0"
             exec "$@"' \
@@ -282,7 +282,7 @@ tuned_plans() {
     local what="--max-size 16M --calls 2 --on-gpus 100"
     rm -f "$log".*
     # shellcheck disable=SC2086
-    UCX_LOG_LEVEL=debug UCX_LOG_FILE=$log.%p timeout 60 "$mpi_run" --quiet \
+    UCX_LOG_LEVEL=debug UCX_LOG_FILE=$log.%p timeout 400 "$mpi_run" --quiet \
         --emulate beluga --collectives y "$mpirun" -x UCX_LOG_LEVEL \
         -x UCX_LOG_FILE \
         -n 1 -x "$variable=$2" "$programs/ucx_mp_allreduce_checked" $what : \
@@ -467,7 +467,7 @@ comms() {
     mpi_tools "$1" || return
     [ "$1" != mpich ] || oversubscribe=
     shift 2
-    timeout 100 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
+    timeout 400 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
         "$mpirun" ${oversubscribe:+"$oversubscribe"} -n "$ranks" \
         "$programs/ucx_mp_comms" "$@" 2>&1
 }
@@ -494,7 +494,7 @@ comms_many() {
 comms_without() {
     local mpirun programs log=$ucx_mp_build/log/comms-without.out
     mpi_tools distribution || return
-    timeout 60 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
+    timeout 400 "$mpi_run" --emulate beluga --slowdown 1 --collectives y \
         "$mpirun" --oversubscribe -n 2 "$programs/ucx_mp_comms" --calls 0 : \
         -n 2 env -u LD_PRELOAD "$programs/ucx_mp_comms" --calls 0 \
         > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
@@ -510,7 +510,7 @@ comms_unlike() {
     local mpirun=/usr/bin/mpirun.mpich
     [ -x "$mpirun" ] || { skip "no mpirun.mpich"; return; }
     program=$ucx_mp_build/mpich/test/mpi/ucx_mp_comms
-    timeout 60 "$mpi_run" --emulate beluga --slowdown 1 --collectives y "$mpirun" \
+    timeout 400 "$mpi_run" --emulate beluga --slowdown 1 --collectives y "$mpirun" \
         -n 2 sh -c 'export LD_PRELOAD=$(echo "$LD_PRELOAD" | sed s/_mpi4//); exec "$@"' \
         sh "$program" --calls 0 : -n 2 "$program" --calls 0 \
         > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
