@@ -3,9 +3,11 @@
 /*
  * Let programs of an emulated node read the emulated clock: replace libc's
  * functions that return the time, sched_yield(), and UCX's progress function,
- * which polling programs call. Sleeping and waiting stay in real time. Without
- * a session the functions behave as the replaced ones.
+ * which polling programs call. Sleeping and waiting stay in real time (wait.c).
+ * Without a session the functions behave as the replaced ones.
  */
+#include "preload.h"
+
 #include "../driver/cuemu_session.h"
 
 #include <dlfcn.h>
@@ -20,8 +22,6 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CUEMU_EXPORT __attribute__((visibility("default")))
 
 /* Interval for checking whether a session exists, ns of real time */
 #define CUEMU_LOOK_NS 1000000ull
@@ -153,9 +153,7 @@ static int cuemu_find_rank(const cuemu_clock_t *clk)
     return -1;
 }
 
-/* Return the emulated time as nanoseconds since the given clock's epoch; 0
-   without a session, and for clocks that stay real. */
-static uint64_t cuemu_emulated_ns(clockid_t id)
+uint64_t cuemu_emulated_ns(clockid_t id)
 {
     cuemu_shared_t *view;
     uint64_t epoch, ns;

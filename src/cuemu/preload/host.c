@@ -6,6 +6,8 @@
  * this project's module compare boot ids, so processes on two such nodes offer
  * each other neither shared memory nor CUDA IPC.
  */
+#include "preload.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -18,7 +20,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define CUEMU_EXPORT  __attribute__((visibility("default")))
 #define CUEMU_BOOT_ID "/proc/sys/kernel/random/boot_id"
 
 

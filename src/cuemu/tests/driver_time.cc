@@ -9,6 +9,8 @@
 #include <thread>
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
@@ -378,6 +380,100 @@ static double emulated_ms()
         get_time(CLOCK_MONOTONIC, &now);
     }
     return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+}
+
+static double real_ms()
+{
+    timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+}
+
+/* Return how long a program waits that gives up 100 ms after now, as it reads
+   the emulated clock */
+static double waited_ms(void *preload, clockid_t id,
+                        std::function<int(const timespec*)> wait)
+{
+    auto get_time = (int (*)(clockid_t, timespec*))dlsym(preload,
+                                                         "clock_gettime");
+    double begin  = real_ms();
+    timespec end;
+
+    get_time(id, &end);
+    end.tv_nsec += 100000000;
+    if (end.tv_nsec >= 1000000000) {
+        end.tv_nsec -= 1000000000;
+        ++end.tv_sec;
+    }
+    int rc = wait(&end);
+    EXPECT_TRUE((rc == 0) || (rc == ETIMEDOUT) ||
+                ((rc == -1) && (errno == ETIMEDOUT))) << rc;
+    return real_ms() - begin;
+}
+
+/* The emulated clock is half a second behind: ends that are taken for the real
+   clock's are over */
+TEST_F(driver, programs_wait_as_long_as_they_ask)
+{
+    const char *lib = getenv("CUEMU_LIB");
+
+    if (lib == nullptr) {
+        GTEST_SKIP() << "CUEMU_LIB is not set";
+    }
+
+    setenv("CUEMU_SLOWDOWN", "50", 1);
+    run(1, [&](int) {
+        void *preload = dlopen((std::string(lib) +
+                                "/libcuemu_preload.so").c_str(), RTLD_NOW);
+        ASSERT_NE(nullptr, preload) << dlerror();
+        pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        pthread_cond_t cond   = PTHREAD_COND_INITIALIZER, steady;
+        pthread_condattr_t attr;
+        sem_t sem;
+
+        use(0);
+        usleep(500000);
+        sem_init(&sem, 0, 0);
+        pthread_condattr_init(&attr);
+        pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        pthread_cond_init(&steady, &attr);
+        pthread_mutex_lock(&mutex);
+
+        auto cond_wait  = (decltype(&pthread_cond_timedwait))dlsym(
+                preload, "pthread_cond_timedwait");
+        auto clock_wait = (decltype(&pthread_cond_clockwait))dlsym(
+                preload, "pthread_cond_clockwait");
+        auto sem_wait   = (decltype(&sem_timedwait))dlsym(preload,
+                                                          "sem_timedwait");
+        auto lock_wait  = (decltype(&pthread_mutex_timedlock))dlsym(
+                preload, "pthread_mutex_timedlock");
+        auto sleep      = (decltype(&clock_nanosleep))dlsym(preload,
+                                                            "clock_nanosleep");
+        const double waits[] = {
+            waited_ms(preload, CLOCK_REALTIME, [&](const timespec *end) {
+                return cond_wait(&cond, &mutex, end);
+            }),
+            waited_ms(preload, CLOCK_MONOTONIC, [&](const timespec *end) {
+                return cond_wait(&steady, &mutex, end);
+            }),
+            waited_ms(preload, CLOCK_MONOTONIC, [&](const timespec *end) {
+                return clock_wait(&cond, &mutex, CLOCK_MONOTONIC, end);
+            }),
+            waited_ms(preload, CLOCK_REALTIME, [&](const timespec *end) {
+                return sem_wait(&sem, end);
+            }),
+            waited_ms(preload, CLOCK_REALTIME, [&](const timespec *end) {
+                return lock_wait(&mutex, end);
+            }),
+            waited_ms(preload, CLOCK_MONOTONIC, [&](const timespec *end) {
+                return sleep(CLOCK_MONOTONIC, TIMER_ABSTIME, end, nullptr);
+            })
+        };
+        for (double ms : waits) {
+            EXPECT_GE(ms, 99);
+        }
+    });
 }
 
 /* Return the emulated milliseconds of copies that a program polls for one by

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+/*
+ * Let waits of programs that read the emulated clock end in time. libc's waits
+ * end at a time of the real clock, which the program computes from the emulated
+ * one. The two differ by as much as the session's ranks have worked or waited:
+ * where the emulated clock is ahead, as after many short tests, Python's threads
+ * would not hand over the interpreter. So each end is moved by the difference.
+ */
+#include "preload.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CUEMU_NS_PER_S INT64_C(1000000000)
+
+/* Times of CLOCK_MONOTONIC are below this: a condition variable does not tell
+   its clock */
+#define CUEMU_MIN_REALTIME_S 500000000
+
+
+/* Return how far the emulated clock is ahead of the real one, ns */
+static int64_t cuemu_ahead_ns(clockid_t id)
+{
+    const uint64_t emulated = cuemu_emulated_ns(id);
+    struct timespec real;
+
+    if (emulated == 0) {
+        return 0;
+    }
+
+    (void)syscall(SYS_clock_gettime, id, &real);
+    return (int64_t)emulated - ((int64_t)real.tv_sec * CUEMU_NS_PER_S) -
+           real.tv_nsec;
+}
+
+/* Return an end of the emulated clock as one of the real clock, in *real. What
+   is no time is left to libc. */
+static const struct timespec *
+cuemu_end(clockid_t id, const struct timespec *end, struct timespec *real)
+{
+    const int64_t ahead = (end == NULL) ? 0 : cuemu_ahead_ns(id);
+    int64_t ns;
+
+    if ((ahead == 0) || (end->tv_nsec < 0) ||
+        (end->tv_nsec >= CUEMU_NS_PER_S) || (end->tv_sec < 0) ||
+        (end->tv_sec > INT64_MAX / CUEMU_NS_PER_S / 2)) {
+        return end;
+    }
+
+    ns = ((int64_t)end->tv_sec * CUEMU_NS_PER_S) + end->tv_nsec - ahead;
+    if (ns < 0) {
+        ns = 0;
+    }
+
+    real->tv_sec  = (time_t)(ns / CUEMU_NS_PER_S);
+    real->tv_nsec = (long)(ns % CUEMU_NS_PER_S);
+    return real;
+}
+
+static clockid_t cuemu_clock_of(const struct timespec *end)
+{
+    return ((end != NULL) && (end->tv_sec >= CUEMU_MIN_REALTIME_S)) ?
+                   CLOCK_REALTIME :
+                   CLOCK_MONOTONIC;
+}
+
+/* Return libc's function. Without a version dlsym() would take the condition
+   variables of Linux 2.4. */
+static void *cuemu_libc(const char *name)
+{
+    void *function = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
+
+    return (function != NULL) ? function : dlsym(RTLD_NEXT, name);
+}
+
+#define CUEMU_LIST(...) __VA_ARGS__,
+
+/* Define a wait up to `end` of a clock, with these parameters and arguments
+   before the end */
+#define CUEMU_WAIT(_name, _clock, _params, _args) \
+    CUEMU_EXPORT int _name(CUEMU_LIST _params const struct timespec *end) \
+    { \
+        static int (*libc)(CUEMU_LIST _params const struct timespec *end); \
+        struct timespec real; \
+        \
+        if (libc == NULL) { \
+            libc = (__typeof__(libc))cuemu_libc(#_name); \
+        } \
+        return libc(CUEMU_LIST _args cuemu_end(_clock, end, &real)); \
+    }
+
+CUEMU_WAIT(pthread_cond_timedwait, cuemu_clock_of(end),
+           (pthread_cond_t *cond, pthread_mutex_t *mutex), (cond, mutex))
+CUEMU_WAIT(pthread_cond_clockwait, id,
+           (pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t id),
+           (cond, mutex, id))
+CUEMU_WAIT(pthread_mutex_timedlock, CLOCK_REALTIME, (pthread_mutex_t *mutex),
+           (mutex))
+CUEMU_WAIT(pthread_mutex_clocklock, id, (pthread_mutex_t *mutex, clockid_t id),
+           (mutex, id))
+CUEMU_WAIT(pthread_rwlock_timedrdlock, CLOCK_REALTIME, (pthread_rwlock_t *lock),
+           (lock))
+CUEMU_WAIT(pthread_rwlock_timedwrlock, CLOCK_REALTIME, (pthread_rwlock_t *lock),
+           (lock))
+CUEMU_WAIT(pthread_rwlock_clockrdlock, id,
+           (pthread_rwlock_t *lock, clockid_t id), (lock, id))
+CUEMU_WAIT(pthread_rwlock_clockwrlock, id,
+           (pthread_rwlock_t *lock, clockid_t id), (lock, id))
+CUEMU_WAIT(pthread_timedjoin_np, CLOCK_REALTIME,
+           (pthread_t thread, void **result), (thread, result))
+CUEMU_WAIT(pthread_clockjoin_np, id,
+           (pthread_t thread, void **result, clockid_t id),
+           (thread, result, id))
+CUEMU_WAIT(sem_timedwait, CLOCK_REALTIME, (sem_t *sem), (sem))
+CUEMU_WAIT(sem_clockwait, id, (sem_t *sem, clockid_t id), (sem, id))
+
+CUEMU_EXPORT int clock_nanosleep(clockid_t id, int flags,
+                                 const struct timespec *end,
+                                 struct timespec *left)
+{
+    static int (*libc)(clockid_t id, int flags, const struct timespec *end,
+                       struct timespec *left);
+    struct timespec real;
+
+    if (libc == NULL) {
+        libc = (__typeof__(libc))cuemu_libc("clock_nanosleep");
+    }
+
+    return libc(id, flags,
+                (flags & TIMER_ABSTIME) ? cuemu_end(id, end, &real) : end,
+                left);
+}
