@@ -157,6 +157,10 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
         return size;
     }
 
+    if (ucx_mp_mpi_pmpi.assists) {
+        return 0; /* the MPI handles other memory */
+    }
+
     if (is_host_range(low, size) &&
         ((buffer->original == MPI_BOTTOM) ||
          ucx_mp_mpi_pointer_is_host(buffer->original))) {
@@ -223,7 +227,8 @@ static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   ucx_mp_mpi_copy_t *copy)
 {
-    if (!hold_on_gpu(buffer, copy) && !hold_on_host(buffer, copy)) {
+    if (!hold_on_gpu(buffer, copy) &&
+        (ucx_mp_mpi_pmpi.assists || !hold_on_host(buffer, copy))) {
         return false;
     }
 
