@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 
 bool ucx_mp_mpi_pointer_is_host(const void *pointer)
@@ -17,6 +18,18 @@ bool ucx_mp_mpi_pointer_is_host(const void *pointer)
     /* addresses are in the datatype */
     return (pointer != MPI_BOTTOM) &&
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_HOST);
+}
+
+static uintptr_t heap_begin;
+
+__attribute__((constructor)) static void heap_init(void)
+{
+    heap_begin = (uintptr_t)sbrk(0);
+}
+
+bool ucx_mp_mpi_pointer_is_heap(const void *pointer)
+{
+    return (uintptr_t)pointer - heap_begin < (uintptr_t)sbrk(0) - heap_begin;
 }
 
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second)

@@ -70,6 +70,10 @@ MPI_Datatype ucx_mp_mpi_byte(void);
    not, since its datatype may lead to a GPU. */
 bool ucx_mp_mpi_pointer_is_host(const void *pointer);
 
+/* Return in a few nanoseconds whether a pointer points to the heap, as small
+   memory from malloc() does: this is host memory. false: unknown. */
+bool ucx_mp_mpi_pointer_is_heap(const void *pointer);
+
 /* Return whether ucx_mp_mpi_pointer_is_host() holds for both pointers; asks the
    driver. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);

@@ -398,12 +398,12 @@ class Call:
         """Return whether this is a non-blocking or persistent reduction."""
         return self.counted and self.of('op') and self.of('request')
 
-    def plain(self):
-        """Return a condition that the MPI shall send all buffers of a message
-        as they are; empty if this is no message."""
+    def passed(self):
+        """Return a condition that an MPI with CUDA shall send all buffers of a
+        message as they are; empty if this is no message."""
         return ' &&\n         '.join(
-            'ucx_mp_mpi_message_is_plain(%s, %s)' % (
-                rest[-3].strip('&'), rest[-1].strip('&'))
+            'ucx_mp_mpi_message_is_passed(%s, %s, %s)' % tuple(
+                rest[i].strip('&') for i in (-4, -3, -1))
             for _, way, rest in self.buffers if way in ('message', 'copied'))
 
     def arrives(self):
@@ -461,11 +461,11 @@ class Call:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
         elif self.peer:
-            straight = ('ucx_mp_mpi_message_is_straight(%s, %s, count, datatype)'
+            straight = ('ucx_mp_mpi_message_is_straight(%s, %s, buf, count, datatype)'
                         % (self.comm(), self.peer))
-        elif self.plain():
+        elif self.passed():
             straight += (' && (!ucx_mp_mpi_assists() ||\n        (%s))'
-                         % self.plain())
+                         % self.passed())
         print('    if (%s) {' % straight)
         print('        return %s;\n    }\n' % self.straight(name, real))
         if self.refused:

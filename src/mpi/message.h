@@ -42,6 +42,16 @@ static inline bool ucx_mp_mpi_message_is_plain(MPI_Count count,
 }
 
 
+/* Return whether an Open MPI with CUDA shall send a buffer as it is, without a
+   question to the driver. */
+static inline bool ucx_mp_mpi_message_is_passed(const void *buffer,
+                                                MPI_Count count,
+                                                MPI_Datatype datatype)
+{
+    return ucx_mp_mpi_message_is_plain(count, datatype) ||
+           ucx_mp_mpi_pointer_is_heap(buffer);
+}
+
 /*
  * Return whether to make the MPI's own call unchanged. MPICH copies messages to
  * the own rank with the CPU; UCX carries all others. With Open MPI, check the
@@ -49,6 +59,7 @@ static inline bool ucx_mp_mpi_message_is_plain(MPI_Count count,
  * no second check.
  */
 static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
+                                                  const void *buffer,
                                                   MPI_Count count,
                                                   MPI_Datatype datatype)
 {
@@ -56,8 +67,10 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
     (void)comm;
     (void)peer;
     return ucx_mp_mpi_message_is_plain(count, datatype) ||
-           (ucx_mp_mpi_is_straight() && !ucx_mp_mpi_assists());
+           (ucx_mp_mpi_is_straight() &&
+            (!ucx_mp_mpi_assists() || ucx_mp_mpi_pointer_is_heap(buffer)));
 #else
+    (void)buffer;
     return ucx_mp_mpi_is_straight() ||
            (!ucx_mp_mpi_is_self(comm, peer) &&
             ucx_mp_mpi_message_is_plain(count, datatype));

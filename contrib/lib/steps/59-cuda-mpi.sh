@@ -51,13 +51,16 @@ cuda_mpi_outstanding() {
 }
 
 # cuda_mpi_gaps: messages of datatypes with many pieces are 10 times as fast as
-# by Open MPI's copies of each piece, and no others are slower
+# by Open MPI's copies of each piece, and no others are slower. Without the
+# kernel, they are Open MPI's
 cuda_mpi_gaps() {
     local mpirun programs way words output=$ucx_mp_build/log/openmpi-cuda-gaps
     cuda_mpi_tools openmpi-cuda || return
     for way in n auto; do
         rm -f "$output-$way.out"
-        for words in "100 --most 16 --rounds 25" "1 --least 200 --rounds 1"; do
+        for words in "100 --most 16 --rounds 25" \
+                     "20 --least 200 --most 1100 --rounds 3" \
+                     "2 --least 60000 --rounds 2"; do
             # shellcheck disable=SC2086
             timeout 200 "$mpi_run" --quiet --emulate hgx-h200 \
                 --collectives $way --slowdown ${words%% *} "$mpirun" -n 2 \
@@ -75,7 +78,10 @@ cuda_mpi_gaps() {
              lines++
          }
          END { exit !(lines > 18 && !wrong && !late && !slow) }' \
-        "$output-n.out" "$output-auto.out"
+        "$output-n.out" "$output-auto.out" || return
+    CUEMU_FAULT=cuModuleLoadData:1:2 passing_on '^ucx_mp_gaps: 0 wrong' \
+        timeout 60 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 20 \
+        "$mpirun" -n 2 "$programs/ucx_mp_gaps" --least 8 --most 16 --rounds 2
 }
 
 # Without MPI_Reduce_scatter_block, wrong with empty blocks in Open MPI 4.1
