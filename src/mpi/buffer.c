@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <unistd.h>
 
 
 bool ucx_mp_mpi_pointer_is_host(const void *pointer)
@@ -17,6 +18,18 @@ bool ucx_mp_mpi_pointer_is_host(const void *pointer)
     /* addresses are in the datatype */
     return (pointer != MPI_BOTTOM) &&
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_HOST);
+}
+
+static uintptr_t heap_begin;
+
+__attribute__((constructor)) static void heap_init(void)
+{
+    heap_begin = (uintptr_t)sbrk(0);
+}
+
+bool ucx_mp_mpi_pointer_is_heap(const void *pointer)
+{
+    return (uintptr_t)pointer - heap_begin < (uintptr_t)sbrk(0) - heap_begin;
 }
 
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second)
@@ -157,6 +170,10 @@ size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer)
         return size;
     }
 
+    if (ucx_mp_mpi_pmpi.assists) {
+        return 0; /* the MPI handles other memory */
+    }
+
     if (is_host_range(low, size) &&
         ((buffer->original == MPI_BOTTOM) ||
          ucx_mp_mpi_pointer_is_host(buffer->original))) {
@@ -223,7 +240,8 @@ static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   ucx_mp_mpi_copy_t *copy)
 {
-    if (!hold_on_gpu(buffer, copy) && !hold_on_host(buffer, copy)) {
+    if (!hold_on_gpu(buffer, copy) &&
+        (ucx_mp_mpi_pmpi.assists || !hold_on_host(buffer, copy))) {
         return false;
     }
 

@@ -70,6 +70,10 @@ MPI_Datatype ucx_mp_mpi_byte(void);
    not, since its datatype may lead to a GPU. */
 bool ucx_mp_mpi_pointer_is_host(const void *pointer);
 
+/* Return in a few nanoseconds whether a pointer points to the heap, as small
+   memory from malloc() does: this is host memory. false: unknown. */
+bool ucx_mp_mpi_pointer_is_heap(const void *pointer);
+
 /* Return whether ucx_mp_mpi_pointer_is_host() holds for both pointers; asks the
    driver. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
@@ -93,7 +97,7 @@ const void *ucx_mp_mpi_buffer_on_gpu(const ucx_mp_mpi_buffer_t *buffer);
 /* Find the memory of the buffer: sets low, on_gpu and is_single. If the range
    is neither all host memory nor in one GPU allocation, fills the layout, too.
    @return Size of the range that the elements span, bytes; 0: all host
-           memory. */
+           memory, or memory that an MPI with CUDA handles. */
 size_t ucx_mp_mpi_buffer_locate(ucx_mp_mpi_buffer_t *buffer);
 
 /* Replace the wrapper's pointer, datatype and count, so that the MPI sends or
@@ -104,8 +108,9 @@ bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   const void *pointer);
 
 /* Allocate memory for the packed bytes and make the MPI call use it: on the GPU
-   if a kernel can pack them and UCX sends them, else in the host. @return
-   false: no memory, no datatype, or an unknown packed order. */
+   if a kernel can pack them and UCX sends them, else in the host, unless the
+   MPI has CUDA. @return false: no memory, no datatype, or an unknown packed
+   order. */
 bool ucx_mp_mpi_buffer_hold_bytes(ucx_mp_mpi_buffer_t *buffer,
                                   ucx_mp_mpi_copy_t *copy);
 

@@ -223,7 +223,8 @@ static void call_add(ucx_mp_mpi_call_t *call, unsigned use, void *pointer_p,
     ucx_mp_mpi_buffer_t *buffer = &call->buffers[call->num_buffers];
     const void *pointer;
 
-    if (!call_is_intact(call)) {
+    if (!call_is_intact(call) || (!ucx_mp_mpi_pmpi.stages &&
+                                  !(call->flags & UCX_MP_MPI_REDUCES))) {
         return;
     }
 
@@ -541,6 +542,7 @@ static bool buffer_hold(const ucx_mp_mpi_call_t *call,
 
     if (buffer->element != NULL) {
         return ucx_mp_mpi_buffer_hold_bytes(buffer, copy) ||
+               ucx_mp_mpi_pmpi.assists || /* the MPI sends it as it is */
                message_hold_image(buffer, copy, size);
     }
 
@@ -562,7 +564,7 @@ static void buffer_stage(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
 
     ucx_mp_mpi_copy_begin(&copy, buffer->on_gpu);
     buffer->is_lost = !buffer_hold(call, buffer, &copy, size);
-    if (!buffer->is_lost && (buffer->use & UCX_MP_MPI_READ) &&
+    if (buffer_is_staged(buffer) && (buffer->use & UCX_MP_MPI_READ) &&
         !(call->flags & UCX_MP_MPI_AGAIN)) {
         buffer_copy(buffer, &copy, UCX_MP_MPI_READ, SIZE_MAX);
     }
@@ -688,7 +690,7 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
 #endif
 
     /* errors are left to the MPI */
-    if ((peer == MPI_PROC_NULL) || (count <= 0) ||
+    if (!real->stages || (peer == MPI_PROC_NULL) || (count <= 0) ||
         (*datatype_p == real->datatype_null) ||
         ucx_mp_mpi_layout_is_array(*datatype_p) ||
         ((call->num_buffers == 0) &&

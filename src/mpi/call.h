@@ -42,7 +42,8 @@ typedef enum {
     UCX_MP_MPI_JOINS  = 2, /* other ranks wait for this rank */
     UCX_MP_MPI_EMPTY  = 4, /* may carry no bytes after a failure */
     UCX_MP_MPI_AGAIN  = 8, /* persistent: each start copies the sent data */
-    UCX_MP_MPI_HOST   = 16 /* the MPI moves the data with the CPU */
+    UCX_MP_MPI_HOST   = 16, /* the MPI moves the data with the CPU */
+    UCX_MP_MPI_REDUCES = 32 /* staged in front of an Open MPI with CUDA, too */
 } ucx_mp_mpi_call_flags_t;
 
 typedef struct {
@@ -93,6 +94,13 @@ static inline bool ucx_mp_mpi_may_be_gpu(void)
 static inline bool ucx_mp_mpi_is_straight(void)
 {
     return !ucx_mp_mpi_may_be_gpu() || !ucx_mp_mpi_pmpi.stages;
+}
+
+
+/* Return whether this process uses GPUs in front of an Open MPI with CUDA. */
+static inline bool ucx_mp_mpi_assists(void)
+{
+    return ucx_mp_mpi_pmpi.assists && ucx_mp_mpi_may_be_gpu();
 }
 
 

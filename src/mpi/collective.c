@@ -319,7 +319,7 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
     bool has_gpu;
 
     if ((state == NULL) || (state->nodes != NULL) ||
-        ucx_mp_mpi_job.has_rival || !is_queueable(state, args)) {
+        !is_queueable(state, args)) {
         return false;
     }
 
@@ -388,8 +388,7 @@ ucx_mp_mpi_persistent_agree(ucx_mp_mpi_comm_t *state,
 {
     ucx_mp_mpi_persistent_t *persistent;
 
-    if ((state == NULL) || (state->nodes != NULL) ||
-        ucx_mp_mpi_job.has_rival) {
+    if ((state == NULL) || (state->nodes != NULL)) {
         return NULL;
     }
 

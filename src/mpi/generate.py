@@ -54,6 +54,12 @@ def message(use, name, count, datatype, peer):
                              'sizeof(%s)' % count, '&' + datatype)
 
 
+def copied(use, name, count, datatype):
+    """Return a buffer whose data the MPI copies itself."""
+    return None, 'copied', (use, '&' + name, '&' + count,
+                            'sizeof(%s)' % count, '&' + datatype)
+
+
 def parts(way, use, name, ranks, counts, displs, datatype, when=None):
     return when, way, (use, '&' + name, 'call.' + ranks,
                        'UCX_MP_MPI_VECTOR(%s)' % counts,
@@ -196,7 +202,7 @@ OTHERS = {
          one(BOTH, 'inoutbuf', 'count', 'datatype'))),
     # the MPI has copied the buffer when the call returns
     'Bsend': ('in buf, n count, type datatype, int dest, int tag, comm comm',
-              '', (one(READ, 'buf', 'count', 'datatype'),)),
+              '', (copied(READ, 'buf', 'count', 'datatype'),)),
 }
 
 EXCHANGE = (SEND + 'int dest, int sendtag, ' + RECV +
@@ -209,7 +215,7 @@ EXCHANGE_LATER = (EXCHANGE[1][0],
                           'recvcount', 'recvtype', 'source'))
 REPLACE = ('out buf, n count, type datatype, int dest, int sendtag, '
            'int source, int recvtag, comm comm, ',
-           (one(BOTH, 'buf', 'count', 'datatype'),))
+           (copied(BOTH, 'buf', 'count', 'datatype'),))
 OTHERS['Sendrecv'] = (EXCHANGE[0] + 'status status', '', EXCHANGE[1])
 OTHERS['Sendrecv_replace'] = (REPLACE[0] + 'status status', '', REPLACE[1])
 
@@ -243,8 +249,9 @@ SPLIT = 'call_split(&call, fh)'          # completed by another call
 BUFFERED = 'in buf, n count, type datatype, int dest, int tag, comm comm, ' \
            'request request'
 MESSAGES_LATER = {
-    'Ibsend': (BUFFERED, (one(READ, 'buf', 'count', 'datatype'),), LATER),
-    'Bsend_init': (BUFFERED, (one(READ, 'buf', 'count', 'datatype'),), AGAIN),
+    'Ibsend': (BUFFERED, (copied(READ, 'buf', 'count', 'datatype'),), LATER),
+    'Bsend_init': (BUFFERED, (copied(READ, 'buf', 'count', 'datatype'),),
+                   AGAIN),
 }
 MESSAGES_LATER_4 = {
     'Isendrecv': (EXCHANGE[0] + 'request request', EXCHANGE_LATER, LATER),
@@ -383,8 +390,21 @@ class Call:
             ('JOINS', is_joint),
             ('EMPTY', is_joint and is_message),
             ('AGAIN', self.peer and self.end == AGAIN),
-            ('HOST', self.of('position'))) if has]
+            ('HOST', self.of('position')),
+            ('REDUCES', self.is_reduction_later())) if has]
         return ' | '.join('UCX_MP_MPI_' + flag for flag in found) or '0'
+
+    def is_reduction_later(self):
+        """Return whether this is a non-blocking or persistent reduction."""
+        return self.counted and self.of('op') and self.of('request')
+
+    def passed(self):
+        """Return a condition that an MPI with CUDA shall send all buffers of a
+        message as they are; empty if this is no message."""
+        return ' &&\n         '.join(
+            'ucx_mp_mpi_message_is_passed(%s, %s, %s)' % tuple(
+                rest[i].strip('&') for i in (-4, -3, -1))
+            for _, way, rest in self.buffers if way in ('message', 'copied'))
 
     def arrives(self):
         """Return whether the call's status has the received size."""
@@ -433,14 +453,19 @@ class Call:
         if self.window:
             self.write_window()
         straight = 'ucx_mp_mpi_is_straight()'
-        if self.on_gpus:
+        if self.is_reduction_later():
+            straight = 'ucx_mp_mpi_is_straight() && !ucx_mp_mpi_assists()'
+        elif self.on_gpus:
             straight = '!may_be_gpu || !ucx_mp_mpi_pmpi.stages'
         elif self.refused:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
         elif self.peer:
-            straight = ('ucx_mp_mpi_message_is_straight(%s, %s, datatype)'
+            straight = ('ucx_mp_mpi_message_is_straight(%s, %s, buf, count, datatype)'
                         % (self.comm(), self.peer))
+        elif self.passed():
+            straight += (' && (!ucx_mp_mpi_assists() ||\n        (%s))'
+                         % self.passed())
         print('    if (%s) {' % straight)
         print('        return %s;\n    }\n' % self.straight(name, real))
         if self.refused:
@@ -558,8 +583,8 @@ class Call:
             print('    ucx_mp_mpi_call_neighbors(&call);')
         for when, way, (use, pointer, *rest) in self.buffers:
             text = ('ucx_mp_mpi_%s(&call, %s, %s, %s);'
-                    % ('message_buffer' if way == 'message' else 'call_' + way,
-                       use, pointer, ', '.join(rest)))
+                    % ({'message': 'message_buffer',
+                        'copied': 'message_copied'}.get(way, 'call_' + way), use, pointer, ', '.join(rest)))
             if when:
                 print('    if (%s) {\n        %s\n    }' % (when, text))
             else:

@@ -16,6 +16,8 @@ static struct {
     int             keyval;
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+ucx_mp_mpi_limit_t ucx_mp_mpi_limits[UCX_MP_MPI_NUM_LIMITS];
+
 
 void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element)
 {
@@ -33,9 +35,13 @@ void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element)
 static int element_forget(MPI_Datatype datatype, int keyval, void *value,
                           void *state)
 {
-    (void)datatype;
+    ucx_mp_mpi_limit_t *limit = ucx_mp_mpi_limit_entry(datatype);
+
     (void)keyval;
     (void)state;
+    if (__atomic_load_n(&limit->datatype, __ATOMIC_RELAXED) == datatype) {
+        __atomic_store_n(&limit->datatype, (MPI_Datatype)0, __ATOMIC_RELAXED);
+    }
     ucx_mp_mpi_layout_release(value);
     return MPI_SUCCESS;
 }
@@ -60,6 +66,7 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
 {
     ucx_mp_mpi_element_t *element = calloc(1, sizeof(*element));
     MPI_Count lower, extent;
+    size_t i;
     int rc;
 
     if (element == NULL) {
@@ -75,6 +82,9 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
         element->extent = extent;
         rc = ucx_mp_mpi_layout_element(&element->layout, datatype, size, begin,
                                        length);
+    }
+    for (i = 0; i < element->layout.count; ++i) {
+        element->pieces += element->layout.rows[i].count;
     }
     if (rc == MPI_SUCCESS) {
         rc = ucx_mp_mpi_pmpi.Type_set_attr(datatype, cache.keyval, element);

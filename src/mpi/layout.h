@@ -10,6 +10,7 @@
 
 #include <mpi.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 
 /* One element of a datatype. Freed with the datatype, but not before the last
@@ -19,11 +20,34 @@ typedef struct {
                                       order */
     ptrdiff_t           low, high; /* first byte, end of the last byte */
     ptrdiff_t           extent;    /* distance between elements, bytes */
+    size_t              pieces;    /* number of blocks without gaps */
     unsigned            refs;
     void                *on_gpu;   /* copy of the layout in GPU memory
                                       (pack.c) */
     void                (*on_gpu_free)(void *on_gpu);
 } ucx_mp_mpi_element_t;
+
+/* Number of elements of a datatype, at most, that the MPI shall send as they
+   are (message.h). Threads may mix up two entries: either way of sending is
+   right. */
+typedef struct {
+    MPI_Datatype datatype;
+    MPI_Count    most;
+} ucx_mp_mpi_limit_t;
+
+#define UCX_MP_MPI_NUM_LIMITS 64
+
+/* Limits, hashed by handle. An entry is cleared when its datatype is freed, if
+   that has an element. */
+extern ucx_mp_mpi_limit_t ucx_mp_mpi_limits[UCX_MP_MPI_NUM_LIMITS];
+
+static inline ucx_mp_mpi_limit_t *ucx_mp_mpi_limit_entry(MPI_Datatype datatype)
+{
+    const uintptr_t key = (uintptr_t)datatype;
+
+    return &ucx_mp_mpi_limits[(key ^ (key >> 4) ^ (key >> 9)) %
+                              UCX_MP_MPI_NUM_LIMITS];
+}
 
 /*
  * Get the rows of one element of a datatype: found once, then cached with the

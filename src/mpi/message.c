@@ -5,23 +5,64 @@
 #include <string.h>
 
 
-MPI_Datatype ucx_mp_mpi_plain[UCX_MP_MPI_NUM_PLAIN];
+/* In front of an Open MPI with CUDA, a kernel packs elements with gaps if they
+   have so many pieces, or so many bytes */
+#define MANY_PIECES 4
+#define MANY_BYTES  ((MPI_Count)16 << 10)
 
 
-bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype)
+/* Return the limit of a derived datatype in front of an Open MPI with CUDA,
+   which crashes if absolute addresses lead from MPI_BOTTOM to GPU memory */
+static MPI_Count limit_of(const ucx_mp_mpi_element_t *element)
 {
-    bool is_plain;
+    const MPI_Count size   = element->layout.size;
+    const MPI_Count pieces = element->pieces;
+    MPI_Count most;
+
+    if (ucx_mp_mpi_gpu_memory((void*)element->low) != UCX_MP_MPI_MEMORY_HOST) {
+        return 0;
+    }
+
+    if (element->layout.is_unordered ||
+        ((pieces == 1) && (element->extent == size))) {
+        return INT64_MAX;
+    }
+
+    most = (MANY_PIECES - 1) / pieces;
+    most = (most < (MANY_BYTES - 1) / size) ? most : (MANY_BYTES - 1) / size;
+    return ((most == 0) && (pieces == 1)) ? 1 : most;
+}
+
+bool ucx_mp_mpi_message_find_plain(MPI_Count count, MPI_Datatype datatype)
+{
+    ucx_mp_mpi_limit_t *limit = ucx_mp_mpi_limit_entry(datatype);
+    MPI_Count most            = INT64_MAX;
+    ucx_mp_mpi_element_t *element;
 
     ucx_mp_mpi_pmpi_find();
-    is_plain = ucx_mp_mpi_pmpi.stages &&
-               (datatype != ucx_mp_mpi_pmpi.datatype_null) &&
-               ucx_mp_mpi_layout_is_named(datatype) &&
-               ucx_mp_mpi_layout_is_array(datatype);
-    if (is_plain) {
-        __atomic_store_n(ucx_mp_mpi_plain_entry(datatype), datatype,
-                         __ATOMIC_RELAXED);
+    if ((!ucx_mp_mpi_pmpi.stages && !ucx_mp_mpi_pmpi.assists) ||
+        (datatype == ucx_mp_mpi_pmpi.datatype_null) ||
+        (__atomic_load_n(&limit->datatype, __ATOMIC_RELAXED) == datatype)) {
+        return false;
     }
-    return is_plain;
+
+    if (ucx_mp_mpi_pmpi.assists && !ucx_mp_mpi_may_be_gpu()) {
+        return true;
+    }
+
+    if (!ucx_mp_mpi_layout_is_named(datatype) ||
+        !ucx_mp_mpi_layout_is_array(datatype)) {
+        if (ucx_mp_mpi_pmpi.stages ||
+            (ucx_mp_mpi_layout_hold(datatype, &element) != MPI_SUCCESS) ||
+            (element == NULL)) {
+            return false;
+        }
+        most = limit_of(element);
+        ucx_mp_mpi_layout_release(element);
+    }
+    __atomic_store_n(&limit->most, most, __ATOMIC_RELAXED);
+    __atomic_store_n(&limit->datatype, datatype, __ATOMIC_RELAXED);
+    return count <= most;
 }
 
 void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
@@ -80,7 +121,8 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 {
     ucx_mp_mpi_buffer_t *buffer = &call->buffers[call->num_buffers];
     const MPI_Count count       = count_get(count_p, width);
-    bool is_cpu                 = (call->flags & UCX_MP_MPI_HOST);
+    bool is_cpu                 = (call->flags & UCX_MP_MPI_HOST) &&
+                                  ucx_mp_mpi_pmpi.stages;
     int rc;
 
     if ((call->rc != MPI_SUCCESS) || (count <= 0) || (peer == MPI_PROC_NULL) ||
@@ -91,7 +133,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 #ifndef OPEN_MPI
     is_cpu = is_cpu || ucx_mp_mpi_is_self(call->comm, peer);
 #endif
-    if (!is_cpu && ucx_mp_mpi_message_is_plain(*type_p)) {
+    if (!is_cpu && ucx_mp_mpi_message_is_plain(count, *type_p)) {
         return;
     }
 
@@ -124,6 +166,19 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
         return;
     }
     ++call->num_buffers;
+}
+
+void ucx_mp_mpi_message_copied(ucx_mp_mpi_call_t *call, unsigned use,
+                               void *pointer_p, void *count_p, size_t width,
+                               MPI_Datatype *type_p)
+{
+    if (ucx_mp_mpi_pmpi.stages) {
+        ucx_mp_mpi_call_buffer(call, use, pointer_p, count_get(count_p, width),
+                               type_p);
+    } else {
+        ucx_mp_mpi_message_buffer(call, use, MPI_ANY_SOURCE, pointer_p, count_p,
+                                  width, type_p);
+    }
 }
 
 /* Return whether a buffer is to be written only as far as the message has

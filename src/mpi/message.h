@@ -7,6 +7,10 @@
  * A kernel packs elements in one allocation of a GPU into GPU memory, and UCX
  * sends the packed bytes. Copies pack other elements into host memory. Bytes
  * already in a row are sent directly.
+ *
+ * An Open MPI with CUDA copies GPU memory piece by piece. In front of it, a
+ * kernel packs messages of many pieces or bytes in one allocation; all others
+ * go to the MPI as they are.
  */
 #ifndef UCX_MP_MPI_MESSAGE_H_
 #define UCX_MP_MPI_MESSAGE_H_
@@ -14,32 +18,38 @@
 #include <mpi/call.h>
 
 
-#define UCX_MP_MPI_NUM_PLAIN 64
+/* Ask the MPI about a datatype, and cache its limit. @return As
+   ucx_mp_mpi_message_is_plain(). */
+bool ucx_mp_mpi_message_find_plain(MPI_Count count, MPI_Datatype datatype);
 
-/* Predefined datatypes without gaps, hashed by handle; these are never freed */
-extern MPI_Datatype ucx_mp_mpi_plain[UCX_MP_MPI_NUM_PLAIN];
-
-static inline MPI_Datatype *ucx_mp_mpi_plain_entry(MPI_Datatype datatype)
+/*
+ * Return whether the MPI shall send these elements as they are, in memory of
+ * any kind: their datatype is predefined and has no gaps. In front of an Open
+ * MPI with CUDA also if they have few pieces and bytes, or the process uses no
+ * GPU. Takes about 1 ns if the limit is cached.
+ */
+static inline bool ucx_mp_mpi_message_is_plain(MPI_Count count,
+                                               MPI_Datatype datatype)
 {
-    const uintptr_t key = (uintptr_t)datatype;
+    const ucx_mp_mpi_limit_t *limit = ucx_mp_mpi_limit_entry(datatype);
 
-    return &ucx_mp_mpi_plain[(key ^ (key >> 4) ^ (key >> 9)) %
-                             UCX_MP_MPI_NUM_PLAIN];
+    return __builtin_expect((__atomic_load_n(&limit->datatype,
+                                             __ATOMIC_RELAXED) == datatype) &&
+                                    (count <=
+                                     __atomic_load_n(&limit->most,
+                                                     __ATOMIC_RELAXED)), 1) ||
+           ucx_mp_mpi_message_find_plain(count, datatype);
 }
 
-/* Ask the MPI whether a datatype is predefined and has no gaps, and cache a
-   positive answer. @return false, too, if the MPI supports GPU memory
-   itself. */
-bool ucx_mp_mpi_message_find_plain(MPI_Datatype datatype);
 
-/* Return whether a datatype is predefined and has no gaps; takes about 1 ns if
-   that is cached. Otherwise as ucx_mp_mpi_message_find_plain(). */
-static inline bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
+/* Return whether an Open MPI with CUDA shall send a buffer as it is, without a
+   question to the driver. */
+static inline bool ucx_mp_mpi_message_is_passed(const void *buffer,
+                                                MPI_Count count,
+                                                MPI_Datatype datatype)
 {
-    return __builtin_expect(
-                   __atomic_load_n(ucx_mp_mpi_plain_entry(datatype),
-                                   __ATOMIC_RELAXED) == datatype, 1) ||
-           ucx_mp_mpi_message_find_plain(datatype);
+    return ucx_mp_mpi_message_is_plain(count, datatype) ||
+           ucx_mp_mpi_pointer_is_heap(buffer);
 }
 
 /*
@@ -49,16 +59,21 @@ static inline bool ucx_mp_mpi_message_is_plain(MPI_Datatype datatype)
  * no second check.
  */
 static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
+                                                  const void *buffer,
+                                                  MPI_Count count,
                                                   MPI_Datatype datatype)
 {
 #ifdef OPEN_MPI
     (void)comm;
     (void)peer;
-    return ucx_mp_mpi_message_is_plain(datatype) || ucx_mp_mpi_is_straight();
+    return ucx_mp_mpi_message_is_plain(count, datatype) ||
+           (ucx_mp_mpi_is_straight() &&
+            (!ucx_mp_mpi_assists() || ucx_mp_mpi_pointer_is_heap(buffer)));
 #else
+    (void)buffer;
     return ucx_mp_mpi_is_straight() ||
            (!ucx_mp_mpi_is_self(comm, peer) &&
-            ucx_mp_mpi_message_is_plain(datatype));
+            ucx_mp_mpi_message_is_plain(count, datatype));
 #endif
 }
 
@@ -77,6 +92,13 @@ void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,
  * @param width                       Size of the count, bytes.
  */
 void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
+                               void *pointer_p, void *count_p, size_t width,
+                               MPI_Datatype *type_p);
+
+/* Describe the buffer of a call whose data the MPI copies itself, as a
+   buffered send: ucx_mp_mpi_call_buffer(), or in front of an Open MPI with CUDA
+   as a message to another rank. */
+void ucx_mp_mpi_message_copied(ucx_mp_mpi_call_t *call, unsigned use,
                                void *pointer_p, void *count_p, size_t width,
                                MPI_Datatype *type_p);
 

@@ -154,10 +154,15 @@ void ucx_mp_mpi_pmpi_find_calls(void)
 void ucx_mp_mpi_pmpi_judge(void)
 {
     ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    bool has_cuda;
 
     ucx_mp_mpi_pmpi_find_calls();
-    real->stages = real->is_complete && ((real->query_cuda_support == NULL) ||
-                                         !real->query_cuda_support());
+    has_cuda     = (real->query_cuda_support != NULL) &&
+                   real->query_cuda_support();
+    real->stages = real->is_complete && !has_cuda;
+#ifdef OPEN_MPI
+    real->assists = real->is_complete && has_cuda;
+#endif
     __atomic_store_n(&ucx_mp_mpi_pmpi_found, true, __ATOMIC_RELEASE);
 }
 

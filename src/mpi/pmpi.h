@@ -181,6 +181,9 @@ typedef struct {
     MPI_Errhandler errors_return;
     bool         is_complete; /* all required functions were found */
     bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
+    bool         assists;  /* Open MPI with CUDA support: pack messages of many
+                              pieces, and take over its non-blocking
+                              reductions, which crash on GPU memory */
     bool         is_newer; /* the MPI has functions of MPI 4, not wrapped by
                               this library */
 } ucx_mp_mpi_pmpi_t;
@@ -214,12 +217,12 @@ extern bool ucx_mp_mpi_pmpi_found;
    if it is asked earlier for its CUDA support. */
 void ucx_mp_mpi_pmpi_find(void);
 
-/* Fill ucx_mp_mpi_pmpi once, without `stages` (it stays false); thread-safe, at
-   any time. Aborts if the process has no MPI. */
+/* Fill ucx_mp_mpi_pmpi once, without `stages` and `assists` (they stay false);
+   thread-safe, at any time. Aborts if the process has no MPI. */
 void ucx_mp_mpi_pmpi_find_calls(void);
 
-/* Set `stages` anew after MPI_Init(): Open MPI 5 does not know before whether
-   it supports CUDA. */
+/* Set `stages` and `assists` anew after MPI_Init(): Open MPI 5 does not know
+   before whether it supports CUDA. */
 void ucx_mp_mpi_pmpi_judge(void);
 
 /* Return whether a tool wraps any MPI function; thread-safe. */

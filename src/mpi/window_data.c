@@ -77,7 +77,7 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
     }
 
     side->high = (ptrdiff_t)side->bytes;
-    if (ucx_mp_mpi_message_is_plain(type) ||
+    if (ucx_mp_mpi_message_is_plain(1, type) ||
         ucx_mp_mpi_layout_is_array(type)) {
         return MPI_SUCCESS;
     }

@@ -32,15 +32,66 @@ cuda_mpi_bw() {
         --sizes 256M
 }
 
-# Open MPI 4.1's own nonblocking collectives crash on GPU memory, and its
-# MPI_Reduce_scatter_block is wrong with empty blocks
+# cuda_mpi_types [UCX]: messages of random datatypes by every call
+cuda_mpi_types() {
+    local mpirun programs
+    cuda_mpi_tools openmpi-cuda "$@" || return
+    passing_on '^ucx_mp_types: .* messages, .* 0 wrong' timeout 200 "$mpi_run" \
+        --quiet --emulate beluga --slowdown 1 "$mpirun" -n 2 \
+        "$programs/ucx_mp_types" --calls 600
+}
+
+# cuda_mpi_outstanding [UCX]: non-blocking reductions, by GPUs and staged
+cuda_mpi_outstanding() {
+    local mpirun programs
+    cuda_mpi_tools openmpi-cuda "$@" || return
+    passing_on '^ucx_mp_outstanding: .* [1-9][0-9]* times GPUs .* 0 wrong' \
+        timeout 200 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 \
+        "$mpirun" -n 4 "$programs/ucx_mp_outstanding" --rounds 60 --host 10
+}
+
+# cuda_mpi_gaps: messages of datatypes with many pieces are 10 times as fast as
+# by Open MPI's copies of each piece, and no others are slower. Without the
+# kernel, they are Open MPI's
+cuda_mpi_gaps() {
+    local mpirun programs way words output=$ucx_mp_build/log/openmpi-cuda-gaps
+    cuda_mpi_tools openmpi-cuda || return
+    for way in n auto; do
+        rm -f "$output-$way.out"
+        for words in "100 --most 16 --rounds 25" \
+                     "20 --least 200 --most 1100 --rounds 3" \
+                     "2 --least 60000 --rounds 2"; do
+            # shellcheck disable=SC2086
+            timeout 200 "$mpi_run" --quiet --emulate hgx-h200 \
+                --collectives $way --slowdown ${words%% *} "$mpirun" -n 2 \
+                "$programs/ucx_mp_gaps" ${words#* } >> "$output-$way.out" 2>&1 ||
+                { tail -n 20 "$output-$way.out"; return 1; }
+        done
+    done
+    awk '/ wrong$/ { wrong += $2; next }
+         NR == FNR { own[$1 $2 $3 $4] = $5; next }
+         $1 $2 $3 $4 in own {
+             ratio = own[$1 $2 $3 $4] / $5
+             print $0, own[$1 $2 $3 $4], ratio
+             late += ($2 == "device" && ratio < 0.95)
+             slow += ($2 == "device" && $3 >= 200 && ratio < 10)
+             lines++
+         }
+         END { exit !(lines > 18 && !wrong && !late && !slow) }' \
+        "$output-n.out" "$output-auto.out" || return
+    CUEMU_FAULT=cuModuleLoadData:1:2 passing_on '^ucx_mp_gaps: 0 wrong' \
+        timeout 60 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 20 \
+        "$mpirun" -n 2 "$programs/ucx_mp_gaps" --least 8 --most 16 --rounds 2
+}
+
+# Without MPI_Reduce_scatter_block, wrong with empty blocks in Open MPI 4.1
 cuda_mpi_calls="Allreduce Reduce Reduce_scatter Bcast Allgather Allgatherv
     Gather Scatter Alltoall Scan Exscan Gatherv Scatterv Alltoallv"
 
 # cuda_mpi_collectives MPI COUNT [UCX]: host and GPU memory mixed, on
 # communicators of all kinds; and again where GPUs can run most calls
 cuda_mpi_collectives() {
-    local mpirun programs call alike but=0
+    local mpirun programs call alike later but=0
     cuda_mpi_tools "$1" "${3-}" || return
     [ "$1" != mpich-cuda ] || but=1
     for call in $cuda_mpi_calls; do
@@ -51,11 +102,13 @@ cuda_mpi_collectives() {
         # MPICH 4.0 with CUDA hangs or crashes in scans of GPU memory, also
         # without this library
         [[ $1 != mpich-cuda || $call != *can ]] || continue
+        later=0
+        [[ $1 = mpich-cuda || ! $call =~ ^(All)?[Rr]educe$|can$ ]] || later=1
         for alike in 0 90; do
             passing_on ' [1-9][0-9]* times .* 0 wrong' "$mpi_run" --quiet \
                 --emulate beluga --slowdown 1 "$mpirun" -n 4 \
-                "$programs/ucx_mp_collectives" --call "MPI_$call" --later 0 \
-                --calls $(($2 / 28 + 1)) --alike $alike --max-size 4M \
+                "$programs/ucx_mp_collectives" --call "MPI_$call" \
+                --later $later --calls $(($2 / 28 + 1)) --alike $alike --max-size 4M \
                 --mpich-cuda $but || return
         done
     done
@@ -115,6 +168,17 @@ for cuda_mpi in openmpi-cuda mpich-cuda; do
     step "$cuda_mpi-faster-4" long 300 "cuda_mpi_faster $cuda_mpi 4 1800" \
          "... 4 ranks: at most 1.8 ms"
 done
+
+for cuda_mpi in "" -1.21; do
+    step "openmpi-cuda-types$cuda_mpi" long 300 \
+         "cuda_mpi_types ${cuda_mpi:+ucx$cuda_mpi.0}" \
+         "messages of random datatypes in GPU memory, by every call"
+    step "openmpi-cuda-outstanding$cuda_mpi" long 300 \
+         "cuda_mpi_outstanding ${cuda_mpi:+ucx$cuda_mpi.0}" \
+         "non-blocking reductions, by GPUs and staged"
+done
+step openmpi-cuda-gaps long 900 cuda_mpi_gaps \
+     "10 times as fast where Open MPI copies many pieces; no others slower"
 
 for cuda_mpi in MPI_Reduce MPI_Reduce_scatter; do
     step "mpich-cuda-own-$cuda_mpi" long 60 "cuda_mpi_own $cuda_mpi" \
