@@ -3,8 +3,8 @@
 /*
  * Let waits of programs that read the emulated clock end in time. libc's waits
  * end at a time of the real clock, which the program computes from the emulated
- * one. The two differ by as much as the session's ranks have worked or waited:
- * where the emulated clock is ahead, as after many short tests, Python's threads
+ * one. The two differ by what the session's ranks have worked or waited: where
+ * the emulated clock is ahead, as after many short tests, Python's threads
  * would not hand over the interpreter. So each end is moved by the difference.
  */
 #include "preload.h"

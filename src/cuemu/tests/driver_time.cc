@@ -440,14 +440,14 @@ TEST_F(driver, programs_wait_as_long_as_they_ask)
         pthread_cond_init(&steady, &attr);
         pthread_mutex_lock(&mutex);
 
-        auto cond_wait  = (decltype(&pthread_cond_timedwait))dlsym(
-                preload, "pthread_cond_timedwait");
-        auto clock_wait = (decltype(&pthread_cond_clockwait))dlsym(
-                preload, "pthread_cond_clockwait");
+        auto cond_wait = (decltype(&pthread_cond_timedwait))
+            dlsym(preload, "pthread_cond_timedwait");
+        auto clock_wait = (decltype(&pthread_cond_clockwait))
+            dlsym(preload, "pthread_cond_clockwait");
         auto sem_wait   = (decltype(&sem_timedwait))dlsym(preload,
                                                           "sem_timedwait");
-        auto lock_wait  = (decltype(&pthread_mutex_timedlock))dlsym(
-                preload, "pthread_mutex_timedlock");
+        auto lock_wait = (decltype(&pthread_mutex_timedlock))
+            dlsym(preload, "pthread_mutex_timedlock");
         auto sleep      = (decltype(&clock_nanosleep))dlsym(preload,
                                                             "clock_nanosleep");
         const double waits[] = {
@@ -460,10 +460,10 @@ TEST_F(driver, programs_wait_as_long_as_they_ask)
             waited_ms(preload, CLOCK_MONOTONIC, [&](const timespec *end) {
                 return clock_wait(&cond, &mutex, CLOCK_MONOTONIC, end);
             }),
-            waited_ms(preload, CLOCK_REALTIME, [&](const timespec *end) {
-                return sem_wait(&sem, end);
-            }),
-            waited_ms(preload, CLOCK_REALTIME, [&](const timespec *end) {
+            waited_ms(preload, CLOCK_REALTIME,
+                      [&](const timespec *end) { return sem_wait(&sem, end); }),
+            waited_ms(preload, CLOCK_REALTIME,
+                      [&](const timespec *end) {
                 return lock_wait(&mutex, end);
             }),
             waited_ms(preload, CLOCK_MONOTONIC, [&](const timespec *end) {
