@@ -383,7 +383,7 @@ static int make_descriptor(const uct_cuda_node_invalidation_t *notice)
     bool is_pushed;
     int fd;
 
-    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
                                                &context) == UCS_OK);
     fd        = uct_cuda_node_exports_descriptor(notice);
     if (is_pushed) {
