@@ -202,7 +202,7 @@ static bool wants_kernel(const uct_cuda_copy_group_t *group)
            (count >= KERNEL_MIN_COUNT) &&
            ((count <= UCT_CUDA_COPY_KERNEL_MAX) || batch->copies.is_uniform) &&
            (coalescer->num_small >= KERNEL_MIN_BLOCKS) &&
-           (uct_cuda_end_is_gpu(batch->local_end) ||
+           ((batch->local_end.kind == UCT_CUDA_END_GPU) ||
             (batch->bytes <= count * max_host_size));
 }
 
@@ -211,14 +211,13 @@ static bool wants_kernel(const uct_cuda_copy_group_t *group)
 static ucs_status_t group_start(uct_cuda_copy_group_t *group)
 {
     uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
-    const bool is_gpu = uct_cuda_end_is_gpu(group->batch.local_end);
+    const bool is_gpu = group->batch.local_end.kind == UCT_CUDA_END_GPU;
     uct_cuda_copy_kernel_t *copy_kernel  = NULL;
     ucs_status_t status;
     bool is_kernel;
 
     if (group->needs_sync) {
-        uct_cuda_memory_sync_unowned(
-                uct_cuda_end_device(group->batch.local_end));
+        uct_cuda_memory_sync_unowned(group->batch.local_end.device);
     }
 
     if (wants_kernel(group)) {
@@ -242,7 +241,7 @@ static void group_count(uct_cuda_copy_group_t *group)
 {
     const uct_cuda_copy_batch_t *batch = &group->batch;
 
-    if (uct_cuda_end_is_gpu(batch->local_end) &&
+    if ((batch->local_end.kind == UCT_CUDA_END_GPU) &&
         (batch->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE)) {
         uct_cuda_copy_count(&group->count, group->coalescer->engine,
                             batch->is_put ? batch->local_end :
@@ -304,8 +303,8 @@ static uint64_t fed_window(const uct_cuda_copy_coalescer_t *coalescer)
  * long as the driver calls */
 static size_t min_bytes(const uct_cuda_copy_group_t *group)
 {
-    return uct_cuda_end_is_gpu(group->batch.local_end) ? MIN_GPU_BYTES :
-                                                         MIN_HOST_BYTES;
+    return (group->batch.local_end.kind == UCT_CUDA_END_GPU) ? MIN_GPU_BYTES :
+                                                               MIN_HOST_BYTES;
 }
 
 /*

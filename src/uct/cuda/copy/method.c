@@ -199,7 +199,7 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
 
     /* in the memory's own context: GPUs without peer access */
     return (key->handle.type != UCT_CUDA_NODE_HANDLE_NONE) &&
-           (!uct_cuda_end_is_gpu(copy->local.end) ||
+           ((copy->local.end.kind != UCT_CUDA_END_GPU) ||
             (!key->is_self && uct_cuda_end_is_device(key->gpu, device)) ||
             (uct_cuda_end_is_device(copy->local.end, device) &&
              (!key->is_self || key->own.is_reached)));
