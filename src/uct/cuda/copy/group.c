@@ -436,15 +436,15 @@ static void group_append(uct_cuda_copy_group_t *group,
     }
 }
 
-/* Return the size below which a block is small: others take long by any method,
- * or use several paths */
-static size_t find_max_size(const uct_cuda_copy_coalescer_t *coalescer,
-                            uct_cuda_end_t local_end)
+/* Return whether a block is small: larger ones take long by any method, or use
+ * several paths */
+static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t size,
+                     uct_cuda_end_t local_end)
 {
-    return ucs_min(UCT_CUDA_COPY_COALESCE_MAX_SIZE + 1,
-                   (local_end.kind == UCT_CUDA_END_GPU) ?
-                           uct_cuda_mp_min_size(coalescer->engine) :
-                           uct_cuda_mp_host_min_size(coalescer->engine));
+    return (size <= UCT_CUDA_COPY_COALESCE_MAX_SIZE) &&
+           (size < ((local_end.kind == UCT_CUDA_END_GPU) ?
+                            uct_cuda_mp_min_size(coalescer->engine) :
+                            uct_cuda_mp_host_min_size(coalescer->engine)));
 }
 
 /* Find the allocation, or the registration, with all of the local memory: no
@@ -499,8 +499,7 @@ static bool group_fits(const uct_cuda_copy_group_t *group,
            (group->key_buffer_id == handle->buffer_id) &&
            (group->key_pid == handle->pid) &&
            (group->batch.is_put == copy->is_put) &&
-           (copy->bytes < find_max_size(group->coalescer,
-                                        group->batch.local_end)) &&
+           is_small(group->coalescer, copy->bytes, group->batch.local_end) &&
            uct_cuda_range_holds(group->local_begin, group->local_size,
                                 copy->local.address, copy->bytes);
 }
@@ -543,7 +542,7 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     /* With an empty stream waiting for more would only cost time. A block with
      * a group of its own comes after the previous group. A kernel must be able
      * to access both ends. */
-    if ((copy->bytes >= find_max_size(coalescer, copy->local.end)) ||
+    if (!is_small(coalescer, copy->bytes, copy->local.end) ||
         ((stream->head == NULL) && !has_more && !is_fed(coalescer)) ||
         ((copy->local.end.kind == UCT_CUDA_END_GPU) &&
          (copy->local.end.device != device)) ||

@@ -413,11 +413,9 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
 /* The view is NULL if there is none to read */
 static void mapping_set_view(uct_cuda_node_mapping_t *mapping)
 {
-    const uct_cuda_node_handle_t *handle = &mapping->handle;
-
-    mapping->view = uct_cuda_node_invalidation_view_get(handle->pid_ns,
-                                                        handle->pid,
-                                                        &handle->notice);
+    mapping->view = uct_cuda_node_invalidation_view_get(
+            mapping->handle.pid_ns, mapping->handle.pid,
+            &mapping->handle.notice);
 }
 
 /* Set the location of the allocation's invalidation, which may have changed */
