@@ -104,7 +104,7 @@
     _(Init_thread) \
     _(Intercomm_merge)
 
-/* Calls to make a window, synchronise its ranks or free it (window.c,
+/* Calls to make a window, synchronise its ranks or free it (window_create.c,
    window_sync.c) */
 #if MPI_VERSION >= 4
 #define UCX_MP_MPI_WINDOWS_LARGE(_) \

@@ -123,6 +123,11 @@ static inline bool ucx_mp_mpi_has_windows(void)
 /* Return a window with GPU memory; NULL: it is the MPI's own. */
 ucx_mp_mpi_window_t *ucx_mp_mpi_window_find(MPI_Win win);
 
+/* Add a window to those that are found; remove it. */
+void ucx_mp_mpi_window_add(ucx_mp_mpi_window_t *window);
+
+void ucx_mp_mpi_window_remove(ucx_mp_mpi_window_t *window);
+
 /*
  * Carry out a one-sided call if this library handles the target's memory
  * (is_ours), or if the rank is invalid or MPI_PROC_NULL. Puts and gets may

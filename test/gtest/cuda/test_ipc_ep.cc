@@ -4,9 +4,9 @@
 
 extern "C" {
 #include <uct/cuda/base/ctx.h>
+#include <uct/cuda/copy/context.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
-#include <uct/cuda/node/same_process.h>
 #include <uct/cuda/node/rkey.h>
 }
 
@@ -236,16 +236,16 @@ TEST_F(IpcEp, access_between_own_gpus)
     context.cuda     = (CUcontext)0x2000;
     context.id       = 1;
     EXPECT_EQ(nullptr,
-              uct_cuda_node_same_process_context(&rkey, &context, device));
+              uct_cuda_copy_direct_context(&rkey, &context, device));
     EXPECT_TRUE(rkey.own.is_reached);
     EXPECT_EQ(0u, enabled_in.size());
 
     context.cuda = (CUcontext)0x3000;
     context.id   = 2;
     EXPECT_EQ(OWN_CONTEXT,
-              uct_cuda_node_same_process_context(&rkey, &context, device));
+              uct_cuda_copy_direct_context(&rkey, &context, device));
     EXPECT_EQ(OWN_CONTEXT,
-              uct_cuda_node_same_process_context(&rkey, &context, device));
+              uct_cuda_copy_direct_context(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
     EXPECT_EQ(std::vector<CUcontext>{OWN_CONTEXT}, enabled_in);
     EXPECT_EQ(driver.context, enabled_to);
@@ -257,14 +257,14 @@ TEST_F(IpcEp, access_between_own_gpus)
     };
     context.id = 3;
     EXPECT_EQ(nullptr,
-              uct_cuda_node_same_process_context(&rkey, &context, device));
+              uct_cuda_copy_direct_context(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
 
     /* Host memory for the fake driver: without a context */
     context.id       = 4;
     rkey.handle.base = (uintptr_t)local.data();
     EXPECT_EQ(nullptr,
-              uct_cuda_node_same_process_context(&rkey, &context, device));
+              uct_cuda_copy_direct_context(&rkey, &context, device));
     EXPECT_FALSE(rkey.own.is_reached);
     EXPECT_EQ(1u, enabled_in.size());
 }

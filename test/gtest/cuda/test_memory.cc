@@ -5,6 +5,7 @@
 extern "C" {
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/copy/context.h>
 }
 
 #include <gtest/gtest.h>
@@ -159,8 +160,8 @@ static CUcontext pushed;
 TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_with_access)
 {
     const CUdeviceptr memory = driver.offer_host_vmm(8192);
-    const CUcontext cuda     = (CUcontext)0x7000;
     uct_cuda_gpu_context_t context;
+    uct_cuda_copy_t copy;
 
     driver.table.cuMemGetAccess = [](unsigned long long *flags,
                                      const CUmemLocation *location,
@@ -179,29 +180,34 @@ TEST_F(Memory, host_memory_made_by_handle_is_copied_by_a_gpu_with_access)
         *count = 0;
         return CUDA_SUCCESS;
     };
+    driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*,
+                                                 int *is_active) {
+        *is_active = 1;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuDevicePrimaryCtxRetain = [](CUcontext *ctx, CUdevice) {
+        *ctx = (CUcontext)0x7000;
+        return CUDA_SUCCESS;
+    };
     pushed            = nullptr;
     driver.gpu_device = 0; /* is current */
     may_touch         = {0, 5};
+    uct_cuda_copy_init(&copy, (void*)memory, NULL, 0, 1, true, NULL);
     ASSERT_EQ(UCS_OK,
-              uct_cuda_gpu_context_push_touching(memory, cuda,
-                                                 uct_cuda_end_gpu(5),
-                                                 &context));
-    EXPECT_EQ(cuda, pushed);
+              uct_cuda_copy_enter(&copy, uct_cuda_end_gpu(5), &context));
+    EXPECT_EQ((CUcontext)0x7000, pushed);
     EXPECT_EQ(5, context.device);
 
     pushed = nullptr;
-    for (uct_cuda_end_t gpu : {uct_cuda_end_gpu(4), uct_cuda_end_host_vmm()}) {
-        ASSERT_EQ(UCS_OK, uct_cuda_gpu_context_push_touching(memory, cuda, gpu,
-                                                             &context));
+    for (uct_cuda_end_t other : {uct_cuda_end_gpu(4), uct_cuda_end_none()}) {
+        ASSERT_EQ(UCS_OK, uct_cuda_copy_enter(&copy, other, &context));
         EXPECT_EQ(nullptr, pushed);
         EXPECT_EQ(0, context.device);
     }
 
     may_touch = {7}; /* it has no context here */
     EXPECT_EQ(UCS_ERR_NO_DEVICE,
-              uct_cuda_gpu_context_push_touching(memory, cuda,
-                                                 uct_cuda_end_gpu(5),
-                                                 &context));
+              uct_cuda_copy_enter(&copy, uct_cuda_end_gpu(5), &context));
 }
 
 /* A copy of it does not repeat this query */

@@ -31,8 +31,8 @@ static struct {
     pthread_mutex_t lock; /* order: base/thread.h */
     struct {
         unsigned           refcount;
-        CUcontext          ctx; /* while retained */
-        unsigned long long id;  /* of ctx, which the program may reset */
+        CUcontext          cuda; /* while retained */
+        unsigned long long id;   /* of cuda, which the program may reset */
         /* once created, retained or not. Created under a lock of its own:
          * own_ctx() reads it. */
         CUcontext          own;
@@ -63,7 +63,7 @@ int uct_cuda_device_count(void)
 static bool kept_is_alive(int device)
 {
     return (ctxs.kept[device].refcount > 0) &&
-           uct_cuda_ctx_is_alive(ctxs.kept[device].ctx, ctxs.kept[device].id);
+           uct_cuda_ctx_is_alive(ctxs.kept[device].cuda, ctxs.kept[device].id);
 }
 
 /* Forget the access enabled on either side of a context, which goes with it.
@@ -79,7 +79,7 @@ static void forget_peers(int device)
     }
 }
 
-bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p)
+bool uct_cuda_ctx_retain_kept(int device, CUcontext *cuda_p)
 {
     bool is_there;
 
@@ -91,7 +91,7 @@ bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p)
     is_there = kept_is_alive(device);
     if (is_there) {
         ++ctxs.kept[device].refcount;
-        *ctx_p = ctxs.kept[device].ctx;
+        *cuda_p = ctxs.kept[device].cuda;
     }
     pthread_mutex_unlock(&ctxs.lock);
 
@@ -116,7 +116,7 @@ static bool primary_is(int device, bool active)
 
 /* Create a context without kernels. A driver that refuses smaller limits uses
  * its own */
-static ucs_status_t create_own(int device, CUcontext *ctx_p)
+static ucs_status_t create_own(int device, CUcontext *cuda_p)
 {
     static const CUlimit limits[] = {
         CU_LIMIT_STACK_SIZE,
@@ -127,7 +127,7 @@ static ucs_status_t create_own(int device, CUcontext *ctx_p)
     ucs_status_t status;
     unsigned i;
 
-    status = UCT_CUDA_CALL(cuCtxCreate_v2, ctx_p, 0, device);
+    status = UCT_CUDA_CALL(cuCtxCreate_v2, cuda_p, 0, device);
     if (status != UCS_OK) {
         return status;
     }
@@ -141,25 +141,25 @@ static ucs_status_t create_own(int device, CUcontext *ctx_p)
 }
 
 /* One thread creates it; the driver creates one context at a time */
-static ucs_status_t find_own(int device, CUcontext *ctx_p)
+static ucs_status_t find_own(int device, CUcontext *cuda_p)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     ucs_status_t status         = UCS_OK;
 
     pthread_mutex_lock(&lock);
     if (ctxs.kept[device].own == NULL) {
-        status = create_own(device, ctx_p);
+        status = create_own(device, cuda_p);
         if (status == UCS_OK) {
-            __atomic_store_n(&ctxs.kept[device].own, *ctx_p, __ATOMIC_RELAXED);
+            __atomic_store_n(&ctxs.kept[device].own, *cuda_p, __ATOMIC_RELAXED);
         }
     }
 
-    *ctx_p = ctxs.kept[device].own;
+    *cuda_p = ctxs.kept[device].own;
     pthread_mutex_unlock(&lock);
     return status;
 }
 
-ucs_status_t uct_cuda_ctx_own(int device, CUcontext *ctx_p)
+ucs_status_t uct_cuda_ctx_own(int device, CUcontext *cuda_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
@@ -168,15 +168,15 @@ ucs_status_t uct_cuda_ctx_own(int device, CUcontext *ctx_p)
         return UCS_ERR_UNSUPPORTED;
     }
 
-    return find_own(device, ctx_p);
+    return find_own(device, cuda_p);
 }
 
 ucs_status_t
-uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
+uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *cuda_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     ucs_status_t status;
-    CUcontext ctx;
+    CUcontext cuda;
     bool is_own;
 
     if (!device_is_valid(device)) {
@@ -184,7 +184,7 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
         return UCS_ERR_INVALID_PARAM;
     }
 
-    if (uct_cuda_ctx_retain_kept(device, ctx_p)) {
+    if (uct_cuda_ctx_retain_kept(device, cuda_p)) {
         return UCS_OK;
     }
 
@@ -192,8 +192,8 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
     is_own = is_copy_only && (driver != NULL) &&
              (driver->cuCtxCreate_v2 != NULL) &&
              (driver->cuCtxSetLimit != NULL) && primary_is(device, false);
-    status = is_own ? find_own(device, &ctx) :
-                      UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &ctx, device);
+    status = is_own ? find_own(device, &cuda) :
+                      UCT_CUDA_CALL(cuDevicePrimaryCtxRetain, &cuda, device);
     if (status != UCS_OK) {
         return status;
     }
@@ -206,8 +206,8 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
             (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
         }
 
-        ctxs.kept[device].ctx = ctx;
-        ctxs.kept[device].id  = uct_cuda_ctx_id(ctx);
+        ctxs.kept[device].cuda = cuda;
+        ctxs.kept[device].id   = uct_cuda_ctx_id(cuda);
         forget_peers(device);
     } else if (!is_own) {
         /* another thread was faster: one of the driver's references is
@@ -217,7 +217,7 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
 
     ++ctxs.kept[device].refcount;
 
-    *ctx_p = ctxs.kept[device].ctx;
+    *cuda_p = ctxs.kept[device].cuda;
     pthread_mutex_unlock(&ctxs.lock);
 
     return UCS_OK;
@@ -226,8 +226,8 @@ uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p)
 /* Call with the lock held */
 static bool kept_is_own(int device)
 {
-    return (ctxs.kept[device].ctx != NULL) &&
-           (ctxs.kept[device].ctx == own_ctx(device));
+    return (ctxs.kept[device].cuda != NULL) &&
+           (ctxs.kept[device].cuda == own_ctx(device));
 }
 
 bool uct_cuda_ctx_has_two(int device)
@@ -273,25 +273,25 @@ void uct_cuda_ctx_release(int device)
             (void)UCT_CUDA_CALL(cuDevicePrimaryCtxRelease, device);
         }
 
-        ctxs.kept[device].ctx = NULL;
+        ctxs.kept[device].cuda = NULL;
         forget_peers(device); /* the context may be gone */
     }
     pthread_mutex_unlock(&ctxs.lock);
 }
 
-bool uct_cuda_ctx_get_id(CUcontext ctx, unsigned long long *id_p)
+bool uct_cuda_ctx_get_id(CUcontext cuda, unsigned long long *id_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
 
-    *id_p = (uintptr_t)ctx;
+    *id_p = (uintptr_t)cuda;
     return (driver->cuCtxGetId == NULL) ||
-           (driver->cuCtxGetId(ctx, id_p) == CUDA_SUCCESS);
+           (driver->cuCtxGetId(cuda, id_p) == CUDA_SUCCESS);
 }
 
-ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p)
+ucs_status_t uct_cuda_ctx_current(CUcontext *cuda_p, unsigned long long *id_p)
 {
-    return ((uct_cuda_driver_get()->cuCtxGetCurrent(ctx_p) == CUDA_SUCCESS) &&
-            (*ctx_p != NULL) && uct_cuda_ctx_get_id(*ctx_p, id_p)) ?
+    return ((uct_cuda_driver_get()->cuCtxGetCurrent(cuda_p) == CUDA_SUCCESS) &&
+            (*cuda_p != NULL) && uct_cuda_ctx_get_id(*cuda_p, id_p)) ?
                    UCS_OK :
                    UCS_ERR_IO_ERROR;
 }
@@ -303,18 +303,18 @@ static bool is_gone(CUresult result)
            (result == CUDA_ERROR_DEINITIALIZED);
 }
 
-unsigned long long uct_cuda_ctx_id(CUcontext ctx)
+unsigned long long uct_cuda_ctx_id(CUcontext cuda)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned long long id           = (uintptr_t)ctx;
+    unsigned long long id           = (uintptr_t)cuda;
     CUresult result;
 
     result = (driver->cuCtxGetId == NULL) ? CUDA_SUCCESS :
-                                            driver->cuCtxGetId(ctx, &id);
+                                            driver->cuCtxGetId(cuda, &id);
     return (result == CUDA_SUCCESS) ? id : is_gone(result) ? 0 : ID_UNKNOWN;
 }
 
-bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id)
+bool uct_cuda_ctx_is_alive(CUcontext cuda, unsigned long long id)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     unsigned long long current;
@@ -325,20 +325,20 @@ bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id)
     }
 
     /* without an answer nothing may be leaked, so assume that it is alive */
-    result = driver->cuCtxGetId(ctx, &current);
+    result = driver->cuCtxGetId(cuda, &current);
     return (result == CUDA_SUCCESS) ? (id == ID_UNKNOWN) || (current == id) :
                                       !is_gone(result);
 }
 
-ucs_status_t uct_cuda_ctx_push(CUcontext ctx)
+ucs_status_t uct_cuda_ctx_push(CUcontext cuda)
 {
-    return UCT_CUDA_CALL(cuCtxPushCurrent, ctx);
+    return UCT_CUDA_CALL(cuCtxPushCurrent, cuda);
 }
 
-bool uct_cuda_ctx_push_alive(CUcontext ctx, unsigned long long id)
+bool uct_cuda_ctx_push_alive(CUcontext cuda, unsigned long long id)
 {
-    return uct_cuda_ctx_is_alive(ctx, id) &&
-           (uct_cuda_driver_get()->cuCtxPushCurrent(ctx) == CUDA_SUCCESS);
+    return uct_cuda_ctx_is_alive(cuda, id) &&
+           (uct_cuda_driver_get()->cuCtxPushCurrent(cuda) == CUDA_SUCCESS);
 }
 
 void uct_cuda_ctx_pop(void)
@@ -364,12 +364,12 @@ static ucs_status_t ctx_ask_peer(int device, int peer)
         return UCS_ERR_UNREACHABLE;
     }
 
-    status = uct_cuda_ctx_push(ctxs.kept[device].ctx);
+    status = uct_cuda_ctx_push(ctxs.kept[device].cuda);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, ctxs.kept[peer].ctx,
+    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, ctxs.kept[peer].cuda,
                                  0);
     uct_cuda_ctx_pop();
 
@@ -432,7 +432,7 @@ uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p)
                       !kept_is_own(device) && !kept_is_own(peer) &&
                       (ctxs.peers[device][peer] != PEER_ENABLED);
     is_reached      = is_the_programs &&
-                      uct_cuda_ctx_has_peer(ctxs.kept[device].ctx, memory);
+                      uct_cuda_ctx_has_peer(ctxs.kept[device].cuda, memory);
     pthread_mutex_unlock(&ctxs.lock);
 
     *ours_p = !is_the_programs;
@@ -448,12 +448,12 @@ uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p)
     return uct_cuda_ctx_enable_peer(device, peer);
 }
 
-bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory)
+bool uct_cuda_ctx_has_peer(CUcontext cuda, CUdeviceptr memory)
 {
     CUdeviceptr pointer;
     ucs_status_t status;
 
-    if (uct_cuda_ctx_push(ctx) != UCS_OK) {
+    if (uct_cuda_ctx_push(cuda) != UCS_OK) {
         return false;
     }
 
@@ -461,6 +461,29 @@ bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory)
                                  CU_POINTER_ATTRIBUTE_DEVICE_POINTER, memory);
     uct_cuda_ctx_pop();
     return status == UCS_OK;
+}
+
+CUcontext
+uct_cuda_ctx_own_for(int device, CUcontext owner, CUdeviceptr memory)
+{
+    ucs_status_t status;
+    CUcontext cuda;
+
+    if ((uct_cuda_ctx_own(device, &cuda) != UCS_OK) || (cuda == owner) ||
+        (uct_cuda_ctx_push(cuda) != UCS_OK)) {
+        return NULL;
+    }
+
+    status = UCT_CUDA_CALL_NOLOG(cuCtxEnablePeerAccess, owner, 0);
+    uct_cuda_ctx_pop();
+    if (((status != UCS_OK) && (status != UCS_ERR_ALREADY_EXISTS)) ||
+        !uct_cuda_ctx_has_peer(cuda, memory)) {
+        uct_cuda_debug("GPU %d cannot access memory %#llx of this process",
+                       device, memory);
+        return NULL;
+    }
+
+    return cuda;
 }
 
 
@@ -481,7 +504,7 @@ bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
     const uint64_t start            = uct_cuda_now_ns();
     const uint64_t before = __atomic_load_n(&refused, __ATOMIC_RELAXED);
     CUresult result       = CUDA_ERROR_UNKNOWN;
-    CUcontext ctx;
+    CUcontext cuda;
     CUevent event;
 
     if ((driver->cuCtxRecordEvent == NULL) ||
@@ -489,13 +512,13 @@ bool uct_cuda_ctx_is_idle(uint64_t wait_ns)
         return true;
     }
 
-    if ((UCT_CUDA_CALL(cuCtxGetCurrent, &ctx) != UCS_OK) ||
+    if ((UCT_CUDA_CALL(cuCtxGetCurrent, &cuda) != UCS_OK) ||
         (UCT_CUDA_CALL(cuEventCreate, &event, CU_EVENT_DISABLE_TIMING) !=
          UCS_OK)) {
         return false;
     }
 
-    result = driver->cuCtxRecordEvent(ctx, event);
+    result = driver->cuCtxRecordEvent(cuda, event);
     if (uct_cuda_capture_is_refusal(result)) {
         __atomic_store_n(&refused, start, __ATOMIC_RELAXED);
         result = CUDA_SUCCESS;

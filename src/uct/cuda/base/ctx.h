@@ -40,19 +40,19 @@ int uct_cuda_device_count(void);
  * @return UCS_OK, UCS_ERR_NO_DEVICE, or the driver's error (logged).
  */
 ucs_status_t
-uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *ctx_p);
+uct_cuda_ctx_retain(int device, bool is_copy_only, CUcontext *cuda_p);
 
 void uct_cuda_ctx_release(int device);
 
 
 /** Retain the context like uct_cuda_ctx_retain() if it is retained already
  *  and has not been reset. */
-bool uct_cuda_ctx_retain_kept(int device, CUcontext *ctx_p);
+bool uct_cuda_ctx_retain_kept(int device, CUcontext *cuda_p);
 
 /** Return the module's context on a device, for copies only, whether or not
  *  another one is retained. Created at first use like in
  *  uct_cuda_ctx_retain(), and kept. */
-ucs_status_t uct_cuda_ctx_own(int device, CUcontext *ctx_p);
+ucs_status_t uct_cuda_ctx_own(int device, CUcontext *cuda_p);
 
 /** Return whether the retained context is the module's while the primary one
  *  is active, too. The program's memory on this device then belongs to the
@@ -66,7 +66,7 @@ bool uct_cuda_ctx_is_active(int device);
 
 /** A context's number, as uct_cuda_ctx_current() has it. @return Whether it is
  *  known. */
-bool uct_cuda_ctx_get_id(CUcontext ctx, unsigned long long *id_p);
+bool uct_cuda_ctx_get_id(CUcontext cuda, unsigned long long *id_p);
 
 /**
  * Return the calling thread's context and its id, unique in this process (the
@@ -74,13 +74,13 @@ bool uct_cuda_ctx_get_id(CUcontext ctx, unsigned long long *id_p);
  *
  * @return UCS_OK; UCS_ERR_IO_ERROR: no current context.
  */
-ucs_status_t uct_cuda_ctx_current(CUcontext *ctx_p, unsigned long long *id_p);
+ucs_status_t uct_cuda_ctx_current(CUcontext *cuda_p, unsigned long long *id_p);
 
 /** Return the id of a context; 0 if it is gone. */
-unsigned long long uct_cuda_ctx_id(CUcontext ctx);
+unsigned long long uct_cuda_ctx_id(CUcontext cuda);
 
 /**
- * Return whether @a ctx is still the context with this id, and not destroyed.
+ * Return whether @a cuda is still the context with this id, and not destroyed.
  *
  * A program may reset its device (cudaDeviceReset()) between any two messages.
  * The driver continues to accept the handle, which is also that of the device's
@@ -89,12 +89,12 @@ unsigned long long uct_cuda_ctx_id(CUcontext ctx);
  * 580). Such handles must be dropped. Memory is gone with the context; events
  * report that it is gone.
  */
-bool uct_cuda_ctx_is_alive(CUcontext ctx, unsigned long long id);
+bool uct_cuda_ctx_is_alive(CUcontext cuda, unsigned long long id);
 
 
 /** Make a context current; uct_cuda_ctx_pop() restores the previous one.
  *  Both together cost 0.12 us. A failure is logged and needs no pop. */
-ucs_status_t uct_cuda_ctx_push(CUcontext ctx);
+ucs_status_t uct_cuda_ctx_push(CUcontext cuda);
 
 /**
  * Make a context current if it is alive, see uct_cuda_ctx_is_alive(). Never
@@ -102,7 +102,7 @@ ucs_status_t uct_cuda_ctx_push(CUcontext ctx);
  *
  * @return true: it is current and needs a pop.
  */
-bool uct_cuda_ctx_push_alive(CUcontext ctx, unsigned long long id);
+bool uct_cuda_ctx_push_alive(CUcontext cuda, unsigned long long id);
 
 void uct_cuda_ctx_pop(void);
 
@@ -157,7 +157,12 @@ uct_cuda_ctx_reach_peer(int device, int peer, CUdeviceptr memory, bool *ours_p);
  *  of another GPU. The driver has no device pointer of it for a context
  *  without access (measured on H200, driver 580); this query changes
  *  nothing. */
-bool uct_cuda_ctx_has_peer(CUcontext ctx, CUdeviceptr memory);
+bool uct_cuda_ctx_has_peer(CUcontext cuda, CUdeviceptr memory);
+
+/** Return the module's context on a device, with access to memory of another
+ *  context; NULL: not possible. */
+CUcontext
+uct_cuda_ctx_own_for(int device, CUcontext owner, CUdeviceptr memory);
 
 
 END_C_DECLS

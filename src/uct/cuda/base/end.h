@@ -24,41 +24,51 @@ BEGIN_C_DECLS
 #define UCT_CUDA_NUM_ENDS (UCT_CUDA_MAX_GPUS + 1)
 
 
-/** Zeroed memory means "none". Only this file uses the number. */
+/** Kinds of ends. */
+typedef enum {
+    UCT_CUDA_END_NONE,
+    UCT_CUDA_END_GPU,
+    UCT_CUDA_END_HOST,
+    UCT_CUDA_END_HIDDEN,  /**< GPU hidden from this process
+                               (CUDA_VISIBLE_DEVICES) */
+    /** Host memory from cuMemCreate (for example with a location of HOST_NUMA).
+     *  GPUs access it as set by cuMemSetAccess, and the CPU perhaps not at all:
+     *  only the driver may copy it. Plans do not support it. */
+    UCT_CUDA_END_HOST_VMM
+} uct_cuda_end_kind_t;
+
+
+/** Zeroed memory means "none". */
 typedef struct {
-    int16_t id; /**< GPU n: n + 1; 0: none; below: host, hidden, host VMM */
+    uct_cuda_end_kind_t kind;
+    int                 device; /**< Ordinal of a GPU */
 } uct_cuda_end_t;
 
 
 static inline uct_cuda_end_t uct_cuda_end_none(void)
 {
-    const uct_cuda_end_t end = {0};
+    const uct_cuda_end_t end = {UCT_CUDA_END_NONE, 0};
 
     return end;
 }
 
 static inline uct_cuda_end_t uct_cuda_end_host(void)
 {
-    const uct_cuda_end_t end = {-1};
+    const uct_cuda_end_t end = {UCT_CUDA_END_HOST, -1};
 
     return end;
 }
 
-/** Return the end of a GPU hidden from this process (CUDA_VISIBLE_DEVICES). */
 static inline uct_cuda_end_t uct_cuda_end_hidden(void)
 {
-    const uct_cuda_end_t end = {-2};
+    const uct_cuda_end_t end = {UCT_CUDA_END_HIDDEN, -1};
 
     return end;
 }
 
-/** Return the end of host memory from cuMemCreate (for example with a
- *  location of HOST_NUMA). GPUs access it as set by cuMemSetAccess, and the
- *  CPU perhaps not at all: only the driver may copy it. Plans do not support
- *  it. */
 static inline uct_cuda_end_t uct_cuda_end_host_vmm(void)
 {
-    const uct_cuda_end_t end = {-3};
+    const uct_cuda_end_t end = {UCT_CUDA_END_HOST_VMM, -1};
 
     return end;
 }
@@ -68,7 +78,7 @@ static inline uct_cuda_end_t uct_cuda_end_host_vmm(void)
  */
 static inline uct_cuda_end_t uct_cuda_end_gpu(int device)
 {
-    const uct_cuda_end_t end = {(int16_t)(device + 1)};
+    const uct_cuda_end_t end = {UCT_CUDA_END_GPU, device};
 
     return end;
 }
@@ -76,32 +86,32 @@ static inline uct_cuda_end_t uct_cuda_end_gpu(int device)
 
 static inline bool uct_cuda_end_equal(uct_cuda_end_t a, uct_cuda_end_t b)
 {
-    return a.id == b.id;
+    return (a.kind == b.kind) && (a.device == b.device);
 }
 
 static inline bool uct_cuda_end_is_none(uct_cuda_end_t end)
 {
-    return end.id == 0;
+    return end.kind == UCT_CUDA_END_NONE;
 }
 
 static inline bool uct_cuda_end_is_host(uct_cuda_end_t end)
 {
-    return uct_cuda_end_equal(end, uct_cuda_end_host());
+    return end.kind == UCT_CUDA_END_HOST;
 }
 
 static inline bool uct_cuda_end_is_hidden(uct_cuda_end_t end)
 {
-    return uct_cuda_end_equal(end, uct_cuda_end_hidden());
+    return end.kind == UCT_CUDA_END_HIDDEN;
 }
 
 static inline bool uct_cuda_end_is_host_vmm(uct_cuda_end_t end)
 {
-    return uct_cuda_end_equal(end, uct_cuda_end_host_vmm());
+    return end.kind == UCT_CUDA_END_HOST_VMM;
 }
 
 static inline bool uct_cuda_end_is_gpu(uct_cuda_end_t end)
 {
-    return end.id > 0;
+    return end.kind == UCT_CUDA_END_GPU;
 }
 
 /** Return whether the end is this GPU. */
@@ -113,7 +123,7 @@ static inline bool uct_cuda_end_is_device(uct_cuda_end_t end, int device)
 /** Return the ordinal of a GPU end. */
 static inline int uct_cuda_end_device(uct_cuda_end_t end)
 {
-    return end.id - 1;
+    return end.device;
 }
 
 
@@ -122,7 +132,7 @@ static inline int uct_cuda_end_device(uct_cuda_end_t end)
 static inline bool uct_cuda_end_has_index(uct_cuda_end_t end)
 {
     return uct_cuda_end_is_host(end) ||
-           (uct_cuda_end_is_gpu(end) && (end.id <= UCT_CUDA_MAX_GPUS));
+           (uct_cuda_end_is_gpu(end) && (end.device < UCT_CUDA_MAX_GPUS));
 }
 
 /** Return the index, below UCT_CUDA_NUM_ENDS: GPUs by ordinal, host memory
@@ -130,7 +140,7 @@ static inline bool uct_cuda_end_has_index(uct_cuda_end_t end)
 static inline unsigned uct_cuda_end_index(uct_cuda_end_t end)
 {
     return uct_cuda_end_is_host(end) ? UCT_CUDA_MAX_GPUS :
-                                       (unsigned)end.id - 1;
+                                       (unsigned)end.device;
 }
 
 static inline uct_cuda_end_t uct_cuda_end_at(unsigned index)

@@ -210,6 +210,32 @@ bool uct_cuda_gpu_has_nvlink(void)
     return has_nvlink;
 }
 
+static void release(const uct_cuda_gpu_context_t *context)
+{
+    if (context->retained == UCT_CUDA_GPU_RETAINED_PRIMARY) {
+        (void)uct_cuda_driver_get()->cuDevicePrimaryCtxRelease(context->device);
+    } else if (context->retained == UCT_CUDA_GPU_RETAINED_KEPT) {
+        uct_cuda_ctx_release(context->device);
+    }
+}
+
+/* Push a context, or release it */
+static ucs_status_t push(CUcontext cuda, int device,
+                         uct_cuda_gpu_retained_t retained,
+                         uct_cuda_gpu_context_t *context)
+{
+    context->cuda      = cuda;
+    context->device    = device;
+    context->retained  = retained;
+    context->is_pushed = uct_cuda_driver_get()->cuCtxPushCurrent(cuda) ==
+                         CUDA_SUCCESS;
+    if (!context->is_pushed) {
+        release(context);
+    }
+
+    return context->is_pushed ? UCS_OK : UCS_ERR_IO_ERROR;
+}
+
 /* Retain and push a device's primary context, if it is active */
 static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
 {
@@ -224,20 +250,9 @@ static ucs_status_t push_primary(int device, uct_cuda_gpu_context_t *context)
         return UCS_ERR_NO_DEVICE;
     }
 
-    if (driver->cuDevicePrimaryCtxRetain(&cuda, device) != CUDA_SUCCESS) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    if (driver->cuCtxPushCurrent(cuda) != CUDA_SUCCESS) {
-        (void)driver->cuDevicePrimaryCtxRelease(device);
-        return UCS_ERR_IO_ERROR;
-    }
-
-    context->cuda      = cuda;
-    context->device    = device;
-    context->is_pushed = true;
-    context->retained  = uct_cuda_end_gpu(device);
-    return UCS_OK;
+    return (driver->cuDevicePrimaryCtxRetain(&cuda, device) != CUDA_SUCCESS) ?
+                   UCS_ERR_IO_ERROR :
+                   push(cuda, device, UCT_CUDA_GPU_RETAINED_PRIMARY, context);
 }
 
 ucs_status_t uct_cuda_gpu_context_push_kept(int device,
@@ -245,99 +260,13 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
 {
     CUcontext cuda;
 
-    context->retained = uct_cuda_end_none();
-    context->kept     = uct_cuda_end_none();
-    if (!uct_cuda_ctx_retain_kept(device, &cuda)) {
-        return UCS_ERR_NO_DEVICE;
-    }
-
-    if (uct_cuda_ctx_push(cuda) != UCS_OK) {
-        uct_cuda_ctx_release(device);
-        return UCS_ERR_IO_ERROR;
-    }
-
-    context->cuda      = cuda;
-    context->device    = device;
-    context->is_pushed = true;
-    context->kept      = uct_cuda_end_gpu(device);
-    return UCS_OK;
+    return uct_cuda_ctx_retain_kept(device, &cuda) ?
+                   push(cuda, device, UCT_CUDA_GPU_RETAINED_KEPT, context) :
+                   UCS_ERR_NO_DEVICE;
 }
 
-ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
-                                       uct_cuda_gpu_context_t *context)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    CUcontext current               = NULL;
-    ucs_status_t status;
-
-    context->cuda      = cuda;
-    context->device    = device;
-    context->is_pushed = false;
-    context->retained  = uct_cuda_end_none();
-    context->kept      = uct_cuda_end_none();
-
-    if (cuda == NULL) {
-        status = push_primary(device, context);
-        if (status == UCS_ERR_NO_DEVICE) {
-            status = uct_cuda_gpu_context_push_any(uct_cuda_end_gpu(device),
-                                                   context);
-        }
-
-        return (status == UCS_ERR_NO_DEVICE) ?
-                       uct_cuda_gpu_context_push_kept(device, context) :
-                       status;
-    }
-
-    if ((driver->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&
-        (current == cuda)) {
-        return UCS_OK;
-    }
-
-    if (driver->cuCtxPushCurrent(cuda) != CUDA_SUCCESS) {
-        return UCS_ERR_IO_ERROR;
-    }
-
-    context->is_pushed = true;
-    return UCS_OK;
-}
-
-ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
-                                           uct_cuda_gpu_context_t *context)
-{
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    unsigned long long id;
-    CUcontext cuda;
-    CUdevice current;
-    int i;
-
-    context->is_pushed = false;
-    context->retained  = uct_cuda_end_none();
-    context->kept      = uct_cuda_end_none();
-
-    /* a context that was reset is still current, but unusable */
-    if ((uct_cuda_ctx_current(&cuda, &id) == UCS_OK) &&
-        (driver->cuCtxGetDevice(&current) == CUDA_SUCCESS) &&
-        (uct_cuda_end_is_none(gpu) || uct_cuda_end_is_device(gpu, current))) {
-        context->cuda   = cuda;
-        context->device = current;
-        return UCS_OK;
-    }
-
-    if (!uct_cuda_end_is_none(gpu)) {
-        return push_primary(uct_cuda_end_device(gpu), context);
-    }
-
-    for (i = 0; i < uct_cuda_gpu_count(); ++i) {
-        if (push_primary(i, context) == UCS_OK) {
-            return UCS_OK;
-        }
-    }
-
-    return UCS_ERR_NO_DEVICE;
-}
-
-/* Return whether cuMemSetAccess lets this GPU access memory */
-static bool may_touch(int device, CUdeviceptr memory)
+bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,
+                             unsigned long long access)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const CUmemLocation location    = {
@@ -349,32 +278,70 @@ static bool may_touch(int device, CUdeviceptr memory)
     return (driver->cuMemGetAccess == NULL) ||
            ((driver->cuMemGetAccess(&flags, &location, memory) ==
              CUDA_SUCCESS) &&
-            (flags != CU_MEM_ACCESS_FLAGS_PROT_NONE));
+            ((flags & access) == access));
 }
 
-ucs_status_t
-uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
-                                   uct_cuda_end_t gpu,
-                                   uct_cuda_gpu_context_t *context)
+/* Return whether a GPU can access memory, if any */
+static bool fits(int device, CUdeviceptr memory)
+{
+    return (memory == 0) ||
+           uct_cuda_gpu_has_access(device, memory,
+                                   CU_MEM_ACCESS_FLAGS_PROT_READ);
+}
+
+/* Use the current context. One that was reset is still current, but
+ * unusable. */
+static bool use_current(uct_cuda_gpu_context_t *context)
+{
+    unsigned long long id;
+
+    context->is_pushed = false;
+    return (uct_cuda_ctx_current(&context->cuda, &id) == UCS_OK) &&
+           (uct_cuda_driver_get()->cuCtxGetDevice(&context->device) ==
+            CUDA_SUCCESS);
+}
+
+ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
+                                       uct_cuda_gpu_context_t *context)
+{
+    CUcontext current = NULL;
+
+    if (cuda == NULL) {
+        return ((push_primary(device, context) == UCS_OK) ||
+                (use_current(context) && (context->device == device))) ?
+                       UCS_OK :
+                       uct_cuda_gpu_context_push_kept(device, context);
+    }
+
+    if ((uct_cuda_driver_get()->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&
+        (current == cuda)) {
+        context->cuda      = cuda;
+        context->device    = device;
+        context->is_pushed = false;
+        return UCS_OK;
+    }
+
+    return push(cuda, device, UCT_CUDA_GPU_RETAINED_NONE, context);
+}
+
+ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
+                                           CUdeviceptr memory,
+                                           uct_cuda_gpu_context_t *context)
 {
     int i;
 
-    if (uct_cuda_end_is_gpu(gpu) &&
-        may_touch(uct_cuda_end_device(gpu), memory)) {
-        return uct_cuda_gpu_context_push(cuda, uct_cuda_end_device(gpu),
-                                         context);
+    if (use_current(context) &&
+        ((gpu.kind == UCT_CUDA_END_NONE) || (gpu.device == context->device)) &&
+        fits(context->device, memory)) {
+        return UCS_OK;
     }
 
-    if (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), context) ==
-        UCS_OK) {
-        if (may_touch(context->device, memory)) {
-            return UCS_OK;
-        }
-        uct_cuda_gpu_context_pop(context);
+    if (gpu.kind != UCT_CUDA_END_NONE) {
+        return push_primary(gpu.device, context);
     }
 
     for (i = 0; i < uct_cuda_gpu_count(); ++i) {
-        if (may_touch(i, memory) && (push_primary(i, context) == UCS_OK)) {
+        if (fits(i, memory) && (push_primary(i, context) == UCS_OK)) {
             return UCS_OK;
         }
     }
@@ -384,17 +351,8 @@ uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
 
 void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context)
 {
-    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUcontext popped;
 
-    (void)driver->cuCtxPopCurrent(&popped);
-
-    if (!uct_cuda_end_is_none(context->retained)) {
-        (void)driver->cuDevicePrimaryCtxRelease(
-                uct_cuda_end_device(context->retained));
-    }
-
-    if (!uct_cuda_end_is_none(context->kept)) {
-        uct_cuda_ctx_release(uct_cuda_end_device(context->kept));
-    }
+    (void)uct_cuda_driver_get()->cuCtxPopCurrent(&popped);
+    release(context);
 }

@@ -39,15 +39,20 @@ int uct_cuda_gpu_sm_major(void);
 bool uct_cuda_gpu_has_nvlink(void);
 
 
+/** Reference to a context that a push has taken. */
+typedef enum {
+    UCT_CUDA_GPU_RETAINED_NONE,
+    UCT_CUDA_GPU_RETAINED_PRIMARY, /**< Of the primary context */
+    UCT_CUDA_GPU_RETAINED_KEPT     /**< Of the engine's, base/ctx.h */
+} uct_cuda_gpu_retained_t;
+
+
 /** Context made current for some time. */
 typedef struct {
-    CUcontext      cuda;
-    int            device;    /**< Its device */
-    bool           is_pushed; /**< Was not current before; else what follows
-                                   is none */
-    uct_cuda_end_t retained;
-    /** GPU with a context retained for the engine, or none */
-    uct_cuda_end_t kept;
+    CUcontext               cuda;
+    int                     device;    /**< Its device */
+    bool                    is_pushed; /**< Was not current before */
+    uct_cuda_gpu_retained_t retained;
 } uct_cuda_gpu_context_t;
 
 
@@ -72,24 +77,21 @@ ucs_status_t uct_cuda_gpu_context_push_kept(int device,
                                             uct_cuda_gpu_context_t *context);
 
 /**
- * Make any usable context current: the active primary one of @a gpu unless that
- * is none, else the current one, else the first active primary one.
+ * Make any usable context current: the current one, else the active primary one
+ * of @a gpu, or the first one if that is none.
+ *
+ * @param memory  Without @a gpu, memory from cuMemCreate that the context's GPU
+ *                must be able to access; 0: none.
+ * @return UCS_OK, UCS_ERR_NO_DEVICE (none), UCS_ERR_IO_ERROR.
  */
 ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
+                                           CUdeviceptr memory,
                                            uct_cuda_gpu_context_t *context);
 
-/**
- * Make a context current whose GPU may access memory from cuMemCreate, as set
- * by cuMemSetAccess: @a cuda, or the primary one of @a gpu, if that has access;
- * else the current one; else the first active primary one.
- *
- * @return UCS_OK, UCS_ERR_NO_DEVICE (no GPU with a context has access), or an
- *         error of the first of these.
- */
-ucs_status_t
-uct_cuda_gpu_context_push_touching(CUdeviceptr memory, CUcontext cuda,
-                                   uct_cuda_end_t gpu,
-                                   uct_cuda_gpu_context_t *context);
+/** Return whether cuMemSetAccess lets a GPU access memory from cuMemCreate.
+ *  @param access  CU_MEM_ACCESS_FLAGS_PROT_READ or READWRITE */
+bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,
+                             unsigned long long access);
 
 void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context);
 

@@ -22,7 +22,7 @@ static ucs_status_t copy_one(const uct_cuda_copy_batch_t *batch, unsigned i,
     const CUdeviceptr src = batch->copies.src[i];
     const size_t length   = batch->copies.length[i];
 
-    if (uct_cuda_end_is_gpu(batch->local_end)) {
+    if (batch->local_end.kind == UCT_CUDA_END_GPU) {
         return UCT_CUDA_CALL(cuMemcpyDtoDAsync, dst, src, length, stream);
     }
 

@@ -1,86 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/copy/context.h>
 
+#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
 
-
-static ucs_status_t
-enter_host_vmm(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu,
-               uct_cuda_gpu_context_t *context)
-{
-    const uct_cuda_copy_end_t *src = uct_cuda_copy_src(copy);
-    const uct_cuda_copy_end_t *vmm = uct_cuda_end_is_host_vmm(src->end) ?
-                                             src :
-                                             uct_cuda_copy_dst(copy);
-
-    return uct_cuda_gpu_context_push_touching(
-            vmm->address, (gpu != NULL) ? gpu->context : NULL,
-            (gpu != NULL) ? gpu->end : uct_cuda_end_none(), context);
-}
-
-/* The context retained for the engine is tried first: a peer's memory is opened
- * in one context of a GPU */
-static ucs_status_t
-enter_peer(uct_cuda_end_t gpu, uct_cuda_gpu_context_t *context)
-{
-    if (!uct_cuda_end_is_gpu(gpu)) {
-        return UCS_ERR_NO_DEVICE;
-    }
-
-    if (uct_cuda_gpu_context_push_kept(uct_cuda_end_device(gpu), context) ==
-        UCS_OK) {
-        return UCS_OK;
-    }
-
-    return uct_cuda_gpu_context_push_any(gpu, context);
-}
-
-static ucs_status_t
-enter_gpu(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu,
-          uct_cuda_gpu_context_t *context)
-{
-    uct_cuda_node_rkey_t *key = (uct_cuda_node_rkey_t*)copy->remote.key;
-    ucs_status_t status;
-
-    status = uct_cuda_gpu_context_push(gpu->context,
-                                       uct_cuda_end_device(gpu->end), context);
-    if ((status != UCS_OK) || (key == NULL) || key->is_self ||
-        uct_cuda_node_rkey_reaches(key, context->device)) {
-        return status;
-    }
-
-    uct_cuda_gpu_context_pop(context);
-    if (enter_peer(key->gpu, context) == UCS_OK) {
-        return UCS_OK;
-    }
-
-    return uct_cuda_gpu_context_push_any(key->from, context);
-}
-
-static ucs_status_t
-enter_host(const uct_cuda_copy_t *copy, uct_cuda_gpu_context_t *context)
-{
-    if ((copy->remote.key != NULL) &&
-        (enter_peer(copy->remote.key->gpu, context) == UCS_OK)) {
-        return UCS_OK;
-    }
-
-    return uct_cuda_gpu_context_push_any(uct_cuda_end_none(), context);
-}
-
-static bool is_own_gpu(const uct_cuda_copy_end_t *end)
-{
-    return (end->key == NULL) && uct_cuda_end_is_gpu(end->end);
-}
-
-/* Return an end with GPU memory of this process, or NULL */
-static const uct_cuda_copy_end_t *find_gpu(const uct_cuda_copy_t *copy)
-{
-    const uct_cuda_copy_end_t *src = uct_cuda_copy_src(copy);
-    const uct_cuda_copy_end_t *dst = uct_cuda_copy_dst(copy);
-
-    return is_own_gpu(src) ? src : is_own_gpu(dst) ? dst : NULL;
-}
 
 static void
 log_failure(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu)
@@ -93,19 +17,118 @@ log_failure(const uct_cuda_copy_t *copy, const uct_cuda_copy_end_t *gpu)
                    (void*)gpu->address, copy->bytes);
 }
 
-ucs_status_t uct_cuda_copy_enter(const uct_cuda_copy_t *copy,
-                                 uct_cuda_gpu_context_t *context)
+/* Make a context of the peer's GPU current. The one retained for the engine is
+ * tried first: a peer's memory is opened in one context of a GPU. */
+static ucs_status_t
+enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_gpu_context_t *context)
 {
-    const uct_cuda_copy_end_t *gpu = find_gpu(copy);
+    if (key->gpu.kind != UCT_CUDA_END_GPU) {
+        return UCS_ERR_NO_DEVICE;
+    }
+
+    return (uct_cuda_gpu_context_push_kept(key->gpu.device, context) ==
+            UCS_OK) ?
+                   UCS_OK :
+                   uct_cuda_gpu_context_push_any(key->gpu, 0, context);
+}
+
+/* Make the context current, see the header. @param gpu  End with GPU memory of
+ * this process, or NULL; memory  Host VMM memory, or 0 */
+static ucs_status_t
+enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
+      CUdeviceptr memory, uct_cuda_gpu_context_t *context)
+{
     ucs_status_t status;
 
-    status = uct_cuda_copy_has_host_vmm(copy) ?
-                     enter_host_vmm(copy, gpu, context) :
-             (gpu != NULL) ? enter_gpu(copy, gpu, context) :
-                             enter_host(copy, context);
+    if ((gpu != NULL) &&
+        ((memory == 0) ||
+         uct_cuda_gpu_has_access(gpu->end.device, memory,
+                                 CU_MEM_ACCESS_FLAGS_PROT_READ))) {
+        status = uct_cuda_gpu_context_push(gpu->context, gpu->end.device,
+                                           context);
+        if ((status != UCS_OK) || (key == NULL) || key->is_self ||
+            uct_cuda_node_rkey_reaches(key, context->device)) {
+            return status;
+        }
+
+        uct_cuda_gpu_context_pop(context);
+    }
+
+    if ((memory == 0) && (key != NULL) &&
+        (enter_peer(key, context) == UCS_OK)) {
+        return UCS_OK;
+    }
+
+    return uct_cuda_gpu_context_push_any(
+            ((gpu != NULL) && (key != NULL)) ? key->from : uct_cuda_end_none(),
+            memory, context);
+}
+
+ucs_status_t
+uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
+                    uct_cuda_gpu_context_t *context)
+{
+    const uct_cuda_copy_end_t *gpu = NULL;
+    CUdeviceptr memory             = 0;
+    ucs_status_t status;
+
+    uct_cuda_memory_place((void*)copy->local.address, &copy->local.end,
+                          &copy->local.context);
+    copy->remote.end     = remote;
+    copy->remote.context = NULL;
+    if (remote.kind == UCT_CUDA_END_NONE) {
+        uct_cuda_memory_place((void*)copy->remote.address, &copy->remote.end,
+                              &copy->remote.context);
+    }
+
+    if (copy->remote.end.kind == UCT_CUDA_END_HOST_VMM) {
+        memory = copy->remote.address;
+    }
+
+    if (copy->local.end.kind == UCT_CUDA_END_GPU) {
+        gpu = &copy->local;
+    } else if (copy->local.end.kind == UCT_CUDA_END_HOST_VMM) {
+        memory = copy->local.address;
+    }
+
+    if ((gpu == NULL) && (copy->remote.key == NULL)) {
+        if (copy->remote.end.kind == UCT_CUDA_END_GPU) {
+            gpu = &copy->remote;
+        } else if (memory == 0) {
+            return UCS_ERR_UNSUPPORTED;
+        }
+    }
+
+    status = enter(copy->remote.key, gpu, memory, context);
     if (status != UCS_OK) {
         log_failure(copy, gpu);
     }
 
     return status;
+}
+
+
+/* ------------------------------------- other memory of this process's GPUs */
+
+CUcontext uct_cuda_copy_direct_context(uct_cuda_node_rkey_t *key,
+                                       const uct_cuda_context_t *context,
+                                       int device)
+{
+    const CUdeviceptr memory = key->handle.base;
+    uct_cuda_end_t end;
+    CUcontext owner;
+
+    if (key->own.context_id != context->id) {
+        /* memory without context (pools, VMM) has its own access rights */
+        uct_cuda_memory_place((void*)memory, &end, &owner);
+        key->own.is_reached = (owner != NULL) &&
+                              uct_cuda_ctx_has_peer(context->cuda, memory);
+        key->own.instead    = (key->own.is_reached || (owner == NULL)) ?
+                                      NULL :
+                                      uct_cuda_ctx_own_for(device, owner,
+                                                           memory);
+        key->own.context_id = context->id;
+    }
+
+    return key->own.instead;
 }

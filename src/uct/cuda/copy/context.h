@@ -3,24 +3,49 @@
 #ifndef UCT_CUDA_COPY_CONTEXT_H
 #define UCT_CUDA_COPY_CONTEXT_H
 
+#include <uct/cuda/base/context.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/copy/copy.h>
 
 
 /**
- * Make the context of a copy current, until uct_cuda_gpu_context_pop():
+ * Locate the ends of a copy and make its context current, until
+ * uct_cuda_gpu_context_pop():
  *
  *   host VMM memory        one whose GPU has access to it;
- *   GPU memory of this     that of the memory, the source's first. If it cannot
- *   process                map the other end, one of the peer's GPU: the driver
- *                          takes the copy through host memory;
+ *   GPU memory of this     that of the memory, the local end's first. If it
+ *   process                cannot map the other end, one of the peer's GPU: the
+ *                          driver takes the copy through host memory;
  *   else, with a key       one of the peer's GPU, else any.
  *
- * @param copy  All ends without a key are located, and one of them is GPU
- *              memory unless the other has a key.
- * @return UCS_OK, or an error (logged): no usable context.
+ * @param remote  Remote end, with memory of another process; none: memory of
+ *                this process, to be located.
+ * @return UCS_OK; UCS_ERR_UNSUPPORTED: only host memory, the copy needs no
+ *         context; or an error (logged): no usable context.
  */
-ucs_status_t uct_cuda_copy_enter(const uct_cuda_copy_t *copy,
-                                 uct_cuda_gpu_context_t *context);
+ucs_status_t
+uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
+                    uct_cuda_gpu_context_t *context);
+
+/**
+ * Find a context for direct copies to memory behind a key of this process.
+ *
+ * The driver stages copies between GPUs through host memory (38 GB/s on H200)
+ * unless peer access is enabled. The module cannot enable it in the program's
+ * contexts: a later cudaDeviceEnablePeerAccess() of the program would fail.
+ * Peer access belongs to a pair of contexts (measured, driver 580), so a
+ * context of the module on the local GPU, with access to the context of the
+ * peer's memory, copies directly and leaves both contexts of the program
+ * unchanged. Queries the driver once for each key and context.
+ *
+ * @param key      Key of this process; one thread at a time.
+ * @param context  Current context, with the local memory.
+ * @param device   Device of that context.
+ * @return Context for the copy; NULL: use @a context. key->own.is_reached is
+ *         then true if its copies are direct.
+ */
+CUcontext uct_cuda_copy_direct_context(uct_cuda_node_rkey_t *key,
+                                       const uct_cuda_context_t *context,
+                                       int device);
 
 #endif

@@ -4,7 +4,7 @@
  * fills in one uct_cuda_copy_t, and this folder does the rest.
  *
  *   copy.h     description: two ends, bytes, direction, completion
- *   where.c    choice of the context to copy in
+ *   context.c  location of the ends, choice of the context to copy in
  *   post.c     check, context, order of a stream, submission
  *   method.c   one copy as one operation, by the first suitable method
  *   group.c    many small copies as one operation with many completions
@@ -30,7 +30,6 @@
 
 #include <uct/abi/abi.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/base/memory.h>
 #include <uct/cuda/node/rkey.h>
 
 #include <stdbool.h>
@@ -40,7 +39,7 @@
 /** One end of a copy. */
 typedef struct {
     /** Key of a peer's GPU memory, or NULL */
-    const uct_cuda_node_rkey_t *key;
+    uct_cuda_node_rkey_t       *key;
     /** Access of threads to a peer's host memory, or NULL */
     const uct_cuda_host_remote_t *by;
     CUdeviceptr                address; /**< In the process owning it */
@@ -63,7 +62,7 @@ typedef struct {
 /** Fill in a copy from a transport's data; ends are located later. */
 static inline void
 uct_cuda_copy_init(uct_cuda_copy_t *copy, const void *local,
-                   const uct_cuda_node_rkey_t *key, uint64_t remote,
+                   uct_cuda_node_rkey_t *key, uint64_t remote,
                    size_t bytes, bool is_put, uct_completion_t *comp)
 {
     copy->local.key      = NULL;
@@ -76,37 +75,11 @@ uct_cuda_copy_init(uct_cuda_copy_t *copy, const void *local,
     copy->comp           = comp;
 }
 
-static inline const uct_cuda_copy_end_t *
-uct_cuda_copy_src(const uct_cuda_copy_t *copy)
+/** Return whether one end is of this kind. */
+static inline bool
+uct_cuda_copy_has(const uct_cuda_copy_t *copy, uct_cuda_end_kind_t kind)
 {
-    return copy->is_put ? &copy->local : &copy->remote;
-}
-
-static inline const uct_cuda_copy_end_t *
-uct_cuda_copy_dst(const uct_cuda_copy_t *copy)
-{
-    return copy->is_put ? &copy->remote : &copy->local;
-}
-
-/** Set end and context of an end in this process's memory, from its
- *  address. */
-static inline void uct_cuda_copy_place(uct_cuda_copy_end_t *end)
-{
-    uct_cuda_memory_place((void*)end->address, &end->end, &end->context);
-}
-
-/** Return whether one end is host memory accessible to the CPU. */
-static inline bool uct_cuda_copy_has_host(const uct_cuda_copy_t *copy)
-{
-    return uct_cuda_end_is_host(copy->local.end) ||
-           uct_cuda_end_is_host(copy->remote.end);
-}
-
-/** Return whether one end is host memory that only the driver can copy. */
-static inline bool uct_cuda_copy_has_host_vmm(const uct_cuda_copy_t *copy)
-{
-    return uct_cuda_end_is_host_vmm(copy->local.end) ||
-           uct_cuda_end_is_host_vmm(copy->remote.end);
+    return (copy->local.end.kind == kind) || (copy->remote.end.kind == kind);
 }
 
 #endif

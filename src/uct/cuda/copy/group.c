@@ -56,12 +56,12 @@ struct uct_cuda_copy_group {
     ucs_status_t               status; /* Status of submission */
 
     /* Key and allocations of the last block */
-    const uct_cuda_node_rkey_t *rkey;
+    const uct_cuda_node_rkey_t *key;
     uint64_t                 key_base;
     unsigned long long       key_buffer_id;
     int32_t                  key_pid;
     CUdeviceptr              local_begin;
-    CUdeviceptr              local_end_addr;
+    size_t                   local_size;
     /* A block in the same allocations precedes */
     bool                     may_merge;
 
@@ -202,7 +202,7 @@ static bool wants_kernel(const uct_cuda_copy_group_t *group)
            (count >= KERNEL_MIN_COUNT) &&
            ((count <= UCT_CUDA_COPY_KERNEL_MAX) || batch->copies.is_uniform) &&
            (coalescer->num_small >= KERNEL_MIN_BLOCKS) &&
-           (uct_cuda_end_is_gpu(batch->local_end) ||
+           ((batch->local_end.kind == UCT_CUDA_END_GPU) ||
             (batch->bytes <= count * max_host_size));
 }
 
@@ -211,14 +211,13 @@ static bool wants_kernel(const uct_cuda_copy_group_t *group)
 static ucs_status_t group_start(uct_cuda_copy_group_t *group)
 {
     uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
-    const bool is_gpu = uct_cuda_end_is_gpu(group->batch.local_end);
+    const bool is_gpu = group->batch.local_end.kind == UCT_CUDA_END_GPU;
     uct_cuda_copy_kernel_t *copy_kernel  = NULL;
     ucs_status_t status;
     bool is_kernel;
 
     if (group->needs_sync) {
-        uct_cuda_memory_sync_unowned(
-                uct_cuda_end_device(group->batch.local_end));
+        uct_cuda_memory_sync_unowned(group->batch.local_end.device);
     }
 
     if (wants_kernel(group)) {
@@ -242,7 +241,7 @@ static void group_count(uct_cuda_copy_group_t *group)
 {
     const uct_cuda_copy_batch_t *batch = &group->batch;
 
-    if (uct_cuda_end_is_gpu(batch->local_end) &&
+    if ((batch->local_end.kind == UCT_CUDA_END_GPU) &&
         (batch->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE)) {
         uct_cuda_copy_count(&group->count, group->coalescer->engine,
                             batch->is_put ? batch->local_end :
@@ -304,8 +303,8 @@ static uint64_t fed_window(const uct_cuda_copy_coalescer_t *coalescer)
  * long as the driver calls */
 static size_t min_bytes(const uct_cuda_copy_group_t *group)
 {
-    return uct_cuda_end_is_gpu(group->batch.local_end) ? MIN_GPU_BYTES :
-                                                         MIN_HOST_BYTES;
+    return (group->batch.local_end.kind == UCT_CUDA_END_GPU) ? MIN_GPU_BYTES :
+                                                               MIN_HOST_BYTES;
 }
 
 /*
@@ -399,20 +398,26 @@ static unsigned group_max_count(const uct_cuda_copy_group_t *group)
                    UCT_CUDA_COPY_COALESCE_MAX_COUNT;
 }
 
+static CUdeviceptr group_remote(const uct_cuda_copy_group_t *group,
+                                const uct_cuda_copy_t *copy)
+{
+    return group->mappings[group->num_mappings - 1]->mapped +
+           (copy->remote.address - copy->remote.key->handle.base);
+}
+
 /* Append a block in the group's last mapping and local allocation. Submit the
  * group if it is full: it is not open any more then. */
 static void group_append(uct_cuda_copy_group_t *group,
-                         const uct_cuda_copy_t *copy, CUdeviceptr remote,
-                         bool has_more)
+                         const uct_cuda_copy_t *copy, bool has_more)
 {
-    const CUdeviceptr local              = copy->local.address;
-    const CUdeviceptr dst                = copy->is_put ? remote : local;
-    const CUdeviceptr src                = copy->is_put ? local : remote;
+    const CUdeviceptr remote             = group_remote(group, copy);
     uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
     unsigned max_count;
 
-    uct_cuda_copy_list_add(&group->batch.copies, dst, src, copy->bytes,
-                           group->may_merge);
+    uct_cuda_copy_list_add(&group->batch.copies,
+                           copy->is_put ? remote : copy->local.address,
+                           copy->is_put ? copy->local.address : remote,
+                           copy->bytes, group->may_merge);
     coalescer->is_fed = true;
     if (!has_more) {
         note_fed(coalescer);
@@ -431,57 +436,31 @@ static void group_append(uct_cuda_copy_group_t *group,
     }
 }
 
-static CUdeviceptr group_remote(const uct_cuda_copy_group_t *group,
-                                const uct_cuda_copy_t *copy)
-{
-    return group->mappings[group->num_mappings - 1]->mapped +
-           (copy->remote.address - copy->remote.key->handle.base);
-}
-
 /* Return whether a block is small: larger ones take long by any method, or use
  * several paths */
-static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t length,
+static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t size,
                      uct_cuda_end_t local_end)
 {
-    return (length <= UCT_CUDA_COPY_COALESCE_MAX_SIZE) &&
-           !(uct_cuda_end_is_gpu(local_end) ?
-                     uct_cuda_mp_may_split(coalescer->engine, length) :
-                     uct_cuda_mp_may_split_host(coalescer->engine, length));
+    return (size <= UCT_CUDA_COPY_COALESCE_MAX_SIZE) &&
+           (size < ((local_end.kind == UCT_CUDA_END_GPU) ?
+                            uct_cuda_mp_min_size(coalescer->engine) :
+                            uct_cuda_mp_host_min_size(coalescer->engine)));
 }
 
-/* Find the registration that page-locked all of the local memory, so no copy
- * crosses its end. @return false: none */
-static bool find_locked(const uct_cuda_copy_t *copy,
-                        CUdeviceptr *begin_p, size_t *size_p)
+/* Find the allocation, or the registration, with all of the local memory: no
+ * copy crosses the end of a registration. @return false: none */
+static bool find_local(const uct_cuda_copy_t *copy, uct_cuda_memory_t *memory)
 {
-    uct_cuda_memory_t memory;
+    const CUdeviceptr address = copy->local.address;
 
-    uct_cuda_memory_query((void*)copy->local.address, copy->bytes, &memory);
-    *begin_p = memory.base;
-    *size_p  = memory.length;
-    return (memory.type == UCS_MEMORY_TYPE_HOST) && memory.is_pinned &&
-           uct_cuda_range_holds(memory.base, memory.length,
-                                copy->local.address, copy->bytes);
-}
+    if (copy->local.end.kind == UCT_CUDA_END_GPU) {
+        return uct_cuda_driver_get()->cuMemGetAddressRange(
+                       &memory->base, &memory->length, address) == CUDA_SUCCESS;
+    }
 
-/* Find the allocation, or the registration, with all of the local memory.
- * @return false: none */
-static bool find_local(const uct_cuda_copy_t *copy, CUdeviceptr *begin_p,
-                       size_t *size_p)
-{
-    return uct_cuda_end_is_gpu(copy->local.end) ?
-                   (uct_cuda_driver_get()->cuMemGetAddressRange(
-                            begin_p, size_p, copy->local.address) ==
-                    CUDA_SUCCESS) :
-                   find_locked(copy, begin_p, size_p);
-}
-
-/* Return whether the local memory is on another GPU than the context of the
- * copies */
-static bool is_elsewhere(uct_cuda_end_t local_end, int device)
-{
-    return uct_cuda_end_is_gpu(local_end) &&
-           !uct_cuda_end_is_device(local_end, device);
+    uct_cuda_memory_query((void*)address, copy->bytes, memory);
+    return (memory->type == UCS_MEMORY_TYPE_HOST) && memory->is_pinned &&
+           (copy->bytes <= memory->length - (address - memory->base));
 }
 
 /* Return whether a kernel can access both ends, checked once for each
@@ -508,40 +487,45 @@ static bool can_sync_later(const uct_cuda_copy_group_t *group)
             (current == group->batch.op->stream->context->cuda));
 }
 
+/* Return whether a block is in the allocations of the group's last one, and as
+ * small. Another key may have been unpacked to the same address. */
+static bool group_fits(const uct_cuda_copy_group_t *group,
+                       const uct_cuda_copy_t *copy)
+{
+    const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
+
+    return (group->key == copy->remote.key) &&
+           (group->key_base == handle->base) &&
+           (group->key_buffer_id == handle->buffer_id) &&
+           (group->key_pid == handle->pid) &&
+           (group->batch.is_put == copy->is_put) &&
+           is_small(group->coalescer, copy->bytes, group->batch.local_end) &&
+           uct_cuda_range_holds(group->local_begin, group->local_size,
+                                copy->local.address, copy->bytes);
+}
+
 bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
                                    const uct_cuda_copy_t *copy, bool has_more,
                                    bool is_next)
 {
-    uct_cuda_copy_group_t *group         = coalescer->open;
-    const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
-    const CUdeviceptr local              = copy->local.address;
-    bool needs_sync;
+    uct_cuda_copy_group_t *group = coalescer->open;
 
-    /* another key may have been unpacked to the same address */
-    if ((group == NULL) || (group->rkey != copy->remote.key) ||
-        (group->key_base != handle->base) ||
-        (group->key_buffer_id != handle->buffer_id) ||
-        (group->key_pid != handle->pid) ||
-        (group->batch.is_put != copy->is_put) ||
-        (local < group->local_begin) || (local >= group->local_end_addr) ||
-        (copy->bytes > group->local_end_addr - local) ||
-        !is_small(coalescer, copy->bytes, group->batch.local_end)) {
+    if ((group == NULL) || !group_fits(group, copy)) {
         return false;
     }
 
     /* a list is posted at once */
-    needs_sync = copy->is_put && !group->is_owned && !is_next;
-    if (needs_sync && !can_sync_later(group)) {
-        return false;
-    }
+    if (copy->is_put && !group->is_owned && !is_next) {
+        if (!can_sync_later(group)) {
+            return false;
+        }
 
-    if (needs_sync) {
         /* a later put of the same memory has to wait, too */
         uct_cuda_memory_forget();
         group->needs_sync = true;
     }
 
-    group_append(group, copy, group_remote(group, copy), has_more);
+    group_append(group, copy, has_more);
     return true;
 }
 
@@ -550,21 +534,19 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
                                         const uct_cuda_copy_t *copy,
                                         bool has_more)
 {
-    const uct_cuda_end_t local_end       = copy->local.end;
-    const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
-    const uct_cuda_end_t remote_end      = copy->remote.key->gpu;
-    uct_cuda_copy_group_t *group         = coalescer->open;
-    CUdeviceptr local_begin;
-    size_t local_size;
+    uct_cuda_node_rkey_t *key    = copy->remote.key;
+    uct_cuda_copy_group_t *group = coalescer->open;
+    uct_cuda_memory_t memory;
     ucs_status_t status;
 
     /* With an empty stream waiting for more would only cost time. A block with
      * a group of its own comes after the previous group. A kernel must be able
      * to access both ends. */
-    if (!is_small(coalescer, copy->bytes, local_end) ||
+    if (!is_small(coalescer, copy->bytes, copy->local.end) ||
         ((stream->head == NULL) && !has_more && !is_fed(coalescer)) ||
-        is_elsewhere(local_end, device) ||
-        !find_local(copy, &local_begin, &local_size)) {
+        ((copy->local.end.kind == UCT_CUDA_END_GPU) &&
+         (copy->local.end.device != device)) ||
+        !find_local(copy, &memory)) {
         if (group != NULL) {
             group_submit(coalescer);
         }
@@ -574,8 +556,8 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     if ((group != NULL) &&
         ((group->batch.op->stream != stream) ||
          (group->batch.is_put != copy->is_put) ||
-         !uct_cuda_end_equal(group->batch.local_end, local_end) ||
-         !uct_cuda_end_equal(group->batch.remote_end, remote_end))) {
+         (group->batch.local_end.device != copy->local.end.device) ||
+         (group->batch.remote_end.device != key->gpu.device))) {
         group_submit(coalescer);
     }
 
@@ -587,12 +569,12 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     }
 
     group  = coalescer->open;
-    status = uct_cuda_node_cache_get_in(handle, NULL, device,
+    status = uct_cuda_node_cache_get_in(&key->handle, NULL, device,
                                         stream->context->cuda,
                                         stream->context->id,
                                         &group->mappings[group->num_mappings]);
     if (status != UCS_OK) {
-        uct_cuda_node_cache_log_failure(handle);
+        uct_cuda_node_cache_log_failure(&key->handle);
         if (group->num_blocks == 0) {
             uct_cuda_op_put(group->batch.op);
             group->next_idle               = coalescer->idle;
@@ -605,20 +587,20 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
 
     ++group->num_mappings;
     group->batch.is_put     = copy->is_put;
-    group->batch.local_end  = local_end;
-    group->batch.remote_end = remote_end;
-    group->rkey             = copy->remote.key;
-    group->key_base         = handle->base;
-    group->key_buffer_id    = handle->buffer_id;
-    group->key_pid          = handle->pid;
+    group->batch.local_end  = copy->local.end;
+    group->batch.remote_end = key->gpu;
+    group->key              = key;
+    group->key_base         = key->handle.base;
+    group->key_buffer_id    = key->handle.buffer_id;
+    group->key_pid          = key->handle.pid;
     group->is_owned         = (copy->local.context != NULL) ||
-                              !uct_cuda_end_is_gpu(local_end);
-    group->local_begin      = local_begin;
-    group->local_end_addr   = local_begin + local_size;
+                              (copy->local.end.kind != UCT_CUDA_END_GPU);
+    group->local_begin      = memory.base;
+    group->local_size       = memory.length;
     group->may_merge        = false;
     group->is_reached       = group->is_reached &&
                               is_reached(group, copy, device);
-    group_append(group, copy, group_remote(group, copy), has_more);
+    group_append(group, copy, has_more);
     return UCS_INPROGRESS;
 }
 

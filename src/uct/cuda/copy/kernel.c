@@ -125,20 +125,6 @@ static bool get_kernel(uct_cuda_context_t *context, bool may_load,
     return functions->copy != NULL;
 }
 
-/* Return whether a GPU may write to an address: for memory from cuMemCreate
- * access is set for each GPU, perhaps read only */
-static bool may_write(CUdeviceptr address, int device)
-{
-    const CUmemLocation location = {
-        .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device
-    };
-    unsigned long long access    = 0;
-
-    return (UCT_CUDA_CALL_NOLOG(cuMemGetAccess, &access, &location, address) ==
-            UCS_OK) &&
-           (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-}
-
 bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device)
 {
     CUdeviceptr there                = 0;
@@ -152,7 +138,8 @@ bool uct_cuda_copy_kernel_can_access(CUdeviceptr address, int device)
            (there == address) &&
            ((context != NULL) ||
             !uct_cuda_memory_is_vmm((const void*)address) ||
-            may_write(address, device));
+            uct_cuda_gpu_has_access(device, address,
+                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
 }
 
 /* Free all resources; a cancelled launch that has not run yet still reads the

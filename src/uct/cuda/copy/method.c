@@ -69,6 +69,16 @@ typedef struct {
 } method_t;
 
 
+static const uct_cuda_copy_end_t *src_of(const uct_cuda_copy_t *copy)
+{
+    return copy->is_put ? &copy->local : &copy->remote;
+}
+
+static const uct_cuda_copy_end_t *dst_of(const uct_cuda_copy_t *copy)
+{
+    return copy->is_put ? &copy->remote : &copy->local;
+}
+
 /* Return the access of threads to a peer's host memory; NULL: none */
 static const uct_cuda_host_remote_t *remote_by(const method_start_t *start)
 {
@@ -77,7 +87,7 @@ static const uct_cuda_host_remote_t *remote_by(const method_start_t *start)
 
 static bool is_to_gpu(const method_start_t *start)
 {
-    return uct_cuda_end_is_host(start->state->src_end);
+    return start->state->src_end.kind == UCT_CUDA_END_HOST;
 }
 
 static CUdeviceptr gpu_address(const method_start_t *start)
@@ -109,7 +119,7 @@ static ucs_status_t map_in(state_t *state, int device, CUcontext context,
     }
 
     status = uct_cuda_node_cache_get_in(
-            handle, (uct_cuda_node_hint_t*)&remote->key->hint, device, context,
+            handle, &remote->key->hint, device, context,
             context_id, mapping);
     if (status == UCS_OK) {
         ++state->num_mappings;
@@ -159,7 +169,7 @@ static ucs_status_t map_one(method_start_t *start)
 
 static bool is_unowned(const uct_cuda_copy_end_t *end)
 {
-    return uct_cuda_end_is_gpu(end->end) && (end->context == NULL);
+    return (end->end.kind == UCT_CUDA_END_GPU) && (end->context == NULL);
 }
 
 /* Return whether other GPUs can be given access to the memory, which is all of
@@ -171,10 +181,10 @@ static bool is_reachable(const uct_cuda_copy_t *copy,
         return false;
     }
 
-    return uct_cuda_copy_has_host(copy) ||
+    return uct_cuda_copy_has(copy, UCT_CUDA_END_HOST) ||
            ((engine != NULL) && uct_cuda_mp_may_split(engine, copy->bytes) &&
-            uct_cuda_ctx_has_peer(uct_cuda_copy_src(copy)->context,
-                                  uct_cuda_copy_dst(copy)->address));
+            uct_cuda_ctx_has_peer(src_of(copy)->context,
+                                  dst_of(copy)->address));
 }
 
 static bool
@@ -189,7 +199,7 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
 
     /* in the memory's own context: GPUs without peer access */
     return (key->handle.type != UCT_CUDA_NODE_HANDLE_NONE) &&
-           (!uct_cuda_end_is_gpu(copy->local.end) ||
+           ((copy->local.end.kind != UCT_CUDA_END_GPU) ||
             (!key->is_self && uct_cuda_end_is_device(key->gpu, device)) ||
             (uct_cuda_end_is_device(copy->local.end, device) &&
              (!key->is_self || key->own.is_reached)));
@@ -203,7 +213,7 @@ static bool has_peer(const uct_cuda_copy_t *copy)
     const uct_cuda_node_rkey_t *key = copy->remote.key;
 
     return (key != NULL) &&
-           !(key->is_self && uct_cuda_end_is_gpu(copy->local.end));
+           !(key->is_self && (copy->local.end.kind == UCT_CUDA_END_GPU));
 }
 
 /* Fill the engine's request and memory description */
@@ -353,7 +363,7 @@ static bool engine_can(method_start_t *start)
         !((state->host != NULL) ?
               uct_cuda_mp_may_split_host(engine, state->bytes) :
               uct_cuda_mp_may_split(engine, state->bytes)) ||
-        uct_cuda_copy_has_host_vmm(state->copy)) {
+        uct_cuda_copy_has(state->copy, UCT_CUDA_END_HOST_VMM)) {
         return false;
     }
 
@@ -510,7 +520,7 @@ static ucs_status_t copy_gpus(method_start_t *start, CUstream stream)
     uct_cuda_trace_copy_t *trace = uct_cuda_trace_begin(stream);
     ucs_status_t status;
 
-    status = uct_cuda_copy_has_host_vmm(state->copy) ?
+    status = uct_cuda_copy_has(state->copy, UCT_CUDA_END_HOST_VMM) ?
                      UCT_CUDA_CALL(cuMemcpyAsync, start->dst, start->src,
                                    state->bytes, stream) :
                      UCT_CUDA_CALL(cuMemcpyDtoDAsync, start->dst, start->src,
@@ -625,9 +635,10 @@ static ucs_status_t start_by_any(method_start_t *start)
 /* Return the host memory accessible to this process, or NULL */
 static void *find_host(const uct_cuda_copy_t *copy)
 {
-    return uct_cuda_end_is_host(copy->local.end) ?
+    return (copy->local.end.kind == UCT_CUDA_END_HOST) ?
                    (void*)copy->local.address :
-           uct_cuda_end_is_host(copy->remote.end) && (copy->remote.by == NULL) ?
+           ((copy->remote.end.kind == UCT_CUDA_END_HOST) &&
+            (copy->remote.by == NULL)) ?
                    (void*)copy->remote.address :
                    NULL;
 }
@@ -643,14 +654,14 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     start.op            = op;
     start.state         = state;
     start.engine        = engine;
-    start.src           = uct_cuda_copy_src(copy)->address;
-    start.dst           = uct_cuda_copy_dst(copy)->address;
+    start.src           = src_of(copy)->address;
+    start.dst           = dst_of(copy)->address;
     start.is_self       = !has_peer(copy);
     state->copy         = copy;
     state->device       = device;
     state->keep         = keep;
-    state->src_end      = uct_cuda_copy_src(copy)->end;
-    state->dst_end      = uct_cuda_copy_dst(copy)->end;
+    state->src_end      = src_of(copy)->end;
+    state->dst_end      = dst_of(copy)->end;
     state->bytes        = copy->bytes;
     state->host         = find_host(copy);
     state->slot         = NULL;

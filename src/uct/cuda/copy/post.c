@@ -7,69 +7,59 @@
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/copy/method.h>
 #include <uct/cuda/copy/context.h>
-#include <uct/cuda/node/same_process.h>
 
 #include <ucs/sys/math.h>
 
 #include <pthread.h>
 
 
-/* Return the stream of a copy. Host memory has its own, one for each direction:
- * its copies take longer than those between GPUs */
-static unsigned
-find_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy)
-{
-    const unsigned max_streams = ctx->max_streams;
-    const unsigned number      = copy->remote.key->stream;
-
-    return uct_cuda_end_is_host(copy->local.end) ?
-                   max_streams - 1 -
-                           (((2 * number) + !copy->is_put) % max_streams) :
-           (number < max_streams) ? number :
-                                    number % max_streams;
-}
-
-/* Get the stream. A list is posted completely: only its first block may have to
- * wait */
-static ucs_status_t
+/* Get the stream. Host memory has its own, one for each direction: its copies
+ * take longer than those between GPUs. A list is posted completely: only its
+ * first block may have to wait. */
+static inline ucs_status_t
 get_stream(const uct_cuda_copy_ctx_t *ctx, const uct_cuda_copy_t *copy,
            bool is_next, const uct_cuda_gpu_context_t *context,
            uct_cuda_stream_t **stream)
 {
-    return uct_cuda_queue_stream_in(ctx->coalescer.queue, context->cuda,
-                                    find_stream(ctx, copy), is_next, stream);
+    const unsigned max_streams = ctx->max_streams;
+    unsigned index             = copy->remote.key->stream;
+
+    if (copy->local.end.kind == UCT_CUDA_END_HOST) {
+        index = max_streams - 1 - ((2 * index + !copy->is_put) % max_streams);
+    } else if (index >= max_streams) {
+        index %= max_streams;
+    }
+
+    return uct_cuda_queue_stream_in(ctx->coalescer.queue, context->cuda, index,
+                                    is_next, stream);
 }
 
 /* For memory of this process accessible only from another context of the GPU,
  * make that context current, with its own stream */
-static ucs_status_t use_own(const uct_cuda_copy_ctx_t *ctx,
-                            const uct_cuda_copy_t *copy, bool is_next,
-                            uct_cuda_gpu_context_t *context,
-                            uct_cuda_stream_t **stream_p)
+static ucs_status_t use_direct(const uct_cuda_copy_ctx_t *ctx,
+                               const uct_cuda_copy_t *copy, bool is_next,
+                               uct_cuda_gpu_context_t *context,
+                               uct_cuda_stream_t **stream)
 {
     const int device = context->device;
-    CUcontext instead;
+    CUcontext cuda;
     ucs_status_t status;
 
-    if (!copy->remote.key->is_self || !uct_cuda_end_is_gpu(copy->local.end)) {
-        return UCS_OK;
-    }
-
-    instead = uct_cuda_node_same_process_context(copy->remote.key,
-                                                 (*stream_p)->context, device);
-    if (instead == NULL) {
+    cuda = uct_cuda_copy_direct_context(copy->remote.key, (*stream)->context,
+                                        device);
+    if (cuda == NULL) {
         return UCS_OK;
     }
 
     uct_cuda_gpu_context_pop(context);
-    status = uct_cuda_gpu_context_push(instead, device, context);
+    status = uct_cuda_gpu_context_push(cuda, device, context);
     return (status == UCS_OK) ?
-                   get_stream(ctx, copy, is_next, context, stream_p) :
+                   get_stream(ctx, copy, is_next, context, stream) :
                    status;
 }
 
 /* Submit a copy, coalesced or by itself, in the current context or in another
- * one made current (use_own()). The caller pops @a context. */
+ * one made current (use_direct()). The caller pops @a context. */
 static ucs_status_t submit(uct_cuda_copy_ctx_t *ctx,
                            const uct_cuda_copy_t *copy, bool has_more,
                            bool is_next, uct_cuda_gpu_context_t *context)
@@ -79,8 +69,9 @@ static ucs_status_t submit(uct_cuda_copy_ctx_t *ctx,
     ucs_status_t status;
 
     status = get_stream(ctx, copy, is_next, context, &stream);
-    if (status == UCS_OK) {
-        status = use_own(ctx, copy, is_next, context, &stream);
+    if ((status == UCS_OK) && copy->remote.key->is_self &&
+        (copy->local.end.kind == UCT_CUDA_END_GPU)) {
+        status = use_direct(ctx, copy, is_next, context, &stream);
     }
 
     if (status != UCS_OK) {
@@ -89,12 +80,11 @@ static ucs_status_t submit(uct_cuda_copy_ctx_t *ctx,
 
     status = uct_cuda_copy_coalesce_add(coalescer, stream, context->device,
                                         copy, has_more);
-    if (status != UCS_ERR_UNSUPPORTED) {
-        return status;
-    }
-
-    return uct_cuda_copy_run(coalescer->queue, stream, copy, coalescer->engine,
-                             context->device, coalescer->enable_cache);
+    return (status != UCS_ERR_UNSUPPORTED) ?
+                   status :
+                   uct_cuda_copy_run(coalescer->queue, stream, copy,
+                                     coalescer->engine, context->device,
+                                     coalescer->enable_cache);
 }
 
 
@@ -145,10 +135,7 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
         return UCS_INPROGRESS;
     }
 
-    uct_cuda_copy_place(&copy->local);
-    copy->remote.end     = copy->remote.key->gpu;
-    copy->remote.context = NULL;
-    status               = uct_cuda_copy_enter(copy, &context);
+    status = uct_cuda_copy_enter(copy, copy->remote.key->gpu, &context);
     if (status != UCS_OK) {
         return status;
     }

@@ -91,7 +91,7 @@ static uct_cuda_cma_iface_t *ep_iface(const uct_cuda_cma_ep_t *ep)
 /* Describe a copy to page-locked memory of this process as a put or get of its
  * GPU memory, so that small blocks are coalesced */
 static void own_copy(const uct_cuda_copy_t *copy,
-                     const uct_cuda_node_rkey_t *key, uct_cuda_copy_t *own)
+                     uct_cuda_node_rkey_t *key, uct_cuda_copy_t *own)
 {
     uct_cuda_copy_init(own, (void*)copy->remote.address, key,
                        copy->local.address, copy->bytes, !copy->is_put,
@@ -124,7 +124,7 @@ static ucs_status_t
 own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
 {
     uct_cuda_cma_iface_t *iface = ep_iface(ep);
-    const uct_cuda_node_rkey_t *rkey;
+    uct_cuda_node_rkey_t *rkey;
     uct_cuda_cma_key_t *key;
     uct_cuda_copy_t own;
 
@@ -272,19 +272,12 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         return status;
     }
 
-    uct_cuda_copy_place(&copy.local);
-    if (uct_cuda_end_is_host(copy.local.end)) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
-    copy.remote.end     = uct_cuda_end_host();
-    copy.remote.context = NULL;
-    status              = uct_cuda_copy_enter(&copy, &context);
+    status = uct_cuda_copy_enter(&copy, uct_cuda_end_host(), &context);
     if (status != UCS_OK) {
         return status;
     }
 
-    status = uct_cuda_end_is_gpu(copy.local.end) ?
+    status = (copy.local.end.kind == UCT_CUDA_END_GPU) ?
                      locked_start(ep, rkey, &copy) :
                      UCS_ERR_UNSUPPORTED;
     if (status == UCS_ERR_UNSUPPORTED) {

@@ -123,7 +123,7 @@ bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
                                 length);
 }
 
-const uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key)
+uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key)
 {
     if ((key->rkey == NULL) &&
         (uct_cuda_node_rkey_unpack(&key->packed, uct_cuda_end_none(),

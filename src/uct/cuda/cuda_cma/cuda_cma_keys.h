@@ -52,7 +52,7 @@ bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
                              const void *address, size_t length);
 
 /** Return a remote key for copies within this process; NULL: none. */
-const uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key);
+uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key);
 
 void uct_cuda_cma_keys_cleanup(uct_cuda_cma_keys_t *keys);
 

@@ -161,7 +161,7 @@ static uct_cuda_node_rkey_t *unpack(const uct_cuda_node_packed_rkey_t *packed)
 }
 
 /* Return the unpacked key of a request; NULL: not available */
-static const uct_cuda_node_rkey_t *
+static uct_cuda_node_rkey_t *
 find_rkey(view_t *view, uct_cuda_cma_slot_t *slot,
           const uct_cuda_cma_request_t *request)
 {
@@ -200,8 +200,8 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
               const uct_cuda_cma_request_t *request, uct_completion_t *comp,
               bool has_more)
 {
-    uct_cuda_queue_t *queue         = &server.queue;
-    const uct_cuda_node_rkey_t *key = find_rkey(view, slot, request);
+    uct_cuda_queue_t *queue   = &server.queue;
+    uct_cuda_node_rkey_t *key = find_rkey(view, slot, request);
     uct_cuda_copy_t transfer;
     ucs_status_t status;
 

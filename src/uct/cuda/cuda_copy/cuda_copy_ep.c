@@ -29,7 +29,7 @@ static ucs_status_t copy_host(const uct_cuda_copy_t *copy, CUstream stream)
     const CUdeviceptr dst = copy->remote.address;
     const CUdeviceptr src = copy->local.address;
 
-    return uct_cuda_end_is_host(copy->remote.end) ?
+    return (copy->remote.end.kind == UCT_CUDA_END_HOST) ?
                    uct_cuda_host_copy(src, (void*)dst, copy->bytes, false,
                                       stream) :
                    uct_cuda_host_copy(dst, (void*)src, copy->bytes, true,
@@ -39,12 +39,12 @@ static ucs_status_t copy_host(const uct_cuda_copy_t *copy, CUstream stream)
 /* Submit a copy with its memory types, saving the driver a lookup */
 static ucs_status_t copy_submit(const uct_cuda_copy_t *copy, CUstream stream)
 {
-    if (uct_cuda_copy_has_host_vmm(copy)) {
+    if (uct_cuda_copy_has(copy, UCT_CUDA_END_HOST_VMM)) {
         return UCT_CUDA_CALL(cuMemcpyAsync, copy->remote.address,
                              copy->local.address, copy->bytes, stream);
     }
 
-    return uct_cuda_copy_has_host(copy) ?
+    return uct_cuda_copy_has(copy, UCT_CUDA_END_HOST) ?
                    copy_host(copy, stream) :
                    UCT_CUDA_CALL(cuMemcpyDtoDAsync, copy->remote.address,
                                  copy->local.address, copy->bytes, stream);
@@ -85,7 +85,7 @@ static ucs_status_t copy_synchronously(const uct_cuda_copy_t *copy)
     const CUdeviceptr src = copy->local.address;
     ucs_status_t status, drained;
 
-    if (!uct_cuda_copy_has_host(copy)) {
+    if (!uct_cuda_copy_has(copy, UCT_CUDA_END_HOST)) {
         return UCT_CUDA_CALL(cuMemcpy, dst, src, copy->bytes);
     }
 
@@ -170,15 +170,12 @@ static ucs_status_t copy_by(run_func_t run, uct_ep_h ep, void *dst,
     }
 
     uct_cuda_copy_init(&copy, src, NULL, (uintptr_t)dst, length, true, comp);
-    uct_cuda_copy_place(&copy.local);
-    uct_cuda_copy_place(&copy.remote);
-    if (uct_cuda_end_is_host(copy.local.end) &&
-        uct_cuda_end_is_host(copy.remote.end)) {
+    status = uct_cuda_copy_enter(&copy, uct_cuda_end_none(), &context);
+    if (status == UCS_ERR_UNSUPPORTED) {
         memmove(dst, src, length);
         return UCS_OK;
     }
 
-    status = uct_cuda_copy_enter(&copy, &context);
     if (status != UCS_OK) {
         return status;
     }
@@ -201,7 +198,7 @@ static ucs_status_t run_short(uct_ep_h ep, const uct_cuda_copy_t *copy,
                                       stream_p);
 
     return (status != UCS_OK) ? status :
-           uct_cuda_end_is_host(copy->remote.end) ?
+           (copy->remote.end.kind == UCT_CUDA_END_HOST) ?
                                 copy_from_gpu_now(copy, (*stream_p)->cuda) :
                                 copy_now(copy, (*stream_p)->cuda);
 }
@@ -222,11 +219,11 @@ static uct_cuda_mp_engine_t *find_engine(uct_ep_h ep)
 /* Return whether there is more than one method for the copy */
 static bool has_choice(uct_ep_h ep, const uct_cuda_copy_t *copy)
 {
-    if (uct_cuda_copy_has_host_vmm(copy)) {
+    if (uct_cuda_copy_has(copy, UCT_CUDA_END_HOST_VMM)) {
         return false;
     }
 
-    return uct_cuda_copy_has_host(copy) ?
+    return uct_cuda_copy_has(copy, UCT_CUDA_END_HOST) ?
                    (copy->bytes >= UCT_CUDA_HOST_OWN_MIN_SIZE) &&
                            uct_cuda_settings_host_zcopy() :
                    (copy->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) &&
@@ -251,9 +248,9 @@ static ucs_status_t run_zcopy(uct_ep_h ep, const uct_cuda_copy_t *copy,
      * wait */
     status = uct_cuda_queue_stream_wait(
             queue,
-            uct_cuda_end_is_host(copy->local.end)  ? STREAM_HOST_TO_GPU :
-            uct_cuda_end_is_host(copy->remote.end) ? STREAM_GPU_TO_HOST :
-                                                     STREAM_GPU_TO_GPU,
+            (copy->local.end.kind == UCT_CUDA_END_HOST)  ? STREAM_HOST_TO_GPU :
+            (copy->remote.end.kind == UCT_CUDA_END_HOST) ? STREAM_GPU_TO_HOST :
+                                                           STREAM_GPU_TO_GPU,
             stream_p);
     if (status != UCS_OK) {
         return status;

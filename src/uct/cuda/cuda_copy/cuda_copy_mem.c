@@ -34,7 +34,7 @@ static ucs_status_t push_for_allocation(uct_cuda_end_t gpu, bool use_inactive,
     CUcontext cuda;
     int device;
 
-    status = uct_cuda_gpu_context_push_any(gpu, context);
+    status = uct_cuda_gpu_context_push_any(gpu, 0, context);
     if (status != UCS_ERR_NO_DEVICE) {
         return status;
     }

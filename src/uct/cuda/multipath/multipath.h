@@ -67,23 +67,30 @@ void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine);
 void uct_cuda_mp_engine_destroy(uct_cuda_mp_engine_t *engine);
 
 
-/** Return whether to call uct_cuda_mp_start(). Costs one load and a
- *  comparison; thread safe. False if multi-path is off. */
+/** Return the bytes from which on to call uct_cuda_mp_start() for a transfer
+ *  between GPUs. Costs one load; thread safe. SIZE_MAX if multi-path is off. */
+static inline size_t uct_cuda_mp_min_size(const uct_cuda_mp_engine_t *engine)
+{
+    return __atomic_load_n(&engine->min_size, __ATOMIC_RELAXED);
+}
+
+/** Like uct_cuda_mp_min_size(), for a transfer from or to host memory. */
+static inline size_t
+uct_cuda_mp_host_min_size(const uct_cuda_mp_engine_t *engine)
+{
+    return __atomic_load_n(&engine->host_min_size, __ATOMIC_RELAXED);
+}
+
 static inline bool
 uct_cuda_mp_may_split(const uct_cuda_mp_engine_t *engine, size_t size)
 {
-    return __builtin_expect(
-            size >= __atomic_load_n(&engine->min_size, __ATOMIC_RELAXED), 0);
+    return __builtin_expect(size >= uct_cuda_mp_min_size(engine), 0);
 }
 
-
-/** Like uct_cuda_mp_may_split(), for a transfer from or to host memory. */
 static inline bool
 uct_cuda_mp_may_split_host(const uct_cuda_mp_engine_t *engine, size_t size)
 {
-    return __builtin_expect(size >= __atomic_load_n(&engine->host_min_size,
-                                                    __ATOMIC_RELAXED),
-                            0);
+    return __builtin_expect(size >= uct_cuda_mp_host_min_size(engine), 0);
 }
 
 

@@ -387,7 +387,7 @@ static size_t renew(uint64_t base, uint64_t length, void *answer)
     uct_cuda_gpu_context_t context;
     bool is_pushed, is_made;
 
-    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
                                                &context) == UCS_OK);
     is_made   = uct_cuda_node_exports_renew(base, length, answer);
     if (is_pushed) {
@@ -404,7 +404,7 @@ static int make_descriptor(const uct_cuda_node_invalidation_t *notice)
     bool is_pushed;
     int fd;
 
-    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
+    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
                                                &context) == UCS_OK);
     fd        = uct_cuda_node_exports_descriptor(notice);
     if (is_pushed) {

@@ -214,25 +214,28 @@ static void retire_unused(void)
 /* Return whether both handles are of one process. Buffer ids are unique within
  * a process only; if a PID was reused, the handle or the invalidation page
  * differs. Handles of cuMemCreate memory differ for every export. */
-static bool is_of_same_process(const uct_cuda_node_handle_t *a,
-                               const uct_cuda_node_handle_t *b)
+static bool is_of_same_process(const uct_cuda_node_handle_t *own,
+                               const uct_cuda_node_handle_t *handle)
 {
-    if (a->type == UCT_CUDA_NODE_HANDLE_LEGACY) {
-        return memcmp(a->os.bytes, b->os.bytes, sizeof(a->os.bytes)) == 0;
+    if (own->type == UCT_CUDA_NODE_HANDLE_LEGACY) {
+        return memcmp(own->os.bytes, handle->os.bytes,
+                      sizeof(own->os.bytes)) == 0;
     }
 
-    return (a->notice.page_id == b->notice.page_id) ||
-           (a->notice.page_id == 0) ||
-           (b->notice.page_id == 0);
+    return (own->notice.page_id == handle->notice.page_id) ||
+           (own->notice.page_id == 0) || (handle->notice.page_id == 0);
 }
 
-static bool is_same_allocation(const uct_cuda_node_handle_t *a,
-                               const uct_cuda_node_handle_t *b)
+static bool is_same_allocation(const uct_cuda_node_mapping_t *mapping,
+                               const uct_cuda_node_handle_t *handle)
 {
-    return (a->base == b->base) && (a->buffer_id == b->buffer_id) &&
-           (a->length == b->length) && (a->type == b->type) &&
-           (memcmp(a->gpu, b->gpu, sizeof(a->gpu)) == 0) &&
-           is_of_same_process(a, b);
+    const uct_cuda_node_handle_t *own = &mapping->handle;
+
+    return (own->base == handle->base) &&
+           (own->buffer_id == handle->buffer_id) &&
+           (own->length == handle->length) && (own->type == handle->type) &&
+           (memcmp(own->gpu, handle->gpu, sizeof(own->gpu)) == 0) &&
+           is_of_same_process(own, handle);
 }
 
 static bool overlaps(const uct_cuda_node_mapping_t *mapping, uint64_t start,
@@ -255,7 +258,7 @@ static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
 
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
         newer   = mapping->newer;
-        is_same = is_same_allocation(&mapping->handle, peer);
+        is_same = is_same_allocation(mapping, peer);
         if (!is_same_peer(mapping, peer) || !overlaps(mapping, start, end) ||
             (is_same && (mapping->device != device)) || mapping->closed ||
             ((device < 0) &&
@@ -323,17 +326,16 @@ static void retire_dead(unsigned long long context_id)
     }
 }
 
-/* Find the mapping whose context has opened handles of the same GPU of the
- * peer. CUDA's manual: "May only be opened by one CUcontext per CUdevice".
- * Copies in any context may use its mappings (2 x H100). NULL: none, or the
- * current context. */
-static const uct_cuda_node_mapping_t *
-find_opener(const uct_cuda_node_mapping_t *key)
+/* Change a key's context to the one that has opened handles of the same GPU of
+ * the peer. CUDA's manual: "May only be opened by one CUcontext per CUdevice".
+ * Copies in any context may use its mappings (2 x H100). @return false: there
+ * is no other */
+static bool use_opener(uct_cuda_node_mapping_t *key)
 {
     const uct_cuda_node_mapping_t *mapping;
 
     if (key->handle.type != UCT_CUDA_NODE_HANDLE_LEGACY) {
-        return NULL;
+        return false;
     }
 
     for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
@@ -343,10 +345,17 @@ find_opener(const uct_cuda_node_mapping_t *key)
             (memcmp(mapping->handle.gpu, key->handle.gpu,
                     sizeof(key->handle.gpu)) == 0) &&
             uct_cuda_ctx_is_alive(mapping->context, mapping->context_id)) {
-            return (mapping->context_id == key->context_id) ? NULL : mapping;
+            break;
         }
     }
-    return NULL;
+
+    if ((mapping == NULL) || (mapping->context_id == key->context_id)) {
+        return false;
+    }
+
+    key->context    = mapping->context;
+    key->context_id = mapping->context_id;
+    return true;
 }
 
 /* Log the mappings that prevent the driver from opening a handle */
@@ -401,8 +410,15 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
     return status;
 }
 
-/* Set the location of the allocation's invalidation, which may have changed.
- * The view is NULL if there is none to read. */
+/* The view is NULL if there is none to read */
+static void mapping_set_view(uct_cuda_node_mapping_t *mapping)
+{
+    mapping->view = uct_cuda_node_invalidation_view_get(
+            mapping->handle.pid_ns, mapping->handle.pid,
+            &mapping->handle.notice);
+}
+
+/* Set the location of the allocation's invalidation, which may have changed */
 static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
                                const uct_cuda_node_invalidation_t *notice)
 {
@@ -415,8 +431,7 @@ static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
     }
 
     mapping->handle.notice = *notice;
-    mapping->view          = uct_cuda_node_invalidation_view_get(
-            mapping->handle.pid_ns, mapping->handle.pid, notice);
+    mapping_set_view(mapping);
 }
 
 /* Find the mapping of this allocation in this context, or return NULL. Retire a
@@ -431,7 +446,7 @@ static uct_cuda_node_mapping_t *find_mapping(const uct_cuda_node_mapping_t *key)
     }
 
     mapping = *(uct_cuda_node_mapping_t**)found;
-    if (!is_same_allocation(&mapping->handle, &key->handle) ||
+    if (!is_same_allocation(mapping, &key->handle) ||
         (mapping->context != key->context)) {
         mapping_retire(mapping);
         return NULL;
@@ -532,21 +547,19 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
 
     check_invalidations();
     *mapping = *key;
-    status   = open_in_context(mapping, is_current);
-    if (status != UCS_OK) {
-        free(mapping);
-        return status;
-    }
-
     if (tsearch(mapping, &cache.tree, mapping_compare) == NULL) {
-        uct_cuda_node_handle_close(handle, mapping->mapped);
         free(mapping);
         return UCS_ERR_NO_MEMORY;
     }
 
-    mapping->view = uct_cuda_node_invalidation_view_get(handle->pid_ns,
-                                                        handle->pid,
-                                                        &handle->notice);
+    status = open_in_context(mapping, is_current);
+    if (status != UCS_OK) {
+        tdelete(mapping, &cache.tree, mapping_compare);
+        free(mapping);
+        return status;
+    }
+
+    mapping_set_view(mapping);
     list_add_newest(mapping);
     ++cache.count;
     ++cache.num_mapped;
@@ -561,7 +574,7 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
 }
 
 /* Return the mapping of a handle, opening the handle if there is none yet. The
- * mapping may be in another context, see find_opener(). No user is added. Call
+ * mapping may be in another context, see use_opener(). No user is added. Call
  * with the lock held. */
 static ucs_status_t
 find_or_add(const uct_cuda_node_handle_t *handle, CUdevice device,
@@ -572,21 +585,19 @@ find_or_add(const uct_cuda_node_handle_t *handle, CUdevice device,
                                    .device     = device,
                                    .context    = context,
                                    .context_id = context_id};
-    const uct_cuda_node_mapping_t *opener = NULL;
+    bool is_current = true;
 
     *mapping_p = find_mapping(&key);
     if (*mapping_p == NULL) {
         retire_dead(context_id);
-        opener = find_opener(&key);
-        if (opener != NULL) {
-            key.context    = opener->context;
-            key.context_id = opener->context_id;
-            *mapping_p     = find_mapping(&key);
+        is_current = !use_opener(&key);
+        if (!is_current) {
+            *mapping_p = find_mapping(&key);
         }
     }
 
     return (*mapping_p != NULL) ? UCS_OK :
-                                  add_mapping(&key, opener == NULL, mapping_p);
+                                  add_mapping(&key, is_current, mapping_p);
 }
 
 /* Return the hint's mapping if it is still valid and in this context, or NULL.

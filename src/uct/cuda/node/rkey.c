@@ -153,39 +153,35 @@ static bool is_refused(int device, uct_cuda_end_t gpu)
 {
     int can_access;
 
-    return uct_cuda_end_is_gpu(gpu) && !uct_cuda_end_is_device(gpu, device) &&
+    return (gpu.kind == UCT_CUDA_END_GPU) && (gpu.device != device) &&
            (UCT_CUDA_CALL_NOLOG(cuDeviceCanAccessPeer, &can_access, device,
-                                uct_cuda_end_device(gpu)) == UCS_OK) &&
+                                gpu.device) == UCS_OK) &&
            !can_access;
 }
 
-/* Return whether the device can map the memory. Record in the key if the driver
- * refuses peer access. A failed trial is not final: the memory may have been
- * freed. */
-static bool find_reached(uct_cuda_node_rkey_t *rkey, int device)
+/* A failed trial is not final: the memory may have been freed */
+bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
 {
+    const uint32_t bit = 1u << device;
     unsigned stream;
 
-    if (!uct_cuda_end_is_gpu(rkey->gpu)) {
-        return reach_check(&rkey->handle, device, &stream) == UCS_OK;
+    if (rkey->reached & bit) {
+        return true;
     }
 
-    if (is_refused(device, rkey->gpu)) {
-        rkey->unreached |= 1u << device;
-        uct_cuda_debug("GPU %d has no peer access to GPU %d: by way of another "
-                       "context",
-                       device, uct_cuda_end_device(rkey->gpu));
+    if (rkey->unreached & bit) {
         return false;
     }
 
-    return true;
-}
-
-bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device)
-{
-    const uint32_t bit = 1u << device;
-
-    if ((rkey->unreached & bit) || !find_reached(rkey, device)) {
+    if (rkey->gpu.kind != UCT_CUDA_END_GPU) {
+        if (reach_check(&rkey->handle, device, &stream) != UCS_OK) {
+            return false;
+        }
+    } else if (is_refused(device, rkey->gpu)) {
+        rkey->unreached |= bit;
+        uct_cuda_debug("GPU %d has no peer access to GPU %d: by way of another "
+                       "context",
+                       device, rkey->gpu.device);
         return false;
     }
 
@@ -259,9 +255,9 @@ is_from(const uct_cuda_node_rkey_t *rkey, uct_cuda_end_t gpu)
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUdevice device;
 
-    if (uct_cuda_end_is_gpu(gpu)) {
-        device = uct_cuda_end_device(gpu);
-    } else if (!uct_cuda_end_is_none(gpu) || (driver == NULL) ||
+    if (gpu.kind == UCT_CUDA_END_GPU) {
+        device = gpu.device;
+    } else if ((gpu.kind != UCT_CUDA_END_NONE) || (driver == NULL) ||
                (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)) {
         return false;
     }
@@ -328,7 +324,7 @@ enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
     int device, peer;
     CUcontext kept;
 
-    if (uct_cuda_gpu_context_push_any(gpu, context) != UCS_OK) {
+    if (uct_cuda_gpu_context_push_any(gpu, 0, context) != UCS_OK) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -338,7 +334,7 @@ enter(uct_cuda_node_rkey_t *rkey, int32_t pid, uct_cuda_end_t gpu,
     }
 
     uct_cuda_gpu_context_pop(context);
-    peer = uct_cuda_end_device(rkey->gpu);
+    peer = rkey->gpu.device;
     if ((uct_cuda_gpu_context_push_kept(peer, context) != UCS_OK) &&
         ((uct_cuda_ctx_retain(peer, true, &kept) != UCS_OK) ||
          (uct_cuda_gpu_context_push_kept(peer, context) != UCS_OK))) {
@@ -393,8 +389,9 @@ static ucs_status_t unpack(const void *buffer, uct_cuda_end_t gpu,
         goto err_free;
     }
 
-    rkey->from = uct_cuda_end_gpu(context.device);
-    status     = reach_check(&packed.handle, context.device, &rkey->stream);
+    rkey->from    = uct_cuda_end_gpu(context.device);
+    rkey->reached = 1u << context.device;
+    status        = reach_check(&packed.handle, context.device, &rkey->stream);
     uct_cuda_gpu_context_pop(&context);
     if (status != UCS_OK) {
         goto err_free;

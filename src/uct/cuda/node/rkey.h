@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
     uint64_t               magic;      /**< See uct_cuda_node_rkey_get() */
     bool                   is_self;    /**< Memory of this process */
-    uct_cuda_node_own_t    own; /**< For uct_cuda_node_same_process_context() */
+    uct_cuda_node_own_t    own; /**< For uct_cuda_copy_direct_context() */
     uct_cuda_node_handle_t handle;
     /** Number; shared by one GPU's transfers */
     unsigned               stream;
@@ -63,16 +63,7 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
  * @param rkey    Key of another process; one thread at a time.
  * @param device  Device of the context.
  */
-bool uct_cuda_node_rkey_ask_reach(uct_cuda_node_rkey_t *rkey, int device);
-
-static inline bool
-uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
-{
-    return uct_cuda_end_is_device(rkey->from, device) ||
-           uct_cuda_end_is_device(rkey->gpu, device) ||
-           (rkey->reached & (1u << device)) ||
-           uct_cuda_node_rkey_ask_reach(rkey, device);
-}
+bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device);
 
 /** Replace the handle of a key whose view is not NULL if its owner may have
  *  mapped other memory. @return As uct_cuda_node_handle_renew(). */

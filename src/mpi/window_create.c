@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Windows with GPU memory: their creation, attributes and end. */
+#pragma GCC visibility push(default)
+#include <mpi.h>
+#pragma GCC visibility pop
+
+#include <mpi/handles.h>
+#include <mpi/module.h>
+#include <mpi/window.h>
+#include <mpi/job.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+
+#define CONTROL_NAME 64
+
+/* Description of a rank's memory, exchanged when a window is made */
+typedef struct {
+    char    handle[UCT_CUDA_COLL_API_HANDLE];
+    char    control[CONTROL_NAME]; /* file of the control block; of rank 0 */
+    int64_t size, unit;
+    int32_t is_gpu;
+    int32_t has_failed;
+} part_t;
+
+/* Arguments of the call that makes a window */
+typedef struct {
+    const char *name;
+    void       *base;
+    MPI_Aint   size, unit;
+    MPI_Info   info;
+    MPI_Comm   comm;
+    bool       is_allocate; /* MPI_Win_allocate */
+    bool       is_gpu;
+    bool       is_large;
+    void       *base_p;
+    int        rank, ranks; /* of the communicator */
+    bool       is_spread;   /* it has ranks on other nodes */
+    const uct_cuda_coll_api_t *api;
+} making_t;
+
+
+/* ----------------------------------------------------------- control block */
+
+/* Map the file of a control block; with O_CREAT in `flags`, create it first.
+   @return NULL on failure, with no new file left. */
+static void *control_open(const char *name, int flags, size_t size)
+{
+    const int fd   = open(name, O_RDWR | O_CLOEXEC | flags, S_IRUSR | S_IWUSR);
+    void *address  = MAP_FAILED;
+
+    if (fd < 0) {
+        return NULL;
+    }
+
+    if (!(flags & O_CREAT) || (posix_fallocate(fd, 0, (off_t)size) == 0)) {
+        address = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
+    close(fd);
+    if (address != MAP_FAILED) {
+        return address;
+    }
+
+    if (flags & O_CREAT) {
+        (void)unlink(name);
+    }
+    return NULL;
+}
+
+static bool control_create(ucx_mp_mpi_window_t *window,
+                           char name[CONTROL_NAME])
+{
+    unsigned long long word;
+
+    if (getrandom(&word, sizeof(word), GRND_NONBLOCK) != sizeof(word)) {
+        return false;
+    }
+
+    snprintf(name, CONTROL_NAME, "/dev/shm/ucx_mp_window.%016llx", word);
+    window->control = control_open(
+            name, O_CREAT | O_EXCL,
+            ucx_mp_mpi_window_control_size(window->size));
+    if (window->control == NULL) {
+        name[0] = '\0';
+    }
+    return window->control != NULL;
+}
+
+
+/* ---------------------------------------------------------------- creation */
+
+static void window_unmap(ucx_mp_mpi_window_t *window)
+{
+    int i;
+
+    for (i = 0; i < window->size; ++i) {
+        if (window->targets[i].mapping != NULL) {
+            window->api->memory_unmap(window->targets[i].mapping);
+            window->targets[i].mapping = NULL;
+        }
+    }
+}
+
+/* Free what a window holds, after the other ranks have unmapped its memory. */
+static void window_destroy(ucx_mp_mpi_window_t *window)
+{
+    window_unmap(window);
+    if (window->is_gpu) {
+        window->api->memory_release(window->handle);
+    }
+    if (window->is_allocated) {
+        ucx_mp_mpi_gpu_free((CUdeviceptr)window->base);
+    }
+    if (window->control != NULL) {
+        munmap(window->control, ucx_mp_mpi_window_control_size(window->size));
+    }
+    free(window->starts);
+    free(window->posts);
+    pthread_mutex_destroy(&window->lock);
+    free(window);
+}
+
+/* Create a window: allocate and export this rank's GPU memory, if any, and on
+   rank 0 create the control block. Fill handle and file name in `part`. @return
+   NULL on failure, with nothing left allocated. */
+static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
+{
+    ucx_mp_mpi_window_t *window = calloc(1, sizeof(*window) +
+                                                    making->ranks *
+                                                    sizeof(window->targets[0]));
+
+    if (window == NULL) {
+        return NULL;
+    }
+
+    pthread_mutex_init(&window->lock, NULL);
+    window->api   = making->api;
+    window->rank  = making->rank;
+    window->size  = making->ranks;
+    window->base  = making->base;
+    window->bytes = making->size;
+    window->unit  = (int)making->unit;
+    if (making->is_gpu && making->is_allocate) {
+        window->base         = (void*)ucx_mp_mpi_gpu_alloc(making->size);
+        window->is_allocated = (window->base != NULL);
+    }
+    if (making->is_gpu && (window->base != NULL)) {
+        window->is_gpu = (window->api->memory_export(
+                                  window->base, making->size,
+                                  window->handle) == 0);
+    }
+    if ((making->is_gpu && !window->is_gpu) ||
+        ((making->rank == 0) && !control_create(window, part->control))) {
+        window_destroy(window);
+        return NULL;
+    }
+
+    memcpy(part->handle, window->handle, sizeof(part->handle));
+    return window;
+}
+
+/* Map the control block and the other ranks' GPU memory. @return false: not all
+   is mapped; window_unmap() and window_destroy() undo the rest. */
+static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
+{
+    ucx_mp_mpi_target_t *target;
+    void *ctx     = NULL;
+    int is_copied = 0;
+    int i;
+
+    if (window->control == NULL) {
+        window->control = control_open(
+                parts[0].control, 0,
+                ucx_mp_mpi_window_control_size(window->size));
+    }
+    for (i = 0; i < window->size; ++i) {
+        window->has_host |= !parts[i].is_gpu && (parts[i].size > 0);
+    }
+
+    /* loads the driver of a rank that uses no GPU */
+    if ((window->control == NULL) || !ucx_mp_mpi_gpu_is_there()) {
+        return false;
+    }
+
+    for (i = 0; i < window->size; ++i) {
+        target          = &window->targets[i];
+        target->size    = parts[i].size;
+        target->unit    = parts[i].unit;
+        target->is_ours = parts[i].is_gpu || !window->has_host;
+        if (!parts[i].is_gpu) {
+            continue;
+        }
+        if (i == window->rank) {
+            target->address = window->base;
+            continue;
+        }
+
+        target->address = (char*)window->api->memory_map(
+                parts[i].handle, &target->mapping, &ctx, &is_copied);
+        target->ctx       = ctx;
+        target->is_copied = is_copied;
+        if (target->address == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Make the MPI's call that creates the window. `base` and `size`: memory for
+   the MPI; none if this rank's is on a GPU. @return Its result. */
+static int window_make(const making_t *making, void *base, MPI_Aint size,
+                       MPI_Win *win)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+
+#if MPI_VERSION >= 4
+    if (making->is_large) {
+        return making->is_allocate ?
+                       real->Win_allocate_c(size, making->unit, making->info,
+                                            making->comm, making->base_p,
+                                            win) :
+                       real->Win_create_c(base, size, making->unit,
+                                          making->info, making->comm, win);
+    }
+#endif
+    return making->is_allocate ?
+                   real->Win_allocate(size, (int)making->unit, making->info,
+                                      making->comm, making->base_p, win) :
+                   real->Win_create(base, size, (int)making->unit,
+                                    making->info, making->comm, win);
+}
+
+/* Create the window on all ranks, once one of them has GPU memory; all call
+   this, and it blocks. @return NULL on all ranks if one of them cannot take
+   part. Aborts without memory. */
+static ucx_mp_mpi_window_t *window_agree(const making_t *making)
+{
+    part_t *parts = calloc(making->ranks + 1, sizeof(*parts));
+    part_t *own   = parts + making->ranks;
+    ucx_mp_mpi_window_t *window;
+    bool is_whole;
+
+    if (parts == NULL) {
+        abort(); /* the others count on it */
+    }
+
+    window          = window_new(making, own);
+    own->size       = making->size;
+    own->unit       = making->unit;
+    own->is_gpu     = making->is_gpu;
+    own->has_failed = (window == NULL);
+    if (ucx_mp_mpi_pmpi.Allgather(own, sizeof(*own), ucx_mp_mpi_handles.byte,
+                                  parts, sizeof(*own), ucx_mp_mpi_handles.byte,
+                                  making->comm) != MPI_SUCCESS) {
+        abort();
+    }
+
+    is_whole = ucx_mp_mpi_on_all(making->comm,
+                                 (window != NULL) && window_map(window, parts));
+    if ((making->rank == 0) && (parts[0].control[0] != '\0')) {
+        (void)unlink(parts[0].control);
+    }
+    free(parts);
+    if (is_whole) {
+        return window;
+    }
+
+    if (window != NULL) {
+        window_unmap(window);
+    }
+    (void)ucx_mp_mpi_on_all(making->comm, true); /* all have unmapped */
+    if (window != NULL) {
+        window_destroy(window);
+    }
+    return NULL;
+}
+
+/* Fill rank, ranks, api and is_spread from the communicator. @return Whether
+   its ranks may agree on a window with GPU memory: the MPI has no CUDA support,
+   the module is loaded, and all are of this program. The same on all of
+   them. */
+static bool comm_is_known(making_t *making)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    const MPI_Comm comm           = making->comm;
+    bool is_known                 = false;
+    int is_inter, i;
+    int *places;
+
+    if (!real->stages || (comm == real->comm_null) || (comm == (MPI_Comm)0) ||
+        (real->Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) || is_inter ||
+        (real->Comm_rank(comm, &making->rank) != MPI_SUCCESS) ||
+        (real->Comm_size(comm, &making->ranks) != MPI_SUCCESS)) {
+        return false;
+    }
+
+    making->api = (making->ranks == 1) ? ucx_mp_mpi_module() :
+                                         ucx_mp_mpi_job.api;
+    if ((making->api == NULL) || (making->ranks == 1)) {
+        return making->api != NULL;
+    }
+
+    places = malloc(making->ranks * sizeof(*places));
+    if (places == NULL) {
+        abort(); /* the others count on it */
+    }
+
+    is_known = ucx_mp_mpi_job_places(comm, making->ranks, places);
+    for (i = 0; is_known && (i < making->ranks); ++i) {
+        making->is_spread |= (places[i] < 0);
+    }
+    free(places);
+    return is_known;
+}
+
+static int window_begin(making_t *making, MPI_Win *win)
+{
+    const MPI_Aint real_size = making->is_gpu ? 0 : making->size;
+    ucx_mp_mpi_window_t *window;
+    int rc;
+
+    ucx_mp_mpi_handles_find();
+    if (!comm_is_known(making)) {
+        return making->is_gpu ?
+                       ucx_mp_mpi_refuse(making->name, making->comm) :
+                       window_make(making, making->base, making->size, win);
+    }
+
+    if (ucx_mp_mpi_on_all(making->comm, !making->is_gpu)) {
+        return window_make(making, making->base, making->size, win);
+    }
+
+    window = making->is_spread ? NULL : window_agree(making);
+    if (window == NULL) {
+        return ucx_mp_mpi_refuse(making->name, making->comm);
+    }
+
+    rc = window_make(making, making->is_gpu ? NULL : making->base, real_size,
+                     win);
+    if (rc == MPI_SUCCESS) {
+        rc = ucx_mp_mpi_pmpi.Win_get_group(*win, &window->group);
+    }
+    if (rc != MPI_SUCCESS) {
+        window_destroy(window);
+        return rc;
+    }
+
+    window->win = *win;
+    if (making->is_allocate && making->is_gpu) {
+        memcpy(making->base_p, &window->base, sizeof(window->base));
+    } else if (making->is_allocate) {
+        memcpy(&window->base, making->base_p, sizeof(window->base));
+    }
+    ucx_mp_mpi_window_add(window);
+    return MPI_SUCCESS;
+}
+
+static int window_create(making_t *making, MPI_Win *win)
+{
+    making->is_gpu = ucx_mp_mpi_may_be_gpu() && (making->size > 0) &&
+                     ucx_mp_mpi_pointers_are_gpu(making->base, making->base);
+    return window_begin(making, win);
+}
+
+UCX_MP_MPI_DEFINE(Win_create, (base, size, unit, info, comm, win), void *base,
+                  MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
+                  MPI_Win *win)
+{
+    making_t making = {.name = "MPI_Win_create", .base = base, .size = size,
+                       .unit = unit, .info = info, .comm = comm};
+
+    return window_create(&making, win);
+}
+
+/* Return whether MPI_Win_allocate() shall allocate GPU memory: the info's
+   "mpi_memory_alloc_kinds" begins with "cuda:device" or is "cuda", this process
+   uses GPUs, and the MPI has no CUDA support. */
+static bool info_is_gpu(MPI_Info info)
+{
+    char value[64] = "";
+    int is_there   = 0;
+
+    return ucx_mp_mpi_may_be_gpu() && ucx_mp_mpi_pmpi.stages &&
+           (info != ucx_mp_mpi_pmpi.info_null) &&
+           (ucx_mp_mpi_pmpi.Info_get(info, "mpi_memory_alloc_kinds",
+                                     sizeof(value) - 1, value, &is_there) ==
+            MPI_SUCCESS) &&
+           is_there && ((strncmp(value, "cuda:device", 11) == 0) ||
+                        (strcmp(value, "cuda") == 0));
+}
+
+static int window_allocate(making_t *making, MPI_Win *win)
+{
+    making->is_allocate = true;
+    making->is_gpu      = (making->size > 0) && info_is_gpu(making->info);
+    return window_begin(making, win);
+}
+
+UCX_MP_MPI_DEFINE(Win_allocate, (size, unit, info, comm, base_p, win),
+                  MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
+                  void *base_p, MPI_Win *win)
+{
+    making_t making = {.name = "MPI_Win_allocate", .base_p = base_p,
+                       .size = size, .unit = unit, .info = info, .comm = comm};
+
+    return window_allocate(&making, win);
+}
+
+#if MPI_VERSION >= 4
+UCX_MP_MPI_DEFINE(Win_create_c, (base, size, unit, info, comm, win), void *base,
+                  MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm,
+                  MPI_Win *win)
+{
+    making_t making = {.name = "MPI_Win_create_c", .base = base, .size = size,
+                       .unit = unit, .info = info, .comm = comm,
+                       .is_large = true};
+
+    return window_create(&making, win);
+}
+
+UCX_MP_MPI_DEFINE(Win_allocate_c, (size, unit, info, comm, base_p, win),
+                  MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm,
+                  void *base_p, MPI_Win *win)
+{
+    making_t making = {.name = "MPI_Win_allocate_c", .base_p = base_p,
+                       .size = size, .unit = unit, .info = info, .comm = comm,
+                       .is_large = true};
+
+    return window_allocate(&making, win);
+}
+#endif
+
+
+/* --------------------------------------------------------- attributes, end */
+
+UCX_MP_MPI_DEFINE(Win_get_attr, (win, keyval, value, flag), MPI_Win win,
+                  int keyval, void *value, int *flag)
+{
+    ucx_mp_mpi_window_t *window;
+
+    ucx_mp_mpi_pmpi_find_calls();
+    window = ucx_mp_mpi_window_find(win);
+    if ((window == NULL) || !window->is_gpu ||
+        ((keyval != MPI_WIN_BASE) && (keyval != MPI_WIN_SIZE) &&
+         (keyval != MPI_WIN_DISP_UNIT))) {
+        return ucx_mp_mpi_pmpi.Win_get_attr(win, keyval, value, flag);
+    }
+
+    *(void**)value = (keyval == MPI_WIN_BASE) ? window->base :
+                     (keyval == MPI_WIN_SIZE) ? (void*)&window->bytes :
+                                                (void*)&window->unit;
+    *flag          = 1;
+    return MPI_SUCCESS;
+}
+
+UCX_MP_MPI_DEFINE(Win_free, (win), MPI_Win *win)
+{
+    ucx_mp_mpi_window_t *window;
+    int rc, real_rc;
+
+    ucx_mp_mpi_pmpi_find_calls();
+    window = ucx_mp_mpi_window_find(*win);
+    if (window == NULL) {
+        rc = ucx_mp_mpi_window_settle(*win, -1, MPI_SUCCESS);
+        real_rc = ucx_mp_mpi_pmpi.Win_free(win);
+        return (real_rc != MPI_SUCCESS) ? real_rc : rc;
+    }
+
+    rc = ucx_mp_mpi_window_wait(window);
+    window_unmap(window);
+    ucx_mp_mpi_window_barrier(window);
+    rc = ucx_mp_mpi_window_settle(*win, -1, rc);
+    ucx_mp_mpi_window_remove(window);
+    ucx_mp_mpi_pmpi.Group_free(&window->group);
+    real_rc = ucx_mp_mpi_pmpi.Win_free(win);
+    window_destroy(window);
+    return (real_rc != MPI_SUCCESS) ? real_rc : rc;
+}
