@@ -10,9 +10,12 @@
 #include "preload.h"
 
 #include <dlfcn.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdarg.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -134,4 +137,83 @@ CUEMU_EXPORT int clock_nanosleep(clockid_t id, int flags,
     return libc(id, flags,
                 (flags & TIMER_ABSTIME) ? cuemu_end(id, end, &real) : end,
                 left);
+}
+
+/* A timer's first end, of a clock that its descriptor does not tell */
+static const struct itimerspec *
+cuemu_timer(int is_end, const struct itimerspec *value, struct itimerspec *real)
+{
+    /* zero stops the timer */
+    if (!is_end || (value == NULL) ||
+        ((value->it_value.tv_sec == 0) && (value->it_value.tv_nsec == 0))) {
+        return value;
+    }
+
+    *real          = *value;
+    real->it_value = *cuemu_end(cuemu_clock_of(&value->it_value),
+                                &value->it_value, &real->it_value);
+    return real;
+}
+
+CUEMU_EXPORT int timerfd_settime(int fd, int flags,
+                                 const struct itimerspec *value,
+                                 struct itimerspec *old)
+{
+    static int (*libc)(int fd, int flags, const struct itimerspec *value,
+                       struct itimerspec *old);
+    struct itimerspec real;
+
+    if (libc == NULL) {
+        libc = (__typeof__(libc))cuemu_libc("timerfd_settime");
+    }
+
+    return libc(fd, flags, cuemu_timer(flags & TFD_TIMER_ABSTIME, value, &real),
+                old);
+}
+
+CUEMU_EXPORT int timer_settime(timer_t timer, int flags,
+                               const struct itimerspec *value,
+                               struct itimerspec *old)
+{
+    static int (*libc)(timer_t timer, int flags, const struct itimerspec *value,
+                       struct itimerspec *old);
+    struct itimerspec real;
+
+    if (libc == NULL) {
+        libc = (__typeof__(libc))cuemu_libc("timer_settime");
+    }
+
+    return libc(timer, flags, cuemu_timer(flags & TIMER_ABSTIME, value, &real),
+                old);
+}
+
+/* C++ futures wait by this. As libc, take six arguments, however many there
+   are. */
+CUEMU_EXPORT long syscall(long number, ...)
+{
+    static long (*libc)(long number, ...);
+    struct timespec real;
+    long word[6];
+    va_list list;
+    size_t i;
+
+    va_start(list, number);
+    for (i = 0; i < sizeof(word) / sizeof(word[0]); ++i) {
+        word[i] = va_arg(list, long);
+    }
+    va_end(list);
+
+    if ((number == SYS_futex) &&
+        ((word[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET)) {
+        word[3] = (long)cuemu_end((word[1] & FUTEX_CLOCK_REALTIME) ?
+                                          CLOCK_REALTIME :
+                                          CLOCK_MONOTONIC,
+                                  (const struct timespec*)word[3], &real);
+    }
+
+    if (libc == NULL) {
+        libc = (__typeof__(libc))cuemu_libc("syscall");
+    }
+
+    return libc(number, word[0], word[1], word[2], word[3], word[4], word[5]);
 }
