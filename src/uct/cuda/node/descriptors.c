@@ -160,8 +160,8 @@ void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
     (void)poll(&poll_fd, 1, (int)milliseconds);
 }
 
-static void answer(const request_t *request, int reply,
-                   uct_cuda_node_make_t make, uct_cuda_node_renew_t renew)
+static void answer_one(const request_t *request, int reply,
+                       uct_cuda_node_make_t make, uct_cuda_node_renew_t renew)
 {
     uint64_t handle[UCT_CUDA_NODE_MAX_ANSWER / sizeof(uint64_t)];
     size_t size;
@@ -195,7 +195,7 @@ void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
                 return;
             }
         } else if (reply >= 0) {
-            answer(&request, reply, make, renew);
+            answer_one(&request, reply, make, renew);
         }
         if (reply >= 0) {
             close(reply);
