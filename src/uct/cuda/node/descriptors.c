@@ -24,7 +24,7 @@
 typedef struct {
     uct_cuda_node_invalidation_t notice; /* of the descriptor asked for */
     uint64_t                     base;   /* of the handle asked for */
-    uint64_t                     length; /* 0: a descriptor is */
+    uint64_t                     length; /* 0: asks for a descriptor */
 } request_t;
 
 typedef union {

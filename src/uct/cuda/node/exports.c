@@ -702,7 +702,7 @@ static bool is_registered(uint64_t begin, uint64_t end)
     pthread_mutex_lock(&exports.lock);
     LIST_FOREACH(region, &exports.regions, link)
     {
-        if ((region->begin < end) && (region->end > begin)) {
+        if ((region->base < end) && (region->base + region->length > begin)) {
             break;
         }
     }

@@ -53,8 +53,8 @@ ucs_status_t uct_cuda_node_exports_get_range(const void *address, size_t length,
 typedef struct uct_cuda_node_region uct_cuda_node_region_t;
 
 struct uct_cuda_node_region {
-    uint64_t                          begin;
-    uint64_t                          end;
+    uint64_t                          base;
+    uint64_t                          length;
     LIST_ENTRY(uct_cuda_node_region) link;
 };
 

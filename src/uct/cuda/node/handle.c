@@ -373,16 +373,9 @@ static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
     return fd;
 }
 
-static uct_cuda_node_invalidation_view_t *
-view_of(const uct_cuda_node_handle_t *handle)
-{
-    return uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
-                                               &handle->notice);
-}
-
 static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
 {
-    uct_cuda_node_invalidation_view_t *view = view_of(handle);
+    uct_cuda_node_invalidation_view_t *view = uct_cuda_node_handle_view(handle);
     int fd;
 
     if (view == NULL) {
@@ -426,7 +419,7 @@ static bool is_answer(const uct_cuda_node_handle_t *answer,
 
 ucs_status_t uct_cuda_node_handle_renew(uct_cuda_node_handle_t *handle)
 {
-    uct_cuda_node_invalidation_view_t *view = view_of(handle);
+    uct_cuda_node_invalidation_view_t *view = uct_cuda_node_handle_view(handle);
     const int pidfd                         = open_pid(handle);
     uct_cuda_node_handle_t answer;
     bool is_answered = false;
@@ -651,8 +644,7 @@ static bool read_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
         return false;
     }
 
-    view = uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
-                                               &handle->notice);
+    view = uct_cuda_node_handle_view(handle);
     if (view == NULL) {
         return false;
     }

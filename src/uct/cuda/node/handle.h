@@ -86,6 +86,16 @@ uct_cuda_node_handle_is_mapped(const uct_cuda_node_handle_t *handle)
 }
 
 
+/** Take a reference to the page of the handle's owner, as
+ *  uct_cuda_node_invalidation_view_get(). */
+static inline uct_cuda_node_invalidation_view_t *
+uct_cuda_node_handle_view(const uct_cuda_node_handle_t *handle)
+{
+    return uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
+                                               &handle->notice);
+}
+
+
 /** Return whether type, PID, range and notice of another process's handle are
  *  within bounds. Call it before passing the handle to any other function. The
  *  OS handle is checked when it is opened. */

@@ -410,14 +410,6 @@ static ucs_status_t open_handle(const uct_cuda_node_handle_t *handle,
     return status;
 }
 
-/* The view is NULL if there is none to read */
-static void mapping_set_view(uct_cuda_node_mapping_t *mapping)
-{
-    mapping->view = uct_cuda_node_invalidation_view_get(
-            mapping->handle.pid_ns, mapping->handle.pid,
-            &mapping->handle.notice);
-}
-
 /* Set the location of the allocation's invalidation, which may have changed */
 static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
                                const uct_cuda_node_invalidation_t *notice)
@@ -431,7 +423,7 @@ static void mapping_set_notice(uct_cuda_node_mapping_t *mapping,
     }
 
     mapping->handle.notice = *notice;
-    mapping_set_view(mapping);
+    mapping->view = uct_cuda_node_handle_view(&mapping->handle);
 }
 
 /* Find the mapping of this allocation in this context, or return NULL. Retire a
@@ -559,7 +551,7 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
         return status;
     }
 
-    mapping_set_view(mapping);
+    mapping->view = uct_cuda_node_handle_view(&mapping->handle);
     list_add_newest(mapping);
     ++cache.count;
     ++cache.num_mapped;
@@ -701,8 +693,7 @@ uct_cuda_node_cache_view_get(const uct_cuda_node_handle_t *handle)
     uct_cuda_node_invalidation_view_t *view;
 
     pthread_mutex_lock(&cache.lock);
-    view = uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
-                                               &handle->notice);
+    view = uct_cuda_node_handle_view(handle);
     pthread_mutex_unlock(&cache.lock);
     return view;
 }

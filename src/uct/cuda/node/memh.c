@@ -23,17 +23,16 @@ struct exported {
     uct_cuda_node_handle_t handle;
     CUcontext              context;    /* context that owns it; NULL: none */
     unsigned long long    context_id; /* id of the context */
+    uint64_t               remaps; /* of the process, when it was confirmed */
 };
 
 struct uct_cuda_node_memh {
     pthread_mutex_t lock; /* workers may pack one handle at the same time */
-    void            *address;
-    size_t          length;
     exported_t      *exported;
     uint64_t        remaps; /* of the process, when a key was packed last */
-    /* The addresses, once memory mapped with cuMemMap is exported there */
     uct_cuda_node_region_t region;
-    bool                   has_region;
+    /* Peers may ask for the region: memory mapped with cuMemMap was exported */
+    bool                   is_shared;
 };
 
 
@@ -47,13 +46,11 @@ ucs_status_t uct_cuda_node_memh_create(void *address, size_t length,
     }
 
     pthread_mutex_init(&memh->lock, NULL);
-    memh->address  = address;
-    memh->length   = length;
-    memh->exported = NULL;
-    memh->has_region   = false;
-    memh->region.begin = (uintptr_t)address;
-    memh->region.end   = (uintptr_t)address + length;
-    *memh_p        = memh;
+    memh->exported      = NULL;
+    memh->region.base   = (uintptr_t)address;
+    memh->region.length = length;
+    memh->is_shared     = false;
+    *memh_p             = memh;
     return UCS_OK;
 }
 
@@ -61,7 +58,7 @@ void uct_cuda_node_memh_destroy(uct_cuda_node_memh_t *memh)
 {
     exported_t *exported;
 
-    if (memh->has_region) {
+    if (memh->is_shared) {
         uct_cuda_node_exports_remove_region(&memh->region);
     }
 
@@ -100,7 +97,7 @@ static const exported_t *memh_find(const uct_cuda_node_memh_t *memh,
         /* a range's pieces may have changed: ask the driver */
         if ((exported->handle.type != UCT_CUDA_NODE_HANDLE_RANGE) &&
             (!uct_cuda_node_handle_is_mapped(&exported->handle) ||
-             (exported->handle.remaps == memh->remaps)) &&
+             (exported->remaps == memh->remaps)) &&
             ((uintptr_t)address >= exported->handle.base) &&
             ((uintptr_t)address - exported->handle.base <
              exported->handle.length)) {
@@ -145,8 +142,8 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
     uct_cuda_memory_sync_memops(&memory);
     while ((exported = *link) != NULL) {
         if (is_current(exported, &memory)) {
-            exported->handle.remaps = memh->remaps;
-            *handle_p               = &exported->handle;
+            exported->remaps = memh->remaps;
+            *handle_p        = &exported->handle;
             return UCS_OK;
         }
 
@@ -173,7 +170,7 @@ static ucs_status_t memh_export(uct_cuda_node_memh_t *memh, void *address,
         return status;
     }
 
-    exported->handle.remaps = memh->remaps;
+    exported->remaps     = memh->remaps;
     exported->context    = memory.context;
     exported->context_id = (memory.context == NULL) ?
                                    0 :
@@ -204,8 +201,8 @@ static void write_key(uct_cuda_node_memh_t *memh,
 
     if (uct_cuda_node_handle_is_mapped(handle)) {
         packed.handle.remaps = memh->remaps;
-        if (!memh->has_region) {
-            memh->has_region = true;
+        if (!memh->is_shared) {
+            memh->is_shared = true;
             uct_cuda_node_exports_add_region(&memh->region);
         }
     }
@@ -307,8 +304,8 @@ ucs_status_t uct_cuda_node_rkey_pack(uct_cuda_node_memh_t *memh, void *address,
     ucs_status_t status;
 
     if (address == NULL) {
-        address = memh->address;
-        length  = memh->length;
+        address = (void*)memh->region.base;
+        length  = memh->region.length;
     }
 
     pthread_mutex_lock(&memh->lock);

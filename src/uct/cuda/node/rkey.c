@@ -191,14 +191,16 @@ bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device)
 
 ucs_status_t uct_cuda_node_rkey_ask_current(uct_cuda_node_rkey_t *rkey)
 {
-    uct_cuda_node_handle_t handle = rkey->handle;
+    uct_cuda_node_handle_t handle;
     ucs_status_t status;
 
-    if (!uct_cuda_node_invalidation_view_may_differ(rkey->view, &handle.notice,
-                                                    handle.remaps)) {
+    if (!uct_cuda_node_invalidation_view_may_differ(rkey->view,
+                                                    &rkey->handle.notice,
+                                                    rkey->handle.remaps)) {
         return UCS_OK;
     }
 
+    handle = rkey->handle;
     status = uct_cuda_node_cache_renew(&handle);
     if (status != UCS_OK) {
         uct_cuda_node_cache_log_failure(&handle);
