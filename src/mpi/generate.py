@@ -582,9 +582,10 @@ class Call:
         if self.kind == 'neighbors':
             print('    ucx_mp_mpi_call_neighbors(&call);')
         for when, way, (use, pointer, *rest) in self.buffers:
+            function = {'message': 'message_buffer',
+                        'copied': 'message_copied'}.get(way, 'call_' + way)
             text = ('ucx_mp_mpi_%s(&call, %s, %s, %s);'
-                    % ({'message': 'message_buffer',
-                        'copied': 'message_copied'}.get(way, 'call_' + way), use, pointer, ', '.join(rest)))
+                    % (function, use, pointer, ', '.join(rest)))
             if when:
                 print('    if (%s) {\n        %s\n    }' % (when, text))
             else:

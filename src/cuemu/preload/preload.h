@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* What the files of the preloaded library share. */
+/* Functions shared by the files of the preloaded library. */
 #ifndef CUEMU_PRELOAD_H
 #define CUEMU_PRELOAD_H
 

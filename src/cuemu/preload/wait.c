@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Let waits of programs that read the emulated clock end in time. libc's waits
- * end at a time of the real clock, which the program computes from the emulated
- * one. The two differ by what the session's ranks have worked or waited: where
- * the emulated clock is ahead, as after many short tests, Python's threads
- * would not hand over the interpreter. So each end is moved by the difference.
+ * Make timed waits of programs end by the emulated clock. libc's waits end at a
+ * time of the real clock, while the program computes this time from the
+ * emulated one. Where the emulated clock is ahead, as after many short tests,
+ * Python's threads would not hand over the interpreter. So each end is moved by
+ * the difference of the clocks.
  */
 #include "preload.h"
 
@@ -41,8 +41,8 @@ static int64_t cuemu_ahead_ns(clockid_t id)
            real.tv_nsec;
 }
 
-/* Return an end of the emulated clock as one of the real clock, in *real. What
-   is no time is left to libc. */
+/* Return an end of the emulated clock as one of the real clock, in *real.
+   Invalid times are left to libc. */
 static const struct timespec *
 cuemu_end(clockid_t id, const struct timespec *end, struct timespec *real)
 {
@@ -81,6 +81,11 @@ static void *cuemu_libc(const char *name)
     return (function != NULL) ? function : dlsym(RTLD_NEXT, name);
 }
 
+/* Set a pointer to a function of libc, unless done */
+#define CUEMU_LIBC(_libc, _name) \
+    ((_libc) = ((_libc) != NULL) ? (_libc) : \
+                                   (__typeof__(_libc))cuemu_libc(_name))
+
 #define CUEMU_LIST(...) __VA_ARGS__,
 
 /* Define a wait up to `end` of a clock, with these parameters and arguments
@@ -91,9 +96,7 @@ static void *cuemu_libc(const char *name)
         static int (*libc)(CUEMU_LIST _params const struct timespec *end); \
         struct timespec real; \
         \
-        if (libc == NULL) { \
-            libc = (__typeof__(libc))cuemu_libc(#_name); \
-        } \
+        CUEMU_LIBC(libc, #_name); \
         return libc(CUEMU_LIST _args cuemu_end(_clock, end, &real)); \
     }
 
@@ -130,10 +133,7 @@ CUEMU_EXPORT int clock_nanosleep(clockid_t id, int flags,
                        struct timespec *left);
     struct timespec real;
 
-    if (libc == NULL) {
-        libc = (__typeof__(libc))cuemu_libc("clock_nanosleep");
-    }
-
+    CUEMU_LIBC(libc, "clock_nanosleep");
     return libc(id, flags,
                 (flags & TIMER_ABSTIME) ? cuemu_end(id, end, &real) : end,
                 left);
@@ -155,43 +155,39 @@ cuemu_timer(int is_end, const struct itimerspec *value, struct itimerspec *real)
     return real;
 }
 
-CUEMU_EXPORT int timerfd_settime(int fd, int flags,
-                                 const struct itimerspec *value,
-                                 struct itimerspec *old)
-{
-    static int (*libc)(int fd, int flags, const struct itimerspec *value,
-                       struct itimerspec *old);
-    struct itimerspec real;
-
-    if (libc == NULL) {
-        libc = (__typeof__(libc))cuemu_libc("timerfd_settime");
+/* Define a call that sets a timer, with a flag for an end instead of a
+   duration */
+#define CUEMU_TIMER(_name, _type, _flag) \
+    CUEMU_EXPORT int _name(_type timer, int flags, \
+                           const struct itimerspec *value, \
+                           struct itimerspec *old) \
+    { \
+        static int (*libc)(_type timer, int flags, \
+                           const struct itimerspec *value, \
+                           struct itimerspec *old); \
+        struct itimerspec real; \
+        \
+        CUEMU_LIBC(libc, #_name); \
+        return libc(timer, flags, cuemu_timer(flags & (_flag), value, &real), \
+                    old); \
     }
 
-    return libc(fd, flags, cuemu_timer(flags & TFD_TIMER_ABSTIME, value, &real),
-                old);
-}
+CUEMU_TIMER(timerfd_settime, int, TFD_TIMER_ABSTIME)
+CUEMU_TIMER(timer_settime, timer_t, TIMER_ABSTIME)
 
-CUEMU_EXPORT int timer_settime(timer_t timer, int flags,
-                               const struct itimerspec *value,
-                               struct itimerspec *old)
+static long (*cuemu_libc_syscall)(long number, ...);
+
+/* The clock makes system calls, so their first one must not look up libc's
+   function: see clock.c */
+__attribute__((constructor)) static void cuemu_find_syscall(void)
 {
-    static int (*libc)(timer_t timer, int flags, const struct itimerspec *value,
-                       struct itimerspec *old);
-    struct itimerspec real;
-
-    if (libc == NULL) {
-        libc = (__typeof__(libc))cuemu_libc("timer_settime");
-    }
-
-    return libc(timer, flags, cuemu_timer(flags & TIMER_ABSTIME, value, &real),
-                old);
+    CUEMU_LIBC(cuemu_libc_syscall, "syscall");
 }
 
-/* C++ futures wait by this. As libc, take six arguments, however many there
-   are. */
+/* C++ futures wait by this. Like libc's, it passes on six arguments, however
+   many there are. */
 CUEMU_EXPORT long syscall(long number, ...)
 {
-    static long (*libc)(long number, ...);
     struct timespec real;
     long word[6];
     va_list list;
@@ -211,9 +207,7 @@ CUEMU_EXPORT long syscall(long number, ...)
                                   (const struct timespec*)word[3], &real);
     }
 
-    if (libc == NULL) {
-        libc = (__typeof__(libc))cuemu_libc("syscall");
-    }
-
-    return libc(number, word[0], word[1], word[2], word[3], word[4], word[5]);
+    cuemu_find_syscall();
+    return cuemu_libc_syscall(number, word[0], word[1], word[2], word[3],
+                              word[4], word[5]);
 }
