@@ -42,7 +42,10 @@ passing_on() {
     local pattern=$1 rc=0 output
     shift
     output=$(mktemp)
+    # the step's limit sends it
+    trap 'cat "$output"; exit 124' TERM
     "$@" > "$output" 2>&1 || rc=$?
+    trap - TERM
     cat "$output"
     if [ $rc -eq 0 ] && ! grep -Eq "$pattern" "$output"; then
         say "exit status 0, but nothing says: $pattern"
@@ -65,16 +68,31 @@ steps_stop() {
     exit 130
 }
 
+# processes_of PID: print this process and those that it started, with the kernel's
+# function that each of its threads waits in
+processes_of() {
+    local thread child
+    echo "runs: $1 $(tr '\0' ' ' < "/proc/$1/cmdline" | cut -c 1-160)"
+    for thread in "/proc/$1/task/"*; do
+        echo "  thread ${thread##*/}: $(cat "$thread/wchan")"
+    done
+    for child in $(cat "/proc/$1/task/"*/children); do
+        processes_of "$child"
+    done
+}
+
 # in_group SECONDS LOG FUNCTION...: run it with its output in LOG; after the limit,
-# stop everything it started and return 124
+# log what still runs, stop everything it started and return 124
 in_group() {
     local limit=$1 log=$2 pid rc=0 watch
     shift 2
+    : > "$log"
     set -m
-    ( set +m; "$@" ) < /dev/null > "$log" 2>&1 &
+    ( set +m; "$@" ) < /dev/null >> "$log" 2>&1 &
     pid=$!
     : > "$steps_folder/group.$pid"
     ( sleep "$limit"
+      processes_of "$pid" >> "$log" 2>/dev/null
       echo "stopped: the limit of $limit s is over" >> "$log"
       kill -TERM -- "-$pid" 2>/dev/null
       sleep 5

@@ -10,6 +10,7 @@
  */
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/rkey.h>
@@ -110,21 +111,38 @@ static void try_node(uct_cuda_node_packed_rkey_t *packed, unsigned how)
     uct_cuda_node_rkey_destroy(rkey);
 }
 
+/* Map this process's valid key for the child's memory, which must succeed. A
+   failure is tried once more, with log messages that say why. */
+static uct_cuda_node_rkey_t *map_valid(const uct_cuda_node_packed_rkey_t *key)
+{
+    uct_cuda_node_rkey_t *rkey;
+    CUdeviceptr mapped;
+    int tries;
+
+    for (tries = 0; tries < 2; ++tries) {
+        if ((uct_cuda_node_rkey_unpack(key, uct_cuda_end_gpu(0), &rkey) ==
+             UCS_OK) &&
+            (uct_cuda_node_rkey_map(rkey, key->handle.base, &mapped) ==
+             UCS_OK) &&
+            (tries == 0)) {
+            return rkey;
+        }
+        uct_cuda_log_set(NULL, UCT_CUDA_LOG_TRACE);
+    }
+    abort();
+}
+
 /* Map a valid key, a changed one of the same memory, and the first one
    again. */
 static void try_changes(const uint8_t *changes, size_t size, unsigned how)
 {
     uct_cuda_node_packed_rkey_t *key = malloc(sizeof(*key));
-    uct_cuda_node_rkey_t *rkey       = NULL;
+    uct_cuda_node_rkey_t *rkey;
     CUdeviceptr mapped;
     size_t i;
 
     *key = shared->key;
-    if ((uct_cuda_node_rkey_unpack(key, uct_cuda_end_gpu(0), &rkey) !=
-         UCS_OK) ||
-        (uct_cuda_node_rkey_map(rkey, key->handle.base, &mapped) != UCS_OK)) {
-        abort();
-    }
+    rkey = map_valid(key);
     for (i = 0; i + 2 <= size; i += 2) {
         ((uint8_t*)key)[changes[i] % sizeof(*key)] = changes[i + 1];
     }

@@ -3,7 +3,7 @@
 # Fuzz the readers of external files and keys; those in Python have mutators in
 # test/trace and test/launcher.
 
-# fuzz_readers SECONDS [SEED]: for each reader
+# fuzz_readers SECONDS [SEED [RUNS]]: for each reader, at most so many inputs
 fuzz_readers() {
     have clang || { skip "no clang"; return; }
     echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return 0; }' |
@@ -14,13 +14,13 @@ fuzz_readers() {
         libuct_cuda_objects.la libucx_mp_check.la &&
         make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_jobs" \
             --no-print-directory libcuemu_core.la || return
-    FUZZ_SEED=${2:-0} UCX_MP_RUN=$mpi_run passing_on '^fuzz: keys: inputs: [1-9]' \
+    FUZZ_SEED=${2:-0} FUZZ_RUNS=${3:--1} UCX_MP_RUN=$mpi_run passing_on '^fuzz: keys: inputs: [1-9]' \
         "$ucx_mp_top/test/fuzz/run" "$ucx_mp_build/sanitized" "$1"
 }
 
 # A check's verdict does not change by chance; an hour's run searches elsewhere each time
-step fuzz full 300 "fuzz_readers 30 1" \
-     "readers of node files, tuning tables and keys, fuzzed for 30 seconds each"
+step fuzz full 300 "fuzz_readers 60 1 60000" \
+     "readers of node files, tuning tables and keys, fuzzed with 60,000 inputs each"
 step fuzz-long long 4500 "fuzz_readers 1800" "... for an hour, all of them"
 after sanitized fuzz    # use its build
 after sanitized-all fuzz-long
