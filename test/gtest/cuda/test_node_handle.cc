@@ -332,6 +332,61 @@ TEST_F(IpcHandle, a_descriptor_is_fetched_from_the_exporter)
     EXPECT_STREQ("peer", imported);
 }
 
+/* The exporter has this process's file open, under the number in its key */
+class IpcLockedFile : public IpcHandle
+{
+protected:
+    char path[32] = "/tmp/ucx-mp-locked-XXXXXX";
+    int file, number;
+
+    void SetUp() override
+    {
+        struct flock lock = {};
+
+        file = mkstemp(path); /* the child inherits it */
+        ASSERT_LE(0, file);
+        lock.l_type = F_WRLCK;
+        ASSERT_EQ(0, fcntl(file, F_SETLK, &lock));
+        IpcHandle::SetUp();
+        number       = handle.os.fd;
+        handle.os.fd = file;
+    }
+
+    void TearDown() override
+    {
+        handle.os.fd = number;
+        close(file);
+        unlink(path);
+        IpcHandle::TearDown();
+    }
+
+    /* Return whether another process sees the lock */
+    bool is_locked()
+    {
+        struct flock lock = {};
+        int status;
+        pid_t pid = fork();
+
+        if (pid == 0) {
+            lock.l_type = F_WRLCK;
+            _exit((fcntl(file, F_GETLK, &lock) == 0) &&
+                  (lock.l_type != F_UNLCK));
+        }
+        return (waitpid(pid, &status, 0) == pid) && WIFEXITED(status) &&
+               (WEXITSTATUS(status) == 1);
+    }
+};
+
+/* A key may be older than the number's use: closing a duplicate of a file ends
+   all record locks that this process has on it */
+TEST_F(IpcLockedFile, a_file_of_the_program_keeps_its_locks)
+{
+    ASSERT_TRUE(is_locked());
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+    EXPECT_EQ(0u, imports);
+    EXPECT_TRUE(is_locked());
+}
+
 /* In this namespace the pid belongs to another process */
 TEST_F(IpcHandle, a_pid_of_another_namespace_is_not_used)
 {

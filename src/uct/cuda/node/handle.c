@@ -20,8 +20,10 @@
 #include <uct/cuda/node/process.h>
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -323,26 +325,40 @@ void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle)
     }
 }
 
-static int get_fd(int pidfd, int number)
+/* Duplicate a process's descriptor, unless it is of a file with a name: no
+ * handle or socket is one. The number may have been used again, and closing a
+ * duplicate ends all record locks (fcntl()) of this process on the file. */
+static int get_fd(int32_t pid, int pidfd, int number)
 {
+    struct stat file;
+    char path[64];
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
+    if ((stat(path, &file) == 0) && S_ISREG(file.st_mode) &&
+        (file.st_nlink > 0)) {
+        return -1;
+    }
+
     return (int)syscall(SYS_pidfd_getfd, pidfd, number, 0);
 }
 
 /* Duplicate the descriptor published by the exporter. It is the right one if
  * the number is unchanged afterwards. @return -1: none, or changed */
 static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
-                       const uct_cuda_node_invalidation_t *notice, int pidfd)
+                       const uct_cuda_node_handle_t *handle, int pidfd)
 {
-    const int number = uct_cuda_node_invalidation_view_fd(view, notice);
+    const int number = uct_cuda_node_invalidation_view_fd(view,
+                                                          &handle->notice);
     int fd;
 
     if (number < 0) {
         return -1;
     }
 
-    fd = get_fd(pidfd, number);
+    fd = get_fd(handle->pid, pidfd, number);
     if ((fd >= 0) &&
-        (uct_cuda_node_invalidation_view_fd(view, notice) != number)) {
+        (uct_cuda_node_invalidation_view_fd(view, &handle->notice) !=
+         number)) {
         close(fd);
         fd = -1;
     }
@@ -352,21 +368,21 @@ static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
 
 /* Duplicate the socket on which the exporter takes requests; -1: none */
 static int fetch_server(const uct_cuda_node_invalidation_view_t *view,
-                        int pidfd, uint64_t *inode_p)
+                        int32_t pid, int pidfd, uint64_t *inode_p)
 {
-    return get_fd(pidfd, uct_cuda_node_invalidation_view_server(view, inode_p));
+    return get_fd(pid, pidfd,
+                  uct_cuda_node_invalidation_view_server(view, inode_p));
 }
 
 static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
-                           const uct_cuda_node_invalidation_t *notice,
-                           int pidfd)
+                           const uct_cuda_node_handle_t *handle, int pidfd)
 {
     int server, fd = -1;
     uint64_t inode;
 
-    server = fetch_server(view, pidfd, &inode);
+    server = fetch_server(view, handle->pid, pidfd, &inode);
     if (server >= 0) {
-        fd = uct_cuda_node_descriptors_ask(server, inode, notice);
+        fd = uct_cuda_node_descriptors_ask(server, inode, &handle->notice);
         close(server);
     }
 
@@ -382,9 +398,9 @@ static int fetch_by_page(const uct_cuda_node_handle_t *handle, int pidfd)
         return -1;
     }
 
-    fd = fetch_shown(view, &handle->notice, pidfd);
+    fd = fetch_shown(view, handle, pidfd);
     if (fd < 0) {
-        fd = fetch_by_asking(view, &handle->notice, pidfd);
+        fd = fetch_by_asking(view, handle, pidfd);
     }
     uct_cuda_node_invalidation_view_put(view);
     return fd;
@@ -427,7 +443,7 @@ ucs_status_t uct_cuda_node_handle_renew(uct_cuda_node_handle_t *handle)
     uint64_t inode;
 
     if ((view != NULL) && (pidfd >= 0)) {
-        server = fetch_server(view, pidfd, &inode);
+        server = fetch_server(view, handle->pid, pidfd, &inode);
     }
 
     if (server >= 0) {
@@ -464,7 +480,7 @@ static int fetch_fd(const uct_cuda_node_handle_t *handle)
         return -1;
     }
 
-    fd = (handle->os.fd >= 0) ? get_fd(pidfd, handle->os.fd) :
+    fd = (handle->os.fd >= 0) ? get_fd(handle->pid, pidfd, handle->os.fd) :
                                 fetch_by_page(handle, pidfd);
     close(pidfd);
     return fd;
