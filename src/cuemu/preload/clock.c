@@ -63,7 +63,7 @@ static __thread cuemu_time_t cuemu_yield_first;
  */
 static int cuemu_real_gettime(clockid_t id, struct timespec *ts)
 {
-    return (int)syscall(SYS_clock_gettime, id, ts);
+    return (int)cuemu_libc_syscall(SYS_clock_gettime, id, ts);
 }
 
 /* Return the state of the session in $CUEMU_SESSION; NULL if the variable is
@@ -106,25 +106,26 @@ static cuemu_shared_t *cuemu_find_session(void)
 
     memcpy(path, dir, length);
     memcpy(path + length, "/state", sizeof("/state"));
-    fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
+    fd = (int)cuemu_libc_syscall(SYS_openat, AT_FDCWD, path,
+                                 O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         return NULL;
     }
 
     ptr = -1;
-    if ((syscall(SYS_fstat, fd, &st) == 0) &&
+    if ((cuemu_libc_syscall(SYS_fstat, fd, &st) == 0) &&
         ((size_t)st.st_size >= sizeof(*view))) {
-        ptr = syscall(SYS_mmap, NULL, sizeof(*view), PROT_READ | PROT_WRITE,
-                      MAP_SHARED, fd, 0L);
+        ptr = cuemu_libc_syscall(SYS_mmap, NULL, sizeof(*view),
+                                 PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
     }
-    syscall(SYS_close, fd);
+    cuemu_libc_syscall(SYS_close, fd);
     if (ptr == -1) {
         return NULL;
     }
 
     view = (cuemu_shared_t*)ptr;
     if (view->magic != CUEMU_SESSION_MAGIC) {
-        syscall(SYS_munmap, ptr, sizeof(*view));
+        cuemu_libc_syscall(SYS_munmap, ptr, sizeof(*view));
         return NULL;
     }
 
@@ -136,7 +137,7 @@ static cuemu_shared_t *cuemu_find_session(void)
 static int cuemu_find_rank(const cuemu_clock_t *clk)
 {
     static int found = -1;
-    int pid          = (int)syscall(SYS_getpid);
+    int pid          = (int)cuemu_libc_syscall(SYS_getpid);
     int rank         = __atomic_load_n(&found, __ATOMIC_RELAXED);
 
     if ((rank >= 0) && (clk->ranks[rank].pid == pid)) {
@@ -259,14 +260,14 @@ static int cuemu_yield(void)
     int clamped;
 
     if (rank < 0) {
-        return (int)syscall(SYS_sched_yield);
+        return (int)cuemu_libc_syscall(SYS_sched_yield);
     }
 
     served = __atomic_load_n(&view->served, __ATOMIC_ACQUIRE);
 
     clk = &view->clock;
     if (tid == 0) {
-        tid   = (int)syscall(SYS_gettid);
+        tid   = (int)cuemu_libc_syscall(SYS_gettid);
         place = -1;
     }
     place = cuemu_clock_call_begin(clk, rank, tid, place);
@@ -382,7 +383,7 @@ CUEMU_EXPORT int gettimeofday(struct timeval *restrict tv, void *restrict tz)
     uint64_t ns = cuemu_emulated_ns(CLOCK_REALTIME);
 
     if (ns == 0) {
-        return (int)syscall(SYS_gettimeofday, tv, tz);
+        return (int)cuemu_libc_syscall(SYS_gettimeofday, tv, tz);
     }
 
     tv->tv_sec  = (time_t)(ns / 1000000000ull);

@@ -9,6 +9,14 @@
 
 #define CUEMU_EXPORT __attribute__((visibility("default")))
 
+/* Return libc's function of this name, which the preloaded library replaces */
+void *cuemu_libc(const char *name);
+
+/* libc's syscall(). UCX's memory hooks wait until no thread is inside them, and
+   read the clock meanwhile, so the clock must not look it up: that is done
+   before. */
+extern long (*cuemu_libc_syscall)(long number, ...);
+
 /* Return the emulated time as nanoseconds since the given clock's epoch; 0
    without a session, and for clocks that stay real. */
 uint64_t cuemu_emulated_ns(clockid_t id);

@@ -9,7 +9,6 @@
  */
 #include "preload.h"
 
-#include <dlfcn.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -36,7 +35,7 @@ static int64_t cuemu_ahead_ns(clockid_t id)
         return 0;
     }
 
-    (void)syscall(SYS_clock_gettime, id, &real);
+    (void)cuemu_libc_syscall(SYS_clock_gettime, id, &real);
     return (int64_t)emulated - ((int64_t)real.tv_sec * CUEMU_NS_PER_S) -
            real.tv_nsec;
 }
@@ -70,15 +69,6 @@ static clockid_t cuemu_clock_of(const struct timespec *end)
     return ((end != NULL) && (end->tv_sec >= CUEMU_MIN_REALTIME_S)) ?
                    CLOCK_REALTIME :
                    CLOCK_MONOTONIC;
-}
-
-/* Return libc's function. Without a version dlsym() would take the condition
-   variables of Linux 2.4. */
-static void *cuemu_libc(const char *name)
-{
-    void *function = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
-
-    return (function != NULL) ? function : dlsym(RTLD_NEXT, name);
 }
 
 /* Set a pointer to a function of libc, unless done */
@@ -175,15 +165,6 @@ cuemu_timer(int is_end, const struct itimerspec *value, struct itimerspec *real)
 CUEMU_TIMER(timerfd_settime, int, TFD_TIMER_ABSTIME)
 CUEMU_TIMER(timer_settime, timer_t, TIMER_ABSTIME)
 
-static long (*cuemu_libc_syscall)(long number, ...);
-
-/* The clock makes system calls, so their first one must not look up libc's
-   function: see clock.c */
-__attribute__((constructor)) static void cuemu_find_syscall(void)
-{
-    CUEMU_LIBC(cuemu_libc_syscall, "syscall");
-}
-
 /* C++ futures wait by this. Like libc's, it passes on six arguments, however
    many there are. */
 CUEMU_EXPORT long syscall(long number, ...)
@@ -207,7 +188,6 @@ CUEMU_EXPORT long syscall(long number, ...)
                                   (const struct timespec*)word[3], &real);
     }
 
-    cuemu_find_syscall();
     return cuemu_libc_syscall(number, word[0], word[1], word[2], word[3],
                               word[4], word[5]);
 }
