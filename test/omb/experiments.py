@@ -45,8 +45,9 @@ def span(values, form, tail=''):
     return (low if low == high else '%s to %s' % (low, high)) + tail
 
 
-def cells(least=0, most=1 << 20, **where):
-    """Return the rows of papers-rows.json with these values."""
+def cells(least=32, most=1 << 20, **where):
+    """Return the rows of papers-rows.json with these values: of the sizes that
+    the papers' figures are held against, unless others are named."""
     return only((row for row in load('papers-rows.json')['rows'] if all(
         str(row[name]) == value for name, value in where.items()) and
                  int(least) <= row['size'] // MIB <= int(most) and

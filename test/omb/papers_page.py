@@ -17,15 +17,12 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, HERE)
 import experiments
 from pages import table
+from runs import MIB, size_text
 
 TITLES = {'put': 'UCX put', 'bw': 'MPI bandwidth', 'bibw':
           'MPI bandwidth, both ways', 'latency': 'MPI latency'}
 ORDER = list(TITLES)
-
-
-def size_text(size):
-    return '%d GiB' % (size >> 30) if size >= 1 << 30 else '%d MiB' % (
-        size >> 20)
+LARGE = 32 * MIB    # smaller messages have tables of their own
 
 
 def config_text(row):
@@ -78,18 +75,26 @@ def node_tables(rows):
         group = [row for row in rows if test_order(row) == test]
         heads = sorted({config_order(row): config_text(row)
                         for row in group}.items())
-        sizes = sorted({row['size'] for row in group})
-        lines = []
-        for order, name in heads:
-            line = [name]
-            for size in sizes:
-                found = [row for row in group if row['size'] == size and
-                         config_order(row) == order]
-                line.append(cell(found[0]) if found else '-')
-            lines.append(line)
         out += ['**%s** (GB/s)' % test_text(group[0]), '']
-        out += table(['paths'] + [size_text(size) for size in sizes], lines)
+        for least, most in ((0, LARGE), (LARGE, 1 << 62)):
+            sizes = sorted({row['size'] for row in group
+                            if least <= row['size'] < most})
+            if sizes:
+                out += size_table(group, heads, sizes)
     return out
+
+
+def size_table(group, heads, sizes):
+    """Return the lines of the table of these sizes."""
+    lines = []
+    for order, name in heads:
+        line = [name]
+        for size in sizes:
+            found = [row for row in group if row['size'] == size and
+                     config_order(row) == order]
+            line.append(cell(found[0]) if found else '-')
+        lines.append(line)
+    return table(['paths'] + [size_text(size) for size in sizes], lines)
 
 
 def cell(row):
