@@ -46,7 +46,7 @@ install_hint() {
 # another way (a separate python3) is accepted: without root only print missing
 # packages, and go on.
 packages_install() {
-    local name missing=
+    local name unit missing='' daemons=''
 
     if ! have dpkg-query; then
         say "packages are left to you here; $(install_hint "$@")"
@@ -63,14 +63,18 @@ packages_install() {
         return 0
     fi
     say "installing$missing"
+    for unit in munge slurmctld slurmd; do
+        systemctl cat "$unit" >/dev/null 2>&1 || daemons="$daemons $unit"
+    done
     # shellcheck disable=SC2086
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
             --no-install-recommends $missing >/dev/null 2>&1 ||
         packages_install_each $missing
-    # Tests start daemons of their own: disable the machine's
+    # Tests start daemons of their own: disable those that came with the packages
+    # shellcheck disable=SC2086
     [[ $missing != *munge* && $missing != *slurm* ]] || ! have systemctl ||
-        as_root systemctl disable --now munge slurmctld slurmd \
-            >/dev/null 2>&1 || true
+        [ -z "$daemons" ] ||
+        as_root systemctl disable --now $daemons >/dev/null 2>&1 || true
 }
 
 packages_install_each() {
