@@ -576,6 +576,24 @@ TEST_F(NodeRkeyMapped, a_piece_that_cannot_be_shared_goes_another_way)
     EXPECT_EQ(UCT_CUDA_NODE_HANDLE_NONE, pack_range(0, 0).type);
 }
 
+/* An executed program would keep the memory in use */
+TEST_F(NodeRkeyMapped, executed_programs_inherit_no_memory)
+{
+    static int made;
+
+    made = -1;
+    driver.table.cuMemExportToShareableHandle =
+            [](void *handle, CUmemGenericAllocationHandle,
+               CUmemAllocationHandleType, unsigned long long) {
+                made          = memfd_create("memory", 0);
+                *(int*)handle = made;
+                return CUDA_SUCCESS;
+            };
+    (void)pack_range(base + chunk, chunk);
+    ASSERT_LE(0, made);
+    EXPECT_EQ(FD_CLOEXEC, fcntl(made, F_GETFD));
+}
+
 /* Ranges that nobody uses any more are kept, but not all */
 TEST_F(NodeRkeyMapped, ranges_are_few)
 {

@@ -12,16 +12,19 @@ extern "C" {
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/rkey.h>
 #include <uct/cuda/node/unmap.h>
+#include <uct/cuda/node/watch.h>
 #include <multipath/end.h>
 }
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -271,4 +274,41 @@ TEST_F(Threads, traffic)
         EXPECT_EQ(0u, load.queued);
     }
     uct_cuda_mp_traffic_destroy(traffic);
+}
+
+/* glibc runs the handlers of several forks at once. A lock of the watch thread
+   that stays locked would delay each later fork by 0.1 s. */
+TEST_F(Threads, forks_at_once_release_the_watch_thread)
+{
+    auto least = std::chrono::steady_clock::duration::max();
+    std::vector<std::thread> threads;
+    auto fork_once = [] {
+        const pid_t pid = fork();
+
+        if (pid == 0) {
+            _exit(0);
+        }
+        waitpid(pid, nullptr, 0);
+    };
+    int i;
+
+    uct_cuda_node_watch_replace(true);
+    for (i = 0; i < num_threads; ++i) {
+        threads.emplace_back([&] {
+            for (int j = 0; j < 50; ++j) {
+                fork_once();
+            }
+        });
+    }
+    for (auto &thread : threads) {
+        thread.join();
+    }
+    for (i = 0; i < 5; ++i) {
+        const auto start = std::chrono::steady_clock::now();
+
+        fork_once();
+        least = std::min(least, std::chrono::steady_clock::now() - start);
+    }
+    EXPECT_LT(least, std::chrono::milliseconds(90));
+    uct_cuda_node_watch_replace(false);
 }

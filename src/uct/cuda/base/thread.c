@@ -3,6 +3,10 @@
  * instructions are sent to that thread, and end the process if blocked:
  * programs that protect memory and handle the fault of a write expect these
  * signals in the writing thread. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* pthread_timedjoin_np */
+#endif
+
 #include <uct/cuda/base/thread.h>
 
 #include <uct/cuda/base/capture.h>
@@ -10,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <time.h>
 
 
 typedef struct {
@@ -75,4 +80,13 @@ bool uct_cuda_thread_start(void *(*func)(void *arg), void *arg,
                            pthread_t *thread_p)
 {
     return uct_cuda_thread_start_with(NULL, func, arg, thread_p);
+}
+
+bool uct_cuda_thread_join(pthread_t thread)
+{
+    struct timespec latest;
+
+    (void)clock_gettime(CLOCK_REALTIME, &latest);
+    ++latest.tv_sec;
+    return pthread_timedjoin_np(thread, NULL, &latest) == 0;
 }

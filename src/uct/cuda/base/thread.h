@@ -70,6 +70,16 @@ bool uct_cuda_thread_start_with(const pthread_attr_t *attr,
                                 pthread_t *thread_p);
 
 
+/**
+ * Wait until a thread ends, at most a second: the end of a process must not
+ * wait for a thread that waits for a driver call which never returns, or for a
+ * lock whose holder is in one.
+ *
+ * @return Whether it has ended.
+ */
+bool uct_cuda_thread_join(pthread_t thread);
+
+
 END_C_DECLS
 
 #endif

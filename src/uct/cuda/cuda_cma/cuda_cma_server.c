@@ -487,8 +487,9 @@ static void on_exit_of_program(void)
     if (server.control != NULL) {
         __atomic_store_n(&server.control->is_over, 1, __ATOMIC_SEQ_CST);
         uct_cuda_cma_control_wake_self(server.control);
-        pthread_join(server.thread, NULL);
-        server.control = NULL; /* peers still have it mapped */
+        if (uct_cuda_thread_join(server.thread)) {
+            server.control = NULL; /* peers still have it mapped */
+        }
     }
     pthread_mutex_unlock(&server.lock);
 }

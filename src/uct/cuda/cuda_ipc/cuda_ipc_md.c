@@ -161,6 +161,7 @@ static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
     CUdeviceptr mapped;
     ucs_status_t status;
     ptrdiff_t offset;
+    uint64_t base;
 
     /* local memory needs none, although UCP asks for it */
     if (uct_rkey == UCT_INVALID_RKEY) {
@@ -171,9 +172,10 @@ static ucs_status_t mem_elem_pack(uct_abi_md_t *md, uct_mem_h memh,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    status = uct_cuda_node_rkey_map(rkey, rkey->handle.base, &mapped);
+    base   = rkey->handle.base; /* mapping may change it */
+    status = uct_cuda_node_rkey_map(rkey, base, &mapped);
     if (status == UCS_OK) {
-        offset = (ptrdiff_t)(mapped - rkey->handle.base);
+        offset = (ptrdiff_t)(mapped - base);
         memcpy(mem_elem, &offset, sizeof(offset));
     }
 

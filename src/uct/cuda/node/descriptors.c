@@ -75,9 +75,9 @@ static void take_first(const struct cmsghdr *header, int *fd_p)
     }
 }
 
-/* Receive a message of this size. @return true: received; *fd_p is -1 or a
- * descriptor owned by the caller */
-static bool receive_with(int socket, void *data, size_t size, int *fd_p)
+/* Receive a message. @return Its bytes; 0: the other end is closed; -1: none
+ * yet. *fd_p is -1 or a descriptor owned by the caller. */
+static ssize_t receive_with(int socket, void *data, size_t size, int *fd_p)
 {
     struct iovec iov  = {.iov_base = data, .iov_len = size};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -91,7 +91,7 @@ static bool receive_with(int socket, void *data, size_t size, int *fd_p)
     received           = UCT_CUDA_RETRY(recvmsg(socket, &msg, MSG_DONTWAIT |
                                                     MSG_CMSG_CLOEXEC));
     if (received < 0) {
-        return false;
+        return received;
     }
 
     header = CMSG_FIRSTHDR(&msg);
@@ -100,7 +100,7 @@ static bool receive_with(int socket, void *data, size_t size, int *fd_p)
         take_first(header, fd_p);
     }
 
-    return received == (ssize_t)size;
+    return received;
 }
 
 static bool open_pair(int ends[2])
@@ -187,15 +187,17 @@ void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
                                       uct_cuda_node_renew_t renew)
 {
     request_t request;
+    ssize_t received;
     int reply;
 
     while (has_own(socket)) {
-        if (!receive_with(socket->own, &request, sizeof(request), &reply)) {
-            if (reply < 0) {
-                return;
+        received = receive_with(socket->own, &request, sizeof(request), &reply);
+        if (received == (ssize_t)sizeof(request)) {
+            if (reply >= 0) {
+                answer_one(&request, reply, make, renew);
             }
-        } else if (reply >= 0) {
-            answer_one(&request, reply, make, renew);
+        } else if (reply < 0) {
+            return;
         }
         if (reply >= 0) {
             close(reply);
@@ -229,28 +231,30 @@ static void wait_for_answer(int socket)
     (void)UCT_CUDA_RETRY(poll(&poll_fd, 1, milliseconds_until(end)));
 }
 
-/* Send a request and wait. @return true: an answer of this size was received;
- * *fd_p is -1 or a descriptor owned by the caller */
-static bool ask(int peers_end, uint64_t inode, const request_t *request,
-                void *data, size_t size, int *fd_p)
+/* Send a request and wait. @return Bytes of the answer; 0: the exporter refused
+ * or ended; -1: it could not be asked, or did not answer in time. *fd_p is -1
+ * or a descriptor owned by the caller. */
+static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
+                   void *data, size_t size, int *fd_p)
 {
-    bool is_answered = false;
+    ssize_t received = -1;
+    bool is_sent;
     int reply[2];
 
     *fd_p = -1;
     if ((inode_of(peers_end) != inode) || !open_pair(reply)) {
-        return false;
+        return -1;
     }
 
-    is_answered = send_with(peers_end, request, sizeof(*request), reply[1]);
+    is_sent = send_with(peers_end, request, sizeof(*request), reply[1]);
     close(reply[1]);
-    if (is_answered) {
+    if (is_sent) {
         wait_for_answer(reply[0]);
-        is_answered = receive_with(reply[0], data, size, fd_p);
+        received = receive_with(reply[0], data, size, fd_p);
     }
 
     close(reply[0]);
-    return is_answered;
+    return received;
 }
 
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
@@ -264,17 +268,21 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
     return fd;
 }
 
-bool uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
-                                          uint64_t base, uint64_t length,
-                                          void *answer, size_t size)
+ucs_status_t
+uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
+                                     uint64_t base, uint64_t length,
+                                     void *answer, size_t size)
 {
     const request_t request = {.base = base, .length = length};
-    bool is_answered;
+    ssize_t received;
     int fd;
 
-    is_answered = ask(peers_end, inode, &request, answer, size, &fd);
+    received = ask(peers_end, inode, &request, answer, size, &fd);
     if (fd >= 0) {
         close(fd);
     }
-    return is_answered;
+
+    return (received == (ssize_t)size) ? UCS_OK :
+           (received < 0)              ? UCS_ERR_NOT_CONNECTED :
+                                         UCS_ERR_UNREACHABLE;
 }

@@ -75,9 +75,13 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
  * Ask an exporter in the same way for the handle of the memory that is at these
  * addresses now.
  *
- * @return true: an answer of this size was received. It is unchecked.
+ * @return UCS_OK: an answer of this size was received; it is unchecked.
+ *         UCS_ERR_UNREACHABLE: the exporter refused, or ended.
+ *         UCS_ERR_NOT_CONNECTED: it could not be asked, or did not answer in
+ *         time.
  */
-bool uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
+ucs_status_t
+uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
                                           uint64_t base, uint64_t length,
                                           void *answer, size_t size);
 

@@ -20,6 +20,7 @@
 #include <uct/cuda/node/process.h>
 
 #include <pthread.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,16 +100,29 @@ bool uct_cuda_node_handle_is_valid(const uct_cuda_node_handle_t *handle)
            uct_cuda_node_invalidation_is_valid(&handle->notice);
 }
 
+/* Return the descriptor if the driver has made it, else -1. A program that this
+ * process executes must not keep the memory in use. */
+static int made_descriptor(CUresult result, int fd)
+{
+    if (result != CUDA_SUCCESS) {
+        return -1;
+    }
+
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
 /* Return a descriptor of cuMemCreate memory, or -1 */
 static int vmm_descriptor(CUmemGenericAllocationHandle allocation)
 {
-    int fd;
+    const CUmemAllocationHandleType type =
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    int fd = -1;
+    CUresult result;
 
-    return (uct_cuda_driver_get()->cuMemExportToShareableHandle(
-                    &fd, allocation, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                    0) == CUDA_SUCCESS) ?
-                   fd :
-                   -1;
+    result = uct_cuda_driver_get()->cuMemExportToShareableHandle(
+            &fd, allocation, type, 0);
+    return made_descriptor(result, fd);
 }
 
 static bool
@@ -169,13 +183,14 @@ static bool pool_find(uint64_t address, CUmemoryPool *pool_p)
 /* Return a descriptor of a pool, or -1 */
 static int pool_descriptor(CUmemoryPool pool)
 {
-    int fd;
+    const CUmemAllocationHandleType type =
+            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    int fd = -1;
+    CUresult result;
 
-    return (uct_cuda_driver_get()->cuMemPoolExportToShareableHandle(
-                    &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) ==
-            CUDA_SUCCESS) ?
-                   fd :
-                   -1;
+    result = uct_cuda_driver_get()->cuMemPoolExportToShareableHandle(&fd, pool,
+                                                                     type, 0);
+    return made_descriptor(result, fd);
 }
 
 /* Export memory of a pool created for sharing. The driver exports memory only
@@ -433,35 +448,35 @@ static bool is_answer(const uct_cuda_node_handle_t *answer,
                                 handle->length);
 }
 
-ucs_status_t uct_cuda_node_handle_renew(uct_cuda_node_handle_t *handle)
+ucs_status_t
+uct_cuda_node_handle_renew(const uct_cuda_node_invalidation_view_t *view,
+                           uct_cuda_node_handle_t *handle)
 {
-    uct_cuda_node_invalidation_view_t *view = uct_cuda_node_handle_view(handle);
-    const int pidfd                         = open_pid(handle);
+    const int pidfd     = open_pid(handle);
+    ucs_status_t status = UCS_ERR_NOT_CONNECTED;
     uct_cuda_node_handle_t answer;
-    bool is_answered = false;
-    int server       = -1;
     uint64_t inode;
+    int server;
 
-    if ((view != NULL) && (pidfd >= 0)) {
-        server = fetch_server(view, handle->pid, pidfd, &inode);
+    if (pidfd < 0) {
+        return UCS_ERR_NOT_CONNECTED;
     }
 
+    server = fetch_server(view, handle->pid, pidfd, &inode);
+    close(pidfd);
     if (server >= 0) {
-        is_answered = uct_cuda_node_descriptors_ask_handle(
-                              server, inode, handle->base, handle->length,
-                              &answer, sizeof(answer)) &&
-                      is_answer(&answer, handle);
+        status = uct_cuda_node_descriptors_ask_handle(server, inode,
+                                                      handle->base,
+                                                      handle->length, &answer,
+                                                      sizeof(answer));
         close(server);
     }
 
-    if (pidfd >= 0) {
-        close(pidfd);
-    }
-    if (view != NULL) {
-        uct_cuda_node_invalidation_view_put(view);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    if (!is_answered) {
+    if (!is_answer(&answer, handle)) {
         return UCS_ERR_UNREACHABLE;
     }
 

@@ -150,15 +150,20 @@ ucs_status_t uct_cuda_node_handle_open(const uct_cuda_node_handle_t *handle,
                                        CUdevice device, CUdeviceptr *mapped_p);
 
 /**
- * Ask a peer for the handle of the memory that is at these addresses now. Call
- * it with the mapping cache's lock held.
+ * Ask a peer for the handle of the memory that is at these addresses now. Other
+ * threads may do so at the same time.
  *
+ * @param view    The peer's invalidation page.
  * @param handle  Valid handle of mapped memory; on success replaced by one that
  *                covers at least the same addresses.
  * @return UCS_OK; UCS_ERR_UNREACHABLE: memory that is no longer registered or
- *         cannot be shared, or no answer.
+ *         cannot be shared; UCS_ERR_NOT_CONNECTED: the peer could not be asked
+ *         (the kernel refuses it, or no descriptor is left), or did not answer
+ *         in time (it is stopped).
  */
-ucs_status_t uct_cuda_node_handle_renew(uct_cuda_node_handle_t *handle);
+ucs_status_t
+uct_cuda_node_handle_renew(const uct_cuda_node_invalidation_view_t *view,
+                           uct_cuda_node_handle_t *handle);
 
 /** Unmap memory mapped by uct_cuda_node_handle_open(), in the same context.
  *  For a LEGACY handle this waits for all work in the context. */

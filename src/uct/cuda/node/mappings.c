@@ -705,16 +705,6 @@ void uct_cuda_node_cache_view_put(uct_cuda_node_invalidation_view_t *view)
     pthread_mutex_unlock(&cache.lock);
 }
 
-ucs_status_t uct_cuda_node_cache_renew(uct_cuda_node_handle_t *handle)
-{
-    ucs_status_t status;
-
-    pthread_mutex_lock(&cache.lock);
-    status = uct_cuda_node_handle_renew(handle);
-    pthread_mutex_unlock(&cache.lock);
-    return status;
-}
-
 void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle)
 {
     uct_cuda_error("cannot map memory %#lx of pid %d (freed by its owner?)",

@@ -97,9 +97,6 @@ uct_cuda_node_cache_view_get(const uct_cuda_node_handle_t *handle);
 
 void uct_cuda_node_cache_view_put(uct_cuda_node_invalidation_view_t *view);
 
-/** As uct_cuda_node_handle_renew(); for callers without the cache's lock. */
-ucs_status_t uct_cuda_node_cache_renew(uct_cuda_node_handle_t *handle);
-
 /** Log a failed mapping; for callers without a fallback. */
 void uct_cuda_node_cache_log_failure(const uct_cuda_node_handle_t *handle);
 

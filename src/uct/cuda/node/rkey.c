@@ -201,10 +201,17 @@ ucs_status_t uct_cuda_node_rkey_ask_current(uct_cuda_node_rkey_t *rkey)
     }
 
     handle = rkey->handle;
-    status = uct_cuda_node_cache_renew(&handle);
+    status = uct_cuda_node_handle_renew(rkey->view, &handle);
+    if ((status == UCS_ERR_NOT_CONNECTED) &&
+        !uct_cuda_node_invalidation_view_is_over(rkey->view,
+                                                 &handle.notice)) {
+        /* the owner's thread ends it within 20 ms if it has unmapped this */
+        return UCS_OK;
+    }
+
     if (status != UCS_OK) {
         uct_cuda_node_cache_log_failure(&handle);
-        return status;
+        return UCS_ERR_UNREACHABLE;
     }
 
     if (memcmp(&handle.notice, &rkey->handle.notice, sizeof(handle.notice)) !=

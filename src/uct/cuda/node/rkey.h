@@ -66,7 +66,8 @@ ucs_status_t uct_cuda_node_rkey_unpack(const void *buffer, uct_cuda_end_t gpu,
 bool uct_cuda_node_rkey_reaches(uct_cuda_node_rkey_t *rkey, int device);
 
 /** Replace the handle of a key whose view is not NULL if its owner may have
- *  mapped other memory. @return As uct_cuda_node_handle_renew(). */
+ *  mapped other memory. If the owner cannot be asked, its page decides.
+ *  @return UCS_OK, UCS_ERR_UNREACHABLE. */
 ucs_status_t uct_cuda_node_rkey_ask_current(uct_cuda_node_rkey_t *rkey);
 
 /** Bring a key's handle up to date. Costs a comparison for memory of

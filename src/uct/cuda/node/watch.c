@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The thread, its start, its end, and forks. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* pthread_timedjoin_np */
-#endif
-
 #include <uct/cuda/node/watch.h>
 
 #include <uct/cuda/base/log.h>
@@ -12,7 +8,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 
@@ -22,9 +17,8 @@
  * may have been closed */
 #define IDLE_MS 1000
 
-/* Time that a fork, or the end of the process, waits for the thread */
+/* Time that a fork waits for the thread */
 #define FORK_WAIT_MS 100
-#define END_WAIT_S   1
 
 #define MAX_WATCHED 2
 
@@ -36,7 +30,6 @@ static struct {
     bool            is_there;
     bool            has_thread;
     bool            is_over;
-    bool            is_forking; /* with busy locked */
     bool            is_asleep; /* until it is woken */
     pid_t           pid;
     pthread_t       thread;
@@ -46,6 +39,10 @@ static struct {
     .lock = PTHREAD_MUTEX_INITIALIZER,
     .busy = PTHREAD_MUTEX_INITIALIZER
 };
+
+
+/* This thread forks and has locked `busy`; others may fork at the same time */
+static __thread bool is_forking;
 
 
 static const uct_cuda_node_watched_t *get_watched(unsigned number)
@@ -109,22 +106,14 @@ static void *watch_main(void *arg)
     return NULL;
 }
 
-/* Stop the thread for good, and close the socket if the thread ends within
- * END_WAIT_S. It may wait for a lock held by a thread of the program in a
- * driver call that never returns, and the process must end anyway. Call with
- * the lock held. */
+/* Stop the thread for good, and close the socket if the thread ends in time.
+ * Call with the lock held. */
 static void end(void)
 {
-    struct timespec latest;
-
     if (watch.has_thread) {
         __atomic_store_n(&watch.is_over, true, __ATOMIC_RELEASE);
         uct_cuda_node_descriptors_wake(&watch.socket);
-        (void)clock_gettime(CLOCK_REALTIME, &latest);
-        latest.tv_sec += END_WAIT_S;
-        if (pthread_timedjoin_np(watch.thread, NULL, &latest) == 0) {
-            watch.has_thread = false;
-        }
+        watch.has_thread = !uct_cuda_thread_join(watch.thread);
     }
     if (watch.is_there && !watch.has_thread) {
         uct_cuda_node_descriptors_close(&watch.socket);
@@ -151,7 +140,7 @@ static void before_fork(void)
 {
     unsigned tries = FORK_WAIT_MS;
 
-    while (!(watch.is_forking = (pthread_mutex_trylock(&watch.busy) == 0)) &&
+    while (!(is_forking = (pthread_mutex_trylock(&watch.busy) == 0)) &&
            (tries-- > 0)) {
         uct_cuda_sleep_ns(1000000);
     }
@@ -159,7 +148,7 @@ static void before_fork(void)
 
 static void after_fork(void)
 {
-    if (watch.is_forking) {
+    if (is_forking) {
         pthread_mutex_unlock(&watch.busy);
     }
 }
