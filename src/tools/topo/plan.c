@@ -8,6 +8,8 @@
 #include <uct/cuda/plan/transfer_planner.h>
 #include <uct/cuda/run/graph_cost.h>
 
+#include <ucs/sys/math.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,8 +115,9 @@ static uct_cuda_plan_reason_t admit(const uct_cuda_plan_knowledge_t *know,
     if (!thresholds.is_off) {
         uct_cuda_plan_min_sizes(know, uct_cuda_run_request_is_host(&request),
                                 &plan->plan, &sizes);
-        thresholds.alone_min_size = sizes.alone;
-        thresholds.min_size       = sizes.behind;
+        thresholds.alone_min_size  = sizes.alone;
+        thresholds.behind_min_size = sizes.behind;
+        thresholds.min_size        = ucs_min(sizes.alone, sizes.behind);
     }
 
     plan->min_size = thresholds.alone_min_size;

@@ -35,7 +35,7 @@ protected:
     };
 
     FakeDriver                driver;
-    uct_cuda_mp_engine_t      engine    = {SIZE_MAX, SIZE_MAX};
+    uct_cuda_mp_engine_t      engine    = {SIZE_MAX, SIZE_MAX, 0};
     uct_cuda_iface_t          iface     = {};
     uct_cuda_copy_coalescer_t coalescer = {};
     uct_cuda_node_rkey_t      rkey      = {};
@@ -565,6 +565,22 @@ TEST_F(Coalesce, host_memory_is_coalesced)
         driver.singles                     = 0;
         driver.table.cuMemcpyBatchAsync_v1 = batch;
     }
+}
+
+/* Blocks that other paths carry faster, alone or behind others */
+TEST_F(Coalesce, blocks_below_the_size_behind_others_are_coalesced)
+{
+    occupy();
+    engine.min_size        = 4096;
+    engine.behind_min_size = 16384;
+    EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 8192));
+    engine.behind_min_size = 8192;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(1, 8192, 8192, 8192));
+    engine.behind_min_size = 0; /* unknown */
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(1, 8192, 8192, 8192));
+    finish();
+    expect_reported(1, UCS_OK);
+    engine.min_size = SIZE_MAX;
 }
 
 /* Memory that is not locked, or not to its end, or faster in another way */

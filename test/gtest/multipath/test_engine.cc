@@ -696,6 +696,11 @@ TEST_P(test_engine, reasons)
     EXPECT_EQ(UCT_CUDA_PLAN_NO_ALONE, reason()) << "host memory's";
     thresholds.queued = 1;
     EXPECT_EQ(UCT_CUDA_PLAN_ADMITTED, reason());
+    thresholds.behind_min_size = MiB + 1;
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_SMALL, reason());
+    thresholds.queued         = 0;
+    thresholds.alone_min_size = MiB;
+    EXPECT_EQ(UCT_CUDA_PLAN_ADMITTED, reason()) << "alone";
     thresholds.min_size = MiB + 1;
     EXPECT_EQ(UCT_CUDA_PLAN_NO_SMALL, reason());
     request.remote = End(1);

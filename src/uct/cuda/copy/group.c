@@ -443,7 +443,7 @@ static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t size,
 {
     return (size <= UCT_CUDA_COPY_COALESCE_MAX_SIZE) &&
            (size < ((local_end.kind == UCT_CUDA_END_GPU) ?
-                            uct_cuda_mp_min_size(coalescer->engine) :
+                            uct_cuda_mp_behind_min_size(coalescer->engine) :
                             uct_cuda_mp_host_min_size(coalescer->engine)));
 }
 

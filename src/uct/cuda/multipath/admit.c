@@ -44,12 +44,15 @@ uct_cuda_mp_admit_by(const uct_cuda_mp_thresholds_t *thresholds,
         return UCT_CUDA_PLAN_NO_MAPPING;
     } else if (request->size < thresholds->min_size) {
         return UCT_CUDA_PLAN_NO_SMALL;
-    } else if ((request->size < thresholds->alone_min_size) &&
-               !has_others(thresholds, request)) {
-        return UCT_CUDA_PLAN_NO_ALONE;
+    } else if (has_others(thresholds, request)) {
+        return (request->size < thresholds->behind_min_size) ?
+                       UCT_CUDA_PLAN_NO_SMALL :
+                       UCT_CUDA_PLAN_ADMITTED;
     }
 
-    return UCT_CUDA_PLAN_ADMITTED;
+    return (request->size < thresholds->alone_min_size) ?
+                   UCT_CUDA_PLAN_NO_ALONE :
+                   UCT_CUDA_PLAN_ADMITTED;
 }
 
 /* Return whether a local GPU of the transfer was a relay before the program had
@@ -97,7 +100,10 @@ uct_cuda_plan_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
                                                     &super->min_size,
                                           __ATOMIC_RELAXED),
         .alone_min_size = __atomic_load_n(&core->kinds[is_host].alone_min_size,
-                                          __ATOMIC_RELAXED)
+                                          __ATOMIC_RELAXED),
+        .behind_min_size =
+                __atomic_load_n(&core->kinds[is_host].behind_min_size,
+                                __ATOMIC_RELAXED)
     };
     uct_cuda_plan_reason_t reason;
 

@@ -16,9 +16,9 @@ BEGIN_C_DECLS
  *  transfers ahead. */
 typedef struct {
     bool     is_off;         /**< MULTIPATH=n */
-    /** Behind other transfers; SIZE_MAX: none gains */
-    size_t   min_size;
-    size_t   alone_min_size; /**< With none ahead; 0: unknown */
+    size_t   min_size;        /**< In any case; SIZE_MAX: none gains */
+    size_t   alone_min_size;  /**< With none ahead; 0: unknown */
+    size_t   behind_min_size; /**< With others; 0: unknown */
     unsigned queued;         /**< As in uct_cuda_plan_load_t */
     unsigned window;
 } uct_cuda_mp_thresholds_t;

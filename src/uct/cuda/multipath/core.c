@@ -5,6 +5,8 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 
+#include <ucs/sys/math.h>
+
 #include <string.h>
 
 
@@ -45,6 +47,7 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
     static const char *names[] = {"", " from or to host memory"};
     uct_cuda_plan_knowledge_t know;
     uct_cuda_plan_min_sizes_t sizes;
+    size_t least;
 
     uct_cuda_mp_core_planner_input(core, kind, &core->load, &know);
     uct_cuda_plan_min_sizes(&know, kind == UCT_CUDA_MP_KIND_HOST,
@@ -52,7 +55,15 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
     core->kinds[kind].relays_min_size = sizes.by_relays;
     __atomic_store_n(&core->kinds[kind].alone_min_size, sizes.alone,
                      __ATOMIC_RELAXED);
-    if ((sizes.behind == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
+    __atomic_store_n(&core->kinds[kind].behind_min_size, sizes.behind,
+                     __ATOMIC_RELAXED);
+    if (kind == UCT_CUDA_MP_KIND_GPU) {
+        __atomic_store_n(&core->super.behind_min_size, sizes.behind,
+                         __ATOMIC_RELAXED);
+    }
+
+    least = ucs_min(sizes.alone, sizes.behind);
+    if ((least == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
         uct_cuda_info("several paths gain nothing between the %d GPUs of this "
                       "process; using one path",
                       core->topo->num_gpus);
@@ -62,7 +73,7 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
                        names[kind], sizes.alone, sizes.behind);
     }
 
-    uct_cuda_mp_core_set_min_size(core, kind, sizes.behind);
+    uct_cuda_mp_core_set_min_size(core, kind, least);
 }
 
 /* Return whether transfers use one path while a thread probes the node */

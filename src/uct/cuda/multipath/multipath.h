@@ -26,7 +26,9 @@ typedef struct uct_cuda_mp_engine {
     /** Transfers below this size, bytes, are never split. It changes as the
      *  engine learns about the node. */
     size_t min_size;
-    size_t host_min_size; /**< The same between host memory and a GPU */
+    size_t host_min_size;   /**< The same between host memory and a GPU */
+    /** The same between GPUs behind other transfers; 0: unknown */
+    size_t behind_min_size;
 } uct_cuda_mp_engine_t;
 
 
@@ -79,6 +81,17 @@ static inline size_t
 uct_cuda_mp_host_min_size(const uct_cuda_mp_engine_t *engine)
 {
     return __atomic_load_n(&engine->host_min_size, __ATOMIC_RELAXED);
+}
+
+/** Like uct_cuda_mp_min_size(), for a transfer behind others. */
+static inline size_t
+uct_cuda_mp_behind_min_size(const uct_cuda_mp_engine_t *engine)
+{
+    const size_t behind = __atomic_load_n(&engine->behind_min_size,
+                                          __ATOMIC_RELAXED);
+    const size_t least  = uct_cuda_mp_min_size(engine);
+
+    return (behind > least) ? behind : least;
 }
 
 static inline bool

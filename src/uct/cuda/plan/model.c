@@ -655,12 +655,20 @@ static double path_submit_time(const query_t *query,
                               query->model->submit_copy;
 }
 
-/* Return the processor time to submit all paths, s */
+/* Return the processor time of all paths, s: to submit them and, in a window
+ * between GPUs, for the rest of the message. Between host memory and a GPU
+ * uct_cuda_plan_model_window() adds that. */
 static double submit_time(const query_t *query, const split_t *split,
                           const line_t *lines)
 {
-    double seconds = query->model->join;
+    const uct_cuda_plan_model_t *model = query->model;
+    double seconds                     = model->join;
     unsigned i;
+
+    if ((num_piped(query) > 1) &&
+        !uct_cuda_plan_ends_host(query->src, query->dst)) {
+        seconds += model->message + split->count * model->path;
+    }
 
     for (i = 0; i < split->count; ++i) {
         seconds += path_submit_time(query, split->paths[i],

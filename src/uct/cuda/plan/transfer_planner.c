@@ -1053,8 +1053,7 @@ void uct_cuda_plan_min_sizes(const uct_cuda_plan_knowledge_t *know,
     sizes->alone  = find_min_size(&loaded, is_host, scratch);
     load.queued   = UINT16_MAX;
     load.window   = UINT16_MAX;
-    sizes->behind = ucs_min(sizes->alone,
-                            find_min_size(&loaded, is_host, scratch));
+    sizes->behind = find_min_size(&loaded, is_host, scratch);
 
     load.uncrossed   = 0;
     sizes->by_relays = find_min_size(&loaded, is_host, scratch);

@@ -130,7 +130,9 @@ bool uct_cuda_plan_is_uncrossed(const uct_cuda_plan_config_t *config,
  *  ones gain, because slow paths start before they are needed. */
 typedef struct {
     size_t alone;     /**< Without transfers ahead */
-    size_t behind;    /**< Behind other transfers; never larger than alone */
+    /** Behind other transfers; larger than alone where the processor's time
+     *  for a message is longer than that of its copies */
+    size_t behind;
     size_t by_relays; /**< For both, if host=auto excludes the host path */
 } uct_cuda_plan_min_sizes_t;
 
