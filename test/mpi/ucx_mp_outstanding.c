@@ -29,6 +29,8 @@
 #define HAS_MPI_4 0
 #endif
 
+#define HAS_MPI_4_1 (MPI_VERSION * 10 + MPI_SUBVERSION >= 41)
+
 #define MAX_OPS   12
 #define NUM_COMMS 4
 
@@ -319,6 +321,54 @@ static void start(int first, int end, uint64_t *own)
     }
 }
 
+#if HAS_MPI_4_1
+/* Ask for the status of all requests at once. Check the results of those that
+   are reported complete, before another call completes them. */
+static void ask(MPI_Request *requests, int how)
+{
+    const double end = ucx_mp_time() + 20;
+    int indices[MAX_OPS];
+    int done = 0, i;
+
+    switch (how) {
+    case 0:
+        while (!done && (ucx_mp_time() < end)) {
+            MPI_Request_get_status_all(num_ops, requests, &done,
+                                       MPI_STATUSES_IGNORE);
+        }
+        if (!done) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "the requests never complete");
+        }
+        for (done = 0, i = 0; i < num_ops; ++i) {
+            indices[done] = i;
+            done         += ops[i].is_active;
+        }
+        break;
+    case 1:
+        MPI_Request_get_status_any(num_ops, requests, &indices[0], &done,
+                                   MPI_STATUS_IGNORE);
+        done = done && (indices[0] != MPI_UNDEFINED);
+        break;
+    default:
+        MPI_Request_get_status_some(num_ops, requests, &done, indices,
+                                    MPI_STATUSES_IGNORE);
+    }
+    for (i = 0; i < done; ++i) {
+        if (!ops[indices[i]].is_active) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "request %d ends inactive",
+                       indices[i]);
+        }
+        op_check(&ops[indices[i]]);
+    }
+}
+#else
+static void ask(MPI_Request *requests, int how)
+{
+    (void)requests;
+    (void)how;
+}
+#endif
+
 static void finish(uint64_t *own)
 {
     MPI_Request requests[MAX_OPS];
@@ -332,7 +382,7 @@ static void finish(uint64_t *own)
     while (left > 0) {
         i    = ucx_mp_random_below(own, num_ops);
         done = 0;
-        switch (ucx_mp_random_below(own, 9)) {
+        switch (ucx_mp_random_below(own, HAS_MPI_4_1 ? 12 : 9)) {
         case 0:
             MPI_Waitall(num_ops, requests, MPI_STATUSES_IGNORE);
             left = 0;
@@ -372,12 +422,15 @@ static void finish(uint64_t *own)
             }
             done = 0;
             break;
-        default:
+        case 8:
             if (ops[i].is_active) {
                 MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
                 indices[0] = i;
                 done       = 1;
             }
+            break;
+        default:
+            ask(requests, ucx_mp_random_below(own, 3));
         }
         for (j = 0; j < done; ++j) {
             if ((indices[j] < 0) || !ops[indices[j]].is_active) {
