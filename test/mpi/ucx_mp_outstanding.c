@@ -55,7 +55,7 @@ typedef struct {
 } op_t;
 
 static struct {
-    int    rounds, seed, host, max_ops, calls, frees, persistent;
+    int    rounds, seed, host, max_ops, calls, frees, persistent, multiple;
     size_t max_size, overlap;
     double pause;
 } options = {.rounds = 50, .seed = 1, .max_ops = MAX_OPS, .calls = 5,
@@ -90,13 +90,13 @@ static int sum_of(int number, int index)
 
 /* Return whether the MPI has persistent reductions that work: those of MPICH
    4.0 and 5.0 fail beside others in MPI_Testall, also in host memory and
-   without this library. */
+   without this library. With MPI_THREAD_MULTIPLE no GPUs take them over. */
 static int has_persistent(void)
 {
 #ifdef OPEN_MPI
     return HAS_MPI_4;
 #else
-    return HAS_MPI_4 && (options.host == 0);
+    return HAS_MPI_4 && (options.host == 0) && !options.multiple;
 #endif
 }
 
@@ -547,6 +547,9 @@ static void one_round(int round)
     init(0, half);
     start(0, half, &own);
     if (ucx_mp_random_below(&shared, 2)) {
+        if (rank == (int)ucx_mp_random_below(&shared, size)) {
+            finish(&own); /* while the other ranks wait in others() */
+        }
         others(&shared, &own);
     }
     init(half, num_ops);
@@ -662,6 +665,8 @@ int main(int argc, char **argv)
                       "of the reductions, with an MPI that has them"),
         UCX_MP_NUMBER("frees", options.frees, 0, 1, "1",
                       "free communicators with reductions in progress"),
+        UCX_MP_NUMBER("multiple", options.multiple, 0, 1, "1",
+                      "begin with MPI_THREAD_MULTIPLE"),
         UCX_MP_SIZE("max-size", options.max_size, 1024, (size_t)1 << 28,
                     "largest buffer"),
         UCX_MP_SIZE("overlap", options.overlap, 0, (size_t)1 << 30,
@@ -674,11 +679,13 @@ int main(int argc, char **argv)
     };
     long mine, all;
     char why[256];
-    int i, total;
+    int i, level, total;
 
     ucx_mp_program = "ucx_mp_outstanding";
     ucx_mp_parse_options(argc, argv, "Reductions in progress, checked.", table);
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv,
+                    options.multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
+                    &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     ucx_mp_set_rank(rank);
