@@ -584,6 +584,8 @@ class Call:
         print('    ucx_mp_mpi_%s_begin(&call, "MPI_%s", %s, %s);'
               % ('message' if self.peer else 'call', name, self.comm(),
                  self.flags()))
+        if self.end == LATER and 'recvtag' in self.words():
+            print('    call.is_message = true;')
         if self.counted:
             print('    call.ordinal = ucx_mp_mpi_comm_ordinal(state);')
         if self.of('file'):
