@@ -55,7 +55,8 @@ typedef struct {
                                       file */
     int                 rc;        /* error of the MPI, already raised */
     int                 failed;    /* first staging error, already raised */
-    bool                is_message; /* point-to-point */
+    bool                is_message; /* point-to-point: may wait for another
+                                       rank when its request is freed */
     bool                is_in_place;
     bool                is_apart;  /* one pointer given for both buffers gets
                                       two copies, not one */

@@ -388,7 +388,8 @@ ucx_mp_mpi_persistent_agree(ucx_mp_mpi_comm_t *state,
 {
     ucx_mp_mpi_persistent_t *persistent;
 
-    if ((state == NULL) || (state->nodes != NULL)) {
+    if ((state == NULL) || (state->nodes != NULL) ||
+        !ucx_mp_mpi_job.has_queues) {
         return NULL;
     }
 

@@ -25,6 +25,8 @@ KINDS = {
     'comm': ('MPI_Comm ',) * 2,
     'info': ('MPI_Info ',) * 2,
     'request': ('MPI_Request *',) * 2,
+    'requests': ('const MPI_Request *',) * 2,
+    'result': ('int *',) * 2,
     'status': ('MPI_Status *',) * 2,
     'message': ('MPI_Message *',) * 2,
     'win': ('MPI_Win ',) * 2,
@@ -338,6 +340,15 @@ PARTITIONED = {
     for name, ends in (('Psend_init', ('in', 'dest')),
                        ('Precv_init', ('out', 'source')))
 }
+# Calls of MPI 4.1 that ask for the status of several requests, wrapped in
+# nonblocking.c; Open MPI 5 lacks them
+ASKING = {
+    'Request_get_status_' + name: 'int count, requests requests, ' + rest
+    for name, rest in (
+        ('all', 'result flag, status statuses'),
+        ('any', 'result index, result flag, status status'),
+        ('some', 'result done, result indices, status statuses'))
+}
 
 
 class Call:
@@ -573,6 +584,8 @@ class Call:
         print('    ucx_mp_mpi_%s_begin(&call, "MPI_%s", %s, %s);'
               % ('message' if self.peer else 'call', name, self.comm(),
                  self.flags()))
+        if self.end == LATER and 'recvtag' in self.words():
+            print('    call.is_message = true;')
         if self.counted:
             print('    call.ordinal = ucx_mp_mpi_comm_ordinal(state);')
         if self.of('file'):
@@ -663,8 +676,12 @@ def write_lists(third, fourth, parts):
                                           for call in has_large])
     print('#else\n#define UCX_MP_MPI_CALLS_LARGE(_)\n#endif\n')
     print('#ifndef OPEN_MPI')
+    for name, arguments in ASKING.items():
+        Call(name, arguments).declare()
+    write_list('UCX_MP_MPI_ASKING', ASKING)
     write_list('UCX_MP_MPI_CALLS_MPICH', [call.name for call in parts])
-    print('#else\n#define UCX_MP_MPI_CALLS_MPICH(_)\n#endif\n')
+    print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
+          '#define UCX_MP_MPI_CALLS_MPICH(_)\n#endif\n')
     print('#define UCX_MP_MPI_CALLS(_) \\\n'
           '    UCX_MP_MPI_CALLS_SMALL(_) UCX_MP_MPI_CALLS_LARGE(_) \\\n'
           '    UCX_MP_MPI_CALLS_MPICH(_)')
@@ -691,8 +708,8 @@ def write_map(fourth, parts):
     for prefix in ('', 'P'):
         # a pattern without a match is allowed
         print('        %sMPI_*_c;' % prefix)
-        for call in fourth + parts:
-            print('        %sMPI_%s*;' % (prefix, call.name))
+        for name in [call.name for call in fourth + parts] + [*ASKING]:
+            print('        %sMPI_%s*;' % (prefix, name))
     print('};')
 
 

@@ -183,6 +183,20 @@ static bool places_find(MPI_Comm comm, MPI_Comm local, int size)
     return job->places != NULL;
 }
 
+/* Return whether this rank can make the MPI's calls of declined reductions in
+   UCX's progress. With MPI_THREAD_MULTIPLE, MPICH holds its locks there. */
+static bool can_queue(void)
+{
+#ifdef OPEN_MPI
+    return true;
+#else
+    int level = MPI_THREAD_MULTIPLE;
+
+    (void)ucx_mp_mpi_pmpi.Query_thread(&level);
+    return level != MPI_THREAD_MULTIPLE;
+#endif
+}
+
 /* Set up GPU collectives; all ranks call this, or none. Sets `api` of the job
    on all ranks, or leaves it NULL on all. */
 static void job_join(MPI_Comm comm, int rank, int size)
@@ -208,6 +222,7 @@ static void job_join(MPI_Comm comm, int rank, int size)
     if (ucx_mp_mpi_on_all(comm, is_joined)) {
         job->has_rival      = !real->stages &&
                               !ucx_mp_mpi_on_all(comm, api->is_on() == 2);
+        job->has_queues     = ucx_mp_mpi_on_all(comm, can_queue());
         job->api            = api;
         ucx_mp_mpi_failures = api->segment_failures(job->segment);
     }

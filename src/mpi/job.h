@@ -25,6 +25,7 @@ typedef struct {
     bool                      has_rival; /* the MPI supports CUDA itself, and
                                             the user has not given precedence to
                                             this library */
+    bool                      has_queues; /* reductions are queued */
     MPI_Group                 group;
     int                       *places; /* of each rank in the segment; -1: on
                                           another node */

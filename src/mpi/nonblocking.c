@@ -663,26 +663,12 @@ static MPI_Request request_active(MPI_Request request)
     return request;
 }
 
-UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
-                  MPI_Request request, int *flag, MPI_Status *status)
+/* End the call of a request that the MPI reports complete: the program may read
+   the buffer. */
+static int request_over(MPI_Request request, const MPI_Status *status)
 {
-    const bool is_empty = table_is_empty();
-    MPI_Status own;
-    pending_t *pending;
-    int rc;
+    pending_t *pending = table_take((uintptr_t)request);
 
-    if (!is_empty) {
-        look();
-        request = request_active(request);
-    }
-    status = ucx_mp_mpi_message_status(status, &own);
-    rc     = ucx_mp_mpi_pmpi.Request_get_status(request, flag, status);
-    if (is_empty || (rc != MPI_SUCCESS) || !*flag) {
-        return rc;
-    }
-
-    /* complete: the program may read the buffer */
-    pending = table_take((uintptr_t)request);
     if (pending == NULL) {
         return MPI_SUCCESS;
     }
@@ -697,6 +683,83 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
     }
     return pending_end(pending);
 }
+
+UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
+                  MPI_Request request, int *flag, MPI_Status *status)
+{
+    const bool is_empty = table_is_empty();
+    MPI_Status own;
+    int rc;
+
+    if (!is_empty) {
+        look();
+        request = request_active(request);
+    }
+    status = ucx_mp_mpi_message_status(status, &own);
+    rc     = ucx_mp_mpi_pmpi.Request_get_status(request, flag, status);
+    return (is_empty || (rc != MPI_SUCCESS) || !*flag) ?
+                   rc :
+                   request_over(request, status);
+}
+
+#ifndef OPEN_MPI
+/* Define a call that asks for the status of several requests. The MPI gets an
+   array of the active requests. `_room`: statuses in the array `_status`. The
+   MPI reports `_done` requests complete, the i-th is requests[_index]. */
+#define ASK(_name, _status, _room, _done, _index, _words, ...) \
+    UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
+    { \
+        const bool is_passed = table_is_empty() || (count <= 0); \
+        MPI_Status *given    = _status; \
+        MPI_Request *active; \
+        MPI_Status own; \
+        int rc = MPI_SUCCESS; \
+        int i; \
+        \
+        if (ucx_mp_mpi_pmpi._name == NULL) { \
+            return ucx_mp_mpi_raise(ucx_mp_mpi_pmpi.comm_world, MPI_ERR_OTHER, \
+                                    "MPI_" #_name ": this MPI lacks it"); \
+        } \
+        if (is_passed) { \
+            return ucx_mp_mpi_pmpi._name _words; \
+        } \
+        \
+        active  = malloc(count * sizeof(*active)); \
+        _status = statuses_get(given, _room, &own); \
+        if ((active == NULL) || (_status == NULL)) { \
+            rc = ucx_mp_mpi_raise(ucx_mp_mpi_pmpi.comm_world, MPI_ERR_NO_MEM, \
+                                  "MPI_" #_name ": no memory"); \
+        } \
+        if (rc == MPI_SUCCESS) { \
+            look(); \
+            for (i = 0; i < count; ++i) { \
+                active[i] = request_active(requests[i]); \
+            } \
+            requests = active; \
+            rc       = ucx_mp_mpi_pmpi._name _words; \
+        } \
+        for (i = 0; (rc == MPI_SUCCESS) && (i < (_done)); ++i) { \
+            rc = request_over(requests[_index], &_status[i]); \
+        } \
+        free(active); \
+        if ((_status != given) && (_status != &own)) { \
+            free(_status); \
+        } \
+        return rc; \
+    }
+
+ASK(Request_get_status_all, statuses, count, *flag ? count : 0, i,
+    (count, requests, flag, statuses),
+    int count, const MPI_Request *requests, int *flag, MPI_Status *statuses)
+ASK(Request_get_status_any, status, 1, *flag && (*index != MPI_UNDEFINED),
+    *index, (count, requests, index, flag, status),
+    int count, const MPI_Request *requests, int *index, int *flag,
+    MPI_Status *status)
+ASK(Request_get_status_some, statuses, count, *done, indices[i],
+    (count, requests, done, indices, statuses),
+    int count, const MPI_Request *requests, int *done, int *indices,
+    MPI_Status *statuses)
+#endif
 
 /* Free a request of this library; an active one is completed first */
 static int startable_free(pending_t *pending, MPI_Request *request)

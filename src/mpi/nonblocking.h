@@ -3,8 +3,8 @@
  * MPI calls that start an operation on GPU buffers: non-blocking and persistent
  * messages and collectives, split file operations. They are the MPI's own calls
  * on staged buffers. Received data is copied back when the request completes:
- * this library wraps MPI_Wait, MPI_Test and their variants,
- * MPI_Request_get_status and MPI_File_..._end, too.
+ * this library wraps MPI_Wait, MPI_Test, MPI_Request_get_status and their
+ * variants, and MPI_File_..._end, too.
  *
  * A tool or library must complete requests through the MPI_ or PMPI_ functions.
  * Otherwise received data is not copied back.

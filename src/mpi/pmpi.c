@@ -97,6 +97,12 @@ static void real_find(void)
     }
     UCX_MP_MPI_STOOD_IN(FIND_CALL)
 
+#define FIND_ASKING(_name) \
+    if ((void*)real->_name == (void*)is_missing) { \
+        real->_name = NULL; \
+    }
+    UCX_MP_MPI_ASKING(FIND_ASKING)
+
 #define FIND_TOOL(_name) \
     ucx_mp_mpi_tools._name = (__typeof__(real->_name))tools_symbol( \
             handle, "MPI_" #_name, (void*)real->_name); \

@@ -147,8 +147,10 @@
     _(Buffer_detach) \
     UCX_MP_MPI_ATTACHED_LARGE(_)
 
-/* All wrapped functions */
+/* All wrapped functions. Those of UCX_MP_MPI_ASKING, generated, are NULL if the
+   MPI lacks them. */
 #define UCX_MP_MPI_STOOD_IN(_) \
+    UCX_MP_MPI_ASKING(_) \
     UCX_MP_MPI_ATTACHED(_) \
     UCX_MP_MPI_CALLS(_) \
     UCX_MP_MPI_ENDS(_) \
@@ -207,7 +209,8 @@ extern int ucx_mp_mpi_tools_state; /* written with release order */
 
 
 /* The MPI's functions. Do not read before ucx_mp_mpi_pmpi_find(). Calling a
-   wrapped function missing in this MPI prints an error and aborts. */
+   wrapped function missing in this MPI prints an error and aborts, except those
+   that are NULL. */
 extern ucx_mp_mpi_pmpi_t ucx_mp_mpi_pmpi;
 
 /* true when ucx_mp_mpi_pmpi is filled; written with release order. */

@@ -208,20 +208,10 @@ static void advance(void)
 
 /* Make the MPI's calls of declined reductions, for which other ranks may wait.
    UCX's progress calls this inside the MPI's, so no request is tested or
-   completed here. Does nothing with MPI_THREAD_MULTIPLE in MPICH, which holds
-   its locks. @return Non-zero: the lock is busy, call again. */
+   completed here. @return Non-zero: the lock is busy, call again. */
 static int on_end(void)
 {
     ucx_mp_mpi_reductions_t *reductions;
-
-#ifndef OPEN_MPI
-    int level = MPI_THREAD_MULTIPLE;
-
-    (void)ucx_mp_mpi_pmpi.Query_thread(&level);
-    if (level == MPI_THREAD_MULTIPLE) {
-        return 0;
-    }
-#endif
 
     if (pthread_mutex_trylock(&all.lock) != 0) {
         return 1;
@@ -310,6 +300,10 @@ static ucx_mp_mpi_reductions_t *queue_create(MPI_Comm duplicate,
 ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
 {
     MPI_Comm duplicate;
+
+    if (!ucx_mp_mpi_job.has_queues) {
+        return NULL;
+    }
 
     /* MPI_Comm_dup() would copy the program's attributes */
     if (ucx_mp_mpi_pmpi.Comm_split(comm, 0, rank, &duplicate) != MPI_SUCCESS) {

@@ -13,6 +13,11 @@
  * MPI_Init, for others in the first blocking collective on GPUs after a
  * non-blocking one. Until then the MPI carries out the non-blocking ones. (Open
  * MPI's MPI_Comm_idup fails beside other non-blocking collectives.)
+ *
+ * Another rank may wait for the MPI's call of a declined reduction, while this
+ * one is in any call of the MPI. The call is therefore made in UCX's progress.
+ * It cannot be made there if a rank of MPICH has MPI_THREAD_MULTIPLE: then no
+ * reduction of the program is queued.
  */
 #ifndef UCX_MP_MPI_REDUCTION_H_
 #define UCX_MP_MPI_REDUCTION_H_
@@ -24,7 +29,8 @@
 typedef struct ucx_mp_mpi_reductions ucx_mp_mpi_reductions_t;
 
 /* Duplicate a communicator for its declined reductions. All its ranks call
-   this, each with its own `rank`; it blocks, and aborts on failure. */
+   this, each with its own `rank`; it blocks, and aborts on failure. @return
+   NULL: no rank of this program queues reductions. */
 ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank);
 
 /* Create the queue of a persistent reduction. `request`: the MPI's persistent

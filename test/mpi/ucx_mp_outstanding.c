@@ -29,6 +29,8 @@
 #define HAS_MPI_4 0
 #endif
 
+#define HAS_MPI_4_1 (MPI_VERSION * 10 + MPI_SUBVERSION >= 41)
+
 #define MAX_OPS   12
 #define NUM_COMMS 4
 
@@ -53,7 +55,7 @@ typedef struct {
 } op_t;
 
 static struct {
-    int    rounds, seed, host, max_ops, calls, frees, persistent;
+    int    rounds, seed, host, max_ops, calls, frees, persistent, multiple;
     size_t max_size, overlap;
     double pause;
 } options = {.rounds = 50, .seed = 1, .max_ops = MAX_OPS, .calls = 5,
@@ -88,13 +90,13 @@ static int sum_of(int number, int index)
 
 /* Return whether the MPI has persistent reductions that work: those of MPICH
    4.0 and 5.0 fail beside others in MPI_Testall, also in host memory and
-   without this library. */
+   without this library. With MPI_THREAD_MULTIPLE no GPUs take them over. */
 static int has_persistent(void)
 {
 #ifdef OPEN_MPI
     return HAS_MPI_4;
 #else
-    return HAS_MPI_4 && (options.host == 0);
+    return HAS_MPI_4 && (options.host == 0) && !options.multiple;
 #endif
 }
 
@@ -319,6 +321,54 @@ static void start(int first, int end, uint64_t *own)
     }
 }
 
+#if HAS_MPI_4_1
+/* Ask for the status of all requests at once. Check the results of those that
+   are reported complete, before another call completes them. */
+static void ask(MPI_Request *requests, int how)
+{
+    const double end = ucx_mp_time() + 20;
+    int indices[MAX_OPS];
+    int done = 0, i;
+
+    switch (how) {
+    case 0:
+        while (!done && (ucx_mp_time() < end)) {
+            MPI_Request_get_status_all(num_ops, requests, &done,
+                                       MPI_STATUSES_IGNORE);
+        }
+        if (!done) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "the requests never complete");
+        }
+        for (done = 0, i = 0; i < num_ops; ++i) {
+            indices[done] = i;
+            done         += ops[i].is_active;
+        }
+        break;
+    case 1:
+        MPI_Request_get_status_any(num_ops, requests, &indices[0], &done,
+                                   MPI_STATUS_IGNORE);
+        done = done && (indices[0] != MPI_UNDEFINED);
+        break;
+    default:
+        MPI_Request_get_status_some(num_ops, requests, &done, indices,
+                                    MPI_STATUSES_IGNORE);
+    }
+    for (i = 0; i < done; ++i) {
+        if (!ops[indices[i]].is_active) {
+            ucx_mp_die(UCX_MP_EXIT_WRONG, "request %d ends inactive",
+                       indices[i]);
+        }
+        op_check(&ops[indices[i]]);
+    }
+}
+#else
+static void ask(MPI_Request *requests, int how)
+{
+    (void)requests;
+    (void)how;
+}
+#endif
+
 static void finish(uint64_t *own)
 {
     MPI_Request requests[MAX_OPS];
@@ -332,7 +382,7 @@ static void finish(uint64_t *own)
     while (left > 0) {
         i    = ucx_mp_random_below(own, num_ops);
         done = 0;
-        switch (ucx_mp_random_below(own, 9)) {
+        switch (ucx_mp_random_below(own, HAS_MPI_4_1 ? 12 : 9)) {
         case 0:
             MPI_Waitall(num_ops, requests, MPI_STATUSES_IGNORE);
             left = 0;
@@ -372,12 +422,15 @@ static void finish(uint64_t *own)
             }
             done = 0;
             break;
-        default:
+        case 8:
             if (ops[i].is_active) {
                 MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
                 indices[0] = i;
                 done       = 1;
             }
+            break;
+        default:
+            ask(requests, ucx_mp_random_below(own, 3));
         }
         for (j = 0; j < done; ++j) {
             if ((indices[j] < 0) || !ops[indices[j]].is_active) {
@@ -494,6 +547,9 @@ static void one_round(int round)
     init(0, half);
     start(0, half, &own);
     if (ucx_mp_random_below(&shared, 2)) {
+        if (rank == (int)ucx_mp_random_below(&shared, size)) {
+            finish(&own); /* while the other ranks wait in others() */
+        }
         others(&shared, &own);
     }
     init(half, num_ops);
@@ -609,6 +665,8 @@ int main(int argc, char **argv)
                       "of the reductions, with an MPI that has them"),
         UCX_MP_NUMBER("frees", options.frees, 0, 1, "1",
                       "free communicators with reductions in progress"),
+        UCX_MP_NUMBER("multiple", options.multiple, 0, 1, "1",
+                      "begin with MPI_THREAD_MULTIPLE"),
         UCX_MP_SIZE("max-size", options.max_size, 1024, (size_t)1 << 28,
                     "largest buffer"),
         UCX_MP_SIZE("overlap", options.overlap, 0, (size_t)1 << 30,
@@ -621,11 +679,13 @@ int main(int argc, char **argv)
     };
     long mine, all;
     char why[256];
-    int i, total;
+    int i, level, total;
 
     ucx_mp_program = "ucx_mp_outstanding";
     ucx_mp_parse_options(argc, argv, "Reductions in progress, checked.", table);
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv,
+                    options.multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
+                    &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     ucx_mp_set_rank(rank);
