@@ -939,6 +939,57 @@ static void errors(void)
     MPI_Barrier(WORLD);
 }
 
+/* ------------------------------------------------------------------- edges */
+
+static ucx_mp_mem_t edge_mem(void)
+{
+    return on_host ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+}
+
+/* Gets that bring fewer bytes than their buffer has, or none, leave the rest of
+   it. In a window of host memory, which is the MPI's. */
+static void edge_short_gets(void)
+{
+    const ucx_mp_mem_t mem = edge_mem();
+    const MPI_Datatype mpi = MPI_INT64_T;
+    const int next         = (rank + 1) % size;
+    char *buffer           = ucx_mp_mem_alloc(mem, 64);
+    int64_t words[8], old[8];
+    MPI_Request request;
+
+    memset(words, 0x33, sizeof(words));
+    memset(old, 0x5a, sizeof(old));
+    ucx_mp_mem_write(mem, buffer, old, sizeof(old));
+    MPI_Win_create(words, sizeof(words), 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    MPI_Get(buffer, 1, mpi, MPI_PROC_NULL, 0, 1, mpi, win);
+    MPI_Rget(buffer + 8, 1, mpi, MPI_PROC_NULL, 0, 1, mpi, win, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Fetch_and_op(buffer, buffer + 16, mpi, MPI_PROC_NULL, 0, MPI_SUM, win);
+    MPI_Compare_and_swap(buffer, buffer + 8, buffer + 24, mpi, MPI_PROC_NULL, 0,
+                         win);
+    MPI_Get_accumulate(buffer, 1, mpi, buffer + 32, 1, mpi, MPI_PROC_NULL, 0, 1,
+                       mpi, MPI_SUM, win);
+    MPI_Rget_accumulate(buffer, 1, mpi, buffer + 40, 1, mpi, MPI_PROC_NULL, 0,
+                        1, mpi, MPI_SUM, win, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Win_flush_all(win);
+    ucx_mp_mem_read(mem, look, buffer, sizeof(old));
+    expect(memcmp(look, old, sizeof(old)) == 0, "a get from MPI_PROC_NULL");
+
+    if (is_pt2pt) { /* other components, and MPICH, bring 8 words */
+        MPI_Get(buffer, 8, mpi, next, 0, 2, mpi, win);
+        MPI_Win_flush(next, win);
+        memset(old, 0x33, 2 * sizeof(*old));
+        ucx_mp_mem_read(mem, look, buffer, sizeof(old));
+        expect(memcmp(look, old, sizeof(old)) == 0,
+               "a get of 2 words into a buffer of 8");
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    ucx_mp_mem_free(mem, buffer);
+}
+
 /* ------------------------------------------------------------------- speed */
 
 #define AT_ONCE 16
@@ -1052,6 +1103,7 @@ int main(int argc, char **argv)
     look = malloc(room + 2 * GUARD);
     MPI_Comm_group(WORLD, &everybody);
 
+    edge_short_gets();
     state = ucx_mp_hash(seed);
     for (i = 0; i < epochs; ++i) {
         if (i % 12 == 0) {
