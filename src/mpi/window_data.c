@@ -50,6 +50,16 @@ typedef struct {
 
 /* ------------------------------------------------------------------- sides */
 
+/* Return whether elements of `size` bytes are contiguous in memory, and packed
+   in the order of memory. */
+static bool is_row(const ucx_mp_mpi_element_t *element, MPI_Count size)
+{
+    const ucx_mp_mpi_layout_t *layout = &element->layout;
+
+    return (layout->count == 1) && (layout->rows[0].count == 1) &&
+           (layout->rows[0].offset == 0) && (element->extent == size);
+}
+
 /* Describe a buffer; side_free() frees the description. @return An error class:
    MPI_ERR_TYPE, too, if the datatype's packed order is unknown. */
 static int side_make(side_t *side, const void *address, MPI_Count count,
@@ -58,6 +68,7 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
     ucx_mp_mpi_element_t *element = NULL;
     MPI_Count size;
     ptrdiff_t last;
+    int rc;
 
     *side = (side_t){.address = (char*)address, .count = count, .type = type};
     if (count < 0) {
@@ -77,8 +88,7 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
     }
 
     side->high = (ptrdiff_t)side->bytes;
-    if (ucx_mp_mpi_message_is_plain(1, type) ||
-        ucx_mp_mpi_layout_is_array(type)) {
+    if (ucx_mp_mpi_message_is_plain(1, type)) {
         return MPI_SUCCESS;
     }
 
@@ -86,9 +96,10 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
         (element == NULL)) {
         return MPI_ERR_TYPE;
     }
-    if (element->layout.is_unordered) {
+    if (element->layout.is_unordered || is_row(element, size)) {
+        rc = element->layout.is_unordered ? MPI_ERR_TYPE : MPI_SUCCESS;
         ucx_mp_mpi_layout_release(element);
-        return MPI_ERR_TYPE;
+        return rc;
     }
 
     last          = (count - 1) * element->extent;

@@ -990,6 +990,89 @@ static void edge_short_gets(void)
     ucx_mp_mem_free(mem, buffer);
 }
 
+/* A square's columns as a datatype without gaps: blocks in another order than
+   in memory. On one side, the square arrives transposed. */
+static void edge_order(int n, char *buffer)
+{
+    enum { PUT, GET, SUM, FETCH, NUM_CALLS };
+    const int count   = n * n;
+    const int next    = (rank + 1) % size;
+    const size_t room = count * sizeof(double);
+    double *from      = malloc(room);
+    double *to        = calloc(count, sizeof(*to));
+    MPI_Datatype column, square, near, far;
+    int form, call, i, near_count, far_count;
+    bool is_get;
+
+    MPI_Type_vector(n, 1, n, MPI_DOUBLE, &column);
+    MPI_Type_create_hvector(n, 1, sizeof(double), column, &square);
+    MPI_Type_free(&column);
+    MPI_Type_commit(&square);
+    for (i = 0; i < count; ++i) {
+        from[i] = rank * count + i + 1;
+    }
+
+    for (form = 0; form < 2 * NUM_CALLS; ++form) {
+        call       = form / 2;
+        is_get     = (call == GET) || (call == FETCH);
+        near       = (form % 2) ? MPI_DOUBLE : square;
+        far        = (form % 2) ? square : MPI_DOUBLE;
+        near_count = (form % 2) ? count : 1;
+        far_count  = (form % 2) ? 1 : count;
+
+        memset(to, 0, room);
+        MPI_Put(is_get ? from : to, count, MPI_DOUBLE, next, 0, count,
+                MPI_DOUBLE, win);
+        MPI_Win_flush(next, win);
+        ucx_mp_mem_write(edge_mem(), buffer, is_get ? to : from, room);
+        if (call == PUT) {
+            MPI_Put(buffer, near_count, near, next, 0, far_count, far, win);
+        } else if (call == GET) {
+            MPI_Get(buffer, near_count, near, next, 0, far_count, far, win);
+        } else if (call == SUM) {
+            MPI_Accumulate(buffer, near_count, near, next, 0, far_count, far,
+                           MPI_SUM, win);
+        } else {
+            MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, buffer, near_count, near,
+                               next, 0, far_count, far, MPI_NO_OP, win);
+        }
+        MPI_Win_flush(next, win);
+        if (is_get) {
+            ucx_mp_mem_read(edge_mem(), to, buffer, room);
+        } else {
+            MPI_Get(to, count, MPI_DOUBLE, next, 0, count, MPI_DOUBLE, win);
+            MPI_Win_flush(next, win);
+        }
+
+        for (i = 0; (i < count) && (to[i] == from[i % n * n + i / n]); ++i) {
+        }
+        if (i < count) {
+            fail("a square is not transposed", form, i);
+        }
+    }
+    MPI_Type_free(&square);
+    free(from);
+    free(to);
+}
+
+/* Datatypes in windows of GPU memory */
+static void edge_types(void)
+{
+    const int room = 64 * 64 * sizeof(double);
+    char *window   = ucx_mp_mem_alloc(edge_mem(), room);
+    char *buffer   = ucx_mp_mem_alloc(edge_mem(), room);
+
+    MPI_Win_create(window, room, 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Win_lock_all(0, win);
+    edge_order(4, buffer);
+    edge_order(64, buffer); /* large enough for kernels */
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    ucx_mp_mem_free(edge_mem(), window);
+    ucx_mp_mem_free(edge_mem(), buffer);
+}
+
 /* ------------------------------------------------------------------- speed */
 
 #define AT_ONCE 16
@@ -1104,6 +1187,7 @@ int main(int argc, char **argv)
     MPI_Comm_group(WORLD, &everybody);
 
     edge_short_gets();
+    edge_types();
     state = ucx_mp_hash(seed);
     for (i = 0; i < epochs; ++i) {
         if (i % 12 == 0) {
