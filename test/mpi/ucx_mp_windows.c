@@ -14,6 +14,7 @@
 #include "util.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ typedef struct {
 
 static uint64_t epochs = 120;
 static uint64_t seed   = 1;
-static int on_host, is_timed, is_pt2pt;
+static int on_host, is_timed, is_pt2pt, has_threads;
 static const char *kinds = "";
 
 static uint64_t state;
@@ -76,6 +77,8 @@ static const ucx_mp_option_t options[] = {
     UCX_MP_FLAG("host", on_host, "no GPU memory: what the MPI does by itself"),
     UCX_MP_FLAG("pt2pt", is_pt2pt,
                 "omit what fails in Open MPI 4's component pt2pt"),
+    UCX_MP_FLAG("threads", has_threads,
+                "let two threads of rank 0 get and flush instead"),
     UCX_MP_FLAG("speed", is_timed,
                 "measure puts from rank 0 to 1 and messages instead"),
     {NULL}
@@ -1151,16 +1154,112 @@ static void measure(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, other);
 }
 
+/* ----------------------------------------------------------------- threads */
+
+#define LONG_GET  (8 << 20)
+#define SHORT_GET (64 << 10)
+#define PEER      1
+
+typedef struct {
+    int room, at_once; /* bytes of a get, gets before a flush */
+    int turns;
+} getter_t;
+
+/* Get GPU buffers from rank 1's host memory and flush, while another thread
+   does the same. A flush must not end gets that it has not completed. */
+static void *get_and_flush(void *arg)
+{
+    const getter_t *getter = arg;
+    const size_t all       = (size_t)getter->room * getter->at_once;
+    uint8_t *is            = malloc(all);
+    char why[256]          = "";
+    char *buffer;
+    size_t at;
+    int turn, i;
+
+    (void)ucx_mp_gpu_init(rank, why, sizeof(why)); /* of this thread */
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, all);
+    for (turn = 0; turn < getter->turns; ++turn) {
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, 0x5a, all);
+        for (i = 0; i < getter->at_once; ++i) {
+            MPI_Get(buffer + (size_t)i * getter->room, getter->room, MPI_BYTE,
+                    PEER, 0, getter->room, MPI_BYTE, win);
+        }
+        MPI_Win_flush(PEER, win);
+        ucx_mp_mem_get(UCX_MP_MEM_DEVICE, is, buffer, all);
+        for (at = 0; (at < all) && (is[at] == 0x33); ++at) {
+        }
+        if (at < all) {
+            fail("a flush left bytes of a get", turn, (long)at);
+        }
+        __atomic_fetch_add(&num_gets, getter->at_once, __ATOMIC_RELAXED);
+    }
+    free(is);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+    return NULL;
+}
+
+/* Two threads of rank 0 get and flush; rank 1 makes progress now and then. */
+static void run_threads(void)
+{
+    getter_t large  = {LONG_GET, 4, 10};
+    getter_t small  = {SHORT_GET, 1, 60};
+    char *memory    = malloc(LONG_GET);
+    int is_over     = 0;
+    pthread_t thread;
+
+    memset(memory, 0x33, LONG_GET);
+    MPI_Win_create(memory, LONG_GET, 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    if (rank == 0) {
+        if (pthread_create(&thread, NULL, get_and_flush, &large) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "no thread");
+        }
+        (void)get_and_flush(&small);
+        pthread_join(thread, NULL);
+        MPI_Send(NULL, 0, MPI_BYTE, PEER, 0, WORLD);
+    } else {
+        while (!is_over) {
+            usleep(1000);
+            MPI_Iprobe(0, 0, WORLD, &is_over, MPI_STATUS_IGNORE);
+        }
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 0, WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    free(memory);
+    made = 1;
+}
+
+/* Print the results of all ranks. @return The program's exit status. */
+static int report(void)
+{
+    const uint64_t counts[4] = {wrong, num_puts, num_gets, changes};
+    uint64_t sums[4];
+
+    MPI_Allreduce(counts, sums, 4, MPI_UINT64_T, MPI_SUM, WORLD);
+    if (rank == 0) {
+        printf("%s: %d windows, %d puts, %d gets, %d changes, %d wrong\n",
+               ucx_mp_program, (int)made, (int)sums[1], (int)sums[2],
+               (int)sums[3], (int)sums[0]);
+    }
+    return (sums[0] == 0) ? UCX_MP_EXIT_OK : UCX_MP_EXIT_WRONG;
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t i, all, counts[4], sums[4];
     char why[256] = "";
+    uint64_t i;
     size_t room;
-    int r;
+    int rc, r;
 
     ucx_mp_program = "ucx_mp_windows";
     ucx_mp_parse_options(argc, argv, "Makes random one-sided calls.", options);
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv,
+                    has_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &r);
+    if (has_threads && (r < MPI_THREAD_MULTIPLE)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "the MPI has no MPI_THREAD_MULTIPLE");
+    }
     MPI_Comm_rank(WORLD, &rank);
     MPI_Comm_size(WORLD, &size);
     ucx_mp_set_rank(rank);
@@ -1171,8 +1270,13 @@ int main(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
     }
 
-    if (is_timed && (size != 2)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "--speed needs two ranks");
+    if ((is_timed || has_threads) && (size != 2)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "--speed and --threads need two ranks");
+    } else if (has_threads) {
+        run_threads();
+        rc = report();
+        MPI_Finalize();
+        return rc;
     } else if (is_timed) {
         measure();
         MPI_Finalize();
@@ -1216,18 +1320,8 @@ int main(int argc, char **argv)
     }
     window_free();
 
-    counts[0] = wrong;
-    counts[1] = num_puts;
-    counts[2] = num_gets;
-    counts[3] = changes;
-    MPI_Allreduce(counts, sums, 4, MPI_UINT64_T, MPI_SUM, WORLD);
-    all = sums[0];
-    if (rank == 0) {
-        printf("%s: %d windows, %d puts, %d gets, %d changes, %d wrong\n",
-               ucx_mp_program, (int)made, (int)sums[1], (int)sums[2],
-               (int)sums[3], (int)all);
-    }
+    rc = report();
     MPI_Group_free(&everybody);
     MPI_Finalize();
-    return (all == 0) ? UCX_MP_EXIT_OK : UCX_MP_EXIT_WRONG;
+    return rc;
 }
