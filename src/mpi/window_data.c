@@ -212,6 +212,15 @@ static int work_leave(work_t *work)
     return (result == CUDA_SUCCESS) ? MPI_SUCCESS : MPI_ERR_OTHER;
 }
 
+/* Make the program's synchronous copies to a side without gaps complete; copies
+   in rows and packing kernels do so themselves. Call after work_begin(). */
+static void side_sync(const work_t *work, const side_t *side)
+{
+    if ((side->element == NULL) && (side->bytes > 0)) {
+        work->window->api->sync(side->address);
+    }
+}
+
 static void room_put(room_t *room)
 {
     if (room->host != NULL) {
@@ -380,6 +389,7 @@ static int move(work_t *work, const ucx_mp_mpi_rma_t *args, side_t *remote)
     }
 
     work_begin(work);
+    side_sync(work, &local);
     if ((local.element == NULL) && (remote->element == NULL) &&
         ucx_mp_mpi_gpu_is_one(local.address, local.bytes)) {
         ucx_mp_mpi_copy_bytes(&work->copy, to->address, from->address,
@@ -578,6 +588,10 @@ static bool change_on_gpu(work_t *work, const change_t *change,
     }
 
     work_begin(work);
+    side_sync(work, origin);
+    if (change->has_result) {
+        side_sync(work, result);
+    }
     kernels = ucx_mp_mpi_reduce_prepare(&work->copy, op, type);
     if ((kernels != NULL) && is_in_context(work, origin) &&
         ((uintptr_t)origin->address % ucx_mp_type_align(type) == 0)) {

@@ -1058,8 +1058,73 @@ static void edge_order(int n, char *buffer)
     free(to);
 }
 
-/* Datatypes in windows of GPU memory */
-static void edge_types(void)
+/* Begin synchronous copies of `room` bytes of pageable memory to a GPU: of so
+   few bytes CUDA may return before the last ones have arrived. */
+static void copy_pageable(char *buffer, char *scratch, const uint8_t *from,
+                          size_t room)
+{
+    int (*copy)(unsigned long long to, const void *from, size_t size) =
+            ucx_mp_gpu_function("cuMemcpyHtoD_v2");
+    int i;
+
+    for (i = 0; i < 100; ++i) {
+        (void)copy((uintptr_t)scratch, from, room);
+    }
+    (void)copy((uintptr_t)buffer, from, room);
+}
+
+/* Call on GPU memory into which the program has just copied, another
+   allocation each time: after one call its copies are complete on return. */
+static void edge_copied(void)
+{
+    enum { PUT, GET, SUM, NUM_CALLS };
+    const size_t room = 32 << 10;
+    const int next    = (rank + 1) % size;
+    const int words   = (int)(room / sizeof(int64_t));
+    uint8_t *from     = malloc(room);
+    uint8_t *to       = malloc(room);
+    char *scratch     = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+    char *buffer;
+    int call;
+
+    for (call = 0; call < NUM_CALLS; ++call) {
+        buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+        memset(to, 0, room);
+        MPI_Put(to, room, MPI_BYTE, next, 0, room, MPI_BYTE, win);
+        MPI_Win_flush(next, win);
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, 0x5a, room);
+        memset(from, 0x11 * (call + 1), room);
+        copy_pageable(buffer, scratch, from, room);
+        if (call == PUT) {
+            MPI_Put(buffer, words, MPI_INT64_T, next, 0, words, MPI_INT64_T,
+                    win);
+        } else if (call == GET) {
+            MPI_Get(buffer, words, MPI_INT64_T, next, 0, words, MPI_INT64_T,
+                    win);
+            memset(from, 0, room);
+        } else {
+            MPI_Accumulate(buffer, words, MPI_INT64_T, next, 0, words,
+                           MPI_INT64_T, MPI_SUM, win);
+        }
+        MPI_Win_flush(next, win);
+        if (call == GET) {
+            ucx_mp_mem_read(UCX_MP_MEM_DEVICE, to, buffer, room);
+        } else {
+            MPI_Get(to, words, MPI_INT64_T, next, 0, words, MPI_INT64_T, win);
+            MPI_Win_flush(next, win);
+        }
+        if (memcmp(to, from, room) != 0) {
+            fail("a call came before the program's copy", call, 0);
+        }
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+    }
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, scratch);
+    free(from);
+    free(to);
+}
+
+/* Datatypes and copies in windows of GPU memory */
+static void edge_gpu(void)
 {
     const int room = 64 * 64 * sizeof(double);
     char *window   = ucx_mp_mem_alloc(edge_mem(), room);
@@ -1070,6 +1135,9 @@ static void edge_types(void)
     MPI_Win_lock_all(0, win);
     edge_order(4, buffer);
     edge_order(64, buffer); /* large enough for kernels */
+    if (!on_host) {
+        edge_copied();
+    }
     MPI_Win_unlock_all(win);
     MPI_Win_free(&win);
     ucx_mp_mem_free(edge_mem(), window);
@@ -1291,7 +1359,7 @@ int main(int argc, char **argv)
     MPI_Comm_group(WORLD, &everybody);
 
     edge_short_gets();
-    edge_types();
+    edge_gpu();
     state = ucx_mp_hash(seed);
     for (i = 0; i < epochs; ++i) {
         if (i % 12 == 0) {
