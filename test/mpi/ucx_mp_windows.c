@@ -1123,6 +1123,84 @@ static void edge_copied(void)
     free(to);
 }
 
+/* Add the datatypes of MPI_MAXLOC, whose elements have gaps, in larger ones. */
+static void edge_pairs(char *buffer)
+{
+    enum { COUNT = 4 };
+    typedef struct {
+        double value;
+        int    place;
+    } pair_t;
+    const int next    = (rank + 1) % size;
+    const pair_t old[COUNT] = {{1, 5}, {4, 6}, {-2, 7}, {8, 1}};
+    const pair_t new[COUNT] = {{2, 3}, {3, 4}, {-2, 6}, {8, 2}};
+    const pair_t max[COUNT] = {{2, 3}, {4, 6}, {-2, 6}, {8, 1}};
+    const pair_t *want;
+    pair_t found[COUNT];
+    MPI_Datatype two, near, far;
+    int form, i, rc, near_count, far_count;
+    MPI_Op op;
+
+    MPI_Type_contiguous(2, MPI_DOUBLE_INT, &two);
+    MPI_Type_commit(&two);
+    for (form = 0; form < 9; ++form) {
+        op         = (form / 3 == 0) ? MPI_MAXLOC :
+                     (form / 3 == 1) ? MPI_REPLACE : MPI_NO_OP;
+        want       = (form / 3 == 0) ? max : (form / 3 == 1) ? new : old;
+        near       = (form % 3 == 0) ? MPI_DOUBLE_INT : two;
+        far        = (form % 3 == 1) ? MPI_DOUBLE_INT : two;
+        near_count = (form % 3 == 0) ? COUNT : COUNT / 2;
+        far_count  = (form % 3 == 1) ? COUNT : COUNT / 2;
+
+        MPI_Put(old, COUNT, MPI_DOUBLE_INT, next, 0, COUNT, MPI_DOUBLE_INT,
+                win);
+        MPI_Win_flush(next, win);
+        ucx_mp_mem_write(edge_mem(), buffer, new, sizeof(new));
+        if (op == MPI_NO_OP) {
+            rc = MPI_Get_accumulate(NULL, 0, MPI_BYTE, buffer, near_count,
+                                    near, next, 0, far_count, far, op, win);
+        } else {
+            rc = MPI_Accumulate(buffer, near_count, near, next, 0, far_count,
+                                far, op, win);
+        }
+        MPI_Win_flush(next, win);
+        if (op == MPI_NO_OP) {
+            ucx_mp_mem_read(edge_mem(), found, buffer, sizeof(found));
+        } else {
+            MPI_Get(found, COUNT, MPI_DOUBLE_INT, next, 0, COUNT,
+                    MPI_DOUBLE_INT, win);
+            MPI_Win_flush(next, win);
+        }
+        for (i = 0; (i < COUNT) && (found[i].value == want[i].value) &&
+                    (found[i].place == want[i].place); ++i) {
+        }
+        if ((i < COUNT) || (rc != MPI_SUCCESS)) {
+            fail("a pair is another", form, i);
+        }
+    }
+    MPI_Type_free(&two);
+}
+
+/* Add elements of a parametrised datatype of Fortran. */
+static void edge_parametrised(char *buffer)
+{
+    const int next = (rank + 1) % size;
+    double new[]   = {1, 2, 3};
+    MPI_Datatype real;
+    int rc;
+
+    MPI_Type_create_f90_real(15, MPI_UNDEFINED, &real);
+    MPI_Put(new, 3, MPI_DOUBLE, next, 0, 3, MPI_DOUBLE, win);
+    MPI_Win_flush(next, win);
+    ucx_mp_mem_write(edge_mem(), buffer, new, sizeof(new));
+    rc = MPI_Accumulate(buffer, 3, real, next, 0, 3, real, MPI_SUM, win);
+    MPI_Win_flush(next, win);
+    MPI_Get(new, 3, MPI_DOUBLE, next, 0, 3, MPI_DOUBLE, win);
+    MPI_Win_flush(next, win);
+    expect((rc == MPI_SUCCESS) && (new[0] == 2) && (new[1] == 4) &&
+           (new[2] == 6), "a sum of a parametrised datatype");
+}
+
 /* Datatypes and copies in windows of GPU memory */
 static void edge_gpu(void)
 {
@@ -1135,6 +1213,8 @@ static void edge_gpu(void)
     MPI_Win_lock_all(0, win);
     edge_order(4, buffer);
     edge_order(64, buffer); /* large enough for kernels */
+    edge_pairs(buffer);
+    edge_parametrised(buffer);
     if (!on_host) {
         edge_copied();
     }
