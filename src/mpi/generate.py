@@ -283,8 +283,9 @@ ORIGIN = '%s origin_addr, n origin_count, type origin_datatype, '
 RESULT = 'out result_addr, n result_count, type result_datatype, '
 TARGET = 'int target_rank, at target_disp, n target_count, type target_datatype, '
 FETCHED = 'out result_addr, type datatype, int target_rank, at target_disp, '
+# An operation may write less than its result buffer, or nothing
 FETCHES = (one(READ, 'origin_addr', '1', 'datatype'),
-           one(WRITE, 'result_addr', '1', 'datatype'))
+           one(BOTH, 'result_addr', '1', 'datatype'))
 WINDOWS = {
     'Fetch_and_op': ('in origin_addr, ' + FETCHED + 'op op, win win',
                      FETCHES, 'GET_ACCUMULATE'),
@@ -294,11 +295,11 @@ WINDOWS = {
 }
 for name, args, uses, kind in (
         ('Put', ORIGIN % 'in' + TARGET, (READ,), 'PUT'),
-        ('Get', ORIGIN % 'out' + TARGET, (WRITE,), 'GET'),
+        ('Get', ORIGIN % 'out' + TARGET, (BOTH,), 'GET'),
         ('Accumulate', ORIGIN % 'in' + TARGET + 'op op, ', (READ,),
          'ACCUMULATE'),
         ('Get_accumulate', ORIGIN % 'in' + RESULT + TARGET + 'op op, ',
-         (READ, WRITE), 'GET_ACCUMULATE')):
+         (READ, BOTH), 'GET_ACCUMULATE')):
     buffers = tuple(one(use, *(which + '_' + word for word in (
         'addr', 'count', 'datatype')))
         for use, which in zip(uses, ('origin', 'result')))
@@ -471,6 +472,8 @@ class Call:
         elif self.refused:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
+        elif self.window:
+            straight += ' || (target_rank == MPI_PROC_NULL)'
         elif self.peer:
             straight = ('ucx_mp_mpi_message_is_straight(%s, %s, buf, count, datatype)'
                         % (self.comm(), self.peer))

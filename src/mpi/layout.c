@@ -216,18 +216,11 @@ bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)
            (begin == 0) && (size == length) && (size == extent);
 }
 
-/* Free a handle that MPI_File_get_view() returned; predefined ones are not
-   freed */
-static void type_let_go(MPI_Datatype *datatype)
+void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype)
 {
-    switch (combiner_of(*datatype)) {
-    case MPI_UNDEFINED:
-    case MPI_COMBINER_NAMED:
-    case MPI_COMBINER_F90_REAL:
-    case MPI_COMBINER_F90_COMPLEX:
-    case MPI_COMBINER_F90_INTEGER:
-        return;
-    default:
+    const int combiner = combiner_of(*datatype);
+
+    if ((combiner != MPI_UNDEFINED) && !ucx_mp_mpi_layout_is_basic(combiner)) {
         (void)ucx_mp_mpi_pmpi.Type_free(datatype);
     }
 }
@@ -243,7 +236,7 @@ bool ucx_mp_mpi_layout_is_native(MPI_File file)
         return false;
     }
 
-    type_let_go(&etype);
-    type_let_go(&filetype);
+    ucx_mp_mpi_layout_free_type(&etype);
+    ucx_mp_mpi_layout_free_type(&filetype);
     return strcmp(representation, "native") == 0;
 }

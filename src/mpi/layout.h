@@ -84,6 +84,10 @@ bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype);
    types, and if the MPI fails. */
 bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype);
 
+/* Free a handle that a query of the MPI returned, unless its datatype is
+   predefined or one of Fortran's parametrised types. */
+void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype);
+
 /* Return whether a file stores elements as they are in memory. */
 bool ucx_mp_mpi_layout_is_native(MPI_File file);
 

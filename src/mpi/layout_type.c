@@ -68,9 +68,7 @@ static int envelope_get(MPI_Datatype datatype, contents_t *contents)
     return rc;
 }
 
-/* Return whether a datatype needs no free: predefined, or one of Fortran's
-   parametrised types */
-static bool is_predefined(int combiner)
+bool ucx_mp_mpi_layout_is_basic(int combiner)
 {
     return (combiner == MPI_COMBINER_NAMED) ||
            (combiner == MPI_COMBINER_F90_REAL) ||
@@ -115,7 +113,7 @@ static void contents_free(contents_t *contents)
 
     for (i = 0; i < contents->num_types; ++i) {
         if ((envelope_get(contents->types[i], &of_type) == MPI_SUCCESS) &&
-            !is_predefined(of_type.combiner)) {
+            !ucx_mp_mpi_layout_is_basic(of_type.combiner)) {
             (void)ucx_mp_mpi_pmpi.Type_free(&contents->types[i]);
         }
     }
@@ -461,7 +459,7 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
         return rc;
     }
 
-    if (!is_predefined(contents.combiner)) {
+    if (!ucx_mp_mpi_layout_is_basic(contents.combiner)) {
         rc = contents_get(datatype, &contents);
         if (rc == MPI_SUCCESS) {
             rc = (contents.num_types > 0) ?

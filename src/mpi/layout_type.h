@@ -23,4 +23,8 @@ int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *layout,
                               MPI_Datatype datatype, size_t size,
                               ptrdiff_t begin, size_t extent);
 
+/* Return whether a combiner is that of a datatype without contents, which is
+   not freed: predefined, or one of Fortran's parametrised types. */
+bool ucx_mp_mpi_layout_is_basic(int combiner);
+
 #endif

@@ -144,10 +144,15 @@ bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p);
    The wrapper's result. */
 int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target);
 
-/* End the kept calls to a target of a window, or to all targets (-1), after the
-   MPI has completed them: copies received data back. @return `rc` if it is an
-   error, else the first error or MPI_SUCCESS. */
-int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc);
+/* Return a mark of the calls kept so far. Take it before the MPI's call that
+   completes them: other threads' later ones are not complete afterwards. */
+uint64_t ucx_mp_mpi_window_mark(void);
+
+/* End the kept calls to a target of a window, or to all targets (-1), up to
+   `mark`, after the MPI has completed them: copies received data back. If `rc`,
+   the MPI's result, is an error, keep them. @return `rc` if it is an error,
+   else the first error or MPI_SUCCESS. */
+int ucx_mp_mpi_window_settle(MPI_Win win, int target, uint64_t mark, int rc);
 
 /* End a staged request-based get: wait for the MPI's request, flush the target,
    copy the data back, and fill `request_p` with a completed request, since a

@@ -461,13 +461,14 @@ UCX_MP_MPI_DEFINE(Win_get_attr, (win, keyval, value, flag), MPI_Win win,
 
 UCX_MP_MPI_DEFINE(Win_free, (win), MPI_Win *win)
 {
+    const uint64_t mark = ucx_mp_mpi_window_mark();
     ucx_mp_mpi_window_t *window;
     int rc, real_rc;
 
     ucx_mp_mpi_pmpi_find_calls();
     window = ucx_mp_mpi_window_find(*win);
     if (window == NULL) {
-        rc = ucx_mp_mpi_window_settle(*win, -1, MPI_SUCCESS);
+        rc      = ucx_mp_mpi_window_settle(*win, -1, mark, MPI_SUCCESS);
         real_rc = ucx_mp_mpi_pmpi.Win_free(win);
         return (real_rc != MPI_SUCCESS) ? real_rc : rc;
     }
@@ -475,7 +476,8 @@ UCX_MP_MPI_DEFINE(Win_free, (win), MPI_Win *win)
     rc = ucx_mp_mpi_window_wait(window);
     window_unmap(window);
     ucx_mp_mpi_window_barrier(window);
-    rc = ucx_mp_mpi_window_settle(*win, -1, rc);
+    real_rc = ucx_mp_mpi_window_settle(*win, -1, mark, MPI_SUCCESS);
+    rc      = (rc == MPI_SUCCESS) ? real_rc : rc;
     ucx_mp_mpi_window_remove(window);
     ucx_mp_mpi_pmpi.Group_free(&window->group);
     real_rc = ucx_mp_mpi_pmpi.Win_free(win);

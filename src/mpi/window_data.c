@@ -9,6 +9,7 @@
 #pragma GCC visibility pop
 
 #include <mpi/handles.h>
+#include <mpi/layout_type.h>
 #include <mpi/message.h>
 #include <mpi/window.h>
 
@@ -22,6 +23,11 @@
 
 /* Accumulates of fewer bytes go through host memory: a kernel takes as long */
 #define KERNEL_MIN ((size_t)16 << 10)
+
+/* Elements of a pair's datatype that are reduced at once, and bytes of one, at
+   most */
+#define PAIRS    64
+#define PAIR_MAX 32
 
 /* Origin, result or target buffer of an operation */
 typedef struct {
@@ -50,6 +56,16 @@ typedef struct {
 
 /* ------------------------------------------------------------------- sides */
 
+/* Return whether elements of `size` bytes are contiguous in memory, and packed
+   in the order of memory. */
+static bool is_row(const ucx_mp_mpi_element_t *element, MPI_Count size)
+{
+    const ucx_mp_mpi_layout_t *layout = &element->layout;
+
+    return (layout->count == 1) && (layout->rows[0].count == 1) &&
+           (layout->rows[0].offset == 0) && (element->extent == size);
+}
+
 /* Describe a buffer; side_free() frees the description. @return An error class:
    MPI_ERR_TYPE, too, if the datatype's packed order is unknown. */
 static int side_make(side_t *side, const void *address, MPI_Count count,
@@ -58,6 +74,7 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
     ucx_mp_mpi_element_t *element = NULL;
     MPI_Count size;
     ptrdiff_t last;
+    int rc;
 
     *side = (side_t){.address = (char*)address, .count = count, .type = type};
     if (count < 0) {
@@ -77,8 +94,7 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
     }
 
     side->high = (ptrdiff_t)side->bytes;
-    if (ucx_mp_mpi_message_is_plain(1, type) ||
-        ucx_mp_mpi_layout_is_array(type)) {
+    if (ucx_mp_mpi_message_is_plain(1, type)) {
         return MPI_SUCCESS;
     }
 
@@ -86,9 +102,10 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
         (element == NULL)) {
         return MPI_ERR_TYPE;
     }
-    if (element->layout.is_unordered) {
+    if (element->layout.is_unordered || is_row(element, size)) {
+        rc = element->layout.is_unordered ? MPI_ERR_TYPE : MPI_SUCCESS;
         ucx_mp_mpi_layout_release(element);
-        return MPI_ERR_TYPE;
+        return rc;
     }
 
     last          = (count - 1) * element->extent;
@@ -199,6 +216,15 @@ static int work_leave(work_t *work)
                        ucx_mp_mpi_copy_end(&work->copy);
     pthread_mutex_unlock(&window->lock);
     return (result == CUDA_SUCCESS) ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+/* Make the program's synchronous copies to a side without gaps complete; copies
+   in rows and packing kernels do so themselves. Call after work_begin(). */
+static void side_sync(const work_t *work, const side_t *side)
+{
+    if ((side->element == NULL) && (side->bytes > 0)) {
+        work->window->api->sync(side->address);
+    }
 }
 
 static void room_put(room_t *room)
@@ -369,6 +395,7 @@ static int move(work_t *work, const ucx_mp_mpi_rma_t *args, side_t *remote)
     }
 
     work_begin(work);
+    side_sync(work, &local);
     if ((local.element == NULL) && (remote->element == NULL) &&
         ucx_mp_mpi_gpu_is_one(local.address, local.bytes)) {
         ucx_mp_mpi_copy_bytes(&work->copy, to->address, from->address,
@@ -397,11 +424,14 @@ static MPI_Datatype base_of(MPI_Datatype type)
     MPI_Aint *places;
     int *numbers;
 
-    if (ucx_mp_mpi_layout_is_named(type)) {
+    if (real->Type_get_envelope(type, &integers, &addresses, &types,
+                                &combiner) != MPI_SUCCESS) {
+        return base;
+    }
+    if (ucx_mp_mpi_layout_is_basic(combiner)) {
         return type;
     }
-    if ((real->Type_get_envelope(type, &integers, &addresses, &types,
-                                 &combiner) != MPI_SUCCESS) || (types == 0)) {
+    if (types == 0) {
         return base;
     }
 
@@ -414,9 +444,7 @@ static MPI_Datatype base_of(MPI_Datatype type)
         for (i = 0; i < types; ++i) {
             next = base_of(inner[i]);
             base = ((i == 0) || (next == base)) ? next : real->datatype_null;
-            if (!ucx_mp_mpi_layout_is_named(inner[i])) {
-                (void)real->Type_free(&inner[i]);
-            }
+            ucx_mp_mpi_layout_free_type(&inner[i]);
         }
     }
     free(numbers);
@@ -425,29 +453,55 @@ static MPI_Datatype base_of(MPI_Datatype type)
     return base;
 }
 
-/* If the type is predefined and has gaps (a pair), describe the side as bytes
-   in a row, gaps included: MPI_Reduce_local() takes such an array. Else do
-   nothing. */
-static void side_fill(side_t *side)
-{
-    ptrdiff_t extent;
-
-    if ((side->element != NULL) && ucx_mp_mpi_layout_is_named(side->type)) {
-        extent      = side->element->extent;
-        side->low   = 0;
-        side->high  = side->count * extent;
-        side->bytes = (size_t)side->high;
-        side_free(side);
-    }
-}
-
 typedef struct {
     const ucx_mp_mpi_rma_t *args;
     MPI_Datatype           base;
-    size_t                 width; /* bytes of an element of the base type */
+    size_t                 width; /* packed size of the base type, bytes */
+    bool                   is_padded; /* the base type has gaps: a pair */
     bool                   has_origin, has_result;
     side_t                 origin, result;
 } change_t;
+
+/* Reduce packed elements of the base type. @return The MPI's result. */
+static int change_reduce(const change_t *change, char *target,
+                         const char *origin, size_t bytes)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    const MPI_Datatype base       = change->base;
+    int rc                        = MPI_SUCCESS;
+    char pairs[2][PAIRS * PAIR_MAX] __attribute__((aligned(16)));
+    int count, part, position;
+    size_t at;
+
+    if (!change->is_padded) {
+        return real->Reduce_local(origin, target, (int)(bytes / change->width),
+                                  base, change->args->op);
+    }
+
+    for (at = 0; (at < bytes) && (rc == MPI_SUCCESS); at += part) {
+        count    = (bytes - at) / change->width;
+        count    = (count < PAIRS) ? count : PAIRS;
+        part     = count * (int)change->width;
+        position = 0;
+        rc       = real->Unpack(origin + at, part, &position, pairs[0], count,
+                                base, real->comm_world);
+        position = 0;
+        if (rc == MPI_SUCCESS) {
+            rc = real->Unpack(target + at, part, &position, pairs[1], count,
+                              base, real->comm_world);
+        }
+        if (rc == MPI_SUCCESS) {
+            rc = real->Reduce_local(pairs[0], pairs[1], count, base,
+                                    change->args->op);
+        }
+        position = 0;
+        if (rc == MPI_SUCCESS) {
+            rc = real->Pack(pairs[1], count, base, target + at, part, &position,
+                            real->comm_world);
+        }
+    }
+    return rc;
+}
 
 /* Compute new values at `target` in host memory, which holds the old ones. For
    a swap, the values to compare follow those at `origin`. @return An error
@@ -469,9 +523,7 @@ static int change_apply(const change_t *change, void *target,
         return MPI_SUCCESS;
     }
 
-    return (ucx_mp_mpi_pmpi.Reduce_local(origin, target,
-                                         (int)(bytes / change->width),
-                                         change->base, op) == MPI_SUCCESS) ?
+    return (change_reduce(change, target, origin, bytes) == MPI_SUCCESS) ?
                    MPI_SUCCESS :
                    MPI_ERR_OP;
 }
@@ -567,6 +619,10 @@ static bool change_on_gpu(work_t *work, const change_t *change,
     }
 
     work_begin(work);
+    side_sync(work, origin);
+    if (change->has_result) {
+        side_sync(work, result);
+    }
     kernels = ucx_mp_mpi_reduce_prepare(&work->copy, op, type);
     if ((kernels != NULL) && is_in_context(work, origin) &&
         ((uintptr_t)origin->address % ucx_mp_type_align(type) == 0)) {
@@ -653,7 +709,7 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
                       side_t *target)
 {
     change_t change = {.args = args};
-    MPI_Count lower, extent;
+    MPI_Count lower, extent, width;
     int rc = MPI_SUCCESS;
 
     change.has_origin = (args->kind == UCX_MP_MPI_RMA_SWAP) ||
@@ -665,19 +721,21 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
 
     change.base = base_of(args->target_datatype);
     if ((change.base == ucx_mp_mpi_pmpi.datatype_null) ||
+        (ucx_mp_mpi_pmpi.Type_size_x(change.base, &width) != MPI_SUCCESS) ||
         (ucx_mp_mpi_pmpi.Type_get_extent_x(change.base, &lower, &extent) !=
-         MPI_SUCCESS) ||
-        (!ucx_mp_mpi_layout_is_array(change.base) &&
-         (change.base != args->target_datatype))) {
+         MPI_SUCCESS)) {
         return MPI_ERR_TYPE;
     }
 
-    change.width = (size_t)extent;
-    side_fill(target);
+    change.width     = (size_t)width;
+    change.is_padded = (width != extent);
+    if (change.is_padded && (extent > PAIR_MAX)) {
+        return MPI_ERR_TYPE;
+    }
+
     if (change.has_origin) {
         rc = side_make(&change.origin, args->origin_addr, args->origin_count,
                        args->origin_datatype);
-        side_fill(&change.origin);
         if ((rc == MPI_SUCCESS) && (change.origin.bytes != target->bytes)) {
             rc = MPI_ERR_COUNT;
         }
@@ -685,7 +743,6 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
     if ((rc == MPI_SUCCESS) && change.has_result) {
         rc = side_make(&change.result, args->result_addr, args->result_count,
                        args->result_datatype);
-        side_fill(&change.result);
         if ((rc == MPI_SUCCESS) && (change.result.bytes != target->bytes)) {
             rc = MPI_ERR_COUNT;
         }

@@ -33,6 +33,7 @@ struct ucx_mp_mpi_window_control {
 typedef struct deferred deferred_t;
 struct deferred {
     deferred_t        *next;
+    uint64_t          number; /* calls kept so far */
     MPI_Win           win;
     int               target;
     ucx_mp_mpi_call_t call;
@@ -41,6 +42,7 @@ struct deferred {
 static struct {
     pthread_mutex_t lock;
     deferred_t      *first;
+    uint64_t        count; /* calls kept so far */
 } deferred = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -171,8 +173,10 @@ int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target)
     kept->call      = *call;
     kept->call.comm = ucx_mp_mpi_pmpi.comm_world;
     pthread_mutex_lock(&deferred.lock);
+    kept->number   = deferred.count + 1;
     kept->next     = deferred.first;
     deferred.first = kept;
+    __atomic_store_n(&deferred.count, kept->number, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&deferred.lock);
     __atomic_fetch_add(&ucx_mp_mpi_num_windows, 1, __ATOMIC_RELEASE);
     return MPI_SUCCESS;
@@ -204,37 +208,47 @@ int ucx_mp_mpi_window_complete(ucx_mp_mpi_call_t *call, MPI_Win win, int target,
     return (rc == MPI_SUCCESS) ? ucx_mp_mpi_window_request(request_p) : rc;
 }
 
-static deferred_t *deferred_take(MPI_Win win, int target)
+/* Remove the first kept call to a target, or to any (-1), up to `mark`. The
+   caller holds the lock. @return NULL: none. */
+static deferred_t *deferred_take(MPI_Win win, int target, uint64_t mark)
 {
     deferred_t **link = &deferred.first;
     deferred_t *found;
 
-    pthread_mutex_lock(&deferred.lock);
     while ((*link != NULL) &&
-           (((*link)->win != win) ||
+           (((*link)->win != win) || ((*link)->number > mark) ||
             ((target >= 0) && ((*link)->target != target)))) {
         link = &(*link)->next;
     }
     found = *link;
     if (found != NULL) {
         *link = found->next;
-        __atomic_fetch_sub(&ucx_mp_mpi_num_windows, 1, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&deferred.lock);
     return found;
 }
 
-int ucx_mp_mpi_window_settle(MPI_Win win, int target, int rc)
+uint64_t ucx_mp_mpi_window_mark(void)
+{
+    return __atomic_load_n(&deferred.count, __ATOMIC_RELAXED);
+}
+
+int ucx_mp_mpi_window_settle(MPI_Win win, int target, uint64_t mark, int rc)
 {
     deferred_t *next;
     int next_rc;
 
-    while (ucx_mp_mpi_has_windows() &&
-           ((next = deferred_take(win, target)) != NULL)) {
+    if ((rc != MPI_SUCCESS) || !ucx_mp_mpi_has_windows()) {
+        return rc;
+    }
+
+    pthread_mutex_lock(&deferred.lock); /* others' calls wait for the copies */
+    while ((next = deferred_take(win, target, mark)) != NULL) {
         next_rc = ucx_mp_mpi_call_end(&next->call);
         rc      = (rc == MPI_SUCCESS) ? next_rc : rc;
         free(next);
+        __atomic_fetch_sub(&ucx_mp_mpi_num_windows, 1, __ATOMIC_RELEASE);
     }
+    pthread_mutex_unlock(&deferred.lock);
     return rc;
 }
 
@@ -292,9 +306,10 @@ err:
     }
 
 /* Begin the body of a wrapper that completes operations on `_target`, or on all
-   targets (-1): declare `window` and `rc`. If the window `win` has no GPU
-   memory, make the MPI's call, end the staged calls and return. */
+   targets (-1): declare `window`, `mark` and `rc`. If the window `win` has no
+   GPU memory, make the MPI's call, end the staged calls and return. */
 #define BEGIN_END(_name, _target, ...) \
+    const uint64_t mark = ucx_mp_mpi_window_mark(); \
     ucx_mp_mpi_window_t *window; \
     int rc; \
     \
@@ -302,9 +317,7 @@ err:
     window = ucx_mp_mpi_window_find(win); \
     if (window == NULL) { \
         rc = ucx_mp_mpi_pmpi._name(__VA_ARGS__); \
-        return (rc == MPI_SUCCESS) ? \
-                       ucx_mp_mpi_window_settle(win, _target, rc) : \
-                       rc; \
+        return ucx_mp_mpi_window_settle(win, _target, mark, rc); \
     }
 
 /* Make the MPI's call, too, if ranks of the window have host memory. Set `rc`
@@ -325,7 +338,7 @@ UCX_MP_MPI_DEFINE(Win_fence, (mode, win), int mode, MPI_Win win)
     REAL(Win_fence, mode, win)
     ucx_mp_mpi_window_barrier(window);
     window->is_fenced = !(mode & MPI_MODE_NOSUCCEED);
-    return ucx_mp_mpi_window_settle(win, -1, rc);
+    return ucx_mp_mpi_window_settle(win, -1, mark, rc);
 }
 
 UCX_MP_MPI_DEFINE(Win_post, (group, mode, win), MPI_Group group, int mode,
@@ -394,7 +407,7 @@ UCX_MP_MPI_DEFINE(Win_complete, (win), MPI_Win win)
     }
     free(window->starts);
     window->starts = NULL;
-    return ucx_mp_mpi_window_settle(win, -1, rc);
+    return ucx_mp_mpi_window_settle(win, -1, mark, rc);
 }
 
 static void exposure_end(ucx_mp_mpi_window_t *window)
@@ -526,7 +539,7 @@ UCX_MP_MPI_DEFINE(Win_unlock, (rank, win), int rank, MPI_Win win)
     if (!is_ours(window, rank)) {
         rc = ucx_mp_mpi_pmpi.Win_unlock(rank, win);
         window->num_mpi_locks -= (rc == MPI_SUCCESS);
-        return ucx_mp_mpi_window_settle(win, rank, rc);
+        return ucx_mp_mpi_window_settle(win, rank, mark, rc);
     }
 
     target = &window->targets[rank];
@@ -602,7 +615,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
     }
     window->is_locked = false;
     REAL(Win_unlock_all, win)
-    return ucx_mp_mpi_window_settle(win, -1, rc);
+    return ucx_mp_mpi_window_settle(win, -1, mark, rc);
 }
 
 
@@ -614,6 +627,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
 #define FLUSH(_name) \
     UCX_MP_MPI_DEFINE(_name, (rank, win), int rank, MPI_Win win) \
     { \
+        const uint64_t mark = ucx_mp_mpi_window_mark(); \
         ucx_mp_mpi_window_t *window; \
         int rc; \
         \
@@ -625,9 +639,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
         window = ucx_mp_mpi_window_find(win); \
         if ((window == NULL) || !is_ours(window, rank)) { \
             rc = ucx_mp_mpi_pmpi.Win_flush(rank, win); \
-            return (rc == MPI_SUCCESS) ? \
-                           ucx_mp_mpi_window_settle(win, rank, rc) : \
-                           rc; \
+            return ucx_mp_mpi_window_settle(win, rank, mark, rc); \
         } \
         \
         return (window->is_locked || (window->targets[rank].access & \
@@ -639,6 +651,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
 #define FLUSH_ALL(_name) \
     UCX_MP_MPI_DEFINE(_name, (win), MPI_Win win) \
     { \
+        const uint64_t mark = ucx_mp_mpi_window_mark(); \
         ucx_mp_mpi_window_t *window; \
         int rc = MPI_SUCCESS; \
         \
@@ -657,7 +670,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
             \
             rc = (rc == MPI_SUCCESS) ? real_rc : rc; \
         } \
-        return ucx_mp_mpi_window_settle(win, -1, rc); \
+        return ucx_mp_mpi_window_settle(win, -1, mark, rc); \
     }
 
 FLUSH(Win_flush)

@@ -14,6 +14,7 @@
 #include "util.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ typedef struct {
 
 static uint64_t epochs = 120;
 static uint64_t seed   = 1;
-static int on_host, is_timed, is_pt2pt;
+static int on_host, is_timed, is_pt2pt, has_threads;
 static const char *kinds = "";
 
 static uint64_t state;
@@ -76,6 +77,8 @@ static const ucx_mp_option_t options[] = {
     UCX_MP_FLAG("host", on_host, "no GPU memory: what the MPI does by itself"),
     UCX_MP_FLAG("pt2pt", is_pt2pt,
                 "omit what fails in Open MPI 4's component pt2pt"),
+    UCX_MP_FLAG("threads", has_threads,
+                "let two threads of rank 0 get and flush instead"),
     UCX_MP_FLAG("speed", is_timed,
                 "measure puts from rank 0 to 1 and messages instead"),
     {NULL}
@@ -939,6 +942,288 @@ static void errors(void)
     MPI_Barrier(WORLD);
 }
 
+/* ------------------------------------------------------------------- edges */
+
+static ucx_mp_mem_t edge_mem(void)
+{
+    return on_host ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+}
+
+/* Gets that bring fewer bytes than their buffer has, or none, leave the rest of
+   it. In a window of host memory, which is the MPI's. */
+static void edge_short_gets(void)
+{
+    const ucx_mp_mem_t mem = edge_mem();
+    const MPI_Datatype mpi = MPI_INT64_T;
+    const int next         = (rank + 1) % size;
+    char *buffer           = ucx_mp_mem_alloc(mem, 64);
+    int64_t words[8], old[8];
+    MPI_Request request;
+
+    memset(words, 0x33, sizeof(words));
+    memset(old, 0x5a, sizeof(old));
+    ucx_mp_mem_write(mem, buffer, old, sizeof(old));
+    MPI_Win_create(words, sizeof(words), 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    MPI_Get(buffer, 1, mpi, MPI_PROC_NULL, 0, 1, mpi, win);
+    MPI_Rget(buffer + 8, 1, mpi, MPI_PROC_NULL, 0, 1, mpi, win, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Fetch_and_op(buffer, buffer + 16, mpi, MPI_PROC_NULL, 0, MPI_SUM, win);
+    MPI_Compare_and_swap(buffer, buffer + 8, buffer + 24, mpi, MPI_PROC_NULL, 0,
+                         win);
+    MPI_Get_accumulate(buffer, 1, mpi, buffer + 32, 1, mpi, MPI_PROC_NULL, 0, 1,
+                       mpi, MPI_SUM, win);
+    MPI_Rget_accumulate(buffer, 1, mpi, buffer + 40, 1, mpi, MPI_PROC_NULL, 0,
+                        1, mpi, MPI_SUM, win, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Win_flush_all(win);
+    ucx_mp_mem_read(mem, look, buffer, sizeof(old));
+    expect(memcmp(look, old, sizeof(old)) == 0, "a get from MPI_PROC_NULL");
+
+    if (is_pt2pt) { /* other components, and MPICH, bring 8 words */
+        MPI_Get(buffer, 8, mpi, next, 0, 2, mpi, win);
+        MPI_Win_flush(next, win);
+        memset(old, 0x33, 2 * sizeof(*old));
+        ucx_mp_mem_read(mem, look, buffer, sizeof(old));
+        expect(memcmp(look, old, sizeof(old)) == 0,
+               "a get of 2 words into a buffer of 8");
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    ucx_mp_mem_free(mem, buffer);
+}
+
+/* A square's columns as a datatype without gaps: blocks in another order than
+   in memory. On one side, the square arrives transposed. */
+static void edge_order(int n, char *buffer)
+{
+    enum { PUT, GET, SUM, FETCH, NUM_CALLS };
+    const int count   = n * n;
+    const int next    = (rank + 1) % size;
+    const size_t room = count * sizeof(double);
+    double *from      = malloc(room);
+    double *to        = calloc(count, sizeof(*to));
+    MPI_Datatype column, square, near, far;
+    int form, call, i, near_count, far_count;
+    bool is_get;
+
+    MPI_Type_vector(n, 1, n, MPI_DOUBLE, &column);
+    MPI_Type_create_hvector(n, 1, sizeof(double), column, &square);
+    MPI_Type_free(&column);
+    MPI_Type_commit(&square);
+    for (i = 0; i < count; ++i) {
+        from[i] = rank * count + i + 1;
+    }
+
+    for (form = 0; form < 2 * NUM_CALLS; ++form) {
+        call       = form / 2;
+        is_get     = (call == GET) || (call == FETCH);
+        near       = (form % 2) ? MPI_DOUBLE : square;
+        far        = (form % 2) ? square : MPI_DOUBLE;
+        near_count = (form % 2) ? count : 1;
+        far_count  = (form % 2) ? 1 : count;
+
+        memset(to, 0, room);
+        MPI_Put(is_get ? from : to, count, MPI_DOUBLE, next, 0, count,
+                MPI_DOUBLE, win);
+        MPI_Win_flush(next, win);
+        ucx_mp_mem_write(edge_mem(), buffer, is_get ? to : from, room);
+        if (call == PUT) {
+            MPI_Put(buffer, near_count, near, next, 0, far_count, far, win);
+        } else if (call == GET) {
+            MPI_Get(buffer, near_count, near, next, 0, far_count, far, win);
+        } else if (call == SUM) {
+            MPI_Accumulate(buffer, near_count, near, next, 0, far_count, far,
+                           MPI_SUM, win);
+        } else {
+            MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, buffer, near_count, near,
+                               next, 0, far_count, far, MPI_NO_OP, win);
+        }
+        MPI_Win_flush(next, win);
+        if (is_get) {
+            ucx_mp_mem_read(edge_mem(), to, buffer, room);
+        } else {
+            MPI_Get(to, count, MPI_DOUBLE, next, 0, count, MPI_DOUBLE, win);
+            MPI_Win_flush(next, win);
+        }
+
+        for (i = 0; (i < count) && (to[i] == from[i % n * n + i / n]); ++i) {
+        }
+        if (i < count) {
+            fail("a square is not transposed", form, i);
+        }
+    }
+    MPI_Type_free(&square);
+    free(from);
+    free(to);
+}
+
+/* Begin synchronous copies of `room` bytes of pageable memory to a GPU: of so
+   few bytes CUDA may return before the last ones have arrived. */
+static void copy_pageable(char *buffer, char *scratch, const uint8_t *from,
+                          size_t room)
+{
+    int (*copy)(unsigned long long to, const void *from, size_t size) =
+            ucx_mp_gpu_function("cuMemcpyHtoD_v2");
+    int i;
+
+    for (i = 0; i < 100; ++i) {
+        (void)copy((uintptr_t)scratch, from, room);
+    }
+    (void)copy((uintptr_t)buffer, from, room);
+}
+
+/* Call on GPU memory into which the program has just copied, another
+   allocation each time: after one call its copies are complete on return. */
+static void edge_copied(void)
+{
+    enum { PUT, GET, SUM, NUM_CALLS };
+    const size_t room = 32 << 10;
+    const int next    = (rank + 1) % size;
+    const int words   = (int)(room / sizeof(int64_t));
+    uint8_t *from     = malloc(room);
+    uint8_t *to       = malloc(room);
+    char *scratch     = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+    char *buffer;
+    int call;
+
+    for (call = 0; call < NUM_CALLS; ++call) {
+        buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
+        memset(to, 0, room);
+        MPI_Put(to, room, MPI_BYTE, next, 0, room, MPI_BYTE, win);
+        MPI_Win_flush(next, win);
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, 0x5a, room);
+        memset(from, 0x11 * (call + 1), room);
+        copy_pageable(buffer, scratch, from, room);
+        if (call == PUT) {
+            MPI_Put(buffer, words, MPI_INT64_T, next, 0, words, MPI_INT64_T,
+                    win);
+        } else if (call == GET) {
+            MPI_Get(buffer, words, MPI_INT64_T, next, 0, words, MPI_INT64_T,
+                    win);
+            memset(from, 0, room);
+        } else {
+            MPI_Accumulate(buffer, words, MPI_INT64_T, next, 0, words,
+                           MPI_INT64_T, MPI_SUM, win);
+        }
+        MPI_Win_flush(next, win);
+        if (call == GET) {
+            ucx_mp_mem_read(UCX_MP_MEM_DEVICE, to, buffer, room);
+        } else {
+            MPI_Get(to, words, MPI_INT64_T, next, 0, words, MPI_INT64_T, win);
+            MPI_Win_flush(next, win);
+        }
+        if (memcmp(to, from, room) != 0) {
+            fail("a call came before the program's copy", call, 0);
+        }
+        ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+    }
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, scratch);
+    free(from);
+    free(to);
+}
+
+/* Add the datatypes of MPI_MAXLOC, whose elements have gaps, in larger ones. */
+static void edge_pairs(char *buffer)
+{
+    enum { COUNT = 4 };
+    typedef struct {
+        double value;
+        int    place;
+    } pair_t;
+    const int next    = (rank + 1) % size;
+    const pair_t old[COUNT] = {{1, 5}, {4, 6}, {-2, 7}, {8, 1}};
+    const pair_t new[COUNT] = {{2, 3}, {3, 4}, {-2, 6}, {8, 2}};
+    const pair_t max[COUNT] = {{2, 3}, {4, 6}, {-2, 6}, {8, 1}};
+    const pair_t *want;
+    pair_t found[COUNT];
+    MPI_Datatype two, near, far;
+    int form, i, rc, near_count, far_count;
+    MPI_Op op;
+
+    MPI_Type_contiguous(2, MPI_DOUBLE_INT, &two);
+    MPI_Type_commit(&two);
+    for (form = 0; form < 9; ++form) {
+        op         = (form / 3 == 0) ? MPI_MAXLOC :
+                     (form / 3 == 1) ? MPI_REPLACE : MPI_NO_OP;
+        want       = (form / 3 == 0) ? max : (form / 3 == 1) ? new : old;
+        near       = (form % 3 == 0) ? MPI_DOUBLE_INT : two;
+        far        = (form % 3 == 1) ? MPI_DOUBLE_INT : two;
+        near_count = (form % 3 == 0) ? COUNT : COUNT / 2;
+        far_count  = (form % 3 == 1) ? COUNT : COUNT / 2;
+
+        MPI_Put(old, COUNT, MPI_DOUBLE_INT, next, 0, COUNT, MPI_DOUBLE_INT,
+                win);
+        MPI_Win_flush(next, win);
+        ucx_mp_mem_write(edge_mem(), buffer, new, sizeof(new));
+        if (op == MPI_NO_OP) {
+            rc = MPI_Get_accumulate(NULL, 0, MPI_BYTE, buffer, near_count,
+                                    near, next, 0, far_count, far, op, win);
+        } else {
+            rc = MPI_Accumulate(buffer, near_count, near, next, 0, far_count,
+                                far, op, win);
+        }
+        MPI_Win_flush(next, win);
+        if (op == MPI_NO_OP) {
+            ucx_mp_mem_read(edge_mem(), found, buffer, sizeof(found));
+        } else {
+            MPI_Get(found, COUNT, MPI_DOUBLE_INT, next, 0, COUNT,
+                    MPI_DOUBLE_INT, win);
+            MPI_Win_flush(next, win);
+        }
+        for (i = 0; (i < COUNT) && (found[i].value == want[i].value) &&
+                    (found[i].place == want[i].place); ++i) {
+        }
+        if ((i < COUNT) || (rc != MPI_SUCCESS)) {
+            fail("a pair is another", form, i);
+        }
+    }
+    MPI_Type_free(&two);
+}
+
+/* Add elements of a parametrised datatype of Fortran. */
+static void edge_parametrised(char *buffer)
+{
+    const int next = (rank + 1) % size;
+    double new[]   = {1, 2, 3};
+    MPI_Datatype real;
+    int rc;
+
+    MPI_Type_create_f90_real(15, MPI_UNDEFINED, &real);
+    MPI_Put(new, 3, MPI_DOUBLE, next, 0, 3, MPI_DOUBLE, win);
+    MPI_Win_flush(next, win);
+    ucx_mp_mem_write(edge_mem(), buffer, new, sizeof(new));
+    rc = MPI_Accumulate(buffer, 3, real, next, 0, 3, real, MPI_SUM, win);
+    MPI_Win_flush(next, win);
+    MPI_Get(new, 3, MPI_DOUBLE, next, 0, 3, MPI_DOUBLE, win);
+    MPI_Win_flush(next, win);
+    expect((rc == MPI_SUCCESS) && (new[0] == 2) && (new[1] == 4) &&
+           (new[2] == 6), "a sum of a parametrised datatype");
+}
+
+/* Datatypes and copies in windows of GPU memory */
+static void edge_gpu(void)
+{
+    const int room = 64 * 64 * sizeof(double);
+    char *window   = ucx_mp_mem_alloc(edge_mem(), room);
+    char *buffer   = ucx_mp_mem_alloc(edge_mem(), room);
+
+    MPI_Win_create(window, room, 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Win_lock_all(0, win);
+    edge_order(4, buffer);
+    edge_order(64, buffer); /* large enough for kernels */
+    edge_pairs(buffer);
+    edge_parametrised(buffer);
+    if (!on_host) {
+        edge_copied();
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    ucx_mp_mem_free(edge_mem(), window);
+    ucx_mp_mem_free(edge_mem(), buffer);
+}
+
 /* ------------------------------------------------------------------- speed */
 
 #define AT_ONCE 16
@@ -1017,16 +1302,112 @@ static void measure(void)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, other);
 }
 
+/* ----------------------------------------------------------------- threads */
+
+#define LONG_GET  (8 << 20)
+#define SHORT_GET (64 << 10)
+#define PEER      1
+
+typedef struct {
+    int room, at_once; /* bytes of a get, gets before a flush */
+    int turns;
+} getter_t;
+
+/* Get GPU buffers from rank 1's host memory and flush, while another thread
+   does the same. A flush must not end gets that it has not completed. */
+static void *get_and_flush(void *arg)
+{
+    const getter_t *getter = arg;
+    const size_t all       = (size_t)getter->room * getter->at_once;
+    uint8_t *is            = malloc(all);
+    char why[256]          = "";
+    char *buffer;
+    size_t at;
+    int turn, i;
+
+    (void)ucx_mp_gpu_init(rank, why, sizeof(why)); /* of this thread */
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, all);
+    for (turn = 0; turn < getter->turns; ++turn) {
+        ucx_mp_mem_set(UCX_MP_MEM_DEVICE, buffer, 0x5a, all);
+        for (i = 0; i < getter->at_once; ++i) {
+            MPI_Get(buffer + (size_t)i * getter->room, getter->room, MPI_BYTE,
+                    PEER, 0, getter->room, MPI_BYTE, win);
+        }
+        MPI_Win_flush(PEER, win);
+        ucx_mp_mem_get(UCX_MP_MEM_DEVICE, is, buffer, all);
+        for (at = 0; (at < all) && (is[at] == 0x33); ++at) {
+        }
+        if (at < all) {
+            fail("a flush left bytes of a get", turn, (long)at);
+        }
+        __atomic_fetch_add(&num_gets, getter->at_once, __ATOMIC_RELAXED);
+    }
+    free(is);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+    return NULL;
+}
+
+/* Two threads of rank 0 get and flush; rank 1 makes progress now and then. */
+static void run_threads(void)
+{
+    getter_t large  = {LONG_GET, 4, 10};
+    getter_t small  = {SHORT_GET, 1, 60};
+    char *memory    = malloc(LONG_GET);
+    int is_over     = 0;
+    pthread_t thread;
+
+    memset(memory, 0x33, LONG_GET);
+    MPI_Win_create(memory, LONG_GET, 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    if (rank == 0) {
+        if (pthread_create(&thread, NULL, get_and_flush, &large) != 0) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "no thread");
+        }
+        (void)get_and_flush(&small);
+        pthread_join(thread, NULL);
+        MPI_Send(NULL, 0, MPI_BYTE, PEER, 0, WORLD);
+    } else {
+        while (!is_over) {
+            usleep(1000);
+            MPI_Iprobe(0, 0, WORLD, &is_over, MPI_STATUS_IGNORE);
+        }
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 0, WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    free(memory);
+    made = 1;
+}
+
+/* Print the results of all ranks. @return The program's exit status. */
+static int report(void)
+{
+    const uint64_t counts[4] = {wrong, num_puts, num_gets, changes};
+    uint64_t sums[4];
+
+    MPI_Allreduce(counts, sums, 4, MPI_UINT64_T, MPI_SUM, WORLD);
+    if (rank == 0) {
+        printf("%s: %d windows, %d puts, %d gets, %d changes, %d wrong\n",
+               ucx_mp_program, (int)made, (int)sums[1], (int)sums[2],
+               (int)sums[3], (int)sums[0]);
+    }
+    return (sums[0] == 0) ? UCX_MP_EXIT_OK : UCX_MP_EXIT_WRONG;
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t i, all, counts[4], sums[4];
     char why[256] = "";
+    uint64_t i;
     size_t room;
-    int r;
+    int rc, r;
 
     ucx_mp_program = "ucx_mp_windows";
     ucx_mp_parse_options(argc, argv, "Makes random one-sided calls.", options);
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv,
+                    has_threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &r);
+    if (has_threads && (r < MPI_THREAD_MULTIPLE)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "the MPI has no MPI_THREAD_MULTIPLE");
+    }
     MPI_Comm_rank(WORLD, &rank);
     MPI_Comm_size(WORLD, &size);
     ucx_mp_set_rank(rank);
@@ -1037,8 +1418,13 @@ int main(int argc, char **argv)
         ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
     }
 
-    if (is_timed && (size != 2)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "--speed needs two ranks");
+    if ((is_timed || has_threads) && (size != 2)) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "--speed and --threads need two ranks");
+    } else if (has_threads) {
+        run_threads();
+        rc = report();
+        MPI_Finalize();
+        return rc;
     } else if (is_timed) {
         measure();
         MPI_Finalize();
@@ -1052,6 +1438,8 @@ int main(int argc, char **argv)
     look = malloc(room + 2 * GUARD);
     MPI_Comm_group(WORLD, &everybody);
 
+    edge_short_gets();
+    edge_gpu();
     state = ucx_mp_hash(seed);
     for (i = 0; i < epochs; ++i) {
         if (i % 12 == 0) {
@@ -1080,18 +1468,8 @@ int main(int argc, char **argv)
     }
     window_free();
 
-    counts[0] = wrong;
-    counts[1] = num_puts;
-    counts[2] = num_gets;
-    counts[3] = changes;
-    MPI_Allreduce(counts, sums, 4, MPI_UINT64_T, MPI_SUM, WORLD);
-    all = sums[0];
-    if (rank == 0) {
-        printf("%s: %d windows, %d puts, %d gets, %d changes, %d wrong\n",
-               ucx_mp_program, (int)made, (int)sums[1], (int)sums[2],
-               (int)sums[3], (int)all);
-    }
+    rc = report();
     MPI_Group_free(&everybody);
     MPI_Finalize();
-    return (all == 0) ? UCX_MP_EXIT_OK : UCX_MP_EXIT_WRONG;
+    return rc;
 }

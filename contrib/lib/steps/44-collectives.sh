@@ -173,15 +173,19 @@ unstaged() {
 # types MPI: messages of random datatypes by every call that sends or receives
 types() { staged "$1" 2 ucx_mp_types '^ucx_mp_types: .* messages, .* 0 wrong'; }
 
-# windows MPI [pt2pt] [ARGUMENT...]: random one-sided calls, by Open MPI 4's component pt2pt or
-# rdma. Gets of host memory by its component ucx may end before the bytes are there, without any
-# GPU as well.
+# windows MPI [pt2pt] [ARGUMENT...]: random one-sided calls, and gets of two threads, by Open MPI
+# 4's component pt2pt or rdma. Gets of host memory by its component ucx may end before the bytes
+# are there, without any GPU as well.
 windows() {
     local mpi=$1 osc=rdma
     shift
     [ "$mpi" = distribution ] || osc=^rdma
     [ "${1-}" != pt2pt ] || { osc=pt2pt; shift; set -- --pt2pt "$@"; }
-    OMPI_MCA_osc=$osc staged "$mpi" 3 ucx_mp_windows \
+    export OMPI_MCA_osc=$osc
+    [ "$osc" = pt2pt ] || # which has no threads
+        staged "$mpi" 2 ucx_mp_windows '^ucx_mp_windows: .* 100 gets, .* 0 wrong' \
+            --threads || return
+    staged "$mpi" 3 ucx_mp_windows \
         '^ucx_mp_windows: [1-9][0-9]* windows, .* 0 wrong' "$@"
 }
 
