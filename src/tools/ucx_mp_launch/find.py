@@ -281,10 +281,10 @@ print("\nucx_mp_run:" + json.dumps(answer))
 
 def probe(libraries, environ):
     """Load libraries in a process of its own, without other packages to start
-    faster, and return its report."""
+    faster and without modules of the current folder, and return its report."""
     try:
         result = subprocess.run(
-            [sys.executable, '-S', '-c', PROBE, json.dumps(libraries)],
+            [sys.executable, '-I', '-S', '-c', PROBE, json.dumps(libraries)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ,
             universal_newlines=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -757,8 +757,9 @@ class Target:
 
     def _find_python_ucx(self, python):
         """Find the UCXs in packages of a Python installation."""
-        code = ('import sys, json; print(json.dumps([sys.prefix, '
-                '[p for p in sys.path if p]]))')
+        # '' is the current folder
+        code = ('import sys; sys.path[:] = [p for p in sys.path if p]; '
+                'import json; print(json.dumps([sys.prefix, sys.path]))')
         try:
             result = subprocess.run([python, '-c', code], timeout=60,
                                     stdout=subprocess.PIPE, env=self.environ,
