@@ -14,12 +14,14 @@ table. It names no user and no host.
 import argparse
 import ctypes
 import datetime
+import getpass
 import hashlib
 import json
 import os
 import platform
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -272,6 +274,22 @@ def output_of(command):
         return None
 
 
+def without_names(text):
+    """Return a log's or a variable's text without this host's and user's name."""
+    host = socket.gethostname()
+    names = [(os.path.expanduser('~'), '$HOME'), (host, 'HOST'),
+             (host.split('.')[0], 'HOST')]
+    try:
+        names.append((getpass.getuser(), 'USER'))
+    except (KeyError, ImportError, OSError):
+        pass                    # a user ID without a name
+    for name, instead in names:
+        if len(name) > 1:       # a home folder may be /
+            text = re.sub(r'(?<![^\W_])%s(?![^\W_])' % re.escape(name), instead,
+                          text)
+    return text
+
+
 def describe_machine(kit):
     """Return what somebody else needs to read the figures; no host, no user, no
     serial number."""
@@ -294,7 +312,8 @@ def describe_machine(kit):
         'driver': read_first('/proc/driver/nvidia/version',
                              r'NVRM version:\s*(.*)$'),
         'load_before': os.getloadavg(),
-        'variables': {name: value for name, value in os.environ.items()
+        'variables': {name: without_names(value)
+                      for name, value in os.environ.items()
                       if re.match('UCX_|CUDA_VISIBLE|NCCL_', name)},
         'nvidia_smi_topo': None if kit.options.emulate else
                            output_of(['nvidia-smi', 'topo', '-m']),
@@ -323,9 +342,14 @@ class Result:
         self.path, self.content = path, content
 
     def save(self):
-        with open(self.path + '.part', 'w') as file:
+        path = os.path.realpath(self.path)
+        # a device or a pipe is written to, a file replaced as a whole
+        is_special = os.path.exists(path) and not os.path.isfile(path)
+        part = path if is_special else path + '.part'
+        with open(part, 'w') as file:
             json.dump(self.content, file, indent=1)
-        os.replace(self.path + '.part', self.path)
+        if not is_special:
+            os.replace(part, path)
 
 
 def run_start(kit, pair, variant, sizes):
@@ -349,7 +373,8 @@ def run_start(kit, pair, variant, sizes):
     if status != 0 and 'error' not in row:
         row['error'] = (err.strip().splitlines() or ['status %s' % status])[-1]
     if 'error' in row:
-        row['log'] = err[-4000:]
+        row['error'] = without_names(row['error'])
+        row['log'] = without_names(err[-4000:])
     return row
 
 

@@ -61,7 +61,7 @@ def has_mpi4(extension):
         return False            # a program with Python in it is not started
     try:
         answer = subprocess.run(
-            [program, '-c', ask, extension], check=True, timeout=60,
+            [program, '-I', '-c', ask, extension], check=True, timeout=60,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL).stdout.split()
     except (OSError, subprocess.SubprocessError):

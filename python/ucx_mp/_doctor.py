@@ -233,7 +233,7 @@ class Doctor:
         words = self.under() if self.options.emulate else []
         try:
             result = subprocess.run(
-                words + [sys.executable, '-c', GPUS, where],
+                words + [sys.executable, '-I', '-c', GPUS, where],
                 timeout=max(20, self.end - time.monotonic()),
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 universal_newlines=True)

@@ -100,8 +100,8 @@ def plain(folder):
     return None
 
 
-def put_module(multipath, children):
-    """Load the shim and set the variables. Return whether it succeeded."""
+def put_module(children):
+    """Load the shim, also in child processes. Return whether it succeeded."""
     global _shim
     libdir = _files.libdir()
     why = unfit(libdir)
@@ -129,8 +129,6 @@ def put_module(multipath, children):
                 % shim)
         else:
             prepend('LD_PRELOAD', os.path.join(folder, PRELOAD))
-    if multipath is not None:
-        os.environ['UCX_CUDA_IPC_MULTIPATH'] = multipath
     return True
 
 
@@ -157,15 +155,16 @@ def enable(multipath=None, mpi=False, children=True):
 
     Return True if everything is prepared. Otherwise print the reason to stderr
     and return False; the program runs as without this call. Under ucx_mp_run
-    nothing is left to do: return True. Raise ValueError for a wrong argument.
+    the arguments still count. Raise ValueError for a wrong argument.
     """
     if multipath not in (None, 'y', 'n', 'auto'):
         raise ValueError("multipath: 'y', 'n' or 'auto', not %r" % (multipath,))
-    is_ready = True
-    if _shim is None:
-        if PRELOAD in {os.path.basename(path) for path in loaded_libraries()}:
-            return True         # ucx_mp_run, or a parent that has enabled it
-        is_ready = put_module(multipath, children)
+    # ucx_mp_run, a parent or an earlier call may have loaded it
+    is_ready = PRELOAD in {os.path.basename(path)
+                           for path in loaded_libraries()} or \
+        put_module(children)
+    if multipath is not None and is_ready:
+        os.environ['UCX_CUDA_IPC_MULTIPATH'] = multipath
     if mpi and is_ready:
         for name, value in OPEN_MPI.items():
             os.environ.setdefault(name, value)

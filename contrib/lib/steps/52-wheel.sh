@@ -48,12 +48,39 @@ step python full 180 python_tests "enable() before, after and without UCX"
 step wheel full 600 wheel_used "the Python wheel, from an empty environment"
 wide wheel
 
+# mesh_kit_alone: it writes to a device, and through a symbolic link; and a result
+# names neither the host nor the user
+mesh_kit_alone() {
+    PYTHONPATH=$ucx_mp_top/contrib/lib HOME=/home/someone LOGNAME=someone \
+        python3 - "$ucx_mp_build/mesh-kit" <<'PYTHON'
+import os, socket, stat, sys, types
+import mesh_kit
+folder = sys.argv[1]
+file, link, pipe = (os.path.join(folder, name) for name in ('f', 'l', 'p'))
+os.symlink(file, link)
+mesh_kit.Result(link, {'a': 1}).save()
+assert os.path.islink(link) and os.path.getsize(file) > 0
+os.mkfifo(pipe)
+reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+mesh_kit.Result(pipe, {'a': 1}).save()
+assert stat.S_ISFIFO(os.stat(pipe).st_mode) and b'"a": 1' in os.read(reader, 99)
+
+host = socket.gethostname()
+kit = types.SimpleNamespace(libucp='', program='', launch=lambda *_: (
+    1, '', '[%s:7] /home/someone/x: %s\n' % (host, 'someone, someones')))
+row = mesh_kit.run_start(kit, (0, 1), mesh_kit.VARIANTS[0], [4])
+assert row['error'] == '[HOST:7] $HOME/x: USER, someones', row
+assert row['log'].strip() == row['error'], row
+PYTHON
+}
+
 # mesh_kit_used: the kit, from one file in an empty folder, on an emulated mesh; and a
 # result with a wrong byte is reported
 mesh_kit_used() {
     local folder=$ucx_mp_build/mesh-kit
     rm -rf "$folder"
     mkdir -p "$folder"
+    mesh_kit_alone || return
     "$ucx_mp_top/contrib/mesh-kit" --no-install --output "$folder/mesh-kit.pyz" ||
         return
     cd "$folder" || return

@@ -20,8 +20,11 @@ def number_of_ranks(target):
     if target.launcher is None:
         tasks = os.environ.get('SLURM_STEP_NUM_TASKS', '')
         return int(tasks) if tasks.isdigit() else 2
-    words = word_after(target.command, '-n', '-np', '-c', '--np', '--ntasks')
-    count = sum(int(word) for word in words if word.isdigit())
+    # srun's -c is its cores of a rank
+    names = ['-n', '-np', '--np', '--ntasks'] + ['-c'] * (
+        os.path.basename(target.command[target.launcher]) != 'srun')
+    count = sum(int(word) for words in target.launchers_words()
+                for word in word_after(words, *names) if word.isdigit())
     return count or os.cpu_count() or 1
 
 
@@ -181,7 +184,8 @@ def set_nodes(settings, options, target, ranks):
             target.mpi.name not in ('Open MPI', 'MPICH'):
         raise SetupError('--nodes: the command must be the mpirun of Open MPI '
                          'or MPICH')
-    own = [word for word in target.command if word in HOST_OPTIONS]
+    own = [word for words in target.launchers_words() for word in words
+           if word in HOST_OPTIONS]
     if own:
         raise SetupError('--nodes says where ranks run; leave out %s' % own[0])
     hosts = ['node%d:%d' % item

@@ -281,10 +281,10 @@ print("\nucx_mp_run:" + json.dumps(answer))
 
 def probe(libraries, environ):
     """Load libraries in a process of its own, without other packages to start
-    faster, and return its report."""
+    faster and without modules of the current folder, and return its report."""
     try:
         result = subprocess.run(
-            [sys.executable, '-S', '-c', PROBE, json.dumps(libraries)],
+            [sys.executable, '-I', '-S', '-c', PROBE, json.dumps(libraries)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ,
             universal_newlines=True, timeout=60)
     except subprocess.TimeoutExpired:
@@ -512,6 +512,31 @@ def importing(path):
         map(re.escape, names))
 
 
+# programs that run another one, named behind their options
+WRAPPERS = {'chrt', 'env', 'gdb', 'ionice', 'ltrace', 'nice', 'nohup', 'nsys',
+            'numactl', 'perf', 'prlimit', 'salloc', 'setarch', 'setsid', 'stdbuf',
+            'strace', 'taskset', 'time', 'timeout', 'unshare', 'valgrind'}
+# words before a subcommand, or before a value that may be the name of a program
+NOT_PROGRAM = {'nsys', 'perf', '-e', '-s', '--signal'}
+
+
+def program_of(word):
+    """Return the path of the program that a word names; None for an option."""
+    return None if word.startswith('-') else executable(word)
+
+
+def is_wrapper(word):
+    return os.path.basename(word) in WRAPPERS and program_of(word) is not None
+
+
+def behind_wrappers(words):
+    """Return the index of the program that these words run; their number if
+    there is none."""
+    return next((index for index, word in enumerate(words)
+                 if program_of(word) and not is_wrapper(word) and not (
+                     index and words[index - 1] in NOT_PROGRAM)), len(words))
+
+
 class Target:
     """The program to run, and the UCX it will load."""
 
@@ -550,33 +575,44 @@ class Target:
         self.candidates = []
         for path in word_after(self.command, '-app', '--app'):
             self.candidates += filter(None, map(executable, words_of(path)))
-        for index, word in enumerate(self.command):
-            path = executable(word) if not word.startswith('-') else None
-            if path is None:
-                continue
-            name = os.path.basename(path)
-            if self.launcher is None and (LAUNCHERS.match(name) or
-                                          name == 'srun'):
-                self.launcher = index
-            else:
-                self.candidates.append(path)
-        if self.launcher is None:
-            # words behind the program are its arguments, unless it is a wrapper
-            # that runs another program
-            wrappers = {'env', 'time', 'nice', 'timeout', 'numactl', 'taskset',
-                        'stdbuf', 'strace', 'ltrace', 'gdb', 'valgrind',
-                        'perf', 'nsys', 'setsid', 'nohup'}
-            kept = []
-            for path in self.candidates:
-                kept.append(path)
-                if os.path.basename(path) not in wrappers:
-                    break
-            self.candidates = kept
+        first = behind_wrappers(self.command)
+        words = self.command[:first + 1]
+        name = os.path.basename(program_of(words[-1]) or '')
+        if LAUNCHERS.match(name) or name == 'srun':
+            self.launcher = first
+            words = self.command[first + 1:]
+        else:
+            # words behind the program are its arguments
+            words = list(filter(is_wrapper, words[:first])) + words[first:]
+        self.candidates += filter(None, map(program_of, words))
         if self.launcher is not None and not self.candidates:
             words = [word for word in self.command[self.launcher + 1:]
                      if not word.startswith('-') and not word.isdigit()]
             if words:
                 self._not_found(words[-1] if len(words) == 1 else words[0])
+
+    def applications(self):
+        """Return (begin of the words, of a wrapper or the program, of the program)
+        for each of the launcher's applications, or for the command."""
+        start, found = 0 if self.launcher is None else self.launcher + 1, []
+        while start <= len(self.command):
+            words = self.command[start:]
+            if self.launcher is not None and ':' in words:
+                words = words[:words.index(':')]
+            # an option's value may be the name of another program
+            paths = list(map(program_of, words))
+            at = paths.index(self.program) if self.program in paths else 0
+            program = at + behind_wrappers(words[at:])
+            wrapper = next((index for index in range(program)
+                            if is_wrapper(words[index])), program)
+            found.append((start, start + wrapper, start + program))
+            start += len(words) + 1
+        return found
+
+    def launchers_words(self):
+        """Return the launcher's own words, as one list per application."""
+        return [self.command[start:end] for start, end, _ in
+                self.applications() if self.launcher is not None]
 
     def _set_ranks_environment(self):
         """Apply variables that the command sets only for the ranks."""
@@ -721,8 +757,9 @@ class Target:
 
     def _find_python_ucx(self, python):
         """Find the UCXs in packages of a Python installation."""
-        code = ('import sys, json; print(json.dumps([sys.prefix, '
-                '[p for p in sys.path if p]]))')
+        # '' is the current folder
+        code = ('import sys; sys.path[:] = [p for p in sys.path if p]; '
+                'import json; print(json.dumps([sys.prefix, sys.path]))')
         try:
             result = subprocess.run([python, '-c', code], timeout=60,
                                     stdout=subprocess.PIPE, env=self.environ,

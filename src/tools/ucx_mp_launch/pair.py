@@ -17,6 +17,20 @@ LISTENS_WITHIN = 60     # seconds for a server of --pair to begin listening
 ENDS_WITHIN = 3         # seconds that one end of --pair may outlive the other
 
 
+def in_foreground():
+    """Return whether the terminal's keys send signals to this process group."""
+    try:
+        terminal = os.open('/dev/tty', os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
 class Children:
     """Child processes that receive this process's signals."""
 
@@ -25,18 +39,17 @@ class Children:
         self.pending = []
 
         def forward(signum, frame):
+            if signum in (signal.SIGINT, signal.SIGQUIT) and in_foreground():
+                return      # the terminal sends it to the children as well
             self.pending.append(signum)
             for child in self.started:
                 self.send(child, signum)
 
-        def ignore(signum, frame):
-            """The terminal sends it to the children as well."""
-
         for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1,
-                       signal.SIGUSR2):
-            signal.signal(signum, forward)
-        for signum in (signal.SIGINT, signal.SIGQUIT):
-            signal.signal(signum, ignore if os.isatty(0) else forward)
+                       signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT):
+            # nohup's children, for instance, also ignore what it ignores
+            if signal.getsignal(signum) != signal.SIG_IGN:
+                signal.signal(signum, forward)
 
     @staticmethod
     def send(child, signum):

@@ -8,8 +8,7 @@ import re
 import shlex
 
 from . import MODULE, SetupError
-from .find import (
-    append, executable, mca_from_command, prepend, word_after, words_of)
+from .find import append, mca_from_command, prepend, word_after, words_of
 from .folders import state, temporary_folder
 
 FIRST_UCX_WITH_PLUGIN_PATH = (1, 22)
@@ -251,25 +250,51 @@ def set_options(settings, options):
         settings.reasons['UCX_CUDA_IPC_MULTIPATH_PATHS'] = ['--paths']
 
 
-def merged_command(settings, command):
+def merged_command(settings, target):
     """Merge settings into lists that the command sets for the ranks, such as -x
     LD_PRELOAD=FILE, as they are merged into the environment's."""
-    words = list(command)
-    for index, word in enumerate(words[:-1]):
-        after = words[index + 1]
-        name, equals, value = after.partition('=')
-        if word == '-x' and equals and settings.has_list(name):
-            words[index + 1] = name + '=' + settings.merged(name, value)
-        elif word in ('-env', '-genv', '--env', '--genv') and \
-                settings.has_list(after) and index + 2 < len(words):
-            words[index + 2] = settings.merged(after, words[index + 2])
-        elif after == BASE_ENV_LIST and word in ('-mca', '--mca') and \
-                index + 2 < len(words):
-            words[index + 2] = merged_list(settings, words[index + 2])
+    words = list(target.command)
+    of_env = list(range(target.launcher or 0))
+    for start, wrapper, program in target.applications():
+        merge_options(settings, words, start, wrapper)
+        of_env += range(wrapper, program)
+    for index in of_env:
+        words[index] = merged_item(settings, words[index])
     name = 'OMPI_MCA_' + BASE_ENV_LIST
     if settings.environ.get(name):
         settings.environ[name] = merged_list(settings, settings.environ[name])
     return words
+
+
+def merged_item(settings, text):
+    """Do the same in NAME=VALUE; return other text as it is."""
+    name, equals, value = text.partition('=')
+    return name + equals + (settings.merged(name, value)
+                            if equals and settings.has_list(name) else value)
+
+
+def merge_options(settings, words, start, end):
+    """Do the same in a launcher's options."""
+    for index in range(start + 1, end):
+        word, given = words[index - 1:index + 1]
+        if word == '-x':
+            words[index] = merged_item(settings, given)
+        elif word in ('-env', '-genv', '--env', '--genv') and \
+                settings.has_list(given) and index + 1 < len(words):
+            words[index + 1] = settings.merged(given, words[index + 1])
+        elif given == BASE_ENV_LIST and word in ('-mca', '--mca') and \
+                index + 1 < len(words):
+            words[index + 1] = merged_list(settings, words[index + 1])
+    for index in range(start, end):
+        option, equals, given = words[index].partition('=')
+        if option == '--export' and equals:                     # srun's
+            words[index] = option + '=' + merged_export(settings, given)
+        elif option == '--export' and index + 1 < len(words):
+            words[index + 1] = merged_export(settings, words[index + 1])
+
+
+def merged_export(settings, text):
+    return ','.join(merged_item(settings, item) for item in text.split(','))
 
 
 def merged_list(settings, text):
@@ -279,10 +304,7 @@ def merged_list(settings, text):
     names = [name for name, _, _ in items]
     items += [(name, '', '') for name in settings.exported()
               if name not in names]
-    return ';'.join(name + equals + (settings.merged(name, value)
-                                     if equals and settings.has_list(name)
-                                     else value)
-                    for name, equals, value in items)
+    return ';'.join(merged_item(settings, ''.join(item)) for item in items)
 
 
 def applications(command, launcher):
@@ -338,8 +360,7 @@ def exported_srun(settings, target):
     """Add our variables to a list of srun. It exports all variables, unless an
     option or its environment has a list, or NONE."""
     words = list(target.command)
-    end = next((index for index in range(target.launcher + 1, len(words))
-                if executable(words[index]) == target.program), len(words))
+    _, end, _ = target.applications()[0]
     place, given = None, settings.environ.get('SLURM_EXPORT_ENV')
     for index in range(target.launcher + 1, end):
         if words[index].startswith('--export='):
