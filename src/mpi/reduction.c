@@ -367,8 +367,10 @@ void ucx_mp_mpi_reductions_destroy(ucx_mp_mpi_reductions_t *reductions,
         return; /* the MPI ends */
     }
 
+    /* another rank may need a message of this one before its own call */
     while (reductions->first != NULL) {
         advance();
+        ucx_mp_mpi_progress(ucx_mp_mpi_pmpi.comm_world);
         sched_yield();
     }
 

@@ -612,6 +612,50 @@ static double timed(float *send, float *recv, int count, double seconds)
     return longest;
 }
 
+/* Free a communicator with a reduction in progress while a message is sent,
+   which the other ranks receive before they begin their part. */
+static void free_while_sending(void)
+{
+    const int bytes      = 4 << 20;
+    char *message        = calloc(1, bytes);
+    MPI_Request *request = malloc(size * sizeof(*request));
+    op_t op              = {.count    = 1000,
+                            .sent     = 1000,
+                            .received = 1000,
+                            .kind     = ALLREDUCE,
+                            .number   = next_number++,
+                            .mem      = UCX_MP_MEM_DEVICE};
+    MPI_Comm comm;
+    int i;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    op_fill(&op);
+    for (i = 0; i < 2; ++i) { /* then GPUs queue reductions of it */
+        MPI_Allreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM, comm);
+        MPI_Iallreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM, comm,
+                       &request[0]);
+        MPI_Wait(&request[0], MPI_STATUS_IGNORE);
+    }
+
+    for (i = 1; i < size; ++i) {
+        if (rank == 0) {
+            MPI_Isend(message, bytes, MPI_BYTE, i, 5, MPI_COMM_WORLD,
+                      &request[i]);
+        } else if (rank == i) {
+            MPI_Recv(message, bytes, MPI_BYTE, 0, 5, MPI_COMM_WORLD,
+                     MPI_STATUS_IGNORE);
+        }
+    }
+    MPI_Iallreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM, comm,
+                   &request[0]);
+    MPI_Comm_free(&comm);
+    MPI_Waitall((rank == 0) ? size : 1, request, MPI_STATUSES_IGNORE);
+    op_check(&op);
+    op_free(&op);
+    free(request);
+    free(message);
+}
+
 static int compare(const void *a, const void *b)
 {
     const double left = *(const double*)a, right = *(const double*)b;
@@ -705,6 +749,9 @@ int main(int argc, char **argv)
     }
     for (i = 0; i < options.rounds; ++i) {
         one_round(i);
+    }
+    if (options.frees) {
+        free_while_sending();
     }
 
     mine = ucx_mp_on_gpus();

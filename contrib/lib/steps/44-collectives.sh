@@ -532,7 +532,12 @@ outstanding() {
     passing_on '^ucx_mp_outstanding: .* [1-9][0-9]* times GPUs .* 0 wrong' \
         timeout 1000 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 \
         --collectives y "$mpirun" -n "$ranks" \
-        "$programs/ucx_mp_outstanding" "$@"
+        "$programs/ucx_mp_outstanding" "$@" || return
+    # a message that the sender has to progress
+    UCX_RNDV_SCHEME=put_zcopy passing_on '^ucx_mp_outstanding: .* 0 wrong' \
+        timeout 60 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 \
+        --collectives y "$mpirun" -n 2 \
+        "$programs/ucx_mp_outstanding" --rounds 0 --frees 1
 }
 
 # persistent MPI: persistent reductions of GPU memory run on GPUs; with a driver that fails once,
