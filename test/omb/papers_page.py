@@ -93,7 +93,8 @@ def size_table(group, heads, sizes):
             found = [row for row in group if row['size'] == size and
                      config_order(row) == order]
             line.append(cell(found[0]) if found else '-')
-        lines.append(line)
+        if set(line[1:]) != {'-'}:
+            lines.append(line)
     return table(['paths'] + [size_text(size) for size in sizes], lines)
 
 

@@ -532,12 +532,13 @@ outstanding() {
     passing_on '^ucx_mp_outstanding: .* [1-9][0-9]* times GPUs .* 0 wrong' \
         timeout 1000 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 \
         --collectives y "$mpirun" -n "$ranks" \
-        "$programs/ucx_mp_outstanding" "$@" || return
-    # a message that the sender has to progress
-    UCX_RNDV_SCHEME=put_zcopy passing_on '^ucx_mp_outstanding: .* 0 wrong' \
-        timeout 60 "$mpi_run" --quiet --emulate hgx-h200 --slowdown 1 \
-        --collectives y "$mpirun" -n 2 \
-        "$programs/ucx_mp_outstanding" --rounds 0 --frees 1
+        "$programs/ucx_mp_outstanding" "$@"
+}
+
+# freed_while_sending: MPI_Comm_free with a reduction in progress, and a message that
+# the sender has to progress
+freed_while_sending() {
+    UCX_RNDV_SCHEME=put_zcopy outstanding distribution 2 --rounds 0 --frees 1
 }
 
 # persistent MPI: persistent reductions of GPU memory run on GPUs; with a driver that fails once,
@@ -554,6 +555,8 @@ persistent() {
         outstanding "$1" 2 --rounds 10 --persistent 100 --seed 6
 }
 
+step freed-while-sending full 60 freed_while_sending \
+     "a communicator is freed while a message and a reduction go on"
 step build-mpich full 600 build_mpich "MPI programs for MPICH"
 step build-mpi-abi full 600 build_mpi_abi "MPI programs for the standard ABI"
 step mpi-abi-header full 60 mpi_abi_header \
