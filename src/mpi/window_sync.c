@@ -33,7 +33,7 @@ struct ucx_mp_mpi_window_control {
 typedef struct deferred deferred_t;
 struct deferred {
     deferred_t        *next;
-    uint64_t          number; /* calls kept so far */
+    uint64_t          number; /* of this call, counted from 1 */
     MPI_Win           win;
     int               target;
     ucx_mp_mpi_call_t call;

@@ -16,6 +16,11 @@ void *cuemu_libc(const char *name)
     return (function != NULL) ? function : dlsym(RTLD_NEXT, name);
 }
 
+__attribute__((constructor)) static void cuemu_find_syscall(void)
+{
+    cuemu_libc_syscall = (__typeof__(cuemu_libc_syscall))cuemu_libc("syscall");
+}
+
 /* A call of another library's constructor, before this one's */
 static long cuemu_first_syscall(long number, ...)
 {
@@ -23,7 +28,7 @@ static long cuemu_first_syscall(long number, ...)
     long word[6];
     size_t i;
 
-    cuemu_libc_syscall = (__typeof__(cuemu_libc_syscall))cuemu_libc("syscall");
+    cuemu_find_syscall();
     va_start(list, number);
     for (i = 0; i < sizeof(word) / sizeof(word[0]); ++i) {
         word[i] = va_arg(list, long);
@@ -34,8 +39,3 @@ static long cuemu_first_syscall(long number, ...)
 }
 
 long (*cuemu_libc_syscall)(long number, ...) = cuemu_first_syscall;
-
-__attribute__((constructor)) static void cuemu_find_syscall(void)
-{
-    cuemu_libc_syscall = (__typeof__(cuemu_libc_syscall))cuemu_libc("syscall");
-}

@@ -537,6 +537,17 @@ def behind_wrappers(words):
                      index and words[index - 1] in NOT_PROGRAM)), len(words))
 
 
+def split_applications(words):
+    """Return a launcher's words as one list per application."""
+    found = [[]]
+    for word in words:
+        if word == ':':
+            found.append([])
+        else:
+            found[-1].append(word)
+    return found
+
+
 class Target:
     """The program to run, and the UCX it will load."""
 
@@ -594,11 +605,11 @@ class Target:
     def applications(self):
         """Return (begin of the words, of a wrapper or the program, of the program)
         for each of the launcher's applications, or for the command."""
-        start, found = 0 if self.launcher is None else self.launcher + 1, []
-        while start <= len(self.command):
-            words = self.command[start:]
-            if self.launcher is not None and ':' in words:
-                words = words[:words.index(':')]
+        start, found, parts = 0, [], [self.command]
+        if self.launcher is not None:
+            start = self.launcher + 1
+            parts = split_applications(self.command[start:])
+        for words in parts:
             # an option's value may be the name of another program
             paths = list(map(program_of, words))
             at = paths.index(self.program) if self.program in paths else 0

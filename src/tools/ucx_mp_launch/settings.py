@@ -8,7 +8,8 @@ import re
 import shlex
 
 from . import MODULE, SetupError
-from .find import append, mca_from_command, prepend, word_after, words_of
+from .find import (
+    append, mca_from_command, prepend, split_applications, word_after, words_of)
 from .folders import state, temporary_folder
 
 FIRST_UCX_WITH_PLUGIN_PATH = (1, 22)
@@ -307,17 +308,6 @@ def merged_list(settings, text):
     return ';'.join(merged_item(settings, ''.join(item)) for item in items)
 
 
-def applications(command, launcher):
-    """Return the launcher's words as one list per application."""
-    found = [[]]
-    for word in command[launcher + 1:]:
-        if word == ':':
-            found.append([])
-        else:
-            found[-1].append(word)
-    return found
-
-
 def exported_command(settings, target):
     """Export variables to the ranks on other nodes. Open MPI exports only the
     named ones, for each application separately; MPICH exports all by default."""
@@ -328,7 +318,7 @@ def exported_command(settings, target):
         return exported_srun(settings, target)
     if target.mpi is None or target.other_mpi():
         return command      # the mpirun of another MPI has other options
-    parts = applications(command, target.launcher)
+    parts = split_applications(command[target.launcher + 1:])
     if target.mpi.name == 'Open MPI':
         if settings.environ.get('OMPI_MCA_' + BASE_ENV_LIST) or \
                 mca_from_command(command, BASE_ENV_LIST):

@@ -35,7 +35,7 @@ protected:
     };
 
     FakeDriver                driver;
-    uct_cuda_mp_engine_t      engine    = {SIZE_MAX, SIZE_MAX, 0};
+    uct_cuda_mp_engine_t      engine    = {SIZE_MAX, SIZE_MAX, 0, 0};
     uct_cuda_iface_t          iface     = {};
     uct_cuda_copy_coalescer_t coalescer = {};
     uct_cuda_node_rkey_t      rkey      = {};

@@ -24,7 +24,7 @@ class IpcEp : public ::testing::Test
 {
 protected:
     FakeDriver           driver;
-    uct_cuda_mp_engine_t engine = {SIZE_MAX, SIZE_MAX, 0};
+    uct_cuda_mp_engine_t engine = {SIZE_MAX, SIZE_MAX, 0, 0};
     uct_cuda_ipc_iface_t iface = {};
     uct_cuda_ipc_ep_t    ep    = {};
     uct_iov_t            iov   = {};

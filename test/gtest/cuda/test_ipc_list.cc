@@ -28,7 +28,7 @@ protected:
     };
 
     FakeDriver              driver;
-    uct_cuda_mp_engine_t    engine = {SIZE_MAX, SIZE_MAX, 0};
+    uct_cuda_mp_engine_t    engine = {SIZE_MAX, SIZE_MAX, 0, 0};
     uct_cuda_ipc_iface_t    iface  = {};
     uct_cuda_ipc_ep_t       ep     = {};
     uct_cuda_node_rkey_t    *rkey  = NULL;

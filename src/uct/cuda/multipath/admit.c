@@ -102,7 +102,8 @@ uct_cuda_plan_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
         .alone_min_size = __atomic_load_n(&core->kinds[is_host].alone_min_size,
                                           __ATOMIC_RELAXED),
         .behind_min_size =
-                __atomic_load_n(&core->kinds[is_host].behind_min_size,
+                __atomic_load_n(is_host ? &super->host_behind_min_size :
+                                          &super->behind_min_size,
                                 __ATOMIC_RELAXED)
     };
     uct_cuda_plan_reason_t reason;

@@ -15,11 +15,11 @@ BEGIN_C_DECLS
 /** Smallest sizes with a plan for one kind of transfers, bytes, and the
  *  transfers ahead. */
 typedef struct {
-    bool     is_off;         /**< MULTIPATH=n */
+    bool     is_off;          /**< MULTIPATH=n */
     size_t   min_size;        /**< In any case; SIZE_MAX: none gains */
     size_t   alone_min_size;  /**< With none ahead; 0: unknown */
     size_t   behind_min_size; /**< With others; 0: unknown */
-    unsigned queued;         /**< As in uct_cuda_plan_load_t */
+    unsigned queued;          /**< As in uct_cuda_plan_load_t */
     unsigned window;
 } uct_cuda_mp_thresholds_t;
 

@@ -55,13 +55,10 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
     core->kinds[kind].relays_min_size = sizes.by_relays;
     __atomic_store_n(&core->kinds[kind].alone_min_size, sizes.alone,
                      __ATOMIC_RELAXED);
-    __atomic_store_n(&core->kinds[kind].behind_min_size, sizes.behind,
-                     __ATOMIC_RELAXED);
-    if (kind == UCT_CUDA_MP_KIND_GPU) {
-        __atomic_store_n(&core->super.behind_min_size, sizes.behind,
-                         __ATOMIC_RELAXED);
-    }
-
+    __atomic_store_n((kind == UCT_CUDA_MP_KIND_HOST) ?
+                             &core->super.host_behind_min_size :
+                             &core->super.behind_min_size,
+                     sizes.behind, __ATOMIC_RELAXED);
     least = ucs_min(sizes.alone, sizes.behind);
     if ((least == SIZE_MAX) && (kind == UCT_CUDA_MP_KIND_GPU)) {
         uct_cuda_info("several paths gain nothing between the %d GPUs of this "

@@ -54,9 +54,8 @@ typedef struct {
 typedef struct {
     uct_cuda_plan_constraints_t constraints;
     uct_cuda_mp_refused_t       refused;
-    /** With none ahead, and with others; 0: unknown */
+    /** With none ahead; 0: unknown */
     size_t                      alone_min_size;
-    size_t                      behind_min_size;
     size_t                      relays_min_size; /**< Without the host path */
 } uct_cuda_mp_kind_t;
 

@@ -26,9 +26,10 @@ typedef struct uct_cuda_mp_engine {
     /** Transfers below this size, bytes, are never split. It changes as the
      *  engine learns about the node. */
     size_t min_size;
-    size_t host_min_size;   /**< The same between host memory and a GPU */
-    /** The same between GPUs behind other transfers; 0: unknown */
+    size_t host_min_size; /**< The same between host memory and a GPU */
+    /** Both for transfers behind others; 0: unknown */
     size_t behind_min_size;
+    size_t host_behind_min_size;
 } uct_cuda_mp_engine_t;
 
 

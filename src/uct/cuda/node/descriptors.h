@@ -82,7 +82,7 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
  */
 ucs_status_t
 uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
-                                          uint64_t base, uint64_t length,
-                                          void *answer, size_t size);
+                                     uint64_t base, uint64_t length,
+                                     void *answer, size_t size);
 
 #endif

@@ -19,8 +19,8 @@
 #include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/process.h>
 
-#include <pthread.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
