@@ -117,6 +117,16 @@ step nixl-grows full 240 "nixl_run grows" \
 step nixl-grows-long long 2400 "nixl_run grows --long" "... 5,000"
 step nixl-kept full 120 "nixl_run grows --kept --count 200" \
      "200 steps in which pieces are replaced under one registration"
+# nixl_kept_unhooked: without UCX's part that hooks the driver, as where no CUDA runtime
+# is found, and after the first use of a GPU: the module hooks cuMemMap itself
+nixl_kept_unhooked() {
+    local folder=$ucx_mp_deps/nixl-unhooked
+    wheel_folder nixl nixl-cu12==1.5.1 || { skip "no nixl-cu12"; return; }
+    rm -rf "$folder" && cp -rl "$ucx_mp_deps/nixl" "$folder" &&
+        find "$folder" -name 'libucm_cuda*' -delete &&
+        nixl_run_of "${folder##*/}" nixl-cu12==1.5.1 grows --kept --count 100
+}
+step nixl-kept-unhooked full 120 nixl_kept_unhooked "100 ... unseen by UCX"
 step nixl-kept-long long 1200 "nixl_run grows --kept --long" "... 5,000"
 step nixl-cu13 full 60 "nixl_run_of nixl-cu13 nixl-cu13==1.5.1 check
                         --transport cuda_ipc VwV PwV" \

@@ -119,27 +119,18 @@ typedef struct {
 #define HOOK_ENTRY(_symbol, _must, _params, _args) \
     {#_symbol, _must, (void*)_symbol##_hook, (void**)&_symbol##_original},
 
-static const hook_t hooks[] = {HOOK_ENTRY(cuMemUnmap, 0, , )
-                               HOOK_ENTRY(cuMemMap, 1, , )
-                               HOOKS(HOOK_ENTRY)};
+static const hook_t map_hooks[] = {HOOK_ENTRY(cuMemUnmap, 1, , )
+                                   HOOK_ENTRY(cuMemMap, 1, , )};
 
-/* The first two entries */
-#define NUM_MAP_HOOKS 2
+static const hook_t first_hooks[] = {HOOKS(HOOK_ENTRY)};
 
 
-/* Install the first hooks */
-static ucs_status_t install(size_t count)
+static ucs_status_t install(const hook_t *hooks, size_t count)
 {
     const hook_t *hook;
     void *function;
-    size_t i;
 
-    if (!uct_cuda_driver_is_first()) {
-        return UCS_ERR_BUSY;
-    }
-
-    for (i = 0; i < count; ++i) {
-        hook     = &hooks[i];
+    for (hook = hooks; hook < hooks + count; ++hook) {
         function = dlsym(RTLD_DEFAULT, hook->symbol);
         if (function == NULL) {
             continue; /* the driver is older than the function */
@@ -156,20 +147,30 @@ static ucs_status_t install(size_t count)
     return UCS_OK;
 }
 
+ucs_status_t uct_cuda_first_use_hook_maps(void)
+{
+    return install(map_hooks, ucs_static_array_size(map_hooks));
+}
+
 ucs_status_t uct_cuda_first_use_watch_maps(void (*func)(void))
 {
-    const ucs_status_t status = install(NUM_MAP_HOOKS);
-
-    if (status == UCS_OK) {
-        __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
+    if (!uct_cuda_driver_is_first()) {
+        return UCS_ERR_BUSY;
     }
-    return status;
+
+    __atomic_store_n(&on_first_use, func, __ATOMIC_RELEASE);
+    return UCS_OK;
 }
 
 ucs_status_t uct_cuda_first_use_watch(void (*func)(void))
 {
-    const ucs_status_t status = install(ucs_static_array_size(hooks));
+    ucs_status_t status;
 
+    if (!uct_cuda_driver_is_first()) {
+        return UCS_ERR_BUSY;
+    }
+
+    status = install(first_hooks, ucs_static_array_size(first_hooks));
     if (status != UCS_OK) {
         return status;
     }

@@ -14,9 +14,19 @@
 
 
 /**
+ * Hook cuMemMap and cuMemUnmap, whether or not the process uses GPUs already.
+ * UCX's own hooks are made in the same way. Call once, after the driver is
+ * loaded, and not beside UCX's hooks of these functions.
+ *
+ * @return UCS_OK; UCS_ERR_UNSUPPORTED: they cannot be hooked.
+ */
+ucs_status_t uct_cuda_first_use_hook_maps(void);
+
+
+/**
  * Call @a func once, before the first context or GPU memory of the process is
  * created, inside that driver call and in its thread. Once in a process; the
- * driver must be loaded.
+ * driver must be loaded, and uct_cuda_first_use_hook_maps() have succeeded.
  *
  * @return UCS_OK; UCS_ERR_BUSY: another thread may have begun already;
  *         UCS_ERR_UNSUPPORTED: the functions cannot be hooked. On failure @a

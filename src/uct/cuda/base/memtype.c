@@ -15,7 +15,8 @@ static struct {
     bool            is_tried; /* detection of the first GPU use */
     bool            is_watched;
     bool            is_hooked;
-    bool            is_observed; /* UCX reports what is mapped */
+    bool            is_asked;    /* is_observed has been determined */
+    bool            is_observed; /* what is mapped is reported */
 } memtype = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -26,9 +27,32 @@ static void cache_disable(void)
                    "on");
 }
 
+/* Have mapped and unmapped memory reported: by UCX if it hooks the driver's
+ * functions, otherwise by this module's hooks. The lock is held. */
+static void observe(uct_abi_memtype_cache_state_t state)
+{
+    ucs_status_t status;
+
+    if (memtype.is_asked) {
+        return;
+    }
+
+    status = (state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ?
+                     uct_abi_on_gpu_memory(uct_cuda_first_use_note_remap) :
+                     uct_cuda_first_use_hook_maps();
+    memtype.is_asked = true;
+    __atomic_store_n(&memtype.is_observed, status == UCS_OK, __ATOMIC_RELEASE);
+    if (status != UCS_OK) {
+        uct_cuda_debug("calls of cuMemMap are not seen: peers ask before each "
+                       "use of mapped memory");
+    }
+}
+
+/* Disable the cache at the first use of a GPU. The lock is held. */
 static ucs_status_t watch(uct_abi_memtype_cache_state_t state)
 {
-    return (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS) ?
+    return !memtype.is_observed ? UCS_ERR_UNSUPPORTED :
+           (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS) ?
                    uct_cuda_first_use_watch_maps(cache_disable) :
                    uct_cuda_first_use_watch(cache_disable);
 }
@@ -49,12 +73,7 @@ void uct_cuda_memtype_setup(void)
         uct_cuda_memory_cache_enable();
     }
 
-    if ((state == UCT_ABI_MEMTYPE_CACHE_HOOKED) && !memtype.is_observed) {
-        memtype.is_observed = (uct_abi_on_gpu_memory(
-                                       uct_cuda_first_use_note_remap) ==
-                               UCS_OK);
-    }
-
+    observe(state);
     if ((state == UCT_ABI_MEMTYPE_CACHE_BLIND) ||
         (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS)) {
         if (!memtype.is_tried) {
@@ -79,4 +98,9 @@ void uct_cuda_memtype_setup(void)
 bool uct_cuda_memtype_sees_frees(void)
 {
     return __atomic_load_n(&memtype.is_hooked, __ATOMIC_RELAXED);
+}
+
+bool uct_cuda_memtype_sees_remaps(void)
+{
+    return __atomic_load_n(&memtype.is_observed, __ATOMIC_ACQUIRE);
 }

@@ -25,4 +25,9 @@ void uct_cuda_memtype_setup(void);
  *  registrations. False before uct_cuda_memtype_setup(). */
 bool uct_cuda_memtype_sees_frees(void);
 
+
+/** Return whether the function of uct_cuda_first_use_on_remap() is called.
+ *  False before uct_cuda_memtype_setup(). */
+bool uct_cuda_memtype_sees_remaps(void);
+
 #endif

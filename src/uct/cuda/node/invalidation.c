@@ -7,6 +7,7 @@
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/first_use.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memtype.h>
 #include <uct/cuda/node/process.h>
 
 #include <ucs/sys/math.h>
@@ -27,6 +28,10 @@
 /* A file that cannot shrink raises no SIGBUS in its readers */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
+/* Bit of `remaps`: the process does not see its calls of cuMemMap and
+ * cuMemUnmap */
+#define UNSEEN (UINT64_C(1) << 63)
+
 
 typedef struct {
     uint64_t magic;
@@ -36,7 +41,7 @@ typedef struct {
     uint64_t server_inode;
     /* changes of generations so far */
     uint32_t changes __attribute__((aligned(64)));
-    uint64_t remaps;  /* of exported memory so far */
+    uint64_t remaps;  /* of exported memory so far, and UNSEEN */
     uint32_t generations[UCT_CUDA_NODE_INVALIDATION_SLOTS];
     /* descriptor + 1; 0: none */
     uint32_t fds[UCT_CUDA_NODE_INVALIDATION_SLOTS];
@@ -162,6 +167,9 @@ void uct_cuda_node_invalidation_count_remaps(uint64_t base, uint64_t length)
     __atomic_store_n(&counted.end, ucs_max(counted.end, base + length),
                      __ATOMIC_RELEASE);
     uct_cuda_first_use_on_remap(count_remap);
+    if (!uct_cuda_memtype_sees_remaps()) {
+        __atomic_or_fetch(&own.page->remaps, UNSEEN, __ATOMIC_SEQ_CST);
+    }
 }
 
 uint64_t uct_cuda_node_invalidation_remaps(void)
@@ -345,8 +353,10 @@ bool uct_cuda_node_invalidation_view_may_differ(
         const uct_cuda_node_invalidation_view_t *view,
         const uct_cuda_node_invalidation_t *notice, uint64_t remaps)
 {
-    return (__atomic_load_n(&view->page->remaps, __ATOMIC_ACQUIRE) !=
-            remaps) ||
+    const uint64_t now = __atomic_load_n(&view->page->remaps,
+                                         __ATOMIC_ACQUIRE);
+
+    return (now != remaps) || (now & UNSEEN) ||
            uct_cuda_node_invalidation_view_is_over(view, notice);
 }
 
