@@ -15,7 +15,10 @@
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/node/rkey.h>
 
+#include <sanitizer/common_interface_defs.h>
+
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +29,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 #define CHILD_MEMORY (1ul << 20)
+
+/* Longest start, seconds */
+#define START_LIMIT 60
 
 typedef struct {
     volatile int                is_made;
@@ -66,10 +72,23 @@ static void export_memory(void)
     }
 }
 
+/* Signal handler. It may allocate, as the program ends. */
+static void end_late(int signal)
+{
+    fprintf(stderr, "keys: not started after %d s (signal %d)\n", START_LIMIT,
+            signal);
+    __sanitizer_print_stack_trace();
+    kill(child, SIGKILL);
+    _exit(EXIT_FAILURE);
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     int i;
 
+    fprintf(stderr, "keys: starting\n");
+    signal(SIGALRM, end_late);
+    alarm(START_LIMIT);
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     child  = fork();
@@ -82,8 +101,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
         }
         usleep(1000);
     }
+    fprintf(stderr, "keys: a child has exported memory\n");
     use_gpu();
     uct_cuda_node_iface_addr_self(&self);
+    alarm(0);
+    signal(SIGALRM, SIG_DFL); /* libFuzzer's, then */
+    fprintf(stderr, "keys: started\n");
     return 0;
 }
 
