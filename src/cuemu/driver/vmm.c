@@ -162,7 +162,11 @@ static int cuemu_share_fd(const cuemu_vmm_file_t *file)
     int fd;
 
     if (file->extent < 0) {
-        return memfd_create("cuemu-memory", MFD_CLOEXEC);
+        /* executed programs inherit a pool's descriptor, not a memory's (H200,
+           driver 580) */
+        return memfd_create("cuemu-memory",
+                            (file->magic == CUEMU_POOL_MAGIC) ? 0 :
+                                                                MFD_CLOEXEC);
     }
 
     cuemu_session_lock();

@@ -4,6 +4,7 @@
 #include "driver_fixture.h"
 
 #include <csignal>
+#include <fcntl.h>
 
 TEST_F(driver, ipc_moves_bytes_both_ways)
 {
@@ -565,6 +566,9 @@ TEST_P(driver_share, memory_of_pools)
                     (type == CU_MEM_HANDLE_TYPE_FABRIC) ? (void*)&fabric :
                                                           (void*)&fd,
                     pool, type, 0));
+            if (type != CU_MEM_HANDLE_TYPE_FABRIC) {
+                EXPECT_EQ(0, fcntl(fd, F_GETFD)); /* H200, driver 580 */
+            }
             /* H100, driver 580 */
             EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                       cuMemPoolExportPointer(&data, mem + 512));
