@@ -506,6 +506,21 @@ TEST_F(Queue, wakes_up_by_its_file_descriptor)
     EXPECT_EQ(0, poll(&pfd, 1, 0));
 }
 
+/* The driver makes no callback in a context that has failed meanwhile */
+TEST_F(Queue, wakes_up_without_a_callback)
+{
+    int fd;
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_event_fd(&queue, &fd));
+    uct_cuda_op_t *op = post(0, nullptr);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+
+    struct pollfd pfd = {fd, POLLIN, 0};
+    EXPECT_EQ(1, poll(&pfd, 1, 30000));
+    EXPECT_EQ(UCS_ERR_BUSY, uct_cuda_queue_arm(&queue));
+    finish(op);
+    uct_cuda_queue_progress(&queue);
+}
+
 /* A polling thread arms all the time: one callback, behind all running
    operations, in a stream of its own */
 TEST_F(Queue, a_polling_thread_arms_once)

@@ -59,7 +59,12 @@ static __thread struct {
 void uct_cuda_memory_remember(const void *address,
                               const uct_cuda_memory_t *memory)
 {
-    answer.address = uct_cuda_memtype_sees_frees() ? NULL : address;
+    /* each use of memory without context waits for the program's copies */
+    answer.address = (uct_cuda_memtype_sees_frees() ||
+                      ((memory->end.kind == UCT_CUDA_END_GPU) &&
+                       (memory->context == NULL))) ?
+                             NULL :
+                             address;
     answer.end     = memory->end;
     answer.context = memory->context;
 }

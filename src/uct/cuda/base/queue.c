@@ -21,6 +21,10 @@
  * running */
 #define GATHER_NS (50ul * 1000)
 
+/* Longest sleep with operations in progress: the driver makes no callback in a
+ * context that has failed (cuLaunchHostFunc()) */
+#define LOOK_NS (1000ul * 1000 * 1000)
+
 
 /*
  * Epoch: the operations posted between two flushes. Operations end in any
@@ -814,11 +818,16 @@ static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
         last = last->next;
     }
 
+    if (!uct_cuda_context_push(stream->context)) {
+        return UCS_ERR_IO_ERROR;
+    }
+
     status = UCT_CUDA_CALL(cuStreamWaitEvent, wake, last->event, 0);
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuLaunchHostFunc, wake, wake_up,
                                (void*)(intptr_t)fd);
     }
+    uct_cuda_ctx_pop();
 
     for (; (status == UCS_OK) && (op != last->next); op = op->next) {
         op->is_armed = true;
@@ -856,6 +865,7 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
 {
     uct_cuda_stream_t *stream;
     ucs_status_t status;
+    bool is_set;
     int fd = -1;
 
     uct_cuda_queue_submit_gathered(queue, false);
@@ -886,9 +896,12 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
         }
     }
 
-    return ((queue->active == NULL) && queue->is_gathering &&
-            !uct_cuda_alarm_set(uct_cuda_now_ns() + GATHER_NS, wake_up,
-                                (void*)(intptr_t)fd)) ?
-                   UCS_ERR_BUSY :
-                   UCS_OK;
+    if ((queue->active == NULL) && !queue->is_gathering) {
+        return UCS_OK;
+    }
+
+    is_set = uct_cuda_alarm_set(
+            uct_cuda_now_ns() + ((queue->active == NULL) ? GATHER_NS : LOOK_NS),
+            wake_up, (void*)(intptr_t)fd);
+    return (is_set || (queue->active != NULL)) ? UCS_OK : UCS_ERR_BUSY;
 }

@@ -520,11 +520,11 @@ bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
             return false;
         }
 
-        /* a later put of the same memory has to wait, too */
-        uct_cuda_memory_forget();
         group->needs_sync = true;
     }
 
+    /* the answer is of this time: a later put has to wait, too */
+    uct_cuda_memory_forget();
     group_append(group, copy, has_more);
     return true;
 }

@@ -182,7 +182,16 @@ static ucs_status_t create(uct_cuda_copy_kernel_t *copy_kernel)
     }
     if (status == UCS_OK) {
         status = UCT_CUDA_CALL(cuMemcpyHtoDAsync, copy_kernel->words, zeros,
-                               sizeof(zeros), copy_kernel->stream);
+                               sizeof(zeros), copy_kernel->beside);
+    }
+    /* before a kernel, and before a cancellation by `beside` */
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuEventRecord, copy_kernel->off,
+                               copy_kernel->beside);
+    }
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, copy_kernel->stream,
+                               copy_kernel->off, 0);
     }
 
     if (status != UCS_OK) {
