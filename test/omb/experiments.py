@@ -74,7 +74,7 @@ def unsettled():
 def change(base, **where):
     """Return the rate of each row relative to that of `base`, in percent."""
     rows, others = cells(**where), cells(
-        node=where['node'], benchmark=where['benchmark'])
+        least=0, node=where['node'], benchmark=where['benchmark'])
     return [100 * (row['gbps'] / other['gbps'] - 1) for row in rows
             for other in others if all(
                 other[key] == base.get(key, row[key])
