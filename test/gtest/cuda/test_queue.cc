@@ -12,6 +12,7 @@ extern "C" {
 #include <climits>
 #include <cstring>
 #include <poll.h>
+#include <set>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -504,6 +505,28 @@ TEST_F(Queue, wakes_up_by_its_file_descriptor)
     uct_cuda_queue_progress(&queue);
     EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
     EXPECT_EQ(0, poll(&pfd, 1, 0));
+}
+
+/* The callback of a short operation does not wait for a long one's */
+TEST_F(Queue, each_stream_has_a_stream_for_callbacks)
+{
+    static std::set<CUstream> streams;
+    uct_cuda_op_t *first, *second;
+
+    streams.clear();
+    driver.table.cuLaunchHostFunc = [](CUstream stream, CUhostFn, void*) {
+        streams.insert(stream);
+        return CUDA_SUCCESS;
+    };
+    first  = post(0, nullptr);
+    second = post(1, nullptr);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_arm(&queue));
+    EXPECT_EQ(2u, streams.size());
+    EXPECT_EQ(0u, streams.count(first->stream->cuda));
+    EXPECT_EQ(0u, streams.count(second->stream->cuda));
+    finish(first);
+    finish(second);
+    uct_cuda_queue_progress(&queue);
 }
 
 /* The driver makes no callback in a context that has failed meanwhile */

@@ -110,14 +110,13 @@ pool_destroy(const uct_cuda_queue_t *queue, uct_cuda_pool_t *pool)
         queue->destroy_copy_kernel(pool->copy_kernel, is_pushed);
     }
 
-    if (is_pushed && (pool->wake_up != NULL)) {
-        (void)driver->cuStreamDestroy(pool->wake_up);
-    }
-
     for (i = 0; i < UCT_CUDA_QUEUE_MAX_STREAMS; ++i) {
         if (is_pushed && (pool->streams[i].cuda != NULL)) {
             (void)driver->cuStreamSynchronize(pool->streams[i].cuda);
             (void)driver->cuStreamDestroy(pool->streams[i].cuda);
+        }
+        if (is_pushed && (pool->streams[i].wake_up != NULL)) {
+            (void)driver->cuStreamDestroy(pool->streams[i].wake_up);
         }
     }
 
@@ -771,46 +770,17 @@ static void CUDA_CB wake_up(void *arg)
     }
 }
 
-/* Return a stream for callbacks only: work behind a callback waits until it has
- * run */
-static ucs_status_t wake_up_stream(uct_cuda_pool_t *pool, CUstream *stream_p)
-{
-    ucs_status_t status = UCS_OK;
-
-    if (pool->wake_up == NULL) {
-        if (!uct_cuda_context_push(pool->context)) {
-            return UCS_ERR_IO_ERROR;
-        }
-
-        status = UCT_CUDA_CALL(cuStreamCreate, &pool->wake_up,
-                               CU_STREAM_NON_BLOCKING);
-        uct_cuda_ctx_pop();
-        if (status != UCS_OK) {
-            pool->wake_up = NULL;
-        }
-    }
-
-    *stream_p = pool->wake_up;
-    return status;
-}
-
 /* Request one callback after all events of the stream; its first operation was
  * just found running */
 static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
 {
     uct_cuda_op_t *op   = stream->head;
     uct_cuda_op_t *last = op;
-    ucs_status_t status;
-    CUstream wake;
+    ucs_status_t status = UCS_OK;
 
     if (op->method->wake != NULL) {
         status       = op->method->wake(op, wake_up, (void*)(intptr_t)fd);
         op->is_armed = (status == UCS_OK);
-        return status;
-    }
-
-    status = wake_up_stream(stream->pool, &wake);
-    if (status != UCS_OK) {
         return status;
     }
 
@@ -822,9 +792,16 @@ static ucs_status_t stream_arm(uct_cuda_stream_t *stream, int fd)
         return UCS_ERR_IO_ERROR;
     }
 
-    status = UCT_CUDA_CALL(cuStreamWaitEvent, wake, last->event, 0);
+    if (stream->wake_up == NULL) {
+        status = UCT_CUDA_CALL(cuStreamCreate, &stream->wake_up,
+                               CU_STREAM_NON_BLOCKING);
+    }
     if (status == UCS_OK) {
-        status = UCT_CUDA_CALL(cuLaunchHostFunc, wake, wake_up,
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream->wake_up, last->event,
+                               0);
+    }
+    if (status == UCS_OK) {
+        status = UCT_CUDA_CALL(cuLaunchHostFunc, stream->wake_up, wake_up,
                                (void*)(intptr_t)fd);
     }
     uct_cuda_ctx_pop();

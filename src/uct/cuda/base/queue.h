@@ -67,6 +67,9 @@ struct uct_cuda_op {
 /** Operations in order: those of a stream or, without one, independent ones */
 struct uct_cuda_stream {
     CUstream           cuda;
+    /** For callbacks only, as work behind a callback waits until it has run;
+     *  NULL: none yet */
+    CUstream           wake_up;
     uct_cuda_context_t *context;
     uct_cuda_pool_t    *pool;
     uct_cuda_op_t      *head;
@@ -81,7 +84,6 @@ struct uct_cuda_pool {
     uct_cuda_pool_t        *next;
     uct_cuda_context_t     *context;
     uct_cuda_op_t          *free_ops;
-    CUstream               wake_up; /**< For callbacks; NULL: none yet */
     /** Copy kernel of the owner; NULL: none yet */
     uct_cuda_copy_kernel_t *copy_kernel;
     uct_cuda_stream_t      streams[UCT_CUDA_QUEUE_MAX_STREAMS];
