@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -84,7 +85,7 @@ static void end_late(int signal)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    int i;
+    int status;
 
     fprintf(stderr, "keys: starting\n");
     signal(SIGALRM, end_late);
@@ -95,8 +96,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     if (child == 0) {
         export_memory();
     }
-    for (i = 0; !shared->is_made; ++i) {
-        if (i == 10000) {
+    while (!shared->is_made) {
+        if (waitpid(child, &status, WNOHANG) == child) {
+            fprintf(stderr, "keys: the child ended with status %#x\n", status);
             abort();
         }
         usleep(1000);
