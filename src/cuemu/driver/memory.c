@@ -732,6 +732,7 @@ CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream)
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
     if ((mem == NULL) || (mem->base != ptr) ||
+        (mem->is_freed && !from_stream) ||
         ((mem->kind != CUEMU_MEM_DEVICE) && (mem->kind != CUEMU_MEM_POOL) &&
          (mem->kind != CUEMU_MEM_MANAGED))) {
         result = CUDA_ERROR_INVALID_VALUE;

@@ -71,6 +71,7 @@ typedef struct {
     uint64_t            size;
     uint64_t            id;
     int                 refs;      /* handles and mappings */
+    int                 holds;     /* handles: calls of cuMemRelease left */
     int                 imported;
 } cuemu_handle_t;
 
@@ -366,6 +367,7 @@ CUEMU_API(cuMemCreate,
     handle->size   = size;
     handle->id     = cuemu_unique_id();
     handle->refs   = 1;
+    handle->holds  = 1;
     *handle_p      = (CUmemGenericAllocationHandle)(uintptr_t)handle;
     return CUDA_SUCCESS;
 }
@@ -373,15 +375,21 @@ CUEMU_API(cuMemCreate,
 CUEMU_API(cuMemRelease, (CUmemGenericAllocationHandle value), (value))
 {
     cuemu_handle_t *handle = cuemu_handle_check(value);
+    CUresult result        = CUDA_ERROR_INVALID_VALUE;
 
     if (handle == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
+        return result;
     }
 
     cuemu_lock();
-    cuemu_handle_put(handle);
+    /* not a mapping's reference (H200) */
+    if (handle->holds > 0) {
+        --handle->holds;
+        cuemu_handle_put(handle);
+        result = CUDA_SUCCESS;
+    }
     cuemu_unlock();
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUEMU_API(cuMemGetAllocationPropertiesFromHandle,
@@ -414,6 +422,7 @@ CUEMU_API(cuMemRetainAllocationHandle,
     if ((mem != NULL) && (mem->kind == CUEMU_MEM_VMM)) {
         handle = mem->owner;
         ++handle->refs;
+        ++handle->holds;
         *value = (CUmemGenericAllocationHandle)(uintptr_t)handle;
         result = CUDA_SUCCESS;
     }
@@ -450,8 +459,8 @@ CUEMU_API(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size))
     uint64_t addr;
 
     cuemu_lock();
-    if ((size == 0) || (cuemu_va_find(ptr, size) != ptr)) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if ((size == 0) || (size != cuemu_va_size(ptr))) {
+        result = CUDA_ERROR_INVALID_VALUE; /* not a part of it (H200) */
     }
 
     for (addr = ptr; (result == CUDA_SUCCESS) && (addr < ptr + size);
@@ -576,7 +585,9 @@ CUEMU_API(cuMemSetAccess,
     for (addr = ptr; (addr < ptr + size) && (result == CUDA_SUCCESS);
          addr = mem->base + mem->size) {
         mem = cuemu_mem_find(addr);
-        if ((mem == NULL) || (mem->kind != CUEMU_MEM_VMM)) {
+        /* whole mappings only (H200) */
+        if ((mem == NULL) || (mem->kind != CUEMU_MEM_VMM) ||
+            (mem->base != addr) || (mem->size > ptr + size - addr)) {
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }
@@ -692,6 +703,7 @@ CUEMU_API(cuMemImportFromShareableHandle,
         handle->extent                    = file.extent;
         handle->size                      = extent->size;
         handle->refs                      = 1;
+        handle->holds                     = 1;
         handle->imported                  = 1;
         handle->prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
         handle->on_host                   = file.on_host;
@@ -1064,7 +1076,7 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    if ((mem == NULL) || (mem->base != ptr) ||
+    if ((mem == NULL) || (mem->base != ptr) || mem->is_freed ||
         ((mem->kind != CUEMU_MEM_POOL) && (mem->kind != CUEMU_MEM_DEVICE))) {
         cuemu_unlock();
         return CUDA_ERROR_INVALID_VALUE;

@@ -456,3 +456,37 @@ TEST_F(driver_real, mappings_in_a_larger_reservation)
         CU_OK(cuMemRelease(handle[1]));
     });
 }
+
+/* Calls that a real driver refuses (H200, driver 580) */
+TEST_F(driver_real, frees_only_once_and_whole)
+{
+    run(1, [&](int) {
+        const size_t chunk = 2 * MiB;
+        CUmemGenericAllocationHandle handle;
+        CUmemAllocationProp prop = {};
+        CUmemAccessDesc access   = {};
+        CUdeviceptr ptr, va;
+        use(0);
+
+        CU_OK(cuMemAllocAsync(&ptr, chunk, nullptr));
+        CU_OK(cuMemFreeAsync(ptr, nullptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(ptr, nullptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree(ptr));
+
+        prop.type            = CU_MEM_ALLOCATION_TYPE_PINNED;
+        prop.location.type   = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        CU_OK(cuMemAddressReserve(&va, 4 * chunk, 0, 0, 0));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(va, 2 * chunk));
+        CU_OK(cuMemCreate(&handle, 2 * chunk, &prop, 0));
+        CU_OK(cuMemMap(va, 2 * chunk, 0, handle, 0));
+        CU_OK(cuMemRelease(handle));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuMemSetAccess(va, chunk, &access, 1));
+        CU_OK(cuMemSetAccess(va, 2 * chunk, &access, 1));
+        CU_OK(cuMemUnmap(va, 2 * chunk));
+        CU_OK(cuMemAddressFree(va, 4 * chunk));
+    });
+}
