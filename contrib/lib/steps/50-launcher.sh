@@ -34,6 +34,14 @@ launcher_values() {
             { say "$value: other transports than without"; rc=1; }
     done
     prefix=UCX_CUDA_IPC_MULTIPATH_
+    # each is valid, but not with the others
+    wrong=$(env "${prefix}CHUNKS=1,8" \
+                "$mpi_run" --quiet --emulate beluga ucx_info -d 2>&1)
+    if ! grep -q "${prefix}CHUNKS.*using automatic paths" <<< "$wrong" ||
+        grep -A8 'Transport: cuda_ipc' <<< "$wrong" | grep 'failed to open'; then
+        say "CHUNKS without PATHS: not told, or no transport"
+        rc=1
+    fi
     wrong=$(env "${prefix}PATHS=direct,gpu9" "${prefix}LEDGER=/nowhere/at/all" \
                 "${prefix}TRACE=/nowhere/at/all" "${prefix}TUNING_FILE=/nowhere" \
                 "$mpi_run" --quiet --emulate beluga ucx_info -d 2>&1)

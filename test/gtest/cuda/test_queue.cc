@@ -175,6 +175,26 @@ TEST_F(Queue, pending_request_runs_when_there_is_room)
     EXPECT_EQ(1, runs);
 }
 
+/* Such as by a driver's call that a stream's capture did not allow */
+TEST_F(Queue, refused_request_is_called_again_without_a_completion)
+{
+    static int calls;
+    uct_pending_req_t req;
+
+    calls    = 0;
+    req.func = [](uct_pending_req_t*) {
+        return (++calls == 1) ? UCS_ERR_NO_RESOURCE : UCS_OK;
+    };
+    queue.max_events = 1;
+    uct_cuda_op_t *op = post(0, nullptr);
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_pending_add(&queue, this, &req));
+    finish(op);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(1, calls);
+    uct_cuda_queue_progress(&queue);
+    EXPECT_EQ(2, calls);
+}
+
 TEST_F(Queue, pending_request_that_did_a_part_is_called_again)
 {
     static int runs;

@@ -21,8 +21,8 @@
  * running */
 #define GATHER_NS (50ul * 1000)
 
-/* Longest sleep with operations in progress: the driver makes no callback in a
- * context that has failed (cuLaunchHostFunc()) */
+/* Longest sleep with operations in progress: by its manual the driver makes no
+ * callback in a context that has failed (driver 580 makes it, H200) */
 #define LOOK_NS (1000ul * 1000 * 1000)
 
 
@@ -635,9 +635,12 @@ unsigned uct_cuda_queue_progress(uct_cuda_queue_t *queue)
 
     if (count > 0) {
         flush_progress(queue);
-        if (queue->pending_head != NULL) {
-            pending_progress(queue);
-        }
+    }
+
+    /* without a completion, too: a stream's capture may have refused a request
+     * whose queue was empty */
+    if (queue->pending_head != NULL) {
+        pending_progress(queue);
     }
 
     return count;

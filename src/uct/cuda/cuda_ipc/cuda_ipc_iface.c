@@ -168,8 +168,10 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
     if (uct_cuda_plan_config_check(multipath, error, sizeof(error)) != UCS_OK) {
         multipath->num_paths  = 0;
         multipath->num_shares = 0;
+        multipath->num_chunks = 0;
         if (logs) {
-            uct_cuda_warn("UCX_CUDA_IPC_%s; using automatic paths and shares",
+            uct_cuda_warn("UCX_CUDA_IPC_%s; using automatic paths, shares and "
+                          "chunks",
                           error);
         }
     }
