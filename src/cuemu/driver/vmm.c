@@ -163,11 +163,9 @@ static int cuemu_share_fd(const cuemu_vmm_file_t *file)
     int fd;
 
     if (file->extent < 0) {
-        /* executed programs inherit a pool's descriptor, not a memory's (H200,
+        /* a pool's, which executed programs inherit, unlike a memory's (H200,
            driver 580) */
-        return memfd_create("cuemu-memory",
-                            (file->magic == CUEMU_POOL_MAGIC) ? 0 :
-                                                                MFD_CLOEXEC);
+        return memfd_create("cuemu-memory", 0);
     }
 
     cuemu_session_lock();

@@ -845,8 +845,8 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
 {
     uct_cuda_stream_t *stream;
     ucs_status_t status;
-    bool is_set;
-    int fd = -1;
+    bool is_new = false, is_set;
+    int fd      = -1;
 
     uct_cuda_queue_submit_gathered(queue, false);
     status = uct_cuda_queue_event_fd(queue, &fd);
@@ -873,10 +873,12 @@ ucs_status_t uct_cuda_queue_arm(uct_cuda_queue_t *queue)
             if (status != UCS_OK) {
                 return status;
             }
+            is_new = true;
         }
     }
 
-    if ((queue->active == NULL) && !queue->is_gathering) {
+    /* what was armed before has its alarm */
+    if (!is_new && ((queue->active != NULL) || !queue->is_gathering)) {
         return UCS_OK;
     }
 
