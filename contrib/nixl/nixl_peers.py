@@ -122,11 +122,14 @@ class Range:
                          ctypes.c_size_t(self.size))
 
 
-def create_pool(driver):
-    """Return a pool whose memory can be shared."""
+def create_pool(driver, release_threshold=0):
+    """Return a pool created for sharing. The module shares its memory if the
+    pool keeps what is freed: below the threshold, in bytes."""
     pool = ctypes.c_void_p()
     driver.call('cuMemPoolCreate', ctypes.byref(pool),
                 ctypes.byref(Properties(1, 1, 1, driver.device)))
+    driver.call('cuMemPoolSetAttribute', pool, 4,
+                ctypes.byref(ctypes.c_uint64(release_threshold)))
     return pool
 
 
@@ -153,7 +156,7 @@ def allocate(driver, size, allocator):
             pieces.map(offset, piece)
         return pieces.address + begin
     if allocator == 'pool':
-        return allocate_from_pool(driver, size, create_pool(driver))
+        return allocate_from_pool(driver, size, create_pool(driver, 1 << 40))
     if allocator == 'alloc':
         driver.call('cuMemAlloc_v2', ctypes.byref(address),
                     ctypes.c_size_t(size))

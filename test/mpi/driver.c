@@ -47,6 +47,17 @@ size_t ucx_mp_driver_in_use(void)
     return total - free_bytes;
 }
 
+void *ucx_mp_driver_pool(void)
+{
+    const int release_threshold = 4;
+    uint64_t bytes              = UINT64_MAX;
+    void *pool;
+
+    UCX_MP_DRIVER(pool_create, &pool, &ucx_mp_driver.prop);
+    UCX_MP_DRIVER(pool_set, pool, release_threshold, &bytes);
+    return pool;
+}
+
 void ucx_mp_driver_map(ucx_mp_ptr_t range, size_t size, size_t piece)
 {
     ucx_mp_access_t access = {.location_type = 1,

@@ -40,6 +40,8 @@ typedef struct {
       (ucx_mp_ptr_t *ptr_p, size_t size, void *stream)) \
     _(pool_create, "cuMemPoolCreate", \
       (void **pool_p, const ucx_mp_prop_t *prop)) \
+    _(pool_set, "cuMemPoolSetAttribute", \
+      (void *pool, int attribute, void *value)) \
     _(alloc_from_pool, "cuMemAllocFromPoolAsync", \
       (ucx_mp_ptr_t *ptr_p, size_t size, void *pool, void *stream)) \
     _(free_async, "cuMemFreeAsync", (ucx_mp_ptr_t ptr, void *stream)) \
@@ -82,6 +84,9 @@ void ucx_mp_driver_check(int error, const char *what);
 
 /* Return the bytes in use on this rank's GPU, by all processes. */
 size_t ucx_mp_driver_in_use(void);
+
+/* Return a new pool that keeps freed memory, so that it can be shared. */
+void *ucx_mp_driver_pool(void);
 
 /* Map new memory, in pieces of one size, to a reserved range. */
 void ucx_mp_driver_map(ucx_mp_ptr_t range, size_t size, size_t piece);

@@ -250,7 +250,7 @@ static void ucx_mp_gpu_take(ucx_mp_block_t *block, int kind, size_t size)
         UCX_MP_DRIVER(alloc_async, &block->ptr, size, NULL);
     } else {
         if (*pool == NULL) {
-            UCX_MP_DRIVER(pool_create, pool, &ucx_mp_driver.prop);
+            *pool = ucx_mp_driver_pool();
         }
         UCX_MP_DRIVER(alloc_from_pool, &block->ptr, size, *pool, NULL);
     }

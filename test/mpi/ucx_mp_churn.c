@@ -73,7 +73,7 @@ static void churn_load(void)
     }
 
     ucx_mp_driver_load();
-    UCX_MP_DRIVER(pool_create, &churn_pool, &ucx_mp_driver.prop);
+    churn_pool = ucx_mp_driver_pool();
 }
 
 /* Return the bytes of full pieces. */

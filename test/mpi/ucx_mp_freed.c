@@ -39,8 +39,8 @@ static void freed_load(void)
 {
     char why[256];
 
-    if (ucx_mp_gpu_init(freed_rank, why, sizeof(why)) < 2) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "two GPUs are needed");
+    if (ucx_mp_gpu_init(freed_rank, why, sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
     }
 
     ucx_mp_driver_load();

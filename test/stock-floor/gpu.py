@@ -8,6 +8,7 @@ MIB = 1 << 20
 SIZE = 4 * MIB     # of each allocation, two granules
 
 PINNED, DEVICE, HOST_NUMA, READ_WRITE = 1, 1, 3, 3
+RELEASE_THRESHOLD = 4   # of a pool
 NONE, POSIX_FD, FABRIC = 0, 1, 8
 
 
@@ -122,6 +123,8 @@ class Gpu:
             pool = ctypes.c_void_p()
             self.call('cuMemPoolCreate', ctypes.byref(pool),
                       ctypes.byref(properties))
+            self.call('cuMemPoolSetAttribute', pool, RELEASE_THRESHOLD,
+                      ctypes.byref(ctypes.c_uint64(1 << 40)))
             self.call('cuMemAllocFromPoolAsync', ctypes.byref(address),
                       ctypes.c_size_t(SIZE), pool, None)
         self.call('cuCtxSynchronize')

@@ -43,6 +43,7 @@ typedef struct cuemu_mem {
     void            *owner;       /* pool or allocation handle */
     int              imported;    /* POOL: from another process */
     int              is_freed;    /* POOL: cuMemFreeAsync was called */
+    int              is_exported; /* POOL: by cuMemPoolExportPointer */
     int              on_host;     /* VMM: host memory; the emulator keeps its
                                      bytes in a GPU's file */
     int              numa;        /* NUMA node of host memory */
@@ -58,6 +59,8 @@ typedef struct cuemu_pool {
     uint64_t           threshold;
     unsigned           access;    /* bit per GPU of the node, without its own */
     int                imported;  /* number of imports; 0: this process's own */
+    int               *kept;      /* extents of exported memory it released */
+    size_t             num_kept;
     struct cuemu_pool *next;      /* next imported pool */
 } cuemu_pool_t;
 

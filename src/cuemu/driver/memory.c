@@ -723,6 +723,34 @@ void cuemu_mem_drop(cuemu_mem_t *mem)
     cuemu_mem_remove(mem);
 }
 
+/* A pool without release threshold releases freed memory at the next
+   synchronization. If the memory was exported, it then is neither free nor
+   allocated again, even if no process has it mapped, until the pool is
+   destroyed and its descriptors are closed (H200, driver 580; the descriptors
+   are not waited for here). Call with cuemu_lock(), before it is freed. */
+static void cuemu_mem_keep(const cuemu_mem_t *mem)
+{
+    cuemu_pool_t *pool = mem->is_exported ?
+                                 cuemu_object_check(mem->owner,
+                                                    CUEMU_OBJ_POOL) : NULL;
+    int *kept;
+
+    if ((pool == NULL) || (pool->threshold > 0)) {
+        return;
+    }
+
+    kept = realloc(pool->kept, (pool->num_kept + 1) * sizeof(*kept));
+    if (kept == NULL) {
+        return;
+    }
+
+    pool->kept                   = kept;
+    pool->kept[pool->num_kept++] = mem->extent;
+    cuemu_session_lock();
+    cuemu_session_extent_get(mem->extent);
+    cuemu_session_unlock();
+}
+
 CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream)
 {
     cuemu_context_t *ctx = NULL;
@@ -753,6 +781,7 @@ CUresult cuemu_mem_free_device(CUdeviceptr ptr, int from_stream)
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
     if (mem != NULL) {
+        cuemu_mem_keep(mem);
         cuemu_mem_drop(mem);
     }
     cuemu_unlock();

@@ -862,6 +862,12 @@ CUEMU_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle))
         cuemu_pool_current[pool->device] = cuemu_pool_default[pool->device];
     }
 
+    cuemu_session_lock();
+    while (pool->num_kept > 0) {
+        cuemu_session_extent_put(pool->kept[--pool->num_kept], 0);
+    }
+    cuemu_session_unlock();
+    free(pool->kept);
     cuemu_object_delete(pool);
     return CUDA_SUCCESS;
 }
@@ -1197,7 +1203,8 @@ CUEMU_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData *data,
             out.extent = mem->extent;
             out.slot   = cuemu_session.slot;
             memcpy(data, &out, sizeof(out));
-            result = CUDA_SUCCESS;
+            mem->is_exported = 1;
+            result           = CUDA_SUCCESS;
         }
     }
     cuemu_unlock();

@@ -639,6 +639,48 @@ TEST_F(driver, pool_that_is_not_shared)
     });
 }
 
+/* H200, driver 580: exported memory that a pool releases stays in use until the
+   pool is destroyed, unless the pool keeps what is freed */
+TEST_F(driver, pool_that_releases_shared_memory)
+{
+    run(1, [&](int) {
+        CUmemPoolProps props = {};
+        CUmemPoolPtrExportData data;
+        size_t total, before, now;
+        CUmemoryPool pool;
+        CUdeviceptr mem;
+        int fd;
+
+        use(0);
+        props.allocType     = CU_MEM_ALLOCATION_TYPE_PINNED;
+        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        props.handleTypes   = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        for (uint64_t threshold : {UINT64_C(0), UINT64_MAX}) {
+            CU_OK(cuMemPoolCreate(&pool, &props));
+            CU_OK(cuMemPoolSetAttribute(
+                    pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+            CU_OK(cuMemPoolExportToShareableHandle(
+                    &fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+            for (bool is_exported : {false, true}) {
+                CU_OK(cuMemGetInfo(&before, &total));
+                CU_OK(cuMemAllocFromPoolAsync(&mem, 4 * MiB, pool, nullptr));
+                if (is_exported) {
+                    CU_OK(cuMemPoolExportPointer(&data, mem));
+                }
+                CU_OK(cuMemFreeAsync(mem, nullptr));
+                CU_OK(cuStreamSynchronize(nullptr));
+                CU_OK(cuMemGetInfo(&now, &total));
+                EXPECT_EQ((is_exported && (threshold == 0)) ? 4 * MiB : 0,
+                          before - now);
+            }
+            CU_OK(cuMemPoolDestroy(pool));
+            close(fd);
+            CU_OK(cuMemGetInfo(&now, &total));
+            EXPECT_EQ(before, now);
+        }
+    });
+}
+
 TEST_P(driver_share, memory_made_with_cuMemCreate)
 {
     const CUmemAllocationHandleType type = (CUmemAllocationHandleType)

@@ -144,6 +144,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
     _opt(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
          (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
     _opt(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool)) \
+    _opt(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", \
+         (CUmemoryPool, CUmemPool_attribute, void*)) \
     _opt(cuMemPoolSetAccess, "cuMemPoolSetAccess", \
          (CUmemoryPool, const CUmemAccessDesc*, size_t)) \
     _opt(cuMemPoolExportToShareableHandle, \

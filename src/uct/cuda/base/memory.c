@@ -247,15 +247,41 @@ bool uct_cuda_memory_is_vmm(const void *address)
                    has_handle(address);
 }
 
+/* Return whether a pool keeps all memory that is freed. Memory that was
+ * exported is lost when a pool releases it: neither free nor allocated again
+ * until the pool is destroyed and its descriptors are closed, though no process
+ * has it mapped (H200, driver 580; docs/results/by-hand.md). */
+static bool pool_keeps_memory(CUmemoryPool pool)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    cuuint64_t threshold            = 0;
+    cuuint64_t reserved             = 0;
+
+    return (pool != NULL) && (driver->cuMemPoolGetAttribute != NULL) &&
+           (driver->cuMemPoolGetAttribute(pool,
+                                          CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                                          &threshold) == CUDA_SUCCESS) &&
+           (driver->cuMemPoolGetAttribute(pool,
+                                          CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                          &reserved) == CUDA_SUCCESS) &&
+           (threshold >= reserved);
+}
+
 bool uct_cuda_memory_is_closed_pool(const void *address)
 {
-    uint64_t allowed = 0;
+    uint64_t allowed                 = 0;
+    CUmemoryPool pool                = NULL;
+    CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+    };
+    void *values[]                   = {&allowed, &pool};
 
     return !uct_cuda_memory_is_vmm(address) &&
-           ((uct_cuda_driver_get()->cuPointerGetAttribute(
-                     &allowed, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
-                     (CUdeviceptr)address) != CUDA_SUCCESS) ||
-            (allowed == 0));
+           ((uct_cuda_driver_get()->cuPointerGetAttributes(
+                     2, attributes, values, (CUdeviceptr)address) !=
+             CUDA_SUCCESS) ||
+            (allowed == 0) || !pool_keeps_memory(pool));
 }
 
 void uct_cuda_memory_report_closed(const void *address)
@@ -265,10 +291,12 @@ void uct_cuda_memory_report_closed(const void *address)
     uct_cuda_debug("memory at %p cannot be shared with other processes",
                    address);
     if (!__atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
-        uct_cuda_info("GPU memory at %p was created without a handle type, so "
-                      "that other processes cannot map it: its messages are "
-                      "staged, and slow. Create cuMemCreate memory and memory "
-                      "pools with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR",
+        uct_cuda_info("GPU memory at %p was created without a handle type, or "
+                      "by a pool that releases freed memory, so that other "
+                      "processes cannot map it: its messages are staged, and "
+                      "slow. Create cuMemCreate memory and memory pools with "
+                      "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, and set a "
+                      "pool's CU_MEMPOOL_ATTR_RELEASE_THRESHOLD to UINT64_MAX",
                       address);
     }
 }

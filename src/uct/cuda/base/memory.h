@@ -111,7 +111,7 @@ bool uct_cuda_memory_legacy_is_idle(void);
 bool uct_cuda_memory_is_vmm(const void *address);
 
 /** Return whether memory is of a pool that was not created for sharing, like
- *  the pool of cudaMallocAsync. */
+ *  the pool of cudaMallocAsync, or that releases freed memory. */
 bool uct_cuda_memory_is_closed_pool(const void *address);
 
 /** Log that memory cannot be shared; with the cure, once. */

@@ -205,7 +205,8 @@ static ucs_status_t export_pool(const void *address, uint64_t allowed,
     _Static_assert(sizeof(place) == sizeof(handle->place),
                    "what a pool's memory is exported as");
 
-    if ((allowed == 0) || !pool_find((uintptr_t)address, &pool)) {
+    if (uct_cuda_memory_is_closed_pool(address) ||
+        !pool_find((uintptr_t)address, &pool)) {
         return UCS_ERR_UNSUPPORTED;
     }
 
