@@ -318,8 +318,8 @@ static void gpu_use(int number)
 {
     char why[256];
 
-    if (ucx_mp_gpu_init(number, why, sizeof(why)) < 2) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "two GPUs are needed: %s", why);
+    if (ucx_mp_gpu_init(number, why, sizeof(why)) == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
     }
 }
 
