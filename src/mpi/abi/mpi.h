@@ -209,6 +209,7 @@ UCX_MP_ABI_DECLARE(Abi_get_version, int *major, int *minor)
 UCX_MP_ABI_DECLARE(Add_error_class, int *error_class)
 UCX_MP_ABI_DECLARE(Add_error_code, int error_class, int *code)
 UCX_MP_ABI_DECLARE(Add_error_string, int code, const char *text)
+UCX_MP_ABI_DECLARE(Error_class, int code, int *error_class)
 UCX_MP_ABI_DECLARE(Info_get, MPI_Info info, const char *key, int length,
                    char *value, int *is_there)
 UCX_MP_ABI_DECLARE(Init, int *argc, char ***argv)
