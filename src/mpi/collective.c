@@ -273,8 +273,7 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
                                            sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         if (state->has_reductions && (state->reductions == NULL)) {
-            state->reductions = ucx_mp_mpi_reductions_create(comm,
-                                                             state->rank);
+            ucx_mp_mpi_comm_queue(state, comm);
         }
         *rc_p = MPI_SUCCESS;
         return true;

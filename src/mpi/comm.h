@@ -68,6 +68,11 @@ ucx_mp_mpi_comm_ordinal(const ucx_mp_mpi_comm_t *state)
                                                      .number = state->number};
 }
 
+/* Create the queue of a communicator's reductions, and a duplicate for declined
+   ones, unless no rank of this program queues reductions. All its ranks call
+   this; it blocks, and aborts on failure. */
+void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
+
 /* Decline the next call on this rank, before the MPI's call. If another rank
    has created the group, join it; in a group, all ranks then fall back. Without
    a group, count the call. */

@@ -24,6 +24,9 @@ static struct {
     } entries[MAX_CODES];
 } codes = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+__thread bool ucx_mp_mpi_raises_later
+        __attribute__((tls_model("initial-exec")));
+
 
 static bool code_new(int error_class, int *code_p)
 {
@@ -78,7 +81,9 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
     va_end(ap);
 
     code = code_of(error_class, text);
-    ucx_mp_mpi_pmpi.Comm_call_errhandler(comm, code);
+    if (!ucx_mp_mpi_raises_later) {
+        ucx_mp_mpi_pmpi.Comm_call_errhandler(comm, code);
+    }
     return code;
 }
 

@@ -24,6 +24,7 @@ struct ucx_mp_mpi_pending {
     bool              is_again;  /* persistent: keep it after completion */
     bool              is_active; /* the MPI may be using the copies */
     bool              is_pending; /* this library completes the MPI's request */
+    bool              is_reduction; /* its error is raised at its end */
     int               lost;      /* persistent: error of buffers that could not
                                     be staged at creation */
     MPI_Request       freed;     /* handle that the program has freed */
@@ -186,6 +187,9 @@ static int pending_end(pending_t *pending)
     pending->is_active = false;
     rc                 = pending->call.failed;
     rc                 = (rc == MPI_SUCCESS) ? pending->call.rc : rc;
+    if (pending->is_reduction && (rc != MPI_SUCCESS)) {
+        ucx_mp_mpi_pmpi.Comm_call_errhandler(ucx_mp_mpi_pmpi.comm_world, rc);
+    }
 
     if (pending->is_again) {
         pending->call.rc      = MPI_SUCCESS;
@@ -347,7 +351,8 @@ static void freed_look(void)
     MPI_Status status;
     int is_over, rc;
 
-    if (__atomic_load_n(&freed.first, __ATOMIC_RELAXED) == NULL) {
+    if ((__atomic_load_n(&freed.first, __ATOMIC_RELAXED) == NULL) ||
+        ucx_mp_mpi_raises_later) {
         return;
     }
 
@@ -438,9 +443,10 @@ ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
     pending_t *pending;
 
     ucx_mp_mpi_call_init(&call, name, ucx_mp_mpi_pmpi.comm_world, 0);
-    pending             = pending_new(&call, (uintptr_t)request);
-    pending->is_pending = true;
-    advance             = func;
+    pending               = pending_new(&call, (uintptr_t)request);
+    pending->is_pending   = true;
+    pending->is_reduction = true;
+    advance               = func;
     table_put(pending);
     return pending;
 }
