@@ -267,9 +267,35 @@ static bool comm_is_awaited(ucx_mp_mpi_comm_t *state)
     return api->segment_has(segment, state->key);
 }
 
+int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined)
+{
+    int error_class = MPI_SUCCESS;
+
+    (void)PMPI_Error_class(rc, &error_class);
+    switch (error_class) {
+    case MPI_ERR_ARG:
+    case MPI_ERR_BUFFER:
+    case MPI_ERR_COUNT:
+    case MPI_ERR_OP:
+    case MPI_ERR_ROOT:
+    case MPI_ERR_TYPE:
+        --state->number;
+        /* on several nodes, valid arguments alone begin an agreement */
+        state->has_declined |= is_declined && (state->nodes == NULL);
+        break;
+    default: /* after messages to other ranks */
+        break;
+    }
+    return rc;
+}
+
 void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
                                int kind, uct_cuda_coll_reason_t reason)
 {
+    if (ucx_mp_mpi_comm_take_declined(state)) {
+        return;
+    }
+
     if ((state->group != NULL) ||
         (comm_is_awaited(state) &&
          ucx_mp_mpi_comm_has_group(state, comm))) {

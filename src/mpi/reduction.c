@@ -353,11 +353,14 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
         return rc;
     }
 
-    reduction->args    = *args;
-    reduction->request = *request;
-    reduction->pending = ucx_mp_mpi_nonblocking_track(args->name, *request,
-                                                      advance);
-    reduction->op      = ucx_mp_mpi_job.api->start(group, what, reason);
+    reduction->args      = *args;
+    reduction->request   = *request;
+    reduction->is_staged = (group == NULL);
+    reduction->pending   = ucx_mp_mpi_nonblocking_track(args->name, *request,
+                                                        advance);
+    if (group != NULL) {
+        reduction->op = ucx_mp_mpi_job.api->start(group, what, reason);
+    }
 
     pthread_mutex_lock(&all.lock);
     for (link = &reductions->first; *link != NULL; link = &(*link)->next) {

@@ -9,8 +9,8 @@
  * the program gets an error, too.
  *
  * Then, with non-blocking reductions on GPUs: a rank fails in a declined one,
- * and every error handler reduces; MPI_Waitall with an invalid request
- * completes nothing.
+ * and every error handler reduces; a call that the MPI rejects on one rank is
+ * repeated there; MPI_Waitall with an invalid request completes nothing.
  */
 #include "gpu.h"
 #include "util.h"
@@ -21,6 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+/* Open MPI 5 reports MPI 3 */
+#if (MPI_VERSION >= 4) || \
+        (defined(OMPI_MAJOR_VERSION) && (OMPI_MAJOR_VERSION >= 5))
+#define HAS_PERSISTENT 1
+#else
+#define HAS_PERSISTENT 0
+#endif
 
 #define MAX_RANKS 8
 #define COUNT     32768     /* elements of 8 bytes in 12 */
@@ -354,11 +362,22 @@ static bool has_sums(ucx_mp_mem_t mem, const void *recv, int elements)
 
 typedef enum {
     BLOCKING,
-    NONBLOCKING
+    NONBLOCKING,
+    PERSISTENT, /* NONBLOCKING under an MPI without it */
+    NUM_WAYS
 } way_t;
 
 static int reduce(way_t way, const void *send, MPI_Op op, MPI_Request *request)
 {
+#if HAS_PERSISTENT
+    int rc;
+
+    if (way == PERSISTENT) {
+        rc = MPI_Allreduce_init(send, queued.gpu_recv, COUNT, MPI_INT, op,
+                                WORLD, MPI_INFO_NULL, request);
+        return (rc == MPI_SUCCESS) ? MPI_Start(request) : rc;
+    }
+#endif
     return (way == BLOCKING) ?
                    MPI_Allreduce(send, queued.gpu_recv, COUNT, MPI_INT, op,
                                  WORLD) :
@@ -375,6 +394,9 @@ static bool reduces(way_t way)
     ucx_mp_mem_set(UCX_MP_MEM_DEVICE, queued.gpu_recv, 0, COUNT * sizeof(int));
     rc = reduce(way, queued.gpu_send, MPI_SUM, &request);
     rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+    if (request != MPI_REQUEST_NULL) {
+        MPI_Request_free(&request);
+    }
     return (rc == MPI_SUCCESS) &&
            has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT);
 }
@@ -411,6 +433,63 @@ static int try_declined(int failing)
         return 1;
     }
     return !reduces(NONBLOCKING);
+}
+
+/* The MPI rejects a call of one rank. The others make only those behind it. */
+static int try_rejected(int failing, int which)
+{
+    int rc = MPI_SUCCESS;
+    MPI_Request request;
+    int wrong, i;
+
+    if (rank == failing) {
+        switch (which) {
+        case BLOCKING:
+        case NONBLOCKING:
+        case PERSISTENT:
+            rc = reduce(which, queued.gpu_send, MPI_OP_NULL, &request);
+            break;
+        case NUM_WAYS:
+            rc = reduce(BLOCKING, queued.gpu_recv, MPI_SUM, &request);
+            break;
+        default:
+            rc = MPI_Scan(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT,
+                          MPI_OP_NULL, WORLD);
+        }
+    }
+    wrong = ((rc != MPI_SUCCESS) != (rank == failing));
+    for (i = 0; i < 2 * NUM_WAYS; ++i) {
+        wrong += !reduces((failing + i) % NUM_WAYS);
+    }
+    if (wrong > 0) {
+        printf("ucx_mp_unstaged: rank %d: call %d of rank %d is not rejected, "
+               "or a sum is wrong\n", rank, which, failing);
+    }
+    return wrong;
+}
+
+/* One rank gives one pointer for both buffers, where the MPI allows it. */
+static int try_alias(int failing)
+{
+    int rc = MPI_SUCCESS;
+#ifdef OPEN_MPI
+    MPI_Request request;
+
+    ucx_mp_mem_put(UCX_MP_MEM_DEVICE, queued.gpu_recv, queued.host_send,
+                   COUNT * sizeof(int));
+    rc = MPI_Ireduce_scatter_block((rank == failing) ? queued.gpu_recv :
+                                                       queued.gpu_send,
+                                   queued.gpu_recv, COUNT / size, MPI_INT,
+                                   MPI_SUM, WORLD, &request);
+    rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+    rc = rc || !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT / size);
+#endif
+    if ((rc != MPI_SUCCESS) || !reduces(NONBLOCKING)) {
+        printf("ucx_mp_unstaged: rank %d: a reduce-scatter of rank %d's one "
+               "buffer returns %d\n", rank, failing, rc);
+        return 1;
+    }
+    return 0;
 }
 
 /* A call with an invalid request completes none: rank 0 waits before the other
@@ -476,10 +555,16 @@ static int try_queued(void)
     MPI_Comm_set_errhandler(WORLD, handler);
     for (failing = 0; failing < size; ++failing, ++tried) {
         wrong += try_declined(failing);
+        wrong += try_alias(failing);
     }
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
     MPI_Errhandler_free(&handler);
 
+    for (i = 0; i < NUM_WAYS + 2; ++i) {
+        for (failing = 0; failing < size; ++failing, ++tried) {
+            wrong += try_rejected(failing, i);
+        }
+    }
     return wrong + try_invalid();
 }
 
