@@ -254,6 +254,8 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
         return false;
     } else if (state->nodes != NULL) {
         return ucx_mp_mpi_nodes_collective(state->nodes, args, rc_p);
+    } else if (ucx_mp_mpi_comm_take_declined(state)) {
+        return false;
     }
 
     if (!request_make(&request, state, args)) {
@@ -273,8 +275,7 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
                                            sizeof(why))) {
     case UCT_CUDA_COLL_DONE:
         if (state->has_reductions && (state->reductions == NULL)) {
-            state->reductions = ucx_mp_mpi_reductions_create(comm,
-                                                             state->rank);
+            ucx_mp_mpi_comm_queue(state, comm);
         }
         *rc_p = MPI_SUCCESS;
         return true;
@@ -310,20 +311,35 @@ static bool is_queueable(const ucx_mp_mpi_comm_t *state,
            ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type);
 }
 
+/* Return whether the MPI reports one pointer for both buffers as an error, of
+   which other ranks do not learn */
+static bool is_alias_rejected(const ucx_mp_mpi_collective_t *args)
+{
+#ifdef OPEN_MPI
+    return (args->kind == UCT_CUDA_COLL_KIND_REDUCE) ||
+           ((args->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) && (args->count > 1));
+#else
+    return true;
+#endif
+}
+
 bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
                                  const ucx_mp_mpi_collective_t *args,
-                                 MPI_Request *request_p, int *rc_p)
+                                 bool is_usable, MPI_Request *request_p,
+                                 int *rc_p)
 {
     const uct_cuda_coll_api_t *api = ucx_mp_mpi_job.api;
-    call_request_t request         = {.what = {.kind = args->kind}};
+    call_request_t request         = {.what   = {.kind = args->kind},
+                                      .reason = UCT_CUDA_COLL_NO_ARGUMENTS};
     bool has_gpu;
 
     if ((state == NULL) || (state->nodes != NULL) ||
-        !is_queueable(state, args)) {
+        !is_queueable(state, args) ||
+        (!is_usable && is_alias_rejected(args))) {
         return false;
     }
 
-    has_gpu = request_make(&request, state, args) &&
+    has_gpu = is_usable && request_make(&request, state, args) &&
               ucx_mp_mpi_comm_has_group(state, args->comm);
     if ((state->group == NULL) || (state->reductions == NULL) ||
         !api->is_queued(state->group, state->number, has_gpu)) {
@@ -331,8 +347,11 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
     }
 
     request.what.has_native_path = 0;
-    *rc_p = ucx_mp_mpi_reduction_start(state->reductions, state->group, args,
-                                       &request.what,
+    *rc_p = ucx_mp_mpi_reduction_start(state->reductions,
+                                       ucx_mp_mpi_comm_take_declined(state) ?
+                                               NULL :
+                                               state->group,
+                                       args, &request.what,
                                        has_gpu ? UCT_CUDA_COLL_AHEAD :
                                                  request.reason,
                                        request_p);
@@ -342,17 +361,17 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
 
 /* -------------------------------------------------------------- persistent */
 
-struct ucx_mp_mpi_persistent {
+typedef struct {
     uct_cuda_coll_group_t   *group;
     ucx_mp_mpi_reductions_t *reductions;
     ucx_mp_mpi_collective_t args;
     call_request_t          request;
-};
+} persistent_t;
 
 
 static void persistent_destroy(void *arg)
 {
-    ucx_mp_mpi_persistent_t *persistent = arg;
+    persistent_t *persistent = arg;
 
     if (persistent->reductions != NULL) {
         ucx_mp_mpi_reductions_destroy(persistent->reductions,
@@ -366,7 +385,7 @@ static void persistent_destroy(void *arg)
 
 static int persistent_start(void *arg, MPI_Request *active_p)
 {
-    ucx_mp_mpi_persistent_t *persistent = arg;
+    persistent_t *persistent = arg;
 
     return ucx_mp_mpi_reduction_start(persistent->reductions,
                                       persistent->group, &persistent->args,
@@ -381,12 +400,12 @@ static uint64_t persistent_key(const ucx_mp_mpi_comm_t *state)
     return (state->key ^ (state->number * 0x9e3779b97f4a7c15ul)) | 1;
 }
 
-ucx_mp_mpi_persistent_t *
-ucx_mp_mpi_persistent_agree(ucx_mp_mpi_comm_t *state,
-                            const ucx_mp_mpi_collective_t *args,
-                            bool is_usable)
+/* @return NULL: a rank declines; the MPI carries out all starts. */
+static persistent_t *persistent_agree(ucx_mp_mpi_comm_t *state,
+                                      const ucx_mp_mpi_collective_t *args,
+                                      bool is_usable)
 {
-    ucx_mp_mpi_persistent_t *persistent;
+    persistent_t *persistent;
 
     if ((state == NULL) || (state->nodes != NULL) ||
         !ucx_mp_mpi_job.has_queues) {
@@ -416,29 +435,32 @@ ucx_mp_mpi_persistent_agree(ucx_mp_mpi_comm_t *state,
     return persistent;
 }
 
-int ucx_mp_mpi_persistent_begin(ucx_mp_mpi_persistent_t *persistent,
-                                MPI_Request *request_p, int rc)
+int ucx_mp_mpi_persistent_begin(ucx_mp_mpi_comm_t *state,
+                                const ucx_mp_mpi_collective_t *args,
+                                bool is_usable, MPI_Request *request_p, int rc)
 {
     static const ucx_mp_mpi_startable_t startable = {
         .start   = persistent_start,
         .destroy = persistent_destroy
     };
+    persistent_t *persistent;
     MPI_Request request;
 
+    if (rc != MPI_SUCCESS) {
+        return rc;
+    }
+
+    persistent = persistent_agree(state, args, is_usable);
     if (persistent == NULL) {
         return rc;
     }
 
     /* A request that the MPI never starts is the program's handle. Not from
        MPI_PROC_NULL: after freeing that, MPICH 4.0 hangs in MPI_Scan_init. */
-    if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_pmpi.Recv_init(NULL, 0, ucx_mp_mpi_handles.byte, 0, 0,
-                                       ucx_mp_mpi_pmpi.comm_world, &request);
-        if (rc != MPI_SUCCESS) {
-            (void)PMPI_Request_free(request_p);
-        }
-    }
+    rc = ucx_mp_mpi_pmpi.Recv_init(NULL, 0, ucx_mp_mpi_handles.byte, 0, 0,
+                                   ucx_mp_mpi_pmpi.comm_world, &request);
     if (rc != MPI_SUCCESS) {
+        (void)PMPI_Request_free(request_p);
         persistent_destroy(persistent);
         return rc;
     }

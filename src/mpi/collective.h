@@ -47,6 +47,7 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
  * Start a non-blocking reduction, if all ranks do so; waits for no rank.
  *
  * @param state      NULL: GPUs carry out no call of this communicator.
+ * @param is_usable  false: the arguments look invalid to this rank.
  * @param request_p  Set to the program's request if *rc_p is MPI_SUCCESS.
  * @param rc_p       Set to the wrapper's result if the return value is true.
  *
@@ -54,37 +55,26 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
  */
 bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
                                  const ucx_mp_mpi_collective_t *args,
-                                 MPI_Request *request_p, int *rc_p);
-
-/* A persistent reduction that GPUs carry out */
-typedef struct ucx_mp_mpi_persistent ucx_mp_mpi_persistent_t;
+                                 bool is_usable, MPI_Request *request_p,
+                                 int *rc_p);
 
 /*
- * Agree with all ranks to carry out a persistent reduction on GPUs. Blocks: all
- * ranks initialize it, in one order. It has a group of its own, because ranks
- * may start persistent collectives in different orders.
+ * Put a persistent reduction on GPUs in front of the MPI's, if all ranks agree.
+ * Blocks: all ranks initialize it, in one order. It has a group of its own,
+ * because ranks may start persistent collectives in different orders.
  *
  * @param state      NULL: GPUs carry out no call of this communicator.
  * @param is_usable  false: the arguments look invalid to this rank.
- *
- * @return  NULL: a rank declines; the MPI carries out all starts.
- */
-ucx_mp_mpi_persistent_t *
-ucx_mp_mpi_persistent_agree(ucx_mp_mpi_comm_t *state,
-                            const ucx_mp_mpi_collective_t *args,
-                            bool is_usable);
-
-/*
- * Put a persistent reduction in front of the MPI's.
- *
- * @param persistent  NULL: leave the MPI's request to the program.
- * @param request_p   The MPI's persistent request, kept for starts that the
- *                    GPUs decline. Replaced by the program's request.
- * @param rc          Result of the MPI's initialization.
+ * @param request_p  The MPI's persistent request, kept for starts that the
+ *                   GPUs decline. Replaced by the program's request, unless a
+ *                   rank declines.
+ * @param rc         Result of the MPI's initialization; after an error, do
+ *                   nothing.
  *
  * @return  The wrapper's result.
  */
-int ucx_mp_mpi_persistent_begin(ucx_mp_mpi_persistent_t *persistent,
-                                MPI_Request *request_p, int rc);
+int ucx_mp_mpi_persistent_begin(ucx_mp_mpi_comm_t *state,
+                                const ucx_mp_mpi_collective_t *args,
+                                bool is_usable, MPI_Request *request_p, int rc);
 
 #endif

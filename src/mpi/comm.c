@@ -144,6 +144,18 @@ static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
     return is_known;
 }
 
+/* Attach a state to its communicator. Aborts on failure. */
+static void state_set(MPI_Comm comm, ucx_mp_mpi_comm_t *state)
+{
+    if (ucx_mp_mpi_pmpi.Comm_set_attr(comm, shared.keyval, state) !=
+        MPI_SUCCESS) {
+        abort(); /* other ranks may rely on this one */
+    }
+
+    /* a thread may have cached "no state" for a reused handle */
+    __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
+}
+
 void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -179,15 +191,39 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
     if (is_spread) {
         state->nodes = ucx_mp_mpi_nodes_create(key);
     } else if (comm == real->comm_world) {
-        state->reductions = ucx_mp_mpi_reductions_create(comm, rank);
+        ucx_mp_mpi_comm_queue(state, comm);
     }
-    if ((is_spread && (state->nodes == NULL)) ||
-        (real->Comm_set_attr(comm, shared.keyval, state) != MPI_SUCCESS)) {
-        abort(); /* on several nodes, other ranks rely on this one */
+    if (is_spread && (state->nodes == NULL)) {
+        abort(); /* other ranks rely on this one */
+    }
+    state_set(comm, state);
+}
+
+/* The duplicate has a state, by which ranks learn of staging failures */
+void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    ucx_mp_mpi_comm_t *other;
+    MPI_Comm duplicate;
+
+    if (!ucx_mp_mpi_job.has_queues) {
+        return;
     }
 
-    /* a thread may have cached "no state" for a reused handle */
-    __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
+    /* MPI_Comm_dup() would copy the program's attributes */
+    other = calloc(1, sizeof(*other));
+    if ((other == NULL) ||
+        (real->Comm_split(comm, 0, state->rank, &duplicate) != MPI_SUCCESS)) {
+        abort(); /* the other ranks rely on it */
+    }
+
+    other->key        = ~state->key;
+    other->rank       = state->rank;
+    other->has_failed = true; /* GPUs carry out none of its collectives */
+    state_set(duplicate, other);
+    real->Comm_set_errhandler(duplicate, real->errors_return);
+    state->reductions = ucx_mp_mpi_reductions_create(duplicate, other->key,
+                                                     &other->number);
 }
 
 
@@ -231,9 +267,35 @@ static bool comm_is_awaited(ucx_mp_mpi_comm_t *state)
     return api->segment_has(segment, state->key);
 }
 
+int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined)
+{
+    int error_class = MPI_SUCCESS;
+
+    (void)PMPI_Error_class(rc, &error_class);
+    switch (error_class) {
+    case MPI_ERR_ARG:
+    case MPI_ERR_BUFFER:
+    case MPI_ERR_COUNT:
+    case MPI_ERR_OP:
+    case MPI_ERR_ROOT:
+    case MPI_ERR_TYPE:
+        --state->number;
+        /* on several nodes, valid arguments alone begin an agreement */
+        state->has_declined |= is_declined && (state->nodes == NULL);
+        break;
+    default: /* after messages to other ranks */
+        break;
+    }
+    return rc;
+}
+
 void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
                                int kind, uct_cuda_coll_reason_t reason)
 {
+    if (ucx_mp_mpi_comm_take_declined(state)) {
+        return;
+    }
+
     if ((state->group != NULL) ||
         (comm_is_awaited(state) &&
          ucx_mp_mpi_comm_has_group(state, comm))) {

@@ -27,6 +27,8 @@ typedef struct {
     uint32_t              word;   /* segment's change counter when it was last
                                      read */
     bool                  has_failed; /* joining the group failed */
+    bool                  has_declined; /* the next call on GPUs: the MPI
+                                           rejected the one counted before */
     int                   rank, size;
     uct_cuda_coll_group_t *group; /* NULL: not created yet */
     struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
@@ -67,6 +69,36 @@ ucx_mp_mpi_comm_ordinal(const ucx_mp_mpi_comm_t *state)
                               (ucx_mp_mpi_ordinal_t){.key = state->key,
                                                      .number = state->number};
 }
+
+/* Take back the count of a collective that the MPI has rejected because of this
+   rank's arguments: no other rank knows of it. `is_declined`: this rank has
+   declined the call; that stands for the next one. @return rc. */
+int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined);
+
+/* End the collective counted last with this result of the MPI; see
+   ucx_mp_mpi_comm_reject(). @return rc. */
+static inline int ucx_mp_mpi_comm_end(ucx_mp_mpi_comm_t *state, int rc,
+                                      bool is_declined)
+{
+    return (__builtin_expect(rc == MPI_SUCCESS, 1) || (state == NULL)) ?
+                   rc :
+                   ucx_mp_mpi_comm_reject(state, rc, is_declined);
+}
+
+/* Return whether this rank has declined its next call before. The caller makes
+   this call. */
+static inline bool ucx_mp_mpi_comm_take_declined(ucx_mp_mpi_comm_t *state)
+{
+    const bool has_declined = state->has_declined;
+
+    state->has_declined = false;
+    return has_declined;
+}
+
+/* Create the queue of a communicator's reductions, and a duplicate for declined
+   ones, unless no rank of this program queues reductions. All its ranks call
+   this; it blocks, and aborts on failure. */
+void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
 
 /* Decline the next call on this rank, before the MPI's call. If another rank
    has created the group, join it; in a group, all ranks then fall back. Without

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#pragma GCC visibility push(default)
+#include <mpi.h>
+#pragma GCC visibility pop
+
 #include <mpi/error.h>
 
 #include <pthread.h>
@@ -19,6 +23,9 @@ static struct {
         char text[MPI_MAX_ERROR_STRING];
     } entries[MAX_CODES];
 } codes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+__thread bool ucx_mp_mpi_raises_later
+        __attribute__((tls_model("initial-exec")));
 
 
 static bool code_new(int error_class, int *code_p)
@@ -74,7 +81,9 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
     va_end(ap);
 
     code = code_of(error_class, text);
-    ucx_mp_mpi_pmpi.Comm_call_errhandler(comm, code);
+    if (!ucx_mp_mpi_raises_later) {
+        ucx_mp_mpi_pmpi.Comm_call_errhandler(comm, code);
+    }
     return code;
 }
 
@@ -108,4 +117,23 @@ int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win)
 
     ucx_mp_mpi_pmpi.Win_call_errhandler(win, code);
     return code;
+}
+
+/* Codes of this library have a class of their own under MPICH: return the
+   standard one */
+UCX_MP_MPI_DEFINE(Error_class, (code, error_class), int code, int *error_class)
+{
+    unsigned i;
+    int rc;
+
+    ucx_mp_mpi_pmpi_find_calls();
+    rc = ucx_mp_mpi_pmpi.Error_class(code, error_class);
+    pthread_mutex_lock(&codes.lock);
+    for (i = 0; (rc == MPI_SUCCESS) && (i < codes.count); ++i) {
+        if (codes.entries[i].code == code) {
+            *error_class = codes.entries[i].error_class;
+        }
+    }
+    pthread_mutex_unlock(&codes.lock);
+    return rc;
 }

@@ -6,6 +6,10 @@
 #include <mpi/pmpi.h>
 
 
+/* True while ucx_mp_mpi_raise() in this thread calls no error handler: the
+   caller holds a lock, and raises the error code later. */
+extern __thread bool ucx_mp_mpi_raises_later;
+
 /* Raise an error with a formatted message through the communicator's error
    handler, which may end the program. @return The error code to return from the
    MPI call; the class itself if no code for the message is available. */

@@ -455,13 +455,11 @@ class Call:
             print('    ucx_mp_mpi_comm_t *state = '
                   'ucx_mp_mpi_comm_next(comm);')
         if self.persistent:
-            print('    ucx_mp_mpi_persistent_t *persistent;')
+            self.write_persistent(name)
         if not self.refused:
             print()
         if self.on_gpus:
             self.write_on_gpus(name, real)
-        if self.persistent:
-            self.write_persistent(name)
         if self.window:
             self.write_window()
         straight = 'ucx_mp_mpi_is_straight()'
@@ -519,8 +517,10 @@ class Call:
         wrong = self.looks_wrong()
         call = 'ucx_mp_mpi_collective(state, &args, &rc)'
         if self.is_started:
-            call = ('ucx_mp_mpi_collective_start(state, &args, request,\n'
-                    '                                        &rc)')
+            call = ('ucx_mp_mpi_collective_start(state, &args, %s,\n'
+                    '                                        request, &rc)'
+                    % ('!(%s)' % wrong if wrong else 'true'))
+            wrong = None
         elif wrong:
             wrong = '%s && %s' % (wrong, self.passing(kind, 'ARGUMENTS'))
         print('        if (%s%s) {'
@@ -540,21 +540,26 @@ class Call:
         print('            .kind = UCT_CUDA_COLL_KIND_%s\n        };' % kind)
 
     def write_persistent(self, name):
-        print('    {')
         self.write_arguments(name, *self.persistent)
-        wrong = self.looks_wrong()
-        print('\n        persistent = ucx_mp_mpi_persistent_agree(\n'
-              '                state, &args, %s);\n    }\n'
-              % ('!(%s)' % wrong if wrong else 'true'))
+        print('    const bool is_usable = !(%s);'
+              % (self.looks_wrong() or 'false'))
 
     def begin(self, rc):
         """Return the last statement of a wrapper with this result."""
-        return ('ucx_mp_mpi_persistent_begin(persistent, request, %s)' % rc
+        return ('ucx_mp_mpi_persistent_begin(state, &args, is_usable, request,'
+                '\n                                       %s)' % rc
                 if self.persistent else rc)
+
+    def ended(self, rc):
+        """Return the MPI's result of a collective, for comm.h."""
+        return ('ucx_mp_mpi_comm_end(state, %s, %s)' % (
+            rc, 'true' if self.on_gpus and not self.is_started else 'false')
+            if self.counted else rc)
 
     def straight(self, name, real):
         """Return the MPI's call without staging. A blocking collective then
         checks for failures that other ranks reported."""
+        real = self.ended(real)
         if not self.counted or self.end != 'call_end(&call)':
             return self.begin(real)
         return ('ucx_mp_mpi_failure_end(\n                '
@@ -617,6 +622,8 @@ class Call:
             print('        if (call.rc == MPI_SUCCESS) {\n            '
                   'ucx_mp_mpi_message_arrived(&call, status);\n        }')
         print('    }\n')
+        if self.counted:
+            print('    (void)%s;' % self.ended('call.rc'))
         print('    return %s;' % self.begin('ucx_mp_mpi_' + self.end))
 
 

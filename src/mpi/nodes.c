@@ -631,6 +631,7 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
     int mine, is_good;
 
     if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) || (args->count <= 0) ||
+        (args->sendbuf == args->recvbuf) ||
         !ucx_mp_mpi_handles_known(args->op, args->datatype, &run.op,
                                   &run.type) ||
         (ucx_mp_mpi_pmpi.Type_size_x(args->datatype, &size) != MPI_SUCCESS)) {

@@ -24,6 +24,7 @@ struct ucx_mp_mpi_pending {
     bool              is_again;  /* persistent: keep it after completion */
     bool              is_active; /* the MPI may be using the copies */
     bool              is_pending; /* this library completes the MPI's request */
+    bool              is_reduction; /* its error is raised at its end */
     int               lost;      /* persistent: error of buffers that could not
                                     be staged at creation */
     MPI_Request       freed;     /* handle that the program has freed */
@@ -147,9 +148,10 @@ typedef struct {
     MPI_Status *statuses; /* NULL: unknown */
     const int  *indices;
     int        count;
+    bool       is_many;   /* the call may complete several requests */
 } outcome_t;
 
-static const MPI_Status *outcome_status(const outcome_t *outcome, int index)
+static MPI_Status *outcome_status(const outcome_t *outcome, int index)
 {
     int i;
 
@@ -185,6 +187,9 @@ static int pending_end(pending_t *pending)
     pending->is_active = false;
     rc                 = pending->call.failed;
     rc                 = (rc == MPI_SUCCESS) ? pending->call.rc : rc;
+    if (pending->is_reduction && (rc != MPI_SUCCESS)) {
+        ucx_mp_mpi_pmpi.Comm_call_errhandler(ucx_mp_mpi_pmpi.comm_world, rc);
+    }
 
     if (pending->is_again) {
         pending->call.rc      = MPI_SUCCESS;
@@ -199,14 +204,16 @@ static int pending_end(pending_t *pending)
 }
 
 /* Return whether the MPI's call has completed a request, maybe with an error.
-   Do not ask the MPI again: it may report a failed persistent request as
-   active, and MPI_Request_get_status() of MPICH 4.2 to 5.0 deactivates a
-   complete one. */
+   A call for several requests completes none with an error of its own. Do not
+   ask the MPI again: it may report a failed persistent request as active, and
+   MPI_Request_get_status() of MPICH 4.2 to 5.0 deactivates a complete one. */
 static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
 {
     return outcome->are_all_over ||
-           ((known != NULL) && ((outcome->rc != MPI_ERR_IN_STATUS) ||
-                                (known->MPI_ERROR != MPI_ERR_PENDING)));
+           ((known != NULL) &&
+            ((outcome->rc == MPI_ERR_IN_STATUS) ?
+                     (known->MPI_ERROR != MPI_ERR_PENDING) :
+                     ((outcome->rc == MPI_SUCCESS) || !outcome->is_many)));
 }
 
 /* Set the received bytes of a completed request; 0 if it failed. */
@@ -255,16 +262,38 @@ static bool request_is_over(pending_t *pending, MPI_Request request,
     return true;
 }
 
-/* Finish the calls whose requests are complete and put the others back into the
-   table. If the MPI's call fails without naming a request, the finished calls'
-   buffers are undefined. @return The MPI's error, else the first one of
-   pending_end(), else MPI_SUCCESS. */
-static int requests_settle(pending_t *taken, MPI_Request *requests,
-                           const outcome_t *outcome)
+/* Add the error of a completed request to the outcome: to its status if the
+   call may complete several */
+static void outcome_fail(outcome_t *outcome, int index, int error)
 {
-    int rc = outcome->rc;
+    MPI_Status *status;
+    int i;
+
+    if (!outcome->is_many) {
+        outcome->rc = (outcome->rc == MPI_SUCCESS) ? error : outcome->rc;
+        return;
+    }
+
+    status = outcome_status(outcome, index);
+    if (outcome->rc == MPI_SUCCESS) {
+        outcome->rc = MPI_ERR_IN_STATUS;
+        for (i = 0; (status != NULL) && (i < outcome->count); ++i) {
+            outcome->statuses[i].MPI_ERROR = MPI_SUCCESS;
+        }
+    }
+    if ((status != NULL) && (status->MPI_ERROR == MPI_SUCCESS)) {
+        status->MPI_ERROR = error;
+    }
+}
+
+/* Finish the calls whose requests are complete and put the others back into the
+   table. @return The MPI's error, else that of outcome_fail(), else
+   MPI_SUCCESS. */
+static int requests_settle(pending_t *taken, MPI_Request *requests,
+                           outcome_t *outcome)
+{
     pending_t *pending;
-    int pending_rc;
+    int index, rc;
 
     while (taken != NULL) {
         pending = taken;
@@ -278,10 +307,13 @@ static int requests_settle(pending_t *taken, MPI_Request *requests,
             continue;
         }
 
-        pending_rc = pending_end(pending);
-        rc         = (rc == MPI_SUCCESS) ? pending_rc : rc;
+        index = pending->index;
+        rc    = pending_end(pending);
+        if (rc != MPI_SUCCESS) {
+            outcome_fail(outcome, index, rc);
+        }
     }
-    return rc;
+    return outcome->rc;
 }
 
 /* Return an array for the MPI's statuses: the program's, or a new one if it
@@ -319,7 +351,8 @@ static void freed_look(void)
     MPI_Status status;
     int is_over, rc;
 
-    if (__atomic_load_n(&freed.first, __ATOMIC_RELAXED) == NULL) {
+    if ((__atomic_load_n(&freed.first, __ATOMIC_RELAXED) == NULL) ||
+        ucx_mp_mpi_raises_later) {
         return;
     }
 
@@ -410,9 +443,10 @@ ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
     pending_t *pending;
 
     ucx_mp_mpi_call_init(&call, name, ucx_mp_mpi_pmpi.comm_world, 0);
-    pending             = pending_new(&call, (uintptr_t)request);
-    pending->is_pending = true;
-    advance             = func;
+    pending               = pending_new(&call, (uintptr_t)request);
+    pending->is_pending   = true;
+    pending->is_reduction = true;
+    advance               = func;
     table_put(pending);
     return pending;
 }
@@ -569,15 +603,16 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
     return rc;
 }
 
-/* Define a call that completes requests. `_status`: its status argument,
-   `_room`: size of that array. The MPI fills `_done` entries of `_indices`.
-   `_try`: the same call without waiting; sets is_over. */
-#define END(_name, _count, _requests, _all_over, _status, _room, _indices, \
-            _done, _words, _try, ...) \
+/* Define a call that completes requests. `_is_many`: may complete several;
+   `_status`: its status argument, `_room`: size of that array. The MPI fills
+   `_done` entries of `_indices`. `_try`: the same call without waiting; sets
+   is_over. */
+#define END(_name, _is_many, _count, _requests, _all_over, _status, _room, \
+            _indices, _done, _words, _try, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
     { \
         MPI_Status *given = _status; \
-        outcome_t outcome = {.indices = _indices}; \
+        outcome_t outcome = {.indices = _indices, .is_many = _is_many}; \
         pending_t *taken; \
         int is_over = 0; \
         MPI_Status own; \
@@ -610,36 +645,36 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
         return rc; \
     }
 
-END(Wait, 1, request, true, status, 1, NULL, 1, (request, status),
+END(Wait, false, 1, request, true, status, 1, NULL, 1, (request, status),
     ucx_mp_mpi_pmpi.Test(request, &is_over, status),
     MPI_Request *request, MPI_Status *status)
-END(Test, 1, request, *flag, status, 1, NULL, 1, (request, flag, status),
+END(Test, false, 1, request, *flag, status, 1, NULL, 1, (request, flag, status),
     ucx_mp_mpi_pmpi.Test(request, flag, (is_over = 1, status)),
     MPI_Request *request, int *flag, MPI_Status *status)
-END(Waitall, count, requests, true, statuses, count, NULL, count,
+END(Waitall, true, count, requests, true, statuses, count, NULL, count,
     (count, requests, statuses),
     progress_by(taken, requests),
     int count, MPI_Request *requests, MPI_Status *statuses)
-END(Testall, count, requests, *flag, statuses, count, NULL, count,
+END(Testall, true, count, requests, *flag, statuses, count, NULL, count,
     (count, requests, flag, statuses),
     ucx_mp_mpi_pmpi.Testall(count, requests, flag, (is_over = 1, statuses)),
     int count, MPI_Request *requests, int *flag, MPI_Status *statuses)
-END(Waitany, count, requests, false, status, 1, index, 1,
+END(Waitany, false, count, requests, false, status, 1, index, 1,
     (count, requests, index, status),
     ucx_mp_mpi_pmpi.Testany(count, requests, index, &is_over, status),
     int count, MPI_Request *requests, int *index, MPI_Status *status)
-END(Testany, count, requests, false, status, 1, index, *flag,
+END(Testany, false, count, requests, false, status, 1, index, *flag,
     (count, requests, index, flag, status),
     ucx_mp_mpi_pmpi.Testany(count, requests, index, flag,
                             (is_over = 1, status)),
     int count, MPI_Request *requests, int *index, int *flag,
     MPI_Status *status)
-END(Waitsome, count, requests, false, statuses, count, indices, *done,
+END(Waitsome, true, count, requests, false, statuses, count, indices, *done,
     (count, requests, done, indices, statuses),
     test_some(count, requests, done, indices, statuses, &is_over),
     int count, MPI_Request *requests, int *done, int *indices,
     MPI_Status *statuses)
-END(Testsome, count, requests, false, statuses, count, indices, *done,
+END(Testsome, true, count, requests, false, statuses, count, indices, *done,
     (count, requests, done, indices, statuses),
     ucx_mp_mpi_pmpi.Testsome(count, requests, done, indices,
                              (is_over = 1, statuses)),

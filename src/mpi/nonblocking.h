@@ -29,7 +29,8 @@ ucx_mp_mpi_nonblocking_track(const char *name, MPI_Request request,
                              void (*advance)(void));
 
 /* Record that the request completes, before MPI_Grequest_complete(). `rc`:
-   MPI_SUCCESS, or the error for the program's completing call to return. Do not
+   MPI_SUCCESS, or the error for the program's completing call to raise on
+   MPI_COMM_WORLD (the communicator may have been freed) and to return. Do not
    use `pending` afterwards. */
 void ucx_mp_mpi_nonblocking_over(ucx_mp_mpi_pending_t *pending, int rc);
 

@@ -154,6 +154,7 @@
     UCX_MP_MPI_ATTACHED(_) \
     UCX_MP_MPI_CALLS(_) \
     UCX_MP_MPI_ENDS(_) \
+    _(Error_class) \
     UCX_MP_MPI_MAKERS(_) \
     UCX_MP_MPI_WINDOWS(_) \
     UCX_MP_MPI_WINDOWS_LARGE(_)

@@ -20,6 +20,7 @@ struct reduction {
     ucx_mp_mpi_collective_t args;
     MPI_Request             request;   /* the program's */
     MPI_Request             inner;     /* of the MPI's call */
+    ucx_mp_mpi_ordinal_t    ordinal;   /* of the MPI's call */
     int                     rc;
     ucx_mp_mpi_pending_t    *pending;
 };
@@ -30,6 +31,8 @@ struct ucx_mp_mpi_reductions {
     ucx_mp_mpi_reductions_t *next;
     reduction_t             *first;
     MPI_Comm                duplicate;  /* or the null handle */
+    uint64_t                key;        /* of the duplicate's calls */
+    const uint64_t          *number;    /* of its last call */
     MPI_Request             persistent; /* or the null handle */
 };
 
@@ -97,8 +100,7 @@ static int reduction_call(reduction_t *reduction, MPI_Comm comm)
 /* ----------------------------------------------------------------- progress */
 
 /* Ask the module for a reduction's result. Once there is one, set `op` to NULL,
-   and is_staged if the GPUs declined, or rc after a failure. Raise a failure on
-   MPI_COMM_WORLD: the communicator may have been freed. */
+   and is_staged if the GPUs declined, or rc after a failure. */
 static void reduction_judge(reduction_t *reduction)
 {
     const MPI_Comm comm = ucx_mp_mpi_pmpi.comm_world;
@@ -129,8 +131,13 @@ static void reduction_judge(reduction_t *reduction)
 static int reduction_issue(reduction_t *reduction,
                            const ucx_mp_mpi_reductions_t *reductions)
 {
+    int rc;
+
     if (reductions->persistent == ucx_mp_mpi_pmpi.request_null) {
-        return reduction_call(reduction, reductions->duplicate);
+        rc = reduction_call(reduction, reductions->duplicate);
+        reduction->ordinal.key    = reductions->key;
+        reduction->ordinal.number = *reductions->number;
+        return rc;
     }
 
     reduction->inner = reductions->persistent;
@@ -175,6 +182,11 @@ static void reductions_complete(ucx_mp_mpi_reductions_t *reductions)
             reduction->rc = PMPI_Test(&reduction->inner, &is_over,
                                       MPI_STATUS_IGNORE);
             is_over       = is_over || (reduction->rc != MPI_SUCCESS);
+            if (is_over) {
+                reduction->rc = ucx_mp_mpi_failure_end(
+                        reduction->ordinal, reduction->args.name,
+                        ucx_mp_mpi_pmpi.comm_world, reduction->rc);
+            }
         }
         if (!is_over) {
             link = &reduction->next;
@@ -198,11 +210,13 @@ static void advance(void)
         return;
     }
 
+    ucx_mp_mpi_raises_later = true;
     for (reductions = all.first; reductions != NULL;
          reductions = reductions->next) {
         reductions_issue(reductions);
         reductions_complete(reductions);
     }
+    ucx_mp_mpi_raises_later = false;
     pthread_mutex_unlock(&all.lock);
 }
 
@@ -217,12 +231,14 @@ static int on_end(void)
         return 1;
     }
 
-    ucx_mp_mpi_in_progress = true;
+    ucx_mp_mpi_in_progress  = true;
+    ucx_mp_mpi_raises_later = true;
     for (reductions = all.first; reductions != NULL;
          reductions = reductions->next) {
         reductions_issue(reductions);
     }
-    ucx_mp_mpi_in_progress = false;
+    ucx_mp_mpi_raises_later = false;
+    ucx_mp_mpi_in_progress  = false;
     pthread_mutex_unlock(&all.lock);
     return 0;
 }
@@ -297,22 +313,16 @@ static ucx_mp_mpi_reductions_t *queue_create(MPI_Comm duplicate,
     return reductions;
 }
 
-ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank)
+ucx_mp_mpi_reductions_t *
+ucx_mp_mpi_reductions_create(MPI_Comm duplicate, uint64_t key,
+                             const uint64_t *number)
 {
-    MPI_Comm duplicate;
+    ucx_mp_mpi_reductions_t *reductions = queue_create(
+            duplicate, ucx_mp_mpi_pmpi.request_null);
 
-    if (!ucx_mp_mpi_job.has_queues) {
-        return NULL;
-    }
-
-    /* MPI_Comm_dup() would copy the program's attributes */
-    if (ucx_mp_mpi_pmpi.Comm_split(comm, 0, rank, &duplicate) != MPI_SUCCESS) {
-        abort(); /* the other ranks rely on it */
-    }
-
-    ucx_mp_mpi_pmpi.Comm_set_errhandler(duplicate,
-                                        ucx_mp_mpi_pmpi.errors_return);
-    return queue_create(duplicate, ucx_mp_mpi_pmpi.request_null);
+    reductions->key    = key;
+    reductions->number = number;
+    return reductions;
 }
 
 ucx_mp_mpi_reductions_t *
@@ -343,11 +353,14 @@ int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
         return rc;
     }
 
-    reduction->args    = *args;
-    reduction->request = *request;
-    reduction->pending = ucx_mp_mpi_nonblocking_track(args->name, *request,
-                                                      advance);
-    reduction->op      = ucx_mp_mpi_job.api->start(group, what, reason);
+    reduction->args      = *args;
+    reduction->request   = *request;
+    reduction->is_staged = (group == NULL);
+    reduction->pending   = ucx_mp_mpi_nonblocking_track(args->name, *request,
+                                                        advance);
+    if (group != NULL) {
+        reduction->op = ucx_mp_mpi_job.api->start(group, what, reason);
+    }
 
     pthread_mutex_lock(&all.lock);
     for (link = &reductions->first; *link != NULL; link = &(*link)->next) {

@@ -28,10 +28,13 @@
 /* Reductions in progress of a communicator */
 typedef struct ucx_mp_mpi_reductions ucx_mp_mpi_reductions_t;
 
-/* Duplicate a communicator for its declined reductions. All its ranks call
-   this, each with its own `rank`; it blocks, and aborts on failure. @return
-   NULL: no rank of this program queues reductions. */
-ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank);
+/* Create the queue of a communicator's reductions. `duplicate`: communicator of
+   this library for declined ones; it returns errors and is freed with the
+   queue. `key` and `*number`: of its call counted last (failure.h). Aborts
+   without memory. */
+ucx_mp_mpi_reductions_t *
+ucx_mp_mpi_reductions_create(MPI_Comm duplicate, uint64_t key,
+                             const uint64_t *number);
 
 /* Create the queue of a persistent reduction. `request`: the MPI's persistent
    request of the same call, started for declined reductions and freed with the
@@ -39,8 +42,9 @@ ucx_mp_mpi_reductions_t *ucx_mp_mpi_reductions_create(MPI_Comm comm, int rank);
 ucx_mp_mpi_reductions_t *
 ucx_mp_mpi_reductions_create_persistent(MPI_Request request);
 
-/* Start a reduction queued by all ranks, without waiting for them. `reason` is
-   not 0: this rank declines it. @return MPI_SUCCESS, with `*request` set, or an
+/* Start a reduction queued by all ranks, without waiting for them. `group` is
+   NULL: this rank has declined it before; `reason` is not 0: this rank declines
+   it. @return MPI_SUCCESS, with `*request` set, or an
    error of MPI_Grequest_start(). Aborts without memory. */
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
                                uct_cuda_coll_group_t *group,

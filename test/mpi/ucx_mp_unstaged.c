@@ -7,6 +7,10 @@
  * more memory. At first the last rank uses no GPU. After each call the
  * communicator is used again. A thread that calls MPI while another one ends
  * the program gets an error, too.
+ *
+ * Then, with non-blocking reductions on GPUs: a rank fails in a declined one,
+ * and every error handler reduces; a call that the MPI rejects on one rank is
+ * repeated there; MPI_Waitall with an invalid request completes nothing.
  */
 #include "gpu.h"
 #include "util.h"
@@ -17,6 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+/* Open MPI 5 reports MPI 3 */
+#if (MPI_VERSION >= 4) || \
+        (defined(OMPI_MAJOR_VERSION) && (OMPI_MAJOR_VERSION >= 5))
+#define HAS_PERSISTENT 1
+#else
+#define HAS_PERSISTENT 0
+#endif
 
 #define MAX_RANKS 8
 #define COUNT     32768     /* elements of 8 bytes in 12 */
@@ -219,6 +231,8 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
     MPI_Request request = MPI_REQUEST_NULL;
     int rc, sum = 0;
     bool is_right, is_told;
+    int error_class = MPI_SUCCESS;
+    MPI_Status status;
 
     if (fails && is_memory) {
         limit(true);
@@ -228,14 +242,20 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
               !(is_host && ((request != MPI_REQUEST_NULL) ||
                             (strstr(call->name, "_init") != NULL)));
     if ((rc == MPI_SUCCESS) && (request != MPI_REQUEST_NULL)) {
-        rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        rc = MPI_Waitall(1, &request, &status);
+        rc = (rc == MPI_ERR_IN_STATUS) ? status.MPI_ERROR : -(rc != 0);
     }
     if (fails && is_memory) {
         limit(false);
     }
+    if (rc > 0) {
+        MPI_Error_class(rc, &error_class);
+    }
 
     is_right = (rc != MPI_SUCCESS) ?
-                       is_one && (fails || (call->flow != MESSAGE)) :
+                       is_one && (fails || (call->flow != MESSAGE)) &&
+                               ((error_class == MPI_ERR_OTHER) ||
+                                (error_class == MPI_ERR_NO_MEM)) :
                        !fails && !is_told;
     if (call->flow == MESSAGE) {
         is_right = is_right && (fails || (arrived == ((last == failing) ?
@@ -243,8 +263,9 @@ static bool try_call(const unstaged_call_t *call, int failing, bool is_memory,
     }
     if (!is_right) {
         fprintf(stderr, "ucx_mp_unstaged: %s, rank %d cannot%s: rank %d "
-                "returns %d, %d bytes arrived\n", call->name, failing,
-                is_memory ? " for want of memory" : "", rank, rc, arrived);
+                "returns %d, class %d, %d bytes arrived\n", call->name, failing,
+                is_memory ? " for want of memory" : "", rank, rc, error_class,
+                arrived);
     }
     return (MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, WORLD) ==
             MPI_SUCCESS) && (sum == size * (size - 1) / 2) && is_right;
@@ -319,6 +340,234 @@ static int try_calls(bool has_host)
     return wrong;
 }
 
+
+/* ------------------------------------------ non-blocking reductions on GPUs */
+
+/* Buffers of the next reduction, of `COUNT` ints */
+static struct {
+    void *gpu_send, *gpu_recv, *host_send, *host_recv, *small;
+    int  handled; /* calls of the error handler */
+} queued;
+
+static bool has_sums(ucx_mp_mem_t mem, const void *recv, int elements)
+{
+    static int values[COUNT];
+    int i;
+
+    ucx_mp_mem_get(mem, values, recv, elements * sizeof(int));
+    for (i = 0; (i < elements) && (values[i] == size * (size + 1) / 2); ++i) {
+    }
+    return i == elements;
+}
+
+typedef enum {
+    BLOCKING,
+    NONBLOCKING,
+    PERSISTENT, /* NONBLOCKING under an MPI without it */
+    NUM_WAYS
+} way_t;
+
+static int reduce(way_t way, const void *send, MPI_Op op, MPI_Request *request)
+{
+#if HAS_PERSISTENT
+    int rc;
+
+    if (way == PERSISTENT) {
+        rc = MPI_Allreduce_init(send, queued.gpu_recv, COUNT, MPI_INT, op,
+                                WORLD, MPI_INFO_NULL, request);
+        return (rc == MPI_SUCCESS) ? MPI_Start(request) : rc;
+    }
+#endif
+    return (way == BLOCKING) ?
+                   MPI_Allreduce(send, queued.gpu_recv, COUNT, MPI_INT, op,
+                                 WORLD) :
+                   MPI_Iallreduce(send, queued.gpu_recv, COUNT, MPI_INT, op,
+                                  WORLD, request);
+}
+
+/* Reduce on all ranks. @return Whether all sums are right. */
+static bool reduces(way_t way)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rc;
+
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, queued.gpu_recv, 0, COUNT * sizeof(int));
+    rc = reduce(way, queued.gpu_send, MPI_SUM, &request);
+    rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+    if (request != MPI_REQUEST_NULL) {
+        MPI_Request_free(&request);
+    }
+    return (rc == MPI_SUCCESS) &&
+           has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT);
+}
+
+static void handle(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    (void)code;
+    queued.handled += reduces(NONBLOCKING) ? 1 : 1000;
+}
+
+/* The GPUs decline a reduction because of one rank, and another one cannot
+   stage it: all ranks return an error. */
+static int try_declined(int failing)
+{
+    const void *send = queued.gpu_send;
+    void *recv       = queued.gpu_recv;
+    MPI_Request request;
+    int rc;
+
+    if (rank == failing) {
+        send = queued.small;
+    } else if (rank == (failing + 1) % size) {
+        send = queued.host_send;
+        recv = queued.host_recv;
+    }
+    queued.handled = 0;
+    rc = MPI_Iallreduce(send, recv, COUNT, MPI_INT, MPI_SUM, WORLD, &request);
+    rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+    if ((rc == MPI_SUCCESS) || (queued.handled != 1)) {
+        printf("ucx_mp_unstaged: a declined MPI_Iallreduce, rank %d "
+               "cannot: rank %d returns %d, %d errors handled\n", failing,
+               rank, rc, queued.handled);
+        return 1;
+    }
+    return !reduces(NONBLOCKING);
+}
+
+/* The MPI rejects a call of one rank. The others make only those behind it. */
+static int try_rejected(int failing, int which)
+{
+    int rc = MPI_SUCCESS;
+    MPI_Request request;
+    int wrong, i;
+
+    if (rank == failing) {
+        switch (which) {
+        case BLOCKING:
+        case NONBLOCKING:
+        case PERSISTENT:
+            rc = reduce(which, queued.gpu_send, MPI_OP_NULL, &request);
+            break;
+        case NUM_WAYS:
+            rc = reduce(BLOCKING, queued.gpu_recv, MPI_SUM, &request);
+            break;
+        default:
+            rc = MPI_Scan(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT,
+                          MPI_OP_NULL, WORLD);
+        }
+    }
+    wrong = ((rc != MPI_SUCCESS) != (rank == failing));
+    for (i = 0; i < 2 * NUM_WAYS; ++i) {
+        wrong += !reduces((failing + i) % NUM_WAYS);
+    }
+    if (wrong > 0) {
+        printf("ucx_mp_unstaged: rank %d: call %d of rank %d is not rejected, "
+               "or a sum is wrong\n", rank, which, failing);
+    }
+    return wrong;
+}
+
+/* One rank gives one pointer for both buffers, where the MPI allows it. */
+static int try_alias(int failing)
+{
+    int rc = MPI_SUCCESS;
+#ifdef OPEN_MPI
+    MPI_Request request;
+
+    ucx_mp_mem_put(UCX_MP_MEM_DEVICE, queued.gpu_recv, queued.host_send,
+                   COUNT * sizeof(int));
+    rc = MPI_Ireduce_scatter_block((rank == failing) ? queued.gpu_recv :
+                                                       queued.gpu_send,
+                                   queued.gpu_recv, COUNT / size, MPI_INT,
+                                   MPI_SUM, WORLD, &request);
+    rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+    rc = rc || !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT / size);
+#endif
+    if ((rc != MPI_SUCCESS) || !reduces(NONBLOCKING)) {
+        printf("ucx_mp_unstaged: rank %d: a reduce-scatter of rank %d's one "
+               "buffer returns %d\n", rank, failing, rc);
+        return 1;
+    }
+    return 0;
+}
+
+/* A call with an invalid request completes none: rank 0 waits before the other
+   ranks reduce. Open MPI 5 and MPICH 5 crash. */
+static int try_invalid(void)
+{
+    int rc = MPI_SUCCESS;
+#if (MPI_VERSION < 5) && \
+        (!defined(OMPI_MAJOR_VERSION) || (OMPI_MAJOR_VERSION < 5))
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, (MPI_Request)0};
+    void *other             = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE,
+                                               COUNT * sizeof(int));
+    MPI_Status statuses[2];
+    int i;
+
+    /* the next staging memory has other sums */
+    MPI_Allreduce(queued.gpu_recv, other, COUNT, MPI_INT, op, WORLD);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, other);
+    if (rank > 0) {
+        MPI_Recv(NULL, 0, MPI_BYTE, 0, 1, WORLD, &statuses[0]);
+    }
+    ucx_mp_mem_set(UCX_MP_MEM_DEVICE, queued.gpu_recv, 0, COUNT * sizeof(int));
+    rc = MPI_Iallreduce(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT, op,
+                        WORLD, &requests[0]);
+    if (rank == 0) {
+        rc = rc || (MPI_Waitall(2, requests, statuses) == MPI_SUCCESS);
+        for (i = 1; i < size; ++i) {
+            MPI_Send(NULL, 0, MPI_BYTE, i, 1, WORLD);
+        }
+    }
+    rc = rc || (MPI_Wait(&requests[0], &statuses[0]) != MPI_SUCCESS) ||
+         !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT);
+#endif
+    if (rc != MPI_SUCCESS) {
+        printf("ucx_mp_unstaged: rank %d: MPI_Waitall with an invalid request "
+               "loses a valid one\n", rank);
+    }
+    return rc != MPI_SUCCESS;
+}
+
+static int try_queued(void)
+{
+    const size_t bytes = COUNT * sizeof(int);
+    static int values[COUNT];
+    MPI_Errhandler handler;
+    int wrong = 0;
+    int i, failing;
+
+    for (i = 0; i < COUNT; ++i) {
+        values[i] = rank + 1;
+    }
+    queued.gpu_send  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, bytes);
+    queued.gpu_recv  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, bytes);
+    queued.small     = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, 4096);
+    queued.host_send = values;
+    queued.host_recv = malloc(bytes);
+    ucx_mp_mem_put(UCX_MP_MEM_DEVICE, queued.gpu_send, values, bytes);
+    for (i = 0; i < 4; ++i) {
+        wrong += !reduces(i % 2 ? BLOCKING : NONBLOCKING);
+    }
+
+    MPI_Comm_create_errhandler(handle, &handler);
+    MPI_Comm_set_errhandler(WORLD, handler);
+    for (failing = 0; failing < size; ++failing, ++tried) {
+        wrong += try_declined(failing);
+        wrong += try_alias(failing);
+    }
+    MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
+    MPI_Errhandler_free(&handler);
+
+    for (i = 0; i < NUM_WAYS + 2; ++i) {
+        for (failing = 0; failing < size; ++failing, ++tried) {
+            wrong += try_rejected(failing, i);
+        }
+    }
+    return wrong + try_invalid();
+}
+
 static void use_gpu(void)
 {
     char why[256] = "";
@@ -351,6 +600,7 @@ int main(int argc, char **argv)
         use_gpu();
     }
     wrong += try_calls(false);
+    wrong += try_queued();
     MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, WORLD);
     if (rank == 0) {
         printf("ucx_mp_unstaged: %d calls, %d wrong\n", tried, all);

@@ -132,8 +132,10 @@ enum {
     MPI_ERR_TYPE      = 3,
     MPI_ERR_RANK      = 6,
     MPI_ERR_REQUEST   = 7,
+    MPI_ERR_ROOT      = 8,
     MPI_ERR_GROUP     = 9,
     MPI_ERR_OP        = 10,
+    MPI_ERR_ARG       = 13,
     MPI_ERR_TRUNCATE  = 15,
     MPI_ERR_OTHER     = 16,
     MPI_ERR_PENDING   = 18,
@@ -209,6 +211,7 @@ UCX_MP_ABI_DECLARE(Abi_get_version, int *major, int *minor)
 UCX_MP_ABI_DECLARE(Add_error_class, int *error_class)
 UCX_MP_ABI_DECLARE(Add_error_code, int error_class, int *code)
 UCX_MP_ABI_DECLARE(Add_error_string, int code, const char *text)
+UCX_MP_ABI_DECLARE(Error_class, int code, int *error_class)
 UCX_MP_ABI_DECLARE(Info_get, MPI_Info info, const char *key, int length,
                    char *value, int *is_there)
 UCX_MP_ABI_DECLARE(Init, int *argc, char ***argv)
