@@ -46,7 +46,7 @@ typedef struct {
     bool                        is_pending; /**< Some are in force */
     uint64_t                    allocation; /**< Allocation they are for */
     /** Failures in a row */
-    uint8_t                     count[UCT_CUDA_MAX_GPUS];
+    uint8_t                     count[UCT_CUDA_NUM_ENDS];
 } uct_cuda_mp_refused_t;
 
 
@@ -76,7 +76,12 @@ typedef struct {
     const uct_cuda_topo_t   *topo;   /**< NULL: unknown */
     bool                    is_learned;
     bool                    is_hidden_logged;
-    bool                    is_shrink_logged;
+    uint32_t                absent; /**< Mask of relays that failed */
+    /** Mask of relays without memory for staging, not to be tried again until
+     *  full_until (ns). Each failure extends that time full_ns. */
+    uint32_t                full;
+    uint64_t                full_until;
+    uint64_t                full_ns;
     uct_cuda_mp_kind_t      kinds[UCT_CUDA_MP_NUM_KINDS];
     bool                    was_alone; /**< The transfer before this one was */
     uct_cuda_plan_tuning_t  *tuning; /**< Or NULL */

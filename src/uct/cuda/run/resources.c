@@ -337,8 +337,6 @@ static ucs_status_t prepare_staging(uct_cuda_run_rsc_t *rsc,
         return UCS_ERR_UNREACHABLE;
     }
 
-    /* staging memory is allocated once: slots of an engine's plans only get
-     * smaller */
     if (staging->base != 0) {
         return UCS_OK;
     }
@@ -427,13 +425,16 @@ uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
 static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
                                  const uct_cuda_plan_t *plan,
                                  const uct_cuda_run_memory_t *memory,
-                                 const uct_cuda_plan_path_t *path)
+                                 const uct_cuda_plan_path_t *path,
+                                 uint16_t *link_p)
 {
     uint32_t devices    = uct_cuda_run_rsc_path_devices(plan, path);
     ucs_status_t status = UCS_OK;
     uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
+    count   = uct_cuda_plan_path_links(plan, path, links);
+    *link_p = links[0];
     for (; (status == UCS_OK) && (devices != 0); devices &= devices - 1) {
         status = prepare_device(rsc, plan, __builtin_ctz(devices));
     }
@@ -442,9 +443,9 @@ static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
         status = prepare_staging(rsc, plan, uct_cuda_plan_path_via(path));
     }
 
-    count = uct_cuda_plan_path_links(plan, path, links);
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        status = prepare_link(rsc, plan, memory, links[i]);
+        *link_p = links[i];
+        status  = prepare_link(rsc, plan, memory, links[i]);
     }
 
     return status;
@@ -487,13 +488,13 @@ void uct_cuda_run_rsc_adopt_staging(uct_cuda_run_rsc_t *rsc, int numa,
 ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
                                       const uct_cuda_plan_t *plan,
                                       const uct_cuda_run_memory_t *memory,
-                                      unsigned *path_p)
+                                      unsigned *path_p, uint16_t *link_p)
 {
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        status = prepare_path(rsc, plan, memory, &plan->paths[i].path);
+        status = prepare_path(rsc, plan, memory, &plan->paths[i].path, link_p);
         if (status != UCS_OK) {
             *path_p = i;
             return status;

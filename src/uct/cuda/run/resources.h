@@ -64,14 +64,16 @@ void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc);
  *
  * @param memory  Memory of the transfer, to be accessed by relays.
  * @param path_p  On failure: index of the plan's failed path.
- * @return UCS_OK; UCS_ERR_NO_MEMORY: staging memory of this size is not
- *         available, a smaller one may be (not logged); UCS_ERR_UNREACHABLE: no
- *         peer access; UCS_ERR_NO_RESOURCE or another error (logged).
+ * @param link_p  On failure: a link of that path; with UCS_ERR_UNREACHABLE the
+ *                one that is not available.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY: no staging memory (not logged);
+ *         UCS_ERR_UNREACHABLE: no peer access; UCS_ERR_NO_RESOURCE or another
+ *         error (logged).
  */
 ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
                                       const uct_cuda_plan_t *plan,
                                       const uct_cuda_run_memory_t *memory,
-                                      unsigned *path_p);
+                                      unsigned *path_p, uint16_t *link_p);
 
 
 /** Return the mask of devices whose contexts a path uses. */
