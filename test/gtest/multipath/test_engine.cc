@@ -440,6 +440,33 @@ TEST_P(test_engine, notify)
     uct_cuda_mp_release(t.transfer);
 }
 
+/* A long transfer to another GPU does not delay it. A graph would wait for that
+   one itself. */
+TEST_P(test_engine, notifies_of_each_pair_at_its_end)
+{
+    int calls[2] = {0, 0};
+
+    m_config.set("_PATHS", "direct,gpu3").set("_GRAPH", "n");
+    create();
+    m_node->stuck   = {0, 1};
+    Transfer all[2] = {start(0, 1, MiB), start(0, 2, MiB)};
+
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
+                                  all[i].transfer,
+                                  [](void *arg) { ++*(int*)arg; }, &calls[i]));
+    }
+    m_node->run_others();
+    EXPECT_EQ(0, calls[0]);
+    EXPECT_EQ(1, calls[1]);
+    m_node->stuck = {-2, -2};
+    m_node->run_all();
+    EXPECT_EQ(1, calls[0]);
+    for (Transfer &t : all) {
+        uct_cuda_mp_release(t.transfer);
+    }
+}
+
 /* Whichever path ends last */
 TEST_P(test_engine, notifies_when_all_paths_are_done)
 {

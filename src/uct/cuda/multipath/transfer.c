@@ -453,7 +453,9 @@ ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
 
     pthread_mutex_lock(&core->lock);
     status = uct_cuda_run_completion_notify(
-            core->rsc, transfer->local, &transfer->completion, func, arg);
+            core->rsc, transfer->local,
+            uct_cuda_plan_link(transfer->src, transfer->dst),
+            &transfer->completion, func, arg);
     pthread_mutex_unlock(&core->lock);
 
     return status;

@@ -22,7 +22,6 @@ typedef struct {
     CUcontext           ctx; /* NULL: not retained */
     unsigned long long  id;  /* of ctx; the program may reset it */
     event_pool_t        pool;
-    CUstream            notify;
     uct_cuda_run_link_t links[UCT_CUDA_PLAN_NUM_LINKS];
     bool                has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
 } device_t;
@@ -531,17 +530,17 @@ unsigned long long uct_cuda_run_rsc_ctx_id(const uct_cuda_run_rsc_t *rsc,
 }
 
 ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
-                                            CUstream *stream_p)
+                                            uint16_t link, CUstream *stream_p)
 {
+    CUstream *notify = &rsc->devices[device].links[link].notify;
     ucs_status_t status;
 
     if (!device_is_there(&rsc->devices[device])) {
         return UCS_ERR_IO_ERROR;
     }
 
-    status    = uct_cuda_run_rsc_make_stream(rsc, device,
-                                             &rsc->devices[device].notify);
-    *stream_p = rsc->devices[device].notify;
+    status    = uct_cuda_run_rsc_make_stream(rsc, device, notify);
+    *stream_p = *notify;
     return status;
 }
 
@@ -739,9 +738,9 @@ static void destroy_device(device_t *device)
 
     for (i = 0; i < UCT_CUDA_PLAN_NUM_LINKS; ++i) {
         destroy_event(device->links[i].ordering);
+        destroy_stream(device->links[i].notify);
     }
 
-    destroy_stream(device->notify);
     for (i = 0; i < device->pool.count; ++i) {
         destroy_event(device->pool.events[i]);
     }

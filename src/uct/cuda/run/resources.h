@@ -38,6 +38,9 @@ typedef struct {
     /** NULL, or streams for launches of graphs between the link's ends, used
      *  alternately so that a graph begins while another ends */
     CUstream launches[2];
+    /** NULL, or for callbacks at the end of transfers between the link's ends,
+     *  which end in order: no transfer delays the callback of another */
+    CUstream notify;
     uint8_t  next_launch; /**< Index of the next launch */
     bool     is_queued;   /**< The stream has work after the ordering event */
     uint64_t epoch;       /**< Epoch of the resources at the last use */
@@ -151,10 +154,10 @@ void uct_cuda_run_rsc_wait_stream(uct_cuda_run_rsc_t *rsc, int device,
                                   CUstream stream);
 
 
-/** Return a stream of the device's context for callbacks only;
- *  UCS_ERR_IO_ERROR if the context is gone. */
+/** Return the stream of the device's context for callbacks of transfers
+ *  between the ends of a link; UCS_ERR_IO_ERROR if the context is gone. */
 ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
-                                            CUstream *stream_p);
+                                            uint16_t link, CUstream *stream_p);
 
 
 /* For the executors */
