@@ -13,7 +13,7 @@
 #include <string.h>
 
 
-/* Shortest time until relays without memory for staging are tried again, ns */
+/* Shortest time until relays out of memory are tried again, ns */
 #define FULL_NS (1000ul * 1000 * 1000)
 
 /* Allocations in a row that a relay fails to map before it is dropped for good:
@@ -59,8 +59,8 @@ static void log_failed(const uct_cuda_mp_core_t *core, const failed_t *failed,
                       "paths",
                       name, from, to);
     } else if (status == UCS_ERR_NO_MEMORY) {
-        uct_cuda_warn("path \"%s\" from %s to %s is out of memory for staging; "
-                      "using other paths for %.0f s",
+        uct_cuda_warn("path \"%s\" from %s to %s is out of memory; using "
+                      "other paths for %.0f s",
                       name, from, to, (double)core->full_ns * 1e-9);
     } else {
         uct_cuda_warn("path \"%s\" from %s to %s could not be set up (see "
@@ -70,7 +70,7 @@ static void log_failed(const uct_cuda_mp_core_t *core, const failed_t *failed,
 }
 
 /* Exclude a failed path from later plans: its relay, the link that is
- * unreachable, or for some time a relay without memory for staging */
+ * unreachable, or for some time a relay out of memory */
 static void constrain_path(uct_cuda_mp_core_t *core, const failed_t *failed,
                            ucs_status_t status)
 {
@@ -79,10 +79,11 @@ static void constrain_path(uct_cuda_mp_core_t *core, const failed_t *failed,
     uct_cuda_plan_constraints_t *constraints = &kind_of_plan(core)->constraints;
     int kind;
 
-    if (uct_cuda_end_is_none(via)) {
-        drop_link(constraints, uct_cuda_plan_link(plan->src, plan->dst));
-    } else if (status == UCS_ERR_UNREACHABLE) {
+    if (status == UCS_ERR_UNREACHABLE) {
         drop_link(constraints, failed->link);
+    } else if (uct_cuda_end_is_none(via)) {
+        drop_link(constraints, uct_cuda_plan_link(plan->src, plan->dst));
+        status = UCS_ERR_IO_ERROR; /* for good, also without memory */
     } else if (status == UCS_ERR_NO_MEMORY) {
         core->full      |= uct_cuda_end_bit(via);
         core->full_ns    = 2 * core->full_ns + FULL_NS;

@@ -69,9 +69,8 @@ void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc);
  * @param path_p  On failure: index of the plan's failed path.
  * @param link_p  On failure: a link of that path; with UCS_ERR_UNREACHABLE the
  *                one that is not available.
- * @return UCS_OK; UCS_ERR_NO_MEMORY: no staging memory (not logged);
- *         UCS_ERR_UNREACHABLE: no peer access; UCS_ERR_NO_RESOURCE or another
- *         error (logged).
+ * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_UNREACHABLE: no peer access; or
+ *         another error (logged).
  */
 ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
                                       const uct_cuda_plan_t *plan,
@@ -142,9 +141,7 @@ void uct_cuda_run_rsc_put_event(uct_cuda_run_rsc_t *rsc,
 
 
 /** Create a stream of the device's context, unless *stream_p is one already.
- *  A failure leaves *stream_p NULL. Lack of
- *  memory is reported as UCS_ERR_NO_RESOURCE: UCS_ERR_NO_MEMORY means
- *  staging memory. */
+ *  A failure leaves *stream_p NULL. */
 ucs_status_t uct_cuda_run_rsc_make_stream(uct_cuda_run_rsc_t *rsc, int device,
                                           CUstream *stream_p);
 
@@ -182,13 +179,6 @@ CUdeviceptr uct_cuda_run_rsc_address(uct_cuda_run_rsc_t *rsc,
                                      const uct_cuda_plan_place_t *place,
                                      const uct_cuda_run_memory_t *memory,
                                      int device);
-
-
-/** Return a plan's staging memory at an end, that of a place in SCRATCH or
- *  of a path; NULL for a direct path. */
-uct_cuda_run_staging_t *
-uct_cuda_run_rsc_staging(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
-                         uct_cuda_end_t via);
 
 
 /** Return the slot of a place in SCRATCH, else NULL. */
