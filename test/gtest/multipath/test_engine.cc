@@ -239,6 +239,14 @@ protected:
         wait(t);
     }
 
+    /* Count the callback. */
+    void notify(const Transfer &t, int *calls)
+    {
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
+                                  t.transfer,
+                                  [](void *arg) { ++*(int*)arg; }, calls));
+    }
+
     size_t bytes(int from, int to)
     {
         return m_node->copied[{from, to}];
@@ -430,9 +438,7 @@ TEST_P(test_engine, notify)
 
     create();
     Transfer t = start(0, 1, MiB);
-    EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
-                              t.transfer,
-                              [](void *arg) { ++*(int*)arg; }, &calls));
+    notify(t, &calls);
     EXPECT_EQ(0, calls);
     m_node->run_all();
     EXPECT_EQ(1, calls);
@@ -452,9 +458,7 @@ TEST_P(test_engine, notifies_of_each_pair_at_its_end)
     Transfer all[2] = {start(0, 1, MiB), start(0, 2, MiB)};
 
     for (int i = 0; i < 2; ++i) {
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
-                                  all[i].transfer,
-                                  [](void *arg) { ++*(int*)arg; }, &calls[i]));
+        notify(all[i], &calls[i]);
     }
     m_node->run_others();
     EXPECT_EQ(0, calls[0]);
@@ -478,9 +482,7 @@ TEST_P(test_engine, notifies_when_all_paths_are_done)
 
         m_node->stuck = last;
         Transfer t    = start(0, 1, MiB);
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
-                                  t.transfer,
-                                  [](void *arg) { ++*(int*)arg; }, &calls));
+        notify(t, &calls);
         m_node->run_others();
         EXPECT_EQ(0, calls) << "over GPU " << last.first;
         m_node->stuck = {-2, -2};
