@@ -158,7 +158,7 @@ typedef enum {
 
 /**
  * Create and map the missing resources of the engine's plan. No other function
- * does this. A resource that is not available becomes a constraint of the kind.
+ * does this. A resource that is not available becomes a constraint.
  *
  * @param absent  Mask of relays not ready yet, as for the planner; some may be
  *                added.
@@ -167,8 +167,9 @@ uct_cuda_mp_acquired_t
 uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
                     uint32_t *absent);
 
-/** Drop constraints caused by another allocation, which may have been freed.
- *  Call it before planning a transfer of the kind. */
+/** Drop constraints that may be over: of another allocation, which may have
+ *  been freed, and of relays that were out of memory some time ago. Call it
+ *  before planning a transfer of the kind. */
 void uct_cuda_mp_acquire_drop_constraints(uct_cuda_mp_core_t *core, int kind,
                                           uint64_t allocation);
 
