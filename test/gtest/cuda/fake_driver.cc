@@ -239,6 +239,27 @@ void FakeDriver::offer_host_copies()
     };
 }
 
+CUresult FakeDriver::locked(unsigned count, const CUpointer_attribute *names,
+                            void **values, const void *base, size_t length)
+{
+    for (unsigned i = 0; i < count; ++i) {
+        switch (names[i]) {
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+            *(unsigned*)values[i] = CU_MEMORYTYPE_HOST;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+            *(CUdeviceptr*)values[i] = (CUdeviceptr)base;
+            break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+            *(size_t*)values[i] = length;
+            break;
+        default:
+            break;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult get_uuid(CUuuid *uuid, CUdevice)
 {
     memset(uuid, 0x11, sizeof(*uuid));

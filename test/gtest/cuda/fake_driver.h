@@ -54,6 +54,10 @@ public:
        single and in batches, and between a GPU and the host. */
     void offer_gpu_copies();
     void offer_host_copies();
+
+    /* Fill in the attributes of page-locked memory. */
+    static CUresult locked(unsigned count, const CUpointer_attribute *names,
+                           void **values, const void *base, size_t length);
     std::atomic<unsigned> singles{0};
     unsigned batches = 0;
 

@@ -7,8 +7,9 @@
 extern "C" {
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/host/host_pipeline.h>
-#include <uct/cuda/cuda_cma/cuda_cma_channel.h>
+#include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
+#include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 }
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ protected:
         }
     };
 
-    static constexpr size_t host_size = 1 << 16;
+    static constexpr size_t host_size = 1 << 20;
     FakeDriver               driver;
     uct_cuda_queue_t         queue   = {};
     uct_cuda_cma_control_t   *page   = nullptr;
@@ -256,6 +257,28 @@ TEST_F(CmaChannel, refused_requests_are_copied_by_threads)
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 5, true, &next)) << "not again";
 }
 
+/* Threads copy in the context of each memory, not of the batch's first one:
+   the program may have destroyed that */
+TEST_F(CmaChannel, memory_of_two_contexts)
+{
+    const size_t half = sizeof(gpu) / 2;
+    Reported first, second;
+
+    driver.offer_gpu_memory((CUdeviceptr)gpu, half);
+    driver.offer_handles();
+    ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &first));
+    driver.renew_context();
+    ++driver.buffer_id;
+    driver.gpu_base += half;
+    ASSERT_EQ(UCS_INPROGRESS, post(half, 5, true, &second));
+    EXPECT_EQ(1u, queue.outstanding);
+    answer(0, UCT_CUDA_CMA_DONE);
+    answer(1, UCT_CUDA_CMA_REFUSED);
+    progress_until(second);
+    EXPECT_EQ(UCS_OK, first.status);
+    EXPECT_EQ(UCS_OK, second.status);
+}
+
 /* A server that does not run is not waited for; it must not copy later */
 TEST_F(CmaChannel, a_request_not_begun_is_cancelled)
 {
@@ -429,6 +452,50 @@ TEST_F(CmaChannel, no_channel_opens_without_a_free_slot)
         uct_cuda_cma_channel_close(one);
     }
     EXPECT_EQ(1u, page->slots[1].is_over);
+}
+
+/* An endpoint copies by threads meanwhile */
+TEST_F(CmaChannel, an_endpoint_gets_a_slot_once_one_is_free)
+{
+    uct_cuda_cma_rkey_t packed = {UCT_CUDA_CMA_PACKED_MAGIC, (uintptr_t)host,
+                                  host_size, id};
+    uct_cuda_cma_iface_t iface = {};
+    uct_cuda_cma_ep_t ep       = {};
+    uct_iov_t iov              = {};
+    void *handle               = nullptr;
+    uct_cuda_cma_slot_t &slot  = page->slots[UCT_CUDA_CMA_SLOTS - 1];
+    uct_rkey_t rkey;
+
+    ASSERT_EQ(UCS_OK, uct_cuda_cma_rkey_unpack(NULL, &packed, 0, &rkey,
+                                               &handle));
+    ASSERT_EQ(UCS_OK, uct_cuda_queue_init(&iface.super.queue, 16, UINT_MAX));
+    for (auto &other : page->slots) {
+        other.pid = getpid();
+    }
+    ep.super.super.iface = (uct_iface_h)&iface;
+    ep.peer              = peer;
+    iov.buffer           = gpu;
+    iov.length           = 5;
+    iov.count            = 1;
+    for (unsigned expected : {UCT_CUDA_CMA_FREE, UCT_CUDA_CMA_POSTED}) {
+        Reported reported;
+
+        ASSERT_EQ(UCS_INPROGRESS,
+                  uct_cuda_cma_ep_put_zcopy(&ep.super.super, &iov, 1,
+                                            (uintptr_t)host, rkey, &reported));
+        EXPECT_EQ(expected, slot.requests[0].state);
+        slot.requests[0].state = slot.requests[0].state ? UCT_CUDA_CMA_DONE : 0;
+        while (iface.super.queue.outstanding > 0) {
+            driver.done = driver.events;
+            uct_cuda_queue_progress(&iface.super.queue);
+        }
+        EXPECT_EQ(UCS_OK, reported.status);
+        slot.pid = 0;
+        usleep(1100 * 1000);
+    }
+    uct_cuda_cma_channel_close(ep.channel);
+    uct_cuda_queue_cleanup(&iface.super.queue);
+    uct_cuda_cma_rkey_release(NULL, rkey, handle);
 }
 
 TEST_F(CmaChannel, other_files_are_no_control_block)

@@ -147,22 +147,9 @@ protected:
                                    (address < (CUdeviceptr)host + half / 2);
 
             ++fake->questions;
-            for (unsigned i = 0; (i < count) && is_locked; ++i) {
-                switch (names[i]) {
-                case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-                    *(unsigned*)values[i] = CU_MEMORYTYPE_HOST;
-                    break;
-                case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-                    *(CUdeviceptr*)values[i] = (CUdeviceptr)host;
-                    break;
-                case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-                    *(size_t*)values[i] = half / 2;
-                    break;
-                default:
-                    break;
-                }
-            }
-            return CUDA_SUCCESS; /* values of other memory stay */
+            /* values of other memory stay */
+            return fake->locked(is_locked ? count : 0, names, values, host,
+                                half / 2);
         };
         driver.table.cuMemcpyDtoDAsync = [](CUdeviceptr dst, CUdeviceptr src,
                                             size_t bytes, CUstream) {

@@ -79,24 +79,11 @@ protected:
                    void **values, CUdeviceptr address) {
                     auto it = find(address);
 
-                    for (unsigned i = 0;
-                         (i < count) && (it != registered.end()); ++i) {
-                        switch (attributes[i]) {
-                        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-                            *static_cast<CUmemorytype*>(values[i]) =
-                                    CU_MEMORYTYPE_HOST;
-                            break;
-                        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-                            *static_cast<CUdeviceptr*>(values[i]) = it->first;
-                            break;
-                        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-                            *static_cast<size_t*>(values[i]) = it->second;
-                            break;
-                        default:
-                            break;
-                        }
-                    }
-                    return CUDA_SUCCESS;
+                    return (it == registered.end()) ?
+                                   CUDA_SUCCESS :
+                                   fake->locked(count, attributes, values,
+                                                (const void*)it->first,
+                                                it->second);
                 };
         /* Like the driver, refuse a copy that crosses the end of a
            registration */

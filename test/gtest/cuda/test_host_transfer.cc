@@ -52,22 +52,8 @@ protected:
                 [](unsigned count, CUpointer_attribute *names, void **values,
                    CUdeviceptr) {
                     ++fake->questions;
-                    for (unsigned i = 0; is_locked && (i < count); ++i) {
-                        switch (names[i]) {
-                        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-                            *(unsigned*)values[i] = CU_MEMORYTYPE_HOST;
-                            break;
-                        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-                            *(CUdeviceptr*)values[i] = (CUdeviceptr)host.data();
-                            break;
-                        case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-                            *(size_t*)values[i] = host.size();
-                            break;
-                        default:
-                            break;
-                        }
-                    }
-                    return CUDA_SUCCESS;
+                    return fake->locked(is_locked ? count : 0, names, values,
+                                        host.data(), host.size());
                 };
         driver.table.cuEventQuery       = [](CUevent) { return CUDA_SUCCESS; };
         driver.table.cuStreamDestroy    = [](CUstream) { return CUDA_SUCCESS; };

@@ -163,7 +163,9 @@ FakeNode::FakeNode(int num_gpus, unsigned seed) :
         ENTER("cuMemAlloc", true);
         void *memory = nullptr;
         result = self->allocate(&memory, size, m_stack.back(),
-                                self->gpu_memory);
+                                (m_stack.back() == self->full_gpu) ?
+                                        0 :
+                                        self->gpu_memory);
         *ptr = (CUdeviceptr)memory;
         return result;
     };

@@ -48,6 +48,9 @@ public:
     size_t gpu_memory  = 1ul << 40;
     size_t host_memory = 1ul << 40;
 
+    /** This GPU has no memory left for the module; -1: none. */
+    int full_gpu = -1;
+
     /** Allow contexts other than primary ones. */
     void offer_own_contexts();
 

@@ -239,6 +239,14 @@ protected:
         wait(t);
     }
 
+    /* Count the callback. */
+    void notify(const Transfer &t, int *calls)
+    {
+        EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
+                                  t.transfer,
+                                  [](void *arg) { ++*(int*)arg; }, calls));
+    }
+
     size_t bytes(int from, int to)
     {
         return m_node->copied[{from, to}];
@@ -430,14 +438,37 @@ TEST_P(test_engine, notify)
 
     create();
     Transfer t = start(0, 1, MiB);
-    EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
-                              t.transfer,
-                              [](void *arg) { ++*(int*)arg; }, &calls));
+    notify(t, &calls);
     EXPECT_EQ(0, calls);
     m_node->run_all();
     EXPECT_EQ(1, calls);
     EXPECT_TRUE(arrived(t));
     uct_cuda_mp_release(t.transfer);
+}
+
+/* A long transfer to another GPU does not delay it. A graph would wait for that
+   one itself. */
+TEST_P(test_engine, notifies_of_each_pair_at_its_end)
+{
+    int calls[2] = {0, 0};
+
+    m_config.set("_PATHS", "direct,gpu3").set("_GRAPH", "n");
+    create();
+    m_node->stuck   = {0, 1};
+    Transfer all[2] = {start(0, 1, MiB), start(0, 2, MiB)};
+
+    for (int i = 0; i < 2; ++i) {
+        notify(all[i], &calls[i]);
+    }
+    m_node->run_others();
+    EXPECT_EQ(0, calls[0]);
+    EXPECT_EQ(1, calls[1]);
+    m_node->stuck = {-2, -2};
+    m_node->run_all();
+    EXPECT_EQ(1, calls[0]);
+    for (Transfer &t : all) {
+        uct_cuda_mp_release(t.transfer);
+    }
 }
 
 /* Whichever path ends last */
@@ -451,9 +482,7 @@ TEST_P(test_engine, notifies_when_all_paths_are_done)
 
         m_node->stuck = last;
         Transfer t    = start(0, 1, MiB);
-        EXPECT_EQ(UCS_OK, uct_cuda_mp_notify(
-                                  t.transfer,
-                                  [](void *arg) { ++*(int*)arg; }, &calls));
+        notify(t, &calls);
         m_node->run_others();
         EXPECT_EQ(0, calls) << "over GPU " << last.first;
         m_node->stuck = {-2, -2};
@@ -630,6 +659,10 @@ TEST_P(test_engine_remote, refused_mapping)
     EXPECT_TRUE(exchange(m_peer, true, MiB));
     EXPECT_EQ((std::vector<int>{0, 3}), m_peer.mapped_for);
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
+    /* Only its way to the peer's memory is dropped */
+    m_may_use_peers_gpu = true;
+    transfer(0, 2, MiB);
+    EXPECT_GT(bytes(3, 2), 0u);
 }
 
 /* Freed memory does not disable a relay, even several allocations in a row */
@@ -1102,16 +1135,34 @@ TEST_P(test_engine, peer_access_is_the_programs)
     }
 }
 
-TEST_P(test_engine, little_memory_for_staging)
+/* The other relays keep their staging memory, and this one is tried again */
+TEST_P(test_engine, one_relay_without_memory_for_staging)
 {
-    m_config.set("_STAGING_SIZE", "64m").set("_PATHS", "direct,gpu2");
-    m_node->gpu_memory = 8 * MiB;
-    create();
+    unsigned steps[2];
+
+    for (int i = 0; i < 2; ++i) {
+        m_config.set("_STAGING_SIZE", "64m");
+        m_config.set("_PATHS", (i == 0) ? "direct,gpu3" : "direct,gpu2,gpu3");
+        m_node->full_gpu = 2;
+        create();
+        Transfer t = start(0, 1, 16 * MiB);
+        ASSERT_NE(nullptr, t.transfer);
+        steps[i] = uct_cuda_mp_num_steps(t.transfer);
+        wait(t);
+        EXPECT_EQ(0u, bytes(0, 2));
+        if (i == 0) {
+            destroy();
+        }
+    }
+    EXPECT_EQ(steps[0], steps[1]);
+    EXPECT_EQ(1u, count_messages("\"gpu2\""));
+
+    m_node->full_gpu = -1;
+    transfer(1, 2, MiB); /* memory there needs none of the engine's */
+    usleep(1100 * 1000);
     transfer(0, 1, MiB);
     EXPECT_GT(bytes(0, 2), 0u);
-    transfer(0, 1, 2 * MiB);
-    EXPECT_EQ(1u, count_messages("W out of memory for staging"));
-    EXPECT_EQ(1u, (unsigned)messages.size());
+    EXPECT_EQ(1u, count_messages("\"gpu2\""));
 }
 
 TEST_P(test_engine, no_memory_for_staging)
@@ -1139,16 +1190,21 @@ TEST_P(test_engine, no_memory_for_host_staging)
     EXPECT_GT(bytes(0, 2), 0u);
 }
 
-/* A relay's context cannot be created: the others carry on */
+/* A relay's context cannot be created: the others carry on, also to and from
+   that GPU */
 TEST_P(test_engine, relay_without_context)
 {
-    m_config.set("_PATHS", "direct,gpu2,gpu3");
+    m_config.set("_PATHS", "direct,gpu2,gpu3,gpu1");
     m_node->fail_function = "cuDevicePrimaryCtxRetain";
-    m_node->fail_call(3, CUDA_ERROR_OUT_OF_MEMORY);
+    m_node->fail_call(3);
     create();
     transfer(0, 1, MiB);
     EXPECT_EQ(0u, bytes(0, 2));
     EXPECT_GT(bytes(0, 3), 0u);
+    transfer(0, 2, MiB);
+    EXPECT_GT(bytes(1, 2), 0u);
+    transfer(2, 0, MiB);
+    EXPECT_GT(bytes(2, 1), 0u);
 }
 
 /* After a reset of a GPU its old resources are neither used nor destroyed: of
@@ -1498,14 +1554,16 @@ TEST_P(test_engine_start, a_context_is_unavailable)
     EXPECT_EQ(2u, messages.size());
 }
 
-TEST_P(test_engine_start, little_memory_for_staging)
+TEST_P(test_engine_start, no_memory_for_staging)
 {
     m_node->gpu_memory = 8 * MiB;
     create_with_contexts({0, 1});
     EXPECT_EQ(0u, num_steps(0, 1));
-    await([&] { return num_steps(0, 1) > 0; });
-    EXPECT_EQ(1u, count_messages("W out of memory for staging"));
-    EXPECT_EQ(1u, messages.size());
+    await([&] {
+        EXPECT_EQ(0u, num_steps(0, 1));
+        return count_messages("is out of memory") == 2;
+    });
+    EXPECT_EQ(2u, messages.size());
 }
 
 TEST_P(test_engine_start, destroyed_meanwhile)

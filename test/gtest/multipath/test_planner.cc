@@ -984,7 +984,6 @@ TEST_F(test_planner, constraints)
     };
 
     EXPECT_EQ("direct,gpu2,gpu3,host", make(0, 1));
-    uint64_t slot = m_plan->slot_size;
 
     constraints.absent_links[0] = uct_cuda_end_bit(End(2));
     EXPECT_EQ("direct,gpu3,host", make(0, 1));
@@ -995,12 +994,6 @@ TEST_F(test_planner, constraints)
     constraints.absent_links[uct_cuda_end_index(End(HOST))] =
             uct_cuda_end_bit(End(1));
     EXPECT_EQ("direct,gpu3", make(0, 1));
-
-    constraints.staging_size = 4 * MiB;
-    EXPECT_EQ("direct,gpu3", make(0, 1));
-    EXPECT_EQ(slot / 8, m_plan->slot_size);
-    EXPECT_EQ(UCT_CUDA_PLAN_MAX_CHUNKS * slot / 8,
-              uct_cuda_plan_max_size_of(&know));
 }
 
 

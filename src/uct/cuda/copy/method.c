@@ -60,14 +60,6 @@ typedef struct {
     uct_cuda_run_memory_t  memory;
 } method_start_t;
 
-typedef struct {
-    uct_cuda_method_t super;
-    bool              (*can)(method_start_t *start);
-
-    /* UCS_ERR_UNSUPPORTED: try the next method */
-    ucs_status_t      (*start)(method_start_t *start);
-} method_t;
-
 
 static const uct_cuda_copy_end_t *src_of(const uct_cuda_copy_t *copy)
 {
@@ -373,10 +365,18 @@ static bool engine_can(method_start_t *start)
                    start->request.is_mappable || !start->is_self;
 }
 
+static const uct_cuda_method_t by_engine = {"the engine", engine_test,
+                                            engine_wake, engine_end};
+
+/* UCS_ERR_UNSUPPORTED: try the next method */
 static ucs_status_t engine_start(method_start_t *start)
 {
     const state_t *state = start->state;
     uct_cuda_mp_transfer_t *work;
+
+    if (!engine_can(start)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
 
     if (state->host != NULL) {
         start->request.host_numa     = find_numa(state->host);
@@ -390,16 +390,11 @@ static ucs_status_t engine_start(method_start_t *start)
         return UCS_ERR_UNSUPPORTED;
     }
 
-    start->op->work  = work;
-    start->op->steps = uct_cuda_mp_num_steps(work);
+    start->op->method = &by_engine;
+    start->op->work   = work;
+    start->op->steps  = uct_cuda_mp_num_steps(work);
     return UCS_OK;
 }
-
-static const method_t by_engine = {
-    {"the engine", engine_test, engine_wake, engine_end},
-    engine_can,
-    engine_start
-};
 
 
 /* -------------------------------------------------------------- by threads */
@@ -421,48 +416,37 @@ static void threads_end(uct_cuda_op_t *op)
     single_end(op);
 }
 
-/* Return whether threads can carry the copy: mostly pageable memory, or a
- * peer's host memory */
-static bool threads_can(method_start_t *start)
-{
-    const state_t *state = start->state;
+static const uct_cuda_method_t by_threads = {"threads", threads_test,
+                                             threads_wake, threads_end};
 
-    return (remote_by(start) != NULL) ||
-           ((state->host != NULL) && (state->slot == NULL) &&
-            (state->pieces.pageable > state->bytes / 2));
-}
-
+/* Start threads for a peer's host memory or mostly pageable memory.
+ * UCS_ERR_UNSUPPORTED: try the next method */
 static ucs_status_t threads_start(method_start_t *start)
 {
     const bool to_gpu    = is_to_gpu(start);
     const state_t *state = start->state;
+    ucs_status_t status  = UCS_ERR_UNSUPPORTED;
     uct_cuda_host_job_t *job;
-    ucs_status_t status;
 
     if (remote_by(start) != NULL) {
         status = uct_cuda_host_pipeline_start_remote(
                 gpu_address(start), to_gpu ? start->src : start->dst,
                 state->bytes, to_gpu, remote_by(start), &job);
-    } else if (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
-                                            state->bytes, to_gpu,
-                                            &job) == UCS_OK) {
+    } else if ((state->host != NULL) && (state->slot == NULL) &&
+               (state->pieces.pageable > state->bytes / 2) &&
+               (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
+                                             state->bytes, to_gpu,
+                                             &job) == UCS_OK)) {
         status = UCS_OK;
-    } else {
-        status = UCS_ERR_UNSUPPORTED;
     }
 
     if (status == UCS_OK) {
-        start->op->work = job;
+        start->op->method = &by_threads;
+        start->op->work   = job;
     }
 
     return status;
 }
-
-static const method_t by_threads = {
-    {"threads", threads_test, threads_wake, threads_end},
-    threads_can,
-    threads_start
-};
 
 
 /* -------------------------------------------- by a slot, and by the driver */
@@ -481,16 +465,6 @@ static void count_single(method_start_t *start)
         uct_cuda_copy_count(&state->count, start->engine, state->src_end,
                             state->dst_end, state->bytes);
     }
-}
-
-static bool slot_can(method_start_t *start)
-{
-    return start->state->slot != NULL;
-}
-
-static bool driver_can(method_start_t *start)
-{
-    return remote_by(start) == NULL;
 }
 
 /* Submit a copy of host memory; on failure wait, as submitted work must not
@@ -530,6 +504,11 @@ static ucs_status_t copy_gpus(method_start_t *start, CUstream stream)
     return status;
 }
 
+static const uct_cuda_method_t by_slot   = {.name = "a slot",
+                                            .end  = single_end};
+static const uct_cuda_method_t by_driver = {.name = "the driver",
+                                            .end  = single_end};
+
 static ucs_status_t driver_start(method_start_t *start)
 {
     const CUstream stream = start->op->stream->cuda;
@@ -538,23 +517,13 @@ static ucs_status_t driver_start(method_start_t *start)
                                            copy_gpus(start, stream);
 
     if (status == UCS_OK) {
+        start->op->method = (start->state->slot != NULL) ? &by_slot :
+                                                           &by_driver;
         count_single(start);
     }
 
     return status;
 }
-
-static const method_t by_slot = {
-    {"a slot", NULL, NULL, single_end},
-    slot_can,
-    driver_start
-};
-
-static const method_t by_driver = {
-    {"the driver", NULL, NULL, single_end},
-    driver_can,
-    driver_start
-};
 
 
 /* --------------------------------------------------------------- interface */
@@ -590,27 +559,13 @@ static ucs_status_t look_at_host(method_start_t *start)
     return UCS_OK;
 }
 
-static ucs_status_t start_by(method_start_t *start, const method_t *method)
-{
-    ucs_status_t status = UCS_ERR_UNSUPPORTED;
-
-    if (method->can(start)) {
-        status = method->start(start);
-        if (status == UCS_OK) {
-            start->op->method = &method->super;
-        }
-    }
-
-    return status;
-}
-
 /* Start by the engine, else by the first suitable method of the others, which
  * use one mapping of a peer's memory */
 static ucs_status_t start_by_any(method_start_t *start)
 {
     ucs_status_t status;
 
-    status = start_by(start, &by_engine);
+    status = engine_start(start);
     if (status != UCS_ERR_UNSUPPORTED) {
         return status;
     }
@@ -620,16 +575,10 @@ static ucs_status_t start_by_any(method_start_t *start)
         return status;
     }
 
-    status = UCS_ERR_UNSUPPORTED;
-    if ((start->state->host != NULL) || (remote_by(start) != NULL)) {
-        status = start_by(start, &by_threads);
-        if (status == UCS_ERR_UNSUPPORTED) {
-            status = start_by(start, &by_slot);
-        }
-    }
-
-    return (status == UCS_ERR_UNSUPPORTED) ? start_by(start, &by_driver) :
-                                             status;
+    status = threads_start(start);
+    return ((status == UCS_ERR_UNSUPPORTED) && (remote_by(start) == NULL)) ?
+                   driver_start(start) :
+                   status;
 }
 
 /* Return the host memory accessible to this process, or NULL */

@@ -8,9 +8,9 @@
 
 #include <uct/cuda/base/alarm.h>
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/host/host_pipeline.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/copy/context.h>
 #include <uct/cuda/cuda_cma/cuda_cma_keys.h>
 
 #include <stddef.h>
@@ -241,19 +241,19 @@ void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel)
 /* --------------------------------------------------------------- by threads */
 
 /* Let threads make a transfer that the server does not; any context may be
- * current */
+ * current. A batch has transfers of memory of several contexts. */
 static ucs_status_t
 thread_start(const batch_t *batch, transfer_t *transfer)
 {
-    const uct_cuda_context_t *context   = batch->op->stream->context;
-    const uct_cuda_copy_t *copy         = &transfer->copy;
+    uct_cuda_copy_t *copy               = &transfer->copy;
     const uct_cuda_host_remote_t remote = {
         .copy = uct_cuda_cma_peer_copy,
         .arg  = batch->channel->peer
     };
+    uct_cuda_gpu_context_t context;
     ucs_status_t status;
 
-    if (!uct_cuda_context_push(context)) {
+    if (uct_cuda_copy_enter(copy, uct_cuda_end_host(), &context) != UCS_OK) {
         return UCS_ERR_IO_ERROR;
     }
 
@@ -261,7 +261,7 @@ thread_start(const batch_t *batch, transfer_t *transfer)
                                                  copy->remote.address,
                                                  copy->bytes, !copy->is_put,
                                                  &remote, &transfer->job);
-    uct_cuda_ctx_pop();
+    uct_cuda_gpu_context_pop(&context);
     if (status != UCS_OK) {
         transfer->job = NULL;
         return status;

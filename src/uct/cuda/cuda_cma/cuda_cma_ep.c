@@ -6,6 +6,7 @@
  */
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
@@ -15,6 +16,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+
+/* Time until a server is asked again for a channel, ns: it may have freed a
+ * slot */
+#define ASK_NS (1000ul * 1000 * 1000)
 
 
 ucs_status_t uct_cuda_cma_ep_create(uct_abi_iface_t *iface,
@@ -157,8 +163,10 @@ static ucs_status_t
 peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
             const uct_cuda_copy_t *copy)
 {
-    if ((ep->channel == NULL) && (ep->asked != rkey->server.token)) {
-        ep->asked   = rkey->server.token;
+    const uint64_t now = (ep->channel == NULL) ? uct_cuda_now_ns() : 0;
+
+    if ((ep->channel == NULL) && (now - ep->asked >= ASK_NS)) {
+        ep->asked   = now;
         ep->channel = uct_cuda_cma_channel_open(&ep_iface(ep)->channels,
                                                 ep->peer, &rkey->server);
     }

@@ -40,6 +40,7 @@ void uct_cuda_mp_core_planner_input(const uct_cuda_mp_core_t *core, int kind,
     know_p->load        = load;
     know_p->tuning      = core->tuning;
     know_p->constraints = &core->kinds[kind].constraints;
+    know_p->absent      = core->absent;
 }
 
 void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)

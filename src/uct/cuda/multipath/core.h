@@ -46,7 +46,7 @@ typedef struct {
     bool                        is_pending; /**< Some are in force */
     uint64_t                    allocation; /**< Allocation they are for */
     /** Failures in a row */
-    uint8_t                     count[UCT_CUDA_MAX_GPUS];
+    uint8_t                     count[UCT_CUDA_NUM_ENDS];
 } uct_cuda_mp_refused_t;
 
 
@@ -76,7 +76,12 @@ typedef struct {
     const uct_cuda_topo_t   *topo;   /**< NULL: unknown */
     bool                    is_learned;
     bool                    is_hidden_logged;
-    bool                    is_shrink_logged;
+    uint32_t                absent; /**< Mask of relays that failed */
+    /** Mask of relays out of memory, not to be tried again until full_until
+     *  (ns). Each failure extends that time full_ns. */
+    uint32_t                full;
+    uint64_t                full_until;
+    uint64_t                full_ns;
     uct_cuda_mp_kind_t      kinds[UCT_CUDA_MP_NUM_KINDS];
     bool                    was_alone; /**< The transfer before this one was */
     uct_cuda_plan_tuning_t  *tuning; /**< Or NULL */
@@ -153,7 +158,7 @@ typedef enum {
 
 /**
  * Create and map the missing resources of the engine's plan. No other function
- * does this. A resource that is not available becomes a constraint of the kind.
+ * does this. A resource that is not available becomes a constraint.
  *
  * @param absent  Mask of relays not ready yet, as for the planner; some may be
  *                added.
@@ -162,8 +167,9 @@ uct_cuda_mp_acquired_t
 uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
                     uint32_t *absent);
 
-/** Drop constraints caused by another allocation, which may have been freed.
- *  Call it before planning a transfer of the kind. */
+/** Drop constraints that may be over: of another allocation, which may have
+ *  been freed, and of relays that were out of memory some time ago. Call it
+ *  before planning a transfer of the kind. */
 void uct_cuda_mp_acquire_drop_constraints(uct_cuda_mp_core_t *core, int kind,
                                           uint64_t allocation);
 

@@ -158,9 +158,7 @@ static pair_t *new_pair(const uct_cuda_mp_flow_t *flow)
  * wait. */
 static void retry_later(uct_cuda_mp_traffic_t *traffic)
 {
-    traffic->retry_pause = (traffic->retry_pause == 0) ?
-                                   RETRY_PAUSE :
-                                   2 * traffic->retry_pause;
+    traffic->retry_pause = 2 * traffic->retry_pause + RETRY_PAUSE;
     traffic->retry_time  = uct_cuda_now_ns() + traffic->retry_pause;
 }
 

@@ -137,6 +137,7 @@ static uct_cuda_plan_reason_t make_plan(uct_cuda_mp_core_t *core,
                              &request->host_numa :
                              NULL;
     while (acquired == UCT_CUDA_MP_ASK_AGAIN) {
+        know.absent |= core->absent | core->full;
         uct_cuda_plan_make(&know, src, dst, size, plan);
         log_plan(core, request);
         if (plan->num_paths == 0) {
@@ -333,8 +334,6 @@ static uct_cuda_plan_reason_t plan_first(uct_cuda_mp_core_t *core,
 {
     const uct_cuda_end_t src = request->src_end;
     const uct_cuda_end_t dst = request->dst_end;
-    uct_cuda_plan_knowledge_t know;
-    uct_cuda_plan_reason_t reason;
     char text[128];
 
     /* the debug line below tells more, from the load */
@@ -353,16 +352,9 @@ static uct_cuda_plan_reason_t plan_first(uct_cuda_mp_core_t *core,
     }
 
     uct_cuda_mp_core_drop_lost(core);
-    uct_cuda_mp_core_planner_input(core, uct_cuda_mp_kind(src, dst), NULL,
-                                   &know);
-    do {
-        /* scarce staging memory makes pieces smaller */
-        *piece_p = uct_cuda_plan_piece_size(
-                request->size, uct_cuda_plan_max_size_of(&know));
-        reason   = make_plan(core, request, memory, *piece_p);
-    } while (*piece_p > uct_cuda_plan_max_size_of(&know));
-
-    return reason;
+    *piece_p = uct_cuda_plan_piece_size(request->size,
+                                        uct_cuda_plan_max_size(&core->config));
+    return make_plan(core, request, memory, *piece_p);
 }
 
 static ucs_status_t
@@ -461,7 +453,9 @@ ucs_status_t uct_cuda_mp_notify(uct_cuda_mp_transfer_t *transfer, CUhostFn func,
 
     pthread_mutex_lock(&core->lock);
     status = uct_cuda_run_completion_notify(
-            core->rsc, transfer->local, &transfer->completion, func, arg);
+            core->rsc, transfer->local,
+            uct_cuda_plan_link(transfer->src, transfer->dst),
+            &transfer->completion, func, arg);
     pthread_mutex_unlock(&core->lock);
 
     return status;

@@ -697,27 +697,6 @@ size_t uct_cuda_plan_max_size(const uct_cuda_plan_config_t *config)
                                                 UCT_CUDA_PLAN_MAX_SIZE;
 }
 
-/* Return the configuration, or in @a scratch a copy with less staging memory */
-static const uct_cuda_plan_config_t *
-constrained_config(const uct_cuda_plan_knowledge_t *know,
-                   uct_cuda_plan_config_t *scratch)
-{
-    if ((know->constraints == NULL) || (know->constraints->staging_size == 0)) {
-        return know->config;
-    }
-
-    *scratch              = *know->config;
-    scratch->staging_size = know->constraints->staging_size;
-    return scratch;
-}
-
-size_t uct_cuda_plan_max_size_of(const uct_cuda_plan_knowledge_t *know)
-{
-    uct_cuda_plan_config_t scratch;
-
-    return uct_cuda_plan_max_size(constrained_config(know, &scratch));
-}
-
 /* Use configured paths, shares and chunks. @return false: the hardware has none
  * of the paths */
 static bool problem_set_paths(problem_t *problem)
@@ -814,7 +793,7 @@ find_refusal(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
                (size < config->min_size)) {
         return UCT_CUDA_PLAN_NO_MIN_SIZE;
     } else if ((size < 2 * ALIGN) ||
-               (size > uct_cuda_plan_max_size_of(know)) ||
+               (size > uct_cuda_plan_max_size(know->config)) ||
                ((config->min_size == UCT_CUDA_PLAN_SIZE_AUTO) &&
                 (config->enable == UCT_CUDA_PLAN_YES) &&
                 (size < FORCED_MIN_SIZE))) {
@@ -826,13 +805,13 @@ find_refusal(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
 
 static void
 problem_init(problem_t *problem, const uct_cuda_plan_knowledge_t *know,
-             const uct_cuda_plan_config_t *config, const uct_cuda_plan_t *plan)
+             const uct_cuda_plan_t *plan)
 {
     uct_cuda_plan_query_t *query = &problem->query;
 
     query->numa             = find_numa(know, plan->src, plan->dst);
     query->topo             = know->topo;
-    query->config           = config;
+    query->config           = know->config;
     query->load             = know->load;
     query->model            = model_of(know);
     query->src              = plan->src;
@@ -889,16 +868,16 @@ static bool choose_split(const uct_cuda_plan_knowledge_t *know,
 }
 
 /* Split as configured, or best. @return false: use a plain copy */
-static bool plan_split(const uct_cuda_plan_knowledge_t *know,
-                       const uct_cuda_plan_config_t *config,
-                       uct_cuda_plan_t *plan)
+static bool
+plan_split(const uct_cuda_plan_knowledge_t *know, uct_cuda_plan_t *plan)
 {
-    const uct_cuda_plan_path_t direct = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
-    bool rotates                      = false;
+    const uct_cuda_plan_config_t *config = know->config;
+    const uct_cuda_plan_path_t direct    = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
+    bool rotates                         = false;
     problem_t problem;
     uct_cuda_plan_split_t split;
 
-    problem_init(&problem, know, config, plan);
+    problem_init(&problem, know, plan);
     plan->numa = (int16_t)problem.query.numa;
 
     /* time of a plain copy, for comparison */
@@ -954,18 +933,15 @@ void uct_cuda_plan_make(const uct_cuda_plan_knowledge_t *know,
                         uct_cuda_end_t src, uct_cuda_end_t dst, size_t size,
                         uct_cuda_plan_t *plan)
 {
-    uct_cuda_plan_config_t scratch;
-    const uct_cuda_plan_config_t *config = constrained_config(know, &scratch);
-
     plan_init(src, dst, know->remote, size, plan);
     plan->is_pulled = know->is_pulled;
-    plan->slot_size = uct_cuda_plan_slot_size(config);
+    plan->slot_size = uct_cuda_plan_slot_size(know->config);
     plan->reason    = (uint8_t)find_refusal(know, src, dst, size);
     if (plan->reason != UCT_CUDA_PLAN_ADMITTED) {
         return;
     }
 
-    if (!plan_split(know, config, plan) || (plan->num_paths == 0)) {
+    if (!plan_split(know, plan) || (plan->num_paths == 0)) {
         plan->reason    = UCT_CUDA_PLAN_NO_GAIN;
         plan->num_paths = 0;
         plan->num_steps = 0;
@@ -1014,7 +990,7 @@ static bool any_plan(const uct_cuda_plan_knowledge_t *know, bool is_host,
 static size_t find_min_size(const uct_cuda_plan_knowledge_t *know, bool is_host,
                             uct_cuda_plan_t *scratch)
 {
-    size_t largest = uct_cuda_plan_max_size_of(know);
+    size_t largest = uct_cuda_plan_max_size(know->config);
     size_t low     = 2 * ALIGN;
     size_t high    = low;
     size_t middle;

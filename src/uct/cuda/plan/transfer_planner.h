@@ -34,8 +34,6 @@ BEGIN_C_DECLS
 typedef struct {
     /** Mask of the ends of absent links (uct_cuda_end_bit()), for each start */
     uint32_t absent_links[UCT_CUDA_NUM_ENDS];
-    /** Maximum bytes for each device; 0: as configured */
-    size_t   staging_size;
 } uct_cuda_plan_constraints_t;
 
 
@@ -62,10 +60,6 @@ typedef struct {
 /** Return the largest transfer with a plan for every choice of paths, bytes:
  *  one that each path could carry alone. Larger transfers go piece by piece. */
 size_t uct_cuda_plan_max_size(const uct_cuda_plan_config_t *config);
-
-/** Like uct_cuda_plan_max_size(), with constraints. */
-size_t uct_cuda_plan_max_size_of(const uct_cuda_plan_knowledge_t *know);
-
 
 /**
  * Plan a transfer between two GPUs, or between page-locked host memory and a

@@ -130,7 +130,7 @@ static void make_memory(job_t *job)
         job->ctx_id = uct_cuda_ctx_id(job->ctx);
         make_staging(job);
     } else if (job->status == UCS_ERR_NO_MEMORY) {
-        /* NO_MEMORY would mean staging memory to the engine */
+        /* after NO_MEMORY the engine tries again, and a message waits */
         job->status = UCS_ERR_NO_RESOURCE;
     }
 

@@ -153,6 +153,7 @@ void uct_cuda_run_completion_wait(uct_cuda_run_completion_t *completion)
 
 ucs_status_t
 uct_cuda_run_completion_notify(uct_cuda_run_rsc_t *rsc, int device,
+                               uint16_t link,
                                const uct_cuda_run_completion_t *completion,
                                CUhostFn func, void *arg)
 {
@@ -160,7 +161,7 @@ uct_cuda_run_completion_notify(uct_cuda_run_rsc_t *rsc, int device,
     CUstream stream;
     unsigned i;
 
-    status = uct_cuda_run_rsc_notify_stream(rsc, device, &stream);
+    status = uct_cuda_run_rsc_notify_stream(rsc, device, link, &stream);
     if (status != UCS_OK) {
         return status;
     }

@@ -84,13 +84,14 @@ void uct_cuda_run_completion_wait(uct_cuda_run_completion_t *completion);
 
 /**
  * Let the driver call @a func after all events, in a stream of @a device's
- * context.
+ * context for transfers between the ends of @a link.
  *
  * @return UCS_OK, UCS_ERR_IO_ERROR if the context is gone, or the driver's
  *         error (logged).
  */
 ucs_status_t
 uct_cuda_run_completion_notify(uct_cuda_run_rsc_t *rsc, int device,
+                               uint16_t link,
                                const uct_cuda_run_completion_t *completion,
                                CUhostFn func, void *arg);
 

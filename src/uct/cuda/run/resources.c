@@ -22,7 +22,6 @@ typedef struct {
     CUcontext           ctx; /* NULL: not retained */
     unsigned long long  id;  /* of ctx; the program may reset it */
     event_pool_t        pool;
-    CUstream            notify;
     uct_cuda_run_link_t links[UCT_CUDA_PLAN_NUM_LINKS];
     bool                has_access[UCT_CUDA_MAX_GPUS]; /* to peers */
 } device_t;
@@ -32,9 +31,6 @@ struct uct_cuda_mp_rsc {
     device_t               devices[UCT_CUDA_MAX_GPUS];
     uct_cuda_run_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
     uct_cuda_run_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
-    /* Created twice at the same time; freed at the end, as unlocking memory
-     * waits for the program's work */
-    uct_cuda_run_staging_t spare_staging[UCT_CUDA_TOPO_MAX_NUMA];
     uint64_t               epoch; /* times that nothing was in flight */
 };
 
@@ -122,8 +118,7 @@ static ucs_status_t prepare_device(uct_cuda_run_rsc_t *rsc,
                                  &rsc->devices[device].ctx);
     if (status != UCS_OK) {
         rsc->devices[device].ctx = NULL;
-        /* NO_MEMORY would mean staging memory to the caller */
-        return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+        return status;
     }
 
     rsc->devices[device].id = uct_cuda_ctx_id(rsc->devices[device].ctx);
@@ -150,7 +145,7 @@ ucs_status_t uct_cuda_run_rsc_make_stream(uct_cuda_run_rsc_t *rsc, int device,
     }
 
     uct_cuda_ctx_pop();
-    return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+    return status;
 }
 
 /* Enable access to memory of @a peer, which has a context */
@@ -256,9 +251,11 @@ static uct_cuda_run_staging_t *find_staging(uct_cuda_run_rsc_t *rsc,
                    NULL;
 }
 
-uct_cuda_run_staging_t *
-uct_cuda_run_rsc_staging(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
-                         uct_cuda_end_t via)
+/* Return a plan's staging memory at an end, that of a place in SCRATCH or of a
+ * path; NULL for a direct path */
+static uct_cuda_run_staging_t *plan_staging(uct_cuda_run_rsc_t *rsc,
+                                            const uct_cuda_plan_t *plan,
+                                            uct_cuda_end_t via)
 {
     uct_cuda_run_staging_t *staging = find_staging(rsc, via, plan->numa);
 
@@ -281,8 +278,7 @@ uct_cuda_run_rsc_slot(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
         return NULL;
     }
 
-    staging = uct_cuda_run_rsc_staging(rsc, plan,
-                                       uct_cuda_end_at(place->owner));
+    staging = plan_staging(rsc, plan, uct_cuda_end_at(place->owner));
     return &staging->slots[uct_cuda_run_staging_slot(staging, place->slot)];
 }
 
@@ -309,8 +305,8 @@ uint32_t uct_cuda_run_rsc_next_slots(uct_cuda_run_rsc_t *rsc,
     unsigned i, next;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        staging = uct_cuda_run_rsc_staging(
-                rsc, plan, uct_cuda_plan_path_via(&plan->paths[i].path));
+        staging = plan_staging(rsc, plan,
+                               uct_cuda_plan_path_via(&plan->paths[i].path));
         if (staging != NULL) {
             next = staging->next + (is_behind ? plan->paths[i].slots : 0);
             staging->next = (next + unit - 1) / unit * unit %
@@ -337,8 +333,6 @@ static ucs_status_t prepare_staging(uct_cuda_run_rsc_t *rsc,
         return UCS_ERR_UNREACHABLE;
     }
 
-    /* staging memory is allocated once: slots of an engine's plans only get
-     * smaller */
     if (staging->base != 0) {
         return UCS_OK;
     }
@@ -374,7 +368,7 @@ make_ordering(uct_cuda_run_rsc_t *rsc, int device, uct_cuda_run_link_t *link)
     }
 
     uct_cuda_ctx_pop();
-    return (status == UCS_ERR_NO_MEMORY) ? UCS_ERR_NO_RESOURCE : status;
+    return status;
 }
 
 /* Create the peer access, stream and event of a link. Its contexts and staging
@@ -427,13 +421,16 @@ uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
 static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
                                  const uct_cuda_plan_t *plan,
                                  const uct_cuda_run_memory_t *memory,
-                                 const uct_cuda_plan_path_t *path)
+                                 const uct_cuda_plan_path_t *path,
+                                 uint16_t *link_p)
 {
     uint32_t devices    = uct_cuda_run_rsc_path_devices(plan, path);
     ucs_status_t status = UCS_OK;
     uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
+    count   = uct_cuda_plan_path_links(plan, path, links);
+    *link_p = links[0];
     for (; (status == UCS_OK) && (devices != 0); devices &= devices - 1) {
         status = prepare_device(rsc, plan, __builtin_ctz(devices));
     }
@@ -442,9 +439,9 @@ static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
         status = prepare_staging(rsc, plan, uct_cuda_plan_path_via(path));
     }
 
-    count = uct_cuda_plan_path_links(plan, path, links);
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
-        status = prepare_link(rsc, plan, memory, links[i]);
+        *link_p = links[i];
+        status  = prepare_link(rsc, plan, memory, links[i]);
     }
 
     return status;
@@ -472,10 +469,6 @@ void uct_cuda_run_rsc_adopt_staging(uct_cuda_run_rsc_t *rsc, int numa,
 {
     uct_cuda_run_staging_t *own = find_staging(rsc, staging->end, numa);
 
-    if ((own->base != 0) && uct_cuda_end_is_host(staging->end)) {
-        own = &rsc->spare_staging[numa];
-    }
-
     if (own->base == 0) {
         *own = *staging;
     } else {
@@ -487,13 +480,13 @@ void uct_cuda_run_rsc_adopt_staging(uct_cuda_run_rsc_t *rsc, int numa,
 ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
                                       const uct_cuda_plan_t *plan,
                                       const uct_cuda_run_memory_t *memory,
-                                      unsigned *path_p)
+                                      unsigned *path_p, uint16_t *link_p)
 {
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        status = prepare_path(rsc, plan, memory, &plan->paths[i].path);
+        status = prepare_path(rsc, plan, memory, &plan->paths[i].path, link_p);
         if (status != UCS_OK) {
             *path_p = i;
             return status;
@@ -530,17 +523,17 @@ unsigned long long uct_cuda_run_rsc_ctx_id(const uct_cuda_run_rsc_t *rsc,
 }
 
 ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
-                                            CUstream *stream_p)
+                                            uint16_t link, CUstream *stream_p)
 {
+    CUstream *notify = &rsc->devices[device].links[link].notify;
     ucs_status_t status;
 
     if (!device_is_there(&rsc->devices[device])) {
         return UCS_ERR_IO_ERROR;
     }
 
-    status    = uct_cuda_run_rsc_make_stream(rsc, device,
-                                             &rsc->devices[device].notify);
-    *stream_p = rsc->devices[device].notify;
+    status    = uct_cuda_run_rsc_make_stream(rsc, device, notify);
+    *stream_p = *notify;
     return status;
 }
 
@@ -576,8 +569,7 @@ CUdeviceptr uct_cuda_run_rsc_address(uct_cuda_run_rsc_t *rsc,
     CUdeviceptr base;
 
     if (place->buffer == UCT_CUDA_BUFFER_SCRATCH) {
-        staging = uct_cuda_run_rsc_staging(rsc, plan,
-                                           uct_cuda_end_at(place->owner));
+        staging = plan_staging(rsc, plan, uct_cuda_end_at(place->owner));
         base    = staging->base +
                uct_cuda_run_staging_slot(staging, place->slot) *
                        staging->slot_size;
@@ -690,7 +682,6 @@ void uct_cuda_run_rsc_lose(uct_cuda_run_rsc_t *rsc, uint32_t devices)
 
     for (i = 0; i < UCT_CUDA_TOPO_MAX_NUMA; ++i) {
         lose_staging(rsc, &rsc->host_staging[i], devices);
-        lose_staging(rsc, &rsc->spare_staging[i], devices);
     }
 
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
@@ -738,9 +729,9 @@ static void destroy_device(device_t *device)
 
     for (i = 0; i < UCT_CUDA_PLAN_NUM_LINKS; ++i) {
         destroy_event(device->links[i].ordering);
+        destroy_stream(device->links[i].notify);
     }
 
-    destroy_stream(device->notify);
     for (i = 0; i < device->pool.count; ++i) {
         destroy_event(device->pool.events[i]);
     }
@@ -765,7 +756,6 @@ void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc)
         release_staging(rsc, &rsc->gpu_staging[i]);
         for (numa = 0; numa < UCT_CUDA_TOPO_MAX_NUMA; ++numa) {
             release_staging(rsc, &rsc->host_staging[numa]);
-            release_staging(rsc, &rsc->spare_staging[numa]);
         }
         uct_cuda_ctx_pop();
     }

@@ -38,6 +38,9 @@ typedef struct {
     /** NULL, or streams for launches of graphs between the link's ends, used
      *  alternately so that a graph begins while another ends */
     CUstream launches[2];
+    /** NULL, or for callbacks at the end of transfers between the link's ends,
+     *  which end in order: no transfer delays the callback of another */
+    CUstream notify;
     uint8_t  next_launch; /**< Index of the next launch */
     bool     is_queued;   /**< The stream has work after the ordering event */
     uint64_t epoch;       /**< Epoch of the resources at the last use */
@@ -64,14 +67,15 @@ void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc);
  *
  * @param memory  Memory of the transfer, to be accessed by relays.
  * @param path_p  On failure: index of the plan's failed path.
- * @return UCS_OK; UCS_ERR_NO_MEMORY: staging memory of this size is not
- *         available, a smaller one may be (not logged); UCS_ERR_UNREACHABLE: no
- *         peer access; UCS_ERR_NO_RESOURCE or another error (logged).
+ * @param link_p  On failure: a link of that path; with UCS_ERR_UNREACHABLE the
+ *                one that is not available.
+ * @return UCS_OK; UCS_ERR_NO_MEMORY; UCS_ERR_UNREACHABLE: no peer access; or
+ *         another error (logged).
  */
 ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
                                       const uct_cuda_plan_t *plan,
                                       const uct_cuda_run_memory_t *memory,
-                                      unsigned *path_p);
+                                      unsigned *path_p, uint16_t *link_p);
 
 
 /** Return the mask of devices whose contexts a path uses. */
@@ -137,9 +141,7 @@ void uct_cuda_run_rsc_put_event(uct_cuda_run_rsc_t *rsc,
 
 
 /** Create a stream of the device's context, unless *stream_p is one already.
- *  A failure leaves *stream_p NULL. Lack of
- *  memory is reported as UCS_ERR_NO_RESOURCE: UCS_ERR_NO_MEMORY means
- *  staging memory. */
+ *  A failure leaves *stream_p NULL. */
 ucs_status_t uct_cuda_run_rsc_make_stream(uct_cuda_run_rsc_t *rsc, int device,
                                           CUstream *stream_p);
 
@@ -149,10 +151,10 @@ void uct_cuda_run_rsc_wait_stream(uct_cuda_run_rsc_t *rsc, int device,
                                   CUstream stream);
 
 
-/** Return a stream of the device's context for callbacks only;
- *  UCS_ERR_IO_ERROR if the context is gone. */
+/** Return the stream of the device's context for callbacks of transfers
+ *  between the ends of a link; UCS_ERR_IO_ERROR if the context is gone. */
 ucs_status_t uct_cuda_run_rsc_notify_stream(uct_cuda_run_rsc_t *rsc, int device,
-                                            CUstream *stream_p);
+                                            uint16_t link, CUstream *stream_p);
 
 
 /* For the executors */
@@ -177,13 +179,6 @@ CUdeviceptr uct_cuda_run_rsc_address(uct_cuda_run_rsc_t *rsc,
                                      const uct_cuda_plan_place_t *place,
                                      const uct_cuda_run_memory_t *memory,
                                      int device);
-
-
-/** Return a plan's staging memory at an end, that of a place in SCRATCH or
- *  of a path; NULL for a direct path. */
-uct_cuda_run_staging_t *
-uct_cuda_run_rsc_staging(uct_cuda_run_rsc_t *rsc, const uct_cuda_plan_t *plan,
-                         uct_cuda_end_t via);
 
 
 /** Return the slot of a place in SCRATCH, else NULL. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Memory block of the module, page-locked for all contexts. Its registration
- * ends with the context it was made in; the block stays in place and is locked
+ * ends with the context it was made in, after the driver has waited for copies
+ * in other contexts (H200, driver 580); the block stays in place and is locked
  * again.
  */
 #ifndef UCT_CUDA_BASE_HOST_HOST_BLOCK_H
