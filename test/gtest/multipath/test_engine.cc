@@ -1177,6 +1177,8 @@ TEST_P(test_engine, no_memory_for_staging)
     }
     EXPECT_EQ(1u, count_messages("\"gpu2\""));
     EXPECT_EQ(1u, count_messages("\"gpu3\""));
+    /* one wait for all that one transfer found without memory */
+    EXPECT_EQ(2u, count_messages("for 1 s"));
     EXPECT_EQ(0u, count_messages("E "));
 }
 

@@ -251,37 +251,37 @@ bool uct_cuda_memory_is_vmm(const void *address)
  * exported is lost when a pool releases it: neither free nor allocated again
  * until the pool is destroyed and its descriptors are closed, though no process
  * has it mapped (H200, driver 580; docs/results/by-hand.md). */
-static bool pool_keeps_memory(CUmemoryPool pool)
+static bool pool_keeps_memory(CUmemoryPool pool, int device)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     cuuint64_t threshold            = 0;
-    cuuint64_t reserved             = 0;
+    size_t total;
 
     return (pool != NULL) && (driver->cuMemPoolGetAttribute != NULL) &&
            (driver->cuMemPoolGetAttribute(pool,
                                           CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                                           &threshold) == CUDA_SUCCESS) &&
-           (driver->cuMemPoolGetAttribute(pool,
-                                          CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
-                                          &reserved) == CUDA_SUCCESS) &&
-           (threshold >= reserved);
+           (driver->cuDeviceTotalMem(&total, device) == CUDA_SUCCESS) &&
+           (threshold >= total);
 }
 
 bool uct_cuda_memory_is_closed_pool(const void *address)
 {
     uint64_t allowed                 = 0;
     CUmemoryPool pool                = NULL;
+    int device                       = 0;
     CUpointer_attribute attributes[] = {
         CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
-        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
+        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     };
-    void *values[]                   = {&allowed, &pool};
+    void *values[]                   = {&allowed, &pool, &device};
 
     return !uct_cuda_memory_is_vmm(address) &&
            ((uct_cuda_driver_get()->cuPointerGetAttributes(
-                     2, attributes, values, (CUdeviceptr)address) !=
+                     3, attributes, values, (CUdeviceptr)address) !=
              CUDA_SUCCESS) ||
-            (allowed == 0) || !pool_keeps_memory(pool));
+            (allowed == 0) || !pool_keeps_memory(pool, device));
 }
 
 void uct_cuda_memory_report_closed(const void *address)

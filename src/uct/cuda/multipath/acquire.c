@@ -85,9 +85,13 @@ static void constrain_path(uct_cuda_mp_core_t *core, const failed_t *failed,
         drop_link(constraints, uct_cuda_plan_link(plan->src, plan->dst));
         status = UCS_ERR_IO_ERROR; /* for good, also without memory */
     } else if (status == UCS_ERR_NO_MEMORY) {
+        if (core->full == 0) {
+            core->full_ns = 2 * core->full_ns + FULL_NS;
+        }
         core->full      |= uct_cuda_end_bit(via);
-        core->full_ns    = 2 * core->full_ns + FULL_NS;
         core->full_until = uct_cuda_now_ns() + core->full_ns;
+        log_failed(core, failed, status);
+        return; /* minimum sizes do not depend on it */
     } else {
         core->absent |= uct_cuda_end_bit(via);
     }
@@ -282,6 +286,10 @@ uct_cuda_mp_acquire(uct_cuda_mp_core_t *core, uct_cuda_run_memory_t *memory,
     if (status != UCS_OK) {
         constrain_path(core, &failed, status);
         return UCT_CUDA_MP_ASK_AGAIN;
+    }
+
+    if (core->full == 0) {
+        core->full_ns = 0;
     }
 
     if (uct_cuda_end_is_none(core->plan.remote)) {

@@ -78,7 +78,7 @@ typedef struct {
     bool                    is_hidden_logged;
     uint32_t                absent; /**< Mask of relays that failed */
     /** Mask of relays out of memory, not to be tried again until full_until
-     *  (ns). Each failure extends that time full_ns. */
+     *  (ns). Each failure after that doubles the time, full_ns. */
     uint32_t                full;
     uint64_t                full_until;
     uint64_t                full_ns;

@@ -106,7 +106,7 @@ static void make_node(job_t *job)
 }
 
 /* Allocate a job's staging memory, if it has any. Missing memory is no failure:
- * preparing a plan will detect it and use less. */
+ * preparing a plan will detect it and do without it. */
 static void make_staging(job_t *job)
 {
     if ((job->slot_size == 0) ||

@@ -52,7 +52,7 @@ static void numa_restore(const numa_policy_t *saved)
     }
 }
 
-/* Log errors except lack of memory: less memory may suffice */
+/* Log errors except lack of memory: other paths may do */
 static ucs_status_t check(const char *call, CUresult result, size_t size)
 {
     const ucs_status_t status = uct_cuda_status(result);
