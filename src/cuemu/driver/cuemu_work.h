@@ -88,6 +88,28 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream);
    streams before it does not count. Call with cuemu_lock(). */
 cuemu_op_id_t cuemu_work_last(cuemu_stream_t *stream);
 
+/* Let the event stand for the end of operations (none: past work), instead of
+   its last record. `start`, `at`: time of recording, and end of the call. Call
+   with cuemu_lock(). */
+void cuemu_work_record(cuemu_event_t *event, const cuemu_op_id_t *ops,
+                       unsigned count, cuemu_time_t start, cuemu_time_t at);
+
+/* Forget the work of the event's last record. Call with cuemu_lock(). */
+void cuemu_work_release(cuemu_event_t *event);
+
+/* Return non-zero if the event's work is done, and store its end time. Call
+   with cuemu_lock(). */
+int cuemu_work_settle(cuemu_event_t *event);
+
+/* Let the context keep the work of a stream that is destroyed. Call with
+   cuemu_lock(). */
+void cuemu_work_orphan(cuemu_stream_t *stream);
+
+/* Return an operation that ends when all work queued in the context so far has
+   ended, that of destroyed streams included; 0 if it has. Call with
+   cuemu_lock(). */
+cuemu_op_id_t cuemu_context_tail(cuemu_context_t *ctx);
+
 /* Delay the next operation in an idle stream, at most for a while, until the
    process waits for it: by submitting work behind it, or by waiting for the
    stream or an event in it. Kept as stream->lingers; 0: the stream is not idle.
@@ -148,10 +170,10 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
 /*
  * Announce that this process waits for the operation. When it is done, the
  * clock stops until the process has noticed, or for 5 ms of real time. So the
- * machine's load does not delay the program in emulated time. Returns an
- * operation that ends at that point, 0 on failure.
+ * machine's load does not delay the program in emulated time. Call without any
+ * lock.
  */
-cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op);
+void cuemu_work_watch(cuemu_op_id_t op);
 
 /* Wait for an operation, serving due ones meanwhile; 0: return at once. Call
    without any lock. */
@@ -180,6 +202,10 @@ void cuemu_process_wait_unlocked(void);
 
 /* Counters for the report at exit */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
+
+/* Start the service thread, as soon as the process has joined the session: it
+   also releases what killed processes hold, the clock included. */
+void cuemu_work_start(void);
 
 /* Stop the service thread at exit and wait for its end. Has no effect if it is
    not running. */

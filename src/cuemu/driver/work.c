@@ -738,13 +738,9 @@ static void cuemu_work_on_yield(int (*serve)(void))
     }
 }
 
-static void cuemu_service_start(void)
+void cuemu_work_start(void)
 {
     sigset_t all, old;
-
-    if (cuemu_service_running) {
-        return;
-    }
 
     cuemu_work_on_yield(cuemu_work_yield);
 
@@ -797,6 +793,38 @@ static int cuemu_move_get(void)
     return -1;
 }
 
+int cuemu_work_settle(cuemu_event_t *event)
+{
+    uint64_t change = __atomic_load_n(&cuemu_session.shared->change,
+                                      __ATOMIC_ACQUIRE);
+
+    if (event->op == 0) {
+        return 1;
+    }
+
+    cuemu_session_lock();
+    if (cuemu_sim_op_done(cuemu_session.sim, event->op)) {
+        event->end = cuemu_sim_op_end_time(cuemu_session.sim, event->op);
+        cuemu_sim_op_release(cuemu_session.sim, event->op);
+        event->op = 0;
+    } else {
+        event->change = change;
+    }
+    cuemu_session_unlock();
+    return event->op == 0;
+}
+
+/* Make room in a full simulation, which holds the operations of events. */
+static void cuemu_work_settle_all(void)
+{
+    cuemu_event_t *event;
+
+    for (event = cuemu_object_next(CUEMU_OBJ_EVENT, NULL); event != NULL;
+         event = cuemu_object_next(CUEMU_OBJ_EVENT, event)) {
+        (void)cuemu_work_settle(event);
+    }
+}
+
 cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
                              unsigned num_deps, cuemu_time_t at)
 {
@@ -805,7 +833,6 @@ cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
     cuemu_status_t status;
     int poke;
 
-    cuemu_service_start();
     work->desc.not_before = at;
     if (work->payload.kind != CUEMU_PAYLOAD_CALL) {
         work->desc.owner = CUEMU_OWNER_COPY(cuemu_session.slot);
@@ -835,6 +862,7 @@ cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
             break;
         }
 
+        cuemu_work_settle_all();
         cuemu_work_pause();
     }
 
@@ -852,6 +880,33 @@ cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
     return id;
 }
 
+void cuemu_work_release(cuemu_event_t *event)
+{
+    if (event->op != 0) {
+        cuemu_session_lock();
+        cuemu_sim_op_release(cuemu_session.sim, event->op);
+        cuemu_session_unlock();
+        event->op = 0;
+    }
+}
+
+void cuemu_work_record(cuemu_event_t *event, const cuemu_op_id_t *ops,
+                       unsigned count, cuemu_time_t start, cuemu_time_t at)
+{
+    cuemu_work_t mark = {.desc.kind = CUEMU_OP_MARK};
+
+    /* the operation of an event without a time may be forgotten when done */
+    mark.desc.flags = (event->flags & CU_EVENT_DISABLE_TIMING) ? 0 :
+                      CUEMU_OP_HOLD;
+    cuemu_work_release(event);
+    event->recorded = 1;
+    event->polled   = 0;
+    event->change   = ~0ull;
+    event->start    = start;
+    event->end      = at;
+    event->op       = (count == 0) ? 0 : cuemu_work_add(&mark, ops, count, at);
+}
+
 #define CUEMU_MAX_DEPS 64
 
 typedef struct {
@@ -859,20 +914,27 @@ typedef struct {
     unsigned      count;
 } cuemu_deps_t;
 
+/* Return an operation that ends with all of them; 0 if there are none. */
+static cuemu_op_id_t cuemu_deps_join(const cuemu_deps_t *deps, cuemu_time_t at)
+{
+    cuemu_work_t mark = {.desc.kind = CUEMU_OP_MARK};
+
+    return (deps->count == 0) ? 0 :
+           (deps->count == 1) ? deps->ids[0] :
+                                cuemu_work_add(&mark, deps->ids, deps->count,
+                                               at);
+}
+
 static void cuemu_deps_add(cuemu_deps_t *deps, cuemu_op_id_t id,
                            cuemu_time_t at)
 {
-    cuemu_work_t mark;
-
     if (id == 0) {
         return;
     }
 
     if (deps->count == CUEMU_MAX_DEPS) {
-        memset(&mark, 0, sizeof(mark));
-        mark.desc.kind = CUEMU_OP_MARK;
-        deps->ids[0]   = cuemu_work_add(&mark, deps->ids, deps->count, at);
-        deps->count    = 1;
+        deps->ids[0] = cuemu_deps_join(deps, at);
+        deps->count  = 1;
     }
 
     deps->ids[deps->count++] = id;
@@ -922,6 +984,7 @@ cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
                 cuemu_deps_add_stream(&deps, other, at);
             }
         }
+        cuemu_deps_add(&deps, ctx->orphans[0], at);
     } else if (!(stream->flags & CU_STREAM_NON_BLOCKING)) {
         cuemu_deps_add_stream(&deps, ctx->null_stream, at);
     }
@@ -947,6 +1010,7 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
     cuemu_work_t mark;
 
     if (stream == stream->ctx->null_stream) {
+        joins |= !cuemu_work_done(stream->ctx->orphans[0]);
         for (other = stream->ctx->streams; other != NULL;
              other = other->next) {
             if (!(other->flags & CU_STREAM_NON_BLOCKING) &&
@@ -968,6 +1032,30 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
     }
 
     return stream->last;
+}
+
+void cuemu_work_orphan(cuemu_stream_t *stream)
+{
+    const int kind        = (stream->flags & CU_STREAM_NON_BLOCKING) != 0;
+    cuemu_op_id_t *orphan = &stream->ctx->orphans[kind];
+    cuemu_deps_t deps     = {.count = 0};
+
+    cuemu_deps_add(&deps, *orphan, cuemu_now());
+    cuemu_deps_add(&deps, cuemu_work_tail(stream), cuemu_now());
+    *orphan = cuemu_deps_join(&deps, cuemu_now());
+}
+
+cuemu_op_id_t cuemu_context_tail(cuemu_context_t *ctx)
+{
+    cuemu_deps_t deps = {.count = 0};
+    cuemu_stream_t *stream;
+
+    cuemu_deps_add(&deps, ctx->orphans[1], cuemu_now());
+    cuemu_deps_add(&deps, cuemu_work_tail(ctx->null_stream), cuemu_now());
+    for (stream = ctx->streams; stream != NULL; stream = stream->next) {
+        cuemu_deps_add(&deps, cuemu_work_tail(stream), cuemu_now());
+    }
+    return cuemu_deps_join(&deps, cuemu_now());
 }
 
 void cuemu_work_hurry_all(void)
@@ -1142,7 +1230,7 @@ int cuemu_work_done(cuemu_op_id_t op)
     return done;
 }
 
-cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op)
+void cuemu_work_watch(cuemu_op_id_t op)
 {
     cuemu_work_t mark;
 
@@ -1151,7 +1239,9 @@ cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op)
     mark.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
     mark.payload.kind = CUEMU_PAYLOAD_WATCH;
     __atomic_add_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);
-    return cuemu_work_add(&mark, &op, 1, cuemu_now());
+    cuemu_lock();
+    cuemu_work_add(&mark, &op, 1, cuemu_now());
+    cuemu_unlock();
 }
 
 void cuemu_work_wait(cuemu_op_id_t op)
@@ -1184,41 +1274,32 @@ void cuemu_work_wait(cuemu_op_id_t op)
 
 void cuemu_context_wait(cuemu_context_t *ctx)
 {
-    cuemu_op_id_t ops[256];
-    cuemu_stream_t *stream;
-    unsigned count = 0, i;
+    cuemu_op_id_t tail;
 
     cuemu_lock();
-    ops[count++] = cuemu_work_tail(ctx->null_stream);
-    for (stream = ctx->streams; (stream != NULL) && (count < 256);
-         stream = stream->next) {
-        ops[count++] = cuemu_work_tail(stream);
-    }
+    tail = cuemu_context_tail(ctx);
     cuemu_unlock();
-
-    for (i = 0; i < count; ++i) {
-        cuemu_work_wait(ops[i]);
-    }
+    cuemu_work_wait(tail);
 }
 
 void cuemu_process_wait(void)
 {
-    cuemu_op_id_t ops[1024];
-    cuemu_stream_t *stream;
-    unsigned count = 0, i;
+    cuemu_deps_t deps = {.count = 0};
+    cuemu_op_id_t tail;
+    cuemu_context_t *ctx;
 
     __atomic_add_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
     cuemu_lock();
-    for (stream = cuemu_object_next(CUEMU_OBJ_STREAM, NULL);
-         (stream != NULL) && (count < 1024);
-         stream = cuemu_object_next(CUEMU_OBJ_STREAM, stream)) {
-        ops[count++] = cuemu_work_tail(stream);
+    for (ctx = cuemu_object_next(CUEMU_OBJ_CONTEXT, NULL); ctx != NULL;
+         ctx = cuemu_object_next(CUEMU_OBJ_CONTEXT, ctx)) {
+        if (ctx->alive) {
+            cuemu_deps_add(&deps, cuemu_context_tail(ctx), cuemu_now());
+        }
     }
+    tail = cuemu_deps_join(&deps, cuemu_now());
     cuemu_unlock();
 
-    for (i = 0; i < count; ++i) {
-        cuemu_work_wait(ops[i]);
-    }
+    cuemu_work_wait(tail);
     __atomic_sub_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
 }
 
