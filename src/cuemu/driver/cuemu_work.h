@@ -203,12 +203,8 @@ void cuemu_process_wait_unlocked(void);
 /* Counters for the report at exit */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
 
-/* Start the service thread, as soon as the process has joined the session: it
-   also releases what killed processes hold, the clock included. */
-void cuemu_work_start(void);
-
-/* Stop the service thread at exit and wait for its end. Has no effect if it is
-   not running. */
+/* Stop the service thread at exit and wait for its end, and for a host function
+   that has just begun. Has no effect if the thread is not running. */
 void cuemu_work_stop(void);
 
 #endif

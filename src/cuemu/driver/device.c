@@ -170,7 +170,6 @@ CUresult cuemu_process_start(void)
             goto out;
         }
 
-        cuemu_work_start();
         __atomic_store_n(&cuemu_process.initialized, 1, __ATOMIC_RELEASE);
     }
 

@@ -198,6 +198,7 @@ int cuemu_session_extent_alloc(int gpu, uint64_t size)
     cuemu_extent_t *ext;
     int index;
 
+    cuemu_session_reap(0);
     cuemu_session_collect();
     size = (size + CUEMU_GRANULE - 1) & ~(CUEMU_GRANULE - 1);
     if ((size == 0) || (size > sh->gpu_bytes[gpu]) || (sh->extent_free < 0)) {
@@ -296,7 +297,8 @@ static void cuemu_slot_reclaim(cuemu_shared_t *sh, int slot)
         }
     }
 
-    sh->slots[slot].pid = 0;
+    sh->slots[slot].pid  = 0;
+    sh->slots[slot].call = 0;
     cuemu_clock_detach(&sh->clock, slot);
     ++sh->change;
 }

@@ -7,7 +7,8 @@
  * Due operations are served by any waiting thread of any process, or by a
  * process's service thread if no thread waits. While an operation is due, the
  * emulated clock stands still. So neither the time it takes to move bytes nor
- * the machine's load is visible in emulated time.
+ * the machine's load is visible in emulated time. A host function has a thread
+ * of its own and stops the clock for CUEMU_CALL_NS at most.
  */
 #include "cuemu_work.h"
 
@@ -59,6 +60,10 @@ static int cuemu_num_watches;       /* watched operations not served yet */
    waits, as H200 do: with GPUs shared by ranks, collectives without a wait were
    wrong in 23 to 83 of 200 cases. */
 #define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
+
+/* Longest time for which a host function stops the clock, ns of real time. Then
+   it may wait for something that needs time to go on. */
+#define CUEMU_CALL_NS 10000000ull
 
 /* Interval for reading the words that streams wait for, ns of real time */
 #define CUEMU_SPIN_LOOK_NS 200000ull
@@ -504,26 +509,12 @@ static void cuemu_tear(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
     }
 }
 
-/* Serve one due operation. Return 0 if there is none. Call with the session's
-   lock, which is released meanwhile. */
-static int cuemu_serve_one(int owner)
+/* Note that a due operation was served. Call with the session's lock. */
+static void cuemu_served(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
-    cuemu_op_desc_t desc;
-    cuemu_op_id_t id;
-    int move;
+    const int move     = ((const cuemu_payload_t*)&desc->payload)->move;
 
-    id = cuemu_sim_service(cuemu_session.sim, owner, &desc);
-    if (id == 0) {
-        return 0;
-    }
-
-    cuemu_tear(id, &desc);
-    cuemu_session_unlock();
-    cuemu_serve(&desc);
-    cuemu_session_lock();
-
-    move = ((const cuemu_payload_t*)&desc.payload)->move;
     if (move >= 0) {
         sh->moves[move].op = 0;
     }
@@ -534,8 +525,41 @@ static int cuemu_serve_one(int owner)
     if (__atomic_load_n(&sh->sleepers, __ATOMIC_SEQ_CST) > 0) {
         cuemu_clock_source->wake(&sh->served);
     }
+}
 
+/* Serve one due operation. Return 0 if there is none. Call with the session's
+   lock, which is released meanwhile. */
+static int cuemu_serve_one(int owner)
+{
+    cuemu_op_desc_t desc;
+    cuemu_op_id_t id;
+
+    id = cuemu_sim_service(cuemu_session.sim, owner, &desc);
+    if (id == 0) {
+        return 0;
+    }
+
+    cuemu_tear(id, &desc);
+    cuemu_session_unlock();
+    cuemu_serve(&desc);
+    cuemu_session_lock();
+    cuemu_served(id, &desc);
     return 1;
+}
+
+/* Let the clock go on while a host function runs for longer than
+   CUEMU_CALL_NS. Call with the session's lock. */
+static void cuemu_calls_suspend(cuemu_shared_t *sh)
+{
+    cuemu_slot_t *slot;
+
+    for (slot = sh->slots; slot < sh->slots + CUEMU_MAX_PROCS; ++slot) {
+        if ((slot->call != 0) &&
+            (cuemu_real_ns() > slot->call_ns + CUEMU_CALL_NS)) {
+            cuemu_sim_suspend(cuemu_session.sim, slot->call);
+            slot->call = 0;
+        }
+    }
 }
 
 static int cuemu_spin_is_over(const cuemu_spin_t *spin)
@@ -582,6 +606,9 @@ static void cuemu_poll(void)
     cuemu_shared_t *sh  = cuemu_session.shared;
     cuemu_time_t before = cuemu_sim_time(cuemu_session.sim);
 
+    if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
+        cuemu_calls_suspend(sh);
+    }
     cuemu_clock_poll(&sh->clock, cuemu_session.sim);
     if ((cuemu_num_spins > 0) && cuemu_spins_look()) {
         ++sh->change;
@@ -631,14 +658,70 @@ int cuemu_work_progress(void)
 /* Report this thread's processor time to the clock, which leaves it out. */
 static void cuemu_service_count(void)
 {
+    static __thread uint64_t counted;
     cuemu_clock_rank_t *rank =
             &cuemu_session.shared->clock.ranks[cuemu_session.slot];
-    struct timespec cpu;
+    const uint64_t ns = cuemu_clock_source->thread_ns();
 
-    syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
-    __atomic_store_n(&rank->service_ns,
-                     (uint64_t)cpu.tv_sec * 1000000000ull +
-                     (uint64_t)cpu.tv_nsec, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&rank->service_ns, ns - counted, __ATOMIC_RELEASE);
+    counted = ns;
+}
+
+typedef struct {
+    cuemu_op_id_t   id;
+    cuemu_op_desc_t desc;
+} cuemu_host_call_t;
+
+/* Run a host function, in a thread of its own: it may wait for anything but the
+   driver. */
+static void *cuemu_call_main(void *arg)
+{
+    cuemu_host_call_t *call = arg;
+    cuemu_slot_t *slot      = &cuemu_session.shared->slots[cuemu_session.slot];
+
+    cuemu_serve(&call->desc);
+
+    cuemu_session_lock();
+    if (slot->call == call->id) {
+        slot->call = 0;
+        cuemu_service_count(); /* before time moves on */
+    }
+    cuemu_served(call->id, &call->desc);
+    cuemu_poll();
+    cuemu_session_unlock();
+
+    cuemu_service_poke();
+    free(call);
+    return NULL;
+}
+
+/* Start the process's next due host function, unless another one runs that has
+   not been suspended. Return non-zero if it did. Call with the session's
+   lock. */
+static int cuemu_call_start(void)
+{
+    const int owner         = CUEMU_OWNER_CALL(cuemu_session.slot);
+    cuemu_slot_t *slot      = &cuemu_session.shared->slots[cuemu_session.slot];
+    cuemu_host_call_t *call = NULL;
+    pthread_t thread;
+
+    if ((slot->call != 0) ||
+        !cuemu_sim_owner_is_due(cuemu_session.sim, owner) ||
+        ((call = malloc(sizeof(*call))) == NULL)) {
+        return 0;
+    }
+
+    call->id      = cuemu_sim_service(cuemu_session.sim, owner, &call->desc);
+    slot->call    = call->id;
+    slot->call_ns = cuemu_real_ns();
+    if (pthread_create(&thread, NULL, cuemu_call_main, call) == 0) {
+        pthread_detach(thread);
+    } else {
+        cuemu_session_unlock();
+        (void)cuemu_call_main(call);
+        cuemu_session_lock();
+    }
+    return 1;
 }
 
 static uint64_t cuemu_service_grace(void)
@@ -660,9 +743,7 @@ static void cuemu_service_serve(void)
 
     do {
         cuemu_poll();
-        any = cuemu_sim_owner_is_due(cuemu_session.sim,
-                                     CUEMU_OWNER_CALL(cuemu_session.slot)) &&
-              cuemu_serve_one(CUEMU_OWNER_CALL(cuemu_session.slot));
+        any = cuemu_call_start();
         if (!any && (cuemu_sim_num_due(cuemu_session.sim) > 0)) {
             if (cuemu_sim_time(cuemu_session.sim) != due_since) {
                 due_since = cuemu_sim_time(cuemu_session.sim);
@@ -738,9 +819,13 @@ static void cuemu_work_on_yield(int (*serve)(void))
     }
 }
 
-void cuemu_work_start(void)
+static void cuemu_service_start(void)
 {
     sigset_t all, old;
+
+    if (cuemu_service_running) {
+        return;
+    }
 
     cuemu_work_on_yield(cuemu_work_yield);
 
@@ -757,6 +842,8 @@ void cuemu_work_start(void)
 
 void cuemu_work_stop(void)
 {
+    const cuemu_slot_t *slot;
+
     if (!cuemu_service_running) {
         return;
     }
@@ -764,10 +851,15 @@ void cuemu_work_stop(void)
     cuemu_work_on_yield(NULL);
     cuemu_service_stop = 1;
     cuemu_service_poke();
-    if (!pthread_equal(pthread_self(), cuemu_service_thread)) {
-        pthread_join(cuemu_service_thread, NULL);
-    }
+    pthread_join(cuemu_service_thread, NULL);
     cuemu_service_running = 0;
+
+    slot = &cuemu_session.shared->slots[cuemu_session.slot];
+    while (!cuemu_in_callback &&
+           (__atomic_load_n(&slot->call, __ATOMIC_ACQUIRE) != 0) &&
+           (cuemu_real_ns() < slot->call_ns + CUEMU_CALL_NS)) {
+        cuemu_clock_source->sleep(100000);
+    }
 }
 
 /* ----------------------------------------------------------- submission */
@@ -833,6 +925,7 @@ cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
     cuemu_status_t status;
     int poke;
 
+    cuemu_service_start();
     work->desc.not_before = at;
     if (work->payload.kind != CUEMU_PAYLOAD_CALL) {
         work->desc.owner = CUEMU_OWNER_COPY(cuemu_session.slot);

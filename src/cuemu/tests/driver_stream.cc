@@ -104,16 +104,21 @@ TEST_F(driver, events_that_nobody_asks_about_take_no_room)
     });
 }
 
-/* A process is killed while a call of it takes time. The other one has no work
-   in the node: nothing but the death itself lets time go on. */
-TEST_F(driver, a_process_killed_in_a_call_does_not_stop_time)
+/* A process is killed while a call of it takes time. The other one has queued
+   no work, so that no service thread finds the dead. */
+TEST_F(driver, a_process_killed_in_a_call_stops_nobody)
 {
+    setenv("CUEMU_GPU_MEMORY", "256M", 1);
     const std::function<void(int)> calls = [&](int rank) {
         use(0);
+        if (rank == 0) {
+            (void)alloc(100 * MiB);
+        }
         while (m_shared->value[2] == 0) {
             CU_OK(cuMemFree(alloc(MiB)));
             ++m_shared->value[rank];
         }
+        (void)alloc(200 * MiB);
     };
     volatile uint64_t *value = m_shared->value;
     pid_t other              = start(1, calls);
@@ -133,4 +138,96 @@ TEST_F(driver, a_process_killed_in_a_call_does_not_stop_time)
     }
     value[2] = 1;
     EXPECT_EQ(0, finish(other));
+}
+
+/* A host function waits for what another process does after its copy. */
+TEST_F(driver, a_host_function_may_wait_for_another_process)
+{
+    run(2, [&](int rank) {
+        alarm(20);
+        use(rank);
+        CUdeviceptr ptr          = alloc(MiB);
+        CUstream s               = stream();
+        volatile uint64_t *value = m_shared->value;
+
+        if (rank == 0) {
+            const auto wait = [](void *arg) {
+                while (*(volatile uint64_t*)arg == 0) {
+                    usleep(100);
+                }
+            };
+            CU_OK(cuLaunchHostFunc(s, wait, (void*)value));
+            CU_OK(cuMemsetD8Async(ptr, 'b', MiB, s));
+            barrier();
+            CU_OK(cuStreamSynchronize(s));
+            EXPECT_EQ('b', last_byte(ptr, MiB));
+        } else {
+            barrier();
+            CU_OK(cuMemsetD8Async(ptr, 'a', MiB, s));
+            CU_OK(cuStreamSynchronize(s));
+            EXPECT_EQ('a', last_byte(ptr, MiB));
+            *value = 1;
+        }
+    });
+}
+
+/* A host function waits for this process: for a copy, whose bytes no call of
+   the driver moves, and for a host function of another stream. */
+TEST_F(driver, a_host_function_may_wait_for_another_stream)
+{
+    run(1, [](int) {
+        alarm(20);
+        use(0);
+        CUdeviceptr ptr = alloc(MiB);
+        CUstream a = stream(), b = stream();
+        volatile char *host = (char*)pinned(MiB);
+        struct flags_t {
+            volatile char *copied;
+            volatile int   called, ended;
+        } flags = {host + MiB - 1, 0, 0};
+        const auto call = [](void *arg) { ((flags_t*)arg)->called = 1; };
+        const auto wait = [](void *arg) {
+            flags_t *all = (flags_t*)arg;
+
+            while ((*all->copied != 'a') || !all->called) {
+                usleep(100);
+            }
+            all->ended = 1;
+        };
+
+        CU_OK(cuMemsetD8(ptr, 'a', MiB));
+        CU_OK(cuCtxSynchronize());
+        CU_OK(cuLaunchHostFunc(a, wait, &flags));
+        usleep(1000);
+        CU_OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)host, ptr, MiB, b));
+        CU_OK(cuLaunchHostFunc(b, call, &flags));
+        while (!flags.ended) {
+            usleep(1000);
+        }
+        CU_OK(cuCtxSynchronize());
+    });
+}
+
+/* A host function takes no emulated time, as long as the machine is not much
+   slower than it expects to be. */
+TEST_F(driver, a_short_host_function_takes_no_time)
+{
+    run(1, [](int) {
+        use(0);
+        CUstream s = stream();
+
+        EXPECT_LT(timed(s, [s] {
+            return cuLaunchHostFunc(s, [](void*) { usleep(2000); }, nullptr);
+        }), 50e-6);
+    });
+}
+
+TEST_F(driver, a_process_ends_within_a_host_function)
+{
+    run(1, [](int) {
+        alarm(20);
+        use(0);
+        CU_OK(cuLaunchHostFunc(stream(), [](void*) { pause(); }, nullptr));
+        usleep(100000);
+    });
 }
