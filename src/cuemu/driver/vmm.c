@@ -866,18 +866,30 @@ CUEMU_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle))
     return CUDA_SUCCESS;
 }
 
+/* Return non-zero if a GPU may get access to a pool of a device. */
+static int cuemu_pool_is_peer(const cuemu_pool_t *pool, int gpu)
+{
+    const int own              = cuemu_process.gpu[pool->device];
+    const cuemu_route_t *route = cuemu_node_route(cuemu_session.node, gpu, own);
+
+    return (gpu == own) || ((route != NULL) && route->p2p);
+}
+
 CUEMU_API(cuMemPoolSetAccess,
           (CUmemoryPool handle, const CUmemAccessDesc *desc, size_t count),
           (handle, desc, count))
 {
     cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+    int has_memory, gpu;
     size_t i;
-    int gpu;
 
     if ((pool == NULL) || (desc == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
+    cuemu_lock();
+    has_memory = (cuemu_mem_of(pool, -1) != NULL);
+    cuemu_unlock();
     for (i = 0; i < count; ++i) {
         if ((desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
             (desc[i].location.id < 0) ||
@@ -887,6 +899,10 @@ CUEMU_API(cuMemPoolSetAccess,
 
         gpu = cuemu_process.gpu[desc[i].location.id];
         if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+            /* the manual's rule; without memory the next allocation fails */
+            if (has_memory && !cuemu_pool_is_peer(pool, gpu)) {
+                return CUDA_ERROR_INVALID_DEVICE;
+            }
             pool->access |= 1u << gpu;
         } else {
             pool->access &= ~(1u << gpu);
@@ -999,6 +1015,7 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
     cuemu_stream_t *stream;
     cuemu_context_t place;
     CUresult result;
+    int gpu;
 
     result = cuemu_stream_resolve(handle, &stream);
     if (result == CUDA_SUCCESS) {
@@ -1014,6 +1031,12 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         pool = cuemu_pool_current[stream->ctx->device];
+    }
+
+    for (gpu = 0; gpu < cuemu_session.node->num_gpus; ++gpu) {
+        if ((pool->access & (1u << gpu)) && !cuemu_pool_is_peer(pool, gpu)) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
     }
 
     cuemu_pool_collect();
