@@ -347,9 +347,7 @@ CUEMU_API(cuMemCreate,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    cuemu_session_lock();
-    extent = cuemu_session_extent_alloc(gpu, size);
-    cuemu_session_unlock();
+    extent = cuemu_mem_extent(gpu, size);
     if (extent < 0) {
         cuemu_object_delete(handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
