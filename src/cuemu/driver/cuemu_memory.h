@@ -142,6 +142,7 @@ typedef struct {
     int              gpu;      /* GPU's index in the node; -1: memory of this
                                   process */
     uint64_t         offset;   /* in the GPU's memory, or the address */
+    uint64_t         addr;
     cuemu_place_t    place;    /* place whose links determine the copy's time */
     int              pageable;
     int              locked;   /* page-locked host memory */

@@ -23,12 +23,12 @@ typedef struct {
     uint64_t src, dst;
     uint64_t width, height;           /* bytes of a row, rows */
     uint64_t src_pitch, dst_pitch;
-    uint64_t value;                   /* FILL */
+    uint64_t value;                   /* FILL; MOVE: address of src */
     uint32_t value_size;
     uint32_t spare;
-    uint64_t func, arg, stream;       /* CALL, KERNEL; MOVE: memory to be freed;
-                                         FILL of the owner's memory: its
-                                         context */
+    uint64_t func, arg, stream;       /* CALL, KERNEL; MOVE: address of dst,
+                                         memory to be freed, context; FILL of
+                                         the owner's memory: its context */
 } cuemu_payload_t;
 
 typedef struct {
@@ -132,11 +132,15 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
                          uint64_t dst_pitch, const cuemu_range_t *src,
                          uint64_t src_pitch, uint64_t width, uint64_t height);
 
-/* Let the engine of GPU `gpu`, that of the stream's or the graph node's
-   context, make a copy set by cuemu_work_set_move(). Changes the time only of a
-   copy between two GPUs whose source is not `gpu`. */
-void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
+/* Let the engine of the GPU of `ctx`, the stream's or the graph node's context,
+   make a copy set by cuemu_work_set_move(). Changes the time only of a copy
+   between two GPUs whose source is not that GPU. */
+void cuemu_work_set_engine(cuemu_work_t *work, const cuemu_context_t *ctx,
                            const cuemu_range_t *dst, const cuemu_range_t *src);
+
+/* Let the contexts fail whose unfinished copies use a range that is unmapped:
+   their GPUs find no mapping. */
+void cuemu_work_fault(uint64_t addr, uint64_t size);
 
 /* Return non-zero if one operation models the copy, also where the node has
    only a route through the host; zero if GPUs that could be peers lack peer

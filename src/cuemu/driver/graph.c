@@ -1174,8 +1174,7 @@ static CUresult cuemu_exec_make_work(const cuemu_xnode_t *x, cuemu_work_t *work,
         cuemu_work_set_move(work, &copy.dst_range, copy.dst_pitch,
                             &copy.src_range, copy.src_pitch, copy.width,
                             copy.height);
-        cuemu_work_set_engine(work, x->ctx->gpu, &copy.dst_range,
-                              &copy.src_range);
+        cuemu_work_set_engine(work, x->ctx, &copy.dst_range, &copy.src_range);
         *direct_p = cuemu_work_is_direct(&copy.dst_range, &copy.src_range);
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_MEMSET:

@@ -462,6 +462,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
     cuemu_mem_t *mem = cuemu_mem_find(addr), *next;
     uint64_t end;
 
+    range_p->addr = addr;
     if (mem == NULL) {
         /* A range that begins in pageable memory may reach into locked memory
            and beyond: its beginning decides (seen on H200) */

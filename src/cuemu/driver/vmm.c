@@ -534,6 +534,9 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
         cuemu_handle_put(mem->owner);
         cuemu_mem_remove(mem);
     }
+    if (result == CUDA_SUCCESS) {
+        cuemu_work_fault(end - size, size);
+    }
     cuemu_unlock();
     return result;
 }

@@ -1265,17 +1265,20 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
     p->dst_gpu   = dst->gpu;
     p->src       = src->offset;
     p->dst       = dst->offset;
+    p->value     = src->addr;
+    p->func      = dst->addr;
     p->width     = width;
     p->height    = height;
     p->src_pitch = src_pitch;
     p->dst_pitch = dst_pitch;
 }
 
-void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
+void cuemu_work_set_engine(cuemu_work_t *work, const cuemu_context_t *ctx,
                            const cuemu_range_t *dst, const cuemu_range_t *src)
 {
+    work->payload.stream = (uint64_t)(uintptr_t)ctx;
     if ((dst->gpu >= 0) && (src->gpu >= 0) && (dst->gpu != src->gpu) &&
-        (gpu != src->gpu)) {
+        (ctx->gpu != src->gpu)) {
         work->desc.flags |= CUEMU_OP_PULLED;
     }
 }
@@ -1295,6 +1298,42 @@ void cuemu_work_stage(cuemu_work_t *work, const cuemu_op_id_t *deps,
     half.desc.dst     = work->desc.dst;
     halves[1]         = cuemu_work_add(&half, deps, num_deps, at);
     work->desc.kind   = CUEMU_OP_MARK;
+}
+
+/* Return non-zero if a copy's rows from `begin` on overlap an address range. */
+static int cuemu_rows_overlap(const cuemu_payload_t *p, uint64_t begin,
+                              uint64_t pitch, uint64_t addr, uint64_t size)
+{
+    return (begin < addr + size) &&
+           (addr < begin + cuemu_span(p->width, p->height, pitch));
+}
+
+void cuemu_work_fault(uint64_t addr, uint64_t size)
+{
+    const cuemu_shared_t *sh = cuemu_session.shared;
+    const int owner          = CUEMU_OWNER_COPY(cuemu_session.slot);
+    const cuemu_op_desc_t *desc;
+    const cuemu_payload_t *p;
+    cuemu_context_t *ctx;
+    int i;
+
+    cuemu_session_lock();
+    for (i = 0; i < sh->num_moves; ++i) {
+        desc = cuemu_sim_op_desc(cuemu_session.sim, sh->moves[i].op);
+        if ((desc == NULL) || (desc->owner != owner)) {
+            continue;
+        }
+
+        p = (const cuemu_payload_t*)&desc->payload;
+        if (cuemu_rows_overlap(p, p->value, p->src_pitch, addr, size) ||
+            cuemu_rows_overlap(p, p->func, p->dst_pitch, addr, size)) {
+            ctx = (cuemu_context_t*)(uintptr_t)p->stream;
+            fprintf(stderr, "cuemu: GPU %d: a copy of memory that cuMemUnmap "
+                            "took away\n", ctx->gpu);
+            cuemu_context_fail(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
+    }
+    cuemu_session_unlock();
 }
 
 cuemu_op_id_t cuemu_work_copy(cuemu_stream_t *stream, cuemu_work_t *work,

@@ -231,3 +231,45 @@ TEST_F(driver, a_process_ends_within_a_host_function)
         usleep(100000);
     });
 }
+
+/* A GPU whose copy uses an address that was unmapped meanwhile fails: so does
+   the copy's context. Another mapping of the memory may go. */
+TEST_F(driver, a_copy_of_unmapped_memory_fails)
+{
+    for (int bad = 0; bad < 2; ++bad) {
+        run(1, [&](int) {
+            const size_t size        = 64 * MiB;
+            CUmemAllocationProp prop = {};
+            CUmemAccessDesc access   = {};
+            CUmemGenericAllocationHandle handle;
+            CUdeviceptr va[2];
+
+            use(0);
+            CUdeviceptr src    = alloc(size);
+            CUstream s         = stream();
+            prop.type          = CU_MEM_ALLOCATION_TYPE_PINNED;
+            prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            access.location    = prop.location;
+            access.flags       = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            CU_OK(cuMemCreate(&handle, size, &prop, 0));
+            for (CUdeviceptr &ptr : va) {
+                CU_OK(cuMemAddressReserve(&ptr, size, 0, 0, 0));
+                CU_OK(cuMemMap(ptr, size, 0, handle, 0));
+                CU_OK(cuMemSetAccess(ptr, size, &access, 1));
+            }
+            CU_OK(cuMemcpyAsync(va[0], src, size, s));
+            CU_OK(cuStreamSynchronize(s));
+            CU_OK(cuMemcpyAsync(va[0], src, size, s));
+            CU_OK(cuMemUnmap(va[1], size));
+            if (bad) {
+                CU_OK(cuMemUnmap(va[0], size));
+            }
+            EXPECT_EQ(bad ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS,
+                      cuStreamSynchronize(s));
+            if (!bad) {
+                CU_OK(cuMemUnmap(va[0], size));
+                CU_OK(cuStreamSynchronize(s));
+            }
+        });
+    }
+}
