@@ -393,8 +393,8 @@ unsigned cuemu_sim_num_due(const cuemu_sim_t *sim);
 cuemu_op_id_t cuemu_sim_service(cuemu_sim_t *sim, int32_t server,
                                 cuemu_op_desc_t *desc_p);
 
-/* Let time go on while an operation is being served: it is RUNNING until
-   cuemu_sim_served(). Has no effect on operations that are not SERVING. Call
+/* Let time go on while a mark is being served: it is RUNNING until
+   cuemu_sim_served(). Has no effect on other operations. Call
    cuemu_clock_poll() next. */
 void cuemu_sim_suspend(cuemu_sim_t *sim, cuemu_op_id_t id);
 

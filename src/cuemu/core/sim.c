@@ -907,7 +907,8 @@ void cuemu_sim_suspend(cuemu_sim_t *sim, cuemu_op_id_t id)
     cuemu_op_t *op = cuemu_sim_op_find(sim, id);
     uint32_t index;
 
-    if ((op != NULL) && (op->state == CUEMU_OP_STATE_SERVING)) {
+    if ((op != NULL) && (op->state == CUEMU_OP_STATE_SERVING) &&
+        (op->desc.kind == CUEMU_OP_MARK)) {
         index = cuemu_sim_op_index(sim, op);
         cuemu_op_withdraw(sim, index);
         cuemu_op_set_timer(sim, index, CUEMU_OP_STATE_RUNNING,

@@ -46,7 +46,7 @@ typedef struct {
 
 typedef struct {
     int32_t       pid;        /* 0: free */
-    uint32_t      spare;
+    int32_t       call_tid;   /* thread of `call`; 0: not started yet */
     cuemu_op_id_t call;       /* host function that runs while the clock stands
                                  still; 0: none */
     uint64_t      call_ns;    /* CLOCK_MONOTONIC at its beginning */

@@ -13,7 +13,7 @@ typedef enum {
     CUEMU_PAYLOAD_FILL,
     CUEMU_PAYLOAD_CALL,   /* host function in the process `owner` */
     CUEMU_PAYLOAD_WATCH,  /* wake a waiter, see cuemu_work_watch() */
-    CUEMU_PAYLOAD_KERNEL  /* function `func` of job.c */
+    CUEMU_PAYLOAD_KERNEL  /* function `func` of the driver, such as job.c's */
 } cuemu_payload_kind_t;
 
 typedef struct {

@@ -1069,9 +1069,9 @@ CUEMU_API(cuMemAllocFromPoolAsync,
            cuemu_pool_alloc(ptr, size, pool, stream);
 }
 
-static void cuemu_pool_release(void *arg)
+static void cuemu_pool_release(uint64_t arg)
 {
-    cuemu_pool_free_t *item = arg;
+    cuemu_pool_free_t *item = (cuemu_pool_free_t*)(uintptr_t)arg;
 
     item->next = __atomic_load_n(&cuemu_pool_frees, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&cuemu_pool_frees, &item->next, item,
@@ -1117,7 +1117,7 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
     memset(&work, 0, sizeof(work));
     work.desc.kind    = CUEMU_OP_MARK;
     work.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-    work.payload.kind = CUEMU_PAYLOAD_CALL;
+    work.payload.kind = CUEMU_PAYLOAD_KERNEL;
     work.payload.func = (uint64_t)(uintptr_t)cuemu_pool_release;
     work.payload.arg  = (uint64_t)(uintptr_t)item;
     cuemu_work_submit(stream, &work, NULL, 0,

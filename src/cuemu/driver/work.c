@@ -61,9 +61,11 @@ static int cuemu_num_watches;       /* watched operations not served yet */
    wrong in 23 to 83 of 200 cases. */
 #define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
 
-/* Longest time for which a host function stops the clock, ns of real time. Then
-   it may wait for something that needs time to go on. */
-#define CUEMU_CALL_NS 10000000ull
+/* Longest time for which a host function stops the clock, ns of real time, if
+   it is asleep then and if it runs: it may wait for something that needs time
+   to go on. */
+#define CUEMU_CALL_NS      10000000ull
+#define CUEMU_CALL_BUSY_NS 1000000000ull
 
 /* Interval for reading the words that streams wait for, ns of real time */
 #define CUEMU_SPIN_LOOK_NS 200000ull
@@ -547,15 +549,25 @@ static int cuemu_serve_one(int owner)
     return 1;
 }
 
-/* Let the clock go on while a host function runs for longer than
-   CUEMU_CALL_NS. Call with the session's lock. */
+/* Return non-zero if a host function has stopped the clock for long enough. */
+static int cuemu_call_is_long(const cuemu_slot_t *slot)
+{
+    const uint64_t now_ns = cuemu_real_ns();
+
+    return (now_ns > slot->call_ns + CUEMU_CALL_BUSY_NS) ||
+           ((now_ns > slot->call_ns + CUEMU_CALL_NS) && (slot->call_tid != 0) &&
+            (cuemu_clock_source->is_running(slot->pid, slot->call_tid, 0) <=
+             0));
+}
+
+/* Let the clock go on without host functions that take long. Call with the
+   session's lock. */
 static void cuemu_calls_suspend(cuemu_shared_t *sh)
 {
     cuemu_slot_t *slot;
 
     for (slot = sh->slots; slot < sh->slots + CUEMU_MAX_PROCS; ++slot) {
-        if ((slot->call != 0) &&
-            (cuemu_real_ns() > slot->call_ns + CUEMU_CALL_NS)) {
+        if ((slot->call != 0) && cuemu_call_is_long(slot)) {
             cuemu_sim_suspend(cuemu_session.sim, slot->call);
             slot->call = 0;
         }
@@ -679,6 +691,8 @@ static void *cuemu_call_main(void *arg)
     cuemu_host_call_t *call = arg;
     cuemu_slot_t *slot      = &cuemu_session.shared->slots[cuemu_session.slot];
 
+    __atomic_store_n(&slot->call_tid, (int32_t)syscall(SYS_gettid),
+                     __ATOMIC_RELAXED);
     cuemu_serve(&call->desc);
 
     cuemu_session_lock();
@@ -711,9 +725,10 @@ static int cuemu_call_start(void)
         return 0;
     }
 
-    call->id      = cuemu_sim_service(cuemu_session.sim, owner, &call->desc);
-    slot->call    = call->id;
-    slot->call_ns = cuemu_real_ns();
+    call->id       = cuemu_sim_service(cuemu_session.sim, owner, &call->desc);
+    slot->call     = call->id;
+    slot->call_tid = 0;
+    slot->call_ns  = cuemu_real_ns();
     if (pthread_create(&thread, NULL, cuemu_call_main, call) == 0) {
         pthread_detach(thread);
     } else {

@@ -140,35 +140,43 @@ TEST_F(driver, a_process_killed_in_a_call_stops_nobody)
     EXPECT_EQ(0, finish(other));
 }
 
-/* A host function waits for what another process does after its copy. */
+/* A host function waits for what another process does after its copy, asleep or
+   not. */
 TEST_F(driver, a_host_function_may_wait_for_another_process)
 {
-    run(2, [&](int rank) {
-        alarm(20);
-        use(rank);
-        CUdeviceptr ptr          = alloc(MiB);
-        CUstream s               = stream();
-        volatile uint64_t *value = m_shared->value;
-
-        if (rank == 0) {
-            const auto wait = [](void *arg) {
-                while (*(volatile uint64_t*)arg == 0) {
-                    usleep(100);
-                }
-            };
-            CU_OK(cuLaunchHostFunc(s, wait, (void*)value));
-            CU_OK(cuMemsetD8Async(ptr, 'b', MiB, s));
-            barrier();
-            CU_OK(cuStreamSynchronize(s));
-            EXPECT_EQ('b', last_byte(ptr, MiB));
-        } else {
-            barrier();
-            CU_OK(cuMemsetD8Async(ptr, 'a', MiB, s));
-            CU_OK(cuStreamSynchronize(s));
-            EXPECT_EQ('a', last_byte(ptr, MiB));
-            *value = 1;
+    volatile uint64_t *value = m_shared->value;
+    const auto wait          = [](void *arg) {
+        while (((volatile uint64_t*)arg)[0] == 0) {
+            if (((volatile uint64_t*)arg)[1]) {
+                usleep(100);
+            }
         }
-    });
+    };
+
+    for (int sleeps = 0; sleeps < 2; ++sleeps) {
+        value[0] = 0;
+        value[1] = (uint64_t)sleeps;
+        run(2, [&](int rank) {
+            alarm(20);
+            use(rank);
+            CUdeviceptr ptr = alloc(MiB);
+            CUstream s      = stream();
+
+            if (rank == 0) {
+                CU_OK(cuLaunchHostFunc(s, wait, (void*)value));
+                CU_OK(cuMemsetD8Async(ptr, 'b', MiB, s));
+                barrier();
+                CU_OK(cuStreamSynchronize(s));
+                EXPECT_EQ('b', last_byte(ptr, MiB));
+            } else {
+                barrier();
+                CU_OK(cuMemsetD8Async(ptr, 'a', MiB, s));
+                CU_OK(cuStreamSynchronize(s));
+                EXPECT_EQ('a', last_byte(ptr, MiB));
+                value[0] = 1;
+            }
+        });
+    }
 }
 
 /* A host function waits for this process: for a copy, whose bytes no call of
