@@ -8,7 +8,7 @@
  * process's service thread if no thread waits. While an operation is due, the
  * emulated clock stands still. So neither the time it takes to move bytes nor
  * the machine's load is visible in emulated time. A host function has a thread
- * of its own and stops the clock for CUEMU_CALL_NS at most.
+ * of its own and stops the clock for CUEMU_CALL_BUSY_NS at most.
  */
 #include "cuemu_work.h"
 
