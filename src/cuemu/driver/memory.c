@@ -561,6 +561,10 @@ int cuemu_mem_extent(int gpu, uint64_t size)
 
     cuemu_session_lock();
     extent = cuemu_session_extent_alloc(gpu, size);
+    if (extent < 0) {
+        cuemu_session_reap(1); /* dead processes may hold the memory */
+        extent = cuemu_session_extent_alloc(gpu, size);
+    }
     cuemu_session_unlock();
     if (extent >= 0) {
         cuemu_mem_soil(gpu, cuemu_session.shared->extents[extent].offset, size);

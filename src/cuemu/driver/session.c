@@ -198,7 +198,6 @@ int cuemu_session_extent_alloc(int gpu, uint64_t size)
     cuemu_extent_t *ext;
     int index;
 
-    cuemu_session_reap(0);
     cuemu_session_collect();
     size = (size + CUEMU_GRANULE - 1) & ~(CUEMU_GRANULE - 1);
     if ((size == 0) || (size > sh->gpu_bytes[gpu]) || (sh->extent_free < 0)) {
