@@ -190,6 +190,8 @@ def page(emulated, parts):
            'on a node that is slowed down 100 times, the processor time '
            'of UCX, MPI and the module counts only a hundredth. A put in a '
            'window of 32 lacks 0.5 us of it, a rendezvous message several us. '
+           '64 KiB from host memory lack 7 to 12 us: UCX reads them by '
+           '`process_vm_readv()`, which copies on the processor. '
            'With a slowdown of 1 it counts in full, but as the processor and '
            'the load of the emulating machine make it.' % (
                100 * CELL, 100 * SHORT_CELLS, 100 * SHORT), '']

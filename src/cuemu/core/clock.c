@@ -450,7 +450,7 @@ static void cuemu_rank_listen(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 }
 
-/* Return non-zero if a waiting rank is stopped, by a signal or a debugger. Asks
+/* Return non-zero if a waiting rank is stopped, or was killed. Asks
    the kernel at most once in CUEMU_CLOCK_STOPPED_NS; in between returns the
    last answer. */
 static int cuemu_rank_is_stopped(cuemu_clock_rank_t *rank, uint64_t real_ns)

@@ -393,9 +393,14 @@ unsigned cuemu_sim_num_due(const cuemu_sim_t *sim);
 cuemu_op_id_t cuemu_sim_service(cuemu_sim_t *sim, int32_t server,
                                 cuemu_op_desc_t *desc_p);
 
+/* Let time go on while a mark is being served: it is RUNNING until
+   cuemu_sim_served(). Has no effect on other operations. Call
+   cuemu_clock_poll() next. */
+void cuemu_sim_suspend(cuemu_sim_t *sim, cuemu_op_id_t id);
+
 /* End the service of an operation: it is done, and its successors are queued.
-   Has no effect on operations that are not SERVING. Call cuemu_clock_poll()
-   next. */
+   Has no effect on operations that are neither SERVING nor suspended. Call
+   cuemu_clock_poll() next. */
 void cuemu_sim_served(cuemu_sim_t *sim, cuemu_op_id_t id);
 
 /* Return non-zero if an OWNER_ONLY operation of `owner` is due and not being
@@ -509,7 +514,7 @@ typedef struct {
     uint64_t     space;     /* PID namespace; /proc cannot be read in another */
     uint64_t     service_ns; /* processor time of thread `service` */
     int32_t      is_asleep; /* in the kernel: does not hold back time */
-    int32_t      is_stopped; /* stopped by a signal during a wait: does not hold
+    int32_t      is_stopped; /* stopped or killed during a wait: does not hold
                                 back time */
     uint64_t     cpu_ns;    /* processor time already counted in `time` */
     uint64_t     delay_ns;  /* total time in the queue for a processor */
@@ -650,9 +655,10 @@ typedef struct {
     /* Return the processor time of the calling thread in ns */
     uint64_t (*thread_ns)(void);
     /* Return 1 if thread `tid` of the process runs, or waits for a processor, a
-       disk or memory; CUEMU_CLOCK_STOPPED if it is stopped; 0 if it sleeps or
-       has ended. `tid` 0: return 1 if any thread other than the caller and
-       `service` does so, otherwise 0; -1 if unknown */
+       disk or memory; CUEMU_CLOCK_STOPPED if it is stopped, or was the first
+       one and has ended; 0 if it sleeps or has ended. `tid` 0: return 1 if
+       any thread other than the caller and `service` does so, otherwise 0;
+       -1 if unknown */
     int      (*is_running)(int pid, int tid, int service);
     /* Return the total time that the process's first thread waited for a
        processor, ns; 0 if unknown */

@@ -114,24 +114,26 @@ static long cuemu_process_read(const char *path, char *text, size_t size)
 
 /* Return 1 if the thread runs or is ready to (R), or waits for a disk or memory
    (D), as any thread may for a moment; CUEMU_CLOCK_STOPPED if stopped by a
-   signal or a debugger; otherwise 0, also if it has ended. */
+   signal or a debugger, or if it was the process's first thread and has ended;
+   otherwise 0, also if another thread has ended. */
 static int cuemu_process_task_runs(int pid, int tid)
 {
+    const int ended = (tid == pid) ? CUEMU_CLOCK_STOPPED : 0;
     char path[64], text[512];
     const char *state;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
     if (cuemu_process_read(path, text, sizeof(text)) <= 0) {
-        return 0; /* thread has just ended */
+        return ended;
     }
 
     state = strrchr(text, ')');
     if ((state == NULL) || (state[1] != ' ')) {
         return 0;
     }
-    return ((state[2] == 'T') || (state[2] == 't')) ?
-                   CUEMU_CLOCK_STOPPED :
-                   ((state[2] == 'R') || (state[2] == 'D'));
+    return ((state[2] == 'T') || (state[2] == 't')) ? CUEMU_CLOCK_STOPPED :
+           ((state[2] == 'Z') || (state[2] == 'X')) ? ended :
+           ((state[2] == 'R') || (state[2] == 'D'));
 }
 
 static int cuemu_process_is_running(int pid, int tid, int service)

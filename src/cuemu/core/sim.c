@@ -874,16 +874,59 @@ cuemu_op_id_t cuemu_sim_service(cuemu_sim_t *sim, int32_t server,
     return cuemu_sim_op_id(sim, found);
 }
 
+/* Remove an operation from the heap, list or count of its state, as it will
+   never end by itself. The caller sets the new state. */
+static void cuemu_op_withdraw(cuemu_sim_t *sim, uint32_t index)
+{
+    cuemu_op_t *op = cuemu_sim_op(sim, index);
+
+    switch (op->state) {
+    case CUEMU_OP_STATE_RUNNING:
+        if (op->desc.kind == CUEMU_OP_COPY) {
+            cuemu_flow_leave(sim, index);
+            break;
+        }
+        /* fall through */
+    case CUEMU_OP_STATE_QUEUED:
+    case CUEMU_OP_STATE_LANDING:
+        cuemu_heap_remove(sim, &sim->time_heap, index);
+        break;
+    case CUEMU_OP_STATE_DUE:
+        cuemu_op_unlink_due(sim, index);
+        break;
+    case CUEMU_OP_STATE_SERVING:
+        --sim->num_due;
+        break;
+    default:
+        break;
+    }
+}
+
+void cuemu_sim_suspend(cuemu_sim_t *sim, cuemu_op_id_t id)
+{
+    cuemu_op_t *op = cuemu_sim_op_find(sim, id);
+    uint32_t index;
+
+    if ((op != NULL) && (op->state == CUEMU_OP_STATE_SERVING) &&
+        (op->desc.kind == CUEMU_OP_MARK)) {
+        index = cuemu_sim_op_index(sim, op);
+        cuemu_op_withdraw(sim, index);
+        cuemu_op_set_timer(sim, index, CUEMU_OP_STATE_RUNNING,
+                           sim->time + CUEMU_TIME_INF / 4);
+    }
+}
+
 void cuemu_sim_served(cuemu_sim_t *sim, cuemu_op_id_t id)
 {
     cuemu_op_t *op = cuemu_sim_op_find(sim, id);
 
-    if ((op == NULL) || (op->state != CUEMU_OP_STATE_SERVING)) {
-        return;
+    /* a mark that runs was suspended */
+    if ((op != NULL) && ((op->state == CUEMU_OP_STATE_SERVING) ||
+                         ((op->state == CUEMU_OP_STATE_RUNNING) &&
+                          (op->desc.kind == CUEMU_OP_MARK)))) {
+        cuemu_op_withdraw(sim, cuemu_sim_op_index(sim, op));
+        cuemu_op_done(sim, cuemu_sim_op_index(sim, op));
     }
-
-    --sim->num_due;
-    cuemu_op_done(sim, cuemu_sim_op_index(sim, op));
 }
 
 void cuemu_sim_op_end(cuemu_sim_t *sim, cuemu_op_id_t id)
@@ -987,34 +1030,6 @@ unsigned cuemu_sim_num_live(const cuemu_sim_t *sim, int32_t owner)
                  (cuemu_sim_op(sim, i)->desc.owner == owner);
     }
     return count;
-}
-
-/* Remove an operation from the heap, list or count of its state, as it will
-   never end by itself. The caller sets the new state. */
-static void cuemu_op_withdraw(cuemu_sim_t *sim, uint32_t index)
-{
-    cuemu_op_t *op = cuemu_sim_op(sim, index);
-
-    switch (op->state) {
-    case CUEMU_OP_STATE_RUNNING:
-        if (op->desc.kind == CUEMU_OP_COPY) {
-            cuemu_flow_leave(sim, index);
-            break;
-        }
-        /* fall through */
-    case CUEMU_OP_STATE_QUEUED:
-    case CUEMU_OP_STATE_LANDING:
-        cuemu_heap_remove(sim, &sim->time_heap, index);
-        break;
-    case CUEMU_OP_STATE_DUE:
-        cuemu_op_unlink_due(sim, index);
-        break;
-    case CUEMU_OP_STATE_SERVING:
-        --sim->num_due;
-        break;
-    default:
-        break;
-    }
 }
 
 /* Remove all edges to operations of the owner, in one pass. */

@@ -162,6 +162,8 @@ static CUresult cuemu_mem_alloc_touchable(cuemu_context_t *ctx, size_t size,
         (void)cuemu_va_touch(kind, mem.va, length, PROT_NONE);
         cuemu_va_release(mem.va, length);
         result = CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        cuemu_mem_soil(-1, mem.va, size);
     }
 
 out:

@@ -31,6 +31,8 @@ static CUresult cuemu_context_begin(cuemu_context_t *ctx, int device,
     ctx->fault       = 0;
     ctx->streams     = NULL;
     ctx->null_stream = NULL;
+    ctx->orphans[0]  = 0;
+    ctx->orphans[1]  = 0;
     ctx->null_stream = cuemu_stream_new(ctx, 0, 0);
     ctx->alive       = (ctx->null_stream != NULL);
     return ctx->alive ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -64,7 +64,7 @@ static CUresult cuemu_copy_prepare(const cuemu_copy_t *copy,
 
     cuemu_work_set_move(work, &dst, copy->dst_pitch, &src, copy->src_pitch,
                         copy->width, copy->height);
-    cuemu_work_set_engine(work, ctx->gpu, &dst, &src);
+    cuemu_work_set_engine(work, ctx, &dst, &src);
     kind->direct = cuemu_work_is_direct(&dst, &src);
     kind->device = (dst.gpu >= 0) && (src.gpu >= 0) && !dst.locked &&
                    !src.locked;

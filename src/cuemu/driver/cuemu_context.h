@@ -72,6 +72,8 @@ struct cuemu_context {
                                                 entry, anywhere */
     cuemu_stream_t *null_stream;
     cuemu_stream_t *streams;   /* explicit streams */
+    cuemu_op_id_t   orphans[2]; /* work of destroyed streams: of blocking and of
+                                   non-blocking ones; 0: none */
 };
 
 /* Devices visible to this process, by ordinal */

@@ -145,6 +145,7 @@ typedef struct {
     int              gpu;      /* GPU's index in the node; -1: memory of this
                                   process */
     uint64_t         offset;   /* in the GPU's memory, or the address */
+    uint64_t         addr;
     cuemu_place_t    place;    /* place whose links determine the copy's time */
     int              pageable;
     int              locked;   /* page-locked host memory */
@@ -170,6 +171,14 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
    arrays. */
 uint64_t cuemu_mem_side(CUmemorytype type, const void *host, CUdeviceptr device,
                         size_t pitch, size_t x, size_t y);
+
+/* With CUEMU_DIRTY set, fill new memory with bytes 0xa5 instead of zeros: a
+   real driver's contents are undefined. `gpu` -1: `offset` is an address. */
+void cuemu_mem_soil(int gpu, uint64_t offset, uint64_t size);
+
+/* Allocate memory as cuemu_session_extent_alloc() does. Call without the
+   session's lock. */
+int cuemu_mem_extent(int gpu, uint64_t size);
 
 /* Allocate memory of `gpu` in an extent of its own and map it at new addresses.
    Sets gpu, offset, extent, va and base. Call with cuemu_lock(). */

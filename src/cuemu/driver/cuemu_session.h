@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#define CUEMU_SESSION_MAGIC   0x63756d5553313034ull
+#define CUEMU_SESSION_MAGIC   0x63756d5553313035ull
 #define CUEMU_MAX_PROCS       CUEMU_CLOCK_RANKS
 #define CUEMU_MAX_EXTENTS     16384
 #define CUEMU_MAX_MOVES       4096
@@ -45,8 +45,11 @@ typedef struct {
 } cuemu_move_t;
 
 typedef struct {
-    int32_t  pid;             /* 0: free */
-    uint32_t spare;
+    int32_t       pid;        /* 0: free */
+    int32_t       call_tid;   /* thread of `call`; 0: not started yet */
+    cuemu_op_id_t call;       /* host function that runs while the clock stands
+                                 still; 0: none */
+    uint64_t      call_ns;    /* CLOCK_MONOTONIC at its beginning */
 } cuemu_slot_t;
 
 typedef struct {
@@ -153,8 +156,8 @@ uint64_t cuemu_unique_id(void);
 /* Return CLOCK_MONOTONIC in ns: real time, not the emulated clock. */
 uint64_t cuemu_real_ns(void);
 
-/* Owners in the simulation: copies of a process, and its host callbacks, which
-   run only in its service thread. */
+/* Owners in the simulation: copies of a process, and its host functions, which
+   only its service thread starts. */
 #define CUEMU_OWNER_COPY(_slot) ((_slot) * 2)
 #define CUEMU_OWNER_CALL(_slot) ((_slot) * 2 + 1)
 

@@ -13,7 +13,7 @@ typedef enum {
     CUEMU_PAYLOAD_FILL,
     CUEMU_PAYLOAD_CALL,   /* host function in the process `owner` */
     CUEMU_PAYLOAD_WATCH,  /* wake a waiter, see cuemu_work_watch() */
-    CUEMU_PAYLOAD_KERNEL  /* function `func` of job.c */
+    CUEMU_PAYLOAD_KERNEL  /* function `func` of the driver, such as job.c's */
 } cuemu_payload_kind_t;
 
 typedef struct {
@@ -23,12 +23,12 @@ typedef struct {
     uint64_t src, dst;
     uint64_t width, height;           /* bytes of a row, rows */
     uint64_t src_pitch, dst_pitch;
-    uint64_t value;                   /* FILL */
+    uint64_t value;                   /* FILL; MOVE: address of src */
     uint32_t value_size;
     uint32_t spare;
-    uint64_t func, arg, stream;       /* CALL, KERNEL; MOVE: memory to be freed;
-                                         FILL of the owner's memory: its
-                                         context */
+    uint64_t func, arg, stream;       /* CALL, KERNEL; MOVE: address of dst,
+                                         memory to be freed, context; FILL of
+                                         the owner's memory: its context */
 } cuemu_payload_t;
 
 typedef struct {
@@ -88,6 +88,28 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream);
    streams before it does not count. Call with cuemu_lock(). */
 cuemu_op_id_t cuemu_work_last(cuemu_stream_t *stream);
 
+/* Let the event stand for the end of operations (none: past work), instead of
+   its last record. `start`, `at`: time of recording, and end of the call. Call
+   with cuemu_lock(). */
+void cuemu_work_record(cuemu_event_t *event, const cuemu_op_id_t *ops,
+                       unsigned count, cuemu_time_t start, cuemu_time_t at);
+
+/* Forget the work of the event's last record. Call with cuemu_lock(). */
+void cuemu_work_release(cuemu_event_t *event);
+
+/* Return non-zero if the event's work is done, and store its end time. Call
+   with cuemu_lock(). */
+int cuemu_work_settle(cuemu_event_t *event);
+
+/* Let the context keep the work of a stream that is destroyed. Call with
+   cuemu_lock(). */
+void cuemu_work_orphan(cuemu_stream_t *stream);
+
+/* Return an operation that ends when all work queued in the context so far has
+   ended, that of destroyed streams included; 0 if it has. Call with
+   cuemu_lock(). */
+cuemu_op_id_t cuemu_context_tail(cuemu_context_t *ctx);
+
 /* Delay the next operation in an idle stream, at most for a while, until the
    process waits for it: by submitting work behind it, or by waiting for the
    stream or an event in it. Kept as stream->lingers; 0: the stream is not idle.
@@ -110,11 +132,15 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
                          uint64_t dst_pitch, const cuemu_range_t *src,
                          uint64_t src_pitch, uint64_t width, uint64_t height);
 
-/* Let the engine of GPU `gpu`, that of the stream's or the graph node's
-   context, make a copy set by cuemu_work_set_move(). Changes the time only of a
-   copy between two GPUs whose source is not `gpu`. */
-void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
+/* Let the engine of the GPU of `ctx`, the stream's or the graph node's context,
+   make a copy set by cuemu_work_set_move(). Changes the time only of a copy
+   between two GPUs whose source is not that GPU. */
+void cuemu_work_set_engine(cuemu_work_t *work, const cuemu_context_t *ctx,
                            const cuemu_range_t *dst, const cuemu_range_t *src);
+
+/* Let the contexts fail whose unfinished copies use a range that is unmapped:
+   their GPUs find no mapping. */
+void cuemu_work_fault(uint64_t addr, uint64_t size);
 
 /* Return non-zero if one operation models the copy, also where the node has
    only a route through the host; zero if GPUs that could be peers lack peer
@@ -148,10 +174,10 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
 /*
  * Announce that this process waits for the operation. When it is done, the
  * clock stops until the process has noticed, or for 5 ms of real time. So the
- * machine's load does not delay the program in emulated time. Returns an
- * operation that ends at that point, 0 on failure.
+ * machine's load does not delay the program in emulated time. Call without any
+ * lock.
  */
-cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op);
+void cuemu_work_watch(cuemu_op_id_t op);
 
 /* Wait for an operation, serving due ones meanwhile; 0: return at once. Call
    without any lock. */
@@ -181,8 +207,8 @@ void cuemu_process_wait_unlocked(void);
 /* Counters for the report at exit */
 extern uint64_t cuemu_stat_moves, cuemu_stat_bytes, cuemu_stat_torn;
 
-/* Stop the service thread at exit and wait for its end. Has no effect if it is
-   not running. */
+/* Stop the service thread at exit and wait for its end, and for a host function
+   that has just begun. Has no effect if the thread is not running. */
 void cuemu_work_stop(void);
 
 #endif

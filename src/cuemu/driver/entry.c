@@ -39,6 +39,48 @@ static const struct {
     {"cuGraphInstantiate", 0, "cuGraphInstantiate_v2"}
 };
 
+/* Functions newer than CUDA 11.2, by the beginnings of their names, and the
+   versions that have them (cudaTypedefs.h) */
+static const struct {
+    const char *name;
+    int         version;
+} cuemu_versions[] = {
+    {"cuCtxGetId", 12000},
+    {"cuCtxRecordEvent", 12050},
+    {"cuCtxSetFlags", 12010},
+    {"cuFlushGPUDirectRDMAWrites", 11030},
+    {"cuFuncGetParamInfo", 12040},
+    {"cuGetProcAddress", 11030},
+    {"cuGraphExecGetFlags", 12000},
+    {"cuGraphInstantiateWithFlags", 11040},
+    {"cuGraphInstantiateWithParams", 12000},
+    {"cuGraphNodeGetEnabled", 11060},
+    {"cuGraphNodeSetEnabled", 11060},
+    {"cuKernelGetParamInfo", 12040},
+    {"cuKernel", 12000},
+    {"cuLaunchKernelEx", 11060},
+    {"cuLibrary", 12000},
+    {"cuMemGetHandleForAddressRange", 11070},
+    {"cuMemcpyBatchAsync", 12080},
+    {"cuMulticast", 12010},
+    {"cuStreamGetDevice", 12080},
+    {"cuStreamGetId", 12000}
+};
+
+/* Return the version of CUDA that introduced a function; 0 if it is old. */
+static int cuemu_entry_version(const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < sizeof(cuemu_versions) / sizeof(cuemu_versions[0]); ++i) {
+        if (strncmp(name, cuemu_versions[i].name,
+                    strlen(cuemu_versions[i].name)) == 0) {
+            return cuemu_versions[i].version;
+        }
+    }
+    return 0;
+}
+
 static void *cuemu_entry_symbol(const char *name)
 {
     static void *self = NULL;
@@ -82,18 +124,23 @@ CUEMU_API_FLAGS(cuGetProcAddress_v2, CUEMU_GATE_NO_INIT,
                  int *status),
                 (name, func, version, flags, status))
 {
+    void *found;
+    int is_old;
+
     if ((name == NULL) || (func == NULL) || (flags > 2)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    *func = cuemu_entry_find(name, version);
+    is_old = (version < cuemu_entry_version(name));
+    found  = cuemu_entry_find(name, version);
+    *func  = is_old ? NULL : found;
     if (status != NULL) {
-        *status = (*func == NULL) ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND :
-                                    CU_GET_PROC_ADDRESS_SUCCESS;
-        return CUDA_SUCCESS;
+        *status = (found == NULL) ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND :
+                  is_old ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT :
+                           CU_GET_PROC_ADDRESS_SUCCESS;
     }
 
-    return (*func == NULL) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 CUEMU_API_FLAGS(cuGetProcAddress, CUEMU_GATE_NO_INIT,
@@ -104,7 +151,8 @@ CUEMU_API_FLAGS(cuGetProcAddress, CUEMU_GATE_NO_INIT,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    *func = cuemu_entry_find(name, version);
+    *func = (version < cuemu_entry_version(name)) ?
+            NULL : cuemu_entry_find(name, version);
     return (*func == NULL) ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }
 

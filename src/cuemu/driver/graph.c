@@ -1174,8 +1174,7 @@ static CUresult cuemu_exec_make_work(const cuemu_xnode_t *x, cuemu_work_t *work,
         cuemu_work_set_move(work, &copy.dst_range, copy.dst_pitch,
                             &copy.src_range, copy.src_pitch, copy.width,
                             copy.height);
-        cuemu_work_set_engine(work, x->ctx->gpu, &copy.dst_range,
-                              &copy.src_range);
+        cuemu_work_set_engine(work, x->ctx, &copy.dst_range, &copy.src_range);
         *direct_p = cuemu_work_is_direct(&copy.dst_range, &copy.src_range);
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_MEMSET:
@@ -1208,28 +1207,11 @@ static void cuemu_exec_record(CUevent handle, const cuemu_op_id_t *deps,
                               unsigned num_deps, cuemu_time_t at)
 {
     cuemu_event_t *event = cuemu_object_check(handle, CUEMU_OBJ_EVENT);
-    cuemu_work_t mark;
 
-    if (event == NULL) {
-        return;
+    if (event != NULL) {
+        cuemu_event_forget_capture(event);
+        cuemu_work_record(event, deps, num_deps, at, at);
     }
-
-    if (event->op != 0) {
-        cuemu_session_lock();
-        cuemu_sim_op_release(cuemu_session.sim, event->op);
-        cuemu_session_unlock();
-    }
-
-    cuemu_event_forget_capture(event);
-    memset(&mark, 0, sizeof(mark));
-    mark.desc.kind  = CUEMU_OP_MARK;
-    mark.desc.flags = CUEMU_OP_HOLD;
-    event->op       = cuemu_work_add(&mark, deps, num_deps, at);
-    event->recorded = 1;
-    event->polled   = 0;
-    event->change   = ~0ull;
-    event->start    = at;
-    event->end      = at;
 }
 
 static CUresult cuemu_exec_submit(cuemu_exec_t *exec, cuemu_stream_t *stream,

@@ -462,6 +462,7 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
     cuemu_mem_t *mem = cuemu_mem_find(addr), *next;
     uint64_t end;
 
+    range_p->addr = addr;
     if (mem == NULL) {
         /* A range that begins in pageable memory may reach into locked memory
            and beyond: its beginning decides (seen on H200) */
@@ -544,6 +545,33 @@ uint64_t cuemu_mem_side(CUmemorytype type, const void *host, CUdeviceptr device,
 
 /* --------------------------------------------------------- device memory */
 
+void cuemu_mem_soil(int gpu, uint64_t offset, uint64_t size)
+{
+    char *memory = (gpu >= 0) ? cuemu_session.memory[gpu] : NULL;
+
+    if ((getenv("CUEMU_DIRTY") != NULL) &&
+        (cuemu_populate(gpu, offset, size) == 0)) {
+        memset((char*)((uintptr_t)memory + offset), 0xa5, size);
+    }
+}
+
+int cuemu_mem_extent(int gpu, uint64_t size)
+{
+    int extent;
+
+    cuemu_session_lock();
+    extent = cuemu_session_extent_alloc(gpu, size);
+    if (extent < 0) {
+        cuemu_session_reap(1); /* dead processes may hold the memory */
+        extent = cuemu_session_extent_alloc(gpu, size);
+    }
+    cuemu_session_unlock();
+    if (extent >= 0) {
+        cuemu_mem_soil(gpu, cuemu_session.shared->extents[extent].offset, size);
+    }
+    return extent;
+}
+
 CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
 {
     struct statvfs fs;
@@ -556,9 +584,7 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    cuemu_session_lock();
-    extent = cuemu_session_extent_alloc(gpu, size);
-    cuemu_session_unlock();
+    extent = cuemu_mem_extent(gpu, size);
     if (extent < 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

@@ -296,7 +296,8 @@ static void cuemu_slot_reclaim(cuemu_shared_t *sh, int slot)
         }
     }
 
-    sh->slots[slot].pid = 0;
+    sh->slots[slot].pid  = 0;
+    sh->slots[slot].call = 0;
     cuemu_clock_detach(&sh->clock, slot);
     ++sh->change;
 }

@@ -7,21 +7,11 @@
 #include <string.h>
 
 
-/* Forget the work of the event's last record. Call with the lock. */
-static void cuemu_event_release(cuemu_event_t *event)
-{
-    if (event->op != 0) {
-        cuemu_session_lock();
-        cuemu_sim_op_release(cuemu_session.sim, event->op);
-        cuemu_session_unlock();
-        event->op = 0;
-    }
-}
-
 static void cuemu_stream_free(cuemu_stream_t *stream)
 {
     cuemu_stream_t **link = &stream->ctx->streams;
 
+    cuemu_work_orphan(stream);
     cuemu_capture_forget_stream(stream);
     while ((*link != NULL) && (*link != stream)) {
         link = &(*link)->next;
@@ -52,7 +42,7 @@ void cuemu_stream_retire(cuemu_context_t *ctx)
          event = next_event) {
         next_event = cuemu_object_next(CUEMU_OBJ_EVENT, event);
         if (event->ctx == ctx) {
-            cuemu_event_release(event);
+            cuemu_work_release(event);
             cuemu_event_forget_capture(event);
             cuemu_object_retire(event);
         }
@@ -106,7 +96,6 @@ CUEMU_API(cuStreamDestroy, (CUstream handle), (handle))
         return CUDA_ERROR_INVALID_HANDLE;
     }
 
-    /* queued work still runs; only the handle becomes invalid */
     cuemu_lock();
     if (stream->ctx->null_stream == stream) {
         cuemu_unlock();
@@ -265,7 +254,7 @@ CUEMU_API(cuEventDestroy, (CUevent handle), (handle))
     }
 
     cuemu_lock();
-    cuemu_event_release(event);
+    cuemu_work_release(event);
     cuemu_event_forget_capture(event);
     cuemu_unlock();
     cuemu_object_delete(event);
@@ -285,28 +274,17 @@ CUresult cuemu_event_record(cuemu_event_t *event, cuemu_stream_t *stream,
                             !(stream->flags & CU_STREAM_NON_BLOCKING);
     cuemu_op_id_t before[2];
     unsigned count = 0;
-    cuemu_work_t mark;
-
-    memset(&mark, 0, sizeof(mark));
-    mark.desc.kind  = CUEMU_OP_MARK;
-    mark.desc.flags = CUEMU_OP_HOLD;
 
     cuemu_lock();
-    cuemu_event_release(event);
-    cuemu_event_forget_capture(event);
     before[0] = cuemu_work_tail(stream);
     count    += (before[0] != 0);
     if (is_blocking) {
         before[count] = cuemu_work_last(stream->ctx->null_stream);
         count        += (before[count] != 0);
     }
-    event->recorded = 1;
-    event->polled   = 0;
-    event->change   = ~0ull;
-    event->start    = (before[0] != 0) ? stream->submitted : at;
-    event->end      = at;
-    event->op       = (count == 0) ? 0 :
-                      cuemu_work_add(&mark, before, count, at);
+    cuemu_event_forget_capture(event);
+    cuemu_work_record(event, before, count,
+                      (before[0] != 0) ? stream->submitted : at, at);
     cuemu_unlock();
     return CUDA_SUCCESS;
 }
@@ -364,32 +342,11 @@ static CUresult cuemu_event_record_context(cuemu_event_t *event,
                                            cuemu_time_t at)
 {
     cuemu_op_id_t tail;
-    cuemu_stream_t *stream;
-    cuemu_work_t mark;
-
-    memset(&mark, 0, sizeof(mark));
-    mark.desc.kind = CUEMU_OP_MARK;
 
     cuemu_lock();
-    cuemu_event_release(event);
-    event->op = cuemu_work_tail(ctx->null_stream);
-    for (stream = ctx->streams; stream != NULL; stream = stream->next) {
-        tail = cuemu_work_tail(stream);
-        if (tail != 0) {
-            cuemu_op_id_t both[] = {event->op, tail};
-
-            event->op = (event->op == 0) ?
-                        tail : cuemu_work_add(&mark, both, 2, at);
-        }
-    }
-    tail            = event->op;
-    mark.desc.flags = CUEMU_OP_HOLD;
-    event->recorded = 1;
-    event->polled   = 0;
-    event->change   = ~0ull;
-    event->start    = at;
-    event->end      = at;
-    event->op       = (tail == 0) ? 0 : cuemu_work_add(&mark, &tail, 1, at);
+    tail = cuemu_context_tail(ctx);
+    cuemu_event_forget_capture(event);
+    cuemu_work_record(event, &tail, (tail != 0), at, at);
     cuemu_unlock();
     return CUDA_SUCCESS;
 }
@@ -422,27 +379,13 @@ CUEMU_API(cuEventRecordWithFlags,
                          cuemu_event_record_call(event, stream, (int)flags);
 }
 
-/* Return non-zero if the event's work is done, and store its end time. */
+/* Do as cuemu_work_settle(), with the lock. */
 static int cuemu_event_is_done(cuemu_event_t *event)
 {
-    uint64_t change;
     int done;
 
-    change = __atomic_load_n(&cuemu_session.shared->change, __ATOMIC_ACQUIRE);
     cuemu_lock();
-    done = (event->op == 0);
-    if (!done) {
-        cuemu_session_lock();
-        done = cuemu_sim_op_done(cuemu_session.sim, event->op);
-        if (done) {
-            event->end = cuemu_sim_op_end_time(cuemu_session.sim, event->op);
-            cuemu_sim_op_release(cuemu_session.sim, event->op);
-            event->op = 0;
-        } else {
-            event->change = change;
-        }
-        cuemu_session_unlock();
-    }
+    done = cuemu_work_settle(event);
     cuemu_unlock();
     return done;
 }

@@ -347,9 +347,7 @@ CUEMU_API(cuMemCreate,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    cuemu_session_lock();
-    extent = cuemu_session_extent_alloc(gpu, size);
-    cuemu_session_unlock();
+    extent = cuemu_mem_extent(gpu, size);
     if (extent < 0) {
         cuemu_object_delete(handle);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -535,6 +533,9 @@ CUEMU_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size))
         }
         cuemu_handle_put(mem->owner);
         cuemu_mem_remove(mem);
+    }
+    if (result == CUDA_SUCCESS) {
+        cuemu_work_fault(end - size, size);
     }
     cuemu_unlock();
     return result;
@@ -872,18 +873,30 @@ CUEMU_API(cuMemPoolDestroy, (CUmemoryPool handle), (handle))
     return CUDA_SUCCESS;
 }
 
+/* Return non-zero if a GPU may get access to a pool of a device. */
+static int cuemu_pool_is_peer(const cuemu_pool_t *pool, int gpu)
+{
+    const int own              = cuemu_process.gpu[pool->device];
+    const cuemu_route_t *route = cuemu_node_route(cuemu_session.node, gpu, own);
+
+    return (gpu == own) || ((route != NULL) && route->p2p);
+}
+
 CUEMU_API(cuMemPoolSetAccess,
           (CUmemoryPool handle, const CUmemAccessDesc *desc, size_t count),
           (handle, desc, count))
 {
     cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
+    int has_memory, gpu;
     size_t i;
-    int gpu;
 
     if ((pool == NULL) || (desc == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
+    cuemu_lock();
+    has_memory = (cuemu_mem_of(pool, -1) != NULL);
+    cuemu_unlock();
     for (i = 0; i < count; ++i) {
         if ((desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
             (desc[i].location.id < 0) ||
@@ -893,6 +906,10 @@ CUEMU_API(cuMemPoolSetAccess,
 
         gpu = cuemu_process.gpu[desc[i].location.id];
         if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+            /* the manual's rule; without memory the next allocation fails */
+            if (has_memory && !cuemu_pool_is_peer(pool, gpu)) {
+                return CUDA_ERROR_INVALID_DEVICE;
+            }
             pool->access |= 1u << gpu;
         } else {
             pool->access &= ~(1u << gpu);
@@ -1005,6 +1022,7 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
     cuemu_stream_t *stream;
     cuemu_context_t place;
     CUresult result;
+    int gpu;
 
     result = cuemu_stream_resolve(handle, &stream);
     if (result == CUDA_SUCCESS) {
@@ -1020,6 +1038,12 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         pool = cuemu_pool_current[stream->ctx->device];
+    }
+
+    for (gpu = 0; gpu < cuemu_session.node->num_gpus; ++gpu) {
+        if ((pool->access & (1u << gpu)) && !cuemu_pool_is_peer(pool, gpu)) {
+            return CUDA_ERROR_INVALID_DEVICE;
+        }
     }
 
     cuemu_pool_collect();
@@ -1051,9 +1075,9 @@ CUEMU_API(cuMemAllocFromPoolAsync,
            cuemu_pool_alloc(ptr, size, pool, stream);
 }
 
-static void cuemu_pool_release(void *arg)
+static void cuemu_pool_release(uint64_t arg)
 {
-    cuemu_pool_free_t *item = arg;
+    cuemu_pool_free_t *item = (cuemu_pool_free_t*)(uintptr_t)arg;
 
     item->next = __atomic_load_n(&cuemu_pool_frees, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(&cuemu_pool_frees, &item->next, item,
@@ -1099,7 +1123,7 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
     memset(&work, 0, sizeof(work));
     work.desc.kind    = CUEMU_OP_MARK;
     work.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-    work.payload.kind = CUEMU_PAYLOAD_CALL;
+    work.payload.kind = CUEMU_PAYLOAD_KERNEL;
     work.payload.func = (uint64_t)(uintptr_t)cuemu_pool_release;
     work.payload.arg  = (uint64_t)(uintptr_t)item;
     cuemu_work_submit(stream, &work, NULL, 0,

@@ -7,7 +7,8 @@
  * Due operations are served by any waiting thread of any process, or by a
  * process's service thread if no thread waits. While an operation is due, the
  * emulated clock stands still. So neither the time it takes to move bytes nor
- * the machine's load is visible in emulated time.
+ * the machine's load is visible in emulated time. A host function has a thread
+ * of its own and stops the clock for CUEMU_CALL_BUSY_NS at most.
  */
 #include "cuemu_work.h"
 
@@ -59,6 +60,12 @@ static int cuemu_num_watches;       /* watched operations not served yet */
    waits, as H200 do: with GPUs shared by ranks, collectives without a wait were
    wrong in 23 to 83 of 200 cases. */
 #define CUEMU_LINGER_TIME (150 * CUEMU_PS_PER_US)
+
+/* Longest time for which a host function stops the clock, ns of real time, if
+   it is asleep then and if it runs: it may wait for something that needs time
+   to go on. */
+#define CUEMU_CALL_NS      10000000ull
+#define CUEMU_CALL_BUSY_NS 1000000000ull
 
 /* Interval for reading the words that streams wait for, ns of real time */
 #define CUEMU_SPIN_LOOK_NS 200000ull
@@ -504,26 +511,12 @@ static void cuemu_tear(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
     }
 }
 
-/* Serve one due operation. Return 0 if there is none. Call with the session's
-   lock, which is released meanwhile. */
-static int cuemu_serve_one(int owner)
+/* Note that a due operation was served. Call with the session's lock. */
+static void cuemu_served(cuemu_op_id_t id, const cuemu_op_desc_t *desc)
 {
     cuemu_shared_t *sh = cuemu_session.shared;
-    cuemu_op_desc_t desc;
-    cuemu_op_id_t id;
-    int move;
+    const int move     = ((const cuemu_payload_t*)&desc->payload)->move;
 
-    id = cuemu_sim_service(cuemu_session.sim, owner, &desc);
-    if (id == 0) {
-        return 0;
-    }
-
-    cuemu_tear(id, &desc);
-    cuemu_session_unlock();
-    cuemu_serve(&desc);
-    cuemu_session_lock();
-
-    move = ((const cuemu_payload_t*)&desc.payload)->move;
     if (move >= 0) {
         sh->moves[move].op = 0;
     }
@@ -534,8 +527,51 @@ static int cuemu_serve_one(int owner)
     if (__atomic_load_n(&sh->sleepers, __ATOMIC_SEQ_CST) > 0) {
         cuemu_clock_source->wake(&sh->served);
     }
+}
 
+/* Serve one due operation. Return 0 if there is none. Call with the session's
+   lock, which is released meanwhile. */
+static int cuemu_serve_one(int owner)
+{
+    cuemu_op_desc_t desc;
+    cuemu_op_id_t id;
+
+    id = cuemu_sim_service(cuemu_session.sim, owner, &desc);
+    if (id == 0) {
+        return 0;
+    }
+
+    cuemu_tear(id, &desc);
+    cuemu_session_unlock();
+    cuemu_serve(&desc);
+    cuemu_session_lock();
+    cuemu_served(id, &desc);
     return 1;
+}
+
+/* Return non-zero if a host function has stopped the clock for long enough. */
+static int cuemu_call_is_long(const cuemu_slot_t *slot)
+{
+    const uint64_t now_ns = cuemu_real_ns();
+
+    return (now_ns > slot->call_ns + CUEMU_CALL_BUSY_NS) ||
+           ((now_ns > slot->call_ns + CUEMU_CALL_NS) && (slot->call_tid != 0) &&
+            (cuemu_clock_source->is_running(slot->pid, slot->call_tid, 0) <=
+             0));
+}
+
+/* Let the clock go on without host functions that take long. Call with the
+   session's lock. */
+static void cuemu_calls_suspend(cuemu_shared_t *sh)
+{
+    cuemu_slot_t *slot;
+
+    for (slot = sh->slots; slot < sh->slots + CUEMU_MAX_PROCS; ++slot) {
+        if ((slot->call != 0) && cuemu_call_is_long(slot)) {
+            cuemu_sim_suspend(cuemu_session.sim, slot->call);
+            slot->call = 0;
+        }
+    }
 }
 
 static int cuemu_spin_is_over(const cuemu_spin_t *spin)
@@ -582,6 +618,9 @@ static void cuemu_poll(void)
     cuemu_shared_t *sh  = cuemu_session.shared;
     cuemu_time_t before = cuemu_sim_time(cuemu_session.sim);
 
+    if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
+        cuemu_calls_suspend(sh);
+    }
     cuemu_clock_poll(&sh->clock, cuemu_session.sim);
     if ((cuemu_num_spins > 0) && cuemu_spins_look()) {
         ++sh->change;
@@ -631,14 +670,73 @@ int cuemu_work_progress(void)
 /* Report this thread's processor time to the clock, which leaves it out. */
 static void cuemu_service_count(void)
 {
+    static __thread uint64_t counted;
     cuemu_clock_rank_t *rank =
             &cuemu_session.shared->clock.ranks[cuemu_session.slot];
-    struct timespec cpu;
+    const uint64_t ns = cuemu_clock_source->thread_ns();
 
-    syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
-    __atomic_store_n(&rank->service_ns,
-                     (uint64_t)cpu.tv_sec * 1000000000ull +
-                     (uint64_t)cpu.tv_nsec, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&rank->service_ns, ns - counted, __ATOMIC_RELEASE);
+    counted = ns;
+}
+
+typedef struct {
+    cuemu_op_id_t   id;
+    cuemu_op_desc_t desc;
+} cuemu_host_call_t;
+
+/* Run a host function, in a thread of its own: it may wait for anything but the
+   driver. */
+static void *cuemu_call_main(void *arg)
+{
+    cuemu_host_call_t *call = arg;
+    cuemu_slot_t *slot      = &cuemu_session.shared->slots[cuemu_session.slot];
+
+    __atomic_store_n(&slot->call_tid, (int32_t)syscall(SYS_gettid),
+                     __ATOMIC_RELAXED);
+    cuemu_serve(&call->desc);
+
+    cuemu_session_lock();
+    if (slot->call == call->id) {
+        slot->call = 0;
+        cuemu_service_count(); /* before time moves on */
+    }
+    cuemu_served(call->id, &call->desc);
+    cuemu_poll();
+    cuemu_session_unlock();
+
+    cuemu_service_poke();
+    free(call);
+    return NULL;
+}
+
+/* Start the process's next due host function, unless another one runs that has
+   not been suspended. Return non-zero if it did. Call with the session's
+   lock. */
+static int cuemu_call_start(void)
+{
+    const int owner         = CUEMU_OWNER_CALL(cuemu_session.slot);
+    cuemu_slot_t *slot      = &cuemu_session.shared->slots[cuemu_session.slot];
+    cuemu_host_call_t *call = NULL;
+    pthread_t thread;
+
+    if ((slot->call != 0) ||
+        !cuemu_sim_owner_is_due(cuemu_session.sim, owner) ||
+        ((call = malloc(sizeof(*call))) == NULL)) {
+        return 0;
+    }
+
+    call->id       = cuemu_sim_service(cuemu_session.sim, owner, &call->desc);
+    slot->call     = call->id;
+    slot->call_tid = 0;
+    slot->call_ns  = cuemu_real_ns();
+    if (pthread_create(&thread, NULL, cuemu_call_main, call) == 0) {
+        pthread_detach(thread);
+    } else {
+        cuemu_session_unlock();
+        (void)cuemu_call_main(call);
+        cuemu_session_lock();
+    }
+    return 1;
 }
 
 static uint64_t cuemu_service_grace(void)
@@ -660,9 +758,7 @@ static void cuemu_service_serve(void)
 
     do {
         cuemu_poll();
-        any = cuemu_sim_owner_is_due(cuemu_session.sim,
-                                     CUEMU_OWNER_CALL(cuemu_session.slot)) &&
-              cuemu_serve_one(CUEMU_OWNER_CALL(cuemu_session.slot));
+        any = cuemu_call_start();
         if (!any && (cuemu_sim_num_due(cuemu_session.sim) > 0)) {
             if (cuemu_sim_time(cuemu_session.sim) != due_since) {
                 due_since = cuemu_sim_time(cuemu_session.sim);
@@ -761,6 +857,8 @@ static void cuemu_service_start(void)
 
 void cuemu_work_stop(void)
 {
+    const cuemu_slot_t *slot;
+
     if (!cuemu_service_running) {
         return;
     }
@@ -768,10 +866,15 @@ void cuemu_work_stop(void)
     cuemu_work_on_yield(NULL);
     cuemu_service_stop = 1;
     cuemu_service_poke();
-    if (!pthread_equal(pthread_self(), cuemu_service_thread)) {
-        pthread_join(cuemu_service_thread, NULL);
-    }
+    pthread_join(cuemu_service_thread, NULL);
     cuemu_service_running = 0;
+
+    slot = &cuemu_session.shared->slots[cuemu_session.slot];
+    while (!cuemu_in_callback &&
+           (__atomic_load_n(&slot->call, __ATOMIC_ACQUIRE) != 0) &&
+           (cuemu_real_ns() < slot->call_ns + CUEMU_CALL_NS)) {
+        cuemu_clock_source->sleep(100000);
+    }
 }
 
 /* ----------------------------------------------------------- submission */
@@ -795,6 +898,38 @@ static int cuemu_move_get(void)
     }
 
     return -1;
+}
+
+int cuemu_work_settle(cuemu_event_t *event)
+{
+    uint64_t change = __atomic_load_n(&cuemu_session.shared->change,
+                                      __ATOMIC_ACQUIRE);
+
+    if (event->op == 0) {
+        return 1;
+    }
+
+    cuemu_session_lock();
+    if (cuemu_sim_op_done(cuemu_session.sim, event->op)) {
+        event->end = cuemu_sim_op_end_time(cuemu_session.sim, event->op);
+        cuemu_sim_op_release(cuemu_session.sim, event->op);
+        event->op = 0;
+    } else {
+        event->change = change;
+    }
+    cuemu_session_unlock();
+    return event->op == 0;
+}
+
+/* Make room in a full simulation, which holds the operations of events. */
+static void cuemu_work_settle_all(void)
+{
+    cuemu_event_t *event;
+
+    for (event = cuemu_object_next(CUEMU_OBJ_EVENT, NULL); event != NULL;
+         event = cuemu_object_next(CUEMU_OBJ_EVENT, event)) {
+        (void)cuemu_work_settle(event);
+    }
 }
 
 cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
@@ -835,6 +970,7 @@ cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
             break;
         }
 
+        cuemu_work_settle_all();
         cuemu_work_pause();
     }
 
@@ -852,6 +988,33 @@ cuemu_op_id_t cuemu_work_add(cuemu_work_t *work, const cuemu_op_id_t *deps,
     return id;
 }
 
+void cuemu_work_release(cuemu_event_t *event)
+{
+    if (event->op != 0) {
+        cuemu_session_lock();
+        cuemu_sim_op_release(cuemu_session.sim, event->op);
+        cuemu_session_unlock();
+        event->op = 0;
+    }
+}
+
+void cuemu_work_record(cuemu_event_t *event, const cuemu_op_id_t *ops,
+                       unsigned count, cuemu_time_t start, cuemu_time_t at)
+{
+    cuemu_work_t mark = {.desc.kind = CUEMU_OP_MARK};
+
+    /* the operation of an event without a time may be forgotten when done */
+    mark.desc.flags = (event->flags & CU_EVENT_DISABLE_TIMING) ? 0 :
+                      CUEMU_OP_HOLD;
+    cuemu_work_release(event);
+    event->recorded = 1;
+    event->polled   = 0;
+    event->change   = ~0ull;
+    event->start    = start;
+    event->end      = at;
+    event->op       = (count == 0) ? 0 : cuemu_work_add(&mark, ops, count, at);
+}
+
 #define CUEMU_MAX_DEPS 64
 
 typedef struct {
@@ -859,20 +1022,27 @@ typedef struct {
     unsigned      count;
 } cuemu_deps_t;
 
+/* Return an operation that ends with all of them; 0 if there are none. */
+static cuemu_op_id_t cuemu_deps_join(const cuemu_deps_t *deps, cuemu_time_t at)
+{
+    cuemu_work_t mark = {.desc.kind = CUEMU_OP_MARK};
+
+    return (deps->count == 0) ? 0 :
+           (deps->count == 1) ? deps->ids[0] :
+                                cuemu_work_add(&mark, deps->ids, deps->count,
+                                               at);
+}
+
 static void cuemu_deps_add(cuemu_deps_t *deps, cuemu_op_id_t id,
                            cuemu_time_t at)
 {
-    cuemu_work_t mark;
-
     if (id == 0) {
         return;
     }
 
     if (deps->count == CUEMU_MAX_DEPS) {
-        memset(&mark, 0, sizeof(mark));
-        mark.desc.kind = CUEMU_OP_MARK;
-        deps->ids[0]   = cuemu_work_add(&mark, deps->ids, deps->count, at);
-        deps->count    = 1;
+        deps->ids[0] = cuemu_deps_join(deps, at);
+        deps->count  = 1;
     }
 
     deps->ids[deps->count++] = id;
@@ -922,6 +1092,7 @@ cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
                 cuemu_deps_add_stream(&deps, other, at);
             }
         }
+        cuemu_deps_add(&deps, ctx->orphans[0], at);
     } else if (!(stream->flags & CU_STREAM_NON_BLOCKING)) {
         cuemu_deps_add_stream(&deps, ctx->null_stream, at);
     }
@@ -947,6 +1118,7 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
     cuemu_work_t mark;
 
     if (stream == stream->ctx->null_stream) {
+        joins |= !cuemu_work_done(stream->ctx->orphans[0]);
         for (other = stream->ctx->streams; other != NULL;
              other = other->next) {
             if (!(other->flags & CU_STREAM_NON_BLOCKING) &&
@@ -968,6 +1140,30 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
     }
 
     return stream->last;
+}
+
+void cuemu_work_orphan(cuemu_stream_t *stream)
+{
+    const int kind        = (stream->flags & CU_STREAM_NON_BLOCKING) != 0;
+    cuemu_op_id_t *orphan = &stream->ctx->orphans[kind];
+    cuemu_deps_t deps     = {.count = 0};
+
+    cuemu_deps_add(&deps, *orphan, cuemu_now());
+    cuemu_deps_add(&deps, cuemu_work_tail(stream), cuemu_now());
+    *orphan = cuemu_deps_join(&deps, cuemu_now());
+}
+
+cuemu_op_id_t cuemu_context_tail(cuemu_context_t *ctx)
+{
+    cuemu_deps_t deps = {.count = 0};
+    cuemu_stream_t *stream;
+
+    cuemu_deps_add(&deps, ctx->orphans[1], cuemu_now());
+    cuemu_deps_add(&deps, cuemu_work_tail(ctx->null_stream), cuemu_now());
+    for (stream = ctx->streams; stream != NULL; stream = stream->next) {
+        cuemu_deps_add(&deps, cuemu_work_tail(stream), cuemu_now());
+    }
+    return cuemu_deps_join(&deps, cuemu_now());
 }
 
 void cuemu_work_hurry_all(void)
@@ -1084,17 +1280,20 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
     p->dst_gpu   = dst->gpu;
     p->src       = src->offset;
     p->dst       = dst->offset;
+    p->value     = src->addr;
+    p->func      = dst->addr;
     p->width     = width;
     p->height    = height;
     p->src_pitch = src_pitch;
     p->dst_pitch = dst_pitch;
 }
 
-void cuemu_work_set_engine(cuemu_work_t *work, int gpu,
+void cuemu_work_set_engine(cuemu_work_t *work, const cuemu_context_t *ctx,
                            const cuemu_range_t *dst, const cuemu_range_t *src)
 {
+    work->payload.stream = (uint64_t)(uintptr_t)ctx;
     if ((dst->gpu >= 0) && (src->gpu >= 0) && (dst->gpu != src->gpu) &&
-        (gpu != src->gpu)) {
+        (ctx->gpu != src->gpu)) {
         work->desc.flags |= CUEMU_OP_PULLED;
     }
 }
@@ -1114,6 +1313,42 @@ void cuemu_work_stage(cuemu_work_t *work, const cuemu_op_id_t *deps,
     half.desc.dst     = work->desc.dst;
     halves[1]         = cuemu_work_add(&half, deps, num_deps, at);
     work->desc.kind   = CUEMU_OP_MARK;
+}
+
+/* Return non-zero if a copy's rows from `begin` on overlap an address range. */
+static int cuemu_rows_overlap(const cuemu_payload_t *p, uint64_t begin,
+                              uint64_t pitch, uint64_t addr, uint64_t size)
+{
+    return (begin < addr + size) &&
+           (addr < begin + cuemu_span(p->width, p->height, pitch));
+}
+
+void cuemu_work_fault(uint64_t addr, uint64_t size)
+{
+    const cuemu_shared_t *sh = cuemu_session.shared;
+    const int owner          = CUEMU_OWNER_COPY(cuemu_session.slot);
+    const cuemu_op_desc_t *desc;
+    const cuemu_payload_t *p;
+    cuemu_context_t *ctx;
+    int i;
+
+    cuemu_session_lock();
+    for (i = 0; i < sh->num_moves; ++i) {
+        desc = cuemu_sim_op_desc(cuemu_session.sim, sh->moves[i].op);
+        if ((desc == NULL) || (desc->owner != owner)) {
+            continue;
+        }
+
+        p = (const cuemu_payload_t*)&desc->payload;
+        if (cuemu_rows_overlap(p, p->value, p->src_pitch, addr, size) ||
+            cuemu_rows_overlap(p, p->func, p->dst_pitch, addr, size)) {
+            ctx = (cuemu_context_t*)(uintptr_t)p->stream;
+            fprintf(stderr, "cuemu: GPU %d: a copy of memory that cuMemUnmap "
+                            "took away\n", ctx->gpu);
+            cuemu_context_fail(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
+    }
+    cuemu_session_unlock();
 }
 
 cuemu_op_id_t cuemu_work_copy(cuemu_stream_t *stream, cuemu_work_t *work,
@@ -1142,7 +1377,7 @@ int cuemu_work_done(cuemu_op_id_t op)
     return done;
 }
 
-cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op)
+void cuemu_work_watch(cuemu_op_id_t op)
 {
     cuemu_work_t mark;
 
@@ -1151,7 +1386,9 @@ cuemu_op_id_t cuemu_work_watch(cuemu_op_id_t op)
     mark.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
     mark.payload.kind = CUEMU_PAYLOAD_WATCH;
     __atomic_add_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);
-    return cuemu_work_add(&mark, &op, 1, cuemu_now());
+    cuemu_lock();
+    cuemu_work_add(&mark, &op, 1, cuemu_now());
+    cuemu_unlock();
 }
 
 void cuemu_work_wait(cuemu_op_id_t op)
@@ -1184,41 +1421,32 @@ void cuemu_work_wait(cuemu_op_id_t op)
 
 void cuemu_context_wait(cuemu_context_t *ctx)
 {
-    cuemu_op_id_t ops[256];
-    cuemu_stream_t *stream;
-    unsigned count = 0, i;
+    cuemu_op_id_t tail;
 
     cuemu_lock();
-    ops[count++] = cuemu_work_tail(ctx->null_stream);
-    for (stream = ctx->streams; (stream != NULL) && (count < 256);
-         stream = stream->next) {
-        ops[count++] = cuemu_work_tail(stream);
-    }
+    tail = cuemu_context_tail(ctx);
     cuemu_unlock();
-
-    for (i = 0; i < count; ++i) {
-        cuemu_work_wait(ops[i]);
-    }
+    cuemu_work_wait(tail);
 }
 
 void cuemu_process_wait(void)
 {
-    cuemu_op_id_t ops[1024];
-    cuemu_stream_t *stream;
-    unsigned count = 0, i;
+    cuemu_deps_t deps = {.count = 0};
+    cuemu_op_id_t tail;
+    cuemu_context_t *ctx;
 
     __atomic_add_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
     cuemu_lock();
-    for (stream = cuemu_object_next(CUEMU_OBJ_STREAM, NULL);
-         (stream != NULL) && (count < 1024);
-         stream = cuemu_object_next(CUEMU_OBJ_STREAM, stream)) {
-        ops[count++] = cuemu_work_tail(stream);
+    for (ctx = cuemu_object_next(CUEMU_OBJ_CONTEXT, NULL); ctx != NULL;
+         ctx = cuemu_object_next(CUEMU_OBJ_CONTEXT, ctx)) {
+        if (ctx->alive) {
+            cuemu_deps_add(&deps, cuemu_context_tail(ctx), cuemu_now());
+        }
     }
+    tail = cuemu_deps_join(&deps, cuemu_now());
     cuemu_unlock();
 
-    for (i = 0; i < count; ++i) {
-        cuemu_work_wait(ops[i]);
-    }
+    cuemu_work_wait(tail);
     __atomic_sub_fetch(&cuemu_num_unlocking, 1, __ATOMIC_SEQ_CST);
 }
 

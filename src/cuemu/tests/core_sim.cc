@@ -567,6 +567,37 @@ TEST(core_sim, owner_only_operations_are_left_to_their_owner)
     EXPECT_TRUE(cuemu_sim_op_done(s.sim, a));
 }
 
+TEST(core_sim, time_goes_on_while_a_suspended_mark_is_served)
+{
+    core_node node("beluga");
+
+    for (int is_killed = 0; is_killed < 2; ++is_killed) {
+        core_sim s(*node);
+        cuemu_op_desc_t desc = s.delay_desc(0, CUEMU_OP_NEEDS_SERVICE |
+                                               CUEMU_OP_OWNER_ONLY);
+        desc.kind  = CUEMU_OP_MARK;
+        desc.owner = 3;
+        cuemu_op_id_t mark = s.add(desc), behind = s.add(s.delay_desc(7),
+                                                         {mark});
+
+        s.delay(1000);
+        s.run();
+        EXPECT_EQ(mark, cuemu_sim_service(s.sim, 3, NULL));
+        EXPECT_EQ(0, cuemu_sim_advance(s.sim, 100));
+        cuemu_sim_suspend(s.sim, mark);
+        EXPECT_EQ(0u, cuemu_sim_num_due(s.sim));
+        EXPECT_EQ(2000, cuemu_sim_advance(s.sim, 2000));
+        EXPECT_FALSE(cuemu_sim_op_done(s.sim, mark));
+        if (is_killed) {
+            EXPECT_EQ(1u, cuemu_sim_owner_purge(s.sim, 3));
+        }
+        cuemu_sim_served(s.sim, mark);
+        EXPECT_EQ(2000, s.end(mark));
+        s.run();
+        EXPECT_EQ(2007, s.end(behind));
+    }
+}
+
 TEST(core_sim, operations_that_end_together_are_due_together)
 {
     core_node node("beluga");

@@ -910,6 +910,18 @@ TEST_F(driver, entries_by_name)
     CU_OK(cuGetProcAddress("cuNoSuchThing", &func, 12010, 0, &status));
     EXPECT_EQ(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, status);
     EXPECT_EQ(nullptr, func);
+
+    for (const char *name : {"cuCtxSetFlags", "cuMulticastCreate"}) {
+        CU_OK(cuGetProcAddress(name, &func, 12000, 0, &status));
+        EXPECT_EQ(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, status);
+        EXPECT_EQ(nullptr, func);
+        CU_OK(cuGetProcAddress(name, &func, 12000, 0, nullptr));
+        EXPECT_EQ(nullptr, func);
+    }
+    /* the first version of cuGetProcAddress() has no status */
+    typedef CUresult (*first_t)(const char*, void**, int, cuuint64_t);
+    first_t first = (first_t)dlsym(RTLD_DEFAULT, "cuGetProcAddress");
+    EXPECT_EQ(CUDA_ERROR_NOT_FOUND, first("cuCtxSetFlags", &func, 12000, 0));
 }
 
 TEST_F(driver, private_tables_are_refused)

@@ -615,6 +615,35 @@ TEST_P(driver_share, memory_of_pools)
     unsetenv("CUEMU_FABRIC");
 }
 
+/* The manual: access for a GPU that is no peer is refused or, before the pool's
+   first allocation, that allocation fails. */
+TEST_F(driver, pools_are_for_peers_only)
+{
+    setenv("CUEMU_NODE", "pcie-no-peers", 1);
+    run(1, [](int) {
+        CUmemAccessDesc access = {};
+        CUmemoryPool pool;
+        CUdeviceptr ptr;
+
+        use(0);
+        CU_OK(cuDeviceGetDefaultMemPool(&pool, 0));
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.id   = 1;
+        access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        CU_OK(cuMemPoolSetAccess(pool, &access, 1));
+        EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE,
+                  cuMemAllocAsync(&ptr, MiB, nullptr));
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        CU_OK(cuMemPoolSetAccess(pool, &access, 1));
+        CU_OK(cuMemAllocAsync(&ptr, MiB, nullptr));
+        access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE,
+                  cuMemPoolSetAccess(pool, &access, 1));
+        access.location.id = 0;
+        CU_OK(cuMemPoolSetAccess(pool, &access, 1));
+    });
+}
+
 TEST_F(driver, pool_that_is_not_shared)
 {
     run(1, [&](int) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
-/* Freed memory: its addresses, and its bytes while another process has it
-   open. */
+/* Freed memory: its addresses, and its bytes while another process has it open.
+   Bytes of new memory. */
 #include "driver_fixture.h"
 
 #include <sys/resource.h>
@@ -379,4 +379,38 @@ TEST_F(driver_memory, memory_opened_by_a_peer_stays_in_use)
         EXPECT_EQ(before, used());
         close(fd);
     });
+}
+
+/* New memory is zero, or anything else. */
+TEST_F(driver_memory, new_memory_may_be_dirty)
+{
+    for (int dirty = 0; dirty < 2; ++dirty) {
+        if (dirty) {
+            setenv("CUEMU_DIRTY", "1", 1);
+        }
+        run(1, [&](int) {
+            const uint32_t want      = dirty ? 0xa5a5a5a5u : 0;
+            CUmemAllocationProp prop = {};
+            CUmemAccessDesc access   = {};
+            CUmemGenericAllocationHandle handle;
+            CUdeviceptr va, pool, managed;
+
+            use(0);
+            prop.type          = CU_MEM_ALLOCATION_TYPE_PINNED;
+            prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            access.location    = prop.location;
+            access.flags       = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            CU_OK(cuMemCreate(&handle, size, &prop, 0));
+            CU_OK(cuMemAddressReserve(&va, size, 0, 0, 0));
+            CU_OK(cuMemMap(va, size, 0, handle, 0));
+            CU_OK(cuMemSetAccess(va, size, &access, 1));
+            CU_OK(cuMemAllocAsync(&pool, size, nullptr));
+            CU_OK(cuMemAllocManaged(&managed, size, CU_MEM_ATTACH_GLOBAL));
+            for (CUdeviceptr ptr : {va, pool, managed, alloc(size), alloc(64),
+                                    (CUdeviceptr)(uintptr_t)pinned(4096)}) {
+                EXPECT_EQ(std::vector<uint32_t>(16, want), get(ptr, 64));
+            }
+        });
+    }
+    unsetenv("CUEMU_DIRTY");
 }
