@@ -562,6 +562,33 @@ TEST_F(Call, missing_scratch_memory_falls_back)
     EXPECT_EQ(SIZE, gpus->launches);
 }
 
+/* A program that keeps its GPU busy waits in its first call only */
+TEST_F(Call, a_busy_gpu_is_not_waited_for_again)
+{
+    static std::atomic<unsigned> queries;
+    uct_cuda_driver_t *table = const_cast<uct_cuda_driver_t*>(
+            uct_cuda_driver_get());
+    const auto query         = table->cuEventQuery;
+    unsigned fewest          = 1000;
+
+    all_reduce(false);
+    table->cuCtxRecordEvent = [](CUcontext, CUevent) { return CUDA_SUCCESS; };
+    table->cuEventQuery     = [](CUevent) {
+        ++queries;
+        return CUDA_ERROR_NOT_READY;
+    };
+    for (unsigned i = 0; i < 5; ++i) {
+        queries = 0;
+        EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+        EXPECT_TRUE(has_logged("MPI: busy, rank ")) << log;
+        fewest = std::min(fewest, queries.load());
+    }
+    EXPECT_GE(SIZE, fewest);
+    table->cuCtxRecordEvent = nullptr;
+    table->cuEventQuery     = query;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+}
+
 TEST_F(Call, scratch_memory_that_comes_back_is_used)
 {
     all_reduce(false);
