@@ -599,6 +599,27 @@ TEST_F(Call, scratch_memory_that_comes_back_is_used)
     EXPECT_EQ(SIZE, gpus->launches);
 }
 
+/* It may need more streams and events than earlier ones: a rank that has none
+   is an error while others run, and the data in place is lost */
+TEST_F(Call, ranks_prepare_a_new_plan_together)
+{
+    auto was_prepared = [this] {
+        return uct_cuda_node_control_reached(
+                       controls[0], 0, UCT_CUDA_NODE_PHASE_READY,
+                       groups[0]->agreement.sequence) == UCS_OK;
+    };
+
+    for (unsigned part = 1; part < 6; part += 4) {
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = COUNT / part; /* the same elements in a copy */
+        }
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        EXPECT_TRUE(was_prepared());
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        EXPECT_FALSE(was_prepared());
+    }
+}
+
 /* The old memory was freed to make room */
 TEST_F(Call, scratch_memory_is_allocated_again_after_a_failure)
 {

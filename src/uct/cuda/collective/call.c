@@ -499,9 +499,11 @@ static uct_cuda_coll_result_t call_start_steps(call_t *call,
     return UCT_CUDA_COLL_PENDING;
 }
 
-/* Prepare the call. No rank runs before all ranks are prepared. */
+/* Prepare the call, together with all ranks if its plan is new. No rank runs
+ * before all ranks are prepared. */
 static uct_cuda_coll_result_t call_prepare(call_t *call,
-                                           uct_cuda_coll_group_t *group)
+                                           uct_cuda_coll_group_t *group,
+                                           bool is_new)
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
     uct_cuda_run_coll_call_t *run        = &call->run;
@@ -516,7 +518,7 @@ static uct_cuda_coll_result_t call_prepare(call_t *call,
     run->type        = call->type;
     run->gpus        = agreement->gpus;
     run->level       = uct_cuda_coll_wait_level();
-    if (!call_is_new(call, group, call->kept->plan)) {
+    if (!is_new && !call_is_new(call, group, call->kept->plan)) {
         return call_start_steps(call, group);
     }
 
@@ -554,7 +556,7 @@ static uct_cuda_coll_result_t call_plan(call_t *call,
     status = call_settle(call, group);
     if (status == UCS_OK) {
         if (call_has_schedule(call, group)) {
-            return call_prepare(call, group);
+            return call_prepare(call, group, false);
         }
         kept_drop(call->kept);
         status = group_plan(group, &call->request, &call->kept->schedule);
@@ -587,7 +589,7 @@ static uct_cuda_coll_result_t call_planned(call_t *call,
     uct_cuda_coll_links_find(call->kept->plan, agreement->rank,
                              &agreement->topo, agreement->gpus,
                              &call->kept->links);
-    return call_prepare(call, group);
+    return call_prepare(call, group, true);
 }
 
 /* Start the steps, as all ranks have prepared the call; or fall back, as one
