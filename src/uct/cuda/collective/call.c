@@ -416,18 +416,17 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
 }
 
 /* Handle a failed preparation; all ranks take the same branch. After a busy
- * GPU, only this call falls back. After a plan with relays, later calls use no
+ * GPU, only this call falls back. Without a relay's memory, later calls use no
  * relays. After a resource could not be created, the next call will probably
  * fail, too: after MAX_FAULTS such calls in a row, pause for PAUSE_CALLS calls.
  * A failed mapping concerns this call's buffers only. */
-static void group_give_up(uct_cuda_coll_group_t *group,
-                          const uct_cuda_plan_coll_t *plan)
+static void group_give_up(uct_cuda_coll_group_t *group)
 {
     uct_cuda_coll_fallback_t *fallback = &group->agreement.fallback;
 
     if (fallback->status == UCS_ERR_BUSY) {
         fallback->reason = UCT_CUDA_COLL_NO_BUSY;
-    } else if (plan->num_relays > 0) {
+    } else if (fallback->status == UCT_CUDA_COLL_NO_RELAY) {
         uct_cuda_debug("collectives: using no relays from now on");
         group->has_no_relays = true;
         uct_cuda_coll_memory_free_relays(&group->memory);
@@ -603,7 +602,7 @@ static uct_cuda_coll_result_t call_ready(call_t *call,
     uct_cuda_coll_memory_mapped(&group->memory, plan, status == UCS_OK);
     group->has_kernel[call->op][call->type] |= (status == UCS_OK);
     if (status != UCS_OK) {
-        group_give_up(group, plan);
+        group_give_up(group);
         return UCT_CUDA_COLL_STAGE;
     }
 
