@@ -730,6 +730,39 @@ TEST_F(Call, freed_memory_is_exported_again)
     }
 }
 
+/* Programs that cycle over buffers: each is exported once */
+TEST_F(Call, memory_used_in_turns_stays_exported)
+{
+    enum : unsigned { PAIRS = 40 };
+    std::vector<uint8_t*> buffers[SIZE];
+    uint32_t exported[3], generation;
+
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        for (unsigned i = 0; i < 2 * PAIRS; ++i) {
+            buffers[rank].push_back(gpus->alloc((int)rank, BYTES));
+        }
+    }
+    for (uint32_t &sum : exported) {
+        for (unsigned i = 0; i < 2 * PAIRS; i += 2) {
+            for (unsigned rank = 0; rank < SIZE; ++rank) {
+                sends[rank] = buffers[rank][i];
+                recvs[rank] = buffers[rank][i + 1];
+            }
+            all_gather();
+            ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+            ASSERT_TRUE(are_gathered());
+        }
+        sum = 0;
+        for (unsigned i = 0; i < UCT_CUDA_NODE_CONTROL_EXPORTS; ++i) {
+            (void)uct_cuda_node_control_exported(controls[0], 0, i,
+                                                 &generation);
+            sum += generation;
+        }
+    }
+    EXPECT_EQ(exported[0], exported[1]);
+    EXPECT_EQ(exported[0], exported[2]);
+}
+
 /* A transfer from the third GPU, with the first one as relay while its links
    are idle */
 class Links : public Call

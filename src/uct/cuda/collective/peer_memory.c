@@ -229,15 +229,18 @@ static bool import_is_shown(const memory_t *memory, unsigned rank,
     return generation == memory->imports[rank][index].generation;
 }
 
-/* Release all mappings, or those no longer exported */
+/* Release all mappings, or those that are closed or no longer exported */
 static void imports_drop(memory_t *memory, bool all)
 {
+    const uct_cuda_node_mapping_t *mapping;
     unsigned rank, index;
 
     for (rank = 0; rank < memory->agreement->size; ++rank) {
         for (index = 0; index < UCT_CUDA_NODE_CONTROL_EXPORTS; ++index) {
-            if (all || ((memory->imports[rank][index].mapping != NULL) &&
-                        !import_is_shown(memory, rank, index))) {
+            mapping = memory->imports[rank][index].mapping;
+            if (all || ((mapping != NULL) &&
+                        (uct_cuda_node_mapping_is_closed(mapping) ||
+                         !import_is_shown(memory, rank, index)))) {
                 import_drop(&memory->imports[rank][index]);
             }
         }

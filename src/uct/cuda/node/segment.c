@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 
-#define MAGIC 0x376c6c6f63786375ul /* "ucxcoll7" */
+#define MAGIC 0x386c6c6f63786375ul /* "ucxcoll8" */
 
 /* Control blocks begin at multiples of the largest memory page of any
  * processor */
