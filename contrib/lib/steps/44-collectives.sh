@@ -78,6 +78,26 @@ collectives_faults() {
     CUEMU_FAULT=cuMemHostRegister:1:2 collectives_run distribution --calls 200
 }
 
+# collectives_relays: after a failure to map a rank's buffer the next plan has relays, after one
+# to make their memory none has
+collectives_relays() {
+    local mpirun programs fault log=$ucx_mp_build/log/collectives-relays.out
+    mpi_tools distribution || return
+    for fault in cuIpcOpenMemHandle cuMemCreate; do
+        CUEMU_FAULT=$fault:1:2 UCX_LOG_LEVEL=debug "$mpi_run" --emulate dgx1 \
+            --collectives y "$mpirun" --oversubscribe -n 6 \
+            "$programs/ucx_mp_allreduce_checked" --min-size 16M --max-size 16M \
+            --calls 2 > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
+        grep -aqE 'collective 1: .*falls back to the MPI: (map|make)' "$log" &&
+            grep -aqE 'collective 2: .* us taken' "$log" ||
+            { say "$fault: no call failed, or more than one"; return 1; }
+        [ "$(grep -acE 'using no relays' "$log")" = \
+          $([ "$fault" = cuMemCreate ] && echo 6 || echo 0) ] ||
+            { say "$fault: $(grep -acE 'using no relays' "$log") ranks use no relays"
+              return 1; }
+    done
+}
+
 # other_calls: packing and files work, and unsupported calls are refused by name
 other_calls() {
     local mpirun programs folder rc=0
@@ -635,6 +655,8 @@ step collectives-tuned full 60 collectives_tuned \
 step collectives-faults full 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
 step unstaged-mpi-abi full 60 "unstaged mpi-abi" "the same of MPI 5's standard ABI"
+step collectives-relays full 60 collectives_relays \
+     "a rank's buffer that cannot be mapped leaves relays in use"
 step types-mpi-abi full 60 "types mpi-abi" "the same of MPI 5's standard ABI"
 step other-calls-mpi-abi full 30 "other_calls mpi-abi" "the same of MPI 5's standard ABI"
 step pieces-mpi-abi full 150 "pieces mpi-abi" "the same of MPI 5's standard ABI"

@@ -441,6 +441,25 @@ TEST_F(Agreement, a_rank_that_dies_during_a_phase_is_an_error)
     EXPECT_STREQ("the process of rank 2 has ended", why);
 }
 
+/* It may still copy to or from this rank's memory */
+TEST_F(Agreement, a_living_rank_is_waited_for_after_one_has_died)
+{
+    const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
+
+    begin();
+    leave(1);
+    others = [this] {
+        self.looked = 1; /* look at once */
+        if (rounds == 8) {
+            uct_cuda_node_control_reach(controls[2], phase, self.sequence,
+                                        UCS_ERR_CANCELED);
+        }
+    };
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, barrier(phase, UCS_OK));
+    EXPECT_EQ(8u, rounds);
+    EXPECT_STREQ("the process of rank 1 has ended", why);
+}
+
 /* A rank that has seen all others may leave before this rank looks again */
 TEST_F(Agreement, a_rank_that_left_after_a_phase_has_reached_it)
 {

@@ -562,6 +562,33 @@ TEST_F(Call, missing_scratch_memory_falls_back)
     EXPECT_EQ(SIZE, gpus->launches);
 }
 
+/* A program that keeps its GPU busy waits in its first call only */
+TEST_F(Call, a_busy_gpu_is_not_waited_for_again)
+{
+    static std::atomic<unsigned> queries;
+    uct_cuda_driver_t *table = const_cast<uct_cuda_driver_t*>(
+            uct_cuda_driver_get());
+    const auto query         = table->cuEventQuery;
+    unsigned fewest          = 1000;
+
+    all_reduce(false);
+    table->cuCtxRecordEvent = [](CUcontext, CUevent) { return CUDA_SUCCESS; };
+    table->cuEventQuery     = [](CUevent) {
+        ++queries;
+        return CUDA_ERROR_NOT_READY;
+    };
+    for (unsigned i = 0; i < 5; ++i) {
+        queries = 0;
+        EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+        EXPECT_TRUE(has_logged("MPI: busy, rank ")) << log;
+        fewest = std::min(fewest, queries.load());
+    }
+    EXPECT_GE(SIZE, fewest);
+    table->cuCtxRecordEvent = nullptr;
+    table->cuEventQuery     = query;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+}
+
 TEST_F(Call, scratch_memory_that_comes_back_is_used)
 {
     all_reduce(false);
@@ -570,6 +597,27 @@ TEST_F(Call, scratch_memory_that_comes_back_is_used)
     gpus->gpu_memory = 1ul << 40;
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
     EXPECT_EQ(SIZE, gpus->launches);
+}
+
+/* It may need more streams and events than earlier ones: a rank that has none
+   is an error while others run, and the data in place is lost */
+TEST_F(Call, ranks_prepare_a_new_plan_together)
+{
+    auto was_prepared = [this] {
+        return uct_cuda_node_control_reached(
+                       controls[0], 0, UCT_CUDA_NODE_PHASE_READY,
+                       groups[0]->agreement.sequence) == UCS_OK;
+    };
+
+    for (unsigned part = 1; part < 6; part += 4) {
+        for (uct_cuda_coll_call_t &call : calls) {
+            call.count = COUNT / part; /* the same elements in a copy */
+        }
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        EXPECT_TRUE(was_prepared());
+        ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+        EXPECT_FALSE(was_prepared());
+    }
 }
 
 /* The old memory was freed to make room */
@@ -680,6 +728,39 @@ TEST_F(Call, freed_memory_is_exported_again)
         ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
         ASSERT_TRUE(are_gathered()) << i;
     }
+}
+
+/* Programs that cycle over buffers: each is exported once */
+TEST_F(Call, memory_used_in_turns_stays_exported)
+{
+    enum : unsigned { PAIRS = 40 };
+    std::vector<uint8_t*> buffers[SIZE];
+    uint32_t exported[3], generation;
+
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        for (unsigned i = 0; i < 2 * PAIRS; ++i) {
+            buffers[rank].push_back(gpus->alloc((int)rank, BYTES));
+        }
+    }
+    for (uint32_t &sum : exported) {
+        for (unsigned i = 0; i < 2 * PAIRS; i += 2) {
+            for (unsigned rank = 0; rank < SIZE; ++rank) {
+                sends[rank] = buffers[rank][i];
+                recvs[rank] = buffers[rank][i + 1];
+            }
+            all_gather();
+            ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
+            ASSERT_TRUE(are_gathered());
+        }
+        sum = 0;
+        for (unsigned i = 0; i < UCT_CUDA_NODE_CONTROL_EXPORTS; ++i) {
+            (void)uct_cuda_node_control_exported(controls[0], 0, i,
+                                                 &generation);
+            sum += generation;
+        }
+    }
+    EXPECT_EQ(exported[0], exported[1]);
+    EXPECT_EQ(exported[0], exported[2]);
 }
 
 /* A transfer from the third GPU, with the first one as relay while its links

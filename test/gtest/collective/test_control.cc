@@ -256,6 +256,34 @@ TEST_F(CollSegment, a_control_is_found_by_its_key)
     EXPECT_TRUE(uct_cuda_node_segment_has(segment, 5)) << "rank 1 still has it";
 }
 
+/* A program that closes descriptors not its own, and opens files */
+TEST_F(CollSegment, another_file_under_its_numbers_is_left_alone)
+{
+    const int foreign = memfd_create("foreign", 0);
+    void *memory      = nullptr;
+    std::vector<int> numbers;
+    struct stat own, file;
+
+    ASSERT_EQ(0, stat(path().c_str(), &own));
+    for (int fd = 3; fd < 1000; ++fd) {
+        if ((fstat(fd, &file) == 0) && (file.st_ino == own.st_ino)) {
+            numbers.push_back(dup2(foreign, fd));
+        }
+    }
+    EXPECT_EQ(2u, numbers.size());
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE,
+              uct_cuda_node_segment_get(segment, 5, 100000, &memory));
+    EXPECT_TRUE(uct_cuda_node_segment_is_alive(segment, 1)) << "not known";
+    uct_cuda_node_segment_close(segment);
+    segment = nullptr;
+    ASSERT_EQ(0, fstat(foreign, &file));
+    EXPECT_EQ(0, file.st_size);
+    for (int fd : numbers) {
+        EXPECT_EQ(0, close(fd));
+    }
+    close(foreign);
+}
+
 /* Creating and freeing communicators uses up neither memory nor descriptors */
 TEST_F(CollSegment, memory_of_control_blocks_is_reused)
 {

@@ -359,13 +359,27 @@ TEST_F(IpcInvalidation, a_weak_reference_ends_with_the_memory)
     uct_cuda_node_unmap_all();
     EXPECT_EQ(2u, driver.mapped.size()) << "a transfer is under way";
     uct_cuda_node_cache_put(used, true);
-    end(3);
-    uct_cuda_node_cache_put(get(handle(1)), true);
     uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     EXPECT_EQ(2u, uct_cuda_node_cache_count());
     uct_cuda_node_cache_put_weak(lent);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
+}
+
+/* A communicator that drops an export may show it again */
+TEST_F(IpcInvalidation, a_released_weak_reference_leaves_the_mapping)
+{
+    uct_cuda_node_mapping_t *mapping = get(handle(0));
+
+    uct_cuda_node_cache_weaken(mapping);
+    uct_cuda_node_cache_put_weak(mapping);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
+    mapping = get(handle(0));
+    EXPECT_EQ(1u, driver.opens);
+    uct_cuda_node_cache_weaken(mapping);
+    end(0);
+    uct_cuda_node_cache_put_weak(mapping);
+    EXPECT_EQ(0u, uct_cuda_node_cache_count());
 }
 
 /* Keys are not trusted: a key of the same allocation may name another entry of

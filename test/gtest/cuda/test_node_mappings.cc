@@ -278,6 +278,22 @@ TEST_F(IpcCache, an_obstructing_weak_reference_is_closed)
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
+/* A range and its pieces have the same addresses while both exist, also if the
+   range cannot be opened */
+TEST_F(IpcCache, a_range_leaves_weak_references_to_its_pieces)
+{
+    uct_cuda_node_mapping_t *mapping = nullptr;
+    uct_cuda_node_mapping_t *lent    = get(handle(0x10000, 1));
+    uct_cuda_node_handle_t range     = handle(0xf000, 2, 42, 0x4000);
+
+    uct_cuda_node_cache_weaken(lent);
+    range.type = UCT_CUDA_NODE_HANDLE_RANGE;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE,
+              uct_cuda_node_cache_get(&range, 0, &mapping));
+    EXPECT_FALSE(lent->closed);
+    uct_cuda_node_cache_put_weak(lent);
+}
+
 TEST_F(IpcCache, handle_that_cannot_be_opened_is_unreachable)
 {
     uct_cuda_node_mapping_t *mapping = nullptr;

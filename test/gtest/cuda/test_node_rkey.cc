@@ -240,6 +240,20 @@ TEST_F(NodeRkey, a_freed_buffer_leaves_its_peer_reachable)
     EXPECT_EQ(UCS_OK, unpack());
 }
 
+/* The next process of its pid may be unreachable */
+TEST_F(NodeRkey, a_purged_peer_is_tried_again)
+{
+    pack_as_peer(11);
+    EXPECT_EQ(UCS_OK, unpack());
+    uct_cuda_node_rkey_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+    uct_cuda_node_cache_purge_peer(packed.handle.pid_ns, packed.handle.pid);
+    uct_cuda_node_unmap_all();
+    ++packed.handle.buffer_id;
+    driver.fail      = "cuIpcOpenMemHandle";
+    driver.fail_with = CUDA_ERROR_INVALID_VALUE;
+    EXPECT_EQ(UCS_ERR_UNREACHABLE, unpack());
+}
+
 TEST_F(NodeRkey, host_memory_is_not_packed)
 {
     char host[16];

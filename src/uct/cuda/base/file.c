@@ -141,3 +141,10 @@ bool uct_cuda_file_reserve(int fd, off_t offset, size_t size)
 
     return true;
 }
+
+uint64_t uct_cuda_file_inode(int fd)
+{
+    struct stat file;
+
+    return (fstat(fd, &file) == 0) ? file.st_ino : 0;
+}

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -59,6 +60,14 @@ bool uct_cuda_file_resize(int fd, size_t size);
  * @return false with errno: no space, or beyond a limit.
  */
 bool uct_cuda_file_reserve(int fd, off_t offset, size_t size);
+
+/**
+ * Return the inode of a descriptor, to find out whether a program that closes
+ * descriptors not its own has opened another file under its number.
+ *
+ * @return 0: not open.
+ */
+uint64_t uct_cuda_file_inode(int fd);
 
 
 END_C_DECLS

@@ -21,6 +21,10 @@
 /* Interval of liveness checks, ns */
 #define ALIVE_INTERVAL 100000000ul
 
+/* Such checks for which a rank waits for others that are alive after one has
+ * ended */
+#define MAX_LOOKS 20
+
 /* Longest wait of a communicator's first call with GPU buffers for the first
  * such call of the other ranks, ns */
 #define JOIN_TIME 200000000ul
@@ -221,7 +225,18 @@ void uct_cuda_coll_agree_reach(agreement_t *agreement,
     agreement->spins      = 0;
     agreement->is_running = false;
     agreement->next       = 0;
+    agreement->looks      = 0;
     wait_for(agreement, 0, phase_wanted(agreement));
+}
+
+/* Return whether a living rank may still use memory in its steps, though
+ * another rank has ended. Not for ever: it may have left the call before. */
+static bool may_still_run(agreement_t *agreement)
+{
+    return (agreement->phase == UCT_CUDA_NODE_PHASE_DONE) &&
+           uct_cuda_node_control_is_alive(agreement->control,
+                                          agreement->next) &&
+           (++agreement->looks <= MAX_LOOKS);
 }
 
 ucs_status_t
@@ -239,12 +254,15 @@ uct_cuda_coll_agree_reached(agreement_t *agreement, ucs_status_t waited)
          next_rank(agreement, phase_wanted(agreement))) {
         status = reached(agreement, agreement->next, agreement->phase);
         if (status == UCS_INPROGRESS) {
-            if (waited == UCS_OK) {
+            if ((waited == UCS_OK) || may_still_run(agreement)) {
                 return UCS_INPROGRESS;
             }
 
-            explain_fallback(agreement);
-            return waited;
+            agreement->result = waited;
+            if (agreement->phase != UCT_CUDA_NODE_PHASE_DONE) {
+                break;
+            }
+            continue;
         }
 
         /* skip ranks that stopped because another one failed */
@@ -258,8 +276,9 @@ uct_cuda_coll_agree_reached(agreement_t *agreement, ucs_status_t waited)
     if (agreement->result != UCS_OK) {
         /* Before the last phase all ranks decide by statuses seen by all; a
          * rank that ended meanwhile must not change the result */
-        if ((agreement->phase != UCT_CUDA_NODE_PHASE_DONE) ||
-            (agreement->fallback.reason != UCT_CUDA_COLL_FAULT_ENDED)) {
+        if ((agreement->next == agreement->size) &&
+            ((agreement->phase != UCT_CUDA_NODE_PHASE_DONE) ||
+             (agreement->fallback.reason != UCT_CUDA_COLL_FAULT_ENDED))) {
             uct_cuda_coll_agree_set_reason(agreement, reasons[agreement->phase],
                                            (int)agreement->first_failed,
                                            agreement->result);

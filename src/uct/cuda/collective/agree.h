@@ -46,6 +46,7 @@ typedef struct {
     uct_cuda_node_phase_t        phase; /**< Last phase of this rank */
     ucs_status_t                 result; /**< Of that phase, so far */
     unsigned                     first_failed;
+    unsigned                     looks; /**< since a rank has ended */
     bool                         is_running; /**< The steps have started */
     unsigned                     spins;
     /** Time of the last liveness check, ns */

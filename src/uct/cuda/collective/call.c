@@ -416,18 +416,17 @@ static bool call_is_new(const call_t *call, const uct_cuda_coll_group_t *group,
 }
 
 /* Handle a failed preparation; all ranks take the same branch. After a busy
- * GPU, only this call falls back. After a plan with relays, later calls use no
+ * GPU, only this call falls back. Without a relay's memory, later calls use no
  * relays. After a resource could not be created, the next call will probably
  * fail, too: after MAX_FAULTS such calls in a row, pause for PAUSE_CALLS calls.
  * A failed mapping concerns this call's buffers only. */
-static void group_give_up(uct_cuda_coll_group_t *group,
-                          const uct_cuda_plan_coll_t *plan)
+static void group_give_up(uct_cuda_coll_group_t *group)
 {
     uct_cuda_coll_fallback_t *fallback = &group->agreement.fallback;
 
     if (fallback->status == UCS_ERR_BUSY) {
         fallback->reason = UCT_CUDA_COLL_NO_BUSY;
-    } else if (plan->num_relays > 0) {
+    } else if (fallback->status == UCT_CUDA_COLL_NO_RELAY) {
         uct_cuda_debug("collectives: using no relays from now on");
         group->has_no_relays = true;
         uct_cuda_coll_memory_free_relays(&group->memory);
@@ -499,9 +498,11 @@ static uct_cuda_coll_result_t call_start_steps(call_t *call,
     return UCT_CUDA_COLL_PENDING;
 }
 
-/* Prepare the call. No rank runs before all ranks are prepared. */
+/* Prepare the call, together with all ranks if its plan is new. No rank runs
+ * before all ranks are prepared. */
 static uct_cuda_coll_result_t call_prepare(call_t *call,
-                                           uct_cuda_coll_group_t *group)
+                                           uct_cuda_coll_group_t *group,
+                                           bool is_new)
 {
     uct_cuda_coll_agreement_t *agreement = &group->agreement;
     uct_cuda_run_coll_call_t *run        = &call->run;
@@ -516,7 +517,7 @@ static uct_cuda_coll_result_t call_prepare(call_t *call,
     run->type        = call->type;
     run->gpus        = agreement->gpus;
     run->level       = uct_cuda_coll_wait_level();
-    if (!call_is_new(call, group, call->kept->plan)) {
+    if (!is_new && !call_is_new(call, group, call->kept->plan)) {
         return call_start_steps(call, group);
     }
 
@@ -554,7 +555,7 @@ static uct_cuda_coll_result_t call_plan(call_t *call,
     status = call_settle(call, group);
     if (status == UCS_OK) {
         if (call_has_schedule(call, group)) {
-            return call_prepare(call, group);
+            return call_prepare(call, group, false);
         }
         kept_drop(call->kept);
         status = group_plan(group, &call->request, &call->kept->schedule);
@@ -587,7 +588,7 @@ static uct_cuda_coll_result_t call_planned(call_t *call,
     uct_cuda_coll_links_find(call->kept->plan, agreement->rank,
                              &agreement->topo, agreement->gpus,
                              &call->kept->links);
-    return call_prepare(call, group);
+    return call_prepare(call, group, true);
 }
 
 /* Start the steps, as all ranks have prepared the call; or fall back, as one
@@ -601,7 +602,7 @@ static uct_cuda_coll_result_t call_ready(call_t *call,
     uct_cuda_coll_memory_mapped(&group->memory, plan, status == UCS_OK);
     group->has_kernel[call->op][call->type] |= (status == UCS_OK);
     if (status != UCS_OK) {
-        group_give_up(group, plan);
+        group_give_up(group);
         return UCT_CUDA_COLL_STAGE;
     }
 

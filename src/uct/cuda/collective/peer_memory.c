@@ -3,6 +3,7 @@
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
+#include <uct/cuda/base/log.h>
 #include <uct/cuda/base/vmm.h>
 #include <uct/cuda/node/exports.h>
 #include <ucs/sys/math.h>
@@ -228,15 +229,18 @@ static bool import_is_shown(const memory_t *memory, unsigned rank,
     return generation == memory->imports[rank][index].generation;
 }
 
-/* Release all mappings, or those no longer exported */
+/* Release all mappings, or those that are closed or no longer exported */
 static void imports_drop(memory_t *memory, bool all)
 {
+    const uct_cuda_node_mapping_t *mapping;
     unsigned rank, index;
 
     for (rank = 0; rank < memory->agreement->size; ++rank) {
         for (index = 0; index < UCT_CUDA_NODE_CONTROL_EXPORTS; ++index) {
-            if (all || ((memory->imports[rank][index].mapping != NULL) &&
-                        !import_is_shown(memory, rank, index))) {
+            mapping = memory->imports[rank][index].mapping;
+            if (all || ((mapping != NULL) &&
+                        (uct_cuda_node_mapping_is_closed(mapping) ||
+                         !import_is_shown(memory, rank, index)))) {
                 import_drop(&memory->imports[rank][index]);
             }
         }
@@ -312,6 +316,19 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
     return import->refusal;
 }
 
+/* Replace the status of a relay's failure by one that all ranks recognize */
+static ucs_status_t relay_status(ucs_status_t status, int gpu)
+{
+    if (status == UCS_OK) {
+        return UCS_OK;
+    }
+
+    uct_cuda_debug("collectives: no memory on GPU %d for other ranks' copies "
+                   "(status %d)",
+                   gpu, status);
+    return UCT_CUDA_COLL_NO_RELAY;
+}
+
 ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
                                       const uct_cuda_plan_coll_t *plan)
 {
@@ -336,7 +353,9 @@ ucs_status_t uct_cuda_coll_memory_map(memory_t *memory,
         }
     }
     for (i = 0; (i < plan->num_relays) && (status == UCS_OK); ++i) {
-        status = import_map(memory, RELAYS_RANK, RELAY(plan->relays[i]));
+        status = relay_status(import_map(memory, RELAYS_RANK,
+                                         RELAY(plan->relays[i])),
+                              plan->relays[i]);
     }
     return status;
 }
@@ -444,7 +463,9 @@ ucs_status_t uct_cuda_coll_memory_make(memory_t *memory,
     for (i = 0; (memory->agreement->rank == RELAYS_RANK) &&
                 (i < plan->num_relays) && (status == UCS_OK);
          ++i) {
-        status = relay_make(memory, plan->relays[i], plan->relay_scratch);
+        status = relay_status(relay_make(memory, plan->relays[i],
+                                         plan->relay_scratch),
+                              plan->relays[i]);
     }
     return status;
 }

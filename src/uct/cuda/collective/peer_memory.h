@@ -18,6 +18,10 @@
 BEGIN_C_DECLS
 
 
+/** Status of a call for which a relay's memory is not available. */
+#define UCT_CUDA_COLL_NO_RELAY UCS_ERR_REJECTED
+
+
 /** Exported allocation of this rank. */
 typedef struct {
     uct_cuda_node_handle_t handle;

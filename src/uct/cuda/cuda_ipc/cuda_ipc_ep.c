@@ -7,6 +7,7 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/node/mappings.h>
+#include <uct/cuda/node/rkey.h>
 
 
 
@@ -45,6 +46,7 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     uct_cuda_ipc_ep_t *ep = (uct_cuda_ipc_ep_t*)tl_ep;
 
     uct_cuda_node_cache_purge_peer(ep->peer.pid_ns, ep->peer.pid);
+    uct_cuda_node_rkey_purge_peer(ep->peer.pid_ns, ep->peer.pid);
     if ((ep->device_ep != 0) &&
         uct_cuda_ctx_push_alive(ep->device_ep_context,
                                 ep->device_ep_context_id)) {

@@ -11,6 +11,7 @@
 
 #include <uct/cuda/node/alive.h>
 
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/retry.h>
 
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 struct uct_cuda_node_alive {
     uct_cuda_node_alive_t *next;
     int                   fd; /* -1 in a forked child */
+    uint64_t              inode;
 };
 
 static struct {
@@ -30,6 +32,20 @@ static struct {
     uct_cuda_node_alive_t *head;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+
+/* Return whether the descriptor is still this module's: the program may have
+ * closed it and opened another file */
+static bool has_file(const uct_cuda_node_alive_t *alive)
+{
+    return uct_cuda_file_inode(alive->fd) == alive->inode;
+}
+
+static void close_file(const uct_cuda_node_alive_t *alive)
+{
+    if (has_file(alive)) {
+        close(alive->fd);
+    }
+}
 
 static void before_fork(void)
 {
@@ -46,7 +62,7 @@ static void after_fork_in_child(void)
     uct_cuda_node_alive_t *alive;
 
     for (alive = all.head; alive != NULL; alive = alive->next) {
-        close(alive->fd);
+        close_file(alive);
         alive->fd = -1;
     }
     all.head = NULL;
@@ -74,8 +90,9 @@ ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p)
     pthread_mutex_lock(&all.lock);
     alive->fd = UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC));
     if (alive->fd >= 0) {
-        alive->next = all.head;
-        all.head    = alive;
+        alive->inode = uct_cuda_file_inode(alive->fd);
+        alive->next  = all.head;
+        all.head     = alive;
     }
     pthread_mutex_unlock(&all.lock);
     if (alive->fd < 0) {
@@ -95,7 +112,7 @@ void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive)
     for (link = &all.head; *link != NULL; link = &(*link)->next) {
         if (*link == alive) {
             *link = alive->next;
-            close(alive->fd);
+            close_file(alive);
             break;
         }
     }
@@ -117,7 +134,8 @@ static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
     lock->l_start  = (off_t)number;
     lock->l_len    = 1;
     lock->l_pid    = 0;
-    return UCT_CUDA_RETRY(fcntl(alive->fd, command, lock)) == 0;
+    return has_file(alive) &&
+           (UCT_CUDA_RETRY(fcntl(alive->fd, command, lock)) == 0);
 }
 
 bool uct_cuda_node_alive_hold(uct_cuda_node_alive_t *alive, unsigned number)

@@ -27,8 +27,8 @@
 BEGIN_C_DECLS
 
 
-/** Allocations exported by a rank at once */
-#define UCT_CUDA_NODE_CONTROL_EXPORTS 32
+/** Allocations exported by a rank at once, 224 bytes each */
+#define UCT_CUDA_NODE_CONTROL_EXPORTS 128
 #define UCT_CUDA_NODE_CONTROL_LINE    64
 
 

@@ -8,12 +8,12 @@
 #include <uct/cuda/node/descriptors.h>
 
 #include <uct/cuda/base/clock.h>
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/retry.h>
 
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 
@@ -108,14 +108,6 @@ static bool open_pair(int ends[2])
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
 }
 
-/* Return the inode of a descriptor; 0: not open */
-static uint64_t inode_of(int fd)
-{
-    struct stat file;
-
-    return (fstat(fd, &file) == 0) ? file.st_ino : 0;
-}
-
 bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket)
 {
     int ends[2];
@@ -126,19 +118,19 @@ bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket)
 
     socket->own         = ends[0];
     socket->peers       = ends[1];
-    socket->own_inode   = inode_of(ends[0]);
-    socket->peers_inode = inode_of(ends[1]);
+    socket->own_inode   = uct_cuda_file_inode(ends[0]);
+    socket->peers_inode = uct_cuda_file_inode(ends[1]);
     return true;
 }
 
 static bool has_own(const uct_cuda_node_descriptors_t *socket)
 {
-    return inode_of(socket->own) == socket->own_inode;
+    return uct_cuda_file_inode(socket->own) == socket->own_inode;
 }
 
 static bool has_peers(const uct_cuda_node_descriptors_t *socket)
 {
-    return inode_of(socket->peers) == socket->peers_inode;
+    return uct_cuda_file_inode(socket->peers) == socket->peers_inode;
 }
 
 void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket)
@@ -242,7 +234,7 @@ static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
     int reply[2];
 
     *fd_p = -1;
-    if ((inode_of(peers_end) != inode) || !open_pair(reply)) {
+    if ((uct_cuda_file_inode(peers_end) != inode) || !open_pair(reply)) {
         return -1;
     }
 

@@ -216,22 +216,27 @@ static void check(unsigned left)
 }
 
 /* Double the number of slots. Without memory, or at the maximum, no slot is
- * added. */
+ * added. Another thread may fork at any time, and the child reads the slots. */
 static void grow(void)
 {
     uint32_t count = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
+    export_slot_t *old = exports.slots;
     export_slot_t *slots;
 
     if (count > UCT_CUDA_NODE_INVALIDATION_SLOTS) {
         return;
     }
 
-    slots = realloc(exports.slots, count * sizeof(*slots));
+    slots = malloc(count * sizeof(*slots));
     if (slots == NULL) {
         return;
     }
 
-    exports.slots = slots;
+    if (exports.num_slots > 0) {
+        memcpy(slots, old, exports.num_slots * sizeof(*slots));
+    }
+    __atomic_store_n(&exports.slots, slots, __ATOMIC_SEQ_CST);
+    free(old);
     while (count > exports.num_slots) {
         slots[--count].is_there = false;
         slots[count].next       = exports.free;

@@ -119,7 +119,7 @@ static void list_add_newest(uct_cuda_node_mapping_t *mapping)
 static void mapping_close(uct_cuda_node_mapping_t *mapping)
 {
     if (!mapping->closed) {
-        mapping->closed = true;
+        __atomic_store_n(&mapping->closed, true, __ATOMIC_RELAXED);
         uct_cuda_node_unmap(&mapping->handle, mapping->mapped, mapping->context,
                             mapping->context_id);
     }
@@ -170,19 +170,28 @@ static bool mapping_is_over(const uct_cuda_node_mapping_t *mapping)
                                                    &mapping->handle.notice);
 }
 
-/* Close mappings of freed memory that have no user or only weak ones */
+/* Close a mapping of freed memory that has no user or only weak ones. @return
+ * false: it stays */
+static bool mapping_close_over(uct_cuda_node_mapping_t *mapping)
+{
+    if ((mapping->users > mapping->weak) || !mapping_is_over(mapping)) {
+        return false;
+    }
+
+    if (mapping->users > 0) {
+        mapping_close(mapping);
+    }
+    mapping_retire(mapping);
+    return true;
+}
+
 static void sweep(void)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
 
     for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
         newer = mapping->newer;
-        if ((mapping->users == mapping->weak) && mapping_is_over(mapping)) {
-            if (mapping->users > 0) {
-                mapping_close(mapping);
-            }
-            mapping_retire(mapping);
-        }
+        (void)mapping_close_over(mapping);
     }
 }
 
@@ -248,7 +257,8 @@ static bool overlaps(const uct_cuda_node_mapping_t *mapping, uint64_t start,
 /* Retire a peer's idle mappings in an address range, except those of the same
  * allocation on devices other than @a device (-1: on any device, and ranges
  * stay). Weak references do not keep a mapping where @a peer's allocation has
- * replaced freed memory. @return Number of mappings retired */
+ * replaced freed memory; a range and its pieces overlap while both exist.
+ * @return Number of mappings retired */
 static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
                             uint64_t end, CUdevice device)
 {
@@ -267,8 +277,8 @@ static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
         }
 
         if ((mapping->users > 0) && (mapping->users == mapping->weak) &&
-            !is_same && overlaps(mapping, peer->base,
-                                 peer->base + peer->length)) {
+            !is_same && !is_range(&mapping->handle) && !is_range(peer) &&
+            overlaps(mapping, peer->base, peer->base + peer->length)) {
             mapping_close(mapping);
         } else if (mapping->users > 0) {
             continue;
@@ -720,8 +730,8 @@ void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep)
 
     pthread_mutex_lock(&cache.lock);
     --mapping->users;
-    if ((mapping->users == 0) &&
-        (mapping->stale || !keep || mapping_is_over(mapping))) {
+    if (!mapping_close_over(mapping) && (mapping->users == 0) &&
+        (mapping->stale || !keep)) {
         mapping_retire(mapping);
     }
     cache_unlock();
@@ -736,10 +746,13 @@ void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping)
 
 void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping)
 {
+    bool keep;
+
     pthread_mutex_lock(&cache.lock);
     --mapping->weak;
+    keep = (mapping->view != NULL);
     pthread_mutex_unlock(&cache.lock);
-    uct_cuda_node_cache_put(mapping, false);
+    uct_cuda_node_cache_put(mapping, keep);
 }
 
 ucs_status_t uct_cuda_node_cache_pin(uct_cuda_node_mapping_t *mapping,

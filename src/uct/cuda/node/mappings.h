@@ -87,6 +87,13 @@ uct_cuda_node_mapping_is_in(const uct_cuda_node_mapping_t *mapping,
     return mapping->is_self || (mapping->context_id == context_id);
 }
 
+/** Return whether a mapping with weak references only was closed. */
+static inline bool
+uct_cuda_node_mapping_is_closed(const uct_cuda_node_mapping_t *mapping)
+{
+    return __atomic_load_n(&mapping->closed, __ATOMIC_RELAXED);
+}
+
 /**
  * Take a reference to the page of a handle's owner.
  *
@@ -116,7 +123,8 @@ void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep);
  *  frees the memory. Release it with uct_cuda_node_cache_put_weak(). */
 void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping);
 
-/** Release a weak reference. The mapping is closed after its last user. */
+/** Release a weak reference. The mapping stays until its memory is freed; it is
+ *  closed after its last user if the owner has no invalidation page. */
 void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping);
 
 /** Mappings whose addresses were given out with a key. */

@@ -148,6 +148,22 @@ out:
     return status;
 }
 
+void uct_cuda_node_rkey_purge_peer(uint64_t pid_ns, int32_t pid)
+{
+    reach_t **link = &reach.head, *peer;
+
+    pthread_mutex_lock(&reach.lock);
+    while ((peer = *link) != NULL) {
+        if ((peer->pid == pid) && (peer->pid_ns == pid_ns)) {
+            *link = peer->next;
+            free(peer);
+        } else {
+            link = &peer->next;
+        }
+    }
+    pthread_mutex_unlock(&reach.lock);
+}
+
 /* Return whether the driver refuses a GPU access to another, visible one */
 static bool is_refused(int device, uct_cuda_end_t gpu)
 {

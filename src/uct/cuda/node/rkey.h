@@ -92,6 +92,10 @@ ucs_status_t uct_cuda_node_rkey_map(uct_cuda_node_rkey_t *rkey,
                                     uint64_t remote_addr,
                                     CUdeviceptr *mapped_p);
 
+/** Forget whether a peer that has disconnected is reachable: another process
+ *  may get its pid. */
+void uct_cuda_node_rkey_purge_peer(uint64_t pid_ns, int32_t pid);
+
 void uct_cuda_node_rkey_destroy(uct_cuda_node_rkey_t *rkey);
 
 /** Magic of a key, until it is destroyed. */

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 
-#define MAGIC 0x376c6c6f63786375ul /* "ucxcoll7" */
+#define MAGIC 0x386c6c6f63786375ul /* "ucxcoll8" */
 
 /* Control blocks begin at multiples of the largest memory page of any
  * processor */
@@ -74,6 +74,7 @@ struct uct_cuda_node_segment {
     pthread_mutex_t       lock;  /* threads of a process share its numbers */
     unsigned              rank;
     int                   fd;
+    uint64_t              inode; /* of the descriptor */
     /* A forked child leaves the segment as it is */
     pid_t                 owner;
     char                  path[256]; /* Empty: no name */
@@ -252,6 +253,7 @@ ucs_status_t uct_cuda_node_segment_open(const char *dir, unsigned rank,
     segment->owner = getpid();
     status         = (rank == 0) ? segment_make(segment, dir, name) :
                                    segment_find(segment, dir, name);
+    segment->inode = uct_cuda_file_inode(segment->fd);
     if (status == UCS_OK) {
         status = segment_begin(segment, size);
     }
@@ -266,6 +268,13 @@ ucs_status_t uct_cuda_node_segment_open(const char *dir, unsigned rank,
 
     *segment_p = segment;
     return UCS_OK;
+}
+
+/* Return whether the descriptor is still the segment's: the program may have
+ * closed it and opened another file */
+static bool has_file(const uct_cuda_node_segment_t *segment)
+{
+    return uct_cuda_file_inode(segment->fd) == segment->inode;
 }
 
 void uct_cuda_node_segment_unlink(uct_cuda_node_segment_t *segment)
@@ -285,7 +294,7 @@ void uct_cuda_node_segment_close(uct_cuda_node_segment_t *segment)
     if (segment->alive != NULL) {
         uct_cuda_node_alive_close(segment->alive);
     }
-    if (segment->fd >= 0) {
+    if ((segment->fd >= 0) && has_file(segment)) {
         close(segment->fd);
     }
     pthread_mutex_destroy(&segment->lock);
@@ -424,7 +433,7 @@ ucs_status_t uct_cuda_node_segment_get(uct_cuda_node_segment_t *segment,
 {
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
 
-    if (segment_enter(segment)) {
+    if (segment_enter(segment) && has_file(segment)) {
         status = segment_take(segment, key, bytes, memory_p);
     }
     segment_leave(segment);

@@ -2,6 +2,7 @@
 /* Streams and kernels of a context. */
 #include <uct/cuda/run/device.h>
 
+#include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/plan/collective_plan.h>
@@ -17,6 +18,10 @@
 /* Longest wait for an idle GPU before it counts as busy, perhaps for ever, ns.
  * Falling back takes milliseconds, too. */
 #define IDLE_WAIT_NS (2 * 1000 * 1000)
+
+/* Time after such a wait in which loads wait for no GPU, ns: a program may keep
+ * its GPU busy in each call */
+#define BUSY_NS (100 * 1000 * 1000)
 
 
 struct uct_cuda_coll_words {
@@ -188,13 +193,20 @@ void uct_cuda_run_coll_device_put_words(uct_cuda_run_coll_device_t *device,
 ucs_status_t uct_cuda_run_coll_device_load(uct_cuda_run_coll_device_t *device,
                                            ucx_mp_op_t op, ucx_mp_type_t type)
 {
+    static uint64_t busy; /* end of the last wait in vain, ns; 0: none */
+    const uint64_t before = __atomic_load_n(&busy, __ATOMIC_RELAXED);
+    bool has_waited;
     CUresult result;
 
     if (ucx_mp_kernels_are_loaded(device->kernels, op, type)) {
         return UCS_OK;
     }
 
-    if (!uct_cuda_ctx_is_idle(IDLE_WAIT_NS)) {
+    has_waited = (before != 0) && (uct_cuda_now_ns() - before < BUSY_NS);
+    if (!uct_cuda_ctx_is_idle(has_waited ? 0 : IDLE_WAIT_NS)) {
+        if (!has_waited) {
+            __atomic_store_n(&busy, uct_cuda_now_ns(), __ATOMIC_RELAXED);
+        }
         return UCS_ERR_BUSY;
     }
 
