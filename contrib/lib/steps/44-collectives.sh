@@ -654,9 +654,9 @@ step collectives-tuned full 60 collectives_tuned \
      "a tuning table of the first rank changes plans, alike on all ranks"
 step collectives-faults full 60 collectives_faults \
      "a failing driver ends in an MPI error that names the collective"
-step unstaged-mpi-abi full 60 "unstaged mpi-abi" "the same of MPI 5's standard ABI"
 step collectives-relays full 60 collectives_relays \
      "a rank's buffer that cannot be mapped leaves relays in use"
+step unstaged-mpi-abi full 60 "unstaged mpi-abi" "the same of MPI 5's standard ABI"
 step types-mpi-abi full 60 "types mpi-abi" "the same of MPI 5's standard ABI"
 step other-calls-mpi-abi full 30 "other_calls mpi-abi" "the same of MPI 5's standard ABI"
 step pieces-mpi-abi full 150 "pieces mpi-abi" "the same of MPI 5's standard ABI"
