@@ -2,6 +2,7 @@
 /* Reading the MULTIPATH variables. */
 #include <uct/cuda/plan/config.h>
 
+#include <uct/cuda/base/number.h>
 #include <uct/cuda/base/size.h>
 #include <uct/cuda/base/topo.h>
 
@@ -238,7 +239,7 @@ read_share(const char *item, unsigned index, uct_cuda_plan_config_t *config)
 {
     char *end;
 
-    config->shares[index] = strtod(item, &end);
+    config->shares[index] = uct_cuda_strtod(item, &end);
     return (*end == '\0') && (config->shares[index] >= 0) &&
            (config->shares[index] <= 1e6);
 }
