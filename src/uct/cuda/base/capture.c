@@ -27,6 +27,7 @@
     _2(cuMemFreeAsync, CUdeviceptr, CUstream) \
     _4(cuMemAllocFromPoolAsync, CUdeviceptr*, size_t, CUmemoryPool, CUstream) \
     _1(cuMemPoolDestroy, CUmemoryPool) \
+    _3(cuMemPoolGetAttribute, CUmemoryPool, CUmemPool_attribute, void*) \
     _3(cuMemPoolSetAccess, CUmemoryPool, const CUmemAccessDesc*, size_t) \
     _4(cuMemPoolExportToShareableHandle, void*, CUmemoryPool, \
        CUmemAllocationHandleType, unsigned long long) \
