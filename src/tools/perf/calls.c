@@ -106,6 +106,14 @@ static void measure_ipc(const ucx_mp_perf_options_t *options)
     static ucx_mp_perf_series_t series;
     CUdeviceptr mapped;
 
+    if ((options->src != options->dst) &&
+        (uct_cuda_topo_get()->links[options->dst][options->src].bandwidth <=
+         0)) {
+        printf("%-44s not measured: GPU %d cannot access GPU %d\n",
+               "cuIpcOpenMemHandle", options->dst, options->src);
+        return;
+    }
+
     if ((peer.pid < 0) ||
         (UCT_CUDA_RETRY(read(peer.results, &peer.handle,
                              sizeof(peer.handle))) != sizeof(peer.handle))) {

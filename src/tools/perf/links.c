@@ -8,6 +8,8 @@
 
 #include <uct/cuda/plan/transfer_planner.h>
 
+#include <ucs/sys/math.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -255,7 +257,7 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
 {
     path_t paths[MAX_PATHS];
     double rates[MAX_PATHS], total = 0;
-    size_t size, rest;
+    size_t size, rest, least;
     unsigned i, n;
 
     for (i = 0; i < count; ++i) {
@@ -269,11 +271,16 @@ static void measure_paths(const char *what, const char *via, int src, int dst,
     }
 
     for (n = 0; n < options->num_sizes; ++n) {
-        size = options->sizes[n];
-        rest = size;
+        size  = options->sizes[n];
+        rest  = size;
+        least = size;
         for (i = count; i-- > 1;) {
             paths[i].bytes = (size_t)(size * rates[i] / total) & ~4095ul;
             rest          -= paths[i].bytes;
+            least          = ucs_min(least, paths[i].bytes);
+        }
+        if (least == 0) {
+            continue; /* too small for a page on each path */
         }
         paths[0].bytes = rest;
         for (i = 0; i < count; ++i) {
@@ -427,7 +434,7 @@ static void measure_sets(int src, int dst)
     const path_t beside_host[] = {{.relay = DIRECT}, {.relay = VIA_HOST}};
     path_t paths[MAX_PATHS];
     unsigned count = 0;
-    char via[64]   = "direct";
+    char via[128]  = "direct"; /* and 14 times ",gpu15" */
     size_t length;
     int gpu;
 

@@ -21,7 +21,8 @@
 
 
 /* Read a list "0,1" without repeated GPUs. */
-static void read_gpus(const char *text, uct_cuda_plan_coll_request_t *request)
+static void read_gpus(const char *name, const char *text,
+                      uct_cuda_plan_coll_request_t *request)
 {
     const char *next = text;
     unsigned rank;
@@ -33,15 +34,15 @@ static void read_gpus(const char *text, uct_cuda_plan_coll_request_t *request)
         if ((end == next) || ((*end != '\0') && (*end != ',')) || (gpu < 0) ||
             (gpu >= request->topo->num_gpus)) {
             ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
-                            "--plan allreduce: '%s': expected GPUs from 0 to "
+                            "--plan %s: '%s': expected GPUs from 0 to "
                             "%d, with commas between them",
-                            text, request->topo->num_gpus - 1);
+                            name, text, request->topo->num_gpus - 1);
         }
 
         for (rank = 0; rank < request->num_ranks; ++rank) {
             if (request->gpus[rank] == gpu) {
                 ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
-                                "--plan allreduce: '%s' has GPU %ld twice",
+                                "--plan %s: '%s' has GPU %ld twice", name,
                                 text, gpu);
             }
         }
@@ -55,14 +56,14 @@ static int read_multipath(void)
 {
     static const char name[] = "UCX_CUDA_IPC_COLLECTIVES_MULTIPATH";
     const char *value        = getenv(name);
+    uct_cuda_plan_ternary_t multipath = UCT_CUDA_PLAN_AUTO;
 
-    if ((value == NULL) || (strcmp(value, "auto") == 0)) {
-        return UCT_CUDA_PLAN_COLL_AUTO;
-    } else if ((strcmp(value, "y") != 0) && (strcmp(value, "n") != 0)) {
+    if ((value != NULL) && !uct_cuda_plan_ternary_parse(value, &multipath)) {
         ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: '%s' is neither y, n nor auto",
                         name, value);
     }
-    return (value[0] == 'y');
+    return (multipath == UCT_CUDA_PLAN_AUTO) ? UCT_CUDA_PLAN_COLL_AUTO :
+                                               (int)multipath;
 }
 
 static int read_algorithm(void)
@@ -108,7 +109,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     request->chunks      = UCT_CUDA_PLAN_COLL_AUTO;
     request->multipath   = read_multipath();
     if (options->gpus != NULL) {
-        read_gpus(options->gpus, request);
+        read_gpus(options->collective, options->gpus, request);
     } else {
         for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
             request->gpus[request->num_ranks++] = gpu;

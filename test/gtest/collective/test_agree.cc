@@ -6,6 +6,7 @@ extern "C" {
 #include <kernels/kernels.h>
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/collective/agree.h>
+#include <uct/cuda/plan/trees.h>
 }
 
 #include <cstring>
@@ -541,6 +542,36 @@ TEST_F(Agreement, rank_0_decides_about_the_node_for_all)
     ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
     EXPECT_EQ(uct_cuda_mp_model_builtin.submit_chunk,
               self.transfers.submit_chunk);
+}
+
+/* Ranks with one visible GPU each: rank 0 knows the rate of its own ports to
+   the switch, and the others' ports are the same */
+TEST_F(Agreement, hidden_gpus_are_behind_the_switch_of_rank_0)
+{
+    uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
+            self.control);
+    uct_cuda_plan_coll_ranks_t ranks = {};
+
+    for (unsigned rank = 0; rank < SIZE; ++rank) {
+        const uint8_t uuid[16] = {(uint8_t)(rank + 1)};
+
+        uct_cuda_node_control_set_gpu((rank == 0) ? self.control :
+                                                    controls[rank],
+                                      uuid);
+    }
+    uct_cuda_topo_init(&common->topo, 1);
+    common->topo.gpus[0].uuid[0] = 1;
+    uct_cuda_topo_add_limit(&common->topo, UCT_CUDA_TOPO_LIMIT_HOST, 55e9);
+    uct_cuda_topo_add_limit(&common->topo, UCT_CUDA_TOPO_LIMIT_NVLINK, 396e9);
+    common->has_topo = true;
+
+    ASSERT_TRUE(uct_cuda_coll_agree_find_gpus(&self));
+    ranks.topo      = &self.topo;
+    ranks.num_ranks = SIZE;
+    ranks.gpus      = self.gpus;
+    EXPECT_EQ(396e9, uct_cuda_plan_coll_trees_ports(&ranks));
+    EXPECT_EQ(396e9, self.topo.links[2][1].bandwidth);
+    EXPECT_EQ(2 * SIZE, (unsigned)self.topo.num_limits);
 }
 
 TEST_F(Agreement, more_gpus_than_plans_know_are_too_many)

@@ -599,6 +599,38 @@ TEST_F(CollPlan, plans_for_shared_gpus_are_as_fast_as_trees_over_all_ranks)
     }
 }
 
+/* The switch and its rate are found, too, if ranks 0 and 1 share a GPU */
+TEST_F(CollPlan, ranks_in_blocks_on_a_gpu_have_the_switchs_constants)
+{
+    const uct_cuda_topo_t topo = switch_node(8, 396e9, 55e9);
+    uct_cuda_plan_coll_request_t request =
+            request_of(topo, 16, 4 * MiB, 4, UCT_CUDA_PLAN_COLL_AUTO);
+    uct_cuda_plan_coll_ranks_t ranks = {};
+    uct_cuda_plan_coll_choice_t own, given;
+    uct_cuda_plan_coll_model_t model;
+
+    for (unsigned rank = 0; rank < 16; ++rank) {
+        request.gpus[rank] = (int)rank / 2;
+    }
+    ranks.topo = &topo;
+    ranks.gpus = request.gpus;
+    for (ranks.num_ranks = 1; ranks.num_ranks <= 16; ++ranks.num_ranks) {
+        EXPECT_EQ((ranks.num_ranks <= 2) ? 0 : 396e9,
+                  uct_cuda_plan_coll_trees_ports(&ranks));
+    }
+
+    uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin, 396e9, &model);
+    for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
+        request.kind  = kind;
+        request.model = NULL;
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &own));
+        request.model = &model;
+        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &given));
+        EXPECT_EQ(given.seconds, own.seconds)
+                << uct_cuda_plan_coll_kind_str(kind);
+    }
+}
+
 TEST_F(CollPlan, one_kernel_and_flat_add_in_the_order_of_ranks)
 {
     const uct_cuda_topo_t topo = mesh_node(8, 24e9, 12e9);

@@ -23,6 +23,9 @@
 /* Plan times that can be computed before memory runs out; below 0: no limit */
 static int prices_left = -1;
 
+/* Computed plan times */
+static unsigned num_prices;
+
 extern "C" ucs_status_t
 __real_uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
                                const uct_cuda_topo_t *topo, const int *gpus,
@@ -40,6 +43,7 @@ __wrap_uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
                                const uct_cuda_plan_coll_model_t *model,
                                double limit, double *seconds_p)
 {
+    ++num_prices;
     if ((prices_left >= 0) && (prices_left-- == 0)) {
         return UCS_ERR_NO_MEMORY;
     }
@@ -157,19 +161,15 @@ uct_cuda_plan_coll_request_t request_of(const uct_cuda_topo_t &topo, int kind,
 double seconds_of(const uct_cuda_plan_coll_request_t &request,
                   const uct_cuda_plan_coll_t &plan)
 {
-    const uct_cuda_topo_link_t &link =
-            request.topo->links[request.gpus[0]][request.gpus[1]];
-    uct_cuda_plan_coll_model_t model = uct_cuda_coll_model_builtin;
     uct_cuda_plan_coll_ranks_t ranks = {};
+    uct_cuda_plan_coll_model_t model;
     double seconds                   = 0;
 
     ranks.topo      = request.topo;
     ranks.num_ranks = request.num_ranks;
     ranks.gpus      = request.gpus;
-    if (uct_cuda_plan_coll_trees_is_switched(&ranks)) {
-        uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin, link.bandwidth,
-                                    &model);
-    }
+    uct_cuda_plan_coll_model_of(&uct_cuda_mp_model_builtin,
+                                uct_cuda_plan_coll_trees_ports(&ranks), &model);
     EXPECT_EQ(UCS_OK, uct_cuda_plan_coll_cost(&plan, request.topo, request.gpus,
                                               &model, DBL_MAX, &seconds));
     return seconds;
@@ -336,24 +336,34 @@ TEST(test_plan_cache, derived_and_new_plans_are_equal)
     }
 }
 
-/** Very different block sizes are priced exactly. */
+/** Very different block sizes have the choice of equal blocks as large as the
+ *  largest: a plan near the best one, and no prices in later calls. */
 TEST(test_plan_cache, uneven_blocks)
 {
     const uint64_t even[4]     = {1000000, 1000000, 1000004, 999996};
     const uint64_t uneven[4]   = {4000000, 0, 0, 0};
+    const uint64_t changed[4]  = {20000, 3990000, 0, 1000};
     const uct_cuda_topo_t topo = beluga();
-    PlanCache cache;
 
-    for (const uint64_t *counts : {even, uneven}) {
-        uct_cuda_plan_coll_request_t request =
-                request_of(topo, UCT_CUDA_COLL_KIND_ALLGATHER, 4, 16000000);
-        uct_cuda_plan_coll_choice_t choice;
-        Plan plan;
+    for (int kind :
+         {UCT_CUDA_COLL_KIND_ALLGATHER, UCT_CUDA_COLL_KIND_REDUCE_SCATTER}) {
+        PlanCache cache;
 
-        request.counts = counts;
-        ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &choice));
-        ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(cache, &request, &plan));
-        EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds);
+        for (const uint64_t *counts : {even, uneven, changed}) {
+            uct_cuda_plan_coll_request_t request = request_of(topo, kind, 4,
+                                                              16000000);
+            uct_cuda_plan_coll_choice_t choice;
+            Plan plan;
+
+            request.counts = counts;
+            ASSERT_EQ(UCS_OK,
+                      uct_cuda_plan_coll_choose(&request, NULL, &choice));
+            num_prices = 0;
+            ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(cache, &request, &plan));
+            EXPECT_TRUE((counts != changed) || (num_prices == 0));
+            EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds)
+                    << uct_cuda_plan_coll_kind_str(kind) << ", " << counts[0];
+        }
     }
 }
 

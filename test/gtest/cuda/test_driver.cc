@@ -45,6 +45,11 @@ static CUresult fake_error_name(CUresult, const char **name)
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_uuid(CUuuid*, CUdevice)
+{
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_other()
 {
     return CUDA_ERROR_UNKNOWN;
@@ -67,6 +72,7 @@ void *__wrap_dlsym(void *handle, const char *symbol)
     }
 
     return (strcmp(symbol, library.lacks) == 0)      ? NULL :
+           (strcmp(symbol, "cuDeviceGetUuid_v2") == 0) ? (void*)fake_uuid :
            (strcmp(symbol, "cuInit") == 0)           ? (void*)fake_init :
            (strcmp(symbol, "cuDeviceGetCount") == 0) ? (void*)fake_get_count :
            (strcmp(symbol, "cuGetErrorName") == 0)   ? (void*)fake_error_name :
@@ -112,6 +118,19 @@ TEST_F(Driver, a_driver_with_a_gpu_is_used)
     expect(UCS_OK, [] {});
     expect(UCS_OK, [] { library.count = 8; });
     expect(UCS_OK, [] { library.lacks = "cuMemcpyBatchAsync"; });
+}
+
+/* The older function names the GPU of a slice (MIG), not the slice */
+TEST_F(Driver, the_newer_uuid_is_used)
+{
+    const auto uuid = [](const char *lacks) {
+        library = {true, true, lacks, CUDA_SUCCESS, CUDA_SUCCESS, 1};
+        _exit((uct_cuda_driver_get()->cuDeviceGetUuid(NULL, 0) ==
+               CUDA_SUCCESS) ? 1 : 2);
+    };
+
+    EXPECT_EXIT(uuid(""), ::testing::ExitedWithCode(1), "");
+    EXPECT_EXIT(uuid("cuDeviceGetUuid_v2"), ::testing::ExitedWithCode(2), "");
 }
 
 TEST_F(Driver, a_driver_without_a_gpu_is_not_used)

@@ -296,3 +296,37 @@ TEST_F(IpcEp, an_endpoint_is_connected_to_its_process)
     ++device.machine[3];
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
 }
+
+/* Code on a GPU reads the endpoint in memory of its own context */
+TEST_F(IpcEp, each_context_has_an_endpoint_for_gpus)
+{
+    static uint8_t memory[2];
+    static unsigned num_allocs;
+    void *first, *second, *again;
+
+    num_allocs              = 0;
+    driver.table.cuMemAlloc = [](CUdeviceptr *address, size_t) {
+        *address = (CUdeviceptr)&memory[num_allocs++ % 2];
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemcpyHtoDAsync = [](CUdeviceptr to, const void *from,
+                                        size_t size, CUstream) {
+        memcpy((void*)to, from, size);
+        return CUDA_SUCCESS;
+    };
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_ep_get_device_ep(&ep.super.super, &first));
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_ep_get_device_ep(&ep.super.super, &again));
+    EXPECT_EQ(first, again);
+    driver.renew_context();
+    ASSERT_EQ(UCS_OK, uct_cuda_ipc_ep_get_device_ep(&ep.super.super, &second));
+    EXPECT_NE(first, second);
+    EXPECT_EQ(2u, num_allocs);
+    EXPECT_EQ(1, memory[0]);
+    EXPECT_EQ(1, memory[1]);
+    while (ep.device_eps != NULL) {
+        uct_cuda_ipc_device_ep_t *next = ep.device_eps->next;
+
+        free(ep.device_eps);
+        ep.device_eps = next;
+    }
+}

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A trace without room: the program continues, with one warning. */
+#include "comma.h"
+
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -91,4 +93,39 @@ TEST_F(Trace, a_limit_of_file_sizes)
                 setrlimit(RLIMIT_FSIZE, &limit);
             },
             "File too large");
+}
+
+/* A program may have called setlocale() */
+TEST_F(Trace, a_decimal_comma_in_the_programs_locale)
+{
+    const Comma comma;
+    pid_t pid;
+    int status;
+
+    if (!comma.is_set) {
+        GTEST_SKIP() << "no locale with a decimal comma";
+    }
+
+    pid = fork();
+    if (pid == 0) {
+        char line[512] = "";
+        double begin, length;
+        char last;
+        FILE *file;
+
+        uct_cuda_trace_start(dir);
+        uct_cuda_trace_call("MPI_Bcast", 4096, "of a test", 1500000);
+        file = fopen(path().c_str(), "r");
+        while ((strstr(line, "\"bytes\"") == NULL) &&
+               (fgets(line, sizeof(line), file) != NULL)) {
+        }
+        setlocale(LC_ALL, "C");
+        _exit((sscanf(line, "%*[^}:]: %*[^}:]: %*[^}:]: %*[^}:]: %*d, \"ts\": "
+                      "%lf, \"dur\": %lf%c", &begin, &length, &last) == 3) &&
+              (begin == 1500) && (length > 0) && (last == '}') ? 0 : 1);
+    }
+
+    ASSERT_EQ(pid, waitpid(pid, &status, 0));
+    ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+    EXPECT_EQ(0, WEXITSTATUS(status));
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tuning tables: valid files, errors with their place, and the effect on
    plans. */
+#include "comma.h"
 #include "nodes.h"
 
+#include <uct/cuda/base/size.h>
 #include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/plan/tuning.h>
 
@@ -436,4 +438,31 @@ TEST_F(test_tuning_installed, wrong_line)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, get("auto"));
     EXPECT_EQ(nullptr, m_found);
     EXPECT_NE(nullptr, strstr(m_text, "/a.tune:4")) << m_text;
+}
+
+/* A program may have called setlocale() */
+TEST_F(test_tuning, a_decimal_comma_changes_nothing)
+{
+    uct_cuda_plan_config_t config;
+    const char *end;
+    size_t size;
+    Comma comma;
+
+    if (!comma.is_set) {
+        GTEST_SKIP() << "no locale with a decimal comma";
+    }
+
+    ASSERT_EQ(UCS_OK, read(HEAD + "model gap_gpu 4.5e-06\n")) << m_error;
+    EXPECT_EQ(4.5e-6, m_table->model.gap_gpu);
+    uct_cuda_plan_config_init(&config);
+    EXPECT_EQ(UCS_OK,
+              uct_cuda_plan_config_set(&config, "MULTIPATH_SHARES", "0.6,0.4",
+                                       m_error, sizeof(m_error)))
+            << m_error;
+    EXPECT_EQ(2u, config.num_shares);
+    EXPECT_EQ(0.6, config.shares[0]);
+    ASSERT_TRUE(uct_cuda_size_parse("1.5k", &end, &size));
+    EXPECT_EQ(1536u, size);
+    EXPECT_STREQ("", end);
+    EXPECT_EQ(',', *localeconv()->decimal_point);
 }

@@ -70,6 +70,12 @@ static ucs_status_t driver_fill(void *handle, uct_cuda_driver_t *table)
         *(void**)((char*)table + entry->offset) = function;
     }
 
+    /* names a slice (MIG), where the older function names its GPU */
+    function = dlsym(handle, "cuDeviceGetUuid_v2");
+    if (function != NULL) {
+        *(void**)&table->cuDeviceGetUuid = function;
+    }
+
     return UCS_OK;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <uct/cuda/base/size.h>
 
+#include <uct/cuda/base/number.h>
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +21,7 @@ bool uct_cuda_size_parse(const char *text, const char **end_p, size_t *size_p)
         return false;
     }
 
-    number = strtod(text, &end);
+    number = uct_cuda_strtod(text, &end);
     unit   = (*end == '\0') ? NULL :
                                strchr(units, tolower((unsigned char)*end));
     if (unit != NULL) {

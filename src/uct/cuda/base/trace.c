@@ -7,6 +7,7 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/number.h>
 #include <uct/cuda/base/retry.h>
 
 #include <fcntl.h>
@@ -101,7 +102,7 @@ write_line(const char *format, ...)
     int length;
 
     va_start(ap, format);
-    length = vsnprintf(line, sizeof(line), format, ap);
+    length = uct_cuda_vsnprintf(line, sizeof(line), format, ap);
     va_end(ap);
     if (__atomic_load_n(&trace.is_broken, __ATOMIC_RELAXED) ||
         uct_cuda_file_write(trace.fd, line, (size_t)length, 0) ||

@@ -9,6 +9,7 @@
 
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/number.h>
 
 #include <ctype.h>
 #include <limits.h>
@@ -67,7 +68,7 @@ read_number(long *value_p, const char *format, ...)
 static unsigned generation_of(const char *speed)
 {
     static const double rates[] = {2.5, 5, 8, 16, 32, 64, 128};
-    double rate                 = strtod(speed, NULL);
+    double rate                 = uct_cuda_strtod(speed, NULL);
     unsigned i;
 
     for (i = 0; i < sizeof(rates) / sizeof(rates[0]); ++i) {

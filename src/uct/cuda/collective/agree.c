@@ -3,6 +3,7 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/wiring.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/run/schedule.h>
 
@@ -29,7 +30,8 @@
  * such call of the other ranks, ns */
 #define JOIN_TIME 200000000ul
 
-/* Assumed bandwidth of links between GPUs hidden from rank 0, bytes/s */
+/* Assumed bandwidth of links between GPUs hidden from rank 0, without a switch,
+ * bytes/s */
 #define UNKNOWN_BANDWIDTH 20e9
 
 
@@ -479,9 +481,16 @@ void uct_cuda_coll_agree_publish_node(agreement_t *agreement)
     uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
             agreement->control);
     const uct_cuda_topo_t *topo    = uct_cuda_topo_get();
+    uct_cuda_wiring_t wiring;
 
     if ((topo != NULL) && !common->has_topo) {
-        common->topo      = *topo;
+        common->topo = *topo;
+        /* Other ranks may see other GPUs behind the same switch, which the
+         * process's own topology of one GPU leaves out */
+        if ((topo->num_gpus == 1) &&
+            (uct_cuda_wiring_probe(&wiring, true) == UCS_OK)) {
+            uct_cuda_topo_build(&wiring, &common->topo);
+        }
         common->transfers = *uct_cuda_coll_constants(topo);
         common->has_topo  = true;
     }
@@ -501,29 +510,58 @@ static int topo_find(const uct_cuda_topo_t *topo, const uint8_t *uuid)
     return -1;
 }
 
-/* Add a GPU with links to all others. @return Its number; -1: no room */
-static int topo_add(uct_cuda_topo_t *topo, const uint8_t *uuid)
+/* Return the bytes/s of a GPU's ports to a switch, or 0 */
+static double topo_ports(const uct_cuda_topo_t *topo)
 {
-    const int gpu = topo->num_gpus;
+    int i;
+
+    for (i = 0; i < topo->num_limits; ++i) {
+        if (topo->kinds[i] == UCT_CUDA_TOPO_LIMIT_NVLINK) {
+            return topo->limits[i];
+        }
+    }
+    return 0;
+}
+
+/* Return the limit of a GPU's ports in a direction, as topo_add() adds them */
+static int port_limit(const uct_cuda_topo_t *topo, int gpu, int is_in)
+{
+    return (topo->num_limits > 0) ? 2 * gpu + is_in : UCT_CUDA_TOPO_NO_LIMIT;
+}
+
+/* Add a GPU with links to all others, through ports of this rate if any.
+ * @return Its number; -1: no room */
+static int topo_add(uct_cuda_topo_t *topo, const uint8_t *uuid, double ports)
+{
+    const double rate = (ports > 0) ? ports : UNKNOWN_BANDWIDTH;
+    const int gpu     = topo->num_gpus;
     int peer;
 
     if (gpu == UCT_CUDA_MAX_GPUS) {
         return -1;
     }
 
+    if (ports > 0) {
+        uct_cuda_topo_add_limit(topo, UCT_CUDA_TOPO_LIMIT_NVLINK, ports);
+        uct_cuda_topo_add_limit(topo, UCT_CUDA_TOPO_LIMIT_NVLINK, ports);
+    }
+
     ++topo->num_gpus;
     memcpy(topo->gpus[gpu].uuid, uuid, sizeof(topo->gpus[gpu].uuid));
     for (peer = 0; peer < gpu; ++peer) {
-        uct_cuda_topo_set_link(topo, gpu, peer, UNKNOWN_BANDWIDTH,
-                               UCT_CUDA_TOPO_NO_LIMIT, UCT_CUDA_TOPO_NO_LIMIT);
-        uct_cuda_topo_set_link(topo, peer, gpu, UNKNOWN_BANDWIDTH,
-                               UCT_CUDA_TOPO_NO_LIMIT, UCT_CUDA_TOPO_NO_LIMIT);
+        uct_cuda_topo_set_link(topo, gpu, peer, rate,
+                               port_limit(topo, gpu, 0),
+                               port_limit(topo, peer, 1));
+        uct_cuda_topo_set_link(topo, peer, gpu, rate,
+                               port_limit(topo, peer, 0),
+                               port_limit(topo, gpu, 1));
     }
     return gpu;
 }
 
 /* If rank 0 does not see all GPUs, assume a node of the ranks' GPUs with equal
- * links. Mapping memory shows later whether they are peers. */
+ * links, behind a switch if rank 0's GPU is. Mapping memory shows later whether
+ * they are peers. */
 bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
 {
     const uct_cuda_node_control_common_t *common = uct_cuda_node_control_common(
@@ -532,6 +570,7 @@ bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
     bool is_known         = common->has_topo;
     const uint8_t *uuid;
     unsigned rank;
+    double ports;
     int gpu;
 
     *topo                = common->topo;
@@ -546,11 +585,12 @@ bool uct_cuda_coll_agree_find_gpus(agreement_t *agreement)
     }
 
     agreement->transfers = uct_cuda_mp_model_builtin;
+    ports                = topo_ports(topo);
     uct_cuda_topo_init(topo, 0);
     for (rank = 0; rank < agreement->size; ++rank) {
         uuid = uct_cuda_node_control_gpu(agreement->control, rank);
         gpu  = topo_find(topo, uuid);
-        gpu  = (gpu < 0) ? topo_add(topo, uuid) : gpu;
+        gpu  = (gpu < 0) ? topo_add(topo, uuid, ports) : gpu;
         if (gpu < 0) {
             return false;
         }

@@ -9,6 +9,7 @@
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/rkey.h>
 
+#include <stdlib.h>
 
 
 /* First byte of an endpoint in UCX's device header: the transport, 1 for
@@ -44,14 +45,18 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
 void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
 {
     uct_cuda_ipc_ep_t *ep = (uct_cuda_ipc_ep_t*)tl_ep;
+    uct_cuda_ipc_device_ep_t *device_ep, *next;
 
     uct_cuda_node_cache_purge_peer(ep->peer.pid_ns, ep->peer.pid);
     uct_cuda_node_rkey_purge_peer(ep->peer.pid_ns, ep->peer.pid);
-    if ((ep->device_ep != 0) &&
-        uct_cuda_ctx_push_alive(ep->device_ep_context,
-                                ep->device_ep_context_id)) {
-        uct_cuda_device_memory_free(ep->device_ep);
-        uct_cuda_ctx_pop();
+    for (device_ep = ep->device_eps; device_ep != NULL; device_ep = next) {
+        next = device_ep->next;
+        if (uct_cuda_ctx_push_alive(device_ep->context,
+                                    device_ep->context_id)) {
+            uct_cuda_device_memory_free(device_ep->memory);
+            uct_cuda_ctx_pop();
+        }
+        free(device_ep);
     }
     uct_abi_ep_delete(tl_ep);
 }
@@ -78,33 +83,51 @@ static ucs_status_t device_ep_write(CUdeviceptr memory, uint8_t transport)
 ucs_status_t uct_cuda_ipc_ep_get_device_ep(uct_ep_h tl_ep, void **device_ep_p)
 {
     uct_cuda_ipc_ep_t *ep = (uct_cuda_ipc_ep_t*)tl_ep;
-    const size_t size     = sizeof(uint8_t);
-    CUdeviceptr memory;
+    uct_cuda_ipc_device_ep_t *device_ep;
+    unsigned long long context_id;
+    CUcontext context;
     ucs_status_t status;
 
-    if (ep->device_ep == 0) {
-        status = uct_cuda_ctx_current(&ep->device_ep_context,
-                                      &ep->device_ep_context_id);
-        if (status != UCS_OK) {
-            return status;
-        }
-
-        status = UCT_CUDA_CALL(cuMemAlloc, &memory, size);
-        if (status != UCS_OK) {
-            return status;
-        }
-
-        status = device_ep_write(memory, DEVICE_EP_CUDA_IPC);
-        if (status != UCS_OK) {
-            uct_cuda_device_memory_free(memory);
-            return status;
-        }
-
-        ep->device_ep = memory;
+    status = uct_cuda_ctx_current(&context, &context_id);
+    if (status != UCS_OK) {
+        return status;
     }
 
-    *device_ep_p = (void*)ep->device_ep;
+    for (device_ep = ep->device_eps; device_ep != NULL;
+         device_ep = device_ep->next) {
+        if ((device_ep->context == context) &&
+            (device_ep->context_id == context_id)) {
+            goto out;
+        }
+    }
+
+    device_ep = malloc(sizeof(*device_ep));
+    if (device_ep == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    status = UCT_CUDA_CALL(cuMemAlloc, &device_ep->memory, sizeof(uint8_t));
+    if (status != UCS_OK) {
+        goto err_free;
+    }
+
+    status = device_ep_write(device_ep->memory, DEVICE_EP_CUDA_IPC);
+    if (status != UCS_OK) {
+        uct_cuda_device_memory_free(device_ep->memory);
+        goto err_free;
+    }
+
+    device_ep->context    = context;
+    device_ep->context_id = context_id;
+    device_ep->next       = ep->device_eps;
+    ep->device_eps        = device_ep;
+out:
+    *device_ep_p = (void*)device_ep->memory;
     return UCS_OK;
+
+err_free:
+    free(device_ep);
+    return status;
 }
 
 int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,

@@ -17,14 +17,20 @@ typedef struct {
 } uct_cuda_ipc_iface_t;
 
 
+/** Endpoint for code on GPUs, in a context's memory. */
+typedef struct uct_cuda_ipc_device_ep {
+    CUdeviceptr                   memory;
+    CUcontext                     context;
+    unsigned long long            context_id;
+    struct uct_cuda_ipc_device_ep *next;
+} uct_cuda_ipc_device_ep_t;
+
+
 typedef struct {
     uct_abi_ep_t               super;
     uct_cuda_node_iface_addr_t peer;
     bool                       is_self; /**< The peer is in this process */
-    /** Endpoint for code on GPUs, or 0; valid in the context below */
-    CUdeviceptr                device_ep;
-    CUcontext                  device_ep_context;
-    unsigned long long        device_ep_context_id;
+    uct_cuda_ipc_device_ep_t   *device_eps; /**< One for each context */
 } uct_cuda_ipc_ep_t;
 
 

@@ -12,6 +12,7 @@
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/rkey.h>
 #include <uct/cuda/plan/collective_planner.h>
+#include <uct/cuda/plan/config.h>
 #include <uct/cuda/process_settings.h>
 
 #include <ucs/sys/math.h>
@@ -197,16 +198,17 @@ static void
 read_collectives(const ipc_md_config_t *config, uct_cuda_coll_config_t *said)
 {
     static bool is_logged;
-    const bool is_on    = (strcmp(config->collectives, "y") == 0);
-    const bool is_off   = (strcmp(config->collectives, "n") == 0);
-    const bool is_wrong = !is_on && !is_off &&
-                          (strcmp(config->collectives, "auto") != 0);
+    uct_cuda_plan_ternary_t is_on = UCT_CUDA_PLAN_AUTO;
+    const bool is_wrong = !uct_cuda_plan_ternary_parse(config->collectives,
+                                                       &is_on);
     const bool is_wrong_algorithm =
             uct_cuda_coll_algorithm_parse(config->collectives_algorithm,
                                           &said->algorithm) !=
             UCS_OK;
 
-    said->is_on       = is_off ? 0 : is_on ? 2 : 1;
+    said->is_on       = (is_on == UCT_CUDA_PLAN_NO)  ? 0 :
+                        (is_on == UCT_CUDA_PLAN_YES) ? 2 :
+                                                       1;
     said->multipath   = (config->collectives_multipath <= UCT_ABI_YES) ?
                                 config->collectives_multipath :
                                 UCT_CUDA_PLAN_COLL_AUTO;

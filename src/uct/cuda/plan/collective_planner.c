@@ -229,17 +229,14 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
                                         request->max_scratch;
     planner->algorithm        = request->algorithm;
     planner->are_all_peers    = are_all_peers(request);
-    planner->is_switched      = uct_cuda_plan_coll_trees_is_switched(
-            &planner->ranks);
+    ports                     = uct_cuda_plan_coll_trees_ports(&planner->ranks);
+    planner->is_switched      = ports > 0;
     planner->model            = request->model;
     if (request->model == NULL) {
-        ports = request->topo->links[request->gpus[0]][request->gpus[1]]
-                        .bandwidth;
         uct_cuda_plan_coll_model_of((request->transfers == NULL) ?
                                             &uct_cuda_mp_model_builtin :
                                             request->transfers,
-                                    planner->is_switched ? ports : 0,
-                                    &planner->constants);
+                                    ports, &planner->constants);
         planner->model = &planner->constants;
     }
 

@@ -2,6 +2,7 @@
 /* Reading the MULTIPATH variables. */
 #include <uct/cuda/plan/config.h>
 
+#include <uct/cuda/base/number.h>
 #include <uct/cuda/base/size.h>
 #include <uct/cuda/base/topo.h>
 
@@ -54,16 +55,15 @@ static void *field_at(uct_cuda_plan_config_t *config, size_t offset)
     return (char*)config + offset;
 }
 
-/* Store the value of a name, which ignores case, in the unsigned field at
- * @a offset. @return false: unknown name */
+/* Store the value of a name, which ignores case. @return false: unknown name */
 static bool find_name(const char *text, const value_name_t *names, size_t count,
-                      uct_cuda_plan_config_t *config, size_t offset)
+                      unsigned *value_p)
 {
     size_t i;
 
     for (i = 0; i < count; ++i) {
         if (strcasecmp(text, names[i].name) == 0) {
-            *(unsigned*)field_at(config, offset) = names[i].value;
+            *value_p = names[i].value;
             return true;
         }
     }
@@ -74,6 +74,12 @@ static bool find_name(const char *text, const value_name_t *names, size_t count,
 static bool read_ternary(const char *text, uct_cuda_plan_config_t *config,
                          size_t offset)
 {
+    return uct_cuda_plan_ternary_parse(text, field_at(config, offset));
+}
+
+bool uct_cuda_plan_ternary_parse(const char *text,
+                                 uct_cuda_plan_ternary_t *value_p)
+{
     static const value_name_t names[] = {
         {"y", UCT_CUDA_PLAN_YES},     {"yes", UCT_CUDA_PLAN_YES},
         {"on", UCT_CUDA_PLAN_YES},    {"1", UCT_CUDA_PLAN_YES},
@@ -82,7 +88,8 @@ static bool read_ternary(const char *text, uct_cuda_plan_config_t *config,
         {"auto", UCT_CUDA_PLAN_AUTO}, {"try", UCT_CUDA_PLAN_AUTO},
     };
 
-    return find_name(text, names, ucs_static_array_size(names), config, offset);
+    return find_name(text, names, ucs_static_array_size(names),
+                     (unsigned*)value_p);
 }
 
 static bool read_start(const char *text, uct_cuda_plan_config_t *config,
@@ -94,7 +101,8 @@ static bool read_start(const char *text, uct_cuda_plan_config_t *config,
         {"background", UCT_CUDA_PLAN_START_BACKGROUND}
     };
 
-    return find_name(text, names, ucs_static_array_size(names), config, offset);
+    return find_name(text, names, ucs_static_array_size(names),
+                     field_at(config, offset));
 }
 
 /* Parse a size, or "inf": the largest size below SIZE_AUTO */
@@ -238,7 +246,7 @@ read_share(const char *item, unsigned index, uct_cuda_plan_config_t *config)
 {
     char *end;
 
-    config->shares[index] = strtod(item, &end);
+    config->shares[index] = uct_cuda_strtod(item, &end);
     return (*end == '\0') && (config->shares[index] >= 0) &&
            (config->shares[index] <= 1e6);
 }
@@ -289,14 +297,14 @@ static bool read_name(const char *text, uct_cuda_plan_config_t *config,
 static bool read_ledger(const char *text, uct_cuda_plan_config_t *config,
                         size_t offset)
 {
-    uct_cuda_plan_config_t ternary;
+    uct_cuda_plan_ternary_t value;
 
     if (*text == '/') {
         return read_name(text, config, offset);
     }
 
-    return read_ternary(text, &ternary, FIELD(enable)) &&
-           read_name((ternary.enable == UCT_CUDA_PLAN_NO) ?
+    return uct_cuda_plan_ternary_parse(text, &value) &&
+           read_name((value == UCT_CUDA_PLAN_NO) ?
                              "" :
                              UCT_CUDA_PLAN_LEDGER_DIR,
                      config, offset);

@@ -29,6 +29,12 @@ typedef enum {
 } uct_cuda_plan_ternary_t;
 
 
+/** Parse y, n or auto, as a word, a number or a letter in either case.
+ *  @return false: another word */
+bool uct_cuda_plan_ternary_parse(const char *text,
+                                 uct_cuda_plan_ternary_t *value_p);
+
+
 /** When contexts and staging memory of relays are created. */
 typedef enum {
     /** WAIT, but in the background for the host path and, with several paths

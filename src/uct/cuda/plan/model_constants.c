@@ -2,6 +2,8 @@
 /* Built-in constants of the model with their sources, and their names. */
 #include <uct/cuda/plan/model.h>
 
+#include <uct/cuda/base/number.h>
+
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -95,7 +97,7 @@ bool uct_cuda_plan_model_set(uct_cuda_plan_model_t *model, unsigned index,
     char *end;
     double value;
 
-    value = strtod(text, &end);
+    value = uct_cuda_strtod(text, &end);
     if ((end == text) || (*end != '\0') || !(value > constant->min) ||
         !(value <= constant->max)) {
         return false;

@@ -164,18 +164,21 @@ static unsigned nearest(uint64_t bytes)
            (unsigned)(((within >> (octave - 4)) - 16 + 1) / 2);
 }
 
-/* Return whether a block is so much longer than others that times of equal
- * blocks do not apply */
-static bool is_uneven(const request_t *request, uint64_t bytes)
+/* Return the bytes of equal blocks as large as the largest, whose copies take
+ * longest */
+static uint64_t even_bytes(const request_t *request, uint64_t bytes)
 {
     uint64_t most = 0;
     unsigned rank;
 
-    for (rank = 0; (request->counts != NULL) && (rank < request->num_ranks);
-         ++rank) {
+    if (request->counts == NULL) {
+        return bytes;
+    }
+
+    for (rank = 0; rank < request->num_ranks; ++rank) {
         most = ucs_max(most, request->counts[rank]);
     }
-    return most * request->element > 2 * (bytes / request->num_ranks);
+    return most * request->element * request->num_ranks;
 }
 
 /* Return the template of a choice. If there is none, empty the least recently
@@ -242,8 +245,9 @@ static ucs_status_t plan_by(cache_record_t *record, const request_t *request,
         return status;
     }
 
-    if ((signature.bytes > 0) && !is_uneven(request, signature.bytes)) {
-        status = find_choice(record, request, nearest(signature.bytes),
+    if (signature.bytes > 0) {
+        status = find_choice(record, request,
+                             nearest(even_bytes(request, signature.bytes)),
                              &choice);
         if (status == UCS_OK) {
             status = make(record, request, &choice, plan);
@@ -253,8 +257,8 @@ static ucs_status_t plan_by(cache_record_t *record, const request_t *request,
         }
     }
 
-    /* Blocks are uneven, or the nearest size has no plan: choose for this very
-     * size, which may have one */
+    /* The nearest size has no plan: choose for this very size, which may have
+     * one */
     status = uct_cuda_plan_coll_choose(request, &record->tree_cache, &choice);
     return (status == UCS_OK) ? make(record, request, &choice, plan) : status;
 }

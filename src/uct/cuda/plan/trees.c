@@ -70,25 +70,30 @@ typedef struct {
 } pack_t;
 
 
-bool uct_cuda_plan_coll_trees_is_switched(const ranks_t *ranks)
+double uct_cuda_plan_coll_trees_ports(const ranks_t *ranks)
 {
     const uct_cuda_topo_t *topo = ranks->topo;
     const uct_cuda_topo_link_t *link;
+    unsigned rank = 1;
     unsigned i;
 
-    if (ranks->num_ranks < 2) {
-        return false;
+    /* the first ranks may share a GPU */
+    while ((rank < ranks->num_ranks) && (ranks->gpus[rank] == ranks->gpus[0])) {
+        ++rank;
+    }
+    if (rank >= ranks->num_ranks) {
+        return 0;
     }
 
-    link = &topo->links[ranks->gpus[0]][ranks->gpus[1]];
+    link = &topo->links[ranks->gpus[0]][ranks->gpus[rank]];
     for (i = 0; i < UCT_CUDA_TOPO_LINK_LIMITS; ++i) {
         if ((link->limits[i] != UCT_CUDA_TOPO_NO_LIMIT) &&
             (topo->kinds[link->limits[i]] == UCT_CUDA_TOPO_LIMIT_NVLINK)) {
-            return true;
+            return link->bandwidth;
         }
     }
 
-    return false;
+    return 0;
 }
 
 /* Return the root of a tree: the collective's root, or each rank in turn */
@@ -134,7 +139,7 @@ void uct_cuda_plan_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
     if (num_ranks <= 2) {
         return;
     } else if (!uct_cuda_plan_coll_kind_has_root(ranks->kind)) {
-        trees->rotates = uct_cuda_plan_coll_trees_is_switched(ranks);
+        trees->rotates = uct_cuda_plan_coll_trees_ports(ranks) > 0;
         return;
     }
 

@@ -66,10 +66,10 @@ typedef struct {
 } uct_cuda_plan_coll_ranks_t;
 
 
-/** Return whether all links of a rank's GPU share its ports to a switch, so
- *  that detours are useless. */
-bool uct_cuda_plan_coll_trees_is_switched(
-    const uct_cuda_plan_coll_ranks_t *ranks);
+/** Return the bytes/s of the ports to a switch that all links of a rank's GPU
+ *  share, so that detours are useless; 0: there is no switch. */
+double
+uct_cuda_plan_coll_trees_ports(const uct_cuda_plan_coll_ranks_t *ranks);
 
 
 /** Return the maximum depth worth trying for packed trees, in hops from the

@@ -3,6 +3,7 @@
 #include <uct/cuda/plan/tuning.h>
 
 #include <uct/cuda/base/file.h>
+#include <uct/cuda/base/number.h>
 
 #include <ucs/sys/math.h>
 
@@ -42,7 +43,7 @@ append(char *buffer, size_t size, size_t *used, const char *format, ...)
     int length;
 
     va_start(ap, format);
-    length = vsnprintf(buffer + *used, size - *used, format, ap);
+    length = uct_cuda_vsnprintf(buffer + *used, size - *used, format, ap);
     va_end(ap);
     *used += ((size_t)length < size - *used) ? (size_t)length :
                                                size - *used - 1;
