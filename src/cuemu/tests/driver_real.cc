@@ -282,7 +282,7 @@ TEST_F(driver_real, words_that_end_a_wait)
     run(1, [](int) {
         use(0);
         CUstream s              = stream();
-        volatile uint32_t *word = flag();
+        volatile uint32_t *word = flag(), *passed = flag();
         CUdeviceptr addr        = (CUdeviceptr)(uintptr_t)word;
         CUdeviceptr gpu         = alloc(4096);
         uint32_t pageable       = 0;
@@ -296,12 +296,15 @@ TEST_F(driver_real, words_that_end_a_wait)
         CU_OK(cuMemsetD32(gpu, 0, 1));
         CU_OK(cuCtxSynchronize());
         CU_OK(cuStreamWaitValue32(s, addr, 5, CU_STREAM_WAIT_VALUE_EQ));
+        CU_OK(cuStreamWriteValue32(s, (CUdeviceptr)(uintptr_t)passed, 1, 0));
         CU_OK(cuStreamWaitValue32(s, addr, 8, CU_STREAM_WAIT_VALUE_AND));
         CU_OK(cuStreamWaitValue32(s, gpu, 3, CU_STREAM_WAIT_VALUE_GEQ));
         usleep(5000);
         EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
         *word = 5;
-        usleep(5000);
+        while (*passed == 0) {
+            usleep(1000);
+        }
         *word = 9;
         usleep(5000);
         EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(s));
