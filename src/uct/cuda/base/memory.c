@@ -248,9 +248,9 @@ bool uct_cuda_memory_is_vmm(const void *address)
 }
 
 /* Return whether a pool keeps all memory that is freed. Memory that was
- * exported is lost when a pool releases it: neither free nor allocated again
- * until the pool is destroyed and its descriptors are closed, though no process
- * has it mapped (H200, driver 580; docs/results/by-hand.md). */
+ * exported stays in use after a pool has released it, until the pool is
+ * destroyed and its descriptors are closed, though no process has it mapped
+ * (H200, driver 580; docs/results/by-hand.md). */
 static bool pool_keeps_memory(CUmemoryPool pool, int device)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
