@@ -24,7 +24,7 @@
 static int prices_left = -1;
 
 /* Computed plan times */
-static unsigned num_prices;
+static thread_local unsigned num_prices;
 
 extern "C" ucs_status_t
 __real_uct_cuda_plan_coll_cost(const uct_cuda_plan_coll_t *plan,
