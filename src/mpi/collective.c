@@ -311,8 +311,32 @@ static bool is_queueable(const ucx_mp_mpi_comm_t *state,
            ucx_mp_mpi_handles_known(args->op, args->datatype, &op, &type);
 }
 
-/* Return whether the MPI reports one pointer for both buffers as an error, of
-   which other ranks do not learn */
+/* Return whether the MPI rejects this rank's MPI_IN_PLACE or one of its counts;
+   other ranks do not learn of it */
+static bool is_rejected(const ucx_mp_mpi_comm_t *state,
+                        const ucx_mp_mpi_collective_t *args)
+{
+    const void *buffer = ((args->kind == UCT_CUDA_COLL_KIND_REDUCE) &&
+                          (args->root != state->rank)) ?
+                                 args->sendbuf :
+                                 args->recvbuf;
+    int i;
+
+    for (i = 0; (args->counts.values != NULL) && (i < state->size); ++i) {
+        if (ucx_mp_mpi_vector_at(args->counts, i) < 0) {
+            return true;
+        }
+    }
+#ifndef OPEN_MPI /* MPICH does not check an empty result */
+    if ((args->counts.values != NULL) &&
+        (ucx_mp_mpi_vector_at(args->counts, state->rank) == 0)) {
+        return false;
+    }
+#endif
+    return buffer == MPI_IN_PLACE;
+}
+
+/* Return whether the MPI rejects one pointer for both buffers likewise */
 static bool is_alias_rejected(const ucx_mp_mpi_collective_t *args)
 {
 #ifdef OPEN_MPI
@@ -334,7 +358,7 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
     bool has_gpu;
 
     if ((state == NULL) || (state->nodes != NULL) ||
-        !is_queueable(state, args) ||
+        !is_queueable(state, args) || is_rejected(state, args) ||
         (!is_usable && is_alias_rejected(args))) {
         return false;
     }

@@ -276,6 +276,7 @@ int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined)
     case MPI_ERR_ARG:
     case MPI_ERR_BUFFER:
     case MPI_ERR_COUNT:
+    case MPI_ERR_INFO:
     case MPI_ERR_OP:
     case MPI_ERR_ROOT:
     case MPI_ERR_TYPE:

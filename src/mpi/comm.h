@@ -85,6 +85,17 @@ static inline int ucx_mp_mpi_comm_end(ucx_mp_mpi_comm_t *state, int rc,
                    ucx_mp_mpi_comm_reject(state, rc, is_declined);
 }
 
+/* End a non-blocking reduction likewise: has_reductions is alike on all ranks,
+   so a call that the MPI rejects on this one must not set it. */
+static inline int ucx_mp_mpi_comm_end_reduction(ucx_mp_mpi_comm_t *state,
+                                                int rc)
+{
+    if ((rc == MPI_SUCCESS) && (state != NULL)) {
+        state->has_reductions = true;
+    }
+    return ucx_mp_mpi_comm_end(state, rc, false);
+}
+
 /* Return whether this rank has declined its next call before. The caller makes
    this call. */
 static inline bool ucx_mp_mpi_comm_take_declined(ucx_mp_mpi_comm_t *state)

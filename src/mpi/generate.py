@@ -503,10 +503,6 @@ class Call:
 
     def write_on_gpus(self, name, real):
         kind, words = self.on_gpus
-        if self.is_started:
-            # alike on all ranks, whether or not each has used CUDA
-            print('    if (state != NULL) {\n'
-                  '        state->has_reductions = true;\n    }\n')
         print('    if (!may_be_gpu%s) {'
               % ('' if self.is_started else
                  ' && ' + self.passing(kind, 'HOST')))
@@ -552,9 +548,12 @@ class Call:
 
     def ended(self, rc):
         """Return the MPI's result of a collective, for comm.h."""
-        return ('ucx_mp_mpi_comm_end(state, %s, %s)' % (
-            rc, 'true' if self.on_gpus and not self.is_started else 'false')
-            if self.counted else rc)
+        if not self.counted:
+            return rc
+        if self.is_started:
+            return 'ucx_mp_mpi_comm_end_reduction(state, %s)' % rc
+        return 'ucx_mp_mpi_comm_end(state, %s, %s)' % (
+            rc, 'true' if self.on_gpus else 'false')
 
     def straight(self, name, real):
         """Return the MPI's call without staging. A blocking collective then
@@ -623,7 +622,9 @@ class Call:
                   'ucx_mp_mpi_message_arrived(&call, status);\n        }')
         print('    }\n')
         if self.counted:
-            print('    (void)%s;' % self.ended('call.rc'))
+            # all ranks count a call that fails in staging
+            print('    (void)%s;' % self.ended(
+                '(call.rc == call.failed) ? MPI_SUCCESS : call.rc'))
         print('    return %s;' % self.begin('ucx_mp_mpi_' + self.end))
 
 

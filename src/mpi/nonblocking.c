@@ -146,7 +146,7 @@ typedef struct {
     int        rc;
     bool       are_all_over;
     MPI_Status *statuses; /* NULL: unknown */
-    const int  *indices;
+    int        *indices;
     int        count;
     bool       is_many;   /* the call may complete several requests */
 } outcome_t;
@@ -214,6 +214,13 @@ static bool outcome_ends(const outcome_t *outcome, const MPI_Status *known)
             ((outcome->rc == MPI_ERR_IN_STATUS) ?
                      (known->MPI_ERROR != MPI_ERR_PENDING) :
                      ((outcome->rc == MPI_SUCCESS) || !outcome->is_many)));
+}
+
+/* Return whether the MPI has set the number of completed requests; it does not
+   if a request is invalid */
+static bool outcome_is_valid(const outcome_t *outcome)
+{
+    return (outcome->rc == MPI_SUCCESS) || (outcome->rc == MPI_ERR_IN_STATUS);
 }
 
 /* Set the received bytes of a completed request; 0 if it failed. */
@@ -286,12 +293,13 @@ static void outcome_fail(outcome_t *outcome, int index, int error)
     }
 }
 
-/* Finish the calls whose requests are complete and put the others back into the
-   table. @return The MPI's error, else that of outcome_fail(), else
-   MPI_SUCCESS. */
+/* Put the calls whose requests are not complete back into the table, then
+   finish the others: an error handler may wait for any request. @return The
+   MPI's error, else that of outcome_fail(), else MPI_SUCCESS. */
 static int requests_settle(pending_t *taken, MPI_Request *requests,
                            outcome_t *outcome)
 {
+    pending_t *over = NULL;
     pending_t *pending;
     int index, rc;
 
@@ -306,9 +314,14 @@ static int requests_settle(pending_t *taken, MPI_Request *requests,
             table_put(pending);
             continue;
         }
+        taken_add(&over, pending, pending->index);
+    }
 
-        index = pending->index;
-        rc    = pending_end(pending);
+    while (over != NULL) {
+        pending = over;
+        over    = pending->next;
+        index   = pending->index;
+        rc      = pending_end(pending);
         if (rc != MPI_SUCCESS) {
             outcome_fail(outcome, index, rc);
         }
@@ -627,6 +640,9 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
         if (taken != NULL) { \
             outcome.statuses = statuses_get(given, _room, &own); \
             _status = (outcome.statuses == NULL) ? given : outcome.statuses; \
+            if (outcome.indices != NULL) { \
+                *outcome.indices = MPI_UNDEFINED; \
+            } \
         } \
         \
         outcome.rc = MPI_SUCCESS; \
@@ -637,7 +653,7 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
             outcome.rc = ucx_mp_mpi_pmpi._name _words; \
         } \
         outcome.are_all_over = (outcome.rc == MPI_SUCCESS) && (_all_over); \
-        outcome.count        = _done; \
+        outcome.count        = outcome_is_valid(&outcome) ? (_done) : 1; \
         rc = requests_settle(taken, _requests, &outcome); \
         if ((_status != given) && (_status != &own)) { \
             free(_status); \
@@ -741,10 +757,11 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
 /* Define a call that asks for the status of several requests. The MPI gets an
    array of the active requests. `_room`: statuses in the array `_status`. The
    MPI reports `_done` requests complete, the i-th is requests[_index]. */
-#define ASK(_name, _status, _room, _done, _index, _words, ...) \
+#define ASK(_name, _is_many, _status, _room, _done, _index, _words, ...) \
     UCX_MP_MPI_DEFINE(_name, _words, __VA_ARGS__) \
     { \
         const bool is_passed = table_is_empty() || (count <= 0); \
+        outcome_t outcome    = {.is_many = _is_many, .are_all_over = true}; \
         MPI_Status *given    = _status; \
         MPI_Request *active; \
         MPI_Status own; \
@@ -773,24 +790,31 @@ UCX_MP_MPI_DEFINE(Request_get_status, (request, flag, status),
             requests = active; \
             rc       = ucx_mp_mpi_pmpi._name _words; \
         } \
-        for (i = 0; (rc == MPI_SUCCESS) && (i < (_done)); ++i) { \
+        outcome.rc       = rc; \
+        outcome.statuses = _status; \
+        outcome.count    = (rc == MPI_SUCCESS) ? (_done) : 0; \
+        for (i = 0; i < outcome.count; ++i) { \
             rc = request_over(requests[_index], &_status[i]); \
+            if (rc != MPI_SUCCESS) { \
+                outcome_fail(&outcome, i, rc); \
+            } \
         } \
         free(active); \
         if ((_status != given) && (_status != &own)) { \
             free(_status); \
         } \
-        return rc; \
+        return outcome.rc; \
     }
 
-ASK(Request_get_status_all, statuses, count, *flag ? count : 0, i,
+ASK(Request_get_status_all, true, statuses, count, *flag ? count : 0, i,
     (count, requests, flag, statuses),
     int count, const MPI_Request *requests, int *flag, MPI_Status *statuses)
-ASK(Request_get_status_any, status, 1, *flag && (*index != MPI_UNDEFINED),
-    *index, (count, requests, index, flag, status),
+ASK(Request_get_status_any, false, status, 1,
+    *flag && (*index != MPI_UNDEFINED), *index,
+    (count, requests, index, flag, status),
     int count, const MPI_Request *requests, int *index, int *flag,
     MPI_Status *status)
-ASK(Request_get_status_some, statuses, count, *done, indices[i],
+ASK(Request_get_status_some, true, statuses, count, *done, indices[i],
     (count, requests, done, indices, statuses),
     int count, const MPI_Request *requests, int *done, int *indices,
     MPI_Status *statuses)
@@ -845,7 +869,9 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         rc = ucx_mp_mpi_pmpi.Request_free(request);
     }
     pending->is_again = false;
-    pending->call.rc  = rc;
+    if (rc != MPI_SUCCESS) {
+        pending->call.rc = rc; /* else keep that of a reduction on GPUs */
+    }
     return pending_end(pending);
 }
 

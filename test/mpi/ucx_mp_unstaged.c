@@ -9,8 +9,9 @@
  * the program gets an error, too.
  *
  * Then, with non-blocking reductions on GPUs: a rank fails in a declined one,
- * and every error handler reduces; a call that the MPI rejects on one rank is
- * repeated there; MPI_Waitall with an invalid request completes nothing.
+ * and every error handler reduces, or waits for another request of the array; a
+ * call that the MPI rejects on one rank is repeated there; a call with an
+ * invalid request completes nothing.
  */
 #include "gpu.h"
 #include "util.h"
@@ -28,6 +29,12 @@
 #define HAS_PERSISTENT 1
 #else
 #define HAS_PERSISTENT 0
+#endif
+
+#if !defined(OPEN_MPI) && (MPI_VERSION * 100 + MPI_SUBVERSION >= 401)
+#define HAS_STATUS_ALL 1
+#else
+#define HAS_STATUS_ALL 0
 #endif
 
 #define MAX_RANKS 8
@@ -345,8 +352,10 @@ static int try_calls(bool has_host)
 
 /* Buffers of the next reduction, of `COUNT` ints */
 static struct {
-    void *gpu_send, *gpu_recv, *host_send, *host_recv, *small;
-    int  handled; /* calls of the error handler */
+    MPI_Comm    comm;
+    void        *gpu_send, *gpu_recv, *host_send, *host_recv, *small;
+    int         handled;     /* calls of the error handler */
+    MPI_Request requests[2]; /* a receive, or null, and the failing reduction */
 } queued;
 
 static bool has_sums(ucx_mp_mem_t mem, const void *recv, int elements)
@@ -374,15 +383,15 @@ static int reduce(way_t way, const void *send, MPI_Op op, MPI_Request *request)
 
     if (way == PERSISTENT) {
         rc = MPI_Allreduce_init(send, queued.gpu_recv, COUNT, MPI_INT, op,
-                                WORLD, MPI_INFO_NULL, request);
+                                queued.comm, MPI_INFO_NULL, request);
         return (rc == MPI_SUCCESS) ? MPI_Start(request) : rc;
     }
 #endif
     return (way == BLOCKING) ?
                    MPI_Allreduce(send, queued.gpu_recv, COUNT, MPI_INT, op,
-                                 WORLD) :
+                                 queued.comm) :
                    MPI_Iallreduce(send, queued.gpu_recv, COUNT, MPI_INT, op,
-                                  WORLD, request);
+                                  queued.comm, request);
 }
 
 /* Reduce on all ranks. @return Whether all sums are right. */
@@ -403,18 +412,54 @@ static bool reduces(way_t way)
 
 static void handle(MPI_Comm *comm, int *code, ...)
 {
+    int value = 0;
+
     (void)comm;
     (void)code;
+    if (queued.requests[0] != MPI_REQUEST_NULL) {
+        MPI_Barrier(WORLD); /* no receive is complete before */
+        MPI_Send(queued.gpu_send, 64, type, next, 2, WORLD);
+        MPI_Wait(&queued.requests[0], MPI_STATUS_IGNORE);
+        ucx_mp_mem_get(UCX_MP_MEM_DEVICE, &value, queued.gpu_recv, sizeof(int));
+        queued.handled += (value == last + 1) ? 0 : 1000;
+    }
     queued.handled += reduces(NONBLOCKING) ? 1 : 1000;
+}
+
+/* End the failing reduction. @return MPI_SUCCESS: the call reports no error. */
+static int end_failing(int how)
+{
+    MPI_Request *request = &queued.requests[1];
+    int index;
+#if HAS_STATUS_ALL
+    MPI_Status status;
+    int flag, rc;
+#endif
+
+    switch (how) {
+    case 0:
+        return MPI_Wait(request, MPI_STATUS_IGNORE);
+    case 1:
+        return MPI_Request_free(request);
+#if HAS_STATUS_ALL
+    case 2:
+        do {
+            rc = MPI_Request_get_status_all(1, request, &flag, &status);
+        } while ((rc == MPI_SUCCESS) && !flag);
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+        return (rc == MPI_ERR_IN_STATUS) ? status.MPI_ERROR : MPI_SUCCESS;
+#endif
+    default:
+        return MPI_Waitany(2, queued.requests, &index, MPI_STATUS_IGNORE);
+    }
 }
 
 /* The GPUs decline a reduction because of one rank, and another one cannot
    stage it: all ranks return an error. */
-static int try_declined(int failing)
+static int try_declined(int failing, int how)
 {
     const void *send = queued.gpu_send;
     void *recv       = queued.gpu_recv;
-    MPI_Request request;
     int rc;
 
     if (rank == failing) {
@@ -423,49 +468,117 @@ static int try_declined(int failing)
         send = queued.host_send;
         recv = queued.host_recv;
     }
+    if (how == 3) {
+        MPI_Irecv(queued.gpu_recv, 64, type, last, 2, WORLD,
+                  &queued.requests[0]);
+    }
     queued.handled = 0;
-    rc = MPI_Iallreduce(send, recv, COUNT, MPI_INT, MPI_SUM, WORLD, &request);
-    rc = (rc == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+    rc = MPI_Iallreduce(send, recv, COUNT, MPI_INT, MPI_SUM, WORLD,
+                        &queued.requests[1]);
+    rc = (rc == MPI_SUCCESS) ? end_failing(how) : rc;
     if ((rc == MPI_SUCCESS) || (queued.handled != 1)) {
         printf("ucx_mp_unstaged: a declined MPI_Iallreduce, rank %d "
-               "cannot: rank %d returns %d, %d errors handled\n", failing,
-               rank, rc, queued.handled);
+               "cannot: end %d of rank %d returns %d, %d errors handled\n",
+               failing, how, rank, rc, queued.handled);
         return 1;
     }
     return !reduces(NONBLOCKING);
 }
 
+/* Arguments of one rank that the MPI rejects, behind those of way_t */
+enum {
+    SAME_BUFFER = NUM_WAYS,
+    SCAN,
+    BAD_INFO,
+    RECV_IN_PLACE,
+    SEND_IN_PLACE,
+    NEGATIVE_COUNT,
+    NUM_REJECTED
+};
+
+/* Make a call that the MPI rejects; MPI_Scan for those that this MPI accepts */
+static int call_rejected(int which)
+{
+    MPI_Request request;
+
+    switch (which) {
+    case BLOCKING:
+    case NONBLOCKING:
+    case PERSISTENT:
+        return reduce(which, queued.gpu_send, MPI_OP_NULL, &request);
+    case SAME_BUFFER:
+        return reduce(BLOCKING, queued.gpu_recv, MPI_SUM, &request);
+    case RECV_IN_PLACE:
+        return MPI_Iallreduce(queued.gpu_send, MPI_IN_PLACE, COUNT, MPI_INT,
+                              MPI_SUM, queued.comm, &request);
+#ifdef OPEN_MPI /* MPICH crashes */
+    case SEND_IN_PLACE:
+        return MPI_Ireduce(MPI_IN_PLACE, queued.gpu_recv, COUNT, MPI_INT,
+                           MPI_SUM, next, queued.comm, &request);
+#elif MPI_VERSION == 4 /* MPICH 5 crashes by the standard ABI */
+    case BAD_INFO:
+        return MPI_Allreduce_init(queued.gpu_send, queued.gpu_recv, COUNT,
+                                  MPI_INT, MPI_SUM, queued.comm,
+                                  (MPI_Info)MPI_COMM_NULL, &request);
+#endif
+    case NEGATIVE_COUNT:
+        set_count(COUNT / size);
+        counts[1] = -1;
+        return MPI_Ireduce_scatter(queued.gpu_send, queued.gpu_recv, counts,
+                                   MPI_INT, MPI_SUM, queued.comm, &request);
+    default:
+        return MPI_Scan(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT,
+                        MPI_OP_NULL, queued.comm);
+    }
+}
+
 /* The MPI rejects a call of one rank. The others make only those behind it. */
 static int try_rejected(int failing, int which)
 {
-    int rc = MPI_SUCCESS;
-    MPI_Request request;
+    static const unstaged_call_t allreduce = {"MPI_Allreduce", FOR_ALL, false,
+                                              call_Allreduce};
+    const int rc = (rank == failing) ? call_rejected(which) : MPI_SUCCESS;
     int wrong, i;
 
-    if (rank == failing) {
-        switch (which) {
-        case BLOCKING:
-        case NONBLOCKING:
-        case PERSISTENT:
-            rc = reduce(which, queued.gpu_send, MPI_OP_NULL, &request);
-            break;
-        case NUM_WAYS:
-            rc = reduce(BLOCKING, queued.gpu_recv, MPI_SUM, &request);
-            break;
-        default:
-            rc = MPI_Scan(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT,
-                          MPI_OP_NULL, WORLD);
-        }
-    }
     wrong = ((rc != MPI_SUCCESS) != (rank == failing));
     for (i = 0; i < 2 * NUM_WAYS; ++i) {
         wrong += !reduces((failing + i) % NUM_WAYS);
     }
+    set_count(COUNT);
+    wrong += !try_call(&allreduce, failing, false, false,
+                       (rank == failing) ? queued.small : queued.gpu_send,
+                       queued.gpu_recv);
     if (wrong > 0) {
         printf("ucx_mp_unstaged: rank %d: call %d of rank %d is not rejected, "
-               "or a sum is wrong\n", rank, which, failing);
+               "or another one fails\n", rank, which, failing);
     }
     return wrong;
+}
+
+/* No rank can describe the datatype; the next call is staged. */
+static int try_indescribable(void)
+{
+    MPI_Datatype inner, outer;
+    int i, rc;
+
+    MPI_Type_vector(1 << 29, 1, 2, MPI_INT, &inner);
+    for (i = 0; i < 64; ++i) { /* deeper than the library looks */
+        MPI_Type_contiguous(1, inner, &outer);
+        MPI_Type_free(&inner);
+        inner = outer;
+    }
+    MPI_Type_commit(&inner);
+    rc = (MPI_Allreduce(queued.gpu_send, queued.gpu_recv, 1, inner, op,
+                        WORLD) == MPI_SUCCESS);
+    MPI_Type_free(&inner);
+    rc = rc || (MPI_Allreduce(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT,
+                              op, WORLD) != MPI_SUCCESS) ||
+         !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT);
+    if (rc) {
+        printf("ucx_mp_unstaged: rank %d: a datatype is described, or the next "
+               "call fails\n", rank);
+    }
+    return rc;
 }
 
 /* One rank gives one pointer for both buffers, where the MPI allows it. */
@@ -492,9 +605,10 @@ static int try_alias(int failing)
     return 0;
 }
 
-/* A call with an invalid request completes none: rank 0 waits before the other
-   ranks reduce. Open MPI 5 and MPICH 5 crash. */
-static int try_invalid(void)
+/* A call with an invalid request completes none, whatever its results were
+   before: rank 0 waits before the other ranks reduce. Open MPI 5 and MPICH 5
+   crash. */
+static int try_invalid(int how)
 {
     int rc = MPI_SUCCESS;
 #if (MPI_VERSION < 5) && \
@@ -503,6 +617,8 @@ static int try_invalid(void)
     void *other             = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE,
                                                COUNT * sizeof(int));
     MPI_Status statuses[2];
+    int indices[2] = {0};
+    int done       = 1 << 28;
     int i;
 
     /* the next staging memory has other sums */
@@ -515,7 +631,23 @@ static int try_invalid(void)
     rc = MPI_Iallreduce(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT, op,
                         WORLD, &requests[0]);
     if (rank == 0) {
-        rc = rc || (MPI_Waitall(2, requests, statuses) == MPI_SUCCESS);
+        switch (how) {
+        case 0:
+            i = MPI_Waitall(2, requests, statuses);
+            break;
+        case 1:
+            i = MPI_Waitany(2, requests, indices, statuses);
+            break;
+        case 2:
+            i = MPI_Testany(2, requests, indices, &done, statuses);
+            break;
+        case 3:
+            i = MPI_Waitsome(2, requests, &done, indices, statuses);
+            break;
+        default:
+            i = MPI_Testsome(2, requests, &done, indices, statuses);
+        }
+        rc = rc || (i == MPI_SUCCESS);
         for (i = 1; i < size; ++i) {
             MPI_Send(NULL, 0, MPI_BYTE, i, 1, WORLD);
         }
@@ -524,8 +656,8 @@ static int try_invalid(void)
          !has_sums(UCX_MP_MEM_DEVICE, queued.gpu_recv, COUNT);
 #endif
     if (rc != MPI_SUCCESS) {
-        printf("ucx_mp_unstaged: rank %d: MPI_Waitall with an invalid request "
-               "loses a valid one\n", rank);
+        printf("ucx_mp_unstaged: rank %d: end %d with an invalid request "
+               "loses a valid one\n", rank, how);
     }
     return rc != MPI_SUCCESS;
 }
@@ -541,12 +673,17 @@ static int try_queued(void)
     for (i = 0; i < COUNT; ++i) {
         values[i] = rank + 1;
     }
+    queued.requests[0] = MPI_REQUEST_NULL;
     queued.gpu_send  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, bytes);
     queued.gpu_recv  = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, bytes);
     queued.small     = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, 4096);
     queued.host_send = values;
     queued.host_recv = malloc(bytes);
     ucx_mp_mem_put(UCX_MP_MEM_DEVICE, queued.gpu_send, values, bytes);
+    MPI_Comm_dup(WORLD, &queued.comm);
+    wrong += try_rejected(0, NONBLOCKING);
+    MPI_Comm_free(&queued.comm);
+    queued.comm = WORLD;
     for (i = 0; i < 4; ++i) {
         wrong += !reduces(i % 2 ? BLOCKING : NONBLOCKING);
     }
@@ -554,18 +691,23 @@ static int try_queued(void)
     MPI_Comm_create_errhandler(handle, &handler);
     MPI_Comm_set_errhandler(WORLD, handler);
     for (failing = 0; failing < size; ++failing, ++tried) {
-        wrong += try_declined(failing);
+        for (i = 0; i < 4; ++i) {
+            wrong += try_declined(failing, i);
+        }
         wrong += try_alias(failing);
     }
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);
     MPI_Errhandler_free(&handler);
 
-    for (i = 0; i < NUM_WAYS + 2; ++i) {
+    for (i = 0; i < NUM_REJECTED; ++i) {
         for (failing = 0; failing < size; ++failing, ++tried) {
             wrong += try_rejected(failing, i);
         }
     }
-    return wrong + try_invalid();
+    for (i = 0; i < 5; ++i) {
+        wrong += try_invalid(i);
+    }
+    return wrong + try_indescribable();
 }
 
 static void use_gpu(void)

@@ -141,6 +141,7 @@ enum {
     MPI_ERR_PENDING   = 18,
     MPI_ERR_IN_STATUS = 19,
     MPI_ERR_DISP      = 26,
+    MPI_ERR_INFO      = 34,
     MPI_ERR_NO_MEM    = 39,
     MPI_ERR_RMA_RANGE = 48,
     MPI_ERR_RMA_SYNC  = 50,
