@@ -306,7 +306,7 @@ TEST_F(IpcCache, an_obstructing_weak_reference_is_closed)
     ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&second, 0, &mapping));
     EXPECT_TRUE(lent->closed);
     EXPECT_EQ(1u, driver.mapped.size());
-    uct_cuda_node_cache_put_weak(lent);
+    uct_cuda_node_cache_put_weak(lent, true);
     uct_cuda_node_cache_put(mapping, true);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
@@ -324,7 +324,7 @@ TEST_F(IpcCache, a_range_leaves_weak_references_to_its_pieces)
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
               uct_cuda_node_cache_get(&range, 0, &mapping));
     EXPECT_FALSE(lent->closed);
-    uct_cuda_node_cache_put_weak(lent);
+    uct_cuda_node_cache_put_weak(lent, true);
 }
 
 TEST_F(IpcCache, handle_that_cannot_be_opened_is_unreachable)

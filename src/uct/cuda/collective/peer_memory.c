@@ -208,10 +208,10 @@ ucs_status_t uct_cuda_coll_memory_export(memory_t *memory, const void *address,
 
 /* ----------------------------------------------------------- peers' memory */
 
-static void import_drop(import_t *import)
+static void import_drop(import_t *import, bool keep)
 {
     if (import->mapping != NULL) {
-        uct_cuda_node_cache_put_weak(import->mapping);
+        uct_cuda_node_cache_put_weak(import->mapping, keep);
         import->mapping = NULL;
     }
     import->refusal = UCS_OK;
@@ -234,14 +234,18 @@ static void imports_drop(memory_t *memory, bool all)
 {
     const uct_cuda_node_mapping_t *mapping;
     unsigned rank, index;
+    bool keep;
 
     for (rank = 0; rank < memory->agreement->size; ++rank) {
+        keep = !all ||
+               uct_cuda_node_control_is_running(memory->agreement->control,
+                                                rank);
         for (index = 0; index < UCT_CUDA_NODE_CONTROL_EXPORTS; ++index) {
             mapping = memory->imports[rank][index].mapping;
             if (all || ((mapping != NULL) &&
                         (uct_cuda_node_mapping_is_closed(mapping) ||
                          !import_is_shown(memory, rank, index)))) {
-                import_drop(&memory->imports[rank][index]);
+                import_drop(&memory->imports[rank][index], keep);
             }
         }
     }
@@ -249,7 +253,8 @@ static void imports_drop(memory_t *memory, bool all)
 
 /* Map an export with a weak reference: the mapping is closed when the owner
  * frees the memory, as the next call may never come. @return
- * UCS_ERR_UNREACHABLE: it can be mapped in another context only */
+ * UCS_ERR_UNREACHABLE: it can be mapped in another context only, or the owner
+ * has freed it */
 static ucs_status_t import_get(memory_t *memory, import_t *import,
                                const uct_cuda_node_handle_t *handle)
 {
@@ -265,8 +270,9 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
     }
 
     uct_cuda_node_cache_weaken(import->mapping);
-    if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context->id)) {
-        uct_cuda_node_cache_put_weak(import->mapping);
+    if (uct_cuda_node_mapping_is_closed(import->mapping) ||
+        !uct_cuda_node_mapping_is_in(import->mapping, memory->context->id)) {
+        uct_cuda_node_cache_put_weak(import->mapping, true);
         import->mapping = NULL;
         return UCS_ERR_UNREACHABLE;
     }
@@ -303,7 +309,7 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
     }
 
     if (import->generation != generation) {
-        import_drop(import);
+        import_drop(import, true);
         import->generation = generation;
     }
     if ((import->refusal == UCS_OK) || (sequence >= import->retry)) {

@@ -743,16 +743,16 @@ void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping)
 {
     pthread_mutex_lock(&cache.lock);
     ++mapping->weak;
-    pthread_mutex_unlock(&cache.lock);
+    /* a check since the caller got it has found a user */
+    (void)mapping_close_over(mapping);
+    cache_unlock();
 }
 
-void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping)
+void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping, bool keep)
 {
-    bool keep;
-
     pthread_mutex_lock(&cache.lock);
     --mapping->weak;
-    keep = (mapping->view != NULL);
+    keep = keep && (mapping->view != NULL);
     pthread_mutex_unlock(&cache.lock);
     uct_cuda_node_cache_put(mapping, keep);
 }
