@@ -44,6 +44,25 @@ __wrap_uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan, unsigned rank,
     return __real_uct_cuda_run_schedule_create(plan, rank, program_p);
 }
 
+/* or none for streams and events */
+static const uct_cuda_run_coll_events_t *unprepared;
+
+extern "C" ucs_status_t
+__real_uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
+                                     const uct_cuda_run_coll_call_t *run);
+extern "C" ucs_status_t
+__wrap_uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
+                                     const uct_cuda_run_coll_call_t *run);
+
+ucs_status_t
+__wrap_uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
+                                     const uct_cuda_run_coll_call_t *run)
+{
+    return (run->events == unprepared) ?
+                   UCS_ERR_NO_MEMORY :
+                   __real_uct_cuda_run_schedule_prepare(schedule, run);
+}
+
 /* or is late to read the others' GPUs */
 static bool is_late;
 
@@ -618,6 +637,16 @@ TEST_F(Call, ranks_prepare_a_new_plan_together)
         ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
         EXPECT_FALSE(was_prepared());
     }
+
+    /* also if a rank could not prepare it at first */
+    for (uct_cuda_coll_call_t &call : calls) {
+        call.count = COUNT / 25;
+    }
+    unprepared = &groups[1]->memory.events;
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    unprepared = nullptr;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_TRUE(was_prepared());
 }
 
 /* The old memory was freed to make room */
