@@ -759,12 +759,24 @@ TEST_F(Call, freed_memory_is_exported_again)
     }
 }
 
-/* Programs that cycle over buffers: each is exported once */
+/* Programs that cycle over buffers: each is exported once, without a query for
+   all others */
 TEST_F(Call, memory_used_in_turns_stays_exported)
 {
     enum : unsigned { PAIRS = 40 };
     std::vector<uint8_t*> buffers[SIZE];
     uint32_t exported[3], generation;
+    uct_cuda_driver_t *table = const_cast<uct_cuda_driver_t*>(
+            uct_cuda_driver_get());
+    static const auto query  = table->cuPointerGetAttributes;
+    static std::atomic<unsigned> queries;
+
+    table->cuPointerGetAttributes = [](unsigned count,
+                                       CUpointer_attribute *attributes,
+                                       void **values, CUdeviceptr at) {
+        ++queries;
+        return query(count, attributes, values, at);
+    };
 
     for (unsigned rank = 0; rank < SIZE; ++rank) {
         for (unsigned i = 0; i < 2 * PAIRS; ++i) {
@@ -778,8 +790,10 @@ TEST_F(Call, memory_used_in_turns_stays_exported)
                 recvs[rank] = buffers[rank][i + 1];
             }
             all_gather();
+            queries = 0;
             ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
             ASSERT_TRUE(are_gathered());
+            ASSERT_GT(SIZE * 2 * 20, queries); /* two new ones a rank */
         }
         sum = 0;
         for (unsigned i = 0; i < UCT_CUDA_NODE_CONTROL_EXPORTS; ++i) {
@@ -788,6 +802,7 @@ TEST_F(Call, memory_used_in_turns_stays_exported)
             sum += generation;
         }
     }
+    table->cuPointerGetAttributes = query;
     EXPECT_EQ(exported[0], exported[1]);
     EXPECT_EQ(exported[0], exported[2]);
 }

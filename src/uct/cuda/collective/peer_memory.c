@@ -22,6 +22,9 @@
  * calls: a program may pass memory that cannot be mapped to every call */
 #define MAX_PAUSE 64
 
+/* Exports checked for each new one, as in node/exports.c */
+#define CHECKS 4
+
 
 typedef uct_cuda_coll_memory_t  memory_t;
 typedef uct_cuda_coll_export_t  export_t;
@@ -115,17 +118,18 @@ static int export_find(const memory_t *memory,
 }
 
 /* Return a free slot, else the least recently used one, whose export the caller
- * drops. First drop the exports of freed memory; the other ranks then unmap
- * it. */
+ * drops. First drop the next exports of freed memory; the other ranks then
+ * unmap it. */
 static int export_place(memory_t *memory)
 {
     int oldest = 0;
     int i;
 
-    for (i = 0; i < NUM_EXPORTS; ++i) {
-        if (memory->exports[i].is_there &&
-            !export_is_current(&memory->exports[i])) {
-            export_drop(memory, i);
+    for (i = 0; i < CHECKS; ++i) {
+        memory->cursor = (memory->cursor + 1) % NUM_EXPORTS;
+        if (memory->exports[memory->cursor].is_there &&
+            !export_is_current(&memory->exports[memory->cursor])) {
+            export_drop(memory, memory->cursor);
         }
     }
 
@@ -229,7 +233,8 @@ static bool import_is_shown(const memory_t *memory, unsigned rank,
     return generation == memory->imports[rank][index].generation;
 }
 
-/* Release all mappings, or those that are closed or no longer exported */
+/* Release all mappings, or those that are closed or no longer exported. The
+ * page of a rank that has ended never changes. */
 static void imports_drop(memory_t *memory, bool all)
 {
     const uct_cuda_node_mapping_t *mapping;
