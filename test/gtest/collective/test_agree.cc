@@ -461,6 +461,25 @@ TEST_F(Agreement, a_living_rank_is_waited_for_after_one_has_died)
     EXPECT_STREQ("the process of rank 1 has ended", why);
 }
 
+/* The context of this rank's call is gone: each of its tests says so */
+TEST_F(Agreement, living_ranks_are_waited_for_without_a_context)
+{
+    const uct_cuda_node_phase_t phase = UCT_CUDA_NODE_PHASE_DONE;
+
+    begin();
+    self.first_failed = 1; /* of an earlier call */
+    uct_cuda_node_control_reach(controls[1], phase, self.sequence, UCS_OK);
+    uct_cuda_coll_agree_reach(&self, phase, UCS_OK);
+    for (unsigned i = 0; i < 100; ++i) {
+        ASSERT_EQ(UCS_INPROGRESS,
+                  uct_cuda_coll_agree_reached(&self, UCS_ERR_NO_DEVICE));
+    }
+    leave(2);
+    EXPECT_EQ(UCS_ERR_NO_DEVICE,
+              uct_cuda_coll_agree_reached(&self, UCS_ERR_NO_DEVICE));
+    EXPECT_STREQ("rank 2 could not continue", why);
+}
+
 /* A rank that has seen all others may leave before this rank looks again */
 TEST_F(Agreement, a_rank_that_left_after_a_phase_has_reached_it)
 {

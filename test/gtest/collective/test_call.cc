@@ -44,6 +44,25 @@ __wrap_uct_cuda_run_schedule_create(uct_cuda_plan_coll_t *plan, unsigned rank,
     return __real_uct_cuda_run_schedule_create(plan, rank, program_p);
 }
 
+/* or none for streams and events */
+static const uct_cuda_run_coll_events_t *unprepared;
+
+extern "C" ucs_status_t
+__real_uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
+                                     const uct_cuda_run_coll_call_t *run);
+extern "C" ucs_status_t
+__wrap_uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
+                                     const uct_cuda_run_coll_call_t *run);
+
+ucs_status_t
+__wrap_uct_cuda_run_schedule_prepare(const uct_cuda_run_schedule_t *schedule,
+                                     const uct_cuda_run_coll_call_t *run)
+{
+    return (run->events == unprepared) ?
+                   UCS_ERR_NO_MEMORY :
+                   __real_uct_cuda_run_schedule_prepare(schedule, run);
+}
+
 /* or is late to read the others' GPUs */
 static bool is_late;
 
@@ -565,25 +584,38 @@ TEST_F(Call, missing_scratch_memory_falls_back)
 /* A program that keeps its GPU busy waits in its first call only */
 TEST_F(Call, a_busy_gpu_is_not_waited_for_again)
 {
-    static std::atomic<unsigned> queries;
+    using std::chrono::steady_clock;
+    static thread_local unsigned queries;
     uct_cuda_driver_t *table = const_cast<uct_cuda_driver_t*>(
             uct_cuda_driver_get());
     const auto query         = table->cuEventQuery;
-    unsigned fewest          = 1000;
+    auto shortest            = steady_clock::duration::max();
+    unsigned i;
 
     all_reduce(false);
     table->cuCtxRecordEvent = [](CUcontext, CUevent) { return CUDA_SUCCESS; };
-    table->cuEventQuery     = [](CUevent) {
-        ++queries;
-        return CUDA_ERROR_NOT_READY;
-    };
-    for (unsigned i = 0; i < 5; ++i) {
-        queries = 0;
+    table->cuEventQuery     = [](CUevent) { return CUDA_ERROR_NOT_READY; };
+    for (i = 0; i < 20; ++i) {
+        const auto start = steady_clock::now();
+
         EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
         EXPECT_TRUE(has_logged("MPI: busy, rank ")) << log;
-        fewest = std::min(fewest, queries.load());
+        shortest = std::min(shortest, steady_clock::now() - start);
     }
-    EXPECT_GE(SIZE, fewest);
+    EXPECT_GT(std::chrono::milliseconds(2), shortest);
+
+    /* An idle GPU needs some microseconds to answer. This process may stand
+       still meanwhile. */
+    table->cuCtxRecordEvent = [](CUcontext, CUevent) {
+        queries = 0;
+        return CUDA_SUCCESS;
+    };
+    table->cuEventQuery = [](CUevent) {
+        return (++queries < 3) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
+    for (i = 0; (i < 5) && (run() == UCT_CUDA_COLL_STAGE); ++i) {
+    }
+    EXPECT_GT(5u, i);
     table->cuCtxRecordEvent = nullptr;
     table->cuEventQuery     = query;
     EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
@@ -618,6 +650,16 @@ TEST_F(Call, ranks_prepare_a_new_plan_together)
         ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
         EXPECT_FALSE(was_prepared());
     }
+
+    /* also if a rank could not prepare it at first */
+    for (uct_cuda_coll_call_t &call : calls) {
+        call.count = COUNT / 25;
+    }
+    unprepared = &groups[1]->memory.events;
+    EXPECT_EQ(UCT_CUDA_COLL_STAGE, run());
+    unprepared = nullptr;
+    EXPECT_EQ(UCT_CUDA_COLL_DONE, run());
+    EXPECT_TRUE(was_prepared());
 }
 
 /* The old memory was freed to make room */
@@ -730,12 +772,24 @@ TEST_F(Call, freed_memory_is_exported_again)
     }
 }
 
-/* Programs that cycle over buffers: each is exported once */
+/* Programs that cycle over buffers: each is exported once, without a query for
+   all others */
 TEST_F(Call, memory_used_in_turns_stays_exported)
 {
     enum : unsigned { PAIRS = 40 };
     std::vector<uint8_t*> buffers[SIZE];
     uint32_t exported[3], generation;
+    uct_cuda_driver_t *table = const_cast<uct_cuda_driver_t*>(
+            uct_cuda_driver_get());
+    static const auto query  = table->cuPointerGetAttributes;
+    static std::atomic<unsigned> queries;
+
+    table->cuPointerGetAttributes = [](unsigned count,
+                                       CUpointer_attribute *attributes,
+                                       void **values, CUdeviceptr at) {
+        ++queries;
+        return query(count, attributes, values, at);
+    };
 
     for (unsigned rank = 0; rank < SIZE; ++rank) {
         for (unsigned i = 0; i < 2 * PAIRS; ++i) {
@@ -749,8 +803,10 @@ TEST_F(Call, memory_used_in_turns_stays_exported)
                 recvs[rank] = buffers[rank][i + 1];
             }
             all_gather();
+            queries = 0;
             ASSERT_EQ(UCT_CUDA_COLL_DONE, run());
             ASSERT_TRUE(are_gathered());
+            ASSERT_GT(SIZE * 2 * 20, queries); /* two new ones a rank */
         }
         sum = 0;
         for (unsigned i = 0; i < UCT_CUDA_NODE_CONTROL_EXPORTS; ++i) {
@@ -759,6 +815,7 @@ TEST_F(Call, memory_used_in_turns_stays_exported)
             sum += generation;
         }
     }
+    table->cuPointerGetAttributes = query;
     EXPECT_EQ(exported[0], exported[1]);
     EXPECT_EQ(exported[0], exported[2]);
 }

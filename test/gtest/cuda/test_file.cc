@@ -153,3 +153,16 @@ TEST(Retry, a_result_is_returned_unchanged)
     EXPECT_EQ(-1, UCT_CUDA_RETRY(close(-1)));
     EXPECT_EQ(EBADF, errno);
 }
+
+/* The roots of these file systems have the same number */
+TEST(FileInode, devices_are_distinguished)
+{
+    const int proc = open("/proc", O_RDONLY | O_DIRECTORY);
+    const int sys  = open("/sys", O_RDONLY | O_DIRECTORY);
+
+    EXPECT_NE(0u, uct_cuda_file_inode(proc));
+    EXPECT_NE(uct_cuda_file_inode(proc), uct_cuda_file_inode(sys));
+    close(proc);
+    close(sys);
+    EXPECT_EQ(0u, uct_cuda_file_inode(proc));
+}

@@ -362,7 +362,23 @@ TEST_F(IpcInvalidation, a_weak_reference_ends_with_the_memory)
     uct_cuda_node_unmap_all();
     EXPECT_EQ(1u, driver.mapped.size());
     EXPECT_EQ(2u, uct_cuda_node_cache_count());
-    uct_cuda_node_cache_put_weak(lent);
+    uct_cuda_node_cache_put_weak(lent, true);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
+}
+
+/* A check by another thread between the two calls finds a user */
+TEST_F(IpcInvalidation, a_reference_to_freed_memory_is_closed_as_it_gets_weak)
+{
+    uct_cuda_node_mapping_t *lent = get(handle(0));
+
+    end(0);
+    uct_cuda_node_cache_put(get(handle(1)), true);
+    EXPECT_FALSE(uct_cuda_node_mapping_is_closed(lent));
+    uct_cuda_node_cache_weaken(lent);
+    EXPECT_TRUE(uct_cuda_node_mapping_is_closed(lent));
+    uct_cuda_node_unmap_all();
+    EXPECT_EQ(1u, driver.mapped.size());
+    uct_cuda_node_cache_put_weak(lent, true);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
 
@@ -372,13 +388,19 @@ TEST_F(IpcInvalidation, a_released_weak_reference_leaves_the_mapping)
     uct_cuda_node_mapping_t *mapping = get(handle(0));
 
     uct_cuda_node_cache_weaken(mapping);
-    uct_cuda_node_cache_put_weak(mapping);
+    uct_cuda_node_cache_put_weak(mapping, true);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
     mapping = get(handle(0));
     EXPECT_EQ(1u, driver.opens);
     uct_cuda_node_cache_weaken(mapping);
     end(0);
-    uct_cuda_node_cache_put_weak(mapping);
+    uct_cuda_node_cache_put_weak(mapping, true);
+    EXPECT_EQ(0u, uct_cuda_node_cache_count());
+
+    /* Not that of a process that has ended */
+    mapping = get(handle(1));
+    uct_cuda_node_cache_weaken(mapping);
+    uct_cuda_node_cache_put_weak(mapping, false);
     EXPECT_EQ(0u, uct_cuda_node_cache_count());
 }
 

@@ -150,6 +150,39 @@ TEST_F(IpcCache, contexts_of_a_device_share_what_one_has_opened)
     driver.context = first;
 }
 
+/* Kernels of collectives need mappings in their own context: idle ones of
+   another, as of an earlier collective there, make room */
+TEST_F(IpcCache, a_collective_replaces_idle_mappings_of_another_context)
+{
+    const auto first = driver.context;
+    const auto other = reinterpret_cast<CUcontext>(0x2000);
+
+    driver.table.cuCtxGetId = [](CUcontext context, unsigned long long *id) {
+        *id = reinterpret_cast<uintptr_t>(context);
+        return CUDA_SUCCESS;
+    };
+    for (bool is_idle : {true, false}) {
+        driver.context                = first;
+        uct_cuda_node_mapping_t *used = get(handle(0x10000, 1));
+        if (is_idle) {
+            uct_cuda_node_cache_put(used, true);
+            driver.fail      = "cuIpcOpenMemHandle";
+            driver.fail_with = CUDA_ERROR_ALREADY_MAPPED;
+        }
+        driver.context = other;
+        uct_cuda_node_cache_collective(true);
+        uct_cuda_node_mapping_t *mapping = get(handle(0x20000, 2));
+        uct_cuda_node_cache_collective(false);
+        EXPECT_EQ(is_idle ? other : first, mapping->context);
+        EXPECT_EQ(is_idle ? 1u : 2u, uct_cuda_node_cache_count());
+        uct_cuda_node_cache_put(mapping, false);
+        if (!is_idle) {
+            uct_cuda_node_cache_put(used, true);
+        }
+    }
+    driver.context = first;
+}
+
 /* A destroyed context that still has mappings in use opens nothing */
 TEST_F(IpcCache, a_destroyed_context_opens_nothing)
 {
@@ -273,7 +306,7 @@ TEST_F(IpcCache, an_obstructing_weak_reference_is_closed)
     ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&second, 0, &mapping));
     EXPECT_TRUE(lent->closed);
     EXPECT_EQ(1u, driver.mapped.size());
-    uct_cuda_node_cache_put_weak(lent);
+    uct_cuda_node_cache_put_weak(lent, true);
     uct_cuda_node_cache_put(mapping, true);
     EXPECT_EQ(1u, uct_cuda_node_cache_count());
 }
@@ -291,7 +324,7 @@ TEST_F(IpcCache, a_range_leaves_weak_references_to_its_pieces)
     EXPECT_EQ(UCS_ERR_UNREACHABLE,
               uct_cuda_node_cache_get(&range, 0, &mapping));
     EXPECT_FALSE(lent->closed);
-    uct_cuda_node_cache_put_weak(lent);
+    uct_cuda_node_cache_put_weak(lent, true);
 }
 
 TEST_F(IpcCache, handle_that_cannot_be_opened_is_unreachable)

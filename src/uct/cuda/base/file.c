@@ -146,5 +146,12 @@ uint64_t uct_cuda_file_inode(int fd)
 {
     struct stat file;
 
-    return (fstat(fd, &file) == 0) ? file.st_ino : 0;
+    if (fstat(fd, &file) != 0) {
+        return 0;
+    }
+
+    /* all sockets are on one device; peers read a socket's inode */
+    return S_ISSOCK(file.st_mode) ?
+                   file.st_ino :
+                   (file.st_ino ^ ((uint64_t)file.st_dev << 32));
 }

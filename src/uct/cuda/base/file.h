@@ -62,8 +62,9 @@ bool uct_cuda_file_resize(int fd, size_t size);
 bool uct_cuda_file_reserve(int fd, off_t offset, size_t size);
 
 /**
- * Return the inode of a descriptor, to find out whether a program that closes
- * descriptors not its own has opened another file under its number.
+ * Return the inode and the device of a descriptor in one number, to find out
+ * whether a program that closes descriptors not its own has opened another file
+ * under its number.
  *
  * @return 0: not open.
  */

@@ -233,12 +233,13 @@ void uct_cuda_coll_agree_reach(agreement_t *agreement,
 
 /* Return whether a living rank may still use memory in its steps, though
  * another rank has ended. Not for ever: it may have left the call before. */
-static bool may_still_run(agreement_t *agreement)
+static bool may_still_run(agreement_t *agreement, ucs_status_t waited)
 {
+    agreement->looks += (waited == UCS_ERR_ENDPOINT_TIMEOUT);
     return (agreement->phase == UCT_CUDA_NODE_PHASE_DONE) &&
            uct_cuda_node_control_is_alive(agreement->control,
                                           agreement->next) &&
-           (++agreement->looks <= MAX_LOOKS);
+           (agreement->looks <= MAX_LOOKS);
 }
 
 ucs_status_t
@@ -256,11 +257,12 @@ uct_cuda_coll_agree_reached(agreement_t *agreement, ucs_status_t waited)
          next_rank(agreement, phase_wanted(agreement))) {
         status = reached(agreement, agreement->next, agreement->phase);
         if (status == UCS_INPROGRESS) {
-            if ((waited == UCS_OK) || may_still_run(agreement)) {
+            if ((waited == UCS_OK) || may_still_run(agreement, waited)) {
                 return UCS_INPROGRESS;
             }
 
-            agreement->result = waited;
+            agreement->result       = waited;
+            agreement->first_failed = agreement->next;
             if (agreement->phase != UCT_CUDA_NODE_PHASE_DONE) {
                 break;
             }

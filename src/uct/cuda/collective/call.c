@@ -602,6 +602,9 @@ static uct_cuda_coll_result_t call_ready(call_t *call,
     uct_cuda_coll_memory_mapped(&group->memory, plan, status == UCS_OK);
     group->has_kernel[call->op][call->type] |= (status == UCS_OK);
     if (status != UCS_OK) {
+        if (call->state == UCT_CUDA_COLL_OPERATION_MADE) {
+            kept_drop(call->kept); /* a rank has not prepared it */
+        }
         group_give_up(group);
         return UCT_CUDA_COLL_STAGE;
     }

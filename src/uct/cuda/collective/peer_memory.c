@@ -22,6 +22,9 @@
  * calls: a program may pass memory that cannot be mapped to every call */
 #define MAX_PAUSE 64
 
+/* Exports checked for each new one, as in node/exports.c */
+#define CHECKS 4
+
 
 typedef uct_cuda_coll_memory_t  memory_t;
 typedef uct_cuda_coll_export_t  export_t;
@@ -115,17 +118,18 @@ static int export_find(const memory_t *memory,
 }
 
 /* Return a free slot, else the least recently used one, whose export the caller
- * drops. First drop the exports of freed memory; the other ranks then unmap
- * it. */
+ * drops. First drop the next exports of freed memory; the other ranks then
+ * unmap it. */
 static int export_place(memory_t *memory)
 {
     int oldest = 0;
     int i;
 
-    for (i = 0; i < NUM_EXPORTS; ++i) {
-        if (memory->exports[i].is_there &&
-            !export_is_current(&memory->exports[i])) {
-            export_drop(memory, i);
+    for (i = 0; i < CHECKS; ++i) {
+        memory->cursor = (memory->cursor + 1) % NUM_EXPORTS;
+        if (memory->exports[memory->cursor].is_there &&
+            !export_is_current(&memory->exports[memory->cursor])) {
+            export_drop(memory, memory->cursor);
         }
     }
 
@@ -208,10 +212,10 @@ ucs_status_t uct_cuda_coll_memory_export(memory_t *memory, const void *address,
 
 /* ----------------------------------------------------------- peers' memory */
 
-static void import_drop(import_t *import)
+static void import_drop(import_t *import, bool keep)
 {
     if (import->mapping != NULL) {
-        uct_cuda_node_cache_put_weak(import->mapping);
+        uct_cuda_node_cache_put_weak(import->mapping, keep);
         import->mapping = NULL;
     }
     import->refusal = UCS_OK;
@@ -229,19 +233,24 @@ static bool import_is_shown(const memory_t *memory, unsigned rank,
     return generation == memory->imports[rank][index].generation;
 }
 
-/* Release all mappings, or those that are closed or no longer exported */
+/* Release all mappings, or those that are closed or no longer exported. The
+ * page of a rank that has ended never changes. */
 static void imports_drop(memory_t *memory, bool all)
 {
     const uct_cuda_node_mapping_t *mapping;
     unsigned rank, index;
+    bool keep;
 
     for (rank = 0; rank < memory->agreement->size; ++rank) {
+        keep = !all ||
+               uct_cuda_node_control_is_running(memory->agreement->control,
+                                                rank);
         for (index = 0; index < UCT_CUDA_NODE_CONTROL_EXPORTS; ++index) {
             mapping = memory->imports[rank][index].mapping;
             if (all || ((mapping != NULL) &&
                         (uct_cuda_node_mapping_is_closed(mapping) ||
                          !import_is_shown(memory, rank, index)))) {
-                import_drop(&memory->imports[rank][index]);
+                import_drop(&memory->imports[rank][index], keep);
             }
         }
     }
@@ -249,7 +258,8 @@ static void imports_drop(memory_t *memory, bool all)
 
 /* Map an export with a weak reference: the mapping is closed when the owner
  * frees the memory, as the next call may never come. @return
- * UCS_ERR_UNREACHABLE: it can be mapped in another context only */
+ * UCS_ERR_UNREACHABLE: it can be mapped in another context only, or the owner
+ * has freed it */
 static ucs_status_t import_get(memory_t *memory, import_t *import,
                                const uct_cuda_node_handle_t *handle)
 {
@@ -265,8 +275,9 @@ static ucs_status_t import_get(memory_t *memory, import_t *import,
     }
 
     uct_cuda_node_cache_weaken(import->mapping);
-    if (!uct_cuda_node_mapping_is_in(import->mapping, memory->context->id)) {
-        uct_cuda_node_cache_put_weak(import->mapping);
+    if (uct_cuda_node_mapping_is_closed(import->mapping) ||
+        !uct_cuda_node_mapping_is_in(import->mapping, memory->context->id)) {
+        uct_cuda_node_cache_put_weak(import->mapping, true);
         import->mapping = NULL;
         return UCS_ERR_UNREACHABLE;
     }
@@ -303,7 +314,7 @@ static ucs_status_t import_map(memory_t *memory, unsigned rank, unsigned index)
     }
 
     if (import->generation != generation) {
-        import_drop(import);
+        import_drop(import, true);
         import->generation = generation;
     }
     if ((import->refusal == UCS_OK) || (sequence >= import->retry)) {

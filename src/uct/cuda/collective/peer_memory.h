@@ -66,6 +66,7 @@ typedef struct {
     uct_cuda_coll_scratch_t relays[UCT_CUDA_MAX_GPUS];
 
     uct_cuda_coll_export_t exports[UCT_CUDA_NODE_CONTROL_EXPORTS];
+    unsigned               cursor; /**< Last export checked */
     uct_cuda_coll_import_t imports[UCT_CUDA_PLAN_COLL_MAX_RANKS]
                                   [UCT_CUDA_NODE_CONTROL_EXPORTS];
 } uct_cuda_coll_memory_t;

@@ -80,12 +80,14 @@ static uct_cuda_coll_result_t op_test(uct_cuda_coll_op_t *op,
                                       uct_cuda_coll_group_t *group)
 {
     const bool is_alive = uct_cuda_context_push(group->memory.context);
+    ucs_status_t waited = uct_cuda_coll_agree_check(&group->agreement);
     uct_cuda_coll_result_t result;
 
-    result = uct_cuda_coll_operation_test(
-            &op->call, group,
-            is_alive ? uct_cuda_coll_agree_check(&group->agreement) :
-                       UCS_ERR_NO_DEVICE);
+    if (!is_alive && (waited == UCS_OK)) {
+        waited = UCS_ERR_NO_DEVICE;
+    }
+
+    result = uct_cuda_coll_operation_test(&op->call, group, waited);
     if (is_alive) {
         uct_cuda_ctx_pop();
     }

@@ -206,13 +206,19 @@ bool uct_cuda_node_control_is_queued(uct_cuda_node_control_t *control,
     return (word & QUEUED) && (number >= word >> 1);
 }
 
+bool uct_cuda_node_control_is_running(const uct_cuda_node_control_t *control,
+                                      unsigned rank)
+{
+    return uct_cuda_node_segment_is_alive(control->segment,
+                                          control->members[rank]);
+}
+
 bool uct_cuda_node_control_is_alive(const uct_cuda_node_control_t *control,
                                     unsigned rank)
 {
     return !__atomic_load_n(&control->shared->ranks[rank].is_gone,
                             __ATOMIC_ACQUIRE) &&
-           uct_cuda_node_segment_is_alive(control->segment,
-                                          control->members[rank]);
+           uct_cuda_node_control_is_running(control, rank);
 }
 
 

@@ -223,6 +223,10 @@ uct_cuda_node_control_exported(const uct_cuda_node_control_t *control,
 bool uct_cuda_node_control_is_alive(const uct_cuda_node_control_t *control,
                                     unsigned rank);
 
+/** As uct_cuda_node_control_is_alive(), true also if it has left the group. */
+bool uct_cuda_node_control_is_running(const uct_cuda_node_control_t *control,
+                                      unsigned rank);
+
 
 END_C_DECLS
 

@@ -169,11 +169,13 @@ static void hold(uint32_t slot, int fd)
 static void let_go(uint32_t slot)
 {
     export_slot_t *export = &exports.slots[slot];
+    int fd;
 
     if (export->fd >= 0) {
         uct_cuda_node_invalidation_set_fd(slot, -1);
-        close(export->fd);
-        export->fd = -1;
+        fd         = export->fd;
+        export->fd = -1; /* for a child, see grow() */
+        close(fd);
         --exports.num_held;
     }
 }
@@ -182,6 +184,7 @@ static void slot_end(uint32_t slot)
 {
     export_slot_t *export = &exports.slots[slot];
 
+    __atomic_store_n(&export->is_there, false, __ATOMIC_SEQ_CST);
     uct_cuda_node_invalidation_end(slot);
     let_go(slot);
     uct_cuda_node_handle_release(&export->handle);
@@ -191,9 +194,8 @@ static void slot_end(uint32_t slot)
         free(export->pieces);
         export->pieces = NULL;
     }
-    export->is_there = false;
-    export->next     = exports.free;
-    exports.free     = slot;
+    export->next = exports.free;
+    exports.free = slot;
     --exports.count;
 }
 
@@ -219,7 +221,10 @@ static void check(unsigned left)
  * added. Another thread may fork at any time, and the child reads the slots. */
 static void grow(void)
 {
-    uint32_t count = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
+    const uint32_t num_slots = (exports.num_slots == 0) ?
+                                       64 :
+                                       (2 * exports.num_slots);
+    uint32_t count     = num_slots;
     export_slot_t *old = exports.slots;
     export_slot_t *slots;
 
@@ -239,10 +244,11 @@ static void grow(void)
     free(old);
     while (count > exports.num_slots) {
         slots[--count].is_there = false;
+        slots[count].fd         = -1;
         slots[count].next       = exports.free;
         exports.free            = count;
     }
-    exports.num_slots = (exports.num_slots == 0) ? 64 : (2 * exports.num_slots);
+    __atomic_store_n(&exports.num_slots, num_slots, __ATOMIC_RELEASE);
 }
 
 /* Find the slot of an allocation; NO_SLOT: no handle yet */
@@ -299,13 +305,14 @@ slot_begin(uct_cuda_node_handle_t *handle, uct_cuda_node_handle_t *pieces)
     exports.free                  = exports.slots[slot].next;
     exports.slots[slot].handle    = *handle;
     exports.slots[slot].pieces    = pieces;
-    exports.slots[slot].is_there  = true;
     exports.slots[slot].users     = 1;
     exports.slots[slot].next      = *bucket_of(handle->base);
     *bucket_of(handle->base)      = slot + 1;
     exports.high                  = ucs_max(exports.high, slot + 1);
     ++exports.count;
     hold(slot, fd);
+    /* last, for a child, see grow() */
+    __atomic_store_n(&exports.slots[slot].is_there, true, __ATOMIC_RELEASE);
     return true;
 }
 

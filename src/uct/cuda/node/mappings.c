@@ -338,8 +338,9 @@ static void retire_dead(unsigned long long context_id)
 
 /* Change a key's context to the one that has opened handles of the same GPU of
  * the peer. CUDA's manual: "May only be opened by one CUcontext per CUdevice".
- * Copies in any context may use its mappings (2 x H100). @return false: there
- * is no other */
+ * Copies in any context may use its mappings (2 x H100). Kernels of collectives
+ * may not: open_handle() closes idle ones instead. @return false: there is no
+ * other */
 static bool use_opener(uct_cuda_node_mapping_t *key)
 {
     const uct_cuda_node_mapping_t *mapping;
@@ -350,6 +351,7 @@ static bool use_opener(uct_cuda_node_mapping_t *key)
 
     for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
         if ((mapping->device == key->device) && !mapping->closed &&
+            (!in_collective || (mapping->users > 0)) &&
             (mapping->handle.type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
             is_same_peer(mapping, &key->handle) &&
             (memcmp(mapping->handle.gpu, key->handle.gpu,
@@ -741,16 +743,16 @@ void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping)
 {
     pthread_mutex_lock(&cache.lock);
     ++mapping->weak;
-    pthread_mutex_unlock(&cache.lock);
+    /* a check since the caller got it has found a user */
+    (void)mapping_close_over(mapping);
+    cache_unlock();
 }
 
-void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping)
+void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping, bool keep)
 {
-    bool keep;
-
     pthread_mutex_lock(&cache.lock);
     --mapping->weak;
-    keep = (mapping->view != NULL);
+    keep = keep && (mapping->view != NULL);
     pthread_mutex_unlock(&cache.lock);
     uct_cuda_node_cache_put(mapping, keep);
 }

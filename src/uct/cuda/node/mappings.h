@@ -120,12 +120,14 @@ void uct_cuda_node_cache_collective(bool is_inside);
 void uct_cuda_node_cache_put(uct_cuda_node_mapping_t *mapping, bool keep);
 
 /** Turn a reference into a weak one: the mapping is closed when the peer
- *  frees the memory. Release it with uct_cuda_node_cache_put_weak(). */
+ *  frees the memory, now if it has. Release it with
+ *  uct_cuda_node_cache_put_weak(). */
 void uct_cuda_node_cache_weaken(uct_cuda_node_mapping_t *mapping);
 
 /** Release a weak reference. The mapping stays until its memory is freed; it is
- *  closed after its last user if the owner has no invalidation page. */
-void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping);
+ *  closed after its last user if @a keep is false or if the owner has no
+ *  invalidation page. */
+void uct_cuda_node_cache_put_weak(uct_cuda_node_mapping_t *mapping, bool keep);
 
 /** Mappings whose addresses were given out with a key. */
 typedef struct uct_cuda_node_pin uct_cuda_node_pin_t;

@@ -403,7 +403,9 @@ static ucs_status_t segment_take(uct_cuda_node_segment_t *segment, uint64_t key,
     }
 
     if (!is_there) {
-        memset(*memory_p, 0, bytes);
+        if (block->key != 0) {
+            memset(*memory_p, 0, bytes); /* new memory is zero */
+        }
         __atomic_store_n(&block->key, key, __ATOMIC_RELEASE);
     }
     __atomic_fetch_add(&block->users, 1, __ATOMIC_RELEASE);

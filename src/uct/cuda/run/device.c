@@ -19,9 +19,12 @@
  * Falling back takes milliseconds, too. */
 #define IDLE_WAIT_NS (2 * 1000 * 1000)
 
-/* Time after such a wait in which loads wait for no GPU, ns: a program may keep
- * its GPU busy in each call */
+/* Time after such a wait in which loads wait for this GPU for ANSWER_NS only,
+ * ns: a program may keep its GPU busy in each call */
 #define BUSY_NS (100 * 1000 * 1000)
+
+/* Time that an idle GPU needs to answer, with a margin, ns */
+#define ANSWER_NS (100 * 1000)
 
 
 struct uct_cuda_coll_words {
@@ -34,6 +37,8 @@ struct uct_cuda_coll_device {
     unsigned                   max_blocks;
     ucx_mp_kernels_t           *kernels;
     uct_cuda_run_coll_words_t  *words; /* free ones */
+    uint64_t                   busy;   /* time of the last wait in vain, ns; 0:
+                                          none */
     CUstream                   streams[UCT_CUDA_PLAN_COLL_MAX_QUEUES];
 };
 
@@ -193,8 +198,7 @@ void uct_cuda_run_coll_device_put_words(uct_cuda_run_coll_device_t *device,
 ucs_status_t uct_cuda_run_coll_device_load(uct_cuda_run_coll_device_t *device,
                                            ucx_mp_op_t op, ucx_mp_type_t type)
 {
-    static uint64_t busy; /* end of the last wait in vain, ns; 0: none */
-    const uint64_t before = __atomic_load_n(&busy, __ATOMIC_RELAXED);
+    const uint64_t before = __atomic_load_n(&device->busy, __ATOMIC_RELAXED);
     bool has_waited;
     CUresult result;
 
@@ -203,9 +207,10 @@ ucs_status_t uct_cuda_run_coll_device_load(uct_cuda_run_coll_device_t *device,
     }
 
     has_waited = (before != 0) && (uct_cuda_now_ns() - before < BUSY_NS);
-    if (!uct_cuda_ctx_is_idle(has_waited ? 0 : IDLE_WAIT_NS)) {
+    if (!uct_cuda_ctx_is_idle(has_waited ? ANSWER_NS : IDLE_WAIT_NS)) {
         if (!has_waited) {
-            __atomic_store_n(&busy, uct_cuda_now_ns(), __ATOMIC_RELAXED);
+            __atomic_store_n(&device->busy, uct_cuda_now_ns(),
+                             __ATOMIC_RELAXED);
         }
         return UCS_ERR_BUSY;
     }
