@@ -3,11 +3,14 @@
 #include "fake_driver.h"
 
 extern "C" {
+#include <uct/abi/host.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/copy/context.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
+#include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/rkey.h>
+#include <uct/cuda/node/unmap.h>
 }
 
 #include <gtest/gtest.h>
@@ -295,6 +298,77 @@ TEST_F(IpcEp, an_endpoint_is_connected_to_its_process)
     EXPECT_TRUE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
     ++device.machine[3];
     EXPECT_FALSE(uct_cuda_ipc_ep_is_connected(&ep.super.super, &peer));
+}
+
+static ucs_status_t make_base(void *, uct_abi_host_class_t *, int *,
+                              uct_abi_iface_t *)
+{
+    return UCS_OK;
+}
+
+/* Each worker of a process has endpoints to the same peers. The next transfer
+   of each allocation maps it again once its mapping was closed. */
+TEST_F(IpcEp, mappings_stay_until_the_last_endpoint_to_their_process)
+{
+    uct_abi_host_class_t base    = {};
+    uct_cuda_node_iface_addr_t p = {};
+    uct_abi_ep_params_t params   = {};
+    uct_cuda_node_handle_t handle = {};
+    uct_cuda_node_mapping_t *mapping;
+    uct_cuda_node_device_addr_t device;
+    char addr[UCT_CUDA_NODE_IFACE_ADDR_MAX];
+    uct_ep_h first, second, other;
+
+    const auto sym = uct_abi_host.sym;
+    base.init      = (void*)make_base;
+    uct_abi_host.sym.uct_base_ep_t_class          = &base;
+    uct_abi_host.sym.ucs_class_call_cleanup_chain =
+            [](uct_abi_host_class_t *, void *, int) {};
+
+    const auto connect = [&](int32_t pid, uint32_t number, uct_ep_h *ep_p) {
+        uct_cuda_node_iface_addr_self(&p);
+        p.pid   = pid;
+        p.iface = number;
+        uct_cuda_node_iface_addr_pack(&p, addr);
+        uct_cuda_node_device_addr_self(&device, NULL);
+        params.dev_addr   = (uct_device_addr_t*)&device;
+        params.iface_addr = (uct_iface_addr_t*)addr;
+        ASSERT_EQ(UCS_OK, uct_cuda_ipc_ep_create(&iface.super.super, &params,
+                                                 ep_p));
+    };
+    const auto map = [&] {
+        handle.type      = UCT_CUDA_NODE_HANDLE_LEGACY;
+        handle.machine   = uct_cuda_node_machine_self();
+        handle.pid       = 4194000;
+        handle.pid_ns    = p.pid_ns;
+        handle.base      = 0x10000;
+        handle.length    = 4096;
+        handle.buffer_id = 1;
+        ASSERT_EQ(UCS_OK, uct_cuda_node_cache_get(&handle, 0, &mapping));
+        uct_cuda_node_cache_put(mapping, true);
+    };
+
+    connect(4194000, 1, &first);
+    connect(4194000, 2, &second);
+    connect(4194001, 1, &other);
+    map();
+    EXPECT_EQ(1u, driver.opens);
+    uct_cuda_ipc_ep_destroy(first);
+    uct_cuda_ipc_ep_destroy(other);
+    map();
+    EXPECT_EQ(1u, driver.opens);
+    EXPECT_EQ(1u, uct_cuda_node_cache_count());
+    uct_cuda_ipc_ep_destroy(second);
+    EXPECT_EQ(0u, uct_cuda_node_cache_count());
+
+    /* the next process of this pid */
+    connect(4194000, 1, &first);
+    map();
+    EXPECT_EQ(2u, driver.opens);
+    uct_cuda_ipc_ep_destroy(first);
+    EXPECT_EQ(0u, uct_cuda_node_cache_count());
+    uct_cuda_node_unmap_all();
+    uct_abi_host.sym = sym;
 }
 
 /* Code on a GPU reads the endpoint in memory of its own context */

@@ -237,6 +237,178 @@ TEST_F(test_planner, min_sizes_without_the_host_path)
     EXPECT_GE(MiB, sizes.behind);
 }
 
+/* Search over all pairs of GPUs, or of host memory and a GPU, as
+   uct_cuda_plan_min_sizes() does over one pair of each class */
+class MinSizes
+{
+public:
+    MinSizes(const uct_cuda_plan_knowledge_t &know, bool is_host) :
+        m_know(know), m_is_host(is_host), m_plan(new uct_cuda_plan_t)
+    {
+        m_load.is_known  = (know.load != NULL) && know.load->is_known;
+        m_load.uncrossed = UINT64_MAX;
+        m_know.load      = &m_load;
+        sizes.alone      = find();
+        m_load.queued    = m_load.window = UINT16_MAX;
+        sizes.behind     = find();
+        m_load.uncrossed = 0;
+        sizes.by_relays  = find();
+        m_load.queued    = m_load.window = 0;
+        sizes.by_relays  = std::min(sizes.by_relays, find());
+    }
+
+    uct_cuda_plan_min_sizes_t sizes;
+
+private:
+    bool any(size_t size)
+    {
+        for (unsigned link = 0; link < UCT_CUDA_PLAN_NUM_LINKS; ++link) {
+            const uct_cuda_end_t src = uct_cuda_plan_link_from(link);
+            const uct_cuda_end_t dst = uct_cuda_plan_link_to(link);
+
+            if (uct_cuda_plan_ends_host(src, dst) == m_is_host) {
+                uct_cuda_plan_make(&m_know, src, dst, size, m_plan.get());
+                if (m_plan->num_paths > 0) {
+                    return true;
+                }
+            }
+        }
+
+        return false;
+    }
+
+    size_t find()
+    {
+        const size_t largest = uct_cuda_plan_max_size(m_know.config);
+        size_t low           = 2 * UCT_CUDA_PLAN_ALIGN;
+        size_t high          = low;
+
+        while (!any(high)) {
+            if (high >= largest) {
+                return SIZE_MAX;
+            }
+            low  = high;
+            high = std::min(2 * high, largest);
+        }
+
+        while (high - low > high / 16) {
+            const size_t middle = low + (high - low) / 2;
+            (any(middle) ? high : low) = middle;
+        }
+
+        return high;
+    }
+
+    uct_cuda_plan_knowledge_t        m_know;
+    bool                             m_is_host;
+    uct_cuda_plan_load_t             m_load = {};
+    std::unique_ptr<uct_cuda_plan_t> m_plan;
+};
+
+static void expect_min_sizes(const uct_cuda_topo_t &topo,
+                             const uct_cuda_plan_config_t *config,
+                             const uct_cuda_plan_constraints_t *constraints,
+                             uint32_t absent = 0)
+{
+    std::unique_ptr<uct_cuda_plan_t> plan(new uct_cuda_plan_t);
+    uct_cuda_plan_min_sizes_t sizes;
+    uct_cuda_plan_load_t known = {};
+
+    for (bool is_host : {false, true}) {
+        for (bool is_known : {false, true}) {
+            known.is_known                 = is_known;
+            uct_cuda_plan_knowledge_t know = *Know(topo, config, &known);
+            know.constraints               = constraints;
+            know.absent                    = absent;
+            uct_cuda_plan_min_sizes(&know, is_host, plan.get(), &sizes);
+
+            const MinSizes all(know, is_host);
+            EXPECT_EQ(all.sizes.alone, sizes.alone) << is_host << is_known;
+            EXPECT_EQ(all.sizes.behind, sizes.behind) << is_host << is_known;
+            EXPECT_EQ(all.sizes.by_relays, sizes.by_relays)
+                    << is_host << is_known;
+        }
+    }
+}
+
+/* Nodes with a single pair that differs from all others in one property: the
+   pair, the links, limits and GPUs of its relays */
+TEST_F(test_planner, min_sizes_are_those_of_all_pairs)
+{
+    uct_cuda_plan_constraints_t constraints = {};
+    std::mt19937 random(1);
+
+    for (int num_gpus : {2, 3, 4, 8, 16}) {
+        for (uct_cuda_topo_t topo :
+             {switch_node(num_gpus, 396 * GB, 55 * GB),
+              mesh_node(num_gpus, 48 * GB, 12 * GB),
+              pcie_node(num_gpus, 25 * GB)}) {
+            SCOPED_TRACE(num_gpus);
+            expect_min_sizes(topo, Config(), NULL);
+            if (num_gpus > 8) {
+                continue;
+            }
+
+            expect_min_sizes(topo, Config().set("_HOST", "y"), NULL, 2);
+            expect_min_sizes(topo, Config().set("_PATHS", "direct,gpu2,host"),
+                             NULL);
+            for (int round = 0; round < 8; ++round) {
+                SCOPED_TRACE(round);
+                const int from = random() % num_gpus;
+                const int to   = (from + 1 + random() % (num_gpus - 1)) %
+                                 num_gpus;
+                switch (round % 4) {
+                case 0:
+                    topo.links[from][to].bandwidth *= (round < 4) ? 4 : 0;
+                    break;
+                case 1:
+                    topo.links[from][to].latency *= 8;
+                    break;
+                case 2:
+                    topo.limits[random() % topo.num_limits] *= 2;
+                    break;
+                default:
+                    topo.links[from][to].is_doubtful = true;
+                    break;
+                }
+                expect_min_sizes(topo, Config(), NULL);
+            }
+
+            constraints.absent_links[0] = ~1u;
+            expect_min_sizes(topo, Config(), &constraints);
+        }
+    }
+
+    expect_min_sizes(two_sockets(75 * GB, 45 * GB, 30 * GB), Config(), NULL);
+}
+
+/* The first large message of a process pays for the search */
+TEST_F(test_planner, min_sizes_ask_one_pair_of_each_class)
+{
+    using clock = std::chrono::steady_clock;
+    const Config config;
+
+    for (const uct_cuda_topo_t &node :
+         {switch_node(16, 396 * GB, 55 * GB),
+          mesh_node(16, 48 * GB, 12 * GB)}) {
+        const uct_cuda_plan_knowledge_t know = *Know(node, config);
+        auto all = clock::duration::max(), classes = all;
+
+        for (int i = 0; i < 3; ++i) {
+            uct_cuda_plan_min_sizes_t sizes;
+            auto start = clock::now();
+
+            uct_cuda_plan_min_sizes(&know, false, m_plan.get(), &sizes);
+            classes = std::min(classes, clock::now() - start);
+            start   = clock::now();
+            (void)MinSizes(know, false);
+            all = std::min(all, clock::now() - start);
+        }
+
+        EXPECT_LT(classes * 8, all);
+    }
+}
+
 /* On real H200, two paths with direct calls gained 3 % at 32 MiB, 5 % at 64 and
    9 % at 128. Puts gained nothing at 32 MiB, 1 to 4 % at 48, 3 to 6 at 64 and 7
    to 8 at 128. A search gained 2 % for messages of 32 MiB, as much as the

@@ -9,6 +9,7 @@
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/rkey.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 
 
@@ -16,6 +17,79 @@
  * cuda_ipc in 1.21 and 1.22 */
 #define DEVICE_EP_CUDA_IPC 1
 
+
+/* Process with endpoints to it, of all workers of this process */
+typedef struct peer peer_t;
+
+struct peer {
+    peer_t                     *next;
+    uct_cuda_node_iface_addr_t process;
+    unsigned                   num_eps;
+};
+
+static struct {
+    pthread_mutex_t lock; /* order: base/thread.h */
+    peer_t          *head;
+} peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+/* Return the link to a process, or the last one of the list. Call with the lock
+ * held. */
+static peer_t **peer_find(const uct_cuda_node_iface_addr_t *process)
+{
+    peer_t **link = &peers.head;
+
+    while ((*link != NULL) &&
+           !uct_cuda_node_is_same_process(&(*link)->process, process)) {
+        link = &(*link)->next;
+    }
+
+    return link;
+}
+
+/* Count an endpoint to a process. Fails only without memory. */
+static ucs_status_t peer_get(const uct_cuda_node_iface_addr_t *process)
+{
+    ucs_status_t status = UCS_ERR_NO_MEMORY;
+    peer_t **link;
+
+    pthread_mutex_lock(&peers.lock);
+    link = peer_find(process);
+    if (*link == NULL) {
+        *link = calloc(1, sizeof(**link));
+    }
+
+    if (*link != NULL) {
+        (*link)->process = *process;
+        ++(*link)->num_eps;
+        status = UCS_OK;
+    }
+    pthread_mutex_unlock(&peers.lock);
+    return status;
+}
+
+/* Release an endpoint to a process. After the last one close the mappings of
+ * the process: another may get its pid. */
+static void peer_put(const uct_cuda_node_iface_addr_t *process)
+{
+    peer_t **link, *peer;
+    bool is_last;
+
+    pthread_mutex_lock(&peers.lock);
+    link    = peer_find(process);
+    peer    = *link;
+    is_last = (--peer->num_eps == 0);
+    if (is_last) {
+        *link = peer->next;
+    }
+    pthread_mutex_unlock(&peers.lock);
+
+    if (is_last) {
+        uct_cuda_node_cache_purge_peer(process->pid_ns, process->pid);
+        uct_cuda_node_rkey_purge_peer(process->pid_ns, process->pid);
+        free(peer);
+    }
+}
 
 ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
                                     const uct_abi_ep_params_t *params,
@@ -39,7 +113,12 @@ ucs_status_t uct_cuda_ipc_ep_create(uct_abi_iface_t *iface,
     uct_cuda_node_iface_addr_unpack(params->dev_addr, params->iface_addr,
                                     &ep->peer);
     ep->is_self = uct_cuda_node_is_self(ep->peer.pid, ep->peer.pid_ns);
-    return UCS_OK;
+    status      = peer_get(&ep->peer);
+    if (status != UCS_OK) {
+        uct_abi_ep_delete(*ep_p);
+    }
+
+    return status;
 }
 
 void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
@@ -47,8 +126,7 @@ void uct_cuda_ipc_ep_destroy(uct_ep_h tl_ep)
     uct_cuda_ipc_ep_t *ep = (uct_cuda_ipc_ep_t*)tl_ep;
     uct_cuda_ipc_device_ep_t *device_ep, *next;
 
-    uct_cuda_node_cache_purge_peer(ep->peer.pid_ns, ep->peer.pid);
-    uct_cuda_node_rkey_purge_peer(ep->peer.pid_ns, ep->peer.pid);
+    peer_put(&ep->peer);
     for (device_ep = ep->device_eps; device_ep != NULL; device_ep = next) {
         next = device_ep->next;
         if (uct_cuda_ctx_push_alive(device_ep->context,

@@ -132,7 +132,8 @@ typedef struct {
 
 
 /**
- * Find the smallest sizes with a plan. Slow.
+ * Find the smallest sizes with a plan, by planning one pair of each class of
+ * equal pairs. Takes up to 1 ms, more on nodes without symmetry.
  *
  * @param know     Its load is ignored, except for is_known.
  * @param is_host  Of host memory and a GPU; false: of two GPUs.
