@@ -28,6 +28,6 @@ void ucx_mp_perf_calibrate(const char *file)
     }
 
     (void)execlp(TUNE, TUNE, "--calibrate", "--output", file, (char*)NULL);
-    ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be started: %s", TUNE,
+    ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s cannot be started: %s", TUNE,
                     strerror(errno));
 }

@@ -390,7 +390,7 @@ static void measure_host(int gpu, bool is_pinned, bool is_up)
         host   = is_pinned ? ucx_mp_perf_alloc_host(gpu, size) :
                              aligned_alloc(4096, (size + 4095) & ~4095ul);
         if (host == NULL) {
-            ucx_mp_perf_die(UCX_MP_PERF_FAILED, "cannot allocate %zu bytes",
+            ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "cannot allocate %zu bytes",
                             size);
         }
 

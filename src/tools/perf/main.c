@@ -2,22 +2,16 @@
 /* ucx_mp_perf: measure the planner's assumptions about a node. */
 #include "tool.h"
 
-#include <uct/cuda/base/log.h>
-
 #include <signal.h>
 
 
-static void log_message(uct_cuda_log_level_t level, const char *file,
-                        unsigned line, const char *function,
-                        const char *message)
-{
-    fprintf(stderr, "ucx_mp_perf: %s\n", message);
-}
+const char ucx_mp_tool_name[] = "ucx_mp_perf";
+
 
 static void check_gpu(const char *option, int gpu, int num_gpus)
 {
     if (gpu >= num_gpus) {
-        ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "%s %d: this process sees %d GPU%s, from 0 on", option,
                         gpu, num_gpus, (num_gpus == 1) ? "" : "s");
     }
@@ -36,7 +30,7 @@ int main(int argc, char **argv)
         ucx_mp_perf_calibrate(options.calibrate);
     }
 
-    uct_cuda_log_set(log_message, UCT_CUDA_LOG_WARN);
+    ucx_mp_tool_log(UCT_CUDA_LOG_WARN);
     ucx_mp_perf_calls_prepare(&options);
     topo = ucx_mp_perf_node_open();
     if (topo->num_gpus == 1) {
@@ -45,7 +39,7 @@ int main(int argc, char **argv)
     check_gpu("--src", options.src, topo->num_gpus);
     check_gpu("--dst", options.dst, topo->num_gpus);
     if ((options.src == options.dst) && (topo->num_gpus > 1)) {
-        ucx_mp_perf_die(UCX_MP_PERF_USAGE, "--src and --dst are both GPU %d",
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "--src and --dst are both GPU %d",
                         options.src);
     }
 
@@ -72,5 +66,5 @@ int main(int argc, char **argv)
     }
 
     ucx_mp_perf_report_close();
-    return UCX_MP_PERF_OK;
+    return UCX_MP_TOOL_OK;
 }

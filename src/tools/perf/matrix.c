@@ -86,7 +86,7 @@ static void plot_open(const char *name, ucx_mp_draw_t *draw)
                                        ucx_mp_draw_open(draw, "matrices", name);
 
     if (error != 0) {
-        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be written: %s", name,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s cannot be written: %s", name,
                         strerror(error));
     }
 }
@@ -161,7 +161,7 @@ void ucx_mp_perf_matrix(const uct_cuda_topo_t *topo,
     if (options->plot != NULL) {
         fprintf(draw.json, "]\n");
         if (ucx_mp_draw_close(&draw) != 0) {
-            exit(UCX_MP_PERF_FAILED);
+            exit(UCX_MP_TOOL_FAILED);
         }
     }
 }

@@ -16,7 +16,7 @@ static const uct_cuda_topo_t *topo;
 void ucx_mp_perf_check(CUresult result, const char *call)
 {
     if (result != CUDA_SUCCESS) {
-        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s: %s", call,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s: %s", call,
                         uct_cuda_result_name(result));
     }
 }
@@ -34,21 +34,21 @@ const uct_cuda_topo_t *ucx_mp_perf_node_open(void)
     int gpu, peer;
 
     if (uct_cuda_device_count() == 0) {
-        ucx_mp_perf_die(UCX_MP_PERF_FAILED,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "no GPU is visible here; ucx_mp_run --emulate beluga "
                         "ucx_mp_perf measures an emulated node");
     }
 
     topo = uct_cuda_topo_get();
     if (topo == NULL) {
-        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "the node's GPUs cannot be "
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "the node's GPUs cannot be "
                                             "probed; ucx_mp_topo --verbose "
                                             "shows why");
     }
 
     for (gpu = 0; gpu < topo->num_gpus; ++gpu) {
         if (uct_cuda_ctx_retain(gpu, false, &contexts[gpu]) != UCS_OK) {
-            ucx_mp_perf_die(UCX_MP_PERF_FAILED,
+            ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                             "cannot make a context on GPU %d", gpu);
         }
     }
@@ -123,7 +123,7 @@ void *ucx_mp_perf_alloc_host(int gpu, size_t size)
     if (uct_cuda_run_staging_alloc(&staging, uct_cuda_end_host(),
                                    topo->gpus[gpu].numa, gpu,
                                    slot_size(size)) != UCS_OK) {
-        ucx_mp_perf_die(UCX_MP_PERF_FAILED,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "cannot page-lock %zu bytes", size);
     }
 

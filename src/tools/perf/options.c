@@ -62,19 +62,6 @@ static const char *help_text =
 "written; 2 wrong argument.\n";
 
 
-void ucx_mp_perf_die(int code, const char *format, ...)
-{
-    va_list ap;
-
-    fflush(stdout);
-    fprintf(stderr, "ucx_mp_perf: ");
-    va_start(ap, format);
-    vfprintf(stderr, format, ap);
-    va_end(ap);
-    fprintf(stderr, "\n");
-    exit(code);
-}
-
 static unsigned long read_number(const char *option, const char *text,
                                  unsigned long least, unsigned long most)
 {
@@ -83,7 +70,7 @@ static unsigned long read_number(const char *option, const char *text,
 
     if (!isdigit((unsigned char)text[0]) || (*end != '\0') ||
         (value < least) || (value > most)) {
-        ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "%s '%s' is not a number from %lu to %lu; see --help",
                         option, text, least, most);
     }
@@ -97,7 +84,7 @@ static size_t read_size(const char *text)
 
     if (!uct_cuda_size_parse(text, NULL, &size) || (size < 4096) ||
         (size > (4ul << 30))) {
-        ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "--sizes '%s' is not a size from 4K to 4G; see --help",
                         text);
     }
@@ -118,7 +105,7 @@ static unsigned read_list(const char *option, const char *text,
 
     while ((item = strsep(&rest, ",")) != NULL) {
         if (count == UCX_MP_PERF_MAX_LIST) {
-            ucx_mp_perf_die(UCX_MP_PERF_USAGE, "%s: more than %d values",
+            ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "%s: more than %d values",
                             option, UCX_MP_PERF_MAX_LIST);
         }
         read(item, count++, options);
@@ -156,7 +143,7 @@ static void read_words(int count, char **words, ucx_mp_perf_options_t *options)
         } else if (strcmp(words[i], "blocks") == 0) {
             options->blocks = true;
         } else {
-            ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+            ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                             "'%s' is unknown; measure links, calls, graph, "
                             "matrix or blocks",
                             words[i]);
@@ -238,15 +225,15 @@ void ucx_mp_perf_options_read(int argc, char **argv,
             break;
         case OPTION_VERSION:
             puts("ucx_mp_perf " PACKAGE_VERSION);
-            exit(UCX_MP_PERF_OK);
+            exit(UCX_MP_TOOL_OK);
         case 'h':
             fputs(help_text, stdout);
-            exit(UCX_MP_PERF_OK);
+            exit(UCX_MP_TOOL_OK);
         case ':':
-            ucx_mp_perf_die(UCX_MP_PERF_USAGE, "%s needs a value; see --help",
+            ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "%s needs a value; see --help",
                             argv[optind - 1]);
         default:
-            ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+            ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                             "'%s' is not an option; see --help",
                             argv[optind - 1]);
         }
@@ -254,11 +241,11 @@ void ucx_mp_perf_options_read(int argc, char **argv,
 
     read_words(argc - optind, argv + optind, options);
     if (options->blocks && (options->links || options->matrix)) {
-        ucx_mp_perf_die(UCX_MP_PERF_USAGE, "blocks have other sizes than links "
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "blocks have other sizes than links "
                                            "and matrix: ask for them alone");
     }
     if ((options->plot != NULL) && !options->matrix) {
-        ucx_mp_perf_die(UCX_MP_PERF_USAGE,
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "--plot needs the matrices: ucx_mp_perf matrix --plot "
                         "%s", options->plot);
     }

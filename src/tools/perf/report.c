@@ -60,7 +60,7 @@ void ucx_mp_perf_report_open(const char *json, unsigned num_steps)
 
     report.json = fopen(json, "w");
     if (report.json == NULL) {
-        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be written: %s", json,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s cannot be written: %s", json,
                         strerror(errno));
     }
     fputs("[", report.json);
@@ -257,7 +257,7 @@ void ucx_mp_perf_report_close(void)
     fputs("\n]\n", report.json);
     failed = ferror(report.json);
     if ((fclose(report.json) != 0) || (failed != 0)) {
-        ucx_mp_perf_die(UCX_MP_PERF_FAILED, "%s cannot be written: %s",
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s cannot be written: %s",
                         report.json_name, strerror(errno));
     }
 }

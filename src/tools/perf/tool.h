@@ -10,6 +10,8 @@
 #ifndef UCX_MP_PERF_TOOL_H
 #define UCX_MP_PERF_TOOL_H
 
+#include <common/common.h>
+
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/topo.h>
 
@@ -20,14 +22,6 @@
 
 #define UCX_MP_PERF_MAX_LIST    16
 #define UCX_MP_PERF_MAX_REPEATS 1000
-
-
-/** Exit codes. */
-enum {
-    UCX_MP_PERF_OK     = 0,
-    UCX_MP_PERF_FAILED = 1, /**< No GPU, a failed call, or an unwritable file */
-    UCX_MP_PERF_USAGE  = 2  /**< Wrong command line */
-};
 
 
 /** The command line. */
@@ -56,11 +50,6 @@ typedef struct {
     unsigned count;
     double   samples[UCX_MP_PERF_MAX_REPEATS];
 } ucx_mp_perf_series_t;
-
-
-/** Print "ucx_mp_perf: message" and end the program. */
-void ucx_mp_perf_die(int code, const char *format, ...)
-        __attribute__((noreturn, format(printf, 2, 3)));
 
 
 /** Replace this process by ucx_mp_tune, to write the planner's constants for

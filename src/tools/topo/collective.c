@@ -33,7 +33,7 @@ static void read_gpus(const char *name, const char *text,
         gpu = strtol(next, &end, 10);
         if ((end == next) || ((*end != '\0') && (*end != ',')) || (gpu < 0) ||
             (gpu >= request->topo->num_gpus)) {
-            ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+            ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                             "--plan %s: '%s': expected GPUs from 0 to "
                             "%d, with commas between them",
                             name, text, request->topo->num_gpus - 1);
@@ -41,7 +41,7 @@ static void read_gpus(const char *name, const char *text,
 
         for (rank = 0; rank < request->num_ranks; ++rank) {
             if (request->gpus[rank] == gpu) {
-                ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+                ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                                 "--plan %s: '%s' has GPU %ld twice", name,
                                 text, gpu);
             }
@@ -59,7 +59,7 @@ static int read_multipath(void)
     uct_cuda_plan_ternary_t multipath = UCT_CUDA_PLAN_AUTO;
 
     if ((value != NULL) && !uct_cuda_plan_ternary_parse(value, &multipath)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: '%s' is neither y, n nor auto",
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "%s: '%s' is neither y, n nor auto",
                         name, value);
     }
     return (multipath == UCT_CUDA_PLAN_AUTO) ? UCT_CUDA_PLAN_COLL_AUTO :
@@ -74,7 +74,7 @@ static int read_algorithm(void)
 
     if ((value != NULL) &&
         (uct_cuda_coll_algorithm_parse(value, &algorithm) != UCS_OK)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: there is no algorithm '%s'",
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "%s: there is no algorithm '%s'",
                         name, value);
     }
     return algorithm;
@@ -92,7 +92,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     unsigned parts;
     int gpu;
 
-    ucx_mp_topo_config_read(&config);
+    ucx_mp_tool_config_read(&config);
     /* Ranks may see fewer GPUs than a table's: then the model's own constants
        apply silently, as in the module */
     (void)uct_cuda_plan_tuning_get(config.tuning_file, topo, error,
@@ -130,12 +130,12 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
                                          NULL, &collective->plan);
     }
     if (status == UCS_ERR_UNSUPPORTED) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "--plan %s: some GPUs cannot reach each other; the "
                         "collective goes through the host",
                         options->collective);
     } else if (status != UCS_OK) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "--plan %s: this size has no plan, or memory is "
                         "exhausted",
                         options->collective);
@@ -144,7 +144,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
     if ((collective->plan.list.num_steps <= MAX_PROVED) &&
         (uct_cuda_plan_coll_check(&collective->plan, error, sizeof(error)) !=
          UCS_OK)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "the planner's plan is unsound, please report it: %s",
                         error);
     }

@@ -182,7 +182,7 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
     int i, j;
 
     if (table == NULL) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "out of memory");
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "out of memory");
     }
 
     /* Names of the node and its pairs in tuning tables */

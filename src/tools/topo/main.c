@@ -5,7 +5,6 @@
 #include <draw/draw.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/log.h>
 
 #include <errno.h>
 #include <signal.h>
@@ -13,12 +12,8 @@
 #include <string.h>
 
 
-static void log_message(uct_cuda_log_level_t level, const char *file,
-                        unsigned line, const char *function,
-                        const char *message)
-{
-    fprintf(stderr, "ucx_mp_topo: %s\n", message);
-}
+const char ucx_mp_tool_name[] = "ucx_mp_topo";
+
 
 static void probe(ucx_mp_topo_node_t *node, bool details)
 {
@@ -26,11 +21,11 @@ static void probe(ucx_mp_topo_node_t *node, bool details)
 
     if (uct_cuda_wiring_probe(&node->wiring, details) != UCS_OK) {
         if (uct_cuda_driver_status() == UCS_ERR_UNSUPPORTED) {
-            ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "no GPU is usable: the CUDA "
+            ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "no GPU is usable: the CUDA "
                                                 "driver failed or is too "
                                                 "old");
         }
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "no GPU is visible here: libcuda.so.1 is missing or "
                         "finds no device (--verbose shows which). "
                         "ucx_mp_run --emulate beluga ucx_mp_topo shows an "
@@ -47,7 +42,7 @@ static void check_end(const char *name, uct_cuda_end_t end,
 {
     if (uct_cuda_end_is_gpu(end) &&
         (uct_cuda_end_device(end) >= topo->num_gpus)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "--plan: %s %d: this process sees %d GPU%s, from 0 on",
                         name, uct_cuda_end_device(end), topo->num_gpus,
                         (topo->num_gpus == 1) ? "" : "s");
@@ -60,7 +55,7 @@ static void close_file(FILE *file, const char *name)
     int failed = ferror(file);
 
     if ((fclose(file) != 0) || failed) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "%s cannot be written: %s", name,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s cannot be written: %s", name,
                         strerror(errno));
     }
 }
@@ -74,13 +69,13 @@ static void draw(const char *what, const char *name,
     int error = ucx_mp_draw_open(&draw, what, name);
 
     if (error != 0) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED, "%s cannot be written: %s",
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s cannot be written: %s",
                         (name == NULL) ? what : name, strerror(error));
     }
 
     ucx_mp_topo_json(node, near, plan, NULL, NULL, draw.json);
     if (ucx_mp_draw_close(&draw) != 0) {
-        exit(UCX_MP_TOPO_FAILED);
+        exit(UCX_MP_TOOL_FAILED);
     }
 }
 
@@ -92,7 +87,7 @@ static void check_ends(const ucx_mp_topo_options_t *options,
     check_end("SRC", options->src, topo);
     check_end("DST", options->dst, topo);
     if (uct_cuda_end_equal(options->src, options->dst)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "--plan: SRC and DST are both %s",
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "--plan: SRC and DST are both %s",
                         uct_cuda_end_str(options->src, name, sizeof(name)));
     }
 }
@@ -110,11 +105,10 @@ int main(int argc, char **argv)
        Python may have left SIGPIPE ignored */
     signal(SIGPIPE, SIG_DFL);
     ucx_mp_topo_options_read(argc, argv, &options);
-    uct_cuda_log_set(log_message, options.verbose ? UCT_CUDA_LOG_DEBUG :
-                                                    UCT_CUDA_LOG_WARN);
+    ucx_mp_tool_log(options.verbose ? UCT_CUDA_LOG_DEBUG : UCT_CUDA_LOG_WARN);
     is_copy = options.plan && (options.collective == NULL);
     if (options.plan) {
-        ucx_mp_topo_config_read(&plan.config);
+        ucx_mp_tool_config_read(&plan.config);
     }
 
     /* --time measures only the queries that a message needs */
@@ -160,5 +154,5 @@ int main(int argc, char **argv)
 
     uct_cuda_plan_coll_release(&collective.plan);
     close_file(stdout, "standard output");
-    return UCX_MP_TOPO_OK;
+    return UCX_MP_TOOL_OK;
 }

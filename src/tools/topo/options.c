@@ -59,26 +59,13 @@ static const char *help_text =
 "argument or variable.\n";
 
 
-void ucx_mp_topo_die(int code, const char *format, ...)
-{
-    va_list ap;
-
-    fflush(stdout);
-    fprintf(stderr, "ucx_mp_topo: ");
-    va_start(ap, format);
-    vfprintf(stderr, format, ap);
-    va_end(ap);
-    fprintf(stderr, "\n");
-    exit(code);
-}
-
 static void usage_error(const char *format, const char *what)
 {
     fflush(stdout);
     fprintf(stderr, "ucx_mp_topo: ");
     fprintf(stderr, format, what);
     fprintf(stderr, "; see ucx_mp_topo --help\n");
-    exit(UCX_MP_TOPO_USAGE);
+    exit(UCX_MP_TOOL_USAGE);
 }
 
 /* Read a GPU's number, or "host". */
@@ -95,7 +82,7 @@ static uct_cuda_end_t read_end(const char *name, const char *text)
     value = strtol(digits, &end, 10);
     if (!isdigit((unsigned char)digits[0]) || (*end != '\0') || (value < 0) ||
         (value >= UCT_CUDA_MAX_GPUS)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "--plan: %s '%s' is not a GPU; expected a number from "
                         "0, or host",
                         name, text);
@@ -110,7 +97,7 @@ static size_t read_size(const char *text)
 
     if (!uct_cuda_size_parse(text, NULL, &size) || (size < 1) ||
         (size > 1000000000000000ul)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_USAGE,
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
                         "--plan: SIZE '%s' is not a size; expected bytes from "
                         "1 on, such as 4096, 64K, 256M or 1G",
                         text);
@@ -182,10 +169,10 @@ void ucx_mp_topo_options_read(int argc, char **argv,
             break;
         case OPTION_VERSION:
             printf("ucx_mp_topo %s\n", PACKAGE_VERSION);
-            exit(UCX_MP_TOPO_OK);
+            exit(UCX_MP_TOOL_OK);
         case 'h':
             fputs(help_text, stdout);
-            exit(UCX_MP_TOPO_OK);
+            exit(UCX_MP_TOOL_OK);
         case ':':
             usage_error("%s needs an argument", argv[optind - 1]);
             break;

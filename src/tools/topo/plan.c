@@ -17,13 +17,9 @@
 #define GIGA 1e9
 #define MEGA 1e6
 
-#define VAR_PREFIX "UCX_CUDA_IPC_"
-
 /* Largest number of sets of paths to compare */
 #define MAX_SETS       128
 #define MAX_SETS_SHOWN 12
-
-extern char **environ;
 
 
 /* A set of paths with the model's results */
@@ -35,59 +31,6 @@ typedef struct {
     const char           *forbidden; /* reason against it, or NULL */
 } path_set_t;
 
-
-static bool is_var(const char *name, size_t length)
-{
-    const uct_cuda_plan_config_var_t *var;
-
-    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
-        if ((strlen(var->name) == length) &&
-            (strncmp(var->name, name, length) == 0)) {
-            return true;
-        }
-    }
-
-    return false;
-}
-
-void ucx_mp_topo_config_read(uct_cuda_plan_config_t *config)
-{
-    const uct_cuda_plan_config_var_t *var;
-    const char *value, *name;
-    char error[512];
-    char full[64];
-    char **env;
-    size_t length;
-
-    uct_cuda_plan_config_init(config);
-    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
-        snprintf(full, sizeof(full), VAR_PREFIX "%s", var->name);
-        value = getenv(full);
-        if ((value != NULL) &&
-            (uct_cuda_plan_config_set(config, var->name, value, error,
-                                      sizeof(error)) != UCS_OK)) {
-            ucx_mp_topo_die(UCX_MP_TOPO_USAGE, "%s: %s", full, error);
-        }
-    }
-
-    if (uct_cuda_plan_config_check(config, error, sizeof(error)) != UCS_OK) {
-        ucx_mp_topo_die(UCX_MP_TOPO_USAGE, VAR_PREFIX "MULTIPATH variables: %s",
-                        error);
-    }
-
-    for (env = environ; *env != NULL; ++env) {
-        if (strncmp(*env, VAR_PREFIX "MULTIPATH",
-                    strlen(VAR_PREFIX "MULTIPATH")) == 0) {
-            name   = *env + strlen(VAR_PREFIX);
-            length = strcspn(name, "=");
-            if (!is_var(name, length)) {
-                fprintf(stderr, "ucx_mp_topo: " VAR_PREFIX
-                        "%.*s is not a variable, ignoring it\n",
-                        (int)length, name);
-            }
-        }
-    }
-}
 
 /* Return the load of an idle node, as a ledger without transfers reports it. */
 static uct_cuda_plan_load_t idle_load(const uct_cuda_plan_config_t *config)
@@ -176,7 +119,7 @@ void ucx_mp_topo_plan_make(const uct_cuda_topo_t *topo,
     if ((plan->plan.num_paths > 0) &&
         (uct_cuda_plan_check(&plan->plan, error, sizeof(error)) !=
          UCS_OK)) {
-        ucx_mp_topo_die(UCX_MP_TOPO_FAILED,
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "the planner's plan is unsound, please report it: %s",
                         error);
     }
@@ -252,13 +195,13 @@ find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
     return ((set->count > 1) && is_below(plan)) ?
                    "not below that size" :
            (has_host && (config->host == UCT_CUDA_PLAN_NO)) ?
-                   "not by " VAR_PREFIX "MULTIPATH_HOST" :
+                   "not by " UCX_MP_TOOL_PREFIX "MULTIPATH_HOST" :
            (has_host && (config->host == UCT_CUDA_PLAN_AUTO) &&
             (set->paths[0].route == UCT_CUDA_PLAN_ROUTE_DIRECT) &&
             (config->ledger[0] == '\0')) ?
                    "not without a ledger" :
            (gpu_paths > config->max_gpu_paths) ?
-                   "not by " VAR_PREFIX "MULTIPATH_PATHS" :
+                   "not by " UCX_MP_TOOL_PREFIX "MULTIPATH_PATHS" :
                    NULL;
 }
 
@@ -474,7 +417,7 @@ static void print_reasons(const uct_cuda_topo_t *topo,
     }
 
     for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
-        snprintf(full, sizeof(full), VAR_PREFIX "%s", var->name);
+        snprintf(full, sizeof(full), UCX_MP_TOOL_PREFIX "%s", var->name);
         value = getenv(full);
         if (value != NULL) {
             fprintf(stream, "     %s=%s\n", full, value);

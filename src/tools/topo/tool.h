@@ -6,6 +6,8 @@
 #ifndef UCX_MP_TOPO_TOOL_H
 #define UCX_MP_TOPO_TOOL_H
 
+#include <common/common.h>
+
 #include <uct/cuda/base/wiring.h>
 #include <uct/cuda/plan/collective_planner.h>
 #include <uct/cuda/plan/model.h>
@@ -16,14 +18,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
-
-
-/** Exit codes. */
-enum {
-    UCX_MP_TOPO_OK     = 0,
-    UCX_MP_TOPO_FAILED = 1, /**< No GPU, or a file that cannot be written */
-    UCX_MP_TOPO_USAGE  = 2  /**< The command line or a variable is wrong */
-};
 
 
 /** Format of the output. */
@@ -49,11 +43,6 @@ typedef struct {
     bool   steps;   /**< --steps: every copy of the plan */
     bool   verbose; /**< --verbose: list facts missing from the probe */
 } ucx_mp_topo_options_t;
-
-
-/** Print "ucx_mp_topo: message" and end the program. */
-void ucx_mp_topo_die(int code, const char *format, ...)
-        __attribute__((noreturn, format(printf, 2, 3)));
 
 
 /** Read the command line; does not return if it is wrong or asks for help. */
@@ -153,10 +142,6 @@ void ucx_mp_topo_json(const ucx_mp_topo_node_t *node,
                       const char *name,
                       FILE *stream);
 
-
-/** Read UCX_CUDA_IPC_MULTIPATH* from the environment; ends the program with
- *  variable and value if one is wrong. */
-void ucx_mp_topo_config_read(uct_cuda_plan_config_t *config);
 
 /** Read the tuning table of the configuration, or return NULL; the caller frees
  *  it. */

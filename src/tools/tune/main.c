@@ -6,7 +6,6 @@
  */
 #include "tool.h"
 
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/base/size.h>
 
 #include <getopt.h>
@@ -14,9 +13,10 @@
 #include <string.h>
 
 
-#define VAR_PREFIX "UCX_CUDA_IPC_"
-
 #define MAX_CELLS 4096
+
+
+const char ucx_mp_tool_name[] = "ucx_mp_plan_time";
 
 
 typedef struct {
@@ -74,7 +74,8 @@ static void parse_sizes(const char *text, options_t *options)
         (options->min_size < UCT_CUDA_PLAN_ALIGN) ||
         (options->max_size < options->min_size) ||
         (options->max_size > (4ul << 30))) {
-        ucx_mp_tune_die("--sizes: '%s' is not MIN:MAX with 4k <= MIN <= MAX "
+        ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
+                        "--sizes: '%s' is not MIN:MAX with 4k <= MIN <= MAX "
                         "<= 4g", text);
     }
 }
@@ -102,14 +103,16 @@ static void options_read(int argc, char **argv, options_t *options)
         case 'f':
             options->factor = (unsigned)atoi(optarg);
             if (options->factor < 2) {
-                ucx_mp_tune_die("--factor: '%s' is not a number from 2 on",
+                ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
+                                "--factor: '%s' is not a number from 2 on",
                                 optarg);
             }
             break;
         case 'p':
             if (sscanf(optarg, "%d,%d%c", &options->src, &options->dst,
                        &tail) != 2) {
-                ucx_mp_tune_die("--pair: '%s' is not SRC,DST", optarg);
+                ucx_mp_tool_die(UCX_MP_TOOL_USAGE,
+                                "--pair: '%s' is not SRC,DST", optarg);
             }
             break;
         case 'l':
@@ -128,44 +131,6 @@ static void options_read(int argc, char **argv, options_t *options)
         usage(stderr);
         exit(2);
     }
-}
-
-static void config_set(uct_cuda_plan_config_t *config, const char *name,
-                       const char *value)
-{
-    char error[512];
-
-    if (uct_cuda_plan_config_set(config, name, value, error, sizeof(error)) !=
-        UCS_OK) {
-        ucx_mp_tune_die(VAR_PREFIX "%s: %s", name, error);
-    }
-}
-
-static void config_check(const uct_cuda_plan_config_t *config)
-{
-    char error[512];
-
-    if (uct_cuda_plan_config_check(config, error, sizeof(error)) != UCS_OK) {
-        ucx_mp_tune_die("%s", error);
-    }
-}
-
-static void config_read(uct_cuda_plan_config_t *config)
-{
-    const uct_cuda_plan_config_var_t *var;
-    const char *value;
-    char name[64];
-
-    uct_cuda_plan_config_init(config);
-    for (var = uct_cuda_mp_config_vars; var->name != NULL; ++var) {
-        snprintf(name, sizeof(name), VAR_PREFIX "%s", var->name);
-        value = getenv(name);
-        if (value != NULL) {
-            config_set(config, var->name, value);
-        }
-    }
-
-    config_check(config);
 }
 
 static bool is_first_of_class(const uct_cuda_plan_tuning_t *table, int from,
@@ -253,14 +218,15 @@ static void play_lines(const uct_cuda_plan_config_t *plain,
                  graph) == 5) {
         if (!uct_cuda_size_parse(size, &end, &tune->size) || (*end != '\0') ||
             (tune->size == 0)) {
-            ucx_mp_tune_die("--plans: '%s' is not a size", size);
+            ucx_mp_tool_die(UCX_MP_TOOL_USAGE, "--plans: '%s' is not a size",
+                            size);
         }
 
-        config_set(&config, "MULTIPATH_PATHS", paths);
-        config_set(&config, "MULTIPATH_SHARES", shares);
-        config_set(&config, "MULTIPATH_CHUNKS", chunks);
-        config_set(&config, "MULTIPATH_GRAPH", graph);
-        config_check(&config);
+        ucx_mp_tool_config_set(&config, "MULTIPATH_PATHS", paths);
+        ucx_mp_tool_config_set(&config, "MULTIPATH_SHARES", shares);
+        ucx_mp_tool_config_set(&config, "MULTIPATH_CHUNKS", chunks);
+        ucx_mp_tool_config_set(&config, "MULTIPATH_GRAPH", graph);
+        ucx_mp_tool_config_check(&config);
         seconds = ucx_mp_tune_play(tune, &config, &predicted);
         if (tune->plan.num_paths == config.num_paths) {
             printf("%.9f\n", seconds);
@@ -279,22 +245,15 @@ table_read(const uct_cuda_topo_t *topo, const uct_cuda_plan_config_t *config)
 
     if (uct_cuda_plan_tuning_get(config->tuning_file, topo, error,
                                  sizeof(error), &table) != UCS_OK) {
-        ucx_mp_tune_die("%s", error);
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s", error);
     }
 
     if ((table == NULL) &&
         ((table = uct_cuda_plan_tuning_create(topo)) == NULL)) {
-        ucx_mp_tune_die("out of memory");
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "out of memory");
     }
 
     return table;
-}
-
-static void log_message(uct_cuda_log_level_t level, const char *file,
-                        unsigned line, const char *function,
-                        const char *message)
-{
-    fprintf(stderr, "ucx_mp_plan_time: %s\n", message);
 }
 
 int main(int argc, char **argv)
@@ -310,23 +269,25 @@ int main(int argc, char **argv)
     unsigned count, i;
 
     options_read(argc, argv, &options);
-    uct_cuda_log_set(log_message, UCT_CUDA_LOG_WARN);
-    config_read(&config);
+    ucx_mp_tool_log(UCT_CUDA_LOG_WARN);
+    ucx_mp_tool_config_read(&config);
     if ((getenv("CUEMU_NODE") == NULL) ||
         (cuemu_node_load_env(NULL, &node, error) != CUEMU_OK)) {
-        ucx_mp_tune_die("this is for emulated nodes: ucx_mp_run --emulate NODE "
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
+                        "this is for emulated nodes: ucx_mp_run --emulate NODE "
                         "ucx_mp_plan_time ...");
     }
 
     topo = uct_cuda_topo_get();
     if (topo == NULL) {
-        ucx_mp_tune_die("no GPU is visible to the module");
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "no GPU is visible to the module");
     }
 
     table = table_read(topo, &config);
     count = list_cells(topo, table, &options, cells);
     if (count == 0) {
-        ucx_mp_tune_die("no pair of GPUs with peer access matches");
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
+                        "no pair of GPUs with peer access matches");
     }
 
     tune.topo  = topo;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The executors' calls, timed by the emulated node's core. */
 #include "play.h"
-#include "die.h"
+
+#include <common/common.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,8 @@ static int find_gpu(const cuemu_node_t *node, const uct_cuda_topo_gpu_t *gpu)
         }
     }
 
-    ucx_mp_tune_die("the node file has no GPU at %s", busid);
+    ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "the node file has no GPU at %s",
+                    busid);
 }
 
 ucx_mp_player_t *ucx_mp_player_create(const cuemu_node_t *node,
@@ -67,12 +69,12 @@ ucx_mp_player_t *ucx_mp_player_create(const cuemu_node_t *node,
     int i;
 
     if ((player == NULL) || (posix_memalign(&player->memory, 64, size) != 0)) {
-        ucx_mp_tune_die("out of memory");
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "out of memory");
     }
 
     if (cuemu_sim_init(player->memory, size, node, MAX_OPS, &player->sim) !=
         CUEMU_OK) {
-        ucx_mp_tune_die("the timing core does not start");
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "the timing core does not start");
     }
 
     player->cost     = &cuemu_sim_node(player->sim)->cost;
@@ -114,7 +116,8 @@ static cuemu_op_id_t add(ucx_mp_player_t *player, cuemu_op_desc_t *desc,
     status = cuemu_sim_op_add(player->sim, player->begin, desc, deps, num_deps,
                               &id);
     if (status != CUEMU_OK) {
-        ucx_mp_tune_die("a copy from place %d to %d cannot be modelled: %s",
+        ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
+                        "a copy from place %d to %d cannot be modelled: %s",
                         desc->src, desc->dst, cuemu_status_string(status));
     }
 

@@ -3,8 +3,9 @@
 #ifndef UCX_MP_TUNE_TOOL_H
 #define UCX_MP_TUNE_TOOL_H
 
-#include "die.h"
 #include "play.h"
+
+#include <common/common.h>
 
 #include <uct/cuda/plan/transfer_planner.h>
 
