@@ -802,7 +802,8 @@ uct_cuda_coll_operation_test(call_t *call, uct_cuda_coll_group_t *group,
 
     do {
         result = call_step(call, group, waited, &is_waiting);
-        waited = UCS_OK;
+        /* a lost context is lost for the next steps, too */
+        waited = (waited == UCS_ERR_NO_DEVICE) ? waited : UCS_OK;
     } while ((result == UCT_CUDA_COLL_PENDING) && !is_waiting);
     uct_cuda_node_cache_collective(false);
     return result;

@@ -83,7 +83,9 @@ static uct_cuda_coll_result_t op_test(uct_cuda_coll_op_t *op,
     ucs_status_t waited = uct_cuda_coll_agree_check(&group->agreement);
     uct_cuda_coll_result_t result;
 
-    if (!is_alive && (waited == UCS_OK)) {
+    /* its steps must not wait for streams of a destroyed context */
+    if (!is_alive && ((waited == UCS_OK) ||
+                      (op->call.state == UCT_CUDA_COLL_OPERATION_RUNNING))) {
         waited = UCS_ERR_NO_DEVICE;
     }
 
