@@ -44,8 +44,8 @@ ucx_mp_mpi_reductions_create_persistent(MPI_Request request);
 
 /* Start a reduction queued by all ranks, without waiting for them. `group` is
    NULL: this rank has declined it before; `reason` is not 0: this rank declines
-   it. @return MPI_SUCCESS, with `*request` set, or an
-   error of MPI_Grequest_start(). Aborts without memory. */
+   it. @return MPI_SUCCESS, with `*request` set, or an error of
+   MPI_Grequest_start(). Aborts without memory. */
 int ucx_mp_mpi_reduction_start(ucx_mp_mpi_reductions_t *reductions,
                                uct_cuda_coll_group_t *group,
                                const ucx_mp_mpi_collective_t *args,

@@ -644,18 +644,27 @@ TEST_F(driver, pools_are_for_peers_only)
     });
 }
 
+/* Properties of a pool of device 0 */
+static CUmemPoolProps pool_props(CUmemAllocationHandleType types)
+{
+    CUmemPoolProps props = {};
+
+    props.allocType     = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    props.handleTypes   = types;
+    return props;
+}
+
 TEST_F(driver, pool_that_is_not_shared)
 {
     run(1, [&](int) {
-        CUmemPoolProps props = {};
+        CUmemPoolProps props = pool_props(CU_MEM_HANDLE_TYPE_NONE);
         CUmemPoolPtrExportData data;
         CUmemoryPool pool;
         CUdeviceptr mem;
         int fd;
 
         use(0);
-        props.allocType     = CU_MEM_ALLOCATION_TYPE_PINNED;
-        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         CU_OK(cuMemPoolCreate(&pool, &props));
         CU_OK(cuMemAllocFromPoolAsync(&mem, MiB, pool, nullptr));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
@@ -673,7 +682,8 @@ TEST_F(driver, pool_that_is_not_shared)
 TEST_F(driver, pool_that_releases_shared_memory)
 {
     run(1, [&](int) {
-        CUmemPoolProps props = {};
+        const CUmemPoolProps props = pool_props(
+                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
         CUmemPoolPtrExportData data;
         size_t total, before, now;
         CUmemoryPool pool;
@@ -681,9 +691,6 @@ TEST_F(driver, pool_that_releases_shared_memory)
         int fd;
 
         use(0);
-        props.allocType     = CU_MEM_ALLOCATION_TYPE_PINNED;
-        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        props.handleTypes   = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         for (uint64_t threshold : {UINT64_C(0), UINT64_MAX}) {
             CU_OK(cuMemPoolCreate(&pool, &props));
             CU_OK(cuMemPoolSetAttribute(
