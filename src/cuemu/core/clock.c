@@ -30,8 +30,9 @@
    stopped */
 #define CUEMU_CLOCK_STOPPED_NS 20000000ull
 
-/* In the driver: time without running before a rank may be asleep. It is
-   longer, as the rank may wait for a lock whose holder is preempted. */
+/* With a thread in the driver that does not wait for emulated time: time
+   without running before a rank may be asleep. It is longer, as that thread may
+   wait for a lock whose holder is preempted. */
 #define CUEMU_CLOCK_LOCKED_NS 200000000ull
 
 /* Shortest time without running that counts as a sleep, once the rank runs
@@ -214,6 +215,22 @@ static int cuemu_rank_is_inside(const cuemu_clock_rank_t *rank)
 
     for (i = 0; i < CUEMU_CLOCK_THREADS; ++i) {
         if ((rank->threads[i].tid != 0) && (rank->threads[i].left_ns == 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Return non-zero if a thread of the rank is inside the driver and does not
+   wait for emulated time. */
+static int cuemu_rank_has_call(const cuemu_clock_rank_t *rank)
+{
+    const cuemu_clock_thread_t *thread;
+
+    for (thread = rank->threads; thread < rank->threads + CUEMU_CLOCK_THREADS;
+         ++thread) {
+        if ((thread->tid != 0) && (thread->left_ns == 0) &&
+            (thread->until == 0)) {
             return 1;
         }
     }
@@ -425,8 +442,8 @@ static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 
     still = (real_ns > rank->ran_ns) ? real_ns - rank->ran_ns : 0;
-    least = cuemu_rank_is(rank, CUEMU_RANK_CALLS) ?
-            CUEMU_CLOCK_LOCKED_NS : CUEMU_CLOCK_STUCK_NS;
+    least = cuemu_rank_has_call(rank) ? CUEMU_CLOCK_LOCKED_NS :
+                                        CUEMU_CLOCK_STUCK_NS;
     if ((still >= least) &&
         ((cpu_ns == 0) || cuemu_rank_is_asleep(rank, still, real_ns))) {
         rank->is_asleep = 1;

@@ -493,6 +493,23 @@ TEST_F(clock_source, calls_during_another_threads_wait_take_no_time)
     leave(0, a);
 }
 
+/* A thread in the driver may sleep until a lock's holder gets a processor. The
+   wait of another thread of its rank is not over for that. */
+TEST_F(clock_source, a_call_that_waits_for_a_lock_holds_back_time)
+{
+    attach(0);
+    int b = cuemu_clock_call_begin(&m_clk, 0, 8, -1);
+    int a = wait(0, 900 * ms, 7);
+
+    fake.running[1] = false;
+    run(100 * ms, {});
+    EXPECT_GT(us, now());
+    run(150 * ms, {});
+    EXPECT_LT(ms, now());
+    cuemu_clock_call_end(&m_clk, 0, b);
+    leave(0, a);
+}
+
 /* A wait ends at the time at which another process ends it. */
 TEST_F(clock_source, a_wait_can_be_ended)
 {
