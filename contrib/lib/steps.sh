@@ -172,8 +172,14 @@ step_run() {
     mv "$steps_folder/$name.new" "$steps_folder/$name.result"
 }
 
+# step_failures NAME: print which tests of it failed, and the first line of each reason
+step_failures() {
+    grep -aE -A 3 '^(not ok|FAIL:|FAILED|\[  FAILED  \] [^0-9])|: Failure$' \
+         "$ucx_mp_build/log/$1.log" | cut -c 1-160 | sed 's/^/    /' | head -30
+}
+
 # step_report NAME: print its line, and the end of the log if it failed; count it in
-# steps_passed, steps_failed_names, steps_skipped
+# steps_passed, steps_failed_names, steps_skipped_names
 step_report() {
     local log=$ucx_mp_build/log/$1.log rc=1 seconds=0 busy=0 result
     [ ! -e "$steps_folder/$1.result" ] ||
@@ -187,7 +193,7 @@ step_report() {
         say "    passed, $seconds s" ;;
     77)
         result=skipped
-        steps_skipped=$((steps_skipped + 1))
+        steps_skipped_names+=("$1")
         say "    skipped: $(tail -n 1 "$log")" ;;
     *)
         result=failed
@@ -273,10 +279,10 @@ steps_at_once() {
 
 # steps_run NAME...: run the build, the other builds concurrently, then concurrent
 # steps, then the others in order. Sets steps_passed, steps_failed_names,
-# steps_skipped.
+# steps_skipped_names.
 steps_run() {
     local name first=() builds=() beside=() others=()
-    steps_passed=0 steps_failed_names=() steps_skipped=0
+    steps_passed=0 steps_failed_names=() steps_skipped_names=()
     mkdir -p "$ucx_mp_build/log"
     steps_folder=$(mktemp -d) || die "no room for a temporary folder"
     trap steps_stop INT TERM HUP
