@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# UCX_MP_CHECK_MPI_FRONT: headers of Open MPI and of MPICH, for the libraries
-# that stand in front of them (src/mpi). Nothing is linked. Sets
+# UCX_MP_CHECK_MPI_FRONT: headers of Open MPI and of MPICH, for the MPI
+# interposition libraries (src/mpi). Nothing is linked. Sets
 # OPENMPI_CPPFLAGS, MPICH_CPPFLAGS and the conditionals HAVE_OPENMPI,
 # HAVE_MPICH, and HAVE_MPI_ABI: the library of the standard ABI needs Python
 # only. A cross build wants the compilers named, as those in PATH are of the

@@ -78,7 +78,8 @@ typedef struct {
 
 
 /* Return whether this process uses GPUs, so that the call's pointers must be
-   checked. Takes 17 ns before libcuda is loaded. */
+   checked. Takes 17 ns before libcuda is loaded, because it looks for new
+   objects in the process, and 2 to 3 ns afterwards. */
 static inline bool ucx_mp_mpi_may_be_gpu(void)
 {
     if (__builtin_expect(!__atomic_load_n(&ucx_mp_mpi_pmpi_found,

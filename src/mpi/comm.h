@@ -27,8 +27,9 @@ typedef struct {
     uint32_t              word;   /* segment's change counter when it was last
                                      read */
     bool                  has_failed; /* joining the group failed */
-    bool                  has_declined; /* the next call on GPUs: the MPI
-                                           rejected the one counted before */
+    bool                  has_declined; /* this rank already declined its next
+                                           call: the MPI rejected the call that
+                                           carried that number */
     int                   rank, size;
     uct_cuda_coll_group_t *group; /* NULL: not created yet */
     struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
@@ -72,7 +73,8 @@ ucx_mp_mpi_comm_ordinal(const ucx_mp_mpi_comm_t *state)
 
 /* Take back the count of a collective that the MPI has rejected because of this
    rank's arguments: no other rank knows of it. `is_declined`: this rank has
-   declined the call; that stands for the next one. @return rc. */
+   declined the call; it then counts as having declined its next call, which
+   carries the same number. @return rc. */
 int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined);
 
 /* End the collective counted last with this result of the MPI; see

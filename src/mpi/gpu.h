@@ -57,9 +57,10 @@ typedef struct {
 
 
 /*
- * Return in a few nanoseconds whether this process may have GPU memory: false
- * until libcuda is loaded. If the transport module loaded it, false until the
- * program creates a context or allocates GPU memory.
+ * Return whether this process may have GPU memory: false until libcuda is
+ * loaded. If the transport module loaded it, false until the program creates a
+ * context or allocates GPU memory. Takes 17 ns before libcuda is loaded, 2 to 3
+ * ns afterwards.
  */
 bool ucx_mp_mpi_gpu_is_used(void);
 

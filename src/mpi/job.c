@@ -251,9 +251,10 @@ void ucx_mp_mpi_job_begin(void)
     }
 
     if (ucx_mp_mpi_pmpi.is_newer && (rank == 0)) {
-        job_warn("ucx_mp: this MPI has functions of MPI 4, which go past the "
-                 "library in front of it, and crash with GPU memory if it has "
-                 "no CUDA: load the one whose name ends in _mpi4.so\n",
+        job_warn("ucx_mp: this MPI has functions of MPI 4, which bypass "
+                 "ucx_mp's MPI interposition library, and crash with GPU "
+                 "memory if the MPI has no CUDA: load the library whose name "
+                 "ends in _mpi4.so\n",
                  0);
     }
 
@@ -264,8 +265,8 @@ void ucx_mp_mpi_job_begin(void)
         break;
     case UCX_MP_MPI_RANK_CHECK_SOME:
         if (rank == first) {
-            job_warn("ucx_mp: rank %d runs without ucx_mp's library in front "
-                     "of MPI, or with another one of them (is it in "
+            job_warn("ucx_mp: rank %d runs without ucx_mp's MPI interposition "
+                     "library, or with another variant of it (is it in "
                      "LD_PRELOAD there, and its file on that node?): GPUs "
                      "carry out no collectives of this program\n",
                      missing);
@@ -274,8 +275,8 @@ void ucx_mp_mpi_job_begin(void)
     default:
         if (rank == 0) {
             job_warn("ucx_mp: ranks were started in a way that does not tell "
-                     "whether all of them run with ucx_mp's library in front "
-                     "of MPI (mpirun and srun --mpi=pmix do): GPUs carry out "
+                     "whether all of them run with ucx_mp's MPI interposition "
+                     "library (mpirun and srun --mpi=pmix do): GPUs carry out "
                      "no collectives of this program\n",
                      0);
         }

@@ -2,11 +2,11 @@
 /*
  * MPI_Allreduce of GPU buffers in communicators on several nodes. GPUs reduce
  * within each node; the MPI reduces between nodes in host memory. The buffer is
- * split into chunks that are pipelined (after "Accelerating Deep Learning using
- * Interconnect-Aware UCX Communication for MPI Collectives", multi-node design,
- * whose stages run one after the other).
+ * split into rounds (`chunk` in nodes.c) that are pipelined. This is the
+ * multi-node design of "Accelerating Deep Learning using Interconnect-Aware UCX
+ * Communication for MPI Collectives", whose stages run one after the other.
  *
- * A chunk is split into as many shards as the smallest node has ranks. Rank j
+ * A round is split into as many shards as the smallest node has ranks. Rank j
  * of every node sends shard j to the other nodes, so that all adapters and PCIe
  * links are busy at once. Further ranks of larger nodes take part only within
  * their node.
@@ -46,7 +46,7 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
                                  int *rc_p);
 
 /*
- * Get totals of this process, for tests: calls carried out, their chunks, bytes
+ * Get totals of this process, for tests: calls carried out, their rounds, bytes
  * passed to the MPI's reductions between nodes, agreements.
  */
 void ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,

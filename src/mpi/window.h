@@ -5,8 +5,8 @@
  *
  * Each rank maps the GPU memory of the others when the window is made, and its
  * puts and gets are copies. The ranks synchronise through a control block in
- * shared memory, without the MPI: it may acquire a lock as late as it has an
- * operation to send, and ours never reach it.
+ * shared memory, not through the MPI: the MPI may delay a lock until its first
+ * operation, and this library's operations never reach the MPI.
  *
  * The window's handle is a real window of the MPI. It has the host memory of
  * ranks without GPU memory (the MPI carries out operations on these), the error

@@ -19,8 +19,8 @@ CLAIMED = 100e-6        # seconds of modelled time
 LEGEND = [
     'It compares ways to sum the buffers of all GPUs:', '',
     '| name | what runs |', '|---|---|',
-    '| ours | MPI_Allreduce of GPU buffers, with this project\'s library in front '
-    'of the MPI |',
+    '| ours | MPI_Allreduce of GPU buffers, with this project\'s MPI interposition '
+    'library |',
     '| NCCL | `ncclAllReduce` and `cuStreamSynchronize`, in the same processes as '
     'ours, one sample of each in turn; without NVLS (multicast, used with more '
     'than two GPUs only), buffers not registered |',

@@ -29,7 +29,7 @@ def config_text(row):
     """Return the short name of a column."""
     if row['executor'] in ('stock', 'single', 'auto'):
         return {'stock': 'stock', 'single': 'ours, one path',
-                'auto': 'ours, `auto`'}[row['executor']]
+                'auto': 'ours, `auto`, with table'}[row['executor']]
     return '%d GPU%s, %s' % (row['paths'], {'n': '', 'y': ' + host', 'auto':
                                             ' (+ host)'}[row['host']],
                              row['executor'])
@@ -290,14 +290,21 @@ def page(data, papers, path, plots=True):
            'only while nothing runs the other way. *Void*: a run '
            'failed, the graph executor was not used, '
            'or stock stayed below 97 % of its link at 128 MiB or more.', '']
+    out += ['The papers have numbers here:', '']
+    out += ['- %s: %s' % item for item in papers['sources'].items()] + ['']
+    out += ['"3 GPU" is three paths without the host: the direct one and two '
+            'over relays. "With table" is the module\'s own plan with the '
+            'tuning table of that emulated node; in the first run it is a '
+            '[searched table](../glossary.md#terms-of-the-project).', '']
     out += experiments.section()
     out += ['## Aims', '',
-            'The lowest value of all sizes counts.', '']
+            'The lowest value of all sizes counts. *Reached*: "yes" at every '
+            'size, "up to" at some sizes, "no" at none. The *plain '
+            'sum* is that of the rates of all paths, without the time to fill '
+            'and drain their pipelines.', '']
     out += aims(rows, papers['aims'])
     out += ['## The papers\' figures beside ours', '']
     out += beside(rows, papers['figures'])
-    out += ['Sources:', '']
-    out += ['- %s: %s' % item for item in papers['sources'].items()] + ['']
     for remark in papers['remarks']:
         out += [remark, '']
     for node in nodes:

@@ -523,7 +523,7 @@ comms_without() {
         -n 2 env -u LD_PRELOAD "$programs/ucx_mp_comms" --calls 0 \
         > "$log" 2>&1 || { tail -n 20 "$log"; return 1; }
     grep '^ucx_mp_comms: .* 0 wrong' "$log" &&
-        [ "$(grep -c "^ucx_mp: rank 2 runs without ucx_mp's library" "$log")" \
+        [ "$(grep -c "^ucx_mp: rank 2 runs without ucx_mp's MPI interposition library" "$log")" \
           -eq 1 ] || { tail -n 20 "$log"; return 1; }
 }
 
@@ -686,9 +686,9 @@ done
 step comms full 60 "comms_mixed distribution 3" \
      "GPU buffers that come to ranks at different times; roots that go on"
 step comms-without full 60 comms_without \
-     "some ranks run without the library: no sum is wrong, nothing hangs"
+     "some ranks run without the MPI interposition library: no sum is wrong, nothing hangs"
 step comms-unlike full 60 comms_unlike \
-     "an older library in front of some ranks is noticed"
+     "some ranks load an older MPI interposition library: noticed"
 step comms-many full 60 "comms_many distribution 10000 2000" \
      "10,000 communicators of host memory, 2,000 of GPU memory, few descriptors"
 for mpi_name in openmpi5 mpich; do

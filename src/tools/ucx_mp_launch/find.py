@@ -455,7 +455,7 @@ class Mpi:
         return os.path.basename(self.path).startswith('libmpi_abi.so')
 
     def collectives(self):
-        """Return the name of the collectives library for this MPI, or None. The
+        """Return the name of the MPI interposition library, or None. The
         variant for MPI 4 exports functions that an older MPI lacks, which
         programs would notice."""
         if self.is_abi:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Interface of the module for the layer in front of an MPI (src/mpi):
+ * Interface of the module for the MPI interposition library (src/mpi):
  * collectives among the ranks of one node, carried out on GPUs. It is one
  * exported table of functions, found by its symbol, and uses no UCX type.
  *
@@ -79,7 +79,8 @@ typedef enum {
 
 /** Why the GPUs do not carry out a call, or did not complete it. Each reason
  *  has a word (docs/collectives.md). A reason without FAULT concerns this
- *  call only: the next call is tried again. */
+ *  call only: the next call is tried again. After NO_GPUS all calls fall back
+ *  until a rank changes its context. */
 typedef enum {
     UCT_CUDA_COLL_AHEAD, /**< A rank further ahead declined the call earlier */
 

@@ -15,8 +15,8 @@ static void (*on_first_use)(void);
 
 static uct_cuda_remap_func_t on_remap;
 
-/* Variable of the layer in front of an MPI (src/mpi), which queries no buffer
- * while it is 1; NULL if that is not loaded */
+/* Variable of the MPI interposition library (src/mpi), which queries no buffer
+ * while it is 1; NULL if the library is not loaded */
 static int *no_gpu_memory_yet;
 
 

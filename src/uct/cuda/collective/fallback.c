@@ -13,7 +13,7 @@ static const struct {
     [UCT_CUDA_COLL_NO_ARGUMENTS] = {"arguments", "invalid arguments"},
     [UCT_CUDA_COLL_NO_DATATYPE]  = {"datatype", "no kernel for this datatype"},
     [UCT_CUDA_COLL_NO_BLOCKS]    = {"blocks", "blocks are not contiguous"},
-    [UCT_CUDA_COLL_NO_NATIVE_PATH]   = {"own-way", "the MPI is as fast"},
+    [UCT_CUDA_COLL_NO_NATIVE_PATH]   = {"native", "the MPI is as fast"},
     [UCT_CUDA_COLL_NO_BYTES]     = {"bytes", "the message is empty"},
     [UCT_CUDA_COLL_NO_LIMITS]    = {"limits", "beyond the limits of plans"},
     [UCT_CUDA_COLL_NO_ALIGNMENT] = {"alignment", "misaligned buffer"},

@@ -12,11 +12,12 @@
  * Locate the ends of a copy and make its context current, until
  * uct_cuda_gpu_context_pop():
  *
- *   host VMM memory        one whose GPU has access to it;
- *   GPU memory of this     that of the memory, the local end's first. If it
- *   process                cannot map the other end, one of the peer's GPU: the
+ *   host VMM memory        a context whose GPU has access to it;
+ *   GPU memory of this     the context that owns the memory; if both ends are
+ *   process                such memory, the local end's. If that context cannot
+ *                          map the other end, a context of the peer's GPU: the
  *                          driver takes the copy through host memory;
- *   else, with a key       one of the peer's GPU, else any.
+ *   else, with a key       a context of the peer's GPU, else any context.
  *
  * @param remote  Remote end, with memory of another process; none: memory of
  *                this process, to be located.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One copy as one operation, by the first suitable method: engine, threads,
- * slot, driver (copy.h). base/host/host_limits.h has the sizes; the engine has
- * its own.
+ * One copy as one operation, by the first suitable method: a slot without
+ * checks, engine, threads, a slot, driver (copy.h). base/host/host_limits.h has
+ * the sizes; the engine has its own.
  */
 #ifndef UCT_CUDA_COPY_METHOD_H
 #define UCT_CUDA_COPY_METHOD_H

@@ -51,7 +51,8 @@ typedef enum {
     /** Two stages: copy engines bring each rank its shard; it reduces and
      *  pushes the result */
     UCT_CUDA_PLAN_COLL_FLAT,
-    /** Three stages: inside groups, between them, inside them */
+    /** Trees packed onto the links, two or three hops deep. On two sockets:
+     *  inside a socket, between the sockets, inside a socket */
     UCT_CUDA_PLAN_COLL_HIERARCHICAL,
     UCT_CUDA_PLAN_COLL_ALGORITHM_LAST
 } uct_cuda_plan_coll_algorithm_t;

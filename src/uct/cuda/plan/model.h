@@ -57,7 +57,8 @@ typedef struct {
     double gap_gpu;
     double gap_host;        /**< Time lost between chunks over the host */
     double start_host;      /**< Extra start time of the host path */
-    /** Uncertainty of the host path; its gain over one path must exceed this */
+    /** Uncertainty of the host path, s: a plan with it must be at least this
+     *  much faster than one path, besides min_gain */
     double doubt_host;
     /** Extra start time of a relay with host memory at one end */
     double start_relay;

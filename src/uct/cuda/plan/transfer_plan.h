@@ -240,7 +240,7 @@ uct_cuda_plan_is_pulled(const uct_cuda_plan_t *plan, uint16_t link)
  *  context: the sending GPU, or the receiving one from the host. Two copies
  *  leaving a GPU's engines at the same time alternate, and the slower one
  *  delays the other: with the host path on the engines of the direct one
- *  both together ran at 200 instead of 380 GB/s (measured on H200). The
+ *  both together ran at 200 instead of 390 GB/s (measured on H200). The
  *  direct link belongs to the local end, as for a plain copy. */
 static inline int
 uct_cuda_plan_link_device(const uct_cuda_plan_t *plan, uint16_t link)

@@ -2,8 +2,8 @@
 /*
  * Trees: routes of the shards of a collective. Along one tree the data of all
  * ranks is added on its way to a root; along another the sum goes out from
- * there. Every algorithm except one kernel is a choice of trees: stars make the
- * flat one, stars of stars the hierarchical one.
+ * there. An algorithm is a choice of trees and of what moves the bytes: one
+ * kernel and the flat plan use stars, the hierarchical plan packed trees.
  */
 #ifndef UCT_CUDA_PLAN_TREES_H
 #define UCT_CUDA_PLAN_TREES_H
@@ -91,8 +91,8 @@ void uct_cuda_plan_coll_trees_star(const uct_cuda_plan_coll_ranks_t *ranks,
  *
  * With a root, each other rank is the centre of a star that ends at the root:
  * data from or to the root crosses its links once, not once for each rank.
- * These do not rotate: the root would keep a rank that it sends to from
- * receiving from others.
+ * These do not rotate: a rank that receives from the root could not receive
+ * from others at the same time.
  */
 void uct_cuda_plan_coll_trees_flat(const uct_cuda_plan_coll_ranks_t *ranks,
                                    uct_cuda_plan_coll_trees_t *trees);
