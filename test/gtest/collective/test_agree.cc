@@ -363,7 +363,7 @@ TEST_F(Agreement, waits_for_ranks_that_never_join_get_shorter)
         begin();
         EXPECT_FALSE(uct_cuda_coll_agree_all_joined(&self));
     }
-    EXPECT_LT(uct_cuda_now_ns() - began, 1000000000u);
+    EXPECT_LT(uct_cuda_now_ns() - began, 1900000000u);
 
     /* until one communicator is complete */
     others = [this] { uct_cuda_node_control_join(controls[2], 1); };
