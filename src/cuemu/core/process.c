@@ -31,35 +31,26 @@ typedef struct {
     char           name[];
 } cuemu_dirent_t; /* struct linux_dirent64 */
 
-/*
- * Return libc's clock_gettime(), for real time: the program's may be interposed
- * and show emulated time. The program's one if libc is not found.
- */
-static cuemu_clock_gettime_func_t cuemu_process_libc_clock(void)
+static int cuemu_process_kernel_clock(clockid_t id, struct timespec *ts)
 {
-    static cuemu_clock_gettime_func_t libc_func;
-    cuemu_clock_gettime_func_t func;
-    void *libc, *symbol;
-
-    func = __atomic_load_n(&libc_func, __ATOMIC_RELAXED);
-    if (func != NULL) {
-        return func;
-    }
-
-    libc   = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    symbol = (libc == NULL) ? NULL : dlsym(libc, "clock_gettime");
-    if (symbol == NULL) {
-        return clock_gettime;
-    }
-    memcpy(&func, &symbol, sizeof(func));
-    __atomic_store_n(&libc_func, func, __ATOMIC_RELAXED);
-    return func;
+    return (int)syscall(SYS_clock_gettime, id, ts);
 }
 
-/* Look up libc's clock at load time: signal handlers cannot call dlsym(). */
+/* The real time: the program's clock_gettime() may be interposed and show
+   emulated time */
+static cuemu_clock_gettime_func_t cuemu_process_clock =
+        cuemu_process_kernel_clock;
+
+/* Take libc's clock, which needs no system call. Only at load time: signal
+   handlers and allocators, which also read the clock, cannot call dlsym(). */
 static void __attribute__((constructor)) cuemu_process_init(void)
 {
-    cuemu_process_libc_clock();
+    void *libc   = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    void *symbol = (libc == NULL) ? NULL : dlsym(libc, "clock_gettime");
+
+    if (symbol != NULL) {
+        memcpy(&cuemu_process_clock, &symbol, sizeof(symbol));
+    }
 }
 
 static uint64_t cuemu_process_ns(const struct timespec *ts)
@@ -71,7 +62,7 @@ static uint64_t cuemu_process_real_ns(void)
 {
     struct timespec ts;
 
-    cuemu_process_libc_clock()(CLOCK_MONOTONIC, &ts);
+    cuemu_process_clock(CLOCK_MONOTONIC, &ts);
     return cuemu_process_ns(&ts);
 }
 

@@ -16,9 +16,13 @@ void *cuemu_libc(const char *name)
     return (function != NULL) ? function : dlsym(RTLD_NEXT, name);
 }
 
+/* Allocate no memory: AddressSanitizer's malloc() reads the clock with a lock
+   held, also before this library's constructors. dlvsym() would not find the
+   function in that version, and would allocate a message. */
 __attribute__((constructor)) static void cuemu_find_syscall(void)
 {
-    cuemu_libc_syscall = (__typeof__(cuemu_libc_syscall))cuemu_libc("syscall");
+    cuemu_libc_syscall = (__typeof__(cuemu_libc_syscall))dlsym(RTLD_NEXT,
+                                                               "syscall");
 }
 
 /* A call of another library's constructor, before this one's */

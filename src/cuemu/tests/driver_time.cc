@@ -366,6 +366,28 @@ TEST_F(driver, programs_read_the_emulated_clock)
     });
 }
 
+TEST_F(driver, an_allocator_reads_the_emulated_clock)
+{
+    const char *lib = getenv("CUEMU_LIB");
+
+    if (lib == nullptr) {
+        GTEST_SKIP() << "CUEMU_LIB is not set";
+    }
+
+    const std::string path(lib);
+    /* the last library's constructor is the first to run */
+    const std::string command = "LD_PRELOAD=" + path +
+                                "/libcuemu_preload.so:" + path +
+                                "/../tests/clock_in_malloc.so sleep 0";
+
+    setenv("CUEMU_SLOWDOWN", "50", 1);
+    run(1, [&](int) {
+        EXPECT_EQ(0, system(command.c_str())) << "without a session";
+        use(0);
+        EXPECT_EQ(0, system(command.c_str())) << "in a session";
+    });
+}
+
 /* Return the emulated time as a program with CUEMU_LIB preloaded reads it,
    ms. */
 static double emulated_ms()
