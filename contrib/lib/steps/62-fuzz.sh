@@ -14,17 +14,9 @@ fuzz_readers() {
         libuct_cuda_objects.la libucx_mp_check.la &&
         make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_jobs" \
             --no-print-directory libcuemu_core.la || return
-    local rc=0
     FUZZ_SEED=${2:-0} FUZZ_RUNS=${3:--1} UCX_MP_RUN=$mpi_run \
         passing_on '^fuzz: keys: inputs: [1-9]' \
-        "$ucx_mp_top/test/fuzz/run" "$ucx_mp_build/sanitized" "$1" || rc=$?
-    [ $rc -eq 75 ] || return $rc
-
-    # seen on one machine, twice; the readers are not at fault before they read
-    skip "the key reader's emulated node did not start:" \
-        "$(grep -aoE '^keys: .*|^/proc/.*|^[a-z_0-9]+$| in [A-Za-z_0-9]+|^\[<.*' \
-           "$ucx_mp_build/sanitized/fuzz-keys.log" | head -60 | tr '\n' ';' |
-           cut -c 1-2500)"
+        "$ucx_mp_top/test/fuzz/run" "$ucx_mp_build/sanitized" "$1"
 }
 
 # A check's verdict does not change by chance; an hour's run searches elsewhere each time
