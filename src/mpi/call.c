@@ -297,7 +297,9 @@ bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank)
 {
     int is_inter, own;
 
-    return (ucx_mp_mpi_pmpi.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
+    /* the MPI's own call raises the error of MPI_COMM_NULL */
+    return (comm != ucx_mp_mpi_pmpi.comm_null) &&
+           (ucx_mp_mpi_pmpi.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
            !is_inter &&
            (ucx_mp_mpi_pmpi.Comm_rank(comm, &own) == MPI_SUCCESS) &&
            (rank == own);

@@ -17,8 +17,8 @@
 static struct {
     bool is_starting; /* inside MPI_Init() */
     bool has_pmix;    /* the key is published */
-    int  socket;      /* bound to this rank's name; 0: none */
-} state;
+    int  socket;      /* bound to this rank's name; -1: none */
+} state = {.socket = -1};
 
 /* Number of this library variant: variants for one MPI wrap different functions
    and must not be mixed */
@@ -149,7 +149,7 @@ static void socket_begin(void)
         close(fd);
         fd = -1;
     }
-    state.socket = (fd < 0) ? 0 : fd;
+    state.socket = fd;
 }
 
 static bool socket_has(int rank)
@@ -190,7 +190,7 @@ ucx_mp_mpi_rank_check_t ucx_mp_mpi_rank_check_run(int size, int *first_p,
     if (state.has_pmix) {
         get = (pmix_get_func_t)ucx_mp_mpi_symbol_of_others("PMIx_Get");
     }
-    if ((get == NULL) && (state.socket == 0)) {
+    if ((get == NULL) && (state.socket < 0)) {
         return UCX_MP_MPI_RANK_CHECK_UNKNOWN;
     }
 
@@ -208,14 +208,14 @@ ucx_mp_mpi_rank_check_t ucx_mp_mpi_rank_check_run(int size, int *first_p,
     }
 
     /* Ranks may still be looking: keep the name bound until the process ends */
-    state.socket = 0;
+    state.socket = -1;
     return UCX_MP_MPI_RANK_CHECK_SOME;
 }
 
 void ucx_mp_mpi_rank_check_end(void)
 {
-    if (state.socket != 0) {
+    if (state.socket >= 0) {
         close(state.socket);
-        state.socket = 0;
+        state.socket = -1;
     }
 }

@@ -527,6 +527,17 @@ comms_without() {
           -eq 1 ] || { tail -n 20 "$log"; return 1; }
 }
 
+# comms_stdin: ranks without a standard input, whose descriptor 0 is the first free one, know
+# of each other
+comms_stdin() {
+    local mpirun programs
+    mpi_tools mpich || return
+    # shellcheck disable=SC2016
+    passing_on '^ucx_mp_comms: .* [1-9][0-9]* times GPUs .* 0 wrong' \
+        timeout 200 "$mpi_run" --quiet --emulate beluga --slowdown 1 --collectives y \
+        "$mpirun" -n 2 sh -c 'exec "$@" 0<&-' sh "$programs/ucx_mp_comms" --calls 5
+}
+
 # comms_unlike: some ranks use the library without functions of MPI 4, with an MPI that has
 # them: they count calls differently, so no GPUs are used; this is reported
 comms_unlike() {
@@ -687,6 +698,7 @@ step comms full 60 "comms_mixed distribution 3" \
      "GPU buffers that come to ranks at different times; roots that go on"
 step comms-without full 60 comms_without \
      "some ranks run without the MPI interposition library: no sum is wrong, nothing hangs"
+step comms-stdin full 30 comms_stdin "MPICH's ranks whose standard input is closed"
 step comms-unlike full 60 comms_unlike \
      "some ranks load an older MPI interposition library: noticed"
 step comms-many full 60 "comms_many distribution 10000 2000" \
