@@ -6,7 +6,6 @@
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
 
-#include <ucs/sys/math.h>
 
 #include <dlfcn.h>
 

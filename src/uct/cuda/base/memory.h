@@ -4,7 +4,6 @@
 #define UCT_CUDA_BASE_MEMORY_H
 
 #include <ucs/memory/memory_type.h>
-#include <ucs/type/status.h>
 #include <uct/cuda/base/end.h>
 
 #include <cuda.h>

@@ -7,7 +7,6 @@
 #define UCT_CUDA_BASE_MEMORY_CACHE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 
 /** Enable the cache. Needs UCX's hooks on unmapping, since an unmapped

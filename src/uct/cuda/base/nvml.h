@@ -4,7 +4,6 @@
 #define UCT_CUDA_BASE_NVML_H
 
 #include <ucs/sys/compiler_def.h>
-#include <ucs/type/status.h>
 
 #include <nvml.h>
 

@@ -4,7 +4,6 @@
 #include <uct/cuda/base/number.h>
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 

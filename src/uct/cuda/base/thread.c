@@ -3,10 +3,6 @@
  * instructions are sent to that thread, and end the process if blocked:
  * programs that protect memory and handle the fault of a write expect these
  * signals in the writing thread. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* pthread_timedjoin_np */
-#endif
-
 #include <uct/cuda/base/thread.h>
 
 #include <uct/cuda/base/capture.h>

@@ -2,7 +2,6 @@
 /* The node as links and limits: construction. */
 #include <uct/cuda/base/topo.h>
 
-#include <stdbool.h>
 #include <string.h>
 
 

@@ -2,7 +2,6 @@
 /* Print a plan's summary, and one line per step. */
 #include "print.h"
 
-#include <string.h>
 
 
 #define GIGA 1e9

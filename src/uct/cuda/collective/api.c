@@ -9,7 +9,6 @@
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/collective/queue.h>
 #include <uct/cuda/collective/remote_memory.h>
-#include <uct/cuda/node/control.h>
 #include <uct/cuda/plan/collective_plan.h>
 
 

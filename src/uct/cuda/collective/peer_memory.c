@@ -8,8 +8,6 @@
 #include <uct/cuda/node/exports.h>
 #include <ucs/sys/math.h>
 
-#include <string.h>
-
 
 /* Slots for exports: the program's allocations, then the scratch memory of this
  * rank, then those of relays (rank 0 only) */

@@ -18,7 +18,6 @@
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/node/mappings.h>
 
-#include <ucs/sys/math.h>
 
 #include <linux/mempolicy.h>
 #include <string.h>

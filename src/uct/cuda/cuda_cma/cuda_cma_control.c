@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Control block of a server: creation, mapping, sleep. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* memfd_create */
-#endif
-
 #include <uct/cuda/cuda_cma/cuda_cma_control.h>
 
 #include <uct/cuda/base/file.h>

@@ -3,7 +3,6 @@
 #include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 
 #include <uct/cuda/base/host/host_cpus.h>
-#include <uct/cuda/base/host/host_limits.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ep.h>
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Identity of a peer, and access to its memory. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 
 #include <uct/cuda/base/file.h>

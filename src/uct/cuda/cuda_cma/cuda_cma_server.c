@@ -4,10 +4,6 @@
  * trusted: keys are unpacked like UCX's, and host memory is accessed only if a
  * key was given out for it and the driver confirms that it is page-locked.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include <uct/cuda/cuda_cma/cuda_cma_server.h>
 
 #include <uct/cuda/base/clock.h>

@@ -10,7 +10,6 @@
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/process_settings.h>
 
-#include <ucs/sys/math.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 
 #include <uct/cuda/base/log.h>

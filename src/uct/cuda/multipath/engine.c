@@ -9,7 +9,6 @@
 #include <uct/cuda/node/ledger.h>
 
 #include <stdlib.h>
-#include <string.h>
 
 
 /* Set with the link of a counted large copy; no link has this bit */

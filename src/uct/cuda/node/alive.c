@@ -5,10 +5,6 @@
  * the description, so the description is a separate one: it is never mapped,
  * and a forked child closes it.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* F_OFD_SETLK */
-#endif
-
 #include <uct/cuda/node/alive.h>
 
 #include <uct/cuda/base/file.h>

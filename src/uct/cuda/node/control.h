@@ -21,7 +21,6 @@
 #include <uct/cuda/plan/model.h>
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 BEGIN_C_DECLS

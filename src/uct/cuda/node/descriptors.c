@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Requests and answers are one message each. A request has the descriptor on
  * which it is answered. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include <uct/cuda/node/descriptors.h>
 
 #include <uct/cuda/base/clock.h>

@@ -6,10 +6,6 @@
  * memory is named by its pool and a location in it. cuMemCreate memory in
  * several pieces is mapped as one range, each piece by its own handle.
  */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
-
 #include <uct/cuda/node/handle.h>
 
 #include <uct/cuda/base/device_memory.h>

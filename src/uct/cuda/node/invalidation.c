@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* This process's invalidation page, and views of peers' pages. */
-#define _GNU_SOURCE /* memfd_create */
 #include <uct/cuda/node/invalidation.h>
 
 #include <uct/cuda/base/clock.h>
@@ -13,9 +12,7 @@
 #include <ucs/sys/math.h>
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -21,7 +21,6 @@
 #include <uct/cuda/base/retry.h>
 #include <uct/cuda/node/alive.h>
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

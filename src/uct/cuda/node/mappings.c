@@ -3,7 +3,6 @@
 #include <uct/cuda/node/mappings.h>
 
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/node/process.h>

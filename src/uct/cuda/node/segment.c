@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every process holds the number of its rank (alive.h), and the file's number
  * while it allocates or releases a control block. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* F_OFD_GETLK */
-#endif
-
 #include <uct/cuda/node/segment.h>
 
 #include <uct/abi/abi.h>
@@ -14,7 +10,6 @@
 #include <uct/cuda/node/alive.h>
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

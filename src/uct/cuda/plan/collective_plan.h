@@ -11,7 +11,6 @@
 #define UCT_CUDA_PLAN_COLLECTIVE_PLAN_H
 
 #include <ucs/sys/compiler_def.h>
-#include <ucs/type/status.h>
 #include <uct/cuda/collective_api.h>
 #include <uct/cuda/plan/steps.h>
 

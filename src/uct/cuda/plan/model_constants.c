@@ -5,7 +5,6 @@
 #include <uct/cuda/base/number.h>
 
 #include <stddef.h>
-#include <stdlib.h>
 
 
 /* Measured on H200: 2.9 us a copy and 0.35 us an event operation; a chunk has

@@ -8,7 +8,6 @@
 #ifndef UCT_CUDA_RUN_BACKGROUND_H
 #define UCT_CUDA_RUN_BACKGROUND_H
 
-#include <uct/cuda/base/topo.h>
 #include <uct/cuda/run/resources.h>
 
 BEGIN_C_DECLS

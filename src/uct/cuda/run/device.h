@@ -11,7 +11,6 @@
 #include <uct/cuda/base/context.h>
 #include <uct/cuda/base/driver.h>
 
-#include <stdbool.h>
 
 BEGIN_C_DECLS
 
