@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -27,10 +28,10 @@
 
 
 struct uct_cuda_cma_peer {
-    uct_cuda_cma_peer_t *next;
-    uct_cuda_cma_addr_t addr;
-    int                 pidfd; /* -1: a kernel before 5.3 */
-    unsigned            users;
+    LIST_ENTRY(uct_cuda_cma_peer) link;
+    uct_cuda_cma_addr_t           addr;
+    int                           pidfd; /* -1: a kernel before 5.3 */
+    unsigned                      users;
 };
 
 
@@ -41,8 +42,8 @@ static uint64_t number;
  * endpoints after the peer has closed its own, and each would keep a
  * descriptor */
 static struct {
-    pthread_mutex_t     lock; /* order: base/thread.h */
-    uct_cuda_cma_peer_t *head;
+    pthread_mutex_t                lock; /* order: base/thread.h */
+    LIST_HEAD(, uct_cuda_cma_peer) list;
 } peers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -227,23 +228,21 @@ static uct_cuda_cma_peer_t *peer_of(const uct_cuda_cma_addr_t *addr)
 
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&peers.lock);
-    for (peer = peers.head; (peer != NULL) && !is_of(peer, addr);
-         peer = peer->next) {
-    }
-
-    if (peer != NULL) {
-        ++peer->users;
-        goto out;
+    LIST_FOREACH(peer, &peers.list, link)
+    {
+        if (is_of(peer, addr)) {
+            ++peer->users;
+            goto out;
+        }
     }
 
     peer = calloc(1, sizeof(*peer));
     if (peer != NULL) {
-        peer->next  = peers.head;
         peer->addr  = *addr;
         peer->users = 1;
         /* opened before other checks, so that they are of this process */
         peer->pidfd = (int)syscall(SYS_pidfd_open, addr->process.pid, 0);
-        peers.head  = peer;
+        LIST_INSERT_HEAD(&peers.list, peer, link);
     }
 
 out:
@@ -299,15 +298,9 @@ void uct_cuda_cma_peer_hold(uct_cuda_cma_peer_t *peer)
 
 void uct_cuda_cma_peer_put(uct_cuda_cma_peer_t *peer)
 {
-    uct_cuda_cma_peer_t **link = &peers.head;
-
     pthread_mutex_lock(&peers.lock);
     if (--peer->users == 0) {
-        while (*link != peer) {
-            link = &(*link)->next;
-        }
-
-        *link = peer->next;
+        LIST_REMOVE(peer, link);
         if (peer->pidfd >= 0) {
             close(peer->pidfd);
         }

@@ -8,10 +8,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 
 typedef struct shared {
-    struct shared          *next;
+    LIST_ENTRY(shared)     link;
     unsigned               num_users;
     uct_cuda_plan_config_t config;
     uct_cuda_mp_engine_t   *engine;
@@ -19,8 +20,8 @@ typedef struct shared {
 
 
 static struct {
-    pthread_mutex_t lock; /* the outermost lock: see base/thread.h */
-    shared_engine_t *first;
+    pthread_mutex_t     lock; /* the outermost lock: see base/thread.h */
+    LIST_HEAD(, shared) list;
 } registry = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -40,8 +41,7 @@ static ucs_status_t registry_add(const uct_cuda_plan_config_t *config)
     }
 
     shared->config = *config;
-    shared->next   = registry.first;
-    registry.first = shared;
+    LIST_INSERT_HEAD(&registry.list, shared, link);
     return UCS_OK;
 }
 
@@ -54,7 +54,8 @@ ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_plan_config_t *config,
     pthread_mutex_lock(&registry.lock);
     /* Configurations start zeroed and are copied completely, so bytes can be
      * compared */
-    for (shared = registry.first; shared != NULL; shared = shared->next) {
+    LIST_FOREACH(shared, &registry.list, link)
+    {
         if (memcmp(&shared->config, config, sizeof(*config)) == 0) {
             break;
         }
@@ -62,7 +63,7 @@ ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_plan_config_t *config,
 
     if (shared == NULL) {
         status = registry_add(config);
-        shared = registry.first;
+        shared = LIST_FIRST(&registry.list);
     }
 
     if (status == UCS_OK) {
@@ -76,32 +77,29 @@ ucs_status_t uct_cuda_mp_engine_get(const uct_cuda_plan_config_t *config,
 
 ucs_status_t uct_cuda_mp_engine_get_any(uct_cuda_mp_engine_t **engine_p)
 {
-    ucs_status_t status = UCS_ERR_NO_ELEM;
+    shared_engine_t *shared;
 
     pthread_mutex_lock(&registry.lock);
-    if (registry.first != NULL) {
-        ++registry.first->num_users;
-        *engine_p = registry.first->engine;
-        status    = UCS_OK;
+    shared = LIST_FIRST(&registry.list);
+    if (shared != NULL) {
+        ++shared->num_users;
+        *engine_p = shared->engine;
     }
-
     pthread_mutex_unlock(&registry.lock);
-    return status;
+    return (shared != NULL) ? UCS_OK : UCS_ERR_NO_ELEM;
 }
 
 void uct_cuda_mp_engine_put(uct_cuda_mp_engine_t *engine)
 {
-    shared_engine_t **link = &registry.first;
     shared_engine_t *shared;
 
     pthread_mutex_lock(&registry.lock);
-    while ((*link)->engine != engine) {
-        link = &(*link)->next;
+    for (shared = LIST_FIRST(&registry.list); shared->engine != engine;
+         shared = LIST_NEXT(shared, link)) {
     }
 
-    shared = *link;
     if (--shared->num_users == 0) {
-        *link = shared->next;
+        LIST_REMOVE(shared, link);
         uct_cuda_mp_engine_destroy(engine);
         free(shared);
     }

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -44,44 +45,38 @@
  * closed as often as it was opened, after its memory; memory is closed by the
  * first call that frees it. (Observed on an H100.)
  */
-typedef struct pool pool_t;
+typedef struct pool {
+    LIST_ENTRY(pool) link;
+    CUmemoryPool     cuda;
+    unsigned         opened; /* times */
+    unsigned         places; /* number of places that are open */
+} pool_t;
 
-struct pool {
-    pool_t       *next;
-    CUmemoryPool cuda;
-    unsigned     opened; /* times */
-    unsigned     places; /* number of places that are open */
-};
-
-typedef struct place place_t;
-
-struct place {
-    place_t     *next;
-    pool_t      *pool;
-    CUdeviceptr mapped;
-    unsigned    opened;
-};
+typedef struct place {
+    LIST_ENTRY(place) link;
+    pool_t            *pool;
+    CUdeviceptr       mapped;
+    unsigned          opened;
+} place_t;
 
 static struct {
-    pthread_mutex_t lock;
-    pool_t          *head;
-    place_t         *places;
+    pthread_mutex_t   lock;
+    LIST_HEAD(, pool) list;
+    LIST_HEAD(, place) places;
 } pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
 /* A range of another process, mapped piece by piece */
-typedef struct range range_t;
-
-struct range {
-    range_t                *next;
+typedef struct range {
+    LIST_ENTRY(range)      link;
     CUdeviceptr            mapped;
     unsigned               count;
     uct_cuda_node_handle_t pieces[];
-};
+} range_t;
 
 static struct {
-    pthread_mutex_t lock; /* takes no other lock */
-    range_t         *head;
+    pthread_mutex_t    lock; /* takes no other lock */
+    LIST_HEAD(, range) list;
 } ranges = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Smallest piece that any GPU maps, bytes */
@@ -789,8 +784,7 @@ static ucs_status_t range_open(const uct_cuda_node_handle_t *handle,
 
     *mapped_p = range->mapped;
     pthread_mutex_lock(&ranges.lock);
-    range->next = ranges.head;
-    ranges.head = range;
+    LIST_INSERT_HEAD(&ranges.list, range, link);
     pthread_mutex_unlock(&ranges.lock);
     uct_cuda_debug("mapped %lu pieces of pid %d as one range of %lu bytes",
                    (unsigned long)count, handle->pid,
@@ -801,14 +795,16 @@ static ucs_status_t range_open(const uct_cuda_node_handle_t *handle,
 static void range_close(const uct_cuda_node_handle_t *handle,
                         CUdeviceptr mapped)
 {
-    range_t **link = &ranges.head, *range;
+    range_t *range;
 
     pthread_mutex_lock(&ranges.lock);
-    while (((range = *link) != NULL) && (range->mapped != mapped)) {
-        link = &range->next;
+    range = LIST_FIRST(&ranges.list);
+    while ((range != NULL) && (range->mapped != mapped)) {
+        range = LIST_NEXT(range, link);
     }
+
     if (range != NULL) {
-        *link = range->next;
+        LIST_REMOVE(range, link);
     }
     pthread_mutex_unlock(&ranges.lock);
 
@@ -821,10 +817,10 @@ static void range_close(const uct_cuda_node_handle_t *handle,
  * memory. Call with the lock held. */
 static pool_t *pool_get(CUmemoryPool cuda)
 {
-    pool_t *pool;
+    pool_t *pool = LIST_FIRST(&pools.list);
 
-    for (pool = pools.head; (pool != NULL) && (pool->cuda != cuda);
-         pool = pool->next) {
+    while ((pool != NULL) && (pool->cuda != cuda)) {
+        pool = LIST_NEXT(pool, link);
     }
 
     if (pool == NULL) {
@@ -834,8 +830,7 @@ static pool_t *pool_get(CUmemoryPool cuda)
         }
 
         pool->cuda = cuda;
-        pool->next = pools.head;
-        pools.head = pool;
+        LIST_INSERT_HEAD(&pools.list, pool, link);
     }
 
     ++pool->opened;
@@ -847,7 +842,6 @@ static pool_t *pool_get(CUmemoryPool cuda)
 static void pool_put(pool_t *pool)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    pool_t **link                   = &pools.head;
 
     if (pool->places > 0) {
         return;
@@ -857,38 +851,41 @@ static void pool_put(pool_t *pool)
         (void)driver->cuMemPoolDestroy(pool->cuda);
     }
 
-    while (*link != pool) {
-        link = &(*link)->next;
+    LIST_REMOVE(pool, link);
+    free(pool);
+}
+
+/* Call with the lock held */
+static place_t *place_find(CUdeviceptr mapped)
+{
+    place_t *place = LIST_FIRST(&pools.places);
+
+    while ((place != NULL) && (place->mapped != mapped)) {
+        place = LIST_NEXT(place, link);
     }
 
-    *link = pool->next;
-    free(pool);
+    return place;
 }
 
 /* Record that memory of a pool was opened once more. Fails only without memory
  * for the record. Call with the lock held. */
 static ucs_status_t place_get(pool_t *pool, CUdeviceptr mapped)
 {
-    place_t *place;
+    place_t *place = place_find(mapped);
 
-    for (place = pools.places; place != NULL; place = place->next) {
-        if (place->mapped == mapped) {
-            ++place->opened;
-            return UCS_OK;
-        }
-    }
-
-    place = malloc(sizeof(*place));
     if (place == NULL) {
-        return UCS_ERR_NO_MEMORY;
+        place = calloc(1, sizeof(*place));
+        if (place == NULL) {
+            return UCS_ERR_NO_MEMORY;
+        }
+
+        place->pool   = pool;
+        place->mapped = mapped;
+        LIST_INSERT_HEAD(&pools.places, place, link);
+        ++pool->places;
     }
 
-    place->pool   = pool;
-    place->mapped = mapped;
-    place->opened = 1;
-    place->next   = pools.places;
-    pools.places  = place;
-    ++pool->places;
+    ++place->opened;
     return UCS_OK;
 }
 
@@ -953,17 +950,13 @@ out:
 
 static void close_pool(CUdeviceptr mapped)
 {
-    place_t **link = &pools.places, *place;
+    place_t *place;
 
     pthread_mutex_lock(&pools.lock);
-    while ((*link != NULL) && ((*link)->mapped != mapped)) {
-        link = &(*link)->next;
-    }
-
-    place = *link;
+    place = place_find(mapped);
     if ((place != NULL) && (--place->opened == 0)) {
         uct_cuda_device_memory_free_imported(mapped);
-        *link = place->next;
+        LIST_REMOVE(place, link);
         --place->pool->places;
         pool_put(place->pool);
         free(place);

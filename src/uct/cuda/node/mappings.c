@@ -35,8 +35,8 @@ static struct {
     pthread_mutex_t         lock;    /* order: base/thread.h */
     /* Mappings in use; stale ones are removed */
     void                    *tree;
-    uct_cuda_node_mapping_t *newest; /* All mappings, including stale ones */
-    uct_cuda_node_mapping_t *oldest;
+    /* All mappings, including stale ones, oldest first */
+    TAILQ_HEAD(mapping_list, uct_cuda_node_mapping) list;
     unsigned                count;
     uint64_t                generation; /* Changes when a mapping is retired */
     uint64_t                num_mapped; /* so far */
@@ -45,6 +45,7 @@ static struct {
     size_t                  max_size;
 } cache = {
     .lock        = PTHREAD_MUTEX_INITIALIZER,
+    .list        = TAILQ_HEAD_INITIALIZER(cache.list),
     .generation  = 1,
     .max_regions = ULONG_MAX,
     .max_size    = SIZE_MAX
@@ -57,6 +58,13 @@ static __thread bool in_collective;
 
 
 #define COMPARE(_a, _b) (((_a) > (_b)) - ((_a) < (_b)))
+
+/* From the oldest on; the body may retire the mapping */
+#define FOREACH_MAPPING(_mapping, _newer) \
+    for ((_mapping) = TAILQ_FIRST(&cache.list); \
+         ((_mapping) != NULL) && \
+         ((_newer) = TAILQ_NEXT(_mapping, link), true); \
+         (_mapping) = (_newer))
 
 static bool is_range(const uct_cuda_node_handle_t *handle)
 {
@@ -99,22 +107,6 @@ static bool is_same_peer(const uct_cuda_node_mapping_t *mapping,
            (mapping->handle.pid_ns == handle->pid_ns);
 }
 
-static void list_remove(uct_cuda_node_mapping_t *mapping)
-{
-    *((mapping->newer != NULL) ? &mapping->newer->older : &cache.newest) =
-            mapping->older;
-    *((mapping->older != NULL) ? &mapping->older->newer : &cache.oldest) =
-            mapping->newer;
-}
-
-static void list_add_newest(uct_cuda_node_mapping_t *mapping)
-{
-    mapping->newer = NULL;
-    mapping->older = cache.newest;
-    *((cache.newest != NULL) ? &cache.newest->newer : &cache.oldest) = mapping;
-    cache.newest                                                     = mapping;
-}
-
 static void mapping_close(uct_cuda_node_mapping_t *mapping)
 {
     if (!mapping->closed) {
@@ -126,7 +118,7 @@ static void mapping_close(uct_cuda_node_mapping_t *mapping)
 
 static void mapping_destroy(uct_cuda_node_mapping_t *mapping)
 {
-    list_remove(mapping);
+    TAILQ_REMOVE(&cache.list, mapping, link);
     --cache.count;
     mapping_close(mapping);
     if (mapping->view != NULL) {
@@ -188,8 +180,8 @@ static void sweep(void)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
 
-    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
-        newer = mapping->newer;
+    FOREACH_MAPPING(mapping, newer)
+    {
         (void)mapping_close_over(mapping);
     }
 }
@@ -208,11 +200,12 @@ static void retire_unused(void)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
 
-    for (mapping = cache.oldest;
-         (mapping != NULL) &&
-         (cache.num_mapped - mapping->last_use > MAX_UNUSED);
-         mapping = newer) {
-        newer = mapping->newer;
+    FOREACH_MAPPING(mapping, newer)
+    {
+        if (cache.num_mapped - mapping->last_use <= MAX_UNUSED) {
+            break;
+        }
+
         if ((mapping->users == 0) && (mapping->view == NULL)) {
             mapping_retire(mapping);
         }
@@ -265,8 +258,8 @@ static unsigned retire_idle(const uct_cuda_node_handle_t *peer, uint64_t start,
     uct_cuda_node_mapping_t *mapping, *newer;
     bool is_same;
 
-    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
-        newer   = mapping->newer;
+    FOREACH_MAPPING(mapping, newer)
+    {
         is_same = is_same_allocation(mapping, peer);
         if (!is_same_peer(mapping, peer) || !overlaps(mapping, start, end) ||
             (is_same && (mapping->device != device)) || mapping->closed ||
@@ -300,8 +293,9 @@ static void enforce_limits(const uct_cuda_node_handle_t *peer)
         return;
     }
 
-    for (mapping = cache.newest; mapping != NULL; mapping = older) {
-        older = mapping->older;
+    for (mapping = TAILQ_LAST(&cache.list, mapping_list); mapping != NULL;
+         mapping = older) {
+        older = TAILQ_PREV(mapping, mapping_list, link);
         if (!is_same_peer(mapping, peer)) {
             continue;
         }
@@ -320,14 +314,15 @@ static void retire_dead(unsigned long long context_id)
 {
     uct_cuda_node_mapping_t *mapping, *newer;
 
-    for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
+    TAILQ_FOREACH_REVERSE(mapping, &cache.list, mapping_list, link)
+    {
         if (mapping->context_id == context_id) {
             return;
         }
     }
 
-    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
-        newer = mapping->newer;
+    FOREACH_MAPPING(mapping, newer)
+    {
         if ((mapping->users == 0) &&
             !uct_cuda_ctx_is_alive(mapping->context, mapping->context_id)) {
             mapping_retire(mapping);
@@ -348,7 +343,8 @@ static bool use_opener(uct_cuda_node_mapping_t *key)
         return false;
     }
 
-    for (mapping = cache.newest; mapping != NULL; mapping = mapping->older) {
+    TAILQ_FOREACH_REVERSE(mapping, &cache.list, mapping_list, link)
+    {
         if ((mapping->device == key->device) && !mapping->closed &&
             (!in_collective || (mapping->users > 0)) &&
             (mapping->handle.type == UCT_CUDA_NODE_HANDLE_LEGACY) &&
@@ -374,7 +370,8 @@ static void log_overlapping(const uct_cuda_node_handle_t *handle)
 {
     const uct_cuda_node_mapping_t *mapping;
 
-    for (mapping = cache.oldest; mapping != NULL; mapping = mapping->newer) {
+    TAILQ_FOREACH(mapping, &cache.list, link)
+    {
         if (is_same_peer(mapping, handle) && !mapping->closed &&
             overlaps(mapping, handle->base, handle->base + handle->length)) {
             uct_cuda_debug("in the way of %#lx: %#lx, %lu bytes, buffer %lu, "
@@ -563,7 +560,7 @@ static ucs_status_t add_mapping(const uct_cuda_node_mapping_t *key,
     }
 
     mapping->view = uct_cuda_node_handle_view(&mapping->handle);
-    list_add_newest(mapping);
+    TAILQ_INSERT_TAIL(&cache.list, mapping, link);
     ++cache.count;
     ++cache.num_mapped;
     mapping->last_use = cache.num_mapped;
@@ -630,9 +627,9 @@ find_by_hint(const uct_cuda_node_hint_t *hint,
 static void mapping_use(uct_cuda_node_mapping_t *mapping,
                         const uct_cuda_node_handle_t *handle)
 {
-    if (mapping != cache.newest) {
-        list_remove(mapping);
-        list_add_newest(mapping);
+    if (TAILQ_NEXT(mapping, link) != NULL) {
+        TAILQ_REMOVE(&cache.list, mapping, link);
+        TAILQ_INSERT_TAIL(&cache.list, mapping, link);
     }
 
     mapping->last_use = cache.num_mapped;
@@ -805,8 +802,8 @@ void uct_cuda_node_cache_purge_peer(uint64_t pid_ns, int32_t pid)
     uct_cuda_node_mapping_t *mapping, *newer;
 
     pthread_mutex_lock(&cache.lock);
-    for (mapping = cache.oldest; mapping != NULL; mapping = newer) {
-        newer = mapping->newer;
+    FOREACH_MAPPING(mapping, newer)
+    {
         if (is_same_peer(mapping, &peer)) {
             mapping_retire(mapping);
         }

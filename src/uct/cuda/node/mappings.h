@@ -6,17 +6,13 @@
 #include <uct/cuda/node/handle.h>
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 
 /** Peer allocation mapped in one context of this process. */
-typedef struct uct_cuda_node_mapping uct_cuda_node_mapping_t;
-
-struct uct_cuda_node_mapping {
+typedef struct uct_cuda_node_mapping {
     uct_cuda_node_handle_t handle;
-    /**
-     * Address of @a handle.base in this process
-     */
-    CUdeviceptr            mapped;
+    CUdeviceptr            mapped;     /**< Local address of handle.base */
     CUcontext              context;    /**< Context of the mapping */
     unsigned long long     context_id; /**< Its id */
     CUdevice               device;     /**< Its device */
@@ -31,9 +27,8 @@ struct uct_cuda_node_mapping {
     /** Passed to uct_cuda_node_unmap(); only weak references are left */
     bool                    closed;
     bool                    is_self;    /**< Memory of this process */
-    uct_cuda_node_mapping_t *newer;     /**< Order of last use */
-    uct_cuda_node_mapping_t *older;
-};
+    TAILQ_ENTRY(uct_cuda_node_mapping) link; /**< Order of last use */
+} uct_cuda_node_mapping_t;
 
 
 /**

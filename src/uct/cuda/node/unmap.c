@@ -8,6 +8,7 @@
 #include <uct/cuda/node/invalidation.h>
 
 #include <stdlib.h>
+#include <sys/queue.h>
 
 
 /* Smallest size of an allocation and of its mapping, bytes */
@@ -23,22 +24,19 @@
 #define BUSY_NS (1000ul * 1000)
 
 
-typedef struct kept kept_t;
-
-struct kept {
-    kept_t                 *next;
+typedef struct kept {
+    TAILQ_ENTRY(kept)      link;
     uct_cuda_node_handle_t handle;
     CUdeviceptr            mapped;
     CUcontext              context;
     unsigned long long    context_id;
     size_t                 size;
-};
+} kept_t;
 
 static struct {
-    kept_t *oldest;
-    kept_t **end; /* link of the next one */
-    size_t size;
-} kept = {.end = &kept.oldest};
+    TAILQ_HEAD(, kept) list; /* oldest first */
+    size_t             size;
+} kept = {.list = TAILQ_HEAD_INITIALIZER(kept.list)};
 
 
 /* Unmap now. The context may have been destroyed or reset, and a legacy mapping
@@ -57,24 +55,14 @@ static void unmap_now(const uct_cuda_node_handle_t *handle, CUdeviceptr mapped,
     }
 }
 
-/* Unmap the kept mapping that *link points to, and remove it from the queue */
-static void close_kept(kept_t **link)
+/* Unmap a kept mapping, and remove it from the queue */
+static void close_kept(kept_t *entry)
 {
-    kept_t *entry = *link;
-
     unmap_now(&entry->handle, entry->mapped, entry->context,
               entry->context_id);
     kept.size -= entry->size;
-    *link      = entry->next;
-    if (*link == NULL) {
-        kept.end = link;
-    }
+    TAILQ_REMOVE(&kept.list, entry, link);
     free(entry);
-}
-
-static void close_oldest(void)
-{
-    close_kept(&kept.oldest);
 }
 
 void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
@@ -92,7 +80,6 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
         return;
     }
 
-    entry->next       = NULL;
     entry->handle     = *handle;
     entry->mapped     = mapped;
     entry->context    = context;
@@ -100,8 +87,7 @@ void uct_cuda_node_unmap(const uct_cuda_node_handle_t *handle,
     entry->size       = (handle->length + GRANULARITY - 1) / GRANULARITY *
                         GRANULARITY;
     kept.size        += entry->size;
-    *kept.end         = entry;
-    kept.end          = &entry->next;
+    TAILQ_INSERT_TAIL(&kept.list, entry, link);
 }
 
 /* Return whether the GPU of a kept mapping is idle; true if the mapping's
@@ -156,8 +142,8 @@ void uct_cuda_node_unmap_due(bool may_ask)
     while ((kept.size > part_of(may_ask ? UCT_CUDA_NODE_UNMAP_KEPT / 2 :
                                           UCT_CUDA_NODE_UNMAP_KEPT)) &&
            ((kept.size > part_of(UCT_CUDA_NODE_UNMAP_MAX)) ||
-            is_idle(kept.oldest, may_ask))) {
-        close_oldest();
+            is_idle(TAILQ_FIRST(&kept.list), may_ask))) {
+        close_kept(TAILQ_FIRST(&kept.list));
     }
 }
 
@@ -169,10 +155,11 @@ bool uct_cuda_node_unmap_idle(uint64_t max_ns)
         if (uct_cuda_now_ns() - start > max_ns) {
             return true;
         }
-        if (!is_idle(kept.oldest, false)) {
+        if (!is_idle(TAILQ_FIRST(&kept.list), false)) {
             return false;
         }
-        close_oldest();
+
+        close_kept(TAILQ_FIRST(&kept.list));
     }
 
     return false;
@@ -180,20 +167,19 @@ bool uct_cuda_node_unmap_idle(uint64_t max_ns)
 
 void uct_cuda_node_unmap_replaced(const uct_cuda_node_handle_t *handle)
 {
-    kept_t **link = &kept.oldest;
+    kept_t *entry, *newer;
 
     if ((handle->type != UCT_CUDA_NODE_HANDLE_LEGACY) ||
         (handle->length >= GRANULARITY)) {
         return;
     }
 
-    while (*link != NULL) {
-        if (((*link)->handle.pid == handle->pid) &&
-            ((*link)->handle.pid_ns == handle->pid_ns) &&
-            ((*link)->handle.base == handle->base)) {
-            close_kept(link);
-        } else {
-            link = &(*link)->next;
+    for (entry = TAILQ_FIRST(&kept.list); entry != NULL; entry = newer) {
+        newer = TAILQ_NEXT(entry, link);
+        if ((entry->handle.pid == handle->pid) &&
+            (entry->handle.pid_ns == handle->pid_ns) &&
+            (entry->handle.base == handle->base)) {
+            close_kept(entry);
         }
     }
 }
@@ -202,8 +188,8 @@ unsigned uct_cuda_node_unmap_all(void)
 {
     unsigned count = 0;
 
-    for (; kept.oldest != NULL; ++count) {
-        close_oldest();
+    for (; !TAILQ_EMPTY(&kept.list); ++count) {
+        close_kept(TAILQ_FIRST(&kept.list));
     }
 
     return count;

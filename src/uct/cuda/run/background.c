@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <unistd.h>
 
 
@@ -63,18 +64,18 @@ struct job {
 };
 
 struct uct_cuda_mp_background {
-    uct_cuda_run_background_t *next;
-    uct_cuda_run_rsc_t        *rsc;
-    job_t                     jobs[NUM_JOBS];
+    LIST_ENTRY(uct_cuda_mp_background) link;
+    uct_cuda_run_rsc_t                 *rsc;
+    job_t                              jobs[NUM_JOBS];
 };
 
 
 /* Jobs of all engines of the process. Their threads never take the lock. */
 static struct {
-    pthread_mutex_t           lock; /* order: base/thread.h */
-    uct_cuda_run_background_t *first;
-    pid_t                     pid;     /* Owner of the threads, or 0 */
-    bool                      is_over; /* The exit handler has run */
+    pthread_mutex_t                     lock; /* order: base/thread.h */
+    LIST_HEAD(, uct_cuda_mp_background) list;
+    pid_t                               pid; /* Owner of the threads, or 0 */
+    bool                                is_over; /* The exit handler has run */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -176,7 +177,8 @@ static void on_exit_of_program(void)
 
     pthread_mutex_lock(&all.lock);
     all.is_over = true;
-    for (init = all.first; init != NULL; init = init->next) {
+    LIST_FOREACH(init, &all.list, link)
+    {
         background_join(init);
     }
     pthread_mutex_unlock(&all.lock);
@@ -235,8 +237,7 @@ ucs_status_t uct_cuda_run_background_create(uct_cuda_run_rsc_t *rsc,
     init->rsc = rsc;
     if (!is_foreign()) {
         pthread_mutex_lock(&all.lock);
-        init->next = all.first;
-        all.first  = init;
+        LIST_INSERT_HEAD(&all.list, init, link);
         pthread_mutex_unlock(&all.lock);
     }
 
@@ -274,7 +275,6 @@ static ucs_status_t job_take(uct_cuda_run_background_t *init, job_t *job)
 
 void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init)
 {
-    uct_cuda_run_background_t **link = &all.first;
     unsigned i;
 
     if (is_foreign()) {
@@ -283,10 +283,7 @@ void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init)
 
     pthread_mutex_lock(&all.lock);
     background_join(init);
-    while (*link != init) {
-        link = &(*link)->next;
-    }
-    *link = init->next;
+    LIST_REMOVE(init, link);
     pthread_mutex_unlock(&all.lock);
 
     for (i = JOB_OF_GPU; i < NUM_JOBS; ++i) {
