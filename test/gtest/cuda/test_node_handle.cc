@@ -221,7 +221,7 @@ protected:
         current.notice = notice;
         uct_cuda_node_descriptors_open(&socket);
         fds[0] = {control[1], POLLIN, 0};
-        fds[1] = {socket.own, POLLIN, 0};
+        fds[1] = {socket.own.fd, POLLIN, 0};
         if (write(control[1], &notice, sizeof(notice)) < 0) {
             return;
         }
@@ -242,8 +242,8 @@ protected:
                 uct_cuda_node_invalidation_set_server(
                         (what == OTHER) ? control[1] :
                         ((what == SHOWN) || (what == SILENT)) ? -1 :
-                                                                socket.peers,
-                        socket.peers_inode);
+                                                                socket.peers.fd,
+                        socket.peers.inode);
                 if (write(control[1], "", 1) != 1) {
                     return;
                 }

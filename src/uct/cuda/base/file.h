@@ -70,6 +70,22 @@ bool uct_cuda_file_reserve(int fd, off_t offset, size_t size);
  */
 uint64_t uct_cuda_file_inode(int fd);
 
+/** Descriptor of this module. The program may close it and open another file
+ *  under its number. */
+typedef struct {
+    int      fd;    /**< -1: none */
+    uint64_t inode; /**< uct_cuda_file_inode() */
+} uct_cuda_file_t;
+
+/** Take over a descriptor, or none (-1). */
+uct_cuda_file_t uct_cuda_file_of(int fd);
+
+/** Return whether the descriptor is still this module's. */
+bool uct_cuda_file_is_there(const uct_cuda_file_t *file);
+
+/** Close the descriptor if it is still this module's. */
+void uct_cuda_file_close(const uct_cuda_file_t *file);
+
 
 END_C_DECLS
 

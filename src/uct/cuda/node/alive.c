@@ -19,8 +19,7 @@
 
 struct uct_cuda_node_alive {
     uct_cuda_node_alive_t *next;
-    int                   fd; /* -1 in a forked child */
-    uint64_t              inode;
+    uct_cuda_file_t       file; /* none in a forked child */
 };
 
 static struct {
@@ -28,20 +27,6 @@ static struct {
     uct_cuda_node_alive_t *head;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-
-/* Return whether the descriptor is still this module's: the program may have
- * closed it and opened another file */
-static bool has_file(const uct_cuda_node_alive_t *alive)
-{
-    return uct_cuda_file_inode(alive->fd) == alive->inode;
-}
-
-static void close_file(const uct_cuda_node_alive_t *alive)
-{
-    if (has_file(alive)) {
-        close(alive->fd);
-    }
-}
 
 static void before_fork(void)
 {
@@ -58,8 +43,8 @@ static void after_fork_in_child(void)
     uct_cuda_node_alive_t *alive;
 
     for (alive = all.head; alive != NULL; alive = alive->next) {
-        close_file(alive);
-        alive->fd = -1;
+        uct_cuda_file_close(&alive->file);
+        alive->file.fd = -1;
     }
     all.head = NULL;
     pthread_mutex_init(&all.lock, NULL);
@@ -84,14 +69,14 @@ ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p)
     pthread_once(&once, watch_forks);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     pthread_mutex_lock(&all.lock);
-    alive->fd = UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC));
-    if (alive->fd >= 0) {
-        alive->inode = uct_cuda_file_inode(alive->fd);
-        alive->next  = all.head;
-        all.head     = alive;
+    alive->file = uct_cuda_file_of(
+            UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC)));
+    if (alive->file.fd >= 0) {
+        alive->next = all.head;
+        all.head    = alive;
     }
     pthread_mutex_unlock(&all.lock);
-    if (alive->fd < 0) {
+    if (alive->file.fd < 0) {
         free(alive);
         return UCS_ERR_IO_ERROR;
     }
@@ -108,7 +93,7 @@ void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive)
     for (link = &all.head; *link != NULL; link = &(*link)->next) {
         if (*link == alive) {
             *link = alive->next;
-            close_file(alive);
+            uct_cuda_file_close(&alive->file);
             break;
         }
     }
@@ -118,7 +103,7 @@ void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive)
 
 bool uct_cuda_node_alive_is_owner(const uct_cuda_node_alive_t *alive)
 {
-    return alive->fd >= 0;
+    return alive->file.fd >= 0;
 }
 
 /* Run a lock command. @return true: success; a query leaves its answer in the
@@ -130,8 +115,8 @@ static bool lock_byte(const uct_cuda_node_alive_t *alive, unsigned number,
     lock->l_start  = (off_t)number;
     lock->l_len    = 1;
     lock->l_pid    = 0;
-    return has_file(alive) &&
-           (UCT_CUDA_RETRY(fcntl(alive->fd, command, lock)) == 0);
+    return uct_cuda_file_is_there(&alive->file) &&
+           (UCT_CUDA_RETRY(fcntl(alive->file.fd, command, lock)) == 0);
 }
 
 bool uct_cuda_node_alive_hold(uct_cuda_node_alive_t *alive, unsigned number)

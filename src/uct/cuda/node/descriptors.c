@@ -4,7 +4,6 @@
 #include <uct/cuda/node/descriptors.h>
 
 #include <uct/cuda/base/clock.h>
-#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/retry.h>
 
 #include <poll.h>
@@ -112,38 +111,24 @@ bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket)
         return false;
     }
 
-    socket->own         = ends[0];
-    socket->peers       = ends[1];
-    socket->own_inode   = uct_cuda_file_inode(ends[0]);
-    socket->peers_inode = uct_cuda_file_inode(ends[1]);
+    socket->own   = uct_cuda_file_of(ends[0]);
+    socket->peers = uct_cuda_file_of(ends[1]);
     return true;
-}
-
-static bool has_own(const uct_cuda_node_descriptors_t *socket)
-{
-    return uct_cuda_file_inode(socket->own) == socket->own_inode;
-}
-
-static bool has_peers(const uct_cuda_node_descriptors_t *socket)
-{
-    return uct_cuda_file_inode(socket->peers) == socket->peers_inode;
 }
 
 void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket)
 {
-    if (has_own(socket)) {
-        close(socket->own);
-    }
-    if (has_peers(socket)) {
-        close(socket->peers);
-    }
+    uct_cuda_file_close(&socket->own);
+    uct_cuda_file_close(&socket->peers);
 }
 
 void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
                                     unsigned milliseconds)
 {
-    struct pollfd poll_fd = {.fd     = has_own(socket) ? socket->own : -1,
-                             .events = POLLIN};
+    struct pollfd poll_fd = {
+        .fd     = uct_cuda_file_is_there(&socket->own) ? socket->own.fd : -1,
+        .events = POLLIN
+    };
 
     (void)poll(&poll_fd, 1, (int)milliseconds);
 }
@@ -178,8 +163,9 @@ void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
     ssize_t received;
     int reply;
 
-    while (has_own(socket)) {
-        received = receive_with(socket->own, &request, sizeof(request), &reply);
+    while (uct_cuda_file_is_there(&socket->own)) {
+        received = receive_with(socket->own.fd, &request, sizeof(request),
+                                &reply);
         if (received == (ssize_t)sizeof(request)) {
             if (reply >= 0) {
                 answer_one(&request, reply, make, renew);
@@ -197,8 +183,8 @@ void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
 {
     static const request_t nothing;
 
-    if (has_peers(socket)) {
-        (void)send_with(socket->peers, &nothing, sizeof(nothing), -1);
+    if (uct_cuda_file_is_there(&socket->peers)) {
+        (void)send_with(socket->peers.fd, &nothing, sizeof(nothing), -1);
     }
 }
 

@@ -10,19 +10,17 @@
 #ifndef UCT_CUDA_NODE_DESCRIPTORS_H
 #define UCT_CUDA_NODE_DESCRIPTORS_H
 
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/node/invalidation.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 
 
-/** Socket pair of the exporter. A program may close descriptors it does not
- *  own and open other files under their numbers, so the inodes are checked. */
+/** Socket pair of the exporter. */
 typedef struct {
-    int      own;   /**< End used for answers */
-    int      peers; /**< End duplicated by peers */
-    uint64_t own_inode;
-    uint64_t peers_inode;
+    uct_cuda_file_t own;   /**< End used for answers */
+    uct_cuda_file_t peers; /**< End duplicated by peers */
 } uct_cuda_node_descriptors_t;
 
 

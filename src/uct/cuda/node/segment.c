@@ -68,8 +68,7 @@ struct uct_cuda_node_segment {
     uct_cuda_node_alive_t *alive;
     pthread_mutex_t       lock;  /* threads of a process share its numbers */
     unsigned              rank;
-    int                   fd;
-    uint64_t              inode; /* of the descriptor */
+    uct_cuda_file_t       file;
     /* A forked child leaves the segment as it is */
     pid_t                 owner;
     char                  path[256]; /* Empty: no name */
@@ -151,17 +150,18 @@ static ucs_status_t segment_make(uct_cuda_node_segment_t *segment,
         return UCS_ERR_INVALID_PARAM;
     }
 
-    segment->fd = UCT_CUDA_RETRY(open(segment->path,
-                                      O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC |
-                                              O_NOFOLLOW, 0600));
-    if (segment->fd < 0) {
+    segment->file = uct_cuda_file_of(
+            UCT_CUDA_RETRY(open(segment->path,
+                                O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC |
+                                        O_NOFOLLOW, 0600)));
+    if (segment->file.fd < 0) {
         segment->path[0] = '\0';
         return UCS_ERR_NO_RESOURCE;
     }
 
     /* Allocate the memory now: a full file system gives an error here instead
      * of SIGBUS later */
-    return uct_cuda_file_reserve(segment->fd, 0, sizeof(layout_t)) ?
+    return uct_cuda_file_reserve(segment->file.fd, 0, sizeof(layout_t)) ?
                    UCS_OK :
                    UCS_ERR_NO_RESOURCE;
 }
@@ -182,9 +182,10 @@ static ucs_status_t segment_find(uct_cuda_node_segment_t *segment,
         return UCS_ERR_UNREACHABLE;
     }
 
-    segment->fd = UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if ((segment->fd < 0) || (fstat(segment->fd, &st) != 0) ||
-        (st.st_uid != geteuid()) || (st.st_size < (off_t)sizeof(layout_t))) {
+    segment->file = uct_cuda_file_of(
+            UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)));
+    if ((fstat(segment->file.fd, &st) != 0) || (st.st_uid != geteuid()) ||
+        (st.st_size < (off_t)sizeof(layout_t))) {
         return UCS_ERR_UNREACHABLE;
     }
 
@@ -195,7 +196,7 @@ static void *segment_map(const uct_cuda_node_segment_t *segment, size_t bytes,
                          off_t offset)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                        segment->fd, offset);
+                        segment->file.fd, offset);
 
     return (memory == MAP_FAILED) ? NULL : memory;
 }
@@ -218,7 +219,7 @@ static ucs_status_t segment_begin(uct_cuda_node_segment_t *segment,
         return UCS_ERR_UNREACHABLE;
     }
 
-    return ((uct_cuda_node_alive_open(segment->fd, &segment->alive) ==
+    return ((uct_cuda_node_alive_open(segment->file.fd, &segment->alive) ==
              UCS_OK) &&
             uct_cuda_node_alive_hold(segment->alive, segment->rank)) ?
                UCS_OK :
@@ -243,12 +244,11 @@ ucs_status_t uct_cuda_node_segment_open(const char *dir, unsigned rank,
     }
 
     pthread_mutex_init(&segment->lock, NULL);
-    segment->rank  = rank;
-    segment->fd    = -1;
-    segment->owner = getpid();
-    status         = (rank == 0) ? segment_make(segment, dir, name) :
-                                   segment_find(segment, dir, name);
-    segment->inode = uct_cuda_file_inode(segment->fd);
+    segment->rank    = rank;
+    segment->file.fd = -1;
+    segment->owner   = getpid();
+    status           = (rank == 0) ? segment_make(segment, dir, name) :
+                                     segment_find(segment, dir, name);
     if (status == UCS_OK) {
         status = segment_begin(segment, size);
     }
@@ -263,13 +263,6 @@ ucs_status_t uct_cuda_node_segment_open(const char *dir, unsigned rank,
 
     *segment_p = segment;
     return UCS_OK;
-}
-
-/* Return whether the descriptor is still the segment's: the program may have
- * closed it and opened another file */
-static bool has_file(const uct_cuda_node_segment_t *segment)
-{
-    return uct_cuda_file_inode(segment->fd) == segment->inode;
 }
 
 void uct_cuda_node_segment_unlink(uct_cuda_node_segment_t *segment)
@@ -289,9 +282,7 @@ void uct_cuda_node_segment_close(uct_cuda_node_segment_t *segment)
     if (segment->alive != NULL) {
         uct_cuda_node_alive_close(segment->alive);
     }
-    if ((segment->fd >= 0) && has_file(segment)) {
-        close(segment->fd);
-    }
+    uct_cuda_file_close(&segment->file);
     pthread_mutex_destroy(&segment->lock);
     free(segment);
 }
@@ -363,7 +354,7 @@ static ucs_status_t segment_add(uct_cuda_node_segment_t *segment, size_t bytes,
         return UCS_ERR_EXCEEDS_LIMIT;
     }
 
-    if (!uct_cuda_file_reserve(segment->fd, (off_t)shared->end, bytes)) {
+    if (!uct_cuda_file_reserve(segment->file.fd, (off_t)shared->end, bytes)) {
         return UCS_ERR_NO_RESOURCE;
     }
 
@@ -430,7 +421,7 @@ ucs_status_t uct_cuda_node_segment_get(uct_cuda_node_segment_t *segment,
 {
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
 
-    if (segment_enter(segment) && has_file(segment)) {
+    if (segment_enter(segment) && uct_cuda_file_is_there(&segment->file)) {
         status = segment_take(segment, key, bytes, memory_p);
     }
     segment_leave(segment);
