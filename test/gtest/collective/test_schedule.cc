@@ -52,7 +52,7 @@ protected:
         gpus.reset(new Gpus(SIZE, GetParam(), seed));
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_retain(0, true, &context));
         ASSERT_EQ(UCS_OK, uct_cuda_ctx_push(context));
-        ASSERT_EQ(UCS_OK, uct_cuda_context_hold(NULL, &record));
+        ASSERT_EQ(UCS_OK, uct_cuda_context_hold(&record));
         ASSERT_EQ(UCS_OK, uct_cuda_run_coll_device_get(record, &run.device));
         run.events   = &events;
         run.sequence = SEQUENCE;

@@ -51,7 +51,7 @@ protected:
         driver.table.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
 
         use(MANY + 1); /* discard the state of other tests */
-        EXPECT_EQ(UCS_OK, uct_cuda_context_hold(NULL, &context));
+        EXPECT_EQ(UCS_OK, uct_cuda_context_hold(&context));
         uct_cuda_context_put(context);
         created = destroyed = 0;
         create_status       = UCS_OK;

@@ -62,7 +62,7 @@ protected:
     void TearDown() override
     {
         allocations.clear();
-        while (uct_cuda_node_exports_count() > 0) {
+        while (uct_cuda_node_exports_check(0) > 0) {
             (void)uct_cuda_node_exports_check(4);
         }
         uct_cuda_node_watch_replace(false);
@@ -107,7 +107,7 @@ TEST_F(IpcExports, an_allocation_has_one_handle)
     uct_cuda_node_handle_t second = get(0x10000);
 
     EXPECT_EQ(0, memcmp(&first, &second, sizeof(first)));
-    EXPECT_EQ(1u, uct_cuda_node_exports_count());
+    EXPECT_EQ(1u, uct_cuda_node_exports_check(0));
     EXPECT_EQ(1u, uct_cuda_node_exports_num_held());
     uct_cuda_node_exports_put(&first);
     EXPECT_EQ(1u, uct_cuda_node_exports_num_held());
@@ -124,7 +124,7 @@ TEST_F(IpcExports, a_descriptor_is_closed_by_its_last_user)
     EXPECT_EQ(before + 1, num_open());
     uct_cuda_node_exports_put(&first);
     EXPECT_EQ(before, num_open());
-    EXPECT_EQ(1u, uct_cuda_node_exports_count());
+    EXPECT_EQ(1u, uct_cuda_node_exports_check(0));
     EXPECT_FALSE(uct_cuda_node_invalidation_is_over(&first.notice));
 
     uct_cuda_node_handle_t second = get(0x10000);
@@ -144,7 +144,7 @@ TEST_F(IpcExports, the_number_of_held_descriptors_is_limited)
         EXPECT_EQ(UCT_CUDA_NODE_HANDLE_FD, handles.back().type);
     }
     EXPECT_EQ(before + UCT_CUDA_NODE_EXPORTS_MAX_HELD, num_open());
-    EXPECT_EQ(7000u, uct_cuda_node_exports_count());
+    EXPECT_EQ(7000u, uct_cuda_node_exports_check(0));
 
     /* A descriptor for each is available on request */
     for (unsigned i : {0u, 100u, 6999u}) {
@@ -201,7 +201,7 @@ TEST_F(IpcExports, ending_an_export_takes_effect_at_once)
     EXPECT_TRUE(uct_cuda_node_invalidation_is_over(&handle.notice));
     EXPECT_EQ(0u, uct_cuda_node_exports_num_held());
     uct_cuda_node_exports_end(&handle); /* an interval for other callers */
-    EXPECT_EQ(0u, uct_cuda_node_exports_count());
+    EXPECT_EQ(0u, uct_cuda_node_exports_check(0));
 }
 
 /* Under frequent allocations and frees the table stays close to the number of
@@ -218,16 +218,16 @@ TEST_F(IpcExports, the_table_does_not_grow)
         if (i >= live) {
             allocations.erase(next - (live + 1) * length);
         }
-        ASSERT_GE(2 * live, uct_cuda_node_exports_count());
+        ASSERT_GE(2 * live, uct_cuda_node_exports_check(0));
     }
 
     driver.table.cuPointerGetAttributes = [](unsigned, CUpointer_attribute*,
                                              void**, CUdeviceptr) {
         return CUDA_ERROR_DEINITIALIZED;
     };
-    const unsigned before = uct_cuda_node_exports_count();
+    const unsigned before = uct_cuda_node_exports_check(0);
     (void)uct_cuda_node_exports_check(4);
-    EXPECT_EQ(before, uct_cuda_node_exports_count());
+    EXPECT_EQ(before, uct_cuda_node_exports_check(0));
     SetUp();
 }
 

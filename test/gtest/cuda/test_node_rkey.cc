@@ -612,7 +612,7 @@ TEST_F(NodeRkeyMapped, executed_programs_inherit_no_memory)
 TEST_F(NodeRkeyMapped, ranges_are_few)
 {
     uct_cuda_node_handle_t range;
-    unsigned i, before = uct_cuda_node_exports_count();
+    unsigned i, before = uct_cuda_node_exports_check(0);
 
     for (i = 0; i < UCT_CUDA_NODE_EXPORTS_MAX_RANGES + 8; ++i) {
         first_id += 100;
@@ -621,6 +621,6 @@ TEST_F(NodeRkeyMapped, ranges_are_few)
         first_id -= 100;
         uct_cuda_node_exports_put(&range);
     }
-    EXPECT_LE(uct_cuda_node_exports_count(),
+    EXPECT_LE(uct_cuda_node_exports_check(0),
               before + 3 * UCT_CUDA_NODE_EXPORTS_MAX_RANGES + 3);
 }

@@ -77,12 +77,6 @@ void uct_cuda_capture_restore(bool is_changed)
     }
 }
 
-void uct_cuda_capture_relax_thread(void)
-{
-    (void)uct_cuda_capture_relax();
-}
-
-
 /* -------------------------------------------------------------- functions */
 
 #define RELAXED(_name, ...) \

@@ -42,10 +42,6 @@ bool uct_cuda_capture_relax(void);
 void uct_cuda_capture_restore(bool is_changed);
 
 
-/** Switch a thread of the module to relaxed mode for good. */
-void uct_cuda_capture_relax_thread(void);
-
-
 /** Return whether a call failed because of a capture. */
 static inline bool uct_cuda_capture_is_refusal(CUresult result)
 {

@@ -90,20 +90,16 @@ static uct_cuda_context_t *add(CUcontext cuda, unsigned long long id)
     return context;
 }
 
-ucs_status_t uct_cuda_context_hold(CUcontext cuda,
-                                   uct_cuda_context_t **context_p)
+ucs_status_t uct_cuda_context_hold(uct_cuda_context_t **context_p)
 {
     unsigned long long id;
     uct_cuda_context_t *context;
     ucs_status_t status;
+    CUcontext cuda;
 
-    if (cuda != NULL) {
-        id = uct_cuda_ctx_id(cuda);
-    } else {
-        status = uct_cuda_ctx_current(&cuda, &id);
-        if (status != UCS_OK) {
-            return status;
-        }
+    status = uct_cuda_ctx_current(&cuda, &id);
+    if (status != UCS_OK) {
+        return status;
     }
 
     pthread_mutex_lock(&contexts.lock);
@@ -195,7 +191,7 @@ ucs_status_t uct_cuda_context_hold_member(const uct_cuda_context_kind_t *kind,
 {
     ucs_status_t status;
 
-    status = uct_cuda_context_hold(NULL, context_p);
+    status = uct_cuda_context_hold(context_p);
     if (status != UCS_OK) {
         return status;
     }

@@ -52,14 +52,12 @@ struct uct_cuda_context {
 
 
 /**
- * Hold the record of a context until uct_cuda_context_put(). The context itself
- * is not retained.
+ * Hold the current context's record until uct_cuda_context_put(). The context
+ * itself is not retained.
  *
- * @param cuda  NULL: the current one.
  * @return UCS_OK, UCS_ERR_NO_MEMORY; UCS_ERR_IO_ERROR: no current context.
  */
-ucs_status_t uct_cuda_context_hold(CUcontext cuda,
-                                   uct_cuda_context_t **context_p);
+ucs_status_t uct_cuda_context_hold(uct_cuda_context_t **context_p);
 
 void uct_cuda_context_put(uct_cuda_context_t *context);
 

@@ -96,7 +96,7 @@ bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,
 void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context);
 
 /** Undo a push: make the earlier context current again, and release what the
- *  push retained. Does nothing if nothing was pushed. */
+ *  push retained. Does nothing if nothing was pushed, as after a failure. */
 static inline void
 uct_cuda_gpu_context_pop(const uct_cuda_gpu_context_t *context)
 {

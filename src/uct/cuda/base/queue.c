@@ -275,7 +275,7 @@ make_pool(uct_cuda_queue_t *queue, uct_cuda_pool_t **pool_p)
         return UCS_ERR_NO_MEMORY;
     }
 
-    status = uct_cuda_context_hold(NULL, &pool->context);
+    status = uct_cuda_context_hold(&pool->context);
     if (status != UCS_OK) {
         free(pool);
         return status;

@@ -24,7 +24,7 @@ static void *thread_main(void *arg)
     const thread_start_t start = *(thread_start_t*)arg;
 
     free(arg);
-    uct_cuda_capture_relax_thread();
+    (void)uct_cuda_capture_relax(); /* for good */
     return start.func(start.arg);
 }
 

@@ -612,7 +612,7 @@ ucs_status_t uct_cuda_coll_memory_enter(memory_t *memory, int device)
     ucs_status_t status;
     CUuuid uuid;
 
-    status = uct_cuda_context_hold(NULL, &context);
+    status = uct_cuda_context_hold(&context);
     if (status != UCS_OK) {
         return status;
     }

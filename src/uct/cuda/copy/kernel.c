@@ -212,7 +212,7 @@ void uct_cuda_copy_kernel_prepare(void)
             continue;
         }
 
-        if (uct_cuda_context_hold(NULL, &context) == UCS_OK) {
+        if (uct_cuda_context_hold(&context) == UCS_OK) {
             (void)get_kernel(context, true, &functions);
             uct_cuda_context_put(context);
         }

@@ -360,18 +360,21 @@ unsigned uct_cuda_node_exports_check(unsigned count)
     return left;
 }
 
+/* The attribute of a pool may need a context */
 int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
 {
+    uct_cuda_gpu_context_t context;
     int fd = -1;
 
+    (void)uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0, &context);
     pthread_mutex_lock(&exports.lock);
     notice_fork();
-    if (is_current(notice) &&
-        !is_gone(&exports.slots[notice->slot])) {
+    if (is_current(notice) && !is_gone(&exports.slots[notice->slot])) {
         fd = uct_cuda_node_handle_descriptor(
                 &exports.slots[notice->slot].handle);
     }
     pthread_mutex_unlock(&exports.lock);
+    uct_cuda_gpu_context_pop(&context);
     return fd;
 }
 
@@ -391,40 +394,7 @@ static void close_inherited(void)
     pthread_mutex_init(&exports.lock, NULL);
 }
 
-/* Make a handle for a peer, in any context */
-static size_t renew(uint64_t base, uint64_t length, void *answer)
-{
-    UCS_STATIC_ASSERT(sizeof(uct_cuda_node_handle_t) <=
-                      UCT_CUDA_NODE_MAX_ANSWER);
-    uct_cuda_gpu_context_t context;
-    bool is_pushed, is_made;
-
-    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
-                                               &context) == UCS_OK);
-    is_made   = uct_cuda_node_exports_renew(base, length, answer);
-    if (is_pushed) {
-        uct_cuda_gpu_context_pop(&context);
-    }
-
-    return is_made ? sizeof(uct_cuda_node_handle_t) : 0;
-}
-
-/* Create a descriptor. The attribute of a pool may need a context. */
-static int make_descriptor(const uct_cuda_node_invalidation_t *notice)
-{
-    uct_cuda_gpu_context_t context;
-    bool is_pushed;
-    int fd;
-
-    is_pushed = (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
-                                               &context) == UCS_OK);
-    fd        = uct_cuda_node_exports_descriptor(notice);
-    if (is_pushed) {
-        uct_cuda_gpu_context_pop(&context);
-    }
-
-    return fd;
-}
+static size_t renew(uint64_t base, uint64_t length, void *answer);
 
 static bool watch_look(void)
 {
@@ -435,7 +405,7 @@ static void start_watch(void)
 {
     static const uct_cuda_node_watched_t watched = {
         .look            = watch_look,
-        .make            = make_descriptor,
+        .make            = uct_cuda_node_exports_descriptor,
         .renew           = renew,
         .close_inherited = close_inherited
     };
@@ -722,29 +692,37 @@ static bool is_registered(uint64_t begin, uint64_t end)
     return region != NULL;
 }
 
-bool uct_cuda_node_exports_renew(uint64_t base, uint64_t length,
-                                 uct_cuda_node_handle_t *handle_p)
+/* Make a handle for a peer of the memory that is mapped at these addresses now,
+ * in any context. No user is added. @return Its size; 0: none, as no region has
+ * any of the addresses, or as get_range() */
+static size_t renew(uint64_t base, uint64_t length, void *answer)
 {
-    const uint64_t remaps = uct_cuda_node_invalidation_remaps();
+    UCS_STATIC_ASSERT(sizeof(uct_cuda_node_handle_t) <=
+                      UCT_CUDA_NODE_MAX_ANSWER);
+    const uint64_t remaps          = uct_cuda_node_invalidation_remaps();
+    uct_cuda_node_handle_t *handle = answer;
+    uct_cuda_gpu_context_t context;
     uct_cuda_memory_t memory;
     ucs_status_t status;
 
     if ((length > UINT64_MAX - base) || !is_registered(base, base + length)) {
-        return false;
+        return 0;
     }
 
+    (void)uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0, &context);
     uct_cuda_memory_query((void*)base, 1, &memory);
     status = ((memory.type == UCS_MEMORY_TYPE_CUDA) &&
               uct_cuda_range_holds(memory.base, memory.length, base, length)) ?
-                     get((void*)base, &memory, handle_p) :
-                     get_range((void*)base, length, handle_p);
+                     get((void*)base, &memory, handle) :
+                     get_range((void*)base, length, handle);
+    uct_cuda_gpu_context_pop(&context);
     if (status != UCS_OK) {
-        return false;
+        return 0;
     }
 
-    uct_cuda_node_exports_put(handle_p);
-    handle_p->remaps = remaps;
-    return uct_cuda_node_handle_is_mapped(handle_p);
+    uct_cuda_node_exports_put(handle);
+    handle->remaps = remaps;
+    return uct_cuda_node_handle_is_mapped(handle) ? sizeof(*handle) : 0;
 }
 
 bool uct_cuda_node_exports_has_range(const uct_cuda_node_handle_t *handle)
@@ -800,22 +778,12 @@ void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle)
     pthread_mutex_unlock(&exports.lock);
 }
 
-static unsigned read_count(const unsigned *count)
-{
-    unsigned value;
-
-    pthread_mutex_lock(&exports.lock);
-    value = *count;
-    pthread_mutex_unlock(&exports.lock);
-    return value;
-}
-
-unsigned uct_cuda_node_exports_count(void)
-{
-    return read_count(&exports.count);
-}
-
 unsigned uct_cuda_node_exports_num_held(void)
 {
-    return read_count(&exports.num_held);
+    unsigned count;
+
+    pthread_mutex_lock(&exports.lock);
+    count = exports.num_held;
+    pthread_mutex_unlock(&exports.lock);
+    return count;
 }

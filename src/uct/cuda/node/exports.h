@@ -63,16 +63,6 @@ void uct_cuda_node_exports_add_region(uct_cuda_node_region_t *region);
 
 void uct_cuda_node_exports_remove_region(uct_cuda_node_region_t *region);
 
-/**
- * Make a handle of the mapped memory at these addresses now, for a peer. No
- * user is added.
- *
- * @return false: no region has any of the addresses, or as
- *         uct_cuda_node_exports_get_range().
- */
-bool uct_cuda_node_exports_renew(uint64_t base, uint64_t length,
-                                 uct_cuda_node_handle_t *handle_p);
-
 /** Return whether a range is valid: the driver confirms that its pieces are
  *  mapped as they were, and nothing where nothing was. */
 bool uct_cuda_node_exports_has_range(const uct_cuda_node_handle_t *handle);
@@ -96,16 +86,13 @@ void uct_cuda_node_exports_end(uct_cuda_node_handle_t *handle);
 unsigned uct_cuda_node_exports_check(unsigned count);
 
 /**
- * Create a descriptor for the handle of a notice.
+ * Create a descriptor for the handle of a notice, in any context.
  *
  * @return Descriptor, closed by the caller; -1: the handle is no longer valid,
  *         or its memory has none.
  */
 int uct_cuda_node_exports_descriptor(
     const uct_cuda_node_invalidation_t *notice);
-
-/** Return the number of exports, for tests. */
-unsigned uct_cuda_node_exports_count(void);
 
 /** Return the number of exports with an open descriptor, for tests. */
 unsigned uct_cuda_node_exports_num_held(void);

@@ -85,18 +85,6 @@ static reach_t *reach_get(const uct_cuda_node_handle_t *handle, int device)
     return peer;
 }
 
-/* Log once for each peer, to explain slow messages */
-static void log_unreachable(reach_t *peer,
-                            const uct_cuda_node_handle_t *handle, int device)
-{
-    if (!peer->is_logged) {
-        peer->is_logged = true;
-        uct_cuda_info("GPU %d cannot map memory of pid %d: such messages use "
-                      "UCX's other transports",
-                      device, handle->pid);
-    }
-}
-
 /* Set the stream number of a key for memory of this process, one for each of
  * its GPUs. Fails only without memory. */
 static ucs_status_t self_stream(const uct_cuda_node_handle_t *handle,
@@ -135,8 +123,11 @@ static ucs_status_t reach_check(const uct_cuda_node_handle_t *handle,
         peer->is_reachable = try_to_map(handle, device);
         uct_cuda_debug("memory of pid %d is %sreachable from GPU %d",
                        handle->pid, peer->is_reachable ? "" : "not ", device);
-        if (!peer->is_reachable) {
-            log_unreachable(peer, handle, device);
+        if (!peer->is_reachable && !peer->is_logged) {
+            peer->is_logged = true;
+            uct_cuda_info("GPU %d cannot map memory of pid %d: such messages "
+                          "use UCX's other transports",
+                          device, handle->pid);
         }
     }
 
