@@ -14,17 +14,18 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <unistd.h>
 
 
 struct uct_cuda_node_alive {
-    uct_cuda_node_alive_t *next;
-    uct_cuda_file_t       file; /* none in a forked child */
+    LIST_ENTRY(uct_cuda_node_alive) link;
+    uct_cuda_file_t                 file; /* none in a forked child */
 };
 
 static struct {
-    pthread_mutex_t       lock; /* order: base/thread.h */
-    uct_cuda_node_alive_t *head;
+    pthread_mutex_t                  lock; /* order: base/thread.h */
+    LIST_HEAD(, uct_cuda_node_alive) list;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
@@ -42,11 +43,12 @@ static void after_fork_in_child(void)
 {
     uct_cuda_node_alive_t *alive;
 
-    for (alive = all.head; alive != NULL; alive = alive->next) {
+    LIST_FOREACH(alive, &all.list, link)
+    {
         uct_cuda_file_close(&alive->file);
         alive->file.fd = -1;
     }
-    all.head = NULL;
+    LIST_INIT(&all.list);
     pthread_mutex_init(&all.lock, NULL);
 }
 
@@ -72,8 +74,7 @@ ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p)
     alive->file = uct_cuda_file_of(
             UCT_CUDA_RETRY(open(path, O_RDWR | O_CLOEXEC)));
     if (alive->file.fd >= 0) {
-        alive->next = all.head;
-        all.head    = alive;
+        LIST_INSERT_HEAD(&all.list, alive, link);
     }
     pthread_mutex_unlock(&all.lock);
     if (alive->file.fd < 0) {
@@ -87,15 +88,10 @@ ucs_status_t uct_cuda_node_alive_open(int fd, uct_cuda_node_alive_t **alive_p)
 
 void uct_cuda_node_alive_close(uct_cuda_node_alive_t *alive)
 {
-    uct_cuda_node_alive_t **link;
-
     pthread_mutex_lock(&all.lock);
-    for (link = &all.head; *link != NULL; link = &(*link)->next) {
-        if (*link == alive) {
-            *link = alive->next;
-            uct_cuda_file_close(&alive->file);
-            break;
-        }
+    if (uct_cuda_node_alive_is_owner(alive)) {
+        LIST_REMOVE(alive, link);
+        uct_cuda_file_close(&alive->file);
     }
     pthread_mutex_unlock(&all.lock);
     free(alive);
