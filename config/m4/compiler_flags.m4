@@ -55,7 +55,8 @@ AC_DEFUN([UCX_MP_COMPILER_FLAGS], [
     BASE_CPPFLAGS='-I$(top_srcdir)/src -I$(top_builddir)/src'
     BASE_CPPFLAGS="$BASE_CPPFLAGS "'-include $(top_builddir)/config.h'
     # written so that a source which defines it itself agrees; C++ always does
-    BASE_CFLAGS="-std=gnu11 -D_GNU_SOURCE= $ucx_mp_flags"
+    # lists of sys/queue.h are read backwards through another struct's type
+    BASE_CFLAGS="-std=gnu11 -fno-strict-aliasing -D_GNU_SOURCE= $ucx_mp_flags"
     BASE_CXXFLAGS="-std=c++17 $ucx_mp_flags"
     AC_SUBST([BASE_CPPFLAGS])
     AC_SUBST([BASE_CFLAGS])
