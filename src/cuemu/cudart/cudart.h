@@ -66,14 +66,35 @@ cuemu_cudart_error_t cuemu_cudart_kind(int kind);
         return cuemu_cudart_return(_error); \
     } while (0)
 
-/* Run a call that needs no context. */
-#define CUEMU_CUDART_PLAIN_CALL(_call) \
+/* Run a complete call of a driver function that sets the address `_address`,
+   and store it in *_ptr; NULL if the function fails. */
+#define CUEMU_CUDART_ADDRESS(_ptr, _address, _call) \
     do { \
+        cuemu_cudart_error_t _error = cuemu_cudart_enter(); \
+        if (_error == CUDART_SUCCESS) { \
+            _error   = (cuemu_cudart_error_t)(_call); \
+            *(_ptr) = (_error == CUDART_SUCCESS) ? \
+                      (void*)(uintptr_t)(_address) : NULL; \
+        } \
+        return cuemu_cudart_return(_error); \
+    } while (0)
+
+/* Define a function that is one call of the driver's. */
+#define CUDART_FORWARD(_name, _decl, _call) \
+    CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name _decl \
+    { \
+        CUEMU_CUDART_CALL(_call); \
+    }
+
+/* Define such a function that needs no context. */
+#define CUDART_FORWARD_PLAIN(_name, _decl, _call) \
+    CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name _decl \
+    { \
         cuemu_cudart_error_t _error = cuemu_cudart_driver(); \
         if (_error == CUDART_SUCCESS) { \
             _error = (cuemu_cudart_error_t)(_call); \
         } \
         return cuemu_cudart_return(_error); \
-    } while (0)
+    }
 
 #endif

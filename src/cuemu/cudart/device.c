@@ -77,10 +77,7 @@ cuemu_cudart_error_t cuemu_cudart_enter(void)
     return cuemu_cudart_use(cuemu_cudart_device);
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaGetDeviceCount(int *count)
-{
-    CUEMU_CUDART_PLAIN_CALL(cuDeviceGetCount(count));
-}
+CUDART_FORWARD_PLAIN(cudaGetDeviceCount, (int *count), cuDeviceGetCount(count))
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaSetDevice(int device)
 {
@@ -107,10 +104,7 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaGetDevice(int *device)
     return CUDART_SUCCESS;
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceSynchronize(void)
-{
-    CUEMU_CUDART_CALL(cuCtxSynchronize());
-}
+CUDART_FORWARD(cudaDeviceSynchronize, (void), cuCtxSynchronize())
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceReset(void)
 {
@@ -142,24 +136,15 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceReset(void)
 }
 
 /* cudaDeviceAttr has the driver's numbers */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaDeviceGetAttribute(int *value, int attr, int device)
-{
-    CUEMU_CUDART_PLAIN_CALL(cuDeviceGetAttribute(
-            value, (CUdevice_attribute)attr, device));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaDeviceGetPCIBusId(char *pciBusId, int len, int device)
-{
-    CUEMU_CUDART_PLAIN_CALL(cuDeviceGetPCIBusId(pciBusId, len, device));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaDeviceGetByPCIBusId(int *device, const char *pciBusId)
-{
-    CUEMU_CUDART_PLAIN_CALL(cuDeviceGetByPCIBusId(device, pciBusId));
-}
+CUDART_FORWARD_PLAIN(cudaDeviceGetAttribute, (int *value, int attr, int device),
+                     cuDeviceGetAttribute(value, (CUdevice_attribute)attr,
+                                          device))
+CUDART_FORWARD_PLAIN(cudaDeviceGetPCIBusId,
+                     (char *pciBusId, int len, int device),
+                     cuDeviceGetPCIBusId(pciBusId, len, device))
+CUDART_FORWARD_PLAIN(cudaDeviceGetByPCIBusId,
+                     (int *device, const char *pciBusId),
+                     cuDeviceGetByPCIBusId(device, pciBusId))
 
 /*
  * cudaDeviceProp: the part with one layout in all releases, up to the compute
@@ -306,17 +291,10 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaRuntimeGetVersion(int *version)
 }
 
 /* cudaLimit has the driver's numbers */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceGetLimit(size_t *value,
-                                                            int limit)
-{
-    CUEMU_CUDART_CALL(cuCtxGetLimit(value, (CUlimit)limit));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceSetLimit(int limit,
-                                                            size_t value)
-{
-    CUEMU_CUDART_CALL(cuCtxSetLimit((CUlimit)limit, value));
-}
+CUDART_FORWARD(cudaDeviceGetLimit, (size_t *value, int limit),
+               cuCtxGetLimit(value, (CUlimit)limit))
+CUDART_FORWARD(cudaDeviceSetLimit, (int limit, size_t value),
+               cuCtxSetLimit((CUlimit)limit, value))
 
 /* Profiling has no effect */
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaProfilerStart(void)
@@ -343,18 +321,11 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaGetDeviceFlags(unsigned *flags)
     return CUDART_SUCCESS;
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
-{
-    CUEMU_CUDART_CALL(cuCtxGetStreamPriorityRange(least, greatest));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaDeviceCanAccessPeer(int *canAccessPeer, int device, int peerDevice)
-{
-    CUEMU_CUDART_PLAIN_CALL(cuDeviceCanAccessPeer(canAccessPeer, device,
-                                                  peerDevice));
-}
+CUDART_FORWARD(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest),
+               cuCtxGetStreamPriorityRange(least, greatest))
+CUDART_FORWARD_PLAIN(cudaDeviceCanAccessPeer,
+                     (int *canAccessPeer, int device, int peerDevice),
+                     cuDeviceCanAccessPeer(canAccessPeer, device, peerDevice))
 
 static cuemu_cudart_error_t cuemu_cudart_peer(int peer, int enable)
 {

@@ -165,11 +165,17 @@ static cuemu_cudart_error_t cuemu_cudart_load(cuemu_cudart_module_t *module)
     return (cuemu_cudart_error_t)result;
 }
 
+/* Enter the driver and look up a kernel; NULL on failure. */
 static cuemu_cudart_error_t cuemu_cudart_kernel(const void *shadow,
                                                 CUkernel *kernel_p)
 {
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
     cuemu_cudart_symbol_t *symbol;
-    cuemu_cudart_error_t error;
+
+    *kernel_p = NULL;
+    if (error != CUDART_SUCCESS) {
+        return error;
+    }
 
     pthread_mutex_lock(&cuemu_cudart_modules.lock);
     symbol = cuemu_cudart_find(shadow);
@@ -184,13 +190,18 @@ static cuemu_cudart_error_t cuemu_cudart_kernel(const void *shadow,
     return error;
 }
 
-/* Return address and size of a variable in the current context. */
+/* Enter the driver and return address and size of a variable in the current
+   context. */
 static cuemu_cudart_error_t cuemu_cudart_variable(const void *shadow,
                                                   CUdeviceptr *ptr_p,
                                                   size_t *size_p)
 {
+    cuemu_cudart_error_t error = cuemu_cudart_enter();
     cuemu_cudart_symbol_t *symbol;
-    cuemu_cudart_error_t error;
+
+    if (error != CUDART_SUCCESS) {
+        return error;
+    }
 
     pthread_mutex_lock(&cuemu_cudart_modules.lock);
     symbol = cuemu_cudart_find(shadow);
@@ -227,17 +238,15 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaGetSymbolAddress(void **ptr, const void *shadow)
 {
     CUdeviceptr address = 0;
+    cuemu_cudart_error_t error;
     size_t size;
 
     if (ptr == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
 
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_variable(shadow, &address, &size);
-    }
-    *ptr = (void*)(uintptr_t)address;
+    error = cuemu_cudart_variable(shadow, &address, &size);
+    *ptr  = (void*)(uintptr_t)address;
     return cuemu_cudart_return(error);
 }
 
@@ -245,13 +254,11 @@ static cuemu_cudart_error_t
 cuemu_cudart_symbol_copy(const void *shadow, void *to, const void *from,
                          size_t count, size_t offset)
 {
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    CUdeviceptr address        = 0;
-    size_t size                = 0;
+    CUdeviceptr address = 0;
+    cuemu_cudart_error_t error;
+    size_t size;
 
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_variable(shadow, &address, &size);
-    }
+    error = cuemu_cudart_variable(shadow, &address, &size);
     if ((error == CUDART_SUCCESS) &&
         ((offset > size) || (count > size - offset))) {
         error = CUDART_INVALID_VALUE;
@@ -335,12 +342,9 @@ cudaLaunchKernel(const void *func, cuemu_cudart_dim3_t gridDim,
                  cuemu_cudart_dim3_t blockDim, void **args, size_t sharedMem,
                  CUstream stream)
 {
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    CUkernel kernel            = NULL;
+    CUkernel kernel;
+    cuemu_cudart_error_t error = cuemu_cudart_kernel(func, &kernel);
 
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_kernel(func, &kernel);
-    }
     return (error != CUDART_SUCCESS) ? cuemu_cudart_return(error) :
            cuemu_cudart_launch(kernel, gridDim, blockDim, args, sharedMem,
                                stream);
@@ -350,12 +354,7 @@ cudaLaunchKernel(const void *func, cuemu_cudart_dim3_t gridDim,
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t __cudaGetKernel(CUkernel *kernel,
                                                          const void *func)
 {
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_kernel(func, kernel);
-    }
-    return cuemu_cudart_return(error);
+    return cuemu_cudart_return(cuemu_cudart_kernel(func, kernel));
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
@@ -371,37 +370,39 @@ __cudaLaunchKernel(CUkernel kernel, cuemu_cudart_dim3_t gridDim,
                                stream);
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaGetFuncBySymbol(CUfunction *function, const void *func)
-{
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    CUkernel kernel            = NULL;
+/* Define a function that is one call of the driver's about `kernel`, the kernel
+   of `func`. */
+#define CUDART_FORWARD_KERNEL(_name, _decl, _call) \
+    CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name _decl \
+    { \
+        CUkernel kernel; \
+        cuemu_cudart_error_t error = cuemu_cudart_kernel(func, &kernel); \
+        if (error == CUDART_SUCCESS) { \
+            error = (cuemu_cudart_error_t)(_call); \
+        } \
+        return cuemu_cudart_return(error); \
+    }
 
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_kernel(func, &kernel);
-    }
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)cuKernelGetFunction(function, kernel);
-    }
-    return cuemu_cudart_return(error);
-}
+CUDART_FORWARD_KERNEL(cudaGetFuncBySymbol,
+                      (CUfunction *function, const void *func),
+                      cuKernelGetFunction(function, kernel))
 
 /* cudaFuncAttributeMaxDynamicSharedMemorySize is 8, as the driver's */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaFuncSetAttribute(const void *func, int attribute, int value)
-{
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    CUkernel kernel            = NULL;
-
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_kernel(func, &kernel);
-    }
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)cuFuncSetAttribute(
-                (CUfunction)kernel, (CUfunction_attribute)attribute, value);
-    }
-    return cuemu_cudart_return(error);
-}
+CUDART_FORWARD_KERNEL(cudaFuncSetAttribute,
+                      (const void *func, int attribute, int value),
+                      cuFuncSetAttribute((CUfunction)kernel,
+                                         (CUfunction_attribute)attribute,
+                                         value))
+CUDART_FORWARD_KERNEL(cudaOccupancyMaxActiveBlocksPerMultiprocessor,
+                      (int *blocks, const void *func, int threads,
+                       size_t shared),
+                      cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                              blocks, (CUfunction)kernel, threads, shared))
+CUDART_FORWARD_KERNEL(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+                      (int *blocks, const void *func, int threads,
+                       size_t shared, unsigned flags),
+                      cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                              blocks, (CUfunction)kernel, threads, shared))
 
 /* cudaFuncAttributes */
 typedef struct {
@@ -420,17 +421,15 @@ cudaFuncGetAttributes(cuemu_cudart_func_attr_t *attr, const void *func)
         CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
         CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
     };
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    CUkernel kernel            = NULL;
-    int bytes[3]               = {0, 0, 0};
+    int bytes[3] = {0, 0, 0};
+    cuemu_cudart_error_t error;
+    CUkernel kernel;
     size_t i;
 
     if (attr == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_kernel(func, &kernel);
-    }
+    error = cuemu_cudart_kernel(func, &kernel);
     memset(attr, 0, sizeof(*attr));
     for (i = 0; (i < 3) && (error == CUDART_SUCCESS); ++i) {
         error = (cuemu_cudart_error_t)cuFuncGetAttribute(
@@ -461,16 +460,14 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaLaunchKernelExC(const cuemu_cudart_config_t *config, const void *func,
                     void **args)
 {
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    CUkernel kernel            = NULL;
+    cuemu_cudart_error_t error;
     CUlaunchConfig launch;
+    CUkernel kernel;
 
     if (config == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_kernel(func, &kernel);
-    }
+    error = cuemu_cudart_kernel(func, &kernel);
     if (error == CUDART_SUCCESS) {
         memset(&launch, 0, sizeof(launch));
         launch.gridDimX       = config->grid.x;
@@ -485,37 +482,6 @@ cudaLaunchKernelExC(const cuemu_cudart_config_t *config, const void *func,
         launch.numAttrs       = config->num_attrs;
         error = (cuemu_cudart_error_t)cuLaunchKernelEx(
                 &launch, (CUfunction)kernel, args, NULL);
-    }
-    return cuemu_cudart_return(error);
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *func,
-                                              int threads, size_t shared);
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        int *blocks, const void *func, int threads, size_t shared,
-        unsigned flags)
-{
-    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, func, threads,
-                                                         shared);
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *func,
-                                              int threads, size_t shared)
-{
-    cuemu_cudart_error_t error = cuemu_cudart_enter();
-    CUkernel kernel            = NULL;
-
-    if (error == CUDART_SUCCESS) {
-        error = cuemu_cudart_kernel(func, &kernel);
-    }
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)
-                cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                        blocks, (CUfunction)kernel, threads, shared);
     }
     return cuemu_cudart_return(error);
 }

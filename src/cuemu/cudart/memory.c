@@ -34,115 +34,66 @@ typedef struct {
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaMalloc(void **ptr, size_t size)
 {
     CUdeviceptr dptr = 0;
-    cuemu_cudart_error_t error;
 
     if (ptr == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
-
-    *ptr  = NULL;
-    error = cuemu_cudart_enter();
-    if ((error == CUDART_SUCCESS) && (size > 0)) {
-        error = (cuemu_cudart_error_t)cuMemAlloc(&dptr, size);
-        *ptr  = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
-    }
-    return cuemu_cudart_return(error);
+    *ptr = NULL;
+    CUEMU_CUDART_ADDRESS(ptr, dptr, (size == 0) ? CUDA_SUCCESS :
+                                                  cuMemAlloc(&dptr, size));
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaFree(void *ptr)
-{
-    CUEMU_CUDART_CALL((ptr == NULL) ? CUDA_SUCCESS : cuMemFree(CUEMU_PTR(ptr)));
-}
+CUDART_FORWARD(cudaFree, (void *ptr),
+               (ptr == NULL) ? CUDA_SUCCESS : cuMemFree(CUEMU_PTR(ptr)))
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaMallocPitch(void **ptr, size_t *pitch, size_t width, size_t height)
 {
     CUdeviceptr dptr = 0;
-    cuemu_cudart_error_t error;
 
     if ((ptr == NULL) || (pitch == NULL)) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
-
-    error = cuemu_cudart_enter();
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)cuMemAllocPitch(&dptr, pitch, width,
-                                                      height, 16);
-        *ptr  = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
-    }
-    return cuemu_cudart_return(error);
+    CUEMU_CUDART_ADDRESS(ptr, dptr,
+                         cuMemAllocPitch(&dptr, pitch, width, height, 16));
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaMallocManaged(void **ptr, size_t size, unsigned flags)
 {
     CUdeviceptr dptr = 0;
-    cuemu_cudart_error_t error;
 
     if ((ptr == NULL) || (size == 0)) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
-
-    error = cuemu_cudart_enter();
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)cuMemAllocManaged(
-                &dptr, size, (flags == 0) ? CU_MEM_ATTACH_GLOBAL : flags);
-        *ptr  = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
-    }
-    return cuemu_cudart_return(error);
+    flags = (flags == 0) ? CU_MEM_ATTACH_GLOBAL : flags;
+    CUEMU_CUDART_ADDRESS(ptr, dptr, cuMemAllocManaged(&dptr, size, flags));
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaHostAlloc(void **ptr, size_t size, unsigned flags)
-{
-    CUEMU_CUDART_CALL(cuMemHostAlloc(ptr, size, flags));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaMallocHost(void **ptr, size_t size)
-{
-    CUEMU_CUDART_CALL(cuMemAllocHost(ptr, size));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaFreeHost(void *ptr)
-{
-    CUEMU_CUDART_CALL((ptr == NULL) ? CUDA_SUCCESS : cuMemFreeHost(ptr));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaHostRegister(void *ptr, size_t size, unsigned flags)
-{
-    CUEMU_CUDART_CALL(cuMemHostRegister(ptr, size, flags));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaHostUnregister(void *ptr)
-{
-    CUEMU_CUDART_CALL(cuMemHostUnregister(ptr));
-}
+CUDART_FORWARD(cudaHostAlloc, (void **ptr, size_t size, unsigned flags),
+               cuMemHostAlloc(ptr, size, flags))
+CUDART_FORWARD(cudaMallocHost, (void **ptr, size_t size),
+               cuMemAllocHost(ptr, size))
+CUDART_FORWARD(cudaFreeHost, (void *ptr),
+               (ptr == NULL) ? CUDA_SUCCESS : cuMemFreeHost(ptr))
+CUDART_FORWARD(cudaHostRegister, (void *ptr, size_t size, unsigned flags),
+               cuMemHostRegister(ptr, size, flags))
+CUDART_FORWARD(cudaHostUnregister, (void *ptr), cuMemHostUnregister(ptr))
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 {
     CUdeviceptr dptr = 0;
-    cuemu_cudart_error_t error;
 
     if (device == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
-
-    error = cuemu_cudart_enter();
-    if (error == CUDART_SUCCESS) {
-        error   = (cuemu_cudart_error_t)cuMemHostGetDevicePointer(&dptr, host,
-                                                                  flags);
-        *device = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
-    }
-    return cuemu_cudart_return(error);
+    CUEMU_CUDART_ADDRESS(device, dptr,
+                         cuMemHostGetDevicePointer(&dptr, host, flags));
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaMemGetInfo(size_t *free,
-                                                        size_t *total)
-{
-    CUEMU_CUDART_CALL(cuMemGetInfo(free, total));
-}
+CUDART_FORWARD(cudaMemGetInfo, (size_t *free, size_t *total),
+               cuMemGetInfo(free, total))
 
 static cuemu_cudart_error_t
 cuemu_cudart_pointer(cuemu_cudart_pointer_t *attrs, const void *ptr)
@@ -224,35 +175,22 @@ cudaMemcpyAsync(void *dst, const void *src, size_t count, int kind,
                                     stream));
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice,
-               size_t count)
-{
-    CUEMU_CUDART_CALL(cuMemcpy(CUEMU_PTR(dst), CUEMU_PTR(src), count));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice,
-                    size_t count, CUstream stream)
-{
-    CUEMU_CUDART_CALL(cuMemcpyAsync(CUEMU_PTR(dst), CUEMU_PTR(src), count,
-                                    stream));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemset(void *ptr, int value, size_t count)
-{
-    CUEMU_CUDART_CALL((count == 0) ? CUDA_SUCCESS :
-                      cuMemsetD8(CUEMU_PTR(ptr), (unsigned char)value, count));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemsetAsync(void *ptr, int value, size_t count, CUstream stream)
-{
-    CUEMU_CUDART_CALL((count == 0) ? CUDA_SUCCESS :
-                      cuMemsetD8Async(CUEMU_PTR(ptr), (unsigned char)value,
-                                      count, stream));
-}
+CUDART_FORWARD(cudaMemcpyPeer,
+               (void *dst, int dstDevice, const void *src, int srcDevice,
+                size_t count),
+               cuMemcpy(CUEMU_PTR(dst), CUEMU_PTR(src), count))
+CUDART_FORWARD(cudaMemcpyPeerAsync,
+               (void *dst, int dstDevice, const void *src, int srcDevice,
+                size_t count, CUstream stream),
+               cuMemcpyAsync(CUEMU_PTR(dst), CUEMU_PTR(src), count, stream))
+CUDART_FORWARD(cudaMemset, (void *ptr, int value, size_t count),
+               (count == 0) ? CUDA_SUCCESS :
+               cuMemsetD8(CUEMU_PTR(ptr), (unsigned char)value, count))
+CUDART_FORWARD(cudaMemsetAsync,
+               (void *ptr, int value, size_t count, CUstream stream),
+               (count == 0) ? CUDA_SUCCESS :
+               cuMemsetD8Async(CUEMU_PTR(ptr), (unsigned char)value, count,
+                               stream))
 
 /* Check the arguments of a hint. Hints have no effect: managed memory is always
    in host memory here. `where` is a device, or negative for the host
@@ -303,31 +241,19 @@ cudaMemAdvise(const void *ptr, size_t count, int advice,
 
 /* -------------------------------------------------- handles for processes */
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaIpcGetMemHandle(CUipcMemHandle *handle, void *ptr)
-{
-    CUEMU_CUDART_CALL(cuIpcGetMemHandle(handle, CUEMU_PTR(ptr)));
-}
+CUDART_FORWARD(cudaIpcGetMemHandle, (CUipcMemHandle *handle, void *ptr),
+               cuIpcGetMemHandle(handle, CUEMU_PTR(ptr)))
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaIpcOpenMemHandle(void **ptr, CUipcMemHandle handle, unsigned flags)
 {
     CUdeviceptr dptr = 0;
-    cuemu_cudart_error_t error;
 
     if (ptr == NULL) {
         return cuemu_cudart_return(CUDART_INVALID_VALUE);
     }
-
-    error = cuemu_cudart_enter();
-    if (error == CUDART_SUCCESS) {
-        error = (cuemu_cudart_error_t)cuIpcOpenMemHandle(&dptr, handle, flags);
-        *ptr  = (error == CUDART_SUCCESS) ? (void*)(uintptr_t)dptr : NULL;
-    }
-    return cuemu_cudart_return(error);
+    CUEMU_CUDART_ADDRESS(ptr, dptr, cuIpcOpenMemHandle(&dptr, handle, flags));
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaIpcCloseMemHandle(void *ptr)
-{
-    CUEMU_CUDART_CALL(cuIpcCloseMemHandle(CUEMU_PTR(ptr)));
-}
+CUDART_FORWARD(cudaIpcCloseMemHandle, (void *ptr),
+               cuIpcCloseMemHandle(CUEMU_PTR(ptr)))

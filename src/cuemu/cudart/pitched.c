@@ -66,23 +66,15 @@ cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src,
                                               cuMemcpy2DAsync(&copy, stream));
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemset2D(void *ptr, size_t pitch, int value, size_t width, size_t height)
-{
-    CUEMU_CUDART_CALL((width * height == 0) ?
-                              CUDA_SUCCESS :
-                              cuMemsetD2D8((CUdeviceptr)(uintptr_t)ptr, pitch,
-                                           (unsigned char)value, width,
-                                           height));
-}
-
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemset2DAsync(void *ptr, size_t pitch, int value, size_t width,
-                  size_t height, CUstream stream)
-{
-    CUEMU_CUDART_CALL((width * height == 0) ?
-                              CUDA_SUCCESS :
-                              cuMemsetD2D8Async((CUdeviceptr)(uintptr_t)ptr,
-                                                pitch, (unsigned char)value,
-                                                width, height, stream));
-}
+CUDART_FORWARD(cudaMemset2D,
+               (void *ptr, size_t pitch, int value, size_t width,
+                size_t height),
+               (width * height == 0) ? CUDA_SUCCESS :
+               cuMemsetD2D8((CUdeviceptr)(uintptr_t)ptr, pitch,
+                            (unsigned char)value, width, height))
+CUDART_FORWARD(cudaMemset2DAsync,
+               (void *ptr, size_t pitch, int value, size_t width,
+                size_t height, CUstream stream),
+               (width * height == 0) ? CUDA_SUCCESS :
+               cuMemsetD2D8Async((CUdeviceptr)(uintptr_t)ptr, pitch,
+                                 (unsigned char)value, width, height, stream))

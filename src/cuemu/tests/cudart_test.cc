@@ -270,7 +270,7 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
             void    *data, *name;
         } wrapper = {0x466243b1, 1, image.data(), nullptr};
         unsigned got[100], first = 1000, step = 7;
-        void *ptr, *module;
+        void *ptr, *module, *function;
 
         module = reg(&wrapper);
         call("__cudaRegisterFunction", module, (const char*)&kernel,
@@ -295,6 +295,16 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
                           (const void*)&step, (size_t)4, (size_t)1, 1));
         EXPECT_EQ(98, call("cudaLaunchKernel", (const void*)&one, one, many,
                            (void**)0, (size_t)0, (void*)0));
+        int blocks = 0;
+        for (const void *func : {(void*)&kernel, (void*)&one}) {
+            const int error = (func == &kernel) ? 0 : 98;
+            EXPECT_EQ(error, call("cudaGetFuncBySymbol", &function, func));
+            EXPECT_EQ(error, call("cudaFuncSetAttribute", func, 8, 65536));
+            EXPECT_EQ(error,
+                      call("cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+                           &blocks, func, 100, (size_t)0));
+        }
+        EXPECT_EQ(20, blocks);
         call("__cudaUnregisterFatBinary", module);
         EXPECT_EQ(0, call("cudaFree", ptr));
         call("cudaGetLastError");
