@@ -232,11 +232,14 @@ cuemu_status_t cuemu_node_load(const char *path, cuemu_node_t *node_p,
 cuemu_status_t cuemu_node_find(const char *name, const char *libdir,
                                char *path_p, size_t path_size, char *errbuf);
 
-/* Find and load the node named by $CUEMU_NODE. Errors: those of
-   cuemu_node_find() and cuemu_node_load(); INVALID if the variable is unset or
-   empty. */
-cuemu_status_t cuemu_node_load_env(const char *libdir, cuemu_node_t *node_p,
-                                   char *errbuf);
+/* Find and load the node named by $CUEMU_NODE, also beside the library that
+   contains this function. Errors: those of cuemu_node_find() and
+   cuemu_node_load(); INVALID if the variable is unset or empty. */
+cuemu_status_t cuemu_node_load_env(cuemu_node_t *node_p, char *errbuf);
+
+/* Write a GPU's UUID as the driver and NVML print it. */
+#define CUEMU_UUID_SIZE 41
+void cuemu_gpu_uuid_text(const cuemu_gpu_t *gpu, char *text);
 
 /* Return the route from `src` to `dst`, NULL if there is none. */
 const cuemu_route_t *cuemu_node_route(const cuemu_node_t *node,

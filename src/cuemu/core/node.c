@@ -106,6 +106,19 @@ static void cuemu_gpu_uuid(const char *node, const char *busid, uint8_t *uuid)
     }
 }
 
+void cuemu_gpu_uuid_text(const cuemu_gpu_t *gpu, char *text)
+{
+    int i;
+
+    text += sprintf(text, "GPU-");
+    for (i = 0; i < 16; ++i) {
+        text += sprintf(text, "%s%02x",
+                        ((i == 4) || (i == 6) || (i == 8) || (i == 10)) ? "-" :
+                                                                          "",
+                        gpu->uuid[i]);
+    }
+}
+
 /* Set the PCIe generation and width reported by NVML: those of the device, not
    of the bridges above it. Values below a quarter of the GPU generation's rate
    are those of a virtual machine's port, and replaced. */

@@ -6,6 +6,7 @@
 
 #include "cuemu_core.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,11 +77,31 @@ cuemu_status_t cuemu_node_find(const char *name, const char *libdir,
     return CUEMU_ERR_IO;
 }
 
-cuemu_status_t cuemu_node_load_env(const char *libdir, cuemu_node_t *node_p,
-                                   char *errbuf)
+/* Return the folder of the library that this file is linked into, in `path`;
+   NULL if unknown. */
+static const char *cuemu_node_libdir(char *path, size_t size)
+{
+    Dl_info info;
+    char *slash;
+
+    if ((dladdr((void*)cuemu_node_load_env, &info) == 0) ||
+        (info.dli_fname == NULL)) {
+        return NULL;
+    }
+
+    snprintf(path, size, "%s", info.dli_fname);
+    slash = strrchr(path, '/');
+    if (slash == NULL) {
+        return NULL;
+    }
+    *slash = '\0';
+    return path;
+}
+
+cuemu_status_t cuemu_node_load_env(cuemu_node_t *node_p, char *errbuf)
 {
     const char *name = getenv("CUEMU_NODE");
-    char path[4096];
+    char path[4096], libdir[4096];
     cuemu_status_t status;
 
     if ((name == NULL) || (name[0] == '\0')) {
@@ -90,7 +111,8 @@ cuemu_status_t cuemu_node_load_env(const char *libdir, cuemu_node_t *node_p,
         return CUEMU_ERR_INVALID;
     }
 
-    status = cuemu_node_find(name, libdir, path, sizeof(path), errbuf);
+    status = cuemu_node_find(name, cuemu_node_libdir(libdir, sizeof(libdir)),
+                             path, sizeof(path), errbuf);
     if (status != CUEMU_OK) {
         return status;
     }

@@ -14,31 +14,18 @@ static pthread_mutex_t cuemu_init_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t cuemu_init_pid;
 
 
-static void cuemu_uuid_string(const uint8_t *uuid, char *str)
-{
-    int i;
-
-    str += sprintf(str, "GPU-");
-    for (i = 0; i < 16; ++i) {
-        str += sprintf(str, "%s%02x",
-                       ((i == 4) || (i == 6) || (i == 8) || (i == 10)) ? "-" :
-                                                                         "",
-                       uuid[i]);
-    }
-}
-
 /* Return the GPU, as index in the node, of an element of CUDA_VISIBLE_DEVICES:
    a number or the beginning of a UUID; -1 if it names no GPU. */
 static int cuemu_visible_parse(const char *item)
 {
     const cuemu_node_t *node = cuemu_session.node;
-    char uuid[64], *end;
+    char uuid[CUEMU_UUID_SIZE], *end;
     long index;
     int i;
 
     if (strncmp(item, "GPU-", 4) == 0) {
         for (i = 0; i < node->num_gpus; ++i) {
-            cuemu_uuid_string(node->gpus[i].uuid, uuid);
+            cuemu_gpu_uuid_text(&node->gpus[i], uuid);
             if (strncmp(uuid, item, strlen(item)) == 0) {
                 return i;
             }

@@ -3,7 +3,6 @@
 /* Start and end of processes, and allocation of the GPUs' memory. */
 #include "cuemu_session.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -476,8 +475,6 @@ static int64_t cuemu_env_bytes(const char *name)
 static int cuemu_session_load_node(cuemu_node_t *node)
 {
     char errbuf[CUEMU_ERRBUF_SIZE] = "";
-    char libdir[4096], *slash;
-    Dl_info info;
 
     if (getenv("CUEMU_NODE") == NULL) {
         fprintf(stderr, "cuemu: CUEMU_NODE is not set: it names the node to "
@@ -485,20 +482,7 @@ static int cuemu_session_load_node(cuemu_node_t *node)
         return -1;
     }
 
-    libdir[0] = '\0';
-    if ((dladdr((void*)cuemu_session_load_node, &info) != 0) &&
-        (info.dli_fname != NULL)) {
-        snprintf(libdir, sizeof(libdir), "%s", info.dli_fname);
-        slash = strrchr(libdir, '/');
-        if (slash != NULL) {
-            *slash = '\0';
-        } else {
-            libdir[0] = '\0';
-        }
-    }
-
-    if (cuemu_node_load_env((libdir[0] != '\0') ? libdir : NULL, node,
-                            errbuf) != CUEMU_OK) {
+    if (cuemu_node_load_env(node, errbuf) != CUEMU_OK) {
         fprintf(stderr, "cuemu: %s\n", errbuf);
         return -1;
     }

@@ -14,7 +14,6 @@
 #include <cuemu_core.h>
 
 #include <ctype.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,18 +45,8 @@ static char cuemu_nvml_handles[CUEMU_MAX_GPUS];
 static nvmlReturn_t cuemu_nvml_load(void)
 {
     char error[CUEMU_ERRBUF_SIZE];
-    char path[4096];
-    char *slash;
-    Dl_info info;
 
-    path[0] = '\0';
-    if (dladdr((void*)cuemu_nvml_handles, &info) && (info.dli_fname != NULL)) {
-        snprintf(path, sizeof(path), "%s", info.dli_fname);
-        slash  = strrchr(path, '/');
-        *((slash == NULL) ? path : slash) = '\0';
-    }
-
-    if (cuemu_node_load_env(path, &cuemu_nvml.node, error) != CUEMU_OK) {
+    if (cuemu_node_load_env(&cuemu_nvml.node, error) != CUEMU_OK) {
         fprintf(stderr, "cuemu: libnvidia-ml: %s\n", error);
         return NVML_ERROR_DRIVER_NOT_LOADED;
     }
@@ -120,6 +109,17 @@ static int cuemu_nvml_index(nvmlDevice_t device)
         return NVML_SUCCESS; \
     }
 
+/* Define two versions of a function that do the same. */
+#define CUEMU_NVML_VERSIONS(_name, _name2, _decl, _call) \
+    nvmlReturn_t _name _decl \
+    { \
+        return _call; \
+    } \
+    nvmlReturn_t _name2 _decl \
+    { \
+        return _call; \
+    }
+
 static nvmlReturn_t cuemu_nvml_string(char *buffer, unsigned length,
                                       const char *text)
 {
@@ -131,16 +131,6 @@ static nvmlReturn_t cuemu_nvml_string(char *buffer, unsigned length,
     }
     strcpy(buffer, text);
     return NVML_SUCCESS;
-}
-
-static void cuemu_nvml_uuid(const cuemu_gpu_t *gpu, char *text, size_t size)
-{
-    const uint8_t *u = gpu->uuid;
-
-    snprintf(text, size,
-             "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
-             "%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4], u[5],
-             u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
 /* The PCI device number encodes only the GPU's generation. */
@@ -187,25 +177,22 @@ static unsigned long long cuemu_nvml_memory(const cuemu_gpu_t *gpu)
                                                           gpu->memory_bytes;
 }
 
-/* Return the link, NULL if the GPU has fewer. */
-static const cuemu_nvlink_t *
-cuemu_nvml_link(const cuemu_gpu_t *gpu, unsigned link)
+/* Find a link; errors: NOT_SUPPORTED (the GPU has none), INVALID_ARGUMENT. */
+static nvmlReturn_t cuemu_nvml_link(const cuemu_gpu_t *gpu, unsigned link,
+                                    const cuemu_nvlink_t **nvlink_p)
 {
-    return (link < (unsigned)gpu->num_nvlinks) ? &gpu->nvlinks[link] : NULL;
+    if (link >= (unsigned)gpu->num_nvlinks) {
+        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
+                                         NVML_ERROR_INVALID_ARGUMENT;
+    }
+    *nvlink_p = &gpu->nvlinks[link];
+    return NVML_SUCCESS;
 }
 
 
 /* ---------------------------------------------------- library and system */
 
-nvmlReturn_t nvmlInit_v2(void)
-{
-    return cuemu_nvml_start();
-}
-
-nvmlReturn_t nvmlInit(void)
-{
-    return cuemu_nvml_start();
-}
+CUEMU_NVML_VERSIONS(nvmlInit, nvmlInit_v2, (void), cuemu_nvml_start())
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
@@ -228,34 +215,31 @@ nvmlReturn_t nvmlShutdown(void)
 
 const char *nvmlErrorString(nvmlReturn_t result)
 {
-    switch (result) {
-    case NVML_SUCCESS:
-        return "Success";
-    case NVML_ERROR_UNINITIALIZED:
-        return "Uninitialized";
-    case NVML_ERROR_INVALID_ARGUMENT:
-        return "Invalid Argument";
-    case NVML_ERROR_NOT_SUPPORTED:
-        return "Not Supported";
-    case NVML_ERROR_NO_PERMISSION:
-        return "Insufficient Permissions";
-    case NVML_ERROR_NOT_FOUND:
-        return "Not Found";
-    case NVML_ERROR_INSUFFICIENT_SIZE:
-        return "Insufficient Size";
-    case NVML_ERROR_DRIVER_NOT_LOADED:
-        return "Driver Not Loaded";
-    case NVML_ERROR_TIMEOUT:
-        return "Timeout";
-    case NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "NVML Shared Library Not Found";
-    case NVML_ERROR_FUNCTION_NOT_FOUND:
-        return "Function Not Found";
-    case NVML_ERROR_GPU_IS_LOST:
-        return "GPU is lost";
-    default:
-        return "Unknown Error";
+    static const struct {
+        nvmlReturn_t result;
+        const char  *text;
+    } texts[] = {
+        {NVML_SUCCESS, "Success"},
+        {NVML_ERROR_UNINITIALIZED, "Uninitialized"},
+        {NVML_ERROR_INVALID_ARGUMENT, "Invalid Argument"},
+        {NVML_ERROR_NOT_SUPPORTED, "Not Supported"},
+        {NVML_ERROR_NO_PERMISSION, "Insufficient Permissions"},
+        {NVML_ERROR_NOT_FOUND, "Not Found"},
+        {NVML_ERROR_INSUFFICIENT_SIZE, "Insufficient Size"},
+        {NVML_ERROR_DRIVER_NOT_LOADED, "Driver Not Loaded"},
+        {NVML_ERROR_TIMEOUT, "Timeout"},
+        {NVML_ERROR_LIBRARY_NOT_FOUND, "NVML Shared Library Not Found"},
+        {NVML_ERROR_FUNCTION_NOT_FOUND, "Function Not Found"},
+        {NVML_ERROR_GPU_IS_LOST, "GPU is lost"}
+    };
+    size_t i;
+
+    for (i = 0; i < sizeof(texts) / sizeof(texts[0]); ++i) {
+        if (texts[i].result == result) {
+            return texts[i].text;
+        }
     }
+    return "Unknown Error";
 }
 
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
@@ -279,15 +263,10 @@ static nvmlReturn_t cuemu_nvml_cuda_version(int *version)
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *cudaDriverVersion)
-{
-    return cuemu_nvml_cuda_version(cudaDriverVersion);
-}
+CUEMU_NVML_VERSIONS(nvmlSystemGetCudaDriverVersion,
+                    nvmlSystemGetCudaDriverVersion_v2, (int *version),
+                    cuemu_nvml_cuda_version(version))
 
-nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion)
-{
-    return cuemu_nvml_cuda_version(cudaDriverVersion);
-}
 
 
 /* --------------------------------------------------------------- devices */
@@ -304,15 +283,8 @@ static nvmlReturn_t cuemu_nvml_count(unsigned int *count)
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *deviceCount)
-{
-    return cuemu_nvml_count(deviceCount);
-}
-
-nvmlReturn_t nvmlDeviceGetCount(unsigned int *deviceCount)
-{
-    return cuemu_nvml_count(deviceCount);
-}
+CUEMU_NVML_VERSIONS(nvmlDeviceGetCount, nvmlDeviceGetCount_v2,
+                    (unsigned int *count), cuemu_nvml_count(count))
 
 static nvmlReturn_t cuemu_nvml_by_index(unsigned index, nvmlDevice_t *device)
 {
@@ -326,17 +298,9 @@ static nvmlReturn_t cuemu_nvml_by_index(unsigned index, nvmlDevice_t *device)
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index,
-                                           nvmlDevice_t *device)
-{
-    return cuemu_nvml_by_index(index, device);
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index,
-                                        nvmlDevice_t *device)
-{
-    return cuemu_nvml_by_index(index, device);
-}
+CUEMU_NVML_VERSIONS(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2,
+                    (unsigned int index, nvmlDevice_t *device),
+                    cuemu_nvml_by_index(index, device))
 
 static nvmlReturn_t cuemu_nvml_by_bus_id(const char *text, nvmlDevice_t *device)
 {
@@ -360,21 +324,14 @@ static nvmlReturn_t cuemu_nvml_by_bus_id(const char *text, nvmlDevice_t *device)
     return NVML_ERROR_NOT_FOUND;
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId,
-                                              nvmlDevice_t *device)
-{
-    return cuemu_nvml_by_bus_id(pciBusId, device);
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId,
-                                           nvmlDevice_t *device)
-{
-    return cuemu_nvml_by_bus_id(pciBusId, device);
-}
+CUEMU_NVML_VERSIONS(nvmlDeviceGetHandleByPciBusId,
+                    nvmlDeviceGetHandleByPciBusId_v2,
+                    (const char *pciBusId, nvmlDevice_t *device),
+                    cuemu_nvml_by_bus_id(pciBusId, device))
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
-    char text[NVML_DEVICE_UUID_BUFFER_SIZE];
+    char text[CUEMU_UUID_SIZE];
     int i;
 
     if (!cuemu_nvml_is_up()) {
@@ -384,7 +341,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         return NVML_ERROR_INVALID_ARGUMENT;
     }
     for (i = 0; i < cuemu_nvml.node.num_gpus; ++i) {
-        cuemu_nvml_uuid(&cuemu_nvml.node.gpus[i], text, sizeof(text));
+        cuemu_gpu_uuid_text(&cuemu_nvml.node.gpus[i], text);
         if (strcasecmp(text, uuid) == 0) {
             return cuemu_nvml_by_index((unsigned)i, device);
         }
@@ -402,10 +359,10 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name,
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid,
                                unsigned int length)
 {
-    char text[NVML_DEVICE_UUID_BUFFER_SIZE];
+    char text[CUEMU_UUID_SIZE];
 
     CUEMU_NVML_GPU(device, gpu, uuid == NULL);
-    cuemu_nvml_uuid(gpu, text, sizeof(text));
+    cuemu_gpu_uuid_text(gpu, text);
     return cuemu_nvml_string(uuid, length, text);
 }
 
@@ -497,15 +454,9 @@ static nvmlReturn_t cuemu_nvml_old_pci(nvmlDevice_t device, nvmlPciInfo_t *pci)
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci)
-{
-    return cuemu_nvml_old_pci(device, pci);
-}
-
-nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci)
-{
-    return cuemu_nvml_old_pci(device, pci);
-}
+CUEMU_NVML_VERSIONS(nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v2,
+                    (nvmlDevice_t device, nvmlPciInfo_t *pci),
+                    cuemu_nvml_old_pci(device, pci))
 
 CUEMU_NVML_GET(nvmlDeviceGetMaxPcieLinkGeneration, unsigned int, gpu->pcie_gen)
 CUEMU_NVML_GET(nvmlDeviceGetCurrPcieLinkGeneration, unsigned int, gpu->pcie_gen)
@@ -579,8 +530,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link,
     if (gpu->num_nvlinks == 0) {
         return NVML_ERROR_NOT_SUPPORTED;
     }
-    *isActive = (cuemu_nvml_link(gpu, link) != NULL) ? NVML_FEATURE_ENABLED :
-                                                       NVML_FEATURE_DISABLED;
+    *isActive = (link < (unsigned)gpu->num_nvlinks) ? NVML_FEATURE_ENABLED :
+                                                      NVML_FEATURE_DISABLED;
     return NVML_SUCCESS;
 }
 
@@ -590,16 +541,17 @@ nvmlReturn_t nvmlDeviceGetNvLinkVersion(nvmlDevice_t device, unsigned int link,
     /* NVML numbers minor versions too (NVML_NVLINK_VERSION_ in nvml.h) */
     static const unsigned of_generation[] = {0, 1, 2, 4, 6, 7, 8};
     const int last = sizeof(of_generation) / sizeof(of_generation[0]) - 1;
+    const cuemu_nvlink_t *nvlink;
+    nvmlReturn_t ret;
 
     CUEMU_NVML_GPU(device, gpu, version == NULL);
-    if (cuemu_nvml_link(gpu, link) == NULL) {
-        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
-                                         NVML_ERROR_INVALID_ARGUMENT;
+    ret = cuemu_nvml_link(gpu, link, &nvlink);
+    if (ret == NVML_SUCCESS) {
+        *version = of_generation[(gpu->nvlink_version < last) ?
+                                         gpu->nvlink_version :
+                                         last];
     }
-    *version = of_generation[(gpu->nvlink_version < last) ?
-                                     gpu->nvlink_version :
-                                     last];
-    return NVML_SUCCESS;
+    return ret;
 }
 
 nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device,
@@ -608,13 +560,13 @@ nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device,
                                            unsigned int *capResult)
 {
     const cuemu_nvlink_t *nvlink;
+    nvmlReturn_t ret;
 
     CUEMU_NVML_GPU(device, gpu, (capResult == NULL) ||
                                 (capability >= NVML_NVLINK_CAP_COUNT));
-    nvlink = cuemu_nvml_link(gpu, link);
-    if (nvlink == NULL) {
-        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
-                                         NVML_ERROR_INVALID_ARGUMENT;
+    ret = cuemu_nvml_link(gpu, link, &nvlink);
+    if (ret != NVML_SUCCESS) {
+        return ret;
     }
 
     switch (capability) {
@@ -626,11 +578,8 @@ nvmlReturn_t nvmlDeviceGetNvLinkCapability(nvmlDevice_t device,
     case NVML_NVLINK_CAP_SYSMEM_ATOMICS:
         *capResult = (nvlink->peer_type == CUEMU_PEER_CPU);
         break;
-    case NVML_NVLINK_CAP_VALID:
-        *capResult = 1;
-        break;
     default:
-        *capResult = 0;
+        *capResult = (capability == NVML_NVLINK_CAP_VALID);
         break;
     }
     return NVML_SUCCESS;
@@ -640,12 +589,12 @@ static nvmlReturn_t cuemu_nvml_remote(nvmlDevice_t device, unsigned link,
                                       nvmlPciInfo_t *pci)
 {
     const cuemu_nvlink_t *nvlink;
+    nvmlReturn_t ret;
 
     CUEMU_NVML_GPU(device, gpu, pci == NULL);
-    nvlink = cuemu_nvml_link(gpu, link);
-    if (nvlink == NULL) {
-        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
-                                         NVML_ERROR_INVALID_ARGUMENT;
+    ret = cuemu_nvml_link(gpu, link, &nvlink);
+    if (ret != NVML_SUCCESS) {
+        return ret;
     }
 
     cuemu_nvml_pci_info(nvlink->peer_busid,
@@ -680,12 +629,12 @@ nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(
         nvmlIntNvLinkDeviceType_t *pNvLinkDeviceType)
 {
     const cuemu_nvlink_t *nvlink;
+    nvmlReturn_t ret;
 
     CUEMU_NVML_GPU(device, gpu, pNvLinkDeviceType == NULL);
-    nvlink = cuemu_nvml_link(gpu, link);
-    if (nvlink == NULL) {
-        return (gpu->num_nvlinks == 0) ? NVML_ERROR_NOT_SUPPORTED :
-                                         NVML_ERROR_INVALID_ARGUMENT;
+    ret = cuemu_nvml_link(gpu, link, &nvlink);
+    if (ret != NVML_SUCCESS) {
+        return ret;
     }
 
     switch (nvlink->peer_type) {

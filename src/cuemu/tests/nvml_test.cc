@@ -10,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -18,20 +20,23 @@
 /* A fresh copy of the library for a node: it reads its node only once. */
 class nvml_library {
 public:
-    explicit nvml_library(const char *node)
+    explicit nvml_library(const char *node, const std::string &file = path())
     {
-        const char *dir  = getenv("CUEMU_LIB");
-        std::string path = std::string(dir == NULL ? "lib" : dir) +
-                           "/libnvidia-ml.so.1";
-
         setenv("CUEMU_NODE", node, 1);
-        m_handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        m_handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
         EXPECT_NE(nullptr, m_handle) << dlerror();
     }
 
     ~nvml_library()
     {
         dlclose(m_handle);
+    }
+
+    static std::string path()
+    {
+        const char *dir = getenv("CUEMU_LIB");
+
+        return std::string(dir == NULL ? "lib" : dir) + "/libnvidia-ml.so.1";
     }
 
     template<typename F> F *get(F *, const char *name)
@@ -123,6 +128,8 @@ TEST(nvml, beluga)
     EXPECT_EQ(NVML_SUCCESS,
               CALL(lib, nvmlDeviceGetNvLinkVersion, gpu[0], 0, &value));
     EXPECT_EQ(2u, value);
+    EXPECT_EQ(NVML_ERROR_INVALID_ARGUMENT,
+              CALL(lib, nvmlDeviceGetNvLinkVersion, gpu[0], 6, &value));
 
     nvmlFieldValue_t fields[3];
     memset(fields, 0, sizeof(fields));
@@ -183,6 +190,7 @@ TEST(nvml, pcie_only_reports_pairs_without_peer_access)
     nvmlGpuP2PStatus_t status;
     nvmlEnableState_t state;
     nvmlDevice_t gpu[3];
+    unsigned value;
 
     ASSERT_EQ(NVML_SUCCESS, CALL(lib, nvmlInit));
     for (unsigned i = 0; i < 3; ++i) {
@@ -203,6 +211,8 @@ TEST(nvml, pcie_only_reports_pairs_without_peer_access)
     EXPECT_NE(NVML_P2P_STATUS_OK, status);
     EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED,
               CALL(lib, nvmlDeviceGetNvLinkState, gpu[0], 0, &state));
+    EXPECT_EQ(NVML_ERROR_NOT_SUPPORTED,
+              CALL(lib, nvmlDeviceGetNvLinkVersion, gpu[0], 0, &value));
 }
 
 TEST(nvml, a_missing_node_is_a_missing_driver)
@@ -212,4 +222,30 @@ TEST(nvml, a_missing_node_is_a_missing_driver)
     EXPECT_EQ(NVML_ERROR_DRIVER_NOT_LOADED, CALL(lib, nvmlInit_v2));
     EXPECT_STREQ("Driver Not Loaded",
                  CALL(lib, nvmlErrorString, NVML_ERROR_DRIVER_NOT_LOADED));
+}
+
+TEST(nvml, a_node_lies_beside_the_library)
+{
+    const char *nodes = getenv("CUEMU_NODES");
+    char dir[]        = "/tmp/cuemu_nvml_XXXXXX";
+
+    if (nodes == NULL) {
+        GTEST_SKIP() << "CUEMU_NODES is not set";
+    }
+
+    ASSERT_NE(nullptr, mkdtemp(dir));
+    std::string top  = dir, saved = nodes;
+    std::string lib  = top + "/lib", file = lib + "/libnvidia-ml.so.1";
+    std::string node = top + "/nodes/own.xml";
+    ASSERT_EQ(0, mkdir(lib.c_str(), 0700));
+    ASSERT_EQ(0, mkdir((top + "/nodes").c_str(), 0700));
+    ASSERT_EQ(0, symlink(nvml_library::path().c_str(), file.c_str()));
+    ASSERT_EQ(0, symlink((saved + "/beluga.xml").c_str(), node.c_str()));
+    unsetenv("CUEMU_NODES");
+    {
+        nvml_library own("own", file);
+        EXPECT_EQ(NVML_SUCCESS, CALL(own, nvmlInit_v2));
+    }
+    setenv("CUEMU_NODES", saved.c_str(), 1);
+    EXPECT_EQ(0, system(("rm -rf " + top).c_str()));
 }

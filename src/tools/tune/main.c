@@ -272,7 +272,7 @@ int main(int argc, char **argv)
     ucx_mp_tool_log(UCT_CUDA_LOG_WARN);
     ucx_mp_tool_config_read(&config);
     if ((getenv("CUEMU_NODE") == NULL) ||
-        (cuemu_node_load_env(NULL, &node, error) != CUEMU_OK)) {
+        (cuemu_node_load_env(&node, error) != CUEMU_OK)) {
         ucx_mp_tool_die(UCX_MP_TOOL_FAILED,
                         "this is for emulated nodes: ucx_mp_run --emulate NODE "
                         "ucx_mp_plan_time ...");
