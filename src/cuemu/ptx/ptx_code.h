@@ -266,6 +266,11 @@ cuemu_ptx_status_t cuemu_ptx_operands(cuemu_ptx_kernel_t *k,
                                       cuemu_ptx_insn_t *in, int to, int from,
                                       unsigned num_sources, char *error);
 
+/* Return OK if the instruction's first `count` registers are set, otherwise
+   NOT_KNOWN, and the operand's number in `error` unless that is NULL. */
+cuemu_ptx_status_t cuemu_ptx_check(const cuemu_ptx_insn_t *in, unsigned count,
+                                   char *error);
+
 /* Return non-zero if one of the statement's words, after the first, is
    `word`. */
 int cuemu_ptx_has(const cuemu_ptx_statement_t *st, const char *word);
@@ -281,6 +286,9 @@ unsigned cuemu_ptx_type_size(int type); /* Return the size of a type in bytes; 0
                                            for PRED */
 unsigned cuemu_ptx_type_width(int type); /* Return the bytes of an element of a
                                             register for this type */
+
+/* Return non-zero for the types S8 to S64. */
+int cuemu_ptx_is_signed(int type);
 
 /* Return the register of a source operand read as elements of a type: its own
    register, or a constant. NONE if the operand has no such value. */
@@ -394,6 +402,10 @@ struct cuemu_ptx_block {
                                                            access */
     cuemu_ptx_page_t          page[CUEMU_PTX_PAGES];
 };
+
+/* Run an instruction without effect. */
+void cuemu_ptx_nothing(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                       cuemu_ptx_mask_t m);
 
 /* End the kernel with a fault. */
 void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,

@@ -46,9 +46,6 @@ enum {
             PTX_ALL_LANES(_what(a[i]) == _what(b[i])); \
             break; \
         case PTX_NE: \
-            PTX_ALL_LANES((int)(_what(a[i]) < _what(b[i])) | \
-                          (int)(_what(a[i]) > _what(b[i]))); \
-            break; \
         case PTX_EQU: \
             PTX_ALL_LANES((int)(_what(a[i]) < _what(b[i])) | \
                           (int)(_what(a[i]) > _what(b[i]))); \
@@ -93,31 +90,18 @@ PTX_COMPARE(compare_bf16, uint16_t, cuemu_ptx_from_bfloat)
 static cuemu_ptx_mask_t ptx_compare(const cuemu_ptx_group_t *g,
                                     const cuemu_ptx_insn_t *in)
 {
-    switch (in->type) {
-    case CUEMU_PTX_B16:
-    case CUEMU_PTX_U16:
-        return ptx_compare_u16(g, in);
-    case CUEMU_PTX_S16:
-        return ptx_compare_s16(g, in);
-    case CUEMU_PTX_B32:
-    case CUEMU_PTX_U32:
-        return ptx_compare_u32(g, in);
-    case CUEMU_PTX_S32:
-        return ptx_compare_s32(g, in);
-    case CUEMU_PTX_B64:
-    case CUEMU_PTX_U64:
-        return ptx_compare_u64(g, in);
-    case CUEMU_PTX_S64:
-        return ptx_compare_s64(g, in);
-    case CUEMU_PTX_F32:
-        return ptx_compare_f32(g, in);
-    case CUEMU_PTX_F64:
-        return ptx_compare_f64(g, in);
-    case CUEMU_PTX_F16:
-        return ptx_compare_f16(g, in);
-    default:
-        return ptx_compare_bf16(g, in);
-    }
+    static cuemu_ptx_mask_t (*const functions[CUEMU_PTX_TYPE_LAST])(
+            const cuemu_ptx_group_t*, const cuemu_ptx_insn_t*) = {
+        [CUEMU_PTX_B16] = ptx_compare_u16, [CUEMU_PTX_U16]  = ptx_compare_u16,
+        [CUEMU_PTX_S16] = ptx_compare_s16, [CUEMU_PTX_B32]  = ptx_compare_u32,
+        [CUEMU_PTX_U32] = ptx_compare_u32, [CUEMU_PTX_S32]  = ptx_compare_s32,
+        [CUEMU_PTX_B64] = ptx_compare_u64, [CUEMU_PTX_U64]  = ptx_compare_u64,
+        [CUEMU_PTX_S64] = ptx_compare_s64, [CUEMU_PTX_F32]  = ptx_compare_f32,
+        [CUEMU_PTX_F64] = ptx_compare_f64, [CUEMU_PTX_F16]  = ptx_compare_f16,
+        [CUEMU_PTX_BF16] = ptx_compare_bf16
+    };
+
+    return functions[in->type](g, in);
 }
 
 static cuemu_ptx_mask_t ptx_combine(cuemu_ptx_mask_t a, cuemu_ptx_mask_t b,
@@ -385,7 +369,6 @@ static cuemu_ptx_status_t ptx_decode_select(cuemu_ptx_kernel_t *k,
     int is_selp = (strcmp(st->token[0], "selp") == 0);
     int type    = (st->num_tokens > 1) ? cuemu_ptx_type(st->token[1]) : -1;
     int by      = CUEMU_PTX_PRED;
-    unsigned i;
 
     if ((type < CUEMU_PTX_B16) || (type > CUEMU_PTX_F64)) {
         return CUEMU_PTX_NOT_KNOWN;
@@ -411,12 +394,7 @@ static cuemu_ptx_status_t ptx_decode_select(cuemu_ptx_kernel_t *k,
     in->r[1] = cuemu_ptx_source(k, &st->op[1], type);
     in->r[2] = cuemu_ptx_source(k, &st->op[2], type);
     in->r[3] = cuemu_ptx_source(k, &st->op[3], by);
-    for (i = 0; i < 4; ++i) {
-        if (in->r[i] == CUEMU_PTX_NONE) {
-            return CUEMU_PTX_NOT_KNOWN;
-        }
-    }
-    return CUEMU_PTX_OK;
+    return cuemu_ptx_check(in, 4, NULL);
 }
 
 cuemu_ptx_status_t cuemu_ptx_decode_compare(cuemu_ptx_kernel_t *k,

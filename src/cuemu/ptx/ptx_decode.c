@@ -8,11 +8,6 @@
 
 /* -------------------------------------------------------- control flow */
 
-static void ptx_nothing(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
-                        cuemu_ptx_mask_t m)
-{
-}
-
 static void ptx_trap(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_mask_t m)
 {
@@ -34,8 +29,9 @@ static cuemu_ptx_status_t ptx_decode_barrier(cuemu_ptx_kernel_t *k,
                                              cuemu_ptx_insn_t *in)
 {
     const cuemu_ptx_operand_t *op = st->op;
-    int is_red       = cuemu_ptx_has(st, "red"), i;
+    int is_red       = cuemu_ptx_has(st, "red");
     unsigned num_ops = st->num_ops;
+    cuemu_ptx_status_t status;
 
     if ((cuemu_ptx_stranger(st, "cta sync aligned arrive red and or popc") !=
          NULL) || (num_ops < (is_red ? 3u : 1u)) ||
@@ -60,14 +56,10 @@ static cuemu_ptx_status_t ptx_decode_barrier(cuemu_ptx_kernel_t *k,
     }
     in->r[0] = cuemu_ptx_source(k, op, CUEMU_PTX_U32);
     in->r[1] = (num_ops < 2) ? 0 : cuemu_ptx_source(k, &op[1], CUEMU_PTX_U32);
-    for (i = 0; i < 4; ++i) {
-        if (in->r[i] == CUEMU_PTX_NONE) {
-            return CUEMU_PTX_NOT_KNOWN;
-        }
-    }
+    status         = cuemu_ptx_check(in, 4, NULL);
     in->r[1]       = (num_ops < 2) ? CUEMU_PTX_NONE : in->r[1];
     k->has_barrier = 1;
-    return CUEMU_PTX_OK;
+    return status;
 }
 
 static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
@@ -76,7 +68,7 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
 {
     const char *name = st->token[0];
 
-    in->run = ptx_nothing;
+    in->run = cuemu_ptx_nothing;
     if (strcmp(name, "bra") == 0) {
         in->kind = CUEMU_PTX_BRANCH;
         return ((st->num_ops == 1) &&
@@ -84,10 +76,8 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
                CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;
     } else if (strcmp(name, "brx") == 0) {
         in->kind = CUEMU_PTX_BRANCH_INDEX;
-        in->r[0] = (st->num_ops == 2) ?
-                   cuemu_ptx_source(k, &st->op[0], CUEMU_PTX_U32) :
-                   CUEMU_PTX_NONE;
-        return ((in->r[0] != CUEMU_PTX_NONE) &&
+        in->r[0] = cuemu_ptx_source(k, &st->op[0], CUEMU_PTX_U32);
+        return ((st->num_ops == 2) && (in->r[0] != CUEMU_PTX_NONE) &&
                 (st->op[1].kind == CUEMU_PTX_OPERAND_LABEL)) ?
                CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;
     } else if ((strcmp(name, "exit") == 0) || (strcmp(name, "ret") == 0)) {
@@ -111,11 +101,9 @@ static cuemu_ptx_status_t ptx_decode_control(cuemu_ptx_kernel_t *k,
         return CUEMU_PTX_OK; /* operations complete in program order anyway */
     } else if (strcmp(name, "nanosleep") == 0) {
         in->run  = ptx_nanosleep;
-        in->r[0] = (st->num_ops == 1) ?
-                   cuemu_ptx_source(k, &st->op[0], CUEMU_PTX_U32) :
-                   CUEMU_PTX_NONE;
-        return (in->r[0] != CUEMU_PTX_NONE) ? CUEMU_PTX_OK :
-                                              CUEMU_PTX_NOT_KNOWN;
+        in->r[0] = cuemu_ptx_source(k, &st->op[0], CUEMU_PTX_U32);
+        return (st->num_ops == 1) ? cuemu_ptx_check(in, 1, NULL) :
+                                    CUEMU_PTX_NOT_KNOWN;
     }
 
     in->run = NULL;

@@ -66,37 +66,53 @@
     PTX_##_what(_name##_s32, int32_t, int32_t, __VA_ARGS__) \
     PTX_##_what(_name##_s64, int64_t, int64_t, __VA_ARGS__)
 
-#define PTX_BOTH(_name) \
+/* The functions for 16, 32 and 64 bits; `_s`: the signed types' suffix */
+#define PTX_BY_TYPE(_name, _s) \
     { \
         [CUEMU_PTX_B16] = ptx_##_name##_u16, \
         [CUEMU_PTX_U16] = ptx_##_name##_u16, \
-        [CUEMU_PTX_S16] = ptx_##_name##_s16, \
+        [CUEMU_PTX_S16] = ptx_##_name##_##_s##16, \
         [CUEMU_PTX_B32] = ptx_##_name##_u32, \
         [CUEMU_PTX_U32] = ptx_##_name##_u32, \
-        [CUEMU_PTX_S32] = ptx_##_name##_s32, \
+        [CUEMU_PTX_S32] = ptx_##_name##_##_s##32, \
         [CUEMU_PTX_B64] = ptx_##_name##_u64, \
         [CUEMU_PTX_U64] = ptx_##_name##_u64, \
+        [CUEMU_PTX_S64] = ptx_##_name##_##_s##64 \
+    }
+
+#define PTX_BOTH(_name) PTX_BY_TYPE(_name, s)
+
+/* Operations with the same result for signed and unsigned types */
+#define PTX_SAME(_name) PTX_BY_TYPE(_name, u)
+
+/* Operations on bits, and on predicates */
+#define PTX_BITS(_name) \
+    { \
+        [CUEMU_PTX_PRED] = ptx_##_name##_pred, \
+        [CUEMU_PTX_B16]  = ptx_##_name##_u16, \
+        [CUEMU_PTX_B32]  = ptx_##_name##_u32, \
+        [CUEMU_PTX_B64]  = ptx_##_name##_u64 \
+    }
+
+/* Operations on integers, and on words, of 32 and 64 bits */
+#define PTX_LONG(_name) \
+    { \
+        [CUEMU_PTX_U32] = ptx_##_name##_u32, \
+        [CUEMU_PTX_S32] = ptx_##_name##_s32, \
+        [CUEMU_PTX_U64] = ptx_##_name##_u64, \
         [CUEMU_PTX_S64] = ptx_##_name##_s64 \
+    }
+
+#define PTX_WORDS(_name) \
+    { \
+        [CUEMU_PTX_B32] = ptx_##_name##_u32, \
+        [CUEMU_PTX_B64] = ptx_##_name##_u64 \
     }
 
 #define PTX_PAIRS(_unsigned, _signed) \
     { \
         [CUEMU_PTX_U16X2] = ptx_##_unsigned, \
         [CUEMU_PTX_S16X2] = ptx_##_signed \
-    }
-
-/* Operations with the same result for signed and unsigned types */
-#define PTX_SAME(_name) \
-    { \
-        [CUEMU_PTX_B16] = ptx_##_name##_u16, \
-        [CUEMU_PTX_U16] = ptx_##_name##_u16, \
-        [CUEMU_PTX_S16] = ptx_##_name##_u16, \
-        [CUEMU_PTX_B32] = ptx_##_name##_u32, \
-        [CUEMU_PTX_U32] = ptx_##_name##_u32, \
-        [CUEMU_PTX_S32] = ptx_##_name##_u32, \
-        [CUEMU_PTX_B64] = ptx_##_name##_u64, \
-        [CUEMU_PTX_U64] = ptx_##_name##_u64, \
-        [CUEMU_PTX_S64] = ptx_##_name##_u64 \
     }
 
 PTX_UNSIGNED(BINARY, add, x + y)
@@ -557,17 +573,12 @@ static const cuemu_ptx_entry_t ptx_integers[] = {
     {"abs", 1, PTX_SAME(abs)},
     {"neg", 1, PTX_SAME(neg)},
     {"sad", 3, PTX_BOTH(sad)},
-    {"and", 2, {[CUEMU_PTX_PRED] = ptx_and_pred, [CUEMU_PTX_B16] = ptx_and_u16,
-                [CUEMU_PTX_B32] = ptx_and_u32, [CUEMU_PTX_B64] = ptx_and_u64}},
-    {"or", 2, {[CUEMU_PTX_PRED] = ptx_or_pred, [CUEMU_PTX_B16] = ptx_or_u16,
-               [CUEMU_PTX_B32] = ptx_or_u32, [CUEMU_PTX_B64] = ptx_or_u64}},
-    {"xor", 2, {[CUEMU_PTX_PRED] = ptx_xor_pred, [CUEMU_PTX_B16] = ptx_xor_u16,
-                [CUEMU_PTX_B32] = ptx_xor_u32, [CUEMU_PTX_B64] = ptx_xor_u64}},
-    {"not", 1, {[CUEMU_PTX_PRED] = ptx_not_pred, [CUEMU_PTX_B16] = ptx_not_u16,
-                [CUEMU_PTX_B32] = ptx_not_u32, [CUEMU_PTX_B64] = ptx_not_u64}},
+    {"and", 2, PTX_BITS(and)},
+    {"or", 2, PTX_BITS(or)},
+    {"xor", 2, PTX_BITS(xor)},
+    {"not", 1, PTX_BITS(not)},
     {"cnot", 1, PTX_SAME(cnot)},
-    {"brev", 1, {[CUEMU_PTX_B32] = ptx_brev_u32,
-                 [CUEMU_PTX_B64] = ptx_brev_u64}},
+    {"brev", 1, PTX_WORDS(brev)},
     {"prmt", 3, {[CUEMU_PTX_B32] = ptx_prmt}}
 };
 
@@ -576,10 +587,7 @@ static const cuemu_ptx_run_t ptx_mulwide[CUEMU_PTX_TYPE_LAST] = {
     [CUEMU_PTX_U16] = ptx_mulwide_u16, [CUEMU_PTX_S16] = ptx_mulwide_s16,
     [CUEMU_PTX_U32] = ptx_mulwide_u32, [CUEMU_PTX_S32] = ptx_mulwide_s32
 };
-static const cuemu_ptx_run_t ptx_madhi[CUEMU_PTX_TYPE_LAST] = {
-    [CUEMU_PTX_U32] = ptx_madhi_u32, [CUEMU_PTX_S32] = ptx_madhi_s32,
-    [CUEMU_PTX_U64] = ptx_madhi_u64, [CUEMU_PTX_S64] = ptx_madhi_s64
-};
+static const cuemu_ptx_run_t ptx_madhi[CUEMU_PTX_TYPE_LAST]   = PTX_LONG(madhi);
 static const cuemu_ptx_run_t ptx_madwide[CUEMU_PTX_TYPE_LAST] = {
     [CUEMU_PTX_U16] = ptx_madwide_u16, [CUEMU_PTX_S16] = ptx_madwide_s16,
     [CUEMU_PTX_U32] = ptx_madwide_u32, [CUEMU_PTX_S32] = ptx_madwide_s32
@@ -589,21 +597,12 @@ static const cuemu_ptx_run_t ptx_madwide[CUEMU_PTX_TYPE_LAST] = {
 static const cuemu_ptx_entry_t ptx_mixed[] = {
     {"shl", 2, {[CUEMU_PTX_B16] = ptx_shl_u16, [CUEMU_PTX_B32] = ptx_shl_u32,
                 [CUEMU_PTX_B64] = ptx_shl_u64}},
-    {"shr", 2, {[CUEMU_PTX_B16] = ptx_shr_u16, [CUEMU_PTX_B32] = ptx_shr_u32,
-                [CUEMU_PTX_B64] = ptx_shr_u64, [CUEMU_PTX_U16] = ptx_shr_u16,
-                [CUEMU_PTX_U32] = ptx_shr_u32, [CUEMU_PTX_U64] = ptx_shr_u64,
-                [CUEMU_PTX_S16] = ptx_shr_s16, [CUEMU_PTX_S32] = ptx_shr_s32,
-                [CUEMU_PTX_S64] = ptx_shr_s64}},
-    {"bfe", 3, {[CUEMU_PTX_U32] = ptx_bfe_u32, [CUEMU_PTX_S32] = ptx_bfe_s32,
-                [CUEMU_PTX_U64] = ptx_bfe_u64, [CUEMU_PTX_S64] = ptx_bfe_s64}},
-    {"bfi", 4, {[CUEMU_PTX_B32] = ptx_bfi_u32, [CUEMU_PTX_B64] = ptx_bfi_u64}},
-    {"popc", 1, {[CUEMU_PTX_B32] = ptx_popc_u32,
-                 [CUEMU_PTX_B64] = ptx_popc_u64}},
-    {"clz", 1, {[CUEMU_PTX_B32] = ptx_clz_u32, [CUEMU_PTX_B64] = ptx_clz_u64}},
-    {"bfind", 1, {[CUEMU_PTX_U32] = ptx_find_u32,
-                  [CUEMU_PTX_S32] = ptx_find_s32,
-                  [CUEMU_PTX_U64] = ptx_find_u64,
-                  [CUEMU_PTX_S64] = ptx_find_s64}}
+    {"shr", 2, PTX_BOTH(shr)},
+    {"bfe", 3, PTX_LONG(bfe)},
+    {"bfi", 4, PTX_WORDS(bfi)},
+    {"popc", 1, PTX_WORDS(popc)},
+    {"clz", 1, PTX_WORDS(clz)},
+    {"bfind", 1, PTX_LONG(find)}
 };
 
 static cuemu_ptx_status_t ptx_decode_mixed(cuemu_ptx_kernel_t *k,
@@ -631,13 +630,7 @@ static cuemu_ptx_status_t ptx_decode_mixed(cuemu_ptx_kernel_t *k,
         in->r[i] = cuemu_ptx_source(k, &st->op[i],
                                     (i <= same) ? type : CUEMU_PTX_U32);
     }
-    for (i = 0; i <= entry->num_sources; ++i) {
-        if (in->r[i] == CUEMU_PTX_NONE) {
-            snprintf(error, CUEMU_PTX_ERROR_SIZE, "operand %u", i + 1);
-            return CUEMU_PTX_NOT_KNOWN;
-        }
-    }
-    return CUEMU_PTX_OK;
+    return cuemu_ptx_check(in, entry->num_sources + 1, error);
 }
 
 static cuemu_ptx_status_t ptx_decode_carry(cuemu_ptx_kernel_t *k,
@@ -790,12 +783,7 @@ cuemu_ptx_status_t cuemu_ptx_decode_integer(cuemu_ptx_kernel_t *k,
         in->r[1] = cuemu_ptx_source(k, &st->op[1], type);
         in->r[2] = cuemu_ptx_source(k, &st->op[2], type);
         in->r[3] = cuemu_ptx_source(k, &st->op[3], to);
-        for (i = 0; i < 4; ++i) {
-            if (in->r[i] == CUEMU_PTX_NONE) {
-                return CUEMU_PTX_NOT_KNOWN;
-            }
-        }
-        return CUEMU_PTX_OK;
+        return cuemu_ptx_check(in, 4, NULL);
     }
 
     return cuemu_ptx_operands(k, st, in, to, type, entry->num_sources, error);

@@ -197,15 +197,18 @@ static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 
 /* -------------------------------------------------------- loads, stores */
 
-#define PTX_LOAD(_register, _memory) \
-    do { \
+/* One case of a load: elements of `_memory`, extended to `_register`; `_signed`
+   is 0 or 1 */
+#define PTX_LOAD(_register, _memory, _signed) \
+    case sizeof(_memory) * 32 + sizeof(_register) * 2 + (_signed): { \
         _register *d = CUEMU_PTX_REG(g, _register, in->r[j]); \
         CUEMU_PTX_FOR_EACH(m, { \
             _memory x; \
             memcpy(&x, pointer[i] + at, sizeof(x)); \
             d[i] = (_register)x; \
         }) \
-    } while (0)
+        break; \
+    }
 
 /* Load one element, extended to the width of its register. */
 static void ptx_load_element(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
@@ -219,53 +222,25 @@ static void ptx_load_element(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 
     switch (in->size * 32 + in->width * 2 + in->is_signed) {
-    case 4 * 32 + 4 * 2:
-    case 4 * 32 + 4 * 2 + 1:
-        PTX_LOAD(uint32_t, uint32_t);
-        break;
-    case 8 * 32 + 8 * 2:
-    case 8 * 32 + 8 * 2 + 1:
-        PTX_LOAD(uint64_t, uint64_t);
-        break;
-    case 2 * 32 + 2 * 2:
-    case 2 * 32 + 2 * 2 + 1:
-        PTX_LOAD(uint16_t, uint16_t);
-        break;
-    case 1 * 32 + 2 * 2:
-        PTX_LOAD(uint16_t, uint8_t);
-        break;
-    case 1 * 32 + 2 * 2 + 1:
-        PTX_LOAD(int16_t, int8_t);
-        break;
-    case 1 * 32 + 4 * 2:
-        PTX_LOAD(uint32_t, uint8_t);
-        break;
-    case 1 * 32 + 4 * 2 + 1:
-        PTX_LOAD(int32_t, int8_t);
-        break;
-    case 2 * 32 + 4 * 2:
-        PTX_LOAD(uint32_t, uint16_t);
-        break;
-    case 2 * 32 + 4 * 2 + 1:
-        PTX_LOAD(int32_t, int16_t);
-        break;
-    case 1 * 32 + 8 * 2:
-        PTX_LOAD(uint64_t, uint8_t);
-        break;
-    case 1 * 32 + 8 * 2 + 1:
-        PTX_LOAD(int64_t, int8_t);
-        break;
-    case 2 * 32 + 8 * 2:
-        PTX_LOAD(uint64_t, uint16_t);
-        break;
-    case 2 * 32 + 8 * 2 + 1:
-        PTX_LOAD(int64_t, int16_t);
-        break;
-    case 4 * 32 + 8 * 2:
-        PTX_LOAD(uint64_t, uint32_t);
-        break;
+    PTX_LOAD(uint16_t, uint8_t, 0)
+    PTX_LOAD(int16_t, int8_t, 1)
+    PTX_LOAD(uint16_t, uint16_t, 0)
+    PTX_LOAD(int16_t, int16_t, 1)
+    PTX_LOAD(uint32_t, uint8_t, 0)
+    PTX_LOAD(int32_t, int8_t, 1)
+    PTX_LOAD(uint32_t, uint16_t, 0)
+    PTX_LOAD(int32_t, int16_t, 1)
+    PTX_LOAD(uint32_t, uint32_t, 0)
+    PTX_LOAD(int32_t, int32_t, 1)
+    PTX_LOAD(uint64_t, uint8_t, 0)
+    PTX_LOAD(int64_t, int8_t, 1)
+    PTX_LOAD(uint64_t, uint16_t, 0)
+    PTX_LOAD(int64_t, int16_t, 1)
+    PTX_LOAD(uint64_t, uint32_t, 0)
+    PTX_LOAD(int64_t, int32_t, 1)
+    PTX_LOAD(uint64_t, uint64_t, 0)
+    PTX_LOAD(int64_t, int64_t, 1)
     default:
-        PTX_LOAD(int64_t, int32_t);
         break;
     }
 }
@@ -305,14 +280,16 @@ static void ptx_load_param(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
+/* One case of a store: the low bytes of `_register`, as `_memory` */
 #define PTX_STORE(_register, _memory) \
-    do { \
+    case sizeof(_memory) * 32 + sizeof(_register): { \
         const _register *a = CUEMU_PTX_REG(g, const _register, in->r[j]); \
         CUEMU_PTX_FOR_EACH(m, { \
             _memory x = (_memory)a[i]; \
             memcpy(pointer[i] + at, &x, sizeof(x)); \
         }) \
-    } while (0)
+        break; \
+    }
 
 static void ptx_store(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                       cuemu_ptx_mask_t m)
@@ -328,32 +305,16 @@ static void ptx_store(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     for (j = 0; j < in->count; ++j) {
         at = j * in->size;
         switch (in->size * 32 + in->width) {
-        case 4 * 32 + 4:
-            PTX_STORE(uint32_t, uint32_t);
-            break;
-        case 8 * 32 + 8:
-            PTX_STORE(uint64_t, uint64_t);
-            break;
-        case 2 * 32 + 2:
-            PTX_STORE(uint16_t, uint16_t);
-            break;
-        case 1 * 32 + 2:
-            PTX_STORE(uint16_t, uint8_t);
-            break;
-        case 1 * 32 + 4:
-            PTX_STORE(uint32_t, uint8_t);
-            break;
-        case 2 * 32 + 4:
-            PTX_STORE(uint32_t, uint16_t);
-            break;
-        case 1 * 32 + 8:
-            PTX_STORE(uint64_t, uint8_t);
-            break;
-        case 2 * 32 + 8:
-            PTX_STORE(uint64_t, uint16_t);
-            break;
+        PTX_STORE(uint16_t, uint8_t)
+        PTX_STORE(uint16_t, uint16_t)
+        PTX_STORE(uint32_t, uint8_t)
+        PTX_STORE(uint32_t, uint16_t)
+        PTX_STORE(uint32_t, uint32_t)
+        PTX_STORE(uint64_t, uint8_t)
+        PTX_STORE(uint64_t, uint16_t)
+        PTX_STORE(uint64_t, uint32_t)
+        PTX_STORE(uint64_t, uint64_t)
         default:
-            PTX_STORE(uint64_t, uint32_t);
             break;
         }
     }
@@ -392,11 +353,6 @@ static void ptx_copy(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
             memcpy(g->block->pointer[i], p, some);
         }
     })
-}
-
-static void ptx_nothing(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
-                        cuemu_ptx_mask_t m)
-{
 }
 
 /* -------------------------------------------------------------- atomics */
@@ -622,8 +578,7 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
                                        (k->calls > 0))) {
         in->space = CUEMU_PTX_LOCAL; /* parameter of a call */
     }
-    in->is_signed = (type == CUEMU_PTX_S8) || (type == CUEMU_PTX_S16) ||
-                    (type == CUEMU_PTX_S32) || (type == CUEMU_PTX_S64);
+    in->is_signed = (uint8_t)cuemu_ptx_is_signed(type);
     status        = ptx_address(k, at, in, 5);
     if (status != CUEMU_PTX_OK) {
         return status;
@@ -721,8 +676,7 @@ static cuemu_ptx_status_t ptx_decode_atomic(cuemu_ptx_kernel_t *k,
     in->r[2] = (num == 2) ? cuemu_ptx_source(k, &st->op[first + 1], type) :
                             in->r[1];
     in->r[0] = is_red ? in->r[1] : cuemu_ptx_target(k, &st->op[0], type);
-    return ((in->r[0] != CUEMU_PTX_NONE) && (in->r[1] != CUEMU_PTX_NONE) &&
-            (in->r[2] != CUEMU_PTX_NONE)) ? CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;
+    return cuemu_ptx_check(in, 3, NULL);
 }
 
 static cuemu_ptx_status_t ptx_decode_copy(cuemu_ptx_kernel_t *k,
@@ -734,7 +688,7 @@ static cuemu_ptx_status_t ptx_decode_copy(cuemu_ptx_kernel_t *k,
 
     if (cuemu_ptx_has(st, "commit_group") || cuemu_ptx_has(st, "wait_group") ||
         cuemu_ptx_has(st, "wait_all")) {
-        in->run = ptx_nothing;
+        in->run = cuemu_ptx_nothing;
         return (st->num_tokens == 3) ? CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;
     }
 

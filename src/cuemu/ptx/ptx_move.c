@@ -104,8 +104,7 @@ static cuemu_ptx_status_t ptx_decode_mov(cuemu_ptx_kernel_t *k,
                 return CUEMU_PTX_NOT_KNOWN;
             }
         }
-        return (in->r[0] != CUEMU_PTX_NONE) ? CUEMU_PTX_OK :
-                                              CUEMU_PTX_NOT_KNOWN;
+        return cuemu_ptx_check(in, 1, NULL);
     }
 
     if (st->op[1].kind == CUEMU_PTX_OPERAND_LABEL) {
@@ -119,8 +118,7 @@ static cuemu_ptx_status_t ptx_decode_mov(cuemu_ptx_kernel_t *k,
                (in->width == 4) ? ptx_mov_32 : ptx_mov_64;
     in->r[0] = cuemu_ptx_target(k, &st->op[0], type);
     in->r[1] = cuemu_ptx_source(k, &st->op[1], type);
-    return ((in->r[0] != CUEMU_PTX_NONE) && (in->r[1] != CUEMU_PTX_NONE)) ?
-           CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;
+    return cuemu_ptx_check(in, 2, NULL);
 }
 
 /* ------------------------------------------------------------------- cvt */
@@ -158,12 +156,6 @@ static int ptx_is_float(int type)
     return (type >= CUEMU_PTX_F16) && (type <= CUEMU_PTX_F64);
 }
 
-static int ptx_is_signed(int type)
-{
-    return (type == CUEMU_PTX_S8) || (type == CUEMU_PTX_S16) ||
-           (type == CUEMU_PTX_S32) || (type == CUEMU_PTX_S64);
-}
-
 static double ptx_round(double x, unsigned how)
 {
     switch (how) {
@@ -190,7 +182,7 @@ static uint64_t ptx_to_integer(double x, int type)
         return (bits == 64) ? (1ull << 63) : 0;
     }
 
-    if (ptx_is_signed(type)) {
+    if (cuemu_ptx_is_signed(type)) {
         top = ldexp(1, (int)bits - 1);
         if (x >= top) {
             return (1ull << (bits - 1)) - 1;
@@ -212,7 +204,7 @@ static uint64_t ptx_load_integer(const char *p, int type)
     unsigned size = cuemu_ptx_type_size(type), bits = size * 8;
 
     memcpy(&x, p, size);
-    if (ptx_is_signed(type) && (bits < 64) && ((x >> (bits - 1)) & 1)) {
+    if (cuemu_ptx_is_signed(type) && (bits < 64) && ((x >> (bits - 1)) & 1)) {
         x |= ~0ull << bits;
     }
     return x;
@@ -221,12 +213,12 @@ static uint64_t ptx_load_integer(const char *p, int type)
 static uint64_t ptx_saturate_integer(uint64_t x, int from, int to)
 {
     unsigned bits = cuemu_ptx_type_size(to) * 8;
-    int negative  = ptx_is_signed(from) && ((int64_t)x < 0);
-    uint64_t top  = ptx_is_signed(to) ? ((1ull << (bits - 1)) - 1) :
+    int negative  = cuemu_ptx_is_signed(from) && ((int64_t)x < 0);
+    uint64_t top  = cuemu_ptx_is_signed(to) ? ((1ull << (bits - 1)) - 1) :
                     (bits == 64) ? ~0ull : ((1ull << bits) - 1);
 
     if (negative) {
-        if (!ptx_is_signed(to)) {
+        if (!cuemu_ptx_is_signed(to)) {
             return 0;
         }
         return ((int64_t)x < -(int64_t)top - 1) ? (~top) : x;
@@ -281,7 +273,7 @@ static uint64_t ptx_store_float(double value, int type)
 /* Round a 64-bit integer to float once: it has more digits than a double */
 static uint64_t ptx_integer_to_float(uint64_t x, int from, int to)
 {
-    int is_signed = ptx_is_signed(from);
+    int is_signed = cuemu_ptx_is_signed(from);
     uint64_t bits = 0;
     double value;
     float single;
@@ -333,7 +325,7 @@ static void ptx_cvt(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
         /* A register may be wider than the type: extend by sign or zeros */
         if ((size < in->width) && !ptx_is_float(to)) {
             result &= (1ull << (size * 8)) - 1;
-            if (ptx_is_signed(to) && ((result >> (size * 8 - 1)) & 1)) {
+            if (cuemu_ptx_is_signed(to) && ((result >> (size * 8 - 1)) & 1)) {
                 result |= ~0ull << (size * 8);
             }
         }

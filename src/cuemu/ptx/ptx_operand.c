@@ -236,3 +236,30 @@ cuemu_ptx_status_t cuemu_ptx_operands(cuemu_ptx_kernel_t *k,
     }
     return CUEMU_PTX_OK;
 }
+
+cuemu_ptx_status_t cuemu_ptx_check(const cuemu_ptx_insn_t *in, unsigned count,
+                                   char *error)
+{
+    unsigned i;
+
+    for (i = 0; i < count; ++i) {
+        if (in->r[i] == CUEMU_PTX_NONE) {
+            if (error != NULL) {
+                snprintf(error, CUEMU_PTX_ERROR_SIZE, "operand %u", i + 1);
+            }
+            return CUEMU_PTX_NOT_KNOWN;
+        }
+    }
+    return CUEMU_PTX_OK;
+}
+
+int cuemu_ptx_is_signed(int type)
+{
+    return (type == CUEMU_PTX_S8) || (type == CUEMU_PTX_S16) ||
+           (type == CUEMU_PTX_S32) || (type == CUEMU_PTX_S64);
+}
+
+void cuemu_ptx_nothing(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                       cuemu_ptx_mask_t m)
+{
+}

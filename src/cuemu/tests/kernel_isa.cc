@@ -306,6 +306,142 @@ TEST_F(kernel_isa, parts_of_words)
     });
 }
 
+/* Each size of memory, signed or not, in each larger register and back */
+TEST_F(kernel_isa, loads_extend_and_stores_cut)
+{
+    static const struct {
+        char     sign;
+        unsigned bits, width, at;
+    } loads[] = {
+        {'s', 8, 16, 0}, {'u', 8, 16, 1}, {'s', 16, 16, 2}, {'s', 8, 32, 3},
+        {'u', 8, 32, 4}, {'s', 16, 32, 6}, {'u', 16, 32, 2}, {'s', 32, 32, 4},
+        {'s', 8, 64, 5}, {'u', 8, 64, 6}, {'s', 16, 64, 4}, {'u', 16, 64, 0},
+        {'s', 32, 64, 0}, {'u', 32, 64, 4}, {'u', 64, 64, 0}
+    };
+    std::string body = "mul.lo.u32 %r1, %t, 0x7f35a1c3; not.b32 %r2, %r1;\n"
+                       "mov.u64 %rd3, buffer; mul.wide.u32 %rd4, %t, 8;\n"
+                       "add.s64 %rd3, %rd3, %rd4; mov.u32 %r9, 1;\n"
+                       "st.shared.v2.u32 [%rd3], {%r1, %r2};\n";
+
+    for (auto &load : loads) {
+        body += "ld.shared." + std::string(1, load.sign) +
+                std::to_string(load.bits) +
+                ((load.width == 16) ? " %h1" : (load.width == 32) ? " %r3" :
+                                                                    " %rd5") +
+                ", [%rd3+" + std::to_string(load.at) + "];\n" +
+                ((load.width == 16) ? "mov.b32 %r3, {%h1, %h1};\n" :
+                 (load.width == 64) ? "mov.b64 {%r3, %r4}, %rd5;\n"
+                                      "mad.lo.u32 %r3, %r4, 3, %r3;\n" : "") +
+                "mad.lo.u32 %r9, %r9, 31, %r3;\n";
+    }
+    body += "st.shared.u8 [%rd3], %h1; st.shared.u8 [%rd3+1], %r9;\n"
+            "st.shared.u16 [%rd3+2], %r9; ld.shared.u32 %r3, [%rd3];\n"
+            "mad.lo.u32 %r9, %r9, 31, %r3; st.shared.u8 [%rd3], %rd5;\n"
+            "st.shared.u16 [%rd3+2], %rd5; st.shared.u32 [%rd3+4], %rd5;\n"
+            "ld.shared.v2.u32 {%r3, %r4}, [%rd3];\n"
+            "mad.lo.u32 %r9, %r9, 31, %r3; mad.lo.u32 %r9, %r9, 31, %r4;\n"
+            "st.global.u32 [%out], %r9;";
+
+    run(1, [&](int) {
+        std::vector<uint32_t> out = results(
+                module(body, ".shared .align 8 .b8 buffer[512];\n"), 64);
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            uint32_t words[2] = {i * 0x7f35a1c3, ~(i * 0x7f35a1c3)};
+            uint32_t sum      = 1, half = 0;
+            uint64_t value    = 0;
+
+            for (auto &load : loads) {
+                value = 0;
+                memcpy(&value, (char*)words + load.at, load.bits / 8);
+                if (load.sign == 's') {
+                    value = (uint64_t)((int64_t)(value << (64 - load.bits)) >>
+                                       (64 - load.bits));
+                }
+                if (load.width == 16) {
+                    half = (uint16_t)value;
+                    sum  = sum * 31 + half * 0x10001;
+                } else {
+                    sum = sum * 31 + (uint32_t)value +
+                          ((load.width == 64) ? 3 * (uint32_t)(value >> 32) :
+                                                0);
+                }
+            }
+            words[0] = (half & 0xff) | ((sum & 0xff) << 8) | (sum << 16);
+            sum      = sum * 31 + words[0];
+            words[0] = (words[0] & 0xff00) | (value & 0xff) |
+                       ((uint32_t)value << 16);
+            sum = (sum * 31 + words[0]) * 31 + (uint32_t)value;
+            EXPECT_EQ(sum, out[i]) << i;
+        }
+    });
+}
+
+/* Bits of words: fields, counts, shifts and comparisons, signed and not */
+TEST_F(kernel_isa, bits_of_words)
+{
+    run(1, [&](int) {
+        std::vector<uint32_t> out = results(
+                module("mul.lo.u32 %r1, %t, 0x7f35a1c3; not.b32 %r2, %r1;\n"
+                       "mov.b64 %rd3, {%r1, %r2}; and.b32 %r3, %t, 15;\n"
+                       "mov.b32 {%h1, %h2}, %r1; mov.u32 %r9, 1;\n"
+                       "bfe.u32 %r4, %r1, %r3, 9; mad.lo.u32 %r9, %r9, 31, "
+                       "%r4;\n"
+                       "bfe.s32 %r4, %r1, %r3, 9; mad.lo.u32 %r9, %r9, 31, "
+                       "%r4;\n"
+                       "bfe.u64 %rd4, %rd3, %r3, 41; bfe.s64 %rd5, %rd3, %r3, "
+                       "41;\n"
+                       "xor.b64 %rd4, %rd4, %rd5; brev.b64 %rd6, %rd3;\n"
+                       "add.u64 %rd4, %rd4, %rd6; shr.s64 %rd6, %rd3, %r3;\n"
+                       "add.u64 %rd4, %rd4, %rd6; bfi.b64 %rd6, %rd3, %rd4, "
+                       "%r3, 23;\n"
+                       "mov.b64 {%r4, %r5}, %rd6;\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r4;\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r5;\n"
+                       "shr.s16 %h1, %h1, %r3; shr.u16 %h2, %h2, %r3;\n"
+                       "mov.b32 %r4, {%h1, %h2};\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r4; shr.s32 %r4, %r1, %r3;\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r4; popc.b64 %r4, %rd3;\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r4; clz.b32 %r4, %r1;\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r4; bfind.s32 %r4, %r1;\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r4; bfind.u64 %r4, %rd3;\n"
+                       "mad.lo.u32 %r9, %r9, 31, %r4;\n"
+                       "setp.lt.s32 %p1, %r1, %r2; setp.lt.u32 %p2, %r1, %r2;\n"
+                       "xor.pred %p1, %p1, %p2; setp.gt.s64 %p2, %rd3, 0;\n"
+                       "selp.u32 %r4, 5, 7, %p1; selp.u32 %r5, 3, 2, %p2;\n"
+                       "mad.lo.u32 %r9, %r9, %r5, %r4;\n"
+                       "st.global.u32 [%out], %r9;"), 64);
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            uint32_t a = i * 0x7f35a1c3, b = ~a, n = i & 15, sum = 1;
+            uint64_t w = ((uint64_t)b << 32) | a, field, back = 0;
+            int32_t s  = (int32_t)a;
+            auto add   = [&](uint32_t x) { sum = sum * 31 + x; };
+
+            add((a >> n) & 0x1ff);
+            add((uint32_t)((int32_t)(a << (23 - n)) >> 23));
+            field  = (w >> n) & ((1ull << 41) - 1);
+            field ^= (uint64_t)((int64_t)(w << (23 - n)) >> 23);
+            for (int k = 0; k < 64; ++k) {
+                back |= ((w >> k) & 1) << (63 - k);
+            }
+            field += back + (uint64_t)((int64_t)w >> n);
+            field  = (field & ~(0x7fffffull << n)) | ((w & 0x7fffff) << n);
+            add((uint32_t)field);
+            add((uint32_t)(field >> 32));
+            add((uint16_t)((int16_t)a >> n) |
+                ((uint32_t)((uint16_t)(a >> 16) >> n) << 16));
+            add((uint32_t)(s >> n));
+            add((uint32_t)__builtin_popcountll(w));
+            add((a == 0) ? 32 : (uint32_t)__builtin_clz(a));
+            s = (s < 0) ? ~s : s;
+            add((s == 0) ? ~0u : (31 - (uint32_t)__builtin_clz((uint32_t)s)));
+            add(63 - (uint32_t)__builtin_clzll(w));
+            sum = sum * (((int64_t)w > 0) ? 3 : 2) +
+                  ((((int32_t)a < (int32_t)b) != (a < b)) ? 5 : 7);
+            EXPECT_EQ(sum, out[i]) << i;
+        }
+    });
+}
+
 /* Pairs of halves: comparisons (1.0 is 0x3c00), and sums in memory; 2^x of 3 is
    8 (0x4800). ".reg" may have no space behind. */
 TEST_F(kernel_isa, pairs_of_halves)
