@@ -8,14 +8,10 @@
 #include <sys/mman.h>
 
 
-CUEMU_API(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size))
+CUEMU_CTX_API(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = cuemu_context_top();
     CUresult result;
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
 
     cuemu_pool_collect();
     result = cuemu_mem_alloc_device(ctx, size, CUEMU_MEM_DEVICE, NULL, ptr);
@@ -25,18 +21,14 @@ CUEMU_API(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size))
 
 CUEMU_ALSO(cuMemAlloc_v2, cuMemAlloc);
 
-CUEMU_API(cuMemAllocPitch,
-          (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height,
-           unsigned element),
-          (ptr, pitch, width, height, element))
+CUEMU_CTX_API(cuMemAllocPitch,
+              (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height,
+               unsigned element),
+              (ptr, pitch, width, height, element))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = cuemu_context_top();
     size_t row           = (width + 511) & ~(size_t)511;
     CUresult result;
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
 
     if ((pitch == NULL) || (width == 0) || (height == 0) || (row < width) ||
         (row > SIZE_MAX / height) ||
@@ -55,13 +47,9 @@ CUEMU_API(cuMemAllocPitch,
 
 CUEMU_ALSO(cuMemAllocPitch_v2, cuMemAllocPitch);
 
-CUEMU_API(cuMemFree, (CUdeviceptr ptr), (ptr))
+CUEMU_CTX_API(cuMemFree, (CUdeviceptr ptr), (ptr))
 {
     CUresult result;
-
-    if (cuemu_context_current() == NULL) {
-        return cuemu_context_error();
-    }
 
     if (ptr == 0) {
         return CUDA_SUCCESS;
@@ -74,13 +62,10 @@ CUEMU_API(cuMemFree, (CUdeviceptr ptr), (ptr))
 
 CUEMU_ALSO(cuMemFree_v2, cuMemFree);
 
-CUEMU_API(cuMemGetInfo, (size_t *free_p, size_t *total_p), (free_p, total_p))
+CUEMU_CTX_API(cuMemGetInfo, (size_t *free_p, size_t *total_p),
+              (free_p, total_p))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
+    cuemu_context_t *ctx = cuemu_context_top();
 
     if ((free_p == NULL) || (total_p == NULL)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -171,16 +156,13 @@ out:
     return result;
 }
 
-CUEMU_API(cuMemAllocManaged, (CUdeviceptr *ptr, size_t size, unsigned flags),
-          (ptr, size, flags))
+CUEMU_CTX_API(cuMemAllocManaged,
+              (CUdeviceptr *ptr, size_t size, unsigned flags),
+              (ptr, size, flags))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = cuemu_context_top();
     CUresult result;
     uint64_t addr;
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
 
     if ((ptr == NULL) || ((flags != CU_MEM_ATTACH_GLOBAL) &&
                           (flags != CU_MEM_ATTACH_HOST))) {
@@ -198,13 +180,9 @@ CUEMU_API(cuMemAllocManaged, (CUdeviceptr *ptr, size_t size, unsigned flags),
 
 static CUresult cuemu_host_alloc(void **ptr, size_t size, unsigned flags)
 {
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = cuemu_context_top();
     CUresult result;
     uint64_t addr;
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
 
     if ((ptr == NULL) || (flags & ~7u)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -220,13 +198,13 @@ static CUresult cuemu_host_alloc(void **ptr, size_t size, unsigned flags)
     return result;
 }
 
-CUEMU_API(cuMemHostAlloc, (void **ptr, size_t size, unsigned flags),
-          (ptr, size, flags))
+CUEMU_CTX_API(cuMemHostAlloc, (void **ptr, size_t size, unsigned flags),
+              (ptr, size, flags))
 {
     return cuemu_host_alloc(ptr, size, flags);
 }
 
-CUEMU_API(cuMemAllocHost, (void **ptr, size_t size), (ptr, size))
+CUEMU_CTX_API(cuMemAllocHost, (void **ptr, size_t size), (ptr, size))
 {
     return cuemu_host_alloc(ptr, size, 0);
 }
@@ -286,19 +264,15 @@ static void cuemu_register_spend(cuemu_call_t call, double rate, size_t size)
     cuemu_work_spend_until(cuemu_now() + cuemu_cost(call) + bytes);
 }
 
-CUEMU_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
-          (ptr, size, flags))
+CUEMU_CTX_API(cuMemHostRegister, (void *ptr, size_t size, unsigned flags),
+              (ptr, size, flags))
 {
     uint64_t addr        = (uint64_t)(uintptr_t)ptr;
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = cuemu_context_top();
     cuemu_mem_t mem      = {.kind = CUEMU_MEM_HOST_REG, .extent = -1};
     CUresult result      = CUDA_SUCCESS;
     unsigned char *resident;
     uint64_t begin, length;
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
 
     if ((ptr == NULL) || (size == 0) || (addr + size < addr) ||
         (flags & ~0xfu)) {

@@ -392,15 +392,13 @@ CUEMU_API(cuCtxGetCurrent, (CUcontext *ctx_p), (ctx_p))
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    *ctx_p = (cuemu_ctx_depth == 0) ?
-             NULL : (CUcontext)cuemu_ctx_stack[cuemu_ctx_depth - 1];
+    *ctx_p = (CUcontext)cuemu_context_top();
     return CUDA_SUCCESS;
 }
 
 CUEMU_API(cuCtxGetDevice, (CUdevice *device), (device))
 {
-    cuemu_context_t *ctx = (cuemu_ctx_depth == 0) ?
-                           NULL : cuemu_ctx_stack[cuemu_ctx_depth - 1];
+    const cuemu_context_t *ctx = cuemu_context_top();
 
     if (ctx == NULL) {
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -414,13 +412,9 @@ CUEMU_API(cuCtxGetDevice, (CUdevice *device), (device))
     return CUDA_SUCCESS;
 }
 
-CUEMU_API(cuCtxGetFlags, (unsigned *flags), (flags))
+CUEMU_CTX_API(cuCtxGetFlags, (unsigned *flags), (flags))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
+    cuemu_context_t *ctx = cuemu_context_top();
 
     if (flags == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -436,7 +430,7 @@ CUEMU_API(cuCtxSetFlags, (unsigned flags), (flags))
 
     if ((ctx == NULL) &&
         (cuemu_context_error() == CUDA_ERROR_CONTEXT_IS_DESTROYED)) {
-        cuemu_die("context", cuemu_ctx_stack[cuemu_ctx_depth - 1]);
+        cuemu_die("context", cuemu_context_top());
     }
 
     if (ctx == NULL) {
@@ -501,13 +495,9 @@ CUEMU_API(cuCtxGetApiVersion, (CUcontext handle, unsigned *version),
     return result;
 }
 
-CUEMU_API(cuCtxSynchronize, (void), ())
+CUEMU_CTX_API(cuCtxSynchronize, (void), ())
 {
-    cuemu_context_t *ctx = cuemu_context_current();
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
+    cuemu_context_t *ctx = cuemu_context_top();
 
     cuemu_context_wait(ctx);
     cuemu_pool_collect();
@@ -515,13 +505,9 @@ CUEMU_API(cuCtxSynchronize, (void), ())
     return cuemu_context_fault(ctx);
 }
 
-CUEMU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),
-          (least, greatest))
+CUEMU_CTX_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),
+              (least, greatest))
 {
-    if (cuemu_context_current() == NULL) {
-        return cuemu_context_error();
-    }
-
     if (least != NULL) {
         *least = 0;
     }
@@ -533,12 +519,8 @@ CUEMU_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),
     return CUDA_SUCCESS;
 }
 
-CUEMU_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
+CUEMU_CTX_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
 {
-    if (cuemu_context_current() == NULL) {
-        return cuemu_context_error();
-    }
-
     if (value == NULL) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -558,12 +540,8 @@ CUEMU_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
     }
 }
 
-CUEMU_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
+CUEMU_CTX_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 {
-    if (cuemu_context_current() == NULL) {
-        return cuemu_context_error();
-    }
-
     return ((int)limit <= CU_LIMIT_MALLOC_HEAP_SIZE) ?
            CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
 }

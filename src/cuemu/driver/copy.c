@@ -551,13 +551,9 @@ static CUresult cuemu_copy_2d(const CUDA_MEMCPY2D *p, cuemu_stream_t *stream,
     return cuemu_copy_run(stream, &copy, sync, CUEMU_COPY_ALONE);
 }
 
-CUEMU_API(cuMemcpy2D, (const CUDA_MEMCPY2D *p), (p))
+CUEMU_CTX_API(cuMemcpy2D, (const CUDA_MEMCPY2D *p), (p))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
+    cuemu_context_t *ctx = cuemu_context_top();
 
     return (p == NULL) ? CUDA_ERROR_INVALID_VALUE :
                          cuemu_copy_2d(p, ctx->null_stream, 1);
@@ -567,15 +563,11 @@ CUEMU_ALSO(cuMemcpy2D_v2, cuMemcpy2D);
 CUEMU_ALSO(cuMemcpy2DUnaligned, cuMemcpy2D);
 CUEMU_ALSO(cuMemcpy2DUnaligned_v2, cuMemcpy2D);
 
-CUEMU_API(cuMemcpy2DAsync, (const CUDA_MEMCPY2D *p, CUstream handle),
-          (p, handle))
+CUEMU_CTX_API(cuMemcpy2DAsync, (const CUDA_MEMCPY2D *p, CUstream handle),
+              (p, handle))
 {
     cuemu_stream_t *stream;
     CUresult result;
-
-    if (cuemu_context_current() == NULL) {
-        return cuemu_context_error();
-    }
 
     result = cuemu_stream_resolve(handle, &stream);
     if (result != CUDA_SUCCESS) {

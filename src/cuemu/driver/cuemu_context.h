@@ -98,6 +98,10 @@ extern __thread int cuemu_ctx_depth;
 /* Set while a host function runs: it may not call the driver */
 extern __thread int cuemu_in_callback;
 
+/* Return the thread's current context, alive or destroyed; NULL if there is
+   none. */
+cuemu_context_t *cuemu_context_top(void);
+
 /* Return the thread's current context, NULL if there is no valid one. */
 cuemu_context_t *cuemu_context_current(void);
 /* Return the error of a call without a current context. */

@@ -61,7 +61,8 @@ typedef struct cuemu_gate {
 
 enum {
     CUEMU_GATE_NO_INIT = 1, /* may be called before cuInit */
-    CUEMU_GATE_LACKS   = 2  /* always NOT_SUPPORTED */
+    CUEMU_GATE_LACKS   = 2, /* always NOT_SUPPORTED */
+    CUEMU_GATE_CONTEXT = 4  /* needs a current context */
 };
 
 /* Begin a call: count it, report it to the clock, and check whether it may run.
@@ -115,6 +116,12 @@ CUEMU_FOR_TESTS const char *cuemu_census(char *text, size_t size);
 #define CUEMU_API(_name, _decl, _args) \
     CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
                 cuemu_do_##_name, 0, _decl, _args)
+
+/* Define a function that runs only with a valid context: cuemu_context_top().
+   Another thread may destroy it meanwhile. */
+#define CUEMU_CTX_API(_name, _decl, _args) \
+    CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \
+                cuemu_do_##_name, CUEMU_GATE_CONTEXT, _decl, _args)
 
 #define CUEMU_API_FLAGS(_name, _flags, _decl, _args) \
     CUEMU_ENTRY(#_name, cuemu_in_##_name, "cuemu_in_" #_name, \

@@ -40,15 +40,15 @@ int cuemu_device_of_gpu(int gpu)
 
 /* -------------------------------------------------------------- contexts */
 
+cuemu_context_t *cuemu_context_top(void)
+{
+    return (cuemu_ctx_depth == 0) ? NULL : cuemu_ctx_stack[cuemu_ctx_depth - 1];
+}
+
 cuemu_context_t *cuemu_context_current(void)
 {
-    cuemu_context_t *ctx;
+    cuemu_context_t *ctx = cuemu_context_top();
 
-    if (cuemu_ctx_depth == 0) {
-        return NULL;
-    }
-
-    ctx = cuemu_ctx_stack[cuemu_ctx_depth - 1];
     return ((ctx != NULL) &&
             (cuemu_object_check(ctx, CUEMU_OBJ_CONTEXT) != NULL) &&
             ctx->alive) ? ctx : NULL;
@@ -56,9 +56,8 @@ cuemu_context_t *cuemu_context_current(void)
 
 CUresult cuemu_context_error(void)
 {
-    return ((cuemu_ctx_depth > 0) &&
-            (cuemu_ctx_stack[cuemu_ctx_depth - 1] != NULL)) ?
-           CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+    return (cuemu_context_top() != NULL) ? CUDA_ERROR_CONTEXT_IS_DESTROYED :
+                                           CUDA_ERROR_INVALID_CONTEXT;
 }
 
 int cuemu_context_find_peer(const cuemu_context_t *ctx,

@@ -216,8 +216,11 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
 
     result = cuemu_context_fault_of(gate->name);
     ask    = __atomic_load_n(&cuemu_gate_ask, __ATOMIC_ACQUIRE);
-    return ((result != CUDA_SUCCESS) || (ask == NULL)) ? result :
-                                                         ask(gate->name);
+    if ((result == CUDA_SUCCESS) && (ask != NULL)) {
+        result = ask(gate->name);
+    }
+    return ((result == CUDA_SUCCESS) && (gate->flags & CUEMU_GATE_CONTEXT) &&
+            (cuemu_context_current() == NULL)) ? cuemu_context_error() : result;
 }
 
 /* Report a failed call. Warn on stderr at the first call of a function that the

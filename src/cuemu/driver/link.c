@@ -92,17 +92,13 @@ static CUresult cuemu_link_add(struct CUlinkState_st *link,
     return (all == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUEMU_API(cuLinkCreate_v2,
-          (unsigned num_options, CUjit_option *options, void **values,
-           CUlinkState *link_p),
-          (num_options, options, values, link_p))
+CUEMU_CTX_API(cuLinkCreate_v2,
+              (unsigned num_options, CUjit_option *options, void **values,
+               CUlinkState *link_p),
+              (num_options, options, values, link_p))
 {
     struct CUlinkState_st *link;
     unsigned i;
-
-    if (cuemu_context_current() == NULL) {
-        return cuemu_context_error();
-    }
 
     if (link_p == NULL) {
         return CUDA_ERROR_INVALID_VALUE;

@@ -52,12 +52,8 @@ void cuemu_stream_retire(cuemu_context_t *ctx)
 static CUresult cuemu_stream_create(CUstream *stream_p, unsigned flags,
                                     int priority)
 {
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = cuemu_context_top();
     cuemu_stream_t *stream;
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
 
     if ((stream_p == NULL) || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) {
         return CUDA_ERROR_INVALID_VALUE;
@@ -76,14 +72,15 @@ static CUresult cuemu_stream_create(CUstream *stream_p, unsigned flags,
     return CUDA_SUCCESS;
 }
 
-CUEMU_API(cuStreamCreate, (CUstream *stream, unsigned flags), (stream, flags))
+CUEMU_CTX_API(cuStreamCreate, (CUstream *stream, unsigned flags),
+              (stream, flags))
 {
     return cuemu_stream_create(stream, flags, 0);
 }
 
-CUEMU_API(cuStreamCreateWithPriority,
-          (CUstream *stream, unsigned flags, int priority),
-          (stream, flags, priority))
+CUEMU_CTX_API(cuStreamCreateWithPriority,
+              (CUstream *stream, unsigned flags, int priority),
+              (stream, flags, priority))
 {
     return cuemu_stream_create(stream, flags, priority);
 }
@@ -216,14 +213,11 @@ static CUresult cuemu_event_resolve(CUevent handle, cuemu_event_t **event_p)
 #define CUEMU_EVENT_FLAGS \
     (CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)
 
-CUEMU_API(cuEventCreate, (CUevent *event_p, unsigned flags), (event_p, flags))
+CUEMU_CTX_API(cuEventCreate, (CUevent *event_p, unsigned flags),
+              (event_p, flags))
 {
-    cuemu_context_t *ctx = cuemu_context_current();
+    cuemu_context_t *ctx = cuemu_context_top();
     cuemu_event_t *event;
-
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
 
     if ((event_p == NULL) || (flags & ~(unsigned)CUEMU_EVENT_FLAGS) ||
         ((flags & CU_EVENT_INTERPROCESS) &&

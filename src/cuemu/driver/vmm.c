@@ -1052,23 +1052,19 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
     return cuemu_mem_alloc_device(&place, size, CUEMU_MEM_POOL, pool, ptr);
 }
 
-CUEMU_API(cuMemAllocAsync, (CUdeviceptr *ptr, size_t size, CUstream stream),
-          (ptr, size, stream))
+CUEMU_CTX_API(cuMemAllocAsync,
+              (CUdeviceptr *ptr, size_t size, CUstream stream),
+              (ptr, size, stream))
 {
-    return (cuemu_context_current() == NULL) ?
-           cuemu_context_error() :
-           cuemu_pool_alloc(ptr, size, NULL, stream);
+    return cuemu_pool_alloc(ptr, size, NULL, stream);
 }
 
-CUEMU_API(cuMemAllocFromPoolAsync,
-          (CUdeviceptr *ptr, size_t size, CUmemoryPool handle, CUstream stream),
-          (ptr, size, handle, stream))
+CUEMU_CTX_API(cuMemAllocFromPoolAsync,
+              (CUdeviceptr *ptr, size_t size, CUmemoryPool handle,
+               CUstream stream),
+              (ptr, size, handle, stream))
 {
     cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
-
-    if (cuemu_context_current() == NULL) {
-        return cuemu_context_error();
-    }
 
     return ((pool == NULL) || pool->imported) ?
            CUDA_ERROR_INVALID_VALUE :
