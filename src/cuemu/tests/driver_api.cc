@@ -90,7 +90,7 @@ TEST_F(driver, visible_devices)
 TEST_F(driver, context_rules)
 {
     run(1, [](int) {
-        CUcontext ctx, created, current;
+        CUcontext ctx, current;
         CUdeviceptr ptr;
         unsigned flags;
         CUdevice device;
@@ -125,11 +125,7 @@ TEST_F(driver, context_rules)
         CU_OK(cuCtxGetId(nullptr, &id[1]));
         EXPECT_NE(id[0], id[1]);
 
-#if CUDA_VERSION >= 13000
-        CU_OK(cuCtxCreate(&created, nullptr, 0, 2));
-#else
-        CU_OK(cuCtxCreate(&created, 0, 2));
-#endif
+        CUcontext created = create_context(2);
         CU_OK(cuCtxGetDevice(&device));
         EXPECT_EQ(2, device);
         CU_OK(cuCtxDestroy(created));
@@ -317,6 +313,18 @@ TEST_F(driver, out_of_memory)
     });
 }
 
+/* Mount a file system for this process alone; false: it has no right to. */
+static bool mount_small(const std::string &dir, const char *size)
+{
+    if ((unshare(CLONE_NEWNS) != 0) ||
+        (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ||
+        (mount("tmpfs", dir.c_str(), "tmpfs", 0, size) != 0)) {
+        printf("not tried: no right to mount a file system\n");
+        return false;
+    }
+    return true;
+}
+
 /* The GPUs' memory is larger than the file system of their files. */
 TEST_F(driver, full_file_system)
 {
@@ -325,10 +333,7 @@ TEST_F(driver, full_file_system)
     ASSERT_EQ(0, mkdir(dir.c_str(), 0700));
     setenv("CUEMU_SESSION", dir.c_str(), 1);
     run(1, [&](int) {
-        if ((unshare(CLONE_NEWNS) != 0) ||
-            (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ||
-            (mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=64m") != 0)) {
-            printf("not tried: no right to mount a file system\n");
+        if (!mount_small(dir, "size=64m")) {
             return;
         }
 
@@ -358,10 +363,7 @@ TEST_F(driver, tiny_file_system)
     ASSERT_EQ(0, mkdir(dir.c_str(), 0700));
     setenv("CUEMU_SESSION", dir.c_str(), 1);
     run(1, [&](int) {
-        if ((unshare(CLONE_NEWNS) != 0) ||
-            (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ||
-            (mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=64k") != 0)) {
-            printf("not tried: no right to mount a file system\n");
+        if (!mount_small(dir, "size=64k")) {
             return;
         }
 
@@ -512,16 +514,12 @@ TEST_F(driver, events)
 {
     run(1, [](int) {
         const size_t size = 32 * MiB;
-        CUcontext peer    = use(1);
-        CUdeviceptr dst   = alloc(size);
-        CUcontext ctx     = use(0);
-        CUdeviceptr src   = alloc(size);
+        auto [src, dst]   = link(size);
         CUstream s        = stream();
         CUevent begin = event(), end = event();
         CUevent untimed = event(CU_EVENT_DISABLE_TIMING), other;
         float ms;
 
-        enable_peers(ctx, peer);
         CU_OK(cuEventQuery(end)); /* never recorded: does not wait */
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                   cuEventElapsedTime(&ms, begin, end));
@@ -541,7 +539,7 @@ TEST_F(driver, events)
                   cuEventElapsedTime(&ms, begin, untimed));
 
         /* an event of another context cannot be recorded in this stream */
-        CU_OK(cuCtxSetCurrent(peer));
+        use(1);
         other = event();
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(other, s));
         /* but a stream may wait for it */
@@ -677,19 +675,6 @@ TEST_F(driver, pitched_copies)
         EXPECT_EQ(in[2 * 100 + 10], out[0]);
         EXPECT_EQ(in[21 * 100 + 59], out[19 * 50 + 49]);
     });
-}
-
-static CUDA_MEMCPY3D graph_copy(CUdeviceptr dst, CUdeviceptr src, size_t size)
-{
-    CUDA_MEMCPY3D copy = {};
-
-    copy.dstMemoryType = copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice     = dst;
-    copy.srcDevice     = src;
-    copy.WidthInBytes  = size;
-    copy.Height        = 1;
-    copy.Depth         = 1;
-    return copy;
 }
 
 TEST_F(driver, graph_of_a_relay)

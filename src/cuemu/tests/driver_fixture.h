@@ -24,6 +24,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,6 +139,19 @@ protected:
         return ctx;
     }
 
+    /* Create a context beside the primary one and make it current. */
+    static CUcontext create_context(int device)
+    {
+        CUcontext ctx = nullptr;
+
+#if CUDA_VERSION >= 13000
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxCreate(&ctx, nullptr, 0, device));
+#else
+        EXPECT_EQ(CUDA_SUCCESS, cuCtxCreate(&ctx, 0, device));
+#endif
+        return ctx;
+    }
+
     static CUdeviceptr alloc(size_t size)
     {
         CUdeviceptr ptr = 0;
@@ -176,6 +190,131 @@ protected:
         EXPECT_EQ(CUDA_SUCCESS, cuCtxEnablePeerAccess(a, 0));
         EXPECT_EQ(CUDA_SUCCESS, cuCtxSetCurrent(a));
         EXPECT_EQ(CUDA_SUCCESS, cuCtxEnablePeerAccess(b, 0));
+    }
+
+    /* Memory of GPU 0, whose context is current, and of its peer GPU 1 */
+    struct link_t {
+        CUdeviceptr src, dst;
+    };
+
+    static link_t link(size_t size)
+    {
+        CUcontext peer  = use(1);
+        CUdeviceptr dst = alloc(size);
+        CUcontext ctx   = use(0);
+
+        enable_peers(ctx, peer);
+        return {alloc(size), dst};
+    }
+
+    static CUmemAllocationProp
+    memory_of(int id, int types = CU_MEM_HANDLE_TYPE_NONE,
+              int location = CU_MEM_LOCATION_TYPE_DEVICE)
+    {
+        CUmemAllocationProp prop = {};
+
+        prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
+        prop.location.type        = (CUmemLocationType)location;
+        prop.location.id          = id;
+        prop.requestedHandleTypes = (CUmemAllocationHandleType)types;
+        return prop;
+    }
+
+    static CUmemAccessDesc
+    access_of(int id, int flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+              int location = CU_MEM_LOCATION_TYPE_DEVICE)
+    {
+        CUmemAccessDesc access = {};
+
+        access.location.type = (CUmemLocationType)location;
+        access.location.id   = id;
+        access.flags         = (CUmemAccess_flags)flags;
+        return access;
+    }
+
+    /* Map memory at an address of its own, without access. */
+    static CUdeviceptr map(CUmemGenericAllocationHandle handle, size_t size)
+    {
+        CUdeviceptr va = 0;
+
+        EXPECT_EQ(CUDA_SUCCESS, cuMemAddressReserve(&va, size, 0, 0, 0));
+        EXPECT_EQ(CUDA_SUCCESS, cuMemMap(va, size, 0, handle, 0));
+        return va;
+    }
+
+    /* Export memory as a descriptor, for import_memory() of the other
+       process. */
+    int export_memory(CUmemGenericAllocationHandle handle)
+    {
+        int fd = -1;
+
+        EXPECT_EQ(CUDA_SUCCESS,
+                  cuMemExportToShareableHandle(
+                          &fd, handle,
+                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        offer(fd);
+        return fd;
+    }
+
+    /* Let the other process take() a descriptor. */
+    void offer(int fd)
+    {
+        m_shared->value[0] = (uint64_t)getpid();
+        m_shared->value[1] = (uint64_t)fd;
+    }
+
+    int take()
+    {
+        int pidfd = (int)syscall(SYS_pidfd_open, m_shared->value[0], 0);
+        int fd    = (int)syscall(SYS_pidfd_getfd, pidfd, m_shared->value[1],
+                                 0);
+
+        EXPECT_LE(0, fd);
+        close(pidfd);
+        return fd;
+    }
+
+    static CUmemGenericAllocationHandle import_memory(int fd)
+    {
+        CUmemGenericAllocationHandle handle = 0;
+
+        EXPECT_EQ(CUDA_SUCCESS,
+                  cuMemImportFromShareableHandle(
+                          &handle, (void*)(intptr_t)fd,
+                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+        return handle;
+    }
+
+    /* Return the kernel's permissions, "---p" or "rw-p"; empty: not mapped */
+    static std::string mapped(CUdeviceptr va)
+    {
+        std::string perms;
+        unsigned long begin, end;
+        char line[512], what[8];
+        FILE *maps = fopen("/proc/self/maps", "r");
+
+        while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
+            if ((sscanf(line, "%lx-%lx %4s", &begin, &end, what) == 3) &&
+                (begin <= va) && (va < end)) {
+                perms = what;
+            }
+        }
+        fclose(maps);
+        return perms;
+    }
+
+    static CUDA_MEMCPY3D graph_copy(CUdeviceptr dst, CUdeviceptr src,
+                                    size_t size)
+    {
+        CUDA_MEMCPY3D copy = {};
+
+        copy.dstMemoryType = copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+        copy.dstDevice     = dst;
+        copy.srcDevice     = src;
+        copy.WidthInBytes  = size;
+        copy.Height        = 1;
+        copy.Depth         = 1;
+        return copy;
     }
 
     /* Return a word for cuStreamWaitValue32(). A stream waiting for it stands

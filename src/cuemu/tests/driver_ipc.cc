@@ -267,45 +267,28 @@ TEST_F(driver, killed_process_leaves_nothing)
 TEST_F(driver, physical_memory_by_descriptor)
 {
     run(2, [&](int rank) {
-        const size_t size        = 4 * MiB;
-        CUmemAllocationProp prop = {};
-        CUmemAccessDesc access   = {};
+        const size_t size              = 4 * MiB;
+        const CUmemAllocationProp prop = memory_of(
+                1, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+        const CUmemAccessDesc access   = access_of(rank);
         CUmemGenericAllocationHandle handle;
-        CUdeviceptr va;
-        int fd = -1;
 
         use(rank);
-        prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
-        prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
-        prop.location.id          = 1;
-        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        access.location.type      = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.location.id        = rank;
-        access.flags              = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         if (rank == 1) {
             EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                       cuMemCreate(&handle, 4096, &prop, 0));
             CU_OK(cuMemCreate(&handle, size, &prop, 0));
-            CU_OK(cuMemExportToShareableHandle(
-                    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-            m_shared->value[0] = (uint64_t)getpid();
-            m_shared->value[1] = (uint64_t)fd;
+            export_memory(handle);
         }
         barrier();
 
         if (rank == 0) {
-            std::string path = "/proc/" + std::to_string(m_shared->value[0]) +
-                               "/fd/" + std::to_string(m_shared->value[1]);
-            FILE *file       = fopen(path.c_str(), "r");
-            ASSERT_NE(nullptr, file);
-            CU_OK(cuMemImportFromShareableHandle(
-                    &handle, (void*)(intptr_t)fileno(file),
-                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-            fclose(file);
+            int fd = take();
+            handle = import_memory(fd);
+            close(fd);
         }
 
-        CU_OK(cuMemAddressReserve(&va, size, 0, 0, 0));
-        CU_OK(cuMemMap(va, size, 0, handle, 0));
+        CUdeviceptr va = map(handle, size);
         if (rank == 0) {
             char byte;
             EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, va, 1));
@@ -331,31 +314,13 @@ protected:
 
     static CUmemAllocationProp properties(int type, int id)
     {
-        CUmemAllocationProp prop = {};
-
-        prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
-        prop.location.type        = (CUmemLocationType)type;
-        prop.location.id          = id;
-        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-        return prop;
-    }
-
-    static CUdeviceptr map(CUmemGenericAllocationHandle handle)
-    {
-        CUdeviceptr va = 0;
-
-        EXPECT_EQ(CUDA_SUCCESS, cuMemAddressReserve(&va, size, 0, 0, 0));
-        EXPECT_EQ(CUDA_SUCCESS, cuMemMap(va, size, 0, handle, 0));
-        return va;
+        return memory_of(id, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, type);
     }
 
     static CUresult let(CUdeviceptr va, int type, int id, int flags)
     {
-        CUmemAccessDesc access = {};
+        const CUmemAccessDesc access = access_of(id, flags, type);
 
-        access.location.type = (CUmemLocationType)type;
-        access.location.id   = id;
-        access.flags         = (CUmemAccess_flags)flags;
         return cuMemSetAccess(va, size, &access, 1);
     }
 
@@ -363,19 +328,7 @@ protected:
        signal handler is needed. */
     static bool cpu_can(CUdeviceptr va, int prot)
     {
-        std::string perms;
-        unsigned long begin, end;
-        char line[512], what[8];
-        FILE *maps = fopen("/proc/self/maps", "r");
-
-        while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
-            if ((sscanf(line, "%lx-%lx %4s", &begin, &end, what) == 3) &&
-                (begin <= va) && (va < end)) {
-                perms = what;
-            }
-        }
-        fclose(maps);
-        return perms.find((prot == PROT_WRITE) ? 'w' : 'r') !=
+        return mapped(va).find((prot == PROT_WRITE) ? 'w' : 'r') !=
                std::string::npos;
     }
 };
@@ -405,7 +358,7 @@ TEST_F(driver_host_vmm, it_is_host_memory_without_a_context)
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                   cuMemCreate(&again, size, &prop, 0));
 
-        CUdeviceptr va = map(handle);
+        CUdeviceptr va = map(handle, size);
         CU_OK(cuPointerGetAttributes(2, names, values, va + 4096));
         EXPECT_EQ((unsigned)CU_MEMORYTYPE_HOST, type);
         EXPECT_EQ(nullptr, context);
@@ -433,7 +386,7 @@ TEST_F(driver_host_vmm, access_is_granted_to_each_processor)
 
         use(1);
         CU_OK(cuMemCreate(&handle, size, &prop, 0));
-        CUdeviceptr va = map(handle);
+        CUdeviceptr va = map(handle, size);
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(&byte, va, 1));
         CU_OK(let(va, 3, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
         EXPECT_TRUE(cpu_can(va, PROT_WRITE));
@@ -473,33 +426,24 @@ TEST_F(driver_host_vmm, it_is_shared_by_descriptor)
     run(2, [&](int rank) {
         CUmemAllocationProp prop = properties(3, 1);
         CUmemGenericAllocationHandle handle;
-        int fd = -1;
 
         use(rank);
         if (rank == 1) {
             CU_OK(cuMemCreate(&handle, size, &prop, 0));
-            CU_OK(cuMemExportToShareableHandle(
-                    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-            m_shared->value[0] = (uint64_t)getpid();
-            m_shared->value[1] = (uint64_t)fd;
+            export_memory(handle);
         }
         barrier();
 
         if (rank == 0) {
-            std::string path = "/proc/" + std::to_string(m_shared->value[0]) +
-                               "/fd/" + std::to_string(m_shared->value[1]);
-            FILE *file       = fopen(path.c_str(), "r");
-            ASSERT_NE(nullptr, file);
-            CU_OK(cuMemImportFromShareableHandle(
-                    &handle, (void*)(intptr_t)fileno(file),
-                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-            fclose(file);
+            int fd = take();
+            handle = import_memory(fd);
+            close(fd);
             CU_OK(cuMemGetAllocationPropertiesFromHandle(&prop, handle));
             EXPECT_EQ(3, (int)prop.location.type);
             EXPECT_EQ(1, prop.location.id);
         }
 
-        CUdeviceptr va = map(handle);
+        CUdeviceptr va = map(handle, size);
         CU_OK(let(va, 1, rank, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
         if (rank == 0) {
             put(va, pattern(size, 70));
@@ -510,22 +454,15 @@ TEST_F(driver_host_vmm, it_is_shared_by_descriptor)
     });
 }
 
-/* Fetch a handle from the other process: its file descriptor, or a fabric
-   handle in shared memory. */
-static void *fetch(int type, const void *fabric, uint64_t pid, uint64_t fd,
-                   FILE **file)
-{
-    if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
-        return const_cast<void*>(fabric);
-    }
-
-    std::string path = "/proc/" + std::to_string(pid) + "/fd/" +
-                       std::to_string(fd);
-    *file            = fopen(path.c_str(), "r");
-    return (*file == nullptr) ? nullptr : (void*)(intptr_t)fileno(*file);
-}
-
 class driver_share : public driver, public ::testing::WithParamInterface<int> {
+protected:
+    /* Fetch a handle from the other process: its file descriptor, or a fabric
+       handle in shared memory. */
+    void *fetch(int type)
+    {
+        return (type == CU_MEM_HANDLE_TYPE_FABRIC) ?
+               (void*)&m_shared->handle[1] : (void*)(intptr_t)take();
+    }
 };
 
 TEST_P(driver_share, memory_of_pools)
@@ -536,14 +473,13 @@ TEST_P(driver_share, memory_of_pools)
 
     setenv("CUEMU_FABRIC", "7", 1);
     run(2, [&](int rank) {
-        CUmemPoolProps props   = {};
-        CUmemAccessDesc access = {};
+        CUmemPoolProps props         = {};
+        const CUmemAccessDesc access = access_of(0);
         CUmemPoolPtrExportData data;
         CUmemoryPool pool, again;
         CUdeviceptr mem = 0, same = 0;
         CUmemFabricHandle fabric;
-        FILE *file = nullptr;
-        int fd     = -1;
+        int fd = -1;
 
         use(rank);
         if (rank == 1) {
@@ -575,22 +511,17 @@ TEST_P(driver_share, memory_of_pools)
             CU_OK(cuMemPoolExportPointer(&data, mem));
             memcpy(&m_shared->handle[0], &data, sizeof(data));
             memcpy(&m_shared->handle[1], &fabric, sizeof(fabric));
-            m_shared->value[0] = (uint64_t)getpid();
-            m_shared->value[1] = (uint64_t)fd;
+            offer(fd);
         }
         barrier();
 
         if (rank == 0) {
-            void *os = fetch(type, &m_shared->handle[1], m_shared->value[0],
-                             m_shared->value[1], &file);
+            void *os = fetch(type);
             CU_OK(cuMemPoolImportFromShareableHandle(&pool, os, type, 0));
             CU_OK(cuMemPoolImportFromShareableHandle(&again, os, type, 0));
             EXPECT_EQ(pool, again);
             EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
                       cuMemAllocFromPoolAsync(&mem, size, pool, nullptr));
-            access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-            access.location.id   = 0;
-            access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
             CU_OK(cuMemPoolSetAccess(pool, &access, 1));
             memcpy(&data, &m_shared->handle[0], sizeof(data));
             CU_OK(cuMemPoolImportPointer(&mem, pool, &data));
@@ -621,15 +552,12 @@ TEST_F(driver, pools_are_for_peers_only)
 {
     setenv("CUEMU_NODE", "pcie-no-peers", 1);
     run(1, [](int) {
-        CUmemAccessDesc access = {};
+        CUmemAccessDesc access = access_of(1);
         CUmemoryPool pool;
         CUdeviceptr ptr;
 
         use(0);
         CU_OK(cuDeviceGetDefaultMemPool(&pool, 0));
-        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.location.id   = 1;
-        access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         CU_OK(cuMemPoolSetAccess(pool, &access, 1));
         EXPECT_EQ(CUDA_ERROR_INVALID_DEVICE,
                   cuMemAllocAsync(&ptr, MiB, nullptr));
@@ -725,31 +653,25 @@ TEST_P(driver_share, memory_made_with_cuMemCreate)
 
     setenv("CUEMU_FABRIC", "7", 1);
     run(2, [&](int rank) {
-        CUmemAllocationProp prop = {};
+        const CUmemAllocationProp prop = memory_of(0, type);
         CUmemGenericAllocationHandle handle;
         CUmemFabricHandle fabric;
-        FILE *file = nullptr;
-        int fd     = -1;
+        int fd = -1;
 
         use(rank);
         if (rank == 1) {
-            prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
-            prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
-            prop.requestedHandleTypes = type;
             CU_OK(cuMemCreate(&handle, size, &prop, 0));
             CU_OK(cuMemExportToShareableHandle(
                     (type == CU_MEM_HANDLE_TYPE_FABRIC) ? (void*)&fabric :
                                                           (void*)&fd,
                     handle, type, 0));
             memcpy(&m_shared->handle[1], &fabric, sizeof(fabric));
-            m_shared->value[0] = (uint64_t)getpid();
-            m_shared->value[1] = (uint64_t)fd;
+            offer(fd);
         }
         barrier();
 
         if (rank == 0) {
-            void *os = fetch(type, &m_shared->handle[1], m_shared->value[0],
-                             m_shared->value[1], &file);
+            void *os = fetch(type);
             CU_OK(cuMemImportFromShareableHandle(&handle, os, type));
             CU_OK(cuMemRelease(handle));
             if (type == CU_MEM_HANDLE_TYPE_FABRIC) {

@@ -28,24 +28,6 @@ class driver_memory : public driver {
 protected:
     static const size_t size = 4 * MiB;
 
-    /* Return the kernel's permissions, "---p" or "rw-p"; empty: not mapped */
-    static std::string mapped(CUdeviceptr va)
-    {
-        std::string perms;
-        unsigned long begin, end;
-        char line[512], what[8];
-        FILE *maps = fopen("/proc/self/maps", "r");
-
-        while ((maps != NULL) && (fgets(line, sizeof(line), maps) != NULL)) {
-            if ((sscanf(line, "%lx-%lx %4s", &begin, &end, what) == 3) &&
-                (begin <= va) && (va < end)) {
-                perms = what;
-            }
-        }
-        fclose(maps);
-        return perms;
-    }
-
     static unsigned type_of(CUdeviceptr va)
     {
         unsigned type = 0;
@@ -87,15 +69,12 @@ protected:
         give(again);
     }
 
-    static CUdeviceptr map(CUmemGenericAllocationHandle handle)
+    /* Map memory, and let device 0 use it. */
+    static CUdeviceptr map_open(CUmemGenericAllocationHandle handle)
     {
-        CUmemAccessDesc access = {};
-        CUdeviceptr va         = 0;
+        const CUmemAccessDesc access = access_of(0);
+        CUdeviceptr va               = map(handle, size);
 
-        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        EXPECT_EQ(CUDA_SUCCESS, cuMemAddressReserve(&va, size, 0, 0, 0));
-        EXPECT_EQ(CUDA_SUCCESS, cuMemMap(va, size, 0, handle, 0));
         EXPECT_EQ(CUDA_SUCCESS, cuMemSetAccess(va, size, &access, 1));
         return va;
     }
@@ -109,12 +88,10 @@ protected:
     /* Create memory of device 0 for sharing by descriptor. */
     static CUmemGenericAllocationHandle create()
     {
+        const CUmemAllocationProp prop = memory_of(
+                0, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
         CUmemGenericAllocationHandle handle = 0;
-        CUmemAllocationProp prop            = {};
 
-        prop.type                 = CU_MEM_ALLOCATION_TYPE_PINNED;
-        prop.location.type        = CU_MEM_LOCATION_TYPE_DEVICE;
-        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
         EXPECT_EQ(CUDA_SUCCESS, cuMemCreate(&handle, size, &prop, 0));
         return handle;
     }
@@ -179,7 +156,7 @@ TEST_F(driver_memory, freed_addresses_are_reused_without_mapping_calls)
                 "---p");
         frees_unseen([] {
                          CUmemGenericAllocationHandle handle = create();
-                         CUdeviceptr va                      = map(handle);
+                         CUdeviceptr va                      = map_open(handle);
                          EXPECT_EQ(CUDA_SUCCESS, cuMemRelease(handle));
                          return va;
                      },
@@ -249,20 +226,13 @@ TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
 
         if (rank == 0) {
             handle  = create();
-            address = map(handle);
-            CU_OK(cuMemExportToShareableHandle(
-                    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+            address = map_open(handle);
+            fd = export_memory(handle);
             CU_OK(cuMemRelease(handle));
-            m_shared->value[0] = (uint64_t)getpid();
-            m_shared->value[1] = (uint64_t)fd;
         }
         barrier();
         if (rank == 1) {
-            int pidfd = (int)syscall(SYS_pidfd_open, m_shared->value[0], 0);
-            fd        = (int)syscall(SYS_pidfd_getfd, pidfd,
-                                     m_shared->value[1], 0);
-            ASSERT_LE(0, fd);
-            close(pidfd);
+            fd = take();
         }
         barrier();
         if (rank == 0) {
@@ -276,9 +246,7 @@ TEST_F(driver_memory, a_descriptor_keeps_memory_in_use)
 
         if (rank == 1) {
             /* Can be mapped as long as the descriptor is open */
-            CU_OK(cuMemImportFromShareableHandle(
-                    &handle, (void*)(intptr_t)fd,
-                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+            handle = import_memory(fd);
             close(fd);
             EXPECT_EQ(before + size, used());
             CU_OK(cuMemRelease(handle));
@@ -300,11 +268,8 @@ TEST_F(driver_memory, a_descriptor_needs_no_room_in_files)
         use(0);
         handle = create();
         ASSERT_EQ(0, setrlimit(RLIMIT_FSIZE, &none));
-        CU_OK(cuMemExportToShareableHandle(
-                &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-        CU_OK(cuMemImportFromShareableHandle(
-                &imported, (void*)(intptr_t)fd,
-                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+        fd       = export_memory(handle);
+        imported = import_memory(fd);
         CU_OK(cuMemRelease(imported));
         CU_OK(cuMemRelease(handle));
         close(fd);
@@ -330,12 +295,9 @@ TEST_F(driver_memory, memory_opened_by_a_peer_stays_in_use)
             legacy = alloc(size);
             CU_OK(cuIpcGetMemHandle(&m_shared->handle[0], legacy));
             handle = create();
-            vmm    = map(handle);
-            CU_OK(cuMemExportToShareableHandle(
-                    &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+            vmm    = map_open(handle);
+            fd = export_memory(handle);
             CU_OK(cuMemRelease(handle));
-            m_shared->value[0] = (uint64_t)getpid();
-            m_shared->value[1] = (uint64_t)fd;
         }
         barrier();
         EXPECT_EQ(before + 2 * size, used());
@@ -343,15 +305,10 @@ TEST_F(driver_memory, memory_opened_by_a_peer_stays_in_use)
         if (rank == 1) {
             CU_OK(cuIpcOpenMemHandle(&legacy, m_shared->handle[0],
                                      CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-            int pidfd = (int)syscall(SYS_pidfd_open, m_shared->value[0], 0);
-            fd        = (int)syscall(SYS_pidfd_getfd, pidfd,
-                                     m_shared->value[1], 0);
-            CU_OK(cuMemImportFromShareableHandle(
-                    &handle, (void*)(intptr_t)fd,
-                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-            vmm = map(handle);
+            fd     = take();
+            handle = import_memory(fd);
+            vmm    = map_open(handle);
             CU_OK(cuMemRelease(handle));
-            close(pidfd);
             close(fd);
         }
         barrier();
@@ -389,21 +346,11 @@ TEST_F(driver_memory, new_memory_may_be_dirty)
             setenv("CUEMU_DIRTY", "1", 1);
         }
         run(1, [&](int) {
-            const uint32_t want      = dirty ? 0xa5a5a5a5u : 0;
-            CUmemAllocationProp prop = {};
-            CUmemAccessDesc access   = {};
-            CUmemGenericAllocationHandle handle;
-            CUdeviceptr va, pool, managed;
+            const uint32_t want = dirty ? 0xa5a5a5a5u : 0;
+            CUdeviceptr pool, managed;
 
             use(0);
-            prop.type          = CU_MEM_ALLOCATION_TYPE_PINNED;
-            prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-            access.location    = prop.location;
-            access.flags       = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-            CU_OK(cuMemCreate(&handle, size, &prop, 0));
-            CU_OK(cuMemAddressReserve(&va, size, 0, 0, 0));
-            CU_OK(cuMemMap(va, size, 0, handle, 0));
-            CU_OK(cuMemSetAccess(va, size, &access, 1));
+            CUdeviceptr va = map_open(create());
             CU_OK(cuMemAllocAsync(&pool, size, nullptr));
             CU_OK(cuMemAllocManaged(&managed, size, CU_MEM_ATTACH_GLOBAL));
             for (CUdeviceptr ptr : {va, pool, managed, alloc(size), alloc(64),

@@ -129,16 +129,10 @@ TEST_F(driver_real, streams_after_a_reset)
 TEST_F(driver_real, streams_of_a_destroyed_context)
 {
     expect_death([] {
-        CUcontext ctx;
-
         use(0);
-#if CUDA_VERSION >= 13000
-        CU_OK(cuCtxCreate(&ctx, nullptr, 0, 0));
-#else
-        CU_OK(cuCtxCreate(&ctx, 0, 0));
-#endif
-        CUstream s = stream();
-        CUevent e  = event();
+        CUcontext ctx = create_context(0);
+        CUstream s    = stream();
+        CUevent e     = event();
         unsigned long long id;
         CU_OK(cuCtxDestroy(ctx));
         EXPECT_EQ(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuCtxGetId(ctx, &id));
@@ -161,17 +155,11 @@ TEST_F(driver_real, graphs_after_a_reset)
     for (const auto &call : calls) {
         expect_death([&] {
             CUcontext ctx      = use(0);
-            CUDA_MEMCPY3D copy = {};
+            CUDA_MEMCPY3D copy = graph_copy(alloc(MiB), alloc(MiB), MiB);
             CUgraph graph;
             CUgraphNode node;
             CUgraphExec exec;
 
-            copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-            copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-            copy.srcDevice     = alloc(MiB);
-            copy.dstDevice     = alloc(MiB);
-            copy.WidthInBytes  = MiB;
-            copy.Height = copy.Depth = 1;
             CU_OK(cuGraphCreate(&graph, 0));
             CU_OK(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, ctx));
             CU_OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
@@ -405,19 +393,15 @@ TEST_F(driver_real, pageable_memory_is_reusable_after_the_call)
 TEST_F(driver_real, mappings_in_a_larger_reservation)
 {
     run(1, [](int) {
-        const size_t chunk       = 2 * MiB;
-        CUmemAllocationProp prop = {};
-        CUmemAccessDesc access   = {};
+        const size_t chunk             = 2 * MiB;
+        const CUmemAllocationProp prop = memory_of(0);
+        const CUmemAccessDesc access   = access_of(0);
         CUmemGenericAllocationHandle handle[2];
         unsigned long long id[2];
         CUdeviceptr va, base;
         size_t size;
 
         use(0);
-        prop.type            = CU_MEM_ALLOCATION_TYPE_PINNED;
-        prop.location.type   = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         CU_OK(cuMemAddressReserve(&va, 8 * chunk, 0, 0, 0));
         for (int i = 0; i < 2; ++i) {
             const CUdeviceptr ptr = va + (CUdeviceptr)(i + 1) * chunk;
@@ -464,10 +448,10 @@ TEST_F(driver_real, mappings_in_a_larger_reservation)
 TEST_F(driver_real, frees_only_once_and_whole)
 {
     run(1, [&](int) {
-        const size_t chunk = 2 * MiB;
+        const size_t chunk             = 2 * MiB;
+        const CUmemAllocationProp prop = memory_of(0);
+        const CUmemAccessDesc access   = access_of(0);
         CUmemGenericAllocationHandle handle;
-        CUmemAllocationProp prop = {};
-        CUmemAccessDesc access   = {};
         CUdeviceptr ptr, va;
         use(0);
 
@@ -476,10 +460,6 @@ TEST_F(driver_real, frees_only_once_and_whole)
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(ptr, nullptr));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree(ptr));
 
-        prop.type            = CU_MEM_ALLOCATION_TYPE_PINNED;
-        prop.location.type   = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         CU_OK(cuMemAddressReserve(&va, 4 * chunk, 0, 0, 0));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(va, 2 * chunk));
         CU_OK(cuMemCreate(&handle, 2 * chunk, &prop, 0));

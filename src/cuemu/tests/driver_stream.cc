@@ -246,23 +246,18 @@ TEST_F(driver, a_copy_of_unmapped_memory_fails)
 {
     for (int bad = 0; bad < 2; ++bad) {
         run(1, [&](int) {
-            const size_t size        = 64 * MiB;
-            CUmemAllocationProp prop = {};
-            CUmemAccessDesc access   = {};
+            const size_t size              = 64 * MiB;
+            const CUmemAllocationProp prop = memory_of(0);
+            const CUmemAccessDesc access   = access_of(0);
             CUmemGenericAllocationHandle handle;
             CUdeviceptr va[2];
 
             use(0);
-            CUdeviceptr src    = alloc(size);
-            CUstream s         = stream();
-            prop.type          = CU_MEM_ALLOCATION_TYPE_PINNED;
-            prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-            access.location    = prop.location;
-            access.flags       = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+            CUdeviceptr src = alloc(size);
+            CUstream s      = stream();
             CU_OK(cuMemCreate(&handle, size, &prop, 0));
             for (CUdeviceptr &ptr : va) {
-                CU_OK(cuMemAddressReserve(&ptr, size, 0, 0, 0));
-                CU_OK(cuMemMap(ptr, size, 0, handle, 0));
+                ptr = map(handle, size);
                 CU_OK(cuMemSetAccess(ptr, size, &access, 1));
             }
             CU_OK(cuMemcpyAsync(va[0], src, size, s));

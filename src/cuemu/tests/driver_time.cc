@@ -23,14 +23,10 @@ TEST_F(driver, copy_takes_bytes_over_rate)
 {
     run(1, [](int) {
         const size_t size = 64 * MiB;
-        CUcontext peer    = use(1);
-        CUdeviceptr dst   = alloc(size);
-        CUcontext ctx     = use(0);
-        CUdeviceptr src   = alloc(size);
+        auto [src, dst]   = link(size);
         CUstream s        = stream();
         double ideal      = size / (BELUGA_LINK * 1e9);
 
-        enable_peers(ctx, peer);
         double seconds = timed_copy(dst, src, size, s);
         EXPECT_GE(seconds, ideal);
         EXPECT_LE(seconds, ideal * 1.03);
@@ -96,15 +92,11 @@ TEST_F(driver, a_batch_costs_what_was_measured)
     setenv("CUEMU_NODE", "h200-x2", 1);
     setenv("CUEMU_SLOWDOWN", "500", 1);
     run(1, [](int) {
-        CUcontext peer  = use(1);
-        CUdeviceptr dst = alloc(MiB);
-        CUcontext ctx   = use(0);
-        CUdeviceptr src = alloc(MiB);
+        auto [src, dst] = link(MiB);
         CUstream s      = stream();
         CUevent begin = event(), end = event();
         double best[2] = {1e9, 1e9};
 
-        enable_peers(ctx, peer);
         EXPECT_NEAR(2.88, batch_time(dst, src, MiB, 32, s, begin, end) / 32,
                     2.88 * 0.07);
         for (int i = 0; i < 10; ++i) {
@@ -125,12 +117,8 @@ TEST_F(driver, time_does_not_depend_on_slowdown)
         setenv("CUEMU_SESSION", (m_dir + "/" + slowdown).c_str(), 1);
         run(1, [](int) {
             const size_t size = 32 * MiB;
-            CUcontext peer    = use(1);
-            CUdeviceptr dst   = alloc(size);
-            CUcontext ctx     = use(0);
-            CUdeviceptr src   = alloc(size);
+            auto [src, dst]   = link(size);
             double ideal      = size / (BELUGA_LINK * 1e9);
-            enable_peers(ctx, peer);
             double seconds = timed_copy(dst, src, size, stream());
             EXPECT_NEAR(1.0, seconds / ideal, 0.03);
         });
@@ -204,10 +192,7 @@ TEST_F(driver, bytes_arrive_when_the_copy_ends)
 {
     run(1, [](int) {
         const size_t size = 64 * MiB;
-        CUcontext peer    = use(1);
-        CUdeviceptr dst   = alloc(size);
-        CUcontext ctx     = use(0);
-        CUdeviceptr src   = alloc(size);
+        auto [src, dst]   = link(size);
         CUstream a        = stream(), b = stream();
         uint32_t *early   = (uint32_t*)pinned(4096);
         auto words        = pattern(size, 2);
@@ -215,7 +200,6 @@ TEST_F(driver, bytes_arrive_when_the_copy_ends)
         put(src, words);
         CU_OK(cuMemsetD32(dst, 0x11111111, size / 4));
         CU_OK(cuCtxSynchronize());
-        enable_peers(ctx, peer);
 
         /* a short copy in another stream reads while the long one runs */
         CU_OK(cuMemcpyAsync(dst, src, size, a));
@@ -276,14 +260,11 @@ TEST_F(driver, early_refill_is_detected)
 {
     run(1, [](int) {
         const size_t size = 16 * MiB;
-        CUcontext peer    = use(1);
-        CUdeviceptr dst   = alloc(size);
-        CUcontext ctx     = use(0);
-        CUdeviceptr slot  = alloc(size), next = alloc(size);
+        auto [slot, dst]  = link(size);
+        CUdeviceptr next  = alloc(size);
         CUstream a        = stream(), b = stream();
         CUevent e         = event(CU_EVENT_DISABLE_TIMING);
 
-        enable_peers(ctx, peer);
         for (int wait = 0; wait < 2; ++wait) {
             auto words = pattern(size, 5 + wait);
             put(slot, words);
@@ -584,10 +565,7 @@ TEST_F(driver, other_programs_take_no_emulated_time)
     }
 
     run(1, [](int) {
-        CUcontext peer  = use(1);
-        CUdeviceptr dst = alloc(MiB);
-        CUcontext ctx   = use(0);
-        CUdeviceptr src = alloc(MiB);
+        auto [src, dst] = link(MiB);
         CUstream s      = stream();
         CUevent e       = event();
         pid_t hogs[3];
@@ -596,7 +574,6 @@ TEST_F(driver, other_programs_take_no_emulated_time)
         CPU_ZERO(&one);
         CPU_SET(sched_getcpu(), &one);
         ASSERT_EQ(0, sched_setaffinity(0, sizeof(one), &one));
-        enable_peers(ctx, peer);
         (void)polled_copies(dst, src, s, e);
         double quiet = 1e9, busy = 1e9;
         for (int i = 0; i < 3; ++i) {

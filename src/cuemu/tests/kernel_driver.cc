@@ -21,19 +21,6 @@ protected:
                "ld.param.u64 %rd0, [go_param];\n" + body + "\nret;\n}\n";
     }
 
-    /* Create a context beside the primary one and make it current. */
-    static CUcontext create(int device)
-    {
-        CUcontext ctx = nullptr;
-
-#if CUDA_VERSION >= 13000
-        EXPECT_EQ(CUDA_SUCCESS, cuCtxCreate(&ctx, nullptr, 0, device));
-#else
-        EXPECT_EQ(CUDA_SUCCESS, cuCtxCreate(&ctx, 0, device));
-#endif
-        return ctx;
-    }
-
     CUresult load_text(const std::string &text)
     {
         return cuModuleLoadData(&m_module, text.c_str());
@@ -78,9 +65,6 @@ TEST_F(kernel_driver, invalid_ptx_is_refused)
         static const char elf[] = "\177ELF and so on";
         std::string good = module_of(NUMBER);
         char log[512]    = "";
-        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
-                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-        void *values[]         = {log, (void*)sizeof(log)};
 
         use(0);
         CU_OK(load_text(good));
@@ -100,11 +84,9 @@ TEST_F(kernel_driver, invalid_ptx_is_refused)
 
         /* The error names the word and its line, counted from 1 */
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  cuModuleLoadDataEx(&m_module,
-                                     module_of("tex.1d.v4.f32.s32 {%r0, %r1, "
-                                               "%r2, %r3}, [%rd0, {%r4}];")
-                                             .c_str(),
-                                     2, options, values));
+                  load_logged(module_of("tex.1d.v4.f32.s32 {%r0, %r1, %r2, "
+                                        "%r3}, [%rd0, {%r4}];"),
+                              log, sizeof(log)));
         EXPECT_NE(nullptr, strstr(log, "line 10")) << log;
         EXPECT_NE(nullptr, strstr(log, "tex.1d.v4.f32.s32")) << log;
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
@@ -409,8 +391,8 @@ TEST_F(kernel_driver, access_is_a_pair_of_contexts_and_has_a_direction)
 
             ctx[0] = use(0);
             ctx[1] = use(1);
-            ctx[2] = create(0);
-            ctx[3] = create(1);
+            ctx[2] = create_context(0);
+            ctx[3] = create_context(1);
             for (int i = 0; i < 4; ++i) {
                 CU_OK(cuCtxSetCurrent(ctx[i]));
                 memory[i] = alloc(4096);
@@ -490,7 +472,7 @@ TEST_F(kernel_driver, one_context_of_a_gpu_opens_a_processs_handles)
         barrier();
         CU_OK(cuIpcOpenMemHandle(&ptr, m_shared->handle[0],
                                  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-        create(0);
+        create_context(0);
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                   cuIpcOpenMemHandle(&other, m_shared->handle[1],
                                      CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));

@@ -58,6 +58,16 @@ protected:
                                              data.size() * sizeof(T)));
     }
 
+    /* Load a text, and keep the driver's error text. */
+    CUresult load_logged(const std::string &text, char *log, size_t size)
+    {
+        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
+                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+        void *values[]         = {log, (void*)size};
+
+        return cuModuleLoadDataEx(&m_module, text.c_str(), 2, options, values);
+    }
+
     CUfunction function(const char *name)
     {
         CUfunction func = nullptr;

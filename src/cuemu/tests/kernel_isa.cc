@@ -120,22 +120,16 @@ TEST_F(kernel_isa, functions_that_cannot_be_called_are_named)
         const char *recursive =
                 ".func r()\n{\ncall.uni r;\nret;\n}\n";
         char log[512] = "";
-        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
-                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-        void *values[]         = {log, (void*)sizeof(log)};
 
         use(0);
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  cuModuleLoadDataEx(&m_module,
-                                     module("call.uni r;", recursive).c_str(),
-                                     2, options, values));
+                  load_logged(module("call.uni r;", recursive), log,
+                              sizeof(log)));
         EXPECT_NE(nullptr, strstr(log, "r is recursive")) << log;
-        values[1] = (void*)sizeof(log);
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  cuModuleLoadDataEx(&m_module,
-                                     module("call.uni cudaLaunchDevice;",
-                                            ".extern .func cudaLaunchDevice();"
-                                            "\n").c_str(), 2, options, values));
+                  load_logged(module("call.uni cudaLaunchDevice;",
+                                     ".extern .func cudaLaunchDevice();\n"),
+                              log, sizeof(log)));
         EXPECT_NE(nullptr, strstr(log, "cudaLaunchDevice")) << log;
     });
 }
@@ -469,16 +463,12 @@ TEST_F(kernel_isa, pairs_of_halves)
 TEST_F(kernel_isa, pointers_to_functions_are_named)
 {
     run(1, [&](int) {
-        std::string text = module("mov.u64 %rd3, f;", functions);
         char log[512] = "";
-        CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER,
-                                  CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-        void *values[]         = {log, (void*)sizeof(log)};
 
         use(0);
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
-                  cuModuleLoadDataEx(&m_module, text.c_str(), 2, options,
-                                     values));
+                  load_logged(module("mov.u64 %rd3, f;", functions), log,
+                              sizeof(log)));
         EXPECT_NE(nullptr, strstr(log, "mov.u64: address of a function"))
                 << log;
     });
