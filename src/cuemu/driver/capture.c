@@ -374,6 +374,13 @@ CUresult cuemu_capture_refuse(cuemu_stream_t *stream)
     return result;
 }
 
+CUresult cuemu_stream_use(CUstream handle, cuemu_stream_t **stream_p)
+{
+    CUresult result = cuemu_stream_resolve(handle, stream_p);
+
+    return (result != CUDA_SUCCESS) ? result : cuemu_capture_refuse(*stream_p);
+}
+
 CUresult cuemu_capture_add(cuemu_stream_t *stream, int type,
                            const cuemu_gparams_t *params, cuemu_context_t *ctx)
 {

@@ -449,17 +449,10 @@ CUEMU_API(cuCtxSetFlags, (unsigned flags), (flags))
 static CUresult cuemu_context_or_current(CUcontext handle,
                                          cuemu_context_t **ctx_p)
 {
-    cuemu_context_t *ctx = (handle == NULL) ?
-                           cuemu_context_current() :
-                           cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
-
-    if ((ctx == NULL) || !ctx->alive) {
-        return (handle == NULL) ? CUDA_ERROR_INVALID_CONTEXT :
-                                  CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    }
-
-    *ctx_p = ctx;
-    return CUDA_SUCCESS;
+    *ctx_p = cuemu_context_find(handle);
+    return (*ctx_p != NULL) ? CUDA_SUCCESS :
+           (handle == NULL) ? CUDA_ERROR_INVALID_CONTEXT :
+                              CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUEMU_API(cuCtxGetId, (CUcontext handle, unsigned long long *id), (handle, id))

@@ -28,6 +28,9 @@ CUresult cuemu_capture_use(cuemu_stream_t *stream, int *is_captured_p);
    fails also if the stream is under capture, and breaks that capture. */
 CUresult cuemu_capture_refuse(cuemu_stream_t *stream);
 
+/* Find the stream behind a handle, and do as cuemu_capture_refuse(). */
+CUresult cuemu_stream_use(CUstream handle, cuemu_stream_t **stream_p);
+
 /* Add a node behind the stream's captured work. INVALIDATED if the capture is
    broken or has ended. */
 CUresult cuemu_capture_add(cuemu_stream_t *stream, int type,

@@ -104,6 +104,10 @@ cuemu_context_t *cuemu_context_top(void);
 
 /* Return the thread's current context, NULL if there is no valid one. */
 cuemu_context_t *cuemu_context_current(void);
+
+/* Return the context of a handle, or for NULL the thread's current one; NULL if
+   it is not valid. */
+cuemu_context_t *cuemu_context_find(CUcontext handle);
 /* Return the error of a call without a current context. */
 CUresult cuemu_context_error(void);
 /* Return the index of a peer in the context's list, or of a free entry (`peer`

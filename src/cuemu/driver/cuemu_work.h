@@ -132,6 +132,11 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
                          uint64_t dst_pitch, const cuemu_range_t *src,
                          uint64_t src_pitch, uint64_t width, uint64_t height);
 
+/* Describe the call of a function with `arg`, by the process itself when a
+   stream gets there: a host function, or one of the driver's (KERNEL). */
+void cuemu_work_set_call(cuemu_work_t *work, cuemu_payload_kind_t kind,
+                         void *func, void *arg);
+
 /* Let the engine of the GPU of `ctx`, the stream's or the graph node's context,
    make a copy set by cuemu_work_set_move(). Changes the time only of a copy
    between two GPUs whose source is not that GPU. */

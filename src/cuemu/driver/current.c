@@ -54,6 +54,15 @@ cuemu_context_t *cuemu_context_current(void)
             ctx->alive) ? ctx : NULL;
 }
 
+cuemu_context_t *cuemu_context_find(CUcontext handle)
+{
+    cuemu_context_t *ctx = (handle == NULL) ?
+                           cuemu_context_current() :
+                           cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+
+    return ((ctx != NULL) && ctx->alive) ? ctx : NULL;
+}
+
 CUresult cuemu_context_error(void)
 {
     return (cuemu_context_top() != NULL) ? CUDA_ERROR_CONTEXT_IS_DESTROYED :

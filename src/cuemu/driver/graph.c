@@ -290,12 +290,10 @@ static CUresult cuemu_gcopy_resolve(const CUDA_MEMCPY3D *p,
 static CUresult cuemu_gcopy_check(const CUDA_MEMCPY3D *p, CUcontext handle,
                                   cuemu_context_t **ctx_p, cuemu_gcopy_t *copy)
 {
-    cuemu_context_t *ctx = (handle == NULL) ?
-                           cuemu_context_current() :
-                           cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+    cuemu_context_t *ctx = cuemu_context_find(handle);
     CUresult result;
 
-    if ((ctx == NULL) || !ctx->alive) {
+    if (ctx == NULL) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
 
@@ -1192,10 +1190,8 @@ static CUresult cuemu_exec_make_work(const cuemu_xnode_t *x, cuemu_work_t *work,
         work->payload.value_size = fill->elementSize;
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_HOST:
-        work->desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-        work->payload.kind = CUEMU_PAYLOAD_CALL;
-        work->payload.func = (uint64_t)(uintptr_t)x->params.host.fn;
-        work->payload.arg  = (uint64_t)(uintptr_t)x->params.host.userData;
+        cuemu_work_set_call(work, CUEMU_PAYLOAD_CALL,
+                            (void*)x->params.host.fn, x->params.host.userData);
         return CUDA_SUCCESS;
     default:
         return CUDA_SUCCESS;
@@ -1234,9 +1230,8 @@ static CUresult cuemu_exec_submit(cuemu_exec_t *exec, cuemu_stream_t *stream,
 
     /* Wait for all earlier work in the stream and for this graph's previous
        launch */
-    memset(&mark, 0, sizeof(mark));
-    mark.desc.kind = CUEMU_OP_MARK;
-    root           = cuemu_work_submit(stream, &mark, &exec->last, 1, begin);
+    mark = (cuemu_work_t){.desc.kind = CUEMU_OP_MARK};
+    root = cuemu_work_submit(stream, &mark, &exec->last, 1, begin);
 
     for (i = 0; (i < exec->num_nodes) && (result == CUDA_SUCCESS); ++i) {
         x        = &exec->nodes[i];
@@ -1281,9 +1276,8 @@ static CUresult cuemu_exec_submit(cuemu_exec_t *exec, cuemu_stream_t *stream,
     }
 
     if (num_ends > 0) {
-        memset(&mark, 0, sizeof(mark));
-        mark.desc.kind = CUEMU_OP_MARK;
-        root           = cuemu_work_submit(stream, &mark, deps, num_ends, at);
+        mark = (cuemu_work_t){.desc.kind = CUEMU_OP_MARK};
+        root = cuemu_work_submit(stream, &mark, deps, num_ends, at);
     }
 
     exec->last     = root;

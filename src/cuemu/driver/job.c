@@ -497,12 +497,8 @@ void cuemu_job_reserve(unsigned count)
 static void cuemu_job_begin_work(cuemu_job_t *job, cuemu_work_t *work)
 {
     __atomic_add_fetch(&cuemu_num_jobs, 1, __ATOMIC_RELAXED);
-    memset(work, 0, sizeof(*work));
-    work->desc.kind    = CUEMU_OP_MARK;
-    work->desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-    work->payload.kind = CUEMU_PAYLOAD_KERNEL;
-    work->payload.func = (uint64_t)(uintptr_t)cuemu_kernel_serve;
-    work->payload.arg  = (uint64_t)(uintptr_t)job;
+    cuemu_work_set_call(work, CUEMU_PAYLOAD_KERNEL, (void*)cuemu_kernel_serve,
+                        job);
 }
 
 /* Describe the kernel's second operation, lasting until the kernel ends. */

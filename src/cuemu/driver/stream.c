@@ -124,11 +124,8 @@ CUEMU_API(cuStreamQuery, (CUstream handle), (handle))
     cuemu_time_t submitted;
     cuemu_stream_t *stream;
     cuemu_op_id_t tail;
-    CUresult result = cuemu_stream_resolve(handle, &stream);
+    CUresult result = cuemu_stream_use(handle, &stream);
 
-    if (result == CUDA_SUCCESS) {
-        result = cuemu_capture_refuse(stream);
-    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -153,11 +150,8 @@ CUEMU_API(cuStreamSynchronize, (CUstream handle), (handle))
     cuemu_time_t submitted;
     cuemu_stream_t *stream;
     cuemu_op_id_t op;
-    CUresult result = cuemu_stream_resolve(handle, &stream);
+    CUresult result = cuemu_stream_use(handle, &stream);
 
-    if (result == CUDA_SUCCESS) {
-        result = cuemu_capture_refuse(stream);
-    }
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -348,9 +342,7 @@ static CUresult cuemu_event_record_context(cuemu_event_t *event,
 CUEMU_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle),
           (handle, event_handle))
 {
-    cuemu_context_t *ctx = (handle == NULL) ?
-                           cuemu_context_current() :
-                           cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
+    cuemu_context_t *ctx = cuemu_context_find(handle);
     cuemu_event_t *event;
     CUresult result = cuemu_event_resolve(event_handle, &event);
 
@@ -358,7 +350,7 @@ CUEMU_API(cuCtxRecordEvent, (CUcontext handle, CUevent event_handle),
         return result;
     }
 
-    return ((ctx == NULL) || !ctx->alive || (event->ctx != ctx)) ?
+    return ((ctx == NULL) || (event->ctx != ctx)) ?
            CUDA_ERROR_INVALID_HANDLE :
            cuemu_event_record_context(
                    event, ctx,
@@ -371,6 +363,14 @@ CUEMU_API(cuEventRecordWithFlags,
 {
     return (flags > 1) ? CUDA_ERROR_INVALID_VALUE :
                          cuemu_event_record_call(event, stream, (int)flags);
+}
+
+/* Find an event that a call asks about: such a call breaks its capture. */
+static CUresult cuemu_event_ask(CUevent handle, cuemu_event_t **event_p)
+{
+    CUresult result = cuemu_event_resolve(handle, event_p);
+
+    return (result != CUDA_SUCCESS) ? result : cuemu_capture_ask(*event_p);
 }
 
 /* Do as cuemu_work_settle(), with the lock. */
@@ -387,12 +387,9 @@ static int cuemu_event_is_done(cuemu_event_t *event)
 CUEMU_API(cuEventQuery, (CUevent handle), (handle))
 {
     cuemu_event_t *event;
-    CUresult found = cuemu_event_resolve(handle, &event);
+    CUresult found = cuemu_event_ask(handle, &event);
     int clamped;
 
-    if (found == CUDA_SUCCESS) {
-        found = cuemu_capture_ask(event);
-    }
     if (found != CUDA_SUCCESS) {
         return found;
     }
@@ -427,11 +424,8 @@ CUEMU_API(cuEventQuery, (CUevent handle), (handle))
 CUEMU_API(cuEventSynchronize, (CUevent handle), (handle))
 {
     cuemu_event_t *event;
-    CUresult found = cuemu_event_resolve(handle, &event);
+    CUresult found = cuemu_event_ask(handle, &event);
 
-    if (found == CUDA_SUCCESS) {
-        found = cuemu_capture_ask(event);
-    }
     if (found != CUDA_SUCCESS) {
         return found;
     }
@@ -526,11 +520,8 @@ static CUresult cuemu_stream_wait_value(CUstream handle, CUdeviceptr addr,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    result = cuemu_stream_resolve(handle, &stream);
-    if (result == CUDA_SUCCESS) {
-        result = cuemu_capture_refuse(stream); /* such graph nodes are not
-                                                  modelled */
-    }
+    /* such graph nodes are not modelled */
+    result = cuemu_stream_use(handle, &stream);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -593,12 +584,7 @@ static CUresult cuemu_stream_call(CUstream handle, void *func, void *arg,
                                  NULL);
     }
 
-    memset(&work, 0, sizeof(work));
-    work.desc.kind      = CUEMU_OP_MARK;
-    work.desc.flags     = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-    work.payload.kind   = CUEMU_PAYLOAD_CALL;
-    work.payload.func   = (uint64_t)(uintptr_t)func;
-    work.payload.arg    = (uint64_t)(uintptr_t)arg;
+    cuemu_work_set_call(&work, CUEMU_PAYLOAD_CALL, func, arg);
     work.payload.stream = (uint64_t)(uintptr_t)handle;
     work.payload.value  = (uint64_t)is_callback;
 

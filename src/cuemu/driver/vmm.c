@@ -1024,11 +1024,8 @@ static CUresult cuemu_pool_alloc(CUdeviceptr *ptr, size_t size,
     CUresult result;
     int gpu;
 
-    result = cuemu_stream_resolve(handle, &stream);
-    if (result == CUDA_SUCCESS) {
-        result = cuemu_capture_refuse(stream); /* no graph nodes of this kind
-                                                  here */
-    }
+    /* there are no graph nodes of this kind here */
+    result = cuemu_stream_use(handle, &stream);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -1090,10 +1087,7 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
     cuemu_work_t work;
     cuemu_mem_t *mem;
 
-    result = cuemu_stream_resolve(handle, &stream);
-    if (result == CUDA_SUCCESS) {
-        result = cuemu_capture_refuse(stream);
-    }
+    result = cuemu_stream_use(handle, &stream);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -1116,12 +1110,8 @@ CUEMU_API(cuMemFreeAsync, (CUdeviceptr ptr, CUstream handle), (ptr, handle))
        collects it, since no lock is held while operations are served */
     item->ptr     = ptr;
     mem->is_freed = 1;
-    memset(&work, 0, sizeof(work));
-    work.desc.kind    = CUEMU_OP_MARK;
-    work.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-    work.payload.kind = CUEMU_PAYLOAD_KERNEL;
-    work.payload.func = (uint64_t)(uintptr_t)cuemu_pool_release;
-    work.payload.arg  = (uint64_t)(uintptr_t)item;
+    cuemu_work_set_call(&work, CUEMU_PAYLOAD_KERNEL, (void*)cuemu_pool_release,
+                        item);
     cuemu_work_submit(stream, &work, NULL, 0,
                       cuemu_now() + cuemu_cost(CUEMU_CALL_EVENT_RECORD));
     cuemu_unlock();

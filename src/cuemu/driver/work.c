@@ -1114,8 +1114,8 @@ cuemu_op_id_t cuemu_work_submit(cuemu_stream_t *stream, cuemu_work_t *work,
 cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
 {
     int joins = (stream->num_waits > 0);
+    cuemu_work_t mark = {.desc.kind = CUEMU_OP_MARK};
     const cuemu_stream_t *other;
-    cuemu_work_t mark;
 
     if (stream == stream->ctx->null_stream) {
         joins |= !cuemu_work_done(stream->ctx->orphans[0]);
@@ -1129,8 +1129,6 @@ cuemu_op_id_t cuemu_work_tail(cuemu_stream_t *stream)
     }
 
     if (joins) {
-        memset(&mark, 0, sizeof(mark));
-        mark.desc.kind = CUEMU_OP_MARK;
         cuemu_work_submit(stream, &mark, NULL, 0, cuemu_now());
     }
 
@@ -1178,17 +1176,12 @@ void cuemu_work_hurry_all(void)
 
 cuemu_op_id_t cuemu_work_linger(cuemu_stream_t *stream, cuemu_time_t now)
 {
-    cuemu_work_t work;
+    cuemu_work_t work = {.desc.kind     = CUEMU_OP_DELAY,
+                         .desc.duration = CUEMU_LINGER_TIME};
 
     /* behind other work a copy is delayed anyway */
-    if (cuemu_work_tail(stream) != 0) {
-        return 0;
-    }
-
-    memset(&work, 0, sizeof(work));
-    work.desc.kind     = CUEMU_OP_DELAY;
-    work.desc.duration = CUEMU_LINGER_TIME;
-    return cuemu_work_submit(stream, &work, NULL, 0, now);
+    return (cuemu_work_tail(stream) != 0) ?
+           0 : cuemu_work_submit(stream, &work, NULL, 0, now);
 }
 
 cuemu_op_id_t cuemu_work_last(cuemu_stream_t *stream)
@@ -1202,19 +1195,13 @@ CUresult cuemu_work_wait_value(cuemu_stream_t *stream,
                                const cuemu_range_t *word, uint32_t value,
                                unsigned how, cuemu_time_t at)
 {
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    cuemu_spin_t spin;
-    cuemu_work_t work;
+    CUresult result   = CUDA_ERROR_OUT_OF_MEMORY;
+    cuemu_work_t work = {.desc.kind     = CUEMU_OP_DELAY,
+                         .desc.duration = CUEMU_SPIN_MAX_TIME};
+    cuemu_spin_t spin = {.gpu = word->gpu, .offset = word->offset,
+                         .value = value, .how = how};
 
-    memset(&work, 0, sizeof(work));
-    work.desc.kind     = CUEMU_OP_DELAY;
-    work.desc.duration = CUEMU_SPIN_MAX_TIME;
-    spin.op            = cuemu_work_submit(stream, &work, NULL, 0, at);
-    spin.gpu           = word->gpu;
-    spin.offset        = word->offset;
-    spin.value         = value;
-    spin.how           = how;
-
+    spin.op = cuemu_work_submit(stream, &work, NULL, 0, at);
     cuemu_session_lock();
     if (cuemu_num_spins < CUEMU_MAX_SPINS) {
         cuemu_spins[cuemu_num_spins++] = spin;
@@ -1286,6 +1273,17 @@ void cuemu_work_set_move(cuemu_work_t *work, const cuemu_range_t *dst,
     p->height    = height;
     p->src_pitch = src_pitch;
     p->dst_pitch = dst_pitch;
+}
+
+void cuemu_work_set_call(cuemu_work_t *work, cuemu_payload_kind_t kind,
+                         void *func, void *arg)
+{
+    memset(work, 0, sizeof(*work));
+    work->desc.kind    = CUEMU_OP_MARK;
+    work->desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
+    work->payload.kind = (int32_t)kind;
+    work->payload.func = (uint64_t)(uintptr_t)func;
+    work->payload.arg  = (uint64_t)(uintptr_t)arg;
 }
 
 void cuemu_work_set_engine(cuemu_work_t *work, const cuemu_context_t *ctx,
@@ -1379,12 +1377,12 @@ int cuemu_work_done(cuemu_op_id_t op)
 
 void cuemu_work_watch(cuemu_op_id_t op)
 {
-    cuemu_work_t mark;
+    cuemu_work_t mark = {
+        .desc.kind    = CUEMU_OP_MARK,
+        .desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY,
+        .payload.kind = CUEMU_PAYLOAD_WATCH
+    };
 
-    memset(&mark, 0, sizeof(mark));
-    mark.desc.kind    = CUEMU_OP_MARK;
-    mark.desc.flags   = CUEMU_OP_NEEDS_SERVICE | CUEMU_OP_OWNER_ONLY;
-    mark.payload.kind = CUEMU_PAYLOAD_WATCH;
     __atomic_add_fetch(&cuemu_num_watches, 1, __ATOMIC_RELAXED);
     cuemu_lock();
     cuemu_work_add(&mark, &op, 1, cuemu_now());
