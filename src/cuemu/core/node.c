@@ -60,12 +60,6 @@ typedef struct {
 } cuemu_build_t;
 
 
-static cuemu_status_t cuemu_node_error(const cuemu_build_t *b, int line,
-                                       const char *text, const char *what)
-{
-    return cuemu_xml_error(b->xml, line, text, what);
-}
-
 static int __attribute__((format(printf, 3, 4)))
 cuemu_build_link(cuemu_build_t *b, double gbps, const char *format, ...)
 {
@@ -241,9 +235,9 @@ static cuemu_status_t cuemu_build_nvlinks(cuemu_build_t *b, int index)
         } else if (peer == index) {
             continue; /* see cuemu_build_nvlink_back() */
         } else if (peer < 0) {
-            return cuemu_node_error(b, link->line,
-                                    "nvlink target=\"%s\" is no other GPU of "
-                                    "this node", link->target);
+            return cuemu_xml_error(b->xml, link->line,
+                                   "nvlink target=\"%s\" is no other GPU of "
+                                   "this node", link->target);
         } else {
             count_gpu[peer] += link->count;
             cuemu_build_nvlink_peers(gpu, link->count, CUEMU_PEER_GPU, peer,
@@ -724,7 +718,7 @@ static cuemu_status_t cuemu_set_link(cuemu_build_t *b,
         }
     }
     return found ? CUEMU_OK :
-           cuemu_node_error(b, s->line, "there is no link \"%s\"", s->name);
+           cuemu_xml_error(b->xml, s->line, "there is no link \"%s\"", s->name);
 }
 
 static cuemu_status_t cuemu_set_shared(cuemu_build_t *b,
@@ -737,7 +731,8 @@ static cuemu_status_t cuemu_set_shared(cuemu_build_t *b,
     int shared, found, i, k, hit;
 
     if (s->members[0] == '\0') {
-        return cuemu_node_error(b, s->line, "\"%s\" has no members=", s->name);
+        return cuemu_xml_error(b->xml, s->line, "\"%s\" has no members=",
+                               s->name);
     }
 
     snprintf(patterns, sizeof(patterns), "%s", s->members);
@@ -751,8 +746,8 @@ static cuemu_status_t cuemu_set_shared(cuemu_build_t *b,
             }
         }
         if (!found) {
-            return cuemu_node_error(b, s->line, "there is no link \"%s\"",
-                                    pattern);
+            return cuemu_xml_error(b->xml, s->line, "there is no link \"%s\"",
+                                   pattern);
         }
     }
 
@@ -788,8 +783,8 @@ static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
     size_t i;
 
     if ((s->us < 0) || (s->us > 1e6)) {
-        return cuemu_node_error(b, s->line, "us= is missing or above a second"
-                                "%s", "");
+        return cuemu_xml_error(b->xml, s->line,
+                               "us= is missing or above a second");
     }
     for (i = 0; i < CUEMU_CALL_LAST; ++i) {
         if (strcmp(s->name, cuemu_call_models[i].name) == 0) {
@@ -803,7 +798,7 @@ static cuemu_status_t cuemu_set_cost(cuemu_build_t *b,
             return CUEMU_OK;
         }
     }
-    return cuemu_node_error(b, s->line, "there is no cost \"%s\"", s->name);
+    return cuemu_xml_error(b->xml, s->line, "there is no cost \"%s\"", s->name);
 }
 
 /* Return non-zero if `name`, a pattern, matches the route's kind or one of its
@@ -835,7 +830,7 @@ static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
     int i;
 
     if ((s->launch_us > 1e6) || (s->setup_us > 1e6) || (s->complete_us > 1e6)) {
-        return cuemu_node_error(b, s->line, "a time above a second%s", "");
+        return cuemu_xml_error(b->xml, s->line, "a time above a second");
     }
     for (i = 0; i < CUEMU_NUM_PLACES * CUEMU_NUM_PLACES; ++i) {
         route = &b->node->routes[i / CUEMU_NUM_PLACES][i % CUEMU_NUM_PLACES];
@@ -857,8 +852,8 @@ static cuemu_status_t cuemu_set_copy(cuemu_build_t *b,
         }
     }
     return found ? CUEMU_OK :
-           cuemu_node_error(b, s->line, "there is no link and no kind of copy "
-                            "\"%s\"", s->name);
+           cuemu_xml_error(b->xml, s->line, "there is no link and no kind of "
+                           "copy \"%s\"", s->name);
 }
 
 /* Refuse peer access over PCIe, both ways */
@@ -895,8 +890,8 @@ static cuemu_status_t cuemu_set_gpu(cuemu_build_t *b,
         }
         if (s->memory_mib >= 0) {
             if ((s->memory_mib < 16) || (s->memory_mib > 1e8)) {
-                return cuemu_node_error(b, s->line, "memory_mib= is not within "
-                                        "16 to 10^8%s", "");
+                return cuemu_xml_error(b->xml, s->line, "memory_mib= is not "
+                                       "within 16 to 10^8");
             }
             b->node->gpus[i].memory_bytes = (uint64_t)s->memory_mib << 20;
         }
@@ -908,7 +903,7 @@ static cuemu_status_t cuemu_set_gpu(cuemu_build_t *b,
         }
     }
     return found ? CUEMU_OK :
-           cuemu_node_error(b, s->line, "there is no GPU \"%s\"", s->name);
+           cuemu_xml_error(b->xml, s->line, "there is no GPU \"%s\"", s->name);
 }
 
 static cuemu_status_t cuemu_build_setting(cuemu_build_t *b,
@@ -917,13 +912,13 @@ static cuemu_status_t cuemu_build_setting(cuemu_build_t *b,
     int is_rate = !strcmp(s->set, "link") || !strcmp(s->set, "shared");
 
     if (s->name[0] == '\0') {
-        return cuemu_node_error(b, s->line, "<cuemu set=\"%s\"> without a name",
-                                s->set);
+        return cuemu_xml_error(b->xml, s->line,
+                               "<cuemu set=\"%s\"> without a name", s->set);
     }
     if (is_rate && !((s->gbps >= CUEMU_MIN_GBPS) &&
                      (s->gbps <= CUEMU_MAX_GBPS))) {
-        return cuemu_node_error(b, s->line, "gbps= of \"%s\" is missing or not "
-                                "within 0.001 to 10^6", s->name);
+        return cuemu_xml_error(b->xml, s->line, "gbps= of \"%s\" is missing or "
+                               "not within 0.001 to 10^6", s->name);
     }
 
     if (!strcmp(s->set, "link")) {
@@ -937,8 +932,8 @@ static cuemu_status_t cuemu_build_setting(cuemu_build_t *b,
     } else if (!strcmp(s->set, "gpu")) {
         return cuemu_set_gpu(b, s);
     }
-    return cuemu_node_error(b, s->line, "<cuemu set=\"%s\">: known are link, "
-                            "shared, cost, copy and gpu", s->set);
+    return cuemu_xml_error(b->xml, s->line, "<cuemu set=\"%s\">: known are "
+                           "link, shared, cost, copy and gpu", s->set);
 }
 
 

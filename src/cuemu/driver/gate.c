@@ -101,7 +101,7 @@ static int cuemu_fault_matches(const char *fault, const char *name)
            ((name[length] == '\0') || (strncmp(name + length, "_v", 2) == 0));
 }
 
-static CUresult cuemu_fault_check(const char *name)
+CUresult cuemu_gate_fault(const char *name)
 {
     int i;
 
@@ -114,11 +114,6 @@ static CUresult cuemu_fault_check(const char *name)
     }
 
     return CUDA_SUCCESS;
-}
-
-CUresult cuemu_gate_fault(const char *name)
-{
-    return cuemu_fault_check(name);
 }
 
 unsigned long long cuemu_calls(const char *name)
@@ -208,7 +203,7 @@ CUresult cuemu_gate_enter(cuemu_gate_t *gate)
     }
 
     if (cuemu_num_faults > 0) {
-        result = cuemu_fault_check(gate->name);
+        result = cuemu_gate_fault(gate->name);
         if (result != CUDA_SUCCESS) {
             return result;
         }

@@ -172,7 +172,7 @@ static CUresult cuemu_module_globals(cuemu_module_t *module)
     return result;
 }
 
-static void cuemu_module_put(cuemu_module_t *module)
+void cuemu_module_release(cuemu_module_t *module)
 {
     if (__atomic_sub_fetch(&module->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
@@ -182,11 +182,6 @@ static void cuemu_module_put(cuemu_module_t *module)
         cuemu_ptx_unload(module->ptx);
     }
     cuemu_object_delete(module);
-}
-
-void cuemu_module_release(cuemu_module_t *module)
-{
-    cuemu_module_put(module);
 }
 
 static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
@@ -204,7 +199,7 @@ static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
     }
     module->globals = 0;
     module->ctx     = NULL;
-    cuemu_module_put(module);
+    cuemu_module_release(module);
 }
 
 /* Create a module with one reference from a PTX text, and its variables in the

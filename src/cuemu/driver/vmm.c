@@ -269,6 +269,15 @@ static int cuemu_vmm_gpu_near(int numa)
     return 0;
 }
 
+/* Return the GPU of a location; -1 if it is none of the process's devices. */
+static int cuemu_vmm_gpu(const CUmemLocation *location)
+{
+    return ((location->type == CU_MEM_LOCATION_TYPE_DEVICE) &&
+            (location->id >= 0) &&
+            (location->id < cuemu_process.num_devices)) ?
+           cuemu_process.gpu[location->id] : -1;
+}
+
 static CUresult cuemu_vmm_check_prop(const CUmemAllocationProp *prop, int *gpu)
 {
     if ((prop == NULL) || (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)) {
@@ -291,13 +300,8 @@ static CUresult cuemu_vmm_check_prop(const CUmemAllocationProp *prop, int *gpu)
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
-    if ((prop->location.id < 0) ||
-        (prop->location.id >= cuemu_process.num_devices)) {
-        return CUDA_ERROR_INVALID_DEVICE;
-    }
-
-    *gpu = cuemu_process.gpu[prop->location.id];
-    return CUDA_SUCCESS;
+    *gpu = cuemu_vmm_gpu(&prop->location);
+    return (*gpu < 0) ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
 }
 
 CUEMU_API(cuMemGetAllocationGranularity,
@@ -597,13 +601,12 @@ CUEMU_API(cuMemSetAccess,
                 continue;
             }
 
-            if ((desc[i].location.id < 0) ||
-                (desc[i].location.id >= cuemu_process.num_devices)) {
+            gpu = cuemu_vmm_gpu(&desc[i].location);
+            if (gpu < 0) {
                 result = CUDA_ERROR_INVALID_DEVICE;
                 break;
             }
 
-            gpu = cuemu_process.gpu[desc[i].location.id];
             if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE) {
                 mem->flags &= ~(1u << gpu);
             } else {
@@ -621,18 +624,17 @@ CUEMU_API(cuMemGetAccess,
           (flags, location, ptr))
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
+    int gpu         = (location == NULL) ? -1 : cuemu_vmm_gpu(location);
     cuemu_mem_t *mem;
 
-    if ((flags == NULL) || (location == NULL) ||
-        (location->type != CU_MEM_LOCATION_TYPE_DEVICE) ||
-        (location->id < 0) || (location->id >= cuemu_process.num_devices)) {
+    if ((flags == NULL) || (gpu < 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
     if ((mem != NULL) && (mem->kind == CUEMU_MEM_VMM)) {
-        *flags = (mem->flags & (1u << cuemu_process.gpu[location->id])) ?
+        *flags = (mem->flags & (1u << gpu)) ?
                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
                  CU_MEM_ACCESS_FLAGS_PROT_NONE;
         result = CUDA_SUCCESS;
@@ -818,8 +820,7 @@ CUEMU_API(cuMemPoolCreate, (CUmemoryPool *handle, const CUmemPoolProps *props),
         return CUDA_ERROR_NOT_SUPPORTED;
     }
 
-    if ((props->location.id < 0) ||
-        (props->location.id >= cuemu_process.num_devices)) {
+    if (cuemu_vmm_gpu(&props->location) < 0) {
         return CUDA_ERROR_INVALID_DEVICE;
     }
 
@@ -898,13 +899,11 @@ CUEMU_API(cuMemPoolSetAccess,
     has_memory = (cuemu_mem_of(pool, -1) != NULL);
     cuemu_unlock();
     for (i = 0; i < count; ++i) {
-        if ((desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) ||
-            (desc[i].location.id < 0) ||
-            (desc[i].location.id >= cuemu_process.num_devices)) {
+        gpu = cuemu_vmm_gpu(&desc[i].location);
+        if (gpu < 0) {
             return CUDA_ERROR_INVALID_DEVICE;
         }
 
-        gpu = cuemu_process.gpu[desc[i].location.id];
         if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
             /* the manual's rule; without memory the next allocation fails */
             if (has_memory && !cuemu_pool_is_peer(pool, gpu)) {
@@ -924,15 +923,12 @@ CUEMU_API(cuMemPoolGetAccess,
            CUmemLocation *location), (flags, handle, location))
 {
     const cuemu_pool_t *pool = cuemu_object_check(handle, CUEMU_OBJ_POOL);
-    int gpu;
+    int gpu = (location == NULL) ? -1 : cuemu_vmm_gpu(location);
 
-    if ((pool == NULL) || (flags == NULL) || (location == NULL) ||
-        (location->type != CU_MEM_LOCATION_TYPE_DEVICE) ||
-        (location->id < 0) || (location->id >= cuemu_process.num_devices)) {
+    if ((pool == NULL) || (flags == NULL) || (gpu < 0)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    gpu    = cuemu_process.gpu[location->id];
     *flags = ((location->id == pool->device) || (pool->access & (1u << gpu))) ?
              CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
              CU_MEM_ACCESS_FLAGS_PROT_NONE;

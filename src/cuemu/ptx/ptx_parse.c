@@ -629,14 +629,9 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
                             "%s is declared twice", word);
         }
     }
-    symbol         = &ps->symbols[ps->num_symbols++];
-    symbol->name   = word;
-    symbol->space  = space;
-    symbol->offset = 0;
-    symbol->size   = 0;
-    symbol->align  = 0;
-    symbol->global = -1;
-    symbol->scope  = ps->scope;
+    symbol  = &ps->symbols[ps->num_symbols++];
+    *symbol = (ptx_symbol_t){.name = word, .space = space, .global = -1,
+                             .scope = ps->scope};
 
     switch (space) {
     case CUEMU_PTX_SHARED:
@@ -691,20 +686,29 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
 
 static int ptx_parse_operand(ptx_parser_t *ps, cuemu_ptx_operand_t *op);
 
-static int ptx_use_label(ptx_parser_t *ps, char *name, cuemu_ptx_operand_t *op)
+/* Append a label, or a use of one, at the next instruction. */
+static int ptx_append_label(ptx_parser_t *ps, ptx_label_t **labels,
+                            unsigned *num, unsigned *max, char *name)
 {
-    if (cuemu_ptx_grow(&ps->uses, ps->num_uses, &ps->max_uses,
-                 sizeof(*ps->uses)) != 0) {
+    if (cuemu_ptx_grow(labels, *num, max, sizeof(**labels)) != 0) {
         return ptx_no_memory(ps);
     }
-    op->kind                         = CUEMU_PTX_OPERAND_LABEL;
-    op->value                        = ps->num_uses;
-    ps->uses[ps->num_uses].name      = name;
-    ps->uses[ps->num_uses].scope     = ps->scope;
-    ps->uses[ps->num_uses].pc        = ps->kernel->num_code;
-    ps->uses[ps->num_uses].is_table  = 0;
-    ++ps->num_uses;
+    (*labels)[(*num)++] = (ptx_label_t){.name = name, .scope = ps->scope,
+                                        .pc = ps->kernel->num_code};
     return 0;
+}
+
+static int ptx_add_label(ptx_parser_t *ps, char *name)
+{
+    return ptx_append_label(ps, &ps->labels, &ps->num_labels, &ps->max_labels,
+                            name);
+}
+
+static int ptx_use_label(ptx_parser_t *ps, char *name, cuemu_ptx_operand_t *op)
+{
+    op->kind  = CUEMU_PTX_OPERAND_LABEL;
+    op->value = ps->num_uses;
+    return ptx_append_label(ps, &ps->uses, &ps->num_uses, &ps->max_uses, name);
 }
 
 /* Parse a register, "_", a number or a name; no brackets or braces. */
@@ -974,20 +978,6 @@ static int ptx_parse_insn(ptx_parser_t *ps, char *word,
     }
 
     ++ps->kernel->num_code;
-    return 0;
-}
-
-static int ptx_add_label(ptx_parser_t *ps, char *name)
-{
-    if (cuemu_ptx_grow(&ps->labels, ps->num_labels, &ps->max_labels,
-                 sizeof(*ps->labels)) != 0) {
-        return ptx_no_memory(ps);
-    }
-    ps->labels[ps->num_labels].name     = name;
-    ps->labels[ps->num_labels].scope    = ps->scope;
-    ps->labels[ps->num_labels].pc       = ps->kernel->num_code;
-    ps->labels[ps->num_labels].is_table = 0;
-    ++ps->num_labels;
     return 0;
 }
 

@@ -100,11 +100,6 @@ static void ptx_activemask(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     CUEMU_PTX_FOR_EACH(m, { d[i] = ptx_half(m, i); })
 }
 
-static void ptx_warpsync(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
-                         cuemu_ptx_mask_t m)
-{
-}
-
 /* match.any and match.all; r: d, p, a, -, -, members */
 static void ptx_match(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                       cuemu_ptx_mask_t m)
@@ -213,7 +208,7 @@ static cuemu_ptx_status_t ptx_decode_one(cuemu_ptx_kernel_t *k,
 
     in->kind = CUEMU_PTX_WARP;
     if (strcmp(name, "bar") == 0) { /* bar.warp.sync */
-        in->run  = ptx_warpsync;
+        in->run  = cuemu_ptx_nothing;
         in->r[5] = ptx_members(k, st, 0);
         return CUEMU_PTX_OK;
     }
