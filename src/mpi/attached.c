@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of buffered messages. An MPI without CUDA writes it with the CPU, and
    nobody else looks at it: host memory is attached in place of GPU memory. */
-#pragma GCC visibility push(default)
-#include <mpi.h>
-#pragma GCC visibility pop
-
 #include <mpi/call.h>
 #include <mpi/error.h>
 

@@ -351,6 +351,42 @@ ASKING = {
         ('some', 'result done, result indices, status statuses'))
 }
 
+# Calls with wrappers in C, and those of them with an MPI_..._c form, too
+WRAPPED_IN_C = """
+    Buffer_attach Buffer_detach
+    Cart_create Cart_sub Comm_create Comm_create_group Comm_dup
+    Comm_dup_with_info Comm_split Comm_split_type Dist_graph_create
+    Dist_graph_create_adjacent Graph_create Intercomm_merge
+    Error_class Init Init_thread
+    File_read_all_end File_read_at_all_end File_read_ordered_end
+    File_write_all_end File_write_at_all_end File_write_ordered_end
+    Request_free Request_get_status Start Startall Test Testall Testany
+    Testsome Wait Waitall Waitany Waitsome
+    Win_allocate Win_complete Win_create Win_fence Win_flush Win_flush_all
+    Win_flush_local Win_flush_local_all Win_free Win_get_attr Win_lock
+    Win_lock_all Win_post Win_start Win_sync Win_test Win_unlock
+    Win_unlock_all Win_wait
+""".split()
+WRAPPED_LARGE = 'Buffer_attach Buffer_detach Win_allocate Win_create'.split()
+
+# Functions called but not wrapped; the library is off if the MPI lacks one
+HELPERS = """
+    Add_error_class Add_error_code Add_error_string Cartdim_get
+    Comm_call_errhandler Comm_create_keyval Comm_free Comm_get_attr Comm_group
+    Comm_rank Comm_remote_size Comm_set_attr Comm_set_errhandler Comm_size
+    Comm_test_inter Dist_graph_neighbors_count File_get_view Get_elements_x
+    Graph_neighbors_count Grequest_complete Grequest_start Group_free
+    Group_size Group_translate_ranks Info_get Iprobe Pack_size Query_thread
+    Status_set_cancelled Status_set_elements Test_cancelled Topo_test
+    Type_commit Type_contiguous Type_create_hindexed Type_create_hvector
+    Type_create_keyval Type_create_resized Type_create_struct Type_free
+    Type_get_attr Type_get_contents Type_get_envelope Type_get_extent_x
+    Type_get_true_extent_x Type_set_attr Type_size_x Win_call_errhandler
+    Win_get_group
+""".split()
+# The same of MPI 4: NULL if the MPI lacks them
+EXTRAS = ['Type_get_contents_c', 'Type_get_envelope_c']
+
 
 class Call:
     """A wrapper."""
@@ -681,21 +717,25 @@ def write_lists(third, fourth, parts):
     for call in parts:
         call.declare()
     print('#endif\n#endif\n')
-    write_list('UCX_MP_MPI_CALLS_SMALL', [call.name for call in third + fourth])
+    write_list('UCX_MP_MPI_HELPERS', HELPERS)
+    write_list('UCX_MP_MPI_SMALL', [call.name for call in third + fourth] +
+               WRAPPED_IN_C)
     print('#if MPI_VERSION >= 4')
-    write_list('UCX_MP_MPI_CALLS_LARGE', [call.name + '_c'
-                                          for call in has_large])
-    print('#else\n#define UCX_MP_MPI_CALLS_LARGE(_)\n#endif\n')
+    write_list('UCX_MP_MPI_LARGE', [name + '_c' for name in [
+        call.name for call in has_large] + WRAPPED_LARGE])
+    write_list('UCX_MP_MPI_EXTRAS', EXTRAS)
+    print('#else\n#define UCX_MP_MPI_LARGE(_)\n'
+          '#define UCX_MP_MPI_EXTRAS(_)\n#endif\n')
     print('#ifndef OPEN_MPI')
     for name, arguments in ASKING.items():
         Call(name, arguments).declare()
     write_list('UCX_MP_MPI_ASKING', ASKING)
-    write_list('UCX_MP_MPI_CALLS_MPICH', [call.name for call in parts])
+    write_list('UCX_MP_MPI_PARTITIONED', [call.name for call in parts])
     print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
-          '#define UCX_MP_MPI_CALLS_MPICH(_)\n#endif\n')
-    print('#define UCX_MP_MPI_CALLS(_) \\\n'
-          '    UCX_MP_MPI_CALLS_SMALL(_) UCX_MP_MPI_CALLS_LARGE(_) \\\n'
-          '    UCX_MP_MPI_CALLS_MPICH(_)')
+          '#define UCX_MP_MPI_PARTITIONED(_)\n#endif\n')
+    print('#define UCX_MP_MPI_WRAPPED(_) \\\n'
+          '    UCX_MP_MPI_SMALL(_) UCX_MP_MPI_LARGE(_) UCX_MP_MPI_ASKING(_) \\\n'
+          '    UCX_MP_MPI_PARTITIONED(_)')
 
 
 def write_wrappers(third, fourth, parts):
@@ -731,12 +771,11 @@ def main(what):
         _, fourth, parts = calls()
         write_map(fourth, parts)
         return
-    print('#pragma GCC visibility push(default)\n#include <mpi.h>')
     if what == 'calls.h':
+        print('#include <mpi.h>')
         write_lists(*calls())
-        print('#pragma GCC visibility pop')
         return
-    print('#pragma GCC visibility pop\n#include <mpi/call.h>\n'
+    print('#include <mpi/call.h>\n'
           '#include <mpi/collective.h>\n#include <mpi/nonblocking.h>\n#include <mpi/message.h>\n'
           '#include <mpi/window.h>')
     write_wrappers(*calls())

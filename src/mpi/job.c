@@ -1,8 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#pragma GCC visibility push(default)
-#include <mpi.h>
-#pragma GCC visibility pop
-
 #include <mpi/handles.h>
 #include <mpi/module.h>
 #include <mpi/rank_check.h>

@@ -95,7 +95,7 @@ static void real_find(void)
     if (real->_name == NULL) { \
         real->_name = (__typeof__(real->_name))is_missing; \
     }
-    UCX_MP_MPI_STOOD_IN(FIND_CALL)
+    UCX_MP_MPI_WRAPPED(FIND_CALL)
 
 #define FIND_ASKING(_name) \
     if ((void*)real->_name == (void*)is_missing) { \
@@ -107,7 +107,7 @@ static void real_find(void)
     ucx_mp_mpi_tools._name = (__typeof__(real->_name))tools_symbol( \
             handle, "MPI_" #_name, (void*)real->_name); \
     has_tools = has_tools || (ucx_mp_mpi_tools._name != NULL);
-    UCX_MP_MPI_STOOD_IN(FIND_TOOL)
+    UCX_MP_MPI_WRAPPED(FIND_TOOL)
 
 #define FIND_HELPER(_name) \
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name); \

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Wrappers of the calls that start MPI. */
-#pragma GCC visibility push(default)
-#include <mpi.h>
-#pragma GCC visibility pop
-
 #include <mpi/comm.h>
 #include <mpi/rank_check.h>
 #include <mpi/job.h>

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* List of the windows with GPU memory. */
-#pragma GCC visibility push(default)
-#include <mpi.h>
-#pragma GCC visibility pop
-
 #include <mpi/window.h>
 
 

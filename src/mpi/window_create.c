@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Windows with GPU memory: their creation, attributes and end. */
-#pragma GCC visibility push(default)
-#include <mpi.h>
-#pragma GCC visibility pop
-
 #include <mpi/handles.h>
 #include <mpi/module.h>
 #include <mpi/window.h>

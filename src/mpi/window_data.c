@@ -4,10 +4,6 @@
  * class" returned here is MPI_SUCCESS, or the class of an error that is not
  * raised yet.
  */
-#pragma GCC visibility push(default)
-#include <mpi.h>
-#pragma GCC visibility pop
-
 #include <mpi/handles.h>
 #include <mpi/layout_type.h>
 #include <mpi/message.h>
