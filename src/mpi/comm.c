@@ -117,27 +117,9 @@ static uint64_t key_new(MPI_Comm comm, int rank)
 static bool ranks_are_known(MPI_Comm parent, MPI_Comm comm, int size,
                             bool *is_spread_p)
 {
-    const bool is_child = (comm_find(parent) != NULL);
-    int *places;
-    bool is_known;
-    int i;
-
     *is_spread_p = false;
-    if (is_child && !ucx_mp_mpi_job.is_spread) {
-        return true;
-    }
-
-    places = malloc(size * sizeof(*places));
-    if (places == NULL) {
-        abort(); /* other ranks rely on this one */
-    }
-
-    is_known = ucx_mp_mpi_job_places(comm, size, places);
-    for (i = 0; is_known && (i < size); ++i) {
-        *is_spread_p |= (places[i] < 0);
-    }
-    free(places);
-    return is_known;
+    return ((comm_find(parent) != NULL) && !ucx_mp_mpi_job.is_spread) ||
+           ucx_mp_mpi_job_has(comm, size, is_spread_p);
 }
 
 /* Attach a state to its communicator. Aborts on failure. */

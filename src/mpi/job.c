@@ -79,19 +79,35 @@ static int *ranks_in(MPI_Group other, MPI_Comm comm, int size)
     return ranks;
 }
 
-bool ucx_mp_mpi_job_places(MPI_Comm comm, int size, int *places)
+/* Find the places of a communicator's ranks in the segment; -1: another node.
+   @return An array to free; NULL if a rank is not of this program: it may have
+   been started without this library. */
+static int *places_of(MPI_Comm comm, int size)
 {
-    int *ranks  = ranks_in(ucx_mp_mpi_job.group, comm, size);
-    bool is_known = (ranks != NULL);
+    int *places = ranks_in(ucx_mp_mpi_job.group, comm, size);
     int i;
 
-    for (i = 0; is_known && (i < size); ++i) {
-        is_known = (ranks[i] != MPI_UNDEFINED);
-        if (is_known) {
-            places[i] = ucx_mp_mpi_job.places[ranks[i]];
+    for (i = 0; (places != NULL) && (i < size); ++i) {
+        if (places[i] == MPI_UNDEFINED) {
+            free(places);
+            return NULL;
         }
+        places[i] = ucx_mp_mpi_job.places[places[i]];
     }
-    free(ranks);
+    return places;
+}
+
+bool ucx_mp_mpi_job_has(MPI_Comm comm, int size, bool *is_spread_p)
+{
+    int *places         = places_of(comm, size);
+    const bool is_known = (places != NULL);
+    int i;
+
+    *is_spread_p = false;
+    for (i = 0; is_known && (i < size); ++i) {
+        *is_spread_p |= (places[i] < 0);
+    }
+    free(places);
     return is_known;
 }
 
@@ -101,18 +117,18 @@ ucx_mp_mpi_job_join(MPI_Comm comm, uint64_t key, int rank, int size,
 {
     const ucx_mp_mpi_job_t *job     = &ucx_mp_mpi_job;
     uct_cuda_coll_group_t *group    = NULL;
-    int places[UCT_CUDA_COLL_API_RANKS];
     unsigned members[UCT_CUDA_COLL_API_RANKS];
-    int i;
+    int *places, i;
 
-    if ((size > UCT_CUDA_COLL_API_RANKS) ||
-        !ucx_mp_mpi_job_places(comm, size, places)) {
+    places = (size > UCT_CUDA_COLL_API_RANKS) ? NULL : places_of(comm, size);
+    if (places == NULL) {
         return NULL;
     }
 
     for (i = 0; i < size; ++i) {
         members[i] = (unsigned)places[i];
     }
+    free(places);
     return (job->api->group_create(job->segment, key, rank, size, members,
                                    calls, &group) == 0) ?
                    group :

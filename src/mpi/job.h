@@ -51,15 +51,10 @@ bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine);
    MPI, it separates all ranks. */
 int ucx_mp_mpi_machine_color(void);
 
-/*
- * Find a communicator's ranks in the segment.
- *
- * @param places  Set to the place of each of `size` ranks; -1: on another node.
- *
- * @return  false if a rank is not of this program: it may have been started
- *          without this library.
- */
-bool ucx_mp_mpi_job_places(MPI_Comm comm, int size, int *places);
+/* Return whether all `size` ranks of a communicator are of this program; others
+   may have been started without this library. Set `is_spread_p` if some are on
+   other nodes. */
+bool ucx_mp_mpi_job_has(MPI_Comm comm, int size, bool *is_spread_p);
 
 /* Join the group of a communicator with all ranks on this node; does not wait
    for the others. `key` must be equal on all ranks. `calls`: number of this

@@ -285,9 +285,7 @@ static bool comm_is_known(making_t *making)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     const MPI_Comm comm           = making->comm;
-    bool is_known                 = false;
-    int is_inter, i;
-    int *places;
+    int is_inter;
 
     if (!real->stages || (comm == real->comm_null) || (comm == (MPI_Comm)0) ||
         (real->Comm_test_inter(comm, &is_inter) != MPI_SUCCESS) || is_inter ||
@@ -298,21 +296,9 @@ static bool comm_is_known(making_t *making)
 
     making->api = (making->ranks == 1) ? ucx_mp_mpi_module() :
                                          ucx_mp_mpi_job.api;
-    if ((making->api == NULL) || (making->ranks == 1)) {
-        return making->api != NULL;
-    }
-
-    places = malloc(making->ranks * sizeof(*places));
-    if (places == NULL) {
-        abort(); /* the others count on it */
-    }
-
-    is_known = ucx_mp_mpi_job_places(comm, making->ranks, places);
-    for (i = 0; is_known && (i < making->ranks); ++i) {
-        making->is_spread |= (places[i] < 0);
-    }
-    free(places);
-    return is_known;
+    return (making->api != NULL) &&
+           ((making->ranks == 1) ||
+            ucx_mp_mpi_job_has(comm, making->ranks, &making->is_spread));
 }
 
 static int window_begin(making_t *making, MPI_Win *win)
