@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/buffer.h>
 
-#include <mpi/handles.h>
 #include <mpi/module.h>
 
 #include <limits.h>
@@ -47,12 +46,6 @@ static bool is_gpu(const void *pointer)
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second)
 {
     return ucx_mp_mpi_pmpi.stages && (is_gpu(first) || is_gpu(second));
-}
-
-MPI_Datatype ucx_mp_mpi_byte(void)
-{
-    ucx_mp_mpi_handles_find();
-    return ucx_mp_mpi_handles.byte;
 }
 
 void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)
@@ -121,7 +114,7 @@ bool ucx_mp_mpi_buffer_give_bytes(ucx_mp_mpi_buffer_t *buffer,
         } else {
             *(MPI_Count*)buffer->count_p = (MPI_Count)bytes;
         }
-        *buffer->parts.type_p = ucx_mp_mpi_byte();
+        *buffer->parts.type_p = ucx_mp_mpi_pmpi.byte;
     } else if (!ucx_mp_mpi_packed_make(&buffer->packed, &buffer->parts,
                                        UCX_MP_MPI_PACKED_CONTIGUOUS)) {
         return false;

@@ -62,9 +62,6 @@ typedef struct {
 } ucx_mp_mpi_buffer_t;
 
 
-/* Return MPI_BYTE, the datatype of packed data. */
-MPI_Datatype ucx_mp_mpi_byte(void);
-
 /* Return whether a pointer points to host memory; asks the driver. Managed
    memory does not count. MPI_IN_PLACE counts as host memory; MPI_BOTTOM does
    not, since its datatype may lead to a GPU. */

@@ -40,7 +40,7 @@ void ucx_mp_mpi_call_init(ucx_mp_mpi_call_t *call, const char *name,
     call->name      = name;
     call->comm      = comm;
     call->flags     = flags;
-    call->byte      = ucx_mp_mpi_byte();
+    call->byte      = ucx_mp_mpi_pmpi.byte;
     call->is_member = true;
     call->arrived   = SIZE_MAX;
 }
@@ -712,7 +712,7 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
     }
 
     *buffer_p   = call->packed;
-    *datatype_p = ucx_mp_mpi_byte();
+    *datatype_p = ucx_mp_mpi_pmpi.byte;
     return position;
 }
 

@@ -481,7 +481,7 @@ int ucx_mp_mpi_persistent_begin(ucx_mp_mpi_comm_t *state,
 
     /* A request that the MPI never starts is the program's handle. Not from
        MPI_PROC_NULL: after freeing that, MPICH 4.0 hangs in MPI_Scan_init. */
-    rc = ucx_mp_mpi_pmpi.Recv_init(NULL, 0, ucx_mp_mpi_handles.byte, 0, 0,
+    rc = ucx_mp_mpi_pmpi.Recv_init(NULL, 0, ucx_mp_mpi_pmpi.byte, 0, 0,
                                    ucx_mp_mpi_pmpi.comm_world, &request);
     if (rc != MPI_SUCCESS) {
         (void)PMPI_Request_free(request_p);

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <mpi/handles.h>
 #include <mpi/comm.h>
 #include <mpi/nodes.h>
 #include <mpi/reduction.h>
@@ -106,7 +105,7 @@ static uint64_t key_new(MPI_Comm comm, int rank)
         (getrandom(&key, sizeof(key), GRND_NONBLOCK) != (ssize_t)sizeof(key))) {
         key = 0;
     }
-    return (ucx_mp_mpi_pmpi.Bcast(&key, sizeof(key), ucx_mp_mpi_handles.byte, 0,
+    return (ucx_mp_mpi_pmpi.Bcast(&key, sizeof(key), ucx_mp_mpi_pmpi.byte, 0,
                                   comm) == MPI_SUCCESS) ?
                key :
                0;

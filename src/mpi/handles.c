@@ -89,14 +89,6 @@ enum {
 
 #define MAX_TYPES 64
 
-#ifdef OPEN_MPI
-#define FIND(_mpi, _symbol) ucx_mp_mpi_pmpi_variable("ompi_mpi_" _symbol)
-#else
-#define FIND(_mpi, _symbol) (_mpi)
-#endif
-
-ucx_mp_mpi_handles_t ucx_mp_mpi_handles;
-
 static struct {
     unsigned num_types, num_ops;
     struct {
@@ -119,12 +111,8 @@ static void type_add(MPI_Datatype datatype, int size, unsigned allowed,
     const unsigned i = known.num_types;
     MPI_Count real_size;
 
-    if (
-#ifdef OPEN_MPI
-        (datatype != NULL) &&
-#else
-        (datatype != MPI_DATATYPE_NULL) &&
-#endif
+    if ((datatype != (MPI_Datatype)0) &&
+        (datatype != ucx_mp_mpi_pmpi.datatype_null) &&
         (ucx_mp_mpi_pmpi.Type_size_x(datatype, &real_size) == MPI_SUCCESS) &&
         (real_size == size)) {
         known.types[i].mpi     = datatype;
@@ -144,33 +132,23 @@ static void op_add(MPI_Op mpi, unsigned needed, ucx_mp_op_t op)
 
 static void find(void)
 {
-    ucx_mp_mpi_handles.byte    = FIND(MPI_BYTE, "byte");
-    ucx_mp_mpi_handles.integer = FIND(MPI_INT, "int");
-    ucx_mp_mpi_handles.min     = FIND(MPI_MIN, "op_min");
-    ucx_mp_mpi_handles.replace = FIND(MPI_REPLACE, "op_replace");
-    ucx_mp_mpi_handles.no_op   = FIND(MPI_NO_OP, "op_no_op");
-
 #define TYPE_ADD(_mpi, _symbol, _size, _allowed, _type) \
-    type_add(FIND(_mpi, #_symbol), _size, _allowed, UCX_MP_TYPE_##_type);
+    type_add(UCX_MP_MPI_HANDLE(_mpi, "mpi_" #_symbol), _size, _allowed, \
+             UCX_MP_TYPE_##_type);
     TYPES(TYPE_ADD)
 
 #define OP_ADD(_mpi, _symbol, _needed, _op) \
-    op_add(FIND(_mpi, "op_" #_symbol), _needed, _op);
+    op_add(UCX_MP_MPI_HANDLE(_mpi, "mpi_op_" #_symbol), _needed, _op);
     OPS(OP_ADD)
-}
-
-void ucx_mp_mpi_handles_find(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, find);
 }
 
 bool ucx_mp_mpi_handles_known(MPI_Op op, MPI_Datatype datatype,
                               ucx_mp_op_t *op_p, ucx_mp_type_t *type_p)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     unsigned i, j;
 
+    pthread_once(&once, find);
     for (i = 0; (i < known.num_types) && (known.types[i].mpi != datatype);
          ++i) {
     }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <mpi/handles.h>
 #include <mpi/module.h>
 #include <mpi/rank_check.h>
 #include <mpi/job.h>
@@ -24,8 +23,8 @@ bool ucx_mp_mpi_on_all(MPI_Comm comm, bool mine)
     int is_all        = 0;
 
     return (ucx_mp_mpi_pmpi.Allreduce(&is_mine, &is_all, 1,
-                                      ucx_mp_mpi_handles.integer,
-                                      ucx_mp_mpi_handles.min,
+                                      ucx_mp_mpi_pmpi.integer,
+                                      ucx_mp_mpi_pmpi.min,
                                       comm) == MPI_SUCCESS) &&
            is_all;
 }
@@ -156,7 +155,7 @@ static bool segment_open(const uct_cuda_coll_api_t *api, MPI_Comm local,
         is_open = (api->segment_open(0, size, name, segment_p) == 0);
         name[0] = is_open ? name[0] : '\0';
     }
-    if (real->Bcast(name, sizeof(name), ucx_mp_mpi_handles.byte, 0, local) !=
+    if (real->Bcast(name, sizeof(name), ucx_mp_mpi_pmpi.byte, 0, local) !=
         MPI_SUCCESS) {
         name[0] = '\0';
     }
@@ -270,7 +269,6 @@ void ucx_mp_mpi_job_begin(void)
                  0);
     }
 
-    ucx_mp_mpi_handles_find();
     switch (ucx_mp_mpi_rank_check_run(size, &first, &missing)) {
     case UCX_MP_MPI_RANK_CHECK_ALL:
         job_join(comm, rank, size);

@@ -209,7 +209,7 @@ void ucx_mp_mpi_message_arrived(ucx_mp_mpi_call_t *call,
 
     if ((ucx_mp_mpi_pmpi.Test_cancelled(status, &is_cancelled) !=
          MPI_SUCCESS) || is_cancelled ||
-        (ucx_mp_mpi_pmpi.Get_elements_x(status, ucx_mp_mpi_byte(), &bytes) !=
+        (ucx_mp_mpi_pmpi.Get_elements_x(status, ucx_mp_mpi_pmpi.byte, &bytes) !=
          MPI_SUCCESS) || (bytes < 0)) {
         bytes = 0;
     }

@@ -171,8 +171,8 @@ static bool nodes_split(ucx_mp_mpi_nodes_t *nodes, MPI_Comm comm)
     real->Comm_size(nodes->local, &nodes->size);
     mine[0] = nodes_join(nodes);
     mine[1] = nodes->size;
-    if ((real->Allreduce(mine, all, 2, ucx_mp_mpi_handles.integer,
-                         ucx_mp_mpi_handles.min, comm) != MPI_SUCCESS) ||
+    if ((real->Allreduce(mine, all, 2, ucx_mp_mpi_pmpi.integer,
+                         ucx_mp_mpi_pmpi.min, comm) != MPI_SUCCESS) ||
         !all[0]) {
         return false;
     }
@@ -582,8 +582,8 @@ static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
     int rc;
 
     rc = ucx_mp_mpi_pmpi.Allreduce(mine, all, AGREE_LAST,
-                                   ucx_mp_mpi_handles.integer,
-                                   ucx_mp_mpi_handles.min, comm);
+                                   ucx_mp_mpi_pmpi.integer,
+                                   ucx_mp_mpi_pmpi.min, comm);
     if (rc != MPI_SUCCESS) {
         return rc;
     }
@@ -676,8 +676,8 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
     __atomic_fetch_add(&totals.chunks, run.num_chunks, __ATOMIC_RELAXED);
     mine  = !run.is_failed;
     *rc_p = ucx_mp_mpi_pmpi.Allreduce(&mine, &is_good, 1,
-                                      ucx_mp_mpi_handles.integer,
-                                      ucx_mp_mpi_handles.min, args->comm);
+                                      ucx_mp_mpi_pmpi.integer,
+                                      ucx_mp_mpi_pmpi.min, args->comm);
     if ((*rc_p == MPI_SUCCESS) && !is_good) {
         *rc_p = ucx_mp_mpi_raise(args->comm, MPI_ERR_OTHER, "%s: %s",
                                  args->name,

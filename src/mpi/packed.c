@@ -1,18 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/packed.h>
 
-#include <mpi/handles.h>
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-
-static MPI_Datatype byte_type(void)
-{
-    ucx_mp_mpi_handles_find();
-    return ucx_mp_mpi_handles.byte;
-}
 
 /* If `rc`, the result of making a datatype from `*type_p`, is MPI_SUCCESS,
    replace `*type_p` by the new one and free the old one. @return The first MPI
@@ -43,7 +35,7 @@ static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
     MPI_Datatype types[2], made;
     int rc;
 
-    rc = real->Type_contiguous((int)piece, byte_type(), type_p);
+    rc = real->Type_contiguous((int)piece, ucx_mp_mpi_pmpi.byte, type_p);
     if (rc != MPI_SUCCESS) {
         return rc;
     }
@@ -52,7 +44,7 @@ static int type_of_pieces(size_t size, bool is_same, MPI_Datatype *type_p)
                                                 &made), type_p, &made);
     if (rc == MPI_SUCCESS) {
         types[0] = *type_p;
-        types[1] = byte_type();
+        types[1] = ucx_mp_mpi_pmpi.byte;
         rc = type_replace(real->Type_create_struct(2, lengths, places, types,
                                                    &made), type_p, &made);
     }
@@ -84,7 +76,7 @@ static bool type_make(MPI_Datatype datatype, ucx_mp_mpi_packed_way_t way,
 
     rc = ((way == UCX_MP_MPI_PACKED_SAME) || (size > INT_MAX)) ?
                  type_of_pieces(size, way == UCX_MP_MPI_PACKED_SAME, type_p) :
-                 real->Type_contiguous((int)size, byte_type(), type_p);
+                 real->Type_contiguous((int)size, ucx_mp_mpi_pmpi.byte, type_p);
     if ((rc == MPI_SUCCESS) && (place != 0)) {
         rc = type_replace(real->Type_create_hindexed(1, &length, &place,
                                                      *type_p, &made),
@@ -107,7 +99,7 @@ static bool make_each(ucx_mp_mpi_packed_t *packed,
     int i;
 
     for (i = 0; i < parts->ranks; ++i) {
-        packed->types[i] = byte_type();
+        packed->types[i] = ucx_mp_mpi_pmpi.byte;
         count            = ucx_mp_mpi_vector_at(parts->counts, i);
         if ((count <= 0) || (types[i] == ucx_mp_mpi_pmpi.datatype_null)) {
             continue;
@@ -155,7 +147,7 @@ static bool packed_fill(ucx_mp_mpi_packed_t *packed,
         return make_each(packed, parts, way);
     }
 
-    packed->types[0] = byte_type();
+    packed->types[0] = ucx_mp_mpi_pmpi.byte;
     return type_make(*parts->type_p, way, 0, &packed->types[0]) &&
            ((parts->ranks == 0) || (way != UCX_MP_MPI_PACKED_CONTIGUOUS) ||
             displs_fill(packed->displs, parts));
@@ -192,7 +184,7 @@ void ucx_mp_mpi_packed_free(ucx_mp_mpi_packed_t *packed)
     for (i = 0; (packed->types != NULL) && (i < packed->num_types); ++i) {
         if ((packed->types[i] != (MPI_Datatype)0) &&
             (packed->types[i] != ucx_mp_mpi_pmpi.datatype_null) &&
-            (packed->types[i] != byte_type())) {
+            (packed->types[i] != ucx_mp_mpi_pmpi.byte)) {
             (void)ucx_mp_mpi_pmpi.Type_free(&packed->types[i]);
         }
     }

@@ -71,6 +71,18 @@ void *ucx_mp_mpi_pmpi_variable(const char *name)
     return (variable != NULL) ? variable : dlsym(real_handle, name);
 }
 
+bool ucx_mp_mpi_pmpi_find_handles(void)
+{
+    ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    bool has_all            = true;
+
+#define FIND_HANDLE(_type, _name, _value, _variable) \
+    real->_name = UCX_MP_MPI_HANDLE(_value, _variable); \
+    has_all     = has_all && (real->_name != (_type)0);
+    UCX_MP_MPI_HANDLES(FIND_HANDLE)
+    return has_all;
+}
+
 static void real_find(void)
 {
     ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -118,24 +130,8 @@ static void real_find(void)
     real->_name = (__typeof__(real->_name))dlsym(handle, "PMPI_" #_name);
     UCX_MP_MPI_EXTRAS(FIND_EXTRA)
 
-#ifdef OPEN_MPI
-    real->comm_world   = ucx_mp_mpi_pmpi_variable("ompi_mpi_comm_world");
-    real->request_null = ucx_mp_mpi_pmpi_variable("ompi_request_null");
-    real->comm_null    = ucx_mp_mpi_pmpi_variable("ompi_mpi_comm_null");
-    real->datatype_null = ucx_mp_mpi_pmpi_variable("ompi_mpi_datatype_null");
-    real->errors_return = ucx_mp_mpi_pmpi_variable("ompi_mpi_errors_return");
-    is_complete = is_complete && (real->comm_world != NULL) &&
-               (real->errors_return != NULL) &&
-               (real->comm_null != NULL) && (real->request_null != NULL) &&
-               (real->datatype_null != NULL);
-    real->info_null = ucx_mp_mpi_pmpi_variable("ompi_mpi_info_null");
-#else
-    real->comm_world   = MPI_COMM_WORLD;
-    real->comm_null    = MPI_COMM_NULL;
-    real->request_null = MPI_REQUEST_NULL;
-    real->datatype_null = MPI_DATATYPE_NULL;
-    real->info_null    = MPI_INFO_NULL;
-    real->errors_return = MPI_ERRORS_RETURN;
+    is_complete = ucx_mp_mpi_pmpi_find_handles() && is_complete;
+#ifndef OPEN_MPI
     is_complete = is_complete && !is_foreign();
 #endif
     real->query_cuda_support = (__typeof__(real->query_cuda_support))

@@ -14,27 +14,45 @@
 #include <mpi/calls.h>
 
 
+/* Handles: type, member, value, and variable of Open MPI, whose handles are
+   addresses in the loaded library; those of other MPIs are constants. */
+#define UCX_MP_MPI_HANDLES(_) \
+    _(MPI_Comm, comm_world, MPI_COMM_WORLD, "mpi_comm_world") \
+    _(MPI_Comm, comm_null, MPI_COMM_NULL, "mpi_comm_null") \
+    _(MPI_Request, request_null, MPI_REQUEST_NULL, "request_null") \
+    _(MPI_Datatype, datatype_null, MPI_DATATYPE_NULL, "mpi_datatype_null") \
+    _(MPI_Datatype, byte, MPI_BYTE, "mpi_byte") \
+    _(MPI_Datatype, integer, MPI_INT, "mpi_int") \
+    _(MPI_Info, info_null, MPI_INFO_NULL, "mpi_info_null") \
+    _(MPI_Errhandler, errors_return, MPI_ERRORS_RETURN, "mpi_errors_return") \
+    _(MPI_Op, min, MPI_MIN, "mpi_op_min") \
+    _(MPI_Op, replace, MPI_REPLACE, "mpi_op_replace") \
+    _(MPI_Op, no_op, MPI_NO_OP, "mpi_op_no_op")
+
+#ifdef OPEN_MPI
+#define UCX_MP_MPI_HANDLE(_value, _variable) \
+    ucx_mp_mpi_pmpi_variable("ompi_" _variable)
+#else
+#define UCX_MP_MPI_HANDLE(_value, _variable) (_value)
+#endif
+
+#define UCX_MP_MPI_MEMBER(_type, _name, _value, _variable) _type _name;
 #define UCX_MP_MPI_POINTER(_name) __typeof__(PMPI_##_name) *_name;
 typedef struct {
     UCX_MP_MPI_WRAPPED(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_HELPERS(UCX_MP_MPI_POINTER)
     UCX_MP_MPI_EXTRAS(UCX_MP_MPI_POINTER)
     /* The MPI's own, or NULL */
-    int          (*query_cuda_support)(void);
-    int          (*gpu_query_support)(int type, int *is_supported_p);
-    MPI_Comm     comm_world;
-    MPI_Comm     comm_null;
-    MPI_Request  request_null;
-    MPI_Datatype datatype_null;
-    MPI_Info     info_null;
-    MPI_Errhandler errors_return;
-    bool         is_complete; /* all required functions were found */
-    bool         stages;   /* the MPI has no CUDA support: stage GPU memory */
-    bool         assists;  /* Open MPI with CUDA support: pack messages of many
-                              pieces, and take over its non-blocking
-                              reductions, which crash on GPU memory */
-    bool         is_newer; /* the MPI has functions of MPI 4, not wrapped by
-                              this library */
+    int  (*query_cuda_support)(void);
+    int  (*gpu_query_support)(int type, int *is_supported_p);
+    UCX_MP_MPI_HANDLES(UCX_MP_MPI_MEMBER)
+    bool is_complete; /* all required functions and handles were found */
+    bool stages;   /* the MPI has no CUDA support: stage GPU memory */
+    bool assists;  /* Open MPI with CUDA support: pack messages of many pieces,
+                      and take over its non-blocking reductions, which crash on
+                      GPU memory */
+    bool is_newer; /* the MPI has functions of MPI 4, not wrapped by this
+                      library */
 } ucx_mp_mpi_pmpi_t;
 
 
@@ -70,6 +88,9 @@ void ucx_mp_mpi_pmpi_find(void);
 /* Fill ucx_mp_mpi_pmpi once, without `stages` and `assists` (they stay false);
    thread-safe, at any time. Aborts if the process has no MPI. */
 void ucx_mp_mpi_pmpi_find_calls(void);
+
+/* Find the handles alone. @return Whether the MPI has all of them. */
+bool ucx_mp_mpi_pmpi_find_handles(void);
 
 /* Set `stages` and `assists` anew after MPI_Init(): Open MPI 5 does not know
    before whether it supports CUDA. */

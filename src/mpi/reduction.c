@@ -252,7 +252,7 @@ static int request_query(void *extra, MPI_Status *status)
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG    = MPI_UNDEFINED;
     (void)ucx_mp_mpi_pmpi.Status_set_cancelled(status, 0);
-    return ucx_mp_mpi_pmpi.Status_set_elements(status, ucx_mp_mpi_byte(), 0);
+    return ucx_mp_mpi_pmpi.Status_set_elements(status, ucx_mp_mpi_pmpi.byte, 0);
 }
 
 static int request_free(void *extra)

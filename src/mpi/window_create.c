@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Windows with GPU memory: their creation, attributes and end. */
-#include <mpi/handles.h>
 #include <mpi/module.h>
 #include <mpi/window.h>
 #include <mpi/job.h>
@@ -251,8 +250,8 @@ static ucx_mp_mpi_window_t *window_agree(const making_t *making)
     own->unit       = making->unit;
     own->is_gpu     = making->is_gpu;
     own->has_failed = (window == NULL);
-    if (ucx_mp_mpi_pmpi.Allgather(own, sizeof(*own), ucx_mp_mpi_handles.byte,
-                                  parts, sizeof(*own), ucx_mp_mpi_handles.byte,
+    if (ucx_mp_mpi_pmpi.Allgather(own, sizeof(*own), ucx_mp_mpi_pmpi.byte,
+                                  parts, sizeof(*own), ucx_mp_mpi_pmpi.byte,
                                   making->comm) != MPI_SUCCESS) {
         abort();
     }
@@ -307,7 +306,6 @@ static int window_begin(making_t *making, MPI_Win *win)
     ucx_mp_mpi_window_t *window;
     int rc;
 
-    ucx_mp_mpi_handles_find();
     if (!comm_is_known(making)) {
         return making->is_gpu ?
                        ucx_mp_mpi_refuse(making->name, making->comm) :

@@ -514,7 +514,7 @@ static int change_apply(const change_t *change, void *target,
         return MPI_SUCCESS;
     }
 
-    if (op == ucx_mp_mpi_handles.replace) {
+    if (op == ucx_mp_mpi_pmpi.replace) {
         memcpy(target, origin, bytes);
         return MPI_SUCCESS;
     }
@@ -709,7 +709,7 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
     int rc = MPI_SUCCESS;
 
     change.has_origin = (args->kind == UCX_MP_MPI_RMA_SWAP) ||
-                        (args->op != ucx_mp_mpi_handles.no_op);
+                        (args->op != ucx_mp_mpi_pmpi.no_op);
     change.has_result = (args->kind != UCX_MP_MPI_RMA_ACCUMULATE);
     if (target->bytes == 0) {
         return MPI_SUCCESS;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Synchronisation of windows with GPU memory. */
-#include <mpi/handles.h>
 #include <mpi/reduction.h>
 #include <mpi/window.h>
 
@@ -180,7 +179,7 @@ int ucx_mp_mpi_window_defer(ucx_mp_mpi_call_t *call, MPI_Win win, int target)
 
 int ucx_mp_mpi_window_request(MPI_Request *request_p)
 {
-    return ucx_mp_mpi_pmpi.Isend(NULL, 0, ucx_mp_mpi_handles.byte,
+    return ucx_mp_mpi_pmpi.Isend(NULL, 0, ucx_mp_mpi_pmpi.byte,
                                  MPI_PROC_NULL, 0, ucx_mp_mpi_pmpi.comm_world,
                                  request_p);
 }

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "fake_mpi.h"
 
-#include <mpi/handles.h>
-
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,5 +25,5 @@ static int type_size(MPI_Datatype datatype, MPI_Count *size)
 void fake_mpi_open(void)
 {
     ucx_mp_mpi_pmpi.Type_size_x = type_size;
-    ucx_mp_mpi_handles_find();
+    ucx_mp_mpi_pmpi_find_handles();
 }

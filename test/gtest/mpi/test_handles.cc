@@ -81,7 +81,7 @@ TEST_F(Handles, types_of_another_size_are_left_to_the_mpi)
 
 TEST_F(Handles, handles_for_the_librarys_own_calls)
 {
-    EXPECT_EQ(fake_mpi_handle("byte"), (void*)ucx_mp_mpi_handles.byte);
-    EXPECT_EQ(fake_mpi_handle("int"), (void*)ucx_mp_mpi_handles.integer);
-    EXPECT_EQ(fake_mpi_handle("op_min"), (void*)ucx_mp_mpi_handles.min);
+    EXPECT_EQ(fake_mpi_handle("byte"), (void*)ucx_mp_mpi_pmpi.byte);
+    EXPECT_EQ(fake_mpi_handle("int"), (void*)ucx_mp_mpi_pmpi.integer);
+    EXPECT_EQ(fake_mpi_handle("op_min"), (void*)ucx_mp_mpi_pmpi.min);
 }
