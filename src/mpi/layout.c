@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/layout.h>
-#include <mpi/layout_type.h>
 #include <mpi/pmpi.h>
 
 #include <pthread.h>
@@ -61,11 +60,10 @@ static int element_copy_not(MPI_Datatype datatype, int keyval, void *state,
 /* Create the element of a datatype with bytes and attach it to the datatype;
    the caller holds the lock */
 static int element_make(ucx_mp_mpi_element_t **element_p,
-                        MPI_Datatype datatype, size_t size, ptrdiff_t begin,
-                        size_t length)
+                        MPI_Datatype datatype,
+                        const ucx_mp_mpi_type_sizes_t *sizes)
 {
     ucx_mp_mpi_element_t *element = calloc(1, sizeof(*element));
-    MPI_Count lower, extent;
     size_t i;
     int rc;
 
@@ -73,16 +71,12 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
         return UCX_MP_MPI_LAYOUT_NO_MEMORY;
     }
 
-    element->refs = 1;
-    element->low  = begin;
-    element->high = begin + (ptrdiff_t)length;
+    element->refs   = 1;
+    element->low    = sizes->begin;
+    element->high   = sizes->begin + sizes->length;
+    element->extent = sizes->extent;
 
-    rc = ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower, &extent);
-    if (rc == MPI_SUCCESS) {
-        element->extent = extent;
-        rc = ucx_mp_mpi_layout_element(&element->layout, datatype, size, begin,
-                                       length);
-    }
+    rc = ucx_mp_mpi_layout_element(&element->layout, datatype, sizes);
     for (i = 0; i < element->layout.count; ++i) {
         element->pieces += element->layout.rows[i].count;
     }
@@ -101,7 +95,7 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
 /* Get the attached element, or create it. @return As of
    ucx_mp_mpi_layout_hold(). */
 static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
-                       size_t size, ptrdiff_t begin, size_t length)
+                       const ucx_mp_mpi_type_sizes_t *sizes)
 {
     int rc = MPI_SUCCESS;
     int found;
@@ -118,7 +112,7 @@ static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
                                            &found);
     }
     if ((rc == MPI_SUCCESS) && !found) {
-        rc = element_make(element_p, datatype, size, begin, length);
+        rc = element_make(element_p, datatype, sizes);
     }
     if (rc == MPI_SUCCESS) {
         __atomic_add_fetch(&(*element_p)->refs, 1, __ATOMIC_RELAXED);
@@ -130,33 +124,14 @@ static int element_get(ucx_mp_mpi_element_t **element_p, MPI_Datatype datatype,
 int ucx_mp_mpi_layout_hold(MPI_Datatype datatype,
                            ucx_mp_mpi_element_t **element_p)
 {
-    MPI_Count size, begin, length;
+    ucx_mp_mpi_type_sizes_t sizes;
     int rc;
 
     *element_p = NULL;
-    rc         = ucx_mp_mpi_pmpi.Type_size_x(datatype, &size);
-    if ((rc != MPI_SUCCESS) || (size == 0)) {
-        return rc;
-    }
-
-    rc = ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin, &length);
-    return (rc != MPI_SUCCESS) ?
+    rc         = ucx_mp_mpi_layout_type_sizes(datatype, &sizes);
+    return ((rc != MPI_SUCCESS) || (sizes.size == 0)) ?
                    rc :
-                   element_get(element_p, datatype, size, begin, length);
-}
-
-static int combiner_of(MPI_Datatype datatype)
-{
-    int integers, addresses, types, combiner;
-
-    return (ucx_mp_mpi_pmpi.Type_get_envelope(datatype, &integers, &addresses,
-                                              &types, &combiner) ==
-            MPI_SUCCESS) ? combiner : MPI_UNDEFINED;
-}
-
-bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype)
-{
-    return combiner_of(datatype) == MPI_COMBINER_NAMED;
+                   element_get(element_p, datatype, &sizes);
 }
 
 int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
@@ -164,36 +139,30 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                           bool is_exact)
 {
     ucx_mp_mpi_element_t *element = NULL;
-    MPI_Count size, lower, extent, begin, length;
     ucx_mp_mpi_strided_t row = {0};
     ucx_mp_mpi_layout_t one  = {.rows = &row, .count = 1};
+    ucx_mp_mpi_type_sizes_t sizes;
     bool is_named;
     int rc;
 
-    rc = ucx_mp_mpi_pmpi.Type_size_x(datatype, &size);
-    if ((rc != MPI_SUCCESS) || (size == 0)) {
+    rc = ucx_mp_mpi_layout_type_sizes(datatype, &sizes);
+    if ((rc != MPI_SUCCESS) || (sizes.size == 0)) {
         return rc;
     }
 
-    rc = ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower, &extent);
-    if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin, &length);
-    }
-    if (rc != MPI_SUCCESS) {
-        return rc;
-    }
-
-    is_named = (size == length) && ucx_mp_mpi_layout_is_named(datatype);
-    if ((size == length) && (is_named || !is_exact)) {
-        row      = (ucx_mp_mpi_strided_t){begin, size, size, 1, 0, size,
-                                       !is_named};
-        one.size = size;
+    is_named = (sizes.size == sizes.length) &&
+               ucx_mp_mpi_layout_is_named(datatype);
+    if ((sizes.size == sizes.length) && (is_named || !is_exact)) {
+        one.size = sizes.size;
+        row      = (ucx_mp_mpi_strided_t){sizes.begin, one.size, one.size, 1,
+                                          0, one.size, !is_named};
     } else {
-        rc = element_get(&element, datatype, size, begin, length);
+        rc = element_get(&element, datatype, &sizes);
     }
 
     if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_layout_add_elements(layout, offset, count, extent,
+        rc = ucx_mp_mpi_layout_add_elements(layout, offset, count,
+                                            sizes.extent,
                                             (element == NULL) ?
                                                     &one :
                                                     &element->layout);
@@ -202,27 +171,6 @@ int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
         ucx_mp_mpi_layout_release(element);
     }
     return rc;
-}
-
-bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)
-{
-    MPI_Count size, begin, lower, length, extent;
-
-    return (ucx_mp_mpi_pmpi.Type_size_x(datatype, &size) == MPI_SUCCESS) &&
-           (ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin,
-                                                   &length) == MPI_SUCCESS) &&
-           (ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower, &extent) ==
-            MPI_SUCCESS) &&
-           (begin == 0) && (size == length) && (size == extent);
-}
-
-void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype)
-{
-    const int combiner = combiner_of(*datatype);
-
-    if ((combiner != MPI_UNDEFINED) && !ucx_mp_mpi_layout_is_basic(combiner)) {
-        (void)ucx_mp_mpi_pmpi.Type_free(datatype);
-    }
 }
 
 bool ucx_mp_mpi_layout_is_native(MPI_File file)

@@ -6,9 +6,8 @@
 #ifndef UCX_MP_MPI_LAYOUT_H_
 #define UCX_MP_MPI_LAYOUT_H_
 
-#include <mpi/strided.h>
+#include <mpi/layout_type.h>
 
-#include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -76,17 +75,6 @@ void ucx_mp_mpi_layout_release(ucx_mp_mpi_element_t *element);
 int ucx_mp_mpi_layout_add(ucx_mp_mpi_layout_t *layout, ptrdiff_t offset,
                           MPI_Count count, MPI_Datatype datatype,
                           bool is_exact);
-
-/* Return whether elements of a datatype are contiguous: no gaps, no offset. */
-bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype);
-
-/* Return whether a datatype is predefined; false for Fortran's parametrised
-   types, and if the MPI fails. */
-bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype);
-
-/* Free a handle that a query of the MPI returned, unless its datatype is
-   predefined or one of Fortran's parametrised types. */
-void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype);
 
 /* Return whether a file stores elements as they are in memory. */
 bool ucx_mp_mpi_layout_is_native(MPI_File file);

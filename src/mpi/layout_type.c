@@ -68,7 +68,8 @@ static int envelope_get(MPI_Datatype datatype, contents_t *contents)
     return rc;
 }
 
-bool ucx_mp_mpi_layout_is_basic(int combiner)
+/* Return whether no call made the datatype: there are no contents to ask for */
+static bool is_basic(int combiner)
 {
     return (combiner == MPI_COMBINER_NAMED) ||
            (combiner == MPI_COMBINER_F90_REAL) ||
@@ -108,19 +109,91 @@ static int contents_get(MPI_Datatype datatype, contents_t *contents)
    MPI_Type_get_contents() returns new handles of these */
 static void contents_free(contents_t *contents)
 {
-    contents_t of_type;
     int i;
 
     for (i = 0; i < contents->num_types; ++i) {
-        if ((envelope_get(contents->types[i], &of_type) == MPI_SUCCESS) &&
-            !ucx_mp_mpi_layout_is_basic(of_type.combiner)) {
-            (void)ucx_mp_mpi_pmpi.Type_free(&contents->types[i]);
-        }
+        ucx_mp_mpi_layout_free_type(&contents->types[i]);
     }
     free(contents->integers);
     free(contents->addresses);
     free(contents->counts);
     free(contents->types);
+}
+
+static int combiner_of(MPI_Datatype datatype)
+{
+    contents_t contents;
+
+    return (envelope_get(datatype, &contents) == MPI_SUCCESS) ?
+                   contents.combiner :
+                   MPI_UNDEFINED;
+}
+
+int ucx_mp_mpi_layout_type_sizes(MPI_Datatype datatype,
+                                 ucx_mp_mpi_type_sizes_t *sizes)
+{
+    MPI_Count lower;
+    int rc;
+
+    rc = ucx_mp_mpi_pmpi.Type_size_x(datatype, &sizes->size);
+    if (rc == MPI_SUCCESS) {
+        rc = ucx_mp_mpi_pmpi.Type_get_extent_x(datatype, &lower,
+                                               &sizes->extent);
+    }
+    return (rc != MPI_SUCCESS) ?
+                   rc :
+                   ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype,
+                                                          &sizes->begin,
+                                                          &sizes->length);
+}
+
+bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype)
+{
+    ucx_mp_mpi_type_sizes_t sizes;
+
+    return (ucx_mp_mpi_layout_type_sizes(datatype, &sizes) == MPI_SUCCESS) &&
+           (sizes.begin == 0) && (sizes.size == sizes.length) &&
+           (sizes.size == sizes.extent);
+}
+
+bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype)
+{
+    return combiner_of(datatype) == MPI_COMBINER_NAMED;
+}
+
+MPI_Datatype ucx_mp_mpi_layout_base(MPI_Datatype datatype)
+{
+    MPI_Datatype base   = ucx_mp_mpi_pmpi.datatype_null;
+    contents_t contents = {0};
+    MPI_Datatype next;
+    int i;
+
+    if (envelope_get(datatype, &contents) != MPI_SUCCESS) {
+        return base;
+    }
+    if (is_basic(contents.combiner)) {
+        return datatype;
+    }
+
+    if (contents_get(datatype, &contents) == MPI_SUCCESS) {
+        for (i = 0; i < contents.num_types; ++i) {
+            next = ucx_mp_mpi_layout_base(contents.types[i]);
+            base = ((i == 0) || (next == base)) ?
+                           next :
+                           ucx_mp_mpi_pmpi.datatype_null;
+        }
+    }
+    contents_free(&contents);
+    return base;
+}
+
+void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype)
+{
+    const int combiner = combiner_of(*datatype);
+
+    if ((combiner != MPI_UNDEFINED) && !is_basic(combiner)) {
+        (void)ucx_mp_mpi_pmpi.Type_free(datatype);
+    }
 }
 
 static int take_integer(contents_t *contents)
@@ -404,10 +477,13 @@ out:
    element of ones into zeros. Above INT_MAX bytes of data:
    UCX_MP_MPI_LAYOUT_TOO_LARGE. */
 static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
-                           size_t size, ptrdiff_t begin, size_t extent)
+                        const ucx_mp_mpi_type_sizes_t *sizes)
 {
-    int position = 0;
-    size_t i     = 0;
+    const size_t size     = sizes->size;
+    const size_t length   = sizes->length;
+    const ptrdiff_t begin = sizes->begin;
+    int position          = 0;
+    size_t i              = 0;
     unsigned char *ones, *bytes;
     size_t first;
     int rc;
@@ -417,7 +493,7 @@ static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
     }
 
     ones  = malloc(size);
-    bytes = calloc(extent, 1);
+    bytes = calloc(length, 1);
     if ((ones == NULL) || (bytes == NULL)) {
         rc = UCX_MP_MPI_LAYOUT_NO_MEMORY;
         goto out;
@@ -427,12 +503,12 @@ static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
     rc = ucx_mp_mpi_pmpi.Unpack(ones, size, &position,
                                 (void*)((uintptr_t)bytes - begin), 1, datatype,
                                 ucx_mp_mpi_pmpi.comm_world);
-    while ((rc == MPI_SUCCESS) && (i < extent)) {
+    while ((rc == MPI_SUCCESS) && (i < length)) {
         if (bytes[i] == 0) {
             ++i;
             continue;
         }
-        for (first = i; (i < extent) && (bytes[i] != 0); ++i) {
+        for (first = i; (i < length) && (bytes[i] != 0); ++i) {
         }
         rc = ucx_mp_mpi_layout_add_row(layout, begin + first, i - first);
     }
@@ -447,7 +523,7 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
                      int depth)
 {
     contents_t contents = {0};
-    MPI_Count size, begin, length;
+    ucx_mp_mpi_type_sizes_t sizes;
     int rc;
 
     if (depth == 0) {
@@ -459,7 +535,7 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
         return rc;
     }
 
-    if (!ucx_mp_mpi_layout_is_basic(contents.combiner)) {
+    if (!is_basic(contents.combiner)) {
         rc = contents_get(datatype, &contents);
         if (rc == MPI_SUCCESS) {
             rc = (contents.num_types > 0) ?
@@ -470,31 +546,23 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
         return rc;
     }
 
-    rc = ucx_mp_mpi_pmpi.Type_size_x(datatype, &size);
-    if (rc == MPI_SUCCESS) {
-        rc = ucx_mp_mpi_pmpi.Type_get_true_extent_x(datatype, &begin, &length);
-    }
+    rc = ucx_mp_mpi_layout_type_sizes(datatype, &sizes);
     if (rc != MPI_SUCCESS) {
         return rc;
     }
 
     /* small pair with a gap: unpack it */
-    return (size == length) ?
-                   ucx_mp_mpi_layout_add_row(layout, begin, length) :
-                   element_look(layout, datatype, size, begin,
-                                          length);
-}
-
-static int element_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype)
-{
-    return type_walk(layout, datatype, MAX_DEPTH);
+    return (sizes.size == sizes.length) ?
+                   ucx_mp_mpi_layout_add_row(layout, sizes.begin,
+                                             sizes.length) :
+                   element_look(layout, datatype, &sizes);
 }
 
 int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *element,
-                              MPI_Datatype datatype, size_t size,
-                              ptrdiff_t begin, size_t extent)
+                              MPI_Datatype datatype,
+                              const ucx_mp_mpi_type_sizes_t *sizes)
 {
-    int rc = element_walk(element, datatype);
+    int rc = type_walk(element, datatype, MAX_DEPTH);
 
     if (rc != UCX_MP_MPI_LAYOUT_UNKNOWN) {
         return rc;
@@ -502,5 +570,5 @@ int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *element,
 
     ucx_mp_mpi_layout_free(element);
     element->is_unordered = true;
-    return element_look(element, datatype, size, begin, extent);
+    return element_look(element, datatype, sizes);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The rows of one element of a datatype. */
+/* Questions about a datatype, and the rows of one of its elements. */
 #ifndef UCX_MP_MPI_LAYOUT_TYPE_H_
 #define UCX_MP_MPI_LAYOUT_TYPE_H_
 
@@ -8,23 +8,45 @@
 #include <mpi.h>
 
 
+/* Sizes of a datatype, bytes */
+typedef struct {
+    MPI_Count size;   /* bytes of data */
+    MPI_Count begin;  /* offset of the first byte (true lower bound) */
+    MPI_Count length; /* from the first byte to the end of the last one (true
+                         extent) */
+    MPI_Count extent; /* distance between elements */
+} ucx_mp_mpi_type_sizes_t;
+
+
+/* Ask the MPI for the sizes of a datatype. @return Its error or MPI_SUCCESS. */
+int ucx_mp_mpi_layout_type_sizes(MPI_Datatype datatype,
+                                 ucx_mp_mpi_type_sizes_t *sizes);
+
+/* Return whether elements of a datatype are contiguous: no gaps, no offset. */
+bool ucx_mp_mpi_layout_is_array(MPI_Datatype datatype);
+
+/* Return whether a datatype is predefined; false for Fortran's parametrised
+   types, and if the MPI fails. */
+bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype);
+
+/* Return the predefined datatype of which all of `datatype` consists;
+   MPI_DATATYPE_NULL: there are several, or the MPI fails. */
+MPI_Datatype ucx_mp_mpi_layout_base(MPI_Datatype datatype);
+
+/* Free a handle that a query of the MPI returned, unless its datatype is
+   predefined or one of Fortran's parametrised types. */
+void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype);
+
 /*
  * Fill an empty layout with one element of a datatype, from the calls that made
  * it. The cost grows with the number of blocks, not bytes. If a call is
- * unknown, find the bytes by unpacking one element, which takes `extent` bytes
+ * unknown, find the bytes by unpacking one element, which takes `length` bytes
  * of memory, and set is_unordered.
  *
- * @param size    Bytes of data.
- * @param begin   Offset of the first byte (MPI's true lower bound).
- * @param extent  Bytes from the first to the end of the last one (true extent).
- * @return        As of ucx_mp_mpi_layout_add().
+ * @return  As of ucx_mp_mpi_layout_add().
  */
 int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *layout,
-                              MPI_Datatype datatype, size_t size,
-                              ptrdiff_t begin, size_t extent);
-
-/* Return whether a combiner is that of a datatype without contents, which is
-   not freed: predefined, or one of Fortran's parametrised types. */
-bool ucx_mp_mpi_layout_is_basic(int combiner);
+                              MPI_Datatype datatype,
+                              const ucx_mp_mpi_type_sizes_t *sizes);
 
 #endif

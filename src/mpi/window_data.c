@@ -5,7 +5,6 @@
  * raised yet.
  */
 #include <mpi/handles.h>
-#include <mpi/layout_type.h>
 #include <mpi/message.h>
 #include <mpi/window.h>
 
@@ -408,47 +407,6 @@ static int move(work_t *work, const ucx_mp_mpi_rma_t *args, side_t *remote)
 
 /* ------------------------------------------------------------- accumulates */
 
-/* Return the predefined datatype of which all of `type` consists;
-   MPI_DATATYPE_NULL: there are several, or the MPI fails. */
-static MPI_Datatype base_of(MPI_Datatype type)
-{
-    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
-    MPI_Datatype base             = real->datatype_null;
-    MPI_Datatype next;
-    int integers, addresses, types, combiner, i;
-    MPI_Datatype *inner;
-    MPI_Aint *places;
-    int *numbers;
-
-    if (real->Type_get_envelope(type, &integers, &addresses, &types,
-                                &combiner) != MPI_SUCCESS) {
-        return base;
-    }
-    if (ucx_mp_mpi_layout_is_basic(combiner)) {
-        return type;
-    }
-    if (types == 0) {
-        return base;
-    }
-
-    numbers = malloc((integers + 1) * sizeof(*numbers));
-    places  = malloc((addresses + 1) * sizeof(*places));
-    inner   = malloc(types * sizeof(*inner));
-    if ((numbers != NULL) && (places != NULL) && (inner != NULL) &&
-        (real->Type_get_contents(type, integers, addresses, types, numbers,
-                                 places, inner) == MPI_SUCCESS)) {
-        for (i = 0; i < types; ++i) {
-            next = base_of(inner[i]);
-            base = ((i == 0) || (next == base)) ? next : real->datatype_null;
-            ucx_mp_mpi_layout_free_type(&inner[i]);
-        }
-    }
-    free(numbers);
-    free(places);
-    free(inner);
-    return base;
-}
-
 typedef struct {
     const ucx_mp_mpi_rma_t *args;
     MPI_Datatype           base;
@@ -705,7 +663,7 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
                       side_t *target)
 {
     change_t change = {.args = args};
-    MPI_Count lower, extent, width;
+    ucx_mp_mpi_type_sizes_t sizes;
     int rc = MPI_SUCCESS;
 
     change.has_origin = (args->kind == UCX_MP_MPI_RMA_SWAP) ||
@@ -715,17 +673,15 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
         return MPI_SUCCESS;
     }
 
-    change.base = base_of(args->target_datatype);
+    change.base = ucx_mp_mpi_layout_base(args->target_datatype);
     if ((change.base == ucx_mp_mpi_pmpi.datatype_null) ||
-        (ucx_mp_mpi_pmpi.Type_size_x(change.base, &width) != MPI_SUCCESS) ||
-        (ucx_mp_mpi_pmpi.Type_get_extent_x(change.base, &lower, &extent) !=
-         MPI_SUCCESS)) {
+        (ucx_mp_mpi_layout_type_sizes(change.base, &sizes) != MPI_SUCCESS)) {
         return MPI_ERR_TYPE;
     }
 
-    change.width     = (size_t)width;
-    change.is_padded = (width != extent);
-    if (change.is_padded && (extent > PAIR_MAX)) {
+    change.width     = (size_t)sizes.size;
+    change.is_padded = (sizes.size != sizes.extent);
+    if (change.is_padded && (sizes.extent > PAIR_MAX)) {
         return MPI_ERR_TYPE;
     }
 

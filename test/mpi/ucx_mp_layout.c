@@ -32,6 +32,7 @@ static struct {
 #endif
     __typeof__(MPI_File_get_view) *File_get_view; /* not called */
     MPI_Comm comm_world;
+    MPI_Datatype datatype_null;
 } ucx_mp_mpi_pmpi;
 
 #include <mpi/layout.c>
@@ -225,34 +226,33 @@ static bool check_type(MPI_Datatype type, uint64_t number)
 {
     ucx_mp_mpi_layout_t walked = {0}, seen = {0};
     const ucx_mp_mpi_layout_t *layouts[2] = {&walked, &seen};
-    MPI_Count size, begin, length;
+    ucx_mp_mpi_type_sizes_t sizes;
     unsigned char *masks[2];
     const ucx_mp_mpi_strided_t *rows;
     bool is_right;
     size_t i, j;
     int k;
 
-    MPI_Type_size_x(type, &size);
-    MPI_Type_get_true_extent_x(type, &begin, &length);
-    if ((size == 0) || ((size_t)length > MAX_SPAN)) {
+    MPI_Type_size_x(type, &sizes.size);
+    MPI_Type_get_true_extent_x(type, &sizes.begin, &sizes.length);
+    if ((sizes.size == 0) || ((size_t)sizes.length > MAX_SPAN)) {
         return true;
     }
 
     looked   = 0;
-    is_right = (element_walk(&walked, type) == MPI_SUCCESS) &&
+    is_right = (type_walk(&walked, type, MAX_DEPTH) == MPI_SUCCESS) &&
                (looked <= MAX_LOOKED) &&
-               (element_look(&seen, type, size, begin, length) ==
-                MPI_SUCCESS);
+               (element_look(&seen, type, &sizes) == MPI_SUCCESS);
     for (k = 0; k < 2; ++k) {
-        masks[k] = calloc(length, 1);
+        masks[k] = calloc(sizes.length, 1);
         for (i = 0; i < layouts[k]->count; ++i) {
             rows = &layouts[k]->rows[i];
             for (j = 0; is_right && (j < rows->count); ++j) {
-                const ptrdiff_t at = rows->offset - begin +
+                const ptrdiff_t at = rows->offset - sizes.begin +
                                      (ptrdiff_t)j * rows->stride;
 
                 is_right = (at >= 0) &&
-                           (at + (ptrdiff_t)rows->length <= length);
+                           (at + (ptrdiff_t)rows->length <= sizes.length);
                 if (is_right) {
                     memset(masks[k] + at, 1, rows->length);
                 }
@@ -260,12 +260,12 @@ static bool check_type(MPI_Datatype type, uint64_t number)
         }
     }
 
-    is_right = is_right && (memcmp(masks[0], masks[1], length) == 0);
+    is_right = is_right && (memcmp(masks[0], masks[1], sizes.length) == 0);
     if (!is_right) {
         fprintf(stderr, "ucx_mp_layout: type %llu of %lld bytes, %lld from its "
                 "first to its last: the bytes are others, or %zu were looked "
-                "at\n", (unsigned long long)number, (long long)size,
-                (long long)length, looked);
+                "at\n", (unsigned long long)number, (long long)sizes.size,
+                (long long)sizes.length, looked);
     }
     for (k = 0; k < 2; ++k) {
         free(masks[k]);
