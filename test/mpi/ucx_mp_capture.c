@@ -402,7 +402,8 @@ static void messages(void (*run)(message_t*), int round)
 
 /* ------------------------------------------------------------- collectives */
 
-/* A sum and a broadcast, as large as the messages */
+/* A sum, a broadcast, and a maximum of equal values, which is staged in host
+   memory; as large as the messages */
 static void collective(size_t count, int32_t *gpu, int32_t *host)
 {
     size_t i, wrong = 0;
@@ -417,6 +418,8 @@ static void collective(size_t count, int32_t *gpu, int32_t *host)
     MPI_Allreduce(MPI_IN_PLACE, gpu, (int)count, MPI_INT32_T, MPI_SUM,
                   MPI_COMM_WORLD);
     MPI_Bcast(gpu, (int)count, MPI_INT32_T, 0, MPI_COMM_WORLD);
+    MPI_Scan(MPI_IN_PLACE, gpu, (int)count, MPI_INT32_T, MPI_MAX,
+             MPI_COMM_WORLD);
     pthread_mutex_lock(&calls);
     ucx_mp_mem_read(UCX_MP_MEM_DEVICE, host, gpu, count * sizeof(*host));
     pthread_mutex_unlock(&calls);
@@ -425,7 +428,7 @@ static void collective(size_t count, int32_t *gpu, int32_t *host)
                              ranks * (ranks - 1) / 2);
     }
     counts[WRONG] += (wrong > 0);
-    counts[COLLECTIVES] += 2;
+    counts[COLLECTIVES] += 3;
 }
 
 static void collectives(void)
