@@ -3,54 +3,17 @@
 
 #include <kernels/pack.h>
 #include <mpi/module.h>
+#include <mpi/symbols.h>
+#include <uct/cuda/base/capture.h>
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-
-/* name here, exported name, required, arguments */
-#define DRIVER_FUNCTIONS(_) \
-    _(ctx_get_current, "cuCtxGetCurrent", true, (CUcontext*)) \
-    _(ctx_get_device, "cuCtxGetDevice", true, (CUdevice*)) \
-    _(ctx_get_id, "cuCtxGetId", false, (CUcontext, unsigned long long*)) \
-    _(ctx_push, "cuCtxPushCurrent_v2", true, (CUcontext)) \
-    _(ctx_pop, "cuCtxPopCurrent_v2", true, (CUcontext*)) \
-    _(device_count, "cuDeviceGetCount", true, (int*)) \
-    _(error_name, "cuGetErrorName", true, (CUresult, const char**)) \
-    _(address_range, "cuMemGetAddressRange_v2", true, \
-      (CUdeviceptr*, size_t*, CUdeviceptr)) \
-    _(launch, "cuLaunchKernel", false, \
-      (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, \
-       unsigned, CUstream, void**, void**)) \
-    _(mem_alloc, "cuMemAlloc_v2", false, (CUdeviceptr*, size_t)) \
-    _(mem_free, "cuMemFree_v2", false, (CUdeviceptr)) \
-    _(module_function, "cuModuleGetFunction", false, \
-      (CUfunction*, CUmodule, const char*)) \
-    _(module_load, "cuModuleLoadData", false, (CUmodule*, const void*)) \
-    _(module_unload, "cuModuleUnload", false, (CUmodule)) \
-    _(host_register, "cuMemHostRegister_v2", true, (void*, size_t, unsigned)) \
-    _(mem_release, "cuMemRelease", false, (CUmemGenericAllocationHandle)) \
-    _(mem_retain, "cuMemRetainAllocationHandle", false, \
-      (CUmemGenericAllocationHandle*, void*)) \
-    _(memcpy, "cuMemcpyAsync", true, \
-      (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
-    _(memcpy_2d, "cuMemcpy2DAsync_v2", true, (const CUDA_MEMCPY2D*, CUstream)) \
-    _(pointer_attributes, "cuPointerGetAttributes", true, \
-      (unsigned, CUpointer_attribute*, void**, CUdeviceptr)) \
-    _(primary_retain, "cuDevicePrimaryCtxRetain", true, \
-      (CUcontext*, CUdevice)) \
-    _(stream_create, "cuStreamCreate", true, (CUstream*, unsigned)) \
-    _(stream_destroy, "cuStreamDestroy_v2", true, (CUstream)) \
-    _(stream_query, "cuStreamQuery", true, (CUstream)) \
-    _(stream_synchronize, "cuStreamSynchronize", true, (CUstream)) \
-    _(exchange_mode, "cuThreadExchangeStreamCaptureMode", false, \
-      (CUstreamCaptureMode*))
 
 #define MAX_PITCH   0x7fffffff /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of all GPUs */
 #define MAX_STREAMS 64
@@ -59,10 +22,7 @@
    with few multiprocessors */
 #define REDUCE_BLOCKS 32
 
-static struct {
-#define POINTER(_name, _symbol, _must, _args) CUresult(*_name) _args;
-    DRIVER_FUNCTIONS(POINTER)
-} driver;
+static uct_cuda_driver_t driver;
 
 
 /* Set to 1 by the transport module while it watches the driver and the program
@@ -87,24 +47,18 @@ static struct {
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Swap the thread's stream capture mode. Called before and after calls that
-   would otherwise invalidate a capture of the program. */
-static void exchange_mode(CUstreamCaptureMode *mode)
-{
-    if (driver.exchange_mode != NULL) {
-        (void)driver.exchange_mode(mode);
-    }
-}
-
 static bool driver_fill(void *handle)
 {
-#define FILL(_name, _symbol, _must, _args) \
-    driver._name = (CUresult(*) _args)dlsym(handle, _symbol); \
-    if ((driver._name == NULL) && _must) { \
-        return false; \
-    }
-    DRIVER_FUNCTIONS(FILL)
-    return true;
+    bool has_all = true;
+
+#define FILL(_name, _symbol, _args) \
+    driver._name = (CUresult(*) _args)dlsym(handle, _symbol);
+#define FILL_REQUIRED(_name, _symbol, _args) \
+    FILL(_name, _symbol, _args) \
+    has_all = has_all && (driver._name != NULL);
+    UCT_CUDA_DRIVER_FUNCTIONS(FILL_REQUIRED, FILL)
+    uct_cuda_capture_wrap(&driver);
+    return has_all;
 }
 
 static void driver_look(void)
@@ -129,13 +83,7 @@ bool ucx_mp_mpi_gpu_is_there(void)
 
     driver_look();
     return __atomic_load_n(&driver_found, __ATOMIC_ACQUIRE) &&
-           (driver.device_count(&count) == CUDA_SUCCESS) && (count > 0);
-}
-
-static int first_object(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    *(unsigned long long*)arg = info->dlpi_adds;
-    return 1;
+           (driver.cuDeviceGetCount(&count) == CUDA_SUCCESS) && (count > 0);
 }
 
 bool ucx_mp_mpi_gpu_is_used(void)
@@ -151,7 +99,7 @@ bool ucx_mp_mpi_gpu_is_used(void)
     }
 
     /* Look for libcuda only if an object was loaded since the last call */
-    dl_iterate_phdr(first_object, &objects);
+    objects = ucx_mp_mpi_objects_loaded();
     if (objects != __atomic_load_n(&objects_seen, __ATOMIC_RELAXED)) {
         driver_look();
         __atomic_store_n(&objects_seen, objects, __ATOMIC_RELAXED);
@@ -165,12 +113,14 @@ static bool is_vmm(const void *address)
 {
     CUmemGenericAllocationHandle handle;
 
-    if ((driver.mem_retain == NULL) || (driver.mem_release == NULL) ||
-        (driver.mem_retain(&handle, (void*)address) != CUDA_SUCCESS)) {
+    if ((driver.cuMemRetainAllocationHandle == NULL) ||
+        (driver.cuMemRelease == NULL) ||
+        (driver.cuMemRetainAllocationHandle(&handle, (void*)address) !=
+         CUDA_SUCCESS)) {
         return false;
     }
 
-    (void)driver.mem_release(handle);
+    (void)driver.cuMemRelease(handle);
     return true;
 }
 
@@ -195,8 +145,8 @@ ucx_mp_mpi_memory_t ucx_mp_mpi_gpu_memory(const void *address)
     void *values[]                   = {&type, &is_managed, &ctx};
     CUresult result;
 
-    result = driver.pointer_attributes(3, attributes, values,
-                                       (CUdeviceptr)address);
+    result = driver.cuPointerGetAttributes(3, attributes, values,
+                                           (CUdeviceptr)address);
     if (result != CUDA_SUCCESS) {
         /* After exit() in one thread, the driver may be gone while another
            thread still calls MPI. Memory that the CPU cannot read then counts
@@ -226,19 +176,19 @@ static CUresult copy_context(const void *address, CUcontext *ctx_p)
     CUdevice current                 = -1;
     CUresult result;
 
-    result = driver.pointer_attributes(3, attributes, values,
-                                       (CUdeviceptr)address);
+    result = driver.cuPointerGetAttributes(3, attributes, values,
+                                           (CUdeviceptr)address);
     if ((result == CUDA_SUCCESS) && (ctx == NULL)) {
         /* Pool and VMM memory has no context. Use the current one if it is on
            the same GPU, or if the memory is on the host. Otherwise use the
            primary context, and never release it: usually the program uses it,
            too. */
-        result = driver.ctx_get_current(&ctx);
+        result = driver.cuCtxGetCurrent(&ctx);
         if ((device >= 0) && (type != CU_MEMORYTYPE_HOST) &&
             ((ctx == NULL) ||
-             (driver.ctx_get_device(&current) != CUDA_SUCCESS) ||
+             (driver.cuCtxGetDevice(&current) != CUDA_SUCCESS) ||
              (current != device))) {
-            result = driver.primary_retain(&ctx, device);
+            result = driver.cuDevicePrimaryCtxRetain(&ctx, device);
         }
     }
 
@@ -255,10 +205,10 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned index)
     CUresult result;
     unsigned i;
 
-    copy->is_kept = (driver.ctx_get_id != NULL) &&
-                    (driver.ctx_get_id(copy->ctx, &id) == CUDA_SUCCESS);
+    copy->is_kept = (driver.cuCtxGetId != NULL) &&
+                    (driver.cuCtxGetId(copy->ctx, &id) == CUDA_SUCCESS);
     if (!copy->is_kept) {
-        return driver.stream_create(&copy->stream, CU_STREAM_NON_BLOCKING);
+        return driver.cuStreamCreate(&copy->stream, CU_STREAM_NON_BLOCKING);
     }
 
     pthread_mutex_lock(&streams.lock);
@@ -272,7 +222,7 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned index)
         }
     }
 
-    result = driver.stream_create(&copy->stream, CU_STREAM_NON_BLOCKING);
+    result = driver.cuStreamCreate(&copy->stream, CU_STREAM_NON_BLOCKING);
     if ((result == CUDA_SUCCESS) && (streams.next < MAX_STREAMS)) {
         i                         = streams.next++;
         streams.entries[i].ctx    = copy->ctx;
@@ -289,7 +239,7 @@ static CUresult copy_stream(ucx_mp_mpi_copy_t *copy, unsigned index)
 static void copy_enter(ucx_mp_mpi_copy_t *copy, CUcontext ctx, unsigned index)
 {
     *copy        = (ucx_mp_mpi_copy_t){.ctx = ctx};
-    copy->result = driver.ctx_push(ctx);
+    copy->result = driver.cuCtxPushCurrent(ctx);
     if (copy->result != CUDA_SUCCESS) {
         copy->ctx = NULL;
         return;
@@ -327,16 +277,13 @@ void ucx_mp_mpi_copy_begin(ucx_mp_mpi_copy_t *copy, const void *address)
 
 bool ucx_mp_mpi_copy_is_done(ucx_mp_mpi_copy_t *copy)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result;
 
     if (copy->result != CUDA_SUCCESS) {
         return true;
     }
 
-    exchange_mode(&mode);
-    result = driver.stream_query(copy->stream);
-    exchange_mode(&mode);
+    result = driver.cuStreamQuery(copy->stream);
     if (result == CUDA_ERROR_NOT_READY) {
         return false;
     }
@@ -366,7 +313,7 @@ static CUresult find_piece(const char *address, size_t length,
     void *values[]                   = {&type, &ctx, &base, &size};
     CUresult result;
 
-    result = driver.pointer_attributes(4, attributes, values, at);
+    result = driver.cuPointerGetAttributes(4, attributes, values, at);
     if (result == CUDA_ERROR_DEINITIALIZED) {
         return result;
     } else if ((result != CUDA_SUCCESS) || (type == 0)) {
@@ -377,7 +324,7 @@ static CUresult find_piece(const char *address, size_t length,
     }
 
     if (ctx == NULL) {
-        result = driver.address_range(&base, &size, at);
+        result = driver.cuMemGetAddressRange(&base, &size, at);
     }
 
     if ((result != CUDA_SUCCESS) || (at - base >= size)) {
@@ -410,44 +357,32 @@ bool ucx_mp_mpi_gpu_holds(const void *address, size_t length)
 
 CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUdeviceptr address      = 0;
-    CUresult result;
+    CUdeviceptr address = 0;
 
-    if ((driver.mem_alloc == NULL) || (driver.mem_free == NULL)) {
-        return 0;
-    }
-
-    exchange_mode(&mode);
-    result = driver.mem_alloc(&address, size);
-    exchange_mode(&mode);
-    return (result == CUDA_SUCCESS) ? address : 0;
+    return (driver.cuMemAlloc(&address, size) == CUDA_SUCCESS) ? address : 0;
 }
 
 void ucx_mp_mpi_gpu_free(CUdeviceptr address)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-    exchange_mode(&mode);
-    (void)driver.mem_free(address);
-    exchange_mode(&mode);
+    (void)driver.cuMemFree(address);
 }
 
 static ucx_mp_kernels_driver_t kernels_driver(void)
 {
-    ucx_mp_kernels_driver_t kernels = {0};
-
-    kernels.ModuleLoadData    = driver.module_load;
-    kernels.ModuleGetFunction = driver.module_function;
-    kernels.ModuleUnload      = driver.module_unload;
-    kernels.LaunchKernel      = driver.launch;
-    return kernels;
+    return (ucx_mp_kernels_driver_t){.ModuleLoadData = driver.cuModuleLoadData,
+                                     .ModuleGetFunction =
+                                         driver.cuModuleGetFunction,
+        .ModuleUnload      = driver.cuModuleUnload,
+        .LaunchKernel      = driver.cuLaunchKernel
+    };
 }
 
 static bool has_kernels(void)
 {
-    return (driver.launch != NULL) && (driver.module_load != NULL) &&
-           (driver.module_unload != NULL) && (driver.module_function != NULL);
+    return (driver.cuLaunchKernel != NULL) &&
+           (driver.cuModuleLoadData != NULL) &&
+           (driver.cuModuleUnload != NULL) &&
+           (driver.cuModuleGetFunction != NULL);
 }
 
 ucx_mp_kernels_t *ucx_mp_mpi_gpu_kernels(void)
@@ -460,51 +395,30 @@ ucx_mp_kernels_t *ucx_mp_mpi_gpu_kernels(void)
 bool ucx_mp_mpi_gpu_load_reduction(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
                                    ucx_mp_type_t type)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result;
-
-    exchange_mode(&mode);
-    result = ucx_mp_kernels_load(kernels, op, type);
-    exchange_mode(&mode);
-    return result == CUDA_SUCCESS;
+    return ucx_mp_kernels_load(kernels, op, type) == CUDA_SUCCESS;
 }
 
 bool ucx_mp_mpi_gpu_load(CUfunction *function)
 {
     const ucx_mp_kernels_driver_t kernels = kernels_driver();
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result;
 
-    if (!has_kernels()) {
-        return false;
-    }
-
-    exchange_mode(&mode);
-    result = ucx_mp_pack_load(&kernels, function);
-    exchange_mode(&mode);
-    return result == CUDA_SUCCESS;
+    return has_kernels() &&
+           (ucx_mp_pack_load(&kernels, function) == CUDA_SUCCESS);
 }
 
 bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
                                 unsigned long long *id)
 {
-    return (copy->result == CUDA_SUCCESS) && (driver.ctx_get_id != NULL) &&
-           (driver.ctx_get_id(copy->ctx, id) == CUDA_SUCCESS);
+    return (copy->result == CUDA_SUCCESS) && (driver.cuCtxGetId != NULL) &&
+           (driver.cuCtxGetId(copy->ctx, id) == CUDA_SUCCESS);
 }
 
 bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
                             const void *from, size_t size)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result;
-
-    result = driver.memcpy(to, (CUdeviceptr)from, size, copy->stream);
-    if (result == CUDA_SUCCESS) {
-        exchange_mode(&mode);
-        result = driver.stream_synchronize(copy->stream);
-        exchange_mode(&mode);
-    }
-    return result == CUDA_SUCCESS;
+    return (driver.cuMemcpyAsync(to, (CUdeviceptr)from, size, copy->stream) ==
+            CUDA_SUCCESS) &&
+           (driver.cuStreamSynchronize(copy->stream) == CUDA_SUCCESS);
 }
 
 void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
@@ -588,8 +502,8 @@ static void copy_row(ucx_mp_mpi_copy_t *copy, const ucx_mp_mpi_plane_t *plane,
     if (copy->piece.is_pageable) {
         memcpy(dst, src, plane->length);
     } else if (copy->result == CUDA_SUCCESS) {
-        copy->result = driver.memcpy((CUdeviceptr)dst, (CUdeviceptr)src,
-                                     plane->length, copy->stream);
+        copy->result = driver.cuMemcpyAsync((CUdeviceptr)dst, (CUdeviceptr)src,
+                                            plane->length, copy->stream);
     }
 }
 
@@ -623,7 +537,7 @@ static void copy_inside(ucx_mp_mpi_copy_t *copy,
             rows.dstDevice = (CUdeviceptr)plane->program;
             rows.dstPitch  = plane->stride;
         }
-        copy->result = driver.memcpy_2d(&rows, copy->stream);
+        copy->result = driver.cuMemcpy2DAsync(&rows, copy->stream);
         return;
     }
 
@@ -689,8 +603,8 @@ bool ucx_mp_mpi_copy_is_mapped(const void *address)
     CUdeviceptr mapped             = 0;
     void *value                    = &mapped;
 
-    return (driver.pointer_attributes(1, &attributes, &value,
-                                      (CUdeviceptr)address) ==
+    return (driver.cuPointerGetAttributes(1, &attributes, &value,
+                                          (CUdeviceptr)address) ==
             CUDA_SUCCESS) &&
            (mapped == (CUdeviceptr)address);
 }
@@ -700,34 +614,30 @@ bool ucx_mp_mpi_copy_lock(ucx_mp_mpi_copy_t *copy, void *address, size_t size)
     unsigned type                  = 0;
     CUpointer_attribute attributes = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
     void *value                    = &type;
-    CUstreamCaptureMode mode       = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result;
 
     if (copy->result != CUDA_SUCCESS) {
         return false;
     }
 
     /* a device reset unlocks the memory */
-    if ((driver.pointer_attributes(1, &attributes, &value,
-                                   (CUdeviceptr)address) == CUDA_SUCCESS) &&
+    if ((driver.cuPointerGetAttributes(1, &attributes, &value,
+                                       (CUdeviceptr)address) == CUDA_SUCCESS) &&
         (type == CU_MEMORYTYPE_HOST)) {
         return true;
     }
 
-    exchange_mode(&mode);
-    result = driver.host_register(address, size,
-                                  CU_MEMHOSTREGISTER_PORTABLE |
-                                          CU_MEMHOSTREGISTER_DEVICEMAP);
-    exchange_mode(&mode);
-    return result == CUDA_SUCCESS;
+    return driver.cuMemHostRegister(address, size,
+                                    CU_MEMHOSTREGISTER_PORTABLE |
+                                            CU_MEMHOSTREGISTER_DEVICEMAP) ==
+           CUDA_SUCCESS;
 }
 
 void ucx_mp_mpi_copy_bytes(ucx_mp_mpi_copy_t *copy, void *to, const void *from,
                            size_t size)
 {
     if (copy->result == CUDA_SUCCESS) {
-        copy->result = driver.memcpy((CUdeviceptr)to, (CUdeviceptr)from, size,
-                                     copy->stream);
+        copy->result = driver.cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from,
+                                            size, copy->stream);
     }
 }
 
@@ -737,30 +647,27 @@ CUresult ucx_mp_mpi_copy_leave(ucx_mp_mpi_copy_t *copy)
         return ucx_mp_mpi_copy_end(copy);
     }
 
-    (void)driver.ctx_pop(&copy->ctx);
+    (void)driver.cuCtxPopCurrent(&copy->ctx);
     return CUDA_SUCCESS;
 }
 
 CUresult ucx_mp_mpi_copy_end(ucx_mp_mpi_copy_t *copy)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     CUresult result;
 
     if (copy->stream != NULL) {
         /* even after an error: a submitted copy must not write later */
-        exchange_mode(&mode);
-        result = driver.stream_synchronize(copy->stream);
-        exchange_mode(&mode);
+        result = driver.cuStreamSynchronize(copy->stream);
         if (copy->result == CUDA_SUCCESS) {
             copy->result = result;
         }
         if (!copy->is_kept) {
-            driver.stream_destroy(copy->stream);
+            driver.cuStreamDestroy(copy->stream);
         }
     }
 
     if (copy->ctx != NULL) {
-        driver.ctx_pop(&copy->ctx);
+        driver.cuCtxPopCurrent(&copy->ctx);
     }
 
     return copy->result;
@@ -775,7 +682,7 @@ const char *ucx_mp_mpi_gpu_error(CUresult result)
         return "CUDA_ERROR_DEINITIALIZED, the program is ending";
     }
 
-    return (driver.error_name(result, &name) == CUDA_SUCCESS) ?
+    return (driver.cuGetErrorName(result, &name) == CUDA_SUCCESS) ?
                    name :
                    "an unknown CUDA error";
 }

@@ -4,7 +4,6 @@
 #include <mpi/symbols.h>
 
 #include <dlfcn.h>
-#include <link.h>
 #include <stddef.h>
 
 
@@ -14,13 +13,6 @@
 /* loader's object counter at the last search without success */
 static unsigned long long objects_seen;
 static const uct_cuda_coll_api_t *module;
-
-static int count_objects(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    (void)size;
-    *(unsigned long long*)arg = info->dlpi_adds;
-    return 1;
-}
 
 static bool has_api(void *handle, void *arg)
 {
@@ -37,13 +29,13 @@ static bool has_api(void *handle, void *arg)
 const uct_cuda_coll_api_t *ucx_mp_mpi_module(void)
 {
     const uct_cuda_coll_api_t *api = __atomic_load_n(&module, __ATOMIC_ACQUIRE);
-    unsigned long long objects     = 0;
+    unsigned long long objects;
 
     if (api != NULL) {
         return api;
     }
 
-    (void)dl_iterate_phdr(count_objects, &objects);
+    objects = ucx_mp_mpi_objects_loaded();
     if (objects == __atomic_load_n(&objects_seen, __ATOMIC_RELAXED)) {
         return NULL;
     }

@@ -113,6 +113,21 @@ static bool has_symbol(void *handle, void *arg)
     return ucx_mp_mpi_others_symbol(handle, arg) != NULL;
 }
 
+static int note_count(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size;
+    *(unsigned long long*)arg = info->dlpi_adds;
+    return 1; /* the same in each object's entry */
+}
+
+unsigned long long ucx_mp_mpi_objects_loaded(void)
+{
+    unsigned long long objects = 0;
+
+    (void)dl_iterate_phdr(note_count, &objects);
+    return objects;
+}
+
 /* Search all objects: RTLD_NEXT does not find one loaded with RTLD_LOCAL */
 void *ucx_mp_mpi_others_object(const char *name)
 {

@@ -33,6 +33,10 @@ void *ucx_mp_mpi_find_object(const char *prefix,
    none. */
 void *ucx_mp_mpi_others_object(const char *name);
 
+/* Return the number of objects that this process has loaded so far; dlopen() of
+   another one increases it. */
+unsigned long long ucx_mp_mpi_objects_loaded(void);
+
 /* Return another library's symbol from anywhere in the process; NULL: none. */
 void *ucx_mp_mpi_symbol_of_others(const char *name);
 

@@ -162,6 +162,8 @@ CUresult CUDAAPI cuMemcpyBatchAsync_v1(
          (CUdeviceptr*, CUmemoryPool, CUmemPoolPtrExportData*)) \
     /* copies */ \
     _req(cuMemcpy, "cuMemcpy", (CUdeviceptr, CUdeviceptr, size_t)) \
+    _req(cuMemcpy2DAsync, "cuMemcpy2DAsync_v2", \
+         (const CUDA_MEMCPY2D*, CUstream)) \
     _req(cuMemcpyAsync, "cuMemcpyAsync", \
          (CUdeviceptr, CUdeviceptr, size_t, CUstream)) \
     _req(cuMemcpyHtoD, "cuMemcpyHtoD_v2", \
