@@ -260,36 +260,17 @@ void ucx_mp_mpi_call_buffer(ucx_mp_mpi_call_t *call, unsigned use,
              &(ucx_mp_mpi_parts_t){.count = count, .type_p = type_p});
 }
 
-void ucx_mp_mpi_call_vector(ucx_mp_mpi_call_t *call, unsigned use,
-                            void *pointer_p, int ranks,
-                            ucx_mp_mpi_vector_t counts,
-                            ucx_mp_mpi_vector_t displs, MPI_Datatype *type_p)
-{
-    if (ranks > 0) {
-        call_add(call, use, pointer_p,
-                 &(ucx_mp_mpi_parts_t){.ranks  = ranks,
-                                       .counts = counts,
-                                       .displs = displs,
-                                       .type_p = type_p});
-    }
-}
-
-void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
-                           void *pointer_p, int ranks,
-                           ucx_mp_mpi_vector_t counts,
-                           ucx_mp_mpi_vector_t displs,
-                           const MPI_Datatype **types_p)
+void ucx_mp_mpi_call_blocks(ucx_mp_mpi_call_t *call, unsigned use,
+                            void *pointer_p, ucx_mp_mpi_parts_t parts)
 {
     const void *pointer;
 
     /* In place, the program may give no types */
     memcpy(&pointer, pointer_p, sizeof(pointer));
-    if ((ranks > 0) && ((*types_p != NULL) || (pointer == MPI_IN_PLACE))) {
-        call_add(call, use, pointer_p,
-                 &(ucx_mp_mpi_parts_t){.ranks   = ranks,
-                                       .counts  = counts,
-                                       .displs  = displs,
-                                       .types_p = types_p});
+    if ((parts.ranks > 0) && ((parts.types_p == NULL) ||
+                              (*parts.types_p != NULL) ||
+                              (pointer == MPI_IN_PLACE))) {
+        call_add(call, use, pointer_p, &parts);
     }
 }
 

@@ -123,29 +123,16 @@ void ucx_mp_mpi_call_root(ucx_mp_mpi_call_t *call, int root);
 /* Set sources and targets from the communicator's topology. */
 void ucx_mp_mpi_call_neighbors(ucx_mp_mpi_call_t *call);
 
-/*
- * Describe a buffer at `*pointer_p`, unless it is plain host memory. Describe
- * the send buffer first: if it is MPI_IN_PLACE, the receive buffer is read,
- * too. An error is kept in `call`.
- *
- * ucx_mp_mpi_call_buffer: `count` contiguous elements.
- *
- * ucx_mp_mpi_call_vector: one block per rank, displacements in extents.
- *
- * ucx_mp_mpi_call_types: one block per rank, displacements in bytes.
- */
+/* Describe a buffer at `*pointer_p`, unless it is plain host memory: `count`
+   contiguous elements. Describe the send buffer first: if it is MPI_IN_PLACE,
+   the receive buffer is read, too. An error is kept in `call`. */
 void ucx_mp_mpi_call_buffer(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, MPI_Count count,
                             MPI_Datatype *type_p);
-void ucx_mp_mpi_call_vector(ucx_mp_mpi_call_t *call, unsigned use,
-                            void *pointer_p, int ranks,
-                            ucx_mp_mpi_vector_t counts,
-                            ucx_mp_mpi_vector_t displs, MPI_Datatype *type_p);
-void ucx_mp_mpi_call_types(ucx_mp_mpi_call_t *call, unsigned use,
-                           void *pointer_p, int ranks,
-                           ucx_mp_mpi_vector_t counts,
-                           ucx_mp_mpi_vector_t displs,
-                           const MPI_Datatype **types_p);
+
+/* Describe likewise a buffer of one block per rank; 0 ranks: no bytes. */
+void ucx_mp_mpi_call_blocks(ucx_mp_mpi_call_t *call, unsigned use,
+                            void *pointer_p, ucx_mp_mpi_parts_t parts);
 
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 

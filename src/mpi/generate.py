@@ -62,10 +62,15 @@ def copied(use, name, count, datatype):
                             'sizeof(%s)' % count, '&' + datatype)
 
 
-def parts(way, use, name, ranks, counts, displs, datatype, when=None):
-    return when, way, (use, '&' + name, 'call.' + ranks,
-                       'UCX_MP_MPI_VECTOR(%s)' % counts,
-                       'UCX_MP_MPI_VECTOR(%s)' % displs, '&' + datatype)
+def blocks(use, name, ranks, counts, displs, datatype, when=None):
+    """Return a buffer of one block per rank, of one datatype or of several."""
+    parts = {'ranks': 'call.' + ranks,
+             'counts': 'UCX_MP_MPI_VECTOR(%s)' % counts,
+             'displs': 'UCX_MP_MPI_VECTOR(%s)' % displs,
+             'types_p' if datatype.endswith('types') else 'type_p':
+             '&' + datatype}
+    return when, 'blocks', (use, '&' + name, '(ucx_mp_mpi_parts_t){%s}' % (
+        ', '.join('.%s = %s' % part for part in parts.items())))
 
 
 def each(count, ranks):
@@ -96,21 +101,21 @@ def all_to_all(write):
     so `write` then keeps the old bytes."""
     sent = one(READ, 'sendbuf', each('sendcount', 'targets'), 'sendtype')
     got = one(write, 'recvbuf', each('recvcount', 'sources'), 'recvtype')
-    gather = parts('vector', write, 'recvbuf', 'sources', 'recvcounts',
+    gather = blocks(write, 'recvbuf', 'sources', 'recvcounts',
                    'displs', 'recvtype')
     return {
         'allgather': (SEND + RECV, (SENDING, got)),
         'allgatherv': (SEND + RECVS, (SENDING, gather)),
         'alltoall': (SEND + RECV, (sent, got)),
         'alltoallv': (SENDS + RECVR, (
-            parts('vector', READ, 'sendbuf', 'targets', 'sendcounts',
+            blocks(READ, 'sendbuf', 'targets', 'sendcounts',
                   'sdispls', 'sendtype'),
-            parts('vector', write, 'recvbuf', 'sources', 'recvcounts',
+            blocks(write, 'recvbuf', 'sources', 'recvcounts',
                   'rdispls', 'recvtype'))),
         'alltoallw': (SENDW + RECVW, (
-            parts('types', READ, 'sendbuf', 'targets', 'sendcounts',
+            blocks(READ, 'sendbuf', 'targets', 'sendcounts',
                   'sdispls', 'sendtypes'),
-            parts('types', write, 'recvbuf', 'sources', 'recvcounts',
+            blocks(write, 'recvbuf', 'sources', 'recvcounts',
                   'rdispls', 'recvtypes'))),
     }
 
@@ -148,7 +153,7 @@ COLLECTIVES = {
     'Gatherv': (SEND + RECVS + 'int root, ', 'root',
                 (one(READ, 'sendbuf', 'sendcount', 'sendtype',
                      'call.is_member'),
-                 parts('vector', WRITE, 'recvbuf', 'sources', 'recvcounts',
+                 blocks(WRITE, 'recvbuf', 'sources', 'recvcounts',
                        'displs', 'recvtype', 'call.is_root'))),
     'Scatter': (SEND + RECV + 'int root, ', 'root',
                 (one(READ, 'sendbuf', each('sendcount', 'targets'),
@@ -157,7 +162,7 @@ COLLECTIVES = {
                      'call.is_member'))),
     'Scatterv': ('in sendbuf, ns sendcounts, ds displs, type sendtype, ' +
                  RECV + 'int root, ', 'root',
-                 (parts('vector', READ, 'sendbuf', 'targets', 'sendcounts',
+                 (blocks(READ, 'sendbuf', 'targets', 'sendcounts',
                         'displs', 'sendtype', 'call.is_root'),
                   one(WRITE, 'recvbuf', 'recvcount', 'recvtype',
                       'call.is_member'))),
