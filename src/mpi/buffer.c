@@ -37,7 +37,7 @@ bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second)
            ucx_mp_mpi_pointer_is_host(second);
 }
 
-static bool is_gpu(const void *pointer)
+bool ucx_mp_mpi_pointer_is_gpu(const void *pointer)
 {
     return (pointer != MPI_IN_PLACE) && (pointer != MPI_BOTTOM) &&
            (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
@@ -45,7 +45,8 @@ static bool is_gpu(const void *pointer)
 
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second)
 {
-    return ucx_mp_mpi_pmpi.stages && (is_gpu(first) || is_gpu(second));
+    return ucx_mp_mpi_pmpi.stages && (ucx_mp_mpi_pointer_is_gpu(first) ||
+                                      ucx_mp_mpi_pointer_is_gpu(second));
 }
 
 void ucx_mp_mpi_buffer_point(ucx_mp_mpi_buffer_t *buffer, const void *pointer)

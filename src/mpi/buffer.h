@@ -75,9 +75,12 @@ bool ucx_mp_mpi_pointer_is_heap(const void *pointer);
    driver. */
 bool ucx_mp_mpi_pointers_are_host(const void *first, const void *second);
 
-/* Return whether the MPI has no CUDA support and either pointer points to
-   memory that the CPU cannot access. MPI_IN_PLACE and MPI_BOTTOM do not
-   count. */
+/* Return whether a pointer points to memory that the CPU cannot access; asks
+   the driver. MPI_IN_PLACE and MPI_BOTTOM do not count. */
+bool ucx_mp_mpi_pointer_is_gpu(const void *pointer);
+
+/* Return whether the MPI has no CUDA support, and either pointer points to
+   such memory. */
 bool ucx_mp_mpi_pointers_are_gpu(const void *first, const void *second);
 
 /* Replace the wrapper's pointer argument. */

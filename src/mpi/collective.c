@@ -246,6 +246,7 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
                            const ucx_mp_mpi_collective_t *args, int *rc_p)
 {
     MPI_Comm comm = args->comm;
+    uct_cuda_coll_result_t result;
     uct_cuda_coll_group_t *group;
     call_request_t request;
     char why[256];
@@ -269,28 +270,23 @@ bool ucx_mp_mpi_collective(ucx_mp_mpi_comm_t *state,
     }
 
     request.what.has_native_path = ucx_mp_mpi_job.has_rival;
-    request.what.progress    = progress;
-    request.what.arg         = &comm;
-    switch (ucx_mp_mpi_job.api->collective(group, &request.what, why,
-                                           sizeof(why))) {
-    case UCT_CUDA_COLL_DONE:
+    request.what.progress        = progress;
+    request.what.arg             = &comm;
+    result = ucx_mp_mpi_job.api->collective(group, &request.what, why,
+                                            sizeof(why));
+    if (result == UCT_CUDA_COLL_STAGE) {
+        return false;
+    }
+
+    if (result == UCT_CUDA_COLL_DONE) {
         if (state->has_reductions && (state->reductions == NULL)) {
             ucx_mp_mpi_comm_queue(state, comm);
         }
         *rc_p = MPI_SUCCESS;
-        return true;
-    case UCT_CUDA_COLL_STAGE:
-        return false;
-    case UCT_CUDA_COLL_DIFFERS:
-        *rc_p = ucx_mp_mpi_raise(comm, MPI_ERR_COUNT, "%s: %s", args->name,
-                                 why);
-        return true;
-    default:
-        *rc_p = ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
-                                 "%s: the GPUs' part failed: %s", args->name,
-                                 why);
-        return true;
+    } else {
+        *rc_p = ucx_mp_mpi_failure_raise(result, args->name, comm, why);
     }
+    return true;
 }
 
 /* Return whether the kernels have a reduction's operation and datatype, and its

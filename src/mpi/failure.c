@@ -32,3 +32,13 @@ int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
                                          "%s: rank %d could not stage its GPU "
                                          "buffers", name, rank);
 }
+
+int ucx_mp_mpi_failure_raise(uct_cuda_coll_result_t result, const char *name,
+                             MPI_Comm comm, const char *why)
+{
+    return (result == UCT_CUDA_COLL_DIFFERS) ?
+                   ucx_mp_mpi_raise(comm, MPI_ERR_COUNT, "%s: %s", name, why) :
+                   ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
+                                    "%s: the GPUs' part failed: %s", name,
+                                    why);
+}

@@ -35,6 +35,12 @@ void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank);
 int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
                             MPI_Comm comm, int rc);
 
+/* Raise the error of a collective that the module could not carry out: `result`
+   says whether the arguments differ. `why`: the module's text. @return The new
+   error code. */
+int ucx_mp_mpi_failure_raise(uct_cuda_coll_result_t result, const char *name,
+                             MPI_Comm comm, const char *why);
+
 /* Check for reports at the end of a call: one memory read if there are none.
    @return As ucx_mp_mpi_failure_find(). */
 static inline int ucx_mp_mpi_failure_end(ucx_mp_mpi_ordinal_t ordinal,

@@ -367,43 +367,17 @@ void ucx_mp_mpi_gpu_free(CUdeviceptr address)
     (void)driver.cuMemFree(address);
 }
 
-static ucx_mp_kernels_driver_t kernels_driver(void)
+bool ucx_mp_mpi_gpu_kernels(ucx_mp_kernels_driver_t *kernels)
 {
-    return (ucx_mp_kernels_driver_t){.ModuleLoadData = driver.cuModuleLoadData,
-                                     .ModuleGetFunction =
-                                         driver.cuModuleGetFunction,
+    *kernels = (ucx_mp_kernels_driver_t){
+        .ModuleLoadData    = driver.cuModuleLoadData,
+        .ModuleGetFunction = driver.cuModuleGetFunction,
         .ModuleUnload      = driver.cuModuleUnload,
         .LaunchKernel      = driver.cuLaunchKernel
     };
-}
-
-static bool has_kernels(void)
-{
-    return (driver.cuLaunchKernel != NULL) &&
-           (driver.cuModuleLoadData != NULL) &&
-           (driver.cuModuleUnload != NULL) &&
-           (driver.cuModuleGetFunction != NULL);
-}
-
-ucx_mp_kernels_t *ucx_mp_mpi_gpu_kernels(void)
-{
-    const ucx_mp_kernels_driver_t kernels = kernels_driver();
-
-    return has_kernels() ? ucx_mp_kernels_create(&kernels) : NULL;
-}
-
-bool ucx_mp_mpi_gpu_load_reduction(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
-                                   ucx_mp_type_t type)
-{
-    return ucx_mp_kernels_load(kernels, op, type) == CUDA_SUCCESS;
-}
-
-bool ucx_mp_mpi_gpu_load(CUfunction *function)
-{
-    const ucx_mp_kernels_driver_t kernels = kernels_driver();
-
-    return has_kernels() &&
-           (ucx_mp_pack_load(&kernels, function) == CUDA_SUCCESS);
+    return (kernels->ModuleLoadData != NULL) &&
+           (kernels->ModuleGetFunction != NULL) &&
+           (kernels->ModuleUnload != NULL) && (kernels->LaunchKernel != NULL);
 }
 
 bool ucx_mp_mpi_copy_context_id(ucx_mp_mpi_copy_t *copy,
@@ -424,7 +398,7 @@ bool ucx_mp_mpi_copy_upload(ucx_mp_mpi_copy_t *copy, CUdeviceptr to,
 void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
                           const ucx_mp_pack_args_t *args, const void *program)
 {
-    const ucx_mp_kernels_driver_t kernels = kernels_driver();
+    ucx_mp_kernels_driver_t kernels;
 
     if (copy->result != CUDA_SUCCESS) {
         return;
@@ -438,6 +412,7 @@ void ucx_mp_mpi_copy_pack(ucx_mp_mpi_copy_t *copy, CUfunction function,
     if (ucx_mp_mpi_module() != NULL) {
         ucx_mp_mpi_module()->sync(program);
     }
+    (void)ucx_mp_mpi_gpu_kernels(&kernels);
     copy->result = ucx_mp_pack_launch(&kernels, function, args, copy->stream);
 }
 

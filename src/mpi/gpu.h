@@ -90,18 +90,9 @@ CUdeviceptr ucx_mp_mpi_gpu_alloc(size_t size);
 /* Free memory of ucx_mp_mpi_gpu_alloc(); an error is ignored. */
 void ucx_mp_mpi_gpu_free(CUdeviceptr address);
 
-/* Create an empty set of reduction kernels, to be used in one context only.
-   @return NULL: no memory, or the driver lacks a function. */
-ucx_mp_kernels_t *ucx_mp_mpi_gpu_kernels(void);
-
-/* Compile a reduction into the current context. @return Whether it can be
-   launched. */
-bool ucx_mp_mpi_gpu_load_reduction(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
-                                   ucx_mp_type_t type);
-
-/* Load the packing kernel (src/kernels) into the current context. @return
-   Whether it is loaded. */
-bool ucx_mp_mpi_gpu_load(CUfunction *function);
+/* Fill in the driver functions that load and launch kernels (src/kernels).
+   @return false: the driver lacks one. */
+bool ucx_mp_mpi_gpu_kernels(ucx_mp_kernels_driver_t *kernels);
 
 /*
  * Begin copies to or from the memory at `address`. Their context becomes

@@ -557,12 +557,6 @@ typedef enum {
     AGREE_LAST
 } agree_t;
 
-static bool is_gpu(const void *pointer)
-{
-    return (pointer != MPI_BOTTOM) &&
-           (ucx_mp_mpi_gpu_memory(pointer) == UCX_MP_MPI_MEMORY_GPU);
-}
-
 /* Agree with all ranks whether to carry out the call, and how many later calls
    to skip. Set `*is_ready_p` to whether all ranks are ready. @return
    MPI_SUCCESS, or the error to return, already raised; the same on all
@@ -571,8 +565,9 @@ static int run_agree(const run_t *run, bool is_ready, bool *is_ready_p)
 {
     const MPI_Comm comm        = run->args->comm;
     const uint64_t bytes       = run->count * run->element;
-    const bool fits            = !is_ready || (is_gpu(run->recv + bytes - 1) &&
-                                    is_gpu(run->send + bytes - 1));
+    const bool fits            = !is_ready || (
+            ucx_mp_mpi_pointer_is_gpu(run->recv + bytes - 1) &&
+            ucx_mp_mpi_pointer_is_gpu(run->send + bytes - 1));
     const int low              = bytes & INT_MAX;
     const int high             = (bytes >> 31) & INT_MAX;
     const int mine[AGREE_LAST] = {is_ready, fits, !ucx_mp_mpi_gpu_is_used(),
@@ -651,8 +646,9 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
         return false;
     }
 
-    has_buffers = ucx_mp_mpi_gpu_is_used() && is_gpu(run.recv) &&
-                  (is_in_place || is_gpu(run.send));
+    has_buffers = ucx_mp_mpi_gpu_is_used() &&
+                  ucx_mp_mpi_pointer_is_gpu(run.recv) &&
+                  (is_in_place || ucx_mp_mpi_pointer_is_gpu(run.send));
     if (!nodes->is_split) {
         *rc_p = run_agree(&run, has_buffers, &is_ready);
         if (!is_ready || !nodes_are_split(nodes, args->comm)) {

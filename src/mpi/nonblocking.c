@@ -567,16 +567,22 @@ static void look(void)
     }
 }
 
-/* Make progress if this library has yet to complete one of the requests.
-   @return Whether there is such a request: the caller must test instead of
-   waiting in the MPI. */
-static bool look_again(const pending_t *taken)
+/* Return the first request that this library has yet to complete; NULL: none */
+static const pending_t *first_pending(const pending_t *taken)
 {
     while ((taken != NULL) &&
            !__atomic_load_n(&taken->is_pending, __ATOMIC_ACQUIRE)) {
         taken = taken->next;
     }
-    if (taken == NULL) {
+    return taken;
+}
+
+/* Make progress if this library has yet to complete one of the requests.
+   @return Whether there is such a request: the caller must test instead of
+   waiting in the MPI. */
+static bool look_again(const pending_t *taken)
+{
+    if (first_pending(taken) == NULL) {
         return false;
     }
 
@@ -592,10 +598,7 @@ static int progress_by(const pending_t *taken, const MPI_Request *requests)
 {
     int flag;
 
-    while ((taken != NULL) && !__atomic_load_n(&taken->is_pending,
-                                               __ATOMIC_ACQUIRE)) {
-        taken = taken->next;
-    }
+    taken = first_pending(taken);
     return (taken == NULL) ? MPI_SUCCESS :
                              ucx_mp_mpi_pmpi.Request_get_status(
                                      requests[taken->index], &flag,

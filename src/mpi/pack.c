@@ -291,8 +291,12 @@ static rows_t *rows_find(const context_t *context,
 
 static bool context_load(context_t *context)
 {
+    ucx_mp_kernels_driver_t driver;
+
     if (!context->is_loaded && !context->is_failed) {
-        context->is_loaded = ucx_mp_mpi_gpu_load(&context->pack);
+        context->is_loaded = ucx_mp_mpi_gpu_kernels(&driver) &&
+                             (ucx_mp_pack_load(&driver, &context->pack) ==
+                              CUDA_SUCCESS);
         context->is_failed = !context->is_loaded;
     }
     return context->is_loaded;
@@ -330,15 +334,18 @@ ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
                                             ucx_mp_type_t type)
 {
     ucx_mp_kernels_t *kernels = NULL;
+    ucx_mp_kernels_driver_t driver;
     context_t *context;
 
     pthread_mutex_lock(&gpu.lock);
     context = context_find(copy);
-    if ((context != NULL) && (context->reductions == NULL)) {
-        context->reductions = ucx_mp_mpi_gpu_kernels();
+    if ((context != NULL) && (context->reductions == NULL) &&
+        ucx_mp_mpi_gpu_kernels(&driver)) {
+        context->reductions = ucx_mp_kernels_create(&driver);
     }
     if ((context != NULL) && (context->reductions != NULL) &&
-        ucx_mp_mpi_gpu_load_reduction(context->reductions, op, type)) {
+        (ucx_mp_kernels_load(context->reductions, op, type) ==
+         CUDA_SUCCESS)) {
         kernels = context->reductions;
     }
     pthread_mutex_unlock(&gpu.lock);

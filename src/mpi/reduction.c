@@ -103,28 +103,21 @@ static int reduction_call(reduction_t *reduction, MPI_Comm comm)
    and is_staged if the GPUs declined, or rc after a failure. */
 static void reduction_judge(reduction_t *reduction)
 {
-    const MPI_Comm comm = ucx_mp_mpi_pmpi.comm_world;
+    uct_cuda_coll_result_t result;
     char why[256];
 
-    switch (ucx_mp_mpi_job.api->test(reduction->op, why, sizeof(why))) {
-    case UCT_CUDA_COLL_PENDING:
+    result = ucx_mp_mpi_job.api->test(reduction->op, why, sizeof(why));
+    if (result == UCT_CUDA_COLL_PENDING) {
         return;
-    case UCT_CUDA_COLL_DONE:
-        break;
-    case UCT_CUDA_COLL_STAGE:
-        reduction->is_staged = true;
-        break;
-    case UCT_CUDA_COLL_DIFFERS:
-        reduction->rc = ucx_mp_mpi_raise(comm, MPI_ERR_COUNT, "%s: %s",
-                                         reduction->args.name, why);
-        break;
-    default:
-        reduction->rc = ucx_mp_mpi_raise(comm, MPI_ERR_OTHER,
-                                         "%s: the GPUs' part failed: %s",
-                                         reduction->args.name, why);
-        break;
     }
-    reduction->op = NULL;
+
+    reduction->op        = NULL;
+    reduction->is_staged = (result == UCT_CUDA_COLL_STAGE);
+    if ((result != UCT_CUDA_COLL_DONE) && (result != UCT_CUDA_COLL_STAGE)) {
+        reduction->rc = ucx_mp_mpi_failure_raise(result, reduction->args.name,
+                                                 ucx_mp_mpi_pmpi.comm_world,
+                                                 why);
+    }
 }
 
 /* Start a declined reduction in the MPI. @return Its result. */

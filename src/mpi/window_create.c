@@ -348,16 +348,6 @@ static int window_create(making_t *making, MPI_Win *win)
     return window_begin(making, win);
 }
 
-UCX_MP_MPI_DEFINE(Win_create, (base, size, unit, info, comm, win), void *base,
-                  MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
-                  MPI_Win *win)
-{
-    making_t making = {.name = "MPI_Win_create", .base = base, .size = size,
-                       .unit = unit, .info = info, .comm = comm};
-
-    return window_create(&making, win);
-}
-
 /* Return whether MPI_Win_allocate() shall allocate GPU memory: the info's
    "mpi_memory_alloc_kinds" begins with "cuda:device" or is "cuda", this process
    uses GPUs, and the MPI has no CUDA support. */
@@ -382,38 +372,33 @@ static int window_allocate(making_t *making, MPI_Win *win)
     return window_begin(making, win);
 }
 
-UCX_MP_MPI_DEFINE(Win_allocate, (size, unit, info, comm, base_p, win),
-                  MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm,
-                  void *base_p, MPI_Win *win)
-{
-    making_t making = {.name = "MPI_Win_allocate", .base_p = base_p,
-                       .size = size, .unit = unit, .info = info, .comm = comm};
+/* Define the calls that make a window; `_unit_t`: of the displacement unit */
+#define DEFINE(_create, _allocate, _unit_t, _is_large) \
+    UCX_MP_MPI_DEFINE(_create, (base, size, unit, info, comm, win), \
+                      void *base, MPI_Aint size, _unit_t unit, \
+                      MPI_Info info, MPI_Comm comm, MPI_Win *win) \
+    { \
+        making_t making = {.name = "MPI_" #_create, .base = base, \
+                           .size = size, .unit = unit, .info = info, \
+                           .comm = comm, .is_large = _is_large}; \
+        \
+        return window_create(&making, win); \
+    } \
+    \
+    UCX_MP_MPI_DEFINE(_allocate, (size, unit, info, comm, base_p, win), \
+                      MPI_Aint size, _unit_t unit, MPI_Info info, \
+                      MPI_Comm comm, void *base_p, MPI_Win *win) \
+    { \
+        making_t making = {.name = "MPI_" #_allocate, .base_p = base_p, \
+                           .size = size, .unit = unit, .info = info, \
+                           .comm = comm, .is_large = _is_large}; \
+        \
+        return window_allocate(&making, win); \
+    }
 
-    return window_allocate(&making, win);
-}
-
+DEFINE(Win_create, Win_allocate, int, false)
 #if MPI_VERSION >= 4
-UCX_MP_MPI_DEFINE(Win_create_c, (base, size, unit, info, comm, win), void *base,
-                  MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm,
-                  MPI_Win *win)
-{
-    making_t making = {.name = "MPI_Win_create_c", .base = base, .size = size,
-                       .unit = unit, .info = info, .comm = comm,
-                       .is_large = true};
-
-    return window_create(&making, win);
-}
-
-UCX_MP_MPI_DEFINE(Win_allocate_c, (size, unit, info, comm, base_p, win),
-                  MPI_Aint size, MPI_Aint unit, MPI_Info info, MPI_Comm comm,
-                  void *base_p, MPI_Win *win)
-{
-    making_t making = {.name = "MPI_Win_allocate_c", .base_p = base_p,
-                       .size = size, .unit = unit, .info = info, .comm = comm,
-                       .is_large = true};
-
-    return window_allocate(&making, win);
-}
+DEFINE(Win_create_c, Win_allocate_c, MPI_Aint, true)
 #endif
 
 
