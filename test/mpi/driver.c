@@ -11,20 +11,9 @@ ucx_mp_driver_t ucx_mp_driver;
 
 void ucx_mp_driver_load(void)
 {
-    const struct {
-        const char *name;
-        void       **address_p;
-    } symbols[] = {UCX_MP_DRIVER_FUNCTIONS(DRIVER_SYMBOL)};
-    size_t i;
+    const ucx_mp_symbol_t symbols[] = {UCX_MP_DRIVER_FUNCTIONS(DRIVER_SYMBOL)};
 
-    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
-        *symbols[i].address_p = ucx_mp_gpu_function(symbols[i].name);
-        if (*symbols[i].address_p == NULL) {
-            ucx_mp_die(UCX_MP_EXIT_USAGE, "the driver has no %s",
-                       symbols[i].name);
-        }
-    }
-
+    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
     ucx_mp_driver.prop = (ucx_mp_prop_t){.type          = 1,
                                          .handle_types  = 1,
                                          .location_type = 1};
@@ -56,6 +45,15 @@ void *ucx_mp_driver_pool(void)
     UCX_MP_DRIVER(pool_create, &pool, &ucx_mp_driver.prop);
     UCX_MP_DRIVER(pool_set, pool, release_threshold, &bytes);
     return pool;
+}
+
+void *ucx_mp_driver_vmm(size_t size)
+{
+    ucx_mp_ptr_t range;
+
+    UCX_MP_DRIVER(reserve, &range, size, 0, 0, 0);
+    ucx_mp_driver_map(range, size, size);
+    return (void*)(uintptr_t)range;
 }
 
 void ucx_mp_driver_map(ucx_mp_ptr_t range, size_t size, size_t piece)

@@ -88,6 +88,10 @@ size_t ucx_mp_driver_in_use(void);
 /* Return a new pool that keeps freed memory, so that it can be shared. */
 void *ucx_mp_driver_pool(void);
 
+/* Reserve a range, and map new memory to all of it. `size`: a multiple of
+   2 MiB. */
+void *ucx_mp_driver_vmm(size_t size);
+
 /* Map new memory, in pieces of one size, to a reserved range. */
 void ucx_mp_driver_map(ucx_mp_ptr_t range, size_t size, size_t piece);
 

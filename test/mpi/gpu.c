@@ -75,7 +75,7 @@ static void ucx_mp_gpu_check(int error, const char *what, size_t size)
     }
 }
 
-int ucx_mp_gpu_env_local_rank(void)
+int ucx_mp_gpu_local_rank(int rank)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK",
                                         "MPI_LOCALRANKID",
@@ -91,15 +91,12 @@ int ucx_mp_gpu_env_local_rank(void)
             return atoi(value);
         }
     }
-    return -1;
+    return rank;
 }
 
 int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
 {
-    const struct {
-        const char *name;
-        void       **address_p;
-    } symbols[] = {UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_SYMBOL)};
+    const ucx_mp_symbol_t symbols[] = {UCX_MP_GPU_FUNCTIONS(UCX_MP_GPU_SYMBOL)};
     ucx_mp_device_t device;
     ucx_mp_ctx_t ctx;
     void *lib;
@@ -143,6 +140,17 @@ int ucx_mp_gpu_init(int local_rank, char *why, size_t size)
     return count;
 }
 
+int ucx_mp_gpu_require(int local_rank)
+{
+    char why[256];
+    const int count = ucx_mp_gpu_init(local_rank, why, sizeof(why));
+
+    if (count == 0) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
+    }
+    return count;
+}
+
 void ucx_mp_gpu_enable_peers(void)
 {
     ucx_mp_ctx_t ctxs[16];
@@ -173,6 +181,19 @@ int ucx_mp_gpu_present(void)
 void *ucx_mp_gpu_function(const char *name)
 {
     return ucx_mp_gpu.present ? dlsym(ucx_mp_gpu.lib, name) : NULL;
+}
+
+void ucx_mp_gpu_functions(const ucx_mp_symbol_t *symbols, size_t count)
+{
+    size_t i;
+
+    for (i = 0; i < count; ++i) {
+        *symbols[i].address_p = ucx_mp_gpu_function(symbols[i].name);
+        if (*symbols[i].address_p == NULL) {
+            ucx_mp_die(UCX_MP_EXIT_USAGE, "the CUDA driver has no %s",
+                       symbols[i].name);
+        }
+    }
 }
 
 /* --------------------------------------------------------------- allocators */

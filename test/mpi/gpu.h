@@ -27,6 +27,10 @@ extern const char *const ucx_mp_mem_names[];
  */
 int ucx_mp_gpu_init(int local_rank, char *why, size_t size);
 
+/* Do so, and end the program if there is none. @return Number of visible
+   GPUs. */
+int ucx_mp_gpu_require(int local_rank);
+
 /* Return non-zero if ucx_mp_gpu_init() found a GPU. */
 int ucx_mp_gpu_present(void);
 
@@ -34,12 +38,21 @@ int ucx_mp_gpu_present(void);
    found a GPU, or if the driver has no such function. */
 void *ucx_mp_gpu_function(const char *name);
 
+/* A driver function: exported name, and variable for its address */
+typedef struct {
+    const char *name;
+    void       **address_p;
+} ucx_mp_symbol_t;
+
+/* Look up driver functions; a missing one ends the program. */
+void ucx_mp_gpu_functions(const ucx_mp_symbol_t *symbols, size_t count);
+
 /* Return the name of a driver result, such as CUDA_ERROR_INVALID_VALUE. */
 const char *ucx_mp_gpu_error_name(int error);
 
 /* Return the rank among the processes of this node by the launcher's
-   environment; -1 if unknown. */
-int ucx_mp_gpu_env_local_rank(void);
+   environment; `rank` if unknown. */
+int ucx_mp_gpu_local_rank(int rank);
 
 /* Enable peer access between all pairs of visible GPUs that support it. */
 void ucx_mp_gpu_enable_peers(void);

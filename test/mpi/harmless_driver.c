@@ -111,24 +111,13 @@ void harmless_gpu_open(int gpu)
 
 void harmless_driver_init(int count)
 {
-    const struct {
-        const char *name;
-        void       **address_p;
-    } symbols[] = {HARMLESS_FUNCTIONS(HARMLESS_SYMBOL)};
-    int local_rank = ucx_mp_gpu_env_local_rank();
+    const ucx_mp_symbol_t symbols[] = {HARMLESS_FUNCTIONS(HARMLESS_SYMBOL)};
+    const int local_rank = ucx_mp_gpu_local_rank(harmless.rank);
     int can, i, j;
-    size_t k;
 
-    for (k = 0; k < sizeof(symbols) / sizeof(symbols[0]); ++k) {
-        *symbols[k].address_p = ucx_mp_gpu_function(symbols[k].name);
-        if (*symbols[k].address_p == NULL) {
-            ucx_mp_die(UCX_MP_EXIT_WRONG, "the CUDA driver has no %s",
-                       symbols[k].name);
-        }
-    }
+    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
 
     /* Begin with this rank's GPU, so that each rank uses others, too */
-    local_rank        = (local_rank < 0) ? harmless.rank : local_rank;
     harmless.num_gpus = (count < HARMLESS_MAX_GPUS) ? count :
                                                       HARMLESS_MAX_GPUS;
     harmless.home     = 0;

@@ -751,13 +751,6 @@ static int allred_calls(int way, const cell_t *cell)
     return (least < opts.time) ? opts.time / least : 1;
 }
 
-static int allred_compare(const void *a, const void *b)
-{
-    double x = *(const double*)a, y = *(const double*)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Write a sample as JSON. `products`: seconds of a product alone, and beside
    the calls. */
 static void allred_put(int way, const cell_t *cell, int round, int calls,
@@ -829,7 +822,7 @@ static void allred_cell(const cell_t *cell)
         if (opts.check) {
             right[way] &= allred_check(way, cell, 1);
         }
-        qsort(samples[way], opts.rounds, sizeof(double), allred_compare);
+        ucx_mp_sort(samples[way], opts.rounds);
         median = (samples[way][opts.rounds / 2] +
                   samples[way][(opts.rounds - 1) / 2]) / 2;
         if ((allred_rank == 0) && (json != stdout)) {
@@ -854,19 +847,14 @@ static void allred_cell(const cell_t *cell)
 
 static void allred_prepare(void)
 {
-    size_t size    = 0;
-    char why[256]  = "";
+    size_t size = 0;
     Dl_info where;
-    int i, local_rank;
+    int i;
 
     for (i = 0; i < opts.sizes.count; ++i) {
         size = (opts.sizes.values[i] > size) ? opts.sizes.values[i] : size;
     }
-    local_rank = ucx_mp_gpu_env_local_rank();
-    if (ucx_mp_gpu_init((local_rank < 0) ? allred_rank : local_rank, why,
-                        sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s", why);
-    }
+    ucx_mp_gpu_require(ucx_mp_gpu_local_rank(allred_rank));
     *(void**)&stream_create      = ucx_mp_gpu_function("cuStreamCreate");
     *(void**)&stream_synchronize = ucx_mp_gpu_function("cuStreamSynchronize");
     for (i = 0; i < 2; ++i) {
@@ -953,9 +941,7 @@ int main(int argc, char **argv)
     allred_parse(argc, argv);
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &allred_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &allred_ranks);
-    ucx_mp_set_rank(allred_rank);
+    ucx_mp_get_rank(&allred_rank, &allred_ranks);
     allred_prepare();
     allred_run();
 
@@ -969,6 +955,5 @@ int main(int argc, char **argv)
     ucx_mp_mem_free(UCX_MP_MEM_PINNED, host_result);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_buffers[0]);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu_buffers[1]);
-    MPI_Finalize();
-    return any_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(any_wrong);
 }

@@ -250,13 +250,6 @@ static size_t next_size(size_t bytes)
     return (ar_down && (bytes / 4 >= ar_min)) ? bytes / 4 : 0;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double*)a, y = *(const double*)b;
-
-    return (x > y) - (x < y);
-}
-
 static void parse(int argc, char **argv)
 {
     static const char *const in_place_names[] = {"n", "y", "both", NULL};
@@ -289,7 +282,6 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     long mine[4] = {0, 0, 0, 0}, all[4], call = 0, before;
-    char why[256] = "";
     float *send, *recv, *host;
     unsigned long long agreements;
     double *seconds;
@@ -299,15 +291,11 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_allreduce_checked";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    ucx_mp_set_rank(world_rank);
+    ucx_mp_get_rank(&world_rank, &world_size);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     parse(argc, argv);
     mine[0] = try_host(ar_host_first);
-    if (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
-    }
+    ucx_mp_gpu_require(world_rank);
 
     room    = ar_max + (MAX_OFFSET + 2 * GUARD) * sizeof(float);
     send    = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, room);
@@ -338,7 +326,7 @@ int main(int argc, char **argv)
                 ++mine[1];
             }
             mine[2] += ucx_mp_on_gpus() - before;
-            qsort(seconds, ar_calls, sizeof(*seconds), compare);
+            ucx_mp_sort(seconds, ar_calls);
             if (world_rank == 0) {
                 printf("%zu bytes%s: %.1f us, %.1f GB/s; %ld of %ld calls on "
                        "GPUs\n", bytes, in_place ? " in place" : "",

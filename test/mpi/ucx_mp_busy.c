@@ -199,17 +199,8 @@ static void busy_messages(void)
 
 static void busy_setup(unsigned stream)
 {
-    int local     = ucx_mp_gpu_env_local_rank();
-    char why[256] = "";
-
-    MPI_Comm_rank(MPI_COMM_WORLD, &busy.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &busy.size);
-    ucx_mp_set_rank(busy.rank);
-    if (ucx_mp_gpu_init((local < 0) ? busy.rank : local, why, sizeof(why)) ==
-        0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs a GPU: %s", why);
-    }
-
+    ucx_mp_get_rank(&busy.rank, &busy.size);
+    ucx_mp_gpu_require(ucx_mp_gpu_local_rank(busy.rank));
     busy.stream_create = ucx_mp_gpu_function("cuStreamCreate");
     busy.stream_sync   = ucx_mp_gpu_function("cuStreamSynchronize");
     busy.wait_value    = ucx_mp_gpu_function("cuStreamWaitValue32_v2");
@@ -326,6 +317,5 @@ int main(int argc, char **argv)
     }
 
     alarm(0);
-    MPI_Finalize();
-    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(wrong > 0);
 }

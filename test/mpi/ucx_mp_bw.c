@@ -466,13 +466,6 @@ static int bw_check(size_t size, int round)
     return !any;
 }
 
-static int bw_compare(const void *a, const void *b)
-{
-    double x = *(const double*)a, y = *(const double*)b;
-
-    return (x > y) - (x < y);
-}
-
 static int bw_default_iterations(size_t size)
 {
     int count = (bw.opts.benchmark == BENCH_LATENCY) ? 200 : 100;
@@ -495,8 +488,8 @@ static void bw_take_samples(size_t size, bw_result_t *result)
         result->evenness[result->count]  = bw.evenness;
         result->samples[result->count++] = seconds;
     }
-    qsort(result->samples, result->count, sizeof(double), bw_compare);
-    qsort(result->evenness, result->count, sizeof(double), bw_compare);
+    ucx_mp_sort(result->samples, result->count);
+    ucx_mp_sort(result->evenness, result->count);
 }
 
 /* Return non-zero if a size is measured with this window. */
@@ -710,13 +703,12 @@ static void bw_prepare(void)
     char why[256]   = "";
     int max_window  = 1;
     int count       = 0;
-    int local_rank, i;
+    int i;
 
     /* with host memory only, do not open the driver */
     if ((o->mem[0] != UCX_MP_MEM_HOST) || (o->mem[1] != UCX_MP_MEM_HOST)) {
-        local_rank = ucx_mp_gpu_env_local_rank();
-        count      = ucx_mp_gpu_init((local_rank < 0) ? bw.rank : local_rank,
-                                     why, sizeof(why));
+        count = ucx_mp_gpu_init(ucx_mp_gpu_local_rank(bw.rank), why,
+                                sizeof(why));
     }
     for (i = 0; i < 2; ++i) {
         if (o->mem[i] == UCX_MP_MEM_LAST) {
@@ -814,9 +806,7 @@ int main(int argc, char **argv)
     bw_parse(argc, argv);
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &bw.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &bw.num_ranks);
-    ucx_mp_set_rank(bw.rank);
+    ucx_mp_get_rank(&bw.rank, &bw.num_ranks);
     bw.side = bw.rank % 2;
     bw_prepare();
     bw.emulated = ucx_mp_gpu_emulated();

@@ -722,9 +722,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_calls";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    ucx_mp_set_rank(world_rank);
+    ucx_mp_get_rank(&world_rank, &world_size);
     if ((argc != 2) || (world_size > 64) ||
         (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_calls FOLDER; needs a "
@@ -757,6 +755,5 @@ int main(int argc, char **argv)
                "name, %d wrong\n", calls_done, calls_begun, calls_refused,
                all);
     }
-    MPI_Finalize();
-    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all > 0);
 }

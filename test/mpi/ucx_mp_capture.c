@@ -529,19 +529,14 @@ static void run(void)
 int main(int argc, char **argv)
 {
     long all[NUM_COUNTS], before;
-    char why[256] = "";
     pthread_t thread;
     int level;
 
     ucx_mp_program = "ucx_mp_capture";
     MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &ranks);
     parse(argc, argv);
-    if (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
-    }
+    ucx_mp_gpu_require(rank);
 
     driver_init();
     captor_init(&own, 1);   /* CU_STREAM_NON_BLOCKING, as PyTorch's streams */

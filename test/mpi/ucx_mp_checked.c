@@ -166,11 +166,6 @@ static void checked_parse(int argc, char **argv)
     }
 }
 
-static uint64_t checked_hash3(uint64_t a, uint64_t b, uint64_t c)
-{
-    return ucx_mp_hash(ucx_mp_hash(ucx_mp_hash(a) ^ b) ^ c);
-}
-
 /* ---------------------------------------------------------------- planning */
 
 static void checked_step_plan(checked_step_t *step, uint64_t number)
@@ -180,7 +175,7 @@ static void checked_step_plan(checked_step_t *step, uint64_t number)
     int i, tmp, edges;
 
     step->number  = number;
-    step->seed    = checked_hash3(o->seed, number, 0);
+    step->seed    = ucx_mp_hash3(o->seed, number, 0);
     state         = step->seed;
     step->pattern = (o->pattern == PATTERN_ANY) ?
                             (int)ucx_mp_random_below(&state, PATTERN_ANY) :
@@ -246,7 +241,7 @@ static int checked_step_has_edge(const checked_step_t *step, int src, int dst)
 static ucx_mp_mem_t
 checked_step_mem(const checked_step_t *step, int rank, int side)
 {
-    uint64_t state = checked_hash3(step->seed, rank, 100 + side);
+    uint64_t state = ucx_mp_hash3(step->seed, rank, 100 + side);
 
     switch (checked.opts.memory) {
     case MEMORY_DEVICE:
@@ -304,7 +299,7 @@ static void checked_side_plan(checked_side_t *side, const checked_step_t *step,
         }
         for (i = 0; i < step->window; ++i) {
             msg       = &side->messages[side->count++];
-            msg->seed = checked_hash3(step->seed, (src << 16) | dst, i + 1);
+            msg->seed = ucx_mp_hash3(step->seed, (src << 16) | dst, i + 1);
             msg->peer = peer;
             msg->tag  = i;
             state     = msg->seed;
@@ -338,7 +333,7 @@ static void checked_side_prepare(checked_side_t *side,
                                  const checked_step_t *step, int is_recv)
 {
     ucx_mp_mem_t mem = checked_step_mem(step, checked.rank, is_recv);
-    uint64_t state   = checked_hash3(step->seed, checked.rank, 200 + is_recv);
+    uint64_t state   = ucx_mp_hash3(step->seed, checked.rank, 200 + is_recv);
 
     side->arena      = &checked.arenas[is_recv][mem];
     side->arena->mem = mem;
@@ -355,7 +350,7 @@ static void checked_side_prepare(checked_side_t *side,
 static void checked_side_done(checked_side_t *side, const checked_step_t *step,
                               int is_recv)
 {
-    uint64_t state = checked_hash3(step->seed, checked.rank, 300 + is_recv);
+    uint64_t state = ucx_mp_hash3(step->seed, checked.rank, 300 + is_recv);
 
     if ((side->arena->capacity > CHECKED_KEEP_SIZE) &&
         (ucx_mp_random_below(&state, 2) == 0)) {
@@ -717,7 +712,7 @@ static void checked_choose_gpu(void)
     int local_rank, count = 0;
     MPI_Comm node;
 
-    local_rank = ucx_mp_gpu_env_local_rank();
+    local_rank = ucx_mp_gpu_local_rank(-1);
     if (local_rank < 0) {
         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0,
                             MPI_INFO_NULL, &node);
@@ -753,9 +748,7 @@ int main(int argc, char **argv)
     checked_parse(argc, argv);
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &checked.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &checked.size);
-    ucx_mp_set_rank(checked.rank);
+    ucx_mp_get_rank(&checked.rank, &checked.size);
 
     checked_choose_gpu();
     if (checked.opts.self_test) {

@@ -65,13 +65,7 @@ static churn_buf_t churn_send[CHURN_MAX_SLOTS], churn_recv[CHURN_MAX_SLOTS];
 
 static void churn_load(void)
 {
-    char why[256];
-
-    churn_gpus = ucx_mp_gpu_init(churn_rank, why, sizeof(why));
-    if (churn_gpus == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
-    }
-
+    churn_gpus = ucx_mp_gpu_require(churn_rank);
     ucx_mp_driver_load();
     churn_pool = ucx_mp_driver_pool();
 }
@@ -303,9 +297,7 @@ int main(int argc, char **argv)
     ucx_mp_program = "ucx_mp_churn";
     churn_parse(argc, argv);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &churn_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &churn_ranks);
-    ucx_mp_set_rank(churn_rank);
+    ucx_mp_get_rank(&churn_rank, &churn_ranks);
     if (churn_ranks < 2) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks at least");
     }

@@ -1023,9 +1023,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_collectives";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    ucx_mp_set_rank(world_rank);
+    ucx_mp_get_rank(&world_rank, &world_size);
     parse(argc, argv);
     if ((world_size > COLL_MAX_RANKS) ||
         (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0)) {

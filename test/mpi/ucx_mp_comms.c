@@ -320,16 +320,9 @@ static void mixed_all(void)
 
 /* -------------------------------------------------------------------- times */
 
-static int compare_times(const void *a, const void *b)
-{
-    const double x = *(const double*)a, y = *(const double*)b;
-
-    return (x > y) - (x < y);
-}
-
 static double median(double *times, int count)
 {
-    qsort(times, count, sizeof(*times), compare_times);
+    ucx_mp_sort(times, count);
     return times[count / 2];
 }
 
@@ -511,14 +504,11 @@ static void errors_all(void)
 int main(int argc, char **argv)
 {
     int on_gpus, all[2], mine[2];
-    char why[256];
     MPI_Comm comm;
 
     ucx_mp_program = "ucx_mp_comms";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     parse(argc, argv);
 
     orders(MPI_COMM_WORLD);
@@ -533,10 +523,7 @@ int main(int argc, char **argv)
 
     if ((options.num_gpu > 0) || (options.num_calls > 0) ||
         (options.num_first > 0)) {
-        if (ucx_mp_gpu_init(ucx_mp_gpu_env_local_rank(), why, sizeof(why)) ==
-            0) {
-            ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
-        }
+        ucx_mp_gpu_require(ucx_mp_gpu_local_rank(rank));
         orders(comm);
         many(options.num_gpu, UCX_MP_MEM_DEVICE);
         mixed_all();

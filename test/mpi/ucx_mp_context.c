@@ -69,9 +69,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_context";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     ctx_driver = dlopen("libcuda.so.1", RTLD_LAZY);
     if ((size != 2) || (ctx_driver == NULL)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs two ranks and a GPU");
@@ -90,6 +88,5 @@ int main(int argc, char **argv)
     if (rank == 0) {
         printf("ucx_mp_context: %d messages, %d wrong\n", count, all);
     }
-    MPI_Finalize();
-    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all > 0);
 }

@@ -52,9 +52,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_eager";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &eager_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &count);
-    ucx_mp_set_rank(eager_rank);
+    ucx_mp_get_rank(&eager_rank, &count);
     if ((argc != 1) || (count != 2)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: mpirun -n 2 ucx_mp_eager");
     } else if (ucx_mp_gpu_init(eager_rank, why, sizeof(why)) == 0) {

@@ -6,6 +6,7 @@
  * the last bytes. Collectives and messages, on new buffers and on used ones;
  * every byte is compared.
  */
+#include "driver.h"
 #include "gpu.h"
 #include "util.h"
 
@@ -45,11 +46,9 @@ typedef struct {
 } filled_buffer_t;
 
 static struct {
-    int rank, size, gpu;
+    int rank, size;
     int kind; /* index into filled_kinds */
     int (*htod)(unsigned long long dst, const void *src, size_t size);
-    int (*alloc)(unsigned long long *ptr_p, size_t size, void *stream);
-    int (*free)(unsigned long long ptr, void *stream);
     filled_buffer_t buffers[FILLED_BUFFERS];
     MPI_Datatype vector; /* of one word and a gap of one */
     uint64_t wrong[FILLED_LAST];
@@ -57,43 +56,11 @@ static struct {
 } filled;
 
 
-static void *filled_vmm(void)
-{
-    const struct {
-        int      type, handle_types, location, gpu;
-        void     *win32;
-        uint64_t flags;
-    } prop = {1, 1, 1, filled.gpu, NULL, 0}; /* pinned, by descriptors */
-    const struct {
-        int location, gpu, flags;
-    } access = {1, filled.gpu, 3}; /* to be read and written */
-    int (*create)(unsigned long long*, size_t, const void*,
-                  unsigned long long) = ucx_mp_gpu_function("cuMemCreate");
-    int (*reserve)(unsigned long long*, size_t, size_t, unsigned long long,
-                   unsigned long long) =
-            ucx_mp_gpu_function("cuMemAddressReserve");
-    int (*map)(unsigned long long, size_t, size_t, unsigned long long,
-               unsigned long long) = ucx_mp_gpu_function("cuMemMap");
-    int (*set_access)(unsigned long long, size_t, const void*, size_t) =
-            ucx_mp_gpu_function("cuMemSetAccess");
-    unsigned long long handle, address;
-
-    if ((create(&handle, FILLED_GRANULE, &prop, 0) != 0) ||
-        (reserve(&address, FILLED_GRANULE, 0, 0, 0) != 0) ||
-        (map(address, FILLED_GRANULE, 0, handle, 0) != 0) ||
-        (set_access(address, FILLED_GRANULE, &access, 1) != 0)) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory by cuMemCreate");
-    }
-    return (void*)(uintptr_t)address;
-}
-
 static void *filled_pool(void)
 {
-    unsigned long long ptr = 0;
+    ucx_mp_ptr_t ptr;
 
-    if (filled.alloc(&ptr, FILLED_MAX_WORDS * sizeof(uint32_t), NULL) != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory of the pool");
-    }
+    UCX_MP_DRIVER(alloc_async, &ptr, FILLED_MAX_WORDS * sizeof(uint32_t), NULL);
     return (void*)(uintptr_t)ptr;
 }
 
@@ -103,7 +70,7 @@ static void filled_drop(filled_buffer_t *buffer)
     if (filled.kind == 0) {
         ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer->gpu);
     } else if (filled.kind == 1) {
-        (void)filled.free((uintptr_t)buffer->gpu, NULL);
+        (void)ucx_mp_driver.free_async((uintptr_t)buffer->gpu, NULL);
     }
 }
 
@@ -118,7 +85,7 @@ static void filled_make(filled_buffer_t *buffer)
     buffer->gpu = (filled.kind == 0) ?
                           ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, size) :
                   (filled.kind == 1) ? filled_pool() :
-                                       filled_vmm();
+                                       ucx_mp_driver_vmm(FILLED_GRANULE);
     if (buffer->host == NULL) {
         buffer->host = ucx_mp_mem_alloc(UCX_MP_MEM_HOST, size);
     }
@@ -281,25 +248,13 @@ static void filled_step(uint64_t step, uint64_t *state)
 
 static void filled_setup(const char *memory)
 {
-    int local     = ucx_mp_gpu_env_local_rank();
-    char why[256] = "";
     unsigned i;
-    int count;
 
-    MPI_Comm_rank(MPI_COMM_WORLD, &filled.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &filled.size);
-    ucx_mp_set_rank(filled.rank);
-    local = (local < 0) ? filled.rank : local;
-    count = ucx_mp_gpu_init(local, why, sizeof(why));
-    if (count == 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "needs a GPU: %s", why);
-    }
-
+    ucx_mp_get_rank(&filled.rank, &filled.size);
+    ucx_mp_gpu_require(ucx_mp_gpu_local_rank(filled.rank));
+    ucx_mp_driver_load();
     filled.htod = ucx_mp_gpu_function("cuMemcpyHtoD_v2");
-    filled.alloc = ucx_mp_gpu_function("cuMemAllocAsync");
-    filled.free  = ucx_mp_gpu_function("cuMemFreeAsync");
-    filled.gpu   = local % count;
-    filled.kind  = ucx_mp_parse_choice("--memory", memory, filled_kinds);
+    filled.kind = ucx_mp_parse_choice("--memory", memory, filled_kinds);
     MPI_Type_vector(1, 1, 2, MPI_UINT32_T, &filled.vector);
     MPI_Type_create_resized(filled.vector, 0, 8, &filled.vector);
     MPI_Type_commit(&filled.vector);
@@ -347,6 +302,5 @@ int main(int argc, char **argv)
                "%llu results wrong\n", (unsigned long long)calls, memory,
                (unsigned long long)wrong);
     }
-    MPI_Finalize();
-    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(wrong > 0);
 }

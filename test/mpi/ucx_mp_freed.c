@@ -37,11 +37,7 @@ static ucx_mp_ptr_t freed_range;
 
 static void freed_load(void)
 {
-    char why[256];
-
-    if (ucx_mp_gpu_init(freed_rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
-    }
+    ucx_mp_gpu_require(freed_rank);
 
     ucx_mp_driver_load();
     UCX_MP_DRIVER(reserve, &freed_range, freed.size, 0, 0, 0);
@@ -217,9 +213,7 @@ int main(int argc, char **argv)
     ucx_mp_program = "ucx_mp_freed";
     freed_parse(argc, argv);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &freed_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    ucx_mp_set_rank(freed_rank);
+    ucx_mp_get_rank(&freed_rank, &ranks);
     if (ranks != 2) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks, no more");
     }
@@ -240,6 +234,5 @@ int main(int argc, char **argv)
     }
 
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, peers);
-    MPI_Finalize();
-    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(wrong > 0);
 }

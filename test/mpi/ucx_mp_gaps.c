@@ -255,21 +255,16 @@ int main(int argc, char **argv)
                       "pieces of a shape"),
         {.name = NULL}
     };
-    char why[256];
     int i, all, size;
 
     ucx_mp_program = "ucx_mp_gaps";
     ucx_mp_parse_options(argc, argv, "Messages of datatypes, timed.", table);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     if (size != 2) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks are needed");
     }
-    if (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
-    }
+    ucx_mp_gpu_require(rank);
 
     for (i = 0; i < NUM_SHAPES; ++i) {
         if ((pieces_of(&shapes[i]) >= options.least) &&
@@ -281,6 +276,5 @@ int main(int argc, char **argv)
     if (rank == 0) {
         printf("ucx_mp_gaps: %d wrong\n", all);
     }
-    MPI_Finalize();
-    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all > 0);
 }

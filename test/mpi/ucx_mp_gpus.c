@@ -106,32 +106,23 @@ static void use(const place_t *place)
 
 static void driver_init(void)
 {
-    const struct {
-        const char *name;
-        void       *function_p;
-    } names[] = {
-        {"cuCtxCreate_v2", &ctx_create},
-        {"cuDevicePrimaryCtxRetain", &ctx_retain},
-        {"cuCtxPopCurrent_v2", &ctx_pop},
-        {"cuCtxSetCurrent", &ctx_set},
-        {"cuCtxGetCurrent", &ctx_get},
-        {"cuCtxEnablePeerAccess", &enable_peer},
-        {"cuDeviceCanAccessPeer", &can_access}
+    const ucx_mp_symbol_t symbols[] = {
+        {"cuCtxCreate_v2", (void**)&ctx_create},
+        {"cuDevicePrimaryCtxRetain", (void**)&ctx_retain},
+        {"cuCtxPopCurrent_v2", (void**)&ctx_pop},
+        {"cuCtxSetCurrent", (void**)&ctx_set},
+        {"cuCtxGetCurrent", (void**)&ctx_get},
+        {"cuCtxEnablePeerAccess", (void**)&enable_peer},
+        {"cuDeviceCanAccessPeer", (void**)&can_access}
     };
     char why[256] = "";
-    size_t i;
 
     gpus_count = ucx_mp_gpu_init(gpus_rank, why, sizeof(why));
     if ((gpus_count == 0) || (gpus_count > GPUS_MAX)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 1 to %d GPUs: %s", GPUS_MAX, why);
     }
 
-    for (i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
-        *(void**)names[i].function_p = ucx_mp_gpu_function(names[i].name);
-        if (*(void**)names[i].function_p == NULL) {
-            ucx_mp_die(UCX_MP_EXIT_USAGE, "no %s", names[i].name);
-        }
-    }
+    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
 }
 
 /* Contexts are created on first use: a transport that looks at a GPU before
@@ -505,9 +496,7 @@ int main(int argc, char **argv)
     count  = (gpus_threads == 0) ? 1 : gpus_threads;
     wanted = (count == 1) ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE;
     MPI_Init_thread(&argc, &argv, wanted, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &gpus_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &gpus_ranks);
-    ucx_mp_set_rank(gpus_rank);
+    ucx_mp_get_rank(&gpus_rank, &gpus_ranks);
     if ((provided < wanted) || (gpus_ranks < 2) ||
         (gpus_ranks > GPUS_MAX_RANKS)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs 2 to %d ranks, and an MPI for "
@@ -532,6 +521,5 @@ int main(int argc, char **argv)
                "times GPUs did its part, %ld wrong\n", count, gpus_count,
                all[0], all[1], all[2], all[3], all[4]);
     }
-    MPI_Finalize();
-    return (all[4] > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all[4] > 0);
 }

@@ -115,9 +115,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_halo";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     if ((size != 2) || (host == NULL) || (seen == NULL) ||
         (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs two ranks and a GPU: %s", why);
@@ -153,6 +151,5 @@ int main(int argc, char **argv)
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
     free(host);
     free(seen);
-    MPI_Finalize();
-    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all > 0);
 }

@@ -108,11 +108,6 @@ static void harmless_parse(int argc, char **argv)
             "byte has to be right.", options);
 }
 
-static uint64_t harmless_hash3(uint64_t a, uint64_t b, uint64_t c)
-{
-    return ucx_mp_hash(ucx_mp_hash(ucx_mp_hash(a) ^ b) ^ c);
-}
-
 /* ----------------------------------------------------------------- planning */
 
 static size_t harmless_message_size(uint64_t *random)
@@ -135,7 +130,7 @@ static size_t harmless_message_size(uint64_t *random)
 
 static void harmless_plan(harmless_step_t *step)
 {
-    uint64_t random = harmless_hash3(harmless.opts.seed, harmless.step, 0);
+    uint64_t random = ucx_mp_hash3(harmless.opts.seed, harmless.step, 0);
     harmless_message_t *msg;
     int i;
 
@@ -368,7 +363,7 @@ static void harmless_run_window(const harmless_step_t *step)
 
     /* to this rank's slice there */
     harmless_find_or_new(&put, size, HARMLESS_TO_SEND | HARMLESS_HOST_ONLY);
-    harmless_fill(&put, harmless_hash3(step->random, harmless.rank, 1));
+    harmless_fill(&put, ucx_mp_hash3(step->random, harmless.rank, 1));
     harmless_set_busy(&put, 0);
     MPI_Win_fence(0, harmless_window.win);
     MPI_Put(harmless_ptr(&put), (int)size, MPI_BYTE, target,
@@ -382,7 +377,7 @@ static void harmless_run_window(const harmless_step_t *step)
     slot.begin = writer * slice + at;
     slot.size  = size;
     ucx_mp_pattern_bytes(harmless_shadow(&slot), size,
-                         harmless_hash3(step->random, writer, 1));
+                         ucx_mp_hash3(step->random, writer, 1));
     harmless_verify(&slot, HARMLESS_GUARD, "a put");
 
     size = ucx_mp_random_size(&random, 1, slice);
@@ -443,7 +438,7 @@ static void harmless_look_at_all(const char *what)
 
 static void harmless_run_step(const harmless_step_t *step)
 {
-    harmless.random = harmless_hash3(harmless.opts.seed, harmless.step,
+    harmless.random = ucx_mp_hash3(harmless.opts.seed, harmless.step,
                                      (uint64_t)harmless.rank + 1);
     harmless_do_some(3);
     harmless_run_messages(step);
@@ -542,7 +537,7 @@ static int harmless_self_test(void)
         range.size = range.buffer->size & ~(HARMLESS_PAGE - 1);
         harmless.cuda.host_register(range.buffer->ptr, range.size / 2, 0);
         for (harmless.step = 0; harmless.step < 400; ++harmless.step) {
-            harmless.random = harmless_hash3(1, harmless.step, 0);
+            harmless.random = ucx_mp_hash3(1, harmless.step, 0);
             harmless_do_something();
             harmless_wait_copies();
             harmless_memory_settle();
@@ -562,13 +557,11 @@ static int harmless_self_test(void)
 static void harmless_start(void)
 {
     char why[256] = "";
-    int local_rank, count = 0;
+    int count     = 0;
 
     if (!harmless.opts.host_only) {
-        local_rank = ucx_mp_gpu_env_local_rank();
-        count      = ucx_mp_gpu_init((local_rank < 0) ? harmless.rank :
-                                                        local_rank,
-                                     why, sizeof(why));
+        count = ucx_mp_gpu_init(ucx_mp_gpu_local_rank(harmless.rank), why,
+                                sizeof(why));
     }
     if (harmless.rank == 0) {
         printf("ucx_mp_harmless: %d ranks, %d GPU%s visible%s%s%s, seed "
@@ -579,7 +572,7 @@ static void harmless_start(void)
     if (count > 0) {
         harmless_driver_init(count);
     }
-    harmless.random = harmless_hash3(harmless.opts.seed, UINT64_MAX,
+    harmless.random = ucx_mp_hash3(harmless.opts.seed, UINT64_MAX,
                                      (uint64_t)harmless.rank + 1);
     harmless_memory_init();
 }
@@ -593,9 +586,7 @@ int main(int argc, char **argv)
     harmless_parse(argc, argv);
 
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &harmless.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &harmless.size);
-    ucx_mp_set_rank(harmless.rank);
+    ucx_mp_get_rank(&harmless.rank, &harmless.size);
     harmless_start();
     if (harmless.opts.self_test) {
         ret = harmless_self_test();

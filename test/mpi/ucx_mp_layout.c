@@ -404,6 +404,5 @@ int main(int argc, char **argv)
     }
     printf("ucx_mp_layout: %llu types, %llu wrong\n", (unsigned long long)types,
            (unsigned long long)wrong);
-    MPI_Finalize();
-    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(wrong > 0);
 }

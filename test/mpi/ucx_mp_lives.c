@@ -5,6 +5,7 @@
  * MPI never permits. Every message is compared, byte by byte. See usage().
  */
 #define _GNU_SOURCE
+#include "driver.h"
 #include "gpu.h"
 #include "pattern.h"
 #include "util.h"
@@ -316,11 +317,7 @@ static void exchange(end_t *end, int role, uint64_t seed)
 
 static void gpu_use(int number)
 {
-    char why[256];
-
-    if (ucx_mp_gpu_init(number, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "%s", why);
-    }
+    ucx_mp_gpu_require(number);
 }
 
 /* Begin a window of messages and leave it soon after: some copies are under
@@ -623,57 +620,6 @@ static void mode_threads(int role, int fd)
     meet(fd);
 }
 
-/* Driver structures for memory made with cuMemCreate */
-typedef struct {
-    int       type;         /* 1: pinned */
-    int       handle_types; /* 1: file descriptors */
-    int       location;     /* 1: a GPU */
-    int       gpu;
-    void      *win32;
-    uint64_t  flags;
-} vmm_prop_t;
-
-typedef struct {
-    int      location;
-    int      gpu;
-    unsigned flags; /* 3: to be read and written */
-} vmm_access_t;
-
-static void *driver_find(const char *name)
-{
-    void *found = dlsym(dlopen("libcuda.so.1", RTLD_NOW), name);
-
-    if (found == NULL) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "the CUDA driver has no %s", name);
-    }
-    return found;
-}
-
-/* Allocate LIVES_SIZE bytes, shared with other processes only by file
-   descriptor. */
-static uint8_t *vmm_alloc(int gpu)
-{
-    const vmm_prop_t prop     = {1, 1, 1, gpu, NULL, 0};
-    const vmm_access_t access = {1, gpu, 3};
-    int (*create)(unsigned long long*, size_t, const vmm_prop_t*,
-                  unsigned long long) = driver_find("cuMemCreate");
-    int (*reserve)(unsigned long long*, size_t, size_t, unsigned long long,
-                   unsigned long long) = driver_find("cuMemAddressReserve");
-    int (*map)(unsigned long long, size_t, size_t, unsigned long long,
-               unsigned long long)     = driver_find("cuMemMap");
-    int (*set_access)(unsigned long long, size_t, const vmm_access_t*,
-                      size_t)          = driver_find("cuMemSetAccess");
-    unsigned long long handle, address;
-
-    if ((create(&handle, LIVES_SIZE, &prop, 0) != 0) ||
-        (reserve(&address, LIVES_SIZE, 0, 0, 0) != 0) ||
-        (map(address, LIVES_SIZE, 0, handle, 0) != 0) ||
-        (set_access(address, LIVES_SIZE, &access, 1) != 0)) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "no memory by cuMemCreate");
-    }
-    return (uint8_t*)(uintptr_t)address;
-}
-
 static void exchange_few(int role, int fd, uint8_t *buffer, int count)
 {
     end_t end;
@@ -695,7 +641,8 @@ static void exchange_few(int role, int fd, uint8_t *buffer, int count)
 static void mode_pids(int role, int fd)
 {
     gpu_use(role);
-    exchange_few(role, fd, vmm_alloc(role), 4);
+    ucx_mp_driver_load();
+    exchange_few(role, fd, ucx_mp_driver_vmm(LIVES_SIZE), 4);
 }
 
 /* Exchange messages of memory from cuMemAlloc */

@@ -656,13 +656,6 @@ static void free_while_sending(void)
     free(message);
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double left = *(const double*)a, right = *(const double*)b;
-
-    return (left > right) - (left < right);
-}
-
 static double median(float *send, float *recv, int count, double seconds)
 {
     double times[64];
@@ -671,7 +664,7 @@ static double median(float *send, float *recv, int count, double seconds)
     for (i = 0; i < options.calls; ++i) {
         times[i] = timed(send, recv, count, seconds);
     }
-    qsort(times, options.calls, sizeof(*times), compare);
+    ucx_mp_sort(times, options.calls);
     return times[options.calls / 2];
 }
 
@@ -722,7 +715,6 @@ int main(int argc, char **argv)
         {.name = NULL}
     };
     long mine, all;
-    char why[256];
     int i, level, total;
 
     ucx_mp_program = "ucx_mp_outstanding";
@@ -730,12 +722,8 @@ int main(int argc, char **argv)
     MPI_Init_thread(&argc, &argv,
                     options.multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
                     &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    ucx_mp_set_rank(rank);
-    if (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
-    }
+    ucx_mp_get_rank(&rank, &size);
+    ucx_mp_gpu_require(rank);
 
     comms[0] = MPI_COMM_WORLD;
     MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
@@ -763,6 +751,5 @@ int main(int argc, char **argv)
                "part, %d wrong\n", options.rounds, next_number,
                persistent_starts, size, all, total);
     }
-    MPI_Finalize();
-    return (total > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(total > 0);
 }

@@ -281,9 +281,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_pieces";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(WORLD, &rank);
-    MPI_Comm_size(WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     if ((size > 64) || (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU and 64 ranks at most: %s",
                    why);
@@ -311,6 +309,5 @@ int main(int argc, char **argv)
         printf("ucx_mp_pieces: %d types, each by %d addresses, %d wrong\n",
                tried, FROM_COUNT, all);
     }
-    MPI_Finalize();
-    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all > 0);
 }

@@ -15,13 +15,13 @@
  * it like one, and an emulated GPU supports it.
  */
 #define _GNU_SOURCE
+#include "driver.h"
 #include "gpu.h"
 #include "on_gpus.h"
 #include "util.h"
 
 #include <mpi.h>
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,24 +40,7 @@
 #define RESET_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
 #define RESET_WAIT_GEQ     0 /* CU_STREAM_WAIT_VALUE_GEQ */
 
-typedef unsigned long long reset_ptr_t;
 typedef void *reset_handle_t;
-
-/* CUmemAllocationProp and CUmemAccessDesc, with the fields used here */
-typedef struct {
-    int           type;         /* 1: pinned */
-    int           handle_types; /* 1: file descriptors */
-    int           location_type; /* 1: a device; 3: a NUMA node of the host */
-    int           location;
-    void          *win32;
-    unsigned char flags[8];
-} reset_prop_t;
-
-typedef struct {
-    int location_type;
-    int location;
-    int flags; /* 3: read and write */
-} reset_access_t;
 
 /* Functions of the driver: member name, exported name, arguments */
 #define RESET_FUNCTIONS(_) \
@@ -66,7 +49,6 @@ typedef struct {
     _(release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
     _(reset, "cuDevicePrimaryCtxReset_v2", (int device)) \
     _(set_current, "cuCtxSetCurrent", (reset_handle_t ctx)) \
-    _(get_device, "cuCtxGetDevice", (int *device_p)) \
     _(create, "cuCtxCreate_v2", \
       (reset_handle_t * ctx_p, unsigned flags, int device)) \
     _(destroy, "cuCtxDestroy_v2", (reset_handle_t ctx)) \
@@ -75,27 +57,12 @@ typedef struct {
     _(stream_synchronize, "cuStreamSynchronize", (reset_handle_t stream)) \
     _(stream_destroy, "cuStreamDestroy_v2", (reset_handle_t stream)) \
     _(stream_wait, "cuStreamWaitValue32_v2", \
-      (reset_handle_t stream, reset_ptr_t word, unsigned value, \
+      (reset_handle_t stream, ucx_mp_ptr_t word, unsigned value, \
        unsigned flags)) \
     _(host_alloc, "cuMemHostAlloc", \
       (void **ptr_p, size_t size, unsigned flags)) \
     _(copy_dtod, "cuMemcpyDtoD_v2", \
-      (reset_ptr_t dst, reset_ptr_t src, size_t size)) \
-    _(reserve, "cuMemAddressReserve", \
-      (reset_ptr_t * ptr_p, size_t size, size_t align, reset_ptr_t hint, \
-       unsigned long long flags)) \
-    _(unreserve, "cuMemAddressFree", (reset_ptr_t ptr, size_t size)) \
-    _(mem_create, "cuMemCreate", \
-      (unsigned long long *handle_p, size_t size, const reset_prop_t *prop, \
-       unsigned long long flags)) \
-    _(mem_release, "cuMemRelease", (unsigned long long handle)) \
-    _(map, "cuMemMap", \
-      (reset_ptr_t ptr, size_t size, size_t offset, \
-       unsigned long long handle, unsigned long long flags)) \
-    _(unmap, "cuMemUnmap", (reset_ptr_t ptr, size_t size)) \
-    _(set_access, "cuMemSetAccess", \
-      (reset_ptr_t ptr, size_t size, const reset_access_t *access, \
-       size_t count))
+      (ucx_mp_ptr_t dst, ucx_mp_ptr_t src, size_t size))
 
 #define RESET_MEMBER(_member, _name, _args) int(*_member) _args;
 #define RESET_SYMBOL(_member, _name, _args) \
@@ -116,21 +83,11 @@ static void reset_check(int error, const char *what)
 
 static void reset_load(void)
 {
-    const struct {
-        const char *name;
-        void       **address_p;
-    } symbols[] = {RESET_FUNCTIONS(RESET_SYMBOL)};
-    void *lib = dlopen("libcuda.so.1", RTLD_NOW);
-    size_t i;
+    const ucx_mp_symbol_t symbols[] = {RESET_FUNCTIONS(RESET_SYMBOL)};
 
-    for (i = 0; i < sizeof(symbols) / sizeof(symbols[0]); ++i) {
-        *symbols[i].address_p = (lib == NULL) ? NULL :
-                                                dlsym(lib, symbols[i].name);
-        if (*symbols[i].address_p == NULL) {
-            ucx_mp_die(UCX_MP_EXIT_WRONG, "the driver has no %s",
-                       symbols[i].name);
-        }
-    }
+    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
+    ucx_mp_driver_load();
+    reset_device = ucx_mp_driver.prop.location;
 }
 
 /* Fill with other bytes than pattern.h, whose buffers would be lost with a
@@ -345,7 +302,7 @@ static void reset_kernel(void)
         reset_check(reset_driver.stream_create(&stream, RESET_NON_BLOCKING),
                     "cuStreamCreate");
         reset_check(reset_driver.stream_wait(stream,
-                                             (reset_ptr_t)(size_t)word, 1,
+                                             (ucx_mp_ptr_t)(size_t)word, 1,
                                              RESET_WAIT_GEQ),
                     "cuStreamWaitValue32");
         MPI_Send(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD);
@@ -393,8 +350,8 @@ static void reset_copies(void)
         if (reset_rank == 0) {
             reset_fill(UCX_MP_MEM_DEVICE, src + size - part, part,
                        (uint64_t)i);
-            reset_check(reset_driver.copy_dtod((reset_ptr_t)(size_t)buf,
-                                               (reset_ptr_t)(size_t)src, size),
+            reset_check(reset_driver.copy_dtod((ucx_mp_ptr_t)(size_t)buf,
+                                               (ucx_mp_ptr_t)(size_t)src, size),
                         "cuMemcpyDtoD");
             MPI_Send(end, (int)part, MPI_BYTE, to, 0, MPI_COMM_WORLD);
         } else {
@@ -416,34 +373,17 @@ static void reset_copies(void)
 /* Map two adjacent pieces, with unmapped room around them. */
 static void reset_mappings(void)
 {
-    const size_t piece          = RESET_MAX_SIZE;
-    const reset_prop_t prop     = {.type          = 1,
-                                   .handle_types  = 1,
-                                   .location_type = 1,
-                                   .location      = reset_device};
-    const reset_access_t access = {.location_type = 1,
-                                   .location      = reset_device,
-                                   .flags         = 3};
-    const size_t offsets[]      = {0, piece, 4096, piece - 8, piece / 2};
-    const size_t sizes[]        = {piece, piece, 65536, 16, piece};
-    const int to                = 1 - reset_rank;
-    unsigned long long handle;
-    reset_ptr_t range, base;
+    const size_t piece     = RESET_MAX_SIZE;
+    const size_t offsets[] = {0, piece, 4096, piece - 8, piece / 2};
+    const size_t sizes[]   = {piece, piece, 65536, 16, piece};
+    const int to           = 1 - reset_rank;
+    ucx_mp_ptr_t range, base;
     void *buf;
     size_t i;
 
-    reset_check(reset_driver.reserve(&range, 8 * piece, 0, 0, 0),
-                "cuMemAddressReserve");
+    UCX_MP_DRIVER(reserve, &range, 8 * piece, 0, 0, 0);
     base = range + piece;
-    for (i = 0; i < 2; ++i) {
-        reset_check(reset_driver.mem_create(&handle, piece, &prop, 0),
-                    "cuMemCreate");
-        reset_check(reset_driver.map(base + i * piece, piece, 0, handle, 0),
-                    "cuMemMap");
-        reset_check(reset_driver.mem_release(handle), "cuMemRelease");
-    }
-    reset_check(reset_driver.set_access(base, 2 * piece, &access, 1),
-                "cuMemSetAccess");
+    ucx_mp_driver_map(base, 2 * piece, piece);
 
     for (i = 0; i < 3 * sizeof(sizes) / sizeof(sizes[0]); ++i) {
         buf = (void*)(size_t)(base + offsets[i % 5]);
@@ -460,8 +400,8 @@ static void reset_mappings(void)
     }
 
     MPI_Barrier(MPI_COMM_WORLD);
-    reset_check(reset_driver.unmap(base, 2 * piece), "cuMemUnmap");
-    reset_check(reset_driver.unreserve(range, 8 * piece), "cuMemAddressFree");
+    UCX_MP_DRIVER(unmap, base, 2 * piece);
+    UCX_MP_DRIVER(unreserve, range, 8 * piece);
 }
 
 /* Sum whole numbers, exactly. */
@@ -507,26 +447,22 @@ static void reset_sum(size_t count, const char *what)
 static void reset_host_vmm_in(int has_sums)
 {
     static const size_t sizes[] = {8, 4096, 65536, 1 << 20, RESET_MAX_SIZE};
-    const reset_prop_t prop     = {.type = 1, .location_type = 3};
-    const reset_access_t access = {.location_type = 1,
-                                   .location      = reset_device,
-                                   .flags         = 3};
+    const ucx_mp_prop_t prop     = {.type = 1, .location_type = 3};
+    const ucx_mp_access_t access = {.location_type = 1,
+                                    .location      = reset_device,
+                                    .flags         = 3};
     void *gpu    = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, RESET_MAX_SIZE);
     const int to = 1 - reset_rank;
     unsigned long long handle;
-    reset_ptr_t range;
+    ucx_mp_ptr_t range;
     size_t i, size;
     void *buf;
 
-    reset_check(reset_driver.reserve(&range, 2 * RESET_MAX_SIZE, 0, 0, 0),
-                "cuMemAddressReserve");
-    reset_check(reset_driver.mem_create(&handle, 2 * RESET_MAX_SIZE, &prop, 0),
-                "cuMemCreate");
-    reset_check(reset_driver.map(range, 2 * RESET_MAX_SIZE, 0, handle, 0),
-                "cuMemMap");
-    reset_check(reset_driver.mem_release(handle), "cuMemRelease");
-    reset_check(reset_driver.set_access(range, 2 * RESET_MAX_SIZE, &access, 1),
-                "cuMemSetAccess");
+    UCX_MP_DRIVER(reserve, &range, 2 * RESET_MAX_SIZE, 0, 0, 0);
+    UCX_MP_DRIVER(create, &handle, 2 * RESET_MAX_SIZE, &prop, 0);
+    UCX_MP_DRIVER(map, range, 2 * RESET_MAX_SIZE, 0, handle, 0);
+    UCX_MP_DRIVER(release, handle);
+    UCX_MP_DRIVER(set_access, range, 2 * RESET_MAX_SIZE, &access, 1);
 
     for (i = 0; i < 6 * sizeof(sizes) / sizeof(sizes[0]); ++i) {
         size = sizes[i / 6];
@@ -553,9 +489,8 @@ static void reset_host_vmm_in(int has_sums)
     }
 
     MPI_Barrier(MPI_COMM_WORLD);
-    reset_check(reset_driver.unmap(range, 2 * RESET_MAX_SIZE), "cuMemUnmap");
-    reset_check(reset_driver.unreserve(range, 2 * RESET_MAX_SIZE),
-                "cuMemAddressFree");
+    UCX_MP_DRIVER(unmap, range, 2 * RESET_MAX_SIZE);
+    UCX_MP_DRIVER(unreserve, range, 2 * RESET_MAX_SIZE);
     ucx_mp_mem_free(UCX_MP_MEM_DEVICE, gpu);
 }
 
@@ -611,21 +546,18 @@ int main(int argc, char **argv)
                 {"collectives", reset_collectives, 1},
                 {"hostvmm", reset_host_vmm, 1},
                 {"hostvmm-sums", reset_host_vmm_sums, 1}};
-    char why[256];
     int ranks, wrong = 0, ways_run = 0;
     size_t i;
 
     ucx_mp_program = "ucx_mp_reset";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &reset_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if ((ranks != 2) ||
-        (ucx_mp_gpu_init(reset_rank, why, sizeof(why)) == 0)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks with a GPU are needed");
+    ucx_mp_get_rank(&reset_rank, &ranks);
+    if (ranks != 2) {
+        ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks are needed");
     }
 
+    ucx_mp_gpu_require(reset_rank);
     reset_load();
-    reset_check(reset_driver.get_device(&reset_device), "cuCtxGetDevice");
     reset_messages("at first");
     for (i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
         if ((argc < 2) ? !ways[i].is_by_name :

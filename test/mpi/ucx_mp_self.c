@@ -138,7 +138,6 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_self";
     MPI_Init(&argc, &argv);
-    ucx_mp_set_rank(0);
     if ((argc != 1) && (argc != 3)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "usage: ucx_mp_self [D|H|P D|H|P]");
     }
@@ -172,6 +171,5 @@ int main(int argc, char **argv)
 
     printf("ucx_mp_self: %d transfers, %.1f GB/s at best, %s\n", transfers,
            rate, self_wrong ? "WRONG" : "0 wrong");
-    MPI_Finalize();
-    return self_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(self_wrong);
 }

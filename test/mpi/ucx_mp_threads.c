@@ -252,9 +252,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_threads";
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &threads_rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &threads_ranks);
-    ucx_mp_set_rank(threads_rank);
+    ucx_mp_get_rank(&threads_rank, &threads_ranks);
     parse(argc, argv);
     if ((level < MPI_THREAD_MULTIPLE) || (threads_ranks < 2) ||
         (ucx_mp_gpu_init(threads_rank, why, sizeof(why)) == 0)) {
@@ -293,6 +291,5 @@ int main(int argc, char **argv)
         }
     }
 
-    MPI_Finalize();
-    return (all[1] > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all[1] > 0);
 }

@@ -64,7 +64,6 @@ static void round_of(ucx_mp_mem_t mem, int *in, int *out)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
     int *in, *out;
     int mem, i;
 
@@ -72,9 +71,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
-    if (ucx_mp_gpu_init(world_rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "ucx_mp_tooled needs a GPU: %s", why);
-    }
+    ucx_mp_gpu_require(world_rank);
 
     for (mem = UCX_MP_MEM_DEVICE; mem <= UCX_MP_MEM_HOST; ++mem) {
         in  = ucx_mp_mem_alloc(mem, sizeof(host));
@@ -89,6 +86,5 @@ int main(int argc, char **argv)
     printf("ucx_mp_tooled: rank %d of %d: %d calls made, %d wrong\n",
            world_rank, world_size, calls, wrong);
     fflush(stdout);
-    MPI_Finalize();
-    return (wrong > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(wrong > 0);
 }

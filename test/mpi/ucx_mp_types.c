@@ -935,7 +935,6 @@ static void test_requests(void)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
     uint64_t i, all;
     int size;
 
@@ -943,14 +942,12 @@ int main(int argc, char **argv)
     ucx_mp_parse_options(argc, argv, "Sends messages of random datatypes.",
                          options);
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(WORLD, &rank);
-    MPI_Comm_size(WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     if (size != 2) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "two ranks are needed");
     }
-    if (!on_host && (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
+    if (!on_host) {
+        ucx_mp_gpu_require(rank);
     }
 
     MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_RETURN);

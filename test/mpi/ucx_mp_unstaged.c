@@ -712,11 +712,7 @@ static int try_queued(void)
 
 static void use_gpu(void)
 {
-    char why[256] = "";
-
-    if (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "needs a GPU: %s", why);
-    }
+    ucx_mp_gpu_require(rank);
 }
 
 int main(int argc, char **argv)
@@ -725,9 +721,7 @@ int main(int argc, char **argv)
 
     ucx_mp_program = "ucx_mp_unstaged";
     MPI_Init(&argc, &argv);
-    MPI_Comm_rank(WORLD, &rank);
-    MPI_Comm_size(WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     if (size > MAX_RANKS) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "%d ranks at most", MAX_RANKS);
     }
@@ -750,6 +744,5 @@ int main(int argc, char **argv)
     MPI_Comm_free(&ring);
     MPI_Op_free(&op);
     MPI_Type_free(&type);
-    MPI_Finalize();
-    return (all > 0) ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
+    return ucx_mp_finish(all > 0);
 }

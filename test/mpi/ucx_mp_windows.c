@@ -1396,7 +1396,6 @@ static int report(void)
 
 int main(int argc, char **argv)
 {
-    char why[256] = "";
     uint64_t i;
     size_t room;
     int rc, r;
@@ -1408,14 +1407,12 @@ int main(int argc, char **argv)
     if (has_threads && (r < MPI_THREAD_MULTIPLE)) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "the MPI has no MPI_THREAD_MULTIPLE");
     }
-    MPI_Comm_rank(WORLD, &rank);
-    MPI_Comm_size(WORLD, &size);
-    ucx_mp_set_rank(rank);
+    ucx_mp_get_rank(&rank, &size);
     if (size > MAX_RANKS) {
         ucx_mp_die(UCX_MP_EXIT_USAGE, "at most %d ranks", MAX_RANKS);
     }
-    if (!on_host && (ucx_mp_gpu_init(rank, why, sizeof(why)) == 0)) {
-        ucx_mp_die(UCX_MP_EXIT_USAGE, "no GPU: %s", why);
+    if (!on_host) {
+        ucx_mp_gpu_require(rank);
     }
 
     if ((is_timed || has_threads) && (size != 2)) {

@@ -20,9 +20,17 @@ const char *ucx_mp_program = "ucx_mp";
 
 static int ucx_mp_rank = -1;
 
-void ucx_mp_set_rank(int rank)
+void ucx_mp_get_rank(int *rank_p, int *size_p)
 {
-    ucx_mp_rank = rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, rank_p);
+    MPI_Comm_size(MPI_COMM_WORLD, size_p);
+    ucx_mp_rank = *rank_p;
+}
+
+int ucx_mp_finish(int is_wrong)
+{
+    MPI_Finalize();
+    return is_wrong ? UCX_MP_EXIT_WRONG : UCX_MP_EXIT_OK;
 }
 
 void ucx_mp_die(int code, const char *fmt, ...)
@@ -314,6 +322,11 @@ uint64_t ucx_mp_hash(uint64_t x)
     return x ^ (x >> 31);
 }
 
+uint64_t ucx_mp_hash3(uint64_t a, uint64_t b, uint64_t c)
+{
+    return ucx_mp_hash(ucx_mp_hash(ucx_mp_hash(a) ^ b) ^ c);
+}
+
 uint64_t ucx_mp_random(uint64_t *state)
 {
     return ucx_mp_hash((*state)++);
@@ -338,6 +351,18 @@ size_t ucx_mp_random_size(uint64_t *state, size_t min, size_t max)
     }
     size = (min + 1.0) * exp2(u * log2((max + 1.0) / (min + 1.0))) - 1;
     return (size >= max) ? max : (size < min) ? min : (size_t)size;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double*)a, y = *(const double*)b;
+
+    return (x > y) - (x < y);
+}
+
+void ucx_mp_sort(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), compare);
 }
 
 double ucx_mp_time(void)

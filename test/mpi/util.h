@@ -24,8 +24,12 @@ extern const char *ucx_mp_program;
 void ucx_mp_die(int code, const char *fmt, ...)
         __attribute__((noreturn, format(printf, 2, 3)));
 
-/* Set the rank to print in messages; -1 (the initial value): no rank. */
-void ucx_mp_set_rank(int rank);
+/* End the MPI. @return The program's exit code: UCX_MP_EXIT_WRONG or _OK. */
+int ucx_mp_finish(int is_wrong);
+
+/* Get this rank and the number of ranks in MPI_COMM_WORLD; messages print the
+   rank from now on. */
+void ucx_mp_get_rank(int *rank_p, int *size_p);
 
 /* Parse a size such as "123", "64K", "2M", "1G" (powers of 1024), in bytes. An
    invalid text ends the program with a message naming `option`. */
@@ -111,6 +115,9 @@ void ucx_mp_parse_options(int argc, char **argv, const char *what,
 /* Return 64 well-mixed bits computed from `x`; equal on every machine. */
 uint64_t ucx_mp_hash(uint64_t x);
 
+/* Return 64 bits computed from three numbers likewise. */
+uint64_t ucx_mp_hash3(uint64_t a, uint64_t b, uint64_t c);
+
 /* Return the next number of the random sequence determined by `state`. */
 uint64_t ucx_mp_random(uint64_t *state);
 
@@ -120,6 +127,9 @@ uint64_t ucx_mp_random_below(uint64_t *state, uint64_t n);
 /* Return a random size from `min` to `max`, distributed log-uniformly. With
    `min` 0, one in 16 is 0. */
 size_t ucx_mp_random_size(uint64_t *state, size_t min, size_t max);
+
+/* Sort numbers, the smallest first. */
+void ucx_mp_sort(double *values, size_t count);
 
 /* Return seconds of CLOCK_MONOTONIC: modelled time on an emulated node, as that
    interposes the clock. */
