@@ -10,6 +10,9 @@
 /* Error codes are cached by class and text: an MPI never frees them */
 #define MAX_CODES 64
 
+#define REFUSED "%s: a buffer is in GPU memory, which this MPI cannot do in " \
+                "this call, and ucx_mp neither"
+
 static struct {
     pthread_mutex_t lock;
     unsigned        count;
@@ -83,36 +86,23 @@ int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
     return code;
 }
 
-int ucx_mp_mpi_raise_win(MPI_Win win, int error_class)
+int ucx_mp_mpi_raise_win(MPI_Win win, int code)
 {
-    ucx_mp_mpi_pmpi.Win_call_errhandler(win, error_class);
-    return error_class;
-}
-
-static int code_refused(const char *name)
-{
-    char text[MPI_MAX_ERROR_STRING];
-
-    snprintf(text, sizeof(text),
-             "%s: a buffer is in GPU memory, which this MPI cannot do in this "
-             "call, and ucx_mp neither", name);
-    return code_of(MPI_ERR_BUFFER, text);
+    ucx_mp_mpi_pmpi.Win_call_errhandler(win, code);
+    return code;
 }
 
 int ucx_mp_mpi_refuse(const char *name, MPI_Comm comm)
 {
-    const int code = code_refused(name);
-
-    ucx_mp_mpi_pmpi.Comm_call_errhandler(comm, code);
-    return code;
+    return ucx_mp_mpi_raise(comm, MPI_ERR_BUFFER, REFUSED, name);
 }
 
 int ucx_mp_mpi_refuse_win(const char *name, MPI_Win win)
 {
-    const int code = code_refused(name);
+    char text[MPI_MAX_ERROR_STRING];
 
-    ucx_mp_mpi_pmpi.Win_call_errhandler(win, code);
-    return code;
+    snprintf(text, sizeof(text), REFUSED, name);
+    return ucx_mp_mpi_raise_win(win, code_of(MPI_ERR_BUFFER, text));
 }
 
 /* Codes of this library have a class of their own under MPICH: return the

@@ -16,8 +16,8 @@ extern __thread bool ucx_mp_mpi_raises_later;
 int ucx_mp_mpi_raise(MPI_Comm comm, int error_class, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Call the window's error handler. @return The error class. */
-int ucx_mp_mpi_raise_win(MPI_Win win, int error_class);
+/* Call the window's error handler with an error code or class. @return It. */
+int ucx_mp_mpi_raise_win(MPI_Win win, int code);
 
 /* Raise MPI_ERR_BUFFER through the communicator's error handler: call `name`
    cannot be staged for GPU memory. @return The error code. */

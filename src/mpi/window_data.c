@@ -332,6 +332,16 @@ static int work_wait(work_t *work)
     return rc;
 }
 
+/* Copy a side to packed bytes in host memory, with `is_back` from there, and
+   wait. @return An error class. */
+static int work_copy(work_t *work, const side_t *side, const room_t *room,
+                     bool is_back)
+{
+    const int rc = side_copy(work, side, room, is_back, false);
+
+    return (rc == MPI_SUCCESS) ? work_wait(work) : rc;
+}
+
 /* Pack one side and unpack the bytes to the other one, by way of GPU memory if
    copies of `local` can run in the target's context, else of host memory. Wait.
    @return An error class. */
@@ -493,7 +503,7 @@ static int change_part(work_t *work, const change_t *change,
     const bool is_swap = (change->args->kind == UCX_MP_MPI_RMA_SWAP);
     room_t old = {0}, new = {0};
     side_t compare;
-    int rc;
+    int rc, end_rc;
 
     work_begin(work);
     if (!room_get_host(&old, work, bytes) ||
@@ -518,28 +528,19 @@ static int change_part(work_t *work, const change_t *change,
 
     ucx_mp_mpi_window_begin_atomic(work->window, work->rank);
     if (rc == MPI_SUCCESS) {
-        rc = side_copy(work, target, &old, false, false);
-    }
-    if (rc == MPI_SUCCESS) {
-        rc = work_wait(work);
+        rc = work_copy(work, target, &old, false);
     }
     if ((rc == MPI_SUCCESS) && change->has_result) {
-        rc = side_copy(work, result, &old, true, false);
-        if (rc == MPI_SUCCESS) {
-            rc = work_wait(work);
-        }
+        rc = work_copy(work, result, &old, true);
     }
     if ((rc == MPI_SUCCESS) && change->has_origin) {
         rc = change_apply(change, old.address, new.address, bytes);
-        if (rc == MPI_SUCCESS) {
-            rc = side_copy(work, target, &old, true, false);
-        }
     }
-    if (rc == MPI_SUCCESS) {
-        rc = work_end(work);
-    } else {
-        (void)work_end(work);
+    if ((rc == MPI_SUCCESS) && change->has_origin) {
+        rc = side_copy(work, target, &old, true, false);
     }
+    end_rc = work_end(work);
+    rc     = (rc == MPI_SUCCESS) ? end_rc : rc;
     ucx_mp_mpi_window_end_atomic(work->window, work->rank);
 
     room_put(&old);
@@ -657,6 +658,17 @@ static int change_all(work_t *work, const change_t *change,
     return rc;
 }
 
+/* Describe a buffer, as many bytes as the target's. @return An error class. */
+static int side_make_equal(side_t *side, const void *address, MPI_Count count,
+                           MPI_Datatype type, const side_t *target)
+{
+    const int rc = side_make(side, address, count, type);
+
+    return ((rc == MPI_SUCCESS) && (side->bytes != target->bytes)) ?
+                   MPI_ERR_COUNT :
+                   rc;
+}
+
 /* Carry out an operation that changes the target's elements. @return An error
    class. */
 static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
@@ -686,18 +698,14 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
     }
 
     if (change.has_origin) {
-        rc = side_make(&change.origin, args->origin_addr, args->origin_count,
-                       args->origin_datatype);
-        if ((rc == MPI_SUCCESS) && (change.origin.bytes != target->bytes)) {
-            rc = MPI_ERR_COUNT;
-        }
+        rc = side_make_equal(&change.origin, args->origin_addr,
+                             args->origin_count, args->origin_datatype,
+                             target);
     }
     if ((rc == MPI_SUCCESS) && change.has_result) {
-        rc = side_make(&change.result, args->result_addr, args->result_count,
-                       args->result_datatype);
-        if ((rc == MPI_SUCCESS) && (change.result.bytes != target->bytes)) {
-            rc = MPI_ERR_COUNT;
-        }
+        rc = side_make_equal(&change.result, args->result_addr,
+                             args->result_count, args->result_datatype,
+                             target);
     }
     if (rc == MPI_SUCCESS) {
         rc = change_all(work, &change, target);
@@ -710,12 +718,6 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
 
 /* ------------------------------------------------------------------- calls */
 
-static bool has_access(const ucx_mp_mpi_window_t *window, int rank)
-{
-    return window->is_fenced || window->is_locked ||
-           (window->targets[rank].access != 0);
-}
-
 /* Carry out a call on a target's mapped memory. @return An error class:
    MPI_ERR_RMA_SYNC outside of an access epoch. */
 static int rma(ucx_mp_mpi_window_t *window, const ucx_mp_mpi_rma_t *args)
@@ -725,7 +727,8 @@ static int rma(ucx_mp_mpi_window_t *window, const ucx_mp_mpi_rma_t *args)
     side_t target;
     int rc;
 
-    if (!has_access(window, args->target_rank)) {
+    if (!window->is_fenced && !window->is_locked &&
+        (work.target->access == 0)) {
         return MPI_ERR_RMA_SYNC;
     }
 
