@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 /*
- * Driver functions that allocate and free GPU memory in several ways. A failed
- * call ends the program with its name.
+ * Driver functions for programs that use CUDA in several ways, and memory made
+ * by them.
  */
 #ifndef UCX_MP_TEST_DRIVER_H_
 #define UCX_MP_TEST_DRIVER_H_
@@ -45,7 +45,7 @@ typedef struct {
     _(alloc_from_pool, "cuMemAllocFromPoolAsync", \
       (ucx_mp_ptr_t *ptr_p, size_t size, void *pool, void *stream)) \
     _(free_async, "cuMemFreeAsync", (ucx_mp_ptr_t ptr, void *stream)) \
-    _(synchronize, "cuStreamSynchronize", (void *stream)) \
+    _(stream_synchronize, "cuStreamSynchronize", (void *stream)) \
     _(trim, "cuMemPoolTrimTo", (void *pool, size_t keep)) \
     _(reserve, "cuMemAddressReserve", \
       (ucx_mp_ptr_t *ptr_p, size_t size, size_t align, ucx_mp_ptr_t hint, \
@@ -61,7 +61,63 @@ typedef struct {
     _(unreserve, "cuMemAddressFree", (ucx_mp_ptr_t ptr, size_t size)) \
     _(set_access, "cuMemSetAccess", \
       (ucx_mp_ptr_t ptr, size_t size, const ucx_mp_access_t *access, \
-       size_t count))
+       size_t count)) \
+    _(ctx_release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
+    _(ctx_create, "cuCtxCreate_v2", \
+      (void **ctx_p, unsigned flags, int device)) \
+    _(ctx_destroy, "cuCtxDestroy_v2", (void *ctx)) \
+    _(stream_destroy, "cuStreamDestroy_v2", (void *stream)) \
+    _(stream_wait, "cuStreamWaitValue32_v2", \
+      (void *stream, ucx_mp_ptr_t word, unsigned value, unsigned flags)) \
+    _(device_get, "cuDeviceGet", (int *device_p, int ordinal)) \
+    _(can_access_peer, "cuDeviceCanAccessPeer", \
+      (int *can_p, int device, int peer)) \
+    _(ctx_retain, "cuDevicePrimaryCtxRetain", (void **ctx_p, int device)) \
+    _(ctx_reset, "cuDevicePrimaryCtxReset_v2", (int device)) \
+    _(ctx_set_flags, "cuDevicePrimaryCtxSetFlags_v2", \
+      (int device, unsigned flags)) \
+    _(ctx_get_state, "cuDevicePrimaryCtxGetState", \
+      (int device, unsigned *flags_p, int *active_p)) \
+    _(ctx_set, "cuCtxSetCurrent", (void *ctx)) \
+    _(ctx_get, "cuCtxGetCurrent", (void **ctx_p)) \
+    _(ctx_synchronize, "cuCtxSynchronize", (void)) \
+    _(peer_enable, "cuCtxEnablePeerAccess", (void *ctx, unsigned flags)) \
+    _(peer_disable, "cuCtxDisablePeerAccess", (void *ctx)) \
+    _(stream_create, "cuStreamCreate", (void **stream_p, unsigned flags)) \
+    _(host_alloc, "cuMemHostAlloc", \
+      (void **ptr_p, size_t size, unsigned flags)) \
+    _(host_free, "cuMemFreeHost", (void *ptr)) \
+    _(host_register, "cuMemHostRegister_v2", \
+      (void *ptr, size_t size, unsigned flags)) \
+    _(host_unregister, "cuMemHostUnregister", (void *ptr)) \
+    _(pointer_attribute, "cuPointerGetAttribute", \
+      (void *value, int attribute, ucx_mp_ptr_t ptr)) \
+    _(copy, "cuMemcpy", \
+      (ucx_mp_ptr_t dst, ucx_mp_ptr_t src, size_t size)) \
+    _(copy_htod, "cuMemcpyHtoD_v2", \
+      (ucx_mp_ptr_t dst, const void *src, size_t size)) \
+    _(copy_dtoh, "cuMemcpyDtoH_v2", \
+      (void *dst, ucx_mp_ptr_t src, size_t size)) \
+    _(copy_dtod, "cuMemcpyDtoD_v2", \
+      (ucx_mp_ptr_t dst, ucx_mp_ptr_t src, size_t size)) \
+    _(copy_peer, "cuMemcpyPeer", \
+      (ucx_mp_ptr_t dst, void *dst_ctx, ucx_mp_ptr_t src, \
+       void *src_ctx, size_t size)) \
+    _(copy_async, "cuMemcpyAsync", \
+      (ucx_mp_ptr_t dst, ucx_mp_ptr_t src, size_t size, \
+       void *stream)) \
+    _(copy_htod_async, "cuMemcpyHtoDAsync_v2", \
+      (ucx_mp_ptr_t dst, const void *src, size_t size, void *stream)) \
+    _(copy_dtoh_async, "cuMemcpyDtoHAsync_v2", \
+      (void *dst, ucx_mp_ptr_t src, size_t size, void *stream)) \
+    _(copy_dtod_async, "cuMemcpyDtoDAsync_v2", \
+      (ucx_mp_ptr_t dst, ucx_mp_ptr_t src, size_t size, \
+       void *stream)) \
+    _(copy_peer_async, "cuMemcpyPeerAsync", \
+      (ucx_mp_ptr_t dst, void *dst_ctx, ucx_mp_ptr_t src, \
+       void *src_ctx, size_t size, void *stream)) \
+    _(memset, "cuMemsetD8_v2", \
+      (ucx_mp_ptr_t dst, unsigned char value, size_t size))
 
 #define UCX_MP_DRIVER_MEMBER(_member, _name, _args) int(*_member) _args;
 
@@ -72,7 +128,7 @@ typedef struct {
 
 extern ucx_mp_driver_t ucx_mp_driver;
 
-/* Call a function by its member's name. */
+/* Call a function by its member's name; a failure ends the program. */
 #define UCX_MP_DRIVER(_member, ...) \
     ucx_mp_driver_check(ucx_mp_driver._member(__VA_ARGS__), #_member)
 

@@ -275,7 +275,7 @@ static void ucx_mp_gpu_take(ucx_mp_block_t *block, int kind, size_t size)
         }
         UCX_MP_DRIVER(alloc_from_pool, &block->ptr, size, *pool, NULL);
     }
-    UCX_MP_DRIVER(synchronize, NULL);
+    UCX_MP_DRIVER(stream_synchronize, NULL);
 }
 
 static ucx_mp_devptr_t ucx_mp_gpu_alloc(size_t size)
@@ -323,7 +323,7 @@ static void ucx_mp_gpu_free(ucx_mp_devptr_t ptr)
         ucx_mp_gpu_check(ucx_mp_gpu.free(ptr), "cuMemFree", 0);
     } else if (block->mapped == 0) {
         UCX_MP_DRIVER(free_async, ptr, NULL);
-        UCX_MP_DRIVER(synchronize, NULL);
+        UCX_MP_DRIVER(stream_synchronize, NULL);
     } else {
         UCX_MP_DRIVER(unmap, ptr, block->mapped);
         UCX_MP_DRIVER(unreserve, ptr, block->reserved);

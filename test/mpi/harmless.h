@@ -42,71 +42,6 @@ enum {
     HARMLESS_CUDA_SCHED_MASK       = 7
 };
 
-typedef unsigned long long harmless_devptr_t;
-
-/* Functions of the driver: member name, exported name, arguments */
-#define HARMLESS_FUNCTIONS(_) \
-    _(device_get, "cuDeviceGet", (int *device_p, int ordinal)) \
-    _(can_access_peer, "cuDeviceCanAccessPeer", \
-      (int *can_p, int device, int peer)) \
-    _(ctx_retain, "cuDevicePrimaryCtxRetain", (void **ctx_p, int device)) \
-    _(ctx_reset, "cuDevicePrimaryCtxReset_v2", (int device)) \
-    _(ctx_set_flags, "cuDevicePrimaryCtxSetFlags_v2", \
-      (int device, unsigned flags)) \
-    _(ctx_get_state, "cuDevicePrimaryCtxGetState", \
-      (int device, unsigned *flags_p, int *active_p)) \
-    _(ctx_set, "cuCtxSetCurrent", (void *ctx)) \
-    _(ctx_get, "cuCtxGetCurrent", (void **ctx_p)) \
-    _(ctx_synchronize, "cuCtxSynchronize", (void)) \
-    _(peer_enable, "cuCtxEnablePeerAccess", (void *ctx, unsigned flags)) \
-    _(peer_disable, "cuCtxDisablePeerAccess", (void *ctx)) \
-    _(stream_create, "cuStreamCreate", (void **stream_p, unsigned flags)) \
-    _(stream_synchronize, "cuStreamSynchronize", (void *stream)) \
-    _(alloc, "cuMemAlloc_v2", (harmless_devptr_t *ptr_p, size_t size)) \
-    _(free, "cuMemFree_v2", (harmless_devptr_t ptr)) \
-    _(alloc_managed, "cuMemAllocManaged", \
-      (harmless_devptr_t *ptr_p, size_t size, unsigned flags)) \
-    _(host_alloc, "cuMemHostAlloc", \
-      (void **ptr_p, size_t size, unsigned flags)) \
-    _(host_free, "cuMemFreeHost", (void *ptr)) \
-    _(host_register, "cuMemHostRegister_v2", \
-      (void *ptr, size_t size, unsigned flags)) \
-    _(host_unregister, "cuMemHostUnregister", (void *ptr)) \
-    _(pointer_attribute, "cuPointerGetAttribute", \
-      (void *value, int attribute, harmless_devptr_t ptr)) \
-    _(copy, "cuMemcpy", \
-      (harmless_devptr_t dst, harmless_devptr_t src, size_t size)) \
-    _(copy_htod, "cuMemcpyHtoD_v2", \
-      (harmless_devptr_t dst, const void *src, size_t size)) \
-    _(copy_dtoh, "cuMemcpyDtoH_v2", \
-      (void *dst, harmless_devptr_t src, size_t size)) \
-    _(copy_dtod, "cuMemcpyDtoD_v2", \
-      (harmless_devptr_t dst, harmless_devptr_t src, size_t size)) \
-    _(copy_peer, "cuMemcpyPeer", \
-      (harmless_devptr_t dst, void *dst_ctx, harmless_devptr_t src, \
-       void *src_ctx, size_t size)) \
-    _(copy_async, "cuMemcpyAsync", \
-      (harmless_devptr_t dst, harmless_devptr_t src, size_t size, \
-       void *stream)) \
-    _(copy_htod_async, "cuMemcpyHtoDAsync_v2", \
-      (harmless_devptr_t dst, const void *src, size_t size, void *stream)) \
-    _(copy_dtoh_async, "cuMemcpyDtoHAsync_v2", \
-      (void *dst, harmless_devptr_t src, size_t size, void *stream)) \
-    _(copy_dtod_async, "cuMemcpyDtoDAsync_v2", \
-      (harmless_devptr_t dst, harmless_devptr_t src, size_t size, \
-       void *stream)) \
-    _(copy_peer_async, "cuMemcpyPeerAsync", \
-      (harmless_devptr_t dst, void *dst_ctx, harmless_devptr_t src, \
-       void *src_ctx, size_t size, void *stream)) \
-    _(memset, "cuMemsetD8_v2", \
-      (harmless_devptr_t dst, unsigned char value, size_t size))
-
-#define HARMLESS_MEMBER(_member, _name, _args) int(*_member) _args;
-
-typedef struct {
-    HARMLESS_FUNCTIONS(HARMLESS_MEMBER)
-} harmless_functions_t;
-
 typedef struct {
     int   device;
     void *ctx;        /* primary */
@@ -217,7 +152,6 @@ typedef struct {
     uint64_t             step;
     uint64_t             random;  /* of this rank in this step */
     uint64_t             counts[HARMLESS_NUM_LAST];
-    harmless_functions_t cuda;
     harmless_gpu_t       gpus[HARMLESS_MAX_GPUS];
     int                  num_gpus;
     int                  home;    /* index of this rank's GPU */

@@ -3,6 +3,7 @@
 /* Actions of the program itself between, before and during messages. */
 #define _GNU_SOURCE
 #include "harmless.h"
+#include "driver.h"
 #include "util.h"
 
 #include <stdio.h>
@@ -27,9 +28,9 @@ static int harmless_is_host(const harmless_buffer_t *b)
     return (b->kind != HARMLESS_DEVICE) && (b->kind != HARMLESS_MANAGED);
 }
 
-static harmless_devptr_t harmless_address(const harmless_range_t *range)
+static ucx_mp_ptr_t harmless_address(const harmless_range_t *range)
 {
-    return (harmless_devptr_t)(uintptr_t)harmless_ptr(range);
+    return (ucx_mp_ptr_t)(uintptr_t)harmless_ptr(range);
 }
 
 /* ------------------------------------------------------------------- copies */
@@ -86,9 +87,9 @@ harmless_choose_copy(const harmless_buffer_t *dst, const harmless_buffer_t *src)
 static int harmless_run_copy(harmless_copy_t copy, const harmless_range_t *to,
                              const harmless_range_t *from, void *stream)
 {
-    const harmless_functions_t *cuda = &harmless.cuda;
-    const harmless_devptr_t dst      = harmless_address(to);
-    const harmless_devptr_t src      = harmless_address(from);
+    const ucx_mp_driver_t *cuda = &ucx_mp_driver;
+    const ucx_mp_ptr_t dst      = harmless_address(to);
+    const ucx_mp_ptr_t src      = harmless_address(from);
     void *dst_ctx                    = harmless.gpus[to->buffer->gpu].ctx;
     void *src_ctx                    = harmless.gpus[from->buffer->gpu].ctx;
 
@@ -210,7 +211,7 @@ static void harmless_do_copy(int is_async)
     ++harmless.counts[HARMLESS_NUM_COPIES];
     if (!harmless_is_host(dst.buffer)) {
         /* such a copy may return before the bytes have arrived */
-        harmless_call(harmless.cuda.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
+        harmless_call(ucx_mp_driver.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
                       "cuCtxSynchronize");
     }
     harmless_verify(&dst, HARMLESS_GUARD, harmless_copy_names[copy]);
@@ -224,7 +225,7 @@ void harmless_wait_copies(void)
     for (i = 0; i < harmless_num_pending; ++i) {
         pending = &harmless_pending[i];
         harmless_gpu_use(pending->gpu);
-        harmless_call(harmless.cuda.stream_synchronize(pending->stream),
+        harmless_call(ucx_mp_driver.stream_synchronize(pending->stream),
                       HARMLESS_CUDA_SUCCESS, "cuStreamSynchronize");
     }
     for (i = 0; i < harmless_num_pending; ++i) {
@@ -293,7 +294,7 @@ static void harmless_do_register(void)
     }
     gpu = (int)harmless_below(harmless.num_gpus);
     harmless_gpu_use(gpu);
-    ok = harmless_call(harmless.cuda.host_register(harmless_ptr(&range),
+    ok = harmless_call(ucx_mp_driver.host_register(harmless_ptr(&range),
                                                    range.size,
                                                    harmless_below(4)),
                        expected, "cuMemHostRegister of %zu bytes of buffer %d "
@@ -326,7 +327,7 @@ static void harmless_do_unregister(void)
         return;
     }
     harmless_gpu_use(reg->gpu);
-    ok = harmless_call(harmless.cuda.host_unregister(harmless_ptr(&range)),
+    ok = harmless_call(ucx_mp_driver.host_unregister(harmless_ptr(&range)),
                        HARMLESS_CUDA_SUCCESS, "cuMemHostUnregister of buffer "
                        "%d (%s) + %zu", harmless_index(b),
                        harmless_kind_names[b->kind], reg->begin);
@@ -351,7 +352,7 @@ static void harmless_do_ask(void)
     }
     ++harmless.counts[HARMLESS_NUM_OTHERS];
     harmless_gpu_use((int)harmless_below(harmless.num_gpus));
-    result   = harmless.cuda.pointer_attribute(&type, HARMLESS_CUDA_MEMORY_TYPE,
+    result   = ucx_mp_driver.pointer_attribute(&type, HARMLESS_CUDA_MEMORY_TYPE,
                                                harmless_address(&range));
     type     = (result == HARMLESS_CUDA_SUCCESS) ? type : 0;
     expected = (range.buffer->kind == HARMLESS_DEVICE) ?
@@ -367,7 +368,7 @@ static void harmless_do_ask(void)
     }
     if ((expected == 0) && (harmless_below(4) == 0) &&
         (((uintptr_t)harmless_ptr(&range) & (HARMLESS_PAGE - 1)) == 0)) {
-        harmless_call(harmless.cuda.host_unregister(harmless_ptr(&range)),
+        harmless_call(ucx_mp_driver.host_unregister(harmless_ptr(&range)),
                       HARMLESS_CUDA_NOT_REGISTERED, "cuMemHostUnregister of "
                       "buffer %d (%s) + %zu, which is not registered",
                       harmless_index(range.buffer),
@@ -399,11 +400,11 @@ static void harmless_do_peer(void)
         expected = !harmless.can_peer[a][b] ? HARMLESS_CUDA_PEER_UNSUPPORTED :
                    *has ? HARMLESS_CUDA_PEER_ALREADY_ENABLED :
                           HARMLESS_CUDA_SUCCESS;
-        result   = harmless.cuda.peer_enable(harmless.gpus[b].ctx, 0);
+        result   = ucx_mp_driver.peer_enable(harmless.gpus[b].ctx, 0);
     } else {
         expected = *has ? HARMLESS_CUDA_SUCCESS :
                           HARMLESS_CUDA_PEER_NOT_ENABLED;
-        result   = harmless.cuda.peer_disable(harmless.gpus[b].ctx);
+        result   = ucx_mp_driver.peer_disable(harmless.gpus[b].ctx);
     }
     if (harmless_call(result, expected, "cuCtx%sPeerAccess from GPU %d to GPU "
                       "%d", is_enable ? "Enable" : "Disable",
@@ -422,10 +423,10 @@ static void harmless_do_flags(void)
     unsigned seen    = 0;
     int active       = 0;
 
-    harmless_call(harmless.cuda.ctx_set_flags(device, flags),
+    harmless_call(ucx_mp_driver.ctx_set_flags(device, flags),
                   HARMLESS_CUDA_SUCCESS, "cuDevicePrimaryCtxSetFlags of GPU "
                   "%d", device);
-    harmless_call(harmless.cuda.ctx_get_state(device, &seen, &active),
+    harmless_call(ucx_mp_driver.ctx_get_state(device, &seen, &active),
                   HARMLESS_CUDA_SUCCESS, "cuDevicePrimaryCtxGetState of GPU "
                   "%d", device);
     if (!active || ((seen & HARMLESS_CUDA_SCHED_MASK) != flags)) {
@@ -539,7 +540,7 @@ void harmless_reset(void)
     int i;
 
     harmless_gpu_use(gpu);
-    harmless_call(harmless.cuda.ctx_reset(harmless.gpus[gpu].device),
+    harmless_call(ucx_mp_driver.ctx_reset(harmless.gpus[gpu].device),
                   HARMLESS_CUDA_SUCCESS, "cuDevicePrimaryCtxReset of GPU %d",
                   harmless.gpus[gpu].device);
     for (i = 0; i < harmless.num_gpus; ++i) {

@@ -2,6 +2,7 @@
 
 /* The driver's functions, their expected results, and reports. */
 #include "harmless.h"
+#include "driver.h"
 #include "gpu.h"
 #include "util.h"
 
@@ -11,9 +12,6 @@
 #include <string.h>
 
 #define HARMLESS_MAX_REPORTS 5
-
-#define HARMLESS_SYMBOL(_member, _name, _args) \
-    {_name, (void**)&harmless.cuda._member},
 
 harmless_t harmless;
 
@@ -84,7 +82,7 @@ void harmless_wrong(const char *fmt, ...)
 
 void harmless_gpu_use(int gpu)
 {
-    harmless_call(harmless.cuda.ctx_set(harmless.gpus[gpu].ctx),
+    harmless_call(ucx_mp_driver.ctx_set(harmless.gpus[gpu].ctx),
                   HARMLESS_CUDA_SUCCESS, "cuCtxSetCurrent of GPU %d",
                   harmless.gpus[gpu].device);
 }
@@ -94,14 +92,14 @@ void harmless_gpu_open(int gpu)
     harmless_gpu_t *g = &harmless.gpus[gpu];
     int i;
 
-    if (!harmless_call(harmless.cuda.ctx_retain(&g->ctx, g->device),
+    if (!harmless_call(ucx_mp_driver.ctx_retain(&g->ctx, g->device),
                        HARMLESS_CUDA_SUCCESS, "cuDevicePrimaryCtxRetain of "
                        "GPU %d", g->device)) {
         ucx_mp_die(UCX_MP_EXIT_WRONG, "no context on GPU %d", g->device);
     }
     harmless_gpu_use(gpu);
     for (i = 0; i < 2; ++i) {
-        harmless_call(harmless.cuda.stream_create(
+        harmless_call(ucx_mp_driver.stream_create(
                               &g->streams[i],
                               i ? HARMLESS_CUDA_STREAM_NONBLOCK : 0),
                       HARMLESS_CUDA_SUCCESS, "cuStreamCreate on GPU %d",
@@ -111,18 +109,17 @@ void harmless_gpu_open(int gpu)
 
 void harmless_driver_init(int count)
 {
-    const ucx_mp_symbol_t symbols[] = {HARMLESS_FUNCTIONS(HARMLESS_SYMBOL)};
     const int local_rank = ucx_mp_gpu_local_rank(harmless.rank);
     int can, i, j;
 
-    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
+    ucx_mp_driver_load();
 
     /* Begin with this rank's GPU, so that each rank uses others, too */
     harmless.num_gpus = (count < HARMLESS_MAX_GPUS) ? count :
                                                       HARMLESS_MAX_GPUS;
     harmless.home     = 0;
     for (i = 0; i < harmless.num_gpus; ++i) {
-        harmless_call(harmless.cuda.device_get(&harmless.gpus[i].device,
+        harmless_call(ucx_mp_driver.device_get(&harmless.gpus[i].device,
                                                (local_rank + i) % count),
                       HARMLESS_CUDA_SUCCESS, "cuDeviceGet");
         harmless_gpu_open(i);
@@ -130,7 +127,7 @@ void harmless_driver_init(int count)
     for (i = 0; i < harmless.num_gpus; ++i) {
         for (j = 0; j < harmless.num_gpus; ++j) {
             if (i != j) {
-                harmless.cuda.can_access_peer(&can, harmless.gpus[i].device,
+                ucx_mp_driver.can_access_peer(&can, harmless.gpus[i].device,
                                               harmless.gpus[j].device);
                 harmless.can_peer[i][j] = (can != 0);
             }

@@ -3,6 +3,7 @@
 /* The program's memory, its expected contents, and registrations. */
 #define _GNU_SOURCE
 #include "harmless.h"
+#include "driver.h"
 #include "pattern.h"
 #include "util.h"
 
@@ -107,7 +108,7 @@ static void harmless_map(harmless_buffer_t *b, void *at)
 static void harmless_alloc(harmless_buffer_t *b, void *at)
 {
     uint8_t value         = (uint8_t)harmless_below(256);
-    harmless_devptr_t ptr = 0;
+    ucx_mp_ptr_t ptr = 0;
     int result            = 0;
     const char *call      = "";
 
@@ -118,18 +119,18 @@ static void harmless_alloc(harmless_buffer_t *b, void *at)
     switch (b->kind) {
     case HARMLESS_DEVICE:
         call   = "cuMemAlloc";
-        result = harmless.cuda.alloc(&ptr, b->size);
+        result = ucx_mp_driver.alloc(&ptr, b->size);
         b->ptr = (uint8_t*)(uintptr_t)ptr;
         break;
     case HARMLESS_MANAGED:
         call   = "cuMemAllocManaged";
-        result = harmless.cuda.alloc_managed(&ptr, b->size,
+        result = ucx_mp_driver.alloc_managed(&ptr, b->size,
                                              HARMLESS_CUDA_ATTACH_GLOBAL);
         b->ptr = (uint8_t*)(uintptr_t)ptr;
         break;
     case HARMLESS_PINNED:
         call   = "cuMemHostAlloc";
-        result = harmless.cuda.host_alloc((void**)&b->ptr, b->size,
+        result = ucx_mp_driver.host_alloc((void**)&b->ptr, b->size,
                                           harmless_below(4));
         break;
     case HARMLESS_MALLOC:
@@ -155,10 +156,10 @@ static void harmless_alloc(harmless_buffer_t *b, void *at)
         memset(b->shadow, value, b->size);
     }
     if (b->kind == HARMLESS_DEVICE) {
-        harmless_call(harmless.cuda.memset((uintptr_t)b->ptr, value, b->size),
+        harmless_call(ucx_mp_driver.memset((uintptr_t)b->ptr, value, b->size),
                       HARMLESS_CUDA_SUCCESS, "cuMemsetD8 of %zu bytes",
                       b->size);
-        harmless_call(harmless.cuda.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
+        harmless_call(ucx_mp_driver.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
                       "cuCtxSynchronize");
     } else if (!harmless_is_mapped(b->kind)) {
         memset(b->ptr, value, b->size);
@@ -175,15 +176,15 @@ static void harmless_dealloc(harmless_buffer_t *b, int is_gone)
 
     for (i = 0; (i < b->num_regs) && !is_gone; ++i) {
         harmless_gpu_use(b->regs[i].gpu);
-        harmless_call(harmless.cuda.host_unregister(b->ptr + b->regs[i].begin),
+        harmless_call(ucx_mp_driver.host_unregister(b->ptr + b->regs[i].begin),
                       HARMLESS_CUDA_SUCCESS, "cuMemHostUnregister of buffer "
                       "%d + %zu", harmless_index(b), b->regs[i].begin);
     }
     if ((b->kind <= HARMLESS_PINNED) && !is_gone) {
         harmless_gpu_use(b->gpu);
         result = (b->kind == HARMLESS_PINNED) ?
-                         harmless.cuda.host_free(b->ptr) :
-                         harmless.cuda.free((uintptr_t)b->ptr);
+                         ucx_mp_driver.host_free(b->ptr) :
+                         ucx_mp_driver.free((uintptr_t)b->ptr);
         harmless_call(result, HARMLESS_CUDA_SUCCESS, "freeing %s buffer %d",
                       harmless_kind_names[b->kind], harmless_index(b));
     } else if (b->kind == HARMLESS_MALLOC) {
@@ -479,13 +480,13 @@ void harmless_fill(const harmless_range_t *range, uint64_t seed)
     switch (b->kind) {
     case HARMLESS_DEVICE:
         harmless_gpu_use(b->gpu);
-        harmless_call(harmless.cuda.copy_htod((uintptr_t)harmless_ptr(range),
+        harmless_call(ucx_mp_driver.copy_htod((uintptr_t)harmless_ptr(range),
                                               shadow, range->size),
                       HARMLESS_CUDA_SUCCESS, "cuMemcpyHtoD of %zu bytes to "
                       "buffer %d + %zu", range->size, harmless_index(b),
                       range->begin);
         /* copies from pageable memory may return early */
-        harmless_call(harmless.cuda.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
+        harmless_call(ucx_mp_driver.ctx_synchronize(), HARMLESS_CUDA_SUCCESS,
                       "cuCtxSynchronize");
         break;
     case HARMLESS_FILE_READONLY:
@@ -541,7 +542,7 @@ static void harmless_compare(const harmless_range_t *range, const char *what)
         length = (length < HARMLESS_BLOCK) ? length : HARMLESS_BLOCK;
         bytes  = b->ptr + offset;
         if (b->kind == HARMLESS_DEVICE) {
-            if (!harmless_call(harmless.cuda.copy_dtoh(staging,
+            if (!harmless_call(ucx_mp_driver.copy_dtoh(staging,
                                                        (uintptr_t)bytes,
                                                        length),
                                HARMLESS_CUDA_SUCCESS, "cuMemcpyDtoH of %zu "

@@ -94,11 +94,11 @@ static void churn_get(churn_buf_t *buf, size_t size, uint64_t dice)
     switch (buf->kind) {
     case CHURN_ASYNC:
         UCX_MP_DRIVER(alloc_async, &buf->ptr, size, NULL);
-        UCX_MP_DRIVER(synchronize, NULL);
+        UCX_MP_DRIVER(stream_synchronize, NULL);
         break;
     case CHURN_POOL:
         UCX_MP_DRIVER(alloc_from_pool, &buf->ptr, size, churn_pool, NULL);
-        UCX_MP_DRIVER(synchronize, NULL);
+        UCX_MP_DRIVER(stream_synchronize, NULL);
         break;
     case CHURN_VMM:
     case CHURN_RANGE:
@@ -123,7 +123,7 @@ static void churn_put(churn_buf_t *buf)
     case CHURN_ASYNC:
     case CHURN_POOL:
         UCX_MP_DRIVER(free_async, buf->ptr, NULL);
-        UCX_MP_DRIVER(synchronize, NULL);
+        UCX_MP_DRIVER(stream_synchronize, NULL);
         break;
     case CHURN_VMM:
     case CHURN_RANGE:

@@ -65,14 +65,14 @@ static ucx_mp_ptr_t freed_pool_alloc(size_t piece)
     ucx_mp_ptr_t ptr;
 
     UCX_MP_DRIVER(alloc_from_pool, &ptr, freed.size, freed_pool, NULL);
-    UCX_MP_DRIVER(synchronize, NULL);
+    UCX_MP_DRIVER(stream_synchronize, NULL);
     return ptr;
 }
 
 static void freed_pool_free(ucx_mp_ptr_t ptr)
 {
     UCX_MP_DRIVER(free_async, ptr, NULL);
-    UCX_MP_DRIVER(synchronize, NULL);
+    UCX_MP_DRIVER(stream_synchronize, NULL);
     UCX_MP_DRIVER(trim, freed_pool, 0);
 }
 

@@ -11,6 +11,7 @@
  * place, and everything else, is each rank's own choice by (seed, step, rank).
  */
 #include "harmless.h"
+#include "driver.h"
 #include "gpu.h"
 #include "pattern.h"
 #include "util.h"
@@ -535,7 +536,7 @@ static int harmless_self_test(void)
 
     if (harmless.num_gpus > 0) {
         range.size = range.buffer->size & ~(HARMLESS_PAGE - 1);
-        harmless.cuda.host_register(range.buffer->ptr, range.size / 2, 0);
+        ucx_mp_driver.host_register(range.buffer->ptr, range.size / 2, 0);
         for (harmless.step = 0; harmless.step < 400; ++harmless.step) {
             harmless.random = ucx_mp_hash3(1, harmless.step, 0);
             harmless_do_something();
@@ -543,7 +544,7 @@ static int harmless_self_test(void)
             harmless_memory_settle();
         }
         failed += (*refused == 0) + (*wrong < 2);
-        harmless.cuda.host_unregister(range.buffer->ptr);
+        ucx_mp_driver.host_unregister(range.buffer->ptr);
     }
     if (harmless.rank == 0) {
         printf("ucx_mp_harmless: self-test: %s: %" PRIu64 " refused, %" PRIu64

@@ -40,55 +40,7 @@
 #define RESET_NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
 #define RESET_WAIT_GEQ     0 /* CU_STREAM_WAIT_VALUE_GEQ */
 
-typedef void *reset_handle_t;
-
-/* Functions of the driver: member name, exported name, arguments */
-#define RESET_FUNCTIONS(_) \
-    _(retain, "cuDevicePrimaryCtxRetain", \
-      (reset_handle_t * ctx_p, int device)) \
-    _(release, "cuDevicePrimaryCtxRelease_v2", (int device)) \
-    _(reset, "cuDevicePrimaryCtxReset_v2", (int device)) \
-    _(set_current, "cuCtxSetCurrent", (reset_handle_t ctx)) \
-    _(create, "cuCtxCreate_v2", \
-      (reset_handle_t * ctx_p, unsigned flags, int device)) \
-    _(destroy, "cuCtxDestroy_v2", (reset_handle_t ctx)) \
-    _(stream_create, "cuStreamCreate", \
-      (reset_handle_t * stream_p, unsigned flags)) \
-    _(stream_synchronize, "cuStreamSynchronize", (reset_handle_t stream)) \
-    _(stream_destroy, "cuStreamDestroy_v2", (reset_handle_t stream)) \
-    _(stream_wait, "cuStreamWaitValue32_v2", \
-      (reset_handle_t stream, ucx_mp_ptr_t word, unsigned value, \
-       unsigned flags)) \
-    _(host_alloc, "cuMemHostAlloc", \
-      (void **ptr_p, size_t size, unsigned flags)) \
-    _(copy_dtod, "cuMemcpyDtoD_v2", \
-      (ucx_mp_ptr_t dst, ucx_mp_ptr_t src, size_t size))
-
-#define RESET_MEMBER(_member, _name, _args) int(*_member) _args;
-#define RESET_SYMBOL(_member, _name, _args) \
-    {_name, (void**)&reset_driver._member},
-
-static struct {
-    RESET_FUNCTIONS(RESET_MEMBER)
-} reset_driver;
-
 static int reset_rank, reset_device, reset_wrong;
-
-static void reset_check(int error, const char *what)
-{
-    if (error != 0) {
-        ucx_mp_die(UCX_MP_EXIT_WRONG, "%s failed: %d", what, error);
-    }
-}
-
-static void reset_load(void)
-{
-    const ucx_mp_symbol_t symbols[] = {RESET_FUNCTIONS(RESET_SYMBOL)};
-
-    ucx_mp_gpu_functions(symbols, sizeof(symbols) / sizeof(symbols[0]));
-    ucx_mp_driver_load();
-    reset_device = ucx_mp_driver.prop.location;
-}
 
 /* Fill with other bytes than pattern.h, whose buffers would be lost with a
    context. All sizes are multiples of a word. */
@@ -189,16 +141,14 @@ static void reset_messages(const char *what)
 /* Do what cudaDeviceReset() and the runtime's next call do. */
 static void reset_gpu(int stay_away)
 {
-    reset_handle_t ctx;
+    void *ctx;
 
-    reset_check(reset_driver.reset(reset_device), "cuDevicePrimaryCtxReset");
-    reset_check(reset_driver.release(reset_device),
-                "cuDevicePrimaryCtxRelease");
-    reset_check(reset_driver.set_current(NULL), "cuCtxSetCurrent");
+    UCX_MP_DRIVER(ctx_reset, reset_device);
+    UCX_MP_DRIVER(ctx_release, reset_device);
+    UCX_MP_DRIVER(ctx_set, NULL);
     if (!stay_away) {
-        reset_check(reset_driver.retain(&ctx, reset_device),
-                    "cuDevicePrimaryCtxRetain");
-        reset_check(reset_driver.set_current(ctx), "cuCtxSetCurrent");
+        UCX_MP_DRIVER(ctx_retain, &ctx, reset_device);
+        UCX_MP_DRIVER(ctx_set, ctx);
     }
 }
 
@@ -218,7 +168,7 @@ static void reset_resets(void)
 {
     static const char *const names[] = {"rank 0 was reset", "rank 1 was reset",
                                         "both were reset"};
-    reset_handle_t ctx;
+    void *ctx;
     int round, who;
 
     for (round = 0; round < RESET_ROUNDS; ++round) {
@@ -229,9 +179,8 @@ static void reset_resets(void)
 
             reset_host_message();
             if ((round == 1) && ((who == 2) || (who == reset_rank))) {
-                reset_check(reset_driver.retain(&ctx, reset_device),
-                            "cuDevicePrimaryCtxRetain");
-                reset_check(reset_driver.set_current(ctx), "cuCtxSetCurrent");
+                UCX_MP_DRIVER(ctx_retain, &ctx, reset_device);
+                UCX_MP_DRIVER(ctx_set, ctx);
             }
             reset_messages(names[who]);
         }
@@ -240,20 +189,18 @@ static void reset_resets(void)
 
 static void reset_contexts(void)
 {
-    reset_handle_t ctx, before;
+    void *ctx, *before;
     int round;
 
-    reset_check(reset_driver.retain(&before, reset_device),
-                "cuDevicePrimaryCtxRetain");
+    UCX_MP_DRIVER(ctx_retain, &before, reset_device);
     for (round = 0; round < RESET_ROUNDS; ++round) {
-        reset_check(reset_driver.create(&ctx, 0, reset_device), "cuCtxCreate");
+        UCX_MP_DRIVER(ctx_create, &ctx, 0, reset_device);
         reset_messages("in a context of the program's");
-        reset_check(reset_driver.destroy(ctx), "cuCtxDestroy");
-        reset_check(reset_driver.set_current(before), "cuCtxSetCurrent");
+        UCX_MP_DRIVER(ctx_destroy, ctx);
+        UCX_MP_DRIVER(ctx_set, before);
         reset_messages("with that context destroyed");
     }
-    reset_check(reset_driver.release(reset_device),
-                "cuDevicePrimaryCtxRelease");
+    UCX_MP_DRIVER(ctx_release, reset_device);
 }
 
 /* Return fresh pages, at an address if given; not from malloc(), which may keep
@@ -265,7 +212,9 @@ static uint8_t *reset_pages(size_t size, void *address)
                                ((address == NULL) ? 0 : MAP_FIXED),
                        -1, 0);
 
-    reset_check(pages == MAP_FAILED, "mmap");
+    if (pages == MAP_FAILED) {
+        ucx_mp_die(UCX_MP_EXIT_WRONG, "mmap: %m");
+    }
     memset(pages, RESET_POISON, size);
     return pages;
 }
@@ -281,7 +230,7 @@ static void reset_kernel(void)
     unsigned *word      = NULL;
     uint8_t *buf        = is_first ? reset_pages(size, NULL) :
                                      ucx_mp_mem_alloc(mem, size);
-    reset_handle_t stream;
+    void *stream;
     unsigned one = 1;
     int i;
 
@@ -295,16 +244,11 @@ static void reset_kernel(void)
     }
 
     if (is_first) {
-        reset_check(reset_driver.host_alloc((void**)&word, sizeof(*word),
-                                            RESET_PORTABLE),
-                    "cuMemHostAlloc");
+        UCX_MP_DRIVER(host_alloc, (void**)&word, sizeof(*word), RESET_PORTABLE);
         *word = 0;
-        reset_check(reset_driver.stream_create(&stream, RESET_NON_BLOCKING),
-                    "cuStreamCreate");
-        reset_check(reset_driver.stream_wait(stream,
-                                             (ucx_mp_ptr_t)(size_t)word, 1,
-                                             RESET_WAIT_GEQ),
-                    "cuStreamWaitValue32");
+        UCX_MP_DRIVER(stream_create, &stream, RESET_NON_BLOCKING);
+        UCX_MP_DRIVER(stream_wait, stream, (ucx_mp_ptr_t)(size_t)word, 1,
+                      RESET_WAIT_GEQ);
         MPI_Send(&one, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD);
         /* The alarm ends the program if any of this waits for the kernel: other
            memory gets the address, and is received into as the first was sent
@@ -317,10 +261,9 @@ static void reset_kernel(void)
         reset_compare(mem, buf, size, 1, "while a kernel runs");
         MPI_Recv(word, 1, MPI_UNSIGNED, to, 0, MPI_COMM_WORLD,
                  MPI_STATUS_IGNORE);
-        reset_check(reset_driver.stream_synchronize(stream),
-                    "cuStreamSynchronize");
+        UCX_MP_DRIVER(stream_synchronize, stream);
         alarm(0);
-        reset_check(reset_driver.stream_destroy(stream), "cuStreamDestroy");
+        UCX_MP_DRIVER(stream_destroy, stream);
         ucx_mp_mem_free(UCX_MP_MEM_PINNED, word);
         munmap(buf, size);
     } else {
@@ -350,9 +293,8 @@ static void reset_copies(void)
         if (reset_rank == 0) {
             reset_fill(UCX_MP_MEM_DEVICE, src + size - part, part,
                        (uint64_t)i);
-            reset_check(reset_driver.copy_dtod((ucx_mp_ptr_t)(size_t)buf,
-                                               (ucx_mp_ptr_t)(size_t)src, size),
-                        "cuMemcpyDtoD");
+            UCX_MP_DRIVER(copy_dtod, (ucx_mp_ptr_t)(size_t)buf,
+                          (ucx_mp_ptr_t)(size_t)src, size);
             MPI_Send(end, (int)part, MPI_BYTE, to, 0, MPI_COMM_WORLD);
         } else {
             ucx_mp_mem_set(UCX_MP_MEM_DEVICE, end, RESET_POISON, part);
@@ -557,7 +499,8 @@ int main(int argc, char **argv)
     }
 
     ucx_mp_gpu_require(reset_rank);
-    reset_load();
+    ucx_mp_driver_load();
+    reset_device = ucx_mp_driver.prop.location;
     reset_messages("at first");
     for (i = 0; i < sizeof(ways) / sizeof(ways[0]); ++i) {
         if ((argc < 2) ? !ways[i].is_by_name :
