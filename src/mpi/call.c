@@ -177,28 +177,12 @@ static void call_fail(ucx_mp_mpi_call_t *call, int code)
     call->failed = (call->failed == MPI_SUCCESS) ? code : call->failed;
 }
 
-/* Describe the call's next buffer and count it. If its rows cannot be found,
-   leave a buffer at a host address to the MPI, although the datatype may lead
-   to a GPU; mark another one as lost and raise an error. An error of the MPI
-   goes to call->rc. */
-static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
+void ucx_mp_mpi_call_lose(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer,
+                          int rc, const char *too_large)
 {
-    const int rc = parts_add(&buffer->parts, &buffer->layout, false);
-
-    switch (rc) {
-    case MPI_SUCCESS:
-        ++call->num_buffers;
-        return;
-    case UCX_MP_MPI_LAYOUT_NO_MEMORY:
-    case UCX_MP_MPI_LAYOUT_TOO_LARGE:
-        ucx_mp_mpi_layout_free(&buffer->layout);
-        if (ucx_mp_mpi_pointer_is_host(buffer->original)) {
-            return;
-        }
-        break;
-    default:
+    if ((rc != UCX_MP_MPI_LAYOUT_NO_MEMORY) &&
+        (rc != UCX_MP_MPI_LAYOUT_TOO_LARGE)) {
         call->rc = rc;
-        ucx_mp_mpi_layout_free(&buffer->layout);
         return;
     }
 
@@ -208,10 +192,28 @@ static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
               ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
                                "%s: no memory to describe a datatype",
                                call->name) :
-              ucx_mp_mpi_raise(call->comm, MPI_ERR_TYPE,
-                               "%s: GPU buffers of datatypes with gaps and "
-                               "2 GiB of data or more are not supported",
-                               call->name));
+              ucx_mp_mpi_raise(call->comm, MPI_ERR_TYPE, "%s: %s", call->name,
+                               too_large));
+}
+
+/* Describe the call's next buffer and count it. If its rows cannot be found,
+   leave a buffer at a host address to the MPI, although the datatype may lead
+   to a GPU. */
+static void call_describe(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer)
+{
+    const int rc = parts_add(&buffer->parts, &buffer->layout, false);
+
+    if (rc == MPI_SUCCESS) {
+        ++call->num_buffers;
+        return;
+    }
+
+    ucx_mp_mpi_layout_free(&buffer->layout);
+    if ((rc > 0) || !ucx_mp_mpi_pointer_is_host(buffer->original)) {
+        ucx_mp_mpi_call_lose(call, buffer, rc,
+                             "GPU buffers of datatypes with gaps and 2 GiB of "
+                             "data or more are not supported");
+    }
 }
 
 /* Describe the call's next buffer, unless it is one block of host memory

@@ -130,6 +130,12 @@ void ucx_mp_mpi_call_buffer(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, MPI_Count count,
                             MPI_Datatype *type_p);
 
+/* Handle a failure `rc` to describe the call's next buffer: mark it as lost and
+   raise an error; `too_large`: its text for too many bytes. An error of the MPI
+   goes to call->rc. */
+void ucx_mp_mpi_call_lose(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer,
+                          int rc, const char *too_large);
+
 /* Describe likewise a buffer of one block per rank; 0 ranks: no bytes. */
 void ucx_mp_mpi_call_blocks(ucx_mp_mpi_call_t *call, unsigned use,
                             void *pointer_p, ucx_mp_mpi_parts_t parts);

@@ -95,26 +95,6 @@ static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
                                                 element->low);
 }
 
-static void message_fail(ucx_mp_mpi_call_t *call, ucx_mp_mpi_buffer_t *buffer,
-                         int rc)
-{
-    if (rc == UCX_MP_MPI_LAYOUT_NO_MEMORY) {
-        buffer->is_lost = true;
-        ++call->num_buffers;
-        call->failed = ucx_mp_mpi_raise(call->comm, MPI_ERR_NO_MEM,
-                                        "%s: no memory to describe a datatype",
-                                        call->name);
-    } else if (rc == UCX_MP_MPI_LAYOUT_TOO_LARGE) {
-        buffer->is_lost = true;
-        ++call->num_buffers;
-        call->failed = ucx_mp_mpi_raise(call->comm, MPI_ERR_TYPE,
-                                        "%s: a datatype with 2 GiB of data or "
-                                        "more cannot be described", call->name);
-    } else {
-        call->rc = rc;
-    }
-}
-
 void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
                                void *pointer_p, void *count_p, size_t width,
                                MPI_Datatype *type_p)
@@ -149,7 +129,9 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 
     rc = ucx_mp_mpi_layout_hold(*type_p, &buffer->element);
     if (rc != MPI_SUCCESS) {
-        message_fail(call, buffer, rc);
+        ucx_mp_mpi_call_lose(call, buffer, rc,
+                             "a datatype with 2 GiB of data or more cannot be "
+                             "described");
         return;
     }
 

@@ -93,16 +93,13 @@ typedef struct {
 } run_t;
 
 static struct {
-    uint64_t calls, chunks, bytes, agreements;
+    uint64_t bytes, agreements;
 } totals;
 
 
 __attribute__((visibility("default"))) void
-ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,
-                        uint64_t *bytes_p, uint64_t *agreements_p)
+ucx_mp_mpi_nodes_counts(uint64_t *bytes_p, uint64_t *agreements_p)
 {
-    *calls_p      = __atomic_load_n(&totals.calls, __ATOMIC_RELAXED);
-    *chunks_p     = __atomic_load_n(&totals.chunks, __ATOMIC_RELAXED);
     *bytes_p      = __atomic_load_n(&totals.bytes, __ATOMIC_RELAXED);
     *agreements_p = __atomic_load_n(&totals.agreements, __ATOMIC_RELAXED);
 }
@@ -668,8 +665,6 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
         return *rc_p != MPI_SUCCESS;
     }
 
-    __atomic_fetch_add(&totals.calls, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&totals.chunks, run.num_chunks, __ATOMIC_RELAXED);
     mine  = !run.is_failed;
     *rc_p = ucx_mp_mpi_pmpi.Allreduce(&mine, &is_good, 1,
                                       ucx_mp_mpi_pmpi.integer,

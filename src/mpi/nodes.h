@@ -45,11 +45,8 @@ bool ucx_mp_mpi_nodes_collective(ucx_mp_mpi_nodes_t *nodes,
                                  const ucx_mp_mpi_collective_t *args,
                                  int *rc_p);
 
-/*
- * Get totals of this process, for tests: calls carried out, their rounds, bytes
- * passed to the MPI's reductions between nodes, agreements.
- */
-void ucx_mp_mpi_nodes_counts(uint64_t *calls_p, uint64_t *chunks_p,
-                             uint64_t *bytes_p, uint64_t *agreements_p);
+/* Get totals of this process, for tests: bytes passed to the MPI's reductions
+   between nodes, and agreements. */
+void ucx_mp_mpi_nodes_counts(uint64_t *bytes_p, uint64_t *agreements_p);
 
 #endif

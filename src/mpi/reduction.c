@@ -46,6 +46,14 @@ static struct {
 
 /* ----------------------------------------------------------- the MPI's call */
 
+/* Make one of two calls: that with large counts if is_large is set */
+#if MPI_VERSION >= 4
+#define CALL(_name, ...) \
+    (is_large ? PMPI_##_name##_c(__VA_ARGS__) : PMPI_##_name(__VA_ARGS__))
+#else
+#define CALL(_name, ...) PMPI_##_name(__VA_ARGS__)
+#endif
+
 /* Start a declined reduction on the duplicate `comm`, by the wrappers of this
    library, which stage the buffers. @return Their result. */
 static int reduction_call(reduction_t *reduction, MPI_Comm comm)
@@ -53,46 +61,26 @@ static int reduction_call(reduction_t *reduction, MPI_Comm comm)
     const ucx_mp_mpi_collective_t *args = &reduction->args;
     const void *counts                  = args->counts.values;
     MPI_Request *request                = &reduction->inner;
-
 #if MPI_VERSION >= 4
-    if ((args->count > INT_MAX) ||
-        ((counts != NULL) && (args->counts.width != sizeof(int)))) {
-        switch (args->kind) {
-        case UCT_CUDA_COLL_KIND_ALLREDUCE:
-            return PMPI_Iallreduce_c(args->sendbuf, args->recvbuf, args->count,
-                                     args->datatype, args->op, comm, request);
-        case UCT_CUDA_COLL_KIND_REDUCE:
-            return PMPI_Ireduce_c(args->sendbuf, args->recvbuf, args->count,
-                                  args->datatype, args->op, args->root, comm,
-                                  request);
-        default:
-            return (counts == NULL) ?
-                           PMPI_Ireduce_scatter_block_c(
-                                   args->sendbuf, args->recvbuf, args->count,
-                                   args->datatype, args->op, comm, request) :
-                           PMPI_Ireduce_scatter_c(
-                                   args->sendbuf, args->recvbuf, counts,
-                                   args->datatype, args->op, comm, request);
-        }
-    }
+    const bool is_large                 = (args->count > INT_MAX) ||
+                                          ((counts != NULL) &&
+                                           (args->counts.width != sizeof(int)));
 #endif
 
     switch (args->kind) {
     case UCT_CUDA_COLL_KIND_ALLREDUCE:
-        return PMPI_Iallreduce(args->sendbuf, args->recvbuf, (int)args->count,
-                               args->datatype, args->op, comm, request);
+        return CALL(Iallreduce, args->sendbuf, args->recvbuf, args->count,
+                    args->datatype, args->op, comm, request);
     case UCT_CUDA_COLL_KIND_REDUCE:
-        return PMPI_Ireduce(args->sendbuf, args->recvbuf, (int)args->count,
-                            args->datatype, args->op, args->root, comm,
-                            request);
+        return CALL(Ireduce, args->sendbuf, args->recvbuf, args->count,
+                    args->datatype, args->op, args->root, comm, request);
     default:
         return (counts == NULL) ?
-                       PMPI_Ireduce_scatter_block(
-                               args->sendbuf, args->recvbuf, (int)args->count,
-                               args->datatype, args->op, comm, request) :
-                       PMPI_Ireduce_scatter(args->sendbuf, args->recvbuf,
-                                            counts, args->datatype, args->op,
-                                            comm, request);
+                       CALL(Ireduce_scatter_block, args->sendbuf,
+                            args->recvbuf, args->count, args->datatype,
+                            args->op, comm, request) :
+                       CALL(Ireduce_scatter, args->sendbuf, args->recvbuf,
+                            counts, args->datatype, args->op, comm, request);
     }
 }
 

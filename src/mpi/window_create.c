@@ -207,28 +207,24 @@ static bool window_map(ucx_mp_mpi_window_t *window, const part_t *parts)
     return true;
 }
 
+#if MPI_VERSION >= 4
+#define REAL(_name, ...) \
+    (making->is_large ? ucx_mp_mpi_pmpi._name##_c(__VA_ARGS__) : \
+                        ucx_mp_mpi_pmpi._name(__VA_ARGS__))
+#else
+#define REAL(_name, ...) ucx_mp_mpi_pmpi._name(__VA_ARGS__)
+#endif
+
 /* Make the MPI's call that creates the window. `base` and `size`: memory for
    the MPI; none if this rank's is on a GPU. @return Its result. */
 static int window_make(const making_t *making, void *base, MPI_Aint size,
                        MPI_Win *win)
 {
-    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
-
-#if MPI_VERSION >= 4
-    if (making->is_large) {
-        return making->is_allocate ?
-                       real->Win_allocate_c(size, making->unit, making->info,
-                                            making->comm, making->base_p,
-                                            win) :
-                       real->Win_create_c(base, size, making->unit,
-                                          making->info, making->comm, win);
-    }
-#endif
     return making->is_allocate ?
-                   real->Win_allocate(size, (int)making->unit, making->info,
-                                      making->comm, making->base_p, win) :
-                   real->Win_create(base, size, (int)making->unit,
-                                    making->info, making->comm, win);
+                   REAL(Win_allocate, size, making->unit, making->info,
+                        making->comm, making->base_p, win) :
+                   REAL(Win_create, base, size, making->unit, making->info,
+                        making->comm, win);
 }
 
 /* Create the window on all ranks, once one of them has GPU memory; all call

@@ -39,13 +39,13 @@ long ucx_mp_on_gpus(void)
 
 unsigned long long ucx_mp_between_nodes(unsigned long long *agreements_p)
 {
-    void (*counts)(uint64_t*, uint64_t*, uint64_t*, uint64_t*);
-    uint64_t calls, chunks, bytes = 0, agreements = 0;
+    void (*counts)(uint64_t*, uint64_t*);
+    uint64_t bytes = 0, agreements = 0;
 
-    counts = (void (*)(uint64_t*, uint64_t*, uint64_t*, uint64_t*))dlsym(
-            RTLD_DEFAULT, "ucx_mp_mpi_nodes_counts");
+    counts = (void (*)(uint64_t*, uint64_t*))dlsym(RTLD_DEFAULT,
+                                                   "ucx_mp_mpi_nodes_counts");
     if (counts != NULL) {
-        counts(&calls, &chunks, &bytes, &agreements);
+        counts(&bytes, &agreements);
     }
     *agreements_p = agreements;
     return bytes;
