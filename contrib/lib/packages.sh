@@ -151,17 +151,17 @@ wheel_venv() {
     local venv=$ucx_mp_deps/venv mark
     mark=$venv/.$(printf '%s_' "$@")
 
-    [ ! -f "$mark" ] || return 0
-    say "installing $* into ${venv#"$ucx_mp_top"/}"
-    [ -x "$venv/bin/python" ] || python3 -m venv "$venv" || return 1
-    # shellcheck disable=SC2046
-    if "$venv/bin/python" -m pip install $(wheel_source) --quiet \
-           --disable-pip-version-check "$@"; then
+    (
+        flock 9 # other steps install into it, too
+        [ ! -f "$mark" ] || exit 0
+        say "installing $* into ${venv#"$ucx_mp_top"/}"
+        [ -x "$venv/bin/python" ] || python3 -m venv "$venv" || exit 1
+        # shellcheck disable=SC2046
+        "$venv/bin/python" -m pip install $(wheel_source) --quiet \
+            --disable-pip-version-check "$@" ||
+            { say "could not install $* into build/deps/venv"; exit 1; }
         touch "$mark"
-    else
-        say "could not install $* into build/deps/venv"
-        return 1
-    fi
+    ) 9> "$ucx_mp_deps/.venv-lock"
 }
 
 wheel_source() {
