@@ -24,7 +24,7 @@ struct cuemu_node {
     cuemu_gnode_t    *origin;     /* node it was cloned from */
     cuemu_gnode_t   **deps;
     unsigned          num_deps;
-    int               index;      /* scratch of instantiation */
+    int               index;      /* scratch of instantiation and searches */
 };
 
 struct cuemu_graph {
@@ -459,18 +459,19 @@ CUEMU_API(cuGraphAddEventWaitNode,
 
 /* ----------------------------------------------------------------- shape */
 
-/* Return non-zero if `to` is `from` or depends on it. */
-static int cuemu_gnode_reaches(const cuemu_gnode_t *to,
-                               const cuemu_gnode_t *from)
+/* Return non-zero if `to` is `from` or depends on it. Nodes visited before have
+   the index 1. */
+static int cuemu_gnode_visit(cuemu_gnode_t *to, const cuemu_gnode_t *from)
 {
     unsigned i;
 
-    if (to == from) {
-        return 1;
+    if ((to == from) || (to->index == 1)) {
+        return to == from;
     }
 
+    to->index = 1;
     for (i = 0; i < to->num_deps; ++i) {
-        if (cuemu_gnode_reaches(to->deps[i], from)) {
+        if (cuemu_gnode_visit(to->deps[i], from)) {
             return 1;
         }
     }
@@ -480,8 +481,13 @@ static int cuemu_gnode_reaches(const cuemu_gnode_t *to,
 
 int cuemu_graph_reaches(CUgraphNode to, CUgraphNode from)
 {
-    return cuemu_gnode_reaches((const cuemu_gnode_t*)to,
-                               (const cuemu_gnode_t*)from);
+    cuemu_gnode_t *last = (cuemu_gnode_t*)to, *node;
+
+    for (node = last->graph->first; node != NULL; node = node->next) {
+        node->index = 0;
+    }
+
+    return cuemu_gnode_visit(last, (const cuemu_gnode_t*)from);
 }
 
 /* Add or remove the edges from[i] to to[i]. */
@@ -504,7 +510,8 @@ static CUresult cuemu_graph_set_deps(CUgraph handle, const CUgraphNode *from,
         b = cuemu_gnode_check(to[i]);
         if ((a == NULL) || (b == NULL) || (b->graph != graph) ||
             (cuemu_gnode_depends(b, a) == adds) ||
-            (adds && ((a->graph != graph) || cuemu_gnode_reaches(a, b)))) {
+            (adds &&
+             ((a->graph != graph) || cuemu_graph_reaches(from[i], to[i])))) {
             return CUDA_ERROR_INVALID_VALUE;
         }
 

@@ -830,6 +830,32 @@ TEST_F(driver, graph_refuses_cycles)
     });
 }
 
+/* 2^60 paths lead from the last node to the first one */
+TEST_F(driver, graphs_with_many_paths)
+{
+    run(1, [](int) {
+        CUgraphNode layer[2], next[2], last;
+        CUgraph graph;
+
+        use(0);
+        CU_OK(cuGraphCreate(&graph, 0));
+        CU_OK(cuGraphAddEmptyNode(&layer[0], graph, nullptr, 0));
+        CU_OK(cuGraphAddEmptyNode(&layer[1], graph, nullptr, 0));
+        for (int i = 0; i < 60; ++i) {
+            CU_OK(cuGraphAddEmptyNode(&next[0], graph, layer, 2));
+            CU_OK(cuGraphAddEmptyNode(&next[1], graph, layer, 2));
+            std::copy(next, next + 2, layer);
+        }
+        CU_OK(cuGraphAddEmptyNode(&last, graph, nullptr, 0));
+#if CUDA_VERSION >= 13000
+        CU_OK(cuGraphAddDependencies(graph, &layer[0], &last, nullptr, 1));
+#else
+        CU_OK(cuGraphAddDependencies(graph, &layer[0], &last, 1));
+#endif
+        CU_OK(cuGraphDestroy(graph));
+    });
+}
+
 TEST_F(driver, stream_ordered_memory)
 {
     run(1, [](int) {
