@@ -47,18 +47,31 @@ static struct {
 } streams = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
+/* Fill the table. @return Whether the driver has all functions that are called
+   without a check. The transport module needs more, so it may decline a driver
+   with which GPU memory is still staged. */
 static bool driver_fill(void *handle)
 {
-    bool has_all = true;
-
 #define FILL(_name, _symbol, _args) \
     driver._name = (CUresult(*) _args)dlsym(handle, _symbol);
-#define FILL_REQUIRED(_name, _symbol, _args) \
-    FILL(_name, _symbol, _args) \
-    has_all = has_all && (driver._name != NULL);
-    UCT_CUDA_DRIVER_FUNCTIONS(FILL_REQUIRED, FILL)
+    UCT_CUDA_DRIVER_FUNCTIONS(FILL, FILL)
     uct_cuda_capture_wrap(&driver);
-    return has_all;
+
+    return (driver.cuGetErrorName != NULL) &&
+           (driver.cuDeviceGetCount != NULL) &&
+           (driver.cuDevicePrimaryCtxRetain != NULL) &&
+           (driver.cuCtxPushCurrent != NULL) &&
+           (driver.cuCtxPopCurrent != NULL) &&
+           (driver.cuCtxGetCurrent != NULL) &&
+           (driver.cuCtxGetDevice != NULL) && (driver.cuMemAlloc != NULL) &&
+           (driver.cuMemFree != NULL) && (driver.cuMemHostRegister != NULL) &&
+           (driver.cuMemGetAddressRange != NULL) &&
+           (driver.cuPointerGetAttributes != NULL) &&
+           (driver.cuMemcpy2DAsync != NULL) && (driver.cuMemcpyAsync != NULL) &&
+           (driver.cuStreamCreate != NULL) &&
+           (driver.cuStreamDestroy != NULL) &&
+           (driver.cuStreamQuery != NULL) &&
+           (driver.cuStreamSynchronize != NULL);
 }
 
 static void driver_look(void)

@@ -77,8 +77,12 @@ static bool is_basic(int combiner)
            (combiner == MPI_COMBINER_F90_INTEGER);
 }
 
+/* Get the constructor's arguments. After an error there are no types:
+   contents_free() asks the MPI about each. */
 static int contents_get(MPI_Datatype datatype, contents_t *contents)
 {
+    int rc;
+
     contents->integers  = calloc(contents->num_integers + 1, sizeof(int));
     contents->addresses = calloc(contents->num_addresses + 1,
                                  sizeof(MPI_Aint));
@@ -93,16 +97,22 @@ static int contents_get(MPI_Datatype datatype, contents_t *contents)
 
 #if MPI_VERSION >= 4
     if (has_large()) {
-        return ucx_mp_mpi_pmpi.Type_get_contents_c(
+        rc = ucx_mp_mpi_pmpi.Type_get_contents_c(
                 datatype, contents->num_integers, contents->num_addresses,
                 contents->num_counts, contents->num_types, contents->integers,
                 contents->addresses, contents->counts, contents->types);
-    }
+    } else
 #endif
-    return ucx_mp_mpi_pmpi.Type_get_contents(
-            datatype, contents->num_integers, (int)contents->num_addresses,
-            contents->num_types, contents->integers, contents->addresses,
-            contents->types);
+    {
+        rc = ucx_mp_mpi_pmpi.Type_get_contents(
+                datatype, contents->num_integers, (int)contents->num_addresses,
+                contents->num_types, contents->integers, contents->addresses,
+                contents->types);
+    }
+    if (rc != MPI_SUCCESS) {
+        contents->num_types = 0;
+    }
+    return rc;
 }
 
 /* Free the arrays of contents_get(), and the derived types in them:

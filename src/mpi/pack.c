@@ -2,6 +2,7 @@
 #include <mpi/pack.h>
 
 #include <kernels/pack.h>
+#include <uct/cuda/base/capture.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -289,15 +290,20 @@ static rows_t *rows_find(const context_t *context,
     return rows;
 }
 
+/* Load the packing kernel, all calls in relaxed mode: the program may capture
+   a graph meanwhile. */
 static bool context_load(context_t *context)
 {
     ucx_mp_kernels_driver_t driver;
+    bool is_changed;
 
     if (!context->is_loaded && !context->is_failed) {
+        is_changed         = uct_cuda_capture_relax();
         context->is_loaded = ucx_mp_mpi_gpu_kernels(&driver) &&
                              (ucx_mp_pack_load(&driver, &context->pack) ==
                               CUDA_SUCCESS);
         context->is_failed = !context->is_loaded;
+        uct_cuda_capture_restore(is_changed);
     }
     return context->is_loaded;
 }
@@ -336,9 +342,11 @@ ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
     ucx_mp_kernels_t *kernels = NULL;
     ucx_mp_kernels_driver_t driver;
     context_t *context;
+    bool is_changed;
 
     pthread_mutex_lock(&gpu.lock);
-    context = context_find(copy);
+    is_changed = uct_cuda_capture_relax();
+    context    = context_find(copy);
     if ((context != NULL) && (context->reductions == NULL) &&
         ucx_mp_mpi_gpu_kernels(&driver)) {
         context->reductions = ucx_mp_kernels_create(&driver);
@@ -348,6 +356,7 @@ ucx_mp_kernels_t *ucx_mp_mpi_reduce_prepare(ucx_mp_mpi_copy_t *copy,
          CUDA_SUCCESS)) {
         kernels = context->reductions;
     }
+    uct_cuda_capture_restore(is_changed);
     pthread_mutex_unlock(&gpu.lock);
     return kernels;
 }
