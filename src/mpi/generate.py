@@ -293,7 +293,7 @@ FETCHES = (one(READ, 'origin_addr', '1', 'datatype'),
            one(BOTH, 'result_addr', '1', 'datatype'))
 WINDOWS = {
     'Fetch_and_op': ('in origin_addr, ' + FETCHED + 'op op, win win',
-                     FETCHES, 'GET_ACCUMULATE'),
+                     FETCHES, 'FETCH'),
     'Compare_and_swap': (
         'in origin_addr, in compare_addr, ' + FETCHED + 'win win',
         FETCHES + (one(READ, 'compare_addr', '1', 'datatype'),), 'SWAP'),

@@ -25,12 +25,13 @@
 #include <stdint.h>
 
 
-/* Operation of a call; MPI_Fetch_and_op is a GET_ACCUMULATE of one element */
+/* Operation of a call; FETCH is MPI_Fetch_and_op, SWAP MPI_Compare_and_swap */
 typedef enum {
     UCX_MP_MPI_RMA_PUT,
     UCX_MP_MPI_RMA_GET,
     UCX_MP_MPI_RMA_ACCUMULATE,
     UCX_MP_MPI_RMA_GET_ACCUMULATE,
+    UCX_MP_MPI_RMA_FETCH,
     UCX_MP_MPI_RMA_SWAP
 } ucx_mp_mpi_rma_kind_t;
 
@@ -138,6 +139,16 @@ void ucx_mp_mpi_window_remove(ucx_mp_mpi_window_t *window);
  * @return Whether it is done; otherwise it is the MPI's call.
  */
 bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p);
+
+/* Let the MPI judge the buffers, datatypes and operation of a call, but no
+   displacement. @return Its error, raised by the window's handler, or
+   MPI_SUCCESS. */
+int ucx_mp_mpi_window_check(const ucx_mp_mpi_rma_t *args);
+
+/* Return whether MPI_Reduce_local() takes an operation that passed the check,
+   for a predefined datatype; not every MPI's check tells. Found once for a
+   pair. */
+bool ucx_mp_mpi_window_reduces(MPI_Op op, MPI_Datatype base, MPI_Count extent);
 
 /* Keep a staged call on the MPI's memory until ucx_mp_mpi_window_settle(); end
    it at once if it failed or nothing is staged. Aborts without memory. @return

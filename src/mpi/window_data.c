@@ -691,6 +691,11 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
         return MPI_ERR_TYPE;
     }
 
+    if ((args->kind != UCX_MP_MPI_RMA_SWAP) &&
+        !ucx_mp_mpi_window_reduces(args->op, change.base, sizes.extent)) {
+        return MPI_ERR_OP;
+    }
+
     change.width     = (size_t)sizes.size;
     change.is_padded = (sizes.size != sizes.extent);
     if (change.is_padded && (sizes.extent > PAIR_MAX)) {
@@ -746,17 +751,21 @@ bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p)
 {
     ucx_mp_mpi_window_t *window = ucx_mp_mpi_window_find(args->win);
     const int rank              = args->target_rank;
-    int rc                      = MPI_SUCCESS;
+    int rc;
 
     if ((window == NULL) || ((rank >= 0) && (rank < window->size) &&
                              !window->targets[rank].is_ours)) {
         return false;
     }
 
+    *rc_p = ucx_mp_mpi_window_check(args);
+    if (*rc_p != MPI_SUCCESS) {
+        return true;
+    }
+
+    rc = (rank == MPI_PROC_NULL) ? MPI_SUCCESS : MPI_ERR_RANK;
     if ((rank >= 0) && (rank < window->size)) {
         rc = rma(window, args);
-    } else if (rank != MPI_PROC_NULL) {
-        rc = MPI_ERR_RANK;
     }
 
     if (rc != MPI_SUCCESS) {

@@ -1201,6 +1201,95 @@ static void edge_parametrised(char *buffer)
            (new[2] == 6), "a sum of a parametrised datatype");
 }
 
+static void not_called(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    (void)from;
+    (void)to;
+    (void)count;
+    (void)type;
+    fail("a user's operation was called", 0, 0);
+}
+
+/* Make calls of which the operation is invalid for the datatype. */
+static void edge_operation(char *buffer, MPI_Op op, MPI_Datatype type)
+{
+    const int next = (rank + 1) % size;
+    int rc;
+
+    rc = MPI_Accumulate(buffer, 1, type, next, 0, 1, type, op, win);
+    expect(class_of(rc) == MPI_ERR_OP, "an accumulate's operation");
+    rc = MPI_Get_accumulate(buffer, 1, type, buffer + 64, 1, type, next, 0, 1,
+                            type, op, win);
+    expect(class_of(rc) == MPI_ERR_OP, "a get's operation");
+    rc = MPI_Fetch_and_op(buffer, buffer + 64, type, next, 0, op, win);
+    expect(class_of(rc) == MPI_ERR_OP, "a fetch's operation");
+}
+
+/* Make calls of which a datatype is not committed, or derived where MPI demands
+   a predefined one. */
+static void edge_datatypes(char *buffer)
+{
+    const int next = (rank + 1) % size;
+    MPI_Datatype two;
+    int rc;
+
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    rc = MPI_Put(buffer, 1, two, next, 0, 2, MPI_INT, win);
+    expect(class_of(rc) == MPI_ERR_TYPE, "a put's datatype");
+    rc = MPI_Get(buffer, 2, MPI_INT, next, 0, 1, two, win);
+    expect(class_of(rc) == MPI_ERR_TYPE, "a get's datatype");
+    rc = MPI_Accumulate(buffer, 1, two, next, 0, 2, MPI_INT, MPI_SUM, win);
+    expect(class_of(rc) == MPI_ERR_TYPE, "an accumulate's datatype");
+    rc = MPI_Get_accumulate(NULL, 0, MPI_INT, buffer, 1, two, next, 0, 2,
+                            MPI_INT, MPI_NO_OP, win);
+    expect(class_of(rc) == MPI_ERR_TYPE, "a result's datatype");
+
+    MPI_Type_commit(&two);
+    rc = MPI_Fetch_and_op(buffer, buffer + 64, two, next, 0, MPI_SUM, win);
+    expect(class_of(rc) == MPI_ERR_TYPE, "a fetch's datatype");
+    rc = MPI_Compare_and_swap(buffer, buffer + 64, buffer + 128, two, next, 0,
+                              win);
+    expect(class_of(rc) == MPI_ERR_TYPE, "a swap's datatype");
+    MPI_Type_free(&two);
+}
+
+/* Calls that MPI forbids return an error of the window's handler, and change
+   nothing; what MPI allows and the kernels lack is done. */
+static void edge_refused(char *buffer)
+{
+    const int next      = (rank + 1) % size;
+    const long double a = 3;
+    long double found   = 4;
+    const char new[64]  = {1, 2, 3};
+    char old[64], now[64];
+    MPI_Op own;
+    int rc;
+
+    MPI_Get(old, 64, MPI_BYTE, next, 0, 64, MPI_BYTE, win);
+    MPI_Win_flush(next, win);
+    ucx_mp_mem_write(edge_mem(), buffer, new, sizeof(new));
+    MPI_Op_create(not_called, 1, &own);
+    edge_operation(buffer, MPI_OP_NULL, MPI_INT);
+    edge_operation(buffer, own, MPI_INT);
+    edge_operation(buffer, MPI_BAND, MPI_DOUBLE);
+    edge_operation(buffer, MPI_BAND, MPI_LONG_DOUBLE);
+    edge_datatypes(buffer);
+    MPI_Op_free(&own);
+    MPI_Get(now, 64, MPI_BYTE, next, 0, 64, MPI_BYTE, win);
+    MPI_Win_flush(next, win);
+    expect(memcmp(now, old, 64) == 0, "a forbidden call changed the window");
+
+    MPI_Put(&found, 1, MPI_LONG_DOUBLE, next, 0, 1, MPI_LONG_DOUBLE, win);
+    MPI_Win_flush(next, win);
+    ucx_mp_mem_write(edge_mem(), buffer, &a, sizeof(a));
+    rc = MPI_Accumulate(buffer, 1, MPI_LONG_DOUBLE, next, 0, 1, MPI_LONG_DOUBLE,
+                        MPI_SUM, win);
+    MPI_Win_flush(next, win);
+    MPI_Get(&found, 1, MPI_LONG_DOUBLE, next, 0, 1, MPI_LONG_DOUBLE, win);
+    MPI_Win_flush(next, win);
+    expect((rc == MPI_SUCCESS) && (found == 7), "a sum of long doubles");
+}
+
 /* Datatypes and copies in windows of GPU memory */
 static void edge_gpu(void)
 {
@@ -1216,6 +1305,7 @@ static void edge_gpu(void)
     edge_pairs(buffer);
     edge_parametrised(buffer);
     if (!on_host) {
+        edge_refused(buffer);
         edge_copied();
     }
     MPI_Win_unlock_all(win);

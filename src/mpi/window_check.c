@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Arguments of one-sided calls that this library carries out: the MPI judges
+ * them, since it knows its datatypes and what it allows.
+ */
+#include <mpi/handles.h>
+#include <mpi/window.h>
+
+#include <limits.h>
+
+
+#define MAX_PAIRS 32
+#define WIDEST    32 /* bytes of a predefined datatype that can be reduced */
+
+/* An operation and a predefined datatype that the kernels lack */
+typedef struct {
+    MPI_Op       op;
+    MPI_Datatype base;
+    bool         is_allowed;
+} pair_t;
+
+static struct {
+    pthread_mutex_t lock;
+    unsigned        count;
+    pair_t          entries[MAX_PAIRS];
+} pairs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+
+static int int_of(MPI_Count count)
+{
+    return (count < 0) ? -1 : (count > INT_MAX) ? INT_MAX : (int)count;
+}
+
+/* Ask about a buffer and the target's datatype by a put to no rank: the MPI
+   checks the arguments and does nothing. @return Its error, raised, or
+   MPI_SUCCESS. */
+static int buffer_ask(const ucx_mp_mpi_rma_t *args, const void *address,
+                      MPI_Count count, MPI_Datatype type)
+{
+    return ucx_mp_mpi_pmpi.Put(address, int_of(count), type, MPI_PROC_NULL, 0,
+                               int_of(args->target_count),
+                               args->target_datatype, args->win);
+}
+
+/* Ask whether MPI allows the operation for the target's datatype: a
+   user-defined one, say, it does not. @return As buffer_ask(). */
+static int op_ask(const ucx_mp_mpi_rma_t *args)
+{
+    const MPI_Datatype type = args->target_datatype;
+
+    return ucx_mp_mpi_pmpi.Accumulate(args, 1, type, MPI_PROC_NULL, 0, 1, type,
+                                      args->op, args->win);
+}
+
+int ucx_mp_mpi_window_check(const ucx_mp_mpi_rma_t *args)
+{
+    const ucx_mp_mpi_rma_kind_t kind = args->kind;
+    const bool has_result = (kind > UCX_MP_MPI_RMA_ACCUMULATE);
+    const bool has_op     = (kind != UCX_MP_MPI_RMA_SWAP) &&
+                            (kind > UCX_MP_MPI_RMA_GET);
+    const bool is_no_op   = has_op && has_result &&
+                            (args->op == ucx_mp_mpi_pmpi.no_op);
+    int rc                = MPI_SUCCESS;
+
+    if (!is_no_op) {
+        rc = buffer_ask(args, args->origin_addr, args->origin_count,
+                        args->origin_datatype);
+    }
+    if ((rc == MPI_SUCCESS) && has_result) {
+        rc = buffer_ask(args, args->result_addr, args->result_count,
+                        args->result_datatype);
+    }
+    if ((rc == MPI_SUCCESS) && (kind >= UCX_MP_MPI_RMA_FETCH) &&
+        (ucx_mp_mpi_layout_base(args->target_datatype) !=
+         args->target_datatype)) {
+        rc = ucx_mp_mpi_raise_win(args->win, MPI_ERR_TYPE);
+    }
+    return ((rc == MPI_SUCCESS) && has_op && !is_no_op) ? op_ask(args) : rc;
+}
+
+/* Reduce an element on a communicator of this process alone that returns
+   errors: MPI_Reduce_local() would abort. @return Whether the MPI did it, or
+   was not asked for lack of a communicator. */
+static bool pair_try(MPI_Op op, MPI_Datatype base)
+{
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    char from[WIDEST] __attribute__((aligned(16))) = {0};
+    char to[WIDEST] __attribute__((aligned(16)))   = {0};
+    MPI_Comm self = UCX_MP_MPI_HANDLE(MPI_COMM_SELF, "mpi_comm_self");
+    bool is_allowed = true;
+    MPI_Comm comm;
+
+    /* MPI_Comm_dup() would copy the program's attributes */
+    if (real->Comm_split(self, 0, 0, &comm) != MPI_SUCCESS) {
+        return true;
+    }
+
+    if (real->Comm_set_errhandler(comm, real->errors_return) == MPI_SUCCESS) {
+        is_allowed = (real->Allreduce(from, to, 1, base, op, comm) ==
+                      MPI_SUCCESS);
+    }
+    (void)real->Comm_free(&comm);
+    return is_allowed;
+}
+
+bool ucx_mp_mpi_window_reduces(MPI_Op op, MPI_Datatype base, MPI_Count extent)
+{
+    ucx_mp_type_t type;
+    ucx_mp_op_t known;
+    bool is_allowed;
+    unsigned i;
+
+    if ((extent > WIDEST) || (op == ucx_mp_mpi_pmpi.replace) ||
+        (op == ucx_mp_mpi_pmpi.no_op) ||
+        ucx_mp_mpi_handles_known(op, base, &known, &type)) {
+        return true;
+    }
+
+    pthread_mutex_lock(&pairs.lock);
+    for (i = 0; (i < pairs.count) && ((pairs.entries[i].op != op) ||
+                                      (pairs.entries[i].base != base)); ++i) {
+    }
+    is_allowed = (i < pairs.count) ? pairs.entries[i].is_allowed :
+                                     pair_try(op, base);
+    if ((i == pairs.count) && (i < MAX_PAIRS)) {
+        pairs.entries[pairs.count++] = (pair_t){op, base, is_allowed};
+    }
+    pthread_mutex_unlock(&pairs.lock);
+    return is_allowed;
+}
