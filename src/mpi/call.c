@@ -498,16 +498,35 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_layout_is_native(*call->file_p));
 }
 
-/* Hold a message of a datatype with unknown packed order as an image, which the
-   MPI packs. Mark it to be read: bytes that do not arrive then keep their
-   value.
-   @return false: the order is known, or there is no memory. */
+/* Return whether the MPI shall pack a datatype. UCX cuts bytes anywhere, but
+   what MPICH packs only between basic types. MPICH 4.0 cannot unpack a part of
+   one if they differ in size. */
+static bool element_is_whole(const ucx_mp_mpi_element_t *element)
+{
+#ifdef OPEN_MPI
+    (void)element;
+    return false;
+#else
+    return element->is_uneven;
+#endif
+}
+
+/* Return whether the MPI shall pack a message to another rank. An image that
+   would be large and sparse is packed here all the same. */
+static bool message_is_whole(const ucx_mp_mpi_buffer_t *buffer, size_t size)
+{
+    return element_is_whole(buffer->element) && !buffer->is_cpu &&
+           (buffer->use & UCX_MP_MPI_READ) &&
+           ((size <= SPARSE_MIN) || (buffer->bytes >= size / 4));
+}
+
+/* Hold a message as an image, which the MPI packs. Mark it to be read: bytes
+   that do not arrive then keep their value. @return false: no memory. */
 static bool message_hold_image(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy, size_t size)
 {
-    if (!buffer->element->layout.is_unordered ||
-        ((buffer->layout.count == 0) &&
-         (parts_add(&buffer->parts, &buffer->layout, true) != MPI_SUCCESS))) {
+    if ((buffer->layout.count == 0) &&
+        (parts_add(&buffer->parts, &buffer->layout, true) != MPI_SUCCESS)) {
         return false;
     }
 
@@ -524,11 +543,14 @@ static bool buffer_hold(const ucx_mp_mpi_call_t *call,
     const bool is_sparse = (size > SPARSE_MIN) &&
                            (buffer->layout.size < size / 4) &&
                            call_packs(call);
+    bool is_whole;
 
     if (buffer->element != NULL) {
-        return ucx_mp_mpi_buffer_hold_bytes(buffer, copy) ||
+        is_whole = message_is_whole(buffer, size);
+        return (!is_whole && ucx_mp_mpi_buffer_hold_bytes(buffer, copy)) ||
                ucx_mp_mpi_pmpi.assists || /* the MPI sends it as it is */
-               message_hold_image(buffer, copy, size);
+               ((is_whole || buffer->element->layout.is_unordered) &&
+                message_hold_image(buffer, copy, size));
     }
 
     return (is_sparse && buffer_hold_packed(buffer, copy)) ||
@@ -659,6 +681,21 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call)
     return true;
 }
 
+static bool type_is_whole(MPI_Datatype datatype)
+{
+    ucx_mp_mpi_element_t *element;
+    bool is_whole;
+
+    if ((ucx_mp_mpi_layout_hold(datatype, &element) != MPI_SUCCESS) ||
+        (element == NULL)) {
+        return false;
+    }
+
+    is_whole = element_is_whole(element);
+    ucx_mp_mpi_layout_release(element);
+    return is_whole;
+}
+
 MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
                                const void **buffer_p, MPI_Count count,
                                MPI_Datatype *datatype_p, const void *received)
@@ -680,6 +717,7 @@ MPI_Count ucx_mp_mpi_call_pack(ucx_mp_mpi_call_t *call, int peer,
         ucx_mp_mpi_layout_is_array(*datatype_p) ||
         ((call->num_buffers == 0) &&
          ucx_mp_mpi_pointers_are_host(*buffer_p, received)) ||
+        type_is_whole(*datatype_p) ||
         (real->Type_size_x(*datatype_p, &element) != MPI_SUCCESS) ||
         (element <= 0) || (count > INT_MAX / 2 / element) ||
         (real->Pack_size((int)count, *datatype_p, call->comm, &size) !=

@@ -154,8 +154,8 @@ bool ucx_mp_mpi_call_stage(ucx_mp_mpi_call_t *call);
 /*
  * Pack a send buffer with gaps in host memory and send the packed bytes. UCX
  * 1.13 and 1.14 abort when such a message arrives in managed memory or in the
- * sender's own GPU memory. Does nothing if both buffers are host memory, or if
- * packing fails.
+ * sender's own GPU memory. Does nothing if both buffers are host memory, if
+ * packing fails, or if MPICH must pack (basic types of several sizes).
  *
  * @param received  Receive buffer of the same call.
  *

@@ -197,6 +197,44 @@ MPI_Datatype ucx_mp_mpi_layout_base(MPI_Datatype datatype)
     return base;
 }
 
+/* A pair with gaps, as MPI_DOUBLE_INT, has members of different sizes */
+static MPI_Count basic_grain(MPI_Datatype datatype)
+{
+    ucx_mp_mpi_type_sizes_t sizes;
+
+    return ((ucx_mp_mpi_layout_type_sizes(datatype, &sizes) == MPI_SUCCESS) &&
+            (sizes.size == sizes.extent)) ?
+                   sizes.size :
+                   0;
+}
+
+MPI_Count ucx_mp_mpi_layout_grain(MPI_Datatype datatype)
+{
+    contents_t contents = {0};
+    MPI_Count grain     = 0;
+    MPI_Count next;
+    int i;
+
+    if (envelope_get(datatype, &contents) != MPI_SUCCESS) {
+        return 0;
+    }
+    if (is_basic(contents.combiner)) {
+        return basic_grain(datatype);
+    }
+
+    if (contents_get(datatype, &contents) == MPI_SUCCESS) {
+        for (i = 0; i < contents.num_types; ++i) {
+            next  = ucx_mp_mpi_layout_grain(contents.types[i]);
+            grain = ((i == 0) || (next == grain)) ? next : 0;
+            if (grain == 0) {
+                break;
+            }
+        }
+    }
+    contents_free(&contents);
+    return grain;
+}
+
 void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype)
 {
     const int combiner = combiner_of(*datatype);

@@ -33,6 +33,10 @@ bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype);
    MPI_DATATYPE_NULL: there are several, or the MPI fails. */
 MPI_Datatype ucx_mp_mpi_layout_base(MPI_Datatype datatype);
 
+/* Return the size of each basic type of a datatype, bytes; 0: their sizes
+   differ, or the MPI fails. */
+MPI_Count ucx_mp_mpi_layout_grain(MPI_Datatype datatype);
+
 /* Free a handle that a query of the MPI returned, unless its datatype is
    predefined or one of Fortran's parametrised types. */
 void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype);

@@ -933,6 +933,99 @@ static void test_requests(void)
     free(values);
 }
 
+/* Send in one of five ways. */
+static void send_uneven(const char *from, int count, MPI_Datatype type, int way)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+
+    switch (way) {
+    case 0:
+        MPI_Send(from, count, type, 1, way, WORLD);
+        break;
+    case 1:
+        MPI_Ssend(from, count, type, 1, way, WORLD);
+        break;
+    case 2:
+        MPI_Sendrecv(from, count, type, 1, way, NULL, 0, MPI_BYTE,
+                     MPI_PROC_NULL, 0, WORLD, MPI_STATUS_IGNORE);
+        break;
+    case 3:
+        MPI_Isend(from, count, type, 1, way, WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        break;
+    default:
+        MPI_Send_init(from, count, type, 1, way, WORLD, &request);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
+}
+
+/* Send `count` elements of 16 bytes, with a number in the first and second half
+   of each, to host memory. */
+static void test_uneven(MPI_Datatype type, int first, int second, int count)
+{
+    const ucx_mp_mem_t mem = on_host ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+    const size_t size      = (size_t)count * 16;
+    char *from             = ucx_mp_mem_alloc(mem, size);
+    char *image            = malloc(size);
+    bool is_right          = true;
+    MPI_Request request;
+    MPI_Status status;
+    int way, rc, is_data;
+    size_t i;
+
+    for (way = 0; way < 5; ++way) {
+        for (i = 0; i < size; ++i) {
+            image[i] = (rank == 0) ? data_at(way, i) : 0x5a;
+        }
+        if (rank == 0) {
+            ucx_mp_mem_put(mem, from, image, size);
+            MPI_Barrier(WORLD);
+            send_uneven(from, count, type, way);
+            continue;
+        }
+
+        MPI_Irecv(image, count, type, 0, way, WORLD, &request);
+        MPI_Barrier(WORLD);
+        rc       = MPI_Wait(&request, &status);
+        is_right = is_right && (rc == MPI_SUCCESS);
+        for (i = 0; i < size; ++i) {
+            is_data  = (i % 16 < 8) ? ((int)(i % 8) < first) :
+                                      ((int)(i % 8) < second);
+            is_right = is_right &&
+                       ((unsigned char)image[i] ==
+                        (is_data ? data_at(way, i) : 0x5a));
+        }
+    }
+    expect(is_right, "basic types of several sizes: other bytes");
+    free(image);
+    ucx_mp_mem_free(mem, from);
+}
+
+/* Test datatypes whose basic types differ in size, of messages that are sent in
+   several parts. */
+static void test_all_uneven(void)
+{
+    const MPI_Datatype types[2] = {MPI_CHAR, MPI_DOUBLE};
+    const int lengths[2]        = {1, 1};
+    const MPI_Aint places[2]    = {0, 8};
+    MPI_Datatype type;
+    int count;
+
+    for (count = 100; count < 100000; count *= 5) {
+        MPI_Type_create_struct(2, lengths, places, types, &type);
+        MPI_Type_commit(&type);
+        test_uneven(type, 1, 8, count);
+        MPI_Type_free(&type);
+
+        MPI_Type_vector(1, 1, 1, MPI_DOUBLE_INT, &type);
+        MPI_Type_commit(&type);
+        test_uneven(type, 8, 4, count);
+        MPI_Type_free(&type);
+    }
+}
+
 int main(int argc, char **argv)
 {
     uint64_t i, all;
@@ -957,6 +1050,7 @@ int main(int argc, char **argv)
         test(i);
     }
     test_requests();
+    test_all_uneven();
     MPI_Buffer_detach(&(void*){NULL}, &size);
     MPI_Allreduce(&wrong, &all, 1, MPI_UINT64_T, MPI_SUM, WORLD);
     if (rank == 0) {
