@@ -498,25 +498,15 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
             ucx_mp_mpi_layout_is_native(*call->file_p));
 }
 
-/* Return whether the MPI shall pack a datatype. UCX cuts bytes anywhere, but
-   what MPICH packs only between basic types. MPICH 4.0 cannot unpack a part of
-   one if they differ in size. */
-static bool element_is_whole(const ucx_mp_mpi_element_t *element)
-{
-#ifdef OPEN_MPI
-    (void)element;
-    return false;
-#else
-    return element->is_uneven;
-#endif
-}
-
-/* Return whether the MPI shall pack a message to another rank. An image that
-   would be large and sparse is packed here all the same. */
+/* Return whether the MPI shall pack a message to another rank: UCX cuts bytes
+   anywhere, but what MPICH packs only between basic types. An image that would
+   be large and sparse is packed here all the same. */
 static bool message_is_whole(const ucx_mp_mpi_buffer_t *buffer, size_t size)
 {
-    return element_is_whole(buffer->element) && !buffer->is_cpu &&
+    return ucx_mp_mpi_pmpi.cuts_poorly && buffer->element->is_uneven &&
+           !buffer->is_cpu &&
            (buffer->use & UCX_MP_MPI_READ) &&
+           !(buffer->use & UCX_MP_MPI_WRITE) &&
            ((size <= SPARSE_MIN) || (buffer->bytes >= size / 4));
 }
 
@@ -525,15 +515,16 @@ static bool message_is_whole(const ucx_mp_mpi_buffer_t *buffer, size_t size)
 static bool message_hold_image(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy, size_t size)
 {
-    if ((buffer->layout.count == 0) &&
-        (parts_add(&buffer->parts, &buffer->layout, true) != MPI_SUCCESS)) {
+    if (((buffer->layout.count == 0) &&
+         (parts_add(&buffer->parts, &buffer->layout, true) != MPI_SUCCESS)) ||
+        !buffer_hold_image(buffer, copy, size)) {
         return false;
     }
 
     ucx_mp_mpi_layout_release(buffer->element);
     buffer->element = NULL;
     buffer->use    |= UCX_MP_MPI_READ;
-    return buffer_hold_image(buffer, copy, size);
+    return true;
 }
 
 static bool buffer_hold(const ucx_mp_mpi_call_t *call,
@@ -543,13 +534,13 @@ static bool buffer_hold(const ucx_mp_mpi_call_t *call,
     const bool is_sparse = (size > SPARSE_MIN) &&
                            (buffer->layout.size < size / 4) &&
                            call_packs(call);
-    bool is_whole;
 
     if (buffer->element != NULL) {
-        is_whole = message_is_whole(buffer, size);
-        return (!is_whole && ucx_mp_mpi_buffer_hold_bytes(buffer, copy)) ||
+        return (message_is_whole(buffer, size) &&
+                message_hold_image(buffer, copy, size)) ||
+               ucx_mp_mpi_buffer_hold_bytes(buffer, copy) ||
                ucx_mp_mpi_pmpi.assists || /* the MPI sends it as it is */
-               ((is_whole || buffer->element->layout.is_unordered) &&
+               (buffer->element->layout.is_unordered &&
                 message_hold_image(buffer, copy, size));
     }
 
@@ -686,12 +677,13 @@ static bool type_is_whole(MPI_Datatype datatype)
     ucx_mp_mpi_element_t *element;
     bool is_whole;
 
-    if ((ucx_mp_mpi_layout_hold(datatype, &element) != MPI_SUCCESS) ||
+    if (!ucx_mp_mpi_pmpi.cuts_poorly ||
+        (ucx_mp_mpi_layout_hold(datatype, &element) != MPI_SUCCESS) ||
         (element == NULL)) {
         return false;
     }
 
-    is_whole = element_is_whole(element);
+    is_whole = element->is_uneven;
     ucx_mp_mpi_layout_release(element);
     return is_whole;
 }

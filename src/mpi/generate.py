@@ -380,14 +380,14 @@ HELPERS = """
     Comm_call_errhandler Comm_create_keyval Comm_free Comm_get_attr Comm_group
     Comm_rank Comm_remote_size Comm_set_attr Comm_set_errhandler Comm_size
     Comm_test_inter Dist_graph_neighbors_count File_get_view Get_elements_x
-    Graph_neighbors_count Grequest_complete Grequest_start Group_free
-    Group_size Group_translate_ranks Info_get Iprobe Pack_size Query_thread
-    Status_set_cancelled Status_set_elements Test_cancelled Topo_test
-    Type_commit Type_contiguous Type_create_hindexed Type_create_hvector
-    Type_create_keyval Type_create_resized Type_create_struct Type_free
-    Type_get_attr Type_get_contents Type_get_envelope Type_get_extent_x
-    Type_get_true_extent_x Type_set_attr Type_size_x Win_call_errhandler
-    Win_get_group
+    Get_library_version Graph_neighbors_count Grequest_complete Grequest_start
+    Group_free Group_size Group_translate_ranks Info_get Iprobe Pack_size
+    Query_thread Status_set_cancelled Status_set_elements Test_cancelled
+    Topo_test Type_commit Type_contiguous Type_create_hindexed
+    Type_create_hvector Type_create_keyval Type_create_resized
+    Type_create_struct Type_free Type_get_attr Type_get_contents
+    Type_get_envelope Type_get_extent_x Type_get_true_extent_x Type_set_attr
+    Type_size_x Win_call_errhandler Win_get_group
 """.split()
 # The same of MPI 4: NULL if the MPI lacks them
 EXTRAS = ['Type_get_contents_c', 'Type_get_envelope_c']

@@ -83,6 +83,18 @@ bool ucx_mp_mpi_pmpi_find_handles(void)
     return has_all;
 }
 
+/* Return whether this is MPICH before 4.1: "MPICH Version:      4.0.2". */
+static bool is_old_mpich(void)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length, major, minor;
+
+    return (ucx_mp_mpi_pmpi.Get_library_version(text, &length) ==
+            MPI_SUCCESS) &&
+           (sscanf(text, "MPICH Version: %d.%d", &major, &minor) == 2) &&
+           ((major < 4) || ((major == 4) && (minor == 0)));
+}
+
 static void real_find(void)
 {
     ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -139,6 +151,7 @@ static void real_find(void)
     real->gpu_query_support = (__typeof__(real->gpu_query_support))
             ucx_mp_mpi_others_symbol(handle, "MPIX_GPU_query_support");
     real->is_complete = is_complete;
+    real->cuts_poorly = is_complete && is_old_mpich();
     real->is_newer = (dlsym(handle, "PMPI_Isendrecv") != NULL) &&
                      !ucx_mp_mpi_exports_symbol("MPI_Isendrecv");
     __atomic_store_n(&ucx_mp_mpi_tools_state,

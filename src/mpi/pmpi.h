@@ -51,6 +51,8 @@ typedef struct {
     bool assists;  /* Open MPI with CUDA support: pack messages of many pieces,
                       and take over its non-blocking reductions, which crash on
                       GPU memory */
+    bool cuts_poorly; /* MPICH before 4.1: cannot unpack a part of a basic type
+                         in host memory, if a datatype's differ in size */
     bool is_newer; /* the MPI has functions of MPI 4, not wrapped by this
                       library */
 } ucx_mp_mpi_pmpi_t;

@@ -124,6 +124,7 @@ typedef struct ucx_mp_abi_win        *MPI_Win;
 
 #define MPI_MAX_DATAREP_STRING 128
 #define MPI_MAX_ERROR_STRING   512
+#define MPI_MAX_LIBRARY_VERSION_STRING 8192
 
 enum {
     MPI_SUCCESS       = 0,
@@ -326,6 +327,7 @@ UCX_MP_ABI_DECLARE(Buffer_detach_c, void *buffer, MPI_Count *size)
 /* requests and statuses */
 UCX_MP_ABI_DECLARE(Get_elements_x, const MPI_Status *status,
                    MPI_Datatype datatype, MPI_Count *count)
+UCX_MP_ABI_DECLARE(Get_library_version, char *version, int *length)
 UCX_MP_ABI_DECLARE(Grequest_complete, MPI_Request request)
 UCX_MP_ABI_DECLARE(Grequest_start, MPI_Grequest_query_function *query,
                    MPI_Grequest_free_function *destroy,
