@@ -208,29 +208,16 @@ static int cuemu_rank_is(const cuemu_clock_rank_t *rank,
     return cuemu_rank_threads(rank, &until, &idle) == state;
 }
 
-/* Return non-zero if a thread of the rank is inside the driver. */
-static int cuemu_rank_is_inside(const cuemu_clock_rank_t *rank)
-{
-    int i;
-
-    for (i = 0; i < CUEMU_CLOCK_THREADS; ++i) {
-        if ((rank->threads[i].tid != 0) && (rank->threads[i].left_ns == 0)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Return non-zero if a thread of the rank is inside the driver and does not
-   wait for emulated time. */
-static int cuemu_rank_has_call(const cuemu_clock_rank_t *rank)
+/* Return non-zero if a thread of the rank is inside the driver; with `runs`
+   only if it does not wait for emulated time. */
+static int cuemu_rank_is_inside(const cuemu_clock_rank_t *rank, int runs)
 {
     const cuemu_clock_thread_t *thread;
 
     for (thread = rank->threads; thread < rank->threads + CUEMU_CLOCK_THREADS;
          ++thread) {
         if ((thread->tid != 0) && (thread->left_ns == 0) &&
-            (thread->until == 0)) {
+            (!runs || (thread->until == 0))) {
             return 1;
         }
     }
@@ -334,7 +321,7 @@ static void cuemu_rank_sleep(const cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
 
     rank->delay_ns = delay_ns;
     if (away > delayed) {
-        if (!cuemu_rank_is_inside(rank)) {
+        if (!cuemu_rank_is_inside(rank, 0)) {
             rank->time += cuemu_clock_span(clk, away - delayed);
         }
         rank->seen_ns += away;
@@ -442,8 +429,8 @@ static int cuemu_rank_look(cuemu_clock_t *clk, cuemu_clock_rank_t *rank,
     }
 
     still = (real_ns > rank->ran_ns) ? real_ns - rank->ran_ns : 0;
-    least = cuemu_rank_has_call(rank) ? CUEMU_CLOCK_LOCKED_NS :
-                                        CUEMU_CLOCK_STUCK_NS;
+    least = cuemu_rank_is_inside(rank, 1) ? CUEMU_CLOCK_LOCKED_NS :
+                                            CUEMU_CLOCK_STUCK_NS;
     if ((still >= least) &&
         ((cpu_ns == 0) || cuemu_rank_is_asleep(rank, still, real_ns))) {
         rank->is_asleep = 1;

@@ -77,6 +77,17 @@ protected:
         download(out, ptr);
         return out;
     }
+
+    /* Compare the result of each thread with expected(its number). */
+    template<typename F>
+    void expect(const std::string &text, unsigned threads, F expected)
+    {
+        const std::vector<uint32_t> out = results(text, threads);
+
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            EXPECT_EQ(expected(i), out[i]) << i;
+        }
+    }
 };
 
 /* f(x) = g(x) + 1; g(x) = x * x for odd x, 7 for even x, with early returns */
@@ -96,7 +107,8 @@ static const char functions[] =
 TEST_F(kernel_isa, functions_are_called)
 {
     run(1, [&](int) {
-        std::vector<uint32_t> out = results(
+        auto g = [](uint32_t x) { return (x & 1) ? (x * x) : 7; };
+        expect(
                 module("mov.u32 %r5, 0; setp.lt.u32 %p1, %t, 60;\n"
                        "{ .param .b32 a; .param .b32 r;\n"
                        "st.param.b32 [a], %t; st.param.b32 [r], %r5;\n"
@@ -104,13 +116,12 @@ TEST_F(kernel_isa, functions_are_called)
                        "{ .param .b32 a; .param .b32 r;\n"
                        "st.param.b32 [a+0], %r1; call (r), f, (a);\n"
                        "ld.param.b32 %r2, [r+0]; }\n"
-                       "st.global.u32 [%out], %r2;", functions), 100);
-        auto g = [](uint32_t x) { return (x & 1) ? (x * x) : 7; };
-        for (uint32_t i = 0; i < out.size(); ++i) {
+                       "st.global.u32 [%out], %r2;", functions), 100,
+                [&](uint32_t i) {
             uint32_t once = (i < 60) ? (g(i) + 1) : 0;
 
-            EXPECT_EQ(g(once) + 1, out[i]) << i;
-        }
+            return (uint32_t)(g(once) + 1);
+        });
     });
 }
 
@@ -171,7 +182,7 @@ TEST_F(kernel_isa, pairs_of_sixteen_bits)
         auto least = [](int x, int y) { return std::min(x, y); };
         auto most  = [](int x, int y) { return std::max(x, y); };
         auto sum   = [](int x, int y) { return x + y; };
-        std::vector<uint32_t> out = results(
+        expect(
                 module("mul.lo.u32 %r1, %t, 0x10f001;\n"
                        "mov.u32 %r2, 0x8001fffe;\n"
                        "min.u16x2 %r3, %r1, %r2; min.s16x2 %r4, %r1, %r2;\n"
@@ -180,14 +191,13 @@ TEST_F(kernel_isa, pairs_of_sixteen_bits)
                        "mad.lo.u32 %r3, %r5, 3, %r3;\n"
                        "mad.lo.u32 %r3, %r6, 5, %r3;\n"
                        "mad.lo.u32 %r3, %r7, 7, %r3;\n"
-                       "st.global.u32 [%out], %r3;"), 128);
-        for (uint32_t i = 0; i < out.size(); ++i) {
+                       "st.global.u32 [%out], %r3;"), 128, [&](uint32_t i) {
             uint32_t a = i * 0x10f001;
 
-            EXPECT_EQ((each(a, least, false) ^ each(a, least, true)) +
+            return (each(a, least, false) ^ each(a, least, true)) +
                       3 * each(a, most, false) + 5 * each(a, most, true) +
-                      7 * each(a, sum, false), out[i]) << i;
-        }
+                      7 * each(a, sum, false);
+        });
     });
 }
 
@@ -195,16 +205,15 @@ TEST_F(kernel_isa, pairs_of_sixteen_bits)
 TEST_F(kernel_isa, set_in_half_precision)
 {
     run(1, [&](int) {
-        std::vector<uint32_t> out = results(
+        expect(
                 module("setp.eq.u32 %p1, %t, 3; mov.b16 %h1, 0x3c00;\n"
                        "selp.b16 %h1, 0x7e00, %h1, %p1; mov.b16 %h2, 0x4000;\n"
                        "set.nan.f16.f16 %h3, %h1, %h2;\n"
                        "set.lt.f16.f16 %h4, %h1, %h2;\n"
                        "mov.b32 %r1, {%h3, %h4};\n"
-                       "st.global.u32 [%out], %r1;"), 5);
-        for (uint32_t i = 0; i < out.size(); ++i) {
-            EXPECT_EQ((i == 3) ? 0x00003c00u : 0x3c000000u, out[i]) << i;
-        }
+                       "st.global.u32 [%out], %r1;"), 5, [&](uint32_t i) {
+            return (i == 3) ? 0x00003c00u : 0x3c000000u;
+        });
     });
 }
 
@@ -266,7 +275,7 @@ TEST_F(kernel_isa, directed_rounding)
 TEST_F(kernel_isa, parts_of_words)
 {
     run(1, [&](int) {
-        std::vector<uint32_t> out = results(
+        expect(
                 module("mul.lo.u32 %r1, %t, 0x7f35a1c3; not.b32 %r2, %r1;\n"
                        "add.u32 %r2, %r2, 0x1234567;\n"
                        "sad.s32 %r3, %r1, %r2, 5; sad.u32 %r4, %r1, %r2, 7;\n"
@@ -276,8 +285,7 @@ TEST_F(kernel_isa, parts_of_words)
                        "vabsdiff4.u32.u32.u32.add %r3, %r1, %r2, %r3;\n"
                        "vabsdiff4.u32.s32.s32 %r4, %r1, %r2, %r3;\n"
                        "xor.b32 %r3, %r3, %r4; st.global.u32 [%out], %r3;"),
-                100);
-        for (uint32_t i = 0; i < out.size(); ++i) {
+                100, [&](uint32_t i) {
             uint32_t a = i * 0x7f35a1c3, b = ~a + 0x1234567, all = 0;
             int64_t x = (int32_t)a, y = (int32_t)b;
             uint32_t d = (uint32_t)std::abs(x - y) + 5;
@@ -295,8 +303,8 @@ TEST_F(kernel_isa, parts_of_words)
                 all |= (uint32_t)(uint8_t)std::abs((int8_t)(a >> j) -
                                                    (int8_t)(b >> j)) << j;
             }
-            EXPECT_EQ(d ^ all, out[i]) << i;
-        }
+            return d ^ all;
+        });
     });
 }
 
@@ -337,9 +345,9 @@ TEST_F(kernel_isa, loads_extend_and_stores_cut)
             "st.global.u32 [%out], %r9;";
 
     run(1, [&](int) {
-        std::vector<uint32_t> out = results(
-                module(body, ".shared .align 8 .b8 buffer[512];\n"), 64);
-        for (uint32_t i = 0; i < out.size(); ++i) {
+        expect(
+                module(body, ".shared .align 8 .b8 buffer[512];\n"), 64,
+                [&](uint32_t i) {
             uint32_t words[2] = {i * 0x7f35a1c3, ~(i * 0x7f35a1c3)};
             uint32_t sum      = 1, half = 0;
             uint64_t value    = 0;
@@ -365,8 +373,8 @@ TEST_F(kernel_isa, loads_extend_and_stores_cut)
             words[0] = (words[0] & 0xff00) | (value & 0xff) |
                        ((uint32_t)value << 16);
             sum = (sum * 31 + words[0]) * 31 + (uint32_t)value;
-            EXPECT_EQ(sum, out[i]) << i;
-        }
+            return sum;
+        });
     });
 }
 
@@ -374,7 +382,7 @@ TEST_F(kernel_isa, loads_extend_and_stores_cut)
 TEST_F(kernel_isa, bits_of_words)
 {
     run(1, [&](int) {
-        std::vector<uint32_t> out = results(
+        expect(
                 module("mul.lo.u32 %r1, %t, 0x7f35a1c3; not.b32 %r2, %r1;\n"
                        "mov.b64 %rd3, {%r1, %r2}; and.b32 %r3, %t, 15;\n"
                        "mov.b32 {%h1, %h2}, %r1; mov.u32 %r9, 1;\n"
@@ -403,8 +411,7 @@ TEST_F(kernel_isa, bits_of_words)
                        "xor.pred %p1, %p1, %p2; setp.gt.s64 %p2, %rd3, 0;\n"
                        "selp.u32 %r4, 5, 7, %p1; selp.u32 %r5, 3, 2, %p2;\n"
                        "mad.lo.u32 %r9, %r9, %r5, %r4;\n"
-                       "st.global.u32 [%out], %r9;"), 64);
-        for (uint32_t i = 0; i < out.size(); ++i) {
+                       "st.global.u32 [%out], %r9;"), 64, [&](uint32_t i) {
             uint32_t a = i * 0x7f35a1c3, b = ~a, n = i & 15, sum = 1;
             uint64_t w = ((uint64_t)b << 32) | a, field, back = 0;
             int32_t s  = (int32_t)a;
@@ -431,8 +438,8 @@ TEST_F(kernel_isa, bits_of_words)
             add(63 - (uint32_t)__builtin_clzll(w));
             sum = sum * (((int64_t)w > 0) ? 3 : 2) +
                   ((((int32_t)a < (int32_t)b) != (a < b)) ? 5 : 7);
-            EXPECT_EQ(sum, out[i]) << i;
-        }
+            return sum;
+        });
     });
 }
 
