@@ -503,8 +503,7 @@ static bool call_packs(const ucx_mp_mpi_call_t *call)
    be large and sparse is packed here all the same. */
 static bool message_is_whole(const ucx_mp_mpi_buffer_t *buffer, size_t size)
 {
-    return ucx_mp_mpi_pmpi.cuts_poorly && buffer->element->is_uneven &&
-           !buffer->is_cpu &&
+    return buffer->element->is_uneven && !buffer->is_cpu &&
            (buffer->use & UCX_MP_MPI_READ) &&
            !(buffer->use & UCX_MP_MPI_WRITE) &&
            ((size <= SPARSE_MIN) || (buffer->bytes >= size / 4));

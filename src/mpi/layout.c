@@ -75,7 +75,8 @@ static int element_make(ucx_mp_mpi_element_t **element_p,
     element->low       = sizes->begin;
     element->high      = sizes->begin + sizes->length;
     element->extent    = sizes->extent;
-    element->is_uneven = (ucx_mp_mpi_layout_grain(datatype) == 0);
+    element->is_uneven = ucx_mp_mpi_pmpi.cuts_poorly &&
+                         (ucx_mp_mpi_layout_grain(datatype) == 0);
 
     rc = ucx_mp_mpi_layout_element(&element->layout, datatype, sizes);
     for (i = 0; i < element->layout.count; ++i) {

@@ -20,7 +20,8 @@ typedef struct {
     ptrdiff_t           low, high; /* first byte, end of the last byte */
     ptrdiff_t           extent;    /* distance between elements, bytes */
     size_t              pieces;    /* number of blocks without gaps */
-    bool                is_uneven; /* basic types differ in size */
+    bool                is_uneven; /* basic types differ in size; only asked
+                                      if the MPI cuts poorly */
     unsigned            refs;
     void                *on_gpu;   /* copy of the layout in GPU memory
                                       (pack.c) */

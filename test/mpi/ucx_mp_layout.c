@@ -11,6 +11,7 @@
 
 #include <mpi.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static struct {
     __typeof__(MPI_File_get_view) *File_get_view; /* not called */
     MPI_Comm comm_world;
     MPI_Datatype datatype_null;
+    bool cuts_poorly; /* set: basic types are looked at */
 } ucx_mp_mpi_pmpi;
 
 #include <mpi/layout.c>
@@ -61,8 +63,9 @@ static void real_fill(void)
     FILL(Type_get_contents_c)
     FILL(Type_get_envelope_c)
 #endif
-    ucx_mp_mpi_pmpi.Unpack     = unpack;
-    ucx_mp_mpi_pmpi.comm_world = MPI_COMM_WORLD;
+    ucx_mp_mpi_pmpi.Unpack      = unpack;
+    ucx_mp_mpi_pmpi.comm_world  = MPI_COMM_WORLD;
+    ucx_mp_mpi_pmpi.cuts_poorly = true;
 }
 
 static int below(uint64_t *state, int n)
