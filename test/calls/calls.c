@@ -45,6 +45,7 @@
     _(cuMemHostAlloc, 0) \
     _(cuMemHostRegister_v2, 0) \
     _(cuMemcpyAsync, 3) \
+    _(cuMemcpyBatchAsync, 4) \
     _(cuMemcpyDtoDAsync_v2, 3) \
     _(cuMemcpyDtoHAsync_v2, 3) \
     _(cuMemcpyHtoDAsync_v2, 3) \

@@ -98,14 +98,23 @@ protected:
         return iface.queue.may_wait(&iface.queue);
     }
 
-    /* Post an operation, so that later ones coalesce behind it. */
-    void occupy()
+    /* Post operations, so that later ones coalesce behind them. */
+    void occupy(unsigned count = 2)
     {
         uct_cuda_op_t *op;
 
-        ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
-        ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.queue, op));
+        for (; count > 0; --count) {
+            ASSERT_EQ(UCS_OK, uct_cuda_op_get(stream, &op));
+            ASSERT_EQ(UCS_INPROGRESS, uct_cuda_op_post(&iface.queue, op));
+        }
         driver.records = 0;
+    }
+
+    /* End the stream's first operation. */
+    void end_one()
+    {
+        driver.done.insert(iface.queue.active->head->event);
+        ASSERT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
     }
 
     uct_cuda_copy_t block(unsigned i, size_t from, size_t to, size_t length,
@@ -187,7 +196,9 @@ protected:
 TEST_F(Coalesce, a_single_copy_is_not_delayed)
 {
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 64));
-    occupy();
+    occupy(1);
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, 64));
+    occupy(1);
     EXPECT_EQ(UCS_ERR_UNSUPPORTED, post(0, 0, 0, half + 1));
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
 }
@@ -237,6 +248,7 @@ TEST_F(Coalesce, concurrent_progress_does_not_split_a_group)
 {
     occupy();
     EXPECT_EQ(UCS_INPROGRESS, post(0, 0, 0, 256));
+    end_one();
     EXPECT_FALSE(may_wait());
     uct_cuda_queue_submit_gathered(&iface.queue, false);
     EXPECT_EQ(1u, driver.singles);
@@ -250,8 +262,7 @@ TEST_F(Coalesce, concurrent_progress_does_not_split_a_group)
     EXPECT_EQ(1u, driver.records);
 
     /* The first one has ended, one is left: these are next */
-    driver.done = {iface.queue.active->head->event};
-    EXPECT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
+    end_one();
     uct_cuda_queue_submit_gathered(&iface.queue, false);
     EXPECT_EQ(2u, driver.records);
     EXPECT_EQ(1u, driver.batches);
@@ -303,10 +314,13 @@ TEST_F(Coalesce, other_blocks_are_separate_copies)
     EXPECT_EQ(1u, driver.batches);
 
     occupy();
-    driver.gpu_base   = (CUdeviceptr)gpu;
-    driver.gpu_length = 4096;
+    driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *length,
+                                           CUdeviceptr address) {
+        *base   = address - (address - (CUdeviceptr)gpu) % 4096;
+        *length = 4096;
+        return CUDA_SUCCESS;
+    };
     EXPECT_EQ(UCS_INPROGRESS, post(5, 0, 0, 4096));
-    driver.gpu_base = (CUdeviceptr)gpu + 4096;
     EXPECT_EQ(UCS_INPROGRESS, post(6, 4096, 4096, 4096));
     finish();
     EXPECT_EQ(2u, driver.batches);
@@ -339,8 +353,14 @@ TEST_F(Coalesce, a_wait_submits_the_group)
     const std::vector<std::function<void()>> waits = {
         [&]() { uct_cuda_queue_flush(queue, &comp); },
         [&]() { uct_cuda_queue_fence(queue); },
-        [&]() { EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(queue)); },
-        [&]() { uct_cuda_iface_progress((uct_iface_h)&iface); }
+        [&]() {
+            end_one();
+            EXPECT_EQ(UCS_OK, uct_cuda_queue_arm(queue));
+        },
+        [&]() {
+            end_one();
+            uct_cuda_iface_progress((uct_iface_h)&iface);
+        }
     };
     unsigned posted = 0;
 
@@ -369,7 +389,7 @@ TEST_F(Coalesce, progress_of_an_idle_queue_submits)
     occupy();
     ASSERT_EQ(UCS_INPROGRESS, post(0, 0, 0, 64));
     driver.done = driver.events;
-    ASSERT_EQ(1u, uct_cuda_queue_progress(&iface.queue));
+    ASSERT_EQ(2u, uct_cuda_queue_progress(&iface.queue));
     ASSERT_TRUE(uct_cuda_queue_is_idle(&iface.queue));
     EXPECT_EQ(0u, driver.singles);
     uct_cuda_iface_progress((uct_iface_h)&iface);
@@ -1028,6 +1048,7 @@ TEST_F(CoalesceKernel, a_launch_without_room_is_cancelled)
         EXPECT_TRUE(is_off(launched[0]));
         EXPECT_EQ(1u, driver.batches) << "copies in its place";
 
+        occupy(1);
         post_many(300 + first, 300 + first + 128);
         EXPECT_EQ(1u, launched.size()) << "no room yet";
         EXPECT_EQ(2u, driver.batches);
@@ -1154,6 +1175,32 @@ TEST_F(CoalesceKernel, a_failed_cancellation_is_repeated)
     expect_there(128);
 }
 
+/* Whether a kernel can access the memory costs two queries */
+TEST_F(CoalesceKernel, only_a_group_for_a_kernel_is_queried)
+{
+    static unsigned queries;
+    static decltype(driver.table.cuPointerGetAttributes) real;
+    unsigned first = 0;
+
+    real = driver.table.cuPointerGetAttributes;
+    driver.table.cuPointerGetAttributes = [](unsigned count,
+                                             CUpointer_attribute *names,
+                                             void **values,
+                                             CUdeviceptr address) {
+        ++queries;
+        return real(count, names, values, address);
+    };
+    for (unsigned count : {128u, 3u, 4u}) {
+        occupy();
+        queries = 0;
+        post_many(first, first + count);
+        uct_cuda_queue_submit_gathered(&iface.queue, true);
+        EXPECT_EQ((count > 3) ? 2u : 0u, queries) << count;
+        finish();
+        first += count;
+    }
+}
+
 /* One thread posts and another makes progress: groups grow while blocks arrive,
    and are submitted when they stop */
 TEST_F(CoalesceKernel, progress_of_another_thread_does_not_split_a_group)
@@ -1161,6 +1208,7 @@ TEST_F(CoalesceKernel, progress_of_another_thread_does_not_split_a_group)
     occupy();
     post_many(0, 20);
     std::thread([&]() {
+        end_one();
         uct_cuda_queue_submit_gathered(&iface.queue, false);
     }).join();
     const unsigned early = driver.batches + (unsigned)launched.size();

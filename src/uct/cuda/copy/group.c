@@ -55,7 +55,8 @@ struct uct_cuda_copy_group {
     uct_cuda_copy_count_t      count;
     ucs_status_t               status; /* Status of submission */
 
-    /* Key and allocations of the last block */
+    /* Key and allocations of the last block. The size of local GPU memory is 0
+     * until another block follows. */
     const uct_cuda_node_rkey_t *key;
     uint64_t                 key_base;
     unsigned long long       key_buffer_id;
@@ -71,12 +72,17 @@ struct uct_cuda_copy_group {
     /* Blocks of memory without context wait for the program's copies when the
      * group is submitted */
     bool                     needs_sync;
-    /* Kernels can access both ends, as far as known */
+    /* Kernels can access both ends of the blocks in the first num_reached
+     * mappings */
     bool                     is_reached;
+    unsigned                 num_reached;
+    int                      device;     /* Of the stream's context */
     unsigned                 num_blocks;
     uct_completion_t         *comps[UCT_CUDA_COPY_COALESCE_MAX_UNIFORM];
     unsigned                 num_mappings;
     uct_cuda_node_mapping_t  *mappings[UCT_CUDA_COPY_COALESCE_MAX_UNIFORM];
+    /* Copy of the first block in each mapping */
+    unsigned                 firsts[UCT_CUDA_COPY_COALESCE_MAX_UNIFORM];
 };
 
 
@@ -179,6 +185,7 @@ static ucs_status_t group_open(uct_cuda_copy_coalescer_t *coalescer,
     group->is_list            = is_list;
     group->needs_sync         = false;
     group->is_reached         = true;
+    group->num_reached        = 0;
     group->num_blocks         = 0;
     coalescer->open           = group;
     queue->is_gathering       = true;
@@ -189,8 +196,27 @@ static ucs_status_t group_open(uct_cuda_copy_coalescer_t *coalescer,
     return UCS_OK;
 }
 
+/* Return whether a kernel can access both ends, checked once for each
+ * allocation, with the context current: a kernel would fault where a copy is
+ * refused or takes another route */
+static bool group_is_reached(uct_cuda_copy_group_t *group)
+{
+    const uct_cuda_copy_list_t *copies = &group->batch.copies;
+    unsigned i;
+
+    while (group->is_reached && (group->num_reached < group->num_mappings)) {
+        i                 = group->firsts[group->num_reached++];
+        group->is_reached = uct_cuda_copy_kernel_can_access(copies->dst[i],
+                                                            group->device) &&
+                            uct_cuda_copy_kernel_can_access(copies->src[i],
+                                                            group->device);
+    }
+
+    return group->is_reached;
+}
+
 /* Return whether to use a kernel: many small copies */
-static bool wants_kernel(const uct_cuda_copy_group_t *group)
+static bool wants_kernel(uct_cuda_copy_group_t *group)
 {
     const uct_cuda_copy_batch_t *batch         = &group->batch;
     const uct_cuda_copy_coalescer_t *coalescer = group->coalescer;
@@ -198,12 +224,12 @@ static bool wants_kernel(const uct_cuda_copy_group_t *group)
     const size_t max_host_size = group->is_list ? KERNEL_MAX_HOST_LIST_SIZE :
                                                   KERNEL_MAX_HOST_SIZE;
 
-    return group->is_reached && (coalescer->kernel_blocks > 0) &&
-           (count >= KERNEL_MIN_COUNT) &&
+    return (coalescer->kernel_blocks > 0) && (count >= KERNEL_MIN_COUNT) &&
            ((count <= UCT_CUDA_COPY_KERNEL_MAX) || batch->copies.is_uniform) &&
            (coalescer->num_small >= KERNEL_MIN_BLOCKS) &&
            ((batch->local_end.kind == UCT_CUDA_END_GPU) ||
-            (batch->bytes <= count * max_host_size));
+            (batch->bytes <= count * max_host_size)) &&
+           group_is_reached(group);
 }
 
 /* Submit a group with its context current. Memory without context was
@@ -447,31 +473,21 @@ static bool is_small(const uct_cuda_copy_coalescer_t *coalescer, size_t size,
                             uct_cuda_mp_host_min_size(coalescer->engine)));
 }
 
-/* Find the allocation, or the registration, with all of the local memory: no
- * copy crosses the end of a registration. @return false: none */
+/* Find the registration with all of the local host memory: no copy crosses its
+ * end. GPU memory is looked up if another block follows. @return false: none */
 static bool find_local(const uct_cuda_copy_t *copy, uct_cuda_memory_t *memory)
 {
     const CUdeviceptr address = copy->local.address;
 
     if (copy->local.end.kind == UCT_CUDA_END_GPU) {
-        return uct_cuda_driver_get()->cuMemGetAddressRange(
-                       &memory->base, &memory->length, address) == CUDA_SUCCESS;
+        memory->base   = address;
+        memory->length = 0;
+        return true;
     }
 
     uct_cuda_memory_query((void*)address, copy->bytes, memory);
     return (memory->type == UCS_MEMORY_TYPE_HOST) && memory->is_pinned &&
            (copy->bytes <= memory->length - (address - memory->base));
-}
-
-/* Return whether a kernel can access both ends, checked once for each
- * allocation: a kernel would fault where a copy is refused or takes another
- * route */
-static bool is_reached(const uct_cuda_copy_group_t *group,
-                       const uct_cuda_copy_t *copy, int device)
-{
-    return (group->coalescer->kernel_blocks > 0) &&
-           uct_cuda_copy_kernel_can_access(copy->local.address, device) &&
-           uct_cuda_copy_kernel_can_access(group_remote(group, copy), device);
 }
 
 /* Return whether the submission can synchronize the block's memory: the
@@ -487,9 +503,24 @@ static bool can_sync_later(const uct_cuda_copy_group_t *group)
             (current == group->batch.op->stream->context->cuda));
 }
 
+/* Return whether local memory is in the allocation of the group's last block */
+static bool group_holds(uct_cuda_copy_group_t *group,
+                        const uct_cuda_copy_end_t *local, size_t size)
+{
+    if ((group->local_size == 0) &&
+        (UCT_CUDA_CALL_NOLOG(cuMemGetAddressRange, &group->local_begin,
+                             &group->local_size,
+                             group->local_begin) != UCS_OK)) {
+        return false;
+    }
+
+    return uct_cuda_range_holds(group->local_begin, group->local_size,
+                                local->address, size);
+}
+
 /* Return whether a block is in the allocations of the group's last one, and as
  * small. Another key may have been unpacked to the same address. */
-static bool group_fits(const uct_cuda_copy_group_t *group,
+static bool group_fits(uct_cuda_copy_group_t *group,
                        const uct_cuda_copy_t *copy)
 {
     const uct_cuda_node_handle_t *handle = &copy->remote.key->handle;
@@ -500,8 +531,7 @@ static bool group_fits(const uct_cuda_copy_group_t *group,
            (group->key_pid == handle->pid) &&
            (group->batch.is_put == copy->is_put) &&
            is_small(group->coalescer, copy->bytes, group->batch.local_end) &&
-           uct_cuda_range_holds(group->local_begin, group->local_size,
-                                copy->local.address, copy->bytes);
+           group_holds(group, &copy->local, copy->bytes);
 }
 
 bool uct_cuda_copy_coalesce_follow(uct_cuda_copy_coalescer_t *coalescer,
@@ -539,11 +569,11 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     uct_cuda_memory_t memory;
     ucs_status_t status;
 
-    /* With an empty stream waiting for more would only cost time. A block with
-     * a group of its own comes after the previous group. A kernel must be able
-     * to access both ends. */
+    /* While at most one operation runs, a group would be submitted by the next
+     * progress, so waiting would only cost time. A block with a group of its
+     * own comes after the previous group. */
     if (!is_small(coalescer, copy->bytes, copy->local.end) ||
-        ((stream->head == NULL) && !has_more && !is_fed(coalescer)) ||
+        (!is_busy(stream) && !has_more && !is_fed(coalescer)) ||
         ((copy->local.end.kind == UCT_CUDA_END_GPU) &&
          (copy->local.end.device != device)) ||
         !find_local(copy, &memory)) {
@@ -598,9 +628,12 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     group->local_begin      = memory.base;
     group->local_size       = memory.length;
     group->may_merge        = false;
-    group->is_reached       = group->is_reached &&
-                              is_reached(group, copy, device);
+    group->device           = device;
+    group->firsts[group->num_mappings - 1] = group->batch.copies.count;
     group_append(group, copy, has_more);
+    if (has_more && (coalescer->open == group)) {
+        (void)group_is_reached(group); /* its blocks may follow by themselves */
+    }
     return UCS_INPROGRESS;
 }
 
