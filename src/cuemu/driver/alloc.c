@@ -82,9 +82,11 @@ CUEMU_CTX_API(cuMemGetInfo, (size_t *free_p, size_t *total_p),
 
 CUEMU_ALSO(cuMemGetInfo_v2, cuMemGetInfo);
 
-CUEMU_API(cuMemGetAddressRange,
-          (CUdeviceptr *base, size_t *size, CUdeviceptr ptr),
-          (base, size, ptr))
+/* Refused without a current context, unlike cuPointerGetAttributes (H200,
+   driver 580) */
+CUEMU_CTX_API(cuMemGetAddressRange,
+              (CUdeviceptr *base, size_t *size, CUdeviceptr ptr),
+              (base, size, ptr))
 {
     CUresult result = CUDA_ERROR_NOT_FOUND;
     cuemu_mem_t *mem;

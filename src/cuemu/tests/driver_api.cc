@@ -265,6 +265,12 @@ TEST_F(driver, pointer_attributes)
         CU_OK(cuMemGetAddressRange(&base, &size, dev + 4 * MiB - 1));
         EXPECT_EQ(dev, base);
         EXPECT_EQ(4 * MiB, size);
+        CU_OK(cuCtxSetCurrent(nullptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_CONTEXT,
+                  cuMemGetAddressRange(&base, &size, dev));
+        CU_OK(cuPointerGetAttributes(6, attrs, data, dev));
+        EXPECT_EQ((unsigned)CU_MEMORYTYPE_DEVICE, type);
+        CU_OK(cuCtxSetCurrent(ctx));
 
         CU_OK(cuMemAllocManaged(&managed, 8192, CU_MEM_ATTACH_GLOBAL));
         memset((void*)(uintptr_t)managed, 7, 8192);

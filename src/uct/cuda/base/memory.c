@@ -3,6 +3,7 @@
 #include <uct/cuda/base/memory.h>
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/memtype.h>
@@ -74,6 +75,24 @@ void uct_cuda_memory_forget(void)
     answer.address = NULL;
 }
 
+/* Get the range of an allocation or mapping at @a end. The driver refuses that
+ * to a thread without a context (H200, driver 580). */
+static CUresult get_range(CUdeviceptr address, uct_cuda_end_t end,
+                          CUdeviceptr *base_p, size_t *length_p)
+{
+    const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    CUresult result = driver->cuMemGetAddressRange(base_p, length_p, address);
+    uct_cuda_gpu_context_t context;
+
+    if ((result == CUDA_ERROR_INVALID_CONTEXT) &&
+        (uct_cuda_gpu_context_push_any(end, 0, &context) == UCS_OK)) {
+        result = driver->cuMemGetAddressRange(base_p, length_p, address);
+        uct_cuda_gpu_context_pop(&context);
+    }
+
+    return result;
+}
+
 /* Find the mapped part of a reservation. For memory mapped into a larger
  * reservation (PyTorch's expandable segments) the attributes describe the
  * reservation, most of which may be empty (H100, driver 580). Such memory has
@@ -85,8 +104,7 @@ static void find_mapping(const void *address, uct_cuda_memory_t *memory)
 
     /* the driver reports that host memory begins at 0 (queried by tests of UCX
      * 1.22) */
-    if ((uct_cuda_driver_get()->cuMemGetAddressRange(&base, &length,
-                                                     (CUdeviceptr)address) ==
+    if ((get_range((CUdeviceptr)address, memory->end, &base, &length) ==
          CUDA_SUCCESS) &&
         ((CUdeviceptr)address - base < length)) {
         memory->base   = base;
