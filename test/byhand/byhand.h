@@ -28,6 +28,13 @@
     _(DevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext*, \
                                                            CUdevice)) \
     _(CtxSetCurrent, "cuCtxSetCurrent", (CUcontext)) \
+    _(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext*)) \
+    _(CtxGetDevice, "cuCtxGetDevice", (CUdevice*)) \
+    _(CtxGetId, "cuCtxGetId", (CUcontext, unsigned long long*)) \
+    _(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext)) \
+    _(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext*)) \
+    _(ThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", \
+      (CUstreamCaptureMode*)) \
     _(CtxSynchronize, "cuCtxSynchronize", (void)) \
     _(CtxCreate, "cuCtxCreate_v2", (CUcontext*, unsigned, CUdevice)) \
     _(CtxEnablePeerAccess, "cuCtxEnablePeerAccess", (CUcontext, unsigned)) \
@@ -38,6 +45,10 @@
     _(PointerGetAttribute, "cuPointerGetAttribute", (void*, \
                                                      CUpointer_attribute, \
                                                      CUdeviceptr)) \
+    _(PointerGetAttributes, "cuPointerGetAttributes", \
+      (unsigned, CUpointer_attribute*, void**, CUdeviceptr)) \
+    _(MemGetAddressRange, "cuMemGetAddressRange_v2", (CUdeviceptr*, size_t*, \
+                                                      CUdeviceptr)) \
     _(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
     _(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned)) \
     _(MemHostRegister, "cuMemHostRegister_v2", (void*, size_t, unsigned)) \
@@ -50,10 +61,12 @@
                                              CUstream)) \
     _(StreamCreate, "cuStreamCreate", (CUstream*, unsigned)) \
     _(StreamSynchronize, "cuStreamSynchronize", (CUstream)) \
+    _(StreamQuery, "cuStreamQuery", (CUstream)) \
     _(StreamWaitEvent, "cuStreamWaitEvent", (CUstream, CUevent, unsigned)) \
     _(EventCreate, "cuEventCreate", (CUevent*, unsigned)) \
     _(EventRecord, "cuEventRecord", (CUevent, CUstream)) \
     _(EventQuery, "cuEventQuery", (CUevent)) \
+    _(EventElapsedTime, "cuEventElapsedTime", (float*, CUevent, CUevent)) \
     _(ModuleLoadData, "cuModuleLoadData", (CUmodule*, const void*)) \
     _(ModuleGetFunction, "cuModuleGetFunction", (CUfunction*, CUmodule, \
                                                  const char*)) \
