@@ -16,7 +16,6 @@
 #define UCT_CUDA_MULTIPATH_CORE_H
 
 #include <uct/cuda/multipath/multipath.h>
-#include <uct/cuda/multipath/summary.h>
 #include <uct/cuda/multipath/traffic.h>
 #include <uct/cuda/plan/transfer_planner.h>
 #include <uct/cuda/run/background.h>
@@ -50,6 +49,18 @@ typedef struct {
 } uct_cuda_mp_refused_t;
 
 
+/** Summary of an engine's life, one line at info level. Nothing is counted
+ *  unless that level is on. */
+typedef struct {
+    uint64_t messages; /**< Of all sizes; updated by any thread */
+    uint64_t split;    /**< Messages over several paths */
+    uint64_t direct;   /**< Their bytes over direct paths */
+    uint64_t via[UCT_CUDA_NUM_ENDS]; /**< Their bytes over each relay */
+    double   seconds;        /**< Their modelled time */
+    double   single_seconds; /**< Modelled time of plain copies instead */
+} uct_cuda_mp_summary_t;
+
+
 /** Knowledge of an engine about one kind of transfers. */
 typedef struct {
     uct_cuda_plan_constraints_t constraints;
@@ -68,7 +79,8 @@ typedef struct {
     uct_cuda_run_rsc_t       *rsc;
     /** NULL: transfers wait for resources */
     uct_cuda_run_background_t *background;
-    uct_cuda_run_executors_t executors;
+    uct_cuda_run_graphs_t    *graphs;
+    uct_cuda_run_streams_t   *streams;
     uct_cuda_run_used_t    used; /**< By the transfer being started */
     uct_cuda_mp_traffic_t  *traffic;
     LIST_HEAD(, uct_cuda_mp_transfer) free;
@@ -148,6 +160,15 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind);
 
 /** Drop the resources of devices reset by the program. */
 void uct_cuda_mp_core_drop_lost(uct_cuda_mp_core_t *core);
+
+
+/** Add the bytes and times of a submitted plan. The caller counts messages and
+ *  split. */
+void uct_cuda_mp_summary_add(uct_cuda_mp_summary_t *summary,
+                             const uct_cuda_plan_t *plan);
+
+/** Log the line if there was any message. */
+void uct_cuda_mp_summary_log(const uct_cuda_mp_summary_t *summary);
 
 
 typedef enum {

@@ -24,17 +24,29 @@ static ucs_status_t engine_create_executors(uct_cuda_mp_core_t *core)
         return status;
     }
 
-    status = uct_cuda_run_executors_create(core->rsc, &core->executors);
+    status = uct_cuda_run_graphs_create(core->rsc, &core->graphs);
     if (status != UCS_OK) {
-        uct_cuda_run_rsc_destroy(core->rsc);
+        goto err_destroy_rsc;
     }
 
+    status = uct_cuda_run_streams_create(core->rsc, &core->streams);
+    if (status != UCS_OK) {
+        goto err_destroy_graphs;
+    }
+
+    return UCS_OK;
+
+err_destroy_graphs:
+    uct_cuda_run_graphs_destroy(core->graphs);
+err_destroy_rsc:
+    uct_cuda_run_rsc_destroy(core->rsc);
     return status;
 }
 
 static void engine_destroy_executors(uct_cuda_mp_core_t *core)
 {
-    uct_cuda_run_executors_destroy(&core->executors);
+    uct_cuda_run_graphs_destroy(core->graphs);
+    uct_cuda_run_streams_destroy(core->streams);
     uct_cuda_run_rsc_destroy(core->rsc);
 }
 

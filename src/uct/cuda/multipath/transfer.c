@@ -165,6 +165,8 @@ static uct_cuda_plan_reason_t make_plan(uct_cuda_mp_core_t *core,
 
 /* ------------------------------------------------------------------ submit */
 
+/* Submit the engine's plan as a graph if that is cheaper and available, else
+ * through streams */
 static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
                                 uct_cuda_mp_transfer_t *transfer,
                                 const uct_cuda_run_memory_t *memory)
@@ -177,6 +179,7 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
         .used     = &core->used,
         .held     = &transfer->held
     };
+    ucs_status_t status;
 #ifdef ENABLE_DEBUG
     char error[256];
 
@@ -190,7 +193,15 @@ static ucs_status_t submit_plan(uct_cuda_mp_core_t *core,
         uct_cuda_mp_summary_add(&core->summary, &core->plan);
     }
 
-    return uct_cuda_run_executors_submit(&core->executors, &work, memory);
+    status = uct_cuda_run_graphs_submit(core->graphs, &work, memory);
+    if (status == UCS_ERR_NO_RESOURCE) {
+        status = uct_cuda_run_streams_submit(core->streams, &work, memory);
+        if (status == UCS_OK) {
+            uct_cuda_run_graphs_build_wanted(core->graphs);
+        }
+    }
+
+    return status;
 }
 
 /* Plan the last piece, which is smaller than the others: another plan, or one
@@ -276,7 +287,7 @@ static ucs_status_t submit(uct_cuda_mp_core_t *core,
 
     if (status != UCS_OK) {
         uct_cuda_run_used_wait(&core->used, core->rsc);
-        uct_cuda_run_graphs_release(core->executors.graphs, transfer->held);
+        uct_cuda_run_graphs_release(core->graphs, transfer->held);
         return status;
     }
 
@@ -472,7 +483,7 @@ void uct_cuda_mp_release(uct_cuda_mp_transfer_t *transfer)
 
     pthread_mutex_lock(&core->lock);
     uct_cuda_run_completion_put(core->rsc, &transfer->completion);
-    uct_cuda_run_graphs_release(core->executors.graphs, transfer->held);
+    uct_cuda_run_graphs_release(core->graphs, transfer->held);
     LIST_REMOVE(transfer, list);
     put_transfer(transfer);
     pthread_mutex_unlock(&core->lock);

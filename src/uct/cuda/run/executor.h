@@ -21,13 +21,6 @@ typedef struct uct_cuda_mp_graphs  uct_cuda_run_graphs_t;
 typedef struct uct_cuda_mp_streams uct_cuda_run_streams_t;
 
 
-/** Executors of an engine. */
-typedef struct {
-    uct_cuda_run_graphs_t  *graphs;
-    uct_cuda_run_streams_t *streams;
-} uct_cuda_run_executors_t;
-
-
 /** Plan to carry out. Its resources are ready: uct_cuda_run_rsc_prepare(). */
 typedef struct {
     const uct_cuda_plan_t        *plan;
@@ -44,42 +37,20 @@ typedef struct {
 
 
 /**
- * Create the executors. The resources must outlive them.
- *
- * @return UCS_OK or UCS_ERR_NO_MEMORY.
- */
-ucs_status_t uct_cuda_run_executors_create(uct_cuda_run_rsc_t *rsc,
-                                           uct_cuda_run_executors_t *executors);
-
-/** Destroy the executors, with nothing in flight. */
-void uct_cuda_run_executors_destroy(uct_cuda_run_executors_t *executors);
-
-
-/**
- * Submit a plan's copies without waiting for them.
- *
- * @return UCS_OK, or an error (logged): the caller waits for the submitted
- *         copies, and the transfer fails.
- */
-ucs_status_t uct_cuda_run_executors_submit(uct_cuda_run_executors_t *executors,
-                                           const uct_cuda_run_work_t *work,
-                                           const uct_cuda_run_memory_t *memory);
-
-
-/**
- * Create the executor of graphs.
+ * Create the executor of graphs. The resources must outlive it.
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
 ucs_status_t uct_cuda_run_graphs_create(uct_cuda_run_rsc_t *rsc,
                                         uct_cuda_run_graphs_t **graphs_p);
 
+/** Destroy the executor, with nothing in flight. */
 void uct_cuda_run_graphs_destroy(uct_cuda_run_graphs_t *graphs);
 
 /**
- * Submit a plan as a graph.
+ * Submit a plan's copies as a graph, without waiting for them.
  *
- * @return As uct_cuda_run_executors_submit(), or UCS_ERR_NO_RESOURCE: no graph
+ * @return As uct_cuda_run_streams_submit(), or UCS_ERR_NO_RESOURCE: no graph
  *         for this plan now, and nothing is submitted.
  */
 ucs_status_t uct_cuda_run_graphs_submit(uct_cuda_run_graphs_t *graphs,
@@ -100,7 +71,7 @@ void uct_cuda_run_graphs_lose(uct_cuda_run_graphs_t *graphs, uint32_t devices);
 
 
 /**
- * Create the executor of streams.
+ * Create the executor of streams. The resources must outlive it.
  *
  * @return UCS_OK or UCS_ERR_NO_MEMORY.
  */
@@ -109,6 +80,12 @@ ucs_status_t uct_cuda_run_streams_create(uct_cuda_run_rsc_t *rsc,
 
 void uct_cuda_run_streams_destroy(uct_cuda_run_streams_t *streams);
 
+/**
+ * Submit a plan's copies through streams, without waiting for them.
+ *
+ * @return UCS_OK, or an error (logged): the caller waits for the submitted
+ *         copies, and the transfer fails.
+ */
 ucs_status_t uct_cuda_run_streams_submit(uct_cuda_run_streams_t *streams,
                                          const uct_cuda_run_work_t *work,
                                          const uct_cuda_run_memory_t *memory);
