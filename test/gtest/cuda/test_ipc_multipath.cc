@@ -28,12 +28,12 @@ protected:
 
     bool is_counted(int peer, int local, bool is_put)
     {
-        uct_cuda_copy_count_t count;
+        const uint16_t counted = uct_cuda_mp_single_begin(
+                engine, End(is_put ? local : peer), End(is_put ? peer : local),
+                16ul << 20);
 
-        uct_cuda_copy_count(&count, engine, End(is_put ? local : peer),
-                            End(is_put ? peer : local), 16ul << 20);
-        uct_cuda_copy_uncount(&count);
-        return count.number != UCT_CUDA_MP_NOT_COUNTED;
+        uct_cuda_mp_single_end(engine, counted);
+        return counted != UCT_CUDA_MP_NOT_COUNTED;
     }
 
     uct_cuda_mp_engine_t *engine;

@@ -52,7 +52,7 @@ struct uct_cuda_copy_group {
     uct_cuda_copy_group_t      *next;  /* Next of all groups */
     uct_completion_t           comp;   /* Completion of the operation */
     uct_cuda_copy_coalescer_t  *coalescer;
-    uct_cuda_copy_count_t      count;
+    uint16_t                   counted; /* by the engine, on a link */
     ucs_status_t               status; /* Status of submission */
 
     /* Key and allocations of the last block. The size of local GPU memory is 0
@@ -112,7 +112,7 @@ static void group_end(uct_cuda_op_t *op)
 {
     uct_cuda_copy_group_t *group = op->work;
 
-    uct_cuda_copy_uncount(&group->count);
+    uct_cuda_mp_single_end(group->coalescer->engine, group->counted);
     while (group->num_mappings > 0) {
         uct_cuda_node_cache_put(group->mappings[--group->num_mappings],
                                 group->coalescer->enable_cache);
@@ -181,7 +181,7 @@ static ucs_status_t group_open(uct_cuda_copy_coalescer_t *coalescer,
     group->comp.status        = UCS_OK;
     group->batch.bytes        = 0;
     group->batch.copies.count = 0;
-    group->count.engine       = NULL;
+    group->counted            = UCT_CUDA_MP_NOT_COUNTED;
     group->is_list            = is_list;
     group->needs_sync         = false;
     group->is_reached         = true;
@@ -269,12 +269,11 @@ static void group_count(uct_cuda_copy_group_t *group)
 
     if ((batch->local_end.kind == UCT_CUDA_END_GPU) &&
         (batch->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE)) {
-        uct_cuda_copy_count(&group->count, group->coalescer->engine,
-                            batch->is_put ? batch->local_end :
-                                            batch->remote_end,
-                            batch->is_put ? batch->remote_end :
-                                            batch->local_end,
-                            batch->bytes);
+        group->counted = uct_cuda_mp_single_begin(
+                group->coalescer->engine,
+                batch->is_put ? batch->local_end : batch->remote_end,
+                batch->is_put ? batch->remote_end : batch->local_end,
+                batch->bytes);
     }
 }
 

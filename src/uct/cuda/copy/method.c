@@ -36,7 +36,8 @@ typedef struct {
     void                    *host;   /* the end in host memory, or NULL */
     void                    *slot;   /* intermediate slot, or NULL */
     uint64_t                begin;   /* for a timeline */
-    uct_cuda_copy_count_t   count;
+    uct_cuda_mp_engine_t    *engine; /* or NULL */
+    uint16_t                counted; /* by the engine, on a link */
     uct_cuda_host_pieces_t  pieces;  /* of host */
     unsigned                num_mappings;
     uct_cuda_node_mapping_t *mappings[1 + UCT_CUDA_PLAN_MAX_PATHS];
@@ -49,7 +50,6 @@ _Static_assert(sizeof(state_t) <= UCT_CUDA_OP_STATE_SIZE,
 typedef struct {
     uct_cuda_op_t         *op;
     state_t               *state;
-    uct_cuda_mp_engine_t  *engine;
     CUdeviceptr           src;     /* addresses in this process, valid once
                                       the peer's memory is mapped */
     CUdeviceptr            dst;
@@ -219,7 +219,7 @@ static void describe(method_start_t *start)
     request->dst_end     = state->dst_end;
     request->size        = state->bytes;
     request->remote      = start->is_self ? uct_cuda_end_none() : key->gpu;
-    request->is_mappable = is_mappable(state->copy, start->engine,
+    request->is_mappable = is_mappable(state->copy, state->engine,
                                        state->device);
     request->is_unowned  = is_unowned(&state->copy->local);
     request->host_numa   = UCT_CUDA_TOPO_NO_NUMA;
@@ -252,7 +252,7 @@ static void copy_end(uct_cuda_op_t *op)
 {
     state_t *state = (state_t*)op->state;
 
-    uct_cuda_copy_uncount(&state->count);
+    uct_cuda_mp_single_end(state->engine, state->counted);
     if (state->slot != NULL) {
         memcpy(state->host, state->slot, state->bytes);
     }
@@ -270,22 +270,6 @@ static void single_end(uct_cuda_op_t *op)
                            op->method->name, state->begin);
     }
     copy_end(op);
-}
-
-void uct_cuda_copy_count(uct_cuda_copy_count_t *count,
-                         uct_cuda_mp_engine_t *engine, uct_cuda_end_t src,
-                         uct_cuda_end_t dst, size_t size)
-{
-    count->engine = engine;
-    count->number = uct_cuda_mp_single_begin(engine, src, dst, size);
-}
-
-void uct_cuda_copy_uncount(uct_cuda_copy_count_t *count)
-{
-    if (count->engine != NULL) {
-        uct_cuda_mp_single_end(count->engine, count->number);
-        count->engine = NULL;
-    }
 }
 
 
@@ -337,7 +321,7 @@ static bool engine_can_host(const method_start_t *start)
     return start->state->pieces.is_locked && request->is_mappable &&
            (!start->is_self ||
             (request->size >= UCT_CUDA_HOST_OWN_SPLIT_MIN_SIZE)) &&
-           (uct_cuda_mp_admit(start->engine, request) ==
+           (uct_cuda_mp_admit(start->state->engine, request) ==
             UCT_CUDA_PLAN_ADMITTED) &&
            (!start->is_self ||
             is_gpu_memory(gpu_address(start), request->size));
@@ -347,8 +331,8 @@ static bool engine_can_host(const method_start_t *start)
  * host VMM memory */
 static bool engine_can(method_start_t *start)
 {
-    const uct_cuda_mp_engine_t *engine = start->engine;
     const state_t *state               = start->state;
+    const uct_cuda_mp_engine_t *engine = state->engine;
 
     if ((engine == NULL) ||
         !((state->host != NULL) ?
@@ -383,7 +367,7 @@ static ucs_status_t engine_start(method_start_t *start)
         start->memory.boundaries     = state->pieces.ends;
     }
 
-    if ((uct_cuda_mp_start(start->engine, &start->request, &start->memory,
+    if ((uct_cuda_mp_start(state->engine, &start->request, &start->memory,
                            &work) != UCS_OK) ||
         (work == NULL)) {
         return UCS_ERR_UNSUPPORTED;
@@ -455,14 +439,14 @@ static void count_single(method_start_t *start)
 {
     state_t *state = start->state;
 
-    if ((start->engine != NULL) &&
+    if ((state->engine != NULL) &&
         ((state->host == NULL) ?
                  (state->bytes >= UCT_CUDA_MP_COUNTED_MIN_SIZE) :
                  !start->is_self && state->pieces.is_locked &&
-                         uct_cuda_mp_may_split_host(start->engine,
+                         uct_cuda_mp_may_split_host(state->engine,
                                                     state->bytes))) {
-        uct_cuda_copy_count(&state->count, start->engine, state->src_end,
-                            state->dst_end, state->bytes);
+        state->counted = uct_cuda_mp_single_begin(
+                state->engine, state->src_end, state->dst_end, state->bytes);
     }
 }
 
@@ -551,8 +535,8 @@ static ucs_status_t look_at_host(method_start_t *start)
         state->slot = uct_cuda_host_bounce_get(state->bytes);
     }
 
-    if ((start->engine != NULL) && (state->pieces.pageable > 0)) {
-        uct_cuda_mp_share_cpus(start->engine);
+    if ((state->engine != NULL) && (state->pieces.pageable > 0)) {
+        uct_cuda_mp_share_cpus(state->engine);
     }
 
     return UCS_OK;
@@ -601,11 +585,11 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
 
     start.op            = op;
     start.state         = state;
-    start.engine        = engine;
     start.src           = src_of(copy)->address;
     start.dst           = dst_of(copy)->address;
     start.is_self       = !has_peer(copy);
     state->copy         = copy;
+    state->engine       = engine;
     state->device       = device;
     state->keep         = keep;
     state->src_end      = src_of(copy)->end;
@@ -614,7 +598,7 @@ uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
     state->host         = find_host(copy);
     state->slot         = NULL;
     state->begin        = uct_cuda_trace_now();
-    state->count.engine = NULL;
+    state->counted      = UCT_CUDA_MP_NOT_COUNTED;
     state->num_mappings = 0;
 
     if (state->host != NULL) {

@@ -44,21 +44,6 @@ uct_cuda_copy_run(uct_cuda_queue_t *queue, uct_cuda_stream_t *stream,
                   int device, bool keep);
 
 
-/** Copy counted on the links by the engine. */
-typedef struct {
-    uct_cuda_mp_engine_t *engine; /**< NULL: not counted */
-    uint16_t             number;
-} uct_cuda_copy_count_t;
-
-/** Report a copy to the engine, see uct_cuda_mp_single_begin(). */
-void uct_cuda_copy_count(uct_cuda_copy_count_t *count,
-                         uct_cuda_mp_engine_t *engine, uct_cuda_end_t src,
-                         uct_cuda_end_t dst, size_t size);
-
-/** Report the end of a copy, see uct_cuda_mp_single_end(). */
-void uct_cuda_copy_uncount(uct_cuda_copy_count_t *count);
-
-
 END_C_DECLS
 
 #endif
