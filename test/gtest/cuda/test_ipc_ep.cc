@@ -7,7 +7,6 @@ extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/copy/context.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/rkey.h>
 #include <uct/cuda/node/unmap.h>

@@ -5,7 +5,6 @@
 extern "C" {
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/copy/group.h>
 #include <uct/cuda/node/rkey.h>
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* UCT interface of cuda_cma: attributes, estimates and settings. */
-#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
+#include <uct/cuda/cuda_cma/cuda_cma_md.h>
 
 #include <uct/cuda/base/host/host_cpus.h>
 #include <uct/cuda/base/log.h>
@@ -23,10 +23,17 @@
 #define LATENCY  10e-6
 
 
+typedef struct {
+    uct_abi_iface_config_t super;
+    unsigned               max_poll;
+    double                 bandwidth; /* bytes/s, or auto */
+} iface_config_t;
+
+
 static uct_abi_config_field_t config_fields[] = {
-    UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, uct_cuda_cma_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, iface_config_t,
                          max_poll, "Completions picked up a progress call"),
-    UCT_ABI_CONFIG_FIELD("BW", "auto", BW, uct_cuda_cma_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("BW", "auto", BW, iface_config_t,
                          bandwidth, "Bandwidth that UCX reckons with"),
     {.type = UCT_ABI_CONFIG_END}
 };
@@ -179,8 +186,8 @@ static const uct_abi_iface_ops_t iface_ops = {
 static ucs_status_t
 iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
-    const uct_cuda_cma_iface_config_t *config =
-            (const uct_cuda_cma_iface_config_t*)args->config;
+    const iface_config_t *config =
+            (const iface_config_t*)args->config;
     ucs_status_t status;
     cma_iface_t *iface;
 
@@ -218,7 +225,7 @@ const uct_abi_tl_t uct_cuda_cma_tl = {
         .name   = "cuda_cma transport",
         .prefix = "CUDA_CMA_",
         .fields = config_fields,
-        .size   = sizeof(uct_cuda_cma_iface_config_t)
+        .size   = sizeof(iface_config_t)
     },
     .query_devices = query_devices,
     .iface_open    = iface_open

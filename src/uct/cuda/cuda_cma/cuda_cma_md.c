@@ -5,7 +5,6 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/range.h>
-#include <uct/cuda/cuda_cma/cuda_cma_iface.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
 #include <uct/cuda/cuda_cma/cuda_cma_rkey.h>
 #include <uct/cuda/cuda_cma/cuda_cma_server.h>

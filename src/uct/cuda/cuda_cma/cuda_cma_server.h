@@ -2,7 +2,7 @@
 /*
  * Server for copies requested by peers, between this process's page-locked
  * memory and their GPU memory. A thread submits them to the GPU like a put or
- * get of this process (cuda_ipc_transfer.h), with small blocks coalesced. The
+ * get of this process (copy/post.h), with small blocks coalesced. The
  * data passes no processor; with cross-memory attach it passes two.
  *
  * The thread starts when the first key of page-locked memory is packed, and

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* UCT interface of cuda_copy: attributes, estimates and settings. */
-#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
+#include <uct/cuda/cuda_copy/cuda_copy_md.h>
 
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/cuda_copy/cuda_copy_bandwidth.h>

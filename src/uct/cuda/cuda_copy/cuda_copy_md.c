@@ -13,7 +13,6 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/memory_cache.h>
 #include <uct/cuda/base/memtype.h>
-#include <uct/cuda/cuda_copy/cuda_copy_iface.h>
 #include <uct/cuda/cuda_copy/cuda_copy_mem.h>
 
 #include <stdlib.h>

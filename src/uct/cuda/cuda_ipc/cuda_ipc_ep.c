@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Endpoints: the peer of transfers. */
+/* Endpoints: the peer, and put and get of its memory. */
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
 
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/log.h>
+#include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/retry.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/node/rkey.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 
 /* First byte of an endpoint in UCX's device header: the transport, 1 for
@@ -220,4 +226,230 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
 
     uct_cuda_node_iface_addr_unpack(peer->dev_addr, peer->iface_addr, &process);
     return uct_cuda_node_is_same_process(&ep->peer, &process);
+}
+
+
+/* ------------------------------------------------------------- put and get */
+
+static uct_cuda_copy_ctx_t *ep_copy_ctx(uct_ep_h ep)
+{
+    return &((uct_cuda_ipc_iface_t*)ep->iface)->copy_ctx;
+}
+
+/* Return the key; NULL: none, or one for memory of this process forged by a
+ * peer */
+static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
+{
+    uct_cuda_node_rkey_t *known = uct_cuda_node_rkey_get(rkey);
+
+    return ((known != NULL) && known->is_self &&
+            !((uct_cuda_ipc_ep_t*)ep)->is_self) ?
+                   NULL :
+                   known;
+}
+
+/* Copy host memory of this process with a system call, which fails on unmapped
+ * memory instead of crashing */
+static ucs_status_t own_host_copy(const uct_cuda_copy_t *copy)
+{
+    struct iovec local, remote;
+    size_t offset = 0;
+    ssize_t done;
+
+    while (offset < copy->bytes) {
+        local.iov_base  = (void*)(copy->local.address + offset);
+        local.iov_len   = copy->bytes - offset;
+        remote.iov_base = (void*)(copy->remote.address + offset);
+        remote.iov_len  = local.iov_len;
+        done = UCT_CUDA_RETRY(
+                copy->is_put ?
+                        process_vm_writev(getpid(), &local, 1, &remote, 1, 0) :
+                        process_vm_readv(getpid(), &local, 1, &remote, 1, 0));
+        if (done <= 0) {
+            uct_cuda_debug("cannot copy %zu bytes between %p and %#lx: %s",
+                           copy->bytes, (void*)copy->local.address,
+                           (unsigned long)copy->remote.address,
+                           strerror(errno));
+            return (errno == EFAULT) ? UCS_ERR_INVALID_ADDR :
+                                       UCS_ERR_UNSUPPORTED;
+        }
+
+        offset += (size_t)done;
+    }
+
+    return UCS_OK;
+}
+
+/* Return whether it is host memory of this process, which has no key */
+static bool is_own_host(uct_ep_h ep, const uct_cuda_copy_t *copy,
+                        uct_rkey_t rkey)
+{
+    CUcontext context;
+    uct_cuda_end_t end;
+
+    if ((rkey != UCT_INVALID_RKEY) || !((uct_cuda_ipc_ep_t*)ep)->is_self) {
+        return false;
+    }
+
+    uct_cuda_memory_place((void*)copy->local.address, &end, &context);
+    return uct_cuda_end_is_host(end);
+}
+
+static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
+                                 size_t iovcnt, uint64_t remote_addr,
+                                 uct_rkey_t rkey, uct_completion_t *comp,
+                                 bool is_put)
+{
+    uct_cuda_copy_t copy;
+
+    if ((iovcnt == 0) || (iov->length == 0)) {
+        return UCS_OK;
+    }
+
+    if (iovcnt != 1) {
+        uct_cuda_error("%zu buffers in one transfer at %#lx: only one is "
+                       "supported", iovcnt,
+                       (unsigned long)remote_addr);
+        return UCS_ERR_INVALID_PARAM;
+    }
+
+    uct_cuda_copy_init(&copy, iov->buffer, ep_key(ep, rkey), remote_addr,
+                       iov->length, is_put, comp);
+    if (is_own_host(ep, &copy, rkey)) {
+        return own_host_copy(&copy);
+    }
+
+    return uct_cuda_copy_check_and_post(ep_copy_ctx(ep), &copy, false);
+}
+
+ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp)
+{
+    return transfer_iov(ep, iov, iovcnt, remote_addr, rkey, comp, true);
+}
+
+ucs_status_t uct_cuda_ipc_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
+                                       size_t iovcnt, uint64_t remote_addr,
+                                       uct_rkey_t rkey, uct_completion_t *comp)
+{
+    return transfer_iov(ep, iov, iovcnt, remote_addr, rkey, comp, false);
+}
+
+
+/* ------------------------------------------------------------------- lists */
+
+/* Counts the blocks of a list for its completion */
+typedef struct {
+    uct_completion_t comp;
+    uct_completion_t *user;
+} list_end_t;
+
+static void list_over(uct_completion_t *comp)
+{
+    list_end_t *end = (list_end_t*)comp;
+
+    uct_abi_completion_update(end->user, 1, end->comp.status);
+    free(end);
+}
+
+static void list_copy(uct_ep_h ep, const uct_abi_list_t *list, size_t i,
+                      bool is_put, uct_completion_t *comp,
+                      uct_cuda_copy_t *copy)
+{
+    uct_cuda_copy_init(copy, list->buffers[i], ep_key(ep, list->rkeys[i]),
+                       list->remote_addrs[i], list->lengths[i], is_put, comp);
+}
+
+/* Count the non-empty blocks; errors are found before any block starts */
+static ucs_status_t
+check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
+           size_t *count_p)
+{
+    uct_cuda_copy_t copy;
+    ucs_status_t status;
+    size_t i;
+
+    *count_p = 0;
+    for (i = 0; i < list->count; ++i) {
+        if (list->lengths[i] == 0) {
+            continue;
+        }
+
+        list_copy(ep, list, i, is_put, NULL, &copy);
+        status = uct_cuda_copy_check_key(&copy);
+        if (status != UCS_OK) {
+            uct_cuda_error("invalid block %zu in a list of %zu",
+                           i, list->count);
+            return status;
+        }
+
+        ++*count_p;
+    }
+
+    return UCS_OK;
+}
+
+/*
+ * Post a list. The list's completion counts those of the blocks, which are not
+ * called before the next progress call. An error after the start of blocks is
+ * reported by the list's completion at their end.
+ */
+static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                  uct_completion_t *comp, bool is_put)
+{
+    uct_cuda_queue_t *queue = uct_cuda_ep_queue(ep);
+    ucs_status_t status     = UCS_OK;
+    size_t left, i;
+    uct_cuda_copy_t copy;
+    list_end_t *end;
+
+    status = check_list(ep, list, is_put, &left);
+    if ((status != UCS_OK) || (left == 0)) {
+        return status;
+    }
+
+    end = malloc(sizeof(*end));
+    if (end == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+
+    end->user        = comp;
+    end->comp.func   = list_over;
+    end->comp.count  = 0;
+    end->comp.status = UCS_OK;
+    for (i = 0; (i < list->count) && (status == UCS_OK); ++i) {
+        if (list->lengths[i] == 0) {
+            continue;
+        }
+
+        list_copy(ep, list, i, is_put, &end->comp, &copy);
+        status = uct_cuda_copy_post(ep_copy_ctx(ep), &copy, --left > 0,
+                                    end->comp.count > 0);
+        if (status == UCS_INPROGRESS) {
+            ++end->comp.count;
+            status = UCS_OK;
+        }
+    }
+
+    if (end->comp.count == 0) {
+        free(end);
+        return status;
+    }
+
+    end->comp.status = status;
+    uct_cuda_queue_submit_gathered(queue, true);
+    return UCS_INPROGRESS;
+}
+
+ucs_status_t uct_cuda_ipc_ep_put_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                      uct_completion_t *comp)
+{
+    return transfer_list(ep, list, comp, true);
+}
+
+ucs_status_t uct_cuda_ipc_ep_get_list(uct_ep_h ep, const uct_abi_list_t *list,
+                                      uct_completion_t *comp)
+{
+    return transfer_list(ep, list, comp, false);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* UCT interface of cuda_ipc: attributes, estimates and settings. */
-#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
+#include <uct/cuda/cuda_ipc/cuda_ipc_md.h>
 
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/cuda_ipc/cuda_ipc_ep.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_transfer.h>
 #include <uct/cuda/node/process.h>
 #include <uct/cuda/process_settings.h>
 
@@ -31,39 +30,58 @@
 #define HIDDEN_GET_BANDWIDTH 5e9
 
 
-#define NUM_PLAIN_FIELDS 10
-#define MAX_FIELDS       (NUM_PLAIN_FIELDS + UCT_CUDA_IPC_MAX_MULTIPATH_VARS)
+#define NUM_PLAIN_FIELDS   10
+#define MAX_MULTIPATH_VARS 24
+#define MAX_FIELDS         (NUM_PLAIN_FIELDS + MAX_MULTIPATH_VARS)
+
+
+/* UCX_CUDA_IPC_* of the interface; names and defaults of stock UCX */
+typedef struct {
+    uct_abi_iface_config_t super;
+    unsigned               max_events;
+    unsigned               max_poll;
+    unsigned               max_streams;
+    int                    enable_get_zcopy; /* uct_abi_on_off_auto_t */
+    double                 bandwidth;        /* bytes/s, or auto */
+    int                    enable_cache;
+    double                 overhead;         /* seconds */
+    double                 latency;          /* seconds */
+    int                    enable_same_process;
+    unsigned               kernel_blocks;    /* of threads */
+    char                   *multipath[MAX_MULTIPATH_VARS];
+} iface_config_t;
+
 
 /* Variables of stock UCX, and two more; the engine's are added when the module
  * is loaded */
 static uct_abi_config_field_t config_fields[MAX_FIELDS + 1] = {
-    UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, uct_cuda_ipc_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("MAX_POLL", "16", UINT, iface_config_t,
                          max_poll, "Completions picked up a progress call"),
-    UCT_ABI_CONFIG_FIELD("MAX_STREAMS", "16", UINT, uct_cuda_ipc_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("MAX_STREAMS", "16", UINT, iface_config_t,
                          max_streams,
                          "Streams that single-path transfers are spread over"),
-    UCT_ABI_CONFIG_FIELD("CACHE", "y", BOOL, uct_cuda_ipc_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("CACHE", "y", BOOL, iface_config_t,
                          enable_cache, "Keep mappings of peers' memory"),
     UCT_ABI_CONFIG_FIELD("ENABLE_GET_ZCOPY", "auto", ON_OFF_AUTO,
-                         uct_cuda_ipc_iface_config_t, enable_get_zcopy,
+                         iface_config_t, enable_get_zcopy,
                          "Offer get: auto keeps messages from it without "
                          "NVLink"),
-    UCT_ABI_CONFIG_FIELD("MAX_EVENTS", "inf", UINT, uct_cuda_ipc_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("MAX_EVENTS", "inf", UINT, iface_config_t,
                          max_events, "Transfers under way at most"),
-    UCT_ABI_CONFIG_FIELD("BW", "auto", BW, uct_cuda_ipc_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("BW", "auto", BW, iface_config_t,
                          bandwidth,
                          "Bandwidth between GPUs that UCX reckons with"),
-    UCT_ABI_CONFIG_FIELD("LAT", "1.8us", TIME, uct_cuda_ipc_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("LAT", "1.8us", TIME, iface_config_t,
                          latency, "Latency that UCX reckons with"),
-    UCT_ABI_CONFIG_FIELD("OVERHEAD", "4.0us", TIME, uct_cuda_ipc_iface_config_t,
+    UCT_ABI_CONFIG_FIELD("OVERHEAD", "4.0us", TIME, iface_config_t,
                          overhead,
                          "CPU time of a transfer that UCX reckons with"),
     UCT_ABI_CONFIG_FIELD("ENABLE_SAME_PROCESS", "n", BOOL,
-                         uct_cuda_ipc_iface_config_t, enable_same_process,
+                         iface_config_t, enable_same_process,
                          "Reach other workers of this process; always so in "
                          "NIXL's UCX"),
     UCT_ABI_CONFIG_FIELD("KERNEL_BLOCKS", "8", UINT,
-                         uct_cuda_ipc_iface_config_t, kernel_blocks,
+                         iface_config_t, kernel_blocks,
                          "Blocks of threads, at most, of the kernel that "
                          "copies small blocks which lie apart, twice that "
                          "between GPUs; 0: never by a kernel"),
@@ -87,14 +105,14 @@ __attribute__((constructor)) static void config_add_multipath(void)
     uct_abi_config_field_t *field = &config_fields[NUM_PLAIN_FIELDS];
     unsigned i;
 
-    for (i = 0; (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) &&
+    for (i = 0; (i < MAX_MULTIPATH_VARS) &&
                 (uct_cuda_mp_config_vars[i].name != NULL);
          ++i, ++field) {
         field->name   = uct_cuda_mp_config_vars[i].name;
         field->dfl    = uct_cuda_mp_config_vars[i].dfl;
         field->doc    = uct_cuda_mp_config_vars[i].doc;
         field->type   = UCT_ABI_CONFIG_STRING;
-        field->offset = offsetof(uct_cuda_ipc_iface_config_t, multipath) +
+        field->offset = offsetof(iface_config_t, multipath) +
                         (i * sizeof(char*));
     }
 }
@@ -142,7 +160,7 @@ static void log_missing(const uct_cuda_plan_config_t *multipath)
 /* Parse the engine's variables. An invalid value costs a warning, once in a
  * process, and the default is used: a transport that refused to open would
  * silently leave messages to a slower one. */
-static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
+static void config_read_multipath(const iface_config_t *config,
                                   uct_cuda_plan_config_t *multipath)
 {
     static bool is_logged;
@@ -153,7 +171,7 @@ static void config_read_multipath(const uct_cuda_ipc_iface_config_t *config,
 
     uct_cuda_plan_config_init(multipath);
     for (i = 0;
-         (i < UCT_CUDA_IPC_MAX_MULTIPATH_VARS) && (var[i].name != NULL); ++i) {
+         (i < MAX_MULTIPATH_VARS) && (var[i].name != NULL); ++i) {
         if ((uct_cuda_plan_config_set(multipath, var[i].name,
                                       config->multipath[i], error,
                                       sizeof(error)) != UCS_OK) &&
@@ -377,8 +395,8 @@ static const uct_abi_iface_ops_t iface_ops = {
 static ucs_status_t
 iface_open(const uct_abi_iface_args_t *args, uct_abi_iface_t **iface_p)
 {
-    const uct_cuda_ipc_iface_config_t *config =
-            (const uct_cuda_ipc_iface_config_t*)args->config;
+    const iface_config_t *config =
+            (const iface_config_t*)args->config;
     const uct_cuda_copy_settings_t settings = {
         .max_streams   = config->max_streams,
         .kernel_blocks = config->kernel_blocks,
@@ -437,7 +455,7 @@ const uct_abi_tl_t uct_cuda_ipc_tl = {
         .name   = "cuda_ipc transport",
         .prefix = "CUDA_IPC_",
         .fields = config_fields,
-        .size   = sizeof(uct_cuda_ipc_iface_config_t)
+        .size   = sizeof(iface_config_t)
     },
     .query_devices = query_devices,
     .iface_open    = iface_open

@@ -8,7 +8,6 @@
 #include <uct/cuda/base/iface.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/collective/options.h>
-#include <uct/cuda/cuda_ipc/cuda_ipc_iface.h>
 #include <uct/cuda/node/exports.h>
 #include <uct/cuda/node/rkey.h>
 #include <uct/cuda/plan/collective_planner.h>
