@@ -4,11 +4,15 @@
  * Prints one JSON line per transfer, for the module's plans or for those on
  * standard input.
  */
-#include "tool.h"
+#include "play.h"
+
+#include <common/common.h>
 
 #include <uct/cuda/base/size.h>
+#include <uct/cuda/plan/transfer_planner.h>
 
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +37,19 @@ typedef struct {
     int    dst;
     size_t size;
 } test_case_t;
+
+/* A transfer to plan. */
+typedef struct {
+    const uct_cuda_topo_t        *topo;
+    /* Constants of the model */
+    const uct_cuda_plan_tuning_t *table;
+    ucx_mp_player_t              *player;
+    int                          src;
+    int                          dst;
+    size_t                       size;    /* Bytes */
+    uct_cuda_plan_t              plan;    /* Plan of the last piece; no paths:
+                                               one plain copy */
+} tune_t;
 
 
 static void usage(FILE *stream)
@@ -181,15 +198,94 @@ static unsigned list_cells(const uct_cuda_topo_t *topo,
     return count;
 }
 
+/* Plan a transfer by a configuration and time it, piece by piece as the engine
+ * does; with MULTIPATH_GRAPH=y as graphs, otherwise through streams. @return
+ * Timed seconds. @param predicted_p  The model's */
+static double play(tune_t *tune, const uct_cuda_plan_config_t *config,
+                   double *predicted_p)
+{
+    const uct_cuda_plan_load_t idle      = {.is_known = true,
+                                            .uncrossed  = UINT64_MAX};
+    const uct_cuda_plan_knowledge_t know = {
+        .topo = tune->topo, .config = config, .load = &idle,
+        .tuning = tune->table
+    };
+    const uct_cuda_end_t src = uct_cuda_end_gpu(tune->src);
+    const uct_cuda_end_t dst = uct_cuda_end_gpu(tune->dst);
+    size_t piece             = uct_cuda_plan_piece_size(
+            tune->size, uct_cuda_plan_max_size(config));
+    size_t left           = tune->size;
+    uct_cuda_plan_t *plan = &tune->plan;
+
+    *predicted_p = 0;
+    uct_cuda_plan_make(&know, src, dst, piece, plan);
+    if (plan->num_paths == 0) {
+        *predicted_p = plan->single_seconds * ((left + piece - 1) / piece);
+        return ucx_mp_player_single(tune->player, tune->src, tune->dst,
+                                    tune->size);
+    }
+
+    ucx_mp_player_begin(tune->player, config->graph == UCT_CUDA_PLAN_YES);
+    while (left > 0) {
+        piece = (left < piece) ? left : piece;
+        if (piece != plan->size) {
+            uct_cuda_plan_make(&know, src, dst, piece, plan);
+            if (plan->num_paths == 0) {
+                uct_cuda_plan_single(src, dst, uct_cuda_end_none(),
+                                     piece, plan);
+            }
+        }
+
+        ucx_mp_player_submit(tune->player, plan);
+        *predicted_p += plan->seconds;
+        left         -= piece;
+    }
+
+    return ucx_mp_player_finish(tune->player);
+}
+
+/* Print "paths": "direct,gpu2", "shares": "0.4000,0.6000", "chunks": "1,8" */
+static void plan_print(const uct_cuda_plan_t *plan)
+{
+    const char *comma = "";
+    char name[16];
+    unsigned i;
+
+    if (plan->num_paths == 0) {
+        printf("\"paths\": \"direct\", \"shares\": \"1.0000\", "
+               "\"chunks\": \"1\"");
+        return;
+    }
+
+    printf("\"paths\": \"");
+    for (i = 0; i < plan->num_paths; ++i, comma = ",") {
+        printf("%s%s", comma,
+               uct_cuda_plan_path_str(&plan->paths[i].path, name,
+                                      sizeof(name)));
+    }
+
+    printf("\", \"shares\": \"");
+    for (i = 0, comma = ""; i < plan->num_paths; ++i, comma = ",") {
+        printf("%s%.4f", comma,
+               (double)plan->paths[i].bytes / plan->size);
+    }
+
+    printf("\", \"chunks\": \"");
+    for (i = 0, comma = ""; i < plan->num_paths; ++i, comma = ",") {
+        printf("%s%u", comma,
+               (plan->paths[i].slots > 0) ? plan->paths[i].chunks : 1);
+    }
+    printf("\"");
+}
+
 /* Time the module's own plan of a transfer. */
 static void play_cell(const cuemu_node_t *node,
                       const uct_cuda_plan_config_t *config,
-                      ucx_mp_tune_case_t *tune)
+                      tune_t *tune)
 {
     const uct_cuda_plan_tuning_t *table = tune->table;
     double predicted;
-    const double seconds              = ucx_mp_tune_play(tune, config,
-                                                         &predicted);
+    const double seconds                = play(tune, config, &predicted);
 
     printf("{\"node\": \"%s\", \"class\": \"%s\", \"src\": %d, \"dst\": %d, "
            "\"size\": %zu, \"single_seconds\": %.9f, \"model\": {",
@@ -197,7 +293,7 @@ static void play_cell(const cuemu_node_t *node,
            tune->src, tune->dst, tune->size,
            ucx_mp_player_single(tune->player, tune->src, tune->dst,
                                 tune->size));
-    ucx_mp_tune_plan_print(&tune->plan, stdout);
+    plan_print(&tune->plan);
     printf(", \"seconds\": %.9f}, \"predicted_seconds\": %.9f}\n", seconds,
            predicted);
     fflush(stdout);
@@ -205,7 +301,7 @@ static void play_cell(const cuemu_node_t *node,
 
 /* Time the plans on standard input. */
 static void play_lines(const uct_cuda_plan_config_t *plain,
-                       ucx_mp_tune_case_t *tune)
+                       tune_t *tune)
 {
     char size[32], paths[256], shares[256], chunks[256], graph[16];
     uct_cuda_plan_config_t config = *plain;
@@ -227,7 +323,7 @@ static void play_lines(const uct_cuda_plan_config_t *plain,
         ucx_mp_tool_config_set(&config, "MULTIPATH_CHUNKS", chunks);
         ucx_mp_tool_config_set(&config, "MULTIPATH_GRAPH", graph);
         ucx_mp_tool_config_check(&config);
-        seconds = ucx_mp_tune_play(tune, &config, &predicted);
+        seconds = play(tune, &config, &predicted);
         if (tune->plan.num_paths == config.num_paths) {
             printf("%.9f\n", seconds);
         } else {
@@ -260,7 +356,7 @@ int main(int argc, char **argv)
 {
     static test_case_t cells[MAX_CELLS];
     static cuemu_node_t node;
-    static ucx_mp_tune_case_t tune;
+    static tune_t tune;
     uct_cuda_plan_tuning_t *table;
     uct_cuda_plan_config_t config;
     char error[CUEMU_ERRBUF_SIZE];
