@@ -1,13 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 
 #include "kernels.h"
-#include "ptx.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Define `_name` as the text of the PTX file `_file`, zero-terminated and
+   hidden (see regenerate). */
+#define UCX_MP_KERNELS_PTX(_name, _file) \
+    __asm__(".pushsection .rodata\n" \
+            ".globl " #_name "\n" \
+            ".hidden " #_name "\n" \
+            #_name ":\n" \
+            ".incbin \"" _file "\"\n" \
+            ".byte 0\n" \
+            ".popsection\n"); \
+    extern const char _name[] __attribute__((visibility("hidden")))
+
+UCX_MP_KERNELS_PTX(ucx_mp_copy_ptx, UCX_MP_COPY_PTX);
+UCX_MP_KERNELS_PTX(ucx_mp_pack_ptx, UCX_MP_PACK_PTX);
 UCX_MP_KERNELS_PTX(ucx_mp_reduce_ptx, UCX_MP_REDUCE_PTX);
 
 #define UCX_MP_KERNEL_NAME_MAX 64
@@ -309,4 +322,79 @@ CUresult ucx_mp_kernels_reduce(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
             ucx_mp_kernels_blocks(args->count * ucx_mp_type_size(type),
                                   max_blocks),
             1, 1, UCX_MP_REDUCE_THREADS, 1, 1, 0, stream, params, NULL);
+}
+
+
+/* -------------------------------------------------------- copying, packing */
+
+CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,
+                          ucx_mp_copy_t *kernels)
+{
+    CUmodule module;
+    CUresult result;
+
+    result = driver->ModuleLoadData(&module, ucx_mp_copy_ptx);
+    if (result == CUDA_SUCCESS) {
+        result = driver->ModuleGetFunction(&kernels->copy, module,
+                                           "ucx_mp_copy");
+    }
+    if (result == CUDA_SUCCESS) {
+        result = driver->ModuleGetFunction(&kernels->alike, module,
+                                           "ucx_mp_copy_alike");
+    }
+    return result;
+}
+
+static CUresult ucx_mp_copy_any(const ucx_mp_kernels_driver_t *driver,
+                       CUfunction function, unsigned blocks, const void *args,
+                       CUstream stream)
+{
+    void *params[] = {(void*)args};
+
+    return driver->LaunchKernel(function, blocks, 1, 1, UCX_MP_COPY_THREADS, 1,
+                                1, 0, stream, params, NULL);
+}
+
+CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
+                            const ucx_mp_copy_t *kernels, unsigned blocks,
+                            const ucx_mp_copy_args_t *args, CUstream stream)
+{
+    return ucx_mp_copy_any(driver, kernels->copy, blocks, args, stream);
+}
+
+CUresult
+ucx_mp_copy_launch_alike(const ucx_mp_kernels_driver_t *driver,
+                         const ucx_mp_copy_t *kernels, unsigned blocks,
+                         const ucx_mp_copy_alike_args_t *args, CUstream stream)
+{
+    return ucx_mp_copy_any(driver, kernels->alike, blocks, args, stream);
+}
+
+CUresult ucx_mp_pack_load(const ucx_mp_kernels_driver_t *driver,
+                          CUfunction *function)
+{
+    CUmodule module;
+    CUresult result;
+
+    result = driver->ModuleLoadData(&module, ucx_mp_pack_ptx);
+    return (result != CUDA_SUCCESS) ?
+                   result :
+                   driver->ModuleGetFunction(function, module, "ucx_mp_pack");
+}
+
+CUresult ucx_mp_pack_launch(const ucx_mp_kernels_driver_t *driver,
+                            CUfunction function,
+                            const ucx_mp_pack_args_t *args, CUstream stream)
+{
+    const unsigned long long block = args->unit * UCX_MP_PACK_THREADS *
+                                     UCX_MP_PACK_WORDS;
+    unsigned long long blocks      = (args->bytes + block - 1) / block;
+    void *params[]                 = {(void*)args};
+
+    if (blocks > UCX_MP_PACK_BLOCKS) {
+        blocks = UCX_MP_PACK_BLOCKS;
+    }
+    return driver->LaunchKernel(function, (unsigned)blocks, 1, 1,
+                                UCX_MP_PACK_THREADS, 1, 1, 0, stream, params,
+                                NULL);
 }

@@ -20,6 +20,8 @@
 #ifndef UCX_MP_KERNELS_H_
 #define UCX_MP_KERNELS_H_
 
+#include "copy_args.h"
+#include "pack_args.h"
 #include "reduce_args.h"
 
 #include <cuda.h>
@@ -130,6 +132,59 @@ CUresult ucx_mp_kernels_reduce(ucx_mp_kernels_t *kernels, ucx_mp_op_t op,
                                ucx_mp_type_t type,
                                const ucx_mp_reduce_args_t *args,
                                unsigned max_blocks, CUstream stream);
+
+
+/*
+ * Copy many small blocks in one kernel launch. Addresses are device memory of
+ * this GPU, mapped memory of peers, or page-locked host memory, at any
+ * alignment. Blocks must not overlap.
+ */
+
+/* Copy kernels loaded into one context */
+typedef struct {
+    CUfunction copy;
+    CUfunction alike; /* kernel for blocks of equal size */
+} ucx_mp_copy_t;
+
+/*
+ * Load the kernels into the current context. They stay loaded as long as the
+ * context exists, since unloading would wait for all work queued there. Loading
+ * waits for it, too. Returns SUCCESS or the driver's error.
+ */
+CUresult ucx_mp_copy_load(const ucx_mp_kernels_driver_t *driver,
+                          ucx_mp_copy_t *kernels);
+
+/*
+ * Launch the copy kernel with `blocks` (> 0) blocks of UCX_MP_COPY_THREADS
+ * threads, without waiting. `args->words` is the address of
+ * UCX_MP_COPY_WORDS(blocks) words. Returns SUCCESS or the driver's error.
+ */
+CUresult ucx_mp_copy_launch(const ucx_mp_kernels_driver_t *driver,
+                            const ucx_mp_copy_t *kernels, unsigned blocks,
+                            const ucx_mp_copy_args_t *args, CUstream stream);
+
+/* Launch the kernel for blocks of equal size, else as ucx_mp_copy_launch(). */
+CUresult
+ucx_mp_copy_launch_alike(const ucx_mp_kernels_driver_t *driver,
+                         const ucx_mp_copy_t *kernels, unsigned blocks,
+                         const ucx_mp_copy_alike_args_t *args, CUstream stream);
+
+
+/*
+ * Pack and unpack MPI datatypes by a kernel. Addresses are device memory or
+ * page-locked host memory.
+ */
+
+/* Load the kernel into the current context. It stays loaded as long as the
+   context exists. Returns SUCCESS or the driver's error. */
+CUresult ucx_mp_pack_load(const ucx_mp_kernels_driver_t *driver,
+                          CUfunction *function);
+
+/* Launch the kernel in the stream. `args->bytes` and `args->num_rows` must not
+   be 0. Returns SUCCESS or the driver's error. */
+CUresult ucx_mp_pack_launch(const ucx_mp_kernels_driver_t *driver,
+                            CUfunction function,
+                            const ucx_mp_pack_args_t *args, CUstream stream);
 
 #ifdef __cplusplus
 }

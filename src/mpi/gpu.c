@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/gpu.h>
 
-#include <kernels/pack.h>
 #include <mpi/module.h>
 #include <mpi/symbols.h>
 #include <uct/cuda/base/capture.h>

@@ -8,7 +8,6 @@
 #define UCX_MP_MPI_GPU_H_
 
 #include <kernels/kernels.h>
-#include <kernels/pack_args.h>
 
 #include <cuda.h>
 #include <stdbool.h>

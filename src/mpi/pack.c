@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/pack.h>
 
-#include <kernels/pack.h>
 #include <uct/cuda/base/capture.h>
 
 #include <pthread.h>

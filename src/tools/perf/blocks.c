@@ -7,7 +7,7 @@
  */
 #include "tool.h"
 
-#include <kernels/copy.h>
+#include <kernels/kernels.h>
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@ extern "C" {
 #include <uct/cuda/node/process.h>
 }
 
-#include <kernels/copy.h>
+#include <kernels/kernels.h>
 
 #include <gtest/gtest.h>
 

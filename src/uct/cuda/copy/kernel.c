@@ -3,7 +3,6 @@
  * sides of a cancellation (kernels/copy.cu). */
 #include <uct/cuda/copy/kernel.h>
 
-#include <kernels/copy.h>
 #include <uct/cuda/base/alarm.h>
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/context.h>

@@ -11,7 +11,7 @@
 #ifndef UCT_CUDA_COPY_KERNEL_H
 #define UCT_CUDA_COPY_KERNEL_H
 
-#include <kernels/copy_args.h>
+#include <kernels/kernels.h>
 #include <uct/cuda/base/queue.h>
 
 #include <stdbool.h>
