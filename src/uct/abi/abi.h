@@ -521,18 +521,6 @@ uct_abi_completion_update(uct_completion_t *comp, int n, ucs_status_t status)
     }
 }
 
-/* Return the total bytes of an iov, including its count and stride. */
-static inline size_t uct_abi_iov_length(const uct_iov_t *iov, size_t iovcnt)
-{
-    size_t length = 0, i;
-
-    for (i = 0; i < iovcnt; ++i) {
-        length += iov[i].length * iov[i].count;
-    }
-
-    return length;
-}
-
 
 /*
  * Component and transport
@@ -560,7 +548,7 @@ typedef struct {
                                uct_abi_iface_t **iface_p);
 } uct_abi_tl_t;
 
-/* A component with one transport. rkey_ptr, rkey_compare may be NULL. */
+/* A component with one transport. All rkey_ functions may be NULL. */
 struct uct_abi_component {
     const char         *name;  /* below UCT_COMPONENT_NAME_MAX (16) */
     uct_abi_config_t   config; /* the memory domain's variables; fields NULL: no
@@ -577,7 +565,7 @@ struct uct_abi_component {
                             uct_abi_md_t **md_p);
 
     /* sys_dev: the local device for the key; UNKNOWN before 1.19 or if UCP does
-       not give it. NULL: the key is a null handle. */
+       not give it. NULL: unsupported. */
     ucs_status_t (*rkey_unpack)(const uct_abi_component_t *component,
                                 const void *buffer, ucs_sys_device_t sys_dev,
                                 uct_rkey_t *rkey_p, void **handle_p);
@@ -586,6 +574,7 @@ struct uct_abi_component {
                              uct_rkey_t rkey, void *handle,
                              uint64_t remote_address, void **address_p);
 
+    /* NULL: there is nothing to release. */
     ucs_status_t (*rkey_release)(const uct_abi_component_t *component,
                                  uct_rkey_t rkey, void *handle);
 

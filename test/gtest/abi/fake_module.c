@@ -422,12 +422,24 @@ static ucs_status_t fake_ep_put_short(uct_ep_h ep, const void *buffer,
     return UCS_OK;
 }
 
+/* Return the total bytes of an iov */
+static size_t iov_length(const uct_iov_t *iov, size_t iovcnt)
+{
+    size_t length = 0, i;
+
+    for (i = 0; i < iovcnt; ++i) {
+        length += iov[i].length * iov[i].count;
+    }
+
+    return length;
+}
+
 static ucs_status_t fake_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                       size_t iovcnt, uint64_t remote_addr,
                                       uct_rkey_t rkey, uct_completion_t *comp)
 {
     memcpy((void*)(uintptr_t)remote_addr, iov->buffer,
-           uct_abi_iov_length(iov, iovcnt));
+           iov_length(iov, iovcnt));
     return UCS_OK;
 }
 
@@ -436,7 +448,7 @@ static ucs_status_t fake_ep_get_zcopy(uct_ep_h ep, const uct_iov_t *iov,
                                       uct_rkey_t rkey, uct_completion_t *comp)
 {
     memcpy(iov->buffer, (void*)(uintptr_t)remote_addr,
-           uct_abi_iov_length(iov, iovcnt));
+           iov_length(iov, iovcnt));
     return UCS_OK;
 }
 

@@ -420,12 +420,6 @@ static ucs_status_t rkey_unpack(const uct_abi_component_t *component,
     return UCS_OK;
 }
 
-static ucs_status_t rkey_release(const uct_abi_component_t *component,
-                                 uct_rkey_t rkey, void *handle)
-{
-    return UCS_OK;
-}
-
 const uct_abi_component_t uct_cuda_copy_component = {
     .name = "cuda_cpy", /* spelling of stock UCX */
     .config = {
@@ -437,6 +431,5 @@ const uct_abi_component_t uct_cuda_copy_component = {
     .tl           = &uct_cuda_copy_tl,
     .is_available = uct_cuda_is_available,
     .md_open      = md_open,
-    .rkey_unpack  = rkey_unpack,
-    .rkey_release = rkey_release
+    .rkey_unpack  = rkey_unpack
 };
