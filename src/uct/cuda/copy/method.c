@@ -70,12 +70,6 @@ static const uct_cuda_copy_end_t *dst_of(const uct_cuda_copy_t *copy)
     return copy->is_put ? &copy->remote : &copy->local;
 }
 
-/* Return the access of threads to a peer's host memory; NULL: none */
-static const uct_cuda_host_remote_t *remote_by(const method_start_t *start)
-{
-    return start->state->copy->remote.by;
-}
-
 static bool is_to_gpu(const method_start_t *start)
 {
     return start->state->src_end.kind == UCT_CUDA_END_HOST;
@@ -194,17 +188,6 @@ is_mappable(const uct_cuda_copy_t *copy, uct_cuda_mp_engine_t *engine,
             (!key->is_self && uct_cuda_end_is_device(key->gpu, device)) ||
             (uct_cuda_end_is_device(copy->local.end, device) &&
              (!key->is_self || key->own.is_reached)));
-}
-
-/* Return whether the remote memory must be mapped. GPU memory of this process
- * behind a key needs no mapping. A copy from or to host memory treats it like
- * that of another process. */
-static bool has_peer(const uct_cuda_copy_t *copy)
-{
-    const uct_cuda_node_rkey_t *key = copy->remote.key;
-
-    return (key != NULL) &&
-           !(key->is_self && (copy->local.end.kind == UCT_CUDA_END_GPU));
 }
 
 /* Fill the engine's request and memory description */
@@ -406,15 +389,16 @@ static const uct_cuda_method_t by_threads = {"threads", threads_test,
  * UCS_ERR_UNSUPPORTED: try the next method */
 static ucs_status_t threads_start(method_start_t *start)
 {
-    const bool to_gpu    = is_to_gpu(start);
-    const state_t *state = start->state;
-    ucs_status_t status  = UCS_ERR_UNSUPPORTED;
+    const bool to_gpu                = is_to_gpu(start);
+    const state_t *state             = start->state;
+    const uct_cuda_host_remote_t *by = state->copy->remote.by;
+    ucs_status_t status              = UCS_ERR_UNSUPPORTED;
     uct_cuda_host_job_t *job;
 
-    if (remote_by(start) != NULL) {
+    if (by != NULL) {
         status = uct_cuda_host_pipeline_start_remote(
                 gpu_address(start), to_gpu ? start->src : start->dst,
-                state->bytes, to_gpu, remote_by(start), &job);
+                state->bytes, to_gpu, by, &job);
     } else if ((state->host != NULL) && (state->slot == NULL) &&
                (state->pieces.pageable > state->bytes / 2) &&
                (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
@@ -559,7 +543,8 @@ static ucs_status_t start_by_any(method_start_t *start)
     }
 
     status = threads_start(start);
-    return ((status == UCS_ERR_UNSUPPORTED) && (remote_by(start) == NULL)) ?
+    return ((status == UCS_ERR_UNSUPPORTED) &&
+            (start->state->copy->remote.by == NULL)) ?
                    driver_start(start) :
                    status;
 }
@@ -579,21 +564,28 @@ ucs_status_t
 uct_cuda_copy_start(uct_cuda_op_t *op, const uct_cuda_copy_t *copy,
                     uct_cuda_mp_engine_t *engine, int device, bool keep)
 {
-    state_t *state      = (state_t*)op->state;
-    ucs_status_t status = UCS_OK;
+    const uct_cuda_copy_end_t *src  = src_of(copy);
+    const uct_cuda_copy_end_t *dst  = dst_of(copy);
+    const uct_cuda_node_rkey_t *key = copy->remote.key;
+    state_t *state                  = (state_t*)op->state;
+    ucs_status_t status             = UCS_OK;
     method_start_t start; /* large, and zeroed nowhere */
 
     start.op            = op;
     start.state         = state;
-    start.src           = src_of(copy)->address;
-    start.dst           = dst_of(copy)->address;
-    start.is_self       = !has_peer(copy);
+    start.src           = src->address;
+    start.dst           = dst->address;
+    /* GPU memory of this process behind a key needs no mapping. A copy from or
+     * to host memory treats it like that of another process. */
+    start.is_self       = (key == NULL) ||
+                          (key->is_self &&
+                           (copy->local.end.kind == UCT_CUDA_END_GPU));
     state->copy         = copy;
     state->engine       = engine;
     state->device       = device;
     state->keep         = keep;
-    state->src_end      = src_of(copy)->end;
-    state->dst_end      = dst_of(copy)->end;
+    state->src_end      = src->end;
+    state->dst_end      = dst->end;
     state->bytes        = copy->bytes;
     state->host         = find_host(copy);
     state->slot         = NULL;

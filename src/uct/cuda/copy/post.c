@@ -90,23 +90,10 @@ static ucs_status_t submit(uct_cuda_copy_ctx_t *ctx,
 
 /* --------------------------------------------------------------- interface */
 
-static inline bool is_within(const uct_cuda_copy_t *copy)
-{
-    const uct_cuda_node_rkey_t *key = copy->remote.key;
-
-    return (key != NULL) &&
-           uct_cuda_range_holds(key->handle.base, key->handle.length,
-                                copy->remote.address, copy->bytes);
-}
-
 ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy)
 {
     const uct_cuda_copy_end_t *remote = &copy->remote;
     const uct_cuda_node_handle_t *handle;
-
-    if (is_within(copy)) {
-        return uct_cuda_node_rkey_update((uct_cuda_node_rkey_t*)remote->key);
-    }
 
     if (remote->key == NULL) {
         uct_cuda_error("transfer of %zu bytes at %#lx without a valid key",
@@ -115,6 +102,11 @@ ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy)
     }
 
     handle = &remote->key->handle;
+    if (uct_cuda_range_holds(handle->base, handle->length, remote->address,
+                             copy->bytes)) {
+        return uct_cuda_node_rkey_update(remote->key);
+    }
+
     uct_cuda_error("transfer of %zu bytes at %#lx is outside of the peer's "
                    "memory %#lx..%#lx",
                    copy->bytes, (unsigned long)remote->address,
@@ -128,6 +120,13 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
 {
     uct_cuda_gpu_context_t context;
     ucs_status_t status;
+
+    if (!is_next) {
+        status = uct_cuda_copy_check_key(copy);
+        if (status != UCS_OK) {
+            return status;
+        }
+    }
 
     if ((ctx->coalescer.open != NULL) &&
         uct_cuda_copy_coalesce_follow(&ctx->coalescer, copy, has_more,
@@ -143,16 +142,6 @@ ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
     status = submit(ctx, copy, has_more, is_next, &context);
     uct_cuda_gpu_context_pop(&context);
     return status;
-}
-
-ucs_status_t uct_cuda_copy_check_and_post(uct_cuda_copy_ctx_t *ctx,
-                                          uct_cuda_copy_t *copy, bool has_more)
-{
-    const ucs_status_t status = uct_cuda_copy_check_key(copy);
-
-    return (status == UCS_OK) ?
-                   uct_cuda_copy_post(ctx, copy, has_more, false) :
-                   status;
 }
 
 

@@ -55,19 +55,15 @@ void uct_cuda_copy_ctx_close(uct_cuda_copy_ctx_t *ctx);
 ucs_status_t uct_cuda_copy_check_key(const uct_cuda_copy_t *copy);
 
 /**
- * Post a checked copy; locates its ends.
+ * Check a copy's key, locate its ends and post it.
  *
  * @param has_more  Others certainly follow.
- * @param is_next   Block of a checked list, and earlier blocks of it were
- *                  posted.
+ * @param is_next   Block of a list whose keys are all checked, and earlier
+ *                  blocks of it were posted.
  * @return UCS_INPROGRESS, UCS_OK (ended already), UCS_ERR_NO_RESOURCE; or an
  *         error with nothing running.
  */
 ucs_status_t uct_cuda_copy_post(uct_cuda_copy_ctx_t *ctx, uct_cuda_copy_t *copy,
                                 bool has_more, bool is_next);
-
-/** Check and post a single copy. */
-ucs_status_t uct_cuda_copy_check_and_post(uct_cuda_copy_ctx_t *ctx,
-                                          uct_cuda_copy_t *copy, bool has_more);
 
 #endif

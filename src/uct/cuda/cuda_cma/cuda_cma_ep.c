@@ -155,7 +155,7 @@ own_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     }
 
     own_copy(copy, rkey, &own);
-    return uct_cuda_copy_check_and_post(&iface->copy_ctx, &own, false);
+    return uct_cuda_copy_post(&iface->copy_ctx, &own, false, false);
 }
 
 /* Copy page-locked memory by the peer's GPU */

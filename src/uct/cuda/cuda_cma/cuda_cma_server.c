@@ -209,8 +209,8 @@ request_start(view_t *view, uct_cuda_cma_slot_t *slot,
     uct_cuda_copy_init(&transfer, (void*)(uintptr_t)request->host, key,
                        request->gpu, request->length, !request->to_host, comp);
     for (;;) {
-        status = uct_cuda_copy_check_and_post(&server.copy_ctx, &transfer,
-                                              has_more);
+        status = uct_cuda_copy_post(&server.copy_ctx, &transfer, has_more,
+                                    false);
         if (status != UCS_ERR_NO_RESOURCE) {
             return status;
         }

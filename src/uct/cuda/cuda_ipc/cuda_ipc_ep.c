@@ -231,11 +231,6 @@ int uct_cuda_ipc_ep_is_connected(uct_ep_h tl_ep,
 
 /* ------------------------------------------------------------- put and get */
 
-static uct_cuda_copy_ctx_t *ep_copy_ctx(uct_ep_h ep)
-{
-    return &((uct_cuda_ipc_iface_t*)ep->iface)->copy_ctx;
-}
-
 /* Return the key; NULL: none, or one for memory of this process forged by a
  * peer */
 static uct_cuda_node_rkey_t *ep_key(uct_ep_h ep, uct_rkey_t rkey)
@@ -300,6 +295,7 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
                                  uct_rkey_t rkey, uct_completion_t *comp,
                                  bool is_put)
 {
+    uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)ep->iface;
     uct_cuda_copy_t copy;
 
     if ((iovcnt == 0) || (iov->length == 0)) {
@@ -319,7 +315,7 @@ static ucs_status_t transfer_iov(uct_ep_h ep, const uct_iov_t *iov,
         return own_host_copy(&copy);
     }
 
-    return uct_cuda_copy_check_and_post(ep_copy_ctx(ep), &copy, false);
+    return uct_cuda_copy_post(&iface->copy_ctx, &copy, false, false);
 }
 
 ucs_status_t uct_cuda_ipc_ep_put_zcopy(uct_ep_h ep, const uct_iov_t *iov,
@@ -398,8 +394,8 @@ check_list(uct_ep_h ep, const uct_abi_list_t *list, bool is_put,
 static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
                                   uct_completion_t *comp, bool is_put)
 {
-    uct_cuda_queue_t *queue = uct_cuda_ep_queue(ep);
-    ucs_status_t status     = UCS_OK;
+    uct_cuda_ipc_iface_t *iface = (uct_cuda_ipc_iface_t*)ep->iface;
+    ucs_status_t status         = UCS_OK;
     size_t left, i;
     uct_cuda_copy_t copy;
     list_end_t *end;
@@ -424,7 +420,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
         }
 
         list_copy(ep, list, i, is_put, &end->comp, &copy);
-        status = uct_cuda_copy_post(ep_copy_ctx(ep), &copy, --left > 0,
+        status = uct_cuda_copy_post(&iface->copy_ctx, &copy, --left > 0,
                                     end->comp.count > 0);
         if (status == UCS_INPROGRESS) {
             ++end->comp.count;
@@ -438,7 +434,7 @@ static ucs_status_t transfer_list(uct_ep_h ep, const uct_abi_list_t *list,
     }
 
     end->comp.status = status;
-    uct_cuda_queue_submit_gathered(queue, true);
+    uct_cuda_queue_submit_gathered(&iface->super.queue, true);
     return UCS_INPROGRESS;
 }
 
