@@ -3,7 +3,6 @@
 #include <mpi/pmpi.h>
 
 #include <pthread.h>
-#include <stddef.h>
 
 
 /* Classes of operations that MPI allows for a datatype (MPI 4.1, 6.9.2); the

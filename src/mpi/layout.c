@@ -3,7 +3,6 @@
 #include <mpi/pmpi.h>
 
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

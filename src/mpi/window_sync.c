@@ -5,7 +5,6 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 
 #define EXCLUSIVE UINT32_MAX

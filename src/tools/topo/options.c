@@ -6,7 +6,6 @@
 
 #include <ctype.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 

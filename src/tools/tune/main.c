@@ -14,7 +14,6 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 
 #define MAX_CELLS 4096

@@ -10,7 +10,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* UCX's functions for a type, without their common prefix ucs_config_, and the
    type's text in ucx_info. */

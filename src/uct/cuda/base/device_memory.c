@@ -2,7 +2,6 @@
 #include <uct/cuda/base/device_memory.h>
 
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/log.h>
 
 
 static void free_memory(CUdeviceptr address, bool is_waited)

@@ -15,7 +15,6 @@
 #include <uct/cuda/base/context.h>
 #include <uct/cuda/base/driver.h>
 #include <uct/cuda/base/gpu.h>
-#include <uct/cuda/base/log.h>
 
 
 /* Allocations remembered by a thread, a power of 2 */

@@ -5,12 +5,10 @@
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/driver.h>
-#include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/copy/batch.h>
-#include <uct/cuda/copy/method.h>
 
 #include <ucs/sys/math.h>
 

@@ -12,8 +12,8 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/base/range.h>
 #include <uct/cuda/base/thread.h>
-#include <uct/cuda/cuda_cma/cuda_cma_peer.h>
 #include <uct/cuda/cuda_cma/cuda_cma_ranges.h>
+#include <uct/cuda/node/process.h>
 #include <uct/cuda/node/mappings.h>
 #include <uct/cuda/copy/post.h>
 #include <uct/cuda/copy/kernel.h>

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
-#include <unistd.h>
 
 
 struct uct_cuda_node_alive {

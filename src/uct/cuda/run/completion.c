@@ -4,7 +4,6 @@
 
 #include <uct/cuda/base/capture.h>
 #include <uct/cuda/base/ctx.h>
-#include <uct/cuda/base/log.h>
 
 
 void uct_cuda_run_used_add(uct_cuda_run_used_t *used, int device,
