@@ -7,7 +7,7 @@
  */
 #include <uct/cuda/check/collective_bound.h>
 
-#include <uct/cuda/plan/links.h>
+#include <uct/cuda/plan/fair_share.h>
 #include <ucs/sys/math.h>
 
 #include <float.h>

@@ -2,7 +2,7 @@
 /* Simulation: each step waits, flows, and ends. */
 #include <uct/cuda/plan/collective_cost.h>
 
-#include <uct/cuda/plan/links.h>
+#include <uct/cuda/plan/fair_share.h>
 #include <ucs/sys/math.h>
 
 #include <float.h>

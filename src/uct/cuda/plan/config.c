@@ -3,7 +3,6 @@
 #include <uct/cuda/plan/config.h>
 
 #include <uct/cuda/base/number.h>
-#include <uct/cuda/base/size.h>
 #include <uct/cuda/base/topo.h>
 
 #include <ctype.h>

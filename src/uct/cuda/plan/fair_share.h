@@ -68,6 +68,31 @@ void uct_cuda_plan_share(uct_cuda_plan_share_resource_t *resources,
                          uct_cuda_plan_share_flow_t **flows, unsigned count);
 
 
+/* Resources shared by the transfers of a collective, in one numbering: limits
+ * of the topology, links of pairs, memory of GPUs */
+#define UCT_CUDA_PLAN_COLL_FIRST_LINK UCT_CUDA_TOPO_MAX_LIMITS
+#define UCT_CUDA_PLAN_COLL_FIRST_MEMORY \
+    (UCT_CUDA_PLAN_COLL_FIRST_LINK + UCT_CUDA_MAX_GPUS * UCT_CUDA_MAX_GPUS)
+#define UCT_CUDA_PLAN_COLL_NUM_RESOURCES \
+    (UCT_CUDA_PLAN_COLL_FIRST_MEMORY + UCT_CUDA_MAX_GPUS)
+
+
+/**
+ * Fill in the bytes/s of each resource; 0: no such link.
+ *
+ * @param memory  Bytes/s of a GPU's own memory.
+ */
+void uct_cuda_plan_coll_links_capacity(
+        const uct_cuda_topo_t *topo, double memory,
+        double capacity[UCT_CUDA_PLAN_COLL_NUM_RESOURCES]);
+
+
+/** Fill in the resources used between the memories of two GPUs, or inside one.
+ *  None are filled in without peer access. */
+void uct_cuda_plan_coll_links_direct(const uct_cuda_topo_t *topo, int from,
+                                     int to, uct_cuda_plan_share_way_t *way);
+
+
 END_C_DECLS
 
 #endif

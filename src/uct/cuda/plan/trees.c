@@ -2,7 +2,7 @@
 /* Construction of the trees of each algorithm. */
 #include <uct/cuda/plan/trees.h>
 
-#include <uct/cuda/plan/links.h>
+#include <uct/cuda/plan/fair_share.h>
 #include <ucs/sys/math.h>
 
 #include <float.h>
