@@ -2,7 +2,7 @@
 /* The command line. */
 #include "tool.h"
 
-#include <uct/cuda/base/size.h>
+#include <uct/cuda/base/number.h>
 
 #include <ctype.h>
 #include <getopt.h>

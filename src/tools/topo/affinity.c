@@ -5,39 +5,23 @@
 #endif
 #include "tool.h"
 
+#include <uct/cuda/base/file.h>
+
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 
-/* Return the mount point of sysfs, or libsysfs' variable for it. */
-static const char *sysfs(void)
-{
-    const char *path = getenv("SYSFS_PATH");
-
-    return ((path != NULL) && (path[0] != '\0')) ? path : "/sys";
-}
-
 /* Read the first line of a device's file; empty if there is none. */
 static void
 read_file(const char *device, const char *name, char *line, size_t size)
 {
     char path[PATH_MAX + 64];
-    FILE *file;
 
-    line[0] = '\0';
     snprintf(path, sizeof(path), "%s/%s", device, name);
-    file = fopen(path, "r");
-    if (file == NULL) {
-        return;
-    }
-
-    if (fgets(line, (int)size, file) == NULL) {
-        line[0] = '\0';
-    }
+    (void)uct_cuda_file_text(path, line, size);
     line[strcspn(line, "\n")] = '\0';
-    fclose(file);
 }
 
 static unsigned count_devices(const char *path)
@@ -112,7 +96,8 @@ static void find_nics(ucx_mp_topo_near_t *near)
     struct dirent *entry;
     DIR *dir;
 
-    snprintf(link, sizeof(link), "%s/class/infiniband", sysfs());
+    snprintf(link, sizeof(link), "%s/class/infiniband",
+             uct_cuda_wiring_sysfs());
     dir = opendir(link);
     if (dir == NULL) {
         return;
@@ -120,8 +105,8 @@ static void find_nics(ucx_mp_topo_near_t *near)
 
     while ((near->num_nics < UCX_MP_TOPO_MAX_NICS) &&
            ((entry = readdir(dir)) != NULL)) {
-        snprintf(link, sizeof(link), "%s/class/infiniband/%s/device", sysfs(),
-                 entry->d_name);
+        snprintf(link, sizeof(link), "%s/class/infiniband/%s/device",
+                 uct_cuda_wiring_sysfs(), entry->d_name);
         if ((entry->d_name[0] != '.') && (realpath(link, path) != NULL)) {
             add_nic(near, entry->d_name, path);
         }
@@ -141,7 +126,8 @@ void ucx_mp_topo_near_find(const ucx_mp_topo_node_t *node,
     memset(near, 0, sizeof(*near));
     find_nics(near);
     for (gpu = 0; gpu < node->topo.num_gpus; ++gpu) {
-        snprintf(link, sizeof(link), "%s/bus/pci/devices/%s", sysfs(),
+        snprintf(link, sizeof(link), "%s/bus/pci/devices/%s",
+                 uct_cuda_wiring_sysfs(),
                  uct_cuda_bus_id_str(&node->wiring.gpus[gpu].bus_id, text,
                                      sizeof(text)));
         if (realpath(link, path) == NULL) {

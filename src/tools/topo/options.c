@@ -2,7 +2,7 @@
 /* Read the command line. */
 #include "tool.h"
 
-#include <uct/cuda/base/size.h>
+#include <uct/cuda/base/number.h>
 
 #include <ctype.h>
 #include <getopt.h>

@@ -8,7 +8,7 @@
 
 #include <common/common.h>
 
-#include <uct/cuda/base/size.h>
+#include <uct/cuda/base/number.h>
 #include <uct/cuda/plan/transfer_planner.h>
 
 #include <getopt.h>

@@ -4,7 +4,7 @@
 #include "comma.h"
 #include "nodes.h"
 
-#include <uct/cuda/base/size.h>
+#include <uct/cuda/base/number.h>
 #include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/plan/tuning.h>
 

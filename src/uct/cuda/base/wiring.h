@@ -164,6 +164,9 @@ void uct_cuda_wiring_ask_nvml(uct_cuda_wiring_t *wiring, bool details);
 /** Query PCIe switches and NUMA nodes, from sysfs. */
 void uct_cuda_wiring_ask_host(uct_cuda_wiring_t *wiring);
 
+/** Return the mount point of sysfs; libsysfs' variable for it is honoured. */
+const char *uct_cuda_wiring_sysfs(void);
+
 /** Group GPUs behind switches as reported by NVML, if sysfs reports none. */
 void uct_cuda_wiring_ask_nvml_switches(uct_cuda_wiring_t *wiring);
 

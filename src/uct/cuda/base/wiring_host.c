@@ -28,8 +28,7 @@
 #define MAX_DEPTH 16
 
 
-/* Return the mount point of sysfs; libsysfs' variable for it is honoured */
-static const char *sysfs(void)
+const char *uct_cuda_wiring_sysfs(void)
 {
     const char *path = getenv("SYSFS_PATH");
 
@@ -169,7 +168,8 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
     unsigned i;
     long value;
 
-    snprintf(link, sizeof(link), "%s/bus/pci/devices/%s", sysfs(),
+    snprintf(link, sizeof(link), "%s/bus/pci/devices/%s",
+             uct_cuda_wiring_sysfs(),
              uct_cuda_bus_id_str(&gpu->bus_id, text, sizeof(text)));
     if ((realpath(link, path) == NULL) ||
         !read_number(&value, "%s/vendor", path) || (value != VENDOR_NVIDIA)) {
@@ -240,21 +240,15 @@ static bool ask_gpu(uct_cuda_wiring_t *wiring, uct_cuda_wiring_gpu_t *gpu)
 /* Call a function for each number of a list like "0-1,8" */
 static void for_each(const char *list, uct_cuda_wiring_t *wiring)
 {
-    char *end;
     long first, last;
 
-    while (isdigit((unsigned char)*list)) {
-        first = last = strtol(list, &end, 10);
-        if (*end == '-') {
-            last = strtol(end + 1, &end, 10);
-        }
+    while (uct_cuda_number_range(&list, &first, &last)) {
         for (; (first <= last) && (first < INT_MAX); ++first) {
             if (uct_cuda_wiring_numa(wiring, (int)first) ==
                 UCT_CUDA_WIRING_NONE) {
                 break;
             }
         }
-        list = (*end == ',') ? end + 1 : end;
     }
 }
 
@@ -267,7 +261,8 @@ static void ask_numa(uct_cuda_wiring_t *wiring)
     long value;
     int i;
 
-    snprintf(path, sizeof(path), "%s/devices/system/node/has_cpu", sysfs());
+    snprintf(path, sizeof(path), "%s/devices/system/node/has_cpu",
+             uct_cuda_wiring_sysfs());
     if (!read_line(path, line, sizeof(line))) {
         return;
     }
@@ -275,13 +270,13 @@ static void ask_numa(uct_cuda_wiring_t *wiring)
     for_each(line, wiring);
     for (i = 0; i < wiring->num_numa; ++i) {
         snprintf(path, sizeof(path), "%s/devices/system/node/node%d/cpulist",
-                 sysfs(), wiring->numa[i].os_index);
+                 uct_cuda_wiring_sysfs(), wiring->numa[i].os_index);
         if (read_line(path, line, sizeof(line)) &&
             isdigit((unsigned char)line[0]) &&
             read_number(&value,
                         "%s/devices/system/cpu/cpu%ld/topology/"
                         "physical_package_id",
-                        sysfs(), strtol(line, NULL, 10)) &&
+                        uct_cuda_wiring_sysfs(), strtol(line, NULL, 10)) &&
             (value >= 0)) {
             wiring->numa[i].socket = (int)value;
         }

@@ -3,6 +3,7 @@
 #include <uct/cuda/base/host/host_cpus.h>
 
 #include <uct/cuda/base/file.h>
+#include <uct/cuda/base/number.h>
 #include <uct/cuda/base/thread.h>
 
 #include <ctype.h>
@@ -187,22 +188,14 @@ static unsigned parse_list(const char *text, const mask_t *of, mask_t *mask)
 {
     unsigned count = 0;
     long first, last;
-    char *end;
 
-    while (isdigit((unsigned char)*text)) {
-        first = last = strtol(text, &end, 10);
-        if (*end == '-') {
-            last = strtol(end + 1, &end, 10);
-        }
-
+    while (uct_cuda_number_range(&text, &first, &last)) {
         for (; (first <= last) && (first < MAX_CPUS); ++first) {
             if (mask_has(of, (int)first)) {
                 CPU_SET_S((int)first, sizeof(*mask), mask->sets);
                 ++count;
             }
         }
-
-        text = (*end == ',') ? end + 1 : end;
     }
 
     return count;
