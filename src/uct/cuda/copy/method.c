@@ -386,27 +386,29 @@ static const uct_cuda_method_t by_threads = {"threads", threads_test,
                                              threads_wake, threads_end};
 
 /* Start threads for a peer's host memory or mostly pageable memory.
- * UCS_ERR_UNSUPPORTED: try the next method */
+ * On a failure try the next method, unless the memory is a peer's */
 static ucs_status_t threads_start(method_start_t *start)
 {
-    const bool to_gpu                = is_to_gpu(start);
     const state_t *state             = start->state;
     const uct_cuda_host_remote_t *by = state->copy->remote.by;
-    ucs_status_t status              = UCS_ERR_UNSUPPORTED;
     uct_cuda_host_job_t *job;
+    ucs_status_t status;
+    bool to_gpu;
 
-    if (by != NULL) {
-        status = uct_cuda_host_pipeline_start_remote(
-                gpu_address(start), to_gpu ? start->src : start->dst,
-                state->bytes, to_gpu, by, &job);
-    } else if ((state->host != NULL) && (state->slot == NULL) &&
-               (state->pieces.pageable > state->bytes / 2) &&
-               (uct_cuda_host_pipeline_start(gpu_address(start), state->host,
-                                             state->bytes, to_gpu,
-                                             &job) == UCS_OK)) {
-        status = UCS_OK;
+    if ((by == NULL) && ((state->host == NULL) || (state->slot != NULL) ||
+                         (state->pieces.pageable <= state->bytes / 2))) {
+        return UCS_ERR_UNSUPPORTED;
     }
 
+    to_gpu = is_to_gpu(start);
+    status = (by != NULL) ?
+                     uct_cuda_host_pipeline_start_remote(
+                             gpu_address(start),
+                             to_gpu ? start->src : start->dst, state->bytes,
+                             to_gpu, by, &job) :
+                     uct_cuda_host_pipeline_start(gpu_address(start),
+                                                  state->host, state->bytes,
+                                                  to_gpu, &job);
     if (status == UCS_OK) {
         start->op->method = &by_threads;
         start->op->work   = job;
@@ -543,8 +545,7 @@ static ucs_status_t start_by_any(method_start_t *start)
     }
 
     status = threads_start(start);
-    return ((status == UCS_ERR_UNSUPPORTED) &&
-            (start->state->copy->remote.by == NULL)) ?
+    return ((status != UCS_OK) && (start->state->copy->remote.by == NULL)) ?
                    driver_start(start) :
                    status;
 }

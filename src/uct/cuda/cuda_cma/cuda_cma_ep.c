@@ -184,23 +184,14 @@ static ucs_status_t
 locked_start(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
              const uct_cuda_copy_t *copy)
 {
-    if (rkey->server.token == 0) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
     return (ep->peer == NULL) ? own_locked(ep, copy) :
                                 peer_locked(ep, rkey, copy);
 }
 
 /* Add a copy to running ones */
 static ucs_status_t
-locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
-              const uct_cuda_copy_t *copy)
+locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
 {
-    if (rkey->server.token == 0) {
-        return UCS_ERR_UNSUPPORTED;
-    }
-
     if (ep->peer == NULL) {
         return own_follow(ep, copy);
     }
@@ -259,6 +250,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
     uct_cuda_gpu_context_t context;
     uct_cuda_copy_t copy;
     ucs_status_t status;
+    bool is_locked;
 
     if ((iovcnt == 0) || (iov->length == 0)) {
         return UCS_OK;
@@ -275,7 +267,8 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
 
     uct_cuda_copy_init(&copy, iov->buffer, NULL, remote_addr, iov->length,
                        is_put, comp);
-    status = locked_follow(ep, rkey, &copy);
+    is_locked = (rkey->server.token != 0);
+    status    = is_locked ? locked_follow(ep, &copy) : UCS_ERR_UNSUPPORTED;
     if (status != UCS_ERR_UNSUPPORTED) {
         return status;
     }
@@ -285,7 +278,7 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         return status;
     }
 
-    status = (copy.local.end.kind == UCT_CUDA_END_GPU) ?
+    status = (is_locked && (copy.local.end.kind == UCT_CUDA_END_GPU)) ?
                      locked_start(ep, rkey, &copy) :
                      UCS_ERR_UNSUPPORTED;
     if (status == UCS_ERR_UNSUPPORTED) {
