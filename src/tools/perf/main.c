@@ -2,7 +2,14 @@
 /* ucx_mp_perf: measure the planner's assumptions about a node. */
 #include "tool.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+
+#define TUNE "ucx_mp_tune"
 
 
 const char ucx_mp_tool_name[] = "ucx_mp_perf";
@@ -17,6 +24,29 @@ static void check_gpu(const char *option, int gpu, int num_gpus)
     }
 }
 
+/* Replace this process by ucx_mp_tune, to write the planner's constants for
+ * this node, measured on real messages, to a file */
+static void __attribute__((noreturn)) calibrate(const char *file)
+{
+    char path[PATH_MAX + sizeof(TUNE)];
+    ssize_t length;
+    char *name;
+
+    /* It is installed beside this program */
+    length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (length > 0) {
+        path[length] = '\0';
+        name         = strrchr(path, '/') + 1;
+        strcpy(name, TUNE);
+        (void)execl(path, TUNE, "--calibrate", "--output", file,
+                    (char*)NULL);
+    }
+
+    (void)execlp(TUNE, TUNE, "--calibrate", "--output", file, (char*)NULL);
+    ucx_mp_tool_die(UCX_MP_TOOL_FAILED, "%s cannot be started: %s", TUNE,
+                    strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
     static ucx_mp_perf_options_t options;
@@ -27,7 +57,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_DFL);
     ucx_mp_perf_options_read(argc, argv, &options);
     if (options.calibrate != NULL) {
-        ucx_mp_perf_calibrate(options.calibrate);
+        calibrate(options.calibrate);
     }
 
     ucx_mp_tool_log(UCT_CUDA_LOG_WARN);

@@ -52,11 +52,6 @@ typedef struct {
 } ucx_mp_perf_series_t;
 
 
-/** Replace this process by ucx_mp_tune, to write the planner's constants for
- *  this node to a file. */
-void ucx_mp_perf_calibrate(const char *file) __attribute__((noreturn));
-
-
 /** End the program if a driver call failed. */
 void ucx_mp_perf_check(CUresult result, const char *call);
 

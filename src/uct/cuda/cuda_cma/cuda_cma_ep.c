@@ -179,15 +179,6 @@ peer_locked(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
                                              copy);
 }
 
-/* Copy page-locked memory with the context of the local GPU memory current */
-static ucs_status_t
-locked_start(uct_cuda_cma_ep_t *ep, const uct_cuda_cma_rkey_t *rkey,
-             const uct_cuda_copy_t *copy)
-{
-    return (ep->peer == NULL) ? own_locked(ep, copy) :
-                                peer_locked(ep, rkey, copy);
-}
-
 /* Add a copy to running ones */
 static ucs_status_t
 locked_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
@@ -278,9 +269,11 @@ static ucs_status_t transfer(uct_ep_h tl_ep, const uct_iov_t *iov,
         return status;
     }
 
-    status = (is_locked && (copy.local.end.kind == UCT_CUDA_END_GPU)) ?
-                     locked_start(ep, rkey, &copy) :
-                     UCS_ERR_UNSUPPORTED;
+    status = UCS_ERR_UNSUPPORTED;
+    if (is_locked && (copy.local.end.kind == UCT_CUDA_END_GPU)) {
+        status = (ep->peer == NULL) ? own_locked(ep, &copy) :
+                                      peer_locked(ep, rkey, &copy);
+    }
     if (status == UCS_ERR_UNSUPPORTED) {
         status = plain_start(ep, &copy, context.device);
     }
