@@ -110,7 +110,9 @@ static void group_end(uct_cuda_op_t *op)
 {
     uct_cuda_copy_group_t *group = op->work;
 
+    /* a group that could not be recorded ends twice, see group_submit() */
     uct_cuda_mp_single_end(group->coalescer->engine, group->counted);
+    group->counted = UCT_CUDA_MP_NOT_COUNTED;
     while (group->num_mappings > 0) {
         uct_cuda_node_cache_put(group->mappings[--group->num_mappings],
                                 group->coalescer->enable_cache);
