@@ -36,6 +36,10 @@
 /* Default of cuemu_kernel_limit(), more than any test runs */
 #define CUEMU_KERNEL_LIMIT 20000000000ull
 
+/* Instructions, times threads, after which a count without stores ends: the
+   kernel may be waiting for its own store, and its time is known well enough */
+#define CUEMU_KERNEL_DRY_LIMIT 100000000ull
+
 /* Most unfinished launches of a process: as many as the driver queues */
 #define CUEMU_MAX_LAUNCHES 1024
 
@@ -131,6 +135,7 @@ static uint64_t cuemu_kernel_limit(void)
 static void cuemu_job_run(cuemu_job_t *job, uint64_t first, uint64_t last,
                           int dry)
 {
+    cuemu_ptx_launch_t launch = job->launch;
     char error[CUEMU_PTX_ERROR_SIZE];
     cuemu_ptx_status_t status;
 
@@ -138,10 +143,13 @@ static void cuemu_job_run(cuemu_job_t *job, uint64_t first, uint64_t last,
         return;
     }
 
-    job->launch.first = first;
-    job->launch.last  = last;
-    job->launch.dry   = dry;
-    status = cuemu_ptx_run(job->kernel, &job->launch, &job->count, error);
+    launch.first = first;
+    launch.last  = last;
+    launch.dry   = dry;
+    if (dry && (launch.max_instructions > CUEMU_KERNEL_DRY_LIMIT)) {
+        launch.max_instructions = CUEMU_KERNEL_DRY_LIMIT;
+    }
+    status = cuemu_ptx_run(job->kernel, &launch, &job->count, error);
     if ((status != CUEMU_PTX_OK) && !dry) {
         cuemu_job_fail(job, status, error);
     }

@@ -436,7 +436,9 @@ static inline uint32_t ptx_lop3(uint32_t a, uint32_t b, uint32_t c,
 
 PTX_TERNARY(lop3_run, uint32_t, uint32_t, ptx_lop3(x, y, z, in->how))
 
-/* add.cc, addc, sub.cc, subc, mad.lo.cc, madc.hi: one carry per thread */
+/* add.cc, addc, sub.cc, subc, mad.lo.cc, madc.hi: one carry per thread. GPUs
+   subtract by adding the complement, so the carry of a subtraction is that of
+   no borrow: nvcc's 128-bit division reads it with addc. */
 enum {
     PTX_CARRY_IN   = 1,
     PTX_CARRY_OUT  = 2,
@@ -449,7 +451,8 @@ enum {
 #define PTX_CARRY(_name, _type, _wide, _swide) \
     PTX_RUN(_name) \
     { \
-        const unsigned bits = sizeof(_type) * 8; \
+        const unsigned bits   = sizeof(_type) * 8; \
+        const unsigned is_sub = (in->how & PTX_CARRY_SUB) != 0; \
         PTX_D(_type); \
         PTX_S(a, _type, 1); \
         PTX_S(b, _type, 2); \
@@ -469,12 +472,13 @@ enum {
                 x = (_type)x; \
                 y = c[i]; \
             } \
-            sum = ((in->how & PTX_CARRY_IN) && ((g->carry >> i) & 1)) ? 1 : 0; \
-            sum = (in->how & PTX_CARRY_SUB) ? (x - y - sum) : (x + y + sum); \
+            sum = (in->how & PTX_CARRY_IN) ? \
+                  (((g->carry >> i) & 1) ^ is_sub) : 0; \
+            sum = is_sub ? (x - y - sum) : (x + y + sum); \
             d[i] = (_type)sum; \
             if (in->how & PTX_CARRY_OUT) { \
                 g->carry &= ~((uint64_t)1 << i); \
-                g->carry |= (uint64_t)((sum >> bits) & 1) << i; \
+                g->carry |= (uint64_t)(((sum >> bits) & 1) ^ is_sub) << i; \
             } \
         }) \
     }

@@ -15,6 +15,15 @@ static uint32_t ptx_half(cuemu_ptx_mask_t mask, unsigned lane)
     return (uint32_t)(mask >> (lane & 32));
 }
 
+/* Return the threads of a lane's warp that execute the instruction with it:
+   threads at the same instruction may name different members. */
+static uint32_t ptx_with(const cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                         cuemu_ptx_mask_t m, unsigned lane)
+{
+    return ptx_half(m, lane) &
+           CUEMU_PTX_REG(g, const uint32_t, in->r[5])[lane];
+}
+
 typedef enum {
     PTX_UP, PTX_DOWN, PTX_BFLY, PTX_IDX
 } ptx_shuffle_t;
@@ -79,8 +88,8 @@ static void ptx_vote(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 
     p = (in->negated_source ? ~p : p) & m;
     CUEMU_PTX_FOR_EACH(m, {
-        yes = ptx_half(p, i);
-        all = ptx_half(m, i);
+        all = ptx_with(g, in, m, i);
+        yes = ptx_half(p, i) & all;
         if (in->how == PTX_BALLOT) {
             ballot[i] = yes;
             continue;
@@ -107,20 +116,23 @@ static void ptx_match(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     uint32_t *d = CUEMU_PTX_REG(g, uint32_t, in->r[0]);
     cuemu_ptx_mask_t all = 0, *p;
     uint64_t mine, other;
+    uint32_t with;
     unsigned j;
 
     CUEMU_PTX_FOR_EACH(m, {
         uint32_t same = 0;
+        with = ptx_with(g, in, m, i);
         mine = other = 0;
         memcpy(&mine, g->reg + in->r[2] + i * in->width, in->width);
-        for (j = i & 32; j < (i & 32) + 32; ++j) {
-            memcpy(&other, g->reg + in->r[2] + j * in->width, in->width);
-            if (((m >> j) & 1) && (mine == other)) {
-                same |= 1u << (j & 31);
+        for (j = 0; j < 32; ++j) {
+            memcpy(&other, g->reg + in->r[2] + ((i & 32) + j) * in->width,
+                   in->width);
+            if (((with >> j) & 1) && (mine == other)) {
+                same |= 1u << j;
             }
         }
         if (in->how != 0) { /* .all */
-            same = (same == ptx_half(m, i)) ? same : 0;
+            same = (same == with) ? same : 0;
             all |= (cuemu_ptx_mask_t)(same != 0) << i;
         }
         d[i] = same;
@@ -141,16 +153,18 @@ static void ptx_redux(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 {
     uint32_t *d       = CUEMU_PTX_REG(g, uint32_t, in->r[0]);
     const uint32_t *a = CUEMU_PTX_REG(g, const uint32_t, in->r[2]);
-    cuemu_ptx_mask_t half;
+    cuemu_ptx_mask_t rest, same;
     uint32_t result, x;
-    unsigned warp;
+    unsigned lane;
     int first, less;
 
-    for (warp = 0; warp < 2; ++warp) {
-        half   = m & (0xffffffffull << (32 * warp));
+    for (rest = m; rest != 0; rest &= ~same) {
+        lane   = (unsigned)__builtin_ctzll(rest);
+        same   = ((cuemu_ptx_mask_t)ptx_with(g, in, rest, lane)
+                  << (lane & 32)) | (1ull << lane);
         first  = 1;
         result = 0;
-        CUEMU_PTX_FOR_EACH(half, {
+        CUEMU_PTX_FOR_EACH(same, {
             x    = a[i];
             less = in->is_signed ? ((int32_t)x < (int32_t)result) :
                                    (x < result);
@@ -162,7 +176,7 @@ static void ptx_redux(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      (in->how == 4)  ? (result | x) : (result ^ x);
             first  = 0;
         })
-        CUEMU_PTX_FOR_EACH(half, { d[i] = result; })
+        CUEMU_PTX_FOR_EACH(same, { d[i] = result; })
     }
 }
 

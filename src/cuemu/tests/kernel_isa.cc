@@ -308,6 +308,64 @@ TEST_F(kernel_isa, parts_of_words)
     });
 }
 
+/* addc after sub.cc: a subtraction without borrow sets the carry */
+TEST_F(kernel_isa, carry_of_a_subtraction)
+{
+    run(1, [&](int) {
+        expect(
+                module("sub.cc.u32 %r1, %t, 20; subc.cc.u32 %r2, 7, 7;\n"
+                       "addc.u32 %r3, 0, 0; add.cc.u32 %r4, %t, -20;\n"
+                       "subc.u32 %r5, 100, 50; mad.lo.u32 %r3, %r5, 10, %r3;\n"
+                       "add.u32 %r3, %r3, %r2; st.global.u32 [%out], %r3;"),
+                64, [&](uint32_t i) {
+            uint32_t borrow = i < 20;
+
+            return (50 - borrow) * 10 + !borrow - borrow;
+        });
+    });
+}
+
+/* Threads at one instruction that name different members of their warp */
+TEST_F(kernel_isa, members_of_half_a_warp)
+{
+    run(1, [&](int) {
+        expect(
+                module("and.b32 %r1, %t, 16; mov.u32 %r2, 0xffff;\n"
+                       "shl.b32 %r2, %r2, %r1;\n"
+                       "redux.sync.add.u32 %r3, %t, %r2;\n"
+                       "setp.lt.u32 %p1, %t, 20;\n"
+                       "vote.sync.ballot.b32 %r4, %p1, %r2;\n"
+                       "vote.sync.all.pred %p2, %p1, %r2;\n"
+                       "and.b32 %r5, %t, 7; match.any.sync.b32 %r6, %r5, %r2;\n"
+                       "xor.b32 %r4, %r4, %r6; mad.lo.u32 %r3, %r3, 17, %r4;\n"
+                       "selp.u32 %r4, 1, 0, %p2; add.u32 %r3, %r3, %r4;\n"
+                       "st.global.u32 [%out], %r3;"), 64, [&](uint32_t i) {
+            uint32_t first = i & ~15u, sum = 16 * first + 120, same, ballot;
+
+            same   = 0x101u << ((i & 7) + (first & 16));
+            ballot = (first == 0) ? 0xffff : (first == 16) ? 0xf0000 : 0;
+            return sum * 17 + (ballot ^ same) + (first == 0);
+        });
+    });
+}
+
+/* The first pass over a single block, which makes no store, must end */
+TEST_F(kernel_isa, a_block_waits_for_its_own_store)
+{
+    run(1, [&](int) {
+        expect(
+                module("mov.u64 %rd3, flag; setp.eq.u32 %p1, %t, 0;\n"
+                       "@%p1 bra $SET;\n"
+                       "$WAIT: atom.global.add.u32 %r1, [%rd3], 0;\n"
+                       "setp.eq.u32 %p2, %r1, 0; @%p2 bra $WAIT;\n"
+                       "bra $END;\n$SET: atom.global.exch.b32 %r1, [%rd3], 5;\n"
+                       "$END: ld.global.u32 %r2, [%rd3];\n"
+                       "st.global.u32 [%out], %r2;",
+                       ".global .u32 flag;\n"), 32,
+                [](uint32_t) { return 5u; });
+    });
+}
+
 /* Each size of memory, signed or not, in each larger register and back */
 TEST_F(kernel_isa, loads_extend_and_stores_cut)
 {
