@@ -54,6 +54,27 @@ const cuemu_gpu_model_t *cuemu_gpu_model(int sm)
     return model;
 }
 
+int cuemu_shared_bytes(int sm, int *reserved_p)
+{
+    /* programming guide, table of technical specifications; newest first */
+    static const struct {
+        int sm, bytes, reserved;
+    } sizes[] = {
+        {120, 101376, 1024}, {90, 232448, 1024}, {87, 166912, 1024},
+        {86, 101376, 1024},  {80, 166912, 1024}, {75, 65536, 0},
+        {0, 98304, 0}
+    };
+    int i = 0;
+
+    while (sm < sizes[i].sm) {
+        ++i;
+    }
+    if (reserved_p != NULL) {
+        *reserved_p = sizes[i].reserved;
+    }
+    return sizes[i].bytes;
+}
+
 /*
  * Generation 5: 55 GB/s over 16 lanes, H. Generation 3: 12.5 over 16, C's
  * 4029GP. Generation 4: twice generation 3, A. 1 and 2: half of each other, A.

@@ -27,6 +27,10 @@ typedef struct {
    gives that of 70). `sm` >= 0; never NULL. */
 const cuemu_gpu_model_t *cuemu_gpu_model(int sm);
 
+/* Return the most shared memory of a block on a GPU of compute capability `sm`,
+   in bytes. A block reserves as many more as *reserved_p (NULL: not needed). */
+int cuemu_shared_bytes(int sm, int *reserved_p);
+
 /* Return the rate of a copy over one PCIe lane of `gtps` GT/s, in GB/s, and the
    PCIe generation in *gen_p; 0 if unknown. */
 double cuemu_pcie_lane_gbps(double gtps, int *gen_p);

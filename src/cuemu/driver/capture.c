@@ -90,11 +90,15 @@ static const struct {
     {"cuDevicePrimaryCtxGetState", CUEMU_CAPTURE_SAFE},
     {"cuDeviceTotalMem", CUEMU_CAPTURE_SAFE},
     {"cuDriverGetVersion", CUEMU_CAPTURE_SAFE},
+    {"cuFunc*", CUEMU_CAPTURE_SAFE},
     {"cuGet*", CUEMU_CAPTURE_SAFE},
     {"cuGraphGet*", CUEMU_CAPTURE_SAFE},
     {"cuGraphNodeGet*", CUEMU_CAPTURE_SAFE},
     {"cuInit", CUEMU_CAPTURE_SAFE},
-    {"cuMemGetAllocationGranularity", CUEMU_CAPTURE_SAFE}
+    {"cuKernel*", CUEMU_CAPTURE_SAFE},
+    {"cuLibraryGet*", CUEMU_CAPTURE_SAFE},
+    {"cuMemGetAllocationGranularity", CUEMU_CAPTURE_SAFE},
+    {"cuOccupancy*", CUEMU_CAPTURE_SAFE}
 };
 
 typedef struct cuemu_capture {

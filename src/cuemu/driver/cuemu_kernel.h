@@ -46,6 +46,11 @@ CUresult cuemu_function_resolve(CUfunction handle,
 /* Return the largest dynamic shared memory of a launch, in bytes. */
 uint32_t cuemu_function_shared(const cuemu_function_t *function);
 
+/* Return how many blocks of that many threads and bytes of dynamic shared
+   memory fit a multiprocessor; PTX does not say the registers. */
+unsigned cuemu_function_blocks(const cuemu_function_t *function,
+                               uint64_t threads, size_t shared);
+
 /* Read a file into memory from malloc(), with zeros behind it; the caller frees
    it. Errors: INVALID_VALUE (`path` NULL), FILE_NOT_FOUND, INVALID_IMAGE (not
    readable), OUT_OF_MEMORY. */

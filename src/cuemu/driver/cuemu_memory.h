@@ -186,6 +186,12 @@ CUresult cuemu_mem_back(cuemu_mem_t *mem, int gpu, uint64_t size);
 /* Undo cuemu_mem_back(). `free_it`: free the extent as its owner. */
 void cuemu_mem_unback(cuemu_mem_t *mem, int free_it);
 
+/* Allocate memory that the host accesses, too: of kind MANAGED or HOST, with
+   that kind's flags. Takes the lock. */
+CUresult cuemu_mem_alloc_touchable(cuemu_context_t *ctx, size_t size,
+                                   cuemu_mem_kind_t kind, unsigned flags,
+                                   uint64_t *ptr_p);
+
 /* Allocate memory of the context's GPU, of kind DEVICE or POOL; `owner` is the
    pool, or NULL. Takes the lock. */
 CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,

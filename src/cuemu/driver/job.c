@@ -49,6 +49,9 @@
    and instructions are scaled to the whole grid */
 #define CUEMU_KERNEL_SAMPLE 32
 
+/* Address of a cooperative kernel's barrier: no process and no GPU uses it */
+#define CUEMU_BARRIER_ADDRESS 0x0400000000000000ull
+
 /* Threads resident on a multiprocessor of V100, A100 and H100 (programming
    guide, table of technical specifications) */
 #define CUEMU_SM_THREADS 2048
@@ -67,6 +70,7 @@ struct cuemu_job {
     uint64_t            blocks;
     uint64_t            threads; /* threads it occupies on its GPU */
     int                 has_begun;
+    char                barrier[64]; /* of a cooperative kernel's blocks */
     char                params[];
 };
 
@@ -112,8 +116,16 @@ static void cuemu_job_fail(cuemu_job_t *job, cuemu_ptx_status_t status,
 static void cuemu_job_map(void *arg, uint64_t address,
                           cuemu_ptx_range_t *range)
 {
-    const cuemu_job_t *job = arg;
+    cuemu_job_t *job = arg;
 
+    if (address - CUEMU_BARRIER_ADDRESS < sizeof(job->barrier)) {
+        range->begin    = CUEMU_BARRIER_ADDRESS;
+        range->end      = CUEMU_BARRIER_ADDRESS + sizeof(job->barrier);
+        range->memory   = job->barrier;
+        range->writable = 1;
+        range->place    = job->ctx->gpu;
+        return;
+    }
     cuemu_mem_page(job->ctx, address, CUEMU_PTX_PAGE, range);
 }
 
@@ -156,12 +168,15 @@ static void cuemu_job_run(cuemu_job_t *job, uint64_t first, uint64_t last,
 }
 
 /* Return the number of blocks that run at the kernel's beginning: half of them,
-   or with CUEMU_TIME_ONLY a sample. The same number of last blocks, or one
-   more, runs at its end. */
+   all if they wait for each other, or with CUEMU_TIME_ONLY a sample. The same
+   number of last blocks, or one more, runs at its end. */
 static uint64_t cuemu_job_half(const cuemu_job_t *job)
 {
     uint64_t half = job->blocks / 2;
 
+    if (job->launch.together) {
+        return job->blocks;
+    }
     return ((cuemu_session.shared->time_only > 0) &&
             (half > CUEMU_KERNEL_SAMPLE)) ? CUEMU_KERNEL_SAMPLE : half;
 }
@@ -319,7 +334,7 @@ static void cuemu_job_leave_room(const cuemu_job_t *job)
 
 static void cuemu_job_begin(cuemu_job_t *job)
 {
-    int only_one        = (job->blocks == 1);
+    int only_one        = (job->blocks == 1) && !job->launch.together;
     uint64_t half       = only_one ? 1 : cuemu_job_half(job);
     cuemu_flows_t flows = {.count = 0};
     cuemu_payload_t payload = {
@@ -447,6 +462,19 @@ static CUresult cuemu_job_params(const cuemu_function_t *function,
     return CUDA_SUCCESS;
 }
 
+static int cuemu_job_is_cooperative(const CUlaunchConfig *config)
+{
+    unsigned i;
+
+    for (i = 0; i < config->numAttrs; ++i) {
+        if ((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
+            (config->attrs[i].value.cooperative != 0)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 CUresult cuemu_job_new(const cuemu_function_t *function,
                        const CUlaunchConfig *config, void **params,
                        void **extra, cuemu_job_t **job_p)
@@ -478,6 +506,9 @@ CUresult cuemu_job_new(const cuemu_function_t *function,
     job->launch.map              = cuemu_job_map;
     job->launch.clock            = cuemu_job_clock;
     job->launch.arg              = job;
+    job->launch.together         = cuemu_job_is_cooperative(config);
+    job->launch.workspace        = job->launch.together ?
+                                   CUEMU_BARRIER_ADDRESS : 0;
     job->blocks                  = (uint64_t)config->gridDimX *
                                    config->gridDimY * config->gridDimZ;
 

@@ -14,6 +14,7 @@ static CUresult cuemu_launch_check(const cuemu_function_t *function,
 {
     uint64_t threads = (uint64_t)config->blockDimX * config->blockDimY *
                        config->blockDimZ;
+    int gpu          = function->module->ctx->gpu;
     unsigned i;
 
     if ((threads == 0) || (config->gridDimX == 0) || (config->gridDimY == 0) ||
@@ -26,15 +27,21 @@ static CUresult cuemu_launch_check(const cuemu_function_t *function,
     }
 
     for (i = 0; i < config->numAttrs; ++i) {
-        if (((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
-             (config->attrs[i].value.cooperative != 0)) ||
-            ((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) &&
-             (config->attrs[i].value.clusterDim.x *
-              config->attrs[i].value.clusterDim.y *
-              config->attrs[i].value.clusterDim.z != 1))) {
-            fprintf(stderr, "cuemu: kernel %s: blocks that wait for each other "
-                            "are not known here\n", function->info.name);
+        if ((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) &&
+            (config->attrs[i].value.clusterDim.x *
+             config->attrs[i].value.clusterDim.y *
+             config->attrs[i].value.clusterDim.z != 1)) {
+            fprintf(stderr, "cuemu: kernel %s: clusters of blocks are not "
+                            "known here\n", function->info.name);
             return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        if ((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
+            (config->attrs[i].value.cooperative != 0) &&
+            ((uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ >
+             (uint64_t)cuemu_session.node->gpus[gpu].sm_count *
+             cuemu_function_blocks(function, threads,
+                                   config->sharedMemBytes))) {
+            return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
         }
     }
 
@@ -107,6 +114,25 @@ CUEMU_API(cuLaunchKernel,
     };
 
     return cuemu_launch(&config, function, params, extra);
+}
+
+CUEMU_API(cuLaunchCooperativeKernel,
+          (CUfunction function, unsigned grid_x, unsigned grid_y,
+           unsigned grid_z, unsigned block_x, unsigned block_y,
+           unsigned block_z, unsigned shared, CUstream stream, void **params),
+          (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+           stream, params))
+{
+    CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                  .value = {.cooperative = 1}};
+    CUlaunchConfig config = {
+        .gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z,
+        .blockDimX = block_x, .blockDimY = block_y, .blockDimZ = block_z,
+        .sharedMemBytes = shared, .hStream = stream, .attrs = &together,
+        .numAttrs = 1
+    };
+
+    return cuemu_launch(&config, function, params, NULL);
 }
 
 CUEMU_API(cuLaunchKernelEx,

@@ -30,5 +30,3 @@ CUEMU_LACKS(cuMulticastUnbind)
 CUEMU_LACKS(cuFlushGPUDirectRDMAWrites)
 CUEMU_LACKS(cuStreamBatchMemOp)
 CUEMU_ALSO(cuStreamBatchMemOp_v2, cuStreamBatchMemOp);
-
-CUEMU_LACKS(cuLaunchCooperativeKernel)

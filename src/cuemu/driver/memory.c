@@ -696,6 +696,46 @@ static void cuemu_slab_free(cuemu_mem_t *mem)
     }
 }
 
+CUresult cuemu_mem_alloc_touchable(cuemu_context_t *ctx, size_t size,
+                                   cuemu_mem_kind_t kind, unsigned flags,
+                                   uint64_t *ptr_p)
+{
+    cuemu_mem_t mem = {.kind = kind, .extent = -1, .gpu = ctx->gpu};
+    CUresult result = CUDA_SUCCESS;
+    uint64_t length = (size + 4095) & ~(uint64_t)4095;
+
+    if ((size == 0) || (length < size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_lock();
+    mem.va = cuemu_va_reserve(0, length, 0);
+    if (mem.va == 0) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+        goto out;
+    }
+
+    mem.base    = mem.va;
+    mem.size    = size;
+    mem.va_size = length;
+    mem.ctx     = ctx;
+    mem.flags   = flags;
+    mem.id      = cuemu_unique_id();
+    *ptr_p      = mem.base;
+    if ((cuemu_va_touch(kind, mem.va, length, PROT_READ | PROT_WRITE) != 0) ||
+        (cuemu_mem_add(&mem) == NULL)) {
+        (void)cuemu_va_touch(kind, mem.va, length, PROT_NONE);
+        cuemu_va_release(mem.va, length);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    } else {
+        cuemu_mem_soil(-1, mem.va, size);
+    }
+
+out:
+    cuemu_unlock();
+    return result;
+}
+
 CUresult cuemu_mem_alloc_device(cuemu_context_t *ctx, size_t size,
                                 cuemu_mem_kind_t kind, void *owner,
                                 CUdeviceptr *ptr_p)

@@ -6,16 +6,16 @@
  */
 #include "cuemu_gate.h"
 #include "cuemu_kernel.h"
+#include "../core/hardware.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* Shared memory of a block, bytes: by default, and on request (CUDA programming
-   guide, "Compute capabilities": 7.0 and later) */
+/* Shared memory of a block by default, bytes; cuemu_shared_bytes(): on
+   request */
 #define CUEMU_SHARED_PLAIN 49152
-#define CUEMU_SHARED_MAX   98304
 
 #define CUEMU_MAX_FUNCTIONS 1024
 
@@ -131,7 +131,42 @@ static CUresult cuemu_image_text(const void *image, int sm, char **text_p,
 
 /* ---------------------------------------------------------------- modules */
 
-/* Allocate memory for the module's variables and initialize it. */
+/* Set the addresses of the module's managed variables: those of `other`, a
+   module with the same text in another context, or new memory. */
+static CUresult cuemu_module_managed(cuemu_module_t *module,
+                                     const cuemu_module_t *other)
+{
+    CUresult result = CUDA_SUCCESS;
+    cuemu_ptx_global_t *global;
+    unsigned i;
+
+    for (i = 0; (result == CUDA_SUCCESS) &&
+         ((global = cuemu_ptx_global(module->ptx, i)) != NULL); ++i) {
+        if (!global->managed) {
+            continue;
+        }
+        if (other != NULL) {
+            global->address = cuemu_ptx_global(other->ptx, i)->address;
+            continue;
+        }
+        result = cuemu_mem_alloc_touchable(module->ctx, global->size,
+                                           CUEMU_MEM_MANAGED,
+                                           CU_MEM_ATTACH_GLOBAL,
+                                           &global->address);
+        if (result != CUDA_SUCCESS) {
+            continue;
+        }
+        if (global->init == NULL) {
+            memset((void*)(uintptr_t)global->address, 0, global->size);
+        } else {
+            memcpy((void*)(uintptr_t)global->address, global->init,
+                   global->size);
+        }
+    }
+    return result;
+}
+
+/* Allocate memory for the module's other variables and initialize it. */
 static CUresult cuemu_module_globals(cuemu_module_t *module)
 {
     uint64_t size = 0;
@@ -141,6 +176,9 @@ static CUresult cuemu_module_globals(cuemu_module_t *module)
     unsigned i;
 
     for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
+        if (global->managed) {
+            continue;
+        }
         size            = (size + global->align - 1) & ~(global->align - 1);
         global->address = size;
         size           += global->size;
@@ -162,6 +200,9 @@ static CUresult cuemu_module_globals(cuemu_module_t *module)
     }
 
     for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
+        if (global->managed) {
+            continue;
+        }
         if (global->init != NULL) {
             memcpy(memory + global->address, global->init, global->size);
         }
@@ -203,8 +244,12 @@ static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
 }
 
 /* Create a module with one reference from a PTX text, and its variables in the
-   context's memory. On failure `error` may have a sentence. */
+   context's memory. It shares managed variables with `other`, a module of the
+   same text, unless NULL. `lazy`: a kernel that is refused only fails itself.
+   On failure `error` may have a sentence. */
 static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
+                                 int lazy,
+                                 const cuemu_module_t *other,
                                  cuemu_module_t **module_p, char *error)
 {
     cuemu_module_t *module;
@@ -225,9 +270,14 @@ static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
     module->ctx    = ctx;
     module->refs   = 1;
     module->target = cuemu_text_number(text, ".target");
-    status         = cuemu_ptx_load(text, strlen(text), &module->ptx, error);
-    result         = (status == CUEMU_PTX_OK) ? cuemu_module_globals(module) :
-                                                cuemu_ptx_result(status);
+    status         = cuemu_ptx_load(text, strlen(text), lazy, &module->ptx,
+                                    error);
+    result         = (status == CUEMU_PTX_OK) ?
+                     cuemu_module_managed(module, other) :
+                     cuemu_ptx_result(status);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_module_globals(module);
+    }
     if (result != CUDA_SUCCESS) {
         cuemu_module_free(module, 0);
         return result;
@@ -308,7 +358,7 @@ static CUresult cuemu_module_load(CUmodule *module_p, const void *image,
     result = cuemu_image_text(image, cuemu_session.node->gpus[ctx->gpu].sm,
                               &text, error);
     if (result == CUDA_SUCCESS) {
-        result = cuemu_module_new(ctx, text, &module, error);
+        result = cuemu_module_new(ctx, text, 0, NULL, &module, error);
         free(text);
     }
 
@@ -543,6 +593,13 @@ CUEMU_API(cuFuncGetAttribute,
     return CUDA_SUCCESS;
 }
 
+/* Return the most shared memory of a block on the function's GPU, in bytes. */
+static size_t cuemu_function_most(const cuemu_function_t *function)
+{
+    return (size_t)cuemu_shared_bytes(
+            cuemu_session.node->gpus[function->module->ctx->gpu].sm, NULL);
+}
+
 uint32_t cuemu_function_shared(const cuemu_function_t *function)
 {
     return (function->dynamic_shared != 0) ? function->dynamic_shared :
@@ -555,14 +612,16 @@ CUEMU_API(cuFuncSetAttribute,
 {
     cuemu_function_t *function;
     CUresult result = cuemu_function_resolve(handle, &function);
+    uint32_t most;
 
     if (result != CUDA_SUCCESS) {
         return result;
     }
 
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if ((value < 0) || ((uint32_t)value + function->info.shared_size >
-                            CUEMU_SHARED_MAX)) {
+        most = (uint32_t)cuemu_function_most(function);
+        if ((value < 0) ||
+            ((uint32_t)value + function->info.shared_size > most)) {
             return CUDA_ERROR_INVALID_VALUE;
         }
         function->dynamic_shared = (uint32_t)value;
@@ -579,6 +638,19 @@ CUEMU_API(cuFuncSetCacheConfig, (CUfunction handle, CUfunc_cache config),
     cuemu_function_t *function;
 
     return cuemu_function_resolve(handle, &function);
+}
+
+CUEMU_API(cuFuncGetName, (const char **name, CUfunction handle),
+          (name, handle))
+{
+    cuemu_function_t *function;
+    CUresult result = cuemu_function_resolve(handle, &function);
+
+    if ((result != CUDA_SUCCESS) || (name == NULL)) {
+        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    *name = function->info.name;
+    return CUDA_SUCCESS;
 }
 
 CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
@@ -598,8 +670,25 @@ CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
     return CUDA_SUCCESS;
 }
 
-/* Return how many blocks fit by their threads alone: at most 2048 threads and
-   32 blocks. Shared memory is ignored; PTX does not say the registers. */
+/* Most threads and blocks of a multiprocessor (programming guide, table of
+   technical specifications) */
+#define CUEMU_SM_MAX_THREADS 2048
+#define CUEMU_SM_MAX_BLOCKS  32
+
+unsigned cuemu_function_blocks(const cuemu_function_t *function,
+                               uint64_t threads, size_t shared)
+{
+    const size_t need = shared + function->info.shared_size;
+    size_t blocks     = CUEMU_SM_MAX_THREADS / threads;
+
+    /* A block may have nearly all of the shared memory */
+    if ((need > 0) && (blocks > cuemu_function_most(function) / need)) {
+        blocks = cuemu_function_most(function) / need;
+    }
+    return (blocks > CUEMU_SM_MAX_BLOCKS) ? CUEMU_SM_MAX_BLOCKS :
+                                            (unsigned)blocks;
+}
+
 CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
           (int *blocks, CUfunction handle, int threads, size_t shared),
           (blocks, handle, threads, shared))
@@ -615,8 +704,8 @@ CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
         return CUDA_ERROR_INVALID_VALUE;
     }
 
-    *blocks = (threads > CUEMU_BLOCK_THREADS) ? 0 : (2048 / threads);
-    *blocks = (*blocks > 32) ? 32 : *blocks;
+    *blocks = (threads > CUEMU_BLOCK_THREADS) ? 0 :
+              (int)cuemu_function_blocks(function, (uint64_t)threads, shared);
     return CUDA_SUCCESS;
 }
 
@@ -656,8 +745,8 @@ CUEMU_API(cuLibraryLoadData,
         result = cuemu_text_check(library->text, sm, error);
     }
     if (result == CUDA_SUCCESS) {
-        result = cuemu_ptx_load(library->text, strlen(library->text), &ptx,
-                                error) == CUEMU_PTX_OK ?
+        result = cuemu_ptx_load(library->text, strlen(library->text), 1,
+                                &ptx, error) == CUEMU_PTX_OK ?
                  CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
     }
     if (result != CUDA_SUCCESS) {
@@ -697,7 +786,8 @@ static CUresult cuemu_library_module(cuemu_library_t *library,
         return CUDA_SUCCESS;
     }
 
-    result = cuemu_module_new(ctx, library->text, &module, error);
+    result = cuemu_module_new(ctx, library->text, 1, library->modules,
+                              &module, error);
     if (result != CUDA_SUCCESS) {
         cuemu_complain(error);
         return result;
@@ -830,6 +920,14 @@ CUEMU_API(cuLibraryGetGlobal,
     result = cuemu_library_module(library, ctx, &module);
     return (result != CUDA_SUCCESS) ? result :
            cuemu_module_global(module, name, ptr, size);
+}
+
+/* Managed variables are in every context at one address */
+CUEMU_API(cuLibraryGetManaged,
+          (CUdeviceptr *ptr, size_t *size, CUlibrary library, const char *name),
+          (ptr, size, library, name))
+{
+    return cuemu_do_cuLibraryGetGlobal(ptr, size, library, name);
 }
 
 CUresult cuemu_function_resolve(CUfunction handle,

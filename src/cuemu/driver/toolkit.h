@@ -24,6 +24,8 @@ CUresult CUDAAPI cuCtxSetFlags(unsigned flags);
 #endif
 
 #if CUDA_VERSION < 12030
+CUresult CUDAAPI cuFuncGetName(const char **name, CUfunction function);
+
 typedef struct {
     unsigned char from_port;
     unsigned char to_port;

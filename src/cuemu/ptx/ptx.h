@@ -37,6 +37,7 @@ typedef struct {
     uint64_t    align;
     const void *init;     /* `size` bytes; NULL: zeros */
     uint64_t    address;  /* address of the memory allocated by the caller */
+    int         managed;  /* also accessible by the host */
 } cuemu_ptx_global_t;
 
 typedef struct {
@@ -64,10 +65,11 @@ typedef enum {
 } cuemu_ptx_status_t;
 
 /*
- * Parse a module. On SYNTAX, NOT_KNOWN or NO_MEMORY `error`
- * (CUEMU_PTX_ERROR_SIZE bytes) holds one sentence with the line.
+ * Parse a module; `lazy`: each of its kernels on its first use, as in a long
+ * module. On SYNTAX, NOT_KNOWN or NO_MEMORY `error` (CUEMU_PTX_ERROR_SIZE
+ * bytes) holds one sentence with the line.
  */
-cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size,
+cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size, int lazy,
                                   cuemu_ptx_module_t **module_p, char *error);
 void cuemu_ptx_unload(cuemu_ptx_module_t *module);
 
@@ -76,7 +78,7 @@ void cuemu_ptx_unload(cuemu_ptx_module_t *module);
 cuemu_ptx_kernel_t *cuemu_ptx_kernel(cuemu_ptx_module_t *module,
                                      const char *name, unsigned index);
 
-/* Parse a kernel of a long module on its first use. If it is refused, `error`
+/* Parse a kernel on its first use. If it is refused, `error`
    holds one sentence. */
 cuemu_ptx_status_t cuemu_ptx_kernel_parse(cuemu_ptx_kernel_t *kernel,
                                           char *error);
@@ -116,6 +118,8 @@ typedef struct {
     uint64_t    first, last;        /* blocks to run, first <= i < last; block
                                        i is x + grid.x * (y + grid.y * z) */
     int         dry;                /* count only: no store is made */
+    int         together;           /* blocks may wait for each other */
+    uint64_t    workspace;          /* zeros for their barrier (%envreg1, 2) */
     uint64_t    max_instructions;   /* times threads; 0: any number */
 
     /* Find the range around an address. Called again for each page of
@@ -128,7 +132,8 @@ typedef struct {
 #define CUEMU_PTX_PAGE 65536
 
 /*
- * Run blocks of a kernel, one after the other, and add to `count`. Several
+ * Run blocks of a kernel, one after the other unless `together`, and add to
+ * `count`. Several
  * threads may run blocks of a kernel at the same time. Returns OK, NO_MEMORY,
  * or a run-time error with a sentence in `error` that names kernel, line, block
  * and thread.

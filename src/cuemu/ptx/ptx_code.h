@@ -117,6 +117,9 @@ typedef enum {
     CUEMU_PTX_FILL_MASK_GE,
     CUEMU_PTX_FILL_DYNAMIC_SHARED,
     CUEMU_PTX_FILL_TOTAL_SHARED,
+    CUEMU_PTX_FILL_SMID,     /* a multiprocessor for each block in turn */
+    CUEMU_PTX_FILL_ENVREG1,  /* address of the grid's barrier: upper half */
+    CUEMU_PTX_FILL_ENVREG2,  /* lower half */
     CUEMU_PTX_FILL_GLOBAL,   /* address of the module's value-th variable, plus
                                 `offset` */
     CUEMU_PTX_FILL_LAST
@@ -370,6 +373,8 @@ struct cuemu_ptx_group {
     unsigned             first;    /* number of its first thread in the block */
     unsigned             num_fragments;
     unsigned             num_parked;
+    uint32_t             avoid;    /* instruction of a fragment that ran for
+                                      long, or UINT32_MAX */
     cuemu_ptx_fragment_t fragment[CUEMU_PTX_LANES];
     struct {
         uint32_t         pc;       /* where to go on */
@@ -392,6 +397,9 @@ struct cuemu_ptx_block {
     char                     *shared;
     uint32_t                  shared_size;
     unsigned                  num_threads, num_groups;
+    int                       at_once;  /* its groups run in turn, each with a
+                                           register file */
+    int                       yields;   /* the running group lets others run */
     cuemu_ptx_group_t        *groups;
     char                     *memory;   /* register files, local memory */
     struct {

@@ -16,6 +16,11 @@
    its group. It may be waiting for them. */
 #define PTX_PATIENCE 200000
 
+/* Rounds of a loop after which a group yields to the block's other groups, and
+   to other blocks that run at the same time. It may be waiting for them. */
+#define PTX_ROUNDS_GROUP 65536
+#define PTX_ROUNDS_BLOCK 256
+
 void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                      cuemu_ptx_status_t status, unsigned lane,
                      uint64_t address)
@@ -230,6 +235,9 @@ static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
     uint32_t stop                = ptx_next_fragment(g, pc + 1);
     unsigned threads             = (unsigned)__builtin_popcountll(mask);
     uint64_t done                = 0;
+    unsigned rounds              = !block->at_once ? UINT32_MAX :
+                                   block->launch->together ?
+                                   PTX_ROUNDS_BLOCK : PTX_ROUNDS_GROUP;
     const cuemu_ptx_insn_t *in;
     uint32_t target, index;
     cuemu_ptx_mask_t m, same;
@@ -305,6 +313,12 @@ static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
                         block->count->instructions -= done;
                         block->budget += (block->budget != 0) ? done : 0;
                     }
+                    if (--rounds == 0) {
+                        block->yields = 1;
+                        ptx_push(g, target, mask, 0);
+                        g->avoid = target;
+                        goto out;
+                    }
                 }
                 pc   = target;
                 stop = ptx_next_fragment(g, pc);
@@ -361,16 +375,19 @@ out:
     return UINT32_MAX;
 }
 
-/* Run a group until all of its threads have ended or wait at a barrier. */
+/* Run a group until all of its threads have ended or wait at a barrier, or it
+   yields. */
 static void ptx_run_group(cuemu_ptx_group_t *g)
 {
-    uint32_t avoid = UINT32_MAX, pc;
+    uint32_t pc, avoid;
     cuemu_ptx_mask_t mask;
     int waits;
 
-    while ((g->block->status == CUEMU_PTX_OK) &&
-           ptx_pop(g, avoid, &pc, &mask, &waits)) {
-        avoid = ptx_run_fragment(g, pc, mask, waits);
+    g->block->yields = 0;
+    while ((g->block->status == CUEMU_PTX_OK) && !g->block->yields &&
+           ptx_pop(g, g->avoid, &pc, &mask, &waits)) {
+        avoid    = ptx_run_fragment(g, pc, mask, waits);
+        g->avoid = g->block->yields ? g->avoid : avoid;
     }
 }
 
@@ -423,6 +440,12 @@ static uint64_t ptx_fill_value(const cuemu_ptx_block_t *block,
         return block->launch->dynamic_shared;
     case CUEMU_PTX_FILL_TOTAL_SHARED:
         return block->shared_size;
+    case CUEMU_PTX_FILL_SMID:
+        return (block->ctaid[0] + block->ctaid[1] + block->ctaid[2]) % 64;
+    case CUEMU_PTX_FILL_ENVREG1:
+        return block->launch->workspace >> 32;
+    case CUEMU_PTX_FILL_ENVREG2:
+        return (uint32_t)block->launch->workspace;
     case CUEMU_PTX_FILL_GLOBAL:
         return block->kernel->module->globals[fill->value].address +
                fill->offset;
@@ -441,8 +464,9 @@ enum {
 
 static unsigned ptx_fill_kind(const cuemu_ptx_fill_t *fill)
 {
-    if ((fill->kind >= CUEMU_PTX_FILL_CTAID) &&
-        (fill->kind < CUEMU_PTX_FILL_CTAID + 3)) {
+    if (((fill->kind >= CUEMU_PTX_FILL_CTAID) &&
+         (fill->kind < CUEMU_PTX_FILL_CTAID + 3)) ||
+        (fill->kind == CUEMU_PTX_FILL_SMID)) {
         return PTX_FILL_BLOCK;
     }
 
@@ -484,39 +508,59 @@ static void ptx_start(cuemu_ptx_group_t *g)
     g->carry         = 0;
     g->num_parked    = 0;
     g->num_fragments = 1;
+    g->avoid         = UINT32_MAX;
     g->fragment[0]   = (cuemu_ptx_fragment_t){0, 0, g->exists};
 }
 
-/* Run all groups in turn, as long as barriers stop them. */
-static void ptx_run_together(cuemu_ptx_block_t *block)
+/* Report the block's first waiting threads as waiting forever. */
+static void ptx_deadlock(cuemu_ptx_block_t *block)
 {
-    unsigned i, busy;
+    unsigned i;
 
-    do {
-        busy = 0;
-        for (i = 0; (i < block->num_groups) &&
-             (block->status == CUEMU_PTX_OK); ++i) {
-            busy |= (block->groups[i].num_fragments > 0);
-            ptx_run_group(&block->groups[i]);
+    block->status = CUEMU_PTX_DEADLOCK;
+    for (i = 0; i < block->num_groups; ++i) {
+        if (block->groups[i].num_parked > 0) {
+            block->insn   = &block->kernel->code[
+                    block->groups[i].parked[0].pc - 1];
+            block->thread = block->groups[i].first +
+                            (unsigned)__builtin_ctzll(
+                                    block->groups[i].parked[0].mask);
+            return;
         }
-        ptx_look_at_barriers(block);
-        for (i = 0; i < block->num_groups; ++i) {
-            busy |= (block->groups[i].num_fragments > 0);
-        }
-    } while (busy && (block->status == CUEMU_PTX_OK));
+    }
+}
 
-    if ((block->status == CUEMU_PTX_OK) && (ptx_num_live(block) > 0)) {
-        block->status = CUEMU_PTX_DEADLOCK;
-        for (i = 0; i < block->num_groups; ++i) {
-            if (block->groups[i].num_parked > 0) {
-                block->insn   = &block->kernel->code[
-                        block->groups[i].parked[0].pc - 1];
-                block->thread = block->groups[i].first +
-                                (unsigned)__builtin_ctzll(
-                                        block->groups[i].parked[0].mask);
-                return;
-            }
-        }
+/* Run each of the block's groups once. Return zero if all have ended. */
+static int ptx_turn(cuemu_ptx_block_t *block)
+{
+    unsigned i, busy = 0;
+
+    for (i = 0; (i < block->num_groups) && (block->status == CUEMU_PTX_OK);
+         ++i) {
+        busy |= (block->groups[i].num_fragments > 0);
+        ptx_run_group(&block->groups[i]);
+    }
+    ptx_look_at_barriers(block);
+    for (i = 0; i < block->num_groups; ++i) {
+        busy |= (block->groups[i].num_fragments > 0);
+    }
+
+    if (!busy && (block->status == CUEMU_PTX_OK) &&
+        (ptx_num_live(block) > 0)) {
+        ptx_deadlock(block);
+    }
+    return busy && (block->status == CUEMU_PTX_OK);
+}
+
+/* Prepare all groups that run at once. */
+static void ptx_start_block(cuemu_ptx_block_t *block, int is_first)
+{
+    unsigned i;
+
+    memset(block->barrier, 0, sizeof(block->barrier));
+    for (i = 0; i < block->num_groups; ++i) {
+        ptx_fill(&block->groups[i], is_first ? PTX_FILL_ALL : PTX_FILL_BLOCK);
+        ptx_start(&block->groups[i]);
     }
 }
 
@@ -525,23 +569,22 @@ static void ptx_run_block(cuemu_ptx_block_t *block, int is_first)
     cuemu_ptx_group_t *g;
     unsigned i;
 
-    memset(block->barrier, 0, sizeof(block->barrier));
+    if (block->at_once) {
+        ptx_start_block(block, is_first);
+        while (ptx_turn(block)) {
+        }
+        return;
+    }
+
     for (i = 0; i < block->num_groups; ++i) {
         g = &block->groups[i];
         /* Groups without barriers run one after the other and share a register
            file */
-        ptx_fill(g, (is_first && ((i == 0) || block->kernel->has_barrier)) ?
-                    PTX_FILL_ALL :
-                    block->kernel->has_barrier ? PTX_FILL_BLOCK :
-                    (i == 0) ? (PTX_FILL_BLOCK | PTX_FILL_GROUP) :
-                               PTX_FILL_GROUP);
+        ptx_fill(g, (i > 0)   ? PTX_FILL_GROUP :
+                    is_first  ? PTX_FILL_ALL :
+                                (PTX_FILL_BLOCK | PTX_FILL_GROUP));
         ptx_start(g);
-        if (!block->kernel->has_barrier) {
-            ptx_run_group(g);
-        }
-    }
-    if (block->kernel->has_barrier) {
-        ptx_run_together(block);
+        ptx_run_group(g);
     }
 }
 
@@ -567,7 +610,7 @@ static const char *ptx_fault_name(cuemu_ptx_status_t status)
 static int ptx_allocate(cuemu_ptx_block_t *block)
 {
     const cuemu_ptx_kernel_t *k = block->kernel;
-    unsigned files = k->has_barrier ? block->num_groups : 1, i, left;
+    unsigned files = block->at_once ? block->num_groups : 1, i, left;
     uint64_t local = (uint64_t)k->local_size * CUEMU_PTX_LANES;
     uint64_t size  = (k->registers + local + 127) & ~127ull;
     cuemu_ptx_group_t *g;
@@ -590,28 +633,20 @@ static int ptx_allocate(cuemu_ptx_block_t *block)
         g->block  = block;
         g->first  = i * CUEMU_PTX_LANES;
         g->exists = (left >= CUEMU_PTX_LANES) ? ~0ull : ((1ull << left) - 1);
-        g->reg    = block->memory + (k->has_barrier ? i : 0) * size;
+        g->reg    = block->memory + (block->at_once ? i : 0) * size;
         g->local  = g->reg + k->registers;
     }
     return 0;
 }
 
-cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
-                                 const cuemu_ptx_launch_t *launch,
-                                 cuemu_ptx_count_t *count, char *error)
+/* Prepare memory to run blocks of a launch. */
+static int ptx_init(cuemu_ptx_block_t *block, const cuemu_ptx_kernel_t *kernel,
+                    const cuemu_ptx_launch_t *launch, cuemu_ptx_count_t *count)
 {
-    cuemu_ptx_block_t *block = calloc(1, sizeof(*block));
-    cuemu_ptx_status_t status = CUEMU_PTX_NO_MEMORY;
-    uint64_t i;
-
-    snprintf(error, CUEMU_PTX_ERROR_SIZE, "no memory");
-    if (block == NULL) {
-        return CUEMU_PTX_NO_MEMORY;
-    }
-
     block->kernel      = kernel;
     block->launch      = launch;
     block->count       = count;
+    block->at_once     = kernel->has_barrier || launch->together;
     block->budget      = launch->max_instructions;
     block->shared_size = ((kernel->shared_size + 15) & ~15u) +
                          launch->dynamic_shared;
@@ -619,39 +654,106 @@ cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
                          launch->block[2];
     block->num_groups  = (block->num_threads + CUEMU_PTX_LANES - 1) /
                          CUEMU_PTX_LANES;
-    if (ptx_allocate(block) != 0) {
-        goto out;
+    return ptx_allocate(block);
+}
+
+static void ptx_locate(cuemu_ptx_block_t *block, uint64_t i)
+{
+    const unsigned *grid = block->launch->grid;
+
+    block->ctaid[0] = (unsigned)(i % grid[0]);
+    block->ctaid[1] = (unsigned)(i / grid[0] % grid[1]);
+    block->ctaid[2] = (unsigned)(i / grid[0] / grid[1]);
+}
+
+static void ptx_count_block(const cuemu_ptx_block_t *block)
+{
+    ++block->count->blocks;
+    if (block->slept > block->count->slept) {
+        block->count->slept = block->slept;
+    }
+}
+
+/* Run `num` blocks one after the other, all in the memory of the first. */
+static cuemu_ptx_block_t *ptx_run_after(cuemu_ptx_block_t *block, uint64_t num)
+{
+    const uint64_t first = block->launch->first;
+    uint64_t i;
+
+    for (i = 0; (i < num) && (block->status == CUEMU_PTX_OK); ++i) {
+        ptx_locate(block, first + i);
+        block->slept = 0;
+        ptx_run_block(block, i == 0);
+        ptx_count_block(block);
+    }
+    return block;
+}
+
+/* Run blocks in turn, each in its own memory. Return one of them, the one with
+   an error if there is one. */
+static cuemu_ptx_block_t *ptx_run_together(cuemu_ptx_block_t *blocks,
+                                           uint64_t num)
+{
+    uint64_t i;
+    int busy;
+
+    for (i = 0; i < num; ++i) {
+        ptx_locate(&blocks[i], blocks[i].launch->first + i);
+        ptx_start_block(&blocks[i], 1);
     }
 
-    for (i = launch->first; (i < launch->last) &&
-         (block->status == CUEMU_PTX_OK); ++i) {
-        block->ctaid[0] = (unsigned)(i % launch->grid[0]);
-        block->ctaid[1] = (unsigned)(i / launch->grid[0] % launch->grid[1]);
-        block->ctaid[2] = (unsigned)(i / launch->grid[0] / launch->grid[1]);
-        block->slept    = 0;
-        ptx_run_block(block, i == launch->first);
-        ++count->blocks;
-        if (block->slept > count->slept) {
-            count->slept = block->slept;
+    do {
+        for (busy = 0, i = 0; i < num; ++i) {
+            busy |= ptx_turn(&blocks[i]);
+            if (blocks[i].status != CUEMU_PTX_OK) {
+                return &blocks[i];
+            }
+        }
+    } while (busy);
+
+    for (i = 0; i < num; ++i) {
+        ptx_count_block(&blocks[i]);
+    }
+    return blocks;
+}
+
+cuemu_ptx_status_t cuemu_ptx_run(const cuemu_ptx_kernel_t *kernel,
+                                 const cuemu_ptx_launch_t *launch,
+                                 cuemu_ptx_count_t *count, char *error)
+{
+    const uint64_t all = launch->last - launch->first;
+    const uint64_t num = launch->together ? all : 1;
+    cuemu_ptx_block_t *blocks = calloc(num, sizeof(*blocks)), *block;
+    cuemu_ptx_status_t status = CUEMU_PTX_NO_MEMORY;
+    uint64_t i;
+    int failed = (blocks == NULL);
+
+    snprintf(error, CUEMU_PTX_ERROR_SIZE, "no memory");
+    for (i = 0; (i < num) && !failed; ++i) {
+        failed = (ptx_init(&blocks[i], kernel, launch, count) != 0);
+    }
+
+    if (!failed) {
+        block  = launch->together ? ptx_run_together(blocks, num) :
+                                    ptx_run_after(blocks, all);
+        status = block->status;
+        error[0] = '\0';
+        if (status != CUEMU_PTX_OK) {
+            snprintf(error, CUEMU_PTX_ERROR_SIZE,
+                     "kernel %s, line %u, block %u,%u,%u, thread %u: %s 0x%llx",
+                     kernel->name,
+                     (block->insn != NULL) ? block->insn->line : 0,
+                     block->ctaid[0], block->ctaid[1], block->ctaid[2],
+                     block->thread, ptx_fault_name(status),
+                     (unsigned long long)block->address);
         }
     }
 
-    status = block->status;
-    if (status != CUEMU_PTX_OK) {
-        snprintf(error, CUEMU_PTX_ERROR_SIZE,
-                 "kernel %s, line %u, block %u,%u,%u, thread %u: %s 0x%llx",
-                 kernel->name, (block->insn != NULL) ? block->insn->line : 0,
-                 block->ctaid[0], block->ctaid[1], block->ctaid[2],
-                 block->thread, ptx_fault_name(status),
-                 (unsigned long long)block->address);
-    } else {
-        error[0] = '\0';
+    for (i = 0; (i < num) && (blocks != NULL); ++i) {
+        free(blocks[i].groups);
+        free(blocks[i].shared);
+        free(blocks[i].memory);
     }
-
-out:
-    free(block->groups);
-    free(block->shared);
-    free(block->memory);
-    free(block);
+    free(blocks);
     return status;
 }

@@ -486,6 +486,18 @@ enum {
 PTX_CARRY(carry_u32, uint32_t, uint64_t, int64_t)
 PTX_CARRY(carry_u64, uint64_t, unsigned __int128, __int128)
 
+/* bmsk: `width` ones from bit `from` on */
+static inline uint32_t ptx_mask(uint32_t from, uint32_t width, int clamp)
+{
+    const uint32_t end = (from & 31) + (width & 31);
+    const uint32_t low = (clamp && (from >= 32)) ? 0 : (~0u << (from & 31));
+
+    return ((end >= 32) || (clamp && ((from >= 32) || (width >= 32)))) ?
+           low : (low & ~(~0u << end));
+}
+
+PTX_BINARY(bmsk, uint32_t, uint32_t, ptx_mask(x, y, in->how))
+
 static inline uint32_t ptx_dot(uint32_t a, uint32_t b, uint32_t c, int signed_a,
                                int signed_b)
 {
@@ -718,6 +730,16 @@ cuemu_ptx_status_t cuemu_ptx_decode_integer(cuemu_ptx_kernel_t *k,
     const cuemu_ptx_run_t *runs;
     const cuemu_ptx_entry_t *entry = NULL;
     unsigned i;
+
+    if ((st->num_tokens == 3) && (strcmp(name, "bmsk") == 0)) {
+        in->run = ptx_bmsk;
+        in->how = (uint8_t)cuemu_ptx_has(st, "clamp");
+        return ((type != CUEMU_PTX_B32) ||
+                (cuemu_ptx_stranger(st, "clamp wrap") != NULL)) ?
+               CUEMU_PTX_NOT_KNOWN :
+               cuemu_ptx_operands(k, st, in, CUEMU_PTX_B32, CUEMU_PTX_B32, 2,
+                                  error);
+    }
 
     if ((st->num_tokens > 1) && (strcmp(name, "prmt") == 0)) {
         for (i = 1; i < sizeof(modes) / sizeof(modes[0]); ++i) {

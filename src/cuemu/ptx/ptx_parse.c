@@ -418,6 +418,9 @@ static int ptx_find_special(ptx_parser_t *ps, const char *word,
         {"%lanemask_ge",          CUEMU_PTX_FILL_MASK_GE},
         {"%dynamic_smem_size",    CUEMU_PTX_FILL_DYNAMIC_SHARED},
         {"%total_smem_size",      CUEMU_PTX_FILL_TOTAL_SHARED},
+        {"%smid",                 CUEMU_PTX_FILL_SMID},
+        {"%envreg1",              CUEMU_PTX_FILL_ENVREG1},
+        {"%envreg2",              CUEMU_PTX_FILL_ENVREG2},
         {"%clock",                CUEMU_PTX_FILL_LAST},
         {"%clock_hi",             CUEMU_PTX_FILL_LAST},
         {"%clock64",              CUEMU_PTX_FILL_LAST},
@@ -564,7 +567,7 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
     uint64_t align = 0, elements = 1, size, dim, start;
     cuemu_ptx_module_t *module = ps->module;
     cuemu_ptx_global_t *globals;
-    int type = -1, vector = 1, open = 0;
+    int type = -1, vector = 1, open = 0, managed = 0;
     ptx_symbol_t *symbol;
     unsigned i;
     char *word;
@@ -580,6 +583,13 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
             }
         } else if ((strcmp(word, ".v2") == 0) || (strcmp(word, ".v4") == 0)) {
             vector = word[2] - '0';
+        } else if (strcmp(word, ".attribute") == 0) {
+            word    = (ptx_expect(ps, '(') != 0) ? NULL : ptx_expect_word(ps);
+            managed = (word != NULL) && (strcmp(word, ".managed") == 0);
+            if (!managed || (ptx_expect(ps, ')') != 0)) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "variable with "
+                                ".attribute(%s)", (word == NULL) ? "" : word);
+            }
         } else if (word[0] == '.') {
             type = cuemu_ptx_type(word + 1);
             if (type < 0) {
@@ -669,6 +679,7 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
         globals->name   = strdup(word);
         globals->size   = size;
         globals->align  = align;
+        globals->managed = managed;
         symbol->global  = (int)module->num_globals++;
         if (globals->name == NULL) {
             return ptx_no_memory(ps);
@@ -1745,7 +1756,7 @@ static void ptx_parser_free(ptx_parser_t *ps)
     free(ps);
 }
 
-cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size,
+cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size, int lazy,
                                   cuemu_ptx_module_t **module_p, char *error)
 {
     ptx_parser_t *ps          = calloc(1, sizeof(*ps));
@@ -1763,6 +1774,7 @@ cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size,
     }
 
     size       = strnlen(text, size);
+    lazy       = lazy || (size >= PTX_EAGER_SIZE);
     ps->begin  = strndup(text, size);
     ps->p      = ps->begin;
     ps->end    = ps->begin + size;
@@ -1775,12 +1787,12 @@ cuemu_ptx_status_t cuemu_ptx_load(const char *text, size_t size,
     }
 
     module->parser = ps;
-    for (i = 0; (status == CUEMU_PTX_OK) && (size < PTX_EAGER_SIZE) &&
+    for (i = 0; (status == CUEMU_PTX_OK) && !lazy &&
          (i < module->num_kernels); ++i) {
         status = cuemu_ptx_kernel_parse(module->kernels[i], error);
     }
 
-    if ((status != CUEMU_PTX_OK) || (size < PTX_EAGER_SIZE)) {
+    if ((status != CUEMU_PTX_OK) || !lazy) {
         ptx_parser_free(ps);
         module->parser = NULL;
     }

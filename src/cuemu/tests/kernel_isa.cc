@@ -366,6 +366,144 @@ TEST_F(kernel_isa, a_block_waits_for_its_own_store)
     });
 }
 
+/* Masks of bits, as the manual's pseudo code makes them */
+TEST_F(kernel_isa, bit_masks)
+{
+    run(1, [&](int) {
+        expect(
+                module("and.b32 %r1, %t, 63; shr.u32 %r2, %t, 4;\n"
+                       "mul.lo.u32 %r2, %r2, 3; bmsk.clamp.b32 %r3, %r1, %r2;\n"
+                       "bmsk.wrap.b32 %r4, %r1, %r2; mul.lo.u32 %r3, %r3, 3;\n"
+                       "xor.b32 %r3, %r3, %r4; st.global.u32 [%out], %r3;"),
+                1024, [&](uint32_t i) {
+            uint32_t from = i & 63, width = (i >> 4) * 3, clamp = 0, wrap = 0;
+
+            for (uint32_t bit = 0; bit < 32; ++bit) {
+                clamp |= (uint32_t)((bit >= from) && (bit < from + width))
+                         << bit;
+                wrap  |= (uint32_t)((bit >= from % 32) &&
+                                    ((bit < from % 32 + width % 32)))
+                         << bit;
+            }
+            return (clamp * 3) ^ wrap;
+        });
+    });
+}
+
+/* Blocks of a cooperative launch wait for each other, as this_grid().sync() of
+   cooperative groups does: each block reads the next one's word between two
+   barriers. */
+TEST_F(kernel_isa, blocks_that_wait_for_each_other)
+{
+    const std::string sync =
+            "bar.sync 0; @%p1 bra $W#; atom.add.release.gpu.u32 %r5, [%rd4], "
+            "%r4;\n$L#: ld.acquire.gpu.u32 %r6, [%rd4];\n"
+            "xor.b32 %r6, %r6, %r5; setp.gt.s32 %p2, %r6, -1;\n"
+            "@%p2 bra $L#;\n$W#: bar.sync 0;\n";
+    std::string body =
+            "mov.u32 %r1, %envreg1; mov.u32 %r2, %envreg2;\n"
+            "mov.b64 %rd3, {%r2, %r1}; add.s64 %rd4, %rd3, 4;\n"
+            "mov.u32 %r3, %ctaid.x; mov.u32 %r7, %nctaid.x;\n"
+            "setp.ne.u32 %p1, %t, 0; sub.u32 %r4, 0x80000001, %r7;\n"
+            "setp.eq.u32 %p3, %r3, 0; selp.b32 %r4, %r4, 1, %p3;\n"
+            "mul.wide.u32 %rd5, %r3, 4; add.s64 %out, %rd1, %rd5;\n"
+            "add.u32 %r8, %r3, 1; rem.u32 %r8, %r8, %r7;\n"
+            "mul.wide.u32 %rd5, %r8, 4; add.s64 %rd6, %rd1, %rd5;\n"
+            "mov.u32 %r9, 0;\n$AGAIN: ld.global.u32 %r10, [%rd6];\n" +
+            sync + "st.global.u32 [%out], %r10;\n" + sync +
+            "add.u32 %r9, %r9, 1; setp.lt.u32 %p4, %r9, 3; @%p4 bra $AGAIN;";
+    unsigned number = 0;
+
+    for (size_t at; (at = body.find('#')) != std::string::npos;) {
+        body.replace(at, 1, std::to_string(number++ / 4));
+    }
+    run(1, [&](int) {
+        std::vector<uint32_t> out(20);
+        int can = 0;
+
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            out[i] = 100 + i;
+        }
+        load_text(module(body));
+        CU_OK(cuDeviceGetAttribute(
+                &can, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0));
+        EXPECT_EQ(1, can);
+        CUdeviceptr ptr = upload(out);
+        void *params[]  = {&ptr};
+        CU_OK(cuLaunchCooperativeKernel(function("k"), 20, 1, 1, 96, 1, 1, 0,
+                                        nullptr, params));
+        download(out, ptr);
+        for (uint32_t i = 0; i < out.size(); ++i) {
+            EXPECT_EQ(100 + (i + 3) % 20, out[i]) << i;
+        }
+        EXPECT_EQ(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+                  cuLaunchCooperativeKernel(function("k"), 132 * 2 + 1, 1, 1,
+                                            1024, 1, 1, 0, nullptr, params));
+    });
+}
+
+/* A managed variable has one address on all GPUs, and the host uses it, too */
+TEST_F(kernel_isa, managed_variables)
+{
+    run(1, [&](int) {
+        const std::string text = module(
+                "mov.u64 %rd3, m; atom.global.add.u32 %r1, [%rd3], 2;\n"
+                "st.global.u32 [%out], %r1;",
+                ".visible .global .attribute(.managed) .align 4 .u32 m = 30;\n"
+                ".visible .global .u32 other = 7;\n");
+        std::vector<uint32_t> out(1);
+        CUdeviceptr managed, again;
+        CUlibrary library;
+        CUkernel kernel;
+        size_t size = 0;
+
+        use(0);
+        CU_OK(cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0,
+                                nullptr, nullptr, 0));
+        CU_OK(cuLibraryGetManaged(&managed, &size, library, "m"));
+        EXPECT_EQ(4u, size);
+        *(volatile uint32_t*)managed += 10;
+        CU_OK(cuLibraryGetKernel(&kernel, library, "k"));
+        for (int device : {0, 1}) {
+            use(device);
+            CU_OK(cuLibraryGetManaged(&again, &size, library, "m"));
+            EXPECT_EQ(managed, again);
+            CUdeviceptr ptr = upload(out);
+            EXPECT_EQ(CUDA_SUCCESS,
+                      try_launch((CUfunction)kernel, 1, 1, 0, nullptr, ptr));
+            download(out, ptr);
+            EXPECT_EQ(40u + 2 * device, out[0]);
+        }
+        CU_OK(cuCtxSynchronize());
+        EXPECT_EQ(44u, *(volatile uint32_t*)managed);
+        CU_OK(cuLibraryUnload(library));
+    });
+}
+
+/* Of a program's kernels only those are refused that cannot run */
+TEST_F(kernel_isa, one_kernel_of_a_program_is_refused)
+{
+    run(1, [&](int) {
+        const std::string text = module("st.global.u32 [%out], %t;",
+                                        ".visible .entry bad()\n{\n"
+                                        "bogus.u32 1;\n}\n");
+        CUlibrary library;
+        CUkernel kernel;
+
+        use(0);
+        CU_OK(cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0,
+                                nullptr, nullptr, 0));
+        CU_OK(cuLibraryGetKernel(&kernel, library, "k"));
+        CUdeviceptr ptr = alloc(4);
+        EXPECT_EQ(CUDA_SUCCESS,
+                  try_launch((CUfunction)kernel, 1, 1, 0, nullptr, ptr));
+        CU_OK(cuLibraryGetKernel(&kernel, library, "bad"));
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  try_launch((CUfunction)kernel, 1, 1, 0, nullptr));
+        CU_OK(cuLibraryUnload(library));
+    });
+}
+
 /* Each size of memory, signed or not, in each larger register and back */
 TEST_F(kernel_isa, loads_extend_and_stores_cut)
 {
