@@ -24,6 +24,7 @@ typedef int cuemu_cudart_error_t;
 enum {
     CUDART_SUCCESS                 = 0,
     CUDART_INVALID_VALUE           = 1,
+    CUDART_INVALID_CONFIGURATION   = 9,
     CUDART_INVALID_PITCH           = 12,
     CUDART_INVALID_MEMCPY_DIRECTION = 21,
     CUDART_INSUFFICIENT_DRIVER     = 35,

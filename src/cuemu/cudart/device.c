@@ -139,6 +139,22 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceReset(void)
 CUDART_FORWARD_PLAIN(cudaDeviceGetAttribute, (int *value, int attr, int device),
                      cuDeviceGetAttribute(value, (CUdevice_attribute)attr,
                                           device))
+CUDART_FORWARD_PLAIN(cudaDeviceGetP2PAttribute,
+                     (int *value, int attr, int src, int dst),
+                     cuDeviceGetP2PAttribute(value, (CUdevice_P2PAttribute)attr,
+                                             src, dst))
+CUDART_FORWARD_PLAIN(cudaGetDriverEntryPointByVersion,
+                     (const char *name, void **func, unsigned version,
+                      unsigned long long flags, int *status),
+                     cuGetProcAddress_v2(name, func, (int)version, flags,
+                                         (void*)status))
+#if CUEMU_CUDART_MAJOR < 13
+CUDART_FORWARD_PLAIN(cudaGetDriverEntryPoint,
+                     (const char *name, void **func, unsigned long long flags,
+                      int *status),
+                     cuGetProcAddress_v2(name, func, 12000, flags,
+                                         (void*)status))
+#endif
 CUDART_FORWARD_PLAIN(cudaDeviceGetPCIBusId,
                      (char *pciBusId, int len, int device),
                      cuDeviceGetPCIBusId(pciBusId, len, device))
@@ -189,7 +205,25 @@ static const struct {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 624, 604},
     {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY,                 652, 636},
     {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,         672, 652},
-    {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,      676, 656}
+    {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,      676, 656},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,              368, 368},
+    {CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT,        376, 376},
+    {CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT,              568, 552},
+    {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED,    628, 608},
+    {CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED,      632, 612},
+    {CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED,       636, 616},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 640, 624},
+    {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 648, 632},
+    {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED,   680, 660},
+    {CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 684, 664},
+    {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH,             688, 668},
+    {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 696, 672},
+    {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, 704,
+     680},
+    {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR,  712, 688},
+    {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 720, 696},
+    {CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,        728, 704},
+    {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,         744, 720}
 };
 
 static int cuemu_cudart_attr(CUdevice_attribute attr, CUdevice dev)
@@ -207,8 +241,8 @@ cuemu_cudart_properties(void *prop, size_t size, int device)
     cuemu_cudart_error_t error     = cuemu_cudart_driver();
     CUuuid uuid;
     CUdevice dev;
+    size_t k, offset;
     int value, i;
-    size_t k;
 
     if (error != CUDART_SUCCESS) {
         return cuemu_cudart_return(error);
@@ -245,11 +279,12 @@ cuemu_cudart_properties(void *prop, size_t size, int device)
 
     for (k = 0; k < sizeof(cuemu_cudart_props) / sizeof(cuemu_cudart_props[0]);
          ++k) {
-        value = cuemu_cudart_attr(cuemu_cudart_props[k].attr, dev);
-        memcpy((char*)prop + ((CUEMU_CUDART_MAJOR >= 13) ?
-                              cuemu_cudart_props[k].offset13 :
-                              cuemu_cudart_props[k].offset12), &value,
-               sizeof(value));
+        value  = cuemu_cudart_attr(cuemu_cudart_props[k].attr, dev);
+        offset = (CUEMU_CUDART_MAJOR >= 13) ? cuemu_cudart_props[k].offset13 :
+                                              cuemu_cudart_props[k].offset12;
+        if (offset + sizeof(value) <= size) {
+            memcpy((char*)prop + offset, &value, sizeof(value));
+        }
     }
     return CUDART_SUCCESS;
 }
@@ -305,6 +340,37 @@ CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaProfilerStart(void)
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaProfilerStop(void)
 {
     return cuemu_cudart_return(cuemu_cudart_driver());
+}
+
+/* cudaFuncCache, a hint: 0 is no preference */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceSetCacheConfig(int config)
+{
+    return cuemu_cudart_return(cuemu_cudart_enter());
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaDeviceGetCacheConfig(int *config)
+{
+    if (config == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+    *config = 0;
+    return cuemu_cudart_return(cuemu_cudart_enter());
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaInitDevice(int device, unsigned device_flags, unsigned flags)
+{
+    const int current          = cuemu_cudart_device;
+    cuemu_cudart_error_t error = cuemu_cudart_driver();
+    CUcontext ctx              = NULL;
+
+    if (error == CUDART_SUCCESS) {
+        cuCtxGetCurrent(&ctx);
+        error = cuemu_cudart_use(device);
+        cuCtxSetCurrent(ctx);
+        cuemu_cudart_device = current;
+    }
+    return cuemu_cudart_return(error);
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t cudaSetDeviceFlags(unsigned flags)

@@ -25,5 +25,19 @@ CUEMU_CUDART_LACKS(cudaGraphCreate)
 CUEMU_CUDART_LACKS(cudaGraphExecMemcpyNodeSetParams1D)
 CUEMU_CUDART_LACKS(cudaIpcGetEventHandle)
 CUEMU_CUDART_LACKS(cudaIpcOpenEventHandle)
-CUEMU_CUDART_LACKS(cudaLaunchCooperativeKernel)
 CUEMU_CUDART_LACKS(cudaMemcpyBatchAsync)
+
+/* cudaChannelFormatDesc: it is returned, unlike other results, so that a
+   function that returns an error would not do */
+typedef struct {
+    int x, y, z, w, kind;
+} cuemu_cudart_channel_t;
+
+CUEMU_CUDART_EXPORT cuemu_cudart_channel_t
+cudaCreateChannelDesc(int x, int y, int z, int w, int kind);
+
+CUEMU_CUDART_EXPORT cuemu_cudart_channel_t
+cudaCreateChannelDesc(int x, int y, int z, int w, int kind)
+{
+    return (cuemu_cudart_channel_t){x, y, z, w, kind};
+}

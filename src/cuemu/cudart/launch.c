@@ -29,6 +29,8 @@ typedef struct cuemu_cudart_symbol {
     size_t                      size;      /* 0: a kernel */
     cuemu_cudart_module_t      *module;
     CUkernel                    kernel;    /* NULL: not looked up yet */
+    void                      **managed;   /* the program's pointer to a managed
+                                              variable, else NULL */
     struct cuemu_cudart_symbol *next;
 } cuemu_cudart_symbol_t;
 
@@ -88,13 +90,8 @@ CUEMU_CUDART_EXPORT void __cudaUnregisterFatBinary(void **handle)
     free(module);
 }
 
-CUEMU_CUDART_EXPORT char __cudaInitModule(void **handle)
-{
-    return 1;
-}
-
 static void cuemu_cudart_add(void **handle, const void *shadow,
-                             const char *name, size_t size)
+                             const char *name, size_t size, void **managed)
 {
     cuemu_cudart_symbol_t *symbol = calloc(1, sizeof(*symbol));
 
@@ -102,10 +99,11 @@ static void cuemu_cudart_add(void **handle, const void *shadow,
         return;
     }
 
-    symbol->shadow = shadow;
-    symbol->name   = name;
-    symbol->size   = size;
-    symbol->module = (cuemu_cudart_module_t*)handle;
+    symbol->shadow  = shadow;
+    symbol->name    = name;
+    symbol->size    = size;
+    symbol->managed = managed;
+    symbol->module  = (cuemu_cudart_module_t*)handle;
     pthread_mutex_lock(&cuemu_cudart_modules.lock);
     symbol->next                 = cuemu_cudart_modules.symbols;
     cuemu_cudart_modules.symbols = symbol;
@@ -117,7 +115,7 @@ __cudaRegisterFunction(void **handle, const char *hostFun, char *deviceFun,
                        const char *deviceName, int thread_limit, void *tid,
                        void *bid, void *bDim, void *gDim, int *wSize)
 {
-    cuemu_cudart_add(handle, hostFun, deviceName, 0);
+    cuemu_cudart_add(handle, hostFun, deviceName, 0, NULL);
 }
 
 CUEMU_CUDART_EXPORT void
@@ -125,17 +123,29 @@ __cudaRegisterVar(void **handle, char *hostVar, char *deviceAddress,
                   const char *deviceName, int ext, size_t size, int constant,
                   int global)
 {
-    cuemu_cudart_add(handle, hostVar, deviceName, size);
+    cuemu_cudart_add(handle, hostVar, deviceName, size, NULL);
 }
 
-/* Find a registered symbol, NULL if unknown. Call with the lock. */
+/* The program accesses a managed variable by the pointer *hostVarPtr, and calls
+   __cudaInitModule() before */
+CUEMU_CUDART_EXPORT void
+__cudaRegisterManagedVar(void **handle, void **hostVarPtr, char *deviceAddress,
+                         const char *deviceName, int ext, size_t size,
+                         int constant, int global)
+{
+    cuemu_cudart_add(handle, hostVarPtr, deviceName, size, hostVarPtr);
+}
+
+/* Find a registered symbol, NULL if unknown. A managed variable is known by its
+   own address, too. Call with the lock. */
 static cuemu_cudart_symbol_t *cuemu_cudart_find(const void *shadow)
 {
     cuemu_cudart_symbol_t *symbol;
 
     for (symbol = cuemu_cudart_modules.symbols; symbol != NULL;
          symbol = symbol->next) {
-        if (symbol->shadow == shadow) {
+        if ((symbol->shadow == shadow) ||
+            ((symbol->managed != NULL) && (*symbol->managed == shadow))) {
             return symbol;
         }
     }
@@ -163,6 +173,32 @@ static cuemu_cudart_error_t cuemu_cudart_load(cuemu_cudart_module_t *module)
                                NULL, NULL, 0);
     (void)cuThreadExchangeStreamCaptureMode(&mode);
     return (cuemu_cudart_error_t)result;
+}
+
+/* Load a module, and store the addresses of its managed variables. */
+CUEMU_CUDART_EXPORT char __cudaInitModule(void **handle)
+{
+    cuemu_cudart_module_t *module = (cuemu_cudart_module_t*)handle;
+    cuemu_cudart_error_t error    = cuemu_cudart_enter();
+    cuemu_cudart_symbol_t *symbol;
+    CUdeviceptr ptr;
+    size_t size;
+
+    pthread_mutex_lock(&cuemu_cudart_modules.lock);
+    if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_load(module);
+    }
+    for (symbol = cuemu_cudart_modules.symbols;
+         (symbol != NULL) && (error == CUDART_SUCCESS); symbol = symbol->next) {
+        if ((symbol->module == module) && (symbol->managed != NULL) &&
+            (cuLibraryGetManaged(&ptr, &size, module->library, symbol->name) ==
+             CUDA_SUCCESS)) {
+            *symbol->managed = (void*)(uintptr_t)ptr;
+        }
+    }
+    pthread_mutex_unlock(&cuemu_cudart_modules.lock);
+    (void)cuemu_cudart_return(error);
+    return 1;
 }
 
 /* Enter the driver and look up a kernel; NULL on failure. */
@@ -250,10 +286,13 @@ cudaGetSymbolAddress(void **ptr, const void *shadow)
     return cuemu_cudart_return(error);
 }
 
+/* Copy between a variable and `to` or `from`, the other one NULL. `stream`:
+   NULL for a synchronous copy. */
 static cuemu_cudart_error_t
 cuemu_cudart_symbol_copy(const void *shadow, void *to, const void *from,
-                         size_t count, size_t offset)
+                         size_t count, size_t offset, const CUstream *stream)
 {
+    CUdeviceptr dst, src;
     CUdeviceptr address = 0;
     cuemu_cudart_error_t error;
     size_t size;
@@ -265,9 +304,11 @@ cuemu_cudart_symbol_copy(const void *shadow, void *to, const void *from,
     }
     if (error == CUDART_SUCCESS) {
         address += offset;
-        error    = (cuemu_cudart_error_t)cuMemcpy(
-                (to == NULL) ? address : (CUdeviceptr)(uintptr_t)to,
-                (from == NULL) ? address : (CUdeviceptr)(uintptr_t)from, count);
+        dst      = (to == NULL) ? address : (CUdeviceptr)(uintptr_t)to;
+        src      = (from == NULL) ? address : (CUdeviceptr)(uintptr_t)from;
+        error    = (cuemu_cudart_error_t)(
+                (stream == NULL) ? cuMemcpy(dst, src, count) :
+                                   cuMemcpyAsync(dst, src, count, *stream));
     }
     return cuemu_cudart_return(error);
 }
@@ -278,7 +319,7 @@ cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count,
                    size_t offset, int kind)
 {
     return (src == NULL) ? cuemu_cudart_return(CUDART_INVALID_VALUE) :
-           cuemu_cudart_symbol_copy(symbol, NULL, src, count, offset);
+           cuemu_cudart_symbol_copy(symbol, NULL, src, count, offset, NULL);
 }
 
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
@@ -286,7 +327,23 @@ cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count,
                      size_t offset, int kind)
 {
     return (dst == NULL) ? cuemu_cudart_return(CUDART_INVALID_VALUE) :
-           cuemu_cudart_symbol_copy(symbol, dst, NULL, count, offset);
+           cuemu_cudart_symbol_copy(symbol, dst, NULL, count, offset, NULL);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count,
+                        size_t offset, int kind, CUstream stream)
+{
+    return (src == NULL) ? cuemu_cudart_return(CUDART_INVALID_VALUE) :
+           cuemu_cudart_symbol_copy(symbol, NULL, src, count, offset, &stream);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count,
+                          size_t offset, int kind, CUstream stream)
+{
+    return (dst == NULL) ? cuemu_cudart_return(CUDART_INVALID_VALUE) :
+           cuemu_cudart_symbol_copy(symbol, dst, NULL, count, offset, &stream);
 }
 
 CUEMU_CUDART_EXPORT unsigned
@@ -327,11 +384,31 @@ __cudaPopCallConfiguration(cuemu_cudart_dim3_t *gridDim,
     return CUDART_SUCCESS;
 }
 
+/* Return the runtime's error for dimensions that no kernel may have: the
+   driver's error is INVALID_VALUE. */
+static cuemu_cudart_error_t
+cuemu_cudart_dimensions(const cuemu_cudart_dim3_t *grid,
+                        const cuemu_cudart_dim3_t *block)
+{
+    const uint64_t threads = (uint64_t)block->x * block->y * block->z;
+
+    return ((threads == 0) || (threads > 1024) || (block->x > 1024) ||
+            (block->y > 1024) || (block->z > 64) || (grid->x == 0) ||
+            (grid->x > 0x7fffffff) || (grid->y - 1 > 65534) ||
+            (grid->z - 1 > 65534)) ?
+           CUDART_INVALID_CONFIGURATION : CUDART_SUCCESS;
+}
+
 static cuemu_cudart_error_t
 cuemu_cudart_launch(CUkernel kernel, cuemu_cudart_dim3_t grid,
                     cuemu_cudart_dim3_t block, void **args, size_t shared,
                     CUstream stream)
 {
+    const cuemu_cudart_error_t error = cuemu_cudart_dimensions(&grid, &block);
+
+    if (error != CUDART_SUCCESS) {
+        return cuemu_cudart_return(error);
+    }
     CUEMU_CUDART_CALL(cuLaunchKernel((CUfunction)kernel, grid.x, grid.y,
                                      grid.z, block.x, block.y, block.z,
                                      (unsigned)shared, stream, args, NULL));
@@ -393,6 +470,19 @@ CUDART_FORWARD_KERNEL(cudaFuncSetAttribute,
                       cuFuncSetAttribute((CUfunction)kernel,
                                          (CUfunction_attribute)attribute,
                                          value))
+CUDART_FORWARD_KERNEL(cudaFuncSetCacheConfig, (const void *func, int config),
+                      cuFuncSetCacheConfig((CUfunction)kernel,
+                                           (CUfunc_cache)config))
+CUDART_FORWARD_KERNEL(cudaFuncGetName, (const char **name, const void *func),
+                      cuFuncGetName(name, (CUfunction)kernel))
+CUDART_FORWARD_KERNEL(cudaLaunchCooperativeKernel,
+                      (const void *func, cuemu_cudart_dim3_t grid,
+                       cuemu_cudart_dim3_t block, void **args, size_t shared,
+                       CUstream stream),
+                      cuLaunchCooperativeKernel(
+                              (CUfunction)kernel, grid.x, grid.y, grid.z,
+                              block.x, block.y, block.z, (unsigned)shared,
+                              stream, args))
 CUDART_FORWARD_KERNEL(cudaOccupancyMaxActiveBlocksPerMultiprocessor,
                       (int *blocks, const void *func, int threads,
                        size_t shared),
@@ -469,6 +559,9 @@ cudaLaunchKernelExC(const cuemu_cudart_config_t *config, const void *func,
     }
     error = cuemu_cudart_kernel(func, &kernel);
     if (error == CUDART_SUCCESS) {
+        error = cuemu_cudart_dimensions(&config->grid, &config->block);
+    }
+    if (error == CUDART_SUCCESS) {
         memset(&launch, 0, sizeof(launch));
         launch.gridDimX       = config->grid.x;
         launch.gridDimY       = config->grid.y;
@@ -484,4 +577,19 @@ cudaLaunchKernelExC(const cuemu_cudart_config_t *config, const void *func,
                 &launch, (CUfunction)kernel, args, NULL);
     }
     return cuemu_cudart_return(error);
+}
+
+/* Of programs of nvcc -default-stream per-thread, see per_thread.c */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaLaunchKernelExC_ptsz(const cuemu_cudart_config_t *config, const void *func,
+                         void **args)
+{
+    cuemu_cudart_config_t own;
+
+    if (config == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+    own        = *config;
+    own.stream = (own.stream == NULL) ? CU_STREAM_PER_THREAD : own.stream;
+    return cudaLaunchKernelExC(&own, func, args);
 }

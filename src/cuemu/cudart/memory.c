@@ -80,6 +80,9 @@ CUDART_FORWARD(cudaHostRegister, (void *ptr, size_t size, unsigned flags),
                cuMemHostRegister(ptr, size, flags))
 CUDART_FORWARD(cudaHostUnregister, (void *ptr), cuMemHostUnregister(ptr))
 
+CUDART_FORWARD(cudaHostGetFlags, (unsigned *flags, void *ptr),
+               cuMemHostGetFlags(flags, ptr))
+
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 {
@@ -237,6 +240,21 @@ cudaMemAdvise(const void *ptr, size_t count, int advice,
     return ((advice < 1) || (advice > 6)) ?
            cuemu_cudart_return(CUDART_INVALID_VALUE) :
            cuemu_cudart_hint(ptr, CUEMU_CUDART_PLACE(where));
+}
+
+CUDART_FORWARD(cudaMemRangeGetAttribute,
+               (void *data, size_t size, int attribute, const void *ptr,
+                size_t count),
+               cuMemRangeGetAttribute(data, size,
+                                      (CUmem_range_attribute)attribute,
+                                      CUEMU_PTR(ptr), count))
+
+/* A hint, as well: managed memory is always in host memory here */
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaStreamAttachMemAsync(CUstream stream, void *ptr, size_t length,
+                         unsigned flags)
+{
+    return cuemu_cudart_hint(ptr, -1);
 }
 
 /* -------------------------------------------------- handles for processes */

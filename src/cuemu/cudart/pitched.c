@@ -78,3 +78,115 @@ CUDART_FORWARD(cudaMemset2DAsync,
                (width * height == 0) ? CUDA_SUCCESS :
                cuMemsetD2D8Async((CUdeviceptr)(uintptr_t)ptr, pitch,
                                  (unsigned char)value, width, height, stream))
+
+/* ------------------------------------------------------------------ boxes */
+
+typedef struct {
+    void  *ptr;
+    size_t pitch, xsize, ysize;
+} cuemu_cudart_pitched_t;
+
+/* bytes, rows, slices */
+typedef struct {
+    size_t x, y, z;
+} cuemu_cudart_box_t;
+
+/* cudaMemcpy3DParms */
+typedef struct {
+    void                  *src_array;
+    cuemu_cudart_box_t     src_pos;
+    cuemu_cudart_pitched_t src;
+    void                  *dst_array;
+    cuemu_cudart_box_t     dst_pos;
+    cuemu_cudart_pitched_t dst;
+    cuemu_cudart_box_t     extent;
+    int                    kind;
+} cuemu_cudart_copy3d_t;
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMalloc3D(cuemu_cudart_pitched_t *pitched, cuemu_cudart_box_t extent)
+{
+    CUdeviceptr dptr = 0;
+
+    if (pitched == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+    memset(pitched, 0, sizeof(*pitched));
+    if (extent.x * extent.y * extent.z == 0) {
+        return cuemu_cudart_return(cuemu_cudart_enter());
+    }
+    pitched->xsize = extent.x;
+    pitched->ysize = extent.y;
+    CUEMU_CUDART_ADDRESS(&pitched->ptr, dptr,
+                         cuMemAllocPitch(&dptr, &pitched->pitch, extent.x,
+                                         extent.y * extent.z, 16));
+}
+
+static char *box_slice(const cuemu_cudart_pitched_t *pitched,
+                       const cuemu_cudart_box_t *pos, size_t z)
+{
+    return (char*)pitched->ptr +
+           ((pos->z + z) * pitched->ysize + pos->y) * pitched->pitch + pos->x;
+}
+
+/* Copy one slice after the other. `stream`: NULL for synchronous copies. */
+static cuemu_cudart_error_t box_copy(const cuemu_cudart_copy3d_t *p,
+                                     const CUstream *stream)
+{
+    cuemu_cudart_error_t error = CUDART_SUCCESS;
+    size_t z;
+
+    if (p == NULL) {
+        return cuemu_cudart_return(CUDART_INVALID_VALUE);
+    }
+    if ((p->src_array != NULL) || (p->dst_array != NULL)) {
+        return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
+    }
+
+    for (z = 0; (z < p->extent.z) && (error == CUDART_SUCCESS); ++z) {
+        error = (stream == NULL) ?
+                cudaMemcpy2D(box_slice(&p->dst, &p->dst_pos, z), p->dst.pitch,
+                             box_slice(&p->src, &p->src_pos, z), p->src.pitch,
+                             p->extent.x, p->extent.y, p->kind) :
+                cudaMemcpy2DAsync(box_slice(&p->dst, &p->dst_pos, z),
+                                  p->dst.pitch,
+                                  box_slice(&p->src, &p->src_pos, z),
+                                  p->src.pitch, p->extent.x, p->extent.y,
+                                  p->kind, *stream);
+    }
+    return error;
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpy3D(const cuemu_cudart_copy3d_t *p)
+{
+    return box_copy(p, NULL);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemcpy3DAsync(const cuemu_cudart_copy3d_t *p, CUstream stream)
+{
+    return box_copy(p, &stream);
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemset3DAsync(cuemu_cudart_pitched_t pitched, int value,
+                  cuemu_cudart_box_t extent, CUstream stream)
+{
+    cuemu_cudart_error_t error   = CUDART_SUCCESS;
+    const cuemu_cudart_box_t pos = {0, 0, 0};
+    size_t z;
+
+    for (z = 0; (z < extent.z) && (error == CUDART_SUCCESS); ++z) {
+        error = cudaMemset2DAsync(box_slice(&pitched, &pos, z), pitched.pitch,
+                                  value, extent.x, extent.y, stream);
+    }
+    return error;
+}
+
+CUEMU_CUDART_EXPORT cuemu_cudart_error_t
+cudaMemset3D(cuemu_cudart_pitched_t pitched, int value,
+             cuemu_cudart_box_t extent)
+{
+    return cudaMemset3DAsync(pitched, value, extent, NULL);
+}

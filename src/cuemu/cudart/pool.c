@@ -51,5 +51,9 @@ CUDART_FORWARD_PLAIN(cudaMemPoolSetAccess,
                      (CUmemoryPool pool, const CUmemAccessDesc *list,
                       size_t count),
                      cuMemPoolSetAccess(pool, list, count))
+CUDART_FORWARD_PLAIN(cudaMemPoolGetAccess,
+                     (CUmemAccess_flags *flags, CUmemoryPool pool,
+                      CUmemLocation *location),
+                     cuMemPoolGetAccess(flags, pool, location))
 CUDART_FORWARD_PLAIN(cudaMemPoolTrimTo, (CUmemoryPool pool, size_t keep),
                      cuMemPoolTrimTo(pool, keep))

@@ -19,6 +19,10 @@ CUDART_FORWARD(cudaStreamGetFlags, (CUstream stream, unsigned *flags),
                cuStreamGetFlags(stream, flags))
 CUDART_FORWARD(cudaStreamGetPriority, (CUstream stream, int *priority),
                cuStreamGetPriority(stream, priority))
+CUDART_FORWARD(cudaStreamGetId, (CUstream stream, unsigned long long *id),
+               cuStreamGetId(stream, id))
+CUDART_FORWARD(cudaStreamGetDevice, (CUstream stream, int *device),
+               cuStreamGetDevice(stream, device))
 CUDART_FORWARD(cudaStreamDestroy, (CUstream stream), cuStreamDestroy(stream))
 CUDART_FORWARD(cudaStreamSynchronize, (CUstream stream),
                cuStreamSynchronize(stream))
@@ -42,6 +46,9 @@ CUDART_FORWARD(cudaEventCreateWithFlags, (CUevent *event, unsigned flags),
 CUDART_FORWARD(cudaEventDestroy, (CUevent event), cuEventDestroy(event))
 CUDART_FORWARD(cudaEventRecord, (CUevent event, CUstream stream),
                cuEventRecord(event, stream))
+CUDART_FORWARD(cudaEventRecordWithFlags,
+               (CUevent event, CUstream stream, unsigned flags),
+               cuEventRecordWithFlags(event, stream, flags))
 CUDART_FORWARD(cudaEventSynchronize, (CUevent event), cuEventSynchronize(event))
 CUDART_FORWARD(cudaEventQuery, (CUevent event), cuEventQuery(event))
 CUDART_FORWARD(cudaEventElapsedTime, (float *ms, CUevent start, CUevent end),

@@ -311,6 +311,125 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
     }
 }
 
+/* A kernel that nvcc -default-stream per-thread calls, with a managed variable;
+   dimensions that no kernel may have */
+TEST_P(cudart, a_program_with_streams_per_thread)
+{
+    const std::string ptx =
+            ".version 6.0\n.target sm_60\n.address_size 64\n"
+            ".global .attribute(.managed) .align 4 .u32 step = 3;\n"
+            ".visible .entry fill(.param .u64 fill_0)\n{\n"
+            ".reg .b32 %r<6>;\n.reg .b64 %rd<4>;\n"
+            "ld.param.u64 %rd0, [fill_0];\nmov.u32 %r1, %tid.x;\n"
+            "ld.global.u32 %r2, [step];\nmul.lo.s32 %r3, %r1, %r2;\n"
+            "mul.wide.u32 %rd1, %r1, 4;\nadd.s64 %rd2, %rd0, %rd1;\n"
+            "st.global.u32 [%rd2], %r3;\nret;\n}\n";
+    struct dim3 {
+        unsigned x, y, z;
+    };
+    void **(*reg)(void*) = (void **(*)(void*))dlsym(m_handle,
+                                                    "__cudaRegisterFatBinary");
+    std::vector<uint64_t> image = fat_binary(ptx, 0x11, 70);
+    struct {
+        uint32_t magic, version;
+        void    *data, *name;
+    } wrapper = {0x466243b1, 1, image.data(), nullptr};
+    static unsigned *step;
+    static char kernel;
+    unsigned got[64], one = 1;
+    const char *name = "";
+    void *ptr, *module;
+    void *args[] = {&ptr};
+
+    module = reg(&wrapper);
+    call("__cudaRegisterFunction", module, (const char*)&kernel, (char*)"fill",
+         "fill", -1, (void*)0, (void*)0, (void*)0, (void*)0, (int*)0);
+    call("__cudaRegisterManagedVar", module, (void**)&step, (char*)"step",
+         "step", 0, (size_t)4, 0, 0);
+    call("__cudaInitModule", module);
+    ASSERT_NE(nullptr, step);
+    EXPECT_EQ(3u, *step);
+    *step = 5;
+    ASSERT_EQ(0, call("cudaMalloc", &ptr, sizeof(got)));
+    ASSERT_EQ(0, call("cudaMemset_ptds", ptr, 0, sizeof(got)));
+    for (dim3 bad : {dim3{1025, 1, 1}, dim3{0, 1, 1}, dim3{1, 1, 65}}) {
+        EXPECT_EQ(9, call("cudaLaunchKernel_ptsz", (const void*)&kernel,
+                          dim3{1, 1, 1}, bad, args, (size_t)0, (void*)0));
+        EXPECT_EQ(9, call("cudaLaunchKernel", (const void*)&kernel,
+                          dim3{1, 65536, 1}, dim3{1, 1, 1}, args, (size_t)0,
+                          (void*)0));
+    }
+    EXPECT_EQ(9, call("cudaGetLastError"));
+    ASSERT_EQ(0, call("cudaLaunchKernel_ptsz", (const void*)&kernel,
+                      dim3{1, 1, 1}, dim3{64, 1, 1}, args, (size_t)0,
+                      (void*)0));
+    ASSERT_EQ(0, call("cudaMemcpyToSymbolAsync_ptsz", (const void*)step,
+                      (const void*)&one, (size_t)4, (size_t)0, 1, (void*)0));
+    ASSERT_EQ(0, call("cudaMemcpy_ptds", (void*)got, (const void*)ptr,
+                      sizeof(got), 2));
+    for (unsigned i = 0; i < 64; ++i) {
+        EXPECT_EQ(5 * i, got[i]);
+    }
+    EXPECT_EQ(1u, *step);
+    EXPECT_EQ(0, call("cudaFuncGetName", &name, (const void*)&kernel));
+    EXPECT_STREQ("fill", name);
+    call("__cudaUnregisterFatBinary", module);
+    EXPECT_EQ(0, call("cudaFree", ptr));
+}
+
+/* Boxes of bytes: the second and third row of the slices from the second on */
+TEST_P(cudart, boxes)
+{
+    struct box {
+        size_t x, y, z;
+    };
+    struct pitched {
+        void  *ptr;
+        size_t pitch, xsize, ysize;
+    } memory;
+    struct {
+        void   *src_array;
+        box     src_pos;
+        pitched src;
+        void   *dst_array;
+        box     dst_pos;
+        pitched dst;
+        box     extent;
+        int     kind;
+    } copy;
+    std::vector<unsigned char> in(50 * 4 * 3), out(in.size(), 9);
+
+    for (size_t i = 0; i < in.size(); ++i) {
+        in[i] = (unsigned char)i;
+    }
+    ASSERT_EQ(0, call("cudaMalloc3D", &memory, box{50, 4, 3}));
+    EXPECT_EQ(50u, memory.xsize);
+    ASSERT_EQ(0, call("cudaMemset3D", memory, 7, box{50, 4, 3}));
+    memset(&copy, 0, sizeof(copy));
+    copy.src    = pitched{in.data(), 50, 50, 4};
+    copy.dst    = memory;
+    copy.extent = box{50, 4, 2};
+    copy.kind   = 1;
+    ASSERT_EQ(0, call("cudaMemcpy3D", (const void*)&copy));
+    copy.src     = memory;
+    copy.dst     = pitched{out.data(), 50, 50, 4};
+    copy.src_pos = copy.dst_pos = box{10, 1, 1};
+    copy.extent  = box{30, 2, 2};
+    copy.kind    = 2;
+    ASSERT_EQ(0, call("cudaMemcpy3DAsync", (const void*)&copy, (void*)0));
+    ASSERT_EQ(0, call("cudaDeviceSynchronize"));
+    for (size_t i = 0; i < out.size(); ++i) {
+        const size_t x = i % 50, y = i / 50 % 4, z = i / 200;
+        const bool inside = (x >= 10) && (x < 40) && ((y == 1) || (y == 2));
+
+        EXPECT_EQ(!inside || (z == 0) ? 9 : (z == 1) ? in[i] : 7, out[i]) << i;
+    }
+    copy.src_array = &copy;
+    EXPECT_EQ(801, call("cudaMemcpy3D", (const void*)&copy));
+    EXPECT_EQ(0, call("cudaFree", memory.ptr));
+    call("cudaGetLastError");
+}
+
 /* From cudaStreamBeginCapture to cudaGraphLaunch; mode 0 is global. */
 TEST_P(cudart, a_captured_stream_is_a_graph)
 {
@@ -369,6 +488,10 @@ TEST_P(cudart, device_properties_fit_the_release)
     EXPECT_EQ(0, prop[364]);
     memcpy(&sm_count, &prop[old ? 388 : 384], 4);
     EXPECT_EQ(80, sm_count);
+    memcpy(&memory, &prop[old ? 696 : 672], 8); /* sharedMemPerBlockOptin */
+    EXPECT_EQ(98304u, memory);
+    EXPECT_EQ(1, prop[old ? 688 : 668]); /* cooperativeLaunch */
+    EXPECT_EQ(32, prop[old ? 712 : 688]); /* maxBlocksPerMultiProcessor */
     EXPECT_NE(0x5a, prop[size - 1]);
     EXPECT_EQ(0x5a, prop[size]);
 }
