@@ -19,8 +19,10 @@ typedef struct {
     uint32_t    magic;
     uint32_t    version;
     const void *data;
-    const void *name;
+    const void *name;      /* version 2: the fat binaries that were linked */
 } cuemu_fatbin_wrapper_t;
+
+#define CUEMU_FATBIN_LINKED 2
 
 typedef struct {
     uint32_t magic;
@@ -133,19 +135,14 @@ static int cuemu_fatbin_is_better(const cuemu_fatbin_entry_t *a,
     return ((int)a->arch <= sm) ? (a->arch > b->arch) : (a->arch < b->arch);
 }
 
-CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
-                           char *error)
+static CUresult cuemu_fatbin_extract(const cuemu_fatbin_header_t *header,
+                                     int sm, char **text_p, char *error)
 {
-    const cuemu_fatbin_wrapper_t *wrapper = image;
-    const cuemu_fatbin_header_t *header   = image;
     const cuemu_fatbin_entry_t *entry, *best = NULL;
     const char *p, *end;
     size_t size;
     int packed;
 
-    if (wrapper->magic == CUEMU_FATBIN_WRAPPER) {
-        header = wrapper->data;
-    }
     if ((header == NULL) || (header->magic != CUEMU_FATBIN_MAGIC)) {
         snprintf(error, CUEMU_PTX_ERROR_SIZE, "not a fat binary");
         return CUDA_ERROR_INVALID_IMAGE;
@@ -200,4 +197,53 @@ CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     return CUDA_SUCCESS;
+}
+
+/* Link the PTX of a program's source files (nvcc -rdc=true): `files` ends with
+   NULL. Files of libraries may have machine code only. */
+static CUresult cuemu_fatbin_link(void *const *files, int sm, char **text_p,
+                                  char *error)
+{
+    CUresult result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    char *all       = NULL, *text, *longer;
+    size_t size     = 0, length;
+
+    for (; *files != NULL; ++files) {
+        if (cuemu_fatbin_extract(*files, sm, &text, error) != CUDA_SUCCESS) {
+            continue;
+        }
+        length = strlen(text);
+        longer = realloc(all, size + length + 2);
+        if (longer != NULL) {
+            all = longer;
+            memcpy(all + size, text, length);
+            memcpy(all + size + length, "\n", 2);
+            size  += length + 1;
+            result = CUDA_SUCCESS;
+        }
+        free(text);
+        if (longer == NULL) {
+            free(all);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    *text_p = all;
+    return result;
+}
+
+CUresult cuemu_fatbin_text(const void *image, int sm, char **text_p,
+                           char *error)
+{
+    const cuemu_fatbin_wrapper_t *wrapper = image;
+    CUresult result;
+
+    if (wrapper->magic != CUEMU_FATBIN_WRAPPER) {
+        return cuemu_fatbin_extract(image, sm, text_p, error);
+    }
+
+    result = cuemu_fatbin_extract(wrapper->data, sm, text_p, error);
+    return ((result == CUDA_ERROR_NO_BINARY_FOR_GPU) &&
+            (wrapper->version == CUEMU_FATBIN_LINKED) &&
+            (wrapper->name != NULL)) ?
+           cuemu_fatbin_link(wrapper->name, sm, text_p, error) : result;
 }

@@ -3,8 +3,8 @@
 /*
  * The linker of the driver. It takes one or more PTX texts. Its result is
  * opaque to programs and loaded by cuModuleLoadData(): here it is PTX again,
- * all texts one behind the other. A module is one scope, so a text finds names
- * defined in another one.
+ * all texts one behind the other. Each begins with .version, and finds the
+ * names that another one makes visible.
  */
 #include "cuemu_gate.h"
 #include "cuemu_kernel.h"
@@ -20,22 +20,6 @@ struct CUlinkState_st {
     char          *log;      /* the program's, for errors; NULL: no log */
     size_t         log_size;
 };
-
-/* Remove ".version" and similar directives, which only the first text may
-   have. */
-static void cuemu_link_hide(char *text)
-{
-    static const char *const once[] = {".version", ".target", ".address_size"};
-    size_t i;
-    char *p;
-
-    for (i = 0; i < sizeof(once) / sizeof(once[0]); ++i) {
-        p = strstr(text, once[i]);
-        for (; (p != NULL) && (*p != '\n') && (*p != '\0'); ++p) {
-            *p = ' ';
-        }
-    }
-}
 
 static CUresult cuemu_link_fail(struct CUlinkState_st *link, CUresult result,
                                 const char *error)
@@ -76,9 +60,6 @@ static CUresult cuemu_link_add(struct CUlinkState_st *link,
         return cuemu_link_fail(link, result, error);
     }
 
-    if (link->size > 0) {
-        cuemu_link_hide(text);
-    }
     length = strlen(text);
     all    = realloc(link->text, link->size + length + 2);
     if (all != NULL) {

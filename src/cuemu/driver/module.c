@@ -153,14 +153,11 @@ static CUresult cuemu_module_managed(cuemu_module_t *module,
                                            CUEMU_MEM_MANAGED,
                                            CU_MEM_ATTACH_GLOBAL,
                                            &global->address);
-        if (result != CUDA_SUCCESS) {
-            continue;
-        }
-        if (global->init == NULL) {
-            memset((void*)(uintptr_t)global->address, 0, global->size);
-        } else {
+        if ((result == CUDA_SUCCESS) && (global->init != NULL)) {
             memcpy((void*)(uintptr_t)global->address, global->init,
                    global->size);
+        } else if (result == CUDA_SUCCESS) {
+            memset((void*)(uintptr_t)global->address, 0, global->size);
         }
     }
     return result;
@@ -200,13 +197,14 @@ static CUresult cuemu_module_globals(cuemu_module_t *module)
     }
 
     for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
-        if (global->managed) {
-            continue;
+        global->address += global->managed ? 0 : module->globals;
+    }
+    cuemu_ptx_link(module->ptx);
+    for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
+        if (!global->managed && (global->init != NULL)) {
+            memcpy(memory + (global->address - module->globals), global->init,
+                   global->size);
         }
-        if (global->init != NULL) {
-            memcpy(memory + global->address, global->init, global->size);
-        }
-        global->address += module->globals;
     }
     result = cuemu_mem_poke(module->globals, memory, size);
     free(memory);

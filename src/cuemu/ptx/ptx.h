@@ -94,6 +94,10 @@ void cuemu_ptx_kernel_param(const cuemu_ptx_kernel_t *kernel, unsigned index,
 cuemu_ptx_global_t *cuemu_ptx_global(cuemu_ptx_module_t *module,
                                      unsigned index);
 
+/* Store addresses in initial values: call it once all addresses are set, and
+   before copying initial values. */
+void cuemu_ptx_link(cuemu_ptx_module_t *module);
+
 /* Memory that a kernel may use: begin <= address < end */
 typedef struct cuemu_ptx_range {
     uint64_t begin, end;

@@ -144,6 +144,7 @@ struct cuemu_ptx_kernel {
     const char         *text;          /* text after its name, until the kernel
                                           is parsed */
     uint32_t            line;          /* first line of its text */
+    unsigned            unit;          /* its text's number among linked ones */
     cuemu_ptx_status_t  status;        /* result of parsing it */
     unsigned            calls;         /* depth of inlined calls at the parser's
                                           position */
@@ -163,6 +164,13 @@ struct cuemu_ptx_kernel {
     uint32_t            num_tables;
 };
 
+/* A variable's address in another one's initial value */
+typedef struct {
+    unsigned from, to;   /* the variable with the value, and the other one */
+    uint64_t at;         /* offset in the value */
+    uint64_t offset;     /* added to the address */
+} cuemu_ptx_link_t;
+
 struct cuemu_ptx_module {
     struct ptx_parser   *parser;       /* parser of kernels not parsed yet, or
                                           NULL */
@@ -170,6 +178,8 @@ struct cuemu_ptx_module {
     uint32_t             num_kernels;
     cuemu_ptx_global_t  *globals;
     uint32_t             num_globals;
+    cuemu_ptx_link_t    *links;
+    unsigned             num_links, max_links;
 };
 
 /* ------------------------------------------------------------- decoding */

@@ -27,6 +27,7 @@ typedef struct {
                              an offset of its own */
     int      global;
     int      scope;   /* 0: the module's */
+    unsigned unit;    /* of the module's: its text, 0 if all texts see it */
 } ptx_symbol_t;
 
 #define PTX_NO_OFFSET UINT64_MAX
@@ -47,6 +48,8 @@ typedef struct {
     const char *params;   /* behind "("; NULL: no parameters */
     const char *body;     /* behind "{"; NULL: declared only */
     uint32_t    line;     /* line of the body */
+    unsigned    unit;     /* its text, 1 for the first */
+    int         is_local; /* not seen by other texts */
 } ptx_function_t;
 
 /* Nested braces, and nested calls of functions (which are inlined) */
@@ -82,6 +85,11 @@ typedef struct ptx_parser {
     unsigned            num_labels, max_labels, num_uses, max_uses;
     int                 scope, last_scope;
     int                 is_weak;      /* the next declaration is weak */
+    int                 is_visible;   /* to other texts: the next declaration */
+    unsigned            unit;         /* number of the text among linked ones:
+                                         each begins with .version */
+    ptx_label_t        *externs;      /* variables declared, with their lines */
+    unsigned            num_externs, max_externs;
     struct {
         int             scope;
         unsigned        uses, labels; /* uses and labels before this scope */
@@ -452,6 +460,18 @@ static int ptx_find_special(ptx_parser_t *ps, const char *word,
 
 /* ----------------------------------------------------------- variables */
 
+/* Append a label, or a use of one, at an instruction. */
+static int ptx_append(ptx_parser_t *ps, ptx_label_t **labels, unsigned *num,
+                      unsigned *max, char *name, uint32_t pc)
+{
+    if (cuemu_ptx_grow(labels, *num, max, sizeof(**labels)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    (*labels)[(*num)++] = (ptx_label_t){.name = name, .scope = ps->scope,
+                                        .pc = pc};
+    return 0;
+}
+
 static int ptx_place_shared(ptx_parser_t *ps, ptx_symbol_t *symbol,
                             uint64_t size, uint64_t align)
 {
@@ -477,7 +497,7 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
 
     op->global = -1;
     op->reg    = CUEMU_PTX_NONE;
-    for (i = 0; i < k->num_params; ++i) {
+    for (i = 0; (k != NULL) && (i < k->num_params); ++i) {
         if (strcmp(word, k->params[i].name) == 0) {
             op->kind  = CUEMU_PTX_OPERAND_SYMBOL;
             op->space = CUEMU_PTX_PARAM;
@@ -488,7 +508,8 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
 
     for (i = ps->num_symbols; i-- > 0;) {
         symbol = &ps->symbols[i];
-        if (strcmp(word, symbol->name) == 0) {
+        if ((strcmp(word, symbol->name) == 0) &&
+            ((symbol->unit == 0) || (symbol->unit == ps->unit))) {
             if ((symbol->offset == PTX_NO_OFFSET) &&
                 (ptx_place_shared(ps, symbol, symbol->size, symbol->align) !=
                  0)) {
@@ -502,6 +523,37 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
         }
     }
 
+    return 0;
+}
+
+/* Parse "name", "name + 4" or "generic(name)", `word` being its first word: the
+   address of an earlier variable, to be stored at offset `at` of `global`. */
+static int ptx_parse_link(ptx_parser_t *ps, const cuemu_ptx_global_t *global,
+                          uint64_t at, const char *word)
+{
+    cuemu_ptx_module_t *module = ps->module;
+    const int is_generic       = (strcmp(word, "generic") == 0);
+    cuemu_ptx_link_t link      = {
+        .from = (unsigned)(global - module->globals), .at = at
+    };
+    cuemu_ptx_operand_t op;
+
+    if (is_generic && ((ptx_expect(ps, '(') != 0) ||
+                       ((word = ptx_expect_word(ps)) == NULL) ||
+                       (ptx_expect(ps, ')') != 0))) {
+        return -1;
+    }
+    if (((ptx_accept(ps, '+') && (ptx_integer(ps, &link.offset) != 0))) ||
+        (ptx_find_symbol(ps, word, &op) != 1) || (op.global < 0)) {
+        return -1;
+    }
+
+    link.to = (unsigned)op.global;
+    if (cuemu_ptx_grow(&module->links, module->num_links, &module->max_links,
+                       sizeof(link)) != 0) {
+        return ptx_no_memory(ps);
+    }
+    module->links[module->num_links++] = link;
     return 0;
 }
 
@@ -532,9 +584,13 @@ static int ptx_parse_init(ptx_parser_t *ps, cuemu_ptx_global_t *global,
             return -1;
         }
         if (!ptx_number(word, &value, &kind)) {
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                            "%s begins with the address %s", global->name,
-                            word);
+            if ((size != 8) || (ptx_parse_link(ps, global, at, word) != 0)) {
+                return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s begins with the "
+                                "address %s: only variables before it, and no "
+                                "calls by pointer", global->name, word);
+            }
+            value = 0;
+            kind  = CUEMU_PTX_OPERAND_IMM;
         }
         if ((kind == CUEMU_PTX_OPERAND_F64) && (type == CUEMU_PTX_F32)) {
             memcpy(&real, &value, sizeof(real));
@@ -569,7 +625,7 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
     cuemu_ptx_global_t *globals;
     int type = -1, vector = 1, open = 0, managed = 0;
     ptx_symbol_t *symbol;
-    unsigned i;
+    unsigned i, unit;
     char *word;
 
     for (;;) {
@@ -632,16 +688,29 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
                  sizeof(*ps->symbols)) != 0) {
         return ptx_no_memory(ps);
     }
-    for (i = 0; (i < ps->num_symbols) && (ps->kernel == NULL) && !is_extern &&
-         !ps->is_weak; ++i) {
-        if (strcmp(ps->symbols[i].name, word) == 0) {
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                            "%s is declared twice", word);
+    unit = ((ps->kernel == NULL) && !is_extern && !ps->is_visible) ? ps->unit :
+                                                                     0;
+    for (i = 0; (i < ps->num_symbols) && (ps->kernel == NULL) && !is_extern;
+         ++i) {
+        if ((strcmp(ps->symbols[i].name, word) != 0) ||
+            (ps->symbols[i].unit != unit)) {
+            continue;
         }
+        if (ps->is_weak) {
+            ptx_skip_statement(ps); /* one of them remains */
+            return 0;
+        }
+        return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s is declared twice", word);
     }
+    if (is_extern && (space != CUEMU_PTX_SHARED)) {
+        return (ptx_append(ps, &ps->externs, &ps->num_externs,
+                           &ps->max_externs, word, ps->line) != 0) ? -1 :
+               ptx_expect(ps, ';');
+    }
+
     symbol  = &ps->symbols[ps->num_symbols++];
     *symbol = (ptx_symbol_t){.name = word, .space = space, .global = -1,
-                             .scope = ps->scope};
+                             .scope = ps->scope, .unit = unit};
 
     switch (space) {
     case CUEMU_PTX_SHARED:
@@ -664,10 +733,6 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
         ps->kernel->local_size = (uint32_t)(start + size + 15) & ~15u;
         break;
     default:
-        if (is_extern) {
-            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
-                            "%s is a variable of another module", word);
-        }
         globals = realloc(module->globals, (module->num_globals + 1) *
                                            sizeof(*globals));
         if (globals == NULL) {
@@ -697,29 +762,18 @@ static int ptx_parse_variable(ptx_parser_t *ps, int space, int is_extern)
 
 static int ptx_parse_operand(ptx_parser_t *ps, cuemu_ptx_operand_t *op);
 
-/* Append a label, or a use of one, at the next instruction. */
-static int ptx_append_label(ptx_parser_t *ps, ptx_label_t **labels,
-                            unsigned *num, unsigned *max, char *name)
-{
-    if (cuemu_ptx_grow(labels, *num, max, sizeof(**labels)) != 0) {
-        return ptx_no_memory(ps);
-    }
-    (*labels)[(*num)++] = (ptx_label_t){.name = name, .scope = ps->scope,
-                                        .pc = ps->kernel->num_code};
-    return 0;
-}
-
 static int ptx_add_label(ptx_parser_t *ps, char *name)
 {
-    return ptx_append_label(ps, &ps->labels, &ps->num_labels, &ps->max_labels,
-                            name);
+    return ptx_append(ps, &ps->labels, &ps->num_labels, &ps->max_labels, name,
+                      ps->kernel->num_code);
 }
 
 static int ptx_use_label(ptx_parser_t *ps, char *name, cuemu_ptx_operand_t *op)
 {
     op->kind  = CUEMU_PTX_OPERAND_LABEL;
     op->value = ps->num_uses;
-    return ptx_append_label(ps, &ps->uses, &ps->num_uses, &ps->max_uses, name);
+    return ptx_append(ps, &ps->uses, &ps->num_uses, &ps->max_uses, name,
+                      ps->kernel->num_code);
 }
 
 /* Parse a register, "_", a number or a name; no brackets or braces. */
@@ -1364,6 +1418,7 @@ static int ptx_parse_kernel(ptx_parser_t *ps, cuemu_ptx_kernel_t *k)
     ps->kernel     = k;
     ps->p          = k->text;
     ps->line       = k->line;
+    ps->unit       = k->unit;
     ps->num_regs   = 0;
     ps->num_labels = 0;
     ps->num_uses   = 0;
@@ -1433,6 +1488,7 @@ static int ptx_parse_entry(ptx_parser_t *ps)
     k->name                        = strdup(word);
     k->text                        = text;
     k->line                        = line;
+    k->unit                        = ps->unit;
     if (k->name == NULL) {
         return ptx_no_memory(ps);
     }
@@ -1482,22 +1538,30 @@ static int ptx_parse_function(ptx_parser_t *ps)
                        sizeof(*ps->functions)) != 0) {
         return ptx_no_memory(ps);
     }
+    function.unit                      = ps->unit;
+    function.is_local                  = !ps->is_visible;
     ps->functions[ps->num_functions++] = function;
     return 0;
 }
 
-/* Return the function's definition, or its declaration without one; NULL: no
-   such name. */
+/* Return the definition of a function, or its declaration without one: the one
+   that the current text sees, or else any text's. NULL: no such name. */
 static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
                                                const char *name)
 {
-    const ptx_function_t *found = NULL;
+    const ptx_function_t *found = NULL, *function;
+    int rank = 0, best = 0;
     unsigned i;
 
     for (i = 0; i < ps->num_functions; ++i) {
-        if ((strcmp(ps->functions[i].name, name) == 0) &&
-            ((found == NULL) || (found->body == NULL))) {
-            found = &ps->functions[i];
+        function = &ps->functions[i];
+        if (strcmp(function->name, name) == 0) {
+            rank = (function->body == NULL) ? 1 :
+                   (function->is_local && (function->unit != ps->unit)) ? 2 : 3;
+            if (rank > best) {
+                best  = rank;
+                found = function;
+            }
         }
     }
     return found;
@@ -1597,6 +1661,7 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     cuemu_ptx_operand_t result[4], argument[64];
     unsigned num_results = 0, num_arguments = 0;
     const ptx_function_t *function;
+    unsigned unit = ps->unit;
     const char *after;
     uint32_t line;
     char *name;
@@ -1658,6 +1723,7 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
 
     ps->p    = function->body;
     ps->line = function->line;
+    ps->unit = function->unit;
     ++ps->calls;
     ps->kernel->calls = ps->calls;
     if (ptx_parse_body(ps) != 0) {
@@ -1667,6 +1733,27 @@ static int ptx_parse_call(ptx_parser_t *ps, const char *word,
     ps->kernel->calls = ps->calls;
     ps->p             = after;
     ps->line          = line;
+    ps->unit          = unit;
+    return 0;
+}
+
+/* Fail if a declared variable is in none of the linked texts. */
+static int ptx_check_externs(ptx_parser_t *ps)
+{
+    unsigned i, j;
+
+    for (i = 0; i < ps->num_externs; ++i) {
+        for (j = 0; (j < ps->num_symbols) &&
+             ((ps->symbols[j].unit != 0) ||
+              (strcmp(ps->symbols[j].name, ps->externs[i].name) != 0)); ++j) {
+        }
+        if (j == ps->num_symbols) {
+            ps->line = ps->externs[i].pc;
+            return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN,
+                            "%s is a variable of another module",
+                            ps->externs[i].name);
+        }
+    }
     return 0;
 }
 
@@ -1684,6 +1771,7 @@ static int ptx_parse_module(ptx_parser_t *ps)
 
         if (strcmp(word, ".version") == 0) {
             seen_version = 1;
+            ++ps->unit;
             ptx_skip_line(ps);
         } else if (!seen_version) {
             return ptx_fail(ps, CUEMU_PTX_SYNTAX, "no .version: not PTX");
@@ -1703,12 +1791,14 @@ static int ptx_parse_module(ptx_parser_t *ps)
                    (strcmp(word, ".pragma") == 0)) {
             ptx_skip_statement(ps);
         } else if ((strcmp(word, ".extern") == 0)) {
-            is_extern = 1;
+            is_extern      = 1;
+            ps->is_visible = 1;
             continue;
         } else if ((strcmp(word, ".visible") == 0) ||
                    (strcmp(word, ".weak") == 0) ||
                    (strcmp(word, ".common") == 0)) {
-            ps->is_weak |= (word[1] == 'w');
+            ps->is_weak   |= (word[1] != 'v');
+            ps->is_visible = 1;
             continue;
         } else if (strcmp(word, ".entry") == 0) {
             if (ptx_parse_entry(ps) != 0) {
@@ -1730,11 +1820,12 @@ static int ptx_parse_module(ptx_parser_t *ps)
         } else {
             return ptx_fail(ps, CUEMU_PTX_NOT_KNOWN, "%s", word);
         }
-        is_extern   = 0;
-        ps->is_weak = 0;
+        is_extern      = 0;
+        ps->is_weak    = 0;
+        ps->is_visible = 0;
     }
 
-    return seen_version ? 0 :
+    return seen_version ? ptx_check_externs(ps) :
            ptx_fail(ps, CUEMU_PTX_SYNTAX, "no .version: not PTX");
 }
 
@@ -1752,6 +1843,7 @@ static void ptx_parser_free(ptx_parser_t *ps)
     free(ps->labels);
     free(ps->uses);
     free(ps->functions);
+    free(ps->externs);
     free((void*)ps->begin);
     free(ps);
 }
@@ -1851,7 +1943,22 @@ void cuemu_ptx_unload(cuemu_ptx_module_t *module)
     }
     free(module->kernels);
     free(module->globals);
+    free(module->links);
     free(module);
+}
+
+void cuemu_ptx_link(cuemu_ptx_module_t *module)
+{
+    const cuemu_ptx_link_t *link;
+    uint64_t address;
+    unsigned i;
+
+    for (i = 0; i < module->num_links; ++i) {
+        link    = &module->links[i];
+        address = module->globals[link->to].address + link->offset;
+        memcpy((char*)(uintptr_t)module->globals[link->from].init + link->at,
+               &address, sizeof(address));
+    }
 }
 
 cuemu_ptx_kernel_t *cuemu_ptx_kernel(cuemu_ptx_module_t *module,

@@ -480,6 +480,87 @@ TEST_F(kernel_isa, managed_variables)
     });
 }
 
+/* Linked texts: names that are not visible belong to one text, an external
+   variable is another text's, and of two weak ones one remains */
+TEST_F(kernel_isa, names_of_linked_texts)
+{
+    run(1, [&](int) {
+        const std::string head = ".version 8.0\n.target sm_90\n"
+                                 ".address_size 64\n";
+        const std::string own  = ".weak .global .u32 both = 40;\n";
+        const std::string f    = ".func (.param .b32 r) same()\n{\n"
+                                 ".reg .b32 %r<4>; ld.global.u32 %r1, [mine];\n"
+                                 "add.u32 %r1, %r1, N; st.param.b32 [r], %r1;\n"
+                                 "ret;\n}\n";
+        auto same = [&](const char *number, const char *value) {
+            std::string text = f;
+
+            text.replace(text.find('N'), 1, number);
+            return own + ".global .u32 mine = " + value + ";\n" + text;
+        };
+        std::string a = module(
+                "{ .param .b32 r; call.uni (r), same, (); "
+                "ld.param.b32 %r1, [r]; }\n"
+                "{ .param .b32 r; call.uni (r), other, (); "
+                "ld.param.b32 %r2, [r]; }\n"
+                "ld.global.u32 %r3, [far]; ld.global.u32 %r4, [both];\n"
+                "add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3;\n"
+                "add.u32 %r1, %r1, %r4; st.global.u32 [%out], %r1;",
+                ".extern .global .u32 far;\n"
+                ".extern .func (.param .b32 r) other();\n" +
+                        same("1", "100"));
+        std::string b = head + same("2", "1000") +
+                        ".visible .global .u32 far = 7;\n"
+                        ".visible .func (.param .b32 r) other()\n{\n"
+                        ".reg .b32 %r<4>;\n"
+                        "{ .param .b32 q; call.uni (q), same, (); "
+                        "ld.param.b32 %r1, [q]; }\n"
+                        "st.param.b32 [r], %r1; ret;\n}\n";
+        std::string none = head + ".extern .global .u32 missing;\n";
+        char log[256] = "";
+        CUlinkState link;
+        size_t size;
+        void *image;
+
+        use(0);
+        CU_OK(cuLinkCreate(0, nullptr, nullptr, &link));
+        for (std::string *text : {&a, &b}) {
+            CU_OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, &(*text)[0],
+                                text->size() + 1, "x", 0, nullptr, nullptr));
+        }
+        CU_OK(cuLinkComplete(link, &image, &size));
+        CU_OK(cuModuleLoadData(&m_module, image));
+        CU_OK(cuLinkDestroy(link));
+        CUdeviceptr ptr = alloc(4);
+        std::vector<uint32_t> out(1);
+        launch("k", 1, 1, 0, ptr);
+        download(out, ptr);
+        EXPECT_EQ(101u + 1002 + 7 + 40, out[0]);
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                  load_logged(none, log, sizeof(log)));
+        EXPECT_NE(nullptr, strstr(log, "missing is a variable of another"))
+                << log;
+    });
+}
+
+/* const char *text = "hello", and a pointer into an array */
+TEST_F(kernel_isa, variables_with_addresses)
+{
+    run(1, [&](int) {
+        expect(
+                module("mov.u64 %rd3, text; ld.global.u64 %rd4, [%rd3];\n"
+                       "cvt.u64.u32 %rd5, %t; add.s64 %rd4, %rd4, %rd5;\n"
+                       "ld.u8 %r1, [%rd4]; ld.global.u64 %rd6, [%rd3+8];\n"
+                       "ld.global.u32 %r2, [%rd6]; add.u32 %r1, %r1, %r2;\n"
+                       "st.global.u32 [%out], %r1;",
+                       ".global .align 1 .b8 $str[6] = {104, 101, 108, 108, "
+                       "111, 0};\n.global .u32 numbers[3] = {100, 200, 300};\n"
+                       ".visible .global .align 8 .u64 text[2] = "
+                      "{generic($str), numbers+8};\n"),
+               5, [](uint32_t i) { return (uint32_t) "hello"[i] + 300; });
+    });
+}
+
 /* Of a program's kernels only those are refused that cannot run */
 TEST_F(kernel_isa, one_kernel_of_a_program_is_refused)
 {
