@@ -38,6 +38,29 @@ enum {
     CUDART_INVALID_SYMBOL          = 13
 };
 
+/* cudaPitchedPtr */
+typedef struct {
+    void  *ptr;
+    size_t pitch, xsize, ysize;
+} cuemu_cudart_pitched_t;
+
+/* cudaPos and cudaExtent: bytes, rows, slices */
+typedef struct {
+    size_t x, y, z;
+} cuemu_cudart_box_t;
+
+/* cudaMemcpy3DParms */
+typedef struct {
+    void                  *src_array;
+    cuemu_cudart_box_t     src_pos;
+    cuemu_cudart_pitched_t src;
+    void                  *dst_array;
+    cuemu_cudart_box_t     dst_pos;
+    cuemu_cudart_pitched_t dst;
+    cuemu_cudart_box_t     extent;
+    int                    kind;
+} cuemu_cudart_copy3d_t;
+
 /*
  * Initialize the driver and give the calling thread a current context (the
  * primary one of its device), unless it has one.
@@ -56,6 +79,10 @@ cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error);
  * by themselves.
  */
 cuemu_cudart_error_t cuemu_cudart_kind(int kind);
+
+/* Enter the driver and look up the kernel of a function of the program; NULL on
+   failure. */
+cuemu_cudart_error_t cuemu_cudart_kernel(const void *func, CUkernel *kernel_p);
 
 /* Run a complete call: enter, run a driver function, store its error. */
 #define CUEMU_CUDART_CALL(_call) \

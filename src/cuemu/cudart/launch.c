@@ -201,9 +201,7 @@ CUEMU_CUDART_EXPORT char __cudaInitModule(void **handle)
     return 1;
 }
 
-/* Enter the driver and look up a kernel; NULL on failure. */
-static cuemu_cudart_error_t cuemu_cudart_kernel(const void *shadow,
-                                                CUkernel *kernel_p)
+cuemu_cudart_error_t cuemu_cudart_kernel(const void *shadow, CUkernel *kernel_p)
 {
     cuemu_cudart_error_t error = cuemu_cudart_enter();
     cuemu_cudart_symbol_t *symbol;

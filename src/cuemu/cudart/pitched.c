@@ -81,28 +81,6 @@ CUDART_FORWARD(cudaMemset2DAsync,
 
 /* ------------------------------------------------------------------ boxes */
 
-typedef struct {
-    void  *ptr;
-    size_t pitch, xsize, ysize;
-} cuemu_cudart_pitched_t;
-
-/* bytes, rows, slices */
-typedef struct {
-    size_t x, y, z;
-} cuemu_cudart_box_t;
-
-/* cudaMemcpy3DParms */
-typedef struct {
-    void                  *src_array;
-    cuemu_cudart_box_t     src_pos;
-    cuemu_cudart_pitched_t src;
-    void                  *dst_array;
-    cuemu_cudart_box_t     dst_pos;
-    cuemu_cudart_pitched_t dst;
-    cuemu_cudart_box_t     extent;
-    int                    kind;
-} cuemu_cudart_copy3d_t;
-
 CUEMU_CUDART_EXPORT cuemu_cudart_error_t
 cudaMalloc3D(cuemu_cudart_pitched_t *pitched, cuemu_cudart_box_t extent)
 {

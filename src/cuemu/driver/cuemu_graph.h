@@ -43,6 +43,11 @@ cuemu_exec_t *cuemu_exec_check(CUgraphExec handle);
 CUresult cuemu_exec_launch(cuemu_exec_t *exec, cuemu_stream_t *stream,
                            cuemu_time_t begin);
 
+/* Replace the kernel of an executable graph's node by one of the same context.
+   INVALID_VALUE if it has no such node. */
+CUresult cuemu_exec_set_kernel(CUgraphExec exec, CUgraphNode node,
+                               cuemu_job_t *job, const cuemu_context_t *ctx);
+
 /* Add a reference to a job. */
 void cuemu_job_hold(cuemu_job_t *job);
 /* Drop a reference to a job; the last one frees the job. */

@@ -895,19 +895,15 @@ static CUresult cuemu_exec_fill(cuemu_exec_t *exec, cuemu_gnode_t *node)
     return result;
 }
 
-static CUresult cuemu_graph_instantiate(CUgraphExec *exec_p, CUgraph handle,
-                                        unsigned long long flags)
+/* Make an executable graph; takes no modelled time. */
+static CUresult cuemu_exec_new(cuemu_graph_t *graph, unsigned long long flags,
+                               cuemu_exec_t **exec_p)
 {
-    cuemu_graph_t *graph = cuemu_graph_check(handle);
-    CUresult result      = CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
     cuemu_gnode_t *node;
     cuemu_exec_t *exec;
     unsigned i;
     int ready, progress = 1;
-
-    if ((graph == NULL) || (exec_p == NULL)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
 
     exec = cuemu_object_new(CUEMU_OBJ_EXEC, sizeof(*exec));
     if (exec == NULL) {
@@ -945,6 +941,26 @@ static CUresult cuemu_graph_instantiate(CUgraphExec *exec_p, CUgraph handle,
 
     if (result != CUDA_SUCCESS) {
         cuemu_exec_free(exec);
+        return result;
+    }
+
+    *exec_p = exec;
+    return CUDA_SUCCESS;
+}
+
+static CUresult cuemu_graph_instantiate(CUgraphExec *exec_p, CUgraph handle,
+                                        unsigned long long flags)
+{
+    cuemu_graph_t *graph = cuemu_graph_check(handle);
+    cuemu_exec_t *exec   = NULL;
+    CUresult result;
+
+    if ((graph == NULL) || (exec_p == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_exec_new(graph, flags, &exec);
+    if (result != CUDA_SUCCESS) {
         return result;
     }
 
@@ -1085,6 +1101,90 @@ CUEMU_API(cuGraphExecHostNodeSetParams,
     x->params.host = *p;
     cuemu_work_spend(CUEMU_CALL_GRAPH_UPDATE_NODE);
     return CUDA_SUCCESS;
+}
+
+CUresult cuemu_exec_set_kernel(CUgraphExec exec, CUgraphNode node,
+                               cuemu_job_t *job, const cuemu_context_t *ctx)
+{
+    cuemu_xnode_t *x = cuemu_exec_find(exec, node, CU_GRAPH_NODE_TYPE_KERNEL);
+
+    if ((x == NULL) || (x->ctx != ctx)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    cuemu_job_hold(job);
+    cuemu_job_drop(x->params.kernel);
+    x->params.kernel = job;
+    cuemu_work_spend(CUEMU_CALL_GRAPH_UPDATE_NODE);
+    return CUDA_SUCCESS;
+}
+
+/* Return the reason why `exec` cannot take the parameters of `by`, and the
+   first node that differs. */
+static CUgraphExecUpdateResult cuemu_exec_differs(const cuemu_exec_t *exec,
+                                                  const cuemu_exec_t *by,
+                                                  CUgraphNode *node_p)
+{
+    const cuemu_xnode_t *x, *y;
+    unsigned i;
+
+    *node_p = NULL;
+    if (exec->num_nodes != by->num_nodes) {
+        return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    }
+
+    for (i = 0; i < exec->num_nodes; ++i) {
+        x       = &exec->nodes[i];
+        y       = &by->nodes[i];
+        *node_p = (CUgraphNode)y->node;
+        if (x->type != y->type) {
+            return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+        }
+        if ((x->num_deps != y->num_deps) ||
+            (memcmp(x->deps, y->deps, x->num_deps * sizeof(*x->deps)) != 0)) {
+            return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        }
+        if ((x->ctx != y->ctx) || (x->dst_ctx != y->dst_ctx) ||
+            (x->src_ctx != y->src_ctx)) {
+            return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+        }
+    }
+    *node_p = NULL;
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+CUEMU_API(cuGraphExecUpdate_v2,
+          (CUgraphExec handle, CUgraph graph_handle,
+           CUgraphExecUpdateResultInfo *info),
+          (handle, graph_handle, info))
+{
+    cuemu_exec_t *exec   = cuemu_exec_check(handle), *by = NULL;
+    cuemu_graph_t *graph = cuemu_graph_check(graph_handle);
+    cuemu_gparams_t params;
+    CUresult result;
+    unsigned i;
+
+    if ((exec == NULL) || (graph == NULL) || (info == NULL)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    result = cuemu_exec_new(graph, exec->flags, &by);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+
+    memset(info, 0, sizeof(*info));
+    info->result = cuemu_exec_differs(exec, by, &info->errorNode);
+    for (i = 0; (info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS) &&
+         (i < exec->num_nodes); ++i) {
+        params                = exec->nodes[i].params;
+        exec->nodes[i].params = by->nodes[i].params;
+        by->nodes[i].params   = params;
+        cuemu_work_spend(CUEMU_CALL_GRAPH_UPDATE_NODE);
+    }
+    cuemu_exec_free(by);
+    return (info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS) ?
+           CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
 }
 
 static CUresult cuemu_exec_set_event(CUgraphExec exec, CUgraphNode node,

@@ -144,6 +144,72 @@ CUEMU_API(cuLaunchKernelEx,
                               cuemu_launch(config, function, params, extra);
 }
 
+/* Make a job of a node's parameters, for `*ctx_p`. */
+static CUresult cuemu_node_job(const CUDA_KERNEL_NODE_PARAMS_v2 *p,
+                               cuemu_job_t **job_p, cuemu_context_t **ctx_p)
+{
+    cuemu_function_t *function;
+    CUlaunchConfig config;
+    CUresult result;
+
+    if (p == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+
+    config = (CUlaunchConfig){.gridDimX       = p->gridDimX,
+                              .gridDimY       = p->gridDimY,
+                              .gridDimZ       = p->gridDimZ,
+                              .blockDimX      = p->blockDimX,
+                              .blockDimY      = p->blockDimY,
+                              .blockDimZ      = p->blockDimZ,
+                              .sharedMemBytes = p->sharedMemBytes};
+    result = cuemu_function_resolve((p->func != NULL) ? p->func :
+                                    (CUfunction)p->kern, &function);
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_launch_check(function, &config);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_job_new(function, &config, p->kernelParams, p->extra,
+                               job_p);
+        *ctx_p = function->module->ctx;
+    }
+    return result;
+}
+
+CUEMU_API(cuGraphAddKernelNode_v2,
+          (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+           size_t num_deps, const CUDA_KERNEL_NODE_PARAMS_v2 *p),
+          (node, graph, deps, num_deps, p))
+{
+    cuemu_gparams_t params;
+    cuemu_context_t *ctx;
+    CUresult result = (node == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                      cuemu_node_job(p, &params.kernel, &ctx);
+
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_graph_add(node, graph, deps, num_deps,
+                                 CU_GRAPH_NODE_TYPE_KERNEL, &params, ctx);
+        cuemu_job_drop(params.kernel);
+    }
+    return result;
+}
+
+CUEMU_API(cuGraphExecKernelNodeSetParams_v2,
+          (CUgraphExec exec, CUgraphNode node,
+           const CUDA_KERNEL_NODE_PARAMS_v2 *p),
+          (exec, node, p))
+{
+    cuemu_context_t *ctx;
+    cuemu_job_t *job;
+    CUresult result = cuemu_node_job(p, &job, &ctx);
+
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_exec_set_kernel(exec, node, job, ctx);
+        cuemu_job_drop(job);
+    }
+    return result;
+}
+
 CUEMU_API(cuGraphLaunch, (CUgraphExec handle, CUstream stream_handle),
           (handle, stream_handle))
 {

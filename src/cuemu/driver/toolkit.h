@@ -37,6 +37,16 @@ CUresult CUDAAPI cuStreamGetCaptureInfo_v3(
         CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
         CUgraph *graph, const CUgraphNode **deps, const CUgraphEdgeData **data,
         size_t *num_deps);
+CUresult CUDAAPI cuGraphAddDependencies_v2(
+        CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+        const CUgraphEdgeData *data, size_t count);
+CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from,
+                                    CUgraphNode *to, CUgraphEdgeData *data,
+                                    size_t *count);
+CUresult CUDAAPI cuGraphNodeGetDependencies_v2(CUgraphNode node,
+                                               CUgraphNode *deps,
+                                               CUgraphEdgeData *data,
+                                               size_t *count);
 #define CU_MEM_HANDLE_TYPE_FABRIC ((CUmemAllocationHandleType)8)
 
 typedef struct {
