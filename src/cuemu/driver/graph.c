@@ -1219,7 +1219,8 @@ CUEMU_API(cuGraphExecEventWaitNodeSetEvent,
 
 static int cuemu_gnode_can_disable(const cuemu_xnode_t *x)
 {
-    return (x != NULL) && ((x->type == CU_GRAPH_NODE_TYPE_MEMCPY) ||
+    return (x != NULL) && ((x->type == CU_GRAPH_NODE_TYPE_KERNEL) ||
+                           (x->type == CU_GRAPH_NODE_TYPE_MEMCPY) ||
                            (x->type == CU_GRAPH_NODE_TYPE_MEMSET));
 }
 
@@ -1359,7 +1360,7 @@ static CUresult cuemu_exec_submit(cuemu_exec_t *exec, cuemu_stream_t *stream,
             cuemu_exec_record(x->params.event, deps, num_deps, at);
         }
 
-        if (x->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+        if ((x->type == CU_GRAPH_NODE_TYPE_KERNEL) && x->enabled) {
             ops[i] = cuemu_job_launch(x->params.kernel, deps, num_deps, at);
             result = (ops[i] == 0) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
             continue;

@@ -458,6 +458,10 @@ TEST_P(cudart, a_graph_built_by_hand)
     ASSERT_EQ(0, call("cudaGraphInstantiateWithFlags", &exec, graph, 0ull));
     EXPECT_EQ(105u, run(exec));
     EXPECT_EQ(1, calls);
+    for (unsigned enabled : {0, 1}) {
+        EXPECT_EQ(0, call("cudaGraphNodeSetEnabled", exec, nodes[1], enabled));
+        EXPECT_EQ(100 + step * enabled, run(exec));
+    }
 
     step = 7;
     EXPECT_EQ(0, call("cudaGraphExecKernelNodeSetParams", exec, nodes[1],
@@ -477,7 +481,7 @@ TEST_P(cudart, a_graph_built_by_hand)
     EXPECT_EQ(910, call("cudaGraphExecUpdate", exec, other, (void*)&info));
     EXPECT_EQ(2, info.result); /* cudaGraphExecUpdateErrorTopologyChanged */
     EXPECT_EQ(209u, run(exec));
-    EXPECT_EQ(4, calls);
+    EXPECT_EQ(6, calls);
 
     EXPECT_EQ(0, call("cudaGraphExecDestroy", exec));
     EXPECT_EQ(0, call("cudaGraphDestroy", other));
