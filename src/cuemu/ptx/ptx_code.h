@@ -159,6 +159,7 @@ struct cuemu_ptx_kernel {
     uint32_t            shared_size, local_size;
     unsigned            max_threads;
     int                 has_barrier;
+    int                 has_loops;     /* in which threads wait for others */
     uint32_t           *tables;        /* tables of branch targets, each
                                           preceded by its length */
     uint32_t            num_tables;
@@ -260,6 +261,15 @@ cuemu_ptx_status_t cuemu_ptx_decode_memory(cuemu_ptx_kernel_t *k,
 cuemu_ptx_status_t cuemu_ptx_decode_warp(cuemu_ptx_kernel_t *k,
                                          const cuemu_ptx_statement_t *st,
                                          cuemu_ptx_insn_t *in, char *error);
+
+cuemu_ptx_status_t cuemu_ptx_decode_mbarrier(cuemu_ptx_kernel_t *k,
+                                             const cuemu_ptx_statement_t *st,
+                                             cuemu_ptx_insn_t *in, char *error);
+
+/* Decode the register, in->r[index], and the offset of an address. */
+cuemu_ptx_status_t cuemu_ptx_address(cuemu_ptx_kernel_t *k,
+                                     const cuemu_ptx_operand_t *op,
+                                     cuemu_ptx_insn_t *in, unsigned index);
 
 /* Decode a call of a GPU system function; token 1 is its name. */
 cuemu_ptx_status_t cuemu_ptx_decode_call(cuemu_ptx_kernel_t *k,
@@ -434,6 +444,12 @@ void cuemu_ptx_fault(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
    kernel and return NULL. */
 const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                               unsigned lane, uint64_t address, unsigned size);
+
+/* Convert the addresses of all threads, in register `reg`, to pointers in
+   g->block->pointer. Return 0 if one is invalid. */
+int cuemu_ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                       cuemu_ptx_mask_t m, uint32_t reg, int write,
+                       uint64_t *count);
 
 #define CUEMU_PTX_REG(_g, _type, _offset) ((_type*)((_g)->reg + (_offset)))
 

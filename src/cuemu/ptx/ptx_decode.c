@@ -154,7 +154,8 @@ cuemu_ptx_status_t cuemu_ptx_decode(cuemu_ptx_kernel_t *k,
             cuemu_ptx_insn_t*, char*) = {
         cuemu_ptx_decode_memory, cuemu_ptx_decode_integer,
         cuemu_ptx_decode_float, cuemu_ptx_decode_compare,
-        cuemu_ptx_decode_move, cuemu_ptx_decode_warp
+        cuemu_ptx_decode_move, cuemu_ptx_decode_warp,
+        cuemu_ptx_decode_mbarrier
     };
     cuemu_ptx_status_t status;
     size_t i;

@@ -236,7 +236,8 @@ static uint32_t ptx_run_fragment(cuemu_ptx_group_t *g, uint32_t pc,
     unsigned threads             = (unsigned)__builtin_popcountll(mask);
     uint64_t done                = 0;
     unsigned rounds              = !block->at_once ? UINT32_MAX :
-                                   block->launch->together ?
+                                   (block->launch->together ||
+                                    k->has_loops) ?
                                    PTX_ROUNDS_BLOCK : PTX_ROUNDS_GROUP;
     const cuemu_ptx_insn_t *in;
     uint32_t target, index;

@@ -98,10 +98,9 @@ const char *cuemu_ptx_generic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 }
 
-/* Convert the addresses of all threads to pointers; 0 if one is invalid. */
-static int ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
-                        cuemu_ptx_mask_t m, uint32_t reg, int write,
-                        uint64_t *count)
+int cuemu_ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
+                       cuemu_ptx_mask_t m, uint32_t reg, int write,
+                       uint64_t *count)
 {
     cuemu_ptx_block_t *block          = g->block;
     const cuemu_ptx_kernel_t *k       = block->kernel;
@@ -250,7 +249,7 @@ static void ptx_load(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 {
     unsigned j;
 
-    if (ptx_pointers(g, in, m, in->r[5], 0, g->block->count->read)) {
+    if (cuemu_ptx_pointers(g, in, m, in->r[5], 0, g->block->count->read)) {
         for (j = 0; j < in->count; ++j) {
             ptx_load_element(g, in, m, j);
         }
@@ -297,7 +296,7 @@ static void ptx_store(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     char *const *pointer = g->block->pointer;
     unsigned j, at;
 
-    if (!ptx_pointers(g, in, m, in->r[5], 1, g->block->count->written) ||
+    if (!cuemu_ptx_pointers(g, in, m, in->r[5], 1, g->block->count->written) ||
         (g->block->launch->dry && (in->space <= CUEMU_PTX_GLOBAL))) {
         return;
     }
@@ -333,7 +332,7 @@ static void ptx_copy(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     char *p;
 
     to.space  = CUEMU_PTX_SHARED;
-    if (!ptx_pointers(g, &to, m, in->r[0], 1, g->block->count->written)) {
+    if (!cuemu_ptx_pointers(g, &to, m, in->r[0], 1, g->block->count->written)) {
         return;
     }
 
@@ -490,7 +489,7 @@ static void ptx_atomic(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     char *const *pointer = g->block->pointer;
     int dry = g->block->launch->dry && (in->space <= CUEMU_PTX_GLOBAL);
 
-    if (!ptx_pointers(g, in, m, in->r[5], 1, g->block->count->written)) {
+    if (!cuemu_ptx_pointers(g, in, m, in->r[5], 1, g->block->count->written)) {
         return;
     }
 
@@ -527,10 +526,9 @@ static int ptx_space(const cuemu_ptx_statement_t *st)
            cuemu_ptx_has(st, "const") ? CUEMU_PTX_CONST : CUEMU_PTX_GENERIC;
 }
 
-/* Decode the register and the offset of an address. */
-static cuemu_ptx_status_t ptx_address(cuemu_ptx_kernel_t *k,
-                                      const cuemu_ptx_operand_t *op,
-                                      cuemu_ptx_insn_t *in, unsigned index)
+cuemu_ptx_status_t cuemu_ptx_address(cuemu_ptx_kernel_t *k,
+                                     const cuemu_ptx_operand_t *op,
+                                     cuemu_ptx_insn_t *in, unsigned index)
 {
     if (op->kind != CUEMU_PTX_OPERAND_ADDRESS) {
         return CUEMU_PTX_SYNTAX;
@@ -579,7 +577,7 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
         in->space = CUEMU_PTX_LOCAL; /* parameter of a call */
     }
     in->is_signed = (uint8_t)cuemu_ptx_is_signed(type);
-    status        = ptx_address(k, at, in, 5);
+    status        = cuemu_ptx_address(k, at, in, 5);
     if (status != CUEMU_PTX_OK) {
         return status;
     }
@@ -667,7 +665,7 @@ static cuemu_ptx_status_t ptx_decode_atomic(cuemu_ptx_kernel_t *k,
     in->run   = ptx_atomic;
     in->count = 1;
     in->space = (uint8_t)ptx_space(st);
-    status    = ptx_address(k, &st->op[first - 1], in, 5);
+    status    = cuemu_ptx_address(k, &st->op[first - 1], in, 5);
     if (status != CUEMU_PTX_OK) {
         return status;
     }
@@ -704,9 +702,9 @@ static cuemu_ptx_status_t ptx_decode_copy(cuemu_ptx_kernel_t *k,
     in->size  = (uint8_t)st->op[2].value;
     in->count = 1;
     from      = *in;
-    status    = ptx_address(k, &st->op[1], &from, 1);
+    status    = cuemu_ptx_address(k, &st->op[1], &from, 1);
     if (status == CUEMU_PTX_OK) {
-        status = ptx_address(k, &st->op[0], in, 0);
+        status = cuemu_ptx_address(k, &st->op[0], in, 0);
     }
     in->r[1]  = from.r[1];
     in->r[3]  = (uint32_t)from.imm;

@@ -480,6 +480,43 @@ TEST_F(kernel_isa, managed_variables)
     });
 }
 
+/* Barriers in shared memory, of more threads than run in step: by state, by
+   parity, and for a copy of 64 bytes that comes from memory */
+TEST_F(kernel_isa, barriers_in_shared_memory)
+{
+    run(1, [&](int) {
+        expect(
+                module("mov.u32 %r1, b; mov.u32 %r2, buffer;\n"
+                       "setp.ne.u32 %p1, %t, 0; @%p1 bra $GO;\n"
+                       "mbarrier.init.shared.b64 [%r1], 200;\n"
+                       "$GO: bar.sync 0; mad.lo.u32 %r3, %t, 4, %r2;\n"
+                       "mul.lo.u32 %r4, %t, 3; st.shared.u32 [%r3], %r4;\n"
+                       "mbarrier.arrive.shared.b64 %rd3, [%r1];\n"
+                       "$W1: mbarrier.try_wait.shared.b64 %p2, [%r1], %rd3;\n"
+                       "@!%p2 bra $W1; add.u32 %r5, %t, 1;\n"
+                       "rem.u32 %r5, %r5, 200; mad.lo.u32 %r5, %r5, 4, %r2;\n"
+                       "ld.shared.u32 %r6, [%r5];\n"
+                       "mbarrier.arrive.release.cta.shared::cta.b64 _, [%r1];\n"
+                       "$W2: mbarrier.test_wait.parity.shared.b64 %p3, [%r1],"
+                       " 1;\n@!%p3 bra $W2; mov.u64 %rd4, numbers;\n"
+                       "@%p1 bra $ARRIVE; mov.u32 %r7, 64;\n"
+                       "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;\n"
+                       "cp.async.bulk.shared::cluster.global.mbarrier::"
+                       "complete_tx::bytes [%r2], [%rd4], %r7, [%r1];\n"
+                       "bra $W3;\n"
+                       "$ARRIVE: mbarrier.arrive.shared.b64 _, [%r1];\n"
+                       "$W3: mbarrier.try_wait.parity.shared.b64 %p4, [%r1], 0;"
+                       "\n@!%p4 bra $W3; ld.shared.u32 %r8, [%r2+60];\n"
+                       "mad.lo.u32 %r6, %r8, 10000, %r6;\n"
+                       "st.global.u32 [%out], %r6;",
+                       ".shared .align 8 .b64 b;\n"
+                       ".shared .align 16 .b32 buffer[200];\n"
+                       ".global .align 16 .u32 numbers[16] = {0, 0, 0, 0, 0, 0,"
+                       " 0, 0, 0, 0, 0, 0, 0, 0, 0, 42};\n"), 200,
+                [](uint32_t i) { return 42 * 10000 + (i + 1) % 200 * 3; });
+    });
+}
+
 /* Linked texts: names that are not visible belong to one text, an external
    variable is another text's, and of two weak ones one remains */
 TEST_F(kernel_isa, names_of_linked_texts)
