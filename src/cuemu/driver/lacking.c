@@ -6,7 +6,14 @@
  */
 #include "cuemu_gate.h"
 
-#undef cuStreamBatchMemOp /* cuda.h maps it to a newer name */
+/* cuda.h maps these to newer names */
+#undef cuArray3DCreate
+#undef cuArrayCreate
+#undef cuGraphAddNode
+#undef cuGraphKernelNodeGetParams
+#undef cuMemcpy3D
+#undef cuMemcpy3DAsync
+#undef cuStreamBatchMemOp
 
 #define CUEMU_LACKS(_name) \
     CUEMU_API_FLAGS(_name, CUEMU_GATE_LACKS, (void), ()) \
@@ -30,3 +37,23 @@ CUEMU_LACKS(cuMulticastUnbind)
 CUEMU_LACKS(cuFlushGPUDirectRDMAWrites)
 CUEMU_LACKS(cuStreamBatchMemOp)
 CUEMU_ALSO(cuStreamBatchMemOp_v2, cuStreamBatchMemOp);
+
+/* Arrays, textures, and kinds of graph nodes */
+CUEMU_LACKS(cuArray3DCreate)
+CUEMU_ALSO(cuArray3DCreate_v2, cuArray3DCreate);
+CUEMU_LACKS(cuArrayCreate)
+CUEMU_ALSO(cuArrayCreate_v2, cuArrayCreate);
+CUEMU_LACKS(cuArrayDestroy)
+CUEMU_LACKS(cuGraphAddChildGraphNode)
+CUEMU_LACKS(cuGraphAddNode)
+CUEMU_ALSO(cuGraphAddNode_v2, cuGraphAddNode);
+CUEMU_LACKS(cuGraphConditionalHandleCreate)
+CUEMU_LACKS(cuGraphKernelNodeGetParams)
+CUEMU_ALSO(cuGraphKernelNodeGetParams_v2, cuGraphKernelNodeGetParams);
+CUEMU_LACKS(cuMemcpy3D)
+CUEMU_ALSO(cuMemcpy3D_v2, cuMemcpy3D);
+CUEMU_LACKS(cuMemcpy3DAsync)
+CUEMU_ALSO(cuMemcpy3DAsync_v2, cuMemcpy3DAsync);
+CUEMU_LACKS(cuSurfObjectCreate)
+CUEMU_LACKS(cuTensorMapEncodeTiled)
+CUEMU_LACKS(cuTexObjectCreate)

@@ -510,6 +510,25 @@ CUEMU_API(cuModuleGetFunction,
            cuemu_function_get(module, name, (cuemu_function_t**)func);
 }
 
+static CUresult cuemu_ptx_count(cuemu_ptx_module_t *ptx, unsigned *count)
+{
+    if (count == NULL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    for (*count = 0; cuemu_ptx_kernel(ptx, NULL, *count) != NULL; ++*count) {
+    }
+    return CUDA_SUCCESS;
+}
+
+CUEMU_API(cuModuleGetFunctionCount, (unsigned *count, CUmodule handle),
+          (count, handle))
+{
+    const cuemu_module_t *module = cuemu_object_check(handle, CUEMU_OBJ_MODULE);
+
+    return (module == NULL) ? CUDA_ERROR_INVALID_HANDLE :
+                              cuemu_ptx_count(module->ptx, count);
+}
+
 static CUresult cuemu_module_global(cuemu_module_t *module, const char *name,
                                     CUdeviceptr *ptr, size_t *size)
 {
@@ -707,6 +726,32 @@ CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
     return CUDA_SUCCESS;
 }
 
+/* The largest block that the kernel may have, and blocks of it for all
+   multiprocessors */
+CUEMU_API(cuOccupancyMaxPotentialBlockSize,
+          (int *grid, int *block, CUfunction handle,
+           CUoccupancyB2DSize of_block, size_t shared, int limit),
+          (grid, block, handle, of_block, shared, limit))
+{
+    cuemu_function_t *function;
+    CUresult result = cuemu_function_resolve(handle, &function);
+    const cuemu_gpu_t *gpu;
+    int most;
+
+    if ((result != CUDA_SUCCESS) || (grid == NULL) || (block == NULL)) {
+        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+
+    gpu    = &cuemu_session.node->gpus[function->module->ctx->gpu];
+    most   = (function->info.max_threads != 0) ?
+             (int)function->info.max_threads : CUEMU_BLOCK_THREADS;
+    *block = ((limit > 0) && (limit < most)) ? limit : most;
+    shared = (of_block != NULL) ? of_block(*block) : shared;
+    *grid  = gpu->sm_count *
+             (int)cuemu_function_blocks(function, (uint64_t)*block, shared);
+    return CUDA_SUCCESS;
+}
+
 /* -------------------------------------------------------------- libraries */
 
 CUEMU_API(cuLibraryLoadData,
@@ -895,6 +940,24 @@ CUEMU_API(cuLibraryGetModule, (CUmodule *module, CUlibrary handle),
 
     return (module == NULL) ? CUDA_ERROR_INVALID_VALUE :
            cuemu_library_module(library, ctx, (cuemu_module_t**)module);
+}
+
+CUEMU_API(cuLibraryGetKernelCount, (unsigned *count, CUlibrary handle),
+          (count, handle))
+{
+    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
+    cuemu_context_t *ctx     = cuemu_context_current();
+    cuemu_module_t *module;
+    CUresult result;
+
+    if ((library == NULL) || (ctx == NULL)) {
+        return (library == NULL) ? CUDA_ERROR_INVALID_HANDLE :
+                                   cuemu_context_error();
+    }
+
+    result = cuemu_library_module(library, ctx, &module);
+    return (result != CUDA_SUCCESS) ? result :
+                                      cuemu_ptx_count(module->ptx, count);
 }
 
 CUEMU_API(cuLibraryGetGlobal,

@@ -59,6 +59,8 @@ CUresult CUDAAPI cuCtxRecordEvent(CUcontext ctx, CUevent event);
 #endif
 
 #if CUDA_VERSION < 12080
+CUresult CUDAAPI cuStreamGetDevice(CUstream stream, CUdevice *device);
+
 enum {
     CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
     CU_MEMCPY_SRC_ACCESS_ORDER_ANY    = 3

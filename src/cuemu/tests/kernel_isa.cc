@@ -607,11 +607,19 @@ TEST_F(kernel_isa, one_kernel_of_a_program_is_refused)
                                         "bogus.u32 1;\n}\n");
         CUlibrary library;
         CUkernel kernel;
+        unsigned count = 0;
+        int grid, block;
 
         use(0);
         CU_OK(cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0,
                                 nullptr, nullptr, 0));
+        CU_OK(cuLibraryGetKernelCount(&count, library));
+        EXPECT_EQ(2u, count);
         CU_OK(cuLibraryGetKernel(&kernel, library, "k"));
+        CU_OK(cuOccupancyMaxPotentialBlockSize(
+                &grid, &block, (CUfunction)kernel, nullptr, 200000, 0));
+        EXPECT_EQ(132, grid); /* one block's shared memory fits */
+        EXPECT_EQ(1024, block);
         CUdeviceptr ptr = alloc(4);
         EXPECT_EQ(CUDA_SUCCESS,
                   try_launch((CUfunction)kernel, 1, 1, 0, nullptr, ptr));
