@@ -244,8 +244,9 @@ PTX_DOUBLE(abs, 1, fabs(x))
 PTX_SHORTS(abs, 1, fabs(x))
 
 /* Use the CPU's own instruction where it has one: calls of fmaf() take a third
-   of a kernel's time */
-#if defined(__x86_64__) && !defined(__clang__)
+   of a kernel's time. Sanitizers are not ready yet when the copy is chosen. */
+#if defined(__x86_64__) && !defined(__clang__) && \
+        !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define PTX_CLONES __attribute__((target_clones("default", "fma")))
 #else
 #define PTX_CLONES
