@@ -200,15 +200,13 @@ static bool hold_on_gpu(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
     return buffer->is_packed;
 }
 
-/* Describe all elements as rows. @return false if their packed order is
-   unknown, without memory, or after an error of the MPI. */
+/* Describe all elements as rows. @return false without memory, or after an
+   error of the MPI. */
 static bool hold_rows(ucx_mp_mpi_buffer_t *buffer)
 {
-    return ((buffer->layout.count > 0) ||
-            (ucx_mp_mpi_layout_add(&buffer->layout, 0, buffer->parts.count,
-                                   *buffer->parts.type_p, true) ==
-             MPI_SUCCESS)) &&
-           !buffer->layout.is_unordered;
+    return (buffer->layout.count > 0) ||
+           (ucx_mp_mpi_layout_add(&buffer->layout, 0, buffer->parts.count,
+                                  *buffer->parts.type_p, true) == MPI_SUCCESS);
 }
 
 static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)

@@ -455,15 +455,14 @@ static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
 }
 
 /* Allocate a packed copy and replace the wrapper's pointer, datatypes and
-   displacements. @return false, with nothing changed: no memory, an error of
-   the MPI, or a datatype with unknown packed order. */
+   displacements. @return false, with nothing changed: no memory, or an error
+   of the MPI. */
 static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
                                ucx_mp_mpi_copy_t *copy)
 {
     ucx_mp_mpi_layout_t layout = {0};
 
-    if ((parts_add(&buffer->parts, &layout, true) != MPI_SUCCESS) ||
-        layout.is_unordered) {
+    if (parts_add(&buffer->parts, &layout, true) != MPI_SUCCESS) {
         goto err;
     }
 
@@ -538,9 +537,7 @@ static bool buffer_hold(const ucx_mp_mpi_call_t *call,
         return (message_is_whole(buffer, size) &&
                 message_hold_image(buffer, copy, size)) ||
                ucx_mp_mpi_buffer_hold_bytes(buffer, copy) ||
-               ucx_mp_mpi_pmpi.assists || /* the MPI sends it as it is */
-               (buffer->element->layout.is_unordered &&
-                message_hold_image(buffer, copy, size));
+               ucx_mp_mpi_pmpi.assists; /* the MPI sends it as it is */
     }
 
     return (is_sparse && buffer_hold_packed(buffer, copy)) ||

@@ -171,30 +171,84 @@ bool ucx_mp_mpi_layout_is_named(MPI_Datatype datatype)
     return combiner_of(datatype) == MPI_COMBINER_NAMED;
 }
 
-MPI_Datatype ucx_mp_mpi_layout_base(MPI_Datatype datatype)
+/* Datatypes to visit */
+typedef struct {
+    MPI_Datatype *types;
+    size_t       count;
+} list_t;
+
+/* Move the types of a constructor to the list, equal neighbours once. @return
+   false: no memory. */
+static bool list_take(list_t *list, contents_t *contents)
 {
-    MPI_Datatype base   = ucx_mp_mpi_pmpi.datatype_null;
-    contents_t contents = {0};
-    MPI_Datatype next;
+    MPI_Datatype *types = realloc(list->types,
+                                  (list->count + contents->num_types + 1) *
+                                          sizeof(*types));
+    int num_left        = 0;
     int i;
 
-    if (envelope_get(datatype, &contents) != MPI_SUCCESS) {
-        return base;
-    }
-    if (is_basic(contents.combiner)) {
-        return datatype;
+    if (types == NULL) {
+        return false;
     }
 
-    if (contents_get(datatype, &contents) == MPI_SUCCESS) {
-        for (i = 0; i < contents.num_types; ++i) {
-            next = ucx_mp_mpi_layout_base(contents.types[i]);
-            base = ((i == 0) || (next == base)) ?
-                           next :
-                           ucx_mp_mpi_pmpi.datatype_null;
+    list->types = types;
+    for (i = 0; i < contents->num_types; ++i) {
+        if ((i > 0) && (contents->types[i] == contents->types[i - 1])) {
+            contents->types[num_left++] = contents->types[i];
+        } else {
+            list->types[list->count++] = contents->types[i];
         }
     }
-    contents_free(&contents);
-    return base;
+    contents->num_types = num_left;
+    return true;
+}
+
+/* Return the value of all basic types of a datatype; 0: they differ, or the MPI
+   fails. Nested types are in a list, not on the stack: programs may nest
+   thousands. */
+static MPI_Count common_value(MPI_Datatype datatype,
+                              MPI_Count (*value_of)(MPI_Datatype basic))
+{
+    contents_t contents = {.types = &datatype, .num_types = 1};
+    list_t list         = {0};
+    MPI_Count value     = 0;
+    bool is_common      = list_take(&list, &contents);
+    MPI_Datatype type;
+    MPI_Count next;
+
+    while (list.count > 0) {
+        type     = list.types[--list.count];
+        contents = (contents_t){0};
+        if (!is_common || (envelope_get(type, &contents) != MPI_SUCCESS)) {
+            is_common = false;
+        } else if (is_basic(contents.combiner)) {
+            next      = value_of(type);
+            is_common = (next != 0) && ((value == 0) || (value == next));
+            value     = next;
+        } else {
+            is_common = (contents_get(type, &contents) == MPI_SUCCESS) &&
+                        list_take(&list, &contents);
+        }
+        contents_free(&contents);
+        if (type != datatype) {
+            ucx_mp_mpi_layout_free_type(&type);
+        }
+    }
+    free(list.types);
+    return is_common ? value : 0;
+}
+
+static MPI_Count basic_handle(MPI_Datatype datatype)
+{
+    return (MPI_Count)(intptr_t)datatype;
+}
+
+MPI_Datatype ucx_mp_mpi_layout_base(MPI_Datatype datatype)
+{
+    const MPI_Count value = common_value(datatype, basic_handle);
+
+    return (value == 0) ? ucx_mp_mpi_pmpi.datatype_null :
+                          (MPI_Datatype)(intptr_t)value;
 }
 
 /* A pair with gaps, as MPI_DOUBLE_INT, has members of different sizes */
@@ -210,29 +264,7 @@ static MPI_Count basic_grain(MPI_Datatype datatype)
 
 MPI_Count ucx_mp_mpi_layout_grain(MPI_Datatype datatype)
 {
-    contents_t contents = {0};
-    MPI_Count grain     = 0;
-    MPI_Count next;
-    int i;
-
-    if (envelope_get(datatype, &contents) != MPI_SUCCESS) {
-        return 0;
-    }
-    if (is_basic(contents.combiner)) {
-        return basic_grain(datatype);
-    }
-
-    if (contents_get(datatype, &contents) == MPI_SUCCESS) {
-        for (i = 0; i < contents.num_types; ++i) {
-            next  = ucx_mp_mpi_layout_grain(contents.types[i]);
-            grain = ((i == 0) || (next == grain)) ? next : 0;
-            if (grain == 0) {
-                break;
-            }
-        }
-    }
-    contents_free(&contents);
-    return grain;
+    return common_value(datatype, basic_grain);
 }
 
 void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype)
@@ -521,8 +553,8 @@ out:
     return rc;
 }
 
-/* Add the bytes of a datatype in the order of memory, found by unpacking an
-   element of ones into zeros. Above INT_MAX bytes of data:
+/* Add the bytes of a datatype, found by packing an element whose bytes hold
+   their own offsets: a byte of these at a time. Above INT_MAX bytes of data:
    UCX_MP_MPI_LAYOUT_TOO_LARGE. */
 static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
                         const ucx_mp_mpi_type_sizes_t *sizes)
@@ -530,40 +562,51 @@ static int element_look(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
     const size_t size     = sizes->size;
     const size_t length   = sizes->length;
     const ptrdiff_t begin = sizes->begin;
-    int position          = 0;
-    size_t i              = 0;
-    unsigned char *ones, *bytes;
-    size_t first;
-    int rc;
+    int rc                = MPI_SUCCESS;
+    int shift             = 0;
+    unsigned char *bytes, *packed;
+    size_t *places, i, first;
+    int position;
 
     if (size > INT_MAX) {
         return UCX_MP_MPI_LAYOUT_TOO_LARGE;
     }
 
-    ones  = malloc(size);
-    bytes = calloc(length, 1);
-    if ((ones == NULL) || (bytes == NULL)) {
+    bytes  = malloc(length);
+    packed = calloc(size, 1);
+    places = calloc(size, sizeof(*places));
+    if ((bytes == NULL) || (packed == NULL) || (places == NULL)) {
         rc = UCX_MP_MPI_LAYOUT_NO_MEMORY;
         goto out;
     }
 
-    memset(ones, 0xff, size);
-    rc = ucx_mp_mpi_pmpi.Unpack(ones, size, &position,
-                                (void*)((uintptr_t)bytes - begin), 1, datatype,
-                                ucx_mp_mpi_pmpi.comm_world);
-    while ((rc == MPI_SUCCESS) && (i < length)) {
-        if (bytes[i] == 0) {
+    do {
+        for (i = 0; i < length; ++i) {
+            bytes[i] = (unsigned char)(i >> shift);
+        }
+        position = 0;
+        rc       = ucx_mp_mpi_pmpi.Pack((void*)((uintptr_t)bytes - begin), 1,
+                                        datatype, packed, (int)size, &position,
+                                        ucx_mp_mpi_pmpi.comm_world);
+        for (i = 0; (i < size) && (rc == MPI_SUCCESS); ++i) {
+            places[i] |= (size_t)packed[i] << shift;
+        }
+        shift += 8;
+    } while ((rc == MPI_SUCCESS) && ((length - 1) >> shift != 0));
+
+    for (i = 0; (i < size) && (rc == MPI_SUCCESS);) {
+        first = i;
+        do {
             ++i;
-            continue;
-        }
-        for (first = i; (i < length) && (bytes[i] != 0); ++i) {
-        }
-        rc = ucx_mp_mpi_layout_add_row(layout, begin + first, i - first);
+        } while ((i < size) && (places[i] == places[i - 1] + 1));
+        rc = ucx_mp_mpi_layout_add_row(layout, begin + places[first],
+                                       i - first);
     }
 
 out:
+    free(places);
+    free(packed);
     free(bytes);
-    free(ones);
     return rc;
 }
 
@@ -599,7 +642,7 @@ static int type_walk(ucx_mp_mpi_layout_t *layout, MPI_Datatype datatype,
         return rc;
     }
 
-    /* small pair with a gap: unpack it */
+    /* small pair with a gap */
     return (sizes.size == sizes.length) ?
                    ucx_mp_mpi_layout_add_row(layout, sizes.begin,
                                              sizes.length) :
@@ -617,6 +660,5 @@ int ucx_mp_mpi_layout_element(ucx_mp_mpi_layout_t *element,
     }
 
     ucx_mp_mpi_layout_free(element);
-    element->is_unordered = true;
     return element_look(element, datatype, sizes);
 }

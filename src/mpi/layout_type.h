@@ -44,8 +44,8 @@ void ucx_mp_mpi_layout_free_type(MPI_Datatype *datatype);
 /*
  * Fill an empty layout with one element of a datatype, from the calls that made
  * it. The cost grows with the number of blocks, not bytes. If a call is
- * unknown, find the bytes by unpacking one element, which takes `length` bytes
- * of memory, and set is_unordered.
+ * unknown, or too many are nested, find the bytes by packing one element, which
+ * takes `length` bytes of memory.
  *
  * @return  As of ucx_mp_mpi_layout_add().
  */

@@ -23,8 +23,7 @@ static MPI_Count limit_of(const ucx_mp_mpi_element_t *element)
         return 0;
     }
 
-    if (element->layout.is_unordered ||
-        ((pieces == 1) && (element->extent == size))) {
+    if ((pieces == 1) && (element->extent == size)) {
         return INT64_MAX;
     }
 
@@ -85,7 +84,7 @@ static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
 {
     const ucx_mp_mpi_element_t *element = buffer->element;
 
-    return !element->layout.is_unordered && (element->layout.count == 1) &&
+    return (element->layout.count == 1) &&
            (element->layout.rows[0].count == 1) &&
            ((buffer->parts.count == 1) ||
             (element->extent == (ptrdiff_t)element->layout.size)) &&

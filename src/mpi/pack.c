@@ -313,7 +313,7 @@ bool ucx_mp_mpi_pack_prepare(ucx_mp_mpi_copy_t *copy,
     rows_t *rows = NULL;
     context_t *context;
 
-    if (element->layout.is_unordered || (element->layout.count > UINT32_MAX)) {
+    if (element->layout.count > UINT32_MAX) {
         return false;
     }
 

@@ -144,8 +144,7 @@ int ucx_mp_mpi_layout_add_elements(ucx_mp_mpi_layout_t *layout,
     ucx_mp_mpi_strided_t rows;
     size_t i;
 
-    layout->size         += count * element->size;
-    layout->is_unordered |= element->is_unordered;
+    layout->size += count * element->size;
     for (i = 0; (i < element->count) && (rc == MPI_SUCCESS); ++i) {
         rows         = element->rows[i];
         rows.offset += offset;

@@ -28,15 +28,14 @@ typedef struct {
     size_t               count;
     size_t               capacity;
     size_t               size; /* packed size so far, bytes */
-    bool is_unordered; /* `packed` is not the type map's order */
 } ucx_mp_mpi_layout_t;
 
 
 typedef enum {
     UCX_MP_MPI_LAYOUT_NO_MEMORY = -1,
-    UCX_MP_MPI_LAYOUT_TOO_LARGE = -2, /* 2 GiB of data or more, and made by an
-                                         unknown call */
-    UCX_MP_MPI_LAYOUT_UNKNOWN   = -3  /* made by an unknown call */
+    UCX_MP_MPI_LAYOUT_UNKNOWN   = -2, /* made by an unknown call, or nested too
+                                         deeply */
+    UCX_MP_MPI_LAYOUT_TOO_LARGE = -3  /* the same, and 2 GiB of data or more */
 } ucx_mp_mpi_layout_error_t;
 
 void ucx_mp_mpi_layout_free(ucx_mp_mpi_layout_t *layout);

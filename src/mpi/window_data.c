@@ -61,8 +61,8 @@ static bool is_row(const ucx_mp_mpi_element_t *element, MPI_Count size)
            (layout->rows[0].offset == 0) && (element->extent == size);
 }
 
-/* Describe a buffer; side_free() frees the description. @return An error class:
-   MPI_ERR_TYPE, too, if the datatype's packed order is unknown. */
+/* Describe a buffer; side_free() frees the description. @return An error
+   class. */
 static int side_make(side_t *side, const void *address, MPI_Count count,
                      MPI_Datatype type)
 {
@@ -97,10 +97,9 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
         (element == NULL)) {
         return MPI_ERR_TYPE;
     }
-    if (element->layout.is_unordered || is_row(element, size)) {
-        rc = element->layout.is_unordered ? MPI_ERR_TYPE : MPI_SUCCESS;
+    if (is_row(element, size)) {
         ucx_mp_mpi_layout_release(element);
-        return rc;
+        return MPI_SUCCESS;
     }
 
     last          = (count - 1) * element->extent;

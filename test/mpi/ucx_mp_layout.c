@@ -3,14 +3,15 @@
 /*
  * Bytes covered by a datatype, found by src/mpi from the type's construction:
  * random types, built from types of every kind, are compared with the bytes
- * that MPI_Unpack writes, and their order with that of MPI_Pack. Some types
- * have an extent larger than memory. The program counts the bytes read by the
- * method with MPI_Unpack: at most those of a predefined pair.
+ * and the order of MPI_Pack. Some types have an extent larger than memory, some
+ * are nested deeply. The program counts the bytes read by the method with
+ * MPI_Pack: at most those of a predefined pair.
  */
 #include "util.h"
 
 #include <mpi.h>
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@
 
 static struct {
     FUNCTIONS(POINTER)
-    __typeof__(MPI_Unpack) *Unpack;
+    __typeof__(MPI_Pack) *Pack;
 #if MPI_VERSION >= 4
     POINTER(Type_get_contents_c)
     POINTER(Type_get_envelope_c)
@@ -46,13 +47,13 @@ static struct {
 #define MAX_LOOKED  32 /* bytes of the largest pair, with its gaps */
 #define NUM_KINDS   13
 
-static size_t looked; /* bytes of data in the largest MPI_Unpack */
+static size_t looked; /* bytes of data in the largest MPI_Pack */
 
-static int unpack(const void *in, int size, int *position, void *out, int count,
-                  MPI_Datatype datatype, MPI_Comm comm)
+static int pack(const void *in, int count, MPI_Datatype datatype, void *out,
+                int size, int *position, MPI_Comm comm)
 {
     looked = ((size_t)size > looked) ? (size_t)size : looked;
-    return MPI_Unpack(in, size, position, out, count, datatype, comm);
+    return MPI_Pack(in, count, datatype, out, size, position, comm);
 }
 
 static void real_fill(void)
@@ -63,9 +64,10 @@ static void real_fill(void)
     FILL(Type_get_contents_c)
     FILL(Type_get_envelope_c)
 #endif
-    ucx_mp_mpi_pmpi.Unpack      = unpack;
-    ucx_mp_mpi_pmpi.comm_world  = MPI_COMM_WORLD;
-    ucx_mp_mpi_pmpi.cuts_poorly = true;
+    ucx_mp_mpi_pmpi.Pack          = pack;
+    ucx_mp_mpi_pmpi.comm_world    = MPI_COMM_WORLD;
+    ucx_mp_mpi_pmpi.datatype_null = MPI_DATATYPE_NULL;
+    ucx_mp_mpi_pmpi.cuts_poorly   = true;
 }
 
 static int below(uint64_t *state, int n)
@@ -224,17 +226,33 @@ static MPI_Datatype draw_type(uint64_t *state)
     return type;
 }
 
-/* Compare the layout's bytes with those written by the MPI. */
+/* Return the offset of each byte of a layout, in the order of packed bytes */
+static ptrdiff_t *places_new(const ucx_mp_mpi_layout_t *layout)
+{
+    ptrdiff_t *places = calloc(layout->size + 1, sizeof(*places));
+    const ucx_mp_mpi_strided_t *rows;
+    size_t i, j, k;
+
+    for (i = 0; i < layout->count; ++i) {
+        rows = &layout->rows[i];
+        for (j = 0; j < rows->count; ++j) {
+            for (k = 0; k < rows->length; ++k) {
+                places[rows->packed + j * rows->step + k] =
+                        rows->offset + (ptrdiff_t)j * rows->stride +
+                        (ptrdiff_t)k;
+            }
+        }
+    }
+    return places;
+}
+
+/* Compare the layout's bytes with those read by the MPI. */
 static bool check_type(MPI_Datatype type, uint64_t number)
 {
     ucx_mp_mpi_layout_t walked = {0}, seen = {0};
-    const ucx_mp_mpi_layout_t *layouts[2] = {&walked, &seen};
+    ptrdiff_t *ours, *theirs;
     ucx_mp_mpi_type_sizes_t sizes;
-    unsigned char *masks[2];
-    const ucx_mp_mpi_strided_t *rows;
     bool is_right;
-    size_t i, j;
-    int k;
 
     MPI_Type_size_x(type, &sizes.size);
     MPI_Type_get_true_extent_x(type, &sizes.begin, &sizes.length);
@@ -245,34 +263,20 @@ static bool check_type(MPI_Datatype type, uint64_t number)
     looked   = 0;
     is_right = (type_walk(&walked, type, MAX_DEPTH) == MPI_SUCCESS) &&
                (looked <= MAX_LOOKED) &&
-               (element_look(&seen, type, &sizes) == MPI_SUCCESS);
-    for (k = 0; k < 2; ++k) {
-        masks[k] = calloc(sizes.length, 1);
-        for (i = 0; i < layouts[k]->count; ++i) {
-            rows = &layouts[k]->rows[i];
-            for (j = 0; is_right && (j < rows->count); ++j) {
-                const ptrdiff_t at = rows->offset - sizes.begin +
-                                     (ptrdiff_t)j * rows->stride;
-
-                is_right = (at >= 0) &&
-                           (at + (ptrdiff_t)rows->length <= sizes.length);
-                if (is_right) {
-                    memset(masks[k] + at, 1, rows->length);
-                }
-            }
-        }
-    }
-
-    is_right = is_right && (memcmp(masks[0], masks[1], sizes.length) == 0);
+               (element_look(&seen, type, &sizes) == MPI_SUCCESS) &&
+               (walked.size == seen.size);
+    ours     = places_new(&walked);
+    theirs   = places_new(&seen);
+    is_right = is_right &&
+               (memcmp(ours, theirs, seen.size * sizeof(*ours)) == 0);
     if (!is_right) {
         fprintf(stderr, "ucx_mp_layout: type %llu of %lld bytes, %lld from its "
                 "first to its last: the bytes are others, or %zu were looked "
                 "at\n", (unsigned long long)number, (long long)sizes.size,
                 (long long)sizes.length, looked);
     }
-    for (k = 0; k < 2; ++k) {
-        free(masks[k]);
-    }
+    free(ours);
+    free(theirs);
     ucx_mp_mpi_layout_free(&walked);
     ucx_mp_mpi_layout_free(&seen);
     return is_right;
@@ -389,6 +393,57 @@ static bool check_wide(void)
     return is_right;
 }
 
+/* Return NULL if a layout has the bytes of check_deep()'s type in their order,
+   and its basic type is found */
+static void *deep_judge(void *type_p)
+{
+    const MPI_Datatype type = *(MPI_Datatype*)type_p;
+    ucx_mp_mpi_element_t *element;
+    bool is_right;
+
+    if (ucx_mp_mpi_layout_hold(type, &element) != MPI_SUCCESS) {
+        return type_p;
+    }
+
+    is_right = (element->layout.size == 8) &&
+               (element->layout.rows[0].offset == 12) &&
+               (ucx_mp_mpi_layout_base(type) == MPI_INT) &&
+               (ucx_mp_mpi_layout_grain(type) == sizeof(int));
+    ucx_mp_mpi_layout_release(element);
+    return is_right ? NULL : type_p;
+}
+
+/* Nest 10000 constructors, and look at them with a small stack */
+static bool check_deep(void)
+{
+    const int lengths[2] = {1, 1}, displs[2] = {3, 0};
+    void *wrong          = NULL;
+    MPI_Datatype type, made;
+    pthread_attr_t attr;
+    pthread_t thread;
+    int i;
+
+    MPI_Type_indexed(2, lengths, displs, MPI_INT, &type);
+    for (i = 0; i < 10000; ++i) {
+        MPI_Type_dup(type, &made);
+        MPI_Type_free(&type);
+        type = made;
+    }
+    MPI_Type_commit(&type);
+
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 256 << 10);
+    pthread_create(&thread, &attr, deep_judge, &type);
+    pthread_join(thread, &wrong);
+    pthread_attr_destroy(&attr);
+    if (wrong != NULL) {
+        fprintf(stderr, "ucx_mp_layout: a type of 10000 constructors: other "
+                "bytes, or another basic type\n");
+    }
+    MPI_Type_free(&type);
+    return wrong == NULL;
+}
+
 int main(int argc, char **argv)
 {
     uint64_t types = 3000, wrong = 0, i, state;
@@ -399,6 +454,7 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     real_fill();
     wrong += !check_wide();
+    wrong += !check_deep();
     for (i = 0; i < types; ++i) {
         state  = ucx_mp_hash(i + 1);
         type   = draw_type(&state);

@@ -994,8 +994,9 @@ static void edge_short_gets(void)
 }
 
 /* A square's columns as a datatype without gaps: blocks in another order than
-   in memory. On one side, the square arrives transposed. */
-static void edge_order(int n, char *buffer)
+   in memory, under `depth` more constructors. On one side, the square arrives
+   transposed. */
+static void edge_order(int n, int depth, char *buffer)
 {
     enum { PUT, GET, SUM, FETCH, NUM_CALLS };
     const int count   = n * n;
@@ -1003,13 +1004,18 @@ static void edge_order(int n, char *buffer)
     const size_t room = count * sizeof(double);
     double *from      = malloc(room);
     double *to        = calloc(count, sizeof(*to));
-    MPI_Datatype column, square, near, far;
+    MPI_Datatype column, square, outer, near, far;
     int form, call, i, near_count, far_count;
     bool is_get;
 
     MPI_Type_vector(n, 1, n, MPI_DOUBLE, &column);
     MPI_Type_create_hvector(n, 1, sizeof(double), column, &square);
     MPI_Type_free(&column);
+    for (i = 0; i < depth; ++i) {
+        MPI_Type_dup(square, &outer);
+        MPI_Type_free(&square);
+        square = outer;
+    }
     MPI_Type_commit(&square);
     for (i = 0; i < count; ++i) {
         from[i] = rank * count + i + 1;
@@ -1300,8 +1306,8 @@ static void edge_gpu(void)
     MPI_Win_create(window, room, 1, MPI_INFO_NULL, WORLD, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     MPI_Win_lock_all(0, win);
-    edge_order(4, buffer);
-    edge_order(64, buffer); /* large enough for kernels */
+    edge_order(4, 70, buffer);
+    edge_order(64, 0, buffer); /* large enough for kernels */
     edge_pairs(buffer);
     edge_parametrised(buffer);
     if (!on_host) {
