@@ -87,6 +87,8 @@ struct ucx_mp_mpi_window {
     const uct_cuda_coll_api_t   *api;
     MPI_Win                     win;
     MPI_Group                   group;
+    MPI_Comm                    judge; /* of this rank alone, returns errors;
+                                          null: window_check() suffices */
     int                         rank, size;
     bool                        has_host;  /* a rank has memory of the MPI's */
     bool                        is_gpu;    /* this rank's is GPU memory */
@@ -146,9 +148,9 @@ bool ucx_mp_mpi_window_rma(const ucx_mp_mpi_rma_t *args, int *rc_p);
 int ucx_mp_mpi_window_check(const ucx_mp_mpi_rma_t *args);
 
 /* Return whether MPI_Reduce_local() takes an operation that passed the check,
-   for a predefined datatype; not every MPI's check tells. Found once for a
-   pair. */
-bool ucx_mp_mpi_window_reduces(MPI_Op op, MPI_Datatype base, MPI_Count extent);
+   for a predefined datatype; not every MPI's check tells. */
+bool ucx_mp_mpi_window_reduces(const ucx_mp_mpi_window_t *window, MPI_Op op,
+                               MPI_Datatype base, MPI_Count extent);
 
 /* Keep a staged call on the MPI's memory until ucx_mp_mpi_window_settle(); end
    it at once if it failed or nothing is staged. Aborts without memory. @return

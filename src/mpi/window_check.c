@@ -9,21 +9,7 @@
 #include <limits.h>
 
 
-#define MAX_PAIRS 32
-#define WIDEST    32 /* bytes of a predefined datatype that can be reduced */
-
-/* An operation and a predefined datatype that the kernels lack */
-typedef struct {
-    MPI_Op       op;
-    MPI_Datatype base;
-    bool         is_allowed;
-} pair_t;
-
-static struct {
-    pthread_mutex_t lock;
-    unsigned        count;
-    pair_t          entries[MAX_PAIRS];
-} pairs = {.lock = PTHREAD_MUTEX_INITIALIZER};
+#define WIDEST 32 /* bytes of a predefined datatype that can be reduced */
 
 
 static int int_of(MPI_Count count)
@@ -78,53 +64,19 @@ int ucx_mp_mpi_window_check(const ucx_mp_mpi_rma_t *args)
     return ((rc == MPI_SUCCESS) && has_op && !is_no_op) ? op_ask(args) : rc;
 }
 
-/* Reduce an element on a communicator of this process alone that returns
-   errors: MPI_Reduce_local() would abort. @return Whether the MPI did it, or
-   was not asked for lack of a communicator. */
-static bool pair_try(MPI_Op op, MPI_Datatype base)
+/* MPI_Reduce_local() would abort: an element is reduced by a collective of this
+   rank alone, on a communicator that returns errors. */
+bool ucx_mp_mpi_window_reduces(const ucx_mp_mpi_window_t *window, MPI_Op op,
+                               MPI_Datatype base, MPI_Count extent)
 {
-    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
     char from[WIDEST] __attribute__((aligned(16))) = {0};
     char to[WIDEST] __attribute__((aligned(16)))   = {0};
-    MPI_Comm self = UCX_MP_MPI_HANDLE(MPI_COMM_SELF, "mpi_comm_self");
-    bool is_allowed = true;
-    MPI_Comm comm;
-
-    /* MPI_Comm_dup() would copy the program's attributes */
-    if (real->Comm_split(self, 0, 0, &comm) != MPI_SUCCESS) {
-        return true;
-    }
-
-    if (real->Comm_set_errhandler(comm, real->errors_return) == MPI_SUCCESS) {
-        is_allowed = (real->Allreduce(from, to, 1, base, op, comm) ==
-                      MPI_SUCCESS);
-    }
-    (void)real->Comm_free(&comm);
-    return is_allowed;
-}
-
-bool ucx_mp_mpi_window_reduces(MPI_Op op, MPI_Datatype base, MPI_Count extent)
-{
     ucx_mp_type_t type;
     ucx_mp_op_t known;
-    bool is_allowed;
-    unsigned i;
 
-    if ((extent > WIDEST) || (op == ucx_mp_mpi_pmpi.replace) ||
-        (op == ucx_mp_mpi_pmpi.no_op) ||
-        ucx_mp_mpi_handles_known(op, base, &known, &type)) {
-        return true;
-    }
-
-    pthread_mutex_lock(&pairs.lock);
-    for (i = 0; (i < pairs.count) && ((pairs.entries[i].op != op) ||
-                                      (pairs.entries[i].base != base)); ++i) {
-    }
-    is_allowed = (i < pairs.count) ? pairs.entries[i].is_allowed :
-                                     pair_try(op, base);
-    if ((i == pairs.count) && (i < MAX_PAIRS)) {
-        pairs.entries[pairs.count++] = (pair_t){op, base, is_allowed};
-    }
-    pthread_mutex_unlock(&pairs.lock);
-    return is_allowed;
+    return (window->judge == ucx_mp_mpi_pmpi.comm_null) || (extent > WIDEST) ||
+           (op == ucx_mp_mpi_pmpi.replace) || (op == ucx_mp_mpi_pmpi.no_op) ||
+           ucx_mp_mpi_handles_known(op, base, &known, &type) ||
+           (ucx_mp_mpi_pmpi.Allreduce(from, to, 1, base, op, window->judge) ==
+            MPI_SUCCESS);
 }

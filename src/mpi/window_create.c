@@ -115,6 +115,9 @@ static void window_destroy(ucx_mp_mpi_window_t *window)
     if (window->control != NULL) {
         munmap(window->control, ucx_mp_mpi_window_control_size(window->size));
     }
+    if (window->judge != ucx_mp_mpi_pmpi.comm_null) {
+        ucx_mp_mpi_pmpi.Comm_free(&window->judge);
+    }
     free(window->starts);
     free(window->posts);
     pthread_mutex_destroy(&window->lock);
@@ -135,6 +138,7 @@ static ucx_mp_mpi_window_t *window_new(const making_t *making, part_t *part)
     }
 
     pthread_mutex_init(&window->lock, NULL);
+    window->judge = ucx_mp_mpi_pmpi.comm_null;
     window->api   = making->api;
     window->rank  = making->rank;
     window->size  = making->ranks;
@@ -296,6 +300,24 @@ static bool comm_is_known(making_t *making)
             ucx_mp_mpi_job_has(comm, making->ranks, &making->is_spread));
 }
 
+/* Make the communicator that judges operations. Open MPI needs none: its
+   MPI_Accumulate() to no rank does. @return The MPI's result. */
+static int window_split(const making_t *making, ucx_mp_mpi_window_t *window)
+{
+#ifdef OPEN_MPI
+    return MPI_SUCCESS;
+#else
+    const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
+    const int rc = real->Comm_split(making->comm, making->rank, 0,
+                                    &window->judge);
+
+    return (rc == MPI_SUCCESS) ?
+                   real->Comm_set_errhandler(window->judge,
+                                             real->errors_return) :
+                   rc;
+#endif
+}
+
 static int window_begin(making_t *making, MPI_Win *win)
 {
     const MPI_Aint real_size = making->is_gpu ? 0 : making->size;
@@ -317,8 +339,11 @@ static int window_begin(making_t *making, MPI_Win *win)
         return ucx_mp_mpi_refuse(making->name, making->comm);
     }
 
-    rc = window_make(making, making->is_gpu ? NULL : making->base, real_size,
-                     win);
+    rc = window_split(making, window);
+    if (rc == MPI_SUCCESS) {
+        rc = window_make(making, making->is_gpu ? NULL : making->base,
+                         real_size, win);
+    }
     if (rc == MPI_SUCCESS) {
         rc = ucx_mp_mpi_pmpi.Win_get_group(*win, &window->group);
     }

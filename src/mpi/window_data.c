@@ -69,7 +69,6 @@ static int side_make(side_t *side, const void *address, MPI_Count count,
     ucx_mp_mpi_element_t *element = NULL;
     MPI_Count size;
     ptrdiff_t last;
-    int rc;
 
     *side = (side_t){.address = (char*)address, .count = count, .type = type};
     if (count < 0) {
@@ -691,7 +690,8 @@ static int accumulate(work_t *work, const ucx_mp_mpi_rma_t *args,
     }
 
     if ((args->kind != UCX_MP_MPI_RMA_SWAP) &&
-        !ucx_mp_mpi_window_reduces(args->op, change.base, sizes.extent)) {
+        !ucx_mp_mpi_window_reduces(work->window, args->op, change.base,
+                                   sizes.extent)) {
         return MPI_ERR_OP;
     }
 

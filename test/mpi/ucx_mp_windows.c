@@ -28,6 +28,7 @@
 #define WORDS      4096          /* that all ranks change */
 #define SUMS       ((WORDS - 64) * 8) /* bytes of those that are summed */
 #define MAX_SUMS   3900 /* changed by one call */
+#define MAX_COMMS  3000 /* more than MPICH has */
 #define WORLD      MPI_COMM_WORLD
 
 /* Bytes of one side of an operation, and its arguments */
@@ -1259,17 +1260,34 @@ static void edge_datatypes(char *buffer)
     MPI_Type_free(&two);
 }
 
+/* Duplicate MPI_COMM_SELF MAX_COMMS times, or until the MPI has no more.
+   @return The number of duplicates. */
+static int comms_take(MPI_Comm *comms)
+{
+    int count = 0;
+
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    while ((count < MAX_COMMS) &&
+           (MPI_Comm_dup(MPI_COMM_SELF, &comms[count]) == MPI_SUCCESS)) {
+        ++count;
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+    return count;
+}
+
 /* Calls that MPI forbids return an error of the window's handler, and change
-   nothing; what MPI allows and the kernels lack is done. */
+   nothing; what MPI allows and the kernels lack is done, and needs no
+   communicator. */
 static void edge_refused(char *buffer)
 {
     const int next      = (rank + 1) % size;
     const long double a = 3;
     long double found   = 4;
     const char new[64]  = {1, 2, 3};
+    static MPI_Comm comms[MAX_COMMS];
     char old[64], now[64];
+    int count, rc;
     MPI_Op own;
-    int rc;
 
     MPI_Get(old, 64, MPI_BYTE, next, 0, 64, MPI_BYTE, win);
     MPI_Win_flush(next, win);
@@ -1288,12 +1306,16 @@ static void edge_refused(char *buffer)
     MPI_Put(&found, 1, MPI_LONG_DOUBLE, next, 0, 1, MPI_LONG_DOUBLE, win);
     MPI_Win_flush(next, win);
     ucx_mp_mem_write(edge_mem(), buffer, &a, sizeof(a));
+    count = comms_take(comms);
     rc = MPI_Accumulate(buffer, 1, MPI_LONG_DOUBLE, next, 0, 1, MPI_LONG_DOUBLE,
                         MPI_SUM, win);
     MPI_Win_flush(next, win);
     MPI_Get(&found, 1, MPI_LONG_DOUBLE, next, 0, 1, MPI_LONG_DOUBLE, win);
     MPI_Win_flush(next, win);
     expect((rc == MPI_SUCCESS) && (found == 7), "a sum of long doubles");
+    while (count > 0) {
+        MPI_Comm_free(&comms[--count]);
+    }
 }
 
 /* Datatypes and copies in windows of GPU memory */
