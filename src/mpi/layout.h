@@ -22,6 +22,7 @@ typedef struct {
     size_t              pieces;    /* number of blocks without gaps */
     bool                is_uneven; /* basic types differ in size; only asked
                                       if the MPI cuts poorly */
+    bool                is_judged; /* found committed, by a message */
     unsigned            refs;
     void                *on_gpu;   /* copy of the layout in GPU memory
                                       (pack.c) */

@@ -94,6 +94,21 @@ static bool message_is_direct(ucx_mp_mpi_buffer_t *buffer)
                                                 element->low);
 }
 
+/* Let the MPI judge a datatype in its first message, by a send to no rank: the
+   bytes that replace it would hide that it is not committed. @return Whether it
+   is valid; otherwise the error is in `call`, raised. */
+static bool call_judges(ucx_mp_mpi_call_t *call, ucx_mp_mpi_element_t *element,
+                        MPI_Datatype datatype)
+{
+    if (!__atomic_load_n(&element->is_judged, __ATOMIC_RELAXED)) {
+        call->rc = ucx_mp_mpi_pmpi.Send(call, 1, datatype, MPI_PROC_NULL, 0,
+                                        call->comm);
+        __atomic_store_n(&element->is_judged, call->rc == MPI_SUCCESS,
+                         __ATOMIC_RELAXED);
+    }
+    return call->rc == MPI_SUCCESS;
+}
+
 void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
                                void *pointer_p, void *count_p, size_t width,
                                MPI_Datatype *type_p)
@@ -140,6 +155,7 @@ void ucx_mp_mpi_message_buffer(ucx_mp_mpi_call_t *call, unsigned use, int peer,
 
     buffer->bytes = (size_t)count * buffer->element->layout.size;
     if ((ucx_mp_mpi_buffer_locate(buffer) == 0) ||
+        !call_judges(call, buffer->element, *type_p) ||
         (!is_cpu && message_is_direct(buffer))) {
         ucx_mp_mpi_layout_free(&buffer->layout);
         ucx_mp_mpi_layout_release(buffer->element);

@@ -940,6 +940,29 @@ static void test_requests(void)
     free(values);
 }
 
+/* A datatype that is not committed is an error, which leaves nothing behind. */
+static void test_uncommitted(void)
+{
+    const ucx_mp_mem_t mem = on_host ? UCX_MP_MEM_HOST : UCX_MP_MEM_DEVICE;
+    char *buffer           = ucx_mp_mem_alloc(mem, 256);
+    MPI_Request request;
+    MPI_Datatype type;
+    int error = 0;
+
+    MPI_Type_vector(8, 1, 2, MPI_INT, &type);
+    MPI_Error_class(MPI_Send(buffer, 1, type, 1 - rank, 0, WORLD), &error);
+    expect(error == MPI_ERR_TYPE, "a send of an uncommitted datatype");
+    MPI_Error_class(MPI_Irecv(buffer, 1, type, 1 - rank, 0, WORLD, &request),
+                    &error);
+    expect(error == MPI_ERR_TYPE, "a receive of an uncommitted datatype");
+    MPI_Type_commit(&type);
+    expect(MPI_Sendrecv(buffer, 1, type, 1 - rank, 0, buffer + 128, 1, type,
+                        1 - rank, 0, WORLD, MPI_STATUS_IGNORE) == MPI_SUCCESS,
+           "a committed datatype");
+    MPI_Type_free(&type);
+    ucx_mp_mem_free(mem, buffer);
+}
+
 /* Send in one of five ways. */
 static void send_uneven(const char *from, int count, MPI_Datatype type, int way)
 {
@@ -1057,6 +1080,7 @@ int main(int argc, char **argv)
         test(i);
     }
     test_requests();
+    test_uncommitted();
     test_all_uneven();
     MPI_Buffer_detach(&(void*){NULL}, &size);
     MPI_Allreduce(&wrong, &all, 1, MPI_UINT64_T, MPI_SUM, WORLD);
