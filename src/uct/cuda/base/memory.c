@@ -85,7 +85,10 @@ static CUresult get_range(CUdeviceptr address, uct_cuda_end_t end,
     uct_cuda_gpu_context_t context;
 
     if ((result == CUDA_ERROR_INVALID_CONTEXT) &&
-        (uct_cuda_gpu_context_push_any(end, 0, &context) == UCS_OK)) {
+        (((end.kind == UCT_CUDA_END_GPU) ?
+                  uct_cuda_gpu_context_push(NULL, end.device, &context) :
+                  uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
+                                                &context)) == UCS_OK)) {
         result = driver->cuMemGetAddressRange(base_p, length_p, address);
         uct_cuda_gpu_context_pop(&context);
     }

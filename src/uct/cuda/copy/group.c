@@ -502,15 +502,23 @@ static bool can_sync_later(const uct_cuda_copy_group_t *group)
             (current == group->batch.op->stream->context->cuda));
 }
 
+/* Look up the allocation of the last block. The driver refuses that to a
+ * thread without a context. */
+static void group_find_local(uct_cuda_copy_group_t *group)
+{
+    if (uct_cuda_context_push(group->batch.op->stream->context)) {
+        (void)UCT_CUDA_CALL_NOLOG(cuMemGetAddressRange, &group->local_begin,
+                                  &group->local_size, group->local_begin);
+        uct_cuda_ctx_pop();
+    }
+}
+
 /* Return whether local memory is in the allocation of the group's last block */
 static bool group_holds(uct_cuda_copy_group_t *group,
                         const uct_cuda_copy_end_t *local, size_t size)
 {
-    if ((group->local_size == 0) &&
-        (UCT_CUDA_CALL_NOLOG(cuMemGetAddressRange, &group->local_begin,
-                             &group->local_size,
-                             group->local_begin) != UCS_OK)) {
-        return false;
+    if (group->local_size == 0) {
+        group_find_local(group);
     }
 
     return uct_cuda_range_holds(group->local_begin, group->local_size,
@@ -630,7 +638,8 @@ ucs_status_t uct_cuda_copy_coalesce_add(uct_cuda_copy_coalescer_t *coalescer,
     group->device           = device;
     group->firsts[group->num_mappings - 1] = group->batch.copies.count;
     group_append(group, copy, has_more);
-    if (has_more && (coalescer->open == group)) {
+    if (has_more && (coalescer->kernel_blocks > 0) &&
+        (coalescer->open == group)) {
         (void)group_is_reached(group); /* its blocks may follow by themselves */
     }
     return UCS_INPROGRESS;
