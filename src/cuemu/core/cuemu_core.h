@@ -401,9 +401,14 @@ cuemu_op_id_t cuemu_sim_service(cuemu_sim_t *sim, int32_t server,
    cuemu_clock_poll() next. */
 void cuemu_sim_suspend(cuemu_sim_t *sim, cuemu_op_id_t id);
 
+/* Let time go on without a stopped server: what is due and only it may serve is
+   due again at the time `until`; what it serves lands when cuemu_sim_served()
+   says so. Call cuemu_clock_poll() next. */
+void cuemu_sim_put_off(cuemu_sim_t *sim, int32_t owner, cuemu_time_t until);
+
 /* End the service of an operation: it is done, and its successors are queued.
-   Has no effect on operations that are neither SERVING nor suspended. Call
-   cuemu_clock_poll() next. */
+   Has no effect on operations that are neither SERVING, suspended nor put off.
+   Call cuemu_clock_poll() next. */
 void cuemu_sim_served(cuemu_sim_t *sim, cuemu_op_id_t id);
 
 /* Return non-zero if an OWNER_ONLY operation of `owner` is due and not being

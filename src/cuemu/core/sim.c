@@ -916,12 +916,33 @@ void cuemu_sim_suspend(cuemu_sim_t *sim, cuemu_op_id_t id)
     }
 }
 
+void cuemu_sim_put_off(cuemu_sim_t *sim, int32_t owner, cuemu_time_t until)
+{
+    cuemu_op_t *op;
+    uint32_t i;
+
+    for (i = 0; (i < sim->max_ops) && (sim->num_due > 0); ++i) {
+        op = cuemu_sim_op(sim, i);
+        if ((op->state == CUEMU_OP_STATE_DUE) && (op->desc.owner == owner) &&
+            (op->desc.flags & CUEMU_OP_OWNER_ONLY)) {
+            cuemu_op_withdraw(sim, i);
+            cuemu_op_set_timer(sim, i, CUEMU_OP_STATE_LANDING, until);
+        } else if ((op->state == CUEMU_OP_STATE_SERVING) &&
+                   (op->server == owner)) {
+            cuemu_op_withdraw(sim, i);
+            cuemu_op_set_timer(sim, i, CUEMU_OP_STATE_LANDING,
+                               sim->time + CUEMU_TIME_INF / 4);
+        }
+    }
+}
+
 void cuemu_sim_served(cuemu_sim_t *sim, cuemu_op_id_t id)
 {
     cuemu_op_t *op = cuemu_sim_op_find(sim, id);
 
-    /* a mark that runs was suspended */
+    /* a mark that runs was suspended, an operation that lands was put off */
     if ((op != NULL) && ((op->state == CUEMU_OP_STATE_SERVING) ||
+                         (op->state == CUEMU_OP_STATE_LANDING) ||
                          ((op->state == CUEMU_OP_STATE_RUNNING) &&
                           (op->desc.kind == CUEMU_OP_MARK)))) {
         cuemu_op_withdraw(sim, cuemu_sim_op_index(sim, op));
@@ -1078,9 +1099,10 @@ unsigned cuemu_sim_owner_purge(cuemu_sim_t *sim, int32_t owner)
         }
 
         if (op->desc.owner != owner) {
-            if ((op->state == CUEMU_OP_STATE_SERVING) &&
-                (op->server == owner)) {
-                --sim->num_due;
+            if ((op->server == owner) &&
+                ((op->state == CUEMU_OP_STATE_SERVING) ||
+                 (op->state == CUEMU_OP_STATE_LANDING))) {
+                cuemu_op_withdraw(sim, i);
                 cuemu_op_land(sim, i); /* due again */
             }
             continue;

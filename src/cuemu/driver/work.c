@@ -67,6 +67,10 @@ static int cuemu_num_watches;       /* watched operations not served yet */
 #define CUEMU_CALL_NS      10000000ull
 #define CUEMU_CALL_BUSY_NS 1000000000ull
 
+/* Interval for looking at stopped processes while the clock stands, ns of real
+   time */
+#define CUEMU_STOPPED_NS 20000000ull
+
 /* Interval for reading the words that streams wait for, ns of real time */
 #define CUEMU_SPIN_LOOK_NS 200000ull
 
@@ -574,6 +578,34 @@ static void cuemu_calls_suspend(cuemu_shared_t *sh)
     }
 }
 
+/* Let the clock go on without processes that a signal or a debugger has
+   stopped: a GPU does not wait for them. Asks the kernel once in
+   CUEMU_STOPPED_NS. Call with the session's lock. */
+static void cuemu_stopped_put_off(cuemu_shared_t *sh)
+{
+    static uint64_t asked_ns;
+    const uint64_t now_ns = cuemu_real_ns();
+    const cuemu_time_t until = cuemu_sim_time(cuemu_session.sim) +
+                               1000 * CUEMU_PS_PER_US;
+    int slot;
+
+    if (now_ns < asked_ns + CUEMU_STOPPED_NS) {
+        return;
+    }
+
+    asked_ns = now_ns;
+    for (slot = 0; slot < CUEMU_MAX_PROCS; ++slot) {
+        if ((sh->slots[slot].pid != 0) && (slot != cuemu_session.slot) &&
+            (sh->clock.ranks[slot].space == cuemu_clock_source->space()) &&
+            (cuemu_clock_source->is_running(sh->slots[slot].pid,
+                                            sh->slots[slot].pid,
+                                            0) == CUEMU_CLOCK_STOPPED)) {
+            cuemu_sim_put_off(cuemu_session.sim, CUEMU_OWNER_COPY(slot), until);
+            cuemu_sim_put_off(cuemu_session.sim, CUEMU_OWNER_CALL(slot), until);
+        }
+    }
+}
+
 static int cuemu_spin_is_over(const cuemu_spin_t *spin)
 {
     uint32_t word = __atomic_load_n((const uint32_t*)cuemu_payload_ptr(
@@ -620,6 +652,7 @@ static void cuemu_poll(void)
 
     if (cuemu_sim_num_due(cuemu_session.sim) > 0) {
         cuemu_calls_suspend(sh);
+        cuemu_stopped_put_off(sh);
     }
     cuemu_clock_poll(&sh->clock, cuemu_session.sim);
     if ((cuemu_num_spins > 0) && cuemu_spins_look()) {

@@ -230,6 +230,50 @@ TEST_F(driver, a_short_host_function_takes_no_time)
     });
 }
 
+/* A process that is stopped with copies to its memory and a host function under
+   way holds up no other process. */
+TEST_F(driver, a_stopped_process_holds_up_no_other)
+{
+    run(2, [this](int rank) {
+        static char host[32 << 20];
+
+        use(rank);
+        CUstream s      = stream();
+        CUdeviceptr ptr = alloc(sizeof(host));
+        CU_OK(cuMemsetD8(ptr, 7, sizeof(host)));
+        if (rank == 1) {
+            m_shared->value[0] = getpid();
+        }
+        barrier();
+        for (int i = 0; i < 3; ++i) {
+            if (rank == 1) {
+                for (int k = 0; k < 3; ++k) {
+                    CU_OK(cuMemcpyDtoHAsync(host, ptr, sizeof(host), s));
+                    CU_OK(cuLaunchHostFunc(s, [](void*) {}, nullptr));
+                }
+                m_shared->value[1] = i + 1;
+                raise(SIGSTOP);
+                CU_OK(cuStreamSynchronize(s));
+                EXPECT_EQ(7, host[sizeof(host) - 1]);
+            } else {
+                const pid_t pid = m_shared->value[0];
+                while (m_shared->value[1] != (uint64_t)i + 1) {
+                    sched_yield();
+                }
+                alarm(20);
+                for (int k = 0; k < 6; ++k) {
+                    CU_OK(cuMemcpyDtoHAsync(host, ptr, sizeof(host), s));
+                    CU_OK(cuStreamSynchronize(s));
+                }
+                alarm(0);
+                usleep(100000); /* behind its raise() */
+                kill(pid, SIGCONT);
+            }
+            barrier();
+        }
+    });
+}
+
 TEST_F(driver, a_process_ends_within_a_host_function)
 {
     run(1, [](int) {
