@@ -546,7 +546,8 @@ cuemu_ptx_status_t cuemu_ptx_address(cuemu_ptx_kernel_t *k,
 
     if (op->reg != CUEMU_PTX_NONE) {
         in->width2 = (uint8_t)cuemu_ptx_type_width(op->type);
-        return (in->width2 >= 4) ? CUEMU_PTX_OK : CUEMU_PTX_NOT_KNOWN;
+        return ((in->width2 >= 4) && (in->width2 <= 8)) ? CUEMU_PTX_OK :
+                                                          CUEMU_PTX_NOT_KNOWN;
     }
     return CUEMU_PTX_OK;
 }
@@ -617,8 +618,8 @@ static cuemu_ptx_status_t ptx_decode_access(cuemu_ptx_kernel_t *k,
         }
     }
 
-    if (in->width < in->size) {
-        return CUEMU_PTX_NOT_KNOWN;
+    if ((in->width < in->size) || (in->width > 8)) {
+        return CUEMU_PTX_NOT_KNOWN; /* a 128-bit register */
     }
 
     in->run = is_store ? ptx_store : ptx_load;

@@ -91,6 +91,17 @@ TEST_F(kernel_driver, invalid_ptx_is_refused)
         EXPECT_NE(nullptr, strstr(log, "tex.1d.v4.f32.s32")) << log;
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
                   load_text(module_of("add.sloppy.f32 %r0, %r1, %r2;")));
+        for (const char *wide : {"ld.global.u64 %w0, [%rd0];",
+                                 "st.global.u64 [%rd0], %w0;",
+                                 "ld.global.u32 %r0, [%w0];",
+                                 "ld.global.v2.u64 {%w0, %w1}, [%rd0];"}) {
+            log[0] = '\0';
+            EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
+                      load_logged(module_of(std::string(".reg .b128 %w<2>; ") +
+                                            wide),
+                                  log, sizeof(log))) << wide;
+            EXPECT_NE(nullptr, strstr(log, ".global")) << log;
+        }
         EXPECT_EQ(CUDA_ERROR_INVALID_PTX,
                   load_text(module_of("bra nowhere;")));
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
