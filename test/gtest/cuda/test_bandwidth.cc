@@ -4,6 +4,8 @@ extern "C" {
 #include <uct/cuda/cuda_copy/cuda_copy_bandwidth.h>
 }
 
+#include "comma.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,6 +23,16 @@ TEST(Bandwidth, list_with_keys)
     EXPECT_DOUBLE_EQ(8300 * MB, bw.h2d);
     EXPECT_DOUBLE_EQ(11660 * MB, bw.d2h);
     EXPECT_DOUBLE_EQ(320 * 1024 * MB, bw.d2d);
+}
+
+TEST(Bandwidth, decimal_points_in_any_locale)
+{
+    uct_cuda_copy_bandwidth_t bw = {0, 0, 0, 0};
+    char error[256];
+    Comma comma;
+    ASSERT_EQ(UCS_OK, uct_cuda_copy_bandwidth_parse("12.5MBs", &bw, error,
+                                                    sizeof(error)));
+    EXPECT_DOUBLE_EQ(12.5 * MB, bw.dflt);
 }
 
 TEST(Bandwidth, one_value_leaves_the_rest)

@@ -250,22 +250,33 @@ void uct_cuda_memory_sync(const void *address)
     uct_cuda_memory_sync_memops(&memory);
 }
 
-bool uct_cuda_memory_is_vmm(const void *address)
+/* Look up the pool of GPU memory without context: NULL for cuMemCreate's (H100,
+ * driver 580). @return false if the driver does not say */
+static bool get_pool(const void *address, CUmemoryPool *pool_p,
+                     uint64_t *allowed_p, int *device_p)
 {
     CUmemorytype memory_type         = (CUmemorytype)0;
-    void *pool                       = NULL;
-    CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
-    void *values[]                   = {&memory_type, &pool};
+    CUpointer_attribute attributes[] = {
+        CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    };
+    void *values[] = {&memory_type, pool_p, allowed_p, device_p};
 
-    /* of GPU memory without context only pools' has a pool (H100, driver
-     * 580) */
-    return ((uct_cuda_driver_get()->cuPointerGetAttributes(
-                     2, attributes, values, (CUdeviceptr)address) ==
-             CUDA_SUCCESS) &&
-            (memory_type == CU_MEMORYTYPE_DEVICE)) ?
-                   (pool == NULL) :
-                   has_handle(address);
+    return (uct_cuda_driver_get()->cuPointerGetAttributes(
+                    4, attributes, values, (CUdeviceptr)address) ==
+            CUDA_SUCCESS) &&
+           (memory_type == CU_MEMORYTYPE_DEVICE);
+}
+
+bool uct_cuda_memory_is_vmm(const void *address)
+{
+    CUmemoryPool pool = NULL;
+    uint64_t allowed  = 0;
+    int device        = 0;
+
+    return get_pool(address, &pool, &allowed, &device) ? (pool == NULL) :
+                                                         has_handle(address);
 }
 
 /* Return whether a pool keeps all memory that is freed. Memory that was
@@ -278,7 +289,7 @@ static bool pool_keeps_memory(CUmemoryPool pool, int device)
     cuuint64_t threshold            = 0;
     size_t total;
 
-    return (pool != NULL) && (driver->cuMemPoolGetAttribute != NULL) &&
+    return (driver->cuMemPoolGetAttribute != NULL) &&
            (driver->cuMemPoolGetAttribute(pool,
                                           CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
                                           &threshold) == CUDA_SUCCESS) &&
@@ -288,21 +299,14 @@ static bool pool_keeps_memory(CUmemoryPool pool, int device)
 
 bool uct_cuda_memory_is_closed_pool(const void *address)
 {
-    uint64_t allowed                 = 0;
-    CUmemoryPool pool                = NULL;
-    int device                       = 0;
-    CUpointer_attribute attributes[] = {
-        CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
-        CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
-        CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    };
-    void *values[]                   = {&allowed, &pool, &device};
+    CUmemoryPool pool = NULL;
+    uint64_t allowed  = 0;
+    int device        = 0;
 
-    return !uct_cuda_memory_is_vmm(address) &&
-           ((uct_cuda_driver_get()->cuPointerGetAttributes(
-                     3, attributes, values, (CUdeviceptr)address) !=
-             CUDA_SUCCESS) ||
-            (allowed == 0) || !pool_keeps_memory(pool, device));
+    return get_pool(address, &pool, &allowed, &device) ?
+                   (pool != NULL) && ((allowed == 0) ||
+                                      !pool_keeps_memory(pool, device)) :
+                   !has_handle(address);
 }
 
 void uct_cuda_memory_report_closed(const void *address)

@@ -2,6 +2,8 @@
 /* Parser of UCX_CUDA_COPY_BW. */
 #include <uct/cuda/cuda_copy/cuda_copy_bandwidth.h>
 
+#include <uct/cuda/base/number.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@ static int parse_value(const char *text, size_t length, double *value_p)
     memcpy(buffer, text, length);
     buffer[length] = '\0';
 
-    value = strtod(buffer, &end);
+    value = uct_cuda_strtod(buffer, &end);
     if ((end == buffer) || !isfinite(value) || (value < 0)) {
         return -1;
     }
