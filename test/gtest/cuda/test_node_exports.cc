@@ -101,6 +101,22 @@ protected:
     }
 };
 
+/* A key that was changed on its way must not keep the watch thread busy */
+TEST_F(IpcExports, a_range_beyond_all_pieces_is_refused_at_once)
+{
+    uct_cuda_node_region_t region = {};
+    uint64_t answer[UCT_CUDA_NODE_MAX_ANSWER / sizeof(uint64_t)];
+
+    region.base   = 0x1000000;
+    region.length = length;
+    uct_cuda_node_exports_add_region(&region);
+    driver.questions = 0;
+    EXPECT_EQ(0u, uct_cuda_node_exports_renew(region.base, (uint64_t)1 << 62,
+                                              answer));
+    EXPECT_EQ(0, driver.questions);
+    uct_cuda_node_exports_remove_region(&region);
+}
+
 TEST_F(IpcExports, an_allocation_has_one_handle)
 {
     uct_cuda_node_handle_t first  = get(alloc(0x10000));

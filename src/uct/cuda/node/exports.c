@@ -29,6 +29,9 @@
 /* Step between addresses where a piece may begin (all GPUs so far) */
 #define GRANULARITY ((uint64_t)2 << 20)
 
+/* Most memory in pieces of one GPU, bytes */
+#define MAX_PIECES ((uint64_t)1 << 39)
+
 /* Ids of ranges; those of the driver count up from 0 */
 #define RANGE_ID ((uint64_t)1 << 63)
 
@@ -394,8 +397,6 @@ static void close_inherited(void)
     pthread_mutex_init(&exports.lock, NULL);
 }
 
-static size_t renew(uint64_t base, uint64_t length, void *answer);
-
 static bool watch_look(void)
 {
     return uct_cuda_node_exports_check(CHECKS_OF_WATCH) > 0;
@@ -406,7 +407,7 @@ static void start_watch(void)
     static const uct_cuda_node_watched_t watched = {
         .look            = watch_look,
         .make            = uct_cuda_node_exports_descriptor,
-        .renew           = renew,
+        .renew           = uct_cuda_node_exports_renew,
         .close_inherited = close_inherited
     };
     const uct_cuda_node_descriptors_t *socket;
@@ -677,25 +678,28 @@ void uct_cuda_node_exports_remove_region(uct_cuda_node_region_t *region)
     pthread_mutex_unlock(&exports.lock);
 }
 
-static bool is_registered(uint64_t begin, uint64_t end)
+/* Return whether a key may have this range: regions have some of it, and the
+ * rest fits into the pieces at their ends. Looking for the pieces of a wrong
+ * key's range could keep the watch thread busy for hours. */
+static bool is_registered(uint64_t base, uint64_t length)
 {
     const uct_cuda_node_region_t *region;
+    uint64_t longest = 0;
 
     pthread_mutex_lock(&exports.lock);
     LIST_FOREACH(region, &exports.regions, link)
     {
-        if ((region->base < end) && (region->base + region->length > begin)) {
-            break;
+        if ((region->base < base + length) &&
+            (region->base + region->length > base)) {
+            longest += (longest == 0) ? MAX_PIECES : 0;
+            longest += region->length;
         }
     }
     pthread_mutex_unlock(&exports.lock);
-    return region != NULL;
+    return length <= longest;
 }
 
-/* Make a handle for a peer of the memory that is mapped at these addresses now,
- * in any context. No user is added. @return Its size; 0: none, as no region has
- * any of the addresses, or as get_range() */
-static size_t renew(uint64_t base, uint64_t length, void *answer)
+size_t uct_cuda_node_exports_renew(uint64_t base, uint64_t length, void *answer)
 {
     UCS_STATIC_ASSERT(sizeof(uct_cuda_node_handle_t) <=
                       UCT_CUDA_NODE_MAX_ANSWER);
@@ -705,7 +709,7 @@ static size_t renew(uint64_t base, uint64_t length, void *answer)
     uct_cuda_memory_t memory;
     ucs_status_t status;
 
-    if ((length > UINT64_MAX - base) || !is_registered(base, base + length)) {
+    if ((length > UINT64_MAX - base) || !is_registered(base, length)) {
         return 0;
     }
 

@@ -97,4 +97,10 @@ int uct_cuda_node_exports_descriptor(
 /** Return the number of exports with an open descriptor, for tests. */
 unsigned uct_cuda_node_exports_num_held(void);
 
+/** Make a handle for a peer of the memory that is mapped at these addresses
+ *  now, in any context. No user is added. @return Its size; 0: none, as no
+ *  region has any of the addresses, or as uct_cuda_node_exports_get_range() */
+size_t uct_cuda_node_exports_renew(uint64_t base, uint64_t length,
+                                   void *answer);
+
 #endif
