@@ -147,7 +147,7 @@ static CUresult cuemu_ipc_open(cuemu_context_t *ctx,
     uint64_t shift;
 
     if ((extent->id != ipc->id) || !extent->live ||
-        (ipc->offset > extent->size) ||
+        (ipc->size == 0) || (ipc->offset > extent->size) ||
         (ipc->size > extent->size - ipc->offset)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }

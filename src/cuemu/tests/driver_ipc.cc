@@ -134,11 +134,15 @@ TEST_F(driver, ipc_refuses)
                       cuIpcGetMemHandle(&m_shared->handle[1], mine));
             /* the same memory and address again, but a new handle */
             EXPECT_EQ(mine, alloc(4 * MiB));
+            CU_OK(cuIpcGetMemHandle(&m_shared->handle[2], mine));
         }
         barrier();
 
         if (rank == 1) {
-            CUipcMemHandle junk;
+            CUipcMemHandle junk = m_shared->handle[2];
+            memset(junk.reserved + 32, 0, 8); /* its size */
+            EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
+                      cuIpcOpenMemHandle(&ptr, junk, 1));
             memset(&junk, 0x5a, sizeof(junk));
             EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                       cuIpcOpenMemHandle(&ptr, m_shared->handle[0], 1));
