@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Files of this project, and the UCX and MPI that a command loads."""
 
+import functools
 import glob
 import json
 import mmap
@@ -141,6 +142,7 @@ class Installation:
         self.describe(path)
         return path
 
+    @functools.lru_cache(None)
     def describe(self, path, sysfs=None):
         """Have the emulator check a node's file, and write the node's sysfs to a
         folder. Returns (number of GPUs, messages)."""
@@ -179,14 +181,19 @@ def is_elf(path):
         return False
 
 
+@functools.lru_cache(None)
+def said_by_ldd(path, environ):
+    """Return ldd's lines. `environ` are pairs of names and values."""
+    return subprocess.run(['ldd', path], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, env=dict(environ),
+                          universal_newlines=True).stdout.splitlines()
+
+
 def linked_libraries(path, environ):
     """Return {soname: path or MISSING} of the libraries that the dynamic linker
     would load for `path`, a program or a library. Runs none of its code."""
-    result = subprocess.run(['ldd', path], stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, env=environ,
-                            universal_newlines=True)
     libraries = {}
-    for line in result.stdout.splitlines():
+    for line in said_by_ldd(path, tuple(environ.items())):
         match = re.match(r'\t(.+?)(?: => (.+?))?(?: \(0x[0-9a-f]+\))?$', line)
         where = match and (match.group(2) or match.group(1))
         if where and (where[0] == '/' or where == MISSING):
@@ -247,36 +254,52 @@ def is_python(path):
     return bool(re.match(r'(python|pypy)[\d.]*$', os.path.basename(path)))
 
 
+# Without modules that take longer to import than the libraries to load
 PROBE = r'''
-import ctypes, json, re, sys
-answer = {"errors": []}
-for path in json.loads(sys.argv[1]):
+import ctypes, sys
+def answer(name, text):
+    print("\nucx_mp_run:" + name, text.hex())
+for path in sys.argv[1:]:
     try:
         library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        answer["errors"].append(str(error))
+        answer("error", str(error).encode())
         continue
     if hasattr(library, "MPI_Get_library_version"):
         text = ctypes.create_string_buffer(65536)
         length = ctypes.c_int()
         library.MPI_Get_library_version(text, ctypes.byref(length))
-        answer["mpi"] = text.value.decode("utf-8", "replace")
+        answer("mpi", text.value)
         # MPICH's may be asked after MPI_Init only
         if b"Open MPI" in text.value and \
-                hasattr(library, "MPIX_Query_cuda_support"):
-            answer["cuda"] = bool(library.MPIX_Query_cuda_support())
+                hasattr(library, "MPIX_Query_cuda_support") and \
+                library.MPIX_Query_cuda_support():
+            answer("cuda", b"y")
     if hasattr(library, "ucp_get_version_string"):
         library.ucp_get_version_string.restype = ctypes.c_char_p
-        answer["version"] = library.ucp_get_version_string().decode()
-        answer["statistics"] = hasattr(library, "ucs_stats_node_alloc")
-with open("/proc/self/maps") as maps:
-    for line in maps:
-        match = re.search(r" (/.*/(libuc[ps])(-[0-9a-f]+)?\.so[^/\s]*)$",
-                          line.rstrip())
-        if match:
-            answer[match.group(2)] = match.group(1)
-print("\nucx_mp_run:" + json.dumps(answer))
+        answer("version", library.ucp_get_version_string())
+        if hasattr(library, "ucs_stats_node_alloc"):
+            answer("statistics", b"y")
+with open("/proc/self/maps", "rb") as maps:
+    answer("maps", b"".join(line for line in maps if b"/libuc" in line))
 '''
+
+
+def read_answer(lines):
+    """Return the names and values printed by PROBE."""
+    answer = {'errors': []}
+    for line in lines:
+        name, _, value = line.partition(' ')
+        text = bytes.fromhex(value).decode('utf-8', 'replace')
+        if name == 'error':
+            answer['errors'].append(text)
+        elif name != 'maps':
+            answer[name] = text
+        for path, stem in re.findall(
+                r'(?m) (/.*/(libuc[ps])(?:-[0-9a-f]+)?\.so[^/\s]*)$',
+                text if name == 'maps' else ''):
+            answer[stem] = path
+    return answer
 
 
 def probe(libraries, environ):
@@ -284,14 +307,15 @@ def probe(libraries, environ):
     faster and without modules of the current folder, and return its report."""
     try:
         result = subprocess.run(
-            [sys.executable, '-I', '-S', '-c', PROBE, json.dumps(libraries)],
+            [sys.executable, '-I', '-S', '-c', PROBE, *libraries],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ,
             universal_newlines=True, timeout=60)
     except subprocess.TimeoutExpired:
         return {'errors': ['loading it took more than 60 s']}
-    for line in result.stdout.splitlines():
-        if line.startswith('ucx_mp_run:'):
-            return json.loads(line[len('ucx_mp_run:'):])
+    lines = [line[len('ucx_mp_run:'):] for line in result.stdout.splitlines()
+             if line.startswith('ucx_mp_run:')]
+    if lines and lines[-1].startswith('maps '):
+        return read_answer(lines)
     text = (result.stderr.strip().splitlines() or ['exit code %d'
                                                    % result.returncode])[-1]
     return {'errors': [text]}
