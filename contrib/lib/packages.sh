@@ -164,6 +164,22 @@ wheel_venv() {
     ) 9> "$ucx_mp_deps/.venv-lock"
 }
 
+# python_starts_bare: put a python3 into PATH that has the packages of the present one, but
+# runs none of the code in their .pth files: it may take longer than Python's own start
+python_starts_bare() {
+    local folder=$ucx_mp_build/python sites
+    sites=$(python3 -c 'import glob, os, site
+sites = [path for path in site.getsitepackages() if os.path.isdir(path)]
+if any(line.startswith("import") for path in sites
+       for file in glob.glob(path + "/*.pth") for line in open(file)):
+    print("\n".join(sites))') && [ -n "$sites" ] || return 0
+    rm -rf "$folder"
+    python3 -m venv --without-pip "$folder" &&
+        echo "$sites" > "$(echo "$folder"/lib/python3*/site-packages)/others.pth" ||
+        return 0
+    PATH=$folder/bin:$PATH
+}
+
 wheel_source() {
     if [ -n "$ucx_mp_wheels" ]; then
         printf '%s ' --no-index --find-links "$ucx_mp_wheels"

@@ -9,7 +9,14 @@ build_main() {
     rm -rf "$ucx_mp_prefix"    # the tests must use files of this tree only
     # shellcheck disable=SC2046
     variant main . -- $(main_arguments) || return
-    make -C "$ucx_mp_build/main" --no-print-directory install
+    make -C "$ucx_mp_build/main" --no-print-directory install &&
+        compiled "$ucx_mp_prefix/share/ucx-mp"
+}
+
+# compiled FOLDER: keep its Python modules as bytecode. The steps start ucx_mp_run some
+# thousand times, and it writes none itself.
+compiled() {
+    python3 -m compileall -q "$1"
 }
 
 # test/mpi for the Open MPI of PyPI's wheel, which contains UCX 1.20.1
