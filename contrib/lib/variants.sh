@@ -29,6 +29,25 @@ generate() {
     "$ucx_mp_top/autogen.sh"
 }
 
+# configured CONFIGURE ARGUMENT...: configure in the present folder. The shell of configure,
+# libtool and make is /bin/sh: where it is dash, it starts in half of bash's time. Builds by one C
+# compiler share those of its results that depend on no other argument.
+configured() {
+    local configure=$1 word cache
+    shift
+    cache=$ucx_mp_build/configured-$(packages_installed | cksum | cut -d ' ' -f 1)
+    for word; do
+        case $word in CC=* | --host=*) cache+=-${word//[^a-zA-Z0-9_]/_} ;; esac
+    done
+    cp "$cache" config.cache 2>/dev/null || true
+    CONFIG_SHELL=/bin/sh SHELL=/bin/sh "$configure" --quiet --cache-file=config.cache "$@" ||
+        return
+    [ -f config.cache ] || return 0
+    grep -vEi 'ac_cv_env_|cxx|pkg_cv_|_header_uc|mpi_cc|python' config.cache > config.shared &&
+        mv config.shared "$cache"
+    rm -f config.cache
+}
+
 # variant NAME MAKE_FOLDER... -- CONFIGURE_ARGUMENT...: configure build/NAME if
 # the arguments have changed, or configure's findings may have, and make the
 # folders ('.' is everything).
@@ -51,12 +70,12 @@ variant() {
        [ ! -f "$folder/Makefile" ]; then
         rm -rf "$folder"
         mkdir -p "$folder"
-        (cd "$folder" && "$ucx_mp_top/configure" --quiet \
-            "${arguments[@]}") || return 1
+        (cd "$folder" && configured "$ucx_mp_top/configure" "${arguments[@]}") ||
+            return 1
         printf '%s' "${arguments[*]}" > "$folder/.arguments"
     elif [ "$(cat "$folder/.packages" 2>/dev/null)" != "$packages" ]; then
         (cd "$folder" && ./config.status --quiet --recheck &&
-            ./config.status --quiet) || return 1
+            ./config.status --quiet && rm -f config.cache) || return 1
     fi
     printf '%s' "$packages" > "$folder/.packages"
     for name in "${subdirs[@]}"; do

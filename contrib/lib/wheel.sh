@@ -84,7 +84,7 @@ wheel_libxml2() {
         cd "$work" || exit
         wheel_source_package libxml2 &&
             dpkg-source --no-check -x libxml2_*.dsc source && cd build || exit
-        ../source/configure --quiet --host="$ucx_mp_wheel_host" \
+        CONFIG_SHELL=/bin/sh SHELL=/bin/sh ../source/configure --quiet --host="$ucx_mp_wheel_host" \
             --prefix="$folder" --disable-shared --with-minimum --with-threads \
             --without-icu --without-iconv --without-lzma --without-zlib \
             CC="$ucx_mp_wheel_tools/cc" AR="$ucx_mp_wheel_tools/ar" \
@@ -127,7 +127,8 @@ wheel_configure() {
     sum=${sum%% *}
     rm -rf "$folder"
     mkdir -p "$folder"
-    (cd "$folder" && "$ucx_mp_top/configure" --quiet \
+    (cd "$folder" &&
+        CONFIG_SHELL=/bin/sh SHELL=/bin/sh "$ucx_mp_top/configure" --quiet \
         --cache-file="$ucx_mp_deps/wheel-config-$sum.cache" \
         "${arguments[@]}") || return
     printf '%s' "${arguments[*]}" > "$folder/.arguments"

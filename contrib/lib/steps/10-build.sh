@@ -55,7 +55,7 @@ build_dist() {
     mkdir "$folder/build"
     cd "$folder/build" || return
     # shellcheck disable=SC2211
-    ../ucx-mp-*/configure --quiet --prefix="$ucx_mp_prefix-1.22" \
+    configured ../ucx-mp-*/configure --prefix="$ucx_mp_prefix-1.22" \
         --libdir="$ucx_mp_prefix-1.22/lib" "${headers[@]}" --enable-werror \
         "${compiler[@]}" CFLAGS=-O0 CXXFLAGS=-O0 &&
         make -j"$ucx_mp_jobs" --no-print-directory install
