@@ -2,8 +2,8 @@
 # shellcheck shell=bash
 # Unit tests of the module and of the emulator.
 
-# Optimizing the tests takes longer than running them
-unit_flags="-g1 -O0"
+# Optimizing the tests, or describing them to a debugger, takes longer than running them
+unit_flags="-g0 -O0"
 
 # unit_check VARIANT FOLDER: run make check in it and keep its logs. Its tests
 # share the precompiled header of test/gtest.

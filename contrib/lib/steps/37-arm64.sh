@@ -21,7 +21,7 @@ arm64_build() {
         --with-openmpi-mpicc="$ucx_mp_build/arm64-mpicc" \
         "CC=aarch64-linux-gnu-gcc --sysroot=$ucx_mp_arm64_root" \
         "CXX=aarch64-linux-gnu-g++ --sysroot=$ucx_mp_arm64_root" \
-        CFLAGS="-O2" CXXFLAGS="-O0" \
+        CFLAGS="-O1" CXXFLAGS="-O0" \
         LIBXML2_CFLAGS="-I$ucx_mp_arm64_root/usr/include/libxml2" \
         LIBXML2_LIBS=-lxml2 GTEST_CFLAGS=" " \
         GTEST_LIBS="-lgtest_main -lgtest -lpthread" || return
