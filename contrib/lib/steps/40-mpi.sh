@@ -56,12 +56,12 @@ mpi_checked() {
     return $rc
 }
 
-# mpi_checked_run NODE RANKS MULTIPATH ARGUMENT...: run ucx_mp_checked
+# mpi_checked_run NODE RANKS MULTIPATH ARGUMENT...: run ucx_mp_checked; no time is judged
 mpi_checked_run() {
     local node=$1 ranks=$2 way=$3
     shift 3
     passing_on '^ucx_mp_checked: [1-9][0-9]* transfers, .* 0 wrong' \
-        "$mpi_run" --emulate "$node" --multipath "$way" \
+        "$mpi_run" --emulate "$node" --slowdown 5 --multipath "$way" \
         "$mpirun" -n "$ranks" "$programs/ucx_mp_checked" "$@" --time-limit 60
 }
 

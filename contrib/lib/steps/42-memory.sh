@@ -35,7 +35,7 @@ memory_churn() {
         local -x UCX_TLS=self,sm,tcp,cuda_copy,cuda_ipc
     fi
     passing_on '^ucx_mp_churn: [1-9][0-9]* steps, .* at the end, 0 wrong' \
-        "$mpi_run" --quiet --emulate "$node" "$mpirun" -n "$ranks" \
+        "$mpi_run" --quiet --emulate "$node" --slowdown 5 "$mpirun" -n "$ranks" \
         --oversubscribe "$programs/ucx_mp_churn" "$@"
 }
 

@@ -10,8 +10,8 @@ gpus_run() {
     mpi_tools "$1" || return
     shift 2
     passing_on '^ucx_mp_gpus: .* [1-9][0-9]* times GPUs did its part, 0 wrong' \
-        "$mpi_run" --quiet --collectives y --emulate "$node" "$mpirun" -n 2 \
-        "$programs/ucx_mp_gpus" "$@"
+        "$mpi_run" --quiet --collectives y --emulate "$node" --slowdown 5 \
+        "$mpirun" -n 2 "$programs/ucx_mp_gpus" "$@"
 }
 
 # gpus_without_fragments ARGUMENT...: as gpus_several. UCX 1.22 keeps its pools of
