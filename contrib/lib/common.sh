@@ -7,6 +7,8 @@ ucx_mp_build=${UCX_MP_BUILD:-$ucx_mp_top/build}
 ucx_mp_deps=$ucx_mp_build/deps
 ucx_mp_prefix=$ucx_mp_build/install
 ucx_mp_jobs=${UCX_MP_JOBS:-$(nproc)}
+# Compilers wait for files, and other programs take their share of the processors
+ucx_mp_make_jobs=$((2 * ucx_mp_jobs))
 
 ucx_mp_wheels=${UCX_MP_WHEELS:-}
 

@@ -139,6 +139,11 @@ wide() { named step_is_wide yes "$@"; }
 declare -A step_after
 after() { named step_after "$@"; }
 
+# unbuilt NAME...: steps that look at the sources alone. They run beside the first build, part of
+# which (configure) keeps one processor busy.
+declare -A step_is_unbuilt
+unbuilt() { named step_is_unbuilt yes "$@"; }
+
 # modelled NAME...: steps that assert modelled times, and the emulator's own: emulated
 # time follows the ranks' work. Elsewhere it is the wall clock, which is quicker for many
 # small messages.
@@ -219,7 +224,7 @@ steps_each() {
 }
 
 # steps_longest_first NAME...: sort them by their last run's time or, if unknown, by
-# their limit, so that no long step is left for the end
+# their limit, so that no long step is left for the end. All others wait for the build.
 steps_longest_first() {
     local name
     { cat "$times_file" 2>/dev/null
@@ -227,7 +232,7 @@ steps_longest_first() {
           say "$name ${step_limit[$name]}"
       done; } |
         awk 'NF > 2 { took[$1] = $2; next }
-             { print ($1 in took ? took[$1] : $2 / 5), $1 }' |
+             { print ($1 == "build" ? 1e6 : $1 in took ? took[$1] : $2 / 5), $1 }' |
         sort -s -k1,1nr | cut -d ' ' -f 2
 }
 
@@ -244,11 +249,11 @@ step_may_begin() {
     done
 }
 
-# steps_at_once NAME...: run them concurrently, half as many again as there are
-# processors; report each when it ends
+# steps_at_once NAME...: run them concurrently, two for each processor, since many wait for
+# half of their time; report each when it ends
 steps_at_once() {
     local name index is_lost queue under_way=()
-    local most=$((ucx_mp_jobs + ucx_mp_jobs / 2))
+    local most=$((ucx_mp_jobs > 1 ? 2 * ucx_mp_jobs : 1))
     local -A pending=()
     mapfile -t queue < <(steps_longest_first "$@")
     for name in "$@"; do
@@ -277,8 +282,8 @@ steps_at_once() {
     done
 }
 
-# steps_run NAME...: run the build, the other builds concurrently, then concurrent
-# steps, then the others in order. Sets steps_passed, steps_failed_names,
+# steps_run NAME...: run the build beside steps that need none, the other builds concurrently,
+# then concurrent steps, then the others in order. Sets steps_passed, steps_failed_names,
 # steps_skipped_names.
 steps_run() {
     local name first=() builds=() beside=() others=()
@@ -288,8 +293,8 @@ steps_run() {
     trap steps_stop INT TERM HUP
 
     for name in "$@"; do
-        if [ "$name" = build ]; then
-            first=(build)
+        if [ "$name" = build ] || [ -n "${step_is_unbuilt[$name]:-}" ]; then
+            first+=("$name")
         elif [[ $name == build-* || $name == *-build ]]; then
             builds+=("$name")
         elif [ -n "${step_is_alone[$name]:-}" ]; then
@@ -299,7 +304,7 @@ steps_run() {
         fi
     done
 
-    steps_each ${first[0]:+build}
+    steps_at_once ${first[0]:+"${first[@]}"}
     steps_at_once ${builds[0]:+"${builds[@]}"}
     steps_at_once ${beside[0]:+"${beside[@]}"}
     steps_each ${others[0]:+"${others[@]}"}

@@ -79,7 +79,7 @@ variant() {
     fi
     printf '%s' "$packages" > "$folder/.packages"
     for name in "${subdirs[@]}"; do
-        make -C "$folder/$name" -j"$ucx_mp_jobs" --no-print-directory ||
+        make -C "$folder/$name" -j"$ucx_mp_make_jobs" --no-print-directory ||
             return 1
     done
 }

@@ -91,7 +91,7 @@ wheel_libxml2() {
             RANLIB="$ucx_mp_wheel_tools/ranlib" \
             CFLAGS="-O2 -w -fPIC -fvisibility=hidden" || exit
         # shellcheck disable=SC2086
-        make -s -j"$ucx_mp_jobs" $still libxml2.la &&
+        make -s -j"$ucx_mp_make_jobs" $still libxml2.la &&
             make -s $still install-libLTLIBRARIES &&
             make -s -C include $still install || exit
         cp ../source/Copyright "$folder/LICENSE.libxml2"
@@ -139,7 +139,7 @@ wheel_make() {
     local subdir
     rm -rf "$folder/stage"
     for subdir in src src/cuemu src/tools src/tools/tune python; do
-        make -C "$folder/$subdir" -j"$ucx_mp_jobs" --no-print-directory -s &&
+        make -C "$folder/$subdir" -j"$ucx_mp_make_jobs" --no-print-directory -s &&
             make -C "$folder/$subdir" --no-print-directory -s install \
                  DESTDIR="$folder/stage" || return
     done

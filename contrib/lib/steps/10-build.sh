@@ -58,7 +58,7 @@ build_dist() {
     configured ../ucx-mp-*/configure --prefix="$ucx_mp_prefix-1.22" \
         --libdir="$ucx_mp_prefix-1.22/lib" "${headers[@]}" --enable-werror \
         "${compiler[@]}" CFLAGS=-O0 CXXFLAGS=-O0 &&
-        make -j"$ucx_mp_jobs" --no-print-directory install
+        make -j"$ucx_mp_make_jobs" --no-print-directory install
 }
 
 # gcc has other warnings, and optimization finds some more
@@ -75,7 +75,7 @@ build_distcheck() {
     variant distcheck . -- --with-mpicc=no CC=gcc CXX=g++ CFLAGS=-O1 \
         CXXFLAGS=-O0 || return
     make -C "$ucx_mp_build/distcheck" --no-print-directory \
-        -j"$ucx_mp_jobs" distcheck || return
+        -j"$ucx_mp_make_jobs" distcheck || return
     rm -f "$ucx_mp_build"/distcheck/ucx-mp-*.tar.gz
 }
 

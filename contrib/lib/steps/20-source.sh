@@ -80,3 +80,5 @@ step names      quick  10 source_names      "files, functions, steps and log lin
 step layers     quick  10 source_layers     "no include goes up, or in a circle"
 step lines      quick  10 source_lines      "log lines are those reviewed in test/logs/lines.txt"
 step check      quick  60 source_check      "contrib/check itself"
+# not names, which reads the files that autogen.sh makes and removes
+unbuilt format shell links layers lines check

@@ -12,7 +12,7 @@ unit_check() {
     local flags="$unit_flags -I$gtest -I$ucx_mp_top/test/gtest -include first.h"
     make -C "$gtest" --no-print-directory first.h.gch CXXFLAGS="$unit_flags" ||
         return
-    passing_on '^# TOTAL: *[1-9]' make -C "$folder" -j"$ucx_mp_jobs" \
+    passing_on '^# TOTAL: *[1-9]' make -C "$folder" -j"$ucx_mp_make_jobs" \
         --no-print-directory check CXXFLAGS="$flags" || rc=$?
     find "$folder" -name '*.log' ! -name test-suite.log ! -name config.log |
         sort | while IFS= read -r log; do
@@ -29,9 +29,9 @@ in_shards() {
     local variant=$1 flags=$2 count=$ucx_mp_jobs rc=0 program shard pids
     local folder=$ucx_mp_build/$variant/test/gtest
     shift 2
-    make -C "$ucx_mp_build/$variant/src" -j"$count" --no-print-directory \
+    make -C "$ucx_mp_build/$variant/src" -j"$ucx_mp_make_jobs" --no-print-directory \
         libuct_cuda_objects.la libucx_mp_check.la || return
-    make -C "$folder" -j"$count" --no-print-directory CXXFLAGS="$flags" "$@" \
+    make -C "$folder" -j"$ucx_mp_make_jobs" --no-print-directory CXXFLAGS="$flags" "$@" \
         ${in_shards_make:+"${in_shards_make[@]}"} >"$folder/build.log" 2>&1 ||
         { cat "$folder/build.log"; return 1; }
     for program; do
@@ -118,7 +118,7 @@ unit_sanitized() {
     # shellcheck disable=SC2086
     GTEST_FILTER="-$unit_never${1:+:$1}" \
         in_shards sanitized "$sanitized_flags" $unit_programs || return
-    make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_jobs" \
+    make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_make_jobs" \
         --no-print-directory tests/core_test || return
     CUEMU_NODES=$ucx_mp_top/src/cuemu/nodes \
         "$ucx_mp_build/sanitized/src/cuemu/tests/core_test"

@@ -85,7 +85,7 @@ nixl_run_of() {
 # Run the tests of src/uct/abi again, in every UCX unpacked so far
 releases_abi() {
     local program=$ucx_mp_build/main/test/gtest/test_abi folders hashed
-    make -C "${program%/*}" -j"$ucx_mp_jobs" --no-print-directory test_abi ||
+    make -C "${program%/*}" -j"$ucx_mp_make_jobs" --no-print-directory test_abi ||
         return
     folders=$(ls -d "$ucx_mp_deps"/cu12/libucx/lib \
                     "$ucx_mp_deps"/ucx-*/libucx/lib \

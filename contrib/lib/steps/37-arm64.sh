@@ -49,7 +49,7 @@ arm64_abi() {
         folders+=("$(arm64_wheel "$release")") ||
             { skip "no libucx-cu12 $release for arm64"; return; }
     done
-    make -C "${program%/*}" -j"$ucx_mp_jobs" --no-print-directory test_abi \
+    make -C "${program%/*}" -j"$ucx_mp_make_jobs" --no-print-directory test_abi \
         abi_probe abi_load_ucx || return
     UCX_MP_TEST_UCX=$(IFS=:; echo "${folders[*]}") \
         passing_on '^\[  PASSED  \] [1-9][0-9]' arm64_run "$program"

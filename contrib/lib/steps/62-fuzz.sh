@@ -10,9 +10,9 @@ fuzz_readers() {
         clang -x c -fsanitize=fuzzer,address -o /dev/null - 2>/dev/null ||
         { skip "clang has no libFuzzer (libclang-rt-14-dev)"; return; }
     sanitized_build || return
-    make -C "$ucx_mp_build/sanitized/src" -j"$ucx_mp_jobs" --no-print-directory \
+    make -C "$ucx_mp_build/sanitized/src" -j"$ucx_mp_make_jobs" --no-print-directory \
         libuct_cuda_objects.la libucx_mp_check.la &&
-        make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_jobs" \
+        make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_make_jobs" \
             --no-print-directory libcuemu_core.la || return
     FUZZ_SEED=${2:-0} FUZZ_RUNS=${3:--1} UCX_MP_RUN=$mpi_run \
         passing_on '^fuzz: keys: inputs: [1-9]' \
