@@ -368,7 +368,8 @@ static void cuemu_rank_skip(cuemu_clock_rank_t *rank, uint64_t real_ns)
 }
 
 /* Return the time beyond which the rank does not let the node's time go: the
-   end of its wait, or its own time; CUEMU_TIME_INF if it is asleep. Sets
+   end of its wait, or its own time; CUEMU_TIME_INF if it is asleep without a
+   wait. A thread whose wait is over may need long to get a processor. Sets
    *waits_p if the rank waits, and *idle_p to the time that holds instead if all
    ranks wait. */
 static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
@@ -381,7 +382,7 @@ static cuemu_time_t cuemu_rank_bound(cuemu_clock_rank_t *rank, uint64_t real_ns,
         (rank->space == cuemu_clock_source->space())) {
         cuemu_rank_settle(rank, real_ns);
         *waits_p = (cuemu_rank_threads(rank, &until, idle_p) ==
-                    CUEMU_RANK_WAITS);
+                    CUEMU_RANK_WAITS) || rank->is_asleep;
     }
     return *waits_p        ? until :
            rank->is_asleep ? CUEMU_TIME_INF :
@@ -896,7 +897,7 @@ void cuemu_clock_wait_end(cuemu_clock_t *clk, int rank, int thread)
 {
     cuemu_clock_rank_t *r = &clk->ranks[rank];
     uint64_t owner        = cuemu_clock_lock(clk);
-    int waited            = cuemu_rank_is(r, CUEMU_RANK_WAITS);
+    int waited            = cuemu_rank_is(r, CUEMU_RANK_WAITS) || r->is_asleep;
 
     if (thread >= 0) {
         r->threads[thread].until = 0;

@@ -427,6 +427,23 @@ TEST_F(clock_source, a_rank_waits_when_all_its_threads_do)
     leave(0, a);
 }
 
+/* Its thread waits for a processor; another one has just left the driver and
+   sleeps. */
+TEST_F(clock_source, a_wait_that_is_over_holds_back_time)
+{
+    attach(0);
+    attach(1);
+    leave(0, wait(0, us, 8));
+    int a = wait(0, 100 * us, 7);
+    fake.running[1] = false;
+    run(900 * us, {1});
+    EXPECT_NEAR(100 * us, now(), 10 * us);
+    fake.running[1] = true;
+    leave(0, a);
+    run(ms, {0, 1});
+    EXPECT_NEAR(100 * us + ms, now(1), 50 * us);
+}
+
 /* Stopped by a signal or a debugger during a wait. */
 TEST_F(clock_source, a_stopped_rank_does_not_hold_back_time)
 {
