@@ -70,7 +70,7 @@ struct cuemu_job {
     uint64_t            blocks;
     uint64_t            threads; /* threads it occupies on its GPU */
     int                 has_begun;
-    char                barrier[64]; /* of a cooperative kernel's blocks */
+    uint64_t            barrier[8]; /* of a cooperative kernel's blocks */
     char                params[];
 };
 
@@ -121,7 +121,7 @@ static void cuemu_job_map(void *arg, uint64_t address,
     if (address - CUEMU_BARRIER_ADDRESS < sizeof(job->barrier)) {
         range->begin    = CUEMU_BARRIER_ADDRESS;
         range->end      = CUEMU_BARRIER_ADDRESS + sizeof(job->barrier);
-        range->memory   = job->barrier;
+        range->memory   = (char*)job->barrier;
         range->writable = 1;
         range->place    = job->ctx->gpu;
         return;
