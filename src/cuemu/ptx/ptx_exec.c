@@ -56,21 +56,28 @@ static void ptx_push(cuemu_ptx_group_t *g, uint32_t pc, cuemu_ptx_mask_t mask,
     ++g->num_fragments;
 }
 
-/* Take the next fragment off the list. Waiting fragments go last, because only
-   then no other fragment is left for them to wait for. */
+/* Return non-zero if fragment `a` runs before `b`. Waiting fragments go last,
+   even after the one to avoid: only when no other is left they wait for none of
+   them. */
+static int ptx_is_before(const cuemu_ptx_fragment_t *a,
+                         const cuemu_ptx_fragment_t *b, uint32_t avoid)
+{
+    if (a->waits != b->waits) {
+        return a->waits < b->waits;
+    }
+    return ((a->pc == avoid) || (b->pc == avoid)) ? (b->pc == avoid) :
+                                                    (a->pc < b->pc);
+}
+
+/* Take the next fragment off the list. */
 static int ptx_pop(cuemu_ptx_group_t *g, uint32_t avoid, uint32_t *pc_p,
                    cuemu_ptx_mask_t *mask_p, int *waits_p)
 {
     unsigned i, best = CUEMU_PTX_LANES;
 
     for (i = 0; i < g->num_fragments; ++i) {
-        if ((g->fragment[i].pc == avoid) && (g->num_fragments > 1)) {
-            continue;
-        }
         if ((best == CUEMU_PTX_LANES) ||
-            (g->fragment[i].waits < g->fragment[best].waits) ||
-            ((g->fragment[i].waits == g->fragment[best].waits) &&
-             (g->fragment[i].pc < g->fragment[best].pc))) {
+            ptx_is_before(&g->fragment[i], &g->fragment[best], avoid)) {
             best = i;
         }
     }

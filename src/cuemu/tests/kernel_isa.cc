@@ -517,6 +517,31 @@ TEST_F(kernel_isa, barriers_in_shared_memory)
     });
 }
 
+/* One thread waits at a barrier in shared memory, the others of its warp for
+   that thread: none goes on before another warp has arrived */
+TEST_F(kernel_isa, a_warp_waits_for_its_waiting_thread)
+{
+    run(1, [&](int) {
+        expect(
+                module("mov.u32 %r1, b; mov.u32 %r4, 1;\n"
+                       "setp.ne.u32 %p1, %t, 0; @%p1 bra $GO;\n"
+                       "mbarrier.init.shared.b64 [%r1], 1;\n"
+                       "$GO: bar.sync 0; setp.eq.u32 %p2, %t, 100;\n"
+                       "@%p2 bra $LATE; @%p1 bra $ALL;\n"
+                       "$WAIT: mbarrier.try_wait.parity.shared.b64 %p3, [%r1],"
+                       " 0;\n@!%p3 bra $WAIT; ld.shared.u32 %r4, [%r1+8];\n"
+                       "bra $ALL;\n$LATE: mov.u32 %r5, 0;\n"
+                       "$MORE: add.u32 %r5, %r5, 1; setp.lt.u32 %p4, %r5, 3000;"
+                       "\n@%p4 bra $MORE; mov.u32 %r6, 77;\n"
+                       "st.shared.u32 [%r1+8], %r6;\n"
+                       "mbarrier.arrive.shared.b64 _, [%r1];\n"
+                       "$ALL: shfl.sync.idx.b32 %r7, %r4, 0, 31, -1;\n"
+                       "st.global.u32 [%out], %r7;",
+                       ".shared .align 8 .b64 b[2];\n"), 128,
+                [](uint32_t i) { return (i < 32) ? 77u : 1u; });
+    });
+}
+
 /* Linked texts: names that are not visible belong to one text, an external
    variable is another text's, and of two weak ones one remains */
 TEST_F(kernel_isa, names_of_linked_texts)
