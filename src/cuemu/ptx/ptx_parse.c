@@ -492,7 +492,7 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
                            cuemu_ptx_operand_t *op)
 {
     const cuemu_ptx_kernel_t *k = ps->kernel;
-    ptx_symbol_t *symbol;
+    ptx_symbol_t *symbol, *found = NULL;
     unsigned i;
 
     op->global = -1;
@@ -506,24 +506,33 @@ static int ptx_find_symbol(ptx_parser_t *ps, const char *word,
         }
     }
 
+    /* The kernel's names come before those of its text, and these before names
+       that other texts make visible */
     for (i = ps->num_symbols; i-- > 0;) {
         symbol = &ps->symbols[i];
         if ((strcmp(word, symbol->name) == 0) &&
-            ((symbol->unit == 0) || (symbol->unit == ps->unit))) {
-            if ((symbol->offset == PTX_NO_OFFSET) &&
-                (ptx_place_shared(ps, symbol, symbol->size, symbol->align) !=
-                 0)) {
-                return -1;
+            ((symbol->unit == ps->unit) ||
+             ((symbol->unit == 0) && (found == NULL)))) {
+            found = symbol;
+            if ((symbol->scope != 0) || (symbol->unit != 0)) {
+                break;
             }
-            op->kind   = CUEMU_PTX_OPERAND_SYMBOL;
-            op->space  = (uint8_t)symbol->space;
-            op->value  = symbol->offset;
-            op->global = symbol->global;
-            return 1;
         }
     }
+    if (found == NULL) {
+        return 0;
+    }
+    if ((found->offset == PTX_NO_OFFSET) &&
+        ((k == NULL) || (ptx_place_shared(ps, found, found->size,
+                                          found->align) != 0))) {
+        return -1;
+    }
 
-    return 0;
+    op->kind   = CUEMU_PTX_OPERAND_SYMBOL;
+    op->space  = (uint8_t)found->space;
+    op->value  = found->offset;
+    op->global = found->global;
+    return 1;
 }
 
 /* Parse "name", "name + 4" or "generic(name)", `word` being its first word: the
@@ -1544,8 +1553,9 @@ static int ptx_parse_function(ptx_parser_t *ps)
     return 0;
 }
 
-/* Return the definition of a function, or its declaration without one: the one
-   that the current text sees, or else any text's. NULL: no such name. */
+/* Return the definition of a function, or its declaration without one: that of
+   the current text, or else a visible one, or any text's. NULL: no such
+   name. */
 static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
                                                const char *name)
 {
@@ -1556,8 +1566,9 @@ static const ptx_function_t *ptx_find_function(const ptx_parser_t *ps,
     for (i = 0; i < ps->num_functions; ++i) {
         function = &ps->functions[i];
         if (strcmp(function->name, name) == 0) {
-            rank = (function->body == NULL) ? 1 :
-                   (function->is_local && (function->unit != ps->unit)) ? 2 : 3;
+            rank = (function->body == NULL)     ? 1 :
+                   (function->unit == ps->unit) ? 4 :
+                   function->is_local           ? 2 : 3;
             if (rank > best) {
                 best  = rank;
                 found = function;

@@ -6,6 +6,7 @@
  */
 #include "kernel_fixture.h"
 
+#include <array>
 #include <cfenv>
 #include <cmath>
 
@@ -542,8 +543,9 @@ TEST_F(kernel_isa, a_warp_waits_for_its_waiting_thread)
     });
 }
 
-/* Linked texts: names that are not visible belong to one text, an external
-   variable is another text's, and of two weak ones one remains */
+/* Linked texts: names that are not visible belong to one text, also beside
+   visible ones of another, an external variable is another text's, and of two
+   weak ones one remains */
 TEST_F(kernel_isa, names_of_linked_texts)
 {
     run(1, [&](int) {
@@ -554,11 +556,13 @@ TEST_F(kernel_isa, names_of_linked_texts)
                                  ".reg .b32 %r<4>; ld.global.u32 %r1, [mine];\n"
                                  "add.u32 %r1, %r1, N; st.param.b32 [r], %r1;\n"
                                  "ret;\n}\n";
-        auto same = [&](const char *number, const char *value) {
-            std::string text = f;
+        auto same = [&](const char *number, const char *value,
+                        const char *visible = "") {
+            std::string text = visible + f;
 
             text.replace(text.find('N'), 1, number);
-            return own + ".global .u32 mine = " + value + ";\n" + text;
+            return own + visible + ".global .u32 mine = " + value + ";\n" +
+                   text;
         };
         std::string a = module(
                 "{ .param .b32 r; call.uni (r), same, (); "
@@ -567,37 +571,45 @@ TEST_F(kernel_isa, names_of_linked_texts)
                 "ld.param.b32 %r2, [r]; }\n"
                 "ld.global.u32 %r3, [far]; ld.global.u32 %r4, [both];\n"
                 "add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3;\n"
+                "ld.global.u32 %r5, [mine]; add.u32 %r4, %r4, %r5;\n"
                 "add.u32 %r1, %r1, %r4; st.global.u32 [%out], %r1;",
                 ".extern .global .u32 far;\n"
                 ".extern .func (.param .b32 r) other();\n" +
                         same("1", "100"));
-        std::string b = head + same("2", "1000") +
-                        ".visible .global .u32 far = 7;\n"
+        std::string b = ".visible .global .u32 far = 7;\n"
                         ".visible .func (.param .b32 r) other()\n{\n"
                         ".reg .b32 %r<4>;\n"
                         "{ .param .b32 q; call.uni (q), same, (); "
                         "ld.param.b32 %r1, [q]; }\n"
                         "st.param.b32 [r], %r1; ret;\n}\n";
+        std::string c    = head + same("2", "1000", ".visible ") + b;
         std::string none = head + ".extern .global .u32 missing;\n";
+        std::string bad  = head + ".shared .u32 s;\n.global .u64 p = s;\n";
         char log[256] = "";
         CUlinkState link;
         size_t size;
         void *image;
 
+        b = head + same("2", "1000") + b;
         use(0);
-        CU_OK(cuLinkCreate(0, nullptr, nullptr, &link));
-        for (std::string *text : {&a, &b}) {
-            CU_OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, &(*text)[0],
-                                text->size() + 1, "x", 0, nullptr, nullptr));
+        for (auto texts : {std::array<std::string*, 2>{&a, &b}, {&a, &c},
+                           {&c, &a}}) {
+            CU_OK(cuLinkCreate(0, nullptr, nullptr, &link));
+            for (std::string *text : texts) {
+                CU_OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, &(*text)[0],
+                                    text->size() + 1, "x", 0, nullptr,
+                                    nullptr));
+            }
+            CU_OK(cuLinkComplete(link, &image, &size));
+            CU_OK(cuModuleLoadData(&m_module, image));
+            CU_OK(cuLinkDestroy(link));
+            CUdeviceptr ptr = alloc(4);
+            std::vector<uint32_t> out(1);
+            launch("k", 1, 1, 0, ptr);
+            download(out, ptr);
+            EXPECT_EQ(101u + 1002 + 7 + 40 + 100, out[0]);
         }
-        CU_OK(cuLinkComplete(link, &image, &size));
-        CU_OK(cuModuleLoadData(&m_module, image));
-        CU_OK(cuLinkDestroy(link));
-        CUdeviceptr ptr = alloc(4);
-        std::vector<uint32_t> out(1);
-        launch("k", 1, 1, 0, ptr);
-        download(out, ptr);
-        EXPECT_EQ(101u + 1002 + 7 + 40, out[0]);
+        EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, load_logged(bad, log, sizeof(log)));
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
                   load_logged(none, log, sizeof(log)));
         EXPECT_NE(nullptr, strstr(log, "missing is a variable of another"))
