@@ -20,8 +20,9 @@ struct cuemu_module {
     cuemu_object_t      obj;
     cuemu_context_t    *ctx;
     cuemu_ptx_module_t *ptx;
-    CUdeviceptr         globals;   /* memory of all its variables; 0: no
-                                      variables */
+    CUdeviceptr         globals;   /* memory of all its variables but managed
+                                      ones; 0: none */
+    int                 owns_managed; /* the first module of a library */
     cuemu_function_t   *functions;
     cuemu_module_t     *next;      /* next module of a library */
     int                 refs;      /* itself, and running launches */

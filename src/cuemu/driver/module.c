@@ -140,73 +140,77 @@ static CUresult cuemu_module_managed(cuemu_module_t *module,
     cuemu_ptx_global_t *global;
     unsigned i;
 
+    module->owns_managed = (other == NULL);
     for (i = 0; (result == CUDA_SUCCESS) &&
          ((global = cuemu_ptx_global(module->ptx, i)) != NULL); ++i) {
-        if (!global->managed) {
-            continue;
-        }
-        if (other != NULL) {
+        if (global->managed && (other != NULL)) {
             global->address = cuemu_ptx_global(other->ptx, i)->address;
-            continue;
-        }
-        result = cuemu_mem_alloc_touchable(module->ctx, global->size,
-                                           CUEMU_MEM_MANAGED,
-                                           CU_MEM_ATTACH_GLOBAL,
-                                           &global->address);
-        if ((result == CUDA_SUCCESS) && (global->init != NULL)) {
-            memcpy((void*)(uintptr_t)global->address, global->init,
-                   global->size);
-        } else if (result == CUDA_SUCCESS) {
-            memset((void*)(uintptr_t)global->address, 0, global->size);
+        } else if (global->managed) {
+            result = cuemu_mem_alloc_touchable(module->ctx, global->size,
+                                               CUEMU_MEM_MANAGED,
+                                               CU_MEM_ATTACH_GLOBAL,
+                                               &global->address);
         }
     }
     return result;
 }
 
-/* Allocate memory for the module's other variables and initialize it. */
-static CUresult cuemu_module_globals(cuemu_module_t *module)
+/* Set the addresses of the module's other variables, in new memory of `*size_p`
+   bytes. */
+static CUresult cuemu_module_place(cuemu_module_t *module, uint64_t *size_p)
 {
     uint64_t size = 0;
     cuemu_ptx_global_t *global;
     CUresult result;
-    char *memory;
     unsigned i;
 
     for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
-        if (global->managed) {
-            continue;
+        if (!global->managed) {
+            size            = (size + global->align - 1) & ~(global->align - 1);
+            global->address = size;
+            size           += global->size;
         }
-        size            = (size + global->align - 1) & ~(global->align - 1);
-        global->address = size;
-        size           += global->size;
     }
 
-    if (size == 0) {
-        return CUDA_SUCCESS;
+    *size_p = size;
+    result  = (size == 0) ? CUDA_SUCCESS :
+              cuemu_mem_alloc_device(module->ctx, size, CUEMU_MEM_DEVICE, NULL,
+                                     &module->globals);
+    for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
+        global->address += global->managed ? 0 : module->globals;
     }
+    return result;
+}
 
-    result = cuemu_mem_alloc_device(module->ctx, size, CUEMU_MEM_DEVICE, NULL,
-                                    &module->globals);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
+/* Store initial values. Another module with the same managed variables has done
+   so for them. */
+static CUresult cuemu_module_init(cuemu_module_t *module, uint64_t size)
+{
+    char *memory    = calloc(1, size + 1), *to;
+    CUresult result = CUDA_SUCCESS;
+    cuemu_ptx_global_t *global;
+    unsigned i;
 
-    memory = calloc(1, size);
     if (memory == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
 
-    for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
-        global->address += global->managed ? 0 : module->globals;
-    }
     cuemu_ptx_link(module->ptx);
     for (i = 0; (global = cuemu_ptx_global(module->ptx, i)) != NULL; ++i) {
-        if (!global->managed && (global->init != NULL)) {
-            memcpy(memory + (global->address - module->globals), global->init,
-                   global->size);
+        to = global->managed ? (char*)(uintptr_t)global->address :
+                               (memory + (global->address - module->globals));
+        if (global->managed && !module->owns_managed) {
+            continue;
+        }
+        if (global->init != NULL) {
+            memcpy(to, global->init, global->size);
+        } else {
+            memset(to, 0, global->size);
         }
     }
-    result = cuemu_mem_poke(module->globals, memory, size);
+    if (size > 0) {
+        result = cuemu_mem_poke(module->globals, memory, size);
+    }
     free(memory);
     return result;
 }
@@ -223,6 +227,23 @@ void cuemu_module_release(cuemu_module_t *module)
     cuemu_object_delete(module);
 }
 
+/* Free the memory of the module's variables. */
+static void cuemu_module_free_memory(cuemu_module_t *module)
+{
+    cuemu_ptx_global_t *global;
+    unsigned i;
+
+    if (module->globals != 0) {
+        (void)cuemu_mem_free_device(module->globals, 0);
+    }
+    for (i = 0; module->owns_managed &&
+         ((global = cuemu_ptx_global(module->ptx, i)) != NULL); ++i) {
+        if (global->managed && (global->address != 0)) {
+            (void)cuemu_mem_free_device(global->address, 0);
+        }
+    }
+}
+
 static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
 {
     cuemu_function_t *function, *next;
@@ -233,8 +254,8 @@ static void cuemu_module_free(cuemu_module_t *module, int context_is_gone)
     }
     module->functions = NULL;
 
-    if ((module->globals != 0) && !context_is_gone) {
-        (void)cuemu_mem_free_device(module->globals, 0);
+    if (!context_is_gone) {
+        cuemu_module_free_memory(module);
     }
     module->globals = 0;
     module->ctx     = NULL;
@@ -252,6 +273,7 @@ static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
 {
     cuemu_module_t *module;
     cuemu_ptx_status_t status;
+    uint64_t size = 0;
     CUresult result;
 
     result = cuemu_text_check(text, cuemu_session.node->gpus[ctx->gpu].sm,
@@ -274,7 +296,10 @@ static CUresult cuemu_module_new(cuemu_context_t *ctx, const char *text,
                      cuemu_module_managed(module, other) :
                      cuemu_ptx_result(status);
     if (result == CUDA_SUCCESS) {
-        result = cuemu_module_globals(module);
+        result = cuemu_module_place(module, &size);
+    }
+    if (result == CUDA_SUCCESS) {
+        result = cuemu_module_init(module, size);
     }
     if (result != CUDA_SUCCESS) {
         cuemu_module_free(module, 0);

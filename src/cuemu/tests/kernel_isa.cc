@@ -443,7 +443,8 @@ TEST_F(kernel_isa, blocks_that_wait_for_each_other)
     });
 }
 
-/* A managed variable has one address on all GPUs, and the host uses it, too */
+/* A managed variable has one address on all GPUs, and the host uses it, too. It
+   may begin with an address, and is freed with the library */
 TEST_F(kernel_isa, managed_variables)
 {
     run(1, [&](int) {
@@ -451,6 +452,7 @@ TEST_F(kernel_isa, managed_variables)
                 "mov.u64 %rd3, m; atom.global.add.u32 %r1, [%rd3], 2;\n"
                 "st.global.u32 [%out], %r1;",
                 ".visible .global .attribute(.managed) .align 4 .u32 m = 30;\n"
+                ".visible .global .attribute(.managed) .align 8 .u64 p = m;\n"
                 ".visible .global .u32 other = 7;\n");
         std::vector<uint32_t> out(1);
         CUdeviceptr managed, again;
@@ -464,6 +466,8 @@ TEST_F(kernel_isa, managed_variables)
         CU_OK(cuLibraryGetManaged(&managed, &size, library, "m"));
         EXPECT_EQ(4u, size);
         *(volatile uint32_t*)managed += 10;
+        CU_OK(cuLibraryGetManaged(&again, &size, library, "p"));
+        EXPECT_EQ(managed, *(volatile uint64_t*)again);
         CU_OK(cuLibraryGetKernel(&kernel, library, "k"));
         for (int device : {0, 1}) {
             use(device);
@@ -478,6 +482,8 @@ TEST_F(kernel_isa, managed_variables)
         CU_OK(cuCtxSynchronize());
         EXPECT_EQ(44u, *(volatile uint32_t*)managed);
         CU_OK(cuLibraryUnload(library));
+        EXPECT_EQ(CUDA_ERROR_NOT_FOUND,
+                  cuMemGetAddressRange(&again, &size, managed));
     });
 }
 
