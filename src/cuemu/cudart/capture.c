@@ -5,13 +5,13 @@
  */
 #include "cudart.h"
 
-CUDART_FORWARD(cudaStreamBeginCapture, (CUstream stream, int mode),
-               cuStreamBeginCapture(stream, (CUstreamCaptureMode)mode))
-CUDART_FORWARD(cudaStreamEndCapture, (CUstream stream, CUgraph *graph),
-               cuStreamEndCapture(stream, graph))
-CUDART_FORWARD(cudaStreamIsCapturing,
-               (CUstream stream, CUstreamCaptureStatus *status),
-               cuStreamIsCapturing(stream, status))
+CUDART_FORWARD_STREAM(cudaStreamBeginCapture, (CUstream stream, int mode),
+                      cuStreamBeginCapture(stream, (CUstreamCaptureMode)mode))
+CUDART_FORWARD_STREAM(cudaStreamEndCapture, (CUstream stream, CUgraph *graph),
+                      cuStreamEndCapture(stream, graph))
+CUDART_FORWARD_STREAM(cudaStreamIsCapturing,
+                      (CUstream stream, CUstreamCaptureStatus *status),
+                      cuStreamIsCapturing(stream, status))
 
 #if CUEMU_CUDART_MAJOR < 13
 /* Toolkits from 13 on declare only the newest version */
@@ -42,8 +42,8 @@ CUDART_FORWARD(cudaGraphInstantiate,
 CUDART_FORWARD(cudaGraphInstantiateWithFlags,
                (CUgraphExec *exec, CUgraph graph, unsigned long long flags),
                cuGraphInstantiateWithFlags(exec, graph, flags))
-CUDART_FORWARD(cudaGraphLaunch, (CUgraphExec exec, CUstream stream),
-               cuGraphLaunch(exec, stream))
+CUDART_FORWARD_STREAM(cudaGraphLaunch, (CUgraphExec exec, CUstream stream),
+                      cuGraphLaunch(exec, stream))
 CUDART_FORWARD(cudaGraphGetNodes,
                (CUgraph graph, CUgraphNode *nodes, size_t *count),
                cuGraphGetNodes(graph, nodes, count))

@@ -38,6 +38,11 @@ enum {
     CUDART_INVALID_SYMBOL          = 13
 };
 
+/* dim3, and uint3 in kernel launches */
+typedef struct {
+    unsigned x, y, z;
+} cuemu_cudart_dim3_t;
+
 /* cudaPitchedPtr */
 typedef struct {
     void  *ptr;
@@ -111,6 +116,21 @@ cuemu_cudart_error_t cuemu_cudart_kernel(const void *func, CUkernel *kernel_p);
 #define CUDART_FORWARD(_name, _decl, _call) \
     CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name _decl \
     { \
+        CUEMU_CUDART_CALL(_call); \
+    }
+
+/* The stream of a program of nvcc -default-stream per-thread, which takes 0 as
+   this thread's own one */
+#define CUEMU_CUDART_OWN(_stream) \
+    (((_stream) == NULL) ? CU_STREAM_PER_THREAD : (_stream))
+
+/* Define a function that is one call of the driver's about `stream`, and its
+   variant for such programs. */
+#define CUDART_FORWARD_STREAM(_name, _decl, _call) \
+    CUDART_FORWARD(_name, _decl, _call) \
+    CUEMU_CUDART_EXPORT cuemu_cudart_error_t _name##_ptsz _decl \
+    { \
+        stream = CUEMU_CUDART_OWN(stream); \
         CUEMU_CUDART_CALL(_call); \
     }
 

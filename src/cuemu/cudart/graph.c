@@ -171,32 +171,25 @@ CUDART_FORWARD(cudaGraphAddEventWaitNode,
                (CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
                 size_t num_deps, CUevent event),
                cuGraphAddEventWaitNode(node, graph, deps, num_deps, event))
+/* CUDA 13 adds data of the edges */
 #if CUEMU_CUDART_MAJOR >= 13
-CUDART_FORWARD(cudaGraphAddDependencies,
-               (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                const CUgraphEdgeData *data, size_t count),
-               cuGraphAddDependencies_v2(graph, from, to, data, count))
-CUDART_FORWARD(cudaGraphGetEdges,
-               (CUgraph graph, CUgraphNode *from, CUgraphNode *to,
-                CUgraphEdgeData *data, size_t *count),
-               cuGraphGetEdges_v2(graph, from, to, data, count))
-CUDART_FORWARD(cudaGraphNodeGetDependencies,
-               (CUgraphNode node, CUgraphNode *deps, CUgraphEdgeData *data,
-                size_t *count),
-               cuGraphNodeGetDependencies_v2(node, deps, data, count))
+#define DATA_DECL CUgraphEdgeData *data,
+#define DATA      data
 #else
+#define DATA_DECL
+#define DATA      NULL
+#endif
 CUDART_FORWARD(cudaGraphAddDependencies,
                (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                size_t count),
-               cuGraphAddDependencies_v2(graph, from, to, NULL, count))
+                const DATA_DECL size_t count),
+               cuGraphAddDependencies_v2(graph, from, to, DATA, count))
 CUDART_FORWARD(cudaGraphGetEdges,
                (CUgraph graph, CUgraphNode *from, CUgraphNode *to,
-                size_t *count),
-               cuGraphGetEdges_v2(graph, from, to, NULL, count))
+                DATA_DECL size_t *count),
+               cuGraphGetEdges_v2(graph, from, to, DATA, count))
 CUDART_FORWARD(cudaGraphNodeGetDependencies,
-               (CUgraphNode node, CUgraphNode *deps, size_t *count),
-               cuGraphNodeGetDependencies_v2(node, deps, NULL, count))
-#endif
+               (CUgraphNode node, CUgraphNode *deps, DATA_DECL size_t *count),
+               cuGraphNodeGetDependencies_v2(node, deps, DATA, count))
 CUDART_FORWARD(cudaGraphGetRootNodes,
                (CUgraph graph, CUgraphNode *nodes, size_t *count),
                cuGraphGetRootNodes(graph, nodes, count))

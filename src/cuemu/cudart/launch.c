@@ -10,11 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* dim3, and uint3 in kernel launches */
-typedef struct {
-    unsigned x, y, z;
-} cuemu_cudart_dim3_t;
-
 /* GPU code of one source file. */
 typedef struct {
     const void *image;
@@ -477,7 +472,9 @@ CUDART_FORWARD_KERNEL(cudaLaunchCooperativeKernel,
                       (const void *func, cuemu_cudart_dim3_t grid,
                        cuemu_cudart_dim3_t block, void **args, size_t shared,
                        CUstream stream),
-                      cuLaunchCooperativeKernel(
+                      cuemu_cudart_dimensions(&grid, &block) ?
+                      CUDART_INVALID_CONFIGURATION :
+                      (int)cuLaunchCooperativeKernel(
                               (CUfunction)kernel, grid.x, grid.y, grid.z,
                               block.x, block.y, block.z, (unsigned)shared,
                               stream, args))

@@ -156,44 +156,37 @@ cuemu_cudart_error_t cuemu_cudart_kind(int kind)
            CUDART_INVALID_MEMCPY_DIRECTION : CUDART_SUCCESS;
 }
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemcpy(void *dst, const void *src, size_t count, int kind)
-{
-    if (cuemu_cudart_kind(kind) != CUDART_SUCCESS) {
-        return cuemu_cudart_return(CUDART_INVALID_MEMCPY_DIRECTION);
-    }
-    CUEMU_CUDART_CALL((count == 0) ? CUDA_SUCCESS :
-                      cuMemcpy(CUEMU_PTR(dst), CUEMU_PTR(src), count));
-}
+/* Return the result of a copy, or the error of its kind. */
+#define CUDART_COPY(_call) \
+    ((cuemu_cudart_kind(kind) != CUDART_SUCCESS) ? \
+     CUDART_INVALID_MEMCPY_DIRECTION : \
+     (count == 0) ? CUDART_SUCCESS : (cuemu_cudart_error_t)(_call))
 
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaMemcpyAsync(void *dst, const void *src, size_t count, int kind,
-                CUstream stream)
-{
-    if (cuemu_cudart_kind(kind) != CUDART_SUCCESS) {
-        return cuemu_cudart_return(CUDART_INVALID_MEMCPY_DIRECTION);
-    }
-    CUEMU_CUDART_CALL((count == 0) ? CUDA_SUCCESS :
-                      cuMemcpyAsync(CUEMU_PTR(dst), CUEMU_PTR(src), count,
-                                    stream));
-}
-
+CUDART_FORWARD(cudaMemcpy,
+               (void *dst, const void *src, size_t count, int kind),
+               CUDART_COPY(cuMemcpy(CUEMU_PTR(dst), CUEMU_PTR(src), count)))
+CUDART_FORWARD_STREAM(cudaMemcpyAsync,
+                      (void *dst, const void *src, size_t count, int kind,
+                       CUstream stream),
+                      CUDART_COPY(cuMemcpyAsync(CUEMU_PTR(dst), CUEMU_PTR(src),
+                                                count, stream)))
 CUDART_FORWARD(cudaMemcpyPeer,
                (void *dst, int dstDevice, const void *src, int srcDevice,
                 size_t count),
                cuMemcpy(CUEMU_PTR(dst), CUEMU_PTR(src), count))
-CUDART_FORWARD(cudaMemcpyPeerAsync,
-               (void *dst, int dstDevice, const void *src, int srcDevice,
-                size_t count, CUstream stream),
-               cuMemcpyAsync(CUEMU_PTR(dst), CUEMU_PTR(src), count, stream))
+CUDART_FORWARD_STREAM(cudaMemcpyPeerAsync,
+                      (void *dst, int dstDevice, const void *src, int srcDevice,
+                       size_t count, CUstream stream),
+                      cuMemcpyAsync(CUEMU_PTR(dst), CUEMU_PTR(src), count,
+                                    stream))
 CUDART_FORWARD(cudaMemset, (void *ptr, int value, size_t count),
                (count == 0) ? CUDA_SUCCESS :
                cuMemsetD8(CUEMU_PTR(ptr), (unsigned char)value, count))
-CUDART_FORWARD(cudaMemsetAsync,
-               (void *ptr, int value, size_t count, CUstream stream),
-               (count == 0) ? CUDA_SUCCESS :
-               cuMemsetD8Async(CUEMU_PTR(ptr), (unsigned char)value, count,
-                               stream))
+CUDART_FORWARD_STREAM(cudaMemsetAsync,
+                      (void *ptr, int value, size_t count, CUstream stream),
+                      (count == 0) ? CUDA_SUCCESS :
+                      cuMemsetD8Async(CUEMU_PTR(ptr), (unsigned char)value,
+                                      count, stream))
 
 /* Check the arguments of a hint. Hints have no effect: managed memory is always
    in host memory here. `where` is a device, or negative for the host
@@ -250,12 +243,10 @@ CUDART_FORWARD(cudaMemRangeGetAttribute,
                                       CUEMU_PTR(ptr), count))
 
 /* A hint, as well: managed memory is always in host memory here */
-CUEMU_CUDART_EXPORT cuemu_cudart_error_t
-cudaStreamAttachMemAsync(CUstream stream, void *ptr, size_t length,
-                         unsigned flags)
-{
-    return cuemu_cudart_hint(ptr, -1);
-}
+CUDART_FORWARD_STREAM(cudaStreamAttachMemAsync,
+                      (CUstream stream, void *ptr, size_t length,
+                       unsigned flags),
+                      cuemu_cudart_hint(ptr, -1))
 
 /* -------------------------------------------------- handles for processes */
 

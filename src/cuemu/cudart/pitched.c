@@ -72,12 +72,13 @@ CUDART_FORWARD(cudaMemset2D,
                (width * height == 0) ? CUDA_SUCCESS :
                cuMemsetD2D8((CUdeviceptr)(uintptr_t)ptr, pitch,
                             (unsigned char)value, width, height))
-CUDART_FORWARD(cudaMemset2DAsync,
-               (void *ptr, size_t pitch, int value, size_t width,
-                size_t height, CUstream stream),
-               (width * height == 0) ? CUDA_SUCCESS :
-               cuMemsetD2D8Async((CUdeviceptr)(uintptr_t)ptr, pitch,
-                                 (unsigned char)value, width, height, stream))
+CUDART_FORWARD_STREAM(cudaMemset2DAsync,
+                      (void *ptr, size_t pitch, int value, size_t width,
+                       size_t height, CUstream stream),
+                      (width * height == 0) ? CUDA_SUCCESS :
+                      cuMemsetD2D8Async((CUdeviceptr)(uintptr_t)ptr, pitch,
+                                        (unsigned char)value, width, height,
+                                        stream))
 
 /* ------------------------------------------------------------------ boxes */
 

@@ -27,8 +27,8 @@ cudaMallocAsync(void **ptr, size_t size, CUstream stream)
     return cudaMallocFromPoolAsync(ptr, size, NULL, stream);
 }
 
-CUDART_FORWARD(cudaFreeAsync, (void *ptr, CUstream stream),
-               cuMemFreeAsync((CUdeviceptr)(uintptr_t)ptr, stream))
+CUDART_FORWARD_STREAM(cudaFreeAsync, (void *ptr, CUstream stream),
+                      cuMemFreeAsync((CUdeviceptr)(uintptr_t)ptr, stream))
 CUDART_FORWARD_PLAIN(cudaDeviceGetDefaultMemPool,
                      (CUmemoryPool *pool, int device),
                      cuDeviceGetDefaultMemPool(pool, device))

@@ -99,6 +99,16 @@ static CUresult cuemu_launch(const CUlaunchConfig *config, CUfunction handle,
     return CUDA_SUCCESS;
 }
 
+/* A launch of the parameters that older calls have one by one */
+#define CUEMU_CONFIG(_attr, _num) \
+    (CUlaunchConfig) \
+    { \
+        .gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z, \
+        .blockDimX = block_x, .blockDimY = block_y, .blockDimZ = block_z, \
+        .sharedMemBytes = shared, .hStream = stream, .attrs = _attr, \
+        .numAttrs = _num \
+    }
+
 CUEMU_API(cuLaunchKernel,
           (CUfunction function, unsigned grid_x, unsigned grid_y,
            unsigned grid_z, unsigned block_x, unsigned block_y,
@@ -107,13 +117,7 @@ CUEMU_API(cuLaunchKernel,
           (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
            stream, params, extra))
 {
-    CUlaunchConfig config = {
-        .gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z,
-        .blockDimX = block_x, .blockDimY = block_y, .blockDimZ = block_z,
-        .sharedMemBytes = shared, .hStream = stream
-    };
-
-    return cuemu_launch(&config, function, params, extra);
+    return cuemu_launch(&CUEMU_CONFIG(NULL, 0), function, params, extra);
 }
 
 CUEMU_API(cuLaunchCooperativeKernel,
@@ -125,14 +129,8 @@ CUEMU_API(cuLaunchCooperativeKernel,
 {
     CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
                                   .value = {.cooperative = 1}};
-    CUlaunchConfig config = {
-        .gridDimX = grid_x, .gridDimY = grid_y, .gridDimZ = grid_z,
-        .blockDimX = block_x, .blockDimY = block_y, .blockDimZ = block_z,
-        .sharedMemBytes = shared, .hStream = stream, .attrs = &together,
-        .numAttrs = 1
-    };
 
-    return cuemu_launch(&config, function, params, NULL);
+    return cuemu_launch(&CUEMU_CONFIG(&together, 1), function, params, NULL);
 }
 
 CUEMU_API(cuLaunchKernelEx,

@@ -834,15 +834,23 @@ CUEMU_API(cuLibraryLoadData,
     return CUDA_SUCCESS;
 }
 
-static CUresult cuemu_library_module(cuemu_library_t *library,
-                                     cuemu_context_t *ctx,
+/* Find a library's module in the current context, or load it. */
+static CUresult cuemu_library_module(CUlibrary handle,
                                      cuemu_module_t **module_p)
 {
+    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
+    cuemu_context_t *ctx     = cuemu_context_current();
     char error[CUEMU_PTX_ERROR_SIZE] = "";
-    cuemu_module_t *module;
+    cuemu_module_t *module, *other;
     CUresult result;
 
+    if ((library == NULL) || (ctx == NULL)) {
+        return (library == NULL) ? CUDA_ERROR_INVALID_HANDLE :
+                                   cuemu_context_error();
+    }
+
     cuemu_lock();
+    other = library->modules;
     for (module = library->modules; module != NULL; module = module->next) {
         if (module->ctx == ctx) {
             break;
@@ -854,8 +862,7 @@ static CUresult cuemu_library_module(cuemu_library_t *library,
         return CUDA_SUCCESS;
     }
 
-    result = cuemu_module_new(ctx, library->text, 1, library->modules,
-                              &module, error);
+    result = cuemu_module_new(ctx, library->text, 1, other, &module, error);
     if (result != CUDA_SUCCESS) {
         cuemu_complain(error);
         return result;
@@ -952,59 +959,38 @@ CUEMU_API(cuLibraryGetKernel,
     return (kernel == NULL) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUEMU_API(cuLibraryGetModule, (CUmodule *module, CUlibrary handle),
-          (module, handle))
+CUEMU_API(cuLibraryGetModule, (CUmodule *module, CUlibrary library),
+          (module, library))
 {
-    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
-    cuemu_context_t *ctx     = cuemu_context_current();
+    cuemu_module_t *found;
+    CUresult result = cuemu_library_module(library, &found);
 
-    if ((library == NULL) || (ctx == NULL)) {
-        return (library == NULL) ? CUDA_ERROR_INVALID_HANDLE :
-                                   cuemu_context_error();
+    if ((result != CUDA_SUCCESS) || (module == NULL)) {
+        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
     }
-
-    return (module == NULL) ? CUDA_ERROR_INVALID_VALUE :
-           cuemu_library_module(library, ctx, (cuemu_module_t**)module);
+    *module = (CUmodule)found;
+    return CUDA_SUCCESS;
 }
 
-CUEMU_API(cuLibraryGetKernelCount, (unsigned *count, CUlibrary handle),
-          (count, handle))
+CUEMU_API(cuLibraryGetKernelCount, (unsigned *count, CUlibrary library),
+          (count, library))
 {
-    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
-    cuemu_context_t *ctx     = cuemu_context_current();
     cuemu_module_t *module;
-    CUresult result;
+    CUresult result = cuemu_library_module(library, &module);
 
-    if ((library == NULL) || (ctx == NULL)) {
-        return (library == NULL) ? CUDA_ERROR_INVALID_HANDLE :
-                                   cuemu_context_error();
-    }
-
-    result = cuemu_library_module(library, ctx, &module);
     return (result != CUDA_SUCCESS) ? result :
                                       cuemu_ptx_count(module->ptx, count);
 }
 
 CUEMU_API(cuLibraryGetGlobal,
-          (CUdeviceptr *ptr, size_t *size, CUlibrary handle, const char *name),
-          (ptr, size, handle, name))
+          (CUdeviceptr *ptr, size_t *size, CUlibrary library, const char *name),
+          (ptr, size, library, name))
 {
-    cuemu_library_t *library = cuemu_object_check(handle, CUEMU_OBJ_LIBRARY);
-    cuemu_context_t *ctx     = cuemu_context_current();
     cuemu_module_t *module;
-    CUresult result;
+    CUresult result = cuemu_library_module(library, &module);
 
-    if ((library == NULL) || (ctx == NULL)) {
-        return (library == NULL) ? CUDA_ERROR_INVALID_HANDLE :
-                                   cuemu_context_error();
-    }
-
-    if (name == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-
-    result = cuemu_library_module(library, ctx, &module);
     return (result != CUDA_SUCCESS) ? result :
+           (name == NULL)           ? CUDA_ERROR_INVALID_VALUE :
            cuemu_module_global(module, name, ptr, size);
 }
 
@@ -1020,7 +1006,6 @@ CUresult cuemu_function_resolve(CUfunction handle,
                                 cuemu_function_t **function_p)
 {
     cuemu_kernel_t *kernel = cuemu_object_check(handle, CUEMU_OBJ_KERNEL);
-    cuemu_context_t *ctx;
     cuemu_module_t *module;
     CUresult result;
 
@@ -1030,12 +1015,7 @@ CUresult cuemu_function_resolve(CUfunction handle,
                                        CUDA_SUCCESS;
     }
 
-    ctx = cuemu_context_current();
-    if (ctx == NULL) {
-        return cuemu_context_error();
-    }
-
-    result = cuemu_library_module(kernel->library, ctx, &module);
+    result = cuemu_library_module((CUlibrary)kernel->library, &module);
     return (result != CUDA_SUCCESS) ? result :
            cuemu_function_get(module, kernel->name, function_p);
 }

@@ -46,7 +46,31 @@ protected:
         return (func == nullptr) ? -1 : func(args...);
     }
 
+    /* Register a fat binary, as a program does. */
+    void *load(std::vector<uint64_t> *image)
+    {
+        void *(*reg)(void*) = (void *(*)(void*))dlsym(
+                m_handle, "__cudaRegisterFatBinary");
+
+        m_wrapper.data = image->data();
+        return reg(&m_wrapper);
+    }
+
+    void add_kernel(void *module, const void *shadow, const char *name)
+    {
+        call("__cudaRegisterFunction", module, shadow, (char*)name, name, -1,
+             (void*)0, (void*)0, (void*)0, (void*)0, (int*)0);
+    }
+
+    struct {
+        uint32_t magic, version;
+        void    *data, *name;
+    } m_wrapper = {0x466243b1, 1, nullptr, nullptr};
     void *m_handle;
+};
+
+struct dim3 {
+    unsigned x, y, z;
 };
 
 TEST_P(cudart, bytes_go_round_over_three_gpus)
@@ -254,28 +278,17 @@ TEST_P(cudart, kernels_that_a_program_carries_run)
             "mov.u32 %r1, %tid.x;\nld.global.u32 %r2, [step];\n"
             "mad.lo.s32 %r3, %r1, %r2, %r0;\nmul.wide.u32 %rd1, %r1, 4;\n"
             "add.s64 %rd2, %rd0, %rd1;\nst.global.u32 [%rd2], %r3;\nret;\n}\n";
-    struct {
-        unsigned x, y, z;
-    } one = {1, 1, 1}, many = {100, 1, 1};
-    void **(*reg)(void*) = (void **(*)(void*))dlsym(m_handle,
-                                                    "__cudaRegisterFatBinary");
+    dim3 one = {1, 1, 1}, many = {100, 1, 1};
     static char kernel, variable;
 
     /* also code of a newer GPU than the node's: nvcc 13 makes none for sm_70 */
     for (uint64_t flags : {0x11, 0x2011, 0x8011, 0x10}) {
         const unsigned sm           = (flags == 0x10) ? 120 : 70;
         std::vector<uint64_t> image = fat_binary(ptx, flags, sm);
-        struct {
-            uint32_t magic, version;
-            void    *data, *name;
-        } wrapper = {0x466243b1, 1, image.data(), nullptr};
         unsigned got[100], first = 1000, step = 7;
-        void *ptr, *module, *function;
+        void *ptr, *module = load(&image), *function;
 
-        module = reg(&wrapper);
-        call("__cudaRegisterFunction", module, (const char*)&kernel,
-             (char*)"fill", "fill", -1, (void*)0, (void*)0, (void*)0, (void*)0,
-             (int*)0);
+        add_kernel(module, &kernel, "fill");
         call("__cudaRegisterVar", module, &variable, &variable, "step", 0,
              (size_t)4, 0, 1);
         ASSERT_EQ(0, call("cudaMalloc", &ptr, sizeof(got)));
@@ -324,26 +337,15 @@ TEST_P(cudart, a_program_with_streams_per_thread)
             "ld.global.u32 %r2, [step];\nmul.lo.s32 %r3, %r1, %r2;\n"
             "mul.wide.u32 %rd1, %r1, 4;\nadd.s64 %rd2, %rd0, %rd1;\n"
             "st.global.u32 [%rd2], %r3;\nret;\n}\n";
-    struct dim3 {
-        unsigned x, y, z;
-    };
-    void **(*reg)(void*) = (void **(*)(void*))dlsym(m_handle,
-                                                    "__cudaRegisterFatBinary");
     std::vector<uint64_t> image = fat_binary(ptx, 0x11, 70);
-    struct {
-        uint32_t magic, version;
-        void    *data, *name;
-    } wrapper = {0x466243b1, 1, image.data(), nullptr};
     static unsigned *step;
     static char kernel;
     unsigned got[64], one = 1;
     const char *name = "";
-    void *ptr, *module;
+    void *ptr, *module = load(&image);
     void *args[] = {&ptr};
 
-    module = reg(&wrapper);
-    call("__cudaRegisterFunction", module, (const char*)&kernel, (char*)"fill",
-         "fill", -1, (void*)0, (void*)0, (void*)0, (void*)0, (int*)0);
+    add_kernel(module, &kernel, "fill");
     call("__cudaRegisterManagedVar", module, (void**)&step, (char*)"step",
          "step", 0, (size_t)4, 0, 0);
     call("__cudaInitModule", module);
@@ -355,9 +357,11 @@ TEST_P(cudart, a_program_with_streams_per_thread)
     for (dim3 bad : {dim3{1025, 1, 1}, dim3{0, 1, 1}, dim3{1, 1, 65}}) {
         EXPECT_EQ(9, call("cudaLaunchKernel_ptsz", (const void*)&kernel,
                           dim3{1, 1, 1}, bad, args, (size_t)0, (void*)0));
-        EXPECT_EQ(9, call("cudaLaunchKernel", (const void*)&kernel,
-                          dim3{1, 65536, 1}, dim3{1, 1, 1}, args, (size_t)0,
-                          (void*)0));
+        for (const char *name :
+             {"cudaLaunchKernel", "cudaLaunchCooperativeKernel"}) {
+            EXPECT_EQ(9, call(name, (const void*)&kernel, dim3{1, 65536, 1},
+                              dim3{1, 1, 1}, args, (size_t)0, (void*)0));
+        }
     }
     EXPECT_EQ(9, call("cudaGetLastError"));
     ASSERT_EQ(0, call("cudaLaunchKernel_ptsz", (const void*)&kernel,
@@ -389,13 +393,7 @@ TEST_P(cudart, a_graph_built_by_hand)
             "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd1, %r1, 4;\n"
             "add.s64 %rd2, %rd0, %rd1;\nld.global.u32 %r2, [%rd2];\n"
             "add.u32 %r2, %r2, %r0;\nst.global.u32 [%rd2], %r2;\nret;\n}\n";
-    void **(*reg)(void*) = (void **(*)(void*))dlsym(m_handle,
-                                                    "__cudaRegisterFatBinary");
     std::vector<uint64_t> image = fat_binary(ptx, 0x11, 70);
-    struct {
-        uint32_t magic, version;
-        void    *data, *name;
-    } wrapper = {0x466243b1, 1, image.data(), nullptr};
     struct {
         void    *dst;
         size_t   pitch;
@@ -409,7 +407,8 @@ TEST_P(cudart, a_graph_built_by_hand)
     static char kernel;
     unsigned got[32], step = 5;
     int calls = 0, type = -1;
-    void *ptr, *module, *graph, *other, *exec, *nodes[5], *stream;
+    void *ptr, *module = load(&image), *graph, *other, *exec, *nodes[5];
+    void *stream;
     void *args[] = {&ptr, &step};
     struct {
         const void *func;
@@ -443,9 +442,7 @@ TEST_P(cudart, a_graph_built_by_hand)
         }
     };
 
-    module = reg(&wrapper);
-    call("__cudaRegisterFunction", module, (const char*)&kernel, (char*)"add",
-         "add", -1, (void*)0, (void*)0, (void*)0, (void*)0, (int*)0);
+    add_kernel(module, &kernel, "add");
     ASSERT_EQ(0, call("cudaMalloc", &ptr, sizeof(got)));
     ASSERT_EQ(0, call("cudaStreamCreate", &stream));
     fill.dst  = ptr;
