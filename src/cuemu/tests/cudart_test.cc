@@ -340,6 +340,7 @@ TEST_P(cudart, a_program_with_streams_per_thread)
     std::vector<uint64_t> image = fat_binary(ptx, 0x11, 70);
     static unsigned *step;
     static char kernel;
+    unsigned long long id[3];
     unsigned got[64], one = 1;
     const char *name = "";
     void *ptr, *module = load(&image);
@@ -375,6 +376,11 @@ TEST_P(cudart, a_program_with_streams_per_thread)
         EXPECT_EQ(5 * i, got[i]);
     }
     EXPECT_EQ(1u, *step);
+    ASSERT_EQ(0, call("cudaStreamGetId", (void*)0, &id[0]));
+    ASSERT_EQ(0, call("cudaStreamGetId", (void*)2, &id[1]));
+    ASSERT_EQ(0, call("cudaStreamGetId_ptsz", (void*)0, &id[2]));
+    EXPECT_NE(id[0], id[2]);
+    EXPECT_EQ(id[1], id[2]); /* cudaStreamPerThread */
     EXPECT_EQ(0, call("cudaFuncGetName", &name, (const void*)&kernel));
     EXPECT_STREQ("fill", name);
     call("__cudaUnregisterFatBinary", module);

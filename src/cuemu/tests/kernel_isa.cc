@@ -524,6 +524,36 @@ TEST_F(kernel_isa, barriers_in_shared_memory)
     });
 }
 
+/* A phase ends with its arrivals and all its bytes, whatever comes last; later
+   phases have fewer arrivals if a thread has dropped out */
+TEST_F(kernel_isa, phases_end_with_arrivals_and_bytes)
+{
+    const std::string test = "mbarrier.test_wait.parity.shared.b64 %p1, [%r1], "
+                             "%r2; selp.u32 %r4, 1, 0, %p1;\n"
+                             "mad.lo.u32 %r3, %r3, 2, %r4;\n";
+    const std::string copy = "cp.async.bulk.shared::cluster.global.mbarrier::"
+                             "complete_tx::bytes [%r5], [%rd4], 16, [%r1];\n";
+    const std::string drop = "mbarrier.arrive_drop.shared.b64 _, [%r1];\n";
+    const std::string more = "mbarrier.arrive.shared.b64 _, [%r1];\n";
+
+    run(1, [&](int) {
+        expect(
+                module("mov.u32 %r1, b; mov.u32 %r5, buffer;\n"
+                       "mov.u64 %rd4, numbers; mov.u32 %r2, 0;\n"
+                       "mov.u32 %r3, 0; mbarrier.init.shared.b64 [%r1], 2;\n"
+                       "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 32;\n" +
+                       test + copy + test + drop + test + copy + test +
+                       "mov.u32 %r2, 1;\n" + test +
+                       "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], "
+                       "16;\n" + copy + test + more + test +
+                       "st.global.u32 [%out], %r3;",
+                       ".shared .align 8 .b64 b;\n"
+                       ".shared .align 16 .b32 buffer[4];\n"
+                       ".global .align 16 .u32 numbers[4];\n"), 1,
+                [](uint32_t) { return 0x9u; });
+    });
+}
+
 /* One thread waits at a barrier in shared memory, the others of its warp for
    that thread: none goes on before another warp has arrived */
 TEST_F(kernel_isa, a_warp_waits_for_its_waiting_thread)
