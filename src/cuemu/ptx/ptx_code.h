@@ -364,7 +364,7 @@ static inline cuemu_ptx_mask_t cuemu_ptx_gather(const uint8_t *bytes)
 
 typedef struct {
     uint64_t begin, end; /* accessible part of the page; 0, 0: none */
-    char    *memory;     /* pointer for address 0 */
+    uint64_t memory;     /* added to an address, modulo 2^64: its pointer */
     int32_t  place;
     int32_t  writable;
 } cuemu_ptx_page_t;

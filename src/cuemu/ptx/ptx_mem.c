@@ -34,7 +34,7 @@ static const cuemu_ptx_page_t *ptx_page(cuemu_ptx_block_t *block,
         page->begin    = (range.begin > begin) ? range.begin : begin;
         page->end      = (range.end < begin + CUEMU_PTX_PAGE) ?
                          range.end : (begin + CUEMU_PTX_PAGE);
-        page->memory   = range.memory - range.begin;
+        page->memory   = (uintptr_t)range.memory - range.begin;
         page->place    = range.place;
         page->writable = range.writable;
     }
@@ -57,7 +57,7 @@ static char *ptx_global(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     }
 
     count[page->place] += size;
-    return page->memory + address;
+    return (char*)(uintptr_t)(page->memory + address);
 }
 
 static char *ptx_shared(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
@@ -129,7 +129,7 @@ int cuemu_ptx_pointers(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
             /* Most accesses hit the same page as the one before */
             if ((page != NULL) && (address >= page->begin) &&
                 (address + size <= page->end)) {
-                pointer[i] = page->memory + address;
+                pointer[i] = (char*)(uintptr_t)(page->memory + address);
                 many      += ((address == before) && ((i & 31) != 0)) ? 0 :
                                                                         size;
                 before     = address;
