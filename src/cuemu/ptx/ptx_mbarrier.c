@@ -73,7 +73,6 @@ static uint64_t ptx_apply(ptx_mbarrier_t *barrier, int how, uint64_t value)
 static void ptx_mbarrier(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                          cuemu_ptx_mask_t m)
 {
-    ptx_mbarrier_t barrier;
     cuemu_ptx_mask_t *p;
     uint64_t value, result;
 
@@ -84,9 +83,7 @@ static void ptx_mbarrier(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
     CUEMU_PTX_FOR_EACH(m, {
         value = (in->width == 8) ? CUEMU_PTX_REG(g, uint64_t, in->r[1])[i] :
                                    CUEMU_PTX_REG(g, uint32_t, in->r[1])[i];
-        memcpy(&barrier, g->block->pointer[i], sizeof(barrier));
-        result = ptx_apply(&barrier, in->how, value);
-        memcpy(g->block->pointer[i], &barrier, sizeof(barrier));
+        result = ptx_apply((void*)g->block->pointer[i], in->how, value);
         if (in->r[0] == CUEMU_PTX_NONE) {
             continue;
         }
@@ -106,7 +103,6 @@ static void ptx_bulk(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
 {
     cuemu_ptx_insn_t to = *in, from = *in, done = *in;
     char *const *pointer = g->block->pointer;
-    ptx_mbarrier_t barrier;
     uint32_t at, size;
     char bytes[16];
 
@@ -135,9 +131,7 @@ static void ptx_bulk(cuemu_ptx_group_t *g, const cuemu_ptx_insn_t *in,
                                 g->block->count->written)) {
             return;
         }
-        memcpy(&barrier, pointer[i], sizeof(barrier));
-        (void)ptx_apply(&barrier, PTX_COMPLETE, size);
-        memcpy(pointer[i], &barrier, sizeof(barrier));
+        (void)ptx_apply((void*)pointer[i], PTX_COMPLETE, size);
     })
 }
 
