@@ -1537,6 +1537,10 @@ static int ptx_parse_function(ptx_parser_t *ps)
         }
     }
 
+    if (function.name == NULL) {
+        return ptx_fail(ps, CUEMU_PTX_SYNTAX, "function without a name");
+    }
+
     ps->p += (c != 0);
     if (c == '{') {
         function.body = ps->p;

@@ -646,6 +646,11 @@ TEST_F(kernel_isa, names_of_linked_texts)
             EXPECT_EQ(101u + 1002 + 7 + 40 + 100, out[0]);
         }
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, load_logged(bad, log, sizeof(log)));
+        EXPECT_EQ(CUDA_ERROR_INVALID_PTX,
+                  load_logged(module("call.uni f, ();", ".func (.param .b32 r#"
+                                     " f()\n{\nret;\n}\n"), log,
+                              sizeof(log)));
+        EXPECT_NE(nullptr, strstr(log, "function without a name")) << log;
         EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED,
                   load_logged(none, log, sizeof(log)));
         EXPECT_NE(nullptr, strstr(log, "missing is a variable of another"))
