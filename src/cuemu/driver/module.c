@@ -588,15 +588,25 @@ CUEMU_API(cuModuleGetGlobal_v2,
                             cuemu_module_global(module, name, ptr, size);
 }
 
+/* Find the function of a call that stores its answer at `out`. */
+static CUresult cuemu_function_query(CUfunction handle, const void *out,
+                                     cuemu_function_t **function_p)
+{
+    CUresult result = cuemu_function_resolve(handle, function_p);
+
+    return ((result == CUDA_SUCCESS) && (out == NULL)) ?
+           CUDA_ERROR_INVALID_VALUE : result;
+}
+
 CUEMU_API(cuFuncGetAttribute,
           (int *value, CUfunction_attribute attribute, CUfunction handle),
           (value, attribute, handle))
 {
     cuemu_function_t *function;
-    CUresult result = cuemu_function_resolve(handle, &function);
+    CUresult result = cuemu_function_query(handle, value, &function);
 
-    if ((result != CUDA_SUCCESS) || (value == NULL)) {
-        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS) {
+        return result;
     }
 
     switch (attribute) {
@@ -635,11 +645,14 @@ CUEMU_API(cuFuncGetAttribute,
     return CUDA_SUCCESS;
 }
 
-/* Return the most shared memory of a block on the function's GPU, in bytes. */
-static size_t cuemu_function_most(const cuemu_function_t *function)
+/* Return the most shared memory of a block on the function's GPU, in bytes; see
+   cuemu_shared_bytes(). */
+static size_t cuemu_function_most(const cuemu_function_t *function,
+                                  int *reserved_p)
 {
     return (size_t)cuemu_shared_bytes(
-            cuemu_session.node->gpus[function->module->ctx->gpu].sm, NULL);
+            cuemu_session.node->gpus[function->module->ctx->gpu].sm,
+            reserved_p);
 }
 
 uint32_t cuemu_function_shared(const cuemu_function_t *function)
@@ -654,16 +667,15 @@ CUEMU_API(cuFuncSetAttribute,
 {
     cuemu_function_t *function;
     CUresult result = cuemu_function_resolve(handle, &function);
-    uint32_t most;
 
     if (result != CUDA_SUCCESS) {
         return result;
     }
 
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        most = (uint32_t)cuemu_function_most(function);
         if ((value < 0) ||
-            ((uint32_t)value + function->info.shared_size > most)) {
+            ((uint32_t)value + function->info.shared_size >
+             cuemu_function_most(function, NULL))) {
             return CUDA_ERROR_INVALID_VALUE;
         }
         function->dynamic_shared = (uint32_t)value;
@@ -686,30 +698,24 @@ CUEMU_API(cuFuncGetName, (const char **name, CUfunction handle),
           (name, handle))
 {
     cuemu_function_t *function;
-    CUresult result = cuemu_function_resolve(handle, &function);
+    CUresult result = cuemu_function_query(handle, name, &function);
 
-    if ((result != CUDA_SUCCESS) || (name == NULL)) {
-        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
+        *name = function->info.name;
     }
-    *name = function->info.name;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
           (module, handle))
 {
     cuemu_function_t *function;
-    CUresult result = cuemu_function_resolve(handle, &function);
+    CUresult result = cuemu_function_query(handle, module, &function);
 
-    if (result != CUDA_SUCCESS) {
-        return result;
+    if (result == CUDA_SUCCESS) {
+        *module = (CUmodule)function->module;
     }
-
-    if (module == NULL) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    *module = (CUmodule)function->module;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* Most threads and blocks of a multiprocessor (programming guide, table of
@@ -720,12 +726,13 @@ CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
 unsigned cuemu_function_blocks(const cuemu_function_t *function,
                                uint64_t threads, size_t shared)
 {
-    const size_t need = shared + function->info.shared_size;
-    size_t blocks     = CUEMU_SM_MAX_THREADS / threads;
+    size_t blocks = CUEMU_SM_MAX_THREADS / threads, most, need;
+    int reserved;
 
-    /* A block may have nearly all of the shared memory */
-    if ((need > 0) && (blocks > cuemu_function_most(function) / need)) {
-        blocks = cuemu_function_most(function) / need;
+    most = cuemu_function_most(function, &reserved) + (size_t)reserved;
+    need = shared + function->info.shared_size + (size_t)reserved;
+    if ((need > 0) && (blocks > most / need)) {
+        blocks = most / need;
     }
     return (blocks > CUEMU_SM_MAX_BLOCKS) ? CUEMU_SM_MAX_BLOCKS :
                                             (unsigned)blocks;
@@ -736,14 +743,10 @@ CUEMU_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
           (blocks, handle, threads, shared))
 {
     cuemu_function_t *function;
-    CUresult result = cuemu_function_resolve(handle, &function);
+    CUresult result = cuemu_function_query(handle, blocks, &function);
 
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-
-    if ((blocks == NULL) || (threads <= 0)) {
-        return CUDA_ERROR_INVALID_VALUE;
+    if ((result != CUDA_SUCCESS) || (threads <= 0)) {
+        return (result != CUDA_SUCCESS) ? result : CUDA_ERROR_INVALID_VALUE;
     }
 
     *blocks = (threads > CUEMU_BLOCK_THREADS) ? 0 :

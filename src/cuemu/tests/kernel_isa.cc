@@ -698,6 +698,15 @@ TEST_F(kernel_isa, one_kernel_of_a_program_is_refused)
                 &grid, &block, (CUfunction)kernel, nullptr, 200000, 0));
         EXPECT_EQ(132, grid); /* one block's shared memory fits */
         EXPECT_EQ(1024, block);
+        /* of 228 KiB each block reserves one */
+        for (int blocks : {1, 2}) {
+            int found = 0;
+
+            CU_OK(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                    &found, (CUfunction)kernel, 128,
+                    228 * 1024 / 2 - 1024 * (blocks - 1) - 512));
+            EXPECT_EQ(blocks, found);
+        }
         CUdeviceptr ptr = alloc(4);
         EXPECT_EQ(CUDA_SUCCESS,
                   try_launch((CUfunction)kernel, 1, 1, 0, nullptr, ptr));
