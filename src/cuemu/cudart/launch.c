@@ -140,7 +140,8 @@ static cuemu_cudart_symbol_t *cuemu_cudart_find(const void *shadow)
     for (symbol = cuemu_cudart_modules.symbols; symbol != NULL;
          symbol = symbol->next) {
         if ((symbol->shadow == shadow) ||
-            ((symbol->managed != NULL) && (*symbol->managed == shadow))) {
+            ((symbol->managed != NULL) && (shadow != NULL) &&
+             (*symbol->managed == shadow))) {
             return symbol;
         }
     }

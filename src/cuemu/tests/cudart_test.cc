@@ -341,6 +341,7 @@ TEST_P(cudart, a_program_with_streams_per_thread)
     static unsigned *step;
     static char kernel;
     unsigned long long id[3];
+    size_t size;
     unsigned got[64], one = 1;
     const char *name = "";
     void *ptr, *module = load(&image);
@@ -349,6 +350,7 @@ TEST_P(cudart, a_program_with_streams_per_thread)
     add_kernel(module, &kernel, "fill");
     call("__cudaRegisterManagedVar", module, (void**)&step, (char*)"step",
          "step", 0, (size_t)4, 0, 0);
+    EXPECT_EQ(13, call("cudaGetSymbolSize", &size, (const void*)nullptr));
     call("__cudaInitModule", module);
     ASSERT_NE(nullptr, step);
     EXPECT_EQ(3u, *step);
@@ -483,6 +485,11 @@ TEST_P(cudart, a_graph_built_by_hand)
     build(&other, false);
     EXPECT_EQ(910, call("cudaGraphExecUpdate", exec, other, (void*)&info));
     EXPECT_EQ(2, info.result); /* cudaGraphExecUpdateErrorTopologyChanged */
+    EXPECT_EQ(0, call("cudaGraphAddEmptyNode", &nodes[4], other, &nodes[2],
+                      (size_t)1));
+    EXPECT_EQ(910, call("cudaGraphExecUpdate", exec, other, (void*)&info));
+    EXPECT_EQ(3, info.result); /* ... NodeTypeChanged */
+    EXPECT_EQ(nodes[4], info.node);
     EXPECT_EQ(209u, run(exec));
     EXPECT_EQ(6, calls);
 
