@@ -185,15 +185,14 @@ def page(emulated, parts):
            'edit it. GB/s are 10^9 bytes/s, latency is in us. "Emulated is": how '
            'much faster (+) or slower (-) the emulated node is.', '',
            "Cells of 100 us or more must be within %g %% of the real samples' "
-           'median. Of shorter ones %g %% must be within %g %%. Probably one thing '
-           'limits these (their differences suggest it; nothing isolates it): '
-           'on a node that is slowed down 100 times, the processor time '
-           'of UCX, MPI and the module counts only a hundredth. A put in a '
-           'window of 32 lacks 0.5 us of it, a rendezvous message several us. '
-           '64 KiB from host memory lack 7 to 12 us: UCX reads them by '
-           '`process_vm_readv()`, which copies on the processor. '
-           'With a slowdown of 1 it counts in full, but as the processor and '
-           'the load of the emulating machine make it.' % (
+           'median. Of shorter ones %g %% must be within %g %%. Two things limit '
+           'these. With a slowdown of 100, the processor time of UCX, MPI and '
+           'the module counts only a hundredth. With 5 instead, messages of 8 B, '
+           '64 KiB and 1 MiB between GPUs take 1.2 to 1.7 us more. 64 KiB from host '
+           'memory lack 7 to 12 us: UCX reads them by `process_vm_readv()`, which copies '
+           'on the processor. And real machines differ: on another one, stock '
+           'took 1 to 46 %% longer for cells of up to 1 MiB, 9 %% in the median '
+           '(three to four pairs, part h200-x2-312577dd-10 of the logs).' % (
                100 * CELL, 100 * SHORT_CELLS, 100 * SHORT), '']
     out += ['- emulated: `%s`: %s; UCX %s, revision %s, %s' % (
         run['command'], run['machine'], run['ucx'], run['revision'],

@@ -48,7 +48,7 @@ pages() {
     fi
     if [ -e "$top/docs/results/emulator.json" ]; then
         "$top/test/omb/emulator_page.py" \
-            "$top/docs/results/emulator.json,$top/docs/results/emulator-latency.json" \
+            "$top/docs/results/emulator.json" \
             "$dir/emulator.md" "$top/docs/results/h200-x2-15.json" \
             >/dev/null || return
     fi
