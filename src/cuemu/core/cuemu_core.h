@@ -531,6 +531,7 @@ typedef struct {
     uint64_t     ran_ns;    /* CLOCK_MONOTONIC when it was last seen to have
                                run */
     uint64_t     asked_ns;  /* CLOCK_MONOTONIC when its state was last read */
+    uint64_t     stop_asked_ns; /* the same for whether it is stopped */
     uint64_t     calls;     /* number of driver calls and yields so far */
     cuemu_time_t time;
     cuemu_clock_thread_t threads[CUEMU_CLOCK_THREADS];
