@@ -462,10 +462,10 @@ static int cuemu_rank_is_stopped(cuemu_clock_rank_t *rank, uint64_t real_ns)
 {
     if ((real_ns > rank->stop_asked_ns + CUEMU_CLOCK_STOPPED_NS) &&
         (rank->space == cuemu_clock_source->space())) {
-        rank->stop_asked_ns   = real_ns;
-        rank->is_stopped = (cuemu_clock_source->is_running(rank->pid, rank->pid,
-                                                           0) ==
-                            CUEMU_CLOCK_STOPPED);
+        rank->stop_asked_ns = real_ns;
+        rank->is_stopped    = (cuemu_clock_source->is_running(rank->pid,
+                                                              rank->pid, 0) ==
+                               CUEMU_CLOCK_STOPPED);
     }
     return rank->is_stopped;
 }

@@ -85,6 +85,9 @@ cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error);
  */
 cuemu_cudart_error_t cuemu_cudart_kind(int kind);
 
+/* Check the parameters of a copy of a box: arrays are not known here. */
+cuemu_cudart_error_t cuemu_cudart_boxes(const cuemu_cudart_copy3d_t *p);
+
 /* Enter the driver and look up the kernel of a function of the program; NULL on
    failure. */
 cuemu_cudart_error_t cuemu_cudart_kernel(const void *func, CUkernel *kernel_p);

@@ -105,13 +105,11 @@ cudaGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph,
                        const CUgraphNode *deps, size_t num_deps,
                        const cuemu_cudart_copy3d_t *p)
 {
+    const cuemu_cudart_error_t error = cuemu_cudart_boxes(p);
     CUDA_MEMCPY3D copy;
 
-    if (p == NULL) {
-        return cuemu_cudart_return(CUDART_INVALID_VALUE);
-    }
-    if ((p->src_array != NULL) || (p->dst_array != NULL)) {
-        return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
+    if (error != CUDART_SUCCESS) {
+        return cuemu_cudart_return(error);
     }
 
     copy              = bytes(p->dst.ptr, p->src.ptr, p->extent.x);

@@ -108,18 +108,24 @@ static char *box_slice(const cuemu_cudart_pitched_t *pitched,
            ((pos->z + z) * pitched->ysize + pos->y) * pitched->pitch + pos->x;
 }
 
+cuemu_cudart_error_t cuemu_cudart_boxes(const cuemu_cudart_copy3d_t *p)
+{
+    return (p == NULL)                              ? CUDART_INVALID_VALUE :
+           ((p->src_array != NULL) ||
+            (p->dst_array != NULL))                 ? CUDART_NOT_SUPPORTED :
+                                                      CUDART_SUCCESS;
+}
+
 /* Copy one slice after the other. `stream`: NULL for synchronous copies. */
 static cuemu_cudart_error_t box_copy(const cuemu_cudart_copy3d_t *p,
                                      const CUstream *stream)
 {
-    cuemu_cudart_error_t error = CUDART_SUCCESS;
+    cuemu_cudart_error_t error;
     size_t z;
 
-    if (p == NULL) {
-        return cuemu_cudart_return(CUDART_INVALID_VALUE);
-    }
-    if ((p->src_array != NULL) || (p->dst_array != NULL)) {
-        return cuemu_cudart_return(CUDART_NOT_SUPPORTED);
+    error = cuemu_cudart_boxes(p);
+    if (error != CUDART_SUCCESS) {
+        return cuemu_cudart_return(error);
     }
 
     for (z = 0; (z < p->extent.z) && (error == CUDART_SUCCESS); ++z) {

@@ -65,6 +65,9 @@ void cuemu_module_release(cuemu_module_t *module);
    of running kernels stays until they end. Call with the lock. */
 void cuemu_module_retire(cuemu_context_t *ctx);
 
+/* Return non-zero if the blocks of a launch may wait for each other. */
+int cuemu_job_is_cooperative(const CUlaunchConfig *config);
+
 /* Make a job of a launch. Errors: INVALID_VALUE (parameters), OUT_OF_MEMORY. */
 CUresult cuemu_job_new(const cuemu_function_t *function,
                        const CUlaunchConfig *config, void **params,

@@ -462,7 +462,7 @@ static CUresult cuemu_job_params(const cuemu_function_t *function,
     return CUDA_SUCCESS;
 }
 
-static int cuemu_job_is_cooperative(const CUlaunchConfig *config)
+int cuemu_job_is_cooperative(const CUlaunchConfig *config)
 {
     unsigned i;
 

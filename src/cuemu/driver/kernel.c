@@ -35,14 +35,13 @@ static CUresult cuemu_launch_check(const cuemu_function_t *function,
                             "known here\n", function->info.name);
             return CUDA_ERROR_NOT_SUPPORTED;
         }
-        if ((config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) &&
-            (config->attrs[i].value.cooperative != 0) &&
-            ((uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ >
-             (uint64_t)cuemu_session.node->gpus[gpu].sm_count *
-             cuemu_function_blocks(function, threads,
-                                   config->sharedMemBytes))) {
-            return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-        }
+    }
+
+    if (cuemu_job_is_cooperative(config) &&
+        ((uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ >
+         (uint64_t)cuemu_session.node->gpus[gpu].sm_count *
+         cuemu_function_blocks(function, threads, config->sharedMemBytes))) {
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
 
     return ((function->info.max_threads != 0) &&
