@@ -186,11 +186,36 @@ void FakeDriver::offer_gpu_range()
         if (fake->fails("cuMemGetAddressRange")) {
             return fake->fail_with;
         }
+        if (fake->needs_context && (fake->num_pushed == 0)) {
+            return CUDA_ERROR_INVALID_CONTEXT;
+        }
         ++fake->questions;
         *base = fake->gpu_base;
         *size = fake->gpu_length;
         return CUDA_SUCCESS;
     };
+}
+
+void FakeDriver::need_context()
+{
+    needs_context          = true;
+    table.cuCtxPushCurrent = [](CUcontext) {
+        ++fake->num_pushed;
+        return CUDA_SUCCESS;
+    };
+    table.cuCtxPopCurrent = [](CUcontext*) {
+        --fake->num_pushed;
+        return CUDA_SUCCESS;
+    };
+    table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*, int *is_active) {
+        *is_active = 1;
+        return CUDA_SUCCESS;
+    };
+    table.cuDevicePrimaryCtxRetain = [](CUcontext *primary, CUdevice) {
+        *primary = reinterpret_cast<CUcontext>(0x777);
+        return CUDA_SUCCESS;
+    };
+    table.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
 }
 
 void FakeDriver::offer_gpu_copies()

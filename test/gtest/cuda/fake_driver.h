@@ -50,6 +50,11 @@ public:
     void offer_gpu_range(); /* start and end of the allocation, by a call of its
                                own */
 
+    /* Tell the range only while a context is pushed; offer a primary one. */
+    void need_context();
+    bool needs_context  = false;
+    unsigned num_pushed = 0;
+
     /* Carry out copies of this process's memory immediately: between GPUs,
        single and in batches, and between a GPU and the host. */
     void offer_gpu_copies();

@@ -229,23 +229,7 @@ TEST_F(Coalesce, many_copies_take_few_calls)
 /* Also for a thread without a context, to which the driver tells no range */
 TEST_F(Coalesce, adjacent_blocks_are_one_copy)
 {
-    static unsigned pushed;
-
-    pushed                           = 0;
-    driver.table.cuCtxPushCurrent    = [](CUcontext) {
-        ++pushed;
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuCtxPopCurrent = [](CUcontext*) {
-        --pushed;
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *length,
-                                           CUdeviceptr) {
-        *base   = (CUdeviceptr)gpu;
-        *length = half;
-        return (pushed > 0) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    };
+    driver.need_context();
     occupy();
     for (unsigned i = 0; i < 8; ++i) {
         memset(local + i * 4096, 'a' + (int)i, 4096);

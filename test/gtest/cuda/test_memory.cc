@@ -81,39 +81,12 @@ TEST_F(Memory, a_reservation_is_no_allocation)
     EXPECT_EQ(1u, memory.length);
 
     /* The driver answers only in a context, which this thread has not */
-    static CUcontext current;
-    current = nullptr;
-    driver.table.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned*,
-                                                 int *is_active) {
-        *is_active = 1;
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuDevicePrimaryCtxRetain = [](CUcontext *context, CUdevice) {
-        *context = (CUcontext)fake;
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuDevicePrimaryCtxRelease = [](CUdevice) {
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuCtxPushCurrent = [](CUcontext context) {
-        current = context;
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuCtxPopCurrent = [](CUcontext*) {
-        current = nullptr;
-        return CUDA_SUCCESS;
-    };
-    driver.table.cuMemGetAddressRange = [](CUdeviceptr *base, size_t *length,
-                                           CUdeviceptr address) {
-        *base   = address;
-        *length = 2;
-        return fake->fails("cuMemGetAddressRange") ? fake->fail_with :
-               (current == nullptr) ? CUDA_ERROR_INVALID_CONTEXT :
-                                      CUDA_SUCCESS;
-    };
+    driver.offer_gpu_range();
+    driver.need_context();
     uct_cuda_memory_query(&buffer[1], 1, &memory);
+    EXPECT_EQ((CUdeviceptr)&buffer[0], memory.base);
     EXPECT_EQ(2u, memory.length);
-    EXPECT_EQ(nullptr, current);
+    EXPECT_EQ(0u, driver.num_pushed);
 
     driver.fail = "cuMemGetAddressRange";
     uct_cuda_memory_query(&buffer[1], 7, &memory);
