@@ -221,6 +221,40 @@ static deferred_t *deferred_take(MPI_Win win, int target, uint64_t mark)
     return found;
 }
 
+/* Return the lowest target above `target` of the calls kept up to `mark`; -1:
+   none. */
+static int deferred_target(MPI_Win win, int target, uint64_t mark)
+{
+    const deferred_t *kept;
+    int lowest = -1;
+
+    pthread_mutex_lock(&deferred.lock);
+    for (kept = deferred.first; kept != NULL; kept = kept->next) {
+        if ((kept->win == win) && (kept->number <= mark) &&
+            (kept->target > target) &&
+            ((lowest < 0) || (kept->target < lowest))) {
+            lowest = kept->target;
+        }
+    }
+    pthread_mutex_unlock(&deferred.lock);
+    return lowest;
+}
+
+/* Let the MPI flush all targets, and those of kept calls one by one: with
+   Open MPI's component rdma, MPI_Win_flush_all() does not wait for gets under
+   MPI_Win_lock() that it carries out by messages. @return The MPI's result. */
+static int flush_all(MPI_Win win, uint64_t mark)
+{
+    int rc     = ucx_mp_mpi_pmpi.Win_flush_all(win);
+    int target = -1;
+
+    while ((rc == MPI_SUCCESS) &&
+           ((target = deferred_target(win, target, mark)) >= 0)) {
+        rc = ucx_mp_mpi_pmpi.Win_flush(target, win);
+    }
+    return rc;
+}
+
 uint64_t ucx_mp_mpi_window_mark(void)
 {
     return __atomic_load_n(&deferred.count, __ATOMIC_RELAXED);
@@ -660,7 +694,7 @@ UCX_MP_MPI_DEFINE(Win_unlock_all, (win), MPI_Win win)
         } \
         if ((window == NULL) || (window->num_mpi_locks > 0) || \
             (window->is_locked && window->has_host)) { \
-            const int real_rc = ucx_mp_mpi_pmpi.Win_flush_all(win); \
+            const int real_rc = flush_all(win, mark); \
             \
             rc = (rc == MPI_SUCCESS) ? real_rc : rc; \
         } \

@@ -193,16 +193,21 @@ unstaged() {
 # types MPI: messages of random datatypes by every call that sends or receives
 types() { staged "$1" 2 ucx_mp_types '^ucx_mp_types: .* messages, .* 0 wrong'; }
 
-# windows MPI [pt2pt] [ARGUMENT...]: random one-sided calls, and gets of two threads, by Open MPI
-# 4's component pt2pt or rdma. Gets of host memory by its component ucx may end before the bytes
-# are there, without any GPU as well.
+# windows MPI [pt2pt|messages] [ARGUMENT...]: random one-sided calls, and gets of two threads, by
+# Open MPI 4's component pt2pt, or rdma, which carries out gets by messages on machines where a
+# process cannot read another's memory. Gets of host memory by its component ucx may end before
+# the bytes are there, without any GPU as well.
 windows() {
-    local mpi=$1 osc=rdma
+    local mpi=$1 osc=rdma threads=y
     shift
     [ "$mpi" = distribution ] || osc=^rdma
-    [ "${1-}" != pt2pt ] || { osc=pt2pt; shift; set -- --pt2pt "$@"; }
+    case ${1-} in # neither stands threads
+    pt2pt) osc=pt2pt threads=n; shift; set -- --pt2pt "$@";;
+    messages) export OMPI_MCA_btl_vader_single_copy_mechanism=emulated
+              threads=n; shift;;
+    esac
     export OMPI_MCA_osc=$osc
-    [ "$osc" = pt2pt ] || # which has no threads
+    [ "$threads" = n ] ||
         staged "$mpi" 2 ucx_mp_windows '^ucx_mp_windows: .* 100 gets, .* 0 wrong' \
             --threads || return
     staged "$mpi" 3 ucx_mp_windows \
@@ -635,6 +640,8 @@ for mpi_name in openmpi5 mpich; do
 done
 step windows full 60 "windows distribution" \
      "one-sided calls on windows in GPU memory, and in memory of several kinds"
+step windows-messages full 60 "windows distribution messages" \
+    "the same where the MPI cannot read another process's memory"
 step windows-pt2pt full 60 "windows distribution pt2pt --seed 5" \
      "the same by Open MPI's component pt2pt"
 for mpi_name in openmpi5 mpich; do
