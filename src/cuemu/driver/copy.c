@@ -621,8 +621,10 @@ static CUresult cuemu_fill_run_one(cuemu_stream_t *stream,
     result = cuemu_mem_resolve(fill->dst,
                                (fill->height - 1) * fill->pitch + fill->width,
                                stream->ctx, &dst);
-    if ((result == CUDA_SUCCESS) && dst.pageable) {
-        result = CUDA_ERROR_INVALID_VALUE;
+    if ((result == CUDA_SUCCESS) &&
+        (dst.pageable ||
+         ((dst.gpu >= 0) && (dst.gpu != stream->ctx->gpu) && !dst.reached))) {
+        result = CUDA_ERROR_INVALID_VALUE; /* the latter on H200 */
     }
 
     if ((result == CUDA_SUCCESS) && !is_captured) {

@@ -494,10 +494,11 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
         }
     }
 
-    if ((mem->kind == CUEMU_MEM_VMM) &&
-        ((mem->flags == 0) ||
-         (mem->on_host && !(mem->flags & (1u << ctx->gpu))))) {
-        return CUDA_ERROR_INVALID_VALUE; /* no cuMemSetAccess yet */
+    /* Memory without a context is refused in contexts of GPUs without access,
+       whatever the other end is (each pair of kinds on 2 x H200, driver 580) */
+    if (((mem->kind == CUEMU_MEM_VMM) || (mem->kind == CUEMU_MEM_POOL)) &&
+        !cuemu_mem_is_reached(mem, ctx)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
 
     range_p->pageable    = 0;

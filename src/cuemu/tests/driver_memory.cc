@@ -192,6 +192,57 @@ TEST_F(driver_memory, pools_count_used_bytes)
     });
 }
 
+/* Memory without a context is refused in contexts of GPUs without access to it,
+   whatever the other end is. (Each pair of kinds of memory, in contexts of either
+   GPU of 2 x H200, driver 580.) */
+TEST_F(driver_memory, copies_need_access_to_memory_without_a_context)
+{
+    run(1, [&](int) {
+        CUdeviceptr vmm, pool, managed, plain[2];
+        void *host;
+
+        use(0);
+        vmm = map_open(create()); /* GPU 0 alone */
+        plain[0] = alloc(size);
+        CU_OK(cuMemAllocAsync(&pool, size, nullptr));
+        use(1);
+        plain[1] = alloc(size);
+        CU_OK(cuMemAllocManaged(&managed, size, CU_MEM_ATTACH_GLOBAL));
+        CU_OK(cuMemHostAlloc(&host, size, CU_MEMHOSTALLOC_PORTABLE));
+
+        auto both_ways = [&](CUdeviceptr a, CUdeviceptr b) {
+            const CUresult there = cuMemcpyDtoDAsync(a, b, size, nullptr);
+
+            EXPECT_EQ(there, cuMemcpyDtoDAsync(b, a, size, nullptr));
+            EXPECT_EQ(there, cuMemcpy(a, b, size));
+            return there;
+        };
+        const CUdeviceptr others[] = {plain[0], plain[1], managed,
+                                      (CUdeviceptr)host};
+        for (CUdeviceptr other : others) {
+            use(1);
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, both_ways(vmm, other));
+            EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, both_ways(pool, other));
+            EXPECT_EQ(CUDA_SUCCESS, both_ways(plain[0], other));
+            use(0);
+            EXPECT_EQ(CUDA_SUCCESS, both_ways(vmm, other));
+            EXPECT_EQ(CUDA_SUCCESS, both_ways(pool, other));
+        }
+
+        const CUmemAccessDesc access = access_of(1);
+        CU_OK(cuMemSetAccess(vmm, size, &access, 1));
+        use(1);
+        EXPECT_EQ(CUDA_SUCCESS, both_ways(vmm, managed));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, both_ways(vmm, pool));
+
+        /* a fill needs the GPU's own memory, or access to it */
+        EXPECT_EQ(CUDA_SUCCESS, cuMemsetD8(plain[1], 1, size));
+        EXPECT_EQ(CUDA_SUCCESS, cuMemsetD8(managed, 1, size));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(plain[0], 1, size));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(pool, 1, size));
+    });
+}
+
 /* Neither a copy nor a registration takes freed memory for host memory. */
 TEST_F(driver_memory, freed_memory_is_not_host_memory)
 {

@@ -710,14 +710,24 @@ TEST_F(driver, a_context_holds_up_other_threads_at_its_end)
     run(1, [](int) {
         use(0);
 
-        double begin = emulated_ms();
-        std::thread thread([] { use(1); }); /* 20 ms */
-        EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
-        EXPECT_LT(emulated_ms() - begin, 9.5);
-        usleep(250000);
-        EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
-        EXPECT_GE(emulated_ms() - begin, 19.5);
-        thread.join();
+        /* the first call must come in time: a busy machine may keep this thread
+           from running for longer, once */
+        double begin, first = 0, second = 0;
+        for (int i = 0; (i < 10) && ((i == 0) || (first >= 9.5)); ++i) {
+            begin = emulated_ms();
+            std::thread thread([] { use(1); }); /* 20 ms */
+            EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
+            first = emulated_ms() - begin;
+            usleep(250000);
+            EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
+            second = emulated_ms() - begin;
+            thread.join();
+            if (first >= 9.5) {
+                CU_OK(cuDevicePrimaryCtxReset(1));
+            }
+        }
+        EXPECT_LT(first, 9.5);
+        EXPECT_GE(second, 19.5);
 
         begin = emulated_ms();
         EXPECT_EQ(CUDA_SUCCESS, cuMemFree(alloc(MiB)));
