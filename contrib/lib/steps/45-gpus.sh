@@ -24,9 +24,12 @@ gpus_without_fragments() {
     gpus_several "$@"
 }
 
-# gpus_several MPI STEPS SEED: so many steps, and some by threads with a GPU each
+# gpus_several MPI STEPS SEED: so many steps, some with memory of every allocator, and some by
+# threads with a GPU each
 gpus_several() {
     gpus_run "$1" beluga --max-size 8M --steps "$2" --seed "$3" &&
+        MP_TEST_ALLOCATOR=random \
+            gpus_run "$1" beluga --max-size 2M --steps $(($2 / 2)) --seed "$3" &&
         gpus_run "$1" dgx1 --max-size 2M --steps "$2" --seed "$3" &&
         gpus_run "$1" beluga --max-size 2M --steps $(($2 / 10)) --seed "$3" \
             --threads 4

@@ -305,12 +305,20 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context)
 {
     CUcontext current = NULL;
+    ucs_status_t status;
 
     if (cuda == NULL) {
-        return ((push_primary(device, context) == UCS_OK) ||
-                (use_current(context) && (context->device == device))) ?
-                       UCS_OK :
-                       uct_cuda_gpu_context_push_kept(device, context);
+        if ((push_primary(device, context) == UCS_OK) ||
+            (use_current(context) && (context->device == device)) ||
+            (uct_cuda_gpu_context_push_kept(device, context) == UCS_OK)) {
+            return UCS_OK;
+        }
+
+        /* the program's own context on that GPU cannot be found */
+        status = uct_cuda_ctx_own(device, &cuda);
+        return (status != UCS_OK) ?
+                       status :
+                       push(cuda, device, UCT_CUDA_GPU_RETAINED_NONE, context);
     }
 
     if ((uct_cuda_driver_get()->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&

@@ -2,8 +2,61 @@
 /* Create, reserve, map, set access; and the reverse. */
 #include <uct/cuda/base/vmm.h>
 
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <sys/queue.h>
 
+
+/* Mapped memory, for uct_cuda_vmm_open() */
+typedef struct range range_t;
+struct range {
+    LIST_ENTRY(range) entry;
+    CUdeviceptr       address;
+    size_t            length;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, range) ranges = LIST_HEAD_INITIALIZER(ranges);
+
+
+static CUresult set_access(CUdeviceptr address, size_t length, int device)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+        .flags    = CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    };
+
+    return uct_cuda_driver_get()->cuMemSetAccess(address, length, &access, 1);
+}
+
+/* Without memory for it, the range is not found later */
+static void keep(CUdeviceptr address, size_t length)
+{
+    range_t *range = malloc(sizeof(*range));
+
+    if (range != NULL) {
+        range->address = address;
+        range->length  = length;
+        pthread_mutex_lock(&lock);
+        LIST_INSERT_HEAD(&ranges, range, entry);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* Find the range of an address. The caller holds the lock. */
+static range_t *find(CUdeviceptr address)
+{
+    range_t *range;
+
+    LIST_FOREACH(range, &ranges, entry)
+    {
+        if (address - range->address < range->length) {
+            break;
+        }
+    }
+    return range;
+}
 
 ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
                                 CUmemAllocationHandleType type,
@@ -11,7 +64,6 @@ ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     CUmemAllocationProp prop        = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
-    CUmemAccessDesc access          = {0};
     ucs_status_t status             = UCS_ERR_NO_MEMORY;
     size_t length                   = *length_p;
     CUmemGenericAllocationHandle handle;
@@ -47,15 +99,12 @@ ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
         goto out_release;
     }
 
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id   = accessor;
-    access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    if (driver->cuMemSetAccess(*address_p, length, &access, 1) !=
-        CUDA_SUCCESS) {
+    if (set_access(*address_p, length, accessor) != CUDA_SUCCESS) {
         uct_cuda_vmm_free(*address_p, length);
         goto out_release;
     }
 
+    keep(*address_p, length);
     *length_p = length;
     status    = UCS_OK;
 
@@ -65,10 +114,35 @@ out_release:
     return status;
 }
 
+ucs_status_t uct_cuda_vmm_open(CUdeviceptr address, int device)
+{
+    ucs_status_t status = UCS_ERR_NO_ELEM;
+    range_t *range;
+
+    pthread_mutex_lock(&lock);
+    range = find(address);
+    if (range != NULL) {
+        status = (set_access(range->address, range->length, device) ==
+                  CUDA_SUCCESS) ?
+                         UCS_OK :
+                         UCS_ERR_UNREACHABLE;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 void uct_cuda_vmm_free(CUdeviceptr address, size_t length)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
+    range_t *range;
 
+    pthread_mutex_lock(&lock);
+    range = find(address);
+    if (range != NULL) {
+        LIST_REMOVE(range, entry);
+    }
+    pthread_mutex_unlock(&lock);
+    free(range);
     (void)driver->cuMemUnmap(address, length);
     (void)driver->cuMemAddressFree(address, length);
 }

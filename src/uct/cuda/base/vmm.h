@@ -29,6 +29,15 @@ ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
                                 size_t *length_p, CUdeviceptr *address_p);
 
 /**
+ * Let another GPU access memory that uct_cuda_vmm_alloc() returned.
+ *
+ * @param address  Anywhere in the memory.
+ * @return UCS_OK; UCS_ERR_NO_ELEM: memory from elsewhere;
+ *         UCS_ERR_UNREACHABLE: the driver refuses. Not logged.
+ */
+ucs_status_t uct_cuda_vmm_open(CUdeviceptr address, int device);
+
+/**
  * Unmap and free the memory. @param length  As rounded up
  */
 void uct_cuda_vmm_free(CUdeviceptr address, size_t length);

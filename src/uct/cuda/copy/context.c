@@ -4,6 +4,7 @@
 #include <uct/cuda/base/ctx.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/base/vmm.h>
 
 
 static void
@@ -64,6 +65,57 @@ enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
             memory, context);
 }
 
+/* Return whether copies in contexts of a GPU can have this end. The driver
+ * refuses memory without a context, from cuMemCreate or a pool, unless that GPU
+ * has access to it. */
+static bool is_open_to(const uct_cuda_copy_end_t *end, int device)
+{
+    return (end->context != NULL) ||
+           uct_cuda_end_is_device(end->end, device) ||
+           uct_cuda_gpu_has_access(device, end->address,
+                                   CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+/* Return whether the copy is between two GPUs in memory of this process, and
+ * find the context of the remote end */
+static bool is_between_own_gpus(uct_cuda_copy_t *copy)
+{
+    uct_cuda_copy_end_t *remote = &copy->remote;
+
+    if (!uct_cuda_end_is_gpu(remote->end) ||
+        uct_cuda_end_equal(remote->end, copy->local.end) ||
+        ((remote->key != NULL) && !remote->key->is_self)) {
+        return false;
+    }
+
+    if (remote->key != NULL) {
+        uct_cuda_memory_place((void*)remote->address, &remote->end,
+                              &remote->context);
+    }
+    return true;
+}
+
+/* Choose the end, of two on different GPUs of this process, whose context can
+ * have both. If neither can, open memory of this module to the other GPU; the
+ * driver refuses other memory. */
+static const uct_cuda_copy_end_t *choose(const uct_cuda_copy_t *copy)
+{
+    const int local  = uct_cuda_end_device(copy->local.end);
+    const int remote = uct_cuda_end_device(copy->remote.end);
+
+    if (is_open_to(&copy->remote, local)) {
+        return &copy->local;
+    }
+    if (is_open_to(&copy->local, remote)) {
+        return &copy->remote;
+    }
+
+    if (uct_cuda_vmm_open(copy->remote.address, local) != UCS_OK) {
+        (void)uct_cuda_vmm_open(copy->local.address, remote);
+    }
+    return is_open_to(&copy->remote, local) ? &copy->local : &copy->remote;
+}
+
 ucs_status_t
 uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
                     uct_cuda_gpu_context_t *context)
@@ -86,7 +138,7 @@ uct_cuda_copy_enter(uct_cuda_copy_t *copy, uct_cuda_end_t remote,
     }
 
     if (copy->local.end.kind == UCT_CUDA_END_GPU) {
-        gpu = &copy->local;
+        gpu = is_between_own_gpus(copy) ? choose(copy) : &copy->local;
     } else if (copy->local.end.kind == UCT_CUDA_END_HOST_VMM) {
         memory = copy->local.address;
     }

@@ -14,7 +14,8 @@
  *
  *   host VMM memory        a context whose GPU has access to it;
  *   GPU memory of this     the context that owns the memory; if both ends are
- *   process                such memory, the local end's. If that context cannot
+ *   process                such memory, the local end's, or the other's if only
+ *                          its GPU has access to both. If that context cannot
  *                          map the other end, a context of the peer's GPU: the
  *                          driver takes the copy through host memory;
  *   else, with a key       a context of the peer's GPU, else any context.
