@@ -193,8 +193,8 @@ TEST_F(driver_memory, pools_count_used_bytes)
 }
 
 /* Memory without a context is refused in contexts of GPUs without access to it,
-   whatever the other end is. (Each pair of kinds of memory, in contexts of either
-   GPU of 2 x H200, driver 580.) */
+   whatever the other end is. (Each pair of kinds of memory, in contexts of
+   either GPU of 2 x H200, driver 580.) */
 TEST_F(driver_memory, copies_need_access_to_memory_without_a_context)
 {
     run(1, [&](int) {
