@@ -82,13 +82,14 @@ CUEMU_CTX_API(cuMemGetInfo, (size_t *free_p, size_t *total_p),
 
 CUEMU_ALSO(cuMemGetInfo_v2, cuMemGetInfo);
 
-/* Refused without a current context, unlike cuPointerGetAttributes (H200,
-   driver 580) */
+/* Refused without a current context, and in that of a GPU without access to the
+   memory of another one, unlike cuPointerGetAttributes (H200, driver 580) */
 CUEMU_CTX_API(cuMemGetAddressRange,
               (CUdeviceptr *base, size_t *size, CUdeviceptr ptr),
               (base, size, ptr))
 {
-    CUresult result = CUDA_ERROR_NOT_FOUND;
+    const cuemu_context_t *ctx = cuemu_context_top();
+    CUresult result            = CUDA_ERROR_NOT_FOUND;
     cuemu_mem_t *mem;
 
     if ((base == NULL) && (size == NULL)) {
@@ -97,7 +98,9 @@ CUEMU_CTX_API(cuMemGetAddressRange,
 
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
-    if ((mem != NULL) && !cuemu_mem_is_own(mem)) {
+    if ((mem != NULL) &&
+        (((mem->gpu == ctx->gpu) && (mem->kind != CUEMU_MEM_VMM)) ||
+         cuemu_mem_is_reached(mem, ctx))) {
         if (base != NULL) {
             /* For host memory the driver reports base 0 (a comment in UCX
                1.22's test host_vmm_mem_registrable) */

@@ -66,6 +66,7 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
                                         CUpointer_attribute attribute,
                                         void *data)
 {
+    const cuemu_context_t *ctx = cuemu_context_current();
     int known = (mem != NULL), host, ok = 1;
 
     host = known && cuemu_mem_is_host(mem);
@@ -128,7 +129,10 @@ static CUresult cuemu_pointer_attribute(const cuemu_mem_t *mem, uint64_t ptr,
         *(int*)data = 0;
         break;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *(int*)data = known ? (int)CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+        *(int*)data = (known && ((mem->kind != CUEMU_MEM_VMM) ||
+                                 ((ctx != NULL) &&
+                                  cuemu_mem_is_reached(mem, ctx)))) ?
+                      (int)CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
         break;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(void**)data = (known && (mem->kind == CUEMU_MEM_POOL)) ? mem->owner :

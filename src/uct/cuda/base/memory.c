@@ -76,7 +76,8 @@ void uct_cuda_memory_forget(void)
 }
 
 /* Get the range of an allocation or mapping at @a end. The driver refuses that
- * to a thread without a context (H200, driver 580). */
+ * without a context, and does not find memory of another GPU than the
+ * context's (H200, driver 580). */
 static CUresult get_range(CUdeviceptr address, uct_cuda_end_t end,
                           CUdeviceptr *base_p, size_t *length_p)
 {
@@ -84,7 +85,9 @@ static CUresult get_range(CUdeviceptr address, uct_cuda_end_t end,
     CUresult result = driver->cuMemGetAddressRange(base_p, length_p, address);
     uct_cuda_gpu_context_t context;
 
-    if ((result == CUDA_ERROR_INVALID_CONTEXT) &&
+    if (((result == CUDA_ERROR_INVALID_CONTEXT) ||
+         ((result == CUDA_ERROR_NOT_FOUND) &&
+          (end.kind == UCT_CUDA_END_GPU))) &&
         (((end.kind == UCT_CUDA_END_GPU) ?
                   uct_cuda_gpu_context_push(NULL, end.device, &context) :
                   uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,

@@ -282,9 +282,7 @@ ucs_status_t uct_cuda_node_handle_export(const void *address,
 
     base   = memory.base;
     length = memory.length;
-    if ((length == 0) && (driver->cuMemGetAddressRange(
-                                  &base, &length, (CUdeviceptr)address) !=
-                          CUDA_SUCCESS)) {
+    if (length == 0) {
         return UCS_ERR_INVALID_ADDR;
     }
 
