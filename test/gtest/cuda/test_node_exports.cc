@@ -186,7 +186,8 @@ TEST_F(IpcExports, a_child_has_no_descriptors)
         _exit(open - num_open());
     }
     ASSERT_EQ(pid, waitpid(pid, &status, 0));
-    EXPECT_EQ(3, WEXITSTATUS(status)) << "with both ends of a socket";
+    EXPECT_EQ(4, WEXITSTATUS(status))
+            << "with both ends of a socket, and the named one";
     uct_cuda_node_exports_put(&handle);
 }
 

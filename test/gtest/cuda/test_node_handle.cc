@@ -16,10 +16,16 @@ extern "C" {
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <functional>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <map>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,7 +159,7 @@ protected:
     /* From LARGER on: asked, and answered with another handle than the same */
     enum { OVER = 'o', SHOWN = 's', ASKED = 'a', SILENT = 'q', OTHER = 'x',
            LARGER = 'l', SHORTER = '<', OTHER_GPU = 'g', NOT_MAPPED = 'n',
-           CUT_OFF = 'c', NONE = '-' };
+           CUT_OFF = 'c', NONE = '-', PIECES = 'p' };
 
     int control[2];
 
@@ -186,9 +192,50 @@ protected:
 
     static int make(const uct_cuda_node_invalidation_t *notice)
     {
+        uct_cuda_node_handle_t pieces[2];
         int fd = memfd_create("asked", MFD_CLOEXEC);
 
+        if (kind == PIECES) {
+            for (int i = 0; i < 2; ++i) {
+                pieces[i]        = current;
+                pieces[i].base   = 0x50000000 + (i * 0x10000);
+                pieces[i].length = 0x10000;
+                pieces[i].os.fd  = -1;
+            }
+            return (write(fd, pieces, sizeof(pieces)) ==
+                    (ssize_t)sizeof(pieces)) ? fd : -1;
+        }
         return ((notice->slot == 5) && (write(fd, "asked", 5) == 5)) ? fd : -1;
+    }
+
+    /* The handle is a range, whose pieces are at no address of its process */
+    void current_range(unsigned count)
+    {
+        handle.type              = UCT_CUDA_NODE_HANDLE_RANGE;
+        handle.length            = count * 0x10000;
+        handle.os.pieces.address = 0;
+        handle.os.pieces.count   = count;
+    }
+
+    static void answer_with(int reply, int fd)
+    {
+        union {
+            char bytes[CMSG_SPACE(sizeof(int))];
+            struct cmsghdr header;
+        } data            = {};
+        char byte         = 0;
+        struct iovec iov  = {&byte, 1};
+        struct msghdr msg = {};
+
+        msg.msg_iov            = &iov;
+        msg.msg_iovlen         = 1;
+        msg.msg_control        = data.bytes;
+        msg.msg_controllen     = sizeof(data.bytes);
+        data.header.cmsg_level = SOL_SOCKET;
+        data.header.cmsg_type  = SCM_RIGHTS;
+        data.header.cmsg_len   = CMSG_LEN(sizeof(fd));
+        memcpy(CMSG_DATA(&data.header), &fd, sizeof(fd));
+        (void)sendmsg(reply, &msg, 0);
     }
 
     static size_t renew(uint64_t base, uint64_t length, void *answer)
@@ -211,22 +258,26 @@ protected:
     void export_as_set()
     {
         uct_cuda_node_invalidation_t notice;
-        struct pollfd fds[2];
+        uct_cuda_node_iface_addr_t self;
+        struct pollfd fds[3];
         uct_cuda_node_descriptors_t socket;
         char what;
 
         uct_cuda_node_invalidation_begin(5, &notice);
+        uct_cuda_node_iface_addr_self(&self);
         current        = handle;
-        current.pid    = getpid();
+        current.pid    = self.pid;
+        current.pid_ns = self.pid_ns;
         current.notice = notice;
         uct_cuda_node_descriptors_open(&socket);
         fds[0] = {control[1], POLLIN, 0};
         fds[1] = {socket.own.fd, POLLIN, 0};
+        fds[2] = {socket.named.fd, POLLIN, 0};
         if (write(control[1], &notice, sizeof(notice)) < 0) {
             return;
         }
-        while (poll(fds, 2, -1) > 0) {
-            if (fds[1].revents & POLLIN) {
+        while (poll(fds, 3, -1) > 0) {
+            if ((fds[1].revents | fds[2].revents) & POLLIN) {
                 uct_cuda_node_descriptors_answer(&socket, make, renew);
             }
             if (fds[0].revents != 0) {
@@ -366,6 +417,202 @@ TEST_F(IpcDescriptor, a_descriptor_is_found_or_requested)
     EXPECT_EQ(UCS_OK, open()) << "the exporter judges what it is asked for";
     handle.notice.slot = 6;
     EXPECT_EQ(UCS_ERR_UNREACHABLE, open());
+}
+
+/* Exporters whose descriptors this process may not duplicate: a container's
+   seccomp profile refuses pidfd_getfd(), or they have another PID namespace */
+class IpcNamed : public IpcDescriptor
+{
+protected:
+    static const unsigned NOBODY = 65534;
+
+    /* Return whether a check succeeds in a process of its own, prepared by
+       another function */
+    static bool succeeds(std::function<bool()> prepare,
+                         std::function<bool()> check)
+    {
+        const pid_t pid = fork();
+        int status;
+
+        if (pid == 0) {
+            _exit(prepare() ? (check() ? 0 : 1) : 2);
+        }
+        return (waitpid(pid, &status, 0) == pid) && (status == 0);
+    }
+
+    static bool refuse_getfd()
+    {
+        struct sock_filter filter[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                     offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_getfd, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+        };
+        struct sock_fprog program = {4, filter};
+
+        return (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) &&
+               (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+    }
+
+    bool imports_asked()
+    {
+        return (open() == UCS_OK) && (strcmp(imported, "asked") == 0);
+    }
+
+    /* Ask the exporter by its name */
+    int ask(const uct_cuda_node_invalidation_t *notice)
+    {
+        const int server = uct_cuda_node_descriptors_connect(handle.pid_ns,
+                                                             handle.pid);
+
+        return uct_cuda_node_descriptors_ask(
+                server, uct_cuda_file_inode(server), notice);
+    }
+};
+
+TEST_F(IpcNamed, a_descriptor_is_requested_where_none_may_be_duplicated)
+{
+    tell(ASKED);
+    EXPECT_TRUE(succeeds(refuse_getfd, [this] { return imports_asked(); }));
+    EXPECT_TRUE(succeeds(refuse_getfd,
+                         [this] { return renew_handle() == UCS_OK; }));
+    tell(NONE);
+    EXPECT_TRUE(succeeds(refuse_getfd, [this] {
+        return renew_handle() == UCS_ERR_UNREACHABLE;
+    }));
+}
+
+TEST_F(IpcNamed, a_range_is_a_file_of_its_pieces)
+{
+    current_range(2);
+    tell(PIECES);
+    EXPECT_EQ(UCS_OK, open());
+    EXPECT_EQ(2u, imports);
+}
+
+/* A PID is used again */
+TEST_F(IpcNamed, another_process_of_the_same_name_does_not_answer)
+{
+    uct_cuda_node_invalidation_t notice = handle.notice;
+
+    tell(ASKED);
+    EXPECT_LE(0, ask(&notice));
+    ++notice.page_id;
+    EXPECT_EQ(-1, ask(&notice));
+}
+
+TEST_F(IpcNamed, another_user_gets_no_answer)
+{
+    auto become_nobody = [] { return setresuid(NOBODY, NOBODY, NOBODY) == 0; };
+
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "not root";
+    }
+
+    tell(ASKED);
+    EXPECT_TRUE(succeeds(become_nobody,
+                         [this] { return ask(&handle.notice) == -1; }));
+    EXPECT_TRUE(succeeds(become_nobody, [this] {
+        return uct_cuda_node_descriptors_ask_page(
+                       handle.pid_ns, handle.pid, handle.notice.page_id) == -1;
+    }));
+    EXPECT_LE(0, ask(&handle.notice)) << "it still answers others";
+}
+
+/* Another user has taken the name that an exporter would have */
+TEST_F(IpcNamed, another_users_answer_is_not_used)
+{
+    uct_cuda_node_descriptors_t socket;
+    int ready[2];
+    char byte;
+    pid_t pid;
+
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "not root";
+    }
+
+    ASSERT_EQ(0, pipe(ready));
+    pid = fork();
+    if (pid == 0) {
+        if (!uct_cuda_node_descriptors_open(&socket) ||
+            (setresuid(NOBODY, NOBODY, NOBODY) != 0) ||
+            (write(ready[1], "", 1) != 1)) {
+            _exit(1);
+        }
+        /* its own check is not part of this test: it takes root's requests */
+        for (;;) {
+            struct ucred from;
+            char request[64], control[256];
+            struct iovec iov  = {request, sizeof(request)};
+            struct msghdr msg = {};
+            int reply         = -1;
+
+            msg.msg_iov        = &iov;
+            msg.msg_iovlen     = 1;
+            msg.msg_control    = control;
+            msg.msg_controllen = sizeof(control);
+            if (recvmsg(socket.named.fd, &msg, 0) <= 0) {
+                _exit(1);
+            }
+            for (auto *header = CMSG_FIRSTHDR(&msg); header != NULL;
+                 header       = CMSG_NXTHDR(&msg, header)) {
+                if (header->cmsg_type == SCM_RIGHTS) {
+                    memcpy(&reply, CMSG_DATA(header), sizeof(reply));
+                } else {
+                    memcpy(&from, CMSG_DATA(header), sizeof(from));
+                }
+            }
+            answer_with(reply, memfd_create("false", MFD_CLOEXEC));
+            close(reply);
+        }
+    }
+    EXPECT_EQ(1, read(ready[0], &byte, 1));
+    EXPECT_EQ(-1, uct_cuda_node_descriptors_ask_page(handle.pid_ns, pid, 1));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+TEST_F(IpcNamed, memory_of_another_pid_namespace_is_mapped)
+{
+    struct stat name_space;
+    int other[2];
+    char path[64];
+    pid_t pid;
+
+    ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, other));
+    pid = fork();
+    if (pid == 0) {
+        control[1] = other[1];
+        close(other[0]);
+        if ((unshare(CLONE_NEWPID) != 0) || ((pid = fork()) < 0)) {
+            _exit(1);
+        }
+        if (pid == 0) {
+            export_as_set();
+            _exit(0);
+        }
+        close(other[1]);
+        waitpid(pid, NULL, 0);
+        _exit(0);
+    }
+    close(other[1]);
+    if (read(other[0], &handle.notice, sizeof(handle.notice)) ==
+        (ssize_t)sizeof(handle.notice)) {
+        snprintf(path, sizeof(path), "/proc/%d/ns/pid_for_children", pid);
+        ASSERT_EQ(0, stat(path, &name_space));
+        handle.pid    = 1;
+        handle.pid_ns = name_space.st_ino ^ uct_cuda_node_machine_self();
+        std::swap(control[0], other[0]);
+        tell(ASKED);
+        EXPECT_TRUE(imports_asked());
+        EXPECT_EQ(UCS_OK, renew_handle());
+        std::swap(control[0], other[0]);
+    }
+    close(other[0]);
+    waitpid(pid, NULL, 0);
 }
 
 TEST_F(IpcHandle, a_descriptor_is_fetched_from_the_exporter)

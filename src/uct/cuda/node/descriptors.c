@@ -5,10 +5,15 @@
 
 #include <uct/cuda/base/clock.h>
 #include <uct/cuda/base/retry.h>
+#include <uct/cuda/node/process.h>
 
+#include <errno.h>
 #include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 
@@ -19,11 +24,14 @@
 typedef struct {
     uct_cuda_node_invalidation_t notice; /* of the descriptor asked for */
     uint64_t                     base;   /* of the handle asked for */
-    uint64_t                     length; /* 0: asks for a descriptor */
+    uint64_t                     length; /* 0: asks for a descriptor; of the
+                                            page, if the notice has no slot */
 } request_t;
 
+/* Room for a descriptor and the sender's user */
 typedef union {
-    char           bytes[CMSG_SPACE(sizeof(int))];
+    char           bytes[CMSG_SPACE(sizeof(int)) +
+                         CMSG_SPACE(sizeof(struct ucred))];
     struct cmsghdr align;
 } control_t;
 
@@ -41,7 +49,7 @@ send_with(int socket, const void *data, size_t size, int fd)
     if (fd >= 0) {
         memset(&control, 0, sizeof(control));
         msg.msg_control    = control.bytes;
-        msg.msg_controllen = sizeof(control.bytes);
+        msg.msg_controllen = CMSG_SPACE(sizeof(fd));
         header             = CMSG_FIRSTHDR(&msg);
         header->cmsg_level = SOL_SOCKET;
         header->cmsg_type  = SCM_RIGHTS;
@@ -62,7 +70,7 @@ static void take_first(const struct cmsghdr *header, int *fd_p)
 
     for (i = 0; i < count; ++i) {
         memcpy(&fd, CMSG_DATA(header) + (i * sizeof(fd)), sizeof(fd));
-        if (i == 0) {
+        if ((i == 0) && (*fd_p < 0)) {
             *fd_p = fd;
         } else {
             close(fd);
@@ -70,8 +78,18 @@ static void take_first(const struct cmsghdr *header, int *fd_p)
     }
 }
 
-/* Receive a message. @return Its bytes; 0: the other end is closed; -1: none
- * yet. *fd_p is -1 or a descriptor owned by the caller. */
+/* Return whether a message is from a process of this user */
+static bool is_from_user(const struct cmsghdr *header)
+{
+    struct ucred sender;
+
+    memcpy(&sender, CMSG_DATA(header), sizeof(sender));
+    return sender.uid == geteuid();
+}
+
+/* Receive a message. @return Its bytes; 0: the other end is closed, or another
+ * user has sent it; -1: none yet. *fd_p is -1 or a descriptor owned by the
+ * caller. */
 static ssize_t receive_with(int socket, void *data, size_t size, int *fd_p)
 {
     struct iovec iov  = {.iov_base = data, .iov_len = size};
@@ -89,18 +107,69 @@ static ssize_t receive_with(int socket, void *data, size_t size, int *fd_p)
         return received;
     }
 
-    header = CMSG_FIRSTHDR(&msg);
-    if ((header != NULL) && (header->cmsg_level == SOL_SOCKET) &&
-        (header->cmsg_type == SCM_RIGHTS)) {
-        take_first(header, fd_p);
+    for (header = CMSG_FIRSTHDR(&msg); header != NULL;
+         header = CMSG_NXTHDR(&msg, header)) {
+        if (header->cmsg_level != SOL_SOCKET) {
+            continue;
+        }
+
+        if (header->cmsg_type == SCM_RIGHTS) {
+            take_first(header, fd_p);
+        } else if ((header->cmsg_type == SCM_CREDENTIALS) &&
+                   !is_from_user(header)) {
+            received = 0;
+        }
     }
 
     return received;
 }
 
+/* Let the kernel add the sender's user to each message */
+static bool set_credentials(int socket)
+{
+    const int yes = 1;
+
+    return setsockopt(socket, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) == 0;
+}
+
 static bool open_pair(int ends[2])
 {
     return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0;
+}
+
+/* Get the address of a process's named socket: it begins with a zero, and is no
+ * file. @return Its length */
+static socklen_t name_of(uint64_t pid_ns, int32_t pid,
+                         struct sockaddr_un *address)
+{
+    int length;
+
+    memset(address, 0, sizeof(*address));
+    address->sun_family = AF_UNIX;
+    length = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1,
+                      "ucx-mp-descriptors-%lx-%d", (unsigned long)pid_ns, pid);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+                       (size_t)length);
+}
+
+/* Create this process's named socket. -1: none, or the name is taken */
+static int open_named(void)
+{
+    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    uct_cuda_node_iface_addr_t self;
+    struct sockaddr_un address;
+    socklen_t length;
+
+    uct_cuda_node_iface_addr_self(&self);
+    length = name_of(self.pid_ns, self.pid, &address);
+    if ((fd >= 0) &&
+        ((self.pid_ns == 0) || !set_credentials(fd) ||
+         (bind(fd, (const struct sockaddr*)&address, length) != 0))) {
+        close(fd);
+        return -1;
+    }
+
+    return fd;
 }
 
 bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket)
@@ -113,6 +182,7 @@ bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket)
 
     socket->own   = uct_cuda_file_of(ends[0]);
     socket->peers = uct_cuda_file_of(ends[1]);
+    socket->named = uct_cuda_file_of(open_named());
     return true;
 }
 
@@ -120,17 +190,30 @@ void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket)
 {
     uct_cuda_file_close(&socket->own);
     uct_cuda_file_close(&socket->peers);
+    uct_cuda_file_close(&socket->named);
+}
+
+/* Return a descriptor to poll; -1: poll() passes it over */
+static int fd_of(const uct_cuda_file_t *file)
+{
+    return uct_cuda_file_is_there(file) ? file->fd : -1;
 }
 
 void uct_cuda_node_descriptors_wait(const uct_cuda_node_descriptors_t *socket,
                                     unsigned milliseconds)
 {
-    struct pollfd poll_fd = {
-        .fd     = uct_cuda_file_is_there(&socket->own) ? socket->own.fd : -1,
-        .events = POLLIN
+    struct pollfd poll_fds[] = {
+        {.fd = fd_of(&socket->own), .events = POLLIN},
+        {.fd = fd_of(&socket->named), .events = POLLIN}
     };
 
-    (void)poll(&poll_fd, 1, (int)milliseconds);
+    (void)poll(poll_fds, 2, (int)milliseconds);
+}
+
+static bool is_for_page(const request_t *request)
+{
+    return (request->length == 0) &&
+           (request->notice.slot == UCT_CUDA_NODE_INVALIDATION_NO_SLOT);
 }
 
 static void answer_one(const request_t *request, int reply,
@@ -148,6 +231,11 @@ static void answer_one(const request_t *request, int reply,
         return;
     }
 
+    if (is_for_page(request)) {
+        (void)send_with(reply, "", 1, uct_cuda_node_invalidation_page());
+        return;
+    }
+
     fd = make(&request->notice);
     if (fd >= 0) {
         (void)send_with(reply, "", 1, fd);
@@ -155,28 +243,40 @@ static void answer_one(const request_t *request, int reply,
     }
 }
 
-void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
-                                      uct_cuda_node_make_t make,
-                                      uct_cuda_node_renew_t renew)
+/* Answer the requests received by one of the sockets. @param by_name  Its
+ * requests may be for another process that had the same name, or from a process
+ * that has no key of this one: they show the page's number. */
+static void
+answer_by(const uct_cuda_file_t *socket, bool by_name,
+          uct_cuda_node_make_t make, uct_cuda_node_renew_t renew)
 {
     request_t request;
     ssize_t received;
     int reply;
 
-    while (uct_cuda_file_is_there(&socket->own)) {
-        received = receive_with(socket->own.fd, &request, sizeof(request),
-                                &reply);
+    while (uct_cuda_file_is_there(socket)) {
+        received = receive_with(socket->fd, &request, sizeof(request), &reply);
         if (received == (ssize_t)sizeof(request)) {
-            if (reply >= 0) {
+            if ((reply >= 0) &&
+                (!by_name ||
+                 uct_cuda_node_invalidation_is_own(&request.notice))) {
                 answer_one(&request, reply, make, renew);
             }
-        } else if (reply < 0) {
+        } else if ((reply < 0) && (!by_name || (received < 0))) {
             return;
         }
         if (reply >= 0) {
             close(reply);
         }
     }
+}
+
+void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
+                                      uct_cuda_node_make_t make,
+                                      uct_cuda_node_renew_t renew)
+{
+    answer_by(&socket->own, false, make, renew);
+    answer_by(&socket->named, true, make, renew);
 }
 
 void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket)
@@ -205,6 +305,34 @@ static void wait_for_answer(int socket)
     (void)UCT_CUDA_RETRY(poll(&poll_fd, 1, milliseconds_until(end)));
 }
 
+/* Return whether a socket is connected to a named one; otherwise it is a
+ * duplicate of a peer end */
+static bool is_named(int socket)
+{
+    int type         = 0;
+    socklen_t length = sizeof(type);
+
+    return (getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &length) == 0) &&
+           (type == SOCK_DGRAM);
+}
+
+/* Send a request. A named socket's queue is short, and many peers may ask at
+ * the same time: wait for room, as long as for an answer. */
+static bool send_request(int peers_end, const request_t *request, int reply)
+{
+    const uint64_t end = uct_cuda_now_ns() + WAIT_NS;
+
+    while (!send_with(peers_end, request, sizeof(*request), reply)) {
+        if ((errno != EAGAIN) || (uct_cuda_now_ns() >= end)) {
+            return false;
+        }
+
+        uct_cuda_sleep_ns(1000000);
+    }
+
+    return true;
+}
+
 /* Send a request and wait. @return Bytes of the answer; 0: the exporter refused
  * or ended; -1: it could not be asked, or did not answer in time. *fd_p is -1
  * or a descriptor owned by the caller. */
@@ -220,7 +348,9 @@ static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
         return -1;
     }
 
-    is_sent = send_with(peers_end, request, sizeof(*request), reply[1]);
+    /* another user's process may have taken the name */
+    is_sent = (!is_named(peers_end) || set_credentials(reply[0])) &&
+              send_request(peers_end, request, reply[1]);
     close(reply[1]);
     if (is_sent) {
         wait_for_answer(reply[0]);
@@ -231,6 +361,40 @@ static ssize_t ask(int peers_end, uint64_t inode, const request_t *request,
     return received;
 }
 
+int uct_cuda_node_descriptors_connect(uint64_t pid_ns, int32_t pid)
+{
+    struct sockaddr_un address;
+    const socklen_t length = name_of(pid_ns, pid, &address);
+    const int fd           = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    if ((fd >= 0) &&
+        (connect(fd, (const struct sockaddr*)&address, length) != 0)) {
+        close(fd);
+        return -1;
+    }
+
+    return fd;
+}
+
+int uct_cuda_node_descriptors_ask_page(uint64_t pid_ns, int32_t pid,
+                                       uint32_t page_id)
+{
+    const uct_cuda_node_invalidation_t page = {
+        .page_id = page_id,
+        .slot    = UCT_CUDA_NODE_INVALIDATION_NO_SLOT
+    };
+    const int server = uct_cuda_node_descriptors_connect(pid_ns, pid);
+    int fd           = -1;
+
+    if (server >= 0) {
+        fd = uct_cuda_node_descriptors_ask(server, uct_cuda_file_inode(server),
+                                           &page);
+        close(server);
+    }
+
+    return fd;
+}
+
 int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
                                   const uct_cuda_node_invalidation_t *notice)
 {
@@ -238,16 +402,24 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
     char byte;
     int fd;
 
-    (void)ask(peers_end, inode, &request, &byte, sizeof(byte), &fd);
+    if ((ask(peers_end, inode, &request, &byte, sizeof(byte), &fd) <= 0) &&
+        (fd >= 0)) {
+        close(fd);
+        return -1;
+    }
+
     return fd;
 }
 
 ucs_status_t
 uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
+                                     const uct_cuda_node_invalidation_t *notice,
                                      uint64_t base, uint64_t length,
                                      void *answer, size_t size)
 {
-    const request_t request = {.base = base, .length = length};
+    const request_t request = {.notice = *notice,
+                               .base   = base,
+                               .length = length};
     ssize_t received;
     int fd;
 

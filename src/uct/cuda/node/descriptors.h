@@ -6,6 +6,13 @@
  * The exporter has one socket pair instead. A peer duplicates the peer end with
  * pidfd_getfd(), which the kernel allows to processes with permission to read
  * the exporter's memory, and sends its requests through it.
+ *
+ * Containers often refuse pidfd_getfd() (Docker's default seccomp profile), and
+ * a PID of another PID namespace is unknown here. The exporter therefore also
+ * has a named socket, in the network namespace (an abstract address). Processes
+ * of other users and containers find it as well: each side checks that the
+ * other one has its user id, and a request shows the random number of the
+ * exporter's invalidation page, which is in its keys.
  */
 #ifndef UCT_CUDA_NODE_DESCRIPTORS_H
 #define UCT_CUDA_NODE_DESCRIPTORS_H
@@ -17,21 +24,22 @@
 #include <stddef.h>
 
 
-/** Socket pair of the exporter. */
+/** Sockets of the exporter. */
 typedef struct {
     uct_cuda_file_t own;   /**< End used for answers */
     uct_cuda_file_t peers; /**< End duplicated by peers */
+    uct_cuda_file_t named; /**< Found by its name; may be none */
 } uct_cuda_node_descriptors_t;
 
 
 /**
- * Create the exporter's socket pair.
+ * Create the exporter's sockets.
  *
- * @return true on success.
+ * @return true on success, with or without the named one.
  */
 bool uct_cuda_node_descriptors_open(uct_cuda_node_descriptors_t *socket);
 
-/** Close the ends still open. */
+/** Close the sockets still open. */
 void uct_cuda_node_descriptors_close(uct_cuda_node_descriptors_t *socket);
 
 /** Wait for requests or for a wakeup, up to a time in milliseconds. */
@@ -50,13 +58,27 @@ typedef size_t (*uct_cuda_node_renew_t)(uint64_t base, uint64_t length,
 
 #define UCT_CUDA_NODE_MAX_ANSWER 512
 
-/** Answer all requests received so far, without waiting. */
+/** Answer all requests received so far, without waiting. By the named socket
+ *  only processes of the same user get an answer, if they show the number of
+ *  this process's invalidation page. */
 void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
                                       uct_cuda_node_make_t make,
                                       uct_cuda_node_renew_t renew);
 
 /** Wake up a wait in this process. */
 void uct_cuda_node_descriptors_wake(const uct_cuda_node_descriptors_t *socket);
+
+/**
+ * Connect to the named socket of an exporter.
+ *
+ * @return Socket, to be used as a peer end and closed by the caller; -1: none.
+ */
+int uct_cuda_node_descriptors_connect(uint64_t pid_ns, int32_t pid);
+
+/** Ask an exporter for its invalidation page through its named socket.
+ *  @return Descriptor, closed by the caller; -1: not available. */
+int uct_cuda_node_descriptors_ask_page(uint64_t pid_ns, int32_t pid,
+                                       uint32_t page_id);
 
 /**
  * Ask an exporter for a descriptor and wait for it, a few seconds at most.
@@ -73,6 +95,7 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
  * Ask an exporter in the same way for the handle of the memory that is at these
  * addresses now.
  *
+ * @param notice  Of a handle of the exporter.
  * @return UCS_OK: an answer of this size was received; it is unchecked.
  *         UCS_ERR_UNREACHABLE: the exporter refused, or ended.
  *         UCS_ERR_NOT_CONNECTED: it could not be asked, or did not answer in
@@ -80,6 +103,7 @@ int uct_cuda_node_descriptors_ask(int peers_end, uint64_t inode,
  */
 ucs_status_t
 uct_cuda_node_descriptors_ask_handle(int peers_end, uint64_t inode,
+                                     const uct_cuda_node_invalidation_t *notice,
                                      uint64_t base, uint64_t length,
                                      void *answer, size_t size);
 

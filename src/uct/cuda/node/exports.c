@@ -3,6 +3,7 @@
 #include <uct/cuda/node/exports.h>
 
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/gpu.h>
 #include <uct/cuda/base/hash.h>
 #include <uct/cuda/base/range.h>
@@ -14,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 
@@ -363,9 +365,28 @@ unsigned uct_cuda_node_exports_check(unsigned count)
     return left;
 }
 
+/* Return a file with the pieces of a range, for peers that cannot read this
+ * process's memory; -1: none */
+static int pieces_descriptor(const export_slot_t *export)
+{
+    const int fd = memfd_create("ucx-mp-pieces", MFD_CLOEXEC);
+
+    if ((fd >= 0) &&
+        !uct_cuda_file_write(fd, export->pieces,
+                             export->handle.os.pieces.count *
+                                     sizeof(export->pieces[0]),
+                             0)) {
+        close(fd);
+        return -1;
+    }
+
+    return fd;
+}
+
 /* The attribute of a pool may need a context */
 int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
 {
+    const export_slot_t *export;
     uct_cuda_gpu_context_t context;
     int fd = -1;
 
@@ -373,8 +394,10 @@ int uct_cuda_node_exports_descriptor(const uct_cuda_node_invalidation_t *notice)
     pthread_mutex_lock(&exports.lock);
     notice_fork();
     if (is_current(notice) && !is_gone(&exports.slots[notice->slot])) {
-        fd = uct_cuda_node_handle_descriptor(
-                &exports.slots[notice->slot].handle);
+        export = &exports.slots[notice->slot];
+        fd     = (export->pieces != NULL) ?
+                         pieces_descriptor(export) :
+                         uct_cuda_node_handle_descriptor(&export->handle);
     }
     pthread_mutex_unlock(&exports.lock);
     uct_cuda_gpu_context_pop(&context);

@@ -10,9 +10,9 @@
 
 #include <uct/cuda/base/device_memory.h>
 #include <uct/cuda/base/driver.h>
+#include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
-#include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/process.h>
 
 #include <fcntl.h>
@@ -332,11 +332,16 @@ void uct_cuda_node_handle_release(uct_cuda_node_handle_t *handle)
 
 /* Duplicate a process's descriptor, unless it is of a file with a name: no
  * handle or socket is one. The number may have been used again, and closing a
- * duplicate ends all record locks (fcntl()) of this process on the file. */
+ * duplicate ends all record locks (fcntl()) of this process on the file.
+ * @param pidfd  -1: the process cannot be opened */
 static int get_fd(int32_t pid, int pidfd, int number)
 {
     struct stat file;
     char path[64];
+
+    if ((pidfd < 0) || (number < 0)) {
+        return -1;
+    }
 
     (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, number);
     if ((stat(path, &file) == 0) && S_ISREG(file.st_mode) &&
@@ -371,12 +376,22 @@ static int fetch_shown(const uct_cuda_node_invalidation_view_t *view,
     return fd;
 }
 
-/* Duplicate the socket on which the exporter takes requests; -1: none */
+/* Duplicate the socket on which the exporter takes requests, or connect to its
+ * named one if the kernel does not allow that; -1: none */
 static int fetch_server(const uct_cuda_node_invalidation_view_t *view,
-                        int32_t pid, int pidfd, uint64_t *inode_p)
+                        const uct_cuda_node_handle_t *handle, int pidfd,
+                        uint64_t *inode_p)
 {
-    return get_fd(pid, pidfd,
-                  uct_cuda_node_invalidation_view_server(view, inode_p));
+    const int number = uct_cuda_node_invalidation_view_server(view, inode_p);
+    int server       = get_fd(handle->pid, pidfd, number);
+
+    if ((server < 0) && (number >= 0)) {
+        server   = uct_cuda_node_descriptors_connect(handle->pid_ns,
+                                                     handle->pid);
+        *inode_p = uct_cuda_file_inode(server);
+    }
+
+    return server;
 }
 
 static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
@@ -385,7 +400,7 @@ static int fetch_by_asking(const uct_cuda_node_invalidation_view_t *view,
     int server, fd = -1;
     uint64_t inode;
 
-    server = fetch_server(view, handle->pid, pidfd, &inode);
+    server = fetch_server(view, handle, pidfd, &inode);
     if (server >= 0) {
         fd = uct_cuda_node_descriptors_ask(server, inode, &handle->notice);
         close(server);
@@ -424,6 +439,13 @@ static int open_pid(const uct_cuda_node_handle_t *handle)
                    (int)syscall(SYS_pidfd_open, handle->pid, 0);
 }
 
+static void close_pid(int pidfd)
+{
+    if (pidfd >= 0) {
+        close(pidfd);
+    }
+}
+
 /* Return whether an answer is a handle of the same process and GPU for at least
  * the addresses of another one */
 static bool is_answer(const uct_cuda_node_handle_t *answer,
@@ -448,14 +470,11 @@ uct_cuda_node_handle_renew(const uct_cuda_node_invalidation_view_t *view,
     uint64_t inode;
     int server;
 
-    if (pidfd < 0) {
-        return UCS_ERR_NOT_CONNECTED;
-    }
-
-    server = fetch_server(view, handle->pid, pidfd, &inode);
-    close(pidfd);
+    server = fetch_server(view, handle, pidfd, &inode);
+    close_pid(pidfd);
     if (server >= 0) {
         status = uct_cuda_node_descriptors_ask_handle(server, inode,
+                                                      &handle->notice,
                                                       handle->base,
                                                       handle->length, &answer,
                                                       sizeof(answer));
@@ -481,13 +500,10 @@ static int fetch_fd(const uct_cuda_node_handle_t *handle)
     const int pidfd = open_pid(handle);
     int fd;
 
-    if (pidfd < 0) {
-        return -1;
-    }
-
-    fd = (handle->os.fd >= 0) ? get_fd(handle->pid, pidfd, handle->os.fd) :
-                                fetch_by_page(handle, pidfd);
-    close(pidfd);
+    fd = (uct_cuda_node_handle_is_fd(handle) && (handle->os.fd >= 0)) ?
+                 get_fd(handle->pid, pidfd, handle->os.fd) :
+                 fetch_by_page(handle, pidfd);
+    close_pid(pidfd);
     return fd;
 }
 
@@ -645,9 +661,26 @@ static ucs_status_t open_vmm(const uct_cuda_node_handle_t *handle,
     return status;
 }
 
-/* Read a range's pieces from its exporter, which may free the list at any time:
- * the list is right if the range is still valid afterwards */
-static bool read_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
+/* Read a range's pieces from a file that the exporter makes on request */
+static bool
+receive_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
+{
+    const size_t size = range->count * sizeof(range->pieces[0]);
+    const int fd      = fetch_fd(handle);
+    bool is_right;
+
+    if (fd < 0) {
+        return false;
+    }
+
+    is_right = (uct_cuda_file_read(fd, range->pieces, size, 0) == size);
+    close(fd);
+    return is_right;
+}
+
+/* Read a range's pieces from its exporter's memory. The exporter may free the
+ * list at any time: it is right if the range is still valid afterwards. */
+static bool copy_pieces(const uct_cuda_node_handle_t *handle, range_t *range)
 {
     const size_t size = range->count * sizeof(range->pieces[0]);
     uct_cuda_node_invalidation_view_t *view;
@@ -767,7 +800,8 @@ static ucs_status_t range_open(const uct_cuda_node_handle_t *handle,
     }
 
     range->count = (unsigned)count;
-    if (read_pieces(handle, range) && has_valid_pieces(handle, range)) {
+    if ((copy_pieces(handle, range) || receive_pieces(handle, range)) &&
+        has_valid_pieces(handle, range)) {
         status = reserve(handle->length, &range->mapped);
     }
     if (status != UCS_OK) {

@@ -4,6 +4,7 @@
 #define UCT_CUDA_NODE_HANDLE_H
 
 #include <uct/cuda/base/memory.h>
+#include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/invalidation.h>
 
 #include <stdbool.h>
@@ -91,8 +92,9 @@ uct_cuda_node_handle_is_mapped(const uct_cuda_node_handle_t *handle)
 static inline uct_cuda_node_invalidation_view_t *
 uct_cuda_node_handle_view(const uct_cuda_node_handle_t *handle)
 {
-    return uct_cuda_node_invalidation_view_get(handle->pid_ns, handle->pid,
-                                               &handle->notice);
+    return uct_cuda_node_invalidation_view_get(
+            handle->pid_ns, handle->pid, &handle->notice,
+            uct_cuda_node_descriptors_ask_page);
 }
 
 

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 
@@ -101,6 +102,19 @@ err_close:
     return NULL;
 }
 
+/* Return a number that other processes cannot guess, but not 0 */
+static uint32_t random_number(void)
+{
+    uint32_t number;
+
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) !=
+        (ssize_t)sizeof(number)) {
+        number = (uint32_t)(uct_cuda_now_ns() * 2654435761u);
+    }
+
+    return number | 1;
+}
+
 /* Create this process's page unless done; again in a forked child, where the
  * mapped one belongs to the parent. If that fails, use own.alone. */
 static void page_open(void)
@@ -112,18 +126,30 @@ static void page_open(void)
         return;
     }
 
-    own.pid  = self.pid;
     own.page = page_make(&own.fd);
     if (own.page == NULL) {
         uct_cuda_debug("no invalidation page: peers keep mappings of freed "
                        "memory longer");
         own.page = &own.alone;
-        return;
+    } else {
+        own.page->pid     = self.pid;
+        own.page->page_id = random_number();
+        own.page->magic   = MAGIC;
     }
+    /* last, for the watch thread */
+    __atomic_store_n(&own.pid, self.pid, __ATOMIC_RELEASE);
+}
 
-    own.page->pid   = self.pid;
-    own.page->page_id = (uint32_t)(uct_cuda_now_ns() * 2654435761u) | 1;
-    own.page->magic = MAGIC;
+/* Return this process's page if it is shared, else NULL. Thread safe. */
+static const invalidation_page_t *page_shown(void)
+{
+    uct_cuda_node_iface_addr_t self;
+
+    uct_cuda_node_iface_addr_self(&self);
+    return ((__atomic_load_n(&own.pid, __ATOMIC_ACQUIRE) == self.pid) &&
+            (own.page != &own.alone)) ?
+                   own.page :
+                   NULL;
 }
 
 void uct_cuda_node_invalidation_begin(uint32_t slot,
@@ -192,6 +218,19 @@ void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode)
     __atomic_store_n(&own.page->server, (uint32_t)(fd + 1), __ATOMIC_RELEASE);
 }
 
+int uct_cuda_node_invalidation_page(void)
+{
+    return (page_shown() == NULL) ? -1 : own.fd;
+}
+
+bool uct_cuda_node_invalidation_is_own(
+    const uct_cuda_node_invalidation_t *notice)
+{
+    const invalidation_page_t *page = page_shown();
+
+    return (page != NULL) && (notice->page_id == page->page_id);
+}
+
 bool uct_cuda_node_invalidation_is_over(
     const uct_cuda_node_invalidation_t *notice)
 {
@@ -203,11 +242,10 @@ bool uct_cuda_node_invalidation_is_over(
 
 /* ---------------------------------------------------------- peers' pages */
 
+/* Map a page. The descriptor is closed. */
 static const invalidation_page_t *
-page_map(int32_t pid, const uct_cuda_node_invalidation_t *notice)
+page_map(int fd, int32_t pid, const uct_cuda_node_invalidation_t *notice)
 {
-    const int fd = uct_cuda_node_file_open(pid, notice->fd, FILE_NAME,
-                                           O_RDONLY);
     invalidation_page_t *page = MAP_FAILED;
 
     if (fd < 0) {
@@ -236,7 +274,8 @@ page_map(int32_t pid, const uct_cuda_node_invalidation_t *notice)
 
 uct_cuda_node_invalidation_view_t *
 uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
-                                    const uct_cuda_node_invalidation_t *notice)
+                                    const uct_cuda_node_invalidation_t *notice,
+                                    uct_cuda_node_ask_page_t ask)
 {
     uct_cuda_node_iface_addr_t        self;
     uct_cuda_node_invalidation_view_t *view;
@@ -256,11 +295,15 @@ uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
     }
 
     uct_cuda_node_iface_addr_self(&self);
-    if ((pid_ns == 0) || (pid_ns != self.pid_ns)) {
+    if (pid_ns == 0) {
         return NULL;
     }
 
-    page = page_map(pid, notice);
+    page = page_map((pid_ns == self.pid_ns) ?
+                            uct_cuda_node_file_open(pid, notice->fd, FILE_NAME,
+                                                    O_RDONLY) :
+                            ask(pid_ns, pid, notice->page_id),
+                    pid, notice);
     if (page == NULL) {
         return NULL;
     }

@@ -24,7 +24,7 @@
 
 /** Location of a handle's invalidation; part of the handle. */
 typedef struct {
-    /** Identifies a page among those of one PID; 0: none */
+    /** Random number of a page; 0: none */
     uint32_t page_id;
     int32_t  fd;         /**< The page's descriptor in its process */
     uint32_t slot;
@@ -72,22 +72,36 @@ void uct_cuda_node_invalidation_set_fd(uint32_t slot, int fd);
  *  (node/descriptors.h), and its inode. -1: peers cannot request any. */
 void uct_cuda_node_invalidation_set_server(int fd, uint64_t inode);
 
+/** Return this process's page as a descriptor that stays the module's; -1:
+ *  none. */
+int uct_cuda_node_invalidation_page(void);
+
+/** Return whether a notice is of this process. */
+bool uct_cuda_node_invalidation_is_own(
+    const uct_cuda_node_invalidation_t *notice);
+
 /** Return whether a handle of this process is invalid; false for NO_SLOT.
  *  Costs one load. */
 bool uct_cuda_node_invalidation_is_over(
     const uct_cuda_node_invalidation_t *notice);
 
 
+/** Gets the page's descriptor from a process of another PID namespace; -1:
+ *  none. */
+typedef int (*uct_cuda_node_ask_page_t)(uint64_t pid_ns, int32_t pid,
+                                        uint32_t page_id);
+
 /**
  * Take a reference to a peer's page. The views belong to the mapping cache:
  * call these functions with its lock held.
  *
  * @return NULL: no page, no slot, out of memory, or not readable, as for a
- *         process of another user or PID namespace.
+ *         process of another user.
  */
 uct_cuda_node_invalidation_view_t *
 uct_cuda_node_invalidation_view_get(uint64_t pid_ns, int32_t pid,
-                                    const uct_cuda_node_invalidation_t *notice);
+                                    const uct_cuda_node_invalidation_t *notice,
+                                    uct_cuda_node_ask_page_t ask);
 
 /** Release a view. It stays open for the next use. */
 void uct_cuda_node_invalidation_view_put(
