@@ -253,6 +253,41 @@ TEST_F(CopyShort, a_copy_of_no_bytes_succeeds_at_once)
     EXPECT_EQ(0u, driver.questions);
 }
 
+/* cuMemCreate memory of a GPU without a context here, such as an imported
+   peer's: another GPU copies it if it has access */
+TEST_F(CopyShort, memory_of_a_gpu_without_context_is_copied_by_another_one)
+{
+    static const auto attributes = driver.table.cuPointerGetAttributes;
+
+    driver.gpu_device = 1;
+    driver.table.cuPointerGetAttributes =
+            [](unsigned count, CUpointer_attribute *names, void **values,
+               CUdeviceptr address) {
+                const CUresult result = attributes(count, names, values,
+                                                   address);
+
+                for (unsigned i = 0; i < count; ++i) {
+                    if (names[i] == CU_POINTER_ATTRIBUTE_CONTEXT) {
+                        *(CUcontext*)values[i] = nullptr;
+                    }
+                }
+                return result;
+            };
+    driver.table.cuCtxGetDevice = [](CUdevice *device) {
+        *device = 0;
+        return CUDA_SUCCESS;
+    };
+    driver.table.cuMemGetAccess = [](unsigned long long *flags,
+                                     const CUmemLocation *location,
+                                     CUdeviceptr) {
+        *flags = (location->id == 0) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE :
+                                       CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return CUDA_SUCCESS;
+    };
+
+    get(100);
+}
+
 /* Host memory without CPU access: one generic copy of the driver each, never
    through the CPU or a slot, for every kind of memory at the other end */
 TEST_F(CopyShort, host_memory_made_by_handle_is_the_drivers)
