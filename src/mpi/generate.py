@@ -358,7 +358,7 @@ ASKING = {
 
 # Calls with wrappers in C, and those of them with an MPI_..._c form, too
 WRAPPED_IN_C = """
-    Buffer_attach Buffer_detach
+    Barrier Buffer_attach Buffer_detach
     Cart_create Cart_sub Comm_create Comm_create_group Comm_dup
     Comm_dup_with_info Comm_split Comm_split_type Dist_graph_create
     Dist_graph_create_adjacent Graph_create Intercomm_merge
@@ -562,7 +562,7 @@ class Call:
             wrong = '%s && %s' % (wrong, self.passing(kind, 'ARGUMENTS'))
         print('        if (%s%s) {'
               % ('!(%s) &&\n            ' % wrong if wrong else '', call))
-        print('            return rc;\n        }\n    }\n')
+        print('            return %s;\n        }\n    }\n' % self.finish('rc'))
 
     @staticmethod
     def write_arguments(name, kind, words):
@@ -600,11 +600,18 @@ class Call:
         """Return the MPI's call without staging. A blocking collective then
         checks for failures that other ranks reported."""
         real = self.ended(real)
-        if not self.counted or self.end != 'call_end(&call)':
-            return self.begin(real)
-        return ('ucx_mp_mpi_failure_end(\n                '
-                'ucx_mp_mpi_comm_ordinal(state), "MPI_%s", comm,\n'
-                '                %s)' % (name, real))
+        if self.counted and self.end == 'call_end(&call)':
+            real = ('ucx_mp_mpi_failure_end(\n                '
+                    'ucx_mp_mpi_comm_ordinal(state), "MPI_%s", comm,\n'
+                    '                %s)' % (name, real))
+        return self.finish(real)
+
+    def finish(self, rc):
+        """Return the last statement of a wrapper with this result. A call that
+        waits for other ranks then finishes freed requests."""
+        if self.end == 'call_end(&call)' and (self.counted or self.arrives()):
+            return 'ucx_mp_mpi_freed_end(%s)' % rc
+        return self.begin(rc)
 
     @staticmethod
     def passing(kind, reason):
@@ -666,7 +673,7 @@ class Call:
             # all ranks count a call that fails in staging
             print('    (void)%s;' % self.ended(
                 '(call.rc == call.failed) ? MPI_SUCCESS : call.rc'))
-        print('    return %s;' % self.begin('ucx_mp_mpi_' + self.end))
+        print('    return %s;' % self.finish('ucx_mp_mpi_' + self.end))
 
 
 def calls():

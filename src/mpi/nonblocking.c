@@ -338,37 +338,35 @@ static MPI_Status *statuses_get(MPI_Status *statuses, int count,
 }
 
 
-/* Requests that the program freed while their message was in progress: the MPI
-   still uses their staging memory */
-static struct {
-    pthread_mutex_t lock;
-    pending_t       *first;
-} freed = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* Protects ucx_mp_mpi_freed: the MPI still uses these requests' staging
+   memory */
+static pthread_mutex_t freed_lock = PTHREAD_MUTEX_INITIALIZER;
+
+ucx_mp_mpi_pending_t *ucx_mp_mpi_freed;
 
 static void freed_put(pending_t *pending)
 {
-    pthread_mutex_lock(&freed.lock);
-    pending->next = freed.first;
-    freed.first = pending;
-    pthread_mutex_unlock(&freed.lock);
+    pthread_mutex_lock(&freed_lock);
+    pending->next    = ucx_mp_mpi_freed;
+    ucx_mp_mpi_freed = pending;
+    pthread_mutex_unlock(&freed_lock);
 }
 
-/* Finish freed requests whose message is complete. */
-static void freed_look(void)
+void ucx_mp_mpi_freed_look(void)
 {
     pending_t *pending, *next;
     MPI_Status status;
     int is_over, rc;
 
-    if ((__atomic_load_n(&freed.first, __ATOMIC_RELAXED) == NULL) ||
+    if ((__atomic_load_n(&ucx_mp_mpi_freed, __ATOMIC_RELAXED) == NULL) ||
         ucx_mp_mpi_raises_later) {
         return;
     }
 
-    pthread_mutex_lock(&freed.lock);
-    next        = freed.first;
-    freed.first = NULL;
-    pthread_mutex_unlock(&freed.lock);
+    pthread_mutex_lock(&freed_lock);
+    next             = ucx_mp_mpi_freed;
+    ucx_mp_mpi_freed = NULL;
+    pthread_mutex_unlock(&freed_lock);
 
     while (next != NULL) {
         pending = next;
@@ -417,7 +415,7 @@ int ucx_mp_mpi_nonblocking_defer(ucx_mp_mpi_call_t *call, MPI_Request *request)
     int is_over = 0;
 
     if (!ucx_mp_mpi_in_progress) {
-        freed_look();
+        ucx_mp_mpi_freed_look();
     }
 
     /* Nothing is staged: leave the request to the MPI */
@@ -561,7 +559,7 @@ static int request_start(MPI_Request request, bool *is_started_p)
 
 static void look(void)
 {
-    freed_look();
+    ucx_mp_mpi_freed_look();
     if (advance != NULL) {
         advance();
     }
@@ -657,7 +655,7 @@ static int test_some(int count, MPI_Request *requests, int *done, int *indices,
         if ((_status != given) && (_status != &own)) { \
             free(_status); \
         } \
-        return rc; \
+        return ucx_mp_mpi_freed_end(rc); \
     }
 
 END(Wait, false, 1, request, true, status, 1, NULL, 1, (request, status),
@@ -855,7 +853,7 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         *request       = ucx_mp_mpi_pmpi.request_null;
         __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
         freed_put(pending);
-        freed_look();
+        ucx_mp_mpi_freed_look();
         return MPI_SUCCESS;
     }
 
@@ -872,6 +870,12 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         pending->call.rc = rc; /* else keep that of a reduction on GPUs */
     }
     return pending_end(pending);
+}
+
+UCX_MP_MPI_DEFINE(Barrier, (comm), MPI_Comm comm)
+{
+    ucx_mp_mpi_pmpi_find_calls();
+    return ucx_mp_mpi_freed_end(ucx_mp_mpi_pmpi.Barrier(comm));
 }
 
 UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)

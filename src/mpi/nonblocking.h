@@ -49,6 +49,26 @@ void ucx_mp_mpi_nonblocking_keep(MPI_Request request,
                                  const ucx_mp_mpi_startable_t *startable,
                                  void *arg);
 
+/* Messages whose requests the program has freed before they were complete;
+   NULL: none */
+extern ucx_mp_mpi_pending_t *ucx_mp_mpi_freed
+        __attribute__((visibility("hidden")));
+
+/* Finish those that are complete: copy received data to the program's
+   buffers. */
+void ucx_mp_mpi_freed_look(void);
+
+/* Do so at the end of a call that waits for other ranks: the program may
+   conclude from it that such data has arrived. @return `rc`. */
+static inline int ucx_mp_mpi_freed_end(int rc)
+{
+    if (__builtin_expect(__atomic_load_n(&ucx_mp_mpi_freed,
+                                         __ATOMIC_RELAXED) != NULL, 0)) {
+        ucx_mp_mpi_freed_look();
+    }
+    return rc;
+}
+
 
 /* Each of these returns the wrapper's result, like ucx_mp_mpi_call_end(), and
    keeps a copy of the call. */

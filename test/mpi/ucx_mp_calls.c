@@ -602,6 +602,63 @@ static void try_freed_exchange(void)
 }
 #endif
 
+/* Free the request of a receive. Each `last` of these calls waits for a message
+   that rank 1 sends later: the data has arrived, too. */
+static void free_receive(const char *last, MPI_Datatype halves)
+{
+    MPI_Request request;
+    int token = 0, rc = MPI_SUCCESS;
+
+    fill(gpu, 30 + world_rank);
+    ZERO();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_rank == 1) {
+        MPI_Send(gpu, 1, halves, 0, 5, MPI_COMM_WORLD);
+        MPI_Send(&token, 1, MPI_INT, 0, 6, MPI_COMM_WORLD);
+    } else {
+        rc = MPI_Irecv(other, 1, halves, 1, 5, MPI_COMM_WORLD, &request);
+        freed(last, &request);
+        rc = (rc == MPI_SUCCESS) ?
+                     MPI_Irecv(&token, 1, MPI_INT, 1, 6, MPI_COMM_WORLD,
+                               &request) :
+                     rc;
+    }
+
+    if (strcmp(last, "MPI_Barrier") == 0) {
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(last, "MPI_Sendrecv") == 0) {
+        MPI_Sendrecv(&token, 1, MPI_INT, 1 - world_rank, 7, &token, 1, MPI_INT,
+                     1 - world_rank, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (strcmp(last, "MPI_Allreduce") == 0) {
+        MPI_Allreduce(MPI_IN_PLACE, &token, 1, MPI_INT, MPI_SUM,
+                      MPI_COMM_WORLD);
+    }
+    if (world_rank == 0) {
+        if (strcmp(last, "MPI_Wait") != 0) {
+            done(last, rc, other, 31);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        done(last, rc, other, 31);
+    }
+}
+
+static void try_freed_receive(void)
+{
+    static const char *last[]  = {"MPI_Wait", "MPI_Barrier", "MPI_Sendrecv",
+                                  "MPI_Allreduce"};
+    static const int lengths[] = {COUNT / 2, COUNT / 2};
+    static const int displs[]  = {COUNT / 2, 0};
+    MPI_Datatype halves;
+    size_t i;
+
+    MPI_Type_indexed(2, lengths, displs, MPI_INT, &halves);
+    MPI_Type_commit(&halves);
+    for (i = 0; (world_size == 2) && (i < sizeof(last) / sizeof(*last)); ++i) {
+        free_receive(last[i], halves);
+    }
+    MPI_Type_free(&halves);
+}
+
 #define ONE    gpu, COUNT, MPI_INT
 #define TWO    gpu, COUNT, MPI_INT, other, COUNT, MPI_INT
 #define VECTOR gpu, counts, displs, MPI_INT
@@ -745,6 +802,7 @@ int main(int argc, char **argv)
     try_exchange();
     try_freed_exchange();
 #endif
+    try_freed_receive();
     try_later();
     try_nothing();
     try_mistakes();

@@ -222,6 +222,7 @@ UCX_MP_ABI_DECLARE(Init_thread, int *argc, char ***argv, int required,
 UCX_MP_ABI_DECLARE(Query_thread, int *provided)
 
 /* communicators and groups */
+UCX_MP_ABI_DECLARE(Barrier, MPI_Comm comm)
 UCX_MP_ABI_DECLARE(Cart_create, MPI_Comm comm, int dimensions,
                    const int sizes[], const int periods[], int reorder,
                    MPI_Comm *new_comm)
