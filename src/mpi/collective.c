@@ -366,6 +366,7 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
         return false;
     }
 
+    ucx_mp_mpi_comm_use_queue(state);
     request.what.has_native_path = 0;
     *rc_p = ucx_mp_mpi_reduction_start(state->reductions,
                                        ucx_mp_mpi_comm_take_declined(state) ?

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/comm.h>
+#include <mpi/call.h>
 #include <mpi/nodes.h>
 #include <mpi/reduction.h>
 #include <mpi/job.h>
@@ -8,6 +9,18 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+
+/* Bit of a communicator's key: its queue is created with it */
+#define KEY_EARLY 1ul
+
+/* Limits of queues created with their communicators: without a reduction yet,
+   and in all. Each has a duplicate, and MPICH has 2048 communicators. */
+#define EARLY_MAX_IDLE 16
+#define EARLY_MAX      64
+
+static struct {
+    int idle, count;
+} early;
 
 static struct {
     pthread_once_t once;
@@ -43,6 +56,9 @@ static int comm_delete(MPI_Comm comm, int keyval, void *value, void *extra)
     __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
     if (state->reductions != NULL) {
         ucx_mp_mpi_reductions_destroy(state->reductions, comm);
+        if (state->key & KEY_EARLY) {
+            __atomic_fetch_sub(&early.count, 1, __ATOMIC_RELAXED);
+        }
     }
     if (state->group != NULL) {
         ucx_mp_mpi_job.api->group_destroy(state->group);
@@ -96,14 +112,30 @@ ucx_mp_mpi_comm_t *ucx_mp_mpi_comm_of(MPI_Comm comm)
 
 /* -------------------------------------------------------------------- begin */
 
-/* Choose a random key on rank 0 and broadcast it. 0: failed. */
-static uint64_t key_new(MPI_Comm comm, int rank)
+/* Return whether to create the queue of a new communicator's reductions: the
+   program uses GPUs, and has started reductions on most communicators that got
+   a queue so. Those that only use blocking calls pay for a few duplicates. */
+static bool is_early(MPI_Comm comm, int size)
+{
+    return (comm == ucx_mp_mpi_pmpi.comm_world) ||
+           (ucx_mp_mpi_job.has_queues && ucx_mp_mpi_may_be_gpu() &&
+            (size <= UCT_CUDA_COLL_API_RANKS) &&
+            (__atomic_load_n(&early.idle, __ATOMIC_RELAXED) < EARLY_MAX_IDLE) &&
+            (__atomic_load_n(&early.count, __ATOMIC_RELAXED) < EARLY_MAX));
+}
+
+/* Choose a random key on rank 0, with its decision in a bit, and broadcast it.
+   0: failed. */
+static uint64_t key_new(MPI_Comm comm, int rank, int size)
 {
     uint64_t key = 0;
 
     if ((rank == 0) &&
         (getrandom(&key, sizeof(key), GRND_NONBLOCK) != (ssize_t)sizeof(key))) {
         key = 0;
+    }
+    if (key != 0) {
+        key = is_early(comm, size) ? (key | KEY_EARLY) : (key & ~KEY_EARLY);
     }
     return (ucx_mp_mpi_pmpi.Bcast(&key, sizeof(key), ucx_mp_mpi_pmpi.byte, 0,
                                   comm) == MPI_SUCCESS) ?
@@ -133,6 +165,15 @@ static void state_set(MPI_Comm comm, ucx_mp_mpi_comm_t *state)
     __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
 }
 
+static void early_count(ucx_mp_mpi_comm_t *state)
+{
+    if (state->reductions != NULL) {
+        state->is_idle = true;
+        __atomic_fetch_add(&early.idle, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&early.count, 1, __ATOMIC_RELAXED);
+    }
+}
+
 void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
@@ -151,12 +192,12 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
         return;
     }
 
-    key = key_new(comm, rank);
+    key = key_new(comm, rank, size);
     if (key != 0) {
         state = calloc(1, sizeof(*state));
     }
     if (state == NULL) {
-        if ((key != 0) && (comm == real->comm_world)) {
+        if (key & KEY_EARLY) {
             abort(); /* the other ranks wait for this one */
         }
         return; /* this rank never joins: the calls of the others are staged */
@@ -167,8 +208,9 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
     state->size = size;
     if (is_spread) {
         state->nodes = ucx_mp_mpi_nodes_create(key);
-    } else if (comm == real->comm_world) {
+    } else if (key & KEY_EARLY) {
         ucx_mp_mpi_comm_queue(state, comm);
+        early_count(state);
     }
     if (is_spread && (state->nodes == NULL)) {
         abort(); /* other ranks rely on this one */
@@ -201,6 +243,15 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     real->Comm_set_errhandler(duplicate, real->errors_return);
     state->reductions = ucx_mp_mpi_reductions_create(duplicate, other->key,
                                                      &other->number);
+}
+
+
+void ucx_mp_mpi_comm_use_queue(ucx_mp_mpi_comm_t *state)
+{
+    if (state->is_idle) {
+        state->is_idle = false;
+        __atomic_fetch_sub(&early.idle, 1, __ATOMIC_RELAXED);
+    }
 }
 
 

@@ -36,6 +36,7 @@ typedef struct {
                                        all ranks are on one node */
     bool has_reductions; /* GPUs may carry out non-blocking reductions */
     struct ucx_mp_mpi_reductions *reductions; /* NULL: none are queued */
+    bool is_idle; /* its queue was created with it, for no reduction yet */
 } ucx_mp_mpi_comm_t;
 
 
@@ -112,6 +113,9 @@ static inline bool ucx_mp_mpi_comm_take_declined(ucx_mp_mpi_comm_t *state)
    ones, unless no rank of this program queues reductions. All its ranks call
    this; it blocks, and aborts on failure. */
 void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
+
+/* Record that the communicator's queue has a reduction. */
+void ucx_mp_mpi_comm_use_queue(ucx_mp_mpi_comm_t *state);
 
 /* Decline the next call on this rank, before the MPI's call. If another rank
    has created the group, join it; in a group, all ranks then fall back. Without

@@ -9,10 +9,11 @@
  * may have made other calls on the communicator, more of them on one rank than
  * on another. The MPI's call is therefore made on a duplicate of the
  * communicator without other calls, in the order of the queue. A duplicate is
- * created where ranks wait for one another anyhow: for MPI_COMM_WORLD in
- * MPI_Init, for others in the first blocking collective on GPUs after a
- * non-blocking one. Until then the MPI carries out the non-blocking ones. (Open
- * MPI's MPI_Comm_idup fails beside other non-blocking collectives.)
+ * created where ranks wait for one another anyhow: with a communicator, if rank
+ * 0 uses GPUs by then (comm.c), and in MPI_Init; for other communicators in the
+ * first blocking collective on GPUs after a non-blocking one. Until then the
+ * MPI carries out the non-blocking ones. (Open MPI's MPI_Comm_idup fails beside
+ * other non-blocking collectives.)
  *
  * Another rank may wait for the MPI's call of a declined reduction, while this
  * one is in any call of the MPI. The call is therefore made in UCX's progress.

@@ -55,7 +55,8 @@ typedef struct {
 } op_t;
 
 static struct {
-    int    rounds, seed, host, max_ops, calls, frees, persistent, multiple;
+    int    rounds, seed, host, max_ops, calls, frees, persistent, multiple,
+           made;
     size_t max_size, overlap;
     double pause;
 } options = {.rounds = 50, .seed = 1, .max_ops = MAX_OPS, .calls = 5,
@@ -612,6 +613,46 @@ static double timed(float *send, float *recv, int count, double seconds)
     return longest;
 }
 
+/* Reduce on new communicators by non-blocking calls alone. GPUs carry out all
+   but the first reduction of each. */
+static void only_later(void)
+{
+    const int calls = 5, periodic = 1;
+    MPI_Comm made[3];
+    MPI_Request request;
+    long before;
+    op_t op;
+    int i, k;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &made[0]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &made[1]);
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periodic, 0, &made[2]);
+    before = ucx_mp_on_gpus();
+    for (i = 0; i < 3 * calls; ++i) {
+        op = (op_t){.count    = 1000,
+                    .sent     = 1000,
+                    .received = 1000,
+                    .kind     = ALLREDUCE,
+                    .number   = next_number++,
+                    .mem      = UCX_MP_MEM_DEVICE};
+        op_fill(&op);
+        MPI_Iallreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM,
+                       made[i % 3], &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        op_check(&op);
+        op_free(&op);
+    }
+    if (ucx_mp_on_gpus() - before != 3 * (calls - 1)) {
+        printf("rank %d: GPUs carried out %ld of %d non-blocking reductions on "
+               "new communicators\n", rank, ucx_mp_on_gpus() - before,
+               3 * calls);
+        ++wrong;
+    }
+    for (k = 0; k < 3; ++k) {
+        MPI_Comm_free(&made[k]);
+    }
+}
+
 /* Free a communicator with a reduction in progress while a message is sent,
    which the other ranks receive before they begin their part. */
 static void free_while_sending(void)
@@ -702,6 +743,8 @@ int main(int argc, char **argv)
                       "of the reductions, with an MPI that has them"),
         UCX_MP_NUMBER("frees", options.frees, 0, 1, "1",
                       "free communicators with reductions in progress"),
+        UCX_MP_NUMBER("made", options.made, 0, 1, "1",
+                      "no blocking collective on new communicators"),
         UCX_MP_NUMBER("multiple", options.multiple, 0, 1, "1",
                       "begin with MPI_THREAD_MULTIPLE"),
         UCX_MP_SIZE("max-size", options.max_size, 1024, (size_t)1 << 28,
@@ -740,6 +783,9 @@ int main(int argc, char **argv)
     }
     if (options.frees) {
         free_while_sending();
+    }
+    if (options.made) {
+        only_later();
     }
 
     mine = ucx_mp_on_gpus();

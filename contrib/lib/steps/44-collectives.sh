@@ -689,7 +689,7 @@ for mpi_name in openmpi5 mpich mpi-abi; do
          "persistent reductions, started by each rank in its own order"
 done
 for mpi_name in distribution openmpi5 mpich; do
-    step "outstanding-$mpi_name" full 100 "outstanding $mpi_name 2 --rounds 40" \
+    step "outstanding-$mpi_name" full 100 "outstanding $mpi_name 2 --rounds 40 --made 1" \
          "reductions with a request, several at once, of GPU memory"
     step "outstanding-$mpi_name-host" full 100 \
          "outstanding $mpi_name 4 --rounds 20 --host 20 --seed 2" \
