@@ -284,8 +284,11 @@ bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank)
     return (comm != ucx_mp_mpi_pmpi.comm_null) &&
            (ucx_mp_mpi_pmpi.Comm_test_inter(comm, &is_inter) == MPI_SUCCESS) &&
            !is_inter &&
-           (ucx_mp_mpi_pmpi.Comm_rank(comm, &own) == MPI_SUCCESS) &&
-           (rank == own);
+           ((rank == MPI_ANY_SOURCE) ?
+                    ((ucx_mp_mpi_pmpi.Comm_size(comm, &own) == MPI_SUCCESS) &&
+                     (own == 1)) :
+                    ((ucx_mp_mpi_pmpi.Comm_rank(comm, &own) == MPI_SUCCESS) &&
+                     (rank == own)));
 }
 
 /* ----------------------------------------------------------------- staging */

@@ -142,7 +142,8 @@ void ucx_mp_mpi_call_blocks(ucx_mp_mpi_call_t *call, unsigned use,
 
 MPI_Count ucx_mp_mpi_sum(ucx_mp_mpi_vector_t counts, int ranks);
 
-/* Return whether `rank` is the calling rank; false in an intercommunicator. */
+/* Return whether `rank` is the calling rank, or MPI_ANY_SOURCE and there is no
+   other rank; false in an intercommunicator. */
 bool ucx_mp_mpi_is_self(MPI_Comm comm, int rank);
 
 /* Copy the data to staging memory and point the wrapper's arguments there. A

@@ -522,6 +522,17 @@ static void try_self(void)
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     done("MPI_Ssend", rc, other, 15);
 
+    for (i = 0; i < 2; ++i) { /* from GPU memory, and from host memory */
+        fill(gpu, 16 + i);
+        ZERO();
+        MPI_Irecv(other, COUNT, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_SELF,
+                  &request);
+        rc = MPI_Send((i == 0) ? gpu : host, COUNT, MPI_INT, 0, 5,
+                      MPI_COMM_SELF);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        done("MPI_Irecv from any source", rc, other, 16 + i);
+    }
+
 #if !defined(OPEN_MPI) && (MPI_VERSION >= 4)
 #define PARTS gpu, 2, COUNT / 2, MPI_INT, world_rank, 5, MPI_COMM_WORLD, \
               MPI_INFO_NULL, &request
