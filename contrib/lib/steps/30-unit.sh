@@ -5,15 +5,28 @@
 # Optimizing the tests, or describing them to a debugger, takes longer than running them
 unit_flags="-g0 -O0"
 
-# unit_check VARIANT FOLDER: run make check in it and keep its logs. Its tests
-# share the precompiled header of test/gtest.
+# precompiled VARIANT FOLDER CXXFLAGS: compile the precompiled header of test/gtest, and
+# set precompiled to make's arguments for tests in the folder to use it. clang uses it
+# only in front of any other -include.
+precompiled() {
+    local gtest=$ucx_mp_build/$1/test/gtest makefile=$ucx_mp_build/$1/$2/Makefile
+    if grep -q '^PCH_CXXFLAGS = .' "$makefile"; then
+        precompiled=("CXXFLAGS=$3"
+            "CXX=$(sed -n 's/^CXX = //p' "$makefile") -include $gtest/first.h"
+            "GTEST_LIBS=$gtest/first.o $(sed -n 's/^GTEST_LIBS = //p' "$makefile")")
+        make -C "$gtest" --no-print-directory first.o CXXFLAGS="$3"
+    else
+        precompiled=("CXXFLAGS=$3 -I$gtest -I$ucx_mp_top/test/gtest -include first.h")
+        make -C "$gtest" --no-print-directory first.h.gch CXXFLAGS="$3"
+    fi
+}
+
+# unit_check VARIANT FOLDER: run make check in it and keep its logs
 unit_check() {
-    local folder=$ucx_mp_build/$1/$2 gtest=$ucx_mp_build/$1/test/gtest rc=0 log
-    local flags="$unit_flags -I$gtest -I$ucx_mp_top/test/gtest -include first.h"
-    make -C "$gtest" --no-print-directory first.h.gch CXXFLAGS="$unit_flags" ||
-        return
+    local folder=$ucx_mp_build/$1/$2 precompiled rc=0 log
+    precompiled "$1" "$2" "$unit_flags" || return
     passing_on '^# TOTAL: *[1-9]' make -C "$folder" -j"$ucx_mp_make_jobs" \
-        --no-print-directory check CXXFLAGS="$flags" || rc=$?
+        --no-print-directory check "${precompiled[@]}" || rc=$?
     find "$folder" -name '*.log' ! -name test-suite.log ! -name config.log |
         sort | while IFS= read -r log; do
             say "== ${log#"$ucx_mp_build"/}"
@@ -108,6 +121,7 @@ sanitized_build() {
 # unit_sanitized [LESS]: run the tests within one process, without those in this
 # pattern
 unit_sanitized() {
+    local precompiled
     sanitized_build || return
     export ASAN_OPTIONS=detect_leaks=1:abort_on_error=1
     export UBSAN_OPTIONS=print_stacktrace=1
@@ -118,8 +132,9 @@ unit_sanitized() {
     # shellcheck disable=SC2086
     GTEST_FILTER="-$unit_never${1:+:$1}" \
         in_shards sanitized "$sanitized_flags" $unit_programs || return
-    make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_make_jobs" \
-        --no-print-directory tests/core_test || return
+    precompiled sanitized src/cuemu "$sanitized_flags" &&
+        make -C "$ucx_mp_build/sanitized/src/cuemu" -j"$ucx_mp_make_jobs" \
+            --no-print-directory tests/core_test "${precompiled[@]}" || return
     CUEMU_NODES=$ucx_mp_top/src/cuemu/nodes \
         "$ucx_mp_build/sanitized/src/cuemu/tests/core_test"
 }
