@@ -23,9 +23,11 @@ wheel_for() {
 export ZIG_GLOBAL_CACHE_DIR=$ucx_mp_deps/zig-cache
 export ZIG_LOCAL_CACHE_DIR=$ucx_mp_deps/zig-cache
 
-# zig from PyPI, and cc, c++, ar and ranlib as configure needs them: one word
+# zig from PyPI, and cc, c++, ar and ranlib as configure needs them: one word. zig compiles
+# its own libraries for each level of optimization: those without any would take most of the
+# wheel's time, for a test of configure that names no level.
 wheel_compiler() {
-    local name word target="-target $ucx_mp_wheel_host.$ucx_mp_wheel_glibc"
+    local name word target="-target $ucx_mp_wheel_host.$ucx_mp_wheel_glibc -O2"
     wheel_folder zig "ziglang==$ucx_mp_zig_version" || return
     mkdir -p "$ucx_mp_wheel_tools" || return
     for name in cc c++ ar ranlib; do
@@ -89,7 +91,7 @@ wheel_libxml2() {
             --without-icu --without-iconv --without-lzma --without-zlib \
             CC="$ucx_mp_wheel_tools/cc" AR="$ucx_mp_wheel_tools/ar" \
             RANLIB="$ucx_mp_wheel_tools/ranlib" \
-            CFLAGS="-O2 -w -fPIC -fvisibility=hidden" || exit
+            CFLAGS="-O2 -w -fPIC -fvisibility=hidden" LDFLAGS=-Wl,-s || exit
         # shellcheck disable=SC2086
         make -s -j"$ucx_mp_make_jobs" $still libxml2.la &&
             make -s $still install-libLTLIBRARIES &&
