@@ -7,8 +7,7 @@
 # into build/install
 build_main() {
     rm -rf "$ucx_mp_prefix"    # the tests must use files of this tree only
-    # shellcheck disable=SC2046
-    variant main . -- $(main_arguments) || return
+    main_variant . || return
     make -C "$ucx_mp_build/main" --no-print-directory install &&
         compiled "$ucx_mp_prefix/share/ucx-mp"
 }
