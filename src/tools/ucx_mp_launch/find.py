@@ -3,7 +3,6 @@
 
 import functools
 import glob
-import json
 import mmap
 import os
 import re
@@ -815,6 +814,7 @@ class Target:
                                     stdout=subprocess.PIPE, env=self.environ,
                                     stderr=subprocess.DEVNULL,
                                     universal_newlines=True)
+            import json         # few runs need it at their start
             prefix, sites = json.loads(result.stdout.splitlines()[-1])
         except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
             return False

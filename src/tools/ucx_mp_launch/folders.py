@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 
 from . import SetupError
@@ -47,6 +46,7 @@ def shared_place():
             return shm
     except OSError as error:
         problem = 'cannot be used (%s)' % error.strerror
+    import tempfile             # takes a tenth of the start of most runs
     try:
         base = tempfile.gettempdir()
         if problem.startswith('has') and shutil.disk_usage(base).free <= free:
@@ -70,13 +70,24 @@ def temporary_folder():
             return state.folder
         sweep({base, '/dev/shm', os.environ.get('TMPDIR', '/tmp')})
         # rename it to the name that sweep() removes once the lock is held
-        made = tempfile.mkdtemp(prefix=UNNAMED_PREFIX, dir=base)
+        made = make(os.path.join(base, UNNAMED_PREFIX))
         hold(made)
         state.folder = os.path.join(base, '%s%d.%s' % (
             SESSION_PREFIX, os.getpid(), os.path.basename(made)[-8:]))
         os.rename(made, state.folder)
         atexit.register(shutil.rmtree, state.folder, ignore_errors=True)
     return state.folder
+
+
+def make(prefix):
+    """Make a folder of a random name for this user, and return its path."""
+    while True:
+        folder = prefix + os.urandom(4).hex()
+        try:
+            os.mkdir(folder, 0o700)
+            return folder
+        except FileExistsError:
+            pass
 
 
 def hold(folder):
