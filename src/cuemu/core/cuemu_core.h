@@ -313,12 +313,13 @@ enum {
 };
 
 #define CUEMU_OP_PAYLOAD_SIZE 128
+#define CUEMU_OWNERS          128
 
 typedef struct {
     int32_t       kind;       /* cuemu_op_kind_t */
     uint32_t      flags;
-    int32_t       owner;      /* number >= 0 chosen by the caller, e.g. a
-                                 process's slot */
+    int32_t       owner;      /* number below CUEMU_OWNERS chosen by the caller,
+                                 e.g. a process's slot */
     cuemu_place_t src, dst;   /* COPY; src == dst is a copy inside a place */
     uint64_t      bytes;      /* COPY */
     cuemu_time_t  duration;   /* DELAY */

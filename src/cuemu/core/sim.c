@@ -81,6 +81,7 @@ struct cuemu_sim {
     uint32_t      due_tail;
     uint32_t      num_due;      /* operations DUE or SERVING */
     uint32_t      num_live;
+    uint32_t      live[CUEMU_OWNERS]; /* of them, each owner's */
     uint32_t      time_heap;
     uint32_t      num_active;
     int32_t       rates_stale;
@@ -460,6 +461,13 @@ static void cuemu_op_set_timer(cuemu_sim_t *sim, uint32_t index, int state,
     cuemu_heap_insert(sim, &sim->time_heap, index, when);
 }
 
+/* Count an operation that begins (1) or is done (-1). */
+static void cuemu_op_count(cuemu_sim_t *sim, const cuemu_op_t *op, int change)
+{
+    sim->num_live             += change;
+    sim->live[op->desc.owner] += change;
+}
+
 static cuemu_time_t cuemu_time_max(cuemu_time_t a, cuemu_time_t b)
 {
     return (a > b) ? a : b;
@@ -488,7 +496,7 @@ static void cuemu_op_done(cuemu_sim_t *sim, uint32_t index)
 
     op->state = CUEMU_OP_STATE_DONE;
     op->end   = sim->time;
-    --sim->num_live;
+    cuemu_op_count(sim, op, -1);
 
     for (e = op->successors; e != CUEMU_NONE; e = next) {
         edge = cuemu_sim_edge(sim, e);
@@ -663,7 +671,7 @@ static cuemu_status_t cuemu_op_desc_check(const cuemu_sim_t *sim,
     const cuemu_route_t *route;
 
     *launch_p = 0;
-    if (desc->owner < 0) {
+    if ((desc->owner < 0) || (desc->owner >= CUEMU_OWNERS)) {
         return CUEMU_ERR_INVALID;
     }
 
@@ -718,7 +726,6 @@ cuemu_status_t cuemu_sim_op_add(cuemu_sim_t *sim, cuemu_time_t now,
         sim->free_tail = CUEMU_NONE;
     }
     --sim->num_free;
-    ++sim->num_live;
 
     op->desc        = *desc;
     op->server      = -1;
@@ -729,6 +736,7 @@ cuemu_status_t cuemu_sim_op_add(cuemu_sim_t *sim, cuemu_time_t now,
     op->start       = -1;
     op->end         = -1;
     op->state       = CUEMU_OP_STATE_WAITING;
+    cuemu_op_count(sim, op, 1);
     if (++op->generation == 0) {
         op->generation = 1;
     }
@@ -1039,18 +1047,7 @@ static int cuemu_op_is_live(const cuemu_op_t *op)
 
 unsigned cuemu_sim_num_live(const cuemu_sim_t *sim, int32_t owner)
 {
-    unsigned count = 0;
-    uint32_t i;
-
-    if (owner < 0) {
-        return sim->num_live;
-    }
-
-    for (i = 0; i < sim->max_ops; ++i) {
-        count += cuemu_op_is_live(cuemu_sim_op(sim, i)) &&
-                 (cuemu_sim_op(sim, i)->desc.owner == owner);
-    }
-    return count;
+    return (owner < 0) ? sim->num_live : sim->live[owner];
 }
 
 /* Remove all edges to operations of the owner, in one pass. */

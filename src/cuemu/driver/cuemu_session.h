@@ -160,5 +160,7 @@ uint64_t cuemu_real_ns(void);
    only its service thread starts. */
 #define CUEMU_OWNER_COPY(_slot) ((_slot) * 2)
 #define CUEMU_OWNER_CALL(_slot) ((_slot) * 2 + 1)
+_Static_assert(CUEMU_OWNER_CALL(CUEMU_MAX_PROCS - 1) < CUEMU_OWNERS,
+               "each process has two owners");
 
 #endif

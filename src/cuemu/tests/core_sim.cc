@@ -708,6 +708,12 @@ TEST(core_sim, wrong_operations_are_refused)
     desc.kind = 77;
     EXPECT_EQ(CUEMU_ERR_INVALID,
               cuemu_sim_op_add(s.sim, 0, &desc, NULL, 0, NULL));
+    for (int owner : {-1, CUEMU_OWNERS}) {
+        desc       = s.delay_desc(5);
+        desc.owner = owner;
+        EXPECT_EQ(CUEMU_ERR_INVALID,
+                  cuemu_sim_op_add(s.sim, 0, &desc, NULL, 0, NULL));
+    }
 }
 
 TEST(core_sim, a_dead_owner_frees_links_and_waiting_operations)
@@ -728,8 +734,10 @@ TEST(core_sim, a_dead_owner_frees_links_and_waiting_operations)
     /* after 1 ms at half rate b has 24 MB left: 500 us at full rate */
     cuemu_sim_advance(s.sim, (cuemu_time_t)(1000 * US));
     EXPECT_EQ(3u, cuemu_sim_num_live(s.sim, 5));
+    EXPECT_EQ(5u, cuemu_sim_num_live(s.sim, -1));
     EXPECT_EQ(3u, cuemu_sim_owner_purge(s.sim, 5));
     EXPECT_EQ(0u, cuemu_sim_num_live(s.sim, 5));
+    EXPECT_EQ(2u, cuemu_sim_num_live(s.sim, -1));
     s.run();
     EXPECT_NEAR(1500 * US, (double)s.end(b), 2.0);
     EXPECT_EQ((cuemu_time_t)(1000 * US) + 100, s.end(c));
