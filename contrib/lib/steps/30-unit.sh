@@ -21,9 +21,11 @@ precompiled() {
     fi
 }
 
-# unit_check VARIANT FOLDER: run make check in it and keep its logs
+# unit_check VARIANT FOLDER: run make check in it, with an emulator whose ranks spin as
+# users' ranks do, and keep its logs
 unit_check() {
     local folder=$ucx_mp_build/$1/$2 precompiled rc=0 log
+    local -x CUEMU_SPIN=y
     precompiled "$1" "$2" "$unit_flags" || return
     passing_on '^# TOTAL: *[1-9]' make -C "$folder" -j"$ucx_mp_make_jobs" \
         --no-print-directory check "${precompiled[@]}" || rc=$?

@@ -219,17 +219,26 @@ static void cuemu_process_wake(uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* Processors for threads that spin: none with CUEMU_SPIN=n */
 static int cuemu_process_num_processors(void)
 {
-    static int num;
+    static int num = -1;
     unsigned long mask[128];
     long bytes, i;
     int count = __atomic_load_n(&num, __ATOMIC_RELAXED);
+    const char *spin;
 
-    if (count > 0) {
+    if (count >= 0) {
         return count;
     }
 
+    spin = getenv("CUEMU_SPIN");
+    if ((spin != NULL) && (strcmp(spin, "n") == 0)) {
+        __atomic_store_n(&num, 0, __ATOMIC_RELAXED);
+        return 0;
+    }
+
+    count = 0;
     bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
     for (i = 0; i < bytes / (long)sizeof(mask[0]); ++i) {
         count += __builtin_popcountl(mask[i]);

@@ -560,3 +560,15 @@ TEST_F(clock_source, an_abandoned_lock_is_taken_over)
     EXPECT_GE(now(0), ms);
     EXPECT_EQ(0u, m_clk.lock);
 }
+
+/* Each in a process of its own, since the number is kept */
+TEST(core_clock, processors_to_spin_on)
+{
+    testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT((unsetenv("CUEMU_SPIN"),
+                 _exit(cuemu_clock_processes.num_processors() > 0)),
+                testing::ExitedWithCode(1), "");
+    EXPECT_EXIT((setenv("CUEMU_SPIN", "n", 1),
+                 _exit(cuemu_clock_processes.num_processors())),
+                testing::ExitedWithCode(0), "");
+}
