@@ -205,8 +205,8 @@ static void bare_setup(const uct_cuda_topo_t *topo)
     }
 
     for (p = 0; p < plan.num_paths; ++p) {
-        gpu = plan.paths[p].path.gpu;
-        if (plan.paths[p].path.route == UCT_CUDA_PLAN_ROUTE_GPU) {
+        if (uct_cuda_end_is_gpu(plan.paths[p].via)) {
+            gpu = uct_cuda_end_device(plan.paths[p].via);
             (void)uct_cuda_ctx_push(bare.ctx[gpu]);
             CALL(cuMemAlloc, &bare.staging[p],
                  plan.slot_size * UCT_CUDA_PLAN_SLOTS);

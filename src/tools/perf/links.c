@@ -53,6 +53,13 @@ static const uct_cuda_topo_t *topo;
 static const ucx_mp_perf_options_t *options;
 
 
+static int relay_of(uct_cuda_end_t via)
+{
+    return uct_cuda_end_is_none(via) ? DIRECT :
+           uct_cuda_end_is_host(via) ? VIA_HOST :
+                                       uct_cuda_end_device(via);
+}
+
 static bool has_link(int from, int to)
 {
     return topo->links[from][to].bandwidth > 0;
@@ -331,12 +338,7 @@ static void measure_planned(int src, int dst)
         length = 0;
         for (i = 0; i < plan.num_paths; ++i) {
             planned  = &plan.paths[i];
-            paths[i] = (path_t){
-                .relay = (planned->path.route == UCT_CUDA_PLAN_ROUTE_DIRECT) ?
-                                 DIRECT :
-                         (planned->path.route == UCT_CUDA_PLAN_ROUTE_HOST) ?
-                                 VIA_HOST :
-                                 planned->path.gpu,
+            paths[i] = (path_t){.relay = relay_of(planned->via),
                 .bytes = planned->bytes,
                 .chunk = planned->chunk
             };
@@ -345,7 +347,7 @@ static void measure_planned(int src, int dst)
             }
             length += (size_t)snprintf(via + length, sizeof(via) - length,
                                        "%s%s", (i > 0) ? "," : "",
-                                       uct_cuda_plan_path_str(&planned->path,
+                                       uct_cuda_plan_path_str(planned->via,
                                                               name,
                                                               sizeof(name)));
         }

@@ -25,7 +25,8 @@
 /* A set of paths with the model's results */
 typedef struct {
     unsigned             count;
-    uct_cuda_plan_path_t paths[UCT_CUDA_PLAN_MAX_PATHS];
+    /* ends at which they are staged; none: direct */
+    uct_cuda_end_t       paths[UCT_CUDA_PLAN_MAX_PATHS];
     double               seconds; /* 0: no plan, since there is no gain */
     bool                 is_chosen;
     const char           *forbidden; /* reason against it, or NULL */
@@ -138,7 +139,7 @@ static const char *set_name(const path_set_t *set, char *buffer, size_t size)
     for (i = 0; (i < set->count) && (used < size); ++i) {
         used += (size_t)snprintf(buffer + used, size - used, "%s%s",
                                  (i > 0) ? "," : "",
-                                 uct_cuda_plan_path_str(&set->paths[i], name,
+                                 uct_cuda_plan_path_str(set->paths[i], name,
                                                         sizeof(name)));
     }
 
@@ -156,8 +157,7 @@ static bool is_below(const ucx_mp_topo_plan_t *plan)
 /* Return whether it is a plain copy */
 static bool is_single(const path_set_t *set)
 {
-    return (set->count == 1) &&
-           (set->paths[0].route == UCT_CUDA_PLAN_ROUTE_DIRECT);
+    return (set->count == 1) && uct_cuda_end_is_none(set->paths[0]);
 }
 
 /* Return whether the plan has these paths, in any order. */
@@ -168,9 +168,7 @@ static bool is_chosen(const uct_cuda_plan_t *plan, const path_set_t *set)
 
     for (i = 0; i < set->count; ++i) {
         for (j = 0; j < plan->num_paths; ++j) {
-            found += uct_cuda_end_equal(
-                    uct_cuda_plan_path_via(&set->paths[i]),
-                    uct_cuda_plan_path_via(&plan->paths[j].path));
+            found += uct_cuda_end_equal(set->paths[i], plan->paths[j].via);
         }
     }
 
@@ -188,8 +186,8 @@ find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
     unsigned i;
 
     for (i = 0; i < set->count; ++i) {
-        has_host  |= (set->paths[i].route == UCT_CUDA_PLAN_ROUTE_HOST);
-        gpu_paths += (set->paths[i].route != UCT_CUDA_PLAN_ROUTE_HOST);
+        has_host  |= uct_cuda_end_is_host(set->paths[i]);
+        gpu_paths += !uct_cuda_end_is_host(set->paths[i]);
     }
 
     return ((set->count > 1) && is_below(plan)) ?
@@ -197,7 +195,7 @@ find_forbidden(const ucx_mp_topo_plan_t *plan, const path_set_t *set)
            (has_host && (config->host == UCT_CUDA_PLAN_NO)) ?
                    "not by " UCX_MP_TOOL_PREFIX "MULTIPATH_HOST" :
            (has_host && (config->host == UCT_CUDA_PLAN_AUTO) &&
-            (set->paths[0].route == UCT_CUDA_PLAN_ROUTE_DIRECT) &&
+            uct_cuda_end_is_none(set->paths[0]) &&
             (config->ledger[0] == '\0')) ?
                    "not without a ledger" :
            (gpu_paths > config->max_gpu_paths) ?
@@ -281,33 +279,30 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,
                           path_set_t *sets)
 {
-    const uct_cuda_plan_path_t direct = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
-    const uct_cuda_plan_path_t host   = {UCT_CUDA_PLAN_ROUTE_HOST, 0};
-    const uct_cuda_end_t memory       = uct_cuda_end_host();
-    const int start                   = uct_cuda_end_device(
+    const uct_cuda_end_t host = uct_cuda_end_host();
+    const int start           = uct_cuda_end_device(
             uct_cuda_plan_gpu_end(options->src, options->dst));
     uct_cuda_end_t relay;
-    int relays[UCT_CUDA_MAX_GPUS];
+    uct_cuda_end_t relays[UCT_CUDA_MAX_GPUS];
     unsigned count = 0;
     unsigned total = 0;
     unsigned mask, i, with_host;
     path_set_t *set;
-    int gpu, n;
+    int n;
 
     for (n = 1; n < topo->num_gpus; ++n) {
-        gpu   = (start + n) % topo->num_gpus;
-        relay = uct_cuda_end_gpu(gpu);
+        relay = uct_cuda_end_gpu((start + n) % topo->num_gpus);
         if (has_link(topo, options->src, relay) &&
             has_link(topo, relay, options->dst) &&
             (count < UCT_CUDA_PLAN_MAX_PATHS - 2)) {
-            relays[count++] = gpu;
+            relays[count++] = relay;
         }
     }
 
     for (mask = 0; mask < (1u << count); ++mask) {
         for (with_host = 0; with_host < 2; ++with_host) {
-            if (with_host && !(has_link(topo, options->src, memory) &&
-                               has_link(topo, memory, options->dst))) {
+            if (with_host && !(has_link(topo, options->src, host) &&
+                               has_link(topo, host, options->dst))) {
                 continue;
             }
 
@@ -315,12 +310,11 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
             set->count = 0;
             if (has_link(topo, options->src, options->dst) ||
                 ((mask == 0) && !with_host)) {
-                set->paths[set->count++] = direct;
+                set->paths[set->count++] = uct_cuda_end_none();
             }
             for (i = 0; i < count; ++i) {
                 if (mask & (1u << i)) {
-                    set->paths[set->count].route = UCT_CUDA_PLAN_ROUTE_GPU;
-                    set->paths[set->count++].gpu = relays[i];
+                    set->paths[set->count++] = relays[i];
                 }
             }
             if (with_host) {
@@ -381,7 +375,7 @@ static bool takes_host_path(const uct_cuda_plan_t *plan)
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        if (plan->paths[i].path.route == UCT_CUDA_PLAN_ROUTE_HOST) {
+        if (uct_cuda_end_is_host(plan->paths[i].via)) {
             return true;
         }
     }
@@ -534,7 +528,7 @@ void ucx_mp_topo_plan_json(const ucx_mp_topo_plan_t *plan, FILE *stream)
         fprintf(stream, "%s\n    {\"path\": \"%s\", \"bytes\": %llu, "
                         "\"chunks\": %u, \"chunk\": %llu, \"slots\": %u}",
                 (i > 0) ? "," : "",
-                uct_cuda_plan_path_str(&path->path, name, sizeof(name)),
+                uct_cuda_plan_path_str(path->via, name, sizeof(name)),
                 (unsigned long long)path->bytes, path->chunks,
                 (unsigned long long)path->chunk, path->slots);
     }

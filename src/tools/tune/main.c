@@ -259,7 +259,7 @@ static void plan_print(const uct_cuda_plan_t *plan)
     printf("\"paths\": \"");
     for (i = 0; i < plan->num_paths; ++i, comma = ",") {
         printf("%s%s", comma,
-               uct_cuda_plan_path_str(&plan->paths[i].path, name,
+               uct_cuda_plan_path_str(plan->paths[i].via, name,
                                       sizeof(name)));
     }
 

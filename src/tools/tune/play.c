@@ -257,8 +257,7 @@ void ucx_mp_player_submit(ucx_mp_player_t *player,
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i];
         if (path->slots > 0) {
-            staging = end_staging(player, uct_cuda_plan_path_via(&path->path),
-                                  plan->numa);
+            staging        = end_staging(player, path->via, plan->numa);
             staging->next += path->slots;
         }
     }

@@ -125,11 +125,10 @@ TEST_F(test_config, paths)
 {
     ASSERT_EQ(UCS_OK, set("MULTIPATH_PATHS", "direct, gpu2,GPU13 ,host"));
     ASSERT_EQ(4u, m_config.num_paths);
-    EXPECT_EQ(UCT_CUDA_PLAN_ROUTE_DIRECT, m_config.paths[0].route);
-    EXPECT_EQ(UCT_CUDA_PLAN_ROUTE_GPU, m_config.paths[1].route);
-    EXPECT_EQ(2, m_config.paths[1].gpu);
-    EXPECT_EQ(13, m_config.paths[2].gpu);
-    EXPECT_EQ(UCT_CUDA_PLAN_ROUTE_HOST, m_config.paths[3].route);
+    EXPECT_TRUE(uct_cuda_end_is_none(m_config.paths[0]));
+    EXPECT_TRUE(uct_cuda_end_is_device(m_config.paths[1], 2));
+    EXPECT_TRUE(uct_cuda_end_is_device(m_config.paths[2], 13));
+    EXPECT_TRUE(uct_cuda_end_is_host(m_config.paths[3]));
 
     refused("MULTIPATH_PATHS", "direct,,host");
     refused("MULTIPATH_PATHS", "direct,gpu");

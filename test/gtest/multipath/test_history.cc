@@ -189,7 +189,7 @@ protected:
             texts.push_back("");
             for (unsigned k = 0; k < plans[i].num_paths; ++k) {
                 texts.back() += (k ? "," : "") + std::string(
-                        uct_cuda_plan_path_str(&plans[i].paths[k].path, name,
+                        uct_cuda_plan_path_str(plans[i].paths[k].via, name,
                                                sizeof(name)));
             }
         }

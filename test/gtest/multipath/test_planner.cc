@@ -58,7 +58,7 @@ protected:
 
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
             text += (i ? "," : "");
-            text += uct_cuda_plan_path_str(&m_plan->paths[i].path, name,
+            text += uct_cuda_plan_path_str(m_plan->paths[i].via, name,
                                            sizeof(name));
         }
 
@@ -1316,7 +1316,7 @@ protected:
         }
 
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
-            if (m_plan->paths[i].path.route == UCT_CUDA_PLAN_ROUTE_HOST) {
+            if (uct_cuda_end_is_host(m_plan->paths[i].via)) {
                 EXPECT_NE(UCT_CUDA_PLAN_NO, m_config->host);
                 EXPECT_FALSE(uct_cuda_plan_is_host(m_plan.get()));
             }
@@ -1331,8 +1331,7 @@ protected:
             unsigned over_gpus = 0;
 
             for (unsigned i = 0; i < m_plan->num_paths; ++i) {
-                over_gpus += (m_plan->paths[i].path.route !=
-                              UCT_CUDA_PLAN_ROUTE_HOST);
+                over_gpus += !uct_cuda_end_is_host(m_plan->paths[i].via);
             }
             EXPECT_LE(over_gpus, m_config->max_gpu_paths);
         }

@@ -106,7 +106,7 @@ protected:
 
         for (unsigned i = 0; i < m_plan->num_paths; ++i) {
             text += (i ? "," : "");
-            text += uct_cuda_plan_path_str(&m_plan->paths[i].path, name,
+            text += uct_cuda_plan_path_str(m_plan->paths[i].via, name,
                                            sizeof(name));
         }
         return text;

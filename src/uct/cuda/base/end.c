@@ -2,7 +2,10 @@
 /* Names of ends. */
 #include <uct/cuda/base/end.h>
 
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
 
 
 const char *uct_cuda_end_str(uct_cuda_end_t end, char *buffer, size_t size)
@@ -18,4 +21,24 @@ const char *uct_cuda_end_str(uct_cuda_end_t end, char *buffer, size_t size)
     }
 
     return buffer;
+}
+
+bool uct_cuda_end_parse(const char *word, uct_cuda_end_t *end_p)
+{
+    unsigned long device;
+    char *end;
+
+    if (strcasecmp(word, "host") == 0) {
+        *end_p = uct_cuda_end_host();
+        return true;
+    }
+
+    if ((strncasecmp(word, "gpu", 3) != 0) ||
+        !isdigit((unsigned char)word[3])) {
+        return false;
+    }
+
+    device = strtoul(word + 3, &end, 10);
+    *end_p = uct_cuda_end_gpu((int)device);
+    return (*end == '\0') && (device < UCT_CUDA_MAX_GPUS);
 }

@@ -162,6 +162,13 @@ static inline uint32_t uct_cuda_end_bit(uct_cuda_end_t end)
  */
 const char *uct_cuda_end_str(uct_cuda_end_t end, char *buffer, size_t size);
 
+/**
+ * Parse the name of an end with an index, "gpu2" or "host" in either case.
+ *
+ * @return false: another word, or a GPU without an index.
+ */
+bool uct_cuda_end_parse(const char *word, uct_cuda_end_t *end_p);
+
 
 END_C_DECLS
 

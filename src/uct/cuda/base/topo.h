@@ -119,6 +119,16 @@ ucs_status_t uct_cuda_topo_probe(uct_cuda_topo_t *topo);
 void uct_cuda_topo_init(uct_cuda_topo_t *topo, int num_gpus);
 
 
+/** Return whether the node has an end: host memory, or one of its GPUs. */
+static inline bool uct_cuda_topo_has_end(const uct_cuda_topo_t *topo,
+                                         uct_cuda_end_t end)
+{
+    return uct_cuda_end_is_host(end) ||
+           (uct_cuda_end_is_gpu(end) &&
+            (uct_cuda_end_device(end) < topo->num_gpus));
+}
+
+
 /**
  * Add a shared limit, bytes/s.
  *

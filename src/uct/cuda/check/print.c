@@ -67,7 +67,7 @@ void uct_cuda_plan_print(const uct_cuda_plan_t *plan, bool steps,
     for (i = 0; i < plan->num_paths; ++i) {
         path = &plan->paths[i];
         fprintf(stream, "  %-7s %5.1f %%  %llu bytes",
-                uct_cuda_plan_path_str(&path->path, name, sizeof(name)),
+                uct_cuda_plan_path_str(path->via, name, sizeof(name)),
                 100. * path->bytes / plan->size,
                 (unsigned long long)path->bytes);
         if (path->slots > 0) {

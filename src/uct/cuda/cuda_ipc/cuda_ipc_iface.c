@@ -135,11 +135,11 @@ static void log_missing(const uct_cuda_plan_config_t *multipath)
     unsigned i;
 
     for (i = 0; i < multipath->num_paths; ++i) {
-        if ((multipath->paths[i].route == UCT_CUDA_PLAN_ROUTE_GPU) &&
-            (multipath->paths[i].gpu >= count)) {
+        if (uct_cuda_end_is_gpu(multipath->paths[i]) &&
+            (uct_cuda_end_device(multipath->paths[i]) >= count)) {
             uct_cuda_warn("UCX_CUDA_IPC_MULTIPATH_PATHS: gpu%d does not exist "
                           "(%d GPUs are visible); ignoring this path",
-                          multipath->paths[i].gpu, count);
+                          uct_cuda_end_device(multipath->paths[i]), count);
         }
     }
 

@@ -36,7 +36,7 @@ static uct_cuda_mp_kind_t *kind_of_plan(uct_cuda_mp_core_t *core)
 static uct_cuda_end_t failed_via(const uct_cuda_mp_core_t *core,
                                  const failed_t *failed)
 {
-    return uct_cuda_plan_path_via(&core->plan.paths[failed->path].path);
+    return core->plan.paths[failed->path].via;
 }
 
 static void drop_link(uct_cuda_plan_constraints_t *constraints, uint16_t link)
@@ -51,7 +51,7 @@ static void log_failed(const uct_cuda_mp_core_t *core, const failed_t *failed,
     const uct_cuda_plan_t *plan = &core->plan;
     char name[16], from[16], to[16];
 
-    uct_cuda_plan_path_str(&plan->paths[failed->path].path, name, sizeof(name));
+    uct_cuda_plan_path_str(failed_via(core, failed), name, sizeof(name));
     uct_cuda_end_str(plan->src, from, sizeof(from));
     uct_cuda_end_str(plan->dst, to, sizeof(to));
     if (status == UCS_ERR_UNREACHABLE) {
@@ -129,7 +129,7 @@ static void accept_paths(uct_cuda_mp_core_t *core)
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        via = uct_cuda_plan_path_via(&plan->paths[i].path);
+        via = plan->paths[i].via;
         if (!uct_cuda_end_is_none(via)) {
             count[uct_cuda_end_index(via)] = 0;
         }
@@ -212,7 +212,7 @@ static ucs_status_t map_path(uct_cuda_mp_core_t *core,
     uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
-    count = uct_cuda_plan_path_links(plan, &plan->paths[failed->path].path,
+    count = uct_cuda_plan_path_links(plan, failed_via(core, failed),
                                      links);
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
         failed->link = links[i];

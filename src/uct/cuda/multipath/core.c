@@ -136,7 +136,7 @@ void uct_cuda_mp_summary_add(uct_cuda_mp_summary_t *summary,
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        via = uct_cuda_plan_path_via(&plan->paths[i].path);
+        via = plan->paths[i].via;
         if (uct_cuda_end_is_none(via)) {
             summary->direct += plan->paths[i].bytes;
         } else {

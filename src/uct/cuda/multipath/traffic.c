@@ -321,7 +321,7 @@ void uct_cuda_mp_flow_of_plan(const uct_cuda_plan_t *plan, size_t size,
     flow->is_large  = true;
     flow->num_links = 0;
     for (i = 0; i < plan->num_paths; ++i) {
-        hops = uct_cuda_plan_path_links(plan, &plan->paths[i].path,
+        hops = uct_cuda_plan_path_links(plan, plan->paths[i].via,
                                         &flow->links[flow->num_links]);
         for (; hops > 0; --hops) {
             flow->bytes[flow->num_links++] = (uint64_t)(

@@ -201,27 +201,21 @@ read_list(const char *text, uct_cuda_plan_config_t *config, read_item_t read)
 static bool
 read_path(const char *item, unsigned index, uct_cuda_plan_config_t *config)
 {
-    uct_cuda_plan_path_t path = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
-    unsigned gpu              = 0;
+    uct_cuda_end_t via = uct_cuda_end_none();
     unsigned i;
 
-    if (strcasecmp(item, "host") == 0) {
-        path.route = UCT_CUDA_PLAN_ROUTE_HOST;
-    } else if ((strncasecmp(item, "gpu", 3) == 0) &&
-               parse_unsigned(item + 3, 0, UCT_CUDA_MAX_GPUS - 1, &gpu)) {
-        path.route = UCT_CUDA_PLAN_ROUTE_GPU;
-        path.gpu   = (int)gpu;
-    } else if (strcasecmp(item, "direct") != 0) {
+    if ((strcasecmp(item, "direct") != 0) &&
+        !uct_cuda_end_parse(item, &via)) {
         return false;
     }
 
     for (i = 0; i < index; ++i) {
-        if (uct_cuda_plan_path_equal(&config->paths[i], &path)) {
+        if (uct_cuda_end_equal(config->paths[i], via)) {
             return false;
         }
     }
 
-    config->paths[index] = path;
+    config->paths[index] = via;
     return true;
 }
 
@@ -440,7 +434,7 @@ ucs_status_t uct_cuda_plan_config_check(const uct_cuda_plan_config_t *config,
     }
 
     for (i = 0; i < config->num_paths; ++i) {
-        if ((config->paths[i].route == UCT_CUDA_PLAN_ROUTE_HOST) &&
+        if (uct_cuda_end_is_host(config->paths[i]) &&
             (config->host == UCT_CUDA_PLAN_NO)) {
             snprintf(error, error_size,
                      "MULTIPATH_PATHS names host but MULTIPATH_HOST is n");

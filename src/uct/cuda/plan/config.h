@@ -5,6 +5,7 @@
 
 #include <ucs/sys/compiler_def.h>
 #include <ucs/type/status.h>
+#include <uct/cuda/base/end.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,27 +46,6 @@ typedef enum {
 } uct_cuda_plan_start_t;
 
 
-/** Route of a path from source to destination. */
-typedef enum {
-    UCT_CUDA_PLAN_ROUTE_DIRECT, /**< One copy */
-    UCT_CUDA_PLAN_ROUTE_GPU,    /**< Staged in a third GPU's memory */
-    UCT_CUDA_PLAN_ROUTE_HOST    /**< Staged in page-locked host memory */
-} uct_cuda_plan_route_t;
-
-
-typedef struct {
-    uct_cuda_plan_route_t route;
-    int                   gpu; /**< Ordinal of the relay; 0 for other routes */
-} uct_cuda_plan_path_t;
-
-
-static inline bool uct_cuda_plan_path_equal(const uct_cuda_plan_path_t *a,
-                                            const uct_cuda_plan_path_t *b)
-{
-    return (a->route == b->route) && (a->gpu == b->gpu);
-}
-
-
 /** Configuration of an engine. Plain data; sizes in bytes. */
 typedef struct {
     uct_cuda_plan_ternary_t enable;         /**< MULTIPATH */
@@ -73,7 +53,8 @@ typedef struct {
     size_t                  min_size;
     /** Number of explicit paths; 0: automatic */
     unsigned                num_paths;
-    uct_cuda_plan_path_t    paths[UCT_CUDA_PLAN_MAX_PATHS];
+    /** End at which each is staged; none: direct */
+    uct_cuda_end_t          paths[UCT_CUDA_PLAN_MAX_PATHS];
     /** Maximum automatic paths over GPUs, including the direct one */
     unsigned                max_gpu_paths;
     uct_cuda_plan_ternary_t host;           /**< Host path */

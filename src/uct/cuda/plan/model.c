@@ -243,34 +243,28 @@ static void candidate_add_hop(const query_t *query, candidate_t *candidate,
     }
 }
 
-bool uct_cuda_plan_model_path(const query_t *query,
-                              const uct_cuda_plan_path_t *path,
+bool uct_cuda_plan_model_path(const query_t *query, uct_cuda_end_t via,
                               candidate_t *candidate)
 {
-    const bool is_host = uct_cuda_plan_ends_host(query->src, query->dst);
-    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
+    const bool is_direct = uct_cuda_end_is_none(via);
+    const bool is_host   = uct_cuda_plan_ends_host(query->src, query->dst);
 
-    if (is_host && (path->route == UCT_CUDA_PLAN_ROUTE_HOST)) {
-        return false;
-    }
-
-    if ((path->route == UCT_CUDA_PLAN_ROUTE_GPU) &&
-        ((path->gpu < 0) || (path->gpu >= query->topo->num_gpus) ||
-         uct_cuda_end_equal(via, query->src) ||
-         uct_cuda_end_equal(via, query->dst))) {
+    if (!is_direct && (!uct_cuda_topo_has_end(query->topo, via) ||
+                       uct_cuda_end_equal(via, query->src) ||
+                       uct_cuda_end_equal(via, query->dst))) {
         return false;
     }
 
     memset(candidate, 0, sizeof(*candidate));
-    candidate->path  = *path;
-    if (path->route == UCT_CUDA_PLAN_ROUTE_DIRECT) {
+    candidate->via = via;
+    if (is_direct) {
         candidate_add_hop(query, candidate, query->src, query->dst);
     } else {
         candidate_add_hop(query, candidate, query->src, via);
         candidate_add_hop(query, candidate, via, query->dst);
     }
 
-    if (path->route == UCT_CUDA_PLAN_ROUTE_HOST) {
+    if (uct_cuda_end_is_host(via)) {
         candidate->gap      = query->model->gap_host;
         candidate->latency += query->model->start_host;
         candidate->margin    = query->model->doubt_host;
@@ -371,10 +365,9 @@ double uct_cuda_plan_model_single(const query_t *query, const split_t *split)
 
 double uct_cuda_plan_model_unlinked(const query_t *query)
 {
-    const uct_cuda_plan_path_t path = {UCT_CUDA_PLAN_ROUTE_HOST, 0};
     candidate_t host;
 
-    if (!uct_cuda_plan_model_path(query, &path, &host)) {
+    if (!uct_cuda_plan_model_path(query, uct_cuda_end_host(), &host)) {
         return DBL_MAX;
     }
 

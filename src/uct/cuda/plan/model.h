@@ -140,7 +140,7 @@ bool uct_cuda_plan_load_is_crossed(const uct_cuda_plan_load_t *load,
 
 /** Path as seen by the model. */
 typedef struct {
-    uct_cuda_plan_path_t path;
+    uct_cuda_end_t       via; /**< End at which it is staged; none: direct */
     unsigned             hops;
     uint16_t             links[UCT_CUDA_PLAN_MAX_HOPS];
     double               cap;     /**< Bytes/s if alone */
@@ -217,11 +217,13 @@ bool uct_cuda_plan_model_is_doubtful(const uct_cuda_topo_t *topo,
 /**
  * Fill in a path of this transfer as the model sees it.
  *
+ * @param via  End at which it is staged; none: direct.
+ *
  * @return false: the hardware has no such path, or it would be staged on an end
  *         of the transfer. *path_p is then undefined.
  */
 bool uct_cuda_plan_model_path(const uct_cuda_plan_query_t *query,
-                              const uct_cuda_plan_path_t *path,
+                              uct_cuda_end_t via,
                               uct_cuda_plan_model_path_t *path_p);
 
 

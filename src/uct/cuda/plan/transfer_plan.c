@@ -31,11 +31,9 @@ void uct_cuda_plan_awaited(const uct_cuda_plan_t *plan,
 }
 
 unsigned uct_cuda_plan_path_links(const uct_cuda_plan_t *plan,
-                                  const uct_cuda_plan_path_t *path,
+                                  uct_cuda_end_t via,
                                   uint16_t links[UCT_CUDA_PLAN_MAX_HOPS])
 {
-    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
-
     if (uct_cuda_end_is_none(via)) {
         links[0] = uct_cuda_plan_link(plan->src, plan->dst);
         return 1;
@@ -55,7 +53,7 @@ uct_cuda_plan_links(const uct_cuda_plan_t *plan,
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        count += uct_cuda_plan_path_links(plan, &plan->paths[i].path,
+        count += uct_cuda_plan_path_links(plan, plan->paths[i].via,
                                           &links[count]);
     }
 
@@ -77,11 +75,9 @@ bool uct_cuda_plan_equal(const uct_cuda_plan_t *a,
            uct_cuda_plan_steps_equal(&steps, &other);
 }
 
-const char *uct_cuda_plan_path_str(const uct_cuda_plan_path_t *path,
-                                   char *buffer, size_t size)
+const char *uct_cuda_plan_path_str(uct_cuda_end_t via, char *buffer,
+                                   size_t size)
 {
-    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
-
     if (!uct_cuda_end_is_none(via)) {
         return uct_cuda_end_str(via, buffer, size);
     }
@@ -101,7 +97,7 @@ const char *uct_cuda_plan_paths_str(const uct_cuda_plan_t *plan,
     for (i = 0; (i < plan->num_paths) && (length < size); ++i) {
         length += snprintf(buffer + length, size - length, "%s%s",
                            (i == 0) ? "" : ",",
-                           uct_cuda_plan_path_str(&plan->paths[i].path, name,
+                           uct_cuda_plan_path_str(plan->paths[i].via, name,
                                                   sizeof(name)));
     }
     return buffer;

@@ -37,12 +37,11 @@ BEGIN_C_DECLS
 
 
 typedef struct {
-    uct_cuda_plan_path_t path;
-    uint64_t             bytes;  /**< Its share of the transfer */
-    /** Size of all chunks except the last, bytes */
-    uint64_t             chunk;
-    uint16_t             chunks;
-    uint8_t              slots;  /**< Staging slots in use; 0: direct */
+    uct_cuda_end_t via;    /**< End at which it is staged; none: direct */
+    uint64_t       bytes;  /**< Its share of the transfer */
+    uint64_t       chunk;  /**< Size of all chunks except the last, bytes */
+    uint16_t       chunks;
+    uint8_t        slots;  /**< Staging slots in use; 0: direct */
 } uct_cuda_plan_path_share_t;
 
 
@@ -146,22 +145,6 @@ static inline bool uct_cuda_plan_step_has_wait(const uct_cuda_plan_t *plan,
 }
 
 
-/** Return the end at which a path is staged; none: direct. */
-static inline uct_cuda_end_t
-uct_cuda_plan_path_via(const uct_cuda_plan_path_t *path)
-{
-    switch (path->route) { /* no default: the compiler reports a new route */
-    case UCT_CUDA_PLAN_ROUTE_GPU:
-        return uct_cuda_end_gpu(path->gpu);
-    case UCT_CUDA_PLAN_ROUTE_HOST:
-        return uct_cuda_end_host();
-    case UCT_CUDA_PLAN_ROUTE_DIRECT:
-        break;
-    }
-    return uct_cuda_end_none();
-}
-
-
 /** Mark the steps awaited by later steps on other links or by the next user
  *  of a slot. Fills one value for each step. */
 void uct_cuda_plan_awaited(const uct_cuda_plan_t *plan,
@@ -183,10 +166,10 @@ uct_cuda_plan_is_local_gpu(const uct_cuda_plan_t *plan, int device)
 }
 
 
-/** List the links of a path between a plan's ends, in order. @return Number
- *  of links: 1 for the direct path, else 2. */
+/** List the links of the path between a plan's ends that is staged at @a via,
+ *  in order. @return Number of links: 1 for the direct path, else 2. */
 unsigned uct_cuda_plan_path_links(const uct_cuda_plan_t *plan,
-                                  const uct_cuda_plan_path_t *path,
+                                  uct_cuda_end_t via,
                                   uint16_t links[UCT_CUDA_PLAN_MAX_HOPS]);
 
 /** List the links used by a plan, each once, path by path. @return Number of
@@ -257,11 +240,11 @@ uct_cuda_plan_link_device(const uct_cuda_plan_t *plan, uint16_t link)
 
 
 /**
- * Format a path as in MULTIPATH_PATHS: "direct", "gpu2" or "host". Returns @a
- * buffer.
+ * Format a path as in MULTIPATH_PATHS, "direct", "gpu2" or "host", by the end
+ * at which it is staged. Returns @a buffer.
  */
-const char *uct_cuda_plan_path_str(const uct_cuda_plan_path_t *path,
-                                   char *buffer, size_t size);
+const char *uct_cuda_plan_path_str(uct_cuda_end_t via, char *buffer,
+                                   size_t size);
 
 
 /**

@@ -40,11 +40,10 @@ typedef struct {
 } problem_t;
 
 
-static bool is_absent(const problem_t *problem,
-                      const uct_cuda_plan_path_t *path)
+static bool is_absent(const problem_t *problem, uct_cuda_end_t via)
 {
-    return (path->route != UCT_CUDA_PLAN_ROUTE_DIRECT) &&
-           (problem->absent & uct_cuda_end_bit(uct_cuda_plan_path_via(path)));
+    return !uct_cuda_end_is_none(via) &&
+           (problem->absent & uct_cuda_end_bit(via));
 }
 
 static bool is_link_absent(const uct_cuda_plan_constraints_t *constraints,
@@ -58,17 +57,18 @@ static bool is_link_absent(const uct_cuda_plan_constraints_t *constraints,
             uct_cuda_end_bit(to));
 }
 
-/* Add a path as a candidate. @return false: the hardware has no such path, or
- * its relay or a link of it is absent or doubtful */
-static bool problem_add(problem_t *problem, const uct_cuda_plan_path_t *path)
+/* Add the path staged at an end, or with none the direct path, as a candidate.
+ * @return false: the hardware has no such path, or its relay or a link of it is
+ * absent or doubtful */
+static bool problem_add(problem_t *problem, uct_cuda_end_t via)
 {
     const uct_cuda_plan_config_t *config = problem->query.config;
     uct_cuda_plan_model_path_t *candidate =
             &problem->candidates[problem->num_candidates];
     unsigned hop;
 
-    if (is_absent(problem, path) ||
-        !uct_cuda_plan_model_path(&problem->query, path, candidate)) {
+    if (is_absent(problem, via) ||
+        !uct_cuda_plan_model_path(&problem->query, via, candidate)) {
         return false;
     }
 
@@ -182,8 +182,10 @@ static void problem_choose_relays(problem_t *problem, bool has_host)
 static bool is_far(const uct_cuda_plan_query_t *query,
                    const uct_cuda_plan_model_path_t *relay)
 {
+    const int gpu = uct_cuda_end_device(relay->via);
+
     return uct_cuda_plan_ends_host(query->src, query->dst) &&
-           (query->topo->gpus[relay->path.gpu].numa != query->numa);
+           (query->topo->gpus[gpu].numa != query->numa);
 }
 
 static bool is_better_relay(const uct_cuda_plan_query_t *query,
@@ -202,16 +204,15 @@ static void problem_add_relays(problem_t *problem)
 {
     const uct_cuda_plan_query_t *query = &problem->query;
     unsigned first                       = problem->num_candidates;
-    uct_cuda_plan_path_t path            = {UCT_CUDA_PLAN_ROUTE_GPU, 0};
     const int start = uct_cuda_end_device(
             uct_cuda_plan_gpu_end(query->src, query->dst));
     uct_cuda_plan_model_path_t moved;
     unsigned i;
-    int n;
+    int n, gpu;
 
     for (n = 1; n < query->topo->num_gpus; ++n) {
-        path.gpu = (start + n) % query->topo->num_gpus;
-        if (!problem_add(problem, &path)) {
+        gpu = (start + n) % query->topo->num_gpus;
+        if (!problem_add(problem, uct_cuda_end_gpu(gpu))) {
             continue;
         }
 
@@ -540,8 +541,7 @@ static void add_hop(writer_t *writer, unsigned p, unsigned chunk, unsigned hop)
         return;
     }
 
-    slot      = end_place(uct_cuda_plan_path_via(&part->path),
-                          UCT_CUDA_BUFFER_SCRATCH, 0);
+    slot      = end_place(part->via, UCT_CUDA_BUFFER_SCRATCH, 0);
     slot.slot = (uint16_t)(chunk % part->slots);
     if (hop == 0) {
         writer->fills[p] = add_step(writer->plan, p, chunk, bytes, source,
@@ -650,7 +650,7 @@ static void plan_write(const problem_t *problem, uct_cuda_plan_split_t *split,
     plan->num_paths = (uint16_t)split->count;
     for (i = 0; i < split->count; ++i) {
         part        = &plan->paths[i];
-        part->path  = split->paths[i]->path;
+        part->via   = split->paths[i]->via;
         part->bytes = (uint64_t)split->bytes[i] & ~(ALIGN - 1);
         if ((split->paths[i]->hops > 1) && (part->bytes > most)) {
             part->bytes = most;
@@ -706,7 +706,7 @@ static bool problem_set_paths(problem_t *problem)
     problem->num_candidates = 0;
     for (i = 0; i < config->num_paths; ++i) {
         candidate = &problem->candidates[problem->num_candidates];
-        if (!problem_add(problem, &config->paths[i])) {
+        if (!problem_add(problem, config->paths[i])) {
             continue;
         }
 
@@ -720,13 +720,6 @@ static bool problem_set_paths(problem_t *problem)
     }
 
     return problem->num_candidates > 0;
-}
-
-static bool is_end_of(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
-{
-    return uct_cuda_end_is_host(end) ||
-           (uct_cuda_end_is_gpu(end) &&
-            (uct_cuda_end_device(end) < topo->num_gpus));
 }
 
 /* Return whether the driver refuses peer access between two GPUs: it copies
@@ -745,7 +738,8 @@ static bool are_joined(const uct_cuda_plan_knowledge_t *know,
 {
     uint16_t link;
 
-    if (!is_end_of(know->topo, src) || !is_end_of(know->topo, dst) ||
+    if (!uct_cuda_topo_has_end(know->topo, src) ||
+        !uct_cuda_topo_has_end(know->topo, dst) ||
         uct_cuda_end_equal(src, dst)) {
         return false;
     }
@@ -830,7 +824,6 @@ static bool choose_split(const uct_cuda_plan_knowledge_t *know,
                          uct_cuda_plan_split_t *split)
 {
     const uct_cuda_plan_config_t *config = problem->query.config;
-    const uct_cuda_plan_path_t host      = {UCT_CUDA_PLAN_ROUTE_HOST, 0};
     const bool is_host                   = uct_cuda_plan_is_host(plan);
     bool has_host;
 
@@ -845,7 +838,7 @@ static bool choose_split(const uct_cuda_plan_knowledge_t *know,
                         uct_cuda_plan_may_use_host(config, know->load,
                                                    plan->src, plan->dst,
                                                    problem->query.size)) &&
-               problem_add(problem, &host);
+               problem_add(problem, uct_cuda_end_host());
     if (problem->num_candidates == 0) {
         split->count = 0;
         return false;
@@ -870,7 +863,6 @@ static bool
 plan_split(const uct_cuda_plan_knowledge_t *know, uct_cuda_plan_t *plan)
 {
     const uct_cuda_plan_config_t *config = know->config;
-    const uct_cuda_plan_path_t direct    = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
     bool rotates                         = false;
     problem_t problem;
     uct_cuda_plan_split_t split;
@@ -882,7 +874,7 @@ plan_split(const uct_cuda_plan_knowledge_t *know, uct_cuda_plan_t *plan)
     if (problem.is_unlinked) {
         problem.single_seconds = uct_cuda_plan_model_unlinked(&problem.query);
     } else {
-        (void)problem_add(&problem, &direct);
+        (void)problem_add(&problem, uct_cuda_end_none());
         split_of_all(&problem, &split);
         problem.single_seconds = uct_cuda_plan_model_single(&problem.query,
                                                             &split);
@@ -905,7 +897,7 @@ plan_split(const uct_cuda_plan_knowledge_t *know, uct_cuda_plan_t *plan)
     plan->seconds = split.seconds;
     plan_write(&problem, &split, plan->size, plan);
     return rotates || (plan->num_paths != 1) ||
-           (plan->paths[0].path.route != UCT_CUDA_PLAN_ROUTE_DIRECT);
+           !uct_cuda_end_is_none(plan->paths[0].via);
 }
 
 /* Initialise a plan without paths and steps */
@@ -953,12 +945,11 @@ void uct_cuda_plan_single(uct_cuda_end_t src, uct_cuda_end_t dst,
     uct_cuda_plan_path_share_t *part = &plan->paths[0];
 
     plan_init(src, dst, remote, size, plan);
-    plan->num_paths  = 1;
-    part->path.route = UCT_CUDA_PLAN_ROUTE_DIRECT;
-    part->path.gpu   = 0;
-    part->bytes      = part->chunk = size;
-    part->chunks     = 1;
-    part->slots      = 0;
+    plan->num_paths = 1;
+    part->via    = uct_cuda_end_none();
+    part->bytes  = part->chunk = size;
+    part->chunks = 1;
+    part->slots  = 0;
     add_step(plan, 0, 0, size, end_place(src, UCT_CUDA_BUFFER_SEND, 0),
              end_place(dst, UCT_CUDA_BUFFER_RECV, 0), UCT_CUDA_NO_STEP);
 }
@@ -991,7 +982,7 @@ static void hash_add_candidates(pair_hash_t *hash, const problem_t *problem)
     hash_add(hash, problem->num_candidates);
     for (c = 0; c < problem->num_candidates; ++c) {
         candidate = &problem->candidates[c];
-        hash_add(hash, candidate->path.route);
+        hash_add(hash, candidate->via.kind);
         hash_add(hash, candidate->cap);
         for (i = 0; i < candidate->hops; ++i) {
             hash_add(hash, candidate->rates[i]);
@@ -1022,22 +1013,21 @@ static uint64_t hash_pair(const uct_cuda_plan_knowledge_t *know,
                           uct_cuda_end_t src, uct_cuda_end_t dst,
                           uct_cuda_plan_t *scratch)
 {
-    const uct_cuda_plan_path_t direct = {UCT_CUDA_PLAN_ROUTE_DIRECT, 0};
-    const uct_cuda_plan_path_t host   = {UCT_CUDA_PLAN_ROUTE_HOST, 0};
-    pair_hash_t hash                  = {.value = UCT_CUDA_HASH64};
+    pair_hash_t hash = {.value = UCT_CUDA_HASH64};
     uct_cuda_plan_model_path_t *next;
     problem_t problem;
 
     plan_init(src, dst, know->remote, 0, scratch);
     problem_init(&problem, know, scratch);
     hash_add(&hash, problem.is_unlinked);
-    (void)problem_add(&problem, &direct);
+    (void)problem_add(&problem, uct_cuda_end_none());
     /* the driver's copy between unlinked GPUs, also if the host path is none of
      * the candidates */
     next = &problem.candidates[problem.num_candidates];
-    problem.num_candidates += uct_cuda_plan_model_path(&problem.query, &host,
+    problem.num_candidates += uct_cuda_plan_model_path(&problem.query,
+                                                       uct_cuda_end_host(),
                                                        next);
-    (void)problem_add(&problem, &host);
+    (void)problem_add(&problem, uct_cuda_end_host());
     hash_add_candidates(&hash, &problem);
     problem.num_candidates = 0;
     if (know->config->num_paths > 0) {

@@ -365,12 +365,11 @@ static ucs_status_t check_host(uct_cuda_run_background_t *init, int local,
 
 static ucs_status_t check_path(uct_cuda_run_background_t *init,
                                const uct_cuda_plan_t *plan,
-                               const uct_cuda_plan_path_t *path)
+                               uct_cuda_end_t via)
 {
-    const uint32_t missing = uct_cuda_run_rsc_path_devices(plan, path) &
+    const uint32_t missing = uct_cuda_run_rsc_path_devices(plan, via) &
                              ~uct_cuda_run_rsc_devices(init->rsc);
-    const uct_cuda_end_t via = uct_cuda_plan_path_via(path);
-    ucs_status_t result      = UCS_OK;
+    ucs_status_t result    = UCS_OK;
     ucs_status_t status;
     int device;
 
@@ -391,7 +390,7 @@ static ucs_status_t check_path(uct_cuda_run_background_t *init,
         result = (status == UCS_OK) ? result : status;
     }
 
-    if ((result == UCS_OK) && (path->route == UCT_CUDA_PLAN_ROUTE_HOST) &&
+    if ((result == UCS_OK) && uct_cuda_end_is_host(via) &&
         (plan->numa < UCT_CUDA_TOPO_MAX_NUMA)) {
         result = check_host(init, plan->local, plan->numa, plan->slot_size);
     }
@@ -399,11 +398,10 @@ static ucs_status_t check_path(uct_cuda_run_background_t *init,
     return result;
 }
 
-static uint32_t path_bit(const uct_cuda_plan_path_t *path)
+static uint32_t path_bit(uct_cuda_end_t via)
 {
-    return (path->route == UCT_CUDA_PLAN_ROUTE_DIRECT) ?
-                   UCT_CUDA_RUN_ABSENT_ALL :
-                   uct_cuda_end_bit(uct_cuda_plan_path_via(path));
+    return uct_cuda_end_is_none(via) ? UCT_CUDA_RUN_ABSENT_ALL :
+                                       uct_cuda_end_bit(via);
 }
 
 ucs_status_t uct_cuda_run_background_check(uct_cuda_run_background_t *init,
@@ -413,24 +411,24 @@ ucs_status_t uct_cuda_run_background_check(uct_cuda_run_background_t *init,
 {
     uint32_t absent = 0;
     uint32_t ready  = 0;
-    const uct_cuda_plan_path_t *path;
+    uct_cuda_end_t via;
     ucs_status_t status;
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        path = &plan->paths[i].path;
-        if (!is_all && (path->route != UCT_CUDA_PLAN_ROUTE_HOST)) {
+        via = plan->paths[i].via;
+        if (!is_all && !uct_cuda_end_is_host(via)) {
             continue;
         }
 
-        status = check_path(init, plan, path);
+        status = check_path(init, plan, via);
         if (status == UCS_INPROGRESS) {
-            absent |= path_bit(path);
+            absent |= path_bit(via);
         } else if (status != UCS_OK) {
             *path_p = i;
             return status;
-        } else if (path->route != UCT_CUDA_PLAN_ROUTE_DIRECT) {
-            ready |= path_bit(path);
+        } else if (!uct_cuda_end_is_none(via)) {
+            ready |= path_bit(via);
         }
     }
 

@@ -58,7 +58,7 @@ static void name_bar(const void *arg, const uct_cuda_plan_step_t *step,
 
     bar->from = uct_cuda_plan_link_from(step->queue);
     bar->to   = uct_cuda_plan_link_to(step->queue);
-    uct_cuda_plan_path_str(&plan->paths[step->part].path, bar->what,
+    uct_cuda_plan_path_str(plan->paths[step->part].via, bar->what,
                            sizeof(bar->what));
     uct_cuda_plan_places_str(plan, step, bar->places, sizeof(bar->places));
 }

@@ -305,8 +305,7 @@ uint32_t uct_cuda_run_rsc_next_slots(uct_cuda_run_rsc_t *rsc,
     unsigned i, next;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        staging = plan_staging(rsc, plan,
-                               uct_cuda_plan_path_via(&plan->paths[i].path));
+        staging = plan_staging(rsc, plan, plan->paths[i].via);
         if (staging != NULL) {
             next = staging->next + (is_behind ? plan->paths[i].slots : 0);
             staging->next = (next + unit - 1) / unit * unit %
@@ -399,14 +398,14 @@ static ucs_status_t prepare_link(uct_cuda_run_rsc_t *rsc,
 }
 
 uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
-                                       const uct_cuda_plan_path_t *path)
+                                       uct_cuda_end_t via)
 {
     uint32_t devices = 0;
     uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     uct_cuda_end_t peer;
     unsigned i, count;
 
-    count = uct_cuda_plan_path_links(plan, path, links);
+    count = uct_cuda_plan_path_links(plan, via, links);
     for (i = 0; i < count; ++i) {
         devices |= 1u << uct_cuda_plan_link_device(plan, links[i]);
         peer     = link_peer(plan, links[i]);
@@ -421,22 +420,21 @@ uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
 static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
                                  const uct_cuda_plan_t *plan,
                                  const uct_cuda_run_memory_t *memory,
-                                 const uct_cuda_plan_path_t *path,
-                                 uint16_t *link_p)
+                                 uct_cuda_end_t via, uint16_t *link_p)
 {
-    uint32_t devices    = uct_cuda_run_rsc_path_devices(plan, path);
+    uint32_t devices    = uct_cuda_run_rsc_path_devices(plan, via);
     ucs_status_t status = UCS_OK;
     uint16_t links[UCT_CUDA_PLAN_MAX_HOPS];
     unsigned i, count;
 
-    count   = uct_cuda_plan_path_links(plan, path, links);
+    count   = uct_cuda_plan_path_links(plan, via, links);
     *link_p = links[0];
     for (; (status == UCS_OK) && (devices != 0); devices &= devices - 1) {
         status = prepare_device(rsc, plan, __builtin_ctz(devices));
     }
 
-    if ((status == UCS_OK) && (path->route != UCT_CUDA_PLAN_ROUTE_DIRECT)) {
-        status = prepare_staging(rsc, plan, uct_cuda_plan_path_via(path));
+    if ((status == UCS_OK) && !uct_cuda_end_is_none(via)) {
+        status = prepare_staging(rsc, plan, via);
     }
 
     for (i = 0; (status == UCS_OK) && (i < count); ++i) {
@@ -486,7 +484,7 @@ ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
     unsigned i;
 
     for (i = 0; i < plan->num_paths; ++i) {
-        status = prepare_path(rsc, plan, memory, &plan->paths[i].path, link_p);
+        status = prepare_path(rsc, plan, memory, plan->paths[i].via, link_p);
         if (status != UCS_OK) {
             *path_p = i;
             return status;

@@ -78,9 +78,9 @@ ucs_status_t uct_cuda_run_rsc_prepare(uct_cuda_run_rsc_t *rsc,
                                       unsigned *path_p, uint16_t *link_p);
 
 
-/** Return the mask of devices whose contexts a path uses. */
+/** Return the mask of devices whose contexts the path staged at @a via uses. */
 uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
-                                       const uct_cuda_plan_path_t *path);
+                                       uct_cuda_end_t via);
 
 
 /** Return the mask of devices with a context. */
