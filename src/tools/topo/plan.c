@@ -268,8 +268,7 @@ static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
                      uct_cuda_end_t to)
 {
     return !uct_cuda_end_equal(from, to) &&
-           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_link(from, to)) >
-            0);
+           (uct_cuda_topo_link(topo, from, to)->bandwidth > 0);
 }
 
 /* List the direct path, or the driver's copy without peer access; and every set

@@ -1307,7 +1307,10 @@ protected:
             uint16_t link = m_plan->steps[i].queue;
             char from[16], to[16];
 
-            ASSERT_GT(uct_cuda_plan_model_bandwidth(&m_topo, link), 0)
+            ASSERT_GT(uct_cuda_topo_link(&m_topo, uct_cuda_plan_link_from(link),
+                                         uct_cuda_plan_link_to(link))
+                              ->bandwidth,
+                      0)
                     << uct_cuda_end_str(uct_cuda_plan_link_from(link), from,
                                         sizeof(from))
                     << " to "

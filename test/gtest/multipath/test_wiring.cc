@@ -324,8 +324,10 @@ TEST_F(test_draw, sockets)
     EXPECT_EQ(2u, limits(m_topo.links[0][1]).size());
 
     /* to the other node's memory: its limit, and the socket's */
-    own_link = uct_cuda_topo_host_link(&m_topo, 0, 0, true);
-    far_link = uct_cuda_topo_host_link(&m_topo, 0, 8, true);
+    own_link = uct_cuda_topo_numa_link(&m_topo, uct_cuda_end_gpu(0),
+                                       uct_cuda_end_host(), 0);
+    far_link = uct_cuda_topo_numa_link(&m_topo, uct_cuda_end_gpu(0),
+                                       uct_cuda_end_host(), 8);
     EXPECT_EQ(limits(to_host(0)), limits(own_link));
     EXPECT_EQ(1u, shared(far_link, own_link).size());
     EXPECT_EQ(1u, shared(far_link, m_topo.links[0][2]).size() -
@@ -333,7 +335,8 @@ TEST_F(test_draw, sockets)
     EXPECT_EQ(1u, shared(far_link, to_host(2)).size());
     /* an invalid number means the GPU's own */
     EXPECT_EQ(limits(own_link),
-              limits(uct_cuda_topo_host_link(&m_topo, 0, 5, true)));
+              limits(uct_cuda_topo_numa_link(&m_topo, uct_cuda_end_gpu(0),
+                                             uct_cuda_end_host(), 5)));
 }
 
 TEST_F(test_draw, numa_nodes_of_one_socket)
@@ -368,8 +371,11 @@ TEST_F(test_draw, power9)
     EXPECT_NEAR(72, to_host(0).bandwidth / GB, .2);
     EXPECT_NEAR(72, gbps(0, 1), .2);
     EXPECT_NEAR(41, gbps(0, 2), .01);
-    EXPECT_NEAR(41, uct_cuda_topo_host_link(&m_topo, 2, 0, false).bandwidth /
-                            GB,
+    EXPECT_NEAR(41,
+                uct_cuda_topo_numa_link(&m_topo, uct_cuda_end_host(),
+                                        uct_cuda_end_gpu(2), 0)
+                                .bandwidth /
+                        GB,
                 .01);
 }
 

@@ -104,8 +104,22 @@ static int find_numa(const uct_cuda_topo_t *topo, int os_index)
     return -1;
 }
 
-uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
-                                             int gpu, int numa, int to_host)
+const uct_cuda_topo_link_t *
+uct_cuda_topo_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
+                   uct_cuda_end_t to)
+{
+    if (uct_cuda_end_is_host(from)) {
+        return &topo->gpus[uct_cuda_end_device(to)].from_host;
+    } else if (uct_cuda_end_is_host(to)) {
+        return &topo->gpus[uct_cuda_end_device(from)].to_host;
+    }
+
+    return &topo->links[uct_cuda_end_device(from)][uct_cuda_end_device(to)];
+}
+
+/* Return a GPU's link to or from memory of any NUMA node */
+static uct_cuda_topo_link_t host_link(const uct_cuda_topo_t *topo, int gpu,
+                                      int numa, bool to_host)
 {
     uct_cuda_topo_link_t link = to_host ? topo->gpus[gpu].to_host :
                                           topo->gpus[gpu].from_host;
@@ -130,4 +144,17 @@ uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
                                                       topo->sockets[own][far] :
                                                       topo->sockets[far][own]);
     return link;
+}
+
+uct_cuda_topo_link_t
+uct_cuda_topo_numa_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
+                        uct_cuda_end_t to, int numa)
+{
+    if (uct_cuda_end_is_host(from)) {
+        return host_link(topo, uct_cuda_end_device(to), numa, false);
+    } else if (uct_cuda_end_is_host(to)) {
+        return host_link(topo, uct_cuda_end_device(from), numa, true);
+    }
+
+    return *uct_cuda_topo_link(topo, from, to);
 }

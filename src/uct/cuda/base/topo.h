@@ -154,14 +154,22 @@ void uct_cuda_topo_set_host(uct_cuda_topo_t *topo, int gpu, double bandwidth,
                             int limit_to_host, int limit_from_host);
 
 
+/** Return the link from one end of the node to another, at least one of them a
+ *  GPU. Host memory is that of the GPU's NUMA node. Bandwidth 0: no link. */
+const uct_cuda_topo_link_t *
+uct_cuda_topo_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
+                   uct_cuda_end_t to);
+
+
 /**
- * Return a GPU's link to (@a to_host) or from memory of any NUMA node: that of
- * its own node, plus the link between sockets if needed.
+ * Return the link from one end to another, with host memory of any NUMA node:
+ * the link of the GPU's own node, plus the link between sockets if needed.
  *
  * @param numa  Number in the system; unknown: the GPU's own node.
  */
-uct_cuda_topo_link_t uct_cuda_topo_host_link(const uct_cuda_topo_t *topo,
-                                             int gpu, int numa, int to_host);
+uct_cuda_topo_link_t
+uct_cuda_topo_numa_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
+                        uct_cuda_end_t to, int numa);
 
 
 END_C_DECLS

@@ -58,11 +58,12 @@ static void add_limits(uct_cuda_plan_share_way_t *way,
 static void find_host_way(const uct_cuda_topo_t *topo, int from, int to,
                           uct_cuda_plan_share_way_t *way)
 {
+    const uct_cuda_end_t host       = uct_cuda_end_host();
     const int numa                  = topo->gpus[from].numa;
-    const uct_cuda_topo_link_t up   = uct_cuda_topo_host_link(topo, from, numa,
-                                                              true);
-    const uct_cuda_topo_link_t down = uct_cuda_topo_host_link(topo, to, numa,
-                                                              false);
+    const uct_cuda_topo_link_t up   = uct_cuda_topo_numa_link(
+            topo, uct_cuda_end_gpu(from), host, numa);
+    const uct_cuda_topo_link_t down = uct_cuda_topo_numa_link(
+            topo, host, uct_cuda_end_gpu(to), numa);
 
     way->count = 0;
     if ((up.bandwidth > 0) && (down.bandwidth > 0)) {

@@ -6,7 +6,7 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/config.h>
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_constants.h>
 
 #include <stdbool.h>
 

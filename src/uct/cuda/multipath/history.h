@@ -23,7 +23,7 @@
 #ifndef UCT_CUDA_MULTIPATH_HISTORY_H
 #define UCT_CUDA_MULTIPATH_HISTORY_H
 
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_path.h>
 
 BEGIN_C_DECLS
 

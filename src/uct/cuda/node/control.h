@@ -18,7 +18,7 @@
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/node/segment.h>
 #include <uct/cuda/node/handle.h>
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_constants.h>
 
 #include <stdbool.h>
 #include <stdint.h>

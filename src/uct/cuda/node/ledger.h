@@ -12,7 +12,7 @@
 #ifndef UCT_CUDA_NODE_LEDGER_H
 #define UCT_CUDA_NODE_LEDGER_H
 
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_path.h>
 
 BEGIN_C_DECLS
 

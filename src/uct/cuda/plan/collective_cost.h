@@ -9,7 +9,7 @@
 #include <ucs/type/status.h>
 #include <uct/cuda/base/topo.h>
 #include <uct/cuda/plan/collective_plan.h>
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_constants.h>
 
 BEGIN_C_DECLS
 

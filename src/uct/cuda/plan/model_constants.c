@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Built-in constants of the model with their sources, and their names. */
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_constants.h>
 
 #include <uct/cuda/base/number.h>
 

@@ -57,6 +57,15 @@ static bool is_link_absent(const uct_cuda_plan_constraints_t *constraints,
             uct_cuda_end_bit(to));
 }
 
+/* Return whether sources disagree about a link. Such a link carries plain
+ * copies only. */
+static bool is_link_doubtful(const uct_cuda_topo_t *topo, uint16_t link)
+{
+    return uct_cuda_topo_link(topo, uct_cuda_plan_link_from(link),
+                              uct_cuda_plan_link_to(link))
+            ->is_doubtful;
+}
+
 /* Add the path staged at an end, or with none the direct path, as a candidate.
  * @return false: the hardware has no such path, or its relay or a link of it is
  * absent or doubtful */
@@ -78,8 +87,7 @@ static bool problem_add(problem_t *problem, uct_cuda_end_t via)
         if (is_link_absent(problem->constraints, candidate->links[hop]) ||
             ((candidate->hops > 1) && (config->enable == UCT_CUDA_PLAN_AUTO) &&
              !problem->is_unlinked &&
-             uct_cuda_plan_model_is_doubtful(problem->query.topo,
-                                             candidate->links[hop]))) {
+             is_link_doubtful(problem->query.topo, candidate->links[hop]))) {
             return false;
         }
     }
@@ -728,26 +736,22 @@ static bool is_unlinked(const uct_cuda_topo_t *topo, uct_cuda_end_t src,
                         uct_cuda_end_t dst)
 {
     return !uct_cuda_plan_ends_host(src, dst) &&
-           (uct_cuda_plan_model_bandwidth(topo, uct_cuda_plan_link(src, dst)) <=
-            0);
+           (uct_cuda_topo_link(topo, src, dst)->bandwidth <= 0);
 }
 
 /* Return whether data can be copied between two ends */
 static bool are_joined(const uct_cuda_plan_knowledge_t *know,
                        uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    uint16_t link;
-
     if (!uct_cuda_topo_has_end(know->topo, src) ||
         !uct_cuda_topo_has_end(know->topo, dst) ||
         uct_cuda_end_equal(src, dst)) {
         return false;
     }
 
-    link = uct_cuda_plan_link(src, dst);
     return is_unlinked(know->topo, src, dst) ||
-           ((uct_cuda_plan_model_bandwidth(know->topo, link) > 0) &&
-            !is_link_absent(know->constraints, link));
+           ((uct_cuda_topo_link(know->topo, src, dst)->bandwidth > 0) &&
+            !is_link_absent(know->constraints, uct_cuda_plan_link(src, dst)));
 }
 
 /* Return the NUMA node of host memory on the way */

@@ -84,8 +84,10 @@ static void class_str(const uct_cuda_topo_t *topo, int from, int to,
                relays[i] / GIGA);
     }
 
-    up   = uct_cuda_topo_host_link(topo, from, topo->gpus[from].numa, true);
-    down = uct_cuda_topo_host_link(topo, to, topo->gpus[from].numa, false);
+    up   = topo->gpus[from].to_host;
+    down = uct_cuda_topo_numa_link(topo, uct_cuda_end_host(),
+                                   uct_cuda_end_gpu(to),
+                                   topo->gpus[from].numa);
     append(buffer, size, &used, ":%.1f",
            ucs_min(up.bandwidth, down.bandwidth) / GIGA);
 }

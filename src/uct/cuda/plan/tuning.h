@@ -17,7 +17,7 @@
 #define UCT_CUDA_PLAN_TUNING_H
 
 #include <uct/cuda/base/topo.h>
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_constants.h>
 
 #include <ucs/type/status.h>
 

@@ -8,7 +8,7 @@
 #define UCT_CUDA_RUN_EXECUTOR_H
 
 #include <uct/cuda/plan/config.h>
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_constants.h>
 #include <uct/cuda/plan/transfer_plan.h>
 #include <uct/cuda/run/completion.h>
 #include <uct/cuda/run/resources.h>

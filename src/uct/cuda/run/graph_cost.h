@@ -7,7 +7,7 @@
 #define UCT_CUDA_RUN_GRAPH_COST_H
 
 #include <uct/cuda/plan/config.h>
-#include <uct/cuda/plan/model.h>
+#include <uct/cuda/plan/model_constants.h>
 #include <uct/cuda/plan/transfer_plan.h>
 
 #include <stdbool.h>
