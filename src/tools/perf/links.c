@@ -7,6 +7,7 @@
 #include "tool.h"
 
 #include <uct/cuda/plan/transfer_planner.h>
+#include <uct/cuda/plan/transfer_steps.h>
 
 #include <ucs/sys/math.h>
 

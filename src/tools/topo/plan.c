@@ -5,6 +5,8 @@
 #include <uct/cuda/check/print.h>
 #include <uct/cuda/check/transfer_check.h>
 #include <uct/cuda/multipath/admit.h>
+#include <uct/cuda/plan/min_sizes.h>
+#include <uct/cuda/plan/transfer_paths.h>
 #include <uct/cuda/plan/transfer_planner.h>
 #include <uct/cuda/run/graph_cost.h>
 

@@ -10,6 +10,7 @@
 
 #include <uct/cuda/base/number.h>
 #include <uct/cuda/plan/transfer_planner.h>
+#include <uct/cuda/plan/transfer_steps.h>
 
 #include <getopt.h>
 #include <stdio.h>

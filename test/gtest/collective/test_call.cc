@@ -12,6 +12,7 @@ extern "C" {
 #include <uct/cuda/collective/options.h>
 #include <uct/cuda/collective/queue.h>
 #include <uct/cuda/multipath/traffic.h>
+#include <uct/cuda/plan/transfer_planner.h>
 #include <uct/cuda/plan/collective_planner.h>
 }
 

@@ -4,6 +4,7 @@
 #define TEST_MULTIPATH_NODES_H
 
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/plan/transfer_paths.h>
 #include <uct/cuda/plan/transfer_planner.h>
 
 #include "end.h"

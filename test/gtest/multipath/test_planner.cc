@@ -6,6 +6,7 @@
 
 #include <uct/cuda/check/print.h>
 #include <uct/cuda/check/transfer_check.h>
+#include <uct/cuda/plan/min_sizes.h>
 #include <uct/cuda/plan/transfer_planner.h>
 
 #include <algorithm>

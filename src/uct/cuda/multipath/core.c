@@ -4,6 +4,7 @@
 
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/topo.h>
+#include <uct/cuda/plan/min_sizes.h>
 
 #include <ucs/sys/math.h>
 

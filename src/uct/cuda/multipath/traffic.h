@@ -8,8 +8,7 @@
 #ifndef UCT_CUDA_MULTIPATH_TRAFFIC_H
 #define UCT_CUDA_MULTIPATH_TRAFFIC_H
 
-#include <uct/cuda/plan/transfer_plan.h>
-#include <uct/cuda/plan/transfer_planner.h>
+#include <uct/cuda/plan/model_path.h>
 
 BEGIN_C_DECLS
 

@@ -10,6 +10,8 @@
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/trace.h>
 #include <uct/cuda/multipath/admit.h>
+#include <uct/cuda/plan/transfer_paths.h>
+#include <uct/cuda/plan/transfer_steps.h>
 
 #include <ucs/sys/math.h>
 
