@@ -41,6 +41,9 @@
 #define NUM_ENDS  UCT_CUDA_NUM_ENDS
 #define NO_LINK   UINT16_MAX
 
+_Static_assert((LAYOUT == 4) && (NUM_ENDS == 17),
+               "another number of ends is another layout");
+
 #define LOCK_TRIES 40
 #define LOCK_PAUSE 500000 /* ns */
 
@@ -437,9 +440,11 @@ static ucs_status_t map_links(uct_cuda_node_ledger_t *ledger,
         ledger->ends[gpu] = (uint8_t)at;
     }
 
-    at               = uct_cuda_end_index(uct_cuda_end_host());
-    ends[at]         = uct_cuda_end_host();
-    ledger->ends[at] = (uint8_t)at;
+    for (at = MAX_GPUS; at < (int)NUM_ENDS; ++at) {
+        ends[at]         = uct_cuda_end_at(at);
+        ledger->ends[at] = (uint8_t)at;
+    }
+
     for (link = 0; link < NUM_LINKS; ++link) {
         from = ends[uct_cuda_end_index(uct_cuda_plan_link_from(link))];
         to   = ends[uct_cuda_end_index(uct_cuda_plan_link_to(link))];

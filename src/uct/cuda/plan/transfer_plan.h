@@ -126,12 +126,12 @@ static inline uct_cuda_end_t uct_cuda_plan_link_to(uint16_t link)
 }
 
 
-/** Return whether a place is a slot of page-locked memory. */
+/** Return whether a place is a slot of page-locked memory, outside the GPUs. */
 static inline bool
 uct_cuda_plan_place_is_host_staging(const uct_cuda_plan_place_t *place)
 {
     return (place->buffer == UCT_CUDA_BUFFER_SCRATCH) &&
-           uct_cuda_end_is_host(uct_cuda_end_at(place->owner));
+           !uct_cuda_end_is_gpu(uct_cuda_end_at(place->owner));
 }
 
 
@@ -193,11 +193,11 @@ uct_cuda_plan_ends_host(uct_cuda_end_t src, uct_cuda_end_t dst)
     return uct_cuda_end_is_host(src) || uct_cuda_end_is_host(dst);
 }
 
-/** Return the source, or the destination if the source is host memory. */
+/** Return the source, or the destination if the source is no GPU. */
 static inline uct_cuda_end_t
 uct_cuda_plan_gpu_end(uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    return uct_cuda_end_is_host(src) ? dst : src;
+    return uct_cuda_end_is_gpu(src) ? src : dst;
 }
 
 static inline bool uct_cuda_plan_is_host(const uct_cuda_plan_t *plan)

@@ -28,13 +28,12 @@
 #define ALL_RELAYS ((1u << UCT_CUDA_NUM_ENDS) - 1)
 
 
-/* Jobs of an engine: one for the node, one for each GPU, one for each NUMA
- * node */
+/* Jobs of an engine: one for the node, one for each staging memory and its
+ * context */
 enum {
     JOB_OF_NODE,
-    JOB_OF_GPU,
-    JOB_OF_HOST = JOB_OF_GPU + UCT_CUDA_MAX_GPUS,
-    NUM_JOBS    = JOB_OF_HOST + UCT_CUDA_TOPO_MAX_NUMA
+    JOB_OF_STAGING,
+    NUM_JOBS = JOB_OF_STAGING + UCT_CUDA_RUN_NUM_STAGING
 };
 
 
@@ -261,7 +260,7 @@ static ucs_status_t job_take(uct_cuda_run_background_t *init, job_t *job)
     if ((job->staging.base != 0) && (uct_cuda_ctx_push(job->ctx) == UCS_OK)) {
         uct_cuda_run_rsc_adopt_staging(init->rsc, job->numa, &job->staging);
         uct_cuda_ctx_pop();
-    } else if (uct_cuda_end_is_host(job->end)) {
+    } else if (!uct_cuda_end_is_gpu(job->end)) {
         uct_cuda_run_staging_free(&job->staging); /* needs no context */
     }
 
@@ -286,7 +285,7 @@ void uct_cuda_run_background_destroy(uct_cuda_run_background_t *init)
     LIST_REMOVE(init, link);
     pthread_mutex_unlock(&all.lock);
 
-    for (i = JOB_OF_GPU; i < NUM_JOBS; ++i) {
+    for (i = JOB_OF_STAGING; i < NUM_JOBS; ++i) {
         if (job_state(&init->jobs[i]) == JOB_DONE) {
             (void)job_take(init, &init->jobs[i]);
         }
@@ -324,10 +323,20 @@ static ucs_status_t check_job(uct_cuda_run_background_t *init, job_t *job)
     }
 }
 
+/* Return the job of the staging memory at an end, or NULL if it has none */
+static job_t *job_of_staging(uct_cuda_run_background_t *init,
+                             uct_cuda_end_t via, int numa)
+{
+    const int number = uct_cuda_run_staging_number(via, numa);
+
+    return (number < 0) ? NULL : &init->jobs[JOB_OF_STAGING + number];
+}
+
 static ucs_status_t check_gpu(uct_cuda_run_background_t *init, int device,
                               bool is_copy_only, size_t slot_size)
 {
-    job_t *job = &init->jobs[JOB_OF_GPU + device];
+    const uct_cuda_end_t gpu = uct_cuda_end_gpu(device);
+    job_t *job               = job_of_staging(init, gpu, 0);
 
     if (job_state(job) == JOB_IDLE) {
         /* contexts of the program are ready */
@@ -337,30 +346,42 @@ static ucs_status_t check_gpu(uct_cuda_run_background_t *init, int device,
 
         job->device       = device;
         job->is_copy_only = is_copy_only;
-        job->end          = uct_cuda_end_gpu(device);
+        job->end          = gpu;
         job->slot_size    = slot_size;
     }
 
     return check_job(init, job);
 }
 
-static ucs_status_t check_host(uct_cuda_run_background_t *init, int local,
-                               int numa, size_t slot_size)
+/* Check staging memory outside the GPUs */
+static ucs_status_t check_staging(uct_cuda_run_background_t *init,
+                                  const uct_cuda_plan_t *plan,
+                                  uct_cuda_end_t via)
 {
-    job_t *job = &init->jobs[JOB_OF_HOST + numa];
+    job_t *job = job_of_staging(init, via, plan->numa);
+
+    if (job == NULL) {
+        return UCS_OK;
+    }
 
     if (job_state(job) == JOB_IDLE) {
-        if (uct_cuda_run_rsc_has_host_staging(init->rsc, numa)) {
+        if (uct_cuda_run_rsc_has_staging(init->rsc, via, plan->numa)) {
             return UCS_OK;
         }
 
-        job->device    = local;
-        job->end       = uct_cuda_end_host();
-        job->numa      = numa;
-        job->slot_size = slot_size;
+        job->device    = plan->local;
+        job->end       = via;
+        job->numa      = plan->numa;
+        job->slot_size = plan->slot_size;
     }
 
     return check_job(init, job);
+}
+
+/* Return whether a path is staged outside the GPUs */
+static bool is_outside(uct_cuda_end_t via)
+{
+    return !uct_cuda_end_is_none(via) && !uct_cuda_end_is_gpu(via);
 }
 
 static ucs_status_t check_path(uct_cuda_run_background_t *init,
@@ -390,9 +411,8 @@ static ucs_status_t check_path(uct_cuda_run_background_t *init,
         result = (status == UCS_OK) ? result : status;
     }
 
-    if ((result == UCS_OK) && uct_cuda_end_is_host(via) &&
-        (plan->numa < UCT_CUDA_TOPO_MAX_NUMA)) {
-        result = check_host(init, plan->local, plan->numa, plan->slot_size);
+    if ((result == UCS_OK) && is_outside(via)) {
+        result = check_staging(init, plan, via);
     }
 
     return result;
@@ -417,7 +437,7 @@ ucs_status_t uct_cuda_run_background_check(uct_cuda_run_background_t *init,
 
     for (i = 0; i < plan->num_paths; ++i) {
         via = plan->paths[i].via;
-        if (!is_all && !uct_cuda_end_is_host(via)) {
+        if (!is_all && !is_outside(via)) {
             continue;
         }
 
@@ -442,8 +462,11 @@ ucs_status_t uct_cuda_run_background_check(uct_cuda_run_background_t *init,
     /* the next plan must not use relays unused by this plan: it would start
      * them */
     ready |= uct_cuda_run_rsc_devices(init->rsc);
-    if (uct_cuda_run_rsc_has_host_staging(init->rsc, plan->numa)) {
-        ready |= uct_cuda_end_bit(uct_cuda_end_host());
+    for (i = UCT_CUDA_MAX_GPUS; i < UCT_CUDA_NUM_ENDS; ++i) {
+        via = uct_cuda_end_at(i);
+        if (uct_cuda_run_rsc_has_staging(init->rsc, via, plan->numa)) {
+            ready |= uct_cuda_end_bit(via);
+        }
     }
 
     *absent_p |= ALL_RELAYS & ~ready;

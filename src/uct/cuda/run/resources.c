@@ -29,8 +29,7 @@ typedef struct {
 
 struct uct_cuda_mp_rsc {
     device_t               devices[UCT_CUDA_MAX_GPUS];
-    uct_cuda_run_staging_t gpu_staging[UCT_CUDA_MAX_GPUS];
-    uct_cuda_run_staging_t host_staging[UCT_CUDA_TOPO_MAX_NUMA];
+    uct_cuda_run_staging_t staging[UCT_CUDA_RUN_NUM_STAGING];
     uint64_t               epoch; /* times that nothing was in flight */
 };
 
@@ -239,16 +238,13 @@ static void release_staging(uct_cuda_run_rsc_t *rsc,
     uct_cuda_run_staging_free(staging);
 }
 
-/* Return the staging memory of a path, or NULL; NUMA nodes beyond the limit
- * have none */
+/* Return the staging memory of a path, or NULL */
 static uct_cuda_run_staging_t *find_staging(uct_cuda_run_rsc_t *rsc,
                                             uct_cuda_end_t via, int numa)
 {
-    return uct_cuda_end_is_gpu(via) ?
-                   &rsc->gpu_staging[uct_cuda_end_device(via)] :
-           (uct_cuda_end_is_host(via) && (numa < UCT_CUDA_TOPO_MAX_NUMA)) ?
-                   &rsc->host_staging[numa] :
-                   NULL;
+    const int number = uct_cuda_run_staging_number(via, numa);
+
+    return (number < 0) ? NULL : &rsc->staging[number];
 }
 
 /* Return a plan's staging memory at an end, that of a place in SCRATCH or of a
@@ -445,10 +441,12 @@ static ucs_status_t prepare_path(uct_cuda_run_rsc_t *rsc,
     return status;
 }
 
-bool uct_cuda_run_rsc_has_host_staging(const uct_cuda_run_rsc_t *rsc, int numa)
+bool uct_cuda_run_rsc_has_staging(const uct_cuda_run_rsc_t *rsc,
+                                  uct_cuda_end_t via, int numa)
 {
-    return (numa < UCT_CUDA_TOPO_MAX_NUMA) &&
-           (rsc->host_staging[numa].base != 0);
+    const int number = uct_cuda_run_staging_number(via, numa);
+
+    return (number >= 0) && (rsc->staging[number].base != 0);
 }
 
 void uct_cuda_run_rsc_adopt_ctx(uct_cuda_run_rsc_t *rsc, int device,
@@ -674,12 +672,8 @@ void uct_cuda_run_rsc_lose(uct_cuda_run_rsc_t *rsc, uint32_t devices)
     }
 
     uct_cuda_run_rsc_idle(rsc);
-    for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
-        lose_staging(rsc, &rsc->gpu_staging[i], devices);
-    }
-
-    for (i = 0; i < UCT_CUDA_TOPO_MAX_NUMA; ++i) {
-        lose_staging(rsc, &rsc->host_staging[i], devices);
+    for (i = 0; i < UCT_CUDA_RUN_NUM_STAGING; ++i) {
+        lose_staging(rsc, &rsc->staging[i], devices);
     }
 
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
@@ -738,7 +732,7 @@ static void destroy_device(device_t *device)
 void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc)
 {
     device_t *device;
-    unsigned i, numa;
+    unsigned i, k;
 
     /* first wait for work across devices: then no slot is in use */
     for (i = 0; i < UCT_CUDA_MAX_GPUS; ++i) {
@@ -751,9 +745,10 @@ void uct_cuda_run_rsc_destroy(uct_cuda_run_rsc_t *rsc)
             continue;
         }
 
-        release_staging(rsc, &rsc->gpu_staging[i]);
-        for (numa = 0; numa < UCT_CUDA_TOPO_MAX_NUMA; ++numa) {
-            release_staging(rsc, &rsc->host_staging[numa]);
+        release_staging(rsc, &rsc->staging[i]);
+        /* any context will do for memory outside the GPUs */
+        for (k = UCT_CUDA_MAX_GPUS; k < UCT_CUDA_RUN_NUM_STAGING; ++k) {
+            release_staging(rsc, &rsc->staging[k]);
         }
         uct_cuda_ctx_pop();
     }

@@ -86,7 +86,10 @@ uint32_t uct_cuda_run_rsc_path_devices(const uct_cuda_plan_t *plan,
 /** Return the mask of devices with a context. */
 uint32_t uct_cuda_run_rsc_devices(const uct_cuda_run_rsc_t *rsc);
 
-bool uct_cuda_run_rsc_has_host_staging(const uct_cuda_run_rsc_t *rsc, int numa);
+/** Return whether there is staging memory at an end; for host memory, on this
+ *  NUMA node. */
+bool uct_cuda_run_rsc_has_staging(const uct_cuda_run_rsc_t *rsc,
+                                  uct_cuda_end_t via, int numa);
 
 
 /** Return the mask of devices whose contexts were reset or destroyed by the

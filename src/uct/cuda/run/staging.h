@@ -14,6 +14,11 @@
 BEGIN_C_DECLS
 
 
+/** Staging memories of an engine: one for each GPU, then one for each NUMA
+ *  node. */
+#define UCT_CUDA_RUN_NUM_STAGING (UCT_CUDA_MAX_GPUS + UCT_CUDA_TOPO_MAX_NUMA)
+
+
 typedef struct {
     /** Event after the last copy out of the slot; NULL: none */
     CUevent drained;
@@ -32,6 +37,21 @@ typedef struct {
     uct_cuda_run_slot_t slots[UCT_CUDA_PLAN_STAGING_SLOTS];
     uint64_t            epoch; /**< Epoch of the resources at the last use */
 } uct_cuda_run_staging_t;
+
+
+/** Return the number of the staging memory at an end, below
+ *  UCT_CUDA_RUN_NUM_STAGING. -1: none, for a direct path and for NUMA nodes
+ *  beyond the limit. */
+static inline int uct_cuda_run_staging_number(uct_cuda_end_t via, int numa)
+{
+    if (uct_cuda_end_is_gpu(via)) {
+        return uct_cuda_end_device(via);
+    }
+
+    return (uct_cuda_end_is_host(via) && (numa < UCT_CUDA_TOPO_MAX_NUMA)) ?
+                   UCT_CUDA_MAX_GPUS + numa :
+                   -1;
+}
 
 
 /**
