@@ -121,32 +121,23 @@ static bool request_bytes(call_request_t *request,
 }
 
 /* Set the buffers that MPI uses on this rank; NULL for the others, and for
-   MPI_IN_PLACE, which sets is_in_place. A broadcast's buffer is the root's
-   sendbuf and the other ranks' recvbuf. */
+   MPI_IN_PLACE, which sets is_in_place. A broadcast has one buffer. */
 static void request_buffers(call_request_t *request,
                             const ucx_mp_mpi_collective_t *args, int rank)
 {
-    uct_cuda_coll_call_t *what = &request->what;
-    const bool is_root         = (rank == args->root);
+    const uct_cuda_coll_kind_desc_t *kind = uct_cuda_coll_kind(args->kind);
+    uct_cuda_coll_call_t *what            = &request->what;
+    const bool is_other                   = (rank != args->root);
+    const void *sendbuf = (args->kind == UCT_CUDA_COLL_KIND_BCAST) ?
+                                  args->recvbuf :
+                                  args->sendbuf;
 
-    what->sendbuf = args->sendbuf;
-    what->recvbuf = args->recvbuf;
-    switch (args->kind) {
-    case UCT_CUDA_COLL_KIND_REDUCE:
-    case UCT_CUDA_COLL_KIND_GATHER:
-        what->recvbuf = is_root ? args->recvbuf : NULL;
-        break;
-    case UCT_CUDA_COLL_KIND_SCATTER:
-        what->sendbuf = is_root ? args->sendbuf : NULL;
-        break;
-    case UCT_CUDA_COLL_KIND_BCAST:
-        what->sendbuf = is_root ? args->recvbuf : NULL;
-        what->recvbuf = is_root ? NULL : args->recvbuf;
-        break;
-    default:
-        break;
-    }
-
+    what->sendbuf = (kind->send[is_other] != UCT_CUDA_COLL_PART_NONE) ?
+                            sendbuf :
+                            NULL;
+    what->recvbuf = (kind->recv[is_other] != UCT_CUDA_COLL_PART_NONE) ?
+                            args->recvbuf :
+                            NULL;
     what->is_in_place = (what->sendbuf == MPI_IN_PLACE) ||
                         (what->recvbuf == MPI_IN_PLACE);
     what->sendbuf     = (what->sendbuf == MPI_IN_PLACE) ? NULL : what->sendbuf;
@@ -165,9 +156,8 @@ static bool is_of_host(const void *sendbuf, const void *recvbuf)
    support sends it through the same module, so GPUs gain nothing. */
 static bool is_one_message(const ucx_mp_mpi_comm_t *state, int kind)
 {
-    return (state->size == 2) && ((kind == UCT_CUDA_COLL_KIND_BCAST) ||
-                                  (kind == UCT_CUDA_COLL_KIND_GATHER) ||
-                                  (kind == UCT_CUDA_COLL_KIND_SCATTER));
+    return (state->size == 2) && uct_cuda_coll_kind(kind)->has_root &&
+           !uct_cuda_coll_kind(kind)->reduces;
 }
 
 /* Fill this rank's request. @return false, with the reason in `request`, if the
@@ -212,9 +202,7 @@ static bool request_make(call_request_t *request,
         return false;
     }
 
-    if ((args->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
-        (args->kind != UCT_CUDA_COLL_KIND_REDUCE) &&
-        (args->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER)) {
+    if (!uct_cuda_coll_kind(args->kind)->reduces) {
         return request_bytes(request, args, state->rank, state->size);
     }
 

@@ -23,7 +23,7 @@ static void set_request(const uct_cuda_topo_t *topo, int kind,
                         unsigned num_ranks, uint64_t bytes,
                         uct_cuda_plan_coll_request_t *request)
 {
-    const unsigned blocks = uct_cuda_plan_coll_kind_has_blocks((unsigned)kind) ?
+    const unsigned blocks = uct_cuda_coll_kind((unsigned)kind)->has_blocks ?
                                     num_ranks :
                                     1;
     unsigned rank;
@@ -75,7 +75,7 @@ static int topo_read(const char *path, uct_cuda_topo_t *topo)
 
 int main(int argc, char **argv)
 {
-    const int kind = (argc < 5) ? -1 : uct_cuda_plan_coll_kind_find(argv[2]);
+    const int kind = (argc < 5) ? -1 : uct_cuda_coll_kind_find(argv[2]);
     static uct_cuda_topo_t topo;
     uct_cuda_plan_coll_request_t request;
     uct_cuda_plan_coll_t plan;

@@ -116,7 +116,7 @@ void ucx_mp_topo_collective_make(const uct_cuda_topo_t *topo,
         }
     }
 
-    parts            = uct_cuda_plan_coll_kind_has_blocks(options->kind) ?
+    parts            = uct_cuda_coll_kind(options->kind)->has_blocks ?
                                request->num_ranks :
                                1;
     request->element = (options->size % (parts * sizeof(float)) == 0) ?

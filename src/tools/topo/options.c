@@ -203,7 +203,7 @@ void ucx_mp_topo_options_read(int argc, char **argv,
     }
 
     options->kind = (optind < argc) ?
-                            uct_cuda_plan_coll_kind_find(argv[optind]) :
+                            uct_cuda_coll_kind_find(argv[optind]) :
                             -1;
     if (options->kind >= 0) {
         options->collective = argv[optind];

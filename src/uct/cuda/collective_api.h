@@ -10,6 +10,8 @@
 #ifndef UCT_CUDA_COLLECTIVE_API_H
 #define UCT_CUDA_COLLECTIVE_API_H
 
+#include <uct/cuda/collective_kinds.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,30 +53,6 @@ typedef enum {
     UCT_CUDA_COLL_FAILED,  /**< A GPU or a rank failed during the call */
     UCT_CUDA_COLL_PENDING  /**< A started call is not over */
 } uct_cuda_coll_result_t;
-
-
-/** Kind of collective, as MPI defines them. "count" is NCCL's: elements of a
- *  rank's buffer, or of one block where each rank has a block. The buffer of
- *  all blocks then holds n blocks in rank order, for n ranks. The numbers
- *  are part of the interface and stay fixed. */
-typedef enum {
-    UCT_CUDA_COLL_KIND_ALLREDUCE,
-    /** Result on the root. In place: on the root only */
-    UCT_CUDA_COLL_KIND_REDUCE,
-    /** n blocks to one. In place: the result goes to the start of recvbuf */
-    UCT_CUDA_COLL_KIND_REDUCE_SCATTER,
-    /** Root's sendbuf to the recvbuf of the other ranks */
-    UCT_CUDA_COLL_KIND_BCAST,
-    /** One block to n. In place: a rank's block is in recvbuf already */
-    UCT_CUDA_COLL_KIND_ALLGATHER,
-    /** One block to n on the root. In place: as for ALLGATHER */
-    UCT_CUDA_COLL_KIND_GATHER,
-    /** n blocks of the root to one each. In place: the root keeps its block */
-    UCT_CUDA_COLL_KIND_SCATTER,
-    /** n blocks to n; never in place */
-    UCT_CUDA_COLL_KIND_ALLTOALL,
-    UCT_CUDA_COLL_KIND_LAST
-} uct_cuda_coll_kind_t;
 
 
 /** Why the GPUs do not carry out a call, or did not complete it. Each reason

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans of collectives are correct by the checker and by execution, and the
    checker finds errors in others. */
+#include "collective/expected.h"
 #include "collective/plans.h"
 #include "multipath/nodes.h"
 
@@ -88,7 +89,7 @@ std::string describe(const uct_cuda_plan_coll_request_t &request)
     return std::to_string(request.num_ranks) + " ranks, " +
            std::to_string(request.count) + " x " +
            std::to_string(request.element) + " bytes, " +
-           uct_cuda_plan_coll_kind_str(request.kind) + ", root " +
+           uct_cuda_coll_kind(request.kind)->name + ", root " +
            std::to_string(request.root) +
            ((request.counts != NULL) ? ", counts" : "") + ", algorithm " +
            std::to_string(request.algorithm) + ", chunks " +
@@ -117,124 +118,10 @@ uct_cuda_topo_t dgx1()
     return topo;
 }
 
-/** Add in a way that is neither commutative nor associative, to detect
- *  orders. */
-uint32_t add(uint32_t a, uint32_t b)
+bool may_be_in_place(int kind)
 {
-    return a * 0x9e3779b1u + (b ^ (b >> 7)) + 1;
+    return uct_cuda_coll_kind(kind)->in_place != UCT_CUDA_COLL_IN_PLACE_NEVER;
 }
-
-/** Executes a plan of 4-byte elements, with steps in any permitted order. */
-class Machine
-{
-public:
-    Machine(const uct_cuda_plan_coll_t &plan, std::mt19937 &random) :
-        m_plan(plan), m_random(random)
-    {
-        for (unsigned rank = 0; rank < plan.num_ranks; ++rank) {
-            for (unsigned buffer = 0; buffer < UCT_CUDA_BUFFER_LAST;
-                 ++buffer) {
-                fill(rank, buffer,
-                     uct_cuda_plan_coll_size(&plan, rank,
-                                             (uct_cuda_buffer_t)buffer));
-            }
-            inputs.push_back(memory(rank, UCT_CUDA_BUFFER_SEND));
-            kept.push_back(memory(rank, UCT_CUDA_BUFFER_RECV));
-        }
-        for (unsigned relay = 0; relay < plan.num_relays; ++relay) {
-            fill(plan.num_ranks + relay, UCT_CUDA_BUFFER_SCRATCH,
-                 plan.relay_scratch);
-        }
-    }
-
-    std::vector<uint32_t> &memory(unsigned rank, unsigned buffer)
-    {
-        if ((buffer == UCT_CUDA_BUFFER_SEND) &&
-            uct_cuda_plan_coll_is_same(&m_plan, rank)) {
-            buffer = UCT_CUDA_BUFFER_RECV;
-        }
-        return m_memory[rank][buffer];
-    }
-
-    void run()
-    {
-        std::vector<bool> is_done(m_plan.list.num_steps);
-
-        for (uint32_t i = 0; i < m_plan.list.num_steps; ++i) {
-            std::vector<uint32_t> ready = ready_steps(is_done);
-
-            ASSERT_FALSE(ready.empty()) << "after " << i << " steps";
-            uint32_t step = ready[m_random() % ready.size()];
-            run_step(m_plan.list.steps[step]);
-            is_done[step] = true;
-        }
-    }
-
-    std::vector<std::vector<uint32_t>> inputs;
-    std::vector<std::vector<uint32_t>> kept; /* RECV before */
-
-private:
-    void fill(unsigned member, unsigned buffer, uint64_t bytes)
-    {
-        m_memory[member][buffer].resize(bytes / sizeof(uint32_t));
-        for (uint32_t &value : m_memory[member][buffer]) {
-            value = m_random();
-        }
-    }
-
-    std::vector<uint32_t> ready_steps(const std::vector<bool> &is_done)
-    {
-        bool is_taken[UCT_CUDA_PLAN_COLL_MAX_RANKS][256] = {};
-        std::vector<uint32_t> ready;
-
-        for (uint32_t i = 0; i < m_plan.list.num_steps; ++i) {
-            const uct_cuda_plan_step_t &step = m_plan.list.steps[i];
-            bool is_ready = !is_done[i] && !is_taken[step.rank][step.queue];
-
-            for (unsigned w = 0; w < step.num_waits; ++w) {
-                is_ready = is_ready &&
-                           is_done[m_plan.list.waits[step.waits + w]];
-            }
-            if (is_ready) {
-                ready.push_back(i);
-            }
-            if (!is_done[i]) {
-                is_taken[step.rank][step.queue] = true;
-            }
-        }
-
-        return ready;
-    }
-
-    uint32_t *at(const uct_cuda_plan_place_t &place)
-    {
-        return &memory(place.owner,
-                       place.buffer)[place.offset / sizeof(uint32_t)];
-    }
-
-    void run_step(const uct_cuda_plan_step_t &step)
-    {
-        const uct_cuda_plan_place_t *from =
-            uct_cuda_plan_step_sources(&m_plan.list, &step);
-        const uct_cuda_plan_place_t *to =
-            uct_cuda_plan_step_destinations(&m_plan.list, &step);
-
-        for (size_t i = 0; i < step.bytes / sizeof(uint32_t); ++i) {
-            uint32_t sum = at(from[0])[i];
-            for (unsigned s = 1; s < step.num_sources; ++s) {
-                sum = add(sum, at(from[s])[i]);
-            }
-            for (unsigned d = 0; d < step.num_destinations; ++d) {
-                at(to[d])[i] = sum;
-            }
-        }
-    }
-
-    const uct_cuda_plan_coll_t &m_plan;
-    std::mt19937               &m_random;
-    std::vector<uint32_t>      m_memory[UCT_CUDA_PLAN_COLL_MAX_MEMBERS]
-                                       [UCT_CUDA_BUFFER_LAST];
-};
 
 class CollPlan : public testing::Test
 {
@@ -269,12 +156,10 @@ protected:
 
         request.kind = m_random() % UCT_CUDA_COLL_KIND_LAST;
         request.root = m_random() % request.num_ranks;
-        if (request.kind == UCT_CUDA_COLL_KIND_ALLTOALL) {
+        if (!may_be_in_place(request.kind)) {
             request.is_in_place = false;
         }
-        if (((request.kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
-             (request.kind == UCT_CUDA_COLL_KIND_ALLGATHER)) &&
-            (m_random() % 2)) {
+        if (uct_cuda_coll_kind(request.kind)->has_counts && (m_random() % 2)) {
             request.counts = random_counts(request);
         }
         if (request.max_scratch > 0 &&
@@ -303,105 +188,6 @@ protected:
 
     std::mt19937 m_random{18};
     uint64_t     m_counts[UCT_CUDA_PLAN_COLL_MAX_RANKS];
-};
-
-/** Results by MPI's definition; a sum depends on the order. */
-class Expected
-{
-public:
-  Expected(const uct_cuda_plan_coll_request_t &request, const Machine &machine)
-      : m_request(request), m_machine(machine)
-  {
-      m_first.push_back(0);
-      for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
-          m_first.push_back(m_first[rank] + ((request.counts == NULL) ?
-                                                 request.count :
-                                                 request.counts[rank]));
-      }
-  }
-
-    std::vector<uint32_t> of(unsigned rank) const
-    {
-        const unsigned root = m_request.root;
-        const bool is_root  = (rank == root);
-        std::vector<uint32_t> all;
-
-        switch (m_request.kind) {
-        case UCT_CUDA_COLL_KIND_ALLREDUCE:
-            return sum(0, m_machine.inputs[0].size());
-        case UCT_CUDA_COLL_KIND_REDUCE:
-            return is_root ? sum(0, m_machine.inputs[0].size()) : all;
-        case UCT_CUDA_COLL_KIND_REDUCE_SCATTER:
-            return sum(m_first[rank], m_first[rank + 1]);
-        case UCT_CUDA_COLL_KIND_BCAST:
-            return is_root ? all : m_machine.inputs[root];
-        case UCT_CUDA_COLL_KIND_ALLGATHER:
-            return blocks();
-        case UCT_CUDA_COLL_KIND_GATHER:
-            return is_root ? blocks() : all;
-        case UCT_CUDA_COLL_KIND_SCATTER:
-            return (is_root && m_request.is_in_place) ? all :
-                                                        block(root, rank);
-        default:
-            for (unsigned from = 0; from < m_request.num_ranks; ++from) {
-                for (uint32_t value : block(from, rank)) {
-                    all.push_back(value);
-                }
-            }
-            return all;
-        }
-    }
-
-private:
-    std::vector<uint32_t> block(unsigned from, unsigned number) const
-    {
-        const auto begin = m_machine.inputs[from].begin();
-
-        return std::vector<uint32_t>(begin + m_first[number],
-                                     begin + m_first[number + 1]);
-    }
-
-    /** Return the ranks' data in order; in place it is there already. */
-    std::vector<uint32_t> blocks() const
-    {
-        std::vector<uint32_t> all;
-
-        for (unsigned rank = 0; rank < m_request.num_ranks; ++rank) {
-            const bool is_kept = m_request.is_in_place &&
-                                 ((m_request.kind ==
-                                   UCT_CUDA_COLL_KIND_ALLGATHER) ||
-                                  (rank == m_request.root));
-            const std::vector<uint32_t> &from = is_kept ?
-                                                        m_machine.kept[rank] :
-                                                        m_machine.inputs[rank];
-            const uint64_t begin = is_kept ? m_first[rank] : 0;
-
-            for (uint64_t i = 0; i < m_first[rank + 1] - m_first[rank]; ++i) {
-                all.push_back(from[begin + i]);
-            }
-        }
-        return all;
-    }
-
-    /** Return the sum in the order of ranks. */
-    std::vector<uint32_t> sum(uint64_t begin, uint64_t end) const
-    {
-        std::vector<uint32_t> result;
-
-        for (uint64_t i = begin; i < end; ++i) {
-            uint32_t value = m_machine.inputs[0][i];
-
-            for (unsigned rank = 1; rank < m_request.num_ranks; ++rank) {
-                value = add(value, m_machine.inputs[rank][i]);
-            }
-            result.push_back(value);
-        }
-        return result;
-    }
-
-    const uct_cuda_plan_coll_request_t &m_request;
-    const Machine                 &m_machine;
-    std::vector<uint64_t>         m_first;
 };
 
 } // namespace
@@ -442,7 +228,7 @@ TEST_F(CollPlan, random_requests_give_correct_plans)
         EXPECT_LT(12, num_plans[algorithm]) << algorithm;
     }
     for (int kind = 0; kind < UCT_CUDA_COLL_KIND_LAST; ++kind) {
-        EXPECT_LT(12, num_kinds[kind]) << uct_cuda_plan_coll_kind_str(kind);
+        EXPECT_LT(12, num_kinds[kind]) << uct_cuda_coll_kind(kind)->name;
     }
 }
 
@@ -462,16 +248,14 @@ TEST_F(CollPlan, each_collective_gives_mpis_result)
 
         request.kind = m_random() % UCT_CUDA_COLL_KIND_LAST;
         request.root = m_random() % request.num_ranks;
-        if (request.kind == UCT_CUDA_COLL_KIND_ALLTOALL) {
+        if (!may_be_in_place(request.kind)) {
             request.is_in_place = false;
         }
         if ((request.kind == UCT_CUDA_COLL_KIND_REDUCE) &&
             (i / 2 % 2 == 0) && (request.num_ranks > 2)) {
             continue; /* sums along trees */
         }
-        if (((request.kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
-             (request.kind == UCT_CUDA_COLL_KIND_ALLGATHER)) &&
-            (m_random() % 2)) {
+        if (uct_cuda_coll_kind(request.kind)->has_counts && (m_random() % 2)) {
             request.counts = random_counts(request);
         }
 
@@ -514,8 +298,7 @@ TEST_F(CollPlan, many_ranks_share_gpus)
 
         request.kind        = kind;
         request.root        = m_random() % request.num_ranks;
-        request.is_in_place = (kind != UCT_CUDA_COLL_KIND_ALLTOALL) &&
-                              (m_random() % 2);
+        request.is_in_place = may_be_in_place(kind) && (m_random() % 2);
         request.count      *= (i % 3 == 0) ? 10000 : 1;
         for (unsigned rank = 0; rank < request.num_ranks; ++rank) {
             request.gpus[rank] = m_random() % topo.num_gpus;
@@ -523,7 +306,7 @@ TEST_F(CollPlan, many_ranks_share_gpus)
 
         ASSERT_EQ(UCS_OK, plan.make(request)) << describe(request);
         ASSERT_EQ("", plan.check()) << describe(request);
-        if (uct_cuda_plan_coll_kind_reduces(kind) || (i % 3 == 0)) {
+        if (uct_cuda_coll_kind(kind)->reduces || (i % 3 == 0)) {
             continue; /* sums along trees, or too large to execute */
         }
 
@@ -627,7 +410,7 @@ TEST_F(CollPlan, ranks_in_blocks_on_a_gpu_have_the_switchs_constants)
         request.model = &model;
         ASSERT_EQ(UCS_OK, uct_cuda_plan_coll_choose(&request, NULL, &given));
         EXPECT_EQ(given.seconds, own.seconds)
-                << uct_cuda_plan_coll_kind_str(kind);
+                << uct_cuda_coll_kind(kind)->name;
     }
 }
 
@@ -895,7 +678,7 @@ TEST_F(CollPlan, a_missing_wait_is_detected)
             Plan plan;
 
             request.kind     = c.kind;
-            request.root     = uct_cuda_plan_coll_kind_has_root(c.kind) ? 1 : 0;
+            request.root     = uct_cuda_coll_kind(c.kind)->has_root ? 1 : 0;
             choice.algorithm = c.algorithm;
             choice.chunks    = c.chunks;
             choice.shards    = 1;
@@ -1054,12 +837,12 @@ TEST_F(CollPlan, chunks_have_128_KiB_at_least)
 TEST_F(CollPlan, names_of_mpis_calls_are_kinds)
 {
     EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLREDUCE,
-              uct_cuda_plan_coll_kind_find("allreduce"));
+              uct_cuda_coll_kind_find("allreduce"));
     EXPECT_EQ(UCT_CUDA_COLL_KIND_ALLTOALL,
-              uct_cuda_plan_coll_kind_find("alltoall"));
-    EXPECT_EQ(-1, uct_cuda_plan_coll_kind_find("broadcast"));
+              uct_cuda_coll_kind_find("alltoall"));
+    EXPECT_EQ(-1, uct_cuda_coll_kind_find("broadcast"));
     EXPECT_STREQ("broadcast",
-                 uct_cuda_plan_coll_kind_str(UCT_CUDA_COLL_KIND_BCAST));
+                 uct_cuda_coll_kind(UCT_CUDA_COLL_KIND_BCAST)->name);
 }
 
 /* A step of one rank adds in another order */

@@ -143,7 +143,7 @@ uct_cuda_plan_coll_request_t request_of(const uct_cuda_topo_t &topo, int kind,
     request.kind        = kind;
     request.element     = 4;
     request.count       = bytes / 4 /
-                    (uct_cuda_plan_coll_kind_has_blocks((unsigned)kind) ?
+                    (uct_cuda_coll_kind((unsigned)kind)->has_blocks ?
                          num_ranks :
                          1);
     request.max_scratch = UCT_CUDA_PLAN_COLL_MAX_SCRATCH;
@@ -212,7 +212,7 @@ TEST(test_plan_cache, is_not_worse_than_a_choice_for_the_size)
                 }
 
                 EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds)
-                    << node.name << ", " << uct_cuda_plan_coll_kind_str(kind)
+                    << node.name << ", " << uct_cuda_coll_kind(kind)->name
                     << ", " << request.count << " elements";
                 if (plan.list.num_steps < 1000) {
                     EXPECT_EQ(UCS_OK,
@@ -253,7 +253,7 @@ TEST(test_plan_cache, the_choice_is_not_worse_than_any_named_plan)
                                                   &named) == UCS_OK) {
                         EXPECT_LE(choice.seconds, 1.03 * named.seconds)
                                 << topo.num_gpus << " GPUs, "
-                                << uct_cuda_plan_coll_kind_str(kind) << ", "
+                                << uct_cuda_coll_kind(kind)->name << ", "
                                 << uct_cuda_plan_coll_algorithm_str(algorithm)
                                 << " in " << chunks;
                     }
@@ -327,12 +327,12 @@ TEST(test_plan_cache, derived_and_new_plans_are_equal)
             ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(cache, &request, &a));
             ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(NULL, &request, &b));
             EXPECT_TRUE(plans_equal(a, b))
-                    << uct_cuda_plan_coll_kind_str(kind) << ", " << i;
+                    << uct_cuda_coll_kind(kind)->name << ", " << i;
             most = std::max(most, a.list.num_steps);
         }
         /* An all-gather has too few steps here to be kept */
         EXPECT_GT(most, (kind == UCT_CUDA_COLL_KIND_ALLGATHER) ? 100u : 200u)
-                << uct_cuda_plan_coll_kind_str(kind);
+                << uct_cuda_coll_kind(kind)->name;
     }
 }
 
@@ -362,7 +362,7 @@ TEST(test_plan_cache, uneven_blocks)
             ASSERT_EQ(UCS_OK, uct_cuda_plan_cache_get(cache, &request, &plan));
             EXPECT_TRUE((counts != changed) || (num_prices == 0));
             EXPECT_LE(seconds_of(request, plan), MOST * choice.seconds)
-                    << uct_cuda_plan_coll_kind_str(kind) << ", " << counts[0];
+                    << uct_cuda_coll_kind(kind)->name << ", " << counts[0];
         }
     }
 }

@@ -189,8 +189,8 @@ static ucs_status_t init_memory(ucx_mp_proof_t *proof, unsigned rank,
 {
     const uct_cuda_plan_coll_t *plan = proof->subject->plan;
     const unsigned memory = rank * UCT_CUDA_BUFFER_LAST + buffer;
-    const bool is_block   = (plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
-                            (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
+    const bool is_block   = (uct_cuda_coll_kind(plan->kind)->send[0] ==
+                             UCT_CUDA_COLL_PART_BLOCK);
     const bool is_same    = (rank < plan->num_ranks) &&
                             uct_cuda_plan_coll_is_same(plan, rank);
     const bool is_input   = (rank < plan->num_ranks) &&
@@ -240,7 +240,7 @@ static ucs_status_t check_whole(ucx_mp_proof_t *proof)
                                  plan->element);
     }
 
-    for (i = 0; uct_cuda_plan_coll_kind_has_blocks(plan->kind) &&
+    for (i = 0; uct_cuda_coll_kind(plan->kind)->has_blocks &&
                 (i < plan->num_ranks);
          ++i) {
         if ((plan->blocks[0] != 0) ||

@@ -92,7 +92,7 @@ static double bus_factor(const uct_cuda_plan_coll_t *plan)
     if (plan->kind == UCT_CUDA_COLL_KIND_ALLREDUCE) {
         return 2 * share;
     }
-    return uct_cuda_plan_coll_kind_has_blocks(plan->kind) ? share : 1;
+    return uct_cuda_coll_kind(plan->kind)->has_blocks ? share : 1;
 }
 
 static void
@@ -125,7 +125,7 @@ void uct_cuda_plan_coll_print(const uct_cuda_plan_coll_t *plan, bool steps,
     }
 
     fprintf(stream, "%s, %u ranks, %llu bytes%s: ",
-            uct_cuda_plan_coll_kind_str(plan->kind), plan->num_ranks,
+            uct_cuda_coll_kind(plan->kind)->name, plan->num_ranks,
             (unsigned long long)plan->bytes,
             plan->is_in_place ? " in place" : "");
     if (plan->list.num_steps == 0) {

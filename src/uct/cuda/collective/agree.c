@@ -59,7 +59,7 @@ const char *uct_cuda_coll_agree_name(const agreement_t *agreement, char *text,
 {
     snprintf(text, size, "collective %lu: %s of %lu bytes, %u ranks",
              (unsigned long)agreement->sequence,
-             uct_cuda_plan_coll_kind_str(agreement->what->kind),
+             uct_cuda_coll_kind(agreement->what->kind)->name,
              (unsigned long)agreement->bytes, agreement->size);
     return text;
 }
@@ -377,7 +377,7 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
 {
     const uct_cuda_node_announcement_t *first = &agreement->posts[0];
     uct_cuda_coll_result_t result             = UCT_CUDA_COLL_DONE;
-    const bool has_root = uct_cuda_plan_coll_kind_has_root(first->call);
+    const bool has_root = uct_cuda_coll_kind(first->call)->has_root;
     const uct_cuda_node_announcement_t *post;
     unsigned rank;
 
@@ -388,8 +388,8 @@ static uct_cuda_coll_result_t compare(agreement_t *agreement)
                     rank, (unsigned long)post->bytes);
         } else if (post->call != first->call) {
             explain(agreement, "rank 0 calls %s, rank %u calls %s",
-                    uct_cuda_plan_coll_kind_str(first->call), rank,
-                    uct_cuda_plan_coll_kind_str(post->call));
+                    uct_cuda_coll_kind(first->call)->name, rank,
+                    uct_cuda_coll_kind(post->call)->name);
         } else if (post->root != first->root) {
             explain(agreement, "rank 0 calls with root %u, rank %u with %u",
                     first->root, rank, post->root);

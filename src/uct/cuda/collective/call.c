@@ -111,10 +111,10 @@ static bool call_measure(call_t *call, unsigned num_ranks)
 {
     const uct_cuda_coll_call_t *what = call->what;
 
-    call->reduces           = uct_cuda_plan_coll_kind_reduces(what->kind);
+    call->reduces           = uct_cuda_coll_kind(what->kind)->reduces;
     call->request.num_ranks = num_ranks;
     call->request.kind      = what->kind;
-    call->request.root      = uct_cuda_plan_coll_kind_has_root(what->kind) ?
+    call->request.root      = uct_cuda_coll_kind(what->kind)->has_root ?
                                       what->root :
                                       0;
     if (((unsigned)what->type >= UCX_MP_TYPE_LAST) ||
@@ -620,7 +620,7 @@ static uct_cuda_coll_result_t call_over(call_t *call,
     const uct_cuda_plan_coll_t *plan = call->kept->plan;
 
     call->plan = plan;
-    uct_cuda_trace_call(uct_cuda_plan_coll_kind_str(plan->kind), plan->bytes,
+    uct_cuda_trace_call(uct_cuda_coll_kind(plan->kind)->name, plan->bytes,
                         uct_cuda_plan_coll_algorithm_str(plan->algorithm),
                         call->steps_began);
     if (status == UCS_OK) {

@@ -50,7 +50,7 @@ static void group_decline(uct_cuda_coll_group_t *group, int kind,
         uct_cuda_coll_agree_decline(&group->agreement, reason, UCS_OK);
     }
     uct_cuda_debug("collective %lu: %s: falls back to the MPI: %s",
-                   (unsigned long)sequence, uct_cuda_plan_coll_kind_str(kind),
+                   (unsigned long)sequence, uct_cuda_coll_kind(kind)->name,
                    uct_cuda_coll_fallback_str(&fallback, why, sizeof(why)));
 }
 

@@ -9,6 +9,18 @@
 BEGIN_C_DECLS
 
 
+/** Queues of a rank by purpose; with many ranks some share a queue. */
+#define UCT_CUDA_PLAN_QUEUE_KERNELS 0
+#define UCT_CUDA_PLAN_QUEUE_FROM(_rank) \
+    (1 + (_rank) % UCT_CUDA_PLAN_COLL_MAX_FAN)
+#define UCT_CUDA_PLAN_QUEUE_TO(_rank) \
+    (1 + UCT_CUDA_PLAN_COLL_MAX_FAN + (_rank) % UCT_CUDA_PLAN_COLL_MAX_FAN)
+#define UCT_CUDA_PLAN_QUEUE_PUSHES (1 + 2 * UCT_CUDA_PLAN_COLL_MAX_FAN)
+#define UCT_CUDA_PLAN_QUEUE_RELAY(_is_in, _is_first, _relay) \
+    (2 + 2 * UCT_CUDA_PLAN_COLL_MAX_FAN + \
+     (2 * (_is_in) + (_is_first)) * UCT_CUDA_PLAN_COLL_MAX_RELAYS + (_relay))
+
+
 typedef struct {
     uct_cuda_plan_coll_t *plan;
     /** Schedule level of each step; see uct_cuda_plan_builder_finish() */

@@ -11,7 +11,7 @@
 #define UCT_CUDA_PLAN_COLLECTIVE_PLAN_H
 
 #include <ucs/sys/compiler_def.h>
-#include <uct/cuda/collective_api.h>
+#include <uct/cuda/collective_kinds.h>
 #include <uct/cuda/plan/steps.h>
 
 #include <stdbool.h>
@@ -98,40 +98,6 @@ typedef struct {
 } uct_cuda_plan_coll_t;
 
 
-/** Return whether the collective adds inputs of ranks. */
-static inline bool uct_cuda_plan_coll_kind_reduces(unsigned kind)
-{
-    return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
-           (kind == UCT_CUDA_COLL_KIND_REDUCE) ||
-           (kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER);
-}
-
-/** Return whether all ranks get the complete result. */
-static inline bool uct_cuda_plan_coll_kind_spreads(unsigned kind)
-{
-    return (kind == UCT_CUDA_COLL_KIND_ALLREDUCE) ||
-           (kind == UCT_CUDA_COLL_KIND_BCAST) ||
-           (kind == UCT_CUDA_COLL_KIND_ALLGATHER);
-}
-
-static inline bool uct_cuda_plan_coll_kind_has_root(unsigned kind)
-{
-    return (kind == UCT_CUDA_COLL_KIND_REDUCE) ||
-           (kind == UCT_CUDA_COLL_KIND_BCAST) ||
-           (kind == UCT_CUDA_COLL_KIND_GATHER) ||
-           (kind == UCT_CUDA_COLL_KIND_SCATTER);
-}
-
-static inline bool uct_cuda_plan_coll_kind_has_blocks(unsigned kind)
-{
-    return (kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) ||
-           (kind == UCT_CUDA_COLL_KIND_ALLGATHER) ||
-           (kind == UCT_CUDA_COLL_KIND_GATHER) ||
-           (kind == UCT_CUDA_COLL_KIND_SCATTER) ||
-           (kind == UCT_CUDA_COLL_KIND_ALLTOALL);
-}
-
-
 /** Return the size of a buffer of a rank, or of a relay behind the ranks,
  *  bytes; 0: none, or it is part of the other buffer. Where SEND and RECV are
  *  the same memory both have its size. */
@@ -149,14 +115,6 @@ void uct_cuda_plan_coll_release(uct_cuda_plan_coll_t *plan);
 
 /** Return "one kernel", "flat", "hierarchical" or "unknown". */
 const char *uct_cuda_plan_coll_algorithm_str(unsigned algorithm);
-
-
-/** Return "all-reduce", "broadcast" and so on, or "unknown". */
-const char *uct_cuda_plan_coll_kind_str(unsigned kind);
-
-/** Return the uct_cuda_coll_kind_t for the word of an MPI call ("allreduce",
- *  "bcast" and so on), or -1. */
-int uct_cuda_plan_coll_kind_find(const char *word);
 
 
 /**

@@ -85,7 +85,7 @@ typedef struct {
 ucs_status_t uct_cuda_plan_coll_signature(const request_t *request,
                                           uct_cuda_plan_coll_t *plan)
 {
-    const bool has_blocks = uct_cuda_plan_coll_kind_has_blocks(request->kind);
+    const uct_cuda_coll_kind_desc_t *kind = uct_cuda_coll_kind(request->kind);
     uint64_t count;
     unsigned rank;
 
@@ -96,10 +96,8 @@ ucs_status_t uct_cuda_plan_coll_signature(const request_t *request,
         (request->kind < 0) || (request->kind >= UCT_CUDA_COLL_KIND_LAST) ||
         (request->root >= request->num_ranks) ||
         (request->is_in_place &&
-         (request->kind == UCT_CUDA_COLL_KIND_ALLTOALL)) ||
-        ((request->counts != NULL) &&
-         (request->kind != UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
-         (request->kind != UCT_CUDA_COLL_KIND_ALLGATHER))) {
+         (kind->in_place == UCT_CUDA_COLL_IN_PLACE_NEVER)) ||
+        ((request->counts != NULL) && !kind->has_counts)) {
         return UCS_ERR_INVALID_PARAM;
     }
 
@@ -107,9 +105,9 @@ ucs_status_t uct_cuda_plan_coll_signature(const request_t *request,
     plan->root        = (uint8_t)request->root;
     plan->num_ranks   = (uint8_t)request->num_ranks;
     plan->is_in_place = request->is_in_place &&
-                        (request->kind != UCT_CUDA_COLL_KIND_BCAST);
+                        (kind->in_place == UCT_CUDA_COLL_IN_PLACE_ALLOWED);
     plan->element     = request->element;
-    for (rank = 0; rank < (has_blocks ? request->num_ranks : 1); ++rank) {
+    for (rank = 0; rank < (kind->has_blocks ? request->num_ranks : 1); ++rank) {
         count = (request->counts == NULL) ? request->count :
                                             request->counts[rank];
         if (count > UCT_CUDA_PLAN_COLL_MAX_COUNT) {
@@ -117,7 +115,7 @@ ucs_status_t uct_cuda_plan_coll_signature(const request_t *request,
         }
 
         plan->bytes += count * request->element;
-        if (has_blocks) {
+        if (kind->has_blocks) {
             plan->blocks[rank + 1] = plan->bytes;
         }
     }
@@ -172,12 +170,9 @@ static bool are_all_peers(const request_t *request)
     return true;
 }
 
-/* Return whether the collective uses trees; otherwise each block goes from one
- * rank to one other */
-static bool has_trees(const planner_t *planner)
+static const uct_cuda_coll_kind_desc_t *kind_of(const planner_t *planner)
 {
-    return uct_cuda_plan_coll_kind_reduces(planner->signature.kind) ||
-           uct_cuda_plan_coll_kind_spreads(planner->signature.kind);
+    return uct_cuda_coll_kind(planner->signature.kind);
 }
 
 /* Find the GPUs without a rank, at most MAX_RELAYS of them */
@@ -239,13 +234,13 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
         planner->model = &planner->constants;
     }
 
-    if (!has_trees(planner) &&
+    if (!kind_of(planner)->has_trees &&
         (request->algorithm > UCT_CUDA_PLAN_COLL_FLAT)) {
         /* not available for this kind */
         planner->algorithm = UCT_CUDA_PLAN_COLL_AUTO;
     }
 
-    if ((request->num_ranks > 1) && has_trees(planner) &&
+    if ((request->num_ranks > 1) && kind_of(planner)->has_trees &&
         !planner->is_switched) {
         find_relays(planner);
     }
@@ -257,11 +252,6 @@ static ucs_status_t init(planner_t *planner, const request_t *request,
 
 
 /* ------------------------------------------------------------------- plans */
-
-static bool has_root(const planner_t *planner)
-{
-    return uct_cuda_plan_coll_kind_has_root(planner->signature.kind);
-}
 
 static bool pack_trees(const planner_t *planner, const choice_t *choice,
                        uct_cuda_plan_coll_trees_t *trees)
@@ -293,9 +283,9 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
     switch (choice->algorithm) {
     case UCT_CUDA_PLAN_COLL_ONE_KERNEL:
     case UCT_CUDA_PLAN_COLL_FLAT:
-        if (has_trees(planner) &&
+        if (kind_of(planner)->has_trees &&
             (planner->ranks.num_ranks > UCT_CUDA_PLAN_COLL_MAX_FAN) &&
-            (uct_cuda_plan_coll_kind_reduces(planner->signature.kind) ||
+            (kind_of(planner)->reduces ||
              (choice->algorithm == UCT_CUDA_PLAN_COLL_ONE_KERNEL))) {
             return false;
         }
@@ -305,10 +295,11 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
             uct_cuda_plan_coll_trees_flat(&planner->ranks, trees);
         }
         trees->rotates &= !choice->kernels;
-        trees->count    = has_trees(planner) ? trees->count : 0;
+        trees->count    = kind_of(planner)->has_trees ? trees->count : 0;
         return planner->are_all_peers;
     case UCT_CUDA_PLAN_COLL_HIERARCHICAL:
-        return has_trees(planner) && pack_trees(planner, choice, trees);
+        return kind_of(planner)->has_trees &&
+               pack_trees(planner, choice, trees);
     default:
         return false;
     }
@@ -497,8 +488,8 @@ static uint32_t count_steps(const planner_t *planner,
                             const uct_cuda_plan_coll_trees_t *trees)
 {
     return trees->count * planner->signature.num_ranks *
-           (uct_cuda_plan_coll_kind_reduces(planner->signature.kind) +
-            uct_cuda_plan_coll_kind_spreads(planner->signature.kind));
+           (kind_of(planner)->reduces +
+            kind_of(planner)->spreads);
 }
 
 /* Compute the time of a choice. A long plan is priced with fewer chunks; the
@@ -643,10 +634,11 @@ static void try_alone(planner_t *planner, choice_t choice,
 
 static unsigned most_chunks(const planner_t *planner, const choice_t *choice)
 {
-    const bool is_in_few = planner->is_switched && !has_root(planner) &&
+    const bool is_in_few = planner->is_switched &&
+                           !kind_of(planner)->has_root &&
                            (choice->algorithm == UCT_CUDA_PLAN_COLL_FLAT);
 
-    return (choice->kernels || !has_trees(planner) ||
+    return (choice->kernels || !kind_of(planner)->has_trees ||
             (planner->request->chunks != UCT_CUDA_PLAN_COLL_AUTO)) ? 1 :
            is_in_few ? planner->model->switched_chunks :
                        UCT_CUDA_PLAN_COLL_MAX_CHUNKS;
@@ -689,7 +681,7 @@ static void try_chunks(planner_t *planner, choice_t choice,
  * beyond the sources of one kernel need packed trees. */
 static bool is_no_use(const planner_t *planner, const choice_t *choice)
 {
-    return planner->is_switched && !has_root(planner) &&
+    return planner->is_switched && !kind_of(planner)->has_root &&
            (planner->request->num_ranks <= UCT_CUDA_PLAN_COLL_MAX_FAN) &&
            (planner->algorithm == UCT_CUDA_PLAN_COLL_AUTO) &&
            (choice->algorithm == UCT_CUDA_PLAN_COLL_HIERARCHICAL);
@@ -700,9 +692,8 @@ static void try_trees(planner_t *planner, const choice_t *choice)
     const request_t *request                = planner->request;
     const uct_cuda_plan_coll_model_t *model = planner->model;
     const double bytes                      = (double)planner->signature.bytes;
-    const int copies                        = uct_cuda_plan_coll_kind_reduces(
-                                                  planner->signature.kind) +
-                       uct_cuda_plan_coll_kind_spreads(planner->signature.kind);
+    const int copies                        = kind_of(planner)->reduces +
+                                              kind_of(planner)->spreads;
     choice_t trial   = *choice;
     const uct_cuda_plan_coll_trees_t *trees;
     uct_cuda_plan_coll_trees_t own;
@@ -722,7 +713,7 @@ static void try_trees(planner_t *planner, const choice_t *choice)
 
     /* lower bound: a kernel, copies in and out, and the fullest link */
     least = model->begin + model->end + model->submit +
-            (uct_cuda_plan_coll_kind_reduces(planner->signature.kind) ?
+            (kind_of(planner)->reduces ?
                  model->start :
                  0) +
             (choice->kernels ? 0 : copies * model->copy_start) +

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shards, chunks, scratch memory, and the steps of a chunk. */
+/* Shards, chunks, scratch memory, and the steps of a chunk along a tree. */
 #include <uct/cuda/plan/emit.h>
 
 #include <uct/cuda/plan/builder.h>
+#include <uct/cuda/plan/emit_blocks.h>
+
 #include <ucs/sys/math.h>
 
 #include <stdlib.h>
@@ -23,17 +25,6 @@
 /* Slots of a rank for data from one other rank: one is filled while the other
  * is added */
 #define SLOTS 2
-
-/* Queues of a rank by purpose; with many ranks some share a queue */
-#define MAX_FAN           UCT_CUDA_PLAN_COLL_MAX_FAN
-#define QUEUE_KERNELS     0
-#define QUEUE_FROM(_rank) (1 + (_rank) % MAX_FAN)
-#define QUEUE_TO(_rank)   (1 + MAX_FAN + (_rank) % MAX_FAN)
-#define QUEUE_PUSHES      (1 + 2 * MAX_FAN)
-#define QUEUE_RELAYS      (2 + 2 * MAX_FAN)
-#define QUEUE_RELAY(_is_in, _is_first, _relay) \
-    (QUEUE_RELAYS + \
-     (2 * (_is_in) + (_is_first)) * UCT_CUDA_PLAN_COLL_MAX_RELAYS + (_relay))
 
 /* After all other levels: see level_of() */
 #define LAST_LEVEL(_plan) \
@@ -90,7 +81,7 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
  * many bytes: bytes, a multiple of the element */
 static uint64_t unit_of(const plan_t *plan, uint64_t bytes)
 {
-    const uint64_t share = uct_cuda_plan_coll_kind_has_blocks(plan->kind) ?
+    const uint64_t share = uct_cuda_coll_kind(plan->kind)->has_blocks ?
                                    bytes :
                                    bytes / plan->num_ranks;
     const uint64_t align = (share >= LARGE) ? ALIGN_LARGE : ALIGN_SMALL;
@@ -125,7 +116,7 @@ static uint64_t lay_out_shard(const plan_t *plan,
     uint64_t unit;
     unsigned t;
 
-    if (uct_cuda_plan_coll_kind_has_blocks(plan->kind)) {
+    if (uct_cuda_coll_kind(plan->kind)->has_blocks) {
         begin = plan->blocks[root];
         bytes = plan->blocks[root + 1] - begin;
         for (t = part = parts = 0; t < trees->count; ++t) {
@@ -151,7 +142,7 @@ static bool is_leaf(const shard_t *shard, unsigned rank)
 /* Return whether a rank's partial sums need scratch memory */
 static bool has_sums(const plan_t *plan, const shard_t *shard, unsigned rank)
 {
-    return (plan->kind != UCT_CUDA_COLL_KIND_ALLREDUCE) &&
+    return !uct_cuda_coll_kind(plan->kind)->spreads &&
            (rank != shard->tree->root) && !is_leaf(shard, rank);
 }
 
@@ -159,8 +150,8 @@ static bool has_sums(const plan_t *plan, const shard_t *shard, unsigned rank)
  * inputs */
 static bool has_late_result(const plan_t *plan, unsigned rank)
 {
-    return (plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
-           plan->is_in_place && (plan->blocks[rank] > 0) &&
+    return uct_cuda_coll_kind(plan->kind)->reduces && plan->is_in_place &&
+           (plan->blocks[rank] > 0) &&
            (plan->blocks[rank + 1] > plan->blocks[rank]);
 }
 
@@ -191,7 +182,7 @@ static void raise_depths(unsigned num_ranks, shard_t *shard)
 static void measure(const plan_t *plan, shard_t *shard)
 {
     const uct_cuda_plan_coll_tree_t *tree = shard->tree;
-    const bool reduces = uct_cuda_plan_coll_kind_reduces(plan->kind);
+    const bool reduces = uct_cuda_coll_kind(plan->kind)->reduces;
     unsigned rank, at, depth;
 
     memset(shard->in, 0, sizeof(shard->in));
@@ -289,7 +280,7 @@ static void lay_out(const plan_t *signature,
         shard->slot   = round_up(ucs_min(shard->chunk, shard->bytes),
                                  SLOT_ALIGN);
         measure(plan, shard);
-        if (uct_cuda_plan_coll_kind_reduces(plan->kind)) {
+        if (uct_cuda_coll_kind(plan->kind)->reduces) {
             lay_out_slots(plan, kernels, shard, used);
         }
         lay_out_relays(shard, plan->num_ranks, relays);
@@ -404,7 +395,7 @@ static void add_handed(shard_chunk_t *chunk, bool is_source, unsigned rank)
 static void add_source(shard_chunk_t *chunk, unsigned from)
 {
     const bool is_first = (from == chunk->shard->tree->root) &&
-                          !uct_cuda_plan_coll_kind_reduces(chunk->plan->kind);
+                          !uct_cuda_coll_kind(chunk->plan->kind)->reduces;
 
     add_place(chunk->builder, true, from,
               is_first ? UCT_CUDA_BUFFER_SEND : UCT_CUDA_BUFFER_RECV);
@@ -424,7 +415,7 @@ static uint32_t forward(shard_chunk_t *chunk, bool is_in, unsigned from,
     uint32_t first, second;
 
     first = add_step(chunk, UCT_CUDA_PLAN_STEP_COPY, from,
-                     QUEUE_RELAY(is_in, true, relay), level);
+                     UCT_CUDA_PLAN_QUEUE_RELAY(is_in, true, relay), level);
     if (is_in) {
         add_handed(chunk, true, from);
         chunk->own.reads[from] = first;
@@ -437,7 +428,7 @@ static uint32_t forward(shard_chunk_t *chunk, bool is_in, unsigned from,
                                                  chunk->before->out)[child]);
 
     second = add_step(chunk, UCT_CUDA_PLAN_STEP_COPY, to,
-                      QUEUE_RELAY(is_in, false, relay), level);
+                      UCT_CUDA_PLAN_QUEUE_RELAY(is_in, false, relay), level);
     add_slot(builder, true, chunk->num_ranks + relay, slot, child);
     if (is_in) {
         add_slot(builder, false, to, SLOT_SENT, from);
@@ -470,7 +461,8 @@ static void fetch(shard_chunk_t *chunk, unsigned rank)
 
         chunk->copies[child] = add_step(
                 chunk, UCT_CUDA_PLAN_STEP_COPY, rotates ? child : rank,
-                rotates ? QUEUE_PUSHES : QUEUE_FROM(child),
+                rotates ? UCT_CUDA_PLAN_QUEUE_PUSHES :
+                          UCT_CUDA_PLAN_QUEUE_FROM(child),
                 level);
         chunk->own.reads[child] = chunk->copies[child];
         add_handed(chunk, true, child);
@@ -496,7 +488,7 @@ static void add_sum(shard_chunk_t *chunk, unsigned rank)
         return;
     }
 
-    if (chunk->kernels && uct_cuda_plan_coll_kind_spreads(plan->kind)) {
+    if (chunk->kernels && uct_cuda_coll_kind(plan->kind)->spreads) {
         to |= chunk->shard->out[rank];
     }
     while (to != 0) {
@@ -512,7 +504,7 @@ static void add(shard_chunk_t *chunk, unsigned rank)
     unsigned peer;
 
     chunk->own.sums[rank] = add_step(
-            chunk, UCT_CUDA_PLAN_STEP_REDUCE, rank, QUEUE_KERNELS,
+            chunk, UCT_CUDA_PLAN_STEP_REDUCE, rank, UCT_CUDA_PLAN_QUEUE_KERNELS,
             level_of(chunk, 2 * chunk->shard->depth[rank] - 1, rank, rank));
     while (from != 0) {
         peer = take_first(&from);
@@ -565,7 +557,7 @@ static uint32_t push(shard_chunk_t *chunk, unsigned from, unsigned to,
     builder_t *builder                    = chunk->builder;
     const bool rotates = chunk->trees->rotates && (from != to);
     const bool is_first                   = (from == tree->root) &&
-                          !uct_cuda_plan_coll_kind_reduces(plan->kind);
+                          !uct_cuda_coll_kind(plan->kind)->reduces;
     uint64_t receivers               = 1ull << to;
     uint32_t step;
 
@@ -580,9 +572,9 @@ static uint32_t push(shard_chunk_t *chunk, unsigned from, unsigned to,
                     chunk->kernels ? UCT_CUDA_PLAN_STEP_REDUCE :
                                      UCT_CUDA_PLAN_STEP_COPY,
                     from,
-                    chunk->kernels ? QUEUE_KERNELS :
-                    rotates        ? QUEUE_PUSHES :
-                                     QUEUE_TO(to),
+                    chunk->kernels ? UCT_CUDA_PLAN_QUEUE_KERNELS :
+                    rotates        ? UCT_CUDA_PLAN_QUEUE_PUSHES :
+                                     UCT_CUDA_PLAN_QUEUE_TO(to),
                     level_of(chunk, 2 * level + rotates, from, to));
     add_source(chunk, from);
     if (chunk->kernels) {
@@ -646,10 +638,10 @@ static void emit_chunk(builder_t *builder,
     };
 
     memset(&chunk.own, 0xff, sizeof(chunk.own)); /* NO_STEP */
-    if (uct_cuda_plan_coll_kind_reduces(plan->kind)) {
+    if (uct_cuda_coll_kind(plan->kind)->reduces) {
         emit_in(&chunk);
     }
-    if (uct_cuda_plan_coll_kind_spreads(plan->kind)) {
+    if (uct_cuda_coll_kind(plan->kind)->spreads) {
         emit_out(&chunk);
     }
     *slots = chunk.own;
@@ -674,7 +666,8 @@ static void emit_results(builder_t *builder,
 
         bytes = plan->blocks[rank + 1] - plan->blocks[rank];
         uct_cuda_plan_builder_step(builder, UCT_CUDA_PLAN_STEP_COPY, rank,
-                                   QUEUE_TO(rank), bytes, LAST_LEVEL(plan));
+                                   UCT_CUDA_PLAN_QUEUE_TO(rank), bytes,
+                                   LAST_LEVEL(plan));
         uct_cuda_plan_builder_place(builder, true, rank,
                                     UCT_CUDA_BUFFER_SCRATCH, results[rank]);
         uct_cuda_plan_builder_place(builder, false, rank, UCT_CUDA_BUFFER_RECV,
@@ -713,11 +706,11 @@ static void emit_trees(builder_t *builder,
     emit_results(builder, trees, shards, last, results);
 }
 
-/* Return the offset in its buffer of a chunk at `offset` of the complete
- * data */
+/* Return the offset in its buffer of a chunk at `offset` of the complete data.
+ * is_block[buffer]: ranks have their block only there */
 static uint64_t place_offset(const plan_t *plan, const shard_t *shard,
                              unsigned chunk, uint64_t offset,
-                             const uint64_t *results,
+                             const uint64_t *results, const bool *is_block,
                              const uct_cuda_plan_place_t *place)
 {
     const unsigned slot = place->slot / MAX_RANKS;
@@ -727,18 +720,20 @@ static uint64_t place_offset(const plan_t *plan, const shard_t *shard,
         return (slot == SLOT_RESULT) ?
                        results[rank] + offset - plan->blocks[rank] :
                        shard->slots[slot][rank] + chunk % SLOTS * shard->slot;
-    } else if (((plan->kind == UCT_CUDA_COLL_KIND_ALLGATHER) &&
-                (place->buffer == UCT_CUDA_BUFFER_SEND)) ||
-               ((plan->kind == UCT_CUDA_COLL_KIND_REDUCE_SCATTER) &&
-                (place->buffer == UCT_CUDA_BUFFER_RECV))) {
-        return offset - plan->blocks[place->owner];
     }
-    return offset;
+
+    return is_block[place->buffer] ? offset - plan->blocks[place->owner] :
+                                     offset;
 }
 
 /* Set lengths and offsets of all steps with a shard */
 static void fill(plan_t *plan, const shard_t *shards, const uint64_t *results)
 {
+    const uct_cuda_coll_kind_desc_t *kind = uct_cuda_coll_kind(plan->kind);
+    const bool is_block[]                 = {
+        [UCT_CUDA_BUFFER_SEND] = (kind->send[0] == UCT_CUDA_COLL_PART_BLOCK),
+        [UCT_CUDA_BUFFER_RECV] = (kind->recv[0] == UCT_CUDA_COLL_PART_BLOCK)
+    };
     uct_cuda_plan_place_t *place;
     uct_cuda_plan_step_t *step;
     const shard_t *shard;
@@ -758,7 +753,7 @@ static void fill(plan_t *plan, const shard_t *shards, const uint64_t *results)
         for (p = 0; p < step->num_sources + step->num_destinations; ++p) {
             place[p].offset = place_offset(plan, shard, step->chunk,
                                            shard->offset + before, results,
-                                           &place[p]);
+                                           is_block, &place[p]);
         }
     }
 }
@@ -782,72 +777,6 @@ static bool is_like(const plan_t *like, const shard_t *shards, unsigned count)
     for (t = 0; (t < count) && (chunks[t] == shards[t].chunks); ++t) {
     }
     return t == count;
-}
-
-/* Move a block from one rank to another or to the same one, by one step; an
- * empty block has none */
-static void emit_block(builder_t *builder, bool kernels, bool rotates,
-                       unsigned from, unsigned to)
-{
-    const plan_t *plan    = builder->plan;
-    const bool is_gather  = (plan->kind == UCT_CUDA_COLL_KIND_GATHER);
-    const bool is_scatter = (plan->kind == UCT_CUDA_COLL_KIND_SCATTER);
-    const unsigned mover  = is_scatter && (kernels || !rotates) ? to : from;
-    const unsigned away   = (to + plan->num_ranks - from) % plan->num_ranks;
-    const unsigned block  = is_gather ? from : to;
-    const uint64_t bytes  = plan->blocks[block + 1] - plan->blocks[block];
-
-    if (bytes == 0) {
-        return;
-    }
-
-    uct_cuda_plan_builder_step(builder,
-                               kernels ? UCT_CUDA_PLAN_STEP_REDUCE :
-                                         UCT_CUDA_PLAN_STEP_COPY,
-                               mover,
-                               kernels                   ? QUEUE_KERNELS :
-                               (rotates && (from != to)) ? QUEUE_PUSHES :
-                               (mover == from)           ? QUEUE_TO(to) :
-                                                           QUEUE_FROM(from),
-                               bytes, away);
-    uct_cuda_plan_builder_place(builder, true, from, UCT_CUDA_BUFFER_SEND,
-                                is_gather ? 0 : plan->blocks[to]);
-    uct_cuda_plan_builder_place(builder, false, to, UCT_CUDA_BUFFER_RECV,
-                                is_scatter ? 0 : plan->blocks[from]);
-}
-
-static void emit_blocks(builder_t *builder, bool kernels, bool rotates)
-{
-    const plan_t *plan = builder->plan;
-    unsigned from, to;
-
-    for (from = 0; from < plan->num_ranks; ++from) {
-        for (to = 0; to < plan->num_ranks; ++to) {
-            if (((plan->kind == UCT_CUDA_COLL_KIND_GATHER) &&
-                 (to != plan->root)) ||
-                ((plan->kind == UCT_CUDA_COLL_KIND_SCATTER) &&
-                 (from != plan->root)) ||
-                (plan->is_in_place && (from == to))) {
-                continue;
-            }
-            emit_block(builder, kernels, rotates, from, to);
-        }
-    }
-}
-
-/* Emit the plan of a single rank: one copy, or no step if it is in place, empty
- * or a broadcast */
-static void emit_alone(builder_t *builder)
-{
-    const plan_t *plan = builder->plan;
-
-    if (!plan->is_in_place && (plan->bytes > 0) &&
-        (plan->kind != UCT_CUDA_COLL_KIND_BCAST)) {
-        uct_cuda_plan_builder_step(builder, UCT_CUDA_PLAN_STEP_COPY, 0, 0,
-                                   plan->bytes, 0);
-        uct_cuda_plan_builder_place(builder, true, 0, UCT_CUDA_BUFFER_SEND, 0);
-        uct_cuda_plan_builder_place(builder, false, 0, UCT_CUDA_BUFFER_RECV, 0);
-    }
 }
 
 ucs_status_t uct_cuda_plan_coll_emit(const uct_cuda_plan_coll_t *signature,
@@ -905,9 +834,9 @@ ucs_status_t uct_cuda_plan_coll_emit(const uct_cuda_plan_coll_t *signature,
     }
 
     if (num_ranks == 1) {
-        emit_alone(&builder);
+        uct_cuda_plan_coll_emit_alone(&builder);
     } else if (trees->count == 0) {
-        emit_blocks(&builder, kernels, trees->rotates);
+        uct_cuda_plan_coll_emit_blocks(&builder, kernels, trees->rotates);
     } else {
         emit_trees(&builder, trees, shards, slots, results, kernels);
     }

@@ -134,7 +134,7 @@ static ucs_status_t find_choice(cache_record_t *record,
                                 const request_t *request, unsigned index,
                                 choice_t *choice)
 {
-    const unsigned parts = uct_cuda_plan_coll_kind_has_blocks(request->kind) ?
+    const unsigned parts = uct_cuda_coll_kind(request->kind)->has_blocks ?
                                    request->num_ranks :
                                    1;
     point_t *point       = &record->points[request->is_in_place][index];

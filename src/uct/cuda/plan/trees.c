@@ -99,7 +99,7 @@ double uct_cuda_plan_coll_trees_ports(const ranks_t *ranks)
 /* Return the root of a tree: the collective's root, or each rank in turn */
 static unsigned root_of(const ranks_t *ranks, unsigned tree)
 {
-    return uct_cuda_plan_coll_kind_has_root(ranks->kind) ? ranks->root :
+    return uct_cuda_coll_kind(ranks->kind)->has_root ? ranks->root :
                                                       tree % ranks->num_ranks;
 }
 
@@ -116,7 +116,7 @@ void uct_cuda_plan_coll_trees_star(const ranks_t *ranks, trees_t *trees)
     trees->algorithm  = UCT_CUDA_PLAN_COLL_ONE_KERNEL;
     trees->rotates    = false;
     trees->num_relays = 0;
-    trees->count     = uct_cuda_plan_coll_kind_has_root(ranks->kind) ?
+    trees->count     = uct_cuda_coll_kind(ranks->kind)->has_root ?
                                1 :
                                ranks->num_ranks;
     for (t = 0; t < trees->count; ++t) {
@@ -138,7 +138,7 @@ void uct_cuda_plan_coll_trees_flat(const ranks_t *ranks, trees_t *trees)
     trees->algorithm = UCT_CUDA_PLAN_COLL_FLAT;
     if (num_ranks <= 2) {
         return;
-    } else if (!uct_cuda_plan_coll_kind_has_root(ranks->kind)) {
+    } else if (!uct_cuda_coll_kind(ranks->kind)->has_root) {
         trees->rotates = uct_cuda_plan_coll_trees_ports(ranks) > 0;
         return;
     }
@@ -233,10 +233,10 @@ static void put_tree(pack_t *pack, const tree_t *tree, double shard)
         if (rank == tree->root) {
             continue;
         }
-        if (uct_cuda_plan_coll_kind_reduces(pack->ranks->kind)) {
+        if (uct_cuda_coll_kind(pack->ranks->kind)->reduces) {
             put(pack, rank, tree->in[rank], tree->in_over[rank], shard);
         }
-        if (uct_cuda_plan_coll_kind_spreads(pack->ranks->kind)) {
+        if (uct_cuda_coll_kind(pack->ranks->kind)->spreads) {
             put(pack, tree->out[rank], rank, tree->out_over[rank], shard);
         }
     }
@@ -429,9 +429,9 @@ static bool grow_tree(pack_t *pack, unsigned max_depth, tree_t *tree)
 {
     const unsigned kind = pack->ranks->kind;
 
-    return (!uct_cuda_plan_coll_kind_reduces(kind) ||
+    return (!uct_cuda_coll_kind(kind)->reduces ||
             grow(pack, tree->root, true, max_depth, tree->in, tree->in_over)) &&
-           (!uct_cuda_plan_coll_kind_spreads(kind) ||
+           (!uct_cuda_coll_kind(kind)->spreads ||
             grow(pack, tree->root, false, max_depth, tree->out,
                  tree->out_over));
 }
@@ -478,10 +478,10 @@ static unsigned length(const trees_t *trees, const ranks_t *ranks)
     for (t = 0; t < trees->count; ++t) {
         tree = &trees->trees[t];
         for (rank = 0; rank < ranks->num_ranks; ++rank) {
-            if (uct_cuda_plan_coll_kind_reduces(ranks->kind)) {
+            if (uct_cuda_coll_kind(ranks->kind)->reduces) {
                 sum += hops(tree->in, tree->in_over, rank, tree->root);
             }
-            if (uct_cuda_plan_coll_kind_spreads(ranks->kind)) {
+            if (uct_cuda_coll_kind(ranks->kind)->spreads) {
                 sum += hops(tree->out, tree->out_over, rank, tree->root);
             }
         }
@@ -721,7 +721,7 @@ static bool spread_tree(const sharing_t *shared, const tree_t *among,
  * has a block and must be the root of a tree. */
 static bool is_of_gpus(const ranks_t *ranks)
 {
-    return uct_cuda_plan_coll_kind_has_root(ranks->kind) ||
+    return uct_cuda_coll_kind(ranks->kind)->has_root ||
            (ranks->kind == UCT_CUDA_COLL_KIND_ALLREDUCE);
 }
 
@@ -731,7 +731,7 @@ static bool pack_shared(const ranks_t *ranks, const sharing_t *shared,
                         unsigned per_rank, unsigned max_depth, trees_t *trees)
 {
     const unsigned num_gpus = shared->gpus.num_ranks;
-    const bool has_root     = uct_cuda_plan_coll_kind_has_root(ranks->kind);
+    const bool has_root     = uct_cuda_coll_kind(ranks->kind)->has_root;
     const bool is_low       = (max_depth <= LOW_DEPTH);
     const bool are_few      = is_of_gpus(ranks);
     unsigned t, gpu, root, place, index;

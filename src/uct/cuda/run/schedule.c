@@ -408,7 +408,7 @@ static const char *step_name(const uct_cuda_run_schedule_t *schedule,
 {
     snprintf(text, size, "collective %lu: %s of %lu bytes: step %u of rank %u",
              (unsigned long)schedule->run->sequence,
-             uct_cuda_plan_coll_kind_str(schedule->plan.kind),
+             uct_cuda_coll_kind(schedule->plan.kind)->name,
              (unsigned long)schedule->plan.bytes,
              (unsigned)(step->step - schedule->plan.list.steps),
              schedule->rank);
