@@ -295,8 +295,7 @@ ucs_status_t uct_cuda_iface_new(size_t size, const uct_abi_iface_ops_t *ops,
 
     if (strncmp(params->mode.device.dev_name, DEVICE_NAME,
                 strlen(DEVICE_NAME)) != 0) {
-        uct_cuda_error("cannot open an interface: cannot open an interface: "
-                       "there is no device %s",
+        uct_cuda_error("cannot open an interface: there is no device %s",
                        params->mode.device.dev_name);
         return UCS_ERR_NO_DEVICE;
     }

@@ -283,10 +283,10 @@ static bool make_trees(const planner_t *planner, const choice_t *choice,
     switch (choice->algorithm) {
     case UCT_CUDA_PLAN_COLL_ONE_KERNEL:
     case UCT_CUDA_PLAN_COLL_FLAT:
-        if (kind_of(planner)->has_trees &&
-            (planner->ranks.num_ranks > UCT_CUDA_PLAN_COLL_MAX_FAN) &&
+        if ((planner->ranks.num_ranks > UCT_CUDA_PLAN_COLL_MAX_FAN) &&
             (kind_of(planner)->reduces ||
-             (choice->algorithm == UCT_CUDA_PLAN_COLL_ONE_KERNEL))) {
+             (kind_of(planner)->has_trees &&
+              (choice->algorithm == UCT_CUDA_PLAN_COLL_ONE_KERNEL)))) {
             return false;
         }
         if (choice->algorithm == UCT_CUDA_PLAN_COLL_ONE_KERNEL) {
