@@ -182,7 +182,9 @@ bool uct_cuda_plan_model_path(const query_t *query, uct_cuda_end_t via,
     const bool is_direct = uct_cuda_end_is_none(via);
     const bool is_host   = uct_cuda_plan_ends_host(query->src, query->dst);
 
+    /* host memory has links to GPUs only */
     if (!is_direct && (!uct_cuda_topo_has_end(query->topo, via) ||
+                       (is_host && !uct_cuda_end_is_gpu(via)) ||
                        uct_cuda_end_equal(via, query->src) ||
                        uct_cuda_end_equal(via, query->dst))) {
         return false;

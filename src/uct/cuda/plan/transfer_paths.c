@@ -54,11 +54,17 @@ static bool is_unlinked(const uct_cuda_topo_t *topo, uct_cuda_end_t src,
            (uct_cuda_topo_link(topo, src, dst)->bandwidth <= 0);
 }
 
+/* Return whether a message may begin or end here, not only be staged */
+static bool is_message_end(const uct_cuda_topo_t *topo, uct_cuda_end_t end)
+{
+    return (uct_cuda_end_is_gpu(end) || uct_cuda_end_is_host(end)) &&
+           uct_cuda_topo_has_end(topo, end);
+}
+
 bool uct_cuda_plan_are_joined(const uct_cuda_plan_knowledge_t *know,
                               uct_cuda_end_t src, uct_cuda_end_t dst)
 {
-    if (!uct_cuda_topo_has_end(know->topo, src) ||
-        !uct_cuda_topo_has_end(know->topo, dst) ||
+    if (!is_message_end(know->topo, src) || !is_message_end(know->topo, dst) ||
         uct_cuda_end_equal(src, dst)) {
         return false;
     }
