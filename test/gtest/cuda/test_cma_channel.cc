@@ -103,7 +103,7 @@ protected:
     void TearDown() override
     {
         if (channel != nullptr) {
-            uct_cuda_cma_channel_close(channel);
+            uct_cuda_cma_channel_put(channel);
         }
         driver.done = driver.events;
         uct_cuda_queue_cleanup(&queue);
@@ -407,7 +407,7 @@ TEST_F(CmaChannel, closing_an_interface_releases_its_slot)
     Reported reported;
 
     ASSERT_EQ(UCS_INPROGRESS, post(0, 5, true, &reported));
-    uct_cuda_cma_channel_close(channel);
+    uct_cuda_cma_channel_put(channel);
     channel = nullptr;
     EXPECT_EQ(0u, page->slots[0].is_over);
     answer(0, UCT_CUDA_CMA_DONE);
@@ -429,7 +429,7 @@ TEST_F(CmaChannel, endpoints_of_a_worker_share_one_channel)
     }
     EXPECT_EQ(0, page->slots[1].pid);
     for (int i = 0; i < 2 * UCT_CUDA_CMA_SLOTS; ++i) {
-        uct_cuda_cma_channel_close(channel);
+        uct_cuda_cma_channel_put(channel);
     }
     EXPECT_EQ(0u, page->slots[0].is_over);
 }
@@ -449,7 +449,7 @@ TEST_F(CmaChannel, no_channel_opens_without_a_free_slot)
     EXPECT_EQ(nullptr, uct_cuda_cma_channel_open(&all.back(), peer, &id));
     EXPECT_EQ(1u, page->is_short);
     for (auto *one : more) {
-        uct_cuda_cma_channel_close(one);
+        uct_cuda_cma_channel_put(one);
     }
     EXPECT_EQ(1u, page->slots[1].is_over);
 }
@@ -493,7 +493,7 @@ TEST_F(CmaChannel, an_endpoint_gets_a_slot_once_one_is_free)
         slot.pid = 0;
         usleep(1100 * 1000);
     }
-    uct_cuda_cma_channel_close(ep.channel);
+    uct_cuda_cma_channel_put(ep.channel);
     uct_cuda_queue_cleanup(&iface.super.queue);
     uct_cuda_cma_rkey_release(NULL, rkey, handle);
 }
@@ -574,7 +574,7 @@ TEST_F(CmaChannel, a_forked_child_gives_no_slot_back)
     pid_t pid = fork();
 
     if (pid == 0) {
-        uct_cuda_cma_channel_close(channel);
+        uct_cuda_cma_channel_put(channel);
         _exit(0);
     }
     ASSERT_EQ(pid, waitpid(pid, &status, 0));
@@ -600,7 +600,7 @@ TEST_F(CmaChannel, channels_do_not_wait_for_each_other)
     EXPECT_EQ(0u, stands.count_reported);
     uct_cuda_cma_request_hand_over(&request(0), UCT_CUDA_CMA_DONE);
     progress_until(stands);
-    uct_cuda_cma_channel_close(channel);
+    uct_cuda_cma_channel_put(channel);
     channel = first;
 }
 

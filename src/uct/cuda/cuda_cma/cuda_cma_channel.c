@@ -201,7 +201,7 @@ err_free:
     return NULL;
 }
 
-static void channel_put(uct_cuda_cma_channel_t *channel)
+void uct_cuda_cma_channel_put(uct_cuda_cma_channel_t *channel)
 {
     uct_cuda_cma_channel_t **link = channel->all;
     batch_t *batch;
@@ -229,11 +229,6 @@ static void channel_put(uct_cuda_cma_channel_t *channel)
         free(batch);
     }
     free(channel);
-}
-
-void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel)
-{
-    channel_put(channel);
 }
 
 
@@ -419,7 +414,7 @@ static void batch_release(batch_t *batch)
 
     batch->next   = channel->idle;
     channel->idle = batch;
-    channel_put(channel);
+    uct_cuda_cma_channel_put(channel);
 }
 
 /* Interface is closing: skip completions */

@@ -29,7 +29,7 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
                           const uct_cuda_cma_server_id_t *id);
 
 /** Release an endpoint's reference. Running transfers continue. */
-void uct_cuda_cma_channel_close(uct_cuda_cma_channel_t *channel);
+void uct_cuda_cma_channel_put(uct_cuda_cma_channel_t *channel);
 
 /**
  * Add a transfer next to running ones in the same allocation, without driver

@@ -69,7 +69,7 @@ void uct_cuda_cma_ep_destroy(uct_ep_h tl_ep)
     uct_cuda_cma_ep_t *ep = (uct_cuda_cma_ep_t*)tl_ep;
 
     if (ep->channel != NULL) {
-        uct_cuda_cma_channel_close(ep->channel);
+        uct_cuda_cma_channel_put(ep->channel);
     }
     if (ep->keys != NULL) {
         uct_cuda_cma_keys_cleanup(ep->keys);
@@ -114,8 +114,8 @@ own_follow(uct_cuda_cma_ep_t *ep, const uct_cuda_copy_t *copy)
     /* as in uct_cuda_cma_channel_follow() */
     if ((ep->last == NULL) || (ep->last->is_unowned && copy->is_put) ||
         (ep->last->rkey == NULL) ||
-        !uct_cuda_cma_key_covers(ep->last, (void*)copy->local.address,
-                                 copy->bytes)) {
+        !uct_cuda_range_holds(ep->last->begin, ep->last->size,
+                              copy->local.address, copy->bytes)) {
         return UCS_ERR_UNSUPPORTED;
     }
 

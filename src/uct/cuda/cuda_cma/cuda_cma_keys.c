@@ -116,13 +116,6 @@ uct_cuda_cma_key_t *uct_cuda_cma_keys_get(uct_cuda_cma_keys_t *keys,
     return key;
 }
 
-bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
-                             const void *address, size_t length)
-{
-    return uct_cuda_range_holds(key->begin, key->size, (CUdeviceptr)address,
-                                length);
-}
-
 uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key)
 {
     if ((key->rkey == NULL) &&

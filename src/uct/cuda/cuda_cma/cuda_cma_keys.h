@@ -10,7 +10,7 @@
 
 /** Allocation of this process. */
 typedef struct {
-    CUdeviceptr                 begin;
+    CUdeviceptr                 begin;       /**< Covered memory */
     size_t                      size;        /**< 0: none yet */
     unsigned long long         buffer_id;
     /** Running transfers; set by the user */
@@ -46,10 +46,6 @@ uct_cuda_cma_key_t *uct_cuda_cma_keys_find(uct_cuda_cma_keys_t *keys,
  */
 uct_cuda_cma_key_t *uct_cuda_cma_keys_get(uct_cuda_cma_keys_t *keys,
                                           const void *address, size_t length);
-
-/** Return whether a key covers the memory, if its allocation still exists. */
-bool uct_cuda_cma_key_covers(const uct_cuda_cma_key_t *key,
-                             const void *address, size_t length);
 
 /** Return a remote key for copies within this process; NULL: none. */
 uct_cuda_node_rkey_t *uct_cuda_cma_key_own(uct_cuda_cma_key_t *key);

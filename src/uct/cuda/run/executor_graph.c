@@ -478,7 +478,7 @@ static ucs_status_t wait_slots(const graphs_t *graphs, CUstream launch)
     for (i = 0; (i < graphs->plan->num_steps) && (status == UCS_OK); ++i) {
         event = uct_cuda_run_rsc_awaited(graphs->rsc, graphs->plan, i);
         if ((event != NULL) && (event != before)) {
-            status = uct_cuda_run_submit_wait(launch, event);
+            status = UCT_CUDA_CALL(cuStreamWaitEvent, launch, event, 0);
             before = event;
         }
     }
@@ -499,12 +499,13 @@ wait_link(graphs_t *graphs, uint16_t number, CUstream launch, int *current)
     if (!link->is_queued) {
         return ((link->outside == NULL) || (link->outside == link->ordering)) ?
                        UCS_OK :
-                       uct_cuda_run_submit_wait(launch, link->outside);
+                       UCT_CUDA_CALL(cuStreamWaitEvent, launch,
+                                     link->outside, 0);
     }
 
     status = uct_cuda_run_rsc_make_current(graphs->rsc, device, current);
     if (status == UCS_OK) {
-        status = uct_cuda_run_submit_record(link->stream, link->ordering);
+        status = UCT_CUDA_CALL(cuEventRecord, link->ordering, link->stream);
     }
 
     if (status == UCS_OK) {
@@ -572,7 +573,7 @@ static ucs_status_t graph_launch(graphs_t *graphs,
     status = UCT_CUDA_CALL(cuGraphLaunch, graph->exec, stream);
     uct_cuda_trace_end(copy, stream, plan->src, plan->dst, plan->size, "graph");
     if (status == UCS_OK) {
-        status = uct_cuda_run_submit_record(stream, graph->ended);
+        status = UCT_CUDA_CALL(cuEventRecord, graph->ended, stream);
     }
 
     if (status == UCS_OK) {

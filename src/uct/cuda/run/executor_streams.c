@@ -74,7 +74,9 @@ submit_waits(streams_t *streams, unsigned step, CUstream stream)
     event = uct_cuda_plan_step_has_wait(plan, step) ?
                     streams->events[plan->waits[step]] :
                     uct_cuda_run_rsc_awaited(streams->rsc, plan, step);
-    return (event == NULL) ? UCS_OK : uct_cuda_run_submit_wait(stream, event);
+    return (event == NULL) ?
+                   UCS_OK :
+                   UCT_CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
 }
 
 /* Return a link's stream, which waits for work outside of it; the link's device
@@ -89,7 +91,8 @@ enter_link(streams_t *streams, int device, uint16_t number, CUstream *stream_p)
     status = uct_cuda_run_rsc_make_current(streams->rsc, device,
                                            &streams->device);
     if ((status == UCS_OK) && (link->outside != NULL)) {
-        status = uct_cuda_run_submit_wait(link->stream, link->outside);
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, link->stream, link->outside,
+                               0);
     }
 
     if (status == UCS_OK) {
@@ -136,7 +139,7 @@ static ucs_status_t submit_step(streams_t *streams, uct_cuda_run_used_t *used,
     }
 
     streams->events[number] = event;
-    return uct_cuda_run_submit_record(stream, event);
+    return UCT_CUDA_CALL(cuEventRecord, event, stream);
 }
 
 /* Hand the events of the steps over to the slots that the steps have drained,

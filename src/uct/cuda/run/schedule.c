@@ -461,12 +461,13 @@ static ucs_status_t submit(uct_cuda_run_schedule_t *schedule, own_step_t *step,
     const uct_cuda_run_coll_events_t *events = schedule->run->events;
     const own_step_t *before;
     ucs_status_t status;
+    uintptr_t word;
     uint32_t i;
 
     for (i = 0; i < step->num_local; ++i) {
         before = &schedule->steps[schedule->local[step->local + i]];
-        status = uct_cuda_run_submit_wait(stream,
-                                          events->events[before->event]);
+        status = UCT_CUDA_CALL(cuStreamWaitEvent, stream,
+                               events->events[before->event], 0);
         if (status != UCS_OK) {
             return status;
         }
@@ -475,12 +476,13 @@ static ucs_status_t submit(uct_cuda_run_schedule_t *schedule, own_step_t *step,
     status = uct_cuda_run_submit_step(&schedule->submit, step->step, stream);
     if ((status == UCS_OK) &&
         (step->is_awaited || (is_watched(step) && (events->words == NULL)))) {
-        status = uct_cuda_run_submit_record(stream,
-                                            events->events[step->event]);
+        status = UCT_CUDA_CALL(cuEventRecord, events->events[step->event],
+                               stream);
     }
     if ((status == UCS_OK) && is_watched(step) && (events->words != NULL)) {
-        status = uct_cuda_run_submit_write(stream, &events->words[step->event],
-                                           events->run_number);
+        word   = (uintptr_t)&events->words[step->event];
+        status = UCT_CUDA_CALL(cuStreamWriteValue32, stream, (CUdeviceptr)word,
+                               events->run_number, 0);
     }
     step->is_submitted = (status == UCS_OK);
     return status;

@@ -54,14 +54,6 @@ typedef struct {
 } uct_cuda_run_submit_t;
 
 
-/** Let later work in the stream wait for an event. */
-static inline ucs_status_t uct_cuda_run_submit_wait(CUstream stream,
-                                                    CUevent event)
-{
-    return UCT_CUDA_CALL(cuStreamWaitEvent, stream, event, 0);
-}
-
-
 /**
  * Submit a step without its waits to a stream of the current context.
  *
@@ -70,22 +62,6 @@ static inline ucs_status_t uct_cuda_run_submit_wait(CUstream stream,
 ucs_status_t uct_cuda_run_submit_step(const uct_cuda_run_submit_t *submit,
                                       const uct_cuda_plan_step_t *step,
                                       CUstream stream);
-
-
-/** Record an event after all earlier work in the stream. */
-static inline ucs_status_t
-uct_cuda_run_submit_record(CUstream stream, CUevent event)
-{
-    return UCT_CUDA_CALL(cuEventRecord, event, stream);
-}
-
-/** Write a value to page-locked memory after all earlier work in the stream. */
-static inline ucs_status_t
-uct_cuda_run_submit_write(CUstream stream, uint32_t *word, uint32_t value)
-{
-    return UCT_CUDA_CALL(cuStreamWriteValue32, stream,
-                         (CUdeviceptr)(uintptr_t)word, value, 0);
-}
 
 
 END_C_DECLS

@@ -8,7 +8,6 @@
 #define UCT_CUDA_BASE_HOST_HOST_LIMITS_H
 
 #include <stdint.h>
-#include <unistd.h>
 
 
 /** Up to this size data from a peer's GPU goes through a page-locked slot,
@@ -57,14 +56,6 @@
 /** Maximum threads: 4, 6, 8, 12 of them copy 31, 45, 45, 45 GB/s to a GPU
  *  and 32, 34, 40, 44 from one. */
 #define UCT_CUDA_HOST_MAX_THREADS 8
-
-
-/** Return the size of a memory page, bytes. Registrations consist of whole
- *  pages, of 64 KiB on some aarch64. */
-static inline uintptr_t uct_cuda_host_page_size(void)
-{
-    return (uintptr_t)sysconf(_SC_PAGESIZE);
-}
 
 
 #endif

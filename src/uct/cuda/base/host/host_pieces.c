@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 
 void uct_cuda_host_pieces_init(uct_cuda_host_pieces_t *pieces)
@@ -95,7 +96,8 @@ ucs_status_t uct_cuda_host_copy(CUdeviceptr gpu, void *host, size_t length,
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
     const uintptr_t start           = (uintptr_t)host;
-    const uintptr_t page            = uct_cuda_host_page_size();
+    /* registrations consist of whole pages, of 64 KiB on some aarch64 */
+    const uintptr_t page            = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t middle;
     ucs_status_t status;
     CUresult result;
