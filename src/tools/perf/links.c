@@ -57,8 +57,8 @@ static const ucx_mp_perf_options_t *options;
 static int relay_of(uct_cuda_end_t via)
 {
     return uct_cuda_end_is_none(via) ? DIRECT :
-           uct_cuda_end_is_host(via) ? VIA_HOST :
-                                       uct_cuda_end_device(via);
+           uct_cuda_end_is_gpu(via)  ? uct_cuda_end_device(via) :
+                                       VIA_HOST;
 }
 
 static bool has_link(int from, int to)

@@ -19,9 +19,18 @@
 #define GIGA 1e9
 #define MEGA 1e6
 
-/* Largest number of sets of paths to compare */
-#define MAX_SETS       128
+/* Relays of the sets of paths to compare: memory outside the GPUs, and GPUs */
+#define MAX_RELAYS     (UCT_CUDA_PLAN_MAX_PATHS - 1)
+#define MAX_RELAY_GPUS \
+    (MAX_RELAYS - (UCT_CUDA_NUM_ENDS - UCT_CUDA_MAX_GPUS))
+#define MAX_SETS       (1u << MAX_RELAYS)
 #define MAX_SETS_SHOWN 12
+
+
+typedef struct {
+    unsigned       count;
+    uct_cuda_end_t ends[MAX_RELAYS];
+} relays_t;
 
 
 /* A set of paths with the model's results */
@@ -264,67 +273,69 @@ static int set_compare(const void *a, const void *b)
     return (x->seconds > y->seconds) - (x->seconds < y->seconds);
 }
 
-/* Return whether there is a link between two GPUs, or the host and a GPU; no
-   end has a link to itself. */
+/* Return whether there is a link between two ends, one of them a GPU; no end
+   has a link to itself. */
 static bool has_link(const uct_cuda_topo_t *topo, uct_cuda_end_t from,
                      uct_cuda_end_t to)
 {
     return !uct_cuda_end_equal(from, to) &&
+           (uct_cuda_end_is_gpu(from) || uct_cuda_end_is_gpu(to)) &&
            (uct_cuda_topo_link(topo, from, to)->bandwidth > 0);
 }
 
+/* Add an end to the relays if messages can be staged there and there are fewer
+   than `most`. */
+static void add_relay(const uct_cuda_topo_t *topo,
+                      const ucx_mp_topo_options_t *options, uct_cuda_end_t via,
+                      unsigned most, relays_t *relays)
+{
+    if ((relays->count < most) && has_link(topo, options->src, via) &&
+        has_link(topo, via, options->dst)) {
+        relays->ends[relays->count++] = via;
+    }
+}
+
 /* List the direct path, or the driver's copy without peer access; and every set
-   of some relays and optionally the host, with the direct path if there is one.
-   With many relays only the first ones by bandwidth. */
+   of some relays, with the direct path if there is one. Relays are memory
+   outside the GPUs, first, and GPUs: with many only the first ones by
+   bandwidth. */
 static unsigned list_sets(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,
                           path_set_t *sets)
 {
-    const uct_cuda_end_t host = uct_cuda_end_host();
-    const int start           = uct_cuda_end_device(
+    const int start = uct_cuda_end_device(
             uct_cuda_plan_gpu_end(options->src, options->dst));
-    uct_cuda_end_t relay;
-    uct_cuda_end_t relays[UCT_CUDA_MAX_GPUS];
-    unsigned count = 0;
-    unsigned total = 0;
-    unsigned mask, i, with_host;
+    relays_t relays = {0};
+    unsigned mask, most, i;
     path_set_t *set;
     int n;
 
+    for (i = UCT_CUDA_MAX_GPUS; i < UCT_CUDA_NUM_ENDS; ++i) {
+        add_relay(topo, options, uct_cuda_end_at(i), MAX_RELAYS, &relays);
+    }
+
+    most = relays.count + MAX_RELAY_GPUS;
+
     for (n = 1; n < topo->num_gpus; ++n) {
-        relay = uct_cuda_end_gpu((start + n) % topo->num_gpus);
-        if (has_link(topo, options->src, relay) &&
-            has_link(topo, relay, options->dst) &&
-            (count < UCT_CUDA_PLAN_MAX_PATHS - 2)) {
-            relays[count++] = relay;
-        }
+        add_relay(topo, options,
+                  uct_cuda_end_gpu((start + n) % topo->num_gpus), most,
+                  &relays);
     }
 
-    for (mask = 0; mask < (1u << count); ++mask) {
-        for (with_host = 0; with_host < 2; ++with_host) {
-            if (with_host && !(has_link(topo, options->src, host) &&
-                               has_link(topo, host, options->dst))) {
-                continue;
-            }
-
-            set        = &sets[total++];
-            set->count = 0;
-            if (has_link(topo, options->src, options->dst) ||
-                ((mask == 0) && !with_host)) {
-                set->paths[set->count++] = uct_cuda_end_none();
-            }
-            for (i = 0; i < count; ++i) {
-                if (mask & (1u << i)) {
-                    set->paths[set->count++] = relays[i];
-                }
-            }
-            if (with_host) {
-                set->paths[set->count++] = host;
+    for (mask = 0; mask < (1u << relays.count); ++mask) {
+        set        = &sets[mask];
+        set->count = 0;
+        if (has_link(topo, options->src, options->dst) || (mask == 0)) {
+            set->paths[set->count++] = uct_cuda_end_none();
+        }
+        for (i = 0; i < relays.count; ++i) {
+            if (mask & (1u << i)) {
+                set->paths[set->count++] = relays.ends[i];
             }
         }
     }
 
-    return total;
+    return 1u << relays.count;
 }
 
 static void print_sets(const uct_cuda_topo_t *topo,

@@ -134,13 +134,13 @@ static cuemu_place_t link_place(const ucx_mp_player_t *player,
     return CUEMU_PLACE_NUMA((numa < player->num_numa) ? numa : 0);
 }
 
-/* Return the staging memory of a GPU or a NUMA node. */
+/* Return the staging memory of a GPU or, outside the GPUs, of a NUMA node. */
 static staging_t *
 end_staging(ucx_mp_player_t *player, uct_cuda_end_t end, int numa)
 {
-    return &player->staging[uct_cuda_end_is_host(end) ?
-                                    UCT_CUDA_MAX_GPUS + numa % CUEMU_MAX_NUMA :
-                                    uct_cuda_end_device(end)];
+    return &player->staging[uct_cuda_end_is_gpu(end) ?
+                                    uct_cuda_end_device(end) :
+                                    UCT_CUDA_MAX_GPUS + numa % CUEMU_MAX_NUMA];
 }
 
 static cuemu_op_id_t *slot_drained(ucx_mp_player_t *player,

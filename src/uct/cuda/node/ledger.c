@@ -30,9 +30,10 @@
 #include <unistd.h>
 
 
-/* "ucxmpled", and the layout's number: increase it with every change */
+/* "ucxmpled", and the layout's number: increase it with every change. Another
+ * number of ends is another layout */
 #define MAGIC  0x64656c706d786375ul
-#define LAYOUT 4
+#define LAYOUT (4 + 256 * (UCT_CUDA_NUM_ENDS - 17))
 
 #define MAX_GPUS  UCT_CUDA_MAX_GPUS
 #define NUM_LINKS UCT_CUDA_PLAN_NUM_LINKS
@@ -40,9 +41,6 @@
 #define NUM_WORDS ((NUM_LINKS + WORD_BITS - 1) / WORD_BITS)
 #define NUM_ENDS  UCT_CUDA_NUM_ENDS
 #define NO_LINK   UINT16_MAX
-
-_Static_assert((LAYOUT == 4) && (NUM_ENDS == 17),
-               "another number of ends is another layout");
 
 #define LOCK_TRIES 40
 #define LOCK_PAUSE 500000 /* ns */
@@ -71,7 +69,7 @@ typedef struct {
     slot_t   slots[UCT_CUDA_NODE_LEDGER_MAX_SLOTS];
 } ledger_segment_t;
 
-_Static_assert(sizeof(ledger_segment_t) == 16320,
+_Static_assert((NUM_ENDS != 17) || (sizeof(ledger_segment_t) == 16320),
                "the layout is the same everywhere");
 
 
