@@ -305,20 +305,12 @@ ucs_status_t uct_cuda_gpu_context_push(CUcontext cuda, int device,
                                        uct_cuda_gpu_context_t *context)
 {
     CUcontext current = NULL;
-    ucs_status_t status;
 
     if (cuda == NULL) {
-        if ((push_primary(device, context) == UCS_OK) ||
-            (use_current(context) && (context->device == device)) ||
-            (uct_cuda_gpu_context_push_kept(device, context) == UCS_OK)) {
-            return UCS_OK;
-        }
-
-        /* the program's own context on that GPU cannot be found */
-        status = uct_cuda_ctx_own(device, &cuda);
-        return (status != UCS_OK) ?
-                       status :
-                       push(cuda, device, UCT_CUDA_GPU_RETAINED_NONE, context);
+        return ((push_primary(device, context) == UCS_OK) ||
+                (use_current(context) && (context->device == device))) ?
+                       UCS_OK :
+                       uct_cuda_gpu_context_push_kept(device, context);
     }
 
     if ((uct_cuda_driver_get()->cuCtxGetCurrent(&current) == CUDA_SUCCESS) &&
@@ -355,6 +347,24 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
     }
 
     return UCS_ERR_NO_DEVICE;
+}
+
+ucs_status_t uct_cuda_gpu_context_push_for(int device, CUdeviceptr memory,
+                                           uct_cuda_gpu_context_t *context)
+{
+    ucs_status_t status;
+    CUcontext own;
+
+    if ((uct_cuda_gpu_context_push(NULL, device, context) == UCS_OK) ||
+        (uct_cuda_gpu_context_push_any(uct_cuda_end_none(), memory, context) ==
+         UCS_OK)) {
+        return UCS_OK;
+    }
+
+    status = uct_cuda_ctx_own(device, &own);
+    return (status == UCS_OK) ?
+                   uct_cuda_gpu_context_push(own, device, context) :
+                   status;
 }
 
 void uct_cuda_gpu_context_pop_pushed(const uct_cuda_gpu_context_t *context)

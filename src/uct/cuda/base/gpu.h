@@ -88,6 +88,18 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
                                            CUdeviceptr memory,
                                            uct_cuda_gpu_context_t *context);
 
+/**
+ * Make a context current for GPU memory without one, from cuMemCreate or a
+ * pool. Its GPU may have none in this process, if the memory is a peer's that the
+ * program has imported: another GPU with access to it will do. Or its GPU has
+ * one of the program's that cannot be found: the module's own will do.
+ *
+ * @param device  GPU of the memory.
+ * @return UCS_OK, or an error: no usable context.
+ */
+ucs_status_t uct_cuda_gpu_context_push_for(int device, CUdeviceptr memory,
+                                           uct_cuda_gpu_context_t *context);
+
 /** Return whether cuMemSetAccess lets a GPU access memory from cuMemCreate.
  *  @param access  CU_MEM_ACCESS_FLAGS_PROT_READ or READWRITE */
 bool uct_cuda_gpu_has_access(int device, CUdeviceptr memory,

@@ -89,7 +89,8 @@ static CUresult get_range(CUdeviceptr address, uct_cuda_end_t end,
          ((result == CUDA_ERROR_NOT_FOUND) &&
           (end.kind == UCT_CUDA_END_GPU))) &&
         (((end.kind == UCT_CUDA_END_GPU) ?
-                  uct_cuda_gpu_context_push(NULL, end.device, &context) :
+                  uct_cuda_gpu_context_push_for(end.device, address,
+                                                &context) :
                   uct_cuda_gpu_context_push_any(uct_cuda_end_none(), 0,
                                                 &context)) == UCS_OK)) {
         result = driver->cuMemGetAddressRange(base_p, length_p, address);

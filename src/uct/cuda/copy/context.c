@@ -33,22 +33,6 @@ enter_peer(const uct_cuda_node_rkey_t *key, uct_cuda_gpu_context_t *context)
                    uct_cuda_gpu_context_push_any(key->gpu, 0, context);
 }
 
-/* Make a context of the memory's GPU current. cuMemCreate memory may be of a
- * GPU without a context in this process, such as a peer's memory that the
- * program has imported: another GPU with access to it will do. */
-static ucs_status_t
-enter_owner(const uct_cuda_copy_end_t *gpu, uct_cuda_gpu_context_t *context)
-{
-    const ucs_status_t status = uct_cuda_gpu_context_push(gpu->context,
-                                                          gpu->end.device,
-                                                          context);
-
-    return ((status == UCS_OK) || (gpu->context != NULL)) ?
-                   status :
-                   uct_cuda_gpu_context_push_any(uct_cuda_end_none(),
-                                                 gpu->address, context);
-}
-
 /* Make the context current, see the header. @param gpu  End with GPU memory of
  * this process, or NULL; memory  Host VMM memory, or 0 */
 static ucs_status_t
@@ -61,7 +45,11 @@ enter(uct_cuda_node_rkey_t *key, const uct_cuda_copy_end_t *gpu,
         ((memory == 0) ||
          uct_cuda_gpu_has_access(gpu->end.device, memory,
                                  CU_MEM_ACCESS_FLAGS_PROT_READ))) {
-        status = enter_owner(gpu, context);
+        status = (gpu->context != NULL) ?
+                         uct_cuda_gpu_context_push(gpu->context,
+                                                   gpu->end.device, context) :
+                         uct_cuda_gpu_context_push_for(gpu->end.device,
+                                                       gpu->address, context);
         if ((status != UCS_OK) || (key == NULL) || key->is_self ||
             uct_cuda_node_rkey_reaches(key, context->device)) {
             return status;
