@@ -90,9 +90,9 @@ ucs_status_t uct_cuda_gpu_context_push_any(uct_cuda_end_t gpu,
 
 /**
  * Make a context current for GPU memory without one, from cuMemCreate or a
- * pool. Its GPU may have none in this process, if the memory is a peer's that the
- * program has imported: another GPU with access to it will do. Or its GPU has
- * one of the program's that cannot be found: the module's own will do.
+ * pool. Its GPU may have none in this process, if the memory is a peer's that
+ * the program has imported: another GPU with access to it will do. Or its GPU
+ * has one of the program's that cannot be found: the module's own will do.
  *
  * @param device  GPU of the memory.
  * @return UCS_OK, or an error: no usable context.
