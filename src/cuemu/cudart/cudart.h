@@ -24,7 +24,13 @@ typedef int cuemu_cudart_error_t;
 enum {
     CUDART_SUCCESS                 = 0,
     CUDART_INVALID_VALUE           = 1,
+#if CUEMU_CUDART_MAJOR >= 13 /* as seen on H200, driver 580 */
+    CUDART_INVALID_CONFIGURATION   = CUDART_INVALID_VALUE,
+    CUDART_INVALID_LAUNCH          = 400,
+#else
     CUDART_INVALID_CONFIGURATION   = 9,
+    CUDART_INVALID_LAUNCH          = 98,
+#endif
     CUDART_INVALID_PITCH           = 12,
     CUDART_INVALID_MEMCPY_DIRECTION = 21,
     CUDART_INSUFFICIENT_DRIVER     = 35,

@@ -378,8 +378,8 @@ __cudaPopCallConfiguration(cuemu_cudart_dim3_t *gridDim,
     return CUDART_SUCCESS;
 }
 
-/* Return the runtime's error for dimensions that no kernel may have: the
-   driver's error is INVALID_VALUE. */
+/* Return the runtime's error for dimensions that no kernel may have, also where
+   the driver has another one. */
 static cuemu_cudart_error_t
 cuemu_cudart_dimensions(const cuemu_cudart_dim3_t *grid,
                         const cuemu_cudart_dim3_t *block)
@@ -416,6 +416,8 @@ cudaLaunchKernel(const void *func, cuemu_cudart_dim3_t gridDim,
     CUkernel kernel;
     cuemu_cudart_error_t error = cuemu_cudart_kernel(func, &kernel);
 
+    error = (error == CUDART_INVALID_DEVICE_FUNCTION) ? CUDART_INVALID_LAUNCH :
+                                                        error;
     return (error != CUDART_SUCCESS) ? cuemu_cudart_return(error) :
            cuemu_cudart_launch(kernel, gridDim, blockDim, args, sharedMem,
                                stream);

@@ -47,6 +47,9 @@ CUresult cuemu_function_resolve(CUfunction handle,
 /* Return the largest dynamic shared memory of a launch, in bytes. */
 uint32_t cuemu_function_shared(const cuemu_function_t *function);
 
+/* Return the most threads that a block of the function may have. */
+unsigned cuemu_function_threads(const cuemu_function_t *function);
+
 /* Return how many blocks of that many threads and bytes of dynamic shared
    memory fit a multiprocessor; PTX does not say the registers. */
 unsigned cuemu_function_blocks(const cuemu_function_t *function,

@@ -8,7 +8,7 @@
 
 
 /* Check a launch against the limits of current GPUs (programming guide, table
-   of technical specifications). */
+   of technical specifications) and the kernel's launch bounds. */
 static CUresult cuemu_launch_check(const cuemu_function_t *function,
                                    const CUlaunchConfig *config)
 {
@@ -21,7 +21,8 @@ static CUresult cuemu_launch_check(const cuemu_function_t *function,
         (config->gridDimZ == 0) || (config->gridDimX > 0x7fffffffu) ||
         (config->gridDimY > 65535) || (config->gridDimZ > 65535) ||
         (config->blockDimX > 1024) || (config->blockDimY > 1024) ||
-        (config->blockDimZ > 64) || (threads > CUEMU_BLOCK_THREADS) ||
+        (config->blockDimZ > 64) ||
+        (threads > cuemu_function_threads(function)) ||
         (config->sharedMemBytes > cuemu_function_shared(function))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -44,9 +45,7 @@ static CUresult cuemu_launch_check(const cuemu_function_t *function,
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     }
 
-    return ((function->info.max_threads != 0) &&
-            (threads > function->info.max_threads)) ?
-           CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_SUCCESS;
+    return CUDA_SUCCESS;
 }
 
 static CUresult cuemu_job_capture(cuemu_job_t *job, cuemu_stream_t *stream)

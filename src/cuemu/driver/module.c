@@ -611,8 +611,7 @@ CUEMU_API(cuFuncGetAttribute,
 
     switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-        *value = (function->info.max_threads != 0) ?
-                 (int)function->info.max_threads : CUEMU_BLOCK_THREADS;
+        *value = (int)cuemu_function_threads(function);
         break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
         *value = (int)function->info.shared_size;
@@ -723,6 +722,12 @@ CUEMU_API(cuFuncGetModule, (CUmodule *module, CUfunction handle),
 #define CUEMU_SM_MAX_THREADS 2048
 #define CUEMU_SM_MAX_BLOCKS  32
 
+unsigned cuemu_function_threads(const cuemu_function_t *function)
+{
+    return (function->info.max_threads != 0) ? function->info.max_threads :
+                                               CUEMU_BLOCK_THREADS;
+}
+
 unsigned cuemu_function_blocks(const cuemu_function_t *function,
                                uint64_t threads, size_t shared)
 {
@@ -771,8 +776,7 @@ CUEMU_API(cuOccupancyMaxPotentialBlockSize,
     }
 
     gpu    = &cuemu_session.node->gpus[function->module->ctx->gpu];
-    most   = (function->info.max_threads != 0) ?
-             (int)function->info.max_threads : CUEMU_BLOCK_THREADS;
+    most   = (int)cuemu_function_threads(function);
     *block = ((limit > 0) && (limit < most)) ? limit : most;
     shared = (of_block != NULL) ? of_block(*block) : shared;
     *grid  = gpu->sm_count *

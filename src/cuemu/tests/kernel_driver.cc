@@ -139,6 +139,14 @@ TEST_F(kernel_driver, invalid_launches_are_refused)
         EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE,
                   try_launch((CUfunction)s, 1, 32, 0, s, ptr));
 
+        /* Launch bounds (H200, driver 580) */
+        std::string bounded = module_of(NUMBER);
+        bounded.insert(bounded.find('{'), ".maxntid 64, 1, 1\n");
+        CU_OK(load_text(bounded));
+        CU_OK(try_launch(function("go"), 1, 64, 0, s, ptr));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  try_launch(function("go"), 1, 65, 0, s, ptr));
+
         /* A stream of another context */
         CU_OK(cuCtxGetCurrent(&ctx));
         use(1);
