@@ -57,6 +57,8 @@ static const struct {
     {201, "cudaErrorDeviceUninitialized", "invalid device context"},
     {209, "cudaErrorNoKernelImageForDevice",
           "no kernel image is available for execution on the device"},
+    {215, "cudaErrorUnsupportedLimit",
+          "limit is not supported on this architecture"},
     {217, "cudaErrorPeerAccessUnsupported",
           "peer access is not supported between these two devices"},
     {218, "cudaErrorInvalidPtx", "a PTX JIT compilation failed"},

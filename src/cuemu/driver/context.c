@@ -9,6 +9,20 @@
 
 #define CUEMU_CTX_FLAG_MASK 0x1ff /* CU_CTX_FLAGS_MASK, later bits included */
 
+/* Limits of a new context, the units that new values are rounded up to, and the
+   largest values (an H200's, driver 580; a thread's local memory is at most 512
+   KiB). Initially 0: not supported. They have no effect. */
+static const struct {
+    size_t initial, unit, most;
+} cuemu_limits[CUEMU_NUM_LIMITS] = {
+    [CU_LIMIT_STACK_SIZE]                       = {1024, 1, 524288},
+    [CU_LIMIT_PRINTF_FIFO_SIZE]                 = {8650752, 524288, SIZE_MAX},
+    [CU_LIMIT_MALLOC_HEAP_SIZE]                 = {8388608, 1, SIZE_MAX},
+    [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = {2048, 1, SIZE_MAX},
+    [CU_LIMIT_MAX_L2_FETCH_GRANULARITY]         = {64, 1, SIZE_MAX},
+    [CU_LIMIT_PERSISTING_L2_CACHE_SIZE]         = {11796480, 3932160, SIZE_MAX},
+    [7 /* CU_LIMIT_SHMEM_SIZE */]               = {232448, 1, SIZE_MAX}
+};
 
 /* Return the context of a handle, also a destroyed one: handles stay valid for
    the process's life (seen on H100, driver 580). NULL if the handle never was a
@@ -24,6 +38,11 @@ static cuemu_context_t *cuemu_context_any(CUcontext handle)
 static CUresult cuemu_context_begin(cuemu_context_t *ctx, int device,
                                     unsigned flags)
 {
+    int i;
+
+    for (i = 0; i < CUEMU_NUM_LIMITS; ++i) {
+        ctx->limits[i] = cuemu_limits[i].initial;
+    }
     ctx->device      = device;
     ctx->gpu         = cuemu_process.gpu[device];
     ctx->flags       = flags;
@@ -512,31 +531,40 @@ CUEMU_CTX_API(cuCtxGetStreamPriorityRange, (int *least, int *greatest),
     return CUDA_SUCCESS;
 }
 
-CUEMU_CTX_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
+/* Return SUCCESS, or the error of a call about this limit. */
+static CUresult cuemu_limit_check(CUlimit limit)
 {
-    if (value == NULL) {
+    if ((unsigned)limit >= CUEMU_NUM_LIMITS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
+    return (cuemu_limits[limit].initial == 0) ? CUDA_ERROR_UNSUPPORTED_LIMIT :
+                                                CUDA_SUCCESS;
+}
 
-    switch ((int)limit) {
-    case CU_LIMIT_STACK_SIZE:
-        *value = 1024;
-        return CUDA_SUCCESS;
-    case CU_LIMIT_PRINTF_FIFO_SIZE:
-        *value = 7340032;
-        return CUDA_SUCCESS;
-    case CU_LIMIT_MALLOC_HEAP_SIZE:
-        *value = 8388608;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_UNSUPPORTED_LIMIT;
+CUEMU_CTX_API(cuCtxGetLimit, (size_t *value, CUlimit limit), (value, limit))
+{
+    CUresult result = (value == NULL) ? CUDA_ERROR_INVALID_VALUE :
+                                        cuemu_limit_check(limit);
+
+    if (result == CUDA_SUCCESS) {
+        *value = cuemu_context_top()->limits[limit];
     }
+    return result;
 }
 
 CUEMU_CTX_API(cuCtxSetLimit, (CUlimit limit, size_t value), (limit, value))
 {
-    return ((int)limit <= CU_LIMIT_MALLOC_HEAP_SIZE) ?
-           CUDA_SUCCESS : CUDA_ERROR_UNSUPPORTED_LIMIT;
+    CUresult result = cuemu_limit_check(limit);
+    size_t unit;
+
+    if ((result == CUDA_SUCCESS) && (value > cuemu_limits[limit].most)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS) {
+        unit = cuemu_limits[limit].unit;
+        cuemu_context_top()->limits[limit] = (value + unit - 1) / unit * unit;
+    }
+    return result;
 }
 
 /* ---------------------------------------------------------------- peers */

@@ -57,6 +57,9 @@ struct cuemu_event {
 /* Peers of a context, over all GPUs of the process */
 #define CUEMU_MAX_PEERS 64
 
+/* Number of CUlimit values that the driver knows */
+#define CUEMU_NUM_LIMITS 8
+
 struct cuemu_context {
     cuemu_object_t  obj;
     int             device;    /* ordinal */
@@ -70,6 +73,7 @@ struct cuemu_context {
     int             fault;     /* CUresult of a failed kernel, or 0 */
     cuemu_context_t *peers[CUEMU_MAX_PEERS]; /* accessible peers; NULL: free
                                                 entry, anywhere */
+    size_t          limits[CUEMU_NUM_LIMITS]; /* by CUlimit */
     cuemu_stream_t *null_stream;
     cuemu_stream_t *streams;   /* explicit streams */
     cuemu_op_id_t   orphans[2]; /* work of destroyed streams: of blocking and of

@@ -473,3 +473,45 @@ TEST_F(driver_real, frees_only_once_and_whole)
         CU_OK(cuMemAddressFree(va, 4 * chunk));
     });
 }
+
+/* H200, driver 580 */
+TEST_F(driver_real, limits_are_remembered)
+{
+    run(1, [&](int) {
+        auto limit = [](int which) {
+            size_t value = 0;
+
+            EXPECT_EQ(CUDA_SUCCESS, cuCtxGetLimit(&value, (CUlimit)which));
+            return value;
+        };
+        const CUlimit sync_depth = CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH;
+        size_t value;
+        use(0);
+
+        EXPECT_EQ(1024u, limit(CU_LIMIT_STACK_SIZE));
+        EXPECT_EQ(8650752u, limit(CU_LIMIT_PRINTF_FIFO_SIZE));
+        EXPECT_EQ(8388608u, limit(CU_LIMIT_MALLOC_HEAP_SIZE));
+        EXPECT_EQ(2048u, limit(CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT));
+        EXPECT_EQ(64u, limit(CU_LIMIT_MAX_L2_FETCH_GRANULARITY));
+        EXPECT_EQ(11796480u, limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE));
+        EXPECT_EQ(232448u, limit(7)); /* CU_LIMIT_SHMEM_SIZE */
+
+        CU_OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4000));
+        CU_OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 * MiB));
+        CU_OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 5000));
+        CU_OK(cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, MiB));
+        EXPECT_EQ(4000u, limit(CU_LIMIT_STACK_SIZE));
+        EXPECT_EQ(64 * MiB, limit(CU_LIMIT_MALLOC_HEAP_SIZE));
+        EXPECT_EQ(524288u, limit(CU_LIMIT_PRINTF_FIFO_SIZE));
+        EXPECT_EQ(3932160u, limit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE));
+        CU_OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 16 * MiB));
+        EXPECT_EQ(16 * MiB, limit(CU_LIMIT_PRINTF_FIFO_SIZE));
+
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE,
+                  cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 1024 * MiB));
+        EXPECT_EQ(CUDA_ERROR_UNSUPPORTED_LIMIT,
+                  cuCtxGetLimit(&value, sync_depth));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuCtxSetLimit((CUlimit)77, 1));
+        EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuCtxGetLimit(&value, (CUlimit)77));
+    });
+}
