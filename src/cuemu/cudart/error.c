@@ -49,6 +49,8 @@ static const struct {
          "invalid copy direction for memcpy"},
     {35, "cudaErrorInsufficientDriver",
          "CUDA driver version is insufficient for CUDA runtime version"},
+    {46, "cudaErrorDevicesUnavailable",
+         "CUDA-capable device(s) is/are busy or unavailable"},
     {52, "cudaErrorMissingConfiguration",
          "__global__ function call is not configured"},
     {98, "cudaErrorInvalidDeviceFunction", "invalid device function"},

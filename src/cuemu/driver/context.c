@@ -34,11 +34,16 @@ static cuemu_context_t *cuemu_context_any(CUcontext handle)
            cuemu_object_check(handle, CUEMU_OBJ_CONTEXT);
 }
 
-/* Initialise a context in an object that is new, or was a context before. */
+/* Initialise a context in an object that is new, or was a context before. One
+   in which a kernel failed never works again. */
 static CUresult cuemu_context_begin(cuemu_context_t *ctx, int device,
                                     unsigned flags)
 {
     int i;
+
+    if (ctx->fault != 0) {
+        return CUDA_ERROR_DEVICE_UNAVAILABLE; /* H200, driver 580 */
+    }
 
     for (i = 0; i < CUEMU_NUM_LIMITS; ++i) {
         ctx->limits[i] = cuemu_limits[i].initial;
@@ -47,7 +52,6 @@ static CUresult cuemu_context_begin(cuemu_context_t *ctx, int device,
     ctx->gpu         = cuemu_process.gpu[device];
     ctx->flags       = flags;
     ctx->id          = cuemu_unique_id();
-    ctx->fault       = 0;
     ctx->streams     = NULL;
     ctx->null_stream = NULL;
     ctx->orphans[0]  = 0;

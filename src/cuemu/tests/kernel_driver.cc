@@ -46,14 +46,15 @@ protected:
             CU_OK(try_launch(function("go"), 1, threads, 0, nullptr, ptr));
             EXPECT_EQ(expected, cuCtxSynchronize());
 
-            /* the context has failed, the device works */
+            /* the context has failed and cannot be made again, as on H200,
+               driver 580 */
             EXPECT_EQ(expected, cuMemAlloc(&other, 64));
             EXPECT_EQ(expected, cuStreamSynchronize(nullptr));
             CU_OK(cuCtxGetCurrent(&ctx));
             CU_OK(cuDevicePrimaryCtxReset(0));
+            EXPECT_EQ(CUDA_ERROR_DEVICE_UNAVAILABLE,
+                      cuDevicePrimaryCtxRetain(&ctx, 0));
             use(1);
-            CU_OK(cuMemAlloc(&other, 64));
-            use(0);
             CU_OK(cuMemAlloc(&other, 64));
         });
     }
@@ -341,6 +342,47 @@ TEST_F(kernel_driver, a_loop_without_end)
            "setp.eq.u32 %p0, %r0, 12345;\n@!%p0 bra again;", 1, 32,
            CUDA_ERROR_LAUNCH_TIMEOUT);
     unsetenv("CUEMU_KERNEL_LIMIT");
+}
+
+/* As on H200, driver 580 */
+TEST_F(kernel_driver, calls_in_a_failed_context)
+{
+    run(1, [&](int) {
+        const CUresult failed = CUDA_ERROR_ILLEGAL_ADDRESS;
+        CUcontext ctx         = use(0);
+        CUdeviceptr ptr       = alloc(64), other;
+        CUstream s            = stream();
+        CUevent e             = event(), more;
+        size_t bytes, total;
+        void *host;
+        int value;
+
+        CU_OK(load_text(module_of(NUMBER)));
+        CUfunction func = function("go");
+        CU_OK(try_launch(func, 1, 1, 0, nullptr, (CUdeviceptr)0x10));
+        EXPECT_EQ(failed, cuCtxSynchronize());
+
+        EXPECT_EQ(failed, cuStreamQuery(s));
+        EXPECT_EQ(failed, cuEventQuery(e));
+        EXPECT_EQ(failed, cuEventCreate(&more, 0));
+        EXPECT_EQ(failed, cuEventDestroy(e));
+        EXPECT_EQ(failed, cuStreamDestroy(s));
+        EXPECT_EQ(failed, cuMemAlloc(&other, 4));
+        EXPECT_EQ(failed, cuMemFree(ptr));
+        EXPECT_EQ(failed, cuMemAllocHost(&host, 64));
+        EXPECT_EQ(failed, cuMemcpy(ptr, ptr, 4));
+        EXPECT_EQ(failed, cuMemGetInfo(&bytes, &total));
+        EXPECT_EQ(failed, cuFuncGetAttribute(
+                                  &value, CU_FUNC_ATTRIBUTE_NUM_REGS, func));
+        EXPECT_EQ(failed, try_launch(func, 1, 1, 0, nullptr, ptr));
+
+        CU_OK(cuCtxGetCurrent(&ctx));
+        CU_OK(cuCtxSetCurrent(ctx));
+        CU_OK(cuDeviceGetCount(&value));
+        CU_OK(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
+        CU_OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                    ptr));
+    });
 }
 
 /* The fault counts kernels at the beginning of their run. */
