@@ -53,7 +53,10 @@ CUDART_FORWARD_STREAM(cudaEventRecordWithFlags,
                       (CUevent event, CUstream stream, unsigned flags),
                       cuEventRecordWithFlags(event, stream, flags))
 CUDART_FORWARD(cudaEventSynchronize, (CUevent event), cuEventSynchronize(event))
-CUDART_FORWARD(cudaEventQuery, (CUevent event), cuEventQuery(event))
+/* Without an event also while a stream is captured (H200, driver 580) */
+CUDART_FORWARD(cudaEventQuery, (CUevent event),
+               (event == NULL) ? CUDA_ERROR_INVALID_HANDLE :
+                                 cuEventQuery(event))
 CUDART_FORWARD(cudaEventElapsedTime, (float *ms, CUevent start, CUevent end),
                cuEventElapsedTime(ms, start, end))
 
