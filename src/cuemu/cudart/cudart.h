@@ -44,6 +44,14 @@ enum {
     CUDART_INVALID_SYMBOL          = 13
 };
 
+/* cudaMemcpyKind */
+enum {
+    CUDART_MEMCPY_TO_DEVICE = 1,
+    CUDART_MEMCPY_TO_HOST   = 2,
+    CUDART_MEMCPY_ON_DEVICE = 3,
+    CUDART_MEMCPY_DEFAULT   = 4
+};
+
 /* dim3, and uint3 in kernel launches */
 typedef struct {
     unsigned x, y, z;
@@ -84,11 +92,8 @@ cuemu_cudart_error_t cuemu_cudart_driver(void);
 /* Store an error for cudaGetLastError, and return it. */
 cuemu_cudart_error_t cuemu_cudart_return(cuemu_cudart_error_t error);
 
-/*
- * Check the direction (cudaMemcpyKind) of a copy. Only values outside the
- * enumeration are errors: driver and runtime detect the kind of both addresses
- * by themselves.
- */
+/* Check that the direction of a copy is a cudaMemcpyKind. The driver checks
+   that what it names as device memory is not pageable. */
 cuemu_cudart_error_t cuemu_cudart_kind(int kind);
 
 /* Check the parameters of a copy of a box: arrays are not known here. */

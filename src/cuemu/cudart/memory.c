@@ -10,7 +10,6 @@
 #define CUEMU_PTR(_ptr)  ((CUdeviceptr)(uintptr_t)(_ptr))
 
 enum {
-    CUDART_MEMCPY_LAST_KIND   = 4, /* cudaMemcpyDefault */
     CUDART_MEMORY_UNREGISTERED = 0,
     CUDART_MEMORY_HOST        = 1,
     CUDART_MEMORY_DEVICE      = 2,
@@ -152,24 +151,31 @@ cudaPointerGetAttributes(cuemu_cudart_pointer_t *attributes, const void *ptr)
 
 cuemu_cudart_error_t cuemu_cudart_kind(int kind)
 {
-    return ((kind < 0) || (kind > CUDART_MEMCPY_LAST_KIND)) ?
+    return ((kind < 0) || (kind > CUDART_MEMCPY_DEFAULT)) ?
            CUDART_INVALID_MEMCPY_DIRECTION : CUDART_SUCCESS;
 }
 
-/* Return the result of a copy, or the error of its kind. */
-#define CUDART_COPY(_call) \
+/* Copy `count` bytes by the driver's function for this kind, which checks that
+   the operands fit; _suffix: Async or nothing. */
+#define CUDART_COPY(_suffix, ...) \
     ((cuemu_cudart_kind(kind) != CUDART_SUCCESS) ? \
      CUDART_INVALID_MEMCPY_DIRECTION : \
-     (count == 0) ? CUDART_SUCCESS : (cuemu_cudart_error_t)(_call))
+     (count == 0) ? CUDART_SUCCESS : (cuemu_cudart_error_t)( \
+     (kind == CUDART_MEMCPY_TO_DEVICE) ? \
+     cuMemcpyHtoD##_suffix(CUEMU_PTR(dst), src, __VA_ARGS__) : \
+     (kind == CUDART_MEMCPY_TO_HOST) ? \
+     cuMemcpyDtoH##_suffix(dst, CUEMU_PTR(src), __VA_ARGS__) : \
+     (kind == CUDART_MEMCPY_ON_DEVICE) ? \
+     cuMemcpyDtoD##_suffix(CUEMU_PTR(dst), CUEMU_PTR(src), __VA_ARGS__) : \
+     cuMemcpy##_suffix(CUEMU_PTR(dst), CUEMU_PTR(src), __VA_ARGS__)))
 
 CUDART_FORWARD(cudaMemcpy,
                (void *dst, const void *src, size_t count, int kind),
-               CUDART_COPY(cuMemcpy(CUEMU_PTR(dst), CUEMU_PTR(src), count)))
+               CUDART_COPY(, count))
 CUDART_FORWARD_STREAM(cudaMemcpyAsync,
                       (void *dst, const void *src, size_t count, int kind,
                        CUstream stream),
-                      CUDART_COPY(cuMemcpyAsync(CUEMU_PTR(dst), CUEMU_PTR(src),
-                                                count, stream)))
+                      CUDART_COPY(Async, count, stream))
 CUDART_FORWARD(cudaMemcpyPeer,
                (void *dst, int dstDevice, const void *src, int srcDevice,
                 size_t count),

@@ -22,10 +22,14 @@ describe(CUDA_MEMCPY2D *copy, void *dst, size_t dst_pitch, const void *src,
     }
 
     memset(copy, 0, sizeof(*copy));
-    copy->srcMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy->srcMemoryType = ((kind == CUDART_MEMCPY_TO_HOST) ||
+                           (kind == CUDART_MEMCPY_ON_DEVICE)) ?
+                          CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED;
     copy->srcDevice     = (CUdeviceptr)(uintptr_t)src;
     copy->srcPitch      = src_pitch;
-    copy->dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+    copy->dstMemoryType = ((kind == CUDART_MEMCPY_TO_DEVICE) ||
+                           (kind == CUDART_MEMCPY_ON_DEVICE)) ?
+                          CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_UNIFIED;
     copy->dstDevice     = (CUdeviceptr)(uintptr_t)dst;
     copy->dstPitch      = dst_pitch;
     copy->WidthInBytes  = width;

@@ -11,8 +11,9 @@
 #define CUEMU_STAGED_MAX ((uint64_t)64 << 10)
 
 /*
- * Operands that have to be device memory by the call's name. The driver detects
- * the type of a pointer itself; pageable memory is an error there.
+ * Operands that have to be device memory by the call's name or parameters. The
+ * driver detects the type of a pointer itself; pageable memory is an error
+ * there.
  */
 typedef enum {
     CUEMU_COPY_ANY = 0,
@@ -531,7 +532,11 @@ static CUresult cuemu_copy_2d(const CUDA_MEMCPY2D *p, cuemu_stream_t *stream,
     cuemu_copy_t copy = {
         .width  = p->WidthInBytes, .height = p->Height,
         .dst_pitch = (p->dstPitch != 0) ? p->dstPitch : p->WidthInBytes,
-        .src_pitch = (p->srcPitch != 0) ? p->srcPitch : p->WidthInBytes
+        .src_pitch = (p->srcPitch != 0) ? p->srcPitch : p->WidthInBytes,
+        .check = ((p->dstMemoryType == CU_MEMORYTYPE_DEVICE) ?
+                  CUEMU_COPY_DST_DEVICE : 0) |
+                 ((p->srcMemoryType == CU_MEMORYTYPE_DEVICE) ?
+                  CUEMU_COPY_SRC_DEVICE : 0)
     };
 
     if ((p->dstMemoryType == CU_MEMORYTYPE_ARRAY) ||

@@ -161,9 +161,9 @@ typedef struct {
 uint64_t cuemu_mem_run(uint64_t addr, uint64_t size);
 
 /* Find the location of a range for use by `ctx`. Memory unknown to the driver
-   is pageable. INVALID_VALUE unless the range lies in one place, for free
-   addresses of the driver, and for mappings before cuMemSetAccess(). Call with
-   cuemu_lock(). */
+   is pageable. INVALID_VALUE unless the range lies in one place, for address
+   0, free addresses of the driver, and mappings before cuMemSetAccess(). Call
+   with cuemu_lock(). */
 CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
                            const cuemu_context_t *ctx, cuemu_range_t *range_p);
 

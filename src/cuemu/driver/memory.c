@@ -467,8 +467,8 @@ CUresult cuemu_mem_resolve(uint64_t addr, uint64_t size,
         /* A range that begins in pageable memory may reach into locked memory
            and beyond: its beginning decides (seen on H200) */
         next = cuemu_mem_after(addr, size);
-        if (((next != NULL) && (next->kind != CUEMU_MEM_HOST_REG)) ||
-            cuemu_va_is_driver(addr)) {
+        if ((addr == 0) || cuemu_va_is_driver(addr) ||
+            ((next != NULL) && (next->kind != CUEMU_MEM_HOST_REG))) {
             return CUDA_ERROR_INVALID_VALUE;
         }
 

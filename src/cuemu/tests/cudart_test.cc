@@ -654,6 +654,53 @@ TEST_P(cudart, pools_report_their_memory)
     EXPECT_EQ(101, call("cudaGetLastError"));
 }
 
+/* Pageable memory where the kind names device memory is refused; page-locked,
+   managed and device memory are taken by either name (H200, driver 580). */
+TEST_P(cudart, copies_need_a_kind_that_fits)
+{
+    enum { host_to_host, to_device, to_host, on_device };
+    static char pageable[64];
+    void *device, *managed, *locked;
+    const size_t size = 4;
+
+    ASSERT_EQ(0, call("cudaMalloc", &device, (size_t)64));
+    ASSERT_EQ(0, call("cudaMallocManaged", &managed, (size_t)64, 1u));
+    ASSERT_EQ(0, call("cudaMallocHost", &locked, (size_t)64));
+
+    auto expect = [&](int error, void *dst, const void *src, int kind) {
+        EXPECT_EQ(error, call("cudaMemcpy", dst, src, size, kind)) << kind;
+        EXPECT_EQ(error, call("cudaMemcpyAsync", dst, src, size, kind,
+                              (void*)nullptr)) << kind;
+        EXPECT_EQ(error, call("cudaMemcpy2D", dst, size, src, size, size,
+                              (size_t)1, kind)) << kind;
+    };
+    for (void *known : {device, managed, locked}) {
+        for (int kind : {host_to_host, to_device, to_host, on_device}) {
+            expect(0, known, device, kind);
+            expect(0, device, known, kind);
+            expect((kind == to_device) || (kind == on_device), pageable, known,
+                   kind);
+            expect((kind == to_host) || (kind == on_device), known, pageable,
+                   kind);
+        }
+    }
+    expect(1, pageable, pageable + 8, on_device);
+    expect(0, pageable, pageable + 8, host_to_host);
+
+    /* no memory at all; beyond the end */
+    expect(1, nullptr, device, to_host);
+    expect(1, device, nullptr, to_device);
+    expect(1, (void*)0x10, device, on_device);
+    expect(1, device, (void*)0x10, on_device);
+    expect(1, pageable, (char*)device + 62, to_host);
+    EXPECT_EQ(0, call("cudaMemcpy", (void*)0, (const void*)0, (size_t)0, 4));
+
+    EXPECT_EQ(0, call("cudaFree", device));
+    EXPECT_EQ(0, call("cudaFree", managed));
+    EXPECT_EQ(0, call("cudaFreeHost", locked));
+    EXPECT_EQ(1, call("cudaGetLastError"));
+}
+
 /* Rows of a wider array: a halo */
 TEST_P(cudart, rows_are_copied_and_filled_by_their_pitch)
 {
