@@ -24,6 +24,7 @@ extern "C" {
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -219,12 +220,18 @@ protected:
 
     static void answer_with(int reply, int fd)
     {
+        char byte = 0;
+
+        send_with(reply, &byte, 1, fd);
+    }
+
+    static bool send_with(int socket, void *bytes, size_t size, int fd)
+    {
         union {
             char bytes[CMSG_SPACE(sizeof(int))];
             struct cmsghdr header;
         } data            = {};
-        char byte         = 0;
-        struct iovec iov  = {&byte, 1};
+        struct iovec iov  = {bytes, size};
         struct msghdr msg = {};
 
         msg.msg_iov            = &iov;
@@ -235,7 +242,7 @@ protected:
         data.header.cmsg_type  = SCM_RIGHTS;
         data.header.cmsg_len   = CMSG_LEN(sizeof(fd));
         memcpy(CMSG_DATA(&data.header), &fd, sizeof(fd));
-        (void)sendmsg(reply, &msg, 0);
+        return sendmsg(socket, &msg, MSG_DONTWAIT) == (ssize_t)size;
     }
 
     static size_t renew(uint64_t base, uint64_t length, void *answer)
@@ -460,6 +467,54 @@ protected:
         return (open() == UCS_OK) && (strcmp(imported, "asked") == 0);
     }
 
+    /* This process's named socket, and a request to it */
+    struct Own {
+        struct {
+            uct_cuda_node_invalidation_t notice;
+            uint64_t base, length;
+        } request = {};
+        uct_cuda_node_iface_addr_t self    = {};
+        uct_cuda_node_descriptors_t socket = {};
+        int requests                       = 0;
+    };
+    static Own own;
+
+    static bool open_own()
+    {
+        uct_cuda_node_invalidation_begin(5, &own.request.notice);
+        uct_cuda_node_iface_addr_self(&own.self);
+        return uct_cuda_node_descriptors_open(&own.socket);
+    }
+
+    static bool request_own()
+    {
+        const int client = uct_cuda_node_descriptors_connect(own.self.pid_ns,
+                                                             own.self.pid);
+        bool is_sent;
+
+        is_sent = send_with(client, &own.request, sizeof(own.request), client);
+        close(client);
+        return is_sent;
+    }
+
+    /* @param most  Requests; each sends another one */
+    static int answer_own(int most)
+    {
+        static int limit;
+
+        limit = most;
+        uct_cuda_node_descriptors_answer(
+                &own.socket,
+                [](const uct_cuda_node_invalidation_t*) {
+                    if (++own.requests < limit) {
+                        (void)request_own();
+                    }
+                    return -1;
+                },
+                NULL);
+        return own.requests;
+    }
+
     /* Ask the exporter by its name */
     int ask(const uct_cuda_node_invalidation_t *notice)
     {
@@ -470,6 +525,8 @@ protected:
                 server, uct_cuda_file_inode(server), notice);
     }
 };
+
+IpcNamed::Own IpcNamed::own;
 
 TEST_F(IpcNamed, a_descriptor_is_requested_where_none_may_be_duplicated)
 {
@@ -573,6 +630,68 @@ TEST_F(IpcNamed, another_users_answer_is_not_used)
     waitpid(pid, NULL, 0);
     close(ready[0]);
     close(ready[1]);
+}
+
+/* Anybody may send to the named socket: the thread has other duties, too */
+TEST_F(IpcNamed, requests_without_end_are_not_answered_at_once)
+{
+    EXPECT_TRUE(succeeds(open_own, [] {
+        return request_own() && (answer_own(10000) < 10000);
+    }));
+}
+
+/* A user namespace shows all users that it lacks as the same one */
+TEST_F(IpcNamed, users_without_a_number_are_different_ones)
+{
+    auto ask_as_nobody = [] {
+        return open_own() &&
+               succeeds([] { return setresuid(NOBODY, NOBODY, NOBODY) == 0; },
+                        request_own);
+    };
+
+    if (geteuid() != 0) {
+        GTEST_SKIP() << "not root";
+    }
+
+    if (!succeeds([] { return unshare(CLONE_NEWUSER) == 0; },
+                  [] { return geteuid() == NOBODY; })) {
+        GTEST_SKIP() << "no user namespaces";
+    }
+
+    EXPECT_TRUE(succeeds(ask_as_nobody, [] {
+        return (unshare(CLONE_NEWUSER) == 0) && (answer_own(1) == 0);
+    }));
+    EXPECT_TRUE(succeeds(ask_as_nobody, [] {
+        return (setresuid(NOBODY, NOBODY, NOBODY) == 0) &&
+               (answer_own(1) == 1);
+    })) << "it is a user here";
+}
+
+/* A file that may shrink could end its readers */
+TEST_F(IpcNamed, a_page_without_seals_is_not_mapped)
+{
+    static FILE *copy;
+
+    EXPECT_TRUE(succeeds(open_own, [] {
+        struct stat page;
+
+        copy = tmpfile();
+        return (fstat(uct_cuda_node_invalidation_page(), &page) == 0) &&
+               (sendfile(fileno(copy), uct_cuda_node_invalidation_page(), NULL,
+                         (size_t)page.st_size) == page.st_size) &&
+               (uct_cuda_node_invalidation_view_get(
+                        own.self.pid_ns + 1, own.self.pid,
+                        &own.request.notice,
+                        [](uint64_t, int32_t, uint32_t) {
+                            return dup(fileno(copy));
+                        }) == NULL);
+    }));
+}
+
+TEST_F(IpcNamed, a_process_of_another_machine_is_not_asked)
+{
+    handle.machine ^= 1;
+    EXPECT_EQ(NULL, uct_cuda_node_handle_view(&handle));
 }
 
 TEST_F(IpcNamed, memory_of_another_pid_namespace_is_mapped)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +20,13 @@
 
 /* Time that a peer waits for an exporter, which may be stopped (ns) */
 #define WAIT_NS (2000ul * 1000 * 1000)
+
+/* Requests answered at once: everybody may send to the named socket, without
+ * end */
+#define MAX_AT_ONCE 64
+
+/* User that stands for all users without a number in a user namespace */
+#define OVERFLOW_UID 65534
 
 
 typedef struct {
@@ -61,7 +69,7 @@ send_with(int socket, const void *data, size_t size, int fd)
     return sent == (ssize_t)size;
 }
 
-/* Keep the first descriptor and close others: the buffer has room for two */
+/* Keep the first descriptor and close others: the buffer has room for them */
 static void take_first(const struct cmsghdr *header, int *fd_p)
 {
     const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -78,13 +86,25 @@ static void take_first(const struct cmsghdr *header, int *fd_p)
     }
 }
 
+/* Return whether each user has a number in this user namespace */
+static bool has_all_users(void)
+{
+    unsigned first, outside, count;
+    char text[64];
+
+    (void)uct_cuda_file_text("/proc/self/uid_map", text, sizeof(text));
+    return (sscanf(text, "%u %u %u", &first, &outside, &count) == 3) &&
+           (first == 0) && (count == UINT32_MAX);
+}
+
 /* Return whether a message is from a process of this user */
 static bool is_from_user(const struct cmsghdr *header)
 {
     struct ucred sender;
 
     memcpy(&sender, CMSG_DATA(header), sizeof(sender));
-    return sender.uid == geteuid();
+    return (sender.uid == geteuid()) &&
+           ((sender.uid != OVERFLOW_UID) || has_all_users());
 }
 
 /* Receive a message. @return Its bytes; 0: the other end is closed, or another
@@ -243,18 +263,19 @@ static void answer_one(const request_t *request, int reply,
     }
 }
 
-/* Answer the requests received by one of the sockets. @param by_name  Its
+/* Answer requests received by one of the sockets. @param by_name  Its
  * requests may be for another process that had the same name, or from a process
  * that has no key of this one: they show the page's number. */
 static void
 answer_by(const uct_cuda_file_t *socket, bool by_name,
           uct_cuda_node_make_t make, uct_cuda_node_renew_t renew)
 {
+    unsigned left = uct_cuda_file_is_there(socket) ? MAX_AT_ONCE : 0;
     request_t request;
     ssize_t received;
     int reply;
 
-    while (uct_cuda_file_is_there(socket)) {
+    for (; left > 0; --left) {
         received = receive_with(socket->fd, &request, sizeof(request), &reply);
         if (received == (ssize_t)sizeof(request)) {
             if ((reply >= 0) &&

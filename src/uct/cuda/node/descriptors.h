@@ -58,9 +58,10 @@ typedef size_t (*uct_cuda_node_renew_t)(uint64_t base, uint64_t length,
 
 #define UCT_CUDA_NODE_MAX_ANSWER 512
 
-/** Answer all requests received so far, without waiting. By the named socket
- *  only processes of the same user get an answer, if they show the number of
- *  this process's invalidation page. */
+/** Answer requests received so far, without waiting. If there are many, some
+ *  are left: uct_cuda_node_descriptors_wait() then returns at once. By the
+ *  named socket only processes of the same user get an answer, if they show the
+ *  number of this process's invalidation page. */
 void uct_cuda_node_descriptors_answer(const uct_cuda_node_descriptors_t *socket,
                                       uct_cuda_node_make_t make,
                                       uct_cuda_node_renew_t renew);

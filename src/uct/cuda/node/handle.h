@@ -6,6 +6,7 @@
 #include <uct/cuda/base/memory.h>
 #include <uct/cuda/node/descriptors.h>
 #include <uct/cuda/node/invalidation.h>
+#include <uct/cuda/node/process.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,13 +89,16 @@ uct_cuda_node_handle_is_mapped(const uct_cuda_node_handle_t *handle)
 
 
 /** Take a reference to the page of the handle's owner, as
- *  uct_cuda_node_invalidation_view_get(). */
+ *  uct_cuda_node_invalidation_view_get(). NULL, too, if the owner is on another
+ *  machine. */
 static inline uct_cuda_node_invalidation_view_t *
 uct_cuda_node_handle_view(const uct_cuda_node_handle_t *handle)
 {
-    return uct_cuda_node_invalidation_view_get(
-            handle->pid_ns, handle->pid, &handle->notice,
-            uct_cuda_node_descriptors_ask_page);
+    return (handle->machine != uct_cuda_node_machine_self()) ?
+                   NULL :
+                   uct_cuda_node_invalidation_view_get(
+                           handle->pid_ns, handle->pid, &handle->notice,
+                           uct_cuda_node_descriptors_ask_page);
 }
 
 

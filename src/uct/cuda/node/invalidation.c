@@ -247,12 +247,14 @@ static const invalidation_page_t *
 page_map(int fd, int32_t pid, const uct_cuda_node_invalidation_t *notice)
 {
     invalidation_page_t *page = MAP_FAILED;
+    int seals;
 
     if (fd < 0) {
         return NULL;
     }
 
-    if (((fcntl(fd, F_GET_SEALS) & SEALS) == SEALS) &&
+    seals = fcntl(fd, F_GET_SEALS); /* -1: a file that has none */
+    if ((seals >= 0) && ((seals & SEALS) == SEALS) &&
         (lseek(fd, 0, SEEK_END) == (off_t)sizeof(invalidation_page_t))) {
         page = mmap(NULL, sizeof(invalidation_page_t), PROT_READ, MAP_SHARED,
                     fd, 0);
