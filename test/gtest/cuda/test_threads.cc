@@ -24,6 +24,7 @@ extern "C" {
 #include <cstring>
 #include <functional>
 #include <random>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -311,4 +312,35 @@ TEST_F(Threads, forks_at_once_release_the_watch_thread)
     }
     EXPECT_LT(least, std::chrono::milliseconds(90));
     uct_cuda_node_watch_replace(false);
+}
+
+/* A process that has mapped memory of peers, but has exported none, answers no
+   request. The messages in its sockets must not keep the thread awake. In a new
+   process, where the thread has not been tried. */
+TEST(ThreadsWatch, a_process_without_exports_receives_requests_and_wakeups)
+{
+    static std::atomic<unsigned> looks;
+    static const uct_cuda_node_watched_t watched = {
+        [] {
+            ++looks;
+            return false;
+        },
+        nullptr, nullptr, nullptr
+    };
+    auto start = [] {
+        const uct_cuda_node_descriptors_t *socket =
+                uct_cuda_node_watch_start(&watched);
+        uct_cuda_node_iface_addr_t self;
+
+        uct_cuda_node_iface_addr_self(&self);
+        usleep(50000); /* asleep by then */
+        uct_cuda_node_watch_wake();
+        (void)send(uct_cuda_node_descriptors_connect(self.pid_ns, self.pid),
+                   "x", 1, 0);
+        usleep(300000);
+        return (socket == nullptr) || (looks >= 10);
+    };
+
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    EXPECT_EXIT(_exit(start()), ::testing::ExitedWithCode(0), "");
 }

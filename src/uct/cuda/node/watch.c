@@ -52,20 +52,49 @@ static const uct_cuda_node_watched_t *get_watched(unsigned number)
                    NULL;
 }
 
+static int make_none(const uct_cuda_node_invalidation_t *notice)
+{
+    (void)notice;
+    return -1;
+}
+
+static size_t renew_none(uint64_t base, uint64_t length, void *answer)
+{
+    (void)base;
+    (void)length;
+    (void)answer;
+    return 0;
+}
+
+/* Return the client that answers requests. Without one, requests and wakeups
+ * must be received, too: the thread would not wait while there are any. */
+static const uct_cuda_node_watched_t *get_server(void)
+{
+    static const uct_cuda_node_watched_t none = {.make  = make_none,
+                                                 .renew = renew_none};
+    const uct_cuda_node_watched_t *watched;
+    unsigned i = 0;
+
+    while (((watched = get_watched(i)) != NULL) && (watched->make == NULL)) {
+        ++i;
+    }
+
+    return (watched != NULL) ? watched : &none;
+}
+
 /* Answer the peers' requests for descriptors, and let each client check its
  * memory once. @return true: a client has memory to watch */
 static bool look(void)
 {
     bool has_work = false;
-    const uct_cuda_node_watched_t *watched;
+    const uct_cuda_node_watched_t *watched, *server;
     unsigned i;
 
     pthread_mutex_lock(&watch.busy);
+    server = get_server();
+    uct_cuda_node_descriptors_answer(&watch.socket, server->make,
+                                     server->renew);
     for (i = 0; (watched = get_watched(i)) != NULL; ++i) {
-        if (watched->make != NULL) {
-            uct_cuda_node_descriptors_answer(&watch.socket, watched->make,
-                                             watched->renew);
-        }
         has_work |= watched->look();
     }
     pthread_mutex_unlock(&watch.busy);
