@@ -90,10 +90,12 @@ def summary(data, cells):
                                         judged.values()])]
         parts = {}
         for place, cell in judged.items():
-            parts.setdefault((place[0], place[2]), []).append(cell.median)
-        out.append('- by benchmark: ' + ', '.join(
-            '%s %s %.3f' % (benchmark, memory, stats.geometric_mean(ratios))
-            for (benchmark, memory), ratios in parts.items()))
+            parts.setdefault(place[2], {}).setdefault(place[0], []).append(
+                cell.median)
+        out += ['- %s: %s' % (memory, ', '.join(
+            '%s %.3f' % (benchmark, stats.geometric_mean(ratios))
+            for benchmark, ratios in means.items()))
+            for memory, means in parts.items()]
     if unclaimed:
         out.append('- %d cells not judged: an iteration takes less than 100 us '
                    'of modelled time, of which the processor that runs the '

@@ -25,8 +25,10 @@ pages() {
     local top=$ucx_mp_top page dir
     dir=$ucx_mp_build/log/pages
     rm -rf "$dir" && mkdir -p "$dir"
-    "$top/test/omb/bench" --merge "$top/docs/results/h200-x2-15.json" \
-        --page "$dir/h200-x2-15.md" >/dev/null 2>&1 || return
+    for page in h200-x2-15 h200-x2-92; do
+        "$top/test/omb/bench" --merge "$top/docs/results/$page.json" \
+            --page "$dir/$page.md" >/dev/null 2>&1 || return
+    done
     "$top/test/omb/allreduce" --from \
         "$top"/docs/results/collectives-{2-977c12a,4-537939a}.json \
         --page "$dir/collectives.md" >/dev/null 2>&1 || return
