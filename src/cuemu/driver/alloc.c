@@ -99,7 +99,8 @@ CUEMU_CTX_API(cuMemGetAddressRange,
     cuemu_lock();
     mem = cuemu_mem_find(ptr);
     if ((mem != NULL) &&
-        (((mem->gpu == ctx->gpu) && (mem->kind != CUEMU_MEM_VMM)) ||
+        (mem->on_host ||
+         ((mem->gpu == ctx->gpu) && (mem->kind != CUEMU_MEM_VMM)) ||
          cuemu_mem_is_reached(mem, ctx))) {
         if (base != NULL) {
             /* For host memory the driver reports base 0 (a comment in UCX

@@ -235,6 +235,17 @@ TEST_F(driver_memory, copies_need_access_to_memory_without_a_context)
         EXPECT_EQ(CUDA_SUCCESS, both_ways(vmm, managed));
         EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, both_ways(vmm, pool));
 
+        /* nor is the range found there, unlike page-locked memory's */
+        size_t found;
+        EXPECT_EQ(CUDA_SUCCESS, cuMemGetAddressRange(nullptr, &found, vmm));
+        EXPECT_EQ(CUDA_ERROR_NOT_FOUND,
+                  cuMemGetAddressRange(nullptr, &found, pool));
+        EXPECT_EQ(CUDA_ERROR_NOT_FOUND,
+                  cuMemGetAddressRange(nullptr, &found, plain[0]));
+        EXPECT_EQ(CUDA_SUCCESS, cuMemGetAddressRange(nullptr, &found,
+                                                     (CUdeviceptr)host));
+        EXPECT_EQ(+size, found);
+
         /* a fill needs the GPU's own memory, or access to it */
         EXPECT_EQ(CUDA_SUCCESS, cuMemsetD8(plain[1], 1, size));
         EXPECT_EQ(CUDA_SUCCESS, cuMemsetD8(managed, 1, size));
