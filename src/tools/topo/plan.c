@@ -19,7 +19,7 @@
 #define GIGA 1e9
 #define MEGA 1e6
 
-/* Relays of the sets of paths to compare: memory outside the GPUs, and GPUs */
+/* Relays of the sets of paths to compare: GPUs, and memory outside the GPUs */
 #define MAX_RELAYS     (UCT_CUDA_PLAN_MAX_PATHS - 1)
 #define MAX_RELAY_GPUS \
     (MAX_RELAYS - (UCT_CUDA_NUM_ENDS - UCT_CUDA_MAX_GPUS))
@@ -296,9 +296,8 @@ static void add_relay(const uct_cuda_topo_t *topo,
 }
 
 /* List the direct path, or the driver's copy without peer access; and every set
-   of some relays, with the direct path if there is one. Relays are memory
-   outside the GPUs, first, and GPUs: with many only the first ones by
-   bandwidth. */
+   of some relays, with the direct path if there is one. Relays are GPUs, with
+   many only the first ones, and behind them memory outside the GPUs. */
 static unsigned list_sets(const uct_cuda_topo_t *topo,
                           const ucx_mp_topo_options_t *options,
                           path_set_t *sets)
@@ -306,20 +305,18 @@ static unsigned list_sets(const uct_cuda_topo_t *topo,
     const int start = uct_cuda_end_device(
             uct_cuda_plan_gpu_end(options->src, options->dst));
     relays_t relays = {0};
-    unsigned mask, most, i;
+    unsigned mask, i;
     path_set_t *set;
     int n;
 
-    for (i = UCT_CUDA_MAX_GPUS; i < UCT_CUDA_NUM_ENDS; ++i) {
-        add_relay(topo, options, uct_cuda_end_at(i), MAX_RELAYS, &relays);
-    }
-
-    most = relays.count + MAX_RELAY_GPUS;
-
     for (n = 1; n < topo->num_gpus; ++n) {
         add_relay(topo, options,
-                  uct_cuda_end_gpu((start + n) % topo->num_gpus), most,
-                  &relays);
+                  uct_cuda_end_gpu((start + n) % topo->num_gpus),
+                  MAX_RELAY_GPUS, &relays);
+    }
+
+    for (i = UCT_CUDA_MAX_GPUS; i < UCT_CUDA_NUM_ENDS; ++i) {
+        add_relay(topo, options, uct_cuda_end_at(i), MAX_RELAYS, &relays);
     }
 
     for (mask = 0; mask < (1u << relays.count); ++mask) {
