@@ -490,6 +490,12 @@ static int cuemu_session_load_node(cuemu_node_t *node)
     return 0;
 }
 
+/* Offset of the simulation in a session's state, bytes */
+static uint64_t cuemu_session_sim_offset(void)
+{
+    return (sizeof(cuemu_shared_t) + 4095) & ~(uint64_t)4095;
+}
+
 static int cuemu_session_found(const cuemu_node_t *node, double slowdown,
                                int64_t gpu_memory, int64_t time_only,
                                int own_dir)
@@ -502,7 +508,7 @@ static int cuemu_session_found(const cuemu_node_t *node, double slowdown,
     uint64_t offset;
     int fd, i;
 
-    offset = (sizeof(*sh) + 4095) & ~(uint64_t)4095;
+    offset = cuemu_session_sim_offset();
     cuemu_session_path(tmp, sizeof(tmp), "state.new");
     cuemu_session_path(path, sizeof(path), "state");
     fd = open(tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -622,7 +628,9 @@ static int cuemu_session_map(void)
     }
 
     if ((sh->magic != CUEMU_SESSION_MAGIC) ||
-        (sh->size != (uint64_t)st.st_size)) {
+        (sh->size != (uint64_t)st.st_size) ||
+        (sh->sim_offset != cuemu_session_sim_offset()) ||
+        (sh->size != sh->sim_offset + cuemu_sim_size(CUEMU_MAX_OPS))) {
         fprintf(stderr, "cuemu: %s was made by another version\n", path);
         munmap(sh, (size_t)st.st_size);
         return -1;

@@ -392,6 +392,26 @@ TEST_F(driver, limit_of_file_sizes)
     });
 }
 
+/* The size of a session's state stands behind its magic number. */
+TEST_F(driver, session_of_another_version)
+{
+    run(1, [](int) { CU_OK(cuInit(0)); });
+    for (off_t size : {512, -1024}) {
+        std::string path = m_dir + "/state";
+        int fd           = open(path.c_str(), O_RDWR);
+        uint64_t bytes;
+        struct stat st;
+
+        ASSERT_EQ(0, fstat(fd, &st));
+        bytes = st.st_size + size;
+        ASSERT_EQ(0, ftruncate(fd, bytes));
+        ASSERT_EQ((ssize_t)sizeof(bytes),
+                  pwrite(fd, &bytes, sizeof(bytes), sizeof(uint64_t)));
+        close(fd);
+        run(1, [](int) { EXPECT_NE(CUDA_SUCCESS, cuInit(0)); });
+    }
+}
+
 TEST_F(driver, faults_on_demand)
 {
     setenv("CUEMU_FAULT", "cuMemAlloc:2:2,cuStreamCreate:1:801,junk", 1);
