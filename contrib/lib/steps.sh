@@ -169,7 +169,8 @@ step_run() {
     local limit=$((5 * ${step_limit[$name]}))
     export CUEMU_TIME=${step_is_modelled[$name]:+ranks}
     CUEMU_TIME=${CUEMU_TIME:-wall}
-    # other steps can use the processors of ranks that wait
+    # other steps can use the processors of ranks that wait; unit_check() and
+    # mpi_no_peer_rate() let them spin, as by default
     export CUEMU_SPIN=n
     # shellcheck disable=SC2086
     in_group "$limit" "$log" timed "$steps_folder/$name.times" \

@@ -121,6 +121,7 @@ mpi_no_peer_access() {
 # PCIe links, or more; and faster than the driver's own copy
 mpi_no_peer_rate() {
     local mpirun programs way hand=() ours
+    local -x CUEMU_SPIN=y       # as users' ranks do
     mpi_tools distribution || return
     for way in pipeline driver; do
         hand+=("$("$mpi_run" --quiet --emulate pcie-no-peers \
