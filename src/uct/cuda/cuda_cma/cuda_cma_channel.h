@@ -28,7 +28,8 @@ uct_cuda_cma_channel_open(uct_cuda_cma_channel_t **all,
                           uct_cuda_cma_peer_t *peer,
                           const uct_cuda_cma_server_id_t *id);
 
-/** Release an endpoint's reference. Running transfers continue. */
+/** Release a reference: an endpoint's, or a batch's. The last one closes the
+ *  channel; running transfers have references. */
 void uct_cuda_cma_channel_put(uct_cuda_cma_channel_t *channel);
 
 /**

@@ -20,7 +20,6 @@ BEGIN_C_DECLS
 #define UCT_CUDA_PLAN_HOST_PROOF 16
 
 
-
 /** A transfer, and the paths it may take. */
 typedef struct {
     uct_cuda_plan_query_t query;
