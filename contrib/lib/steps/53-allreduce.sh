@@ -34,6 +34,14 @@ byhand_run() {
         "$ucx_mp_build/main/test/byhand/$1" --samples 1 --time 1 "${@:2}"
 }
 
+# byhand_reach: the emulated driver answers as two H200 did
+byhand_reach() {
+    local out=$ucx_mp_build/log/reach.txt
+    "$ucx_mp_prefix/bin/ucx_mp_run" --quiet --emulate h200-x2 \
+        "$ucx_mp_build/main/test/byhand/reach" >"$out" &&
+        diff "$out" "$ucx_mp_top/test/byhand/reach-h200.txt"
+}
+
 byhand_all() {
     byhand_run allreduce --sizes 8,72,1M --way copies --place out &&
         byhand_run allreduce --sizes 8,72,256K --way kernel &&
@@ -51,6 +59,7 @@ byhand_all() {
         byhand_run pageable --sizes 1M --way across --direction to-host &&
         byhand_run blocks --blocks 9 --group 4 --streams 2 --way batch &&
         byhand_run blocks --blocks 9 --group 4 --parts 2 --way kernel &&
+        byhand_reach &&
         passing_on '^  context on GPU 1 ' \
             "$ucx_mp_prefix/bin/ucx_mp_run" --emulate mist \
             "$ucx_mp_build/main/test/byhand/setup" --gpus 1
