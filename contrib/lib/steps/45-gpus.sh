@@ -24,12 +24,12 @@ gpus_without_fragments() {
     gpus_several "$@"
 }
 
-# gpus_several MPI STEPS SEED: so many steps, some with memory of every allocator, and some by
-# threads with a GPU each
+# gpus_several MPI STEPS SEED: so many steps, some with memory of every allocator and UCX's
+# fragments on one GPU, and some by threads with a GPU each
 gpus_several() {
     gpus_run "$1" beluga --max-size 8M --steps "$2" --seed "$3" &&
-        MP_TEST_ALLOCATOR=random \
-            gpus_run "$1" beluga --max-size 2M --steps $(($2 / 2)) --seed "$3" &&
+        MP_TEST_ALLOCATOR=random UCX_RNDV_FRAG_MEM_TYPE=cuda \
+            gpus_run "$1" beluga --max-size 8M --steps $(($2 / 2)) --seed 5 &&
         gpus_run "$1" dgx1 --max-size 2M --steps "$2" --seed "$3" &&
         gpus_run "$1" beluga --max-size 2M --steps $(($2 / 10)) --seed "$3" \
             --threads 4
