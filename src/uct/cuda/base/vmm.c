@@ -2,6 +2,8 @@
 /* Create, reserve, map, set access; and the reverse. */
 #include <uct/cuda/base/vmm.h>
 
+#include <uct/cuda/base/range.h>
+
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -22,10 +24,7 @@ static LIST_HEAD(, range) ranges = LIST_HEAD_INITIALIZER(ranges);
 
 static CUresult set_access(CUdeviceptr address, size_t length, int device)
 {
-    const CUmemAccessDesc access = {
-        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-        .flags    = CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-    };
+    const CUmemAccessDesc access = uct_cuda_vmm_access(device);
 
     return uct_cuda_driver_get()->cuMemSetAccess(address, length, &access, 1);
 }
@@ -51,7 +50,7 @@ static range_t *find(CUdeviceptr address)
 
     LIST_FOREACH(range, &ranges, entry)
     {
-        if (address - range->address < range->length) {
+        if (uct_cuda_range_holds(range->address, range->length, address, 1)) {
             break;
         }
     }
@@ -99,7 +98,8 @@ ucs_status_t uct_cuda_vmm_alloc(int device, int accessor,
         goto out_release;
     }
 
-    if (set_access(*address_p, length, accessor) != CUDA_SUCCESS) {
+    if (set_access(*address_p, length, accessor) !=
+        CUDA_SUCCESS) {
         uct_cuda_vmm_free(*address_p, length);
         goto out_release;
     }
@@ -122,8 +122,8 @@ ucs_status_t uct_cuda_vmm_open(CUdeviceptr address, int device)
     pthread_mutex_lock(&lock);
     range = find(address);
     if (range != NULL) {
-        status = (set_access(range->address, range->length, device) ==
-                  CUDA_SUCCESS) ?
+        status = (set_access(range->address, range->length,
+                                          device) == CUDA_SUCCESS) ?
                          UCS_OK :
                          UCS_ERR_UNREACHABLE;
     }

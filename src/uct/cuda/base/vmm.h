@@ -13,6 +13,18 @@
 #define UCT_CUDA_VMM_FABRIC ((CUmemAllocationHandleType)8)
 
 
+/** Return the right of a GPU to read and write memory or a pool. */
+static inline CUmemAccessDesc uct_cuda_vmm_access(int device)
+{
+    const CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+        .flags    = CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    };
+
+    return access;
+}
+
+
 /**
  * Allocate and map memory.
  *

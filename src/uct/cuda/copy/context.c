@@ -113,10 +113,12 @@ static const uct_cuda_copy_end_t *choose(const uct_cuda_copy_t *copy)
         return &copy->remote;
     }
 
-    if (uct_cuda_vmm_open(copy->remote.address, local) != UCS_OK) {
-        (void)uct_cuda_vmm_open(copy->local.address, remote);
+    if (uct_cuda_vmm_open(copy->remote.address, local) == UCS_OK) {
+        return &copy->local;
     }
-    return is_open_to(&copy->remote, local) ? &copy->local : &copy->remote;
+
+    (void)uct_cuda_vmm_open(copy->local.address, remote);
+    return &copy->remote;
 }
 
 ucs_status_t

@@ -13,6 +13,7 @@
 #include <uct/cuda/base/file.h>
 #include <uct/cuda/base/log.h>
 #include <uct/cuda/base/range.h>
+#include <uct/cuda/base/vmm.h>
 #include <uct/cuda/node/process.h>
 
 #include <fcntl.h>
@@ -558,17 +559,6 @@ static ucs_status_t open_legacy(const uct_cuda_node_handle_t *handle,
     return UCS_OK;
 }
 
-static CUmemAccessDesc access_of(CUdevice device)
-{
-    CUmemAccessDesc access;
-
-    memset(&access, 0, sizeof(access));
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id   = device;
-    access.flags         = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return access;
-}
-
 /* Get the arguments of cuMemImportFromShareableHandle() for a handle. The
  * caller closes *fd_p after the import; -1: nothing to close. */
 static ucs_status_t os_handle_get(const uct_cuda_node_handle_t *handle,
@@ -593,7 +583,7 @@ static ucs_status_t map_vmm(const uct_cuda_node_handle_t *handle,
                             CUdevice device, CUdeviceptr address)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    const CUmemAccessDesc access    = access_of(device);
+    const CUmemAccessDesc access    = uct_cuda_vmm_access(device);
     ucs_status_t status             = UCS_ERR_UNREACHABLE;
     CUmemGenericAllocationHandle allocation;
     CUmemAllocationHandleType type;
@@ -925,7 +915,7 @@ static ucs_status_t open_pool(const uct_cuda_node_handle_t *handle,
                               CUdevice device, CUdeviceptr *mapped_p)
 {
     const uct_cuda_driver_t *driver = uct_cuda_driver_get();
-    const CUmemAccessDesc access    = access_of(device);
+    const CUmemAccessDesc access    = uct_cuda_vmm_access(device);
     ucs_status_t status             = UCS_ERR_UNREACHABLE;
     CUmemAllocationHandleType type;
     CUmemPoolPtrExportData data;
