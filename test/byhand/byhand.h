@@ -50,6 +50,27 @@
     _(MemGetAddressRange, "cuMemGetAddressRange_v2", (CUdeviceptr*, size_t*, \
                                                       CUdeviceptr)) \
     _(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr*, size_t)) \
+    _(MemAllocManaged, "cuMemAllocManaged", (CUdeviceptr*, size_t, \
+                                             unsigned)) \
+    _(DeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", (CUmemoryPool*, \
+                                                             CUdevice)) \
+    _(MemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", \
+      (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
+    _(MemCreate, "cuMemCreate", (CUmemGenericAllocationHandle*, size_t, \
+                                 const CUmemAllocationProp*, \
+                                 unsigned long long)) \
+    _(MemAddressReserve, "cuMemAddressReserve", (CUdeviceptr*, size_t, size_t, \
+                                                 CUdeviceptr, \
+                                                 unsigned long long)) \
+    _(MemMap, "cuMemMap", (CUdeviceptr, size_t, size_t, \
+                           CUmemGenericAllocationHandle, unsigned long long)) \
+    _(MemSetAccess, "cuMemSetAccess", (CUdeviceptr, size_t, \
+                                       const CUmemAccessDesc*, size_t)) \
+    _(MemsetD8Async, "cuMemsetD8Async", (CUdeviceptr, unsigned char, size_t, \
+                                         CUstream)) \
+    _(Memcpy, "cuMemcpy", (CUdeviceptr, CUdeviceptr, size_t)) \
+    _(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", (CUdeviceptr, CUdeviceptr, \
+                                                size_t, CUstream)) \
     _(MemHostAlloc, "cuMemHostAlloc", (void**, size_t, unsigned)) \
     _(MemHostRegister, "cuMemHostRegister_v2", (void*, size_t, unsigned)) \
     _(MemcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void*, size_t)) \

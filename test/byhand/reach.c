@@ -9,7 +9,6 @@
  */
 #include "byhand.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,44 +32,6 @@ static memory_t memories[MAX];
 static int num_memories;
 static CUstream streams[2];
 
-static struct {
-    CUresult (*create)(CUmemGenericAllocationHandle*, size_t,
-                       const CUmemAllocationProp*, unsigned long long);
-    CUresult (*reserve)(CUdeviceptr*, size_t, size_t, CUdeviceptr,
-                        unsigned long long);
-    CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle,
-                    unsigned long long);
-    CUresult (*set_access)(CUdeviceptr, size_t, const CUmemAccessDesc*, size_t);
-    CUresult (*default_pool)(CUmemoryPool*, CUdevice);
-    CUresult (*alloc_from_pool)(CUdeviceptr*, size_t, CUmemoryPool, CUstream);
-    CUresult (*alloc_managed)(CUdeviceptr*, size_t, unsigned);
-    CUresult (*copy)(CUdeviceptr, CUdeviceptr, size_t);
-    CUresult (*copy_gpu)(CUdeviceptr, CUdeviceptr, size_t, CUstream);
-    CUresult (*fill)(CUdeviceptr, unsigned char, size_t, CUstream);
-} more;
-
-
-static void load(const char *symbol, void **function_p)
-{
-    *function_p = dlsym(dlopen("libcuda.so.1", RTLD_LAZY), symbol);
-    if (*function_p == NULL) {
-        byhand_die("the driver has no %s", symbol);
-    }
-}
-
-static void load_all(void)
-{
-    load("cuMemCreate", (void**)&more.create);
-    load("cuMemAddressReserve", (void**)&more.reserve);
-    load("cuMemMap", (void**)&more.map);
-    load("cuMemSetAccess", (void**)&more.set_access);
-    load("cuDeviceGetDefaultMemPool", (void**)&more.default_pool);
-    load("cuMemAllocFromPoolAsync", (void**)&more.alloc_from_pool);
-    load("cuMemAllocManaged", (void**)&more.alloc_managed);
-    load("cuMemcpy", (void**)&more.copy);
-    load("cuMemcpyDtoDAsync_v2", (void**)&more.copy_gpu);
-    load("cuMemsetD8Async", (void**)&more.fill);
-}
 
 static void add(const char *name, CUdeviceptr address)
 {
@@ -90,14 +51,13 @@ static CUdeviceptr create(int gpu, unsigned accessors)
     prop.location.id          = gpu;
     prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     access.location.type      = CU_MEM_LOCATION_TYPE_DEVICE;
-    byhand_check(more.create(&handle, SIZE, &prop, 0), "MemCreate");
-    byhand_check(more.reserve(&address, SIZE, 0, 0, 0), "MemAddressReserve");
-    byhand_check(more.map(address, SIZE, 0, handle, 0), "MemMap");
+    CU(MemCreate(&handle, SIZE, &prop, 0));
+    CU(MemAddressReserve(&address, SIZE, 0, 0, 0));
+    CU(MemMap(address, SIZE, 0, handle, 0));
     for (i = 0; i < 2; ++i) {
         access.location.id = i;
         if (accessors & (1u << i)) {
-            byhand_check(more.set_access(address, SIZE, &access, 1),
-                         "MemSetAccess");
+            CU(MemSetAccess(address, SIZE, &access, 1));
         }
     }
     return address;
@@ -109,9 +69,8 @@ static CUdeviceptr from_pool(int gpu)
     CUdeviceptr address;
 
     byhand_on(gpu);
-    byhand_check(more.default_pool(&pool, gpu), "DeviceGetDefaultMemPool");
-    byhand_check(more.alloc_from_pool(&address, SIZE, pool, streams[gpu]),
-                 "MemAllocFromPoolAsync");
+    CU(DeviceGetDefaultMemPool(&pool, gpu));
+    CU(MemAllocFromPoolAsync(&address, SIZE, pool, streams[gpu]));
     CU(StreamSynchronize(streams[gpu]));
     return address;
 }
@@ -121,8 +80,7 @@ static CUdeviceptr managed(int gpu)
     CUdeviceptr address;
 
     byhand_on(gpu);
-    byhand_check(more.alloc_managed(&address, SIZE, CU_MEM_ATTACH_GLOBAL),
-                 "MemAllocManaged");
+    CU(MemAllocManaged(&address, SIZE, CU_MEM_ATTACH_GLOBAL));
     return address;
 }
 
@@ -165,7 +123,7 @@ typedef CUresult (*call_t)(CUdeviceptr to, CUdeviceptr from, int gpu);
 
 static CUresult copy_gpu(CUdeviceptr to, CUdeviceptr from, int gpu)
 {
-    return more.copy_gpu(to, from, SIZE / 2, streams[gpu]);
+    return cu.MemcpyDtoDAsync(to, from, SIZE / 2, streams[gpu]);
 }
 
 static CUresult copy_any(CUdeviceptr to, CUdeviceptr from, int gpu)
@@ -176,7 +134,7 @@ static CUresult copy_any(CUdeviceptr to, CUdeviceptr from, int gpu)
 static CUresult copy_now(CUdeviceptr to, CUdeviceptr from, int gpu)
 {
     (void)gpu;
-    return more.copy(to, from, SIZE / 2);
+    return cu.Memcpy(to, from, SIZE / 2);
 }
 
 static void print_copies(const char *name, call_t call, int gpu)
@@ -210,7 +168,8 @@ static void print_queries(int gpu)
     printf("context %d: cuMemsetD8Async, cuMemGetAddressRange\n", gpu);
     for (i = 0; i < num_memories; ++i) {
         printf("%-10s%10d", memories[i].name,
-               more.fill(memories[i].address, 1, SIZE / 2, streams[gpu]));
+               cu.MemsetD8Async(memories[i].address, 1, SIZE / 2,
+                                streams[gpu]));
         CU(StreamSynchronize(streams[gpu]));
         printf("%10d\n", cu.MemGetAddressRange(&base, &size,
                                                memories[i].address));
@@ -229,7 +188,6 @@ int main(int argc, char **argv)
     int gpu, i;
 
     byhand_begin_apart(argc, argv, &program, 2);
-    load_all();
     for (gpu = 0; gpu < 2; ++gpu) {
         streams[gpu] = byhand_stream(gpu);
     }
