@@ -506,6 +506,37 @@ TEST_F(driver, programs_wait_as_long_as_they_ask)
     });
 }
 
+/* While ranks run, poll() ends by the emulated clock, at most 1 s later than by
+   the real one. */
+TEST_F(driver, programs_poll_by_the_emulated_clock)
+{
+    const char *lib = getenv("CUEMU_LIB");
+
+    if (lib == nullptr) {
+        GTEST_SKIP() << "CUEMU_LIB is not set";
+    }
+
+    setenv("CUEMU_SLOWDOWN", "50", 1);
+    run(1, [&](int) {
+        void *preload = dlopen((std::string(lib) +
+                                "/libcuemu_preload.so").c_str(), RTLD_NOW);
+        ASSERT_NE(nullptr, preload) << dlerror();
+        auto wait     = (decltype(&poll))dlsym(preload, "poll");
+
+        use(0);
+        double begin = emulated_ms();
+        EXPECT_EQ(0, wait(nullptr, 0, 4));
+        EXPECT_NEAR(4, emulated_ms() - begin, 1);
+
+        begin = emulated_ms();
+        EXPECT_EQ(0, wait(nullptr, 0, 200));
+        EXPECT_NEAR(1200 / 50, emulated_ms() - begin, 4);
+        begin = emulated_ms();
+        EXPECT_EQ(0, wait(nullptr, 0, 0));
+        EXPECT_NEAR(0, emulated_ms() - begin, 1);
+    });
+}
+
 /* Return the emulated milliseconds of copies that a program polls for one by
    one. */
 static double polled_copies(CUdeviceptr dst, CUdeviceptr src, CUstream s,
