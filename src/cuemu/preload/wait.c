@@ -6,9 +6,9 @@
  * emulated one. Where the emulated clock is ahead, as after many short tests,
  * Python's threads would not hand over the interpreter. So each end is moved by
  * the difference of the clocks. While ranks run, the emulated clock is slower
- * than the real one: poll() waits by the emulated one, so that a thread that
- * looks at something every 20 ms does so 50 times in an emulated second, and
- * not 5,000 times at the cost of its rank's time.
+ * than the real one, and poll() waits by the emulated one. A thread that looks
+ * at something every 20 ms then takes 50 times a second of its rank's time, not
+ * 5,000 times.
  */
 #include "preload.h"
 
