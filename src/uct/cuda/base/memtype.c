@@ -49,7 +49,7 @@ static void observe(uct_abi_memtype_cache_state_t state)
 }
 
 /* Disable the cache at the first use of a GPU. The lock is held. */
-static ucs_status_t watch(uct_abi_memtype_cache_state_t state)
+static ucs_status_t watch_memory(uct_abi_memtype_cache_state_t state)
 {
     return !memtype.is_observed ? UCS_ERR_UNSUPPORTED :
            (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS) ?
@@ -78,7 +78,7 @@ void uct_cuda_memtype_setup(void)
         (state == UCT_ABI_MEMTYPE_CACHE_NO_MAPS)) {
         if (!memtype.is_tried) {
             memtype.is_tried   = true;
-            memtype.is_watched = (watch(state) == UCS_OK);
+            memtype.is_watched = (watch_memory(state) == UCS_OK);
             uct_cuda_debug("the cache of memory types %s",
                            memtype.is_watched ?
                                    "goes with the first use of a GPU" :
