@@ -211,7 +211,8 @@ static bool hold_rows(ucx_mp_mpi_buffer_t *buffer)
 
 static bool hold_on_host(ucx_mp_mpi_buffer_t *buffer, ucx_mp_mpi_copy_t *copy)
 {
-    buffer->staged = ucx_mp_mpi_pool_get(buffer->bytes, copy, &buffer->block);
+    buffer->staged = ucx_mp_mpi_pool_get(buffer->bytes, buffer->bytes, copy,
+                                         &buffer->block);
     if (buffer->staged == NULL) {
         return false;
     }

@@ -440,18 +440,20 @@ static bool buffer_hold_image(ucx_mp_mpi_buffer_t *buffer,
                               ucx_mp_mpi_copy_t *copy, size_t size)
 {
     const uintptr_t low = (uintptr_t)buffer->original + buffer->low;
+    const size_t begin  = low % ALIGNMENT;
     char *staged;
 
     if (size > SIZE_MAX - ALIGNMENT) {
         return false;
     }
 
-    staged = ucx_mp_mpi_pool_get(size + ALIGNMENT, copy, &buffer->block);
+    staged = ucx_mp_mpi_pool_get(begin + size, buffer->layout.size, copy,
+                                 &buffer->block);
     if (staged == NULL) {
         return false;
     }
 
-    buffer->shift = (uintptr_t)staged + low % ALIGNMENT - low;
+    buffer->shift = (uintptr_t)staged + begin - low;
     ucx_mp_mpi_buffer_point(buffer, (void*)((uintptr_t)buffer->original +
                                             buffer->shift));
     return true;
@@ -469,7 +471,8 @@ static bool buffer_hold_packed(ucx_mp_mpi_buffer_t *buffer,
         goto err;
     }
 
-    buffer->staged = ucx_mp_mpi_pool_get(layout.size, copy, &buffer->block);
+    buffer->staged = ucx_mp_mpi_pool_get(layout.size, layout.size, copy,
+                                         &buffer->block);
     if (buffer->staged == NULL) {
         goto err;
     }

@@ -512,7 +512,8 @@ static bool run_begin(run_t *run)
         slot = &run->slots[i];
         ucx_mp_mpi_copy_begin_on(&slot->copy, run->recv, i + 1);
         if (nodes->has_shard) {
-            slot->host = ucx_mp_mpi_pool_get(bytes, &slot->copy, &slot->block);
+            slot->host = ucx_mp_mpi_pool_get(bytes, bytes, &slot->copy,
+                                             &slot->block);
         }
         has_all = has_all && (slot->copy.result == CUDA_SUCCESS) &&
                   (!nodes->has_shard || (slot->host != NULL));

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <mpi/pool.h>
 
+#include <mpi/module.h>
+
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 
 #define BLOCK_MIN   ((size_t)64 << 10)
-#define BLOCK_MAX   ((size_t)64 << 20) /* larger blocks are not cached */
-#define POOL_MAX    ((size_t)512 << 20)
+#define BLOCK_STEP  ((size_t)64 << 20) /* size of larger blocks: a multiple */
+#define POOL_MAX    ((size_t)1 << 30)
 #define PAGE        ((size_t)4096)
+#define SLOW_MIN    ((size_t)1 << 20) /* smallest pageable block to log */
 
 
 struct ucx_mp_mpi_block {
@@ -29,15 +33,15 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 
-/* Take the smallest sufficient idle block, at most about four times as large
-   as needed; NULL: none. The caller holds the lock. */
-static ucx_mp_mpi_block_t *pool_find(size_t size)
+/* Take the smallest sufficient idle block of at most `limit` bytes; NULL: none.
+   The caller holds the lock. */
+static ucx_mp_mpi_block_t *pool_find(size_t size, size_t limit)
 {
     ucx_mp_mpi_block_t **link, **best = NULL;
     ucx_mp_mpi_block_t *block;
 
     for (link = &pool.idle; *link != NULL; link = &(*link)->next) {
-        if (((*link)->size >= size) && ((*link)->size / 4 <= size) &&
+        if (((*link)->size >= size) && ((*link)->size <= limit) &&
             ((best == NULL) || ((*link)->size < (*best)->size))) {
             best = link;
         }
@@ -76,7 +80,63 @@ static ucx_mp_mpi_block_t *block_new(size_t size, bool is_kept)
     return block;
 }
 
-void *ucx_mp_mpi_pool_get(size_t size, ucx_mp_mpi_copy_t *copy,
+/* Return the size of a cached block for `size` bytes: few sizes, since idle
+   blocks stay page-locked. */
+static size_t block_size(size_t size)
+{
+    size_t rounded = BLOCK_MIN;
+
+    if (size > BLOCK_STEP) {
+        return (size + BLOCK_STEP - 1) / BLOCK_STEP * BLOCK_STEP;
+    }
+
+    while (rounded < size) {
+        rounded *= 2;
+    }
+    return rounded;
+}
+
+/* Take an idle block, at most four times as large as needed while the pool may
+   grow, or reserve room in the pool for a new one. Blocks are never given back:
+   cuMemHostUnregister() would wait for the program's kernels.
+   @return NULL: make a block, and cache it if `*is_kept_p`. */
+static ucx_mp_mpi_block_t *pool_take(size_t rounded, bool *is_kept_p)
+{
+    ucx_mp_mpi_block_t *block;
+
+    pthread_mutex_lock(&pool.lock);
+    *is_kept_p = false;
+    block      = pool_find(rounded, 4 * rounded);
+    if ((block == NULL) && (pool.size + rounded <= POOL_MAX)) {
+        *is_kept_p = true;
+        pool.size += rounded;
+    } else if (block == NULL) {
+        block = pool_find(rounded, POOL_MAX);
+    }
+    pthread_mutex_unlock(&pool.lock);
+    return block;
+}
+
+/* Log the first pageable block of this process. */
+static void log_pageable(size_t size)
+{
+    static bool is_logged;
+    const uct_cuda_coll_api_t *api = ucx_mp_mpi_module();
+    char text[192];
+
+    if ((size < SLOW_MIN) || (api == NULL) ||
+        __atomic_exchange_n(&is_logged, true, __ATOMIC_RELAXED)) {
+        return;
+    }
+
+    snprintf(text, sizeof(text), "MPI call staged %zu MiB through pageable "
+             "memory, several times slower than page-locked: a process "
+             "page-locks at most %zu MiB; split the call", size >> 20,
+             POOL_MAX >> 20);
+    api->note(text);
+}
+
+void *ucx_mp_mpi_pool_get(size_t size, size_t used, ucx_mp_mpi_copy_t *copy,
                           ucx_mp_mpi_block_t **block_p)
 {
     ucx_mp_mpi_block_t *block = NULL;
@@ -87,19 +147,15 @@ void *ucx_mp_mpi_pool_get(size_t size, ucx_mp_mpi_copy_t *copy,
         return NULL;
     }
 
-    if (size <= BLOCK_MAX) {
-        for (rounded = BLOCK_MIN; rounded < size; rounded *= 2) {
-        }
-
-        pthread_mutex_lock(&pool.lock);
-        block = pool_find(rounded);
-        if ((block == NULL) && (pool.size + rounded <= POOL_MAX)) {
-            is_kept    = true;
-            pool.size += rounded;
-        }
-        pthread_mutex_unlock(&pool.lock);
-    } else {
+    if ((size <= BLOCK_STEP) || ((size <= POOL_MAX) && (used >= size / 2))) {
+        rounded = block_size(size);
+        block   = pool_take(rounded, &is_kept);
+    }
+    if ((block == NULL) && !is_kept) {
         rounded = (size + PAGE - 1) & ~(PAGE - 1);
+        if (used >= size / 2) {
+            log_pageable(size);
+        }
     }
 
     if (block == NULL) {

@@ -18,14 +18,17 @@ typedef struct ucx_mp_mpi_block ucx_mp_mpi_block_t;
 
 
 /*
- * Get `size` bytes. Blocks up to 64 MiB, and 512 MiB in all, are page-locked if
- * the driver allows it, and cached after use; others are pageable. Thread-safe.
+ * Get `size` bytes. Blocks of 1 GiB in all are page-locked if the driver allows
+ * it, and cached after use; others are pageable, the first of which is logged.
+ * Thread-safe.
  *
+ * @param used  Bytes to be used. Blocks above 64 MiB of which less than half
+ *              is used are pageable: locked memory occupies its gaps, too.
  * @param copy  Copy in progress, whose context is current.
  *
  * @return  Page-aligned address; NULL if no memory is available.
  */
-void *ucx_mp_mpi_pool_get(size_t size, ucx_mp_mpi_copy_t *copy,
+void *ucx_mp_mpi_pool_get(size_t size, size_t used, ucx_mp_mpi_copy_t *copy,
                           ucx_mp_mpi_block_t **block_p);
 
 /* Return whether the block is page-locked and kernels can access it. */

@@ -232,7 +232,7 @@ static void room_put(room_t *room)
 
 static bool room_get_host(room_t *room, work_t *work, size_t size)
 {
-    room->address = ucx_mp_mpi_pool_get(size, &work->copy, &room->host);
+    room->address = ucx_mp_mpi_pool_get(size, size, &work->copy, &room->host);
     return room->address != NULL;
 }
 

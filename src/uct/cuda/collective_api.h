@@ -276,6 +276,9 @@ typedef struct {
     /** Set the function to be called, by any thread and in UCX's progress, when
      *  calls have ended, and again while it returns non-zero. */
     void (*on_end)(int (*func)(void));
+
+    /** Log a sentence at level info. */
+    void (*note)(const char *sentence);
 } uct_cuda_coll_api_t;
 
 

@@ -186,6 +186,11 @@ static void api_memory_unmap(uct_cuda_coll_mapping_t *mapping)
     free(mapping);
 }
 
+static void api_note(const char *sentence)
+{
+    uct_cuda_info("%s", sentence);
+}
+
 UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v7 = {
     .size                   = sizeof(uct_cuda_coll_api_t),
     .is_on                  = uct_cuda_coll_is_on,
@@ -210,5 +215,6 @@ UCT_ABI_EXPORT const uct_cuda_coll_api_t uct_cuda_coll_api_v7 = {
     .start                  = uct_cuda_coll_queue_start,
     .test                   = uct_cuda_coll_queue_test,
     .progress               = uct_cuda_coll_queue_progress,
-    .on_end                 = uct_cuda_coll_queue_on_end
+    .on_end                 = uct_cuda_coll_queue_on_end,
+    .note                   = api_note
 };
