@@ -17,6 +17,7 @@ import os
 import platform
 import re
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,8 @@ LIMIT_NAME = 'UCX_MP_DOCTOR_LIMIT'      # ... this says otherwise
 SHM_WANTED = 16 << 20           # bytes: the ledger, UCX's own, a session
 FILES_WANTED = 1024             # open ones a process: Linux's default
 SLOW_GBPS = 5                   # no direct GPU link is as slow
+SLOW_HOST_GBPS = 2              # PCIe 3 has six times as much
+DIRECT_HOST_UCX = (1, 16)       # sends host memory to a GPU without buffers
 SLOW_SHARE = 0.5                # of what the model expects
 KIND_TEXT = {'gpu-gpu': 'GPU to GPU',
              'host-gpu': 'host to GPU',
@@ -89,8 +92,9 @@ def way_of(said):
     found = SUMMARY.search(said)
     if not found:
         return "none of the module's, another transport of UCX", \
-            (': in containers, start both processes in one PID namespace '
-             '(--pid=host)' if 'cannot map memory' in said else
+            (': peers cannot map this memory; in containers, start both '
+             'processes in one PID namespace (--pid=host)'
+             if 'cannot map memory' in said else
              ': see UCX_TLS above, and the lines of UCX_LOG_LEVEL=info')
     paths = [name for name, mib in re.findall(r'(\S+) ([0-9.]+)(?:,|$)',
                                               found.group(1) or '')
@@ -119,6 +123,8 @@ class Doctor:
         self.expected = {}              # set of paths -> GB/s, best first
         self.apart = []                 # pairs of GPUs that are no peers
         self.count = 0                  # GPUs
+        self.has_one_namespace = True   # both processes of a message
+        self.version = DIRECT_HOST_UCX  # of the tested UCX
 
     # ------------------------------------------------------------------ lines
 
@@ -210,12 +216,12 @@ class Doctor:
             return
         self.note('PID namespace', 'one of its own, as in a container: nothing '
                   'is lost between processes that are all in this one. Where '
-                  "ranks of one node are in several, memory that is shared by "
-                  'file descriptors (cuMemCreate, pools) is not mapped, nor '
-                  'any memory of a process with the same PID; '
+                  'ranks of one node are in several, memory of a process with '
+                  'the same PID is not mapped, nor memory of cuMemCreate and '
+                  'pools without a common network; '
                   'cuda_cma does not serve, and neither knows which links the '
                   'other uses: one container for all ranks of a node, or '
-                  '--pid=host')
+                  '--pid=host. --doctor --peer COMMAND checks two containers')
 
     def open_files(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -396,20 +402,21 @@ class Doctor:
             words += ['--slowdown', '%g' % self.options.slowdown]
         return words + list(extra)
 
-    def expect(self):
-        """Report the bandwidth expected by the model of the links."""
+    def expect(self, one=0, other=1):
+        """Return the bandwidth expected by the model of the links, by paths."""
         topo = self.install.program('ucx_mp_topo')
         if not os.path.exists(topo):
-            return
+            return {}
         try:
             text = subprocess.run(
-                self.under(topo, '--plan', '0', '1', '%dM' % self.size()),
+                self.under(topo, '--plan', str(one), str(other),
+                           '%dM' % self.size()),
                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 timeout=max(1, self.end - time.monotonic()),
                 universal_newlines=True).stdout
         except subprocess.TimeoutExpired:
-            return
-        self.expected = {paths: float(speed) for speed, paths in re.findall(
+            return {}
+        return {paths: float(speed) for speed, paths in re.findall(
             r' us +([0-9.]+) GB/s +[0-9.]+x +(\S+)\n',
             text.partition('\nby the model')[2])}
 
@@ -430,6 +437,36 @@ class Doctor:
             self.note('links', '%s: %s' % (', '.join(
                 gpu for gpu, other in doubts if other == what), what))
 
+    def peer(self, ucx, extra):
+        """Return the words that start the receiver, with the launcher's: it may
+        not inherit variables."""
+        words = shlex.split(self.options.peer)
+        if words and not self.options.emulate:
+            words += self.under('--ucx', ucx.path, *extra)
+        return words
+
+    def apart_of(self, here, there):
+        """Report what keeps the two processes of a message apart."""
+        self.has_one_namespace = \
+            here.get('pid namespace') == there.get('pid namespace')
+        apart = [name for name in here if name != 'pid' and
+                 here[name] != there.get(name)]
+        text = 'process %d here, %d there; ' % (here['pid'], there['pid']) + \
+            ('not shared: ' + ', '.join(apart) if apart else
+             'all namespaces shared')
+        if self.has_one_namespace:
+            self.good('processes', text)
+        elif here['pid'] == there['pid']:
+            self.look('processes', text + ': the CUDA driver shares no memory '
+                      'between equal numbers; start both with --pid=host, or '
+                      'in one container')
+        elif 'net namespace' in apart:
+            self.look('processes', text + ': memory of cuMemCreate and pools '
+                      'is not shared, and UCX needs a network between them; '
+                      'start both with --net=host')
+        else:
+            self.good('processes', text)
+
     def transfers(self, ucx, extra=(), kinds=(), said=None):
         """Run _transfer.py and yield its results; an error as {'error': ...}.
         With `said`, append UCX's log lines to it."""
@@ -439,6 +476,7 @@ class Doctor:
         words = self.under('--ucx', ucx.path, *extra)
         words += [sys.executable, os.path.join(here, '_transfer.py'), ucx.path]
         words += list(kinds) + size
+        words += ['--peer=' + word for word in self.peer(ucx, extra)]
         left = max(1, self.end - time.monotonic())
         environ = dict(os.environ)
         if said is not None:
@@ -509,10 +547,13 @@ class Doctor:
 
     def messages(self, ucx):
         how = 'emulated' if self.options.emulate else 'measured'
-        self.expect()
+        self.expected = self.expect()
+        self.version = ucx.version
         waiting = list(KIND_TEXT)
         for words in self.transfers(ucx, kinds=waiting):
-            if 'module' in words:
+            if 'surroundings' in words:
+                self.apart_of(*words['surroundings'])
+            elif 'module' in words:
                 self.module(words['module'], words['stays_out'])
             elif 'kind' in words:
                 self.message(waiting.pop(0), words['gbps'], how)
@@ -539,14 +580,21 @@ class Doctor:
         """Print the paths of each direction, and what to do about them."""
         for one, other in ((0, 1), (1, 0)):
             said = []
+            gbps = 0
             for words in self.transfers(ucx, ['--summary'], [
                     'gpu-gpu', '--close', '--gpus',
                     '%d,%d' % (one, other)], said):
                 if 'error' in words:
                     return      # which the messages have said, too
+                gbps = words.get('gbps', gbps)
             paths, cure = way_of('\n'.join(said))
-            tell = self.note if cure else self.good
-            tell('path %d to %d' % (one, other), paths + cure)
+            expected = max(self.expect(one, other).values(), default=None)
+            is_slow = gbps < SLOW_SHARE * (expected or 0) and \
+                not self.options.emulate
+            tell = self.good if not cure else \
+                self.look if is_slow else self.note
+            tell('path %d to %d' % (one, other), '%6.1f GB/s%s, %s%s' % (
+                gbps, self.beside(expected), paths, cure))
 
     def no_peers(self, ucx, how):
         """Test a message between two GPUs without peer access."""
@@ -598,7 +646,23 @@ class Doctor:
             self.look(KIND_TEXT[kind], text + ': slower than any link between '
                       'GPUs; is UCX_TLS set, or peer access off?')
             return
+        if gbps < SLOW_HOST_GBPS and kind != 'gpu-gpu':
+            tell = self.note if self.options.emulate else self.look
+            tell(KIND_TEXT[kind], text + ': slower than PCIe, ' +
+                 self.host_cure(kind))
+            return
         self.good(KIND_TEXT[kind], text)
+
+    def host_cure(self, kind):
+        """Return the likely cause of slow messages of host memory, and its
+        cure."""
+        if not self.has_one_namespace:
+            return 'since processes of two PID namespaces cannot read each ' \
+                "other's host memory; start both with --pid=host"
+        if kind.endswith('-gpu') and self.version < DIRECT_HOST_UCX:
+            return 'since a UCX before 1.16 sends pieces of 8 KiB; use a newer ' \
+                'one, or set UCX_PROTO_ENABLE=y with 1.15'
+        return 'is UCX_TLS set, or this machine busy?'
 
     @staticmethod
     def beside(expected):

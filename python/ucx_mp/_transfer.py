@@ -2,12 +2,13 @@
 """Verified messages between two processes, through UCP only, without an MPI.
 
     ucx_mp_run --ucx LIBUCP python3 _transfer.py LIBUCP [--size MIB]
-        [--gpus A,B] [KIND...]
+        [--gpus A,B] [--peer WORD]... [KIND...]
 
 A KIND is SOURCE-TARGET, each gpu, host (from malloc) or locked (page-locked by
 the CUDA driver). Each is sent with new bytes, compared whole at the receiver,
 and timed one message at a time. Prints a line of JSON a kind, the first one
-about the UCX, its module and the GPUs. It needs Python's standard library only,
+about the UCX, its module and the GPUs. With --peer, the command that starts the
+receiver, a line about both processes' namespaces comes before. It needs Python's standard library only,
 and UCX's public calls (ucp.h), all of whose structures grow at their end.
 """
 
@@ -289,6 +290,21 @@ class Peer:
             self.buffer = Buffer(self.cuda, sort, self.size)
 
 
+def surroundings():
+    """Return what decides whether two processes of a node can share memory."""
+    found = {'pid': os.getpid()}
+    for name in ('pid', 'net', 'ipc'):
+        try:
+            found[name + ' namespace'] = os.stat('/proc/self/ns/' + name).st_ino
+        except OSError:
+            pass
+    try:
+        found['/dev/shm'] = os.stat('/dev/shm').st_dev
+    except OSError:
+        pass
+    return found
+
+
 def tell(stream, **words):
     stream.write(json.dumps(words) + '\n')
     stream.flush()
@@ -311,7 +327,7 @@ def hear(stream):
 def receiver(options, heard, said):
     peer = Peer(options, 1)
     ucp = peer.ucp
-    tell(said, address=ucp.address().hex())
+    tell(said, address=ucp.address().hex(), surroundings=surroundings())
     ucp.connect(bytes.fromhex(hear(heard)['address']))
     while True:
         order = hear(heard)
@@ -363,9 +379,11 @@ def sender(options, child):
     heard, said = child.stdout, child.stdin
     peer = Peer(options, 0)
     peer.ucp.other = child
-    other = hear(heard)['address']
+    other = hear(heard)
+    if options.peer:
+        tell(sys.stdout, surroundings=[surroundings(), other['surroundings']])
     tell(said, address=peer.ucp.address().hex())
-    peer.ucp.connect(bytes.fromhex(other))
+    peer.ucp.connect(bytes.fromhex(other['address']))
     module, stays_out = loaded_module()
     tell(sys.stdout, ucx=peer.ucp.version, module=module, stays_out=stays_out,
          gpus=peer.cuda.names(), size=peer.size)
@@ -390,6 +408,9 @@ def parse():
                         help='of the sender and of the receiver (0,1)')
     parser.add_argument('--close', action='store_true',
                         help='close UCX at the end')
+    parser.add_argument('--peer', action='append', default=[], metavar='WORD',
+                        help='of the command that starts the receiver, such '
+                        'as docker exec -i NAME')
     parser.add_argument('--receiver', action='store_true',
                         help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -417,7 +438,8 @@ def main():
             tell(sys.stdout, error=str(error))
             os._exit(1)
         os._exit(0)
-    child = subprocess.Popen([sys.executable] + sys.argv + ['--receiver'],
+    child = subprocess.Popen(options.peer + [sys.executable] + sys.argv +
+                             ['--receiver'],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              universal_newlines=True)
     code = 0
