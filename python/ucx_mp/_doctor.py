@@ -656,10 +656,8 @@ class Doctor:
     def host_cure(self, kind):
         """Return the likely cause of slow messages of host memory, and its
         cure."""
-        if not self.has_one_namespace:
-            return 'since processes of two PID namespaces cannot read each ' \
-                "other's host memory; start both with --pid=host"
-        if kind.endswith('-gpu') and self.version < DIRECT_HOST_UCX:
+        if self.version < DIRECT_HOST_UCX and (kind.endswith('-gpu') or
+                                               not self.has_one_namespace):
             return 'since a UCX before 1.16 sends pieces of 8 KiB; use a newer ' \
                 'one, or set UCX_PROTO_ENABLE=y with 1.15'
         return 'is UCX_TLS set, or this machine busy?'
