@@ -90,12 +90,14 @@ def way_of(said):
     """Return the paths of messages between two GPUs according to UCX's log lines
     at level info, and ': ' with a cure, or ''."""
     found = SUMMARY.search(said)
+    if 'cannot map memory' in said:
+        return "host memory, in UCX's buffers" if found else \
+            "none of the module's, another transport of UCX", \
+            ': peers cannot map this memory; in containers, start both ' \
+            'processes in one PID namespace (--pid=host)'
     if not found:
         return "none of the module's, another transport of UCX", \
-            (': peers cannot map this memory; in containers, start both '
-             'processes in one PID namespace (--pid=host)'
-             if 'cannot map memory' in said else
-             ': see UCX_TLS above, and the lines of UCX_LOG_LEVEL=info')
+            ': see UCX_TLS above, and the lines of UCX_LOG_LEVEL=info'
     paths = [name for name, mib in re.findall(r'(\S+) ([0-9.]+)(?:,|$)',
                                               found.group(1) or '')
              if float(mib) > 0]
@@ -124,6 +126,7 @@ class Doctor:
         self.apart = []                 # pairs of GPUs that are no peers
         self.count = 0                  # GPUs
         self.has_one_namespace = True   # both processes of a message
+        self.has_equal_pids = False     # ... and different namespaces
         self.version = DIRECT_HOST_UCX  # of the tested UCX
 
     # ------------------------------------------------------------------ lines
@@ -449,6 +452,8 @@ class Doctor:
         """Report what keeps the two processes of a message apart."""
         self.has_one_namespace = \
             here.get('pid namespace') == there.get('pid namespace')
+        self.has_equal_pids = not self.has_one_namespace and \
+            here['pid'] == there['pid']
         apart = [name for name in here if name != 'pid' and
                  here[name] != there.get(name)]
         text = 'process %d here, %d there; ' % (here['pid'], there['pid']) + \
@@ -456,7 +461,7 @@ class Doctor:
              'all namespaces shared')
         if self.has_one_namespace:
             self.good('processes', text)
-        elif here['pid'] == there['pid']:
+        elif self.has_equal_pids:
             self.look('processes', text + ': the CUDA driver shares no memory '
                       'between equal numbers; start both with --pid=host, or '
                       'in one container')
@@ -656,6 +661,9 @@ class Doctor:
     def host_cure(self, kind):
         """Return the likely cause of slow messages of host memory, and its
         cure."""
+        if self.has_equal_pids:
+            return 'since both processes have the same PID; start both with ' \
+                '--pid=host, or in one container'
         if self.version < DIRECT_HOST_UCX and (kind.endswith('-gpu') or
                                                not self.has_one_namespace):
             return 'since a UCX before 1.16 sends pieces of 8 KiB; use a newer ' \
