@@ -1132,6 +1132,8 @@ TEST_F(test_planner, reasons)
               reason(beluga(), Config().set("", "n"), 64 * MiB));
     EXPECT_EQ(UCT_CUDA_PLAN_NO_MIN_SIZE,
               reason(beluga(), Config().set("_MIN_SIZE", "1m"), MiB - 1));
+    EXPECT_EQ(UCT_CUDA_PLAN_NO_MIN_SIZE,
+              reason(beluga(), Config().set("", "y"), MiB - 1));
     EXPECT_EQ(UCT_CUDA_PLAN_NO_GAIN, reason(beluga(), Config(), 64 * KiB));
     EXPECT_EQ(UCT_CUDA_PLAN_NO_LINK,
               (uct_cuda_plan_reason_t)plan(beluga(), Config(), 0, HIDDEN,

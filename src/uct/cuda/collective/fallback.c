@@ -24,7 +24,7 @@ static const struct {
     [UCT_CUDA_COLL_NO_JOIN]      = {"join", "has not used GPU memory yet"},
     [UCT_CUDA_COLL_NO_MIXED]     = {"mixed", "differs from rank 0"},
     [UCT_CUDA_COLL_NO_GPUS]      = {"gpus", "more GPUs than plans support"},
-    [UCT_CUDA_COLL_NO_PLAN]      = {"plan", "no plan, or no memory for it"},
+    [UCT_CUDA_COLL_NO_PLAN]      = {"plan", "no peers, or no memory to plan"},
     [UCT_CUDA_COLL_NO_SCRATCH]   = {"scratch", "needs too much scratch memory"},
     [UCT_CUDA_COLL_NO_MAP]       = {"map", "cannot map a peer's memory"},
     [UCT_CUDA_COLL_FAULT_MAKE]   = {"make", "no memory, streams or kernel"},

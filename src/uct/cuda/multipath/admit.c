@@ -118,6 +118,9 @@ uct_cuda_plan_reason_t uct_cuda_mp_admit(uct_cuda_mp_engine_t *super,
     reason = uct_cuda_mp_admit_by(&thresholds, request);
     if ((reason == UCT_CUDA_PLAN_ADMITTED) && end_has_two_contexts(request)) {
         reason = UCT_CUDA_PLAN_NO_TWO_CONTEXTS;
+    } else if ((reason == UCT_CUDA_PLAN_NO_SMALL) &&
+               uct_cuda_plan_is_below_min_size(&core->config, request->size)) {
+        reason = UCT_CUDA_PLAN_NO_MIN_SIZE;
     }
 
     if (reason != UCT_CUDA_PLAN_ADMITTED) {

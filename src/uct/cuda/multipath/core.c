@@ -70,7 +70,7 @@ void uct_cuda_mp_core_update_min_size(uct_cuda_mp_core_t *core, int kind)
         uct_cuda_info("several paths gain nothing between the %d GPUs of this "
                       "process; using one path",
                       core->topo->num_gpus);
-    } else {
+    } else if (least != SIZE_MAX) {
         uct_cuda_debug("transfers%s from %zu bytes on use several paths, "
                        "behind others from %zu",
                        names[kind], sizes.alone, sizes.behind);

@@ -33,6 +33,16 @@ size_t uct_cuda_plan_max_size(const uct_cuda_plan_config_t *config)
                                                 UCT_CUDA_PLAN_MAX_SIZE;
 }
 
+bool uct_cuda_plan_is_below_min_size(const uct_cuda_plan_config_t *config,
+                                     size_t size)
+{
+    if (config->min_size != UCT_CUDA_PLAN_SIZE_AUTO) {
+        return size < config->min_size;
+    }
+
+    return (config->enable == UCT_CUDA_PLAN_YES) && (size < FORCED_MIN_SIZE);
+}
+
 /* Check the conditions known before looking at paths */
 static uct_cuda_plan_reason_t
 find_refusal(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
@@ -44,14 +54,10 @@ find_refusal(const uct_cuda_plan_knowledge_t *know, uct_cuda_end_t src,
         return UCT_CUDA_PLAN_NO_OFF;
     } else if (!uct_cuda_plan_are_joined(know, src, dst)) {
         return UCT_CUDA_PLAN_NO_LINK;
-    } else if ((config->min_size != UCT_CUDA_PLAN_SIZE_AUTO) &&
-               (size < config->min_size)) {
+    } else if (uct_cuda_plan_is_below_min_size(config, size)) {
         return UCT_CUDA_PLAN_NO_MIN_SIZE;
     } else if ((size < 2 * ALIGN) ||
-               (size > uct_cuda_plan_max_size(know->config)) ||
-               ((config->min_size == UCT_CUDA_PLAN_SIZE_AUTO) &&
-                (config->enable == UCT_CUDA_PLAN_YES) &&
-                (size < FORCED_MIN_SIZE))) {
+               (size > uct_cuda_plan_max_size(know->config))) {
         return UCT_CUDA_PLAN_NO_GAIN;
     }
 

@@ -25,6 +25,11 @@ BEGIN_C_DECLS
  *  one that each path could carry alone. Larger transfers go piece by piece. */
 size_t uct_cuda_plan_max_size(const uct_cuda_plan_config_t *config);
 
+/** Return whether a transfer is below MULTIPATH_MIN_SIZE, as set or, with
+ *  MULTIPATH=y, by default. */
+bool uct_cuda_plan_is_below_min_size(const uct_cuda_plan_config_t *config,
+                                     size_t size);
+
 /**
  * Plan a transfer between two GPUs, or between page-locked host memory and a
  * GPU with relays adding their PCIe links. The user's variables have priority
