@@ -338,18 +338,22 @@ static MPI_Status *statuses_get(MPI_Status *statuses, int count,
 }
 
 
-/* Protects ucx_mp_mpi_freed: the MPI still uses these requests' staging
-   memory */
-static pthread_mutex_t freed_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Freed messages, whose staging memory the MPI still uses. The lock is held
+   while they are tested and finished. An error handler may call the MPI then,
+   so it is recursive. */
+static struct {
+    pthread_mutex_t lock;
+    pending_t       *first;
+} freed = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
-ucx_mp_mpi_pending_t *ucx_mp_mpi_freed;
+unsigned ucx_mp_mpi_freed;
 
 static void freed_put(pending_t *pending)
 {
-    pthread_mutex_lock(&freed_lock);
-    pending->next    = ucx_mp_mpi_freed;
-    ucx_mp_mpi_freed = pending;
-    pthread_mutex_unlock(&freed_lock);
+    pthread_mutex_lock(&freed.lock);
+    pending->next = freed.first;
+    freed.first   = pending;
+    pthread_mutex_unlock(&freed.lock);
 }
 
 void ucx_mp_mpi_freed_look(void)
@@ -358,16 +362,14 @@ void ucx_mp_mpi_freed_look(void)
     MPI_Status status;
     int is_over, rc;
 
-    if ((__atomic_load_n(&ucx_mp_mpi_freed, __ATOMIC_RELAXED) == NULL) ||
+    if ((__atomic_load_n(&ucx_mp_mpi_freed, __ATOMIC_ACQUIRE) == 0) ||
         ucx_mp_mpi_raises_later) {
         return;
     }
 
-    pthread_mutex_lock(&freed_lock);
-    next             = ucx_mp_mpi_freed;
-    ucx_mp_mpi_freed = NULL;
-    pthread_mutex_unlock(&freed_lock);
-
+    pthread_mutex_lock(&freed.lock);
+    next        = freed.first;
+    freed.first = NULL;
     while (next != NULL) {
         pending = next;
         next    = pending->next;
@@ -384,8 +386,10 @@ void ucx_mp_mpi_freed_look(void)
         pending_arrived(pending, &status, rc);
         pending->is_again = false;
         (void)pending_end(pending);
+        __atomic_fetch_sub(&ucx_mp_mpi_freed, 1, __ATOMIC_RELEASE);
         __atomic_fetch_sub(&table.count, 1, __ATOMIC_RELEASE);
     }
+    pthread_mutex_unlock(&freed.lock);
 }
 
 
@@ -852,6 +856,7 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
         pending->freed = *request;
         *request       = ucx_mp_mpi_pmpi.request_null;
         __atomic_fetch_add(&table.count, 1, __ATOMIC_RELEASE);
+        __atomic_fetch_add(&ucx_mp_mpi_freed, 1, __ATOMIC_RELEASE);
         freed_put(pending);
         ucx_mp_mpi_freed_look();
         return MPI_SUCCESS;

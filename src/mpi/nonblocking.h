@@ -49,13 +49,12 @@ void ucx_mp_mpi_nonblocking_keep(MPI_Request request,
                                  const ucx_mp_mpi_startable_t *startable,
                                  void *arg);
 
-/* Messages whose requests the program has freed before they were complete;
-   NULL: none */
-extern ucx_mp_mpi_pending_t *ucx_mp_mpi_freed
-        __attribute__((visibility("hidden")));
+/* Number of messages whose requests the program has freed before they were
+   complete, until their data is in the program's buffers */
+extern unsigned ucx_mp_mpi_freed __attribute__((visibility("hidden")));
 
-/* Finish those that are complete: copy received data to the program's
-   buffers. */
+/* Finish those that are complete: copy received data to the program's buffers.
+   Wait for a thread that does so. */
 void ucx_mp_mpi_freed_look(void);
 
 /* Do so at the end of a call that waits for other ranks: the program may
@@ -63,7 +62,7 @@ void ucx_mp_mpi_freed_look(void);
 static inline int ucx_mp_mpi_freed_end(int rc)
 {
     if (__builtin_expect(__atomic_load_n(&ucx_mp_mpi_freed,
-                                         __ATOMIC_RELAXED) != NULL, 0)) {
+                                         __ATOMIC_ACQUIRE) != 0, 0)) {
         ucx_mp_mpi_freed_look();
     }
     return rc;

@@ -6,6 +6,8 @@
  * of ranks, concurrently, and compare every byte. Some replace their memory
  * between windows. With --collectives they also sum and broadcast GPU memory
  * after each window: each communicator's calls run while others' are in flight.
+ * With --freed they first free the requests of receives, and receive messages
+ * sent later, while another thread completes requests.
  */
 #include "gpu.h"
 #include "on_gpus.h"
@@ -39,7 +41,7 @@ typedef struct {
 } buffer_t;
 
 static int threads_rank, threads_ranks, threads_count = 4, threads_windows = 40;
-static int threads_collectives;
+static int threads_collectives, threads_freed;
 static size_t threads_max_size = 16 << 20;
 
 static void buffer_renew(buffer_t *buffer, ucx_mp_mem_t mem, size_t size)
@@ -225,6 +227,59 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
+static void *test_always(void *is_over)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int flag;
+
+    while (!__atomic_load_n((int*)is_over, __ATOMIC_ACQUIRE)) {
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+    }
+    return NULL;
+}
+
+/* Return the number of freed receives without data, although a message that was
+   sent later has arrived. Another thread tests requests meanwhile. */
+static int freed_receives(void)
+{
+    const int count = 1 << 18; /* of an int in two */
+    const int next  = (threads_rank + 1) % threads_ranks;
+    const int last  = (threads_rank + threads_ranks - 1) % threads_ranks;
+    int *out        = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, count * 8);
+    int *in         = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, count * 8);
+    int is_over     = 0, wrong = 0, i, token, got;
+    MPI_Request request;
+    MPI_Datatype type;
+    pthread_t thread;
+
+    MPI_Type_vector(count, 1, 2, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    pthread_create(&thread, NULL, test_always, &is_over);
+    for (i = 1; i <= threads_freed; ++i) {
+        ucx_mp_mem_put(UCX_MP_MEM_DEVICE, out + 2 * (count - 1), &i, sizeof(i));
+        MPI_Irecv(in, 1, type, last, 0, MPI_COMM_WORLD, &request);
+        MPI_Request_free(&request);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Send(out, 1, type, next, 0, MPI_COMM_WORLD);
+        MPI_Sendrecv(&i, 1, MPI_INT, next, 1, &token, 1, MPI_INT, last, 1,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        ucx_mp_mem_get(UCX_MP_MEM_DEVICE, &got, in + 2 * (count - 1),
+                       sizeof(got));
+        wrong += (got != token);
+    }
+
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    MPI_Type_free(&type);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, in);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, out);
+    if (wrong > 0) {
+        fprintf(stderr, "ucx_mp_threads: WRONG data, rank %d: %d of %d freed "
+                "receives\n", threads_rank, wrong, threads_freed);
+    }
+    return wrong;
+}
+
 static void parse(int argc, char **argv)
 {
     static const ucx_mp_option_t options[] = {
@@ -234,6 +289,8 @@ static void parse(int argc, char **argv)
                       "of messages, of each thread"),
         UCX_MP_NUMBER("collectives", threads_collectives, 0, 1 << 20, "N",
                       "after each window"),
+        UCX_MP_NUMBER("freed", threads_freed, 0, 1 << 20, "N",
+                      "receives whose requests are freed"),
         UCX_MP_SIZE("max-size", threads_max_size, 1, (size_t)1 << 30,
                     "largest message, 1G at most"),
         {.name = NULL}
@@ -260,6 +317,7 @@ int main(int argc, char **argv)
                    "ranks, and a GPU: %s", why);
     }
 
+    mine[1] = freed_receives();
     for (i = 0; i < threads_count; ++i) {
         threads[i].number = i;
         MPI_Comm_dup(MPI_COMM_WORLD, &threads[i].comm);

@@ -45,7 +45,7 @@ threads_mpi() {
     mpi_tools "$1" || return
     passing_on '^ucx_mp_threads: 4 threads .* [1-9][0-9]* transfers, 0 wrong' \
         "$mpi_run" --quiet --emulate "$2" "$mpirun" -n 2 \
-        "$programs/ucx_mp_threads" --windows 4 --max-size 8M &&
+        "$programs/ucx_mp_threads" --windows 4 --max-size 8M --freed 30 &&
         passing_on 'added and broadcast, 192 times on GPUs' \
             "$mpi_run" --quiet --collectives y --emulate "$2" "$mpirun" -n 2 \
             "$programs/ucx_mp_threads" --windows 3 --max-size 1M --collectives 4
