@@ -308,6 +308,8 @@ int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined)
     case MPI_ERR_OP:
     case MPI_ERR_ROOT:
     case MPI_ERR_TYPE:
+        ucx_mp_mpi_failure_withdraw(ucx_mp_mpi_comm_ordinal(state),
+                                    state->rank);
         --state->number;
         /* on several nodes, valid arguments alone begin an agreement */
         state->has_declined |= is_declined && (state->nodes == NULL);

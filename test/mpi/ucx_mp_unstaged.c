@@ -493,6 +493,7 @@ enum {
     RECV_IN_PLACE,
     SEND_IN_PLACE,
     NEGATIVE_COUNT,
+    UNSTAGED, /* and its buffer cannot be staged */
     NUM_REJECTED
 };
 
@@ -526,6 +527,8 @@ static int call_rejected(int which)
         counts[1] = -1;
         return MPI_Ireduce_scatter(queued.gpu_send, queued.gpu_recv, counts,
                                    MPI_INT, MPI_SUM, queued.comm, &request);
+    case UNSTAGED:
+        return reduce(BLOCKING, queued.small, MPI_OP_NULL, &request);
     default:
         return MPI_Scan(queued.gpu_send, queued.gpu_recv, COUNT, MPI_INT,
                         MPI_OP_NULL, queued.comm);

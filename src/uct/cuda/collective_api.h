@@ -279,6 +279,12 @@ typedef struct {
 
     /** Log a sentence at level info. */
     void (*note)(const char *sentence);
+
+    /** Withdraw a rank's report of a failure in a call: the MPI has rejected
+     *  the call, and its number is used again. */
+    void (*segment_withdraw_failure)(uct_cuda_node_segment_t *segment,
+                                     uint64_t key, uint64_t number,
+                                     uint32_t rank);
 } uct_cuda_coll_api_t;
 
 

@@ -216,6 +216,9 @@ TEST_F(CollSegment, failures_are_found_by_their_call)
     EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 7, 4, 0));
     EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 8, 3, 0));
     EXPECT_EQ(-1, uct_cuda_node_segment_failed_rank(segment, 7, 3, 1));
+    uct_cuda_node_segment_report_failure(segment, 7, 3, 0, 2);
+    uct_cuda_node_segment_withdraw_failure(segment, 7, 3, 1);
+    EXPECT_EQ(2, uct_cuda_node_segment_failed_rank(segment, 7, 3, 0));
     for (int i = 1; i <= UCT_CUDA_NODE_SEGMENT_FAILURES; ++i) {
         uct_cuda_node_segment_report_failure(segment, 9, 100, i, i);
     }

@@ -478,6 +478,24 @@ void uct_cuda_node_segment_report_failure(uct_cuda_node_segment_t *segment,
     segment_leave(segment);
 }
 
+void uct_cuda_node_segment_withdraw_failure(uct_cuda_node_segment_t *segment,
+                                            uint64_t key, uint64_t number,
+                                            uint32_t rank)
+{
+    failure_t *failure   = segment->shared->failures;
+    const failure_t *end = failure + UCT_CUDA_NODE_SEGMENT_FAILURES;
+
+    if (segment_enter(segment)) {
+        for (; failure < end; ++failure) {
+            if ((failure->key == key) && (failure->number == number) &&
+                (failure->rank == rank)) {
+                __atomic_store_n(&failure->key, 0, __ATOMIC_RELEASE);
+            }
+        }
+    }
+    segment_leave(segment);
+}
+
 int uct_cuda_node_segment_failed_rank(const uct_cuda_node_segment_t *segment,
                                       uint64_t key, uint64_t number,
                                       uint32_t start)

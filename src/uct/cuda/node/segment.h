@@ -108,6 +108,11 @@ void uct_cuda_node_segment_report_failure(uct_cuda_node_segment_t *segment,
                                           uint64_t key, uint64_t number,
                                           uint32_t start, uint32_t rank);
 
+/** Withdraw a rank's report of a call that it has not made after all. */
+void uct_cuda_node_segment_withdraw_failure(uct_cuda_node_segment_t *segment,
+                                            uint64_t key, uint64_t number,
+                                            uint32_t rank);
+
 /**
  * Find the report of a call. Takes no lock.
  *
