@@ -349,8 +349,12 @@ bool ucx_mp_mpi_collective_start(ucx_mp_mpi_comm_t *state,
 
     has_gpu = is_usable && request_make(&request, state, args) &&
               ucx_mp_mpi_comm_has_group(state, args->comm);
-    if ((state->group == NULL) || (state->reductions == NULL) ||
+    if ((state->group == NULL) || !ucx_mp_mpi_job.has_queues ||
         !api->is_queued(state->group, state->number, has_gpu)) {
+        return false;
+    }
+    if (state->reductions == NULL) {
+        ucx_mp_mpi_comm_await_queue(state);
         return false;
     }
 

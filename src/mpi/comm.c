@@ -2,8 +2,10 @@
 #include <mpi/comm.h>
 #include <mpi/call.h>
 #include <mpi/nodes.h>
+#include <mpi/nonblocking.h>
 #include <mpi/reduction.h>
 #include <mpi/job.h>
+#include <uct/cuda/base/hash.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -27,6 +29,7 @@ static struct {
     bool           has_keyval;
     int            keyval;
     unsigned       generation; /* changes when cached states become invalid */
+    bool           has_awaiting; /* a communicator has awaited its queue */
 } shared = {.once = PTHREAD_ONCE_INIT};
 
 /* State of the communicator of this thread's last call, valid until a
@@ -38,13 +41,50 @@ static __thread struct {
     unsigned          generation;
 } last __attribute__((tls_model("initial-exec")));
 
+/* This thread is in MPI_Comm_idup(). */
+static __thread bool is_in_idup __attribute__((tls_model("initial-exec")));
+
 
 /* ---------------------------------------------------------------- attribute */
 
+/* @return NULL: no memory; this rank never joins, and the calls of the others
+   are staged. Aborts if other ranks would wait for this one. */
+static ucx_mp_mpi_comm_t *state_new(uint64_t key, int rank, int size,
+                                    bool is_spread)
+{
+    ucx_mp_mpi_comm_t *state = calloc(1, sizeof(*state));
+
+    if (state != NULL) {
+        state->key   = key;
+        state->rank  = rank;
+        state->size  = size;
+        state->nodes = is_spread ? ucx_mp_mpi_nodes_create(key) : NULL;
+    }
+    if ((is_spread && ((state == NULL) || (state->nodes == NULL))) ||
+        ((key & KEY_EARLY) && (state == NULL))) {
+        abort();
+    }
+    return state;
+}
+
+/* Copy a state to the duplicate of MPI_Comm_idup() alone: other calls make one
+   later. Its key follows from its parent's, so no rank waits. */
 static int comm_copy(MPI_Comm comm, int keyval, void *extra, void *value,
                      void *new_value, int *is_copied_p)
 {
-    *is_copied_p = 0;
+    ucx_mp_mpi_comm_t *parent = value;
+    ucx_mp_mpi_comm_t *state  = NULL;
+    uint64_t key;
+
+    if (is_in_idup) {
+        key   = uct_cuda_hash64(uct_cuda_hash64(UCT_CUDA_HASH64, parent->key),
+                                ++parent->duplicates) & ~KEY_EARLY;
+        state = state_new(key, parent->rank, parent->size,
+                          parent->nodes != NULL);
+        *(void**)new_value = state;
+        __atomic_fetch_add(&shared.generation, 1, __ATOMIC_RELEASE);
+    }
+    *is_copied_p = (state != NULL);
     return MPI_SUCCESS;
 }
 
@@ -177,7 +217,7 @@ static void early_count(ucx_mp_mpi_comm_t *state)
 void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
 {
     const ucx_mp_mpi_pmpi_t *real = &ucx_mp_mpi_pmpi;
-    ucx_mp_mpi_comm_t *state      = NULL;
+    ucx_mp_mpi_comm_t *state;
     int is_inter, rank, size;
     bool is_spread;
     uint64_t key;
@@ -192,28 +232,15 @@ void ucx_mp_mpi_comm_new(MPI_Comm parent, MPI_Comm comm)
         return;
     }
 
-    key = key_new(comm, rank, size);
-    if (key != 0) {
-        state = calloc(1, sizeof(*state));
-    }
+    key   = key_new(comm, rank, size);
+    state = (key == 0) ? NULL : state_new(key, rank, size, is_spread);
     if (state == NULL) {
-        if (key & KEY_EARLY) {
-            abort(); /* the other ranks wait for this one */
-        }
-        return; /* this rank never joins: the calls of the others are staged */
+        return;
     }
 
-    state->key  = key;
-    state->rank = rank;
-    state->size = size;
-    if (is_spread) {
-        state->nodes = ucx_mp_mpi_nodes_create(key);
-    } else if (key & KEY_EARLY) {
+    if (!is_spread && (key & KEY_EARLY)) {
         ucx_mp_mpi_comm_queue(state, comm);
         early_count(state);
-    }
-    if (is_spread && (state->nodes == NULL)) {
-        abort(); /* other ranks rely on this one */
     }
     state_set(comm, state);
 }
@@ -225,6 +252,7 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
     ucx_mp_mpi_comm_t *other;
     MPI_Comm duplicate;
 
+    state->awaits_queue = false;
     if (!ucx_mp_mpi_job.has_queues) {
         return;
     }
@@ -245,6 +273,11 @@ void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm)
                                                      &other->number);
 }
 
+void ucx_mp_mpi_comm_await_queue(ucx_mp_mpi_comm_t *state)
+{
+    state->awaits_queue = true;
+    __atomic_store_n(&shared.has_awaiting, true, __ATOMIC_RELAXED);
+}
 
 void ucx_mp_mpi_comm_use_queue(ucx_mp_mpi_comm_t *state)
 {
@@ -295,11 +328,14 @@ static bool comm_is_awaited(ucx_mp_mpi_comm_t *state)
     return api->segment_has(segment, state->key);
 }
 
-int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined)
+int ucx_mp_mpi_comm_finish(ucx_mp_mpi_comm_t *state, MPI_Comm comm, int rc,
+                           bool is_blocking)
 {
     int error_class = MPI_SUCCESS;
 
-    (void)PMPI_Error_class(rc, &error_class);
+    if (rc != MPI_SUCCESS) {
+        (void)PMPI_Error_class(rc, &error_class);
+    }
     switch (error_class) {
     case MPI_ERR_ARG:
     case MPI_ERR_BUFFER:
@@ -312,10 +348,12 @@ int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined)
                                     state->rank);
         --state->number;
         /* on several nodes, valid arguments alone begin an agreement */
-        state->has_declined |= is_declined && (state->nodes == NULL);
+        state->has_declined |= is_blocking && (state->nodes == NULL);
         break;
     default: /* after messages to other ranks */
-        break;
+        if (is_blocking && state->awaits_queue) {
+            ucx_mp_mpi_comm_queue(state, comm);
+        }
     }
     return rc;
 }
@@ -338,6 +376,23 @@ void ucx_mp_mpi_comm_fall_back(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
     if (reason != UCT_CUDA_COLL_NO_HOST) {
         ucx_mp_mpi_job.api->fall_back(NULL, kind, reason);
     }
+}
+
+UCX_MP_MPI_DEFINE(Barrier, (comm), MPI_Comm comm)
+{
+    ucx_mp_mpi_comm_t *state = NULL;
+    int rc;
+
+    ucx_mp_mpi_pmpi_find_calls();
+    rc = ucx_mp_mpi_pmpi.Barrier(comm);
+    if (__atomic_load_n(&shared.has_awaiting, __ATOMIC_RELAXED) &&
+        (rc == MPI_SUCCESS)) {
+        state = ucx_mp_mpi_comm_of(comm);
+    }
+    if ((state != NULL) && state->awaits_queue) {
+        ucx_mp_mpi_comm_queue(state, comm);
+    }
+    return ucx_mp_mpi_freed_end(rc);
 }
 
 
@@ -390,3 +445,15 @@ MAKER(Dist_graph_create_adjacent,
       int outdegree, const int targets[], const int target_weights[],
       MPI_Info info, int reorder)
 MAKER(Intercomm_merge, (comm, high, new_comm), int high)
+
+UCX_MP_MPI_DEFINE(Comm_idup, (comm, new_comm, request), MPI_Comm comm,
+                  MPI_Comm *new_comm, MPI_Request *request)
+{
+    int rc;
+
+    ucx_mp_mpi_pmpi_find_calls();
+    is_in_idup = true;
+    rc         = ucx_mp_mpi_pmpi.Comm_idup(comm, new_comm, request);
+    is_in_idup = false;
+    return rc;
+}

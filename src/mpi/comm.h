@@ -26,11 +26,14 @@ typedef struct {
     uint64_t              number; /* collectives with buffers so far */
     uint32_t              word;   /* segment's change counter when it was last
                                      read */
+    bool                  awaits_queue; /* the next blocking collective creates
+                                           the queue */
     bool                  has_failed; /* joining the group failed */
     bool                  has_declined; /* this rank already declined its next
                                            call: the MPI rejected the call that
                                            carried that number */
     int                   rank, size;
+    uint64_t              duplicates; /* made by MPI_Comm_idup() so far */
     uct_cuda_coll_group_t *group; /* NULL: not created yet */
     struct ucx_mp_mpi_nodes *nodes; /* several nodes: state of nodes.c; NULL:
                                        all ranks are on one node */
@@ -73,30 +76,33 @@ ucx_mp_mpi_comm_ordinal(const ucx_mp_mpi_comm_t *state)
 }
 
 /* Take back the count of a collective that the MPI has rejected because of this
-   rank's arguments: no other rank knows of it. `is_declined`: this rank has
+   rank's arguments: no other rank knows of it. `is_blocking`: this rank has
    declined the call; it then counts as having declined its next call, which
-   carries the same number. @return rc. */
-int ucx_mp_mpi_comm_reject(ucx_mp_mpi_comm_t *state, int rc, bool is_declined);
+   carries the same number. After any other result, such a call creates the
+   queue that the communicator awaits. @return rc. */
+int ucx_mp_mpi_comm_finish(ucx_mp_mpi_comm_t *state, MPI_Comm comm, int rc,
+                           bool is_blocking);
 
 /* End the collective counted last with this result of the MPI; see
-   ucx_mp_mpi_comm_reject(). @return rc. */
-static inline int ucx_mp_mpi_comm_end(ucx_mp_mpi_comm_t *state, int rc,
-                                      bool is_declined)
+   ucx_mp_mpi_comm_finish(). @return rc. */
+static inline int ucx_mp_mpi_comm_end(ucx_mp_mpi_comm_t *state, MPI_Comm comm,
+                                      int rc, bool is_blocking)
 {
-    return (__builtin_expect(rc == MPI_SUCCESS, 1) || (state == NULL)) ?
+    return ((state == NULL) ||
+            __builtin_expect((rc == MPI_SUCCESS) && !state->awaits_queue, 1)) ?
                    rc :
-                   ucx_mp_mpi_comm_reject(state, rc, is_declined);
+                   ucx_mp_mpi_comm_finish(state, comm, rc, is_blocking);
 }
 
 /* End a non-blocking reduction likewise: has_reductions is alike on all ranks,
    so a call that the MPI rejects on this one must not set it. */
 static inline int ucx_mp_mpi_comm_end_reduction(ucx_mp_mpi_comm_t *state,
-                                                int rc)
+                                                MPI_Comm comm, int rc)
 {
     if ((rc == MPI_SUCCESS) && (state != NULL)) {
         state->has_reductions = true;
     }
-    return ucx_mp_mpi_comm_end(state, rc, false);
+    return ucx_mp_mpi_comm_end(state, comm, rc, false);
 }
 
 /* Return whether this rank has declined its next call before. The caller makes
@@ -113,6 +119,10 @@ static inline bool ucx_mp_mpi_comm_take_declined(ucx_mp_mpi_comm_t *state)
    ones, unless no rank of this program queues reductions. All its ranks call
    this; it blocks, and aborts on failure. */
 void ucx_mp_mpi_comm_queue(ucx_mp_mpi_comm_t *state, MPI_Comm comm);
+
+/* Let the communicator's next blocking collective create the queue: all ranks
+   call this in the same non-blocking reduction. */
+void ucx_mp_mpi_comm_await_queue(ucx_mp_mpi_comm_t *state);
 
 /* Record that the communicator's queue has a reduction. */
 void ucx_mp_mpi_comm_use_queue(ucx_mp_mpi_comm_t *state);

@@ -207,7 +207,7 @@ ASKING = {
 WRAPPED_IN_C = """
     Barrier Buffer_attach Buffer_detach
     Cart_create Cart_sub Comm_create Comm_create_group Comm_dup
-    Comm_dup_with_info Comm_split Comm_split_type Dist_graph_create
+    Comm_dup_with_info Comm_idup Comm_split Comm_split_type Dist_graph_create
     Dist_graph_create_adjacent Graph_create Intercomm_merge
     Error_class Init Init_thread
     File_read_all_end File_read_at_all_end File_read_ordered_end
@@ -439,8 +439,8 @@ class Call:
         if not self.counted:
             return rc
         if self.is_started:
-            return 'ucx_mp_mpi_comm_end_reduction(state, %s)' % rc
-        return 'ucx_mp_mpi_comm_end(state, %s, %s)' % (
+            return 'ucx_mp_mpi_comm_end_reduction(state, comm, %s)' % rc
+        return 'ucx_mp_mpi_comm_end(state, comm, %s, %s)' % (
             rc, 'true' if self.on_gpus else 'false')
 
     def straight(self, name, real):

@@ -877,12 +877,6 @@ UCX_MP_MPI_DEFINE(Request_free, (request), MPI_Request *request)
     return pending_end(pending);
 }
 
-UCX_MP_MPI_DEFINE(Barrier, (comm), MPI_Comm comm)
-{
-    ucx_mp_mpi_pmpi_find_calls();
-    return ucx_mp_mpi_freed_end(ucx_mp_mpi_pmpi.Barrier(comm));
-}
-
 UCX_MP_MPI_DEFINE(Start, (request), MPI_Request *request)
 {
     bool is_started = false;

@@ -11,9 +11,9 @@
  * communicator without other calls, in the order of the queue. A duplicate is
  * created where ranks wait for one another anyhow: with a communicator, if rank
  * 0 uses GPUs by then (comm.c), and in MPI_Init; for other communicators in the
- * first blocking collective on GPUs after a non-blocking one. Until then the
- * MPI carries out the non-blocking ones. (Open MPI's MPI_Comm_idup fails beside
- * other non-blocking collectives.)
+ * first blocking collective after non-blocking ones that all ranks would queue,
+ * or on GPUs after any. Until then the MPI carries out the non-blocking ones.
+ * (Open MPI's MPI_Comm_idup fails beside other non-blocking collectives.)
  *
  * Another rank may wait for the MPI's call of a declined reduction, while this
  * one is in any call of the MPI. The call is therefore made in UCX's progress.

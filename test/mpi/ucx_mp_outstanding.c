@@ -33,6 +33,7 @@
 
 #define MAX_OPS   12
 #define NUM_COMMS 4
+#define NUM_EARLY 4
 
 typedef enum {
     ALLREDUCE,
@@ -64,7 +65,7 @@ static struct {
              .max_size = 1 << 20, .pause = 50e-6};
 
 static int rank, size, wrong;
-static MPI_Comm comms[NUM_COMMS];
+static MPI_Comm comms[NUM_COMMS], early[NUM_EARLY];
 static int comm_rank[NUM_COMMS];
 static op_t ops[MAX_OPS];
 static int num_ops, next_number, persistent_starts;
@@ -613,15 +614,82 @@ static double timed(float *send, float *recv, int count, double seconds)
     return longest;
 }
 
+/* Sum GPU memory on a communicator of all ranks. */
+static void reduce_on(MPI_Comm comm, int is_blocking)
+{
+    MPI_Request request;
+    op_t op = {.count    = 1000,
+               .sent     = 1000,
+               .received = 1000,
+               .kind     = ALLREDUCE,
+               .number   = next_number++,
+               .mem      = UCX_MP_MEM_DEVICE};
+
+    op_fill(&op);
+    if (is_blocking) {
+        MPI_Allreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM, comm);
+    } else {
+        MPI_Iallreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM, comm,
+                       &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    op_check(&op);
+    op_free(&op);
+}
+
+/* Make communicators before any rank uses a GPU. */
+static void make_early(void)
+{
+    MPI_Request requests[2];
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &early[0]);
+    MPI_Comm_dup(MPI_COMM_WORLD, &early[1]);
+    MPI_Comm_idup(MPI_COMM_WORLD, &early[2], &requests[0]);
+    MPI_Comm_idup(MPI_COMM_WORLD, &early[3], &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+/* On these communicators GPUs carry out blocking reductions; and non-blocking
+   ones, after two of them and any blocking collective. */
+static void on_early(int which)
+{
+    const int calls   = 3;
+    const long before = ucx_mp_on_gpus();
+    int i, sum        = 0;
+
+    for (i = 0; i < 2; ++i) {
+        reduce_on(early[which], 0);
+    }
+    switch (which) {
+    case 0:
+        MPI_Barrier(early[which]);
+        break;
+    case 1:
+    case 2:
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, early[which]);
+        wrong += (sum != size * (size - 1) / 2);
+        break;
+    default:
+        reduce_on(early[which], 1);
+    }
+    for (i = 0; i < calls; ++i) {
+        reduce_on(early[which], 0);
+    }
+    if (ucx_mp_on_gpus() - before != calls + (which == 3)) {
+        printf("rank %d: GPUs carried out %ld reductions on early communicator "
+               "%d\n", rank, ucx_mp_on_gpus() - before, which);
+        ++wrong;
+    }
+    MPI_Comm_free(&early[which]);
+}
+
 /* Reduce on new communicators by non-blocking calls alone. GPUs carry out all
    but the first reduction of each. */
 static void only_later(void)
 {
     const int calls = 5, periodic = 1;
     MPI_Comm made[3];
-    MPI_Request request;
     long before;
-    op_t op;
     int i, k;
 
     MPI_Comm_dup(MPI_COMM_WORLD, &made[0]);
@@ -629,18 +697,7 @@ static void only_later(void)
     MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periodic, 0, &made[2]);
     before = ucx_mp_on_gpus();
     for (i = 0; i < 3 * calls; ++i) {
-        op = (op_t){.count    = 1000,
-                    .sent     = 1000,
-                    .received = 1000,
-                    .kind     = ALLREDUCE,
-                    .number   = next_number++,
-                    .mem      = UCX_MP_MEM_DEVICE};
-        op_fill(&op);
-        MPI_Iallreduce(op.send, op.recv, op.count, MPI_INT, MPI_SUM,
-                       made[i % 3], &request);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
-        op_check(&op);
-        op_free(&op);
+        reduce_on(made[i % 3], 0);
     }
     if (ucx_mp_on_gpus() - before != 3 * (calls - 1)) {
         printf("rank %d: GPUs carried out %ld of %d non-blocking reductions on "
@@ -650,6 +707,9 @@ static void only_later(void)
     }
     for (k = 0; k < 3; ++k) {
         MPI_Comm_free(&made[k]);
+    }
+    for (k = 0; k < NUM_EARLY; ++k) {
+        on_early(k);
     }
 }
 
@@ -744,7 +804,7 @@ int main(int argc, char **argv)
         UCX_MP_NUMBER("frees", options.frees, 0, 1, "1",
                       "free communicators with reductions in progress"),
         UCX_MP_NUMBER("made", options.made, 0, 1, "1",
-                      "no blocking collective on new communicators"),
+                      "non-blocking reductions on new and early communicators"),
         UCX_MP_NUMBER("multiple", options.multiple, 0, 1, "1",
                       "begin with MPI_THREAD_MULTIPLE"),
         UCX_MP_SIZE("max-size", options.max_size, 1024, (size_t)1 << 28,
@@ -766,6 +826,9 @@ int main(int argc, char **argv)
                     options.multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
                     &level);
     ucx_mp_get_rank(&rank, &size);
+    if (options.made) {
+        make_early();
+    }
     ucx_mp_gpu_require(rank);
 
     comms[0] = MPI_COMM_WORLD;

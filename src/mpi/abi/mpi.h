@@ -244,6 +244,8 @@ UCX_MP_ABI_DECLARE(Comm_free, MPI_Comm *comm)
 UCX_MP_ABI_DECLARE(Comm_get_attr, MPI_Comm comm, int keyval, void *value,
                    int *is_there)
 UCX_MP_ABI_DECLARE(Comm_group, MPI_Comm comm, MPI_Group *group)
+UCX_MP_ABI_DECLARE(Comm_idup, MPI_Comm comm, MPI_Comm *new_comm,
+                   MPI_Request *request)
 UCX_MP_ABI_DECLARE(Comm_rank, MPI_Comm comm, int *rank)
 UCX_MP_ABI_DECLARE(Comm_remote_size, MPI_Comm comm, int *size)
 UCX_MP_ABI_DECLARE(Comm_set_attr, MPI_Comm comm, int keyval, void *value)
