@@ -180,7 +180,8 @@ for form, (end, rest) in ENDS.items():
     MESSAGES[name] = (PLAIN % ('out', 'source') +
                       (rest or ', status status'), end,
                       message(ARRIVE, 'buf', 'count', 'datatype', 'source'))
-MATCHED = message(ARRIVE, 'buf', 'count', 'datatype', 'MPI_ANY_SOURCE')
+MATCHED = message(ARRIVE, 'buf', 'count', 'datatype',
+                  'ucx_mp_mpi_message_peer(message)')
 MESSAGES['Mrecv'] = ('out buf, n count, type datatype, message message, '
                      'status status', 'call_end(&call)', MATCHED)
 MESSAGES['Imrecv'] = ('out buf, n count, type datatype, message message, '
@@ -589,12 +590,13 @@ def write_lists(third, fourth, parts):
     for name, arguments in ASKING.items():
         Call(name, arguments).declare()
     write_list('UCX_MP_MPI_ASKING', ASKING)
-    write_list('UCX_MP_MPI_PARTITIONED', [call.name for call in parts])
+    write_list('UCX_MP_MPI_OF_MPICH', [call.name for call in parts] +
+               ['Improbe', 'Mprobe'])
     print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
-          '#define UCX_MP_MPI_PARTITIONED(_)\n#endif\n')
+          '#define UCX_MP_MPI_OF_MPICH(_)\n#endif\n')
     print('#define UCX_MP_MPI_WRAPPED(_) \\\n'
           '    UCX_MP_MPI_SMALL(_) UCX_MP_MPI_LARGE(_) UCX_MP_MPI_ASKING(_) \\\n'
-          '    UCX_MP_MPI_PARTITIONED(_)')
+          '    UCX_MP_MPI_OF_MPICH(_)')
 
 
 def write_wrappers(third, fourth, parts):

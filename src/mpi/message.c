@@ -10,6 +10,59 @@
 #define MANY_PIECES 4
 #define MANY_BYTES  ((MPI_Count)16 << 10)
 
+#ifdef OPEN_MPI
+int ucx_mp_mpi_message_peer(const MPI_Message *message)
+{
+    (void)message;
+    return MPI_ANY_SOURCE;
+}
+#else
+/* Matched messages of this rank to itself, which MPICH copies by the CPU. Each
+   has the entry of its handle. */
+static MPI_Message matched[256];
+
+static MPI_Message *matched_entry(MPI_Message message)
+{
+    return &matched[(uintptr_t)message % 256];
+}
+
+int ucx_mp_mpi_message_peer(const MPI_Message *message)
+{
+    int rank = MPI_ANY_SOURCE;
+
+    if (__atomic_load_n(matched_entry(*message), __ATOMIC_RELAXED) ==
+        *message) {
+        (void)ucx_mp_mpi_pmpi.Comm_rank(ucx_mp_mpi_pmpi.comm_world, &rank);
+    }
+    return rank;
+}
+
+/* Define a call that matches a message if `_is_there` is set afterwards. */
+#define MATCHER(_name, _is_there, _words, ...) \
+    UCX_MP_MPI_DEFINE(_name, _words, int source, int tag, MPI_Comm comm, \
+                      __VA_ARGS__, MPI_Status *status) \
+    { \
+        const bool is_straight = ucx_mp_mpi_is_straight(); \
+        MPI_Status own; \
+        int rc; \
+        \
+        status = ucx_mp_mpi_message_status(status, &own); \
+        rc     = ucx_mp_mpi_pmpi._name _words; \
+        if (!is_straight && (rc == MPI_SUCCESS) && (_is_there)) { \
+            __atomic_store_n(matched_entry(*message), \
+                             ucx_mp_mpi_is_self(comm, status->MPI_SOURCE) ? \
+                                     *message : \
+                                     (MPI_Message)0, __ATOMIC_RELAXED); \
+        } \
+        return rc; \
+    }
+
+MATCHER(Improbe, *is_there, (source, tag, comm, is_there, message, status),
+        int *is_there, MPI_Message *message)
+MATCHER(Mprobe, true, (source, tag, comm, message, status),
+        MPI_Message *message)
+#endif
+
 
 /* Return the limit of a derived datatype in front of an Open MPI with CUDA,
    which crashes if absolute addresses lead from MPI_BOTTOM to GPU memory */

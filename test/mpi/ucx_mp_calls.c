@@ -494,6 +494,7 @@ static void try_self(void)
     _buffer, COUNT, MPI_INT, world_rank, 5, MPI_COMM_WORLD
     MPI_Request request, ends[2];
     MPI_Status statuses[2];
+    MPI_Message message;
     int i, rc;
 
     fill(gpu, 12);
@@ -531,6 +532,16 @@ static void try_self(void)
                       MPI_COMM_SELF);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         done("MPI_Irecv from any source", rc, other, 16 + i);
+
+        fill(gpu, 18 + i);
+        ZERO();
+        MPI_Isend((i == 0) ? gpu : host, COUNT, MPI_INT, 0, 5, MPI_COMM_SELF,
+                  &request);
+        MPI_Mprobe(MPI_ANY_SOURCE, 5, MPI_COMM_SELF, &message,
+                   MPI_STATUS_IGNORE);
+        rc = MPI_Mrecv(other, COUNT, MPI_INT, &message, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        done("MPI_Mrecv", rc, other, 18 + i);
     }
 
 #if !defined(OPEN_MPI) && (MPI_VERSION >= 4)

@@ -336,8 +336,12 @@ UCX_MP_ABI_DECLARE(Grequest_start, MPI_Grequest_query_function *query,
                    MPI_Grequest_free_function *destroy,
                    MPI_Grequest_cancel_function *cancel, void *extra,
                    MPI_Request *request)
+UCX_MP_ABI_DECLARE(Improbe, int source, int tag, MPI_Comm comm, int *is_there,
+                   MPI_Message *message, MPI_Status *status)
 UCX_MP_ABI_DECLARE(Iprobe, int source, int tag, MPI_Comm comm, int *is_there,
                    MPI_Status *status)
+UCX_MP_ABI_DECLARE(Mprobe, int source, int tag, MPI_Comm comm,
+                   MPI_Message *message, MPI_Status *status)
 UCX_MP_ABI_DECLARE(Request_free, MPI_Request *request)
 UCX_MP_ABI_DECLARE(Request_get_status, MPI_Request request, int *flag,
                    MPI_Status *status)
