@@ -344,8 +344,11 @@ int ucx_mp_mpi_comm_finish(ucx_mp_mpi_comm_t *state, MPI_Comm comm, int rc,
     case MPI_ERR_OP:
     case MPI_ERR_ROOT:
     case MPI_ERR_TYPE:
-        ucx_mp_mpi_failure_withdraw(ucx_mp_mpi_comm_ordinal(state),
-                                    state->rank);
+        if (*ucx_mp_mpi_failures != 0) { /* the next call gets its number */
+            ucx_mp_mpi_job.api->segment_withdraw_failure(
+                    ucx_mp_mpi_job.segment, state->key, state->number,
+                    (uint32_t)state->rank);
+        }
         --state->number;
         /* on several nodes, valid arguments alone begin an agreement */
         state->has_declined |= is_blocking && (state->nodes == NULL);

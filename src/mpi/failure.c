@@ -15,16 +15,6 @@ void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank)
     }
 }
 
-void ucx_mp_mpi_failure_withdraw(ucx_mp_mpi_ordinal_t ordinal, int rank)
-{
-    const ucx_mp_mpi_job_t *job = &ucx_mp_mpi_job;
-
-    if (*ucx_mp_mpi_failures != 0) {
-        job->api->segment_withdraw_failure(job->segment, ordinal.key,
-                                           ordinal.number, (uint32_t)rank);
-    }
-}
-
 int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,
                             MPI_Comm comm, int rc)
 {

@@ -30,10 +30,6 @@ typedef struct {
    nothing if the key is 0. */
 void ucx_mp_mpi_failure_report(ucx_mp_mpi_ordinal_t ordinal, int rank);
 
-/* Withdraw this rank's report, if any: the MPI has rejected the call, and the
-   next one has its number. */
-void ucx_mp_mpi_failure_withdraw(ucx_mp_mpi_ordinal_t ordinal, int rank);
-
 /* Raise an error if another rank reported a failure of this call. @return The
    new error code; `rc` if there is no report or `rc` is already an error. */
 int ucx_mp_mpi_failure_find(ucx_mp_mpi_ordinal_t ordinal, const char *name,

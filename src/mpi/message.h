@@ -78,8 +78,7 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
 }
 
 /* Return the peer of a matched message in MPI_COMM_WORLD: the calling rank; or
-   MPI_ANY_SOURCE, if another rank may have sent it. Always that with Open
-   MPI. */
+   MPI_ANY_SOURCE, if another rank may have sent it, and with Open MPI. */
 int ucx_mp_mpi_message_peer(const MPI_Message *message);
 
 /* Begin a point-to-point call, as ucx_mp_mpi_call_init(): no lookup of the
