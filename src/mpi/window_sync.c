@@ -34,10 +34,10 @@ struct deferred {
 };
 
 static struct {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* recursive: error handlers may flush */
     deferred_t      *first;
     uint64_t        count; /* calls kept so far */
-} deferred = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} deferred = {.lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP};
 
 
 size_t ucx_mp_mpi_window_control_size(int ranks)

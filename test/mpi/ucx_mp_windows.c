@@ -1318,6 +1318,47 @@ static void edge_refused(char *buffer)
     }
 }
 
+static int num_handled;
+
+static void flush_again(MPI_Comm *comm, int *code, ...)
+{
+    (void)comm;
+    (void)code;
+    ++num_handled;
+    MPI_Win_flush(rank, win);
+}
+
+/* The driver fails to copy a get's data back, and the error handler flushes the
+   window. For an emulated GPU. */
+static void edge_handler(void)
+{
+    int (*set)(const char *faults) = ucx_mp_gpu_function("cuemu_fault");
+    char bytes[64]                 = {0};
+    MPI_Errhandler handler;
+    char *buffer;
+
+    if (on_host || (set == NULL)) {
+        return;
+    }
+
+    buffer = ucx_mp_mem_alloc(UCX_MP_MEM_DEVICE, 2 * sizeof(bytes));
+    MPI_Comm_create_errhandler(flush_again, &handler);
+    MPI_Comm_set_errhandler(WORLD, handler);
+    MPI_Win_create(bytes, sizeof(bytes), 1, MPI_INFO_NULL, WORLD, &win);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+    MPI_Get(buffer, 64, MPI_BYTE, rank, 0, 64, MPI_BYTE, win);
+    MPI_Get(buffer + 64, 64, MPI_BYTE, rank, 0, 64, MPI_BYTE, win);
+    set("cuMemcpyAsync:1:700");
+    expect(MPI_Win_flush(rank, win) != MPI_SUCCESS, "a failed copy of a get");
+    set("");
+    expect(num_handled == 1, "an error handler that flushes");
+    MPI_Win_unlock(rank, win);
+    MPI_Win_free(&win);
+    MPI_Comm_set_errhandler(WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Errhandler_free(&handler);
+    ucx_mp_mem_free(UCX_MP_MEM_DEVICE, buffer);
+}
+
 /* Datatypes and copies in windows of GPU memory */
 static void edge_gpu(void)
 {
@@ -1554,6 +1595,7 @@ int main(int argc, char **argv)
     MPI_Comm_group(WORLD, &everybody);
 
     edge_short_gets();
+    edge_handler();
     edge_gpu();
     state = ucx_mp_hash(seed);
     for (i = 0; i < epochs; ++i) {
