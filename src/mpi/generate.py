@@ -162,7 +162,8 @@ WINDOW_ENDS = {'Rput': LATER, 'Raccumulate': LATER,
                'Rget': 'window_complete(&call, win, target_rank, request)',
                'Rget_accumulate': 'window_complete(&call, win, target_rank, request)'}
 ATTACHING = {'Win_attach': 'win win, out base, at size'}
-SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap')
+SMALL_ONLY = ('Win_attach', 'Fetch_and_op', 'Compare_and_swap',
+              'Psend_init', 'Precv_init')
 
 # Messages, staged unless their datatype is predefined: last statement of the
 # wrapper, last arguments
@@ -187,7 +188,7 @@ MESSAGES['Mrecv'] = ('out buf, n count, type datatype, message message, '
 MESSAGES['Imrecv'] = ('out buf, n count, type datatype, message message, '
                       'request request', LATER, MATCHED)
 # Partitioned messages: MPICH moves them with the CPU, so they are refused;
-# Open MPI leaves them to UCX
+# Open MPI packs those with gaps with the CPU, and leaves others to UCX
 PARTITIONED = {
     name: '%s buf, int partitions, large count, type datatype, int %s, int tag, '
           'comm comm, info info, request request' % ends
@@ -359,6 +360,8 @@ class Call:
         elif self.refused:
             straight = '!ucx_mp_mpi_may_be_gpu() || !(%s)' % (
                 self.pointers('ucx_mp_mpi_pointers_are_gpu'))
+            if self.name in PARTITIONED:
+                straight += ' ||\n        ucx_mp_mpi_message_has_parts(datatype)'
         elif self.window:
             straight += ' || (target_rank == MPI_PROC_NULL)'
         elif self.peer:
@@ -552,9 +555,9 @@ def calls():
     third += [Call(name, arguments, '', (buffer,), end=end,
                    peer=buffer[2][1])
               for name, (arguments, end, buffer) in MESSAGES.items()]
-    parts = [Call(name, arguments, refused=True)
-             for name, arguments in PARTITIONED.items()]
-    return third, fourth, parts
+    fourth += [Call(name, arguments, refused=True)
+               for name, arguments in PARTITIONED.items()]
+    return third, fourth
 
 
 def write_list(name, items):
@@ -562,21 +565,18 @@ def write_list(name, items):
     print(' \\\n'.join('    _(%s)' % item for item in items) + '\n')
 
 
-def write_lists(third, fourth, parts):
+def write_lists(third, fourth):
     has_large = [call for call in third + fourth
                  if call.name not in SMALL_ONLY]
     print('#ifdef UCX_MP_MPI_ABI')
-    for call in third + fourth + parts:
+    for call in third + fourth:
         call.declare()
     for call in has_large:
         call.declare(True)
     print('#elif MPI_VERSION < 4')
     for call in fourth:
         call.declare()
-    print('#ifndef OPEN_MPI')
-    for call in parts:
-        call.declare()
-    print('#endif\n#endif\n')
+    print('#endif\n')
     write_list('UCX_MP_MPI_HELPERS', HELPERS)
     write_list('UCX_MP_MPI_SMALL', [call.name for call in third + fourth] +
                WRAPPED_IN_C)
@@ -590,8 +590,7 @@ def write_lists(third, fourth, parts):
     for name, arguments in ASKING.items():
         Call(name, arguments).declare()
     write_list('UCX_MP_MPI_ASKING', ASKING)
-    write_list('UCX_MP_MPI_OF_MPICH', [call.name for call in parts] +
-               ['Improbe', 'Mprobe'])
+    write_list('UCX_MP_MPI_OF_MPICH', ['Improbe', 'Mprobe'])
     print('#else\n#define UCX_MP_MPI_ASKING(_)\n'
           '#define UCX_MP_MPI_OF_MPICH(_)\n#endif\n')
     print('#define UCX_MP_MPI_WRAPPED(_) \\\n'
@@ -599,13 +598,9 @@ def write_lists(third, fourth, parts):
           '    UCX_MP_MPI_OF_MPICH(_)')
 
 
-def write_wrappers(third, fourth, parts):
+def write_wrappers(third, fourth):
     for call in third + fourth:
         call.write(False)
-    print('\n#ifndef OPEN_MPI')
-    for call in parts:
-        call.write(False)
-    print('#endif')
     print('\n#if MPI_VERSION >= 4')
     for call in third + fourth:
         if call.name not in SMALL_ONLY:
@@ -613,14 +608,14 @@ def write_wrappers(third, fourth, parts):
     print('#endif')
 
 
-def write_map(fourth, parts):
+def write_map(fourth):
     """Hide the calls of MPI 4 from programs whose MPI lacks them: mpi4py, for
     one, tests for them with weak symbols."""
     print('{\n    local:')
     for prefix in ('', 'P'):
         # a pattern without a match is allowed
         print('        %sMPI_*_c;' % prefix)
-        for name in [call.name for call in fourth + parts] + [*ASKING]:
+        for name in [call.name for call in fourth] + [*ASKING]:
             print('        %sMPI_%s*;' % (prefix, name))
     print('};')
 
@@ -629,8 +624,7 @@ def main(what):
     print('/* SPDX-License-Identifier: BSD-3-Clause */')
     print('/* Made by generate.py. */')
     if what == 'mpi3.map':
-        _, fourth, parts = calls()
-        write_map(fourth, parts)
+        write_map(calls()[1])
         return
     if what == 'calls.h':
         print('#include <mpi.h>')

@@ -81,6 +81,19 @@ static inline bool ucx_mp_mpi_message_is_straight(MPI_Comm comm, int peer,
    MPI_ANY_SOURCE, if another rank may have sent it, and with Open MPI. */
 int ucx_mp_mpi_message_peer(const MPI_Message *message);
 
+/* Return whether the MPI sends partitions of a datatype from GPU memory: Open
+   MPI does if they have no gaps. */
+static inline bool ucx_mp_mpi_message_has_parts(MPI_Datatype datatype)
+{
+#ifdef OPEN_MPI
+    return (datatype == ucx_mp_mpi_pmpi.datatype_null) ||
+           ucx_mp_mpi_layout_is_array(datatype);
+#else
+    (void)datatype;
+    return false;
+#endif
+}
+
 /* Begin a point-to-point call, as ucx_mp_mpi_call_init(): no lookup of the
    communicator's ranks. */
 void ucx_mp_mpi_message_begin(ucx_mp_mpi_call_t *call, const char *name,

@@ -495,6 +495,9 @@ static void try_self(void)
     MPI_Request request, ends[2];
     MPI_Status statuses[2];
     MPI_Message message;
+#ifdef HAS_MPI_4
+    MPI_Datatype parted;
+#endif
     int i, rc;
 
     fill(gpu, 12);
@@ -544,11 +547,14 @@ static void try_self(void)
         done("MPI_Mrecv", rc, other, 18 + i);
     }
 
-#if !defined(OPEN_MPI) && (MPI_VERSION >= 4)
-#define PARTS gpu, 2, COUNT / 2, MPI_INT, world_rank, 5, MPI_COMM_WORLD, \
+#ifdef HAS_MPI_4
+#define PARTS gpu, 2, 1, parted, world_rank, 5, MPI_COMM_WORLD, \
               MPI_INFO_NULL, &request
+    MPI_Type_vector(2, 1, 2, MPI_INT, &parted);
+    MPI_Type_commit(&parted);
     REFUSED(MPI_Psend_init, PARTS);
     REFUSED(MPI_Precv_init, PARTS);
+    MPI_Type_free(&parted);
 #endif
 }
 
