@@ -56,7 +56,10 @@ release_takes() {
         say "ucx_info complains"
         return 1
     fi
-    release_moves "$run"
+    release_moves "$run" || return
+    # UCX sets up its hooks on CUDA for the cache of registrations alone, and not at all
+    # behind other hooks
+    UCX_MEMTYPE_CACHE=n UCX_RCACHE_ENABLE=y release_moves "$run"
 }
 
 # nixl_check [--stock] ARGUMENTS...: run test/nixl/check with NIXL's wheel, which

@@ -666,6 +666,10 @@ typedef enum {
 
 uct_abi_memtype_cache_state_t uct_abi_memtype_cache_state(void);
 
+/* Return what UCX's hooks on CUDA see, with its cache on or off: HOOKED,
+   NO_MAPS, or BLIND if none are loaded. uct_abi_on_gpu_memory() loads them. */
+uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void);
+
 /* Switch the cache off in this process, for existing and later UCP contexts. No
    effect if it is off. UCS_ERR_UNSUPPORTED if it is not accessible. */
 ucs_status_t uct_abi_memtype_cache_disable(void);
@@ -685,7 +689,7 @@ typedef void (*uct_abi_unmap_cb_t)(void *address, size_t length);
 ucs_status_t uct_abi_on_unmap(uct_abi_unmap_cb_t cb);
 
 /* Call cb after GPU memory is allocated or mapped, and before it is freed or
-   unmapped, from now on; only if the state of the cache is
+   unmapped, from now on; of mappings only if uct_abi_memtype_hooks() is
    UCT_ABI_MEMTYPE_CACHE_HOOKED. As for uct_abi_on_unmap(). */
 ucs_status_t uct_abi_on_gpu_memory(uct_abi_unmap_cb_t cb);
 

@@ -31,8 +31,7 @@ static int uct_abi_memtype_sees_maps(const char *path)
     return sees_maps;
 }
 
-/* Return whether libucm's CUDA part has registered as an installer of hooks. */
-static uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void)
+uct_abi_memtype_cache_state_t uct_abi_memtype_hooks(void)
 {
     uct_abi_host_list_t *head = uct_abi_host.sym.ucm_event_installer_list;
     uct_abi_host_list_t *link;

@@ -27,6 +27,18 @@ static void cache_disable(void)
                    "on");
 }
 
+/* Have mapped and unmapped memory reported by UCX. Without its cache of memory
+ * types UCX hooks the driver's functions later, for its cache of registrations;
+ * it cannot hook one that is hooked already, and would do without that cache.
+ * So its hooks are installed first. */
+static bool observe_by_ucx(uct_abi_memtype_cache_state_t state)
+{
+    return ((state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ||
+            (state == UCT_ABI_MEMTYPE_CACHE_OFF)) &&
+           (uct_abi_on_gpu_memory(uct_cuda_first_use_note_remap) == UCS_OK) &&
+           (uct_abi_memtype_hooks() == UCT_ABI_MEMTYPE_CACHE_HOOKED);
+}
+
 /* Have mapped and unmapped memory reported: by UCX if it hooks the driver's
  * functions, otherwise by this module's hooks. The lock is held. */
 static void observe(uct_abi_memtype_cache_state_t state)
@@ -37,9 +49,7 @@ static void observe(uct_abi_memtype_cache_state_t state)
         return;
     }
 
-    status = (state == UCT_ABI_MEMTYPE_CACHE_HOOKED) ?
-                     uct_abi_on_gpu_memory(uct_cuda_first_use_note_remap) :
-                     uct_cuda_first_use_hook_maps();
+    status = observe_by_ucx(state) ? UCS_OK : uct_cuda_first_use_hook_maps();
     memtype.is_asked = true;
     __atomic_store_n(&memtype.is_observed, status == UCS_OK, __ATOMIC_RELEASE);
     if (status != UCS_OK) {
